@@ -1,0 +1,182 @@
+"""The rules of this tree. BUILD files load from here and from nowhere else.
+
+  phalanx_cc_library, phalanx_cc_binary, phalanx_cc_test    C++ with the warnings of the house
+  phalanx_proto_library                                     messages, and services with grpc = True
+  phalanx_fuzz_test                                         a decoder under libFuzzer, or its corpus replayed
+  phalanx_proto_root                                        their include path
+  phalanx_system_library                                    what a Debian package provides
+  phalanx_py_library, phalanx_py_binary, phalanx_py_test    Python with the system's interpreter
+"""
+
+load("@bazel_tools//tools/python:toolchain.bzl", "py_runtime_pair")
+load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
+
+# The public headers live in include/phalanx and are included as "phalanx/client.h".
+_COPTS = [
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-iquote",
+    "include",
+]
+
+# Where `import "phalanx/v1/x.proto"` is looked up.
+_PROTO_ROOT = "protos"
+
+def phalanx_cc_library(name, copts = [], **kwargs):
+    """A C++ library: one header, private unless visibility says otherwise."""
+    cc_library(name = name, copts = _COPTS + copts, linkstatic = True, **kwargs)
+
+def phalanx_cc_binary(name, copts = [], **kwargs):
+    """A C++ executable."""
+    cc_binary(name = name, copts = _COPTS + copts, **kwargs)
+
+def phalanx_cc_test(name, copts = [], deps = [], size = "small", gtest_main = True, **kwargs):
+    """A GoogleTest test. With gtest_main = False the sources bring their own main()."""
+    gtest = "//third_party:gtest_main" if gtest_main else "//third_party:gtest"
+    if type(deps) == "list":
+        deps = [dep for dep in deps if dep != gtest]
+    cc_test(
+        name = name,
+        size = size,
+        copts = _COPTS + copts,
+        linkstatic = True,
+        deps = deps + [gtest],
+        **kwargs
+    )
+
+def phalanx_system_library(name, libraries = [], linkopts = [], **kwargs):
+    """A library of the system, by the names the linker knows; only those really used are linked."""
+    as_needed = ["-Wl,--push-state,--as-needed"]
+    as_needed += ["-l" + library for library in libraries]
+    as_needed += ["-Wl,--pop-state"]
+    cc_library(
+        name = name,
+        linkopts = (as_needed if libraries else []) + linkopts,
+        **kwargs
+    )
+
+def phalanx_proto_library(name, srcs, deps = [], grpc = False, visibility = None, testonly = False):
+    """Messages of protos/phalanx/v1 as a C++ library, included as "phalanx/v1/x.pb.h".
+
+    Args:
+      name: the C++ library. `<name>_srcs` is the closure of the .proto files.
+      srcs: .proto files of this package.
+      deps: other phalanx_proto_library targets whose files the srcs import.
+      grpc: also generate the services ("phalanx/v1/x.grpc.pb.h") and depend on gRPC.
+      visibility: of the library.
+      testonly: as everywhere.
+    """
+    package = native.package_name()
+    if package != _PROTO_ROOT and not package.startswith(_PROTO_ROOT + "/"):
+        fail("phalanx_proto_library belongs under //%s" % _PROTO_ROOT)
+
+    native.filegroup(
+        name = name + "_srcs",
+        srcs = srcs + [dep + "_srcs" for dep in deps],
+        visibility = visibility,
+        testonly = testonly,
+    )
+    extensions = [".pb"] + ([".grpc.pb"] if grpc else [])
+    stems = [src[:-len(".proto")] for src in srcs]
+    sources = [stem + extension + ".cc" for stem in stems for extension in extensions]
+    headers = [stem + extension + ".h" for stem in stems for extension in extensions]
+
+    command = "/usr/bin/protoc --proto_path=%s --cpp_out=$(BINDIR)/%s" % (_PROTO_ROOT, _PROTO_ROOT)
+    if grpc:
+        command += " --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin"
+        command += " --grpc_out=$(BINDIR)/%s" % _PROTO_ROOT
+    native.genrule(
+        name = name + "_generate",
+        srcs = [name + "_srcs"],
+        outs = sources + headers,
+        cmd = " ".join([command] + ["%s/%s" % (package, src) for src in srcs]),
+        testonly = testonly,
+        visibility = ["//visibility:private"],
+    )
+
+    cc_library(
+        name = name,
+        srcs = sources,
+        hdrs = headers,
+        linkstatic = True,
+        deps = deps + [
+            "//%s:root" % _PROTO_ROOT,
+            "//third_party:grpc" if grpc else "//third_party:protobuf",
+        ],
+        testonly = testonly,
+        visibility = visibility,
+    )
+
+def phalanx_proto_root(name, visibility):
+    """The folder under which generated headers are found.
+
+    `includes` makes them system headers, so that the warnings of the house do not reach them.
+    """
+    cc_library(name = name, includes = ["."], visibility = visibility)
+
+def phalanx_fuzz_test(name, srcs, corpus, deps = [], tags = [], size = "small", copts = [], **kwargs):
+    """A decoder under test, written as LLVMFuzzerTestOneInput.
+
+    Under --config=fuzz this is a libFuzzer executable; otherwise an ordinary test that feeds every
+    file of the corpus to it once, and fails if there is none.
+
+    Args:
+      name: the target.
+      srcs: sources that define LLVMFuzzerTestOneInput.
+      corpus: a folder of this package with one input per file.
+      deps: as in cc_test.
+      tags: "decoder" is added: the sanitizer run picks these tests up by it.
+      size: as in cc_test.
+      copts: as in cc_test.
+      **kwargs: passed to cc_test.
+    """
+    cc_test(
+        name = name,
+        size = size,
+        srcs = srcs,
+        args = [native.package_name() + "/" + corpus],
+        copts = _COPTS + copts,
+        data = native.glob([corpus + "/**"]),
+        linkopts = select({
+            "//bazel:fuzz": ["-fsanitize=fuzzer"],
+            "//conditions:default": [],
+        }),
+        linkstatic = True,
+        deps = deps + select({
+            "//bazel:fuzz": [],
+            "//conditions:default": ["//bazel:fuzz_replay_main"],
+        }),
+        tags = tags + ["decoder", "fuzz"],
+        **kwargs
+    )
+
+def phalanx_py_library(name, **kwargs):
+    """A Python library."""
+    native.py_library(name = name, srcs_version = "PY3", **kwargs)
+
+def phalanx_py_binary(name, **kwargs):
+    """A Python program."""
+    native.py_binary(name = name, python_version = "PY3", srcs_version = "PY3", **kwargs)
+
+def phalanx_py_test(name, size = "small", **kwargs):
+    """A Python test (unittest)."""
+    native.py_test(name = name, size = size, python_version = "PY3", srcs_version = "PY3", **kwargs)
+
+def phalanx_python_toolchain(name, interpreter):
+    """The interpreter that the rules above use."""
+    native.py_runtime(
+        name = name + "_runtime",
+        interpreter_path = interpreter,
+        python_version = "PY3",
+        stub_shebang = "#!" + interpreter,
+    )
+    py_runtime_pair(
+        name = name + "_pair",
+        py3_runtime = name + "_runtime",
+    )
+    native.toolchain(
+        name = name,
+        toolchain = name + "_pair",
+        toolchain_type = "@bazel_tools//tools/python:toolchain_type",
+    )
