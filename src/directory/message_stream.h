@@ -1,0 +1,65 @@
+// The seam for control streams: whole frames, in order, both ways, until it breaks. What gRPC's bidirectional stream carries.
+//
+// Implementations: directory/grpc (real) and sim/ (simulated; frames are encoded and decoded there too, may be delayed, and the
+// stream may break at any frame or fall silent). Both pass message_stream_conformance.h.
+//
+// Thread rule: a stream belongs to the executor it was made for; every call and every callback happens there, callbacks never
+// inside a call.
+#ifndef PHALANX_DIRECTORY_MESSAGE_STREAM_H_
+#define PHALANX_DIRECTORY_MESSAGE_STREAM_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "phalanx/v1/directory.pb.h"
+#include "src/common/executor.h"
+
+namespace phalanx::directory {
+
+template <typename Out, typename In>
+class MessageStream {
+ public:
+  struct Handlers {
+    absl::AnyInvocable<void(In)> on_message;
+    // The last frame was taken: one more may be sent.
+    absl::AnyInvocable<void()> on_writable;
+    // Once, last: the stream broke or the peer closed it. Not called after Close.
+    absl::AnyInvocable<void(absl::Status)> on_closed;
+  };
+
+  // Destroying a stream closes it.
+  virtual ~MessageStream() = default;
+
+  // Installs the handlers; frames that came before wait until then. REQUIRES: called once, before Send.
+  virtual void Start(Handlers handlers) = 0;
+
+  // One frame at a time: batching is the sender's affair, and a slow peer makes batches longer, not queues.
+  // REQUIRES: writable().
+  virtual bool writable() const = 0;
+  virtual void Send(Out frame) = 0;
+
+  // What was sent goes out first, as far as the transport can tell. Idempotent; no callback afterwards.
+  virtual void Close(absl::Status why) = 0;
+
+  virtual std::string peer() const = 0;
+};
+
+using NodeStream = MessageStream<v1::NodeFrame, v1::ShardFrame>;   // the node's end
+using ShardStream = MessageStream<v1::ShardFrame, v1::NodeFrame>;  // the shard's end
+
+// Opens streams to one shard; owned by the node, lives on its control loop.
+class ShardConnector {
+ public:
+  virtual ~ShardConnector() = default;
+  // The stream is returned at once and reports through its handlers whether it ever connected.
+  virtual std::unique_ptr<NodeStream> Connect(Executor& executor) = 0;
+  // For messages: "10.77.0.1:7400".
+  virtual std::string target() const = 0;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_MESSAGE_STREAM_H_
