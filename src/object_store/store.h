@@ -1,0 +1,206 @@
+// The store of one node: objects, pulls and pushes, memory, and the clients' requests. The meeting point of the directory's
+// decisions, the data plane's bytes and the clients' calls.
+//
+//     clients (local_service, simulation, LocalCluster)
+//        │ Put Create Publish Seal Get Release Delete ...        (this interface)
+//     ┌──▼──────────────────────────────────────────────┐
+//     │ Store: object_table · eviction · pull_manager    │── NodeMessage / ShardMessage ──► DirectoryClient × k
+//     │        push_manager · clients                    │── StartPull / ServeHandler ────► DataPlane
+//     └──────────────────────────────────────────────────┘── Allocate ────────────────────► SharedMemory
+//
+// Thread rule: everything, callbacks too, on the control loop; callbacks never run inside a call. Owned by the node.
+// The pieces that decide (object_table, eviction, pull_manager, push_manager) are pure; this class carries their effects to the seams.
+#ifndef PHALANX_OBJECT_STORE_STORE_H_
+#define PHALANX_OBJECT_STORE_STORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "phalanx/object_id.h"
+#include "phalanx/v1/directory.pb.h"
+#include "src/common/executor.h"
+#include "src/common/ids.h"
+#include "src/net/data_plane.h"
+#include "src/object_store/shared_memory.h"
+
+namespace phalanx::object_store {
+
+struct StoreOptions {
+  NodeKey self;
+  std::string name;
+  int num_shards = 1;
+  uint64_t capacity_bytes = 0;
+  // How often Progress is told while pulls are in flight.
+  absl::Duration progress_interval = absl::Milliseconds(250);
+  // Tombstones remembered for registration.
+  size_t max_tombstones = 1 << 16;
+  // Requests of one client that wait at a time; more are refused with ResourceExhausted.
+  size_t max_requests_per_client = 1 << 16;
+};
+
+using ClientId = uint64_t;
+// A client's request that has not ended, a writer's grant, a reader's pin: numbers never reused within a store's life.
+using RequestId = uint64_t;
+using WriterId = uint64_t;
+using PinId = uint64_t;
+
+struct PutOptions {
+  ObjectId id;
+  std::string metadata;
+  int slices = 1;
+  // End only when the shard has adopted the generation (or said that another one already is).
+  bool wait_for_adoption = false;
+  // How long to wait for memory (and adoption). ResourceExhausted when it passes without memory.
+  Instant deadline = Instant::Infinite();
+};
+struct PutResult {
+  // Another generation of the same size was complete already; the new bytes were dropped.
+  bool already_existed = false;
+  Generation generation;
+};
+// AlreadyExists: another generation of another size is complete. ResourceExhausted, InvalidArgument, Cancelled.
+using PutDone = absl::AnyInvocable<void(absl::StatusOr<PutResult>)>;
+
+struct WriteGrant {
+  WriterId writer = 0;
+  Generation generation;
+  std::shared_ptr<MemoryBlock> block;
+};
+using CreateDone = absl::AnyInvocable<void(absl::StatusOr<WriteGrant>)>;
+
+// What a reader holds until Release(pin).
+struct View {
+  PinId pin = 0;
+  Generation generation;
+  std::string metadata;
+  std::shared_ptr<net::TransferBuffer> buffer;  // its bytes; complete unless streaming
+  std::shared_ptr<MemoryBlock> block;
+};
+
+struct GetOptions {
+  ObjectId id;
+  // DeadlineExceeded when it passes; at or before now: only what is here already is answered.
+  Instant deadline = Instant::Infinite();
+  // Answer as soon as a generation and its size are known; bytes are provisional until the buffer is complete. The store calls
+  // `on_void` when what was read must be forgotten (generation died); the request then starts again with a new view.
+  bool streaming = false;
+};
+// Errors: DeadlineExceeded, NotFound ("deleted"), ResourceExhausted (larger than what the node can make room for before the deadline),
+// Cancelled, InvalidArgument, Unavailable (the store shuts down).
+struct GetEvents {
+  absl::AnyInvocable<void(absl::StatusOr<View>)> on_view;
+  absl::AnyInvocable<void(const absl::Status& why)> on_void;  // streaming only; the view's pin is still to be released
+};
+
+struct ObjectStat {
+  bool known = false;
+  bool deleted = false;
+  bool complete = false;        // somewhere in the cluster
+  bool local_complete = false;  // here
+  uint64_t size_bytes = 0;
+  std::string metadata;
+  uint32_t complete_copies = 0;
+  uint32_t partial_copies = 0;
+  uint32_t waiting = 0;
+  uint32_t conflicts = 0;
+};
+
+struct StoreStats {
+  uint64_t capacity_bytes = 0;
+  uint64_t used_bytes = 0;      // reserved for objects, complete or not
+  uint64_t pinned_bytes = 0;    // primary copies and copies that readers or pushes hold
+  uint64_t objects = 0;
+  uint64_t clients = 0;
+  uint64_t pins = 0;
+  uint64_t waiting_gets = 0;
+  uint64_t waiting_for_memory = 0;
+  uint64_t evictions = 0;
+  uint64_t pulls_started = 0;
+  uint64_t pulls_failed = 0;
+  uint64_t conflicts = 0;
+};
+
+class Store {
+ public:
+  // Sends to shard i; queued by the session below.
+  using SendToShard = absl::AnyInvocable<void(int shard, v1::NodeMessage message)>;
+
+  // All of them outlive the store. The data plane's ServeHandler calls Serve().
+  Store(StoreOptions options, Executor& executor, SharedMemory& memory, SendToShard send);
+  ~Store();
+  void SetDataPlane(net::DataPlane* data_plane);
+
+  // ---- clients
+  ClientId OpenClient();
+  // Frees what the client held. `clean`: it has said goodbye and can see no memory any more; otherwise blocks that it had mapped are
+  // condemned, never recycled. Its requests end without a callback; its unsealed generations end with it.
+  void CloseClient(ClientId client, bool clean);
+
+  // A whole object at once. `bytes` has at most kOwnFileBytes.
+  void Put(ClientId client, PutOptions options, std::string bytes, PutDone done);
+  // Memory of `size` bytes to write into; announced at once, so that receivers stream what is published. For writers through
+  // `WriteGrant::block` (mapped by the client, or written by the rim on its behalf).
+  RequestId Create(ClientId client, PutOptions options, uint64_t size, CreateDone done);
+  // Bytes [0, n) are final. InvalidArgument when n shrinks or passes the size; NotFound for an unknown writer.
+  absl::Status Publish(ClientId client, WriterId writer, uint64_t n);
+  // All bytes are final and the client cannot write any more.
+  void Seal(ClientId client, WriterId writer, bool wait_for_adoption, PutDone done);
+  absl::Status Abort(ClientId client, WriterId writer);
+
+  RequestId Get(ClientId client, GetOptions options, GetEvents events);
+  // A Get's or Create's callback is not called any more; what it would have got is released.
+  void Cancel(ClientId client, RequestId request);
+  // NotFound for a pin that the client does not hold.
+  absl::Status Release(ClientId client, PinId pin);
+
+  // Ends with OK when the shard has recorded the deletion; NotFound for an id under which nothing is adopted.
+  void Delete(ClientId client, const ObjectId& id, Instant deadline, absl::AnyInvocable<void(absl::Status)> done);
+  void Stat(ClientId client, const ObjectId& id, Instant deadline,
+            absl::AnyInvocable<void(absl::StatusOr<ObjectStat>)> done);
+  void Prefetch(ClientId client, const ObjectId& id, std::vector<std::string> nodes, Instant deadline,
+                absl::AnyInvocable<void(absl::StatusOr<int>)> done);
+  // Only what is here: ids of complete copies.
+  bool ContainsLocally(const ObjectId& id) const;
+
+  // ---- directory
+  // A new session with this shard: send the whole state that belongs to it.
+  void OnRegister(int shard);
+  void OnShardMessage(int shard, const v1::ShardMessage& message);
+
+  // ---- data plane
+  absl::StatusOr<net::ServeGrant> Serve(const net::ServeRequest& request);
+
+  // ---- leaving
+  // Has sole copies fetched elsewhere; `done` when none is left, or DeadlineExceeded naming how many are.
+  void Drain(Instant deadline, absl::AnyInvocable<void(absl::Status)> done);
+
+  StoreStats stats() const;
+  // OK, or Internal with the invariant that does not hold (accounting, references, states).
+  absl::Status CheckInvariants() const;
+
+  // For checkers and tools: every local copy.
+  struct CopyInfo {
+    ObjectId id;
+    Generation generation;
+    uint64_t size_bytes;
+    bool complete;
+    bool primary;
+    uint64_t bytes_present;
+    std::shared_ptr<net::TransferBuffer> buffer;
+  };
+  std::vector<CopyInfo> Copies() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace phalanx::object_store
+
+#endif  // PHALANX_OBJECT_STORE_STORE_H_
