@@ -1,6 +1,7 @@
 // Feeds every file of the folders named on the command line to LLVMFuzzerTestOneInput, once and in
-// the order of their names, so that a fuzz target's corpus runs as an ordinary test with any compiler.
-// Exits with 1 if there was no input at all: an empty corpus would be a test that cannot fail.
+// the order of their names, so that a fuzz target's corpus runs as an ordinary test with any
+// compiler. Exits with 1 if there was no input at all: an empty corpus would be a test that cannot
+// fail.
 
 #include <algorithm>
 #include <cstddef>
