@@ -156,8 +156,9 @@ class Store {
   RequestId Get(ClientId client, GetOptions options, GetEvents events);
   // A Get's or Create's callback is not called any more; what it would have got is released.
   void Cancel(ClientId client, RequestId request);
-  // NotFound for a pin that the client does not hold.
-  absl::Status Release(ClientId client, PinId pin);
+  // NotFound for a pin that the client does not hold. `recycle` false: the client cannot vouch that nobody sees the pages any
+  // more (it was forked meanwhile), so the block is condemned, never reused.
+  absl::Status Release(ClientId client, PinId pin, bool recycle = true);
 
   // Ends with OK when the shard has recorded the deletion; NotFound for an id under which nothing is adopted.
   void Delete(ClientId client, const ObjectId& id, Instant deadline, absl::AnyInvocable<void(absl::Status)> done);
