@@ -27,7 +27,11 @@ class Instant {
   // Saturates at Infinite().
   friend Instant operator+(Instant t, absl::Duration d) {
     if (t.infinite() || d == absl::InfiniteDuration()) return Infinite();
-    return Instant(t.nanos_ + absl::ToInt64Nanoseconds(d));
+    int64_t sum;
+    if (__builtin_add_overflow(t.nanos_, absl::ToInt64Nanoseconds(d), &sum)) {
+      return d > absl::ZeroDuration() ? Infinite() : Instant(std::numeric_limits<int64_t>::min());
+    }
+    return Instant(sum);
   }
   friend Instant operator-(Instant t, absl::Duration d) { return t + -d; }
   friend absl::Duration operator-(Instant a, Instant b) {

@@ -1,0 +1,165 @@
+#include "src/common/log.h"
+
+#include <spdlog/common.h>
+#include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "src/common/mutex.h"
+
+namespace phalanx {
+namespace {
+
+// ISO 8601 in UTC, so that the lines of several hosts can be merged.
+constexpr char kPattern[] = "%Y-%m-%dT%H:%M:%S.%eZ %v";
+
+class Log {
+ public:
+  // Lives until the process ends: destructors of other statics may log.
+  static Log& Get() {
+    static Log& log = *new Log;
+    return log;
+  }
+
+  absl::Status Open(const std::string& path) {
+    std::shared_ptr<spdlog::sinks::sink> sink;
+    try {
+      if (path.empty()) {
+        sink = std::make_shared<spdlog::sinks::stderr_sink_st>();
+      } else {
+        sink = std::make_shared<spdlog::sinks::basic_file_sink_st>(path);
+      }
+    } catch (const std::exception& error) {
+      return absl::UnavailableError(absl::StrCat("log file ", path, ": ", error.what()));
+    }
+    sink->set_formatter(
+        std::make_unique<spdlog::pattern_formatter>(kPattern, spdlog::pattern_time_type::utc));
+    MutexLock lock(mu_);
+    sink_ = std::move(sink);
+    return absl::OkStatus();
+  }
+
+  void Write(absl::string_view text) {
+    const spdlog::string_view_t view(text.data(), text.size());
+    const spdlog::details::log_msg message("", spdlog::level::info, view);
+    MutexLock lock(mu_);
+    try {
+      // Flushed at once: the last lines before a crash are the ones that matter.
+      sink_->log(message);
+      sink_->flush();
+    } catch (const std::exception&) {
+      lost_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+
+  uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
+
+ private:
+  Log() { Open("").IgnoreError(); }
+
+  std::atomic<uint64_t> lost_{0};
+  Mutex mu_;
+  std::shared_ptr<spdlog::sinks::sink> sink_ ABSL_GUARDED_BY(mu_);
+};
+
+absl::string_view LevelName(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "DEBUG ";
+    case LogLevel::kInfo:
+      return "INFO  ";
+    case LogLevel::kWarning:
+      return "WARN  ";
+    case LogLevel::kError:
+    case LogLevel::kOff:
+      break;
+  }
+  return "ERROR ";
+}
+
+absl::string_view BaseName(absl::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == absl::string_view::npos ? path : path.substr(slash + 1);
+}
+
+bool NeedsQuotes(absl::string_view value) {
+  if (value.empty()) return true;
+  for (const char c : value) {
+    if (c <= ' ' || c == '"' || c == '\\' || c == 0x7f) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+namespace internal {
+
+std::atomic<LogLevel> log_level{LogLevel::kInfo};
+
+LogLine::LogLine(LogLevel level, const char* file, int line, uint64_t suppressed) : level_(level) {
+  stream_ << BaseName(file) << ':' << line << ' ';
+  if (suppressed > 0) stream_ << "suppressed=" << suppressed << ' ';
+}
+
+LogLine::~LogLine() {
+  std::string text = absl::StrCat(LevelName(level_), stream_.str());
+  // What a peer sent must not be able to forge a line.
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  }
+  Log::Get().Write(text);
+}
+
+bool LogLimiter::Pass(absl::Duration period, uint64_t& suppressed) {
+  const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  int64_t next = next_nanos_.load(std::memory_order_relaxed);
+  if (now < next || !next_nanos_.compare_exchange_strong(
+                        next, now + absl::ToInt64Nanoseconds(period), std::memory_order_relaxed)) {
+    suppressed_.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  suppressed = suppressed_.exchange(0, std::memory_order_relaxed);
+  return true;
+}
+
+}  // namespace internal
+
+LogField::LogField(absl::string_view key, const absl::AlphaNum& value) {
+  if (NeedsQuotes(value.Piece())) {
+    text_ = absl::StrCat(" ", key, "=\"", absl::CHexEscape(value.Piece()), "\"");
+  } else {
+    text_ = absl::StrCat(" ", key, "=", value);
+  }
+}
+
+std::ostream& operator<<(std::ostream& out, const LogField& field) { return out << field.text_; }
+
+void SetLogLevel(LogLevel level) { internal::log_level.store(level, std::memory_order_relaxed); }
+
+absl::Status SetLogLevel(absl::string_view name) {
+  constexpr std::pair<absl::string_view, LogLevel> kNames[] = {{"debug", LogLevel::kDebug},
+                                                               {"info", LogLevel::kInfo},
+                                                               {"warning", LogLevel::kWarning},
+                                                               {"error", LogLevel::kError},
+                                                               {"off", LogLevel::kOff}};
+  for (const auto& [known, level] : kNames) {
+    if (name != known) continue;
+    SetLogLevel(level);
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("log level \"", absl::CHexEscape(name),
+                                                 "\": use debug, info, warning, error or off"));
+}
+
+absl::Status SetLogFile(const std::string& path) { return Log::Get().Open(path); }
+
+uint64_t LostLogLines() { return Log::Get().lost(); }
+
+}  // namespace phalanx

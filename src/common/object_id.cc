@@ -1,0 +1,94 @@
+#include "phalanx/object_id.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ostream>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+namespace phalanx {
+namespace {
+
+// Any constant will do, but it is for ever: names already in use hash with it.
+constexpr uint64_t kTailSeed = 0x7068616c616e7831;
+
+void AppendLength(std::string& out, size_t length) {
+  for (int shift = 0; shift < 64; shift += 8) {
+    out.push_back(static_cast<char>((static_cast<uint64_t>(length) >> shift) & 0xff));
+  }
+}
+
+}  // namespace
+
+ObjectId ObjectId::Random() {
+  ObjectId id;
+  size_t filled = 0;
+  while (filled < kSize) {
+    const ssize_t got = getrandom(id.bytes_.data() + filled, kSize - filled, 0);
+    if (got >= 0) {
+      filled += static_cast<size_t>(got);
+    } else if (errno != EINTR) {
+      std::abort();  // No kernel that runs this lacks getrandom(2); an id that is not random is
+                     // worse.
+    }
+  }
+  return id;
+}
+
+ObjectId ObjectId::FromName(absl::string_view name_space, absl::string_view name) {
+  // The length in front keeps ("a", "bc") apart from ("ab", "c").
+  std::string key;
+  key.reserve(8 + name_space.size() + name.size());
+  AppendLength(key, name_space.size());
+  absl::StrAppend(&key, name_space, name);
+
+  ObjectId id;
+  XXH128_canonical_t head;
+  XXH128_canonicalFromHash(&head, XXH3_128bits(key.data(), key.size()));
+  static_assert(sizeof(head.digest) == 16);
+  std::memcpy(id.bytes_.data(), head.digest, 16);
+  const uint64_t tail = XXH3_64bits_withSeed(key.data(), key.size(), kTailSeed);
+  for (int i = 0; i < 4; ++i) id.bytes_[16 + i] = static_cast<uint8_t>(tail >> (8 * i));
+  return id;
+}
+
+absl::StatusOr<ObjectId> ObjectId::FromBinary(absl::string_view bytes) {
+  if (bytes.size() != kSize) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an object id has ", kSize, " bytes, not ", bytes.size()));
+  }
+  ObjectId id;
+  std::memcpy(id.bytes_.data(), bytes.data(), kSize);
+  return id;
+}
+
+absl::StatusOr<ObjectId> ObjectId::FromHex(absl::string_view hex) {
+  if (hex.size() != 2 * kSize) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "an object id has ", 2 * kSize, " hexadecimal digits, not ", hex.size(), " characters"));
+  }
+  for (const char c : hex) {
+    if (!absl::ascii_isxdigit(static_cast<unsigned char>(c))) {
+      return absl::InvalidArgumentError(absl::StrCat("an object id has hexadecimal digits only: \"",
+                                                     absl::CHexEscape(hex), "\""));
+    }
+  }
+  return FromBinary(absl::HexStringToBytes(hex));
+}
+
+std::string ObjectId::hex() const { return absl::BytesToHexString(binary()); }
+
+std::string ObjectId::ShortHex() const { return absl::BytesToHexString(binary().substr(0, 4)); }
+
+uint64_t ObjectId::ShardHash() const { return XXH3_64bits(bytes_.data(), kSize); }
+
+}  // namespace phalanx
