@@ -1,0 +1,232 @@
+#include "src/directory/session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/common/status_macros.h"
+#include "src/net/handshake.h"
+
+namespace phalanx::directory {
+namespace {
+
+constexpr uint32_t kMaxLeaseMs = 3'600'000;
+
+absl::Status OutOfOrder(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(what, " came out of order"));
+}
+
+absl::Status Malformed(absl::string_view what, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(what, ": ", why));
+}
+
+}  // namespace
+
+NodeSession::NodeSession(SessionConfig config, v1::NodeInfo self)
+    : config_(std::move(config)), self_(std::move(self)), link_(config_.lease, config_.limits) {}
+
+void NodeSession::StreamOpened(absl::string_view nonce, Instant now) {
+  link_.Detach();
+  nonce_ = std::string(nonce);
+  last_heard_ = now;
+  phase_ = Phase::kHelloDue;
+}
+
+void NodeSession::StreamClosed(Instant) {
+  link_.Detach();
+  phase_ = Phase::kNoStream;
+}
+
+absl::Status NodeSession::OnFrame(v1::ShardFrame frame, Instant now) {
+  last_heard_ = now;
+  switch (frame.kind_case()) {
+    case v1::ShardFrame::kChallenge:
+      return OnChallenge(frame.challenge());
+    case v1::ShardFrame::kWelcome:
+      return OnWelcome(frame.welcome(), now);
+    case v1::ShardFrame::kRefused:
+      return RefusedStatus(frame.refused());
+    case v1::ShardFrame::kBatch:
+      if (phase_ != Phase::kEstablished) return OutOfOrder("a batch");
+      return link_.Take(*frame.mutable_batch(), now);
+    case v1::ShardFrame::KIND_NOT_SET:
+      break;
+  }
+  return Malformed("a frame", "its kind is missing or unknown");
+}
+
+absl::Status NodeSession::OnChallenge(const v1::Challenge& challenge) {
+  if (phase_ != Phase::kChallengeAwaited) return OutOfOrder("a challenge");
+  if (challenge.nonce().size() != net::kNonceBytes) {
+    return Malformed("a challenge", "its nonce has another length than ours");
+  }
+  const std::string expected =
+      SessionProof(config_.secret, SessionEnd::kShard, hello_, challenge.nonce());
+  if (!net::ProofMatches(expected, challenge.proof())) {
+    return absl::PermissionDeniedError(absl::StrCat("shard ", config_.shard_index,
+                                                    " has not shown the secret of cluster \"",
+                                                    config_.cluster_id, "\""));
+  }
+  shard_nonce_ = challenge.nonce();
+  phase_ = Phase::kProofDue;
+  return absl::OkStatus();
+}
+
+absl::Status NodeSession::OnWelcome(const v1::Welcome& welcome, Instant now) {
+  if (phase_ != Phase::kWelcomeAwaited) return OutOfOrder("a welcome");
+  if (welcome.session_id() == 0 || welcome.shard_incarnation() == 0 || welcome.lease_ms() == 0 ||
+      welcome.lease_ms() > kMaxLeaseMs) {
+    return Malformed("a welcome", "its session, incarnation or lease is missing");
+  }
+  if (welcome.resumed()) {
+    const bool ours = session_id_ != 0 && welcome.session_id() == session_id_ &&
+                      welcome.shard_incarnation() == shard_incarnation_;
+    if (!ours || !link_.CanResume(welcome.last_received())) {
+      session_id_ = 0;
+      return Malformed("a welcome", "it resumes what is not our session");
+    }
+    event_ = Event::kResumed;
+  } else {
+    if (welcome.last_received() != 0) return Malformed("a welcome", "a new session has messages");
+    session_id_ = welcome.session_id();
+    shard_incarnation_ = welcome.shard_incarnation();
+    link_.Begin(absl::Milliseconds(welcome.lease_ms()));
+    event_ = Event::kRegister;
+  }
+  link_.Attach(welcome.last_received(), now);
+  phase_ = Phase::kEstablished;
+  return absl::OkStatus();
+}
+
+std::optional<NodeSession::Event> NodeSession::TakeEvent() {
+  return std::exchange(event_, std::nullopt);
+}
+
+std::vector<v1::ShardMessage> NodeSession::TakeMessages() { return link_.TakeDelivered(); }
+
+void NodeSession::Send(v1::NodeMessage message) {
+  if (session_id_ == 0) return;
+  link_.Send(std::move(message));
+  if (link_.overflowed()) session_id_ = 0;
+}
+
+std::optional<v1::NodeFrame> NodeSession::NextFrame(Instant now) {
+  v1::NodeFrame frame;
+  switch (phase_) {
+    case Phase::kHelloDue:
+      phase_ = Phase::kChallengeAwaited;
+      return HelloFrame();
+    case Phase::kProofDue:
+      phase_ = Phase::kWelcomeAwaited;
+      return ProofFrame();
+    case Phase::kEstablished:
+      if (link_.overflowed() || !link_.Fill(*frame.mutable_batch(), now)) return std::nullopt;
+      return frame;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<v1::NodeFrame> NodeSession::LastFrame(Instant now) {
+  if (phase_ != Phase::kEstablished || link_.overflowed()) return std::nullopt;
+  v1::NodeFrame frame;
+  if (!link_.Fill(*frame.mutable_batch(), now)) frame.mutable_batch()->Clear();
+  frame.mutable_batch()->set_goodbye(true);
+  return frame;
+}
+
+v1::NodeFrame NodeSession::HelloFrame() {
+  hello_.Clear();
+  hello_.set_protocol_version(config_.protocol_version);
+  hello_.set_cluster_id(config_.cluster_id);
+  hello_.set_shard_index(config_.shard_index);
+  hello_.set_num_shards(config_.num_shards);
+  *hello_.mutable_node() = self_;
+  hello_.set_nonce(nonce_);
+  if (session_id_ != 0) {
+    hello_.set_session_id(session_id_);
+    hello_.set_shard_incarnation(shard_incarnation_);
+    hello_.set_last_received(link_.received());
+  }
+  v1::NodeFrame frame;
+  *frame.mutable_hello() = hello_;
+  return frame;
+}
+
+v1::NodeFrame NodeSession::ProofFrame() const {
+  v1::NodeFrame frame;
+  frame.mutable_proof()->set_proof(
+      SessionProof(config_.secret, SessionEnd::kNode, hello_, shard_nonce_));
+  return frame;
+}
+
+Instant NodeSession::NextDeadline() const {
+  if (phase_ == Phase::kNoStream) return Instant::Infinite();
+  const Instant silent = last_heard_ + link_.lease();
+  return established() ? std::min(silent, link_.NextSend()) : silent;
+}
+
+bool NodeSession::ShardSilent(Instant now) const {
+  return phase_ != Phase::kNoStream && now >= last_heard_ + link_.lease();
+}
+
+ShardSession::ShardSession(SessionId id, uint64_t shard_incarnation, const SessionConfig& config,
+                           v1::NodeInfo node, Instant now)
+    : id_(id),
+      shard_incarnation_(shard_incarnation),
+      node_(std::move(node)),
+      link_(config.lease, config.limits) {
+  link_.Heard(now);
+}
+
+bool ShardSession::CanResume(const v1::Hello& hello) const {
+  return hello.session_id() == id_ && hello.shard_incarnation() == shard_incarnation_ &&
+         hello.node().key().node() == node_.key().node() &&
+         hello.node().key().incarnation() == node_.key().incarnation() && !ended_ &&
+         link_.CanResume(hello.last_received());
+}
+
+void ShardSession::StreamOpened(const v1::Hello& hello, Instant now) {
+  resumed_ = std::exchange(had_stream_, true);
+  PHALANX_CHECK(!resumed_ || CanResume(hello), "a session resumes where both ends know it");
+  link_.Attach(resumed_ ? hello.last_received() : 0, now);
+  welcome_due_ = true;
+}
+
+void ShardSession::StreamClosed() {
+  link_.Detach();
+  welcome_due_ = false;
+}
+
+absl::Status ShardSession::OnFrame(v1::NodeFrame frame, Instant now) {
+  if (!frame.has_batch()) return OutOfOrder("a hello or proof");
+  if (ended_) return OutOfOrder("a batch after the goodbye");
+  PHALANX_RETURN_IF_ERROR(link_.Take(*frame.mutable_batch(), now));
+  ended_ = frame.batch().goodbye();
+  return absl::OkStatus();
+}
+
+std::optional<v1::ShardFrame> ShardSession::NextFrame(Instant now) {
+  if (!link_.attached() || link_.overflowed()) return std::nullopt;
+  v1::ShardFrame frame;
+  if (welcome_due_) {
+    welcome_due_ = false;
+    v1::Welcome& welcome = *frame.mutable_welcome();
+    welcome.set_session_id(id_);
+    welcome.set_shard_incarnation(shard_incarnation_);
+    welcome.set_resumed(resumed_);
+    welcome.set_last_received(link_.received());
+    welcome.set_lease_ms(static_cast<uint32_t>(absl::ToInt64Milliseconds(link_.lease())));
+    return frame;
+  }
+  if (!link_.Fill(*frame.mutable_batch(), now)) return std::nullopt;
+  return frame;
+}
+
+Instant ShardSession::NextDeadline() const {
+  const Instant expires = link_.SilentAt();
+  return link_.attached() ? std::min(expires, link_.NextSend()) : expires;
+}
+
+}  // namespace phalanx::directory
