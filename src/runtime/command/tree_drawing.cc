@@ -1,0 +1,225 @@
+#include "src/runtime/command/tree_drawing.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "src/common/ids.h"
+#include "src/runtime/command/text_table.h"
+#include "src/runtime/units.h"
+
+namespace phalanx::runtime {
+namespace {
+
+constexpr int kBarCells = 10;
+
+NodeKey KeyOf(const v1::NodeKey& key) { return NodeKey{key.node(), key.incarnation()}; }
+
+bool NameBefore(const v1::CopyDescription* a, const v1::CopyDescription* b) {
+  const int order = CompareNaturally(a->name(), b->name());
+  return order != 0 ? order < 0 : KeyOf(a->node()) < KeyOf(b->node());
+}
+
+// The copies as a forest, walked depth first.
+class Layout {
+ public:
+  explicit Layout(const v1::DescribeObjectResponse& object) {
+    for (const v1::CopyDescription& copy : object.copies()) {
+      if (by_node_.emplace(KeyOf(copy.node()), &copy).second) copies_.push_back(&copy);
+    }
+    std::sort(copies_.begin(), copies_.end(), NameBefore);
+    for (const v1::CopyDescription* copy : copies_) {
+      if (HasSender(*copy)) children_[KeyOf(copy->sender())].push_back(copy);
+    }
+  }
+
+  std::vector<TreeRow> Walk() {
+    for (const v1::CopyDescription* copy : copies_) {
+      if (!HasSender(*copy)) AddSubtree(copy);
+    }
+    // What is left hangs below nobody: circles.
+    for (const v1::CopyDescription* copy : copies_) {
+      if (!drawn_.contains(copy)) AddSubtree(copy);
+    }
+    return std::move(rows_);
+  }
+
+ private:
+  bool HasSender(const v1::CopyDescription& copy) const {
+    return copy.sender().node() != 0 && by_node_.contains(KeyOf(copy.sender()));
+  }
+
+  void AddSubtree(const v1::CopyDescription* root) {
+    struct Visit {
+      const v1::CopyDescription* copy;
+      std::vector<bool> more_siblings;
+    };
+    const size_t first_row = rows_.size();
+    std::vector<Visit> stack = {{root, {}}};
+    while (!stack.empty()) {
+      Visit visit = std::move(stack.back());
+      stack.pop_back();
+      if (!drawn_.insert(visit.copy).second) continue;
+      std::vector<Visit> below;
+      const auto found = children_.find(KeyOf(visit.copy->node()));
+      if (found != children_.end()) {
+        for (const v1::CopyDescription* child : found->second) {
+          if (drawn_.contains(child)) continue;
+          below.push_back({child, visit.more_siblings});
+          below.back().more_siblings.push_back(true);
+        }
+      }
+      if (!below.empty()) below.back().more_siblings.back() = false;
+      const bool gone = visit.copy->sender().node() != 0 && visit.more_siblings.empty();
+      rows_.push_back({visit.copy, std::move(visit.more_siblings), 0, gone});
+      stack.insert(stack.end(), below.rbegin(), below.rend());
+    }
+    CountDescendants(first_row);
+  }
+
+  void CountDescendants(size_t first_row) {
+    for (size_t i = first_row; i < rows_.size(); ++i) {
+      const size_t depth = rows_[i].more_siblings.size();
+      size_t end = i + 1;
+      while (end < rows_.size() && rows_[end].more_siblings.size() > depth) ++end;
+      rows_[i].descendants = static_cast<int>(end - i - 1);
+    }
+  }
+
+  std::vector<const v1::CopyDescription*> copies_;
+  std::map<NodeKey, const v1::CopyDescription*> by_node_;
+  std::map<NodeKey, std::vector<const v1::CopyDescription*>> children_;
+  std::set<const v1::CopyDescription*> drawn_;
+  std::vector<TreeRow> rows_;
+};
+
+std::string Branches(const std::vector<bool>& more_siblings, bool unicode) {
+  std::string text;
+  for (size_t level = 0; level < more_siblings.size(); ++level) {
+    const bool last = level + 1 == more_siblings.size();
+    if (last) {
+      absl::StrAppend(&text,
+                      more_siblings[level] ? (unicode ? "├─ " : "|- ") : (unicode ? "└─ " : "`- "));
+    } else {
+      absl::StrAppend(&text, more_siblings[level] ? (unicode ? "│  " : "|  ") : "   ");
+    }
+  }
+  return text;
+}
+
+std::string Times(uint32_t count) {
+  return count == 1 ? std::string("once") : absl::StrCat(count, " times");
+}
+
+std::string Notes(const TreeRow& row, uint64_t size_bytes) {
+  const v1::CopyDescription& copy = *row.copy;
+  std::vector<std::string> notes;
+  if (copy.primary()) notes.push_back("primary");
+  if (copy.complete() && copy.elapsed_ns() > 0) {
+    notes.push_back(absl::StrCat("in ", HumanDuration(absl::Nanoseconds(copy.elapsed_ns()))));
+  }
+  if (row.sender_gone) {
+    const std::string sender = copy.sender_name().empty() ? KeyOf(copy.sender()).ToString()
+                                                          : Printable(copy.sender_name());
+    notes.push_back(absl::StrCat("from ", sender, ", which has no copy now"));
+  }
+  if (copy.repairs() > 0) notes.push_back(absl::StrCat("repaired ", Times(copy.repairs())));
+  const uint64_t twice = BytesSentTwice(copy, size_bytes);
+  if (twice > 0) notes.push_back(absl::StrCat(HumanBytes(twice), " sent twice"));
+  return absl::StrJoin(notes, ", ");
+}
+
+std::vector<std::string> Cells(const TreeRow& row, uint64_t size_bytes, bool unicode) {
+  const v1::CopyDescription& copy = *row.copy;
+  const double fraction = copy.complete() || size_bytes == 0
+                              ? 1
+                              : static_cast<double>(BytesPresent(copy, size_bytes)) / size_bytes;
+  // A partial copy is never shown as all there.
+  const int percent = copy.complete() ? 100 : std::min(99, static_cast<int>(fraction * 100));
+  return {absl::StrCat(Branches(row.more_siblings, unicode), Printable(copy.name())),
+          CopyState(copy),
+          absl::StrFormat("%s %3d %%", DrawBar(fraction, kBarCells, unicode), percent),
+          copy.bytes_per_second() > 0 ? HumanRate(copy.bytes_per_second()) : "",
+          Notes(row, size_bytes)};
+}
+
+std::string Headline(const v1::DescribeObjectResponse& object) {
+  const v1::ObjectSummary& summary = object.summary();
+  const v1::Generation& generation = summary.generation();
+  std::string text = absl::BytesToHexString(summary.object_id());
+  if (summary.deleted()) return absl::StrCat(text, "  deleted\n");
+  if (!summary.has_info()) return absl::StrCat(text, "  not put yet\n");
+  const uint32_t slices = summary.info().slices();
+  absl::StrAppend(&text, "  ", HumanBytes(summary.info().size_bytes()), "  ");
+  if (slices > 1) absl::StrAppend(&text, "in ", slices, " slices  ");
+  absl::StrAppend(&text, "generation ",
+                  Generation{KeyOf(generation.creator()), generation.sequence()}.ToString(), "\n");
+  return text;
+}
+
+std::string Counts(const v1::DescribeObjectResponse& object) {
+  const v1::ObjectSummary& summary = object.summary();
+  std::vector<std::string> parts = {absl::StrCat(summary.complete_copies(), " complete"),
+                                    absl::StrCat(summary.partial_copies(), " partial"),
+                                    absl::StrCat(summary.waiting(), " waiting")};
+  if (summary.inline_cached()) parts.push_back("cached in the directory");
+  if (summary.conflicts() > 0) {
+    parts.push_back(absl::StrCat(summary.conflicts(), " conflicting Puts dropped"));
+  }
+  return absl::StrCat(absl::StrJoin(parts, ", "), "\n");
+}
+
+}  // namespace
+
+std::vector<TreeRow> LayOutTree(const v1::DescribeObjectResponse& object) {
+  return Layout(object).Walk();
+}
+
+std::string CopyState(const v1::CopyDescription& copy) {
+  if (!copy.connected()) return "lost";
+  if (copy.complete()) return "complete";
+  if (copy.pulling()) {
+    const bool starved = copy.starved_ns() > 0 && copy.starved_ns() >= copy.elapsed_ns() / 2;
+    return starved ? "starved" : "pulling";
+  }
+  return copy.primary() ? "writing" : "idle";
+}
+
+uint64_t BytesPresent(const v1::CopyDescription& copy, uint64_t size_bytes) {
+  if (copy.complete()) return size_bytes;
+  uint64_t present = 0;
+  for (const uint64_t watermark : copy.watermarks()) {
+    present += std::min(watermark, size_bytes - present);
+  }
+  return present;
+}
+
+uint64_t BytesSentTwice(const v1::CopyDescription& copy, uint64_t size_bytes) {
+  const uint64_t present = BytesPresent(copy, size_bytes);
+  return copy.bytes_received() > present ? copy.bytes_received() - present : 0;
+}
+
+std::string DrawTree(const v1::DescribeObjectResponse& object, bool unicode) {
+  const uint64_t size_bytes = object.summary().info().size_bytes();
+  std::vector<std::vector<std::string>> rows;
+  for (const TreeRow& row : LayOutTree(object)) rows.push_back(Cells(row, size_bytes, unicode));
+  std::vector<std::string> waiting;
+  std::set<NodeKey> with_copy;
+  for (const v1::CopyDescription& copy : object.copies()) with_copy.insert(KeyOf(copy.node()));
+  for (const v1::NodeInfo& node : object.waiting()) {
+    if (!with_copy.contains(KeyOf(node.key()))) waiting.push_back(Printable(node.name()));
+  }
+  std::sort(waiting.begin(), waiting.end(),
+            [](const std::string& a, const std::string& b) { return CompareNaturally(a, b) < 0; });
+  for (std::string& name : waiting) rows.push_back({std::move(name), "waiting"});
+  std::string text = absl::StrCat(Headline(object), Counts(object));
+  if (!rows.empty()) absl::StrAppend(&text, "\n", AlignColumns(rows, {false, false, false, true}));
+  return text;
+}
+
+}  // namespace phalanx::runtime
