@@ -5,6 +5,7 @@
   phalanx_fuzz_test                                         a decoder under libFuzzer, or its corpus replayed
   phalanx_proto_root                                        their include path
   phalanx_system_library                                    what a Debian package provides
+  phalanx_reaches                                           what a library depends on, as a file
   phalanx_py_library, phalanx_py_binary, phalanx_py_test    Python with the system's interpreter
 """
 
@@ -162,6 +163,31 @@ def phalanx_py_binary(name, **kwargs):
 def phalanx_py_test(name, size = "small", **kwargs):
     """A Python test (unittest)."""
     native.py_test(name = name, size = size, python_version = "PY3", srcs_version = "PY3", **kwargs)
+
+def phalanx_reaches(name, targets, what):
+    """A file `name` listing which of `what` each of the targets depends on, however indirectly.
+
+    Args:
+      name: the file: one line "TARGET" per target, then one indented line per dependency found.
+      targets: labels of libraries.
+      what: a regular expression over labels.
+    """
+    for index, target in enumerate(targets):
+        native.genquery(
+            name = "%s_%d" % (name, index),
+            expression = "filter('%s', deps(%s))" % (what, target),
+            opts = ["--output=label"],
+            scope = [target],
+        )
+    native.genrule(
+        name = name,
+        srcs = [":%s_%d" % (name, index) for index in range(len(targets))],
+        outs = [name + ".txt"],
+        cmd = "; ".join([
+            "echo '%s' >> $@; sed 's/^/  /' $(location :%s_%d) >> $@" % (target, name, index)
+            for index, target in enumerate(targets)
+        ]),
+    )
 
 def phalanx_python_toolchain(name, interpreter):
     """The interpreter that the rules above use."""
