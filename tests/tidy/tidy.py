@@ -31,7 +31,8 @@ CTAGS = "ctags-universal"
 # and nothing but tests may include it.
 LAYERS = ("common", "net", "directory", "object_store", "collectives", "runtime", "python")
 
-TESTS = ("tests/*", "*_test.cc", "*_fuzz.cc", "src/sim/*", "src/*/testing/*", "benchmarks/*")
+TESTS = ("tests/*", "*_test.cc", "*_fuzz.cc", "*_conformance.h", "*_conformance.cc")
+TESTS += ("src/sim/*", "src/*/testing/*", "benchmarks/*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +65,11 @@ BANS = (
         r"\bstd::(thread|jthread|async)\b(?!::)",
         "only the rims own threads",
         allowed=TESTS + ("src/common/thread*", "src/net/asio*", "src/runtime/*"),
+    ),
+    Ban(
+        r"\bstd::(recursive_|timed_|shared_)?mutex\b|\bstd::condition_variable|\babsl::Mutex\b",
+        "take Mutex and CondVar (src/common/mutex.h): their annotations are checked",
+        allowed=TESTS + ("src/common/mutex.h",),
     ),
     Ban(r"\busing\s+namespace\b", "a header must not import names", files=("*.h",)),
 )
@@ -236,9 +242,9 @@ def check_file_length(tree):
 
 
 def named_in(readme, name):
-    """Whether a README names a file, itself or through its header (`x.h` covers x.cc and x_test.cc)."""
+    """Whether a README names a file, itself or through x.h or x.cc (which cover x_test.cc)."""
     stem = re.sub(r"(_test|_fuzz)?\.\w+$", "", name)
-    names = (name, stem + ".h", stem + ".{h,cc}")
+    names = (name, stem + ".h", stem + ".cc", stem + ".{h,cc}")
     return any(re.search(r"(?<![\w/])" + re.escape(each) + r"(?!\w)", readme) for each in names)
 
 

@@ -56,6 +56,10 @@ class TidyTest(unittest.TestCase):
         self.assert_clean(tidy.check_banned_calls, {"src/runtime/main.cc": "std::thread t;\n"})
         self.assert_clean(tidy.check_banned_calls, {"src/net/a.cc": "std::thread::id owner;\n"})
 
+    def test_a_lock_without_annotations_is_caught(self):
+        self.assert_banned("std::mutex mu_;")
+        self.assert_banned("absl::Mutex mu_;", "src/runtime/node.h")
+
     def test_using_namespace_is_caught_in_a_header_only(self):
         self.assert_banned("using namespace std;", "src/net/a.h")
         self.assert_clean(tidy.check_banned_calls, {"src/net/a.cc": "using namespace std;\n"})
