@@ -1,0 +1,70 @@
+// What a benchmark is asked to do, and what it found: one rank's view. Plain values.
+#ifndef PHALANX_RUNTIME_BENCH_OPTIONS_H_
+#define PHALANX_RUNTIME_BENCH_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace phalanx::runtime::bench {
+
+struct BenchOptions {
+  std::string op;  // broadcast, gather, roundtrip, put, get, directory
+  int world = 1;
+  int rank = 0;
+  std::vector<uint64_t> sizes = {1024, 1 << 20, 32 << 20};
+  int runs = 10;
+  int warmup = 2;
+  // Names the meeting; all ranks give the same, no two benchmarks of one cluster do.
+  std::string session = "bench";
+  // An address of this rank's host for the bare sockets that measure the limit; empty: no limit is
+  // measured.
+  std::string raw_host = "127.0.0.1";
+  // Receiver i of a broadcast comes i-1 times so much after the first.
+  absl::Duration stagger;
+  // The sender's Put is inside the clock of a broadcast.
+  bool with_put = false;
+  // Receivers of a broadcast ask before the sender puts: the clock starts at the Put.
+  bool waiting = false;
+  // Kill so many relays that have two descendants or more once so large a part has arrived
+  // everywhere. One run only.
+  int kill = 0;
+  double kill_fraction = 0.5;
+  // Processes whose CPU time is charged to the operation (the daemons); read by rank 0.
+  std::vector<int> cpu_pids;
+  // The directory's shards, for `kill`.
+  std::string directory;
+  std::string secret;
+  std::string cluster_id = "default";
+  // Each rank waits for the others at most so long.
+  absl::Duration timeout = absl::Seconds(120);
+};
+
+// One op and size, over all ranks: the maximum over ranks of each run, then statistics over runs.
+struct BenchRecord {
+  std::string op;
+  uint64_t size_bytes = 0;
+  int world = 1;
+  int runs = 0;
+  double median_s = 0;
+  double min_s = 0;
+  double max_s = 0;
+  // Medians of the same size over bare warm sockets: one pair of ranks, and the op's whole shape.
+  // 0: not measured.
+  double limit_s = 0;
+  double shape_limit_s = 0;
+  bool verified = false;
+  double cpu_s_per_gb = 0;
+  double operations_per_s = 0;
+  // With kill: bytes that crossed the network beyond one copy for each survivor; how many were
+  // killed.
+  int killed = 0;
+  uint64_t bytes_sent_twice = 0;
+  std::vector<double> each_s;
+};
+
+}  // namespace phalanx::runtime::bench
+
+#endif  // PHALANX_RUNTIME_BENCH_OPTIONS_H_

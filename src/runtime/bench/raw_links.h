@@ -1,0 +1,59 @@
+// Plain blocking TCP connections between the ranks of a benchmark, without any store: what the
+// hosts let through at best, measured in the same run as the store.
+//
+//   chain    rank 0 → rank 1 → ... → rank n-1, each relaying as bytes arrive: the shape of a
+//   broadcast star     every other rank → rank 0 at once: the shape of a gather
+//
+// Connections are warm (made once, used in every run). One thread, blocking; the ranks' own
+// processes use it between runs.
+#ifndef PHALANX_RUNTIME_BENCH_RAW_LINKS_H_
+#define PHALANX_RUNTIME_BENCH_RAW_LINKS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace phalanx::runtime::bench {
+
+class RawLinks {
+ public:
+  RawLinks(int rank, int world);
+  ~RawLinks();
+  RawLinks(const RawLinks&) = delete;
+  RawLinks& operator=(const RawLinks&) = delete;
+
+  // Listens on an ephemeral port of `host` (an address of this host) and returns "host:port" for
+  // the others.
+  absl::StatusOr<std::string> Listen(const std::string& host);
+  // Makes all connections. `addresses` has one entry per rank. REQUIRES: Listen succeeded on every
+  // rank before.
+  absl::Status Connect(const std::vector<std::string>& addresses);
+
+  // One transfer of `bytes` from rank 0 to rank 1 (others return at once). Ends on rank 1 when the
+  // last byte is there. The same holds for the others: every rank calls with the same arguments;
+  // the caller measures from an agreed instant.
+  absl::Status Pair(uint64_t bytes);
+  absl::Status Chain(uint64_t bytes);
+  absl::Status Star(uint64_t bytes);
+
+ private:
+  absl::Status Relay(int from, int to, uint64_t bytes);
+  absl::Status Receive(int from, uint64_t bytes);
+  absl::Status SendZeroes(int to, uint64_t bytes);
+
+  const int rank_;
+  const int world_;
+  int listener_ = -1;
+  int previous_ = -1;             // from rank - 1
+  int next_ = -1;                 // to rank + 1
+  int to_root_ = -1;              // rank > 0
+  std::vector<int> from_others_;  // rank 0: by rank
+  std::vector<char> buffer_;
+};
+
+}  // namespace phalanx::runtime::bench
+
+#endif  // PHALANX_RUNTIME_BENCH_RAW_LINKS_H_

@@ -1,0 +1,45 @@
+#include "src/runtime/bench/raw_links.h"
+
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "src/common/testing/status_matchers.h"
+
+namespace phalanx::runtime::bench {
+namespace {
+
+TEST(RawLinksTest, EveryRankEndsEachShapeWithAllItsBytes) {
+  constexpr int kWorld = 4;
+  constexpr uint64_t kBytes = 1'000'003;
+  std::vector<std::unique_ptr<RawLinks>> links;
+  std::vector<std::string> addresses;
+  for (int rank = 0; rank < kWorld; ++rank) {
+    links.push_back(std::make_unique<RawLinks>(rank, kWorld));
+    absl::StatusOr<std::string> address = links.back()->Listen("127.0.0.1");
+    ASSERT_TRUE(address.ok()) << address.status();
+    addresses.push_back(*address);
+  }
+  std::vector<absl::Status> results(kWorld);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kWorld; ++rank) {
+    ranks.emplace_back([&links, &addresses, &results, rank] {
+      results[rank].Update(links[rank]->Connect(addresses));
+      results[rank].Update(links[rank]->Pair(kBytes));
+      results[rank].Update(links[rank]->Chain(kBytes));
+      results[rank].Update(links[rank]->Star(kBytes));
+      results[rank].Update(links[rank]->Chain(0));
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
+}
+
+TEST(RawLinksTest, AHostThatIsNotOursIsRefused) {
+  RawLinks links(0, 2);
+  EXPECT_FALSE(links.Listen("203.0.113.1").ok());
+  EXPECT_FALSE(links.Listen("no such host").ok());
+}
+
+}  // namespace
+}  // namespace phalanx::runtime::bench

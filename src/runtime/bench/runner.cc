@@ -1,0 +1,287 @@
+#include "src/runtime/bench/runner.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "nlohmann/json.hpp"
+#include "src/common/status_macros.h"
+#include "src/runtime/bench/operation.h"
+#include "src/runtime/bench/raw_links.h"
+#include "src/runtime/bench/rendezvous.h"
+
+namespace phalanx::runtime::bench {
+namespace {
+
+// From "all are ready" to the common start: time enough for the announcement to reach everybody
+// over a slow link.
+constexpr absl::Duration kStartDelay = absl::Milliseconds(40);
+
+double CpuSeconds(const std::vector<int>& pids) {
+  double total = 0;
+  for (const int pid : pids) {
+    clockid_t clock;
+    timespec used{};
+    if (clock_getcpuclockid(pid, &clock) == 0 && clock_gettime(clock, &used) == 0) {
+      total += used.tv_sec + used.tv_nsec * 1e-9;
+    }
+  }
+  return total;
+}
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+class Runner {
+ public:
+  Runner(const BenchOptions& options, std::shared_ptr<Client> client, const FaultTools& faults)
+      : options_(options),
+        client_(std::move(client)),
+        faults_(faults),
+        rendezvous_(client_, options.session, options.rank, options.world, options.timeout),
+        raw_(options.rank, options.world) {
+    for (int rank = 0; rank < options.world; ++rank) living_.push_back(rank);
+  }
+
+  absl::StatusOr<std::vector<BenchRecord>> RunAll() {
+    PHALANX_ASSIGN_OR_RETURN(operation_, MakeOperation(options_, client_));
+    PHALANX_RETURN_IF_ERROR(Meet());
+    std::vector<BenchRecord> records;
+    for (const uint64_t size : options_.sizes) {
+      PHALANX_ASSIGN_OR_RETURN(BenchRecord record, RunSize(size));
+      if (options_.rank == 0) records.push_back(std::move(record));
+    }
+    return records;
+  }
+
+ private:
+  bool measures_limit() const {
+    return !options_.raw_host.empty() && options_.world > 1 &&
+           operation_->shape() != Operation::Shape::kNone && options_.kill == 0;
+  }
+
+  // Everybody tells where its bare socket listens and what its node is called.
+  absl::Status Meet() {
+    std::string address;
+    if (measures_limit()) {
+      PHALANX_ASSIGN_OR_RETURN(address, raw_.Listen(options_.raw_host));
+    }
+    PHALANX_ASSIGN_OR_RETURN(
+        const std::vector<std::string> met,
+        rendezvous_.Exchange("meet", absl::StrCat(client_->node_name(), "\n", address)));
+    std::vector<std::string> addresses;
+    for (const std::string& line : met) {
+      const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits('\n', 1));
+      node_names_.push_back(parts[0]);
+      addresses.push_back(parts.back());
+    }
+    return measures_limit() ? raw_.Connect(addresses) : absl::OkStatus();
+  }
+
+  absl::StatusOr<BenchRecord> RunSize(uint64_t size) {
+    BenchRecord record;
+    record.op = options_.op;
+    record.size_bytes = size;
+    record.world = options_.world;
+    record.verified = true;
+    std::vector<double> pair, shape;
+    double cpu = 0;
+    for (int i = 0; i < options_.warmup + options_.runs; ++i) {
+      Run run;
+      run.number = ++run_number_;
+      run.size = size;
+      run.seed = size * 1000003 + run_number_;
+      double pair_s = 0, shape_s = 0, run_cpu = 0;
+      PHALANX_RETURN_IF_ERROR(MeasureLimit(run, &pair_s, &shape_s));
+      run.kill = options_.kill > 0 && i >= options_.warmup;
+      PHALANX_ASSIGN_OR_RETURN(const double seconds, TimeOnce(run, &record, &run_cpu));
+      if (i < options_.warmup) continue;
+      record.each_s.push_back(seconds);
+      pair.push_back(pair_s);
+      shape.push_back(shape_s);
+      cpu += run_cpu / operation_->bytes_moved(run) * 1e9;
+      if (operation_->count(run) > 0) record.operations_per_s = operation_->count(run);
+    }
+    Summarise(pair, shape, cpu, &record);
+    return record;
+  }
+
+  void Summarise(const std::vector<double>& pair, const std::vector<double>& shape, double cpu,
+                 BenchRecord* record) const {
+    if (record->each_s.empty()) return;
+    record->runs = record->each_s.size();
+    record->median_s = Median(record->each_s);
+    record->min_s = *std::min_element(record->each_s.begin(), record->each_s.end());
+    record->max_s = *std::max_element(record->each_s.begin(), record->each_s.end());
+    record->limit_s = Median(pair);
+    record->shape_limit_s = Median(shape);
+    record->cpu_s_per_gb = cpu / record->runs;
+    if (record->median_s > 0) record->operations_per_s /= record->median_s;
+  }
+
+  // The same work over bare sockets: one pair of ranks, then the whole shape.
+  absl::Status MeasureLimit(const Run& run, double* pair_s, double* shape_s) {
+    if (!measures_limit()) return absl::OkStatus();
+    const std::string tag = absl::StrCat("raw/", run.number);
+    PHALANX_ASSIGN_OR_RETURN(*pair_s, TimeRaw(tag + "/pair", [&] { return raw_.Pair(run.size); }));
+    const bool chain = operation_->shape() == Operation::Shape::kChain;
+    PHALANX_ASSIGN_OR_RETURN(*shape_s, TimeRaw(tag + "/shape", [&] {
+      return chain ? raw_.Chain(run.size) : raw_.Star(run.size);
+    }));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<double> TimeRaw(const std::string& tag,
+                                 const std::function<absl::Status()>& work) {
+    PHALANX_ASSIGN_OR_RETURN(const int64_t start, rendezvous_.AgreeOnStart(tag, kStartDelay));
+    SleepUntilNanos(start);
+    PHALANX_RETURN_IF_ERROR(work());
+    return MaximumOverRanks(tag, (MonotonicNanos() - start) * 1e-9, nullptr);
+  }
+
+  // Rank 0: the maximum of everybody's seconds; false from anybody clears *verified.
+  absl::StatusOr<double> MaximumOverRanks(const std::string& tag, double seconds, bool* verified) {
+    const bool own = verified == nullptr || *verified;
+    PHALANX_ASSIGN_OR_RETURN(
+        const std::vector<std::string> values,
+        rendezvous_.Collect(tag + "/result", absl::StrFormat("%.9f %d", seconds, own ? 1 : 0),
+                            living_));
+    double maximum = 0;
+    for (const std::string& value : values) {
+      double other = 0;
+      const std::vector<std::string> parts = absl::StrSplit(value, ' ');
+      if (parts.size() != 2 || !absl::SimpleAtod(parts[0], &other)) {
+        return absl::InternalError(absl::StrCat("a rank's result is not a result: ", value));
+      }
+      maximum = std::max(maximum, other);
+      if (verified != nullptr && parts[1] != "1") *verified = false;
+    }
+    rendezvous_.Forget();
+    return maximum;
+  }
+
+  absl::StatusOr<double> TimeOnce(const Run& run, BenchRecord* record, double* cpu) {
+    const std::string tag = absl::StrCat("run/", run.number);
+    PHALANX_RETURN_IF_ERROR(operation_->Prepare(run));
+    PHALANX_ASSIGN_OR_RETURN(const int64_t start, rendezvous_.AgreeOnStart(tag, kStartDelay));
+    const double cpu_before = CpuSeconds(options_.cpu_pids);
+    absl::StatusOr<double> seconds = operation_->Execute(run, start);
+    if (seconds.ok() && run.kill && options_.rank == 0) {
+      PHALANX_RETURN_IF_ERROR(Kill(run, record));
+    }
+    if (!seconds.ok()) return seconds;
+    bool verified = true;
+    PHALANX_ASSIGN_OR_RETURN(verified, operation_->Verify(run));
+    PHALANX_ASSIGN_OR_RETURN(const double maximum, MaximumOverRanks(tag, *seconds, &verified));
+    *cpu = CpuSeconds(options_.cpu_pids) - cpu_before;
+    record->verified = record->verified && verified;
+    if (run.kill && options_.rank == 0) {
+      PHALANX_RETURN_IF_ERROR(CountBytesSentTwice(run, record));
+    }
+    PHALANX_RETURN_IF_ERROR(operation_->Clean(run));
+    return maximum;
+  }
+
+  ObjectId Target(const Run& run) const {
+    return ObjectId::FromName(options_.session,
+                              absl::StrCat("object/broadcast/", run.size, "/", run.number, "/0"));
+  }
+
+  absl::Status Kill(const Run& run, BenchRecord* record) {
+    PHALANX_ASSIGN_OR_RETURN(const KillReport report, faults_.kill(Target(run), run.size));
+    for (const std::string& name : report.nodes) {
+      for (size_t rank = 0; rank < node_names_.size(); ++rank) {
+        if (node_names_[rank] == name) std::erase(living_, static_cast<int>(rank));
+      }
+    }
+    record->killed = report.nodes.size();
+    return absl::OkStatus();
+  }
+
+  absl::Status CountBytesSentTwice(const Run& run, BenchRecord* record) {
+    PHALANX_ASSIGN_OR_RETURN(const uint64_t received, faults_.bytes_received(Target(run)));
+    const uint64_t needed = run.size * (living_.size() - 1);
+    record->bytes_sent_twice = received > needed ? received - needed : 0;
+    return absl::OkStatus();
+  }
+
+  const BenchOptions options_;
+  const std::shared_ptr<Client> client_;
+  const FaultTools& faults_;
+  Rendezvous rendezvous_;
+  RawLinks raw_;
+  std::unique_ptr<Operation> operation_;
+  std::vector<std::string> node_names_;
+  std::vector<int> living_;
+  int run_number_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
+                                                  std::shared_ptr<Client> client,
+                                                  const FaultTools& faults) {
+  if (options.rank < 0 || options.rank >= options.world) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--rank is ", options.rank, ", it must be 0..", options.world - 1));
+  }
+  if (options.kill > 0 && (options.op != "broadcast" || options.runs != 1)) {
+    return absl::InvalidArgumentError(
+        "--kill is for broadcast with --runs 1: the nodes do not come back by themselves");
+  }
+  return Runner(options, std::move(client), faults).RunAll();
+}
+
+std::string RecordsAsJson(const std::vector<BenchRecord>& records) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const BenchRecord& r : records) {
+    nlohmann::json record = {{"op", r.op},
+                             {"size_bytes", r.size_bytes},
+                             {"world", r.world},
+                             {"runs", r.runs},
+                             {"median_s", r.median_s},
+                             {"min_s", r.min_s},
+                             {"max_s", r.max_s},
+                             {"limit_s", r.limit_s},
+                             {"shape_limit_s", r.shape_limit_s},
+                             {"verified", r.verified},
+                             {"cpu_s_per_gb", r.cpu_s_per_gb},
+                             {"each_s", r.each_s}};
+    if (r.operations_per_s > 0) record["operations_per_s"] = r.operations_per_s;
+    if (r.killed > 0) {
+      record["killed"] = r.killed;
+      record["bytes_sent_twice"] = r.bytes_sent_twice;
+    }
+    list.push_back(std::move(record));
+  }
+  return list.dump(2);
+}
+
+std::string RecordsAsTable(const std::vector<BenchRecord>& records) {
+  std::string table =
+      absl::StrFormat("%-10s %12s %5s %12s %12s %12s %12s %8s %s\n", "op", "bytes", "world",
+                      "median ms", "min ms", "max ms", "bare ms", "CPU s/GB", "verified");
+  for (const BenchRecord& r : records) {
+    absl::StrAppendFormat(&table, "%-10s %12d %5d %12.3f %12.3f %12.3f %12.3f %8.3f %s", r.op,
+                          r.size_bytes, r.world, r.median_s * 1e3, r.min_s * 1e3, r.max_s * 1e3,
+                          r.shape_limit_s * 1e3, r.cpu_s_per_gb, r.verified ? "yes" : "NO");
+    if (r.operations_per_s > 0) absl::StrAppendFormat(&table, "  %.0f/s", r.operations_per_s);
+    if (r.killed > 0) {
+      absl::StrAppendFormat(&table, "  %d killed, %d bytes sent twice", r.killed,
+                            r.bytes_sent_twice);
+    }
+    absl::StrAppend(&table, "\n");
+  }
+  return table;
+}
+
+}  // namespace phalanx::runtime::bench

@@ -1,0 +1,50 @@
+// Runs one benchmark as one of its ranks: meets the others, measures the limit over bare sockets,
+// times the runs, verifies, and on rank 0 turns them into records.
+//
+// One thread, blocking; driven by the command.
+#ifndef PHALANX_RUNTIME_BENCH_RUNNER_H_
+#define PHALANX_RUNTIME_BENCH_RUNNER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "phalanx/client.h"
+#include "src/runtime/bench/options.h"
+
+namespace phalanx::runtime::bench {
+
+// Kills relays of the object's live tree; called on rank 0 while the operation runs.
+struct KillReport {
+  // Names of the nodes that were killed; their ranks do not report.
+  std::vector<std::string> nodes;
+};
+using Killer =
+    std::function<absl::StatusOr<KillReport>(const ObjectId& object, uint64_t size_bytes)>;
+// Bytes that all live nodes received for the object, from the directory's records.
+using BytesReceived = std::function<absl::StatusOr<uint64_t>(const ObjectId& object)>;
+
+struct FaultTools {
+  Killer kill;
+  BytesReceived bytes_received;
+};
+
+// The records, on rank 0; empty elsewhere. A rank whose own daemon was killed ends with
+// Unavailable.
+absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
+                                                  std::shared_ptr<Client> client,
+                                                  const FaultTools& faults);
+
+// A list of objects with op, size_bytes, world, runs, median_s, min_s, max_s, limit_s,
+// shape_limit_s, verified, cpu_s_per_gb, each_s, and where they mean something operations_per_s,
+// killed, bytes_sent_twice.
+std::string RecordsAsJson(const std::vector<BenchRecord>& records);
+// The same for people, a line each.
+std::string RecordsAsTable(const std::vector<BenchRecord>& records);
+
+}  // namespace phalanx::runtime::bench
+
+#endif  // PHALANX_RUNTIME_BENCH_RUNNER_H_
