@@ -1,0 +1,249 @@
+#include "src/net/event_loop.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <future>
+#include <optional>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/common/executor_conformance.h"
+#include "src/common/testing/status_matchers.h"
+
+namespace phalanx::net {
+namespace {
+
+using ::phalanx::testing::StatusIs;
+
+class EventLoopHarness final : public ExecutorHarness {
+ public:
+  EventLoopHarness() { loop_.Start("conformance"); }
+  Executor& executor() override { return loop_; }
+  void Run(std::function<void(std::function<void()> done)> body) override {
+    std::promise<void> finished;
+    loop_.Post([&body, &finished] { body([&finished] { finished.set_value(); }); });
+    finished.get_future().wait();
+  }
+  void Shutdown() override { loop_.Stop(); }
+  bool threads() const override { return true; }
+
+ private:
+  EventLoop loop_;
+};
+
+std::unique_ptr<ExecutorHarness> MakeHarness() { return std::make_unique<EventLoopHarness>(); }
+
+}  // namespace
+}  // namespace phalanx::net
+
+namespace phalanx {
+INSTANTIATE_TEST_SUITE_P(EventLoop, ExecutorConformance, ::testing::Values(&net::MakeHarness));
+}  // namespace phalanx
+
+namespace phalanx::net {
+namespace {
+
+// Two connected descriptors, closed at the end.
+struct Pair {
+  Pair() { EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0); }
+  ~Pair() {
+    for (const int one : fd) {
+      if (one >= 0) close(one);
+    }
+  }
+  void CloseOther() { close(std::exchange(fd[1], -1)); }
+  int fd[2] = {-1, -1};
+};
+
+TEST(EventLoopTest, RunsOnTheCallingThreadUntilStopped) {
+  EventLoop loop;
+  const std::thread::id here = std::this_thread::get_id();
+  loop.Post([&loop, here] {
+    EXPECT_EQ(std::this_thread::get_id(), here);
+    loop.Stop();
+  });
+  loop.Run();
+}
+
+TEST(EventLoopTest, DestroysWhatItNeverRan) {
+  auto owned = std::make_shared<int>(7);
+  {
+    EventLoop loop;
+    loop.Post([owned] { FAIL() << "never started"; });
+    loop.RunAt(loop.Now(), [owned] { FAIL() << "never started"; });
+    EXPECT_EQ(owned.use_count(), 3);
+  }
+  EXPECT_EQ(owned.use_count(), 1);
+}
+
+TEST(EventLoopTest, ABatchOfPostsWakesASleepingLoopAtMostOnce) {
+  EventLoop loop;
+  loop.Start("wakes");
+  for (int round = 0; round < 50; ++round) {
+    const uint64_t before = loop.stats().wakes;
+    std::promise<void> hold, done;
+    loop.Post([&hold] { hold.get_future().wait(); });
+    for (int i = 0; i < 100; ++i) loop.Post([] {});
+    loop.Post([&done] { done.set_value(); });
+    hold.set_value();
+    done.get_future().wait();
+    EXPECT_LE(loop.stats().wakes - before, 1u);
+  }
+}
+
+TEST(EventLoopTest, TakesNoTurnWhileItIsIdle) {
+  EventLoop loop;
+  loop.Start("idle");
+  Pair pair;
+  std::unique_ptr<FdWatcher> watcher;
+  uint64_t before = 0;
+  std::promise<void> armed;
+  loop.Post([&] {
+    watcher = *loop.Watch(pair.fd[0]);
+    watcher->OnReadable([] { FAIL() << "nothing was written"; });
+    loop.RunAt(loop.Now() + absl::Hours(1), [] {});
+    armed.set_value();
+  });
+  armed.get_future().wait();
+  std::promise<uint64_t> turns;
+  loop.Post([&] {
+    before = loop.stats().turns;
+    // One alarm in a hundred milliseconds; nothing else may happen until then.
+    loop.RunAt(loop.Now() + absl::Milliseconds(100), [&] {
+      turns.set_value(loop.stats().turns - before);
+      watcher.reset();
+    });
+  });
+  EXPECT_LE(turns.get_future().get(), 2u);
+  loop.Stop();
+}
+
+TEST(EventLoopTest, AnEarlierTimerOvertakesTheOneTheLoopSleepsFor) {
+  EventLoop loop;
+  loop.Start("timers");
+  std::promise<void> fired;
+  loop.Post([&] { loop.RunAt(loop.Now() + absl::Hours(1), [] { FAIL(); }); });
+  loop.Post([&] { loop.RunAt(loop.Now() + absl::Milliseconds(2), [&] { fired.set_value(); }); });
+  fired.get_future().wait();
+}
+
+TEST(EventLoopTest, StopMayBeCalledByATaskAndTwice) {
+  EventLoop loop;
+  loop.Start("stop");
+  std::promise<void> stopped;
+  loop.Post([&] {
+    loop.Stop();
+    stopped.set_value();
+  });
+  stopped.get_future().wait();
+  loop.Stop();
+  loop.Stop();
+}
+
+// Runs a loop on the test's thread, with a watcher on one end of a pair.
+class FdWatcherTest : public ::testing::Test {
+ protected:
+  FdWatcherTest() {
+    auto watcher = loop_.Watch(pair_.fd[0]);
+    PHALANX_EXPECT_OK(watcher);
+    watcher_ = *std::move(watcher);
+  }
+  // Lets everything that is ready run.
+  void RunFor(absl::Duration time) {
+    loop_.RunAt(loop_.Now() + time, [this] { loop_.Stop(); });
+    loop_.Run();
+  }
+  void Feed() { EXPECT_EQ(write(pair_.fd[1], "x", 1), 1); }
+
+  Pair pair_;
+  EventLoop loop_;
+  std::unique_ptr<FdWatcher> watcher_;
+};
+
+TEST_F(FdWatcherTest, ReportsADescriptorThatIsReadyAlready) {
+  Feed();
+  int reads = 0, writes = 0;
+  watcher_->OnReadable([&] { ++reads; });
+  watcher_->OnWritable([&] { ++writes; });
+  RunFor(absl::Milliseconds(5));
+  EXPECT_EQ(reads, 1) << "one-shot";
+  EXPECT_EQ(writes, 1);
+}
+
+TEST_F(FdWatcherTest, IsLevelTriggeredWhenArmedAgain) {
+  Feed();
+  int reads = 0;
+  std::function<void()> again = [&] {
+    if (++reads < 5) watcher_->OnReadable(again);
+  };
+  watcher_->OnReadable(again);
+  RunFor(absl::Milliseconds(5));
+  EXPECT_EQ(reads, 5);
+}
+
+TEST_F(FdWatcherTest, ArmingAgainReplacesAndAnEmptyCallbackDisarms) {
+  int first = 0, second = 0;
+  watcher_->OnReadable([&] { ++first; });
+  watcher_->OnReadable([&] { ++second; });
+  watcher_->OnWritable([] { FAIL() << "disarmed"; });
+  watcher_->OnWritable(nullptr);
+  loop_.Post([this] { Feed(); });
+  RunFor(absl::Milliseconds(5));
+  EXPECT_EQ(first, 0);
+  EXPECT_EQ(second, 1);
+}
+
+TEST_F(FdWatcherTest, CanBeArmedAgainAfterItWasDisarmedAndFired) {
+  int reads = 0;
+  watcher_->OnReadable([] { FAIL() << "disarmed"; });
+  watcher_->OnReadable(nullptr);
+  Feed();
+  loop_.RunAt(loop_.Now() + absl::Milliseconds(2),
+              [&] { watcher_->OnReadable([&reads] { ++reads; }); });
+  RunFor(absl::Milliseconds(5));
+  EXPECT_EQ(reads, 1);
+}
+
+TEST_F(FdWatcherTest, ReportsEndOfFile) {
+  int reads = 0;
+  watcher_->OnReadable([&] { ++reads; });
+  pair_.CloseOther();
+  RunFor(absl::Milliseconds(5));
+  EXPECT_EQ(reads, 1);
+}
+
+// Both callbacks are due in one turn: whichever runs first takes the other with it.
+TEST_F(FdWatcherTest, CallsNothingAfterItsDestruction) {
+  Feed();
+  int calls = 0;
+  const auto destroy = [&] {
+    ++calls;
+    watcher_.reset();
+  };
+  watcher_->OnReadable(destroy);
+  watcher_->OnWritable(destroy);
+  RunFor(absl::Milliseconds(5));
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(FdWatcherTest, LetsTheDescriptorBeWatchedAnew) {
+  watcher_->OnReadable([] { FAIL() << "destroyed"; });
+  watcher_.reset();
+  Feed();
+  int reads = 0;
+  watcher_ = *loop_.Watch(pair_.fd[0]);
+  watcher_->OnReadable([&] { ++reads; });
+  RunFor(absl::Milliseconds(5));
+  EXPECT_EQ(reads, 1);
+}
+
+TEST_F(FdWatcherTest, RefusesWhatIsNoDescriptor) {
+  EXPECT_THAT(loop_.Watch(-1).status(), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+}  // namespace
+}  // namespace phalanx::net
