@@ -1,0 +1,22 @@
+#include "src/runtime/command/command.h"
+
+namespace phalanx::runtime {
+
+int ExitCode(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return 0;
+    case absl::StatusCode::kInvalidArgument:
+      return 2;
+    case absl::StatusCode::kNotFound:
+      return 3;
+    case absl::StatusCode::kDeadlineExceeded:
+      return 4;
+    case absl::StatusCode::kUnavailable:
+      return 5;
+    default:
+      return 1;
+  }
+}
+
+}  // namespace phalanx::runtime
