@@ -1,7 +1,7 @@
 """The rules of this tree. BUILD files load from here and from nowhere else.
 
   phalanx_cc_library, phalanx_cc_binary, phalanx_cc_test    C++ with the warnings of the house
-  phalanx_proto_library                                     messages, and services with grpc = True
+  phalanx_proto_library, phalanx_grpc_library               messages; the services of the same files
   phalanx_fuzz_test                                         a decoder under libFuzzer, or its corpus replayed
   phalanx_proto_root                                        their include path
   phalanx_system_library                                    what a Debian package provides
@@ -57,54 +57,80 @@ def phalanx_system_library(name, libraries = [], linkopts = [], **kwargs):
         **kwargs
     )
 
-def phalanx_proto_library(name, srcs, deps = [], grpc = False, visibility = None, testonly = False):
+def phalanx_proto_library(name, srcs, deps = [], visibility = None, testonly = False):
     """Messages of protos/phalanx/v1 as a C++ library, included as "phalanx/v1/x.pb.h".
 
     Args:
       name: the C++ library. `<name>_srcs` is the closure of the .proto files.
       srcs: .proto files of this package.
       deps: other phalanx_proto_library targets whose files the srcs import.
-      grpc: also generate the services ("phalanx/v1/x.grpc.pb.h") and depend on gRPC.
       visibility: of the library.
       testonly: as everywhere.
     """
-    package = native.package_name()
-    if package != _PROTO_ROOT and not package.startswith(_PROTO_ROOT + "/"):
-        fail("phalanx_proto_library belongs under //%s" % _PROTO_ROOT)
-
     native.filegroup(
         name = name + "_srcs",
         srcs = srcs + [dep + "_srcs" for dep in deps],
         visibility = visibility,
         testonly = testonly,
     )
-    extensions = [".pb"] + ([".grpc.pb"] if grpc else [])
-    stems = [src[:-len(".proto")] for src in srcs]
-    sources = [stem + extension + ".cc" for stem in stems for extension in extensions]
-    headers = [stem + extension + ".h" for stem in stems for extension in extensions]
+    _protoc_library(
+        name = name,
+        srcs = srcs,
+        inputs = [name + "_srcs"],
+        extension = ".pb",
+        flags = ["--cpp_out=$(BINDIR)/" + _PROTO_ROOT],
+        deps = deps + ["//third_party:protobuf"],
+        visibility = visibility,
+        testonly = testonly,
+    )
 
-    command = "/usr/bin/protoc --proto_path=%s --cpp_out=$(BINDIR)/%s" % (_PROTO_ROOT, _PROTO_ROOT)
-    if grpc:
-        command += " --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin"
-        command += " --grpc_out=$(BINDIR)/%s" % _PROTO_ROOT
+def phalanx_grpc_library(name, srcs, messages, visibility = None, testonly = False):
+    """The services of .proto files, included as "phalanx/v1/x.grpc.pb.h". Depends on gRPC.
+
+    Args:
+      name: the C++ library.
+      srcs: .proto files of this package.
+      messages: the phalanx_proto_library of the same files.
+      visibility: of the library.
+      testonly: as everywhere.
+    """
+    _protoc_library(
+        name = name,
+        srcs = srcs,
+        inputs = [messages + "_srcs"],
+        extension = ".grpc.pb",
+        flags = [
+            "--plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin",
+            "--grpc_out=$(BINDIR)/" + _PROTO_ROOT,
+        ],
+        deps = [messages, "//third_party:grpc"],
+        visibility = visibility,
+        testonly = testonly,
+    )
+
+def _protoc_library(name, srcs, inputs, extension, flags, deps, visibility, testonly):
+    package = native.package_name()
+    if package != _PROTO_ROOT and not package.startswith(_PROTO_ROOT + "/"):
+        fail("%s belongs under //%s" % (name, _PROTO_ROOT))
+
+    stems = [src[:-len(".proto")] for src in srcs]
+    sources = [stem + extension + ".cc" for stem in stems]
+    headers = [stem + extension + ".h" for stem in stems]
+    command = ["/usr/bin/protoc --proto_path=" + _PROTO_ROOT] + flags
     native.genrule(
         name = name + "_generate",
-        srcs = [name + "_srcs"],
+        srcs = inputs,
         outs = sources + headers,
-        cmd = " ".join([command] + ["%s/%s" % (package, src) for src in srcs]),
+        cmd = " ".join(command + ["%s/%s" % (package, src) for src in srcs]),
         testonly = testonly,
         visibility = ["//visibility:private"],
     )
-
     cc_library(
         name = name,
         srcs = sources,
         hdrs = headers,
         linkstatic = True,
-        deps = deps + [
-            "//%s:root" % _PROTO_ROOT,
-            "//third_party:grpc" if grpc else "//third_party:protobuf",
-        ],
+        deps = deps + ["//%s:root" % _PROTO_ROOT],
         testonly = testonly,
         visibility = visibility,
     )
