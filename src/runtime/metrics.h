@@ -1,0 +1,39 @@
+// Numbers for Prometheus, in its text format (version 0.0.4).
+//
+// A value; one thread. Written by hand, because the format is a page and the libraries that write
+// it bring a web server with threads of its own.
+#ifndef PHALANX_RUNTIME_METRICS_H_
+#define PHALANX_RUNTIME_METRICS_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace phalanx::runtime {
+
+class MetricsText {
+ public:
+  using Labels = std::vector<std::pair<absl::string_view, absl::string_view>>;
+
+  // Samples of one name follow each other; `help` counts the first time.
+  // REQUIRES: `name` is a Prometheus name; a counter's ends in "_total".
+  void Counter(absl::string_view name, absl::string_view help, double value,
+               const Labels& labels = {});
+  void Gauge(absl::string_view name, absl::string_view help, double value,
+             const Labels& labels = {});
+
+  const std::string& text() const { return text_; }
+
+ private:
+  void Sample(absl::string_view type, absl::string_view name, absl::string_view help, double value,
+              const Labels& labels);
+
+  std::string text_;
+  std::string last_name_;
+};
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_RUNTIME_METRICS_H_

@@ -1,0 +1,63 @@
+// Answers GET /metrics over HTTP/1.1, one request per connection, on the control loop: nothing runs
+// while nobody asks. Whoever reaches the address may read, so it stays on loopback unless the
+// operator says otherwise.
+//
+// Made, used and destroyed on the loop; owned by the daemon.
+#ifndef PHALANX_RUNTIME_METRICS_SERVER_H_
+#define PHALANX_RUNTIME_METRICS_SERVER_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "src/common/executor.h"
+#include "src/net/byte_stream.h"
+
+namespace phalanx::runtime {
+
+class MetricsServer {
+ public:
+  // More connections at once, longer requests and slower ones are closed.
+  static constexpr size_t kMaxConnections = 32;
+  static constexpr size_t kMaxRequestBytes = 8192;
+  static constexpr absl::Duration kDeadline = absl::Seconds(10);
+
+  // `collect` makes the text of each answer. Errors as Network::Listen.
+  static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(Executor& loop, net::Network& network,
+                                                              const net::Address& listen,
+                                                              std::function<std::string()> collect);
+  ~MetricsServer();
+
+  net::Address address() const { return listener_->address(); }
+
+ private:
+  struct Connection {
+    std::unique_ptr<net::ByteStream> stream;
+    TimerId deadline = 0;
+    std::string request;
+    std::string answer;
+    size_t written = 0;
+  };
+  using ConnectionId = uint64_t;
+
+  MetricsServer(Executor& loop, std::function<std::string()> collect)
+      : loop_(loop), collect_(std::move(collect)) {}
+
+  void Accept(std::unique_ptr<net::ByteStream> stream);
+  void Read(ConnectionId id);
+  void Answer(ConnectionId id);
+  void Write(ConnectionId id);
+  void End(ConnectionId id);
+
+  Executor& loop_;
+  const std::function<std::string()> collect_;
+  std::unique_ptr<net::Listener> listener_;
+  std::map<ConnectionId, Connection> connections_;
+  ConnectionId next_id_ = 1;
+};
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_RUNTIME_METRICS_SERVER_H_

@@ -1,0 +1,74 @@
+#include "src/runtime/paths.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace phalanx::runtime {
+namespace {
+
+std::string RuntimeRoot() {
+  const char* root = getenv("XDG_RUNTIME_DIR");
+  return root != nullptr && root[0] == '/' ? root : "";
+}
+
+}  // namespace
+
+std::string UserFolder() {
+  const std::string root = RuntimeRoot();
+  if (!root.empty()) return absl::StrCat(root, "/phalanx");
+  return absl::StrCat("/tmp/phalanx-", geteuid());
+}
+
+absl::Status MakePrivateFolder(const std::string& folder) {
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", strerror(errno)));
+  }
+  struct stat info;
+  // Not through a link that somebody else may have put there.
+  if (lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
+    return absl::UnavailableError(absl::StrCat(folder, " is not a folder"));
+  }
+  if (info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        folder, " is not this user's alone (owner ", info.st_uid, ", mode ",
+        absl::StrFormat("%03o", info.st_mode & 0777), "); a socket in it could be replaced"));
+  }
+  return absl::OkStatus();
+}
+
+std::string DefaultSocketPath() { return absl::StrCat(UserFolder(), "/node.sock"); }
+
+absl::StatusOr<TemporaryFolder> TemporaryFolder::Make() {
+  std::string why;
+  for (const std::string& root : {RuntimeRoot(), std::string("/tmp")}) {
+    if (root.empty()) continue;
+    std::string path = absl::StrCat(root, "/phalanx-up-XXXXXX");
+    if (mkdtemp(path.data()) != nullptr) return TemporaryFolder(std::move(path));
+    absl::StrAppend(&why, why.empty() ? "" : "; ", root, ": ", strerror(errno));
+  }
+  return absl::UnavailableError(absl::StrCat("cannot make a folder for the socket: ", why));
+}
+
+TemporaryFolder::TemporaryFolder(TemporaryFolder&& other) noexcept
+    : path_(std::exchange(other.path_, "")) {}
+
+TemporaryFolder::~TemporaryFolder() {
+  if (path_.empty()) return;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(path_, ignored)) {
+    unlink(entry.path().c_str());
+  }
+  rmdir(path_.c_str());
+}
+
+}  // namespace phalanx::runtime
