@@ -164,6 +164,7 @@ void Node::Impl::ConnectShard(NodeSeams& seams, int shard, const v1::NodeInfo& s
   session.secret = options.secret;
   session.shard_index = static_cast<uint32_t>(shard);
   session.num_shards = static_cast<uint32_t>(seams.shards.size());
+  if (seams.nonce_bytes) session.nonce_bytes = seams.nonce_bytes;
   directory::DirectoryClient::Handlers handlers;
   handlers.on_register = [this, shard] { store->OnRegister(shard); };
   handlers.on_message = [this, shard](const v1::ShardMessage& message) {

@@ -11,6 +11,7 @@
 #ifndef PHALANX_RUNTIME_NODE_H_
 #define PHALANX_RUNTIME_NODE_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -60,6 +61,8 @@ struct NodeSeams {
   // One per shard, in order; taken over by the node.
   std::vector<std::unique_ptr<directory::ShardConnector>> shards;
   Random random;
+  // Where sessions' nonces come from; empty: the system's generator.
+  std::function<void(void* out, size_t size)> nonce_bytes;
   // Told when a shard's connection comes up (OK) or breaks (why); may be empty.
   absl::AnyInvocable<void(int shard, const absl::Status& state)> on_shard_state;
 };

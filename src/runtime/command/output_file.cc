@@ -1,0 +1,106 @@
+#include "src/runtime/command/output_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace phalanx::runtime {
+namespace {
+
+absl::Status ErrnoStatus(int error, absl::string_view what, absl::string_view path) {
+  const std::string text = absl::StrCat("cannot ", what, " ", path, ": ", strerror(error));
+  if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(text);
+  if (error == EACCES || error == EPERM || error == EROFS) return absl::PermissionDeniedError(text);
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG)
+    return absl::ResourceExhaustedError(text);
+  return absl::UnavailableError(text);
+}
+
+// The unfinished file, for the signal handler; one at a time.
+char unfinished[4096];
+
+void RemoveUnfinished(int signal_number) {
+  unlink(unfinished);
+  signal(signal_number, SIG_DFL);
+  raise(signal_number);
+}
+
+void CleanUpWhenInterrupted(const std::string& path) {
+  if (path.size() >= sizeof(unfinished)) return;
+  memcpy(unfinished, path.c_str(), path.size() + 1);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, RemoveUnfinished);
+}
+
+void KeepWhenInterrupted() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);
+}
+
+}  // namespace
+
+absl::StatusOr<OutputFile> OutputFile::Open(const std::string& path) {
+  if (path == "-") return OutputFile(STDOUT_FILENO, "standard output", "");
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return ErrnoStatus(errno, "write to", path);
+    return OutputFile(fd, path, "");
+  }
+  std::string temporary = absl::StrCat(path, ".phalanx-XXXXXX");
+  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, "create", path);
+  CleanUpWhenInterrupted(temporary);
+  // As a file that was simply created: mkostemp makes it the owner's alone.
+  const mode_t mask = umask(0);
+  umask(mask);
+  fchmod(fd, 0666 & ~mask);
+  return OutputFile(fd, path, std::move(temporary));
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      path_(std::move(other.path_)),
+      temporary_(std::exchange(other.temporary_, "")) {}
+
+OutputFile::~OutputFile() {
+  if (!temporary_.empty()) {
+    unlink(temporary_.c_str());
+    KeepWhenInterrupted();
+  }
+  if (fd_ > STDERR_FILENO) close(fd_);
+}
+
+absl::Status OutputFile::Write(absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return ErrnoStatus(errno, "write to", path_);
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OutputFile::Restart() {
+  if (ftruncate(fd_, 0) != 0 || lseek(fd_, 0, SEEK_SET) != 0) {
+    return ErrnoStatus(errno, "truncate", path_);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OutputFile::Commit() {
+  if (temporary_.empty()) return absl::OkStatus();
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) return ErrnoStatus(errno, "create", path_);
+  temporary_.clear();
+  KeepWhenInterrupted();
+  return absl::OkStatus();
+}
+
+}  // namespace phalanx::runtime

@@ -1,0 +1,98 @@
+#include "src/runtime/command/progress_bar.h"
+
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "src/runtime/command/text_table.h"
+#include "src/runtime/units.h"
+
+namespace phalanx::runtime {
+namespace {
+
+constexpr int64_t kDrawEveryNanos = 100'000'000;
+constexpr int kBarCells = 24;
+
+// The first `cells` characters.
+std::string Cut(absl::string_view text, size_t cells) {
+  size_t end = 0;
+  for (size_t width = 0; end < text.size(); ++end) {
+    const bool starts_character = (static_cast<unsigned char>(text[end]) & 0xc0) != 0x80;
+    if (starts_character && ++width > cells) break;
+  }
+  return std::string(text.substr(0, end));
+}
+
+int TerminalColumns() {
+  winsize size = {};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  return size.ws_col;
+}
+
+}  // namespace
+
+int64_t SteadyNanos() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+std::string RenderProgress(absl::string_view label, uint64_t done, uint64_t total,
+                           absl::Duration elapsed, int columns) {
+  const double fraction = total == 0 ? 1 : static_cast<double>(done) / static_cast<double>(total);
+  const double seconds = absl::ToDoubleSeconds(elapsed);
+  const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
+  std::string line = absl::StrCat(Printable(label), "  ", DrawBar(fraction, kBarCells, true),
+                                  absl::StrFormat(" %3d %%", static_cast<int>(fraction * 100)),
+                                  "  ", HumanBytes(done), " of ", HumanBytes(total));
+  if (rate > 0) absl::StrAppend(&line, "  ", HumanRate(rate));
+  if (rate > 0 && done < total) {
+    const double left = static_cast<double>(total - done) / rate;
+    absl::StrAppend(&line, "  ", HumanDuration(absl::Seconds(left)), " left");
+  }
+  return Cut(line, static_cast<size_t>(std::max(columns, 1)));
+}
+
+ProgressBar::ProgressBar(std::string label, bool enabled)
+    : label_(std::move(label)),
+      enabled_(enabled && isatty(STDERR_FILENO) == 1),
+      start_nanos_(SteadyNanos()) {}
+
+ProgressBar::~ProgressBar() {
+  if (drawn_) Draw("");
+}
+
+void ProgressBar::Update(uint64_t done, uint64_t total) {
+  if (!enabled_) return;
+  const int64_t now = SteadyNanos();
+  if (now < next_draw_nanos_) return;
+  next_draw_nanos_ = now + kDrawEveryNanos;
+  Draw(RenderProgress(label_, done, total, elapsed(), TerminalColumns() - 1));
+}
+
+void ProgressBar::Say(absl::string_view text) {
+  if (!enabled_) return;
+  Draw(Cut(absl::StrCat(Printable(label_), "  ", Printable(text)),
+           static_cast<size_t>(TerminalColumns() - 1)));
+  next_draw_nanos_ = 0;
+}
+
+void ProgressBar::Restart() { start_nanos_ = SteadyNanos(); }
+
+absl::Duration ProgressBar::elapsed() const {
+  return absl::Nanoseconds(SteadyNanos() - start_nanos_);
+}
+
+void ProgressBar::Draw(const std::string& line) {
+  // To the start of the line, the text, and clear what is left of the last one.
+  absl::FPrintF(stderr, "\r%s\x1b[K", line);
+  fflush(stderr);
+  drawn_ = !line.empty();
+}
+
+}  // namespace phalanx::runtime

@@ -1,0 +1,49 @@
+// A line on the terminal that shows how far something is. Main's thread only.
+#ifndef PHALANX_RUNTIME_COMMAND_PROGRESS_BAR_H_
+#define PHALANX_RUNTIME_COMMAND_PROGRESS_BAR_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace phalanx::runtime {
+
+// "put data.bin  ████▊      48 %  45.9 MiB of 95.4 MiB  117 MB/s  0:00", cut to `columns`.
+std::string RenderProgress(absl::string_view label, uint64_t done, uint64_t total,
+                           absl::Duration elapsed, int columns);
+
+// Draws on stderr, at most ten times a second, if that is a terminal; does nothing otherwise.
+class ProgressBar {
+ public:
+  // `enabled` false: does nothing either.
+  ProgressBar(std::string label, bool enabled);
+  // Clears the line.
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  void Update(uint64_t done, uint64_t total);
+  // Shows `text` in the bar's place until the next Update.
+  void Say(absl::string_view text);
+  // The work begins again: the rate counts from now.
+  void Restart();
+  absl::Duration elapsed() const;
+
+ private:
+  void Draw(const std::string& line);
+
+  const std::string label_;
+  const bool enabled_;
+  int64_t start_nanos_;
+  int64_t next_draw_nanos_ = 0;
+  bool drawn_ = false;
+};
+
+// Nanoseconds of the steady clock, for displays.
+int64_t SteadyNanos();
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_RUNTIME_COMMAND_PROGRESS_BAR_H_

@@ -1,0 +1,102 @@
+#include "src/runtime/directory_daemon.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/random.h"
+#include "src/common/status_macros.h"
+#include "src/directory/grpc/directory_server.h"
+#include "src/directory/shard.h"
+#include "src/runtime/metrics.h"
+#include "src/runtime/metrics_server.h"
+
+namespace phalanx::runtime {
+namespace {
+
+constexpr int kMaxShards = 4096;
+
+absl::Status Validate(const DirectoryConfig& config) {
+  if (config.num_shards < 1 || config.num_shards > kMaxShards || config.shard_index < 0 ||
+      config.shard_index >= config.num_shards) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no shard ", config.shard_index, " of ",
+                                                   config.num_shards, " (at most ", kMaxShards,
+                                                   ")"));
+  }
+  if (config.core.lease < absl::Milliseconds(100) || config.core.lease > absl::Hours(1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the lease is ", absl::FormatDuration(config.core.lease), ", not between 100ms and 1h"));
+  }
+  return absl::OkStatus();
+}
+
+std::string CollectMetrics(const directory::Shard& shard) {
+  v1::GetStatusResponse status;
+  shard.FillStatus(&status);
+  MetricsText metrics;
+  metrics.Gauge("phalanx_directory_uptime_seconds", "Since this shard started.",
+                static_cast<double>(status.uptime_ns()) / 1e9);
+  double connected = 0;
+  for (const v1::NodeStatus& node : status.nodes()) connected += node.connected() ? 1 : 0;
+  metrics.Gauge("phalanx_directory_nodes", "Nodes with a session.", status.nodes_size());
+  metrics.Gauge("phalanx_directory_nodes_connected", "Nodes whose stream is up.", connected);
+  metrics.Gauge("phalanx_directory_objects", "Objects known.",
+                static_cast<double>(status.objects()));
+  metrics.Gauge("phalanx_directory_tombstones", "Deleted objects remembered.",
+                static_cast<double>(status.tombstones()));
+  metrics.Gauge("phalanx_directory_inline_bytes", "Bytes of small objects kept.",
+                static_cast<double>(status.inline_bytes()));
+  metrics.Gauge("phalanx_directory_waiting", "Nodes that wait for an object, over all objects.",
+                static_cast<double>(status.waiting()));
+  // In order of their names: a map has none of its own.
+  const std::map<std::string, uint64_t> counters(status.counters().begin(),
+                                                 status.counters().end());
+  for (const auto& [name, value] : counters) {
+    metrics.Counter("phalanx_directory_events_total", "What happened, by kind.",
+                    static_cast<double>(value), {{"event", name}});
+  }
+  return metrics.text();
+}
+
+}  // namespace
+
+struct DirectoryDaemon::Impl {
+  Impl(Executor& control, directory::SessionConfig session, const DirectoryConfig& config)
+      : shard(control, std::move(session), config.core, Random(SystemRandom64())) {}
+
+  directory::Shard shard;
+  // Before the shard that they serve.
+  std::unique_ptr<directory::GrpcDirectoryServer> server;
+  std::unique_ptr<MetricsServer> metrics;
+};
+
+absl::StatusOr<std::unique_ptr<DirectoryDaemon>> DirectoryDaemon::Start(
+    const DirectoryConfig& config, Executor& control, net::Network& network) {
+  PHALANX_RETURN_IF_ERROR(Validate(config));
+  directory::SessionConfig session;
+  session.cluster_id = config.cluster_id;
+  session.secret = config.secret;
+  session.shard_index = static_cast<uint32_t>(config.shard_index);
+  session.num_shards = static_cast<uint32_t>(config.num_shards);
+  session.lease = config.core.lease;
+  auto impl = std::make_unique<Impl>(control, std::move(session), config);
+  PHALANX_ASSIGN_OR_RETURN(
+      impl->server, directory::GrpcDirectoryServer::Listen(config.listen, control, impl->shard));
+  if (!config.metrics_listen.empty()) {
+    PHALANX_ASSIGN_OR_RETURN(
+        impl->metrics,
+        MetricsServer::Start(control, network, config.metrics_listen,
+                             [shard = &impl->shard] { return CollectMetrics(*shard); }));
+  }
+  return std::unique_ptr<DirectoryDaemon>(new DirectoryDaemon(std::move(impl)));
+}
+
+DirectoryDaemon::DirectoryDaemon(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+DirectoryDaemon::~DirectoryDaemon() = default;
+
+const net::Address& DirectoryDaemon::address() const { return impl_->server->address(); }
+
+net::Address DirectoryDaemon::metrics_address() const {
+  return impl_->metrics == nullptr ? "" : impl_->metrics->address();
+}
+
+}  // namespace phalanx::runtime

@@ -1,0 +1,53 @@
+// One shard of the directory as a daemon: the shard, its gRPC server and its metrics.
+//
+// Made and destroyed by main while the control loop does not run, or on the loop; owned by main.
+#ifndef PHALANX_RUNTIME_DIRECTORY_DAEMON_H_
+#define PHALANX_RUNTIME_DIRECTORY_DAEMON_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "src/common/executor.h"
+#include "src/directory/directory_core.h"
+#include "src/net/byte_stream.h"
+
+namespace phalanx::runtime {
+
+inline constexpr char kDefaultDirectoryAddress[] = "127.0.0.1:7400";
+
+struct DirectoryConfig {
+  net::Address listen = kDefaultDirectoryAddress;
+  int shard_index = 0;
+  int num_shards = 1;
+  std::string cluster_id = "default";
+  std::string secret;
+  // Empty: no metrics.
+  net::Address metrics_listen;
+  directory::DirectoryOptions core;
+};
+
+class DirectoryDaemon {
+ public:
+  // Serves nodes and tools from the first turn of the loop on. InvalidArgument, FailedPrecondition
+  // (beyond loopback without a secret), AlreadyExists (port in use); the text names the address.
+  static absl::StatusOr<std::unique_ptr<DirectoryDaemon>> Start(const DirectoryConfig& config,
+                                                                Executor& control,
+                                                                net::Network& network);
+  // Nodes see their streams break, and come back when the next life listens there.
+  ~DirectoryDaemon();
+
+  // With the real port.
+  const net::Address& address() const;
+  // Empty when there are none.
+  net::Address metrics_address() const;
+
+ private:
+  struct Impl;
+  explicit DirectoryDaemon(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_RUNTIME_DIRECTORY_DAEMON_H_
