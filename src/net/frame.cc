@@ -16,7 +16,7 @@ namespace {
 // "PXF1" when read as bytes.
 constexpr uint32_t kFrameMagic = 0x31465850;
 constexpr size_t kCheckedHeaderBytes = kFrameHeaderBytes - sizeof(uint32_t);
-constexpr int64_t kMaxSignOfLifeMillis = 60'000;
+constexpr int64_t kMaxSignOfLifeMillis = 15'000;
 
 uint8_t KnownFlags(FrameType type) {
   switch (type) {

@@ -84,7 +84,7 @@ struct OpenPayload {
   NodeKey sender;  // the life that is meant
   ObjectId object;
   Generation generation;
-  // The sender says "starved" at least so often. Milliseconds on the wire, 1..60,000.
+  // The sender says "starved" at least so often. Milliseconds on the wire, 1..15,000.
   absl::Duration sign_of_life;
   std::vector<Want> wants;  // 1..kMaxSlices, ascending slices
 

@@ -1,0 +1,349 @@
+#include "src/net/data_plane.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/net/data_plane_counters.h"
+#include "src/net/egress_limiter.h"
+#include "src/net/frame.h"
+#include "src/net/puller.h"
+#include "src/net/pusher.h"
+
+namespace phalanx::net {
+namespace {
+
+// Shared by the bytes that all connections of a loop throw away.
+constexpr size_t kScratchBytes = 64 * 1024;
+
+// What all loops share. Each part has its own synchronization.
+struct Shared {
+  explicit Shared(double max_egress) : limiter(max_egress) {}
+
+  DataPlaneCounters counters;
+  EgressLimiter limiter;
+};
+
+// Messages of I/O loop number `loop` to the control loop; the control side may be gone.
+class ControlSide {
+ public:
+  virtual ~ControlSide() = default;
+  virtual void OnPullEnded(size_t loop, uint64_t handle, const PullOutcome& outcome) = 0;
+  virtual void OnAsked(size_t loop, Pusher::PushId push, const ServeRequest& request) = 0;
+  virtual void OnPushEnded(size_t loop, Pusher::PushId push) = 0;
+};
+
+// What lives on one I/O loop. Made on the control loop; from then on used on its own, and destroyed
+// there, or anywhere once the loop has shut down.
+class IoLoop final : public Pusher::Listener {
+ public:
+  IoLoop(size_t index, Network& network, Executor& executor, Executor& control,
+         const DataPlaneOptions& options, size_t max_idle_per_peer, std::shared_ptr<Shared> shared,
+         std::weak_ptr<ControlSide> control_side);
+
+  Executor& executor() { return executor_; }
+  // Null after Shutdown.
+  Puller* puller() { return puller_.get(); }
+  Pusher* pusher() { return pusher_.get(); }
+  void Grant(Pusher::PushId push, absl::StatusOr<ServeGrant> answer);
+  void Shutdown();
+
+ private:
+  void Asked(Pusher::PushId push, ServeRequest request) override;
+  void PushEnded(Pusher::PushId push, ServeGrant grant) override;
+  void PullEnded(uint64_t handle, const PullOutcome& outcome);
+
+  // Constant after construction.
+  const size_t index_;
+  Executor& executor_;
+  Executor& control_;
+  const std::shared_ptr<Shared> shared_;
+  const std::weak_ptr<ControlSide> control_side_;
+
+  std::vector<char> scratch_ = std::vector<char>(kScratchBytes);
+  std::unique_ptr<Puller> puller_;
+  std::unique_ptr<Pusher> pusher_;
+};
+
+Puller::Options PullerOptions(const DataPlaneOptions& options, size_t max_idle_per_peer) {
+  Puller::Options result;
+  result.handshake = options.handshake;
+  result.receiver = {options.stall_timeout, options.checksums};
+  result.connect_timeout = options.connect_timeout;
+  // Before the peer's own timer, so that we do not take up a connection that is being closed.
+  result.idle_timeout = options.idle_timeout * 0.9;
+  result.max_idle_per_peer = max_idle_per_peer;
+  result.max_connections = options.max_connections;
+  return result;
+}
+
+Pusher::Options PusherOptions(const DataPlaneOptions& options) {
+  Pusher::Options result;
+  result.handshake = options.handshake;
+  result.sender = {options.self, options.segment_bytes, options.checksums, options.idle_timeout};
+  result.handshake_timeout = options.handshake_timeout;
+  result.max_connections = options.max_connections;
+  return result;
+}
+
+IoLoop::IoLoop(size_t index, Network& network, Executor& executor, Executor& control,
+               const DataPlaneOptions& options, size_t max_idle_per_peer,
+               std::shared_ptr<Shared> shared, std::weak_ptr<ControlSide> control_side)
+    : index_(index),
+      executor_(executor),
+      control_(control),
+      shared_(std::move(shared)),
+      control_side_(std::move(control_side)),
+      puller_(std::make_unique<Puller>(
+          network, executor, PullerOptions(options, max_idle_per_peer), absl::MakeSpan(scratch_),
+          shared_->counters,
+          [this](uint64_t handle, const PullOutcome& outcome) { PullEnded(handle, outcome); })),
+      pusher_(std::make_unique<Pusher>(executor, PusherOptions(options), shared_->limiter,
+                                       absl::MakeSpan(scratch_), shared_->counters, *this)) {}
+
+void IoLoop::Shutdown() {
+  puller_.reset();
+  pusher_.reset();
+}
+
+void IoLoop::Grant(Pusher::PushId push, absl::StatusOr<ServeGrant> answer) {
+  if (pusher_ != nullptr) return pusher_->Grant(push, std::move(answer));
+  if (answer.ok()) PushEnded(push, *std::move(answer));
+}
+
+void IoLoop::PullEnded(uint64_t handle, const PullOutcome& outcome) {
+  control_.Post([side = control_side_, loop = index_, handle, outcome] {
+    if (const auto control = side.lock()) control->OnPullEnded(loop, handle, outcome);
+  });
+}
+
+void IoLoop::Asked(Pusher::PushId push, ServeRequest request) {
+  control_.Post([side = control_side_, loop = index_, push, request = std::move(request)] {
+    if (const auto control = side.lock()) control->OnAsked(loop, push, request);
+  });
+}
+
+void IoLoop::PushEnded(Pusher::PushId push, ServeGrant grant) {
+  // The grant is destroyed with the task, on the control loop.
+  control_.Post([side = control_side_, loop = index_, push, grant = std::move(grant)] {
+    if (const auto control = side.lock()) control->OnPushEnded(loop, push);
+  });
+}
+
+// The control loop's side.
+class Control final : public ControlSide, public std::enable_shared_from_this<Control> {
+ public:
+  Control(Executor& control, DataPlaneOptions options, DataPlane::ServeHandler serve)
+      : control_(control),
+        options_(std::move(options)),
+        serve_(std::move(serve)),
+        shared_(std::make_shared<Shared>(options_.max_egress)) {}
+
+  void Start(Network& network, const std::vector<Executor*>& io);
+  void Shutdown();
+  absl::StatusOr<Address> Listen(Network& network, const Address& on);
+
+  uint64_t StartPull(PullSpec spec, DataPlane::PullDone done);
+  void CancelPull(uint64_t handle);
+  void AbortPushes(const ObjectId& object, const Generation& generation, const absl::Status& why);
+  DataPlaneStats stats() const;
+
+ private:
+  struct Pull {
+    size_t loop;
+    DataPlane::PullDone done;
+  };
+  struct Push {
+    ObjectId object;
+    Generation generation;
+  };
+  using PushKey = std::pair<size_t, Pusher::PushId>;
+
+  void OnPullEnded(size_t loop, uint64_t handle, const PullOutcome& outcome) override;
+  void OnAsked(size_t loop, Pusher::PushId push, const ServeRequest& request) override;
+  void OnPushEnded(size_t loop, Pusher::PushId push) override;
+  absl::StatusOr<ServeGrant> Serve(const ServeRequest& request);
+  size_t QuietestLoop();
+
+  // Constant after Start.
+  Executor& control_;
+  const DataPlaneOptions options_;
+  DataPlane::ServeHandler serve_;
+  const std::shared_ptr<Shared> shared_;
+  std::vector<std::shared_ptr<IoLoop>> loops_;
+  std::unique_ptr<Listener> listener_;
+
+  uint64_t next_handle_ = 1;
+  std::map<uint64_t, Pull> pulls_;
+  std::map<PushKey, Push> pushes_;
+  std::vector<int> pulls_on_loop_;
+  // Where the next pull goes among equals, and the next accepted connection.
+  size_t next_pull_loop_ = 0;
+  size_t next_accept_loop_ = 0;
+};
+
+void Control::Start(Network& network, const std::vector<Executor*>& io) {
+  const int idle_share = options_.max_idle_connections_per_peer / static_cast<int>(io.size());
+  for (Executor* const executor : io) {
+    loops_.push_back(std::make_shared<IoLoop>(loops_.size(), network, *executor, control_, options_,
+                                              static_cast<size_t>(std::max(1, idle_share)), shared_,
+                                              weak_from_this()));
+  }
+  pulls_on_loop_.assign(loops_.size(), 0);
+}
+
+void Control::Shutdown() {
+  listener_.reset();
+  for (std::shared_ptr<IoLoop>& loop : loops_) {
+    Executor& executor = loop->executor();
+    executor.Post([loop = std::move(loop)] { loop->Shutdown(); });
+  }
+  loops_.clear();
+}
+
+absl::StatusOr<Address> Control::Listen(Network& network, const Address& on) {
+  auto accepted = [loops = loops_](Executor& owner, std::unique_ptr<ByteStream> stream) {
+    for (const std::shared_ptr<IoLoop>& loop : loops) {
+      if (&loop->executor() != &owner) continue;
+      if (loop->pusher() != nullptr) loop->pusher()->Accept(std::move(stream));
+      return;
+    }
+  };
+  auto pick = [this]() -> Executor& {
+    return loops_[next_accept_loop_++ % loops_.size()]->executor();
+  };
+  auto listener = network.Listen(control_, on, std::move(pick), std::move(accepted));
+  if (!listener.ok()) return listener.status();
+  listener_ = *std::move(listener);
+  return listener_->address();
+}
+
+uint64_t Control::StartPull(PullSpec spec, DataPlane::PullDone done) {
+  const uint64_t handle = next_handle_++;
+  const size_t loop = QuietestLoop();
+  pulls_.emplace(handle, Pull{loop, std::move(done)});
+  ++pulls_on_loop_[loop];
+  loops_[loop]->executor().Post([loop = loops_[loop], handle, spec = std::move(spec)]() mutable {
+    if (loop->puller() != nullptr) loop->puller()->Start(handle, std::move(spec));
+  });
+  return handle;
+}
+
+size_t Control::QuietestLoop() {
+  size_t best = next_pull_loop_++ % loops_.size();
+  for (size_t i = 1; i < loops_.size(); ++i) {
+    const size_t other = (best + i) % loops_.size();
+    if (pulls_on_loop_[other] < pulls_on_loop_[best]) best = other;
+  }
+  return best;
+}
+
+void Control::CancelPull(uint64_t handle) {
+  const auto pull = pulls_.find(handle);
+  if (pull == pulls_.end()) return;
+  const std::shared_ptr<IoLoop>& loop = loops_[pull->second.loop];
+  loop->executor().Post([loop, handle] {
+    if (loop->puller() != nullptr) loop->puller()->Cancel(handle);
+  });
+}
+
+void Control::OnPullEnded(size_t loop, uint64_t handle, const PullOutcome& outcome) {
+  const auto pull = pulls_.find(handle);
+  PHALANX_CHECK(pull != pulls_.end() && pull->second.loop == loop, "a pull ends once");
+  DataPlane::PullDone done = std::move(pull->second.done);
+  pulls_.erase(pull);
+  --pulls_on_loop_[loop];
+  done(outcome);
+}
+
+void Control::OnAsked(size_t loop, Pusher::PushId push, const ServeRequest& request) {
+  // Shutdown has begun.
+  if (loops_.empty()) return;
+  absl::StatusOr<ServeGrant> answer = Serve(request);
+  if (answer.ok()) {
+    PHALANX_CHECK(answer->from != nullptr, "a grant has a buffer");
+    pushes_[{loop, push}] = {request.object, request.generation};
+  }
+  loops_[loop]->executor().Post([loop = loops_[loop], push, answer = std::move(answer)]() mutable {
+    loop->Grant(push, std::move(answer));
+  });
+}
+
+absl::StatusOr<ServeGrant> Control::Serve(const ServeRequest& request) {
+  if (pushes_.size() >= static_cast<size_t>(options_.max_pushes)) {
+    return absl::ResourceExhaustedError(absl::StrCat("node ", options_.self.ToString(), " serves ",
+                                                     pushes_.size(), " pulls already"));
+  }
+  return serve_(request);
+}
+
+void Control::OnPushEnded(size_t loop, Pusher::PushId push) { pushes_.erase({loop, push}); }
+
+void Control::AbortPushes(const ObjectId& object, const Generation& generation,
+                          const absl::Status& why) {
+  for (const auto& [key, push] : pushes_) {
+    if (push.object != object || push.generation != generation) continue;
+    const std::shared_ptr<IoLoop>& loop = loops_[key.first];
+    loop->executor().Post([loop, id = key.second, why] {
+      if (loop->pusher() != nullptr) loop->pusher()->Abort(id, why);
+    });
+  }
+}
+
+DataPlaneStats Control::stats() const {
+  const DataPlaneCounters& counters = shared_->counters;
+  DataPlaneStats stats;
+  stats.bytes_sent = DataPlaneCounters::Get(counters.bytes_sent);
+  stats.bytes_received = DataPlaneCounters::Get(counters.bytes_received);
+  stats.bytes_wasted = DataPlaneCounters::Get(counters.bytes_wasted);
+  stats.pulls_active = static_cast<int>(pulls_.size());
+  stats.pushes_active = static_cast<int>(pushes_.size());
+  stats.connections = counters.connections.load(std::memory_order_relaxed);
+  stats.handshakes_refused = DataPlaneCounters::Get(counters.handshakes_refused);
+  stats.frames_refused = DataPlaneCounters::Get(counters.frames_refused);
+  return stats;
+}
+
+class DataPlaneImpl final : public DataPlane {
+ public:
+  DataPlaneImpl(Network& network, std::shared_ptr<Control> control)
+      : network_(network), control_(std::move(control)) {}
+  ~DataPlaneImpl() override { control_->Shutdown(); }
+
+  absl::StatusOr<Address> Listen(const Address& on) override {
+    return control_->Listen(network_, on);
+  }
+  PullHandle StartPull(PullSpec spec, PullDone done) override {
+    return control_->StartPull(std::move(spec), std::move(done));
+  }
+  void CancelPull(PullHandle handle) override { control_->CancelPull(handle); }
+  void AbortPushes(const ObjectId& object, const Generation& generation,
+                   absl::Status why) override {
+    control_->AbortPushes(object, generation, why);
+  }
+  DataPlaneStats stats() const override { return control_->stats(); }
+
+ private:
+  Network& network_;
+  const std::shared_ptr<Control> control_;
+};
+
+}  // namespace
+
+std::unique_ptr<DataPlane> DataPlane::Create(Network& network, Executor& control,
+                                             std::vector<Executor*> io, DataPlaneOptions options,
+                                             ServeHandler serve) {
+  PHALANX_CHECK(!io.empty(), "a data plane needs an I/O loop");
+  options.segment_bytes = std::clamp<size_t>(options.segment_bytes, 1, kMaxSegmentBytes);
+  options.stall_timeout =
+      std::clamp(options.stall_timeout, absl::Milliseconds(4), absl::Minutes(1));
+  options.handshake.self = options.self;
+  auto side = std::make_shared<Control>(control, std::move(options), std::move(serve));
+  side->Start(network, io);
+  return std::make_unique<DataPlaneImpl>(network, std::move(side));
+}
+
+}  // namespace phalanx::net

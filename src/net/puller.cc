@@ -1,0 +1,198 @@
+#include "src/net/puller.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace phalanx::net {
+namespace {
+
+// Of a pull that got no connection; see PullOutcome.
+absl::Status Unreachable(const PullSpec& spec, const absl::Status& error) {
+  const std::string text =
+      absl::StrFormat("pull of %s from node %s at %s: %s", spec.object.ShortHex(),
+                      spec.sender.ToString(), spec.address, error.message());
+  switch (error.code()) {
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kPermissionDenied:
+      return absl::PermissionDeniedError(text);
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kResourceExhausted:
+      return absl::Status(error.code(), text);
+    default:
+      return absl::UnavailableError(text);
+  }
+}
+
+bool HasEverything(const PullSpec& spec) {
+  const SliceLayout& layout = spec.into->layout();
+  for (int i = 0; i < layout.slices; ++i) {
+    if ((spec.slices >> i & 1) != 0 && spec.into->watermark(i) < layout.Size(i)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+// One pull. Destroys itself through Puller::Remove, always as the last thing it does.
+class Puller::Pull final : public PullReceiver::Observer {
+ public:
+  Pull(Puller& owner, uint64_t handle, PullSpec spec)
+      : owner_(owner), handle_(handle), spec_(std::move(spec)) {}
+
+  void Begin();
+  void Cancel();
+
+ private:
+  void Dial();
+  void Dialed(absl::StatusOr<std::unique_ptr<ByteStream>> stream, Instant deadline);
+  void Authenticated(absl::StatusOr<StreamHandshake::Authenticated> peer);
+  void Receive();
+  void Fail(absl::Status status);
+
+  void PullEnded(const PullOutcome& outcome) override;
+  void StreamReleased(std::unique_ptr<ByteStream> stream) override;
+
+  Puller& owner_;
+  const uint64_t handle_;
+  // `into` is let go before the outcome is told: what follows must not keep memory.
+  PullSpec spec_;
+  std::unique_ptr<StreamHandshake> handshake_;
+  std::unique_ptr<PullReceiver> receiver_;
+  // Its stream is with the handshake or the receiver while one of them is there.
+  ConnectionPool::Connection connection_;
+  bool pooled_ = false;
+  bool again_ = false;
+};
+
+void Puller::Pull::Begin() {
+  if (HasEverything(spec_)) return Fail(absl::OkStatus());
+  if (spec_.into->closed()) return Fail(absl::AbortedError("the object was given up here"));
+  auto idle = owner_.pool_.Take({spec_.sender, spec_.address});
+  if (!idle.has_value()) return Dial();
+  connection_ = *std::move(idle);
+  pooled_ = true;
+  Receive();
+}
+
+void Puller::Pull::Dial() {
+  pooled_ = false;
+  const int limit = owner_.options_.max_connections;
+  connection_ = {};
+  connection_.ticket = ConnectionTicket::Take(owner_.counters_, limit);
+  if (!connection_.ticket.valid() && owner_.pool_.DropOldest()) {
+    connection_.ticket = ConnectionTicket::Take(owner_.counters_, limit);
+  }
+  if (!connection_.ticket.valid()) {
+    return Fail(Unreachable(spec_, absl::ResourceExhaustedError(absl::StrCat(
+                                       "this node has all of its ", limit, " connections"))));
+  }
+  const Instant deadline = owner_.executor_.Now() + owner_.options_.connect_timeout;
+  owner_.network_.Dial(owner_.executor_, spec_.address, deadline,
+                       [weak = std::weak_ptr<Puller*>(owner_.self_), handle = handle_,
+                        deadline](absl::StatusOr<std::unique_ptr<ByteStream>> stream) {
+                         const std::shared_ptr<Puller*> puller = weak.lock();
+                         if (puller == nullptr) return;
+                         const auto pull = (*puller)->pulls_.find(handle);
+                         if (pull == (*puller)->pulls_.end()) return;
+                         pull->second->Dialed(std::move(stream), deadline);
+                       });
+}
+
+void Puller::Pull::Dialed(absl::StatusOr<std::unique_ptr<ByteStream>> stream, Instant deadline) {
+  if (!stream.ok()) return Fail(Unreachable(spec_, stream.status()));
+  handshake_ = std::make_unique<StreamHandshake>(
+      owner_.executor_, *std::move(stream), owner_.options_.handshake, Handshake::Role::kDialer,
+      deadline, [this](absl::StatusOr<StreamHandshake::Authenticated> peer) {
+        Authenticated(std::move(peer));
+      });
+}
+
+void Puller::Pull::Authenticated(absl::StatusOr<StreamHandshake::Authenticated> peer) {
+  handshake_.reset();
+  if (!peer.ok()) {
+    const absl::Status status = Unreachable(spec_, peer.status());
+    if (absl::IsPermissionDenied(status)) {
+      DataPlaneCounters::Add(owner_.counters_.handshakes_refused);
+    }
+    return Fail(status);
+  }
+  if (peer->peer != spec_.sender) {
+    return Fail(Unreachable(
+        spec_, absl::UnavailableError(absl::StrCat("found node ", peer->peer.ToString()))));
+  }
+  if (!peer->rest.empty()) {
+    return Fail(Unreachable(spec_, absl::UnavailableError("the peer speaks before it is asked")));
+  }
+  connection_.stream = std::move(peer->stream);
+  Receive();
+}
+
+void Puller::Pull::Receive() {
+  receiver_ = std::make_unique<PullReceiver>(owner_.executor_, std::move(connection_.stream),
+                                             ++connection_.pulls, spec_, owner_.options_.receiver,
+                                             owner_.scratch_, owner_.counters_, *this);
+  receiver_->Start();
+}
+
+void Puller::Pull::Cancel() {
+  if (receiver_ != nullptr) return receiver_->Cancel();
+  Fail(absl::CancelledError("the pull was cancelled"));
+}
+
+void Puller::Pull::Fail(absl::Status status) {
+  PullOutcome outcome;
+  outcome.status = std::move(status);
+  spec_.into.reset();
+  owner_.ended_(handle_, outcome);
+  owner_.Remove(handle_);
+}
+
+void Puller::Pull::PullEnded(const PullOutcome& outcome) {
+  again_ = pooled_ && absl::IsUnavailable(outcome.status) && !receiver_->heard();
+  if (again_) return;
+  spec_.into.reset();
+  owner_.ended_(handle_, outcome);
+}
+
+void Puller::Pull::StreamReleased(std::unique_ptr<ByteStream> stream) {
+  if (again_) {
+    receiver_.reset();
+    return Dial();
+  }
+  connection_.stream = std::move(stream);
+  if (connection_.stream != nullptr) {
+    owner_.pool_.Put({spec_.sender, spec_.address}, std::move(connection_));
+  }
+  owner_.Remove(handle_);
+}
+
+Puller::Puller(Network& network, Executor& executor, Options options, absl::Span<char> scratch,
+               DataPlaneCounters& counters, Ended ended)
+    : network_(network),
+      executor_(executor),
+      options_(std::move(options)),
+      scratch_(scratch),
+      counters_(counters),
+      ended_(std::move(ended)),
+      pool_(executor, options_.idle_timeout, options_.max_idle_per_peer),
+      self_(std::make_shared<Puller*>(this)) {}
+
+Puller::~Puller() = default;
+
+void Puller::Start(uint64_t handle, PullSpec spec) {
+  auto pull = std::make_unique<Pull>(*this, handle, std::move(spec));
+  Pull* const started = pull.get();
+  pulls_.emplace(handle, std::move(pull));
+  started->Begin();
+}
+
+void Puller::Cancel(uint64_t handle) {
+  const auto pull = pulls_.find(handle);
+  if (pull != pulls_.end()) pull->second->Cancel();
+}
+
+void Puller::Remove(uint64_t handle) { pulls_.erase(handle); }
+
+}  // namespace phalanx::net

@@ -1,0 +1,81 @@
+#include "src/net/pusher.h"
+
+#include <utility>
+
+namespace phalanx::net {
+
+Pusher::Pusher(Executor& executor, Options options, EgressLimiter& limiter,
+               absl::Span<char> scratch, DataPlaneCounters& counters, Listener& listener)
+    : executor_(executor),
+      options_(std::move(options)),
+      limiter_(limiter),
+      scratch_(scratch),
+      counters_(counters),
+      listener_(listener) {}
+
+Pusher::~Pusher() {
+  for (auto& [id, connection] : connections_) {
+    if (connection.sender == nullptr) continue;
+    const PushId push = {id, connection.sender->pull()};
+    ServeGrant grant = connection.sender->Stop();
+    if (grant.from != nullptr) listener_.PushEnded(push, std::move(grant));
+  }
+}
+
+void Pusher::Accept(std::unique_ptr<ByteStream> stream) {
+  ConnectionTicket ticket = ConnectionTicket::Take(counters_, options_.max_connections);
+  if (!ticket.valid()) return;
+  const uint64_t id = next_id_++;
+  Connection& connection = connections_[id];
+  connection.ticket = std::move(ticket);
+  connection.handshake = std::make_unique<StreamHandshake>(
+      executor_, std::move(stream), options_.handshake, Handshake::Role::kAcceptor,
+      executor_.Now() + options_.handshake_timeout,
+      [this, id](absl::StatusOr<StreamHandshake::Authenticated> peer) {
+        Authenticated(id, std::move(peer));
+      });
+}
+
+void Pusher::Authenticated(uint64_t id, absl::StatusOr<StreamHandshake::Authenticated> peer) {
+  if (!peer.ok()) {
+    if (absl::IsPermissionDenied(peer.status()) || absl::IsFailedPrecondition(peer.status())) {
+      DataPlaneCounters::Add(counters_.handshakes_refused);
+    }
+    connections_.erase(id);
+    return;
+  }
+  Connection& connection = connections_[id];
+  connection.handshake.reset();
+  connection.sender =
+      std::make_unique<PullSender>(id, executor_, std::move(peer->stream), peer->peer,
+                                   options_.sender, limiter_, scratch_, counters_, *this);
+  connection.sender->Start(peer->rest);
+}
+
+PullSender* Pusher::Find(uint64_t id) {
+  const auto found = connections_.find(id);
+  return found == connections_.end() ? nullptr : found->second.sender.get();
+}
+
+void Pusher::Grant(PushId push, absl::StatusOr<ServeGrant> answer) {
+  PullSender* const sender = Find(push.connection);
+  if (sender != nullptr) return sender->Grant(push.pull, std::move(answer));
+  if (answer.ok()) listener_.PushEnded(push, *std::move(answer));
+}
+
+void Pusher::Abort(PushId push, const absl::Status& why) {
+  PullSender* const sender = Find(push.connection);
+  if (sender != nullptr) sender->Abort(push.pull, why);
+}
+
+void Pusher::Asked(PullSender& sender, uint32_t pull, ServeRequest request) {
+  listener_.Asked({sender.connection(), pull}, std::move(request));
+}
+
+void Pusher::GrantReturned(PullSender& sender, uint32_t pull, ServeGrant grant) {
+  listener_.PushEnded({sender.connection(), pull}, std::move(grant));
+}
+
+void Pusher::SenderClosed(PullSender& sender) { connections_.erase(sender.connection()); }
+
+}  // namespace phalanx::net

@@ -1,0 +1,91 @@
+// Pusher: the accepted connections of one I/O loop: each is made to show the secret, then serves
+// what its peer asks for.
+//
+// Owned by the data plane; lives on its loop.
+#ifndef PHALANX_NET_PUSHER_H_
+#define PHALANX_NET_PUSHER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "src/common/executor.h"
+#include "src/net/byte_stream.h"
+#include "src/net/data_plane_counters.h"
+#include "src/net/egress_limiter.h"
+#include "src/net/handshake.h"
+#include "src/net/pull.h"
+#include "src/net/pull_sender.h"
+#include "src/net/stream_handshake.h"
+
+namespace phalanx::net {
+
+class Pusher final : public PullSender::Host {
+ public:
+  struct Options {
+    HandshakeConfig handshake;
+    PullSender::Options sender;
+    absl::Duration handshake_timeout;
+    int max_connections = 0;
+  };
+  // One push: the `pull`-th on the `connection`-th connection of this loop.
+  struct PushId {
+    uint64_t connection = 0;
+    uint32_t pull = 0;
+    friend auto operator<=>(const PushId&, const PushId&) = default;
+  };
+  // Told on this loop; must not call back from within.
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    // To be answered with Grant.
+    virtual void Asked(PushId push, ServeRequest request) = 0;
+    // Once for each grant: the push is over. `grant` is to be destroyed on the control loop.
+    virtual void PushEnded(PushId push, ServeGrant grant) = 0;
+  };
+
+  // REQUIRES: all references outlive the pusher.
+  Pusher(Executor& executor, Options options, EgressLimiter& limiter, absl::Span<char> scratch,
+         DataPlaneCounters& counters, Listener& listener);
+  // Closes all connections; PushEnded is still called for each push going on.
+  ~Pusher() override;
+
+  // Closes the connection at once if there are too many.
+  void Accept(std::unique_ptr<ByteStream> stream);
+  void Grant(PushId push, absl::StatusOr<ServeGrant> answer);
+  // Ends the push with Aborted and the text of `why`, unless it has ended.
+  void Abort(PushId push, const absl::Status& why);
+
+ private:
+  // One of the two is there.
+  struct Connection {
+    ConnectionTicket ticket;
+    std::unique_ptr<StreamHandshake> handshake;
+    std::unique_ptr<PullSender> sender;
+  };
+
+  void Asked(PullSender& sender, uint32_t pull, ServeRequest request) override;
+  void GrantReturned(PullSender& sender, uint32_t pull, ServeGrant grant) override;
+  void SenderClosed(PullSender& sender) override;
+  void Authenticated(uint64_t id, absl::StatusOr<StreamHandshake::Authenticated> peer);
+  PullSender* Find(uint64_t id);
+
+  // Constant after construction.
+  Executor& executor_;
+  const Options options_;
+  EgressLimiter& limiter_;
+  const absl::Span<char> scratch_;
+  DataPlaneCounters& counters_;
+  Listener& listener_;
+
+  std::map<uint64_t, Connection> connections_;
+  uint64_t next_id_ = 1;
+};
+
+}  // namespace phalanx::net
+
+#endif  // PHALANX_NET_PUSHER_H_
