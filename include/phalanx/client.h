@@ -250,7 +250,9 @@ class Client : public std::enable_shared_from_this<Client> {
 
  private:
   explicit Client(std::shared_ptr<internal::Connection> connection);
-  std::shared_ptr<internal::Connection> connection_;
+
+  const std::shared_ptr<internal::Connection> connection_;
+  std::string name_space_;  // constant after Connect
 };
 
 }  // namespace phalanx

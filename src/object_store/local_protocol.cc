@@ -193,6 +193,7 @@ struct Fields {
   }
   template <typename M>
   void Visit(Leave*, M& m) {
+    a.Flag(m.more);
     a.Numbers(m.pins);
   }
 

@@ -129,8 +129,8 @@ struct Get {
   uint64_t length = std::numeric_limits<uint64_t>::max();
 };
 
-// Get and Create end unanswered, unless the answer is on its way; other requests go on, and their
-// answer is not sent.
+// Get and Create end unanswered, unless the answer is on its way; other requests go on and are
+// answered.
 struct Cancel {
   static constexpr uint8_t kKind = 8;
   uint64_t request = 0;
@@ -177,10 +177,12 @@ struct Forget {
   bool writable = false;
 };
 
-// The client goes. All its requests and writers end unanswered; it keeps these pins and releases
-// them later, after which it closes the socket. Nothing but Release may follow.
+// The client goes. All its requests and writers end unanswered; it keeps these pins (and those of
+// the next Leave, while there are `more`) and releases them later, after which it closes the
+// socket. Nothing but Release may follow.
 struct Leave {
   static constexpr uint8_t kKind = 14;
+  bool more = false;
   std::vector<uint64_t> pins;
 };
 

@@ -33,7 +33,7 @@ std::vector<Request> EveryRequest() {
       Stat{7, Id(), true, absl::ZeroDuration()},
       Prefetch{8, Id(), absl::Seconds(1), {"a", "node b", "*"}},
       Forget{11, true},
-      Leave{{1, 2, 3}},
+      Leave{true, {1, 2, 3}},
   };
 }
 

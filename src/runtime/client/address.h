@@ -1,0 +1,20 @@
+// Where a node's socket is: "unix:/run/phalanx/node.sock" or a path.
+//
+// Functions, any thread.
+#ifndef PHALANX_RUNTIME_CLIENT_ADDRESS_H_
+#define PHALANX_RUNTIME_CLIENT_ADDRESS_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace phalanx::internal {
+
+// The socket's path. InvalidArgument for another scheme, and for a path that is empty or does not
+// fit into a socket address (107 bytes); the text names the address.
+absl::StatusOr<std::string> SocketPath(absl::string_view address);
+
+}  // namespace phalanx::internal
+
+#endif  // PHALANX_RUNTIME_CLIENT_ADDRESS_H_

@@ -1,0 +1,53 @@
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "src/runtime/client/buffer_state.h"
+
+namespace phalanx {
+
+absl::string_view Buffer::view() const {
+  return state_ == nullptr ? absl::string_view() : state_->view;
+}
+
+absl::string_view Buffer::metadata() const {
+  return state_ == nullptr ? absl::string_view() : absl::string_view(state_->metadata);
+}
+
+const ObjectId& Buffer::id() const {
+  static constexpr ObjectId kNil;
+  return state_ == nullptr ? kNil : state_->id;
+}
+
+uint64_t Buffer::object_size() const { return state_ == nullptr ? 0 : state_->object_size; }
+
+namespace internal {
+
+absl::StatusOr<Buffer> BufferFrom(Call& call, const local::Answer& answer, uint64_t offset,
+                                  uint64_t length) {
+  auto state = std::make_shared<BufferState>();
+  state->id = call.id();
+  if (const auto* failed = std::get_if<local::Failed>(&answer)) {
+    return call.Explain(failed->code, failed->message);
+  }
+  if (const auto* object = std::get_if<local::Object>(&answer)) {
+    state->object_size = object->object_size;
+    state->metadata = std::string(object->metadata);
+    state->own = std::string(object->bytes);
+    state->view = state->own;
+    return Buffer(std::move(state));
+  }
+  const auto* mapped = std::get_if<local::Mapped>(&answer);
+  if (mapped == nullptr) return call.Unexpected();
+  absl::StatusOr<MappedObject> taken = call.connection().Take(*mapped);
+  if (!taken.ok()) return call.Explain(taken.status());
+  state->object_size = mapped->object_size;
+  state->metadata = std::string(mapped->metadata);
+  state->pin = std::move(taken->pin);
+  const uint64_t begin = std::min<uint64_t>(offset, taken->bytes.size());
+  state->view = taken->bytes.substr(begin, length);
+  return Buffer(std::move(state));
+}
+
+}  // namespace internal
+}  // namespace phalanx

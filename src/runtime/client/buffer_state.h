@@ -1,0 +1,35 @@
+// What a Buffer shares: a part of an object, in the node's memory or, if small, in its own.
+//
+// Immutable; any thread may drop the last reference.
+#ifndef PHALANX_RUNTIME_CLIENT_BUFFER_STATE_H_
+#define PHALANX_RUNTIME_CLIENT_BUFFER_STATE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "phalanx/client.h"
+#include "src/object_store/local_protocol.h"
+#include "src/runtime/client/call.h"
+#include "src/runtime/client/connection.h"
+
+namespace phalanx::internal {
+
+struct BufferState {
+  ObjectId id;
+  uint64_t object_size = 0;
+  std::string metadata;
+  std::string own;
+  HeldPin pin;
+  absl::string_view view;  // into `own` or into what `pin` keeps
+};
+
+// The Buffer that answers a Get of [offset, offset + length); lock held. Errors: what the node
+// said, or as Connection::Take.
+absl::StatusOr<Buffer> BufferFrom(Call& call, const local::Answer& answer, uint64_t offset,
+                                  uint64_t length);
+
+}  // namespace phalanx::internal
+
+#endif  // PHALANX_RUNTIME_CLIENT_BUFFER_STATE_H_

@@ -1,0 +1,17 @@
+#include "src/runtime/client/call.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace phalanx::internal {
+
+absl::Status Call::Explain(const absl::Status& why) const {
+  const std::string object = id_.nil() ? "" : absl::StrCat(" of ", id_.hex());
+  return absl::Status(
+      why.code(), absl::StrCat(verb_, object, " at ", connection_->address(), ": ", why.message()));
+}
+
+absl::Status Call::Unexpected() const {
+  return Explain(absl::StatusCode::kInternal, "the node's answer is not one to this request");
+}
+
+}  // namespace phalanx::internal

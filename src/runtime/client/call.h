@@ -1,0 +1,106 @@
+// A call in progress: one request, or a row of them, whose answers make one result; and
+// FutureState, a call whose result a Future hands out.
+//
+// Owned by the futures that wait for it and, until it ends, by its connection. What answers change
+// is guarded by the connection's lock; `done` and the result may be read without it once done() is
+// true.
+#ifndef PHALANX_RUNTIME_CLIENT_CALL_H_
+#define PHALANX_RUNTIME_CLIENT_CALL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "phalanx/object_id.h"
+#include "src/common/instant.h"
+#include "src/object_store/local_protocol.h"
+#include "src/runtime/client/connection.h"
+
+namespace phalanx::internal {
+
+namespace local = object_store::local;
+
+class Call : public std::enable_shared_from_this<Call> {
+ public:
+  // `verb` ("Get") is for messages, and a literal.
+  Call(std::shared_ptr<Connection> connection, const char* verb, const ObjectId& id)
+      : connection_(std::move(connection)), verb_(verb), id_(id) {}
+  virtual ~Call() = default;
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  // Lock held; not called once the call has ended. `answer` points into the receive buffer.
+  virtual void OnAnswer(uint64_t request, const local::Answer& answer) = 0;
+  // Lock held: the call ends without an answer (the connection broke, the deadline passed, Cancel).
+  virtual void OnFailure(const absl::Status& why) = 0;
+
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  Connection& connection() const { return *connection_; }
+  const std::shared_ptr<Connection>& shared_connection() const { return connection_; }
+  const ObjectId& id() const { return id_; }
+  // `why` with the verb, the object and the node's address in front.
+  absl::Status Explain(const absl::Status& why) const;
+  absl::Status Explain(absl::StatusCode code, absl::string_view why) const {
+    return Explain(absl::Status(code, why));
+  }
+  // For an answer of a kind that does not belong to the request.
+  absl::Status Unexpected() const;
+
+ private:
+  friend class Connection;
+
+  // Constant after construction.
+  const std::shared_ptr<Connection> connection_;
+  const char* const verb_;
+  const ObjectId id_;
+
+  // The connection's: the numbers [first_, first_ + requests_) are this call's.
+  uint64_t first_ = 0;
+  uint64_t requests_ = 0;
+  Instant deadline_ = Instant::Infinite();
+  std::atomic<bool> done_{false};
+};
+
+template <typename T>
+struct FutureState : public Call {
+  using Result = absl::StatusOr<T>;
+  using Call::Call;
+
+  // Lock held: the call ends with this.
+  void Set(Result value) {
+    result.emplace(std::move(value));
+    for (auto& callback : callbacks) connection().AddReady(Bind(std::move(callback)));
+    callbacks.clear();
+    connection().Finish(*this);
+  }
+  void OnFailure(const absl::Status& why) override { Set(Explain(why)); }
+  void OnAnswer(uint64_t, const local::Answer&) override { Set(Unexpected()); }
+
+  // For a call that ends before it began, and is not known to any other thread. No lock.
+  static std::shared_ptr<FutureState> Ended(std::shared_ptr<Connection> connection,
+                                            const char* verb, const ObjectId& id, Result value) {
+    auto state = std::make_shared<FutureState>(std::move(connection), verb, id);
+    state->result.emplace(std::move(value));
+    state->connection().MarkEnded(*state);
+    return state;
+  }
+
+  absl::AnyInvocable<void()> Bind(absl::AnyInvocable<void(const Result&)> callback) {
+    return [self = std::static_pointer_cast<FutureState>(shared_from_this()),
+            callback = std::move(callback)]() mutable { callback(*self->result); };
+  }
+
+  std::optional<Result> result;
+  std::vector<absl::AnyInvocable<void(const Result&)>> callbacks;
+};
+
+}  // namespace phalanx::internal
+
+#endif  // PHALANX_RUNTIME_CLIENT_CALL_H_

@@ -1,0 +1,278 @@
+#include "phalanx/client.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/status_macros.h"
+#include "src/runtime/client/address.h"
+#include "src/runtime/client/buffer_state.h"
+#include "src/runtime/client/call.h"
+#include "src/runtime/client/connection.h"
+#include "src/runtime/client/embedded.h"
+#include "src/runtime/client/gather.h"
+#include "src/runtime/client/stream_state.h"
+#include "src/runtime/client/writer_state.h"
+
+namespace phalanx {
+namespace {
+
+using internal::Connection;
+using internal::FutureState;
+using internal::MonotonicNow;
+namespace local = object_store::local;
+
+struct StatCall final : public FutureState<ObjectStatus> {
+  using FutureState::FutureState;
+  void OnAnswer(uint64_t, const local::Answer& answer) override {
+    if (const auto* failed = std::get_if<local::Failed>(&answer)) {
+      return Set(Explain(failed->code, failed->message));
+    }
+    const auto* described = std::get_if<local::Described>(&answer);
+    if (described == nullptr) return Set(Unexpected());
+    ObjectStatus status;
+    status.known = described->known;
+    status.deleted = described->deleted;
+    status.complete = described->complete;
+    status.local = described->local;
+    status.size = described->size;
+    status.metadata = std::string(described->metadata);
+    status.complete_copies = static_cast<int>(described->complete_copies);
+    status.partial_copies = static_cast<int>(described->partial_copies);
+    status.waiting = static_cast<int>(described->waiting);
+    status.conflicts = static_cast<int>(described->conflicts);
+    Set(std::move(status));
+  }
+};
+
+struct ContainsCall final : public FutureState<bool> {
+  using FutureState::FutureState;
+  void OnAnswer(uint64_t, const local::Answer& answer) override {
+    if (const auto* failed = std::get_if<local::Failed>(&answer)) {
+      return Set(Explain(failed->code, failed->message));
+    }
+    const auto* described = std::get_if<local::Described>(&answer);
+    if (described == nullptr) return Set(Unexpected());
+    Set(described->complete);
+  }
+};
+
+Done ValueOf(uint32_t, Done*) { return {}; }
+int ValueOf(uint32_t count, int*) { return static_cast<int>(count); }
+
+// Delete and Prefetch.
+template <typename T>
+struct CountCall final : public FutureState<T> {
+  using FutureState<T>::FutureState;
+  void OnAnswer(uint64_t, const local::Answer& answer) override {
+    if (const auto* failed = std::get_if<local::Failed>(&answer)) {
+      return this->Set(this->Explain(failed->code, failed->message));
+    }
+    const auto* counted = std::get_if<local::Counted>(&answer);
+    if (counted == nullptr) return this->Set(this->Unexpected());
+    this->Set(ValueOf(counted->count, static_cast<T*>(nullptr)));
+  }
+};
+
+template <typename T>
+Future<T> Refused(const std::shared_ptr<Connection>& connection, const char* verb,
+                  const ObjectId& id, absl::Status why) {
+  return Future<T>(FutureState<T>::Ended(connection, verb, id, std::move(why)));
+}
+
+// OK when a call about `id` can be made.
+absl::Status CheckId(const Connection& connection, const ObjectId& id) {
+  PHALANX_RETURN_IF_ERROR(connection.CheckProcess());
+  if (!id.nil()) return absl::OkStatus();
+  return absl::InvalidArgumentError("the nil id names no object");
+}
+
+// Starts one request. `make` gets its number and makes the message.
+template <typename T, typename CallType, typename Make>
+Future<T> StartOne(std::shared_ptr<CallType> call, Instant deadline, Make make) {
+  Connection& connection = call->connection();
+  const uint64_t request = connection.NewRequests(1);
+  connection.Start(call, request, 1, deadline, make(request));
+  return Future<T>(std::move(call));
+}
+
+absl::StatusOr<std::string> ChooseAddress(const ClientOptions& options) {
+  if (!options.address.empty()) return options.address;
+  const char* address = std::getenv("PHALANX_ADDRESS");
+  if (address != nullptr && *address != '\0') return std::string(address);
+  return internal::EmbeddedAddress(options.embedded_capacity, options.connect_timeout);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Client>> Client::Connect(ClientOptions options) {
+  PHALANX_ASSIGN_OR_RETURN(const std::string address, ChooseAddress(options));
+  internal::ConnectionOptions to;
+  PHALANX_ASSIGN_OR_RETURN(to.socket_path, internal::SocketPath(address));
+  to.address = absl::StrCat("unix:", to.socket_path);
+  to.connect_timeout = options.connect_timeout;
+  to.callback_thread = options.callback_thread;
+  PHALANX_ASSIGN_OR_RETURN(std::shared_ptr<Connection> connection, Connection::Open(std::move(to)));
+  std::shared_ptr<Client> client(new Client(std::move(connection)));
+  client->name_space_ = std::move(options.name_space);
+  return client;
+}
+
+Client::Client(std::shared_ptr<Connection> connection) : connection_(std::move(connection)) {}
+
+Client::~Client() { Close(); }
+
+// ---------------------------------------------------------------------------- writing
+
+Future<PutResult> Client::Put(const ObjectId& id, absl::string_view bytes, PutOptions options) {
+  const auto refuse = [this, &id](absl::Status why) {
+    return Refused<PutResult>(connection_, "Put", id, std::move(why));
+  };
+  absl::Status status = connection_->CheckProcess();
+  if (status.ok()) status = internal::CheckPut(id, bytes.size(), options);
+  if (!status.ok()) return refuse(std::move(status));
+  if (bytes.size() >= object_store::kOwnFileBytes) {
+    auto writer = internal::WriterState::Open(connection_, id, bytes.size(), options);
+    if (!writer.ok()) return refuse(writer.status());
+    std::memcpy((*writer)->data, bytes.data(), bytes.size());
+    return (*writer)->Seal();
+  }
+  const Instant deadline = MonotonicNow() + options.timeout;
+  auto call = std::make_shared<internal::PutCall>(connection_, "Put", id);
+  status = connection_->ReservePutBytes(bytes.size(), deadline);
+  if (!status.ok()) return refuse(call->Explain(status));
+  return StartOne<PutResult>(call, deadline, [&](uint64_t request) {
+    return local::Put{request, internal::Describe(id, options), bytes};
+  });
+}
+
+absl::StatusOr<WritableBuffer> Client::Create(const ObjectId& id, uint64_t size,
+                                              PutOptions options) {
+  PHALANX_ASSIGN_OR_RETURN(std::shared_ptr<internal::WriterState> writer,
+                           internal::WriterState::Open(connection_, id, size, options));
+  return WritableBuffer(std::move(writer));
+}
+
+// ---------------------------------------------------------------------------- reading
+
+Future<Buffer> Client::Get(const ObjectId& id, GetOptions options) {
+  const absl::Status status = CheckId(*connection_, id);
+  if (!status.ok()) return Refused<Buffer>(connection_, "Get", id, status);
+  auto call = std::make_shared<internal::GetCall>(connection_, "Get", id);
+  call->offset = options.offset;
+  call->length = options.length;
+  return StartOne<Buffer>(call, MonotonicNow() + options.timeout, [&](uint64_t request) {
+    return local::Get{request, id, false, options.timeout, options.offset, options.length};
+  });
+}
+
+Future<std::vector<Buffer>> Client::GetMany(absl::Span<const ObjectId> ids, GetOptions options) {
+  for (const ObjectId& id : ids) {
+    const absl::Status status = CheckId(*connection_, id);
+    if (!status.ok()) return Refused<std::vector<Buffer>>(connection_, "GetMany", id, status);
+  }
+  return internal::GetAllOf(connection_, ids, options);
+}
+
+Future<std::vector<Client::Arrival>> Client::GetFirst(absl::Span<const ObjectId> ids, size_t count,
+                                                      GetOptions options) {
+  using Result = std::vector<Arrival>;
+  for (const ObjectId& id : ids) {
+    const absl::Status status = CheckId(*connection_, id);
+    if (!status.ok()) return Refused<Result>(connection_, "GetFirst", id, status);
+  }
+  if (count > ids.size()) {
+    return Refused<Result>(connection_, "GetFirst", ObjectId(),
+                           absl::InvalidArgumentError(
+                               absl::StrCat("the first ", count, " of ", ids.size(), " objects")));
+  }
+  return internal::GetFirstOf(connection_, ids, count, options);
+}
+
+absl::StatusOr<size_t> Client::GetInto(const ObjectId& id, absl::Span<char> into,
+                                       GetOptions options) {
+  PHALANX_ASSIGN_OR_RETURN(const Buffer buffer, Get(id, options).Wait());
+  if (buffer.size() > into.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("GetInto of ", id.hex(), ": ", buffer.size(),
+                                                   " bytes do not fit into ", into.size()));
+  }
+  if (buffer.size() > 0) std::memcpy(into.data(), buffer.data(), buffer.size());
+  return buffer.size();
+}
+
+absl::StatusOr<ObjectStream> Client::GetStream(const ObjectId& id, absl::Duration timeout) {
+  PHALANX_RETURN_IF_ERROR(CheckId(*connection_, id));
+  auto call = std::make_shared<internal::StreamCall>(connection_, "GetStream", id);
+  auto state = std::make_shared<internal::StreamState>(call);
+  const uint64_t request = connection_->NewRequests(1);
+  // The stream lives longer than the wait for its beginning, so the deadline is this side's alone.
+  connection_->Start(call, request, 1, Instant::Infinite(),
+                     local::Get{request, id, true, absl::InfiniteDuration(), 0, UINT64_MAX});
+  PHALANX_RETURN_IF_ERROR(call->WaitForView(MonotonicNow() + timeout));
+  return ObjectStream(std::move(state));
+}
+
+// ---------------------------------------------------------------------------- managing
+
+Future<ObjectStatus> Client::Stat(const ObjectId& id, absl::Duration timeout) {
+  const absl::Status status = CheckId(*connection_, id);
+  if (!status.ok()) return Refused<ObjectStatus>(connection_, "Stat", id, status);
+  return StartOne<ObjectStatus>(std::make_shared<StatCall>(connection_, "Stat", id),
+                                MonotonicNow() + timeout, [&](uint64_t request) {
+                                  return local::Stat{request, id, false, timeout};
+                                });
+}
+
+Future<bool> Client::Contains(const ObjectId& id, absl::Duration timeout) {
+  const absl::Status status = CheckId(*connection_, id);
+  if (!status.ok()) return Refused<bool>(connection_, "Contains", id, status);
+  return StartOne<bool>(std::make_shared<ContainsCall>(connection_, "Contains", id),
+                        MonotonicNow() + timeout, [&](uint64_t request) {
+                          return local::Stat{request, id, true, timeout};
+                        });
+}
+
+Future<Done> Client::Delete(const ObjectId& id, absl::Duration timeout) {
+  const absl::Status status = CheckId(*connection_, id);
+  if (!status.ok()) return Refused<Done>(connection_, "Delete", id, status);
+  return StartOne<Done>(std::make_shared<CountCall<Done>>(connection_, "Delete", id),
+                        MonotonicNow() + timeout, [&](uint64_t request) {
+                          return local::Delete{request, id, timeout};
+                        });
+}
+
+Future<int> Client::Prefetch(const ObjectId& id, std::vector<std::string> nodes,
+                             absl::Duration timeout) {
+  absl::Status status = CheckId(*connection_, id);
+  if (nodes.empty() || nodes.size() > local::kMaxNodeNames) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("1 to ", local::kMaxNodeNames, " nodes, not ", nodes.size())));
+  }
+  for (const std::string& node : nodes) {
+    if (node.size() <= local::kMaxNameBytes) continue;
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("a node's name has at most ", local::kMaxNameBytes, " bytes")));
+  }
+  if (!status.ok()) return Refused<int>(connection_, "Prefetch", id, status);
+  return StartOne<int>(std::make_shared<CountCall<int>>(connection_, "Prefetch", id),
+                       MonotonicNow() + timeout, [&](uint64_t request) {
+                         return local::Prefetch{
+                             request, id, timeout,
+                             std::vector<absl::string_view>(nodes.begin(), nodes.end())};
+                       });
+}
+
+// ---------------------------------------------------------------------------- names, driving
+
+ObjectId Client::Id(absl::string_view name) const { return ObjectId::FromName(name_space_, name); }
+
+int Client::fd() const { return connection_->fd(); }
+int Client::Poll(absl::Duration timeout) { return connection_->Poll(timeout); }
+void Client::Close() { connection_->Close(); }
+
+const std::string& Client::address() const { return connection_->address(); }
+const std::string& Client::node_name() const { return connection_->node_name(); }
+const std::string& Client::directory() const { return connection_->directory(); }
+
+}  // namespace phalanx

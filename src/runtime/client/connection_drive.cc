@@ -1,0 +1,305 @@
+// Waiting and driving: leader and followers, output, callbacks, closing.
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "src/runtime/client/call.h"
+#include "src/runtime/client/connection.h"
+#include "src/runtime/client/connection_hold.h"
+
+namespace phalanx::internal {
+namespace {
+
+// How long Close waits for a daemon that does not read.
+constexpr absl::Duration kFlushBeforeClosing = absl::Seconds(1);
+// An emptied output buffer larger than this is given back.
+constexpr size_t kRestingOutput = size_t{1} << 20;
+
+// How deep this thread is in callbacks, and whose callback thread it is.
+thread_local int callback_depth = 0;
+thread_local const Connection* callback_thread_of = nullptr;
+
+}  // namespace
+
+// ---------------------------------------------------------------------------- output
+
+void Connection::FlushWith(absl::string_view bytes) {
+  while (!broken_ && queued() + bytes.size() > 0) {
+    const iovec parts[2] = {{out_.data() + out_sent_, queued()},
+                            {const_cast<char*>(bytes.data()), bytes.size()}};
+    const absl::StatusOr<size_t> sent = socket_.Send(parts);
+    // Why is in what the node has sent before it closed; whoever reads next finds it.
+    if (!sent.ok()) broken_ = true;
+    if (!sent.ok() || *sent == 0) break;
+    const size_t of_queue = std::min(*sent, queued());
+    out_sent_ += of_queue;
+    bytes.remove_prefix(*sent - of_queue);
+  }
+  if (broken_) bytes = {};
+  if (broken_ || queued() == 0) {
+    out_.clear();
+    out_sent_ = 0;
+    if (out_.capacity() > kRestingOutput) out_.shrink_to_fit();
+  }
+  out_.append(bytes.data(), bytes.size());
+  if (queued() > 0) Nudge();
+}
+
+// ---------------------------------------------------------------------------- leader and followers
+
+void Connection::Unlock() {
+  if (attention_.made()) {
+    Attention::Wish wish;
+    if (status_.ok()) {
+      wish.socket = socket_.fd();
+      wish.write = queued() > 0;
+      if (!deadlines_.empty()) wish.deadline = deadlines_.begin()->first.first;
+    }
+    wish.callbacks = !ready_.empty() && !options_.callback_thread;
+    attention_.Watch(wish);
+  }
+  std::vector<std::shared_ptr<void>> trash;
+  trash.swap(trash_);
+  mu_.Unlock();
+}
+
+void Connection::Nudge() {
+  if (!leading_ || nudged_) return;
+  nudged_ = true;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t done = write(nudge_, &one, sizeof(one));
+}
+
+void Connection::WakeWaiters() {
+  bool runner_awake = false;
+  for (Waiter* waiter : waiters_) {
+    const bool runs = waiter->runs_callbacks && !ready_.empty() && !runner_awake;
+    if (!runs && !waiter->done()) continue;
+    runner_awake = runner_awake || runs;
+    if (waiter == leader_) {
+      Nudge();
+    } else {
+      waiter->wake.Signal();
+    }
+  }
+}
+
+void Connection::HandOver(const Waiter* self) {
+  if (leading_ || !status_.ok()) return;
+  for (Waiter* waiter : waiters_) {
+    if (waiter == self) continue;
+    waiter->wake.Signal();
+    return;
+  }
+}
+
+bool Connection::WaitFor(const Call& call, Instant until) {
+  return call.done() || WaitUntil([&call] { return call.done(); }, until);
+}
+
+bool Connection::WaitUntil(absl::FunctionRef<bool()> done, Instant until) {
+  Hold hold(*this);
+  return WaitLocked(done, until);
+}
+
+bool Connection::WaitLocked(absl::FunctionRef<bool()> done, Instant until, int* callbacks_run) {
+  Flush();
+  Waiter self{done, MayRunCallbacks(), {}};
+  const auto place = waiters_.insert(waiters_.end(), &self);
+  bool ended = false;
+  while (true) {
+    const int ran = self.runs_callbacks ? RunCallbacks(&self) : 0;
+    if (callbacks_run != nullptr) *callbacks_run += ran;
+    ended = done();
+    const Instant now = MonotonicNow();
+    if (ended || now >= until) break;
+    if (!leading_ && status_.ok()) {
+      Lead(&self, until);
+    } else if (!trash_.empty()) {
+      Unlock();
+      mu_.Lock();
+    } else {
+      self.wake.WaitFor(mu_, until - now);
+    }
+  }
+  waiters_.erase(place);
+  HandOver(nullptr);
+  return ended;
+}
+
+void Connection::Lead(Waiter* self, Instant until) {
+  leading_ = true;
+  leader_ = self;
+  if (!deadlines_.empty()) until = std::min(until, deadlines_.begin()->first.first);
+  const bool want_write = queued() > 0;
+  Unlock();
+  const absl::Status received = PollAndReceive(want_write, until);
+  mu_.Lock();
+  leading_ = false;
+  leader_ = nullptr;
+  if (nudged_) {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t done = read(nudge_, &count, sizeof(count));
+    nudged_ = false;
+  }
+  TakeFrames();
+  if (!received.ok()) {
+    Fail(absl::UnavailableError(
+        absl::StrCat("the node at ", address(), " is gone: ", received.message())));
+  }
+  ExpireDeadlines();
+  Flush();
+  CloseSocketIfDone();
+  WakeWaiters();
+}
+
+absl::Status Connection::PollAndReceive(bool want_write, Instant until) {
+  pollfd ready[2] = {{socket_.fd(), POLLIN, 0}, {nudge_, POLLIN, 0}};
+  if (want_write) ready[0].events |= POLLOUT;
+  timespec limit{};
+  if (!until.infinite()) {
+    limit = absl::ToTimespec(std::max(until - MonotonicNow(), absl::ZeroDuration()));
+  }
+  const int count = ppoll(ready, 2, until.infinite() ? nullptr : &limit, nullptr);
+  if (count <= 0 || (ready[0].revents & (POLLIN | POLLHUP | POLLERR)) == 0) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<size_t> got = socket_.Receive(in_.Space(), descriptors_);
+  if (!got.ok()) return got.status();
+  in_.Filled(*got);
+  return absl::OkStatus();
+}
+
+// ---------------------------------------------------------------------------- callbacks
+
+bool Connection::MayRunCallbacks() const {
+  // A callback that waits does not run others: how deep that went would have no limit.
+  if (callback_depth > 0) return false;
+  return !options_.callback_thread || callback_thread_of == this;
+}
+
+int Connection::RunCallbacks(const Waiter* self) {
+  // Those that are ready now; what they make ready comes next time.
+  size_t due = ready_.size();
+  int ran = 0;
+  if (due > 0) HandOver(self);
+  for (; due > 0 && !ready_.empty(); --due) {
+    std::optional<absl::AnyInvocable<void()>> callback(std::move(ready_.front()));
+    ready_.pop_front();
+    Unlock();
+    ++callback_depth;
+    (*callback)();
+    callback.reset();
+    --callback_depth;
+    mu_.Lock();
+    ++ran;
+  }
+  return ran;
+}
+
+void Connection::RunCallbackThread() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  callback_thread_of = this;
+  Hold hold(*this);
+  WaitLocked([this] { return closed_; }, Instant::Infinite());
+  while (RunCallbacks(nullptr) > 0) {
+  }
+}
+
+// ---------------------------------------------------------------------------- for programs with a
+// loop
+
+int Connection::fd() {
+  if (forked()) return -1;
+  Hold hold(*this);
+  return attention_.fd();
+}
+
+int Connection::Poll(absl::Duration timeout) {
+  if (forked()) return 0;
+  const Instant until = MonotonicNow() + std::max(timeout, absl::ZeroDuration());
+  Hold hold(*this);
+  const uint64_t before = progress_;
+  const bool runs = MayRunCallbacks();
+  int ran = runs ? RunCallbacks(nullptr) : 0;
+  if (!leading_ && status_.ok()) {
+    Lead(nullptr, MonotonicNow());
+    if (runs) ran += RunCallbacks(nullptr);
+    HandOver(nullptr);
+  }
+  if (ran == 0 && progress_ == before) {
+    WaitLocked([this, before, &ran] { return ran > 0 || progress_ != before; }, until, &ran);
+  }
+  return ran;
+}
+
+// ---------------------------------------------------------------------------- closing
+
+void Connection::Close() {
+  if (forked()) return;
+  {
+    Hold hold(*this);
+    if (closed_) return;
+    closed_ = true;
+    Fail(absl::FailedPreconditionError(absl::StrCat("the client of ", address(), " is closed")));
+    // A connection that had failed before says from now on that it is closed.
+    status_ =
+        absl::FailedPreconditionError(absl::StrCat("the client of ", address(), " is closed"));
+    SendLeave();
+    FlushBeforeClosing();
+    Nudge();
+    if (!options_.callback_thread) {
+      while (RunCallbacks(nullptr) > 0) {
+      }
+    }
+  }
+  if (!callback_thread_.joinable()) return;
+  if (callback_thread_of == this) {
+    callback_thread_.detach();
+  } else {
+    callback_thread_.join();
+  }
+}
+
+void Connection::SendLeave() {
+  local::Leave leave;
+  for (const uint64_t pin : pins_) {
+    leave.pins.push_back(pin);
+    if (leave.pins.size() < local::kMaxPinsPerFrame) continue;
+    leave.more = true;
+    Send(leave);
+    leave = local::Leave();
+  }
+  Send(leave);
+}
+
+void Connection::FlushBeforeClosing() {
+  const Instant until = MonotonicNow() + kFlushBeforeClosing;
+  while (true) {
+    Flush();
+    const absl::Duration left = until - MonotonicNow();
+    if (queued() == 0) return;
+    if (left <= absl::ZeroDuration()) break;
+    pollfd ready{socket_.fd(), POLLOUT, 0};
+    const timespec limit = absl::ToTimespec(left);
+    if (ppoll(&ready, 1, &limit, nullptr) < 0 && errno != EINTR) break;
+  }
+  broken_ = true;
+}
+
+void Connection::CloseSocketIfDone() {
+  const bool done = broken_ || (pins_.empty() && queued() == 0);
+  if (!closed_ || leading_ || !done || socket_.fd() < 0) return;
+  if (attention_.made()) attention_.Watch({});
+  socket_.Close();
+}
+
+}  // namespace phalanx::internal

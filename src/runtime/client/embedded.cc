@@ -1,0 +1,217 @@
+#include "src/runtime/client/embedded.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "src/common/mutex.h"
+#include "src/common/status_macros.h"
+#include "src/runtime/client/connection.h"
+#include "src/runtime/client/fork_guard.h"
+
+namespace phalanx::internal {
+namespace {
+
+// The descriptor under which the daemon finds its end of the pair.
+constexpr int kInheritedFd = 3;
+constexpr size_t kMaxLineBytes = 4096;
+
+struct Cluster {
+  std::string address;
+  pid_t daemon = -1;
+  int lifeline = -1;
+};
+
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+// Resets what a child would inherit and should not: masked signals, and the terminal's Ctrl-C.
+class SpawnSettings {
+ public:
+  explicit SpawnSettings(int inherited) {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions_, inherited, kInheritedFd);
+    posix_spawnattr_init(&attributes_);
+    sigset_t none;
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&attributes_, &none);
+    sigset_t defaults;
+    sigemptyset(&defaults);
+    for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGCHLD}) sigaddset(&defaults, number);
+    posix_spawnattr_setsigdefault(&attributes_, &defaults);
+    posix_spawnattr_setflags(&attributes_,
+                             POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
+  }
+  ~SpawnSettings() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnSettings(const SpawnSettings&) = delete;
+  SpawnSettings& operator=(const SpawnSettings&) = delete;
+
+  absl::StatusOr<pid_t> Run(const std::string& executable, std::vector<std::string> arguments) {
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    pid_t pid = -1;
+    const int error =
+        posix_spawn(&pid, executable.c_str(), &actions_, &attributes_, argv.data(), environ);
+    if (error == 0) return pid;
+    return absl::UnavailableError(absl::StrCat(executable, ": ", std::strerror(error)));
+  }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+  posix_spawnattr_t attributes_;
+};
+
+absl::StatusOr<std::string> FindExecutable() {
+  const std::vector<std::string> candidates = ExecutableCandidates();
+  for (const std::string& candidate : candidates) {
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return absl::NotFoundError(
+      absl::StrCat("a private cluster needs the `phalanx` executable, which is neither of: ",
+                   absl::StrJoin(candidates, ", "),
+                   " (set PHALANX_BINARY, or PHALANX_ADDRESS to use a running node)"));
+}
+
+// The daemon's first line. Unavailable when it ends without one.
+absl::StatusOr<std::string> ReadLine(int fd, Instant until) {
+  std::string line;
+  while (line.size() < kMaxLineBytes) {
+    const absl::Duration left = until - MonotonicNow();
+    if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("it is not ready in time");
+    pollfd ready{fd, POLLIN, 0};
+    const timespec limit = absl::ToTimespec(std::min(left, absl::Hours(1)));
+    if (ppoll(&ready, 1, &limit, nullptr) <= 0) continue;
+    char byte = 0;
+    const ssize_t got = read(fd, &byte, 1);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return absl::UnavailableError("it ended at once; its log says why");
+    if (byte == '\n') return line;
+    line.push_back(byte);
+  }
+  return absl::UnavailableError("it does not say READY");
+}
+
+absl::StatusOr<std::string> ReadAddress(int fd, Instant until) {
+  PHALANX_ASSIGN_OR_RETURN(const std::string line, ReadLine(fd, until));
+  absl::string_view rest = line;
+  if (absl::ConsumePrefix(&rest, "READY ")) return std::string(rest);
+  absl::ConsumePrefix(&rest, "ERROR ");
+  return absl::UnavailableError(rest);
+}
+
+void End(Cluster& cluster) {
+  if (cluster.lifeline >= 0) {
+    KeepInChildren(cluster.lifeline);
+    close(cluster.lifeline);
+  }
+  // The end of file tells the daemon; a zombie, if it is one by now, is taken away.
+  if (cluster.daemon > 0) waitpid(cluster.daemon, nullptr, WNOHANG);
+  cluster = Cluster();
+}
+
+absl::StatusOr<Cluster> StartCluster(uint64_t capacity_bytes, absl::Duration timeout) {
+  const Instant until = MonotonicNow() + timeout;
+  PHALANX_ASSIGN_OR_RETURN(const std::string executable, FindExecutable());
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+    return absl::ResourceExhaustedError(std::strerror(errno));
+  }
+  Cluster cluster;
+  cluster.lifeline = pair[0];
+  CloseInChildren(cluster.lifeline);
+  std::vector<std::string> arguments = {executable, "up",
+                                        absl::StrCat("--embedded-fd=", kInheritedFd)};
+  if (capacity_bytes > 0) arguments.push_back(absl::StrCat("--capacity=", capacity_bytes));
+  const absl::StatusOr<pid_t> daemon = SpawnSettings(pair[1]).Run(executable, arguments);
+  close(pair[1]);
+  absl::StatusOr<std::string> address = daemon.status();
+  if (daemon.ok()) {
+    cluster.daemon = *daemon;
+    address = ReadAddress(cluster.lifeline, until);
+  }
+  if (!address.ok()) {
+    End(cluster);
+    return absl::Status(address.status().code(),
+                        absl::StrCat("starting a private cluster with ", executable, ": ",
+                                     address.status().message()));
+  }
+  cluster.address = *address;
+  return cluster;
+}
+
+bool Alive(const Cluster& cluster) {
+  if (cluster.lifeline < 0) return false;
+  pollfd ready{cluster.lifeline, POLLIN, 0};
+  return poll(&ready, 1, 0) == 0;
+}
+
+}  // namespace
+
+std::vector<std::string> ExecutableCandidates() {
+  const char* binary = std::getenv("PHALANX_BINARY");
+  if (binary != nullptr && *binary != '\0') return {binary};
+  std::vector<std::string> candidates;
+  char program[4096];
+  const ssize_t length = readlink("/proc/self/exe", program, sizeof(program));
+  if (length > 0) {
+    const std::string path(program, static_cast<size_t>(length));
+    candidates.push_back(absl::StrCat(FolderOf(path), "/phalanx"));
+  }
+  Dl_info library{};
+  if (dladdr(reinterpret_cast<void*>(&ExecutableCandidates), &library) != 0 &&
+      library.dli_fname != nullptr) {
+    candidates.push_back(absl::StrCat(FolderOf(library.dli_fname), "/phalanx"));
+  }
+  const char* path = std::getenv("PATH");
+  for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "" : path, ':')) {
+    if (!folder.empty()) candidates.push_back(absl::StrCat(folder, "/phalanx"));
+  }
+  return candidates;
+}
+
+absl::StatusOr<std::string> EmbeddedAddress(uint64_t capacity_bytes, absl::Duration timeout) {
+  // Of this process: a child of fork starts its own. Never destroyed: threads may still connect.
+  struct Shared {
+    Mutex mu;
+    Cluster cluster ABSL_GUARDED_BY(mu);
+    ProcessMark mark ABSL_GUARDED_BY(mu) = ProcessMark::Current();
+  };
+  static auto* const shared = new Shared;
+  MutexLock lock(shared->mu);
+  if (shared->mark.Forked()) {
+    // The descriptor was closed when the child was made.
+    shared->cluster = Cluster();
+    shared->mark = ProcessMark::Current();
+  }
+  if (!Alive(shared->cluster)) {
+    End(shared->cluster);
+    PHALANX_ASSIGN_OR_RETURN(shared->cluster, StartCluster(capacity_bytes, timeout));
+  }
+  return shared->cluster.address;
+}
+
+}  // namespace phalanx::internal

@@ -1,0 +1,97 @@
+// A file of the node's shared memory as this process sees it, and the table of those that the node
+// believes to be mapped here.
+//
+// Mappings are shared: the table holds one reference, each Buffer, writer and stream that looks at
+// the file another. The table keeps a few that nobody uses, because the node hands the same warm
+// files out again, and page tables are most of the cost of mapping.
+#ifndef PHALANX_RUNTIME_CLIENT_FILE_MAPPING_H_
+#define PHALANX_RUNTIME_CLIENT_FILE_MAPPING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace phalanx::internal {
+
+// Unmapped by the last reference, on any thread. A writable mapping starts out read-only.
+class FileMapping {
+ public:
+  // Maps the whole file; `fd` stays the caller's. ResourceExhausted when the system refuses.
+  static absl::StatusOr<std::shared_ptr<FileMapping>> Map(int fd, uint64_t bytes, bool writable);
+  ~FileMapping();
+  FileMapping(const FileMapping&) = delete;
+  FileMapping& operator=(const FileMapping&) = delete;
+
+  char* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+  // Whether [offset, offset + length) is inside.
+  bool Contains(uint64_t offset, uint64_t length) const {
+    return offset <= bytes_ && length <= bytes_ - offset;
+  }
+
+  // For one writer at a time, which writes [0, upto). Children that are forked meanwhile do not
+  // have the mapping at all. ResourceExhausted when the system refuses. REQUIRES: made writable.
+  absl::Status BeginWriting(uint64_t upto);
+  // From here on a write faults. Internal when the system refuses: the memory is still writable.
+  absl::Status EndWriting();
+
+ private:
+  FileMapping(char* data, uint64_t bytes) : data_(data), bytes_(bytes) {}
+
+  char* const data_;
+  const uint64_t bytes_;
+  // The writer's alone: how far the page tables are known to be filled.
+  uint64_t populated_ = 0;
+};
+
+// Owned by a connection, under its lock.
+class MappingTable {
+ public:
+  struct Key {
+    uint64_t file = 0;
+    bool writable = false;
+    friend bool operator==(const Key&, const Key&) = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const Key& k) {
+      return H::combine(std::move(h), k.file, k.writable);
+    }
+  };
+
+  // The node sent the file. Keeps an older mapping of the same file.
+  void Add(Key key, std::shared_ptr<FileMapping> mapping);
+  // Null if there is none. A reader takes either mapping of the file.
+  std::shared_ptr<FileMapping> ForReading(uint64_t file);
+  std::shared_ptr<FileMapping> ForWriting(uint64_t file);
+  // Once for each mapping got from above, which the caller drops now.
+  void PutBack(const FileMapping* mapping);
+
+  // Files to say Forget of, when more than `keep` lie unused; each is named once.
+  std::vector<Key> TakeToForget(size_t keep);
+  // The node has forgotten it: the table drops its reference, which is returned so that it can be
+  // destroyed outside the lock. Users that came meanwhile have their own.
+  std::shared_ptr<FileMapping> Forgotten(Key key);
+
+ private:
+  struct Entry {
+    std::shared_ptr<FileMapping> mapping;
+    int users = 0;
+    bool forgetting = false;
+    std::list<Key>::iterator place;  // in idle_, if without users
+  };
+  std::shared_ptr<FileMapping> Use(Key key);
+
+  absl::flat_hash_map<Key, Entry> entries_;
+  absl::flat_hash_map<const FileMapping*, Key> keys_;
+  // Longest unused first.
+  std::list<Key> idle_;
+};
+
+}  // namespace phalanx::internal
+
+#endif  // PHALANX_RUNTIME_CLIENT_FILE_MAPPING_H_

@@ -1,0 +1,50 @@
+#include <utility>
+
+#include "phalanx/client.h"
+#include "src/runtime/client/call.h"
+
+namespace phalanx {
+
+template <typename T>
+typename Future<T>::Result Future<T>::Wait(absl::Duration timeout) const {
+  if (state_ == nullptr) return absl::FailedPreconditionError("a Future without a call");
+  if (state_->done()) return *state_->result;
+  internal::Connection& connection = state_->connection();
+  const absl::Status process = connection.CheckProcess();
+  if (!process.ok()) return process;
+  if (connection.WaitFor(*state_, internal::MonotonicNow() + timeout)) return *state_->result;
+  return state_->Explain(absl::StatusCode::kDeadlineExceeded, "still waiting");
+}
+
+template <typename T>
+bool Future<T>::ready() const {
+  return state_ != nullptr && state_->done();
+}
+
+template <typename T>
+void Future<T>::OnReady(absl::AnyInvocable<void(const Result&)> callback) const {
+  if (state_ == nullptr || state_->connection().forked()) return;
+  state_->connection().Update([this, &callback] {
+    if (state_->done()) {
+      state_->connection().AddReady(state_->Bind(std::move(callback)));
+    } else {
+      state_->callbacks.push_back(std::move(callback));
+    }
+  });
+}
+
+template <typename T>
+void Future<T>::Cancel() const {
+  if (state_ != nullptr) state_->connection().Cancel(*state_);
+}
+
+template class Future<PutResult>;
+template class Future<Buffer>;
+template class Future<std::vector<Buffer>>;
+template class Future<std::vector<Client::Arrival>>;
+template class Future<ObjectStatus>;
+template class Future<bool>;
+template class Future<Done>;
+template class Future<int>;
+
+}  // namespace phalanx

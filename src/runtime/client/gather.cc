@@ -1,0 +1,119 @@
+#include "src/runtime/client/gather.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/runtime/client/buffer_state.h"
+
+namespace phalanx::internal {
+namespace {
+
+using Arrivals = std::vector<Client::Arrival>;
+
+void Shape(Arrivals arrivals, Arrivals& out) { out = std::move(arrivals); }
+
+void Shape(Arrivals arrivals, std::vector<Buffer>& out) {
+  std::sort(arrivals.begin(), arrivals.end(),
+            [](const auto& a, const auto& b) { return a.index < b.index; });
+  for (Client::Arrival& arrival : arrivals) out.push_back(std::move(arrival.buffer));
+}
+
+template <typename T>
+class GatherCall final : public FutureState<T> {
+ public:
+  GatherCall(std::shared_ptr<Connection> connection, absl::Span<const ObjectId> ids, size_t count,
+             const GetOptions& options)
+      : FutureState<T>(std::move(connection), "Get", ids.empty() ? ObjectId() : ids[0]),
+        ids_(ids.begin(), ids.end()),
+        count_(count),
+        options_(options),
+        deadline_(MonotonicNow() + options.timeout) {}
+
+  void Begin() {
+    first_ = this->connection().NewRequests(ids_.size());
+    const local::Request request = Next();
+    this->connection().Start(this->shared_from_this(), first_, ids_.size(), deadline_, request);
+    this->connection().Update([this] { Continue(); });
+  }
+
+  void OnAnswer(uint64_t request, const local::Answer& answer) override {
+    const size_t index = static_cast<size_t>(request - first_);
+    this->connection().EndPart(request);
+    --unanswered_;
+    // A Get of its own, for the message of a failure.
+    GetCall part(this->shared_connection(), "Get", ids_[index]);
+    absl::StatusOr<Buffer> buffer = BufferFrom(part, answer, options_.offset, options_.length);
+    if (buffer.ok()) {
+      arrivals_.push_back({index, *std::move(buffer)});
+    } else {
+      ++failures_;
+      if (first_failure_.ok()) first_failure_ = buffer.status();
+    }
+    if (arrivals_.size() == count_ || ids_.size() - failures_ < count_) return End();
+    Continue();
+  }
+
+ private:
+  local::Request Next() {
+    const uint64_t number = first_ + sent_;
+    const ObjectId& id = ids_[sent_++];
+    ++unanswered_;
+    return local::Get{number,         id, false, deadline_ - MonotonicNow(), options_.offset,
+                      options_.length};
+  }
+
+  void Continue() {
+    while (!this->done() && sent_ < ids_.size() && unanswered_ < kGatherWindow) {
+      const uint64_t number = first_ + sent_;
+      this->connection().SendPart(this->shared_from_this(), Next(), number);
+    }
+  }
+
+  void End() {
+    this->connection().CancelRequests(*this);
+    if (arrivals_.size() < count_) return this->Set(first_failure_);
+    T result;
+    Shape(std::move(arrivals_), result);
+    this->Set(std::move(result));
+  }
+
+  const std::vector<ObjectId> ids_;
+  const size_t count_;
+  const GetOptions options_;
+  const Instant deadline_;
+  uint64_t first_ = 0;
+  size_t sent_ = 0;
+  size_t unanswered_ = 0;
+  size_t failures_ = 0;
+  absl::Status first_failure_;
+  Arrivals arrivals_;
+};
+
+template <typename T>
+Future<T> Gather(std::shared_ptr<Connection> connection, absl::Span<const ObjectId> ids,
+                 size_t count, const GetOptions& options) {
+  if (count == 0) {
+    return Future<T>(FutureState<T>::Ended(std::move(connection), "Get", ObjectId(), T()));
+  }
+  auto call = std::make_shared<GatherCall<T>>(std::move(connection), ids, count, options);
+  call->Begin();
+  return Future<T>(std::move(call));
+}
+
+}  // namespace
+
+Future<Arrivals> GetFirstOf(std::shared_ptr<Connection> connection, absl::Span<const ObjectId> ids,
+                            size_t count, const GetOptions& options) {
+  return Gather<Arrivals>(std::move(connection), ids, count, options);
+}
+
+Future<std::vector<Buffer>> GetAllOf(std::shared_ptr<Connection> connection,
+                                     absl::Span<const ObjectId> ids, const GetOptions& options) {
+  return Gather<std::vector<Buffer>>(std::move(connection), ids, ids.size(), options);
+}
+
+void GetCall::OnAnswer(uint64_t, const local::Answer& answer) {
+  Set(BufferFrom(*this, answer, offset, length));
+}
+
+}  // namespace phalanx::internal

@@ -1,0 +1,49 @@
+// The client's end of the Unix socket: bytes both ways, descriptors inwards. Never blocks but in
+// Connect.
+//
+// Owned by a connection. Send and Receive may run on two threads at once, Close on its own only.
+#ifndef PHALANX_RUNTIME_CLIENT_LOCAL_SOCKET_H_
+#define PHALANX_RUNTIME_CLIENT_LOCAL_SOCKET_H_
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <deque>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace phalanx::internal {
+
+class LocalSocket {
+ public:
+  // Unavailable (nobody listens), PermissionDenied (another user's), DeadlineExceeded.
+  static absl::StatusOr<LocalSocket> Connect(const std::string& path, absl::Duration timeout);
+
+  LocalSocket() = default;
+  LocalSocket(LocalSocket&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  LocalSocket& operator=(LocalSocket&& other) noexcept;
+  ~LocalSocket() { Close(); }
+
+  int fd() const { return fd_; }
+  // How many bytes were taken, from the first buffers on; 0 when there is no room now. Unavailable
+  // when the peer is gone.
+  absl::StatusOr<size_t> Send(absl::Span<const iovec> from);
+  // 0 when there is nothing now; Unavailable at the end of the stream. Descriptors that came along
+  // are appended, -1 for one that this process had no room for.
+  absl::StatusOr<size_t> Receive(absl::Span<char> into, std::deque<int>& descriptors);
+  // Idempotent.
+  void Close();
+
+ private:
+  explicit LocalSocket(int fd) : fd_(fd) {}
+
+  int fd_ = -1;
+};
+
+}  // namespace phalanx::internal
+
+#endif  // PHALANX_RUNTIME_CLIENT_LOCAL_SOCKET_H_

@@ -1,0 +1,187 @@
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/ids.h"
+#include "src/common/status_macros.h"
+#include "src/runtime/client/writer_state.h"
+
+namespace phalanx {
+
+absl::Span<char> WritableBuffer::span() const {
+  if (state_ == nullptr || !state_->open) return {};
+  return absl::MakeSpan(state_->data, state_->size);
+}
+
+const ObjectId& WritableBuffer::id() const {
+  static constexpr ObjectId kNil;
+  return state_ == nullptr ? kNil : state_->id;
+}
+
+absl::Status WritableBuffer::Publish(uint64_t n) {
+  if (state_ == nullptr) return absl::FailedPreconditionError("a WritableBuffer without memory");
+  return state_->Publish(n);
+}
+
+Future<PutResult> WritableBuffer::Seal() {
+  return state_ == nullptr ? Future<PutResult>() : state_->Seal();
+}
+
+void WritableBuffer::Abort() {
+  if (state_ != nullptr) state_->Abort();
+}
+
+namespace internal {
+namespace {
+
+// What the node granted, with the file that it is in.
+struct Grant {
+  local::Granted answer;
+  std::shared_ptr<FileMapping> mapping;
+};
+
+struct CreateCall final : public FutureState<Grant> {
+  using FutureState::FutureState;
+  void OnAnswer(uint64_t, const local::Answer& answer) override {
+    if (const auto* failed = std::get_if<local::Failed>(&answer)) {
+      return Set(Explain(failed->code, failed->message));
+    }
+    const auto* granted = std::get_if<local::Granted>(&answer);
+    if (granted == nullptr) return Set(Unexpected());
+    if (!granted->has_file) return Set(Grant{*granted, nullptr});
+    auto mapping = connection().TakeWriter(*granted, size);
+    if (!mapping.ok()) return Set(Explain(mapping.status()));
+    Set(Grant{*granted, *std::move(mapping)});
+  }
+  uint64_t size = 0;
+};
+
+// At least one byte, so that empty objects have a place too; aligned like every allocation.
+std::unique_ptr<char[]> OwnMemory(uint64_t size) {
+  return std::make_unique_for_overwrite<char[]>(size == 0 ? 1 : size);
+}
+
+}  // namespace
+
+absl::Status CheckPut(const ObjectId& id, uint64_t size, const PutOptions& options) {
+  const auto refuse = [&id](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("Put of ", id.hex(), ": ", why));
+  };
+  if (id.nil()) return refuse("the nil id names no object");
+  if (options.slices < 1 || options.slices > kMaxSlices) {
+    return refuse(absl::StrCat("an object has 1 to ", kMaxSlices, " slices, not ", options.slices));
+  }
+  if (options.metadata.size() > kMaxObjectMetadataBytes) {
+    return refuse(absl::StrCat("metadata has at most ", kMaxObjectMetadataBytes, " bytes, not ",
+                               options.metadata.size()));
+  }
+  if (size > kMaxObjectBytes) {
+    return refuse(absl::StrCat("an object has at most ", kMaxObjectBytes, " bytes, not ", size));
+  }
+  return absl::OkStatus();
+}
+
+local::Description Describe(const ObjectId& id, const PutOptions& options) {
+  return {id, options.wait_for_adoption, static_cast<uint8_t>(options.slices), options.timeout,
+          options.metadata};
+}
+
+void PutCall::OnAnswer(uint64_t, const local::Answer& answer) {
+  if (const auto* done = std::get_if<local::PutDone>(&answer)) {
+    return Set(PutResult{done->already_existed});
+  }
+  const auto* failed = std::get_if<local::Failed>(&answer);
+  Set(failed == nullptr ? Unexpected() : Explain(failed->code, failed->message));
+}
+
+absl::StatusOr<std::unique_ptr<WriterState>> WriterState::Open(
+    std::shared_ptr<Connection> connection, const ObjectId& id, uint64_t size,
+    const PutOptions& options) {
+  PHALANX_RETURN_IF_ERROR(connection->CheckProcess());
+  PHALANX_RETURN_IF_ERROR(CheckPut(id, size, options));
+  auto call = std::make_shared<CreateCall>(connection, "Create", id);
+  call->size = size;
+  const uint64_t request = connection->NewRequests(1);
+  connection->Start(call, request, 1, MonotonicNow() + options.timeout,
+                    local::Create{request, Describe(id, options), size});
+  connection->WaitFor(*call, Instant::Infinite());
+  PHALANX_RETURN_IF_ERROR(call->result->status());
+  Grant& grant = **call->result;
+
+  auto writer = std::make_unique<WriterState>();
+  writer->connection = std::move(connection);
+  writer->id = id;
+  writer->size = size;
+  writer->wait_for_adoption = options.wait_for_adoption;
+  writer->number = grant.answer.writer;
+  writer->mapping = std::move(grant.mapping);
+  writer->open = true;
+  if (writer->mapping == nullptr) {
+    writer->own = OwnMemory(size);
+    writer->data = writer->own.get();
+    return writer;
+  }
+  // From here on a failure drops the writer, which aborts.
+  PHALANX_RETURN_IF_ERROR(writer->mapping->BeginWriting(grant.answer.offset + size));
+  writer->data = writer->mapping->data() + grant.answer.offset;
+  return writer;
+}
+
+absl::string_view WriterState::Unsent(uint64_t n) const {
+  if (own == nullptr) return {};
+  return absl::string_view(data + published, n - published);
+}
+
+absl::Status WriterState::Publish(uint64_t n) {
+  if (!open) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("Publish of ", id.hex(), ": the object is sealed or aborted"));
+  }
+  if (n < published || n > size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Publish of ", id.hex(), ": ", n, " bytes after ", published, " of ", size));
+  }
+  if (n == published) return connection->CheckProcess();
+  PHALANX_RETURN_IF_ERROR(connection->Post(local::Publish{number, n, Unsent(n)}));
+  published = n;
+  return absl::OkStatus();
+}
+
+absl::Status WriterState::StopWriting() {
+  open = false;
+  if (mapping == nullptr) return absl::OkStatus();
+  const absl::Status stopped = mapping->EndWriting();
+  connection->Update([this] { connection->PutBackWriter(std::move(mapping)); });
+  return stopped;
+}
+
+Future<PutResult> WriterState::Seal() {
+  const auto refuse = [this](absl::Status why) {
+    return Future<PutResult>(PutCall::Ended(connection, "Seal", id, std::move(why)));
+  };
+  const absl::Status process = connection->CheckProcess();
+  if (!process.ok()) return refuse(process);
+  if (!open) return refuse(absl::FailedPreconditionError("the object is sealed or aborted"));
+  const absl::string_view rest = Unsent(size);
+  const absl::Status stopped = StopWriting();
+  if (!stopped.ok()) {
+    connection->Post(local::Abort{number}).IgnoreError();
+    return refuse(stopped);
+  }
+  auto call = std::make_shared<PutCall>(connection, "Seal", id);
+  const uint64_t request = connection->NewRequests(1);
+  connection->Start(call, request, 1, Instant::Infinite(),
+                    local::Seal{request, number, wait_for_adoption, rest});
+  own.reset();
+  return Future<PutResult>(std::move(call));
+}
+
+void WriterState::Abort() {
+  if (!open || connection->forked()) return;
+  StopWriting().IgnoreError();
+  own.reset();
+  connection->Post(local::Abort{number}).IgnoreError();
+}
+
+}  // namespace internal
+}  // namespace phalanx

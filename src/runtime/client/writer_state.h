@@ -1,0 +1,65 @@
+// An object that this process is writing: in a file of the node that is mapped here writable, or,
+// below kOwnFileBytes, in memory of this process whose bytes go through the socket.
+//
+// One writer at a time fills the memory; the rest is guarded by the caller's care (WritableBuffer
+// is not shared) and, where it says so, by the connection's lock.
+#ifndef PHALANX_RUNTIME_CLIENT_WRITER_STATE_H_
+#define PHALANX_RUNTIME_CLIENT_WRITER_STATE_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "phalanx/client.h"
+#include "src/runtime/client/call.h"
+#include "src/runtime/client/connection.h"
+#include "src/runtime/client/file_mapping.h"
+
+namespace phalanx::internal {
+
+struct WriterState {
+  // Blocks until the node has room. Errors as Client::Create.
+  static absl::StatusOr<std::unique_ptr<WriterState>> Open(std::shared_ptr<Connection> connection,
+                                                           const ObjectId& id, uint64_t size,
+                                                           const PutOptions& options);
+  ~WriterState() { Abort(); }
+
+  absl::Status Publish(uint64_t n);
+  Future<PutResult> Seal();
+  void Abort();
+
+  std::shared_ptr<Connection> connection;
+  ObjectId id;
+  uint64_t size = 0;
+  bool wait_for_adoption = false;
+  uint64_t number = 0;  // the node's, for this writer
+  // One of the two holds the bytes.
+  std::shared_ptr<FileMapping> mapping;
+  std::unique_ptr<char[]> own;
+  char* data = nullptr;
+  uint64_t published = 0;
+  bool open = false;
+
+ private:
+  // The bytes that go with a Publish or Seal up to `n`.
+  absl::string_view Unsent(uint64_t n) const;
+  // No byte is written any more.
+  absl::Status StopWriting();
+};
+
+// What options and size of a Put must satisfy. InvalidArgument, naming the object.
+absl::Status CheckPut(const ObjectId& id, uint64_t size, const PutOptions& options);
+
+local::Description Describe(const ObjectId& id, const PutOptions& options);
+
+// A Put or Seal under way.
+struct PutCall final : public FutureState<PutResult> {
+  using FutureState::FutureState;
+  void OnAnswer(uint64_t request, const local::Answer& answer) override;
+};
+
+}  // namespace phalanx::internal
+
+#endif  // PHALANX_RUNTIME_CLIENT_WRITER_STATE_H_
