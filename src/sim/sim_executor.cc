@@ -188,8 +188,10 @@ void SimExecutor::RunOne() {
   if (task != nullptr) {
     const std::shared_ptr<State> keep = state_;
     state.running = true;
+    scheduler_.running_ = this;
     task();
     task = nullptr;
+    scheduler_.running_ = nullptr;
     state.running = false;
     PHALANX_CHECK(keep->executor == this, "an executor is not destroyed by its own task");
   }

@@ -26,6 +26,7 @@
 
 namespace phalanx::sim {
 
+class SimExecutor;
 class SimProcess;
 
 class SimScheduler {
@@ -47,6 +48,8 @@ class SimScheduler {
   Instant now() const { return now_; }
   // Events run so far.
   uint64_t steps() const { return steps_; }
+  // Whose task runs now; null between tasks and during events of the world.
+  const SimExecutor* running() const { return running_; }
   // For parts that draw: fork it.
   Random& random() { return random_; }
 
@@ -76,6 +79,7 @@ class SimScheduler {
   Instant now_;
   uint64_t steps_ = 0;
   uint64_t last_sequence_ = 0;
+  const SimExecutor* running_ = nullptr;
   // A heap, the next event in front.
   std::vector<Event> events_;
 };

@@ -1,0 +1,128 @@
+// One simulated client of one node's store: does what it is told, remembers what it holds, and
+// holds everything it is answered and everything it sees against the history.
+//
+// As a client in another process would, it keeps addresses and not owners: of the memory behind its
+// views it has weak references only. So a store that gives pages back too early is found out, by
+// the reference that has gone or by the bytes that have changed.
+//
+// Thread rule: every call on the node's control loop, but for the checks and the const members.
+// Owned by the simulation; when its node dies, it is destroyed before the next event. Testonly.
+#ifndef PHALANX_SIM_SIM_CLIENT_H_
+#define PHALANX_SIM_SIM_CLIENT_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "phalanx/object_id.h"
+#include "src/common/executor.h"
+#include "src/common/ids.h"
+#include "src/object_store/store.h"
+#include "src/sim/history.h"
+
+namespace phalanx::sim {
+
+class SimClient {
+ public:
+  struct PutShape {
+    ObjectId id;
+    uint64_t size_bytes = 0;
+    int slices = 1;
+    size_t metadata_bytes = 0;
+    bool wait_for_adoption = false;
+    absl::Duration timeout = absl::InfiniteDuration();
+  };
+
+  // An object that is being written.
+  struct Writer {
+    uint64_t attempt = 0;
+    object_store::WriterId id = 0;
+    std::weak_ptr<object_store::MemoryBlock> block;
+    char* bytes = nullptr;
+    uint64_t size_bytes = 0;
+    uint64_t written = 0;
+  };
+
+  // Opens a client. `store`, `control` and `history` outlive this.
+  SimClient(const NodeKey& node, object_store::Store& store, Executor& control,
+            const SimScheduler& scheduler, History& history);
+  // The client is gone without a word, with its node or because nobody asks any more.
+  ~SimClient();
+  SimClient(const SimClient&) = delete;
+  SimClient& operator=(const SimClient&) = delete;
+
+  // ---- operations; each returns its number in the history
+  uint64_t Put(const PutShape& shape);
+  // A writer is among writers() once it is granted.
+  uint64_t Create(const PutShape& shape);
+  // Writes the next `bytes` bytes, and publishes them.
+  void Write(Writer& writer, uint64_t bytes);
+  // Writes what is left and seals. The writer is gone.
+  uint64_t Seal(object_store::WriterId writer, bool wait_for_adoption);
+  void Abort(object_store::WriterId writer);
+  uint64_t Get(const ObjectId& id, absl::Duration timeout, bool streaming);
+  void Cancel(uint64_t operation);
+  void Release(object_store::PinId pin, bool recycle);
+  uint64_t Delete(const ObjectId& id, absl::Duration timeout);
+  uint64_t Stat(const ObjectId& id, absl::Duration timeout);
+  uint64_t Prefetch(const ObjectId& id, std::vector<std::string> nodes, absl::Duration timeout);
+  // The connection ends. Everything held is given up; nothing may be called any more.
+  void Close(bool clean);
+
+  // ---- looking
+  std::vector<object_store::WriterId> writers() const;
+  Writer& writer(object_store::WriterId id) { return writers_.at(id); }
+  std::vector<object_store::PinId> pins() const;
+  // Gets and Creates that have not ended.
+  std::vector<uint64_t> cancellable() const;
+  bool closed() const { return closed_; }
+  const NodeKey& node() const { return node_; }
+
+  // Everything it can see is what it was when it was shown: all bytes, or a sample.
+  void CheckViews(bool all_bytes);
+
+ private:
+  struct OpenView;
+  using PinId = object_store::PinId;
+
+  Instant After(absl::Duration timeout) const { return control_.Now() + timeout; }
+  uint64_t Begin(absl::string_view what, const ObjectId& id, absl::Duration timeout);
+  void End(uint64_t operation, const absl::Status& status);
+  object_store::PutOptions OptionsOf(const PutShape& shape, const Attempt& attempt) const;
+  void PutDone(uint64_t operation, uint64_t attempt, bool waited,
+               const absl::StatusOr<object_store::PutResult>& result);
+  void PutFailed(Attempt& attempt, const absl::Status& why);
+  void CreateDone(uint64_t operation, uint64_t attempt,
+                  absl::StatusOr<object_store::WriteGrant> result);
+  void OnView(uint64_t operation, bool streaming, absl::StatusOr<object_store::View> result);
+  void OnVoid(uint64_t operation, const absl::Status& why);
+  void AddView(uint64_t operation, bool streaming, const object_store::View& view);
+  void Follow(PinId pin);
+  void ReadOn(PinId pin);
+  void CheckView(PinId pin, const OpenView& view, bool all_bytes);
+  bool CheckSlice(PinId pin, const OpenView& view, int slice, uint64_t from, uint64_t to);
+
+  const NodeKey node_;
+  object_store::Store& store_;
+  Executor& control_;
+  const SimScheduler& scheduler_;
+  History& history_;
+  const object_store::ClientId id_;
+  bool closed_ = false;
+
+  std::map<object_store::WriterId, Writer> writers_;
+  std::map<PinId, OpenView> views_;
+  std::map<uint64_t, object_store::RequestId> requests_;  // by operation: those to be cancelled
+  std::map<uint64_t, PinId> streams_;                     // by operation: the view it reads now
+  std::map<uint64_t, uint64_t> attempts_;                 // by operation: Puts, Creates and Seals
+  std::set<uint64_t> operations_;                         // those without an answer
+  uint64_t samples_ = 0;
+};
+
+}  // namespace phalanx::sim
+
+#endif  // PHALANX_SIM_SIM_CLIENT_H_

@@ -1,0 +1,260 @@
+#include "src/sim/sim_message_stream.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/common/wire.h"
+#include "src/directory/session_handshake.h"
+#include "src/directory/session_link.h"
+
+namespace phalanx::sim {
+namespace {
+
+using directory::kMaxFrameBytes;
+using directory::MessageStream;
+
+enum FrameKind : uint8_t { kFrame = 0, kClose = 1 };
+
+constexpr size_t kHeaderBytes = 5;
+constexpr size_t kReadBytes = 64 << 10;
+// How long a connection may take to be made, and a closed stream to hand over what was sent before.
+constexpr absl::Duration kConnectTimeout = absl::Seconds(20);
+constexpr absl::Duration kLinger = absl::Seconds(1);
+
+// What lives as long as the stream, or until what it sent is out. Everything on the executor.
+template <typename Out, typename In>
+class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
+ public:
+  using Handlers = typename MessageStream<Out, In>::Handlers;
+
+  Connection(Executor& executor, std::string peer) : executor_(executor), peer_(std::move(peer)) {}
+
+  // The bytes' stream is there, or why not.
+  void Connected(absl::StatusOr<std::unique_ptr<net::ByteStream>> bytes) {
+    if (over_) return;
+    if (!bytes.ok()) return Broken(bytes.status());
+    bytes_ = *std::move(bytes);
+    if (handlers_ != nullptr) ArmRead();
+    Write();
+  }
+
+  void Start(Handlers handlers) {
+    PHALANX_CHECK(handlers_ == nullptr, "a stream is started once");
+    handlers_ = std::make_shared<Handlers>(std::move(handlers));
+    if (bytes_ != nullptr) ArmRead();
+    if (early_failure_.has_value()) PostClosed(*std::exchange(early_failure_, std::nullopt));
+  }
+
+  bool writable() const { return handlers_ != nullptr && !sending_; }
+
+  void Send(const Out& frame) {
+    PHALANX_CHECK(writable(), "one frame at a time");
+    if (over_) return;
+    sending_ = true;
+    Append(kFrame, frame.SerializeAsString());
+    Write();
+  }
+
+  void Close(const absl::Status& why) {
+    if (std::exchange(closing_, true)) return;
+    handlers_.reset();
+    if (over_) return;
+    Append(kClose, directory::RefusedFrame(why).refused().SerializeAsString());
+    executor_.RunAt(executor_.Now() + kLinger, [self = this->shared_from_this()] { self->Over(); });
+    Write();
+  }
+
+  const std::string& peer() const { return peer_; }
+
+ private:
+  void Append(FrameKind kind, const std::string& payload) {
+    PHALANX_CHECK(payload.size() <= kMaxFrameBytes, "frames are bounded");
+    ByteWriter out(output_);
+    out.U32(static_cast<uint32_t>(payload.size()));
+    out.U8(kind);
+    out.Raw(payload);
+  }
+
+  void Write() {
+    if (bytes_ == nullptr) return;
+    while (!output_.empty()) {
+      const iovec piece = {output_.data(), output_.size()};
+      const absl::StatusOr<size_t> wrote = bytes_->Write({&piece, 1});
+      if (!wrote.ok()) {
+        // What the peer said before it went is still to be read; reading tells of the end, too.
+        if (closing_) Over();
+        return;
+      }
+      if (*wrote == 0) {
+        bytes_->OnWritable([self = this->shared_from_this()] { self->Write(); });
+        return;
+      }
+      output_.erase(0, *wrote);
+    }
+    if (closing_) return Over();
+    if (sending_) executor_.Post([self = this->shared_from_this()] { self->Written(); });
+  }
+
+  void Written() {
+    if (!sending_ || !output_.empty()) return;
+    sending_ = false;
+    if (const auto handlers = handlers_) handlers->on_writable();
+  }
+
+  void ArmRead() {
+    bytes_->OnReadable([self = this->shared_from_this()] { self->Read(); });
+  }
+
+  void Read() {
+    char buffer[kReadBytes];
+    const iovec piece = {buffer, sizeof(buffer)};
+    const absl::StatusOr<size_t> read = bytes_->Read({&piece, 1});
+    if (!read.ok()) {
+      return Broken(absl::UnavailableError(
+          absl::StrCat("the connection to ", peer_, " broke: ", read.status().message())));
+    }
+    input_.append(buffer, *read);
+    while (handlers_ != nullptr && !over_ && TakeFrame()) {
+    }
+    if (handlers_ != nullptr && !over_) ArmRead();
+  }
+
+  // Hands on the first frame of the input; false when it is not all there.
+  bool TakeFrame() {
+    ByteReader in(input_);
+    const uint32_t size = in.U32();
+    const uint8_t kind = in.U8();
+    if (!in.ok()) return false;
+    if (size > kMaxFrameBytes || kind > kClose) {
+      Broken(absl::InvalidArgumentError(absl::StrCat("a bad frame from ", peer_)));
+      return false;
+    }
+    if (in.remaining() < size) return false;
+    const std::string payload(in.Raw(size));
+    input_.erase(0, kHeaderBytes + size);
+    kind == kFrame ? TakeMessage(payload) : TakeClose(payload);
+    return true;
+  }
+
+  void TakeMessage(const std::string& payload) {
+    In message;
+    if (!message.ParseFromString(payload)) {
+      return Broken(absl::InvalidArgumentError(absl::StrCat("a frame of ", peer_, " is no proto")));
+    }
+    const auto handlers = handlers_;
+    handlers->on_message(std::move(message));
+  }
+
+  void TakeClose(const std::string& payload) {
+    v1::Refused refused;
+    if (!refused.ParseFromString(payload)) {
+      return Broken(absl::InvalidArgumentError(absl::StrCat("a close of ", peer_, " is no proto")));
+    }
+    Broken(refused.code() == 0 ? absl::OkStatus() : directory::RefusedStatus(refused));
+  }
+
+  void Broken(absl::Status why) {
+    Over();
+    if (closing_) return;
+    if (handlers_ == nullptr) {
+      early_failure_ = std::move(why);
+    } else {
+      PostClosed(std::move(why));
+    }
+  }
+
+  void PostClosed(absl::Status why) {
+    executor_.Post([self = this->shared_from_this(), why = std::move(why)]() mutable {
+      if (const auto handlers = std::exchange(self->handlers_, nullptr)) {
+        handlers->on_closed(std::move(why));
+      }
+    });
+  }
+
+  void Over() {
+    over_ = true;
+    if (bytes_ != nullptr) bytes_->Close();
+  }
+
+  Executor& executor_;
+  const std::string peer_;
+  std::unique_ptr<net::ByteStream> bytes_;  // null until connected
+  std::shared_ptr<Handlers> handlers_;      // null before Start, and once nobody is to be told
+  std::optional<absl::Status> early_failure_;
+  std::string input_;
+  std::string output_;
+  bool sending_ = false;
+  bool closing_ = false;
+  bool over_ = false;
+};
+
+template <typename Out, typename In>
+class SimMessageStream final : public MessageStream<Out, In> {
+ public:
+  explicit SimMessageStream(std::shared_ptr<Connection<Out, In>> connection)
+      : connection_(std::move(connection)) {}
+  ~SimMessageStream() override { Close(absl::CancelledError("the stream was dropped")); }
+
+  void Start(typename MessageStream<Out, In>::Handlers handlers) override {
+    connection_->Start(std::move(handlers));
+  }
+  bool writable() const override { return connection_->writable(); }
+  void Send(Out frame) override { connection_->Send(frame); }
+  void Close(absl::Status why) override { connection_->Close(why); }
+  std::string peer() const override { return connection_->peer(); }
+
+ private:
+  const std::shared_ptr<Connection<Out, In>> connection_;
+};
+
+using NodeConnection = Connection<v1::NodeFrame, v1::ShardFrame>;
+using ShardConnection = Connection<v1::ShardFrame, v1::NodeFrame>;
+
+class SimShardConnector final : public directory::ShardConnector {
+ public:
+  SimShardConnector(net::Network& network, net::Address address)
+      : network_(network), address_(std::move(address)) {}
+
+  std::unique_ptr<directory::NodeStream> Connect(Executor& executor) override {
+    auto connection = std::make_shared<NodeConnection>(executor, address_);
+    network_.Dial(executor, address_, executor.Now() + kConnectTimeout,
+                  [connection](absl::StatusOr<std::unique_ptr<net::ByteStream>> bytes) {
+                    connection->Connected(std::move(bytes));
+                  });
+    return std::make_unique<SimMessageStream<v1::NodeFrame, v1::ShardFrame>>(std::move(connection));
+  }
+
+  std::string target() const override { return address_; }
+
+ private:
+  net::Network& network_;
+  const net::Address address_;
+};
+
+}  // namespace
+
+std::unique_ptr<directory::ShardConnector> NewSimShardConnector(net::Network& network,
+                                                                net::Address address) {
+  return std::make_unique<SimShardConnector>(network, std::move(address));
+}
+
+absl::StatusOr<std::unique_ptr<net::Listener>> ListenForSimShardStreams(net::Network& network,
+                                                                        Executor& executor,
+                                                                        const net::Address& address,
+                                                                        AcceptShardStream accept) {
+  return network.Listen(
+      executor, address, [&executor]() -> Executor& { return executor; },
+      [accept = std::move(accept)](Executor& owner,
+                                   std::unique_ptr<net::ByteStream> bytes) mutable {
+        auto connection = std::make_shared<ShardConnection>(owner, bytes->peer());
+        connection->Connected(std::move(bytes));
+        accept(std::make_unique<SimMessageStream<v1::ShardFrame, v1::NodeFrame>>(
+            std::move(connection)));
+      });
+}
+
+}  // namespace phalanx::sim

@@ -1,0 +1,34 @@
+// Control streams over the simulated network: what gRPC is in production. Frames are encoded to
+// bytes and decoded again, and travel over a ByteStream, so that cuts, delays, half-open
+// connections and short reads reach the sessions.
+//
+// On the wire: per frame a length (u32), a kind (u8), and the frame as a proto; the last one is a
+// close with a status in the place of gRPC's trailers. Deterministic. Testonly.
+#ifndef PHALANX_SIM_SIM_MESSAGE_STREAM_H_
+#define PHALANX_SIM_SIM_MESSAGE_STREAM_H_
+
+#include <memory>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "src/common/executor.h"
+#include "src/directory/message_stream.h"
+#include "src/net/byte_stream.h"
+
+namespace phalanx::sim {
+
+// Opens streams to the shard that listens on `address`. `network` outlives it.
+std::unique_ptr<directory::ShardConnector> NewSimShardConnector(net::Network& network,
+                                                                net::Address address);
+
+// Accepts nodes' streams on `executor`, until the listener is destroyed; streams live on. Errors as
+// Network::Listen.
+using AcceptShardStream = absl::AnyInvocable<void(std::unique_ptr<directory::ShardStream>)>;
+absl::StatusOr<std::unique_ptr<net::Listener>> ListenForSimShardStreams(net::Network& network,
+                                                                        Executor& executor,
+                                                                        const net::Address& address,
+                                                                        AcceptShardStream accept);
+
+}  // namespace phalanx::sim
+
+#endif  // PHALANX_SIM_SIM_MESSAGE_STREAM_H_

@@ -1,0 +1,191 @@
+// A simulated network: byte streams between simulated processes, with everything that can go wrong.
+//
+//   SimFabric ── all links and connections of the world; the test breaks and mends it
+//     └─ SimNetwork ── net::Network as one process sees it; ends when the process dies
+//          └─ net::ByteStream, net::Listener
+//
+// What is modelled: per link latency, jitter and bandwidth; each host's interface as a limit on
+// what all its links carry together; kernel buffers, so that Write takes less than it is given and
+// a receiver that does not read stops the sender; connections that are reset, or silently stop for
+// ever; partitions in one direction, under which nothing gets lost but nothing moves until they
+// heal (TCP would send again); short reads and writes. A process that dies closes its connections
+// as its kernel would. Bytes of one connection always arrive in order.
+//
+// Hosts are plain names: "a:7400" is port 7400 on host a; "localhost" is one's own. Deterministic
+// by seed; on the test's thread. Testonly.
+#ifndef PHALANX_SIM_SIM_NETWORK_H_
+#define PHALANX_SIM_SIM_NETWORK_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "src/common/random.h"
+#include "src/net/byte_stream.h"
+#include "src/sim/sim_executor.h"
+
+namespace phalanx::sim {
+
+// One direction between two hosts.
+struct Link {
+  absl::Duration latency = absl::Microseconds(50);
+  // Each segment is late by up to this much more.
+  absl::Duration jitter = absl::ZeroDuration();
+  // 0: no limit.
+  double bytes_per_second = 0;
+};
+
+class SimNetwork;
+
+class SimFabric {
+ public:
+  struct Options {
+    uint64_t seed = 1;
+    // Between hosts about whose pair nothing else was said, and within a host.
+    Link link;
+    Link loopback = {.latency = absl::Microseconds(5)};
+    // Of each host's interface, in each direction; 0: no limit.
+    double interface_bytes_per_second = 0;
+    size_t send_buffer_bytes = 256 << 10;
+    size_t receive_buffer_bytes = 256 << 10;
+    // What travels as one piece.
+    size_t segment_bytes = 16 << 10;
+    // How often a Read or Write moves only a random part of what it could.
+    double short_io = 0;
+    // Every Read and Write moves one byte.
+    bool one_byte_at_a_time = false;
+  };
+
+  // `scheduler` outlives the fabric.
+  SimFabric(SimScheduler& scheduler, const Options& options);
+  // REQUIRES: its networks and streams are destroyed.
+  ~SimFabric();
+
+  // The network as `process` on `host` sees it. `label` names a group of hosts, for links between
+  // groups (a zone, a rack). The fabric and the process outlive it.
+  std::unique_ptr<SimNetwork> Join(SimProcess& process, absl::string_view host,
+                                   absl::string_view label = "");
+
+  // The link from one host to another; from hosts with one label to hosts with another. A pair of
+  // hosts goes before a pair of labels. Counts for segments that start from now on.
+  void SetLink(absl::string_view from, absl::string_view to, const Link& link);
+  void SetLabelLink(absl::string_view from, absl::string_view to, const Link& link);
+  Link GetLink(const std::string& from, const std::string& to) const;
+  // Bandwidth of one host's interface, instead of the option's.
+  void SetInterface(absl::string_view host, double bytes_per_second);
+
+  // Faults. Resets every connection between two hosts: both ends fail at once.
+  void Reset(absl::string_view a, absl::string_view b);
+  // Every connection that now exists between two hosts stops carrying bytes from `from`, for ever
+  // and without an error.
+  void HalfOpen(absl::string_view from, absl::string_view to);
+  // Nothing passes from `from` to `to` until Heal; acknowledgements of the other direction, and
+  // with them its window, do not either.
+  void Partition(absl::string_view from, absl::string_view to);
+  void PartitionBothWays(absl::string_view a, absl::string_view b);
+  void Heal(absl::string_view from, absl::string_view to);
+  void HealAll();
+  // Options::short_io and one_byte_at_a_time from now on.
+  void SetShortIo(double chance, bool one_byte_at_a_time);
+
+  // Bytes that left `from` for `to` since the start, and connections that are not over.
+  uint64_t BytesCarried(absl::string_view from, absl::string_view to) const;
+  size_t open_connections() const { return connections_.size(); }
+
+ private:
+  friend class SimNetwork;
+  friend class SimByteStream;
+  friend class SimListener;
+  using HostPair = std::pair<std::string, std::string>;
+  struct Connection;
+  struct Dial;
+  struct ListenState;
+  using ConnectionPtr = std::shared_ptr<Connection>;
+  using DialPtr = std::shared_ptr<Dial>;
+
+  bool Passable(const std::string& from, const std::string& to) const {
+    return !partitions_.contains({from, to});
+  }
+  absl::Duration Delay(const std::string& from, const std::string& to);
+  // When `size` bytes that want to leave now have left, both limits kept.
+  Instant Departure(const std::string& from, const std::string& to, size_t size);
+  double InterfaceRate(const std::string& host) const;
+  size_t Shorten(size_t size);
+
+  // The life of a segment: Pump takes it from the send buffer, it leaves, arrives, is delivered.
+  void Pump(const ConnectionPtr& connection, int side);
+  void Arrive(const ConnectionPtr& connection, int side, size_t size);
+  void Deliver(const ConnectionPtr& connection, int side);
+  void Credit(const ConnectionPtr& connection, int side, size_t size);
+  // An end is gone; its bytes and then end of file go out.
+  void CloseEnd(const ConnectionPtr& connection, int side);
+  void BreakEnd(const ConnectionPtr& connection, int side, bool drop_arrived);
+  void ForgetIfOver(const ConnectionPtr& connection);
+  void Notify(const ConnectionPtr& connection, int side, bool readable);
+
+  void SendSyn(const DialPtr& dial);
+  void ReceiveSyn(const DialPtr& dial);
+  void Establish(const DialPtr& dial, const std::shared_ptr<ListenState>& listener);
+  void Leave(SimNetwork* network);
+
+  SimScheduler& scheduler_;
+  Options options_;
+  Random random_;
+  std::map<std::string, std::string> labels_;
+  std::map<HostPair, Link> links_;
+  std::map<HostPair, Link> label_links_;
+  std::map<std::string, double> interfaces_;
+  std::set<HostPair> partitions_;
+  // When the link, and the interface in each direction, is free again.
+  std::map<HostPair, Instant> link_free_;
+  std::map<std::string, Instant> egress_free_;
+  std::map<std::string, Instant> ingress_free_;
+  std::map<HostPair, uint64_t> bytes_carried_;
+
+  uint64_t last_id_ = 0;
+  std::map<uint64_t, ConnectionPtr> connections_;
+  std::map<std::pair<std::string, uint16_t>, std::shared_ptr<ListenState>> listeners_;
+  std::map<std::string, uint16_t> last_port_;
+  // Stopped by a partition; they go on when it heals.
+  std::vector<DialPtr> waiting_dials_;
+};
+
+class SimNetwork final : public net::Network {
+ public:
+  SimNetwork(SimFabric& fabric, SimProcess& process, std::string host);
+  ~SimNetwork() override;
+
+  const std::string& host() const { return host_; }
+
+  void Dial(Executor& executor, const net::Address& to, Instant deadline, DialDone done) override;
+  absl::StatusOr<std::unique_ptr<net::Listener>> Listen(Executor& executor, const net::Address& on,
+                                                        absl::AnyInvocable<Executor&()> pick,
+                                                        Accepted accepted) override;
+
+ private:
+  friend class SimFabric;
+  friend class SimListener;
+
+  // Ends everything of this process in the fabric. Idempotent.
+  void Die();
+  void Finished(const SimFabric::DialPtr& dial,
+                absl::StatusOr<std::unique_ptr<net::ByteStream>> result);
+  bool Mine(const std::string& host) const;
+
+  SimFabric& fabric_;
+  SimProcess& process_;
+  const std::string host_;
+  // Cleared when this network is gone, for the process's death that may come later.
+  const std::shared_ptr<SimNetwork*> self_;
+  std::set<SimFabric::DialPtr> dials_;
+};
+
+}  // namespace phalanx::sim
+
+#endif  // PHALANX_SIM_SIM_NETWORK_H_
