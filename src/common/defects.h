@@ -45,7 +45,8 @@ namespace phalanx {
   X(kPinDroppedOnReconnect, "pin-dropped-on-reconnect")             \
   /* Memory. */                                                     \
   X(kEvictLastCopy, "evict-last-copy")                              \
-  X(kMemoryKeptAfterFailedPull, "memory-kept-after-failed-pull")
+  X(kMemoryKeptAfterFailedPull, "memory-kept-after-failed-pull")    \
+  X(kEvictWithoutAsking, "evict-without-asking")
 
 enum class Defect {
   kNone,

@@ -1,11 +1,12 @@
-// The seam for memory that processes share: blocks that really exist (running out is a Status, never a SIGBUS), recycled only
-// when nobody can see them any more.
+// The seam for memory that processes share: blocks that really exist (running out is a Status,
+// never a SIGBUS), recycled only when nobody can see them any more.
 //
-// Implementations: MemfdMemory (blocks of 1 MiB and more have a memfd each, from a pool of warm ones; smaller ones are extents of
-// segments that only this process maps writable) and HeapMemory (simulation, unit tests). Both pass shared_memory_conformance.h.
+// Implementations: MemfdMemory (blocks of 1 MiB and more have a memfd each, from a pool of warm
+// ones; smaller ones are extents of segments that only this process maps writable) and HeapMemory
+// (simulation, unit tests). Both pass shared_memory_conformance.h.
 //
-// Thread rule: everything on the control loop, but for the reference counts of blocks, which may be dropped on any thread
-// (the block's pages go back by a posted task).
+// Thread rule: everything on the control loop, but for the reference counts of blocks, which may be
+// dropped on any thread (the block's pages go back by a posted task).
 #ifndef PHALANX_OBJECT_STORE_SHARED_MEMORY_H_
 #define PHALANX_OBJECT_STORE_SHARED_MEMORY_H_
 
@@ -23,25 +24,29 @@ inline constexpr uint64_t kOwnFileBytes = 1 << 20;
 
 class MemoryBlock {
  public:
-  // The last reference gives the pages back: to the pool when nobody outside this process saw them or all who did have let go
-  // (the store's pins say so), else, if condemned, to the system without reuse.
+  // The last reference gives the pages back: to the pool when nobody outside this process saw them
+  // or all who did have let go (the store's pins say so), else, if condemned, to the system without
+  // reuse.
   virtual ~MemoryBlock() = default;
 
   // Exactly the bytes asked for, writable by this process, 64-byte aligned.
   virtual absl::Span<char> bytes() const = 0;
 
-  // Where a client finds them: a descriptor of the file and the offset in it. -1 when there is none (heap).
-  // `read_only_fd` cannot be mapped writable; `writable_fd` is for the creator of a block with a file of its own, else -1.
+  // Where a client finds them: a descriptor of the file and the offset in it. -1 when there is none
+  // (heap). `read_only_fd` cannot be mapped writable; `writable_fd` is for the creator of a block
+  // with a file of its own, else -1.
   virtual int read_only_fd() const = 0;
   virtual int writable_fd() const = 0;
   virtual uint64_t offset() const = 0;
   // Length of the mapping that shows the whole file: clients map a file once.
   virtual uint64_t file_bytes() const = 0;
-  // The same number for all blocks of one file, never reused in this process: lets clients map a segment once.
+  // The same number for all blocks of one file, never reused in this process: lets clients map a
+  // segment once.
   virtual uint64_t file_id() const = 0;
 
-  // Somebody may still see the pages after the last reference is gone: never reuse them, close the file instead. For an extent of a
-  // segment: not before `ExtentReleased` would be safe, so the extent is given up until the segment is empty.
+  // Somebody may still see the pages after the last reference is gone: never reuse them, close the
+  // file instead. For an extent of a segment: not before `ExtentReleased` would be safe, so the
+  // extent is given up until the segment is empty.
   virtual void Condemn() = 0;
 };
 
@@ -56,9 +61,10 @@ class SharedMemory {
  public:
   virtual ~SharedMemory() = default;
 
-  // `done` runs once, on the control loop, never inside this call: the block, or ResourceExhausted (text says how much was asked, how much
-  // there is). The pages exist when it is called; zeroing and reserving happen on a helper thread. Their content is
-  // arbitrary bytes of earlier objects of this store or zeroes: nobody but the writer may see bytes that were not written.
+  // `done` runs once, on the control loop, never inside this call: the block, or ResourceExhausted
+  // (text says how much was asked, how much there is). The pages exist when it is called; zeroing
+  // and reserving happen on a helper thread. Their content is arbitrary bytes of earlier objects of
+  // this store or zeroes: nobody but the writer may see bytes that were not written.
   using Allocated = absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<MemoryBlock>>)>;
   virtual void Allocate(uint64_t bytes, Allocated done) = 0;
 

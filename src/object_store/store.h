@@ -1,15 +1,16 @@
-// The store of one node: objects, pulls and pushes, memory, and the clients' requests. The meeting point of the directory's
-// decisions, the data plane's bytes and the clients' calls.
+// The store of one node: objects, pulls and pushes, memory, and the clients' requests. The meeting
+// point of the directory's decisions, the data plane's bytes and the clients' calls.
 //
 //     clients (local_service, simulation, LocalCluster)
 //        │ Put Create Publish Seal Get Release Delete ...        (this interface)
-//     ┌──▼──────────────────────────────────────────────┐
-//     │ Store: object_table · eviction · pull_manager    │── NodeMessage / ShardMessage ──► DirectoryClient × k
-//     │        push_manager · clients                    │── StartPull / ServeHandler ────► DataPlane
-//     └──────────────────────────────────────────────────┘── Allocate ────────────────────► SharedMemory
+//     ┌──▼───────────────────────────────────────┐
+//     │ Store: object_table · eviction · clients  │── NodeMessage ──► DirectoryClient (k of them)
+//     │        pull_manager · push_manager        │── StartPull ────► DataPlane
+//     └───────────────────────────────────────────┘── Allocate ─────► SharedMemory
 //
-// Thread rule: everything, callbacks too, on the control loop; callbacks never run inside a call. Owned by the node.
-// The pieces that decide (object_table, eviction, pull_manager, push_manager) are pure; this class carries their effects to the seams.
+// Thread rule: everything, callbacks too, on the control loop; callbacks never run inside a call.
+// Owned by the node. The pieces that decide (object_table, eviction, pull_manager, push_manager)
+// are pure; this class carries their effects to the seams.
 #ifndef PHALANX_OBJECT_STORE_STORE_H_
 #define PHALANX_OBJECT_STORE_STORE_H_
 
@@ -45,7 +46,8 @@ struct StoreOptions {
 };
 
 using ClientId = uint64_t;
-// A client's request that has not ended, a writer's grant, a reader's pin: numbers never reused within a store's life.
+// A client's request that has not ended, a writer's grant, a reader's pin: numbers never reused
+// within a store's life.
 using RequestId = uint64_t;
 using WriterId = uint64_t;
 using PinId = uint64_t;
@@ -64,7 +66,8 @@ struct PutResult {
   bool already_existed = false;
   Generation generation;
 };
-// AlreadyExists: another generation of another size is complete. ResourceExhausted, InvalidArgument, Cancelled.
+// AlreadyExists: another generation of another size is complete. ResourceExhausted,
+// InvalidArgument, Cancelled.
 using PutDone = absl::AnyInvocable<void(absl::StatusOr<PutResult>)>;
 
 struct WriteGrant {
@@ -87,15 +90,18 @@ struct GetOptions {
   ObjectId id;
   // DeadlineExceeded when it passes; at or before now: only what is here already is answered.
   Instant deadline = Instant::Infinite();
-  // Answer as soon as a generation and its size are known; bytes are provisional until the buffer is complete. The store calls
-  // `on_void` when what was read must be forgotten (generation died); the request then starts again with a new view.
+  // Answer as soon as a generation and its size are known; bytes are provisional until the buffer
+  // is complete. The store calls `on_void` when what was read must be forgotten (generation died);
+  // the request then starts again with a new view.
   bool streaming = false;
 };
-// Errors: DeadlineExceeded, NotFound ("deleted"), ResourceExhausted (larger than what the node can make room for before the deadline),
-// Cancelled, InvalidArgument, Unavailable (the store shuts down).
+// Errors: DeadlineExceeded, NotFound ("deleted"), ResourceExhausted (larger than what the node can
+// make room for before the deadline), Cancelled, InvalidArgument, Unavailable (the store shuts
+// down).
 struct GetEvents {
   absl::AnyInvocable<void(absl::StatusOr<View>)> on_view;
-  absl::AnyInvocable<void(const absl::Status& why)> on_void;  // streaming only; the view's pin is still to be released
+  // Streaming only; the view's pin is still to be released.
+  absl::AnyInvocable<void(const absl::Status& why)> on_void;
 };
 
 struct ObjectStat {
@@ -113,8 +119,8 @@ struct ObjectStat {
 
 struct StoreStats {
   uint64_t capacity_bytes = 0;
-  uint64_t used_bytes = 0;      // reserved for objects, complete or not
-  uint64_t pinned_bytes = 0;    // primary copies and copies that readers or pushes hold
+  uint64_t used_bytes = 0;    // reserved for objects, complete or not
+  uint64_t pinned_bytes = 0;  // primary copies and copies that readers or pushes hold
   uint64_t objects = 0;
   uint64_t clients = 0;
   uint64_t pins = 0;
@@ -138,16 +144,19 @@ class Store {
 
   // ---- clients
   ClientId OpenClient();
-  // Frees what the client held. `clean`: it has said goodbye and can see no memory any more; otherwise blocks that it had mapped are
-  // condemned, never recycled. Its requests end without a callback; its unsealed generations end with it.
+  // Frees what the client held. `clean`: it has said goodbye and can see no memory any more;
+  // otherwise blocks that it had mapped are condemned, never recycled. Its requests end without a
+  // callback; its unsealed generations end with it.
   void CloseClient(ClientId client, bool clean);
 
   // A whole object at once. `bytes` has at most kOwnFileBytes.
   void Put(ClientId client, PutOptions options, std::string bytes, PutDone done);
-  // Memory of `size` bytes to write into; announced at once, so that receivers stream what is published. For writers through
-  // `WriteGrant::block` (mapped by the client, or written by the rim on its behalf).
+  // Memory of `size` bytes to write into; announced at once, so that receivers stream what is
+  // published. For writers through `WriteGrant::block` (mapped by the client, or written by the rim
+  // on its behalf).
   RequestId Create(ClientId client, PutOptions options, uint64_t size, CreateDone done);
-  // Bytes [0, n) are final. InvalidArgument when n shrinks or passes the size; NotFound for an unknown writer.
+  // Bytes [0, n) are final. InvalidArgument when n shrinks or passes the size; NotFound for an
+  // unknown writer.
   absl::Status Publish(ClientId client, WriterId writer, uint64_t n);
   // All bytes are final and the client cannot write any more.
   void Seal(ClientId client, WriterId writer, bool wait_for_adoption, PutDone done);
@@ -156,16 +165,19 @@ class Store {
   RequestId Get(ClientId client, GetOptions options, GetEvents events);
   // A Get's or Create's callback is not called any more; what it would have got is released.
   void Cancel(ClientId client, RequestId request);
-  // NotFound for a pin that the client does not hold. `recycle` false: the client cannot vouch that nobody sees the pages any
-  // more (it was forked meanwhile), so the block is condemned, never reused.
+  // NotFound for a pin that the client does not hold. `recycle` false: the client cannot vouch that
+  // nobody sees the pages any more (it was forked meanwhile), so the block is condemned, never
+  // reused.
   absl::Status Release(ClientId client, PinId pin, bool recycle = true);
 
-  // Ends with OK when the shard has recorded the deletion; NotFound for an id under which nothing is adopted.
-  void Delete(ClientId client, const ObjectId& id, Instant deadline, absl::AnyInvocable<void(absl::Status)> done);
+  // Ends with OK when the shard has recorded the deletion; NotFound for an id under which nothing
+  // is adopted.
+  void Delete(ClientId client, const ObjectId& id, Instant deadline,
+              absl::AnyInvocable<void(absl::Status)> done);
   void Stat(ClientId client, const ObjectId& id, Instant deadline,
             absl::AnyInvocable<void(absl::StatusOr<ObjectStat>)> done);
-  void Prefetch(ClientId client, const ObjectId& id, std::vector<std::string> nodes, Instant deadline,
-                absl::AnyInvocable<void(absl::StatusOr<int>)> done);
+  void Prefetch(ClientId client, const ObjectId& id, std::vector<std::string> nodes,
+                Instant deadline, absl::AnyInvocable<void(absl::StatusOr<int>)> done);
   // Only what is here: ids of complete copies.
   bool ContainsLocally(const ObjectId& id) const;
 
@@ -178,7 +190,8 @@ class Store {
   absl::StatusOr<net::ServeGrant> Serve(const net::ServeRequest& request);
 
   // ---- leaving
-  // Has sole copies fetched elsewhere; `done` when none is left, or DeadlineExceeded naming how many are.
+  // Has sole copies fetched elsewhere; `done` when none is left, or DeadlineExceeded naming how
+  // many are.
   void Drain(Instant deadline, absl::AnyInvocable<void(absl::Status)> done);
 
   StoreStats stats() const;

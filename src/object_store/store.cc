@@ -1,0 +1,339 @@
+#include "src/object_store/store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/object_store/store_impl.h"
+
+namespace phalanx::object_store {
+
+Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory, SendToShard send)
+    : options_(std::move(options)),
+      executor_(executor),
+      memory_(memory),
+      send_(std::move(send)),
+      table_(options_.capacity_bytes),
+      eviction_(table_),
+      pushes_(options_.self, PushLimits(), table_),
+      registered_(static_cast<size_t>(options_.num_shards)) {}
+
+Store::Impl::~Impl() {
+  alive_.reset();
+  if (timer_ != 0) executor_.Cancel(timer_);
+  for (const auto& [id, pull] : running_) data_plane_->CancelPull(pull.handle);
+}
+
+// --------------------------------------------------------------------------------------- turns
+
+void Store::Impl::Settle() {
+  ++depth_;  // what runs here opens no turn of its own
+  bool again = true;
+  while (again) {
+    again = false;
+    for (PullEffect& effect : pulls_.TakeEffects()) {
+      std::visit([this](auto& e) { Carry(e); }, effect);
+      again = true;
+    }
+    for (const ObjectId& id : std::exchange(touched_, {})) {
+      Resolve(id);
+      again = true;
+    }
+    again = HandOutMemory() || again;
+  }
+  --depth_;
+  ArmTimer();
+}
+
+void Store::Impl::ArmTimer() {
+  Instant next = std::min(eviction_.NextDeadline(), next_progress_);
+  if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
+  if (next == timer_at_) return;
+  if (timer_ != 0) executor_.Cancel(timer_);
+  timer_at_ = next;
+  timer_ = next.infinite() ? 0 : executor_.RunAt(next, Guarded([this] { OnTimer(); }));
+}
+
+void Store::Impl::OnTimer() {
+  timer_ = 0;
+  timer_at_ = Instant::Infinite();
+  const Instant now = executor_.Now();
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    Request* request = FindRequest(deadlines_.begin()->second);
+    deadlines_.erase(deadlines_.begin());
+    request->in_deadlines = false;
+    OnDeadline(*request);
+  }
+  if (next_progress_ <= now) SendProgress();
+}
+
+// ------------------------------------------------------------------------------------ requests
+
+Store::Impl::Request* Store::Impl::FindRequest(RequestId id) {
+  const auto it = requests_.find(id);
+  return it == requests_.end() ? nullptr : it->second.get();
+}
+
+Store::Impl::Client* Store::Impl::FindClient(ClientId id) {
+  const auto it = clients_.find(id);
+  return it == clients_.end() ? nullptr : it->second.get();
+}
+
+absl::Status Store::Impl::Admit(ClientId client, const ObjectId& id) const {
+  const auto it = clients_.find(client);
+  if (it == clients_.end()) return absl::InvalidArgumentError("the client is not open");
+  if (it->second->requests.size() > options_.max_requests_per_client) {
+    return absl::ResourceExhaustedError(absl::StrCat("node ", options_.name, ": ",
+                                                     options_.max_requests_per_client,
+                                                     " requests of this client wait already"));
+  }
+  if (id.nil()) return absl::InvalidArgumentError("the nil id names no object");
+  return absl::OkStatus();
+}
+
+void Store::Impl::WatchDeadline(Request& request) {
+  if (request.in_deadlines || request.deadline.infinite()) return;
+  request.in_deadlines = true;
+  deadlines_.emplace(request.deadline, request.id);
+}
+
+void Store::Impl::Queue(Request& request) {
+  if (std::exchange(request.in_answers, true)) return;
+  answers_.push_back(request.id);
+  if (std::exchange(answers_posted_, true)) return;
+  executor_.Post(Guarded([this] { HandOutAnswers(); }));
+}
+
+void Store::Impl::Finish(Request& request) {
+  LeaveObject(request);
+  request.stage = Request::Stage::kAnswered;
+  if (request.in_deadlines) deadlines_.erase({request.deadline, request.id});
+  request.in_deadlines = false;
+  Queue(request);
+}
+
+void Store::Impl::HandOutAnswers() {
+  answers_posted_ = false;
+  for (const RequestId id : std::exchange(answers_, {})) {
+    Request* request = FindRequest(id);
+    if (request == nullptr) continue;
+    request->in_answers = false;
+    if (std::holds_alternative<GetPart>(request->part)) {
+      HandOutGet(id);
+      continue;
+    }
+    Task answer = std::move(request->answer);
+    if (auto* create = std::get_if<CreatePart>(&request->part)) create->writer = 0;
+    Forget(*request);
+    answer();
+  }
+}
+
+void Store::Impl::Forget(Request& request) {
+  LeaveObject(request);
+  if (request.in_deadlines) deadlines_.erase({request.deadline, request.id});
+  ForgetTicket(request.ticket);
+  if (request.of_client.linked) FindClient(request.client)->requests.Remove(&request);
+  requests_.erase(request.id);
+}
+
+void Store::Impl::CancelRequest(Request& request) {
+  Touch(request.object);
+  if (auto* create = std::get_if<CreatePart>(&request.part); create != nullptr) {
+    if (create->writer != 0) AbortWriter(create->writer, absl::CancelledError("Create cancelled"));
+  }
+  if (auto* get = std::get_if<GetPart>(&request.part); get != nullptr && get->pin != 0) {
+    Client& client = *FindClient(request.client);
+    // A view that was handed out is the reader's to release.
+    if (get->view) {
+      Unpin(client, get->pin, /*recycle=*/true);
+    } else if (const auto it = client.pins.find(get->pin); it != client.pins.end()) {
+      it->second.streaming = 0;
+    }
+  }
+  for (Copy* copy = table_.First(request.object); copy != nullptr; copy = copy->next_generation) {
+    if (copy->waiting_put == request.id) copy->waiting_put = 0;
+  }
+  if (drain_ == request.id) drain_ = 0;
+  Forget(request);
+}
+
+void Store::Impl::OnDeadline(Request& request) {
+  Touch(request.object);
+  const auto text = [&](absl::string_view what) {
+    return absl::StrCat("object ", request.object.hex(), " on node ", options_.name, ": ", what);
+  };
+  const bool memory = request.ticket != 0 || (std::holds_alternative<GetPart>(request.part) &&
+                                              pulls_.WaitsForMemory(request.object));
+  if (memory) {
+    AnswerError(request, absl::ResourceExhaustedError(text(absl::StrCat(
+                             "no memory became free before the deadline; ", table_.used_bytes(),
+                             " of ", table_.capacity_bytes(), " bytes are used, ",
+                             table_.pinned_bytes(), " by primary copies and readers"))));
+  } else if (auto* drain = std::get_if<DrainPart>(&request.part); drain != nullptr) {
+    uint64_t left = 0;
+    for (const auto& shard : drain->left) left += shard.value_or(0);
+    AnswerError(request, absl::DeadlineExceededError(
+                             absl::StrCat("node ", options_.name, ": ", left,
+                                          " objects have no other copy yet; ", drain->message)));
+  } else {
+    AnswerError(request, absl::DeadlineExceededError(text("no answer before the deadline")));
+  }
+}
+
+void Store::Impl::AnswerError(Request& request, const absl::Status& why) {
+  ForgetTicket(std::exchange(request.ticket, 0));
+  std::visit(
+      [&](auto& part) {
+        using Part = std::decay_t<decltype(part)>;
+        if constexpr (std::is_same_v<Part, PutPart>) {
+          AnswerPut(request, why);
+        } else if constexpr (std::is_same_v<Part, CreatePart>) {
+          AnswerCreate(request, why);
+        } else if constexpr (std::is_same_v<Part, GetPart>) {
+          AnswerGet(request, why);
+        } else {
+          request.answer = [done = std::move(part.done), why]() mutable { done(why); };
+          Finish(request);
+        }
+      },
+      request.part);
+}
+
+// ---------------------------------------------------------------------------------- invariants
+
+absl::Status Store::Impl::CheckPins() const {
+  absl::flat_hash_map<const Copy*, uint32_t> pins;
+  for (const auto& [id, client] : clients_) {
+    for (const auto& [pin, held] : client->pins) ++pins[held.copy];
+  }
+  for (const auto& [id, writer] : writers_) ++pins[writer.copy];
+  for (const auto& [id, pull] : running_) ++pins[pull.copy];
+  uint64_t explained = 0;
+  for (const auto& [copy, count] : pins) {
+    explained += count;
+    if (count > copy->pins) {
+      return absl::InternalError(absl::StrCat("object ", copy->id.ShortHex(), ": ", count,
+                                              " holders, ", copy->pins, " pins"));
+    }
+  }
+  explained += static_cast<uint64_t>(pushes_.active());
+  if (explained != table_.pins()) {
+    return absl::InternalError(
+        absl::StrCat(explained, " holders of copies, ", table_.pins(), " pins"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Store::Impl::CheckGets() const {
+  for (const auto& [id, gets] : gets_) {
+    if (gets->list.empty()) return absl::InternalError("a list of Gets without any");
+    if (gets->waiting == 0) continue;
+    if (table_.Complete(id) != nullptr) {
+      return absl::InternalError(
+          absl::StrCat("object ", id.ShortHex(), " is complete, and Gets wait for it"));
+    }
+    if (!pulls_.Wants(id) && StreamSource(id) == nullptr) {
+      return absl::InternalError(
+          absl::StrCat("Gets wait for object ", id.ShortHex(), ", and nobody is asked for it"));
+    }
+  }
+  for (const ObjectId& id : pulls_.WantedByClients()) {
+    if (gets_.contains(id)) continue;
+    return absl::InternalError(
+        absl::StrCat("object ", id.ShortHex(), " is wanted by clients, and no Get is open"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Store::Impl::CheckInvariants() const {
+  for (const absl::Status& status :
+       {table_.CheckInvariants(), pulls_.CheckInvariants(), CheckPins(), CheckGets()}) {
+    if (!status.ok()) return status;
+  }
+  if (table_.reserved_bytes() != allocating_bytes_) {
+    return absl::InternalError("memory is reserved that nobody is to get");
+  }
+  if (running_.size() != pulls_.running()) {
+    return absl::InternalError("the data plane runs other pulls than were decided");
+  }
+  return absl::OkStatus();
+}
+
+// ------------------------------------------------------------------------------ public methods
+
+Store::Store(StoreOptions options, Executor& executor, SharedMemory& memory, SendToShard send)
+    : impl_(std::make_unique<Impl>(std::move(options), executor, memory, std::move(send))) {}
+
+Store::~Store() = default;
+
+void Store::SetDataPlane(net::DataPlane* data_plane) { impl_->data_plane_ = data_plane; }
+
+ClientId Store::OpenClient() {
+  const ClientId id = impl_->next_number_++;
+  impl_->clients_.emplace(id, std::make_unique<Impl::Client>());
+  return id;
+}
+
+void Store::CloseClient(ClientId id, bool clean) {
+  Impl::Turn turn(*impl_);
+  Impl::Client* client = impl_->FindClient(id);
+  if (client == nullptr) return;
+  while (!client->requests.empty()) impl_->CancelRequest(*client->requests.front());
+  for (const WriterId writer : std::set<WriterId>(client->writers)) {
+    if (!clean) impl_->writers_.at(writer).copy->block->Condemn();
+    impl_->AbortWriter(writer, absl::AbortedError("the writer ended before it sealed"));
+  }
+  std::vector<PinId> pins;
+  for (const auto& [pin, held] : client->pins) pins.push_back(pin);
+  std::sort(pins.begin(), pins.end());
+  for (const PinId pin : pins) impl_->Unpin(*client, pin, /*recycle=*/clean);
+  impl_->clients_.erase(id);
+}
+
+void Store::Cancel(ClientId client, RequestId id) {
+  Impl::Turn turn(*impl_);
+  Impl::Request* request = impl_->FindRequest(id);
+  if (request != nullptr && request->client == client) impl_->CancelRequest(*request);
+}
+
+bool Store::ContainsLocally(const ObjectId& id) const {
+  return impl_->table_.Complete(id) != nullptr;
+}
+
+absl::StatusOr<net::ServeGrant> Store::Serve(const net::ServeRequest& request) {
+  Impl::Turn turn(*impl_);
+  return impl_->Serve(request);
+}
+
+StoreStats Store::stats() const {
+  StoreStats stats;
+  stats.capacity_bytes = impl_->table_.capacity_bytes();
+  stats.used_bytes = impl_->table_.used_bytes();
+  stats.pinned_bytes = impl_->table_.pinned_bytes();
+  stats.objects = impl_->table_.objects();
+  stats.clients = impl_->clients_.size();
+  for (const auto& [id, client] : impl_->clients_) stats.pins += client->pins.size();
+  stats.waiting_gets = impl_->waiting_gets_;
+  stats.waiting_for_memory = impl_->eviction_.waiting();
+  stats.evictions = impl_->evictions_;
+  stats.pulls_started = impl_->pulls_started_;
+  stats.pulls_failed = impl_->pulls_failed_;
+  stats.conflicts = impl_->conflicts_;
+  return stats;
+}
+
+absl::Status Store::CheckInvariants() const { return impl_->CheckInvariants(); }
+
+std::vector<Store::CopyInfo> Store::Copies() const {
+  std::vector<CopyInfo> copies;
+  for (const Copy* copy : impl_->table_.Sorted()) {
+    copies.push_back({copy->id, copy->generation, copy->size_bytes,
+                      copy->state == CopyState::kComplete, copy->primary,
+                      copy->buffer->bytes_present(), copy->buffer});
+  }
+  return copies;
+}
+
+}  // namespace phalanx::object_store

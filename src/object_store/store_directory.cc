@@ -1,0 +1,338 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
+#include "src/object_store/store_impl.h"
+#include "src/object_store/subject.h"
+
+namespace phalanx::object_store {
+namespace {
+
+void FillInfo(const Copy& copy, v1::ObjectInfo* out) {
+  out->set_size_bytes(copy.size_bytes);
+  out->set_slices(static_cast<uint32_t>(copy.buffer->layout().slices));
+  out->set_metadata(copy.metadata);
+}
+
+absl::Status DeletedStatus(const ObjectId& id) {
+  return absl::NotFoundError(absl::StrCat("object ", id.hex(), " was deleted"));
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------- sending
+
+void Store::Impl::AnnounceCreate(const Copy& copy, std::string bytes) {
+  v1::NodeMessage message;
+  v1::AnnounceCreate* announce = message.mutable_announce_create();
+  SetSubject(copy.id, copy.generation, announce);
+  FillInfo(copy, announce->mutable_info());
+  announce->set_complete(copy.state == CopyState::kComplete);
+  if (announce->complete() && copy.size_bytes <= kMaxInlineBytes) {
+    announce->set_has_inline(true);
+    announce->set_inline_bytes(std::move(bytes));
+  }
+  Send(copy.id, std::move(message));
+}
+
+void Store::Impl::AnnounceSeal(const Copy& copy) {
+  v1::NodeMessage message;
+  v1::AnnounceSeal* announce = message.mutable_announce_seal();
+  SetSubject(copy.id, copy.generation, announce);
+  if (copy.size_bytes <= kMaxInlineBytes) {
+    announce->set_has_inline(true);
+    announce->set_inline_bytes(copy.block->bytes().data(), copy.size_bytes);
+  }
+  Send(copy.id, std::move(message));
+}
+
+void Store::Impl::SendWithdraw(const ObjectId& id, const Generation& generation,
+                               const absl::Status& why) {
+  v1::NodeMessage message;
+  SetSubject(id, generation, message.mutable_withdraw());
+  message.mutable_withdraw()->set_reason(std::string(why.message()));
+  Send(id, std::move(message));
+}
+
+void Store::Impl::SendEvictRequest(const Copy& copy) {
+  v1::NodeMessage message;
+  SetSubject(copy.id, copy.generation, message.mutable_evict_request());
+  Send(copy.id, std::move(message));
+}
+
+void Store::Impl::SendDeleteConfirm(const ObjectId& id, const Generation& generation) {
+  v1::NodeMessage message;
+  SetSubject(id, generation, message.mutable_delete_confirm());
+  Send(id, std::move(message));
+}
+
+void Store::Impl::SendRequest(const Request& request) {
+  v1::NodeMessage message;
+  const std::string id = IdBytes(request.object);
+  if (std::holds_alternative<DeletePart>(request.part)) {
+    message.mutable_delete_request()->set_request_id(request.id);
+    message.mutable_delete_request()->set_object_id(id);
+  } else if (std::holds_alternative<StatPart>(request.part)) {
+    message.mutable_query_request()->set_request_id(request.id);
+    message.mutable_query_request()->set_object_id(id);
+  } else if (const auto* prefetch = std::get_if<PrefetchPart>(&request.part)) {
+    v1::PrefetchRequest* out = message.mutable_prefetch_request();
+    out->set_request_id(request.id);
+    out->set_object_id(id);
+    for (const std::string& node : prefetch->nodes) out->add_nodes(node);
+  } else {
+    return;
+  }
+  Send(request.object, std::move(message));
+}
+
+// -------------------------------------------------------------------------------- registration
+
+void Store::Impl::OnRegister(int shard) {
+  v1::NodeMessage message;
+  char& had_session = registered_[static_cast<size_t>(shard)];
+  message.mutable_register_begin()->set_had_session(std::exchange(had_session, 1) != 0);
+  send_(shard, std::move(message));
+  RegisterCopies(shard);
+  for (v1::RegisterWant& want : pulls_.Register(shard, options_.num_shards)) {
+    v1::NodeMessage wants;
+    *wants.mutable_register_want() = std::move(want);
+    send_(shard, std::move(wants));
+  }
+  if (DefectActive(Defect::kTombstoneForgottenAtRestart)) tombstones_by_age_.clear();
+  for (const auto& [id, generation] : tombstones_by_age_) {
+    if (ShardOf(id) != shard) continue;
+    v1::NodeMessage tombstone;
+    SetSubject(id, generation, tombstone.mutable_register_tombstone());
+    send_(shard, std::move(tombstone));
+  }
+  v1::NodeMessage end;
+  end.mutable_register_end();
+  send_(shard, std::move(end));
+  // What the old session had not answered is asked again.
+  for (const Copy* copy : table_.Sorted()) {
+    if (ShardOf(copy->id) != shard) continue;
+    if (copy->eviction == Copy::Eviction::kAsked) SendEvictRequest(*copy);
+  }
+  std::vector<RequestId> open;
+  for (const auto& [id, request] : requests_) {
+    if (request->stage != Request::Stage::kWaiting) continue;
+    if (ShardOf(request->object) == shard && !request->object.nil()) open.push_back(id);
+  }
+  std::sort(open.begin(), open.end());
+  for (const RequestId id : open) SendRequest(*requests_.at(id));
+  if (drain_ != 0) SendDrain(shard);
+}
+
+void Store::Impl::RegisterCopies(int shard) {
+  for (Copy* copy : table_.Sorted()) {
+    if (ShardOf(copy->id) != shard) continue;
+    if (DefectActive(Defect::kFencedDropsSoleCopy) && copy->state == CopyState::kComplete) {
+      Touch(copy->id);
+      DropCopy(copy, absl::AbortedError("fenced"));
+      continue;
+    }
+    v1::NodeMessage message;
+    v1::RegisterCopy* out = message.mutable_register_copy();
+    SetSubject(copy->id, copy->generation, out);
+    FillInfo(*copy, out->mutable_info());
+    out->set_primary(copy->primary);
+    out->set_adopted(copy->standing == Standing::kAdopted);
+    out->set_complete(copy->state == CopyState::kComplete);
+    for (int slice = 0; !out->complete() && slice < copy->buffer->layout().slices; ++slice) {
+      out->add_watermarks(copy->buffer->watermark(slice));
+    }
+    const std::optional<NodeKey> sender = pulls_.RunningSender(copy->id, copy->generation);
+    if (sender) directory::ToProto(*sender, out->mutable_sender());
+    send_(shard, std::move(message));
+  }
+  if (!DefectActive(Defect::kPinDroppedOnReconnect)) return;
+  for (auto& [id, client] : clients_) {
+    for (auto it = client->pins.begin(); it != client->pins.end();) {
+      const auto pin = it++;
+      if (ShardOf(pin->second.copy->id) == shard && pin->second.streaming == 0) {
+        Unpin(*client, pin->first, /*recycle=*/true);
+      }
+    }
+  }
+}
+
+// ------------------------------------------------------------------------ messages of the shard
+
+void Store::Impl::OnVerdict(const v1::Verdict& verdict) {
+  const absl::StatusOr<ObjectId> id = directory::ParseObjectId(verdict.object_id());
+  if (!id.ok()) return;
+  const Generation generation = directory::FromProto(verdict.generation());
+  Copy* copy = table_.Find(*id, generation);
+  if (verdict.kind() == v1::Verdict::DELETED) return OnDeleted(*id, generation);
+  if (copy == nullptr) return;
+  Touch(*id);
+  switch (verdict.kind()) {
+    case v1::Verdict::ADOPTED:
+      copy->standing = Standing::kAdopted;
+      if (copy->waiting_put != 0) TellCreator(copy, PutResult{false, generation});
+      break;
+    case v1::Verdict::STANDBY:
+      copy->standing = Standing::kStandby;
+      VoidReaders(copy, absl::AbortedError("another generation was adopted"));
+      break;
+    case v1::Verdict::SUPERSEDED:
+      OnSuperseded(copy, verdict);
+      break;
+    default:
+      break;
+  }
+}
+
+void Store::Impl::OnSuperseded(Copy* copy, const v1::Verdict& verdict) {
+  const absl::Status why = absl::AbortedError(
+      absl::StrCat("object ", copy->id.hex(), ": generation ", copy->generation.ToString(),
+                   " gave way to another that is complete"));
+  SendWithdraw(copy->id, copy->generation, why);
+  if (!copy->created_here) {
+    // What was pulled belonged to a generation that lost after a restart of the shard.
+    pulls_.OnVoid(copy->id, copy->generation, why);
+    if (copy->state == CopyState::kComplete) DropCopy(copy, why);
+    return;
+  }
+  const uint64_t adopted_bytes = verdict.info().size_bytes();
+  const Generation adopted = directory::FromProto(verdict.adopted());
+  absl::StatusOr<PutResult> outcome = PutResult{true, adopted};
+  if (adopted_bytes != copy->size_bytes) {
+    outcome = absl::AlreadyExistsError(
+        absl::StrCat("object ", copy->id.hex(), " has ", adopted_bytes, " bytes (generation ",
+                     adopted.ToString(), "), not ", copy->size_bytes));
+  }
+  const bool told = TellCreator(copy, outcome);
+  if (!told && !outcome.ok()) ++conflicts_;
+  DropCopy(copy, why);
+}
+
+bool Store::Impl::AlreadyHere(const ObjectId& id, const Generation& generation) {
+  Copy* copy = table_.Find(id, generation);
+  if (copy == nullptr || copy->state == CopyState::kPulling) return false;
+  // The shard names it: so it is the adopted one.
+  copy->standing = Standing::kAdopted;
+  Touch(id);
+  return true;
+}
+
+void Store::Impl::StandBehind(const ObjectId& id, const Generation& adopted) {
+  for (Copy* copy = table_.First(id); copy != nullptr; copy = copy->next_generation) {
+    if (copy->generation == adopted || copy->standing != Standing::kPending) continue;
+    copy->standing = Standing::kStandby;
+    VoidReaders(copy, absl::AbortedError("another generation was adopted"));
+    Touch(id);
+  }
+}
+
+void Store::Impl::OnAssign(const v1::Assign& assign) {
+  const absl::StatusOr<ObjectId> id = directory::ParseObjectId(assign.object_id());
+  const absl::StatusOr<Generation> generation = directory::ParseGeneration(assign.generation());
+  if (!id.ok() || !generation.ok() || tombstones_.count({*id, *generation}) != 0) return;
+  if (AlreadyHere(*id, *generation)) {
+    const Copy* copy = table_.Find(*id, *generation);
+    if (copy->state != CopyState::kComplete) return;
+    v1::NodeMessage message;
+    v1::PullReport* report = message.mutable_pull_report();
+    SetSubject(*id, *generation, report);
+    report->set_plan_id(assign.plan_id());
+    report->set_complete(true);
+    Send(*id, std::move(message));
+    return;
+  }
+  if (pulls_.Wants(*id)) StandBehind(*id, *generation);
+  pulls_.OnAssign(*id, assign);
+}
+
+void Store::Impl::OnDeliver(const v1::Deliver& deliver) {
+  const absl::StatusOr<ObjectId> id = directory::ParseObjectId(deliver.object_id());
+  const absl::StatusOr<Generation> generation = directory::ParseGeneration(deliver.generation());
+  if (!id.ok() || !generation.ok() || tombstones_.count({*id, *generation}) != 0) return;
+  if (AlreadyHere(*id, *generation)) return;
+  if (pulls_.Wants(*id)) StandBehind(*id, *generation);
+  pulls_.OnDeliver(*id, deliver);
+}
+
+void Store::Impl::OnGone(const v1::Gone& gone) {
+  const absl::StatusOr<ObjectId> id = directory::ParseObjectId(gone.object_id());
+  if (!id.ok()) return;
+  const Generation generation = directory::FromProto(gone.generation());
+  switch (gone.kind()) {
+    case v1::Gone::DELETED:
+      OnDeleted(*id, generation);
+      break;
+    case v1::Gone::VOID: {
+      const absl::Status why = absl::AbortedError(absl::StrCat(
+          "object ", id->hex(), ": generation ", generation.ToString(), " died: ", gone.reason()));
+      pulls_.OnVoid(*id, generation, why);
+      Copy* copy = table_.Find(*id, generation);
+      // Complete here, yet gone for the shard: another generation will be adopted, and bytes of two
+      // must not be told apart by which node one asks.
+      if (copy != nullptr && !copy->created_here && copy->state == CopyState::kComplete) {
+        Touch(*id);
+        DropCopy(copy, why);
+      }
+      break;
+    }
+    case v1::Gone::REFUSED:
+      pulls_.OnRefused(*id, absl::ResourceExhaustedError(absl::StrCat(
+                                "object ", id->hex(), ": the directory refused: ", gone.reason())));
+      break;
+    default:
+      break;  // LOST: the bytes and the want stay
+  }
+}
+
+void Store::Impl::OnDeleted(const ObjectId& id, const Generation& generation) {
+  if (!generation.valid()) return;
+  const absl::Status why = DeletedStatus(id);
+  RememberTombstone(id, generation);
+  Touch(id);
+  pulls_.OnDeleted(id, generation, why);
+  Copy* copy = table_.Find(id, generation);
+  if (copy != nullptr && copy->state != CopyState::kPulling) {
+    const bool waited_for = copy->state == CopyState::kWriting;
+    // A Put whose verdict is its deletion had been adopted before.
+    TellCreator(copy, copy->waiting_put != 0
+                          ? absl::StatusOr<PutResult>(PutResult{false, generation})
+                          : absl::StatusOr<PutResult>(why));
+    const bool shown = copy->standing != Standing::kStandby;
+    DropCopy(copy, why);
+    if (waited_for && shown) EndAllGets(id, why);
+  }
+  SendDeleteConfirm(id, generation);
+}
+
+void Store::Impl::RememberTombstone(const ObjectId& id, const Generation& generation) {
+  if (!tombstones_.emplace(id, generation).second) return;
+  tombstones_by_age_.emplace_back(id, generation);
+  if (tombstones_by_age_.size() <= options_.max_tombstones) return;
+  tombstones_.erase(tombstones_by_age_.front());
+  tombstones_by_age_.pop_front();
+}
+
+void Store::Impl::OnEvictReply(const v1::EvictReply& reply) {
+  const absl::StatusOr<ObjectId> id = directory::ParseObjectId(reply.object_id());
+  if (!id.ok()) return;
+  Copy* copy = table_.Find(*id, directory::FromProto(reply.generation()));
+  if (copy == nullptr || copy->eviction != Copy::Eviction::kAsked) return;
+  if (reply.granted()) {
+    EvictCopy(copy);
+  } else {
+    eviction_.Refused(copy, executor_.Now());
+  }
+}
+
+void Store::Impl::OnFetch(const v1::Fetch& fetch) {
+  const absl::StatusOr<ObjectId> id = directory::ParseObjectId(fetch.object_id());
+  if (!id.ok()) return;
+  Copy* copy = table_.Complete(*id);
+  if (copy == nullptr) {
+    pulls_.Fetch(*id, fetch.keep());
+  } else if (fetch.keep()) {
+    table_.MakePrimary(copy);
+  }
+}
+}  // namespace phalanx::object_store

@@ -1,0 +1,229 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/common/defects.h"
+#include "src/object_store/store_impl.h"
+
+namespace phalanx::object_store {
+
+View Store::Impl::MakeView(Request& request, Copy* copy) {
+  GetPart& part = std::get<GetPart>(request.part);
+  part.pin = next_number_++;
+  part.copy = copy;
+  table_.Pin(copy);
+  FindClient(request.client)->pins.emplace(part.pin, Pin{copy, 0});
+  return View{part.pin, copy->generation, copy->metadata, copy->buffer, copy->block};
+}
+
+void Store::Impl::AnswerGet(Request& request, absl::StatusOr<View> result) {
+  std::get<GetPart>(request.part).view = std::move(result);
+  Finish(request);
+}
+
+void Store::Impl::HandOutGet(RequestId id) {
+  Request* request = FindRequest(id);
+  GetPart* part = &std::get<GetPart>(request->part);
+  // The callbacks may end the request: they are called from outside of it.
+  if (part->why_void) {
+    const absl::Status why = *std::exchange(part->why_void, std::nullopt);
+    auto on_void = std::move(part->events.on_void);
+    if (on_void) on_void(why);
+    request = FindRequest(id);
+    if (request == nullptr) return;
+    part = &std::get<GetPart>(request->part);
+    part->events.on_void = std::move(on_void);
+  }
+  const bool last = request->stage == Request::Stage::kAnswered;
+  std::optional<absl::StatusOr<View>> view = std::exchange(part->view, std::nullopt);
+  auto on_view = std::move(part->events.on_view);
+  if (last) Forget(*request);
+  if (view) on_view(*std::move(view));
+  if (last) return;
+  if (request = FindRequest(id); request == nullptr) return;
+  std::get<GetPart>(request->part).events.on_view = std::move(on_view);
+}
+
+void Store::Impl::JoinObject(Request& request) {
+  std::unique_ptr<Gets>& gets = gets_[request.object];
+  if (gets == nullptr) gets = std::make_unique<Gets>();
+  gets->list.PushBack(&request);
+  ++gets->waiting;
+  ++waiting_gets_;
+}
+
+void Store::Impl::LeaveObject(Request& request) {
+  if (!request.of_object.linked) return;
+  const auto it = gets_.find(request.object);
+  it->second->list.Remove(&request);
+  --waiting_gets_;
+  if (request.stage == Request::Stage::kWaiting) --it->second->waiting;
+  if (it->second->list.empty()) gets_.erase(it);
+}
+
+Copy* Store::Impl::StreamSource(const ObjectId& id) const {
+  for (Copy* copy = table_.First(id); copy != nullptr; copy = copy->next_generation) {
+    if (copy->state != CopyState::kComplete && copy->standing != Standing::kStandby) return copy;
+  }
+  return nullptr;
+}
+
+void Store::Impl::Attach(Request& request, Copy* copy) {
+  View view = MakeView(request, copy);
+  GetPart& part = std::get<GetPart>(request.part);
+  FindClient(request.client)->pins.at(part.pin).streaming = request.id;
+  part.view = std::move(view);
+  request.stage = Request::Stage::kAttached;
+  --gets_.at(request.object)->waiting;
+  if (request.in_deadlines) deadlines_.erase({request.deadline, request.id});
+  request.in_deadlines = false;
+  Queue(request);
+}
+
+void Store::Impl::Resolve(const ObjectId& id) {
+  const auto it = gets_.find(id);
+  if (it != gets_.end() && it->second->waiting > 0) {
+    Copy* complete = table_.Complete(id);
+    Copy* partial = StreamSource(id);
+    for (Request* request = it->second->list.front(); request != nullptr;) {
+      Request* next = request->of_object.next;
+      const bool waits = request->stage == Request::Stage::kWaiting;
+      if (waits && complete != nullptr) {
+        AnswerGet(*request, MakeView(*request, complete));
+      } else if (waits && partial != nullptr && std::get<GetPart>(request->part).streaming) {
+        Attach(*request, partial);
+      }
+      request = next;
+    }
+  }
+  UpdateWant(id);
+}
+
+void Store::Impl::UpdateWant(const ObjectId& id) {
+  const auto it = gets_.find(id);
+  bool needed = false;
+  if (it != gets_.end()) {
+    const Gets& gets = *it->second;
+    const Copy* partial = StreamSource(id);
+    const bool written_here = partial != nullptr && partial->state == CopyState::kWriting;
+    needed = gets.waiting > 0 && !written_here;
+    if (!needed && gets.waiting < gets.list.size()) {
+      for (const Request* r = gets.list.front(); r != nullptr && !needed; r = r->of_object.next) {
+        needed = r->stage == Request::Stage::kAttached &&
+                 std::get<GetPart>(r->part).copy->state == CopyState::kPulling;
+      }
+    }
+  }
+  if (needed) {
+    pulls_.Want(id);
+  } else {
+    pulls_.Unwant(id);
+  }
+}
+
+std::vector<Store::Impl::Request*> Store::Impl::ReadersOf(const Copy* copy) {
+  std::vector<Request*> readers;
+  const auto it = gets_.find(copy->id);
+  if (it == gets_.end() || it->second->waiting == it->second->list.size()) return readers;
+  for (Request* r = it->second->list.front(); r != nullptr; r = r->of_object.next) {
+    const bool attached = r->stage == Request::Stage::kAttached;
+    if (attached && std::get<GetPart>(r->part).copy == copy) readers.push_back(r);
+  }
+  return readers;
+}
+
+void Store::Impl::EndReaders(Copy* copy) {
+  for (Request* request : ReadersOf(copy)) {
+    const PinId pin = std::get<GetPart>(request->part).pin;
+    FindClient(request->client)->pins.at(pin).streaming = 0;
+    LeaveObject(*request);
+    request->stage = Request::Stage::kAnswered;
+    // A view that is still to be handed out ends the request then.
+    if (!request->in_answers) Forget(*request);
+  }
+}
+
+void Store::Impl::VoidReaders(Copy* copy, const absl::Status& why) {
+  if (DefectActive(Defect::kReaderNotVoided)) return EndReaders(copy);
+  for (Request* request : ReadersOf(copy)) {
+    GetPart& part = std::get<GetPart>(request->part);
+    Client& client = *FindClient(request->client);
+    client.pins.at(part.pin).streaming = 0;
+    if (part.view) {
+      // It has seen nothing yet.
+      Unpin(client, part.pin, /*recycle=*/true);
+      part.view.reset();
+    } else {
+      part.why_void = why;
+      Queue(*request);
+    }
+    part.copy = nullptr;
+    part.pin = 0;
+    request->stage = Request::Stage::kWaiting;
+    ++gets_.at(request->object)->waiting;
+    WatchDeadline(*request);
+  }
+}
+
+void Store::Impl::EndAllGets(const ObjectId& id, const absl::Status& why) {
+  const auto it = gets_.find(id);
+  if (it == gets_.end()) return;
+  for (Request* request = it->second->list.front(); request != nullptr;) {
+    Request* next = request->of_object.next;
+    if (request->stage == Request::Stage::kWaiting) AnswerGet(*request, why);
+    request = next;
+  }
+}
+
+bool Store::Impl::Unpin(Client& client, PinId pin, bool recycle) {
+  const auto it = client.pins.find(pin);
+  if (it == client.pins.end()) return false;
+  Copy* copy = it->second.copy;
+  client.pins.erase(it);
+  if (!recycle) copy->block->Condemn();
+  table_.Unpin(copy);
+  return true;
+}
+
+// ------------------------------------------------------------------------------ public methods
+
+RequestId Store::Get(ClientId client, GetOptions options, GetEvents events) {
+  Impl::Turn turn(*impl_);
+  Impl::GetPart part;
+  part.streaming = options.streaming;
+  part.events = std::move(events);
+  Impl::Request& request = impl_->NewRequest(client, options.id, options.deadline, std::move(part));
+  if (absl::Status status = impl_->Admit(client, options.id); !status.ok()) {
+    impl_->AnswerGet(request, std::move(status));
+  } else if (Copy* copy = impl_->table_.Complete(options.id); copy != nullptr) {
+    impl_->AnswerGet(request, impl_->MakeView(request, copy));
+  } else if (options.deadline <= impl_->executor_.Now()) {
+    impl_->OnDeadline(request);
+  } else {
+    impl_->JoinObject(request);
+    impl_->WatchDeadline(request);
+    Copy* partial = options.streaming ? impl_->StreamSource(options.id) : nullptr;
+    if (partial != nullptr) impl_->Attach(request, partial);
+    impl_->UpdateWant(options.id);
+  }
+  return request.id;
+}
+
+absl::Status Store::Release(ClientId id, PinId pin, bool recycle) {
+  Impl::Turn turn(*impl_);
+  Impl::Client* client = impl_->FindClient(id);
+  const auto not_held = [pin] {
+    return absl::NotFoundError(absl::StrCat("pin ", pin, " is not held by this client"));
+  };
+  if (client == nullptr) return not_held();
+  const auto it = client->pins.find(pin);
+  if (it == client->pins.end()) return not_held();
+  // Who lets go of a partial view wants no more of it.
+  if (Impl::Request* request = impl_->FindRequest(it->second.streaming); request != nullptr) {
+    impl_->CancelRequest(*request);
+  }
+  impl_->Unpin(*client, pin, recycle);
+  return absl::OkStatus();
+}
+
+}  // namespace phalanx::object_store

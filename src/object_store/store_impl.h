@@ -1,0 +1,376 @@
+// The inside of Store, shared by its sources: what it keeps, and the steps that several of them
+// take.
+//
+//   store.cc            construction, clients, answers, deadlines, settling, invariants
+//   store_put.cc        Put, Create, Publish, Seal, Abort
+//   store_get.cc        Get, streaming, pins
+//   store_pull.cc       memory, effects of the pull manager, pushes
+//   store_directory.cc  messages of the shards, registration
+//   store_requests.cc   Delete, Stat, Prefetch, Drain
+//
+// Every entry point opens a Turn. When the outermost one ends, Settle carries out what was decided
+// (effects of pulls, objects touched, memory to hand out) until nothing is left, so that no step
+// runs inside another.
+//
+// Thread rule: as Store.
+#ifndef PHALANX_OBJECT_STORE_STORE_IMPL_H_
+#define PHALANX_OBJECT_STORE_STORE_IMPL_H_
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "src/object_store/eviction.h"
+#include "src/object_store/intrusive_list.h"
+#include "src/object_store/object_table.h"
+#include "src/object_store/pull_manager.h"
+#include "src/object_store/push_manager.h"
+#include "src/object_store/store.h"
+
+namespace phalanx::object_store {
+
+struct Store::Impl {
+  // A Put, or a Seal that waits for its verdict.
+  struct PutPart {
+    PutOptions options;
+    std::string bytes;
+    PutDone done;
+  };
+
+  struct CreatePart {
+    PutOptions options;
+    uint64_t size_bytes = 0;
+    CreateDone done;
+    // Granted, and not yet handed out.
+    WriterId writer = 0;
+  };
+
+  struct GetPart {
+    bool streaming = false;
+    GetEvents events;
+    // What it looks through: answered from it, or streaming it. The pin is the client's.
+    Copy* copy = nullptr;
+    PinId pin = 0;
+    // Handed out in this order, then.
+    std::optional<absl::Status> why_void;
+    std::optional<absl::StatusOr<View>> view;
+  };
+
+  struct DeletePart {
+    absl::AnyInvocable<void(absl::Status)> done;
+  };
+  struct StatPart {
+    absl::AnyInvocable<void(absl::StatusOr<ObjectStat>)> done;
+  };
+  struct PrefetchPart {
+    std::vector<std::string> nodes;
+    absl::AnyInvocable<void(absl::StatusOr<int>)> done;
+  };
+  struct DrainPart {
+    // By shard; nothing before it answers.
+    std::vector<std::optional<uint32_t>> left;
+    std::string message;
+    absl::AnyInvocable<void(absl::Status)> done;
+  };
+
+  struct Request {
+    enum class Stage : uint8_t {
+      kWaiting,   // for a copy, memory, a verdict, a shard
+      kAttached,  // a streaming Get with a view of a partial copy
+      kAnswered,  // to be handed out and forgotten
+    };
+    RequestId id = 0;
+    ClientId client = 0;
+    ObjectId object;
+    Instant deadline = Instant::Infinite();
+    Stage stage = Stage::kWaiting;
+    bool in_deadlines = false;
+    bool in_answers = false;
+    Eviction::Ticket ticket = 0;
+    std::variant<PutPart, CreatePart, GetPart, DeletePart, StatPart, PrefetchPart, DrainPart> part;
+    // Of everything but a Get: what to call when answered.
+    Task answer;
+
+    ListHook<Request> of_client;
+    ListHook<Request> of_object;
+  };
+
+  // Gets for one object that have not ended.
+  struct Gets {
+    IntrusiveList<Request, &Request::of_object> list;
+    size_t waiting = 0;  // those not attached
+  };
+
+  struct Pin {
+    Copy* copy = nullptr;
+    // The streaming Get whose view this is, while it goes on; else 0.
+    RequestId streaming = 0;
+  };
+
+  struct Client {
+    absl::flat_hash_map<PinId, Pin> pins;
+    std::set<WriterId> writers;
+    IntrusiveList<Request, &Request::of_client> requests;
+  };
+
+  struct Writer {
+    ClientId client = 0;
+    Copy* copy = nullptr;  // pinned
+    Instant deadline = Instant::Infinite();
+    // The generation ended before the Seal: what the Seal answers.
+    std::optional<absl::StatusOr<PutResult>> outcome;
+  };
+
+  // Who a piece of memory is for: a request, or a pull.
+  struct MemoryOwner {
+    RequestId request = 0;
+    ObjectId object;
+    uint64_t token = 0;
+    PullTarget target;
+  };
+
+  struct RunningPull {
+    net::DataPlane::PullHandle handle = 0;
+    uint64_t serial = 0;
+    Copy* copy = nullptr;  // pinned
+    uint64_t bytes_at_progress = 0;
+  };
+
+  Impl(StoreOptions options, Executor& executor, SharedMemory& memory, SendToShard send);
+  ~Impl();
+
+  // ---- turns
+  class Turn {
+   public:
+    explicit Turn(Impl& impl) : impl_(impl) { ++impl_.depth_; }
+    ~Turn() {
+      if (--impl_.depth_ == 0) impl_.Settle();
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    Impl& impl_;
+  };
+  // Wraps what is called back later, so that it does nothing once the store is gone.
+  template <typename F>
+  auto Guarded(F f) {
+    return [this, alive = std::weak_ptr<char>(alive_), f = std::move(f)](auto&&... args) mutable {
+      if (alive.expired()) return;
+      Turn turn(*this);
+      f(std::forward<decltype(args)>(args)...);
+    };
+  }
+  void Settle();
+  void Touch(const ObjectId& id) { touched_.push_back(id); }
+
+  // ---- requests
+  template <typename Part>
+  Request& NewRequest(ClientId client, const ObjectId& id, Instant deadline, Part part);
+  // Null for an id that has ended.
+  Request* FindRequest(RequestId id);
+  // Null if it is no longer this client's.
+  Client* FindClient(ClientId id);
+  // Why a request is not even begun; OK if nothing speaks against it.
+  absl::Status Admit(ClientId client, const ObjectId& id) const;
+  void WatchDeadline(Request& request);
+  // Something of it is to be handed out in a later turn.
+  void Queue(Request& request);
+  // Ends its waiting. REQUIRES: what is to be handed out is set.
+  void Finish(Request& request);
+  void HandOutAnswers();
+  void Forget(Request& request);
+  // Without calling back.
+  void CancelRequest(Request& request);
+  void OnDeadline(Request& request);
+  void AnswerError(Request& request, const absl::Status& why);
+  void ArmTimer();
+  void OnTimer();
+
+  // ---- put
+  absl::Status CheckPut(const PutOptions& options, uint64_t size) const;
+  void AnswerPut(Request& request, absl::StatusOr<PutResult> result);
+  void AnswerCreate(Request& request, absl::StatusOr<WriteGrant> result);
+  void FinishPut(Request& request, std::shared_ptr<MemoryBlock> block);
+  void FinishCreate(Request& request, std::shared_ptr<MemoryBlock> block);
+  Copy* AddCreated(const PutOptions& options, uint64_t size, std::shared_ptr<MemoryBlock> block);
+  void SealCopy(Copy* copy);
+  void SealWriter(Request& request, const Writer& writer, bool wait_for_adoption);
+  void AbortWriter(WriterId id, const absl::Status& why);
+  // The Put, or the writer, of this copy learns what became of it. False if nobody waits to know.
+  bool TellCreator(Copy* copy, const absl::StatusOr<PutResult>& outcome);
+
+  // ---- get
+  void AnswerGet(Request& request, absl::StatusOr<View> result);
+  void HandOutGet(RequestId id);
+  View MakeView(Request& request, Copy* copy);
+  // A partial copy that streaming Gets may look through; null if there is none.
+  Copy* StreamSource(const ObjectId& id) const;
+  void JoinObject(Request& request);
+  void LeaveObject(Request& request);
+  // After a change to the object's copies: answers Gets, attaches streaming ones, wants or no
+  // longer wants.
+  void Resolve(const ObjectId& id);
+  void UpdateWant(const ObjectId& id);
+  // Looks through the partial copy from now on.
+  void Attach(Request& request, Copy* copy);
+  std::vector<Request*> ReadersOf(const Copy* copy);
+  // The generation died: what its streaming readers read is void, and they wait again.
+  void VoidReaders(Copy* copy, const absl::Status& why);
+  // The copy is complete: its streaming Gets have got it.
+  void EndReaders(Copy* copy);
+  void EndAllGets(const ObjectId& id, const absl::Status& why);
+  // False for a pin that the client does not hold.
+  bool Unpin(Client& client, PinId pin, bool recycle);
+
+  // ---- memory and pulls
+  // Ends in OnAllocated, in OnNoMemory, or waits.
+  void AskMemory(uint64_t bytes, MemoryOwner owner);
+  void Allocate(uint64_t bytes, MemoryOwner owner);
+  void OnAllocated(uint64_t bytes, const MemoryOwner& owner,
+                   absl::StatusOr<std::shared_ptr<MemoryBlock>> result);
+  void OnNoMemory(const MemoryOwner& owner, const absl::Status& why);
+  void ForgetTicket(Eviction::Ticket ticket);
+  bool HandOutMemory();
+  absl::Status TooLarge(const ObjectId& id, uint64_t bytes) const;
+  std::unique_ptr<Copy> NewCopy(const ObjectId& id, const Generation& generation, uint64_t size,
+                                int slices, std::string metadata,
+                                std::shared_ptr<MemoryBlock> block);
+  // The copy leaves the table; readers are told, peers are refused. Callers touch the object.
+  void DropCopy(Copy* copy, const absl::Status& why);
+  void EvictCopy(Copy* copy);
+
+  void Carry(TellShard& effect);
+  void Carry(ReserveMemory& effect);
+  void Carry(ForgetMemory& effect);
+  void Carry(StartPull& effect);
+  void Carry(CancelPull& effect);
+  void Carry(FillCopy& effect);
+  void Carry(DropPartial& effect);
+  void Carry(CompleteCopy& effect);
+  void Carry(EndGets& effect);
+  void OnPullDone(const ObjectId& id, uint64_t serial, const net::PullOutcome& outcome);
+  void SendProgress();
+  absl::StatusOr<net::ServeGrant> Serve(const net::ServeRequest& request);
+
+  // ---- directory
+  int ShardOf(const ObjectId& id) const {
+    return static_cast<int>(id.ShardHash() % static_cast<uint64_t>(options_.num_shards));
+  }
+  void Send(const ObjectId& id, v1::NodeMessage message) { send_(ShardOf(id), std::move(message)); }
+  // A complete copy's `bytes` travel inline if there are few enough of them.
+  void AnnounceCreate(const Copy& copy, std::string bytes);
+  void AnnounceSeal(const Copy& copy);
+  void SendWithdraw(const ObjectId& id, const Generation& generation, const absl::Status& why);
+  void SendEvictRequest(const Copy& copy);
+  void SendDeleteConfirm(const ObjectId& id, const Generation& generation);
+  void SendRequest(const Request& request);
+  void SendDrain(int shard);
+  // Sends a request that a shard answers, if nothing speaks against it.
+  void Ask(Request& request);
+  // Null unless such a request is open.
+  template <typename Part>
+  Request* OpenRequest(RequestId id);
+  template <typename Part, typename Result>
+  void AnswerWith(Request& request, Result result);
+  void OnRegister(int shard);
+  void RegisterCopies(int shard);
+  void OnVerdict(const v1::Verdict& verdict);
+  void OnSuperseded(Copy* copy, const v1::Verdict& verdict);
+  void OnAssign(const v1::Assign& assign);
+  void OnDeliver(const v1::Deliver& deliver);
+  // True: a copy of the generation is here and needs no pull.
+  bool AlreadyHere(const ObjectId& id, const Generation& generation);
+  // The shard names another generation than those created here.
+  void StandBehind(const ObjectId& id, const Generation& adopted);
+  void OnGone(const v1::Gone& gone);
+  void OnDeleted(const ObjectId& id, const Generation& generation);
+  void OnEvictReply(const v1::EvictReply& reply);
+  void OnDeleteReply(const v1::DeleteReply& reply);
+  void OnQueryReply(const v1::QueryReply& reply);
+  void OnPrefetchReply(const v1::PrefetchReply& reply);
+  void OnFetch(const v1::Fetch& fetch);
+  void OnDrainStatus(int shard, const v1::DrainStatus& status);
+  void RememberTombstone(const ObjectId& id, const Generation& generation);
+  ObjectStat LocalStat(const ObjectId& id) const;
+
+  absl::Status CheckInvariants() const;
+  absl::Status CheckPins() const;
+  absl::Status CheckGets() const;
+
+  // Constant after construction.
+  const StoreOptions options_;
+  Executor& executor_;
+  SharedMemory& memory_;
+  SendToShard send_;
+  net::DataPlane* data_plane_ = nullptr;
+  std::shared_ptr<char> alive_ = std::make_shared<char>();
+
+  ObjectTable table_;
+  Eviction eviction_;
+  PullManager pulls_;
+  PushManager pushes_;
+
+  uint64_t next_number_ = 1;  // clients, requests, writers, pins, pulls
+  uint64_t next_sequence_ = 1;
+  std::map<ClientId, std::unique_ptr<Client>> clients_;
+  absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests_;
+  absl::flat_hash_map<WriterId, Writer> writers_;
+  absl::flat_hash_map<ObjectId, std::unique_ptr<Gets>> gets_;
+  absl::flat_hash_map<ObjectId, RunningPull> running_;
+  // Who waits for memory.
+  absl::flat_hash_map<Eviction::Ticket, std::pair<uint64_t, MemoryOwner>> owners_;
+  absl::flat_hash_map<uint64_t, Eviction::Ticket> ticket_of_token_;
+  RequestId drain_ = 0;
+  // By shard: this life of the node has had a session there.
+  std::vector<char> registered_;
+
+  std::set<std::pair<ObjectId, Generation>> tombstones_;
+  std::deque<std::pair<ObjectId, Generation>> tombstones_by_age_;
+
+  // Of the turn.
+  int depth_ = 0;
+  std::vector<ObjectId> touched_;
+  std::deque<RequestId> answers_;
+  bool answers_posted_ = false;
+
+  // One timer for all deadlines.
+  std::set<std::pair<Instant, RequestId>> deadlines_;
+  Instant next_progress_ = Instant::Infinite();
+  TimerId timer_ = 0;
+  Instant timer_at_ = Instant::Infinite();
+
+  uint64_t allocating_bytes_ = 0;
+  uint64_t waiting_gets_ = 0;
+  uint64_t evictions_ = 0;
+  uint64_t pulls_started_ = 0;
+  uint64_t pulls_failed_ = 0;
+  uint64_t conflicts_ = 0;
+};
+
+template <typename Part>
+Store::Impl::Request& Store::Impl::NewRequest(ClientId client, const ObjectId& id, Instant deadline,
+                                              Part part) {
+  auto request = std::make_unique<Request>();
+  request->id = next_number_++;
+  request->client = client;
+  request->object = id;
+  request->deadline = deadline;
+  request->part = std::move(part);
+  Request& made = *request;
+  requests_.emplace(made.id, std::move(request));
+  if (Client* owner = FindClient(client); owner != nullptr) owner->requests.PushBack(&made);
+  return made;
+}
+
+}  // namespace phalanx::object_store
+
+#endif  // PHALANX_OBJECT_STORE_STORE_IMPL_H_

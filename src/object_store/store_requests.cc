@@ -1,0 +1,176 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/object_store/store_impl.h"
+
+namespace phalanx::object_store {
+namespace {
+
+absl::Status ReplyStatus(int code, const std::string& message) {
+  if (code == 0) return absl::OkStatus();
+  if (code < 0 || code > 16) code = static_cast<int>(absl::StatusCode::kUnknown);
+  return absl::Status(static_cast<absl::StatusCode>(code), message);
+}
+
+}  // namespace
+
+template <typename Part>
+Store::Impl::Request* Store::Impl::OpenRequest(RequestId id) {
+  Request* request = FindRequest(id);
+  if (request == nullptr || request->stage != Request::Stage::kWaiting) return nullptr;
+  return std::holds_alternative<Part>(request->part) ? request : nullptr;
+}
+
+template <typename Part, typename Result>
+void Store::Impl::AnswerWith(Request& request, Result result) {
+  request.answer = [done = std::move(std::get<Part>(request.part).done),
+                    result = std::move(result)]() mutable { done(std::move(result)); };
+  Finish(request);
+}
+
+void Store::Impl::Ask(Request& request) {
+  if (absl::Status status = Admit(request.client, request.object); !status.ok()) {
+    AnswerError(request, status);
+  } else if (request.deadline <= executor_.Now()) {
+    OnDeadline(request);
+  } else {
+    WatchDeadline(request);
+    SendRequest(request);
+  }
+}
+
+// ------------------------------------------------------------------------------------- replies
+
+void Store::Impl::OnDeleteReply(const v1::DeleteReply& reply) {
+  Request* request = OpenRequest<DeletePart>(reply.request_id());
+  if (request == nullptr) return;
+  AnswerWith<DeletePart>(*request, ReplyStatus(reply.code(), reply.message()));
+}
+
+ObjectStat Store::Impl::LocalStat(const ObjectId& id) const {
+  ObjectStat stat;
+  const Copy* copy = table_.Complete(id);
+  if (copy == nullptr) return stat;
+  stat.known = stat.complete = stat.local_complete = true;
+  stat.size_bytes = copy->size_bytes;
+  stat.metadata = copy->metadata;
+  stat.complete_copies = 1;
+  return stat;
+}
+
+void Store::Impl::OnQueryReply(const v1::QueryReply& reply) {
+  Request* request = OpenRequest<StatPart>(reply.request_id());
+  if (request == nullptr) return;
+  ObjectStat stat;
+  stat.known = reply.known();
+  stat.deleted = reply.deleted();
+  stat.complete = reply.complete();
+  stat.local_complete = table_.Complete(request->object) != nullptr;
+  stat.size_bytes = reply.info().size_bytes();
+  stat.metadata = reply.info().metadata();
+  stat.complete_copies = reply.complete_copies();
+  stat.partial_copies = reply.partial_copies();
+  stat.waiting = reply.waiting();
+  stat.conflicts = reply.conflicts();
+  AnswerWith<StatPart>(*request, absl::StatusOr<ObjectStat>(std::move(stat)));
+}
+
+void Store::Impl::OnPrefetchReply(const v1::PrefetchReply& reply) {
+  Request* request = OpenRequest<PrefetchPart>(reply.request_id());
+  if (request == nullptr) return;
+  const absl::Status status = ReplyStatus(reply.code(), reply.message());
+  absl::StatusOr<int> result = static_cast<int>(reply.nodes());
+  if (!status.ok()) result = status;
+  AnswerWith<PrefetchPart>(*request, std::move(result));
+}
+
+void Store::Impl::SendDrain(int shard) {
+  v1::NodeMessage message;
+  message.mutable_drain_request();
+  send_(shard, std::move(message));
+}
+
+void Store::Impl::OnDrainStatus(int shard, const v1::DrainStatus& status) {
+  Request* request = OpenRequest<DrainPart>(drain_);
+  if (request == nullptr) return;
+  DrainPart& drain = std::get<DrainPart>(request->part);
+  drain.left[static_cast<size_t>(shard)] = status.objects_left();
+  if (!status.message().empty()) drain.message = status.message();
+  for (const std::optional<uint32_t>& left : drain.left) {
+    if (!left || *left != 0) return;
+  }
+  drain_ = 0;
+  AnswerWith<DrainPart>(*request, absl::OkStatus());
+}
+
+// ------------------------------------------------------------------------------ public methods
+
+void Store::Delete(ClientId client, const ObjectId& id, Instant deadline,
+                   absl::AnyInvocable<void(absl::Status)> done) {
+  Impl::Turn turn(*impl_);
+  impl_->Ask(impl_->NewRequest(client, id, deadline, Impl::DeletePart{std::move(done)}));
+}
+
+void Store::Stat(ClientId client, const ObjectId& id, Instant deadline,
+                 absl::AnyInvocable<void(absl::StatusOr<ObjectStat>)> done) {
+  Impl::Turn turn(*impl_);
+  impl_->Ask(impl_->NewRequest(client, id, deadline, Impl::StatPart{std::move(done)}));
+}
+
+void Store::Prefetch(ClientId client, const ObjectId& id, std::vector<std::string> nodes,
+                     Instant deadline, absl::AnyInvocable<void(absl::StatusOr<int>)> done) {
+  Impl::Turn turn(*impl_);
+  impl_->Ask(impl_->NewRequest(client, id, deadline,
+                               Impl::PrefetchPart{std::move(nodes), std::move(done)}));
+}
+
+void Store::Drain(Instant deadline, absl::AnyInvocable<void(absl::Status)> done) {
+  Impl::Turn turn(*impl_);
+  Impl::DrainPart part;
+  part.left.resize(static_cast<size_t>(impl_->options_.num_shards));
+  part.message = "the directory has not answered";
+  part.done = std::move(done);
+  Impl::Request& request = impl_->NewRequest(0, ObjectId(), deadline, std::move(part));
+  if (impl_->drain_ != 0) {
+    impl_->AnswerError(request, absl::FailedPreconditionError("the node is being drained already"));
+    return;
+  }
+  impl_->drain_ = request.id;
+  impl_->WatchDeadline(request);
+  for (int shard = 0; shard < impl_->options_.num_shards; ++shard) impl_->SendDrain(shard);
+}
+
+void Store::OnRegister(int shard) {
+  Impl::Turn turn(*impl_);
+  impl_->OnRegister(shard);
+}
+
+void Store::OnShardMessage(int shard, const v1::ShardMessage& message) {
+  Impl::Turn turn(*impl_);
+  switch (message.kind_case()) {
+    case v1::ShardMessage::kVerdict:
+      return impl_->OnVerdict(message.verdict());
+    case v1::ShardMessage::kAssign:
+      return impl_->OnAssign(message.assign());
+    case v1::ShardMessage::kDeliver:
+      return impl_->OnDeliver(message.deliver());
+    case v1::ShardMessage::kGone:
+      return impl_->OnGone(message.gone());
+    case v1::ShardMessage::kEvictReply:
+      return impl_->OnEvictReply(message.evict_reply());
+    case v1::ShardMessage::kDeleteReply:
+      return impl_->OnDeleteReply(message.delete_reply());
+    case v1::ShardMessage::kQueryReply:
+      return impl_->OnQueryReply(message.query_reply());
+    case v1::ShardMessage::kPrefetchReply:
+      return impl_->OnPrefetchReply(message.prefetch_reply());
+    case v1::ShardMessage::kFetch:
+      return impl_->OnFetch(message.fetch());
+    case v1::ShardMessage::kDrainStatus:
+      return impl_->OnDrainStatus(shard, message.drain_status());
+    case v1::ShardMessage::KIND_NOT_SET:
+      return;
+  }
+}
+
+}  // namespace phalanx::object_store
