@@ -34,10 +34,7 @@ struct BenchOptions {
   double kill_fraction = 0.5;
   // Processes whose CPU time is charged to the operation (the daemons); read by rank 0.
   std::vector<int> cpu_pids;
-  // The directory's shards, for `kill`.
-  std::string directory;
-  std::string secret;
-  std::string cluster_id = "default";
+
   // Each rank waits for the others at most so long.
   absl::Duration timeout = absl::Seconds(120);
 };

@@ -1,0 +1,32 @@
+// Kills relays of a live broadcast, and counts what the repair cost: what --kill of the benchmark
+// does.
+//
+// The victims are read from the directory's live tree: nodes that receive, have `fraction` of the
+// object already, and have at least two descendants. Their daemons must run on this machine. One
+// thread, blocking.
+#ifndef PHALANX_RUNTIME_BENCH_RELAY_KILLER_H_
+#define PHALANX_RUNTIME_BENCH_RELAY_KILLER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "phalanx/object_id.h"
+#include "src/directory/grpc/tools_client.h"
+#include "src/runtime/bench/runner.h"
+
+namespace phalanx::runtime::bench {
+
+// The nodes to kill, those with the most descendants first; fewer than `count` when there are not
+// so many.
+std::vector<std::string> ChooseVictims(const v1::DescribeObjectResponse& tree, uint64_t size_bytes,
+                                       double fraction, int count);
+
+// Tools around `client`, which outlives them. The killer waits until there are `count` victims;
+// FailedPrecondition when the broadcast is over before, Unavailable when a victim's process cannot
+// be killed from here.
+FaultTools MakeFaultTools(directory::ToolsClient& client, int count, double fraction);
+
+}  // namespace phalanx::runtime::bench
+
+#endif  // PHALANX_RUNTIME_BENCH_RELAY_KILLER_H_

@@ -1,0 +1,123 @@
+#include "src/runtime/command/bench_command.h"
+
+#include <fstream>
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "src/common/status_macros.h"
+#include "src/runtime/bench/relay_killer.h"
+#include "src/runtime/bench/runner.h"
+#include "src/runtime/command/directory_connection.h"
+#include "src/runtime/command/node_connection.h"
+
+namespace phalanx::runtime {
+namespace {
+
+constexpr int kMaxWorld = 10000;
+
+class BenchCommand : public Command {
+ public:
+  absl::string_view name() const override { return "bench"; }
+  absl::string_view summary() const override {
+    return "Measure one operation, as one of its ranks";
+  }
+  absl::string_view details() const override {
+    return "OP is broadcast, gather, roundtrip, put, get or directory. Start one process for each "
+           "rank\n"
+           "0..WORLD-1, each at its own node, with the same --session; they meet through the "
+           "store, and\n"
+           "rank 0 prints the records. All ranks must share a clock: one machine, emulated hosts.";
+  }
+
+  void AddFlags(Flags& flags) override {
+    flags.Positional("OP", "What to measure", Text(&options_.op, "OP"));
+    flags.Argument("--world", "How many ranks", Integer(&options_.world, 1, kMaxWorld));
+    flags.Argument("--rank", "Which of them this is", Integer(&options_.rank, 0, kMaxWorld));
+    flags.Argument("--sizes", "Sizes of objects", ByteSizeList(&options_.sizes));
+    flags.Argument("--runs", "Counted runs of each size", Integer(&options_.runs, 1, 1000000));
+    flags.Argument("--warmup", "Runs before that do not count", Integer(&options_.warmup, 0, 1000));
+    flags.Argument("--session", "Name of the meeting, new for each benchmark",
+                   Text(&options_.session, "NAME"));
+    flags.Argument("--raw-host", "This host's address for the bare sockets that measure the limit",
+                   Text(&options_.raw_host, "HOST"));
+    flags.Argument("--no-limit", "Do not measure bare sockets", Switch(&no_limit_));
+    flags.Argument("--stagger", "Receiver i of a broadcast comes i-1 times so much later",
+                   TimeSpan(&options_.stagger));
+    flags.Argument("--with-put", "The Put is inside a broadcast's clock",
+                   Switch(&options_.with_put));
+    flags.Argument("--waiting", "Receivers ask before the Put, which starts the clock",
+                   Switch(&options_.waiting));
+    flags.Argument("--kill", "N@FRACTION: kill N relays when they have that part",
+                   Text(&kill_, "N@F"));
+    flags.Argument("--cpu-pids", "Processes whose CPU time is charged, for rank 0",
+                   TextList(&cpu_pids_, "PID"));
+    flags.Argument("--json", "Print the records as JSON", Switch(&json_));
+    flags.Argument("--json-file", "Write the records there as JSON", Text(&json_file_, "FILE"));
+    AddDirectoryFlags(flags, &directory_);
+  }
+
+  absl::Status Run() override {
+    PHALANX_RETURN_IF_ERROR(ParseLists());
+    if (no_limit_) options_.raw_host.clear();
+    PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(directory_.node));
+    bench::FaultTools faults;
+    DirectoryConnection connection;
+    if (options_.kill > 0 && options_.rank == 0) {
+      PHALANX_ASSIGN_OR_RETURN(connection, ConnectToDirectory(directory_));
+      faults = bench::MakeFaultTools(*connection.tools, options_.kill, options_.kill_fraction);
+    }
+    PHALANX_ASSIGN_OR_RETURN(const std::vector<bench::BenchRecord> records,
+                             bench::RunBench(options_, client, faults));
+    return options_.rank == 0 ? Show(records) : absl::OkStatus();
+  }
+
+ private:
+  absl::Status ParseLists() {
+    for (const std::string& text : cpu_pids_) {
+      int pid = 0;
+      if (!absl::SimpleAtoi(text, &pid) || pid <= 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--cpu-pids: '", text, "' is no process id"));
+      }
+      options_.cpu_pids.push_back(pid);
+    }
+    if (kill_.empty()) return absl::OkStatus();
+    const std::vector<std::string> parts = absl::StrSplit(kill_, '@');
+    if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &options_.kill) ||
+        !absl::SimpleAtod(parts[1], &options_.kill_fraction) || options_.kill < 1 ||
+        options_.kill_fraction < 0 || options_.kill_fraction >= 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--kill: '", kill_, "' is not N@FRACTION, as in 1@0.5"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Show(const std::vector<bench::BenchRecord>& records) const {
+    if (!json_file_.empty()) {
+      std::ofstream file(json_file_);
+      file << bench::RecordsAsJson(records) << "\n";
+      if (!file.flush()) {
+        return absl::UnavailableError(absl::StrCat("cannot write ", json_file_));
+      }
+    }
+    std::cout << (json_ ? bench::RecordsAsJson(records) + "\n" : bench::RecordsAsTable(records));
+    return absl::OkStatus();
+  }
+
+  bench::BenchOptions options_;
+  bool no_limit_ = false;
+  std::string kill_;
+  std::vector<std::string> cpu_pids_;
+  bool json_ = false;
+  std::string json_file_;
+  DirectoryFlags directory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewBenchCommand() { return std::make_unique<BenchCommand>(); }
+
+}  // namespace phalanx::runtime
