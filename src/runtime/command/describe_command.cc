@@ -1,0 +1,94 @@
+#include "src/runtime/command/describe_command.h"
+
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/status_macros.h"
+#include "src/runtime/command/directory_connection.h"
+#include "src/runtime/command/object_view.h"
+#include "src/runtime/command/progress_bar.h"
+#include "src/runtime/command/screen.h"
+#include "src/runtime/command/tree_drawing.h"
+
+namespace phalanx::runtime {
+namespace {
+
+class DescribeCommand : public Command {
+ public:
+  absl::string_view name() const override { return "describe"; }
+  absl::string_view summary() const override {
+    return "Show an object and draw the tree in which it spreads";
+  }
+  absl::string_view details() const override {
+    return "States of a copy: complete; writing (not sealed yet); pulling; starved (its sender "
+           "waits\n"
+           "itself); idle (partial, with nobody to pull from); lost (its node is not connected).";
+  }
+
+  void AddFlags(Flags& flags) override {
+    flags.Positional("ID", "40 hexadecimal digits", Text(&object_.id), /*required=*/false);
+    flags.Argument("-n,--name", "Instead of an id: the object's name", Text(&object_.name, "NAME"));
+    flags.Argument("-f,--follow", "Show it again and again until interrupted", Switch(&follow_));
+    flags.Argument("--until-copies", "Follow until so many copies are complete",
+                   Integer(&until_copies_, 0, 1 << 30));
+    flags.Argument("--interval", "Between two looks", TimeSpan(&interval_));
+    flags.Argument("--timeout", "Stop following after", TimeSpan(&timeout_));
+    flags.Argument("--ascii", "Draw with plain characters", Switch(&ascii_));
+    flags.Argument("--json", "Print a JSON object (with --follow one per look)", Switch(&json_));
+    AddDirectoryFlags(flags, &directory_);
+  }
+
+  absl::Status Run() override {
+    PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ResolveObject(object_, directory_.node.name_space));
+    PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(directory_));
+    if (follow_ || until_copies_ > 0) return Follow(*directory.tools, id);
+    PHALANX_ASSIGN_OR_RETURN(const v1::DescribeObjectResponse object,
+                             directory.tools->Describe(id));
+    std::cout << Render(object) << std::flush;
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string Render(const v1::DescribeObjectResponse& object) const {
+    return json_ ? absl::StrCat(ObjectAsJson(object).dump(), "\n") : DrawTree(object, !ascii_);
+  }
+
+  absl::Status Follow(directory::ToolsClient& tools, const ObjectId& id) const {
+    Screen screen;
+    const int64_t start = SteadyNanos();
+    while (true) {
+      const absl::StatusOr<v1::DescribeObjectResponse> object = tools.Describe(id);
+      // Not there yet, or a directory that is being restarted: looked for again.
+      if (object.ok()) {
+        screen.Show(Render(*object));
+        const int complete = static_cast<int>(object->summary().complete_copies());
+        if (until_copies_ > 0 && complete >= until_copies_) return absl::OkStatus();
+      } else if (!absl::IsNotFound(object.status()) && !absl::IsUnavailable(object.status()) &&
+                 !absl::IsDeadlineExceeded(object.status())) {
+        return object.status();
+      }
+      if (absl::Nanoseconds(SteadyNanos() - start) >= timeout_) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("object ", id.hex(), " did not get there in time: ",
+                         object.ok() ? "too few complete copies" : object.status().message()));
+      }
+      if (!screen.Wait(interval_)) return absl::OkStatus();
+    }
+  }
+
+  ObjectFlags object_;
+  bool follow_ = false;
+  int until_copies_ = 0;
+  absl::Duration interval_ = absl::Milliseconds(200);
+  absl::Duration timeout_ = absl::InfiniteDuration();
+  bool ascii_ = false;
+  bool json_ = false;
+  DirectoryFlags directory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewDescribeCommand() { return std::make_unique<DescribeCommand>(); }
+
+}  // namespace phalanx::runtime

@@ -1,0 +1,15 @@
+// `phalanx describe ID`: one object and the tree in which it spreads.
+#ifndef PHALANX_RUNTIME_COMMAND_DESCRIBE_COMMAND_H_
+#define PHALANX_RUNTIME_COMMAND_DESCRIBE_COMMAND_H_
+
+#include <memory>
+
+#include "src/runtime/command/command.h"
+
+namespace phalanx::runtime {
+
+std::unique_ptr<Command> NewDescribeCommand();
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_RUNTIME_COMMAND_DESCRIBE_COMMAND_H_

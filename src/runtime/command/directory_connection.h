@@ -1,0 +1,42 @@
+// What `ls`, `describe`, `status` and `top` have in common: which directory to ask, how often.
+// Main's thread only.
+#ifndef PHALANX_RUNTIME_COMMAND_DIRECTORY_CONNECTION_H_
+#define PHALANX_RUNTIME_COMMAND_DIRECTORY_CONNECTION_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "src/directory/grpc/tools_client.h"
+#include "src/runtime/command/flags.h"
+#include "src/runtime/command/node_connection.h"
+
+namespace phalanx::runtime {
+
+struct DirectoryFlags {
+  std::vector<std::string> directory;
+  std::string cluster_id = "default";
+  std::string secret_file;
+  absl::Duration timeout = absl::Seconds(5);
+  NodeFlags node;
+};
+void AddDirectoryFlags(Flags& flags, DirectoryFlags* target);
+
+struct DirectoryConnection {
+  // One per shard, in order.
+  std::vector<net::Address> shards;
+  std::unique_ptr<directory::ToolsClient> tools;
+};
+
+// To the shards given, else to those of the node (whose private cluster's secret, if it is one, is
+// found beside its socket). Errors as ConnectToNode and ReadClusterSecret.
+absl::StatusOr<DirectoryConnection> ConnectToDirectory(const DirectoryFlags& flags);
+
+// The file in which a private cluster keeps its secret, beside its node's socket.
+std::string SecretFileBeside(const std::string& socket_address);
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_RUNTIME_COMMAND_DIRECTORY_CONNECTION_H_

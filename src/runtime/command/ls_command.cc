@@ -1,0 +1,73 @@
+#include "src/runtime/command/ls_command.h"
+
+#include <algorithm>
+#include <iostream>
+#include <optional>
+
+#include "src/common/status_macros.h"
+#include "src/runtime/command/directory_connection.h"
+#include "src/runtime/command/object_view.h"
+
+namespace phalanx::runtime {
+namespace {
+
+constexpr int kPage = 1000;
+
+class LsCommand : public Command {
+ public:
+  absl::string_view name() const override { return "ls"; }
+  absl::string_view summary() const override { return "List objects, in order of their ids"; }
+
+  void AddFlags(Flags& flags) override {
+    flags.Argument("--after", "Begin after this id", Text(&after_, "ID"));
+    flags.Argument("--limit", "At most so many", Integer(&limit_, 1, 1 << 30));
+    flags.Argument("--json", "Print a JSON object per line", Switch(&json_));
+    AddDirectoryFlags(flags, &directory_);
+  }
+
+  absl::Status Run() override {
+    std::optional<ObjectId> after;
+    if (!after_.empty()) {
+      PHALANX_ASSIGN_OR_RETURN(after, ObjectId::FromHex(after_));
+    }
+    PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(directory_));
+    int left = limit_;
+    bool more = true;
+    while (more && left > 0) {
+      PHALANX_ASSIGN_OR_RETURN(
+          const v1::ListObjectsResponse page,
+          directory.tools->List(after, static_cast<uint32_t>(std::min(left, kPage))));
+      Print(page, /*first=*/left == limit_);
+      left -= page.objects_size();
+      more = page.more() && page.objects_size() > 0;
+      if (more) {
+        PHALANX_ASSIGN_OR_RETURN(after, ObjectId::FromBinary(page.objects().rbegin()->object_id()));
+      }
+    }
+    if (more && !json_) std::cerr << "There are more; see --after and --limit." << std::endl;
+    return absl::OkStatus();
+  }
+
+ private:
+  void Print(const v1::ListObjectsResponse& page, bool first) const {
+    if (json_) {
+      for (const v1::ObjectSummary& object : page.objects()) {
+        std::cout << SummaryAsJson(object) << "\n";
+      }
+    } else if (first || page.objects_size() > 0) {
+      std::cout << ObjectsAsTable(page);
+    }
+    std::cout << std::flush;
+  }
+
+  std::string after_;
+  int limit_ = 1000;
+  bool json_ = false;
+  DirectoryFlags directory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewLsCommand() { return std::make_unique<LsCommand>(); }
+
+}  // namespace phalanx::runtime

@@ -1,0 +1,92 @@
+#include "src/runtime/command/object_view.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "src/common/ids.h"
+#include "src/runtime/command/text_table.h"
+#include "src/runtime/command/tree_drawing.h"
+#include "src/runtime/units.h"
+
+namespace phalanx::runtime {
+namespace {
+
+double Seconds(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
+
+std::string GenerationText(const v1::Generation& generation) {
+  const NodeKey creator{generation.creator().node(), generation.creator().incarnation()};
+  return Generation{creator, generation.sequence()}.ToString();
+}
+
+nlohmann::json CopyAsJson(const TreeRow& row, uint64_t size_bytes) {
+  const v1::CopyDescription& copy = *row.copy;
+  nlohmann::json sender;
+  if (copy.sender().node() != 0) sender = Printable(copy.sender_name());
+  return {{"node", Printable(copy.name())},
+          {"state", CopyState(copy)},
+          {"complete", copy.complete()},
+          {"primary", copy.primary()},
+          {"connected", copy.connected()},
+          {"pulling", copy.pulling()},
+          {"sender", std::move(sender)},
+          {"depth", row.more_siblings.size()},
+          {"descendants", row.descendants},
+          {"receivers", copy.receivers()},
+          {"bytes_present", BytesPresent(copy, size_bytes)},
+          {"bytes_received", copy.bytes_received()},
+          {"bytes_sent_twice", BytesSentTwice(copy, size_bytes)},
+          {"bytes_per_second", copy.bytes_per_second()},
+          {"elapsed_s", Seconds(copy.elapsed_ns())},
+          {"starved_s", Seconds(copy.starved_ns())},
+          {"repairs", copy.repairs()}};
+}
+
+}  // namespace
+
+nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary) {
+  return {{"id", absl::BytesToHexString(summary.object_id())},
+          {"generation", GenerationText(summary.generation())},
+          {"size_bytes", summary.info().size_bytes()},
+          {"slices", summary.info().slices()},
+          {"metadata", absl::BytesToHexString(summary.info().metadata())},
+          {"complete_copies", summary.complete_copies()},
+          {"partial_copies", summary.partial_copies()},
+          {"waiting", summary.waiting()},
+          {"deleted", summary.deleted()},
+          {"inline_cached", summary.inline_cached()},
+          {"conflicts", summary.conflicts()}};
+}
+
+nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object) {
+  nlohmann::json json = SummaryAsJson(object.summary());
+  json["waiting_nodes"] = nlohmann::json::array();
+  for (const v1::NodeInfo& node : object.waiting()) {
+    json["waiting_nodes"].push_back(Printable(node.name()));
+  }
+  json["copies"] = nlohmann::json::array();
+  for (const TreeRow& row : LayOutTree(object)) {
+    json["copies"].push_back(CopyAsJson(row, object.summary().info().size_bytes()));
+  }
+  return json;
+}
+
+std::string ObjectsAsTable(const v1::ListObjectsResponse& list) {
+  std::vector<std::vector<std::string>> rows = {
+      {"ID", "SIZE", "COMPLETE", "PARTIAL", "WAITING", "NOTES"}};
+  for (const v1::ObjectSummary& object : list.objects()) {
+    std::string notes = object.deleted() ? "deleted" : object.inline_cached() ? "cached" : "";
+    if (!object.has_info() && !object.deleted()) notes = "not put yet";
+    if (object.conflicts() > 0) {
+      absl::StrAppend(&notes, notes.empty() ? "" : ", ", object.conflicts(), " conflicts");
+    }
+    rows.push_back({absl::BytesToHexString(object.object_id()),
+                    object.has_info() ? HumanBytes(object.info().size_bytes()) : "-",
+                    absl::StrCat(object.complete_copies()), absl::StrCat(object.partial_copies()),
+                    absl::StrCat(object.waiting()), std::move(notes)});
+  }
+  return AlignColumns(rows, {false, true, true, true, true});
+}
+
+}  // namespace phalanx::runtime

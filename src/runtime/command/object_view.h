@@ -1,0 +1,27 @@
+// Objects as JSON and as lines of a list. Pure; any thread.
+#ifndef PHALANX_RUNTIME_COMMAND_OBJECT_VIEW_H_
+#define PHALANX_RUNTIME_COMMAND_OBJECT_VIEW_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "phalanx/v1/tools.pb.h"
+
+namespace phalanx::runtime {
+
+// Fields of `ls --json`: id, generation, size_bytes, slices, metadata (hexadecimal),
+// complete_copies, partial_copies, waiting, deleted, inline_cached, conflicts.
+nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary);
+
+// The same, `waiting_nodes` (names), and `copies` in the order of the drawing, each with node,
+// state, complete, primary, connected, pulling, sender (a name, or null), depth, descendants,
+// receivers, bytes_present, bytes_received, bytes_sent_twice, bytes_per_second, elapsed_s,
+// starved_s and repairs.
+nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object);
+
+// A heading and a line per object.
+std::string ObjectsAsTable(const v1::ListObjectsResponse& list);
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_RUNTIME_COMMAND_OBJECT_VIEW_H_

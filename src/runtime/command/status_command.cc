@@ -1,0 +1,78 @@
+#include "src/runtime/command/status_command.h"
+
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/status_macros.h"
+#include "src/runtime/command/directory_connection.h"
+#include "src/runtime/command/progress_bar.h"
+#include "src/runtime/command/screen.h"
+#include "src/runtime/command/status_view.h"
+
+namespace phalanx::runtime {
+namespace {
+
+class StatusCommand : public Command {
+ public:
+  absl::string_view name() const override { return "status"; }
+  absl::string_view summary() const override { return "Show shards and nodes"; }
+  absl::string_view details() const override {
+    return "Fails when a shard does not answer. --until-nodes waits for a cluster to come up.";
+  }
+
+  void AddFlags(Flags& flags) override {
+    flags.Argument("-f,--follow", "Show it again and again until interrupted", Switch(&follow_));
+    flags.Argument("--until-nodes", "Wait until so many nodes are connected to every shard",
+                   Integer(&until_nodes_, 0, 1 << 30));
+    flags.Argument("--interval", "Between two looks", TimeSpan(&interval_));
+    flags.Argument("--timeout", "Stop following or waiting after", TimeSpan(&timeout_));
+    flags.Argument("--json", "Print a JSON object (with --follow one per look)", Switch(&json_));
+    AddDirectoryFlags(flags, &directory_);
+  }
+
+  absl::Status Run() override {
+    PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(directory_));
+    if (follow_ || until_nodes_ > 0) return Follow(directory);
+    const ClusterStatus cluster = MergeStatus(directory.shards, directory.tools->GetStatus());
+    std::cout << Render(cluster) << std::flush;
+    return cluster.status();
+  }
+
+ private:
+  std::string Render(const ClusterStatus& cluster) const {
+    return json_ ? absl::StrCat(StatusAsJson(cluster).dump(), "\n") : StatusAsText(cluster);
+  }
+
+  // With --until-nodes alone only the last look is shown.
+  absl::Status Follow(const DirectoryConnection& directory) const {
+    Screen screen;
+    const int64_t start = SteadyNanos();
+    while (true) {
+      const ClusterStatus cluster = MergeStatus(directory.shards, directory.tools->GetStatus());
+      const bool there = until_nodes_ > 0 && cluster.connected_nodes() >= until_nodes_;
+      const bool late = absl::Nanoseconds(SteadyNanos() - start) >= timeout_;
+      if (follow_ || there || late) screen.Show(Render(cluster));
+      if (there) return absl::OkStatus();
+      if (late) {
+        return absl::DeadlineExceededError(absl::StrCat(cluster.connected_nodes(), " of ",
+                                                        until_nodes_, " nodes are connected; ",
+                                                        cluster.status().message()));
+      }
+      if (!screen.Wait(interval_)) return cluster.status();
+    }
+  }
+
+  bool follow_ = false;
+  int until_nodes_ = 0;
+  absl::Duration interval_ = absl::Milliseconds(200);
+  absl::Duration timeout_ = absl::InfiniteDuration();
+  bool json_ = false;
+  DirectoryFlags directory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewStatusCommand() { return std::make_unique<StatusCommand>(); }
+
+}  // namespace phalanx::runtime

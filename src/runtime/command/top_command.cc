@@ -1,0 +1,121 @@
+#include "src/runtime/command/top_command.h"
+
+#include <iostream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "src/common/status_macros.h"
+#include "src/runtime/command/directory_connection.h"
+#include "src/runtime/command/object_view.h"
+#include "src/runtime/command/screen.h"
+#include "src/runtime/command/status_view.h"
+#include "src/runtime/command/text_table.h"
+#include "src/runtime/units.h"
+
+namespace phalanx::runtime {
+namespace {
+
+// Objects looked at for what moves, and shown.
+constexpr uint32_t kMaxListed = 10'000;
+constexpr size_t kMaxShown = 10;
+
+struct Motion {
+  v1::ObjectSummary summary;
+  double bytes_per_second = 0;
+};
+
+double MovingBytesPerSecond(const v1::DescribeObjectResponse& object) {
+  double sum = 0;
+  for (const v1::CopyDescription& copy : object.copies()) {
+    if (copy.pulling()) sum += copy.bytes_per_second();
+  }
+  return sum;
+}
+
+std::string MotionsAsTable(const std::vector<Motion>& motions) {
+  std::vector<std::vector<std::string>> rows = {
+      {"OBJECT", "SIZE", "COMPLETE", "PULLING", "WAITING", "RATE"}};
+  for (const Motion& motion : motions) {
+    const v1::ObjectSummary& object = motion.summary;
+    rows.push_back({absl::BytesToHexString(object.object_id()),
+                    object.has_info() ? HumanBytes(object.info().size_bytes()) : "-",
+                    absl::StrCat(object.complete_copies()), absl::StrCat(object.partial_copies()),
+                    absl::StrCat(object.waiting()), HumanRate(motion.bytes_per_second)});
+  }
+  return AlignColumns(rows, {false, true, true, true, true, true});
+}
+
+class TopCommand : public Command {
+ public:
+  absl::string_view name() const override { return "top"; }
+  absl::string_view summary() const override { return "Show nodes and what moves, live"; }
+  absl::string_view details() const override {
+    return "q leaves. Where the output is no terminal a new text follows after each interval.";
+  }
+
+  void AddFlags(Flags& flags) override {
+    flags.Argument("--interval", "Between two looks", TimeSpan(&interval_));
+    flags.Argument("--once", "One look", Switch(&once_));
+    flags.Argument("--json", "Print a JSON object per look", Switch(&json_));
+    AddDirectoryFlags(flags, &directory_);
+  }
+
+  absl::Status Run() override {
+    PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(directory_));
+    Screen screen;
+    while (true) {
+      const ClusterStatus cluster = MergeStatus(directory.shards, directory.tools->GetStatus());
+      const std::vector<Motion> motions = Motions(*directory.tools);
+      screen.Show(Render(cluster, motions));
+      if (once_) return cluster.status();
+      if (!screen.Wait(interval_)) return absl::OkStatus();
+    }
+  }
+
+ private:
+  // Objects on their way somewhere; none while the directory does not answer.
+  static std::vector<Motion> Motions(directory::ToolsClient& tools) {
+    std::vector<Motion> motions;
+    const absl::StatusOr<v1::ListObjectsResponse> list = tools.List(std::nullopt, kMaxListed);
+    if (!list.ok()) return motions;
+    for (const v1::ObjectSummary& object : list->objects()) {
+      if (object.partial_copies() == 0 && object.waiting() == 0) continue;
+      if (motions.size() == kMaxShown) break;
+      Motion motion{object, 0};
+      const absl::StatusOr<ObjectId> id = ObjectId::FromBinary(object.object_id());
+      const absl::StatusOr<v1::DescribeObjectResponse> description =
+          id.ok() ? tools.Describe(*id) : absl::StatusOr<v1::DescribeObjectResponse>(id.status());
+      if (description.ok()) motion.bytes_per_second = MovingBytesPerSecond(*description);
+      motions.push_back(std::move(motion));
+    }
+    return motions;
+  }
+
+  std::string Render(const ClusterStatus& cluster, const std::vector<Motion>& motions) const {
+    if (!json_) {
+      return absl::StrCat(StatusAsText(cluster), "\n",
+                          motions.empty() ? "nothing moves\n" : MotionsAsTable(motions));
+    }
+    nlohmann::json json = StatusAsJson(cluster);
+    json["moving"] = nlohmann::json::array();
+    for (const Motion& motion : motions) {
+      nlohmann::json object = SummaryAsJson(motion.summary);
+      object["bytes_per_second"] = motion.bytes_per_second;
+      json["moving"].push_back(std::move(object));
+    }
+    return absl::StrCat(json.dump(), "\n");
+  }
+
+  absl::Duration interval_ = absl::Seconds(1);
+  bool once_ = false;
+  bool json_ = false;
+  DirectoryFlags directory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewTopCommand() { return std::make_unique<TopCommand>(); }
+
+}  // namespace phalanx::runtime
