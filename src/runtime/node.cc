@@ -87,15 +87,16 @@ uint64_t NodeNumber(absl::string_view name) {
   return hash != 0 ? hash : 1;
 }
 
-// Destroyed from the bottom up: sessions first, so that nothing is told any more; then the data
-// plane, whose pushes give their pins back to the store; the store last.
+// Taken down from the top: sessions, so that nothing is told any more; the store, which cancels its
+// pulls; then the data plane, whose pushes find that the store, to which their pins belong, is
+// gone.
 struct Node::Impl {
   Impl(NodeOptions options, NodeKey key, size_t num_shards)
       : options(std::move(options)), key(key), shard_states(num_shards) {}
   ~Impl() {
     clients.clear();
+    store.reset();
     data_plane.reset();
-    if (store != nullptr) store->SetDataPlane(nullptr);
   }
 
   absl::Status Start(NodeSeams seams);
