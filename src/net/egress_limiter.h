@@ -1,11 +1,10 @@
 // EgressLimiter: a token bucket over the bytes that a node sends, shared by all its pushes on all
 // its loops.
 //
-// Kept as one number, the instant at which the bucket will be full again (the "theoretical arrival
-// time" of ATM's cell-rate algorithm): full now means a whole burst may go; further in the future
-// than the burst takes, nothing may. A sender asks for its allowance, sends, and charges what it
-// really sent. Several loops may be told of the same allowance at once and overshoot by one burst
-// each; what they charged is paid back before anybody sends again, so the long-term rate is exact.
+// A push reserves what it wants to send next and is told when that may go. Reservations are served
+// in the order in which they were made, so that pushes which reserve one segment at a time take
+// turns. Kept as one number, the instant at which the bucket would be full again (the "theoretical
+// arrival time" of ATM's cell-rate algorithm).
 //
 // Thread rule: thread-safe, lock-free; the instants are of one clock.
 #ifndef PHALANX_NET_EGRESS_LIMITER_H_
@@ -28,21 +27,14 @@ class EgressLimiter {
 
   bool limited() const { return nanos_per_byte_ > 0; }
 
-  // How many of `want` bytes may be sent at once now: all of them, or as many as are left in the
-  // bucket; 0 when less than half of min(want, burst) is left, so that nobody sends crumbs.
-  size_t Allowance(Instant now, size_t want) const;
-  // When Allowance for this `want` will not be 0, if nobody else sends.
-  Instant AllowedAt(Instant now, size_t want) const;
-  // Takes what was sent out of the bucket.
-  void Charge(Instant now, size_t bytes);
+  // When the next `bytes` bytes may be sent; not later than `now` if at once. What is reserved and
+  // not sent is lost to everybody.
+  Instant Reserve(Instant now, size_t bytes);
 
  private:
-  double Left(Instant now) const;
-  double Least(size_t want) const;
-
   // Constant after construction.
   const double nanos_per_byte_;
-  const double burst_bytes_;
+  const int64_t burst_nanos_;
 
   std::atomic<int64_t> full_at_nanos_{0};
 };

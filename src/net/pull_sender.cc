@@ -214,23 +214,35 @@ void PullSender::Fill() {
 bool PullSender::AddSegment() {
   Lane* const lane = NextLane();
   if (lane == nullptr) return false;
-  const Instant now = executor_.Now();
+  NoteFed(executor_.Now());
   const uint64_t there = grant_.from->watermark(lane->slice) - lane->cursor;
-  const size_t want = std::min<uint64_t>(there, options_.segment_bytes);
-  const size_t allowed = limiter_.Allowance(now, want);
-  NoteFed(now);
-  if (allowed > 0) {
-    QueueSegment(*lane, allowed);
-    return true;
+  const size_t allowed = Allowed(std::min<uint64_t>(there, options_.segment_bytes));
+  if (allowed == 0) return false;
+  QueueSegment(*lane, allowed);
+  return true;
+}
+
+// How much of `want` the limiter lets go now; with 0, a timer is set for when it does.
+size_t PullSender::Allowed(size_t want) {
+  if (!limiter_.limited()) return want;
+  const Instant now = executor_.Now();
+  if (credit_bytes_ == 0) {
+    credit_bytes_ = want;
+    credit_at_ = limiter_.Reserve(now, want);
+  }
+  if (credit_at_ <= now) {
+    const size_t allowed = std::min(want, credit_bytes_);
+    credit_bytes_ -= allowed;
+    return allowed;
   }
   tick_waited_ = true;
   if (limiter_timer_ == 0) {
-    limiter_timer_ = executor_.RunAt(limiter_.AllowedAt(now, want), [this] {
+    limiter_timer_ = executor_.RunAt(credit_at_, [this] {
       limiter_timer_ = 0;
       Drive();
     });
   }
-  return false;
+  return 0;
 }
 
 // The next lane, in turn, that has bytes; null if none has.
@@ -262,7 +274,6 @@ void PullSender::QueueSegment(Lane& lane, size_t bytes) {
   if (std::exchange(after_starved_, false)) header.flags |= kSegmentAfterStarved;
   writer_.Segment(header, payload);
   lane.cursor += payload.size();
-  limiter_.Charge(executor_.Now(), payload.size());
 }
 
 void PullSender::WaitForBytes() {

@@ -116,6 +116,7 @@ class PullSender final : private FrameSink {
   absl::Status CheckWants(const TransferBuffer& from) const;
   void Fill();
   bool AddSegment();
+  size_t Allowed(size_t want);
   Lane* NextLane();
   void QueueSegment(Lane& lane, size_t bytes);
   void WaitForBytes();
@@ -165,6 +166,9 @@ class PullSender final : private FrameSink {
   TransferBuffer::SubscriptionId subscription_ = 0;
   std::vector<uint64_t> seen_;
   TimerId limiter_timer_ = 0;
+  // Reserved and not sent yet, and from when it may be. Kept from one pull to the next.
+  size_t credit_bytes_ = 0;
+  Instant credit_at_;
   bool starved_ = false;
   // The next segment is the first since the buffer had none.
   bool after_starved_ = false;
