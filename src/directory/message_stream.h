@@ -1,10 +1,12 @@
-// The seam for control streams: whole frames, in order, both ways, until it breaks. What gRPC's bidirectional stream carries.
+// The seam for control streams: whole frames, in order, both ways, until it breaks. What gRPC's
+// bidirectional stream carries.
 //
-// Implementations: directory/grpc (real) and sim/ (simulated; frames are encoded and decoded there too, may be delayed, and the
-// stream may break at any frame or fall silent). Both pass message_stream_conformance.h.
+// Implementations: directory/grpc (real) and sim/sim_message_stream.h (simulated; frames are
+// encoded and decoded there too, may be delayed, and the stream may break at any frame or fall
+// silent). Both pass message_stream_conformance.h.
 //
-// Thread rule: a stream belongs to the executor it was made for; every call and every callback happens there, callbacks never
-// inside a call.
+// Thread rule: a stream belongs to the executor it was made for; every call and every callback
+// happens there, callbacks never inside a call. A callback may close or destroy its stream.
 #ifndef PHALANX_DIRECTORY_MESSAGE_STREAM_H_
 #define PHALANX_DIRECTORY_MESSAGE_STREAM_H_
 
@@ -13,7 +15,6 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/executor.h"
 
@@ -26,22 +27,26 @@ class MessageStream {
     absl::AnyInvocable<void(In)> on_message;
     // The last frame was taken: one more may be sent.
     absl::AnyInvocable<void()> on_writable;
-    // Once, last: the stream broke or the peer closed it. Not called after Close.
+    // Once, last: the stream broke (Unavailable, or the peer's own status) or the peer closed it
+    // (OK). Not called after Close.
     absl::AnyInvocable<void(absl::Status)> on_closed;
   };
 
   // Destroying a stream closes it.
   virtual ~MessageStream() = default;
 
-  // Installs the handlers; frames that came before wait until then. REQUIRES: called once, before Send.
+  // Installs the handlers; frames that came before wait until then. REQUIRES: called once, before
+  // Send.
   virtual void Start(Handlers handlers) = 0;
 
-  // One frame at a time: batching is the sender's affair, and a slow peer makes batches longer, not queues.
-  // REQUIRES: writable().
+  // One frame at a time: batching is the sender's affair, and a slow peer makes batches longer, not
+  // queues. True from Start on, even while the connection is still being made. REQUIRES:
+  // writable(), frames of at most kMaxFrameBytes.
   virtual bool writable() const = 0;
   virtual void Send(Out frame) = 0;
 
-  // What was sent goes out first, as far as the transport can tell. Idempotent; no callback afterwards.
+  // What was sent goes out first, as far as the transport can tell. The peer's on_closed says `why`
+  // when it is the shard that closes. Idempotent; no callback afterwards.
   virtual void Close(absl::Status why) = 0;
 
   virtual std::string peer() const = 0;

@@ -162,13 +162,11 @@ v1::NodeFrame NodeSession::ProofFrame() const {
 }
 
 Instant NodeSession::NextDeadline() const {
-  if (phase_ == Phase::kNoStream) return Instant::Infinite();
-  const Instant silent = last_heard_ + link_.lease();
-  return established() ? std::min(silent, link_.NextSend()) : silent;
+  return established() ? std::min(SilenceDeadline(), link_.NextSend()) : SilenceDeadline();
 }
 
-bool NodeSession::ShardSilent(Instant now) const {
-  return phase_ != Phase::kNoStream && now >= last_heard_ + link_.lease();
+Instant NodeSession::SilenceDeadline() const {
+  return phase_ == Phase::kNoStream ? Instant::Infinite() : last_heard_ + link_.lease();
 }
 
 ShardSession::ShardSession(SessionId id, uint64_t shard_incarnation, const SessionConfig& config,
@@ -225,8 +223,7 @@ std::optional<v1::ShardFrame> ShardSession::NextFrame(Instant now) {
 }
 
 Instant ShardSession::NextDeadline() const {
-  const Instant expires = link_.SilentAt();
-  return link_.attached() ? std::min(expires, link_.NextSend()) : expires;
+  return link_.attached() ? std::min(ExpiresAt(), link_.NextSend()) : ExpiresAt();
 }
 
 }  // namespace phalanx::directory

@@ -72,8 +72,10 @@ class NodeSession {
   // When NextFrame would have a heartbeat or acknowledgement to send, or silence of the shard ends
   // the stream. Infinite without a stream.
   Instant NextDeadline() const;
+  // The last of them alone: all there is to wait for while the stream takes no frame.
+  Instant SilenceDeadline() const;
   // True when the shard has been silent for a lease: close the stream and open another.
-  bool ShardSilent(Instant now) const;
+  bool ShardSilent(Instant now) const { return now >= SilenceDeadline(); }
   // True when too much is unacknowledged: close the stream and open another; it will ask for a new
   // session.
   bool overflowed() const { return link_.overflowed(); }
@@ -148,8 +150,9 @@ class ShardSession {
   // When NextFrame would have a heartbeat or acknowledgement to send, or the session expires.
   Instant NextDeadline() const;
 
-  // The node has been silent for the lease: the session is to be fenced.
-  bool Expired(Instant now) const { return now >= link_.SilentAt(); }
+  // When the node will have been silent for the lease: the session is to be fenced.
+  Instant ExpiresAt() const { return link_.SilentAt(); }
+  bool Expired(Instant now) const { return now >= ExpiresAt(); }
   // The node said goodbye: the session ends.
   bool ended() const { return ended_; }
   // Too much is unacknowledged: the session ends, and the node will register anew.

@@ -1,13 +1,24 @@
-// One shard of the directory as it runs: sessions over message streams around a DirectoryCore. Decides nothing; the same
-// class runs in the daemon (streams from gRPC) and in simulation.
+// One shard of the directory as it runs: sessions over message streams around a DirectoryCore.
+// Decides nothing; the same class runs in the daemon (streams from gRPC) and in simulation.
 //
-// Thread rule: made, used and destroyed on one executor (the shard's control loop). Owned by the daemon's main or the simulated process.
+//   ShardStream ──► handshake ──► ShardSession ──► DirectoryCore
+//        ▲                             ▲                │
+//        └─────────── frames ──────────┴─── outbox ◄────┘
+//
+// A stream that breaks leaves its session waiting for the next one until the lease runs out; a
+// session that is fenced, that said goodbye, or that does not acknowledge, ends, and its node
+// registers anew.
+//
+// Thread rule: made, used and destroyed on one executor (the shard's control loop), which outlives
+// it. Owned by the daemon's main or the simulated process.
 #ifndef PHALANX_DIRECTORY_SHARD_H_
 #define PHALANX_DIRECTORY_SHARD_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 
-#include "absl/status/status.h"
+#include "phalanx/v1/tools.pb.h"
 #include "src/common/executor.h"
 #include "src/common/random.h"
 #include "src/directory/directory_core.h"
@@ -16,16 +27,25 @@
 
 namespace phalanx::directory {
 
+// Streams beyond these are refused with ResourceExhausted: all, and those that have not shown the
+// secret yet.
+inline constexpr size_t kMaxStreams = 4096;
+inline constexpr size_t kMaxUnprovenStreams = 256;
+
 class Shard {
  public:
-  // `random` seeds the shard's incarnation, nonces and the core.
+  // `random` seeds the shard's incarnation, session ids and the core.
   Shard(Executor& executor, SessionConfig session, DirectoryOptions options, Random random);
+  // Closes all streams with Unavailable.
   ~Shard();
 
-  // Takes over a stream that a node opened. At most kMaxStreams at once; the silent are closed after the lease.
+  // Takes over a stream that a node opened. One that has not proved itself within the lease is
+  // closed.
   void Accept(std::unique_ptr<ShardStream> stream);
 
   const DirectoryCore& core() const;
+  const SessionConfig& config() const;
+  uint64_t incarnation() const;
   // With shard index, incarnation, uptime and sessions filled in.
   void FillStatus(v1::GetStatusResponse* out) const;
 

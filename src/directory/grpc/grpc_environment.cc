@@ -1,0 +1,91 @@
+#include "src/directory/grpc/grpc_environment.h"
+
+#include <grpc/grpc.h>
+#include <grpc/support/log.h>
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/security/credentials.h>
+#include <stdlib.h>
+
+#include <memory>
+
+#include "src/common/log.h"
+#include "src/directory/session_link.h"
+
+namespace phalanx::directory {
+namespace {
+
+// What a stream may have under way before its reader has taken it.
+constexpr int kStreamWindowBytes = 1 << 20;
+// A connection without any call is closed.
+constexpr int kIdleConnectionMs = 30'000;
+// The session's stream and the tools' calls.
+constexpr int kMaxCallsPerConnection = 64;
+
+void Log(gpr_log_func_args* args) {
+  PHALANX_LOG(DEBUG) << "grpc" << LogField("file", args->file) << LogField("line", args->line)
+                     << LogField("message", args->message);
+}
+
+// gRPC 1.51 shares one queue and its threads among all callback calls of a process, makes it with the first user and
+// destroys it with the last. Its destruction races with its threads and aborts ("nexting_thread"), so this user never
+// leaves: a call on a channel that leads nowhere.
+struct LastUser final : grpc::ClientUnaryReactor {
+  LastUser()
+      : channel(grpc::CreateChannel("", nullptr)), stub(channel), request(&nothing, 1) {
+    stub.PrepareUnaryCall(&context, "/none", {}, &request, &response, this);
+    StartCall();
+  }
+  void OnDone(const grpc::Status&) override {}
+
+  const std::shared_ptr<grpc::Channel> channel;
+  grpc::GenericStub stub;
+  grpc::ClientContext context;
+  const grpc::Slice nothing{"", 0};
+  const grpc::ByteBuffer request;
+  grpc::ByteBuffer response;
+};
+
+bool Prepare() {
+  setenv("GRPC_ENABLE_FORK_SUPPORT", "0", /*overwrite=*/0);
+  gpr_set_log_function(&Log);
+  gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+  static const LastUser* const last_user = new LastUser;
+  static_cast<void>(last_user);
+  return true;
+}
+
+}  // namespace
+
+void PrepareGrpc() {
+  static const bool prepared = Prepare();
+  static_cast<void>(prepared);
+}
+
+grpc::ChannelArguments StreamChannelArguments() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxFrameBytes);
+  arguments.SetMaxSendMessageSize(kMaxFrameBytes);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamWindowBytes);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  return arguments;
+}
+
+void ConfigureServer(grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(kMaxFrameBytes);
+  builder.SetMaxSendMessageSize(kMaxFrameBytes);
+  // Two daemons on one port would each get some of the nodes.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamWindowBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleConnectionMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
+}
+
+}  // namespace phalanx::directory

@@ -1,0 +1,91 @@
+#include "src/directory/grpc/shard_connector.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include <utility>
+
+#include "phalanx/v1/directory.grpc.pb.h"
+#include "src/directory/grpc/grpc_environment.h"
+#include "src/directory/grpc/grpc_status.h"
+#include "src/directory/grpc/stream_reactor.h"
+
+namespace phalanx::directory {
+namespace {
+
+using ClientReactor = grpc::ClientBidiReactor<v1::NodeFrame, v1::ShardFrame>;
+
+class NodeReactor final : public StreamReactor<v1::NodeFrame, v1::ShardFrame, ClientReactor> {
+ public:
+  NodeReactor(Executor& executor, const std::string& target)
+      : StreamReactor(executor, /*drains=*/true),
+        channel_(grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(),
+                                           StreamChannelArguments())),
+        stub_(v1::Directory::NewStub(channel_)) {}
+
+  void Begin() {
+    MutexLock lock(mu_);
+    KeepSelf();
+    stub_->async()->Session(&context_, this);
+    AddHold();
+    StartCall();
+  }
+
+ private:
+  void PeerEnded() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    peer_ended_ = true;
+    BeginClose(absl::OkStatus());
+  }
+
+  void End(const absl::Status& why) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (!peer_ended_) {
+      if (why.ok()) {
+        StartWritesDone();
+      } else {
+        context_.TryCancel();
+      }
+    }
+    RemoveHold();
+  }
+
+  void Cancel() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { context_.TryCancel(); }
+
+  void OnDone(const grpc::Status& status) override {
+    std::shared_ptr<StreamReactor> keep;
+    MutexLock lock(mu_);
+    PostClosed(FromGrpcStatus(status));
+    keep = Done();
+  }
+
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::Directory::Stub> stub_;
+  grpc::ClientContext context_;
+  bool peer_ended_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+class GrpcShardConnector final : public ShardConnector {
+ public:
+  explicit GrpcShardConnector(net::Address address) : address_(std::move(address)) {
+    PrepareGrpc();
+  }
+
+  std::unique_ptr<NodeStream> Connect(Executor& executor) override {
+    auto reactor = std::make_shared<NodeReactor>(executor, address_);
+    reactor->Begin();
+    return std::make_unique<GrpcStream<v1::NodeFrame, v1::ShardFrame, NodeReactor>>(
+        std::move(reactor), address_);
+  }
+
+  std::string target() const override { return address_; }
+
+ private:
+  const net::Address address_;
+};
+
+}  // namespace
+
+std::unique_ptr<ShardConnector> NewGrpcShardConnector(net::Address address) {
+  return std::make_unique<GrpcShardConnector>(std::move(address));
+}
+
+}  // namespace phalanx::directory

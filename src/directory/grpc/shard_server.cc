@@ -1,0 +1,16 @@
+#include <utility>
+
+#include "src/directory/grpc/directory_server.h"
+#include "src/directory/grpc/tools_service.h"
+
+namespace phalanx::directory {
+
+absl::StatusOr<std::unique_ptr<GrpcDirectoryServer>> GrpcDirectoryServer::Listen(
+    const net::Address& address, Executor& executor, Shard& shard) {
+  return Serve(
+      address, executor, shard.config().secret,
+      [&shard](std::unique_ptr<ShardStream> stream) { shard.Accept(std::move(stream)); },
+      NewToolsService(executor, shard));
+}
+
+}  // namespace phalanx::directory

@@ -1,0 +1,228 @@
+// The hard part of a gRPC bidirectional stream, once for both ends: one read and one write in
+// flight, an orderly end, and the step from gRPC's threads to the executor of the stream's owner.
+//
+//   owner's executor                         gRPC's threads
+//   GrpcStream (owned by its user) ──────►┌───────────────┐
+//     Send, Close                         │ StreamReactor │◄── OnReadDone, OnWriteDone, OnCancel,
+//     OnDone on_message, on_writable, on_closed ◄┤  (shared)     │
+//                                         └───────────────┘
+//
+// Invariants
+//  1. At most one read and one write are in flight; `in_` and `out_` belong to them.
+//  2. Operations start only before End, which is called once, after the write in flight; only a
+//  reaction may read on after
+//     it (gRPC may destroy the call as soon as it has no other work).
+//  3. The reactor lives until gRPC's last call (OnDone, which every path reaches: a closing stream
+//  that the peer does not let
+//     end is cancelled after kLingerMs) and until its GrpcStream is destroyed; gRPC's threads never
+//     touch the executor after that.
+//
+// Thread rule: GrpcStream on its executor; gRPC's threads only post to it.
+#ifndef PHALANX_DIRECTORY_GRPC_STREAM_REACTOR_H_
+#define PHALANX_DIRECTORY_GRPC_STREAM_REACTOR_H_
+
+#include <grpcpp/alarm.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "src/common/check.h"
+#include "src/common/executor.h"
+#include "src/common/mutex.h"
+#include "src/directory/message_stream.h"
+
+namespace phalanx::directory {
+
+// How long a closed stream may take to hand over what was sent before.
+inline constexpr int kLingerMs = 1000;
+
+// `Reactor` is grpc::ClientBidiReactor<Out, In> or grpc::ServerBidiReactor<In, Out>.
+template <typename Out, typename In, typename Reactor>
+class StreamReactor : public Reactor,
+                      public std::enable_shared_from_this<StreamReactor<Out, In, Reactor>> {
+ public:
+  using Handlers = typename MessageStream<Out, In>::Handlers;
+
+  // --- On the executor.
+
+  void Start(Handlers handlers) {
+    PHALANX_CHECK(handlers_ == nullptr, "a stream is started once");
+    handlers_ = std::make_shared<Handlers>(std::move(handlers));
+    started_ = true;
+    MutexLock lock(mu_);
+    Read();
+  }
+
+  bool writable() const { return started_ && !writing_; }
+
+  void Send(Out frame) {
+    PHALANX_CHECK(writable(), "one frame at a time");
+    writing_ = true;
+    MutexLock lock(mu_);
+    if (closing_) return;
+    out_ = std::move(frame);
+    write_in_flight_ = true;
+    this->StartWrite(&out_);
+  }
+
+  // No callback runs after this; gRPC's threads let go of the executor.
+  void Close(const absl::Status& why) {
+    handlers_.reset();
+    MutexLock lock(mu_);
+    if (std::exchange(executor_, nullptr) == nullptr || done_) return;
+    if (!ended_) Read();
+    BeginClose(why);
+    Linger();
+  }
+
+ protected:
+  // `drains`: the call ends only when everything that the peer sent has been read.
+  StreamReactor(Executor& executor, bool drains) : drains_(drains), executor_(&executor) {}
+
+  // Ends the call. Called once, after the last write; then no operation is started except reads in
+  // reactions.
+  virtual void End(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
+  virtual void Cancel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
+
+  // The reactor keeps itself from the beginning of the call to OnDone.
+  void KeepSelf() { self_ = this->shared_from_this(); }
+
+  // --- On gRPC's threads.
+
+  void OnReadDone(bool ok) override {
+    MutexLock lock(mu_);
+    read_in_flight_ = false;
+    if (!ok) return PeerEnded();
+    if (executor_ != nullptr) {
+      executor_->Post([self = this->shared_from_this()] { self->Deliver(); });
+    } else if (drains_ || !ended_) {
+      Read();
+    }
+  }
+
+  void OnWriteDone(bool ok) override {
+    MutexLock lock(mu_);
+    write_in_flight_ = false;
+    if (closing_) return EndOnce();
+    if (ok && executor_ != nullptr) {
+      executor_->Post([self = this->shared_from_this()] { self->Written(); });
+    }
+  }
+
+  // No read will succeed any more.
+  virtual void PeerEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
+
+  // Begins the end; `why` is what the peer is told.
+  void BeginClose(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (std::exchange(closing_, true)) return;
+    why_ = why;
+    if (!write_in_flight_) EndOnce();
+  }
+
+  // Tells the owner.
+  void PostClosed(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (executor_ == nullptr) return;
+    executor_->Post([self = this->shared_from_this(), status = std::move(status)]() mutable {
+      if (const auto handlers = std::exchange(self->handlers_, nullptr)) {
+        handlers->on_closed(std::move(status));
+      }
+    });
+  }
+
+  void Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (done_ || read_in_flight_) return;
+    read_in_flight_ = true;
+    this->StartRead(&in_);
+  }
+
+  // The call is over: returns what keeps the reactor, to be dropped without the lock.
+  std::shared_ptr<StreamReactor> Done() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    done_ = true;
+    return std::move(self_);
+  }
+
+  mutable Mutex mu_;
+  bool read_in_flight_ ABSL_GUARDED_BY(mu_) = false;
+  bool done_ ABSL_GUARDED_BY(mu_) = false;
+
+ private:
+  void EndOnce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (!std::exchange(ended_, true)) End(why_);
+  }
+
+  void Linger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    alarm_.Set(
+        gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(kLingerMs, GPR_TIMESPAN)),
+        [weak = this->weak_from_this()](bool expired) {
+          const auto self = expired ? weak.lock() : nullptr;
+          if (self == nullptr) return;
+          MutexLock lock(self->mu_);
+          if (!self->done_) self->Cancel();
+        });
+  }
+
+  // On the executor: the next frame is read while this one is handled.
+  void Deliver() {
+    const auto handlers = handlers_;
+    if (handlers == nullptr) return;
+    In message = std::move(in_);
+    {
+      MutexLock lock(mu_);
+      if (!ended_) Read();
+    }
+    handlers->on_message(std::move(message));
+  }
+
+  void Written() {
+    writing_ = false;
+    out_ = Out();
+    if (const auto handlers = handlers_) handlers->on_writable();
+  }
+
+  const bool drains_;
+
+  // The executor's. Handlers are kept by whoever calls them, so that a callback may destroy its
+  // stream.
+  std::shared_ptr<Handlers> handlers_;
+  bool started_ = false;
+  bool writing_ = false;
+
+  // The operations' in flight.
+  In in_;
+  Out out_;
+
+  Executor* executor_ ABSL_GUARDED_BY(mu_);  // null once nobody is to be told
+  bool write_in_flight_ ABSL_GUARDED_BY(mu_) = false;
+  bool closing_ ABSL_GUARDED_BY(mu_) = false;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status why_ ABSL_GUARDED_BY(mu_);
+  grpc::Alarm alarm_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<StreamReactor> self_ ABSL_GUARDED_BY(mu_);
+};
+
+// A MessageStream over a reactor.
+template <typename Out, typename In, typename Reactor>
+class GrpcStream final : public MessageStream<Out, In> {
+ public:
+  GrpcStream(std::shared_ptr<Reactor> reactor, std::string peer)
+      : reactor_(std::move(reactor)), peer_(std::move(peer)) {}
+  ~GrpcStream() override { reactor_->Close(absl::CancelledError("the stream was dropped")); }
+
+  void Start(typename MessageStream<Out, In>::Handlers handlers) override {
+    reactor_->Start(std::move(handlers));
+  }
+  bool writable() const override { return reactor_->writable(); }
+  void Send(Out frame) override { reactor_->Send(std::move(frame)); }
+  void Close(absl::Status why) override { reactor_->Close(why); }
+  std::string peer() const override { return peer_; }
+
+ private:
+  const std::shared_ptr<Reactor> reactor_;
+  const std::string peer_;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_GRPC_STREAM_REACTOR_H_

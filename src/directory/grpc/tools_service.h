@@ -1,0 +1,35 @@
+// The Tools service of one shard: unary calls, checked and answered on the shard's executor.
+//
+// Thread rule: made and closed on any thread; gRPC's threads only post. Owned by the
+// GrpcDirectoryServer, which ends the calls before it destroys this.
+#ifndef PHALANX_DIRECTORY_GRPC_TOOLS_SERVICE_H_
+#define PHALANX_DIRECTORY_GRPC_TOOLS_SERVICE_H_
+
+#include <grpcpp/impl/codegen/service_type.h>
+
+#include <memory>
+
+#include "src/common/executor.h"
+#include "src/directory/shard.h"
+
+namespace phalanx::directory {
+
+// Calls that wait for the executor; more are refused with ResourceExhausted.
+inline constexpr int kMaxWaitingToolCalls = 256;
+// A list is cut so that it fits into a message (`more` is set then).
+inline constexpr size_t kMaxListBytes = 2 << 20;
+
+class ToolsService {
+ public:
+  virtual ~ToolsService() = default;
+  virtual grpc::Service* service() = 0;
+  // After return the shard is not touched any more.
+  virtual void Close() = 0;
+};
+
+// `shard` lives on `executor` and outlives Close.
+std::unique_ptr<ToolsService> NewToolsService(Executor& executor, Shard& shard);
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_GRPC_TOOLS_SERVICE_H_

@@ -1,0 +1,387 @@
+#include "src/directory/shard.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/directory/loop_timer.h"
+
+namespace phalanx::directory {
+namespace {
+
+using StreamId = uint64_t;
+
+// One stream: before its node has proved itself, and after.
+struct Stream {
+  std::unique_ptr<ShardStream> stream;
+  ShardHandshake handshake;
+  Instant opened;
+  uint64_t node = 0;  // whose session it carries; 0 while unproven
+};
+
+// At most one per node: a later life, or a new session of the same, replaces it.
+struct Session {
+  ShardSession session;
+  StreamId stream = 0;  // 0 while broken
+};
+
+struct Counters {
+  uint64_t opened = 0;
+  uint64_t resumed = 0;
+  uint64_t fenced = 0;
+  uint64_t goodbyes = 0;
+  uint64_t overflowed = 0;
+  uint64_t refused = 0;
+  uint64_t malformed = 0;
+  uint64_t silent = 0;
+  uint64_t pauses = 0;
+};
+
+std::string NodeName(const v1::NodeInfo& node) {
+  return absl::StrCat("node \"", absl::CEscape(node.name()), "\"");
+}
+
+}  // namespace
+
+struct Shard::Impl {
+  Impl(Executor& executor, SessionConfig session, DirectoryOptions options, Random random)
+      : executor(executor),
+        config(std::move(session)),
+        started(executor.Now()),
+        random(std::move(random)),
+        incarnation(NewId()),
+        core(options, executor.Now(), this->random.Fork()),
+        core_timer(executor, [this](Instant) { OnCoreTimer(); }),
+        session_timer(executor, [this](Instant due) { OnSessionTimer(due); }),
+        flush(executor, [this] { Flush(); }) {
+    core_timer.Ensure(core.NextDeadline());
+  }
+
+  void Accept(std::unique_ptr<ShardStream> stream);
+  void OnFrame(StreamId id, v1::NodeFrame frame);
+  void OnHandshakeFrame(StreamId id, const v1::NodeFrame& frame);
+  void Admit(StreamId id);
+  void Attach(StreamId id, Session& session);
+  absl::Status Deliver(Session& session);
+  void OnStreamClosed(StreamId id);
+  void CloseStream(StreamId id, const absl::Status& why);
+  void EndSession(uint64_t node, const absl::Status& why);
+
+  void OnCoreTimer();
+  void OnSessionTimer(Instant due);
+  void CloseSilentStreams(Instant now);
+  void Flush();
+  void Pump(Session& session);
+
+  uint64_t NewId() {
+    uint64_t id = 0;
+    while (id == 0) id = random.Next();
+    return id;
+  }
+  size_t Unproven() const { return streams.size() - proven; }
+
+  // Constant after construction.
+  Executor& executor;
+  const SessionConfig config;
+  const Instant started;
+
+  Random random;
+  const uint64_t incarnation;
+  DirectoryCore core;
+
+  std::map<StreamId, Stream> streams;
+  size_t proven = 0;  // of them
+  StreamId last_stream = 0;
+  std::map<uint64_t, Session> sessions;  // by node
+  std::set<uint64_t> touched;            // nodes whose sessions may have something to send
+  Counters counters;
+
+  // Last: nothing of theirs runs once the rest is being destroyed.
+  LoopTimer core_timer;
+  LoopTimer session_timer;
+  LoopSignal flush;
+};
+
+void Shard::Impl::Accept(std::unique_ptr<ShardStream> stream) {
+  const StreamId id = ++last_stream;
+  const Instant now = executor.Now();
+  auto& entry = streams
+                    .emplace(id, Stream{.stream = std::move(stream),
+                                        .handshake = ShardHandshake(config, NewNonce(config)),
+                                        .opened = now})
+                    .first->second;
+  entry.stream->Start(
+      {.on_message = [this, id](v1::NodeFrame frame) { OnFrame(id, std::move(frame)); },
+       .on_writable =
+           [this, id] {
+             const uint64_t node = streams.at(id).node;
+             if (node != 0) Pump(sessions.at(node));
+           },
+       .on_closed = [this, id](const absl::Status&) { OnStreamClosed(id); }});
+  if (streams.size() > kMaxStreams || Unproven() > kMaxUnprovenStreams) {
+    ++counters.refused;
+    return CloseStream(id, absl::ResourceExhaustedError(absl::StrCat(
+                               "shard ", config.shard_index, " has ", streams.size() - 1,
+                               " streams, ", Unproven() - 1, " of them unproven")));
+  }
+  session_timer.Ensure(now + config.lease);
+}
+
+void Shard::Impl::OnFrame(StreamId id, v1::NodeFrame frame) {
+  const uint64_t node = streams.at(id).node;
+  if (node == 0) return OnHandshakeFrame(id, frame);
+  Session& session = sessions.at(node);
+  absl::Status taken = session.session.OnFrame(std::move(frame), executor.Now());
+  taken.Update(Deliver(session));
+  touched.insert(node);
+  flush.Raise();
+  if (!taken.ok()) {
+    ++counters.malformed;
+    return CloseStream(id, taken);
+  }
+  if (session.session.ended()) {
+    ++counters.goodbyes;
+    EndSession(node, absl::OkStatus());
+  }
+}
+
+void Shard::Impl::OnHandshakeFrame(StreamId id, const v1::NodeFrame& frame) {
+  Stream& stream = streams.at(id);
+  auto answer = stream.handshake.OnFrame(frame);
+  if (!answer.ok()) {
+    ++counters.refused;
+    return CloseStream(id, answer.status());
+  }
+  if (answer->has_value()) stream.stream->Send(**std::move(answer));
+  if (stream.handshake.proven()) Admit(id);
+}
+
+// A node has proved itself: its session goes on, or a new one begins.
+void Shard::Impl::Admit(StreamId id) {
+  const v1::Hello& hello = streams.at(id).handshake.hello();
+  const uint64_t node = hello.node().key().node();
+  const Instant now = executor.Now();
+  const auto found = sessions.find(node);
+  if (found != sessions.end()) {
+    const ShardSession& session = found->second.session;
+    if (hello.node().key().incarnation() < session.key().incarnation) {
+      ++counters.refused;
+      return CloseStream(
+          id, absl::FailedPreconditionError(absl::StrCat(
+                  NodeName(hello.node()), " at ", hello.node().address(),
+                  " has a later life, which is registered from ", session.node().address())));
+    }
+    if (session.CanResume(hello)) {
+      ++counters.resumed;
+      Attach(id, found->second);
+      return core.NodeConnected(session.key(), true, now);
+    }
+    if (found->second.stream != 0) {
+      CloseStream(found->second.stream, absl::AbortedError("another session has begun"));
+    }
+    sessions.erase(found);
+  }
+  ++counters.opened;
+  const auto session = sessions.emplace(
+      node, Session{ShardSession(NewId(), incarnation, config, hello.node(), now)});
+  Attach(id, session.first->second);
+  core.NodeUp(hello.node(), now);
+}
+
+void Shard::Impl::Attach(StreamId id, Session& session) {
+  if (session.stream != 0) {
+    CloseStream(session.stream, absl::AbortedError("another stream carries the session"));
+  }
+  Stream& stream = streams.at(id);
+  session.session.StreamOpened(stream.handshake.hello(), executor.Now());
+  session.stream = id;
+  stream.node = session.session.key().node;
+  ++proven;
+  touched.insert(stream.node);
+  flush.Raise();
+}
+
+// Hands the core what the session has delivered. A message that is malformed is passed over; the
+// first one is told.
+absl::Status Shard::Impl::Deliver(Session& session) {
+  absl::Status first;
+  const NodeKey key = session.session.key();
+  for (const v1::NodeMessage& message : session.session.TakeMessages()) {
+    first.Update(core.OnMessage(key, message, executor.Now()));
+  }
+  return first;
+}
+
+void Shard::Impl::OnStreamClosed(StreamId id) {
+  const auto found = streams.find(id);
+  const uint64_t node = found->second.node;
+  const std::unique_ptr<ShardStream> closed = std::move(found->second.stream);
+  streams.erase(found);
+  if (node == 0) return;
+  --proven;
+  Session& session = sessions.at(node);
+  if (session.stream != id) return;
+  session.stream = 0;
+  session.session.StreamClosed();
+  core.NodeConnected(session.session.key(), false, executor.Now());
+  session_timer.Ensure(session.session.ExpiresAt());
+  flush.Raise();
+}
+
+void Shard::Impl::CloseStream(StreamId id, const absl::Status& why) {
+  ShardStream& stream = *streams.at(id).stream;
+  if (!why.ok() && stream.writable()) stream.Send(RefusedFrame(why));
+  stream.Close(why);
+  OnStreamClosed(id);
+}
+
+// The session's messages are void, its node is down.
+void Shard::Impl::EndSession(uint64_t node, const absl::Status& why) {
+  const NodeKey key = sessions.at(node).session.key();
+  if (const StreamId stream = sessions.at(node).stream; stream != 0) CloseStream(stream, why);
+  sessions.erase(node);
+  touched.erase(node);
+  core.NodeDown(key, executor.Now());
+  flush.Raise();
+}
+
+void Shard::Impl::OnCoreTimer() {
+  core.Tick(executor.Now());
+  Flush();
+}
+
+void Shard::Impl::OnSessionTimer(Instant due) {
+  const Instant now = executor.Now();
+  // A process that was stopped has heard nobody meanwhile; what its nodes said waits on the
+  // streams.
+  const bool paused = now - due > config.lease / 4;
+  if (paused) ++counters.pauses;
+  CloseSilentStreams(now);
+  std::vector<uint64_t> expired;
+  for (auto& [node, session] : sessions) {
+    if (paused) session.session.Forgive(now);
+    if (session.session.Expired(now)) {
+      expired.push_back(node);
+    } else {
+      Pump(session);
+    }
+  }
+  for (const uint64_t node : expired) {
+    ++counters.fenced;
+    EndSession(node, absl::DeadlineExceededError(
+                         absl::StrCat(NodeName(sessions.at(node).session.node()),
+                                      " was silent for ", absl::FormatDuration(config.lease))));
+  }
+}
+
+void Shard::Impl::CloseSilentStreams(Instant now) {
+  std::vector<StreamId> silent;
+  for (const auto& [id, stream] : streams) {
+    if (stream.node != 0) continue;
+    if (now >= stream.opened + config.lease) {
+      silent.push_back(id);
+    } else {
+      session_timer.Ensure(stream.opened + config.lease);
+    }
+  }
+  for (const StreamId id : silent) {
+    ++counters.silent;
+    CloseStream(id, absl::DeadlineExceededError("the node has not shown the secret in time"));
+  }
+}
+
+// Hands the core's messages to the sessions, and the sessions' frames to the streams.
+void Shard::Impl::Flush() {
+  for (DirectoryCore::Outgoing& outgoing : core.TakeOutbox()) {
+    const auto found = sessions.find(outgoing.to.node);
+    if (found == sessions.end() || found->second.session.key() != outgoing.to) continue;
+    found->second.session.Send(std::move(outgoing.message));
+    touched.insert(outgoing.to.node);
+  }
+  for (const uint64_t node : std::exchange(touched, {})) {
+    Session& session = sessions.at(node);
+    if (session.session.overflowed()) {
+      ++counters.overflowed;
+      EndSession(node, absl::ResourceExhaustedError(absl::StrCat(NodeName(session.session.node()),
+                                                                 " acknowledges too slowly")));
+    } else {
+      Pump(session);
+    }
+  }
+  core_timer.Ensure(core.NextDeadline());
+}
+
+void Shard::Impl::Pump(Session& session) {
+  bool writable = false;
+  if (session.stream != 0) {
+    ShardStream& stream = *streams.at(session.stream).stream;
+    if (stream.writable()) {
+      if (auto frame = session.session.NextFrame(executor.Now())) stream.Send(*std::move(frame));
+    }
+    writable = stream.writable();
+  }
+  session_timer.Ensure(writable ? session.session.NextDeadline() : session.session.ExpiresAt());
+}
+
+Shard::Shard(Executor& executor, SessionConfig session, DirectoryOptions options, Random random)
+    : impl_(std::make_unique<Impl>(executor, std::move(session), std::move(options),
+                                   std::move(random))) {}
+
+Shard::~Shard() {
+  for (auto& [id, stream] : impl_->streams) {
+    stream.stream->Close(absl::UnavailableError("the shard is shutting down"));
+  }
+}
+
+void Shard::Accept(std::unique_ptr<ShardStream> stream) { impl_->Accept(std::move(stream)); }
+
+const DirectoryCore& Shard::core() const { return impl_->core; }
+
+const SessionConfig& Shard::config() const { return impl_->config; }
+
+uint64_t Shard::incarnation() const { return impl_->incarnation; }
+
+void Shard::FillStatus(v1::GetStatusResponse* out) const {
+  const Instant now = impl_->executor.Now();
+  impl_->core.FillStatus(now, out);
+  out->set_shard_index(impl_->config.shard_index);
+  out->set_num_shards(impl_->config.num_shards);
+  out->set_cluster_id(impl_->config.cluster_id);
+  out->set_shard_incarnation(impl_->incarnation);
+  out->set_uptime_ns(absl::ToInt64Nanoseconds(now - impl_->started));
+  uint64_t unacknowledged = 0, oversized = 0;
+  for (const auto& [node, session] : impl_->sessions) {
+    unacknowledged += session.session.unacknowledged();
+    oversized += session.session.oversized();
+  }
+  for (v1::NodeStatus& node : *out->mutable_nodes()) {
+    const auto found = impl_->sessions.find(node.info().key().node());
+    if (found == impl_->sessions.end()) continue;
+    const ShardSession& session = found->second.session;
+    node.set_connected(session.connected());
+    node.set_last_heard_ns(absl::ToInt64Nanoseconds(now - session.last_heard()));
+  }
+  const Counters& counters = impl_->counters;
+  auto& named = *out->mutable_counters();
+  named["streams"] = impl_->streams.size();
+  named["streams_refused"] = counters.refused;
+  named["streams_silent"] = counters.silent;
+  named["sessions"] = impl_->sessions.size();
+  named["sessions_opened"] = counters.opened;
+  named["sessions_resumed"] = counters.resumed;
+  named["sessions_fenced"] = counters.fenced;
+  named["sessions_goodbyes"] = counters.goodbyes;
+  named["sessions_overflowed"] = counters.overflowed;
+  named["messages_malformed"] = counters.malformed;
+  named["messages_oversized"] = oversized;
+  named["messages_unacknowledged"] = unacknowledged;
+  named["pauses"] = counters.pauses;
+}
+
+}  // namespace phalanx::directory
