@@ -1,5 +1,6 @@
-// What one shard of the directory knows and decides: objects, generations, copies, who pulls from whom, who waits. The
-// protocol's heart; pure. The contract with nodes is told in protos/phalanx/v1/directory.proto, the reasons in docs/protocol.md.
+// What one shard of the directory knows and decides: objects, generations, copies, who pulls from
+// whom, who waits. The protocol's heart; pure. The contract with nodes is told in
+// protos/phalanx/v1/directory.proto, the reasons in docs/protocol.md.
 //
 //   Shard (rim: sessions, streams, timers)
 //     │ NodeUp / NodeDown / Connected / OnMessage(node, message, now) / Tick(now)
@@ -12,10 +13,12 @@
 //  1. At most one generation per id is adopted; every Assign and Deliver names it.
 //  2. The pulls of one (object, slice) form a forest: no node is its own ancestor.
 //  3. A copy is listed only for a node that is up, and only while that node has not withdrawn it.
-//  4. Every pull's receiver is in `wants`; every want is answered, assigned, or has nobody to be assigned to.
+//  4. Every pull's receiver is in `wants`; every want is answered, assigned, or has nobody to be
+//  assigned to.
 //  5. An object without copies, wants, standbys and tombstone has no state at all.
 //
-// Thread rule: no thread, lock, clock or I/O inside; replays exactly from its inputs. Owned by the Shard, on its control loop.
+// Thread rule: no thread, lock, clock or I/O inside; replays exactly from its inputs. Owned by the
+// Shard, on its control loop.
 #ifndef PHALANX_DIRECTORY_DIRECTORY_CORE_H_
 #define PHALANX_DIRECTORY_DIRECTORY_CORE_H_
 
@@ -52,16 +55,18 @@ class DirectoryCore {
   DirectoryCore(DirectoryOptions options, Instant start, Random random);
   ~DirectoryCore();
 
-  // A node opened a new session; its registration follows as messages. An earlier life of the same node, or an earlier session
-  // of the same life, ends at once.
+  // A node opened a new session; its registration follows as messages. An earlier life of the same
+  // node, or an earlier session of the same life, ends at once.
   void NodeUp(const v1::NodeInfo& node, Instant now);
   // The session is fenced (lease ran out) or the node said goodbye.
   void NodeDown(const NodeKey& node, Instant now);
-  // The session's stream broke (false) or resumed (true): a node that is not connected is not offered as a sender.
+  // The session's stream broke (false) or resumed (true): a node that is not connected is not
+  // offered as a sender.
   void NodeConnected(const NodeKey& node, bool connected, Instant now);
 
-  // Takes one message of a node that is up. InvalidArgument (naming the object and field) for one that does not satisfy the contract; nothing is
-  // changed then. Messages that are merely late are ignored with OK.
+  // Takes one message of a node that is up. InvalidArgument (naming the object and field) for one
+  // that does not satisfy the contract; nothing is changed then. Messages that are merely late are
+  // ignored with OK.
   absl::Status OnMessage(const NodeKey& node, const v1::NodeMessage& message, Instant now);
 
   // Does what is due.

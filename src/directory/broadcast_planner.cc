@@ -1,0 +1,312 @@
+#include "src/directory/broadcast_planner.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "src/common/defects.h"
+
+namespace phalanx::directory {
+namespace {
+
+using Tier = BroadcastTree::Tier;
+
+// Candidates of one load that are compared; the order of the index has the likely best in front.
+constexpr int kCompared = 8;
+// Loads that are compared: a sender with more receivers than this is never the best.
+constexpr int kMaxLoads = 32;
+// Another candidate must be better by this share to be taken before the one in front.
+constexpr double kMargin = 0.02;
+constexpr size_t kMaxFailedPairs = 1 << 16;
+constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
+// A pull crawls when it gets less than this share of what is usual, twice in a row, and has so long
+// to go.
+constexpr double kCrawlShare = 0.25;
+constexpr int kCrawlReports = 2;
+constexpr absl::Duration kWorthMoving = absl::Milliseconds(500);
+
+uint64_t Missing(const BroadcastTree& tree, const BroadcastTree::Member& member) {
+  return tree.size_bytes() - std::min(tree.size_bytes(), member.progress.bytes);
+}
+
+absl::Duration TransferTime(double bytes, double bytes_per_second) {
+  return absl::Seconds(bytes / bytes_per_second);
+}
+
+// The deepest of a receiver's own receivers: the wrong sender, for a test that must notice.
+BroadcastTree::Member* SomebodyDownstream(BroadcastTree::Member* receiver) {
+  BroadcastTree::Member* at = receiver;
+  while (at->first_receiver != nullptr) at = at->first_receiver->receiver;
+  return at == receiver ? nullptr : at;
+}
+
+}  // namespace
+
+struct BroadcastPlanner::Search {
+  BroadcastTree& tree;
+  Member* receiver;
+  Instant now;
+  NodeKey avoid;
+  Instant retry_at = Instant::Infinite();
+};
+
+BroadcastPlanner::Choice BroadcastPlanner::Choose(BroadcastTree& tree, Member* receiver,
+                                                  Instant now, const NodeKey& avoid) {
+  if (DefectActive(Defect::kCyclicSender)) {
+    if (Member* wrong = SomebodyDownstream(receiver)) return Choice{wrong};
+  }
+  tree.MarkDownstream(receiver);
+  Search search{tree, receiver, now, avoid};
+  for (const Pass pass : {Pass::kUntroubled, Pass::kFailedBefore}) {
+    for (const Tier tier : {Tier::kGood, Tier::kDraining, Tier::kLeaf}) {
+      Best best;
+      for (int level = 0; level < kNearnessLevels; ++level) {
+        const Best here = BestAt(search, static_cast<Nearness>(level), tier, pass);
+        if (here.sender == nullptr) continue;
+        if (best.sender == nullptr || Better(here, best, now)) best = here;
+        // Whether it pays to look further out is known only once links across have been measured.
+        const auto boundary = links_.BoundaryAround(static_cast<Nearness>(level), now);
+        if (boundary != LinkModel::Boundary::kAlike) break;
+      }
+      if (best.sender != nullptr) return Choice{best.sender, best.finish};
+    }
+  }
+  return Choice{nullptr, Instant::Infinite(), search.retry_at};
+}
+
+bool BroadcastPlanner::Eligible(Search& search, const Member& candidate, Pass pass) {
+  ++examined_;
+  if (search.tree.Downstream(candidate) || candidate.endpoint.node == search.avoid) return false;
+  if (failures_.empty()) return pass == Pass::kUntroubled;
+  const auto failed = failures_.find({search.receiver->endpoint.node, candidate.endpoint.node});
+  const bool avoided = failed != failures_.end() && failed->second.avoid_until > search.now;
+  if (pass == Pass::kUntroubled) return !avoided;
+  if (!avoided) return false;
+  if (failed->second.retry_at <= search.now) return true;
+  search.retry_at = std::min(search.retry_at, failed->second.retry_at);
+  return false;
+}
+
+BroadcastPlanner::Best BroadcastPlanner::BestAt(Search& search, Nearness level, Tier tier,
+                                                Pass pass) {
+  if (pass == Pass::kFailedBefore && failures_.empty()) return {};
+  const uint64_t domain = search.receiver->endpoint.place.domain(level);
+  const BroadcastTree::Index* index = search.tree.Candidates(level, domain);
+  if (index == nullptr) return {};
+  Best best;
+  auto at = index->lower_bound({.tier = tier, .load = std::numeric_limits<int>::min()});
+  for (int loads = 0; loads < kMaxLoads; ++loads) {
+    if (at == index->end() || at->tier != tier) break;
+    const Best here = BestInClass(search, *index, at, pass);
+    if (here.sender == nullptr) continue;
+    // Nothing measured: the first in order is as good as can be told.
+    if (!here.known) return best.sender != nullptr ? best : here;
+    if (best.sender == nullptr || Better(here, best, search.now)) best = here;
+  }
+  return best;
+}
+
+// Compares the first eligible candidates of the load that `at` begins; leaves `at` at the next
+// load.
+BroadcastPlanner::Best BroadcastPlanner::BestInClass(Search& search,
+                                                     const BroadcastTree::Index& index,
+                                                     BroadcastTree::Index::const_iterator& at,
+                                                     Pass pass) {
+  const BroadcastTree::Key first = *at;
+  Best best;
+  int least_pushes = std::numeric_limits<int>::max();
+  int compared = 0;
+  BroadcastTree::Key best_key;
+  for (; at != index.end() && at->tier == first.tier && at->load == first.load; ++at) {
+    if (compared == kCompared) break;
+    if (!Eligible(search, *at->member, pass)) continue;
+    ++compared;
+    const auto finish = EstimateFinish(search.tree, *at->member, *search.receiver, search.now);
+    if (finish.has_value()) {
+      const Best here{at->member, *finish, true};
+      if (best.sender == nullptr || Better(here, best, search.now)) best = here;
+      continue;
+    }
+    // Among equals, whoever serves the fewest other objects.
+    const bool equal = best.sender != nullptr && at->depth == best_key.depth &&
+                       at->crossings == best_key.crossings;
+    if (best.sender != nullptr && !equal) break;
+    const int pushes = Pushes(at->member->endpoint.node);
+    if (pushes >= least_pushes) continue;
+    least_pushes = pushes;
+    best_key = *at;
+    best = Best{at->member, Instant::Infinite(), false};
+  }
+  at = index.lower_bound(
+      {.tier = first.tier, .load = first.load + 1, .crossings = std::numeric_limits<int>::min()});
+  return best;
+}
+
+bool BroadcastPlanner::Better(const Best& a, const Best& b, Instant now) {
+  if (!a.known || !b.known) return false;
+  return (a.finish - now) < (1 - kMargin) * (b.finish - now);
+}
+
+int BroadcastPlanner::Sharing(const Member& sender, const Member& receiver, Instant now) const {
+  const Nearness nearness = NearnessOf(sender.endpoint.place, receiver.endpoint.place);
+  int sharing = Pushes(sender.endpoint.node) - sender.receivers;
+  for (int level = 0; level < kNearnessLevels; ++level) {
+    if (sender.load[level] == 0) continue;
+    const auto other = static_cast<Nearness>(level);
+    const bool same = other == nearness || links_.BoundaryAround(std::min(other, nearness), now) ==
+                                               LinkModel::Boundary::kAlike;
+    if (same) sharing += sender.load[level];
+  }
+  // A pull that the receiver has from this sender already goes away when it is chosen anew.
+  for (const auto& feed : receiver.feeds) {
+    if (feed->sender == &sender && feed->occupies) --sharing;
+  }
+  return std::max(0, sharing);
+}
+
+std::optional<Instant> BroadcastPlanner::EstimateFinish(const BroadcastTree& tree,
+                                                        const Member& sender,
+                                                        const Member& receiver, Instant now) const {
+  const auto latency = links_.Latency(sender.endpoint, receiver.endpoint, now);
+  if (!latency.has_value()) return std::nullopt;
+  const auto rate = links_.Rate(sender.endpoint, receiver.endpoint, now);
+  if (!rate.has_value()) return std::nullopt;
+  Instant sender_finish = now;
+  if (!sender.complete()) {
+    const bool overdue = sender.finish.infinite() || sender.finish <= now;
+    sender_finish = overdue ? now + sender.depth * *latency +
+                                  TransferTime(static_cast<double>(Missing(tree, sender)), *rate)
+                            : sender.finish;
+  }
+  const double bytes =
+      static_cast<double>(Missing(tree, receiver)) * (Sharing(sender, receiver, now) + 1);
+  return std::max(sender_finish + *latency, now + *latency + TransferTime(bytes, *rate));
+}
+
+void BroadcastPlanner::CountPush(const NodeKey& sender, int change) {
+  int& pushes = pushes_[sender];
+  pushes += change;
+  if (pushes == 0) pushes_.erase(sender);
+}
+
+int BroadcastPlanner::Pushes(const NodeKey& sender) const {
+  const auto found = pushes_.find(sender);
+  return found == pushes_.end() ? 0 : found->second;
+}
+
+void BroadcastPlanner::RememberFailure(const NodeKey& receiver, const NodeKey& sender,
+                                       absl::StatusCode code, Instant now) {
+  if (failures_.size() >= kMaxFailedPairs) {
+    failures_.erase(failures_by_age_.begin()->second);
+    failures_by_age_.erase(failures_by_age_.begin());
+  }
+  const Pair pair{receiver, sender};
+  Failure& failure = failures_[pair];
+  if (failure.count > 0) failures_by_age_.erase({failure.forget_at, pair});
+  const int doublings = std::min(failure.count, 16);
+  ++failure.count;
+  failure.retry_at = now + std::min(lease_, kFirstPause * (1 << doublings));
+  const bool busy = code == absl::StatusCode::kNotFound || code == absl::StatusCode::kAborted ||
+                    code == absl::StatusCode::kResourceExhausted;
+  failure.avoid_until = busy ? failure.retry_at : now + lease_;
+  failure.forget_at = now + lease_;
+  failures_by_age_.insert({failure.forget_at, pair});
+}
+
+void BroadcastPlanner::ForgetFailure(const NodeKey& receiver, const NodeKey& sender) {
+  const auto found = failures_.find({receiver, sender});
+  if (found == failures_.end()) return;
+  failures_by_age_.erase({found->second.forget_at, found->first});
+  failures_.erase(found);
+}
+
+int BroadcastPlanner::Failures(const NodeKey& receiver, const NodeKey& sender) const {
+  const auto found = failures_.find({receiver, sender});
+  return found == failures_.end() ? 0 : found->second.count;
+}
+
+void BroadcastPlanner::Tick(Instant now) {
+  while (!failures_by_age_.empty() && failures_by_age_.begin()->first <= now) {
+    failures_.erase(failures_by_age_.begin()->second);
+    failures_by_age_.erase(failures_by_age_.begin());
+  }
+}
+
+std::vector<BroadcastPlanner::Member*> BroadcastPlanner::OnProgress(BroadcastTree& tree,
+                                                                    Member* receiver,
+                                                                    const Sample& sample,
+                                                                    Instant now) {
+  BroadcastTree::Progress& progress = receiver->progress;
+  const absl::Duration passed = now - progress.at;
+  const uint64_t starved_before = std::min(progress.starved_ns, sample.starved_ns);
+  const absl::Duration starved =
+      absl::Nanoseconds(static_cast<int64_t>(sample.starved_ns - starved_before));
+  const bool link_limited = starved * 10 < passed;
+  progress.bytes = sample.bytes;
+  progress.bytes_per_second = sample.bytes_per_second;
+  progress.starved_ns = sample.starved_ns;
+  progress.at = now;
+  Member* sender = receiver->sender();
+  if (sender == nullptr) return {};
+  if (link_limited) {
+    links_.RecordRate(sender->endpoint, receiver->endpoint, sample.bytes_per_second,
+                      std::max(1, Pushes(sender->endpoint.node)), now);
+  }
+  if (!Crawls(tree, *receiver, !link_limited)) {
+    progress.slow_reports = 0;
+    return {};
+  }
+  if (++progress.slow_reports < kCrawlReports) return {};
+  progress.slow_reports = 0;
+  return Relieve(tree, receiver, now);
+}
+
+// Does its sender offer it much less than the sender is offered itself, or than is usual?
+bool BroadcastPlanner::Crawls(const BroadcastTree& tree, const Member& receiver,
+                              bool starved) const {
+  if (starved || receiver.slow_receiver || receiver.progress.bytes_per_second <= 0) return false;
+  const Member& sender = *receiver.sender();
+  const double rate = receiver.progress.bytes_per_second;
+  const uint64_t offered = sender.complete() ? tree.size_bytes() : sender.progress.bytes;
+  const uint64_t backlog = offered - std::min(offered, receiver.progress.bytes);
+  if (TransferTime(static_cast<double>(backlog), rate) < kWorthMoving) return false;
+  double usual = links_.MedianRate().value_or(0);
+  if (!sender.complete()) usual = std::max(usual, sender.progress.bytes_per_second);
+  double delivered = 0;
+  for (const auto* feed = sender.first_receiver; feed != nullptr; feed = feed->next) {
+    delivered += feed->receiver->progress.bytes_per_second;
+  }
+  return delivered < kCrawlShare * usual;
+}
+
+std::vector<BroadcastPlanner::Member*> BroadcastPlanner::Relieve(BroadcastTree& tree,
+                                                                 Member* receiver, Instant now) {
+  Member* sender = receiver->sender();
+  const bool moved_before = receiver->blamed.valid();
+  Member* guilty = nullptr;
+  if (!moved_before) {
+    const Choice other = Choose(tree, receiver, now, sender->endpoint.node);
+    if (other.sender != nullptr && other.sender->tier() == Tier::kGood) {
+      const auto rate = links_.Rate(other.sender->endpoint, receiver->endpoint, now);
+      const bool promising = !rate.has_value() || *rate > 2 * receiver->progress.bytes_per_second;
+      if (promising) guilty = sender;
+    }
+  } else if (Member* innocent = tree.Find(receiver->blamed)) {
+    tree.SetLeaf(innocent, false);
+  }
+  if (guilty == nullptr) {
+    if (!moved_before && receiver->receivers == 0) return {};
+    // Slow whoever sends: its receivers had better pass it by, and it takes nobody's place.
+    guilty = receiver;
+    receiver->slow_receiver = true;
+    for (const auto& feed : receiver->feeds) tree.SetOccupies(feed.get(), false);
+  }
+  tree.SetLeaf(guilty, true);
+  std::vector<Member*> relieved;
+  for (auto* feed = guilty->first_receiver; feed != nullptr; feed = feed->next) {
+    if (!feed->receiver->blamed.valid()) feed->receiver->blamed = guilty->endpoint.node;
+    relieved.push_back(feed->receiver);
+  }
+  return relieved;
+}
+
+}  // namespace phalanx::directory

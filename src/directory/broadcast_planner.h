@@ -1,0 +1,136 @@
+// Chooses who sends to whom: the one place where a broadcast's shape is decided.
+//
+// Order of preference for a receiver
+//   1. somebody who has not just failed it, then somebody who has (not before a pause, so that
+//   nobody fails in a busy loop);
+//   2. somebody who is not about to leave, then a draining node, then one that delivered too
+//   little;
+//   3. somebody in the same host, rack or zone, as long as anyone there holds or receives the
+//   object and links across are
+//      not known to be as good: a slow link is crossed once. An edge across does not count against
+//      the sender's one receiver inside;
+//   4. with links measured: whoever lets the receiver finish first,
+//        max(sender's own finish + L, now + L + bytes missing * (receivers + 1) / B),
+//      which is one receiver per sender for large objects and several for small ones;
+//      with nothing measured: the least busy, a complete copy before a partial one, the shallowest,
+//      the earliest.
+// Never anybody downstream of the receiver.
+//
+// A pull that works is not moved because another sender would be a bit better. One that crawls is
+// (OnProgress): its sender becomes a leaf, once; if it crawls elsewhere too, the receiver itself is
+// slow, and loses its own receivers.
+//
+// Pure; replays from its inputs. Owned by the directory's core, shared by all objects of the shard.
+#ifndef PHALANX_DIRECTORY_BROADCAST_PLANNER_H_
+#define PHALANX_DIRECTORY_BROADCAST_PLANNER_H_
+
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "src/common/ids.h"
+#include "src/common/instant.h"
+#include "src/directory/broadcast_tree.h"
+#include "src/directory/link_model.h"
+
+namespace phalanx::directory {
+
+class BroadcastPlanner {
+ public:
+  using Member = BroadcastTree::Member;
+
+  // A pair that failed is avoided for `lease`.
+  explicit BroadcastPlanner(absl::Duration lease) : lease_(lease) {}
+
+  LinkModel& links() { return links_; }
+  const LinkModel& links() const { return links_; }
+
+  struct Choice {
+    // Null when there is nobody.
+    Member* sender = nullptr;
+    // When the receiver is expected to be complete; infinite when nothing is measured.
+    Instant finish = Instant::Infinite();
+    // Without a sender: when somebody who failed may be asked again; infinite when there is no such
+    // one.
+    Instant retry_at = Instant::Infinite();
+  };
+  // The sender for `receiver`, which is a member without feeds (or about to lose them). `avoid` is
+  // not considered.
+  Choice Choose(BroadcastTree& tree, Member* receiver, Instant now, const NodeKey& avoid = {});
+
+  // Counts pulls over all objects, which share a node's link.
+  void CountPush(const NodeKey& sender, int change);
+  int Pushes(const NodeKey& sender) const;
+
+  // The receiver's pull from the sender ended with `code`. Who could not be reached is avoided for
+  // the lease; who merely could not serve (it lacks the object, or serves too many) only shortly,
+  // and longer each time.
+  void RememberFailure(const NodeKey& receiver, const NodeKey& sender, absl::StatusCode code,
+                       Instant now);
+  void ForgetFailure(const NodeKey& receiver, const NodeKey& sender);
+  // How often in a row, within the lease.
+  int Failures(const NodeKey& receiver, const NodeKey& sender) const;
+  size_t failed_pairs() const { return failures_.size(); }
+
+  struct Sample {
+    uint64_t bytes = 0;
+    double bytes_per_second = 0;
+    uint64_t starved_ns = 0;
+  };
+  // Notes how a receiver gets on. Returns receivers that had better be chosen another sender now
+  // (empty, nearly always).
+  std::vector<Member*> OnProgress(BroadcastTree& tree, Member* receiver, const Sample& sample,
+                                  Instant now);
+
+  // Forgets what is older than a lease.
+  void Tick(Instant now);
+  // Candidates looked at since the start: the measure of the planner's work.
+  uint64_t candidates_examined() const { return examined_; }
+
+ private:
+  using Pair = std::pair<NodeKey, NodeKey>;  // receiver, sender
+  struct Failure {
+    int count = 0;
+    Instant avoid_until;
+    Instant retry_at;
+    Instant forget_at;
+  };
+  struct Search;
+
+  // Those who failed the receiver: excluded in the first pass, allowed after their pause in the
+  // second.
+  enum class Pass { kUntroubled, kFailedBefore };
+  bool Eligible(Search& search, const Member& candidate, Pass pass);
+  // The best at one level and tier, if there is any.
+  struct Best {
+    Member* sender = nullptr;
+    Instant finish = Instant::Infinite();
+    bool known = false;
+  };
+  Best BestAt(Search& search, Nearness level, BroadcastTree::Tier tier, Pass pass);
+  Best BestInClass(Search& search, const BroadcastTree::Index& index,
+                   BroadcastTree::Index::const_iterator& at, Pass pass);
+  std::optional<Instant> EstimateFinish(const BroadcastTree& tree, const Member& sender,
+                                        const Member& receiver, Instant now) const;
+  // Receivers and other objects' pulls that would share the way from sender to receiver.
+  int Sharing(const Member& sender, const Member& receiver, Instant now) const;
+  static bool Better(const Best& a, const Best& b, Instant now);
+
+  bool Crawls(const BroadcastTree& tree, const Member& receiver, bool starved) const;
+  std::vector<Member*> Relieve(BroadcastTree& tree, Member* receiver, Instant now);
+
+  const absl::Duration lease_;
+  LinkModel links_;
+  absl::flat_hash_map<NodeKey, int> pushes_;
+  absl::flat_hash_map<Pair, Failure> failures_;
+  std::set<std::pair<Instant, Pair>> failures_by_age_;
+  uint64_t examined_ = 0;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_BROADCAST_PLANNER_H_

@@ -1,0 +1,191 @@
+// The broadcast of one generation as it stands: who holds or receives it, who pulls from whom, and
+// who could be asked next.
+//
+//   BroadcastPlanner ── Attach / Detach / Complete ──► BroadcastTree
+//          ◄── candidates, ordered ──────────────────────┘
+//
+// Members are complete copies, the writer while it writes, and receivers. A pull is an edge (Feed);
+// a receiver may have several with disjoint slices. `BroadcastTree` keeps the forest and the order
+// of candidates; which of them is right for a receiver is the planner's affair.
+//
+// Invariants (CheckInvariants)
+//  1. For each slice the feeds form a forest: no member is upstream of itself.
+//  2. A member is rooted exactly when it is complete, the writer, fed from outside, or all its
+//  feeds come from rooted members.
+//  3. Exactly the usable, rooted members are in the index, once per level at which they have a
+//  label, under their current key.
+//  4. A member's load at a level is the number of its occupying feeds to receivers of that
+//  nearness.
+//
+// Pure; order never depends on addresses or hashes. Owned by the directory's core, one per object
+// that is being pulled.
+#ifndef PHALANX_DIRECTORY_BROADCAST_TREE_H_
+#define PHALANX_DIRECTORY_BROADCAST_TREE_H_
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "src/common/ids.h"
+#include "src/common/instant.h"
+#include "src/directory/link_model.h"
+
+namespace phalanx::directory {
+
+class BroadcastTree {
+ public:
+  // Why a member has bytes, or will.
+  enum class Role { kReceiver, kWriter, kComplete };
+  // How gladly a member is asked: the later ones only when no earlier one will do.
+  enum class Tier { kGood = 0, kDraining = 1, kLeaf = 2 };
+  static constexpr int kUnrooted = std::numeric_limits<int>::max();
+
+  struct Member;
+
+  struct Feed {
+    Member* sender = nullptr;
+    Member* receiver = nullptr;
+    PlanId plan = 0;
+    uint64_t slices = 1;
+    Nearness nearness = Nearness::kWorld;
+    // Counts against the sender's one receiver. Not so while the receiver is disconnected, cannot
+    // be fed faster anyway, or has failed here again and again.
+    bool occupies = true;
+    Instant since;
+    // The sender's other feeds.
+    Feed* next = nullptr;
+    Feed* previous = nullptr;
+  };
+
+  // What Progress said of a receiver's pull.
+  struct Progress {
+    uint64_t bytes = 0;  // here, over all slices
+    double bytes_per_second = 0;
+    uint64_t starved_ns = 0;
+    Instant at;
+    int slow_reports = 0;  // in a row
+  };
+
+  struct Member {
+    Endpoint endpoint;
+    uint64_t order = 0;  // of joining
+    Role role = Role::kReceiver;
+    bool connected = true;
+    bool draining = false;
+    // Delivered much less than it was offered: has no receivers as long as there is anybody else.
+    bool leaf = false;
+    // Receives slowly whoever sends: never counts against a sender, nobody else is blamed for it.
+    bool slow_receiver = false;
+    // Pulls from a sender that this shard does not know (yet).
+    bool fed_from_outside = false;
+    // Hops from a root, at most; kUnrooted when no root is above.
+    int depth = kUnrooted;
+    // How many boundaries of racks and zones its bytes have crossed.
+    int crossings = 0;
+    // When it was expected to be complete, as far as anything was measured.
+    Instant finish = Instant::Infinite();
+    std::vector<std::unique_ptr<Feed>> feeds;  // from its senders
+    Feed* first_receiver = nullptr;
+    Feed* last_receiver = nullptr;
+    int receivers = 0;
+    std::array<int, kNearnessLevels> load = {};
+    Progress progress;
+    // Whom it was taken from because that one delivered too little.
+    NodeKey blamed;
+    uint64_t mark = 0;  // scratch of MarkDownstream
+
+    bool complete() const { return role == Role::kComplete; }
+    bool rooted() const { return depth != kUnrooted; }
+    Member* sender() const { return feeds.empty() ? nullptr : feeds.front()->sender; }
+    Tier tier() const { return leaf ? Tier::kLeaf : draining ? Tier::kDraining : Tier::kGood; }
+  };
+
+  // The order of candidates at one level: the less busy, the less far from a root, the earlier
+  // first.
+  struct Key {
+    Tier tier = Tier::kGood;
+    int load = 0;
+    int crossings = 0;
+    int depth = 0;
+    uint64_t order = 0;
+    Member* member = nullptr;
+
+    friend bool operator<(const Key& a, const Key& b) {
+      return std::tie(a.tier, a.load, a.crossings, a.depth, a.order) <
+             std::tie(b.tier, b.load, b.crossings, b.depth, b.order);
+    }
+  };
+  using Index = std::set<Key>;
+
+  explicit BroadcastTree(uint64_t size_bytes) : size_bytes_(size_bytes) {}
+  BroadcastTree(const BroadcastTree&) = delete;
+  BroadcastTree& operator=(const BroadcastTree&) = delete;
+
+  uint64_t size_bytes() const { return size_bytes_; }
+  size_t members() const { return members_.size(); }
+  // Feeds over all receivers.
+  size_t feeds() const { return feeds_; }
+  // Null for a node that is no member.
+  Member* Find(const NodeKey& node) const;
+
+  // REQUIRES: not a member yet.
+  Member* Add(const Endpoint& endpoint, Role role, bool connected, bool draining);
+  // Takes a member out with all its feeds; returns the receivers it fed, in the order they came to
+  // it.
+  std::vector<NodeKey> Remove(const NodeKey& node);
+
+  // A pull from now on. REQUIRES: `sender` is not downstream of `receiver` (the planner may be told
+  // not to look, by a defect under test), none of `slices` is fed already.
+  Feed* Attach(Member* receiver, Member* sender, PlanId plan, uint64_t slices, bool occupies,
+               Instant now);
+  // Ends all of a receiver's pulls.
+  void Detach(Member* receiver);
+  // The member has every byte: its pulls end, and it is a root from now on.
+  void Complete(Member* member);
+  void SetFedFromOutside(Member* member, bool fed);
+  void SetConnected(Member* member, bool connected);
+  void SetDraining(Member* member, bool draining);
+  void SetLeaf(Member* member, bool leaf);
+  void SetOccupies(Feed* feed, bool occupies);
+
+  // Marks `member` and everybody downstream of it; Downstream() then tells who was. Costs O(those).
+  void MarkDownstream(Member* member);
+  bool Downstream(const Member& other) const { return other.mark == mark_; }
+
+  // The candidates at a level, in the receiver's domain there. Null when there are none.
+  const Index* Candidates(Nearness level, uint64_t domain) const;
+
+  absl::Status CheckInvariants() const;
+
+ private:
+  Key KeyAt(const Member& member, Nearness level) const;
+  // Around every change of what an index key is made of.
+  void Unlist(Member* member);
+  void List(Member* member);
+  // Sets depth and crossings of `member` from its feeds, and of everybody downstream whom that
+  // concerns.
+  void Reroot(Member* member);
+  std::pair<int, int> DepthAndCrossings(const Member& member) const;
+  void Unlink(Feed* feed);
+  absl::Status CheckMember(const Member& member) const;
+  absl::Status CheckAcyclic() const;
+
+  const uint64_t size_bytes_;
+  uint64_t next_order_ = 1;
+  uint64_t mark_ = 0;
+  size_t feeds_ = 0;
+  // Lookups only; everything that is iterated is ordered by `order` or by key.
+  absl::flat_hash_map<NodeKey, std::unique_ptr<Member>> members_;
+  std::array<absl::flat_hash_map<uint64_t, Index>, kNearnessLevels> index_;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_BROADCAST_TREE_H_

@@ -1,0 +1,289 @@
+#include "src/directory/directory_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
+#include "src/directory/directory_core_impl.h"
+
+namespace phalanx::directory {
+
+DirectoryCore::DirectoryCore(DirectoryOptions options, Instant start, Random random)
+    : impl_(std::make_unique<Impl>(options, start, random)) {}
+DirectoryCore::~DirectoryCore() = default;
+
+void DirectoryCore::NodeUp(const v1::NodeInfo& node, Instant now) {
+  impl_->now_ = now;
+  impl_->NodeUp(node, now);
+  impl_->TellDrains();
+}
+
+void DirectoryCore::NodeDown(const NodeKey& node, Instant now) {
+  impl_->now_ = now;
+  impl_->NodeDown(node);
+  impl_->TellDrains();
+}
+
+void DirectoryCore::NodeConnected(const NodeKey& node, bool connected, Instant now) {
+  impl_->now_ = now;
+  impl_->NodeConnected(node, connected);
+}
+
+absl::Status DirectoryCore::OnMessage(const NodeKey& node, const v1::NodeMessage& message,
+                                      Instant now) {
+  impl_->now_ = now;
+  absl::Status status = impl_->OnMessage(node, message);
+  impl_->TellDrains();
+  return status;
+}
+
+void DirectoryCore::Tick(Instant now) {
+  impl_->now_ = now;
+  impl_->Tick();
+  impl_->TellDrains();
+}
+
+Instant DirectoryCore::NextDeadline() const { return impl_->NextDeadline(); }
+
+std::vector<DirectoryCore::Outgoing> DirectoryCore::TakeOutbox() {
+  return std::exchange(impl_->outbox_, {});
+}
+
+absl::Status DirectoryCore::Describe(const ObjectId& id, Instant now,
+                                     v1::DescribeObjectResponse* out) const {
+  return impl_->Describe(id, now, out);
+}
+void DirectoryCore::List(const v1::ListObjectsRequest& request,
+                         v1::ListObjectsResponse* out) const {
+  impl_->List(request, out);
+}
+void DirectoryCore::FillStatus(Instant now, v1::GetStatusResponse* out) const {
+  impl_->FillStatus(now, out);
+}
+absl::Status DirectoryCore::CheckInvariants() const { return impl_->CheckInvariants(); }
+
+DirectoryCore::Impl::Impl(DirectoryOptions options, Instant start, Random random)
+    : options_(options),
+      start_(start),
+      random_(random),
+      now_(start),
+      // Grows within one life; starts elsewhere in each, so that an old shard's plan is not taken
+      // for one of ours.
+      next_plan_((random_.Next() & 0x7fffffff) << 32 | 1),
+      planner_(options.lease) {}
+
+v1::ShardMessage& DirectoryCore::Impl::Send(const NodeKey& to) {
+  return outbox_.emplace_back(Outgoing{to, {}}).message;
+}
+
+Node* DirectoryCore::Impl::FindNode(const NodeKey& key) {
+  const auto found = nodes_.find(key);
+  return found == nodes_.end() ? nullptr : found->second.get();
+}
+
+const Node* DirectoryCore::Impl::FindNode(const NodeKey& key) const {
+  const auto found = nodes_.find(key);
+  return found == nodes_.end() ? nullptr : found->second.get();
+}
+
+Object* DirectoryCore::Impl::FindObject(const ObjectId& id) {
+  const auto found = objects_.find(id);
+  return found == objects_.end() ? nullptr : found->second.get();
+}
+
+Object& DirectoryCore::Impl::GetObject(const ObjectId& id) {
+  auto [at, added] = objects_.try_emplace(id);
+  if (added) at->second = std::make_unique<Object>(id);
+  return *at->second;
+}
+
+void DirectoryCore::Impl::ReleaseIfEmpty(Object& object) {
+  if (!object.copies.empty() || !object.wants.empty() || !object.attempts.empty()) return;
+  if (object.inline_cached && DefectActive(Defect::kInlineKeptAfterDelete)) return;
+  DropInline(object);
+  if (!object.timer.infinite()) timers_.erase({object.timer, object.id});
+  for (const NodeKey& key : draining_) {
+    FindNode(key)->sole_fetching.erase(object.id);
+    FindNode(key)->sole_queued.erase(object.id);
+  }
+  objects_.erase(object.id);
+}
+
+void DirectoryCore::Impl::UninvolveIfDone(const NodeKey& key, Object& object) {
+  Node* node = FindNode(key);
+  if (node == nullptr || object.copies.contains(key) || object.wants.contains(key)) return;
+  for (const Attempt& attempt : object.attempts) {
+    if (attempt.node == key) return;
+  }
+  node->objects.erase(object.id);
+}
+
+void DirectoryCore::Impl::SetTimer(Object& object, Instant when) {
+  if (when >= object.timer) return;
+  if (!object.timer.infinite()) timers_.erase({object.timer, object.id});
+  object.timer = when;
+  timers_.insert({when, object.id});
+}
+
+void DirectoryCore::Impl::OnTimer(Object& object) {
+  if (object.void_at <= now_) {
+    object.last_hopes.clear();
+    object.void_at = Instant::Infinite();
+  } else {
+    SetTimer(object, object.void_at);
+  }
+  Settle(object);
+}
+
+namespace {
+
+std::vector<ObjectId> Sorted(const absl::flat_hash_set<ObjectId>& ids) {
+  std::vector<ObjectId> sorted(ids.begin(), ids.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
+}  // namespace
+
+void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info, Instant now) {
+  const NodeKey key = FromProto(info.key());
+  const auto other_life = nodes_.lower_bound(NodeKey{key.node, 0});
+  if (other_life != nodes_.end() && other_life->first.node == key.node &&
+      other_life->first != key) {
+    NodeDown(NodeKey(other_life->first));
+  }
+  auto [at, added] = nodes_.try_emplace(key);
+  if (added) {
+    at->second = std::make_unique<Node>();
+    at->second->key = key;
+  } else {
+    BeginStale(*at->second);
+  }
+  Node& node = *at->second;
+  node.info = info;
+  node.endpoint = Endpoint{key, Place::FromNode(info)};
+  node.session = next_session_++;
+  node.connected = true;
+  node.last_heard = now;
+  StartAllDrainFetches();
+}
+
+void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
+  const auto found = nodes_.find(key);
+  if (found == nodes_.end()) return;
+  // Out of the books first: nothing is planned for it while its objects are settled.
+  const std::unique_ptr<Node> node = std::move(found->second);
+  nodes_.erase(found);
+  draining_.erase(key);
+  for (const ObjectId& id : Sorted(node->unconfirmed)) Confirm(id, key);
+  for (const ObjectId& id : Sorted(node->objects)) {
+    Object* object = FindObject(id);
+    if (object == nullptr) continue;
+    EndWant(*object, key);
+    if (object->copies.contains(key) && !DefectActive(Defect::kCopyListKeepsDeadNode)) {
+      StrikeCopy(*object, key, /*may_have_finished_receivers=*/true);
+    }
+    std::erase_if(object->attempts, [&key](const Attempt& a) { return a.node == key; });
+    ForgetDrainTarget(*object, key);
+    Settle(*object);
+  }
+}
+
+void DirectoryCore::Impl::NodeConnected(const NodeKey& key, bool connected) {
+  Node* node = FindNode(key);
+  if (node == nullptr || node->connected == connected) return;
+  node->connected = connected;
+  node->last_heard = now_;
+  for (const ObjectId& id : Sorted(node->objects)) {
+    Object* object = FindObject(id);
+    if (object == nullptr) continue;
+    if (object->tree != nullptr) {
+      BroadcastTree::Member* member = object->tree->Find(key);
+      const auto copy = object->copies.find(key);
+      const bool stale = copy != object->copies.end() && copy->second.stale;
+      if (member != nullptr) object->tree->SetConnected(member, connected && !stale);
+    }
+    if (connected) Plan(*object);
+  }
+}
+
+absl::Status DirectoryCore::Impl::OnMessage(const NodeKey& key, const v1::NodeMessage& message) {
+  Node* node = FindNode(key);
+  if (node == nullptr) {
+    ++counters_.late_messages;
+    return absl::OkStatus();
+  }
+  node->last_heard = now_;
+  switch (message.kind_case()) {
+    case v1::NodeMessage::kRegisterBegin:
+      OnRegisterBegin(*node, message.register_begin());
+      return absl::OkStatus();
+    case v1::NodeMessage::kRegisterCopy:
+      return OnRegisterCopy(*node, message.register_copy());
+    case v1::NodeMessage::kRegisterWant:
+      return OnRegisterWant(*node, message.register_want());
+    case v1::NodeMessage::kRegisterTombstone:
+      return OnRegisterTombstone(*node, message.register_tombstone());
+    case v1::NodeMessage::kRegisterEnd:
+      OnRegisterEnd(*node);
+      return absl::OkStatus();
+    case v1::NodeMessage::kAnnounceCreate:
+      return OnCreate(*node, message.announce_create());
+    case v1::NodeMessage::kAnnounceSeal:
+      return OnSeal(*node, message.announce_seal());
+    case v1::NodeMessage::kWithdraw:
+      return OnWithdraw(*node, message.withdraw());
+    case v1::NodeMessage::kWant:
+      return OnWant(*node, message.want());
+    case v1::NodeMessage::kUnwant:
+      return OnUnwant(*node, message.unwant());
+    case v1::NodeMessage::kPullReport:
+      return OnPullReport(*node, message.pull_report());
+    case v1::NodeMessage::kProgress:
+      return OnProgress(*node, message.progress());
+    case v1::NodeMessage::kEvictRequest:
+      return OnEvict(*node, message.evict_request());
+    case v1::NodeMessage::kDeleteRequest:
+      return OnDelete(*node, message.delete_request());
+    case v1::NodeMessage::kDeleteConfirm:
+      return OnDeleteConfirm(*node, message.delete_confirm());
+    case v1::NodeMessage::kQueryRequest:
+      return OnQuery(*node, message.query_request());
+    case v1::NodeMessage::kPrefetchRequest:
+      return OnPrefetch(*node, message.prefetch_request());
+    case v1::NodeMessage::kDrainRequest:
+      OnDrain(*node);
+      return absl::OkStatus();
+    case v1::NodeMessage::KIND_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("node ", key.ToString(), ": a message of no kind this shard knows"));
+}
+
+void DirectoryCore::Impl::Tick() {
+  if (learning_ && now_ >= start_ + options_.lease) EndLearning();
+  while (!timers_.empty() && timers_.begin()->first <= now_) {
+    const ObjectId id = timers_.begin()->second;
+    timers_.erase(timers_.begin());
+    Object* object = FindObject(id);
+    object->timer = Instant::Infinite();
+    OnTimer(*object);
+  }
+  ForgetTombstones();
+  planner_.Tick(now_);
+}
+
+Instant DirectoryCore::Impl::NextDeadline() const {
+  Instant next = Instant::Infinite();
+  if (learning_) next = start_ + options_.lease;
+  if (!timers_.empty()) next = std::min(next, timers_.begin()->first);
+  if (!tombstones_by_age_.empty()) {
+    const auto oldest = tombstones_.find(tombstones_by_age_.begin()->second);
+    next = std::min(next, oldest->second.since + options_.tombstone_age);
+  }
+  return next;
+}
+
+}  // namespace phalanx::directory

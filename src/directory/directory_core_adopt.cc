@@ -1,0 +1,337 @@
+// Which generation of an object counts: creation, sealing, withdrawal, and what follows when copies
+// go.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/common/defects.h"
+#include "src/common/status_macros.h"
+#include "src/directory/directory_core_impl.h"
+
+namespace phalanx::directory {
+namespace {
+
+absl::Status At(const Node& node, const ObjectId& id, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("node ", node.info.name(), ", object ", id.hex(),
+                                                  ": ", status.message()));
+}
+
+}  // namespace
+
+absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation generation, ParseGeneration(m.generation()));
+  PHALANX_ASSIGN_OR_RETURN(ObjectInfo info, ParseObjectInfo(m.info()));
+  if (absl::Status status =
+          ValidateInline(info.size_bytes, m.complete(), m.has_inline(), m.inline_bytes());
+      !status.ok()) {
+    return At(node, id, status);
+  }
+  if (generation.creator != node.key) {
+    return At(node, id, absl::InvalidArgumentError("generation: another node has created it"));
+  }
+  ++counters_.creates;
+  if (Tombstone* tombstone = Refusal(id, generation)) {
+    AwaitConfirm(*tombstone, id, node);
+    SendVerdict(node.key, Object(id), generation, v1::Verdict::DELETED);
+    return absl::OkStatus();
+  }
+  Object& object = GetObject(id);
+  const bool current = object.adopted && object.generation == generation;
+  if (current && !(object.info == info)) {
+    return At(node, id, absl::InvalidArgumentError("info: it differs from what was announced"));
+  }
+  if (current) {
+    SendVerdict(node.key, object, generation, v1::Verdict::ADOPTED);
+    if (m.complete() && object.copies.contains(node.key)) CompleteCopy(object, node.key);
+  } else if (!object.adopted && MayAdoptFromAbsence()) {
+    Adopt(object, node, generation, std::move(info), m.complete(), /*tell=*/true);
+  } else {
+    StandBy(object, node, generation, std::move(info), m.complete());
+  }
+  const bool adopted = object.adopted && object.generation == generation;
+  if (adopted && m.has_inline()) CacheInline(object, m.inline_bytes());
+  Settle(object);
+  return absl::OkStatus();
+}
+
+absl::Status DirectoryCore::Impl::OnSeal(Node& node, const v1::AnnounceSeal& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation generation, ParseGeneration(m.generation()));
+  Object* object = FindObject(id);
+  if (object == nullptr) {
+    ++counters_.late_messages;
+    return absl::OkStatus();
+  }
+  if (Attempt* attempt = FindAttempt(*object, generation)) {
+    if (absl::Status status =
+            ValidateInline(attempt->info.size_bytes, true, m.has_inline(), m.inline_bytes());
+        !status.ok()) {
+      return At(node, id, status);
+    }
+    if (attempt->node != node.key || attempt->complete) return absl::OkStatus();
+    attempt->complete = true;
+    if (attempt->superseded && attempt->info.size_bytes != object->info.size_bytes) {
+      ++object->conflicts;
+      ++counters_.conflicts;
+    }
+    if (!attempt->superseded && DefectActive(Defect::kStandbyAdoptedEarly)) {
+      VoidGeneration(*object, "another generation was complete first", NodeKey());
+    }
+    Settle(*object);
+    return absl::OkStatus();
+  }
+  const bool current =
+      object->adopted && object->generation == generation && object->copies.contains(node.key);
+  if (!current) {
+    ++counters_.late_messages;
+    return absl::OkStatus();
+  }
+  if (absl::Status status =
+          ValidateInline(object->info.size_bytes, true, m.has_inline(), m.inline_bytes());
+      !status.ok()) {
+    return At(node, id, status);
+  }
+  CompleteCopy(*object, node.key);
+  if (m.has_inline()) CacheInline(*object, m.inline_bytes());
+  Settle(*object);
+  return absl::OkStatus();
+}
+
+absl::Status DirectoryCore::Impl::OnWithdraw(Node& node, const v1::Withdraw& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation generation, ParseGeneration(m.generation()));
+  if (Refusal(id, generation) != nullptr) Confirm(id, node.key);
+  Object* object = FindObject(id);
+  if (object == nullptr) return absl::OkStatus();
+  if (object->adopted && object->generation == generation && object->copies.contains(node.key)) {
+    StrikeCopy(*object, node.key, /*may_have_finished_receivers=*/false);
+    if (const auto want = object->wants.find(node.key); want != object->wants.end()) {
+      // It could not keep what it got: not again at once.
+      const int doublings = std::min(want->second.withdrawals++, 8);
+      want->second.not_before = now_ + absl::Milliseconds(10) * (1 << doublings);
+    }
+  }
+  Attempt* attempt = FindAttempt(*object, generation);
+  if (attempt != nullptr && attempt->node == node.key) EraseAttempt(*object, generation);
+  UninvolveIfDone(node.key, *object);
+  Settle(*object);
+  return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::Adopt(Object& object, Node& node, const Generation& generation,
+                                ObjectInfo info, bool complete, bool tell) {
+  PHALANX_CHECK(!object.adopted && object.copies.empty(), "one generation at a time");
+  object.adopted = true;
+  object.sealed = false;
+  object.loss_told = false;
+  object.tentative = Learning();
+  object.generation = generation;
+  object.info = std::move(info);
+  ++counters_.adopted;
+  Copy& copy = object.copies[node.key];
+  copy.primary = true;
+  copy.writer = !complete;
+  ++node.copies;
+  Involve(node, object.id);
+  if (tell) SendVerdict(node.key, object, generation, v1::Verdict::ADOPTED);
+  if (complete) CompleteCopy(object, node.key);
+}
+
+Attempt* DirectoryCore::Impl::FindAttempt(Object& object, const Generation& generation) {
+  for (Attempt& attempt : object.attempts) {
+    if (attempt.generation == generation) return &attempt;
+  }
+  return nullptr;
+}
+
+void DirectoryCore::Impl::EraseAttempt(Object& object, const Generation& generation) {
+  std::erase_if(object.attempts,
+                [&generation](const Attempt& a) { return a.generation == generation; });
+}
+
+void DirectoryCore::Impl::StandBy(Object& object, Node& node, const Generation& generation,
+                                  ObjectInfo info, bool complete) {
+  EraseAttempt(object, generation);
+  object.attempts.push_back(Attempt{generation, node.key, std::move(info), complete});
+  Involve(node, object.id);
+  if (object.adopted && object.complete_copies > 0) {
+    Supersede(object, object.attempts.back());
+  } else if (object.adopted) {
+    SendVerdict(node.key, object, generation, v1::Verdict::STANDBY);
+  }
+}
+
+void DirectoryCore::Impl::Supersede(Object& object, Attempt& attempt) {
+  if (attempt.superseded) return;
+  attempt.superseded = true;
+  ++counters_.superseded;
+  if (attempt.complete && attempt.info.size_bytes != object.info.size_bytes) {
+    ++object.conflicts;
+    ++counters_.conflicts;
+  }
+  SendVerdict(attempt.node, object, attempt.generation, v1::Verdict::SUPERSEDED);
+}
+
+void DirectoryCore::Impl::SupersedeAll(Object& object) {
+  for (Attempt& attempt : object.attempts) Supersede(object, attempt);
+}
+
+void DirectoryCore::Impl::TellStandBys(Object& object) {
+  for (const Attempt& attempt : object.attempts) {
+    if (!attempt.superseded) {
+      SendVerdict(attempt.node, object, attempt.generation, v1::Verdict::STANDBY);
+    }
+  }
+}
+
+void DirectoryCore::Impl::CompleteCopy(Object& object, const NodeKey& key) {
+  Copy& copy = object.copies.at(key);
+  if (!copy.complete) {
+    copy.complete = true;
+    ++object.complete_copies;
+  }
+  copy.writer = false;
+  copy.watermarks.clear();
+  object.sealed = true;
+  object.loss_told = false;
+  object.last_hopes.clear();
+  object.void_at = Instant::Infinite();
+  EndFeeds(object, key);
+  if (object.tree != nullptr) object.tree->Complete(Join(object, key, copy));
+  if (const auto want = object.wants.find(key); want != object.wants.end()) {
+    copy.primary = copy.primary || want->second.keep;
+    EndWant(object, key);
+  }
+  if (!object.attempts.empty()) SupersedeAll(object);
+  ReviewSole(object);
+}
+
+void DirectoryCore::Impl::StrikeCopy(Object& object, const NodeKey& key,
+                                     bool may_have_finished_receivers) {
+  const auto found = object.copies.find(key);
+  if (found == object.copies.end()) return;
+  const bool writer = found->second.writer;
+  if (found->second.complete) --object.complete_copies;
+  LeaveTree(object, key, writer && may_have_finished_receivers);
+  object.copies.erase(found);
+  if (Node* node = FindNode(key)) --node->copies;
+  UninvolveIfDone(key, object);
+  ReviewSole(object);
+}
+
+bool DirectoryCore::Impl::HasWriter(const Object& object) const {
+  const auto found = object.copies.find(object.generation.creator);
+  return found != object.copies.end() && found->second.writer;
+}
+
+void DirectoryCore::Impl::Settle(Object& object) {
+  if (object.adopted && object.complete_copies == 0 && !Learning()) {
+    if (object.sealed) {
+      DecideLoss(object);
+    } else if (!HasWriter(object) && object.last_hopes.empty()) {
+      DecideVoid(object);
+    }
+  }
+  if (!object.adopted && !object.attempts.empty()) AdoptBestAttempt(object);
+  Plan(object);
+  DropTreeIfIdle(object);
+  ReleaseIfEmpty(object);
+}
+
+void DirectoryCore::Impl::DecideLoss(Object& object) {
+  for (const Attempt& attempt : object.attempts) {
+    if (attempt.superseded) continue;
+    VoidGeneration(object, "no copy of it is left, and it was put again", NodeKey());
+    return;
+  }
+  DropInline(object);
+  if (object.loss_told || object.wants.empty()) return;
+  object.loss_told = true;
+  ++counters_.lost;
+  for (const auto& [key, want] : object.wants) {
+    SendGone(key, object, object.generation, v1::Gone::LOST, "no node has a complete copy");
+  }
+}
+
+void DirectoryCore::Impl::DecideVoid(Object& object) {
+  ++counters_.voided;
+  VoidGeneration(object, "its creator ended before it was complete", NodeKey());
+}
+
+void DirectoryCore::Impl::VoidGeneration(Object& object, absl::string_view reason,
+                                         const NodeKey& except) {
+  absl::btree_set<NodeKey> concerned;
+  for (const auto& [key, copy] : object.copies) concerned.insert(key);
+  for (const auto& [key, want] : object.wants) concerned.insert(key);
+  for (const NodeKey& key : concerned) {
+    if (key != except) SendGone(key, object, object.generation, v1::Gone::VOID, reason);
+  }
+  for (const NodeKey& key : concerned) {
+    Requeue(object, key);
+    const auto copy = object.copies.find(key);
+    if (copy == object.copies.end()) continue;
+    object.copies.erase(copy);
+    if (Node* node = FindNode(key)) --node->copies;
+    UninvolveIfDone(key, object);
+  }
+  object.tree.reset();
+  object.complete_copies = 0;
+  object.adopted = false;
+  object.sealed = false;
+  object.tentative = false;
+  object.last_hopes.clear();
+  object.void_at = Instant::Infinite();
+  DropInline(object);
+  ReviewSole(object);
+}
+
+bool DirectoryCore::Impl::AdoptBestAttempt(Object& object) {
+  if (!MayAdoptFromAbsence()) return false;
+  const Attempt* best = nullptr;
+  for (const Attempt& attempt : object.attempts) {
+    if (attempt.superseded || attempt.stale || FindNode(attempt.node) == nullptr) continue;
+    const bool better = best == nullptr || (attempt.complete != best->complete
+                                                ? attempt.complete
+                                                : attempt.generation < best->generation);
+    if (better) best = &attempt;
+  }
+  if (best == nullptr) return false;
+  const Attempt chosen = *best;
+  EraseAttempt(object, chosen.generation);
+  Adopt(object, *FindNode(chosen.node), chosen.generation, chosen.info, chosen.complete,
+        /*tell=*/true);
+  if (!chosen.complete) TellStandBys(object);
+  return true;
+}
+
+void DirectoryCore::Impl::SendVerdict(const NodeKey& to, const Object& object,
+                                      const Generation& generation, v1::Verdict::Kind kind) {
+  v1::Verdict& verdict = *Send(to).mutable_verdict();
+  verdict.set_object_id(object.id.binary().data(), ObjectId::kSize);
+  ToProto(generation, verdict.mutable_generation());
+  verdict.set_kind(kind);
+  if (kind != v1::Verdict::STANDBY && kind != v1::Verdict::SUPERSEDED) return;
+  ToProto(object.generation, verdict.mutable_adopted());
+  ToProto(object.info, verdict.mutable_info());
+}
+
+void DirectoryCore::Impl::CacheInline(Object& object, const std::string& bytes) {
+  if (bytes.size() > options_.inline_cache_bytes || object.inline_cached) return;
+  object.inline_cached = true;
+  object.inline_bytes = bytes;
+  inline_by_age_.push_front(&object);
+  object.inline_age = inline_by_age_.begin();
+  inline_bytes_ += bytes.size();
+  while (inline_bytes_ > options_.inline_cache_bytes) DropInline(*inline_by_age_.back());
+}
+
+void DirectoryCore::Impl::DropInline(Object& object) {
+  if (!object.inline_cached) return;
+  object.inline_cached = false;
+  inline_bytes_ -= object.inline_bytes.size();
+  std::string().swap(object.inline_bytes);
+  inline_by_age_.erase(object.inline_age);
+}
+
+}  // namespace phalanx::directory

@@ -1,0 +1,228 @@
+// Deletes and their tombstones, queries, and permission to evict.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
+#include "src/common/status_macros.h"
+#include "src/directory/directory_core_impl.h"
+
+namespace phalanx::directory {
+namespace {
+
+constexpr size_t kMaxDeferred = 1 << 20;
+constexpr size_t kMaxTombstoneGenerations = 8;
+
+}  // namespace
+
+Tombstone* DirectoryCore::Impl::FindTombstone(const ObjectId& id) {
+  if (tombstones_.empty()) return nullptr;
+  const auto found = tombstones_.find(id);
+  return found == tombstones_.end() ? nullptr : &found->second;
+}
+
+Tombstone* DirectoryCore::Impl::Refusal(const ObjectId& id, const Generation& generation) {
+  Tombstone* tombstone = FindTombstone(id);
+  if (tombstone == nullptr) return nullptr;
+  const auto& generations = tombstone->generations;
+  const bool refused =
+      std::find(generations.begin(), generations.end(), generation) != generations.end();
+  return refused ? tombstone : nullptr;
+}
+
+Tombstone& DirectoryCore::Impl::Bury(const ObjectId& id, const Generation& generation) {
+  Tombstone& tombstone = tombstones_[id];
+  auto& generations = tombstone.generations;
+  generations.erase(std::remove(generations.begin(), generations.end(), generation),
+                    generations.end());
+  generations.insert(generations.begin(), generation);
+  if (generations.size() > kMaxTombstoneGenerations) generations.pop_back();
+  if (tombstone.order != 0) tombstones_by_age_.erase(tombstone.order);
+  tombstone.order = next_order_++;
+  tombstone.since = now_;
+  tombstones_by_age_[tombstone.order] = id;
+  return tombstone;
+}
+
+void DirectoryCore::Impl::AwaitConfirm(Tombstone& tombstone, const ObjectId& id, Node& node) {
+  tombstone.unconfirmed.insert(node.key);
+  node.unconfirmed.insert(id);
+}
+
+void DirectoryCore::Impl::Confirm(const ObjectId& id, const NodeKey& key) {
+  if (Node* node = FindNode(key)) node->unconfirmed.erase(id);
+  Tombstone* tombstone = FindTombstone(id);
+  if (tombstone == nullptr) return;
+  tombstone->unconfirmed.erase(key);
+  // One that has outlived its age waits for the last confirmation only.
+  if (tombstone->order == 0 && tombstone->unconfirmed.empty()) tombstones_.erase(id);
+}
+
+void DirectoryCore::Impl::ForgetTombstones() {
+  while (!tombstones_by_age_.empty()) {
+    const ObjectId id = tombstones_by_age_.begin()->second;
+    Tombstone& oldest = tombstones_.at(id);
+    const bool too_many = tombstones_.size() > options_.max_tombstones;
+    if (!too_many && oldest.since + options_.tombstone_age > now_) return;
+    tombstones_by_age_.erase(tombstones_by_age_.begin());
+    oldest.order = 0;
+    if (!too_many && !oldest.unconfirmed.empty()) continue;
+    for (const NodeKey& key : oldest.unconfirmed) {
+      if (Node* node = FindNode(key)) node->unconfirmed.erase(id);
+    }
+    tombstones_.erase(id);
+  }
+}
+
+absl::Status DirectoryCore::Impl::OnDelete(Node& node, const v1::DeleteRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  const Object* object = FindObject(id);
+  const bool known = (object != nullptr && object->adopted) || FindTombstone(id) != nullptr;
+  if (!known && Learning()) return Defer(id, node, m.request_id(), /*is_delete=*/true);
+  AnswerDelete(id, node.key, m.request_id());
+  return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
+                                       uint64_t request_id) {
+  Object* object = FindObject(id);
+  const bool adopted = object != nullptr && object->adopted;
+  const bool deleted = FindTombstone(id) != nullptr;
+  if (adopted) DeleteObject(*object);
+  v1::DeleteReply& reply = *Send(node).mutable_delete_reply();
+  reply.set_request_id(request_id);
+  if (adopted || deleted) return;
+  reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
+  reply.set_message(absl::StrCat("object ", id.hex(), ": nothing was put under this id"));
+}
+
+void DirectoryCore::Impl::DeleteObject(Object& object) {
+  ++counters_.deleted;
+  Tombstone& tombstone = Bury(object.id, object.generation);
+  tombstone.info = object.info;
+  constexpr absl::string_view kReason = "deleted";
+  for (const Attempt& attempt : object.attempts) {
+    if (tombstone.generations.size() < kMaxTombstoneGenerations) {
+      tombstone.generations.push_back(attempt.generation);
+    }
+    SendVerdict(attempt.node, object, attempt.generation, v1::Verdict::DELETED);
+    AwaitConfirm(tombstone, object.id, *FindNode(attempt.node));
+  }
+  absl::btree_set<NodeKey> told;
+  for (const auto& [key, copy] : object.copies) {
+    told.insert(key);
+    if (Node* node = FindNode(key)) AwaitConfirm(tombstone, object.id, *node);
+  }
+  for (const auto& [key, want] : object.wants) told.insert(key);
+  for (const NodeKey& key : told) {
+    SendGone(key, object, object.generation, v1::Gone::DELETED, kReason);
+  }
+  object.attempts.clear();
+  for (const NodeKey& key : told) {
+    EndWant(object, key);
+    StrikeCopy(object, key, /*may_have_finished_receivers=*/false);
+    ForgetDrainTarget(object, key);
+  }
+  for (const NodeKey& key : tombstone.unconfirmed) UninvolveIfDone(key, object);
+  ReleaseIfEmpty(object);
+}
+
+absl::Status DirectoryCore::Impl::OnDeleteConfirm(Node& node, const v1::DeleteConfirm& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  Confirm(id, node.key);
+  return absl::OkStatus();
+}
+
+absl::Status DirectoryCore::Impl::Defer(const ObjectId& id, Node& node, uint64_t request_id,
+                                        bool is_delete) {
+  if (num_deferred_ >= kMaxDeferred) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("node ", node.info.name(), ", object ", id.hex(), ": ", num_deferred_,
+                     " requests wait for the end of the shard's first lease"));
+  }
+  deferred_[id].push_back(Deferred{node.key, node.session, request_id, is_delete});
+  ++num_deferred_;
+  return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::AnswerDeferred(const ObjectId& id) {
+  const auto found = deferred_.find(id);
+  if (found == deferred_.end()) return;
+  const std::vector<Deferred> requests = std::move(found->second);
+  deferred_.erase(found);
+  num_deferred_ -= requests.size();
+  for (const Deferred& request : requests) {
+    const Node* node = FindNode(request.node);
+    // In a new session the node asks again.
+    if (node == nullptr || node->session != request.session) continue;
+    if (request.is_delete) {
+      AnswerDelete(id, request.node, request.request_id);
+    } else {
+      AnswerQuery(id, request.node, request.request_id);
+    }
+  }
+}
+
+absl::Status DirectoryCore::Impl::OnQuery(Node& node, const v1::QueryRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  const Object* object = FindObject(id);
+  const bool known = (object != nullptr && object->adopted) || FindTombstone(id) != nullptr;
+  if (!known && Learning()) return Defer(id, node, m.request_id(), /*is_delete=*/false);
+  AnswerQuery(id, node.key, m.request_id());
+  return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::AnswerQuery(const ObjectId& id, const NodeKey& node,
+                                      uint64_t request_id) {
+  v1::QueryReply& reply = *Send(node).mutable_query_reply();
+  reply.set_request_id(request_id);
+  const Object* object = FindObject(id);
+  if (object != nullptr && object->adopted) {
+    reply.set_known(true);
+    reply.set_complete(object->complete_copies > 0);
+    ToProto(object->generation, reply.mutable_generation());
+    ToProto(object->info, reply.mutable_info());
+    reply.set_complete_copies(object->complete_copies);
+    reply.set_partial_copies(object->copies.size() - object->complete_copies);
+  } else if (const Tombstone* tombstone = FindTombstone(id)) {
+    reply.set_known(true);
+    reply.set_deleted(true);
+    ToProto(tombstone->generations.front(), reply.mutable_generation());
+  }
+  if (object == nullptr) return;
+  reply.set_waiting(object->waiting.size());
+  reply.set_conflicts(object->conflicts);
+}
+
+bool DirectoryCore::Impl::HasOtherCompleteCopy(const Object& object, const NodeKey& but) const {
+  for (const auto& [key, copy] : object.copies) {
+    if (!copy.complete || copy.stale || key == but) continue;
+    const Node* node = FindNode(key);
+    if (node != nullptr && node->connected && !node->draining) return true;
+  }
+  return false;
+}
+
+absl::Status DirectoryCore::Impl::OnEvict(Node& node, const v1::EvictRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation generation, ParseGeneration(m.generation()));
+  Object* object = FindObject(id);
+  bool granted = true;
+  if (object != nullptr && object->adopted && object->generation == generation) {
+    const auto copy = object->copies.find(node.key);
+    const bool listed = copy != object->copies.end();
+    const bool needed = listed && (copy->second.complete || copy->second.writer) &&
+                        !HasOtherCompleteCopy(*object, node.key);
+    granted = !needed || DefectActive(Defect::kEvictLastCopy);
+    if (granted && listed) StrikeCopy(*object, node.key, /*may_have_finished_receivers=*/false);
+  }
+  ++(granted ? counters_.evictions_granted : counters_.evictions_refused);
+  v1::EvictReply& reply = *Send(node.key).mutable_evict_reply();
+  reply.set_object_id(m.object_id());
+  ToProto(generation, reply.mutable_generation());
+  reply.set_granted(granted);
+  if (object != nullptr) Settle(*object);
+  return absl::OkStatus();
+}
+
+}  // namespace phalanx::directory

@@ -1,0 +1,164 @@
+// Nodes that are about to leave, and copies made ahead of need.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/common/status_macros.h"
+#include "src/directory/directory_core_impl.h"
+
+namespace phalanx::directory {
+namespace {
+
+// Objects of one leaving node that others fetch at a time.
+constexpr size_t kMaxDrainFetches = 64;
+// Nodes compared when a new home is looked for, beginning behind the leaving one.
+constexpr size_t kMaxTargetsCompared = 64;
+
+}  // namespace
+
+void DirectoryCore::Impl::SendFetch(const NodeKey& to, const ObjectId& id, bool keep) {
+  v1::Fetch& fetch = *Send(to).mutable_fetch();
+  fetch.set_object_id(id.binary().data(), ObjectId::kSize);
+  fetch.set_keep(keep);
+}
+
+absl::Status DirectoryCore::Impl::OnPrefetch(Node& node, const v1::PrefetchRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  absl::btree_set<absl::string_view> names(m.nodes().begin(), m.nodes().end());
+  const bool everybody = names.erase("*") != 0;
+  const Object* object = FindObject(id);
+  uint32_t told = 0;
+  for (const auto& [key, other] : nodes_) {
+    const bool named = names.erase(other->info.name()) != 0;
+    if (!named && !everybody) continue;
+    ++told;
+    const auto has = [&key = key, object] {
+      if (object == nullptr) return false;
+      const auto copy = object->copies.find(key);
+      return object->wants.contains(key) ||
+             (copy != object->copies.end() && copy->second.complete && !copy->second.stale);
+    };
+    if (!has()) SendFetch(key, id, /*keep=*/false);
+  }
+  v1::PrefetchReply& reply = *Send(node.key).mutable_prefetch_reply();
+  reply.set_request_id(m.request_id());
+  reply.set_nodes(told);
+  if (!names.empty()) {
+    reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
+    reply.set_message(
+        absl::StrCat("object ", id.hex(), ": no node is called ", absl::StrJoin(names, ", ")));
+  }
+  return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::OnDrain(Node& node) {
+  node.drain_told.reset();
+  if (node.draining) return;
+  node.draining = true;
+  draining_.insert(node.key);
+  std::vector<ObjectId> ids(node.objects.begin(), node.objects.end());
+  std::sort(ids.begin(), ids.end());
+  for (const ObjectId& id : ids) {
+    Object* object = FindObject(id);
+    if (object == nullptr) continue;
+    BroadcastTree::Member* member =
+        object->tree == nullptr ? nullptr : object->tree->Find(node.key);
+    if (member != nullptr) object->tree->SetDraining(member, true);
+    ReviewSole(*object);
+  }
+  StartDrainFetches(node);
+}
+
+void DirectoryCore::Impl::ReviewSole(Object& object) {
+  if (draining_.empty()) return;
+  bool elsewhere = false;
+  for (const auto& [key, copy] : object.copies) {
+    const Node* node = copy.complete ? FindNode(key) : nullptr;
+    if (node != nullptr && !node->draining) elsewhere = true;
+    if (elsewhere) break;
+  }
+  for (const NodeKey& key : draining_) {
+    Node& leaving = *FindNode(key);
+    const auto copy = object.copies.find(key);
+    const bool sole =
+        object.adopted && !elsewhere && copy != object.copies.end() && copy->second.complete;
+    if (!sole) {
+      leaving.sole_fetching.erase(object.id);
+      leaving.sole_queued.erase(object.id);
+    } else if (!leaving.sole_fetching.contains(object.id)) {
+      leaving.sole_queued.insert(object.id);
+    }
+  }
+  if (elsewhere) object.drain_target = NodeKey();
+}
+
+Node* DirectoryCore::Impl::ChooseDrainTarget(const Object& object) {
+  Node* best = nullptr;
+  uint64_t most_room = 0;
+  size_t compared = 0;
+  // Not always the same few in a large cluster; the same in every replay.
+  auto at = nodes_.lower_bound(NodeKey{object.id.ShardHash(), 0});
+  for (size_t i = 0; i < nodes_.size() && compared < kMaxTargetsCompared; ++i, ++at) {
+    if (at == nodes_.end()) at = nodes_.begin();
+    Node& node = *at->second;
+    if (!node.connected || node.draining || node.registering) continue;
+    ++compared;
+    // A node that does not say what it can hold is taken to hold anything.
+    const uint64_t capacity = node.info.capacity_bytes();
+    const uint64_t used = std::min(capacity, node.info.used_bytes());
+    const uint64_t room = capacity == 0 ? kMaxObjectBytes : capacity - used;
+    if (room < object.info.size_bytes || (best != nullptr && room <= most_room)) continue;
+    best = &node;
+    most_room = room;
+  }
+  return best;
+}
+
+void DirectoryCore::Impl::StartDrainFetches(Node& leaving) {
+  while (leaving.sole_fetching.size() < kMaxDrainFetches && !leaving.sole_queued.empty()) {
+    const ObjectId id = *leaving.sole_queued.begin();
+    Object& object = *FindObject(id);
+    if (!object.drain_target.valid()) {
+      Node* target = ChooseDrainTarget(object);
+      if (target == nullptr) return;
+      object.drain_target = target->key;
+      Involve(*target, id);
+      SendFetch(target->key, id, /*keep=*/true);
+    }
+    leaving.sole_queued.erase(id);
+    leaving.sole_fetching.insert(id);
+  }
+}
+
+void DirectoryCore::Impl::StartAllDrainFetches() {
+  for (const NodeKey& key : draining_) StartDrainFetches(*FindNode(key));
+}
+
+void DirectoryCore::Impl::ForgetDrainTarget(Object& object, const NodeKey& key) {
+  if (object.drain_target != key) return;
+  object.drain_target = NodeKey();
+  for (const NodeKey& leaving_key : draining_) {
+    Node& leaving = *FindNode(leaving_key);
+    if (leaving.sole_fetching.erase(object.id) != 0) leaving.sole_queued.insert(object.id);
+  }
+}
+
+void DirectoryCore::Impl::TellDrains() {
+  for (const NodeKey& key : draining_) {
+    Node& leaving = *FindNode(key);
+    StartDrainFetches(leaving);
+    const size_t left = leaving.sole_fetching.size() + leaving.sole_queued.size();
+    if (leaving.drain_told == left) continue;
+    leaving.drain_told = left;
+    v1::DrainStatus& status = *Send(key).mutable_drain_status();
+    status.set_objects_left(left);
+    if (leaving.sole_queued.empty() || leaving.sole_fetching.size() >= kMaxDrainFetches) continue;
+    const ObjectId& stuck = *leaving.sole_queued.begin();
+    status.set_message(absl::StrCat("object ", stuck.hex(), " of ",
+                                    FindObject(stuck)->info.size_bytes,
+                                    " bytes: no other node has room for it"));
+  }
+}
+
+}  // namespace phalanx::directory

@@ -1,0 +1,383 @@
+// The inside of DirectoryCore: its state, and what its parts ask of each other. Included by
+// directory_core*.cc alone.
+//
+//   directory_core.cc           nodes come and go, messages are handed to their part, time passes
+//   directory_core_adopt.cc     which generation counts: creation, sealing, withdrawal, loss
+//   directory_core_register.cc  what nodes tell after a new session, and the first lease after a
+//   start directory_core_pull.cc      wants, plans, reports directory_core_delete.cc    deletes and
+//   tombstones, queries, eviction directory_core_drain.cc     leaving nodes, prefetch
+//   directory_core_tools.cc     descriptions, and the check of the invariants
+#ifndef PHALANX_DIRECTORY_DIRECTORY_CORE_IMPL_H_
+#define PHALANX_DIRECTORY_DIRECTORY_CORE_IMPL_H_
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "src/directory/broadcast_planner.h"
+#include "src/directory/broadcast_tree.h"
+#include "src/directory/directory_core.h"
+#include "src/directory/validate.h"
+
+namespace phalanx::directory {
+
+// How a copy came here, for the tools; made when its first pull is planned.
+struct PullRecord {
+  NodeKey sender;
+  PlanId plan = 0;
+  double bytes_per_second = 0;
+  uint64_t bytes_received = 0;
+  uint64_t starved_ns = 0;
+  Instant started;
+  Instant ended = Instant::Infinite();
+  uint32_t repairs = 0;
+};
+
+// A node's copy of the adopted generation.
+struct Copy {
+  bool complete = false;
+  bool primary = false;
+  // Created here and not yet sealed: grows by its writer's hand, not by a pull.
+  bool writer = false;
+  // Known from a session that has ended; gone unless the new session registers it.
+  bool stale = false;
+  absl::InlinedVector<uint64_t, 1> watermarks;
+  std::unique_ptr<PullRecord> pull;
+};
+
+struct Want {
+  uint64_t order = 0;
+  bool keep = false;
+  // Assigned to a sender: the receiver has feeds in the tree, or is fed by a sender that has not
+  // registered yet.
+  bool pulling = false;
+  NodeKey outside_sender;
+  // From a session that has ended, or of one whose registration has not ended: not planned.
+  bool held = false;
+  int withdrawals = 0;
+  Instant not_before;
+};
+
+// A generation that is not the adopted one, at the node that holds it.
+struct Attempt {
+  Generation generation;
+  NodeKey node;
+  ObjectInfo info;
+  bool complete = false;
+  // Told SUPERSEDED; remembered until its node has dropped it.
+  bool superseded = false;
+  bool stale = false;
+};
+
+struct Object {
+  explicit Object(const ObjectId& object_id) : id(object_id) {}
+
+  const ObjectId id;
+
+  // The adopted generation, if there is one.
+  bool adopted = false;
+  // A complete copy was seen: from then on the generation can be lost, but not be void.
+  bool sealed = false;
+  // Adopted from absence, in the first lease after a start: gives way to one that was adopted
+  // before.
+  bool tentative = false;
+  bool loss_told = false;
+  Generation generation;
+  ObjectInfo info;
+  absl::btree_map<NodeKey, Copy> copies;
+  int complete_copies = 0;
+
+  std::vector<Attempt> attempts;
+  uint32_t conflicts = 0;
+
+  absl::btree_map<NodeKey, Want> wants;
+  absl::btree_set<std::pair<uint64_t, NodeKey>>
+      waiting;                          // those of `wants` that are not pulling, oldest first
+  std::unique_ptr<BroadcastTree> tree;  // while there is something to plan
+
+  // The creator died unsealed: receivers it was feeding, who may have got every byte and not told
+  // yet.
+  absl::btree_set<NodeKey> last_hopes;
+  Instant void_at = Instant::Infinite();
+
+  bool inline_cached = false;
+  std::string inline_bytes;
+  std::list<Object*>::iterator inline_age;
+
+  // Who was asked to fetch the sole copy of a leaving node.
+  NodeKey drain_target;
+  Instant timer = Instant::Infinite();
+};
+
+struct Tombstone {
+  absl::InlinedVector<Generation, 1>
+      generations;  // the deleted one first, then those that stood by
+  ObjectInfo info;
+  absl::btree_set<NodeKey> unconfirmed;
+  Instant since;
+  uint64_t order = 0;
+};
+
+struct Node {
+  v1::NodeInfo info;
+  NodeKey key;
+  Endpoint endpoint;
+  uint64_t session = 0;  // counts the node's sessions, to tell old requests from new ones
+  bool connected = true;
+  bool registering = false;
+  bool draining = false;
+  // Where it has a copy, a want or an attempt. Iterated in order of ids only.
+  absl::flat_hash_set<ObjectId> objects;
+  absl::flat_hash_set<ObjectId> unconfirmed;  // tombstones
+  uint64_t copies = 0;
+  uint64_t pulls = 0;
+  // While draining: objects whose only complete copies are on leaving nodes, this among them; those
+  // that another node was asked to fetch, and those whose turn is still to come.
+  absl::btree_set<ObjectId> sole_fetching;
+  absl::btree_set<ObjectId> sole_queued;
+  std::optional<size_t> drain_told;
+  Instant last_heard;
+};
+
+// Requests that absence would decide wrongly, put off to the end of the first lease.
+struct Deferred {
+  NodeKey node;
+  uint64_t session = 0;
+  uint64_t request_id = 0;
+  bool is_delete = false;
+};
+
+struct Counters {
+  uint64_t creates = 0;
+  uint64_t adopted = 0;
+  uint64_t superseded = 0;
+  uint64_t conflicts = 0;
+  uint64_t wants = 0;
+  uint64_t delivered = 0;
+  uint64_t assigned = 0;
+  uint64_t repairs = 0;
+  uint64_t relieved = 0;
+  uint64_t pulls_completed = 0;
+  uint64_t pulls_failed = 0;
+  uint64_t late_messages = 0;
+  uint64_t voided = 0;
+  uint64_t lost = 0;
+  uint64_t deleted = 0;
+  uint64_t evictions_granted = 0;
+  uint64_t evictions_refused = 0;
+  uint64_t wants_refused = 0;
+};
+
+struct DirectoryCore::Impl {
+  Impl(DirectoryOptions options, Instant start, Random random);
+
+  // ---- directory_core.cc: nodes, messages, time
+  void NodeUp(const v1::NodeInfo& info, Instant now);
+  void NodeDown(const NodeKey& key);
+  void NodeConnected(const NodeKey& key, bool connected);
+  absl::Status OnMessage(const NodeKey& key, const v1::NodeMessage& message);
+  void Tick();
+  Instant NextDeadline() const;
+  Node* FindNode(const NodeKey& key);
+  const Node* FindNode(const NodeKey& key) const;
+  Object* FindObject(const ObjectId& id);
+  Object& GetObject(const ObjectId& id);
+  // Frees an object that nothing is known of any more. The reference is gone after it.
+  void ReleaseIfEmpty(Object& object);
+  // Adds `id` to what the node is asked about when it goes, or takes it away if it has no part in
+  // the object any more.
+  void Involve(Node& node, const ObjectId& id) { node.objects.insert(id); }
+  void UninvolveIfDone(const NodeKey& key, Object& object);
+  void SetTimer(Object& object, Instant when);
+  void OnTimer(Object& object);
+  // In the first lease after the start, when nothing may be decided from absence.
+  bool Learning() const { return learning_; }
+  v1::ShardMessage& Send(const NodeKey& to);
+
+  // ---- directory_core_adopt.cc
+  absl::Status OnCreate(Node& node, const v1::AnnounceCreate& m);
+  absl::Status OnSeal(Node& node, const v1::AnnounceSeal& m);
+  absl::Status OnWithdraw(Node& node, const v1::Withdraw& m);
+  // `node` holds the attempt; the verdict is told.
+  void Adopt(Object& object, Node& node, const Generation& generation, ObjectInfo info,
+             bool complete, bool tell);
+  // A generation that is not the adopted one: stands by, or is superseded at once.
+  void StandBy(Object& object, Node& node, const Generation& generation, ObjectInfo info,
+               bool complete);
+  Attempt* FindAttempt(Object& object, const Generation& generation);
+  // The copy is complete: the generation is sealed, those who stood by are superseded, the want is
+  // over.
+  void CompleteCopy(Object& object, const NodeKey& key);
+  void Supersede(Object& object, Attempt& attempt);
+  void SupersedeAll(Object& object);
+  // Strikes a copy from the list. Its receivers wait for another sender; the consequences for the
+  // object follow by Settle.
+  void StrikeCopy(Object& object, const NodeKey& key, bool may_have_finished_receivers);
+  // After copies, attempts or wants changed: decides loss, void, adoption of who stands by; plans;
+  // frees. The object may be gone after it.
+  void Settle(Object& object);
+  bool HasWriter(const Object& object) const;
+  void DecideLoss(Object& object);
+  void DecideVoid(Object& object);
+  // The generation is no more: tells everybody who holds or wants it but those in `except`, and
+  // forgets it.
+  void VoidGeneration(Object& object, absl::string_view reason, const NodeKey& except);
+  bool AdoptBestAttempt(Object& object);
+  // What stands by is told so again, after another generation was adopted.
+  void TellStandBys(Object& object);
+  void EraseAttempt(Object& object, const Generation& generation);
+  // A new generation of an id of which nothing is known may be adopted: nobody can come back with
+  // an older one.
+  bool MayAdoptFromAbsence() const { return !learning_ || !restarted_; }
+  void SendVerdict(const NodeKey& to, const Object& object, const Generation& generation,
+                   v1::Verdict::Kind kind);
+  void CacheInline(Object& object, const std::string& bytes);
+  void DropInline(Object& object);
+
+  // ---- directory_core_register.cc
+  void OnRegisterBegin(Node& node, const v1::RegisterBegin& m);
+  absl::Status OnRegisterCopy(Node& node, const v1::RegisterCopy& m);
+  absl::Status OnRegisterWant(Node& node, const v1::RegisterWant& m);
+  absl::Status OnRegisterTombstone(Node& node, const v1::RegisterTombstone& m);
+  void OnRegisterEnd(Node& node);
+  struct Registration {
+    Generation generation;
+    ObjectInfo info;
+    bool primary = false;
+    bool adopted = false;
+    bool complete = false;
+    NodeKey sender;
+  };
+  void RegisterAdopted(Object& object, Node& node, const Registration& r,
+                       absl::Span<const uint64_t> watermarks);
+  void RegisterRival(Object& object, Node& node, const Registration& r,
+                     absl::Span<const uint64_t> watermarks);
+  bool RivalWins(const Object& object, const Registration& r) const;
+  // The pull from a sender outside becomes an ordinary one now that the sender is listed.
+  void AdmitOutsidePulls(Object& object, const NodeKey& sender);
+  void AdmitRegisteredWant(Object& object, Node& node, Want& want);
+  // True when `sender` was listed and could be made the receiver's sender in our books.
+  bool LinkRegisteredPull(Object& object, Node& node, Want& want, const NodeKey& sender);
+  void BeginStale(Node& node);
+  void SweepStale(Node& node);
+  void EndLearning();
+
+  // ---- directory_core_pull.cc
+  absl::Status OnWant(Node& node, const v1::Want& m);
+  absl::Status OnUnwant(Node& node, const v1::Unwant& m);
+  absl::Status OnPullReport(Node& node, const v1::PullReport& m);
+  absl::Status OnProgress(Node& node, const v1::Progress& m);
+  // Answers at once where it can, else remembers the want. `held`: while the node registers.
+  void AddWant(Object& object, Node& node, bool keep, bool held);
+  void EndWant(Object& object, const NodeKey& key);
+  void Deliver(Object& object, Node& node, bool keep);
+  // Finds senders for those who wait, oldest first.
+  void Plan(Object& object);
+  void Assign(Object& object, Node& node, Want& want, BroadcastTree::Member* sender,
+              Instant finish);
+  // The want's pull, if any, has ended: it waits again.
+  void Requeue(Object& object, const NodeKey& key);
+  void EndFeeds(Object& object, const NodeKey& receiver);
+  BroadcastTree& Tree(Object& object);
+  BroadcastTree::Member* Join(Object& object, const NodeKey& key, const Copy& copy);
+  void LeaveTree(Object& object, const NodeKey& key, bool may_have_finished_receivers);
+  void DropTreeIfIdle(Object& object);
+  void MeasurePull(Object& object, const NodeKey& receiver, const v1::PullReport& m);
+  void NotePullProgress(Node& node, const v1::Progress::Pull& pull);
+  // Another sender for a receiver whose own delivers too little, if there is a better one.
+  void Relieve(Object& object, BroadcastTree::Member* receiver);
+  void PullFailed(Object& object, Node& node, Want& want, const v1::PullReport& m);
+  void SendGone(const NodeKey& to, const Object& object, const Generation& generation,
+                v1::Gone::Kind kind, absl::string_view reason);
+
+  // ---- directory_core_delete.cc
+  absl::Status OnDelete(Node& node, const v1::DeleteRequest& m);
+  absl::Status OnDeleteConfirm(Node& node, const v1::DeleteConfirm& m);
+  absl::Status OnQuery(Node& node, const v1::QueryRequest& m);
+  absl::Status OnEvict(Node& node, const v1::EvictRequest& m);
+  void AnswerDelete(const ObjectId& id, const NodeKey& node, uint64_t request_id);
+  void AnswerQuery(const ObjectId& id, const NodeKey& node, uint64_t request_id);
+  absl::Status Defer(const ObjectId& id, Node& node, uint64_t request_id, bool is_delete);
+  void AnswerDeferred(const ObjectId& id);
+  // Tells everybody who has a part in the object, and leaves the tombstone. The object is gone
+  // after it.
+  void DeleteObject(Object& object);
+  Tombstone& Bury(const ObjectId& id, const Generation& generation);
+  // The tombstone that refuses this generation.
+  Tombstone* Refusal(const ObjectId& id, const Generation& generation);
+  Tombstone* FindTombstone(const ObjectId& id);
+  void AwaitConfirm(Tombstone& tombstone, const ObjectId& id, Node& node);
+  void Confirm(const ObjectId& id, const NodeKey& key);
+  void ForgetTombstones();
+  bool HasOtherCompleteCopy(const Object& object, const NodeKey& but) const;
+
+  // ---- directory_core_drain.cc
+  absl::Status OnPrefetch(Node& node, const v1::PrefetchRequest& m);
+  void OnDrain(Node& node);
+  // After complete copies or draining nodes changed.
+  void ReviewSole(Object& object);
+  // Asks other nodes for the next of what only this one has.
+  void StartDrainFetches(Node& leaving);
+  void StartAllDrainFetches();
+  // The node with the most room that has no part in the object, or null.
+  Node* ChooseDrainTarget(const Object& object);
+  void ForgetDrainTarget(Object& object, const NodeKey& key);
+  void SendFetch(const NodeKey& to, const ObjectId& id, bool keep);
+  void TellDrains();
+
+  // ---- directory_core_tools.cc
+  absl::Status Describe(const ObjectId& id, Instant now, v1::DescribeObjectResponse* out) const;
+  void DescribeCopy(const Object& object, const NodeKey& key, const Copy& copy, Instant now,
+                    v1::CopyDescription* out) const;
+  void List(const v1::ListObjectsRequest& request, v1::ListObjectsResponse* out) const;
+  void Summarize(const Object& object, v1::ObjectSummary* out) const;
+  void Summarize(const ObjectId& id, const Tombstone& tombstone, v1::ObjectSummary* out) const;
+  void FillStatus(Instant now, v1::GetStatusResponse* out) const;
+  absl::Status CheckInvariants() const;
+  absl::Status CheckObject(const Object& object) const;
+  absl::Status CheckWants(const Object& object) const;
+  absl::Status CheckCopies(const Object& object) const;
+
+  const DirectoryOptions options_;
+  const Instant start_;
+  Random random_;
+  Instant now_;
+  bool learning_ = true;
+  // Somebody has told of an earlier life of this shard: what it does not know may well exist.
+  bool restarted_ = false;
+  PlanId next_plan_;
+  uint64_t next_order_ = 1;
+  uint64_t next_session_ = 1;
+
+  absl::btree_map<NodeKey, std::unique_ptr<Node>> nodes_;
+  absl::btree_set<NodeKey> draining_;
+  absl::btree_map<ObjectId, std::unique_ptr<Object>> objects_;
+  absl::btree_map<ObjectId, Tombstone> tombstones_;
+  std::map<uint64_t, ObjectId> tombstones_by_age_;  // by order
+  absl::btree_map<ObjectId, std::vector<Deferred>> deferred_;
+  size_t num_deferred_ = 0;
+  absl::btree_set<std::pair<Instant, ObjectId>> timers_;
+  size_t open_wants_ = 0;
+  size_t waiting_wants_ = 0;
+  std::list<Object*> inline_by_age_;  // front: used last
+  uint64_t inline_bytes_ = 0;
+  BroadcastPlanner planner_;
+  Counters counters_;
+  std::vector<Outgoing> outbox_;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_DIRECTORY_CORE_IMPL_H_

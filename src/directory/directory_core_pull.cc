@@ -1,0 +1,418 @@
+// Wants, plans and reports: from "this node wants the object" to "its copy is complete".
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/common/defects.h"
+#include "src/common/status_macros.h"
+#include "src/directory/directory_core_impl.h"
+
+namespace phalanx::directory {
+namespace {
+
+// A receiver that failed so often at one sender does not take its place.
+constexpr int kFailuresToNotOccupy = 2;
+
+uint64_t AllSlices(const ObjectInfo& info) {
+  return info.slices == kMaxSlices ? ~uint64_t{0} : (uint64_t{1} << info.slices) - 1;
+}
+
+uint64_t Sum(const google::protobuf::RepeatedField<uint64_t>& watermarks) {
+  uint64_t sum = 0;
+  for (const uint64_t watermark : watermarks) sum += watermark;
+  return sum;
+}
+
+}  // namespace
+
+absl::Status DirectoryCore::Impl::OnWant(Node& node, const v1::Want& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  ++counters_.wants;
+  Object* object = FindObject(id);
+  const bool adopted = object != nullptr && object->adopted;
+  if (Tombstone* tombstone = adopted ? nullptr : FindTombstone(id)) {
+    SendGone(node.key, Object(id), tombstone->generations.front(), v1::Gone::DELETED, "deleted");
+    return absl::OkStatus();
+  }
+  Object& known = object != nullptr ? *object : GetObject(id);
+  AddWant(known, node, m.keep(), /*held=*/false);
+  Settle(known);
+  return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::AddWant(Object& object, Node& node, bool keep, bool held) {
+  if (const auto open = object.wants.find(node.key); open != object.wants.end()) {
+    open->second.keep = open->second.keep || keep;
+    return;
+  }
+  if (const auto copy = object.copies.find(node.key);
+      copy != object.copies.end() && copy->second.complete && !copy->second.stale) {
+    // It has what it asks for: the question crossed our answer.
+    copy->second.primary = copy->second.primary || keep;
+    if (object.inline_cached) Deliver(object, node, keep);
+    return;
+  }
+  if (object.adopted && object.inline_cached && !held) {
+    Deliver(object, node, keep);
+    return;
+  }
+  if (open_wants_ >= options_.max_waiting) {
+    ++counters_.wants_refused;
+    SendGone(node.key, object, object.generation, v1::Gone::REFUSED,
+             absl::StrCat("ResourceExhausted: the shard holds ", open_wants_, " wants"));
+    return;
+  }
+  Want& want = object.wants[node.key];
+  want.order = next_order_++;
+  want.keep = keep;
+  want.held = held;
+  object.waiting.insert({want.order, node.key});
+  ++open_wants_;
+  ++waiting_wants_;
+  Involve(node, object.id);
+  if (object.adopted && object.sealed && object.complete_copies == 0 && !Learning()) {
+    SendGone(node.key, object, object.generation, v1::Gone::LOST, "no node has a complete copy");
+  }
+}
+
+void DirectoryCore::Impl::EndWant(Object& object, const NodeKey& key) {
+  if (object.last_hopes.erase(key) != 0 && object.last_hopes.empty()) {
+    object.void_at = Instant::Infinite();
+  }
+  const auto found = object.wants.find(key);
+  if (found == object.wants.end()) return;
+  EndFeeds(object, key);
+  if (object.waiting.erase({found->second.order, key}) != 0) --waiting_wants_;
+  --open_wants_;
+  object.wants.erase(found);
+  UninvolveIfDone(key, object);
+}
+
+void DirectoryCore::Impl::Deliver(Object& object, Node& node, bool keep) {
+  ++counters_.delivered;
+  v1::Deliver& deliver = *Send(node.key).mutable_deliver();
+  deliver.set_object_id(object.id.binary().data(), ObjectId::kSize);
+  ToProto(object.generation, deliver.mutable_generation());
+  ToProto(object.info, deliver.mutable_info());
+  deliver.set_inline_bytes(object.inline_bytes);
+  deliver.set_keep(keep);
+  inline_by_age_.splice(inline_by_age_.begin(), inline_by_age_, object.inline_age);
+  auto [at, added] = object.copies.try_emplace(node.key);
+  if (added) ++node.copies;
+  at->second.primary = at->second.primary || keep;
+  Involve(node, object.id);
+  CompleteCopy(object, node.key);
+}
+
+BroadcastTree& DirectoryCore::Impl::Tree(Object& object) {
+  if (object.tree == nullptr) {
+    object.tree = std::make_unique<BroadcastTree>(object.info.size_bytes);
+    for (const auto& [key, copy] : object.copies) Join(object, key, copy);
+  }
+  return *object.tree;
+}
+
+BroadcastTree::Member* DirectoryCore::Impl::Join(Object& object, const NodeKey& key,
+                                                 const Copy& copy) {
+  BroadcastTree& tree = *object.tree;
+  if (BroadcastTree::Member* member = tree.Find(key)) return member;
+  using Role = BroadcastTree::Role;
+  const Role role = copy.complete ? Role::kComplete : copy.writer ? Role::kWriter : Role::kReceiver;
+  const Node* node = FindNode(key);
+  // Only a defect under test lists a node that is gone.
+  const Endpoint endpoint = node != nullptr ? node->endpoint : Endpoint{key, {}};
+  const bool connected = (node == nullptr || node->connected) && !copy.stale;
+  BroadcastTree::Member* member =
+      tree.Add(endpoint, role, connected, node != nullptr && node->draining);
+  for (const uint64_t watermark : copy.watermarks) member->progress.bytes += watermark;
+  return member;
+}
+
+void DirectoryCore::Impl::Plan(Object& object) {
+  if (!object.adopted) return;
+  std::pair<uint64_t, NodeKey> place;  // iterators do not outlive an Assign
+  for (auto at = object.waiting.begin(); at != object.waiting.end();
+       at = object.waiting.upper_bound(place)) {
+    place = *at;
+    const NodeKey key = place.second;
+    Node* node = FindNode(key);
+    Want& want = object.wants.at(key);
+    if (want.held || !node->connected) continue;
+    if (object.inline_cached) {
+      Deliver(object, *node, want.keep);
+      continue;
+    }
+    if (want.not_before > now_) {
+      SetTimer(object, want.not_before);
+      continue;
+    }
+    BroadcastTree& tree = Tree(object);
+    if (tree.Candidates(Nearness::kWorld, 1) == nullptr) return;
+    const auto copy = object.copies.find(key);
+    if (copy != object.copies.end() && copy->second.writer) continue;
+    const bool stranger = tree.Find(key) == nullptr;
+    const Copy none;
+    BroadcastTree::Member* receiver =
+        Join(object, key, copy != object.copies.end() ? copy->second : none);
+    const BroadcastPlanner::Choice choice = planner_.Choose(tree, receiver, now_);
+    if (choice.sender != nullptr) {
+      Assign(object, *node, want, choice.sender, choice.finish);
+      continue;
+    }
+    if (stranger) tree.Remove(key);
+    if (!choice.retry_at.infinite()) SetTimer(object, choice.retry_at);
+  }
+}
+
+void DirectoryCore::Impl::Assign(Object& object, Node& node, Want& want,
+                                 BroadcastTree::Member* sender, Instant finish) {
+  const NodeKey from = sender->endpoint.node;
+  auto [at, added] = object.copies.try_emplace(node.key);
+  Copy& copy = at->second;
+  if (added) ++node.copies;
+  Involve(node, object.id);
+  if (copy.pull == nullptr) copy.pull = std::make_unique<PullRecord>();
+  copy.pull->sender = from;
+  copy.pull->plan = ++next_plan_;
+  copy.pull->started = now_;
+  copy.pull->ended = Instant::Infinite();
+  copy.pull->bytes_per_second = 0;
+
+  BroadcastTree& tree = *object.tree;
+  BroadcastTree::Member* receiver = tree.Find(node.key);
+  const bool occupies = planner_.Failures(node.key, from) < kFailuresToNotOccupy;
+  tree.Attach(receiver, sender, next_plan_, AllSlices(object.info), occupies, now_);
+  receiver->finish = finish;
+  receiver->progress.bytes_per_second = 0;
+  receiver->progress.starved_ns = 0;
+  receiver->progress.at = now_;
+  planner_.CountPush(from, 1);
+  ++node.pulls;
+  want.pulling = true;
+  object.waiting.erase({want.order, node.key});
+  --waiting_wants_;
+  ++counters_.assigned;
+  if (DefectActive(Defect::kCompleteForPartial) && !copy.complete) {
+    copy.complete = true;
+    ++object.complete_copies;
+  }
+
+  v1::Assign& assign = *Send(node.key).mutable_assign();
+  assign.set_object_id(object.id.binary().data(), ObjectId::kSize);
+  ToProto(object.generation, assign.mutable_generation());
+  ToProto(object.info, assign.mutable_info());
+  assign.set_plan_id(next_plan_);
+  ToProto(from, assign.mutable_sender());
+  if (const Node* sender_node = FindNode(from)) {
+    assign.set_sender_address(sender_node->info.address());
+  }
+  assign.set_slices(AllSlices(object.info));
+  assign.set_keep(want.keep);
+}
+
+void DirectoryCore::Impl::EndFeeds(Object& object, const NodeKey& receiver) {
+  const auto found = object.wants.find(receiver);
+  if (found == object.wants.end() || !found->second.pulling) return;
+  Want& want = found->second;
+  want.pulling = false;
+  if (Node* node = FindNode(receiver)) --node->pulls;
+  const auto copy = object.copies.find(receiver);
+  if (copy != object.copies.end() && copy->second.pull != nullptr) copy->second.pull->ended = now_;
+  BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
+  if (member == nullptr) return;
+  if (want.outside_sender.valid()) object.tree->SetFedFromOutside(member, false);
+  want.outside_sender = NodeKey();
+  for (const auto& feed : member->feeds) planner_.CountPush(feed->sender->endpoint.node, -1);
+  object.tree->Detach(member);
+}
+
+void DirectoryCore::Impl::Requeue(Object& object, const NodeKey& key) {
+  const auto found = object.wants.find(key);
+  if (found == object.wants.end() || !found->second.pulling) return;
+  EndFeeds(object, key);
+  object.waiting.insert({found->second.order, key});
+  ++waiting_wants_;
+}
+
+void DirectoryCore::Impl::LeaveTree(Object& object, const NodeKey& key,
+                                    bool may_have_finished_receivers) {
+  if (object.wants.contains(key)) Requeue(object, key);
+  BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(key);
+  if (member == nullptr) return;
+  while (member->first_receiver != nullptr) {
+    const NodeKey receiver = member->first_receiver->receiver->endpoint.node;
+    Requeue(object, receiver);
+    ++counters_.repairs;
+    if (Copy& copy = object.copies.at(receiver); copy.pull != nullptr) ++copy.pull->repairs;
+    // It may have every byte and not have said so yet: its report decides whether the generation
+    // lives.
+    if (may_have_finished_receivers && object.complete_copies == 0) {
+      object.last_hopes.insert(receiver);
+      object.void_at = now_ + options_.lease;
+      SetTimer(object, object.void_at);
+    }
+  }
+  object.tree->Remove(key);
+}
+
+void DirectoryCore::Impl::DropTreeIfIdle(Object& object) {
+  if (object.tree == nullptr || !object.wants.empty() || object.copies.size() > 1) return;
+  object.tree.reset();
+}
+
+absl::Status DirectoryCore::Impl::OnUnwant(Node& node, const v1::Unwant& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  Object* object = FindObject(id);
+  if (object == nullptr || !object->wants.contains(node.key)) return absl::OkStatus();
+  EndWant(*object, node.key);
+  const auto copy = object->copies.find(node.key);
+  if (copy != object->copies.end() && !copy->second.complete && !copy->second.writer) {
+    // Without its pull it would keep its receivers waiting.
+    StrikeCopy(*object, node.key, /*may_have_finished_receivers=*/false);
+  }
+  ForgetDrainTarget(*object, node.key);
+  Settle(*object);
+  return absl::OkStatus();
+}
+
+absl::Status DirectoryCore::Impl::OnPullReport(Node& node, const v1::PullReport& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation generation, ParseGeneration(m.generation()));
+  PHALANX_RETURN_IF_ERROR(ValidateWatermarkCount(m.watermarks()));
+  if (Refusal(id, generation) != nullptr && m.complete() &&
+      DefectActive(Defect::kLateCompletionAfterDelete)) {
+    Object& object = GetObject(id);
+    if (!object.adopted) Adopt(object, node, generation, ObjectInfo(), true, /*tell=*/false);
+    return absl::OkStatus();
+  }
+  Object* object = FindObject(id);
+  if (object == nullptr || !object->adopted || object->generation != generation) {
+    ++counters_.late_messages;
+    return absl::OkStatus();
+  }
+  PHALANX_RETURN_IF_ERROR(ValidateWatermarks(object->info, m.watermarks()));
+  MeasurePull(*object, node.key, m);
+  const auto want = object->wants.find(node.key);
+  if (m.complete()) {
+    ++counters_.pulls_completed;
+    auto [at, added] = object->copies.try_emplace(node.key);
+    if (added) ++node.copies;
+    Involve(node, object->id);
+    if (at->second.pull != nullptr) planner_.ForgetFailure(node.key, at->second.pull->sender);
+    CompleteCopy(*object, node.key);
+  } else if (want != object->wants.end()) {
+    PullFailed(*object, node, want->second, m);
+  }
+  Settle(*object);
+  return absl::OkStatus();
+}
+
+// What the pull under the current plan has measured.
+void DirectoryCore::Impl::MeasurePull(Object& object, const NodeKey& receiver,
+                                      const v1::PullReport& m) {
+  const auto copy = object.copies.find(receiver);
+  if (copy == object.copies.end()) return;
+  if (!m.complete()) copy->second.watermarks.assign(m.watermarks().begin(), m.watermarks().end());
+  if (PullRecord* record = copy->second.pull.get()) {
+    record->bytes_received += m.bytes_received();
+    record->starved_ns += m.starved_ns();
+    if (m.bytes_per_second() > 0) record->bytes_per_second = m.bytes_per_second();
+  }
+  BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
+  if (member == nullptr || member->sender() == nullptr) return;
+  member->progress.bytes = m.complete() ? object.info.size_bytes : Sum(m.watermarks());
+  if (member->feeds.front()->plan != m.plan_id()) return;
+  const Endpoint& sender = member->sender()->endpoint;
+  LinkModel& links = planner_.links();
+  links.RecordLatency(sender, member->endpoint,
+                      absl::Nanoseconds(static_cast<int64_t>(m.first_byte_ns())), now_);
+  links.RecordRate(sender, member->endpoint, m.bytes_per_second(),
+                   std::max(1, planner_.Pushes(sender.node)), now_);
+}
+
+void DirectoryCore::Impl::PullFailed(Object& object, Node& node, Want& want,
+                                     const v1::PullReport& m) {
+  const bool hoped = object.last_hopes.erase(node.key) != 0;
+  if (hoped && object.last_hopes.empty()) object.void_at = Instant::Infinite();
+  if (!want.pulling) {
+    ++counters_.late_messages;
+    return;
+  }
+  NodeKey sender = want.outside_sender;
+  if (!sender.valid()) {
+    const BroadcastTree::Feed& feed = *object.tree->Find(node.key)->feeds.front();
+    // Plan 0 is a pull that was registered: its number is an earlier shard's.
+    const bool current = feed.plan == m.plan_id() || feed.plan == 0;
+    if (!current && DefectActive(Defect::kOldPlanEndsNewPlan)) {
+      EndFeeds(object, node.key);
+      want.pulling = true;
+      ++node.pulls;
+      return;
+    }
+    if (!current) {
+      ++counters_.late_messages;
+      return;
+    }
+    sender = feed.sender->endpoint.node;
+  }
+  ++counters_.pulls_failed;
+  ++counters_.repairs;
+  planner_.RememberFailure(node.key, sender, static_cast<absl::StatusCode>(m.code()), now_);
+  if (PullRecord* record = object.copies.at(node.key).pull.get()) ++record->repairs;
+  Requeue(object, node.key);
+}
+
+absl::Status DirectoryCore::Impl::OnProgress(Node& node, const v1::Progress& m) {
+  for (const v1::Progress::Pull& pull : m.pulls()) {
+    PHALANX_RETURN_IF_ERROR(ParseObjectId(pull.object_id()).status());
+    PHALANX_RETURN_IF_ERROR(ParseGeneration(pull.generation()).status());
+    PHALANX_RETURN_IF_ERROR(ValidateWatermarkCount(pull.watermarks()));
+  }
+  node.info.set_used_bytes(m.used_bytes());
+  for (const v1::Progress::Pull& pull : m.pulls()) NotePullProgress(node, pull);
+  return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::NotePullProgress(Node& node, const v1::Progress::Pull& pull) {
+  Object* object = FindObject(*ParseObjectId(pull.object_id()));
+  if (object == nullptr || !object->adopted || object->generation != FromProto(pull.generation()) ||
+      !ValidateWatermarks(object->info, pull.watermarks()).ok()) {
+    return;
+  }
+  const auto copy = object->copies.find(node.key);
+  if (copy == object->copies.end() || copy->second.complete) return;
+  copy->second.watermarks.assign(pull.watermarks().begin(), pull.watermarks().end());
+  BroadcastTree::Member* member = object->tree == nullptr ? nullptr : object->tree->Find(node.key);
+  if (member == nullptr || member->sender() == nullptr) return;
+  const PlanId plan = member->feeds.front()->plan;
+  if (plan != 0 && plan != pull.plan_id()) return;
+  copy->second.pull->bytes_per_second = pull.bytes_per_second();
+  const BroadcastPlanner::Sample sample{Sum(pull.watermarks()), pull.bytes_per_second(),
+                                        pull.starved_ns()};
+  for (BroadcastTree::Member* slow : planner_.OnProgress(*object->tree, member, sample, now_)) {
+    Relieve(*object, slow);
+  }
+}
+
+void DirectoryCore::Impl::Relieve(Object& object, BroadcastTree::Member* receiver) {
+  const NodeKey key = receiver->endpoint.node;
+  Node* node = FindNode(key);
+  const BroadcastPlanner::Choice choice = planner_.Choose(*object.tree, receiver, now_);
+  if (choice.sender == nullptr || choice.sender == receiver->sender() || node == nullptr) return;
+  Requeue(object, key);
+  ++counters_.relieved;
+  Assign(object, *node, object.wants.at(key), choice.sender, choice.finish);
+}
+
+void DirectoryCore::Impl::SendGone(const NodeKey& to, const Object& object,
+                                   const Generation& generation, v1::Gone::Kind kind,
+                                   absl::string_view reason) {
+  v1::Gone& gone = *Send(to).mutable_gone();
+  gone.set_object_id(object.id.binary().data(), ObjectId::kSize);
+  ToProto(generation, gone.mutable_generation());
+  gone.set_kind(kind);
+  gone.set_reason(reason.data(), reason.size());
+}
+
+}  // namespace phalanx::directory

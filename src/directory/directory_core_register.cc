@@ -1,0 +1,293 @@
+// What nodes tell when they open a new session, and the first lease after a start, in which nothing
+// is decided from absence.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
+#include "src/common/status_macros.h"
+#include "src/directory/directory_core_impl.h"
+
+namespace phalanx::directory {
+namespace {
+
+std::vector<ObjectId> Sorted(const absl::flat_hash_set<ObjectId>& ids) {
+  std::vector<ObjectId> sorted(ids.begin(), ids.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
+}  // namespace
+
+// The node goes on living in a new session: what it had is not offered any more, and goes if it is
+// not told again.
+void DirectoryCore::Impl::BeginStale(Node& node) {
+  for (const ObjectId& id : Sorted(node.objects)) {
+    Object* object = FindObject(id);
+    if (object == nullptr) continue;
+    EndWant(*object, node.key);
+    ForgetDrainTarget(*object, node.key);
+    if (const auto copy = object->copies.find(node.key); copy != object->copies.end()) {
+      copy->second.stale = true;
+      BroadcastTree::Member* member =
+          object->tree != nullptr ? object->tree->Find(node.key) : nullptr;
+      if (member != nullptr) object->tree->SetConnected(member, false);
+    }
+    for (Attempt& attempt : object->attempts) {
+      if (attempt.node == node.key) attempt.stale = true;
+    }
+    UninvolveIfDone(node.key, *object);
+    Settle(*object);
+  }
+  node.registering = true;
+  node.draining = false;
+  node.drain_told.reset();
+  if (draining_.erase(node.key) == 0) return;
+  for (const auto& fetching : {node.sole_fetching, node.sole_queued}) {
+    for (const ObjectId& id : fetching) {
+      if (Object* object = FindObject(id)) ReviewSole(*object);
+    }
+  }
+  node.sole_fetching.clear();
+  node.sole_queued.clear();
+}
+
+void DirectoryCore::Impl::SweepStale(Node& node) {
+  for (const ObjectId& id : Sorted(node.objects)) {
+    Object* object = FindObject(id);
+    if (object == nullptr) continue;
+    const auto copy = object->copies.find(node.key);
+    const bool stale = copy != object->copies.end() && copy->second.stale;
+    const size_t attempts = object->attempts.size();
+    std::erase_if(object->attempts,
+                  [&node](const Attempt& a) { return a.node == node.key && a.stale; });
+    if (!stale && object->attempts.size() == attempts) continue;
+    if (stale) StrikeCopy(*object, node.key, /*may_have_finished_receivers=*/true);
+    UninvolveIfDone(node.key, *object);
+    Settle(*object);
+  }
+}
+
+void DirectoryCore::Impl::OnRegisterBegin(Node& node, const v1::RegisterBegin& m) {
+  node.registering = true;
+  if (m.had_session()) restarted_ = true;
+}
+
+absl::Status DirectoryCore::Impl::OnRegisterCopy(Node& node, const v1::RegisterCopy& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  Registration r;
+  PHALANX_ASSIGN_OR_RETURN(r.generation, ParseGeneration(m.generation()));
+  PHALANX_ASSIGN_OR_RETURN(r.info, ParseObjectInfo(m.info()));
+  PHALANX_RETURN_IF_ERROR(ValidateWatermarks(r.info, m.watermarks()));
+  r.primary = m.primary();
+  r.adopted = m.adopted();
+  r.complete = m.complete();
+  r.sender = FromProto(m.sender());
+  if (r.adopted) restarted_ = true;
+  if (Tombstone* tombstone = Refusal(id, r.generation)) {
+    AwaitConfirm(*tombstone, id, node);
+    SendVerdict(node.key, Object(id), r.generation, v1::Verdict::DELETED);
+    return absl::OkStatus();
+  }
+  Object& object = GetObject(id);
+  const bool current = object.adopted && object.generation == r.generation;
+  if (current && !(object.info == r.info)) {
+    return absl::InvalidArgumentError(absl::StrCat("node ", node.info.name(), ", object ", id.hex(),
+                                                   ": info: another node registered another one"));
+  }
+  if (!object.adopted && r.adopted && !Learning() && DefectActive(Defect::kFencedDropsSoleCopy)) {
+    SendVerdict(node.key, object, r.generation, v1::Verdict::SUPERSEDED);
+  } else if (current || (!object.adopted && r.adopted)) {
+    RegisterAdopted(object, node, r, m.watermarks());
+  } else {
+    RegisterRival(object, node, r, m.watermarks());
+  }
+  Settle(object);
+  return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Registration& r,
+                                          absl::Span<const uint64_t> watermarks) {
+  const bool found_it = !object.adopted;
+  if (found_it) {
+    object.adopted = true;
+    object.sealed = false;
+    object.loss_told = false;
+    object.generation = r.generation;
+    object.info = r.info;
+  }
+  if (r.adopted) object.tentative = false;
+  auto [at, added] = object.copies.try_emplace(node.key);
+  Copy& copy = at->second;
+  if (added) ++node.copies;
+  Involve(node, object.id);
+  // What was complete in the last session and is partial now lost bytes: its receivers start over
+  // with somebody else.
+  if (copy.complete && !r.complete) {
+    StrikeCopy(object, node.key, /*may_have_finished_receivers=*/false);
+    RegisterAdopted(object, node, r, watermarks);
+    return;
+  }
+  copy.stale = false;
+  copy.primary = r.primary;
+  copy.writer = !r.complete && !r.sender.valid() && r.generation.creator == node.key;
+  copy.watermarks.assign(watermarks.begin(), watermarks.end());
+  if (!r.complete && r.sender.valid()) {
+    if (copy.pull == nullptr) copy.pull = std::make_unique<PullRecord>();
+    copy.pull->sender = r.sender;
+    copy.pull->plan = 0;
+    copy.pull->started = now_;
+  }
+  if (!r.adopted) SendVerdict(node.key, object, r.generation, v1::Verdict::ADOPTED);
+  if (object.tree != nullptr) {
+    object.tree->SetConnected(Join(object, node.key, copy), node.connected);
+  }
+  if (r.complete) CompleteCopy(object, node.key);
+  if (found_it && !r.complete) TellStandBys(object);
+  if (!r.complete) AdmitOutsidePulls(object, node.key);
+  AnswerDeferred(object.id);
+}
+
+bool DirectoryCore::Impl::RivalWins(const Object& object, const Registration& r) const {
+  if (DefectActive(Defect::kProvisionalBeatsAdopted) && !r.adopted) return true;
+  if (!object.adopted || !r.adopted) return false;
+  if (object.tentative) return true;
+  if (object.complete_copies > 0) return false;
+  if (r.complete) return true;
+  return r.generation < object.generation;
+}
+
+// Another generation than the adopted one, or one that was never adopted.
+void DirectoryCore::Impl::RegisterRival(Object& object, Node& node, const Registration& r,
+                                        absl::Span<const uint64_t> watermarks) {
+  if (RivalWins(object, r)) {
+    const Generation loser = object.generation;
+    const ObjectInfo loser_info = object.info;
+    const auto creator = object.copies.find(loser.creator);
+    const bool stands_by = object.adopted && creator != object.copies.end();
+    const bool complete = stands_by && creator->second.complete;
+    VoidGeneration(object, "another generation had been adopted before",
+                   stands_by ? loser.creator : NodeKey());
+    Registration winner = r;
+    winner.adopted = true;
+    RegisterAdopted(object, node, winner, watermarks);
+    Node* loser_node = FindNode(loser.creator);
+    if (stands_by && loser_node != nullptr) {
+      StandBy(object, *loser_node, loser, loser_info, complete);
+    }
+    return;
+  }
+  // A part of a pull cannot become whole by itself.
+  if (!r.complete && r.generation.creator != node.key) {
+    SendVerdict(node.key, object, r.generation, v1::Verdict::SUPERSEDED);
+    return;
+  }
+  StandBy(object, node, r.generation, r.info, r.complete);
+}
+
+absl::Status DirectoryCore::Impl::OnRegisterWant(Node& node, const v1::RegisterWant& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  if (DefectActive(Defect::kWaiterDroppedAtRestart)) return absl::OkStatus();
+  AddWant(GetObject(id), node, m.keep(), /*held=*/node.registering);
+  return absl::OkStatus();
+}
+
+absl::Status DirectoryCore::Impl::OnRegisterTombstone(Node& node, const v1::RegisterTombstone& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation generation, ParseGeneration(m.generation()));
+  (void)node;
+  if (DefectActive(Defect::kTombstoneForgottenAtRestart)) return absl::OkStatus();
+  restarted_ = true;
+  Object* object = FindObject(id);
+  if (object != nullptr && object->adopted && object->generation == generation) {
+    DeleteObject(*object);
+  } else {
+    Bury(id, generation);
+  }
+  AnswerDeferred(id);
+  return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
+  node.registering = false;
+  SweepStale(node);
+  for (const ObjectId& id : Sorted(node.objects)) {
+    Object* object = FindObject(id);
+    if (object == nullptr) continue;
+    const auto want = object->wants.find(node.key);
+    if (want == object->wants.end() || !want->second.held) continue;
+    AdmitRegisteredWant(*object, node, want->second);
+    Settle(*object);
+  }
+  StartAllDrainFetches();
+}
+
+void DirectoryCore::Impl::AdmitRegisteredWant(Object& object, Node& node, Want& want) {
+  want.held = false;
+  if (FindTombstone(object.id) != nullptr && !object.adopted) {
+    const Generation deleted = FindTombstone(object.id)->generations.front();
+    EndWant(object, node.key);
+    SendGone(node.key, object, deleted, v1::Gone::DELETED, "deleted");
+    return;
+  }
+  const auto copy = object.copies.find(node.key);
+  if (copy == object.copies.end() || copy->second.complete || copy->second.pull == nullptr) return;
+  const NodeKey sender = copy->second.pull->sender;
+  if (LinkRegisteredPull(object, node, want, sender) || !Learning()) return;
+  // Its sender may still register: the pull goes on meanwhile.
+  want.pulling = true;
+  want.outside_sender = sender;
+  ++node.pulls;
+  object.waiting.erase({want.order, node.key});
+  --waiting_wants_;
+  Tree(object).SetFedFromOutside(Join(object, node.key, copy->second), true);
+}
+
+bool DirectoryCore::Impl::LinkRegisteredPull(Object& object, Node& node, Want& want,
+                                             const NodeKey& sender) {
+  const auto copy = object.copies.find(sender);
+  if (copy == object.copies.end() || copy->second.stale) return false;
+  BroadcastTree& tree = Tree(object);
+  BroadcastTree::Member* from = Join(object, sender, copy->second);
+  BroadcastTree::Member* to = Join(object, node.key, object.copies.at(node.key));
+  tree.MarkDownstream(to);
+  if (tree.Downstream(*from)) return false;
+  tree.SetFedFromOutside(to, false);
+  tree.Attach(to, from, /*plan=*/0, ~uint64_t{0}, /*occupies=*/true, now_);
+  planner_.CountPush(sender, 1);
+  want.outside_sender = NodeKey();
+  if (want.pulling) return true;
+  want.pulling = true;
+  ++node.pulls;
+  object.waiting.erase({want.order, node.key});
+  --waiting_wants_;
+  return true;
+}
+
+void DirectoryCore::Impl::AdmitOutsidePulls(Object& object, const NodeKey& sender) {
+  for (auto& [key, want] : object.wants) {
+    if (!want.outside_sender.valid() || want.outside_sender != sender) continue;
+    Node* node = FindNode(key);
+    if (!LinkRegisteredPull(object, *node, want, sender)) Requeue(object, key);
+  }
+}
+
+void DirectoryCore::Impl::EndLearning() {
+  learning_ = false;
+  std::vector<ObjectId> ids;
+  ids.reserve(objects_.size());
+  for (const auto& [id, object] : objects_) ids.push_back(id);
+  for (const ObjectId& id : ids) {
+    Object* object = FindObject(id);
+    if (object == nullptr) continue;
+    object->tentative = false;
+    std::vector<NodeKey> outside;
+    for (const auto& [key, want] : object->wants) {
+      if (want.outside_sender.valid()) outside.push_back(key);
+    }
+    for (const NodeKey& key : outside) Requeue(*object, key);
+    Settle(*object);
+  }
+  while (!deferred_.empty()) AnswerDeferred(ObjectId(deferred_.begin()->first));
+}
+
+}  // namespace phalanx::directory

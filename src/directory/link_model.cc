@@ -1,0 +1,219 @@
+#include "src/directory/link_model.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace phalanx::directory {
+namespace {
+
+// FNV-1a: the same in every process, so that plans replay. Never 0, which means "no label".
+uint64_t HashPath(uint64_t outer, absl::string_view label, absl::string_view value) {
+  uint64_t hash = 14695981039346656037u ^ outer;
+  const auto mix = [&hash](absl::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
+    hash = (hash ^ 0xff) * 1099511628211u;
+  };
+  mix(label);
+  mix(value);
+  return hash | 1;
+}
+
+uint64_t LabelPath(const v1::NodeInfo& node, const char* label, uint64_t outer) {
+  const auto found = node.labels().find(label);
+  if (found == node.labels().end() || found->second.empty()) return 0;
+  return HashPath(outer, label, found->second);
+}
+
+// What a class of nodes is known by: the innermost of rack and zone.
+uint64_t LabelClass(const Place& place) { return place.rack != 0 ? place.rack : place.zone; }
+
+}  // namespace
+
+Place Place::FromNode(const v1::NodeInfo& node) {
+  Place place;
+  place.zone = LabelPath(node, "zone", 0);
+  place.rack = LabelPath(node, "rack", place.zone);
+  place.host = LabelPath(node, "host", place.rack != 0 ? place.rack : place.zone);
+  return place;
+}
+
+uint64_t Place::domain(Nearness level) const {
+  switch (level) {
+    case Nearness::kHost:
+      return host;
+    case Nearness::kRack:
+      return rack;
+    case Nearness::kZone:
+      return zone;
+    case Nearness::kWorld:
+      break;
+  }
+  return 1;
+}
+
+Nearness NearnessOf(const Place& a, const Place& b) {
+  if (a.host != 0 && a.host == b.host) return Nearness::kHost;
+  if (a.rack != 0 && a.rack == b.rack) return Nearness::kRack;
+  if (a.zone != 0 && a.zone == b.zone) return Nearness::kZone;
+  return Nearness::kWorld;
+}
+
+bool Crosses(const Place& a, const Place& b) {
+  const auto differ = [](uint64_t x, uint64_t y) { return x != 0 && y != 0 && x != y; };
+  return differ(a.zone, b.zone) || differ(a.rack, b.rack);
+}
+
+void LinkModel::SmoothRate::Add(double sample, Instant now) {
+  value = value == 0 ? sample : 0.5 * value + 0.5 * sample;
+  at = now;
+}
+
+void LinkModel::LeastLatency::Add(absl::Duration sample, absl::Duration window, Instant now) {
+  if (current == absl::InfiniteDuration()) window_start = now;
+  if (now - window_start > window) {
+    // What two windows ago was least says nothing of today.
+    previous = now - window_start > 2 * window ? absl::InfiniteDuration() : current;
+    current = absl::InfiniteDuration();
+    window_start = now;
+  }
+  current = std::min(current, sample);
+}
+
+std::optional<absl::Duration> LinkModel::LeastLatency::Get(absl::Duration window,
+                                                           Instant now) const {
+  const absl::Duration least = std::min(current, previous);
+  if (least == absl::InfiniteDuration() || now - window_start > 2 * window) return std::nullopt;
+  return least;
+}
+
+template <typename T>
+void LinkModel::Recent<T>::Add(T sample) {
+  median_.reset();
+  if (samples_.size() < kSamples) {
+    samples_.push_back(sample);
+    return;
+  }
+  samples_[next_] = sample;
+  next_ = (next_ + 1) % kSamples;
+}
+
+template <typename T>
+std::optional<T> LinkModel::Recent<T>::Median() const {
+  if (!median_.has_value() && !samples_.empty()) {
+    std::vector<T> sorted = samples_;
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    median_ = *middle;
+  }
+  return median_;
+}
+
+LinkModel::Link& LinkModel::Touch(const Endpoint& sender, const Endpoint& receiver) {
+  const PairKey key = KeyOf(sender, receiver);
+  auto [at, added] = pairs_.try_emplace(key);
+  if (!added) {
+    by_age_.splice(by_age_.begin(), by_age_, at->second.age);
+    return at->second.link;
+  }
+  by_age_.push_front(key);
+  at->second.age = by_age_.begin();
+  if (pairs_.size() > options_.max_pairs) {
+    pairs_.erase(by_age_.back());
+    by_age_.pop_back();
+  }
+  return pairs_.find(key)->second.link;
+}
+
+LinkModel::Link* LinkModel::ByLabels(const Endpoint& sender, const Endpoint& receiver) {
+  const PairKey key{LabelClass(sender.place), LabelClass(receiver.place)};
+  if (key == PairKey{0, 0}) return nullptr;
+  const auto found = by_labels_.find(key);
+  if (found != by_labels_.end()) return &found->second;
+  // Labels are few where they are of use; a cluster with more pairs of them than this goes by its
+  // median.
+  if (by_labels_.size() >= options_.max_pairs) return nullptr;
+  return &by_labels_[key];
+}
+
+void LinkModel::RecordLatency(const Endpoint& sender, const Endpoint& receiver,
+                              absl::Duration latency, Instant now) {
+  if (latency <= absl::ZeroDuration()) return;
+  Touch(sender, receiver).latency.Add(latency, options_.forget_after, now);
+  if (Link* labels = ByLabels(sender, receiver)) {
+    labels->latency.Add(latency, options_.forget_after, now);
+  }
+  latencies_.Add(latency);
+}
+
+void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
+                           double bytes_per_second, int sharing, Instant now) {
+  if (!(bytes_per_second > 0)) return;
+  Link& link = Touch(sender, receiver);
+  double sample = bytes_per_second;
+  if (sharing > 1) {
+    const std::optional<double> known = Fresh(link.rate, options_.forget_after, now);
+    if (known.has_value()) {
+      sample = std::clamp(*known, bytes_per_second, bytes_per_second * sharing);
+      if (sample == *known) {
+        link.rate.at = now;
+        return;
+      }
+    }
+  }
+  link.rate.Add(sample, now);
+  if (Link* labels = ByLabels(sender, receiver)) labels->rate.Add(sample, now);
+  by_level_[static_cast<int>(NearnessOf(sender.place, receiver.place))].Add(sample, now);
+  rates_.Add(sample);
+}
+
+std::optional<double> LinkModel::Fresh(const SmoothRate& rate, absl::Duration forget_after,
+                                       Instant now) {
+  if (rate.value == 0 || now - rate.at > forget_after) return std::nullopt;
+  return rate.value;
+}
+
+std::optional<absl::Duration> LinkModel::Latency(const Endpoint& sender, const Endpoint& receiver,
+                                                 Instant now) const {
+  if (const auto pair = pairs_.find(KeyOf(sender, receiver)); pair != pairs_.end()) {
+    const auto least = pair->second.link.latency.Get(options_.forget_after, now);
+    if (least.has_value()) return least;
+  }
+  const PairKey labels{LabelClass(sender.place), LabelClass(receiver.place)};
+  if (const auto found = by_labels_.find(labels); found != by_labels_.end()) {
+    const auto least = found->second.latency.Get(options_.forget_after, now);
+    if (least.has_value()) return least;
+  }
+  return latencies_.Median();
+}
+
+std::optional<double> LinkModel::Rate(const Endpoint& sender, const Endpoint& receiver,
+                                      Instant now) const {
+  if (const auto pair = pairs_.find(KeyOf(sender, receiver)); pair != pairs_.end()) {
+    const auto rate = Fresh(pair->second.link.rate, options_.forget_after, now);
+    if (rate.has_value()) return rate;
+  }
+  const PairKey labels{LabelClass(sender.place), LabelClass(receiver.place)};
+  if (const auto found = by_labels_.find(labels); found != by_labels_.end()) {
+    const auto rate = Fresh(found->second.rate, options_.forget_after, now);
+    if (rate.has_value()) return rate;
+  }
+  return rates_.Median();
+}
+
+std::optional<double> LinkModel::MedianRate() const { return rates_.Median(); }
+
+LinkModel::Boundary LinkModel::BoundaryAround(Nearness inner, Instant now) const {
+  const int level = static_cast<int>(inner);
+  const auto inside = Fresh(by_level_[level], options_.forget_after, now);
+  if (!inside.has_value()) return Boundary::kUnknown;
+  for (int outer = level + 1; outer < kNearnessLevels; ++outer) {
+    const auto across = Fresh(by_level_[outer], options_.forget_after, now);
+    if (!across.has_value()) continue;
+    return *across < 0.5 * *inside ? Boundary::kSlow : Boundary::kAlike;
+  }
+  return Boundary::kUnknown;
+}
+
+}  // namespace phalanx::directory

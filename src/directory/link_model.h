@@ -1,0 +1,150 @@
+// What has been measured between nodes: latency and bandwidth per ordered pair, from what receivers
+// report of their pulls.
+//
+// A question about a pair that nobody has measured is answered from what was measured between other
+// nodes with the same pair of labels, else from the cluster's median, else not at all: there are no
+// built-in guesses. Old measurements fade: a rate is smoothed over the last few reports, a latency
+// is the least of the last minutes, and what was not refreshed for `forget_after` is as if never
+// measured. The number of pairs is bounded; the least recently measured go first.
+//
+// Pure: no clock, thread or lock; `now` is passed in. Owned by the BroadcastPlanner, on the shard's
+// control loop.
+#ifndef PHALANX_DIRECTORY_LINK_MODEL_H_
+#define PHALANX_DIRECTORY_LINK_MODEL_H_
+
+#include <array>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+#include "phalanx/v1/types.pb.h"
+#include "src/common/ids.h"
+#include "src/common/instant.h"
+
+namespace phalanx::directory {
+
+// How close two nodes stand, by the innermost of the labels "host", "rack", "zone" that they share.
+enum class Nearness { kHost = 0, kRack = 1, kZone = 2, kWorld = 3 };
+inline constexpr int kNearnessLevels = 4;
+
+// Where a node stands: a number for each label with all labels around it (so that rack 1 of zone a
+// is not rack 1 of zone b); 0 where there is no such label.
+struct Place {
+  uint64_t host = 0;
+  uint64_t rack = 0;
+  uint64_t zone = 0;
+
+  static Place FromNode(const v1::NodeInfo& node);
+  // The domain at a level; one and the same for everybody at kWorld.
+  uint64_t domain(Nearness level) const;
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+Nearness NearnessOf(const Place& a, const Place& b);
+// Different zones, or different racks: a link that may be slower than those inside. Nodes without
+// labels never cross.
+bool Crosses(const Place& a, const Place& b);
+
+struct Endpoint {
+  NodeKey node;
+  Place place;
+};
+
+class LinkModel {
+ public:
+  struct Options {
+    size_t max_pairs = 1 << 16;
+    absl::Duration forget_after = absl::Minutes(5);
+  };
+
+  LinkModel() : LinkModel(Options()) {}
+  explicit LinkModel(Options options) : options_(options) {}
+
+  // A round trip, or the time from a request to the first frame of its answer. Ignored unless
+  // positive.
+  void RecordLatency(const Endpoint& sender, const Endpoint& receiver, absl::Duration latency,
+                     Instant now);
+  // A rate seen while the sender was not starved and had `sharing` (>= 1) pulls to serve. A shared
+  // link is at least as fast as what one pull saw and at most `sharing` times that, and only what
+  // lies outside is news.
+  void RecordRate(const Endpoint& sender, const Endpoint& receiver, double bytes_per_second,
+                  int sharing, Instant now);
+
+  // Nothing when not even the cluster's median is known.
+  std::optional<absl::Duration> Latency(const Endpoint& sender, const Endpoint& receiver,
+                                        Instant now) const;
+  std::optional<double> Rate(const Endpoint& sender, const Endpoint& receiver, Instant now) const;
+  // The median of the cluster's last measurements.
+  std::optional<double> MedianRate() const;
+
+  // What the boundary around the domains of `inner` costs: slow when links that cross it carry less
+  // than half of what links inside do, alike otherwise, unknown when either was not measured.
+  enum class Boundary { kUnknown, kSlow, kAlike };
+  Boundary BoundaryAround(Nearness inner, Instant now) const;
+
+  size_t pairs() const { return pairs_.size(); }
+
+ private:
+  // A smoothed rate: half of it is the last report.
+  struct SmoothRate {
+    double value = 0;
+    Instant at;
+    void Add(double sample, Instant now);
+  };
+  // The least value of this window and of the one before.
+  struct LeastLatency {
+    absl::Duration current = absl::InfiniteDuration();
+    absl::Duration previous = absl::InfiniteDuration();
+    Instant window_start;
+    void Add(absl::Duration sample, absl::Duration window, Instant now);
+    std::optional<absl::Duration> Get(absl::Duration window, Instant now) const;
+  };
+  struct Link {
+    SmoothRate rate;
+    LeastLatency latency;
+  };
+  // Nodes without their incarnation: a daemon that starts again is behind the same link.
+  using PairKey = std::pair<uint64_t, uint64_t>;
+  struct Pair {
+    Link link;
+    std::list<PairKey>::iterator age;
+  };
+  // The last measurements of anybody, for a median.
+  template <typename T>
+  class Recent {
+   public:
+    void Add(T sample);
+    std::optional<T> Median() const;
+
+   private:
+    static constexpr size_t kSamples = 63;
+    std::vector<T> samples_;
+    size_t next_ = 0;
+    mutable std::optional<T> median_;
+  };
+
+  static std::optional<double> Fresh(const SmoothRate& rate, absl::Duration forget_after,
+                                     Instant now);
+  Link& Touch(const Endpoint& sender, const Endpoint& receiver);
+  Link* ByLabels(const Endpoint& sender, const Endpoint& receiver);
+  static PairKey KeyOf(const Endpoint& sender, const Endpoint& receiver) {
+    return {sender.node.node, receiver.node.node};
+  }
+
+  const Options options_;
+  absl::flat_hash_map<PairKey, Pair> pairs_;
+  std::list<PairKey> by_age_;  // front: measured last
+  // Keyed by (zone and rack of the sender, of the receiver); bounded like the pairs.
+  absl::flat_hash_map<PairKey, Link> by_labels_;
+  std::array<SmoothRate, kNearnessLevels> by_level_;
+  Recent<double> rates_;
+  Recent<absl::Duration> latencies_;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_LINK_MODEL_H_

@@ -1,0 +1,149 @@
+#include "src/directory/validate.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "src/net/transfer_buffer.h"
+
+namespace phalanx::directory {
+namespace {
+
+constexpr size_t kMaxNameBytes = 255;
+constexpr int kMaxLabels = 64;
+
+absl::Status TooLong(absl::string_view field, size_t has, size_t limit) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", has, " bytes, at most ", limit, " are allowed"));
+}
+
+}  // namespace
+
+absl::StatusOr<ObjectId> ParseObjectId(absl::string_view bytes) {
+  absl::StatusOr<ObjectId> id = ObjectId::FromBinary(bytes);
+  if (!id.ok())
+    return absl::InvalidArgumentError(absl::StrCat("object_id: ", id.status().message()));
+  if (id->nil()) return absl::InvalidArgumentError("object_id: the nil id names no object");
+  return id;
+}
+
+absl::StatusOr<NodeKey> ParseNodeKey(const v1::NodeKey& key) {
+  if (key.node() == 0) return absl::InvalidArgumentError("node: 0 is no node");
+  return FromProto(key);
+}
+
+absl::StatusOr<Generation> ParseGeneration(const v1::Generation& generation) {
+  if (generation.creator().node() == 0) {
+    return absl::InvalidArgumentError("generation: it has no creator");
+  }
+  if (generation.sequence() == 0) {
+    return absl::InvalidArgumentError("generation: 0 is no sequence number");
+  }
+  return FromProto(generation);
+}
+
+absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info) {
+  if (info.size_bytes() > kMaxObjectBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("info.size_bytes: ", info.size_bytes(),
+                                                   ", at most ", kMaxObjectBytes, " are allowed"));
+  }
+  if (info.slices() < 1 || info.slices() > kMaxSlices) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("info.slices: ", info.slices(), " is not between 1 and ", kMaxSlices));
+  }
+  if (info.metadata().size() > kMaxMetadataBytes) {
+    return TooLong("info.metadata", info.metadata().size(), kMaxMetadataBytes);
+  }
+  return ObjectInfo{info.size_bytes(), info.slices(), info.metadata()};
+}
+
+absl::Status ValidateNodeInfo(const v1::NodeInfo& node) {
+  if (absl::StatusOr<NodeKey> key = ParseNodeKey(node.key()); !key.ok()) return key.status();
+  if (node.name().empty()) return absl::InvalidArgumentError("node.name: it is empty");
+  if (node.name().size() > kMaxNameBytes) {
+    return TooLong("node.name", node.name().size(), kMaxNameBytes);
+  }
+  if (node.address().size() > kMaxNameBytes) {
+    return TooLong("node.address", node.address().size(), kMaxNameBytes);
+  }
+  if (node.labels().size() > kMaxLabels) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "node.labels: ", node.labels().size(), " of them, at most ", kMaxLabels, " are allowed"));
+  }
+  for (const auto& [key, value] : node.labels()) {
+    const size_t longest = std::max(key.size(), value.size());
+    if (longest > kMaxNameBytes) return TooLong("node.labels", longest, kMaxNameBytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateInline(uint64_t size_bytes, bool complete, bool has_inline,
+                            absl::string_view inline_bytes) {
+  if (!has_inline) {
+    if (inline_bytes.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError("inline_bytes: there are some, but has_inline says none");
+  }
+  if (!complete) {
+    return absl::InvalidArgumentError("inline_bytes: the generation is not complete");
+  }
+  if (inline_bytes.size() > kMaxInlineBytes) {
+    return TooLong("inline_bytes", inline_bytes.size(), kMaxInlineBytes);
+  }
+  if (inline_bytes.size() != size_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("inline_bytes: ", inline_bytes.size(), " bytes of an object of ", size_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateWatermarkCount(absl::Span<const uint64_t> watermarks) {
+  if (watermarks.size() > kMaxSlices) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "watermarks: ", watermarks.size(), " of them, at most ", kMaxSlices, " are allowed"));
+  }
+  for (const uint64_t watermark : watermarks) {
+    if (watermark <= kMaxObjectBytes) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("watermarks: ", watermark, " is beyond the largest object"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateWatermarks(const ObjectInfo& info, absl::Span<const uint64_t> watermarks) {
+  if (watermarks.empty()) return absl::OkStatus();
+  if (watermarks.size() != info.slices) {
+    return absl::InvalidArgumentError(absl::StrCat("watermarks: ", watermarks.size(),
+                                                   " for an object of ", info.slices, " slices"));
+  }
+  const net::SliceLayout layout{info.size_bytes, static_cast<int>(info.slices)};
+  for (int i = 0; i < layout.slices; ++i) {
+    const uint64_t limit = layout.Size(i);
+    if (watermarks[i] <= limit) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("watermarks: ", watermarks[i], " in slice ", i, " of ", limit, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+void ToProto(const NodeKey& key, v1::NodeKey* out) {
+  out->set_node(key.node);
+  out->set_incarnation(key.incarnation);
+}
+
+void ToProto(const Generation& generation, v1::Generation* out) {
+  ToProto(generation.creator, out->mutable_creator());
+  out->set_sequence(generation.sequence);
+}
+
+void ToProto(const ObjectInfo& info, v1::ObjectInfo* out) {
+  out->set_size_bytes(info.size_bytes);
+  out->set_slices(info.slices);
+  out->set_metadata(info.metadata);
+}
+
+NodeKey FromProto(const v1::NodeKey& key) { return NodeKey{key.node(), key.incarnation()}; }
+
+Generation FromProto(const v1::Generation& generation) {
+  return Generation{FromProto(generation.creator()), generation.sequence()};
+}
+
+}  // namespace phalanx::directory

@@ -1,0 +1,63 @@
+// From the wire's messages to our values, with every limit of the protocol checked: the one place
+// where the directory's messages are judged for form. Whether they make sense for an object is the
+// core's affair.
+//
+// Pure functions, any thread. Errors are InvalidArgument and name the field and what is wrong with
+// it; nothing that is rejected has been stored.
+#ifndef PHALANX_DIRECTORY_VALIDATE_H_
+#define PHALANX_DIRECTORY_VALIDATE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "phalanx/object_id.h"
+#include "phalanx/v1/types.pb.h"
+#include "src/common/ids.h"
+
+namespace phalanx::directory {
+
+// What is fixed when a generation is created, checked: size, slices and metadata are within the
+// limits.
+struct ObjectInfo {
+  uint64_t size_bytes = 0;
+  uint32_t slices = 1;
+  std::string metadata;
+
+  friend bool operator==(const ObjectInfo&, const ObjectInfo&) = default;
+};
+
+// Exactly 20 bytes, not all of them zero.
+absl::StatusOr<ObjectId> ParseObjectId(absl::string_view bytes);
+// A node that is not 0.
+absl::StatusOr<NodeKey> ParseNodeKey(const v1::NodeKey& key);
+// A creator, and a sequence that is not 0.
+absl::StatusOr<Generation> ParseGeneration(const v1::Generation& generation);
+absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info);
+// A key, a name of 1..255 bytes, an address of at most 255, at most 64 labels of at most 255 bytes
+// each side.
+absl::Status ValidateNodeInfo(const v1::NodeInfo& node);
+
+// Inline bytes belong to a complete object, are at most kMaxInlineBytes and exactly as many as the
+// object has.
+absl::Status ValidateInline(uint64_t size_bytes, bool complete, bool has_inline,
+                            absl::string_view inline_bytes);
+// One watermark per slice (or none at all), each within its slice; slices are cut as
+// net::SliceLayout says.
+absl::Status ValidateWatermarks(const ObjectInfo& info, absl::Span<const uint64_t> watermarks);
+// The same without the object at hand: their number and the protocol's largest size.
+absl::Status ValidateWatermarkCount(absl::Span<const uint64_t> watermarks);
+
+void ToProto(const NodeKey& key, v1::NodeKey* out);
+void ToProto(const Generation& generation, v1::Generation* out);
+void ToProto(const ObjectInfo& info, v1::ObjectInfo* out);
+// The fields as they are; for messages that were checked already.
+NodeKey FromProto(const v1::NodeKey& key);
+Generation FromProto(const v1::Generation& generation);
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_VALIDATE_H_
