@@ -1,0 +1,72 @@
+// Where in which segment the next small object goes: free extents of several segments, best fit
+// first. Pure.
+//
+// Offsets and lengths are multiples of kUnitBytes. Neighbours that are free become one extent. An
+// extent that is given up (somebody may still see it) is not handed out again; its segment can be
+// closed once nothing in it is used any more.
+//
+// Thread rule: no thread, lock or system call inside. Owned by MemfdMemory.
+#ifndef PHALANX_OBJECT_STORE_EXTENT_ALLOCATOR_H_
+#define PHALANX_OBJECT_STORE_EXTENT_ALLOCATOR_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "absl/status/status.h"
+
+namespace phalanx::object_store {
+
+class ExtentAllocator {
+ public:
+  static constexpr uint64_t kUnitBytes = 64;
+
+  using SegmentId = uint64_t;
+  struct Extent {
+    SegmentId segment = 0;
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+  };
+
+  // REQUIRES: the id is new, bytes is a multiple of kUnitBytes and not 0.
+  void AddSegment(SegmentId id, uint64_t bytes);
+  // REQUIRES: nothing in it is used.
+  void RemoveSegment(SegmentId id);
+
+  // The smallest free extent that is large enough, the rest of it staying free; at least
+  // kUnitBytes. Nothing when there is none.
+  std::optional<Extent> Allocate(uint64_t bytes);
+  // REQUIRES: `extent` was allocated and not freed since.
+  void Free(const Extent& extent);
+  // As Free, but never handed out again.
+  void GiveUp(const Extent& extent);
+
+  // Bytes in use in a segment; 0: it may be removed.
+  uint64_t used_bytes(SegmentId id) const { return segments_.at(id).used; }
+  uint64_t given_up_bytes(SegmentId id) const { return segments_.at(id).given_up; }
+  uint64_t free_bytes() const { return free_bytes_; }
+
+  absl::Status CheckInvariants() const;
+
+ private:
+  struct Segment {
+    uint64_t bytes = 0;
+    uint64_t used = 0;
+    uint64_t given_up = 0;
+    std::map<uint64_t, uint64_t> free;  // offset to length
+  };
+
+  void Release(const Extent& extent);
+  void AddFree(SegmentId id, Segment& segment, uint64_t offset, uint64_t bytes);
+  void TakeFree(SegmentId id, Segment& segment, std::map<uint64_t, uint64_t>::iterator it);
+
+  std::map<SegmentId, Segment> segments_;
+  std::set<std::tuple<uint64_t, SegmentId, uint64_t>> by_size_;  // length, segment, offset
+  uint64_t free_bytes_ = 0;
+};
+
+}  // namespace phalanx::object_store
+
+#endif  // PHALANX_OBJECT_STORE_EXTENT_ALLOCATOR_H_

@@ -1,0 +1,58 @@
+// SharedMemory from anonymous files that other processes map.
+//
+//   1 MiB and more: a file each. A released file goes to a pool of warm ones (its pages exist and
+//   are mapped, so reuse costs
+//                   nothing) and is taken again for sizes down to 4/5 of it.
+//   smaller:        extents of segments, files of 4 to 64 MiB that nobody but this process can map
+//   writable. 100,000 objects of
+//                   100 KB need some 170 files.
+//
+// A condemned file is closed, never pooled. A condemned extent is not handed out again; its segment
+// is closed when nothing else in it is used.
+//
+// Thread rule: as SharedMemory. Files are made and unmapped on a helper thread that this owns.
+#ifndef PHALANX_OBJECT_STORE_MEMFD_MEMORY_H_
+#define PHALANX_OBJECT_STORE_MEMFD_MEMORY_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "src/common/executor.h"
+#include "src/object_store/memfd_file.h"
+#include "src/object_store/shared_memory.h"
+
+namespace phalanx::object_store {
+
+struct MemfdMemoryOptions {
+  // Warm files and empty segments together. The pool gives way first: with the blocks that live it
+  // does not exceed max_bytes.
+  uint64_t max_pooled_bytes = uint64_t{1} << 30;
+  size_t max_pooled_files = 64;
+  uint64_t max_bytes = UINT64_MAX;
+  uint64_t first_segment_bytes = uint64_t{4} << 20;
+  uint64_t max_segment_bytes = uint64_t{64} << 20;
+  // What the machine can still give, asked on the helper thread before pages are reserved; see
+  // MemfdFile.
+  MemfdFile::Available available;
+};
+
+class MemfdMemory : public SharedMemory {
+ public:
+  // `control` outlives this; it is the loop on which it is used.
+  MemfdMemory(Executor& control, MemfdMemoryOptions options);
+  // Requests that are under way are dropped without a call. Blocks may outlive it.
+  ~MemfdMemory() override;
+
+  void Allocate(uint64_t bytes, Allocated done) override;
+  void Trim(uint64_t keep_bytes) override;
+  SharedMemoryStats stats() const override;
+
+ private:
+  class Core;
+  const std::shared_ptr<Core> core_;
+};
+
+}  // namespace phalanx::object_store
+
+#endif  // PHALANX_OBJECT_STORE_MEMFD_MEMORY_H_
