@@ -1,0 +1,93 @@
+// The Unix socket on which a node serves the clients of its host: a rim around the Store.
+//
+//   listening socket ──► LocalSession × n ──► Store
+//
+// The socket is 0600, in a folder that is made 0700 if there is none, and only processes of the
+// node's own user are served. A socket that a dead node left behind is replaced; one that somebody
+// listens on is not.
+//
+// Made and destroyed while the loop does not run, or on it; in between loop thread only. Owned by
+// the node's daemon; loop and store outlive it.
+#ifndef PHALANX_OBJECT_STORE_LOCAL_SERVICE_H_
+#define PHALANX_OBJECT_STORE_LOCAL_SERVICE_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "src/net/event_loop.h"
+#include "src/object_store/local_session.h"
+#include "src/object_store/store.h"
+
+namespace phalanx::object_store {
+
+struct LocalServiceOptions {
+  // At most 107 bytes.
+  std::string socket_path;
+  LocalGreeting greeting;
+  // More are refused with ResourceExhausted.
+  size_t max_clients = 4096;
+};
+
+class LocalService {
+ public:
+  // Listens from the first turn of the loop on. AlreadyExists when another process listens there or
+  // the path is something else than a socket, FailedPrecondition when others may write to the
+  // folder, InvalidArgument for a path that is too long, Unavailable; the text names the path.
+  static absl::StatusOr<std::unique_ptr<LocalService>> Start(net::EventLoop& loop, Store& store,
+                                                             LocalServiceOptions options);
+  // Every client is told and sees the node end; the socket is removed.
+  ~LocalService();
+  LocalService(const LocalService&) = delete;
+  LocalService& operator=(const LocalService&) = delete;
+
+  // "unix:/path".
+  std::string address() const;
+
+  struct Stats {
+    uint64_t accepted = 0;
+    // Of other users, other versions, too many.
+    uint64_t refused = 0;
+    // Ended because of what they sent.
+    uint64_t misbehaved = 0;
+    size_t clients = 0;
+  };
+  Stats stats() const;
+
+ private:
+  LocalService(net::EventLoop& loop, Store& store, LocalServiceOptions options);
+  absl::Status Listen();
+  void KeepAccepting();
+  void AcceptSome();
+  // False when there is nobody to accept now.
+  bool AcceptOne();
+  // OK if the process at the other end may be served.
+  absl::Status Check(int socket) const;
+  void Serve(int socket);
+  void OnEnded(uint64_t number, const absl::Status& why);
+
+  // Constant after Start.
+  net::EventLoop& loop_;
+  Store& store_;
+  const LocalServiceOptions options_;
+  ino_t inode_ = 0;
+
+  int listener_ = -1;
+  // Given up for a moment when the process has no descriptor left, to accept a client and tell it
+  // so.
+  int spare_ = -1;
+  std::unique_ptr<net::FdWatcher> watcher_;
+  uint64_t next_number_ = 1;
+  std::map<uint64_t, std::shared_ptr<LocalSession>> sessions_;
+  Stats stats_;
+};
+
+}  // namespace phalanx::object_store
+
+#endif  // PHALANX_OBJECT_STORE_LOCAL_SERVICE_H_

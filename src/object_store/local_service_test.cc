@@ -1,0 +1,481 @@
+// The socket as clients that know no manners see it: raw bytes.
+#include "src/object_store/local_service.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/common/random.h"
+#include "src/common/testing/seed.h"
+#include "src/common/testing/status_matchers.h"
+#include "src/object_store/testing/local_node.h"
+
+namespace phalanx::object_store {
+namespace {
+
+using ::phalanx::object_store::testing::LocalNode;
+using ::phalanx::testing::StatusIs;
+using ::phalanx::testing::TestSeed;
+using ::testing::HasSubstr;
+
+// A blocking socket that speaks frames.
+class RawClient {
+ public:
+  explicit RawClient(const LocalNode& node, bool greet = true) {
+    fd_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    node.socket().copy(address.sun_path, sizeof(address.sun_path) - 1);
+    connected_ = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    if (!greet) return;
+    Send(local::ClientHello{});
+    greeting_ = Receive();
+  }
+  ~RawClient() { close(fd_); }
+
+  bool connected() const { return connected_; }
+  int fd() const { return fd_; }
+  // Whether the node takes it all before it closes.
+  bool SendBytes(absl::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent <= 0) return false;
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    }
+    return true;
+  }
+  bool Send(const local::Request& request) {
+    std::string frame;
+    local::Encode(request, frame);
+    return SendBytes(frame);
+  }
+  // The next answer; nothing at the end of the stream. What it points into lives until the next
+  // call.
+  std::optional<local::Answer> Receive() {
+    while (true) {
+      const auto payload = in_.Next();
+      EXPECT_TRUE(payload.ok()) << payload.status();
+      if (!payload.ok()) return std::nullopt;
+      if (payload->has_value()) {
+        last_ = std::string(**payload);
+        auto answer = local::DecodeAnswer(last_);
+        EXPECT_TRUE(answer.ok()) << answer.status();
+        return *answer;
+      }
+      const absl::Span<char> space = in_.Space();
+      const ssize_t got = recv(fd_, space.data(), space.size(), 0);
+      if (got <= 0) return std::nullopt;
+      in_.Filled(static_cast<size_t>(got));
+    }
+  }
+  // Reads to the end; the reason that the node gave.
+  absl::Status Reason() {
+    absl::Status reason = absl::UnknownError("it gave none");
+    while (const std::optional<local::Answer> answer = Receive()) {
+      if (const auto* goodbye = std::get_if<local::Goodbye>(&*answer)) {
+        reason = absl::Status(goodbye->code, goodbye->message);
+      } else if (const auto* hello = std::get_if<local::NodeHello>(&*answer)) {
+        reason = absl::Status(hello->code, hello->message);
+      }
+    }
+    return reason;
+  }
+
+ private:
+  int fd_ = -1;
+  bool connected_ = false;
+  local::FrameBuffer in_;
+  std::string last_;
+  std::optional<local::Answer> greeting_;
+};
+
+ObjectId Id(int i) { return ObjectId::FromName("test", absl::StrCat(i)); }
+
+local::Put SmallPut(uint64_t request, const ObjectId& id, absl::string_view bytes) {
+  return {request, {id, false, 1, absl::InfiniteDuration(), ""}, bytes};
+}
+
+LocalServiceOptions Options(const std::string& path) {
+  LocalServiceOptions options;
+  options.socket_path = path;
+  return options;
+}
+
+// That the node serves others as if nothing had happened.
+void ExpectServes(LocalNode& node, int i = 1000) {
+  RawClient client(node);
+  ASSERT_TRUE(client.Send(SmallPut(1, Id(i), "bytes")));
+  const auto answer = client.Receive();
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_TRUE(std::holds_alternative<local::PutDone>(*answer));
+  EXPECT_TRUE(node.CheckInvariants().ok());
+}
+
+TEST(LocalService, AnswersAPutAndAGet) {
+  LocalNode node;
+  RawClient client(node);
+  client.Send(SmallPut(1, Id(1), "bytes"));
+  EXPECT_TRUE(std::holds_alternative<local::PutDone>(*client.Receive()));
+  client.Send(local::Get{2, Id(1)});
+  const auto answer = client.Receive();
+  ASSERT_TRUE(answer.has_value());
+  ASSERT_TRUE(std::holds_alternative<local::Object>(*answer));
+  EXPECT_EQ(std::get<local::Object>(*answer).bytes, "bytes");
+  EXPECT_EQ(node.store_stats().pins, 0u) << "what travelled inline is not pinned";
+}
+
+TEST(LocalService, TheSocketIsForItsOwnerAlone) {
+  LocalNode node;
+  struct stat found {};
+  ASSERT_EQ(stat(node.socket().c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0600u);
+}
+
+TEST(LocalService, MakesItsFolderPrivate) {
+  LocalNode node(uint64_t{64} << 20, absl::StrCat("/tmp/phalanx.folder.", getpid(), "/node.sock"));
+  struct stat found {};
+  const std::string folder = absl::StrCat("/tmp/phalanx.folder.", getpid());
+  ASSERT_EQ(stat(folder.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0700u);
+}
+
+TEST(LocalService, ASocketInUseIsNotTakenAndADeadOneIs) {
+  const std::string path = absl::StrCat("/tmp/phalanx.stale.", getpid(), ".sock");
+  {
+    LocalNode node(uint64_t{64} << 20, path);
+    absl::Status second;
+    node.OnLoop([&] {
+      net::EventLoop loop;
+      second = LocalService::Start(loop, node.store(), Options(path)).status();
+    });
+    EXPECT_THAT(second, StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("in use")));
+    ExpectServes(node);
+  }
+  EXPECT_NE(access(path.c_str(), F_OK), 0) << "it is removed at the end";
+
+  // What a killed node leaves: a socket that nobody listens on.
+  const int dead = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(dead, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  close(dead);
+  LocalNode node(uint64_t{64} << 20, path);
+  ExpectServes(node);
+}
+
+TEST(LocalService, AFileInTheSocketsPlaceIsLeftAlone) {
+  const std::string path = absl::StrCat("/tmp/phalanx.file.", getpid());
+  close(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  LocalNode node;
+  node.OnLoop([&] {
+    net::EventLoop loop;
+    EXPECT_THAT(LocalService::Start(loop, node.store(), Options(path)).status(),
+                StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("no socket")));
+    EXPECT_THAT(LocalService::Start(loop, node.store(), Options(std::string(108, 'x'))).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("107")));
+  });
+  EXPECT_EQ(access(path.c_str(), F_OK), 0);
+  unlink(path.c_str());
+}
+
+TEST(LocalService, AnotherVersionIsRefusedWithBothNamed) {
+  LocalNode node;
+  RawClient client(node, /*greet=*/false);
+  client.Send(local::ClientHello{local::kMagic, 99});
+  EXPECT_THAT(client.Reason(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                        HasSubstr("version 99, node node-a 1")));
+  ExpectServes(node);
+}
+
+TEST(LocalService, ALaterVersionsLongerHelloIsUnderstood) {
+  LocalNode node;
+  RawClient client(node, /*greet=*/false);
+  std::string hello;
+  local::Encode(local::Request(local::ClientHello{local::kMagic, 2}), hello);
+  hello[0] = static_cast<char>(hello[0] + 5);
+  hello += "more!";
+  client.SendBytes(hello);
+  EXPECT_THAT(client.Reason(), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST(LocalService, GarbageEndsItsClientOnly) {
+  LocalNode node;
+  RawClient bystander(node);
+  for (const bool greet : {false, true}) {
+    RawClient client(node, greet);
+    client.SendBytes("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    EXPECT_THAT(client.Reason(), StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+  bystander.Send(SmallPut(1, Id(1), "bytes"));
+  EXPECT_TRUE(std::holds_alternative<local::PutDone>(*bystander.Receive()));
+  EXPECT_EQ(node.service_stats().misbehaved, 2u);
+}
+
+TEST(LocalService, WildRequestsEndTheirClientWithAMessage) {
+  LocalNode node;
+  const std::vector<std::pair<local::Request, std::string>> wild = {
+      {local::Release{12345, true}, "pin 12345 is not held"},
+      {local::Publish{99, 10, ""}, "writer 99 is not open"},
+      {local::Seal{1, 99, false, ""}, "writer 99 is not open"},
+      {local::Abort{99}, "writer 99 is not open"},
+      {local::ClientHello{}, "second hello"},
+  };
+  for (const auto& [request, why] : wild) {
+    RawClient client(node);
+    client.Send(request);
+    EXPECT_THAT(client.Reason(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
+  }
+  ExpectServes(node);
+}
+
+TEST(LocalService, AWriterCannotWriteBeyondItsObject) {
+  LocalNode node;
+  const auto wild = [&](uint64_t upto, absl::string_view bytes) {
+    RawClient client(node);
+    client.Send(local::Create{1, {Id(1), false, 1, absl::InfiniteDuration(), ""}, 10});
+    const auto answer = client.Receive();
+    ASSERT_TRUE(answer && std::holds_alternative<local::Granted>(*answer));
+    const uint64_t writer = std::get<local::Granted>(*answer).writer;
+    client.Send(local::Publish{writer, upto, bytes});
+    EXPECT_THAT(client.Reason(), StatusIs(absl::StatusCode::kInvalidArgument));
+  };
+  wild(11, "eleven byte");
+  wild(5, "more than five");
+  wild(UINT64_MAX, "x");
+  wild(10, "");
+  ExpectServes(node);
+  EXPECT_EQ(node.store_stats().pins, 0u);
+}
+
+TEST(LocalService, HalfARequestAndThenNothing) {
+  LocalNode node;
+  {
+    RawClient client(node);
+    std::string frame;
+    local::Encode(local::Request(SmallPut(1, Id(1), std::string(1000, 'x'))), frame);
+    client.SendBytes(frame.substr(0, 500));
+  }
+  ExpectServes(node);
+  EXPECT_EQ(node.store_stats().objects, 1u) << "half an object is none";
+}
+
+TEST(LocalService, RandomBytesNeverHurtIt) {
+  const uint64_t seed = TestSeed(11);
+  PHALANX_TRACE_SEED(seed);
+  Random random(seed);
+  LocalNode node;
+  for (int round = 0; round < 200; ++round) {
+    RawClient client(node);
+    std::string bytes;
+    // Frames with a true length and kind get further than noise.
+    for (int frame = 0; frame < 5; ++frame) {
+      const size_t length = 1 + random.Below(100);
+      for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(i == 0 ? length : 0));
+      bytes.push_back(static_cast<char>(random.Below(16)));
+      for (size_t i = 1; i < length; ++i) {
+        bytes.push_back(static_cast<char>(random.Chance(0.6) ? 0 : random.Below(256)));
+      }
+    }
+    client.SendBytes(bytes);
+  }
+  ExpectServes(node);
+}
+
+TEST(LocalService, AClientThatDoesNotReadIsNotReadFrom) {
+  LocalNode node;
+  RawClient writer(node);
+  writer.Send(SmallPut(1, Id(1), std::string(60000, 'x')));
+  ASSERT_TRUE(writer.Receive().has_value());
+
+  RawClient client(node);
+  // 60 kB of answer to each 60 bytes of question, until the node takes no more.
+  fcntl(client.fd(), F_SETFL, O_NONBLOCK);
+  uint64_t asked = 0;
+  std::string frame;
+  bool full = false;
+  while (!full) {
+    frame.clear();
+    local::Encode(local::Request(local::Get{asked + 1, Id(1)}), frame);
+    const ssize_t sent = send(client.fd(), frame.data(), frame.size(), MSG_NOSIGNAL);
+    if (sent == static_cast<ssize_t>(frame.size())) {
+      ++asked;
+      continue;
+    }
+    ASSERT_LT(sent, 0) << "frames this small are taken whole";
+    // It may be on its way to reading on: what it owes tells when it has stopped.
+    const size_t before = node.store_stats().pins;
+    full = before >= kMaxWaitingAnswers && node.store_stats().pins == before;
+  }
+  EXPECT_LT(node.store_stats().pins, kMaxWaitingAnswers + 4096);
+  ExpectServes(node);
+  // When it reads, everything comes.
+  fcntl(client.fd(), F_SETFL, 0);
+  for (uint64_t i = 1; i <= asked; ++i) {
+    const auto answer = client.Receive();
+    ASSERT_TRUE(answer.has_value());
+    ASSERT_EQ(std::get<local::Object>(*answer).request, i);
+  }
+  EXPECT_EQ(node.store_stats().pins, 0u);
+}
+
+TEST(LocalService, ThousandsOfGetsWaitTogether) {
+  LocalNode node;
+  RawClient client(node);
+  constexpr int kGets = 20000;
+  std::string requests;
+  for (int i = 0; i < kGets; ++i) {
+    local::Encode(local::Request(local::Get{static_cast<uint64_t>(i) + 1, Id(i % 100)}), requests);
+  }
+  ASSERT_TRUE(client.SendBytes(requests));
+  RawClient writer(node);
+  for (int i = 0; i < 100; ++i) writer.Send(SmallPut(static_cast<uint64_t>(i) + 1, Id(i), "bytes"));
+  std::vector<bool> answered(kGets + 1);
+  for (int i = 0; i < kGets; ++i) {
+    const auto answer = client.Receive();
+    ASSERT_TRUE(answer.has_value());
+    answered[std::get<local::Object>(*answer).request] = true;
+  }
+  EXPECT_EQ(std::count(answered.begin(), answered.end(), true), kGets);
+}
+
+TEST(LocalService, MorePutsThanItTakesAreRefusedNotLeftUnread) {
+  LocalNode node(uint64_t{8} << 20);
+  RawClient client(node);
+  // The node is full, so these wait; beyond the window they are refused at once.
+  const std::string bytes(1 << 19, 'x');
+  for (uint64_t i = 1; i <= 90; ++i) client.Send(SmallPut(i, Id(static_cast<int>(i)), bytes));
+  int refused = 0;
+  int stored = 0;
+  while (refused == 0 || stored < 15) {
+    const auto answer = client.Receive();
+    ASSERT_TRUE(answer.has_value());
+    if (const auto* failed = std::get_if<local::Failed>(&*answer)) {
+      EXPECT_EQ(failed->code, absl::StatusCode::kResourceExhausted);
+      EXPECT_THAT(std::string(failed->message), HasSubstr("earlier Puts"));
+      ++refused;
+    } else {
+      ++stored;
+    }
+  }
+  EXPECT_TRUE(node.CheckInvariants().ok());
+}
+
+TEST(LocalService, SurvivesHavingNoDescriptorLeft) {
+  LocalNode node;
+  RawClient before(node);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const int highest = dup(before.fd());
+  close(highest);
+  const rlimit tight{static_cast<rlim_t>(highest + 4), limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &tight), 0);
+  // This process is node and client at once: a forked child makes the connections.
+  const pid_t child = fork();
+  if (child == 0) {
+    setrlimit(RLIMIT_NOFILE, &limit);
+    int refused = 0;
+    std::vector<std::unique_ptr<RawClient>> clients;
+    for (int i = 0; i < 10; ++i) clients.push_back(std::make_unique<RawClient>(node, false));
+    for (auto& client : clients) {
+      client->Send(local::ClientHello{});
+      const auto hello = client->Receive();
+      if (!hello || std::get<local::NodeHello>(*hello).code != absl::StatusCode::kOk) ++refused;
+    }
+    _exit(refused >= 5 && refused < 10 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  EXPECT_EQ(status, 0);
+  EXPECT_GE(node.service_stats().refused, 5u);
+  ExpectServes(node);
+}
+
+TEST(LocalService, AnotherUserIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  LocalNode node(uint64_t{64} << 20, absl::StrCat("/tmp/phalanx.open.", getpid(), ".sock"));
+  // Even with a socket that is open to all.
+  ASSERT_EQ(chmod(node.socket().c_str(), 0666), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (seteuid(65534) != 0) _exit(2);
+    RawClient client(node, /*greet=*/false);
+    if (!client.connected()) _exit(3);
+    const absl::Status reason = client.Reason();
+    _exit(absl::IsPermissionDenied(reason) && absl::StrContains(reason.message(), "65534") ? 0 : 4);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(node.service_stats().refused, 1u);
+}
+
+TEST(LocalService, WhatAVanishedClientSawIsNeverRecycled) {
+  LocalNode node;
+  {
+    RawClient writer(node);
+    for (const int i : {1, 2}) {
+      writer.Send(local::Create{1, {Id(i), false, 1, absl::InfiniteDuration(), ""}, 2 << 20});
+      auto answer = writer.Receive();
+      while (answer && std::holds_alternative<local::File>(*answer)) answer = writer.Receive();
+      ASSERT_TRUE(answer && std::holds_alternative<local::Granted>(*answer));
+      writer.Send(local::Seal{2, std::get<local::Granted>(*answer).writer, false, ""});
+      ASSERT_TRUE(std::holds_alternative<local::PutDone>(*writer.Receive()));
+    }
+    RawClient reader(node);
+    reader.Send(local::Get{1, Id(1)});
+    ASSERT_TRUE(std::holds_alternative<local::File>(*reader.Receive()));
+    ASSERT_TRUE(std::holds_alternative<local::Mapped>(*reader.Receive()));
+    EXPECT_EQ(node.store_stats().pins, 1u);
+  }
+  node.Await([&] { return node.service().stats().clients == 0; });
+  EXPECT_EQ(node.store_stats().pins, 0u);
+  // Both go; the one that nobody saw at the end is kept warm, the other is not.
+  RawClient client(node);
+  for (const int i : {1, 2}) {
+    client.Send(local::Delete{static_cast<uint64_t>(i), Id(i), absl::Seconds(10)});
+    ASSERT_TRUE(std::holds_alternative<local::Counted>(*client.Receive()));
+  }
+  node.Await([&] { return node.memory().stats().allocated_bytes == 0; });
+  EXPECT_EQ(node.memory_stats().pooled_bytes, uint64_t{2} << 20);
+}
+
+TEST(LocalService, AClientThatLeavesKeepsThePinsItNames) {
+  LocalNode node;
+  RawClient client(node);
+  client.Send(SmallPut(1, Id(1), std::string(100000, 'a')));
+  ASSERT_TRUE(std::holds_alternative<local::PutDone>(*client.Receive()));
+  std::vector<uint64_t> pins;
+  for (uint64_t i = 2; i < 5; ++i) {
+    client.Send(local::Get{i, Id(1)});
+    auto answer = client.Receive();
+    if (answer && std::holds_alternative<local::File>(*answer)) answer = client.Receive();
+    ASSERT_TRUE(answer && std::holds_alternative<local::Mapped>(*answer));
+    pins.push_back(std::get<local::Mapped>(*answer).pin);
+  }
+  client.Send(local::Get{9, Id(2)});
+  client.Send(local::Leave{true, {pins[0]}});
+  client.Send(local::Leave{false, {pins[1]}});
+  node.Await([&] { return node.store().stats().pins == 2; });
+  EXPECT_EQ(node.store_stats().waiting_gets, 0u);
+  client.Send(local::Release{pins[0], true});
+  node.Await([&] { return node.store().stats().pins == 1; });
+  client.Send(local::Stat{10, Id(1), false, absl::Seconds(1)});
+  EXPECT_THAT(client.Reason(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("left")));
+  node.Await([&] { return node.store().stats().pins == 0; });
+}
+
+}  // namespace
+}  // namespace phalanx::object_store

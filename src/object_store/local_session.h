@@ -1,0 +1,152 @@
+// One client of the node: its requests become calls of the Store, their results become answers.
+//
+//   socket ──► FrameBuffer ──► On(request) ──► Store
+//   socket ◄── LocalOutbox ◄── closures ◄───── callbacks
+//
+// Bounds
+//  1. A client that does not read its answers is not read from once kMaxWaitingAnswers of them
+//  wait. Nothing that
+//     it could send would make it read, so no circle closes.
+//  2. Bytes of Puts that the store has not answered are at most local::kMaxPutBytesInFlight; more
+//  are refused,
+//     not left unread, since a Release behind them may be what makes room for them.
+//  3. Requests that wait are bounded by the store.
+//
+// What a client sends that it must not send ends this client with a message, and nobody else.
+//
+// Loop thread only. Owned by the LocalService; after `ended` it is inert.
+#ifndef PHALANX_OBJECT_STORE_LOCAL_SESSION_H_
+#define PHALANX_OBJECT_STORE_LOCAL_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "src/net/event_loop.h"
+#include "src/object_store/local_outbox.h"
+#include "src/object_store/local_protocol.h"
+#include "src/object_store/store.h"
+
+namespace phalanx::object_store {
+
+inline constexpr size_t kMaxWaitingAnswers = 4096;
+
+// Told to every client.
+struct LocalGreeting {
+  std::string node_name;
+  std::string directory;
+};
+
+class LocalSession : public std::enable_shared_from_this<LocalSession> {
+ public:
+  // Takes over the socket. `ended` is called once, within a call of another method or a callback of
+  // the loop: the session is to be destroyed, in a later turn. `why` is OK for a client that left
+  // in order.
+  LocalSession(net::EventLoop& loop, Store& store, const LocalGreeting& greeting, int socket,
+               absl::AnyInvocable<void(const absl::Status& why)> ended);
+  ~LocalSession();
+
+  // REQUIRES: called once, first.
+  void Start();
+  // The node ends: tells the client.
+  void Close(const absl::Status& why);
+
+ private:
+  enum class State { kGreeting, kOpen, kLeft, kEnded };
+  struct Writer {
+    std::shared_ptr<MemoryBlock> block;
+    uint64_t size = 0;
+    uint64_t published = 0;
+    bool has_file = false;
+  };
+  // A streaming Get that looks through a view that is not final.
+  struct Stream {
+    PinId pin = 0;
+    std::shared_ptr<net::TransferBuffer> buffer;
+    net::TransferBuffer::SubscriptionId subscription = 0;
+  };
+
+  // ---- reading
+  void ReadSome();
+  void KeepReading();
+  absl::Status TakeFrames();
+  absl::Status Greet(absl::string_view payload);
+  absl::Status Handle(const local::Request& request);
+
+  absl::Status On(const local::ClientHello& hello);
+  absl::Status On(const local::Put& put);
+  absl::Status On(const local::Create& create);
+  absl::Status On(const local::Publish& publish);
+  absl::Status On(const local::Seal& seal);
+  absl::Status On(const local::Abort& abort);
+  absl::Status On(const local::Get& get);
+  absl::Status On(const local::Cancel& cancel);
+  absl::Status On(const local::Release& release);
+  absl::Status On(const local::Delete& remove);
+  absl::Status On(const local::Stat& stat);
+  absl::Status On(const local::Prefetch& prefetch);
+  absl::Status On(const local::Forget& forget);
+  absl::Status On(const local::Leave& leave);
+
+  // Takes the bytes that came with a Publish or Seal of a writer without a file.
+  absl::Status TakeBytes(Writer& writer, uint64_t upto, absl::string_view bytes);
+  PutOptions OptionsOf(const local::Description& object) const;
+  Instant Deadline(absl::Duration timeout) const;
+
+  // ---- answering
+  void OnGrant(uint64_t request, uint64_t size, absl::StatusOr<WriteGrant> grant);
+  void OnView(const local::Get& get, absl::StatusOr<View> view);
+  bool EncodeView(const local::Get& get, const View& view, LocalOutbox::Batch& batch);
+  void EncodeInline(const local::Get& get, const View& view, absl::string_view bytes,
+                    LocalOutbox::Batch& batch);
+  void EncodeProgress(uint64_t request, LocalOutbox::Batch& batch);
+  void Subscribe(uint64_t request, Stream& stream);
+  void EndStream(uint64_t request);
+  void ReleasePin(PinId pin, bool recycle);
+  void AnswerPut(uint64_t request, const absl::StatusOr<PutResult>& result);
+  void Answer(const local::Answer& answer);
+  void AnswerFailed(uint64_t request, const absl::Status& why);
+
+  // ---- writing
+  // Sends at the end of the turn, everything that it brought.
+  void SendLater();
+  void SendNow();
+  void End(const absl::Status& why);
+
+  // Constant after construction.
+  net::EventLoop& loop_;
+  Store& store_;
+  const LocalGreeting& greeting_;
+  const int socket_;
+
+  absl::AnyInvocable<void(const absl::Status&)> ended_;
+  std::unique_ptr<net::FdWatcher> watcher_;
+  TimerId greeting_timer_ = 0;
+  TimerId retry_timer_ = 0;
+  State state_ = State::kGreeting;
+  ClientId client_ = 0;
+  local::FrameBuffer in_;
+  LocalOutbox out_;
+  bool send_posted_ = false;
+  bool waits_for_room_ = false;
+  bool reading_ = false;
+
+  // Gets and Creates that wait, by the client's number.
+  absl::flat_hash_map<uint64_t, RequestId> requests_;
+  absl::flat_hash_map<uint64_t, Stream> streams_;
+  absl::flat_hash_map<WriterId, Writer> writers_;
+  // Handed out, or in an answer that waits.
+  absl::flat_hash_set<PinId> pins_;
+  absl::flat_hash_set<PinId> kept_at_leave_;
+  uint64_t put_bytes_ = 0;
+};
+
+}  // namespace phalanx::object_store
+
+#endif  // PHALANX_OBJECT_STORE_LOCAL_SESSION_H_

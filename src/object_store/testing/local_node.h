@@ -1,0 +1,225 @@
+// A node for client tests: a real store over real shared memory behind a real socket, and a
+// directory of one node that is played here. Testonly.
+//
+//   LocalNode node;
+//   auto client = Client::Connect({.address = node.address()}).value();
+//
+// Any one thread; the node runs on a loop of its own.
+#ifndef PHALANX_OBJECT_STORE_TESTING_LOCAL_NODE_H_
+#define PHALANX_OBJECT_STORE_TESTING_LOCAL_NODE_H_
+
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "phalanx/object_id.h"
+#include "phalanx/v1/directory.pb.h"
+#include "src/common/check.h"
+#include "src/net/event_loop.h"
+#include "src/object_store/local_service.h"
+#include "src/object_store/memfd_memory.h"
+#include "src/object_store/store.h"
+
+namespace phalanx::object_store::testing {
+
+// Adopts what is announced first, and knows one node.
+class OneNodeDirectory {
+ public:
+  std::vector<v1::ShardMessage> Answer(const v1::NodeMessage& message) {
+    answers_.clear();
+    if (message.has_announce_create()) OnCreate(message.announce_create());
+    if (message.has_announce_seal()) known_[message.announce_seal().object_id()].complete = true;
+    if (message.has_withdraw()) OnWithdraw(message.withdraw());
+    if (message.has_delete_request()) OnDelete(message.delete_request());
+    if (message.has_query_request()) OnQuery(message.query_request());
+    if (message.has_prefetch_request()) {
+      v1::PrefetchReply& reply = *Add().mutable_prefetch_reply();
+      reply.set_request_id(message.prefetch_request().request_id());
+      reply.set_nodes(static_cast<uint32_t>(message.prefetch_request().nodes_size()));
+    }
+    if (message.has_evict_request()) {
+      v1::EvictReply& reply = *Add().mutable_evict_reply();
+      reply.set_object_id(message.evict_request().object_id());
+      *reply.mutable_generation() = message.evict_request().generation();
+    }
+    return std::move(answers_);
+  }
+
+ private:
+  struct Known {
+    v1::Generation generation;
+    v1::ObjectInfo info;
+    bool adopted = false;
+    bool complete = false;
+    bool deleted = false;
+  };
+
+  v1::ShardMessage& Add() { return answers_.emplace_back(); }
+
+  void OnCreate(const v1::AnnounceCreate& create) {
+    Known& known = known_[create.object_id()];
+    v1::Verdict& verdict = *Add().mutable_verdict();
+    verdict.set_object_id(create.object_id());
+    *verdict.mutable_generation() = create.generation();
+    verdict.set_kind(v1::Verdict::ADOPTED);
+    if (known.adopted) {
+      verdict.set_kind(known.complete ? v1::Verdict::SUPERSEDED : v1::Verdict::STANDBY);
+      *verdict.mutable_adopted() = known.generation;
+      *verdict.mutable_info() = known.info;
+      return;
+    }
+    known = Known{create.generation(), create.info(), true, create.complete(), false};
+  }
+
+  void OnWithdraw(const v1::Withdraw& withdraw) {
+    const auto it = known_.find(withdraw.object_id());
+    if (it == known_.end()) return;
+    if (it->second.generation.sequence() == withdraw.generation().sequence()) known_.erase(it);
+  }
+
+  void OnDelete(const v1::DeleteRequest& request) {
+    const auto it = known_.find(request.object_id());
+    const bool there = it != known_.end() && it->second.adopted;
+    if (there) {
+      v1::Gone& gone = *Add().mutable_gone();
+      gone.set_object_id(request.object_id());
+      *gone.mutable_generation() = it->second.generation;
+      gone.set_kind(v1::Gone::DELETED);
+      it->second = Known();
+      it->second.deleted = true;
+    }
+    v1::DeleteReply& reply = *Add().mutable_delete_reply();
+    reply.set_request_id(request.request_id());
+    reply.set_code(there ? 0 : static_cast<int>(absl::StatusCode::kNotFound));
+    reply.set_message(there ? "" : "nobody has put it");
+  }
+
+  void OnQuery(const v1::QueryRequest& request) {
+    const Known known = known_[request.object_id()];
+    v1::QueryReply& reply = *Add().mutable_query_reply();
+    reply.set_request_id(request.request_id());
+    reply.set_known(known.adopted);
+    reply.set_deleted(known.deleted);
+    reply.set_complete(known.complete);
+    *reply.mutable_info() = known.info;
+    if (known.info.slices() == 0) reply.mutable_info()->set_slices(1);
+    reply.set_complete_copies(known.complete ? 1 : 0);
+    reply.set_partial_copies(known.adopted && !known.complete ? 1 : 0);
+  }
+
+  std::map<std::string, Known> known_;
+  std::vector<v1::ShardMessage> answers_;
+};
+
+class LocalNode {
+ public:
+  explicit LocalNode(uint64_t capacity = uint64_t{512} << 20, std::string socket = "")
+      : folder_(MakeFolder()),
+        socket_(socket.empty() ? folder_ + "/node.sock" : std::move(socket)),
+        memory_(loop_, {}) {
+    StoreOptions options;
+    options.self = NodeKey{7, 1};
+    options.name = "node-a";
+    options.capacity_bytes = capacity;
+    store_ = std::make_unique<Store>(options, loop_, memory_,
+                                     [this](int, const v1::NodeMessage& message) {
+                                       for (v1::ShardMessage& answer : directory_.Answer(message)) {
+                                         loop_.Post([this, answer = std::move(answer)] {
+                                           if (store_ != nullptr) store_->OnShardMessage(0, answer);
+                                         });
+                                       }
+                                     });
+    auto service = LocalService::Start(
+        loop_, *store_, {.socket_path = socket_, .greeting = {"node-a", "127.0.0.1:7400"}});
+    PHALANX_CHECK(service.ok(), service.status().ToString());
+    service_ = *std::move(service);
+    loop_.Start("node");
+    OnLoop([this] { store_->OnRegister(0); });
+  }
+  ~LocalNode() {
+    OnLoop([this] {
+      service_.reset();
+      store_.reset();
+    });
+    loop_.Stop();
+    rmdir(folder_.c_str());
+  }
+
+  std::string address() const { return absl::StrCat("unix:", socket_); }
+  const std::string& socket() const { return socket_; }
+
+  // Runs there and waits.
+  void OnLoop(std::function<void()> task) {
+    std::mutex mu;
+    std::condition_variable done;
+    bool ran = false;
+    loop_.Post([&] {
+      task();
+      const std::lock_guard<std::mutex> lock(mu);
+      ran = true;
+      done.notify_one();
+    });
+    std::unique_lock<std::mutex> lock(mu);
+    done.wait(lock, [&] { return ran; });
+  }
+  StoreStats store_stats() {
+    StoreStats stats;
+    OnLoop([&] { stats = store_->stats(); });
+    return stats;
+  }
+  LocalService::Stats service_stats() {
+    LocalService::Stats stats;
+    OnLoop([&] { stats = service_->stats(); });
+    return stats;
+  }
+  SharedMemoryStats memory_stats() {
+    SharedMemoryStats stats;
+    OnLoop([&] { stats = memory_.stats(); });
+    return stats;
+  }
+  absl::Status CheckInvariants() {
+    absl::Status status;
+    OnLoop([&] { status = store_->CheckInvariants(); });
+    return status;
+  }
+  // Until `condition` is true on the loop, which gets on with its work meanwhile.
+  void Await(std::function<bool()> condition) {
+    bool reached = false;
+    while (!reached) OnLoop([&] { reached = condition(); });
+  }
+  Store& store() { return *store_; }
+  LocalService& service() { return *service_; }
+  MemfdMemory& memory() { return memory_; }
+
+ private:
+  static std::string MakeFolder() {
+    const char* base = std::getenv("TEST_TMPDIR");
+    std::string folder = absl::StrCat(base == nullptr ? "/tmp" : base, "/phalanx.XXXXXX");
+    // Socket paths are short: the test's own folder may not be.
+    if (folder.size() > 80) folder = "/tmp/phalanx.XXXXXX";
+    PHALANX_CHECK(mkdtemp(folder.data()) != nullptr, "a temporary folder");
+    return folder;
+  }
+
+  const std::string folder_;
+  const std::string socket_;
+  net::EventLoop loop_;
+  // The rest: on the loop.
+  MemfdMemory memory_;
+  OneNodeDirectory directory_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<LocalService> service_;
+};
+
+}  // namespace phalanx::object_store::testing
+
+#endif  // PHALANX_OBJECT_STORE_TESTING_LOCAL_NODE_H_
