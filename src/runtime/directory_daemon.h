@@ -14,10 +14,8 @@
 
 namespace phalanx::runtime {
 
-inline constexpr char kDefaultDirectoryAddress[] = "127.0.0.1:7400";
-
 struct DirectoryConfig {
-  net::Address listen = kDefaultDirectoryAddress;
+  net::Address listen = "127.0.0.1:7400";
   int shard_index = 0;
   int num_shards = 1;
   std::string cluster_id = "default";

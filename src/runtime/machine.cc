@@ -1,7 +1,6 @@
 #include "src/runtime/machine.h"
 
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -116,14 +115,6 @@ absl::StatusOr<uint64_t> DefaultCapacity(absl::string_view root) {
   if (!available.ok()) return available.status();
   const double share = kDefaultCapacityShare * static_cast<double>(*available);
   return std::max(static_cast<uint64_t>(share) / kMiB, uint64_t{64}) * kMiB;
-}
-
-uint64_t RaiseDescriptorLimit() {
-  rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
-  const rlim_t before = limit.rlim_cur;
-  limit.rlim_cur = limit.rlim_max;
-  return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
 }
 
 void IgnoreBrokenPipes() { signal(SIGPIPE, SIG_IGN); }

@@ -1,4 +1,4 @@
-// What this machine and its limits allow: memory for the default capacity, descriptors, signals.
+// What this machine and its limits allow: memory for the default capacity, signals, a name.
 // Any thread; called by main while there is only one.
 #ifndef PHALANX_RUNTIME_MACHINE_H_
 #define PHALANX_RUNTIME_MACHINE_H_
@@ -24,9 +24,6 @@ absl::StatusOr<uint64_t> AvailableMemory(absl::string_view root);
 // kDefaultCapacityShare of AvailableMemory, in whole MiB, at least 64 MiB. Errors as
 // AvailableMemory.
 absl::StatusOr<uint64_t> DefaultCapacity(absl::string_view root);
-
-// The soft limit on descriptors becomes the hard one. Returns the limit.
-uint64_t RaiseDescriptorLimit();
 
 // A broken connection is a Status where it is written to, not a signal.
 void IgnoreBrokenPipes();

@@ -1,7 +1,5 @@
 #include "src/runtime/machine.h"
 
-#include <sys/resource.h>
-
 #include <filesystem>
 #include <fstream>
 
@@ -96,17 +94,6 @@ TEST_F(MachineTest, ACgroupThatIsFullLeavesTheLeastCapacity) {
 TEST_F(MachineTest, WithoutMeminfoTheCapacityMustBeGiven) {
   EXPECT_THAT(DefaultCapacity(root_),
               StatusIs(absl::StatusCode::kUnavailable, ::testing::HasSubstr("--capacity")));
-}
-
-TEST_F(MachineTest, TheDescriptorLimitIsRaisedToTheHardOne) {
-  rlimit limit;
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-  rlimit low = limit;
-  low.rlim_cur = 64;
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
-  EXPECT_EQ(RaiseDescriptorLimit(), limit.rlim_max);
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &low), 0);
-  EXPECT_EQ(low.rlim_cur, limit.rlim_max);
 }
 
 TEST(HostNameTest, IsNeverEmptyAndHasNoDomain) {

@@ -1,0 +1,17 @@
+// All subcommands of `phalanx`, in the order of the help. A new one is a file of its own and a line
+// in commands.cc.
+#ifndef PHALANX_RUNTIME_COMMAND_COMMANDS_H_
+#define PHALANX_RUNTIME_COMMAND_COMMANDS_H_
+
+#include <memory>
+#include <vector>
+
+#include "src/runtime/command/command.h"
+
+namespace phalanx::runtime {
+
+std::vector<std::unique_ptr<Command>> AllCommands();
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_RUNTIME_COMMAND_COMMANDS_H_

@@ -1,0 +1,89 @@
+#include "src/runtime/command/daemon_flags.h"
+
+#include <utility>
+
+#include "src/common/log.h"
+#include "src/common/status_macros.h"
+#include "src/net/file_descriptor_limit.h"
+#include "src/runtime/machine.h"
+#include "src/runtime/process_signals.h"
+
+namespace phalanx::runtime {
+namespace {
+
+// Below this the many small objects of a default run do not find a descriptor each.
+constexpr uint64_t kFewDescriptors = 1024;
+
+}  // namespace
+
+void AddDaemonFlags(Flags& flags, DaemonFlags* target) {
+  flags.Group("Cluster");
+  flags.Setting("--cluster-id", "Daemons of other clusters are refused",
+                Text(&target->cluster_id, "NAME"));
+  flags.Setting(
+      "--secret-file",
+      "A file with the cluster's secret; without it $PHALANX_SECRET is the secret. Without "
+      "any, daemons listen on loopback only",
+      Text(&target->secret_file, "FILE"));
+  flags.Group("Log");
+  flags.Setting("--log-level", "What is written to the log",
+                Choice(&target->log.level, {"debug", "info", "warning", "error", "off"}));
+  flags.Setting("--log-file", "Append to it instead of standard error; SIGHUP opens it again",
+                Text(&target->log.file, "FILE"));
+  flags.Argument("--json", "Print what would be said on standard output as JSON",
+                 Switch(&target->json));
+}
+
+void AddShardFlags(Flags& flags, DirectoryConfig* target) {
+  flags.Group("Directory");
+  flags.Setting("--lease", "How long a silent node is believed to be there",
+                TimeSpan(&target->core.lease));
+  flags.Setting("--inline-cache", "Bytes of objects up to 64 KiB kept here to answer at once",
+                ByteSize(&target->core.inline_cache_bytes));
+  flags.Setting("--tombstone-age", "How long a deleted object is remembered at least",
+                TimeSpan(&target->core.tombstone_age));
+}
+
+void AddNodeMemoryFlags(Flags& flags, NodeConfig* target) {
+  flags.Group("Memory");
+  flags.Setting("--capacity",
+                "Bytes of objects held here; without it 30% of the memory that is available when "
+                "the node starts (the least of the kernel's estimate and the cgroup's limit)",
+                ByteSize(&target->node.capacity_bytes));
+}
+
+void AddNodeTransferFlags(Flags& flags, NodeConfig* target) {
+  net::DataPlaneOptions& plane = target->node.data_plane;
+  flags.Group("Transfers");
+  flags.Setting("--io-threads", "Threads that move bytes; 0: one per CPU, at most 4",
+                Integer(&target->io_threads, 0, 64));
+  flags.Setting("--max-egress", "Bytes a second sent to peers, over all of them; 0: no limit",
+                ByteRate(&plane.max_egress));
+  flags.Setting("--checksums",
+                "Check each segment that peers send (CRC, detects broken memory and networks)",
+                Switch(&plane.checksums));
+  flags.Setting("--stall-timeout", "A sender that is silent for so long is replaced",
+                TimeSpan(&plane.stall_timeout));
+  flags.Setting("--peer-connect-timeout", "How long to try to reach a peer",
+                TimeSpan(&plane.connect_timeout));
+  flags.Setting("--max-pushes", "Pulls served at once; more are sent elsewhere",
+                Integer(&plane.max_pushes, 1, 1 << 20));
+  flags.Setting("--max-peer-connections", "Connections with peers, both ways",
+                Integer(&plane.max_connections, 8, 1 << 20));
+}
+
+absl::Status PrepareDaemon(const DaemonFlags& flags) {
+  PHALANX_RETURN_IF_ERROR(SetLogLevel(flags.log.level));
+  PHALANX_RETURN_IF_ERROR(SetLogFile(flags.log.file));
+  HoldSignals();
+  IgnoreBrokenPipes();
+  const absl::StatusOr<uint64_t> descriptors = net::RaiseFileDescriptorLimit();
+  if (!descriptors.ok() || *descriptors < kFewDescriptors) {
+    PHALANX_LOG(WARNING) << "few file descriptors are allowed, so that few clients, peers and "
+                            "large objects fit; raise the hard limit (ulimit -Hn)"
+                         << LogField("limit", descriptors.value_or(0));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace phalanx::runtime

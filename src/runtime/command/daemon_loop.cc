@@ -1,0 +1,57 @@
+#include "src/runtime/command/daemon_loop.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "src/common/log.h"
+#include "src/common/status_macros.h"
+
+namespace phalanx::runtime {
+
+DaemonLoop::~DaemonLoop() {
+  signals_.reset();
+  lifeline_.reset();
+}
+
+absl::Status DaemonLoop::Run(Leave leave) {
+  leave_ = std::move(leave);
+  PHALANX_ASSIGN_OR_RETURN(signals_,
+                           ProcessSignals::Watch(loop_, [this](int number) { OnSignal(number); }));
+  loop_.Run();
+  return absl::OkStatus();
+}
+
+void DaemonLoop::OnSignal(int number) {
+  if (number == SIGHUP) {
+    const absl::Status status = SetLogFile(log_file_);
+    PHALANX_LOG(INFO) << "the log goes on" << LogField("status", status.ToString());
+    return;
+  }
+  if (std::exchange(leaving_, true)) {
+    PHALANX_LOG(WARNING) << "a second signal: leaving at once";
+    return loop_.Stop();
+  }
+  PHALANX_LOG(INFO) << "leaving" << LogField("signal", number);
+  leave_([this] { loop_.Stop(); });
+}
+
+absl::Status DaemonLoop::StopAtEndOfFile(int fd) {
+  PHALANX_ASSIGN_OR_RETURN(lifeline_, loop_.Watch(fd));
+  lifeline_->OnReadable([this, fd] { ReadUntilEnd(fd); });
+  return absl::OkStatus();
+}
+
+void DaemonLoop::ReadUntilEnd(int fd) {
+  char ignored[256];
+  const ssize_t size = read(fd, ignored, sizeof(ignored));
+  if (size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR))) {
+    lifeline_->OnReadable([this, fd] { ReadUntilEnd(fd); });
+    return;
+  }
+  loop_.Stop();
+}
+
+}  // namespace phalanx::runtime

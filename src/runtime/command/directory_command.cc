@@ -1,0 +1,80 @@
+#include "src/runtime/command/directory_command.h"
+
+#include <unistd.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "src/common/log.h"
+#include "src/common/status_macros.h"
+#include "src/net/tcp/tcp_network.h"
+#include "src/runtime/cluster_secret.h"
+#include "src/runtime/command/daemon_flags.h"
+#include "src/runtime/command/daemon_loop.h"
+#include "src/runtime/directory_daemon.h"
+
+namespace phalanx::runtime {
+namespace {
+
+class DirectoryCommand : public Command {
+ public:
+  absl::string_view name() const override { return "directory"; }
+  absl::string_view summary() const override { return "Run a shard of the directory"; }
+  absl::string_view details() const override {
+    return "Keeps nothing on disk: started again, it is whole again from what the nodes tell it.";
+  }
+
+  void AddFlags(Flags& flags) override {
+    flags.Group("Directory");
+    flags.Setting("--listen", "Where nodes and tools reach it; port 0 takes a free one",
+                  Text(&config_.listen, "HOST:PORT"));
+    flags.Setting("--shard-index", "Which shard this is, from 0",
+                  Integer(&config_.shard_index, 0, 4095));
+    flags.Setting("--num-shards", "How many shards the directory has",
+                  Integer(&config_.num_shards, 1, 4096));
+    AddShardFlags(flags, &config_);
+    flags.Setting("--metrics-listen", "Where Prometheus finds /metrics; without it nowhere",
+                  Text(&config_.metrics_listen, "HOST:PORT"));
+    AddDaemonFlags(flags, &daemon_);
+  }
+
+  absl::Status Run() override {
+    PHALANX_RETURN_IF_ERROR(PrepareDaemon(daemon_));
+    config_.cluster_id = daemon_.cluster_id;
+    PHALANX_ASSIGN_OR_RETURN(config_.secret, ReadClusterSecret(daemon_.secret_file));
+    DaemonLoop process(daemon_.log.file);
+    net::TcpNetwork network;
+    PHALANX_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryDaemon> daemon,
+                             DirectoryDaemon::Start(config_, process.loop(), network));
+    Announce(*daemon);
+    return process.Run([](const std::function<void()>& gone) { gone(); });
+  }
+
+ private:
+  void Announce(const DirectoryDaemon& daemon) const {
+    if (daemon_.json) {
+      std::cout << nlohmann::json{{"role", "directory"},
+                                  {"address", daemon.address()},
+                                  {"shard_index", config_.shard_index},
+                                  {"num_shards", config_.num_shards},
+                                  {"cluster_id", config_.cluster_id},
+                                  {"metrics", daemon.metrics_address()},
+                                  {"process_id", getpid()}}
+                << std::endl;
+      return;
+    }
+    std::cout << "directory: shard " << config_.shard_index << " of " << config_.num_shards
+              << " of cluster " << config_.cluster_id << " listens on " << daemon.address()
+              << std::endl;
+  }
+
+  DirectoryConfig config_;
+  DaemonFlags daemon_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewDirectoryCommand() { return std::make_unique<DirectoryCommand>(); }
+
+}  // namespace phalanx::runtime

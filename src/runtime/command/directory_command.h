@@ -1,0 +1,15 @@
+// `phalanx directory`: one shard of the directory as a daemon.
+#ifndef PHALANX_RUNTIME_COMMAND_DIRECTORY_COMMAND_H_
+#define PHALANX_RUNTIME_COMMAND_DIRECTORY_COMMAND_H_
+
+#include <memory>
+
+#include "src/runtime/command/command.h"
+
+namespace phalanx::runtime {
+
+std::unique_ptr<Command> NewDirectoryCommand();
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_RUNTIME_COMMAND_DIRECTORY_COMMAND_H_

@@ -1,0 +1,155 @@
+#include "src/runtime/command/up_command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "src/common/log.h"
+#include "src/common/status_macros.h"
+#include "src/net/tcp/tcp_network.h"
+#include "src/runtime/cluster_secret.h"
+#include "src/runtime/command/daemon_flags.h"
+#include "src/runtime/command/daemon_loop.h"
+#include "src/runtime/directory_daemon.h"
+#include "src/runtime/machine.h"
+#include "src/runtime/node_daemon.h"
+#include "src/runtime/paths.h"
+
+namespace phalanx::runtime {
+namespace {
+
+// The whole line or nothing that matters: the parent may be gone, which its end of file tells.
+void WriteLine(int fd, std::string line) {
+  line.push_back('\n');
+  absl::string_view left = line;
+  while (!left.empty()) {
+    const ssize_t written = write(fd, left.data(), left.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    left.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+// So that tools on this host can show the secret of the private cluster.
+absl::Status WriteSecretFile(const std::string& path, const std::string& secret) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0)
+    return absl::UnavailableError(absl::StrCat("cannot make ", path, ": ", strerror(errno)));
+  WriteLine(fd, secret);
+  close(fd);
+  return absl::OkStatus();
+}
+
+class UpCommand : public Command {
+ public:
+  absl::string_view name() const override { return "up"; }
+  absl::string_view summary() const override {
+    return "Run a private directory and node in one process";
+  }
+  absl::string_view details() const override {
+    return "For one machine, and for programs that bring their own cluster. It ends with SIGTERM,\n"
+           "or, with --embedded-fd, when the other end of that descriptor is closed.";
+  }
+
+  void AddFlags(Flags& flags) override {
+    flags.Argument("--embedded-fd", "Write READY or ERROR there, and end at its end of file",
+                   Integer(&embedded_fd_, 0, 1 << 20));
+    AddNodeMemoryFlags(flags, &node_);
+    AddNodeTransferFlags(flags, &node_);
+    AddShardFlags(flags, &directory_);
+    flags.Group("Log");
+    flags.Setting("--log-level", "What is written to the log",
+                  Choice(&daemon_.log.level, {"debug", "info", "warning", "error", "off"}));
+    flags.Setting("--log-file", "Append to it instead of standard error",
+                  Text(&daemon_.log.file, "FILE"));
+    flags.Argument("--json", "Print what would be said on standard output as JSON",
+                   Switch(&daemon_.json));
+  }
+
+  absl::Status Run() override {
+    const absl::Status status = Serve();
+    if (!status.ok() && embedded_fd_ >= 0 && !ready_) {
+      const std::string text = absl::StrReplaceAll(status.message(), {{"\n", " "}});
+      WriteLine(embedded_fd_, absl::StrCat("ERROR ", text));
+    }
+    return status;
+  }
+
+ private:
+  absl::Status Serve() {
+    // A program's private cluster says only what goes wrong.
+    if (embedded_fd_ >= 0 && daemon_.log.level == "info") daemon_.log.level = "warning";
+    PHALANX_RETURN_IF_ERROR(PrepareDaemon(daemon_));
+    PHALANX_ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::Make());
+    PHALANX_RETURN_IF_ERROR(Configure(folder.path()));
+    DaemonLoop process(daemon_.log.file);
+    net::TcpNetwork network;
+    PHALANX_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryDaemon> directory,
+                             DirectoryDaemon::Start(directory_, process.loop(), network));
+    node_.directories = {directory->address()};
+    PHALANX_ASSIGN_OR_RETURN(const std::unique_ptr<NodeDaemon> node,
+                             NodeDaemon::Start(node_, process.loop()));
+    if (embedded_fd_ >= 0) {
+      fcntl(embedded_fd_, F_SETFD, FD_CLOEXEC);
+      PHALANX_RETURN_IF_ERROR(process.StopAtEndOfFile(embedded_fd_));
+    }
+    Announce(*node, folder.path());
+    // Nobody else has copies to move: leaving takes no time.
+    return process.Run([](const std::function<void()>& gone) { gone(); });
+  }
+
+  absl::Status Configure(const std::string& folder) {
+    const std::string secret = NewClusterSecret();
+    PHALANX_RETURN_IF_ERROR(WriteSecretFile(absl::StrCat(folder, "/secret"), secret));
+    directory_.listen = "127.0.0.1:0";
+    directory_.secret = secret;
+    node_.node.name = absl::StrCat(ShortHostName(), "-", getpid());
+    node_.node.secret = secret;
+    node_.node.process_id = static_cast<uint64_t>(getpid());
+    node_.socket = absl::StrCat(folder, "/node.sock");
+    if (node_.node.capacity_bytes == 0) {
+      PHALANX_ASSIGN_OR_RETURN(node_.node.capacity_bytes, DefaultCapacity(""));
+    }
+    return absl::OkStatus();
+  }
+
+  void Announce(const NodeDaemon& node, const std::string& folder) {
+    ready_ = true;
+    if (embedded_fd_ >= 0) {
+      WriteLine(embedded_fd_, absl::StrCat("READY ", node.client_address()));
+    } else if (daemon_.json) {
+      std::cout << nlohmann::json{{"role", "up"},
+                                  {"socket", node.client_address()},
+                                  {"directory", node_.directories[0]},
+                                  {"secret_file", absl::StrCat(folder, "/secret")},
+                                  {"process_id", getpid()}}
+                << std::endl;
+    } else {
+      std::cout << "A private cluster is up. In another terminal:\n\n  export PHALANX_ADDRESS="
+                << node.client_address()
+                << "\n  phalanx put FILE      # prints an id\n  phalanx get ID -o COPY\n"
+                   "  phalanx status\n\nCtrl-C ends it; its objects end with it."
+                << std::endl;
+    }
+  }
+
+  int embedded_fd_ = -1;
+  bool ready_ = false;
+  DirectoryConfig directory_;
+  NodeConfig node_;
+  DaemonFlags daemon_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewUpCommand() { return std::make_unique<UpCommand>(); }
+
+}  // namespace phalanx::runtime

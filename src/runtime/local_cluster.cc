@@ -1,0 +1,135 @@
+#include "src/runtime/local_cluster.h"
+
+#include <future>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/common/check.h"
+#include "src/common/status_macros.h"
+#include "src/net/file_descriptor_limit.h"
+#include "src/net/tcp/tcp_network.h"
+
+namespace phalanx::runtime {
+
+// One daemon on a loop of its own; destroying it ends it. The daemon is made before the loop starts
+// and destroyed after it has stopped, both on the caller's thread.
+struct LocalCluster::Member {
+  ~Member() {
+    loop.Stop();
+    shard.reset();
+    node.reset();
+  }
+
+  net::EventLoop loop;
+  net::TcpNetwork network;
+  std::unique_ptr<DirectoryDaemon> shard;
+  std::unique_ptr<NodeDaemon> node;
+};
+
+LocalCluster::LocalCluster(LocalClusterOptions options, TemporaryFolder folder)
+    : options_(std::move(options)),
+      folder_(std::move(folder)),
+      shard_addresses_(static_cast<size_t>(options_.shards), "127.0.0.1:0"),
+      shards_(static_cast<size_t>(options_.shards)),
+      nodes_(static_cast<size_t>(options_.nodes)) {}
+
+LocalCluster::~LocalCluster() {
+  nodes_.clear();
+  shards_.clear();
+}
+
+absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(LocalClusterOptions options) {
+  if (options.shards < 1 || options.nodes < 0) {
+    return absl::InvalidArgumentError("a cluster has at least one shard");
+  }
+  PHALANX_RETURN_IF_ERROR(net::RaiseFileDescriptorLimit().status());
+  PHALANX_ASSIGN_OR_RETURN(TemporaryFolder folder, TemporaryFolder::Make());
+  auto cluster =
+      std::unique_ptr<LocalCluster>(new LocalCluster(std::move(options), std::move(folder)));
+  for (int i = 0; i < cluster->shards(); ++i) PHALANX_RETURN_IF_ERROR(cluster->StartShard(i));
+  for (int i = 0; i < cluster->nodes(); ++i) PHALANX_RETURN_IF_ERROR(cluster->StartNode(i));
+  return cluster;
+}
+
+absl::Status LocalCluster::StartShard(int shard) {
+  const size_t index = static_cast<size_t>(shard);
+  DirectoryConfig config;
+  config.listen = shard_addresses_[index];
+  config.shard_index = shard;
+  config.num_shards = options_.shards;
+  config.secret = options_.secret;
+  config.core = options_.directory;
+  auto member = std::make_unique<Member>();
+  PHALANX_ASSIGN_OR_RETURN(member->shard,
+                           DirectoryDaemon::Start(config, member->loop, member->network));
+  shard_addresses_[index] = member->shard->address();
+  member->loop.Start(absl::StrCat("shard-", shard));
+  shards_[index] = std::move(member);
+  return absl::OkStatus();
+}
+
+absl::Status LocalCluster::StartNode(int node) {
+  NodeConfig config;
+  config.node.name = NodeName(node);
+  config.node.capacity_bytes = options_.capacity_bytes;
+  config.node.secret = options_.secret;
+  config.node.data_plane = options_.data_plane;
+  config.directories = shard_addresses_;
+  config.socket = absl::StrCat(folder_.path(), "/", NodeName(node), ".sock");
+  config.io_threads = options_.io_threads;
+  if (options_.configure_node) options_.configure_node(node, config);
+  auto member = std::make_unique<Member>();
+  PHALANX_ASSIGN_OR_RETURN(member->node, NodeDaemon::Start(std::move(config), member->loop));
+  member->loop.Start(NodeName(node));
+  nodes_[static_cast<size_t>(node)] = std::move(member);
+  return absl::OkStatus();
+}
+
+int LocalCluster::nodes() const { return static_cast<int>(nodes_.size()); }
+int LocalCluster::shards() const { return static_cast<int>(shards_.size()); }
+std::string LocalCluster::NodeName(int node) { return absl::StrCat("n", node); }
+
+std::string LocalCluster::client_address(int node) const {
+  return absl::StrCat("unix:", folder_.path(), "/", NodeName(node), ".sock");
+}
+
+std::string LocalCluster::directory() const { return absl::StrJoin(shard_addresses_, ","); }
+
+void LocalCluster::KillNode(int node) {
+  PHALANX_CHECK(node_runs(node), "a node is killed while it runs");
+  nodes_[static_cast<size_t>(node)].reset();
+}
+
+void LocalCluster::KillShard(int shard) {
+  PHALANX_CHECK(shards_[static_cast<size_t>(shard)] != nullptr, "a shard is killed while it runs");
+  shards_[static_cast<size_t>(shard)].reset();
+}
+
+absl::Status LocalCluster::RestartNode(int node) {
+  PHALANX_CHECK(!node_runs(node), "a node is started when it does not run");
+  return StartNode(node);
+}
+
+absl::Status LocalCluster::RestartShard(int shard) {
+  PHALANX_CHECK(shards_[static_cast<size_t>(shard)] == nullptr,
+                "a shard is started when it does not run");
+  return StartShard(shard);
+}
+
+bool LocalCluster::node_runs(int node) const {
+  return nodes_[static_cast<size_t>(node)] != nullptr;
+}
+
+void LocalCluster::OnNode(int node, absl::AnyInvocable<void(Node&)> task) {
+  PHALANX_CHECK(node_runs(node), "the node runs");
+  Member& member = *nodes_[static_cast<size_t>(node)];
+  std::promise<void> ran;
+  member.loop.Post([&member, &task, &ran] {
+    task(member.node->node());
+    ran.set_value();
+  });
+  ran.get_future().wait();
+}
+
+}  // namespace phalanx::runtime

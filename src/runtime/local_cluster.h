@@ -1,0 +1,80 @@
+// A whole cluster in one process: k shards and n nodes over real sockets on loopback, each with
+// loops of its own and a socket for clients. For tests, benchmarks and experiments.
+//
+//   auto cluster = LocalCluster::Start({.nodes = 4}).value();
+//   auto client = Client::Connect({.address = cluster->client_address(2)}).value();
+//
+// One thread at a time.
+#ifndef PHALANX_RUNTIME_LOCAL_CLUSTER_H_
+#define PHALANX_RUNTIME_LOCAL_CLUSTER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "src/runtime/directory_daemon.h"
+#include "src/runtime/node_daemon.h"
+#include "src/runtime/paths.h"
+
+namespace phalanx::runtime {
+
+struct LocalClusterOptions {
+  int shards = 1;
+  int nodes = 1;
+  uint64_t capacity_bytes = uint64_t{256} << 20;
+  std::string secret;
+  directory::DirectoryOptions directory;
+  net::DataPlaneOptions data_plane;
+  int io_threads = 1;
+  // Changes the configuration of a node before it starts; may be empty.
+  std::function<void(int node, NodeConfig& config)> configure_node;
+};
+
+class LocalCluster {
+ public:
+  // Starts everything. Nodes are called n0, n1, ...; they may not have reached the directory yet
+  // when this returns (calls wait for it). Errors as the daemons'.
+  static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(LocalClusterOptions options);
+  ~LocalCluster();
+
+  int nodes() const;
+  int shards() const;
+  static std::string NodeName(int node);
+  // "unix:...", the same for every life of the node.
+  std::string client_address(int node) const;
+  // The shards' addresses, separated by commas.
+  std::string directory() const;
+
+  // The node or shard ends from one moment to the next, as if its process were killed: its sockets
+  // are closed, its memory is gone. REQUIRES: it runs.
+  void KillNode(int node);
+  void KillShard(int shard);
+  // A new life in the same place. Errors as the daemons'. REQUIRES: it does not run.
+  absl::Status RestartNode(int node);
+  absl::Status RestartShard(int shard);
+  bool node_runs(int node) const;
+
+  // Runs `task` on the node's control loop and waits until it has run. REQUIRES: the node runs.
+  void OnNode(int node, absl::AnyInvocable<void(Node&)> task);
+
+ private:
+  struct Member;
+  explicit LocalCluster(LocalClusterOptions options, TemporaryFolder folder);
+  absl::Status StartShard(int shard);
+  absl::Status StartNode(int node);
+
+  // Constant after Start.
+  const LocalClusterOptions options_;
+  const TemporaryFolder folder_;
+  std::vector<net::Address> shard_addresses_;
+
+  std::vector<std::unique_ptr<Member>> shards_;
+  std::vector<std::unique_ptr<Member>> nodes_;
+};
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_RUNTIME_LOCAL_CLUSTER_H_

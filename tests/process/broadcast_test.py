@@ -1,0 +1,140 @@
+"""Put on one node, get on the others: whole daemons, undisturbed and disturbed."""
+
+import signal
+import unittest
+
+from tests.process.harness import DEADLINE_S, ID_A, ID_B, ClusterTest, sha256
+
+MIB = 1 << 20
+
+
+class BroadcastTest(ClusterTest):
+    def start(self, nodes, shards=1, arguments=(), **settings):
+        self.cluster.start_shards(shards)
+        self.cluster.start_nodes(nodes, arguments, **settings)
+
+    def test_a_file_put_on_one_node_is_fetched_by_seven_others(self):
+        self.start(8)
+        path = self.cluster.make_file("file", 8 * MIB)
+        self.cluster.put("n0", path, ID_A)
+        gets = [self.cluster.begin_get(f"n{i}", ID_A) for i in range(1, 8)]
+        for get in gets:
+            self.assertEqual(self.cluster.finish_get(get), sha256(path))
+        described = self.cluster.ask("describe", ID_A)
+        self.assertEqual(described["complete_copies"], 8)
+        self.assertEqual(sum(copy["bytes_sent_twice"] for copy in described["copies"]), 0)
+
+    def test_gets_that_wait_for_an_object_get_it_when_it_is_put(self):
+        self.start(3)
+        gets = [self.cluster.begin_get(f"n{i}", ID_A) for i in (1, 2)]
+        self.cluster.follow(lambda look: look["waiting"] == 2, "describe", ID_A)
+        path = self.cluster.make_file("file", 3 * MIB + 7)
+        self.cluster.put("n0", path, ID_A)
+        for get in gets:
+            self.assertEqual(self.cluster.finish_get(get), sha256(path))
+
+    def test_sizes_around_every_border_arrive_whole(self):
+        self.start(2, shards=3)
+        sizes = (0, 1, 65535, 65536, 65537, MIB - 1, MIB, MIB + 1)
+        for index, size in enumerate(sizes):
+            object_id = f"{index:02x}" * 19 + "cc"
+            path = self.cluster.make_file(f"file{size}", size, seed=size)
+            self.cluster.put("n0", path, object_id)
+            self.assertEqual(self.cluster.get("n1", object_id), sha256(path), f"{size} bytes")
+
+    def test_a_killed_relay_is_cut_out_and_the_others_finish(self):
+        # A slow network, so that there is a half-way.
+        self.start(6, arguments=["--max-egress=8MB/s"])
+        path = self.cluster.make_file("file", 16 * MIB)
+        self.cluster.put("n0", path, ID_A)
+        gets = {f"n{i}": self.cluster.begin_get(f"n{i}", ID_A) for i in range(1, 6)}
+
+        def victims(look):
+            return [
+                copy["node"]
+                for copy in look["copies"]
+                if copy["sender"] is not None and copy["descendants"] >= 1 and copy["bytes_present"] > 4 * MIB
+            ]
+
+        look = self.cluster.follow(victims, "describe", ID_A)
+        victim = victims(look)[0]
+        self.cluster.nodes[victim].kill()
+        for name, get in gets.items():
+            if name == victim:
+                get.kill()
+                get.communicate()
+            else:
+                self.assertEqual(self.cluster.finish_get(get), sha256(path), name)
+        described = self.cluster.ask("describe", ID_A)
+        self.assertGreaterEqual(sum(copy["repairs"] for copy in described["copies"]), 1)
+        twice = sum(copy["bytes_sent_twice"] for copy in described["copies"])
+        self.assertLessEqual(twice, MIB)
+
+    def test_a_stopped_relay_is_passed_by(self):
+        self.start(4, arguments=["--max-egress=8MB/s"])
+        path = self.cluster.make_file("file", 12 * MIB)
+        self.cluster.put("n0", path, ID_A)
+        gets = {f"n{i}": self.cluster.begin_get(f"n{i}", ID_A) for i in range(1, 4)}
+
+        def relays(look):
+            return [copy["node"] for copy in look["copies"] if copy["sender"] and copy["descendants"] >= 1]
+
+        victim = relays(self.cluster.follow(relays, "describe", ID_A))[0]
+        with self.stopped(self.cluster.nodes[victim]):
+            for name, get in gets.items():
+                if name != victim:
+                    self.assertEqual(self.cluster.finish_get(get), sha256(path), name)
+        # It goes on where it was.
+        self.assertEqual(self.cluster.finish_get(gets[victim]), sha256(path))
+
+    def test_the_death_of_the_only_holder_leaves_readers_waiting_for_a_new_put(self):
+        self.start(3, arguments=["--max-egress=4MB/s"])
+        path = self.cluster.make_file("file", 8 * MIB)
+        self.cluster.put("n0", path, ID_A)
+        get = self.cluster.begin_get("n1", ID_A)
+        self.cluster.follow(
+            lambda look: any(copy["pulling"] and copy["bytes_present"] > MIB for copy in look["copies"]),
+            "describe",
+            ID_A,
+        )
+        self.cluster.nodes["n0"].kill()
+        other = self.cluster.make_file("other", 8 * MIB + 1, seed=2)
+        self.cluster.put("n2", other, ID_A)
+        self.assertEqual(self.cluster.finish_get(get), sha256(other))
+
+    def test_a_writer_that_dies_takes_its_object_with_it(self):
+        self.start(2)
+        reader, writer = self.open_pipe()
+        put = self.cluster.begin("put", f"/dev/fd/{reader}", f"--id={ID_A}", "-q", node="n0", pass_fds=[reader])
+        put.kill()
+        put.communicate()
+        writer.close()
+        self.cluster.run("get", ID_A, "-o", "/dev/null", "--timeout=200ms", node="n1", expect=4)
+        path = self.cluster.make_file("file", MIB)
+        self.cluster.put("n0", path, ID_A)
+        self.assertEqual(self.cluster.get("n1", ID_A), sha256(path))
+
+    def open_pipe(self):
+        import os
+
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        return reader, os.fdopen(writer, "wb")
+
+    def test_a_dead_client_gives_back_what_it_held(self):
+        self.start(1, capacity="16MiB")
+        first = self.cluster.make_file("first", 10 * MIB)
+        self.cluster.put("n0", first, ID_A)
+        # A reader that is stopped holds the object mapped while it writes into a full pipe.
+        get = self.cluster.begin("get", ID_A, "-q", node="n0")
+        self.assertTrue(get.stdout.buffer.read(1))
+        self.cluster.run("rm", ID_A, node="n0")
+        get.send_signal(signal.SIGKILL)
+        get.communicate()
+        second = self.cluster.make_file("second", 10 * MIB, seed=2)
+        self.cluster.put("n0", second, ID_B, f"--timeout={DEADLINE_S}s")
+        self.assertEqual(self.cluster.get("n0", ID_B), sha256(second))
+
+
+if __name__ == "__main__":
+    unittest.main()

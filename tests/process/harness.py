@@ -1,0 +1,308 @@
+"""Real daemons on loopback, for tests: started, watched, stopped by process id.
+
+Everything has a deadline, nothing sleeps: a test waits for a line of output, for the end of a
+process, or for a command (`phalanx status --until-nodes`) that waits itself.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+# The executable under test, in the tree of files that Bazel lays out for a test.
+BINARY = os.environ.get("PHALANX_BINARY", os.path.abspath("src/runtime/phalanx"))
+# Longer than anything here takes on a slow machine, shorter than Bazel's own limit.
+DEADLINE_S = 60
+
+OK, ERROR, USAGE, NOT_FOUND, TIMED_OUT, UNAVAILABLE = range(6)
+
+ID_A = "aa" * 20
+ID_B = "bb" * 20
+
+
+def environment():
+    """Without variables that would change what the commands do."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("PHALANX_")}
+
+
+def wait_for_end(pid, timeout=DEADLINE_S):
+    """Waits until a process that need not be our child has ended."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(handle, selectors.EVENT_READ)
+            if not selector.select(timeout):
+                raise TimeoutError(f"process {pid} still runs after {timeout} s")
+    finally:
+        os.close(handle)
+
+
+class Daemon:
+    """A process of ours, with its standard output as lines."""
+
+    def __init__(self, arguments, log_path, **popen):
+        self.log_path = log_path
+        self.arguments = arguments
+        self._buffer = b""
+        with open(log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                [BINARY, *arguments], stdout=subprocess.PIPE, stderr=log, env=environment(), **popen
+            )
+        os.set_blocking(self.process.stdout.fileno(), False)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def read_line(self, timeout=DEADLINE_S):
+        """The next line, without its end; EOFError when there is none any more."""
+        end = time.monotonic() + timeout
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
+                if not selector.select(max(0, end - time.monotonic())):
+                    raise TimeoutError(f"{self.arguments[0]} said nothing for {timeout} s")
+                chunk = os.read(self.process.stdout.fileno(), 65536)
+                if not chunk:
+                    raise EOFError(f"{' '.join(self.arguments)} ended: {self.log()[-2000:]}")
+                self._buffer += chunk
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        return line.decode()
+
+    def log(self):
+        return pathlib.Path(self.log_path).read_text(errors="replace")
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        """SIGKILL, also for one that was stopped; waits until it is gone."""
+        self.process.kill()
+        self.process.wait(DEADLINE_S)
+
+    def wait(self, timeout=DEADLINE_S):
+        """Its exit status."""
+        return self.process.wait(timeout)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.kill()
+        self.process.stdout.close()
+
+
+class DirectoryShard(Daemon):
+    def __init__(self, arguments, log_path, **popen):
+        super().__init__(["directory", "--json", *arguments], log_path, **popen)
+        self.hello = json.loads(self.read_line())
+        self.address = self.hello["address"]
+
+
+class Node(Daemon):
+    def __init__(self, arguments, log_path, **popen):
+        super().__init__(["node", "--json", *arguments], log_path, **popen)
+        self.hello = json.loads(self.read_line())
+        self.name = self.hello["name"]
+        self.address = self.hello["address"]
+        self.client_address = self.hello["socket"]
+
+
+class Cluster:
+    """Shards and nodes of one test, and the commands that talk to them."""
+
+    def __init__(self):
+        # Short: the path of a Unix socket has at most 107 bytes.
+        self.folder = tempfile.mkdtemp(prefix="phx-", dir="/tmp")
+        self.shards = []
+        self.nodes = {}
+        self._daemons = []
+
+    def close(self):
+        for daemon in reversed(self._daemons):
+            daemon.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def logs(self):
+        """The end of every daemon's log, for the message of a failed test."""
+        parts = []
+        for daemon in self._daemons:
+            parts.append(f"--- {daemon.log_path} (exit {daemon.process.poll()})\n{daemon.log()[-1500:]}")
+        return "\n".join(parts)
+
+    def start(self, make, arguments, name, **popen):
+        daemon = make(arguments, self.path(name + ".log"), **popen)
+        self._daemons.append(daemon)
+        return daemon
+
+    def start_shards(self, count=1, arguments=()):
+        for index in range(count):
+            self.shards.append(self.start_shard(index, count, arguments=arguments))
+        return self.shards
+
+    def start_shard(self, index, count, listen="127.0.0.1:0", arguments=()):
+        place = [f"--listen={listen}", f"--shard-index={index}", f"--num-shards={count}"]
+        return self.start(DirectoryShard, [*place, *arguments], f"shard{index}")
+
+    def restart_shard(self, index, arguments=()):
+        """A new life at the same address. REQUIRES: the earlier one is dead."""
+        self.shards[index] = self.start_shard(
+            index, len(self.shards), listen=self.shards[index].address, arguments=arguments
+        )
+
+    @property
+    def directory(self):
+        return ",".join(shard.address for shard in self.shards)
+
+    def start_node(self, name, arguments=(), directory=None, capacity="64MiB", **popen):
+        settings = [
+            f"--name={name}",
+            f"--directory={directory or self.directory}",
+            "--listen=127.0.0.1:0",
+            f"--socket={self.path(name + '.sock')}",
+            f"--capacity={capacity}",
+            "--io-threads=1",
+        ]
+        self.nodes[name] = self.start(Node, [*settings, *arguments], name, **popen)
+        return self.nodes[name]
+
+    def start_nodes(self, count, arguments=(), **settings):
+        for index in range(count):
+            self.start_node(f"n{index}", arguments, **settings)
+        self.wait_for_nodes(count)
+        return list(self.nodes.values())
+
+    # ---- commands
+
+    def begin(self, *arguments, node=None, **popen):
+        """Starts a command; its output is text."""
+        command = [BINARY, *arguments]
+        if node is not None:
+            command.append(f"--address={self.nodes[node].client_address}")
+        popen = {"stdin": subprocess.DEVNULL, **popen}
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            text=True,
+            **popen,
+        )
+        return process
+
+    def finish(self, process, expect=OK, timeout=DEADLINE_S):
+        """What a command said on standard output; fails unless it ends with `expect`."""
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            raise AssertionError(f"{process.args} hangs: {out}\n{err}\n{self.logs()}") from None
+        if process.returncode != expect:
+            raise AssertionError(
+                f"{process.args} ended with {process.returncode}, not {expect}: {out}\n{err}\n{self.logs()}"
+            )
+        return out if expect == OK else err
+
+    def run(self, *arguments, node=None, expect=OK, timeout=DEADLINE_S):
+        return self.finish(self.begin(*arguments, node=node), expect, timeout)
+
+    def ask(self, *arguments, expect=OK):
+        """A command that asks the directory, as JSON."""
+        return json.loads(self.run(*arguments, "--json", f"--directory={self.directory}", expect=expect))
+
+    def wait_for_nodes(self, count):
+        return self.ask("status", f"--until-nodes={count}", f"--timeout={DEADLINE_S}s", "--interval=20ms")
+
+    def follow(self, condition, *arguments, timeout=DEADLINE_S):
+        """Looks again and again until `condition` holds for what the command shows."""
+        watcher = Daemon(
+            [*arguments, "--follow", "--json", "--interval=10ms", f"--directory={self.directory}"],
+            self.path("follow.log"),
+        )
+        end = time.monotonic() + timeout
+        try:
+            while True:
+                try:
+                    look = json.loads(watcher.read_line(max(0.1, end - time.monotonic())))
+                except TimeoutError:
+                    raise AssertionError(f"it never came to that\n{self.logs()}") from None
+                if condition(look):
+                    return look
+                if time.monotonic() > end:
+                    raise AssertionError(f"it never came to that: {look}\n{self.logs()}")
+        finally:
+            watcher.close()
+
+    # ---- files
+
+    def make_file(self, name, size, seed=1):
+        """A file with bytes that follow from `seed`; its path."""
+        path = self.path(name)
+        with open(path, "wb") as file:
+            left, counter = size, 0
+            while left > 0:
+                block = hashlib.shake_128(f"{seed}/{counter}".encode()).digest(min(left, 1 << 20))
+                file.write(block)
+                left -= len(block)
+                counter += 1
+        return path
+
+    def put(self, node, path, object_id, *arguments, expect=OK):
+        return self.run("put", path, f"--id={object_id}", "-q", *arguments, node=node, expect=expect)
+
+    def begin_get(self, node, object_id, *arguments):
+        output = self.path(f"{node}.{object_id[:8]}.out")
+        process = self.begin(
+            "get", object_id, "-o", output, "-q", f"--timeout={DEADLINE_S}s", *arguments, node=node
+        )
+        process.output = output
+        return process
+
+    def finish_get(self, process):
+        """The SHA-256 of what the Get wrote."""
+        self.finish(process)
+        return sha256(process.output)
+
+    def get(self, node, object_id, *arguments):
+        return self.finish_get(self.begin_get(node, object_id, *arguments))
+
+
+def sha256(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+class ClusterTest(unittest.TestCase):
+    """A test with a cluster of its own."""
+
+    def setUp(self):
+        self.cluster = Cluster()
+        self.addCleanup(self.cluster.close)
+
+    def assert_dies(self, daemon, status):
+        self.assertEqual(daemon.wait(), status, daemon.log())
+
+    @contextlib.contextmanager
+    def stopped(self, daemon):
+        """SIGSTOP for the length of the block."""
+        daemon.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            daemon.signal(signal.SIGCONT)
