@@ -135,6 +135,13 @@ void PullManager::Fetch(const ObjectId& id, bool keep) {
   if (!pull.delivered) TellWant(id, pull);
 }
 
+void PullManager::EndFetch(const ObjectId& id) {
+  Pull* pull = FindPull(id);
+  if (pull == nullptr || !pull->fetch) return;
+  pull->fetch = false;
+  if (!pull->wanted) GiveUp(id, *pull, absl::CancelledError("it is here already"));
+}
+
 void PullManager::GiveUp(const ObjectId& id, Pull& pull, const absl::Status& why) {
   pull.wanted = pull.fetch = pull.keep = false;
   TellUnwant(id, pull);

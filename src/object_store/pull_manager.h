@@ -127,6 +127,8 @@ class PullManager {
   void Unwant(const ObjectId& id);
   // The shard's Fetch: on the node's own account, until it is complete.
   void Fetch(const ObjectId& id, bool keep);
+  // The object came here by another way.
+  void EndFetch(const ObjectId& id);
 
   // ---- from the shard; malformed and late messages are ignored
   void OnAssign(const ObjectId& id, const v1::Assign& assign);

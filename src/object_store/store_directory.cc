@@ -329,10 +329,11 @@ void Store::Impl::OnFetch(const v1::Fetch& fetch) {
   const absl::StatusOr<ObjectId> id = directory::ParseObjectId(fetch.object_id());
   if (!id.ok()) return;
   Copy* copy = table_.Complete(*id);
-  if (copy == nullptr) {
+  if (copy == nullptr || copy->standing != Standing::kAdopted) {
     pulls_.Fetch(*id, fetch.keep());
   } else if (fetch.keep()) {
     table_.MakePrimary(copy);
   }
 }
+
 }  // namespace phalanx::object_store

@@ -119,6 +119,8 @@ void Store::Impl::UpdateWant(const ObjectId& id) {
   } else {
     pulls_.Unwant(id);
   }
+  const Copy* complete = table_.Complete(id);
+  if (complete != nullptr && complete->standing == Standing::kAdopted) pulls_.EndFetch(id);
 }
 
 std::vector<Store::Impl::Request*> Store::Impl::ReadersOf(const Copy* copy) {

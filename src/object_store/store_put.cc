@@ -121,8 +121,8 @@ void Store::Impl::SealCopy(Copy* copy) {
 
 void Store::Impl::SealWriter(Request& request, const Writer& writer, bool wait_for_adoption) {
   Copy* copy = writer.copy;
-  if (writer.outcome) {
-    AnswerPut(request, *writer.outcome);
+  if (copy->detached) {
+    AnswerPut(request, writer.outcome.value_or(absl::AbortedError("the generation ended")));
     return;
   }
   Touch(copy->id);
