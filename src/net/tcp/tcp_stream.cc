@@ -1,0 +1,149 @@
+#include "src/net/tcp/tcp_stream.h"
+
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace phalanx::net {
+namespace {
+
+constexpr absl::Duration kFirstLingerCheck = absl::Milliseconds(1);
+constexpr absl::Duration kSlowestLingerCheck = absl::Milliseconds(100);
+
+// A dead peer's machine is noticed after 15 s of silence and three probes; leases are much faster.
+constexpr int kKeepAliveIdleSeconds = 15;
+constexpr int kKeepAliveIntervalSeconds = 5;
+constexpr int kKeepAliveProbes = 3;
+
+void SetOption(int fd, int level, int name, int value) {
+  // Each is an improvement, none a condition.
+  setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+msghdr Message(absl::Span<const iovec> buffers) {
+  msghdr message = {};
+  message.msg_iov = const_cast<iovec*>(buffers.data());
+  message.msg_iovlen = std::min<size_t>(buffers.size(), IOV_MAX);
+  return message;
+}
+
+bool Empty(absl::Span<const iovec> buffers) {
+  return std::all_of(buffers.begin(), buffers.end(),
+                     [](const iovec& buffer) { return buffer.iov_len == 0; });
+}
+
+// Bytes, end of file included, that the peer has not confirmed.
+int Unconfirmed(int fd) {
+  int bytes = 0;
+  return ioctl(fd, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
+}
+
+// Closing a socket while input is unread, or before later input arrives, makes the kernel reset the
+// connection and throw away what the peer has not got yet. So a socket is kept, after its end of
+// file was sent, until the peer confirmed everything. The loop's timer owns it meanwhile.
+void CloseWhenConfirmed(EventLoop& loop, UniqueFd fd, Instant deadline, absl::Duration interval) {
+  if (Unconfirmed(fd.get()) == 0 || loop.Now() >= deadline) return;
+  loop.RunAt(loop.Now() + interval, [&loop, fd = std::move(fd), deadline, interval]() mutable {
+    CloseWhenConfirmed(loop, std::move(fd), deadline, std::min(2 * interval, kSlowestLingerCheck));
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TcpStream>> TcpStream::Make(EventLoop& loop, UniqueFd fd,
+                                                           std::string peer) {
+  SetOption(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
+  SetOption(fd.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
+  SetOption(fd.get(), IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
+  SetOption(fd.get(), IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveIntervalSeconds);
+  SetOption(fd.get(), IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
+  auto watcher = loop.Watch(fd.get());
+  if (!watcher.ok()) return watcher.status();
+  return std::unique_ptr<TcpStream>(
+      new TcpStream(loop, std::move(fd), *std::move(watcher), std::move(peer)));
+}
+
+TcpStream::TcpStream(EventLoop& loop, UniqueFd fd, std::unique_ptr<FdWatcher> watcher,
+                     std::string peer)
+    : loop_(loop), peer_(std::move(peer)), fd_(std::move(fd)), watcher_(std::move(watcher)) {}
+
+TcpStream::~TcpStream() { Close(); }
+
+absl::StatusOr<size_t> TcpStream::Read(absl::Span<const iovec> into) {
+  if (!fd_.valid()) return Broken(EBADF);
+  // The kernel says 0 for no room as it does for end of file.
+  if (Empty(into)) return 0;
+  msghdr message = Message(into);
+  while (true) {
+    const ssize_t got = recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+    if (got > 0) return static_cast<size_t>(got);
+    if (got == 0) return absl::OutOfRangeError(absl::StrCat("end of file from ", peer_));
+    if (errno == EAGAIN) return 0;
+    if (errno != EINTR) return Broken(errno);
+  }
+}
+
+absl::StatusOr<size_t> TcpStream::Write(absl::Span<const iovec> from) {
+  if (!fd_.valid()) return Broken(EBADF);
+  if (Empty(from)) return 0;
+  const msghdr message = Message(from);
+  while (true) {
+    const ssize_t wrote = sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (wrote >= 0) return static_cast<size_t>(wrote);
+    if (errno == EAGAIN) return 0;
+    if (errno != EINTR) return Broken(errno);
+  }
+}
+
+void TcpStream::OnReadable(Task ready) {
+  if (watcher_ != nullptr) watcher_->OnReadable(std::move(ready));
+}
+
+void TcpStream::OnWritable(Task ready) {
+  if (watcher_ != nullptr) watcher_->OnWritable(std::move(ready));
+}
+
+void TcpStream::SetUnsentLimit(size_t bytes) {
+  if (!fd_.valid()) return;
+  SetOption(fd_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT,
+            static_cast<int>(std::clamp<size_t>(bytes, 1, INT_MAX)));
+}
+
+absl::Duration TcpStream::RoundTrip() const {
+  tcp_info info = {};
+  socklen_t size = sizeof(info);
+  if (!fd_.valid() || getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+    return absl::ZeroDuration();
+  }
+  return absl::Microseconds(info.tcpi_rtt);
+}
+
+void TcpStream::Close() {
+  if (!fd_.valid()) return;
+  EventLoop& loop = loop_;
+  UniqueFd fd = std::move(fd_);
+  std::unique_ptr<FdWatcher> watcher = std::move(watcher_);
+  // Before the descriptor, which may be reused once it is closed. Its callbacks may own the owner
+  // of this stream: nothing of `this` is touched from here on.
+  watcher.reset();
+  if (shutdown(fd.get(), SHUT_WR) != 0) return;
+  CloseWhenConfirmed(loop, std::move(fd), loop.Now() + kLinger, kFirstLingerCheck);
+}
+
+absl::Status TcpStream::Broken(int error) const {
+  return absl::UnavailableError(
+      absl::StrCat("connection with ", peer_, ": ",
+                   error == EBADF ? "closed on this side" : std::strerror(error)));
+}
+
+}  // namespace phalanx::net
