@@ -42,7 +42,10 @@ SimClient::SimClient(const NodeKey& node, object_store::Store& store, Executor& 
       history_(history),
       id_(store.OpenClient()) {}
 
-SimClient::~SimClient() {
+SimClient::~SimClient() { LoseEverything(); }
+
+// What was asked for and not answered never will be.
+void SimClient::LoseEverything() {
   for (const auto& [operation, attempt] : attempts_) {
     Attempt& lost = history_.attempt(attempt);
     if (lost.state == AttemptState::kOpen) lost.state = AttemptState::kUnknown;
@@ -53,6 +56,9 @@ SimClient::~SimClient() {
   for (const uint64_t operation : operations_) {
     history_.Drop(operation, Operation::State::kLost);
   }
+  attempts_.clear();
+  writers_.clear();
+  operations_.clear();
 }
 
 uint64_t SimClient::Begin(absl::string_view what, const ObjectId& id, absl::Duration timeout) {
@@ -124,6 +130,7 @@ void SimClient::CreateDone(uint64_t operation, uint64_t number, absl::StatusOr<W
     return;
   }
   history_.Bind(attempt, result->generation);
+  attempt.sealing = attempt.size_bytes == 0;
   Writer writer;
   writer.attempt = number;
   writer.id = result->writer;
@@ -148,6 +155,8 @@ void SimClient::Write(Writer& writer, uint64_t bytes) {
   }
   FillContent(writer.attempt, writer.written, absl::MakeSpan(writer.bytes + writer.written, bytes));
   writer.written += bytes;
+  // All bytes are final then: whoever got them has a whole object.
+  if (writer.written == writer.size_bytes) history_.attempt(writer.attempt).sealing = true;
   history_.journal().Note(node_.ToString(), " publishes ", writer.written, " of attempt ",
                           writer.attempt);
   history_.journal().Violation("Publish", store_.Publish(id_, writer.id, writer.written));
@@ -404,10 +413,7 @@ void SimClient::Close(bool clean) {
     if (buffer != nullptr && view.subscription != 0) buffer->Unsubscribe(view.subscription);
   }
   views_.clear();
-  for (const auto& [id, writer] : writers_) {
-    history_.attempt(writer.attempt).state = AttemptState::kFailed;
-  }
-  writers_.clear();
+  LoseEverything();
   store_.CloseClient(id_, clean);
 }
 

@@ -92,6 +92,7 @@ class SimClient {
   Instant After(absl::Duration timeout) const { return control_.Now() + timeout; }
   uint64_t Begin(absl::string_view what, const ObjectId& id, absl::Duration timeout);
   void End(uint64_t operation, const absl::Status& status);
+  void LoseEverything();
   object_store::PutOptions OptionsOf(const PutShape& shape, const Attempt& attempt) const;
   void PutDone(uint64_t operation, uint64_t attempt, bool waited,
                const absl::StatusOr<object_store::PutResult>& result);

@@ -1,0 +1,281 @@
+#include "src/sim/checkers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/directory/validate.h"
+#include "src/sim/content.h"
+
+namespace phalanx::sim {
+
+using CopyInfo = object_store::Store::CopyInfo;
+
+// -------------------------------------------------------------------------------------- always
+
+void Checkers::Sample() {
+  CheckCores();
+  std::map<Generation, std::set<NodeKey>> complete;
+  for (int n = 0; n < cluster_.num_nodes(); ++n) {
+    object_store::Store* store = cluster_.store(n);
+    if (store == nullptr) continue;
+    const Copies copies = store->Copies();
+    CheckBytes(n, copies);
+    for (const CopyInfo& copy : copies) {
+      if (copy.complete) complete[copy.generation].insert(cluster_.node(n)->key());
+    }
+    for (SimClient* client : cluster_.clients(n)) client->CheckViews(/*all_bytes=*/false);
+  }
+  CheckAdoption();
+  CheckLosses(complete);
+}
+
+void Checkers::CheckCores() {
+  for (int s = 0; s < cluster_.num_shards(); ++s) {
+    if (cluster_.shard(s) == nullptr) continue;
+    cluster_.journal().Violation(SimCluster::ShardName(s),
+                                 cluster_.shard(s)->core().CheckInvariants());
+  }
+  for (int n = 0; n < cluster_.num_nodes(); ++n) {
+    if (cluster_.store(n) == nullptr) continue;
+    cluster_.journal().Violation(SimCluster::NodeName(n), cluster_.store(n)->CheckInvariants());
+  }
+}
+
+void Checkers::CheckBytes(int n, const Copies& copies) {
+  for (const CopyInfo& copy : copies) {
+    // Of a Put that was not answered yet nobody knows which one it is.
+    const uint64_t attempt = cluster_.history().AttemptOf(copy.generation);
+    if (attempt != 0) CheckCopyBytes(n, copy, attempt);
+  }
+}
+
+// Compares what has come since the last time.
+void Checkers::CheckCopyBytes(int n, const CopyInfo& copy, uint64_t number) {
+  const Attempt& attempt = cluster_.history().attempt(number);
+  const auto breach = [&](absl::string_view what) {
+    cluster_.journal().Violation(absl::StrCat("copy of ", cluster_.history().NameOf(copy.id),
+                                              " attempt ", number, " on ", SimCluster::NodeName(n),
+                                              ": ", what));
+  };
+  if (copy.size_bytes != attempt.size_bytes || copy.id != attempt.id) return breach("its size");
+  net::TransferBuffer& buffer = *copy.buffer;
+  Verified& verified = verified_[{cluster_.node(n)->key(), copy.generation}];
+  if (verified.buffer != &buffer) {
+    verified.buffer = &buffer;
+    verified.watermarks.assign(static_cast<size_t>(buffer.layout().slices), 0);
+  }
+  for (int slice = 0; slice < buffer.layout().slices; ++slice) {
+    uint64_t& seen = verified.watermarks[static_cast<size_t>(slice)];
+    const uint64_t now = buffer.watermark(slice);
+    if (now < seen) seen = 0;  // another buffer at the same address
+    if (now == seen) continue;
+    bytes_checked_ += now - seen;
+    const auto wrong = FirstWrongByte(number, buffer.layout().Begin(slice) + seen,
+                                      buffer.slice(slice).subspan(seen, now - seen));
+    if (wrong) return breach(absl::StrCat("byte ", *wrong, " is wrong"));
+    seen = now;
+  }
+}
+
+void Checkers::CheckAdoption() {
+  for (int s = 0; s < cluster_.num_shards(); ++s) {
+    for (const v1::ObjectSummary& object : cluster_.List(s)) {
+      const auto id = ObjectId::FromBinary(object.object_id());
+      const Generation now = directory::FromProto(object.generation());
+      if (!id.ok() || object.deleted() || !now.valid()) continue;
+      cluster_.history().NoteAdopted(now);
+      const Generation before = std::exchange(adopted_[*id], now);
+      if (before.valid() && before != now) CheckReplacement(*id, before, now);
+    }
+  }
+}
+
+void Checkers::CheckReplacement(const ObjectId& id, const Generation& before,
+                                const Generation& now) {
+  History& history = cluster_.history();
+  const uint64_t number = history.AttemptOf(before);
+  if (number == 0) return;
+  const Attempt& attempt = history.attempt(number);
+  if (history.MayBeDeleted(attempt)) return;
+  const Instant since = cluster_.scheduler().now() - Grace();
+  for (int n = 0; n < cluster_.num_nodes(); ++n) {
+    if (!cluster_.Undisturbed(n, cluster_.ShardOf(id), since)) continue;
+    const NodeKey key = cluster_.node(n)->key();
+    const bool writes = attempt.state == AttemptState::kOpen && attempt.creator == key;
+    const auto holding = holdings_.find(number);
+    const bool holds = holding != holdings_.end() && holding->second.holders.contains(key);
+    if (!writes && !holds) continue;
+    cluster_.journal().Violation(absl::StrCat(
+        history.NameOf(id), ": attempt ", number, " gave way to attempt ", history.AttemptOf(now),
+        " while ", SimCluster::NodeName(n), writes ? " was writing it" : " had it"));
+  }
+}
+
+void Checkers::CheckLosses(const std::map<Generation, std::set<NodeKey>>& complete) {
+  History& history = cluster_.history();
+  const Instant now = cluster_.scheduler().now();
+  for (const Attempt& attempt : history.attempts()) {
+    if (!attempt.adopted || !attempt.generation) continue;
+    const auto found = complete.find(*attempt.generation);
+    Holding& holding = holdings_[attempt.number];
+    const std::set<NodeKey> before = std::move(holding.holders);
+    holding.holders = found == complete.end() ? std::set<NodeKey>() : found->second;
+    NodeKey alive;
+    for (const NodeKey& key : before) {
+      if (cluster_.FindNode(key) >= 0) {
+        alive = key;
+      } else {
+        holding.last_death = now;
+      }
+    }
+    if (before.empty() || !holding.holders.empty() || !alive.valid()) continue;
+    const auto adopted = adopted_.find(attempt.id);
+    const bool replaced = adopted != adopted_.end() && adopted->second != *attempt.generation;
+    const bool granted_on_a_dead_word =
+        holding.last_death.nanos() >= 0 && now - holding.last_death < Grace();
+    if (replaced || granted_on_a_dead_word || history.MayBeDeleted(attempt)) continue;
+    cluster_.journal().Violation(
+        absl::StrCat(history.NameOf(attempt.id), ": the last copy of attempt ", attempt.number,
+                     " went from ", alive.ToString(), ", which lives"));
+  }
+}
+
+// ------------------------------------------------------------------------------------- at rest
+
+absl::Status Checkers::Settled() {
+  for (const absl::Status& status : {NodesAtRest(), RequestsAtRest(), DirectoryIsTrue()}) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkers::NodesAtRest() {
+  const auto not_yet = [](int n, const auto&... what) {
+    return absl::UnavailableError(absl::StrCat(SimCluster::NodeName(n), ": ", what...));
+  };
+  for (int n = 0; n < cluster_.num_nodes(); ++n) {
+    runtime::Node* node = cluster_.node(n);
+    if (node == nullptr) return not_yet(n, "is down");
+    const std::vector<absl::Status> states = node->ShardStates();
+    for (size_t s = 0; s < states.size(); ++s) {
+      if (!states[s].ok()) return not_yet(n, "shard ", s, ": ", states[s].ToString());
+    }
+    const net::DataPlaneStats plane = node->data_plane_stats();
+    if (plane.pulls_active != 0) return not_yet(n, plane.pulls_active, " pulls");
+    if (plane.pushes_active != 0) return not_yet(n, plane.pushes_active, " pushes");
+    const object_store::StoreStats stats = node->store().stats();
+    if (stats.waiting_for_memory != 0) {
+      return not_yet(n, stats.waiting_for_memory, " requests wait for memory");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkers::RequestsAtRest() {
+  for (const Operation& operation : cluster_.history().operations()) {
+    if (operation.state != Operation::State::kRunning) continue;
+    const bool waits_for_a_put =
+        operation.read && cluster_.Describe(operation.id).summary().complete_copies() == 0;
+    if (waits_for_a_put && cluster_.scheduler().now() < operation.deadline) continue;
+    return absl::UnavailableError(absl::StrCat(
+        "#", operation.number, " ", operation.node.ToString(), " ", operation.what, " ",
+        cluster_.history().NameOf(operation.id), " has not ended"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkers::DirectoryIsTrue() {
+  std::set<ObjectId> ids;
+  for (int s = 0; s < cluster_.num_shards(); ++s) {
+    if (cluster_.shard(s) == nullptr) return absl::UnavailableError("a shard is down");
+    for (const v1::ObjectSummary& object : cluster_.List(s)) {
+      if (const auto id = ObjectId::FromBinary(object.object_id()); id.ok()) ids.insert(*id);
+    }
+  }
+  for (int n = 0; n < cluster_.num_nodes(); ++n) {
+    for (const CopyInfo& copy : cluster_.store(n)->Copies()) ids.insert(copy.id);
+  }
+  for (const ObjectId& id : ids) {
+    if (absl::Status status = ObjectIsTrue(id); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkers::ObjectIsTrue(const ObjectId& id) {
+  History& history = cluster_.history();
+  const v1::DescribeObjectResponse described = cluster_.Describe(id);
+  const Generation adopted = directory::FromProto(described.summary().generation());
+  const bool deleted = described.summary().deleted();
+  std::map<NodeKey, bool> listed;  // whether complete
+  if (!deleted) {
+    for (const v1::CopyDescription& copy : described.copies()) {
+      listed[directory::FromProto(copy.node())] = copy.complete();
+    }
+  }
+  const auto wrong = [&](const auto&... what) {
+    return absl::UnavailableError(absl::StrCat(history.NameOf(id), " (", id.ShortHex(),
+                                               "), adopted attempt ", history.AttemptOf(adopted),
+                                               deleted ? ", deleted" : "", ": ", what...));
+  };
+  for (int n = 0; n < cluster_.num_nodes(); ++n) {
+    const NodeKey key = cluster_.node(n)->key();
+    for (const CopyInfo& copy : cluster_.store(n)->Copies()) {
+      if (copy.id != id) continue;
+      const uint64_t number = history.AttemptOf(copy.generation);
+      const std::string name = absl::StrCat("the copy of attempt ", number, " on ",
+                                            SimCluster::NodeName(n));
+      if (number != 0 && history.MustBeDeleted(history.attempt(number))) {
+        return wrong(name, " was deleted");
+      }
+      const bool current = !deleted && copy.generation == adopted;
+      // Another generation is kept only while this one may still fail.
+      if (!current && described.summary().complete_copies() == 0 && !deleted) continue;
+      if (!current) return wrong(name, " is superseded or deleted");
+      const auto at = listed.find(key);
+      if (at == listed.end()) return wrong(name, " is not listed");
+      if (at->second != copy.complete) return wrong(name, " is listed as if complete or not");
+      listed.erase(at);
+    }
+  }
+  if (listed.empty()) return absl::OkStatus();
+  return wrong("listed on ", listed.begin()->first.ToString(), ", which does not have it");
+}
+
+// --------------------------------------------------------------------------------------- empty
+
+absl::Status Checkers::Empty() {
+  if (absl::Status status = Settled(); !status.ok()) return status;
+  for (int n = 0; n < cluster_.num_nodes(); ++n) {
+    if (absl::Status status = NodeIsEmpty(n); !status.ok()) return status;
+  }
+  for (int s = 0; s < cluster_.num_shards(); ++s) {
+    v1::GetStatusResponse status;
+    cluster_.shard(s)->FillStatus(&status);
+    if (status.objects() != 0 || status.waiting() != 0 || status.inline_bytes() != 0) {
+      return absl::UnavailableError(absl::StrCat(
+          SimCluster::ShardName(s), ": ", status.objects(), " objects, ", status.waiting(),
+          " waiting, ", status.inline_bytes(), " inline bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkers::NodeIsEmpty(int n) {
+  const object_store::StoreStats stats = cluster_.store(n)->stats();
+  const object_store::SharedMemoryStats memory = cluster_.memory(n).stats();
+  const std::pair<const char*, uint64_t> counts[] = {
+      {"used bytes", stats.used_bytes},     {"pinned bytes", stats.pinned_bytes},
+      {"objects", stats.objects},           {"pins", stats.pins},
+      {"waiting gets", stats.waiting_gets}, {"allocated bytes", memory.allocated_bytes},
+      {"clients", stats.clients},
+  };
+  for (const auto& [what, count] : counts) {
+    if (count != 0) {
+      return absl::UnavailableError(absl::StrCat(SimCluster::NodeName(n), ": ", count, " ", what));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace phalanx::sim

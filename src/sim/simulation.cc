@@ -1,0 +1,188 @@
+#include "src/sim/simulation.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "src/sim/checkers.h"
+
+namespace phalanx::sim {
+namespace {
+
+// How long the cluster may take to come to rest. Several leases, and the time to move what it holds.
+constexpr absl::Duration kSettleWithin = absl::Seconds(40);
+constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
+constexpr absl::Duration kSilence = absl::Seconds(20);
+
+class Simulation {
+ public:
+  explicit Simulation(const SimulationPlan& plan)
+      : plan_(plan),
+        cluster_(plan.cluster),
+        checkers_(cluster_),
+        workload_(cluster_, plan.workload, Random(plan.seed * 101 + 1)),
+        faults_(cluster_, plan.faults, Random(plan.seed * 103 + 2)) {}
+
+  SimulationResult Run() {
+    Storm();
+    Calm();
+    Probe();
+    Farewell();
+    Silence();
+    SimulationResult result;
+    result.status = cluster_.journal().violation();
+    result.tail = cluster_.journal().Tail();
+    result.trace_hash = cluster_.journal().trace_hash();
+    result.events = cluster_.scheduler().steps();
+    result.simulated = cluster_.scheduler().now() - Instant();
+    result.operations = cluster_.history().operations().size();
+    result.lives = static_cast<uint64_t>(cluster_.lives());
+    result.bytes_checked = checkers_.bytes_checked();
+    return result;
+  }
+
+ private:
+  bool failed() { return !cluster_.journal().violation().ok(); }
+
+  // Steps until then, the checkers looking on.
+  void RunFor(absl::Duration time) {
+    const Instant end = cluster_.scheduler().now() + time;
+    uint64_t events = 0;
+    cluster_.scheduler().RunUntil(
+        [&] {
+          if (++events % static_cast<uint64_t>(plan_.sample_every) == 0) checkers_.Sample();
+          return failed();
+        },
+        time);
+    if (!failed() && cluster_.scheduler().now() < end) {
+      cluster_.scheduler().RunFor(end - cluster_.scheduler().now());
+    }
+  }
+
+  void Storm() {
+    cluster_.journal().Note("---- storm");
+    workload_.Start();
+    faults_.Start();
+    RunFor(plan_.storm);
+    workload_.Stop();
+  }
+
+  void Calm() {
+    if (failed()) return;
+    cluster_.journal().Note("---- calm");
+    faults_.Stop();
+    workload_.FinishWriters();
+    Await("to settle", [this] { return checkers_.Settled(); });
+    cluster_.history().CloseDeletions();
+  }
+
+  void Probe() {
+    if (failed()) return;
+    cluster_.journal().Note("---- probe");
+    const size_t before = cluster_.history().operations().size();
+    workload_.GetEverything(absl::Seconds(20));
+    RunFor(absl::Seconds(1));
+    Await("to have probed", [this] { return checkers_.Settled(); });
+    if (failed()) return;
+    const auto& operations = cluster_.history().operations();
+    for (size_t i = before; i < operations.size(); ++i) CheckProbe(operations[i]);
+  }
+
+  bool IsFull(const Operation& probe) {
+    const int n = cluster_.FindNode(probe.node);
+    const object_store::StoreStats stats = cluster_.store(n)->stats();
+    return stats.pinned_bytes + cluster_.Describe(probe.id).summary().info().size_bytes() >
+           stats.capacity_bytes;
+  }
+
+  // What there is must have been got; who waits does so for good reason.
+  void CheckProbe(const Operation& probe) {
+    if (probe.state == Operation::State::kRunning || probe.status.ok()) return;
+    const auto summary = cluster_.Describe(probe.id).summary();
+    if (summary.complete_copies() == 0 && probe.status.code() != absl::StatusCode::kInternal) {
+      return;
+    }
+    // There may be more than fits beside what is held there.
+    if (absl::IsResourceExhausted(probe.status) && IsFull(probe)) return;
+    cluster_.journal().Violation(absl::StrCat("probe #", probe.number, " of ",
+                                              cluster_.history().NameOf(probe.id), " with ",
+                                              summary.complete_copies(), " complete copies got ",
+                                              probe.status.ToString()));
+  }
+
+  void Farewell() {
+    if (failed()) return;
+    cluster_.journal().Note("---- farewell");
+    workload_.LetGo();
+    RunFor(absl::Milliseconds(200));
+    workload_.DeleteEverything(0);
+    RunFor(absl::Seconds(1));
+    for (int n = 0; n < cluster_.num_nodes(); ++n) CloseClients(n);
+    Await("to be empty", [this] { return checkers_.Empty(); });
+  }
+
+  void CloseClients(int n) {
+    cluster_.OnNode(n, [this, n] {
+      for (SimClient* client : cluster_.clients(n)) client->Close(/*clean=*/true);
+    });
+  }
+
+  void Silence() {
+    if (failed()) return;
+    cluster_.journal().Note("---- silence");
+    // Idle connections close.
+    RunFor(plan_.cluster.data_plane.idle_timeout + absl::Seconds(1));
+    const uint64_t before = cluster_.scheduler().steps();
+    RunFor(kSilence);
+    const uint64_t events = cluster_.scheduler().steps() - before;
+    const int sessions = cluster_.num_nodes() * cluster_.num_shards();
+    const double a_second = static_cast<double>(events) / absl::ToDoubleSeconds(kSilence);
+    // Four heartbeats a lease each way, some eight events for each on its way, and timers.
+    const double allowed = sessions * 100 / absl::ToDoubleSeconds(plan_.cluster.lease);
+    if (a_second > allowed) {
+      cluster_.journal().Violation(absl::StrCat("idle, yet ", a_second, " events a second; ",
+                                                allowed, " are allowed"));
+    }
+    for (int n = 0; n < cluster_.num_nodes() && !failed(); ++n) {
+      const int open = cluster_.node(n)->data_plane_stats().connections;
+      if (open == 0) continue;
+      cluster_.journal().Violation(
+          absl::StrCat(SimCluster::NodeName(n), " keeps ", open, " idle connections"));
+    }
+    const size_t connections = cluster_.fabric().open_connections();
+    if (connections != static_cast<size_t>(sessions)) {
+      cluster_.journal().Violation(absl::StrCat(connections, " connections for ", sessions,
+                                                " sessions"));
+    }
+  }
+
+  template <typename Condition>
+  void Await(absl::string_view what, Condition condition) {
+    absl::Status last;
+    const Instant end = cluster_.scheduler().now() + kSettleWithin;
+    while (!failed()) {
+      last = condition();
+      if (last.ok()) {
+        cluster_.journal().Note("settled");
+        return;
+      }
+      if (cluster_.scheduler().now() >= end) break;
+      RunFor(kAskEvery);
+    }
+    if (failed()) return;
+    cluster_.journal().Violation(absl::StrCat("took longer than ",
+                                              absl::FormatDuration(kSettleWithin), " ", what, ": ",
+                                              last.message()));
+  }
+
+  const SimulationPlan plan_;
+  SimCluster cluster_;
+  Checkers checkers_;
+  Workload workload_;
+  Faults faults_;
+};
+
+}  // namespace
+
+SimulationResult RunSimulation(const SimulationPlan& plan) { return Simulation(plan).Run(); }
+
+}  // namespace phalanx::sim

@@ -1,0 +1,138 @@
+// Runs many simulated clusters by hand: seeds one after the other over some processes, or one seed with
+// everything that happens in it. See docs/simulation.md.
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/common/defects.h"
+#include "src/common/testing/scoped_defect.h"
+#include "src/sim/simulation.h"
+
+namespace phalanx::sim {
+namespace {
+
+struct Flags {
+  uint64_t first = 1;
+  uint64_t seeds = 1000;
+  int jobs = 2;
+  bool verbose = false;
+  bool twice = false;
+  bool keep_going = false;
+  std::string focus = "anything";
+  std::string defect = "none";
+};
+
+double Seconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+Focus FocusOf(const std::string& name) {
+  for (int i = 0; i < kFocuses; ++i) {
+    if (name == FocusName(static_cast<Focus>(i))) return static_cast<Focus>(i);
+  }
+  std::fprintf(stderr, "no focus \"%s\"\n", name.c_str());
+  std::exit(2);
+}
+
+// True if the seed is fine.
+bool RunSeed(uint64_t seed, const Flags& flags) {
+  SimulationPlan plan = DrawPlan(seed, FocusOf(flags.focus));
+  plan.cluster.verbose = flags.verbose;
+  if (flags.verbose) std::fprintf(stderr, "%s\n", Describe(plan).c_str());
+  const SimulationResult result = RunSimulation(plan);
+  bool fine = result.status.ok();
+  if (!fine) {
+    std::fprintf(stderr, "%s\n%s\nSEED %lu FAILED: %s\n", Describe(plan).c_str(),
+                 flags.verbose ? "" : result.tail.c_str(), seed,
+                 result.status.ToString().c_str());
+  }
+  if (fine && flags.twice) {
+    plan.cluster.verbose = false;
+    fine = RunSimulation(plan).trace_hash == result.trace_hash;
+    if (!fine) std::fprintf(stderr, "SEED %lu FAILED: its trace differs between two runs\n", seed);
+  }
+  if (flags.verbose) {
+    std::fprintf(stderr, "%lu events, %lu operations, %lu lives, %lu bytes checked, %s simulated\n",
+                 result.events, result.operations, result.lives, result.bytes_checked,
+                 absl::FormatDuration(result.simulated).c_str());
+  }
+  return fine;
+}
+
+// In a process of its own, which may die.
+bool RunApart(uint64_t seed, const Flags& flags) {
+  const pid_t child = fork();
+  if (child == 0) std::_Exit(RunSeed(seed, flags) ? 0 : 1);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) {
+    std::fprintf(stderr, "SEED %lu FAILED: signal %d\n", seed, WTERMSIG(status));
+  }
+  return status == 0;
+}
+
+// Every `jobs`-th seed, in a process of its own. The exit status says whether all were fine.
+pid_t StartJob(int job, const Flags& flags) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  bool fine = true;
+  for (uint64_t i = static_cast<uint64_t>(job); i < flags.seeds;
+       i += static_cast<uint64_t>(flags.jobs)) {
+    fine = RunApart(flags.first + i, flags) && fine;
+    if (!fine && !flags.keep_going) break;
+  }
+  std::exit(fine ? 0 : 1);
+}
+
+int Run(const Flags& flags) {
+  const std::optional<Defect> defect = DefectFromName(flags.defect);
+  if (!defect) {
+    std::fprintf(stderr, "no defect \"%s\"\n", flags.defect.c_str());
+    return 2;
+  }
+  std::optional<testing::ScopedDefect> scoped;
+  if (*defect != Defect::kNone) scoped.emplace(*defect);
+  if (flags.seeds == 1) return RunSeed(flags.first, flags) ? 0 : 1;
+
+  const double start = Seconds();
+  std::vector<pid_t> jobs;
+  for (int job = 0; job < flags.jobs; ++job) jobs.push_back(StartJob(job, flags));
+  int failed = 0;
+  for (const pid_t job : jobs) {
+    int status = 0;
+    waitpid(job, &status, 0);
+    if (status != 0) ++failed;
+  }
+  const double seconds = Seconds() - start;
+  std::printf("%lu seeds from %lu in %.1f s: %.0f seeds a minute; %s\n", flags.seeds, flags.first,
+              seconds, static_cast<double>(flags.seeds) * 60 / seconds,
+              failed == 0 ? "all fine" : "FAILED (not all were run, unless --keep-going)");
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace phalanx::sim
+
+int main(int argc, char** argv) {
+  phalanx::sim::Flags flags;
+  CLI::App app("Simulated clusters under random faults, by seed");
+  app.add_option("--first", flags.first, "the first seed");
+  app.add_option("--seeds", flags.seeds, "how many");
+  app.add_option("--jobs", flags.jobs, "processes that run them");
+  app.add_option("--focus", flags.focus, "where all runs lean to");
+  app.add_option("--defect", flags.defect, "a seeded defect to switch on");
+  app.add_flag("--verbose", flags.verbose, "print everything that happens");
+  app.add_flag("--twice", flags.twice, "run each seed twice and compare the traces");
+  app.add_flag("--keep-going", flags.keep_going, "go on after a failure");
+  CLI11_PARSE(app, argc, argv);
+  return phalanx::sim::Run(flags);
+}
