@@ -1,0 +1,247 @@
+"""The demonstration behind scripts/demo: a cluster on loopback, a broadcast, a broadcast with a death. Standard library only."""
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+NODES = 8
+DEFAULT_BYTES = 100_000_000
+# Each node sends no faster than this, so that one can watch.
+EGRESS = "40MB/s"
+POLL_SECONDS = 0.2
+DEADLINE_SECONDS = 60
+
+
+def fail(message):
+    raise SystemExit(f"demo: {message}")
+
+
+class Demo:
+    def __init__(self, binary, folder):
+        self.binary, self.folder = binary, pathlib.Path(folder)
+        self.directory = f"127.0.0.1:{free_port()}"
+        self.daemons = {}
+        self.environment = {**os.environ, "PHALANX_DIRECTORY": self.directory}
+
+    def start(self):
+        self._daemon("directory", ["directory", "--listen", self.directory])
+        for index in range(1, NODES + 1):
+            self._daemon(f"node{index}", ["node", "--directory", self.directory, "--name", f"node{index}",
+                                          "--socket", self.socket(index), "--max-egress", EGRESS])
+        wait_until(lambda: len(self._connected()) == NODES, "the nodes to find the directory", self._dead)
+
+    def stop(self):
+        for daemon in self.daemons.values():
+            if daemon.poll() is None:
+                daemon.kill()
+        for daemon in self.daemons.values():
+            daemon.wait()
+
+    def socket(self, index):
+        return str(self.folder / f"n{index}" / "node.sock")
+
+    def put(self, index, file, name):
+        self._command(["put", str(file), "--name", name, "--address", f"unix:{self.socket(index)}"])
+
+    def get(self, index, name, output):
+        """Starts to fetch; the process ends when the file is whole."""
+        return subprocess.Popen(
+            [self.binary, "get", "--name", name, "-o", str(output), "--address", f"unix:{self.socket(index)}",
+             "--timeout", f"{DEADLINE_SECONDS}s"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def describe(self, name):
+        return json.loads(self._command(["describe", "--name", name, "--directory", self.directory, "--json"]))
+
+    def draw(self, name):
+        print(self._command(["describe", "--name", name, "--directory", self.directory]))
+
+    def remove(self, name):
+        self._command(["rm", "--name", name, "--address", f"unix:{self.socket(1)}"])
+
+    def kill(self, node):
+        self.daemons[node].send_signal(signal.SIGKILL)
+        self.daemons[node].wait()
+
+    def _connected(self):
+        result = subprocess.run([self.binary, "status", "--directory", self.directory, "--json"],
+                                capture_output=True, text=True)
+        if result.returncode != 0:
+            return []
+        return [node["name"] for node in json.loads(result.stdout)["nodes"] if node["connected_shards"] == 1]
+
+    def _dead(self):
+        for name, daemon in self.daemons.items():
+            if daemon.poll() is not None:
+                return f"{name} ended with {daemon.returncode}: {self._log(name).read_text()[-2000:]}"
+        return None
+
+    def _log(self, name):
+        return self.folder / f"{name}.log"
+
+    def _daemon(self, name, command):
+        with open(self._log(name), "w") as log:
+            self.daemons[name] = subprocess.Popen([self.binary] + command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def _command(self, command):
+        result = subprocess.run([self.binary] + command, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
+        if result.returncode != 0:
+            fail(f"phalanx {' '.join(command)}: {result.stderr.strip()}")
+        return result.stdout
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_until(condition, what, dead):
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        reason = dead()
+        if reason:
+            fail(reason)
+        if time.monotonic() > deadline:
+            fail(f"waited in vain for {what}")
+        time.sleep(0.05)
+
+
+def sha256(file):
+    with open(file, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def make_file(path):
+    """Some 100 MB of files that are on every machine."""
+    left = DEFAULT_BYTES
+    with open(path, "wb") as out:
+        for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib", "/usr/bin"):
+            for file in sorted(pathlib.Path(folder).rglob("*")):
+                if left <= 0:
+                    return
+                try:
+                    if file.is_symlink() or not file.is_file():
+                        continue
+                    data = file.read_bytes()[:left]
+                except OSError:
+                    continue
+                out.write(data)
+                left -= len(data)
+
+
+class Bars:
+    """One line of progress per receiver, redrawn in place on a terminal; nothing elsewhere."""
+
+    WIDTH = 40
+
+    def __init__(self):
+        self.live = sys.stdout.isatty()
+        self.drawn = 0
+
+    def draw(self, size, copies):
+        if not self.live:
+            return
+        if self.drawn:
+            print(f"\033[{self.drawn}A", end="")
+        present = {copy["node"]: (copy["bytes_present"], copy["sender"]) for copy in copies}
+        for index in range(2, NODES + 1):
+            done, sender = present.get(f"node{index}", (0, ""))
+            filled = int(self.WIDTH * done / max(size, 1))
+            print(f"  node{index} {'█' * filled}{'·' * (self.WIDTH - filled)} {100 * done / max(size, 1):5.1f} %  "
+                  f"{'from ' + sender if sender else '':16}")
+        self.drawn = NODES - 1
+
+
+def broadcast(demo, file, digest, name, kill_at=None):
+    """Puts on node1, gets everywhere else; with kill_at a relay dies when the broadcast is that far."""
+    size = os.path.getsize(file)
+    demo.put(1, file, name)
+    started = time.monotonic()
+    gets = {f"node{index}": (demo.get(index, name, demo.folder / f"{name}.{index}"), demo.folder / f"{name}.{index}")
+            for index in range(2, NODES + 1)}
+    bars, victim, tree = Bars(), None, []
+    while any(process.poll() is None for process, _ in gets.values()):
+        if time.monotonic() - started > DEADLINE_SECONDS:
+            fail("the broadcast did not end")
+        tree = demo.describe(name)["copies"]
+        bars.draw(size, tree)
+        if kill_at and victim is None:
+            victim = kill_a_relay(demo, tree, size, kill_at)
+        time.sleep(POLL_SECONDS)
+    seconds = time.monotonic() - started
+    tree = demo.describe(name)["copies"]
+    bars.draw(size, tree)
+    survivors = [node for node in gets if node != victim]
+    for node in survivors:
+        process, output = gets[node]
+        if process.returncode != 0:
+            fail(f"{node} did not get the file: {process.stderr.read().strip()}")
+        if sha256(output) != digest:
+            fail(f"{node} has other bytes")
+        output.unlink()
+    report(size, seconds, survivors, victim, tree)
+    demo.draw(name)
+    demo.remove(name)
+    if kill_at and victim is None:
+        fail("no relay with descendants was seen half-way")
+
+
+def kill_a_relay(demo, tree, size, kill_at):
+    """The relay with the most descendants, once it has that part of the object."""
+    relays = [(copy["descendants"], copy["node"]) for copy in tree
+              if copy["sender"] and kill_at * size <= copy["bytes_present"] < size]
+    if not relays or max(relays)[0] < 2:
+        return None
+    count, victim = max(relays)
+    demo.kill(victim)
+    print(f"  killed {victim}, which was feeding {count} others directly or indirectly")
+    return victim
+
+
+def report(size, seconds, survivors, victim, tree):
+    twice = sum(copy["bytes_sent_twice"] for copy in tree if copy["node"] in survivors)
+    print(f"  {len(survivors)} nodes have all {size:,} bytes, SHA-256 equal, after {seconds:.2f} s "
+          f"(one after the other would take {len(survivors)} times one transfer)")
+    if victim:
+        repaired = [copy["node"] for copy in tree if copy["repairs"] > 0]
+        print(f"  {', '.join(repaired) or 'nobody'} went on from another sender; {twice:,} bytes were sent twice")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__)
+    parser.add_argument("file", nargs="?", help="what to broadcast (default: some 100 MB of this machine's files)")
+    parser.add_argument("--binary", required=True, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    folder = tempfile.mkdtemp(prefix="phalanx-demo-")
+    demo = Demo(arguments.binary, folder)
+    try:
+        file = pathlib.Path(arguments.file) if arguments.file else demo.folder / "file"
+        if not arguments.file:
+            make_file(file)
+        if not file.is_file():
+            fail(f"{file} is not a file")
+        digest = sha256(file)
+        print(f"A directory and {NODES} nodes on loopback, each sending at most {EGRESS}; a file of {file.stat().st_size:,} bytes.")
+        demo.start()
+        print("\n1. node1 has it; the seven others ask at once\n")
+        broadcast(demo, file, digest, "demo-1")
+        print("2. The same, and a relay dies half-way\n")
+        broadcast(demo, file, digest, "demo-2", kill_at=0.5)
+    finally:
+        demo.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    print("All daemons stopped.")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    main()
