@@ -80,6 +80,24 @@ class Daemon:
         line, self._buffer = self._buffer.split(b"\n", 1)
         return line.decode()
 
+    def wait_for_log(self, text, timeout=DEADLINE_S):
+        """The first line of the log that has `text` in it, once there is one."""
+        end = time.monotonic() + timeout
+        with subprocess.Popen(
+            ["tail", "--lines=+1", "--follow", self.log_path], stdout=subprocess.PIPE
+        ) as tail, selectors.DefaultSelector() as selector:
+            selector.register(tail.stdout, selectors.EVENT_READ)
+            seen = b""
+            try:
+                while selector.select(max(0, end - time.monotonic())):
+                    seen += os.read(tail.stdout.fileno(), 65536)
+                    for line in seen.splitlines():
+                        if text.encode() in line:
+                            return line.decode(errors="replace")
+            finally:
+                tail.kill()
+        raise AssertionError(f"{text} is not in the log: {seen.decode(errors='replace')}")
+
     def log(self):
         return pathlib.Path(self.log_path).read_text(errors="replace")
 
@@ -125,9 +143,14 @@ class Cluster:
         self.folder = tempfile.mkdtemp(prefix="phx-", dir="/tmp")
         self.shards = []
         self.nodes = {}
+        # For every command that asks the directory.
+        self.tool_arguments = []
         self._daemons = []
+        self._commands = []
 
     def close(self):
+        for command in self._commands:
+            self.discard(command)
         for daemon in reversed(self._daemons):
             daemon.close()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -200,6 +223,7 @@ class Cluster:
             text=True,
             **popen,
         )
+        self._commands.append(process)
         return process
 
     def finish(self, process, expect=OK, timeout=DEADLINE_S):
@@ -216,12 +240,23 @@ class Cluster:
             )
         return out if expect == OK else err
 
+    def discard(self, process):
+        """Kills a command, whatever it was about to say."""
+        process.kill()
+        process.wait(DEADLINE_S)
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                # What could not be written does not matter.
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
     def run(self, *arguments, node=None, expect=OK, timeout=DEADLINE_S):
         return self.finish(self.begin(*arguments, node=node), expect, timeout)
 
     def ask(self, *arguments, expect=OK):
         """A command that asks the directory, as JSON."""
-        return json.loads(self.run(*arguments, "--json", f"--directory={self.directory}", expect=expect))
+        place = [f"--directory={self.directory}", *self.tool_arguments]
+        return json.loads(self.run(*arguments, "--json", *place, expect=expect))
 
     def wait_for_nodes(self, count):
         return self.ask("status", f"--until-nodes={count}", f"--timeout={DEADLINE_S}s", "--interval=20ms")

@@ -56,6 +56,8 @@ class PutCommand : public Command {
                    Text(&options_.metadata));
     flags.Argument("--slices", "Parts that may take different ways",
                    Integer(&options_.slices, 1, 64));
+    flags.Argument("--size", "How many bytes a pipe will bring: others get them while they come",
+                   ByteSize(&pipe_size_));
     flags.Argument("--wait", "End only when the directory has adopted the object",
                    Switch(&options_.wait_for_adoption));
     flags.Argument("--timeout", "How long to wait for memory", TimeSpan(&options_.timeout));
@@ -82,17 +84,18 @@ class PutCommand : public Command {
     }
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
     ProgressBar bar(absl::StrCat("put ", path_), !json_ && !quiet_);
+    const bool regular = S_ISREG(info.st_mode);
+    const uint64_t size = regular ? static_cast<uint64_t>(info.st_size) : pipe_size_;
     absl::StatusOr<PutResult> result =
-        S_ISREG(info.st_mode) ? PutFile(*client, id, fd, static_cast<uint64_t>(info.st_size), bar)
-                              : PutStream(*client, id, fd);
+        regular || size > 0 ? PutSized(*client, id, fd, size, bar) : PutUnsized(*client, id, fd);
     if (!result.ok()) return result.status();
     Report(id, *result, bar.elapsed());
     return absl::OkStatus();
   }
 
  private:
-  absl::StatusOr<PutResult> PutFile(Client& client, const ObjectId& id, int fd, uint64_t size,
-                                    ProgressBar& bar) {
+  absl::StatusOr<PutResult> PutSized(Client& client, const ObjectId& id, int fd, uint64_t size,
+                                     ProgressBar& bar) {
     size_ = size;
     PHALANX_ASSIGN_OR_RETURN(WritableBuffer buffer, client.Create(id, size, options_));
     uint64_t done = 0;
@@ -112,7 +115,7 @@ class PutCommand : public Command {
   }
 
   // Of unknown size: read to the end first.
-  absl::StatusOr<PutResult> PutStream(Client& client, const ObjectId& id, int fd) {
+  absl::StatusOr<PutResult> PutUnsized(Client& client, const ObjectId& id, int fd) {
     std::string bytes;
     while (true) {
       const size_t before = bytes.size();
@@ -148,6 +151,7 @@ class PutCommand : public Command {
   std::string path_;
   ObjectFlags object_;
   PutOptions options_;
+  uint64_t pipe_size_ = 0;
   bool json_ = false;
   bool quiet_ = false;
   NodeFlags node_;

@@ -54,6 +54,7 @@ class StatusCommand : public Command {
       const bool late = absl::Nanoseconds(SteadyNanos() - start) >= timeout_;
       if (follow_ || there || late) screen.Show(Render(cluster));
       if (there) return absl::OkStatus();
+      if (!MayPass(cluster.status())) return cluster.status();
       if (late) {
         return absl::DeadlineExceededError(absl::StrCat(cluster.connected_nodes(), " of ",
                                                         until_nodes_, " nodes are connected; ",
@@ -61,6 +62,11 @@ class StatusCommand : public Command {
       }
       if (!screen.Wait(interval_)) return cluster.status();
     }
+  }
+
+  // A shard that is not there may come; one that refuses us will go on doing so.
+  static bool MayPass(const absl::Status& status) {
+    return status.ok() || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
   }
 
   bool follow_ = false;

@@ -1,0 +1,153 @@
+"""Daemons that leave: with what is only theirs moved, in no time when asked twice, with their parent."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import unittest
+
+from tests.process.harness import (
+    BINARY,
+    DEADLINE_S,
+    ID_A,
+    ClusterTest,
+    Daemon,
+    environment,
+    sha256,
+    wait_for_end,
+)
+
+MIB = 1 << 20
+
+
+class DrainTest(ClusterTest):
+    def start(self, nodes, arguments=()):
+        self.cluster.start_shards(1)
+        self.cluster.start_nodes(nodes, arguments)
+
+    def test_a_node_that_leaves_moves_its_sole_copies(self):
+        self.start(2)
+        paths = {}
+        for index, size in enumerate((10, 70000, 3 * MIB)):
+            object_id = f"{index + 1:02x}" * 20
+            paths[object_id] = self.cluster.make_file(f"file{index}", size, seed=index)
+            self.cluster.put("n0", paths[object_id], object_id, "--wait")
+        self.cluster.nodes["n0"].signal(signal.SIGTERM)
+        self.assert_dies(self.cluster.nodes["n0"], 0)
+        for object_id, path in paths.items():
+            self.assertEqual(self.cluster.get("n1", object_id), sha256(path))
+
+    def test_a_sole_copy_with_nowhere_to_go_is_told_at_the_deadline(self):
+        self.start(1, ["--drain-timeout=300ms"])
+        self.cluster.put("n0", self.cluster.make_file("file", 2 * MIB), ID_A, "--wait")
+        self.cluster.nodes["n0"].signal(signal.SIGTERM)
+        self.assert_dies(self.cluster.nodes["n0"], 4)
+
+    def test_a_second_signal_leaves_at_once(self):
+        self.start(1, ["--drain-timeout=1h"])
+        self.cluster.put("n0", self.cluster.make_file("file", 2 * MIB), ID_A, "--wait")
+        node = self.cluster.nodes["n0"]
+        node.signal(signal.SIGTERM)
+        self.cluster.follow(lambda look: look["nodes"][0]["draining"], "status")
+        node.signal(signal.SIGTERM)
+        self.assert_dies(node, 0)
+
+    def test_an_empty_node_leaves_at_once_even_without_a_directory(self):
+        self.start(1, ["--drain-timeout=1h"])
+        self.cluster.shards[0].kill()
+        self.cluster.nodes["n0"].signal(signal.SIGTERM)
+        self.assert_dies(self.cluster.nodes["n0"], 0)
+
+    def test_a_node_that_left_leaves_no_socket_behind(self):
+        self.start(1)
+        path = self.cluster.nodes["n0"].client_address.removeprefix("unix:")
+        self.cluster.nodes["n0"].signal(signal.SIGINT)
+        self.assert_dies(self.cluster.nodes["n0"], 0)
+        self.assertFalse(os.path.exists(path))
+
+    def test_the_log_goes_on_in_a_new_file_after_a_hangup(self):
+        log = pathlib.Path(self.cluster.path("own.log"))
+        self.cluster.start_shards(1, [f"--log-file={log}"])
+        log.rename(self.cluster.path("old.log"))
+        shard = self.cluster.shards[0]
+        shard.signal(signal.SIGHUP)
+        shard.signal(signal.SIGTERM)
+        self.assert_dies(shard, 0)
+        self.assertIn("leaving", log.read_text())
+
+
+# Starts a private cluster as a library would, says its address and process id, and waits.
+PARENT = """
+import os, socket, subprocess, sys
+ours, theirs = socket.socketpair()
+daemon = subprocess.Popen([sys.argv[1], "up", "--embedded-fd=%d" % theirs.fileno(), "--capacity=64MiB"],
+                          pass_fds=[theirs.fileno()])
+theirs.close()
+line = ours.makefile().readline()
+print(daemon.pid, line.strip(), flush=True)
+sys.stdin.read()
+"""
+
+
+class EmbeddedTest(ClusterTest):
+    def start_parent(self):
+        parent = subprocess.Popen(
+            [sys.executable, "-c", PARENT, BINARY],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment(),
+            text=True,
+        )
+        self.addCleanup(parent.communicate)
+        self.addCleanup(parent.kill)
+        pid, word, address = parent.stdout.readline().split()
+        self.assertEqual(word, "READY")
+        return parent, int(pid), address
+
+    def test_a_private_cluster_works_and_tools_find_its_secret(self):
+        _, _, address = self.start_parent()
+        path = self.cluster.make_file("file", 2 * MIB)
+        at = f"--address={address}"
+        self.cluster.run("put", path, f"--id={ID_A}", at)
+        out = self.cluster.path("out")
+        self.cluster.run("get", ID_A, "-o", out, at)
+        self.assertEqual(sha256(out), sha256(path))
+        self.assertIn("1 complete", self.cluster.run("describe", ID_A, at))
+
+    def test_a_private_cluster_ends_with_its_killed_parent(self):
+        parent, pid, address = self.start_parent()
+        folder = os.path.dirname(address.removeprefix("unix:"))
+        self.assertTrue(os.path.isdir(folder))
+        parent.kill()
+        wait_for_end(pid)
+        self.assertFalse(os.path.exists(folder))
+
+    def test_a_private_cluster_that_cannot_start_says_why(self):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            process = subprocess.Popen(
+                [BINARY, "up", f"--embedded-fd={theirs.fileno()}", "--log-file=/nonexistent/log"],
+                pass_fds=[theirs.fileno()],
+                stderr=subprocess.DEVNULL,
+                env=environment(),
+            )
+            theirs.close()
+            with ours.makefile() as lines:
+                self.assertIn("ERROR", lines.readline())
+            self.assertNotEqual(process.wait(DEADLINE_S), 0)
+
+    def test_up_tells_people_how_to_use_it(self):
+        up = Daemon(["up", "--capacity=64MiB"], self.cluster.path("up.log"))
+        self.addCleanup(up.close)
+        text = ""
+        while "Ctrl-C" not in text:
+            text += up.read_line() + "\n"
+        self.assertIn("export PHALANX_ADDRESS=unix:/", text)
+        up.signal(signal.SIGINT)
+        self.assertEqual(up.wait(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,55 @@
+"""What another user of the host may not do. Outside Bazel's sandbox, where there is one user only."""
+
+import os
+import shutil
+import subprocess
+import unittest
+
+from tests.process.harness import BINARY, DEADLINE_S, ID_A, ClusterTest, environment
+
+NOBODY = 65534
+
+
+class OtherUserTest(ClusterTest):
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            self.skipTest("to be somebody else one must be root")
+        self.cluster.start_shards(1)
+        self.cluster.start_nodes(1)
+        # The build's folders may be closed to others; the executable need not be.
+        self.binary = shutil.copy(BINARY, self.cluster.path("phalanx"))
+        os.chmod(self.cluster.folder, 0o755)
+
+    def get_as_nobody(self):
+        path = self.cluster.nodes["n0"].client_address
+        return subprocess.run(
+            [self.binary, "get", ID_A, "--timeout=1s", f"--address={path}", "--connect-timeout=2s"],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            env=environment(),
+            user=NOBODY,
+            check=False,
+        )
+
+    def socket_path(self):
+        return self.cluster.nodes["n0"].client_address.removeprefix("unix:")
+
+    def test_the_socket_is_for_its_owner_alone(self):
+        self.assertEqual(os.stat(self.socket_path()).st_mode & 0o777, 0o600)
+        process = self.get_as_nobody()
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("denied", process.stderr.lower())
+
+    def test_another_user_is_refused_even_where_the_file_lets_him_in(self):
+        os.chmod(self.socket_path(), 0o666)
+        process = self.get_as_nobody()
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("PERMISSION_DENIED", process.stderr)
+        # And nobody else is disturbed.
+        self.cluster.put("n0", self.cluster.make_file("file", 1000), ID_A)
+
+
+if __name__ == "__main__":
+    unittest.main()

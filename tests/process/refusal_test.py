@@ -1,0 +1,228 @@
+"""What daemons and commands refuse, and what they say: input from people, peers and strangers."""
+
+import os
+import resource
+import socket
+import unittest
+
+from tests.process.harness import DEADLINE_S, ID_A, ClusterTest, sha256
+
+MIB = 1 << 20
+
+# What strangers send to a port: nothing, noise, other protocols, huge lengths, the beginning of ours.
+GARBAGE = (
+    b"",
+    b"\x00",
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 300,
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" + b"\xff\xff\xff\x01" * 64,
+    b"\xff" * 65536,
+    b"PHLX" + b"\xff" * 1000,
+    b"PHLX\x01\x00\x00\x00\xff\xff\xff\xff",
+    bytes(range(256)) * 64,
+)
+
+
+class RefusalTest(ClusterTest):
+    def fail_to_start(self, *arguments, expect):
+        """What a daemon says that does not come up."""
+        return self.cluster.finish(self.cluster.begin(*arguments), expect)
+
+    def start_one(self, arguments=()):
+        self.cluster.start_shards(1, arguments)
+        self.cluster.start_nodes(1, arguments)
+
+    def check_works(self):
+        path = self.cluster.make_file("check", 100000)
+        self.cluster.put("n0", path, ID_A)
+        self.assertEqual(self.cluster.get("n0", ID_A), sha256(path))
+        self.cluster.run("rm", ID_A, node="n0")
+
+    # ---- strangers
+
+    def connections(self):
+        """A connection to each of the three doors."""
+        host, port = self.cluster.nodes["n0"].address.rsplit(":", 1)
+        yield lambda: socket.create_connection((host, int(port)), DEADLINE_S)
+        host, port = self.cluster.shards[0].address.rsplit(":", 1)
+        yield lambda: socket.create_connection((host, int(port)), DEADLINE_S)
+        path = self.cluster.nodes["n0"].client_address.removeprefix("unix:")
+
+        def connect():
+            local = socket.socket(socket.AF_UNIX)
+            local.settimeout(DEADLINE_S)
+            local.connect(path)
+            return local
+
+        yield connect
+
+    def test_garbage_on_every_door_disturbs_nobody(self):
+        self.start_one()
+        for connect in self.connections():
+            for garbage in GARBAGE:
+                with connect() as stranger:
+                    try:
+                        stranger.sendall(garbage)
+                        stranger.shutdown(socket.SHUT_WR)
+                        # Whatever they say, they end.
+                        while stranger.recv(65536):
+                            pass
+                    except TimeoutError:
+                        raise
+                    except OSError:
+                        pass
+        self.check_works()
+
+    def test_a_silent_connection_is_closed(self):
+        self.start_one()
+        connect = next(self.connections())
+        with connect() as stranger:
+            stranger.settimeout(DEADLINE_S)
+            try:
+                # The node's own greeting may come first.
+                while stranger.recv(65536):
+                    pass
+            except ConnectionError:
+                pass
+        self.check_works()
+
+    def test_many_connections_at_once_leave_room_for_work(self):
+        self.start_one()
+        strangers = [connect() for connect in self.connections() for _ in range(100)]
+        self.check_works()
+        for stranger in strangers:
+            stranger.close()
+
+    # ---- other clusters
+
+    def secret_file(self, name, text):
+        path = self.cluster.path(name)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
+            file.write(text)
+        return f"--secret-file={path}"
+
+    def test_a_node_with_another_secret_is_refused(self):
+        right = self.secret_file("right", "correct horse")
+        wrong = self.secret_file("wrong", "battery staple")
+        self.cluster.tool_arguments = [right]
+        self.start_one([right])
+        node = self.cluster.start_node("stranger", [wrong])
+        self.assertIn("secret", node.wait_for_log("PERMISSION_DENIED"))
+        node = self.cluster.start_node("naked")
+        node.wait_for_log("PERMISSION_DENIED")
+        self.assertEqual([node["name"] for node in self.cluster.ask("status")["nodes"]], ["n0"])
+        self.cluster.run("status", wrong, f"--directory={self.cluster.directory}", expect=1)
+
+    def test_a_node_of_another_cluster_is_refused_with_both_names(self):
+        self.start_one()
+        node = self.cluster.start_node("stranger", ["--cluster-id=other"])
+        line = node.wait_for_log("FAILED_PRECONDITION")
+        self.assertIn("other", line)
+        self.assertIn("default", line)
+
+    def test_a_node_that_believes_in_other_shards_is_refused(self):
+        self.cluster.start_shards(2)
+        node = self.cluster.start_node("n0", directory=self.cluster.shards[0].address)
+        node.wait_for_log("FAILED_PRECONDITION")
+        swapped = ",".join(shard.address for shard in reversed(self.cluster.shards))
+        node = self.cluster.start_node("n1", directory=swapped)
+        node.wait_for_log("FAILED_PRECONDITION")
+
+    # ---- starting up
+
+    def test_without_a_secret_only_loopback_is_listened_on(self):
+        error = self.fail_to_start("directory", "--listen=0.0.0.0:0", expect=1)
+        self.assertIn("secret", error)
+        error = self.fail_to_start(
+            "node", "--listen=0.0.0.0:0", f"--socket={self.cluster.path('x.sock')}", expect=1
+        )
+        self.assertIn("secret", error)
+
+    def test_ports_and_sockets_in_use_are_named(self):
+        self.start_one()
+        shard, node = self.cluster.shards[0], self.cluster.nodes["n0"]
+        error = self.fail_to_start("directory", f"--listen={shard.address}", expect=1)
+        self.assertIn(shard.address, error)
+        error = self.fail_to_start(
+            "node", f"--listen={node.address}", f"--socket={self.cluster.path('y.sock')}", expect=1
+        )
+        self.assertIn(node.address, error)
+        path = node.client_address.removeprefix("unix:")
+        error = self.fail_to_start("node", "--listen=127.0.0.1:0", f"--socket={path}", expect=1)
+        self.assertIn(path, error)
+        self.check_works()
+
+    def test_bad_settings_are_named(self):
+        wrong = {
+            "--listen=nowhere": ("directory",),
+            "--lease=1ms": ("directory",),
+            "--shard-index=1": ("directory", "--num-shards=1"),
+            "--capacity=lots": ("node",),
+            "--label=zone": ("node",),
+            "--directory=host": ("node",),
+            "--advertise=host": ("node",),
+            "--secret-file=/nonexistent": ("directory",),
+        }
+        for setting, (command, *others) in wrong.items():
+            own = f"--socket={self.cluster.path('z.sock')}" if command == "node" else "--listen=127.0.0.1:0"
+            process = self.cluster.begin(command, own, *others, setting)
+            _, error = process.communicate(timeout=DEADLINE_S)
+            self.assertIn(process.returncode, (1, 2, 3), setting)
+            self.assertIn(f"phalanx {command}: ", error, setting)
+
+    def test_a_node_waits_for_a_directory_that_is_not_there_yet(self):
+        with socket.socket() as place:
+            place.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{place.getsockname()[1]}"
+        node = self.cluster.start_node("n0", directory=address)
+        node.wait_for_log("waiting for the directory")
+        self.cluster.shards.append(self.cluster.start_shard(0, 1, listen=address))
+        self.cluster.wait_for_nodes(1)
+        self.assertEqual(node.log().count("waiting for the directory"), 1)
+        self.check_works()
+
+    def test_few_descriptors_are_enough_to_work_with(self):
+        self.cluster.start_shards(1)
+        def limit():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+
+        self.cluster.start_node("n0", preexec_fn=limit)
+        self.cluster.start_node("n1", preexec_fn=limit)
+        self.cluster.wait_for_nodes(2)
+        path = self.cluster.make_file("file", 2 * MIB)
+        self.cluster.put("n0", path, ID_A)
+        self.assertEqual(self.cluster.get("n1", ID_A), sha256(path))
+
+    # ---- commands
+
+    def test_commands_end_with_the_code_of_what_went_wrong(self):
+        self.start_one()
+        run = self.cluster.run
+        run("get", "--timeout=100ms", "-o", "/dev/null", ID_A, node="n0", expect=4)
+        run("rm", ID_A, node="n0", expect=3)
+        run("get", "xyz", node="n0", expect=2)
+        run("get", node="n0", expect=2)
+        run("put", "/nonexistent/file", node="n0", expect=3)
+        run("put", self.cluster.folder, node="n0", expect=2)
+        run("describe", ID_A, f"--directory={self.cluster.directory}", expect=3)
+        run("get", ID_A, "--address=unix:/nonexistent.sock", "--connect-timeout=100ms", expect=5)
+        run("status", "--directory=127.0.0.1:1", "--directory-timeout=2s", expect=5)
+        run("nonsense", expect=2)
+        run("put", expect=2)
+
+    def test_a_second_put_of_another_size_is_refused(self):
+        self.start_one()
+        self.cluster.put("n0", self.cluster.make_file("a", 70000), ID_A, "--wait")
+        self.cluster.put("n0", self.cluster.make_file("b", 70001), ID_A, expect=1)
+        self.cluster.put("n0", self.cluster.make_file("c", 70000, seed=9), ID_A)
+
+    def test_a_put_beyond_the_capacity_ends_at_its_deadline(self):
+        self.start_one()
+        path = self.cluster.make_file("file", 65 * MIB)
+        error = self.cluster.put("n0", path, ID_A, "--timeout=300ms", expect=1)
+        self.assertIn("RESOURCE_EXHAUSTED", error)
+        self.check_works()
+
+
+if __name__ == "__main__":
+    unittest.main()
