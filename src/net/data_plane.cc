@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -54,7 +54,7 @@ class IoLoop final : public Pusher::Listener {
  private:
   void Asked(Pusher::PushId push, ServeRequest request) override;
   void PushEnded(Pusher::PushId push, ServeGrant grant) override;
-  void PullEnded(uint64_t handle, const PullOutcome& outcome);
+  void PullEnded(uint64_t handle, PullOutcome outcome);
 
   // Constant after construction.
   const size_t index_;
@@ -100,7 +100,7 @@ IoLoop::IoLoop(size_t index, Network& network, Executor& executor, Executor& con
       puller_(std::make_unique<Puller>(
           network, executor, PullerOptions(options, max_idle_per_peer), absl::MakeSpan(scratch_),
           shared_->counters,
-          [this](uint64_t handle, const PullOutcome& outcome) { PullEnded(handle, outcome); })),
+          [this](uint64_t handle, PullOutcome outcome) { PullEnded(handle, std::move(outcome)); })),
       pusher_(std::make_unique<Pusher>(executor, PusherOptions(options), shared_->limiter,
                                        absl::MakeSpan(scratch_), shared_->counters, *this)) {}
 
@@ -114,8 +114,10 @@ void IoLoop::Grant(Pusher::PushId push, absl::StatusOr<ServeGrant> answer) {
   if (answer.ok()) PushEnded(push, *std::move(answer));
 }
 
-void IoLoop::PullEnded(uint64_t handle, const PullOutcome& outcome) {
-  control_.Post([side = control_side_, loop = index_, handle, outcome] {
+void IoLoop::PullEnded(uint64_t handle, PullOutcome outcome) {
+  // A status that shares nothing with this loop's: see TransferBuffer::Close.
+  outcome.status = absl::Status(outcome.status.code(), outcome.status.message());
+  control_.Post([side = control_side_, loop = index_, handle, outcome = std::move(outcome)] {
     if (const auto control = side.lock()) control->OnPullEnded(loop, handle, outcome);
   });
 }
@@ -287,8 +289,8 @@ void Control::AbortPushes(const ObjectId& object, const Generation& generation,
   for (const auto& [key, push] : pushes_) {
     if (push.object != object || push.generation != generation) continue;
     const std::shared_ptr<IoLoop>& loop = loops_[key.first];
-    loop->executor().Post([loop, id = key.second, why] {
-      if (loop->pusher() != nullptr) loop->pusher()->Abort(id, why);
+    loop->executor().Post([loop, id = key.second, text = std::string(why.message())] {
+      if (loop->pusher() != nullptr) loop->pusher()->Abort(id, text);
     });
   }
 }

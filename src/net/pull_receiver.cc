@@ -187,7 +187,10 @@ absl::Status PullReceiver::ControlFrame(const FrameHeader& header, absl::string_
   if (header.pull != pull_) {
     return Malformed(absl::StrCat(FrameTypeName(header.type), " of another pull"));
   }
-  if (!std::exchange(answered_, true)) outcome_.first_byte = executor_.Now() - asked_at_;
+  if (!std::exchange(answered_, true)) {
+    // Zero would mean that there was no answer; a turn's clock may well stand still.
+    outcome_.first_byte = std::max(executor_.Now() - asked_at_, absl::Nanoseconds(1));
+  }
   switch (header.type) {
     case FrameType::kAccept:
       return Accepted(payload);
@@ -258,7 +261,7 @@ void PullReceiver::Tell(absl::Status status) {
   spec_.into.reset();
   outcome_.status = std::move(status);
   outcome_.bytes_per_second = rate_.bytes_per_second();
-  observer_.PullEnded(outcome_);
+  observer_.PullEnded(std::move(outcome_));
 }
 
 absl::Status PullReceiver::Explain(const absl::Status& error) const {

@@ -49,7 +49,7 @@ class PullReceiver final : private FrameSink {
    public:
     virtual ~Observer() = default;
     // Once; the buffer is not touched any more. Must not destroy the receiver.
-    virtual void PullEnded(const PullOutcome& outcome) = 0;
+    virtual void PullEnded(PullOutcome outcome) = 0;
     // Once, after PullEnded, as the last thing the receiver does: it may be destroyed now. `stream`
     // is null if the connection is of no more use.
     virtual void StreamReleased(std::unique_ptr<ByteStream> stream) = 0;

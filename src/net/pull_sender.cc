@@ -64,7 +64,7 @@ void PullSender::Arm() {
       Drive();
     });
   }
-  if (!writer_.empty()) stream_->OnWritable([this] { Drive(); });
+  if (!writer_.empty() || turn_used_up_) stream_->OnWritable([this] { Drive(); });
 }
 
 absl::Status PullSender::Read() {
@@ -79,7 +79,8 @@ absl::Status PullSender::Read() {
 }
 
 absl::Status PullSender::Pump() {
-  for (size_t written = 0; written < kMaxBytesWrittenPerTurn;) {
+  size_t written = 0;
+  while (written < kMaxBytesWrittenPerTurn) {
     if (writer_.empty() && state_ == State::kServing) Fill();
     if (writer_.empty()) break;
     PHALANX_ASSIGN_OR_RETURN(const size_t taken, writer_.WriteOnce(*stream_));
@@ -91,6 +92,7 @@ absl::Status PullSender::Pump() {
     // A STARVED that the kernel took says nothing about the receiver.
     if (!starved_) last_sign_ = last_sent_;
   }
+  turn_used_up_ = written >= kMaxBytesWrittenPerTurn;
   if (writer_.empty() && state_ == State::kFinishing) EndPush();
   return absl::OkStatus();
 }
@@ -188,9 +190,9 @@ absl::Status PullSender::CheckWants(const TransferBuffer& from) const {
   return absl::OkStatus();
 }
 
-void PullSender::Abort(uint32_t pull, const absl::Status& why) {
+void PullSender::Abort(uint32_t pull, absl::string_view why) {
   if (pull != pull_ || (state_ != State::kServing && state_ != State::kAsked)) return;
-  Refuse(absl::AbortedError(why.message()));
+  Refuse(absl::AbortedError(why));
   Drive();
 }
 

@@ -85,8 +85,8 @@ class PullSender final : private FrameSink {
   void Start(absl::string_view rest);
   // The answer to Asked. If the receiver has changed its mind meanwhile, the grant comes back.
   void Grant(uint32_t pull, absl::StatusOr<ServeGrant> answer);
-  // Breaks off the push of this number, if it is the one going on.
-  void Abort(uint32_t pull, const absl::Status& why);
+  // Breaks off the push of this number with Aborted, if it is the one going on.
+  void Abort(uint32_t pull, absl::string_view why);
   // Closes the connection and calls nothing; returns what the push going on, if any, held.
   ServeGrant Stop();
 
@@ -148,6 +148,8 @@ class PullSender final : private FrameSink {
   FrameWriter writer_;
   State state_ = State::kIdle;
   bool readable_armed_ = false;
+  // The last turn ended because others are to have theirs, not because there was no more to do.
+  bool turn_used_up_ = false;
   // Idle timer when idle, ticks otherwise.
   TimerId timer_ = 0;
 

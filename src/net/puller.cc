@@ -51,7 +51,7 @@ class Puller::Pull final : public PullReceiver::Observer {
   void Receive();
   void Fail(absl::Status status);
 
-  void PullEnded(const PullOutcome& outcome) override;
+  void PullEnded(PullOutcome outcome) override;
   void StreamReleased(std::unique_ptr<ByteStream> stream) override;
 
   Puller& owner_;
@@ -145,15 +145,15 @@ void Puller::Pull::Fail(absl::Status status) {
   PullOutcome outcome;
   outcome.status = std::move(status);
   spec_.into.reset();
-  owner_.ended_(handle_, outcome);
+  owner_.ended_(handle_, std::move(outcome));
   owner_.Remove(handle_);
 }
 
-void Puller::Pull::PullEnded(const PullOutcome& outcome) {
+void Puller::Pull::PullEnded(PullOutcome outcome) {
   again_ = pooled_ && absl::IsUnavailable(outcome.status) && !receiver_->heard();
   if (again_) return;
   spec_.into.reset();
-  owner_.ended_(handle_, outcome);
+  owner_.ended_(handle_, std::move(outcome));
 }
 
 void Puller::Pull::StreamReleased(std::unique_ptr<ByteStream> stream) {

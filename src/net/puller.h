@@ -38,7 +38,7 @@ class Puller {
     size_t max_idle_per_peer = 4;
     int max_connections = 0;
   };
-  using Ended = absl::AnyInvocable<void(uint64_t handle, const PullOutcome& outcome)>;
+  using Ended = absl::AnyInvocable<void(uint64_t handle, PullOutcome outcome)>;
 
   // `ended` is called on this loop once for every pull started, possibly from within Start and
   // Cancel; it must not call back. REQUIRES: all references outlive the puller.

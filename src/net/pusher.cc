@@ -63,7 +63,7 @@ void Pusher::Grant(PushId push, absl::StatusOr<ServeGrant> answer) {
   if (answer.ok()) listener_.PushEnded(push, *std::move(answer));
 }
 
-void Pusher::Abort(PushId push, const absl::Status& why) {
+void Pusher::Abort(PushId push, absl::string_view why) {
   PullSender* const sender = Find(push.connection);
   if (sender != nullptr) sender->Abort(push.pull, why);
 }

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "src/common/executor.h"
 #include "src/net/byte_stream.h"
@@ -57,8 +58,8 @@ class Pusher final : public PullSender::Host {
   // Closes the connection at once if there are too many.
   void Accept(std::unique_ptr<ByteStream> stream);
   void Grant(PushId push, absl::StatusOr<ServeGrant> answer);
-  // Ends the push with Aborted and the text of `why`, unless it has ended.
-  void Abort(PushId push, const absl::Status& why);
+  // Ends the push with Aborted and the text `why`, unless it has ended.
+  void Abort(PushId push, absl::string_view why);
 
  private:
   // One of the two is there.

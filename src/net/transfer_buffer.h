@@ -70,7 +70,7 @@ class TransferBuffer {
 
   // No more bytes will come; `why` says the reason (OK when complete). Wakes everybody. The first
   // call counts.
-  void Close(absl::Status why);
+  void Close(const absl::Status& why);
   bool closed() const;
   // OK while open.
   absl::Status close_status() const;
