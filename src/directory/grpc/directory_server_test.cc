@@ -1,0 +1,500 @@
+// Shards, nodes and tools over real gRPC on ports of the loopback.
+#include "src/directory/grpc/directory_server.h"
+
+#include <arpa/inet.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gtest/gtest.h"
+#include "phalanx/v1/directory.grpc.pb.h"
+#include "src/common/random.h"
+#include "src/common/testing/status_matchers.h"
+#include "src/directory/directory_client.h"
+#include "src/directory/grpc/shard_connector.h"
+#include "src/directory/grpc/tools_client.h"
+#include "src/net/address.h"
+#include "src/net/event_loop.h"
+
+namespace phalanx::directory {
+namespace {
+
+using ::phalanx::testing::IsOk;
+using ::phalanx::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+SessionConfig Config() {
+  SessionConfig config;
+  config.secret = "a secret";
+  return config;
+}
+
+// Runs `task` on the loop and waits for it.
+void On(net::EventLoop& loop, const std::function<void()>& task) {
+  std::promise<void> done;
+  loop.Post([&] {
+    task();
+    done.set_value();
+  });
+  done.get_future().wait();
+}
+
+// Waits until `done`, asked on the loop every millisecond, is true; false after kPatience.
+bool Until(net::EventLoop& loop, const std::function<bool()>& done) {
+  std::promise<bool> result;
+  std::function<void(Instant)> ask = [&](Instant deadline) {
+    if (done()) return result.set_value(true);
+    if (loop.Now() > deadline) return result.set_value(false);
+    loop.RunAt(loop.Now() + absl::Milliseconds(1), [&ask, deadline] { ask(deadline); });
+  };
+  loop.Post([&] { ask(loop.Now() + kPatience); });
+  return result.get_future().get();
+}
+
+// A shard and its server.
+struct Directory {
+  explicit Directory(const SessionConfig& config = Config(),
+                     const net::Address& address = "127.0.0.1:0") {
+    loop.Start("shard");
+    On(loop, [&] {
+      shard = std::make_unique<Shard>(loop, config, DirectoryOptions{}, Random(SystemRandom64()));
+    });
+    Listen(address);
+  }
+  ~Directory() {
+    server.reset();
+    On(loop, [this] { shard.reset(); });
+    loop.Stop();
+  }
+  void Listen(const net::Address& address) {
+    auto listening = GrpcDirectoryServer::Listen(address, loop, *shard);
+    PHALANX_ASSERT_OK(listening);
+    server = *std::move(listening);
+  }
+  v1::GetStatusResponse Status() {
+    v1::GetStatusResponse status;
+    On(loop, [&] { shard->FillStatus(&status); });
+    return status;
+  }
+  uint64_t Counter(const std::string& name) { return Status().counters().at(name); }
+
+  net::EventLoop loop;
+  std::unique_ptr<Shard> shard;
+  std::unique_ptr<GrpcDirectoryServer> server;
+};
+
+// A node on a loop of its own: registers with nothing, asks, and notes what it is told.
+struct Node {
+  explicit Node(const net::Address& address, const SessionConfig& config = Config(),
+                uint64_t number = 1) {
+    loop.Start("node");
+    v1::NodeInfo info;
+    info.mutable_key()->set_node(number);
+    info.mutable_key()->set_incarnation(1);
+    info.set_name(absl::StrCat("n", number));
+    On(loop, [&] {
+      client = std::make_unique<DirectoryClient>(
+          loop, NewGrpcShardConnector(address), config, info, Random(number),
+          DirectoryClient::Handlers{
+              .on_register =
+                  [this] {
+                    ++registered;
+                    v1::NodeMessage message;
+                    message.mutable_register_begin();
+                    client->Send(message);
+                    message.mutable_register_end();
+                    client->Send(message);
+                  },
+              .on_message =
+                  [this](const v1::ShardMessage& message) {
+                    if (message.has_verdict()) ++verdicts;
+                  },
+              .on_connection = [this](bool, const absl::Status& why) { states.push_back(why); }});
+    });
+  }
+  ~Node() {
+    On(loop, [this] { client.reset(); });
+    loop.Stop();
+  }
+
+  bool WaitConnected() {
+    return Until(loop, [this] { return client->connected(); });
+  }
+  absl::Status WaitRefused() {
+    EXPECT_TRUE(Until(loop, [this] { return !states.empty(); }));
+    return states.empty() ? absl::OkStatus() : states[0];
+  }
+  // Announces a small object; the shard answers with a verdict.
+  void Put(uint64_t number) {
+    v1::NodeMessage message;
+    v1::AnnounceCreate& create = *message.mutable_announce_create();
+    std::string id(20, 'i');
+    id.replace(0, sizeof(number), reinterpret_cast<const char*>(&number), sizeof(number));
+    create.set_object_id(id);
+    create.mutable_generation()->mutable_creator()->set_node(1);
+    create.mutable_generation()->mutable_creator()->set_incarnation(1);
+    create.mutable_generation()->set_sequence(number);
+    create.mutable_info()->set_size_bytes(4);
+    create.mutable_info()->set_slices(1);
+    create.set_complete(true);
+    create.set_inline_bytes("four");
+    create.set_has_inline(true);
+    client->Send(std::move(message));
+  }
+  bool WaitVerdicts(int count) {
+    return Until(loop, [this, count] { return verdicts == count; });
+  }
+
+  net::EventLoop loop;
+  std::unique_ptr<DirectoryClient> client;
+  // The loop's.
+  int registered = 0;
+  int verdicts = 0;
+  std::vector<absl::Status> states;
+};
+
+uint16_t PortOf(const net::Address& address) { return net::ParseHostPort(address)->port; }
+
+// A plain TCP connection to it.
+int DialRaw(const net::Address& address) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(PortOf(address));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+  return fd;
+}
+
+std::unique_ptr<v1::Directory::Stub> RawStub(const net::Address& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxSendMessageSize(-1);
+  return v1::Directory::NewStub(
+      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+}
+
+TEST(DirectoryServerTest, ANodeRegistersAndIsAnswered) {
+  Directory directory;
+  Node node(directory.server->address());
+  ASSERT_TRUE(node.WaitConnected());
+  On(node.loop, [&] { node.Put(1); });
+  EXPECT_TRUE(node.WaitVerdicts(1));
+  EXPECT_EQ(directory.Status().nodes_size(), 1);
+}
+
+TEST(DirectoryServerTest, ThousandsOfMessagesTravelInBatches) {
+  Directory directory;
+  Node node(directory.server->address());
+  ASSERT_TRUE(node.WaitConnected());
+  On(node.loop, [&] {
+    for (uint64_t i = 1; i <= 10000; ++i) node.Put(i);
+  });
+  EXPECT_TRUE(node.WaitVerdicts(10000));
+  EXPECT_EQ(directory.Status().objects(), 10000);
+}
+
+TEST(DirectoryServerTest, ABrokenStreamIsResumed) {
+  Directory directory;
+  const net::Address address = directory.server->address();
+  Node node(address);
+  ASSERT_TRUE(node.WaitConnected());
+  directory.server.reset();
+  ASSERT_TRUE(Until(node.loop, [&] { return !node.client->connected(); }));
+  On(node.loop, [&] { node.Put(1); });
+  directory.Listen(address);
+  EXPECT_TRUE(node.WaitVerdicts(1));
+  EXPECT_EQ(directory.Counter("sessions_resumed"), 1);
+  On(node.loop, [&] { EXPECT_EQ(node.registered, 1); });
+}
+
+TEST(DirectoryServerTest, AShardThatRestartsOnItsPortIsFoundWithinAHundredMilliseconds) {
+  auto directory = std::make_unique<Directory>();
+  const net::Address address = directory->server->address();
+  Node node(address);
+  ASSERT_TRUE(node.WaitConnected());
+  directory.reset();
+  ASSERT_TRUE(Until(node.loop, [&] { return !node.client->connected(); }));
+  // Long enough for a transport that doubles its pauses to have doubled them a few times.
+  const absl::Time later = absl::Now() + absl::Milliseconds(700);
+  ASSERT_TRUE(Until(node.loop, [later] { return absl::Now() > later; }));
+  directory = std::make_unique<Directory>(Config(), address);
+  const absl::Time listening = absl::Now();
+  ASSERT_TRUE(node.WaitConnected());
+  EXPECT_LT(absl::Now() - listening, absl::Milliseconds(100));
+  On(node.loop, [&] { EXPECT_EQ(node.registered, 2); });
+}
+
+TEST(DirectoryServerTest, ADirectoryThatIsNotThereIsUnavailableWithItsAddress) {
+  Node node("127.0.0.1:1");
+  EXPECT_THAT(node.WaitRefused(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("127.0.0.1:1")));
+}
+
+TEST(DirectoryServerTest, MismatchesAreRefusedWithBothSidesNamed) {
+  Directory directory;
+  const net::Address& address = directory.server->address();
+  SessionConfig other = Config();
+  other.cluster_id = "blue";
+  EXPECT_THAT(Node(address, other).WaitRefused(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("default"), HasSubstr("blue"))));
+  other = Config();
+  other.protocol_version = 9;
+  EXPECT_THAT(Node(address, other).WaitRefused(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("version is 1"), HasSubstr("is 9"))));
+  other = Config();
+  other.num_shards = 2;
+  EXPECT_THAT(Node(address, other).WaitRefused(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("shards is 1"), HasSubstr("is 2"))));
+  other = Config();
+  other.secret = "another";
+  EXPECT_THAT(Node(address, other).WaitRefused(), StatusIs(absl::StatusCode::kPermissionDenied));
+  other.secret = "";
+  EXPECT_THAT(Node(address, other).WaitRefused(), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_EQ(directory.Status().nodes_size(), 0);
+}
+
+TEST(DirectoryServerTest, AProofThatWasRecordedIsRefused) {
+  Directory directory;
+  const auto stub = RawStub(directory.server->address());
+  v1::NodeInfo info;
+  info.mutable_key()->set_node(1);
+  info.mutable_key()->set_incarnation(1);
+  NodeSession session(Config(), info);
+  session.StreamOpened(std::string(32, 'n'), Instant());
+  const v1::NodeFrame hello = *session.NextFrame(Instant());
+  v1::ShardFrame answer;
+
+  grpc::ClientContext first;
+  auto stream = stub->Session(&first);
+  ASSERT_TRUE(stream->Write(hello) && stream->Read(&answer));
+  PHALANX_ASSERT_OK(session.OnFrame(answer, Instant()));
+  const v1::NodeFrame proof = *session.NextFrame(Instant());
+  ASSERT_TRUE(stream->Write(proof) && stream->Read(&answer));
+  EXPECT_TRUE(answer.has_welcome());
+
+  grpc::ClientContext second;
+  auto replay = stub->Session(&second);
+  ASSERT_TRUE(replay->Write(hello) && replay->Read(&answer));
+  EXPECT_TRUE(answer.has_challenge());
+  ASSERT_TRUE(replay->Write(proof) && replay->Read(&answer));
+  EXPECT_TRUE(answer.has_refused());
+  EXPECT_FALSE(replay->Read(&answer));
+  EXPECT_EQ(replay->Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST(DirectoryServerTest, GarbageOnThePortHurtsNobody) {
+  Directory directory;
+  Node node(directory.server->address());
+  ASSERT_TRUE(node.WaitConnected());
+  Random random(3);
+  for (int i = 0; i < 20; ++i) {
+    const int fd = DialRaw(directory.server->address());
+    // Some of it after the greeting of HTTP/2, so that its frames are garbage.
+    std::string bytes = i % 2 == 0 ? "" : "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    for (int j = 0; j < 4096; ++j) bytes.push_back(static_cast<char>(random.Next()));
+    EXPECT_GT(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
+    shutdown(fd, SHUT_WR);
+    char rest[512];
+    while (recv(fd, rest, sizeof(rest), 0) > 0) {
+    }
+    close(fd);
+  }
+  On(node.loop, [&] { node.Put(1); });
+  EXPECT_TRUE(node.WaitVerdicts(1));
+  On(node.loop, [&] { EXPECT_EQ(node.states.size(), 1); });
+}
+
+TEST(DirectoryServerTest, AFrameThatIsTooLargeEndsItsStream) {
+  Directory directory;
+  Node node(directory.server->address());
+  ASSERT_TRUE(node.WaitConnected());
+  const auto stub = RawStub(directory.server->address());
+  grpc::ClientContext context;
+  auto stream = stub->Session(&context);
+  v1::NodeFrame frame;
+  frame.mutable_hello()->set_nonce(std::string(32 << 20, 'x'));
+  stream->Write(frame);
+  v1::ShardFrame answer;
+  EXPECT_FALSE(stream->Read(&answer));
+  EXPECT_FALSE(stream->Finish().ok());
+  On(node.loop, [&] { node.Put(1); });
+  EXPECT_TRUE(node.WaitVerdicts(1));
+}
+
+TEST(DirectoryServerTest, ASilentStreamIsClosed) {
+  SessionConfig config = Config();
+  config.lease = absl::Milliseconds(200);
+  Directory directory(config);
+  const auto stub = RawStub(directory.server->address());
+  grpc::ClientContext context;
+  auto stream = stub->Session(&context);
+  v1::ShardFrame answer;
+  EXPECT_TRUE(stream->Read(&answer));
+  EXPECT_TRUE(answer.has_refused());
+  EXPECT_FALSE(stream->Read(&answer));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+}
+
+TEST(DirectoryServerTest, APortInUseIsNamed) {
+  Directory directory;
+  const net::Address& address = directory.server->address();
+  EXPECT_THAT(GrpcDirectoryServer::Listen(address, directory.loop, *directory.shard).status(),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(absl::StrCat(PortOf(address)))));
+}
+
+TEST(DirectoryServerTest, AnAddressMustBeOursAndParse) {
+  Directory directory;
+  const auto listen = [&directory](const char* address) {
+    return GrpcDirectoryServer::Listen(address, directory.loop, *directory.shard).status();
+  };
+  EXPECT_THAT(listen("192.0.2.1:0"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("192.0.2.1")));
+  EXPECT_THAT(listen("no.such.host.invalid:0"), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(listen("nonsense"), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST(DirectoryServerTest, WithoutASecretOnlyTheLoopbackMayBeServed) {
+  SessionConfig config = Config();
+  config.secret = "";
+  Directory directory(config);
+  EXPECT_THAT(GrpcDirectoryServer::Listen("0.0.0.0:0", directory.loop, *directory.shard).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("secret")));
+}
+
+// ----------------------------------------------------------------------------------------- tools
+
+ToolsClientOptions ToolOptions() {
+  ToolsClientOptions options;
+  options.secret = Config().secret;
+  return options;
+}
+
+TEST(ToolsTest, TellWhatTheShardKnows) {
+  Directory directory;
+  Node node(directory.server->address());
+  ASSERT_TRUE(node.WaitConnected());
+  On(node.loop, [&] {
+    for (uint64_t i = 1; i <= 5; ++i) node.Put(i);
+  });
+  ASSERT_TRUE(node.WaitVerdicts(5));
+
+  ToolsClient tools({directory.server->address()}, ToolOptions());
+  const auto status = tools.GetStatus();
+  ASSERT_EQ(status.size(), 1);
+  PHALANX_ASSERT_OK(status[0]);
+  EXPECT_EQ(status[0]->objects(), 5);
+  EXPECT_EQ(status[0]->nodes(0).info().name(), "n1");
+
+  PHALANX_ASSERT_OK_AND_ASSIGN(const auto first, tools.List(std::nullopt, 3));
+  ASSERT_EQ(first.objects_size(), 3);
+  EXPECT_TRUE(first.more());
+  PHALANX_ASSERT_OK_AND_ASSIGN(const ObjectId last,
+                               ObjectId::FromBinary(first.objects(2).object_id()));
+  PHALANX_ASSERT_OK_AND_ASSIGN(const auto rest, tools.List(last, 3));
+  EXPECT_EQ(rest.objects_size(), 2);
+  EXPECT_FALSE(rest.more());
+
+  PHALANX_ASSERT_OK_AND_ASSIGN(const auto described, tools.Describe(last));
+  EXPECT_EQ(described.summary().object_id(), last.binary());
+  EXPECT_THAT(tools.Describe(ObjectId::FromName("no", "such")),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST(ToolsTest, AreRefusedWithoutTheSecret) {
+  Directory directory;
+  ToolsClientOptions options = ToolOptions();
+  options.secret = "another";
+  ToolsClient tools({directory.server->address()}, options);
+  EXPECT_THAT(tools.GetStatus()[0],
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("secret")));
+}
+
+TEST(ToolsTest, AreRefusedByAnotherClusterOrPlace) {
+  Directory directory;
+  ToolsClientOptions options = ToolOptions();
+  options.cluster_id = "blue";
+  EXPECT_THAT(ToolsClient({directory.server->address()}, options).GetStatus()[0],
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("default"), HasSubstr("blue"))));
+  const net::Address& address = directory.server->address();
+  EXPECT_THAT(ToolsClient({address, address}, ToolOptions()).GetStatus()[1],
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("shard 0 of 1")));
+}
+
+TEST(ToolsTest, NameADirectoryThatIsNotThere) {
+  EXPECT_THAT(ToolsClient({"127.0.0.1:1"}, ToolOptions()).GetStatus()[0],
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("127.0.0.1:1")));
+}
+
+TEST(ToolsTest, GiveUpAtTheirDeadline) {
+  Directory directory;
+  ToolsClientOptions options = ToolOptions();
+  options.timeout = absl::Milliseconds(50);
+  ToolsClient tools({directory.server->address()}, options);
+  std::promise<void> hold;
+  directory.loop.Post([held = hold.get_future().share()] { held.wait(); });
+  EXPECT_THAT(tools.GetStatus()[0], StatusIs(absl::StatusCode::kDeadlineExceeded));
+  hold.set_value();
+}
+
+TEST(ToolsTest, AServerCanEndWhileACallWaits) {
+  auto directory = std::make_unique<Directory>();
+  ToolsClient tools({directory->server->address()}, ToolOptions());
+  std::promise<void> hold;
+  directory->loop.Post([held = hold.get_future().share()] { held.wait(); });
+  auto status = std::async(std::launch::async, [&tools] { return tools.GetStatus()[0].status(); });
+  directory->server.reset();
+  EXPECT_FALSE(status.get().ok());
+  hold.set_value();
+}
+
+v1::ListObjectsResponse ListOf(const std::vector<std::string>& ids, bool more) {
+  v1::ListObjectsResponse list;
+  for (const std::string& id : ids) list.add_objects()->set_object_id(id);
+  list.set_more(more);
+  return list;
+}
+
+std::vector<std::string> Ids(const v1::ListObjectsResponse& list) {
+  std::vector<std::string> ids;
+  for (const auto& object : list.objects()) ids.push_back(object.object_id());
+  return ids;
+}
+
+TEST(ToolsTest, MergedListsAreInOrderAndEndWhereAShardIsUnknown) {
+  using Strings = std::vector<std::string>;
+  auto merged = MergeLists({ListOf({"a", "d"}, false), ListOf({"b", "c"}, false)}, 10);
+  EXPECT_EQ(Ids(merged), Strings({"a", "b", "c", "d"}));
+  EXPECT_FALSE(merged.more());
+  merged = MergeLists({ListOf({"a", "d"}, false), ListOf({"b", "c"}, true)}, 10);
+  EXPECT_EQ(Ids(merged), Strings({"a", "b", "c"}));
+  EXPECT_TRUE(merged.more());
+  merged = MergeLists({ListOf({"a", "d"}, false), ListOf({"b", "c"}, false)}, 3);
+  EXPECT_EQ(Ids(merged), Strings({"a", "b", "c"}));
+  EXPECT_TRUE(merged.more());
+  merged = MergeLists({ListOf({}, false), ListOf({}, false)}, 3);
+  EXPECT_TRUE(Ids(merged).empty());
+  EXPECT_FALSE(merged.more());
+}
+
+}  // namespace
+}  // namespace phalanx::directory
