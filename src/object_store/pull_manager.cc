@@ -170,7 +170,7 @@ void PullManager::SetTarget(const ObjectId& id, Pull& pull, PullTarget target) {
 void PullManager::DropTarget(const ObjectId& id, Pull& pull, const absl::Status& why) {
   if (!pull.target) return;
   Stop(id, pull);
-  if (pull.memory == Memory::kWaiting) Do(ForgetMemory{id, pull.token});
+  if (pull.memory == Memory::kWaiting && pull.token != 0) Do(ForgetMemory{id, pull.token});
   if (pull.memory == Memory::kHere) Do(DropPartial{id, pull.target->generation, why});
   pull.target.reset();
   pull.memory = Memory::kNone;
@@ -311,6 +311,7 @@ bool PullManager::OnMemory(const ObjectId& id, uint64_t token, const absl::Statu
     StartNext(id, pull);
     return true;
   }
+  pull.token = 0;  // nobody waits for it any more
   if (pull.next) {
     v1::PullReport* report = Send(id).mutable_pull_report();
     SetSubject(id, pull.target->generation, report);
