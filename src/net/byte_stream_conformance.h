@@ -225,6 +225,7 @@ TEST_P(ByteStreamConformance, SaysThatBytesAreThereInALaterTurnAndAsOftenAsItIsA
         *inside = true;
         client_.stream->OnReadable([&, inside, done] {
           EXPECT_FALSE(*inside) << "called from OnReadable";
+          EXPECT_THAT(client_.stream->Read({}), testing::IsOkAndHolds(0)) << "no room, no end";
           ReadUntil(client_, 1, done);
         });
         *inside = false;
@@ -336,6 +337,36 @@ TEST_P(ByteStreamConformance, CloseWithUnreadBytesStillLetsWhatWasWrittenOut) {
   EXPECT_EQ(server_.received.size(), taken);
   EXPECT_TRUE(server_.received == bytes.substr(0, taken));
   EXPECT_THAT(server_.status, testing::StatusIs(absl::StatusCode::kOutOfRange));
+}
+
+TEST_P(ByteStreamConformance, CloseLetsBytesOutWhileThePeerStillWrites) {
+  const auto up = std::make_shared<const std::string>(Pattern(200'000, 8));
+  const auto down = std::make_shared<const std::string>(Pattern(12 << 20, 9));
+  absl::Status write_status;
+  harness_->Run([&](Done done) {
+    Connect([&, done] {
+      const auto finished = After(2, done);
+      OnServer([&, finished] {
+        WriteAll(server_, down, [&, finished] {
+          write_status = server_.status;
+          finished();
+        });
+        // Begins to read when bytes have come that nobody reads, and then the end of file.
+        OnClient([&, finished] {
+          client_.stream->OnReadable([&, finished] {
+            WriteAll(client_, up, [&, finished] {
+              client_.stream.reset();
+              OnServer([&, finished] { ReadUntil(server_, SIZE_MAX, finished); });
+            });
+          });
+        });
+      });
+    });
+  });
+  EXPECT_THAT(write_status, testing::StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_TRUE(server_.received == *up);
+  EXPECT_THAT(server_.status, ::testing::AnyOf(testing::StatusIs(absl::StatusCode::kOutOfRange),
+                                               testing::StatusIs(absl::StatusCode::kUnavailable)));
 }
 
 TEST_P(ByteStreamConformance, CallsNothingAfterCloseAndRefusesToMoveBytes) {

@@ -65,15 +65,15 @@ class AsioFdWatcher final : public FdWatcher {
     std::swap(watch_->callback[direction], ready);
     if (!armed || watch_->waiting[direction]) return;
     watch_->waiting[direction] = true;
-    watch_->descriptor.async_wait(
-        direction == kReadable ? asio::posix::descriptor_base::wait_read
-                               : asio::posix::descriptor_base::wait_write,
-        [watch = watch_, direction](const asio::error_code& error) mutable {
-          watch->waiting[direction] = false;
-          if (error == asio::error::operation_aborted) return;
-          ReadyList& ready_list = watch->ready_list;
-          ready_list.emplace_back(std::move(watch), direction);
-        });
+    watch_->descriptor.async_wait(direction == kReadable ? asio::posix::descriptor_base::wait_read
+                                                         : asio::posix::descriptor_base::wait_write,
+                                  // An error is readiness too: the owner's system call will tell
+                                  // it. Once the watcher is gone there is no callback left to run.
+                                  [watch = watch_, direction](const asio::error_code&) mutable {
+                                    watch->waiting[direction] = false;
+                                    ReadyList& ready_list = watch->ready_list;
+                                    ready_list.emplace_back(std::move(watch), direction);
+                                  });
   }
 
   const std::shared_ptr<Watch> watch_;
