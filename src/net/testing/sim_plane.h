@@ -46,7 +46,9 @@ class SimPlane {
     if (io.empty()) io.push_back(&control_);
     self_ = options.self;
     plane_ = DataPlane::Create(*network_, control_, io, std::move(options),
-                               [this](const ServeRequest& request) { return Serve(request); });
+                               [this](const ServeRequest& request, DataPlane::ServeReply reply) {
+                                 Serve(request, std::move(reply));
+                               });
     address_ = plane_->Listen("0.0.0.0:7400").value();
     address_ = name + ":7400";
   }
@@ -81,8 +83,9 @@ class SimPlane {
   DataPlane::ServeHandler serve;
 
  private:
-  absl::StatusOr<ServeGrant> Serve(const ServeRequest& request) {
-    return serve ? serve(request) : shelf.Serve(request);
+  void Serve(const ServeRequest& request, DataPlane::ServeReply reply) {
+    if (serve) return serve(request, std::move(reply));
+    reply(shelf.Serve(request));
   }
 
   const std::unique_ptr<sim::SimProcess> process_;

@@ -33,7 +33,9 @@ class TcpPlane {
     }
     OnControl([&] {
       plane_ = DataPlane::Create(network_, control_, io, std::move(options),
-                                 [this](const ServeRequest& r) { return shelf_.Serve(r); });
+                                 [this](const ServeRequest& r, DataPlane::ServeReply reply) {
+                                   reply(shelf_.Serve(r));
+                                 });
       address_ = plane_->Listen("127.0.0.1:0").value();
     });
   }
