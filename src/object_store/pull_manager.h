@@ -32,7 +32,7 @@
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids.h"
-#include "src/net/data_plane.h"
+#include "src/net/pull.h"
 
 namespace phalanx::object_store {
 

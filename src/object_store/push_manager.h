@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "src/net/data_plane.h"
+#include "src/net/pull.h"
 #include "src/object_store/object_table.h"
 
 namespace phalanx::object_store {

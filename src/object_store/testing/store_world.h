@@ -166,7 +166,7 @@ class StoreWorld {
     Run([&] {
       store_ = std::make_unique<Store>(options, loop_, memory_,
                                        [this](int shard, v1::NodeMessage message) {
-                                         sent_.push_back(message);
+                                         if (keep_sent) sent_.push_back(message);
                                          if (on_sent) on_sent(shard, message);
                                        });
       store_->SetDataPlane(&pulls_);
@@ -313,6 +313,7 @@ class StoreWorld {
     return generation;
   }
 
+  bool keep_sent = true;
   std::function<void(int shard, const v1::NodeMessage&)> on_sent;
   // For tests that expect to find something: a broken invariant is kept in `problem`.
   bool quiet = false;
