@@ -26,6 +26,10 @@ uint64_t LabelPath(const v1::NodeInfo& node, const char* label, uint64_t outer) 
   return HashPath(outer, label, found->second);
 }
 
+// A pair that was measured faster than its like by more than this was, nearly always, measured in a
+// burst; believing it would give a sender several receivers of a large object.
+constexpr double kBelievedSpeedup = 1.5;
+
 // What a class of nodes is known by: the innermost of rack and zone.
 uint64_t LabelClass(const Place& place) { return place.rack != 0 ? place.rack : place.zone; }
 
@@ -153,11 +157,12 @@ void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
   Link& link = Touch(sender, receiver);
   double sample = bytes_per_second;
   if (sharing > 1) {
-    const std::optional<double> known = Fresh(link.rate, options_.forget_after, now);
+    std::optional<double> known = Fresh(link.rate, options_.forget_after, now);
+    if (!known.has_value()) known = UsualRate(sender, receiver, now);
     if (known.has_value()) {
       sample = std::clamp(*known, bytes_per_second, bytes_per_second * sharing);
       if (sample == *known) {
-        link.rate.at = now;
+        if (link.rate.value > 0) link.rate.at = now;
         return;
       }
     }
@@ -190,10 +195,16 @@ std::optional<absl::Duration> LinkModel::Latency(const Endpoint& sender, const E
 
 std::optional<double> LinkModel::Rate(const Endpoint& sender, const Endpoint& receiver,
                                       Instant now) const {
+  const std::optional<double> usual = UsualRate(sender, receiver, now);
   if (const auto pair = pairs_.find(KeyOf(sender, receiver)); pair != pairs_.end()) {
     const auto rate = Fresh(pair->second.link.rate, options_.forget_after, now);
-    if (rate.has_value()) return rate;
+    if (rate.has_value()) return std::min(*rate, kBelievedSpeedup * usual.value_or(*rate));
   }
+  return usual;
+}
+
+std::optional<double> LinkModel::UsualRate(const Endpoint& sender, const Endpoint& receiver,
+                                           Instant now) const {
   const PairKey labels{LabelClass(sender.place), LabelClass(receiver.place)};
   if (const auto found = by_labels_.find(labels); found != by_labels_.end()) {
     const auto rate = Fresh(found->second.rate, options_.forget_after, now);

@@ -74,7 +74,8 @@ class LinkModel {
   void RecordRate(const Endpoint& sender, const Endpoint& receiver, double bytes_per_second,
                   int sharing, Instant now);
 
-  // Nothing when not even the cluster's median is known.
+  // Nothing when not even the cluster's median is known. A rate far above what is usual between such
+  // nodes is not believed.
   std::optional<absl::Duration> Latency(const Endpoint& sender, const Endpoint& receiver,
                                         Instant now) const;
   std::optional<double> Rate(const Endpoint& sender, const Endpoint& receiver, Instant now) const;
@@ -129,6 +130,9 @@ class LinkModel {
 
   static std::optional<double> Fresh(const SmoothRate& rate, absl::Duration forget_after,
                                      Instant now);
+  // Between nodes with these labels, else in the cluster.
+  std::optional<double> UsualRate(const Endpoint& sender, const Endpoint& receiver,
+                                  Instant now) const;
   Link& Touch(const Endpoint& sender, const Endpoint& receiver);
   Link* ByLabels(const Endpoint& sender, const Endpoint& receiver);
   static PairKey KeyOf(const Endpoint& sender, const Endpoint& receiver) {

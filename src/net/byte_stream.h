@@ -1,9 +1,10 @@
 // The seam for connections: a bidirectional stream of bytes, and the network that makes them.
 //
-// Implementations: net/tcp (real sockets) and sim/ (simulated links that may cut, stall, half-open or deliver one byte
-// at a time). Both pass byte_stream_conformance.h.
+// Implementations: net/tcp (real sockets) and sim/ (simulated links that may cut, stall, half-open
+// or deliver one byte at a time). Both pass byte_stream_conformance.h.
 //
-// Thread rule: a stream belongs to the executor it was made for; every call and every callback happens there.
+// Thread rule: a stream belongs to the executor it was made for; every call and every callback
+// happens there.
 #ifndef PHALANX_NET_BYTE_STREAM_H_
 #define PHALANX_NET_BYTE_STREAM_H_
 
@@ -23,7 +24,8 @@
 
 namespace phalanx::net {
 
-// Where a listener is: "10.0.0.7:7400", "[fe80::1]:7400", "host.name:7400". Port 0 asks the system for one.
+// Where a listener is: "10.0.0.7:7400", "[fe80::1]:7400", "host.name:7400". Port 0 asks the system
+// for one.
 using Address = std::string;
 
 class ByteStream {
@@ -31,20 +33,23 @@ class ByteStream {
   // Destroying a stream closes it.
   virtual ~ByteStream() = default;
 
-  // Moves 1..n bytes into the buffers (scattered in order); 0 when nothing is there now. OutOfRange at end of file, Unavailable
-  // when the connection broke. Never blocks. May return fewer bytes than are waiting.
+  // Moves 1..n bytes into the buffers (scattered in order); 0 when nothing is there now. OutOfRange
+  // at end of file, Unavailable when the connection broke. Never blocks. May return fewer bytes
+  // than are waiting.
   virtual absl::StatusOr<size_t> Read(absl::Span<const iovec> into) = 0;
 
-  // Takes 0..n bytes, gathered in order. Unavailable when the connection broke. Never blocks, never raises SIGPIPE.
+  // Takes 0..n bytes, gathered in order. Unavailable when the connection broke. Never blocks, never
+  // raises SIGPIPE.
   virtual absl::StatusOr<size_t> Write(absl::Span<const iovec> from) = 0;
 
-  // Calls `ready` once, in a later turn, when Read (Write) would not return 0, or the stream failed. Level-triggered: if
-  // that is so already it is called soon. At most one of each may be armed; arming again replaces the callback.
-  // A null callback disarms.
+  // Calls `ready` once, in a later turn, when Read (Write) would not return 0, or the stream
+  // failed. Level-triggered: if that is so already it is called soon. At most one of each may be
+  // armed; arming again replaces the callback. A null callback disarms.
   virtual void OnReadable(Task ready) = 0;
   virtual void OnWritable(Task ready) = 0;
 
-  // Bounds the bytes that wait unsent in the kernel: Write takes no more once so many are queued. A hint.
+  // Bounds the bytes that wait unsent in the kernel: Write takes no more once so many are queued. A
+  // hint.
   virtual void SetUnsentLimit(size_t bytes) = 0;
 
   // Smoothed round trip as the transport measured it; zero when unknown.
@@ -53,7 +58,8 @@ class ByteStream {
   // The peer as text, for messages.
   virtual std::string peer() const = 0;
 
-  // Idempotent. After it no callback of this stream runs; the peer reads what was written and then end of file.
+  // Idempotent. After it no callback of this stream runs, Read and Write are Unavailable; the peer
+  // reads what was written and then end of file.
   virtual void Close() = 0;
 };
 
@@ -69,13 +75,15 @@ class Network {
  public:
   virtual ~Network() = default;
 
-  // Calls `done` once on `executor`, in a later turn: the stream, Unavailable (refused, unreachable; text names the
-  // address), DeadlineExceeded, or InvalidArgument for an address that does not parse.
+  // Calls `done` once on `executor`, in a later turn: the stream, Unavailable (refused,
+  // unreachable; text names the address), DeadlineExceeded, or InvalidArgument for an address that
+  // does not parse.
   using DialDone = absl::AnyInvocable<void(absl::StatusOr<std::unique_ptr<ByteStream>>)>;
   virtual void Dial(Executor& executor, const Address& to, Instant deadline, DialDone done) = 0;
 
-  // Accepts connections on `executor`: `pick` names the executor that shall own the next stream, `accepted` is called there.
-  // AlreadyExists when the port is in use, InvalidArgument when the address does not parse or is not ours.
+  // Accepts connections on `executor`: `pick` names the executor that shall own the next stream,
+  // `accepted` is called there, possibly on several executors at once. AlreadyExists when the port
+  // is in use, InvalidArgument when the address does not parse or is not ours.
   using Accepted = absl::AnyInvocable<void(Executor& owner, std::unique_ptr<ByteStream>)>;
   virtual absl::StatusOr<std::unique_ptr<Listener>> Listen(Executor& executor, const Address& on,
                                                            absl::AnyInvocable<Executor&()> pick,

@@ -261,7 +261,7 @@ TEST_P(ByteStreamConformance, AFreshStreamIsWritable) {
 }
 
 TEST_P(ByteStreamConformance, AReaderThatStopsStopsTheWriterUntilItReadsAgain) {
-  constexpr size_t kSize = 48 << 20;
+  constexpr size_t kSize = 24 << 20;
   const auto bytes = std::make_shared<const std::string>(Pattern(kSize, 3));
   size_t taken = 0;
   harness_->Run([&](Done done) {
@@ -341,7 +341,7 @@ TEST_P(ByteStreamConformance, CloseWithUnreadBytesStillLetsWhatWasWrittenOut) {
 
 TEST_P(ByteStreamConformance, CloseLetsBytesOutWhileThePeerStillWrites) {
   const auto up = std::make_shared<const std::string>(Pattern(200'000, 8));
-  const auto down = std::make_shared<const std::string>(Pattern(12 << 20, 9));
+  const auto down = std::make_shared<const std::string>(Pattern(11 << 20, 9));
   absl::Status write_status;
   harness_->Run([&](Done done) {
     Connect([&, done] {

@@ -158,6 +158,7 @@ class Control final : public ControlSide, public std::enable_shared_from_this<Co
     size_t loop;
     DataPlane::PullDone done;
   };
+  class PendingPush;
   struct Push {
     ObjectId object;
     Generation generation;
@@ -167,7 +168,8 @@ class Control final : public ControlSide, public std::enable_shared_from_this<Co
   void OnPullEnded(size_t loop, uint64_t handle, const PullOutcome& outcome) override;
   void OnAsked(size_t loop, Pusher::PushId push, const ServeRequest& request) override;
   void OnPushEnded(size_t loop, Pusher::PushId push) override;
-  absl::StatusOr<ServeGrant> Serve(const ServeRequest& request);
+  void Answer(size_t loop, Pusher::PushId push, const ServeRequest& request,
+              absl::StatusOr<ServeGrant> answer);
   size_t QuietestLoop();
 
   // Constant after Start.
@@ -181,6 +183,8 @@ class Control final : public ControlSide, public std::enable_shared_from_this<Co
   uint64_t next_handle_ = 1;
   std::map<uint64_t, Pull> pulls_;
   std::map<PushKey, Push> pushes_;
+  // Asked for and not answered yet.
+  size_t requests_waiting_ = 0;
   std::vector<int> pulls_on_loop_;
   // Where the next pull goes among equals, and the next accepted connection.
   size_t next_pull_loop_ = 0;
@@ -261,10 +265,44 @@ void Control::OnPullEnded(size_t loop, uint64_t handle, const PullOutcome& outco
   done(outcome);
 }
 
+// The answer to a request, once; one that is destroyed uncalled is a refusal.
+class Control::PendingPush {
+ public:
+  PendingPush(std::weak_ptr<Control> side, size_t loop, Pusher::PushId push, ServeRequest request)
+      : side_(std::move(side)), loop_(loop), push_(push), request_(std::move(request)) {}
+  PendingPush(PendingPush&&) = default;
+  ~PendingPush() { (*this)(absl::UnavailableError("the request was dropped")); }
+
+  void operator()(absl::StatusOr<ServeGrant> answer) {
+    const std::shared_ptr<Control> control = std::exchange(side_, {}).lock();
+    if (control != nullptr) control->Answer(loop_, push_, request_, std::move(answer));
+  }
+
+ private:
+  // Empty once it was called, or moved from.
+  std::weak_ptr<Control> side_;
+  size_t loop_;
+  Pusher::PushId push_;
+  ServeRequest request_;
+};
+
 void Control::OnAsked(size_t loop, Pusher::PushId push, const ServeRequest& request) {
   // Shutdown has begun.
   if (loops_.empty()) return;
-  absl::StatusOr<ServeGrant> answer = Serve(request);
+  const size_t pushes = pushes_.size() + requests_waiting_;
+  ++requests_waiting_;
+  PendingPush reply(weak_from_this(), loop, push, request);
+  if (pushes >= static_cast<size_t>(options_.max_pushes)) {
+    return reply(absl::ResourceExhaustedError(
+        absl::StrCat("node ", options_.self.ToString(), " serves ", pushes, " pulls already")));
+  }
+  serve_(request, std::move(reply));
+}
+
+void Control::Answer(size_t loop, Pusher::PushId push, const ServeRequest& request,
+                     absl::StatusOr<ServeGrant> answer) {
+  --requests_waiting_;
+  if (loops_.empty()) return;
   if (answer.ok()) {
     PHALANX_CHECK(answer->from != nullptr, "a grant has a buffer");
     pushes_[{loop, push}] = {request.object, request.generation};
@@ -272,14 +310,6 @@ void Control::OnAsked(size_t loop, Pusher::PushId push, const ServeRequest& requ
   loops_[loop]->executor().Post([loop = loops_[loop], push, answer = std::move(answer)]() mutable {
     loop->Grant(push, std::move(answer));
   });
-}
-
-absl::StatusOr<ServeGrant> Control::Serve(const ServeRequest& request) {
-  if (pushes_.size() >= static_cast<size_t>(options_.max_pushes)) {
-    return absl::ResourceExhaustedError(absl::StrCat("node ", options_.self.ToString(), " serves ",
-                                                     pushes_.size(), " pulls already"));
-  }
-  return serve_(request);
 }
 
 void Control::OnPushEnded(size_t loop, Pusher::PushId push) { pushes_.erase({loop, push}); }

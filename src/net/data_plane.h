@@ -80,9 +80,13 @@ class DataPlane {
  public:
   using PullHandle = uint64_t;
   using PullDone = absl::AnyInvocable<void(const PullOutcome&)>;
-  // Answers a request on the control loop, at once. A grant has a buffer. NotFound, Aborted,
-  // Unavailable and ResourceExhausted reach the receiver as they are, others as Unavailable.
-  using ServeHandler = absl::AnyInvocable<absl::StatusOr<ServeGrant>(const ServeRequest&)>;
+  // Answers a request on the control loop by calling `reply` there once: at once, or later when the
+  // object is about to begin here (the receiver hears nothing meanwhile, so well within its stall
+  // timeout). A reply that is destroyed uncalled refuses with Unavailable. Requests that wait for
+  // their reply count as pushes. A grant has a buffer. NotFound, Aborted, Unavailable and
+  // ResourceExhausted reach the receiver as they are, others as Unavailable.
+  using ServeReply = absl::AnyInvocable<void(absl::StatusOr<ServeGrant>)>;
+  using ServeHandler = absl::AnyInvocable<void(const ServeRequest&, ServeReply reply)>;
 
   // `io` has at least one executor; it may be the control loop itself. All of them, and `network`,
   // outlive this, and the loops' threads end before any of them is destroyed.

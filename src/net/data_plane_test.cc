@@ -387,6 +387,52 @@ TEST_F(DataPlaneTest, OneMorePushThanAllowedIsRefused) {
   PHALANX_EXPECT_OK(fourth.status());
 }
 
+TEST_F(DataPlaneTest, ARequestMayBeAnsweredLater) {
+  SimPlane& a = world_.Add("a");
+  SimPlane& b = world_.Add("b");
+  a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
+  std::optional<ServeRequest> asked;
+  DataPlane::ServeReply later;
+  a.serve = [&](const ServeRequest& request, DataPlane::ServeReply reply) {
+    asked = request;
+    later = std::move(reply);
+  };
+  const StartedPull pull = b.Pull(a, Id(1), EmptyBuffer(100));
+  world_.RunFor(absl::Milliseconds(400));
+  ASSERT_TRUE(asked.has_value());
+  EXPECT_EQ(asked->receiver, b.self());
+  EXPECT_FALSE(pull.done());
+  later(a.shelf.Serve(*asked));
+  ASSERT_TRUE(world_.RunUntilDone(pull, absl::Milliseconds(1)));
+  PHALANX_EXPECT_OK(pull.status());
+}
+
+TEST_F(DataPlaneTest, ARequestThatIsDroppedIsRefused) {
+  SimPlane& a = world_.Add("a");
+  SimPlane& b = world_.Add("b");
+  a.serve = [](const ServeRequest&, DataPlane::ServeReply) {};
+  const StartedPull pull = b.Pull(a, Id(1), EmptyBuffer(100));
+  ASSERT_TRUE(world_.RunUntilDone(pull, absl::Milliseconds(5)));
+  EXPECT_THAT(pull.status(), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(DataPlaneTest, ARequestThatWaitsCountsAsAPush) {
+  DataPlaneOptions one;
+  one.max_pushes = 1;
+  SimPlane& a = world_.Add("a", one);
+  SimPlane& b = world_.Add("b");
+  DataPlane::ServeReply later;
+  a.serve = [&](const ServeRequest&, DataPlane::ServeReply reply) { later = std::move(reply); };
+  const StartedPull first = b.Pull(a, Id(1), EmptyBuffer(100));
+  world_.RunFor(absl::Milliseconds(10));
+  const StartedPull second = b.Pull(a, Id(1), EmptyBuffer(100));
+  ASSERT_TRUE(world_.RunUntilDone(second));
+  EXPECT_THAT(second.status(), StatusIs(absl::StatusCode::kResourceExhausted));
+  later(absl::NotFoundError("after all"));
+  ASSERT_TRUE(world_.RunUntilDone(first));
+  EXPECT_THAT(first.status(), StatusIs(absl::StatusCode::kNotFound));
+}
+
 TEST_F(DataPlaneTest, OneMoreConnectionThanAllowedIsRefusedOnBothSides) {
   DataPlaneOptions few;
   few.max_connections = 1;

@@ -365,9 +365,9 @@ void PullSender::OnIdle() { Close(); }
 void PullSender::OnTick() {
   const Instant now = executor_.Now();
   SetTimer(open_.sign_of_life, &PullSender::OnTick);
+  if (now - last_sign_ >= open_.sign_of_life * kPatience) return Close();
   // Until the control loop has answered, nobody can say that this push is alive.
   if (state_ == State::kAsked) return;
-  if (now - last_sign_ >= open_.sign_of_life * kPatience) return Close();
   AdaptUnsentLimit();
   if (state_ == State::kServing && writer_.empty() && now - last_sent_ >= open_.sign_of_life) {
     const absl::Duration current = starved_ ? now - starved_since_ : absl::ZeroDuration();

@@ -307,6 +307,11 @@ absl::StatusOr<net::ServeGrant> Store::Serve(const net::ServeRequest& request) {
   return impl_->Serve(request);
 }
 
+void Store::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply reply) {
+  Impl::Turn turn(*impl_);
+  impl_->Serve(request, std::move(reply));
+}
+
 StoreStats Store::stats() const {
   StoreStats stats;
   stats.capacity_bytes = impl_->table_.capacity_bytes();

@@ -41,6 +41,10 @@ struct StoreOptions {
   absl::Duration progress_interval = absl::Milliseconds(250);
   // Tombstones remembered for registration.
   size_t max_tombstones = 1 << 16;
+  // How long a receiver is kept waiting for an object that is about to begin here, and how many
+  // are.
+  absl::Duration serve_patience = absl::Milliseconds(200);
+  size_t max_waiting_serves = 4096;
   // Requests of one client that wait at a time; more are refused with ResourceExhausted.
   size_t max_requests_per_client = 1 << 16;
 };
@@ -187,7 +191,13 @@ class Store {
   void OnShardMessage(int shard, const v1::ShardMessage& message);
 
   // ---- data plane
+  // What can be served now. NotFound, Aborted (another generation is here), ResourceExhausted,
+  // InvalidArgument.
   absl::StatusOr<net::ServeGrant> Serve(const net::ServeRequest& request);
+  // The same; but a request for an object that this node waits for itself is kept until the object
+  // begins here, `serve_patience` at most: a shard names a node as a relay as soon as it has told
+  // it whom to fetch from, and the next receiver may be quicker than the relay's own memory.
+  void Serve(const net::ServeRequest& request, net::DataPlane::ServeReply reply);
 
   // ---- leaving
   // Has sole copies fetched elsewhere; `done` when none is left, or DeadlineExceeded naming how

@@ -137,6 +137,13 @@ struct Store::Impl {
     PullTarget target;
   };
 
+  // A receiver whose relay we are to be as soon as the object begins here.
+  struct WaitingServe {
+    uint64_t serial = 0;
+    net::ServeRequest request;
+    net::DataPlane::ServeReply reply;
+  };
+
   struct RunningPull {
     net::DataPlane::PullHandle handle = 0;
     uint64_t serial = 0;
@@ -260,6 +267,9 @@ struct Store::Impl {
   void OnPullDone(const ObjectId& id, uint64_t serial, const net::PullOutcome& outcome);
   void SendProgress();
   absl::StatusOr<net::ServeGrant> Serve(const net::ServeRequest& request);
+  void Serve(const net::ServeRequest& request, net::DataPlane::ServeReply reply);
+  // Answers those who wait for the object, if it is here now or `serial`'s patience is over.
+  void AnswerServes(const ObjectId& id, uint64_t serial);
 
   // ---- directory
   int ShardOf(const ObjectId& id) const {
@@ -326,6 +336,8 @@ struct Store::Impl {
   absl::flat_hash_map<WriterId, Writer> writers_;
   absl::flat_hash_map<ObjectId, std::unique_ptr<Gets>> gets_;
   absl::flat_hash_map<ObjectId, RunningPull> running_;
+  std::map<ObjectId, std::vector<WaitingServe>> waiting_serves_;
+  size_t waiting_serves_count_ = 0;
   // Who waits for memory.
   absl::flat_hash_map<Eviction::Ticket, std::pair<uint64_t, MemoryOwner>> owners_;
   absl::flat_hash_map<uint64_t, Eviction::Ticket> ticket_of_token_;

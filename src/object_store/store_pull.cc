@@ -61,6 +61,7 @@ void Store::Impl::OnAllocated(uint64_t bytes, const MemoryOwner& owner,
     table_.Add(std::move(copy));
     Touch(owner.object);
     pulls_.OnMemory(owner.object, owner.token, absl::OkStatus());
+    AnswerServes(owner.object, /*serial=*/0);
   } else if (std::holds_alternative<PutPart>(request->part)) {
     FinishPut(*request, *std::move(result));
   } else {
@@ -264,6 +265,40 @@ absl::StatusOr<net::ServeGrant> Store::Impl::Serve(const net::ServeRequest& requ
                                     [end = Guarded([this](Copy* pushed) { pushes_.End(pushed); })](
                                         void* pushed) mutable { end(static_cast<Copy*>(pushed)); });
   return grant;
+}
+
+void Store::Impl::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply reply) {
+  const bool about_to_begin =
+      table_.First(request.object) == nullptr && pulls_.Wants(request.object);
+  if (!about_to_begin || waiting_serves_count_ >= options_.max_waiting_serves) {
+    reply(Serve(request));
+    return;
+  }
+  const uint64_t serial = next_number_++;
+  ++waiting_serves_count_;
+  waiting_serves_[request.object].push_back({serial, request, std::move(reply)});
+  executor_.RunAt(executor_.Now() + options_.serve_patience,
+                  Guarded([this, id = request.object, serial] { AnswerServes(id, serial); }));
+}
+
+void Store::Impl::AnswerServes(const ObjectId& id, uint64_t serial) {
+  const auto found = waiting_serves_.find(id);
+  if (found == waiting_serves_.end()) return;
+  const bool here = table_.First(id) != nullptr;
+  std::vector<WaitingServe> kept;
+  for (WaitingServe& waiting : found->second) {
+    if (!here && waiting.serial != serial) {
+      kept.push_back(std::move(waiting));
+      continue;
+    }
+    --waiting_serves_count_;
+    waiting.reply(Serve(waiting.request));
+  }
+  if (kept.empty()) {
+    waiting_serves_.erase(found);
+  } else {
+    found->second = std::move(kept);
+  }
 }
 
 }  // namespace phalanx::object_store

@@ -152,7 +152,9 @@ absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
   plane.handshake.secret = options.secret;
   data_plane = net::DataPlane::Create(
       seams.network, seams.control, std::move(seams.io), std::move(plane),
-      [this](const net::ServeRequest& request) { return store->Serve(request); });
+      [this](const net::ServeRequest& request, net::DataPlane::ServeReply reply) {
+        store->Serve(request, std::move(reply));
+      });
   PHALANX_ASSIGN_OR_RETURN(address, data_plane->Listen(options.listen));
   if (!options.advertise.empty()) address = options.advertise;
   store->SetDataPlane(data_plane.get());

@@ -32,10 +32,9 @@ class TcpPlane {
       io.push_back(loops_.back().get());
     }
     OnControl([&] {
-      plane_ = DataPlane::Create(network_, control_, io, std::move(options),
-                                 [this](const ServeRequest& r, DataPlane::ServeReply reply) {
-                                   reply(shelf_.Serve(r));
-                                 });
+      plane_ = DataPlane::Create(
+          network_, control_, io, std::move(options),
+          [this](const ServeRequest& r, DataPlane::ServeReply reply) { reply(shelf_.Serve(r)); });
       address_ = plane_->Listen("127.0.0.1:0").value();
     });
   }
