@@ -1,6 +1,8 @@
-// The identities of the protocol as strong value types: nodes, their lives, generations, sessions, pulls.
+// The identities of the protocol as strong value types: nodes, their lives, generations, sessions,
+// pulls.
 //
-// All are plain values, ordered (so that cores can keep them in ordered containers), hashable by Abseil, printable.
+// All are plain values, ordered (so that cores can keep them in ordered containers), hashable by
+// Abseil, printable.
 #ifndef PHALANX_COMMON_IDS_H_
 #define PHALANX_COMMON_IDS_H_
 
@@ -12,8 +14,9 @@
 
 namespace phalanx {
 
-// One life of one node: `node` names it for good (derived from the name in its configuration), `incarnation` is drawn
-// anew at each start. A later life of the same node has a greater incarnation.
+// One life of one node: `node` names it for good (derived from the name in its configuration),
+// `incarnation` is drawn anew at each start. A later life of the same node has a greater
+// incarnation.
 struct NodeKey {
   uint64_t node = 0;
   uint64_t incarnation = 0;
@@ -30,8 +33,8 @@ struct NodeKey {
   }
 };
 
-// One attempt to create an object: minted by the creating node, never reused. Bytes of two generations never mix.
-// The order ("the smaller token") settles ties after a directory restart.
+// One attempt to create an object: minted by the creating node, never reused. Bytes of two
+// generations never mix. The order ("the smaller token") settles ties after a directory restart.
 struct Generation {
   NodeKey creator;
   uint64_t sequence = 0;
@@ -45,7 +48,8 @@ struct Generation {
   std::string ToString() const { return absl::StrFormat("%s#%d", creator.ToString(), sequence); }
 };
 
-// A sender's assignment to a receiver, minted by the object's shard; a later one replaces an earlier one.
+// A sender's assignment to a receiver, minted by the object's shard; a later one replaces an
+// earlier one.
 using PlanId = uint64_t;
 // A node's registration at a shard.
 using SessionId = uint64_t;

@@ -1,7 +1,7 @@
 // The seam for randomness: a seeded generator, and the one way to get a seed from the system.
 //
-// Cores take `Random&` so that a run replays exactly from its seed. Not for secrets: nonces come from
-// `SystemRandomBytes` (getrandom(2)). One instance belongs to one loop.
+// Cores take `Random&` so that a run replays exactly from its seed. Not for secrets: nonces come
+// from `SystemRandomBytes` (getrandom(2)). One instance belongs to one loop.
 #ifndef PHALANX_COMMON_RANDOM_H_
 #define PHALANX_COMMON_RANDOM_H_
 
@@ -22,7 +22,8 @@ class Random {
   bool Chance(double probability);
   // Uniform in [0, 1).
   double Unit();
-  // A generator with an independent sequence, for a part that must not disturb its parent's sequence.
+  // A generator with an independent sequence, for a part that must not disturb its parent's
+  // sequence.
   Random Fork();
 
  private:
