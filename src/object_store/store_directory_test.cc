@@ -320,6 +320,46 @@ TEST(StoreServeTest, ARelayServesWhileItReceives) {
   });
 }
 
+TEST(StoreServeTest, AReceiverWaitsForARelayWhoseOwnMemoryIsOnItsWay) {
+  StoreWorld w;
+  const auto reading = w.Get(Id(1));
+  std::optional<absl::StatusOr<net::ServeGrant>> answer;
+  w.Run([&] {
+    w.store().Serve({kOther, Id(1), kForeign, 1, "peer"},
+                    [&](absl::StatusOr<net::ServeGrant> grant) { answer = std::move(grant); });
+  });
+  EXPECT_FALSE(answer.has_value());
+  w.Shard(Assign(Id(1), kForeign, {.size = 1000, .plan = 4}));
+  ASSERT_TRUE(answer.has_value());
+  ASSERT_THAT(*answer, IsOk());
+  EXPECT_EQ((*answer)->from->watermark(0), 0u);
+  w.Run([&] { answer.reset(); });
+}
+
+TEST(StoreServeTest, AReceiverDoesNotWaitForWhatNobodyHereWants) {
+  StoreWorld w;
+  absl::Status answer;
+  w.Run([&] {
+    w.store().Serve({kOther, Id(1), kForeign, 1, "peer"},
+                    [&](absl::StatusOr<net::ServeGrant> grant) { answer = grant.status(); });
+  });
+  EXPECT_THAT(answer, StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST(StoreServeTest, AReceiversPatienceEndsWithNotFound) {
+  StoreWorld w;
+  const auto reading = w.Get(Id(1));
+  absl::Status answer;
+  w.Run([&] {
+    w.store().Serve({kOther, Id(1), kForeign, 1, "peer"},
+                    [&](absl::StatusOr<net::ServeGrant> grant) { answer = grant.status(); });
+  });
+  w.Pass(StoreOptions().serve_patience - absl::Milliseconds(1));
+  EXPECT_THAT(answer, IsOk());
+  w.Pass(absl::Milliseconds(1));
+  EXPECT_THAT(answer, StatusIs(absl::StatusCode::kNotFound));
+}
+
 TEST(StoreServeTest, RefusalsSayWhatThePeerShallDo) {
   StoreWorld w;
   PutOptions options;
