@@ -46,16 +46,32 @@ def phalanx_cc_test(name, copts = [], deps = [], size = "small", gtest_main = Tr
         **kwargs
     )
 
-def phalanx_system_library(name, libraries = [], linkopts = [], **kwargs):
-    """A library of the system, by the names the linker knows; only those really used are linked."""
+def phalanx_system_library(name, libraries = [], linkopts = [], archives = False, **kwargs):
+    """A library of the system, by the names the linker knows; only those really used are linked.
+
+    Args:
+      name: the target.
+      libraries: as after -l.
+      linkopts: whatever else the linker needs.
+      archives: the package has them as archives, too: those are linked under --config=static.
+      **kwargs: passed to cc_library.
+    """
     as_needed = ["-Wl,--push-state,--as-needed"]
     as_needed += ["-l" + library for library in libraries]
     as_needed += ["-Wl,--pop-state"]
-    cc_library(
-        name = name,
-        linkopts = (as_needed if libraries else []) + linkopts,
-        **kwargs
-    )
+    whole = ["-Wl,--start-group"]
+    whole += ["-l:lib%s.a" % library for library in libraries]
+    whole += ["-Wl,--end-group"]
+    if not libraries:
+        links = []
+    elif archives:
+        links = select({
+            "//bazel:static": whole,
+            "//conditions:default": as_needed,
+        })
+    else:
+        links = as_needed
+    cc_library(name = name, linkopts = links + linkopts, **kwargs)
 
 def phalanx_proto_library(name, srcs, deps = [], visibility = None, testonly = False):
     """Messages of protos/phalanx/v1 as a C++ library, included as "phalanx/v1/x.pb.h".
