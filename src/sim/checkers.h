@@ -8,7 +8,8 @@
 //  3. The adopted generation changes only when the one before was deleted, or nobody whom the shard
 //     could know of had it: not while a node in undisturbed contact with the shard has it complete,
 //     or writes it.
-//  4. The last complete copy of an adopted generation does not go while its node lives, unless it was
+//  4. The last complete copy of an adopted generation does not go while its node lives, unless it
+//  was
 //     deleted, replaced by another (3), or granted for eviction on the word of a node that died.
 // At rest (Settled, to be asked until it is OK)
 //  5. Every node is in touch with every shard; nothing is being fetched, sent or decided.
@@ -64,6 +65,7 @@ class Checkers {
   void CheckLosses(const std::map<Generation, std::set<NodeKey>>& complete);
   absl::Status NodesAtRest();
   absl::Status RequestsAtRest();
+  bool MayWait(const Operation& get);
   absl::Status DirectoryIsTrue();
   absl::Status ObjectIsTrue(const ObjectId& id);
   absl::Status NodeIsEmpty(int n);

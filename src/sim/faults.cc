@@ -156,9 +156,7 @@ void Faults::SlowLink() {
 void Faults::ShortIo() {
   const SimFabric::Options& usual = cluster_.options().fabric;
   cluster_.fabric().SetShortIo(random_.Unit(), /*one_byte_at_a_time=*/false);
-  Mend([this, usual] {
-    cluster_.fabric().SetShortIo(usual.short_io, usual.one_byte_at_a_time);
-  });
+  Mend([this, usual] { cluster_.fabric().SetShortIo(usual.short_io, usual.one_byte_at_a_time); });
 }
 
 void Faults::StarveMemory() {

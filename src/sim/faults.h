@@ -1,7 +1,7 @@
-// Random faults: processes that crash, leave, stall and come back; links that are cut, slow, partitioned
-// one way or both, or die without a word; nodes that run out of memory. Which kinds happen at all in
-// a run, how often and for how long is drawn from the seed (a swarm): a run with few kinds goes deeper
-// than one that has a bit of everything. Testonly.
+// Random faults: processes that crash, leave, stall and come back; links that are cut, slow,
+// partitioned one way or both, or die without a word; nodes that run out of memory. Which kinds
+// happen at all in a run, how often and for how long is drawn from the seed (a swarm): a run with
+// few kinds goes deeper than one that has a bit of everything. Testonly.
 #ifndef PHALANX_SIM_FAULTS_H_
 #define PHALANX_SIM_FAULTS_H_
 

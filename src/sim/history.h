@@ -83,10 +83,13 @@ struct Operation {
   Instant begun;
   Instant deadline;  // the world's time
   bool read = false;
+  bool streaming = false;
   State state = State::kRunning;
   absl::Status status;
   // Of a Get that was answered: what it saw.
   uint64_t attempt = 0;
+  // Of a Get that got no memory: what could not be evicted just then.
+  uint64_t pinned_bytes = 0;
 };
 
 class History {

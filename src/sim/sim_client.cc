@@ -230,6 +230,7 @@ void SimClient::PutFailed(Attempt& attempt, const absl::Status& why) {
 uint64_t SimClient::Get(const ObjectId& id, absl::Duration timeout, bool streaming) {
   const uint64_t operation = Begin(streaming ? "stream" : "get", id, timeout);
   history_.operation(operation).read = true;
+  history_.operation(operation).streaming = streaming;
   object_store::GetOptions options;
   options.id = id;
   options.deadline = After(timeout);
@@ -248,7 +249,10 @@ void SimClient::OnView(uint64_t operation, bool streaming, absl::StatusOr<View> 
     history_.journal().Violation(
         absl::StrCat("#", operation, " was given another view before the first was void"));
   }
-  if (!result.ok()) return End(operation, result.status());
+  if (!result.ok()) {
+    history_.operation(operation).pinned_bytes = store_.stats().pinned_bytes;
+    return End(operation, result.status());
+  }
   AddView(operation, streaming, *result);
 }
 
@@ -430,6 +434,8 @@ std::vector<object_store::PinId> SimClient::pins() const {
   for (const auto& [id, view] : views_) ids.push_back(id);
   return ids;
 }
+
+bool SimClient::streams(PinId pin) const { return views_.at(pin).operation != 0; }
 
 std::vector<uint64_t> SimClient::cancellable() const {
   std::vector<uint64_t> operations;

@@ -77,6 +77,8 @@ class SimClient {
   std::vector<object_store::WriterId> writers() const;
   Writer& writer(object_store::WriterId id) { return writers_.at(id); }
   std::vector<object_store::PinId> pins() const;
+  // The view is being read as it grows.
+  bool streams(object_store::PinId pin) const;
   // Gets and Creates that have not ended.
   std::vector<uint64_t> cancellable() const;
   bool closed() const { return closed_; }

@@ -8,6 +8,7 @@
 #include "src/common/check.h"
 #include "src/directory/validate.h"
 #include "src/sim/sim_message_stream.h"
+#include "src/sim/tracing_connector.h"
 
 namespace phalanx::sim {
 namespace {
@@ -107,6 +108,22 @@ v1::DescribeObjectResponse SimCluster::Describe(const ObjectId& id) {
   return response;
 }
 
+std::string SimCluster::DescribeEverywhere(const ObjectId& id) {
+  std::string text =
+      absl::StrCat(ShardName(ShardOf(id)), " says: ", Describe(id).ShortDebugString());
+  for (int n = 0; n < num_nodes(); ++n) {
+    if (node(n) == nullptr) continue;
+    absl::StrAppend(&text, "; ", NodeName(n), ":");
+    for (const auto& copy : store(n)->Copies()) {
+      if (copy.id != id) continue;
+      absl::StrAppend(&text, " attempt ", history_.AttemptOf(copy.generation), " ",
+                      copy.bytes_present, "/", copy.size_bytes,
+                      copy.complete ? " complete" : " partial", copy.primary ? " primary" : "");
+    }
+  }
+  return text;
+}
+
 // ------------------------------------------------------------------------------------- clients
 
 SimClient* SimCluster::OpenClient(int n) {
@@ -128,7 +145,10 @@ std::vector<SimClient*> SimCluster::clients(int n) {
 void SimCluster::OnNode(int n, std::function<void()> task) {
   NodeSlot& slot = nodes_[static_cast<size_t>(n)];
   if (slot.node == nullptr || slot.leaving) return;
-  slot.control->Post(std::move(task));
+  slot.control->Post([this, n, task = std::move(task)] {
+    // It may have left meanwhile.
+    if (node(n) != nullptr) task();
+  });
 }
 
 // ------------------------------------------------------------------------------------ machines
@@ -169,8 +189,10 @@ void SimCluster::MakeNode(int n) {
   if (io.empty()) io.push_back(slot.control);
   std::vector<std::unique_ptr<directory::ShardConnector>> shards;
   for (int s = 0; s < num_shards(); ++s) {
-    shards.push_back(
-        NewSimShardConnector(*slot.network, absl::StrCat(ShardName(s), kShardPort)));
+    shards.push_back(NewSimShardConnector(*slot.network, absl::StrCat(ShardName(s), kShardPort)));
+    if (!options_.verbose) continue;
+    shards.back() = NewTracingConnector(std::move(shards.back()),
+                                        absl::StrCat(NodeName(n), "-", ShardName(s)), history_);
   }
   auto node = runtime::Node::Start(
       OptionsOfNode(n),

@@ -81,6 +81,8 @@ class SimCluster {
   // What a shard knows; nothing while it is down.
   std::vector<v1::ObjectSummary> List(int s);
   v1::DescribeObjectResponse Describe(const ObjectId& id);
+  // The same in words, and what each node has of it.
+  std::string DescribeEverywhere(const ObjectId& id);
   // By name of the process's life; -1 if it is none that runs.
   int FindNode(const NodeKey& key) const;
   static std::string NodeName(int n) { return absl::StrCat("n", n); }

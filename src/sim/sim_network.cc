@@ -346,6 +346,24 @@ uint64_t SimFabric::BytesCarried(absl::string_view from, absl::string_view to) c
   return it == bytes_carried_.end() ? 0 : it->second;
 }
 
+std::string SimFabric::DescribeConnections() const {
+  std::string text;
+  for (const auto& [id, connection] : connections_) {
+    absl::StrAppend(&text, "connection ", id, ":");
+    for (const int side : {0, 1}) {
+      const Connection::End& end = connection->ends[side];
+      const Connection::Pipe& pipe = connection->pipes[side];
+      absl::StrAppend(&text, side == 0 ? " " : " -> ", end.host, end.open ? " open" : " closed",
+                      end.read_broken || end.write_broken ? " broken" : "", " unsent ",
+                      pipe.unsent.size(), " in flight ", pipe.in_flight.size(), " arrived ",
+                      pipe.arrived.size(), pipe.end_sent ? " end sent" : "",
+                      pipe.end_arrived ? " end arrived" : "", pipe.frozen ? " frozen" : "");
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
 absl::Duration SimFabric::Delay(const std::string& from, const std::string& to) {
   const Link link = GetLink(from, to);
   if (link.jitter <= absl::ZeroDuration()) return link.latency;
@@ -484,10 +502,12 @@ void SimFabric::BreakEnd(const ConnectionPtr& connection, int side, bool drop_ar
 }
 
 void SimFabric::ForgetIfOver(const ConnectionPtr& connection) {
+  // What waits for a half-open connection's acknowledgements waits for ever.
+  const bool half_open = connection->pipes[0].frozen || connection->pipes[1].frozen;
   for (const int side : {0, 1}) {
     const Connection::End& end = connection->ends[side];
     if (end.open) return;
-    if (!end.write_broken && !connection->pipes[side].end_arrived) return;
+    if (!end.write_broken && !connection->pipes[side].end_arrived && !half_open) return;
   }
   connections_.erase(connection->id);
 }

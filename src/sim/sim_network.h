@@ -97,6 +97,8 @@ class SimFabric {
   // Bytes that left `from` for `to` since the start, and connections that are not over.
   uint64_t BytesCarried(absl::string_view from, absl::string_view to) const;
   size_t open_connections() const { return connections_.size(); }
+  // One line for each of them, for whoever wonders why it is still there.
+  std::string DescribeConnections() const;
 
  private:
   friend class SimNetwork;

@@ -1,11 +1,11 @@
-// One simulated run: a cluster, a workload and faults drawn from a seed; then peace, and everything has
-// to come out right. See docs/simulation.md.
+// One simulated run: a cluster, a workload and faults drawn from a seed; then peace, and everything
+// has to come out right. See docs/simulation.md.
 //
 //   storm    clients act, things break           always: Checkers::Sample
-//   calm     faults stop, writers finish         within a bound of simulated time: Checkers::Settled
-//   probe    every object is asked for everywhere: what has a complete copy is got
-//   farewell everything is let go and deleted    within a bound: Checkers::Empty
-//   silence  nothing happens but heartbeats; idle connections close
+//   calm     faults stop, writers finish         within a bound of simulated time:
+//   Checkers::Settled probe    every object is asked for everywhere: what has a complete copy is
+//   got farewell everything is let go and deleted    within a bound: Checkers::Empty silence
+//   nothing happens but heartbeats; idle connections close
 //
 // A run is a pure function of its plan: the same seed gives the same trace. Testonly.
 #ifndef PHALANX_SIM_SIMULATION_H_
@@ -26,13 +26,13 @@ namespace phalanx::sim {
 // Where a run leans to. kAnything leaves that to the seed.
 enum class Focus {
   kAnything,
-  kPeace,       // no faults at all: the checkers may be strict
-  kDeletes,     // few ids, many deletes, shards that restart
-  kMemory,      // nodes too small for what is asked of them
-  kStreams,     // slow writers and those who read while they write, relays that go away
-  kLinks,       // large objects in slices, connections that break or flip bits, checksums on
-  kSessions,    // streams to the shards that break, are cut, go silent
-  kRivals,      // several writers at every object
+  kPeace,     // no faults at all: the checkers may be strict
+  kDeletes,   // few ids, many deletes, shards that restart
+  kMemory,    // nodes too small for what is asked of them
+  kStreams,   // slow writers and those who read while they write, relays that go away
+  kLinks,     // large objects in slices, connections that break or flip bits, checksums on
+  kSessions,  // streams to the shards that break, are cut, go silent
+  kRivals,    // several writers at every object
 };
 inline constexpr int kFocuses = 8;
 absl::string_view FocusName(Focus focus);

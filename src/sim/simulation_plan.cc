@@ -36,7 +36,8 @@ void DrawCluster(Random& random, ClusterOptions& cluster) {
   cluster.data_plane.idle_timeout = absl::Seconds(5);
   cluster.data_plane.max_pushes = random.Chance(0.2) ? 1 : 64;
   cluster.scheduler.shuffle_ties = random.Chance(0.5);
-  if (random.Chance(0.5)) cluster.scheduler.max_turn_delay = absl::Microseconds(200) * random.Unit();
+  if (random.Chance(0.5))
+    cluster.scheduler.max_turn_delay = absl::Microseconds(200) * random.Unit();
   if (random.Chance(0.5)) cluster.allocation_delay = absl::Milliseconds(20) * random.Unit();
   SimFabric::Options& fabric = cluster.fabric;
   fabric.link.latency = absl::Microseconds(BetweenLog(random, 20, 5000));

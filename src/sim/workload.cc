@@ -150,7 +150,12 @@ SimClient::PutShape Workload::AnyShape() {
   return shape;
 }
 
-void Workload::Put(SimClient& client) { client.Put(AnyShape()); }
+void Workload::Put(SimClient& client) {
+  SimClient::PutShape shape = AnyShape();
+  // It cannot be cancelled.
+  shape.timeout = std::min(shape.timeout, options_.max_timeout);
+  client.Put(shape);
+}
 
 void Workload::Write(SimClient& client) {
   const auto writers = client.writers();
@@ -191,6 +196,21 @@ void Workload::FinishWriters() {
   }
 }
 
+void Workload::LetGoOfMemory() {
+  for (int n = 0; n < cluster_.num_nodes(); ++n) {
+    cluster_.OnNode(n, [this, n] {
+      for (SimClient* client : cluster_.clients(n)) {
+        for (const uint64_t operation : client->cancellable()) {
+          if (!cluster_.history().operation(operation).read) client->Cancel(operation);
+        }
+        for (const object_store::PinId pin : client->pins()) {
+          if (!client->streams(pin)) client->Release(pin, true);
+        }
+      }
+    });
+  }
+}
+
 void Workload::GetEverything(absl::Duration timeout) {
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     cluster_.OnNode(n, [this, n, timeout] {
@@ -211,6 +231,21 @@ void Workload::LetGo() {
       }
     });
   }
+}
+
+void Workload::PutWhatIsMissing(int n) {
+  cluster_.OnNode(n, [this, n] {
+    SimClient& client = *cluster_.OpenClient(n);
+    for (const ObjectId& id : all_ids_) {
+      const v1::ObjectSummary summary = cluster_.Describe(id).summary();
+      if (summary.waiting() == 0 || summary.complete_copies() != 0) continue;
+      SimClient::PutShape shape;
+      shape.id = id;
+      shape.size_bytes = 1;
+      shape.timeout = options_.max_timeout;
+      client.Put(shape);
+    }
+  });
 }
 
 void Workload::DeleteEverything(int n) {

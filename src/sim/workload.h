@@ -1,6 +1,7 @@
-// A random workload by simulated clients: on every node some clients put, write, get, stream, delete,
-// prefetch, cancel, let go and die, at random times, at a few objects that all of them share. What
-// they do and how often is drawn from the seed too, so that each run leans another way. Testonly.
+// A random workload by simulated clients: on every node some clients put, write, get, stream,
+// delete, prefetch, cancel, let go and die, at random times, at a few objects that all of them
+// share. What they do and how often is drawn from the seed too, so that each run leans another way.
+// Testonly.
 #ifndef PHALANX_SIM_WORKLOAD_H_
 #define PHALANX_SIM_WORKLOAD_H_
 
@@ -39,7 +40,8 @@ struct WorkloadOptions {
   // Between two actions on one node.
   absl::Duration mean_pause = absl::Milliseconds(20);
   // How often each action is chosen, in proportion.
-  std::array<double, kActions> weights = {6, 3, 6, 3, 0.5, 8, 4, 8, 0.5, 1, 0.5, 0.5, 0.5, 0.2, 0.2};
+  std::array<double, kActions> weights = {6,   3, 6,   3,   0.5, 8,   4,  8,
+                                          0.5, 1, 0.5, 0.5, 0.5, 0.2, 0.2};
   // Largest object; how often an object is larger than what travels inline.
   uint64_t max_bytes = 400'000;
   double large = 0.4;
@@ -67,10 +69,14 @@ class Workload {
   // ---- afterwards; each acts on nodes that are up
   // Writers seal or abort.
   void FinishWriters();
+  // Whoever waits for memory to write gives up; views are released.
+  void LetGoOfMemory();
   // A Get of each object on each node. Their numbers in the history follow those there are.
   void GetEverything(absl::Duration timeout);
   // Views are released, Gets cancelled; then the clients say goodbye.
   void LetGo();
+  // One client on node `n` puts what nodes ask for in vain.
+  void PutWhatIsMissing(int n);
   // One client on node `n` deletes each object that anybody ever used.
   void DeleteEverything(int n);
 

@@ -1,5 +1,5 @@
-// Runs many simulated clusters by hand: seeds one after the other over some processes, or one seed with
-// everything that happens in it. See docs/simulation.md.
+// Runs many simulated clusters by hand: seeds one after the other over some processes, or one seed
+// with everything that happens in it. See docs/simulation.md.
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -52,8 +52,7 @@ bool RunSeed(uint64_t seed, const Flags& flags) {
   bool fine = result.status.ok();
   if (!fine) {
     std::fprintf(stderr, "%s\n%s\nSEED %lu FAILED: %s\n", Describe(plan).c_str(),
-                 flags.verbose ? "" : result.tail.c_str(), seed,
-                 result.status.ToString().c_str());
+                 flags.verbose ? "" : result.tail.c_str(), seed, result.status.ToString().c_str());
   }
   if (fine && flags.twice) {
     plan.cluster.verbose = false;
