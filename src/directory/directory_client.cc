@@ -99,7 +99,7 @@ void DirectoryClient::Impl::OnFrame(v1::ShardFrame frame) {
   flush.Raise();
 }
 
-// Puts the next frame on the stream if there is one and the stream takes it.
+// Puts what is due on the stream as long as the stream takes it.
 void DirectoryClient::Impl::Pump() {
   if (stream == nullptr) return;
   if (session.overflowed()) {
@@ -107,10 +107,14 @@ void DirectoryClient::Impl::Pump() {
     return Broken(absl::ResourceExhaustedError(absl::StrCat(
         "directory ", connector->target(), " acknowledges too slowly: a new session is needed")));
   }
-  if (stream->writable()) {
-    if (auto frame = session.NextFrame(executor.Now())) stream->Send(*std::move(frame));
+  // The stream is asked only when something is due, so that it wakes us only for that.
+  while (session.NextDeadline() <= executor.Now()) {
+    if (!stream->writable()) return timer.Ensure(session.SilenceDeadline());
+    auto frame = session.NextFrame(executor.Now());
+    if (!frame.has_value()) break;
+    stream->Send(*std::move(frame));
   }
-  timer.Ensure(stream->writable() ? session.NextDeadline() : session.SilenceDeadline());
+  timer.Ensure(session.NextDeadline());
 }
 
 void DirectoryClient::Impl::Broken(const absl::Status& why) {

@@ -25,7 +25,8 @@ class MessageStream {
  public:
   struct Handlers {
     absl::AnyInvocable<void(In)> on_message;
-    // The last frame was taken: one more may be sent.
+    // One more frame may be sent: called once after writable() was false, and only if somebody
+    // asked for it, so that a stream that is rarely used does not wake its loop for nothing.
     absl::AnyInvocable<void()> on_writable;
     // Once, last: the stream broke (Unavailable, or the peer's own status) or the peer closed it
     // (OK). Not called after Close.
@@ -40,8 +41,9 @@ class MessageStream {
   virtual void Start(Handlers handlers) = 0;
 
   // One frame at a time: batching is the sender's affair, and a slow peer makes batches longer, not
-  // queues. True from Start on, even while the connection is still being made. REQUIRES:
-  // writable(), frames of at most kMaxFrameBytes.
+  // queues. True after Start, even while the connection is still being made, and again when the
+  // frame that was sent last has been taken. REQUIRES for Send: writable(), a frame of at most
+  // kMaxFrameBytes.
   virtual bool writable() const = 0;
   virtual void Send(Out frame) = 0;
 

@@ -162,6 +162,7 @@ v1::NodeFrame NodeSession::ProofFrame() const {
 }
 
 Instant NodeSession::NextDeadline() const {
+  if (phase_ == Phase::kHelloDue || phase_ == Phase::kProofDue) return Instant();
   return established() ? std::min(SilenceDeadline(), link_.NextSend()) : SilenceDeadline();
 }
 
@@ -223,7 +224,8 @@ std::optional<v1::ShardFrame> ShardSession::NextFrame(Instant now) {
 }
 
 Instant ShardSession::NextDeadline() const {
-  return link_.attached() ? std::min(ExpiresAt(), link_.NextSend()) : ExpiresAt();
+  if (!link_.attached()) return ExpiresAt();
+  return welcome_due_ ? Instant() : std::min(ExpiresAt(), link_.NextSend());
 }
 
 }  // namespace phalanx::directory

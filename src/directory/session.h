@@ -69,8 +69,8 @@ class NodeSession {
   // The last frame before a node leaves for good: what is queued, and a goodbye. Nothing while not
   // established.
   std::optional<v1::NodeFrame> LastFrame(Instant now);
-  // When NextFrame would have a heartbeat or acknowledgement to send, or silence of the shard ends
-  // the stream. Infinite without a stream.
+  // When NextFrame has a frame (the past, if it has one now), or silence of the shard ends the
+  // stream. Infinite without a stream.
   Instant NextDeadline() const;
   // The last of them alone: all there is to wait for while the stream takes no frame.
   Instant SilenceDeadline() const;
@@ -147,7 +147,7 @@ class ShardSession {
 
   // The next frame to put on a writable stream, if there is one.
   std::optional<v1::ShardFrame> NextFrame(Instant now);
-  // When NextFrame would have a heartbeat or acknowledgement to send, or the session expires.
+  // When NextFrame has a frame (the past, if it has one now), or the session expires.
   Instant NextDeadline() const;
 
   // When the node will have been silent for the lease: the session is to be fenced.

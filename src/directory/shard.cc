@@ -317,16 +317,17 @@ void Shard::Impl::Flush() {
   core_timer.Ensure(core.NextDeadline());
 }
 
+// Puts what is due on the session's stream as long as the stream takes it.
 void Shard::Impl::Pump(Session& session) {
-  bool writable = false;
-  if (session.stream != 0) {
+  ShardSession& due = session.session;
+  while (session.stream != 0 && due.NextDeadline() <= executor.Now()) {
     ShardStream& stream = *streams.at(session.stream).stream;
-    if (stream.writable()) {
-      if (auto frame = session.session.NextFrame(executor.Now())) stream.Send(*std::move(frame));
-    }
-    writable = stream.writable();
+    if (!stream.writable()) return session_timer.Ensure(due.ExpiresAt());
+    auto frame = due.NextFrame(executor.Now());
+    if (!frame.has_value()) break;
+    stream.Send(*std::move(frame));
   }
-  session_timer.Ensure(writable ? session.session.NextDeadline() : session.session.ExpiresAt());
+  session_timer.Ensure(due.NextDeadline());
 }
 
 Shard::Shard(Executor& executor, SessionConfig session, DirectoryOptions options, Random random)

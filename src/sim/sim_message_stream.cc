@@ -49,10 +49,13 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
     if (early_failure_.has_value()) PostClosed(*std::exchange(early_failure_, std::nullopt));
   }
 
-  bool writable() const { return handlers_ != nullptr && !sending_; }
+  bool writable() {
+    wake_when_writable_ = sending_ || over_;
+    return handlers_ != nullptr && !wake_when_writable_;
+  }
 
   void Send(const Out& frame) {
-    PHALANX_CHECK(writable(), "one frame at a time");
+    PHALANX_CHECK(handlers_ != nullptr && !sending_, "one frame at a time");
     if (over_) return;
     sending_ = true;
     Append(kFrame, frame.SerializeAsString());
@@ -96,13 +99,11 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
       output_.erase(0, *wrote);
     }
     if (closing_) return Over();
-    if (sending_) executor_.Post([self = this->shared_from_this()] { self->Written(); });
-  }
-
-  void Written() {
-    if (!sending_ || !output_.empty()) return;
     sending_ = false;
-    if (const auto handlers = handlers_) handlers->on_writable();
+    if (!std::exchange(wake_when_writable_, false)) return;
+    executor_.Post([self = this->shared_from_this()] {
+      if (const auto handlers = self->handlers_) handlers->on_writable();
+    });
   }
 
   void ArmRead() {
@@ -188,6 +189,7 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
   std::string input_;
   std::string output_;
   bool sending_ = false;
+  bool wake_when_writable_ = false;
   bool closing_ = false;
   bool over_ = false;
 };

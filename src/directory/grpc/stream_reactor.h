@@ -50,17 +50,19 @@ class StreamReactor : public Reactor,
   void Start(Handlers handlers) {
     PHALANX_CHECK(handlers_ == nullptr, "a stream is started once");
     handlers_ = std::make_shared<Handlers>(std::move(handlers));
-    started_ = true;
     MutexLock lock(mu_);
     Read();
   }
 
-  bool writable() const { return started_ && !writing_; }
+  bool writable() {
+    MutexLock lock(mu_);
+    wake_when_writable_ = write_in_flight_ || closing_;
+    return handlers_ != nullptr && !wake_when_writable_;
+  }
 
   void Send(Out frame) {
-    PHALANX_CHECK(writable(), "one frame at a time");
-    writing_ = true;
     MutexLock lock(mu_);
+    PHALANX_CHECK(handlers_ != nullptr && !write_in_flight_, "one frame at a time");
     if (closing_) return;
     out_ = std::move(frame);
     write_in_flight_ = true;
@@ -105,8 +107,9 @@ class StreamReactor : public Reactor,
   void OnWriteDone(bool ok) override {
     MutexLock lock(mu_);
     write_in_flight_ = false;
+    out_ = Out();
     if (closing_) return EndOnce();
-    if (ok && executor_ != nullptr) {
+    if (ok && executor_ != nullptr && std::exchange(wake_when_writable_, false)) {
       executor_->Post([self = this->shared_from_this()] { self->Written(); });
     }
   }
@@ -176,8 +179,6 @@ class StreamReactor : public Reactor,
   }
 
   void Written() {
-    writing_ = false;
-    out_ = Out();
     if (const auto handlers = handlers_) handlers->on_writable();
   }
 
@@ -186,8 +187,6 @@ class StreamReactor : public Reactor,
   // The executor's. Handlers are kept by whoever calls them, so that a callback may destroy its
   // stream.
   std::shared_ptr<Handlers> handlers_;
-  bool started_ = false;
-  bool writing_ = false;
 
   // The operations' in flight.
   In in_;
@@ -195,6 +194,7 @@ class StreamReactor : public Reactor,
 
   Executor* executor_ ABSL_GUARDED_BY(mu_);  // null once nobody is to be told
   bool write_in_flight_ ABSL_GUARDED_BY(mu_) = false;
+  bool wake_when_writable_ ABSL_GUARDED_BY(mu_) = false;
   bool closing_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status why_ ABSL_GUARDED_BY(mu_);
