@@ -83,8 +83,8 @@ bool LocalSession::EncodeView(const local::Get& get, const View& view, LocalOutb
   }
   if (view.block->read_only_fd() < 0) {
     ReleasePin(view.pin, true);
-    batch.Add(local::Failed{get.request, absl::StatusCode::kUnimplemented,
-                            "this node's memory cannot be mapped by others"});
+    batch.Add(local::Failed{get.request, absl::StatusCode::kResourceExhausted,
+                            "the node has no descriptor for the memory that the object is in"});
     return true;
   }
   if (!batch.Refer(view.block, /*writable=*/false)) return false;

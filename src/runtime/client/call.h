@@ -83,11 +83,13 @@ struct FutureState : public Call {
   void OnFailure(const absl::Status& why) override { Set(Explain(why)); }
   void OnAnswer(uint64_t, const local::Answer&) override { Set(Unexpected()); }
 
-  // For a call that ends before it began, and is not known to any other thread. No lock.
+  // For a call that ends, with a value or a status, before it began, and is not known to any other
+  // thread. No lock.
+  template <typename Value>
   static std::shared_ptr<FutureState> Ended(std::shared_ptr<Connection> connection,
-                                            const char* verb, const ObjectId& id, Result value) {
+                                            const char* verb, const ObjectId& id, Value&& value) {
     auto state = std::make_shared<FutureState>(std::move(connection), verb, id);
-    state->result.emplace(std::move(value));
+    state->result.emplace(std::forward<Value>(value));
     state->connection().MarkEnded(*state);
     return state;
   }

@@ -168,15 +168,17 @@ TEST_F(ClientTest, MoreThanTheNodeHoldsIsRefused) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(Id(1).hex())));
 }
 
-TEST_F(ClientTest, PutWaitsForMemoryUpToItsTimeout) {
-  const std::string half = Content(300 << 20);
-  PHALANX_ASSERT_OK(client_->Put(Id(1), half).Wait());
+TEST(FullNode, PutWaitsForMemoryUpToItsTimeout) {
+  LocalNode node(uint64_t{16} << 20);
+  const auto client = ConnectTo(node);
+  const std::string more_than_half = Content(10 << 20);
+  PHALANX_ASSERT_OK(client->Put(Id(1), more_than_half).Wait());
   PutOptions options;
   options.timeout = absl::Milliseconds(20);
-  EXPECT_THAT(client_->Put(Id(2), half, options).Wait(),
+  EXPECT_THAT(client->Put(Id(2), more_than_half, options).Wait(),
               StatusIs(absl::StatusCode::kResourceExhausted));
-  PHALANX_ASSERT_OK(client_->Delete(Id(1)).Wait());
-  PHALANX_ASSERT_OK(client_->Put(Id(2), half).Wait());
+  PHALANX_ASSERT_OK(client->Delete(Id(1)).Wait());
+  PHALANX_ASSERT_OK(client->Put(Id(2), more_than_half).Wait());
 }
 
 TEST_F(ClientTest, ManyPutsAtOnceAllArrive) {

@@ -187,6 +187,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // ---- output; lock held
   void FlushWith(absl::string_view bytes);
   void Flush() { FlushWith({}); }
+  // Without a thread of its own a client must not leave behind what it has begun to say: a Release
+  // that nobody sends keeps memory of the node.
+  void PushOut();
   size_t queued() const { return out_.size() - out_sent_; }
   void SendForgets();
 
@@ -204,6 +207,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // ---- waiting; lock held
   bool WaitLocked(absl::FunctionRef<bool()> done, Instant until, int* callbacks_run = nullptr);
+  bool WaitAs(Waiter& self, Instant until, int* callbacks_run);
   void Nudge();
   void WakeWaiters();
   bool MayRunCallbacks() const;
@@ -237,6 +241,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool broken_ ABSL_GUARDED_BY(mu_) = false;  // nothing can be sent any more
   std::string out_ ABSL_GUARDED_BY(mu_);
   size_t out_sent_ ABSL_GUARDED_BY(mu_) = 0;
+  // The node did not read in time; it is not waited for until it has read everything.
+  bool stalled_ ABSL_GUARDED_BY(mu_) = false;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Call>> pending_ ABSL_GUARDED_BY(mu_);
   // By deadline and first number.
   std::map<std::pair<Instant, uint64_t>, std::shared_ptr<Call>> deadlines_ ABSL_GUARDED_BY(mu_);

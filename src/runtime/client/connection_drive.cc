@@ -18,6 +18,8 @@ namespace {
 
 // How long Close waits for a daemon that does not read.
 constexpr absl::Duration kFlushBeforeClosing = absl::Seconds(1);
+// How long any other call does.
+constexpr absl::Duration kPushOut = absl::Milliseconds(50);
 // An emptied output buffer larger than this is given back.
 constexpr size_t kRestingOutput = size_t{1} << 20;
 
@@ -49,6 +51,17 @@ void Connection::FlushWith(absl::string_view bytes) {
   }
   out_.append(bytes.data(), bytes.size());
   if (queued() > 0) Nudge();
+}
+
+void Connection::PushOut() {
+  if (queued() == 0) stalled_ = false;
+  if (queued() == 0 || broken_ || leading_ || stalled_) return;
+  // A node that was told Leave answers nothing and reads everything.
+  if (closed_) return FlushBeforeClosing();
+  if (!status_.ok()) return;
+  const auto sent = [this] { return queued() == 0 || !status_.ok(); };
+  Waiter self{sent, false, {}};
+  stalled_ = !WaitAs(self, MonotonicNow() + kPushOut, nullptr);
 }
 
 // ---------------------------------------------------------------------------- leader and followers
@@ -111,12 +124,16 @@ bool Connection::WaitUntil(absl::FunctionRef<bool()> done, Instant until) {
 bool Connection::WaitLocked(absl::FunctionRef<bool()> done, Instant until, int* callbacks_run) {
   Flush();
   Waiter self{done, MayRunCallbacks(), {}};
+  return WaitAs(self, until, callbacks_run);
+}
+
+bool Connection::WaitAs(Waiter& self, Instant until, int* callbacks_run) {
   const auto place = waiters_.insert(waiters_.end(), &self);
   bool ended = false;
   while (true) {
     const int ran = self.runs_callbacks ? RunCallbacks(&self) : 0;
     if (callbacks_run != nullptr) *callbacks_run += ran;
-    ended = done();
+    ended = self.done();
     const Instant now = MonotonicNow();
     if (ended || now >= until) break;
     if (!leading_ && status_.ok()) {
@@ -226,7 +243,7 @@ int Connection::fd() {
 int Connection::Poll(absl::Duration timeout) {
   if (forked()) return 0;
   const Instant until = MonotonicNow() + std::max(timeout, absl::ZeroDuration());
-  Hold hold(*this);
+  Hold hold(*this, Hold::Rest::kLeave);
   const uint64_t before = progress_;
   const bool runs = MayRunCallbacks();
   int ran = runs ? RunCallbacks(nullptr) : 0;

@@ -10,9 +10,17 @@ namespace phalanx::internal {
 
 class Connection::Hold {
  public:
-  explicit Hold(Connection& connection) : connection_(connection) { connection_.mu_.Lock(); }
+  // Whether what could not be sent at once is waited for, a moment, when nobody leads who would
+  // send it.
+  enum class Rest { kPushOut, kLeave };
+
+  explicit Hold(Connection& connection, Rest rest = Rest::kPushOut)
+      : connection_(connection), rest_(rest) {
+    connection_.mu_.Lock();
+  }
   ~Hold() {
     connection_.Flush();
+    if (rest_ == Rest::kPushOut) connection_.PushOut();
     connection_.CloseSocketIfDone();
     connection_.WakeWaiters();
     connection_.Unlock();
@@ -22,6 +30,7 @@ class Connection::Hold {
 
  private:
   Connection& connection_;
+  const Rest rest_;
 };
 
 }  // namespace phalanx::internal

@@ -148,11 +148,9 @@ absl::StatusOr<Cluster> StartCluster(uint64_t capacity_bytes, absl::Duration tim
   if (capacity_bytes > 0) arguments.push_back(absl::StrCat("--capacity=", capacity_bytes));
   const absl::StatusOr<pid_t> daemon = SpawnSettings(pair[1]).Run(executable, arguments);
   close(pair[1]);
-  absl::StatusOr<std::string> address = daemon.status();
-  if (daemon.ok()) {
-    cluster.daemon = *daemon;
-    address = ReadAddress(cluster.lifeline, until);
-  }
+  if (daemon.ok()) cluster.daemon = *daemon;
+  const absl::StatusOr<std::string> address =
+      daemon.ok() ? ReadAddress(cluster.lifeline, until) : daemon.status();
   if (!address.ok()) {
     End(cluster);
     return absl::Status(address.status().code(),

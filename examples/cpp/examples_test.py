@@ -1,0 +1,45 @@
+"""Runs every C++ example against a private cluster and looks at what it prints.
+
+usage: examples_test PHALANX, the executable that makes the private cluster
+"""
+
+import os
+import subprocess
+import sys
+import unittest
+
+from bazel import unittest_xml
+
+FOLDER = "examples/cpp"
+EXPECTED = {
+    "quickstart": "hello, world (text/plain)\n",
+    "streaming_writer": "read 8388608 bytes, all as written\n",
+    "event_loop": "10 objects put and got\n",
+    "first_results": "6: of task 6\n1: of task 1\n4: of task 4\n",
+}
+
+
+class ExamplesTest(unittest.TestCase):
+    def test_examples_print_what_they_promise(self):
+        environment = dict(os.environ, PHALANX_BINARY=os.path.abspath(sys.argv[1]))
+        environment.pop("PHALANX_ADDRESS", None)
+        for name, output in EXPECTED.items():
+            with self.subTest(name):
+                ended = subprocess.run(
+                    [os.path.join(FOLDER, name)],
+                    env=environment,
+                    stdout=subprocess.PIPE,
+                    universal_newlines=True,
+                    timeout=60,
+                    check=False,
+                )
+                self.assertEqual(ended.returncode, 0)
+                self.assertEqual(ended.stdout, output)
+
+    def test_every_example_is_run(self):
+        sources = {name[:-3] for name in os.listdir(FOLDER) if name.endswith(".cc")}
+        self.assertEqual(sources, set(EXPECTED))
+
+
+if __name__ == "__main__":
+    unittest_xml.main()
