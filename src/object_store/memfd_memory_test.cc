@@ -57,7 +57,7 @@ class MemfdHarness final : public SharedMemoryHarness {
     std::promise<absl::StatusOr<std::shared_ptr<MemoryBlock>>> result;
     loop_.Post([&] {
       memory_->Allocate(bytes, [&](absl::StatusOr<std::shared_ptr<MemoryBlock>> block) {
-        result.set_value(std::move(block));
+        result.set_value(OwnStatus(std::move(block)));
       });
     });
     return result.get_future().get();
