@@ -346,6 +346,31 @@ TEST(StoreServeTest, AReceiverDoesNotWaitForWhatNobodyHereWants) {
   EXPECT_THAT(answer, StatusIs(absl::StatusCode::kNotFound));
 }
 
+TEST(StoreServeTest, AReceiverWaitsForItsOwnGenerationBesideAnotherThatIsHere) {
+  StoreWorld w(/*capacity=*/1500);
+  const Generation second{kPeer, 8};
+  const auto reading = w.Stream(Id(1));
+  w.Shard(Assign(Id(1), kForeign, {.size = 1000, .plan = 4}));
+  std::vector<absl::StatusOr<net::ServeGrant>> answers;
+  const auto ask = [&](const Generation& generation) {
+    w.Run([&] {
+      w.store().Serve({kOther, Id(1), generation, 1, "peer"},
+                      [&](absl::StatusOr<net::ServeGrant> grant) { answers.push_back(grant); });
+    });
+  };
+  // The reader's view holds the old memory, so that of the new generation has to wait.
+  w.Shard(Assign(Id(1), second, {.size = 1000, .plan = 5}));
+  ask(second);
+  EXPECT_TRUE(answers.empty());
+  ask(kForeign);
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_FALSE(answers[0].ok());
+  EXPECT_THAT(w.Release(reading->view().pin), IsOk());
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_THAT(answers[1], IsOk());
+  w.Run([&] { answers.clear(); });
+}
+
 TEST(StoreServeTest, AReceiversPatienceEndsWithNotFound) {
   StoreWorld w;
   const auto reading = w.Get(Id(1));

@@ -268,8 +268,10 @@ absl::StatusOr<net::ServeGrant> Store::Impl::Serve(const net::ServeRequest& requ
 }
 
 void Store::Impl::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply reply) {
-  const bool about_to_begin =
-      table_.First(request.object) == nullptr && pulls_.Wants(request.object);
+  const PullTarget* target = pulls_.Target(request.object);
+  const bool about_to_begin = pulls_.Wants(request.object) &&
+                              table_.Find(request.object, request.generation) == nullptr &&
+                              (target == nullptr || target->generation == request.generation);
   if (!about_to_begin || waiting_serves_count_ >= options_.max_waiting_serves) {
     reply(Serve(request));
     return;
@@ -284,21 +286,19 @@ void Store::Impl::Serve(const net::ServeRequest& request, net::DataPlane::ServeR
 void Store::Impl::AnswerServes(const ObjectId& id, uint64_t serial) {
   const auto found = waiting_serves_.find(id);
   if (found == waiting_serves_.end()) return;
-  const bool here = table_.First(id) != nullptr;
+  std::vector<WaitingServe> ready;
   std::vector<WaitingServe> kept;
   for (WaitingServe& waiting : found->second) {
-    if (!here && waiting.serial != serial) {
-      kept.push_back(std::move(waiting));
-      continue;
-    }
-    --waiting_serves_count_;
-    waiting.reply(Serve(waiting.request));
+    const bool here = table_.Find(id, waiting.request.generation) != nullptr;
+    (here || waiting.serial == serial ? ready : kept).push_back(std::move(waiting));
   }
   if (kept.empty()) {
     waiting_serves_.erase(found);
   } else {
     found->second = std::move(kept);
   }
+  waiting_serves_count_ -= ready.size();
+  for (WaitingServe& waiting : ready) waiting.reply(Serve(waiting.request));
 }
 
 }  // namespace phalanx::object_store
