@@ -25,12 +25,12 @@ struct LocalClusterOptions {
   int shards = 1;
   int nodes = 1;
   uint64_t capacity_bytes = uint64_t{256} << 20;
-  std::string secret;
-  directory::DirectoryOptions directory;
-  net::DataPlaneOptions data_plane;
+  std::string secret = {};
+  directory::DirectoryOptions directory = {};
+  net::DataPlaneOptions data_plane = {};
   int io_threads = 1;
   // Changes the configuration of a node before it starts; may be empty.
-  std::function<void(int node, NodeConfig& config)> configure_node;
+  std::function<void(int node, NodeConfig& config)> configure_node = {};
 };
 
 class LocalCluster {
