@@ -202,15 +202,15 @@ TEST_F(EmbeddedTest, TheExecutableIsLookedForBesideTheProgramAndAlongPath) {
 TEST_F(EmbeddedTest, ADaemonsDeathEndsEverythingAndViewsStay) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const auto client, Client::Connect());
   const std::string bytes(3 << 20, 'v');
-  PHALANX_ASSERT_OK(client->Put(Id(1), bytes).Wait());
-  PHALANX_ASSERT_OK(client->Put(Id(2), std::string(100000, 'm')).Wait());
-  PHALANX_ASSERT_OK_AND_ASSIGN(const Buffer large, client->Get(Id(1)).Wait());
-  PHALANX_ASSERT_OK_AND_ASSIGN(const Buffer medium, client->Get(Id(2)).Wait());
-  PHALANX_ASSERT_OK_AND_ASSIGN(WritableBuffer writer, client->Create(Id(3), 2 << 20));
-  PHALANX_ASSERT_OK_AND_ASSIGN(WritableBuffer streamed, client->Create(Id(4), 2 << 20));
-  PHALANX_ASSERT_OK_AND_ASSIGN(ObjectStream stream, client->GetStream(Id(4)));
-  const Future<Buffer> waiting = client->Get(Id(5));
-  const auto many = client->GetMany(std::vector<ObjectId>{Id(1), Id(6)});
+  PHALANX_ASSERT_OK(client->Put(Id(101), bytes).Wait());
+  PHALANX_ASSERT_OK(client->Put(Id(102), std::string(100000, 'm')).Wait());
+  PHALANX_ASSERT_OK_AND_ASSIGN(const Buffer large, client->Get(Id(101)).Wait());
+  PHALANX_ASSERT_OK_AND_ASSIGN(const Buffer medium, client->Get(Id(102)).Wait());
+  PHALANX_ASSERT_OK_AND_ASSIGN(WritableBuffer writer, client->Create(Id(103), 2 << 20));
+  PHALANX_ASSERT_OK_AND_ASSIGN(WritableBuffer streamed, client->Create(Id(104), 2 << 20));
+  PHALANX_ASSERT_OK_AND_ASSIGN(ObjectStream stream, client->GetStream(Id(104)));
+  const Future<Buffer> waiting = client->Get(Id(105));
+  const auto many = client->GetMany(std::vector<ObjectId>{Id(101), Id(106)});
   std::thread waiter(
       [&] { EXPECT_THAT(waiting.Wait(), StatusIs(absl::StatusCode::kUnavailable)); });
 
@@ -223,9 +223,9 @@ TEST_F(EmbeddedTest, ADaemonsDeathEndsEverythingAndViewsStay) {
   EXPECT_THAT(stream.Next(), unavailable);
   EXPECT_THAT(writer.Publish(1), unavailable);
   EXPECT_THAT(writer.Seal().Wait(), unavailable);
-  EXPECT_THAT(client->Put(Id(7), "x").Wait(), unavailable);
-  EXPECT_THAT(client->Create(Id(7), 10).status(), unavailable);
-  EXPECT_THAT(client->Stat(Id(1)).Wait(), unavailable);
+  EXPECT_THAT(client->Put(Id(107), "x").Wait(), unavailable);
+  EXPECT_THAT(client->Create(Id(107), 10).status(), unavailable);
+  EXPECT_THAT(client->Stat(Id(101)).Wait(), unavailable);
   streamed.span()[0] = 'x';
   EXPECT_TRUE(large.view() == bytes);
   EXPECT_TRUE(medium.view() == std::string(100000, 'm'));
