@@ -102,6 +102,13 @@ absl::StatusOr<int64_t> Rendezvous::AgreeOnStart(const std::string& tag, absl::D
   return start;
 }
 
+absl::Status Rendezvous::FollowRankZero(const std::string& tag) {
+  if (rank_ == 0) return Give(tag, "");
+  GetOptions options;
+  options.timeout = timeout_;
+  return client_->Get(Id(tag, 0), options).Wait(timeout_).status();
+}
+
 void Rendezvous::Forget() {
   while (given_.size() > kKeptObjects) {
     client_->Delete(given_.front()).OnReady([](const absl::StatusOr<Done>&) {});

@@ -38,6 +38,9 @@ class Rendezvous {
   // All ranks agree on an instant that lies `delay` after the last of them was ready.
   absl::StatusOr<int64_t> AgreeOnStart(const std::string& tag, absl::Duration delay);
 
+  // Rank 0 says that it has come so far; everybody else waits for that.
+  absl::Status FollowRankZero(const std::string& tag);
+
   // Deletes this rank's objects of exchanges that everybody has left behind. Errors are of no
   // interest.
   void Forget();

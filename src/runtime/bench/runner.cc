@@ -187,6 +187,8 @@ class Runner {
     if (run.kill && options_.rank == 0) {
       PHALANX_RETURN_IF_ERROR(CountBytesSentTwice(run, record));
     }
+    // Nobody deletes what another rank may still be getting.
+    PHALANX_RETURN_IF_ERROR(rendezvous_.FollowRankZero(tag + "/over"));
     PHALANX_RETURN_IF_ERROR(operation_->Clean(run));
     return maximum;
   }
