@@ -103,6 +103,7 @@ void DirectoryCore::Impl::ReleaseIfEmpty(Object& object) {
   if (object.inline_cached && DefectActive(Defect::kInlineKeptAfterDelete)) return;
   DropInline(object);
   if (!object.timer.infinite()) timers_.erase({object.timer, object.id});
+  if (Node* target = FindNode(object.drain_target)) target->objects.erase(object.id);
   for (const NodeKey& key : draining_) {
     FindNode(key)->sole_fetching.erase(object.id);
     FindNode(key)->sole_queued.erase(object.id);
@@ -113,6 +114,7 @@ void DirectoryCore::Impl::ReleaseIfEmpty(Object& object) {
 void DirectoryCore::Impl::UninvolveIfDone(const NodeKey& key, Object& object) {
   Node* node = FindNode(key);
   if (node == nullptr || object.copies.contains(key) || object.wants.contains(key)) return;
+  if (object.drain_target == key) return;
   for (const Attempt& attempt : object.attempts) {
     if (attempt.node == key) return;
   }
@@ -182,7 +184,7 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
     if (object == nullptr) continue;
     EndWant(*object, key);
     if (object->copies.contains(key) && !DefectActive(Defect::kCopyListKeepsDeadNode)) {
-      StrikeCopy(*object, key, /*may_have_finished_receivers=*/true);
+      StrikeCopy(*object, key, /*node_ended=*/true);
     }
     std::erase_if(object->attempts, [&key](const Attempt& a) { return a.node == key; });
     ForgetDrainTarget(*object, key);

@@ -105,7 +105,7 @@ absl::Status DirectoryCore::Impl::OnWithdraw(Node& node, const v1::Withdraw& m) 
   Object* object = FindObject(id);
   if (object == nullptr) return absl::OkStatus();
   if (object->adopted && object->generation == generation && object->copies.contains(node.key)) {
-    StrikeCopy(*object, node.key, /*may_have_finished_receivers=*/false);
+    StrikeCopy(*object, node.key, /*node_ended=*/false);
     if (const auto want = object->wants.find(node.key); want != object->wants.end()) {
       // It could not keep what it got: not again at once.
       const int doublings = std::min(want->second.withdrawals++, 8);
@@ -126,9 +126,11 @@ void DirectoryCore::Impl::Adopt(Object& object, Node& node, const Generation& ge
   object.sealed = false;
   object.loss_told = false;
   object.tentative = Learning();
+  object.first_plan = ++next_plan_;
   object.generation = generation;
   object.info = std::move(info);
   ++counters_.adopted;
+  if (Tombstone* tombstone = FindTombstone(object.id)) tombstone->revived = true;
   Copy& copy = object.copies[node.key];
   copy.primary = true;
   copy.writer = !complete;
@@ -163,7 +165,8 @@ void DirectoryCore::Impl::StandBy(Object& object, Node& node, const Generation& 
 }
 
 void DirectoryCore::Impl::Supersede(Object& object, Attempt& attempt) {
-  if (attempt.superseded) return;
+  // One that is stale is judged when it is registered again.
+  if (attempt.superseded || attempt.stale) return;
   attempt.superseded = true;
   ++counters_.superseded;
   if (attempt.complete && attempt.info.size_bytes != object.info.size_bytes) {
@@ -179,7 +182,7 @@ void DirectoryCore::Impl::SupersedeAll(Object& object) {
 
 void DirectoryCore::Impl::TellStandBys(Object& object) {
   for (const Attempt& attempt : object.attempts) {
-    if (!attempt.superseded) {
+    if (!attempt.superseded && !attempt.stale) {
       SendVerdict(attempt.node, object, attempt.generation, v1::Verdict::STANDBY);
     }
   }
@@ -207,17 +210,38 @@ void DirectoryCore::Impl::CompleteCopy(Object& object, const NodeKey& key) {
   ReviewSole(object);
 }
 
-void DirectoryCore::Impl::StrikeCopy(Object& object, const NodeKey& key,
-                                     bool may_have_finished_receivers) {
+void DirectoryCore::Impl::StrikeCopy(Object& object, const NodeKey& key, bool node_ended) {
   const auto found = object.copies.find(key);
   if (found == object.copies.end()) return;
-  const bool writer = found->second.writer;
+  const bool source = found->second.writer || found->second.complete;
+  EndHope(object, key);
   if (found->second.complete) --object.complete_copies;
-  LeaveTree(object, key, writer && may_have_finished_receivers);
+  const std::vector<NodeKey> orphans = LeaveTree(object, key);
+  if (node_ended && source && object.complete_copies == 0) HopeFor(object, orphans);
   object.copies.erase(found);
   if (Node* node = FindNode(key)) --node->copies;
   UninvolveIfDone(key, object);
   ReviewSole(object);
+}
+
+void DirectoryCore::Impl::HopeFor(Object& object, const std::vector<NodeKey>& receivers) {
+  object.last_hopes.insert(receivers.begin(), receivers.end());
+  for (const auto& [key, copy] : object.copies) {
+    const bool told_later = copy.registered_sender.valid() || copy.stale;
+    if (told_later && !copy.complete) object.last_hopes.insert(key);
+  }
+  for (const auto& [key, want] : object.wants) {
+    if (want.outside_sender.valid()) object.last_hopes.insert(key);
+  }
+  if (object.last_hopes.empty()) return;
+  object.void_at = now_ + options_.lease;
+  SetTimer(object, object.void_at);
+}
+
+void DirectoryCore::Impl::EndHope(Object& object, const NodeKey& key) {
+  if (object.last_hopes.erase(key) != 0 && object.last_hopes.empty()) {
+    object.void_at = Instant::Infinite();
+  }
 }
 
 bool DirectoryCore::Impl::HasWriter(const Object& object) const {
@@ -226,17 +250,29 @@ bool DirectoryCore::Impl::HasWriter(const Object& object) const {
 }
 
 void DirectoryCore::Impl::Settle(Object& object) {
-  if (object.adopted && object.complete_copies == 0 && !Learning()) {
+  if (object.adopted && object.complete_copies == 0 && object.last_hopes.empty() && !Learning()) {
     if (object.sealed) {
       DecideLoss(object);
-    } else if (!HasWriter(object) && object.last_hopes.empty()) {
+    } else if (!HasWriter(object)) {
       DecideVoid(object);
     }
   }
   if (!object.adopted && !object.attempts.empty()) AdoptBestAttempt(object);
+  if (!object.adopted) RefuseWantsOfDeleted(object);
   Plan(object);
   DropTreeIfIdle(object);
   ReleaseIfEmpty(object);
+}
+
+void DirectoryCore::Impl::RefuseWantsOfDeleted(Object& object) {
+  if (object.wants.empty() || !object.attempts.empty() || Learning()) return;
+  const Tombstone* tombstone = FindDeleted(object.id);
+  if (tombstone == nullptr) return;
+  while (!object.wants.empty()) {
+    const NodeKey key = object.wants.begin()->first;
+    EndWant(object, key);
+    SendGone(key, object, tombstone->generations.front(), v1::Gone::DELETED, "deleted");
+  }
 }
 
 void DirectoryCore::Impl::DecideLoss(Object& object) {
@@ -265,7 +301,12 @@ void DirectoryCore::Impl::VoidGeneration(Object& object, absl::string_view reaso
   for (const auto& [key, copy] : object.copies) concerned.insert(key);
   for (const auto& [key, want] : object.wants) concerned.insert(key);
   for (const NodeKey& key : concerned) {
-    if (key != except) SendGone(key, object, object.generation, v1::Gone::VOID, reason);
+    // A node that registers anew is told when it comes to this copy.
+    const auto copy = object.copies.find(key);
+    const bool stale = copy != object.copies.end() && copy->second.stale;
+    if (key != except && !stale) {
+      SendGone(key, object, object.generation, v1::Gone::VOID, reason);
+    }
   }
   for (const NodeKey& key : concerned) {
     Requeue(object, key);

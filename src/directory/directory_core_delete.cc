@@ -21,6 +21,11 @@ Tombstone* DirectoryCore::Impl::FindTombstone(const ObjectId& id) {
   return found == tombstones_.end() ? nullptr : &found->second;
 }
 
+const Tombstone* DirectoryCore::Impl::FindDeleted(const ObjectId& id) const {
+  const auto found = tombstones_.find(id);
+  return found == tombstones_.end() || found->second.revived ? nullptr : &found->second;
+}
+
 Tombstone* DirectoryCore::Impl::Refusal(const ObjectId& id, const Generation& generation) {
   Tombstone* tombstone = FindTombstone(id);
   if (tombstone == nullptr) return nullptr;
@@ -32,6 +37,7 @@ Tombstone* DirectoryCore::Impl::Refusal(const ObjectId& id, const Generation& ge
 
 Tombstone& DirectoryCore::Impl::Bury(const ObjectId& id, const Generation& generation) {
   Tombstone& tombstone = tombstones_[id];
+  tombstone.revived = false;
   auto& generations = tombstone.generations;
   generations.erase(std::remove(generations.begin(), generations.end(), generation),
                     generations.end());
@@ -77,7 +83,7 @@ void DirectoryCore::Impl::ForgetTombstones() {
 absl::Status DirectoryCore::Impl::OnDelete(Node& node, const v1::DeleteRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   const Object* object = FindObject(id);
-  const bool known = (object != nullptr && object->adopted) || FindTombstone(id) != nullptr;
+  const bool known = (object != nullptr && object->adopted) || FindDeleted(id) != nullptr;
   if (!known && Learning()) return Defer(id, node, m.request_id(), /*is_delete=*/true);
   AnswerDelete(id, node.key, m.request_id());
   return absl::OkStatus();
@@ -87,7 +93,7 @@ void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
                                        uint64_t request_id) {
   Object* object = FindObject(id);
   const bool adopted = object != nullptr && object->adopted;
-  const bool deleted = FindTombstone(id) != nullptr;
+  const bool deleted = FindDeleted(id) != nullptr;
   if (adopted) DeleteObject(*object);
   v1::DeleteReply& reply = *Send(node).mutable_delete_reply();
   reply.set_request_id(request_id);
@@ -102,14 +108,21 @@ void DirectoryCore::Impl::DeleteObject(Object& object) {
   tombstone.info = object.info;
   constexpr absl::string_view kReason = "deleted";
   for (const Attempt& attempt : object.attempts) {
+    // What is stale is refused when its node registers it again.
     if (tombstone.generations.size() < kMaxTombstoneGenerations) {
       tombstone.generations.push_back(attempt.generation);
     }
+    if (attempt.stale) continue;
     SendVerdict(attempt.node, object, attempt.generation, v1::Verdict::DELETED);
     AwaitConfirm(tombstone, object.id, *FindNode(attempt.node));
   }
   absl::btree_set<NodeKey> told;
+  std::vector<NodeKey> stale;
   for (const auto& [key, copy] : object.copies) {
+    if (copy.stale) {
+      stale.push_back(key);
+      continue;
+    }
     told.insert(key);
     if (Node* node = FindNode(key)) AwaitConfirm(tombstone, object.id, *node);
   }
@@ -117,13 +130,16 @@ void DirectoryCore::Impl::DeleteObject(Object& object) {
   for (const NodeKey& key : told) {
     SendGone(key, object, object.generation, v1::Gone::DELETED, kReason);
   }
+  std::vector<NodeKey> stood_by;
+  for (const Attempt& attempt : object.attempts) stood_by.push_back(attempt.node);
   object.attempts.clear();
   for (const NodeKey& key : told) {
     EndWant(object, key);
-    StrikeCopy(object, key, /*may_have_finished_receivers=*/false);
+    StrikeCopy(object, key, /*node_ended=*/false);
     ForgetDrainTarget(object, key);
   }
-  for (const NodeKey& key : tombstone.unconfirmed) UninvolveIfDone(key, object);
+  for (const NodeKey& key : stale) StrikeCopy(object, key, /*node_ended=*/false);
+  for (const NodeKey& key : stood_by) UninvolveIfDone(key, object);
   ReleaseIfEmpty(object);
 }
 
@@ -166,7 +182,7 @@ void DirectoryCore::Impl::AnswerDeferred(const ObjectId& id) {
 absl::Status DirectoryCore::Impl::OnQuery(Node& node, const v1::QueryRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   const Object* object = FindObject(id);
-  const bool known = (object != nullptr && object->adopted) || FindTombstone(id) != nullptr;
+  const bool known = (object != nullptr && object->adopted) || FindDeleted(id) != nullptr;
   if (!known && Learning()) return Defer(id, node, m.request_id(), /*is_delete=*/false);
   AnswerQuery(id, node.key, m.request_id());
   return absl::OkStatus();
@@ -184,7 +200,7 @@ void DirectoryCore::Impl::AnswerQuery(const ObjectId& id, const NodeKey& node,
     ToProto(object->info, reply.mutable_info());
     reply.set_complete_copies(object->complete_copies);
     reply.set_partial_copies(object->copies.size() - object->complete_copies);
-  } else if (const Tombstone* tombstone = FindTombstone(id)) {
+  } else if (const Tombstone* tombstone = FindDeleted(id)) {
     reply.set_known(true);
     reply.set_deleted(true);
     ToProto(tombstone->generations.front(), reply.mutable_generation());
@@ -196,7 +212,7 @@ void DirectoryCore::Impl::AnswerQuery(const ObjectId& id, const NodeKey& node,
 
 bool DirectoryCore::Impl::HasOtherCompleteCopy(const Object& object, const NodeKey& but) const {
   for (const auto& [key, copy] : object.copies) {
-    if (!copy.complete || copy.stale || key == but) continue;
+    if (!copy.complete || copy.stale || copy.unconfirmed || key == but) continue;
     const Node* node = FindNode(key);
     if (node != nullptr && node->connected && !node->draining) return true;
   }
@@ -211,10 +227,11 @@ absl::Status DirectoryCore::Impl::OnEvict(Node& node, const v1::EvictRequest& m)
   if (object != nullptr && object->adopted && object->generation == generation) {
     const auto copy = object->copies.find(node.key);
     const bool listed = copy != object->copies.end();
+    if (listed) copy->second.unconfirmed = false;
     const bool needed = listed && (copy->second.complete || copy->second.writer) &&
                         !HasOtherCompleteCopy(*object, node.key);
     granted = !needed || DefectActive(Defect::kEvictLastCopy);
-    if (granted && listed) StrikeCopy(*object, node.key, /*may_have_finished_receivers=*/false);
+    if (granted && listed) StrikeCopy(*object, node.key, /*node_ended=*/false);
   }
   ++(granted ? counters_.evictions_granted : counters_.evictions_refused);
   v1::EvictReply& reply = *Send(node.key).mutable_evict_reply();

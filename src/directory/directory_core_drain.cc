@@ -90,7 +90,10 @@ void DirectoryCore::Impl::ReviewSole(Object& object) {
       leaving.sole_queued.insert(object.id);
     }
   }
-  if (elsewhere) object.drain_target = NodeKey();
+  if (elsewhere && object.drain_target.valid()) {
+    const NodeKey target = std::exchange(object.drain_target, NodeKey());
+    UninvolveIfDone(target, object);
+  }
 }
 
 Node* DirectoryCore::Impl::ChooseDrainTarget(const Object& object) {
@@ -138,6 +141,7 @@ void DirectoryCore::Impl::StartAllDrainFetches() {
 void DirectoryCore::Impl::ForgetDrainTarget(Object& object, const NodeKey& key) {
   if (object.drain_target != key) return;
   object.drain_target = NodeKey();
+  UninvolveIfDone(key, object);
   for (const NodeKey& leaving_key : draining_) {
     Node& leaving = *FindNode(leaving_key);
     if (leaving.sole_fetching.erase(object.id) != 0) leaving.sole_queued.insert(object.id);

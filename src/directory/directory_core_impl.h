@@ -51,8 +51,15 @@ struct Copy {
   bool primary = false;
   // Created here and not yet sealed: grows by its writer's hand, not by a pull.
   bool writer = false;
+  // Sent with a Deliver, which the node may not be able to keep: not counted when another is
+  // evicted.
+  bool unconfirmed = false;
   // Known from a session that has ended; gone unless the new session registers it.
   bool stale = false;
+  // Listed by a registration in this session: its pull may have an earlier session's plan.
+  bool registered = false;
+  // Who feeds it, as its node told when it registered; until the registration ends.
+  NodeKey registered_sender;
   absl::InlinedVector<uint64_t, 1> watermarks;
   std::unique_ptr<PullRecord> pull;
 };
@@ -94,6 +101,9 @@ struct Object {
   // before.
   bool tentative = false;
   bool loss_told = false;
+  // Plans from here on are of this adoption. A generation can be given up and come back with a
+  // fenced node; what was reported under plans from before is void, as its nodes were told.
+  PlanId first_plan = 0;
   Generation generation;
   ObjectInfo info;
   absl::btree_map<NodeKey, Copy> copies;
@@ -107,8 +117,8 @@ struct Object {
       waiting;                          // those of `wants` that are not pulling, oldest first
   std::unique_ptr<BroadcastTree> tree;  // while there is something to plan
 
-  // The creator died unsealed: receivers it was feeding, who may have got every byte and not told
-  // yet.
+  // The last source of bytes is gone: receivers it was feeding, who may have got every byte and not
+  // told yet. Until they have, or a lease has passed, the generation is neither void nor lost.
   absl::btree_set<NodeKey> last_hopes;
   Instant void_at = Instant::Infinite();
 
@@ -126,8 +136,10 @@ struct Tombstone {
       generations;  // the deleted one first, then those that stood by
   ObjectInfo info;
   absl::btree_set<NodeKey> unconfirmed;
+  // The id was put again since: only the old generations are refused, who wants the object waits.
+  bool revived = false;
   Instant since;
-  uint64_t order = 0;
+  uint64_t order = 0;  // its place by age; 0 once it has outlived its age
 };
 
 struct Node {
@@ -222,12 +234,18 @@ struct DirectoryCore::Impl {
   void CompleteCopy(Object& object, const NodeKey& key);
   void Supersede(Object& object, Attempt& attempt);
   void SupersedeAll(Object& object);
-  // Strikes a copy from the list. Its receivers wait for another sender; the consequences for the
-  // object follow by Settle.
-  void StrikeCopy(Object& object, const NodeKey& key, bool may_have_finished_receivers);
+  // Strikes a copy from the list; its receivers wait for another sender. `node_ended`: not by the
+  // node's own word, so that receivers may have got every byte from it and not told yet. The
+  // consequences for the object follow by Settle.
+  void StrikeCopy(Object& object, const NodeKey& key, bool node_ended);
+  // The last source is gone: what becomes of the generation waits for these receivers' reports.
+  void HopeFor(Object& object, const std::vector<NodeKey>& receivers);
+  void EndHope(Object& object, const NodeKey& key);
   // After copies, attempts or wants changed: decides loss, void, adoption of who stands by; plans;
   // frees. The object may be gone after it.
   void Settle(Object& object);
+  // Who wants what was deleted and not put again is told so.
+  void RefuseWantsOfDeleted(Object& object);
   bool HasWriter(const Object& object) const;
   void DecideLoss(Object& object);
   void DecideVoid(Object& object);
@@ -262,6 +280,8 @@ struct DirectoryCore::Impl {
   };
   void RegisterAdopted(Object& object, Node& node, const Registration& r,
                        absl::Span<const uint64_t> watermarks);
+  // A node stood by with the generation that turns out to be the adopted one: it has a copy.
+  void AbsorbAttempt(Object& object);
   void RegisterRival(Object& object, Node& node, const Registration& r,
                      absl::Span<const uint64_t> watermarks);
   bool RivalWins(const Object& object, const Registration& r) const;
@@ -292,8 +312,11 @@ struct DirectoryCore::Impl {
   void EndFeeds(Object& object, const NodeKey& receiver);
   BroadcastTree& Tree(Object& object);
   BroadcastTree::Member* Join(Object& object, const NodeKey& key, const Copy& copy);
-  void LeaveTree(Object& object, const NodeKey& key, bool may_have_finished_receivers);
+  // Returns the receivers that it leaves without a sender.
+  std::vector<NodeKey> LeaveTree(Object& object, const NodeKey& key);
   void DropTreeIfIdle(Object& object);
+  bool ReportsCurrentPull(const Object& object, const NodeKey& key, PlanId plan) const;
+  void RefuseCompletion(Node& node, const ObjectId& id, const Generation& generation);
   void MeasurePull(Object& object, const NodeKey& receiver, const v1::PullReport& m);
   void NotePullProgress(Node& node, const v1::Progress::Pull& pull);
   // Another sender for a receiver whose own delivers too little, if there is a better one.
@@ -318,6 +341,8 @@ struct DirectoryCore::Impl {
   // The tombstone that refuses this generation.
   Tombstone* Refusal(const ObjectId& id, const Generation& generation);
   Tombstone* FindTombstone(const ObjectId& id);
+  // The tombstone of an id that was not put again.
+  const Tombstone* FindDeleted(const ObjectId& id) const;
   void AwaitConfirm(Tombstone& tombstone, const ObjectId& id, Node& node);
   void Confirm(const ObjectId& id, const NodeKey& key);
   void ForgetTombstones();

@@ -29,21 +29,17 @@ uint64_t Sum(const google::protobuf::RepeatedField<uint64_t>& watermarks) {
 absl::Status DirectoryCore::Impl::OnWant(Node& node, const v1::Want& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   ++counters_.wants;
-  Object* object = FindObject(id);
-  const bool adopted = object != nullptr && object->adopted;
-  if (Tombstone* tombstone = adopted ? nullptr : FindTombstone(id)) {
-    SendGone(node.key, Object(id), tombstone->generations.front(), v1::Gone::DELETED, "deleted");
-    return absl::OkStatus();
-  }
-  Object& known = object != nullptr ? *object : GetObject(id);
-  AddWant(known, node, m.keep(), /*held=*/false);
-  Settle(known);
+  Object& object = GetObject(id);
+  AddWant(object, node, m.keep(), /*held=*/false);
+  Settle(object);
   return absl::OkStatus();
 }
 
 void DirectoryCore::Impl::AddWant(Object& object, Node& node, bool keep, bool held) {
   if (const auto open = object.wants.find(node.key); open != object.wants.end()) {
     open->second.keep = open->second.keep || keep;
+    // A node asks once: that it asks again says that it takes the first question for answered.
+    Requeue(object, node.key);
     return;
   }
   if (const auto copy = object.copies.find(node.key);
@@ -71,15 +67,13 @@ void DirectoryCore::Impl::AddWant(Object& object, Node& node, bool keep, bool he
   ++open_wants_;
   ++waiting_wants_;
   Involve(node, object.id);
-  if (object.adopted && object.sealed && object.complete_copies == 0 && !Learning()) {
+  if (object.loss_told) {
     SendGone(node.key, object, object.generation, v1::Gone::LOST, "no node has a complete copy");
   }
 }
 
 void DirectoryCore::Impl::EndWant(Object& object, const NodeKey& key) {
-  if (object.last_hopes.erase(key) != 0 && object.last_hopes.empty()) {
-    object.void_at = Instant::Infinite();
-  }
+  EndHope(object, key);
   const auto found = object.wants.find(key);
   if (found == object.wants.end()) return;
   EndFeeds(object, key);
@@ -101,6 +95,7 @@ void DirectoryCore::Impl::Deliver(Object& object, Node& node, bool keep) {
   auto [at, added] = object.copies.try_emplace(node.key);
   if (added) ++node.copies;
   at->second.primary = at->second.primary || keep;
+  at->second.unconfirmed = added || !at->second.complete;
   Involve(node, object.id);
   CompleteCopy(object, node.key);
 }
@@ -235,25 +230,20 @@ void DirectoryCore::Impl::Requeue(Object& object, const NodeKey& key) {
   ++waiting_wants_;
 }
 
-void DirectoryCore::Impl::LeaveTree(Object& object, const NodeKey& key,
-                                    bool may_have_finished_receivers) {
+std::vector<NodeKey> DirectoryCore::Impl::LeaveTree(Object& object, const NodeKey& key) {
+  std::vector<NodeKey> orphans;
   if (object.wants.contains(key)) Requeue(object, key);
   BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(key);
-  if (member == nullptr) return;
+  if (member == nullptr) return orphans;
   while (member->first_receiver != nullptr) {
     const NodeKey receiver = member->first_receiver->receiver->endpoint.node;
+    orphans.push_back(receiver);
     Requeue(object, receiver);
     ++counters_.repairs;
     if (Copy& copy = object.copies.at(receiver); copy.pull != nullptr) ++copy.pull->repairs;
-    // It may have every byte and not have said so yet: its report decides whether the generation
-    // lives.
-    if (may_have_finished_receivers && object.complete_copies == 0) {
-      object.last_hopes.insert(receiver);
-      object.void_at = now_ + options_.lease;
-      SetTimer(object, object.void_at);
-    }
   }
   object.tree->Remove(key);
+  return orphans;
 }
 
 void DirectoryCore::Impl::DropTreeIfIdle(Object& object) {
@@ -269,7 +259,7 @@ absl::Status DirectoryCore::Impl::OnUnwant(Node& node, const v1::Unwant& m) {
   const auto copy = object->copies.find(node.key);
   if (copy != object->copies.end() && !copy->second.complete && !copy->second.writer) {
     // Without its pull it would keep its receivers waiting.
-    StrikeCopy(*object, node.key, /*may_have_finished_receivers=*/false);
+    StrikeCopy(*object, node.key, /*node_ended=*/false);
   }
   ForgetDrainTarget(*object, node.key);
   Settle(*object);
@@ -289,9 +279,14 @@ absl::Status DirectoryCore::Impl::OnPullReport(Node& node, const v1::PullReport&
   Object* object = FindObject(id);
   if (object == nullptr || !object->adopted || object->generation != generation) {
     ++counters_.late_messages;
+    if (m.complete()) RefuseCompletion(node, id, generation);
     return absl::OkStatus();
   }
   PHALANX_RETURN_IF_ERROR(ValidateWatermarks(object->info, m.watermarks()));
+  if (m.complete() && !ReportsCurrentPull(*object, node.key, m.plan_id())) {
+    ++counters_.late_messages;
+    return absl::OkStatus();
+  }
   MeasurePull(*object, node.key, m);
   const auto want = object->wants.find(node.key);
   if (m.complete()) {
@@ -300,12 +295,41 @@ absl::Status DirectoryCore::Impl::OnPullReport(Node& node, const v1::PullReport&
     if (added) ++node.copies;
     Involve(node, object->id);
     if (at->second.pull != nullptr) planner_.ForgetFailure(node.key, at->second.pull->sender);
+    at->second.unconfirmed = false;
     CompleteCopy(*object, node.key);
   } else if (want != object->wants.end()) {
     PullFailed(*object, node, want->second, m);
   }
   Settle(*object);
   return absl::OkStatus();
+}
+
+// A completion is a fact whichever of this adoption's plans brought it. One from before is void:
+// its node was told so, and has dropped the bytes by the time it reads a newer plan (or has kept
+// them, and says so under that plan).
+bool DirectoryCore::Impl::ReportsCurrentPull(const Object& object, const NodeKey& key,
+                                             PlanId plan) const {
+  if (plan >= object.first_plan && plan <= next_plan_) return true;
+  const auto copy = object.copies.find(key);
+  return copy != object.copies.end() && copy->second.registered;
+}
+
+// The node has a complete copy of what is not (or no longer) the object's generation: it is told to
+// drop it, so that it does not believe to hold what is not listed.
+void DirectoryCore::Impl::RefuseCompletion(Node& node, const ObjectId& id,
+                                           const Generation& generation) {
+  if (Tombstone* tombstone = Refusal(id, generation)) {
+    AwaitConfirm(*tombstone, id, node);
+    SendGone(node.key, Object(id), generation, v1::Gone::DELETED, "deleted");
+    return;
+  }
+  const Object* object = FindObject(id);
+  if (object != nullptr && object->adopted && object->complete_copies > 0) {
+    SendVerdict(node.key, *object, generation, v1::Verdict::SUPERSEDED);
+    return;
+  }
+  SendGone(node.key, Object(id), generation, v1::Gone::VOID,
+           "the generation was given up before this copy was complete");
 }
 
 // What the pull under the current plan has measured.
@@ -333,8 +357,7 @@ void DirectoryCore::Impl::MeasurePull(Object& object, const NodeKey& receiver,
 
 void DirectoryCore::Impl::PullFailed(Object& object, Node& node, Want& want,
                                      const v1::PullReport& m) {
-  const bool hoped = object.last_hopes.erase(node.key) != 0;
-  if (hoped && object.last_hopes.empty()) object.void_at = Instant::Infinite();
+  EndHope(object, node.key);
   if (!want.pulling) {
     ++counters_.late_messages;
     return;

@@ -24,10 +24,12 @@ void DirectoryCore::Impl::BeginStale(Node& node) {
   for (const ObjectId& id : Sorted(node.objects)) {
     Object* object = FindObject(id);
     if (object == nullptr) continue;
+    const bool hoped_for = object->last_hopes.contains(node.key);
     EndWant(*object, node.key);
     ForgetDrainTarget(*object, node.key);
     if (const auto copy = object->copies.find(node.key); copy != object->copies.end()) {
       copy->second.stale = true;
+      if (hoped_for) HopeFor(*object, {node.key});
       BroadcastTree::Member* member =
           object->tree != nullptr ? object->tree->Find(node.key) : nullptr;
       if (member != nullptr) object->tree->SetConnected(member, false);
@@ -61,7 +63,7 @@ void DirectoryCore::Impl::SweepStale(Node& node) {
     std::erase_if(object->attempts,
                   [&node](const Attempt& a) { return a.node == node.key && a.stale; });
     if (!stale && object->attempts.size() == attempts) continue;
-    if (stale) StrikeCopy(*object, node.key, /*may_have_finished_receivers=*/true);
+    if (stale) StrikeCopy(*object, node.key, /*node_ended=*/true);
     UninvolveIfDone(node.key, *object);
     Settle(*object);
   }
@@ -101,7 +103,9 @@ absl::Status DirectoryCore::Impl::OnRegisterCopy(Node& node, const v1::RegisterC
   } else {
     RegisterRival(object, node, r, m.watermarks());
   }
+  const bool adopted = object.adopted;
   Settle(object);
+  if (adopted) AnswerDeferred(id);
   return absl::OkStatus();
 }
 
@@ -114,8 +118,11 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
     object.loss_told = false;
     object.generation = r.generation;
     object.info = r.info;
+    object.first_plan = ++next_plan_;
+    if (Tombstone* tombstone = FindTombstone(object.id)) tombstone->revived = true;
   }
   if (r.adopted) object.tentative = false;
+  AbsorbAttempt(object);
   auto [at, added] = object.copies.try_emplace(node.key);
   Copy& copy = at->second;
   if (added) ++node.copies;
@@ -123,15 +130,24 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
   // What was complete in the last session and is partial now lost bytes: its receivers start over
   // with somebody else.
   if (copy.complete && !r.complete) {
-    StrikeCopy(object, node.key, /*may_have_finished_receivers=*/false);
+    StrikeCopy(object, node.key, /*node_ended=*/false);
     RegisterAdopted(object, node, r, watermarks);
     return;
   }
   copy.stale = false;
+  copy.unconfirmed = false;
+  copy.registered = true;
+  // Its pull may have ended well since: its report is on the way.
+  if (r.complete || !r.sender.valid() || object.complete_copies > 0) {
+    EndHope(object, node.key);
+  } else {
+    HopeFor(object, {node.key});
+  }
   copy.primary = r.primary;
   copy.writer = !r.complete && !r.sender.valid() && r.generation.creator == node.key;
   copy.watermarks.assign(watermarks.begin(), watermarks.end());
-  if (!r.complete && r.sender.valid()) {
+  copy.registered_sender = r.complete ? NodeKey() : r.sender;
+  if (copy.registered_sender.valid()) {
     if (copy.pull == nullptr) copy.pull = std::make_unique<PullRecord>();
     copy.pull->sender = r.sender;
     copy.pull->plan = 0;
@@ -144,7 +160,20 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
   if (r.complete) CompleteCopy(object, node.key);
   if (found_it && !r.complete) TellStandBys(object);
   if (!r.complete) AdmitOutsidePulls(object, node.key);
-  AnswerDeferred(object.id);
+}
+
+void DirectoryCore::Impl::AbsorbAttempt(Object& object) {
+  const Attempt* same = FindAttempt(object, object.generation);
+  if (same == nullptr) return;
+  const Attempt attempt = *same;
+  EraseAttempt(object, object.generation);
+  Node* node = FindNode(attempt.node);
+  Registration r;
+  r.generation = attempt.generation;
+  r.info = attempt.info;
+  r.primary = true;
+  r.complete = attempt.complete;
+  if (node != nullptr && !attempt.stale) RegisterAdopted(object, *node, r, {});
 }
 
 bool DirectoryCore::Impl::RivalWins(const Object& object, const Registration& r) const {
@@ -201,7 +230,20 @@ absl::Status DirectoryCore::Impl::OnRegisterTombstone(Node& node, const v1::Regi
   if (object != nullptr && object->adopted && object->generation == generation) {
     DeleteObject(*object);
   } else {
-    Bury(id, generation);
+    const Tombstone* known = Refusal(id, generation);
+    const bool revived =
+        (object != nullptr && object->adopted) || (known != nullptr && known->revived);
+    Tombstone& tombstone = Bury(id, generation);
+    tombstone.revived = revived;
+    Attempt* attempt = object == nullptr ? nullptr : FindAttempt(*object, generation);
+    if (attempt != nullptr) {
+      const NodeKey holder = attempt->node;
+      SendVerdict(holder, *object, generation, v1::Verdict::DELETED);
+      AwaitConfirm(tombstone, id, *FindNode(holder));
+      EraseAttempt(*object, generation);
+      UninvolveIfDone(holder, *object);
+    }
+    if (object != nullptr) Settle(*object);
   }
   AnswerDeferred(id);
   return absl::OkStatus();
@@ -223,15 +265,9 @@ void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
 
 void DirectoryCore::Impl::AdmitRegisteredWant(Object& object, Node& node, Want& want) {
   want.held = false;
-  if (FindTombstone(object.id) != nullptr && !object.adopted) {
-    const Generation deleted = FindTombstone(object.id)->generations.front();
-    EndWant(object, node.key);
-    SendGone(node.key, object, deleted, v1::Gone::DELETED, "deleted");
-    return;
-  }
   const auto copy = object.copies.find(node.key);
-  if (copy == object.copies.end() || copy->second.complete || copy->second.pull == nullptr) return;
-  const NodeKey sender = copy->second.pull->sender;
+  if (copy == object.copies.end() || !copy->second.registered_sender.valid()) return;
+  const NodeKey sender = std::exchange(copy->second.registered_sender, NodeKey());
   if (LinkRegisteredPull(object, node, want, sender) || !Learning()) return;
   // Its sender may still register: the pull goes on meanwhile.
   want.pulling = true;

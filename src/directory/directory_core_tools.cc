@@ -68,10 +68,10 @@ void DirectoryCore::Impl::DescribeCopy(const Object& object, const NodeKey& key,
 absl::Status DirectoryCore::Impl::Describe(const ObjectId& id, Instant now,
                                            v1::DescribeObjectResponse* out) const {
   const auto found = objects_.find(id);
-  const auto tombstone = tombstones_.find(id);
+  const Tombstone* tombstone = FindDeleted(id);
   const bool live = found != objects_.end() && found->second->adopted;
-  if (!live && tombstone != tombstones_.end()) {
-    Summarize(id, tombstone->second, out->mutable_summary());
+  if (!live && tombstone != nullptr) {
+    Summarize(id, *tombstone, out->mutable_summary());
     return absl::OkStatus();
   }
   if (found == objects_.end()) {
@@ -106,6 +106,10 @@ void DirectoryCore::Impl::List(const v1::ListObjectsRequest& request,
     }
     const bool buried_first = object == objects_.end() ||
                               (tombstone != tombstones_.end() && tombstone->first < object->first);
+    if (buried_first && tombstone->second.revived) {
+      ++tombstone;
+      continue;
+    }
     if (buried_first) {
       Summarize(tombstone->first, tombstone->second, out->add_objects());
       ++tombstone;
@@ -243,7 +247,7 @@ absl::Status DirectoryCore::Impl::CheckObject(const Object& object) const {
   if (object.inline_cached && object.inline_bytes.size() != object.info.size_bytes) {
     return Broken(object, "inline bytes of another size");
   }
-  if (object.inline_cached && object.complete_copies == 0) {
+  if (object.inline_cached && object.complete_copies == 0 && !Learning()) {
     return Broken(object, "inline bytes without a copy");
   }
   return object.tree == nullptr ? absl::OkStatus() : object.tree->CheckInvariants();

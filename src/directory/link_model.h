@@ -74,8 +74,8 @@ class LinkModel {
   void RecordRate(const Endpoint& sender, const Endpoint& receiver, double bytes_per_second,
                   int sharing, Instant now);
 
-  // Nothing when not even the cluster's median is known. A rate far above what is usual between such
-  // nodes is not believed.
+  // Nothing when not even the cluster's median is known. A rate far above what is usual between
+  // such nodes is not believed.
   std::optional<absl::Duration> Latency(const Endpoint& sender, const Endpoint& receiver,
                                         Instant now) const;
   std::optional<double> Rate(const Endpoint& sender, const Endpoint& receiver, Instant now) const;

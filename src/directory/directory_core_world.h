@@ -1,0 +1,125 @@
+// Nodes that keep to the protocol, in a world that does not: messages wait, sessions are fenced,
+// nodes and the shard die at any moment. Around the real DirectoryCore; no bytes, no streams.
+// Testonly.
+//
+//   actions, drawn from a seed ──► WorldNode ── queue ──► DirectoryCore
+//                                     ▲                        │
+//                                     └───────── queue ◄───────┘
+//
+// A pull is done when its sender has every byte; a sender that is dead or lacks the generation
+// fails it. `Settle` stops the faults and lets everything finish; `Check` then compares what the
+// shard believes with what the nodes have.
+#ifndef PHALANX_DIRECTORY_DIRECTORY_CORE_WORLD_H_
+#define PHALANX_DIRECTORY_DIRECTORY_CORE_WORLD_H_
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "phalanx/object_id.h"
+#include "src/common/ids.h"
+#include "src/common/instant.h"
+#include "src/common/random.h"
+#include "src/directory/directory_core.h"
+
+namespace phalanx::directory::testing {
+
+class World {
+ public:
+  struct Options {
+    int nodes = 5;
+    int objects = 3;
+    bool crashes = true;
+    bool fencing = true;
+    bool shard_restarts = true;
+    bool deletes = true;
+    bool stale_reports = true;
+    // Every message, as it is taken, on stderr.
+    bool trace = false;
+  };
+
+  World(Options options, uint64_t seed);
+
+  // One drawn action, then one message each way. Returns what is wrong, if anything is.
+  absl::Status Step();
+  // No faults any more: everything that can finish does.
+  absl::Status Settle();
+  // After Settle.
+  absl::Status Check();
+
+ private:
+  struct Local {
+    Generation generation;
+    uint64_t size = 0;
+    bool complete = false;
+    bool primary = false;
+    bool adopted = false;
+    bool writing = false;
+    NodeKey sender;
+    PlanId plan = 0;  // 0: no pull in flight
+    bool evicting = false;
+  };
+  struct Node {
+    v1::NodeInfo info;
+    NodeKey key;
+    bool alive = true;
+    bool up = false;  // has a session
+    bool knows_shard = false;
+    uint64_t next_sequence = 1;
+    std::map<ObjectId, Local> locals;
+    std::map<ObjectId, bool> wants;  // value: keep
+    std::map<ObjectId, Generation> tombstones;
+    std::deque<v1::NodeMessage> to_shard;
+    std::deque<v1::ShardMessage> from_shard;
+    v1::PullReport last_report;
+  };
+
+  void Act();
+  void Put(Node& node, const ObjectId& id);
+  void SealOne(Node& node);
+  void Abort(Node& node);
+  void EvictOne(Node& node);
+  void Crash(Node& node);
+  void Fence(Node& node);
+  void Open(Node& node);
+  void RestartShard();
+  void RunPull(Node& node);
+  void Fail(Node& node, const ObjectId& id, absl::StatusCode code);
+  bool SendOne(Node& node);
+  bool ReceiveOne(Node& node);
+  void OnMessage(Node& node, const v1::ShardMessage& message);
+  void OnVerdict(Node& node, const v1::Verdict& m);
+  void OnAssign(Node& node, const v1::Assign& m);
+  void OnGone(Node& node, const v1::Gone& m);
+  void Drop(Node& node, const ObjectId& id, const Generation& generation);
+  // At the moment of the decision: a complete, adopted copy that was not deleted must not be the
+  // last of its object.
+  void CheckOrder(const Node& node, const v1::ShardMessage& message);
+  void Collect();
+  Node* FindLife(const NodeKey& key);
+  Node& AnyNode() { return nodes_[random_.Below(nodes_.size())]; }
+  ObjectId AnyObject();
+  absl::Status Invariants();
+  void Trace(const Node& node, absl::string_view what,
+             const google::protobuf::Message* m = nullptr);
+  bool Finishing();
+
+  const Options options_;
+  Random random_;
+  DirectoryOptions directory_options_;
+  Instant now_ = Instant::FromNanos(1'000'000'000);
+  std::unique_ptr<DirectoryCore> core_;
+  std::vector<Node> nodes_;
+  std::vector<ObjectId> ids_;
+  std::set<Generation> deleted_;
+  uint64_t next_request_ = 1;
+  absl::Status wrong_;
+};
+
+}  // namespace phalanx::directory::testing
+
+#endif  // PHALANX_DIRECTORY_DIRECTORY_CORE_WORLD_H_
