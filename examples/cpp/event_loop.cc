@@ -24,9 +24,8 @@ struct Program {
         .OnReady([this, id](const absl::StatusOr<phalanx::PutResult>& put) {
           if (!put.ok()) return Finish(put.status());
           // A callback may call the client.
-          client->Get(id).OnReady([this](const absl::StatusOr<phalanx::Buffer>& buffer) {
-            Finish(buffer.status());
-          });
+          client->Get(id).OnReady(
+              [this](const absl::StatusOr<phalanx::Buffer>& buffer) { Finish(buffer.status()); });
         });
   }
 

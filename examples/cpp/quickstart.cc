@@ -1,7 +1,7 @@
 // Put an object and get it back.
 //
-//   quickstart                                     with a private cluster that ends with this program
-//   PHALANX_ADDRESS=unix:/run/phalanx/node.sock quickstart    with the node of this host
+//   quickstart                                               with a private cluster
+//   PHALANX_ADDRESS=unix:/run/phalanx/node.sock quickstart   with the node of this host
 #include <cstdio>
 #include <string>
 

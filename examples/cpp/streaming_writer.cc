@@ -1,5 +1,5 @@
-// A writer that publishes while it writes, and a reader that follows it: what is published is on its
-// way to other hosts long before the object is whole.
+// A writer that publishes while it writes, and a reader that follows it: what is published is on
+// its way to other hosts long before the object is whole.
 #include <algorithm>
 #include <cstdio>
 #include <string>

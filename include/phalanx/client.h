@@ -1,27 +1,28 @@
 // Phalanx's client: put and get immutable objects by id, as futures, from any thread.
 //
-//   auto client = phalanx::Client::Connect().value();            // PHALANX_ADDRESS, or a private cluster on this machine
+//   auto client = phalanx::Client::Connect().value();   // PHALANX_ADDRESS, or a private cluster
 //   phalanx::ObjectId id = phalanx::ObjectId::Random();
 //   client->Put(id, "hello").Wait().IgnoreError();
 //   absl::StatusOr<phalanx::Buffer> got = client->Get(id).Wait();
-//   absl::string_view bytes = got->view();                        // shared memory, read-only, no copy
+//   absl::string_view bytes = got->view();               // shared memory, read-only, no copy
 //
-// A client is a connection to the node daemon of its host over a Unix socket; bytes pass through shared memory. It links no gRPC and
-// no protobuf.
+// A client is a connection to the node daemon of its host over a Unix socket; bytes pass through
+// shared memory. It links no gRPC and no protobuf.
 //
-// Threads. Every method of Client, Future, Buffer and WritableBuffer may be called from any thread. No thread is started unless
-// ClientOptions::callback_thread asks for one: whoever waits drives the connection for everybody; programs with their own event loop watch fd()
-// and call Poll(). Callbacks run inside Wait, Poll or Close of whatever thread is there (or on the callback thread), never
-// inside the call that registers them, and hold no lock of the client: they may call it.
+// Threads. Every method of Client, Future, Buffer and WritableBuffer may be called from any thread.
+// No thread is started unless ClientOptions::callback_thread asks for one: whoever waits drives the
+// connection for everybody; programs with their own event loop watch fd() and call Poll().
+// Callbacks run inside Wait, Poll or Close of whatever thread is there (or on the callback thread),
+// never inside the call that registers them, and hold no lock of the client: they may call it.
 //
-// Fork. A child must not use a client made before fork: every call there returns FailedPrecondition (the child's copy is
-// inert, closes nothing, and needs no care). Buffers stay readable in the child; the parent keeps their pages until the
-// Buffer's last copy in the *parent* is gone and then does not let them be recycled while a child that was forked meanwhile may
-// look: see docs/client.md.
+// Fork. A child must not use a client made before fork: every call there returns
+// FailedPrecondition, callbacks do not run, and the child's copy needs no care (its copies of the
+// sockets are closed before fork returns). Buffers stay readable in the child; when their last copy
+// in the *parent* is gone, pages that a child may still see are not reused. See docs/client.md.
 //
-// Errors, of every call: Unavailable (no daemon, or it died; text names the address), FailedPrecondition (closed, forked, or
-// another protocol version), PermissionDenied (the daemon belongs to another user), InvalidArgument. Each text names the
-// object, the node and the cause.
+// Errors, of every call: Unavailable (no daemon, or it died; text names the address),
+// FailedPrecondition (closed, forked, or another protocol version), PermissionDenied (the daemon
+// belongs to another user), InvalidArgument. Each text names the object, the node and the cause.
 #ifndef PHALANX_CLIENT_H_
 #define PHALANX_CLIENT_H_
 
@@ -54,21 +55,24 @@ struct WriterState;
 struct StreamState;
 }  // namespace internal
 
-// The result of a call that may take time. Copies share it. Dropping the last copy does not cancel the call.
+// The result of a call that may take time. Copies share it. Dropping the last copy does not cancel
+// the call.
 template <typename T>
 class Future {
  public:
   using Result = absl::StatusOr<T>;
 
   Future() = default;
-  // Blocks until the result is there, driving the connection meanwhile. DeadlineExceeded when `timeout` passes first: the call goes
-  // on, and may be waited for again.
+  // Blocks until the result is there, driving the connection meanwhile. DeadlineExceeded when
+  // `timeout` passes first: the call goes on, and may be waited for again.
   Result Wait(absl::Duration timeout = absl::InfiniteDuration()) const;
   // Never blocks, drives nothing.
   bool ready() const;
-  // Runs `callback` once with the result, later (soon if it is there already). Any number of callbacks.
+  // Runs `callback` once with the result, later (soon if it is there already). Any number of
+  // callbacks.
   void OnReady(absl::AnyInvocable<void(const Result&)> callback) const;
-  // The call ends with Cancelled unless its result is there already. A Put that was cancelled may still take place.
+  // The call ends with Cancelled unless its result is there already. A Put that was cancelled may
+  // still take place.
   void Cancel() const;
 
   explicit Future(std::shared_ptr<internal::FutureState<T>> state) : state_(std::move(state)) {}
@@ -80,8 +84,8 @@ class Future {
 // Nothing, as a value.
 struct Done {};
 
-// Bytes of an object, in shared memory, read-only. Copies share them; the pages stay as they are until the last copy is gone, whatever
-// happens to the object, the client or the daemon.
+// Bytes of an object, in shared memory, read-only. Copies share them; the pages stay as they are
+// until the last copy is gone, whatever happens to the object, the client or the daemon.
 class Buffer {
  public:
   Buffer() = default;
@@ -105,14 +109,16 @@ struct PutOptions {
   std::string metadata;
   // Into how many independently moved parts the object is cut, 1..64.
   int slices = 1;
-  // End only when the directory has adopted this object, not already when it is sealed on this node.
+  // End only when the directory has adopted this object, not already when it is sealed on this
+  // node.
   bool wait_for_adoption = false;
   // How long to wait for memory when the node is full; ResourceExhausted then.
   absl::Duration timeout = absl::InfiniteDuration();
 };
 
 struct PutResult {
-  // The id had a complete object of the same size already: it stays, the new bytes were dropped. (Of another size: AlreadyExists.)
+  // The id had a complete object of the same size already: it stays, the new bytes were dropped.
+  // (Of another size: AlreadyExists.)
   bool already_existed = false;
 };
 
@@ -123,37 +129,43 @@ class WritableBuffer {
   WritableBuffer(WritableBuffer&&) = default;
   WritableBuffer& operator=(WritableBuffer&&) = default;
 
-  // The object's place, to write into. Not to be touched after Seal or Abort (it becomes read-only, or is unmapped).
+  // The object's place, to write into. Not to be touched after Seal or Abort (it becomes read-only,
+  // or is unmapped).
   absl::Span<char> span() const;
   const ObjectId& id() const;
 
-  // Bytes [0, n) are final: receivers may have them now. n grows from call to call. InvalidArgument otherwise.
+  // Bytes [0, n) are final: receivers may have them now. n grows from call to call. InvalidArgument
+  // otherwise.
   absl::Status Publish(uint64_t n);
   // All bytes are final. Ends as Put does.
   Future<PutResult> Seal();
   void Abort();
 
-  explicit WritableBuffer(std::shared_ptr<internal::WriterState> state) : state_(std::move(state)) {}
+  explicit WritableBuffer(std::shared_ptr<internal::WriterState> state)
+      : state_(std::move(state)) {}
 
  private:
   std::shared_ptr<internal::WriterState> state_;
 };
 
 struct GetOptions {
-  // DeadlineExceeded when it passes; an id that nobody has put yet is waited for until then. Zero: only what is on this node already.
+  // DeadlineExceeded when it passes; an id that nobody has put yet is waited for until then. Zero:
+  // only what is on this node already.
   absl::Duration timeout = absl::InfiniteDuration();
-  // A part of the object: [offset, offset + length), cut at its end. OutOfRange when it begins beyond the end.
+  // A part of the object: [offset, offset + length), cut at its end. OutOfRange when it begins
+  // beyond the end.
   uint64_t offset = 0;
   uint64_t length = UINT64_MAX;
 };
 
-// Reads an object from its beginning while it arrives. What is read is provisional until Next has returned the end: Aborted
-// ("what was read is void") means that the object was lost half-way and another attempt took its place; reading starts again
-// at 0. Any thread, one at a time.
+// Reads an object from its beginning while it arrives. What is read is provisional until Next has
+// returned the end: Aborted
+// ("what was read is void") means that the object was lost half-way and another attempt took its
+// place; reading starts again at 0. Any thread, one at a time.
 class ObjectStream {
  public:
-  // The next bytes, at most `max_bytes`, as soon as there are any; empty at the end, when everything read is final. The view is valid
-  // until the stream is gone or returned Aborted.
+  // The next bytes, at most `max_bytes`, as soon as there are any; empty at the end, when
+  // everything read is final. The view is valid until the stream is gone or returned Aborted.
   absl::StatusOr<absl::string_view> Next(size_t max_bytes = SIZE_MAX,
                                          absl::Duration timeout = absl::InfiniteDuration());
   uint64_t object_size() const;
@@ -179,8 +191,8 @@ struct ObjectStatus {
 };
 
 struct ClientOptions {
-  // "unix:/run/phalanx/node.sock" or a path. Empty: PHALANX_ADDRESS; when that is empty too, a private cluster (`phalanx up`) is
-  // started that ends with this process.
+  // "unix:/run/phalanx/node.sock" or a path. Empty: PHALANX_ADDRESS; when that is empty too, a
+  // private cluster (`phalanx up`) is started that ends with this process.
   std::string address;
   // Prefixed to names by Id(name).
   std::string name_space = "default";
@@ -193,20 +205,24 @@ struct ClientOptions {
 
 class Client : public std::enable_shared_from_this<Client> {
  public:
-  // Unavailable when there is no daemon, DeadlineExceeded, or the errors above. NotFound when a private cluster is needed and the `phalanx`
-  // executable is neither at PHALANX_BINARY, nor beside this program, nor on PATH.
+  // Unavailable when there is no daemon, DeadlineExceeded, or the errors above. NotFound when a
+  // private cluster is needed and the `phalanx` executable is neither at PHALANX_BINARY, nor beside
+  // this program, nor on PATH.
   static absl::StatusOr<std::shared_ptr<Client>> Connect(ClientOptions options = {});
   ~Client();
 
   // ---- writing
-  // Copies `bytes` into the store. Ends when the object is sealed on this node. Errors: AlreadyExists, ResourceExhausted.
+  // Copies `bytes` into the store before it returns. Ends when the object is sealed on this node.
+  // From 1 MiB on it blocks, driving, until the node has the memory; smaller ones while 32 MiB of
+  // them are not stored yet. Errors: AlreadyExists, ResourceExhausted, DeadlineExceeded.
   Future<PutResult> Put(const ObjectId& id, absl::string_view bytes, PutOptions options = {});
-  // Memory to write `size` bytes into, which others can read as far as Publish says. Blocks while the node is full, up to the
-  // timeout (ResourceExhausted).
+  // Memory to write `size` bytes into, which others can read as far as Publish says. Blocks while
+  // the node is full, up to the timeout (ResourceExhausted).
   absl::StatusOr<WritableBuffer> Create(const ObjectId& id, uint64_t size, PutOptions options = {});
 
   // ---- reading
-  // Errors: DeadlineExceeded, NotFound (deleted), ResourceExhausted (no room on this node), OutOfRange.
+  // Errors: DeadlineExceeded, NotFound (deleted), ResourceExhausted (no room on this node),
+  // OutOfRange.
   Future<Buffer> Get(const ObjectId& id, GetOptions options = {});
   // All of them in the order given, or the first error.
   Future<std::vector<Buffer>> GetMany(absl::Span<const ObjectId> ids, GetOptions options = {});
@@ -215,11 +231,15 @@ class Client : public std::enable_shared_from_this<Client> {
     size_t index;
     Buffer buffer;
   };
-  Future<std::vector<Arrival>> GetFirst(absl::Span<const ObjectId> ids, size_t count, GetOptions options = {});
-  // Copies into the caller's memory; the number of bytes. InvalidArgument when the object (or range) is larger than `into`.
-  absl::StatusOr<size_t> GetInto(const ObjectId& id, absl::Span<char> into, GetOptions options = {});
+  Future<std::vector<Arrival>> GetFirst(absl::Span<const ObjectId> ids, size_t count,
+                                        GetOptions options = {});
+  // Copies into the caller's memory; the number of bytes. InvalidArgument when the object (or
+  // range) is larger than `into`.
+  absl::StatusOr<size_t> GetInto(const ObjectId& id, absl::Span<char> into,
+                                 GetOptions options = {});
   // Blocks until the object begins to arrive.
-  absl::StatusOr<ObjectStream> GetStream(const ObjectId& id, absl::Duration timeout = absl::InfiniteDuration());
+  absl::StatusOr<ObjectStream> GetStream(const ObjectId& id,
+                                         absl::Duration timeout = absl::InfiniteDuration());
 
   // ---- managing
   Future<ObjectStatus> Stat(const ObjectId& id, absl::Duration timeout = absl::Seconds(30));
@@ -228,7 +248,8 @@ class Client : public std::enable_shared_from_this<Client> {
   // NotFound when nobody has put it.
   Future<Done> Delete(const ObjectId& id, absl::Duration timeout = absl::Seconds(30));
   // Has the named nodes fetch copies ("*": all); ends when they have been told, with their number.
-  Future<int> Prefetch(const ObjectId& id, std::vector<std::string> nodes, absl::Duration timeout = absl::Seconds(30));
+  Future<int> Prefetch(const ObjectId& id, std::vector<std::string> nodes,
+                       absl::Duration timeout = absl::Seconds(30));
   // Fetches a copy to this node and keeps it from eviction while the Buffer lives.
   Future<Buffer> Pin(const ObjectId& id, GetOptions options = {}) { return Get(id, options); }
 
@@ -240,10 +261,12 @@ class Client : public std::enable_shared_from_this<Client> {
   int fd() const;
   // Handles what has arrived and runs callbacks; returns how many ran. Blocks at most `timeout`.
   int Poll(absl::Duration timeout = absl::ZeroDuration());
-  // Everything outstanding ends with FailedPrecondition ("closed"). Idempotent; the destructor closes.
+  // Everything outstanding ends with FailedPrecondition ("closed"). Idempotent; the destructor
+  // closes.
   void Close();
 
-  // "unix:/..." of the daemon; its node's name; the directory it belongs to (for `phalanx --directory=`).
+  // "unix:/..." of the daemon; its node's name; the directory it belongs to (for `phalanx
+  // --directory=`).
   const std::string& address() const;
   const std::string& node_name() const;
   const std::string& directory() const;

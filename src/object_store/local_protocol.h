@@ -5,8 +5,8 @@
 //    │── ClientHello ──────────────────────────►│
 //    │◄────────────────────────── NodeHello ────│   or a refusal in it, and the end
 //    │── Put Create Publish Seal Get ... ──────►│
-//    │◄── File (+ descriptor) ──────────────────│   before the first answer that points into the
-//    file │◄── PutDone Granted Object Mapped ... ────│   one answer to each request with a number
+//    │◄── File (+ descriptor) ──────────────────│   before the first answer that points into it
+//    │◄── PutDone Granted Object Mapped ... ────│   one answer to each request with a number
 //    │── Release Forget Leave ─────────────────►│
 //
 // A frame is a u32 length and so many bytes: a u8 kind and the fields, little-endian. Lengths are

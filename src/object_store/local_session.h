@@ -5,11 +5,9 @@
 //
 // Bounds
 //  1. A client that does not read its answers is not read from once kMaxWaitingAnswers of them
-//  wait. Nothing that
-//     it could send would make it read, so no circle closes.
+//     wait. Nothing that it could send would make it read, so no circle closes.
 //  2. Bytes of Puts that the store has not answered are at most local::kMaxPutBytesInFlight; more
-//  are refused,
-//     not left unread, since a Release behind them may be what makes room for them.
+//     are refused, not left unread: a Release behind them may be what makes room for them.
 //  3. Requests that wait are bounded by the store.
 //
 // What a client sends that it must not send ends this client with a message, and nobody else.

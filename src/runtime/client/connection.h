@@ -12,11 +12,9 @@
 //     leader touches the receive buffer, and nobody closes the socket meanwhile.
 //  3. A leader whose own wait is over wakes one follower, which leads next.
 //  4. Whoever changes what a polling leader polls for (something to write, an earlier deadline, its
-//  own
-//     result, a callback to run) nudges it through an event.
+//     own result, a callback to run) nudges it through an event.
 //  5. Callbacks, and destructors of what users gave, run without the lock: what is to be destroyed
-//  goes
-//     to `trash_`, which the holder of the lock empties after letting go.
+//     goes to `trash_`, which the holder of the lock empties after letting go.
 //
 // In a child of fork every method returns at once, touching nothing.
 //
