@@ -34,6 +34,8 @@ namespace {
 
 constexpr int kNodes = 8;
 constexpr int kWarmUp = 200;
+// Until the processes have started all their threads.
+constexpr absl::Duration kSettle = absl::Seconds(2);
 
 // Runs `task` on the loop and waits for it.
 void On(net::EventLoop& loop, const std::function<void()>& task) {
@@ -152,6 +154,12 @@ class Child {
   pid_t pid_ = 0;
 };
 
+void Wait(absl::Duration time) {
+  net::EventLoop loop;
+  loop.Post([&loop, time] { loop.RunAt(loop.Now() + time, [&loop] { loop.Stop(); }); });
+  loop.Run();
+}
+
 void ServeUntilKilled() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   net::EventLoop loop;
@@ -238,11 +246,10 @@ void MeasureIdle(int seconds) {
     all.push_back(
         std::make_unique<Child>(std::vector<std::string>{"node", all[0]->line, absl::StrCat(i)}));
   }
+  Wait(kSettle);
   std::vector<double> before;
   for (const auto& child : all) before.push_back(child->CpuSeconds());
-  net::EventLoop loop;
-  loop.Post([&] { loop.RunAt(loop.Now() + absl::Seconds(seconds), [&] { loop.Stop(); }); });
-  loop.Run();
+  Wait(absl::Seconds(seconds));
   double total = 0;
   for (size_t i = 0; i < all.size(); ++i) total += all[i]->CpuSeconds() - before[i];
   std::printf(
