@@ -4,6 +4,7 @@
 #ifndef PHALANX_NET_PULL_H_
 #define PHALANX_NET_PULL_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,6 +18,12 @@
 
 namespace phalanx::net {
 
+// What is known of a pull while it runs, beside its watermarks: written by its loop, read by any.
+struct PullProgress {
+  // Of the time so far, what the sender spent without data to send, as this side sees it.
+  std::atomic<uint64_t> starved_ns{0};
+};
+
 // What a receiver asks of a sender.
 struct PullSpec {
   NodeKey sender;  // the life we mean to reach: another life at the address refuses
@@ -27,6 +34,8 @@ struct PullSpec {
   // its end.
   std::shared_ptr<TransferBuffer> into;
   uint64_t slices = 1;  // bit i: slice i
+  // May be null.
+  std::shared_ptr<PullProgress> progress = nullptr;
 };
 
 // How a pull ended; `status` is OK when every slice asked for is full. Else the code tells what to

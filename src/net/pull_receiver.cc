@@ -160,8 +160,15 @@ absl::Status PullReceiver::SegmentArrived(const FrameHeader& header, size_t arri
     PHALANX_RETURN_IF_ERROR(CheckSegment(header));
     Publish(header, header.offset + arrived);
   }
-  last_segment_ = executor_.Now();
-  rate_.Segment(last_segment_, arrived, (header.flags & kSegmentAfterStarved) != 0);
+  const bool after_starved = (header.flags & kSegmentAfterStarved) != 0;
+  const Instant before = std::exchange(last_segment_, executor_.Now());
+  rate_.Segment(last_segment_, arrived, after_starved);
+  if (after_starved && spec_.progress != nullptr) {
+    // Until the sender's own total comes at the end: that it had nothing is flagged, how long is
+    // seen here.
+    const int64_t waited = absl::ToInt64Nanoseconds(last_segment_ - before);
+    spec_.progress->starved_ns.fetch_add(static_cast<uint64_t>(waited), std::memory_order_relaxed);
+  }
   return absl::OkStatus();
 }
 

@@ -323,6 +323,9 @@ TEST(StoreGetTest, ProgressIsToldFourTimesASecondWhileAPullRunsAndNotOtherwise) 
   EXPECT_EQ(progress[0].pulls(0).watermarks(0), 1000u);
   EXPECT_EQ(progress[0].pulls(0).bytes_per_second(), 4000);
   EXPECT_EQ(progress[1].pulls(0).bytes_per_second(), 0);
+  w.pulls().pull(0).spec.progress->starved_ns = 77;
+  w.Pass(absl::Milliseconds(250));
+  EXPECT_EQ(w.Sent<v1::Progress>()[4].pulls(0).starved_ns(), 77u);
   w.Run([&] { w.pulls().Finish(0, Content(100000)); });
   w.ForgetSent();
   w.Pass(absl::Seconds(2));

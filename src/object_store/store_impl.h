@@ -149,6 +149,7 @@ struct Store::Impl {
     uint64_t serial = 0;
     Copy* copy = nullptr;  // pinned
     uint64_t bytes_at_progress = 0;
+    std::shared_ptr<net::PullProgress> progress;
   };
 
   Impl(StoreOptions options, Executor& executor, SharedMemory& memory, SendToShard send);

@@ -152,7 +152,7 @@ void Store::Impl::Carry(StartPull& effect) {
   const uint64_t serial = next_number_++;
   table_.Pin(copy);
   RunningPull& running = running_[effect.id];
-  running = {0, serial, copy, copy->buffer->bytes_present()};
+  running = {0, serial, copy, copy->buffer->bytes_present(), std::make_shared<net::PullProgress>()};
   ++pulls_started_;
   bool missing = false;
   for (int slice = 0; slice < copy->buffer->layout().slices; ++slice) {
@@ -165,7 +165,8 @@ void Store::Impl::Carry(StartPull& effect) {
     return;
   }
   net::PullSpec spec{effect.source.sender, effect.source.address, effect.id,
-                     effect.generation,    copy->buffer,          effect.source.slices};
+                     effect.generation,    copy->buffer,          effect.source.slices,
+                     running.progress};
   running.handle = data_plane_->StartPull(
       std::move(spec), Guarded([this, id = effect.id, serial](const net::PullOutcome& outcome) {
         OnPullDone(id, serial, outcome);
@@ -242,6 +243,7 @@ void Store::Impl::SendProgress() {
       out->add_watermarks(buffer.watermark(slice));
       present += buffer.watermark(slice);
     }
+    out->set_starved_ns(running.progress->starved_ns.load(std::memory_order_relaxed));
     const double seconds = absl::ToDoubleSeconds(options_.progress_interval);
     out->set_bytes_per_second(
         static_cast<double>(present - std::exchange(running.bytes_at_progress, present)) / seconds);
