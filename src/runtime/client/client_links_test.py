@@ -24,7 +24,7 @@ def _lines(*command):
 class ClientLinksTest(unittest.TestCase):
     def test_the_build_depends_on_no_foreign_library(self):
         lines = pathlib.Path("src/runtime/client/client_reaches.txt").read_text().splitlines()
-        self.assertEqual(lines, [":client"])
+        self.assertEqual(lines, ["//src/runtime/client:client"])
 
     def test_the_program_loads_abseil_and_the_system_alone(self):
         needed = [line for line in _lines("readelf", "-d", sys.argv[1]) if "NEEDED" in line]
