@@ -120,19 +120,6 @@ TEST_F(DataPlaneTest, WorksWithOneByteAtATime) {
   ExpectWhole(pull);
 }
 
-TEST(DataPlaneDeepBuffers, AStreamThatTakesMoreThanOneTurnsShareIsServedOn) {
-  sim::SimFabric::Options deep;
-  deep.link = {.latency = absl::Microseconds(100)};
-  deep.send_buffer_bytes = deep.receive_buffer_bytes = 16 * kMiB;
-  SimPlanes world(deep);
-  SimPlane& a = world.Add("a");
-  SimPlane& b = world.Add("b");
-  a.shelf.Put(Id(1), Gen(), WholeBuffer(12 * kMiB));
-  const StartedPull pull = b.Pull(a, Id(1), EmptyBuffer(12 * kMiB));
-  EXPECT_LT(world.TimeUntilDone(pull), absl::Milliseconds(100));
-  ExpectWhole(pull);
-}
-
 TEST_F(DataPlaneTest, WorksWithSeveralIoLoops) {
   SimPlane& a = world_.Add("a", {}, 3);
   SimPlane& b = world_.Add("b", {}, 3);
@@ -529,6 +516,7 @@ TEST_F(DataPlaneTest, ASenderThatEndsReleasesItsPins) {
   ASSERT_TRUE(world_.RunUntilDone(pull));
   EXPECT_THAT(pull.status(), StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_EQ(a.shelf.pins(), 0);
+  EXPECT_EQ(a.shelf.released_elsewhere(), 0);
 }
 
 TEST_F(DataPlaneTest, AProcessThatDiesIsNoticedAtOnce) {

@@ -78,6 +78,17 @@ TEST_F(PullReceiverTest, AsksForWhatItLacks) {
   EXPECT_THAT(open->wants, ElementsAre(OpenPayload::Want{0, 0}));
 }
 
+TEST_F(PullReceiverTest, AsksNothingOfAnotherLifeThanTheOneItMeans) {
+  ScriptedPeer other(world_, "other");
+  other.Listen();
+  const StartedPull pull =
+      receiver_.Pull({{4711, 2}, other.address(), Id(1), Gen(), EmptyBuffer(kObjectBytes), 1});
+  world_.RunFor(absl::Milliseconds(2));
+  ASSERT_TRUE(pull.done());
+  EXPECT_THAT(pull.status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("found node")));
+  EXPECT_TRUE(other.heard().empty());
+}
+
 TEST_F(PullReceiverTest, TakesAWellBehavedPull) {
   sender_.Say(Accept() + SegmentOf(0, 600) + SegmentOf(600, 400) + Ended());
   ASSERT_TRUE(pull_.done());
@@ -92,6 +103,27 @@ TEST_F(PullReceiverTest, TheLastByteIsEnoughWhateverComesAfterIt) {
   PHALANX_EXPECT_OK(pull_.status());
   sender_.Say("and now for something completely different");
   EXPECT_TRUE(sender_.closed());
+}
+
+TEST_F(PullReceiverTest, TheLastByteIsEnoughWhateverComesWithIt) {
+  sender_.Say(Accept() + SegmentOf(0, 1000) + std::string(100, 'x'));
+  ASSERT_TRUE(pull_.done());
+  PHALANX_EXPECT_OK(pull_.status());
+  EXPECT_TRUE(sender_.closed());
+}
+
+TEST_F(PullReceiverTest, AConnectionThatBreaksAfterItsAnswerIsNotTriedAgain) {
+  sender_.Say(Accept() + SegmentOf(0, 1000) + Ended());
+  ASSERT_TRUE(pull_.done());
+  const StartedPull next = receiver_.Pull(
+      {sender_.self(), sender_.address(), Id(1), Gen(), EmptyBuffer(kObjectBytes), 1});
+  world_.RunFor(absl::Milliseconds(2));
+  const AcceptPayload accept = {Gen(), kObjectBytes, 1};
+  sender_.Say(ControlFrameOf(FrameType::kAccept, EncodePayload(accept), 2));
+  sender_.Hangup();
+  world_.RunFor(absl::Milliseconds(2));
+  ASSERT_TRUE(next.done());
+  EXPECT_THAT(next.status(), StatusIs(absl::StatusCode::kUnavailable));
 }
 
 TEST_F(PullReceiverTest, PublishesAPartOfASegment) {
@@ -207,6 +239,26 @@ TEST_F(PullReceiverTest, RefusesASegmentBelowTheWatermark) {
 
 TEST_F(PullReceiverTest, RefusesASegmentBeyondTheEnd) {
   ExpectRefused(Accept() + SegmentOf(0, 1001));
+}
+
+TEST_F(PullReceiverTest, RefusesASegmentThatBeginsWithinAndEndsBeyondTheEnd) {
+  ExpectRefused(Accept() + SegmentOf(0, 600) + SegmentOf(600, 401));
+  EXPECT_EQ(pull_.into->watermark(0), 600u);
+}
+
+TEST_F(PullReceiverTest, RefusesUncheckedBytesWhenChecksumsWereAskedFor) {
+  DataPlaneOptions options;
+  options.checksums = true;
+  SimPlane& careful = world_.Add("careful", options);
+  ScriptedPeer sender(world_, "t");
+  sender.Listen();
+  const StartedPull pull =
+      careful.Pull({sender.self(), sender.address(), Id(1), Gen(), EmptyBuffer(1000), 1});
+  world_.RunFor(absl::Milliseconds(2));
+  sender.Say(Accept() + SegmentOf(0, 1000));
+  ASSERT_TRUE(pull.done());
+  EXPECT_THAT(pull.status(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("checksum")));
+  EXPECT_EQ(pull.into->watermark(0), 0u);
 }
 
 TEST_F(PullReceiverTest, RefusesASliceThatWasNotAskedFor) {

@@ -1,6 +1,7 @@
 // A data plane against a receiver that breaks the rules.
 #include "src/net/pull_sender.h"
 
+#include <optional>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -176,13 +177,19 @@ TEST_F(PullSenderTest, HangingUpInEveryStateReleasesThePin) {
 }
 
 TEST_F(PullSenderTest, AGrantForAConnectionThatIsGoneComesBack) {
-  // The request is on its way to the control loop when the connection ends.
-  const std::string open = Say(OpenOf(2));
-  ScriptedPeer hasty(world_, "hasty");
-  hasty.Dial(node_.address());
-  hasty.Say(open);
-  hasty.Hangup();
-  world_.RunFor(absl::Milliseconds(5));
+  std::optional<ServeRequest> asked;
+  DataPlane::ServeReply later;
+  node_.serve = [&](const ServeRequest& request, DataPlane::ServeReply reply) {
+    asked = request;
+    later = std::move(reply);
+  };
+  receiver_.Say(Say(OpenOf(2)));
+  ASSERT_TRUE(asked.has_value());
+  receiver_.Hangup();
+  world_.RunFor(absl::Milliseconds(2));
+  later(node_.shelf.Serve(*asked));
+  EXPECT_EQ(node_.plane().stats().pushes_active, 1);
+  world_.RunFor(absl::Milliseconds(2));
   EXPECT_EQ(node_.shelf.pins(), 0);
   EXPECT_EQ(node_.plane().stats().pushes_active, 0);
 }
@@ -229,6 +236,82 @@ TEST_F(PullSenderTest, RefusesGarbageAmidAPush) {
   EXPECT_EQ(node_.shelf.pins(), 1);
   receiver_.Say(std::string(64, 'x'));
   ExpectClosed();
+}
+
+// A stream that takes everything at once, and is always ready for more.
+class GreedyStream final : public ByteStream {
+ public:
+  GreedyStream(Executor& executor, std::string says, uint64_t& taken, int& turns)
+      : executor_(executor), says_(std::move(says)), taken_(taken), turns_(turns) {}
+
+  absl::StatusOr<size_t> Read(absl::Span<const iovec> into) override {
+    size_t read = 0;
+    for (const iovec& part : into) {
+      const size_t size = says_.copy(static_cast<char*>(part.iov_base), part.iov_len);
+      says_.erase(0, size);
+      read += size;
+    }
+    return read;
+  }
+  absl::StatusOr<size_t> Write(absl::Span<const iovec> from) override {
+    size_t size = 0;
+    for (const iovec& part : from) size += part.iov_len;
+    taken_ += size;
+    return size;
+  }
+  void OnReadable(Task ready) override {
+    if (!says_.empty() && ready != nullptr) executor_.Post(std::move(ready));
+  }
+  void OnWritable(Task ready) override {
+    ++turns_;
+    executor_.Post(std::move(ready));
+  }
+  void SetUnsentLimit(size_t) override {}
+  absl::Duration RoundTrip() const override { return absl::ZeroDuration(); }
+  std::string peer() const override { return "greedy"; }
+  void Close() override {}
+
+ private:
+  Executor& executor_;
+  std::string says_;
+  uint64_t& taken_;
+  int& turns_;
+};
+
+class GrantingHost final : public PullSender::Host {
+ public:
+  void Asked(PullSender&, uint32_t pull, ServeRequest) override { asked = pull; }
+  void GrantReturned(PullSender&, uint32_t, ServeGrant) override { ended = true; }
+  void SenderClosed(PullSender&) override {}
+
+  uint32_t asked = 0;
+  bool ended = false;
+};
+
+TEST_F(PullSenderTest, GivesOthersTheirTurnAndGoesOn) {
+  constexpr uint64_t kBytes = 5 << 20;
+  const auto process = world_.scheduler().NewProcess("greedy");
+  sim::SimExecutor& loop = process->NewExecutor("loop");
+  EgressLimiter limiter(0);
+  DataPlaneCounters counters;
+  GrantingHost host;
+  std::vector<char> scratch(100);
+  uint64_t taken = 0;
+  int turns = 0;
+  OpenPayload open = OpenOf(1);
+  open.wants = {{0, 0}};
+  PullSender sender(1, loop, std::make_unique<GreedyStream>(loop, Say(open), taken, turns), {2, 1},
+                    {.self = node_.self(), .idle_timeout = absl::Seconds(60)}, limiter,
+                    absl::MakeSpan(scratch), counters, host);
+  sender.Start("");
+  world_.RunFor(absl::Milliseconds(1));
+  ASSERT_EQ(host.asked, 1u);
+  sender.Grant(1, ServeGrant{WholeBuffer(kBytes), nullptr});
+  EXPECT_LT(taken, kBytes / 2) << "not all in one turn";
+  world_.RunFor(absl::Milliseconds(1));
+  EXPECT_GT(taken, kBytes);
+  EXPECT_GE(turns, 4);
+  EXPECT_TRUE(host.ended);
 }
 
 TEST_F(PullSenderTest, RandomGarbageHurtsNobody) {

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "phalanx/object_id.h"
+#include "src/common/executor.h"
 #include "src/common/ids.h"
 #include "src/net/pull.h"
 #include "src/net/transfer_buffer.h"
@@ -76,17 +77,28 @@ class Shelf {
       return absl::NotFoundError(absl::StrCat("no ", request.object.ShortHex(), " of generation ",
                                               request.generation.ToString()));
     }
-    ++*pins_;
-    return ServeGrant{found->second.second,
-                      std::shared_ptr<void>(nullptr, [pins = pins_](void*) { --*pins; })};
+    ++pins_->held;
+    return ServeGrant{found->second.second, std::shared_ptr<void>(nullptr, [pins = pins_](void*) {
+                        if (pins->home != nullptr && !pins->home->InLoop()) ++pins->astray;
+                        --pins->held;
+                      })};
   }
 
-  int pins() const { return *pins_; }
+  // From here on it is noted whether pins are released on this executor.
+  void SetHome(const Executor& home) { pins_->home = &home; }
+
+  int pins() const { return pins_->held; }
+  int released_elsewhere() const { return pins_->astray; }
   int requests() const { return requests_; }
 
  private:
   std::map<ObjectId, std::pair<Generation, std::shared_ptr<TransferBuffer>>> objects_;
-  std::shared_ptr<std::atomic<int>> pins_ = std::make_shared<std::atomic<int>>(0);
+  struct Pins {
+    std::atomic<int> held{0};
+    std::atomic<int> astray{0};
+    const Executor* home = nullptr;
+  };
+  const std::shared_ptr<Pins> pins_ = std::make_shared<Pins>();
   int requests_ = 0;
 };
 

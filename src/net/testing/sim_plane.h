@@ -45,6 +45,7 @@ class SimPlane {
     for (int i = 0; i < io_loops; ++i) io.push_back(&process_->NewExecutor("io"));
     if (io.empty()) io.push_back(&control_);
     self_ = options.self;
+    shelf.SetHome(control_);
     plane_ = DataPlane::Create(*network_, control_, io, std::move(options),
                                [this](const ServeRequest& request, DataPlane::ServeReply reply) {
                                  Serve(request, std::move(reply));

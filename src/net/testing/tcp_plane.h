@@ -24,6 +24,7 @@ class TcpPlane {
   explicit TcpPlane(uint64_t number, DataPlaneOptions options = {}, int io_loops = 1)
       : self_{number, 1} {
     options.self = self_;
+    shelf_.SetHome(control_);
     control_.Start(absl::StrCat("control", number));
     std::vector<Executor*> io;
     for (int i = 0; i < io_loops; ++i) {
@@ -97,6 +98,7 @@ class TcpPlane {
   const Address& address() const { return address_; }
   const NodeKey& self() const { return self_; }
   int pins() const { return shelf_.pins(); }
+  int pins_released_elsewhere() const { return shelf_.released_elsewhere(); }
 
  private:
   const NodeKey self_;
