@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -174,7 +173,7 @@ GrpcDirectoryServer::~GrpcDirectoryServer() {
   }
   if (impl_->tools != nullptr) impl_->tools->Close();
   // Calls that are under way are cancelled at once; their reactors end on gRPC's own threads.
-  impl_->server->Shutdown(std::chrono::system_clock::now());
+  impl_->server->Shutdown(gpr_inf_past(GPR_CLOCK_MONOTONIC));
   impl_->server->Wait();
 }
 

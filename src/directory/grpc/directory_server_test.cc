@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "phalanx/v1/directory.grpc.pb.h"
 #include "src/common/random.h"
@@ -229,12 +228,15 @@ TEST(DirectoryServerTest, AShardThatRestartsOnItsPortIsFoundWithinAHundredMillis
   directory.reset();
   ASSERT_TRUE(Until(node.loop, [&] { return !node.client->connected(); }));
   // Long enough for a transport that doubles its pauses to have doubled them a few times.
-  const absl::Time later = absl::Now() + absl::Milliseconds(700);
-  ASSERT_TRUE(Until(node.loop, [later] { return absl::Now() > later; }));
+  Instant later;
+  On(node.loop, [&] { later = node.loop.Now() + absl::Milliseconds(700); });
+  ASSERT_TRUE(Until(node.loop, [&] { return node.loop.Now() > later; }));
   directory = std::make_unique<Directory>(Config(), address);
-  const absl::Time listening = absl::Now();
+  Instant listening, connected;
+  On(node.loop, [&] { listening = node.loop.Now(); });
   ASSERT_TRUE(node.WaitConnected());
-  EXPECT_LT(absl::Now() - listening, absl::Milliseconds(100));
+  On(node.loop, [&] { connected = node.loop.Now(); });
+  EXPECT_LT(connected - listening, absl::Milliseconds(100));
   On(node.loop, [&] { EXPECT_EQ(node.registered, 2); });
 }
 

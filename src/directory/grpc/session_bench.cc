@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,7 +23,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "phalanx/object_id.h"
+#include "src/common/instant.h"
 #include "src/common/random.h"
 #include "src/directory/directory_client.h"
 #include "src/directory/grpc/directory_server.h"
@@ -36,6 +38,13 @@ constexpr int kNodes = 8;
 constexpr int kWarmUp = 200;
 // Until the processes have started all their threads.
 constexpr absl::Duration kSettle = absl::Seconds(2);
+
+// Finer than a loop's turn.
+Instant MonotonicNow() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return Instant::FromNanos(now.tv_sec * 1'000'000'000 + now.tv_nsec);
+}
 
 // Runs `task` on the loop and waits for it.
 void On(net::EventLoop& loop, const std::function<void()>& task) {
@@ -187,14 +196,14 @@ void MeasureLatency(int rounds) {
   Node node(shard.line, 1);
   std::vector<double> micros;
   std::promise<void> done;
-  absl::Time sent;
+  Instant sent;
   const auto next = [&] {
-    sent = absl::Now();
+    sent = MonotonicNow();
     node.Announce();
   };
   On(node.loop, [&] {
     node.on_verdict = [&] {
-      micros.push_back(absl::ToDoubleMicroseconds(absl::Now() - sent));
+      micros.push_back(absl::ToDoubleMicroseconds(MonotonicNow() - sent));
       if (static_cast<int>(micros.size()) == rounds + kWarmUp) return done.set_value();
       next();
     };
@@ -220,7 +229,7 @@ void MeasureBatches(int messages) {
   for (int run = 0; run < 5; ++run) {
     std::promise<void> done;
     int left = messages;
-    const absl::Time start = absl::Now();
+    const Instant start = MonotonicNow();
     const double cpu = shard.CpuSeconds();
     On(node.loop, [&] {
       node.on_verdict = [&] {
@@ -229,7 +238,7 @@ void MeasureBatches(int messages) {
       for (int i = 0; i < messages; ++i) node.Announce();
     });
     done.get_future().wait();
-    const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+    const double seconds = absl::ToDoubleSeconds(MonotonicNow() - start);
     std::printf(
         "batch: %d announcements of 1 KiB and their verdicts: %.0f ms, %.0f per second, shard cpu "
         "%.1f us each\n",

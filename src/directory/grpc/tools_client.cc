@@ -5,12 +5,10 @@
 #include <grpcpp/security/credentials.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "phalanx/v1/tools.grpc.pb.h"
 #include "src/common/check.h"
 #include "src/common/ids.h"
@@ -27,7 +25,7 @@ struct ShardStub {
   std::unique_ptr<v1::Tools::Stub> stub;
 };
 
-using Deadline = std::chrono::system_clock::time_point;
+using Deadline = gpr_timespec;
 
 // A generated method of the stub.
 template <typename Request, typename Response>
@@ -43,7 +41,9 @@ absl::Status Naming(const ShardStub& shard, const grpc::Status& status) {
 
 struct ToolsClient::Impl {
   Deadline NewDeadline() const {
-    return std::chrono::system_clock::now() + absl::ToChronoNanoseconds(options.timeout);
+    return gpr_time_add(
+        gpr_now(GPR_CLOCK_MONOTONIC),
+        gpr_time_from_millis(absl::ToInt64Milliseconds(options.timeout), GPR_TIMESPAN));
   }
 
   absl::StatusOr<std::string> Nonce(size_t index, Deadline deadline) {
