@@ -251,59 +251,68 @@ std::vector<BroadcastPlanner::Member*> BroadcastPlanner::OnProgress(BroadcastTre
     links_.RecordRate(sender->endpoint, receiver->endpoint, sample.bytes_per_second,
                       std::max(1, Pushes(sender->endpoint.node)), now);
   }
-  if (!Crawls(tree, *receiver, !link_limited)) {
-    progress.slow_reports = 0;
-    return {};
-  }
-  if (++progress.slow_reports < kCrawlReports) return {};
+  const Pace pace = PaceOf(tree, *receiver, !link_limited);
+  progress.slow_reports = pace == Pace::kFine ? 0 : progress.slow_reports + 1;
+  if (progress.slow_reports < kCrawlReports) return {};
   progress.slow_reports = 0;
-  return Relieve(tree, receiver, now);
+  return Relieve(tree, receiver, pace, now);
 }
 
-// Does its sender offer it much less than the sender is offered itself, or than is usual?
-bool BroadcastPlanner::Crawls(const BroadcastTree& tree, const Member& receiver,
-                              bool starved) const {
-  if (starved || receiver.slow_receiver || receiver.progress.bytes_per_second <= 0) return false;
-  const Member& sender = *receiver.sender();
+// Compares what the receiver gets with what its sender is offered itself, what the sender's other
+// receivers get, and what is usual in the cluster.
+BroadcastPlanner::Pace BroadcastPlanner::PaceOf(const BroadcastTree& tree, const Member& receiver,
+                                                bool starved) const {
   const double rate = receiver.progress.bytes_per_second;
+  if (starved || receiver.slow_receiver || rate <= 0) return Pace::kFine;
+  const Member& sender = *receiver.sender();
   const uint64_t offered = sender.complete() ? tree.size_bytes() : sender.progress.bytes;
   const uint64_t backlog = offered - std::min(offered, receiver.progress.bytes);
-  if (TransferTime(static_cast<double>(backlog), rate) < kWorthMoving) return false;
+  if (TransferTime(static_cast<double>(backlog), rate) < kWorthMoving) return Pace::kFine;
   double usual = links_.MedianRate().value_or(0);
   if (!sender.complete()) usual = std::max(usual, sender.progress.bytes_per_second);
   double delivered = 0;
+  double best = 0;
   for (const auto* feed = sender.first_receiver; feed != nullptr; feed = feed->next) {
     delivered += feed->receiver->progress.bytes_per_second;
+    best = std::max(best, feed->receiver->progress.bytes_per_second);
   }
-  return delivered < kCrawlShare * usual;
+  if (delivered < kCrawlShare * usual) return Pace::kSenderCrawls;
+  return rate < kCrawlShare * best ? Pace::kReceiverCrawls : Pace::kFine;
+}
+
+bool BroadcastPlanner::HasPromisingSender(BroadcastTree& tree, Member* receiver, Instant now) {
+  const Choice other = Choose(tree, receiver, now, receiver->sender()->endpoint.node);
+  if (other.sender == nullptr || other.sender->tier() != Tier::kGood) return false;
+  const auto rate = links_.Rate(other.sender->endpoint, receiver->endpoint, now);
+  return !rate.has_value() || *rate > 2 * receiver->progress.bytes_per_second;
 }
 
 std::vector<BroadcastPlanner::Member*> BroadcastPlanner::Relieve(BroadcastTree& tree,
-                                                                 Member* receiver, Instant now) {
-  Member* sender = receiver->sender();
-  const bool moved_before = receiver->blamed.valid();
-  Member* guilty = nullptr;
-  if (!moved_before) {
-    const Choice other = Choose(tree, receiver, now, sender->endpoint.node);
-    if (other.sender != nullptr && other.sender->tier() == Tier::kGood) {
-      const auto rate = links_.Rate(other.sender->endpoint, receiver->endpoint, now);
-      const bool promising = !rate.has_value() || *rate > 2 * receiver->progress.bytes_per_second;
-      if (promising) guilty = sender;
-    }
-  } else if (Member* innocent = tree.Find(receiver->blamed)) {
+                                                                 Member* receiver, Pace pace,
+                                                                 Instant now) {
+  if (!receiver->blamed.valid() && HasPromisingSender(tree, receiver, now)) {
+    if (pace == Pace::kSenderCrawls) return MakeLeaf(tree, receiver->sender());
+    // Its link alone, so far.
+    receiver->blamed = receiver->sender()->endpoint.node;
+    return {receiver};
+  }
+  if (Member* innocent = tree.Find(receiver->blamed)) {
     tree.SetLeaf(innocent, false);
+  } else if (receiver->receivers == 0) {
+    return {};
   }
-  if (guilty == nullptr) {
-    if (!moved_before && receiver->receivers == 0) return {};
-    // Slow whoever sends: its receivers had better pass it by, and it takes nobody's place.
-    guilty = receiver;
-    receiver->slow_receiver = true;
-    for (const auto& feed : receiver->feeds) tree.SetOccupies(feed.get(), false);
-  }
-  tree.SetLeaf(guilty, true);
+  // Slow whoever sends: its receivers had better pass it by, and it takes nobody's place.
+  receiver->slow_receiver = true;
+  for (const auto& feed : receiver->feeds) tree.SetOccupies(feed.get(), false);
+  return MakeLeaf(tree, receiver);
+}
+
+std::vector<BroadcastPlanner::Member*> BroadcastPlanner::MakeLeaf(BroadcastTree& tree,
+                                                                  Member* member) {
+  tree.SetLeaf(member, true);
   std::vector<Member*> relieved;
-  for (auto* feed = guilty->first_receiver; feed != nullptr; feed = feed->next) {
-    if (!feed->receiver->blamed.valid()) feed->receiver->blamed = guilty->endpoint.node;
+  for (auto* feed = member->first_receiver; feed != nullptr; feed = feed->next) {
+    feed->receiver->blamed = member->endpoint.node;
     relieved.push_back(feed->receiver);
   }
   return relieved;

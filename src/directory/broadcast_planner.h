@@ -120,8 +120,14 @@ class BroadcastPlanner {
   int Sharing(const Member& sender, const Member& receiver, Instant now) const;
   static bool Better(const Best& a, const Best& b, Instant now);
 
-  bool Crawls(const BroadcastTree& tree, const Member& receiver, bool starved) const;
-  std::vector<Member*> Relieve(BroadcastTree& tree, Member* receiver, Instant now);
+  // How a pull gets on, and who is to blame if it crawls.
+  enum class Pace { kFine, kSenderCrawls, kReceiverCrawls };
+  Pace PaceOf(const BroadcastTree& tree, const Member& receiver, bool starved) const;
+  // Somebody other than its sender could serve the receiver at twice the rate, as far as is known.
+  bool HasPromisingSender(BroadcastTree& tree, Member* receiver, Instant now);
+  // Those who are to get another sender because this one's pull crawls.
+  std::vector<Member*> Relieve(BroadcastTree& tree, Member* receiver, Pace pace, Instant now);
+  std::vector<Member*> MakeLeaf(BroadcastTree& tree, Member* member);
 
   const absl::Duration lease_;
   LinkModel links_;

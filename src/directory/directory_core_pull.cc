@@ -421,7 +421,8 @@ void DirectoryCore::Impl::NotePullProgress(Node& node, const v1::Progress::Pull&
 void DirectoryCore::Impl::Relieve(Object& object, BroadcastTree::Member* receiver) {
   const NodeKey key = receiver->endpoint.node;
   Node* node = FindNode(key);
-  const BroadcastPlanner::Choice choice = planner_.Choose(*object.tree, receiver, now_);
+  const BroadcastPlanner::Choice choice =
+      planner_.Choose(*object.tree, receiver, now_, receiver->blamed);
   if (choice.sender == nullptr || choice.sender == receiver->sender() || node == nullptr) return;
   Requeue(object, key);
   ++counters_.relieved;

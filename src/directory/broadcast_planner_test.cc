@@ -1,0 +1,403 @@
+// The shapes that broadcasts take, seen through the core: what is measured decides, and with
+// nothing measured only the order.
+#include "src/directory/broadcast_planner.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/directory/directory_core_harness.h"
+
+namespace phalanx::directory {
+namespace {
+
+using testing::Harness;
+using testing::Id;
+using testing::Labels;
+
+constexpr uint64_t kMiB = 1 << 20;
+const ObjectId x = Id("x");
+
+std::vector<NodeKey> UpMany(Harness& h, int count, const std::string& prefix,
+                            const Labels& labels = {}) {
+  std::vector<NodeKey> nodes;
+  for (int i = 0; i < count; ++i) nodes.push_back(h.Up(prefix + std::to_string(i), labels));
+  return nodes;
+}
+
+// Lets the shard see what a link carries: a whole pull over it, reported as such.
+void Measure(Harness& h, const NodeKey& from, const NodeKey& to, double rate,
+             absl::Duration latency, int times = 1) {
+  static int next = 0;
+  for (int i = 0; i < times; ++i) {
+    const ObjectId probe = Id("probe" + std::to_string(next++));
+    h.Create(from, probe, {.size = kMiB, .complete = true});
+    h.Want(to, probe);
+    v1::PullReport report = h.ReportOf(to, probe, true);
+    report.set_bytes_received(kMiB);
+    report.set_bytes_per_second(rate);
+    report.set_first_byte_ns(absl::ToInt64Nanoseconds(latency));
+    h.Report(to, report);
+    h.Delete(from, probe);
+  }
+}
+
+std::map<NodeKey, int> Receivers(Harness& h, const std::vector<NodeKey>& nodes) {
+  std::map<NodeKey, int> receivers;
+  for (const NodeKey& node : nodes) ++receivers[h.SenderOf(node, x)];
+  return receivers;
+}
+
+int Depth(Harness& h, NodeKey node) {
+  int depth = 0;
+  while (h.SenderOf(node, x).valid()) {
+    node = h.SenderOf(node, x);
+    ++depth;
+  }
+  return depth;
+}
+
+TEST(BroadcastPlannerTest, WithNothingMeasuredReceiversFormAChain) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const auto r = UpMany(h, 20, "r");
+  h.Create(a, x, {.size = 64 * kMiB, .complete = true});
+  for (const NodeKey& node : r) h.Want(node, x);
+  EXPECT_EQ(Depth(h, r.back()), 20);
+}
+
+TEST(BroadcastPlannerTest, ALargeObjectIsAChainAlsoWhenLinksAreMeasured) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const auto r = UpMany(h, 20, "r");
+  Measure(h, a, r[0], 1e9, absl::Microseconds(500));
+  h.Create(a, x, {.size = 1024 * kMiB, .complete = true});
+  for (const NodeKey& node : r) h.Want(node, x);
+  for (const auto& [sender, receivers] : Receivers(h, r)) EXPECT_EQ(receivers, 1);
+}
+
+TEST(BroadcastPlannerTest, ASmallObjectOverSlowHopsGoesToSeveralAtOnce) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const auto r = UpMany(h, 30, "r");
+  Measure(h, a, r[0], 1e9, absl::Milliseconds(1));
+  h.Create(a, x, {.size = 100'000, .complete = true});  // 0.1 ms on the link, 1 ms a hop
+  for (const NodeKey& node : r) h.Want(node, x);
+  int deepest = 0;
+  for (const NodeKey& node : r) deepest = std::max(deepest, Depth(h, node));
+  EXPECT_LE(deepest, 3);
+  EXPECT_GT(Receivers(h, r)[a], 5);
+}
+
+TEST(BroadcastPlannerTest, InBetweenTheTreeIsNeitherChainNorStar) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const auto r = UpMany(h, 100, "r");
+  Measure(h, a, r[0], 1e9, absl::Milliseconds(1));
+  h.Create(a, x, {.size = 4'000'000, .complete = true});  // 4 ms on the link, 1 ms a hop
+  for (const NodeKey& node : r) h.Want(node, x);
+  int deepest = 0;
+  for (const NodeKey& node : r) deepest = std::max(deepest, Depth(h, node));
+  EXPECT_LT(deepest, 20);
+  EXPECT_LT(Receivers(h, r)[a], 10);
+}
+
+class TwoZones : public ::testing::TestWithParam<bool> {
+ protected:
+  TwoZones() {
+    for (int i = 0; i < 4; ++i) {
+      a_.push_back(h_.Up("a" + std::to_string(i), {{"zone", "a"}}));
+      b_.push_back(h_.Up("b" + std::to_string(i), {{"zone", "b"}}));
+    }
+    if (GetParam()) {
+      Measure(h_, a_[0], a_[1], 1e9, absl::Microseconds(100), 3);
+      Measure(h_, b_[0], b_[1], 1e9, absl::Microseconds(100), 3);
+      Measure(h_, a_[0], b_[0], 1e7, absl::Milliseconds(5), 3);
+      Measure(h_, b_[0], a_[0], 1e7, absl::Milliseconds(5), 3);
+    }
+  }
+  bool InA(const NodeKey& node) const { return std::count(a_.begin(), a_.end(), node) != 0; }
+  int Crossings() {
+    int crossings = 0;
+    for (const auto& zone : {a_, b_}) {
+      for (const NodeKey& node : zone) {
+        const NodeKey sender = h_.SenderOf(node, x);
+        if (sender.valid() && InA(sender) != InA(node)) ++crossings;
+      }
+    }
+    return crossings;
+  }
+
+  Harness h_;
+  std::vector<NodeKey> a_;
+  std::vector<NodeKey> b_;
+};
+
+TEST_P(TwoZones, ASlowLinkBetweenThemIsCrossedOnce) {
+  h_.Create(a_[0], x, {.size = 64 * kMiB, .complete = true});
+  // In turns, beginning on the other side.
+  for (int i = 0; i < 4; ++i) {
+    h_.Want(b_[i], x);
+    if (i > 0) h_.Want(a_[i], x);
+  }
+  EXPECT_EQ(Crossings(), 1);
+  for (int i = 1; i < 4; ++i) EXPECT_TRUE(InA(h_.SenderOf(a_[i], x)));
+}
+
+TEST_P(TwoZones, AnEdgeAcrossDoesNotTakeTheSendersPlaceInside) {
+  h_.Create(a_[0], x, {.size = 64 * kMiB, .complete = true});
+  h_.Want(b_[0], x);
+  h_.Want(a_[1], x);
+  EXPECT_EQ(h_.SenderOf(b_[0], x), a_[0]);
+  EXPECT_EQ(h_.SenderOf(a_[1], x), a_[0]);
+}
+
+TEST_P(TwoZones, WhoCrossedIsReplacedByOneCrossing) {
+  h_.Create(a_[0], x, {.size = 64 * kMiB, .complete = true});
+  for (int i = 0; i < 4; ++i) h_.Want(b_[i], x);
+  h_.Down(b_[0]);
+  b_.erase(b_.begin());
+  EXPECT_EQ(Crossings(), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(UnmeasuredAndMeasured, TwoZones, ::testing::Bool());
+
+TEST(BroadcastPlannerTest, ZonesWithAFastLinkBetweenThemAreOne) {
+  Harness h;
+  const auto a = UpMany(h, 2, "a", {{"zone", "a"}});
+  const auto b = UpMany(h, 2, "b", {{"zone", "b"}});
+  Measure(h, a[0], a[1], 1e9, absl::Microseconds(100), 3);
+  Measure(h, a[0], b[0], 1e9, absl::Microseconds(100), 3);
+  h.Create(a[0], x, {.size = 1024 * kMiB, .complete = true});
+  h.Want(b[0], x);
+  h.Want(a[1], x);
+  EXPECT_EQ(h.SenderOf(a[1], x), b[0]) << "one receiver at a time, wherever it stands";
+}
+
+TEST(BroadcastPlannerTest, ALinkThatSlowedTenfoldIsNotPlannedOn) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey r = h.Up("r");
+  const auto next = [&h, &a, &b, &r](const std::string& name) {
+    const ObjectId id = Id(name);
+    h.Create(a, id, {.size = 64 * kMiB, .complete = true});
+    h.Want(b, id);
+    h.Finish(b, id);
+    h.Want(r, id);
+    return h.SenderOf(r, id);
+  };
+  Measure(h, a, r, 1e9, absl::Microseconds(100), 3);
+  Measure(h, b, r, 5e8, absl::Microseconds(100), 3);
+  EXPECT_EQ(next("before"), a);
+  Measure(h, a, r, 1e8, absl::Microseconds(100), 4);
+  EXPECT_EQ(next("after"), b);
+}
+
+TEST(BroadcastPlannerTest, ALinkThatSlowsDownDuringAPullIsNoticedByProgress) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey r = h.Up("r");
+  Measure(h, a, r, 1e9, absl::Microseconds(100), 3);
+  Measure(h, b, r, 5e8, absl::Microseconds(100), 3);
+  const ObjectId big = Id("big");
+  h.Create(a, big, {.size = 1024 * kMiB, .complete = true});
+  h.Want(r, big);
+  ASSERT_EQ(h.SenderOf(r, big), a);
+  for (uint64_t i = 1; i <= 6; ++i) {
+    h.Advance(absl::Milliseconds(250));
+    h.Progress(r, big, i * 25'000'000, 1e8);
+  }
+  h.Create(a, x, {.size = 64 * kMiB, .complete = true});
+  h.Want(b, x);
+  h.Finish(b, x);
+  h.Want(r, x);
+  EXPECT_EQ(h.SenderOf(r, x), b);
+}
+
+// a -> relay -> c -> d. The relay gets a gigabyte a second and passes on a tenth.
+TEST(BroadcastPlannerTest, ARelayThatDeliversLittleLosesItsReceiversAndBecomesALeaf) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey relay = h.Up("relay");
+  const auto r = UpMany(h, 3, "r");
+  h.Create(a, x, {.size = 4096 * kMiB, .complete = true});
+  h.Want(relay, x);
+  h.Want(r[0], x);
+  h.Want(r[1], x);
+  ASSERT_EQ(h.SenderOf(r[0], x), relay);
+  ASSERT_EQ(h.SenderOf(r[1], x), r[0]);
+  for (uint64_t i = 1; i <= 6; ++i) {
+    const bool moved = h.SenderOf(r[0], x) == a;
+    EXPECT_EQ(moved, i > 2) << "two reports in a row are enough";
+    h.Advance(absl::Milliseconds(250));
+    h.Progress(relay, x, i * 250'000'000, moved ? 5e8 : 1e9);
+    h.Progress(r[0], x, i * 25'000'000, moved ? 5e8 : 1e8);
+    h.Progress(r[1], x, i * 25'000'000, 1e8, absl::Milliseconds(200) * i);
+  }
+  EXPECT_EQ(h.SenderOf(r[0], x), a) << "taken from the relay";
+  EXPECT_EQ(h.SenderOf(r[1], x), r[0]) << "was starved, not slow: stays";
+  h.Want(r[2], x);
+  EXPECT_NE(h.SenderOf(r[2], x), relay) << "nobody else is given to it";
+}
+
+// a -> slow -> c: whoever sends to `slow`, it gets little.
+TEST(BroadcastPlannerTest, AReceiverThatIsSlowItselfIsPassedByInTheEnd) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey fast = h.Up("fast");
+  const NodeKey slow = h.Up("slow");
+  const NodeKey c = h.Up("c");
+  h.Create(a, x, {.size = 4096 * kMiB, .complete = true});
+  h.Want(fast, x);
+  h.Want(slow, x);
+  h.Want(c, x);
+  ASSERT_EQ(h.SenderOf(slow, x), fast);
+  ASSERT_EQ(h.SenderOf(c, x), slow);
+  for (uint64_t i = 1; i <= 8; ++i) {
+    h.Advance(absl::Milliseconds(250));
+    h.Progress(fast, x, i * 125'000'000, 1e9);
+    h.Progress(slow, x, i * 2'500'000, 1e7);
+  }
+  EXPECT_NE(h.SenderOf(c, x), slow);
+  EXPECT_NE(h.SenderOf(c, x), NodeKey());
+}
+
+TEST(BroadcastPlannerTest, AHealthyPullIsNotMovedWhenABetterSenderIsFree) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const auto r = UpMany(h, 3, "r");
+  h.Create(a, x, {.size = 1024 * kMiB, .complete = true});
+  for (const NodeKey& node : r) h.Want(node, x);
+  h.Clear();
+  h.Finish(r[0], x);
+  for (uint64_t i = 1; i <= 5; ++i) {
+    h.Advance(absl::Milliseconds(250));
+    h.Progress(r[1], x, i * 100'000'000, 4e8);
+    h.Progress(r[2], x, i * 90'000'000, 3.6e8);
+  }
+  EXPECT_EQ(h.messages(), 0u);
+}
+
+TEST(BroadcastPlannerTest, AFailedPairIsAvoidedForALeaseAndForgottenAfterIt) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey r = h.Up("r");
+  const auto next = [&h, &a, &b, &r](const std::string& name) {
+    const ObjectId id = Id(name);
+    h.Create(a, id, {.complete = true});
+    h.Want(b, id);
+    h.Finish(b, id);
+    h.Want(r, id);
+    return h.SenderOf(r, id);
+  };
+  ASSERT_EQ(next("1"), a);
+  h.Fail(r, Id("1"));
+  EXPECT_EQ(h.SenderOf(r, Id("1")), b);
+  EXPECT_EQ(next("2"), b) << "a broken link is broken for every object";
+  h.Advance(absl::Milliseconds(1999));
+  h.Finish(r, Id("2"));
+  EXPECT_EQ(next("3"), b);
+  h.Advance(absl::Milliseconds(1));
+  h.Finish(r, Id("3"));
+  h.Finish(r, Id("1"));
+  EXPECT_EQ(next("4"), a);
+}
+
+TEST(BroadcastPlannerTest, ASenderThatLackedOneObjectIsGoodForTheNext) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey r = h.Up("r");
+  h.Create(a, x, {.complete = true});
+  h.Want(r, x);
+  h.Fail(r, x, absl::StatusCode::kNotFound);
+  h.Advance(absl::Milliseconds(10));
+  EXPECT_EQ(h.Count(r, v1::ShardMessage::kAssign), 2);
+  const NodeKey b = h.Up("b");
+  h.Create(a, Id("y"), {.complete = true});
+  h.Want(b, Id("y"));
+  h.Finish(b, Id("y"));
+  h.Finish(r, x);
+  h.Want(r, Id("y"));
+  EXPECT_EQ(h.SenderOf(r, Id("y")), a);
+}
+
+TEST(BroadcastPlannerTest, WithNobodyElseAFailedSenderIsAskedAgainAfterAPause) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey r = h.Up("r");
+  h.Create(a, x, {.complete = true});
+  h.Want(r, x);
+  int assigns = h.Count(r, v1::ShardMessage::kAssign);
+  absl::Duration pause = absl::Milliseconds(10);
+  for (int failure = 0; failure < 6; ++failure) {
+    h.Fail(r, x);
+    EXPECT_EQ(h.Count(r, v1::ShardMessage::kAssign), assigns) << "not in a busy loop";
+    h.Advance(pause - absl::Milliseconds(1));
+    EXPECT_EQ(h.Count(r, v1::ShardMessage::kAssign), assigns);
+    EXPECT_LE(h.core().NextDeadline(), h.now() + absl::Milliseconds(1));
+    h.Advance(absl::Milliseconds(1));
+    EXPECT_EQ(h.Count(r, v1::ShardMessage::kAssign), ++assigns);
+    pause *= 2;
+  }
+}
+
+TEST(BroadcastPlannerTest, AReceiverThatFailsAgainAndAgainDoesNotTakeTheSendersPlace) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey bad = h.Up("bad");
+  const NodeKey good = h.Up("good");
+  h.Create(a, x, {.size = 64 * kMiB, .complete = true});
+  h.Want(bad, x);
+  for (int i = 0; i < 3; ++i) {
+    h.Fail(bad, x);
+    h.Advance(absl::Milliseconds(100));
+  }
+  ASSERT_EQ(h.SenderOf(bad, x), a);
+  h.Want(good, x);
+  EXPECT_EQ(h.SenderOf(good, x), a);
+}
+
+TEST(BroadcastPlannerTest, ADisconnectedNodeIsNotOffered) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const auto r = UpMany(h, 3, "r");
+  h.Create(a, x, {.size = 64 * kMiB, .complete = true});
+  h.Want(r[0], x);
+  h.Connected(r[0], false);
+  h.Want(r[1], x);
+  EXPECT_EQ(h.SenderOf(r[1], x), a) << "and does not take its sender's place either";
+  h.Connected(a, false);
+  h.Connected(r[1], false);
+  h.Want(r[2], x);
+  EXPECT_EQ(h.SenderOf(r[2], x), NodeKey());
+  h.Connected(a, true);
+  EXPECT_EQ(h.SenderOf(r[2], x), a);
+}
+
+TEST(BroadcastPlannerTest, AnObjectsCopiesShareTheLoadOfManyObjects) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const auto r = UpMany(h, 8, "r");
+  std::map<NodeKey, int> load;
+  for (int i = 0; i < 8; ++i) {
+    const ObjectId id = Id("o" + std::to_string(i));
+    h.Create(a, id, {.size = 64 * kMiB, .complete = true});
+    h.Want(b, id);
+    h.Finish(b, id);
+    h.Want(r[i], id);
+    ++load[h.SenderOf(r[i], id)];
+  }
+  EXPECT_EQ(load[a], 4);
+  EXPECT_EQ(load[b], 4);
+}
+
+}  // namespace
+}  // namespace phalanx::directory
