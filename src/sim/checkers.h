@@ -14,7 +14,9 @@
 // At rest (Settled, to be asked until it is OK)
 //  5. Every node is in touch with every shard; nothing is being fetched, sent or decided.
 //  6. The directory lists exactly the copies that there are.
-//  7. What was deleted is nowhere. What was superseded is nowhere.
+//  7. What was deleted is nowhere, as long as somebody can know: the shard's life in which that
+//  was, or
+//     a node that had it then. What was superseded is nowhere.
 //  8. No request waits but Gets for objects of which there is no copy.
 // When everything was deleted and let go (Empty)
 //  9. No memory, pins, references, requests, pulls, pushes; no state in the shards.
@@ -62,6 +64,8 @@ class Checkers {
   void CheckCopyBytes(int n, const object_store::Store::CopyInfo& copy, uint64_t attempt);
   void CheckAdoption();
   void CheckReplacement(const ObjectId& id, const Generation& before, const Generation& now);
+  void NoteDeletions();
+  bool MustBeDeleted(const Attempt& attempt);
   void CheckLosses(const std::map<Generation, std::set<NodeKey>>& complete);
   absl::Status NodesAtRest();
   absl::Status RequestsAtRest();
@@ -77,6 +81,8 @@ class Checkers {
   std::map<std::tuple<NodeKey, Generation>, Verified> verified_;
   std::map<ObjectId, Generation> adopted_;
   std::map<uint64_t, Holding> holdings_;  // by attempt
+  // By deletion: who had the doomed attempt when it began, and will remember that it was deleted.
+  std::map<uint64_t, std::set<NodeKey>> witnesses_;
 };
 
 }  // namespace phalanx::sim

@@ -101,8 +101,8 @@ void History::NoteAdopted(const Generation& generation) {
 
 void History::ToldAdopted(Attempt& attempt) {
   const bool news = !std::exchange(attempt.adopted, true);
-  if (!news || !adopted_now_ || MayBeDeleted(attempt)) return;
-  const auto now = adopted_now_(attempt.id, attempt.creator, attempt.begun);
+  if (!news || MayBeDeleted(attempt)) return;
+  const auto now = oracle_->AdoptedNow(attempt.id, attempt.creator, attempt.begun);
   if (!now || *now == attempt.generation) return;
   journal_.Violation(absl::StrCat("attempt ", attempt.number, " at ", NameOf(attempt.id),
                                   " was told that it is adopted, but the shard has ",
@@ -158,14 +158,14 @@ void History::Saw(uint64_t number, uint64_t seen, bool complete) {
   };
   if (attempt.id != operation.id) breach("which was at another object");
   if (complete && !attempt.sealing) breach("which nobody has sealed");
-  if (complete && attempt.state == AttemptState::kDropped) breach("which was told to be dropped");
+  if (complete && attempt.state == AttemptState::kDropped && !attempt.written) {
+    breach("which was told that it is dropped");
+  }
   for (const Deletion& deletion : deletions_) {
-    if (deletion.id != operation.id || !deletion.confirmed) continue;
+    if (deletion.doomed != seen || !deletion.confirmed) continue;
     if (deletion.by != operation.node || deletion.ended > operation.begun) continue;
-    const auto& doomed = deletion.doomed;
-    if (std::find(doomed.begin(), doomed.end(), seen) != doomed.end()) {
-      breach("which this node had been told is deleted");
-    }
+    if (oracle_->ShardStarted(deletion.id) > deletion.begun) continue;
+    breach("which this node had been told is deleted");
   }
 }
 
@@ -178,8 +178,8 @@ Deletion& History::BeginDeletion(const ObjectId& id, const NodeKey& by) {
   deletion.by = by;
   deletion.begun = scheduler_.now();
   deletion.last_attempt_before = attempts_.size();
-  for (const Attempt& attempt : attempts_) {
-    if (attempt.id == id && attempt.adopted) deletion.doomed.push_back(attempt.number);
+  if (const auto now = oracle_->AdoptedNow(id, by, scheduler_.now())) {
+    deletion.doomed = AttemptOf(*now);
   }
   deletions_.push_back(std::move(deletion));
   return deletions_.back();
@@ -188,6 +188,7 @@ Deletion& History::BeginDeletion(const ObjectId& id, const NodeKey& by) {
 void History::EndDeletion(uint64_t number, const absl::Status& status) {
   Deletion& deletion = this->deletion(number);
   deletion.confirmed = status.ok();
+  if (!oracle_->AdoptedNow(deletion.id, deletion.by, deletion.begun)) deletion.doomed = 0;
   // Any other error leaves it open what became of it.
   if (status.ok() || absl::IsNotFound(status)) deletion.ended = scheduler_.now();
 }
@@ -201,14 +202,6 @@ void History::CloseDeletions() {
 bool History::MayBeDeleted(const Attempt& attempt) const {
   return std::any_of(deletions_.begin(), deletions_.end(), [&](const Deletion& deletion) {
     return deletion.id == attempt.id && deletion.ended >= attempt.begun;
-  });
-}
-
-bool History::MustBeDeleted(const Attempt& attempt) const {
-  return std::any_of(deletions_.begin(), deletions_.end(), [&](const Deletion& deletion) {
-    const auto& doomed = deletion.doomed;
-    return deletion.confirmed && deletion.id == attempt.id &&
-           std::find(doomed.begin(), doomed.end(), attempt.number) != doomed.end();
   });
 }
 

@@ -8,22 +8,22 @@
 // Invariants, checked as things are noted; a breach goes to the journal
 //  1. A generation belongs to one attempt, an attempt has one generation, created by the attempt's
 //     node in that life.
-//  2. Whoever sees a complete view sees an attempt at that object that somebody began to seal, and
-//     that nobody was told has been dropped.
+//  2. Whoever sees a complete view sees an attempt at that object all bytes of which were handed
+//  over,
+//     and no Put that was told that its bytes are dropped.
 //  3. A Put that waits for adoption is not told that it was adopted while another generation is.
-//  4. A Get that began on a node after that node was told of a Delete does not see what was adopted
-//     before the Delete was asked for.
+//  4. A Get that began on a node after that node was told of a Delete does not see what that hit,
+//  in
+//     one life of the shard.
 //
 // Testonly; on the test's thread. Owned by the simulation.
 #ifndef PHALANX_SIM_HISTORY_H_
 #define PHALANX_SIM_HISTORY_H_
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -55,6 +55,8 @@ struct Attempt {
   AttemptState state = AttemptState::kOpen;
   // All bytes were handed over: complete views may show it.
   bool sealing = false;
+  // By a writer, who publishes bytes before anybody knows whether they will count.
+  bool written = false;
   // Known to have been the object's generation.
   bool adopted = false;
   std::optional<Generation> generation;
@@ -67,8 +69,8 @@ struct Deletion {
   Instant begun;
   // Attempts up to this number had begun.
   uint64_t last_attempt_before = 0;
-  // Adopted when it began: gone once it is confirmed.
-  std::vector<uint64_t> doomed;
+  // The attempt that it is known to have hit; 0 if that is not so certain.
+  uint64_t doomed = 0;
   // Infinite while it may still take effect.
   Instant ended = Instant::Infinite();
   bool confirmed = false;
@@ -90,6 +92,18 @@ struct Operation {
   uint64_t attempt = 0;
   // Of a Get that got no memory: what could not be evicted just then.
   uint64_t pinned_bytes = 0;
+};
+
+// What is so in truth, whatever clients were told.
+class Oracle {
+ public:
+  virtual ~Oracle() = default;
+  // What the object's shard has as its generation (invalid: none); nothing when something has come
+  // between the shard and the node since then, so that what the node was told may be old news.
+  virtual std::optional<Generation> AdoptedNow(const ObjectId& id, const NodeKey& node,
+                                               Instant since) = 0;
+  // When the object's shard began its life; infinite while it is down.
+  virtual Instant ShardStarted(const ObjectId& id) = 0;
 };
 
 class History {
@@ -118,11 +132,7 @@ class History {
   void NoteAdopted(const Generation& generation);
   // A Put that began at `begun` was told that its generation has been adopted.
   void ToldAdopted(Attempt& attempt);
-  // What the object's shard has as its generation (invalid: none); nothing when something has come
-  // between the shard and the node since then, so that what the node was told may be old news.
-  using AdoptedNow =
-      std::function<std::optional<Generation>(const ObjectId&, const NodeKey&, Instant since)>;
-  void SetAdoptedNow(AdoptedNow adopted_now) { adopted_now_ = std::move(adopted_now); }
+  void SetOracle(Oracle* oracle) { oracle_ = oracle; }
 
   // ---- operations
   Operation& BeginOperation(absl::string_view what, const ObjectId& id, const NodeKey& node,
@@ -143,8 +153,6 @@ class History {
   void CloseDeletions();
   // Somebody asked for a Delete that may have hit this attempt.
   bool MayBeDeleted(const Attempt& attempt) const;
-  // A confirmed Delete was asked for when the attempt was known to be adopted.
-  bool MustBeDeleted(const Attempt& attempt) const;
 
  private:
   const SimScheduler& scheduler_;
@@ -154,7 +162,7 @@ class History {
   std::vector<Operation> operations_;  // by number - 1
   std::vector<Deletion> deletions_;    // by number - 1
   std::map<Generation, uint64_t> attempt_of_;
-  AdoptedNow adopted_now_;
+  Oracle* oracle_ = nullptr;
 };
 
 }  // namespace phalanx::sim

@@ -106,8 +106,9 @@ uint64_t SimClient::Put(const PutShape& shape) {
 }
 
 uint64_t SimClient::Create(const PutShape& shape) {
-  const Attempt& attempt =
+  Attempt& attempt =
       history_.Begin(shape.id, shape.size_bytes, shape.slices, shape.metadata_bytes, node_);
+  attempt.written = true;
   const uint64_t number = attempt.number;
   const uint64_t operation = Begin(absl::StrCat("create attempt ", number, " of ", shape.size_bytes,
                                                 " bytes in ", shape.slices, " slices"),

@@ -43,9 +43,7 @@ SimCluster::SimCluster(const ClusterOptions& options)
       random_(options.seed * 17 + 3),
       nodes_(static_cast<size_t>(options.nodes)),
       shards_(static_cast<size_t>(options.shards)) {
-  history_.SetAdoptedNow([this](const ObjectId& id, const NodeKey& node, Instant since) {
-    return AdoptedNow(id, node, since);
-  });
+  history_.SetOracle(this);
   for (int s = 0; s < options.shards; ++s) StartShard(s);
   for (int n = 0; n < options.nodes; ++n) StartNode(n);
 }
@@ -111,6 +109,7 @@ v1::DescribeObjectResponse SimCluster::Describe(const ObjectId& id) {
 std::string SimCluster::DescribeEverywhere(const ObjectId& id) {
   std::string text =
       absl::StrCat(ShardName(ShardOf(id)), " says: ", Describe(id).ShortDebugString());
+  if (text.size() > 1500) text.resize(1500);
   for (int n = 0; n < num_nodes(); ++n) {
     if (node(n) == nullptr) continue;
     absl::StrAppend(&text, "; ", NodeName(n), ":");
@@ -254,7 +253,9 @@ void SimCluster::LeaveNode(int n) {
     // What was sent last is still in the kernel's buffers.
     scheduler_.After(absl::Milliseconds(1), [this, n, incarnation] {
       NodeSlot& slot = nodes_[static_cast<size_t>(n)];
-      if (slot.process != nullptr && slot.incarnation == incarnation) EndNode(slot);
+      if (slot.process == nullptr || slot.incarnation != incarnation) return;
+      EndNode(slot);
+      if (std::exchange(slot.wanted_back, false)) StartNode(n);
     });
   });
 }
@@ -418,6 +419,7 @@ void SimCluster::HealEverything() {
     ResumeShard(s);
   }
   for (int n = 0; n < num_nodes(); ++n) {
+    nodes_[static_cast<size_t>(n)].wanted_back = nodes_[static_cast<size_t>(n)].leaving;
     StartNode(n);
     ResumeNode(n);
     memory(n).SetTrouble(options_.allocation_delay, 0);
@@ -463,6 +465,11 @@ std::optional<Generation> SimCluster::AdoptedNow(const ObjectId& id, const NodeK
   const v1::DescribeObjectResponse described = Describe(id);
   if (described.summary().deleted()) return Generation();
   return directory::FromProto(described.summary().generation());
+}
+
+Instant SimCluster::ShardStarted(const ObjectId& id) {
+  const ShardSlot& slot = shards_[static_cast<size_t>(ShardOf(id))];
+  return slot.shard == nullptr ? Instant::Infinite() : slot.started;
 }
 
 }  // namespace phalanx::sim

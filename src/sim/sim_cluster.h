@@ -55,11 +55,11 @@ struct ClusterOptions {
   bool verbose = false;
 };
 
-class SimCluster {
+class SimCluster : private Oracle {
  public:
   explicit SimCluster(const ClusterOptions& options);
   // Everybody is killed.
-  ~SimCluster();
+  ~SimCluster() override;
 
   const ClusterOptions& options() const { return options_; }
   SimScheduler& scheduler() { return scheduler_; }
@@ -139,6 +139,8 @@ class SimCluster {
     std::vector<std::unique_ptr<SimClient>> clients;
     uint64_t incarnation = 0;
     bool leaving = false;
+    // To be started as soon as it has left.
+    bool wanted_back = false;
     Instant last_crash;
   };
   struct ShardSlot {
@@ -161,7 +163,9 @@ class SimCluster {
   void TroubleForShard(int s);
   // Between the two processes, whatever they are.
   void TroubleBetween(const std::string& a, const std::string& b);
-  std::optional<Generation> AdoptedNow(const ObjectId& id, const NodeKey& node, Instant since);
+  std::optional<Generation> AdoptedNow(const ObjectId& id, const NodeKey& node,
+                                       Instant since) override;
+  Instant ShardStarted(const ObjectId& id) override;
 
   const ClusterOptions options_;
   SimScheduler scheduler_;

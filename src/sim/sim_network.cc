@@ -294,12 +294,14 @@ void SimFabric::Reset(absl::string_view a, absl::string_view b) {
 }
 
 void SimFabric::HalfOpen(absl::string_view from, absl::string_view to) {
-  for (const auto& [id, connection] : connections_) {
+  const std::map<uint64_t, ConnectionPtr> connections = connections_;
+  for (const auto& [id, connection] : connections) {
     for (const int side : {0, 1}) {
       if (connection->from(side) == from && connection->to(side) == to) {
         connection->pipes[side].frozen = true;
       }
     }
+    ForgetIfOver(connection);
   }
 }
 

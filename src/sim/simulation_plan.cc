@@ -34,7 +34,7 @@ void DrawCluster(Random& random, ClusterOptions& cluster) {
   cluster.data_plane.segment_bytes = static_cast<size_t>(BetweenLog(random, 4096, 65536));
   cluster.data_plane.checksums = random.Chance(0.5);
   cluster.data_plane.idle_timeout = absl::Seconds(5);
-  cluster.data_plane.max_pushes = random.Chance(0.2) ? 1 : 64;
+  cluster.data_plane.max_pushes = random.Chance(0.2) ? 6 : 64;
   cluster.scheduler.shuffle_ties = random.Chance(0.5);
   if (random.Chance(0.5))
     cluster.scheduler.max_turn_delay = absl::Microseconds(200) * random.Unit();

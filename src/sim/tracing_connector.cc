@@ -1,33 +1,64 @@
 #include "src/sim/tracing_connector.h"
 
 #include <utility>
+#include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/text_format.h"
+#include "src/directory/validate.h"
 
 namespace phalanx::sim {
 namespace {
 
-// The object a message is about, by its short name; "" if it is about none.
-template <typename Message>
-std::string Subject(const Message& message, History& history) {
-  const auto* descriptor = message.GetDescriptor();
+// What a message says, as far as it helps a reader: the object's name, generations as attempts, and
+// the other fields that are short.
+void Tell(const google::protobuf::Message& message, History& history, std::string* out) {
   const auto* reflection = message.GetReflection();
-  const auto* kind = reflection->GetOneofFieldDescriptor(message, descriptor->oneof_decl(0));
-  if (kind == nullptr) return "";
-  const auto& inner = reflection->GetMessage(message, kind);
-  const auto* field = inner.GetDescriptor()->FindFieldByName("object_id");
-  if (field == nullptr || field->is_repeated()) return "";
-  const auto id = ObjectId::FromBinary(inner.GetReflection()->GetString(inner, field));
-  return id.ok() ? history.NameOf(*id) : "";
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  reflection->ListFields(message, &fields);
+  for (const auto* field : fields) {
+    const std::string& name = field->name();
+    if (name == "object_id") {
+      const auto id = ObjectId::FromBinary(reflection->GetString(message, field));
+      absl::StrAppend(out, " ", id.ok() ? history.NameOf(*id) : "?");
+    } else if (field->type() == google::protobuf::FieldDescriptor::TYPE_BYTES) {
+      absl::StrAppend(out, " ", name, " of ", reflection->GetString(message, field).size());
+    } else if (name == "generation" || name == "adopted") {
+      Generation generation;
+      const auto* inner = field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE
+                              ? &reflection->GetMessage(message, field)
+                              : nullptr;
+      if (inner != nullptr) {
+        generation = directory::FromProto(static_cast<const v1::Generation&>(*inner));
+      }
+      absl::StrAppend(out, " ", name);
+      if (generation.valid()) {
+        absl::StrAppend(out, " ", history.AttemptOf(generation), " (", generation.ToString(), ")");
+      }
+    } else if (name == "sender") {
+      const auto& key = static_cast<const v1::NodeKey&>(reflection->GetMessage(message, field));
+      absl::StrAppend(out, " from ", directory::FromProto(key).ToString());
+    } else if (field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) {
+      std::string text;
+      google::protobuf::TextFormat::Printer printer;
+      printer.SetSingleLineMode(true);
+      if (field->is_repeated()) continue;
+      printer.PrintFieldValueToString(message, field, -1, &text);
+      absl::StrAppend(out, " ", name, " ", text);
+    }
+  }
 }
 
 template <typename Message>
 void Note(const std::string& who, absl::string_view arrow, const Message& message,
           History& history) {
-  std::string text = message.ShortDebugString();
-  if (text.size() > 700) text.resize(700);
-  history.journal().Note("    ", who, arrow, Subject(message, history), " ", text);
+  const auto* reflection = message.GetReflection();
+  const auto* kind =
+      reflection->GetOneofFieldDescriptor(message, message.GetDescriptor()->oneof_decl(0));
+  if (kind == nullptr || kind->name() == "progress") return;
+  std::string text = kind->name();
+  Tell(reflection->GetMessage(message, kind), history, &text);
+  history.journal().Note("    ", who, arrow, text);
 }
 
 class TracingStream final : public directory::NodeStream {
