@@ -8,6 +8,12 @@
 #include "src/object_store/store_impl.h"
 
 namespace phalanx::object_store {
+namespace {
+
+// How soon the shards learn that the memory in use has changed.
+constexpr absl::Duration kUsageInterval = absl::Seconds(1);
+
+}  // namespace
 
 Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory, SendToShard send)
     : options_(std::move(options)),
@@ -43,11 +49,14 @@ void Store::Impl::Settle() {
     again = HandOutMemory() || again;
   }
   --depth_;
+  if (table_.used_bytes() != told_used_bytes_ && next_usage_.infinite()) {
+    next_usage_ = executor_.Now() + kUsageInterval;
+  }
   ArmTimer();
 }
 
 void Store::Impl::ArmTimer() {
-  Instant next = std::min(eviction_.NextDeadline(), next_progress_);
+  Instant next = std::min({eviction_.NextDeadline(), next_progress_, next_usage_});
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
   if (next == timer_at_) return;
   if (timer_ != 0) executor_.Cancel(timer_);
@@ -66,6 +75,7 @@ void Store::Impl::OnTimer() {
     OnDeadline(*request);
   }
   if (next_progress_ <= now) SendProgress();
+  if (next_usage_ <= now) TellUsage();
 }
 
 // ------------------------------------------------------------------------------------ requests

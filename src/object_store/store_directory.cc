@@ -94,6 +94,7 @@ void Store::Impl::OnRegister(int shard) {
   char& had_session = registered_[static_cast<size_t>(shard)];
   message.mutable_register_begin()->set_had_session(std::exchange(had_session, 1) != 0);
   send_(shard, std::move(message));
+  told_used_bytes_ = 0;  // as the node's description has it
   RegisterCopies(shard);
   for (v1::RegisterWant& want : pulls_.Register(shard, options_.num_shards)) {
     v1::NodeMessage wants;

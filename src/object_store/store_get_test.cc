@@ -332,5 +332,18 @@ TEST(StoreGetTest, ProgressIsToldFourTimesASecondWhileAPullRunsAndNotOtherwise) 
   EXPECT_TRUE(w.Sent<v1::Progress>().empty());
 }
 
+TEST(StoreGetTest, TheShardLearnsASecondLaterThatTheMemoryInUseHasChanged) {
+  StoreWorld w;
+  const auto reading = w.Get(Id(1));
+  w.Shard(Deliver(Id(1), kFirst, "12345"));
+  w.Pass(absl::Milliseconds(900));
+  EXPECT_TRUE(w.Sent<v1::Progress>().empty());
+  w.Pass(absl::Milliseconds(200));
+  ASSERT_EQ(w.Sent<v1::Progress>().size(), 1u);
+  EXPECT_EQ(w.Sent<v1::Progress>()[0].used_bytes(), 5u);
+  w.Pass(absl::Seconds(5));
+  EXPECT_EQ(w.Sent<v1::Progress>().size(), 1u);
+}
+
 }  // namespace
 }  // namespace phalanx::object_store

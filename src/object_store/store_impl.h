@@ -267,6 +267,7 @@ struct Store::Impl {
   void Carry(EndGets& effect);
   void OnPullDone(const ObjectId& id, uint64_t serial, const net::PullOutcome& outcome);
   void SendProgress();
+  void TellUsage();
   absl::StatusOr<net::ServeGrant> Serve(const net::ServeRequest& request);
   void Serve(const net::ServeRequest& request, net::DataPlane::ServeReply reply);
   // Answers those who wait for the object, if it is here now or `serial`'s patience is over.
@@ -358,6 +359,9 @@ struct Store::Impl {
   // One timer for all deadlines.
   std::set<std::pair<Instant, RequestId>> deadlines_;
   Instant next_progress_ = Instant::Infinite();
+  // Told with the progress of pulls, and by itself when it has changed.
+  Instant next_usage_ = Instant::Infinite();
+  uint64_t told_used_bytes_ = 0;
   TimerId timer_ = 0;
   Instant timer_at_ = Instant::Infinite();
 

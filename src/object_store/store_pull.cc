@@ -252,8 +252,23 @@ void Store::Impl::SendProgress() {
     message.mutable_progress()->set_used_bytes(table_.used_bytes());
     send_(shard, std::move(message));
   }
+  if (by_shard.size() == static_cast<size_t>(options_.num_shards)) {
+    next_usage_ = Instant::Infinite();
+    told_used_bytes_ = table_.used_bytes();
+  }
   next_progress_ =
       running_.empty() ? Instant::Infinite() : executor_.Now() + options_.progress_interval;
+}
+
+// Tools show it, and a node that leaves is helped by those that have room.
+void Store::Impl::TellUsage() {
+  next_usage_ = Instant::Infinite();
+  told_used_bytes_ = table_.used_bytes();
+  for (int shard = 0; shard < options_.num_shards; ++shard) {
+    v1::NodeMessage message;
+    message.mutable_progress()->set_used_bytes(told_used_bytes_);
+    send_(shard, std::move(message));
+  }
 }
 
 // -------------------------------------------------------------------------------------- pushes
