@@ -20,6 +20,8 @@ namespace {
 constexpr int kBacklog = 1024;
 // Clients accepted in a turn.
 constexpr int kAcceptsPerTurn = 64;
+// When the process has no descriptor left, not even for refusing.
+constexpr absl::Duration kRetryAfter = absl::Milliseconds(100);
 
 absl::Status Failed(absl::string_view what, absl::string_view path, int error) {
   return absl::UnavailableError(
@@ -107,6 +109,7 @@ LocalService::LocalService(net::EventLoop& loop, Store& store, LocalServiceOptio
 
 LocalService::~LocalService() {
   watcher_.reset();
+  loop_.Cancel(retry_timer_);
   if (listener_ >= 0) {
     struct stat found {};
     const char* path = options_.socket_path.c_str();
@@ -155,7 +158,9 @@ void LocalService::KeepAccepting() {
 void LocalService::AcceptSome() {
   for (int i = 0; i < kAcceptsPerTurn && AcceptOne(); ++i) {
   }
-  KeepAccepting();
+  if (!std::exchange(exhausted_, false)) return KeepAccepting();
+  // The listener stays readable: waiting for that would not be waiting.
+  retry_timer_ = loop_.RunAt(loop_.Now() + kRetryAfter, [this] { AcceptSome(); });
 }
 
 bool LocalService::AcceptOne() {
@@ -173,6 +178,7 @@ bool LocalService::AcceptOne() {
            absl::ResourceExhaustedError(
                absl::StrCat("node ", options_.greeting.node_name, " has no descriptor left")));
   }
+  exhausted_ = socket < 0;
   spare_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
   PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
       << "no descriptor left for a client" << LogField("socket", options_.socket_path);

@@ -82,6 +82,9 @@ class LocalService {
   // Given up for a moment when the process has no descriptor left, to accept a client and tell it
   // so.
   int spare_ = -1;
+  // Set when there was no descriptor even for that: nobody is accepted for a while.
+  bool exhausted_ = false;
+  TimerId retry_timer_ = 0;
   std::unique_ptr<net::FdWatcher> watcher_;
   uint64_t next_number_ = 1;
   std::map<uint64_t, std::shared_ptr<LocalSession>> sessions_;

@@ -90,6 +90,10 @@ MemfdFile::~MemfdFile() {
   if (read_only_fd_ >= 0) close(read_only_fd_);
 }
 
+void MemfdFile::GiveUpPages() {
+  fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_));
+}
+
 int MemfdFile::read_only_fd() {
   // Nobody can make a writable mapping of it by any descriptor.
   if (writers_ == Writers::kThisProcess) return fd_;

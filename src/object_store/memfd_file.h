@@ -44,6 +44,10 @@ class MemfdFile {
   int writable_fd() const { return writers_ == Writers::kAnyHolder ? fd_ : -1; }
   // Opened at the first call; -1 when there is no descriptor left.
   int read_only_fd();
+  // The pages go back to the system at once, although other processes may have the file mapped
+  // still: clients keep mappings that they do not look through. Nothing may be read or written any
+  // more. Without effect on a file that was made for this process alone, whose seals forbid it.
+  void GiveUpPages();
 
  private:
   MemfdFile(int fd, char* data, uint64_t bytes, Writers writers)

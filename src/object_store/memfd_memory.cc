@@ -115,6 +115,9 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
   void OnSegment(FileResult result);
   void RemoveSegment(ExtentAllocator::SegmentId id);
   void Unmap(std::shared_ptr<MemfdFile> file);
+  // As Unmap, for a file that nobody looks at any more: its pages do not wait for clients to unmap
+  // it.
+  void GiveUp(std::shared_ptr<MemfdFile> file);
 
   const MemfdMemoryOptions options_;
   SharedMemoryStats stats_;
@@ -341,7 +344,7 @@ void MemfdMemory::Core::ReturnFile(std::shared_ptr<MemfdFile> file, uint64_t id,
   Trim(std::min(options_.max_pooled_bytes, room));
   while (warm_.size() > options_.max_pooled_files) {
     stats_.pooled_bytes -= warm_.front().file->bytes();
-    Unmap(std::move(warm_.front().file));
+    GiveUp(std::move(warm_.front().file));
     warm_.erase(warm_.begin());
   }
 }
@@ -373,11 +376,15 @@ void MemfdMemory::Core::Unmap(std::shared_ptr<MemfdFile> file) {
   helper_->Do([file = std::move(file)] {});
 }
 
+void MemfdMemory::Core::GiveUp(std::shared_ptr<MemfdFile> file) {
+  helper_->Do([file = std::move(file)] { file->GiveUpPages(); });
+}
+
 void MemfdMemory::Core::Trim(uint64_t keep_bytes) {
   size_t dropped = 0;
   while (stats_.pooled_bytes > keep_bytes) {
     stats_.pooled_bytes -= warm_[dropped].file->bytes();
-    Unmap(std::move(warm_[dropped++].file));
+    GiveUp(std::move(warm_[dropped++].file));
   }
   warm_.erase(warm_.begin(), warm_.begin() + static_cast<ptrdiff_t>(dropped));
   if (keep_bytes > 0) return;

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -107,6 +108,24 @@ size_t OpenDescriptors() {
   while (readdir(folder) != nullptr) ++count;
   closedir(folder);
   return count;
+}
+
+TEST(MemfdMemory, PagesOfATrimmedFileGoBackAlthoughAClientHasItMapped) {
+  MemfdHarness harness;
+  auto block = harness.Allocate(8 << 20);
+  ASSERT_THAT(block, IsOk());
+  const int client = dup((*block)->read_only_fd());
+  const Mapping mapping(**block);
+  struct stat file {};
+  ASSERT_EQ(fstat(client, &file), 0);
+  EXPECT_EQ(file.st_blocks * 512, 8 << 20);
+  harness.Drop(*block);
+  harness.Run([&] { harness.memory().Trim(0); });
+  // The helper makes the next file after it has given up the last.
+  ASSERT_THAT(harness.Allocate(1 << 20), IsOk());
+  ASSERT_EQ(fstat(client, &file), 0);
+  EXPECT_EQ(file.st_blocks, 0);
+  close(client);
 }
 
 constexpr uint64_t kSmall = 1000;

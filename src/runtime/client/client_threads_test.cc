@@ -336,6 +336,16 @@ TEST(ClientLoop, PollBlocksForItsTimeoutAndNoLonger) {
   writer.join();
 }
 
+TEST(ClientLoop, AWaitWithoutTimeTakesInWhatIsThere) {
+  LocalNode node;
+  const auto client = ConnectTo(node);
+  const Future<PutResult> put = client->Put(Id(1), "bytes");
+  while (!put.Wait(absl::ZeroDuration()).ok()) {
+  }
+  EXPECT_THAT(client->Get(Id(2)).Wait(absl::ZeroDuration()),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
 TEST(ClientLoop, ANodeThatDoesNotAnswerIsAnsweredForAfterTheDeadline) {
   LocalNode node;
   const auto client = ConnectTo(node);

@@ -62,7 +62,7 @@ inline constexpr size_t kMaxOutstandingRequests = 60000;
 // Bytes that wait for the daemon to read them; beyond them calls fail with ResourceExhausted.
 inline constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
 // Mappings kept although nobody looks at them.
-inline constexpr size_t kMaxIdleMappings = 16;
+inline constexpr size_t kMaxIdleMappings = 8;
 // A daemon that has not answered so long after a deadline passed is answered for.
 inline constexpr absl::Duration kDeadlineGrace = absl::Seconds(1);
 

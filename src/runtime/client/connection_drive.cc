@@ -130,14 +130,17 @@ bool Connection::WaitLocked(absl::FunctionRef<bool()> done, Instant until, int* 
 bool Connection::WaitAs(Waiter& self, Instant until, int* callbacks_run) {
   const auto place = waiters_.insert(waiters_.end(), &self);
   bool ended = false;
+  bool led = false;
   while (true) {
     const int ran = self.runs_callbacks ? RunCallbacks(&self) : 0;
     if (callbacks_run != nullptr) *callbacks_run += ran;
     ended = self.done();
     const Instant now = MonotonicNow();
-    if (ended || now >= until) break;
+    // Whoever has no time at all takes in what is there already.
+    if (ended || (now >= until && (led || leading_ || !status_.ok()))) break;
     if (!leading_ && status_.ok()) {
       Lead(&self, until);
+      led = true;
     } else if (!trash_.empty()) {
       Unlock();
       mu_.Lock();

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -48,9 +49,10 @@ class SpawnSettings {
  public:
   explicit SpawnSettings(int inherited) {
     posix_spawn_file_actions_init(&actions_);
+    // First: in a program without standard input it may be in the place of the others.
+    posix_spawn_file_actions_adddup2(&actions_, inherited, kInheritedFd);
     posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions_, inherited, kInheritedFd);
     posix_spawnattr_init(&attributes_);
     sigset_t none;
     sigemptyset(&none);
@@ -161,6 +163,25 @@ absl::StatusOr<Cluster> StartCluster(uint64_t capacity_bytes, absl::Duration tim
   return cluster;
 }
 
+struct SharedCluster {
+  const ProcessMark mark = ProcessMark::Current();
+  Mutex mu;
+  Cluster cluster ABSL_GUARDED_BY(mu);
+};
+
+// A child of fork starts its own: the parent's lock may have been held when it was made, and its
+// descriptor has been closed. Never destroyed: threads may still connect when the process ends.
+SharedCluster& OfThisProcess() {
+  static std::atomic<SharedCluster*> shared{nullptr};
+  SharedCluster* current = shared.load();
+  while (current == nullptr || current->mark.Forked()) {
+    auto* fresh = new SharedCluster;
+    if (shared.compare_exchange_strong(current, fresh)) return *fresh;
+    delete fresh;
+  }
+  return *current;
+}
+
 bool Alive(const Cluster& cluster) {
   if (cluster.lifeline < 0) return false;
   pollfd ready{cluster.lifeline, POLLIN, 0};
@@ -192,24 +213,13 @@ std::vector<std::string> ExecutableCandidates() {
 }
 
 absl::StatusOr<std::string> EmbeddedAddress(uint64_t capacity_bytes, absl::Duration timeout) {
-  // Of this process: a child of fork starts its own. Never destroyed: threads may still connect.
-  struct Shared {
-    Mutex mu;
-    Cluster cluster ABSL_GUARDED_BY(mu);
-    ProcessMark mark ABSL_GUARDED_BY(mu) = ProcessMark::Current();
-  };
-  static auto* const shared = new Shared;
-  MutexLock lock(shared->mu);
-  if (shared->mark.Forked()) {
-    // The descriptor was closed when the child was made.
-    shared->cluster = Cluster();
-    shared->mark = ProcessMark::Current();
+  SharedCluster& shared = OfThisProcess();
+  MutexLock lock(shared.mu);
+  if (!Alive(shared.cluster)) {
+    End(shared.cluster);
+    PHALANX_ASSIGN_OR_RETURN(shared.cluster, StartCluster(capacity_bytes, timeout));
   }
-  if (!Alive(shared->cluster)) {
-    End(shared->cluster);
-    PHALANX_ASSIGN_OR_RETURN(shared->cluster, StartCluster(capacity_bytes, timeout));
-  }
-  return shared->cluster.address;
+  return shared.cluster.address;
 }
 
 }  // namespace phalanx::internal

@@ -31,7 +31,9 @@ absl::StatusOr<std::shared_ptr<FileMapping>> FileMapping::Map(int fd, uint64_t b
   return mapping;
 }
 
-FileMapping::~FileMapping() { munmap(data_, bytes_); }
+FileMapping::~FileMapping() {
+  if (!mark_.Forked()) munmap(data_, bytes_);
+}
 
 absl::Status FileMapping::BeginWriting(uint64_t upto) {
   if (madvise(data_, bytes_, MADV_DONTFORK) != 0 ||

@@ -16,10 +16,12 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "src/runtime/client/fork_guard.h"
 
 namespace phalanx::internal {
 
-// Unmapped by the last reference, on any thread. A writable mapping starts out read-only.
+// Unmapped by the last reference, on any thread; not in a child of fork, where something else may
+// be in the place of what was being written. A writable mapping starts out read-only.
 class FileMapping {
  public:
   // Maps the whole file; `fd` stays the caller's. ResourceExhausted when the system refuses.
@@ -46,6 +48,7 @@ class FileMapping {
 
   char* const data_;
   const uint64_t bytes_;
+  const ProcessMark mark_ = ProcessMark::Current();
   // The writer's alone: how far the page tables are known to be filled.
   uint64_t populated_ = 0;
 };

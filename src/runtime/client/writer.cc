@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -55,6 +56,9 @@ struct CreateCall final : public FutureState<Grant> {
   }
   uint64_t size = 0;
 };
+
+// Bytes that travel in one message.
+constexpr uint64_t kMaxPiece = object_store::kOwnFileBytes;
 
 // At least one byte, so that empty objects have a place too; aligned like every allocation.
 std::unique_ptr<char[]> OwnMemory(uint64_t size) {
@@ -141,9 +145,12 @@ absl::Status WriterState::Publish(uint64_t n) {
     return absl::InvalidArgumentError(
         absl::StrCat("Publish of ", id.hex(), ": ", n, " bytes after ", published, " of ", size));
   }
-  if (n == published) return connection->CheckProcess();
-  PHALANX_RETURN_IF_ERROR(connection->Post(local::Publish{number, n, Unsent(n)}));
-  published = n;
+  PHALANX_RETURN_IF_ERROR(connection->CheckProcess());
+  while (published < n) {
+    const uint64_t upto = own == nullptr ? n : std::min(n, published + kMaxPiece);
+    PHALANX_RETURN_IF_ERROR(connection->Post(local::Publish{number, upto, Unsent(upto)}));
+    published = upto;
+  }
   return absl::OkStatus();
 }
 
@@ -162,6 +169,11 @@ Future<PutResult> WriterState::Seal() {
   const absl::Status process = connection->CheckProcess();
   if (!process.ok()) return refuse(process);
   if (!open) return refuse(absl::FailedPreconditionError("the object is sealed or aborted"));
+  // Only a node whose memory cannot be mapped leaves so much to be sent.
+  if (own != nullptr && size - published > kMaxPiece) {
+    const absl::Status sent = Publish(size);
+    if (!sent.ok()) return refuse(sent);
+  }
   const absl::string_view rest = Unsent(size);
   const absl::Status stopped = StopWriting();
   if (!stopped.ok()) {

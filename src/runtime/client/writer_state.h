@@ -43,7 +43,7 @@ struct WriterState {
   bool open = false;
 
  private:
-  // The bytes that go with a Publish or Seal up to `n`.
+  // The bytes that go with a Publish or Seal up to `n`: at most kMaxPiece.
   absl::string_view Unsent(uint64_t n) const;
   // No byte is written any more.
   absl::Status StopWriting();
