@@ -200,7 +200,7 @@ void DirectoryCore::Impl::CompleteCopy(Object& object, const NodeKey& key) {
   object.loss_told = false;
   object.last_hopes.clear();
   object.void_at = Instant::Infinite();
-  EndFeeds(object, key);
+  EndFeeds(object, key, /*completed=*/true);
   if (object.tree != nullptr) object.tree->Complete(Join(object, key, copy));
   if (const auto want = object.wants.find(key); want != object.wants.end()) {
     copy.primary = copy.primary || want->second.keep;
@@ -250,12 +250,11 @@ bool DirectoryCore::Impl::HasWriter(const Object& object) const {
 }
 
 void DirectoryCore::Impl::Settle(Object& object) {
-  if (object.adopted && object.complete_copies == 0 && object.last_hopes.empty() && !Learning()) {
-    if (object.sealed) {
-      DecideLoss(object);
-    } else if (!HasWriter(object)) {
-      DecideVoid(object);
-    }
+  // A writer may still seal, also what receivers had whole before it did and lost again.
+  const bool may_come =
+      object.complete_copies > 0 || HasWriter(object) || !object.last_hopes.empty();
+  if (object.adopted && !may_come && !Learning()) {
+    object.sealed ? DecideLoss(object) : DecideVoid(object);
   }
   if (!object.adopted && !object.attempts.empty()) AdoptBestAttempt(object);
   if (!object.adopted) RefuseWantsOfDeleted(object);
