@@ -70,6 +70,7 @@ class Checkers {
   absl::Status NodesAtRest();
   absl::Status RequestsAtRest();
   bool MayWait(const Operation& get);
+  uint64_t KeptBytes(int n);
   absl::Status DirectoryIsTrue();
   absl::Status ObjectIsTrue(const ObjectId& id);
   absl::Status NodeIsEmpty(int n);
