@@ -17,7 +17,7 @@ namespace phalanx::net {
 namespace {
 
 // Shared by the bytes that all connections of a loop throw away.
-constexpr size_t kScratchBytes = 64 * 1024;
+constexpr size_t kScratchBytes = size_t{64} * 1024;
 
 // What all loops share. Each part has its own synchronization.
 struct Shared {
@@ -366,8 +366,8 @@ class DataPlaneImpl final : public DataPlane {
 }  // namespace
 
 std::unique_ptr<DataPlane> DataPlane::Create(Network& network, Executor& control,
-                                             std::vector<Executor*> io, DataPlaneOptions options,
-                                             ServeHandler serve) {
+                                             const std::vector<Executor*>& io,
+                                             DataPlaneOptions options, ServeHandler serve) {
   PHALANX_CHECK(!io.empty(), "a data plane needs an I/O loop");
   options.segment_bytes = std::clamp<size_t>(options.segment_bytes, 1, kMaxSegmentBytes);
   options.stall_timeout =

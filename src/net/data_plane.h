@@ -43,7 +43,7 @@ struct DataPlaneOptions {
   NodeKey self;
   HandshakeConfig handshake;
   // 1 byte to 1 MiB.
-  size_t segment_bytes = 64 * 1024;
+  size_t segment_bytes = size_t{64} * 1024;
   bool checksums = false;
   // A receiver that hears nothing (not even "starved") for so long gives up; senders say "starved"
   // every quarter of it. 4 ms to a minute.
@@ -91,8 +91,8 @@ class DataPlane {
   // `io` has at least one executor; it may be the control loop itself. All of them, and `network`,
   // outlive this, and the loops' threads end before any of them is destroyed.
   static std::unique_ptr<DataPlane> Create(Network& network, Executor& control,
-                                           std::vector<Executor*> io, DataPlaneOptions options,
-                                           ServeHandler serve);
+                                           const std::vector<Executor*>& io,
+                                           DataPlaneOptions options, ServeHandler serve);
   // Ends every pull and push without calling back. The I/O loops let go of buffers in a later turn
   // of theirs, and pins after that on the control loop. REQUIRES: the I/O executors still run, or
   // have been shut down.

@@ -20,7 +20,7 @@ namespace phalanx::net {
 
 class EgressLimiter {
  public:
-  static constexpr size_t kBurstBytes = 128 * 1024;
+  static constexpr size_t kBurstBytes = size_t{128} * 1024;
 
   // Bytes a second; 0 or less is no limit.
   explicit EgressLimiter(double bytes_per_second, size_t burst_bytes = kBurstBytes);

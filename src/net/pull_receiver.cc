@@ -244,7 +244,7 @@ absl::Status PullReceiver::Starved(absl::string_view payload) {
   return absl::OkStatus();
 }
 
-bool PullReceiver::Settle(absl::Status status) {
+bool PullReceiver::Settle(const absl::Status& status) {
   // The last byte counts, however the connection ended after it.
   if (!told_ && accepted_ && bytes_missing_ == 0) Tell(absl::OkStatus());
   if (!told_ && !status.ok()) Tell(Explain(status));

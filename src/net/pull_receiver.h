@@ -91,7 +91,7 @@ class PullReceiver final : private FrameSink {
   absl::Status ReadAvailable();
   void OnStallTimer();
   void ArmStallTimer();
-  bool Settle(absl::Status status);
+  bool Settle(const absl::Status& status);
   void Tell(absl::Status status);
   absl::Status Explain(const absl::Status& error) const;
   void Release(bool reusable);

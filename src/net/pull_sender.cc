@@ -175,6 +175,8 @@ void PullSender::Grant(uint32_t pull, absl::StatusOr<ServeGrant> answer) {
                                 static_cast<uint8_t>(layout.slices)};
   writer_.Control(FrameType::kAccept, pull_, EncodePayload(accept),
                   checksums_ ? kWithChecksums : 0);
+  // So that a small object is one write, and one wake-up at the other end.
+  Fill();
   Drive();
 }
 

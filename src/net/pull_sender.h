@@ -47,13 +47,13 @@ class PullSender final : private FrameSink {
   static constexpr int kPatience = 16;
   // Bytes waiting unsent in the kernel: at first, and the bounds of what is adapted to about twice
   // the measured rate times the round trip.
-  static constexpr size_t kFirstUnsentBytes = 256 * 1024;
-  static constexpr size_t kLeastUnsentBytes = 128 * 1024;
+  static constexpr size_t kFirstUnsentBytes = size_t{256} * 1024;
+  static constexpr size_t kLeastUnsentBytes = size_t{128} * 1024;
   static constexpr size_t kMostUnsentBytes = size_t{8} << 20;
 
   struct Options {
     NodeKey self;
-    size_t segment_bytes = 64 * 1024;
+    size_t segment_bytes = size_t{64} * 1024;
     // Also sent to receivers that do not ask.
     bool checksums = false;
     absl::Duration idle_timeout;

@@ -16,7 +16,7 @@ namespace phalanx::net {
 class SegmentRate {
  public:
   // Below this nothing is said: a few segments that sat in one kernel buffer tell nothing.
-  static constexpr uint64_t kLeastBytes = 256 * 1024;
+  static constexpr uint64_t kLeastBytes = uint64_t{256} * 1024;
 
   void Segment(Instant complete, uint64_t bytes, bool sender_was_starved) {
     if (any_ && !sender_was_starved) {
