@@ -95,7 +95,7 @@ class Harness {
     bool adopted = true;
     bool complete = true;
     bool primary = true;
-    NodeKey sender;
+    NodeKey sender = {};
     uint64_t size = 1 << 20;
   };
   void RegisterCopy(const NodeKey& node, const ObjectId& id, const Generation& generation,

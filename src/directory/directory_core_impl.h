@@ -309,7 +309,8 @@ struct DirectoryCore::Impl {
               Instant finish);
   // The want's pull, if any, has ended: it waits again.
   void Requeue(Object& object, const NodeKey& key);
-  void EndFeeds(Object& object, const NodeKey& receiver);
+  // `completed`: because the receiver has every byte.
+  void EndFeeds(Object& object, const NodeKey& receiver, bool completed = false);
   BroadcastTree& Tree(Object& object);
   BroadcastTree::Member* Join(Object& object, const NodeKey& key, const Copy& copy);
   // Returns the receivers that it leaves without a sender.

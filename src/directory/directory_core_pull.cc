@@ -206,7 +206,7 @@ void DirectoryCore::Impl::Assign(Object& object, Node& node, Want& want,
   assign.set_keep(want.keep);
 }
 
-void DirectoryCore::Impl::EndFeeds(Object& object, const NodeKey& receiver) {
+void DirectoryCore::Impl::EndFeeds(Object& object, const NodeKey& receiver, bool completed) {
   const auto found = object.wants.find(receiver);
   if (found == object.wants.end() || !found->second.pulling) return;
   Want& want = found->second;
@@ -216,10 +216,15 @@ void DirectoryCore::Impl::EndFeeds(Object& object, const NodeKey& receiver) {
   if (copy != object.copies.end() && copy->second.pull != nullptr) copy->second.pull->ended = now_;
   BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
   if (member == nullptr) return;
-  if (want.outside_sender.valid()) object.tree->SetFedFromOutside(member, false);
-  want.outside_sender = NodeKey();
   for (const auto& feed : member->feeds) planner_.CountPush(feed->sender->endpoint.node, -1);
-  object.tree->Detach(member);
+  if (completed) {
+    // Not by way of Detach: everybody downstream would lose its root and find it again.
+    object.tree->Complete(member);
+  } else {
+    object.tree->Detach(member);
+    if (want.outside_sender.valid()) object.tree->SetFedFromOutside(member, false);
+  }
+  want.outside_sender = NodeKey();
 }
 
 void DirectoryCore::Impl::Requeue(Object& object, const NodeKey& key) {
