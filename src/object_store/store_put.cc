@@ -161,7 +161,9 @@ void Store::Impl::AbortWriter(WriterId id, const absl::Status& why) {
 }
 
 bool Store::Impl::TellCreator(Copy* copy, const absl::StatusOr<PutResult>& outcome) {
-  if (Request* put = FindRequest(std::exchange(copy->waiting_put, 0)); put != nullptr) {
+  Request* put = FindRequest(std::exchange(copy->waiting_put, 0));
+  // It may have been answered at its deadline in this very turn.
+  if (put != nullptr && put->stage == Request::Stage::kWaiting) {
     AnswerPut(*put, outcome);
     return true;
   }

@@ -105,6 +105,19 @@ TEST(StorePutTest, PutThatWaitsForAdoptionEndsAtItsDeadlineAndKeepsItsBytes) {
   EXPECT_TRUE(w.store().ContainsLocally(Id(1)));
 }
 
+TEST(StorePutTest, AVerdictInTheTurnOfTheDeadlineDoesNotAnswerAgain) {
+  StoreWorld w;
+  PutOptions options = Adopted(Id(1));
+  options.deadline = w.now() + absl::Seconds(1);
+  w.RunAt(options.deadline, [&] {
+    const Generation g = w.store().Copies()[0].generation;
+    w.store().OnShardMessage(0, Verdict(Id(1), g, v1::Verdict::ADOPTED));
+  });
+  const auto answer = w.StartPut(options, "bytes");
+  w.Pass(absl::Seconds(1));
+  EXPECT_THAT(**answer, StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
 TEST(StorePutTest, SupersededPutOfTheSameSizeExistedAlreadyAndItsBytesGo) {
   StoreWorld w;
   const auto answer = w.StartPut(Adopted(Id(1)), "bytes");

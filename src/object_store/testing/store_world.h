@@ -203,6 +203,17 @@ class StoreWorld {
       EXPECT_TRUE(status.ok()) << status;
     }
   }
+  // `f` runs on the loop at `when`: after the store's timers of then that are set later than this,
+  // and before what they post (timers and tasks of this executor take turns).
+  void RunAt(Instant when, std::function<void()> f) {
+    loop_.Post([this, when, f = std::move(f)] {
+      loop_.RunAt(when, [this, f] {
+        loop_.Post([] {});
+        loop_.Post([f] { f(); });
+      });
+    });
+    Drain();
+  }
   void Shard(const v1::ShardMessage& message, int shard = 0) {
     Run([&] { store_->OnShardMessage(shard, message); });
   }
