@@ -71,13 +71,19 @@ struct Shard::Impl {
   absl::Status Deliver(Session& session);
   void OnStreamClosed(StreamId id);
   void CloseStream(StreamId id, const absl::Status& why);
-  void EndSession(uint64_t node, const absl::Status& why);
+  void EndSession(uint64_t node, absl::string_view event, const absl::Status& why);
 
   void OnCoreTimer();
   void OnSessionTimer(Instant due);
   void CloseSilentStreams(Instant now);
   void Flush();
   void Pump(Session& session);
+
+  void Tell(absl::string_view event, absl::string_view node, const absl::Status& why) {
+    if (observer) observer(event, node, why);
+  }
+  // A stream that is not to be; counted and told.
+  void Refuse(StreamId id, const absl::Status& why);
 
   uint64_t NewId() {
     uint64_t id = 0;
@@ -101,6 +107,7 @@ struct Shard::Impl {
   std::map<uint64_t, Session> sessions;  // by node
   std::set<uint64_t> touched;            // nodes whose sessions may have something to send
   Counters counters;
+  Observer observer;
 
   // Last: nothing of theirs runs once the rest is being destroyed.
   LoopTimer core_timer;
@@ -125,10 +132,9 @@ void Shard::Impl::Accept(std::unique_ptr<ShardStream> stream) {
            },
        .on_closed = [this, id](const absl::Status&) { OnStreamClosed(id); }});
   if (streams.size() > kMaxStreams || Unproven() > kMaxUnprovenStreams) {
-    ++counters.refused;
-    return CloseStream(id, absl::ResourceExhaustedError(absl::StrCat(
-                               "shard ", config.shard_index, " has ", streams.size() - 1,
-                               " streams, ", Unproven() - 1, " of them unproven")));
+    return Refuse(id, absl::ResourceExhaustedError(
+                          absl::StrCat("shard ", config.shard_index, " has ", streams.size() - 1,
+                                       " streams, ", Unproven() - 1, " of them unproven")));
   }
   session_timer.Ensure(now + config.lease);
 }
@@ -143,21 +149,19 @@ void Shard::Impl::OnFrame(StreamId id, v1::NodeFrame frame) {
   flush.Raise();
   if (!taken.ok()) {
     ++counters.malformed;
+    Tell("malformed message", session.session.node().name(), taken);
     return CloseStream(id, taken);
   }
   if (session.session.ended()) {
     ++counters.goodbyes;
-    EndSession(node, absl::OkStatus());
+    EndSession(node, "goodbye", absl::OkStatus());
   }
 }
 
 void Shard::Impl::OnHandshakeFrame(StreamId id, const v1::NodeFrame& frame) {
   Stream& stream = streams.at(id);
   auto answer = stream.handshake.OnFrame(frame);
-  if (!answer.ok()) {
-    ++counters.refused;
-    return CloseStream(id, answer.status());
-  }
+  if (!answer.ok()) return Refuse(id, answer.status());
   if (answer->has_value()) stream.stream->Send(**std::move(answer));
   if (stream.handshake.proven()) Admit(id);
 }
@@ -171,14 +175,14 @@ void Shard::Impl::Admit(StreamId id) {
   if (found != sessions.end()) {
     const ShardSession& session = found->second.session;
     if (hello.node().key().incarnation() < session.key().incarnation) {
-      ++counters.refused;
-      return CloseStream(
-          id, absl::FailedPreconditionError(absl::StrCat(
-                  NodeName(hello.node()), " at ", hello.node().address(),
-                  " has a later life, which is registered from ", session.node().address())));
+      return Refuse(id,
+                    absl::FailedPreconditionError(absl::StrCat(
+                        NodeName(hello.node()), " at ", hello.node().address(),
+                        " has a later life, which is registered from ", session.node().address())));
     }
     if (session.CanResume(hello)) {
       ++counters.resumed;
+      Tell("session resumed", hello.node().name(), absl::OkStatus());
       Attach(id, found->second);
       return core.NodeConnected(session.key(), true, now);
     }
@@ -188,6 +192,7 @@ void Shard::Impl::Admit(StreamId id) {
     sessions.erase(found);
   }
   ++counters.opened;
+  Tell("session opened", hello.node().name(), absl::OkStatus());
   const auto session = sessions.emplace(
       node, Session{ShardSession(NewId(), incarnation, config, hello.node(), now)});
   Attach(id, session.first->second);
@@ -241,8 +246,15 @@ void Shard::Impl::CloseStream(StreamId id, const absl::Status& why) {
   OnStreamClosed(id);
 }
 
+void Shard::Impl::Refuse(StreamId id, const absl::Status& why) {
+  ++counters.refused;
+  Tell("stream refused", streams.at(id).stream->peer(), why);
+  CloseStream(id, why);
+}
+
 // The session's messages are void, its node is down.
-void Shard::Impl::EndSession(uint64_t node, const absl::Status& why) {
+void Shard::Impl::EndSession(uint64_t node, absl::string_view event, const absl::Status& why) {
+  Tell(event, sessions.at(node).session.node().name(), why);
   const NodeKey key = sessions.at(node).session.key();
   if (const StreamId stream = sessions.at(node).stream; stream != 0) CloseStream(stream, why);
   sessions.erase(node);
@@ -274,9 +286,10 @@ void Shard::Impl::OnSessionTimer(Instant due) {
   }
   for (const uint64_t node : expired) {
     ++counters.fenced;
-    EndSession(node, absl::DeadlineExceededError(
-                         absl::StrCat(NodeName(sessions.at(node).session.node()),
-                                      " was silent for ", absl::FormatDuration(config.lease))));
+    EndSession(node, "session fenced",
+               absl::DeadlineExceededError(absl::StrCat(NodeName(sessions.at(node).session.node()),
+                                                        " was silent for ",
+                                                        absl::FormatDuration(config.lease))));
   }
 }
 
@@ -292,7 +305,7 @@ void Shard::Impl::CloseSilentStreams(Instant now) {
   }
   for (const StreamId id : silent) {
     ++counters.silent;
-    CloseStream(id, absl::DeadlineExceededError("the node has not shown the secret in time"));
+    Refuse(id, absl::DeadlineExceededError("the node has not shown the secret in time"));
   }
 }
 
@@ -308,8 +321,9 @@ void Shard::Impl::Flush() {
     Session& session = sessions.at(node);
     if (session.session.overflowed()) {
       ++counters.overflowed;
-      EndSession(node, absl::ResourceExhaustedError(absl::StrCat(NodeName(session.session.node()),
-                                                                 " acknowledges too slowly")));
+      EndSession(node, "session overflowed",
+                 absl::ResourceExhaustedError(
+                     absl::StrCat(NodeName(session.session.node()), " acknowledges too slowly")));
     } else {
       Pump(session);
     }
@@ -341,6 +355,8 @@ Shard::~Shard() {
 }
 
 void Shard::Accept(std::unique_ptr<ShardStream> stream) { impl_->Accept(std::move(stream)); }
+
+void Shard::Observe(Observer observer) { impl_->observer = std::move(observer); }
 
 const DirectoryCore& Shard::core() const { return impl_->core; }
 

@@ -18,6 +18,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "phalanx/v1/tools.pb.h"
 #include "src/common/executor.h"
 #include "src/common/random.h"
@@ -42,6 +45,12 @@ class Shard {
   // Takes over a stream that a node opened. One that has not proved itself within the lease is
   // closed.
   void Accept(std::unique_ptr<ShardStream> stream);
+
+  // Told of sessions that begin and end, of streams that are refused and of malformed messages: for
+  // a log. `node` is the node's name, as it says itself, or the stream's peer.
+  using Observer = absl::AnyInvocable<void(absl::string_view event, absl::string_view node,
+                                           const absl::Status& why)>;
+  void Observe(Observer observer);
 
   const DirectoryCore& core() const;
   const SessionConfig& config() const;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
 #include "src/directory/directory_client.h"
@@ -111,6 +112,10 @@ class ShardTest : public ::testing::Test {
     shard_->loop.Post([this, config, &machine = *shard_] {
       machine.shard =
           std::make_unique<Shard>(machine.loop, config, DirectoryOptions{}, Random(++shard_lives_));
+      machine.shard->Observe(
+          [this](absl::string_view event, absl::string_view node, const absl::Status&) {
+            events_.push_back(absl::StrCat(event, " ", node));
+          });
       auto listener =
           sim::ListenForSimShardStreams(*machine.network, machine.loop, kShardAddress,
                                         [&machine](std::unique_ptr<ShardStream> stream) {
@@ -188,6 +193,7 @@ class ShardTest : public ::testing::Test {
   sim::SimScheduler scheduler_{{.seed = 5}};
   sim::SimFabric fabric_{scheduler_, sim::SimFabric::Options{}};
   uint64_t shard_lives_ = 0;
+  std::vector<std::string> events_;  // what the shard tells its observer
   std::unique_ptr<ShardMachine> shard_;
   std::vector<std::unique_ptr<NodeMachine>> nodes_;
 };
@@ -311,6 +317,16 @@ TEST_F(ShardTest, AMalformedMessageEndsItsStreamAndNothingElse) {
   EXPECT_EQ(bad.registered, 1);
   EXPECT_EQ(good.states.size(), 1);
   EXPECT_EQ(Counter("messages_malformed"), 1);
+}
+
+TEST_F(ShardTest, TellsItsObserverOfSessionsThatBeginAndEnd) {
+  NodeMachine& node = ConnectedNode();
+  fabric_.Reset("n1", "shard");
+  scheduler_.RunFor(absl::Milliseconds(200));
+  node.process->Stall();
+  scheduler_.RunFor(absl::Seconds(3));
+  EXPECT_EQ(events_, std::vector<std::string>(
+                         {"session opened n1", "session resumed n1", "session fenced n1"}));
 }
 
 TEST_F(ShardTest, AMismatchIsRefusedWithBothSidesNamed) {
