@@ -1,5 +1,6 @@
 #include "src/runtime/directory_daemon.h"
 
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -48,8 +49,14 @@ std::string CollectMetrics(const directory::Shard& shard) {
   metrics.Gauge("phalanx_directory_waiting", "Nodes that wait for an object, over all objects.",
                 static_cast<double>(status.waiting()));
   // In order of their names: a map has none of its own.
-  const std::map<std::string, uint64_t> counters(status.counters().begin(),
-                                                 status.counters().end());
+  std::map<std::string, uint64_t> counters(status.counters().begin(), status.counters().end());
+  for (const absl::string_view now : {"sessions", "streams", "messages_unacknowledged"}) {
+    const auto found = counters.find(std::string(now));
+    if (found == counters.end()) continue;
+    metrics.Gauge(absl::StrCat("phalanx_directory_", now), "How many there are now.",
+                  static_cast<double>(found->second));
+    counters.erase(found);
+  }
   for (const auto& [name, value] : counters) {
     metrics.Counter("phalanx_directory_events_total", "What happened, by kind.",
                     static_cast<double>(value), {{"event", name}});

@@ -32,10 +32,10 @@ int IoThreads(int wanted) {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kDefaultIoThreads);
 }
 
-// Files of these sizes go into the node's capacity; the pool of warm ones does not add to it.
+// Objects and the pool of warm memory together stay within the capacity.
 object_store::MemfdMemoryOptions MemoryOptions(uint64_t capacity_bytes) {
   object_store::MemfdMemoryOptions options;
-  options.max_pooled_bytes = std::min(options.max_pooled_bytes, capacity_bytes / 4);
+  options.max_bytes = capacity_bytes;
   options.available = [] { return AvailableMemory("").value_or(UINT64_MAX); };
   return options;
 }

@@ -60,7 +60,7 @@ void AddNodeTransferFlags(Flags& flags, NodeConfig* target) {
   flags.Setting("--max-egress", "Bytes a second sent to peers, over all of them; 0: no limit",
                 ByteRate(&plane.max_egress));
   flags.Setting("--checksums",
-                "Check each segment that peers send (CRC, detects broken memory and networks)",
+                "Check a hash of each segment that peers send: finds broken memory and networks",
                 Switch(&plane.checksums));
   flags.Setting("--stall-timeout", "A sender that is silent for so long is replaced",
                 TimeSpan(&plane.stall_timeout));

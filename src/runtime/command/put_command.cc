@@ -105,8 +105,8 @@ class PutCommand : public Command {
                                ReadFully(fd, path_, buffer.span().subspan(done, chunk)));
       done += got;
       if (got < chunk) {
-        return absl::AbortedError(absl::StrCat(
-            path_, " became shorter while it was being read: ", done, " of ", size, " bytes"));
+        return absl::AbortedError(absl::StrCat(path_ == "-" ? "standard input" : path_,
+                                               " ended early: ", done, " of ", size, " bytes"));
       }
       PHALANX_RETURN_IF_ERROR(buffer.Publish(done));
       bar.Update(done, size);

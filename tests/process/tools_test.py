@@ -1,0 +1,168 @@
+"""What the tools say about a running cluster."""
+
+import json
+import os
+import subprocess
+import unittest
+import urllib.error
+import urllib.request
+
+from tests.process.harness import BINARY, DEADLINE_S, ID_A, ID_B, ClusterTest, Daemon, environment, sha256
+
+MIB = 1 << 20
+
+
+class ToolsTest(ClusterTest):
+    def start(self, nodes, shards=1, arguments=(), **settings):
+        self.cluster.start_shards(shards, arguments)
+        self.cluster.start_nodes(nodes, arguments, **settings)
+
+    def ask_http(self, address, path):
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=DEADLINE_S) as answer:
+            return answer.read().decode()
+
+    def test_objects_of_all_shards_are_listed_in_order(self):
+        self.start(1, shards=3)
+        ids = [f"{index:02x}" * 20 for index in range(1, 31)]
+        path = self.cluster.make_file("file", 100)
+        for object_id in ids:
+            self.cluster.put("n0", path, object_id, "--wait")
+        directory = f"--directory={self.cluster.directory}"
+        lines = self.cluster.run("ls", "--json", directory).splitlines()
+        self.assertEqual([json.loads(line)["id"] for line in lines], ids)
+        lines = self.cluster.run("ls", "--json", "--limit=7", f"--after={ids[4]}", directory).splitlines()
+        self.assertEqual([json.loads(line)["id"] for line in lines], ids[5:12])
+        table = self.cluster.run("ls", node="n0").splitlines()
+        self.assertIn("COMPLETE", table[0])
+        self.assertEqual(len(table), 31)
+
+    def test_an_object_is_described_with_its_tree(self):
+        self.start(2)
+        path = self.cluster.make_file("file", 3 * MIB)
+        self.cluster.put("n0", path, ID_A, "--metadata=shape 3x4", "--slices=2")
+        self.cluster.get("n1", ID_A)
+        described = self.cluster.ask("describe", ID_A)
+        self.assertEqual(described["size_bytes"], 3 * MIB)
+        self.assertEqual(described["slices"], 2)
+        self.assertEqual(bytes.fromhex(described["metadata"]), b"shape 3x4")
+        root, leaf = described["copies"]
+        self.assertEqual((root["node"], root["sender"], root["primary"]), ("n0", None, True))
+        self.assertEqual((leaf["node"], leaf["sender"], leaf["bytes_received"]), ("n1", "n0", 3 * MIB))
+        drawing = self.cluster.run("describe", ID_A, node="n1")
+        self.assertIn("└─ n1", drawing)
+        self.assertIn("`- n1", self.cluster.run("describe", ID_A, "--ascii", node="n1"))
+
+    def test_names_stand_for_ids(self):
+        self.start(2)
+        path = self.cluster.make_file("file", 1000)
+        object_id = self.cluster.run("put", path, "--name=model", "-q", node="n0").strip()
+        other = self.cluster.run("put", path, "--name=model", "--namespace=x", "-q", node="n0").strip()
+        self.assertNotEqual(object_id, other)
+        out = self.cluster.path("out")
+        self.cluster.run("get", "--name=model", "-o", out, node="n1")
+        self.assertEqual(sha256(out), sha256(path))
+        self.assertIn(object_id, self.cluster.run("describe", "--name=model", node="n1"))
+        self.cluster.run("rm", "--name=model", node="n1")
+        self.cluster.run("get", "--name=model", "-o", out, "--timeout=10s", node="n1", expect=3)
+
+    def test_bytes_pass_through_pipes(self):
+        self.start(1)
+        content = b"".join(b"line %d\n" % i for i in range(100000))
+        at = f"--address={self.cluster.nodes['n0'].client_address}"
+        settings = {"timeout": DEADLINE_S, "env": environment(), "check": True, "capture_output": True}
+        subprocess.run([BINARY, "put", "-", f"--id={ID_A}", at], input=content, **settings)
+        got = subprocess.run([BINARY, "get", ID_A, at], **settings)
+        self.assertEqual(got.stdout, content)
+        # Of a known size, so that it streams.
+        size = f"--size={len(content)}"
+        subprocess.run([BINARY, "put", "-", size, f"--id={ID_B}", at], input=content, **settings)
+        got = subprocess.run([BINARY, "get", ID_B, "-o", "-", at], **settings)
+        self.assertEqual(got.stdout, content)
+
+    def test_a_file_that_ends_early_is_no_object(self):
+        self.start(1)
+        put = self.cluster.begin(
+            "put", "-", f"--id={ID_A}", "--size=2MiB", node="n0", stdin=subprocess.PIPE
+        )
+        put.stdin.write("too short")
+        self.assertIn("ended early", self.cluster.finish(put, expect=1))
+        self.cluster.run("get", ID_A, "-o", "/dev/null", "--timeout=100ms", node="n0", expect=4)
+
+    def test_a_get_that_fails_leaves_no_file(self):
+        self.start(1)
+        out = self.cluster.path("out")
+        self.cluster.run("get", ID_A, "-o", out, "--timeout=100ms", node="n0", expect=4)
+        self.assertEqual([name for name in os.listdir(self.cluster.folder) if name.startswith("out")], [])
+
+    def test_status_shows_labels_memory_and_shards(self):
+        self.start(2, shards=2)
+        self.cluster.start_node("n2", ["--label=zone=b", "--label=rack=7"], capacity="32MiB")
+        self.cluster.put("n2", self.cluster.make_file("file", 5 * MIB), ID_A)
+        self.cluster.wait_for_nodes(3)
+        status = self.cluster.follow(
+            lambda look: look["nodes"][2]["used_bytes"] == 5 * MIB, "status"
+        )
+        self.assertEqual([shard["index"] for shard in status["shards"]], [0, 1])
+        node = status["nodes"][2]
+        self.assertEqual(node["labels"], {"rack": "7", "zone": "b"})
+        self.assertEqual(node["capacity_bytes"], 32 * MIB)
+        self.assertEqual(node["connected_shards"], 2)
+        self.assertEqual(node["process_id"], self.cluster.nodes["n2"].pid)
+        self.assertIn("rack=7,zone=b", self.cluster.run("status", node="n0"))
+
+    def test_top_goes_on_until_nobody_reads_it(self):
+        self.start(1)
+        once = self.cluster.run("top", "--once", node="n0")
+        self.assertIn("nothing moves", once)
+        watcher = Daemon(
+            ["top", "--interval=10ms", f"--directory={self.cluster.directory}"], self.cluster.path("top.log")
+        )
+        self.addCleanup(watcher.close)
+        looks = 0
+        while looks < 3:
+            looks += watcher.read_line().startswith("NODE")
+        watcher.process.stdout.close()
+        self.assertIn(watcher.wait(), (0, 1))
+
+    def test_metrics_are_served_to_prometheus(self):
+        self.start(1, arguments=["--metrics-listen=127.0.0.1:0"])
+        self.cluster.put("n0", self.cluster.make_file("file", 5 * MIB), ID_A, "--wait")
+        node = self.ask_http(self.cluster.nodes["n0"].hello["metrics"], "/metrics")
+        self.assertIn(f"\nphalanx_node_used_bytes {5 * MIB}\n", node)
+        self.assertIn('\nphalanx_node_shard_connected{shard="0"} 1\n', node)
+        shard = self.ask_http(self.cluster.shards[0].hello["metrics"], "/metrics")
+        self.assertIn("\nphalanx_directory_objects 1\n", shard)
+        self.assertIn("\nphalanx_directory_nodes_connected 1\n", shard)
+        self.assertIn('\nphalanx_directory_events_total{event="adopted"} 1\n', shard)
+        with self.assertRaises(urllib.error.HTTPError):
+            self.ask_http(self.cluster.nodes["n0"].hello["metrics"], "/nothing")
+
+    def test_settings_come_from_flags_environment_and_file_in_that_order(self):
+        config = self.cluster.path("phalanx.toml")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write('namespace = "file"\n[put]\nconnect-timeout = "3s"\n')
+        self.start(1)
+        path = self.cluster.make_file("file", 10)
+
+        def put(*arguments, **variables):
+            at = f"--address={self.cluster.nodes['n0'].client_address}"
+            put = subprocess.run(
+                [BINARY, "put", path, "--name=x", at, *arguments],
+                env={**environment(), **variables},
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE_S,
+                check=True,
+            )
+            return put.stdout.strip()
+
+        by_namespace = {space: put(f"--namespace={space}") for space in ("file", "variable", "flag")}
+        variable = {"PHALANX_NAMESPACE": "variable"}
+        self.assertEqual(put(f"--config={config}"), by_namespace["file"])
+        self.assertEqual(put(PHALANX_CONFIG=config), by_namespace["file"])
+        self.assertEqual(put(f"--config={config}", **variable), by_namespace["variable"])
+        self.assertEqual(put(f"--config={config}", "--namespace=flag", **variable), by_namespace["flag"])
+
+
+if __name__ == "__main__":
+    unittest.main()
