@@ -42,7 +42,7 @@ absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate&
     return At(node, id, absl::InvalidArgumentError("info: it differs from what was announced"));
   }
   if (current) {
-    SendVerdict(node.key, object, generation, v1::Verdict::ADOPTED);
+    TellAdopted(object);
     if (m.complete() && object.copies.contains(node.key)) CompleteCopy(object, node.key);
   } else if (!object.adopted && MayAdoptFromAbsence()) {
     Adopt(object, node, generation, std::move(info), m.complete(), /*tell=*/true);
@@ -136,8 +136,14 @@ void DirectoryCore::Impl::Adopt(Object& object, Node& node, const Generation& ge
   copy.writer = !complete;
   ++node.copies;
   Involve(node, object.id);
-  if (tell) SendVerdict(node.key, object, generation, v1::Verdict::ADOPTED);
+  if (tell) TellAdopted(object);
   if (complete) CompleteCopy(object, node.key);
+}
+
+void DirectoryCore::Impl::TellAdopted(Object& object) {
+  object.verdict_held = object.tentative;
+  if (object.tentative || !object.copies.contains(object.generation.creator)) return;
+  SendVerdict(object.generation.creator, object, object.generation, v1::Verdict::ADOPTED);
 }
 
 Attempt* DirectoryCore::Impl::FindAttempt(Object& object, const Generation& generation) {
@@ -320,6 +326,7 @@ void DirectoryCore::Impl::VoidGeneration(Object& object, absl::string_view reaso
   object.adopted = false;
   object.sealed = false;
   object.tentative = false;
+  object.verdict_held = false;
   object.last_hopes.clear();
   object.void_at = Instant::Infinite();
   DropInline(object);

@@ -100,6 +100,9 @@ struct Object {
   // Adopted from absence, in the first lease after a start: gives way to one that was adopted
   // before.
   bool tentative = false;
+  // Its creator is told that it is adopted when it is no longer tentative: who has been told so is
+  // never let down.
+  bool verdict_held = false;
   bool loss_told = false;
   // Plans from here on are of this adoption. A generation can be given up and come back with a
   // fenced node; what was reported under plans from before is void, as its nodes were told.
@@ -225,6 +228,8 @@ struct DirectoryCore::Impl {
   // `node` holds the attempt; the verdict is told.
   void Adopt(Object& object, Node& node, const Generation& generation, ObjectInfo info,
              bool complete, bool tell);
+  // Now, or at the end of the first lease.
+  void TellAdopted(Object& object);
   // A generation that is not the adopted one: stands by, or is superseded at once.
   void StandBy(Object& object, Node& node, const Generation& generation, ObjectInfo info,
                bool complete);

@@ -316,6 +316,7 @@ void DirectoryCore::Impl::EndLearning() {
     Object* object = FindObject(id);
     if (object == nullptr) continue;
     object->tentative = false;
+    if (object->verdict_held) TellAdopted(*object);
     std::vector<NodeKey> outside;
     for (const auto& [key, want] : object->wants) {
       if (want.outside_sender.valid()) outside.push_back(key);
