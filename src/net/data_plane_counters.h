@@ -5,6 +5,7 @@
 #define PHALANX_NET_DATA_PLANE_COUNTERS_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -12,16 +13,19 @@ namespace phalanx::net {
 
 struct DataPlaneCounters {
   using Counter = std::atomic<uint64_t>;
+  static constexpr size_t kApart = 64;
 
   static void Add(Counter& counter, uint64_t n = 1) {
     counter.fetch_add(n, std::memory_order_relaxed);
   }
   static uint64_t Get(const Counter& counter) { return counter.load(std::memory_order_relaxed); }
 
-  // On a line of its own: senders and receivers run on different loops.
-  alignas(64) Counter bytes_sent{0};
-  alignas(64) Counter bytes_received{0};
-  alignas(64) Counter bytes_wasted{0};
+  // Far enough apart for cache lines of their own: senders and receivers run on different loops.
+  Counter bytes_sent{0};
+  char apart_[kApart] = {};
+  Counter bytes_received{0};
+  char apart_too_[kApart] = {};
+  Counter bytes_wasted{0};
   Counter handshakes_refused{0};
   Counter frames_refused{0};
   // Dialed and accepted, from their first to their last moment.
