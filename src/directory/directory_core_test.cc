@@ -410,11 +410,28 @@ TEST(RestartTest, DeferredRequestsOfAnEndedSessionAreNotAnswered) {
   EXPECT_EQ(h.Count(a, v1::ShardMessage::kDeleteReply), 1);
 }
 
-TEST(RestartTest, AFreshShardAdoptsAtOnce) {
+TEST(RestartTest, AFreshShardAdoptsAtOnceAndSaysSoWhenNobodyCanContradictIt) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");
-  h.Create(a, x);
+  const NodeKey b = h.Up("b");
+  const Generation g = h.Create(a, x, {.complete = true});
+  h.Want(b, x);
+  EXPECT_EQ(h.LastAssign(b, x)->generation, g);
+  EXPECT_EQ(h.LastVerdict(a), v1::Verdict::UNKNOWN);
+  h.Advance(absl::Seconds(2));
   EXPECT_EQ(h.LastVerdict(a), v1::Verdict::ADOPTED);
+}
+
+TEST(RestartTest, WhoIsToldThatItIsAdoptedIsNotSupersededByAnOlderOneThatReturns) {
+  Harness h(/*learning=*/true);
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  h.Create(a, x, {.complete = true});
+  h.NewSession(b, /*had_session=*/true);
+  h.RegisterCopy(b, x, Generation{b, 9}, {.sender = {}});
+  h.RegisterEnd(b);
+  EXPECT_EQ(h.Count(a, v1::ShardMessage::kVerdict), 1);
+  EXPECT_EQ(h.LastVerdict(a), v1::Verdict::SUPERSEDED);
 }
 
 TEST(RestartTest, AShardWithAPastAdoptsNothingNewBeforeItHasHeardEverybody) {
