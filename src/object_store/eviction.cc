@@ -34,14 +34,19 @@ Eviction::Decisions Eviction::Decide(Instant now) {
   if (queue_.empty()) return decisions;
   table_.Reconsider(now - kRefusalHolds);
   for (auto it = queue_.begin(); it != queue_.end();) {
+    const uint64_t soon = table_.free_bytes() + table_.evictable_bytes();
+    const uint64_t at_most = soon + table_.idle_partial_bytes();
     // Nobody in the queue can be helped: do not walk it.
-    if (*sizes_.begin() > table_.free_bytes() + table_.evictable_bytes()) break;
+    if (*sizes_.begin() > at_most) break;
     const auto here = it++;
     if (table_.TryReserve(here->second)) {
       decisions.granted.push_back(here->first);
       Leave(here);
-    } else if (here->second <= table_.free_bytes() + table_.evictable_bytes()) {
+    } else if (here->second <= soon) {
       AskFor(here->second - table_.free_bytes(), decisions);
+      break;
+    } else if (here->second <= at_most) {
+      GiveUpFor(here->second - soon, decisions);
       break;
     }
   }
@@ -54,6 +59,15 @@ void Eviction::AskFor(uint64_t bytes, Decisions& decisions) {
     if (copy == nullptr) return;
     table_.MarkAsked(copy);
     decisions.ask.push_back(copy);
+  }
+}
+
+void Eviction::GiveUpFor(uint64_t bytes, Decisions& decisions) {
+  uint64_t sum = 0;
+  for (Copy* copy = table_.OldestIdlePartial(); copy != nullptr && sum < bytes;
+       copy = ObjectTable::NextIdlePartial(copy)) {
+    sum += copy->size_bytes;
+    decisions.give_up.push_back(copy);
   }
 }
 

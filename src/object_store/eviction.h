@@ -43,6 +43,8 @@ class Eviction {
   struct Decisions {
     std::vector<Ticket> granted;  // their memory is reserved
     std::vector<Copy*> ask;       // marked as asked
+    // Partial copies that nothing feeds at the moment, to be given up.
+    std::vector<Copy*> give_up;
   };
   // Does what can be done now. To be called after anything that frees memory, adds a candidate or a
   // request, and when NextDeadline has passed.
@@ -59,6 +61,7 @@ class Eviction {
  private:
   void Leave(std::map<Ticket, uint64_t>::iterator it);
   void AskFor(uint64_t bytes, Decisions& decisions);
+  void GiveUpFor(uint64_t bytes, Decisions& decisions);
 
   ObjectTable& table_;
   Ticket next_ticket_ = 1;

@@ -77,6 +77,35 @@ TEST(EvictionTest, ARefusalHoldsForASecondAndATimerOnlyWhileSomebodyWaits) {
   EXPECT_TRUE(eviction.NextDeadline().infinite());
 }
 
+TEST(EvictionTest, IdlePartialCopiesGiveWayOnlyToWhatCannotBeServedOtherwise) {
+  ObjectTable table(100);
+  Eviction eviction(table);
+  Copy* complete = AddCopy(table, 1, 1, 40);
+  std::vector<Copy*> partial;
+  for (int i = 2; i < 4; ++i) {
+    ASSERT_TRUE(table.TryReserve(20));
+    auto copy = testing::CompleteCopy(i, 1, 20);
+    copy->state = CopyState::kPulling;
+    partial.push_back(table.Add(std::move(copy)));
+  }
+  const Eviction::Ticket first = eviction.Wait(50);
+  auto decisions = eviction.Decide(At(0));
+  EXPECT_THAT(decisions.ask, ElementsAre(complete));
+  EXPECT_THAT(decisions.give_up, IsEmpty());
+  eviction.Cancel(first);
+  eviction.Refused(complete, At(0));
+  eviction.Wait(30);
+  decisions = eviction.Decide(At(1));
+  EXPECT_THAT(decisions.give_up, ElementsAre(partial[0]));
+  table.Pin(partial[0]);
+  EXPECT_THAT(eviction.Decide(At(1)).give_up, ElementsAre(partial[1]));
+  table.Pin(partial[1]);
+  EXPECT_THAT(eviction.Decide(At(1)).give_up, IsEmpty());
+  table.Unpin(partial[0]);
+  table.Unpin(partial[1]);
+  EXPECT_THAT(table.CheckInvariants(), IsOk());
+}
+
 TEST(EvictionTest, SoManyQuestionsAreOpenAtATime) {
   ObjectTable table(Eviction::kMaxAsked * 2);
   Eviction eviction(table);

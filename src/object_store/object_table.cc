@@ -15,6 +15,10 @@ bool MayBeEvicted(const Copy& copy) {
   return copy.state == CopyState::kComplete && !copy.primary && copy.pins == 0 && !copy.detached;
 }
 
+bool IsIdlePartial(const Copy& copy) {
+  return copy.state == CopyState::kPulling && copy.pins == 0 && !copy.detached;
+}
+
 absl::Status Broken(const Copy& copy, absl::string_view what) {
   return absl::InternalError(absl::StrCat("copy ", copy.generation.ToString(), " of object ",
                                           copy.id.ShortHex(), ": ", what));
@@ -145,6 +149,7 @@ void ObjectTable::Update(Copy* copy, bool oldest) {
     copy->counted_as_pinned = pinned;
     pinned_bytes_ += pinned ? copy->size_bytes : -copy->size_bytes;
   }
+  if (copy->eviction == Copy::Eviction::kIdlePartial && !IsIdlePartial(*copy)) LeaveEviction(copy);
   const bool candidate = MayBeEvicted(*copy);
   if (candidate && copy->eviction == Copy::Eviction::kNone) {
     copy->eviction = Copy::Eviction::kCandidate;
@@ -152,6 +157,10 @@ void ObjectTable::Update(Copy* copy, bool oldest) {
     candidate_bytes_ += copy->size_bytes;
   } else if (!candidate && copy->eviction == Copy::Eviction::kCandidate) {
     LeaveEviction(copy);
+  } else if (IsIdlePartial(*copy) && copy->eviction == Copy::Eviction::kNone) {
+    copy->eviction = Copy::Eviction::kIdlePartial;
+    idle_.PushBack(copy);
+    idle_bytes_ += copy->size_bytes;
   }
 }
 
@@ -169,6 +178,10 @@ void ObjectTable::LeaveEviction(Copy* copy) {
       break;
     case Copy::Eviction::kRefused:
       refused_.Remove(copy);
+      break;
+    case Copy::Eviction::kIdlePartial:
+      idle_.Remove(copy);
+      idle_bytes_ -= copy->size_bytes;
       break;
   }
 }
@@ -217,6 +230,7 @@ absl::Status ObjectTable::CheckInvariants() const {
   uint64_t used = reserved_;
   uint64_t candidates = 0;
   uint64_t asked = 0;
+  uint64_t idle = 0;
   uint64_t pinned = 0;
   size_t listed = 0;
   const auto check = [&](const Copy& copy) {
@@ -225,6 +239,10 @@ absl::Status ObjectTable::CheckInvariants() const {
     if (copy.primary || copy.pins > 0) pinned += copy.size_bytes;
     if (copy.eviction == E::kCandidate) ++listed, candidates += copy.size_bytes;
     if (copy.eviction == E::kAsked) asked += copy.size_bytes;
+    if (copy.eviction == E::kIdlePartial) idle += copy.size_bytes;
+    if ((copy.eviction == E::kIdlePartial) != IsIdlePartial(copy)) {
+      return Broken(copy, "idle and not listed so, or the other way round");
+    }
     if (copy.eviction == E::kCandidate && !MayBeEvicted(copy))
       return Broken(copy, "must not be evicted");
     if (copy.eviction == E::kNone && MayBeEvicted(copy))
@@ -245,8 +263,8 @@ absl::Status ObjectTable::CheckInvariants() const {
     return absl::InternalError(absl::StrCat("memory: ", used_, " bytes counted, ", used, " held, ",
                                             capacity_, " there are"));
   }
-  if (candidates != candidate_bytes_ || asked != asked_bytes_ || listed != lru_.size() ||
-      pinned != pinned_bytes_) {
+  if (candidates != candidate_bytes_ || asked != asked_bytes_ || idle != idle_bytes_ ||
+      listed != lru_.size() || pinned != pinned_bytes_) {
     return absl::InternalError("the sums over candidates, asked or pinned copies are wrong");
   }
   return absl::OkStatus();

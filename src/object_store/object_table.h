@@ -9,12 +9,13 @@
 //
 // Invariants, checked by CheckInvariants
 //  1. used = reserved + the bytes of all copies, detached ones too; used <= capacity. Memory is
-//  reserved before it exists.
+//     reserved before it exists.
 //  2. At most one copy per (id, generation) is in the table.
 //  3. The LRU list holds exactly the copies that may be evicted and were not asked for: complete,
-//  secondary, in the table,
-//     without pins. Oldest use first.
-//  4. A detached copy has pins.
+//     secondary, in the table, without pins. Oldest use first.
+//  4. The list of idle partials holds exactly the copies that were begun to be pulled, and that
+//     nobody writes or reads at the moment. Idle for longest first.
+//  5. A detached copy has pins.
 //
 // Thread rule: no thread, lock or clock inside. Owned by the store, on the control loop. A Copy* is
 // valid until the copy is detached and its last pin is gone.
@@ -69,7 +70,8 @@ struct Copy {
   bool primary = false;
   bool detached = false;
   uint32_t pins = 0;
-  enum class Eviction : uint8_t { kNone, kCandidate, kAsked, kRefused } eviction = Eviction::kNone;
+  enum class Eviction : uint8_t { kNone, kCandidate, kAsked, kRefused, kIdlePartial };
+  Eviction eviction = Eviction::kNone;
   bool counted_as_pinned = false;
   Instant refused_at;
   Copy* next_generation = nullptr;
@@ -77,6 +79,8 @@ struct Copy {
 };
 
 class ObjectTable {
+  using List = IntrusiveList<Copy, &Copy::list>;
+
  public:
   explicit ObjectTable(uint64_t capacity_bytes);
   ~ObjectTable();
@@ -134,14 +138,16 @@ class ObjectTable {
   void MarkRefused(Copy* copy, Instant now);
   // Those refused at or before `until` are candidates again, as the oldest ones.
   void Reconsider(Instant until);
+  // The partial copy that has been idle for longest, and the next; null if there is none.
+  Copy* OldestIdlePartial() const { return idle_.front(); }
+  static Copy* NextIdlePartial(const Copy* copy) { return List::Next(copy); }
+  uint64_t idle_partial_bytes() const { return idle_bytes_; }
   // When the oldest refusal was; infinite if none stands.
   Instant OldestRefusal() const;
 
   absl::Status CheckInvariants() const;
 
  private:
-  using List = IntrusiveList<Copy, &Copy::list>;
-
   // Puts the copy into the LRU list or takes it out, as it now may be evicted or not; `oldest`: at
   // the front.
   void Update(Copy* copy, bool oldest = false);
@@ -156,10 +162,12 @@ class ObjectTable {
   uint64_t pins_ = 0;
   uint64_t candidate_bytes_ = 0;
   uint64_t asked_bytes_ = 0;
+  uint64_t idle_bytes_ = 0;
   size_t asked_ = 0;
   absl::flat_hash_map<ObjectId, Copy*> copies_;  // owned
   List lru_;
   List refused_;
+  List idle_;
   List detached_;  // owned
 };
 

@@ -298,6 +298,16 @@ void PullManager::OnRefused(const ObjectId& id, const absl::Status& why) {
 
 // ---------------------------------------------------------------------------- from the store
 
+bool PullManager::Yield(const ObjectId& id, const Generation& generation) {
+  Pull* pull = FindPull(id);
+  if (pull == nullptr || !pull->target || pull->target->generation != generation) return false;
+  if (pull->memory != Memory::kHere || pull->running || pull->next || pull->delivered) return false;
+  const absl::Status why = absl::ResourceExhaustedError("its memory was needed");
+  Withdraw(id, generation, why.message());
+  DropTarget(id, *pull, why);
+  return true;
+}
+
 bool PullManager::AwaitsMemory(const ObjectId& id, uint64_t token) const {
   const Pull* pull = FindPull(id);
   return pull != nullptr && pull->memory == Memory::kWaiting && pull->token == token;

@@ -140,6 +140,9 @@ class PullManager {
   void OnDeleted(const ObjectId& id, const Generation& generation, const absl::Status& why);
 
   // ---- from the store
+  // Others need the memory of what was fetched so far: gives it up, and begins anew when the shard
+  // assigns it again. False, and nothing done, while a pull of it runs or is about to.
+  bool Yield(const ObjectId& id, const Generation& generation);
   // The copy exists with its buffer (OK), or memory could not be had. False: the token is not
   // waited for any more, and the copy must not be made.
   bool OnMemory(const ObjectId& id, uint64_t token, const absl::Status& status);

@@ -278,6 +278,22 @@ TEST_F(PullManagerTest, WithoutMemoryThePullIsReportedAndTheGetsEnd) {
   EXPECT_EQ(pulls_.size(), 0u);
 }
 
+TEST_F(PullManagerTest, MemoryIsYieldedOnlyWhileNothingFeedsIt) {
+  Pulling();
+  EXPECT_FALSE(pulls_.Yield(Id(), kFirst));
+  pulls_.OnAssign(Id(), Assign(kFirst, 2, kOther));
+  Did();
+  Done(absl::CancelledError(""));
+  Done(absl::UnavailableError(""));
+  Did();
+  EXPECT_FALSE(pulls_.Yield(Id(), kSecond));
+  EXPECT_TRUE(pulls_.Yield(Id(), kFirst));
+  EXPECT_THAT(Did(), ElementsAre("withdraw #1", "drop #1"));
+  EXPECT_FALSE(pulls_.Yield(Id(), kFirst));
+  pulls_.OnAssign(Id(), Assign(kFirst, 3));
+  EXPECT_THAT(Did(), ElementsAre("reserve 100 for #1"));
+}
+
 TEST_F(PullManagerTest, TheNodesOwnFetchOutlivesItsClientsAndKeepsTheCopy) {
   pulls_.Fetch(Id(), true);
   EXPECT_THAT(Did(), ElementsAre("want to keep"));

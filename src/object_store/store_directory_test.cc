@@ -293,6 +293,48 @@ TEST(StoreEvictionTest, ASmallPutPassesAPullThatOnlyADeleteCanHelp) {
   EXPECT_FALSE(stuck->answered());
 }
 
+TEST(StoreEvictionTest, BytesOfALostObjectGiveWayToThePutThatMayBringItBack) {
+  StoreWorld w(/*capacity=*/1000);
+  const auto reading = w.Get(Id(1));
+  w.Shard(Assign(Id(1), kForeign, {.size = 600, .plan = 4}));
+  w.Run([&] {
+    w.pulls().Feed(0, Content(600), 100);
+    w.pulls().End(0, absl::UnavailableError("died"));
+  });
+  w.Shard(Gone(Id(1), kForeign, v1::Gone::LOST));
+  // While there is room for both it is kept.
+  ASSERT_THAT(w.Put(Id(2), Content(300)), IsOk());
+  EXPECT_EQ(w.store().Copies().size(), 2u);
+  w.ForgetSent();
+  ASSERT_THAT(w.Put(Id(3), Content(600)), IsOk());
+  EXPECT_EQ(w.Sent<v1::Withdraw>().size(), 1u);
+  EXPECT_TRUE(w.Sent<v1::Unwant>().empty()) << "it is wanted as before";
+  EXPECT_FALSE(reading->answered());
+  // A holder is back: the pull begins anew when there is room again.
+  w.Shard(Assign(Id(1), kForeign, {.size = 600, .plan = 5}));
+  EXPECT_EQ(w.pulls().size(), 0u);
+  for (const auto& copy : w.store().Copies()) {
+    if (copy.id == Id(3)) w.Shard(Gone(Id(3), copy.generation, v1::Gone::DELETED));
+  }
+  ASSERT_EQ(w.pulls().size(), 1u);
+  EXPECT_EQ(w.pulls().pull(0).spec.into->watermark(0), 0u);
+  w.Run([&] { w.pulls().Finish(0, Content(600)); });
+  EXPECT_EQ(reading->bytes(), Content(600));
+}
+
+TEST(StoreEvictionTest, APartialCopyThatIsFedOrReadDoesNotGiveWay) {
+  StoreWorld w(/*capacity=*/1000);
+  const auto reading = w.Stream(Id(1));
+  w.Shard(Assign(Id(1), kForeign, {.size = 600, .plan = 4}));
+  PutOptions options;
+  options.id = Id(2);
+  const auto put = w.StartPut(options, Content(600));
+  EXPECT_FALSE(put->has_value());
+  w.Run([&] { w.pulls().End(0, absl::UnavailableError("died")); });
+  EXPECT_FALSE(put->has_value()) << "a reader looks through it";
+  EXPECT_TRUE(reading->voids.empty());
+}
+
 // --------------------------------------------------------------------------------------- push
 
 TEST(StoreServeTest, ServesWhatIsHereAndPinsItWhileItIsSent) {

@@ -99,7 +99,11 @@ bool Store::Impl::HandOutMemory() {
       SendEvictRequest(*copy);
     }
   }
-  return !decisions.granted.empty() || !decisions.ask.empty();
+  bool given_up = false;
+  for (const Copy* copy : decisions.give_up) {
+    given_up = pulls_.Yield(copy->id, copy->generation) || given_up;
+  }
+  return given_up || !decisions.granted.empty() || !decisions.ask.empty();
 }
 
 std::unique_ptr<Copy> Store::Impl::NewCopy(const ObjectId& id, const Generation& generation,
