@@ -153,7 +153,11 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
     copy.pull->plan = 0;
     copy.pull->started = now_;
   }
-  if (!r.adopted) SendVerdict(node.key, object, r.generation, v1::Verdict::ADOPTED);
+  if (!r.adopted && object.tentative) {
+    object.verdict_held = true;
+  } else if (!r.adopted) {
+    SendVerdict(node.key, object, r.generation, v1::Verdict::ADOPTED);
+  }
   if (object.tree != nullptr) {
     object.tree->SetConnected(Join(object, node.key, copy), node.connected);
   }

@@ -434,6 +434,21 @@ TEST(RestartTest, WhoIsToldThatItIsAdoptedIsNotSupersededByAnOlderOneThatReturns
   EXPECT_EQ(h.LastVerdict(a), v1::Verdict::SUPERSEDED);
 }
 
+TEST(RestartTest, WhatWasServedWithoutAPromiseGivesWayToWhatWasAdoptedBefore) {
+  Harness h(/*learning=*/true);
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey c = h.Up("c");
+  h.Create(a, x, {.complete = true});
+  h.Want(c, x);
+  h.NewSession(b, true);
+  h.RegisterCopy(b, x, Generation{b, 9}, {.sender = {}});
+  h.RegisterEnd(b);
+  EXPECT_EQ(h.LastVerdict(a), v1::Verdict::SUPERSEDED);
+  EXPECT_EQ(h.LastGone(c), v1::Gone::VOID);
+  EXPECT_EQ(h.SenderOf(c, x), b);
+}
+
 TEST(RestartTest, AShardWithAPastAdoptsNothingNewBeforeItHasHeardEverybody) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");
