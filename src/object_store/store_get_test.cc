@@ -302,6 +302,17 @@ TEST(StoreGetTest, ADeliveryThatNobodyWantsIsWithdrawn) {
   EXPECT_TRUE(w.store().Copies().empty());
 }
 
+TEST(StoreGetTest, ADeliveryWhoseMemoryDidNotComeInTimeIsWithdrawn) {
+  StoreWorld w(/*capacity=*/100);
+  ASSERT_THAT(w.Put(Id(1), Content(80)), IsOk());
+  const auto reading = w.Get(Id(2), w.now() + absl::Seconds(1));
+  w.Shard(Deliver(Id(2), kFirst, Content(60)));
+  EXPECT_FALSE(reading->answered());
+  w.Pass(absl::Seconds(1));
+  EXPECT_THAT(reading->status(), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(w.Sent<v1::Withdraw>().size(), 1u);
+}
+
 TEST(StoreGetTest, APutHereAnswersGetsThatWaitedForOthers) {
   StoreWorld w;
   const auto reading = w.Get(Id(1));
