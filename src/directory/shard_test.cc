@@ -166,6 +166,17 @@ class ShardTest : public ::testing::Test {
     EXPECT_TRUE(Until([&filled] { return filled.has_value(); }));
     return status;
   }
+  // Whether the core, which picks senders by it, believes the only node to be connected.
+  bool ConnectedInCore() {
+    v1::GetStatusResponse status;
+    std::optional<bool> filled;
+    shard_->loop.Post([&] {
+      shard_->shard->core().FillStatus(shard_->loop.Now(), &status);
+      filled = true;
+    });
+    EXPECT_TRUE(Until([&filled] { return filled.has_value(); }));
+    return status.nodes_size() == 1 && status.nodes(0).connected();
+  }
   uint64_t Counter(const std::string& name) { return Status().counters().at(name); }
 
   // A stream of the test's own, from a machine of its own.
@@ -235,8 +246,10 @@ TEST_F(ShardTest, ABreakIsTakenBackWithinAHundredMilliseconds) {
   fabric_.Reset("n1", "shard");
   EXPECT_TRUE(Until([&node] { return !node.connected(); }, absl::Milliseconds(10)));
   EXPECT_FALSE(Status().nodes(0).connected());
+  EXPECT_FALSE(ConnectedInCore());
   EXPECT_TRUE(Until([&node] { return node.connected(); }, absl::Milliseconds(100)));
   EXPECT_TRUE(Status().nodes(0).connected());
+  EXPECT_TRUE(ConnectedInCore());
 }
 
 TEST_F(ShardTest, ASilentNodeIsFencedAndRegistersAnew) {
