@@ -129,12 +129,19 @@ void DirectoryCore::Impl::SetTimer(Object& object, Instant when) {
 }
 
 void DirectoryCore::Impl::OnTimer(Object& object) {
-  if (object.void_at <= now_) {
+  const bool unheard =
+      std::any_of(object.last_hopes.begin(), object.last_hopes.end(), [this](const NodeKey& key) {
+        const Node* node = FindNode(key);
+        return node != nullptr && !node->connected;
+      });
+  if (object.void_at <= now_ && unheard) {
+    // It is heard again or fenced before another lease has passed.
+    object.void_at = now_ + options_.lease;
+  } else if (object.void_at <= now_) {
     object.last_hopes.clear();
     object.void_at = Instant::Infinite();
-  } else {
-    SetTimer(object, object.void_at);
   }
+  SetTimer(object, object.void_at);
   Settle(object);
 }
 

@@ -63,13 +63,13 @@ absl::Status DirectoryCore::Impl::OnSeal(Node& node, const v1::AnnounceSeal& m) 
     ++counters_.late_messages;
     return absl::OkStatus();
   }
-  if (Attempt* attempt = FindAttempt(*object, generation)) {
+  if (Attempt* attempt = FindAttempt(*object, generation, node.key)) {
     if (absl::Status status =
             ValidateInline(attempt->info.size_bytes, true, m.has_inline(), m.inline_bytes());
         !status.ok()) {
       return At(node, id, status);
     }
-    if (attempt->node != node.key || attempt->complete) return absl::OkStatus();
+    if (attempt->complete) return absl::OkStatus();
     attempt->complete = true;
     if (attempt->superseded && attempt->info.size_bytes != object->info.size_bytes) {
       ++object->conflicts;
@@ -112,8 +112,7 @@ absl::Status DirectoryCore::Impl::OnWithdraw(Node& node, const v1::Withdraw& m) 
       want->second.not_before = now_ + absl::Milliseconds(10) * (1 << doublings);
     }
   }
-  Attempt* attempt = FindAttempt(*object, generation);
-  if (attempt != nullptr && attempt->node == node.key) EraseAttempt(*object, generation);
+  EraseAttempt(*object, generation, node.key);
   UninvolveIfDone(node.key, *object);
   Settle(*object);
   return absl::OkStatus();
@@ -146,21 +145,24 @@ void DirectoryCore::Impl::TellAdopted(Object& object) {
   SendVerdict(object.generation.creator, object, object.generation, v1::Verdict::ADOPTED);
 }
 
-Attempt* DirectoryCore::Impl::FindAttempt(Object& object, const Generation& generation) {
+Attempt* DirectoryCore::Impl::FindAttempt(Object& object, const Generation& generation,
+                                          const NodeKey& node) {
   for (Attempt& attempt : object.attempts) {
-    if (attempt.generation == generation) return &attempt;
+    if (attempt.generation == generation && attempt.node == node) return &attempt;
   }
   return nullptr;
 }
 
-void DirectoryCore::Impl::EraseAttempt(Object& object, const Generation& generation) {
-  std::erase_if(object.attempts,
-                [&generation](const Attempt& a) { return a.generation == generation; });
+void DirectoryCore::Impl::EraseAttempt(Object& object, const Generation& generation,
+                                       const NodeKey& node) {
+  std::erase_if(object.attempts, [&generation, &node](const Attempt& a) {
+    return a.generation == generation && a.node == node;
+  });
 }
 
 void DirectoryCore::Impl::StandBy(Object& object, Node& node, const Generation& generation,
                                   ObjectInfo info, bool complete) {
-  EraseAttempt(object, generation);
+  EraseAttempt(object, generation, node.key);
   object.attempts.push_back(Attempt{generation, node.key, std::move(info), complete});
   Involve(node, object.id);
   if (object.adopted && object.complete_copies > 0) {
@@ -222,22 +224,19 @@ void DirectoryCore::Impl::StrikeCopy(Object& object, const NodeKey& key, bool no
   const bool source = found->second.writer || found->second.complete;
   EndHope(object, key);
   if (found->second.complete) --object.complete_copies;
-  const std::vector<NodeKey> orphans = LeaveTree(object, key);
-  if (node_ended && source && object.complete_copies == 0) HopeFor(object, orphans);
+  LeaveTree(object, key);
   object.copies.erase(found);
+  if (node_ended && source && object.complete_copies == 0) HopeFor(object);
   if (Node* node = FindNode(key)) --node->copies;
   UninvolveIfDone(key, object);
   ReviewSole(object);
 }
 
-void DirectoryCore::Impl::HopeFor(Object& object, const std::vector<NodeKey>& receivers) {
-  object.last_hopes.insert(receivers.begin(), receivers.end());
+void DirectoryCore::Impl::HopeFor(Object& object) {
   for (const auto& [key, copy] : object.copies) {
-    const bool told_later = copy.registered_sender.valid() || copy.stale;
-    if (told_later && !copy.complete) object.last_hopes.insert(key);
-  }
-  for (const auto& [key, want] : object.wants) {
-    if (want.outside_sender.valid()) object.last_hopes.insert(key);
+    // Downstream, too: it may have had every byte from an earlier sender.
+    const bool unknown = copy.stale || (copy.pull != nullptr && !copy.pull->reported);
+    if (unknown && !copy.complete) object.last_hopes.insert(key);
   }
   if (object.last_hopes.empty()) return;
   object.void_at = now_ + options_.lease;
@@ -345,9 +344,10 @@ bool DirectoryCore::Impl::AdoptBestAttempt(Object& object) {
   }
   if (best == nullptr) return false;
   const Attempt chosen = *best;
-  EraseAttempt(object, chosen.generation);
+  EraseAttempt(object, chosen.generation, chosen.node);
   Adopt(object, *FindNode(chosen.node), chosen.generation, chosen.info, chosen.complete,
         /*tell=*/true);
+  AbsorbAttempts(object);
   if (!chosen.complete) TellStandBys(object);
   return true;
 }

@@ -48,11 +48,11 @@ std::string CamelCase(const ::testing::TestParamInfo<Defect>& info) {
 INSTANTIATE_TEST_SUITE_P(
     Core, DirectoryCoreDefectsTest,
     ::testing::Values(Defect::kCyclicSender, Defect::kTombstoneForgottenAtRestart,
-                      Defect::kEvictLastCopy, Defect::kLateCompletionAfterDelete,
-                      Defect::kWaiterDroppedAtRestart, Defect::kStandbyAdoptedEarly,
-                      Defect::kProvisionalBeatsAdopted, Defect::kFencedDropsSoleCopy,
-                      Defect::kCompleteForPartial, Defect::kCopyListKeepsDeadNode,
-                      Defect::kInlineKeptAfterDelete, Defect::kOldPlanEndsNewPlan),
+                      Defect::kEvictLastCopy, Defect::kWaiterDroppedAtRestart,
+                      Defect::kStandbyAdoptedEarly, Defect::kProvisionalBeatsAdopted,
+                      Defect::kFencedDropsSoleCopy, Defect::kCompleteForPartial,
+                      Defect::kCopyListKeepsDeadNode, Defect::kInlineKeptAfterDelete,
+                      Defect::kOldPlanEndsNewPlan),
     CamelCase);
 
 }  // namespace

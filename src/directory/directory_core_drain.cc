@@ -78,11 +78,13 @@ void DirectoryCore::Impl::ReviewSole(Object& object) {
     if (node != nullptr && !node->draining) elsewhere = true;
     if (elsewhere) break;
   }
+  bool wanted = false;
   for (const NodeKey& key : draining_) {
     Node& leaving = *FindNode(key);
     const auto copy = object.copies.find(key);
     const bool sole =
         object.adopted && !elsewhere && copy != object.copies.end() && copy->second.complete;
+    wanted = wanted || sole;
     if (!sole) {
       leaving.sole_fetching.erase(object.id);
       leaving.sole_queued.erase(object.id);
@@ -90,7 +92,7 @@ void DirectoryCore::Impl::ReviewSole(Object& object) {
       leaving.sole_queued.insert(object.id);
     }
   }
-  if (elsewhere && object.drain_target.valid()) {
+  if (!wanted && object.drain_target.valid()) {
     const NodeKey target = std::exchange(object.drain_target, NodeKey());
     UninvolveIfDone(target, object);
   }

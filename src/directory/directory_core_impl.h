@@ -43,6 +43,8 @@ struct PullRecord {
   Instant started;
   Instant ended = Instant::Infinite();
   uint32_t repairs = 0;
+  // Its node has told how it ended. Until then the copy may be complete without our knowing.
+  bool reported = false;
 };
 
 // A node's copy of the adopted generation.
@@ -233,7 +235,7 @@ struct DirectoryCore::Impl {
   // A generation that is not the adopted one: stands by, or is superseded at once.
   void StandBy(Object& object, Node& node, const Generation& generation, ObjectInfo info,
                bool complete);
-  Attempt* FindAttempt(Object& object, const Generation& generation);
+  Attempt* FindAttempt(Object& object, const Generation& generation, const NodeKey& node);
   // The copy is complete: the generation is sealed, those who stood by are superseded, the want is
   // over.
   void CompleteCopy(Object& object, const NodeKey& key);
@@ -243,8 +245,8 @@ struct DirectoryCore::Impl {
   // node's own word, so that receivers may have got every byte from it and not told yet. The
   // consequences for the object follow by Settle.
   void StrikeCopy(Object& object, const NodeKey& key, bool node_ended);
-  // The last source is gone: what becomes of the generation waits for these receivers' reports.
-  void HopeFor(Object& object, const std::vector<NodeKey>& receivers);
+  // The last source is gone: what becomes of the generation waits for what its receivers report.
+  void HopeFor(Object& object);
   void EndHope(Object& object, const NodeKey& key);
   // After copies, attempts or wants changed: decides loss, void, adoption of who stands by; plans;
   // frees. The object may be gone after it.
@@ -260,7 +262,7 @@ struct DirectoryCore::Impl {
   bool AdoptBestAttempt(Object& object);
   // What stands by is told so again, after another generation was adopted.
   void TellStandBys(Object& object);
-  void EraseAttempt(Object& object, const Generation& generation);
+  void EraseAttempt(Object& object, const Generation& generation, const NodeKey& node);
   // A new generation of an id of which nothing is known may be adopted: nobody can come back with
   // an older one.
   bool MayAdoptFromAbsence() const { return !learning_ || !restarted_; }
@@ -285,8 +287,10 @@ struct DirectoryCore::Impl {
   };
   void RegisterAdopted(Object& object, Node& node, const Registration& r,
                        absl::Span<const uint64_t> watermarks);
-  // A node stood by with the generation that turns out to be the adopted one: it has a copy.
-  void AbsorbAttempt(Object& object);
+  // Nodes that stood by with the generation that turns out to be the adopted one have copies.
+  void AbsorbAttempts(Object& object);
+  // What stood by turns out to be deleted.
+  void RefuseAttempts(Object& object, const Generation& generation, Tombstone& tombstone);
   void RegisterRival(Object& object, Node& node, const Registration& r,
                      absl::Span<const uint64_t> watermarks);
   bool RivalWins(const Object& object, const Registration& r) const;
@@ -318,8 +322,7 @@ struct DirectoryCore::Impl {
   void EndFeeds(Object& object, const NodeKey& receiver, bool completed = false);
   BroadcastTree& Tree(Object& object);
   BroadcastTree::Member* Join(Object& object, const NodeKey& key, const Copy& copy);
-  // Returns the receivers that it leaves without a sender.
-  std::vector<NodeKey> LeaveTree(Object& object, const NodeKey& key);
+  void LeaveTree(Object& object, const NodeKey& key);
   void DropTreeIfIdle(Object& object);
   bool ReportsCurrentPull(const Object& object, const NodeKey& key, PlanId plan) const;
   void RefuseCompletion(Node& node, const ObjectId& id, const Generation& generation);

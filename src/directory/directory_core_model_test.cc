@@ -240,9 +240,10 @@ class Driver {
   void Crash(const NodeKey& node) {
     h_.Down(node);
     for (const ObjectId& id : ids_) {
-      // Those who pulled from it say at once that they did not finish.
+      // Those who pulled from it say at once that they did not finish, the others that they go on.
       for (const NodeKey& other : nodes_) {
         if (h_.SenderOf(other, id) == node) h_.Fail(other, id);
+        if (h_.SenderOf(other, id).valid()) h_.Progress(other, id, 50, 1e6);
       }
       models_[id].Leave(node);
       created_[{id, node}].clear();

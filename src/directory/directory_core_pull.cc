@@ -172,6 +172,7 @@ void DirectoryCore::Impl::Assign(Object& object, Node& node, Want& want,
   copy.pull->plan = ++next_plan_;
   copy.pull->started = now_;
   copy.pull->ended = Instant::Infinite();
+  copy.pull->reported = false;
   copy.pull->bytes_per_second = 0;
 
   BroadcastTree& tree = *object.tree;
@@ -235,20 +236,17 @@ void DirectoryCore::Impl::Requeue(Object& object, const NodeKey& key) {
   ++waiting_wants_;
 }
 
-std::vector<NodeKey> DirectoryCore::Impl::LeaveTree(Object& object, const NodeKey& key) {
-  std::vector<NodeKey> orphans;
+void DirectoryCore::Impl::LeaveTree(Object& object, const NodeKey& key) {
   if (object.wants.contains(key)) Requeue(object, key);
   BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(key);
-  if (member == nullptr) return orphans;
+  if (member == nullptr) return;
   while (member->first_receiver != nullptr) {
     const NodeKey receiver = member->first_receiver->receiver->endpoint.node;
-    orphans.push_back(receiver);
     Requeue(object, receiver);
     ++counters_.repairs;
     if (Copy& copy = object.copies.at(receiver); copy.pull != nullptr) ++copy.pull->repairs;
   }
   object.tree->Remove(key);
-  return orphans;
 }
 
 void DirectoryCore::Impl::DropTreeIfIdle(Object& object) {
@@ -362,7 +360,12 @@ void DirectoryCore::Impl::MeasurePull(Object& object, const NodeKey& receiver,
 
 void DirectoryCore::Impl::PullFailed(Object& object, Node& node, Want& want,
                                      const v1::PullReport& m) {
-  EndHope(object, node.key);
+  const auto copy = object.copies.find(node.key);
+  PullRecord* record = copy == object.copies.end() ? nullptr : copy->second.pull.get();
+  if (record != nullptr && (record->plan == m.plan_id() || record->plan == 0)) {
+    record->reported = true;
+    EndHope(object, node.key);
+  }
   if (!want.pulling) {
     ++counters_.late_messages;
     return;
@@ -387,7 +390,7 @@ void DirectoryCore::Impl::PullFailed(Object& object, Node& node, Want& want,
   ++counters_.pulls_failed;
   ++counters_.repairs;
   planner_.RememberFailure(node.key, sender, static_cast<absl::StatusCode>(m.code()), now_);
-  if (PullRecord* record = object.copies.at(node.key).pull.get()) ++record->repairs;
+  if (record != nullptr) ++record->repairs;
   Requeue(object, node.key);
 }
 
@@ -416,6 +419,11 @@ void DirectoryCore::Impl::NotePullProgress(Node& node, const v1::Progress::Pull&
   const PlanId plan = member->feeds.front()->plan;
   if (plan != 0 && plan != pull.plan_id()) return;
   copy->second.pull->bytes_per_second = pull.bytes_per_second();
+  // It pulls as we last told it, from somebody who has not every byte either.
+  if (object->last_hopes.contains(node.key)) {
+    EndHope(*object, node.key);
+    if (object->last_hopes.empty()) return Settle(*object);
+  }
   const BroadcastPlanner::Sample sample{Sum(pull.watermarks()), pull.bytes_per_second(),
                                         pull.starved_ns()};
   for (BroadcastTree::Member* slow : planner_.OnProgress(*object->tree, member, sample, now_)) {

@@ -29,7 +29,7 @@ void DirectoryCore::Impl::BeginStale(Node& node) {
     ForgetDrainTarget(*object, node.key);
     if (const auto copy = object->copies.find(node.key); copy != object->copies.end()) {
       copy->second.stale = true;
-      if (hoped_for) HopeFor(*object, {node.key});
+      if (hoped_for) HopeFor(*object);
       BroadcastTree::Member* member =
           object->tree != nullptr ? object->tree->Find(node.key) : nullptr;
       if (member != nullptr) object->tree->SetConnected(member, false);
@@ -122,7 +122,7 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
     if (Tombstone* tombstone = FindTombstone(object.id)) tombstone->revived = true;
   }
   if (r.adopted) object.tentative = false;
-  AbsorbAttempt(object);
+  AbsorbAttempts(object);
   auto [at, added] = object.copies.try_emplace(node.key);
   Copy& copy = at->second;
   if (added) ++node.copies;
@@ -137,12 +137,6 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
   copy.stale = false;
   copy.unconfirmed = false;
   copy.registered = true;
-  // Its pull may have ended well since: its report is on the way.
-  if (r.complete || !r.sender.valid() || object.complete_copies > 0) {
-    EndHope(object, node.key);
-  } else {
-    HopeFor(object, {node.key});
-  }
   copy.primary = r.primary;
   copy.writer = !r.complete && !r.sender.valid() && r.generation.creator == node.key;
   copy.watermarks.assign(watermarks.begin(), watermarks.end());
@@ -153,6 +147,10 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
     copy.pull->plan = 0;
     copy.pull->started = now_;
   }
+  if (copy.pull != nullptr) copy.pull->reported = !copy.registered_sender.valid();
+  EndHope(object, node.key);
+  // Its pull may have ended well since, and the report be on the way.
+  if (!r.complete && object.complete_copies == 0) HopeFor(object);
   if (!r.adopted && object.tentative) {
     object.verdict_held = true;
   } else if (!r.adopted) {
@@ -166,18 +164,26 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
   if (!r.complete) AdmitOutsidePulls(object, node.key);
 }
 
-void DirectoryCore::Impl::AbsorbAttempt(Object& object) {
-  const Attempt* same = FindAttempt(object, object.generation);
-  if (same == nullptr) return;
-  const Attempt attempt = *same;
-  EraseAttempt(object, object.generation);
-  Node* node = FindNode(attempt.node);
-  Registration r;
-  r.generation = attempt.generation;
-  r.info = attempt.info;
-  r.primary = true;
-  r.complete = attempt.complete;
-  if (node != nullptr && !attempt.stale) RegisterAdopted(object, *node, r, {});
+void DirectoryCore::Impl::AbsorbAttempts(Object& object) {
+  std::vector<Attempt> same;
+  for (const Attempt& attempt : object.attempts) {
+    if (attempt.generation == object.generation) same.push_back(attempt);
+  }
+  for (const Attempt& attempt : same) EraseAttempt(object, attempt.generation, attempt.node);
+  for (const Attempt& attempt : same) {
+    Node* node = FindNode(attempt.node);
+    if (node == nullptr) continue;
+    if (attempt.stale) {
+      UninvolveIfDone(attempt.node, object);
+      continue;
+    }
+    Registration r;
+    r.generation = attempt.generation;
+    r.info = attempt.info;
+    r.primary = attempt.generation.creator == attempt.node;
+    r.complete = attempt.complete;
+    RegisterAdopted(object, *node, r, {});
+  }
 }
 
 bool DirectoryCore::Impl::RivalWins(const Object& object, const Registration& r) const {
@@ -239,18 +245,25 @@ absl::Status DirectoryCore::Impl::OnRegisterTombstone(Node& node, const v1::Regi
         (object != nullptr && object->adopted) || (known != nullptr && known->revived);
     Tombstone& tombstone = Bury(id, generation);
     tombstone.revived = revived;
-    Attempt* attempt = object == nullptr ? nullptr : FindAttempt(*object, generation);
-    if (attempt != nullptr) {
-      const NodeKey holder = attempt->node;
-      SendVerdict(holder, *object, generation, v1::Verdict::DELETED);
-      AwaitConfirm(tombstone, id, *FindNode(holder));
-      EraseAttempt(*object, generation);
-      UninvolveIfDone(holder, *object);
-    }
+    if (object != nullptr) RefuseAttempts(*object, generation, tombstone);
     if (object != nullptr) Settle(*object);
   }
   AnswerDeferred(id);
   return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::RefuseAttempts(Object& object, const Generation& generation,
+                                         Tombstone& tombstone) {
+  std::vector<NodeKey> holders;
+  for (const Attempt& attempt : object.attempts) {
+    if (attempt.generation == generation) holders.push_back(attempt.node);
+  }
+  for (const NodeKey& holder : holders) {
+    SendVerdict(holder, object, generation, v1::Verdict::DELETED);
+    AwaitConfirm(tombstone, object.id, *FindNode(holder));
+    EraseAttempt(object, generation, holder);
+    UninvolveIfDone(holder, object);
+  }
 }
 
 void DirectoryCore::Impl::OnRegisterEnd(Node& node) {

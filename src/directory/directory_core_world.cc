@@ -140,6 +140,7 @@ void World::Fence(Node& node) {
 void World::Open(Node& node) {
   Trace(node, "opens a session");
   node.up = true;
+  node.connected = true;
   node.to_shard.clear();
   node.from_shard.clear();
   core_->NodeUp(node.info, now_);
@@ -157,7 +158,9 @@ void World::Open(Node& node) {
     if (local.plan != 0) ToProto(local.sender, m.mutable_sender());
   }
   for (const auto& [id, keep] : node.wants) {
-    SetId(id, node.to_shard.emplace_back().mutable_register_want());
+    v1::RegisterWant& m = *node.to_shard.emplace_back().mutable_register_want();
+    SetId(id, &m);
+    m.set_keep(keep);
   }
   for (const auto& [id, generation] : node.tombstones) {
     About(id, generation, node.to_shard.emplace_back().mutable_register_tombstone());
@@ -172,6 +175,45 @@ void World::RestartShard() {
     node.up = false;
     node.to_shard.clear();
     node.from_shard.clear();
+  }
+}
+
+void World::ToggleStream(Node& node) {
+  if (!node.up) return;
+  node.connected = !node.connected;
+  node.disconnected_at = now_;
+  Trace(node, node.connected ? "is connected again" : "is disconnected");
+  core_->NodeConnected(node.key, node.connected, now_);
+}
+
+void World::FenceTheSilent() {
+  for (Node& node : nodes_) {
+    if (!node.up || node.connected || now_ - node.disconnected_at < directory_options_.lease) {
+      continue;
+    }
+    Trace(node, "is fenced");
+    node.up = false;
+    core_->NodeDown(node.key, now_);
+  }
+}
+
+void World::AskFor(Node& node, const ObjectId& id, bool keep) {
+  if (node.wants.contains(id) || node.locals.contains(id)) return;
+  node.wants[id] = keep;
+  v1::Want& m = *node.to_shard.emplace_back().mutable_want();
+  SetId(id, &m);
+  m.set_keep(keep);
+}
+
+void World::TellProgress(Node& node) {
+  v1::Progress& m = *node.to_shard.emplace_back().mutable_progress();
+  for (const auto& [id, local] : node.locals) {
+    if (local.plan == 0) continue;
+    v1::Progress::Pull& pull = *About(id, local.generation, m.add_pulls());
+    pull.set_plan_id(local.plan);
+    pull.add_watermarks(random_.Below(local.size + 1));
+    pull.set_bytes_per_second(random_.Chance(0.3) ? 1e3 : 1e6);
+    pull.set_starved_ns(random_.Below(3) * 100'000'000);
   }
 }
 
@@ -220,10 +262,7 @@ void World::Act() {
   if (!node.up) return Open(node);
   if (dice < 20) return Put(node, AnyObject());
   if (dice < 40) {
-    const ObjectId id = AnyObject();
-    if (node.wants.contains(id) || node.locals.contains(id)) return;
-    node.wants[id] = false;
-    SetId(id, node.to_shard.emplace_back().mutable_want());
+    AskFor(node, AnyObject(), /*keep=*/random_.Chance(0.1));
   } else if (dice < 43 && !node.wants.empty()) {
     const ObjectId id = node.wants.begin()->first;
     node.wants.erase(id);
@@ -243,7 +282,13 @@ void World::Act() {
     *node.to_shard.emplace_back().mutable_pull_report() = node.last_report;
   } else if (dice < 90) {
     RunPull(node);
+  } else if (dice < 91) {
+    TellProgress(node);
   } else if (dice < 93) {
+    if (options_.disconnects) ToggleStream(node);
+  } else if (dice < 94) {
+    if (options_.drains) node.to_shard.emplace_back().mutable_drain_request();
+  } else if (dice < 96) {
     // A link that breaks for no reason.
     for (auto& [id, local] : node.locals) {
       if (local.plan == 0) continue;
@@ -252,12 +297,13 @@ void World::Act() {
     }
   } else {
     now_ = now_ + absl::Milliseconds(random_.Below(800));
+    FenceTheSilent();
     core_->Tick(now_);
   }
 }
 
 bool World::SendOne(Node& node) {
-  if (!node.up || node.to_shard.empty()) return false;
+  if (!node.up || !node.connected || node.to_shard.empty()) return false;
   const v1::NodeMessage message = std::move(node.to_shard.front());
   node.to_shard.pop_front();
   Trace(node, "tells", &message);
@@ -276,7 +322,7 @@ void World::Collect() {
 }
 
 bool World::ReceiveOne(Node& node) {
-  if (!node.up || node.from_shard.empty()) return false;
+  if (!node.up || !node.connected || node.from_shard.empty()) return false;
   const v1::ShardMessage message = std::move(node.from_shard.front());
   node.from_shard.pop_front();
   Trace(node, "hears", &message);
@@ -410,6 +456,8 @@ void World::OnMessage(Node& node, const v1::ShardMessage& message) {
     local.adopted = true;
     node.locals[id] = local;
     node.wants.erase(id);
+  } else if (message.has_fetch()) {
+    AskFor(node, IdOf(message.fetch().object_id()), message.fetch().keep());
   } else if (message.has_evict_reply()) {
     const v1::EvictReply& m = message.evict_reply();
     const ObjectId id = IdOf(m.object_id());
@@ -466,6 +514,7 @@ bool World::Finishing() {
 absl::Status World::Settle() {
   for (Node& node : nodes_) {
     if (node.alive && !node.up) Open(node);
+    if (!node.connected) ToggleStream(node);
     while (std::any_of(node.locals.begin(), node.locals.end(),
                        [](const auto& l) { return l.second.writing; })) {
       SealOne(node);
@@ -502,8 +551,10 @@ absl::Status World::Check() {
       if (!node.alive) continue;
       const auto local = node.locals.find(id);
       const bool has = local != node.locals.end();
-      if (has && (deleted || !known)) return wrong("has what the shard knows nothing of");
-      if (has && local->second.generation != adopted) return wrong("has another generation");
+      // The start of a pull that failed may stay with who still wants the object.
+      const bool counts = has && (local->second.complete || !node.wants.contains(id));
+      if (counts && (deleted || !known)) return wrong("has what the shard knows nothing of");
+      if (counts && local->second.generation != adopted) return wrong("has another generation");
       const auto tombstone = node.tombstones.find(id);
       if (known && !deleted && tombstone != node.tombstones.end() && tombstone->second == adopted) {
         return wrong("knows the generation as deleted");

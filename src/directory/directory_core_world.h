@@ -37,6 +37,8 @@ class World {
     bool fencing = true;
     bool shard_restarts = true;
     bool deletes = true;
+    bool disconnects = true;
+    bool drains = true;
     bool stale_reports = true;
     // Every message, as it is taken, on stderr.
     bool trace = false;
@@ -68,6 +70,8 @@ class World {
     NodeKey key;
     bool alive = true;
     bool up = false;  // has a session
+    bool connected = true;
+    Instant disconnected_at;
     bool knows_shard = false;
     uint64_t next_sequence = 1;
     std::map<ObjectId, Local> locals;
@@ -87,6 +91,11 @@ class World {
   void Fence(Node& node);
   void Open(Node& node);
   void RestartShard();
+  void ToggleStream(Node& node);
+  // As the shard around the core does with nodes that it has not heard for a lease.
+  void FenceTheSilent();
+  void AskFor(Node& node, const ObjectId& id, bool keep);
+  void TellProgress(Node& node);
   void RunPull(Node& node);
   void Fail(Node& node, const ObjectId& id, absl::StatusCode code);
   bool SendOne(Node& node);
