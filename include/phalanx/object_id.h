@@ -1,7 +1,7 @@
 // ObjectId: the 20-byte name of an immutable object.
 //
-// Random for objects that one task hands to another, or derived from a namespace and a name so that parties that never
-// met find the same object. A value type: copy it freely, any thread.
+// Random for objects that one task hands to another, or derived from a namespace and a name so that
+// parties that never met find the same object. A value type: copy it freely, any thread.
 #ifndef PHALANX_OBJECT_ID_H_
 #define PHALANX_OBJECT_ID_H_
 
@@ -27,8 +27,9 @@ class ObjectId {
   // 160 bits from the system's generator. Thread-safe.
   static ObjectId Random();
 
-  // The same id for the same pair, in every process, on every host, in every version. Not a secret and not
-  // collision-resistant against somebody who chooses names in order to collide (XXH3-128 and 32 further bits).
+  // The same id for the same pair, in every process, on every host, in every version. Not a secret
+  // and not collision-resistant against somebody who chooses names in order to collide (XXH3-128
+  // and 32 further bits).
   static ObjectId FromName(absl::string_view name_space, absl::string_view name);
 
   // Exactly 20 bytes, or InvalidArgument that says how many there were.
