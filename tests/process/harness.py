@@ -214,15 +214,8 @@ class Cluster:
         command = [BINARY, *arguments]
         if node is not None:
             command.append(f"--address={self.nodes[node].client_address}")
-        popen = {"stdin": subprocess.DEVNULL, **popen}
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(),
-            text=True,
-            **popen,
-        )
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(command, env=environment(), text=True, **{**pipes, **popen})
         self._commands.append(process)
         return process
 

@@ -2,7 +2,11 @@
 
 import json
 import os
+import pty
+import selectors
 import subprocess
+import termios
+import time
 import unittest
 import urllib.error
 import urllib.request
@@ -123,6 +127,56 @@ class ToolsTest(ClusterTest):
             looks += watcher.read_line().startswith("NODE")
         watcher.process.stdout.close()
         self.assertIn(watcher.wait(), (0, 1))
+
+    def open_terminal(self):
+        """Our end and theirs of a terminal of 30 lines by 100 columns."""
+        ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (30, 100))
+        self.addCleanup(os.close, ours)
+        return ours, theirs
+
+    def read_terminal(self, ours, text):
+        """What is on it, up to `text`."""
+        seen = b""
+        end = time.monotonic() + DEADLINE_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(ours, selectors.EVENT_READ)
+            while text.encode() not in seen:
+                in_time = selector.select(max(0, end - time.monotonic()))
+                self.assertTrue(in_time, f"{text} does not come: {seen}")
+                seen += os.read(ours, 65536)
+        return seen.decode()
+
+    def test_top_leaves_the_terminal_as_it_was_after_q(self):
+        self.start(1)
+        ours, theirs = self.open_terminal()
+        before = termios.tcgetattr(theirs)
+        top = subprocess.Popen(
+            [BINARY, "top", "--interval=20ms", f"--directory={self.cluster.directory}"],
+            stdin=theirs,
+            stdout=theirs,
+            env=environment(),
+        )
+        self.addCleanup(top.kill)
+        self.read_terminal(ours, "n0")
+        # Drawn again in the same place.
+        self.read_terminal(ours, "\x1b[6A")
+        os.write(ours, b"q")
+        self.assertEqual(top.wait(DEADLINE_S), 0)
+        self.assertEqual(termios.tcgetattr(theirs), before)
+        os.close(theirs)
+
+    def test_a_bar_shows_on_a_terminal_how_far_a_put_is(self):
+        self.start(1)
+        ours, theirs = self.open_terminal()
+        put = self.cluster.begin("put", "-", "--size=4MiB", node="n0", stdin=subprocess.PIPE, stderr=theirs)
+        os.write(put.stdin.fileno(), bytes(2 * MIB))
+        self.assertIn("put -", self.read_terminal(ours, "of 4.00 MiB"))
+        os.write(put.stdin.fileno(), bytes(2 * MIB))
+        put.stdin.close()
+        self.read_terminal(ours, "4.00 MiB in ")
+        self.assertEqual(put.wait(DEADLINE_S), 0)
+        os.close(theirs)
 
     def test_metrics_are_served_to_prometheus(self):
         self.start(1, arguments=["--metrics-listen=127.0.0.1:0"])

@@ -27,9 +27,9 @@ class Screen {
   bool Wait(absl::Duration time);
 
  private:
+  termios before_ = {};  // filled in by what initializes takes_keys_
   const bool redraws_;
   const bool takes_keys_;
-  termios before_ = {};
   int lines_shown_ = 0;
 };
 
