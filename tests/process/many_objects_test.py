@@ -1,0 +1,101 @@
+"""Many objects on one node, within a default system's limits on descriptors and mappings.
+
+The ordinary run has few of each and fewer objects; many_objects_full_test has what a system has by
+default, and 100,000 objects of 100 KB (10 GB of memory). Both say what an object costs.
+"""
+
+import os
+import pathlib
+import resource
+import subprocess
+import unittest
+
+from tests.process.harness import ClusterTest, Daemon
+
+CLIENT = os.environ.get("PHALANX_MANY_OBJECTS", os.path.abspath("tests/process/many_objects"))
+FULL = os.environ.get("MANY_OBJECTS_FULL") == "1"
+COUNT, DESCRIPTORS = (100_000, 1024) if FULL else (3_000, 256)
+SIZE = 100_000
+# More than before or, in a reader, at all (with those of its libraries): segments have up to 64 MiB.
+MAX_MAPPINGS = 600 if FULL else 300
+# Beside its bytes, in the node and in the directory. A short run has too much of the fixed costs.
+MAX_OVERHEAD_BYTES = 1024
+TIMEOUT_S = 600
+
+
+def limit_descriptors():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+
+
+def own_bytes(pid):
+    """Memory that a process shares with nobody."""
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("the kernel does not say RssAnon")
+
+
+def count_mappings(pid):
+    return len(pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines())
+
+
+class Client(Daemon):
+    """The program that puts or gets, until it holds all."""
+
+    def __init__(self, address, verb):
+        self.arguments = ["many_objects", verb]
+        self.log_path = "/dev/null"
+        self._buffer = b""
+        self.process = subprocess.Popen(
+            [CLIENT, address, verb, str(COUNT), str(SIZE)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            preexec_fn=limit_descriptors,
+        )
+        os.set_blocking(self.process.stdout.fileno(), False)
+
+    def finish(self):
+        self.process.stdin.close()
+        return self.wait()
+
+    def close(self):
+        self.process.stdin.close()
+        super().close()
+
+
+class ManyObjectsTest(ClusterTest):
+    def run_client(self, node, verb):
+        client = Client(node.client_address, verb)
+        self.addCleanup(client.close)
+        self.assertEqual(client.read_line(TIMEOUT_S), "held")
+        return client
+
+    def assert_few(self, who, pid, already=0):
+        descriptors = len(os.listdir(f"/proc/{pid}/fd"))
+        mappings = count_mappings(pid) - already
+        print(f"{who}: {descriptors} descriptors, {mappings} mappings", flush=True)
+        self.assertLess(descriptors, DESCRIPTORS, who)
+        self.assertLess(mappings, MAX_MAPPINGS, who)
+
+    def test_objects_beyond_the_number_of_descriptors_are_put_and_held(self):
+        shard = self.cluster.start_shards(1)[0]
+        capacity = COUNT * SIZE * 11 // 10
+        node = self.cluster.start_node("n0", capacity=str(capacity), preexec_fn=limit_descriptors)
+        self.cluster.wait_for_nodes(1)
+        before = {who: own_bytes(who.pid) for who in (shard, node)}
+        mappings = count_mappings(node.pid)
+        writer = self.run_client(node, "put")
+        self.assertEqual(writer.finish(), 0)
+        for who, name in ((shard, "directory"), (node, "node")):
+            each = (own_bytes(who.pid) - before[who]) / COUNT
+            print(f"{name}: {each:.0f} bytes for each of {COUNT} objects", flush=True)
+            if FULL:
+                self.assertLess(each, MAX_OVERHEAD_BYTES, name)
+        reader = self.run_client(node, "get")
+        self.assert_few("node", node.pid, mappings)
+        self.assert_few("reader", reader.pid)
+        self.assertEqual(reader.finish(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
