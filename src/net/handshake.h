@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -25,6 +26,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "src/common/ids.h"
+#include "src/common/random.h"
 
 namespace phalanx::net {
 
@@ -37,6 +39,8 @@ struct HandshakeConfig {
   std::string cluster_id = "default";
   std::string secret;
   uint32_t protocol_version = kProtocolVersion;
+  // Where StreamHandshake's nonces come from; a seeded generator in simulation.
+  std::function<void(void* out, size_t size)> nonce_bytes = SystemRandomBytes;
 };
 
 inline constexpr size_t kNonceBytes = 32;
@@ -52,7 +56,7 @@ class Handshake {
  public:
   enum class Role { kDialer, kAcceptor };
 
-  // `nonce`: kNonceBytes from SystemRandomBytes (or a seeded generator in simulation).
+  // `nonce`: kNonceBytes that nobody can foresee.
   Handshake(HandshakeConfig config, Role role, absl::string_view nonce);
 
   // Bytes to send now; empties. To be called after construction and after each Consume.

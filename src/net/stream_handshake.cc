@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/common/random.h"
 #include "src/common/status_macros.h"
 
 namespace phalanx::net {
@@ -13,20 +12,20 @@ namespace {
 // Two hellos and proofs are far shorter: what else fits is the first frame.
 constexpr size_t kReadBytes = 1024;
 
-std::string FreshNonce() {
+std::string FreshNonce(const HandshakeConfig& config) {
   std::string nonce(kNonceBytes, '\0');
-  SystemRandomBytes(nonce.data(), nonce.size());
+  config.nonce_bytes(nonce.data(), nonce.size());
   return nonce;
 }
 
 }  // namespace
 
 StreamHandshake::StreamHandshake(Executor& executor, std::unique_ptr<ByteStream> stream,
-                                 HandshakeConfig config, Handshake::Role role, Instant deadline,
-                                 Done done)
+                                 const HandshakeConfig& config, Handshake::Role role,
+                                 Instant deadline, Done done)
     : executor_(executor),
       stream_(std::move(stream)),
-      handshake_(std::move(config), role, FreshNonce()),
+      handshake_(config, role, FreshNonce(config)),
       done_(std::move(done)),
       unsent_(handshake_.TakeOutput()) {
   deadline_timer_ = executor_.RunAt(deadline, [this] {

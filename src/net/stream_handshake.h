@@ -30,8 +30,8 @@ class StreamHandshake {
   // Handshake's, Unavailable when the connection broke, DeadlineExceeded at the deadline.
   using Done = absl::AnyInvocable<void(absl::StatusOr<Authenticated>)>;
 
-  StreamHandshake(Executor& executor, std::unique_ptr<ByteStream> stream, HandshakeConfig config,
-                  Handshake::Role role, Instant deadline, Done done);
+  StreamHandshake(Executor& executor, std::unique_ptr<ByteStream> stream,
+                  const HandshakeConfig& config, Handshake::Role role, Instant deadline, Done done);
   ~StreamHandshake();
   StreamHandshake(const StreamHandshake&) = delete;
   StreamHandshake& operator=(const StreamHandshake&) = delete;

@@ -150,6 +150,7 @@ absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
   plane.handshake.self = key;
   plane.handshake.cluster_id = options.cluster_id;
   plane.handshake.secret = options.secret;
+  if (seams.nonce_bytes) plane.handshake.nonce_bytes = seams.nonce_bytes;
   data_plane = net::DataPlane::Create(
       seams.network, seams.control, std::move(seams.io), std::move(plane),
       [this](const net::ServeRequest& request, net::DataPlane::ServeReply reply) {

@@ -61,7 +61,7 @@ struct NodeSeams {
   // One per shard, in order; taken over by the node.
   std::vector<std::unique_ptr<directory::ShardConnector>> shards;
   Random random;
-  // Where sessions' nonces come from; empty: the system's generator.
+  // Where nonces of sessions and connections come from; empty: the system's generator.
   std::function<void(void* out, size_t size)> nonce_bytes;
   // Told when a shard's connection comes up (OK) or breaks (why); may be empty.
   absl::AnyInvocable<void(int shard, const absl::Status& state)> on_shard_state;

@@ -27,7 +27,6 @@ void Checkers::Sample() {
     for (SimClient* client : cluster_.clients(n)) client->CheckViews(/*all_bytes=*/false);
   }
   CheckAdoption();
-  NoteDeletions();
   CheckLosses(complete);
 }
 
@@ -113,20 +112,11 @@ void Checkers::CheckReplacement(const ObjectId& id, const Generation& before,
   }
 }
 
-void Checkers::NoteDeletions() {
-  for (const Deletion& deletion : cluster_.history().deletions()) {
-    if (deletion.doomed == 0 || witnesses_.contains(deletion.number)) continue;
-    const auto holding = holdings_.find(deletion.doomed);
-    witnesses_[deletion.number] =
-        holding == holdings_.end() ? std::set<NodeKey>() : holding->second.holders;
-  }
-}
-
 bool Checkers::MustBeDeleted(const Attempt& attempt) {
   for (const Deletion& deletion : cluster_.history().deletions()) {
     if (deletion.doomed != attempt.number || !deletion.confirmed) continue;
     if (cluster_.last_shard_start(cluster_.ShardOf(deletion.id)) <= deletion.begun) return true;
-    for (const NodeKey& key : witnesses_[deletion.number]) {
+    for (const NodeKey& key : attempt.told_of_deletion) {
       if (cluster_.FindNode(key) >= 0) return true;
     }
   }
@@ -154,7 +144,7 @@ void Checkers::CheckLosses(const std::map<Generation, std::set<NodeKey>>& comple
     const auto adopted = adopted_.find(attempt.id);
     const bool replaced = adopted != adopted_.end() && adopted->second != *attempt.generation;
     const bool granted_on_a_dead_word =
-        holding.last_death.nanos() >= 0 && now - holding.last_death < Grace();
+        holding.last_death.nanos() >= 0 && now - holding.last_death < Fencing();
     if (replaced || granted_on_a_dead_word || history.MayBeDeleted(attempt)) continue;
     cluster_.journal().Violation(absl::StrCat(history.NameOf(attempt.id),
                                               ": the last copy of attempt ", attempt.number,
@@ -283,9 +273,9 @@ absl::Status Checkers::ObjectIsTrue(const ObjectId& id) {
     }
   }
   for (const auto& [key, complete] : listed) {
-    // Who was given a sender is listed, also while it waits for memory.
+    // Who was given a sender, or the bytes, is listed, also while it waits for memory.
     const int n = cluster_.FindNode(key);
-    if (!complete && n >= 0 && cluster_.store(n)->stats().waiting_for_memory > 0) continue;
+    if (n >= 0 && cluster_.store(n)->stats().waiting_for_memory > 0) continue;
     return wrong("listed on ", key.ToString(), ", which does not have it");
   }
   return absl::OkStatus();

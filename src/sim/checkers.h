@@ -16,7 +16,7 @@
 //  6. The directory lists exactly the copies that there are.
 //  7. What was deleted is nowhere, as long as somebody can know: the shard's life in which that
 //  was, or
-//     a node that had it then. What was superseded is nowhere.
+//     a node that was told. What was superseded is nowhere.
 //  8. No request waits but Gets for objects of which there is no copy.
 // When everything was deleted and let go (Empty)
 //  9. No memory, pins, references, requests, pulls, pushes; no state in the shards.
@@ -64,7 +64,6 @@ class Checkers {
   void CheckCopyBytes(int n, const object_store::Store::CopyInfo& copy, uint64_t attempt);
   void CheckAdoption();
   void CheckReplacement(const ObjectId& id, const Generation& before, const Generation& now);
-  void NoteDeletions();
   bool MustBeDeleted(const Attempt& attempt);
   void CheckLosses(const std::map<Generation, std::set<NodeKey>>& complete);
   absl::Status NodesAtRest();
@@ -74,6 +73,8 @@ class Checkers {
   absl::Status DirectoryIsTrue();
   absl::Status ObjectIsTrue(const ObjectId& id);
   absl::Status NodeIsEmpty(int n);
+  // So long after a node died its shards may believe that it lives.
+  absl::Duration Fencing() const { return cluster_.options().lease * 2 + absl::Milliseconds(200); }
   // So long after trouble nobody can say that a shard might not know.
   absl::Duration Grace() const { return cluster_.options().lease * 3 + absl::Seconds(1); }
 
@@ -82,8 +83,6 @@ class Checkers {
   std::map<std::tuple<NodeKey, Generation>, Verified> verified_;
   std::map<ObjectId, Generation> adopted_;
   std::map<uint64_t, Holding> holdings_;  // by attempt
-  // By deletion: who had the doomed attempt when it began, and will remember that it was deleted.
-  std::map<uint64_t, std::set<NodeKey>> witnesses_;
 };
 
 }  // namespace phalanx::sim

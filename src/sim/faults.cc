@@ -100,6 +100,8 @@ void Faults::Do(Fault fault) {
       return StarveMemory();
     case Fault::kDrain:
       return Drain();
+    case Fault::kCorruption:
+      return Corrupt();
   }
 }
 
@@ -168,6 +170,12 @@ void Faults::StarveMemory() {
     if (cluster_.node(n) == nullptr) return;
     cluster_.memory(n).SetTrouble(usual.allocation_delay, usual.allocation_failures);
   });
+}
+
+void Faults::Corrupt() {
+  if (!cluster_.options().data_plane.checksums) return;
+  cluster_.CorruptNodes(0.05 * random_.Unit());
+  Mend([this] { cluster_.CorruptNodes(0); });
 }
 
 // A node leaves as it should: its sole copies are moved first.

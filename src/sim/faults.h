@@ -31,8 +31,9 @@ enum class Fault {
   kShortIo,
   kMemory,
   kDrain,
+  kCorruption,  // only where checksums are on
 };
-inline constexpr size_t kFaults = 16;
+inline constexpr size_t kFaults = 17;
 
 struct FaultOptions {
   // Between two faults; infinite for none.
@@ -77,6 +78,7 @@ class Faults {
   void SlowLink();
   void ShortIo();
   void StarveMemory();
+  void Corrupt();
   void Drain();
 
   SimCluster& cluster_;

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,8 @@ struct Attempt {
   // Known to have been the object's generation.
   bool adopted = false;
   std::optional<Generation> generation;
+  // Nodes that confirmed that it was deleted: as long as one lives, it stays deleted.
+  std::set<NodeKey> told_of_deletion;
 };
 
 struct Deletion {

@@ -330,6 +330,12 @@ void SimClient::ReadOn(PinId pin) {
 }
 
 void SimClient::OnVoid(uint64_t operation, const absl::Status& why) {
+  // On its way when the view was released: the stream would go on with another.
+  if (const auto it = let_go_.find(operation); it != let_go_.end()) {
+    store_.Cancel(id_, it->second);
+    let_go_.erase(it);
+    return;
+  }
   const auto it = streams_.find(operation);
   if (it == streams_.end()) {
     history_.journal().Violation(absl::StrCat("#", operation, " is void without a view"));
@@ -366,6 +372,7 @@ void SimClient::Release(PinId pin, bool recycle) {
   if (view.operation != 0) {
     const uint64_t operation = view.operation;
     history_.Drop(operation, Operation::State::kCancelled);
+    let_go_[operation] = requests_.at(operation);
     operations_.erase(operation);
     requests_.erase(operation);
     streams_.erase(operation);

@@ -121,8 +121,10 @@ class SimClient {
   std::map<PinId, OpenView> views_;
   std::map<uint64_t, object_store::RequestId> requests_;  // by operation: those to be cancelled
   std::map<uint64_t, PinId> streams_;                     // by operation: the view it reads now
-  std::map<uint64_t, uint64_t> attempts_;                 // by operation: Puts, Creates and Seals
-  std::set<uint64_t> operations_;                         // those without an answer
+  // By operation: streams whose view was released, which ends them unless it is void just then.
+  std::map<uint64_t, object_store::RequestId> let_go_;
+  std::map<uint64_t, uint64_t> attempts_;  // by operation: Puts, Creates and Seals
+  std::set<uint64_t> operations_;          // those without an answer
   uint64_t samples_ = 0;
 };
 

@@ -189,9 +189,12 @@ void SimCluster::MakeNode(int n) {
   std::vector<std::unique_ptr<directory::ShardConnector>> shards;
   for (int s = 0; s < num_shards(); ++s) {
     shards.push_back(NewSimShardConnector(*slot.network, absl::StrCat(ShardName(s), kShardPort)));
-    if (!options_.verbose) continue;
-    shards.back() = NewTracingConnector(std::move(shards.back()),
-                                        absl::StrCat(NodeName(n), "-", ShardName(s)), history_);
+    shards.back() = NewTracingConnector(
+        std::move(shards.back()),
+        Trace{.who = absl::StrCat(NodeName(n), "-", ShardName(s)),
+              .tell = options_.verbose,
+              .on_sent = [this, n](const v1::NodeMessage& message) { OnSent(n, message); }},
+        history_);
   }
   auto node = runtime::Node::Start(
       OptionsOfNode(n),
@@ -209,6 +212,19 @@ void SimCluster::MakeNode(int n) {
                          }});
   PHALANX_CHECK(node.ok(), "a simulated node starts");
   slot.node = *std::move(node);
+}
+
+void SimCluster::OnSent(int n, const v1::NodeMessage& message) {
+  if (message.has_delete_confirm() && node(n) != nullptr) {
+    const uint64_t number =
+        history_.AttemptOf(directory::FromProto(message.delete_confirm().generation()));
+    if (number != 0) history_.attempt(number).told_of_deletion.insert(node(n)->key());
+  }
+  // Nobody stalls where nothing is ever stopped or cut: who waits for bytes hears "starved".
+  const auto stalled = static_cast<int>(absl::StatusCode::kDeadlineExceeded);
+  if (!options_.peaceful || message.pull_report().code() != stalled) return;
+  journal_.Violation(absl::StrCat(NodeName(n), " gave up a sender in a world without faults: ",
+                                  message.pull_report().message()));
 }
 
 std::function<void(void*, size_t)> SimCluster::NonceBytes() {
@@ -399,6 +415,13 @@ void SimCluster::HalfOpen(const std::string& from, const std::string& to) {
   fabric_.HalfOpen(from, to);
 }
 
+void SimCluster::CorruptNodes(double chance) {
+  journal_.Note("corrupt ", chance);
+  for (int a = 0; a < num_nodes(); ++a) {
+    for (int b = 0; b < num_nodes(); ++b) fabric_.SetCorruption(NodeName(a), NodeName(b), chance);
+  }
+}
+
 void SimCluster::SetLink(const std::string& from, const std::string& to, const Link& link) {
   journal_.Note("link ", from, " -> ", to, ": ", absl::FormatDuration(link.latency), " ",
                 link.bytes_per_second, " B/s");
@@ -414,6 +437,7 @@ void SimCluster::HealEverything() {
   const auto partitions = partitions_;
   for (const auto& [from, to] : partitions) Heal(from, to);
   fabric_.SetShortIo(options_.fabric.short_io, options_.fabric.one_byte_at_a_time);
+  CorruptNodes(0);
   for (int s = 0; s < num_shards(); ++s) {
     StartShard(s);
     ResumeShard(s);

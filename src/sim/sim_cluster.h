@@ -52,6 +52,8 @@ struct ClusterOptions {
   // Node i is in zone i % zones; 0: no labels.
   int zones = 0;
   std::string secret;
+  // The test promises to break nothing: checkers may be stricter.
+  bool peaceful = false;
   bool verbose = false;
 };
 
@@ -116,6 +118,8 @@ class SimCluster : private Oracle {
   void Reset(const std::string& a, const std::string& b);
   void HalfOpen(const std::string& from, const std::string& to);
   void SetLink(const std::string& from, const std::string& to, const Link& link);
+  // How often a bit flips in what nodes write to each other: in payload, which checksums cover.
+  void CorruptNodes(double chance);
 
   // Everybody up and running, the network as it was made.
   void HealEverything();
@@ -157,6 +161,7 @@ class SimCluster : private Oracle {
   void MakeNode(int n);
   void MakeShard(int s);
   void EndNode(NodeSlot& slot);
+  void OnSent(int n, const v1::NodeMessage& message);
   void CheckDrained(int n);
   void Trouble(int n, int s);
   void TroubleForNode(int n);

@@ -169,7 +169,12 @@ class SimByteStream final : public net::ByteStream {
     size_t left = size;
     for (const iovec& buffer : from) {
       const size_t part = std::min(buffer.iov_len, left);
-      pipe.unsent.Append(absl::string_view(static_cast<const char*>(buffer.iov_base), part));
+      const absl::string_view bytes(static_cast<const char*>(buffer.iov_base), part);
+      if (part >= SimFabric::kCorruptible && !fabric_.corruption_.empty()) {
+        pipe.unsent.Append(fabric_.Corrupted(*connection_, side_, bytes));
+      } else {
+        pipe.unsent.Append(bytes);
+      }
       left -= part;
     }
     fabric_.Pump(connection_, side_);
@@ -346,6 +351,21 @@ void SimFabric::SetShortIo(double chance, bool one_byte_at_a_time) {
 uint64_t SimFabric::BytesCarried(absl::string_view from, absl::string_view to) const {
   const auto it = bytes_carried_.find({std::string(from), std::string(to)});
   return it == bytes_carried_.end() ? 0 : it->second;
+}
+
+void SimFabric::SetCorruption(absl::string_view from, absl::string_view to, double chance) {
+  const HostPair pair(from, to);
+  corruption_.erase(pair);
+  if (chance > 0) corruption_[pair] = chance;
+}
+
+std::string SimFabric::Corrupted(const Connection& connection, int side, absl::string_view bytes) {
+  std::string out(bytes.data(), bytes.size());
+  const auto chance = corruption_.find({connection.from(side), connection.to(side)});
+  if (chance == corruption_.end() || !random_.Chance(chance->second)) return out;
+  const uint64_t bit = random_.Below(out.size() * 8);
+  out[bit / 8] = static_cast<char>(out[bit / 8] ^ (1 << (bit % 8)));
+  return out;
 }
 
 std::string SimFabric::DescribeConnections() const {

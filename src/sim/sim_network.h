@@ -94,6 +94,11 @@ class SimFabric {
   // Options::short_io and one_byte_at_a_time from now on.
   void SetShortIo(double chance, bool one_byte_at_a_time);
 
+  // How often a Write from one host to another has a bit flipped in one of its pieces of
+  // kCorruptible bytes and more: payload, while the headers before it stay whole.
+  static constexpr size_t kCorruptible = 1024;
+  void SetCorruption(absl::string_view from, absl::string_view to, double chance);
+
   // Bytes that left `from` for `to` since the start, and connections that are not over.
   uint64_t BytesCarried(absl::string_view from, absl::string_view to) const;
   size_t open_connections() const { return connections_.size(); }
@@ -119,6 +124,8 @@ class SimFabric {
   Instant Departure(const std::string& from, const std::string& to, size_t size);
   double InterfaceRate(const std::string& host) const;
   size_t Shorten(size_t size);
+  // The bytes as they go out.
+  std::string Corrupted(const Connection& connection, int side, absl::string_view bytes);
 
   // The life of a segment: Pump takes it from the send buffer, it leaves, arrives, is delivered.
   void Pump(const ConnectionPtr& connection, int side);
@@ -144,6 +151,7 @@ class SimFabric {
   std::map<HostPair, Link> label_links_;
   std::map<std::string, double> interfaces_;
   std::set<HostPair> partitions_;
+  std::map<HostPair, double> corruption_;
   // When the link, and the interface in each direction, is free again.
   std::map<HostPair, Instant> link_free_;
   std::map<std::string, Instant> egress_free_;

@@ -27,6 +27,7 @@ void DrawCluster(Random& random, ClusterOptions& cluster) {
   cluster.nodes = Between(random, 2, 5);
   cluster.shards = random.Chance(0.6) ? 1 : Between(random, 2, 3);
   cluster.capacity_bytes = static_cast<uint64_t>(BetweenLog(random, 1.5e6, 12e6));
+  cluster.lease = absl::Milliseconds(BetweenLog(random, 400, 2000));
   cluster.io_loops = Between(random, 0, 2);
   cluster.zones = random.Chance(0.7) ? 0 : 2;
   cluster.secret = random.Chance(0.2) ? "a secret" : "";
@@ -80,6 +81,10 @@ void Lean(Focus focus, Random& random, SimulationPlan& plan) {
       return;
     case Focus::kPeace:
       faults.mean_pause = absl::InfiniteDuration();
+      cluster.peaceful = true;
+      // Fast enough that no segment takes long beside all the others.
+      cluster.fabric.link.bytes_per_second = BetweenLog(random, 2e7, 1e9);
+      cluster.fabric.interface_bytes_per_second = BetweenLog(random, 5e7, 1e9);
       return;
     case Focus::kDeletes:
       workload.objects = Between(random, 1, 3);
@@ -94,7 +99,10 @@ void Lean(Focus focus, Random& random, SimulationPlan& plan) {
       cluster.capacity_bytes = 500'000 + random.Below(700'000);
       workload.large = 0.8;
       workload.max_bytes = 300'000;
-      Weight(workload, Action::kRelease) = 12;
+      Weight(workload, Action::kGet) = 12;
+      Weight(workload, Action::kRelease) = 16;
+      Weight(workload, Action::kDelete) = 2;
+      Weight(faults, Fault::kCrashNode) = 1;
       Weight(faults, Fault::kMemory) = 1;
       return;
     case Focus::kStreams:
@@ -116,6 +124,7 @@ void Lean(Focus focus, Random& random, SimulationPlan& plan) {
       Weight(faults, Fault::kHalfOpenNodes) = 0.5;
       Weight(faults, Fault::kPartitionNodes) = 0.5;
       Weight(faults, Fault::kSlowLink) = 0.5;
+      Weight(faults, Fault::kCorruption) = 1;
       return;
     case Focus::kSessions:
       Quiet(faults);
@@ -126,8 +135,12 @@ void Lean(Focus focus, Random& random, SimulationPlan& plan) {
       return;
     case Focus::kRivals:
       workload.objects = Between(random, 1, 3);
-      Weight(workload, Action::kCreate) = 5;
-      Weight(workload, Action::kSeal) = 5;
+      workload.max_write = 50'000;
+      cluster.fabric.link.latency = absl::Milliseconds(BetweenLog(random, 1, 20));
+      Weight(workload, Action::kCreate) = 6;
+      Weight(workload, Action::kSeal) = 3;
+      Weight(workload, Action::kAbort) = 3;
+      Weight(workload, Action::kStream) = 6;
       Weight(workload, Action::kDie) = 1;
       Weight(workload, Action::kDelete) = 0.5;
       Weight(faults, Fault::kCrashShard) = 0.5;

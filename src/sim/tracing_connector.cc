@@ -63,20 +63,27 @@ void Note(const std::string& who, absl::string_view arrow, const Message& messag
 
 class TracingStream final : public directory::NodeStream {
  public:
-  TracingStream(std::unique_ptr<directory::NodeStream> stream, std::string who, History& history)
-      : stream_(std::move(stream)), who_(std::move(who)), history_(history) {}
+  TracingStream(std::unique_ptr<directory::NodeStream> stream, const Trace& trace, History& history)
+      : stream_(std::move(stream)), trace_(trace), history_(history) {}
 
   void Start(Handlers handlers) override {
     handlers.on_message = [this,
                            next = std::move(handlers.on_message)](v1::ShardFrame frame) mutable {
-      for (const auto& message : frame.batch().messages()) Note(who_, " <- ", message, history_);
+      if (trace_.tell) {
+        for (const auto& message : frame.batch().messages()) {
+          Note(trace_.who, " <- ", message, history_);
+        }
+      }
       next(std::move(frame));
     };
     stream_->Start(std::move(handlers));
   }
   bool writable() const override { return stream_->writable(); }
   void Send(v1::NodeFrame frame) override {
-    for (const auto& message : frame.batch().messages()) Note(who_, " -> ", message, history_);
+    for (const auto& message : frame.batch().messages()) {
+      if (trace_.tell) Note(trace_.who, " -> ", message, history_);
+      if (trace_.on_sent) trace_.on_sent(message);
+    }
     stream_->Send(std::move(frame));
   }
   void Close(absl::Status why) override { stream_->Close(std::move(why)); }
@@ -84,32 +91,33 @@ class TracingStream final : public directory::NodeStream {
 
  private:
   const std::unique_ptr<directory::NodeStream> stream_;
-  const std::string who_;
+  const Trace& trace_;
   History& history_;
 };
 
 class TracingConnector final : public directory::ShardConnector {
  public:
-  TracingConnector(std::unique_ptr<directory::ShardConnector> connector, std::string who,
+  TracingConnector(std::unique_ptr<directory::ShardConnector> connector, Trace trace,
                    History& history)
-      : connector_(std::move(connector)), who_(std::move(who)), history_(history) {}
+      : connector_(std::move(connector)), trace_(std::move(trace)), history_(history) {}
 
+  // The connector outlives its streams.
   std::unique_ptr<directory::NodeStream> Connect(Executor& executor) override {
-    return std::make_unique<TracingStream>(connector_->Connect(executor), who_, history_);
+    return std::make_unique<TracingStream>(connector_->Connect(executor), trace_, history_);
   }
   std::string target() const override { return connector_->target(); }
 
  private:
   const std::unique_ptr<directory::ShardConnector> connector_;
-  const std::string who_;
+  const Trace trace_;
   History& history_;
 };
 
 }  // namespace
 
 std::unique_ptr<directory::ShardConnector> NewTracingConnector(
-    std::unique_ptr<directory::ShardConnector> connector, std::string who, History& history) {
-  return std::make_unique<TracingConnector>(std::move(connector), std::move(who), history);
+    std::unique_ptr<directory::ShardConnector> connector, Trace trace, History& history) {
+  return std::make_unique<TracingConnector>(std::move(connector), std::move(trace), history);
 }
 
 }  // namespace phalanx::sim

@@ -3,6 +3,7 @@
 #ifndef PHALANX_SIM_TRACING_CONNECTOR_H_
 #define PHALANX_SIM_TRACING_CONNECTOR_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -11,9 +12,18 @@
 
 namespace phalanx::sim {
 
-// `who` stands at the beginning of each line. `history` outlives it.
+struct Trace {
+  // Stands at the beginning of each line.
+  std::string who;
+  // Every message is told to the journal.
+  bool tell = false;
+  // Called with every message that the node sends; may be empty.
+  std::function<void(const v1::NodeMessage&)> on_sent;
+};
+
+// `history` outlives it.
 std::unique_ptr<directory::ShardConnector> NewTracingConnector(
-    std::unique_ptr<directory::ShardConnector> connector, std::string who, History& history);
+    std::unique_ptr<directory::ShardConnector> connector, Trace trace, History& history);
 
 }  // namespace phalanx::sim
 
