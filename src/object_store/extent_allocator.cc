@@ -68,6 +68,15 @@ void ExtentAllocator::GiveUp(const Extent& extent) {
   segments_.at(extent.segment).given_up += extent.bytes;
 }
 
+void ExtentAllocator::TakeBack(const Extent& extent) {
+  const auto it = segments_.find(extent.segment);
+  PHALANX_CHECK(it != segments_.end() && it->second.given_up >= extent.bytes,
+                "an extent is taken back once, while its segment is there");
+  it->second.given_up -= extent.bytes;
+  it->second.used += extent.bytes;
+  Free(extent);
+}
+
 void ExtentAllocator::AddFree(SegmentId id, Segment& segment, uint64_t offset, uint64_t bytes) {
   segment.free.emplace(offset, bytes);
   by_size_.emplace(bytes, id, offset);

@@ -42,6 +42,8 @@ class ExtentAllocator {
   void Free(const Extent& extent);
   // As Free, but never handed out again.
   void GiveUp(const Extent& extent);
+  // It can be handed out again after all. REQUIRES: `extent` was given up, its segment is there.
+  void TakeBack(const Extent& extent);
 
   // Bytes in use in a segment; 0: it may be removed.
   uint64_t used_bytes(SegmentId id) const { return segments_.at(id).used; }

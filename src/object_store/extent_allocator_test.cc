@@ -54,6 +54,19 @@ TEST(ExtentAllocatorTest, WhatIsGivenUpIsNotHandedOutAndDoesNotHoldTheSegment) {
   EXPECT_EQ(allocator.free_bytes(), 0u);
 }
 
+TEST(ExtentAllocatorTest, WhatIsTakenBackIsHandedOutAgain) {
+  ExtentAllocator allocator;
+  allocator.AddSegment(1, 128);
+  const Extent a = *allocator.Allocate(64);
+  const Extent b = *allocator.Allocate(64);
+  allocator.GiveUp(a);
+  allocator.Free(b);
+  allocator.TakeBack(a);
+  PHALANX_ASSERT_OK(allocator.CheckInvariants());
+  EXPECT_EQ(allocator.given_up_bytes(1), 0u);
+  EXPECT_TRUE(allocator.Allocate(128));
+}
+
 TEST(ExtentAllocatorTest, AnyOrderOfRequestsKeepsExtentsApart) {
   const uint64_t seed = testing::TestSeed(3);
   PHALANX_TRACE_SEED(seed);

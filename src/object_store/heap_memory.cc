@@ -106,10 +106,11 @@ class HeapMemory::Block : public MemoryBlock {
   absl::Span<char> bytes() const override { return absl::MakeSpan(pages_, bytes_); }
   int read_only_fd() const override { return -1; }
   int writable_fd() const override { return -1; }
+  int OpenFor(ViewerId) override { return -1; }
   uint64_t offset() const override { return 0; }
   uint64_t file_bytes() const override { return bytes_; }
   uint64_t file_id() const override { return 0; }
-  void Condemn() override {
+  void Condemn(ViewerId) override {
     if (!std::exchange(condemned_, true)) pool_->Condemned(RoundUp(bytes_));
   }
 

@@ -24,6 +24,8 @@ class HeapMemory : public SharedMemory {
   ~HeapMemory() override;
 
   void Allocate(uint64_t bytes, Allocated done) override;
+  // Nothing of the heap waits for anybody.
+  void Reconsider() override {}
   void Trim(uint64_t keep_bytes) override;
   SharedMemoryStats stats() const override;
 

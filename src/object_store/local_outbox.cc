@@ -1,9 +1,12 @@
 #include "src/object_store/local_outbox.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace phalanx::object_store {
 namespace {
@@ -13,16 +16,26 @@ constexpr size_t kMaxBatchBytes = size_t{256} << 10;
 
 }  // namespace
 
-bool LocalOutbox::Batch::Refer(const std::shared_ptr<MemoryBlock>& block, bool writable) {
+LocalOutbox::Batch::Reference LocalOutbox::Batch::Refer(const std::shared_ptr<MemoryBlock>& block,
+                                                        bool writable) {
   const uint64_t file = block->file_id();
   // A reader looks through a writable mapping as well.
-  if (files_.contains({file, true}) || (!writable && files_.contains({file, false}))) return true;
-  if (!bytes_.empty()) return false;
-  block_ = block;
-  descriptor_ = writable ? block->writable_fd() : block->read_only_fd();
+  if (files_.contains({file, true}) || (!writable && files_.contains({file, false}))) {
+    return Reference::kGiven;
+  }
+  if (!bytes_.empty()) return Reference::kLater;
+  // The one to write by is the block's own, which may be gone when this is sent.
+  descriptor_ =
+      writable ? fcntl(block->writable_fd(), F_DUPFD_CLOEXEC, 0) : block->OpenFor(viewer_);
+  if (descriptor_ < 0) return Reference::kNone;
+  has_shown_files_ = true;
   files_.insert({file, writable});
   Add(local::File{file, writable, block->file_bytes()});
-  return true;
+  return Reference::kGiven;
+}
+
+void LocalOutbox::Batch::CloseDescriptor() {
+  if (descriptor_ >= 0) close(std::exchange(descriptor_, -1));
 }
 
 void LocalOutbox::Batch::Forget(uint64_t file, bool writable) {
@@ -37,6 +50,13 @@ void LocalOutbox::Add(const local::Answer& answer) {
     batch.bytes_.append(frame);
     return true;
   });
+}
+
+void LocalOutbox::Close() {
+  items_.clear();
+  batch_.bytes_.clear();
+  batch_.sent_ = 0;
+  batch_.CloseDescriptor();
 }
 
 void LocalOutbox::Fill() {
@@ -78,8 +98,7 @@ LocalOutbox::State LocalOutbox::Send(int socket) {
     }
     if (sent < 0) return State::kBroken;
     batch_.sent_ += static_cast<size_t>(sent);
-    batch_.descriptor_ = -1;
-    batch_.block_.reset();
+    batch_.CloseDescriptor();
   }
 }
 

@@ -28,25 +28,41 @@ class LocalOutbox {
   class Batch {
    public:
     void Add(const local::Answer& answer) { local::Encode(answer, bytes_); }
-    // The next answer points into this block's file: the client has it, or gets it with this batch.
-    // False when it does not and the batch has begun: the answer is to be the first of the next
-    // one. REQUIRES: the block has such a descriptor.
-    bool Refer(const std::shared_ptr<MemoryBlock>& block, bool writable);
+    // The next answer points into this block's file.
+    enum class Reference {
+      kGiven,  // the client has it, or gets it with this batch
+      kLater,  // it does not, and the batch has begun: the answer is to be the first of the next
+               // one
+      kNone,   // there is no descriptor for it
+    };
+    Reference Refer(const std::shared_ptr<MemoryBlock>& block, bool writable);
     // The client unmaps the file.
     void Forget(uint64_t file, bool writable);
 
    private:
     friend class LocalOutbox;
+    void CloseDescriptor();
+
+    ViewerId viewer_ = 0;
     std::string bytes_;
     size_t sent_ = 0;
-    // Keeps the descriptor open until it is sent.
-    std::shared_ptr<MemoryBlock> block_;
-    int descriptor_ = -1;
+    int descriptor_ = -1;  // its own, until it is sent
+    bool has_shown_files_ = false;
     // (file, writable) that the client has.
     absl::flat_hash_set<std::pair<uint64_t, bool>> files_;
   };
   // Adds its messages, or adds nothing and returns false because Refer did.
   using Item = absl::AnyInvocable<bool(Batch&)>;
+
+  LocalOutbox() = default;
+  ~LocalOutbox() { batch_.CloseDescriptor(); }
+  LocalOutbox(const LocalOutbox&) = delete;
+  LocalOutbox& operator=(const LocalOutbox&) = delete;
+
+  // For whom files are opened. REQUIRES: before the first answer that points into one.
+  void SetViewer(ViewerId viewer) { batch_.viewer_ = viewer; }
+  // Whether a file was sent, or is about to be.
+  bool has_shown_files() const { return batch_.has_shown_files_; }
 
   void Add(Item item) { items_.push_back(std::move(item)); }
   // Encoded now, and so for what lives no longer than this call.
@@ -64,6 +80,8 @@ class LocalOutbox {
   size_t size() const { return items_.size(); }
   // Drops what has not been encoded.
   void Clear() { items_.clear(); }
+  // Nothing more will be sent.
+  void Close();
 
  private:
   void Fill();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -14,12 +15,20 @@
 #include "src/common/log.h"
 #include "src/common/status_macros.h"
 
+// Not in this C library's headers.
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
 namespace phalanx::object_store {
 namespace {
 
 constexpr int kBacklog = 1024;
 // Clients accepted in a turn.
 constexpr int kAcceptsPerTurn = 64;
+// Processes awaited at a time. Of more nothing is lost: what they saw is looked at when memory is
+// short.
+constexpr size_t kMaxAwaitedExits = 1024;
 // When the process has no descriptor left, not even for refusing.
 constexpr absl::Duration kRetryAfter = absl::Milliseconds(100);
 
@@ -81,6 +90,20 @@ absl::Status RemoveStale(const std::string& path, const sockaddr_un& address) {
   return absl::OkStatus();
 }
 
+// Readable when the process that connected has ended; -1 with ESRCH when it has already.
+int OpenPeerProcess(int socket) {
+  int handle = -1;
+  socklen_t length = sizeof(handle);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &handle, &length) == 0) return handle;
+  if (errno != ENOPROTOOPT) return -1;
+  // Older kernels. By now the number may be another process's, whose end is as good a moment to
+  // look.
+  ucred peer{};
+  length = sizeof(peer);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return -1;
+  return static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0));
+}
+
 // Tells a process that it will not be served.
 void Refuse(int socket, const LocalGreeting& greeting, const absl::Status& why) {
   std::string hello;
@@ -92,6 +115,16 @@ void Refuse(int socket, const LocalGreeting& greeting, const absl::Status& why) 
 }
 
 }  // namespace
+
+struct LocalService::Exit {
+  explicit Exit(int handle) : handle(handle) {}
+  ~Exit() {
+    watcher.reset();
+    close(handle);
+  }
+  const int handle;
+  std::unique_ptr<net::FdWatcher> watcher;
+};
 
 absl::StatusOr<std::unique_ptr<LocalService>> LocalService::Start(net::EventLoop& loop,
                                                                   Store& store,
@@ -109,6 +142,7 @@ LocalService::LocalService(net::EventLoop& loop, Store& store, LocalServiceOptio
 
 LocalService::~LocalService() {
   watcher_.reset();
+  exits_.clear();
   loop_.Cancel(retry_timer_);
   if (listener_ >= 0) {
     struct stat found {};
@@ -230,9 +264,31 @@ void LocalService::OnEnded(uint64_t number, const absl::Status& why) {
   }
   const auto it = sessions_.find(number);
   if (it == sessions_.end()) return;
+  if (!why.ok() && it->second->has_shown_memory()) AwaitExit(it->second->socket());
   // It is in the middle of something of its own.
   loop_.Post([session = std::move(it->second)] {});
   sessions_.erase(it);
+}
+
+void LocalService::AwaitExit(int socket) {
+  if (exits_.size() >= kMaxAwaitedExits) return;
+  const int handle = OpenPeerProcess(socket);
+  if (handle < 0) {
+    if (errno == ESRCH) options_.client_process_ended();
+    return;
+  }
+  auto exit = std::make_unique<Exit>(handle);
+  absl::StatusOr<std::unique_ptr<net::FdWatcher>> watcher = loop_.Watch(handle);
+  if (!watcher.ok()) return;
+  exit->watcher = *std::move(watcher);
+  const uint64_t number = next_number_++;
+  exit->watcher->OnReadable([this, number] {
+    // This closure is the watcher's.
+    const auto ended = exits_.extract(number);
+    loop_.Post([exit = std::shared_ptr<Exit>(std::move(ended.mapped()))] {});
+    options_.client_process_ended();
+  });
+  exits_[number] = std::move(exit);
 }
 
 std::string LocalService::address() const { return absl::StrCat("unix:", options_.socket_path); }

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,6 +34,9 @@ struct LocalServiceOptions {
   LocalGreeting greeting;
   // More are refused with ResourceExhausted.
   size_t max_clients = 4096;
+  // Called on the loop when a process has ended whose connection had broken while it might look at
+  // the store's memory (SharedMemory::Reconsider).
+  std::function<void()> client_process_ended = [] {};
 };
 
 class LocalService {
@@ -71,6 +75,8 @@ class LocalService {
   absl::Status Check(int socket) const;
   void Serve(int socket);
   void OnEnded(uint64_t number, const absl::Status& why);
+  // Until the process at the other end of the socket, which is still open here, has ended.
+  void AwaitExit(int socket);
 
   // Constant after Start.
   net::EventLoop& loop_;
@@ -88,6 +94,9 @@ class LocalService {
   std::unique_ptr<net::FdWatcher> watcher_;
   uint64_t next_number_ = 1;
   std::map<uint64_t, std::shared_ptr<LocalSession>> sessions_;
+  // Processes that are awaited, by a number.
+  struct Exit;
+  std::map<uint64_t, std::unique_ptr<Exit>> exits_;
   Stats stats_;
 };
 

@@ -2,6 +2,7 @@
 #include "src/object_store/local_service.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -9,13 +10,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/common/check.h"
 #include "src/common/random.h"
 #include "src/common/testing/seed.h"
 #include "src/common/testing/status_matchers.h"
@@ -450,6 +454,81 @@ TEST(LocalService, WhatAVanishedClientSawIsNeverRecycled) {
   }
   node.Await([&] { return node.memory().stats().allocated_bytes == 0; });
   EXPECT_EQ(node.memory_stats().pooled_bytes, uint64_t{2} << 20);
+}
+
+// The descriptor that comes with the next answer; the answer itself is dropped.
+int ReceiveDescriptor(int socket) {
+  char bytes[256];
+  iovec rest{bytes, sizeof(bytes)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &rest;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  int descriptor = -1;
+  if (recvmsg(socket, &message, 0) <= 0 || CMSG_FIRSTHDR(&message) == nullptr) return -1;
+  std::memcpy(&descriptor, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
+  return descriptor;
+}
+
+// A process that maps the segment in which an object is, breaks its connection without a word, and
+// ends when it is told to.
+class VanishedClient {
+ public:
+  VanishedClient(const LocalNode& node, const ObjectId& id) {
+    PHALANX_CHECK(pipe(tell_) == 0 && pipe(told_) == 0, "pipes");
+    child_ = fork();
+    if (child_ != 0) {
+      close(told_[1]);
+      char byte;
+      PHALANX_CHECK(read(told_[0], &byte, 1) == 1, "the object is mapped");
+      return;
+    }
+    close(tell_[1]);
+    {
+      RawClient client(node);
+      client.Send(local::Get{1, id});
+      const int file = ReceiveDescriptor(client.fd());
+      const bool mapped = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0) != MAP_FAILED;
+      close(file);
+      if (!mapped) _exit(1);
+    }
+    char byte = 0;
+    _exit(write(told_[1], "!", 1) == 1 && read(tell_[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  ~VanishedClient() { End(); }
+  void End() {
+    if (child_ == 0) return;
+    close(tell_[1]);
+    int status = 0;
+    waitpid(std::exchange(child_, 0), &status, 0);
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    close(tell_[0]);
+    close(told_[0]);
+  }
+
+ private:
+  int tell_[2];
+  int told_[2];
+  pid_t child_ = -1;
+};
+
+TEST(LocalService, WhatAVanishedClientSawInASegmentWaitsUntilItsProcessHasEnded) {
+  LocalNode node;
+  RawClient client(node);
+  for (const int i : {1, 2}) {
+    client.Send(SmallPut(1, Id(i), std::string(100000, 'a')));
+    ASSERT_TRUE(std::holds_alternative<local::PutDone>(*client.Receive()));
+  }
+  VanishedClient vanished(node, Id(1));
+  node.Await([&] { return node.service().stats().clients == 1; });
+  client.Send(local::Delete{2, Id(1), absl::Seconds(10)});
+  ASSERT_TRUE(std::holds_alternative<local::Counted>(*client.Receive()));
+  node.Await([&] { return node.store().stats().objects == 1; });
+  EXPECT_GE(node.memory_stats().condemned_bytes, 100000u);
+  vanished.End();
+  node.Await([&] { return node.memory().stats().condemned_bytes == 0; });
 }
 
 TEST(LocalService, AClientThatLeavesKeepsThePinsItNames) {

@@ -76,7 +76,8 @@ void LocalSession::End(const absl::Status& why) {
   for (const auto& [request, stream] : streams_) streams.push_back(request);
   for (const uint64_t request : streams) EndStream(request);
   if (client_ != 0) store_.CloseClient(client_, clean);
-  out_.Clear();
+  // Before anybody asks who still has files of ours.
+  out_.Close();
   writers_.clear();
   shutdown(socket_, SHUT_RDWR);
   if (ended_) std::exchange(ended_, nullptr)(clean ? absl::OkStatus() : why);
@@ -142,6 +143,7 @@ absl::Status LocalSession::Greet(absl::string_view payload) {
   loop_.Cancel(std::exchange(greeting_timer_, 0));
   state_ = State::kOpen;
   client_ = store_.OpenClient();
+  out_.SetViewer(client_);
   Answer(local::NodeHello{local::kMagic, local::kVersion, absl::StatusCode::kOk, "",
                           greeting_.node_name, greeting_.directory});
   return absl::OkStatus();

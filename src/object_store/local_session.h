@@ -55,6 +55,11 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   // The node ends: tells the client.
   void Close(const absl::Status& why);
 
+  // Open as long as the session is there.
+  int socket() const { return socket_; }
+  // The client may have some of the node's memory mapped.
+  bool has_shown_memory() const { return out_.has_shown_files(); }
+
  private:
   enum class State { kGreeting, kOpen, kLeft, kEnded };
   struct Writer {

@@ -25,6 +25,11 @@ bool Final(const net::TransferBuffer& buffer) {
   return buffer.closed() && buffer.close_status().ok() && buffer.complete();
 }
 
+local::Failed NoDescriptor(uint64_t request) {
+  return {request, absl::StatusCode::kResourceExhausted,
+          "the node has no descriptor for the memory that the object is in"};
+}
+
 }  // namespace
 
 void LocalSession::AnswerPut(uint64_t request, const absl::StatusOr<PutResult>& result) {
@@ -37,8 +42,20 @@ void LocalSession::OnGrant(uint64_t request, uint64_t size, absl::StatusOr<Write
   if (!grant.ok()) return AnswerFailed(request, grant.status());
   const bool has_file = grant->block->writable_fd() >= 0;
   writers_[grant->writer] = Writer{grant->block, size, 0, has_file};
-  out_.Add([request, grant = *std::move(grant), has_file](LocalOutbox::Batch& batch) {
-    if (has_file && !batch.Refer(grant.block, /*writable=*/true)) return false;
+  out_.Add([this, request, grant = *std::move(grant), has_file](LocalOutbox::Batch& batch) {
+    if (has_file) {
+      switch (batch.Refer(grant.block, /*writable=*/true)) {
+        case LocalOutbox::Batch::Reference::kLater:
+          return false;
+        case LocalOutbox::Batch::Reference::kNone:
+          writers_.erase(grant.writer);
+          store_.Abort(client_, grant.writer).IgnoreError();
+          batch.Add(NoDescriptor(request));
+          return true;
+        case LocalOutbox::Batch::Reference::kGiven:
+          break;
+      }
+    }
     batch.Add(local::Granted{request, grant.writer, has_file, grant.block->file_id(),
                              grant.block->offset()});
     return true;
@@ -81,13 +98,18 @@ bool LocalSession::EncodeView(const local::Get& get, const View& view, LocalOutb
     EncodeInline(get, view, object.substr(get.offset, length), batch);
     return true;
   }
-  if (view.block->read_only_fd() < 0) {
-    ReleasePin(view.pin, true);
-    batch.Add(local::Failed{get.request, absl::StatusCode::kResourceExhausted,
-                            "the node has no descriptor for the memory that the object is in"});
-    return true;
+  switch (batch.Refer(view.block, /*writable=*/false)) {
+    case LocalOutbox::Batch::Reference::kLater:
+      return false;
+    case LocalOutbox::Batch::Reference::kNone:
+      EndStream(get.request);
+      requests_.erase(get.request);
+      ReleasePin(view.pin, true);
+      batch.Add(NoDescriptor(get.request));
+      return true;
+    case LocalOutbox::Batch::Reference::kGiven:
+      break;
   }
-  if (!batch.Refer(view.block, /*writable=*/false)) return false;
   const uint64_t watermark = final ? size : Prefix(*view.buffer);
   batch.Add(local::Mapped{get.request, view.pin, view.block->file_id(), view.block->offset(), size,
                           watermark, final, view.metadata});

@@ -60,6 +60,15 @@ absl::StatusOr<char*> Fill(int fd, uint64_t bytes, const MemfdFile::Available& a
   return static_cast<char*>(data);
 }
 
+struct flock ByteOf(uint64_t viewer, short type) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(viewer);
+  lock.l_len = 1;
+  return lock;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MemfdFile>> MemfdFile::Create(uint64_t bytes, Writers writers,
@@ -88,6 +97,23 @@ MemfdFile::~MemfdFile() {
   munmap(data_, bytes_);
   close(fd_);
   if (read_only_fd_ >= 0) close(read_only_fd_);
+}
+
+// A mapping keeps the open file that it was made by, and with it the locks of that: one byte for
+// each viewer, at the offset of its number.
+int MemfdFile::OpenFor(uint64_t viewer) const {
+  const std::string path = absl::StrCat("/proc/self/fd/", fd_);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  struct flock lock = ByteOf(viewer, F_RDLCK);
+  if (fcntl(fd, F_OFD_SETLK, &lock) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+bool MemfdFile::SeenBy(uint64_t viewer) const {
+  struct flock lock = ByteOf(viewer, F_WRLCK);
+  return fcntl(fd_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 void MemfdFile::GiveUpPages() {

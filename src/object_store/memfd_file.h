@@ -44,6 +44,12 @@ class MemfdFile {
   int writable_fd() const { return writers_ == Writers::kAnyHolder ? fd_ : -1; }
   // Opened at the first call; -1 when there is no descriptor left.
   int read_only_fd();
+  // A new descriptor like read_only_fd, for another process; the caller closes it. The kernel
+  // remembers the viewer until everything that was mapped by it is unmapped, in children of fork
+  // too. -1 when there is no descriptor left.
+  int OpenFor(uint64_t viewer) const;
+  // Whether a descriptor from OpenFor, or anything mapped by one, is still there.
+  bool SeenBy(uint64_t viewer) const;
   // The pages go back to the system at once, although other processes may have the file mapped
   // still: clients keep mappings that they do not look through. Nothing may be read or written any
   // more. Without effect on a file that was made for this process alone, whose seals forbid it.

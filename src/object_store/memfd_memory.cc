@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "src/common/check.h"
 #include "src/common/mutex.h"
 #include "src/object_store/extent_allocator.h"
@@ -79,6 +80,8 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
   void Close();
   void Allocate(uint64_t bytes, Allocated done);
   void Trim(uint64_t keep_bytes);
+  // Frees the extents that nobody sees any more. True if there was one.
+  bool FreeUnseen();
   SharedMemoryStats stats() const;
 
   // Runs the task on the control loop: now if this is it, else posted. After Close the task is
@@ -87,7 +90,7 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
 
   // The last reference of a block is gone.
   void ReturnFile(std::shared_ptr<MemfdFile> file, uint64_t id, bool condemned);
-  void ReturnExtent(const ExtentAllocator::Extent& extent, bool condemned);
+  void ReturnExtent(const ExtentAllocator::Extent& extent, std::vector<ViewerId> viewers);
   void Condemned(uint64_t bytes) { stats_.condemned_bytes += bytes; }
 
  private:
@@ -102,6 +105,11 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
     uint64_t bytes;
     Allocated done;
   };
+  // Returned, and not free before all of these are gone.
+  struct SeenExtent {
+    ExtentAllocator::Extent extent;
+    std::vector<ViewerId> viewers;
+  };
   using FileResult = absl::StatusOr<std::shared_ptr<MemfdFile>>;
 
   void Reply(Allocated done, absl::StatusOr<std::shared_ptr<MemoryBlock>> result);
@@ -111,6 +119,8 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
   std::shared_ptr<MemoryBlock> NewFileBlock(std::shared_ptr<MemfdFile> file, uint64_t id,
                                             uint64_t bytes);
   std::shared_ptr<MemoryBlock> NewExtentBlock(uint64_t bytes);
+  // Looked at before the last one is full, so that nobody waits for pages to be zeroed.
+  bool RunsLow() const { return extents_.free_bytes() < next_segment_bytes_ / 8; }
   void MakeSegment();
   void OnSegment(FileResult result);
   void RemoveSegment(ExtentAllocator::SegmentId id);
@@ -126,6 +136,7 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
   std::vector<WarmFile> warm_;  // oldest first
   ExtentAllocator extents_;
   std::map<ExtentAllocator::SegmentId, std::shared_ptr<MemfdFile>> segments_;
+  std::map<ExtentAllocator::SegmentId, std::vector<SeenExtent>> seen_;
   std::deque<Waiting> waiting_;  // for a segment
   uint64_t next_segment_bytes_;
   bool making_segment_ = false;
@@ -149,6 +160,7 @@ class MemfdMemory::Core::Block : public MemoryBlock {
   }
   int read_only_fd() const override { return file_->read_only_fd(); }
   int writable_fd() const override { return file_->writable_fd(); }
+  int OpenFor(ViewerId viewer) override { return file_->OpenFor(viewer); }
   uint64_t offset() const override { return offset_; }
   uint64_t file_bytes() const override { return file_->bytes(); }
   uint64_t file_id() const override { return id_; }
@@ -159,7 +171,6 @@ class MemfdMemory::Core::Block : public MemoryBlock {
   const uint64_t id_;
   const uint64_t offset_;
   const uint64_t bytes_;
-  bool condemned_ = false;
 };
 
 class MemfdMemory::Core::FileBlock final : public Block {
@@ -171,9 +182,12 @@ class MemfdMemory::Core::FileBlock final : public Block {
           core->ReturnFile(std::move(file), id, condemned);
         });
   }
-  void Condemn() override {
+  void Condemn(ViewerId) override {
     if (!std::exchange(condemned_, true)) core_->Condemned(file_->bytes());
   }
+
+ private:
+  bool condemned_ = false;
 };
 
 class MemfdMemory::Core::ExtentBlock final : public Block {
@@ -183,16 +197,21 @@ class MemfdMemory::Core::ExtentBlock final : public Block {
       : Block(std::move(core), std::move(file), extent.segment, extent.offset, bytes),
         extent_(extent) {}
   ~ExtentBlock() override {
-    core_->OnLoop([core = core_, extent = extent_, condemned = condemned_] {
-      core->ReturnExtent(extent, condemned);
+    core_->OnLoop([core = core_, extent = extent_, viewers = std::move(viewers_)]() mutable {
+      core->ReturnExtent(extent, std::move(viewers));
     });
   }
-  void Condemn() override {
-    if (!std::exchange(condemned_, true)) core_->Condemned(extent_.bytes);
+  void Condemn(ViewerId viewer) override {
+    if (viewers_.empty()) core_->Condemned(extent_.bytes);
+    // An object that outlives many of its readers remembers only those that may still look.
+    std::erase_if(viewers_, [&](ViewerId v) { return v == viewer || !file_->SeenBy(v); });
+    viewers_.push_back(viewer);
   }
 
  private:
   const ExtentAllocator::Extent extent_;
+  // Who may see it without a pin.
+  std::vector<ViewerId> viewers_;
 };
 
 // --------------------------------------------------------------------------------- allocation
@@ -208,8 +227,7 @@ void MemfdMemory::Core::Allocate(uint64_t bytes, Allocated done) {
   } else {
     waiting_.push_back({bytes, std::move(done)});
   }
-  // Before the last one is full, so that nobody waits for pages to be zeroed.
-  if (!waiting_.empty() || extents_.free_bytes() < next_segment_bytes_ / 8) MakeSegment();
+  if (!waiting_.empty() || RunsLow()) MakeSegment();
 }
 
 void MemfdMemory::Core::Reply(Allocated done, absl::StatusOr<std::shared_ptr<MemoryBlock>> result) {
@@ -279,7 +297,8 @@ std::shared_ptr<MemoryBlock> MemfdMemory::Core::NewFileBlock(std::shared_ptr<Mem
 }
 
 std::shared_ptr<MemoryBlock> MemfdMemory::Core::NewExtentBlock(uint64_t bytes) {
-  const std::optional<ExtentAllocator::Extent> extent = extents_.Allocate(bytes);
+  std::optional<ExtentAllocator::Extent> extent = extents_.Allocate(bytes);
+  if (!extent && FreeUnseen()) extent = extents_.Allocate(bytes);
   if (!extent) return nullptr;
   stats_.allocated_bytes += extent->bytes;
   return std::make_shared<ExtentBlock>(shared_from_this(), segments_.at(extent->segment), *extent,
@@ -287,7 +306,10 @@ std::shared_ptr<MemoryBlock> MemfdMemory::Core::NewExtentBlock(uint64_t bytes) {
 }
 
 void MemfdMemory::Core::MakeSegment() {
-  if (std::exchange(making_segment_, true)) return;
+  if (making_segment_) return;
+  FreeUnseen();
+  if (waiting_.empty() && !RunsLow()) return;
+  making_segment_ = true;
   MakeFile(next_segment_bytes_, MemfdFile::Writers::kThisProcess,
            [this](FileResult result) { OnSegment(std::move(result)); });
 }
@@ -349,12 +371,17 @@ void MemfdMemory::Core::ReturnFile(std::shared_ptr<MemfdFile> file, uint64_t id,
   }
 }
 
-void MemfdMemory::Core::ReturnExtent(const ExtentAllocator::Extent& extent, bool condemned) {
+void MemfdMemory::Core::ReturnExtent(const ExtentAllocator::Extent& extent,
+                                     std::vector<ViewerId> viewers) {
   stats_.allocated_bytes -= extent.bytes;
-  if (condemned) {
-    stats_.condemned_bytes -= extent.bytes;
+  const bool condemned = !viewers.empty();
+  const MemfdFile& segment = *segments_.at(extent.segment);
+  std::erase_if(viewers, [&segment](ViewerId viewer) { return !segment.SeenBy(viewer); });
+  if (!viewers.empty()) {
     extents_.GiveUp(extent);
+    seen_[extent.segment].push_back({extent, std::move(viewers)});
   } else {
+    if (condemned) stats_.condemned_bytes -= extent.bytes;
     extents_.Free(extent);
   }
   if (extents_.used_bytes(extent.segment) > 0) return;
@@ -364,8 +391,34 @@ void MemfdMemory::Core::ReturnExtent(const ExtentAllocator::Extent& extent, bool
   }
 }
 
+bool MemfdMemory::Core::FreeUnseen() {
+  bool freed = false;
+  for (auto& [id, extents] : seen_) {
+    const MemfdFile& segment = *segments_.at(id);
+    absl::flat_hash_map<ViewerId, bool> sees;
+    const auto is_gone = [&](ViewerId viewer) {
+      const auto [it, first] = sees.try_emplace(viewer);
+      if (first) it->second = segment.SeenBy(viewer);
+      return !it->second;
+    };
+    std::erase_if(extents, [&](SeenExtent& seen) {
+      std::erase_if(seen.viewers, is_gone);
+      if (!seen.viewers.empty()) return false;
+      stats_.condemned_bytes -= seen.extent.bytes;
+      extents_.TakeBack(seen.extent);
+      return freed = true;
+    });
+  }
+  std::erase_if(seen_, [](const auto& segment) { return segment.second.empty(); });
+  return freed;
+}
+
 void MemfdMemory::Core::RemoveSegment(ExtentAllocator::SegmentId id) {
   extents_.RemoveSegment(id);
+  if (const auto seen = seen_.find(id); seen != seen_.end()) {
+    for (const SeenExtent& extent : seen->second) stats_.condemned_bytes -= extent.extent.bytes;
+    seen_.erase(seen);
+  }
   const auto it = segments_.find(id);
   Unmap(std::move(it->second));
   segments_.erase(it);
@@ -408,6 +461,7 @@ void MemfdMemory::Core::Close() {
   }
   helper_.reset();
   waiting_.clear();
+  seen_.clear();
   warm_.clear();
   segments_.clear();
 }
@@ -422,6 +476,8 @@ MemfdMemory::~MemfdMemory() { core_->Close(); }
 void MemfdMemory::Allocate(uint64_t bytes, Allocated done) {
   core_->Allocate(bytes, std::move(done));
 }
+
+void MemfdMemory::Reconsider() { core_->FreeUnseen(); }
 
 void MemfdMemory::Trim(uint64_t keep_bytes) { core_->Trim(keep_bytes); }
 

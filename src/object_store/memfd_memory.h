@@ -7,8 +7,9 @@
 //   writable. 100,000 objects of
 //                   100 KB need some 170 files.
 //
-// A condemned file is closed, never pooled. A condemned extent is not handed out again; its segment
-// is closed when nothing else in it is used.
+// A condemned file is closed, never pooled. A condemned extent waits until none of those for whom
+// it was condemned has the segment mapped any more; when nothing else in its segment is used, that
+// is closed.
 //
 // Thread rule: as SharedMemory. Files are made and unmapped on a helper thread that this owns.
 #ifndef PHALANX_OBJECT_STORE_MEMFD_MEMORY_H_
@@ -45,6 +46,7 @@ class MemfdMemory : public SharedMemory {
   ~MemfdMemory() override;
 
   void Allocate(uint64_t bytes, Allocated done) override;
+  void Reconsider() override;
   void Trim(uint64_t keep_bytes) override;
   SharedMemoryStats stats() const override;
 

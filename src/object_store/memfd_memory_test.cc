@@ -83,13 +83,15 @@ INSTANTIATE_TEST_SUITE_P(Memfd, SharedMemoryConformance,
                            return std::make_unique<MemfdHarness>();
                          }));
 
-// What a client has: the file mapped read-only.
+// What a client has: the file mapped read-only, by a descriptor that is closed then.
 class Mapping {
  public:
-  explicit Mapping(const MemoryBlock& block)
-      : bytes_(block.file_bytes()),
-        data_(mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, block.read_only_fd(), 0)),
-        object_(static_cast<const char*>(data_) + block.offset()) {}
+  explicit Mapping(MemoryBlock& block, ViewerId viewer = 1) : bytes_(block.file_bytes()) {
+    const int fd = block.OpenFor(viewer);
+    data_ = mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, fd, 0);
+    object_ = static_cast<const char*>(data_) + block.offset();
+    close(fd);
+  }
   ~Mapping() {
     if (ok()) munmap(data_, bytes_);
   }
@@ -98,8 +100,8 @@ class Mapping {
 
  private:
   const uint64_t bytes_;
-  void* const data_;
-  const char* const object_;
+  void* data_;
+  const char* object_;
 };
 
 size_t OpenDescriptors() {
@@ -129,6 +131,7 @@ TEST(MemfdMemory, PagesOfATrimmedFileGoBackAlthoughAClientHasItMapped) {
 }
 
 constexpr uint64_t kSmall = 1000;
+constexpr uint64_t kSmallExtent = 1024;
 constexpr uint64_t kLarge = uint64_t{3} << 20;
 
 TEST(MemfdMemoryTest, AnotherProcessSeesTheBytesAndLaterOnesToo) {
@@ -207,7 +210,7 @@ TEST(MemfdMemoryTest, NoRecycledPageShowsThroughAViewThatLives) {
     std::memset(block->bytes().data(), 'v', bytes);
     const Mapping view(*block);
     ASSERT_TRUE(view.ok());
-    harness.Run([&] { block->Condemn(); });
+    harness.Run([&] { block->Condemn(1); });
     harness.Drop(block);
     // Everything that could be the same pages is written over.
     std::vector<std::shared_ptr<MemoryBlock>> others;
@@ -251,13 +254,93 @@ TEST(MemfdMemoryTest, ManySmallObjectsNeedFewDescriptors) {
   EXPECT_LE(harness.Stats().files, 2u);
 }
 
+TEST(MemfdMemoryTest, ACondemnedExtentWaitsUntilItsViewerMapsTheSegmentNoMore) {
+  MemfdHarness harness;
+  auto seen = *harness.Allocate(kSmall);
+  auto other = *harness.Allocate(kSmall);
+  ASSERT_EQ(other->file_id(), seen->file_id());
+  const char* const place = seen->bytes().data();
+  auto view = std::make_unique<Mapping>(*seen);
+  const Mapping of_another_viewer(*other, 2);
+  ASSERT_TRUE(view->ok() && of_another_viewer.ok());
+  harness.Run([&] { seen->Condemn(1); });
+  harness.Drop(seen);
+  harness.Run([&] { harness.memory().Reconsider(); });
+  EXPECT_EQ(harness.Stats().condemned_bytes, kSmallExtent);
+  auto next = *harness.Allocate(kSmall);
+  EXPECT_NE(next->bytes().data(), place);
+  harness.Drop(next);
+  view.reset();
+  harness.Run([&] { harness.memory().Reconsider(); });
+  EXPECT_EQ(harness.Stats().condemned_bytes, 0u);
+  EXPECT_EQ((*harness.Allocate(kSmall))->bytes().data(), place);
+}
+
+TEST(MemfdMemoryTest, ACondemnedExtentWaitsForWhateverItsViewerForked) {
+  MemfdHarness harness;
+  auto seen = *harness.Allocate(kSmall);
+  auto other = *harness.Allocate(kSmall);
+  auto view = std::make_unique<Mapping>(*seen);
+  int hold[2];
+  ASSERT_EQ(pipe(hold), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(hold[1]);
+    char byte;
+    _exit(static_cast<int>(read(hold[0], &byte, 1)));
+  }
+  close(hold[0]);
+  view.reset();
+  harness.Run([&] { seen->Condemn(1); });
+  harness.Drop(seen);
+  EXPECT_EQ(harness.Stats().condemned_bytes, kSmallExtent) << "the child has it mapped";
+  close(hold[1]);
+  waitpid(child, nullptr, 0);
+  harness.Run([&] { harness.memory().Reconsider(); });
+  EXPECT_EQ(harness.Stats().condemned_bytes, 0u);
+}
+
+TEST(MemfdMemoryTest, ExtentsThatNobodySeesAreFoundBeforeFreshMemoryIsMade) {
+  MemfdHarness harness;
+  auto first = *harness.Allocate(kSmall);
+  auto keeps_the_segment = *harness.Allocate(kSmall);
+  const char* const place = first->bytes().data();
+  auto view = std::make_unique<Mapping>(*first);
+  harness.Run([&] { first->Condemn(1); });
+  harness.Drop(first);
+  view.reset();
+  // Nobody said that the viewer has ended.
+  std::vector<std::shared_ptr<MemoryBlock>> blocks;
+  bool found = false;
+  while (!found && blocks.size() < 1000) {
+    blocks.push_back(*harness.Allocate(kSmall));
+    found = blocks.back()->bytes().data() == place;
+  }
+  EXPECT_TRUE(found);
+  for (auto& block : blocks) harness.Drop(block);
+}
+
+TEST(MemfdMemoryTest, ABlockCondemnedForAViewerThatIsGoneIsReused) {
+  MemfdHarness harness;
+  auto block = *harness.Allocate(kSmall);
+  const char* const place = block->bytes().data();
+  {
+    const Mapping view(*block);
+    harness.Run([&] { block->Condemn(1); });
+  }
+  harness.Drop(block);
+  EXPECT_EQ(harness.Stats().condemned_bytes, 0u);
+  EXPECT_EQ((*harness.Allocate(kSmall))->bytes().data(), place);
+}
+
 TEST(MemfdMemoryTest, ASegmentWithAnExtentThatMayBeSeenIsClosedWhenTheRestIsFree) {
   MemfdHarness harness;
   auto seen = *harness.Allocate(kSmall);
   auto rest = *harness.Allocate(kSmall);
   const uint64_t file = seen->file_id();
   ASSERT_EQ(rest->file_id(), file);
-  harness.Run([&] { seen->Condemn(); });
+  const Mapping view(*seen, 1);
+  harness.Run([&] { seen->Condemn(1); });
   harness.Drop(seen);
   EXPECT_EQ((*harness.Allocate(kSmall))->file_id(), file) << "the rest of it is still of use";
   harness.Drop(rest);

@@ -118,7 +118,7 @@ TEST_P(SharedMemoryConformance, BlocksThatLiveNeverShareBytes) {
       auto it = blocks.begin();
       std::advance(it, random.Below(blocks.size()));
       ASSERT_TRUE(Filled(it->second, it->first));
-      if (random.Chance(0.2)) harness_->Run([&] { it->second->Condemn(); });
+      if (random.Chance(0.2)) harness_->Run([&] { it->second->Condemn(step); });
       Drop(std::move(it->second));
       blocks.erase(it);
       continue;

@@ -282,7 +282,7 @@ void Store::SetDataPlane(net::DataPlane* data_plane) { impl_->data_plane_ = data
 
 ClientId Store::OpenClient() {
   const ClientId id = impl_->next_number_++;
-  impl_->clients_.emplace(id, std::make_unique<Impl::Client>());
+  impl_->clients_.emplace(id, std::make_unique<Impl::Client>()).first->second->id = id;
   return id;
 }
 
@@ -292,7 +292,7 @@ void Store::CloseClient(ClientId id, bool clean) {
   if (client == nullptr) return;
   while (!client->requests.empty()) impl_->CancelRequest(*client->requests.front());
   for (const WriterId writer : std::set<WriterId>(client->writers)) {
-    if (!clean) impl_->writers_.at(writer).copy->block->Condemn();
+    if (!clean) impl_->writers_.at(writer).copy->block->Condemn(id);
     impl_->AbortWriter(writer, absl::AbortedError("the writer ended before it sealed"));
   }
   std::vector<PinId> pins;

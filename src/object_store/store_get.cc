@@ -182,7 +182,7 @@ bool Store::Impl::Unpin(Client& client, PinId pin, bool recycle) {
   if (it == client.pins.end()) return false;
   Copy* copy = it->second.copy;
   client.pins.erase(it);
-  if (!recycle) copy->block->Condemn();
+  if (!recycle) copy->block->Condemn(client.id);
   table_.Unpin(copy);
   return true;
 }

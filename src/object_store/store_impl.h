@@ -116,6 +116,7 @@ struct Store::Impl {
   };
 
   struct Client {
+    ClientId id = 0;
     absl::flat_hash_map<PinId, Pin> pins;
     std::set<WriterId> writers;
     IntrusiveList<Request, &Request::of_client> requests;

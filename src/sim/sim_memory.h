@@ -40,6 +40,7 @@ class SimMemory final : public object_store::SharedMemory {
       executor_.RunAt(executor_.Now() + delay, std::move(allocate));
     }
   }
+  void Reconsider() override { heap_.Reconsider(); }
   void Trim(uint64_t keep_bytes) override { heap_.Trim(keep_bytes); }
   object_store::SharedMemoryStats stats() const override { return heap_.stats(); }
 

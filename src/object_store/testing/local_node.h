@@ -138,8 +138,10 @@ class LocalNode {
                                          });
                                        }
                                      });
-    auto service = LocalService::Start(
-        loop_, *store_, {.socket_path = socket_, .greeting = {"node-a", "127.0.0.1:7400"}});
+    auto service = LocalService::Start(loop_, *store_,
+                                       {.socket_path = socket_,
+                                        .greeting = {"node-a", "127.0.0.1:7400"},
+                                        .client_process_ended = [this] { memory_.Reconsider(); }});
     PHALANX_CHECK(service.ok(), service.status().ToString());
     service_ = *std::move(service);
     loop_.Start("node");

@@ -289,6 +289,24 @@ TEST(ClientProcess, APinOfAKilledClientIsReleasedAndItsPagesAreNotReused) {
   EXPECT_EQ(node.memory_stats().pooled_bytes, 0u);
 }
 
+TEST(ClientProcess, SegmentsOfAKilledClientAreReusedOnceItHasEnded) {
+  LocalNode node;
+  const auto client = ConnectTo(node.address());
+  PHALANX_ASSERT_OK(client->Put(Id(1), std::string(100000, 'x')).Wait());
+  PHALANX_ASSERT_OK(client->Put(Id(2), std::string(100000, 'y')).Wait());
+  EXPECT_EQ(InChild([&] {
+              const auto own = ConnectTo(node.address());
+              const auto buffer = own->Get(Id(1)).Wait();
+              if (buffer.ok()) kill(getpid(), SIGKILL);
+              return 1;
+            }),
+            -1);
+  node.Await([&] { return node.service().stats().clients == 1; });
+  PHALANX_ASSERT_OK(client->Delete(Id(1)).Wait());
+  node.Await([&] { return node.store().stats().objects == 1; });
+  node.Await([&] { return node.memory().stats().condemned_bytes == 0; });
+}
+
 TEST(ClientProcess, ClientsWithoutDescriptorsLoseOneGetAndNotTheConnection) {
   LocalNode node;
   const auto client = ConnectTo(node.address());
