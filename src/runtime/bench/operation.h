@@ -25,6 +25,8 @@ struct Run {
   uint64_t size = 0;
   // Of the run's pattern and ids; the same on every rank.
   uint64_t seed = 0;
+  // After the warm-up: its time goes into the record.
+  bool counted = false;
   // Relays are killed in this run.
   bool kill = false;
 };

@@ -32,6 +32,8 @@ struct BenchOptions {
   // everywhere. One run only.
   int kill = 0;
   double kill_fraction = 0.5;
+  // Keep the tree of a broadcast's slowest run, and each rank's time in it.
+  bool trace = false;
   // Processes whose CPU time is charged to the operation (the daemons); read by rank 0.
   std::vector<int> cpu_pids;
 
@@ -60,6 +62,11 @@ struct BenchRecord {
   int killed = 0;
   uint64_t bytes_sent_twice = 0;
   std::vector<double> each_s;
+  // With trace: of the slowest run, the tree as it was drawn at its end, and the seconds of each
+  // rank.
+  double slowest_s = 0;
+  std::string slowest_tree;
+  std::vector<double> slowest_ranks_s;
 };
 
 }  // namespace phalanx::runtime::bench

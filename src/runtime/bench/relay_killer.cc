@@ -116,8 +116,8 @@ std::vector<std::string> ChooseVictims(const v1::DescribeObjectResponse& tree, u
   return victims;
 }
 
-FaultTools MakeFaultTools(directory::ToolsClient& client, int count, double fraction) {
-  FaultTools tools;
+DirectoryTools MakeDirectoryTools(directory::ToolsClient& client, int count, double fraction) {
+  DirectoryTools tools;
   tools.kill = [&client, count, fraction](const ObjectId& object, uint64_t size_bytes) {
     return KillRelays(client, count, fraction, object, size_bytes);
   };

@@ -25,7 +25,7 @@ std::vector<std::string> ChooseVictims(const v1::DescribeObjectResponse& tree, u
 // Tools around `client`, which outlives them. The killer waits until there are `count` victims;
 // FailedPrecondition when the broadcast is over before, Unavailable when a victim's process cannot
 // be killed from here.
-FaultTools MakeFaultTools(directory::ToolsClient& client, int count, double fraction);
+DirectoryTools MakeDirectoryTools(directory::ToolsClient& client, int count, double fraction);
 
 }  // namespace phalanx::runtime::bench
 

@@ -43,10 +43,10 @@ double Median(std::vector<double> values) {
 
 class Runner {
  public:
-  Runner(const BenchOptions& options, std::shared_ptr<Client> client, const FaultTools& faults)
+  Runner(const BenchOptions& options, std::shared_ptr<Client> client, const DirectoryTools& tools)
       : options_(options),
         client_(std::move(client)),
-        faults_(faults),
+        tools_(tools),
         rendezvous_(client_, options.session, options.rank, options.world, options.timeout),
         raw_(options.rank, options.world) {
     for (int rank = 0; rank < options.world; ++rank) living_.push_back(rank);
@@ -102,9 +102,10 @@ class Runner {
       run.seed = size * 1000003 + run_number_;
       double pair_s = 0, shape_s = 0, run_cpu = 0;
       PHALANX_RETURN_IF_ERROR(MeasureLimit(run, &pair_s, &shape_s));
-      run.kill = options_.kill > 0 && i >= options_.warmup;
+      run.counted = i >= options_.warmup;
+      run.kill = options_.kill > 0 && run.counted;
       PHALANX_ASSIGN_OR_RETURN(const double seconds, TimeOnce(run, &record, &run_cpu));
-      if (i < options_.warmup) continue;
+      if (!run.counted) continue;
       record.each_s.push_back(seconds);
       pair.push_back(pair_s);
       shape.push_back(shape_s);
@@ -150,6 +151,7 @@ class Runner {
 
   // Rank 0: the maximum of everybody's seconds; false from anybody clears *verified.
   absl::StatusOr<double> MaximumOverRanks(const std::string& tag, double seconds, bool* verified) {
+    ranks_s_.clear();
     const bool own = verified == nullptr || *verified;
     PHALANX_ASSIGN_OR_RETURN(
         const std::vector<std::string> values,
@@ -163,6 +165,7 @@ class Runner {
         return absl::InternalError(absl::StrCat("a rank's result is not a result: ", value));
       }
       maximum = std::max(maximum, other);
+      ranks_s_.push_back(other);
       if (verified != nullptr && parts[1] != "1") *verified = false;
     }
     rendezvous_.Forget();
@@ -187,6 +190,9 @@ class Runner {
     if (run.kill && options_.rank == 0) {
       PHALANX_RETURN_IF_ERROR(CountBytesSentTwice(run, record));
     }
+    if (options_.trace && run.counted && options_.rank == 0) {
+      PHALANX_RETURN_IF_ERROR(TraceIfSlowest(run, maximum, record));
+    }
     // Nobody deletes what another rank may still be getting.
     PHALANX_RETURN_IF_ERROR(rendezvous_.FollowRankZero(tag + "/over"));
     PHALANX_RETURN_IF_ERROR(operation_->Clean(run));
@@ -198,8 +204,17 @@ class Runner {
                               absl::StrCat("object/broadcast/", run.size, "/", run.number, "/0"));
   }
 
+  // REQUIRES: the object is not deleted yet.
+  absl::Status TraceIfSlowest(const Run& run, double seconds, BenchRecord* record) {
+    if (seconds <= record->slowest_s) return absl::OkStatus();
+    record->slowest_s = seconds;
+    record->slowest_ranks_s = ranks_s_;
+    PHALANX_ASSIGN_OR_RETURN(record->slowest_tree, tools_.draw_tree(Target(run)));
+    return absl::OkStatus();
+  }
+
   absl::Status Kill(const Run& run, BenchRecord* record) {
-    PHALANX_ASSIGN_OR_RETURN(const KillReport report, faults_.kill(Target(run), run.size));
+    PHALANX_ASSIGN_OR_RETURN(const KillReport report, tools_.kill(Target(run), run.size));
     for (const std::string& name : report.nodes) {
       for (size_t rank = 0; rank < node_names_.size(); ++rank) {
         if (node_names_[rank] == name) std::erase(living_, static_cast<int>(rank));
@@ -210,7 +225,7 @@ class Runner {
   }
 
   absl::Status CountBytesSentTwice(const Run& run, BenchRecord* record) {
-    PHALANX_ASSIGN_OR_RETURN(const uint64_t received, faults_.bytes_received(Target(run)));
+    PHALANX_ASSIGN_OR_RETURN(const uint64_t received, tools_.bytes_received(Target(run)));
     const uint64_t needed = run.size * (living_.size() - 1);
     record->bytes_sent_twice = received > needed ? received - needed : 0;
     return absl::OkStatus();
@@ -218,12 +233,14 @@ class Runner {
 
   const BenchOptions options_;
   const std::shared_ptr<Client> client_;
-  const FaultTools& faults_;
+  const DirectoryTools& tools_;
   Rendezvous rendezvous_;
   RawLinks raw_;
   std::unique_ptr<Operation> operation_;
   std::vector<std::string> node_names_;
   std::vector<int> living_;
+  // Of the last MaximumOverRanks, on rank 0.
+  std::vector<double> ranks_s_;
   int run_number_ = 0;
 };
 
@@ -231,7 +248,7 @@ class Runner {
 
 absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
                                                   std::shared_ptr<Client> client,
-                                                  const FaultTools& faults) {
+                                                  const DirectoryTools& tools) {
   if (options.rank < 0 || options.rank >= options.world) {
     return absl::InvalidArgumentError(
         absl::StrCat("--rank is ", options.rank, ", it must be 0..", options.world - 1));
@@ -240,7 +257,10 @@ absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
     return absl::InvalidArgumentError(
         "--kill is for broadcast with --runs 1: the nodes do not come back by themselves");
   }
-  return Runner(options, std::move(client), faults).RunAll();
+  if (options.trace && options.op != "broadcast") {
+    return absl::InvalidArgumentError("--trace is for broadcast: other operations build no tree");
+  }
+  return Runner(options, std::move(client), tools).RunAll();
 }
 
 std::string RecordsAsJson(const std::vector<BenchRecord>& records) {
@@ -263,6 +283,11 @@ std::string RecordsAsJson(const std::vector<BenchRecord>& records) {
       record["killed"] = r.killed;
       record["bytes_sent_twice"] = r.bytes_sent_twice;
     }
+    if (!r.slowest_tree.empty()) {
+      record["slowest_s"] = r.slowest_s;
+      record["slowest_tree"] = r.slowest_tree;
+      record["slowest_ranks_s"] = r.slowest_ranks_s;
+    }
     list.push_back(std::move(record));
   }
   return list.dump(2);
@@ -282,6 +307,10 @@ std::string RecordsAsTable(const std::vector<BenchRecord>& records) {
                             r.bytes_sent_twice);
     }
     absl::StrAppend(&table, "\n");
+    if (!r.slowest_tree.empty()) {
+      absl::StrAppendFormat(&table, "the slowest run took %.3f ms:\n%s", r.slowest_s * 1e3,
+                            r.slowest_tree);
+    }
   }
   return table;
 }

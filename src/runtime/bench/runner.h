@@ -27,20 +27,25 @@ using Killer =
 // Bytes that all live nodes received for the object, from the directory's records.
 using BytesReceived = std::function<absl::StatusOr<uint64_t>(const ObjectId& object)>;
 
-struct FaultTools {
+// The object's tree as the directory records it, drawn for people.
+using TreeDrawer = std::function<absl::StatusOr<std::string>(const ObjectId& object)>;
+
+// What rank 0 asks of the directory; any of them may be empty when it is not needed.
+struct DirectoryTools {
   Killer kill;
   BytesReceived bytes_received;
+  TreeDrawer draw_tree;
 };
 
 // The records, on rank 0; empty elsewhere. A rank whose own daemon was killed ends with
 // Unavailable.
 absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
                                                   std::shared_ptr<Client> client,
-                                                  const FaultTools& faults);
+                                                  const DirectoryTools& tools);
 
 // A list of objects with op, size_bytes, world, runs, median_s, min_s, max_s, limit_s,
 // shape_limit_s, verified, cpu_s_per_gb, each_s, and where they mean something operations_per_s,
-// killed, bytes_sent_twice.
+// killed, bytes_sent_twice, slowest_tree, slowest_ranks_s.
 std::string RecordsAsJson(const std::vector<BenchRecord>& records);
 // The same for people, a line each.
 std::string RecordsAsTable(const std::vector<BenchRecord>& records);

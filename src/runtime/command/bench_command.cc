@@ -12,6 +12,7 @@
 #include "src/runtime/bench/runner.h"
 #include "src/runtime/command/directory_connection.h"
 #include "src/runtime/command/node_connection.h"
+#include "src/runtime/command/tree_drawing.h"
 
 namespace phalanx::runtime {
 namespace {
@@ -52,6 +53,7 @@ class BenchCommand : public Command {
                    Switch(&options_.waiting));
     flags.Argument("--kill", "N@FRACTION: kill N relays when they have that part",
                    Text(&kill_, "N@F"));
+    flags.Argument("--trace", "Show the tree of the slowest broadcast", Switch(&options_.trace));
     flags.Argument("--cpu-pids", "Processes whose CPU time is charged, for rank 0",
                    TextList(&cpu_pids_, "PID"));
     flags.Argument("--json", "Print the records as JSON", Switch(&json_));
@@ -63,14 +65,18 @@ class BenchCommand : public Command {
     PHALANX_RETURN_IF_ERROR(ParseLists());
     if (no_limit_) options_.raw_host.clear();
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(directory_.node));
-    bench::FaultTools faults;
+    bench::DirectoryTools tools;
     DirectoryConnection connection;
-    if (options_.kill > 0 && options_.rank == 0) {
+    if ((options_.kill > 0 || options_.trace) && options_.rank == 0) {
       PHALANX_ASSIGN_OR_RETURN(connection, ConnectToDirectory(directory_));
-      faults = bench::MakeFaultTools(*connection.tools, options_.kill, options_.kill_fraction);
+      tools = bench::MakeDirectoryTools(*connection.tools, options_.kill, options_.kill_fraction);
+      tools.draw_tree = [&connection](const ObjectId& id) -> absl::StatusOr<std::string> {
+        PHALANX_ASSIGN_OR_RETURN(const auto tree, connection.tools->Describe(id));
+        return DrawTree(tree, /*unicode=*/false);
+      };
     }
     PHALANX_ASSIGN_OR_RETURN(const std::vector<bench::BenchRecord> records,
-                             bench::RunBench(options_, client, faults));
+                             bench::RunBench(options_, client, tools));
     return options_.rank == 0 ? Show(records) : absl::OkStatus();
   }
 
