@@ -1,8 +1,10 @@
-// SegmentRate: how fast a sender delivers while it has something to deliver, from the times at
-// which segments were complete.
+// SegmentRate: how fast a link delivers while its sender has something to deliver, from the times
+// at which segments were complete.
 //
-// The time from one segment to the next counts, except before a segment whose sender had nothing
-// to send: that time measures the sender's own sender. A value; one loop.
+// Only long busy runs count: segments one after another whose sender was never without bytes, and
+// of these what follows the first kSettleBytes. Before that the time from one segment to the next
+// measures the sender's own sender (a relay waits for its bytes, then sends what came at once), or
+// how fast buffers on the way are filled and emptied. A value; one loop.
 #ifndef PHALANX_NET_SEGMENT_RATE_H_
 #define PHALANX_NET_SEGMENT_RATE_H_
 
@@ -15,15 +17,18 @@ namespace phalanx::net {
 
 class SegmentRate {
  public:
-  // Below this nothing is said: a few segments that sat in one kernel buffer tell nothing.
+  // More than a shaper's burst and the kernel's buffers hold.
+  static constexpr uint64_t kSettleBytes = uint64_t{256} * 1024;
+  // Below this nothing is said.
   static constexpr uint64_t kLeastBytes = uint64_t{256} * 1024;
 
   void Segment(Instant complete, uint64_t bytes, bool sender_was_starved) {
-    if (any_ && !sender_was_starved) {
+    if (sender_was_starved) run_bytes_ = 0;
+    if (run_bytes_ >= kSettleBytes) {
       bytes_ += bytes;
       time_ += complete - last_;
     }
-    any_ = true;
+    run_bytes_ += bytes;
     last_ = complete;
   }
 
@@ -34,8 +39,8 @@ class SegmentRate {
   }
 
  private:
-  bool any_ = false;
   Instant last_;
+  uint64_t run_bytes_ = 0;  // of the busy run under way
   uint64_t bytes_ = 0;
   absl::Duration time_;
 };
