@@ -210,12 +210,12 @@ class Cluster:
     # ---- commands
 
     def begin(self, *arguments, node=None, **popen):
-        """Starts a command; its output is text."""
+        """Starts a command; its output is text unless `popen` says otherwise."""
         command = [BINARY, *arguments]
         if node is not None:
             command.append(f"--address={self.nodes[node].client_address}")
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = subprocess.Popen(command, env=environment(), text=True, **{**pipes, **popen})
+        settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        process = subprocess.Popen(command, env=environment(), **{**settings, **popen})
         self._commands.append(process)
         return process
 
