@@ -14,20 +14,22 @@ SIZE = 12 * MIB
 # How much of the object the slowest receiver has when the fault comes.
 POINTS = {"at_the_start": 1, "half_way": SIZE // 2, "near_the_end": SIZE - 2 * MIB}
 READERS = ("n1", "n2", "n3", "n4")
+# Nobody who is stopped is missed by the directory: whoever pulls from him has to find out.
+LONG_LEASE = "1h"
 
 
 class FaultsTest(ClusterTest):
     """n0 puts while n1..n4 get, at some 16 MB/s. Tests are made below, one for each victim, signal and point."""
 
-    def start(self):
-        self.cluster.start_shards(1)
+    def start(self, lease=None):
+        self.cluster.start_shards(1, [f"--lease={lease}"] if lease else [])
         self.cluster.start_nodes(5, ["--max-egress=16MB/s"])
         self.path = self.cluster.make_file("file", SIZE)
         self.expected = sha256(self.path)
 
-    def begin(self):
+    def begin(self, lease=None):
         """Whoever writes, and whoever reads; the writer is half done and waits for the rest."""
-        self.start()
+        self.start(lease)
         self.writer = self.cluster.begin(
             "put", "-", f"--size={SIZE}", f"--id={ID_A}", "-q", node="n0", stdin=subprocess.PIPE
         )
@@ -50,9 +52,9 @@ class FaultsTest(ClusterTest):
 
         self.cluster.follow(all_have, "describe", ID_A)
 
-    def reach(self, point):
+    def reach(self, point, lease=None):
         """Brings all readers to this point, with bytes left to come."""
-        self.begin()
+        self.begin(lease)
         # What is written is sent in whole MiB.
         upto = min(SIZE - MIB, (point // MIB + 1) * MIB)
         self.write(0, upto)
@@ -60,10 +62,12 @@ class FaultsTest(ClusterTest):
         self.rest = upto
 
     def relay(self):
-        """A reader that feeds another one."""
-        copies = self.cluster.ask("describe", ID_A)["copies"]
-        relays = [copy["node"] for copy in copies if copy["sender"] and copy["descendants"] > 0]
-        return relays[0] if relays else READERS[0]
+        """A reader that feeds another one, to which bytes are left to come."""
+
+        def relays(look):
+            return [copy["node"] for copy in look["copies"] if copy["sender"] and copy["descendants"] > 0]
+
+        return relays(self.cluster.follow(relays, "describe", ID_A))[0]
 
     def leaf(self):
         copies = self.cluster.ask("describe", ID_A)["copies"]
@@ -86,7 +90,7 @@ class FaultsTest(ClusterTest):
         self.finish(but=[victim])
 
     def stop_relay(self, point):
-        self.reach(point)
+        self.reach(point, LONG_LEASE)
         victim = self.relay()
         with self.stopped(self.cluster.nodes[victim]):
             self.finish(but=[victim])
@@ -167,7 +171,7 @@ class FaultsTest(ClusterTest):
             self.assertEqual(self.cluster.finish_get(get), sha256(other), name)
 
     def stop_writers_node(self, point):
-        self.reach(point)
+        self.reach(point, LONG_LEASE)
         with self.stopped(self.cluster.nodes["n0"]):
             # Long enough for whoever pulls from it to give it up.
             self.cluster.follow(

@@ -48,6 +48,14 @@ def wait_for_end(pid, timeout=DEADLINE_S):
         os.close(handle)
 
 
+def own_bytes(pid):
+    """Memory that a process shares with nobody."""
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("the kernel does not say RssAnon")
+
+
 class Daemon:
     """A process of ours, with its standard output as lines."""
 

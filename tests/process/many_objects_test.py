@@ -10,7 +10,7 @@ import resource
 import subprocess
 import unittest
 
-from tests.process.harness import ClusterTest, Daemon
+from tests.process.harness import ClusterTest, Daemon, own_bytes
 
 CLIENT = os.environ.get("PHALANX_MANY_OBJECTS", os.path.abspath("tests/process/many_objects"))
 FULL = os.environ.get("MANY_OBJECTS_FULL") == "1"
@@ -26,14 +26,6 @@ TIMEOUT_S = 600
 
 def limit_descriptors():
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
-
-
-def own_bytes(pid):
-    """Memory that a process shares with nobody."""
-    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("the kernel does not say RssAnon")
 
 
 def count_mappings(pid):

@@ -1,11 +1,15 @@
 """What daemons and commands refuse, and what they say: input from people, peers and strangers."""
 
+import contextlib
 import os
+import random
 import resource
+import selectors
 import socket
+import time
 import unittest
 
-from tests.process.harness import DEADLINE_S, ID_A, ClusterTest, sha256
+from tests.process.harness import DEADLINE_S, ID_A, ClusterTest, own_bytes, sha256
 
 MIB = 1 << 20
 
@@ -21,6 +25,9 @@ GARBAGE = (
     b"PHLX\x01\x00\x00\x00\xff\xff\xff\xff",
     bytes(range(256)) * 64,
 )
+# The beginning of HTTP/2, and frames of it that ask for an answer each: PING and SETTINGS.
+HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+FLOODS = (b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + b"12345678", b"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 
 
 class RefusalTest(ClusterTest):
@@ -42,10 +49,9 @@ class RefusalTest(ClusterTest):
 
     def connections(self):
         """A connection to each of the three doors."""
-        host, port = self.cluster.nodes["n0"].address.rsplit(":", 1)
-        yield lambda: socket.create_connection((host, int(port)), DEADLINE_S)
-        host, port = self.cluster.shards[0].address.rsplit(":", 1)
-        yield lambda: socket.create_connection((host, int(port)), DEADLINE_S)
+        for daemon in (self.cluster.nodes["n0"], self.cluster.shards[0]):
+            host, port = daemon.address.rsplit(":", 1)
+            yield lambda place=(host, int(port)): socket.create_connection(place, DEADLINE_S)
         path = self.cluster.nodes["n0"].client_address.removeprefix("unix:")
 
         def connect():
@@ -73,18 +79,66 @@ class RefusalTest(ClusterTest):
                         pass
         self.check_works()
 
-    def test_a_silent_connection_is_closed(self):
+    def wait_until_all_are_closed(self, strangers):
+        """Reads what they are told, a greeting perhaps, until the other side has ended each."""
+        end = time.monotonic() + DEADLINE_S
+        with selectors.DefaultSelector() as selector:
+            for stranger in strangers:
+                selector.register(stranger, selectors.EVENT_READ)
+            while selector.get_map():
+                ready = selector.select(max(0, end - time.monotonic()))
+                self.assertTrue(ready, f"{len(selector.get_map())} are open after {DEADLINE_S} s")
+                for key, _ in ready:
+                    try:
+                        said = key.fileobj.recv(65536)
+                    except ConnectionError:
+                        said = b""
+                    if not said:
+                        selector.unregister(key.fileobj)
+
+    def test_whoever_says_nothing_or_not_enough_is_closed_at_every_door(self):
         self.start_one()
-        connect = next(self.connections())
-        with connect() as stranger:
-            stranger.settimeout(DEADLINE_S)
-            try:
-                # The node's own greeting may come first.
-                while stranger.recv(65536):
-                    pass
-            except ConnectionError:
-                pass
+        strangers = []
+        for connect in self.connections():
+            for beginning in (b"", b"PRI * HT", b"PHLX"):
+                strangers.append(connect())
+                self.addCleanup(strangers[-1].close)
+                strangers[-1].sendall(beginning)
         self.check_works()
+        self.wait_until_all_are_closed(strangers)
+        self.check_works()
+
+    def test_noise_at_the_ports_takes_no_memory(self):
+        self.start_one()
+        daemons = (self.cluster.nodes["n0"], self.cluster.shards[0])
+        before = {daemon: own_bytes(daemon.pid) for daemon in daemons}
+        noise = random.Random(1)
+        for connect in list(self.connections())[:2]:
+            for beginning in (b"", HTTP2) * 100:
+                with connect() as stranger, contextlib.suppress(ConnectionError):
+                    stranger.sendall(beginning + noise.randbytes(4096))
+                    stranger.shutdown(socket.SHUT_WR)
+                    while stranger.recv(65536):
+                        pass
+        for daemon in daemons:
+            self.assertLess(own_bytes(daemon.pid) - before[daemon], 32 * MIB, daemon.arguments[0])
+        self.check_works()
+
+    def test_whoever_asks_and_does_not_read_is_not_answered_without_end(self):
+        self.start_one()
+        shard = self.cluster.shards[0]
+        host, port = shard.address.rsplit(":", 1)
+        before = own_bytes(shard.pid)
+        for frame in FLOODS:
+            with socket.create_connection((host, int(port)), DEADLINE_S) as stranger:
+                # It is closed, or read from no more.
+                stranger.settimeout(1)
+                with self.assertRaises(OSError):
+                    stranger.sendall(HTTP2)
+                    for _ in range(1000):
+                        stranger.sendall(frame * 10_000)
+                self.check_works()
+        self.assertLess(own_bytes(shard.pid) - before, 256 * MIB)
 
     def test_many_connections_at_once_leave_room_for_work(self):
         self.start_one()
