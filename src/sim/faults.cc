@@ -102,6 +102,11 @@ void Faults::Do(Fault fault) {
       return Drain();
     case Fault::kCorruption:
       return Corrupt();
+    case Fault::kSeverNodes:
+      return Sever(AnyNodeName(), AnyNodeName());
+    case Fault::kSeverShard:
+      return random_.Chance(0.5) ? Sever(AnyNodeName(), AnyShardName())
+                                 : Sever(AnyShardName(), AnyNodeName());
   }
 }
 
@@ -142,6 +147,11 @@ void Faults::PartitionBetween(const std::string& a, const std::string& b, bool b
   });
 }
 
+void Faults::Sever(const std::string& from, const std::string& to) {
+  if (from == to) return;
+  cluster_.Sever(from, to, AnyLength(options_.mean_length, random_) * random_.Unit());
+}
+
 void Faults::SlowLink() {
   const std::string a = AnyNodeName();
   const std::string b = random_.Chance(0.8) ? AnyNodeName() : AnyShardName();
@@ -157,8 +167,10 @@ void Faults::SlowLink() {
 
 void Faults::ShortIo() {
   const SimFabric::Options& usual = cluster_.options().fabric;
-  cluster_.fabric().SetShortIo(random_.Unit(), /*one_byte_at_a_time=*/false);
-  Mend([this, usual] { cluster_.fabric().SetShortIo(usual.short_io, usual.one_byte_at_a_time); });
+  cluster_.fabric().SetShortIo(random_.Unit(), /*one_byte_at_a_time=*/false, 0.05 * random_.Unit());
+  Mend([this, usual] {
+    cluster_.fabric().SetShortIo(usual.short_io, usual.one_byte_at_a_time, usual.trickle);
+  });
 }
 
 void Faults::StarveMemory() {

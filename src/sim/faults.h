@@ -32,8 +32,10 @@ enum class Fault {
   kMemory,
   kDrain,
   kCorruption,  // only where checksums are on
+  kSeverNodes,  // a broken connection; what was sent on it comes late
+  kSeverShard,
 };
-inline constexpr size_t kFaults = 17;
+inline constexpr size_t kFaults = 19;
 
 struct FaultOptions {
   // Between two faults; infinite for none.
@@ -75,6 +77,7 @@ class Faults {
   void CrashShard();
   void StallShard();
   void PartitionBetween(const std::string& a, const std::string& b, bool both_ways);
+  void Sever(const std::string& from, const std::string& to);
   void SlowLink();
   void ShortIo();
   void StarveMemory();

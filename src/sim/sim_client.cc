@@ -74,6 +74,7 @@ void SimClient::End(uint64_t operation, const absl::Status& status) {
   requests_.erase(operation);
   attempts_.erase(operation);
   streams_.erase(operation);
+  shares_.erase(operation);
 }
 
 // ------------------------------------------------------------------------------------- writing
@@ -245,6 +246,12 @@ uint64_t SimClient::Get(const ObjectId& id, absl::Duration timeout, bool streami
   return operation;
 }
 
+uint64_t SimClient::ReadUntil(const ObjectId& id, absl::Duration timeout, double share) {
+  const uint64_t operation = Get(id, timeout, /*streaming=*/true);
+  shares_[operation] = share;
+  return operation;
+}
+
 void SimClient::OnView(uint64_t operation, bool streaming, absl::StatusOr<View> result) {
   if (const auto it = streams_.find(operation); it != streams_.end()) {
     history_.journal().Violation(
@@ -289,7 +296,20 @@ void SimClient::AddView(uint64_t operation, bool streaming, const View& view) {
     streams_[operation] = view.pin;
   }
   views_.emplace(view.pin, std::move(open));
-  if (!over) Follow(view.pin);
+  if (!over && !EndIfEnough(view.pin)) Follow(view.pin);
+}
+
+bool SimClient::EndIfEnough(PinId pin) {
+  const OpenView& view = views_.at(pin);
+  const auto share = shares_.find(view.operation);
+  if (share == shares_.end()) return false;
+  for (int i = 0; i < view.layout.slices; ++i) {
+    const double wanted = static_cast<double>(view.layout.Size(i)) * share->second;
+    if (static_cast<double>(view.seen[static_cast<size_t>(i)]) < wanted) return false;
+  }
+  shares_.erase(share);
+  Release(pin, /*recycle=*/true);
+  return true;
 }
 
 // Waits for more of a view that is streamed.
@@ -318,6 +338,7 @@ void SimClient::ReadOn(PinId pin) {
     if (!CheckSlice(pin, view, i, seen, to)) return;
     seen = to;
   }
+  if (EndIfEnough(pin)) return;
   if (!buffer->closed()) return Follow(pin);
   // Otherwise the void is on its way.
   if (!buffer->close_status().ok()) return;

@@ -65,6 +65,9 @@ class SimClient {
   uint64_t Seal(object_store::WriterId writer, bool wait_for_adoption);
   void Abort(object_store::WriterId writer);
   uint64_t Get(const ObjectId& id, absl::Duration timeout, bool streaming);
+  // Streams until so much of the object (of each slice, if there are several) has come, and lets
+  // go.
+  uint64_t ReadUntil(const ObjectId& id, absl::Duration timeout, double share);
   void Cancel(uint64_t operation);
   void Release(object_store::PinId pin, bool recycle);
   uint64_t Delete(const ObjectId& id, absl::Duration timeout);
@@ -105,6 +108,8 @@ class SimClient {
   void OnVoid(uint64_t operation, const absl::Status& why);
   void AddView(uint64_t operation, bool streaming, const object_store::View& view);
   void Follow(PinId pin);
+  // The range that was asked for is there: the stream ends.
+  bool EndIfEnough(PinId pin);
   void ReadOn(PinId pin);
   void CheckView(PinId pin, const OpenView& view, bool all_bytes);
   bool CheckSlice(PinId pin, const OpenView& view, int slice, uint64_t from, uint64_t to);
@@ -121,6 +126,7 @@ class SimClient {
   std::map<PinId, OpenView> views_;
   std::map<uint64_t, object_store::RequestId> requests_;  // by operation: those to be cancelled
   std::map<uint64_t, PinId> streams_;                     // by operation: the view it reads now
+  std::map<uint64_t, double> shares_;                     // by operation: what ReadUntil wants
   // By operation: streams whose view was released, which ends them unless it is void just then.
   std::map<uint64_t, object_store::RequestId> let_go_;
   std::map<uint64_t, uint64_t> attempts_;  // by operation: Puts, Creates and Seals

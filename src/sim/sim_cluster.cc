@@ -193,7 +193,11 @@ void SimCluster::MakeNode(int n) {
         std::move(shards.back()),
         Trace{.who = absl::StrCat(NodeName(n), "-", ShardName(s)),
               .tell = options_.verbose,
-              .on_sent = [this, n](const v1::NodeMessage& message) { OnSent(n, message); }},
+              .on_sent = [this, n, s](const v1::NodeMessage& message) { OnSent(n, s, message); },
+              .on_received =
+                  [this, n, s](uint64_t sequence, const v1::ShardMessage& message) {
+                    OnReceived(n, s, sequence, message);
+                  }},
         history_);
   }
   auto node = runtime::Node::Start(
@@ -214,7 +218,9 @@ void SimCluster::MakeNode(int n) {
   slot.node = *std::move(node);
 }
 
-void SimCluster::OnSent(int n, const v1::NodeMessage& message) {
+void SimCluster::OnSent(int n, int s, const v1::NodeMessage& message) {
+  // A new session: what was asked in the old one is asked again.
+  if (message.has_register_begin()) answered_.erase({n, s});
   if (message.has_delete_confirm() && node(n) != nullptr) {
     const uint64_t number =
         history_.AttemptOf(directory::FromProto(message.delete_confirm().generation()));
@@ -225,6 +231,20 @@ void SimCluster::OnSent(int n, const v1::NodeMessage& message) {
   if (!options_.peaceful || message.pull_report().code() != stalled) return;
   journal_.Violation(absl::StrCat(NodeName(n), " gave up a sender in a world without faults: ",
                                   message.pull_report().message()));
+}
+
+// In one session a shard hears every message once, so it answers every request once.
+void SimCluster::OnReceived(int n, int s, uint64_t sequence, const v1::ShardMessage& message) {
+  uint64_t request = 0;
+  if (message.has_delete_reply()) request = message.delete_reply().request_id();
+  if (message.has_query_reply()) request = message.query_reply().request_id();
+  if (message.has_prefetch_reply()) request = message.prefetch_reply().request_id();
+  if (request == 0) return;
+  const auto [answer, first] = answered_[{n, s}].try_emplace(request, sequence);
+  // The same message again, after a stream broke, is for the session to see to.
+  if (first || answer->second == sequence) return;
+  journal_.Violation(absl::StrCat(ShardName(s), " answered request ", request, " of ", NodeName(n),
+                                  " twice in one session"));
 }
 
 std::function<void(void*, size_t)> SimCluster::NonceBytes() {
@@ -415,6 +435,12 @@ void SimCluster::HalfOpen(const std::string& from, const std::string& to) {
   fabric_.HalfOpen(from, to);
 }
 
+void SimCluster::Sever(const std::string& from, const std::string& to, absl::Duration late) {
+  journal_.Note("sever ", from, " -> ", to, ", ", absl::FormatDuration(late), " late");
+  TroubleBetween(from, to);
+  fabric_.Sever(from, to, late);
+}
+
 void SimCluster::CorruptNodes(double chance) {
   journal_.Note("corrupt ", chance);
   for (int a = 0; a < num_nodes(); ++a) {
@@ -436,7 +462,8 @@ void SimCluster::HealEverything() {
   links_.clear();
   const auto partitions = partitions_;
   for (const auto& [from, to] : partitions) Heal(from, to);
-  fabric_.SetShortIo(options_.fabric.short_io, options_.fabric.one_byte_at_a_time);
+  fabric_.SetShortIo(options_.fabric.short_io, options_.fabric.one_byte_at_a_time,
+                     options_.fabric.trickle);
   CorruptNodes(0);
   for (int s = 0; s < num_shards(); ++s) {
     StartShard(s);

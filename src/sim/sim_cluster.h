@@ -117,6 +117,7 @@ class SimCluster : private Oracle {
   void Heal(const std::string& from, const std::string& to);
   void Reset(const std::string& a, const std::string& b);
   void HalfOpen(const std::string& from, const std::string& to);
+  void Sever(const std::string& from, const std::string& to, absl::Duration late);
   void SetLink(const std::string& from, const std::string& to, const Link& link);
   // How often a bit flips in what nodes write to each other: in payload, which checksums cover.
   void CorruptNodes(double chance);
@@ -161,7 +162,8 @@ class SimCluster : private Oracle {
   void MakeNode(int n);
   void MakeShard(int s);
   void EndNode(NodeSlot& slot);
-  void OnSent(int n, const v1::NodeMessage& message);
+  void OnSent(int n, int s, const v1::NodeMessage& message);
+  void OnReceived(int n, int s, uint64_t sequence, const v1::ShardMessage& message);
   void CheckDrained(int n);
   void Trouble(int n, int s);
   void TroubleForNode(int n);
@@ -184,6 +186,8 @@ class SimCluster : private Oracle {
   std::set<std::pair<std::string, std::string>> partitions_;
   std::map<std::pair<std::string, std::string>, Link> links_;
   std::map<std::pair<int, int>, Instant> last_trouble_;  // node, shard
+  // By node and shard: the requests of their session that were answered, by which message.
+  std::map<std::pair<int, int>, std::map<uint64_t, uint64_t>> answered_;
 };
 
 }  // namespace phalanx::sim

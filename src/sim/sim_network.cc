@@ -13,6 +13,7 @@ namespace phalanx::sim {
 namespace {
 
 constexpr uint16_t kFirstEphemeralPort = 40000;
+constexpr uint64_t kLongestTrickle = 300;
 
 // Bytes in order: appended at the back, taken from the front.
 class ByteQueue {
@@ -146,7 +147,8 @@ class SimByteStream final : public net::ByteStream {
     if (pipe.arrived.empty() && pipe.end_arrived) {
       return absl::OutOfRangeError(absl::StrCat("end of file from ", peer()));
     }
-    const size_t size = fabric_.Shorten(std::min(TotalSize(into), pipe.arrived.size()));
+    const size_t size =
+        fabric_.Shorten(std::min(TotalSize(into), pipe.arrived.size()), trickle_[1]);
     const std::string bytes = pipe.arrived.Take(size);
     size_t copied = 0;
     for (const iovec& buffer : into) {
@@ -165,7 +167,7 @@ class SimByteStream final : public net::ByteStream {
     if (end().write_broken) return Broken("was reset");
     if (pipe.unsent.size() >= pipe.unsent_limit) return 0;
     const size_t room = pipe.unsent_limit - pipe.unsent.size();
-    const size_t size = fabric_.Shorten(std::min(TotalSize(from), room));
+    const size_t size = fabric_.Shorten(std::min(TotalSize(from), room), trickle_[0]);
     size_t left = size;
     for (const iovec& buffer : from) {
       const size_t part = std::min(buffer.iov_len, left);
@@ -228,6 +230,7 @@ class SimByteStream final : public net::ByteStream {
   SimFabric& fabric_;
   const SimFabric::ConnectionPtr connection_;
   const int side_;
+  int trickle_[2] = {0, 0};  // [0] writing, [1] reading
 };
 
 class SimListener final : public net::Listener {
@@ -310,6 +313,32 @@ void SimFabric::HalfOpen(absl::string_view from, absl::string_view to) {
   }
 }
 
+void SimFabric::Sever(absl::string_view from, absl::string_view to, absl::Duration late) {
+  const std::map<uint64_t, ConnectionPtr> connections = connections_;
+  for (const auto& [id, connection] : connections) {
+    for (const int side : {0, 1}) {
+      if (connection->from(side) != from || connection->to(side) != to) continue;
+      Connection::Pipe& pipe = connection->pipes[side];
+      if (pipe.frozen || connection->ends[side].write_broken) continue;
+      std::string sent;
+      for (const std::string& segment : std::exchange(pipe.in_flight, {})) sent += segment;
+      sent += pipe.unsent.Take(pipe.unsent.size());
+      BreakEnd(connection, side, /*drop_arrived=*/true);
+      scheduler_.After(late, [this, connection, side, sent] {
+        Connection::Pipe& pipe = connection->pipes[side];
+        const Connection::End& receiver = connection->ends[1 - side];
+        if (receiver.open && !receiver.read_broken) pipe.arrived.Append(sent);
+        pipe.end_arrived = true;
+        connection->ends[1 - side].write_broken = true;
+        Notify(connection, 1 - side, /*readable=*/true);
+        Notify(connection, 1 - side, /*readable=*/false);
+        ForgetIfOver(connection);
+      });
+      break;
+    }
+  }
+}
+
 void SimFabric::Partition(absl::string_view from, absl::string_view to) {
   partitions_.insert({std::string(from), std::string(to)});
 }
@@ -343,9 +372,10 @@ void SimFabric::HealAll() {
   }
 }
 
-void SimFabric::SetShortIo(double chance, bool one_byte_at_a_time) {
+void SimFabric::SetShortIo(double chance, bool one_byte_at_a_time, double trickle) {
   options_.short_io = chance;
   options_.one_byte_at_a_time = one_byte_at_a_time;
+  options_.trickle = trickle;
 }
 
 uint64_t SimFabric::BytesCarried(absl::string_view from, absl::string_view to) const {
@@ -410,9 +440,16 @@ Instant SimFabric::Departure(const std::string& from, const std::string& to, siz
   return link_free;
 }
 
-size_t SimFabric::Shorten(size_t size) {
+size_t SimFabric::Shorten(size_t size, int& trickle) {
   if (size <= 1) return size;
   if (options_.one_byte_at_a_time) return 1;
+  if (trickle == 0 && random_.Chance(options_.trickle)) {
+    trickle = static_cast<int>(random_.Below(kLongestTrickle));
+  }
+  if (trickle > 0) {
+    --trickle;
+    return 1;
+  }
   return random_.Chance(options_.short_io) ? 1 + random_.Below(size) : size;
 }
 

@@ -60,6 +60,8 @@ class SimFabric {
     double short_io = 0;
     // Every Read and Write moves one byte.
     bool one_byte_at_a_time = false;
+    // How often a Read or Write begins a trickle: that and some hundred more move one byte each.
+    double trickle = 0;
   };
 
   // `scheduler` outlives the fabric.
@@ -85,14 +87,17 @@ class SimFabric {
   // Every connection that now exists between two hosts stops carrying bytes from `from`, for ever
   // and without an error.
   void HalfOpen(absl::string_view from, absl::string_view to);
+  // Every connection that now exists between two hosts fails at `from`'s end at once, while what
+  // `from` has sent goes on to `to`, `late`, and only then is that end told.
+  void Sever(absl::string_view from, absl::string_view to, absl::Duration late);
   // Nothing passes from `from` to `to` until Heal; acknowledgements of the other direction, and
   // with them its window, do not either.
   void Partition(absl::string_view from, absl::string_view to);
   void PartitionBothWays(absl::string_view a, absl::string_view b);
   void Heal(absl::string_view from, absl::string_view to);
   void HealAll();
-  // Options::short_io and one_byte_at_a_time from now on.
-  void SetShortIo(double chance, bool one_byte_at_a_time);
+  // Options::short_io, one_byte_at_a_time and trickle from now on.
+  void SetShortIo(double chance, bool one_byte_at_a_time, double trickle = 0);
 
   // How often a Write from one host to another has a bit flipped in one of its pieces of
   // kCorruptible bytes and more: payload, while the headers before it stay whole.
@@ -123,7 +128,8 @@ class SimFabric {
   // When `size` bytes that want to leave now have left, both limits kept.
   Instant Departure(const std::string& from, const std::string& to, size_t size);
   double InterfaceRate(const std::string& host) const;
-  size_t Shorten(size_t size);
+  // `trickle`: how many bytes more the stream moves one by one in that direction.
+  size_t Shorten(size_t size, int& trickle);
   // The bytes as they go out.
   std::string Corrupted(const Connection& connection, int side, absl::string_view bytes);
 

@@ -49,6 +49,7 @@ void DrawCluster(Random& random, ClusterOptions& cluster) {
   fabric.send_buffer_bytes = fabric.receive_buffer_bytes =
       static_cast<size_t>(BetweenLog(random, 16384, 262144));
   fabric.short_io = random.Chance(0.2) ? 0.3 * random.Unit() : 0;
+  fabric.trickle = random.Chance(0.2) ? 0.02 * random.Unit() : 0;
 }
 
 void DrawWorkload(Random& random, WorkloadOptions& workload) {
@@ -62,6 +63,7 @@ void DrawWorkload(Random& random, WorkloadOptions& workload) {
   workload.patient = random.Unit();
   workload.max_write = static_cast<uint64_t>(BetweenLog(random, 10'000, 500'000));
   workload.reuse_ids = random.Unit();
+  workload.same_shape = random.Unit();
 }
 
 void DrawFaults(Random& random, FaultOptions& faults) {
@@ -96,14 +98,22 @@ void Lean(Focus focus, Random& random, SimulationPlan& plan) {
       Weight(faults, Fault::kStallNode) = random.Unit();
       return;
     case Focus::kMemory:
-      cluster.capacity_bytes = 500'000 + random.Below(700'000);
-      workload.large = 0.8;
-      workload.max_bytes = 300'000;
-      Weight(workload, Action::kGet) = 12;
+      // Much that is got again and again, little that is put: and its writers' nodes die.
+      cluster.capacity_bytes = 500'000 + random.Below(400'000);
+      cluster.lease = absl::Milliseconds(400);
+      workload.objects = Between(random, 5, 10);
+      workload.mean_pause = absl::Milliseconds(15);
+      workload.large = 0.9;
+      workload.max_bytes = 250'000;
+      workload.weights.fill(0.05);
+      Weight(workload, Action::kPut) = 2;
+      Weight(workload, Action::kGet) = 10;
       Weight(workload, Action::kRelease) = 16;
-      Weight(workload, Action::kDelete) = 2;
+      Quiet(faults);
+      faults.mean_pause = absl::Milliseconds(BetweenLog(random, 300, 1500));
       Weight(faults, Fault::kCrashNode) = 1;
-      Weight(faults, Fault::kMemory) = 1;
+      Weight(faults, Fault::kMemory) = 0.2 * random.Unit();
+      Weight(faults, Fault::kDrain) = 0.2 * random.Unit();
       return;
     case Focus::kStreams:
       Weight(workload, Action::kStream) = 8;
@@ -121,6 +131,7 @@ void Lean(Focus focus, Random& random, SimulationPlan& plan) {
       cluster.fabric.link.bytes_per_second = BetweenLog(random, 1e6, 2e7);
       Quiet(faults);
       Weight(faults, Fault::kResetNodes) = 2;
+      Weight(faults, Fault::kSeverNodes) = 1;
       Weight(faults, Fault::kHalfOpenNodes) = 0.5;
       Weight(faults, Fault::kPartitionNodes) = 0.5;
       Weight(faults, Fault::kSlowLink) = 0.5;
@@ -129,6 +140,7 @@ void Lean(Focus focus, Random& random, SimulationPlan& plan) {
     case Focus::kSessions:
       Quiet(faults);
       Weight(faults, Fault::kResetShard) = 2;
+      Weight(faults, Fault::kSeverShard) = 2;
       Weight(faults, Fault::kHalfOpenShard) = 1;
       Weight(faults, Fault::kPartitionShard) = 1;
       Weight(faults, Fault::kStallShard) = 0.5;
@@ -136,6 +148,7 @@ void Lean(Focus focus, Random& random, SimulationPlan& plan) {
     case Focus::kRivals:
       workload.objects = Between(random, 1, 3);
       workload.max_write = 50'000;
+      workload.same_shape = 1;
       cluster.fabric.link.latency = absl::Milliseconds(BetweenLog(random, 1, 20));
       Weight(workload, Action::kCreate) = 6;
       Weight(workload, Action::kSeal) = 3;

@@ -69,10 +69,11 @@ class TracingStream final : public directory::NodeStream {
   void Start(Handlers handlers) override {
     handlers.on_message = [this,
                            next = std::move(handlers.on_message)](v1::ShardFrame frame) mutable {
-      if (trace_.tell) {
-        for (const auto& message : frame.batch().messages()) {
-          Note(trace_.who, " <- ", message, history_);
-        }
+      uint64_t sequence = frame.batch().first_sequence();
+      for (const auto& message : frame.batch().messages()) {
+        if (trace_.tell) Note(trace_.who, " <- ", message, history_);
+        if (trace_.on_received) trace_.on_received(sequence, message);
+        ++sequence;
       }
       next(std::move(frame));
     };

@@ -3,6 +3,7 @@
 #ifndef PHALANX_SIM_TRACING_CONNECTOR_H_
 #define PHALANX_SIM_TRACING_CONNECTOR_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,6 +20,8 @@ struct Trace {
   bool tell = false;
   // Called with every message that the node sends; may be empty.
   std::function<void(const v1::NodeMessage&)> on_sent;
+  // Called with every message that arrives for the node, and its number; may be empty.
+  std::function<void(uint64_t sequence, const v1::ShardMessage&)> on_received;
 };
 
 // `history` outlives it.

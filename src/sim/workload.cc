@@ -70,6 +70,9 @@ void Workload::Do(Action action, int n, SimClient& client) {
     case Action::kStream:
       client.Get(AnyId(), AnyTimeout(), action == Action::kStream);
       return;
+    case Action::kReadRange:
+      client.ReadUntil(AnyId(), AnyTimeout(), random_.Unit());
+      return;
     case Action::kRelease:
       if (const auto pins = client.pins(); !pins.empty()) {
         client.Release(AnyOf(pins, random_), /*recycle=*/!random_.Chance(0.1));
@@ -142,6 +145,12 @@ SimClient::PutShape Workload::AnyShape() {
   shape.id = AnyId();
   shape.size_bytes = AnySize();
   shape.slices = 1 + static_cast<int>(random_.Below(static_cast<uint64_t>(options_.max_slices)));
+  const Shape& first =
+      shapes_.try_emplace(shape.id, Shape{shape.size_bytes, shape.slices}).first->second;
+  if (random_.Chance(options_.same_shape)) {
+    shape.size_bytes = first.size_bytes;
+    shape.slices = first.slices;
+  }
   if (random_.Chance(0.02)) shape.metadata_bytes = kMaxMetadataBytes;
   shape.wait_for_adoption = random_.Chance(options_.wait_for_adoption);
   shape.timeout = AnyTimeout();

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -28,11 +29,12 @@ enum class Action {
   kDelete,
   kStat,
   kPrefetch,
+  kReadRange,
   kOpen,
   kClose,
   kDie,
 };
-inline constexpr size_t kActions = 15;
+inline constexpr size_t kActions = 16;
 
 struct WorkloadOptions {
   // How many objects everybody shares.
@@ -40,8 +42,8 @@ struct WorkloadOptions {
   // Between two actions on one node.
   absl::Duration mean_pause = absl::Milliseconds(20);
   // How often each action is chosen, in proportion.
-  std::array<double, kActions> weights = {6,   3, 6,   3,   0.5, 8,   4,  8,
-                                          0.5, 1, 0.5, 0.5, 0.5, 0.2, 0.2};
+  std::array<double, kActions> weights = {6,   3, 6,   3,   0.5, 8,   4,   8,
+                                          0.5, 1, 0.5, 0.5, 1,   0.5, 0.2, 0.2};
   // Largest object; how often an object is larger than what travels inline.
   uint64_t max_bytes = 400'000;
   double large = 0.4;
@@ -53,6 +55,9 @@ struct WorkloadOptions {
   absl::Duration max_timeout = absl::Seconds(5);
   // How much a writer publishes at a time, at most.
   uint64_t max_write = 100'000;
+  // How often an attempt has the size and slices of the first one at its object, as that of a task
+  // that is run again.
+  double same_shape = 0.5;
   // A deleted object's id is used again (rather than a new one) so often.
   double reuse_ids = 0.5;
 };
@@ -104,6 +109,11 @@ class Workload {
   bool running_ = false;
   std::vector<ObjectId> ids_;      // in use
   std::vector<ObjectId> all_ids_;  // ever
+  struct Shape {
+    uint64_t size_bytes;
+    int slices;
+  };
+  std::map<ObjectId, Shape> shapes_;  // of the first attempts
 };
 
 }  // namespace phalanx::sim
