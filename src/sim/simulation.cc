@@ -137,6 +137,8 @@ class Simulation {
   void Silence() {
     if (failed()) return;
     cluster_.journal().Note("---- silence");
+    // What trickles takes an event for each byte.
+    cluster_.fabric().SetShortIo(0, /*one_byte_at_a_time=*/false);
     // Idle connections close.
     RunFor(plan_.cluster.data_plane.idle_timeout + absl::Seconds(1));
     const uint64_t before = cluster_.scheduler().steps();

@@ -1,0 +1,182 @@
+// What happens to a broadcast when this or that goes wrong in the middle, told step by step.
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "src/common/log.h"
+#include "tests/simulation/story.h"
+
+namespace phalanx::sim {
+namespace {
+
+constexpr uint64_t kBytes = 1'000'000;
+// What may be under way on a connection that breaks: both ends' buffers and a segment or two.
+constexpr uint64_t kUnderWay = 200'000;
+
+class Scenario : public ::testing::Test {
+ protected:
+  void SetUp() override { SetLogLevel(LogLevel::kOff); }
+
+  // Node 0 has "weights"; everybody else wants them, and a relay, which is returned, is half-way.
+  int BroadcastToHalf(Story& story) {
+    story.Put(0, "weights", kBytes);
+    for (int n = 1; n < story.cluster().num_nodes(); ++n) {
+      gets_.push_back(story.StartGet(n, "weights"));
+    }
+    int relay = -1;
+    story.Until([&] {
+      relay = story.Relay(0, "weights");
+      return relay >= 0 && story.Has(relay, "weights") >= kBytes / 2;
+    });
+    return relay;
+  }
+
+  // The Gets of all nodes but that one.
+  std::vector<uint64_t> GetsBut(int n) const {
+    std::vector<uint64_t> gets = gets_;
+    gets.erase(gets.begin() + n - 1);
+    return gets;
+  }
+
+  static void ExpectNobodySentTwice(Story& story, int but = -1) {
+    for (int n = 1; n < story.cluster().num_nodes(); ++n) {
+      if (n == but) continue;
+      EXPECT_LE(story.SentTo(n), kBytes + kUnderWay) << "node " << n;
+    }
+  }
+
+  std::vector<uint64_t> gets_;  // of nodes 1, 2, ...
+};
+
+TEST_F(Scenario, ARelayDiesHalfWayAndNobodyDownstreamStartsOver) {
+  Story story(5);
+  const int relay = BroadcastToHalf(story);
+  story.cluster().CrashNode(relay);
+  story.AwaitAll(GetsBut(relay));
+  ExpectNobodySentTwice(story, relay);
+}
+
+TEST_F(Scenario, ARelayThatDiedComesBackAndIsServedAgain) {
+  Story story(5);
+  const int relay = BroadcastToHalf(story);
+  story.cluster().CrashNode(relay);
+  story.Pass(absl::Milliseconds(50));
+  story.cluster().StartNode(relay);
+  story.AwaitAll(GetsBut(relay));
+  story.AwaitAll({story.StartGet(relay, "weights")});
+  story.ComeToRest();
+}
+
+TEST_F(Scenario, AStoppedRelayLosesItsReceiversAndFinishesWhenItGoesOn) {
+  Story story(5);
+  const int relay = BroadcastToHalf(story);
+  story.cluster().StallNode(relay);
+  story.AwaitAll(GetsBut(relay));
+  ExpectNobodySentTwice(story, relay);
+  story.cluster().ResumeNode(relay);
+  story.AwaitAll({gets_[static_cast<size_t>(relay) - 1]});
+  story.ComeToRest();
+}
+
+TEST_F(Scenario, TheShardRestartsInMidBroadcastAndNobodyStartsOver) {
+  Story story(5);
+  BroadcastToHalf(story);
+  story.cluster().CrashShard(0);
+  story.Pass(absl::Milliseconds(100));
+  story.cluster().StartShard(0);
+  story.AwaitAll(gets_);
+  ExpectNobodySentTwice(story);
+  story.ComeToRest();
+}
+
+TEST_F(Scenario, ALinkThatDiesWithoutAWordIsLeftAndThePullGoesOnWhereItStopped) {
+  Story story(3);
+  const int relay = BroadcastToHalf(story);
+  const int fed = story.FedBy(relay, "weights").at(0);
+  story.cluster().HalfOpen(SimCluster::NodeName(relay), SimCluster::NodeName(fed));
+  story.AwaitAll(gets_);
+  ExpectNobodySentTwice(story);
+}
+
+TEST_F(Scenario, OtherBytesPutAfterTheLastWholeCopyWasLostNeverMixWithTheOldOnes) {
+  Story story(3);
+  story.Put(0, "weights", kBytes);
+  const uint64_t get = story.StartGet(1, "weights");
+  const uint64_t stream = story.StartStream(1, "weights");
+  story.Until([&] { return story.Has(1, "weights") >= kBytes / 2; });
+  story.cluster().CrashNode(0);
+  // Until the lease has passed the shard would say that the object exists.
+  story.Pass(absl::Seconds(2));
+  story.Put(2, "weights", kBytes);
+  story.AwaitAll({get, stream});
+  EXPECT_EQ(story.Seen(get), 2u);
+  EXPECT_EQ(story.Seen(stream), 2u);
+  story.cluster().StartNode(0);
+  story.ComeToRest();
+}
+
+TEST_F(Scenario, AReaderOfAWriterThatDiesIsToldAndReadsTheNextOne) {
+  Story story(3);
+  story.StartWriting(0, "weights", kBytes, kBytes / 2);
+  const uint64_t stream = story.StartStream(1, "weights");
+  story.Until([&] { return story.Has(1, "weights") >= kBytes / 4; });
+  EXPECT_EQ(story.Seen(stream), 1u);
+  story.cluster().OnNode(0, [&story] { story.ClientOf(0).Close(/*clean=*/false); });
+  story.Put(2, "weights", kBytes);
+  story.AwaitAll({stream});
+  EXPECT_EQ(story.Seen(stream), 2u);
+  story.ComeToRest();
+}
+
+TEST_F(Scenario, ANodeThatWasFencedIsBackWithItsSoleCopy) {
+  Story story(2);
+  story.Put(0, "weights", kBytes);
+  story.cluster().Partition("n0", "s0");
+  story.cluster().Partition("s0", "n0");
+  story.Pass(absl::Seconds(4));
+  const uint64_t get = story.StartGet(1, "weights");
+  story.Pass(absl::Seconds(1));
+  story.cluster().Heal("n0", "s0");
+  story.cluster().Heal("s0", "n0");
+  story.AwaitAll({get});
+  EXPECT_EQ(story.Seen(get), 1u);
+  story.ComeToRest();
+}
+
+TEST_F(Scenario, WhatIsDeletedInFlightEndsEverywhereAndItsNameIsFree) {
+  Story story(4);
+  BroadcastToHalf(story);
+  story.Delete(3, "weights");
+  for (const uint64_t get : gets_) EXPECT_TRUE(absl::IsNotFound(story.Await(get)));
+  story.ComeToRest();
+  for (int n = 0; n < 4; ++n) EXPECT_EQ(story.Has(n, "weights"), 0u) << "node " << n;
+  story.Put(2, "weights", kBytes);
+  const uint64_t get = story.StartGet(0, "weights");
+  story.AwaitAll({get});
+  EXPECT_EQ(story.Seen(get), 2u);
+}
+
+TEST_F(Scenario, ADeleteThatArrivesOnceMoreLateDoesNotHitTheNextGeneration) {
+  Story story(3);
+  story.Put(0, "weights", kBytes);
+  const uint64_t deletion = story.StartDelete(1, "weights");
+  story.Pass(absl::Microseconds(1));
+  // The request is on its way; node 1 will say it again on a new connection.
+  story.cluster().Sever("n1", "s0", absl::Milliseconds(500));
+  story.AwaitAll({deletion});
+  story.Put(2, "weights", kBytes);
+  story.Pass(absl::Seconds(1));
+  const uint64_t get = story.StartGet(1, "weights");
+  story.AwaitAll({get});
+  EXPECT_EQ(story.Seen(get), 2u);
+  story.ComeToRest();
+}
+
+TEST_F(Scenario, OneByteAtATimeEverythingArrives) {
+  Story story(2);
+  story.Put(0, "weights", 70'000);
+  story.cluster().fabric().SetShortIo(0, /*one_byte_at_a_time=*/true);
+  story.AwaitAll({story.StartGet(1, "weights")});
+}
+
+}  // namespace
+}  // namespace phalanx::sim
