@@ -21,6 +21,9 @@ namespace {
 // From "all are ready" to the common start: time enough for the announcement to reach everybody
 // over a slow link.
 constexpr absl::Duration kStartDelay = absl::Milliseconds(40);
+// A rank that is done keeps quiet for so long: what it tells the others next goes the same ways as
+// what it measures, and other ranks may still be in the middle of it.
+constexpr absl::Duration kQuiet = absl::Milliseconds(10);
 
 double CpuSeconds(const std::vector<int>& pids) {
   double total = 0;
@@ -182,6 +185,7 @@ class Runner {
       PHALANX_RETURN_IF_ERROR(Kill(run, record));
     }
     if (!seconds.ok()) return seconds;
+    SleepUntilNanos(MonotonicNanos() + absl::ToInt64Nanoseconds(kQuiet));
     bool verified = true;
     PHALANX_ASSIGN_OR_RETURN(verified, operation_->Verify(run));
     PHALANX_ASSIGN_OR_RETURN(const double maximum, MaximumOverRanks(tag, *seconds, &verified));
