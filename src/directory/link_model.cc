@@ -74,6 +74,16 @@ void LinkModel::SmoothRate::Add(double sample, Instant now) {
   at = now;
 }
 
+void LinkModel::MiddleRate::Add(double sample, Instant now) {
+  last = {sample, last[0], last[1]};
+  // A report that has not come yet is 0, less than any.
+  std::array<double, 3> sorted = last;
+  std::sort(sorted.begin(), sorted.end());
+  const bool three = sorted.front() > 0;
+  value = three ? sorted[1] : sorted[2];
+  at = now;
+}
+
 void LinkModel::LeastLatency::Add(absl::Duration sample, absl::Duration window, Instant now) {
   if (current == absl::InfiniteDuration()) window_start = now;
   if (now - window_start > window) {
@@ -130,7 +140,7 @@ LinkModel::Link& LinkModel::Touch(const Endpoint& sender, const Endpoint& receiv
   return pairs_.find(key)->second.link;
 }
 
-LinkModel::Link* LinkModel::ByLabels(const Endpoint& sender, const Endpoint& receiver) {
+LinkModel::LabelLink* LinkModel::ByLabels(const Endpoint& sender, const Endpoint& receiver) {
   const PairKey key{LabelClass(sender.place), LabelClass(receiver.place)};
   if (key == PairKey{0, 0}) return nullptr;
   const auto found = by_labels_.find(key);
@@ -145,7 +155,7 @@ void LinkModel::RecordLatency(const Endpoint& sender, const Endpoint& receiver,
                               absl::Duration latency, Instant now) {
   if (latency <= absl::ZeroDuration()) return;
   Touch(sender, receiver).latency.Add(latency, options_.forget_after, now);
-  if (Link* labels = ByLabels(sender, receiver)) {
+  if (LabelLink* labels = ByLabels(sender, receiver)) {
     labels->latency.Add(latency, options_.forget_after, now);
   }
   latencies_.Add(latency);
@@ -168,15 +178,9 @@ void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
     }
   }
   link.rate.Add(sample, now);
-  if (Link* labels = ByLabels(sender, receiver)) labels->rate.Add(sample, now);
+  if (LabelLink* labels = ByLabels(sender, receiver)) labels->rate.Add(sample, now);
   by_level_[static_cast<int>(NearnessOf(sender.place, receiver.place))].Add(sample, now);
   rates_.Add(sample);
-}
-
-std::optional<double> LinkModel::Fresh(const SmoothRate& rate, absl::Duration forget_after,
-                                       Instant now) {
-  if (rate.value == 0 || now - rate.at > forget_after) return std::nullopt;
-  return rate.value;
 }
 
 std::optional<absl::Duration> LinkModel::Latency(const Endpoint& sender, const Endpoint& receiver,

@@ -3,9 +3,10 @@
 //
 // A question about a pair that nobody has measured is answered from what was measured between other
 // nodes with the same pair of labels, else from the cluster's median, else not at all: there are no
-// built-in guesses. Old measurements fade: a rate is smoothed over the last few reports, a latency
-// is the least of the last minutes, and what was not refreshed for `forget_after` is as if never
-// measured. The number of pairs is bounded; the least recently measured go first.
+// built-in guesses. One report says little: of a pair's last three rates the middle one counts, of
+// many pairs with the same labels an average that fades. A latency is the least of the last
+// minutes, and what was not refreshed for `forget_after` is as if never measured. The number of
+// pairs is bounded; the least recently measured go first.
 //
 // Pure: no clock, thread or lock; `now` is passed in. Owned by the BroadcastPlanner, on the shard's
 // control loop.
@@ -96,6 +97,14 @@ class LinkModel {
     Instant at;
     void Add(double sample, Instant now);
   };
+  // The middle of the last three reports, the faster of two: a pull that was disturbed once, or a
+  // burst, does not make a link slow or fast.
+  struct MiddleRate {
+    std::array<double, 3> last = {0, 0, 0};
+    double value = 0;
+    Instant at;
+    void Add(double sample, Instant now);
+  };
   // The least value of this window and of the one before.
   struct LeastLatency {
     absl::Duration current = absl::InfiniteDuration();
@@ -105,6 +114,10 @@ class LinkModel {
     std::optional<absl::Duration> Get(absl::Duration window, Instant now) const;
   };
   struct Link {
+    MiddleRate rate;
+    LeastLatency latency;
+  };
+  struct LabelLink {
     SmoothRate rate;
     LeastLatency latency;
   };
@@ -128,13 +141,16 @@ class LinkModel {
     mutable std::optional<T> median_;
   };
 
-  static std::optional<double> Fresh(const SmoothRate& rate, absl::Duration forget_after,
-                                     Instant now);
+  template <typename Rate>
+  static std::optional<double> Fresh(const Rate& rate, absl::Duration forget_after, Instant now) {
+    if (rate.value == 0 || now - rate.at > forget_after) return std::nullopt;
+    return rate.value;
+  }
   // Between nodes with these labels, else in the cluster.
   std::optional<double> UsualRate(const Endpoint& sender, const Endpoint& receiver,
                                   Instant now) const;
   Link& Touch(const Endpoint& sender, const Endpoint& receiver);
-  Link* ByLabels(const Endpoint& sender, const Endpoint& receiver);
+  LabelLink* ByLabels(const Endpoint& sender, const Endpoint& receiver);
   static PairKey KeyOf(const Endpoint& sender, const Endpoint& receiver) {
     return {sender.node.node, receiver.node.node};
   }
@@ -143,7 +159,7 @@ class LinkModel {
   absl::flat_hash_map<PairKey, Pair> pairs_;
   std::list<PairKey> by_age_;  // front: measured last
   // Keyed by (zone and rack of the sender, of the receiver); bounded like the pairs.
-  absl::flat_hash_map<PairKey, Link> by_labels_;
+  absl::flat_hash_map<PairKey, LabelLink> by_labels_;
   std::array<SmoothRate, kNearnessLevels> by_level_;
   Recent<double> rates_;
   Recent<absl::Duration> latencies_;

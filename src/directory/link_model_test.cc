@@ -39,6 +39,14 @@ TEST(LinkModelTest, APairIsKnownByItsOwnMeasurements) {
   EXPECT_DOUBLE_EQ(*model.Rate(At(2), At(1), kStart), kFast / 10) << "pairs are ordered";
 }
 
+TEST(LinkModelTest, OneReportThatIsUnlikeTheOthersIsNotBelieved) {
+  LinkModel model;
+  for (const double rate : {kFast, kFast, kFast / 10, kFast, 10 * kFast, kFast}) {
+    model.RecordRate(At(1), At(2), rate, 1, kStart);
+    EXPECT_DOUBLE_EQ(*model.Rate(At(1), At(2), kStart), kFast);
+  }
+}
+
 TEST(LinkModelTest, TheLatencyIsTheLeastOfWhatWasSeen) {
   LinkModel model;
   model.RecordLatency(At(1), At(2), absl::Milliseconds(5), kStart);

@@ -8,6 +8,9 @@
 #ifndef PHALANX_NET_SEGMENT_RATE_H_
 #define PHALANX_NET_SEGMENT_RATE_H_
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/time/time.h"
@@ -17,32 +20,53 @@ namespace phalanx::net {
 
 class SegmentRate {
  public:
-  // More than a shaper's burst and the kernel's buffers hold.
+  // The first of a busy run: more than a shaper's burst and the kernel's buffers hold.
   static constexpr uint64_t kSettleBytes = uint64_t{256} * 1024;
-  // Below this nothing is said.
-  static constexpr uint64_t kLeastBytes = uint64_t{256} * 1024;
+  // What is timed as one; it doubles whenever kWindows of them are full.
+  static constexpr uint64_t kFirstWindowBytes = uint64_t{256} * 1024;
+  static constexpr size_t kWindows = 64;
 
   void Segment(Instant complete, uint64_t bytes, bool sender_was_starved) {
-    if (sender_was_starved) run_bytes_ = 0;
-    if (run_bytes_ >= kSettleBytes) {
-      bytes_ += bytes;
-      time_ += complete - last_;
+    if (sender_was_starved) run_bytes_ = window_filled_ = 0;
+    if (run_bytes_ < kSettleBytes) {
+      run_bytes_ += bytes;
+      window_start_ = complete;
+      return;
     }
-    run_bytes_ += bytes;
-    last_ = complete;
+    window_filled_ += bytes;
+    if (window_filled_ < window_bytes_) return;
+    AddWindow((complete - window_start_) * (static_cast<double>(window_bytes_) / window_filled_));
+    window_start_ = complete;
+    window_filled_ = 0;
   }
 
-  // 0 when too little was seen.
+  // The middle of all windows: a receiver that was held up for a while, and then read what had
+  // gathered meanwhile, sees a few windows that are too slow and a few that are too fast. 0 when
+  // there was not one window.
   double bytes_per_second() const {
-    if (bytes_ < kLeastBytes || time_ <= absl::ZeroDuration()) return 0;
-    return static_cast<double>(bytes_) / absl::ToDoubleSeconds(time_);
+    if (windows_ == 0) return 0;
+    std::array<absl::Duration, kWindows> sorted = times_;
+    const auto middle = sorted.begin() + windows_ / 2;
+    std::nth_element(sorted.begin(), middle, sorted.begin() + windows_);
+    if (*middle <= absl::ZeroDuration()) return 0;
+    return static_cast<double>(window_bytes_) / absl::ToDoubleSeconds(*middle);
   }
 
  private:
-  Instant last_;
-  uint64_t run_bytes_ = 0;  // of the busy run under way
-  uint64_t bytes_ = 0;
-  absl::Duration time_;
+  void AddWindow(absl::Duration time) {
+    times_[windows_++] = time;
+    if (windows_ < kWindows) return;
+    for (size_t i = 0; i < kWindows / 2; ++i) times_[i] = times_[2 * i] + times_[2 * i + 1];
+    windows_ = kWindows / 2;
+    window_bytes_ *= 2;
+  }
+
+  uint64_t run_bytes_ = 0;  // of the busy run under way, while it settles
+  uint64_t window_bytes_ = kFirstWindowBytes;
+  uint64_t window_filled_ = 0;
+  Instant window_start_;
+  std::array<absl::Duration, kWindows> times_;
+  size_t windows_ = 0;
 };
 
 }  // namespace phalanx::net

@@ -53,6 +53,24 @@ TEST(SegmentRate, LeavesOutTheTimeInWhichTheSenderHadNothing) {
   EXPECT_NEAR(link.rate(), kSegment / 500e-6, 1);
 }
 
+TEST(SegmentRate, IsNotMovedByAReceiverThatWasHeldUp) {
+  Link link;
+  link.Deliver(4, absl::Microseconds(500));
+  for (int i = 0; i < 3; ++i) {
+    link.Deliver(1, absl::Milliseconds(20));
+    link.Deliver(39, absl::Microseconds(10));
+    link.Deliver(100, absl::Microseconds(500));
+  }
+  EXPECT_NEAR(link.rate(), kSegment / 500e-6, 1);
+}
+
+TEST(SegmentRate, FollowsALongPullInWindowsThatGrow) {
+  Link link;
+  link.Deliver(10000, absl::Microseconds(100));
+  link.Deliver(50000, absl::Microseconds(500));
+  EXPECT_NEAR(link.rate(), kSegment / 500e-6, 1);
+}
+
 TEST(SegmentRate, SaysNothingOfAFewSegments) {
   Link link;
   link.Deliver(7, absl::Microseconds(500));
