@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "src/net/transfer_buffer.h"
+#include "src/net/slice_layout.h"
 
 namespace phalanx::directory {
 namespace {

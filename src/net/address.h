@@ -1,4 +1,4 @@
-// HostPort: an Address taken apart. A value.
+// Address: where something listens. HostPort: an Address taken apart. Values.
 #ifndef PHALANX_NET_ADDRESS_H_
 #define PHALANX_NET_ADDRESS_H_
 
@@ -9,6 +9,10 @@
 #include "absl/strings/string_view.h"
 
 namespace phalanx::net {
+
+// "10.0.0.7:7400", "[fe80::1]:7400", "host.name:7400". For a listener, port 0 asks the system for
+// one.
+using Address = std::string;
 
 struct HostPort {
   // A name, or a numeric IPv4 or IPv6 address without brackets. Never empty.

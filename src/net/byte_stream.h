@@ -21,12 +21,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "src/common/executor.h"
+#include "src/net/address.h"
 
 namespace phalanx::net {
-
-// Where a listener is: "10.0.0.7:7400", "[fe80::1]:7400", "host.name:7400". Port 0 asks the system
-// for one.
-using Address = std::string;
 
 class ByteStream {
  public:

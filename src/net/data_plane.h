@@ -35,6 +35,7 @@
 #include "src/net/byte_stream.h"
 #include "src/net/handshake.h"
 #include "src/net/pull.h"
+#include "src/net/transfer_buffer.h"
 
 namespace phalanx::net {
 

@@ -13,10 +13,11 @@
 #include "absl/time/time.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids.h"
-#include "src/net/byte_stream.h"
-#include "src/net/transfer_buffer.h"
+#include "src/net/address.h"
 
 namespace phalanx::net {
+
+class TransferBuffer;
 
 // What is known of a pull while it runs, beside its watermarks: written by its loop, read by any.
 struct PullProgress {

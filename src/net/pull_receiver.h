@@ -31,6 +31,7 @@
 #include "src/net/frame_writer.h"
 #include "src/net/pull.h"
 #include "src/net/segment_rate.h"
+#include "src/net/transfer_buffer.h"
 
 namespace phalanx::net {
 

@@ -10,20 +10,6 @@
 namespace phalanx::net {
 namespace {
 
-constexpr uint64_t kSliceAlignment = 64;
-
-// The size of every slice but the last.
-uint64_t CommonSliceBytes(const SliceLayout& layout) {
-  const uint64_t slices = static_cast<uint64_t>(layout.slices);
-  if (slices == 1) return layout.object_bytes;
-  const uint64_t even = layout.object_bytes / slices;
-  const uint64_t up = (layout.object_bytes + slices * kSliceAlignment - 1) /
-                      (slices * kSliceAlignment) * kSliceAlignment;
-  // Rounding up balances best, but must leave something for the last slice.
-  if (up * (slices - 1) < layout.object_bytes) return up;
-  return even >= kSliceAlignment ? even / kSliceAlignment * kSliceAlignment : even;
-}
-
 // A copy that shares nothing with the original. Copies of a status share a counted text; the
 // counting in the system's Abseil is sound but not visible to ThreadSanitizer.
 absl::Status Unshared(const absl::Status& status) {
@@ -31,14 +17,6 @@ absl::Status Unshared(const absl::Status& status) {
 }
 
 }  // namespace
-
-uint64_t SliceLayout::Begin(int slice) const {
-  return CommonSliceBytes(*this) * static_cast<uint64_t>(slice);
-}
-
-uint64_t SliceLayout::Size(int slice) const {
-  return slice + 1 < slices ? CommonSliceBytes(*this) : object_bytes - Begin(slice);
-}
 
 // The subscriptions of one buffer. A waiter whose condition has come true stays in the table,
 // fired, until its posted task takes it out; Unsubscribe takes it out earlier, and the task finds

@@ -28,20 +28,9 @@
 #include "src/common/executor.h"
 #include "src/common/ids.h"
 #include "src/common/mutex.h"
+#include "src/net/slice_layout.h"
 
 namespace phalanx::net {
-
-// How an object of `object_bytes` bytes is cut: slice i is [Begin(i), Begin(i) + Size(i)) of the
-// object. All slices but the last have the same size, a multiple of 64 bytes where the object has
-// at least 64 bytes per slice. The last one takes what is left.
-struct SliceLayout {
-  uint64_t object_bytes = 0;
-  int slices = 1;
-
-  uint64_t Begin(int slice) const;
-  uint64_t Size(int slice) const;
-  friend bool operator==(const SliceLayout&, const SliceLayout&) = default;
-};
 
 class TransferBuffer {
  public:

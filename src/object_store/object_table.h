@@ -32,9 +32,12 @@
 #include "phalanx/object_id.h"
 #include "src/common/ids.h"
 #include "src/common/instant.h"
-#include "src/net/transfer_buffer.h"
 #include "src/object_store/intrusive_list.h"
 #include "src/object_store/shared_memory.h"
+
+namespace phalanx::net {
+class TransferBuffer;
+}  // namespace phalanx::net
 
 namespace phalanx::object_store {
 
@@ -56,6 +59,7 @@ struct Copy {
   ObjectId id;
   Generation generation;
   uint64_t size_bytes = 0;
+  int slices = 1;
   std::string metadata;
   bool created_here = false;
   std::shared_ptr<net::TransferBuffer> buffer;

@@ -262,6 +262,11 @@ absl::Status Store::Impl::CheckInvariants() const {
        {table_.CheckInvariants(), pulls_.CheckInvariants(), CheckPins(), CheckGets()}) {
     if (!status.ok()) return status;
   }
+  for (const Copy* copy : table_.Sorted()) {
+    if (copy->state != CopyState::kComplete || copy->buffer->complete()) continue;
+    return absl::InternalError(
+        absl::StrCat("object ", copy->id.ShortHex(), ": called complete with bytes missing"));
+  }
   if (table_.reserved_bytes() != allocating_bytes_) {
     return absl::InternalError("memory is reserved that nobody is to get");
   }

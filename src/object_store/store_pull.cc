@@ -113,6 +113,7 @@ std::unique_ptr<Copy> Store::Impl::NewCopy(const ObjectId& id, const Generation&
   copy->id = id;
   copy->generation = generation;
   copy->size_bytes = size;
+  copy->slices = slices;
   copy->metadata = std::move(metadata);
   copy->buffer =
       std::make_shared<net::TransferBuffer>(net::SliceLayout{size, slices}, block->bytes(), block);

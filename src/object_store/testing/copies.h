@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/common/check.h"
+#include "src/net/transfer_buffer.h"
 #include "src/object_store/object_table.h"
 
 namespace phalanx::object_store::testing {
