@@ -191,7 +191,7 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
     if (object == nullptr) continue;
     EndWant(*object, key);
     if (object->copies.contains(key) && !DefectActive(Defect::kCopyListKeepsDeadNode)) {
-      StrikeCopy(*object, key, /*node_ended=*/true);
+      StrikeCopy(*object, key);
     }
     std::erase_if(object->attempts, [&key](const Attempt& a) { return a.node == key; });
     ForgetDrainTarget(*object, key);

@@ -105,7 +105,7 @@ absl::Status DirectoryCore::Impl::OnWithdraw(Node& node, const v1::Withdraw& m) 
   Object* object = FindObject(id);
   if (object == nullptr) return absl::OkStatus();
   if (object->adopted && object->generation == generation && object->copies.contains(node.key)) {
-    StrikeCopy(*object, node.key, /*node_ended=*/false);
+    StrikeCopy(*object, node.key);
     if (const auto want = object->wants.find(node.key); want != object->wants.end()) {
       // It could not keep what it got: not again at once.
       const int doublings = std::min(want->second.withdrawals++, 8);
@@ -218,7 +218,7 @@ void DirectoryCore::Impl::CompleteCopy(Object& object, const NodeKey& key) {
   ReviewSole(object);
 }
 
-void DirectoryCore::Impl::StrikeCopy(Object& object, const NodeKey& key, bool node_ended) {
+void DirectoryCore::Impl::StrikeCopy(Object& object, const NodeKey& key) {
   const auto found = object.copies.find(key);
   if (found == object.copies.end()) return;
   const bool source = found->second.writer || found->second.complete;
@@ -226,7 +226,7 @@ void DirectoryCore::Impl::StrikeCopy(Object& object, const NodeKey& key, bool no
   if (found->second.complete) --object.complete_copies;
   LeaveTree(object, key);
   object.copies.erase(found);
-  if (node_ended && source && object.complete_copies == 0) HopeFor(object);
+  if (source && object.complete_copies == 0) HopeFor(object);
   if (Node* node = FindNode(key)) --node->copies;
   UninvolveIfDone(key, object);
   ReviewSole(object);

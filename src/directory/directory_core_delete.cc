@@ -97,7 +97,12 @@ void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
   if (adopted) DeleteObject(*object);
   v1::DeleteReply& reply = *Send(node).mutable_delete_reply();
   reply.set_request_id(request_id);
-  if (adopted || deleted) return;
+  if (adopted || deleted) {
+    for (const Generation& generation : FindTombstone(id)->generations) {
+      ToProto(generation, reply.add_generations());
+    }
+    return;
+  }
   reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
   reply.set_message(absl::StrCat("object ", id.hex(), ": nothing was put under this id"));
 }
@@ -135,10 +140,10 @@ void DirectoryCore::Impl::DeleteObject(Object& object) {
   object.attempts.clear();
   for (const NodeKey& key : told) {
     EndWant(object, key);
-    StrikeCopy(object, key, /*node_ended=*/false);
+    StrikeCopy(object, key);
     ForgetDrainTarget(object, key);
   }
-  for (const NodeKey& key : stale) StrikeCopy(object, key, /*node_ended=*/false);
+  for (const NodeKey& key : stale) StrikeCopy(object, key);
   for (const NodeKey& key : stood_by) UninvolveIfDone(key, object);
   ReleaseIfEmpty(object);
 }
@@ -231,7 +236,7 @@ absl::Status DirectoryCore::Impl::OnEvict(Node& node, const v1::EvictRequest& m)
     const bool needed = listed && (copy->second.complete || copy->second.writer) &&
                         !HasOtherCompleteCopy(*object, node.key);
     granted = !needed || DefectActive(Defect::kEvictLastCopy);
-    if (granted && listed) StrikeCopy(*object, node.key, /*node_ended=*/false);
+    if (granted && listed) StrikeCopy(*object, node.key);
   }
   ++(granted ? counters_.evictions_granted : counters_.evictions_refused);
   v1::EvictReply& reply = *Send(node.key).mutable_evict_reply();

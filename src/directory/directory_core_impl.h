@@ -241,10 +241,10 @@ struct DirectoryCore::Impl {
   void CompleteCopy(Object& object, const NodeKey& key);
   void Supersede(Object& object, Attempt& attempt);
   void SupersedeAll(Object& object);
-  // Strikes a copy from the list; its receivers wait for another sender. `node_ended`: not by the
-  // node's own word, so that receivers may have got every byte from it and not told yet. The
-  // consequences for the object follow by Settle.
-  void StrikeCopy(Object& object, const NodeKey& key, bool node_ended);
+  // Strikes a copy from the list; its receivers wait for another sender. Those of the last source
+  // may have got every byte from it and not told yet, whether its node died or took it back (a
+  // writer that publishes all and aborts). The consequences for the object follow by Settle.
+  void StrikeCopy(Object& object, const NodeKey& key);
   // The last source is gone: what becomes of the generation waits for what its receivers report.
   void HopeFor(Object& object);
   void EndHope(Object& object, const NodeKey& key);

@@ -226,7 +226,9 @@ class Driver {
     if (way == 0 && !created_[{id, node}].empty()) {
       const Generation g = created_[{id, node}].back();
       created_[{id, node}].pop_back();
+      const bool current = model.adopted == g;
       h_.Withdraw(node, id, g);
+      if (current) NobodyHasFinished(id, node);
       model.Withdraw(node, g);
     } else if (way == 1 && model.adopted && model.complete.contains(node)) {
       h_.Evict(node, id, *model.adopted);
@@ -237,14 +239,18 @@ class Driver {
     }
   }
 
+  // Those who pulled from it say at once that they did not finish, the others that they go on.
+  void NobodyHasFinished(const ObjectId& id, const NodeKey& sender) {
+    for (const NodeKey& other : nodes_) {
+      if (h_.SenderOf(other, id) == sender) h_.Fail(other, id);
+      if (h_.SenderOf(other, id).valid()) h_.Progress(other, id, 50, 1e6);
+    }
+  }
+
   void Crash(const NodeKey& node) {
     h_.Down(node);
     for (const ObjectId& id : ids_) {
-      // Those who pulled from it say at once that they did not finish, the others that they go on.
-      for (const NodeKey& other : nodes_) {
-        if (h_.SenderOf(other, id) == node) h_.Fail(other, id);
-        if (h_.SenderOf(other, id).valid()) h_.Progress(other, id, 50, 1e6);
-      }
+      NobodyHasFinished(id, node);
       models_[id].Leave(node);
       created_[{id, node}].clear();
     }

@@ -95,7 +95,8 @@ void DirectoryCore::Impl::Deliver(Object& object, Node& node, bool keep) {
   auto [at, added] = object.copies.try_emplace(node.key);
   if (added) ++node.copies;
   at->second.primary = at->second.primary || keep;
-  at->second.unconfirmed = added || !at->second.complete;
+  // Asking twice confirms nothing: the first answer may be about to be withdrawn.
+  at->second.unconfirmed |= added || !at->second.complete;
   Involve(node, object.id);
   CompleteCopy(object, node.key);
 }
@@ -262,7 +263,7 @@ absl::Status DirectoryCore::Impl::OnUnwant(Node& node, const v1::Unwant& m) {
   const auto copy = object->copies.find(node.key);
   if (copy != object->copies.end() && !copy->second.complete && !copy->second.writer) {
     // Without its pull it would keep its receivers waiting.
-    StrikeCopy(*object, node.key, /*node_ended=*/false);
+    StrikeCopy(*object, node.key);
   }
   ForgetDrainTarget(*object, node.key);
   Settle(*object);

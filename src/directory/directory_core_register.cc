@@ -63,7 +63,7 @@ void DirectoryCore::Impl::SweepStale(Node& node) {
     std::erase_if(object->attempts,
                   [&node](const Attempt& a) { return a.node == node.key && a.stale; });
     if (!stale && object->attempts.size() == attempts) continue;
-    if (stale) StrikeCopy(*object, node.key, /*node_ended=*/true);
+    if (stale) StrikeCopy(*object, node.key);
     UninvolveIfDone(node.key, *object);
     Settle(*object);
   }
@@ -130,7 +130,7 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
   // What was complete in the last session and is partial now lost bytes: its receivers start over
   // with somebody else.
   if (copy.complete && !r.complete) {
-    StrikeCopy(object, node.key, /*node_ended=*/false);
+    StrikeCopy(object, node.key);
     RegisterAdopted(object, node, r, watermarks);
     return;
   }

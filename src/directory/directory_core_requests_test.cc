@@ -8,6 +8,7 @@
 #include "src/common/testing/status_matchers.h"
 #include "src/directory/directory_core.h"
 #include "src/directory/directory_core_harness.h"
+#include "src/directory/validate.h"
 
 namespace phalanx::directory {
 namespace {
@@ -58,10 +59,14 @@ TEST(DeleteTest, ThoseWhoStoodByAreRefusedToo) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
-  h.Create(a, x);
+  const Generation first = h.Create(a, x);
   const Generation second = h.Create(b, x);
   h.Delete(a, x);
   EXPECT_EQ(h.LastVerdict(b), v1::Verdict::DELETED);
+  const v1::DeleteReply reply = h.Last(a, v1::ShardMessage::kDeleteReply)->delete_reply();
+  ASSERT_EQ(reply.generations_size(), 2) << "who asked is to remember all that was deleted";
+  EXPECT_EQ(FromProto(reply.generations(0)), first);
+  EXPECT_EQ(FromProto(reply.generations(1)), second);
   h.Announce(b, x, second, {});
   EXPECT_EQ(h.LastVerdict(b), v1::Verdict::DELETED);
 }
@@ -240,6 +245,8 @@ TEST(EvictTest, NeitherCachedBytesNorUnreachableCopiesCount) {
   EXPECT_FALSE(Granted(h, a, x, g));
   h.Want(b, x);
   EXPECT_FALSE(Granted(h, a, x, g)) << "b may not be able to keep what it was sent";
+  h.Want(b, x);
+  EXPECT_FALSE(Granted(h, a, x, g)) << "that b asks again confirms nothing";
   EXPECT_TRUE(Granted(h, b, x, g));
   const Generation y = h.Create(a, Id("y"), {.complete = true});
   h.Want(b, Id("y"));

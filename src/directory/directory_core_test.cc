@@ -175,6 +175,7 @@ TEST(AdoptionTest, AGenerationWhoseCreatorWithdrewIsVoidForWhoHasPartsOfIt) {
   const Generation g = h.Create(a, x);
   h.Want(b, x);
   h.Withdraw(a, x, g);
+  h.Fail(b, x, absl::StatusCode::kAborted);
   EXPECT_EQ(h.LastGone(b), v1::Gone::VOID);
   EXPECT_EQ(h.Describe(x).summary().waiting(), 1u) << "the want stays";
   h.Create(c, x);
@@ -191,6 +192,22 @@ TEST(AdoptionTest, AReceiverThatGotEverythingFromADeadCreatorSavesTheGeneration)
   h.Want(c, x);
   h.Down(a);
   EXPECT_EQ(h.LastGone(b), std::nullopt) << "its report may be on the way";
+  h.Finish(b, x);
+  EXPECT_EQ(h.LastGone(b), std::nullopt);
+  EXPECT_EQ(h.SenderOf(c, x), b);
+  EXPECT_EQ(h.LastAssign(c, x)->generation, g);
+}
+
+TEST(AdoptionTest, AReceiverThatGotEverythingFromAWriterThatAbortedSavesTheGeneration) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey c = h.Up("c");
+  const Generation g = h.Create(a, x);
+  h.Want(b, x);
+  h.Want(c, x);
+  h.Withdraw(a, x, g);
+  EXPECT_EQ(h.LastGone(b), std::nullopt) << "it may have shown the whole object to somebody";
   h.Finish(b, x);
   EXPECT_EQ(h.LastGone(b), std::nullopt);
   EXPECT_EQ(h.SenderOf(c, x), b);

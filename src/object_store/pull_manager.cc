@@ -135,6 +135,12 @@ void PullManager::Fetch(const ObjectId& id, bool keep) {
   if (!pull.delivered) TellWant(id, pull);
 }
 
+void PullManager::AskAgain(const ObjectId& id) {
+  Pull* pull = FindPull(id);
+  if (pull == nullptr || !std::exchange(pull->told, false)) return;
+  TellWant(id, *pull);
+}
+
 void PullManager::EndFetch(const ObjectId& id) {
   Pull* pull = FindPull(id);
   if (pull == nullptr || !pull->fetch) return;

@@ -127,6 +127,8 @@ class PullManager {
   void Unwant(const ObjectId& id);
   // The shard's Fetch: on the node's own account, until it is complete.
   void Fetch(const ObjectId& id, bool keep);
+  // The shard may have taken the open want, if there is one, for answered.
+  void AskAgain(const ObjectId& id);
   // The object came here by another way.
   void EndFetch(const ObjectId& id);
 

@@ -153,13 +153,13 @@ void Store::Impl::CancelRequest(Request& request) {
   if (auto* create = std::get_if<CreatePart>(&request.part); create != nullptr) {
     if (create->writer != 0) AbortWriter(create->writer, absl::CancelledError("Create cancelled"));
   }
-  if (auto* get = std::get_if<GetPart>(&request.part); get != nullptr && get->pin != 0) {
-    Client& client = *FindClient(request.client);
+  if (auto* get = std::get_if<GetPart>(&request.part); get != nullptr) {
+    EndStreaming(request.client, get->void_pin);
     // A view that was handed out is the reader's to release.
-    if (get->view) {
-      Unpin(client, get->pin, /*recycle=*/true);
-    } else if (const auto it = client.pins.find(get->pin); it != client.pins.end()) {
-      it->second.streaming = 0;
+    if (get->view && get->view->ok()) {
+      Unpin(*FindClient(request.client), get->pin, /*recycle=*/true);
+    } else {
+      EndStreaming(request.client, get->pin);
     }
   }
   for (Copy* copy = table_.First(request.object); copy != nullptr; copy = copy->next_generation) {

@@ -171,7 +171,7 @@ void Store::Impl::OnVerdict(const v1::Verdict& verdict) {
   Touch(*id);
   switch (verdict.kind()) {
     case v1::Verdict::ADOPTED:
-      copy->standing = Standing::kAdopted;
+      NoteAdopted(copy);
       if (copy->waiting_put != 0) TellCreator(copy, PutResult{false, generation});
       break;
     case v1::Verdict::STANDBY:
@@ -191,6 +191,9 @@ void Store::Impl::OnSuperseded(Copy* copy, const v1::Verdict& verdict) {
       absl::StrCat("object ", copy->id.hex(), ": generation ", copy->generation.ToString(),
                    " gave way to another that is complete"));
   SendWithdraw(copy->id, copy->generation, why);
+  // Since it said so it may have adopted this one after all, and have taken the copy for an answer
+  // to the open want.
+  pulls_.AskAgain(copy->id);
   if (!copy->created_here) {
     // What was pulled belonged to a generation that lost after a restart of the shard.
     pulls_.OnVoid(copy->id, copy->generation, why);
@@ -213,10 +216,19 @@ void Store::Impl::OnSuperseded(Copy* copy, const v1::Verdict& verdict) {
 bool Store::Impl::AlreadyHere(const ObjectId& id, const Generation& generation) {
   Copy* copy = table_.Find(id, generation);
   if (copy == nullptr || copy->state == CopyState::kPulling) return false;
-  // The shard names it: so it is the adopted one.
-  copy->standing = Standing::kAdopted;
+  NoteAdopted(copy);
   Touch(id);
   return true;
+}
+
+// A shard that began anew may not know of the other one, and so cannot void it: it waited for its
+// memory here, or its sender died, when we registered.
+void Store::Impl::NoteAdopted(Copy* copy) {
+  copy->standing = Standing::kAdopted;
+  const PullTarget* target = pulls_.Target(copy->id);
+  if (target == nullptr || target->generation == copy->generation) return;
+  pulls_.OnVoid(copy->id, Generation(target->generation),
+                absl::AbortedError("another generation was adopted"));
 }
 
 void Store::Impl::StandBehind(const ObjectId& id, const Generation& adopted) {

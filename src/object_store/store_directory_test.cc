@@ -33,6 +33,53 @@ void Register(StoreWorld& w, int shard = 0) {
 
 // ------------------------------------------------------------------------------- registration
 
+TEST(StoreRegisterTest, APullOfAnotherGenerationIsVoidWhenTheOwnOneIsAdopted) {
+  StoreWorld w;
+  const auto stream = w.Stream(Id(1));
+  w.Shard(Assign(Id(1), kForeign, {.size = 800, .plan = 9}));
+  w.Run([&] { w.pulls().End(0, absl::UnavailableError("the peer died")); });
+  const absl::StatusOr<PutResult> put = w.Put(Id(1), "bytes");
+  ASSERT_THAT(put, IsOk());
+  EXPECT_TRUE(stream->voids.empty());
+  w.Shard(Verdict(Id(1), put->generation, v1::Verdict::ADOPTED));
+  EXPECT_EQ(stream->voids.size(), 1u);
+  ASSERT_EQ(stream->views.size(), 2u);
+  EXPECT_EQ(stream->bytes(), "bytes");
+  for (const auto& copy : w.store().Copies()) EXPECT_EQ(copy.generation, put->generation);
+}
+
+TEST(StoreRegisterTest, AnOpenWantIsAskedAgainWhenACopyIsWithdrawn) {
+  StoreWorld w;
+  const absl::StatusOr<PutResult> put = w.Put(Id(1), "bytes");
+  ASSERT_THAT(put, IsOk());
+  v1::ShardMessage fetch;
+  fetch.mutable_fetch()->set_object_id(IdBytes(Id(1)));
+  w.Shard(fetch);
+  ASSERT_EQ(w.Sent<v1::Want>().size(), 1u);
+  w.Shard(Verdict(Id(1), put->generation, v1::Verdict::SUPERSEDED, kForeign, 5));
+  EXPECT_EQ(w.Sent<v1::Withdraw>().size(), 1u);
+  EXPECT_EQ(w.Sent<v1::Want>().size(), 2u);
+  EXPECT_TRUE(w.sent().back().has_want()) << "after the word that the copy is gone";
+}
+
+TEST(StoreRegisterTest, WhoAskedForADeletionRemembersItForAShardThatForgets) {
+  StoreWorld w;
+  std::optional<absl::Status> deleted;
+  w.Run([&] {
+    w.store().Delete(w.client(), Id(1), Instant::Infinite(),
+                     [&](const absl::Status& status) { deleted = status; });
+  });
+  v1::ShardMessage reply;
+  reply.mutable_delete_reply()->set_request_id(w.Sent<v1::DeleteRequest>()[0].request_id());
+  directory::ToProto(kForeign, reply.mutable_delete_reply()->add_generations());
+  w.Shard(reply);
+  ASSERT_TRUE(deleted.has_value());
+  EXPECT_THAT(*deleted, IsOk());
+  Register(w);
+  ASSERT_EQ(w.Sent<v1::RegisterTombstone>().size(), 1u);
+  EXPECT_EQ(directory::FromProto(w.Sent<v1::RegisterTombstone>()[0].generation()), kForeign);
+}
+
 TEST(StoreRegisterTest, TheWholeStateIsToldBetweenBeginAndEnd) {
   StoreWorld w;
   const Generation put = w.Put(Id(1), "bytes")->generation;

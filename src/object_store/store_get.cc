@@ -27,6 +27,7 @@ void Store::Impl::HandOutGet(RequestId id) {
   // The callbacks may end the request: they are called from outside of it.
   if (part->why_void) {
     const absl::Status why = *std::exchange(part->why_void, std::nullopt);
+    EndStreaming(request->client, std::exchange(part->void_pin, 0));
     auto on_void = std::move(part->events.on_void);
     if (on_void) on_void(why);
     request = FindRequest(id);
@@ -149,14 +150,13 @@ void Store::Impl::VoidReaders(Copy* copy, const absl::Status& why) {
   if (DefectActive(Defect::kReaderNotVoided)) return EndReaders(copy);
   for (Request* request : ReadersOf(copy)) {
     GetPart& part = std::get<GetPart>(request->part);
-    Client& client = *FindClient(request->client);
-    client.pins.at(part.pin).streaming = 0;
     if (part.view) {
       // It has seen nothing yet.
-      Unpin(client, part.pin, /*recycle=*/true);
+      Unpin(*FindClient(request->client), part.pin, /*recycle=*/true);
       part.view.reset();
     } else {
       part.why_void = why;
+      part.void_pin = part.pin;
       Queue(*request);
     }
     part.copy = nullptr;
@@ -175,6 +175,12 @@ void Store::Impl::EndAllGets(const ObjectId& id, const absl::Status& why) {
     if (request->stage == Request::Stage::kWaiting) AnswerGet(*request, why);
     request = next;
   }
+}
+
+void Store::Impl::EndStreaming(ClientId id, PinId pin) {
+  Client* client = FindClient(id);
+  if (client == nullptr) return;
+  if (const auto it = client->pins.find(pin); it != client->pins.end()) it->second.streaming = 0;
 }
 
 bool Store::Impl::Unpin(Client& client, PinId pin, bool recycle) {

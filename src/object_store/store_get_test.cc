@@ -130,6 +130,19 @@ TEST(StoreGetTest, AVoidGenerationIsForgottenAndStillWanted) {
   EXPECT_EQ(stream->bytes(), "new");
 }
 
+TEST(StoreGetTest, WhoLetsGoOfAViewBeforeHearingThatItIsVoidHearsNoMore) {
+  StoreWorld w;
+  const auto stream = w.Stream(Id(1));
+  w.Shard(Assign(Id(1), kFirst, {.size = 1000, .plan = 4}));
+  w.Run([&] {
+    w.store().OnShardMessage(0, Gone(Id(1), kFirst, v1::Gone::VOID));
+    EXPECT_THAT(w.store().Release(w.client(), stream->view().pin), IsOk());
+  });
+  EXPECT_TRUE(stream->voids.empty());
+  EXPECT_EQ(w.store().stats().waiting_gets, 0u);
+  EXPECT_EQ(w.Sent<v1::Unwant>().size(), 1u);
+}
+
 TEST(StoreGetTest, LostKeepsTheBytesAndTheWant) {
   StoreWorld w;
   const auto reading = w.Get(Id(1));

@@ -59,8 +59,10 @@ struct Store::Impl {
     // What it looks through: answered from it, or streaming it. The pin is the client's.
     Copy* copy = nullptr;
     PinId pin = 0;
-    // Handed out in this order, then.
+    // Handed out in this order, then. Until the reader has heard that its view is void, letting go
+    // of that view ends the Get as before.
     std::optional<absl::Status> why_void;
+    PinId void_pin = 0;
     std::optional<absl::StatusOr<View>> view;
   };
 
@@ -237,6 +239,8 @@ struct Store::Impl {
   // The copy is complete: its streaming Gets have got it.
   void EndReaders(Copy* copy);
   void EndAllGets(const ObjectId& id, const absl::Status& why);
+  // The view is not (or no longer) one that the Get goes on for.
+  void EndStreaming(ClientId client, PinId pin);
   // False for a pin that the client does not hold.
   bool Unpin(Client& client, PinId pin, bool recycle);
 
@@ -300,6 +304,8 @@ struct Store::Impl {
   void OnSuperseded(Copy* copy, const v1::Verdict& verdict);
   void OnAssign(const v1::Assign& assign);
   void OnDeliver(const v1::Deliver& deliver);
+  // The shard has named this copy's generation as the object's: so none that is being fetched is.
+  void NoteAdopted(Copy* copy);
   // True: a copy of the generation is here and needs no pull.
   bool AlreadyHere(const ObjectId& id, const Generation& generation);
   // The shard names another generation than those created here.

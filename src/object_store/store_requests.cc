@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/directory/validate.h"
 #include "src/object_store/store_impl.h"
 
 namespace phalanx::object_store {
@@ -44,6 +45,9 @@ void Store::Impl::Ask(Request& request) {
 void Store::Impl::OnDeleteReply(const v1::DeleteReply& reply) {
   Request* request = OpenRequest<DeletePart>(reply.request_id());
   if (request == nullptr) return;
+  for (const v1::Generation& generation : reply.generations()) {
+    RememberTombstone(request->object, directory::FromProto(generation));
+  }
   AnswerWith<DeletePart>(*request, ReplyStatus(reply.code(), reply.message()));
 }
 
