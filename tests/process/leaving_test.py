@@ -128,7 +128,7 @@ class EmbeddedTest(ClusterTest):
         ours, theirs = socket.socketpair()
         with ours, theirs:
             process = subprocess.Popen(
-                [BINARY, "up", f"--embedded-fd={theirs.fileno()}", "--log-file=/nonexistent/log"],
+                [BINARY, "up", f"--embedded-fd={theirs.fileno()}", "--log-file=/dev/null/log"],
                 pass_fds=[theirs.fileno()],
                 stderr=subprocess.DEVNULL,
                 env=environment(),
