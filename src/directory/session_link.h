@@ -13,7 +13,7 @@
 //
 // Acknowledgements ride on batches of messages. A batch without messages goes out only when an
 // acknowledgement has waited for lease / 8 (or for kAckMessages, kAckBytes), or when nothing was
-// sent for lease / 4: the heartbeat. Heartbeats fall on a grid of lease / 32, so that the sessions
+// sent for lease / 3: the heartbeat. Heartbeats fall on a grid of lease / 32, so that the sessions
 // of one shard are served by few turns of its loop.
 //
 // Thread rule: a value of one loop; `now` is passed in.
@@ -124,7 +124,7 @@ class SessionLink {
     Acknowledged(batch.acknowledged());
     if (batch.messages().empty()) {
       // Both ends' heartbeats in one turn: an idle end wakes half as often.
-      if (now >= last_sent_ + lease_ * 3 / 16) ack_due_ = now;
+      if (now >= last_sent_ + lease_ / 4) ack_due_ = now;
       return absl::OkStatus();
     }
     if (batch.first_sequence() == 0 || batch.first_sequence() > received_ + 1) {
@@ -214,7 +214,7 @@ class SessionLink {
 
   Instant HeartbeatDue() const {
     const int64_t grid = std::max<int64_t>(absl::ToInt64Nanoseconds(lease_ / 32), 1);
-    const Instant due = last_sent_ + lease_ / 4;
+    const Instant due = last_sent_ + lease_ / 3;
     return Instant::FromNanos(due.nanos() - due.nanos() % grid);
   }
 
