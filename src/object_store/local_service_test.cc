@@ -263,6 +263,26 @@ TEST(LocalService, AWriterCannotWriteBeyondItsObject) {
   EXPECT_EQ(node.store_stats().pins, 0u);
 }
 
+TEST(LocalService, AWriterThatGoesTooFarDoesNotReachItsNeighbour) {
+  LocalNode node;
+  RawClient client(node);
+  RawClient wild(node);
+  wild.Send(local::Create{1, {Id(1), false, 1, absl::InfiniteDuration(), ""}, 1000});
+  const auto granted = wild.Receive();
+  ASSERT_TRUE(granted && std::holds_alternative<local::Granted>(*granted));
+  const local::Granted grant = std::get<local::Granted>(*granted);
+  // Small objects that are made one after the other lie so in the segment.
+  const std::string bytes(1000, 'n');
+  client.Send(SmallPut(1, Id(2), bytes));
+  ASSERT_TRUE(std::holds_alternative<local::PutDone>(*client.Receive()));
+  wild.Send(local::Publish{grant.writer, 4000, std::string(4000, 'w')});
+  EXPECT_THAT(wild.Reason(), StatusIs(absl::StatusCode::kInvalidArgument));
+  client.Send(local::Get{2, Id(2)});
+  const auto answer = client.Receive();
+  ASSERT_TRUE(answer && std::holds_alternative<local::Object>(*answer));
+  EXPECT_EQ(std::get<local::Object>(*answer).bytes, bytes);
+}
+
 TEST(LocalService, HalfARequestAndThenNothing) {
   LocalNode node;
   {
