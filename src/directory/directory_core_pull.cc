@@ -425,6 +425,11 @@ void DirectoryCore::Impl::NotePullProgress(Node& node, const v1::Progress::Pull&
     EndHope(*object, node.key);
     if (object->last_hopes.empty()) return Settle(*object);
   }
+  // Out of touch with the shard, and nothing comes from it by its receiver's own word: the lease is
+  // not waited for. A sender that delivers goes on, whatever became of its session.
+  const Node* sender = FindNode(member->sender()->endpoint.node);
+  const bool silent = Sum(pull.watermarks()) <= member->progress.bytes;
+  if (sender != nullptr && !sender->connected && silent) return Relieve(*object, member);
   const BroadcastPlanner::Sample sample{Sum(pull.watermarks()), pull.bytes_per_second(),
                                         pull.starved_ns()};
   for (BroadcastTree::Member* slow : planner_.OnProgress(*object->tree, member, sample, now_)) {

@@ -178,6 +178,24 @@ TEST_P(RepairTest, AReceiverWhoseSenderFailsAgainAndAgainIsServedByAnyOther) {
   EXPECT_EQ(tried.size(), static_cast<size_t>(length)) << "everybody but itself, each once";
 }
 
+TEST(LostSessionTest, ASenderWithoutASessionIsLeftOnlyWhenItDeliversNothing) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey c = h.Up("c");
+  h.Create(a, x, {.complete = true});
+  h.Want(b, x);
+  h.Finish(b, x);
+  h.Want(c, x);
+  const NodeKey first = h.SenderOf(c, x);
+  h.Progress(c, x, 1000, 1e6);
+  h.Connected(first, false);
+  h.Progress(c, x, 2000, 1e6);
+  EXPECT_EQ(h.SenderOf(c, x), first);
+  h.Progress(c, x, 2000, 0);
+  EXPECT_EQ(h.SenderOf(c, x), first == a ? b : a);
+}
+
 INSTANTIATE_TEST_SUITE_P(ChainsOf, RepairTest, ::testing::Values(1, 2, 3, 4, 5));
 
 }  // namespace

@@ -145,7 +145,17 @@ void PullManager::EndFetch(const ObjectId& id) {
   Pull* pull = FindPull(id);
   if (pull == nullptr || !pull->fetch) return;
   pull->fetch = false;
-  if (!pull->wanted) GiveUp(id, *pull, absl::CancelledError("it is here already"));
+  if (!pull->wanted) GiveUp(id, *pull, absl::CancelledError("it is not fetched any more"));
+}
+
+bool PullManager::Fetches(const ObjectId& id) const {
+  const Pull* pull = FindPull(id);
+  return pull != nullptr && pull->fetch;
+}
+
+bool PullManager::Idle(const ObjectId& id) const {
+  const Pull* pull = FindPull(id);
+  return pull == nullptr || (!pull->running && pull->memory != Memory::kWaiting);
 }
 
 void PullManager::GiveUp(const ObjectId& id, Pull& pull, const absl::Status& why) {

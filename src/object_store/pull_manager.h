@@ -131,6 +131,9 @@ class PullManager {
   void AskAgain(const ObjectId& id);
   // The object came here by another way.
   void EndFetch(const ObjectId& id);
+  bool Fetches(const ObjectId& id) const;
+  // Nothing brings bytes of it, and no memory is waited for.
+  bool Idle(const ObjectId& id) const;
 
   // ---- from the shard; malformed and late messages are ignored
   void OnAssign(const ObjectId& id, const v1::Assign& assign);

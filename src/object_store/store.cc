@@ -58,6 +58,8 @@ void Store::Impl::Settle() {
 void Store::Impl::ArmTimer() {
   Instant next = std::min({eviction_.NextDeadline(), next_progress_, next_usage_});
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
+  while (!fetches_.empty() && !pulls_.Fetches(fetches_.front().second)) fetches_.pop_front();
+  if (!fetches_.empty()) next = std::min(next, fetches_.front().first);
   if (next == timer_at_) return;
   if (timer_ != 0) executor_.Cancel(timer_);
   timer_at_ = next;
@@ -74,6 +76,7 @@ void Store::Impl::OnTimer() {
     request->in_deadlines = false;
     OnDeadline(*request);
   }
+  LoseFetchPatience();
   if (next_progress_ <= now) SendProgress();
   if (next_usage_ <= now) TellUsage();
 }

@@ -343,6 +343,9 @@ void Store::Impl::OnFetch(const v1::Fetch& fetch) {
   if (!id.ok()) return;
   Copy* copy = table_.Complete(*id);
   if (copy == nullptr || copy->standing != Standing::kAdopted) {
+    if (!pulls_.Fetches(*id)) {
+      fetches_.emplace_back(executor_.Now() + options_.fetch_patience, *id);
+    }
     pulls_.Fetch(*id, fetch.keep());
   } else if (fetch.keep()) {
     table_.MakePrimary(copy);

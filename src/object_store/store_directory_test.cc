@@ -588,6 +588,17 @@ TEST(StoreRequestTest, AFetchToKeepMakesAPrimaryCopyWithoutAnyClient) {
   for (const auto& copy : w.store().Copies()) EXPECT_TRUE(copy.primary);
 }
 
+TEST(StoreRequestTest, AFetchOfWhatNobodyHasEnds) {
+  StoreWorld w;
+  v1::ShardMessage fetch;
+  fetch.mutable_fetch()->set_object_id(IdBytes(Id(1)));
+  w.Shard(fetch);
+  w.Pass(absl::Seconds(59));
+  EXPECT_TRUE(w.Sent<v1::Unwant>().empty());
+  w.Pass(absl::Seconds(1));
+  EXPECT_EQ(w.Sent<v1::Unwant>().size(), 1u);
+}
+
 TEST(StoreRequestTest, AClientsGetThatEndsDoesNotEndTheNodesOwnFetch) {
   StoreWorld w;
   v1::ShardMessage fetch;

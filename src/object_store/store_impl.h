@@ -253,6 +253,8 @@ struct Store::Impl {
   void OnNoMemory(const MemoryOwner& owner, const absl::Status& why);
   void ForgetTicket(Eviction::Ticket ticket);
   bool HandOutMemory();
+  // Prefetches of what nobody has end.
+  void LoseFetchPatience();
   absl::Status TooLarge(const ObjectId& id, uint64_t bytes) const;
   std::unique_ptr<Copy> NewCopy(const ObjectId& id, const Generation& generation, uint64_t size,
                                 int slices, std::string metadata,
@@ -347,6 +349,8 @@ struct Store::Impl {
   absl::flat_hash_map<ObjectId, RunningPull> running_;
   std::map<ObjectId, std::vector<WaitingServe>> waiting_serves_;
   size_t waiting_serves_count_ = 0;
+  // The node's own fetches, and when each is looked at; soonest first.
+  std::deque<std::pair<Instant, ObjectId>> fetches_;
   // Who waits for memory.
   absl::flat_hash_map<Eviction::Ticket, std::pair<uint64_t, MemoryOwner>> owners_;
   absl::flat_hash_map<uint64_t, Eviction::Ticket> ticket_of_token_;

@@ -83,6 +83,18 @@ void Store::Impl::ForgetTicket(Eviction::Ticket ticket) {
   owners_.erase(ticket);
 }
 
+void Store::Impl::LoseFetchPatience() {
+  while (!fetches_.empty() && fetches_.front().first <= executor_.Now()) {
+    const ObjectId id = fetches_.front().second;
+    fetches_.pop_front();
+    if (pulls_.Idle(id)) {
+      pulls_.EndFetch(id);
+    } else if (pulls_.Fetches(id)) {
+      fetches_.emplace_back(executor_.Now() + options_.fetch_patience, id);
+    }
+  }
+}
+
 bool Store::Impl::HandOutMemory() {
   if (eviction_.waiting() == 0) return false;
   const Eviction::Decisions decisions = eviction_.Decide(executor_.Now());

@@ -126,8 +126,10 @@ void Store::Impl::SealWriter(Request& request, const Writer& writer, bool wait_f
     return;
   }
   Touch(copy->id);
+  // Of two that wait for their verdicts the shard may have adopted this one: it decides.
   const Copy* there = table_.Complete(copy->id);
-  if (there != nullptr && copy->standing != Standing::kAdopted) {
+  const bool lost = there != nullptr && there->standing == Standing::kAdopted;
+  if (lost && copy->standing != Standing::kAdopted) {
     const absl::StatusOr<PutResult> existing =
         Existing(copy->id, there->generation, there->size_bytes, copy->size_bytes);
     const absl::Status why = absl::AbortedError("another generation was complete first");

@@ -25,6 +25,17 @@ PutOptions Adopted(const ObjectId& id) {
   return options;
 }
 
+TEST(StorePutTest, OfTwoWithoutAVerdictTheShardChoosesNotTheNode) {
+  StoreWorld w;
+  const WriteGrant first = w.Create(Id(1), 3);
+  ASSERT_THAT(w.Put(Id(1), "later"), IsOk());
+  const StoreWorld::PutAnswer sealed = w.StartSeal(first.writer);
+  ASSERT_TRUE(sealed->has_value());
+  ASSERT_THAT(**sealed, IsOk());
+  EXPECT_FALSE((**sealed)->already_existed);
+  EXPECT_EQ(w.Sent<v1::AnnounceSeal>().size(), 1u);
+}
+
 TEST(StorePutTest, ObjectsOfEverySizeAroundTheLimitsComeBackAsTheyWere) {
   for (const uint64_t size : {uint64_t{0}, uint64_t{1}, uint64_t{65535}, uint64_t{65536},
                               uint64_t{65537}, (uint64_t{1} << 20) - 1, uint64_t{1} << 20}) {
