@@ -27,7 +27,7 @@ class EmulatedHosts:
     def __enter__(self):
         try:
             self._make()
-        except Exception:
+        except BaseException:  # Ctrl-C and a signal's SystemExit too
             self.__exit__(None, None, None)
             raise
         return self
@@ -57,8 +57,8 @@ class EmulatedHosts:
         run(ip + ["link", "set", self._bridge(), "up"])
         for host in range(self.count):
             namespace, outer = f"{self._tag}n{host}", f"{self._tag}v{host}"
-            run(ip + ["netns", "add", namespace])
             self._namespaces.append(namespace)
+            run(ip + ["netns", "add", namespace])
             run(ip + ["link", "add", outer, "type", "veth", "peer", "name", "eth0", "netns", namespace])
             run(ip + ["link", "set", outer, "master", self._bridge()])
             run(ip + ["link", "set", outer, "up"])

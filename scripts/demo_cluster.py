@@ -30,7 +30,8 @@ class Demo:
         self.binary, self.folder = binary, pathlib.Path(folder)
         self.directory = f"127.0.0.1:{free_port()}"
         self.daemons = {}
-        self.environment = {**os.environ, "PHALANX_DIRECTORY": self.directory}
+        # Settings of another cluster, as an operator exports them, are not for these daemons.
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("PHALANX_")}
 
     def start(self):
         self._daemon("directory", ["directory", "--listen", self.directory])
@@ -56,7 +57,8 @@ class Demo:
         """Starts to fetch; the process ends when the file is whole."""
         return subprocess.Popen(
             [self.binary, "get", "--name", name, "-o", str(output), "--address", f"unix:{self.socket(index)}",
-             "--timeout", f"{DEADLINE_SECONDS}s"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+             "--timeout", f"{DEADLINE_SECONDS}s"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            env=self.environment)
 
     def describe(self, name):
         return json.loads(self._command(["describe", "--name", name, "--directory", self.directory, "--json"]))
@@ -72,7 +74,7 @@ class Demo:
         self.daemons[node].wait()
 
     def _connected(self):
-        result = subprocess.run([self.binary, "status", "--directory", self.directory, "--json"],
+        result = subprocess.run([self.binary, "status", "--directory", self.directory, "--json"], env=self.environment,
                                 capture_output=True, text=True)
         if result.returncode != 0:
             return []
@@ -89,10 +91,12 @@ class Demo:
 
     def _daemon(self, name, command):
         with open(self._log(name), "w") as log:
-            self.daemons[name] = subprocess.Popen([self.binary] + command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.daemons[name] = subprocess.Popen([self.binary] + command, stdin=subprocess.DEVNULL, stdout=log,
+                                                  stderr=log, env=self.environment)
 
     def _command(self, command):
-        result = subprocess.run([self.binary] + command, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
+        result = subprocess.run([self.binary] + command, capture_output=True, text=True, timeout=DEADLINE_SECONDS,
+                                env=self.environment)
         if result.returncode != 0:
             fail(f"phalanx {' '.join(command)}: {result.stderr.strip()}")
         return result.stdout
