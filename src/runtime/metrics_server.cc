@@ -101,6 +101,9 @@ void MetricsServer::End(ConnectionId id) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   loop_.Cancel(found->second.deadline);
+  // A readiness that comes before the stream is closed would look for the connection.
+  found->second.stream->OnReadable(nullptr);
+  found->second.stream->OnWritable(nullptr);
   // Closed from a later turn: this one may still be inside a callback of the stream.
   loop_.Post([stream = std::move(found->second.stream)] { stream->Close(); });
   connections_.erase(found);

@@ -6,12 +6,15 @@
 #include <unistd.h>
 
 #include <future>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
+#include "src/common/executor.h"
 #include "src/net/address.h"
+#include "src/net/byte_stream.h"
 #include "src/net/event_loop.h"
 #include "src/net/tcp/tcp_network.h"
 
@@ -97,6 +100,89 @@ TEST_F(MetricsServerTest, MoreConnectionsThanAllowedAreClosed) {
   for (size_t i = 0; i < MetricsServer::kMaxConnections; ++i) silent.push_back(Connect());
   EXPECT_EQ(ReadAll(Connect()), "");
   for (const int fd : silent) close(fd);
+}
+
+// Runs posted tasks and the one timer when the test says so.
+class ManualLoop final : public Executor {
+ public:
+  void Post(Task task) override { posted.push_back(std::move(task)); }
+  Instant Now() const override { return Instant(); }
+  TimerId RunAt(Instant, Task task) override {
+    timer = std::move(task);
+    return 1;
+  }
+  void Cancel(TimerId) override {}
+  bool InLoop() const override { return true; }
+
+  std::vector<Task> posted;
+  Task timer;
+};
+
+// What a test needs to make a stream ready.
+struct Readiness {
+  Task readable;
+  Task writable;
+};
+
+// A peer that sent `request` and takes nothing of the answer.
+class StuckStream final : public net::ByteStream {
+ public:
+  StuckStream(Readiness& readiness, std::string request)
+      : readiness_(readiness), request_(std::move(request)) {}
+  absl::StatusOr<size_t> Read(absl::Span<const iovec> into) override {
+    const size_t size = request_.copy(static_cast<char*>(into[0].iov_base), into[0].iov_len);
+    request_.clear();
+    return size;
+  }
+  absl::StatusOr<size_t> Write(absl::Span<const iovec>) override { return 0; }
+  void OnReadable(Task ready) override { readiness_.readable = std::move(ready); }
+  void OnWritable(Task ready) override { readiness_.writable = std::move(ready); }
+  void SetUnsentLimit(size_t) override {}
+  absl::Duration RoundTrip() const override { return absl::ZeroDuration(); }
+  std::string peer() const override { return "peer"; }
+  void Close() override { readiness_ = Readiness(); }
+
+ private:
+  Readiness& readiness_;
+  std::string request_;
+};
+
+class OneStreamNetwork final : public net::Network {
+ public:
+  void Dial(Executor&, const net::Address&, Instant, DialDone) override {}
+  absl::StatusOr<std::unique_ptr<net::Listener>> Listen(Executor&, const net::Address&,
+                                                        absl::AnyInvocable<Executor&()>,
+                                                        Accepted accepted) override {
+    accept = std::move(accepted);
+    return nullptr;
+  }
+  Accepted accept;
+};
+
+// In the turn of the deadline the peer may become ready before the stream is closed.
+void ExpectSilenceAfterTheDeadline(const std::string& request) {
+  ManualLoop loop;
+  OneStreamNetwork network;
+  const auto server =
+      MetricsServer::Start(loop, network, "127.0.0.1:0", [] { return std::string("numbers"); });
+  ASSERT_THAT(server, testing::IsOk());
+  Readiness readiness;
+  network.accept(loop, std::make_unique<StuckStream>(readiness, request));
+  if (!request.empty()) std::exchange(readiness.readable, nullptr)();
+  loop.timer();
+  EXPECT_FALSE(readiness.readable);
+  EXPECT_FALSE(readiness.writable);
+  if (readiness.readable) readiness.readable();
+  if (readiness.writable) readiness.writable();
+  for (Task& task : loop.posted) task();
+}
+
+TEST(MetricsServerDeadline, AByteThatComesWithTheDeadlineIsNotRead) {
+  ExpectSilenceAfterTheDeadline("");
+}
+
+TEST(MetricsServerDeadline, RoomThatComesWithTheDeadlineIsNotUsed) {
+  ExpectSilenceAfterTheDeadline("GET /metrics HTTP/1.1\r\n\r\n");
 }
 
 }  // namespace
