@@ -13,7 +13,8 @@
 // No thread is started unless ClientOptions::callback_thread asks for one: whoever waits drives the
 // connection for everybody; programs with their own event loop watch fd() and call Poll().
 // Callbacks run inside Wait, Poll or Close of whatever thread is there (or on the callback thread),
-// never inside the call that registers them, and hold no lock of the client: they may call it.
+// never inside any other call, one that blocks included, and hold no lock of the client: they may
+// call it.
 //
 // Fork. A child must not use a client made before fork: every call there returns
 // FailedPrecondition, callbacks do not run, and the child's copy needs no care (its copies of the

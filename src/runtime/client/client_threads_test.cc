@@ -105,6 +105,25 @@ TEST(ClientThreads, WaitersOfOneObjectAllWake) {
   EXPECT_EQ(got, 8);
 }
 
+TEST(ClientThreads, WritersEndHoweverManyCallsAreOutstanding) {
+  LocalNode node;
+  const auto client = ConnectTo(node);
+  auto sealed = client->Create(Id(1), 2 << 20);
+  auto aborted = client->Create(Id(2), 2 << 20);
+  ASSERT_THAT(sealed, IsOk());
+  ASSERT_THAT(aborted, IsOk());
+  std::vector<Future<Buffer>> waiting;
+  for (int i = 3; waiting.empty() || !waiting.back().ready(); ++i) {
+    waiting.push_back(client->Get(Id(i)));
+  }
+  ASSERT_THAT(waiting.back().Wait(), StatusIs(absl::StatusCode::kResourceExhausted));
+  aborted->Abort();
+  EXPECT_THAT(sealed->Seal().Wait(), IsOk());
+  waiting.clear();
+  client->Close();
+  EXPECT_THAT(ConnectTo(node)->Put(Id(2), "bytes").Wait(), IsOk());
+}
+
 TEST(ClientThreads, ALeaderThatIsServedHandsOver) {
   LocalNode node;
   const auto client = ConnectTo(node);
@@ -334,6 +353,33 @@ TEST(ClientLoop, PollBlocksForItsTimeoutAndNoLonger) {
   // Returns when the answer is there, although nobody asked for a callback.
   while (!waiting.ready()) client->Poll(absl::Seconds(60));
   writer.join();
+}
+
+TEST(ClientLoop, PollOfAClosedClientReturns) {
+  LocalNode node;
+  const auto client = ConnectTo(node);
+  // Whether it has begun to wait by then or not.
+  std::thread poller([&] { client->Poll(absl::InfiniteDuration()); });
+  client->Close();
+  poller.join();
+  EXPECT_EQ(client->Poll(absl::InfiniteDuration()), 0);
+}
+
+TEST(ClientLoop, CallsOtherThanWaitAndPollRunNoCallbacks) {
+  LocalNode node;
+  const auto client = ConnectTo(node);
+  int calls = 0;
+  const auto count = [&calls](const auto&) { ++calls; };
+  // The answer to the Put comes before what the other calls wait for.
+  client->Put(Id(1), "bytes").OnReady(count);
+  EXPECT_THAT(client->Create(Id(2), 1 << 20), IsOk());
+  EXPECT_EQ(calls, 0);
+  client->Put(Id(3), "more").OnReady(count);
+  auto stream = client->GetStream(Id(3));
+  ASSERT_THAT(stream, IsOk());
+  EXPECT_THAT(stream->Next(), IsOk());
+  EXPECT_EQ(calls, 0);
+  while (calls < 2) client->Poll(absl::Seconds(60));
 }
 
 TEST(ClientLoop, AWaitWithoutTimeTakesInWhatIsThere) {

@@ -152,7 +152,8 @@ void Connection::Start(const std::shared_ptr<Call>& call, uint64_t first, uint64
                        Instant deadline, const local::Request& request) {
   Hold hold(*this);
   const auto* put = std::get_if<local::Put>(&request);
-  const absl::Status admitted = Admit();
+  const bool ends_writer = std::holds_alternative<local::Seal>(request);
+  const absl::Status admitted = ends_writer ? status_ : Admit();
   if (!admitted.ok()) {
     if (put != nullptr) put_bytes_sum_ -= put->bytes.size();
     return call->OnFailure(admitted);
@@ -174,7 +175,8 @@ void Connection::Start(const std::shared_ptr<Call>& call, uint64_t first, uint64
 absl::Status Connection::Post(const local::Request& request) {
   PHALANX_RETURN_IF_ERROR(CheckProcess());
   Hold hold(*this);
-  PHALANX_RETURN_IF_ERROR(Admit());
+  const bool ends_writer = std::holds_alternative<local::Abort>(request);
+  PHALANX_RETURN_IF_ERROR(ends_writer ? status_ : Admit());
   Send(request);
   return absl::OkStatus();
 }
@@ -185,7 +187,7 @@ absl::Status Connection::ReservePutBytes(size_t bytes, Instant until) {
     return !status_.ok() || put_bytes_sum_ == 0 ||
            put_bytes_sum_ + bytes <= local::kMaxPutBytesInFlight;
   };
-  if (!has_room() && !WaitLocked(has_room, until)) {
+  if (!has_room() && !WaitLocked(has_room, until, Callbacks::kLeave)) {
     return absl::DeadlineExceededError(
         absl::StrCat("the node still has ", put_bytes_sum_, " bytes of earlier Puts to store"));
   }

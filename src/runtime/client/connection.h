@@ -110,19 +110,21 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // ---- calls; without the lock
   uint64_t NewRequests(uint64_t count) { return next_request_.fetch_add(count); }
   // Registers the call under `count` numbers from `first` and sends `request`, which has the first
-  // of them. On failure the call ends.
+  // of them. On failure the call ends. A Seal is never too much: it only ends something.
   void Start(const std::shared_ptr<Call>& call, uint64_t first, uint64_t count, Instant deadline,
              const local::Request& request);
-  // Waits, driving, until the call has ended; false when `until` came first.
+  // Waits, driving and running callbacks, until the call has ended; false when `until` came first.
   bool WaitFor(const Call& call, Instant until);
-  // Waits until `done`, evaluated under the lock, is true.
-  bool WaitUntil(absl::FunctionRef<bool()> done, Instant until);
+  // Waits, driving, until `done`, evaluated under the lock, is true; for calls that are no Wait and
+  // no Poll of the user's, so callbacks do not run.
+  bool WaitInsideCall(absl::FunctionRef<bool()> done, Instant until);
   // The call ends with Cancelled unless it has ended.
   void Cancel(Call& call);
   // Waits until the node can take so many more bytes of Puts, and counts them: to be followed by
   // the Start of the Put. DeadlineExceeded; or why the connection ended.
   absl::Status ReservePutBytes(size_t bytes, Instant until);
-  // Sends what is not answered. ResourceExhausted when kMaxQueuedBytes are queued.
+  // Sends what is not answered. ResourceExhausted when too much is outstanding or queued, which
+  // an Abort never is.
   absl::Status Post(const local::Request& request);
   // Runs `change` under the lock, then what follows from it.
   void Update(absl::FunctionRef<void()> change);
@@ -204,7 +206,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Fail(const absl::Status& why);
 
   // ---- waiting; lock held
-  bool WaitLocked(absl::FunctionRef<bool()> done, Instant until, int* callbacks_run = nullptr);
+  enum class Callbacks { kRun, kLeave };
+  bool WaitLocked(absl::FunctionRef<bool()> done, Instant until, Callbacks callbacks,
+                  int* callbacks_run = nullptr);
   bool WaitAs(Waiter& self, Instant until, int* callbacks_run);
   void Nudge();
   void WakeWaiters();

@@ -113,17 +113,20 @@ void Connection::HandOver(const Waiter* self) {
 }
 
 bool Connection::WaitFor(const Call& call, Instant until) {
-  return call.done() || WaitUntil([&call] { return call.done(); }, until);
-}
-
-bool Connection::WaitUntil(absl::FunctionRef<bool()> done, Instant until) {
+  if (call.done()) return true;
   Hold hold(*this);
-  return WaitLocked(done, until);
+  return WaitLocked([&call] { return call.done(); }, until, Callbacks::kRun);
 }
 
-bool Connection::WaitLocked(absl::FunctionRef<bool()> done, Instant until, int* callbacks_run) {
+bool Connection::WaitInsideCall(absl::FunctionRef<bool()> done, Instant until) {
+  Hold hold(*this);
+  return WaitLocked(done, until, Callbacks::kLeave);
+}
+
+bool Connection::WaitLocked(absl::FunctionRef<bool()> done, Instant until, Callbacks callbacks,
+                            int* callbacks_run) {
   Flush();
-  Waiter self{done, MayRunCallbacks(), {}};
+  Waiter self{done, callbacks == Callbacks::kRun && MayRunCallbacks(), {}};
   return WaitAs(self, until, callbacks_run);
 }
 
@@ -229,7 +232,7 @@ void Connection::RunCallbackThread() {
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   callback_thread_of = this;
   Hold hold(*this);
-  WaitLocked([this] { return closed_; }, Instant::Infinite());
+  WaitLocked([this] { return closed_; }, Instant::Infinite(), Callbacks::kRun);
   while (RunCallbacks(nullptr) > 0) {
   }
 }
@@ -255,9 +258,11 @@ int Connection::Poll(absl::Duration timeout) {
     if (runs) ran += RunCallbacks(nullptr);
     HandOver(nullptr);
   }
-  if (ran == 0 && progress_ == before) {
-    WaitLocked([this, before, &ran] { return ran > 0 || progress_ != before; }, until, &ran);
-  }
+  // Nothing comes any more to a connection that has ended.
+  const auto done = [this, before, &ran] {
+    return ran > 0 || progress_ != before || !status_.ok();
+  };
+  if (!done()) WaitLocked(done, until, Callbacks::kRun, &ran);
   return ran;
 }
 

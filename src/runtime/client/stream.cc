@@ -92,7 +92,7 @@ bool StreamCall::HasNews() const {
 
 absl::Status StreamCall::WaitForView(Instant until) {
   const bool came =
-      connection().WaitUntil([this] { return current_.has_value() || !failure_.ok(); }, until);
+      connection().WaitInsideCall([this] { return current_.has_value() || !failure_.ok(); }, until);
   if (came) return failure_;
   connection().Cancel(*this);
   return Explain(absl::StatusCode::kDeadlineExceeded, "it has not begun to arrive");
@@ -101,7 +101,7 @@ absl::Status StreamCall::WaitForView(Instant until) {
 absl::StatusOr<absl::string_view> StreamCall::Next(size_t max_bytes, absl::Duration timeout) {
   const absl::Status process = connection().CheckProcess();
   if (!process.ok()) return process;
-  if (!connection().WaitUntil([this] { return HasNews(); }, MonotonicNow() + timeout)) {
+  if (!connection().WaitInsideCall([this] { return HasNews(); }, MonotonicNow() + timeout)) {
     return Explain(absl::StatusCode::kDeadlineExceeded, "no more bytes have come");
   }
   absl::StatusOr<absl::string_view> next = absl::string_view();

@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<WriterState>> WriterState::Open(
   const uint64_t request = connection->NewRequests(1);
   connection->Start(call, request, 1, MonotonicNow() + options.timeout,
                     local::Create{request, Describe(id, options), size});
-  connection->WaitFor(*call, Instant::Infinite());
+  connection->WaitInsideCall([&call] { return call->done(); }, Instant::Infinite());
   PHALANX_RETURN_IF_ERROR(call->result->status());
   Grant& grant = **call->result;
 
