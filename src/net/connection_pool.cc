@@ -9,15 +9,17 @@ ConnectionPool::ConnectionPool(Executor& executor, absl::Duration idle_timeout,
     : executor_(executor), idle_timeout_(idle_timeout), max_idle_per_peer_(max_idle_per_peer) {}
 
 ConnectionPool::~ConnectionPool() {
-  while (DropOldest()) {
-  }
+  while (!idle_.empty()) Remove(idle_.begin());
 }
 
 std::optional<ConnectionPool::Connection> ConnectionPool::Take(const Peer& peer) {
-  const auto found = std::find_if(idle_.rbegin(), idle_.rend(),
-                                  [&peer](const Idle& idle) { return idle.peer == peer; });
-  if (found == idle_.rend()) return std::nullopt;
-  return Remove(std::prev(found.base()));
+  const auto same = [&peer](const Idle& idle) { return idle.peer == peer; };
+  while (true) {
+    const auto found = std::find_if(idle_.rbegin(), idle_.rend(), same);
+    if (found == idle_.rend()) return std::nullopt;
+    Connection connection = Remove(std::prev(found.base()));
+    if (connection.ticket.Claim()) return connection;
+  }
 }
 
 void ConnectionPool::Put(const Peer& peer, Connection connection) {
@@ -31,12 +33,7 @@ void ConnectionPool::Put(const Peer& peer, Connection connection) {
     Remove(place);
   });
   place->connection.stream->OnReadable([this, place] { Remove(place); });
-}
-
-bool ConnectionPool::DropOldest() {
-  if (idle_.empty()) return false;
-  Remove(idle_.begin());
-  return true;
+  place->connection.ticket.Rest([this, place] { Remove(place); });
 }
 
 ConnectionPool::Connection ConnectionPool::Remove(Place place) {

@@ -1,7 +1,8 @@
 // ConnectionPool: the authenticated connections of one loop that no pull uses now.
 //
 // A connection that becomes readable while it idles is dropped: its peer has closed it, or speaks
-// out of turn. One that idles for too long is dropped too, a little before the peer would do it.
+// out of turn. One that idles for too long is dropped too, a little before the peer would do it,
+// and one whose place the budget has given to another.
 //
 // Owned by the loop's Puller; one loop. Destroying the pool closes what is in it.
 #ifndef PHALANX_NET_CONNECTION_POOL_H_
@@ -17,7 +18,7 @@
 #include "src/common/executor.h"
 #include "src/common/ids.h"
 #include "src/net/byte_stream.h"
-#include "src/net/data_plane_counters.h"
+#include "src/net/connection_budget.h"
 
 namespace phalanx::net {
 
@@ -41,8 +42,6 @@ class ConnectionPool {
   std::optional<Connection> Take(const Peer& peer);
   // Keeps it; drops the one that has idled longest if the peer has more than its share.
   void Put(const Peer& peer, Connection connection);
-  // Drops the connection that has idled longest. False when there is none.
-  bool DropOldest();
 
   size_t size() const { return idle_.size(); }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
+#include "src/net/connection_budget.h"
 #include "src/net/data_plane_counters.h"
 #include "src/net/egress_limiter.h"
 #include "src/net/frame.h"
@@ -21,8 +22,12 @@ constexpr size_t kScratchBytes = size_t{64} * 1024;
 
 // What all loops share. Each part has its own synchronization.
 struct Shared {
-  explicit Shared(double max_egress) : limiter(max_egress) {}
+  explicit Shared(const DataPlaneOptions& options)
+      : budget(std::make_shared<ConnectionBudget>(
+            ConnectionBudget::Limits{options.max_connections, options.max_unproven_connections})),
+        limiter(options.max_egress) {}
 
+  const std::shared_ptr<ConnectionBudget> budget;
   DataPlaneCounters counters;
   EgressLimiter limiter;
 };
@@ -76,7 +81,6 @@ Puller::Options PullerOptions(const DataPlaneOptions& options, size_t max_idle_p
   // Before the peer's own timer, so that we do not take up a connection that is being closed.
   result.idle_timeout = options.idle_timeout * 0.9;
   result.max_idle_per_peer = max_idle_per_peer;
-  result.max_connections = options.max_connections;
   return result;
 }
 
@@ -85,7 +89,6 @@ Pusher::Options PusherOptions(const DataPlaneOptions& options) {
   result.handshake = options.handshake;
   result.sender = {options.self, options.segment_bytes, options.checksums, options.idle_timeout};
   result.handshake_timeout = options.handshake_timeout;
-  result.max_connections = options.max_connections;
   return result;
 }
 
@@ -99,10 +102,11 @@ IoLoop::IoLoop(size_t index, Network& network, Executor& executor, Executor& con
       control_side_(std::move(control_side)),
       puller_(std::make_unique<Puller>(
           network, executor, PullerOptions(options, max_idle_per_peer), absl::MakeSpan(scratch_),
-          shared_->counters,
+          shared_->counters, *shared_->budget,
           [this](uint64_t handle, PullOutcome outcome) { PullEnded(handle, std::move(outcome)); })),
       pusher_(std::make_unique<Pusher>(executor, PusherOptions(options), shared_->limiter,
-                                       absl::MakeSpan(scratch_), shared_->counters, *this)) {}
+                                       absl::MakeSpan(scratch_), shared_->counters,
+                                       *shared_->budget, *this)) {}
 
 void IoLoop::Shutdown() {
   puller_.reset();
@@ -142,7 +146,7 @@ class Control final : public ControlSide, public std::enable_shared_from_this<Co
       : control_(control),
         options_(std::move(options)),
         serve_(std::move(serve)),
-        shared_(std::make_shared<Shared>(options_.max_egress)) {}
+        shared_(std::make_shared<Shared>(options_)) {}
 
   void Start(Network& network, const std::vector<Executor*>& io);
   void Shutdown();
@@ -333,7 +337,7 @@ DataPlaneStats Control::stats() const {
   stats.bytes_wasted = DataPlaneCounters::Get(counters.bytes_wasted);
   stats.pulls_active = static_cast<int>(pulls_.size());
   stats.pushes_active = static_cast<int>(pushes_.size());
-  stats.connections = counters.connections.load(std::memory_order_relaxed);
+  stats.connections = shared_->budget->open();
   stats.handshakes_refused = DataPlaneCounters::Get(counters.handshakes_refused);
   stats.frames_refused = DataPlaneCounters::Get(counters.frames_refused);
   return stats;

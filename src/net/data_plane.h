@@ -57,8 +57,10 @@ struct DataPlaneOptions {
   // Bytes a second over all pushes; 0 is no limit.
   double max_egress = 0;
   int max_pushes = 1024;
-  // Dialed and accepted together.
+  // Dialed, and accepted and proven, together; at least 1.
   int max_connections = 4096;
+  // Accepted and not proven yet; at least 1. Beyond it the oldest of them is closed.
+  int max_unproven_connections = 512;
   // On each I/O loop its share, at least one.
   int max_idle_connections_per_peer = 4;
 };

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 namespace phalanx::net {
 
@@ -28,39 +27,6 @@ struct DataPlaneCounters {
   Counter bytes_wasted{0};
   Counter handshakes_refused{0};
   Counter frames_refused{0};
-  // Dialed and accepted, from their first to their last moment.
-  std::atomic<int> connections{0};
-};
-
-// Counts one connection while it lives; refuses beyond a limit.
-class ConnectionTicket {
- public:
-  ConnectionTicket() = default;
-  ConnectionTicket(ConnectionTicket&& other) noexcept : counters_(other.counters_) {
-    other.counters_ = nullptr;
-  }
-  ConnectionTicket& operator=(ConnectionTicket&& other) noexcept {
-    std::swap(counters_, other.counters_);
-    return *this;
-  }
-  ~ConnectionTicket() {
-    if (counters_ != nullptr) counters_->connections.fetch_sub(1, std::memory_order_relaxed);
-  }
-
-  // An invalid ticket when `limit` connections exist.
-  static ConnectionTicket Take(DataPlaneCounters& counters, int limit) {
-    ConnectionTicket ticket;
-    if (counters.connections.fetch_add(1, std::memory_order_relaxed) < limit) {
-      ticket.counters_ = &counters;
-    } else {
-      counters.connections.fetch_sub(1, std::memory_order_relaxed);
-    }
-    return ticket;
-  }
-  bool valid() const { return counters_ != nullptr; }
-
- private:
-  DataPlaneCounters* counters_ = nullptr;
 };
 
 }  // namespace phalanx::net

@@ -441,6 +441,16 @@ class Stranger {
     (void)stream_->Write(absl::MakeConstSpan(&part, 1));
     world_.RunFor(absl::Milliseconds(1));
   }
+  bool shown_out() {
+    char byte;
+    const iovec part = {&byte, 1};
+    absl::StatusOr<size_t> size = 0;
+    // What the other side says first is its hello.
+    do {
+      size = stream_->Read(absl::MakeConstSpan(&part, 1));
+    } while (size.ok() && *size > 0);
+    return !size.ok();
+  }
 
  private:
   SimPlanes& world_;
@@ -465,6 +475,79 @@ TEST_F(DataPlaneFaultTest, AStrangerWhoTalksNonsenseIsShownOutAtOnce) {
   stranger.Say("GET / HTTP/1.1\r\n\r\n");
   EXPECT_EQ(a.plane().stats().connections, 0);
   EXPECT_EQ(a.plane().stats().handshakes_refused, 1u);
+}
+
+TEST_F(DataPlaneFaultTest, StrangersTakeNoConnectionsFromThoseWhoKnowTheSecret) {
+  DataPlaneOptions few;
+  few.max_connections = 4;
+  few.max_unproven_connections = 3;
+  SimPlane& a = world_.Add("a", few, 2);
+  SimPlane& b = world_.Add("b");
+  SimPlane& c = world_.Add("c");
+  a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
+  b.shelf.Put(Id(2), Gen(), WholeBuffer(100));
+  std::vector<std::unique_ptr<Stranger>> strangers;
+  for (int i = 0; i < 20; ++i) {
+    strangers.push_back(std::make_unique<Stranger>(world_, c, a.address()));
+    EXPECT_LE(a.plane().stats().connections, 3 + 4);
+  }
+  EXPECT_EQ(a.plane().stats().connections, 3) << "of the silent ones, the last";
+  ExpectEndsWith(a.Pull(b, Id(2), EmptyBuffer(100)), absl::StatusCode::kOk);
+  ExpectEndsWith(b.Pull(a, Id(1), EmptyBuffer(100)), absl::StatusCode::kOk);
+  for (int i = 0; i < 20; ++i) {
+    strangers.push_back(std::make_unique<Stranger>(world_, c, a.address()));
+  }
+  EXPECT_EQ(a.plane().stats().connections, 3 + 2) << "the proven ones are left alone";
+}
+
+TEST_F(DataPlaneFaultTest, OfTheSilentTheOldestIsShownOutFirst) {
+  DataPlaneOptions few;
+  few.max_unproven_connections = 2;
+  SimPlane& a = world_.Add("a", few);
+  SimPlane& c = world_.Add("c");
+  Stranger oldest(world_, c, a.address());
+  Stranger second(world_, c, a.address());
+  Stranger third(world_, c, a.address());
+  EXPECT_TRUE(oldest.shown_out());
+  EXPECT_FALSE(second.shown_out());
+  EXPECT_FALSE(third.shown_out());
+}
+
+// A sender at its limit drops connections just when their receivers ask for more over them.
+TEST_F(DataPlaneFaultTest, AtTheLimitEveryPullEndsAndTheLimitHolds) {
+  const uint64_t seed = ::phalanx::testing::TestSeed(29);
+  PHALANX_TRACE_SEED(seed);
+  Random random(seed);
+  DataPlaneOptions few;
+  few.max_connections = 3;
+  std::vector<SimPlane*> nodes;
+  for (const char* name : {"a", "b", "c", "d", "e"}) {
+    nodes.push_back(&world_.Add(name, few, 3));
+    nodes.back()->shelf.Put(Id(1), Gen(), WholeBuffer(1000));
+  }
+  int whole = 0;
+  for (int round = 0; round < 400; ++round) {
+    std::vector<StartedPull> pulls;
+    for (SimPlane* node : nodes) {
+      SimPlane* const from = nodes[random.Below(nodes.size())];
+      if (from != node) pulls.push_back(node->Pull(*from, Id(1), EmptyBuffer(1000)));
+      world_.RunFor(absl::Microseconds(static_cast<double>(random.Below(300))));
+      // One more in the moment until a dropped one is closed, on each loop.
+      EXPECT_LE(node->plane().stats().connections, 3 + 3);
+    }
+    for (const StartedPull& pull : pulls) {
+      ASSERT_TRUE(world_.RunUntilDone(pull));
+      EXPECT_EQ(FirstWrongByte(*pull.into), std::nullopt);
+      if (pull.status().ok()) ++whole;
+    }
+  }
+  EXPECT_GT(whole, 400);
+  world_.RunFor(absl::Seconds(100));
+  for (SimPlane* node : nodes) {
+    EXPECT_EQ(node->plane().stats().connections, 0);
+    EXPECT_EQ(node->plane().stats().pushes_active, 0);
+    EXPECT_EQ(node->shelf.pins(), 0);
+  }
 }
 
 // Bytes are changed on their way.

@@ -454,6 +454,81 @@ TEST_F(DataPlaneTest, AnIdleConnectionMakesRoomForANewOne) {
   PHALANX_EXPECT_OK(from_c.status());
 }
 
+TEST_F(DataPlaneTest, AnIdleConnectionOfAnotherLoopMakesRoomForANewOne) {
+  DataPlaneOptions few;
+  few.max_connections = 1;
+  SimPlane& a = world_.Add("a");
+  SimPlane& b = world_.Add("b", few, 3);
+  SimPlane& c = world_.Add("c");
+  a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
+  c.shelf.Put(Id(1), Gen(), WholeBuffer(100));
+  // Pulls go round the loops.
+  for (int i = 0; i < 7; ++i) {
+    const StartedPull pull = b.Pull(i % 2 == 0 ? a : c, Id(1), EmptyBuffer(100));
+    ASSERT_TRUE(world_.RunUntilDone(pull));
+    PHALANX_EXPECT_OK(pull.status());
+    world_.RunFor(absl::Milliseconds(1));
+    EXPECT_EQ(b.plane().stats().connections, 1);
+  }
+}
+
+TEST_F(DataPlaneTest, AnIdleAcceptedConnectionMakesRoomForOneThatIsDialed) {
+  DataPlaneOptions few;
+  few.max_connections = 1;
+  SimPlane& a = world_.Add("a", few, 2);
+  SimPlane& b = world_.Add("b");
+  a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
+  b.shelf.Put(Id(2), Gen(), WholeBuffer(100));
+  for (int i = 0; i < 4; ++i) {
+    const StartedPull from_a = b.Pull(a, Id(1), EmptyBuffer(100));
+    ASSERT_TRUE(world_.RunUntilDone(from_a));
+    PHALANX_EXPECT_OK(from_a.status());
+    const StartedPull from_b = a.Pull(b, Id(2), EmptyBuffer(100));
+    ASSERT_TRUE(world_.RunUntilDone(from_b));
+    PHALANX_EXPECT_OK(from_b.status());
+  }
+}
+
+TEST_F(DataPlaneTest, AnIdleConnectionOfEitherSideMakesRoomForOneThatIsAccepted) {
+  DataPlaneOptions few;
+  few.max_connections = 2;
+  SimPlane& a = world_.Add("a", few, 2);
+  SimPlane& b = world_.Add("b");
+  SimPlane& c = world_.Add("c");
+  SimPlane& d = world_.Add("d");
+  a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
+  b.shelf.Put(Id(2), Gen(), WholeBuffer(100));
+  const StartedPull dialed = a.Pull(b, Id(2), EmptyBuffer(100));
+  ASSERT_TRUE(world_.RunUntilDone(dialed));
+  for (SimPlane* peer : {&b, &c, &d, &b}) {
+    const StartedPull pull = peer->Pull(a, Id(1), EmptyBuffer(100));
+    ASSERT_TRUE(world_.RunUntilDone(pull));
+    PHALANX_EXPECT_OK(pull.status());
+  }
+  world_.RunFor(absl::Milliseconds(10));
+  EXPECT_EQ(a.plane().stats().connections, 2);
+}
+
+TEST_F(DataPlaneTest, ADialThatWasCancelledCountsUntilItsSocketIsGone) {
+  DataPlaneOptions few;
+  few.max_connections = 2;
+  SimPlane& a = world_.Add("a");
+  SimPlane& b = world_.Add("b", few);
+  world_.fabric().PartitionBothWays("a", "b");
+  for (int i = 0; i < 2; ++i) {
+    const StartedPull cancelled = b.Pull(a, Id(1), EmptyBuffer(100));
+    world_.RunFor(absl::Milliseconds(10));
+    b.plane().CancelPull(cancelled.handle);
+    ASSERT_TRUE(world_.RunUntilDone(cancelled, absl::Milliseconds(1)));
+  }
+  EXPECT_EQ(b.plane().stats().connections, 2);
+  const StartedPull third = b.Pull(a, Id(1), EmptyBuffer(100));
+  ASSERT_TRUE(world_.RunUntilDone(third, absl::Milliseconds(1)));
+  EXPECT_THAT(third.status(), StatusIs(absl::StatusCode::kResourceExhausted));
+  world_.RunFor(absl::Seconds(2));
+  EXPECT_EQ(b.plane().stats().connections, 0);
+}
+
 TEST_F(DataPlaneTest, NoMoreConnectionsIdleThanAllowed) {
   DataPlaneOptions two;
   two.max_idle_connections_per_peer = 2;

@@ -330,6 +330,7 @@ void PullSender::EndPush() {
   lanes_.clear();
   SetTimer(options_.idle_timeout, &PullSender::OnIdle);
   ReturnGrant(std::exchange(grant_, {}));
+  host_.WentIdle(*this);
 }
 
 void PullSender::ReturnGrant(ServeGrant grant) {

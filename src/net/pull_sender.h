@@ -66,6 +66,8 @@ class PullSender final : private FrameSink {
     virtual void Asked(PullSender& sender, uint32_t pull, ServeRequest request) = 0;
     // A grant is given back; once for each grant, unless the sender is destroyed first.
     virtual void GrantReturned(PullSender& sender, uint32_t pull, ServeGrant grant) = 0;
+    // The last word on a pull is written; the next may come. The sender must not be destroyed now.
+    virtual void WentIdle(PullSender& sender) = 0;
     // The connection is closed; the last thing the sender does: it may be destroyed now.
     virtual void SenderClosed(PullSender& sender) = 0;
   };

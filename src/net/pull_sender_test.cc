@@ -282,10 +282,12 @@ class GrantingHost final : public PullSender::Host {
  public:
   void Asked(PullSender&, uint32_t pull, ServeRequest) override { asked = pull; }
   void GrantReturned(PullSender&, uint32_t, ServeGrant) override { ended = true; }
+  void WentIdle(PullSender&) override { idle = true; }
   void SenderClosed(PullSender&) override {}
 
   uint32_t asked = 0;
   bool ended = false;
+  bool idle = false;
 };
 
 TEST_F(PullSenderTest, GivesOthersTheirTurnAndGoesOn) {

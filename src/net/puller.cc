@@ -46,7 +46,8 @@ class Puller::Pull final : public PullReceiver::Observer {
 
  private:
   void Dial();
-  void Dialed(absl::StatusOr<std::unique_ptr<ByteStream>> stream, Instant deadline);
+  void Dialed(absl::StatusOr<std::unique_ptr<ByteStream>> stream, ConnectionTicket ticket,
+              Instant deadline);
   void Authenticated(absl::StatusOr<StreamHandshake::Authenticated> peer);
   void Receive();
   void Fail(absl::Status status);
@@ -78,30 +79,31 @@ void Puller::Pull::Begin() {
 
 void Puller::Pull::Dial() {
   pooled_ = false;
-  const int limit = owner_.options_.max_connections;
   connection_ = {};
-  connection_.ticket = ConnectionTicket::Take(owner_.counters_, limit);
-  if (!connection_.ticket.valid() && owner_.pool_.DropOldest()) {
-    connection_.ticket = ConnectionTicket::Take(owner_.counters_, limit);
-  }
-  if (!connection_.ticket.valid()) {
-    return Fail(Unreachable(spec_, absl::ResourceExhaustedError(absl::StrCat(
-                                       "this node has all of its ", limit, " connections"))));
+  // It goes with the dial, which cannot be called back: a pull that is cancelled meanwhile leaves
+  // a socket behind for as long as the dial lasts.
+  ConnectionTicket ticket = owner_.budget_.Dial(owner_.executor_);
+  if (!ticket.valid()) {
+    return Fail(Unreachable(
+        spec_, absl::ResourceExhaustedError("all connections of this node are in use")));
   }
   const Instant deadline = owner_.executor_.Now() + owner_.options_.connect_timeout;
-  owner_.network_.Dial(owner_.executor_, spec_.address, deadline,
-                       [weak = std::weak_ptr<Puller*>(owner_.self_), handle = handle_,
-                        deadline](absl::StatusOr<std::unique_ptr<ByteStream>> stream) {
-                         const std::shared_ptr<Puller*> puller = weak.lock();
-                         if (puller == nullptr) return;
-                         const auto pull = (*puller)->pulls_.find(handle);
-                         if (pull == (*puller)->pulls_.end()) return;
-                         pull->second->Dialed(std::move(stream), deadline);
-                       });
+  owner_.network_.Dial(
+      owner_.executor_, spec_.address, deadline,
+      [weak = std::weak_ptr<Puller*>(owner_.self_), handle = handle_, deadline,
+       ticket = std::move(ticket)](absl::StatusOr<std::unique_ptr<ByteStream>> stream) mutable {
+        const std::shared_ptr<Puller*> puller = weak.lock();
+        if (puller == nullptr) return;
+        const auto pull = (*puller)->pulls_.find(handle);
+        if (pull == (*puller)->pulls_.end()) return;
+        pull->second->Dialed(std::move(stream), std::move(ticket), deadline);
+      });
 }
 
-void Puller::Pull::Dialed(absl::StatusOr<std::unique_ptr<ByteStream>> stream, Instant deadline) {
+void Puller::Pull::Dialed(absl::StatusOr<std::unique_ptr<ByteStream>> stream,
+                          ConnectionTicket ticket, Instant deadline) {
   if (!stream.ok()) return Fail(Unreachable(spec_, stream.status()));
+  connection_.ticket = std::move(ticket);
   handshake_ = std::make_unique<StreamHandshake>(
       owner_.executor_, *std::move(stream), owner_.options_.handshake, Handshake::Role::kDialer,
       deadline, [this](absl::StatusOr<StreamHandshake::Authenticated> peer) {
@@ -169,12 +171,13 @@ void Puller::Pull::StreamReleased(std::unique_ptr<ByteStream> stream) {
 }
 
 Puller::Puller(Network& network, Executor& executor, Options options, absl::Span<char> scratch,
-               DataPlaneCounters& counters, Ended ended)
+               DataPlaneCounters& counters, ConnectionBudget& budget, Ended ended)
     : network_(network),
       executor_(executor),
       options_(std::move(options)),
       scratch_(scratch),
       counters_(counters),
+      budget_(budget),
       ended_(std::move(ended)),
       pool_(executor, options_.idle_timeout, options_.max_idle_per_peer),
       self_(std::make_shared<Puller*>(this)) {}

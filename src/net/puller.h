@@ -19,6 +19,7 @@
 #include "absl/types/span.h"
 #include "src/common/executor.h"
 #include "src/net/byte_stream.h"
+#include "src/net/connection_budget.h"
 #include "src/net/connection_pool.h"
 #include "src/net/data_plane_counters.h"
 #include "src/net/handshake.h"
@@ -36,14 +37,13 @@ class Puller {
     absl::Duration connect_timeout;
     absl::Duration idle_timeout;
     size_t max_idle_per_peer = 4;
-    int max_connections = 0;
   };
   using Ended = absl::AnyInvocable<void(uint64_t handle, PullOutcome outcome)>;
 
   // `ended` is called on this loop once for every pull started, possibly from within Start and
   // Cancel; it must not call back. REQUIRES: all references outlive the puller.
   Puller(Network& network, Executor& executor, Options options, absl::Span<char> scratch,
-         DataPlaneCounters& counters, Ended ended);
+         DataPlaneCounters& counters, ConnectionBudget& budget, Ended ended);
   // Ends all pulls without a word.
   ~Puller();
   Puller(const Puller&) = delete;
@@ -65,6 +65,7 @@ class Puller {
   const Options options_;
   const absl::Span<char> scratch_;
   DataPlaneCounters& counters_;
+  ConnectionBudget& budget_;
 
   Ended ended_;
   ConnectionPool pool_;

@@ -2,15 +2,19 @@
 
 #include <utility>
 
+#include "src/common/log.h"
+
 namespace phalanx::net {
 
 Pusher::Pusher(Executor& executor, Options options, EgressLimiter& limiter,
-               absl::Span<char> scratch, DataPlaneCounters& counters, Listener& listener)
+               absl::Span<char> scratch, DataPlaneCounters& counters, ConnectionBudget& budget,
+               Listener& listener)
     : executor_(executor),
       options_(std::move(options)),
       limiter_(limiter),
       scratch_(scratch),
       counters_(counters),
+      budget_(budget),
       listener_(listener) {}
 
 Pusher::~Pusher() {
@@ -23,11 +27,13 @@ Pusher::~Pusher() {
 }
 
 void Pusher::Accept(std::unique_ptr<ByteStream> stream) {
-  ConnectionTicket ticket = ConnectionTicket::Take(counters_, options_.max_connections);
-  if (!ticket.valid()) return;
   const uint64_t id = next_id_++;
   Connection& connection = connections_[id];
-  connection.ticket = std::move(ticket);
+  connection.peer = stream->peer();
+  connection.ticket = budget_.Accept(executor_, [this, id] {
+    TurnAway(id, absl::ResourceExhaustedError(
+                     "too many connections that have not finished the handshake"));
+  });
   connection.handshake = std::make_unique<StreamHandshake>(
       executor_, std::move(stream), options_.handshake, Handshake::Role::kAcceptor,
       executor_.Now() + options_.handshake_timeout,
@@ -41,15 +47,25 @@ void Pusher::Authenticated(uint64_t id, absl::StatusOr<StreamHandshake::Authenti
     if (absl::IsPermissionDenied(peer.status()) || absl::IsFailedPrecondition(peer.status())) {
       DataPlaneCounters::Add(counters_.handshakes_refused);
     }
-    connections_.erase(id);
-    return;
+    return TurnAway(id, peer.status());
   }
   Connection& connection = connections_[id];
+  if (!connection.ticket.Prove()) {
+    return TurnAway(id, absl::ResourceExhaustedError("all connections of this node are in use"));
+  }
   connection.handshake.reset();
   connection.sender =
       std::make_unique<PullSender>(id, executor_, std::move(peer->stream), peer->peer,
                                    options_.sender, limiter_, scratch_, counters_, *this);
   connection.sender->Start(peer->rest);
+}
+
+void Pusher::TurnAway(uint64_t id, const absl::Status& why) {
+  const auto found = connections_.find(id);
+  PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
+      << "turned a peer away" << LogField("peer", found->second.peer)
+      << LogField("cause", why.message());
+  connections_.erase(found);
 }
 
 PullSender* Pusher::Find(uint64_t id) {
@@ -69,11 +85,19 @@ void Pusher::Abort(PushId push, absl::string_view why) {
 }
 
 void Pusher::Asked(PullSender& sender, uint32_t pull, ServeRequest request) {
+  // One that was dropped a moment ago is closed before anything is answered: the peer asks again
+  // over another connection.
+  if (!connections_.at(sender.connection()).ticket.Claim()) return;
   listener_.Asked({sender.connection(), pull}, std::move(request));
 }
 
 void Pusher::GrantReturned(PullSender& sender, uint32_t pull, ServeGrant grant) {
   listener_.PushEnded({sender.connection(), pull}, std::move(grant));
+}
+
+void Pusher::WentIdle(PullSender& sender) {
+  const uint64_t id = sender.connection();
+  connections_.at(id).ticket.Rest([this, id] { connections_.erase(id); });
 }
 
 void Pusher::SenderClosed(PullSender& sender) { connections_.erase(sender.connection()); }

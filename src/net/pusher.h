@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "src/common/executor.h"
 #include "src/net/byte_stream.h"
+#include "src/net/connection_budget.h"
 #include "src/net/data_plane_counters.h"
 #include "src/net/egress_limiter.h"
 #include "src/net/handshake.h"
@@ -31,7 +32,6 @@ class Pusher final : public PullSender::Host {
     HandshakeConfig handshake;
     PullSender::Options sender;
     absl::Duration handshake_timeout;
-    int max_connections = 0;
   };
   // One push: the `pull`-th on the `connection`-th connection of this loop.
   struct PushId {
@@ -51,11 +51,12 @@ class Pusher final : public PullSender::Host {
 
   // REQUIRES: all references outlive the pusher.
   Pusher(Executor& executor, Options options, EgressLimiter& limiter, absl::Span<char> scratch,
-         DataPlaneCounters& counters, Listener& listener);
+         DataPlaneCounters& counters, ConnectionBudget& budget, Listener& listener);
   // Closes all connections; PushEnded is still called for each push going on.
   ~Pusher() override;
 
-  // Closes the connection at once if there are too many.
+  // The oldest connection that has not proved itself makes room for it when there are too many of
+  // them. What ends before its proof is logged.
   void Accept(std::unique_ptr<ByteStream> stream);
   void Grant(PushId push, absl::StatusOr<ServeGrant> answer);
   // Ends the push with Aborted and the text `why`, unless it has ended.
@@ -65,14 +66,18 @@ class Pusher final : public PullSender::Host {
   // One of the two is there.
   struct Connection {
     ConnectionTicket ticket;
+    // For messages, as long as there is no sender.
+    std::string peer;
     std::unique_ptr<StreamHandshake> handshake;
     std::unique_ptr<PullSender> sender;
   };
 
   void Asked(PullSender& sender, uint32_t pull, ServeRequest request) override;
   void GrantReturned(PullSender& sender, uint32_t pull, ServeGrant grant) override;
+  void WentIdle(PullSender& sender) override;
   void SenderClosed(PullSender& sender) override;
   void Authenticated(uint64_t id, absl::StatusOr<StreamHandshake::Authenticated> peer);
+  void TurnAway(uint64_t id, const absl::Status& why);
   PullSender* Find(uint64_t id);
 
   // Constant after construction.
@@ -81,6 +86,7 @@ class Pusher final : public PullSender::Host {
   EgressLimiter& limiter_;
   const absl::Span<char> scratch_;
   DataPlaneCounters& counters_;
+  ConnectionBudget& budget_;
   Listener& listener_;
 
   std::map<uint64_t, Connection> connections_;
