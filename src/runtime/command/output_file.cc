@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -49,20 +51,28 @@ void KeepWhenInterrupted() {
 absl::StatusOr<OutputFile> OutputFile::Open(const std::string& path) {
   if (path == "-") return OutputFile(STDOUT_FILENO, "standard output", "");
   struct stat info;
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+  const bool exists = stat(path.c_str(), &info) == 0;
+  if (exists && !S_ISREG(info.st_mode)) {
     const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0) return ErrnoStatus(errno, "write to", path);
     return OutputFile(fd, path, "");
   }
-  std::string temporary = absl::StrCat(path, ".phalanx-XXXXXX");
+  // What a link points to is replaced, not the link.
+  std::string target = path;
+  if (exists) {
+    const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
+                                                           &std::free);
+    if (real != nullptr) target = real.get();
+  }
+  std::string temporary = absl::StrCat(target, ".phalanx-XXXXXX");
   const int fd = mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return ErrnoStatus(errno, "create", path);
   CleanUpWhenInterrupted(temporary);
-  // As a file that was simply created: mkostemp makes it the owner's alone.
+  // As the old file, or as one that was simply created: mkostemp makes it the owner's alone.
   const mode_t mask = umask(0);
   umask(mask);
-  fchmod(fd, 0666 & ~mask);
-  return OutputFile(fd, path, std::move(temporary));
+  fchmod(fd, exists ? info.st_mode & 0777 : 0666 & ~mask);
+  return OutputFile(fd, target, std::move(temporary));
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept

@@ -53,6 +53,20 @@ TEST_F(OutputFileTest, TheFileAppearsWhenItIsCommitted) {
   EXPECT_EQ(FilesInFolder(), 1u);
 }
 
+TEST_F(OutputFileTest, AFileThatIsReplacedKeepsItsModeAndTheLinkToIt) {
+  const std::string path = folder_ + "/out";
+  const std::string link = folder_ + "/link";
+  std::ofstream(path) << "before";
+  std::filesystem::permissions(path, std::filesystem::perms(0600));
+  std::filesystem::create_symlink(path, link);
+  PHALANX_ASSERT_OK_AND_ASSIGN(OutputFile file, OutputFile::Open(link));
+  PHALANX_ASSERT_OK(file.Write("after"));
+  PHALANX_ASSERT_OK(file.Commit());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(ReadFile(path), "after");
+  EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms(0600));
+}
+
 TEST_F(OutputFileTest, WhatIsNotCommittedLeavesNothingBehind) {
   {
     PHALANX_ASSERT_OK_AND_ASSIGN(OutputFile file, OutputFile::Open(folder_ + "/out"));
