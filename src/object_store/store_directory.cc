@@ -247,6 +247,9 @@ void Store::Impl::OnAssign(const v1::Assign& assign) {
   if (AlreadyHere(*id, *generation)) {
     const Copy* copy = table_.Find(*id, *generation);
     if (copy->state != CopyState::kComplete) return;
+    // The plan crossed with our word that the copy is complete. Said again behind the request to
+    // evict it, that would list a copy which the grant takes away.
+    if (copy->eviction == Copy::Eviction::kAsked) return;
     v1::NodeMessage message;
     v1::PullReport* report = message.mutable_pull_report();
     SetSubject(*id, *generation, report);

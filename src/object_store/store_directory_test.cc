@@ -246,6 +246,20 @@ TEST(StoreEvictionTest, TheLeastRecentlyUsedSecondaryCopyGoesWhenTheShardGrantsI
   (void)a;
 }
 
+TEST(StoreEvictionTest, ACopyThatMayGoIsNotReportedAgain) {
+  StoreWorld w(/*capacity=*/1000);
+  const Generation a = w.PullCopy(Id(1), Content(600));
+  w.ForgetSent();
+  PutOptions options;
+  options.id = Id(2);
+  const auto put = w.StartPut(options, Content(600));
+  ASSERT_EQ(w.Sent<v1::EvictRequest>().size(), 1u);
+  w.Shard(Assign(Id(1), a, {.size = 600, .plan = 77}));
+  EXPECT_TRUE(w.Sent<v1::PullReport>().empty());
+  w.Shard(EvictReply(Id(1), a, true));
+  EXPECT_THAT(**put, IsOk());
+}
+
 TEST(StoreEvictionTest, ARefusedCopyStaysAndAnotherIsAskedFor) {
   StoreWorld w(/*capacity=*/1000);
   const Generation a = w.PullCopy(Id(1), Content(400));
