@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -90,7 +91,9 @@ class SpawnSettings {
 absl::StatusOr<std::string> FindExecutable() {
   const std::vector<std::string> candidates = ExecutableCandidates();
   for (const std::string& candidate : candidates) {
-    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+    struct stat info;  // a folder may be "executable" too
+    const bool file = stat(candidate.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+    if (file && access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return absl::NotFoundError(
       absl::StrCat("a private cluster needs the `phalanx` executable, which is neither of: ",

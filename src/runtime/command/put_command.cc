@@ -84,7 +84,8 @@ class PutCommand : public Command {
     }
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
     ProgressBar bar(absl::StrCat("put ", path_), !json_ && !quiet_);
-    const bool regular = S_ISREG(info.st_mode);
+    // Files of /proc say that they are empty, and are read like a pipe.
+    const bool regular = S_ISREG(info.st_mode) && info.st_size > 0;
     const uint64_t size = regular ? static_cast<uint64_t>(info.st_size) : pipe_size_;
     absl::StatusOr<PutResult> result =
         regular || size > 0 ? PutSized(*client, id, fd, size, bar) : PutUnsized(*client, id, fd);
@@ -105,7 +106,8 @@ class PutCommand : public Command {
                                ReadFully(fd, path_, buffer.span().subspan(done, chunk)));
       done += got;
       if (got < chunk) {
-        return absl::AbortedError(absl::StrCat(path_ == "-" ? "standard input" : path_,
+        return absl::AbortedError(absl::StrCat("put of ", id.hex(), ": ",
+                                               path_ == "-" ? "standard input" : path_,
                                                " ended early: ", done, " of ", size, " bytes"));
       }
       PHALANX_RETURN_IF_ERROR(buffer.Publish(done));
