@@ -9,7 +9,7 @@ import socket
 import time
 import unittest
 
-from tests.process.harness import DEADLINE_S, ID_A, ClusterTest, own_bytes, sha256
+from tests.process.harness import DEADLINE_S, ID_A, ID_B, ClusterTest, own_bytes, sha256
 
 MIB = 1 << 20
 
@@ -270,12 +270,28 @@ class RefusalTest(ClusterTest):
         self.cluster.put("n0", self.cluster.make_file("b", 70001), ID_A, expect=1)
         self.cluster.put("n0", self.cluster.make_file("c", 70000, seed=9), ID_A)
 
-    def test_a_put_beyond_the_capacity_ends_at_its_deadline(self):
+    def test_a_put_larger_than_the_capacity_is_refused(self):
         self.start_one()
         path = self.cluster.make_file("file", 65 * MIB)
         error = self.cluster.put("n0", path, ID_A, "--timeout=300ms", expect=1)
         self.assertIn("RESOURCE_EXHAUSTED", error)
         self.check_works()
+
+    def test_a_put_that_finds_the_node_full_waits_until_its_deadline(self):
+        self.start_one()
+        path = self.cluster.make_file("file", 40 * MIB)
+        self.cluster.put("n0", path, ID_A)
+        begun = time.monotonic()
+        error = self.cluster.put("n0", path, ID_B, "--timeout=300ms", expect=1)
+        self.assertGreaterEqual(time.monotonic() - begun, 0.3)
+        self.assertIn("RESOURCE_EXHAUSTED", error)
+        self.cluster.run("rm", ID_A, node="n0")
+        self.check_works()
+
+    def test_a_file_of_proc_is_stored_with_what_it_says(self):
+        self.start_one()
+        self.cluster.put("n0", "/proc/version", ID_A)
+        self.assertEqual(self.cluster.get("n0", ID_A), sha256("/proc/version"))
 
 
 if __name__ == "__main__":
