@@ -341,11 +341,12 @@ void DirectoryCore::Impl::MeasurePull(Object& object, const NodeKey& receiver,
                                       const v1::PullReport& m) {
   const auto copy = object.copies.find(receiver);
   if (copy == object.copies.end()) return;
+  const double rate = UsableRate(m.bytes_per_second());
   if (!m.complete()) copy->second.watermarks.assign(m.watermarks().begin(), m.watermarks().end());
   if (PullRecord* record = copy->second.pull.get()) {
     record->bytes_received += m.bytes_received();
     record->starved_ns += m.starved_ns();
-    if (m.bytes_per_second() > 0) record->bytes_per_second = m.bytes_per_second();
+    if (rate > 0) record->bytes_per_second = rate;
   }
   BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
   if (member == nullptr || member->sender() == nullptr) return;
@@ -353,10 +354,8 @@ void DirectoryCore::Impl::MeasurePull(Object& object, const NodeKey& receiver,
   if (member->feeds.front()->plan != m.plan_id()) return;
   const Endpoint& sender = member->sender()->endpoint;
   LinkModel& links = planner_.links();
-  links.RecordLatency(sender, member->endpoint,
-                      absl::Nanoseconds(static_cast<int64_t>(m.first_byte_ns())), now_);
-  links.RecordRate(sender, member->endpoint, m.bytes_per_second(),
-                   std::max(1, planner_.Pushes(sender.node)), now_);
+  links.RecordLatency(sender, member->endpoint, UsableLatency(m.first_byte_ns()), now_);
+  links.RecordRate(sender, member->endpoint, rate, std::max(1, planner_.Pushes(sender.node)), now_);
 }
 
 void DirectoryCore::Impl::PullFailed(Object& object, Node& node, Want& want,
@@ -419,7 +418,8 @@ void DirectoryCore::Impl::NotePullProgress(Node& node, const v1::Progress::Pull&
   if (member == nullptr || member->sender() == nullptr) return;
   const PlanId plan = member->feeds.front()->plan;
   if (plan != 0 && plan != pull.plan_id()) return;
-  copy->second.pull->bytes_per_second = pull.bytes_per_second();
+  const double rate = UsableRate(pull.bytes_per_second());
+  copy->second.pull->bytes_per_second = rate;
   // It pulls as we last told it, from somebody who has not every byte either.
   if (object->last_hopes.contains(node.key)) {
     EndHope(*object, node.key);
@@ -430,8 +430,7 @@ void DirectoryCore::Impl::NotePullProgress(Node& node, const v1::Progress::Pull&
   const Node* sender = FindNode(member->sender()->endpoint.node);
   const bool silent = Sum(pull.watermarks()) <= member->progress.bytes;
   if (sender != nullptr && !sender->connected && silent) return Relieve(*object, member);
-  const BroadcastPlanner::Sample sample{Sum(pull.watermarks()), pull.bytes_per_second(),
-                                        pull.starved_ns()};
+  const BroadcastPlanner::Sample sample{Sum(pull.watermarks()), rate, pull.starved_ns()};
   for (BroadcastTree::Member* slow : planner_.OnProgress(*object->tree, member, sample, now_)) {
     Relieve(*object, slow);
   }

@@ -124,6 +124,18 @@ absl::Status ValidateWatermarks(const ObjectInfo& info, absl::Span<const uint64_
   return absl::OkStatus();
 }
 
+double UsableRate(double bytes_per_second) {
+  constexpr double kMaxBytesPerSecond = 1e15;
+  const bool usable = bytes_per_second > 0 && bytes_per_second <= kMaxBytesPerSecond;
+  return usable ? bytes_per_second : 0;
+}
+
+absl::Duration UsableLatency(uint64_t nanoseconds) {
+  constexpr uint64_t kMaxNanoseconds = uint64_t{3600} * 1'000'000'000;
+  if (nanoseconds > kMaxNanoseconds) return absl::ZeroDuration();
+  return absl::Nanoseconds(static_cast<int64_t>(nanoseconds));
+}
+
 void ToProto(const NodeKey& key, v1::NodeKey* out) {
   out->set_node(key.node);
   out->set_incarnation(key.incarnation);

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/types.pb.h"
@@ -50,6 +51,12 @@ absl::Status ValidateInline(uint64_t size_bytes, bool complete, bool has_inline,
 absl::Status ValidateWatermarks(const ObjectInfo& info, absl::Span<const uint64_t> watermarks);
 // The same without the object at hand: their number and the protocol's largest size.
 absl::Status ValidateWatermarkCount(absl::Span<const uint64_t> watermarks);
+
+// What a node measured, or 0 ("nothing was measured") where no clock and no link could have given
+// it: not a number, negative, above 10^15 bytes a second; above an hour. A node that measures badly
+// still reports its pulls, and is not cut off for it.
+double UsableRate(double bytes_per_second);
+absl::Duration UsableLatency(uint64_t nanoseconds);
 
 void ToProto(const NodeKey& key, v1::NodeKey* out);
 void ToProto(const Generation& generation, v1::Generation* out);

@@ -1,5 +1,7 @@
 #include "src/directory/validate.h"
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -106,6 +108,15 @@ TEST(ValidateTest, WhatIsWrittenIsReadBack) {
   v1::ObjectInfo wire_info;
   ToProto(info, &wire_info);
   EXPECT_THAT(ParseObjectInfo(wire_info), IsOkAndHolds(info));
+}
+
+TEST(ValidateTest, AMeasurementThatCannotBeIsNone) {
+  EXPECT_EQ(UsableRate(1e9), 1e9);
+  for (const double bad : {std::numeric_limits<double>::infinity(), std::nan(""), -1.0, 1e16}) {
+    EXPECT_EQ(UsableRate(bad), 0) << bad;
+  }
+  EXPECT_EQ(UsableLatency(1000), absl::Microseconds(1));
+  EXPECT_EQ(UsableLatency(~uint64_t{0}), absl::ZeroDuration());
 }
 
 }  // namespace
