@@ -226,7 +226,9 @@ void DirectoryCore::Impl::RegisterRival(Object& object, Node& node, const Regist
 absl::Status DirectoryCore::Impl::OnRegisterWant(Node& node, const v1::RegisterWant& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   if (DefectActive(Defect::kWaiterDroppedAtRestart)) return absl::OkStatus();
-  AddWant(GetObject(id), node, m.keep(), /*held=*/node.registering);
+  Object& object = GetObject(id);
+  AddWant(object, node, m.keep(), /*held=*/node.registering);
+  ReleaseIfEmpty(object);
   return absl::OkStatus();
 }
 

@@ -169,6 +169,17 @@ TEST(WantTest, BeyondTheLimitANodeIsToldSo) {
   EXPECT_EQ(h.messages(), 0u);
 }
 
+TEST(WantTest, ARegisteredWantBeyondTheLimitLeavesNothing) {
+  DirectoryOptions options;
+  options.max_waiting = 1;
+  Harness h(false, options);
+  const NodeKey a = h.Up("a");
+  h.Want(a, Id("1"));
+  h.RegisterWant(a, x);
+  EXPECT_EQ(h.LastGone(a), v1::Gone::REFUSED);
+  EXPECT_FALSE(h.Known(x));
+}
+
 TEST(WantTest, AnOldPlansFailureDoesNotEndTheNewPlan) {
   Harness h;
   const NodeKey a = h.Up("a");
