@@ -11,7 +11,9 @@ namespace phalanx::directory {
 namespace {
 
 constexpr size_t kMaxDeferred = 1 << 20;
-constexpr size_t kMaxTombstoneGenerations = 8;
+// Of one id; an id that is put and deleted more often within the age of a tombstone forgets its
+// oldest.
+constexpr size_t kMaxTombstoneGenerations = 64;
 
 }  // namespace
 
@@ -43,11 +45,25 @@ Tombstone& DirectoryCore::Impl::Bury(const ObjectId& id, const Generation& gener
                     generations.end());
   generations.insert(generations.begin(), generation);
   if (generations.size() > kMaxTombstoneGenerations) generations.pop_back();
+  BeginAge(tombstone, id);
+  return tombstone;
+}
+
+Tombstone& DirectoryCore::Impl::BuryBehind(const ObjectId& id, const Generation& generation) {
+  Tombstone& tombstone = tombstones_[id];
+  auto& generations = tombstone.generations;
+  const bool known =
+      std::find(generations.begin(), generations.end(), generation) != generations.end();
+  if (!known && generations.size() < kMaxTombstoneGenerations) generations.push_back(generation);
+  BeginAge(tombstone, id);
+  return tombstone;
+}
+
+void DirectoryCore::Impl::BeginAge(Tombstone& tombstone, const ObjectId& id) {
   if (tombstone.order != 0) tombstones_by_age_.erase(tombstone.order);
   tombstone.order = next_order_++;
   tombstone.since = now_;
   tombstones_by_age_[tombstone.order] = id;
-  return tombstone;
 }
 
 void DirectoryCore::Impl::AwaitConfirm(Tombstone& tombstone, const ObjectId& id, Node& node) {
@@ -114,9 +130,7 @@ void DirectoryCore::Impl::DeleteObject(Object& object) {
   constexpr absl::string_view kReason = "deleted";
   for (const Attempt& attempt : object.attempts) {
     // What is stale is refused when its node registers it again.
-    if (tombstone.generations.size() < kMaxTombstoneGenerations) {
-      tombstone.generations.push_back(attempt.generation);
-    }
+    BuryBehind(object.id, attempt.generation);
     if (attempt.stale) continue;
     SendVerdict(attempt.node, object, attempt.generation, v1::Verdict::DELETED);
     AwaitConfirm(tombstone, object.id, *FindNode(attempt.node));

@@ -347,6 +347,9 @@ struct DirectoryCore::Impl {
   // after it.
   void DeleteObject(Object& object);
   Tombstone& Bury(const ObjectId& id, const Generation& generation);
+  // The same for what was deleted before that, or stood by: dropped when the tombstone is full.
+  Tombstone& BuryBehind(const ObjectId& id, const Generation& generation);
+  void BeginAge(Tombstone& tombstone, const ObjectId& id);
   // The tombstone that refuses this generation.
   Tombstone* Refusal(const ObjectId& id, const Generation& generation);
   Tombstone* FindTombstone(const ObjectId& id);

@@ -245,7 +245,9 @@ absl::Status DirectoryCore::Impl::OnRegisterTombstone(Node& node, const v1::Regi
     const Tombstone* known = Refusal(id, generation);
     const bool revived =
         (object != nullptr && object->adopted) || (known != nullptr && known->revived);
-    Tombstone& tombstone = Bury(id, generation);
+    // Behind what was deleted in this life of the shard: a node's old tombstones must not push out
+    // the last one.
+    Tombstone& tombstone = BuryBehind(id, generation);
     tombstone.revived = revived;
     if (object != nullptr) RefuseAttempts(*object, generation, tombstone);
     if (object != nullptr) Settle(*object);

@@ -554,5 +554,24 @@ TEST(RestartTest, ATombstoneThatComesAfterTheCopyDeletesIt) {
   EXPECT_EQ(h.LastGone(b), v1::Gone::DELETED);
 }
 
+TEST(RestartTest, OldTombstonesOfANodeDoNotPushOutANewDelete) {
+  Harness h(/*learning=*/true);
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey c = h.Up("c");
+  const Generation g{b, 99};
+  h.NewSession(a, true);
+  h.RegisterCopy(a, x, g, {.sender = {}});
+  h.RegisterEnd(a);
+  h.Delete(a, x);
+  h.NewSession(b, true);
+  for (uint64_t i = 0; i < 200; ++i) h.RegisterTombstone(b, x, Generation{b, i});
+  h.RegisterEnd(b);
+  h.NewSession(c, true);
+  h.RegisterCopy(c, x, g, {.sender = {}});
+  h.RegisterEnd(c);
+  EXPECT_EQ(h.LastVerdict(c), v1::Verdict::DELETED);
+}
+
 }  // namespace
 }  // namespace phalanx::directory
