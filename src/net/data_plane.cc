@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
+#include "src/common/status_macros.h"
 #include "src/net/connection_budget.h"
 #include "src/net/data_plane_counters.h"
 #include "src/net/egress_limiter.h"
@@ -343,6 +344,39 @@ DataPlaneStats Control::stats() const {
   return stats;
 }
 
+template <typename T>
+absl::Status CheckWithin(absl::string_view name, T value, T least, T most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is ", value, ", not from ", least, " to ", most));
+}
+absl::Status CheckWithin(absl::string_view name, absl::Duration value, absl::Duration least,
+                         absl::Duration most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, " is ", absl::FormatDuration(value),
+                                                 ", not from ", absl::FormatDuration(least), " to ",
+                                                 absl::FormatDuration(most)));
+}
+
+absl::Status Validate(const DataPlaneOptions& options) {
+  PHALANX_RETURN_IF_ERROR(
+      CheckWithin<size_t>("segment size", options.segment_bytes, 1, kMaxSegmentBytes));
+  PHALANX_RETURN_IF_ERROR(
+      CheckWithin("stall timeout", options.stall_timeout, absl::Milliseconds(4), absl::Minutes(1)));
+  for (const auto& [name, time] : {std::pair("connect timeout", options.connect_timeout),
+                                   std::pair("handshake timeout", options.handshake_timeout),
+                                   std::pair("idle timeout", options.idle_timeout)}) {
+    PHALANX_RETURN_IF_ERROR(CheckWithin(name, time, absl::Milliseconds(1), absl::Hours(24)));
+  }
+  for (const auto& [name, limit] :
+       {std::pair("limit of pushes", options.max_pushes),
+        std::pair("limit of connections", options.max_connections),
+        std::pair("limit of unproven connections", options.max_unproven_connections)}) {
+    PHALANX_RETURN_IF_ERROR(CheckWithin(name, limit, 1, 1 << 20));
+  }
+  return CheckWithin("egress limit", options.max_egress, 0.0, 1e15);
+}
+
 class DataPlaneImpl final : public DataPlane {
  public:
   DataPlaneImpl(Network& network, std::shared_ptr<Control> control)
@@ -369,13 +403,12 @@ class DataPlaneImpl final : public DataPlane {
 
 }  // namespace
 
-std::unique_ptr<DataPlane> DataPlane::Create(Network& network, Executor& control,
-                                             const std::vector<Executor*>& io,
-                                             DataPlaneOptions options, ServeHandler serve) {
+absl::StatusOr<std::unique_ptr<DataPlane>> DataPlane::Create(Network& network, Executor& control,
+                                                             const std::vector<Executor*>& io,
+                                                             DataPlaneOptions options,
+                                                             ServeHandler serve) {
   PHALANX_CHECK(!io.empty(), "a data plane needs an I/O loop");
-  options.segment_bytes = std::clamp<size_t>(options.segment_bytes, 1, kMaxSegmentBytes);
-  options.stall_timeout =
-      std::clamp(options.stall_timeout, absl::Milliseconds(4), absl::Minutes(1));
+  PHALANX_RETURN_IF_ERROR(Validate(options));
   options.handshake.self = options.self;
   auto side = std::make_shared<Control>(control, std::move(options), std::move(serve));
   side->Start(network, io);

@@ -84,18 +84,20 @@ class DataPlane {
   using PullHandle = uint64_t;
   using PullDone = absl::AnyInvocable<void(const PullOutcome&)>;
   // Answers a request on the control loop by calling `reply` there once: at once, or later when the
-  // object is about to begin here (the receiver hears nothing meanwhile, so well within its stall
-  // timeout). A reply that is destroyed uncalled refuses with Unavailable. Requests that wait for
+  // object is about to begin here (the receiver hears nothing meanwhile, so within the request's
+  // patience). A reply that is destroyed uncalled refuses with Unavailable. Requests that wait for
   // their reply count as pushes. A grant has a buffer. NotFound, Aborted, Unavailable and
   // ResourceExhausted reach the receiver as they are, others as Unavailable.
   using ServeReply = absl::AnyInvocable<void(absl::StatusOr<ServeGrant>)>;
   using ServeHandler = absl::AnyInvocable<void(const ServeRequest&, ServeReply reply)>;
 
   // `io` has at least one executor; it may be the control loop itself. All of them, and `network`,
-  // outlive this, and the loops' threads end before any of them is destroyed.
-  static std::unique_ptr<DataPlane> Create(Network& network, Executor& control,
-                                           const std::vector<Executor*>& io,
-                                           DataPlaneOptions options, ServeHandler serve);
+  // outlive this, and the loops' threads end before any of them is destroyed. InvalidArgument, with
+  // the name of the option and its bounds, when one is out of them.
+  static absl::StatusOr<std::unique_ptr<DataPlane>> Create(Network& network, Executor& control,
+                                                           const std::vector<Executor*>& io,
+                                                           DataPlaneOptions options,
+                                                           ServeHandler serve);
   // Ends every pull and push without calling back. The I/O loops let go of buffers in a later turn
   // of theirs, and pins after that on the control loop. REQUIRES: the I/O executors still run, or
   // have been shut down.

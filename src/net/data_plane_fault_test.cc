@@ -568,7 +568,7 @@ TEST_F(DataPlaneFaultTest, WithChecksumsNoChangedByteIsEverPublished) {
     DataPlaneOptions options;
     options.self = {50, 1};
     options.checksums = true;
-    auto plane = DataPlane::Create(network, loop, {&loop}, options, nullptr);
+    auto plane = DataPlane::Create(network, loop, {&loop}, options, nullptr).value();
     StartedPull pull;
     pull.into = EmptyBuffer(200'000, 2);
     plane->StartPull({a.self(), a.address(), Id(1), Gen(), pull.into, ~uint64_t{0}},
@@ -593,7 +593,7 @@ TEST_F(DataPlaneFaultTest, AChangedByteOfASegmentIsDataLossAndTheWatermarkStaysB
   DataPlaneOptions options;
   options.self = {50, 1};
   options.checksums = true;
-  auto plane = DataPlane::Create(network, loop, {&loop}, options, nullptr);
+  auto plane = DataPlane::Create(network, loop, {&loop}, options, nullptr).value();
   StartedPull pull;
   pull.into = EmptyBuffer(kMiB);
   const PullSpec spec = {a.self(), a.address(), Id(1), Gen(), pull.into};
@@ -606,7 +606,7 @@ TEST_F(DataPlaneFaultTest, AChangedByteOfASegmentIsDataLossAndTheWatermarkStaysB
 
   // The rest comes when it is asked for again: the fault happens once per connection.
   CorruptingNetwork sound(b.network(), ~uint64_t{0});
-  auto again = DataPlane::Create(sound, loop, {&loop}, options, nullptr);
+  auto again = DataPlane::Create(sound, loop, {&loop}, options, nullptr).value();
   StartedPull rest;
   rest.into = pull.into;
   again->StartPull(spec, [outcome = rest.outcome](const PullOutcome& o) { *outcome = o; });
@@ -623,7 +623,7 @@ TEST_F(DataPlaneFaultTest, AWatermarkPublishedBeforeItsCheckWouldBeSeen) {
   DataPlaneOptions options;
   options.self = {50, 1};
   options.checksums = true;
-  auto plane = DataPlane::Create(network, loop, {&loop}, options, nullptr);
+  auto plane = DataPlane::Create(network, loop, {&loop}, options, nullptr).value();
   StartedPull pull;
   pull.into = EmptyBuffer(kMiB);
   plane->StartPull({a.self(), a.address(), Id(1), Gen(), pull.into},

@@ -161,7 +161,7 @@ TEST(DataPlaneTcp, ASenderThatEndsIsUnavailableAtOnceAndAnotherResumes) {
   TcpPlane::Pull pull = b.Start(a, Id(1), into);
   std::promise<void> there;
   EventLoop watcher;
-  watcher.Start("watcher");
+  PHALANX_EXPECT_OK(watcher.Start("watcher"));
   const uint64_t seen = 3 * kMiB - 1;
   into->Subscribe(1, {seen}, watcher, [&there] { there.set_value(); });
   there.get_future().wait();

@@ -394,6 +394,51 @@ TEST_F(DataPlaneTest, ARequestMayBeAnsweredLater) {
   PHALANX_EXPECT_OK(pull.status());
 }
 
+TEST_F(DataPlaneTest, AnAnswerJustWithinTheReceiversPatienceIsInTime) {
+  SimPlane& a = world_.Add("a");
+  DataPlane::ServeReply later;
+  absl::Duration patience;
+  a.serve = [&](const ServeRequest& request, DataPlane::ServeReply reply) {
+    patience = request.patience;
+    later = std::move(reply);
+  };
+  int n = 0;
+  for (const int milliseconds : {4, 40, 100, 200, 500, 60'000}) {
+    DataPlaneOptions options;
+    options.stall_timeout = absl::Milliseconds(milliseconds);
+    SimPlane& b = world_.Add(absl::StrCat("b", n++), options);
+    const StartedPull pull = b.Pull(a, Id(1), EmptyBuffer(100));
+    ASSERT_TRUE(world_.scheduler().RunUntil([&] { return later != nullptr; }, absl::Seconds(1)));
+    EXPECT_GE(patience, options.stall_timeout / 4);
+    world_.RunFor(patience);
+    std::exchange(later, nullptr)(absl::NotFoundError("after all"));
+    ASSERT_TRUE(world_.RunUntilDone(pull));
+    EXPECT_THAT(pull.status(), StatusIs(absl::StatusCode::kNotFound)) << milliseconds;
+  }
+}
+
+TEST_F(DataPlaneTest, OptionsOutOfBoundsAreNamed) {
+  SimPlane& a = world_.Add("a");
+  const auto refusal = [&a](void (*spoil)(DataPlaneOptions&)) {
+    DataPlaneOptions options;
+    spoil(options);
+    return DataPlane::Create(a.network(), a.control(), {&a.control()}, options, nullptr)
+        .status()
+        .ToString();
+  };
+  const auto bad = ::testing::HasSubstr("INVALID_ARGUMENT");
+  using ::testing::AllOf;
+  using ::testing::HasSubstr;
+  EXPECT_THAT(refusal([](DataPlaneOptions& o) { o.stall_timeout = absl::Milliseconds(3); }),
+              AllOf(bad, HasSubstr("stall timeout is 3ms, not from 4ms to 1m")));
+  EXPECT_THAT(refusal([](DataPlaneOptions& o) { o.segment_bytes = 0; }),
+              AllOf(bad, HasSubstr("segment size is 0")));
+  EXPECT_THAT(refusal([](DataPlaneOptions& o) { o.max_connections = 0; }),
+              AllOf(bad, HasSubstr("limit of connections is 0")));
+  EXPECT_THAT(refusal([](DataPlaneOptions& o) { o.max_egress = -1; }),
+              AllOf(bad, HasSubstr("egress limit is -1")));
+}
+
 TEST_F(DataPlaneTest, ARequestThatIsDroppedIsRefused) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");

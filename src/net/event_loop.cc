@@ -1,6 +1,5 @@
 #include "src/net/event_loop.h"
 
-#include <pthread.h>
 #include <time.h>
 
 #include <asio/executor_work_guard.hpp>
@@ -10,7 +9,6 @@
 #include <asio/steady_timer.hpp>
 #include <atomic>
 #include <cstddef>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -18,6 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/common/mutex.h"
+#include "src/common/status_macros.h"
+#include "src/common/thread.h"
 #include "src/common/timer_queue.h"
 
 namespace phalanx::net {
@@ -91,12 +91,10 @@ class EventLoop::Impl {
     DropEverything();
   }
 
-  void Start(absl::string_view name) {
+  absl::Status Start(absl::string_view name) {
     MutexLock lock(mu_);
-    thread_ = std::thread([this, name = std::string(name.substr(0, 15))] {
-      pthread_setname_np(pthread_self(), name.c_str());
-      Run();
-    });
+    PHALANX_ASSIGN_OR_RETURN(thread_, StartThread(name, [this] { Run(); }));
+    return absl::OkStatus();
   }
 
   void Run() {
@@ -107,15 +105,15 @@ class EventLoop::Impl {
   }
 
   void Stop() {
+    if (InLoop()) return AskToStop();
+    // Whoever comes second waits here for the first, who waits for the thread.
+    MutexLock stop_lock(stop_mu_);
+    AskToStop();
     std::thread ended;
-    bool wake;
     {
       MutexLock lock(mu_);
-      stopping_ = true;
-      wake = NeedsWake();
-      if (!InLoop()) ended = std::move(thread_);
+      ended = std::move(thread_);
     }
-    if (wake) Wake();
     if (ended.joinable()) ended.join();
   }
 
@@ -183,6 +181,16 @@ class EventLoop::Impl {
     }
     Impl* impl;
   };
+
+  void AskToStop() {
+    bool wake;
+    {
+      MutexLock lock(mu_);
+      stopping_ = true;
+      wake = NeedsWake();
+    }
+    if (wake) Wake();
+  }
 
   bool NeedsWake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const bool needs = asleep_ && !wake_posted_;
@@ -303,6 +311,8 @@ class EventLoop::Impl {
   std::atomic<int64_t> longest_turn_nanos_{0};
   std::atomic<uint64_t> wakes_{0};
 
+  // Held, before mu_, by who stops the loop from elsewhere until its thread has ended.
+  Mutex stop_mu_;
   Mutex mu_;
   std::vector<Task> incoming_ ABSL_GUARDED_BY(mu_);
   // The loop is, or is about to be, blocked in the kernel, and nobody has woken it yet.
@@ -320,7 +330,7 @@ thread_local const EventLoop::Impl* EventLoop::Impl::current_ = nullptr;
 
 EventLoop::EventLoop() : impl_(std::make_unique<Impl>()) {}
 EventLoop::~EventLoop() = default;
-void EventLoop::Start(absl::string_view name) { impl_->Start(name); }
+absl::Status EventLoop::Start(absl::string_view name) { return impl_->Start(name); }
 void EventLoop::Run() { impl_->Run(); }
 void EventLoop::Stop() { impl_->Stop(); }
 void EventLoop::Post(Task task) { impl_->Post(std::move(task)); }

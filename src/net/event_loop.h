@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "src/common/executor.h"
@@ -27,16 +28,17 @@ class EventLoop final : public Executor {
   // Stops. REQUIRES: not called from a task of this loop; its watchers are destroyed.
   ~EventLoop() override;
 
-  // Runs on a thread of its own, named `name` (the first 15 bytes show in top). REQUIRES: called
-  // once at most, and not together with Run.
-  void Start(absl::string_view name);
+  // Runs on a thread of its own, named `name` (the first 15 bytes show in top). ResourceExhausted
+  // when there is none to be had; the loop has not started then. REQUIRES: called once at most, and
+  // not together with Run.
+  absl::Status Start(absl::string_view name);
 
   // Runs on the calling thread until Stop.
   void Run();
 
   // Ends the loop after the turn in progress; tasks that did not run are destroyed on its thread.
-  // Called elsewhere than on the loop, it returns when the thread that Start made has ended.
-  // Idempotent. A stopped loop does not start again.
+  // Called elsewhere than on the loop, it returns when the thread that Start made has ended,
+  // however many call it. Idempotent. A stopped loop does not start again.
   void Stop();
 
   void Post(Task task) override;

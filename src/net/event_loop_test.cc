@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <future>
 #include <optional>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/common/executor_conformance.h"
+#include "src/common/testing/no_threads.h"
 #include "src/common/testing/status_matchers.h"
 
 namespace phalanx::net {
@@ -21,7 +23,7 @@ using ::phalanx::testing::StatusIs;
 
 class EventLoopHarness final : public ExecutorHarness {
  public:
-  EventLoopHarness() { loop_.Start("conformance"); }
+  EventLoopHarness() { PHALANX_EXPECT_OK(loop_.Start("conformance")); }
   Executor& executor() override { return loop_; }
   void Run(std::function<void(std::function<void()> done)> body) override {
     std::promise<void> finished;
@@ -82,7 +84,7 @@ TEST(EventLoopTest, DestroysWhatItNeverRan) {
 
 TEST(EventLoopTest, ABatchOfPostsWakesASleepingLoopAtMostOnce) {
   EventLoop loop;
-  loop.Start("wakes");
+  PHALANX_EXPECT_OK(loop.Start("wakes"));
   for (int round = 0; round < 50; ++round) {
     const uint64_t before = loop.stats().wakes;
     std::promise<void> hold, done;
@@ -97,7 +99,7 @@ TEST(EventLoopTest, ABatchOfPostsWakesASleepingLoopAtMostOnce) {
 
 TEST(EventLoopTest, TakesNoTurnWhileItIsIdle) {
   EventLoop loop;
-  loop.Start("idle");
+  PHALANX_EXPECT_OK(loop.Start("idle"));
   Pair pair;
   std::unique_ptr<FdWatcher> watcher;
   uint64_t before = 0;
@@ -124,7 +126,7 @@ TEST(EventLoopTest, TakesNoTurnWhileItIsIdle) {
 
 TEST(EventLoopTest, AnEarlierTimerOvertakesTheOneTheLoopSleepsFor) {
   EventLoop loop;
-  loop.Start("timers");
+  PHALANX_EXPECT_OK(loop.Start("timers"));
   std::promise<void> fired;
   loop.Post([&] { loop.RunAt(loop.Now() + absl::Hours(1), [] { FAIL(); }); });
   loop.Post([&] { loop.RunAt(loop.Now() + absl::Milliseconds(2), [&] { fired.set_value(); }); });
@@ -133,7 +135,7 @@ TEST(EventLoopTest, AnEarlierTimerOvertakesTheOneTheLoopSleepsFor) {
 
 TEST(EventLoopTest, StopMayBeCalledByATaskAndTwice) {
   EventLoop loop;
-  loop.Start("stop");
+  PHALANX_EXPECT_OK(loop.Start("stop"));
   std::promise<void> stopped;
   loop.Post([&] {
     loop.Stop();
@@ -142,6 +144,30 @@ TEST(EventLoopTest, StopMayBeCalledByATaskAndTwice) {
   stopped.get_future().wait();
   loop.Stop();
   loop.Stop();
+}
+
+TEST(EventLoopTest, WhoeverStopsItReturnsWhenItsThreadHasEnded) {
+  EventLoop loop;
+  PHALANX_ASSERT_OK(loop.Start("stop"));
+  std::promise<void> go_on;
+  loop.Post([&] { go_on.get_future().wait(); });
+  auto first = std::async(std::launch::async, [&] { loop.Stop(); });
+  EXPECT_EQ(first.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  auto second = std::async(std::launch::async, [&] { loop.Stop(); });
+  EXPECT_EQ(second.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  go_on.set_value();
+  first.wait();
+  second.wait();
+}
+
+TEST(EventLoopTest, WithoutAThreadItDoesNotStart) {
+  EventLoop loop;
+  {
+    const ::phalanx::testing::NoThreads no_threads;
+    EXPECT_THAT(loop.Start("in vain"),
+                StatusIs(absl::StatusCode::kResourceExhausted, ::testing::HasSubstr("in vain")));
+  }
+  PHALANX_EXPECT_OK(loop.Start("at last"));
 }
 
 // Runs a loop on the test's thread, with a watcher on one end of a pair.

@@ -72,6 +72,8 @@ struct ServeRequest {
   Generation generation;
   uint64_t slices = 1;
   std::string peer;
+  // How long the receiver may be left without an answer: a part of its stall timeout.
+  absl::Duration patience = absl::InfiniteDuration();
 };
 
 // Keeps the object's pin while it is being sent: destroyed on the control loop when the push has

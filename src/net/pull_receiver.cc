@@ -246,7 +246,7 @@ absl::Status PullReceiver::Starved(absl::string_view payload) {
 
 bool PullReceiver::Settle(const absl::Status& status) {
   // The last byte counts, however the connection ended after it.
-  if (!told_ && accepted_ && bytes_missing_ == 0) Tell(absl::OkStatus());
+  if (!told_ && accepted_ && bytes_missing_ == 0) Tell(CheckPublished());
   if (!told_ && !status.ok()) Tell(Explain(status));
   if (!told_ && finished_) {
     Tell(last_word_.ok() ? Explain(absl::DataLossError("the sender ended before the end"))
@@ -260,6 +260,17 @@ bool PullReceiver::Settle(const absl::Status& status) {
   stream_->OnReadable([this] { Drive(); });
   if (!writer_.empty()) stream_->OnWritable([this] { Drive(); });
   return true;
+}
+
+// A buffer that was closed meanwhile has not taken what was published to it.
+absl::Status PullReceiver::CheckPublished() const {
+  const SliceLayout& layout = spec_.into->layout();
+  for (int i = 0; i < layout.slices; ++i) {
+    if ((spec_.slices >> i & 1) != 0 && spec_.into->watermark(i) < layout.Size(i)) {
+      return Explain(absl::AbortedError("the object was given up on this node"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 void PullReceiver::Tell(absl::Status status) {

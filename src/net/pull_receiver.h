@@ -93,6 +93,7 @@ class PullReceiver final : private FrameSink {
   void OnStallTimer();
   void ArmStallTimer();
   bool Settle(const absl::Status& status);
+  absl::Status CheckPublished() const;
   void Tell(absl::Status status);
   absl::Status Explain(const absl::Status& error) const;
   void Release(bool reusable);

@@ -131,6 +131,17 @@ TEST_F(PullReceiverTest, PublishesAPartOfASegment) {
   EXPECT_EQ(pull_.into->watermark(0), 100u);
 }
 
+TEST_F(PullReceiverTest, ABufferClosedBeforeTheLastByteDoesNotEndWell) {
+  const std::string segment = SegmentOf(0, kObjectBytes);
+  sender_.Say(Accept() + segment.substr(0, segment.size() - 1));
+  ASSERT_EQ(pull_.into->watermark(0), kObjectBytes - 1);
+  pull_.into->Close(absl::AbortedError("deleted"));
+  sender_.Say(segment.substr(segment.size() - 1) + Ended());
+  ASSERT_TRUE(pull_.done());
+  EXPECT_THAT(pull_.status(), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_FALSE(pull_.into->complete());
+}
+
 TEST_F(PullReceiverTest, AnswersSignsOfLife) {
   sender_.Say(Accept() + Starved());
   sender_.Say(Starved());

@@ -15,6 +15,9 @@ namespace {
 constexpr size_t kMaxBytesWrittenPerTurn = size_t{1} << 20;
 constexpr int kMaxReadsPerTurn = 16;
 
+// Signs of life that a receiver may miss while its request waits: it gives up after four.
+constexpr double kUnansweredSigns = 4.0 / 3;
+
 absl::Status Malformed(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
 }  // namespace
@@ -140,7 +143,8 @@ absl::Status PullSender::Opened(const FrameHeader& header, absl::string_view pay
         "this is node %s, not %s", options_.self.ToString(), open_.sender.ToString())));
     return absl::OkStatus();
   }
-  ServeRequest request{receiver_, open_.object, open_.generation, 0, stream_->peer()};
+  ServeRequest request{receiver_, open_.object,    open_.generation,
+                       0,         stream_->peer(), open_.sign_of_life * kUnansweredSigns};
   for (const OpenPayload::Want& want : open_.wants) request.slices |= uint64_t{1} << want.slice;
   host_.Asked(*this, pull_, std::move(request));
   return absl::OkStatus();

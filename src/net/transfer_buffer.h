@@ -10,8 +10,8 @@
 //  1. Bytes [0, watermark(s)) of slice s are final: written before the watermark moved (release),
 //     read after it was seen (acquire).
 //  2. At most one writer per slice at a time; the store sees to that.
-//  3. After Close nothing is published any more; a closed buffer with every slice full is a
-//     complete copy.
+//  3. What is published after Close has returned is ignored; a Publish that runs at the same time
+//     may still count. A closed buffer with every slice full is a complete copy.
 //
 // Thread rule: shared between loops by std::shared_ptr; every method is thread-safe. `watermark`
 // costs one atomic load; `Publish` one store and, only while somebody is subscribed and waiting,
@@ -53,7 +53,8 @@ class TransferBuffer {
   uint64_t bytes_present() const;
   bool complete() const;
 
-  // Raises a slice's watermark and wakes those waiting for it; ignored once closed.
+  // Raises a slice's watermark and wakes those waiting for it; ignored once closed, which the
+  // watermark tells.
   // REQUIRES: watermark(slice) <= to <= layout().Size(slice).
   void Publish(int slice, uint64_t to);
 

@@ -214,7 +214,7 @@ class Follower {
  public:
   Follower(std::shared_ptr<TransferBuffer> buffer, int slice, std::latch& finished)
       : buffer_(std::move(buffer)), slice_(slice), finished_(finished) {
-    loop_.Start("follower");
+    PHALANX_EXPECT_OK(loop_.Start("follower"));
     loop_.Post([this] { Follow(); });
   }
   ~Follower() { loop_.Stop(); }
@@ -287,7 +287,7 @@ TEST(TransferBufferThreads, CloseRacesWithPublishAndSubscribe) {
     Mutex mu;
     CondVar changed;
     bool woken = false;
-    loop.Start("reader");
+    PHALANX_EXPECT_OK(loop.Start("reader"));
     std::thread writer([&] {
       for (uint64_t i = 1; i <= 1000; ++i) buffer->Publish(0, i);
     });

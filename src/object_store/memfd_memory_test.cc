@@ -28,7 +28,7 @@ class MemfdHarness final : public SharedMemoryHarness {
   explicit MemfdHarness(MemfdMemoryOptions options = {}) {
     options.first_segment_bytes = std::min<uint64_t>(options.first_segment_bytes, 1 << 20);
     options.available = [this] { return out_.load() ? uint64_t{0} : UINT64_MAX; };
-    loop_.Start("memory");
+    PHALANX_EXPECT_OK(loop_.Start("memory"));
     Run([&] { memory_ = std::make_unique<MemfdMemory>(loop_, options); });
   }
   ~MemfdHarness() override {

@@ -41,8 +41,8 @@ struct StoreOptions {
   absl::Duration progress_interval = absl::Milliseconds(250);
   // Tombstones remembered for registration.
   size_t max_tombstones = 1 << 16;
-  // How long a receiver is kept waiting for an object that is about to begin here, and how many
-  // are.
+  // How long a receiver is kept waiting for an object that is about to begin here, unless it has
+  // less patience itself, and how many are.
   absl::Duration serve_patience = absl::Milliseconds(200);
   size_t max_waiting_serves = 4096;
   // How long the node goes on wanting, on its own account, what nobody sends it.

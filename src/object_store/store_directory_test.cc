@@ -488,6 +488,21 @@ TEST(StoreServeTest, AReceiversPatienceEndsWithNotFound) {
   EXPECT_THAT(answer, StatusIs(absl::StatusCode::kNotFound));
 }
 
+TEST(StoreServeTest, AReceiverIsAnsweredBeforeItGivesUp) {
+  StoreWorld w;
+  const auto reading = w.Get(Id(1));
+  absl::Status answer;
+  net::ServeRequest request = {kOther, Id(1), kForeign, 1, "peer"};
+  request.patience = absl::Milliseconds(20);
+  w.Run([&] {
+    w.store().Serve(request, [&](absl::StatusOr<net::ServeGrant> g) { answer = g.status(); });
+  });
+  w.Pass(absl::Milliseconds(19));
+  EXPECT_THAT(answer, IsOk());
+  w.Pass(absl::Milliseconds(1));
+  EXPECT_THAT(answer, StatusIs(absl::StatusCode::kNotFound));
+}
+
 TEST(StoreServeTest, RefusalsSayWhatThePeerShallDo) {
   StoreWorld w;
   PutOptions options;

@@ -311,9 +311,10 @@ void Store::Impl::Serve(const net::ServeRequest& request, net::DataPlane::ServeR
     return;
   }
   const uint64_t serial = next_number_++;
+  const absl::Duration patience = std::min(options_.serve_patience, request.patience);
   ++waiting_serves_count_;
   waiting_serves_[request.object].push_back({serial, request, std::move(reply)});
-  executor_.RunAt(executor_.Now() + options_.serve_patience,
+  executor_.RunAt(executor_.Now() + patience,
                   Guarded([this, id = request.object, serial] { AnswerServes(id, serial); }));
 }
 

@@ -64,7 +64,7 @@ absl::Status LocalCluster::StartShard(int shard) {
   PHALANX_ASSIGN_OR_RETURN(member->shard,
                            DirectoryDaemon::Start(config, member->loop, member->network));
   shard_addresses_[index] = member->shard->address();
-  member->loop.Start(absl::StrCat("shard-", shard));
+  PHALANX_RETURN_IF_ERROR(member->loop.Start(absl::StrCat("shard-", shard)));
   shards_[index] = std::move(member);
   return absl::OkStatus();
 }
@@ -81,7 +81,7 @@ absl::Status LocalCluster::StartNode(int node) {
   if (options_.configure_node) options_.configure_node(node, config);
   auto member = std::make_unique<Member>();
   PHALANX_ASSIGN_OR_RETURN(member->node, NodeDaemon::Start(std::move(config), member->loop));
-  member->loop.Start(NodeName(node));
+  PHALANX_RETURN_IF_ERROR(member->loop.Start(NodeName(node)));
   nodes_[static_cast<size_t>(node)] = std::move(member);
   return absl::OkStatus();
 }

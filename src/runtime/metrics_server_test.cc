@@ -32,7 +32,7 @@ class MetricsServerTest : public ::testing::Test {
         loop_, network_, "127.0.0.1:0", [this] { return absl::StrCat("asked ", ++asked_, "\n"); });
     EXPECT_THAT(server, testing::IsOk());
     server_ = *std::move(server);
-    loop_.Start("metrics");
+    PHALANX_EXPECT_OK(loop_.Start("metrics"));
   }
   ~MetricsServerTest() override {
     loop_.Stop();

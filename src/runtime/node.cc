@@ -151,11 +151,12 @@ absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
   plane.handshake.cluster_id = options.cluster_id;
   plane.handshake.secret = options.secret;
   if (seams.nonce_bytes) plane.handshake.nonce_bytes = seams.nonce_bytes;
-  data_plane = net::DataPlane::Create(
-      seams.network, seams.control, std::move(seams.io), std::move(plane),
-      [this](const net::ServeRequest& request, net::DataPlane::ServeReply reply) {
-        store->Serve(request, std::move(reply));
-      });
+  PHALANX_ASSIGN_OR_RETURN(
+      data_plane, net::DataPlane::Create(
+                      seams.network, seams.control, std::move(seams.io), std::move(plane),
+                      [this](const net::ServeRequest& request, net::DataPlane::ServeReply reply) {
+                        store->Serve(request, std::move(reply));
+                      }));
   PHALANX_ASSIGN_OR_RETURN(address, data_plane->Listen(options.listen));
   if (!options.advertise.empty()) address = options.advertise;
   store->SetDataPlane(data_plane.get());

@@ -158,7 +158,7 @@ absl::Status NodeDaemon::Impl::Start() {
   const int threads = IoThreads(config.io_threads);
   for (int i = 0; i < threads; ++i) {
     io.push_back(std::make_unique<net::EventLoop>());
-    io.back()->Start(absl::StrCat("phalanx-io-", i));
+    PHALANX_RETURN_IF_ERROR(io.back()->Start(absl::StrCat("phalanx-io-", i)));
   }
   PHALANX_ASSIGN_OR_RETURN(node, Node::Start(config.node, MakeSeams()));
   object_store::LocalServiceOptions local;

@@ -68,7 +68,7 @@ bool Until(net::EventLoop& loop, const std::function<bool()>& done) {
 struct Directory {
   explicit Directory(const SessionConfig& config = Config(),
                      const net::Address& address = "127.0.0.1:0") {
-    loop.Start("shard");
+    PHALANX_EXPECT_OK(loop.Start("shard"));
     On(loop, [&] {
       shard = std::make_unique<Shard>(loop, config, DirectoryOptions{}, Random(SystemRandom64()));
     });
@@ -100,7 +100,7 @@ struct Directory {
 struct Node {
   explicit Node(const net::Address& address, const SessionConfig& config = Config(),
                 uint64_t number = 1) {
-    loop.Start("node");
+    PHALANX_EXPECT_OK(loop.Start("node"));
     v1::NodeInfo info;
     info.mutable_key()->set_node(number);
     info.mutable_key()->set_incarnation(1);

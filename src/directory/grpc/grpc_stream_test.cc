@@ -21,7 +21,7 @@ class GrpcHarness final : public MessageStreamHarness {
     EXPECT_THAT(server, testing::IsOk());
     server_ = *std::move(server);
     connector_ = NewGrpcShardConnector(server_->address());
-    loop_.Start("conformance");
+    EXPECT_THAT(loop_.Start("conformance"), testing::IsOk());
   }
   ~GrpcHarness() override {
     server_.reset();

@@ -24,6 +24,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "phalanx/object_id.h"
+#include "src/common/check.h"
 #include "src/common/instant.h"
 #include "src/common/random.h"
 #include "src/directory/directory_client.h"
@@ -60,7 +61,7 @@ void On(net::EventLoop& loop, const std::function<void()>& task) {
 class Node {
  public:
   Node(const net::Address& address, uint64_t number) {
-    loop.Start("node");
+    PHALANX_CHECK(loop.Start("node").ok(), "a thread");
     v1::NodeInfo info;
     info.mutable_key()->set_node(number);
     info.mutable_key()->set_incarnation(1);

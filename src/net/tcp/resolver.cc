@@ -1,13 +1,11 @@
 #include "src/net/tcp/resolver.h"
 
-#include <pthread.h>
-
 #include <deque>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "src/common/mutex.h"
+#include "src/common/thread.h"
 
 namespace phalanx::net {
 
@@ -41,23 +39,33 @@ Resolver::~Resolver() {
 
 void Resolver::LookUp(HostPort host_port, Executor& executor, Done done) {
   MutexLock lock(state_->mu);
-  if (state_->waiting.size() >= kMaxWaiting) {
-    executor.Post([done = std::move(done), name = host_port.ToString()]() mutable {
-      done(absl::UnavailableError(
-          absl::StrCat("cannot resolve ", name, ": too many names are being looked up")));
-    });
+  const absl::Status room = MakeRoom(state_);
+  if (!room.ok()) {
+    executor.Post(
+        [done = std::move(done), text = absl::StrCat("cannot resolve ", host_port.ToString(), ": ",
+                                                     room.message())]() mutable {
+          done(absl::UnavailableError(text));
+        });
     return;
   }
   state_->waiting.push_back({std::move(host_port), &executor, std::move(done)});
-  if (state_->idle < static_cast<int>(state_->waiting.size()) && state_->threads < kMaxThreads) {
-    ++state_->threads;
-    // Detached: getaddrinfo cannot be interrupted, and nobody shall wait for it.
-    std::thread([state = state_] {
-      pthread_setname_np(pthread_self(), "resolver");
-      Work(state);
-    }).detach();
-  }
   state_->changed.Signal();
+}
+
+// For one more request; there is a thread that will come to it.
+absl::Status Resolver::MakeRoom(const std::shared_ptr<State>& state) {
+  if (state->waiting.size() >= kMaxWaiting) {
+    return absl::UnavailableError("too many names are being looked up");
+  }
+  if (state->idle > static_cast<int>(state->waiting.size()) || state->threads >= kMaxThreads) {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::thread> thread = StartThread("resolver", [state] { Work(state); });
+  if (!thread.ok()) return state->threads > 0 ? absl::OkStatus() : thread.status();
+  ++state->threads;
+  // Detached: getaddrinfo cannot be interrupted, and nobody shall wait for it.
+  thread->detach();
+  return absl::OkStatus();
 }
 
 void Resolver::Work(const std::shared_ptr<State>& state) {

@@ -32,11 +32,13 @@ class Resolver {
   ~Resolver();
 
   // Calls `done` on `executor`, in a later turn: the addresses, or Unavailable with the name and
-  // the cause. The executor outlives the resolver.
+  // the cause (among them: too many lookups wait, or no thread can be made). The executor outlives
+  // the resolver.
   void LookUp(HostPort host_port, Executor& executor, Done done);
 
  private:
   struct State;
+  static absl::Status MakeRoom(const std::shared_ptr<State>& state);
   static void Work(const std::shared_ptr<State>& state);
 
   // Shared with the threads, which may be in a lookup when the resolver goes.

@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/common/testing/no_threads.h"
 #include "src/common/testing/status_matchers.h"
 #include "src/net/event_loop.h"
 
@@ -16,7 +17,7 @@ using ::testing::HasSubstr;
 
 TEST(ResolverTest, FindsLocalhostAndAnswersOnTheExecutor) {
   EventLoop loop;
-  loop.Start("loop");
+  PHALANX_EXPECT_OK(loop.Start("loop"));
   Resolver resolver;
   std::promise<Resolver::Addresses> found;
   resolver.LookUp({"localhost", 7400}, loop, [&](Resolver::Addresses addresses) {
@@ -39,7 +40,7 @@ TEST(ResolverTest, ASlowNameHoldsUpNeitherTheLoopNorOtherNames) {
   std::promise<void> release;
   std::shared_future<void> released = release.get_future().share();
   EventLoop loop;
-  loop.Start("loop");
+  PHALANX_EXPECT_OK(loop.Start("loop"));
   Resolver resolver([released](const HostPort& host_port) -> Resolver::Addresses {
     if (host_port.host == "slow") released.wait();
     return absl::UnavailableError(host_port.host);
@@ -52,11 +53,26 @@ TEST(ResolverTest, ASlowNameHoldsUpNeitherTheLoopNorOtherNames) {
   slow.get_future().wait();
 }
 
+TEST(ResolverTest, WithoutAThreadANameIsUnavailableAndTheNextIsFound) {
+  EventLoop loop;
+  PHALANX_ASSERT_OK(loop.Start("loop"));
+  Resolver resolver([](const HostPort&) { return std::vector<SocketAddress>(); });
+  std::promise<Resolver::Addresses> in_vain, found;
+  {
+    const ::phalanx::testing::NoThreads no_threads;
+    resolver.LookUp({"host", 1}, loop, [&](auto addresses) { in_vain.set_value(addresses); });
+  }
+  EXPECT_THAT(in_vain.get_future().get(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("host:1")));
+  resolver.LookUp({"host", 1}, loop, [&](auto addresses) { found.set_value(addresses); });
+  PHALANX_EXPECT_OK(found.get_future().get());
+}
+
 TEST(ResolverTest, RefusesWhenTooManyNamesWait) {
   std::promise<void> release;
   std::shared_future<void> released = release.get_future().share();
   EventLoop loop;
-  loop.Start("loop");
+  PHALANX_EXPECT_OK(loop.Start("loop"));
   Resolver resolver([released](const HostPort&) -> Resolver::Addresses {
     released.wait();
     return absl::UnavailableError("not found");
@@ -85,7 +101,7 @@ TEST(ResolverTest, DoesNotWaitForALookupWhenItIsDestroyed) {
   std::future<void> has_finished = finished->get_future();
   {
     EventLoop loop;
-    loop.Start("loop");
+    PHALANX_EXPECT_OK(loop.Start("loop"));
     auto released = std::make_shared<std::future<void>>(release->get_future());
     Resolver resolver([=](const HostPort&) -> Resolver::Addresses {
       released->wait();

@@ -27,7 +27,9 @@ using ::testing::StartsWith;
 
 class TcpHarness final : public NetworkHarness {
  public:
-  explicit TcpHarness(Address listen) : listen_(std::move(listen)) { loop_.Start("conformance"); }
+  explicit TcpHarness(Address listen) : listen_(std::move(listen)) {
+    PHALANX_EXPECT_OK(loop_.Start("conformance"));
+  }
   Party client() override { return {network_, loop_}; }
   Party server() override { return {network_, loop_}; }
   Address listen_address() override { return listen_; }
@@ -54,8 +56,8 @@ INSTANTIATE_TEST_SUITE_P(Tcp, ByteStreamConformance, ::testing::Values(&MakeIpv4
 class TcpNetworkTest : public ::testing::Test {
  protected:
   TcpNetworkTest() {
-    loop_.Start("network");
-    other_.Start("other");
+    PHALANX_EXPECT_OK(loop_.Start("network"));
+    PHALANX_EXPECT_OK(other_.Start("other"));
   }
 
   // Runs `body` on a loop and waits for it.

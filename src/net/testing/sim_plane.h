@@ -49,7 +49,8 @@ class SimPlane {
     plane_ = DataPlane::Create(*network_, control_, io, std::move(options),
                                [this](const ServeRequest& request, DataPlane::ServeReply reply) {
                                  Serve(request, std::move(reply));
-                               });
+                               })
+                 .value();
     address_ = plane_->Listen("0.0.0.0:7400").value();
     address_ = name + ":7400";
   }

@@ -12,6 +12,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/strings/str_cat.h"
+#include "src/common/check.h"
 #include "src/net/data_plane.h"
 #include "src/net/event_loop.h"
 #include "src/net/tcp/tcp_network.h"
@@ -25,17 +26,19 @@ class TcpPlane {
       : self_{number, 1} {
     options.self = self_;
     shelf_.SetHome(control_);
-    control_.Start(absl::StrCat("control", number));
+    PHALANX_CHECK(control_.Start(absl::StrCat("control", number)).ok(), "a thread");
     std::vector<Executor*> io;
     for (int i = 0; i < io_loops; ++i) {
       loops_.push_back(std::make_unique<EventLoop>());
-      loops_.back()->Start(absl::StrCat("io", number));
+      PHALANX_CHECK(loops_.back()->Start(absl::StrCat("io", number)).ok(), "a thread");
       io.push_back(loops_.back().get());
     }
     OnControl([&] {
-      plane_ = DataPlane::Create(
-          network_, control_, io, std::move(options),
-          [this](const ServeRequest& r, DataPlane::ServeReply reply) { reply(shelf_.Serve(r)); });
+      plane_ = DataPlane::Create(network_, control_, io, std::move(options),
+                                 [this](const ServeRequest& r, DataPlane::ServeReply reply) {
+                                   reply(shelf_.Serve(r));
+                                 })
+                   .value();
       address_ = plane_->Listen("127.0.0.1:0").value();
     });
   }

@@ -144,7 +144,7 @@ class LocalNode {
                                         .client_process_ended = [this] { memory_.Reconsider(); }});
     PHALANX_CHECK(service.ok(), service.status().ToString());
     service_ = *std::move(service);
-    loop_.Start("node");
+    PHALANX_CHECK(loop_.Start("node").ok(), "a thread");
     OnLoop([this] { store_->OnRegister(0); });
   }
   ~LocalNode() {

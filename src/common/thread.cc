@@ -1,0 +1,25 @@
+#include "src/common/thread.h"
+
+#include <pthread.h>
+
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace phalanx {
+
+absl::StatusOr<std::thread> StartThread(absl::string_view name, absl::AnyInvocable<void()> body) {
+  try {
+    return std::thread([name = std::string(name.substr(0, 15)), body = std::move(body)]() mutable {
+      pthread_setname_np(pthread_self(), name.c_str());
+      body();
+    });
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot start thread ", name, ": ", error.code().message()));
+  }
+}
+
+}  // namespace phalanx
