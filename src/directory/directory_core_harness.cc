@@ -141,6 +141,7 @@ void Harness::Want(const NodeKey& node, const ObjectId& id, bool keep) {
   v1::NodeMessage message;
   SetId(id, message.mutable_want()->mutable_object_id());
   message.mutable_want()->set_keep(keep);
+  message.mutable_want()->set_number(++wants_);
   Send(node, message).IgnoreError();
 }
 

@@ -140,6 +140,7 @@ class Harness {
   std::map<NodeKey, v1::NodeInfo> infos_;
   std::map<NodeKey, std::vector<v1::ShardMessage>> inboxes_;
   std::map<std::pair<NodeKey, ObjectId>, Assignment> assigned_;
+  uint64_t wants_ = 0;  // the number of the last Want
   uint64_t next_node_ = 1;
   uint64_t next_sequence_ = 1;
   absl::Status status_;

@@ -68,6 +68,7 @@ struct Copy {
 
 struct Want {
   uint64_t order = 0;
+  uint64_t number = 0;  // the node's; repeated in each Assign
   bool keep = false;
   // Assigned to a sender: the receiver has feeds in the tree, or is fed by a sender that has not
   // registered yet.
@@ -309,7 +310,7 @@ struct DirectoryCore::Impl {
   absl::Status OnPullReport(Node& node, const v1::PullReport& m);
   absl::Status OnProgress(Node& node, const v1::Progress& m);
   // Answers at once where it can, else remembers the want. `held`: while the node registers.
-  void AddWant(Object& object, Node& node, bool keep, bool held);
+  void AddWant(Object& object, Node& node, uint64_t number, bool keep, bool held);
   void EndWant(Object& object, const NodeKey& key);
   void Deliver(Object& object, Node& node, bool keep);
   // Finds senders for those who wait, oldest first.

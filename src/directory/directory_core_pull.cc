@@ -30,14 +30,16 @@ absl::Status DirectoryCore::Impl::OnWant(Node& node, const v1::Want& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   ++counters_.wants;
   Object& object = GetObject(id);
-  AddWant(object, node, m.keep(), /*held=*/false);
+  AddWant(object, node, m.number(), m.keep(), /*held=*/false);
   Settle(object);
   return absl::OkStatus();
 }
 
-void DirectoryCore::Impl::AddWant(Object& object, Node& node, bool keep, bool held) {
+void DirectoryCore::Impl::AddWant(Object& object, Node& node, uint64_t number, bool keep,
+                                  bool held) {
   if (const auto open = object.wants.find(node.key); open != object.wants.end()) {
     open->second.keep = open->second.keep || keep;
+    open->second.number = number;
     // A node asks once: that it asks again says that it takes the first question for answered.
     Requeue(object, node.key);
     return;
@@ -61,6 +63,7 @@ void DirectoryCore::Impl::AddWant(Object& object, Node& node, bool keep, bool he
   }
   Want& want = object.wants[node.key];
   want.order = next_order_++;
+  want.number = number;
   want.keep = keep;
   want.held = held;
   object.waiting.insert({want.order, node.key});
@@ -206,6 +209,7 @@ void DirectoryCore::Impl::Assign(Object& object, Node& node, Want& want,
   }
   assign.set_slices(AllSlices(object.info));
   assign.set_keep(want.keep);
+  assign.set_want(want.number);
 }
 
 void DirectoryCore::Impl::EndFeeds(Object& object, const NodeKey& receiver, bool completed) {

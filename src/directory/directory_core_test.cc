@@ -65,6 +65,21 @@ TEST(DirectoryCoreTest, ALargeGetIsAssignedToTheHolder) {
   EXPECT_EQ(h.Describe(x).summary().complete_copies(), 2u);
 }
 
+TEST(DirectoryCoreTest, AnAssignNamesTheWantThatItAnswers) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  h.Create(a, x, {.size = 1 << 20, .complete = true});
+  const auto answered = [&] { return h.Last(b, v1::ShardMessage::kAssign)->assign().want(); };
+  h.Want(b, x);
+  EXPECT_EQ(answered(), 1u);
+  h.Unwant(b, x);
+  h.Want(b, x);
+  EXPECT_EQ(answered(), 2u);
+  h.Want(b, x);
+  EXPECT_EQ(answered(), 3u) << "who asks twice takes his first question for answered";
+}
+
 TEST(DirectoryCoreTest, AWantBeforeThePutIsAnsweredByThePut) {
   Harness h;
   const NodeKey a = h.Up("a");

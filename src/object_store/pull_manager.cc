@@ -36,6 +36,7 @@ struct PullManager::Pull {
   bool fetch = false;   // on the node's own account
   bool keep = false;
   bool told = false;  // a Want is open at the shard
+  uint64_t want = 0;  // its number
   PlanId last_plan = 0;
 
   std::optional<PullTarget> target;
@@ -82,6 +83,7 @@ void PullManager::TellWant(const ObjectId& id, Pull& pull) {
   v1::Want* want = Send(id).mutable_want();
   want->set_object_id(IdBytes(id));
   want->set_keep(pull.keep);
+  want->set_number(pull.want = next_want_++);
 }
 
 void PullManager::TellUnwant(const ObjectId& id, Pull& pull) {
@@ -230,8 +232,9 @@ void PullManager::OnAssign(const ObjectId& id, const v1::Assign& assign) {
     Send(id).mutable_unwant()->set_object_id(IdBytes(id));
     return;
   }
-  // A Deliver has closed the want that this would answer.
-  if (!pull->told) return;
+  // A Deliver has closed the want that this would answer, or an Unwant has: then the shard has
+  // struck us from the copies, and would never tell us what becomes of that generation.
+  if (!pull->told || (assign.want() != 0 && assign.want() != pull->want)) return;
   std::optional<PullTarget> target = TargetOf(assign.generation(), assign.info());
   PullSource source{assign.plan_id(), directory::FromProto(assign.sender()),
                     assign.sender_address(), assign.slices()};
@@ -402,6 +405,7 @@ std::vector<v1::RegisterWant> PullManager::Register(int shard, int num_shards) {
     v1::RegisterWant want;
     want.set_object_id(IdBytes(id));
     want.set_keep(pull.keep);
+    want.set_number(pull.want = next_want_++);
     wants.push_back(std::move(want));
   }
   return wants;

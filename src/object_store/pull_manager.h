@@ -208,6 +208,7 @@ class PullManager {
   PullMap pulls_;
   size_t running_ = 0;
   uint64_t next_token_ = 1;
+  uint64_t next_want_ = 1;
   std::vector<PullEffect> effects_;
 };
 

@@ -48,7 +48,10 @@ class Words {
  public:
   std::string operator()(const TellShard& e) {
     const v1::NodeMessage& m = e.message;
-    if (m.has_want()) return m.want().keep() ? "want to keep" : "want";
+    if (m.has_want()) {
+      want = m.want().number();
+      return m.want().keep() ? "want to keep" : "want";
+    }
     if (m.has_unwant()) return "unwant";
     if (m.has_withdraw()) return absl::StrCat("withdraw #", m.withdraw().generation().sequence());
     const v1::PullReport& r = m.pull_report();
@@ -75,6 +78,7 @@ class Words {
     return absl::StrCat("end ", absl::StatusCodeToString(e.why.code()));
   }
   uint64_t token = 0;
+  uint64_t want = 0;
 };
 
 class PullManagerTest : public ::testing::Test {
@@ -177,6 +181,28 @@ TEST_F(PullManagerTest, ALatePlanOfTheSameGenerationIsIgnored) {
   pulls_.Register(0, 1);
   pulls_.OnAssign(Id(), Assign(kFirst, 1, kOther));
   EXPECT_THAT(Did(), ElementsAre("cancel"));
+}
+
+TEST_F(PullManagerTest, AnAssignThatAnswersAnEarlierWantIsIgnored) {
+  pulls_.Want(Id());
+  Did();
+  v1::Assign crossing = Assign(kFirst, 1);
+  crossing.set_want(words_.want);
+  pulls_.Unwant(Id());
+  pulls_.Want(Id());
+  EXPECT_THAT(Did(), ElementsAre("unwant", "want"));
+  pulls_.OnAssign(Id(), crossing);
+  EXPECT_THAT(Did(), IsEmpty()) << "the shard has struck us from the copies of that generation";
+  v1::Assign answer = Assign(kSecond, 2);
+  answer.set_want(words_.want);
+  pulls_.OnAssign(Id(), answer);
+  EXPECT_THAT(Did(), ElementsAre("reserve 100 for #2"));
+  // As is one from before a session in which the want was told again.
+  answer.set_want(pulls_.Register(0, 1).front().number() - 1);
+  answer.set_plan_id(3);
+  pulls_.OnAssign(Id(), answer);
+  EXPECT_EQ(pulls_.Target(Id())->generation, kSecond);
+  EXPECT_THAT(Did(), IsEmpty());
 }
 
 TEST_F(PullManagerTest, NobodyWantingItEndsEverythingAtEachStage) {
