@@ -74,91 +74,125 @@ void DrawFaults(Random& random, FaultOptions& faults) {
 
 void Quiet(FaultOptions& faults) { faults.weights.fill(0); }
 
-void Lean(Focus focus, Random& random, SimulationPlan& plan) {
+void LeanToPeace(Random& random, SimulationPlan& plan) {
+  ClusterOptions& cluster = plan.cluster;
+  FaultOptions& faults = plan.faults;
+  faults.mean_pause = absl::InfiniteDuration();
+  cluster.peaceful = true;
+  // Fast enough that no segment takes long beside all the others.
+  cluster.fabric.link.bytes_per_second = BetweenLog(random, 2e7, 1e9);
+  cluster.fabric.interface_bytes_per_second = BetweenLog(random, 5e7, 1e9);
+}
+
+void LeanToDeletes(Random& random, SimulationPlan& plan) {
+  WorkloadOptions& workload = plan.workload;
+  FaultOptions& faults = plan.faults;
+  workload.objects = Between(random, 1, 3);
+  Weight(workload, Action::kDelete) = 4;
+  Weight(workload, Action::kGet) = 8;
+  Quiet(faults);
+  Weight(faults, Fault::kCrashShard) = 1;
+  Weight(faults, Fault::kPartitionShard) = 1;
+  Weight(faults, Fault::kStallNode) = random.Unit();
+}
+
+void LeanToMemory(Random& random, SimulationPlan& plan) {
   ClusterOptions& cluster = plan.cluster;
   WorkloadOptions& workload = plan.workload;
   FaultOptions& faults = plan.faults;
+  // Much that is got again and again, little that is put: and its writers' nodes die.
+  cluster.capacity_bytes = 500'000 + random.Below(400'000);
+  cluster.lease = absl::Milliseconds(400);
+  workload.objects = Between(random, 5, 10);
+  workload.mean_pause = absl::Milliseconds(15);
+  workload.large = 0.9;
+  workload.max_bytes = 250'000;
+  workload.weights.fill(0.05);
+  Weight(workload, Action::kPut) = 2;
+  Weight(workload, Action::kGet) = 10;
+  Weight(workload, Action::kRelease) = 16;
+  Quiet(faults);
+  faults.mean_pause = absl::Milliseconds(BetweenLog(random, 300, 1500));
+  Weight(faults, Fault::kCrashNode) = 1;
+  Weight(faults, Fault::kMemory) = 0.2 * random.Unit();
+  Weight(faults, Fault::kDrain) = 0.2 * random.Unit();
+}
+
+void LeanToStreams(Random&, SimulationPlan& plan) {
+  WorkloadOptions& workload = plan.workload;
+  FaultOptions& faults = plan.faults;
+  Weight(workload, Action::kStream) = 8;
+  Weight(workload, Action::kCreate) = 5;
+  Weight(workload, Action::kWrite) = 12;
+  workload.large = 0.9;
+  Weight(faults, Fault::kCrashNode) = 1;
+  Weight(faults, Fault::kStallNode) = 1;
+  Weight(faults, Fault::kHalfOpenNodes) = 1;
+}
+
+void LeanToLinks(Random& random, SimulationPlan& plan) {
+  ClusterOptions& cluster = plan.cluster;
+  WorkloadOptions& workload = plan.workload;
+  FaultOptions& faults = plan.faults;
+  workload.max_slices = 8;
+  workload.large = 0.9;
+  cluster.data_plane.checksums = true;
+  cluster.fabric.link.bytes_per_second = BetweenLog(random, 1e6, 2e7);
+  Quiet(faults);
+  Weight(faults, Fault::kResetNodes) = 2;
+  Weight(faults, Fault::kSeverNodes) = 1;
+  Weight(faults, Fault::kHalfOpenNodes) = 0.5;
+  Weight(faults, Fault::kPartitionNodes) = 0.5;
+  Weight(faults, Fault::kSlowLink) = 0.5;
+  Weight(faults, Fault::kCorruption) = 1;
+}
+
+void LeanToSessions(Random&, SimulationPlan& plan) {
+  FaultOptions& faults = plan.faults;
+  Quiet(faults);
+  Weight(faults, Fault::kResetShard) = 2;
+  Weight(faults, Fault::kSeverShard) = 2;
+  Weight(faults, Fault::kHalfOpenShard) = 1;
+  Weight(faults, Fault::kPartitionShard) = 1;
+  Weight(faults, Fault::kStallShard) = 0.5;
+}
+
+void LeanToRivals(Random& random, SimulationPlan& plan) {
+  ClusterOptions& cluster = plan.cluster;
+  WorkloadOptions& workload = plan.workload;
+  FaultOptions& faults = plan.faults;
+  workload.objects = Between(random, 1, 3);
+  workload.max_write = 50'000;
+  workload.same_shape = 1;
+  cluster.fabric.link.latency = absl::Milliseconds(BetweenLog(random, 1, 20));
+  Weight(workload, Action::kCreate) = 6;
+  Weight(workload, Action::kSeal) = 3;
+  Weight(workload, Action::kAbort) = 3;
+  Weight(workload, Action::kStream) = 6;
+  Weight(workload, Action::kDie) = 1;
+  Weight(workload, Action::kDelete) = 0.5;
+  Weight(faults, Fault::kCrashShard) = 0.5;
+  Weight(faults, Fault::kCrashNode) = 0.5;
+}
+
+void Lean(Focus focus, Random& random, SimulationPlan& plan) {
   switch (focus) {
     case Focus::kAnything:
       return;
     case Focus::kPeace:
-      faults.mean_pause = absl::InfiniteDuration();
-      cluster.peaceful = true;
-      // Fast enough that no segment takes long beside all the others.
-      cluster.fabric.link.bytes_per_second = BetweenLog(random, 2e7, 1e9);
-      cluster.fabric.interface_bytes_per_second = BetweenLog(random, 5e7, 1e9);
-      return;
+      return LeanToPeace(random, plan);
     case Focus::kDeletes:
-      workload.objects = Between(random, 1, 3);
-      Weight(workload, Action::kDelete) = 4;
-      Weight(workload, Action::kGet) = 8;
-      Quiet(faults);
-      Weight(faults, Fault::kCrashShard) = 1;
-      Weight(faults, Fault::kPartitionShard) = 1;
-      Weight(faults, Fault::kStallNode) = random.Unit();
-      return;
+      return LeanToDeletes(random, plan);
     case Focus::kMemory:
-      // Much that is got again and again, little that is put: and its writers' nodes die.
-      cluster.capacity_bytes = 500'000 + random.Below(400'000);
-      cluster.lease = absl::Milliseconds(400);
-      workload.objects = Between(random, 5, 10);
-      workload.mean_pause = absl::Milliseconds(15);
-      workload.large = 0.9;
-      workload.max_bytes = 250'000;
-      workload.weights.fill(0.05);
-      Weight(workload, Action::kPut) = 2;
-      Weight(workload, Action::kGet) = 10;
-      Weight(workload, Action::kRelease) = 16;
-      Quiet(faults);
-      faults.mean_pause = absl::Milliseconds(BetweenLog(random, 300, 1500));
-      Weight(faults, Fault::kCrashNode) = 1;
-      Weight(faults, Fault::kMemory) = 0.2 * random.Unit();
-      Weight(faults, Fault::kDrain) = 0.2 * random.Unit();
-      return;
+      return LeanToMemory(random, plan);
     case Focus::kStreams:
-      Weight(workload, Action::kStream) = 8;
-      Weight(workload, Action::kCreate) = 5;
-      Weight(workload, Action::kWrite) = 12;
-      workload.large = 0.9;
-      Weight(faults, Fault::kCrashNode) = 1;
-      Weight(faults, Fault::kStallNode) = 1;
-      Weight(faults, Fault::kHalfOpenNodes) = 1;
-      return;
+      return LeanToStreams(random, plan);
     case Focus::kLinks:
-      workload.max_slices = 8;
-      workload.large = 0.9;
-      cluster.data_plane.checksums = true;
-      cluster.fabric.link.bytes_per_second = BetweenLog(random, 1e6, 2e7);
-      Quiet(faults);
-      Weight(faults, Fault::kResetNodes) = 2;
-      Weight(faults, Fault::kSeverNodes) = 1;
-      Weight(faults, Fault::kHalfOpenNodes) = 0.5;
-      Weight(faults, Fault::kPartitionNodes) = 0.5;
-      Weight(faults, Fault::kSlowLink) = 0.5;
-      Weight(faults, Fault::kCorruption) = 1;
-      return;
+      return LeanToLinks(random, plan);
     case Focus::kSessions:
-      Quiet(faults);
-      Weight(faults, Fault::kResetShard) = 2;
-      Weight(faults, Fault::kSeverShard) = 2;
-      Weight(faults, Fault::kHalfOpenShard) = 1;
-      Weight(faults, Fault::kPartitionShard) = 1;
-      Weight(faults, Fault::kStallShard) = 0.5;
-      return;
+      return LeanToSessions(random, plan);
     case Focus::kRivals:
-      workload.objects = Between(random, 1, 3);
-      workload.max_write = 50'000;
-      workload.same_shape = 1;
-      cluster.fabric.link.latency = absl::Milliseconds(BetweenLog(random, 1, 20));
-      Weight(workload, Action::kCreate) = 6;
-      Weight(workload, Action::kSeal) = 3;
-      Weight(workload, Action::kAbort) = 3;
-      Weight(workload, Action::kStream) = 6;
-      Weight(workload, Action::kDie) = 1;
-      Weight(workload, Action::kDelete) = 0.5;
-      Weight(faults, Fault::kCrashShard) = 0.5;
-      Weight(faults, Fault::kCrashNode) = 0.5;
-      return;
+      return LeanToRivals(random, plan);
   }
 }
 
