@@ -133,7 +133,7 @@ void DirectoryClient::Impl::Broken(const absl::Status& why) {
 
 absl::Duration DirectoryClient::Impl::Delay(const absl::Status& why) {
   const bool refused = !up && (absl::IsFailedPrecondition(why) || absl::IsPermissionDenied(why) ||
-                               absl::IsInvalidArgument(why) || absl::IsResourceExhausted(why));
+                               absl::IsInvalidArgument(why));
   absl::Duration delay = kReconnectDelay;
   if (!up && executor.Now() - down_since > kReconnectPatience) delay = kSlowReconnectDelay;
   if (refused) delay = kRefusedDelay;

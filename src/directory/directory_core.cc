@@ -22,6 +22,7 @@ void DirectoryCore::NodeUp(const v1::NodeInfo& node, Instant now) {
 void DirectoryCore::NodeDown(const NodeKey& node, Instant now) {
   impl_->now_ = now;
   impl_->NodeDown(node);
+  impl_->EndLearningIfDue();
   impl_->TellDrains();
 }
 
@@ -36,6 +37,11 @@ absl::Status DirectoryCore::OnMessage(const NodeKey& node, const v1::NodeMessage
   absl::Status status = impl_->OnMessage(node, message);
   impl_->TellDrains();
   return status;
+}
+
+void DirectoryCore::NotePause(Instant now) {
+  impl_->now_ = now;
+  impl_->NotePause();
 }
 
 void DirectoryCore::Tick(Instant now) {
@@ -68,6 +74,7 @@ DirectoryCore::Impl::Impl(DirectoryOptions options, Instant start, Random random
       start_(start),
       random_(random),
       now_(start),
+      learn_until_(start + options.lease),
       // Grows within one life; starts elsewhere in each, so that an old shard's plan is not taken
       // for one of ours.
       next_plan_((random_.Next() & 0x7fffffff) << 32 | 1),
@@ -107,6 +114,7 @@ void DirectoryCore::Impl::ReleaseIfEmpty(Object& object) {
   for (const NodeKey& key : draining_) {
     FindNode(key)->sole_fetching.erase(object.id);
     FindNode(key)->sole_queued.erase(object.id);
+    FindNode(key)->sole_stuck.erase(object.id);
   }
   objects_.erase(object.id);
 }
@@ -174,8 +182,8 @@ void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info, Instant now) {
   node.endpoint = Endpoint{key, Place::FromNode(info)};
   node.session = next_session_++;
   node.connected = true;
+  node.registering = true;
   node.last_heard = now;
-  StartAllDrainFetches();
 }
 
 void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
@@ -215,6 +223,7 @@ void DirectoryCore::Impl::NodeConnected(const NodeKey& key, bool connected) {
     }
     if (connected) Plan(*object);
   }
+  if (connected) RetryStuckDrains();
 }
 
 absl::Status DirectoryCore::Impl::OnMessage(const NodeKey& key, const v1::NodeMessage& message) {
@@ -272,7 +281,7 @@ absl::Status DirectoryCore::Impl::OnMessage(const NodeKey& key, const v1::NodeMe
 }
 
 void DirectoryCore::Impl::Tick() {
-  if (learning_ && now_ >= start_ + options_.lease) EndLearning();
+  EndLearningIfDue();
   while (!timers_.empty() && timers_.begin()->first <= now_) {
     const ObjectId id = timers_.begin()->second;
     timers_.erase(timers_.begin());
@@ -284,9 +293,19 @@ void DirectoryCore::Impl::Tick() {
   planner_.Tick(now_);
 }
 
+void DirectoryCore::Impl::NotePause() {
+  const Instant anew = now_ + options_.lease;
+  learn_until_ = std::max(learn_until_, anew);
+  for (const auto& [when, id] : timers_) {
+    Object& object = *FindObject(id);
+    if (!object.void_at.infinite()) object.void_at = std::max(object.void_at, anew);
+  }
+}
+
 Instant DirectoryCore::Impl::NextDeadline() const {
   Instant next = Instant::Infinite();
-  if (learning_) next = start_ + options_.lease;
+  // Looked at often, so that a pause within the lease is noticed and not taken for part of it.
+  if (learning_) next = now_ + options_.lease / 4;
   if (!timers_.empty()) next = std::min(next, timers_.begin()->first);
   if (!tombstones_by_age_.empty()) {
     const auto oldest = tombstones_.find(tombstones_by_age_.begin()->second);

@@ -71,6 +71,9 @@ class DirectoryCore {
 
   // Does what is due.
   void Tick(Instant now);
+  // The process was stopped for a while, or a turn took long: what nodes said meanwhile was not
+  // heard, so every wait for their word begins anew. Before the next Tick.
+  void NotePause(Instant now);
   Instant NextDeadline() const;
 
   // Everything decided since the last call, in order.

@@ -14,6 +14,8 @@ namespace {
 constexpr size_t kMaxDrainFetches = 64;
 // Nodes compared when a new home is looked for, beginning behind the leaving one.
 constexpr size_t kMaxTargetsCompared = 64;
+// Objects without a home that one turn passes over.
+constexpr size_t kMaxPassedOver = 64;
 
 }  // namespace
 
@@ -88,7 +90,9 @@ void DirectoryCore::Impl::ReviewSole(Object& object) {
     if (!sole) {
       leaving.sole_fetching.erase(object.id);
       leaving.sole_queued.erase(object.id);
-    } else if (!leaving.sole_fetching.contains(object.id)) {
+      leaving.sole_stuck.erase(object.id);
+    } else if (!leaving.sole_fetching.contains(object.id) &&
+               !leaving.sole_stuck.contains(object.id)) {
       leaving.sole_queued.insert(object.id);
     }
   }
@@ -121,12 +125,20 @@ Node* DirectoryCore::Impl::ChooseDrainTarget(const Object& object) {
 }
 
 void DirectoryCore::Impl::StartDrainFetches(Node& leaving) {
-  while (leaving.sole_fetching.size() < kMaxDrainFetches && !leaving.sole_queued.empty()) {
+  size_t passed_over = 0;
+  while (leaving.sole_fetching.size() < kMaxDrainFetches && passed_over < kMaxPassedOver &&
+         !leaving.sole_queued.empty()) {
     const ObjectId id = *leaving.sole_queued.begin();
     Object& object = *FindObject(id);
     if (!object.drain_target.valid()) {
       Node* target = ChooseDrainTarget(object);
-      if (target == nullptr) return;
+      if (target == nullptr) {
+        // Others may fit.
+        ++passed_over;
+        leaving.sole_queued.erase(id);
+        leaving.sole_stuck.insert(id);
+        continue;
+      }
       object.drain_target = target->key;
       Involve(*target, id);
       SendFetch(target->key, id, /*keep=*/true);
@@ -138,6 +150,15 @@ void DirectoryCore::Impl::StartDrainFetches(Node& leaving) {
 
 void DirectoryCore::Impl::StartAllDrainFetches() {
   for (const NodeKey& key : draining_) StartDrainFetches(*FindNode(key));
+}
+
+void DirectoryCore::Impl::RetryStuckDrains() {
+  for (const NodeKey& key : draining_) {
+    Node& leaving = *FindNode(key);
+    leaving.sole_queued.merge(leaving.sole_stuck);
+    leaving.sole_stuck.clear();
+  }
+  StartAllDrainFetches();
 }
 
 void DirectoryCore::Impl::ForgetDrainTarget(Object& object, const NodeKey& key) {
@@ -154,13 +175,14 @@ void DirectoryCore::Impl::TellDrains() {
   for (const NodeKey& key : draining_) {
     Node& leaving = *FindNode(key);
     StartDrainFetches(leaving);
-    const size_t left = leaving.sole_fetching.size() + leaving.sole_queued.size();
+    const size_t left =
+        leaving.sole_fetching.size() + leaving.sole_queued.size() + leaving.sole_stuck.size();
     if (leaving.drain_told == left) continue;
     leaving.drain_told = left;
     v1::DrainStatus& status = *Send(key).mutable_drain_status();
     status.set_objects_left(left);
-    if (leaving.sole_queued.empty() || leaving.sole_fetching.size() >= kMaxDrainFetches) continue;
-    const ObjectId& stuck = *leaving.sole_queued.begin();
+    if (leaving.sole_stuck.empty()) continue;
+    const ObjectId& stuck = *leaving.sole_stuck.begin();
     status.set_message(absl::StrCat("object ", stuck.hex(), " of ",
                                     FindObject(stuck)->info.size_bytes,
                                     " bytes: no other node has room for it"));

@@ -154,6 +154,7 @@ struct Node {
   Endpoint endpoint;
   uint64_t session = 0;  // counts the node's sessions, to tell old requests from new ones
   bool connected = true;
+  // From the session's beginning to RegisterEnd.
   bool registering = false;
   bool draining = false;
   // Where it has a copy, a want or an attempt. Iterated in order of ids only.
@@ -165,6 +166,8 @@ struct Node {
   // that another node was asked to fetch, and those whose turn is still to come.
   absl::btree_set<ObjectId> sole_fetching;
   absl::btree_set<ObjectId> sole_queued;
+  // For which no node had room; queued again when room may have come.
+  absl::btree_set<ObjectId> sole_stuck;
   std::optional<size_t> drain_told;
   Instant last_heard;
 };
@@ -207,6 +210,7 @@ struct DirectoryCore::Impl {
   void NodeConnected(const NodeKey& key, bool connected);
   absl::Status OnMessage(const NodeKey& key, const v1::NodeMessage& message);
   void Tick();
+  void NotePause();
   Instant NextDeadline() const;
   Node* FindNode(const NodeKey& key);
   const Node* FindNode(const NodeKey& key) const;
@@ -220,7 +224,7 @@ struct DirectoryCore::Impl {
   void UninvolveIfDone(const NodeKey& key, Object& object);
   void SetTimer(Object& object, Instant when);
   void OnTimer(Object& object);
-  // In the first lease after the start, when nothing may be decided from absence.
+  // After the start, when nothing may be decided from absence.
   bool Learning() const { return learning_; }
   v1::ShardMessage& Send(const NodeKey& to);
 
@@ -302,6 +306,9 @@ struct DirectoryCore::Impl {
   bool LinkRegisteredPull(Object& object, Node& node, Want& want, const NodeKey& sender);
   void BeginStale(Node& node);
   void SweepStale(Node& node);
+  // Once the first lease has passed and every node that is up has told all it has; a node that does
+  // not come to an end is waited for as long as kMaxLearningLeases.
+  void EndLearningIfDue();
   void EndLearning();
 
   // ---- directory_core_pull.cc
@@ -369,6 +376,8 @@ struct DirectoryCore::Impl {
   // Asks other nodes for the next of what only this one has.
   void StartDrainFetches(Node& leaving);
   void StartAllDrainFetches();
+  // After room may have come somewhere: what nobody could take is tried again.
+  void RetryStuckDrains();
   // The node with the most room that has no part in the object, or null.
   Node* ChooseDrainTarget(const Object& object);
   void ForgetDrainTarget(Object& object, const NodeKey& key);
@@ -393,6 +402,7 @@ struct DirectoryCore::Impl {
   Random random_;
   Instant now_;
   bool learning_ = true;
+  Instant learn_until_;  // at least; a pause of the process moves it on
   // Somebody has told of an earlier life of this shard: what it does not know may well exist.
   bool restarted_ = false;
   PlanId next_plan_;

@@ -404,7 +404,9 @@ absl::Status DirectoryCore::Impl::OnProgress(Node& node, const v1::Progress& m) 
     PHALANX_RETURN_IF_ERROR(ParseGeneration(pull.generation()).status());
     PHALANX_RETURN_IF_ERROR(ValidateWatermarkCount(pull.watermarks()));
   }
+  const bool room_came = m.used_bytes() < node.info.used_bytes();
   node.info.set_used_bytes(m.used_bytes());
+  if (room_came && !draining_.empty()) RetryStuckDrains();
   for (const v1::Progress::Pull& pull : m.pulls()) NotePullProgress(node, pull);
   return absl::OkStatus();
 }

@@ -44,13 +44,14 @@ void DirectoryCore::Impl::BeginStale(Node& node) {
   node.draining = false;
   node.drain_told.reset();
   if (draining_.erase(node.key) == 0) return;
-  for (const auto& fetching : {node.sole_fetching, node.sole_queued}) {
+  for (const auto& fetching : {node.sole_fetching, node.sole_queued, node.sole_stuck}) {
     for (const ObjectId& id : fetching) {
       if (Object* object = FindObject(id)) ReviewSole(*object);
     }
   }
   node.sole_fetching.clear();
   node.sole_queued.clear();
+  node.sole_stuck.clear();
 }
 
 void DirectoryCore::Impl::SweepStale(Node& node) {
@@ -281,7 +282,8 @@ void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
     AdmitRegisteredWant(*object, node, want->second);
     Settle(*object);
   }
-  StartAllDrainFetches();
+  RetryStuckDrains();
+  EndLearningIfDue();
 }
 
 void DirectoryCore::Impl::AdmitRegisteredWant(Object& object, Node& node, Want& want) {
@@ -326,6 +328,17 @@ void DirectoryCore::Impl::AdmitOutsidePulls(Object& object, const NodeKey& sende
     Node* node = FindNode(key);
     if (!LinkRegisteredPull(object, *node, want, sender)) Requeue(object, key);
   }
+}
+
+void DirectoryCore::Impl::EndLearningIfDue() {
+  // A shard with very much to learn, or a node that never says it is done: then a Delete or a Query
+  // that waits is worth more than what may still come.
+  constexpr int kMaxLearningLeases = 30;
+  if (!learning_ || now_ < learn_until_) return;
+  const bool unheard = std::any_of(nodes_.begin(), nodes_.end(),
+                                   [](const auto& node) { return node.second->registering; });
+  if (unheard && now_ < learn_until_ + kMaxLearningLeases * options_.lease) return;
+  EndLearning();
 }
 
 void DirectoryCore::Impl::EndLearning() {

@@ -328,6 +328,31 @@ TEST(DrainTest, WithNobodyToTakeThemItIsSaidWhy) {
   EXPECT_THAT(status.message(), HasSubstr("no other node"));
 }
 
+TEST(DrainTest, AnObjectThatNobodyHasRoomForDoesNotKeepTheOthers) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  v1::NodeInfo info = h.Info(b);
+  info.set_capacity_bytes(1 << 20);
+  h.core().NodeUp(info, h.now());
+  h.RegisterEnd(b);
+  const ObjectId first = std::min(Id("1"), Id("2"));
+  const ObjectId second = std::max(Id("1"), Id("2"));
+  h.Create(a, first, {.size = 1 << 30, .complete = true});
+  h.Create(a, second, {.size = 1000, .complete = true});
+  h.Clear();
+  v1::NodeMessage drain;
+  drain.mutable_drain_request();
+  PHALANX_ASSERT_OK(h.Send(a, drain));
+  ASSERT_EQ(h.Count(b, v1::ShardMessage::kFetch), 1);
+  EXPECT_EQ(h.Last(b, v1::ShardMessage::kFetch)->fetch().object_id(), second.binary());
+  const v1::DrainStatus status = h.Last(a, v1::ShardMessage::kDrainStatus)->drain_status();
+  EXPECT_EQ(status.objects_left(), 2u);
+  EXPECT_THAT(status.message(), HasSubstr(first.hex()));
+  const NodeKey c = h.Up("c");
+  EXPECT_EQ(h.Count(c, v1::ShardMessage::kFetch), 1) << "it has room for the first";
+}
+
 TEST(DrainTest, ALeavingNodeIsASenderOnlyWhenThereIsNoOther) {
   Harness h;
   const NodeKey a = h.Up("a");

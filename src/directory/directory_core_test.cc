@@ -258,6 +258,20 @@ TEST(AdoptionTest, AReceiverThatSaysNothingLetsTheGenerationGoAfterALease) {
   EXPECT_EQ(h.LastGone(b), v1::Gone::VOID);
 }
 
+TEST(AdoptionTest, APauseOfTheShardIsNoPartOfTheWaitForAReport) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  h.Create(a, x);
+  h.Want(b, x);
+  h.Down(a);
+  h.core().NotePause(h.now() + absl::Seconds(30));
+  h.Advance(absl::Seconds(30));
+  h.Finish(b, x);
+  EXPECT_EQ(h.LastGone(b), std::nullopt) << "b's report lay on the stream while the shard stood";
+  EXPECT_TRUE(h.Known(x));
+}
+
 TEST(AdoptionTest, RePutNeverReplacesAGenerationWithALiveCompleteCopy) {
   Harness h;
   const NodeKey a = h.Up("a");
@@ -420,6 +434,56 @@ TEST(RestartTest, WithinTheFirstLeaseNothingIsDecidedFromAbsence) {
   EXPECT_EQ(h.Last(a, v1::ShardMessage::kDeleteReply)->delete_reply().code(), 0);
   EXPECT_EQ(h.LastGone(b), v1::Gone::DELETED);
   EXPECT_TRUE(h.Last(a, v1::ShardMessage::kQueryReply)->query_reply().deleted());
+}
+
+TEST(RestartTest, AShardLearnsUntilEverybodyWhoIsUpHasToldAll) {
+  Harness h(/*learning=*/true);
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  h.NewSession(b, /*had_session=*/true);
+  h.Query(a, Id("y"), 1);
+  h.Create(a, x, {.complete = true});
+  h.Advance(absl::Seconds(3));
+  EXPECT_TRUE(h.Received(a).empty()) << "b has much to register, and is not done";
+  h.RegisterCopy(b, x, Generation{b, 5}, {.sender = {}});
+  h.RegisterEnd(b);
+  EXPECT_EQ(h.LastVerdict(a), v1::Verdict::SUPERSEDED) << "b's had been adopted before";
+  EXPECT_EQ(h.Describe(x).summary().generation().sequence(), 5u);
+  EXPECT_FALSE(h.Last(a, v1::ShardMessage::kQueryReply)->query_reply().known());
+}
+
+TEST(RestartTest, ANodeThatDiesWhileItRegistersIsNotWaitedFor) {
+  Harness h(/*learning=*/true);
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  h.NewSession(b, /*had_session=*/true);
+  h.Query(a, x, 1);
+  h.Advance(absl::Seconds(3));
+  EXPECT_TRUE(h.Received(a).empty());
+  h.Down(b);
+  EXPECT_EQ(h.Count(a, v1::ShardMessage::kQueryReply), 1);
+}
+
+TEST(RestartTest, ANodeThatRegistersForEverIsWaitedForOnlySoLong) {
+  Harness h(/*learning=*/true);
+  const NodeKey a = h.Up("a");
+  h.NewSession(h.Up("b"), /*had_session=*/true);
+  h.Query(a, x, 1);
+  h.Advance(absl::Seconds(61));
+  EXPECT_TRUE(h.Received(a).empty());
+  h.Advance(absl::Seconds(1));
+  EXPECT_EQ(h.Count(a, v1::ShardMessage::kQueryReply), 1);
+}
+
+TEST(RestartTest, APauseOfTheShardIsNoPartOfTheLeaseInWhichItLearns) {
+  Harness h(/*learning=*/true);
+  const NodeKey a = h.Up("a");
+  h.Query(a, x, 1);
+  h.core().NotePause(h.now() + absl::Seconds(30));
+  h.Advance(absl::Seconds(30));
+  EXPECT_TRUE(h.Received(a).empty()) << "who was to be heard waits on the streams";
+  h.Advance(absl::Seconds(2));
+  EXPECT_EQ(h.Count(a, v1::ShardMessage::kQueryReply), 1);
 }
 
 TEST(RestartTest, AfterTheFirstLeaseAbsenceDecides) {

@@ -57,7 +57,7 @@ struct Shard::Impl {
         random(std::move(random)),
         incarnation(NewId()),
         core(options, executor.Now(), this->random.Fork()),
-        core_timer(executor, [this](Instant) { OnCoreTimer(); }),
+        core_timer(executor, [this](Instant due) { OnCoreTimer(due); }),
         session_timer(executor, [this](Instant due) { OnSessionTimer(due); }),
         flush(executor, [this] { Flush(); }) {
     core_timer.Ensure(core.NextDeadline());
@@ -73,7 +73,9 @@ struct Shard::Impl {
   void CloseStream(StreamId id, const absl::Status& why);
   void EndSession(uint64_t node, absl::string_view event, const absl::Status& why);
 
-  void OnCoreTimer();
+  void OnCoreTimer(Instant due);
+  // Called back so much later than `due` that the process must have been stopped meanwhile.
+  bool Paused(Instant due) const { return executor.Now() - due > config.lease / 4; }
   void OnSessionTimer(Instant due);
   void CloseSilentStreams(Instant now);
   void Flush();
@@ -263,7 +265,8 @@ void Shard::Impl::EndSession(uint64_t node, absl::string_view event, const absl:
   flush.Raise();
 }
 
-void Shard::Impl::OnCoreTimer() {
+void Shard::Impl::OnCoreTimer(Instant due) {
+  if (Paused(due)) core.NotePause(executor.Now());
   core.Tick(executor.Now());
   Flush();
 }
@@ -272,8 +275,11 @@ void Shard::Impl::OnSessionTimer(Instant due) {
   const Instant now = executor.Now();
   // A process that was stopped has heard nobody meanwhile; what its nodes said waits on the
   // streams.
-  const bool paused = now - due > config.lease / 4;
-  if (paused) ++counters.pauses;
+  const bool paused = Paused(due);
+  if (paused) {
+    ++counters.pauses;
+    core.NotePause(now);
+  }
   CloseSilentStreams(now);
   std::vector<uint64_t> expired;
   for (auto& [node, session] : sessions) {
