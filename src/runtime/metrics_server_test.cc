@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "src/common/testing/status_matchers.h"
 #include "src/common/executor.h"
+#include "src/common/testing/status_matchers.h"
 #include "src/net/address.h"
 #include "src/net/byte_stream.h"
 #include "src/net/event_loop.h"
