@@ -290,6 +290,8 @@ TEST_P(MessageStreamConformance, BothEndsMayCloseAtOnce) {
     shard_.Close(absl::UnavailableError("restart"));
     harness_->executor().RunAt(harness_->executor().Now() + absl::Milliseconds(20), done);
   });
+  EXPECT_TRUE(node_.closed.empty()) << "whoever closes is not told";
+  EXPECT_TRUE(shard_.closed.empty()) << "whoever closes is not told";
 }
 
 TEST_P(MessageStreamConformance, NobodyListeningIsUnavailable) {

@@ -257,7 +257,22 @@ TEST_P(ByteStreamConformance, ArmingAgainReplacesAndAnEmptyCallbackDisarms) {
 }
 
 TEST_P(ByteStreamConformance, AFreshStreamIsWritable) {
-  harness_->Run([&](Done done) { Connect([&, done] { client_.stream->OnWritable(done); }); });
+  bool inside = false;
+  size_t taken = 0;
+  harness_->Run([&](Done done) {
+    Connect([&, done] {
+      inside = true;
+      client_.stream->OnWritable([&, done] {
+        EXPECT_FALSE(inside) << "in a later turn";
+        const auto wrote = WriteSome(*client_.stream, "first");
+        PHALANX_EXPECT_OK(wrote);
+        taken = wrote.value_or(0);
+        done();
+      });
+      inside = false;
+    });
+  });
+  EXPECT_EQ(taken, 5u);
 }
 
 TEST_P(ByteStreamConformance, AReaderThatStopsStopsTheWriterUntilItReadsAgain) {

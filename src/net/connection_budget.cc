@@ -66,7 +66,7 @@ std::shared_ptr<ConnectionBudget::Entry> ConnectionBudget::DropOldest(State amon
 
 void ConnectionBudget::Tell(const std::shared_ptr<Entry>& dropped) {
   if (dropped == nullptr) return;
-  // Tickets end on their loop: one that is there when the task begins stays until `drop` ends it.
+  // A ticket ends on its loop, and takes `drop` along: what is there when the task begins may run.
   dropped->loop.Post([weak = std::weak_ptr<Entry>(dropped)] {
     const std::shared_ptr<Entry> entry = weak.lock();
     if (entry == nullptr) return;
@@ -102,6 +102,8 @@ bool ConnectionBudget::Claim(Place place) {
 }
 
 void ConnectionBudget::Remove(Place place) {
+  // Whoever is about to tell it that it was dropped may keep the entry for a moment longer.
+  (*place)->drop = nullptr;
   // Destroyed without the lock.
   Entries removed;
   MutexLock lock(mu_);

@@ -132,6 +132,39 @@ TEST(DataPlaneTcp, PullsStartedAndCancelledFromManyLoopsAllEnd) {
   }
 }
 
+TEST(DataPlaneTcp, AtTheLimitLoopsTakeIdleConnectionsFromOneAnother) {
+  DataPlaneOptions few;
+  few.max_connections = 2;
+  TcpPlane a(1, few, 3);
+  TcpPlane b(2, few, 3);
+  TcpPlane c(3, few, 3);
+  TcpPlane* const planes[] = {&a, &b, &c};
+  for (TcpPlane* plane : planes) plane->Put(Id(1), WholeBuffer(1000));
+  for (size_t round = 0; round < 100; ++round) {
+    std::vector<TcpPlane::Pull> pulls;
+    std::vector<std::shared_ptr<TransferBuffer>> copies;
+    for (size_t i = 0; i < 3; ++i) {
+      copies.push_back(EmptyBuffer(1000));
+      pulls.push_back(planes[i]->Start(*planes[(i + 1 + round % 2) % 3], Id(1), copies.back()));
+    }
+    for (size_t i = 0; i < 3; ++i) {
+      const PullOutcome outcome = pulls[i].outcome.get();
+      EXPECT_EQ(outcome.status.ok(), copies[i]->complete()) << outcome.status;
+      EXPECT_EQ(FirstWrongByte(*copies[i]), std::nullopt);
+    }
+  }
+  // With everything idle there is room for each in turn; a sender may be about to call its
+  // connection idle when its receiver has everything.
+  for (size_t i = 0; i < 9; ++i) {
+    absl::Status status = absl::UnknownError("");
+    for (int attempt = 0; attempt < 100 && !status.ok(); ++attempt) {
+      status =
+          planes[i % 3]->Start(*planes[(i + 1) % 3], Id(1), EmptyBuffer(1000)).outcome.get().status;
+    }
+    PHALANX_EXPECT_OK(status);
+  }
+}
+
 TEST(DataPlaneTcp, AnotherSecretIsDenied) {
   DataPlaneOptions ours;
   ours.handshake.secret = "ours";

@@ -1,12 +1,13 @@
 // Handshake, both ends, fed with anything in pieces. Whoever does not know the secret never gets
-// through; two ends that are left alone do.
+// through; two ends that know it do, however their words are cut, and leave what follows to others.
 //
 // The first byte chooses the role (bit 0), whether the input is preceded by a well-formed hello
-// (bit 1), and how it is cut.
+// (bit 1), and how it is cut. Between two honest ends, the input is what follows the handshake.
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "src/common/check.h"
 #include "src/net/handshake.h"
@@ -43,6 +44,36 @@ void Attack(Handshake::Role role, bool start_well, size_t piece, absl::string_vi
   PHALANX_CHECK(!victim.done(), "nobody gets through without the secret");
 }
 
+// Gives `from`'s words and then `after` to `to`, in pieces; returns what `to` left.
+std::string Deliver(std::string words, absl::string_view after, size_t piece, Handshake& to,
+                    std::string& answer) {
+  words.append(after.data(), after.size());
+  absl::string_view rest = words;
+  while (!rest.empty() && !to.done()) {
+    const absl::string_view part = rest.substr(0, piece);
+    const absl::StatusOr<size_t> used = to.Consume(part);
+    PHALANX_CHECK(used.ok(), "two ends with one secret agree");
+    rest.remove_prefix(*used);
+    answer += to.TakeOutput();
+  }
+  return std::string(rest);
+}
+
+void Agree(size_t piece, absl::string_view after) {
+  const std::string secret = "a secret that both know";
+  Handshake dialer(Config(secret), Handshake::Role::kDialer, std::string(kNonceBytes, 'd'));
+  Handshake acceptor(Config(secret), Handshake::Role::kAcceptor, std::string(kNonceBytes, 'a'));
+  std::string to_acceptor = dialer.TakeOutput();
+  std::string to_dialer = acceptor.TakeOutput();
+  Deliver(std::exchange(to_acceptor, {}), "", piece, acceptor, to_dialer);
+  Deliver(std::exchange(to_dialer, {}), "", piece, dialer, to_acceptor);
+  PHALANX_CHECK(dialer.done(), "the dialer is through");
+  const std::string left = Deliver(to_acceptor, after, piece, acceptor, to_dialer);
+  PHALANX_CHECK(acceptor.done() && to_dialer.empty(), "so is the acceptor, without a word more");
+  PHALANX_CHECK(left == after, "what follows the handshake is not its own");
+  PHALANX_CHECK(dialer.peer() == NodeKey({1, 2}) && acceptor.peer() == NodeKey({1, 2}), "names");
+}
+
 }  // namespace
 }  // namespace phalanx::net
 
@@ -52,5 +83,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto role = (data[0] & 1) != 0 ? Handshake::Role::kDialer : Handshake::Role::kAcceptor;
   Attack(role, (data[0] & 2) != 0, 1 + data[0] / 4u,
          absl::string_view(reinterpret_cast<const char*>(data) + 1, size - 1));
+  Agree(1 + data[0] / 4u, absl::string_view(reinterpret_cast<const char*>(data) + 1, size - 1));
   return 0;
 }
