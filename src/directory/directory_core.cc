@@ -221,7 +221,9 @@ void DirectoryCore::Impl::NodeConnected(const NodeKey& key, bool connected) {
       const bool stale = copy != object->copies.end() && copy->second.stale;
       if (member != nullptr) object->tree->SetConnected(member, connected && !stale);
     }
-    if (connected) Plan(*object);
+    if (!connected) continue;
+    SupersedeAll(*object);
+    Plan(*object);
   }
   if (connected) RetryStuckDrains();
 }

@@ -1,5 +1,6 @@
 // Which generation of an object counts: creation, sealing, withdrawal, and what follows when copies
 // go.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -165,7 +166,7 @@ void DirectoryCore::Impl::StandBy(Object& object, Node& node, const Generation& 
   EraseAttempt(object, generation, node.key);
   object.attempts.push_back(Attempt{generation, node.key, std::move(info), complete});
   Involve(node, object.id);
-  if (object.adopted && object.complete_copies > 0) {
+  if (object.adopted && CompleteInSight(object)) {
     Supersede(object, object.attempts.back());
   } else if (object.adopted) {
     SendVerdict(node.key, object, generation, v1::Verdict::STANDBY);
@@ -184,7 +185,16 @@ void DirectoryCore::Impl::Supersede(Object& object, Attempt& attempt) {
   SendVerdict(attempt.node, object, attempt.generation, v1::Verdict::SUPERSEDED);
 }
 
+bool DirectoryCore::Impl::CompleteInSight(const Object& object) const {
+  if (object.complete_copies == 0) return false;
+  return std::any_of(object.copies.begin(), object.copies.end(), [this](const auto& entry) {
+    const Node* node = FindNode(entry.first);
+    return entry.second.complete && !entry.second.stale && node != nullptr && node->connected;
+  });
+}
+
 void DirectoryCore::Impl::SupersedeAll(Object& object) {
+  if (!object.adopted || object.attempts.empty() || !CompleteInSight(object)) return;
   for (Attempt& attempt : object.attempts) Supersede(object, attempt);
 }
 
@@ -214,7 +224,7 @@ void DirectoryCore::Impl::CompleteCopy(Object& object, const NodeKey& key) {
     copy.primary = copy.primary || want->second.keep;
     EndWant(object, key);
   }
-  if (!object.attempts.empty()) SupersedeAll(object);
+  SupersedeAll(object);
   ReviewSole(object);
 }
 

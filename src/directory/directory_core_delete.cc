@@ -251,6 +251,10 @@ absl::Status DirectoryCore::Impl::OnEvict(Node& node, const v1::EvictRequest& m)
                         !HasOtherCompleteCopy(*object, node.key);
     granted = !needed || DefectActive(Defect::kEvictLastCopy);
     if (granted && listed) StrikeCopy(*object, node.key);
+  } else if (object != nullptr) {
+    // What stands by may be the only one that is left.
+    const Attempt* attempt = FindAttempt(*object, generation, node.key);
+    granted = attempt == nullptr || attempt->superseded;
   }
   ++(granted ? counters_.evictions_granted : counters_.evictions_refused);
   v1::EvictReply& reply = *Send(node.key).mutable_evict_reply();

@@ -245,7 +245,11 @@ struct DirectoryCore::Impl {
   // over.
   void CompleteCopy(Object& object, const NodeKey& key);
   void Supersede(Object& object, Attempt& attempt);
+  // Those that stand by, once a complete copy is in sight.
   void SupersedeAll(Object& object);
+  // On a connected session. Whether any other is still there is known when its session is back, or
+  // its lease has ended.
+  bool CompleteInSight(const Object& object) const;
   // Strikes a copy from the list; its receivers wait for another sender. Those of the last source
   // may have got every byte from it and not told yet, whether its node died or took it back (a
   // writer that publishes all and aborts). The consequences for the object follow by Settle.

@@ -65,6 +65,28 @@ TEST(DirectoryCoreTest, ALargeGetIsAssignedToTheHolder) {
   EXPECT_EQ(h.Describe(x).summary().complete_copies(), 2u);
 }
 
+TEST(DirectoryCoreTest, APutStandsByWhileTheOnlyCompleteCopyIsOutOfTouch) {
+  for (const bool comes_back : {true, false}) {
+    Harness h;
+    const NodeKey a = h.Up("a");
+    const NodeKey b = h.Up("b");
+    h.Create(a, x, {.size = 1 << 20, .complete = true});
+    h.Connected(a, false);
+    const Generation second = h.Create(b, x, {.size = 1 << 20, .complete = true});
+    EXPECT_EQ(h.LastVerdict(b), v1::Verdict::STANDBY);
+    h.Evict(b, x, second);
+    EXPECT_FALSE(h.Last(b, v1::ShardMessage::kEvictReply)->evict_reply().granted());
+    if (comes_back) {
+      h.Connected(a, true);
+      EXPECT_EQ(h.LastVerdict(b), v1::Verdict::SUPERSEDED);
+    } else {
+      h.Down(a);
+      EXPECT_EQ(h.LastVerdict(b), v1::Verdict::ADOPTED);
+    }
+    EXPECT_EQ(h.Describe(x).summary().complete_copies(), 1u);
+  }
+}
+
 TEST(DirectoryCoreTest, AnAssignNamesTheWantThatItAnswers) {
   Harness h;
   const NodeKey a = h.Up("a");

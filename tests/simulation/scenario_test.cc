@@ -104,12 +104,25 @@ TEST_F(Scenario, OtherBytesPutAfterTheLastWholeCopyWasLostNeverMixWithTheOldOnes
   const uint64_t stream = story.StartStream(1, "weights");
   story.Until([&] { return story.Has(1, "weights") >= kBytes / 2; });
   story.cluster().CrashNode(0);
-  // Until the lease has passed the shard would say that the object exists.
+  // When the lease has passed the shard knows that nobody has it.
   story.Pass(absl::Seconds(2));
   story.Put(2, "weights", kBytes);
   story.AwaitAll({get, stream});
   EXPECT_EQ(story.Seen(get), 2u);
   EXPECT_EQ(story.Seen(stream), 2u);
+  story.cluster().StartNode(0);
+  story.ComeToRest();
+}
+
+TEST_F(Scenario, OtherBytesPutBeforeTheLeaseOfTheLastHolderHasEndedAreNotDropped) {
+  Story story(3);
+  story.Put(0, "weights", kBytes);
+  story.cluster().CrashNode(0);
+  story.Pass(absl::Milliseconds(100));
+  story.Put(2, "weights", kBytes);
+  const uint64_t get = story.StartGet(1, "weights");
+  story.AwaitAll({get});
+  EXPECT_EQ(story.Seen(get), 2u);
   story.cluster().StartNode(0);
   story.ComeToRest();
 }
