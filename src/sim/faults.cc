@@ -1,5 +1,6 @@
 #include "src/sim/faults.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -190,12 +191,18 @@ void Faults::Corrupt() {
   Mend([this] { cluster_.CorruptNodes(0); });
 }
 
+bool Faults::SomebodyLeaves() const {
+  return std::any_of(leaving_.begin(), leaving_.end(),
+                     [this](const NodeKey& life) { return cluster_.FindNode(life) >= 0; });
+}
+
 // A node leaves as it should: its sole copies are moved first.
 void Faults::Drain() {
   const int n = AnyVictim();
   if (n < 0 || cluster_.node(n) == nullptr) return;
   const NodeKey life = cluster_.node(n)->key();
   const absl::Duration timeout = options_.mean_length * 4 * random_.Unit();
+  leaving_.push_back(life);
   cluster_.OnNode(n, [this, n, life, timeout] {
     cluster_.journal().Note("drain ", SimCluster::NodeName(n));
     cluster_.Drain(n, timeout, [this, n, life](const absl::Status& status) {

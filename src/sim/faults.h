@@ -7,8 +7,10 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
+#include "src/common/ids.h"
 #include "src/common/random.h"
 #include "src/sim/sim_cluster.h"
 
@@ -55,8 +57,11 @@ class Faults {
 
   // Things break until Stop.
   void Start();
-  // No more breaks, and all is mended.
+  // No more breaks, and all is mended. Who was told to leave does so in its own time, and comes
+  // back.
   void Stop();
+  // A node that was told to leave is still there.
+  bool SomebodyLeaves() const;
 
  private:
   void Later();
@@ -88,6 +93,7 @@ class Faults {
   const FaultOptions options_;
   Random random_;
   bool running_ = false;
+  std::vector<NodeKey> leaving_;  // lives that were told to
 };
 
 }  // namespace phalanx::sim

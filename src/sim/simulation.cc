@@ -77,6 +77,7 @@ class Simulation {
     Await("to settle", [this] {
       // Some were granted only now.
       workload_.FinishWriters();
+      if (faults_.SomebodyLeaves()) return absl::UnavailableError("a node is about to leave");
       return checkers_.Settled();
     });
     cluster_.history().CloseDeletions();
