@@ -240,10 +240,20 @@ void Store::Impl::StandBehind(const ObjectId& id, const Generation& adopted) {
   }
 }
 
+// The shard has forgotten, or never heard, that the generation was deleted. Were it not told, it
+// would take the want for answered, and the Get would wait for ever.
+bool Store::Impl::TellIfDeleted(const ObjectId& id, const Generation& generation) {
+  if (tombstones_.count({id, generation}) == 0) return false;
+  v1::NodeMessage message;
+  SetSubject(id, generation, message.mutable_register_tombstone());
+  Send(id, std::move(message));
+  return true;
+}
+
 void Store::Impl::OnAssign(const v1::Assign& assign) {
   const absl::StatusOr<ObjectId> id = directory::ParseObjectId(assign.object_id());
   const absl::StatusOr<Generation> generation = directory::ParseGeneration(assign.generation());
-  if (!id.ok() || !generation.ok() || tombstones_.count({*id, *generation}) != 0) return;
+  if (!id.ok() || !generation.ok() || TellIfDeleted(*id, *generation)) return;
   if (AlreadyHere(*id, *generation)) {
     const Copy* copy = table_.Find(*id, *generation);
     if (copy->state != CopyState::kComplete) return;
@@ -265,7 +275,7 @@ void Store::Impl::OnAssign(const v1::Assign& assign) {
 void Store::Impl::OnDeliver(const v1::Deliver& deliver) {
   const absl::StatusOr<ObjectId> id = directory::ParseObjectId(deliver.object_id());
   const absl::StatusOr<Generation> generation = directory::ParseGeneration(deliver.generation());
-  if (!id.ok() || !generation.ok() || tombstones_.count({*id, *generation}) != 0) return;
+  if (!id.ok() || !generation.ok() || TellIfDeleted(*id, *generation)) return;
   if (AlreadyHere(*id, *generation)) return;
   if (pulls_.Wants(*id)) StandBehind(*id, *generation);
   pulls_.OnDeliver(*id, deliver);

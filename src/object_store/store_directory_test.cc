@@ -246,6 +246,18 @@ TEST(StoreEvictionTest, TheLeastRecentlyUsedSecondaryCopyGoesWhenTheShardGrantsI
   (void)a;
 }
 
+TEST(StoreRegisterTest, AShardThatServesWhatWasDeletedIsToldOfTheDeletion) {
+  StoreWorld w;
+  w.Shard(Gone(Id(1), kForeign, v1::Gone::DELETED));
+  const auto get = w.Get(Id(1));
+  w.ForgetSent();
+  w.Shard(Assign(Id(1), kForeign, {.size = 800, .plan = 9}));
+  ASSERT_EQ(w.Sent<v1::RegisterTombstone>().size(), 1u);
+  EXPECT_EQ(directory::FromProto(w.Sent<v1::RegisterTombstone>()[0].generation()), kForeign);
+  w.Shard(Gone(Id(1), kForeign, v1::Gone::DELETED));
+  EXPECT_EQ(get->status().code(), absl::StatusCode::kNotFound) << "it does not wait for ever";
+}
+
 TEST(StoreEvictionTest, ACopyThatMayGoIsNotReportedAgain) {
   StoreWorld w(/*capacity=*/1000);
   const Generation a = w.PullCopy(Id(1), Content(600));

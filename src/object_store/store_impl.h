@@ -304,6 +304,7 @@ struct Store::Impl {
   void RegisterCopies(int shard);
   void OnVerdict(const v1::Verdict& verdict);
   void OnSuperseded(Copy* copy, const v1::Verdict& verdict);
+  bool TellIfDeleted(const ObjectId& id, const Generation& generation);
   void OnAssign(const v1::Assign& assign);
   void OnDeliver(const v1::Deliver& deliver);
   // The shard has named this copy's generation as the object's: so none that is being fetched is.
