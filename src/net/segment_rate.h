@@ -34,7 +34,8 @@ class SegmentRate {
       return;
     }
     window_filled_ += bytes;
-    if (window_filled_ < window_bytes_) return;
+    // All segments of one turn of the loop have the same time.
+    if (window_filled_ < window_bytes_ || complete == window_start_) return;
     AddWindow((complete - window_start_) * (static_cast<double>(window_bytes_) / window_filled_));
     window_start_ = complete;
     window_filled_ = 0;

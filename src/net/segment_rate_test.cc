@@ -64,6 +64,15 @@ TEST(SegmentRate, IsNotMovedByAReceiverThatWasHeldUp) {
   EXPECT_NEAR(link.rate(), kSegment / 500e-6, 1);
 }
 
+TEST(SegmentRate, MeasuresSegmentsThatArriveManyInOneTurn) {
+  Link link;
+  for (int i = 0; i < 20; ++i) {
+    link.Deliver(1, absl::Milliseconds(1));
+    link.Deliver(15, absl::ZeroDuration());
+  }
+  EXPECT_NEAR(link.rate(), 16 * kSegment / 1e-3, 0.02 * 16 * kSegment / 1e-3);
+}
+
 TEST(SegmentRate, FollowsALongPullInWindowsThatGrow) {
   Link link;
   link.Deliver(10000, absl::Microseconds(100));
