@@ -186,7 +186,9 @@ void DirectoryCore::Impl::Supersede(Object& object, Attempt& attempt) {
 }
 
 bool DirectoryCore::Impl::CompleteInSight(const Object& object) const {
-  if (object.complete_copies == 0) return false;
+  // One that was adopted before may still be registered, and then wins over a tentative one: also
+  // over its complete copy, so that what stands by may be that very generation.
+  if (object.complete_copies == 0 || object.tentative) return false;
   return std::any_of(object.copies.begin(), object.copies.end(), [this](const auto& entry) {
     const Node* node = FindNode(entry.first);
     return entry.second.complete && !entry.second.stale && node != nullptr && node->connected;
@@ -273,6 +275,7 @@ void DirectoryCore::Impl::Settle(Object& object) {
   }
   if (!object.adopted && !object.attempts.empty()) AdoptBestAttempt(object);
   if (!object.adopted) RefuseWantsOfDeleted(object);
+  SupersedeAll(object);
   Plan(object);
   DropTreeIfIdle(object);
   ReleaseIfEmpty(object);

@@ -569,6 +569,25 @@ TEST(RestartTest, WhatWasServedWithoutAPromiseGivesWayToWhatWasAdoptedBefore) {
   EXPECT_EQ(h.SenderOf(c, x), b);
 }
 
+TEST(RestartTest, NothingIsSupersededByWhatMayStillGiveWay) {
+  Harness h(/*learning=*/true);
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey c = h.Up("c");
+  h.Create(a, x, {.complete = true});
+  const Generation old{b, 9};
+  h.NewSession(b, /*had_session=*/true);
+  h.RegisterCopy(b, x, old, {.adopted = false, .complete = true, .sender = {}});
+  h.RegisterEnd(b);
+  EXPECT_EQ(h.LastVerdict(b), v1::Verdict::STANDBY) << "it may have been adopted, unheard";
+  h.NewSession(c, true);
+  h.RegisterCopy(c, x, old, {.complete = true, .sender = {}});
+  h.RegisterEnd(c);
+  EXPECT_EQ(h.LastVerdict(a), v1::Verdict::SUPERSEDED);
+  EXPECT_EQ(h.LastVerdict(b), v1::Verdict::ADOPTED);
+  EXPECT_EQ(h.Describe(x).summary().complete_copies(), 2u);
+}
+
 TEST(RestartTest, AShardWithAPastAdoptsNothingNewBeforeItHasHeardEverybody) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");
