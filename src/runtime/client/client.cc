@@ -97,23 +97,41 @@ Future<T> StartOne(std::shared_ptr<CallType> call, Instant deadline, Make make) 
   return Future<T>(std::move(call));
 }
 
-absl::StatusOr<std::string> ChooseAddress(const ClientOptions& options) {
+// Empty: the program's private cluster.
+std::string NamedAddress(const ClientOptions& options) {
   if (!options.address.empty()) return options.address;
   const char* address = std::getenv("PHALANX_ADDRESS");
-  if (address != nullptr && *address != '\0') return std::string(address);
-  return internal::EmbeddedAddress(options.embedded_capacity, options.connect_timeout);
+  return address == nullptr ? "" : address;
 }
 
-}  // namespace
-
-absl::StatusOr<std::shared_ptr<Client>> Client::Connect(ClientOptions options) {
-  PHALANX_ASSIGN_OR_RETURN(const std::string address, ChooseAddress(options));
+absl::StatusOr<std::shared_ptr<Connection>> OpenAt(const std::string& address,
+                                                   const ClientOptions& options) {
   internal::ConnectionOptions to;
   PHALANX_ASSIGN_OR_RETURN(to.socket_path, internal::SocketPath(address));
   to.address = absl::StrCat("unix:", to.socket_path);
   to.connect_timeout = options.connect_timeout;
   to.callback_thread = options.callback_thread;
-  PHALANX_ASSIGN_OR_RETURN(std::shared_ptr<Connection> connection, Connection::Open(std::move(to)));
+  return Connection::Open(std::move(to));
+}
+
+absl::StatusOr<std::shared_ptr<Connection>> OpenConnection(const ClientOptions& options) {
+  const std::string named = NamedAddress(options);
+  if (!named.empty()) return OpenAt(named, options);
+  const auto start = [&options] {
+    return internal::EmbeddedAddress(options.embedded_capacity, options.connect_timeout);
+  };
+  PHALANX_ASSIGN_OR_RETURN(std::string address, start());
+  absl::StatusOr<std::shared_ptr<Connection>> connection = OpenAt(address, options);
+  if (!absl::IsUnavailable(connection.status())) return connection;
+  // A daemon that is being killed looks alive until its descriptors are closed; a new one follows.
+  PHALANX_ASSIGN_OR_RETURN(address, start());
+  return OpenAt(address, options);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Client>> Client::Connect(ClientOptions options) {
+  PHALANX_ASSIGN_OR_RETURN(std::shared_ptr<Connection> connection, OpenConnection(options));
   std::shared_ptr<Client> client(new Client(std::move(connection)));
   client->name_space_ = std::move(options.name_space);
   return client;

@@ -10,7 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -185,6 +187,43 @@ TEST_F(EmbeddedTest, WhatGoesWrongIsSaid) {
             static_cast<int>(absl::StatusCode::kUnavailable));
   EXPECT_EQ(code_with("PHALANX_TEST_NODE", "silent", "not ready in time"),
             static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+}
+
+TEST_F(EmbeddedTest, TheDaemonInheritsNoSettingOfTheHostsCluster) {
+  EXPECT_EQ(InChild([] {
+              setenv("PHALANX_CONFIG", "/nowhere/phalanx.toml", 1);
+              setenv("PHALANX_LISTEN", "127.0.0.1:1", 1);
+              setenv("PHALANX_TEST_KEPT", "1", 1);
+              const auto client = Client::Connect();
+              if (!client.ok()) return 1;
+              std::ifstream file(absl::StrCat("/proc/", DaemonOf(**client), "/environ"));
+              const std::string text{std::istreambuf_iterator<char>(file), {}};
+              if (text.find("PHALANX_CONFIG=") != text.npos) return 2;
+              if (text.find("PHALANX_LISTEN=") != text.npos) return 3;
+              return text.find("PHALANX_TEST_KEPT=1") != text.npos ? 0 : 4;
+            }),
+            0);
+}
+
+TEST_F(EmbeddedTest, ADaemonThatWasNotReadyInTimeLeavesOneZombieAtMost) {
+  EXPECT_EQ(InChild([] {
+              ClientOptions options;
+              options.connect_timeout = absl::Milliseconds(50);
+              setenv("PHALANX_TEST_NODE", "silent", 1);
+              for (int i = 0; i < 3; ++i) {
+                if (Client::Connect(options).ok()) return 1;
+                // Ended, and not reaped by this.
+                siginfo_t info;
+                waitid(P_ALL, 0, &info, WEXITED | WNOWAIT);
+              }
+              int children = 0;
+              unsetenv("PHALANX_TEST_NODE");
+              const auto client = Client::Connect();
+              if (!client.ok()) return 3;
+              while (waitpid(-1, nullptr, WNOHANG) > 0) ++children;
+              return children == 0 ? 0 : 10 + children;
+            }),
+            0);
 }
 
 TEST_F(EmbeddedTest, TheExecutableIsLookedForBesideTheProgramAndAlongPath) {

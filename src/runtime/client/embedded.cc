@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <optional>
 
 #include "absl/strings/match.h"
@@ -43,6 +44,27 @@ struct Cluster {
 std::string FolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+// Settings of this host's cluster, which are none of the private one's: a listener would be taken
+// twice, and a mistake in a file that the program never named would keep its cluster from starting.
+constexpr absl::string_view kSettingsOfTheHost[] = {
+    "PHALANX_ADVERTISE", "PHALANX_CLUSTER_ID", "PHALANX_CONFIG",   "PHALANX_DIRECTORY",
+    "PHALANX_LABEL",     "PHALANX_LISTEN",     "PHALANX_LOG_FILE", "PHALANX_METRICS_LISTEN",
+    "PHALANX_NAME",      "PHALANX_NUM_SHARDS", "PHALANX_SECRET",   "PHALANX_SECRET_FILE",
+    "PHALANX_SOCKET",    "PHALANX_SHARD_INDEX"};
+
+// What the daemon inherits, ended by a null pointer. Points into this process's environment.
+std::vector<char*> EnvironmentOfDaemon() {
+  std::vector<char*> kept;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const absl::string_view text = *entry;
+    const absl::string_view name = text.substr(0, text.find('='));
+    const auto* end = std::end(kSettingsOfTheHost);
+    if (std::find(std::begin(kSettingsOfTheHost), end, name) == end) kept.push_back(*entry);
+  }
+  kept.push_back(nullptr);
+  return kept;
 }
 
 // Resets what a child would inherit and should not: masked signals, and the terminal's Ctrl-C.
@@ -76,9 +98,10 @@ class SpawnSettings {
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
+    const std::vector<char*> environment = EnvironmentOfDaemon();
     pid_t pid = -1;
-    const int error =
-        posix_spawn(&pid, executable.c_str(), &actions_, &attributes_, argv.data(), environ);
+    const int error = posix_spawn(&pid, executable.c_str(), &actions_, &attributes_, argv.data(),
+                                  environment.data());
     if (error == 0) return pid;
     return absl::UnavailableError(absl::StrCat(executable, ": ", std::strerror(error)));
   }
@@ -128,17 +151,24 @@ absl::StatusOr<std::string> ReadAddress(int fd, Instant until) {
   return absl::UnavailableError(rest);
 }
 
-void End(Cluster& cluster) {
+// Takes away those that are zombies by now.
+void Reap(std::vector<pid_t>& ending) {
+  std::erase_if(ending, [](pid_t pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
+}
+
+// The end of file tells the daemon, which joins `ending`: it may take a while.
+void End(Cluster& cluster, std::vector<pid_t>& ending) {
   if (cluster.lifeline >= 0) {
     KeepInChildren(cluster.lifeline);
     close(cluster.lifeline);
   }
-  // The end of file tells the daemon; a zombie, if it is one by now, is taken away.
-  if (cluster.daemon > 0) waitpid(cluster.daemon, nullptr, WNOHANG);
+  if (cluster.daemon > 0) ending.push_back(cluster.daemon);
+  Reap(ending);
   cluster = Cluster();
 }
 
-absl::StatusOr<Cluster> StartCluster(uint64_t capacity_bytes, absl::Duration timeout) {
+absl::StatusOr<Cluster> StartCluster(uint64_t capacity_bytes, absl::Duration timeout,
+                                     std::vector<pid_t>& ending) {
   const Instant until = MonotonicNow() + timeout;
   PHALANX_ASSIGN_OR_RETURN(const std::string executable, FindExecutable());
   int pair[2];
@@ -157,7 +187,7 @@ absl::StatusOr<Cluster> StartCluster(uint64_t capacity_bytes, absl::Duration tim
   const absl::StatusOr<std::string> address =
       daemon.ok() ? ReadAddress(cluster.lifeline, until) : daemon.status();
   if (!address.ok()) {
-    End(cluster);
+    End(cluster, ending);
     return absl::Status(address.status().code(),
                         absl::StrCat("starting a private cluster with ", executable, ": ",
                                      address.status().message()));
@@ -170,6 +200,8 @@ struct SharedCluster {
   const ProcessMark mark = ProcessMark::Current();
   Mutex mu;
   Cluster cluster ABSL_GUARDED_BY(mu);
+  // Daemons that were told to end, until they are reaped: at the latest with the next connection.
+  std::vector<pid_t> ending ABSL_GUARDED_BY(mu);
 };
 
 // A child of fork starts its own: the parent's lock may have been held when it was made, and its
@@ -218,9 +250,10 @@ std::vector<std::string> ExecutableCandidates() {
 absl::StatusOr<std::string> EmbeddedAddress(uint64_t capacity_bytes, absl::Duration timeout) {
   SharedCluster& shared = OfThisProcess();
   MutexLock lock(shared.mu);
+  Reap(shared.ending);
   if (!Alive(shared.cluster)) {
-    End(shared.cluster);
-    PHALANX_ASSIGN_OR_RETURN(shared.cluster, StartCluster(capacity_bytes, timeout));
+    End(shared.cluster, shared.ending);
+    PHALANX_ASSIGN_OR_RETURN(shared.cluster, StartCluster(capacity_bytes, timeout, shared.ending));
   }
   return shared.cluster.address;
 }
