@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -20,6 +22,8 @@ namespace {
 // The tree is asked for again after so long: often against a broadcast of 0.3 s, rarely against the
 // shard's own work.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(5);
+// A receiver that waits for ever keeps the broadcast from being over.
+constexpr absl::Duration kPatience = absl::Minutes(2);
 
 uint64_t Present(const v1::CopyDescription& copy, uint64_t size_bytes) {
   if (copy.complete()) return size_bytes;
@@ -49,6 +53,19 @@ absl::StatusOr<std::map<std::string, pid_t>> ProcessIds(directory::ToolsClient& 
   return pids;
 }
 
+// Whether `pid` is this machine's node: a process of this very executable. The id was told by the
+// node, which may run on another machine, where it means another process.
+absl::Status RequireOurs(const std::string& name, pid_t pid) {
+  struct stat own {};
+  struct stat its {};
+  const bool ours = pid > 1 && pid != getpid() && stat("/proc/self/exe", &own) == 0 &&
+                    stat(absl::StrCat("/proc/", pid, "/exe").c_str(), &its) == 0 &&
+                    own.st_dev == its.st_dev && own.st_ino == its.st_ino;
+  if (ours) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot kill ", name, ": its process id ", pid,
+                                             " is no node of this executable on this machine"));
+}
+
 bool Over(const v1::DescribeObjectResponse& tree) {
   return tree.waiting_size() == 0 && tree.copies_size() > 1 &&
          std::all_of(tree.copies().begin(), tree.copies().end(),
@@ -58,14 +75,19 @@ bool Over(const v1::DescribeObjectResponse& tree) {
 absl::StatusOr<KillReport> KillRelays(directory::ToolsClient& client, int count, double fraction,
                                       const ObjectId& object, uint64_t size_bytes) {
   PHALANX_ASSIGN_OR_RETURN(const auto pids, ProcessIds(client));
-  for (;;) {
+  const int64_t until = MonotonicNanos() + absl::ToInt64Nanoseconds(kPatience);
+  while (MonotonicNanos() < until) {
     PHALANX_ASSIGN_OR_RETURN(const v1::DescribeObjectResponse tree, client.Describe(object));
     KillReport report;
     report.nodes = ChooseVictims(tree, size_bytes, fraction, count);
     if (report.nodes.size() == static_cast<size_t>(count)) {
       for (const std::string& name : report.nodes) {
         const auto pid = pids.find(name);
-        if (pid == pids.end() || pid->second <= 0 || kill(pid->second, SIGKILL) != 0) {
+        if (pid == pids.end()) {
+          return absl::UnavailableError(absl::StrCat("cannot kill ", name, ": it is gone"));
+        }
+        PHALANX_RETURN_IF_ERROR(RequireOurs(name, pid->second));
+        if (kill(pid->second, SIGKILL) != 0) {
           return absl::UnavailableError(
               absl::StrCat("cannot kill ", name, ": ", std::strerror(errno)));
         }
@@ -78,6 +100,8 @@ absl::StatusOr<KillReport> KillRelays(directory::ToolsClient& client, int count,
     }
     SleepUntilNanos(MonotonicNanos() + absl::ToInt64Nanoseconds(kLookEvery));
   }
+  return absl::DeadlineExceededError(absl::StrCat(
+      "no ", count, " relays with two descendants were seen in ", absl::FormatDuration(kPatience)));
 }
 
 absl::StatusOr<uint64_t> CountBytesReceived(directory::ToolsClient& client,

@@ -2,8 +2,8 @@
 // does.
 //
 // The victims are read from the directory's live tree: nodes that receive, have `fraction` of the
-// object already, and have at least two descendants. Their daemons must run on this machine. One
-// thread, blocking.
+// object already, and have at least two descendants. Their daemons must run on this machine, from
+// this executable: no other process is ever killed. One thread, blocking.
 #ifndef PHALANX_RUNTIME_BENCH_RELAY_KILLER_H_
 #define PHALANX_RUNTIME_BENCH_RELAY_KILLER_H_
 
@@ -23,8 +23,9 @@ std::vector<std::string> ChooseVictims(const v1::DescribeObjectResponse& tree, u
                                        double fraction, int count);
 
 // Tools around `client`, which outlives them. The killer waits until there are `count` victims;
-// FailedPrecondition when the broadcast is over before, Unavailable when a victim's process cannot
-// be killed from here.
+// FailedPrecondition when the broadcast is over before, DeadlineExceeded when neither happens in
+// two minutes, Unavailable when a victim's process is not this executable's on this machine, or
+// cannot be killed.
 DirectoryTools MakeDirectoryTools(directory::ToolsClient& client, int count, double fraction);
 
 }  // namespace phalanx::runtime::bench
