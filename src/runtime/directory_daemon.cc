@@ -89,6 +89,7 @@ absl::StatusOr<std::unique_ptr<DirectoryDaemon>> DirectoryDaemon::Start(
   PHALANX_ASSIGN_OR_RETURN(
       impl->server, directory::GrpcDirectoryServer::Listen(config.listen, control, impl->shard));
   if (!config.metrics_listen.empty()) {
+    PHALANX_RETURN_IF_ERROR(CheckMetricsAddress(config.metrics_listen, config.metrics_open));
     PHALANX_ASSIGN_OR_RETURN(
         impl->metrics,
         MetricsServer::Start(control, network, config.metrics_listen,

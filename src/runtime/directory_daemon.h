@@ -22,6 +22,8 @@ struct DirectoryConfig {
   std::string secret;
   // Empty: no metrics.
   net::Address metrics_listen;
+  // Metrics ask for no secret: only with this are they served beyond loopback.
+  bool metrics_open = false;
   directory::DirectoryOptions core;
 };
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "src/common/log.h"
 #include "src/common/status_macros.h"
+#include "src/net/require_loopback.h"
 
 namespace phalanx::runtime {
 namespace {
@@ -27,6 +28,16 @@ absl::string_view PathOf(absl::string_view request) {
 }
 
 }  // namespace
+
+absl::Status CheckMetricsAddress(absl::string_view address, bool open) {
+  const absl::Status status = net::RequireLoopbackWithoutSecret(address, "");
+  if (!absl::IsFailedPrecondition(status)) return status;
+  if (open) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("--metrics-listen ", address,
+                   " is reached by other hosts, and metrics ask for no secret: give --metrics-open "
+                   "to allow that, or listen on 127.0.0.1"));
+}
 
 absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(
     Executor& loop, net::Network& network, const net::Address& listen,

@@ -11,11 +11,17 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "src/common/executor.h"
 #include "src/net/byte_stream.h"
 
 namespace phalanx::runtime {
+
+// Metrics ask for no secret: FailedPrecondition, saying what to do, for an address beyond loopback
+// unless `open`; InvalidArgument for one that does not parse.
+absl::Status CheckMetricsAddress(absl::string_view address, bool open);
 
 class MetricsServer {
  public:

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "src/common/executor.h"
@@ -183,6 +184,15 @@ TEST(MetricsServerDeadline, AByteThatComesWithTheDeadlineIsNotRead) {
 
 TEST(MetricsServerDeadline, RoomThatComesWithTheDeadlineIsNotUsed) {
   ExpectSilenceAfterTheDeadline("GET /metrics HTTP/1.1\r\n\r\n");
+}
+
+TEST(CheckMetricsAddress, AllowsLoopbackAndWhatWasOpenedOnPurpose) {
+  EXPECT_TRUE(CheckMetricsAddress("127.0.0.1:9100", false).ok());
+  EXPECT_TRUE(CheckMetricsAddress("0.0.0.0:9100", true).ok());
+  const absl::Status refused = CheckMetricsAddress("0.0.0.0:9100", false);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(absl::StrContains(refused.message(), "--metrics-open")) << refused;
+  EXPECT_EQ(CheckMetricsAddress("nonsense", true).code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

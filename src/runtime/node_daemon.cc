@@ -168,6 +168,7 @@ absl::Status NodeDaemon::Impl::Start() {
   PHALANX_ASSIGN_OR_RETURN(
       service, object_store::LocalService::Start(control, node->store(), std::move(local)));
   if (!config.metrics_listen.empty()) {
+    PHALANX_RETURN_IF_ERROR(CheckMetricsAddress(config.metrics_listen, config.metrics_open));
     PHALANX_ASSIGN_OR_RETURN(metrics, MetricsServer::Start(control, network, config.metrics_listen,
                                                            [this] { return CollectMetrics(); }));
   }

@@ -33,6 +33,8 @@ struct NodeConfig {
   absl::Duration drain_timeout = absl::Seconds(30);
   // Empty: no metrics.
   net::Address metrics_listen;
+  // Metrics ask for no secret: only with this are they served beyond loopback.
+  bool metrics_open = false;
 };
 
 // "worker-7-7411" on a port of one's own choice, "worker-7-3f2a9c01" on port 0.

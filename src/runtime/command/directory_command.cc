@@ -36,6 +36,8 @@ class DirectoryCommand : public Command {
     AddShardFlags(flags, &config_);
     flags.Setting("--metrics-listen", "Where Prometheus finds /metrics; without it nowhere",
                   Text(&config_.metrics_listen, "HOST:PORT"));
+    flags.Setting("--metrics-open", "Metrics may be read from other hosts, without a secret",
+                  Switch(&config_.metrics_open));
     AddDaemonFlags(flags, &daemon_);
   }
 

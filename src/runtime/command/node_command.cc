@@ -55,6 +55,8 @@ class NodeCommand : public Command {
                   TimeSpan(&config_.drain_timeout));
     flags.Setting("--metrics-listen", "Where Prometheus finds /metrics; without it nowhere",
                   Text(&config_.metrics_listen, "HOST:PORT"));
+    flags.Setting("--metrics-open", "Metrics may be read from other hosts, without a secret",
+                  Switch(&config_.metrics_open));
     AddNodeMemoryFlags(flags, &config_);
     AddNodeTransferFlags(flags, &config_);
     AddDaemonFlags(flags, &daemon_);
