@@ -576,5 +576,27 @@ TEST(LocalService, AClientThatLeavesKeepsThePinsItNames) {
   node.Await([&] { return node.store().stats().pins == 0; });
 }
 
+// The writable file of a 2 MiB object that `client` has begun.
+uint64_t BeginWriting(RawClient& client, uint64_t request, const ObjectId& id) {
+  client.Send(local::Create{request, {id, false, 1, absl::InfiniteDuration(), ""}, 2 << 20});
+  auto answer = client.Receive();
+  while (answer && std::holds_alternative<local::File>(*answer)) answer = client.Receive();
+  EXPECT_TRUE(answer && std::holds_alternative<local::Granted>(*answer));
+  return std::get<local::Granted>(*answer).writer;
+}
+
+TEST(LocalService, WhatAClientThatLeavesWasWritingIsNeverRecycled) {
+  LocalNode node;
+  const auto pooled = [&] { return node.memory().stats().pooled_bytes; };
+  RawClient client(node);
+  client.Send(local::Abort{BeginWriting(client, 1, Id(1))});
+  node.Await([&] { return pooled() > 0; });
+  BeginWriting(client, 2, Id(2));
+  node.Await([&] { return pooled() == 0; });
+  client.Send(local::Leave{false, {}});
+  node.Await([&] { return node.memory().stats().allocated_bytes == 0; });
+  EXPECT_EQ(pooled(), 0u) << "the client may still write there";
+}
+
 }  // namespace
 }  // namespace phalanx::object_store

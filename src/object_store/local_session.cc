@@ -74,6 +74,7 @@ void LocalSession::End(const absl::Status& why) {
   }
   std::vector<uint64_t> streams;
   for (const auto& [request, stream] : streams_) streams.push_back(request);
+  std::sort(streams.begin(), streams.end());
   for (const uint64_t request : streams) EndStream(request);
   if (client_ != 0) store_.CloseClient(client_, clean);
   // Before anybody asks who still has files of ours.
@@ -341,16 +342,24 @@ absl::Status LocalSession::On(const local::Leave& leave) {
   out_.Clear();
   std::vector<uint64_t> requests;
   for (const auto& [request, id] : requests_) requests.push_back(request);
+  std::sort(requests.begin(), requests.end());
   for (const uint64_t request : requests) {
     PHALANX_RETURN_IF_ERROR(On(local::Cancel{request}));
   }
   std::vector<WriterId> writers;
   for (const auto& [writer, state] : writers_) writers.push_back(writer);
-  for (const WriterId writer : writers) PHALANX_RETURN_IF_ERROR(On(local::Abort{writer}));
+  std::sort(writers.begin(), writers.end());
+  for (const WriterId writer : writers) {
+    // The client ends without a word about these: it may still have them mapped to write.
+    const Writer& state = writers_.at(writer);
+    if (state.has_file) state.block->Condemn(client_);
+    PHALANX_RETURN_IF_ERROR(On(local::Abort{writer}));
+  }
   std::vector<PinId> dropped;
   for (const PinId pin : pins_) {
     if (!kept_at_leave_.contains(pin)) dropped.push_back(pin);
   }
+  std::sort(dropped.begin(), dropped.end());
   for (const PinId pin : dropped) ReleasePin(pin, true);
   kept_at_leave_.clear();
   return absl::OkStatus();

@@ -108,7 +108,8 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   bool EncodeView(const local::Get& get, const View& view, LocalOutbox::Batch& batch);
   void EncodeInline(const local::Get& get, const View& view, absl::string_view bytes,
                     LocalOutbox::Batch& batch);
-  void EncodeProgress(uint64_t request, LocalOutbox::Batch& batch);
+  void StreamGrew(uint64_t request, PinId pin);
+  void EncodeProgress(uint64_t request, PinId pin, LocalOutbox::Batch& batch);
   void Subscribe(uint64_t request, Stream& stream);
   void EndStream(uint64_t request);
   void ReleasePin(PinId pin, bool recycle);

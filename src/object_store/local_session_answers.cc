@@ -135,6 +135,7 @@ void LocalSession::EncodeInline(const local::Get& get, const View& view, absl::s
 }
 
 void LocalSession::Subscribe(uint64_t request, Stream& stream) {
+  if (stream.subscription != 0) stream.buffer->Unsubscribe(stream.subscription);
   std::vector<uint64_t> seen;
   uint64_t slices = 0;
   for (int slice = 0; slice < stream.buffer->layout().slices; ++slice) {
@@ -143,21 +144,29 @@ void LocalSession::Subscribe(uint64_t request, Stream& stream) {
   }
   // One wake-up, one answer: the next is asked for when that has been encoded, so that a client
   // that reads slowly gets fewer and larger steps.
-  stream.subscription = stream.buffer->Subscribe(slices, seen, loop_, [this, request] {
-    const auto it = streams_.find(request);
-    if (it == streams_.end()) return;
-    it->second.subscription = 0;
-    out_.Add([this, request](LocalOutbox::Batch& batch) {
-      EncodeProgress(request, batch);
-      return true;
-    });
-    SendLater();
-  });
+  auto wake = [weak = weak_from_this(), request, pin = stream.pin] {
+    const std::shared_ptr<LocalSession> self = weak.lock();
+    if (self != nullptr) self->StreamGrew(request, pin);
+  };
+  stream.subscription = stream.buffer->Subscribe(slices, seen, loop_, std::move(wake));
 }
 
-void LocalSession::EncodeProgress(uint64_t request, LocalOutbox::Batch& batch) {
+void LocalSession::StreamGrew(uint64_t request, PinId pin) {
   const auto it = streams_.find(request);
-  if (it == streams_.end() || it->second.subscription != 0) return;
+  if (it == streams_.end() || it->second.pin != pin) return;
+  it->second.subscription = 0;
+  out_.Add([this, request, pin](LocalOutbox::Batch& batch) {
+    EncodeProgress(request, pin, batch);
+    return true;
+  });
+  SendLater();
+}
+
+// The progress of that view and no other: one that was void meanwhile, and followed by another
+// under the same number, has the answers to both behind it.
+void LocalSession::EncodeProgress(uint64_t request, PinId pin, LocalOutbox::Batch& batch) {
+  const auto it = streams_.find(request);
+  if (it == streams_.end() || it->second.pin != pin || it->second.subscription != 0) return;
   const net::TransferBuffer& buffer = *it->second.buffer;
   const bool final = Final(buffer);
   batch.Add(local::Progress{request, Prefix(buffer), final});
