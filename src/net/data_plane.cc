@@ -90,6 +90,7 @@ Pusher::Options PusherOptions(const DataPlaneOptions& options) {
   result.handshake = options.handshake;
   result.sender = {options.self, options.segment_bytes, options.checksums, options.idle_timeout};
   result.handshake_timeout = options.handshake_timeout;
+  result.turned_away = options.turned_away;
   return result;
 }
 

@@ -22,12 +22,14 @@
 #define PHALANX_NET_DATA_PLANE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "phalanx/object_id.h"
 #include "src/common/executor.h"
@@ -63,6 +65,8 @@ struct DataPlaneOptions {
   int max_unproven_connections = 512;
   // On each I/O loop its share, at least one.
   int max_idle_connections_per_peer = 4;
+  // Told of every accepted connection that ended before its proof, on its I/O loop; may be empty.
+  std::function<void(absl::string_view peer, const absl::Status& why)> turned_away;
 };
 
 struct DataPlaneStats {

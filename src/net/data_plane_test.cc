@@ -650,5 +650,24 @@ TEST_F(DataPlaneTest, AProcessThatDiesIsNoticedAtOnce) {
   EXPECT_THAT(pull.status(), StatusIs(absl::StatusCode::kUnavailable));
 }
 
+TEST(DataPlane, APeerThatIsTurnedAwayIsToldWithTheCause) {
+  SimPlanes world;
+  std::vector<std::string> told;
+  DataPlaneOptions here;
+  here.turned_away = [&](absl::string_view peer, const absl::Status& why) {
+    EXPECT_FALSE(peer.empty());
+    told.emplace_back(why.message());
+  };
+  DataPlaneOptions elsewhere;
+  elsewhere.handshake.cluster_id = "elsewhere";
+  SimPlane& a = world.Add("a", here);
+  SimPlane& b = world.Add("b", elsewhere);
+  ASSERT_TRUE(world.RunUntilDone(b.Pull(a, Id(1), EmptyBuffer(10))));
+  world.RunFor(absl::Milliseconds(10));
+  EXPECT_EQ(a.plane().stats().handshakes_refused, 1u);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_THAT(told[0], HasSubstr("elsewhere"));
+}
+
 }  // namespace
 }  // namespace phalanx::net

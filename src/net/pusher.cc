@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "src/common/log.h"
-
 namespace phalanx::net {
 
 Pusher::Pusher(Executor& executor, Options options, EgressLimiter& limiter,
@@ -62,9 +60,7 @@ void Pusher::Authenticated(uint64_t id, absl::StatusOr<StreamHandshake::Authenti
 
 void Pusher::TurnAway(uint64_t id, const absl::Status& why) {
   const auto found = connections_.find(id);
-  PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
-      << "turned a peer away" << LogField("peer", found->second.peer)
-      << LogField("cause", why.message());
+  if (options_.turned_away) options_.turned_away(found->second.peer, why);
   connections_.erase(found);
 }
 

@@ -6,6 +6,7 @@
 #define PHALANX_NET_PUSHER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -32,6 +33,7 @@ class Pusher final : public PullSender::Host {
     HandshakeConfig handshake;
     PullSender::Options sender;
     absl::Duration handshake_timeout;
+    std::function<void(absl::string_view peer, const absl::Status& why)> turned_away;
   };
   // One push: the `pull`-th on the `connection`-th connection of this loop.
   struct PushId {
@@ -56,7 +58,7 @@ class Pusher final : public PullSender::Host {
   ~Pusher() override;
 
   // The oldest connection that has not proved itself makes room for it when there are too many of
-  // them. What ends before its proof is logged.
+  // them. What ends before its proof is told to `turned_away`.
   void Accept(std::unique_ptr<ByteStream> stream);
   void Grant(PushId push, absl::StatusOr<ServeGrant> answer);
   // Ends the push with Aborted and the text `why`, unless it has ended.

@@ -160,7 +160,12 @@ absl::Status NodeDaemon::Impl::Start() {
     io.push_back(std::make_unique<net::EventLoop>());
     PHALANX_RETURN_IF_ERROR(io.back()->Start(absl::StrCat("phalanx-io-", i)));
   }
-  PHALANX_ASSIGN_OR_RETURN(node, Node::Start(config.node, MakeSeams()));
+  NodeOptions options = config.node;
+  options.data_plane.turned_away = [](absl::string_view peer, const absl::Status& why) {
+    PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
+        << "turned a peer away" << LogField("peer", peer) << LogField("cause", why.message());
+  };
+  PHALANX_ASSIGN_OR_RETURN(node, Node::Start(options, MakeSeams()));
   object_store::LocalServiceOptions local;
   local.socket_path = config.socket;
   local.greeting = {node->name(), absl::StrJoin(config.directories, ",")};
