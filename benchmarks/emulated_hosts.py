@@ -4,7 +4,8 @@
         hosts.popen(0, ["iperf3", "-s"])          # on the first host
         hosts.address(0)                          # "10.77.0.1"
 
-Everything is removed at the end, however it ends. Names carry the process id, so that several runs do not meet.
+With zones, the hosts stand in so many groups of neighbours, each on a bridge of its own, and every group reaches the others
+through one link, shaped both ways. Everything is removed at the end, however it ends. Names carry the process id, so that several runs do not meet.
 """
 
 import os
@@ -12,17 +13,23 @@ import subprocess
 
 
 class EmulatedHosts:
-    """`count` hosts 10.77.0.1 ... on one bridge; `rate` as tc writes it ("1gbit"), or None for links not shaped."""
+    """`count` hosts 10.77.0.1 ...; `rate` as tc writes it ("1gbit"), or None for links not shaped.
+
+    `zones` groups of neighbouring hosts are joined by links of `zone_rate`.
+    """
 
     # A smaller burst loses rate; a larger one lets a 1 MiB message through unshaped.
     BURST = "128kb"
     LATENCY = "100ms"
 
-    def __init__(self, count, rate=None):
+    def __init__(self, count, rate=None, zones=1, zone_rate=None):
         self.count = count
         self.rate = rate
+        self.zones = zones
+        self.zone_rate = zone_rate
         self._tag = f"px{os.getpid() % 100000}"
         self._namespaces = []
+        self._links = []
 
     def __enter__(self):
         try:
@@ -34,8 +41,9 @@ class EmulatedHosts:
 
     def __exit__(self, *_):
         # A link goes at once; a namespace lives on in the kernel until its last closing connection is gone.
-        for link in [f"{self._tag}v{host}" for host in range(len(self._namespaces))] + [self._bridge()]:
+        for link in reversed(self._links):
             subprocess.run(["ip", "link", "del", link], check=False, stderr=subprocess.DEVNULL)
+        self._links = []
         for namespace in self._namespaces:
             subprocess.run(["ip", "netns", "del", namespace], check=False, stderr=subprocess.DEVNULL)
         self._namespaces = []
@@ -47,34 +55,63 @@ class EmulatedHosts:
         """Starts `command` on a host; the process id is the command's own."""
         return subprocess.Popen(["ip", "netns", "exec", self._namespaces[host]] + command, **keywords)
 
-    def _bridge(self):
-        return f"{self._tag}b"
+    def zone(self, host):
+        """The group of a host: 0 for the first ones."""
+        return host * self.zones // self.count
+
+    def _add_link(self, name, *what):
+        self._links.append(name)
+        _run("ip", "link", "add", name, *what)
+
+    def _shape(self, rate):
+        return ["root", "tbf", "rate", rate, "burst", self.BURST, "latency", self.LATENCY]
 
     def _make(self):
-        ip = ["ip"]
-        run = lambda command: subprocess.run(command, check=True)
-        run(ip + ["link", "add", self._bridge(), "type", "bridge"])
-        run(ip + ["link", "set", self._bridge(), "up"])
+        core = f"{self._tag}b"
+        self._add_link(core, "type", "bridge")
+        _run("ip", "link", "set", core, "up")
+        bridges = [core]
+        if self.zones > 1:
+            bridges = [self._make_zone(core, zone) for zone in range(self.zones)]
         for host in range(self.count):
-            namespace, outer = f"{self._tag}n{host}", f"{self._tag}v{host}"
-            self._namespaces.append(namespace)
-            run(ip + ["netns", "add", namespace])
-            run(ip + ["link", "add", outer, "type", "veth", "peer", "name", "eth0", "netns", namespace])
-            run(ip + ["link", "set", outer, "master", self._bridge()])
-            run(ip + ["link", "set", outer, "up"])
-            run(ip + ["-n", namespace, "addr", "add", self.address(host) + "/16", "dev", "eth0"])
-            run(ip + ["-n", namespace, "link", "set", "eth0", "up"])
-            run(ip + ["-n", namespace, "link", "set", "lo", "up"])
-            if self.rate:
-                shape = ["root", "tbf", "rate", self.rate, "burst", self.BURST, "latency", self.LATENCY]
-                run(["tc", "qdisc", "add", "dev", outer] + shape)
-                run(["ip", "netns", "exec", namespace, "tc", "qdisc", "add", "dev", "eth0"] + shape)
+            self._make_host(host, bridges[self.zone(host)])
+
+    def _make_zone(self, core, zone):
+        bridge, inner, outer = (f"{self._tag}{letter}{zone}" for letter in "zio")
+        self._add_link(bridge, "type", "bridge")
+        self._add_link(outer, "type", "veth", "peer", "name", inner)
+        for link, master in ((inner, bridge), (outer, core)):
+            _run("ip", "link", "set", link, "master", master)
+            _run("ip", "link", "set", link, "up")
+            if self.zone_rate:
+                _run("tc", "qdisc", "add", "dev", link, *self._shape(self.zone_rate))
+        _run("ip", "link", "set", bridge, "up")
+        return bridge
+
+    def _make_host(self, host, bridge):
+        namespace, outer = f"{self._tag}n{host}", f"{self._tag}v{host}"
+        self._namespaces.append(namespace)
+        _run("ip", "netns", "add", namespace)
+        self._add_link(outer, "type", "veth", "peer", "name", "eth0", "netns", namespace)
+        _run("ip", "link", "set", outer, "master", bridge)
+        _run("ip", "link", "set", outer, "up")
+        _run("ip", "-n", namespace, "addr", "add", self.address(host) + "/16", "dev", "eth0")
+        _run("ip", "-n", namespace, "link", "set", "eth0", "up")
+        _run("ip", "-n", namespace, "link", "set", "lo", "up")
+        if self.rate:
+            _run("tc", "qdisc", "add", "dev", outer, *self._shape(self.rate))
+            _run("ip", "netns", "exec", namespace, "tc", "qdisc", "add", "dev", "eth0", *self._shape(self.rate))
+
+
+def _run(*command):
+    subprocess.run(command, check=True)
 
 
 class Loopback:
     """The same interface over plain loopback: no root, no shaping."""
 
     rate = None
+    zones = 1
 
     def __init__(self, count):
         self.count = count

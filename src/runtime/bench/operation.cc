@@ -140,6 +140,48 @@ class Gather : public Base {
   std::vector<Buffer> got_;
 };
 
+// Every rank is the source of one object, and gets those of all others at once. No link carries
+// less than world - 1 objects, which is what the star of bare sockets takes its time for.
+class BroadcastAll : public Base {
+ public:
+  using Base::Base;
+  Shape shape() const override { return Shape::kStar; }
+  uint64_t bytes_moved(const Run& run) const override {
+    return run.size * options_.world * (options_.world - 1);
+  }
+
+  absl::Status Prepare(const Run& run) override {
+    return PutNow(Id(run, "all", options_.rank), Pattern(run, options_.rank));
+  }
+
+  absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) override {
+    SleepUntilNanos(start_nanos);
+    std::vector<ObjectId> ids;
+    for (int i = 1; i < options_.world; ++i) ids.push_back(Id(run, "all", Source(i)));
+    PHALANX_ASSIGN_OR_RETURN(got_, client_->GetMany(ids, Deadline()).Wait(options_.timeout));
+    return SecondsSince(start_nanos);
+  }
+
+  absl::StatusOr<bool> Verify(const Run& run) override {
+    for (size_t i = 0; i < got_.size(); ++i) {
+      const uint64_t seed = run.seed + Source(i + 1);
+      if (got_[i].size() != run.size || !MatchesPattern(seed, got_[i].view())) return false;
+    }
+    return got_.size() + 1 == static_cast<size_t>(options_.world);
+  }
+
+  absl::Status Clean(const Run& run) override {
+    got_.clear();
+    return DeleteNow(Id(run, "all", options_.rank));
+  }
+
+ private:
+  // The ranks after this one, in turn.
+  int Source(int i) const { return (options_.rank + i) % options_.world; }
+
+  std::vector<Buffer> got_;
+};
+
 // Rank 0 puts to a Get that waits on rank 1, which answers in the same way: half of that.
 class RoundTrip : public Base {
  public:
@@ -301,23 +343,24 @@ class Directory : public Base {
 
 absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(const BenchOptions& options,
                                                          std::shared_ptr<Client> client) {
-  const bool needs_two =
-      options.op == "broadcast" || options.op == "gather" || options.op == "roundtrip";
+  const bool needs_two = options.op == "broadcast" || options.op == "broadcast_all" ||
+                         options.op == "gather" || options.op == "roundtrip";
   if (needs_two && options.world < 2) {
     return absl::InvalidArgumentError(
         absl::StrCat(options.op, " needs --world of 2 or more, not ", options.world));
   }
   std::unique_ptr<Operation> operation;
   if (options.op == "broadcast") operation = std::make_unique<Broadcast>(options, client);
+  if (options.op == "broadcast_all") operation = std::make_unique<BroadcastAll>(options, client);
   if (options.op == "gather") operation = std::make_unique<Gather>(options, client);
   if (options.op == "roundtrip") operation = std::make_unique<RoundTrip>(options, client);
   if (options.op == "put") operation = std::make_unique<Local>(options, client, /*put=*/true);
   if (options.op == "get") operation = std::make_unique<Local>(options, client, /*put=*/false);
   if (options.op == "directory") operation = std::make_unique<Directory>(options, client);
   if (operation == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown operation '", options.op,
-                     "'; there are broadcast, gather, roundtrip, put, get, directory"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "unknown operation '", options.op,
+        "'; there are broadcast, broadcast_all, gather, roundtrip, put, get, directory"));
   }
   return operation;
 }

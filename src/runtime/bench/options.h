@@ -11,7 +11,7 @@
 namespace phalanx::runtime::bench {
 
 struct BenchOptions {
-  std::string op;  // broadcast, gather, roundtrip, put, get, directory
+  std::string op;  // broadcast, broadcast_all, gather, roundtrip, put, get, directory
   int world = 1;
   int rank = 0;
   std::vector<uint64_t> sizes = {1024, 1 << 20, 32 << 20};
@@ -32,6 +32,8 @@ struct BenchOptions {
   // everywhere. One run only.
   int kill = 0;
   double kill_fraction = 0.5;
+  // They are stopped (SIGSTOP) instead: alive, but silent.
+  bool stop_victims = false;
   // Keep the tree of a broadcast's slowest run, and each rank's time in it.
   bool trace = false;
   // Processes whose CPU time is charged to the operation (the daemons); read by rank 0.

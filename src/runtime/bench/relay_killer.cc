@@ -73,7 +73,7 @@ bool Over(const v1::DescribeObjectResponse& tree) {
 }
 
 absl::StatusOr<KillReport> KillRelays(directory::ToolsClient& client, int count, double fraction,
-                                      const ObjectId& object, uint64_t size_bytes) {
+                                      int signal, const ObjectId& object, uint64_t size_bytes) {
   PHALANX_ASSIGN_OR_RETURN(const auto pids, ProcessIds(client));
   const int64_t until = MonotonicNanos() + absl::ToInt64Nanoseconds(kPatience);
   while (MonotonicNanos() < until) {
@@ -87,7 +87,7 @@ absl::StatusOr<KillReport> KillRelays(directory::ToolsClient& client, int count,
           return absl::UnavailableError(absl::StrCat("cannot kill ", name, ": it is gone"));
         }
         PHALANX_RETURN_IF_ERROR(RequireOurs(name, pid->second));
-        if (kill(pid->second, SIGKILL) != 0) {
+        if (kill(pid->second, signal) != 0) {
           return absl::UnavailableError(
               absl::StrCat("cannot kill ", name, ": ", std::strerror(errno)));
         }
@@ -140,10 +140,11 @@ std::vector<std::string> ChooseVictims(const v1::DescribeObjectResponse& tree, u
   return victims;
 }
 
-DirectoryTools MakeDirectoryTools(directory::ToolsClient& client, int count, double fraction) {
+DirectoryTools MakeDirectoryTools(directory::ToolsClient& client, int count, double fraction,
+                                  int signal) {
   DirectoryTools tools;
-  tools.kill = [&client, count, fraction](const ObjectId& object, uint64_t size_bytes) {
-    return KillRelays(client, count, fraction, object, size_bytes);
+  tools.kill = [&client, count, fraction, signal](const ObjectId& object, uint64_t size_bytes) {
+    return KillRelays(client, count, fraction, signal, object, size_bytes);
   };
   tools.bytes_received = [&client](const ObjectId& object) {
     return CountBytesReceived(client, object);

@@ -1,5 +1,5 @@
-// Kills relays of a live broadcast, and counts what the repair cost: what --kill of the benchmark
-// does.
+// Kills or stops relays of a live broadcast, and counts what the repair cost: what --kill of the
+// benchmark does.
 //
 // The victims are read from the directory's live tree: nodes that receive, have `fraction` of the
 // object already, and have at least two descendants. Their daemons must run on this machine, from
@@ -26,7 +26,9 @@ std::vector<std::string> ChooseVictims(const v1::DescribeObjectResponse& tree, u
 // FailedPrecondition when the broadcast is over before, DeadlineExceeded when neither happens in
 // two minutes, Unavailable when a victim's process is not this executable's on this machine, or
 // cannot be killed.
-DirectoryTools MakeDirectoryTools(directory::ToolsClient& client, int count, double fraction);
+// `signal` is SIGKILL or SIGSTOP.
+DirectoryTools MakeDirectoryTools(directory::ToolsClient& client, int count, double fraction,
+                                  int signal);
 
 }  // namespace phalanx::runtime::bench
 

@@ -259,7 +259,8 @@ absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
   }
   if (options.kill > 0 && (options.op != "broadcast" || options.runs != 1)) {
     return absl::InvalidArgumentError(
-        "--kill is for broadcast with --runs 1: the nodes do not come back by themselves");
+        "--kill and --stop are for broadcast with --runs 1: the nodes do not come back by "
+        "themselves");
   }
   if (options.trace && options.op != "broadcast") {
     return absl::InvalidArgumentError("--trace is for broadcast: other operations build no tree");

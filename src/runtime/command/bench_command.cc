@@ -1,5 +1,7 @@
 #include "src/runtime/command/bench_command.h"
 
+#include <signal.h>
+
 #include <fstream>
 #include <iostream>
 #include <utility>
@@ -26,11 +28,12 @@ class BenchCommand : public Command {
     return "Measure one operation, as one of its ranks";
   }
   absl::string_view details() const override {
-    return "OP is broadcast, gather, roundtrip, put, get or directory. Start one process for each "
-           "rank\n"
-           "0..WORLD-1, each at its own node, with the same --session; they meet through the "
-           "store, and\n"
-           "rank 0 prints the records. All ranks must share a clock: one machine, emulated hosts.";
+    return "OP is broadcast, broadcast_all, gather, roundtrip, put, get or directory. Start one "
+           "process\n"
+           "for each rank 0..WORLD-1, each at its own node, with the same --session; they meet "
+           "through the\n"
+           "store, and rank 0 prints the records. All ranks must share a clock: one machine, "
+           "emulated hosts.";
   }
 
   void AddFlags(Flags& flags) override {
@@ -53,6 +56,7 @@ class BenchCommand : public Command {
                    Switch(&options_.waiting));
     flags.Argument("--kill", "N@FRACTION: kill N relays when they have that part",
                    Text(&kill_, "N@F"));
+    flags.Argument("--stop", "N@FRACTION: as --kill, but stop them (SIGSTOP)", Text(&stop_, "N@F"));
     flags.Argument("--trace", "Show the tree of the slowest broadcast", Switch(&options_.trace));
     flags.Argument("--cpu-pids", "Processes whose CPU time is charged, for rank 0",
                    TextList(&cpu_pids_, "PID"));
@@ -69,7 +73,8 @@ class BenchCommand : public Command {
     DirectoryConnection connection;
     if ((options_.kill > 0 || options_.trace) && options_.rank == 0) {
       PHALANX_ASSIGN_OR_RETURN(connection, ConnectToDirectory(directory_));
-      tools = bench::MakeDirectoryTools(*connection.tools, options_.kill, options_.kill_fraction);
+      tools = bench::MakeDirectoryTools(*connection.tools, options_.kill, options_.kill_fraction,
+                                        options_.stop_victims ? SIGSTOP : SIGKILL);
       tools.draw_tree = [&connection](const ObjectId& id) -> absl::StatusOr<std::string> {
         PHALANX_ASSIGN_OR_RETURN(const auto tree, connection.tools->Describe(id));
         return DrawTree(tree, /*unicode=*/false);
@@ -90,13 +95,23 @@ class BenchCommand : public Command {
       }
       options_.cpu_pids.push_back(pid);
     }
-    if (kill_.empty()) return absl::OkStatus();
-    const std::vector<std::string> parts = absl::StrSplit(kill_, '@');
+    return ParseVictims();
+  }
+
+  absl::Status ParseVictims() {
+    if (!kill_.empty() && !stop_.empty()) {
+      return absl::InvalidArgumentError("--kill and --stop do not go together");
+    }
+    options_.stop_victims = !stop_.empty();
+    const std::string& text = options_.stop_victims ? stop_ : kill_;
+    if (text.empty()) return absl::OkStatus();
+    const std::vector<std::string> parts = absl::StrSplit(text, '@');
     if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &options_.kill) ||
         !absl::SimpleAtod(parts[1], &options_.kill_fraction) || options_.kill < 1 ||
         options_.kill_fraction < 0 || options_.kill_fraction >= 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--kill: '", kill_, "' is not N@FRACTION, as in 1@0.5"));
+      return absl::InvalidArgumentError(absl::StrCat(options_.stop_victims ? "--stop" : "--kill",
+                                                     ": '", text,
+                                                     "' is not N@FRACTION, as in 1@0.5"));
     }
     return absl::OkStatus();
   }
@@ -116,6 +131,7 @@ class BenchCommand : public Command {
   bench::BenchOptions options_;
   bool no_limit_ = false;
   std::string kill_;
+  std::string stop_;
   std::vector<std::string> cpu_pids_;
   bool json_ = false;
   std::string json_file_;
