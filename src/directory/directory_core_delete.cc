@@ -250,7 +250,11 @@ absl::Status DirectoryCore::Impl::OnEvict(Node& node, const v1::EvictRequest& m)
     const bool needed = listed && (copy->second.complete || copy->second.writer) &&
                         !HasOtherCompleteCopy(*object, node.key);
     granted = !needed || DefectActive(Defect::kEvictLastCopy);
-    if (granted && listed) StrikeCopy(*object, node.key);
+    if (granted && listed) {
+      StrikeCopy(*object, node.key);
+    } else {
+      ReviewSole(*object);
+    }
   } else if (object != nullptr) {
     // What stands by may be the only one that is left.
     const Attempt* attempt = FindAttempt(*object, generation, node.key);

@@ -23,6 +23,7 @@ void DirectoryCore::Impl::SendFetch(const NodeKey& to, const ObjectId& id, bool 
   v1::Fetch& fetch = *Send(to).mutable_fetch();
   fetch.set_object_id(id.binary().data(), ObjectId::kSize);
   fetch.set_keep(keep);
+  fetch.set_plan_id(++next_plan_);
 }
 
 absl::Status DirectoryCore::Impl::OnPrefetch(Node& node, const v1::PrefetchRequest& m) {
@@ -76,7 +77,8 @@ void DirectoryCore::Impl::ReviewSole(Object& object) {
   if (draining_.empty()) return;
   bool elsewhere = false;
   for (const auto& [key, copy] : object.copies) {
-    const Node* node = copy.complete ? FindNode(key) : nullptr;
+    // What a Deliver brought may be about to be withdrawn: there may be no memory for it.
+    const Node* node = copy.complete && !copy.unconfirmed ? FindNode(key) : nullptr;
     if (node != nullptr && !node->draining) elsewhere = true;
     if (elsewhere) break;
   }
@@ -103,6 +105,14 @@ void DirectoryCore::Impl::ReviewSole(Object& object) {
 }
 
 Node* DirectoryCore::Impl::ChooseDrainTarget(const Object& object) {
+  const auto may_stay = [](const Node& node) {
+    return node.connected && !node.draining && !node.registering;
+  };
+  // Most probably it has the bytes, and needs no room for them.
+  for (const auto& [key, copy] : object.copies) {
+    Node* node = copy.complete && copy.unconfirmed ? FindNode(key) : nullptr;
+    if (node != nullptr && may_stay(*node)) return node;
+  }
   Node* best = nullptr;
   uint64_t most_room = 0;
   size_t compared = 0;
@@ -111,7 +121,7 @@ Node* DirectoryCore::Impl::ChooseDrainTarget(const Object& object) {
   for (size_t i = 0; i < nodes_.size() && compared < kMaxTargetsCompared; ++i, ++at) {
     if (at == nodes_.end()) at = nodes_.begin();
     Node& node = *at->second;
-    if (!node.connected || node.draining || node.registering) continue;
+    if (!may_stay(node)) continue;
     ++compared;
     // A node that does not say what it can hold is taken to hold anything.
     const uint64_t capacity = node.info.capacity_bytes();

@@ -145,6 +145,15 @@ void Harness::Want(const NodeKey& node, const ObjectId& id, bool keep) {
   Send(node, message).IgnoreError();
 }
 
+void Harness::WantWithoutRoom(const NodeKey& node, const ObjectId& id,
+                              const Generation& generation) {
+  v1::NodeMessage message;
+  SetId(id, message.mutable_want()->mutable_object_id());
+  ToProto(generation, message.mutable_want()->mutable_no_room_for());
+  message.mutable_want()->set_number(++wants_);
+  Send(node, message).IgnoreError();
+}
+
 void Harness::Unwant(const NodeKey& node, const ObjectId& id) {
   v1::NodeMessage message;
   SetId(id, message.mutable_unwant()->mutable_object_id());

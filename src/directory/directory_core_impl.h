@@ -78,6 +78,8 @@ struct Want {
   bool held = false;
   int withdrawals = 0;
   Instant not_before;
+  // Its node has no memory for this generation: not planned while it is the object's.
+  Generation no_room_for;
 };
 
 // A generation that is not the adopted one, at the node that holds it.
@@ -320,8 +322,11 @@ struct DirectoryCore::Impl {
   absl::Status OnUnwant(Node& node, const v1::Unwant& m);
   absl::Status OnPullReport(Node& node, const v1::PullReport& m);
   absl::Status OnProgress(Node& node, const v1::Progress& m);
-  // Answers at once where it can, else remembers the want. `held`: while the node registers.
-  void AddWant(Object& object, Node& node, uint64_t number, bool keep, bool held);
+  // Answers at once where it can, else remembers the want.
+  void AddWant(Object& object, Node& node, const Want& asked);
+  static bool LacksRoom(const Object& object, const Want& want);
+  // Strikes what only the want's pull had brought: without it, it would keep its receivers waiting.
+  void StrikePart(Object& object, const NodeKey& key);
   void EndWant(Object& object, const NodeKey& key);
   void Deliver(Object& object, Node& node, bool keep);
   // Finds senders for those who wait, oldest first.

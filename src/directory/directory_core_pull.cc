@@ -28,18 +28,38 @@ uint64_t Sum(const google::protobuf::RepeatedField<uint64_t>& watermarks) {
 
 absl::Status DirectoryCore::Impl::OnWant(Node& node, const v1::Want& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  Want asked;
+  asked.number = m.number();
+  asked.keep = m.keep();
+  if (m.has_no_room_for()) {
+    PHALANX_ASSIGN_OR_RETURN(asked.no_room_for, ParseGeneration(m.no_room_for()));
+  }
   ++counters_.wants;
   Object& object = GetObject(id);
-  AddWant(object, node, m.number(), m.keep(), /*held=*/false);
+  AddWant(object, node, asked);
+  // Who waits for memory feeds nobody, and nobody's time is spent on feeding it.
+  if (LacksRoom(object, asked)) StrikePart(object, node.key);
   Settle(object);
   return absl::OkStatus();
 }
 
-void DirectoryCore::Impl::AddWant(Object& object, Node& node, uint64_t number, bool keep,
-                                  bool held) {
+bool DirectoryCore::Impl::LacksRoom(const Object& object, const Want& want) {
+  return object.adopted && want.no_room_for == object.generation;
+}
+
+void DirectoryCore::Impl::StrikePart(Object& object, const NodeKey& key) {
+  const auto copy = object.copies.find(key);
+  if (copy == object.copies.end() || copy->second.complete || copy->second.writer) return;
+  StrikeCopy(object, key);
+}
+
+void DirectoryCore::Impl::AddWant(Object& object, Node& node, const Want& asked) {
+  const bool keep = asked.keep;
+  const bool answerable = object.inline_cached && !LacksRoom(object, asked);
   if (const auto open = object.wants.find(node.key); open != object.wants.end()) {
     open->second.keep = open->second.keep || keep;
-    open->second.number = number;
+    open->second.number = asked.number;
+    open->second.no_room_for = asked.no_room_for;
     // A node asks once: that it asks again says that it takes the first question for answered.
     Requeue(object, node.key);
     return;
@@ -48,10 +68,10 @@ void DirectoryCore::Impl::AddWant(Object& object, Node& node, uint64_t number, b
       copy != object.copies.end() && copy->second.complete && !copy->second.stale) {
     // It has what it asks for: the question crossed our answer.
     copy->second.primary = copy->second.primary || keep;
-    if (object.inline_cached) Deliver(object, node, keep);
+    if (answerable) Deliver(object, node, keep);
     return;
   }
-  if (object.adopted && object.inline_cached && !held) {
+  if (object.adopted && answerable && !asked.held) {
     Deliver(object, node, keep);
     return;
   }
@@ -61,11 +81,8 @@ void DirectoryCore::Impl::AddWant(Object& object, Node& node, uint64_t number, b
              absl::StrCat("ResourceExhausted: the shard holds ", open_wants_, " wants"));
     return;
   }
-  Want& want = object.wants[node.key];
+  Want& want = object.wants[node.key] = asked;
   want.order = next_order_++;
-  want.number = number;
-  want.keep = keep;
-  want.held = held;
   object.waiting.insert({want.order, node.key});
   ++open_wants_;
   ++waiting_wants_;
@@ -137,7 +154,7 @@ void DirectoryCore::Impl::Plan(Object& object) {
     const NodeKey key = place.second;
     Node* node = FindNode(key);
     Want& want = object.wants.at(key);
-    if (want.held || !node->connected) continue;
+    if (want.held || !node->connected || LacksRoom(object, want)) continue;
     if (object.inline_cached) {
       Deliver(object, *node, want.keep);
       continue;
@@ -190,6 +207,7 @@ void DirectoryCore::Impl::Assign(Object& object, Node& node, Want& want,
   planner_.CountPush(from, 1);
   ++node.pulls;
   want.pulling = true;
+  want.no_room_for = Generation();
   object.waiting.erase({want.order, node.key});
   --waiting_wants_;
   ++counters_.assigned;
@@ -264,11 +282,7 @@ absl::Status DirectoryCore::Impl::OnUnwant(Node& node, const v1::Unwant& m) {
   Object* object = FindObject(id);
   if (object == nullptr || !object->wants.contains(node.key)) return absl::OkStatus();
   EndWant(*object, node.key);
-  const auto copy = object->copies.find(node.key);
-  if (copy != object->copies.end() && !copy->second.complete && !copy->second.writer) {
-    // Without its pull it would keep its receivers waiting.
-    StrikeCopy(*object, node.key);
-  }
+  StrikePart(*object, node.key);
   ForgetDrainTarget(*object, node.key);
   Settle(*object);
   return absl::OkStatus();

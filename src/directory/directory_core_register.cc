@@ -228,7 +228,11 @@ absl::Status DirectoryCore::Impl::OnRegisterWant(Node& node, const v1::RegisterW
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   if (DefectActive(Defect::kWaiterDroppedAtRestart)) return absl::OkStatus();
   Object& object = GetObject(id);
-  AddWant(object, node, m.number(), m.keep(), /*held=*/node.registering);
+  Want asked;
+  asked.number = m.number();
+  asked.keep = m.keep();
+  asked.held = node.registering;
+  AddWant(object, node, asked);
   ReleaseIfEmpty(object);
   return absl::OkStatus();
 }

@@ -152,6 +152,80 @@ TEST(WantTest, AnUnwantedReceiverIsStruckAndItsReceiversGetAnotherSender) {
   EXPECT_EQ(h.Describe(x).copies_size(), 2);
 }
 
+TEST(WantTest, AReceiverWithoutMemoryIsNoRelayAndKeepsNobodysPlace) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey c = h.Up("c");
+  const Generation g = h.Create(a, x, {.complete = true});
+  h.Want(b, x);
+  h.Want(c, x);
+  ASSERT_EQ(h.SenderOf(c, x), b);
+  h.WantWithoutRoom(b, x, g);
+  EXPECT_EQ(h.SenderOf(c, x), a);
+  EXPECT_EQ(h.Describe(x).copies_size(), 2) << "b is not listed";
+  h.Clear();
+  h.Advance(absl::Minutes(1));
+  h.Finish(c, x);
+  EXPECT_EQ(h.Count(b, v1::ShardMessage::kAssign), 0) << "not before it asks again";
+  h.Want(b, x);
+  EXPECT_EQ(h.Count(b, v1::ShardMessage::kAssign), 1);
+}
+
+TEST(WantTest, WhoHasNoMemoryIsToldWhatBecomesOfTheObject) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const Generation g = h.Create(a, x, {.complete = true});
+  h.Want(b, x);
+  h.WantWithoutRoom(b, x, g);
+  h.Delete(a, x);
+  EXPECT_EQ(h.LastGone(b), v1::Gone::DELETED);
+}
+
+TEST(WantTest, ALackOfMemoryEndsWithTheGeneration) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey c = h.Up("c");
+  const Generation g = h.Create(a, x, {});
+  h.Want(b, x);
+  h.WantWithoutRoom(b, x, g);
+  h.Create(c, x, {.complete = true});
+  h.Withdraw(a, x, g);
+  EXPECT_EQ(h.SenderOf(b, x), c) << "the other may be smaller";
+}
+
+TEST(WantTest, ADeliveryWithoutMemoryIsNotRepeatedUntilThereIsSome) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const Generation g = h.Create(a, x, {.inline_bytes = "s"});
+  h.Want(b, x);
+  h.Clear();
+  h.Withdraw(b, x, g);
+  h.WantWithoutRoom(b, x, g);
+  EXPECT_EQ(h.messages(), 0u);
+  EXPECT_EQ(h.Describe(x).copies_size(), 1);
+  h.Want(b, x);
+  EXPECT_EQ(h.Count(b, v1::ShardMessage::kDeliver), 1);
+}
+
+TEST(WantTest, ALackOfMemoryThatCrossesADeliveryIsAnsweredByItsWithdrawalOnly) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const Generation g = h.Create(a, x, {.inline_bytes = "s"});
+  h.Want(b, x);
+  h.Clear();
+  h.WantWithoutRoom(b, x, g);
+  EXPECT_EQ(h.messages(), 0u);
+  h.Withdraw(b, x, g);
+  h.WantWithoutRoom(b, x, g);
+  EXPECT_EQ(h.messages(), 0u);
+  EXPECT_EQ(h.Describe(x).waiting_size(), 1);
+}
+
 TEST(WantTest, BeyondTheLimitANodeIsToldSo) {
   DirectoryOptions options;
   options.max_waiting = 2;
@@ -299,6 +373,25 @@ TEST(DrainTest, SoleCopiesAreFetchedElsewhereAndTheCountIsTold) {
     h.Finish(b, Id(name));
     EXPECT_EQ(h.Last(a, v1::ShardMessage::kDrainStatus)->drain_status().objects_left(), --left);
   }
+}
+
+TEST(DrainTest, WhatADeliverBroughtCountsWhenItsNodeHasConfirmedIt) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const Generation g = h.Create(a, x, {.inline_bytes = "s"});
+  h.Want(b, x);
+  v1::NodeMessage drain;
+  drain.mutable_drain_request();
+  PHALANX_ASSERT_OK(h.Send(a, drain));
+  EXPECT_EQ(h.Last(a, v1::ShardMessage::kDrainStatus)->drain_status().objects_left(), 1u);
+  ASSERT_EQ(h.Count(b, v1::ShardMessage::kFetch), 1);
+  v1::PullReport kept = h.ReportOf(b, x, true);
+  ToProto(g, kept.mutable_generation());
+  kept.set_object_id(x.binary().data(), ObjectId::kSize);
+  kept.set_plan_id(h.Last(b, v1::ShardMessage::kFetch)->fetch().plan_id());
+  h.Report(b, kept);
+  EXPECT_EQ(h.Last(a, v1::ShardMessage::kDrainStatus)->drain_status().objects_left(), 0u);
 }
 
 TEST(DrainTest, ATargetThatDiesIsReplaced) {

@@ -214,8 +214,10 @@ absl::Status DirectoryCore::Impl::CheckWants(const Object& object) const {
     }
     if (!want.pulling && fed) return Broken(object, "a waiting node pulls");
     if (fed) feeds += member->feeds.size();
-    const bool plannable = !want.pulling && !want.held && node->connected && object.adopted &&
-                           want.not_before <= now_ && object.timer.infinite();
+    const bool lacks_room = LacksRoom(object, want);
+    if (lacks_room && want.pulling) return Broken(object, "who has no room for it pulls");
+    const bool plannable = !want.pulling && !want.held && !lacks_room && node->connected &&
+                           object.adopted && want.not_before <= now_ && object.timer.infinite();
     if (plannable && object.inline_cached) return Broken(object, "a want is not answered");
     const bool writes = copy != object.copies.end() && copy->second.writer;
     if (!plannable || writes || object.tree == nullptr) continue;

@@ -143,6 +143,8 @@ void World::Open(Node& node) {
   node.connected = true;
   node.to_shard.clear();
   node.from_shard.clear();
+  node.lacking.clear();
+  node.fetches.clear();
   core_->NodeUp(node.info, now_);
   node.to_shard.emplace_back().mutable_register_begin()->set_had_session(node.knows_shard);
   node.knows_shard = true;
@@ -203,6 +205,36 @@ void World::AskFor(Node& node, const ObjectId& id, bool keep) {
   v1::Want& m = *node.to_shard.emplace_back().mutable_want();
   SetId(id, &m);
   m.set_keep(keep);
+}
+
+void World::AskAgain(Node& node, const ObjectId& id) {
+  v1::Want& m = *node.to_shard.emplace_back().mutable_want();
+  SetId(id, &m);
+  m.set_keep(node.wants.at(id));
+  const auto lacking = node.lacking.find(id);
+  if (lacking != node.lacking.end()) ToProto(lacking->second, m.mutable_no_room_for());
+}
+
+bool World::Lacks(Node& node, const ObjectId& id, const Generation& generation) {
+  const auto lacking = node.lacking.find(id);
+  const bool already = lacking != node.lacking.end() && lacking->second == generation;
+  const auto local = node.locals.find(id);
+  const bool part = local != node.locals.end() && local->second.generation == generation;
+  if (!already) node.lacking.erase(id);
+  const bool runs_out = options_.memory_runs_out && !settling_ && !part && random_.Chance(0.15);
+  if (!already && !runs_out) return false;
+  // What there was of another generation went before the memory was asked for.
+  if (local != node.locals.end()) node.locals.erase(local);
+  node.lacking[id] = generation;
+  AskAgain(node, id);
+  return true;
+}
+
+void World::FindMemory(Node& node) {
+  if (node.lacking.empty()) return;
+  const ObjectId id = node.lacking.begin()->first;
+  node.lacking.erase(node.lacking.begin());
+  AskAgain(node, id);
 }
 
 void World::TellProgress(Node& node) {
@@ -266,6 +298,7 @@ void World::Act() {
   } else if (dice < 43 && !node.wants.empty()) {
     const ObjectId id = node.wants.begin()->first;
     node.wants.erase(id);
+    node.lacking.erase(id);
     if (const auto at = node.locals.find(id); at != node.locals.end()) node.locals.erase(at);
     SetId(id, node.to_shard.emplace_back().mutable_unwant());
   } else if (dice < 53) {
@@ -284,6 +317,7 @@ void World::Act() {
     RunPull(node);
   } else if (dice < 91) {
     TellProgress(node);
+    FindMemory(node);
   } else if (dice < 93) {
     if (options_.disconnects) ToggleStream(node);
   } else if (dice < 94) {
@@ -399,13 +433,11 @@ void World::OnAssign(Node& node, const v1::Assign& m) {
     SetId(id, node.to_shard.emplace_back().mutable_unwant());
     return;
   }
+  if (Lacks(node, id, generation)) return;
   Local& local = node.locals[id];
   if (local.complete && local.generation == generation) {
-    local.plan = m.plan_id();
-    v1::PullReport& report =
-        *About(id, generation, node.to_shard.emplace_back().mutable_pull_report());
-    report.set_plan_id(std::exchange(local.plan, 0));
-    report.set_complete(true);
+    local.plan = 0;
+    ReportComplete(node, id, generation, m.plan_id());
     node.wants.erase(id);
     return;
   }
@@ -423,11 +455,63 @@ void World::OnGone(Node& node, const v1::Gone& m) {
   if (m.kind() == v1::Gone::DELETED) {
     Drop(node, id, generation);
     node.wants.erase(id);
+    node.lacking.erase(id);
     node.tombstones[id] = generation;
     About(id, generation, node.to_shard.emplace_back().mutable_delete_confirm());
   } else if (m.kind() == v1::Gone::VOID) {
     Drop(node, id, generation);
+    const auto lacking = node.lacking.find(id);
+    if (lacking == node.lacking.end() || lacking->second != generation) return;
+    node.lacking.erase(lacking);
+    AskAgain(node, id);
   }
+}
+
+void World::OnDeliver(Node& node, const v1::Deliver& m) {
+  const ObjectId id = IdOf(m.object_id());
+  const Generation generation = FromProto(m.generation());
+  const auto have = node.locals.find(id);
+  const bool here = have != node.locals.end() && have->second.generation == generation;
+  if (here && have->second.complete) return;
+  const size_t told = node.to_shard.size();
+  if (!node.wants.contains(id) || Lacks(node, id, generation)) {
+    v1::NodeMessage withdraw;
+    About(id, generation, withdraw.mutable_withdraw());
+    // Before the want, if that is opened again.
+    node.to_shard.insert(node.to_shard.begin() + static_cast<std::ptrdiff_t>(told), withdraw);
+    return;
+  }
+  Local local;
+  local.generation = generation;
+  local.size = m.info().size_bytes();
+  local.complete = true;
+  local.adopted = true;
+  node.locals[id] = local;
+  node.wants.erase(id);
+  const auto fetch = node.fetches.find(id);
+  if (fetch == node.fetches.end()) return;
+  ReportComplete(node, id, generation, fetch->second);
+  node.fetches.erase(fetch);
+}
+
+void World::OnFetch(Node& node, const v1::Fetch& m) {
+  const ObjectId id = IdOf(m.object_id());
+  const auto local = node.locals.find(id);
+  if (local != node.locals.end() && local->second.complete && !local->second.evicting) {
+    local->second.primary |= m.keep();
+    ReportComplete(node, id, local->second.generation, m.plan_id());
+    return;
+  }
+  node.fetches[id] = m.plan_id();
+  AskFor(node, id, m.keep());
+}
+
+void World::ReportComplete(Node& node, const ObjectId& id, const Generation& generation,
+                           PlanId plan) {
+  v1::PullReport& report =
+      *About(id, generation, node.to_shard.emplace_back().mutable_pull_report());
+  report.set_plan_id(plan);
+  report.set_complete(true);
 }
 
 void World::OnMessage(Node& node, const v1::ShardMessage& message) {
@@ -438,26 +522,9 @@ void World::OnMessage(Node& node, const v1::ShardMessage& message) {
   } else if (message.has_gone()) {
     OnGone(node, message.gone());
   } else if (message.has_deliver()) {
-    const v1::Deliver& m = message.deliver();
-    const ObjectId id = IdOf(m.object_id());
-    const auto have = node.locals.find(id);
-    if (have != node.locals.end() && have->second.complete &&
-        have->second.generation == FromProto(m.generation())) {
-      return;
-    }
-    if (!node.wants.contains(id)) {
-      About(id, FromProto(m.generation()), node.to_shard.emplace_back().mutable_withdraw());
-      return;
-    }
-    Local local;
-    local.generation = FromProto(m.generation());
-    local.size = m.info().size_bytes();
-    local.complete = true;
-    local.adopted = true;
-    node.locals[id] = local;
-    node.wants.erase(id);
+    OnDeliver(node, message.deliver());
   } else if (message.has_fetch()) {
-    AskFor(node, IdOf(message.fetch().object_id()), message.fetch().keep());
+    OnFetch(node, message.fetch());
   } else if (message.has_evict_reply()) {
     const v1::EvictReply& m = message.evict_reply();
     const ObjectId id = IdOf(m.object_id());
@@ -512,9 +579,11 @@ bool World::Finishing() {
 }
 
 absl::Status World::Settle() {
+  settling_ = true;
   for (Node& node : nodes_) {
     if (node.alive && !node.up) Open(node);
     if (!node.connected) ToggleStream(node);
+    while (!node.lacking.empty()) FindMemory(node);
     while (std::any_of(node.locals.begin(), node.locals.end(),
                        [](const auto& l) { return l.second.writing; })) {
       SealOne(node);

@@ -40,6 +40,7 @@ class World {
     bool disconnects = true;
     bool drains = true;
     bool stale_reports = true;
+    bool memory_runs_out = true;
     // Every message, as it is taken, on stderr.
     bool trace = false;
   };
@@ -76,6 +77,9 @@ class World {
     uint64_t next_sequence = 1;
     std::map<ObjectId, Local> locals;
     std::map<ObjectId, bool> wants;  // value: keep
+    // Of those: for what there is no memory, as the shard was told.
+    std::map<ObjectId, Generation> lacking;
+    std::map<ObjectId, PlanId> fetches;  // until they are confirmed
     std::map<ObjectId, Generation> tombstones;
     std::deque<v1::NodeMessage> to_shard;
     std::deque<v1::ShardMessage> from_shard;
@@ -95,6 +99,11 @@ class World {
   // As the shard around the core does with nodes that it has not heard for a lease.
   void FenceTheSilent();
   void AskFor(Node& node, const ObjectId& id, bool keep);
+  // The open want again, with or without memory for it.
+  void AskAgain(Node& node, const ObjectId& id);
+  // True, and the shard told, if there is no memory for it.
+  bool Lacks(Node& node, const ObjectId& id, const Generation& generation);
+  void FindMemory(Node& node);
   void TellProgress(Node& node);
   void RunPull(Node& node);
   void Fail(Node& node, const ObjectId& id, absl::StatusCode code);
@@ -103,6 +112,9 @@ class World {
   void OnMessage(Node& node, const v1::ShardMessage& message);
   void OnVerdict(Node& node, const v1::Verdict& m);
   void OnAssign(Node& node, const v1::Assign& m);
+  void OnDeliver(Node& node, const v1::Deliver& m);
+  void OnFetch(Node& node, const v1::Fetch& m);
+  void ReportComplete(Node& node, const ObjectId& id, const Generation& generation, PlanId plan);
   void OnGone(Node& node, const v1::Gone& m);
   void Drop(Node& node, const ObjectId& id, const Generation& generation);
   // At the moment of the decision: a complete, adopted copy that was not deleted must not be the
@@ -127,6 +139,7 @@ class World {
   std::set<Generation> deleted_;
   uint64_t next_request_ = 1;
   absl::Status wrong_;
+  bool settling_ = false;
 };
 
 }  // namespace phalanx::directory::testing

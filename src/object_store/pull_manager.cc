@@ -38,10 +38,12 @@ struct PullManager::Pull {
   bool told = false;  // a Want is open at the shard
   uint64_t want = 0;  // its number
   PlanId last_plan = 0;
+  PlanId fetch_plan = 0;  // of the shard's Fetch, in this session
 
   std::optional<PullTarget> target;
   Memory memory = Memory::kNone;
   uint64_t token = 0;
+  bool parked = false;  // the open want says that there is no memory
   // What to do when memory is here and nothing runs: one of them, or neither.
   std::optional<PullSource> next;
   std::optional<std::string> delivered;
@@ -84,6 +86,7 @@ void PullManager::TellWant(const ObjectId& id, Pull& pull) {
   want->set_object_id(IdBytes(id));
   want->set_keep(pull.keep);
   want->set_number(pull.want = next_want_++);
+  if (pull.parked) directory::ToProto(pull.target->generation, want->mutable_no_room_for());
 }
 
 void PullManager::TellUnwant(const ObjectId& id, Pull& pull) {
@@ -130,9 +133,10 @@ void PullManager::Unwant(const ObjectId& id) {
   if (!pull->fetch) GiveUp(id, *pull, absl::CancelledError("nobody wants it here any more"));
 }
 
-void PullManager::Fetch(const ObjectId& id, bool keep) {
+void PullManager::Fetch(const ObjectId& id, bool keep, PlanId plan) {
   Pull& pull = FindOrMake(id);
   pull.fetch = true;
+  pull.fetch_plan = plan;
   pull.keep = pull.keep || keep;
   if (!pull.delivered) TellWant(id, pull);
 }
@@ -193,6 +197,7 @@ void PullManager::DropTarget(const ObjectId& id, Pull& pull, const absl::Status&
   pull.target.reset();
   pull.memory = Memory::kNone;
   pull.token = 0;
+  pull.parked = false;
   pull.next.reset();
   pull.delivered.reset();
 }
@@ -207,6 +212,12 @@ void PullManager::StartNext(const ObjectId& id, Pull& pull) {
   if (pull.running || pull.memory != Memory::kHere) return;
   if (pull.delivered) {
     Do(FillCopy{id, pull.target->generation, *std::exchange(pull.delivered, std::nullopt)});
+    if (pull.fetch_plan != 0) {
+      v1::PullReport* report = Send(id).mutable_pull_report();
+      SetSubject(id, pull.target->generation, report);
+      report->set_plan_id(pull.fetch_plan);
+      report->set_complete(true);
+    }
     Finish(id, pull);
   } else if (pull.next) {
     pull.source = *std::exchange(pull.next, std::nullopt);
@@ -215,6 +226,15 @@ void PullManager::StartNext(const ObjectId& id, Pull& pull) {
     ++running_;
     Do(StartPull{id, pull.running_generation, pull.source});
   }
+}
+
+void PullManager::Park(const ObjectId& id, Pull& pull) {
+  if (pull.delivered) Withdraw(id, pull.target->generation, "no memory is free for it yet");
+  pull.delivered.reset();
+  pull.next.reset();
+  pull.parked = true;
+  pull.told = false;
+  TellWant(id, pull);
 }
 
 void PullManager::Finish(const ObjectId& id, Pull& pull) {
@@ -247,6 +267,7 @@ void PullManager::OnAssign(const ObjectId& id, const v1::Assign& assign) {
   }
   pull->last_plan = source.plan;
   pull->keep = pull->keep || assign.keep();
+  if (same && pull->parked) return Park(id, *pull);
   if (same && pull->running && !pull->cancelling && pull->source.sender == source.sender &&
       pull->source.address == source.address && pull->source.slices == source.slices) {
     pull->source.plan = source.plan;
@@ -279,6 +300,7 @@ void PullManager::OnDeliver(const ObjectId& id, const v1::Deliver& deliver) {
   }
   pull->next.reset();
   pull->delivered = deliver.inline_bytes();
+  if (pull->parked) return Park(id, *pull);
   Stop(id, *pull);
   StartNext(id, *pull);
 }
@@ -287,10 +309,12 @@ void PullManager::OnVoid(const ObjectId& id, const Generation& generation,
                          const absl::Status& why) {
   Pull* pull = FindPull(id);
   if (pull == nullptr || !pull->target || pull->target->generation != generation) return;
-  const bool was_delivered = pull->delivered.has_value();
+  // A Deliver had closed the want, or it was parked for this generation: ask again.
+  const bool again = pull->delivered || pull->parked;
   DropTarget(id, *pull, why);
-  // A Deliver had closed the want: ask again.
-  if (was_delivered && pull->needed()) TellWant(id, *pull);
+  if (!again || !pull->needed()) return;
+  pull->told = false;
+  TellWant(id, *pull);
 }
 
 void PullManager::OnDeleted(const ObjectId& id, const Generation& generation,
@@ -317,6 +341,10 @@ void PullManager::OnRefused(const ObjectId& id, const absl::Status& why) {
 
 // ---------------------------------------------------------------------------- from the store
 
+void PullManager::OnNoRoom(const ObjectId& id, uint64_t token) {
+  if (AwaitsMemory(id, token)) Park(id, *FindPull(id));
+}
+
 bool PullManager::Yield(const ObjectId& id, const Generation& generation) {
   Pull* pull = FindPull(id);
   if (pull == nullptr || !pull->target || pull->target->generation != generation) return false;
@@ -337,6 +365,7 @@ bool PullManager::OnMemory(const ObjectId& id, uint64_t token, const absl::Statu
   Pull& pull = *FindPull(id);
   if (status.ok()) {
     pull.memory = Memory::kHere;
+    if (std::exchange(pull.parked, false)) AskAgain(id);
     StartNext(id, pull);
     return true;
   }
@@ -394,7 +423,9 @@ std::vector<v1::RegisterWant> PullManager::Register(int shard, int num_shards) {
   std::vector<v1::RegisterWant> wants;
   for (const ObjectId& id : ids) {
     Pull& pull = *FindPull(id);
-    pull.last_plan = 0;
+    pull.last_plan = pull.fetch_plan = 0;
+    // The new session may know of another generation, for which there is room.
+    if (pull.parked) DropTarget(id, pull, absl::OkStatus());
     if (pull.delivered) {
       // The new session knows nothing of that answer; it gives its own.
       pull.delivered.reset();
@@ -469,6 +500,8 @@ absl::Status PullManager::CheckInvariants() const {
       return broken("memory without a target, or a target without");
     }
     if (pull->needed() && !pull->told && !pull->delivered) return broken("wanted, and nobody told");
+    const bool idle = pull->memory == Memory::kWaiting && !pull->next && !pull->delivered;
+    if (pull->parked && !idle) return broken("parked, and not only waiting for memory");
     if (!pull->needed() && pull->told) return broken("not wanted, and the shard believes it");
     if (pull->memory == Memory::kHere && !pull->running && (pull->next || pull->delivered)) {
       return broken("it could start, and does not");

@@ -15,6 +15,8 @@
 //  3. Bytes of one generation are fetched at a time; another generation begins with other memory.
 //  4. A want is open at the shard (`told`) exactly while somebody here wants the object and no
 //  Deliver has answered.
+//  5. What has waited for memory for long is `parked`: the shard knows, names no sender and sends
+//  nobody here. It keeps its place in the queue; when there is memory a sender is asked for anew.
 //
 // Thread rule: no thread, lock, clock or I/O inside. Owned by the store, on the control loop.
 #ifndef PHALANX_OBJECT_STORE_PULL_MANAGER_H_
@@ -126,7 +128,8 @@ class PullManager {
   // account.
   void Unwant(const ObjectId& id);
   // The shard's Fetch: on the node's own account, until it is complete.
-  void Fetch(const ObjectId& id, bool keep);
+  // A Deliver that completes it is confirmed under `plan`, unless that is 0.
+  void Fetch(const ObjectId& id, bool keep, PlanId plan);
   // The shard may have taken the open want, if there is one, for answered.
   void AskAgain(const ObjectId& id);
   // The object came here by another way.
@@ -145,6 +148,8 @@ class PullManager {
   void OnDeleted(const ObjectId& id, const Generation& generation, const absl::Status& why);
 
   // ---- from the store
+  // The memory with this token has been waited for too long: the pull is parked until OnMemory.
+  void OnNoRoom(const ObjectId& id, uint64_t token);
   // Others need the memory of what was fetched so far: gives it up, and begins anew when the shard
   // assigns it again. False, and nothing done, while a pull of it runs or is about to.
   bool Yield(const ObjectId& id, const Generation& generation);
@@ -195,6 +200,8 @@ class PullManager {
   void TellWant(const ObjectId& id, Pull& pull);
   void TellUnwant(const ObjectId& id, Pull& pull);
   void Report(const ObjectId& id, const Pull& pull, const PullEnd& end, bool complete);
+  // Says, or says again, that there is no memory.
+  void Park(const ObjectId& id, Pull& pull);
   void Withdraw(const ObjectId& id, const Generation& generation, absl::string_view why);
   void SetTarget(const ObjectId& id, Pull& pull, PullTarget target);
   void DropTarget(const ObjectId& id, Pull& pull, const absl::Status& why);

@@ -50,6 +50,9 @@ class Words {
     const v1::NodeMessage& m = e.message;
     if (m.has_want()) {
       want = m.want().number();
+      if (m.want().has_no_room_for()) {
+        return absl::StrCat("want, no room for #", m.want().no_room_for().sequence());
+      }
       return m.want().keep() ? "want to keep" : "want";
     }
     if (m.has_unwant()) return "unwant";
@@ -304,6 +307,81 @@ TEST_F(PullManagerTest, WithoutMemoryThePullIsReportedAndTheGetsEnd) {
   EXPECT_EQ(pulls_.size(), 0u);
 }
 
+TEST_F(PullManagerTest, AParkedPullAsksForASenderAnewWhenItHasMemory) {
+  pulls_.Want(Id());
+  pulls_.OnAssign(Id(), Assign(kFirst, 1));
+  EXPECT_THAT(Did(), ElementsAre("want", "reserve 100 for #1"));
+  pulls_.OnNoRoom(Id(), words_.token);
+  EXPECT_THAT(Did(), ElementsAre("want, no room for #1"));
+  v1::Assign crossed = Assign(kFirst, 2);
+  crossed.set_want(words_.want - 1);
+  pulls_.OnAssign(Id(), crossed);
+  EXPECT_THAT(Did(), IsEmpty());
+  Memory();
+  EXPECT_THAT(Did(), ElementsAre("want"));
+  pulls_.OnAssign(Id(), Assign(kFirst, 3, kOther));
+  EXPECT_THAT(Did(), ElementsAre("start #1 plan 3"));
+  Done(absl::OkStatus(), true);
+  EXPECT_THAT(Did(), ElementsAre("report plan 3 complete", "complete #1"));
+}
+
+TEST_F(PullManagerTest, ADeliveryThatLacksMemoryIsWithdrawnAndAskedForWhenThereIsSome) {
+  pulls_.Want(Id());
+  pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"));
+  Did();
+  pulls_.OnNoRoom(Id(), words_.token);
+  EXPECT_THAT(Did(), ElementsAre("withdraw #1", "want, no room for #1"));
+  pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"));
+  EXPECT_THAT(Did(), ElementsAre("withdraw #1", "want, no room for #1")) << "it had crossed";
+  Memory();
+  EXPECT_THAT(Did(), ElementsAre("want"));
+  pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"));
+  EXPECT_THAT(Did(), ElementsAre("fill abc", "complete #1"));
+}
+
+TEST_F(PullManagerTest, AnAssignThatKnowsNothingOfTheLackIsAnsweredByIt) {
+  pulls_.Want(Id());
+  pulls_.OnAssign(Id(), Assign(kFirst, 1));
+  Did();
+  pulls_.OnNoRoom(Id(), words_.token);
+  Did();
+  pulls_.OnAssign(Id(), Assign(kFirst, 2));
+  EXPECT_THAT(Did(), ElementsAre("want, no room for #1"));
+}
+
+TEST_F(PullManagerTest, AnotherGenerationEndsTheParkingOfTheFirst) {
+  pulls_.Want(Id());
+  pulls_.OnAssign(Id(), Assign(kFirst, 1));
+  Did();
+  pulls_.OnNoRoom(Id(), words_.token);
+  Did();
+  pulls_.OnAssign(Id(), Assign(kSecond, 2, kPeer, 7));
+  EXPECT_THAT(Did(), ElementsAre("forget memory", "reserve 7 for #2"));
+  pulls_.OnNoRoom(Id(), words_.token);
+  EXPECT_THAT(Did(), ElementsAre("want, no room for #2"));
+  pulls_.OnVoid(Id(), kSecond, absl::AbortedError("void"));
+  EXPECT_THAT(Did(), ElementsAre("forget memory", "want"));
+}
+
+TEST_F(PullManagerTest, AParkedPullIsToldToANewSessionAsAnOpenWant) {
+  pulls_.Want(Id());
+  pulls_.OnAssign(Id(), Assign(kFirst, 1));
+  Did();
+  pulls_.OnNoRoom(Id(), words_.token);
+  Did();
+  EXPECT_EQ(pulls_.Register(0, 1).size(), 1u);
+  EXPECT_THAT(Did(), ElementsAre("forget memory"));
+}
+
+TEST_F(PullManagerTest, AFetchThatADeliveryAnswersIsConfirmedUnderItsPlan) {
+  pulls_.Want(Id());
+  pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"));
+  pulls_.Fetch(Id(), true, 9);
+  EXPECT_THAT(Did(), ElementsAre("want", "reserve 3 for #1"));
+  Memory();
+  EXPECT_THAT(Did(), ElementsAre("fill abc", "report plan 9 complete", "complete #1 kept"));
+}
+
 TEST_F(PullManagerTest, MemoryIsYieldedOnlyWhileNothingFeedsIt) {
   Pulling();
   EXPECT_FALSE(pulls_.Yield(Id(), kFirst));
@@ -321,7 +399,7 @@ TEST_F(PullManagerTest, MemoryIsYieldedOnlyWhileNothingFeedsIt) {
 }
 
 TEST_F(PullManagerTest, TheNodesOwnFetchOutlivesItsClientsAndKeepsTheCopy) {
-  pulls_.Fetch(Id(), true);
+  pulls_.Fetch(Id(), true, 7);
   EXPECT_THAT(Did(), ElementsAre("want to keep"));
   pulls_.Want(Id());
   pulls_.Unwant(Id());

@@ -60,6 +60,10 @@ void Store::Impl::ArmTimer() {
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
   while (!fetches_.empty() && !pulls_.Fetches(fetches_.front().second)) fetches_.pop_front();
   if (!fetches_.empty()) next = std::min(next, fetches_.front().first);
+  while (!impatient_.empty() && !ticket_of_token_.contains(impatient_.front().token)) {
+    impatient_.pop_front();
+  }
+  if (!impatient_.empty()) next = std::min(next, impatient_.front().when);
   if (next == timer_at_) return;
   if (timer_ != 0) executor_.Cancel(timer_);
   timer_at_ = next;
@@ -77,6 +81,7 @@ void Store::Impl::OnTimer() {
     OnDeadline(*request);
   }
   LoseFetchPatience();
+  LoseMemoryPatience();
   if (next_progress_ <= now) SendProgress();
   if (next_usage_ <= now) TellUsage();
 }

@@ -45,6 +45,8 @@ struct StoreOptions {
   // less patience itself, and how many are.
   absl::Duration serve_patience = absl::Milliseconds(200);
   size_t max_waiting_serves = 4096;
+  // How long a shard counts on a pull that still waits for its memory here.
+  absl::Duration memory_patience = absl::Milliseconds(200);
   // How long the node goes on wanting, on its own account, what nobody sends it.
   absl::Duration fetch_patience = absl::Minutes(1);
   // Requests of one client that wait at a time; more are refused with ResourceExhausted.

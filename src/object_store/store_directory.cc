@@ -61,6 +61,15 @@ void Store::Impl::SendEvictRequest(const Copy& copy) {
   Send(copy.id, std::move(message));
 }
 
+void Store::Impl::ReportComplete(const Copy& copy, PlanId plan) {
+  v1::NodeMessage message;
+  v1::PullReport* report = message.mutable_pull_report();
+  SetSubject(copy.id, copy.generation, report);
+  report->set_plan_id(plan);
+  report->set_complete(true);
+  Send(copy.id, std::move(message));
+}
+
 void Store::Impl::SendDeleteConfirm(const ObjectId& id, const Generation& generation) {
   v1::NodeMessage message;
   SetSubject(id, generation, message.mutable_delete_confirm());
@@ -260,12 +269,7 @@ void Store::Impl::OnAssign(const v1::Assign& assign) {
     // The plan crossed with our word that the copy is complete. Said again behind the request to
     // evict it, that would list a copy which the grant takes away.
     if (copy->eviction == Copy::Eviction::kAsked) return;
-    v1::NodeMessage message;
-    v1::PullReport* report = message.mutable_pull_report();
-    SetSubject(*id, *generation, report);
-    report->set_plan_id(assign.plan_id());
-    report->set_complete(true);
-    Send(*id, std::move(message));
+    ReportComplete(*copy, assign.plan_id());
     return;
   }
   if (pulls_.Wants(*id)) StandBehind(*id, *generation);
@@ -359,10 +363,12 @@ void Store::Impl::OnFetch(const v1::Fetch& fetch) {
     if (!pulls_.Fetches(*id)) {
       fetches_.emplace_back(executor_.Now() + options_.fetch_patience, *id);
     }
-    pulls_.Fetch(*id, fetch.keep());
-  } else if (fetch.keep()) {
-    table_.MakePrimary(copy);
+    pulls_.Fetch(*id, fetch.keep(), fetch.plan_id());
+    return;
   }
+  if (fetch.keep()) table_.MakePrimary(copy);
+  // The request to evict it, which is on its way, says as much.
+  if (copy->eviction != Copy::Eviction::kAsked) ReportComplete(*copy, fetch.plan_id());
 }
 
 }  // namespace phalanx::object_store

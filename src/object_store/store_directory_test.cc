@@ -395,6 +395,41 @@ TEST(StoreEvictionTest, BytesOfALostObjectGiveWayToThePutThatMayBringItBack) {
   EXPECT_EQ(reading->bytes(), Content(600));
 }
 
+TEST(StoreEvictionTest, APullThatLacksMemoryForLongAsksForASenderWhenThereIsSome) {
+  StoreWorld w(/*capacity=*/1000);
+  const absl::StatusOr<PutResult> put = w.Put(Id(1), Content(900));
+  ASSERT_THAT(put, IsOk());
+  const auto reading = w.Get(Id(2));
+  w.Shard(Assign(Id(2), kForeign, {.size = 500, .plan = 4}));
+  w.ForgetSent();
+  w.Pass(absl::Milliseconds(199));
+  EXPECT_TRUE(w.Sent<v1::Want>().empty());
+  w.Pass(absl::Milliseconds(1));
+  ASSERT_EQ(w.Sent<v1::Want>().size(), 1u) << "the shard shall send nobody here for it";
+  EXPECT_EQ(directory::FromProto(w.Sent<v1::Want>()[0].no_room_for()), kForeign);
+  w.Shard(Gone(Id(1), put->generation, v1::Gone::DELETED));
+  ASSERT_EQ(w.Sent<v1::Want>().size(), 2u);
+  EXPECT_FALSE(w.Sent<v1::Want>()[1].has_no_room_for());
+  EXPECT_EQ(w.pulls().size(), 0u);
+  w.Shard(Assign(Id(2), kForeign, {.size = 500, .plan = 5}));
+  ASSERT_EQ(w.pulls().size(), 1u);
+  w.Run([&] { w.pulls().Finish(0, Content(500)); });
+  EXPECT_EQ(reading->bytes(), Content(500));
+}
+
+TEST(StoreEvictionTest, MemoryThatCameForASenderThatNeverComesGivesWay) {
+  StoreWorld w(/*capacity=*/1000);
+  const absl::StatusOr<PutResult> put = w.Put(Id(1), Content(900));
+  ASSERT_THAT(put, IsOk());
+  const auto reading = w.Get(Id(2));
+  w.Shard(Assign(Id(2), kForeign, {.size = 500, .plan = 4}));
+  w.Pass(absl::Milliseconds(200));
+  w.Shard(Gone(Id(1), put->generation, v1::Gone::DELETED));
+  ASSERT_THAT(w.Put(Id(3), Content(900)), IsOk());
+  EXPECT_FALSE(reading->answered());
+  EXPECT_TRUE(w.Sent<v1::Unwant>().empty()) << "it is wanted as before";
+}
+
 TEST(StoreEvictionTest, APartialCopyThatIsFedOrReadDoesNotGiveWay) {
   StoreWorld w(/*capacity=*/1000);
   const auto reading = w.Stream(Id(1));
@@ -627,6 +662,20 @@ TEST(StoreRequestTest, AFetchToKeepMakesAPrimaryCopyWithoutAnyClient) {
   fetch.mutable_fetch()->set_object_id(IdBytes(Id(2)));
   w.Shard(fetch);
   for (const auto& copy : w.store().Copies()) EXPECT_TRUE(copy.primary);
+}
+
+TEST(StoreRequestTest, AFetchOfWhatIsHereIsConfirmedUnderItsPlan) {
+  StoreWorld w;
+  w.PullCopy(Id(1), Content(50));
+  w.ForgetSent();
+  v1::ShardMessage fetch;
+  fetch.mutable_fetch()->set_object_id(IdBytes(Id(1)));
+  fetch.mutable_fetch()->set_plan_id(77);
+  w.Shard(fetch);
+  const auto reports = w.Sent<v1::PullReport>();
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_TRUE(reports[0].complete());
+  EXPECT_EQ(reports[0].plan_id(), 77u);
 }
 
 TEST(StoreRequestTest, AFetchOfWhatNobodyHasEnds) {

@@ -255,6 +255,8 @@ struct Store::Impl {
   bool HandOutMemory();
   // Prefetches of what nobody has end.
   void LoseFetchPatience();
+  // Pulls that have waited for memory for too long are not promised to the shards any longer.
+  void LoseMemoryPatience();
   absl::Status TooLarge(const ObjectId& id, uint64_t bytes) const;
   std::unique_ptr<Copy> NewCopy(const ObjectId& id, const Generation& generation, uint64_t size,
                                 int slices, std::string metadata,
@@ -290,6 +292,7 @@ struct Store::Impl {
   void AnnounceSeal(const Copy& copy);
   void SendWithdraw(const ObjectId& id, const Generation& generation, const absl::Status& why);
   void SendEvictRequest(const Copy& copy);
+  void ReportComplete(const Copy& copy, PlanId plan);
   void SendDeleteConfirm(const ObjectId& id, const Generation& generation);
   void SendRequest(const Request& request);
   void SendDrain(int shard);
@@ -352,6 +355,13 @@ struct Store::Impl {
   size_t waiting_serves_count_ = 0;
   // The node's own fetches, and when each is looked at; soonest first.
   std::deque<std::pair<Instant, ObjectId>> fetches_;
+  // Pulls that wait for memory, or did; in order of time.
+  struct Impatient {
+    Instant when;
+    ObjectId object;
+    uint64_t token = 0;
+  };
+  std::deque<Impatient> impatient_;
   // Who waits for memory.
   absl::flat_hash_map<Eviction::Ticket, std::pair<uint64_t, MemoryOwner>> owners_;
   absl::flat_hash_map<uint64_t, Eviction::Ticket> ticket_of_token_;

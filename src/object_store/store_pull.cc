@@ -30,6 +30,7 @@ void Store::Impl::AskMemory(uint64_t bytes, MemoryOwner owner) {
       WatchDeadline(*request);
     } else {
       ticket_of_token_.emplace(owner.token, ticket);
+      impatient_.push_back({executor_.Now() + options_.memory_patience, owner.object, owner.token});
     }
     owners_.emplace(ticket, std::make_pair(bytes, std::move(owner)));
   }
@@ -92,6 +93,14 @@ void Store::Impl::LoseFetchPatience() {
     } else if (pulls_.Fetches(id)) {
       fetches_.emplace_back(executor_.Now() + options_.fetch_patience, id);
     }
+  }
+}
+
+void Store::Impl::LoseMemoryPatience() {
+  while (!impatient_.empty() && impatient_.front().when <= executor_.Now()) {
+    const Impatient waiting = impatient_.front();
+    impatient_.pop_front();
+    if (ticket_of_token_.contains(waiting.token)) pulls_.OnNoRoom(waiting.object, waiting.token);
   }
 }
 
