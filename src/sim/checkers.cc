@@ -145,7 +145,8 @@ void Checkers::CheckLosses(const std::map<Generation, std::set<NodeKey>>& comple
     const bool replaced = adopted != adopted_.end() && adopted->second != *attempt.generation;
     const bool granted_on_a_dead_word =
         holding.last_death.nanos() >= 0 && now - holding.last_death < Fencing();
-    if (replaced || granted_on_a_dead_word || history.MayBeDeleted(attempt)) continue;
+    if (attempt.unsealed || replaced || granted_on_a_dead_word) continue;
+    if (history.MayBeDeleted(attempt)) continue;
     cluster_.journal().Violation(absl::StrCat(history.NameOf(attempt.id),
                                               ": the last copy of attempt ", attempt.number,
                                               " went from ", alive.ToString(), ", which lives"));
@@ -273,9 +274,6 @@ absl::Status Checkers::ObjectIsTrue(const ObjectId& id) {
     }
   }
   for (const auto& [key, complete] : listed) {
-    // Who was given a sender, or the bytes, is listed, also while it waits for memory.
-    const int n = cluster_.FindNode(key);
-    if (n >= 0 && cluster_.store(n)->stats().waiting_for_memory > 0) continue;
     return wrong("listed on ", key.ToString(), ", which does not have it");
   }
   return absl::OkStatus();

@@ -56,8 +56,10 @@ struct Attempt {
   AttemptState state = AttemptState::kOpen;
   // All bytes were handed over: complete views may show it.
   bool sealing = false;
-  // By a writer, who publishes bytes before anybody knows whether they will count.
+  // By a writer, who publishes bytes before anybody knows whether they will count; and who has not
+  // sealed them, so that they may still come to nothing.
   bool written = false;
+  bool unsealed = false;
   // Known to have been the object's generation.
   bool adopted = false;
   std::optional<Generation> generation;

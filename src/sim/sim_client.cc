@@ -109,7 +109,7 @@ uint64_t SimClient::Put(const PutShape& shape) {
 uint64_t SimClient::Create(const PutShape& shape) {
   Attempt& attempt =
       history_.Begin(shape.id, shape.size_bytes, shape.slices, shape.metadata_bytes, node_);
-  attempt.written = true;
+  attempt.written = attempt.unsealed = true;
   const uint64_t number = attempt.number;
   const uint64_t operation = Begin(absl::StrCat("create attempt ", number, " of ", shape.size_bytes,
                                                 " bytes in ", shape.slices, " slices"),
@@ -170,6 +170,7 @@ uint64_t SimClient::Seal(WriterId id, bool wait_for_adoption) {
   const uint64_t number = writer.attempt;
   Attempt& attempt = history_.attempt(number);
   attempt.sealing = true;
+  attempt.unsealed = false;
   writers_.erase(id);
   const uint64_t operation =
       Begin(absl::StrCat("seal attempt ", number, wait_for_adoption ? ", adopted" : ""), attempt.id,
