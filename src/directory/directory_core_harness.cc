@@ -236,6 +236,8 @@ void Harness::RegisterCopy(const NodeKey& node, const ObjectId& id, const Genera
   m.set_primary(copy.primary);
   if (!copy.complete) m.add_watermarks(0);
   if (copy.sender.valid()) ToProto(copy.sender, m.mutable_sender());
+  m.set_writing(!copy.complete && !copy.sender.valid() && !copy.pulled &&
+                generation.creator == node);
   Send(node, message).IgnoreError();
 }
 

@@ -99,6 +99,8 @@ class Harness {
     bool primary = true;
     NodeKey sender = {};
     uint64_t size = 1 << 20;
+    // A part without a sender at its creator: of a pull, not being written.
+    bool pulled = false;
   };
   void RegisterCopy(const NodeKey& node, const ObjectId& id, const Generation& generation,
                     const Copy& copy);

@@ -294,6 +294,7 @@ struct DirectoryCore::Impl {
     bool primary = false;
     bool adopted = false;
     bool complete = false;
+    bool writing = false;
     NodeKey sender;
   };
   void RegisterAdopted(Object& object, Node& node, const Registration& r,

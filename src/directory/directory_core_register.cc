@@ -84,6 +84,7 @@ absl::Status DirectoryCore::Impl::OnRegisterCopy(Node& node, const v1::RegisterC
   r.primary = m.primary();
   r.adopted = m.adopted();
   r.complete = m.complete();
+  r.writing = m.writing() && !r.complete && r.generation.creator == node.key;
   r.sender = FromProto(m.sender());
   if (r.adopted) restarted_ = true;
   if (Tombstone* tombstone = Refusal(id, r.generation)) {
@@ -139,7 +140,7 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
   copy.unconfirmed = false;
   copy.registered = true;
   copy.primary = r.primary;
-  copy.writer = !r.complete && !r.sender.valid() && r.generation.creator == node.key;
+  copy.writer = r.writing;
   copy.watermarks.assign(watermarks.begin(), watermarks.end());
   copy.registered_sender = r.complete ? NodeKey() : r.sender;
   if (copy.registered_sender.valid()) {
@@ -183,6 +184,7 @@ void DirectoryCore::Impl::AbsorbAttempts(Object& object) {
     r.info = attempt.info;
     r.primary = attempt.generation.creator == attempt.node;
     r.complete = attempt.complete;
+    r.writing = !attempt.complete;
     RegisterAdopted(object, *node, r, {});
   }
 }
@@ -203,7 +205,8 @@ void DirectoryCore::Impl::RegisterRival(Object& object, Node& node, const Regist
     const Generation loser = object.generation;
     const ObjectInfo loser_info = object.info;
     const auto creator = object.copies.find(loser.creator);
-    const bool stands_by = object.adopted && creator != object.copies.end();
+    const bool stands_by = object.adopted && creator != object.copies.end() &&
+                           (creator->second.complete || creator->second.writer);
     const bool complete = stands_by && creator->second.complete;
     VoidGeneration(object, "another generation had been adopted before",
                    stands_by ? loser.creator : NodeKey());
@@ -217,7 +220,7 @@ void DirectoryCore::Impl::RegisterRival(Object& object, Node& node, const Regist
     return;
   }
   // A part of a pull cannot become whole by itself.
-  if (!r.complete && r.generation.creator != node.key) {
+  if (!r.complete && !r.writing) {
     SendVerdict(node.key, object, r.generation, v1::Verdict::SUPERSEDED);
     return;
   }

@@ -443,6 +443,24 @@ TEST(RestartTest, TheShardLearnsCopiesWantsAndPullsFromItsNodes) {
   EXPECT_EQ(h.Describe(x).summary().complete_copies(), 3u);
 }
 
+TEST(RestartTest, ACreatorThatPullsWhatItTookBackIsNotTakenForItsWriter) {
+  Harness h(/*learning=*/true);
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const Generation g = h.Create(a, x);
+  h.Want(b, x);
+  h.Finish(b, x);
+  h.Withdraw(a, x, g);
+  h.Want(a, x);
+  ASSERT_EQ(h.SenderOf(a, x), b);
+  h.NewSession(a, true);
+  h.RegisterCopy(a, x, g, {.complete = false, .primary = false, .pulled = true});
+  h.RegisterWant(a, x);
+  h.Clear();
+  h.RegisterEnd(a);
+  EXPECT_EQ(h.Count(a, v1::ShardMessage::kAssign), 1);
+}
+
 TEST(RestartTest, WithinTheFirstLeaseNothingIsDecidedFromAbsence) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");

@@ -157,6 +157,7 @@ void World::Open(Node& node) {
     m.set_primary(local.primary);
     m.set_adopted(local.adopted);
     m.set_complete(local.complete);
+    m.set_writing(local.writing);
     if (local.plan != 0) ToProto(local.sender, m.mutable_sender());
   }
   for (const auto& [id, keep] : node.wants) {

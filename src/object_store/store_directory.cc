@@ -150,6 +150,7 @@ void Store::Impl::RegisterCopies(int shard) {
     out->set_primary(copy->primary);
     out->set_adopted(copy->standing == Standing::kAdopted);
     out->set_complete(copy->state == CopyState::kComplete);
+    out->set_writing(copy->state == CopyState::kWriting);
     for (int slice = 0; !out->complete() && slice < copy->buffer->layout().slices; ++slice) {
       out->add_watermarks(copy->buffer->watermark(slice));
     }
