@@ -248,6 +248,10 @@ absl::Status Checkers::ObjectIsTrue(const ObjectId& id) {
       listed[directory::FromProto(copy.node())] = copy.complete();
     }
   }
+  std::set<NodeKey> waiting;
+  for (const v1::NodeInfo& node : described.waiting()) {
+    waiting.insert(directory::FromProto(node.key()));
+  }
   const auto wrong = [&](const auto&... what) {
     return absl::UnavailableError(absl::StrCat(
         history.NameOf(id), " (", id.ShortHex(), "), adopted attempt ", history.AttemptOf(adopted),
@@ -268,6 +272,9 @@ absl::Status Checkers::ObjectIsTrue(const ObjectId& id) {
       if (!current && described.summary().complete_copies() == 0 && !deleted) continue;
       if (!current) return wrong(name, " is superseded or deleted");
       const auto at = listed.find(key);
+      // Memory that came before a sender: who waits hears what becomes of the object.
+      const bool begun = copy.complete || copy.buffer->bytes_present() > 0;
+      if (at == listed.end() && !begun && waiting.contains(key)) continue;
       if (at == listed.end()) return wrong(name, " is not listed");
       if (at->second != copy.complete) return wrong(name, " is listed as if complete or not");
       listed.erase(at);
