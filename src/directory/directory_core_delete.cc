@@ -250,6 +250,9 @@ absl::Status DirectoryCore::Impl::OnEvict(Node& node, const v1::EvictRequest& m)
     const bool needed = listed && (copy->second.complete || copy->second.writer) &&
                         !HasOtherCompleteCopy(*object, node.key);
     granted = !needed || DefectActive(Defect::kEvictLastCopy);
+    // Asked again, it may be granted on that node's word.
+    Node* other = granted ? nullptr : FindUnconfirmed(*object, node.key);
+    if (other != nullptr) SendFetch(other->key, id, /*keep=*/false, /*only_confirm=*/true);
     if (granted && listed) {
       StrikeCopy(*object, node.key);
     } else {

@@ -19,11 +19,22 @@ constexpr size_t kMaxPassedOver = 64;
 
 }  // namespace
 
-void DirectoryCore::Impl::SendFetch(const NodeKey& to, const ObjectId& id, bool keep) {
+void DirectoryCore::Impl::SendFetch(const NodeKey& to, const ObjectId& id, bool keep,
+                                    bool only_confirm) {
   v1::Fetch& fetch = *Send(to).mutable_fetch();
   fetch.set_object_id(id.binary().data(), ObjectId::kSize);
   fetch.set_keep(keep);
   fetch.set_plan_id(++next_plan_);
+  fetch.set_only_confirm(only_confirm);
+}
+
+Node* DirectoryCore::Impl::FindUnconfirmed(const Object& object, const NodeKey& but) {
+  for (const auto& [key, copy] : object.copies) {
+    if (!copy.complete || !copy.unconfirmed || copy.stale || key == but) continue;
+    Node* node = FindNode(key);
+    if (node != nullptr && node->connected && !node->draining && !node->registering) return node;
+  }
+  return nullptr;
 }
 
 absl::Status DirectoryCore::Impl::OnPrefetch(Node& node, const v1::PrefetchRequest& m) {
@@ -105,14 +116,8 @@ void DirectoryCore::Impl::ReviewSole(Object& object) {
 }
 
 Node* DirectoryCore::Impl::ChooseDrainTarget(const Object& object) {
-  const auto may_stay = [](const Node& node) {
-    return node.connected && !node.draining && !node.registering;
-  };
   // Most probably it has the bytes, and needs no room for them.
-  for (const auto& [key, copy] : object.copies) {
-    Node* node = copy.complete && copy.unconfirmed ? FindNode(key) : nullptr;
-    if (node != nullptr && may_stay(*node)) return node;
-  }
+  if (Node* node = FindUnconfirmed(object, NodeKey())) return node;
   Node* best = nullptr;
   uint64_t most_room = 0;
   size_t compared = 0;
@@ -121,7 +126,7 @@ Node* DirectoryCore::Impl::ChooseDrainTarget(const Object& object) {
   for (size_t i = 0; i < nodes_.size() && compared < kMaxTargetsCompared; ++i, ++at) {
     if (at == nodes_.end()) at = nodes_.begin();
     Node& node = *at->second;
-    if (!may_stay(node)) continue;
+    if (!node.connected || node.draining || node.registering) continue;
     ++compared;
     // A node that does not say what it can hold is taken to hold anything.
     const uint64_t capacity = node.info.capacity_bytes();

@@ -389,9 +389,11 @@ struct DirectoryCore::Impl {
   // After room may have come somewhere: what nobody could take is tried again.
   void RetryStuckDrains();
   // The node with the most room that has no part in the object, or null.
+  // A node, other than `but`, of whom only a Deliver says that it has the object; none: null.
+  Node* FindUnconfirmed(const Object& object, const NodeKey& but);
   Node* ChooseDrainTarget(const Object& object);
   void ForgetDrainTarget(Object& object, const NodeKey& key);
-  void SendFetch(const NodeKey& to, const ObjectId& id, bool keep);
+  void SendFetch(const NodeKey& to, const ObjectId& id, bool keep, bool only_confirm = false);
   void TellDrains();
 
   // ---- directory_core_tools.cc

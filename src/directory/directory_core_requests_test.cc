@@ -322,6 +322,29 @@ TEST(EvictTest, TheLastCompleteCopyIsNotEvicted) {
   EXPECT_FALSE(Granted(h, b, x, g));
 }
 
+TEST(EvictTest, ACopyThatOnlyADeliverSpeaksOfCountsOnItsNodesWord) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey c = h.Up("c");
+  const Generation g = h.Create(a, x, {.inline_bytes = "s"});
+  h.Want(b, x);
+  h.Want(c, x);
+  h.Down(a);
+  EXPECT_FALSE(Granted(h, b, x, g));
+  ASSERT_EQ(h.Count(c, v1::ShardMessage::kFetch), 1);
+  const v1::Fetch fetch = h.Last(c, v1::ShardMessage::kFetch)->fetch();
+  EXPECT_TRUE(fetch.only_confirm());
+  v1::PullReport here;
+  here.set_object_id(fetch.object_id());
+  ToProto(g, here.mutable_generation());
+  here.set_plan_id(fetch.plan_id());
+  here.set_complete(true);
+  h.Report(c, here);
+  EXPECT_TRUE(Granted(h, b, x, g));
+  EXPECT_FALSE(Granted(h, c, x, g));
+}
+
 TEST(EvictTest, NeitherCachedBytesNorUnreachableCopiesCount) {
   Harness h;
   const NodeKey a = h.Up("a");

@@ -503,6 +503,7 @@ void World::OnFetch(Node& node, const v1::Fetch& m) {
     ReportComplete(node, id, local->second.generation, m.plan_id());
     return;
   }
+  if (m.only_confirm()) return;
   node.fetches[id] = m.plan_id();
   AskFor(node, id, m.keep());
 }

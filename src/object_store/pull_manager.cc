@@ -38,7 +38,7 @@ struct PullManager::Pull {
   bool told = false;  // a Want is open at the shard
   uint64_t want = 0;  // its number
   PlanId last_plan = 0;
-  PlanId fetch_plan = 0;  // of the shard's Fetch, in this session
+  PlanId confirm_plan = 0;  // under which a Deliver is to be confirmed
 
   std::optional<PullTarget> target;
   Memory memory = Memory::kNone;
@@ -133,10 +133,13 @@ void PullManager::Unwant(const ObjectId& id) {
   if (!pull->fetch) GiveUp(id, *pull, absl::CancelledError("nobody wants it here any more"));
 }
 
-void PullManager::Fetch(const ObjectId& id, bool keep, PlanId plan) {
+void PullManager::ConfirmDelivery(const ObjectId& id, PlanId plan) {
+  if (Pull* pull = FindPull(id)) pull->confirm_plan = plan;
+}
+
+void PullManager::Fetch(const ObjectId& id, bool keep) {
   Pull& pull = FindOrMake(id);
   pull.fetch = true;
-  pull.fetch_plan = plan;
   pull.keep = pull.keep || keep;
   if (!pull.delivered) TellWant(id, pull);
 }
@@ -212,10 +215,10 @@ void PullManager::StartNext(const ObjectId& id, Pull& pull) {
   if (pull.running || pull.memory != Memory::kHere) return;
   if (pull.delivered) {
     Do(FillCopy{id, pull.target->generation, *std::exchange(pull.delivered, std::nullopt)});
-    if (pull.fetch_plan != 0) {
+    if (pull.confirm_plan != 0) {
       v1::PullReport* report = Send(id).mutable_pull_report();
       SetSubject(id, pull.target->generation, report);
-      report->set_plan_id(pull.fetch_plan);
+      report->set_plan_id(pull.confirm_plan);
       report->set_complete(true);
     }
     Finish(id, pull);
@@ -423,7 +426,7 @@ std::vector<v1::RegisterWant> PullManager::Register(int shard, int num_shards) {
   std::vector<v1::RegisterWant> wants;
   for (const ObjectId& id : ids) {
     Pull& pull = *FindPull(id);
-    pull.last_plan = pull.fetch_plan = 0;
+    pull.last_plan = pull.confirm_plan = 0;
     // The new session may know of another generation, for which there is room.
     if (pull.parked) DropTarget(id, pull, absl::OkStatus());
     if (pull.delivered) {

@@ -128,8 +128,9 @@ class PullManager {
   // account.
   void Unwant(const ObjectId& id);
   // The shard's Fetch: on the node's own account, until it is complete.
-  // A Deliver that completes it is confirmed under `plan`, unless that is 0.
-  void Fetch(const ObjectId& id, bool keep, PlanId plan);
+  void Fetch(const ObjectId& id, bool keep);
+  // If a Deliver completes what is wanted, that is to be confirmed under this plan.
+  void ConfirmDelivery(const ObjectId& id, PlanId plan);
   // The shard may have taken the open want, if there is one, for answered.
   void AskAgain(const ObjectId& id);
   // The object came here by another way.

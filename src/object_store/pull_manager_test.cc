@@ -376,7 +376,8 @@ TEST_F(PullManagerTest, AParkedPullIsToldToANewSessionAsAnOpenWant) {
 TEST_F(PullManagerTest, AFetchThatADeliveryAnswersIsConfirmedUnderItsPlan) {
   pulls_.Want(Id());
   pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"));
-  pulls_.Fetch(Id(), true, 9);
+  pulls_.Fetch(Id(), true);
+  pulls_.ConfirmDelivery(Id(), 9);
   EXPECT_THAT(Did(), ElementsAre("want", "reserve 3 for #1"));
   Memory();
   EXPECT_THAT(Did(), ElementsAre("fill abc", "report plan 9 complete", "complete #1 kept"));
@@ -399,7 +400,7 @@ TEST_F(PullManagerTest, MemoryIsYieldedOnlyWhileNothingFeedsIt) {
 }
 
 TEST_F(PullManagerTest, TheNodesOwnFetchOutlivesItsClientsAndKeepsTheCopy) {
-  pulls_.Fetch(Id(), true, 7);
+  pulls_.Fetch(Id(), true);
   EXPECT_THAT(Did(), ElementsAre("want to keep"));
   pulls_.Want(Id());
   pulls_.Unwant(Id());

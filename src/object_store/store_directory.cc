@@ -361,10 +361,11 @@ void Store::Impl::OnFetch(const v1::Fetch& fetch) {
   if (!id.ok()) return;
   Copy* copy = table_.Complete(*id);
   if (copy == nullptr || copy->standing != Standing::kAdopted) {
-    if (!pulls_.Fetches(*id)) {
+    if (!fetch.only_confirm() && !pulls_.Fetches(*id)) {
       fetches_.emplace_back(executor_.Now() + options_.fetch_patience, *id);
     }
-    pulls_.Fetch(*id, fetch.keep(), fetch.plan_id());
+    if (!fetch.only_confirm()) pulls_.Fetch(*id, fetch.keep());
+    pulls_.ConfirmDelivery(*id, fetch.plan_id());
     return;
   }
   if (fetch.keep()) table_.MakePrimary(copy);

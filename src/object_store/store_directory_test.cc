@@ -678,6 +678,16 @@ TEST(StoreRequestTest, AFetchOfWhatIsHereIsConfirmedUnderItsPlan) {
   EXPECT_EQ(reports[0].plan_id(), 77u);
 }
 
+TEST(StoreRequestTest, WhoIsOnlyAskedForItsWordFetchesNothing) {
+  StoreWorld w;
+  v1::ShardMessage fetch;
+  fetch.mutable_fetch()->set_object_id(IdBytes(Id(1)));
+  fetch.mutable_fetch()->set_plan_id(77);
+  fetch.mutable_fetch()->set_only_confirm(true);
+  w.Shard(fetch);
+  EXPECT_TRUE(w.sent().empty());
+}
+
 TEST(StoreRequestTest, AFetchOfWhatNobodyHasEnds) {
   StoreWorld w;
   v1::ShardMessage fetch;
