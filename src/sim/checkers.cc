@@ -84,15 +84,17 @@ void Checkers::CheckAdoption() {
       const auto id = ObjectId::FromBinary(object.object_id());
       const Generation now = directory::FromProto(object.generation());
       if (!id.ok() || object.deleted() || !now.valid()) continue;
+      const uint64_t number = cluster_.history().AttemptOf(now);
+      const bool returned = number != 0 && cluster_.history().attempt(number).adopted;
       cluster_.history().NoteAdopted(now);
       const Generation before = std::exchange(adopted_[*id], now);
-      if (before.valid() && before != now) CheckReplacement(*id, before, now);
+      if (before.valid() && before != now) CheckReplacement(*id, before, now, returned);
     }
   }
 }
 
-void Checkers::CheckReplacement(const ObjectId& id, const Generation& before,
-                                const Generation& now) {
+void Checkers::CheckReplacement(const ObjectId& id, const Generation& before, const Generation& now,
+                                bool returned) {
   History& history = cluster_.history();
   const uint64_t number = history.AttemptOf(before);
   if (number == 0) return;
@@ -102,7 +104,8 @@ void Checkers::CheckReplacement(const ObjectId& id, const Generation& before,
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     if (!cluster_.Undisturbed(n, cluster_.ShardOf(id), since)) continue;
     const NodeKey key = cluster_.node(n)->key();
-    const bool writes = attempt.state == AttemptState::kOpen && attempt.creator == key;
+    // What had been adopted before, and comes back complete, wins over what is being written.
+    const bool writes = !returned && attempt.state == AttemptState::kOpen && attempt.creator == key;
     const auto holding = holdings_.find(number);
     const bool holds = holding != holdings_.end() && holding->second.holders.contains(key);
     if (!writes && !holds) continue;

@@ -63,7 +63,9 @@ class Checkers {
   void CheckBytes(int n, const Copies& copies);
   void CheckCopyBytes(int n, const object_store::Store::CopyInfo& copy, uint64_t attempt);
   void CheckAdoption();
-  void CheckReplacement(const ObjectId& id, const Generation& before, const Generation& now);
+  // `returned`: had been the object's generation before.
+  void CheckReplacement(const ObjectId& id, const Generation& before, const Generation& now,
+                        bool returned);
   bool MustBeDeleted(const Attempt& attempt);
   void CheckLosses(const std::map<Generation, std::set<NodeKey>>& complete);
   absl::Status NodesAtRest();
