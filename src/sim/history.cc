@@ -164,7 +164,7 @@ void History::Saw(uint64_t number, uint64_t seen, bool complete) {
   for (const Deletion& deletion : deletions_) {
     if (deletion.doomed != seen || !deletion.confirmed) continue;
     if (deletion.by != operation.node || deletion.ended > operation.begun) continue;
-    if (oracle_->ShardStarted(deletion.id) > deletion.begun) continue;
+    if (!deletion.undisturbed) continue;
     breach("which this node had been told is deleted");
   }
 }
@@ -188,6 +188,7 @@ Deletion& History::BeginDeletion(const ObjectId& id, const NodeKey& by) {
 void History::EndDeletion(uint64_t number, const absl::Status& status) {
   Deletion& deletion = this->deletion(number);
   deletion.confirmed = status.ok();
+  deletion.undisturbed = oracle_->ShardStarted(deletion.id) <= deletion.begun;
   if (!oracle_->AdoptedNow(deletion.id, deletion.by, deletion.begun)) deletion.doomed = 0;
   // Any other error leaves it open what became of it.
   if (status.ok() || absl::IsNotFound(status)) deletion.ended = scheduler_.now();

@@ -79,6 +79,8 @@ struct Deletion {
   // Infinite while it may still take effect.
   Instant ended = Instant::Infinite();
   bool confirmed = false;
+  // In one life of the shard: `doomed` is what was deleted.
+  bool undisturbed = false;
 };
 
 struct Operation {
