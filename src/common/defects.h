@@ -46,7 +46,8 @@ namespace phalanx {
   /* Memory. */                                                     \
   X(kEvictLastCopy, "evict-last-copy")                              \
   X(kMemoryKeptAfterFailedPull, "memory-kept-after-failed-pull")    \
-  X(kEvictWithoutAsking, "evict-without-asking")
+  X(kEvictWithoutAsking, "evict-without-asking")                    \
+  X(kParkedForEver, "parked-for-ever")
 
 enum class Defect {
   kNone,

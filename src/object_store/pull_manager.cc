@@ -368,7 +368,8 @@ bool PullManager::OnMemory(const ObjectId& id, uint64_t token, const absl::Statu
   Pull& pull = *FindPull(id);
   if (status.ok()) {
     pull.memory = Memory::kHere;
-    if (std::exchange(pull.parked, false)) AskAgain(id);
+    const bool parked = std::exchange(pull.parked, false);
+    if (parked && !DefectActive(Defect::kParkedForEver)) AskAgain(id);
     StartNext(id, pull);
     return true;
   }
