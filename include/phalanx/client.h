@@ -113,7 +113,9 @@ struct PutOptions {
   // End only when the directory has adopted this object, not already when it is sealed on this
   // node.
   bool wait_for_adoption = false;
-  // How long to wait for memory when the node is full; ResourceExhausted then.
+  // How long to wait for memory when the node is full; ResourceExhausted then. (At once when the
+  // machine itself has none.) With wait_for_adoption also how long for that, from Put or Seal on;
+  // DeadlineExceeded then, and the object is there.
   absl::Duration timeout = absl::InfiniteDuration();
 };
 

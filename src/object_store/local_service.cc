@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/log.h"
+#include "src/common/private_folder.h"
 #include "src/common/status_macros.h"
 
 // Not in this C library's headers.
@@ -48,21 +49,11 @@ absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
   return address;
 }
 
-// Makes the socket's folder, or checks that nobody else could put another socket in its place.
+// Nobody else could put another socket in the place of ours.
 absl::Status PrepareFolder(const std::string& path) {
   const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  if (mkdir(folder.c_str(), 0700) == 0) return absl::OkStatus();
-  if (errno != EEXIST) return Failed("make the folder", folder, errno);
-  struct stat found {};
-  if (stat(folder.c_str(), &found) != 0) return Failed("look at the folder", folder, errno);
-  const bool others_write = (found.st_mode & (S_IWGRP | S_IWOTH)) != 0;
-  const bool sticky = (found.st_mode & S_ISVTX) != 0;
-  if (others_write && !sticky) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("other users may write to ", folder, ": the socket would not be safe there"));
-  }
-  return absl::OkStatus();
+  if (slash == std::string::npos) return MakePrivateFolder(".");
+  return MakePrivateFolder(slash == 0 ? "/" : path.substr(0, slash));
 }
 
 // Whether a process accepts connections at the address.

@@ -154,8 +154,23 @@ TEST(LocalService, MakesItsFolderPrivate) {
   EXPECT_EQ(found.st_mode & 0777, 0700u);
 }
 
+TEST(LocalService, AFolderThatOthersMayEnterIsRefused) {
+  const std::string folder = absl::StrCat("/tmp/phalanx.public.", getpid());
+  const std::string path = folder + "/node.sock";
+  ASSERT_EQ(mkdir(folder.c_str(), 0755), 0);
+  LocalNode node;
+  absl::Status started;
+  node.OnLoop([&] {
+    net::EventLoop loop;
+    started = LocalService::Start(loop, node.store(), Options(path)).status();
+  });
+  EXPECT_THAT(started, StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("755")));
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
+  EXPECT_EQ(rmdir(folder.c_str()), 0);
+}
+
 TEST(LocalService, ASocketInUseIsNotTakenAndADeadOneIs) {
-  const std::string path = absl::StrCat("/tmp/phalanx.stale.", getpid(), ".sock");
+  const std::string path = absl::StrCat("/tmp/phalanx.stale.", getpid(), "/node.sock");
   {
     LocalNode node(uint64_t{64} << 20, path);
     absl::Status second;
@@ -429,9 +444,10 @@ TEST(LocalService, SurvivesHavingNoDescriptorLeft) {
 
 TEST(LocalService, AnotherUserIsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
-  LocalNode node(uint64_t{64} << 20, absl::StrCat("/tmp/phalanx.open.", getpid(), ".sock"));
+  LocalNode node(uint64_t{64} << 20, absl::StrCat("/tmp/phalanx.open.", getpid(), "/node.sock"));
   // Even with a socket that is open to all.
   ASSERT_EQ(chmod(node.socket().c_str(), 0666), 0);
+  ASSERT_EQ(chmod(absl::StrCat("/tmp/phalanx.open.", getpid()).c_str(), 0755), 0);
   const pid_t child = fork();
   if (child == 0) {
     if (seteuid(65534) != 0) _exit(2);

@@ -122,7 +122,15 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
   // Looked at before the last one is full, so that nobody waits for pages to be zeroed.
   bool RunsLow() const { return extents_.free_bytes() < next_segment_bytes_ / 8; }
   void MakeSegment();
+  // As large as there is room for, and for who waits never less than the first one was.
+  uint64_t SegmentBytes() const;
   void OnSegment(FileResult result);
+  void FailWaiting(const absl::Status& why);
+  // Of blocks and of segments, used or not: all but what is warm.
+  uint64_t HeldBytes() const { return live_file_bytes_ + segment_bytes_; }
+  uint64_t Room() const { return options_.max_bytes - std::min(options_.max_bytes, HeldBytes()); }
+  // Warm files give way to `bytes` more.
+  void MakeRoom(uint64_t bytes) { Trim(Room() - std::min(Room(), bytes)); }
   void RemoveSegment(ExtentAllocator::SegmentId id);
   void Unmap(std::shared_ptr<MemfdFile> file);
   // As Unmap, for a file that nobody looks at any more: its pages do not wait for clients to unmap
@@ -132,6 +140,8 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
   const MemfdMemoryOptions options_;
   SharedMemoryStats stats_;
   uint64_t live_files_ = 0;  // of blocks
+  uint64_t live_file_bytes_ = 0;
+  uint64_t segment_bytes_ = 0;
   uint64_t next_id_ = 1;
   std::vector<WarmFile> warm_;  // oldest first
   ExtentAllocator extents_;
@@ -140,6 +150,7 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
   std::deque<Waiting> waiting_;  // for a segment
   uint64_t next_segment_bytes_;
   bool making_segment_ = false;
+  bool segment_failed_ = false;  // the last one, and it was not tried again since
 
   Mutex mu_;
   Executor* control_ ABSL_GUARDED_BY(mu_);  // null after Close
@@ -255,11 +266,7 @@ void MemfdMemory::Core::AllocateFile(uint64_t bytes, Allocated done, bool again)
     Reply(std::move(done), NewFileBlock(warm.file, warm.id, bytes));
     return;
   }
-  if (bytes < options_.max_bytes) {
-    Trim(options_.max_bytes - bytes - std::min(stats_.allocated_bytes, options_.max_bytes - bytes));
-  } else {
-    Trim(0);
-  }
+  MakeRoom(bytes);
   MakeFile(bytes, MemfdFile::Writers::kAnyHolder,
            [this, bytes, again, done = std::move(done)](FileResult file) mutable {
              if (!file.ok() && again && stats_.pooled_bytes > 0) {
@@ -292,6 +299,7 @@ void MemfdMemory::Core::MakeFile(uint64_t bytes, MemfdFile::Writers writers,
 std::shared_ptr<MemoryBlock> MemfdMemory::Core::NewFileBlock(std::shared_ptr<MemfdFile> file,
                                                              uint64_t id, uint64_t bytes) {
   stats_.allocated_bytes += file->bytes();
+  live_file_bytes_ += file->bytes();
   ++live_files_;
   return std::make_shared<FileBlock>(shared_from_this(), std::move(file), id, 0, bytes);
 }
@@ -309,22 +317,42 @@ void MemfdMemory::Core::MakeSegment() {
   if (making_segment_) return;
   FreeUnseen();
   if (waiting_.empty() && !RunsLow()) return;
+  const uint64_t bytes = SegmentBytes();
+  if (bytes == 0) return;
   making_segment_ = true;
-  MakeFile(next_segment_bytes_, MemfdFile::Writers::kThisProcess,
+  MakeRoom(bytes);
+  MakeFile(bytes, MemfdFile::Writers::kThisProcess,
            [this](FileResult result) { OnSegment(std::move(result)); });
+}
+
+uint64_t MemfdMemory::Core::SegmentBytes() const {
+  const uint64_t least = options_.first_segment_bytes;
+  if (segment_failed_) return least;
+  const uint64_t room = Room() / kOwnFileBytes * kOwnFileBytes;
+  if (room < least && waiting_.empty()) return 0;
+  return std::min(next_segment_bytes_, std::max(room, least));
+}
+
+void MemfdMemory::Core::FailWaiting(const absl::Status& why) {
+  for (Waiting& waiting : std::exchange(waiting_, {})) Reply(std::move(waiting.done), why);
 }
 
 void MemfdMemory::Core::OnSegment(FileResult result) {
   making_segment_ = false;
+  const bool failed_before = std::exchange(segment_failed_, false);
   if (result.ok()) {
+    const uint64_t bytes = (*result)->bytes();
     next_segment_bytes_ = std::min(2 * next_segment_bytes_, options_.max_segment_bytes);
+    segment_bytes_ += bytes;
     const ExtentAllocator::SegmentId id = next_id_++;
-    extents_.AddSegment(id, (*result)->bytes());
+    extents_.AddSegment(id, bytes);
     segments_.emplace(id, *std::move(result));
-  } else {
-    for (Waiting& waiting : std::exchange(waiting_, {})) {
-      Reply(std::move(waiting.done), result.status());
-    }
+  } else if (failed_before) {
+    FailWaiting(result.status());
+  } else if (!waiting_.empty()) {
+    // What is warm gives way, and a small one may do.
+    Trim(0);
+    segment_failed_ = true;
   }
   while (!waiting_.empty()) {
     std::shared_ptr<MemoryBlock> block = NewExtentBlock(waiting_.front().bytes);
@@ -354,6 +382,7 @@ void MemfdMemory::Core::OnLoop(Task task) {
 void MemfdMemory::Core::ReturnFile(std::shared_ptr<MemfdFile> file, uint64_t id, bool condemned) {
   const uint64_t bytes = file->bytes();
   stats_.allocated_bytes -= bytes;
+  live_file_bytes_ -= bytes;
   --live_files_;
   if (condemned) {
     stats_.condemned_bytes -= bytes;
@@ -362,8 +391,7 @@ void MemfdMemory::Core::ReturnFile(std::shared_ptr<MemfdFile> file, uint64_t id,
   }
   warm_.push_back({std::move(file), id});
   stats_.pooled_bytes += bytes;
-  const uint64_t room = options_.max_bytes - std::min(options_.max_bytes, stats_.allocated_bytes);
-  Trim(std::min(options_.max_pooled_bytes, room));
+  Trim(std::min(options_.max_pooled_bytes, Room()));
   while (warm_.size() > options_.max_pooled_files) {
     stats_.pooled_bytes -= warm_.front().file->bytes();
     GiveUp(std::move(warm_.front().file));
@@ -420,6 +448,7 @@ void MemfdMemory::Core::RemoveSegment(ExtentAllocator::SegmentId id) {
     seen_.erase(seen);
   }
   const auto it = segments_.find(id);
+  segment_bytes_ -= it->second->bytes();
   Unmap(std::move(it->second));
   segments_.erase(it);
 }

@@ -1,11 +1,9 @@
 // SharedMemory from anonymous files that other processes map.
 //
-//   1 MiB and more: a file each. A released file goes to a pool of warm ones (its pages exist and
-//   are mapped, so reuse costs
-//                   nothing) and is taken again for sizes down to 4/5 of it.
-//   smaller:        extents of segments, files of 4 to 64 MiB that nobody but this process can map
-//   writable. 100,000 objects of
-//                   100 KB need some 170 files.
+//   1 MiB and more  A file each. A released file goes to a pool of warm ones (its pages exist and
+//                   are mapped, so reuse costs nothing) and is taken again for sizes down to 4/5.
+//   smaller         Extents of segments, files of 4 to 64 MiB that nobody but this process can map
+//                   writable. 100,000 objects of 100 KB need some 170 files.
 //
 // A condemned file is closed, never pooled. A condemned extent waits until none of those for whom
 // it was condemned has the segment mapped any more; when nothing else in its segment is used, that
@@ -26,8 +24,9 @@
 namespace phalanx::object_store {
 
 struct MemfdMemoryOptions {
-  // Warm files and empty segments together. The pool gives way first: with the blocks that live it
-  // does not exceed max_bytes.
+  // Warm files together. The pool gives way first: with the blocks that live and all segments it
+  // does not exceed max_bytes. Those go beyond it only for a block that finds no place in them
+  // otherwise, by first_segment_bytes at a time.
   uint64_t max_pooled_bytes = uint64_t{1} << 30;
   size_t max_pooled_files = 64;
   uint64_t max_bytes = UINT64_MAX;

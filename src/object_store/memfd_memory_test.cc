@@ -27,7 +27,9 @@ class MemfdHarness final : public SharedMemoryHarness {
  public:
   explicit MemfdHarness(MemfdMemoryOptions options = {}) {
     options.first_segment_bytes = std::min<uint64_t>(options.first_segment_bytes, 1 << 20);
-    options.available = [this] { return out_.load() ? uint64_t{0} : UINT64_MAX; };
+    options.available = [this] {
+      return out_.load() || refusals_.fetch_sub(1) > 0 ? uint64_t{0} : UINT64_MAX;
+    };
     PHALANX_EXPECT_OK(loop_.Start("memory"));
     Run([&] { memory_ = std::make_unique<MemfdMemory>(loop_, options); });
   }
@@ -53,6 +55,8 @@ class MemfdHarness final : public SharedMemoryHarness {
     Run([this] { memory_.reset(); });
   }
   void RunOut(bool out) override { out_ = out; }
+  // The machine has nothing left for the next `times` requests.
+  void Refuse(int times) { refusals_ = times; }
 
   absl::StatusOr<std::shared_ptr<MemoryBlock>> Allocate(uint64_t bytes) {
     std::promise<absl::StatusOr<std::shared_ptr<MemoryBlock>>> result;
@@ -74,6 +78,7 @@ class MemfdHarness final : public SharedMemoryHarness {
 
  private:
   std::atomic<bool> out_{false};
+  std::atomic<int64_t> refusals_{0};
   net::EventLoop loop_;
   std::unique_ptr<MemfdMemory> memory_;
 };
@@ -358,6 +363,33 @@ TEST(MemfdMemoryTest, ThePoolGivesWayToBlocks) {
   // 6 live, 6 warm, 9 asked for: the warm ones go.
   const auto c = *harness.Allocate(uint64_t{9} << 20);
   EXPECT_LT(harness.Stats().pooled_bytes, uint64_t{6} << 20);
+}
+
+TEST(MemfdMemoryTest, SegmentsAndWarmFilesTogetherStayWithinTheBytesThereAre) {
+  MemfdMemoryOptions options;
+  options.max_bytes = uint64_t{16} << 20;
+  MemfdHarness harness(options);
+  auto large = *harness.Allocate(uint64_t{8} << 20);
+  harness.Drop(large);
+  std::vector<std::shared_ptr<MemoryBlock>> small;
+  for (uint64_t bytes = 0; bytes < uint64_t{15} << 20; bytes += 60000) {
+    small.push_back(*harness.Allocate(60000));
+    const SharedMemoryStats stats = harness.Stats();
+    ASSERT_LE(stats.allocated_bytes + stats.pooled_bytes, options.max_bytes) << small.size();
+  }
+}
+
+TEST(MemfdMemoryTest, WarmFilesGiveWayToASegmentThatTheMachineHasNoMemoryFor) {
+  MemfdHarness harness;
+  auto large = *harness.Allocate(kLarge);
+  harness.Drop(large);
+  harness.Refuse(1);
+  const auto small = harness.Allocate(kSmall);
+  EXPECT_THAT(small, IsOk());
+  EXPECT_EQ(harness.Stats().files, 1u) << "the warm file went";
+  harness.Refuse(2);
+  EXPECT_THAT(harness.Allocate(kOwnFileBytes - 1), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(harness.Allocate(kOwnFileBytes - 1), IsOk());
 }
 
 TEST(MemfdMemoryTest, ARequestBeyondTheMachineSaysHowMuchItWas) {

@@ -69,6 +69,8 @@ struct Copy {
   Standing standing = Standing::kPending;
   // The Put that waits for a verdict, 0 if none.
   uint64_t waiting_put = 0;
+  // Streaming Gets that look through it.
+  size_t readers = 0;
 
   // Changed by ObjectTable only.
   bool primary = false;

@@ -45,11 +45,16 @@ void Store::Impl::HandOutGet(RequestId id) {
   std::get<GetPart>(request->part).events.on_view = std::move(on_view);
 }
 
+void Store::Impl::CountWaiting(Gets& gets, const Request& request, int change) {
+  gets.waiting += change;
+  if (std::get<GetPart>(request.part).streaming) gets.waiting_streaming += change;
+}
+
 void Store::Impl::JoinObject(Request& request) {
   std::unique_ptr<Gets>& gets = gets_[request.object];
   if (gets == nullptr) gets = std::make_unique<Gets>();
   gets->list.PushBack(&request);
-  ++gets->waiting;
+  CountWaiting(*gets, request, 1);
   ++waiting_gets_;
 }
 
@@ -58,7 +63,8 @@ void Store::Impl::LeaveObject(Request& request) {
   const auto it = gets_.find(request.object);
   it->second->list.Remove(&request);
   --waiting_gets_;
-  if (request.stage == Request::Stage::kWaiting) --it->second->waiting;
+  if (request.stage == Request::Stage::kWaiting) CountWaiting(*it->second, request, -1);
+  if (request.stage == Request::Stage::kAttached) --std::get<GetPart>(request.part).copy->readers;
   if (it->second->list.empty()) gets_.erase(it);
 }
 
@@ -75,7 +81,8 @@ void Store::Impl::Attach(Request& request, Copy* copy) {
   FindClient(request.client)->pins.at(part.pin).streaming = request.id;
   part.view = std::move(view);
   request.stage = Request::Stage::kAttached;
-  --gets_.at(request.object)->waiting;
+  ++copy->readers;
+  CountWaiting(*gets_.at(request.object), request, -1);
   if (request.in_deadlines) deadlines_.erase({request.deadline, request.id});
   request.in_deadlines = false;
   Queue(request);
@@ -85,8 +92,11 @@ void Store::Impl::Resolve(const ObjectId& id) {
   const auto it = gets_.find(id);
   if (it != gets_.end() && it->second->waiting > 0) {
     Copy* complete = table_.Complete(id);
-    Copy* partial = StreamSource(id);
-    for (Request* request = it->second->list.front(); request != nullptr;) {
+    Copy* partial = it->second->waiting_streaming > 0 ? StreamSource(id) : nullptr;
+    // Looks at each of them only when there is news for some: what many wait for is touched by
+    // every one that gives up.
+    const bool news = complete != nullptr || partial != nullptr;
+    for (Request* request = news ? it->second->list.front() : nullptr; request != nullptr;) {
       Request* next = request->of_object.next;
       const bool waits = request->stage == Request::Stage::kWaiting;
       if (waits && complete != nullptr) {
@@ -108,11 +118,9 @@ void Store::Impl::UpdateWant(const ObjectId& id) {
     const Copy* partial = StreamSource(id);
     const bool written_here = partial != nullptr && partial->state == CopyState::kWriting;
     needed = gets.waiting > 0 && !written_here;
-    if (!needed && gets.waiting < gets.list.size()) {
-      for (const Request* r = gets.list.front(); r != nullptr && !needed; r = r->of_object.next) {
-        needed = r->stage == Request::Stage::kAttached &&
-                 std::get<GetPart>(r->part).copy->state == CopyState::kPulling;
-      }
+    for (const Copy* copy = table_.First(id); copy != nullptr && !needed;) {
+      needed = copy->state == CopyState::kPulling && copy->readers > 0;
+      copy = copy->next_generation;
     }
   }
   if (needed) {
@@ -126,9 +134,8 @@ void Store::Impl::UpdateWant(const ObjectId& id) {
 
 std::vector<Store::Impl::Request*> Store::Impl::ReadersOf(const Copy* copy) {
   std::vector<Request*> readers;
-  const auto it = gets_.find(copy->id);
-  if (it == gets_.end() || it->second->waiting == it->second->list.size()) return readers;
-  for (Request* r = it->second->list.front(); r != nullptr; r = r->of_object.next) {
+  if (copy->readers == 0) return readers;
+  for (Request* r = gets_.at(copy->id)->list.front(); r != nullptr; r = r->of_object.next) {
     const bool attached = r->stage == Request::Stage::kAttached;
     if (attached && std::get<GetPart>(r->part).copy == copy) readers.push_back(r);
   }
@@ -161,8 +168,9 @@ void Store::Impl::VoidReaders(Copy* copy, const absl::Status& why) {
     }
     part.copy = nullptr;
     part.pin = 0;
+    --copy->readers;
     request->stage = Request::Stage::kWaiting;
-    ++gets_.at(request->object)->waiting;
+    CountWaiting(*gets_.at(request->object), *request, 1);
     WatchDeadline(*request);
   }
 }

@@ -49,6 +49,7 @@ struct Store::Impl {
     PutOptions options;
     uint64_t size_bytes = 0;
     CreateDone done;
+    absl::Duration timeout = absl::InfiniteDuration();
     // Granted, and not yet handed out.
     WriterId writer = 0;
   };
@@ -108,7 +109,8 @@ struct Store::Impl {
   // Gets for one object that have not ended.
   struct Gets {
     IntrusiveList<Request, &Request::of_object> list;
-    size_t waiting = 0;  // those not attached
+    size_t waiting = 0;            // those not attached
+    size_t waiting_streaming = 0;  // of these, those that a partial copy would do for
   };
 
   struct Pin {
@@ -127,7 +129,8 @@ struct Store::Impl {
   struct Writer {
     ClientId client = 0;
     Copy* copy = nullptr;  // pinned
-    Instant deadline = Instant::Infinite();
+    // How long its Create was willing to wait: so is its Seal.
+    absl::Duration timeout = absl::InfiniteDuration();
     // The generation ended before the Seal: what the Seal answers.
     std::optional<absl::StatusOr<PutResult>> outcome;
   };
@@ -225,6 +228,7 @@ struct Store::Impl {
   View MakeView(Request& request, Copy* copy);
   // A partial copy that streaming Gets may look through; null if there is none.
   Copy* StreamSource(const ObjectId& id) const;
+  void CountWaiting(Gets& gets, const Request& request, int change);
   void JoinObject(Request& request);
   void LeaveObject(Request& request);
   // After a change to the object's copies: answers Gets, attaches streaming ones, wants or no

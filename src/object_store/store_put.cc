@@ -91,7 +91,7 @@ void Store::Impl::FinishCreate(Request& request, std::shared_ptr<MemoryBlock> bl
   Copy* copy = AddCreated(part.options, part.size_bytes, block);
   table_.Pin(copy);
   const WriterId id = next_number_++;
-  writers_.emplace(id, Writer{request.client, copy, request.deadline, std::nullopt});
+  writers_.emplace(id, Writer{request.client, copy, part.timeout, std::nullopt});
   FindClient(request.client)->writers.insert(id);
   AnnounceCreate(*copy, "");
   Touch(request.object);
@@ -208,8 +208,10 @@ RequestId Store::Create(ClientId client, PutOptions options, uint64_t size, Crea
   Impl::Turn turn(*impl_);
   const ObjectId id = options.id;
   const Instant deadline = options.deadline;
-  Impl::Request& request = impl_->NewRequest(
-      client, id, deadline, Impl::CreatePart{std::move(options), size, std::move(done), 0});
+  const absl::Duration timeout = deadline - impl_->executor_.Now();
+  Impl::Request& request =
+      impl_->NewRequest(client, id, deadline,
+                        Impl::CreatePart{std::move(options), size, std::move(done), timeout, 0});
   absl::Status status = impl_->Admit(client, id);
   if (status.ok()) status = impl_->CheckPut(std::get<Impl::CreatePart>(request.part).options, size);
   if (const Copy* there = impl_->table_.Complete(id); status.ok() && there != nullptr) {
@@ -249,9 +251,9 @@ void Store::Seal(ClientId client, WriterId id, bool wait_for_adoption, PutDone d
   const auto it = impl_->writers_.find(id);
   const bool known = it != impl_->writers_.end() && it->second.client == client;
   const Impl::Writer writer = known ? it->second : Impl::Writer();
-  Impl::Request& request =
-      impl_->NewRequest(client, known ? writer.copy->id : ObjectId(), writer.deadline,
-                        Impl::PutPart{{}, {}, std::move(done)});
+  Impl::Request& request = impl_->NewRequest(client, known ? writer.copy->id : ObjectId(),
+                                             impl_->executor_.Now() + writer.timeout,
+                                             Impl::PutPart{{}, {}, std::move(done)});
   if (!known) {
     impl_->AnswerPut(request, absl::NotFoundError(absl::StrCat("writer ", id, " is not open")));
     return;

@@ -116,6 +116,28 @@ TEST(StorePutTest, PutThatWaitsForAdoptionEndsAtItsDeadlineAndKeepsItsBytes) {
   EXPECT_TRUE(w.store().ContainsLocally(Id(1)));
 }
 
+TEST(StorePutTest, ASealWaitsForAdoptionAsLongAsItsCreateWouldHaveHoweverLongTheWritingTook) {
+  StoreWorld w;
+  PutOptions options = Adopted(Id(1));
+  options.deadline = w.now() + absl::Seconds(5);
+  const auto created = w.StartCreate(options, 5);
+  ASSERT_TRUE(created->has_value() && (*created)->ok());
+  const WriteGrant grant = ***created;
+  w.Pass(absl::Seconds(6));
+  const auto sealed = w.StartSeal(grant.writer, /*wait_for_adoption=*/true);
+  w.Pass(absl::Milliseconds(4999));
+  ASSERT_FALSE(sealed->has_value());
+  w.Shard(Verdict(Id(1), grant.generation, v1::Verdict::ADOPTED));
+  EXPECT_THAT(**sealed, IsOk());
+
+  options.id = Id(2);
+  options.deadline = w.now() + absl::Seconds(5);
+  const WriteGrant other = ***w.StartCreate(options, 5);
+  const auto waits = w.StartSeal(other.writer, /*wait_for_adoption=*/true);
+  w.Pass(absl::Seconds(5));
+  EXPECT_THAT(**waits, StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
 TEST(StorePutTest, AVerdictInTheTurnOfTheDeadlineDoesNotAnswerAgain) {
   StoreWorld w;
   PutOptions options = Adopted(Id(1));

@@ -25,7 +25,7 @@ struct NodeConfig {
   NodeOptions node;
   // One per shard, in order.
   std::vector<net::Address> directories = {"127.0.0.1:7400"};
-  // A path. Its folder is there already, and private.
+  // A path. Its folder is made with mode 0700, or is so already and this user's.
   std::string socket;
   // 0: one per CPU, at most four.
   int io_threads = 0;

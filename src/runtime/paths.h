@@ -12,10 +12,6 @@ namespace phalanx::runtime {
 // $XDG_RUNTIME_DIR/phalanx, or /tmp/phalanx-UID.
 std::string UserFolder();
 
-// Makes `folder` with mode 0700 unless it is there. PermissionDenied when it is there and belongs
-// to somebody else or is open to others; Unavailable when it cannot be made.
-absl::Status MakePrivateFolder(const std::string& folder);
-
 // node.sock in the user's folder: where a node listens and commands look unless told otherwise.
 std::string DefaultSocketPath();
 

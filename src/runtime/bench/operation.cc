@@ -204,7 +204,10 @@ class RoundTrip : public Base {
     SleepUntilNanos(start_nanos);
     if (options_.rank == 0) PHALANX_RETURN_IF_ERROR(PutNow(Id(run, "ping"), bytes_));
     PHALANX_ASSIGN_OR_RETURN(got_, waiting_.Wait(options_.timeout));
-    if (options_.rank == 1) return PutNow(Id(run, "pong"), bytes_).ok() ? 0.0 : -1.0;
+    if (options_.rank == 1) {
+      PHALANX_RETURN_IF_ERROR(PutNow(Id(run, "pong"), bytes_));
+      return 0;
+    }
     return SecondsSince(start_nanos) / 2;
   }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <memory>
 
@@ -23,6 +24,10 @@ constexpr size_t kChunkBytes = 128 * 1024;
 
 absl::Status SystemError(absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
+}
+
+int PollMillis(absl::Duration timeout) {
+  return static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(timeout), 1, INT_MAX));
 }
 
 struct AddressList {
@@ -50,11 +55,20 @@ void SetNoDelay(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
-absl::StatusOr<int> Dial(const std::string& address, char kind, uint32_t rank) {
+// For each call that waits: connect and accept, too.
+void SetTimeout(int fd, absl::Duration timeout) {
+  const timeval limit = absl::ToTimeval(std::max(timeout, absl::Milliseconds(1)));
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+absl::StatusOr<int> Dial(const std::string& address, char kind, uint32_t rank,
+                         absl::Duration timeout) {
   AddressList resolved;
   PHALANX_RETURN_IF_ERROR(Resolve(address, /*passive=*/false, &resolved));
   const int fd = socket(resolved.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return SystemError("socket");
+  SetTimeout(fd, timeout);
   if (connect(fd, resolved.list->ai_addr, resolved.list->ai_addrlen) != 0) {
     const absl::Status error = SystemError(absl::StrCat("connect to ", address));
     close(fd);
@@ -72,8 +86,12 @@ absl::StatusOr<int> Dial(const std::string& address, char kind, uint32_t rank) {
 
 }  // namespace
 
-RawLinks::RawLinks(int rank, int world)
-    : rank_(rank), world_(world), from_others_(world, -1), buffer_(kChunkBytes) {}
+RawLinks::RawLinks(int rank, int world, absl::Duration timeout)
+    : rank_(rank),
+      world_(world),
+      timeout_(timeout),
+      from_others_(world, -1),
+      buffer_(kChunkBytes) {}
 
 RawLinks::~RawLinks() {
   for (const int fd : from_others_)
@@ -90,6 +108,7 @@ absl::StatusOr<std::string> RawLinks::Listen(const std::string& host) {
       listen(listener_, world_ + 1) != 0) {
     return SystemError(absl::StrCat("listen on ", host));
   }
+  SetTimeout(listener_, timeout_);
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;
   getsockname(listener_, reinterpret_cast<sockaddr*>(&bound), &length);
@@ -101,16 +120,17 @@ absl::StatusOr<std::string> RawLinks::Listen(const std::string& host) {
 
 absl::Status RawLinks::Connect(const std::vector<std::string>& addresses) {
   if (rank_ + 1 < world_) {
-    PHALANX_ASSIGN_OR_RETURN(next_, Dial(addresses[rank_ + 1], 'c', rank_));
+    PHALANX_ASSIGN_OR_RETURN(next_, Dial(addresses[rank_ + 1], 'c', rank_, timeout_));
   }
   if (rank_ > 0) {
-    PHALANX_ASSIGN_OR_RETURN(to_root_, Dial(addresses[0], 's', rank_));
+    PHALANX_ASSIGN_OR_RETURN(to_root_, Dial(addresses[0], 's', rank_, timeout_));
   }
   const int expected = (rank_ > 0 ? 1 : 0) + (rank_ == 0 ? world_ - 1 : 0);
   for (int i = 0; i < expected; ++i) {
     const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (fd < 0) return SystemError("accept");
+    if (fd < 0) return SystemError(absl::StrCat("no rank has connected to rank ", rank_));
     SetNoDelay(fd);
+    SetTimeout(fd, timeout_);
     char greeting[5];
     if (recv(fd, greeting, sizeof greeting, MSG_WAITALL) != sizeof greeting) {
       close(fd);
@@ -170,7 +190,9 @@ absl::Status RawLinks::Star(uint64_t bytes) {
     waiting.clear();
     for (int i = 1; i < world_; ++i)
       if (left[i] > 0) waiting.push_back({from_others_[i], POLLIN, 0});
-    if (poll(waiting.data(), waiting.size(), -1) < 0) return SystemError("poll");
+    const int ready = poll(waiting.data(), waiting.size(), PollMillis(timeout_));
+    if (ready < 0) return SystemError("poll");
+    if (ready == 0) return absl::UnavailableError("nothing comes from the other ranks");
     for (int i = 1, w = 0; i < world_; ++i) {
       if (left[i] == 0) continue;
       if (waiting[w++].revents == 0) continue;

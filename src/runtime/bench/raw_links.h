@@ -1,11 +1,12 @@
 // Plain blocking TCP connections between the ranks of a benchmark, without any store: what the
 // hosts let through at best, measured in the same run as the store.
 //
-//   chain    rank 0 → rank 1 → ... → rank n-1, each relaying as bytes arrive: the shape of a
-//   broadcast star     every other rank → rank 0 at once: the shape of a gather
+//   chain    rank 0 → rank 1 → ... → rank n-1, each relaying as bytes arrive: as a broadcast
+//   star     every other rank → rank 0 at once: as a gather
 //
 // Connections are warm (made once, used in every run). One thread, blocking; the ranks' own
-// processes use it between runs.
+// processes use it between runs. Whatever waits for another rank ends with Unavailable when nothing
+// has come, or gone, for the timeout.
 #ifndef PHALANX_RUNTIME_BENCH_RAW_LINKS_H_
 #define PHALANX_RUNTIME_BENCH_RAW_LINKS_H_
 
@@ -15,12 +16,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace phalanx::runtime::bench {
 
 class RawLinks {
  public:
-  RawLinks(int rank, int world);
+  RawLinks(int rank, int world, absl::Duration timeout);
   ~RawLinks();
   RawLinks(const RawLinks&) = delete;
   RawLinks& operator=(const RawLinks&) = delete;
@@ -46,6 +48,7 @@ class RawLinks {
 
   const int rank_;
   const int world_;
+  const absl::Duration timeout_;
   int listener_ = -1;
   int previous_ = -1;             // from rank - 1
   int next_ = -1;                 // to rank + 1

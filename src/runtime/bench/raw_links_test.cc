@@ -15,7 +15,7 @@ TEST(RawLinksTest, EveryRankEndsEachShapeWithAllItsBytes) {
   std::vector<std::unique_ptr<RawLinks>> links;
   std::vector<std::string> addresses;
   for (int rank = 0; rank < kWorld; ++rank) {
-    links.push_back(std::make_unique<RawLinks>(rank, kWorld));
+    links.push_back(std::make_unique<RawLinks>(rank, kWorld, absl::Seconds(60)));
     absl::StatusOr<std::string> address = links.back()->Listen("127.0.0.1");
     ASSERT_TRUE(address.ok()) << address.status();
     addresses.push_back(*address);
@@ -35,8 +35,24 @@ TEST(RawLinksTest, EveryRankEndsEachShapeWithAllItsBytes) {
   for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
 }
 
+TEST(RawLinksTest, ARankThatDiesBeforeItDialsOrInTheMiddleIsAStatusForTheOthers) {
+  constexpr absl::Duration kTimeout = absl::Milliseconds(50);
+  RawLinks root(0, 2, kTimeout);
+  RawLinks silent(1, 2, kTimeout);
+  const absl::StatusOr<std::string> first = root.Listen("127.0.0.1");
+  const absl::StatusOr<std::string> second = silent.Listen("127.0.0.1");
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_TRUE(absl::IsUnavailable(root.Connect({*first, *second})));
+
+  // Rank 0's first call waits for it there.
+  ASSERT_TRUE(silent.Connect({*first, *second}).ok());
+  ASSERT_TRUE(root.Connect({*first, *second}).ok());
+  EXPECT_TRUE(absl::IsUnavailable(root.Star(1))) << "rank 1 sends nothing";
+  EXPECT_TRUE(absl::IsUnavailable(root.Pair(uint64_t{1} << 30))) << "rank 1 takes nothing";
+}
+
 TEST(RawLinksTest, AHostThatIsNotOursIsRefused) {
-  RawLinks links(0, 2);
+  RawLinks links(0, 2, absl::Seconds(60));
   EXPECT_FALSE(links.Listen("203.0.113.1").ok());
   EXPECT_FALSE(links.Listen("no such host").ok());
 }

@@ -51,7 +51,7 @@ class Runner {
         client_(std::move(client)),
         tools_(tools),
         rendezvous_(client_, options.session, options.rank, options.world, options.timeout),
-        raw_(options.rank, options.world) {
+        raw_(options.rank, options.world, options.timeout) {
     for (int rank = 0; rank < options.world; ++rank) living_.push_back(rank);
   }
 

@@ -89,10 +89,7 @@ class NodeCommand : public Command {
     }
     if (config_.node.name.empty()) config_.node.name = DefaultNodeName(config_.node.listen);
     config_.socket = std::string(absl::StripPrefix(config_.socket, "unix:"));
-    if (config_.socket.empty()) {
-      PHALANX_RETURN_IF_ERROR(MakePrivateFolder(UserFolder()));
-      config_.socket = DefaultSocketPath();
-    }
+    if (config_.socket.empty()) config_.socket = DefaultSocketPath();
     return absl::OkStatus();
   }
 

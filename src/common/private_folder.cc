@@ -1,0 +1,30 @@
+#include "src/common/private_folder.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace phalanx {
+
+absl::Status MakePrivateFolder(const std::string& folder) {
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", strerror(errno)));
+  }
+  struct stat info;
+  // Not through a link that somebody else may have put there.
+  if (lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
+    return absl::UnavailableError(absl::StrCat(folder, " is not a folder"));
+  }
+  if (info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        folder, " is not this user's alone (owner ", info.st_uid, ", mode ",
+        absl::StrFormat("%03o", info.st_mode & 0777), "); a socket in it could be replaced"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace phalanx
