@@ -195,7 +195,9 @@ TEST(LocalService, ASocketInUseIsNotTakenAndADeadOneIs) {
 }
 
 TEST(LocalService, AFileInTheSocketsPlaceIsLeftAlone) {
-  const std::string path = absl::StrCat("/tmp/phalanx.file.", getpid());
+  const std::string folder = absl::StrCat("/tmp/phalanx.file.", getpid());
+  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+  const std::string path = folder + "/node.sock";
   close(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
   LocalNode node;
   node.OnLoop([&] {
@@ -207,6 +209,7 @@ TEST(LocalService, AFileInTheSocketsPlaceIsLeftAlone) {
   });
   EXPECT_EQ(access(path.c_str(), F_OK), 0);
   unlink(path.c_str());
+  rmdir(folder.c_str());
 }
 
 TEST(LocalService, AnotherVersionIsRefusedWithBothNamed) {
