@@ -53,8 +53,11 @@ void DirectoryCore::Tick(Instant now) {
 Instant DirectoryCore::NextDeadline() const { return impl_->NextDeadline(); }
 
 std::vector<DirectoryCore::Outgoing> DirectoryCore::TakeOutbox() {
+  impl_->inline_in_outbox_ = 0;
   return std::exchange(impl_->outbox_, {});
 }
+
+void DirectoryCore::NoteUnderWay(uint64_t bytes) { impl_->under_way_bytes_ = bytes; }
 
 absl::Status DirectoryCore::Describe(const ObjectId& id, Instant now,
                                      v1::DescribeObjectResponse* out) const {

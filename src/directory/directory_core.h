@@ -39,6 +39,11 @@ namespace phalanx::directory {
 struct DirectoryOptions {
   absl::Duration lease = absl::Seconds(2);
   uint64_t inline_cache_bytes = uint64_t{256} << 20;
+  // Inline bytes that nodes have not acknowledged yet, over all sessions: beyond it nodes are named
+  // a sender, if there is one, instead of being sent the bytes.
+  uint64_t inline_under_way_bytes = uint64_t{128} << 20;
+  // So much is sent in one turn without asking whether a sender would be faster.
+  uint64_t inline_burst_bytes = 128 << 10;
   absl::Duration tombstone_age = absl::Minutes(10);
   size_t max_tombstones = 1 << 20;
   // Waiting Wants over all objects; beyond it a Want's node is told ResourceExhausted.
@@ -78,6 +83,8 @@ class DirectoryCore {
 
   // Everything decided since the last call, in order.
   std::vector<Outgoing> TakeOutbox();
+  // How many bytes of what was taken from the outbox are not acknowledged. Zero until told.
+  void NoteUnderWay(uint64_t bytes);
 
   // For the tools. NotFound for an id that nobody knows.
   absl::Status Describe(const ObjectId& id, Instant now, v1::DescribeObjectResponse* out) const;

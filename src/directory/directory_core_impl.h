@@ -330,6 +330,12 @@ struct DirectoryCore::Impl {
   void StrikePart(Object& object, const NodeKey& key);
   void EndWant(Object& object, const NodeKey& key);
   void Deliver(Object& object, Node& node, bool keep);
+  // Whether the cached bytes of an object are sent to one node more without a look at who else
+  // could; and whether they are, though `choice` was found.
+  bool DeliversAtOnce(const Object& object) const;
+  bool DeliversRather(const Object& object, const BroadcastPlanner::Choice& choice) const;
+  // Gives a node that waits the bytes, or a sender. False when nobody can be named to anybody.
+  bool Serve(Object& object, Node& node, Want& want);
   // Finds senders for those who wait, oldest first.
   void Plan(Object& object);
   void Assign(Object& object, Node& node, Want& want, BroadcastTree::Member* sender,
@@ -433,6 +439,8 @@ struct DirectoryCore::Impl {
   size_t waiting_wants_ = 0;
   std::list<Object*> inline_by_age_;  // front: used last
   uint64_t inline_bytes_ = 0;
+  uint64_t inline_in_outbox_ = 0;
+  uint64_t under_way_bytes_ = 0;
   BroadcastPlanner planner_;
   Counters counters_;
   std::vector<Outgoing> outbox_;

@@ -71,7 +71,7 @@ void DirectoryCore::Impl::AddWant(Object& object, Node& node, const Want& asked)
     if (answerable) Deliver(object, node, keep);
     return;
   }
-  if (object.adopted && answerable && !asked.held) {
+  if (object.adopted && answerable && !asked.held && DeliversAtOnce(object)) {
     Deliver(object, node, keep);
     return;
   }
@@ -105,6 +105,7 @@ void DirectoryCore::Impl::EndWant(Object& object, const NodeKey& key) {
 
 void DirectoryCore::Impl::Deliver(Object& object, Node& node, bool keep) {
   ++counters_.delivered;
+  inline_in_outbox_ += object.inline_bytes.size();
   v1::Deliver& deliver = *Send(node.key).mutable_deliver();
   deliver.set_object_id(object.id.binary().data(), ObjectId::kSize);
   ToProto(object.generation, deliver.mutable_generation());
@@ -145,6 +146,24 @@ BroadcastTree::Member* DirectoryCore::Impl::Join(Object& object, const NodeKey& 
   return member;
 }
 
+bool DirectoryCore::Impl::DeliversAtOnce(const Object& object) const {
+  const uint64_t bytes = inline_in_outbox_ + object.inline_bytes.size();
+  return bytes <= options_.inline_burst_bytes &&
+         under_way_bytes_ + bytes <= options_.inline_under_way_bytes;
+}
+
+// All that goes out in this turn shares the shard's link, which is taken to be like those of the
+// nodes. A sender must be sooner by far: a pull costs both nodes more work than a message.
+bool DirectoryCore::Impl::DeliversRather(const Object& object,
+                                         const BroadcastPlanner::Choice& choice) const {
+  if (choice.sender == nullptr) return true;
+  const uint64_t bytes = inline_in_outbox_ + object.inline_bytes.size();
+  if (under_way_bytes_ + bytes > options_.inline_under_way_bytes) return false;
+  const std::optional<double> rate = planner_.links().MedianRate();
+  if (!rate.has_value() || choice.finish.infinite()) return true;
+  return absl::Seconds(static_cast<double>(bytes) / *rate) <= 2 * (choice.finish - now_);
+}
+
 void DirectoryCore::Impl::Plan(Object& object) {
   if (!object.adopted) return;
   std::pair<uint64_t, NodeKey> place;  // iterators do not outlive an Assign
@@ -155,30 +174,44 @@ void DirectoryCore::Impl::Plan(Object& object) {
     Node* node = FindNode(key);
     Want& want = object.wants.at(key);
     if (want.held || !node->connected || LacksRoom(object, want)) continue;
-    if (object.inline_cached) {
-      Deliver(object, *node, want.keep);
-      continue;
-    }
-    if (want.not_before > now_) {
-      SetTimer(object, want.not_before);
-      continue;
-    }
-    BroadcastTree& tree = Tree(object);
-    if (tree.Candidates(Nearness::kWorld, 1) == nullptr) return;
-    const auto copy = object.copies.find(key);
-    if (copy != object.copies.end() && copy->second.writer) continue;
-    const bool stranger = tree.Find(key) == nullptr;
-    const Copy none;
-    BroadcastTree::Member* receiver =
-        Join(object, key, copy != object.copies.end() ? copy->second : none);
-    const BroadcastPlanner::Choice choice = planner_.Choose(tree, receiver, now_);
-    if (choice.sender != nullptr) {
-      Assign(object, *node, want, choice.sender, choice.finish);
-      continue;
-    }
-    if (stranger) tree.Remove(key);
-    if (!choice.retry_at.infinite()) SetTimer(object, choice.retry_at);
+    if (!Serve(object, *node, want)) return;
   }
+}
+
+bool DirectoryCore::Impl::Serve(Object& object, Node& node, Want& want) {
+  const bool in_time = want.not_before <= now_;
+  if (object.inline_cached && (!in_time || DeliversAtOnce(object))) {
+    Deliver(object, node, want.keep);
+    return true;
+  }
+  if (!in_time) {
+    SetTimer(object, want.not_before);
+    return true;
+  }
+  BroadcastTree& tree = Tree(object);
+  if (tree.Candidates(Nearness::kWorld, 1) == nullptr) {
+    if (!object.inline_cached) return false;
+    Deliver(object, node, want.keep);
+    return true;
+  }
+  const auto copy = object.copies.find(node.key);
+  if (copy != object.copies.end() && copy->second.writer) return true;
+  const bool stranger = tree.Find(node.key) == nullptr;
+  const Copy none;
+  BroadcastTree::Member* receiver =
+      Join(object, node.key, copy != object.copies.end() ? copy->second : none);
+  const BroadcastPlanner::Choice choice = planner_.Choose(tree, receiver, now_);
+  if (choice.sender != nullptr && !(object.inline_cached && DeliversRather(object, choice))) {
+    Assign(object, node, want, choice.sender, choice.finish);
+    return true;
+  }
+  if (stranger) tree.Remove(node.key);
+  if (object.inline_cached) {
+    Deliver(object, node, want.keep);
+  } else if (!choice.retry_at.infinite()) {
+    SetTimer(object, choice.retry_at);
+  }
+  return true;
 }
 
 void DirectoryCore::Impl::Assign(Object& object, Node& node, Want& want,

@@ -21,6 +21,19 @@ absl::Status Malformed(absl::string_view what, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(what, ": ", why));
 }
 
+bool Registers(const v1::NodeMessage& message) {
+  switch (message.kind_case()) {
+    case v1::NodeMessage::kRegisterBegin:
+    case v1::NodeMessage::kRegisterCopy:
+    case v1::NodeMessage::kRegisterWant:
+    case v1::NodeMessage::kRegisterTombstone:
+    case v1::NodeMessage::kRegisterEnd:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 NodeSession::NodeSession(SessionConfig config, v1::NodeInfo self)
@@ -107,7 +120,8 @@ std::vector<v1::ShardMessage> NodeSession::TakeMessages() { return link_.TakeDel
 
 void NodeSession::Send(v1::NodeMessage message) {
   if (session_id_ == 0) return;
-  link_.Send(std::move(message));
+  const bool registers = Registers(message);
+  link_.Send(std::move(message), /*counts=*/!registers);
   if (link_.overflowed()) session_id_ = 0;
 }
 

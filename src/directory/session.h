@@ -162,6 +162,7 @@ class ShardSession {
 
   bool connected() const { return link_.attached(); }
   size_t unacknowledged() const { return link_.unacknowledged(); }
+  size_t unacknowledged_bytes() const { return link_.unacknowledged_bytes(); }
   uint64_t oversized() const { return link_.oversized(); }
   Instant last_heard() const { return link_.last_heard(); }
   SessionId id() const { return id_; }

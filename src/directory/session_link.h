@@ -47,9 +47,10 @@ inline constexpr uint64_t kAckMessages = 1000;
 inline constexpr size_t kAckBytes = 4 << 20;
 
 // How much one end keeps for an other end that does not acknowledge, before it gives the session
-// up.
+// up. What a registration tells does not count: it is as long as the node has objects, and a
+// session that could not hold it could never begin.
 struct SessionLimits {
-  size_t unacknowledged_messages = 1 << 20;
+  size_t unacknowledged_messages = 1 << 22;
   size_t unacknowledged_bytes = size_t{256} << 20;
 };
 
@@ -61,8 +62,7 @@ class SessionLink {
   // A new session: forgets everything of the old one.
   void Begin(absl::Duration lease) {
     lease_ = lease;
-    unacknowledged_.clear();
-    unacknowledged_bytes_ = 0;
+    Drop();
     delivered_.clear();
     acknowledged_ = received_ = sent_ = 0;
     attached_ = overflowed_ = false;
@@ -80,8 +80,7 @@ class SessionLink {
     attached_ = true;
     if (!DefectActive(Defect::kSequenceNotDeduplicated)) Acknowledged(peer_received);
     if (DefectActive(Defect::kMessageLostOnResume) && sent_ > 0) {
-      unacknowledged_bytes_ -= unacknowledged_.front().bytes;
-      unacknowledged_.pop_front();
+      PopFront();
     }
     sent_ = 0;
     last_sent_ = last_heard_ = now;
@@ -91,8 +90,9 @@ class SessionLink {
 
   void Detach() { attached_ = false; }
 
-  // Queues a message; void once the session has overflowed.
-  void Send(Out message) {
+  // Queues a message, which `counts` against the limits or does not; void once the session has
+  // overflowed.
+  void Send(Out message, bool counts = true) {
     if (overflowed_) return;
     const size_t bytes = message.ByteSizeLong();
     if (bytes > kMaxMessageBytes) {
@@ -100,12 +100,15 @@ class SessionLink {
       return;
     }
     unacknowledged_bytes_ += bytes;
-    unacknowledged_.push_back({std::move(message), bytes});
-    if (unacknowledged_.size() > limits_.unacknowledged_messages ||
-        unacknowledged_bytes_ > limits_.unacknowledged_bytes) {
+    if (counts) {
+      ++counted_messages_;
+      counted_bytes_ += bytes;
+    }
+    unacknowledged_.push_back({std::move(message), bytes, counts});
+    if (counted_messages_ > limits_.unacknowledged_messages ||
+        counted_bytes_ > limits_.unacknowledged_bytes) {
       overflowed_ = true;
-      unacknowledged_.clear();
-      unacknowledged_bytes_ = 0;
+      Drop();
       sent_ = 0;
     }
   }
@@ -181,14 +184,29 @@ class SessionLink {
   struct Pending {
     Out message;
     size_t bytes;
+    bool counts;
   };
   // Tag and length of a message in a batch.
   static constexpr size_t kMessageOverhead = 5;
 
+  void Drop() {
+    unacknowledged_.clear();
+    unacknowledged_bytes_ = counted_messages_ = counted_bytes_ = 0;
+  }
+
+  void PopFront() {
+    const Pending& front = unacknowledged_.front();
+    unacknowledged_bytes_ -= front.bytes;
+    if (front.counts) {
+      --counted_messages_;
+      counted_bytes_ -= front.bytes;
+    }
+    unacknowledged_.pop_front();
+  }
+
   void Acknowledged(uint64_t sequence) {
     while (acknowledged_ < sequence && !unacknowledged_.empty()) {
-      unacknowledged_bytes_ -= unacknowledged_.front().bytes;
-      unacknowledged_.pop_front();
+      PopFront();
       ++acknowledged_;
       if (sent_ > 0) --sent_;
     }
@@ -224,6 +242,9 @@ class SessionLink {
   // What we send.
   std::deque<Pending> unacknowledged_;
   size_t unacknowledged_bytes_ = 0;
+  // Of those, what the limits are for.
+  size_t counted_messages_ = 0;
+  size_t counted_bytes_ = 0;
   uint64_t acknowledged_ = 0;  // the last number the other end is known to have
   size_t sent_ = 0;            // of `unacknowledged_`, how many went out on this stream
   Instant last_sent_;

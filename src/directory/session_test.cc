@@ -313,6 +313,31 @@ TEST(SessionTest, TooMuchUnacknowledgedEndsTheSessionAndBoundsTheMemory) {
   EXPECT_FALSE(pair.node.overflowed());
 }
 
+v1::NodeMessage Registration() {
+  v1::NodeMessage message;
+  message.mutable_register_copy()->set_object_id("x");
+  return message;
+}
+
+TEST(SessionTest, ARegistrationMayBeLongerThanTheLimits) {
+  SessionConfig config = Config();
+  config.limits.unacknowledged_messages = 10;
+  config.limits.unacknowledged_bytes = 100;
+  Pair pair(config);
+  pair.Connect();
+  for (int i = 0; i < 1000; ++i) pair.node.Send(Registration());
+  EXPECT_FALSE(pair.node.overflowed());
+  // What comes on top of it is bounded, also after all of the registration was acknowledged.
+  for (uint64_t i = 0; i < 10; ++i) pair.node.Send(Query(i));
+  EXPECT_FALSE(pair.node.overflowed());
+  pair.Exchange();
+  EXPECT_EQ(pair.shard->TakeMessages().size(), 1010u);
+  for (uint64_t i = 0; i < 10; ++i) pair.node.Send(Query(i));
+  EXPECT_FALSE(pair.node.overflowed());
+  pair.node.Send(Query(10));
+  EXPECT_TRUE(pair.node.overflowed());
+}
+
 TEST(SessionTest, AGoodbyeEndsTheSessionAfterItsLastMessages) {
   Pair pair;
   pair.Connect();

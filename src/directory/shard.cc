@@ -28,7 +28,8 @@ struct Stream {
 // At most one per node: a later life, or a new session of the same, replaces it.
 struct Session {
   ShardSession session;
-  StreamId stream = 0;  // 0 while broken
+  StreamId stream = 0;         // 0 while broken
+  size_t under_way_bytes = 0;  // as it was counted last
 };
 
 struct Counters {
@@ -87,6 +88,19 @@ struct Shard::Impl {
   // A stream that is not to be; counted and told.
   void Refuse(StreamId id, const absl::Status& why);
 
+  // Tells the core what all sessions hold, of which this one has changed.
+  void NoteUnderWay(Session& session) {
+    under_way_bytes -= session.under_way_bytes;
+    session.under_way_bytes = session.session.unacknowledged_bytes();
+    under_way_bytes += session.under_way_bytes;
+    core.NoteUnderWay(under_way_bytes);
+  }
+  void Forget(std::map<uint64_t, Session>::iterator session) {
+    under_way_bytes -= session->second.under_way_bytes;
+    core.NoteUnderWay(under_way_bytes);
+    sessions.erase(session);
+  }
+
   uint64_t NewId() {
     uint64_t id = 0;
     while (id == 0) id = random.Next();
@@ -107,6 +121,7 @@ struct Shard::Impl {
   size_t proven = 0;  // of them
   StreamId last_stream = 0;
   std::map<uint64_t, Session> sessions;  // by node
+  size_t under_way_bytes = 0;            // of all sessions
   std::set<uint64_t> touched;            // nodes whose sessions may have something to send
   Counters counters;
   Observer observer;
@@ -146,6 +161,7 @@ void Shard::Impl::OnFrame(StreamId id, v1::NodeFrame frame) {
   if (node == 0) return OnHandshakeFrame(id, frame);
   Session& session = sessions.at(node);
   absl::Status taken = session.session.OnFrame(std::move(frame), executor.Now());
+  NoteUnderWay(session);
   taken.Update(Deliver(session));
   touched.insert(node);
   flush.Raise();
@@ -191,7 +207,7 @@ void Shard::Impl::Admit(StreamId id) {
     if (found->second.stream != 0) {
       CloseStream(found->second.stream, absl::AbortedError("another session has begun"));
     }
-    sessions.erase(found);
+    Forget(found);
   }
   ++counters.opened;
   Tell("session opened", hello.node().name(), absl::OkStatus());
@@ -259,7 +275,7 @@ void Shard::Impl::EndSession(uint64_t node, absl::string_view event, const absl:
   Tell(event, sessions.at(node).session.node().name(), why);
   const NodeKey key = sessions.at(node).session.key();
   if (const StreamId stream = sessions.at(node).stream; stream != 0) CloseStream(stream, why);
-  sessions.erase(node);
+  Forget(sessions.find(node));
   touched.erase(node);
   core.NodeDown(key, executor.Now());
   flush.Raise();
@@ -325,6 +341,7 @@ void Shard::Impl::Flush() {
   }
   for (const uint64_t node : std::exchange(touched, {})) {
     Session& session = sessions.at(node);
+    NoteUnderWay(session);
     if (session.session.overflowed()) {
       ++counters.overflowed;
       EndSession(node, "session overflowed",

@@ -217,6 +217,10 @@ SimulationPlan DrawPlan(uint64_t seed, Focus focus) {
   Lean(plan.focus, random, plan);
   plan.storm = absl::Seconds(1 + 4 * random.Unit());
   plan.sample_every = 1 << random.Below(7);
+  // Drawn last, so that what a seed drew before it still draws.
+  directory::DirectoryOptions& shard = plan.cluster.directory;
+  if (random.Chance(0.3)) shard.inline_burst_bytes = random.Below(20'000);
+  if (random.Chance(0.2)) shard.inline_under_way_bytes = random.Below(50'000);
   return plan;
 }
 

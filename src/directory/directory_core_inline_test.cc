@@ -1,0 +1,108 @@
+// When the shard sends an object's bytes itself, and when it names a sender.
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "src/directory/directory_core_harness.h"
+
+namespace phalanx::directory {
+namespace {
+
+using testing::Harness;
+using testing::Id;
+
+const ObjectId x = Id("x");
+
+DirectoryOptions SmallLimits() {
+  DirectoryOptions options;
+  options.inline_under_way_bytes = 1000;
+  options.inline_burst_bytes = 1000;
+  return options;
+}
+
+int Delivered(Harness& h, const NodeKey& node) { return h.Count(node, v1::ShardMessage::kDeliver); }
+
+std::vector<NodeKey> UpMany(Harness& h, int count) {
+  std::vector<NodeKey> nodes;
+  for (int i = 0; i < count; ++i) nodes.push_back(h.Up("r" + std::to_string(i)));
+  return nodes;
+}
+
+TEST(DirectoryCoreInlineTest, ASenderIsNamedWhileTooManyBytesAreUnderWay) {
+  Harness h(/*learning=*/false, SmallLimits());
+  const NodeKey a = h.Up("a");
+  const auto nodes = UpMany(h, 3);
+  h.Create(a, x, {.inline_bytes = std::string(600, 'x')});
+  h.Want(nodes[0], x);
+  EXPECT_EQ(Delivered(h, nodes[0]), 1);
+
+  h.core().NoteUnderWay(600);
+  h.Want(nodes[1], x);
+  EXPECT_EQ(Delivered(h, nodes[1]), 0);
+  EXPECT_TRUE(h.SenderOf(nodes[1], x).valid());
+
+  h.core().NoteUnderWay(0);
+  h.Want(nodes[2], x);
+  EXPECT_EQ(Delivered(h, nodes[2]), 1);
+}
+
+TEST(DirectoryCoreInlineTest, AFailedPullOfASmallObjectIsAnsweredWithItsBytes) {
+  Harness h(/*learning=*/false, SmallLimits());
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  h.Create(a, x, {.inline_bytes = std::string(600, 'x')});
+  h.core().NoteUnderWay(600);
+  h.Want(b, x);
+  ASSERT_EQ(h.SenderOf(b, x), a);
+  h.Fail(b, x);
+  EXPECT_EQ(Delivered(h, b), 1) << "nobody else has it, and it is with the shard";
+}
+
+// The bytes are at the shard for a moment only after the last node that had them has gone.
+TEST(DirectoryCoreInlineTest, WithoutASenderTheBytesAreSentWhateverIsUnderWay) {
+  Harness h(/*learning=*/false, SmallLimits());
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  h.Create(a, x, {.inline_bytes = std::string(600, 'x')});
+  h.Connected(a, false);
+  h.core().NoteUnderWay(1'000'000);
+  h.Want(b, x);
+  EXPECT_EQ(Delivered(h, b), 1);
+}
+
+// One link at 1 MB/s, which is what the shard's own is taken for: seven times 60,000 bytes would
+// take it 0.42 s; the creator and those who have been served serve the rest.
+TEST(DirectoryCoreInlineTest, ManyWhoWaitAreServedByEachOtherWhereThatIsSooner) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const auto nodes = UpMany(h, 7);
+  h.Create(a, Id("probe"), {.complete = true});
+  h.Want(nodes[0], Id("probe"));
+  v1::PullReport report = h.ReportOf(nodes[0], Id("probe"), true);
+  report.set_bytes_per_second(1e6);
+  report.set_first_byte_ns(1'000'000);
+  h.Report(nodes[0], report);
+
+  for (const NodeKey& node : nodes) h.Want(node, x);
+  h.Create(a, x, {.inline_bytes = std::string(60'000, 'x')});
+  int delivered = 0, assigned = 0;
+  for (const NodeKey& node : nodes) {
+    delivered += Delivered(h, node);
+    assigned += h.SenderOf(node, x).valid() ? 1 : 0;
+  }
+  EXPECT_EQ(delivered + assigned, 7);
+  EXPECT_GE(delivered, 2);
+  EXPECT_GE(assigned, 3);
+}
+
+TEST(DirectoryCoreInlineTest, WithNothingMeasuredEverybodyIsSentTheBytes) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const auto nodes = UpMany(h, 7);
+  for (const NodeKey& node : nodes) h.Want(node, x);
+  h.Create(a, x, {.inline_bytes = std::string(60'000, 'x')});
+  for (const NodeKey& node : nodes) EXPECT_EQ(Delivered(h, node), 1);
+}
+
+}  // namespace
+}  // namespace phalanx::directory
