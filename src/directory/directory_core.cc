@@ -113,6 +113,7 @@ void DirectoryCore::Impl::ReleaseIfEmpty(Object& object) {
   if (object.inline_cached && DefectActive(Defect::kInlineKeptAfterDelete)) return;
   DropInline(object);
   if (!object.timer.infinite()) timers_.erase({object.timer, object.id});
+  drain_refusals_.erase(object.id);
   if (Node* target = FindNode(object.drain_target)) target->objects.erase(object.id);
   for (const NodeKey& key : draining_) {
     FindNode(key)->sole_fetching.erase(object.id);
@@ -153,6 +154,7 @@ void DirectoryCore::Impl::OnTimer(Object& object) {
     object.void_at = Instant::Infinite();
   }
   SetTimer(object, object.void_at);
+  RetryStuckDrain(object);
   Settle(object);
 }
 
@@ -196,6 +198,7 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
   const std::unique_ptr<Node> node = std::move(found->second);
   nodes_.erase(found);
   draining_.erase(key);
+  if (draining_.empty()) drain_refusals_.clear();
   for (const ObjectId& id : Sorted(node->unconfirmed)) Confirm(id, key);
   for (const ObjectId& id : Sorted(node->objects)) {
     Object* object = FindObject(id);
@@ -231,6 +234,46 @@ void DirectoryCore::Impl::NodeConnected(const NodeKey& key, bool connected) {
   if (connected) RetryStuckDrains();
 }
 
+namespace {
+
+// Of a message about one object.
+absl::string_view ObjectIdOf(const v1::NodeMessage& message) {
+  switch (message.kind_case()) {
+    case v1::NodeMessage::kRegisterCopy:
+      return message.register_copy().object_id();
+    case v1::NodeMessage::kRegisterWant:
+      return message.register_want().object_id();
+    case v1::NodeMessage::kRegisterTombstone:
+      return message.register_tombstone().object_id();
+    case v1::NodeMessage::kAnnounceCreate:
+      return message.announce_create().object_id();
+    case v1::NodeMessage::kAnnounceSeal:
+      return message.announce_seal().object_id();
+    case v1::NodeMessage::kWithdraw:
+      return message.withdraw().object_id();
+    case v1::NodeMessage::kWant:
+      return message.want().object_id();
+    case v1::NodeMessage::kUnwant:
+      return message.unwant().object_id();
+    case v1::NodeMessage::kPullReport:
+      return message.pull_report().object_id();
+    case v1::NodeMessage::kEvictRequest:
+      return message.evict_request().object_id();
+    case v1::NodeMessage::kDeleteRequest:
+      return message.delete_request().object_id();
+    case v1::NodeMessage::kDeleteConfirm:
+      return message.delete_confirm().object_id();
+    case v1::NodeMessage::kQueryRequest:
+      return message.query_request().object_id();
+    case v1::NodeMessage::kPrefetchRequest:
+      return message.prefetch_request().object_id();
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
 absl::Status DirectoryCore::Impl::OnMessage(const NodeKey& key, const v1::NodeMessage& message) {
   Node* node = FindNode(key);
   if (node == nullptr) {
@@ -238,51 +281,59 @@ absl::Status DirectoryCore::Impl::OnMessage(const NodeKey& key, const v1::NodeMe
     return absl::OkStatus();
   }
   node->last_heard = now_;
+  const absl::Status status = Handle(*node, message);
+  if (status.ok()) return status;
+  const auto id = ParseObjectId(ObjectIdOf(message));
+  return absl::Status(status.code(),
+                      absl::StrCat("node ", node->info.name(),
+                                   id.ok() ? ", object " + id->hex() : "", ": ", status.message()));
+}
+
+absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& message) {
   switch (message.kind_case()) {
     case v1::NodeMessage::kRegisterBegin:
-      OnRegisterBegin(*node, message.register_begin());
+      OnRegisterBegin(node, message.register_begin());
       return absl::OkStatus();
     case v1::NodeMessage::kRegisterCopy:
-      return OnRegisterCopy(*node, message.register_copy());
+      return OnRegisterCopy(node, message.register_copy());
     case v1::NodeMessage::kRegisterWant:
-      return OnRegisterWant(*node, message.register_want());
+      return OnRegisterWant(node, message.register_want());
     case v1::NodeMessage::kRegisterTombstone:
-      return OnRegisterTombstone(*node, message.register_tombstone());
+      return OnRegisterTombstone(node, message.register_tombstone());
     case v1::NodeMessage::kRegisterEnd:
-      OnRegisterEnd(*node);
+      OnRegisterEnd(node);
       return absl::OkStatus();
     case v1::NodeMessage::kAnnounceCreate:
-      return OnCreate(*node, message.announce_create());
+      return OnCreate(node, message.announce_create());
     case v1::NodeMessage::kAnnounceSeal:
-      return OnSeal(*node, message.announce_seal());
+      return OnSeal(node, message.announce_seal());
     case v1::NodeMessage::kWithdraw:
-      return OnWithdraw(*node, message.withdraw());
+      return OnWithdraw(node, message.withdraw());
     case v1::NodeMessage::kWant:
-      return OnWant(*node, message.want());
+      return OnWant(node, message.want());
     case v1::NodeMessage::kUnwant:
-      return OnUnwant(*node, message.unwant());
+      return OnUnwant(node, message.unwant());
     case v1::NodeMessage::kPullReport:
-      return OnPullReport(*node, message.pull_report());
+      return OnPullReport(node, message.pull_report());
     case v1::NodeMessage::kProgress:
-      return OnProgress(*node, message.progress());
+      return OnProgress(node, message.progress());
     case v1::NodeMessage::kEvictRequest:
-      return OnEvict(*node, message.evict_request());
+      return OnEvict(node, message.evict_request());
     case v1::NodeMessage::kDeleteRequest:
-      return OnDelete(*node, message.delete_request());
+      return OnDelete(node, message.delete_request());
     case v1::NodeMessage::kDeleteConfirm:
-      return OnDeleteConfirm(*node, message.delete_confirm());
+      return OnDeleteConfirm(node, message.delete_confirm());
     case v1::NodeMessage::kQueryRequest:
-      return OnQuery(*node, message.query_request());
+      return OnQuery(node, message.query_request());
     case v1::NodeMessage::kPrefetchRequest:
-      return OnPrefetch(*node, message.prefetch_request());
+      return OnPrefetch(node, message.prefetch_request());
     case v1::NodeMessage::kDrainRequest:
-      OnDrain(*node);
+      OnDrain(node);
       return absl::OkStatus();
     case v1::NodeMessage::KIND_NOT_SET:
       break;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("node ", key.ToString(), ": a message of no kind this shard knows"));
+  return absl::InvalidArgumentError("a message of no kind this shard knows");
 }
 
 void DirectoryCore::Impl::Tick() {

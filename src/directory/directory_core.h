@@ -48,6 +48,9 @@ struct DirectoryOptions {
   size_t max_tombstones = 1 << 20;
   // Waiting Wants over all objects; beyond it a Want's node is told ResourceExhausted.
   size_t max_waiting = 1 << 22;
+  // Deletes and queries put off to the end of the first lease; beyond it they are answered
+  // ResourceExhausted.
+  size_t max_deferred = 1 << 20;
 };
 
 class DirectoryCore {

@@ -10,26 +10,15 @@
 #include "src/directory/directory_core_impl.h"
 
 namespace phalanx::directory {
-namespace {
-
-absl::Status At(const Node& node, const ObjectId& id, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat("node ", node.info.name(), ", object ", id.hex(),
-                                                  ": ", status.message()));
-}
-
-}  // namespace
 
 absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   PHALANX_ASSIGN_OR_RETURN(const Generation generation, ParseGeneration(m.generation()));
   PHALANX_ASSIGN_OR_RETURN(ObjectInfo info, ParseObjectInfo(m.info()));
-  if (absl::Status status =
-          ValidateInline(info.size_bytes, m.complete(), m.has_inline(), m.inline_bytes());
-      !status.ok()) {
-    return At(node, id, status);
-  }
+  PHALANX_RETURN_IF_ERROR(
+      ValidateInline(info.size_bytes, m.complete(), m.has_inline(), m.inline_bytes()));
   if (generation.creator != node.key) {
-    return At(node, id, absl::InvalidArgumentError("generation: another node has created it"));
+    return absl::InvalidArgumentError("generation: another node has created it");
   }
   ++counters_.creates;
   if (Tombstone* tombstone = Refusal(id, generation)) {
@@ -40,7 +29,7 @@ absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate&
   Object& object = GetObject(id);
   const bool current = object.adopted && object.generation == generation;
   if (current && !(object.info == info)) {
-    return At(node, id, absl::InvalidArgumentError("info: it differs from what was announced"));
+    return absl::InvalidArgumentError("info: it differs from what was announced");
   }
   if (current) {
     TellAdopted(object);
@@ -65,11 +54,8 @@ absl::Status DirectoryCore::Impl::OnSeal(Node& node, const v1::AnnounceSeal& m) 
     return absl::OkStatus();
   }
   if (Attempt* attempt = FindAttempt(*object, generation, node.key)) {
-    if (absl::Status status =
-            ValidateInline(attempt->info.size_bytes, true, m.has_inline(), m.inline_bytes());
-        !status.ok()) {
-      return At(node, id, status);
-    }
+    PHALANX_RETURN_IF_ERROR(
+        ValidateInline(attempt->info.size_bytes, true, m.has_inline(), m.inline_bytes()));
     if (attempt->complete) return absl::OkStatus();
     attempt->complete = true;
     if (attempt->superseded && attempt->info.size_bytes != object->info.size_bytes) {
@@ -88,11 +74,8 @@ absl::Status DirectoryCore::Impl::OnSeal(Node& node, const v1::AnnounceSeal& m) 
     ++counters_.late_messages;
     return absl::OkStatus();
   }
-  if (absl::Status status =
-          ValidateInline(object->info.size_bytes, true, m.has_inline(), m.inline_bytes());
-      !status.ok()) {
-    return At(node, id, status);
-  }
+  PHALANX_RETURN_IF_ERROR(
+      ValidateInline(object->info.size_bytes, true, m.has_inline(), m.inline_bytes()));
   CompleteCopy(*object, node.key);
   if (m.has_inline()) CacheInline(*object, m.inline_bytes());
   Settle(*object);

@@ -10,7 +10,6 @@
 namespace phalanx::directory {
 namespace {
 
-constexpr size_t kMaxDeferred = 1 << 20;
 // Of one id; an id that is put and deleted more often within the age of a tombstone forgets its
 // oldest.
 constexpr size_t kMaxTombstoneGenerations = 64;
@@ -100,7 +99,14 @@ absl::Status DirectoryCore::Impl::OnDelete(Node& node, const v1::DeleteRequest& 
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   const Object* object = FindObject(id);
   const bool known = (object != nullptr && object->adopted) || FindDeleted(id) != nullptr;
-  if (!known && Learning()) return Defer(id, node, m.request_id(), /*is_delete=*/true);
+  if (!known && Learning()) {
+    if (Defer(id, node, m.request_id(), /*is_delete=*/true)) return absl::OkStatus();
+    v1::DeleteReply& reply = *Send(node.key).mutable_delete_reply();
+    reply.set_request_id(m.request_id());
+    reply.set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
+    reply.set_message(TooManyDeferred(id));
+    return absl::OkStatus();
+  }
   AnswerDelete(id, node.key, m.request_id());
   return absl::OkStatus();
 }
@@ -168,16 +174,17 @@ absl::Status DirectoryCore::Impl::OnDeleteConfirm(Node& node, const v1::DeleteCo
   return absl::OkStatus();
 }
 
-absl::Status DirectoryCore::Impl::Defer(const ObjectId& id, Node& node, uint64_t request_id,
-                                        bool is_delete) {
-  if (num_deferred_ >= kMaxDeferred) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("node ", node.info.name(), ", object ", id.hex(), ": ", num_deferred_,
-                     " requests wait for the end of the shard's first lease"));
-  }
+bool DirectoryCore::Impl::Defer(const ObjectId& id, const Node& node, uint64_t request_id,
+                                bool is_delete) {
+  if (num_deferred_ >= options_.max_deferred) return false;
   deferred_[id].push_back(Deferred{node.key, node.session, request_id, is_delete});
   ++num_deferred_;
-  return absl::OkStatus();
+  return true;
+}
+
+std::string DirectoryCore::Impl::TooManyDeferred(const ObjectId& id) const {
+  return absl::StrCat("object ", id.hex(), ": ", num_deferred_,
+                      " requests wait for the end of the shard's first lease already");
 }
 
 void DirectoryCore::Impl::AnswerDeferred(const ObjectId& id) {
@@ -202,7 +209,14 @@ absl::Status DirectoryCore::Impl::OnQuery(Node& node, const v1::QueryRequest& m)
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   const Object* object = FindObject(id);
   const bool known = (object != nullptr && object->adopted) || FindDeleted(id) != nullptr;
-  if (!known && Learning()) return Defer(id, node, m.request_id(), /*is_delete=*/false);
+  if (!known && Learning()) {
+    if (Defer(id, node, m.request_id(), /*is_delete=*/false)) return absl::OkStatus();
+    v1::QueryReply& reply = *Send(node.key).mutable_query_reply();
+    reply.set_request_id(m.request_id());
+    reply.set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
+    reply.set_message(TooManyDeferred(id));
+    return absl::OkStatus();
+  }
   AnswerQuery(id, node.key, m.request_id());
   return absl::OkStatus();
 }

@@ -16,6 +16,13 @@ constexpr size_t kMaxDrainFetches = 64;
 constexpr size_t kMaxTargetsCompared = 64;
 // Objects without a home that one turn passes over.
 constexpr size_t kMaxPassedOver = 64;
+// Unknown nodes that one reply names, so that it fits into a message; and the bytes of each name.
+constexpr size_t kMaxNamesTold = 16;
+constexpr size_t kMaxNameTold = 256;
+// A node that could not take what it was asked to fetch is not asked for it again so soon; twice as
+// long each time.
+constexpr absl::Duration kFirstRefusalPause = absl::Milliseconds(100);
+constexpr absl::Duration kMaxRefusalPause = absl::Seconds(30);
 
 }  // namespace
 
@@ -60,8 +67,16 @@ absl::Status DirectoryCore::Impl::OnPrefetch(Node& node, const v1::PrefetchReque
   reply.set_nodes(told);
   if (!names.empty()) {
     reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
-    reply.set_message(
-        absl::StrCat("object ", id.hex(), ": no node is called ", absl::StrJoin(names, ", ")));
+    std::vector<std::string> some;
+    for (const absl::string_view name : names) {
+      if (some.size() == kMaxNamesTold) break;
+      const bool long_one = name.size() > kMaxNameTold;
+      some.push_back(long_one ? absl::StrCat("one of ", name.size(), " bytes") : std::string(name));
+    }
+    const size_t more = names.size() - some.size();
+    reply.set_message(absl::StrCat("object ", id.hex(), ": no node is called ",
+                                   absl::StrJoin(some, ", "),
+                                   more == 0 ? "" : absl::StrCat(", and ", more, " more")));
   }
   return absl::OkStatus();
 }
@@ -109,9 +124,44 @@ void DirectoryCore::Impl::ReviewSole(Object& object) {
       leaving.sole_queued.insert(object.id);
     }
   }
+  if (!wanted) drain_refusals_.erase(object.id);
   if (!wanted && object.drain_target.valid()) {
     const NodeKey target = std::exchange(object.drain_target, NodeKey());
     UninvolveIfDone(target, object);
+  }
+}
+
+void DirectoryCore::Impl::RefuseDrain(Object& object, const NodeKey& key) {
+  if (object.drain_target != key) return;
+  auto& [times, until] = drain_refusals_[object.id][key];
+  const absl::Duration pause =
+      std::min(kMaxRefusalPause, kFirstRefusalPause * (1 << std::min(times, 16)));
+  ++times;
+  until = now_ + pause;
+  ForgetDrainTarget(object, key);
+}
+
+bool DirectoryCore::Impl::HasRefusedDrain(const Object& object, const NodeKey& key) const {
+  const auto want = object.wants.find(key);
+  if (want != object.wants.end() && LacksRoom(object, want->second)) return true;
+  const auto of_object = drain_refusals_.find(object.id);
+  if (of_object == drain_refusals_.end()) return false;
+  const auto refusal = of_object->second.find(key);
+  return refusal != of_object->second.end() && refusal->second.until > now_;
+}
+
+void DirectoryCore::Impl::AwaitRefusers(Object& object) {
+  const auto of_object = drain_refusals_.find(object.id);
+  if (of_object == drain_refusals_.end()) return;
+  for (const auto& [key, refusal] : of_object->second) {
+    if (refusal.until > now_) SetTimer(object, refusal.until);
+  }
+}
+
+void DirectoryCore::Impl::RetryStuckDrain(const Object& object) {
+  for (const NodeKey& key : draining_) {
+    Node& leaving = *FindNode(key);
+    if (leaving.sole_stuck.erase(object.id) != 0) leaving.sole_queued.insert(object.id);
   }
 }
 
@@ -128,6 +178,7 @@ Node* DirectoryCore::Impl::ChooseDrainTarget(const Object& object) {
     Node& node = *at->second;
     if (!node.connected || node.draining || node.registering) continue;
     ++compared;
+    if (HasRefusedDrain(object, node.key)) continue;
     // A node that does not say what it can hold is taken to hold anything.
     const uint64_t capacity = node.info.capacity_bytes();
     const uint64_t used = std::min(capacity, node.info.used_bytes());
@@ -152,6 +203,7 @@ void DirectoryCore::Impl::StartDrainFetches(Node& leaving) {
         ++passed_over;
         leaving.sole_queued.erase(id);
         leaving.sole_stuck.insert(id);
+        AwaitRefusers(object);
         continue;
       }
       object.drain_target = target->key;

@@ -174,6 +174,12 @@ struct Node {
   Instant last_heard;
 };
 
+// A node that could not take the sole copy of a leaving one.
+struct DrainRefusal {
+  int times = 0;
+  Instant until;
+};
+
 // Requests that absence would decide wrongly, put off to the end of the first lease.
 struct Deferred {
   NodeKey node;
@@ -210,7 +216,9 @@ struct DirectoryCore::Impl {
   void NodeUp(const v1::NodeInfo& info, Instant now);
   void NodeDown(const NodeKey& key);
   void NodeConnected(const NodeKey& key, bool connected);
+  // Names node and object in what Handle says.
   absl::Status OnMessage(const NodeKey& key, const v1::NodeMessage& message);
+  absl::Status Handle(Node& node, const v1::NodeMessage& message);
   void Tick();
   void NotePause();
   Instant NextDeadline() const;
@@ -365,7 +373,9 @@ struct DirectoryCore::Impl {
   absl::Status OnEvict(Node& node, const v1::EvictRequest& m);
   void AnswerDelete(const ObjectId& id, const NodeKey& node, uint64_t request_id);
   void AnswerQuery(const ObjectId& id, const NodeKey& node, uint64_t request_id);
-  absl::Status Defer(const ObjectId& id, Node& node, uint64_t request_id, bool is_delete);
+  // False when too many wait already.
+  bool Defer(const ObjectId& id, const Node& node, uint64_t request_id, bool is_delete);
+  std::string TooManyDeferred(const ObjectId& id) const;
   void AnswerDeferred(const ObjectId& id);
   // Tells everybody who has a part in the object, and leaves the tombstone. The object is gone
   // after it.
@@ -394,11 +404,18 @@ struct DirectoryCore::Impl {
   void StartAllDrainFetches();
   // After room may have come somewhere: what nobody could take is tried again.
   void RetryStuckDrains();
-  // The node with the most room that has no part in the object, or null.
   // A node, other than `but`, of whom only a Deliver says that it has the object; none: null.
   Node* FindUnconfirmed(const Object& object, const NodeKey& but);
+  // Of those that stay, the node with the most room, if it has enough and has not refused the
+  // object lately, or null.
   Node* ChooseDrainTarget(const Object& object);
   void ForgetDrainTarget(Object& object, const NodeKey& key);
+  // The node was asked to fetch the object and cannot: others are asked, and it later.
+  void RefuseDrain(Object& object, const NodeKey& key);
+  bool HasRefusedDrain(const Object& object, const NodeKey& key) const;
+  // Nobody can take the object: it is tried again when the first who refused it may be asked.
+  void AwaitRefusers(Object& object);
+  void RetryStuckDrain(const Object& object);
   void SendFetch(const NodeKey& to, const ObjectId& id, bool keep, bool only_confirm = false);
   void TellDrains();
 
@@ -429,6 +446,8 @@ struct DirectoryCore::Impl {
 
   absl::btree_map<NodeKey, std::unique_ptr<Node>> nodes_;
   absl::btree_set<NodeKey> draining_;
+  // Of objects whose sole copies leave.
+  absl::btree_map<ObjectId, absl::btree_map<NodeKey, DrainRefusal>> drain_refusals_;
   absl::btree_map<ObjectId, std::unique_ptr<Object>> objects_;
   absl::btree_map<ObjectId, Tombstone> tombstones_;
   std::map<uint64_t, ObjectId> tombstones_by_age_;  // by order

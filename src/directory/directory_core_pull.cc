@@ -38,7 +38,10 @@ absl::Status DirectoryCore::Impl::OnWant(Node& node, const v1::Want& m) {
   Object& object = GetObject(id);
   AddWant(object, node, asked);
   // Who waits for memory feeds nobody, and nobody's time is spent on feeding it.
-  if (LacksRoom(object, asked)) StrikePart(object, node.key);
+  if (LacksRoom(object, asked)) {
+    StrikePart(object, node.key);
+    RefuseDrain(object, node.key);
+  }
   Settle(object);
   return absl::OkStatus();
 }
@@ -316,7 +319,7 @@ absl::Status DirectoryCore::Impl::OnUnwant(Node& node, const v1::Unwant& m) {
   if (object == nullptr || !object->wants.contains(node.key)) return absl::OkStatus();
   EndWant(*object, node.key);
   StrikePart(*object, node.key);
-  ForgetDrainTarget(*object, node.key);
+  RefuseDrain(*object, node.key);
   Settle(*object);
   return absl::OkStatus();
 }

@@ -95,8 +95,7 @@ absl::Status DirectoryCore::Impl::OnRegisterCopy(Node& node, const v1::RegisterC
   Object& object = GetObject(id);
   const bool current = object.adopted && object.generation == r.generation;
   if (current && !(object.info == r.info)) {
-    return absl::InvalidArgumentError(absl::StrCat("node ", node.info.name(), ", object ", id.hex(),
-                                                   ": info: another node registered another one"));
+    return absl::InvalidArgumentError("info: another node registered another one");
   }
   if (!object.adopted && r.adopted && !Learning() && DefectActive(Defect::kFencedDropsSoleCopy)) {
     SendVerdict(node.key, object, r.generation, v1::Verdict::SUPERSEDED);

@@ -469,6 +469,59 @@ TEST(DrainTest, AnObjectThatNobodyHasRoomForDoesNotKeepTheOthers) {
   EXPECT_EQ(h.Count(c, v1::ShardMessage::kFetch), 1) << "it has room for the first";
 }
 
+class RefusalTest : public ::testing::Test {
+ protected:
+  RefusalTest() {
+    h_.Create(a_, x, {.complete = true});
+    v1::NodeMessage drain;
+    drain.mutable_drain_request();
+    PHALANX_EXPECT_OK(h_.Send(a_, drain));
+  }
+  int Asked(const NodeKey& node) { return h_.Count(node, v1::ShardMessage::kFetch); }
+  void Refuse(const NodeKey& node) {
+    h_.Want(node, x, /*keep=*/true);
+    h_.Unwant(node, x);
+  }
+
+  Harness h_;
+  const NodeKey a_ = h_.Up("a");
+  const NodeKey b_ = h_.Up("b");
+};
+
+TEST_F(RefusalTest, ATargetThatRefusesIsAskedAgainAfterAPauseThatDoubles) {
+  ASSERT_EQ(Asked(b_), 1);
+  for (int pause = 100; pause <= 1600; pause *= 2) {
+    h_.Clear();
+    Refuse(b_);
+    EXPECT_EQ(Asked(b_), 0) << "not at once";
+    h_.Advance(absl::Milliseconds(pause - 1));
+    EXPECT_EQ(Asked(b_), 0);
+    h_.Advance(absl::Milliseconds(1));
+    EXPECT_EQ(Asked(b_), 1) << "after " << pause << " ms";
+  }
+}
+
+TEST_F(RefusalTest, AnotherTakesTheObjectThatATargetRefuses) {
+  const NodeKey c = h_.Up("c");
+  h_.Clear();
+  Refuse(b_);
+  EXPECT_EQ(Asked(b_), 0);
+  ASSERT_EQ(Asked(c), 1);
+  h_.Want(c, x, /*keep=*/true);
+  h_.Finish(c, x);
+  EXPECT_EQ(h_.Last(a_, v1::ShardMessage::kDrainStatus)->drain_status().objects_left(), 0u);
+}
+
+TEST_F(RefusalTest, ATargetThatWaitsForMemoryIsNotWaitedFor) {
+  const NodeKey c = h_.Up("c");
+  h_.Want(b_, x, /*keep=*/true);
+  h_.Clear();
+  h_.WantWithoutRoom(b_, x, Generation{a_, 1});
+  EXPECT_EQ(Asked(c), 1);
+  h_.Advance(absl::Seconds(1));
+  EXPECT_EQ(Asked(b_), 0) << "it is told when its memory has come";
+}
+
 TEST(DrainTest, ALeavingNodeIsASenderOnlyWhenThereIsNoOther) {
   Harness h;
   const NodeKey a = h.Up("a");
@@ -590,6 +643,58 @@ TEST(BadInputTest, IsRefusedAndChangesNothing) {
   h.Report(b, report);
   EXPECT_THAT(h.status(), StatusIs(kInvalid, HasSubstr("watermarks")));
   EXPECT_EQ(h.Describe(x).copies(1).watermarks(0), 50u);
+}
+
+TEST(BadInputTest, IsToldWithNodeAndObject) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const std::string at = absl::StrCat("node a, object ", x.hex(), ": ");
+  h.Create(a, x, {.slices = 65});
+  EXPECT_THAT(std::string(h.status().message()), HasSubstr(absl::StrCat(at, "info.slices")));
+  h.Evict(a, x, Generation{a, 0});
+  EXPECT_THAT(std::string(h.status().message()), HasSubstr(absl::StrCat(at, "generation")));
+  const Generation g = h.Create(a, x);
+  h.Announce(a, x, g, {.size = 1});
+  EXPECT_THAT(std::string(h.status().message()), ::testing::StartsWith(absl::StrCat(at, "info")));
+  v1::NodeMessage message;
+  message.mutable_want()->set_object_id("short");
+  EXPECT_THAT(std::string(h.Send(a, message).message()),
+              ::testing::StartsWith("node a: object_id"));
+}
+
+TEST(DeferredTest, MoreThanMayWaitAreAnsweredAtOnce) {
+  Harness h(/*learning=*/true, {.max_deferred = 1});
+  const NodeKey a = h.Up("a");
+  h.Query(a, Id("waits"), 1);
+  EXPECT_EQ(h.Count(a, v1::ShardMessage::kQueryReply), 0);
+  h.Query(a, Id("one too many"), 2);
+  EXPECT_THAT(h.status(), IsOk());
+  ASSERT_EQ(h.Count(a, v1::ShardMessage::kQueryReply), 1);
+  const v1::QueryReply query = h.Last(a, v1::ShardMessage::kQueryReply)->query_reply();
+  EXPECT_EQ(query.request_id(), 2u);
+  EXPECT_EQ(query.code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
+  h.Delete(a, Id("another"), 3);
+  ASSERT_EQ(h.Count(a, v1::ShardMessage::kDeleteReply), 1);
+  const v1::DeleteReply reply = h.Last(a, v1::ShardMessage::kDeleteReply)->delete_reply();
+  EXPECT_EQ(reply.request_id(), 3u);
+  EXPECT_EQ(reply.code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
+  h.Advance(absl::Seconds(3));
+  EXPECT_EQ(h.Last(a, v1::ShardMessage::kQueryReply)->query_reply().request_id(), 1u);
+}
+
+TEST(PrefetchTest, OfManyUnknownNamesSomeAreTold) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  v1::NodeMessage message;
+  message.mutable_prefetch_request()->set_object_id(x.binary().data(), ObjectId::kSize);
+  for (int i = 0; i < 100; ++i) {
+    message.mutable_prefetch_request()->add_nodes(std::string(100'000, '0' + i % 75) +
+                                                  std::to_string(i));
+  }
+  PHALANX_ASSERT_OK(h.Send(a, message));
+  const v1::PrefetchReply reply = h.Last(a, v1::ShardMessage::kPrefetchReply)->prefetch_reply();
+  EXPECT_LT(reply.message().size(), 8000u);
+  EXPECT_THAT(reply.message(), HasSubstr("and 84 more"));
 }
 
 TEST(BadInputTest, MessagesOfANodeThatIsDownAreIgnored) {

@@ -95,6 +95,11 @@ absl::Status CheckHello(const SessionConfig& config, const v1::Hello& hello) {
       CheckSame("protocol version", config.protocol_version, hello.protocol_version()));
   PHALANX_RETURN_IF_ERROR(
       CheckSame("cluster id", Quoted(config.cluster_id), Quoted(hello.cluster_id())));
+  // Before the rest: unknown fields count too.
+  if (const size_t bytes = hello.ByteSizeLong(); bytes > kMaxHelloBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a hello of ", bytes, " bytes, the limit is ", kMaxHelloBytes));
+  }
   PHALANX_RETURN_IF_ERROR(CheckSame("number of shards", config.num_shards, hello.num_shards()));
   PHALANX_RETURN_IF_ERROR(CheckSame("index", config.shard_index, hello.shard_index()));
   if (hello.nonce().size() != net::kNonceBytes) {
@@ -150,6 +155,7 @@ absl::StatusOr<std::optional<v1::ShardFrame>> ShardHandshake::OnFrame(const v1::
 absl::StatusOr<std::optional<v1::ShardFrame>> ShardHandshake::OnHello(const v1::Hello& hello) {
   PHALANX_RETURN_IF_ERROR(CheckHello(config_, hello));
   hello_ = hello;
+  hello_->DiscardUnknownFields();
   v1::ShardFrame frame;
   frame.mutable_challenge()->set_nonce(nonce_);
   frame.mutable_challenge()->set_proof(

@@ -16,6 +16,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -43,6 +44,8 @@ struct SessionConfig {
 // A node's description that is longer is refused.
 inline constexpr size_t kMaxNodeTextBytes = 256;
 inline constexpr int kMaxNodeLabels = 64;
+// So is a hello, which is kept before its node has shown the secret; the longest description fits.
+inline constexpr size_t kMaxHelloBytes = 48 << 10;
 
 // kNonceBytes from the configured generator.
 std::string NewNonce(const SessionConfig& config);
@@ -73,8 +76,8 @@ class ShardHandshake {
 
   // The node has shown that it knows the secret.
   bool proven() const { return proven_; }
-  // REQUIRES: proven().
-  const v1::Hello& hello() const { return *hello_; }
+  // Keeps nothing of it for the life of the stream. REQUIRES: proven(), called once.
+  v1::Hello TakeHello() { return *std::exchange(hello_, std::nullopt); }
 
  private:
   absl::StatusOr<std::optional<v1::ShardFrame>> OnHello(const v1::Hello& hello);

@@ -61,10 +61,11 @@ struct Pair {
     PHALANX_ASSERT_OK(node.OnFrame(**challenge, now));
     PHALANX_ASSERT_OK(handshake.OnFrame(*node.NextFrame(now)));
     ASSERT_TRUE(handshake.proven());
-    if (shard == nullptr || !shard->CanResume(handshake.hello())) {
+    const v1::Hello hello = handshake.TakeHello();
+    if (shard == nullptr || !shard->CanResume(hello)) {
       shard = std::make_unique<ShardSession>(++last_id, kIncarnation, config, Node(), now);
     }
-    shard->StreamOpened(handshake.hello(), now);
+    shard->StreamOpened(hello, now);
     PHALANX_ASSERT_OK(node.OnFrame(*shard->NextFrame(now), now));
     ASSERT_TRUE(node.established());
   }
@@ -453,6 +454,10 @@ TEST(SessionHandshakeTest, AMalformedHelloIsRefused) {
   EXPECT_THAT(Answer(Config(), bad), StatusIs(absl::StatusCode::kInvalidArgument));
   bad = good;
   bad.mutable_node()->set_name(std::string(kMaxNodeTextBytes + 1, 'x'));
+  EXPECT_THAT(Answer(Config(), bad), StatusIs(absl::StatusCode::kInvalidArgument));
+  bad = good;
+  bad.GetReflection()->MutableUnknownFields(&bad)->AddLengthDelimited(
+      1000, std::string(kMaxHelloBytes, 'x'));
   EXPECT_THAT(Answer(Config(), bad), StatusIs(absl::StatusCode::kInvalidArgument));
   bad = good;
   for (int i = 0; i <= kMaxNodeLabels; ++i) {

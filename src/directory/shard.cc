@@ -68,7 +68,7 @@ struct Shard::Impl {
   void OnFrame(StreamId id, v1::NodeFrame frame);
   void OnHandshakeFrame(StreamId id, const v1::NodeFrame& frame);
   void Admit(StreamId id);
-  void Attach(StreamId id, Session& session);
+  void Attach(StreamId id, const v1::Hello& hello, Session& session);
   absl::Status Deliver(Session& session);
   void OnStreamClosed(StreamId id);
   void CloseStream(StreamId id, const absl::Status& why);
@@ -148,12 +148,15 @@ void Shard::Impl::Accept(std::unique_ptr<ShardStream> stream) {
              if (node != 0) Pump(sessions.at(node));
            },
        .on_closed = [this, id](const absl::Status&) { OnStreamClosed(id); }});
-  if (streams.size() > kMaxStreams || Unproven() > kMaxUnprovenStreams) {
-    return Refuse(id, absl::ResourceExhaustedError(
-                          absl::StrCat("shard ", config.shard_index, " has ", streams.size() - 1,
-                                       " streams, ", Unproven() - 1, " of them unproven")));
-  }
   session_timer.Ensure(now + config.lease);
+  if (streams.size() <= kMaxStreams && Unproven() <= kMaxUnprovenStreams) return;
+  // The one that has been silent longest: whoever knows the secret shows it at once, and is not
+  // kept out by those who never will.
+  const auto oldest = std::find_if(streams.begin(), streams.end(),
+                                   [](const auto& one) { return one.second.node == 0; });
+  Refuse(oldest->first, absl::ResourceExhaustedError(
+                            absl::StrCat("shard ", config.shard_index, " has ", streams.size() - 1,
+                                         " streams, ", Unproven() - 1, " of them unproven")));
 }
 
 void Shard::Impl::OnFrame(StreamId id, v1::NodeFrame frame) {
@@ -186,7 +189,7 @@ void Shard::Impl::OnHandshakeFrame(StreamId id, const v1::NodeFrame& frame) {
 
 // A node has proved itself: its session goes on, or a new one begins.
 void Shard::Impl::Admit(StreamId id) {
-  const v1::Hello& hello = streams.at(id).handshake.hello();
+  const v1::Hello hello = streams.at(id).handshake.TakeHello();
   const uint64_t node = hello.node().key().node();
   const Instant now = executor.Now();
   const auto found = sessions.find(node);
@@ -201,7 +204,7 @@ void Shard::Impl::Admit(StreamId id) {
     if (session.CanResume(hello)) {
       ++counters.resumed;
       Tell("session resumed", hello.node().name(), absl::OkStatus());
-      Attach(id, found->second);
+      Attach(id, hello, found->second);
       return core.NodeConnected(session.key(), true, now);
     }
     if (found->second.stream != 0) {
@@ -213,16 +216,16 @@ void Shard::Impl::Admit(StreamId id) {
   Tell("session opened", hello.node().name(), absl::OkStatus());
   const auto session = sessions.emplace(
       node, Session{ShardSession(NewId(), incarnation, config, hello.node(), now)});
-  Attach(id, session.first->second);
+  Attach(id, hello, session.first->second);
   core.NodeUp(hello.node(), now);
 }
 
-void Shard::Impl::Attach(StreamId id, Session& session) {
+void Shard::Impl::Attach(StreamId id, const v1::Hello& hello, Session& session) {
   if (session.stream != 0) {
     CloseStream(session.stream, absl::AbortedError("another stream carries the session"));
   }
   Stream& stream = streams.at(id);
-  session.session.StreamOpened(stream.handshake.hello(), executor.Now());
+  session.session.StreamOpened(hello, executor.Now());
   session.stream = id;
   stream.node = session.session.key().node;
   ++proven;

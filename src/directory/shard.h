@@ -30,8 +30,8 @@
 
 namespace phalanx::directory {
 
-// Streams beyond these are refused with ResourceExhausted: all, and those that have not shown the
-// secret yet.
+// With more streams than these, all or those that have not shown the secret yet, the oldest of the
+// latter is closed with ResourceExhausted.
 inline constexpr size_t kMaxStreams = 4096;
 inline constexpr size_t kMaxUnprovenStreams = 256;
 

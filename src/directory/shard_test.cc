@@ -410,7 +410,7 @@ TEST_F(ShardTest, ASilentStreamIsClosedAfterTheLease) {
   EXPECT_EQ(Counter("streams"), 0);
 }
 
-TEST_F(ShardTest, TooManyUnprovenStreamsAreRefused) {
+TEST_F(ShardTest, OfTooManyUnprovenStreamsTheOldestAreClosed) {
   NodeMachine& stranger = Stranger();
   std::vector<RawStream> raw(kMaxUnprovenStreams + 10);
   for (RawStream& one : raw) OpenRaw(stranger, one, std::nullopt);
@@ -422,8 +422,18 @@ TEST_F(ShardTest, TooManyUnprovenStreamsAreRefused) {
     EXPECT_THAT(*one.closed, StatusIs(absl::StatusCode::kResourceExhausted));
   }
   EXPECT_EQ(refused, 10);
-  scheduler_.RunFor(absl::Seconds(3));
-  ConnectedNode("n1");
+  EXPECT_FALSE(raw.back().closed.has_value());
+}
+
+TEST_F(ShardTest, SilentStrangersDoNotKeepANodeOut) {
+  NodeMachine& stranger = Stranger();
+  std::vector<RawStream> raw(kMaxUnprovenStreams);
+  for (RawStream& one : raw) OpenRaw(stranger, one, std::nullopt);
+  scheduler_.RunFor(absl::Milliseconds(100));
+  EXPECT_EQ(Counter("streams"), static_cast<int>(kMaxUnprovenStreams));
+  StartNode("n1");
+  scheduler_.RunFor(absl::Milliseconds(100));
+  EXPECT_EQ(Counter("sessions"), 1) << "long before the strangers' lease has passed";
 }
 
 TEST_F(ShardTest, ALaterLifeReplacesAnEarlierOne) {

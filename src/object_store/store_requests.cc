@@ -65,6 +65,9 @@ ObjectStat Store::Impl::LocalStat(const ObjectId& id) const {
 void Store::Impl::OnQueryReply(const v1::QueryReply& reply) {
   Request* request = OpenRequest<StatPart>(reply.request_id());
   if (request == nullptr) return;
+  if (const absl::Status status = ReplyStatus(reply.code(), reply.message()); !status.ok()) {
+    return AnswerWith<StatPart>(*request, absl::StatusOr<ObjectStat>(status));
+  }
   ObjectStat stat;
   stat.known = reply.known();
   stat.deleted = reply.deleted();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/common/log.h"
 #include "src/common/random.h"
 #include "src/common/status_macros.h"
 #include "src/directory/grpc/directory_server.h"
@@ -64,6 +65,16 @@ std::string CollectMetrics(const directory::Shard& shard) {
   return metrics.text();
 }
 
+// Expected ends of sessions are news, the others are trouble; a crowd of either fills no disk.
+void LogEvent(absl::string_view event, absl::string_view node, const absl::Status& why) {
+  if (why.ok()) {
+    PHALANX_LOG_EVERY(INFO, absl::Milliseconds(100)) << event << LogField("node", node);
+    return;
+  }
+  PHALANX_LOG_EVERY(WARNING, absl::Milliseconds(100))
+      << event << LogField("node", node) << LogField("error", why.ToString());
+}
+
 }  // namespace
 
 struct DirectoryDaemon::Impl {
@@ -86,6 +97,7 @@ absl::StatusOr<std::unique_ptr<DirectoryDaemon>> DirectoryDaemon::Start(
   session.num_shards = static_cast<uint32_t>(config.num_shards);
   session.lease = config.core.lease;
   auto impl = std::make_unique<Impl>(control, std::move(session), config);
+  impl->shard.Observe(LogEvent);
   PHALANX_ASSIGN_OR_RETURN(
       impl->server, directory::GrpcDirectoryServer::Listen(config.listen, control, impl->shard));
   if (!config.metrics_listen.empty()) {
