@@ -227,21 +227,24 @@ class RoundTrip : public Base {
   Future<Buffer> waiting_;
 };
 
-// Every rank on its own node: Put of one object (op put), or Get of one that is there (op get).
+// Every rank on its own node: Put of one object (op put; with put_turns one rank in each run, in
+// turn), or Get of one that is there (op get).
 class Local : public Base {
  public:
   Local(const BenchOptions& options, std::shared_ptr<Client> client, bool put)
       : Base(options, std::move(client)), put_(put) {}
-  Shape shape() const override { return Shape::kNone; }
+  Shape shape() const override { return put_ ? Shape::kCopy : Shape::kNone; }
   uint64_t bytes_moved(const Run& run) const override { return run.size * options_.world; }
   uint64_t count(const Run&) const override { return options_.world; }
 
   absl::Status Prepare(const Run& run) override {
+    if (!HasTurn(run)) return absl::OkStatus();
     bytes_ = Pattern(run, options_.rank);
     return put_ ? absl::OkStatus() : PutNow(Name(run), bytes_);
   }
 
   absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) override {
+    if (!HasTurn(run)) return 0;
     SleepUntilNanos(start_nanos);
     if (put_) {
       PHALANX_RETURN_IF_ERROR(PutNow(Name(run), bytes_));
@@ -252,6 +255,7 @@ class Local : public Base {
   }
 
   absl::StatusOr<bool> Verify(const Run& run) override {
+    if (!HasTurn(run)) return true;
     if (put_) {
       PHALANX_ASSIGN_OR_RETURN(got_, client_->Get(Name(run), Deadline()).Wait(options_.timeout));
     }
@@ -260,10 +264,13 @@ class Local : public Base {
 
   absl::Status Clean(const Run& run) override {
     got_ = Buffer();
-    return DeleteNow(Name(run));
+    return HasTurn(run) ? DeleteNow(Name(run)) : absl::OkStatus();
   }
 
  private:
+  bool HasTurn(const Run& run) const {
+    return options_.op != "put_turns" || run.number % options_.world == options_.rank;
+  }
   ObjectId Name(const Run& run) const { return Id(run, put_ ? "put" : "get", options_.rank); }
 
   const bool put_;
@@ -271,40 +278,78 @@ class Local : public Base {
   Buffer got_;
 };
 
-// Many small objects, pipelined: every rank puts its own, then gets its neighbour's.
-class Directory : public Base {
+// Put and then Get on the own node, one object after the other: the seconds of one such pair.
+class PutGet : public Base {
  public:
   using Base::Base;
   Shape shape() const override { return Shape::kNone; }
-  uint64_t bytes_moved(const Run& run) const override { return count(run) * run.size; }
-  uint64_t count(const Run&) const override { return uint64_t{2} * kObjects * options_.world; }
+  uint64_t bytes_moved(const Run& run) const override { return run.size * kPairs * options_.world; }
 
   absl::Status Prepare(const Run& run) override {
-    bytes_ = Pattern(run);
-    got_.clear();
-    got_.reserve(kObjects);
+    bytes_ = Pattern(run, options_.rank);
     return absl::OkStatus();
   }
 
   absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) override {
     SleepUntilNanos(start_nanos);
-    std::deque<Future<PutResult>> puts;
-    for (int i = 0; i < kObjects; ++i) {
-      puts.push_back(client_->Put(Name(run, options_.rank, i), bytes_));
-      if (puts.size() >= kOutstanding) PHALANX_RETURN_IF_ERROR(TakeFront(puts));
+    for (int i = 0; i < kPairs; ++i) {
+      PHALANX_RETURN_IF_ERROR(PutNow(Name(run, i), bytes_));
+      PHALANX_ASSIGN_OR_RETURN(Buffer got,
+                               client_->Get(Name(run, i), Deadline()).Wait(options_.timeout));
+      got_.push_back(std::move(got));
     }
-    while (!puts.empty()) PHALANX_RETURN_IF_ERROR(TakeFront(puts));
-    std::deque<Future<Buffer>> gets;
-    const int neighbour = (options_.rank + 1) % options_.world;
-    for (int i = 0; i < kObjects; ++i) {
-      gets.push_back(client_->Get(Name(run, neighbour, i), Deadline()));
-      if (gets.size() >= kOutstanding) PHALANX_RETURN_IF_ERROR(KeepFront(gets));
-    }
-    while (!gets.empty()) PHALANX_RETURN_IF_ERROR(KeepFront(gets));
-    return SecondsSince(start_nanos);
+    return SecondsSince(start_nanos) / kPairs;
   }
 
   absl::StatusOr<bool> Verify(const Run&) override {
+    return std::all_of(got_.begin(), got_.end(), [this](const Buffer& got) {
+      return got.view() == absl::string_view(bytes_);
+    });
+  }
+
+  absl::Status Clean(const Run& run) override {
+    got_.clear();
+    for (int i = 0; i < kPairs; ++i) PHALANX_RETURN_IF_ERROR(DeleteNow(Name(run, i)));
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr int kPairs = 200;
+  ObjectId Name(const Run& run, int i) const {
+    return Id(run, "put_get", options_.rank * kPairs + i);
+  }
+
+  std::string bytes_;
+  std::vector<Buffer> got_;
+};
+
+// Many small objects, pipelined: every rank puts its own, then gets its neighbour's. With ops puts
+// and gets only that half is inside the clock.
+class Directory : public Base {
+ public:
+  using Base::Base;
+  Shape shape() const override { return Shape::kNone; }
+  uint64_t bytes_moved(const Run& run) const override { return count(run) * run.size; }
+  uint64_t count(const Run&) const override {
+    return uint64_t{options_.op == "directory" ? 2u : 1u} * kObjects * options_.world;
+  }
+
+  absl::Status Prepare(const Run& run) override {
+    bytes_ = Pattern(run);
+    got_.clear();
+    got_.reserve(kObjects);
+    return options_.op == "gets" ? PutAll(run) : absl::OkStatus();
+  }
+
+  absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) override {
+    SleepUntilNanos(start_nanos);
+    if (options_.op != "gets") PHALANX_RETURN_IF_ERROR(PutAll(run));
+    if (options_.op != "puts") PHALANX_RETURN_IF_ERROR(GetAll(run));
+    return SecondsSince(start_nanos);
+  }
+
+  absl::StatusOr<bool> Verify(const Run& run) override {
+    if (options_.op == "puts") PHALANX_RETURN_IF_ERROR(GetAll(run));
     return got_.size() == kObjects &&
            std::all_of(got_.begin(), got_.end(),
                        [this](const Buffer& b) { return b.view() == absl::string_view(bytes_); });
@@ -325,6 +370,25 @@ class Directory : public Base {
   static constexpr int kObjects = 5000;
   static constexpr size_t kOutstanding = 256;
 
+  absl::Status PutAll(const Run& run) {
+    std::deque<Future<PutResult>> puts;
+    for (int i = 0; i < kObjects; ++i) {
+      puts.push_back(client_->Put(Name(run, options_.rank, i), bytes_));
+      if (puts.size() >= kOutstanding) PHALANX_RETURN_IF_ERROR(TakeFront(puts));
+    }
+    while (!puts.empty()) PHALANX_RETURN_IF_ERROR(TakeFront(puts));
+    return absl::OkStatus();
+  }
+  absl::Status GetAll(const Run& run) {
+    std::deque<Future<Buffer>> gets;
+    const int neighbour = (options_.rank + 1) % options_.world;
+    for (int i = 0; i < kObjects; ++i) {
+      gets.push_back(client_->Get(Name(run, neighbour, i), Deadline()));
+      if (gets.size() >= kOutstanding) PHALANX_RETURN_IF_ERROR(KeepFront(gets));
+    }
+    while (!gets.empty()) PHALANX_RETURN_IF_ERROR(KeepFront(gets));
+    return absl::OkStatus();
+  }
   ObjectId Name(const Run& run, int rank, int i) const {
     return Id(run, "directory", rank * kObjects + i);
   }
@@ -360,13 +424,19 @@ absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(const BenchOptions& opt
   if (options.op == "broadcast_all") operation = std::make_unique<BroadcastAll>(options, client);
   if (options.op == "gather") operation = std::make_unique<Gather>(options, client);
   if (options.op == "roundtrip") operation = std::make_unique<RoundTrip>(options, client);
-  if (options.op == "put") operation = std::make_unique<Local>(options, client, /*put=*/true);
+  if (options.op == "put" || options.op == "put_turns") {
+    operation = std::make_unique<Local>(options, client, /*put=*/true);
+  }
   if (options.op == "get") operation = std::make_unique<Local>(options, client, /*put=*/false);
-  if (options.op == "directory") operation = std::make_unique<Directory>(options, client);
+  if (options.op == "put_get") operation = std::make_unique<PutGet>(options, client);
+  if (options.op == "directory" || options.op == "puts" || options.op == "gets") {
+    operation = std::make_unique<Directory>(options, client);
+  }
   if (operation == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "unknown operation '", options.op,
-        "'; there are broadcast, broadcast_all, gather, roundtrip, put, get, directory"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown operation '", options.op,
+                     "'; there are broadcast, broadcast_all, gather, roundtrip, put, put_turns, "
+                     "get, put_get, directory, puts, gets"));
   }
   return operation;
 }

@@ -33,8 +33,9 @@ struct Run {
 
 class Operation {
  public:
-  // What bare sockets do for the same work.
-  enum class Shape { kNone, kChain, kStar };
+  // What is measured beside it in the same run: the same work by bare sockets, or kCopy: copying
+  // the bytes into warm shared memory, the best that a local Put can do.
+  enum class Shape { kNone, kChain, kStar, kCopy };
 
   virtual ~Operation() = default;
   virtual Shape shape() const = 0;

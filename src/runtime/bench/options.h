@@ -11,7 +11,9 @@
 namespace phalanx::runtime::bench {
 
 struct BenchOptions {
-  std::string op;  // broadcast, broadcast_all, gather, roundtrip, put, get, directory
+  // broadcast, broadcast_all, gather, roundtrip, put, put_turns, get, put_get, directory,
+  // puts, gets
+  std::string op;
   int world = 1;
   int rank = 0;
   std::vector<uint64_t> sizes = {1024, 1 << 20, 32 << 20};
@@ -53,7 +55,7 @@ struct BenchRecord {
   double min_s = 0;
   double max_s = 0;
   // Medians of the same size over bare warm sockets: one pair of ranks, and the op's whole shape.
-  // 0: not measured.
+  // Of a local Put: copying into shared memory of new pages, and into warm memory. 0: not measured.
   double limit_s = 0;
   double shape_limit_s = 0;
   bool verified = false;

@@ -1,8 +1,11 @@
 #include "src/runtime/bench/runner.h"
 
+#include <sys/mman.h>
 #include <time.h>
 
 #include <algorithm>
+#include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -44,6 +47,21 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+// Seconds for copying so many bytes into shared memory: of new pages, and again.
+absl::StatusOr<std::pair<double, double>> TimeCopies(uint64_t bytes) {
+  const std::string source(bytes, 'x');
+  void* memory = mmap(nullptr, std::max<uint64_t>(bytes, 1), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return absl::ResourceExhaustedError("no memory to copy into");
+  const int64_t start = MonotonicNanos();
+  std::memcpy(memory, source.data(), bytes);
+  const int64_t middle = MonotonicNanos();
+  std::memcpy(memory, source.data(), bytes);
+  const int64_t end = MonotonicNanos();
+  munmap(memory, std::max<uint64_t>(bytes, 1));
+  return std::pair((middle - start) * 1e-9, (end - middle) * 1e-9);
+}
+
 class Runner {
  public:
   Runner(const BenchOptions& options, std::shared_ptr<Client> client, const DirectoryTools& tools)
@@ -69,7 +87,8 @@ class Runner {
  private:
   bool measures_limit() const {
     return !options_.raw_host.empty() && options_.world > 1 &&
-           operation_->shape() != Operation::Shape::kNone && options_.kill == 0;
+           operation_->shape() != Operation::Shape::kNone &&
+           operation_->shape() != Operation::Shape::kCopy && options_.kill == 0;
   }
 
   // Everybody tells where its bare socket listens and what its node is called.
@@ -134,6 +153,9 @@ class Runner {
 
   // The same work over bare sockets: one pair of ranks, then the whole shape.
   absl::Status MeasureLimit(const Run& run, double* pair_s, double* shape_s) {
+    if (operation_->shape() == Operation::Shape::kCopy && !options_.raw_host.empty()) {
+      PHALANX_ASSIGN_OR_RETURN(std::tie(*pair_s, *shape_s), TimeCopies(run.size));
+    }
     if (!measures_limit()) return absl::OkStatus();
     const std::string tag = absl::StrCat("raw/", run.number);
     PHALANX_ASSIGN_OR_RETURN(*pair_s, TimeRaw(tag + "/pair", [&] { return raw_.Pair(run.size); }));
