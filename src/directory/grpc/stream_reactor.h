@@ -51,6 +51,9 @@ class StreamReactor : public Reactor,
     PHALANX_CHECK(handlers_ == nullptr, "a stream is started once");
     handlers_ = std::make_shared<Handlers>(std::move(handlers));
     MutexLock lock(mu_);
+    // Cancelled before its owner came to it: gRPC may be about to call OnDone, and would again for
+    // a read.
+    if (ended_) return PostClosed(why_);
     Read();
   }
 
