@@ -198,7 +198,7 @@ class World {
     if (!answer.ok()) return answer.status();
     if (answer->has_value()) to_node_.push_back(**answer);
     if (!handshake_->proven()) return absl::OkStatus();
-    const v1::Hello& hello = handshake_->hello();
+    const v1::Hello hello = handshake_->TakeHello();
     if (session_ == nullptr || !session_->CanResume(hello)) {
       session_ =
           std::make_unique<ShardSession>(++next_session_, incarnation_, config_, Node(), now_);
