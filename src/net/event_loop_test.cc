@@ -149,8 +149,13 @@ TEST(EventLoopTest, StopMayBeCalledByATaskAndTwice) {
 TEST(EventLoopTest, WhoeverStopsItReturnsWhenItsThreadHasEnded) {
   EventLoop loop;
   PHALANX_ASSERT_OK(loop.Start("stop"));
+  std::promise<void> inside;
   std::promise<void> go_on;
-  loop.Post([&] { go_on.get_future().wait(); });
+  loop.Post([&] {
+    inside.set_value();
+    go_on.get_future().wait();
+  });
+  inside.get_future().wait();  // a loop that is stopped first never runs it
   auto first = std::async(std::launch::async, [&] { loop.Stop(); });
   EXPECT_EQ(first.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
   auto second = std::async(std::launch::async, [&] { loop.Stop(); });
