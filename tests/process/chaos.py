@@ -1,0 +1,405 @@
+"""A mixed load on eight nodes and three shards, under faults that a seed draws; everything that is
+promised is checked.
+
+    scripts/bazel run //tests/process:chaos -- --seconds=1800 --seed=7
+
+Promised, and checked:
+- whatever a Get, stream or view shows is what some attempt put, whole, and a view stays as it is;
+- what a writer alone puts under an id, acknowledged as adopted, is what everybody reads until it asks
+  for the Delete, as long as the node it was put at lives; once a Delete is acknowledged, the
+  next Put of that writer finds nothing there;
+- every call ends, and no daemon but a victim dies;
+- when the faults have ended everything answers, and when all objects are deleted no node has
+  memory, views, clients, pulls or descriptors that it did not have at the start.
+
+Ends with 0, or with 1 after a violation; logs and histories are kept then.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+from tests.process.chaos_network import Network
+from tests.process.harness import DEADLINE_S, NOT_FOUND, OK, Cluster, environment, own_bytes
+from tests.process.proxy import free_address
+
+LOAD = os.path.abspath("tests/process/chaos_load")
+NODES = 8
+SHARDS = 3
+LOADS_PER_NODE = 2
+CAPACITY = "16MiB"
+LEASE_S = 1
+SHARED = 48
+# All that the load makes in its longest call, and what the daemons wait after the last fault.
+CALM_S = 90
+MEMORY_SLACK = 48 << 20
+DESCRIPTOR_SLACK = 8
+IDLE = ("used_bytes", "objects", "pins", "clients", "waiting_gets", "waiting_for_memory", "pulls_active",
+        "pushes_active", "condemned_bytes")
+
+
+class Violation(Exception):
+    pass
+
+
+class Load:
+    """A load process, and what it says."""
+
+    def __init__(self, chaos, node, writer, orphans):
+        self.node, self.writer = node, writer
+        # Which life of the node it talks to.
+        self.life = chaos.cluster.nodes[node].pid
+        self.path = chaos.cluster.path(f"load{writer}.log")
+        seed = chaos.seed * 100003 + writer
+        numbers = [writer, seed, LOADS_PER_NODE * NODES + 4, *orphans]
+        with open(self.path, "ab") as out:
+            self.process = subprocess.Popen(
+                [LOAD, chaos.cluster.nodes[node].client_address, "run", *map(str, numbers)],
+                stdout=out, env=environment(), stdin=subprocess.DEVNULL,
+            )
+        self.killed = False
+
+    def events(self):
+        return [line.split(" ", 5) for line in pathlib.Path(self.path).read_text().splitlines()]
+
+    def live(self):
+        """Object -> attempt that is promised, and all objects that may be there."""
+        promised, possible = {}, set()
+        for event in self.events():
+            if event[0] not in "BE" or int(event[2]) < SHARED:
+                continue
+            op, item, attempt = event[1], int(event[2]), int(event[3])
+            if op in ("put", "create", "abandon", "delete") and event[0] == "B":
+                promised.pop(item, None)
+                possible.add(item)
+            elif op in ("put", "create") and event[4] == "OK" and event[5] == "new":
+                promised[item] = attempt
+            elif op == "delete" and event[4] in ("OK", "NOT_FOUND"):
+                possible.discard(item)
+        return promised, possible
+
+
+class Chaos:
+    def __init__(self, seconds, seed):
+        self.seconds, self.seed = seconds, seed
+        self.random = random.Random(seed)
+        self.cluster = Cluster()
+        self.network = Network()
+        self.stop = threading.Event()
+        self.loads = []
+        self.finished = []
+        self.writers = 0
+        self.faults = collections.Counter()
+        self.listen = {}
+        self.advertise = {}
+        self.doors = {}
+        # What lasts: (end, what to do then).
+        self.pending = []
+        self.busy = set()
+
+    # ---- daemons
+
+    def start(self):
+        self.cluster.start_shards(SHARDS, [f"--lease={LEASE_S}s"])
+        for index in range(NODES):
+            name = f"n{index}"
+            self.listen[name] = free_address()
+            self.advertise[name] = self.network.door(self.listen[name], name)
+            self.doors[name] = ",".join(
+                self.network.door(shard.address, f"s{number}", name)
+                for number, shard in enumerate(self.cluster.shards)
+            )
+            self.start_node(name)
+        self.cluster.wait_for_nodes(NODES)
+        self.baseline = {name: self.descriptors(name) for name in self.cluster.nodes}
+        self.memory = {name: own_bytes(node.pid) for name, node in self.cluster.nodes.items()}
+        for name in self.cluster.nodes:
+            for _ in range(LOADS_PER_NODE):
+                self.start_load(name)
+
+    def start_node(self, name):
+        node = self.cluster.start_node(
+            name,
+            [f"--listen={self.listen[name]}", f"--advertise={self.advertise[name]}", "--checksums",
+             "--metrics-listen=127.0.0.1:0"],
+            directory=self.doors[name], capacity=CAPACITY,
+        )
+        self.network.pids[name] = node.pid
+
+    def start_load(self, node, orphans=()):
+        self.writers += 1
+        self.loads.append(Load(self, node, self.writers, sorted(orphans)))
+
+    def metrics(self, name):
+        address = self.cluster.nodes[name].hello["metrics"]
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+            found = re.findall(r"^phalanx_node_(\w+) ([0-9.e+]+)$", answer.read().decode(), re.M)
+        return {key: float(value) for key, value in found}
+
+    def descriptors(self, name):
+        """Open descriptors that are no file of an object and no connection of a peer or client."""
+        count = len(os.listdir(f"/proc/{self.cluster.nodes[name].pid}/fd"))
+        now = self.metrics(name)
+        return count - now["files"] - now["peer_connections"] - now["clients"]
+
+    # ---- faults
+
+    def later(self, seconds, what, *arguments):
+        self.pending.append((time.monotonic() + seconds, what, arguments))
+
+    def victim(self, names):
+        free = [name for name in names if name not in self.busy]
+        if not free:
+            return None
+        name = self.random.choice(free)
+        self.busy.add(name)
+        return name
+
+    def nodes(self):
+        return sorted(self.cluster.nodes)
+
+    def shards(self):
+        return [f"s{index}" for index in range(SHARDS)]
+
+    def daemon(self, name):
+        return self.cluster.nodes[name] if name[0] == "n" else self.cluster.shards[int(name[1:])]
+
+    def kill(self, names):
+        name = self.victim(names)
+        if name is None:
+            return
+        self.daemon(name).kill()
+        self.later(self.random.uniform(0, 2.5), self.restart, name)
+
+    def restart(self, name):
+        if name[0] == "n":
+            self.start_node(name)
+        else:
+            self.cluster.restart_shard(int(name[1:]), [f"--lease={LEASE_S}s"])
+        self.busy.discard(name)
+
+    def pause(self, names, longest):
+        name = self.victim(names)
+        if name is None:
+            return
+        self.daemon(name).signal(signal.SIGSTOP)
+        self.later(self.random.uniform(0.05, longest), self.resume, name)
+
+    def resume(self, name):
+        self.daemon(name).signal(signal.SIGCONT)
+        self.busy.discard(name)
+
+    def disturb(self, others, kind, amount=0):
+        one = self.random.choice(self.nodes())
+        other = self.random.choice([name for name in others if name != one])
+        self.network.disturb(one, other, kind, amount)
+        if kind != "cut":
+            self.later(self.random.uniform(0.1, 3), self.network.disturb, one, other, "heal")
+
+    def kill_load(self):
+        load = self.random.choice(self.loads)
+        load.killed = True
+        load.process.kill()
+
+    def draw_fault(self):
+        table = [
+            (2, "node killed", lambda: self.kill(self.nodes())),
+            (2, "shard killed", lambda: self.kill(self.shards())),
+            (3, "node stopped", lambda: self.pause(self.nodes(), 3)),
+            (2, "shard stopped", lambda: self.pause(self.shards(), 2)),
+            (4, "client killed", self.kill_load),
+        ]
+        for others, text in ((self.nodes(), "node and node"), (self.shards(), "node and shard")):
+            table += [
+                (2, f"parted: {text}", lambda others=others: self.disturb(others, "refuse")),
+                (2, f"half-open: {text}", lambda others=others: self.disturb(others, "stall")),
+                (3, f"cut: {text}", lambda others=others: self.disturb(others, "cut")),
+                (2, f"delayed: {text}", lambda others=others: self.disturb(others, "delay", 0.02)),
+            ]
+        table.append((4, "corrupted: node and node", lambda: self.disturb(self.nodes(), "corrupt", 2)))
+        _, name, act = self.random.choices(table, [row[0] for row in table])[0]
+        self.faults[name] += 1
+        act()
+
+    # ---- the run
+
+    def tend(self):
+        """Ends what has lasted long enough, and replaces clients that have ended."""
+        now = time.monotonic()
+        due = [entry for entry in self.pending if entry[0] <= now]
+        self.pending = [entry for entry in self.pending if entry[0] > now]
+        for _, what, arguments in due:
+            what(*arguments)
+        for load in [load for load in self.loads if load.process.poll() is not None]:
+            if load.node in self.busy:
+                continue
+            self.check_end(load)
+            self.loads.remove(load)
+            self.finished.append(load)
+            self.start_load(load.node, load.live()[1])
+
+    def check_end(self, load):
+        if load.process.returncode not in (0, 3) and not load.killed:
+            raise Violation(f"client {load.writer} ended with {load.process.returncode}: {load.path}")
+
+    def check_daemons(self):
+        for name in (*self.nodes(), *self.shards()):
+            daemon = self.daemon(name)
+            if name not in self.busy and daemon.process.poll() is not None:
+                raise Violation(f"{name} died with {daemon.process.returncode}: {daemon.log()[-2000:]}")
+
+    def run(self):
+        self.start()
+        end = time.monotonic() + self.seconds
+        while time.monotonic() < end and not self.stop.wait(self.random.uniform(0.05, 0.5)):
+            self.check_daemons()
+            self.draw_fault()
+            self.tend()
+        if self.stop.is_set():
+            raise KeyboardInterrupt
+        self.calm()
+
+    def calm(self):
+        for _, what, arguments in self.pending:
+            what(*arguments)
+        self.pending = []
+        self.tend()
+        self.check_daemons()
+        self.cluster.wait_for_nodes(NODES)
+        for load in self.loads:
+            load.process.send_signal(signal.SIGTERM)
+        for load in self.loads:
+            try:
+                load.process.wait(CALM_S)
+            except subprocess.TimeoutExpired:
+                raise Violation(f"client {load.writer} does not end: {load.path}") from None
+            self.check_end(load)
+        self.check_reads()
+        self.check_memory()
+
+    def history(self):
+        return self.finished + self.loads
+
+    def check_reads(self):
+        """Everything promised is read from every node."""
+        promised = {}
+        for load in self.history():
+            node = self.cluster.nodes[load.node]
+            if load.life == node.pid and load in self.loads:
+                promised.update(load.live()[0])
+        self.promised = len(promised)
+        lines = "".join(f"{item} {attempt}\n" for item, attempt in sorted(promised.items()))
+        for name, node in self.cluster.nodes.items():
+            check = subprocess.run(
+                [LOAD, node.client_address, "check"], input=lines, text=True, env=environment(),
+                stdout=subprocess.PIPE, timeout=CALM_S + len(promised), check=False,
+            )
+            if check.returncode != 0 or check.stdout:
+                raise Violation(f"read from {name}: {check.stdout[:3000]} (exit {check.returncode})")
+
+    def check_memory(self):
+        listed = self.cluster.run("ls", "--json", f"--directory={self.cluster.directory}")
+        ids = [json.loads(line)["id"] for line in listed.splitlines()]
+        for object_id in ids:
+            # Of some there is nothing but somebody who waits.
+            rm = self.cluster.begin("rm", object_id, node="n0")
+            said = rm.communicate(timeout=DEADLINE_S)[1]
+            if rm.returncode not in (OK, NOT_FOUND):
+                raise Violation(f"cannot delete {object_id}: {said}")
+        end = time.monotonic() + CALM_S
+        while left := self.not_idle():
+            if time.monotonic() > end or self.stop.wait(0.2):
+                raise Violation(f"left when all is deleted: {left}")
+
+    def not_idle(self):
+        left = []
+        for name, node in self.cluster.nodes.items():
+            now = self.metrics(name)
+            left += [f"{name}: {key}={now[key]:.0f}" for key in IDLE if now[key]]
+            extra = self.descriptors(name) - self.baseline[name]
+            if extra > DESCRIPTOR_SLACK:
+                left.append(f"{name}: {extra:.0f} descriptors more")
+            grown = own_bytes(node.pid) - self.memory[name]
+            if grown > MEMORY_SLACK:
+                left.append(f"{name}: {grown >> 20} MiB of its own memory more")
+        return left
+
+    # ---- the end
+
+    def violations(self):
+        return [f"client {load.writer} at {load.node}: {' '.join(event)}"
+                for load in self.history() for event in load.events() if event[0] == "V"]
+
+    def report(self):
+        calls = collections.defaultdict(collections.Counter)
+        for load in self.history():
+            for event in load.events():
+                if event[0] == "E":
+                    calls[event[1]][event[4]] += 1
+        for op, outcomes in sorted(calls.items()):
+            print(f"{op:9} " + ", ".join(f"{code} {count}" for code, count in outcomes.most_common()))
+        for fault, count in sorted(self.faults.items()):
+            print(f"{count:5} {fault}")
+        print(f"{self.network.corrupted:5} chunks corrupted, {self.writers} clients, "
+              f"{getattr(self, 'promised', 0)} promised objects read from every node")
+
+    def close(self, keep):
+        for load in self.history():
+            if load.process.poll() is None:
+                load.process.kill()
+                load.process.wait()
+        for name in list(self.cluster.nodes) + self.shards()[: len(self.cluster.shards)]:
+            if self.daemon(name).process.poll() is None:
+                self.daemon(name).signal(signal.SIGCONT)
+        self.network.close()
+        if keep:
+            kept = self.cluster.path("")
+            self.cluster.folder = os.path.join(kept, "nothing")
+            return kept
+        self.cluster.close()
+        return None
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    print(f"seed {options.seed}, {options.seconds:.0f} s", flush=True)
+    chaos = Chaos(options.seconds, options.seed)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: chaos.stop.set())
+    failures = ["it did not end"]
+    try:
+        try:
+            chaos.run()
+            failures = []
+        except (Violation, AssertionError, TimeoutError, EOFError, OSError) as error:
+            failures = [f"{type(error).__name__}: {error}"]
+        except KeyboardInterrupt:
+            failures = ["interrupted"]
+        failures += chaos.violations()
+        chaos.report()
+    finally:
+        kept = chaos.close(keep=bool(failures))
+        if kept:
+            chaos.cluster.close()
+    for failure in failures[:40]:
+        print(f"VIOLATION {failure[:3000]}")
+    if failures:
+        print(f"logs and histories: {kept}\nagain: --seed={options.seed} --seconds={options.seconds:.0f}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,489 @@
+// One client of a chaos run: puts, reads, pins, deletes and puts again through the node of this
+// host, checks every byte it reads, and writes one line for each call that began or ended.
+//
+//   chaos_load ADDRESS run WRITER SEED WRITERS [ORPHAN...]   until SIGTERM
+//   chaos_load ADDRESS check < lines "OBJECT ATTEMPT"        each must be there, exactly so
+//
+// Lines: "B op object attempt", "E op object attempt code text", "V text" (a violation). Ends with
+// 0, with 3 when the node is gone, with 9 when a call is stuck.
+//
+// Object 0 to 47 belong to everybody; all others are writer << 20 | slot, written and deleted by
+// that writer alone. What attempt a of object o holds, and how much, follows from (o, a), which the
+// metadata tells.
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "phalanx/client.h"
+
+namespace {
+
+constexpr uint64_t kShared = 48;
+constexpr unsigned kSlots = 10;
+// The directory remembers sixty-four deleted generations of an id.
+constexpr int kMaxLives = 40;
+constexpr size_t kWindow = 8;
+constexpr size_t kHeld = 4;
+// Longer than any fault lasts together with what the protocol waits after it.
+constexpr unsigned kStuckSeconds = 60;
+constexpr absl::Duration kTimeout = absl::Seconds(4);
+
+volatile std::sig_atomic_t stopping = 0;
+
+void Say(absl::string_view text) {
+  const std::string line = absl::StrCat(text, "\n");
+  if (write(STDOUT_FILENO, line.data(), line.size()) < 0) _exit(1);
+}
+
+void OnStuck(int) {
+  constexpr char kText[] = "V a call is stuck: see the last line before this one\n";
+  if (write(STDOUT_FILENO, kText, sizeof(kText) - 1) < 0) _exit(1);
+  _exit(9);
+}
+
+uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+uint64_t SizeOf(uint64_t object, uint64_t attempt) {
+  // Every second attempt has the size that all such attempts of the object have.
+  const uint64_t draw = Mix(object * 1000003 + (attempt % 2 == 0 ? attempt : 0) + 17);
+  const uint64_t limit[] = {200, 40000, 40000, 400000, 400000, 3000000};
+  return 1 + (draw >> 8) % limit[draw % 6];
+}
+
+// Bytes [offset, offset + size) of attempt `attempt`.
+bool Holds(uint64_t object, uint64_t attempt, uint64_t offset, absl::string_view bytes) {
+  const uint64_t base = Mix(object ^ Mix(attempt));
+  for (size_t at = 0; at < bytes.size();) {
+    const uint64_t position = offset + at;
+    const uint64_t word = base + (position / 8) * 0x9e3779b97f4a7c15;
+    const size_t skip = position % 8;
+    const size_t size = std::min<size_t>(8 - skip, bytes.size() - at);
+    if (std::memcmp(reinterpret_cast<const char*>(&word) + skip, bytes.data() + at, size) != 0) {
+      return false;
+    }
+    at += size;
+  }
+  return true;
+}
+
+void Fill(uint64_t object, uint64_t attempt, absl::Span<char> into) {
+  const uint64_t base = Mix(object ^ Mix(attempt));
+  for (size_t at = 0; at < into.size(); at += 8) {
+    const uint64_t word = base + (at / 8) * 0x9e3779b97f4a7c15;
+    std::memcpy(into.data() + at, &word, std::min<size_t>(8, into.size() - at));
+  }
+}
+
+phalanx::ObjectId IdOf(phalanx::Client& client, uint64_t object) {
+  return client.Id(absl::StrCat("chaos/", object));
+}
+
+std::string Metadata(uint64_t object, uint64_t attempt) {
+  return absl::StrCat(object, "/", attempt);
+}
+
+// The attempt that metadata of `object` names; nothing when it is another object's or noise.
+std::optional<uint64_t> AttemptOf(uint64_t object, absl::string_view metadata) {
+  const std::vector<std::string> parts = absl::StrSplit(metadata, '/');
+  uint64_t told = 0;
+  uint64_t attempt = 0;
+  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &told) || told != object) return {};
+  if (!absl::SimpleAtoi(parts[1], &attempt)) return {};
+  return attempt;
+}
+
+// The attempt read, or nothing and a violation.
+std::optional<uint64_t> Verify(uint64_t object, uint64_t offset, uint64_t length,
+                               const phalanx::Buffer& buffer) {
+  const auto attempt = AttemptOf(object, buffer.metadata());
+  if (!attempt.has_value()) {
+    Say(absl::StrCat("V object ", object, " has the metadata ", buffer.metadata()));
+    return {};
+  }
+  const uint64_t size = SizeOf(object, *attempt);
+  if (buffer.object_size() != size || buffer.size() != std::min(length, size - offset)) {
+    Say(absl::StrCat("V object ", object, " attempt ", *attempt, " has ", buffer.size(), " of ",
+                     buffer.object_size(), " bytes, not of ", size));
+    return {};
+  }
+  if (!Holds(object, *attempt, offset, buffer.view())) {
+    Say(absl::StrCat("V object ", object, " attempt ", *attempt, " has wrong bytes"));
+    return {};
+  }
+  return attempt;
+}
+
+class Load {
+ public:
+  Load(std::shared_ptr<phalanx::Client> client, uint64_t writer, uint64_t seed, uint64_t writers)
+      : client_(std::move(client)), writer_(writer), writers_(writers), random_(seed) {}
+
+  int Run(const std::vector<uint64_t>& orphans) {
+    for (const uint64_t orphan : orphans) Delete(orphan);
+    while (!stopping && !gone_) Step();
+    while (!gets_.empty()) Reap();
+    return gone_ ? 3 : 0;
+  }
+
+ private:
+  struct Pending {
+    uint64_t object;
+    uint64_t offset;
+    uint64_t length;
+    phalanx::Future<phalanx::Buffer> future;
+  };
+  struct Slot {
+    uint64_t attempt = 0;  // 0: nothing is there
+    int lives = 0;
+  };
+  struct Held {
+    uint64_t object;
+    uint64_t attempt;
+    phalanx::Buffer buffer;
+  };
+
+  uint64_t Draw(uint64_t below) { return random_() % below; }
+
+  void Begin(absl::string_view op, uint64_t object, uint64_t attempt = 0) {
+    alarm(kStuckSeconds);
+    Say(absl::StrCat("B ", op, " ", object, " ", attempt));
+  }
+
+  void End(absl::string_view op, uint64_t object, uint64_t attempt, const absl::Status& status,
+           absl::string_view text = "") {
+    alarm(0);
+    Say(absl::StrCat("E ", op, " ", object, " ", attempt, " ",
+                     absl::StatusCodeToString(status.code()), " ",
+                     status.ok() ? text : status.message()));
+    if (absl::IsUnavailable(status)) gone_ = true;
+    if (absl::IsInternal(status) || absl::IsDataLoss(status) || absl::IsUnknown(status)) {
+      Say(absl::StrCat("V ", op, " of ", object, ": ", status.ToString()));
+    }
+  }
+
+  // Somebody's object, now and then one that nobody ever puts.
+  uint64_t Any() {
+    if (Draw(3) == 0) return Draw(kShared);
+    const uint64_t writer = 1 + Draw(writers_);
+    return writer << 20 | Draw(kSlots);
+  }
+
+  void Step() {
+    const uint64_t draw = Draw(100);
+    if (draw < 18) return Write();
+    if (draw < 24) return WriteShared();
+    if (draw < 32) return Drop();
+    if (draw < 35) return (void)Delete(Draw(kShared));
+    if (draw < 40) return Stream(Any());
+    if (draw < 44) return Many();
+    if (draw < 47) return Prefetch(Any());
+    if (draw < 51) return Look(Any());
+    if (draw < 54) return Into(Any());
+    if (draw < 56) return Abandon();
+    if (draw < 62) return LookAtOwn();
+    AsyncGet(Any());
+  }
+
+  // ---- writing
+
+  void Write() {
+    const uint64_t slot = Draw(kSlots);
+    Slot& now = slots_[slot];
+    if (now.attempt != 0 || now.lives >= kMaxLives) return;
+    ++now.lives;
+    const uint64_t object = writer_ << 20 | slot;
+    const uint64_t attempt = ++attempts_;
+    if (Put(object, attempt)) {
+      now.attempt = attempt;
+    } else {
+      now.lives = kMaxLives;
+    }
+  }
+
+  void WriteShared() { Put(Draw(kShared), ++attempts_ << 24 | writer_); }
+
+  // Whether it is there now, adopted and ours.
+  bool Put(uint64_t object, uint64_t attempt) {
+    phalanx::PutOptions options;
+    options.metadata = Metadata(object, attempt);
+    options.wait_for_adoption = true;
+    options.timeout = kTimeout;
+    options.slices = Draw(4) == 0 ? 3 : 1;
+    const bool in_place = Draw(3) == 0;
+    const absl::string_view op = in_place ? "create" : "put";
+    Begin(op, object, attempt);
+    const auto put =
+        in_place ? PutInPlace(object, attempt, options) : PutAtOnce(object, attempt, options);
+    const bool existed = put.ok() && put->already_existed;
+    End(op, object, attempt, put.status(), existed ? "existed" : "new");
+    if (object >= kShared && (existed || absl::IsAlreadyExists(put.status()))) {
+      Say(absl::StrCat("V object ", object,
+                       ", whose Delete was acknowledged, was there when attempt ", attempt,
+                       " was put"));
+    }
+    return put.ok() && !existed;
+  }
+
+  absl::StatusOr<phalanx::PutResult> PutAtOnce(uint64_t object, uint64_t attempt,
+                                               const phalanx::PutOptions& options) {
+    std::string bytes(SizeOf(object, attempt), '\0');
+    Fill(object, attempt, absl::MakeSpan(bytes));
+    return client_->Put(IdOf(*client_, object), bytes, options).Wait();
+  }
+
+  absl::StatusOr<phalanx::PutResult> PutInPlace(uint64_t object, uint64_t attempt,
+                                                const phalanx::PutOptions& options) {
+    const uint64_t size = SizeOf(object, attempt);
+    auto buffer = client_->Create(IdOf(*client_, object), size, options);
+    if (!buffer.ok()) return buffer.status();
+    Fill(object, attempt, buffer->span());
+    for (uint64_t part = 1; part < 4; ++part) {
+      if (auto status = buffer->Publish(size * part / 4); !status.ok()) return status;
+      // Others act between the parts.
+      while (!gets_.empty() && gets_.front().future.ready()) Reap();
+    }
+    return buffer->Seal().Wait();
+  }
+
+  // Half an object, never sealed.
+  void Abandon() {
+    const uint64_t object = writer_ << 20 | (kSlots + Draw(4));
+    const uint64_t attempt = ++attempts_;
+    phalanx::PutOptions options;
+    options.metadata = Metadata(object, attempt);
+    options.timeout = kTimeout;
+    Begin("abandon", object, attempt);
+    auto buffer = client_->Create(IdOf(*client_, object), SizeOf(object, attempt), options);
+    absl::Status status = buffer.status();
+    if (status.ok()) {
+      Fill(object, attempt, buffer->span());
+      status = buffer->Publish(buffer->span().size() / 2);
+    }
+    End("abandon", object, attempt, status);
+  }
+
+  // ---- deleting
+
+  void Drop() {
+    const uint64_t slot = Draw(kSlots);
+    Slot& now = slots_[slot];
+    if (now.attempt == 0) return;
+    if (!Delete(writer_ << 20 | slot)) now.lives = kMaxLives;
+    now.attempt = 0;
+  }
+
+  bool Delete(uint64_t object) {
+    Begin("delete", object);
+    const auto status = client_->Delete(IdOf(*client_, object), kTimeout).Wait().status();
+    End("delete", object, 0, status);
+    return status.ok();
+  }
+
+  // ---- reading
+
+  phalanx::GetOptions Options() const {
+    phalanx::GetOptions options;
+    options.timeout = kTimeout;
+    return options;
+  }
+
+  void AsyncGet(uint64_t object) {
+    phalanx::GetOptions options = Options();
+    options.timeout = absl::Milliseconds(200 + Draw(1500));
+    if (Draw(4) == 0) {
+      options.offset = Draw(300);
+      options.length = 1 + Draw(100000);
+    }
+    Begin("get", object);
+    gets_.push_back(
+        {object, options.offset, options.length, client_->Get(IdOf(*client_, object), options)});
+    if (gets_.size() >= kWindow) Reap();
+  }
+
+  void Reap() {
+    Pending get = std::move(gets_.front());
+    gets_.pop_front();
+    alarm(kStuckSeconds);
+    const auto got = get.future.Wait();
+    uint64_t attempt = 0;
+    if (got.ok()) {
+      attempt = Verify(get.object, get.offset, get.length, *got).value_or(0);
+      if (get.offset == 0 && get.length == UINT64_MAX) Hold(get.object, attempt, *got);
+    }
+    End("get", get.object, attempt, got.status());
+  }
+
+  // Keeps the view for a while, and looks whether it is still what it was.
+  void Hold(uint64_t object, uint64_t attempt, phalanx::Buffer buffer) {
+    held_.push_back({object, attempt, std::move(buffer)});
+    if (held_.size() <= kHeld) return;
+    const Held& oldest = held_.front();
+    if (!Holds(oldest.object, oldest.attempt, 0, oldest.buffer.view())) {
+      Say(absl::StrCat("V object ", oldest.object, " changed while it was pinned"));
+    }
+    held_.pop_front();
+  }
+
+  // What this writer has put and not deleted is what it reads.
+  void LookAtOwn() {
+    const uint64_t slot = Draw(kSlots);
+    const uint64_t expected = slots_[slot].attempt;
+    if (expected == 0) return;
+    const uint64_t object = writer_ << 20 | slot;
+    Begin("own", object, expected);
+    const auto got = client_->Pin(IdOf(*client_, object), Options()).Wait();
+    uint64_t attempt = 0;
+    if (got.ok()) attempt = Verify(object, 0, UINT64_MAX, *got).value_or(0);
+    End("own", object, attempt, got.status());
+    if ((got.ok() && attempt != expected) || absl::IsNotFound(got.status())) {
+      Say(absl::StrCat("V object ", object, " should be attempt ", expected, ", not ", attempt,
+                       ": ", got.status().ToString()));
+    }
+  }
+
+  void Many() {
+    std::vector<uint64_t> objects;
+    std::vector<phalanx::ObjectId> ids;
+    for (int i = 0; i < 4; ++i) {
+      objects.push_back(Any());
+      ids.push_back(IdOf(*client_, objects.back()));
+    }
+    phalanx::GetOptions options = Options();
+    options.timeout = absl::Seconds(1);
+    Begin("many", objects[0]);
+    const auto got = client_->GetMany(ids, options).Wait();
+    for (size_t i = 0; got.ok() && i < got->size(); ++i) {
+      Verify(objects[i], 0, UINT64_MAX, (*got)[i]);
+    }
+    End("many", objects[0], 0, got.status());
+  }
+
+  void Stream(uint64_t object) {
+    Begin("stream", object);
+    auto stream = client_->GetStream(IdOf(*client_, object), absl::Seconds(1));
+    absl::Status status = stream.status();
+    std::string read;
+    while (status.ok()) {
+      const auto next = stream->Next(100000, kTimeout);
+      status = next.status();
+      if (absl::IsAborted(status)) {
+        read.clear();
+        status = absl::OkStatus();
+        continue;
+      }
+      if (!next.ok()) break;
+      if (next->empty()) break;
+      absl::StrAppend(&read, *next);
+    }
+    uint64_t attempt = 0;
+    if (status.ok()) {
+      attempt = AttemptOf(object, stream->metadata()).value_or(0);
+      if (read.size() != SizeOf(object, attempt) || !Holds(object, attempt, 0, read)) {
+        Say(absl::StrCat("V the stream of ", object, " is not attempt ", attempt, ": ", read.size(),
+                         " bytes of ", SizeOf(object, attempt)));
+      }
+    }
+    End("stream", object, attempt, status);
+  }
+
+  void Into(uint64_t object) {
+    std::string bytes(3000000, '\0');
+    phalanx::GetOptions options = Options();
+    options.timeout = absl::Seconds(1);
+    Begin("into", object);
+    const auto size = client_->GetInto(IdOf(*client_, object), absl::MakeSpan(bytes), options);
+    End("into", object, 0, size.status());
+  }
+
+  // ---- managing
+
+  void Prefetch(uint64_t object) {
+    Begin("prefetch", object);
+    const auto told = client_->Prefetch(IdOf(*client_, object), {"*"}, kTimeout).Wait();
+    End("prefetch", object, 0, told.status());
+  }
+
+  void Look(uint64_t object) {
+    Begin("stat", object);
+    const auto stat = client_->Stat(IdOf(*client_, object), kTimeout).Wait();
+    End("stat", object, 0, stat.status());
+    if (stat.ok() && stat->local && !stat->complete) {
+      Say(absl::StrCat("V object ", object, " is complete here but nowhere"));
+    }
+  }
+
+  const std::shared_ptr<phalanx::Client> client_;
+  const uint64_t writer_;
+  const uint64_t writers_;
+  std::mt19937_64 random_;
+  bool gone_ = false;
+  uint64_t attempts_ = 0;
+  std::map<uint64_t, Slot> slots_;
+  std::deque<Pending> gets_;
+  std::deque<Held> held_;
+};
+
+int CheckAll(phalanx::Client& client) {
+  uint64_t object = 0;
+  uint64_t attempt = 0;
+  while (std::cin >> object >> attempt) {
+    phalanx::GetOptions options;
+    options.timeout = absl::Seconds(20);
+    alarm(kStuckSeconds);
+    const auto got = client.Get(IdOf(client, object), options).Wait();
+    if (!got.ok()) {
+      Say(absl::StrCat("V object ", object, " attempt ", attempt,
+                       " was adopted and is lost: ", got.status().ToString()));
+      continue;
+    }
+    const uint64_t read = Verify(object, 0, UINT64_MAX, *got).value_or(0);
+    if (read != attempt) {
+      Say(absl::StrCat("V object ", object, " is attempt ", read, ", not ", attempt));
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<absl::string_view> words(argv + 1, argv + argc);
+  if (words.size() < 2 || (words[1] != "check" && words.size() < 5)) return 2;
+  std::signal(SIGTERM, [](int) { stopping = 1; });
+  std::signal(SIGALRM, OnStuck);
+  phalanx::ClientOptions options;
+  options.address = std::string(words[0]);
+  auto client = phalanx::Client::Connect(options);
+  if (!client.ok()) {
+    Say(absl::StrCat("X ", client.status().ToString()));
+    return 3;
+  }
+  if (words[1] == "check") return CheckAll(**client);
+  std::vector<uint64_t> numbers(words.size() - 2);
+  for (size_t i = 2; i < words.size(); ++i) {
+    if (!absl::SimpleAtoi(words[i], &numbers[i - 2])) return 2;
+  }
+  Load load(*std::move(client), numbers[0], numbers[1], numbers[2]);
+  return load.Run({numbers.begin() + 3, numbers.end()});
+}

@@ -1,0 +1,152 @@
+"""A network of proxies on loopback for a whole cluster, in which every pair of daemons can be disturbed
+on its own: nodes reach each other and the shards through it."""
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import threading
+
+CHUNK = 65536
+
+
+def process_of(port, pids):
+    """The key in `pids` (key -> process id) of who has the local end `port` of a connection."""
+    wanted = f":{port:04X}"
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[1].endswith(wanted):
+            inode = f"socket:[{fields[9]}]"
+            break
+    else:
+        return None
+    for key, pid in list(pids.items()):
+        # Processes end and descriptors close while we look.
+        with contextlib.suppress(OSError):
+            for descriptor in os.scandir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    if os.readlink(descriptor.path) == inode:
+                        return key
+    return None
+
+
+class Pair:
+    """How it is between two daemons now."""
+
+    def __init__(self):
+        self.open = asyncio.Event()
+        self.open.set()
+        self.refused = False
+        self.delay_s = 0
+        self.corrupt = 0
+        self.transports = set()
+
+
+class Network:
+    """Doors to daemons, on a thread of its own. Methods may be called from one other thread."""
+
+    def __init__(self):
+        self.pids = {}
+        # Bytes flipped since the beginning.
+        self.corrupted = 0
+        self._pairs = {}
+        self._servers = []
+        self._loop = asyncio.new_event_loop()
+        self._never = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def _call(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
+
+    def door(self, target, name, source=None):
+        """An address that leads to `target`, the daemon `name`; for `source`, or for whoever comes."""
+        return self._call(self._door(target, name, source))
+
+    async def _door(self, target, name, source):
+        host, port = target.rsplit(":", 1)
+
+        async def serve(reader, writer):
+            await self._serve(reader, writer, (host, int(port)), name, source)
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        self._servers.append(server)
+        return "127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+
+    def _pair(self, one, other):
+        return self._pairs.setdefault(frozenset((one, other)), Pair())
+
+    async def _serve(self, reader, writer, target, name, source):
+        source = source or process_of(writer.get_extra_info("peername")[1], self.pids)
+        pair = self._pair(source, name)
+        if pair.refused:
+            writer.transport.abort()
+            return
+        pair.transports.add(writer.transport)
+        ends = {writer.transport}
+        try:
+            # A half-open network swallows the greeting as well.
+            await pair.open.wait()
+            their_reader, their_writer = await asyncio.open_connection(*target)
+            ends.add(their_writer.transport)
+            pair.transports |= ends
+            await asyncio.gather(
+                self._pump(reader, their_writer, pair), self._pump(their_reader, writer, pair)
+            )
+        except OSError:
+            pass
+        finally:
+            for end in ends:
+                end.abort()
+            pair.transports -= ends
+
+    async def _pump(self, reader, writer, pair):
+        while data := await reader.read(CHUNK):
+            await pair.open.wait()
+            if pair.delay_s:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._never.wait(), pair.delay_s)
+            if pair.corrupt and len(data) >= 4096:
+                pair.corrupt -= 1
+                self.corrupted += 1
+                middle = len(data) // 2
+                data = data[:middle] + bytes([data[middle] ^ 0x40]) + data[middle + 1 :]
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+
+    def disturb(self, one, other, kind, amount=0):
+        """`kind`: stall (half-open), refuse (cut, and no new ones), cut, delay, corrupt, heal."""
+        self._call(self._disturb(one, other, kind, amount))
+
+    async def _disturb(self, one, other, kind, amount):
+        pair = self._pair(one, other)
+        if kind == "stall":
+            pair.open.clear()
+        elif kind == "refuse":
+            pair.refused = True
+        elif kind == "delay":
+            pair.delay_s = amount
+        elif kind == "corrupt":
+            pair.corrupt = amount
+        elif kind == "heal":
+            pair.refused, pair.delay_s, pair.corrupt = False, 0, 0
+            pair.open.set()
+        if kind in ("cut", "refuse"):
+            for transport in list(pair.transports):
+                transport.abort()
+
+    def close(self):
+        self._call(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    async def _close(self):
+        for server in self._servers:
+            server.close()
+        own = asyncio.current_task()
+        tasks = [task for task in asyncio.all_tasks() if task is not own]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
