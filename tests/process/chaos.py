@@ -30,7 +30,7 @@ import time
 import urllib.request
 
 from tests.process.chaos_network import Network
-from tests.process.harness import DEADLINE_S, NOT_FOUND, OK, Cluster, environment, own_bytes
+from tests.process.harness import DEADLINE_S, NOT_FOUND, OK, Cluster, environment, own_bytes, tied
 from tests.process.proxy import free_address
 
 LOAD = os.path.abspath("tests/process/chaos_load")
@@ -64,7 +64,7 @@ class Load:
         numbers = [writer, seed, LOADS_PER_NODE * NODES + 4, *orphans]
         with open(self.path, "ab") as out:
             self.process = subprocess.Popen(
-                [LOAD, chaos.cluster.nodes[node].client_address, "run", *map(str, numbers)],
+                tied(LOAD, chaos.cluster.nodes[node].client_address, "run", *map(str, numbers)),
                 stdout=out, env=environment(), stdin=subprocess.DEVNULL,
             )
         self.killed = False
@@ -95,7 +95,7 @@ class Chaos:
         self.random = random.Random(seed)
         self.cluster = Cluster()
         self.network = Network()
-        self.stop = threading.Event()
+        self.never = threading.Event()
         self.loads = []
         self.finished = []
         self.writers = 0
@@ -261,12 +261,10 @@ class Chaos:
     def run(self):
         self.start()
         end = time.monotonic() + self.seconds
-        while time.monotonic() < end and not self.stop.wait(self.random.uniform(0.05, 0.5)):
+        while time.monotonic() < end and not self.never.wait(self.random.uniform(0.05, 0.5)):
             self.check_daemons()
             self.draw_fault()
             self.tend()
-        if self.stop.is_set():
-            raise KeyboardInterrupt
         self.calm()
 
     def calm(self):
@@ -301,7 +299,7 @@ class Chaos:
         lines = "".join(f"{item} {attempt}\n" for item, attempt in sorted(promised.items()))
         for name, node in self.cluster.nodes.items():
             check = subprocess.run(
-                [LOAD, node.client_address, "check"], input=lines, text=True, env=environment(),
+                tied(LOAD, node.client_address, "check"), input=lines, text=True, env=environment(),
                 stdout=subprocess.PIPE, timeout=CALM_S + len(promised), check=False,
             )
             if check.returncode != 0 or check.stdout:
@@ -318,7 +316,7 @@ class Chaos:
                 raise Violation(f"cannot delete {object_id}: {said}")
         end = time.monotonic() + CALM_S
         while left := self.not_idle():
-            if time.monotonic() > end or self.stop.wait(0.2):
+            if time.monotonic() > end or self.never.wait(0.2):
                 raise Violation(f"left when all is deleted: {left}")
 
     def not_idle(self):
@@ -354,20 +352,18 @@ class Chaos:
               f"{getattr(self, 'promised', 0)} promised objects read from every node")
 
     def close(self, keep):
-        for load in self.history():
-            if load.process.poll() is None:
+        """Ends every process; keeps the logs and histories if asked to, and then tells where they are."""
+        folder = self.cluster.folder
+        try:
+            for load in self.history():
                 load.process.kill()
                 load.process.wait()
-        for name in list(self.cluster.nodes) + self.shards()[: len(self.cluster.shards)]:
-            if self.daemon(name).process.poll() is None:
-                self.daemon(name).signal(signal.SIGCONT)
-        self.network.close()
-        if keep:
-            kept = self.cluster.path("")
-            self.cluster.folder = os.path.join(kept, "nothing")
-            return kept
-        self.cluster.close()
-        return None
+            self.network.close()
+        finally:
+            if keep:
+                self.cluster.folder = os.path.join(folder, "nothing")
+            self.cluster.close()
+        return folder if keep else None
 
 
 def main(arguments=None):
@@ -377,8 +373,10 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     print(f"seed {options.seed}, {options.seconds:.0f} s", flush=True)
     chaos = Chaos(options.seconds, options.seed)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: chaos.stop.set())
+    interrupts = (signal.SIGINT, signal.SIGTERM)
+    for number in interrupts:
+        # Also when a shell in the background had them ignored.
+        signal.signal(number, signal.default_int_handler)
     failures = ["it did not end"]
     try:
         try:
@@ -391,9 +389,9 @@ def main(arguments=None):
         failures += chaos.violations()
         chaos.report()
     finally:
+        for number in interrupts:
+            signal.signal(number, signal.SIG_IGN)
         kept = chaos.close(keep=bool(failures))
-        if kept:
-            chaos.cluster.close()
     for failure in failures[:40]:
         print(f"VIOLATION {failure[:3000]}")
     if failures:

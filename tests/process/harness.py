@@ -33,6 +33,11 @@ def environment():
     return {key: value for key, value in os.environ.items() if not key.startswith("PHALANX_")}
 
 
+def tied(*command):
+    """The command so that the kernel kills it when the thread that starts it ends, however that ends."""
+    return ["setpriv", "--pdeathsig=KILL", *command]
+
+
 def wait_for_end(pid, timeout=DEADLINE_S):
     """Waits until a process that need not be our child has ended."""
     try:
@@ -65,7 +70,7 @@ class Daemon:
         self._buffer = b""
         with open(log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [BINARY, *arguments], stdout=subprocess.PIPE, stderr=log, env=environment(), **popen
+                tied(BINARY, *arguments), stdout=subprocess.PIPE, stderr=log, env=environment(), **popen
             )
         os.set_blocking(self.process.stdout.fileno(), False)
 
@@ -219,7 +224,7 @@ class Cluster:
 
     def begin(self, *arguments, node=None, **popen):
         """Starts a command; its output is text unless `popen` says otherwise."""
-        command = [BINARY, *arguments]
+        command = tied(BINARY, *arguments)
         if node is not None:
             command.append(f"--address={self.nodes[node].client_address}")
         settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
