@@ -283,7 +283,9 @@ class PutGet : public Base {
  public:
   using Base::Base;
   Shape shape() const override { return Shape::kNone; }
-  uint64_t bytes_moved(const Run& run) const override { return run.size * kPairs * options_.world; }
+  uint64_t bytes_moved(const Run& run) const override {
+    return run.size * Pairs(run) * options_.world;
+  }
 
   absl::Status Prepare(const Run& run) override {
     bytes_ = Pattern(run, options_.rank);
@@ -292,13 +294,13 @@ class PutGet : public Base {
 
   absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) override {
     SleepUntilNanos(start_nanos);
-    for (int i = 0; i < kPairs; ++i) {
+    for (int i = 0; i < Pairs(run); ++i) {
       PHALANX_RETURN_IF_ERROR(PutNow(Name(run, i), bytes_));
       PHALANX_ASSIGN_OR_RETURN(Buffer got,
                                client_->Get(Name(run, i), Deadline()).Wait(options_.timeout));
       got_.push_back(std::move(got));
     }
-    return SecondsSince(start_nanos) / kPairs;
+    return SecondsSince(start_nanos) / Pairs(run);
   }
 
   absl::StatusOr<bool> Verify(const Run&) override {
@@ -309,12 +311,18 @@ class PutGet : public Base {
 
   absl::Status Clean(const Run& run) override {
     got_.clear();
-    for (int i = 0; i < kPairs; ++i) PHALANX_RETURN_IF_ERROR(DeleteNow(Name(run, i)));
+    for (int i = 0; i < Pairs(run); ++i) PHALANX_RETURN_IF_ERROR(DeleteNow(Name(run, i)));
     return absl::OkStatus();
   }
 
  private:
   static constexpr int kPairs = 200;
+  // All of them stay until the end of the run: no more than a node has room for.
+  static int Pairs(const Run& run) {
+    constexpr uint64_t kBytes = 512 << 20;
+    return static_cast<int>(
+        std::clamp<uint64_t>(kBytes / std::max<uint64_t>(run.size, 1), 1, kPairs));
+  }
   ObjectId Name(const Run& run, int i) const {
     return Id(run, "put_get", options_.rank * kPairs + i);
   }

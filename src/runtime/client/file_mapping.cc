@@ -4,58 +4,127 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
 
 namespace phalanx::internal {
 
+namespace {
+
+// Page tables move whole between addresses that are alike in their last 21 bits.
+constexpr uint64_t kMoveBytes = 2 << 20;
+
+// Maps the file at a multiple of kMoveBytes. Null, with errno, when the system refuses.
+char* MapAligned(int fd, uint64_t bytes, int protection) {
+  const uint64_t reserved = bytes + kMoveBytes;
+  void* const hole =
+      mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (hole == MAP_FAILED) return nullptr;
+  char* const begin = static_cast<char*>(hole);
+  const uint64_t past = reinterpret_cast<uintptr_t>(begin) % kMoveBytes;
+  char* const data = begin + (past == 0 ? 0 : kMoveBytes - past);
+  if (mmap(data, bytes, protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+    const int why = errno;
+    munmap(hole, reserved);
+    errno = why;
+    return nullptr;
+  }
+  static const uint64_t page = static_cast<uint64_t>(getpagesize());
+  char* const end = data + (bytes + page - 1) / page * page;
+  if (data > begin) munmap(begin, data - begin);
+  if (begin + reserved > end) munmap(end, begin + reserved - end);
+  return data;
+}
+
+// Takes the pages of one mapping of a file to another of the same size; `from` stays mapped.
+bool MovePages(char* from, char* to, uint64_t bytes) {
+  return mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) !=
+         MAP_FAILED;
+}
+
+// Whether the system moves pages of shared memory: Linux 5.13 and later.
+bool PagesCanMove() {
+  const uint64_t page = static_cast<uint64_t>(getpagesize());
+  void* const both =
+      mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (both == MAP_FAILED) return false;
+  char* const from = static_cast<char*>(both);
+  const bool can = MovePages(from, from + page, page);
+  munmap(both, 2 * page);
+  return can;
+}
+
+absl::Status Refused(absl::string_view what, uint64_t bytes) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cannot ", what, " ", bytes, " bytes: ", std::strerror(errno)));
+}
+
+}  // namespace
+
 absl::StatusOr<std::shared_ptr<FileMapping>> FileMapping::Map(int fd, uint64_t bytes,
                                                               bool writable) {
-  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-  void* data = mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
-  if (data == MAP_FAILED) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot map ", bytes, " bytes: ", std::strerror(errno)));
-  }
+  static const bool pages_can_move = PagesCanMove();
+  void* const data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) return Refused("map", bytes);
   std::shared_ptr<FileMapping> mapping(new FileMapping(static_cast<char*>(data), bytes));
-  if (writable && mprotect(data, bytes, PROT_READ) != 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot protect ", bytes, " bytes: ", std::strerror(errno)));
+  if (!writable) return mapping;
+  // Writable at first, so that the system lets it become so again.
+  mapping->writing_ = MapAligned(fd, bytes, PROT_READ | PROT_WRITE);
+  if (mapping->writing_ == nullptr || mprotect(mapping->writing_, bytes, PROT_READ) != 0) {
+    return Refused("map", bytes);
+  }
+  if (!pages_can_move) return mapping;
+  mapping->twin_ = MapAligned(fd, bytes, PROT_READ | PROT_WRITE);
+  if (mapping->twin_ == nullptr || madvise(mapping->twin_, bytes, MADV_DONTFORK) != 0) {
+    return Refused("map", bytes);
   }
   return mapping;
 }
 
 FileMapping::~FileMapping() {
-  if (!mark_.Forked()) munmap(data_, bytes_);
+  if (mark_.Forked()) return;
+  munmap(const_cast<char*>(data_), bytes_);
+  if (writing_ != nullptr) munmap(writing_, bytes_);
+  if (twin_ != nullptr) munmap(twin_, bytes_);
 }
 
 absl::Status FileMapping::BeginWriting(uint64_t upto) {
-  if (madvise(data_, bytes_, MADV_DONTFORK) != 0 ||
-      mprotect(data_, bytes_, PROT_READ | PROT_WRITE) != 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot make ", bytes_, " bytes writable: ", std::strerror(errno)));
+  if (!pages_at_twin_ || !MovePages(twin_, writing_, bytes_)) {
+    if (madvise(writing_, bytes_, MADV_DONTFORK) != 0 ||
+        mprotect(writing_, bytes_, PROT_READ | PROT_WRITE) != 0) {
+      return Refused("make writable", bytes_);
+    }
+    if (pages_at_twin_) populated_ = 0;
   }
+  pages_at_twin_ = false;
   if (populated_ < upto) {
     static const uint64_t page = static_cast<uint64_t>(getpagesize());
     // Saves a fault per page; older kernels refuse, and the faults come.
-    madvise(data_ + populated_, upto - populated_, MADV_POPULATE_WRITE);
+    madvise(writing_ + populated_, upto - populated_, MADV_POPULATE_WRITE);
     populated_ = (upto + page - 1) / page * page;
   }
   return absl::OkStatus();
 }
 
 absl::Status FileMapping::EndWriting() {
-  if (mprotect(data_, bytes_, PROT_READ) != 0) {
+  // What a racing write brings back between the two calls, the second protects.
+  pages_at_twin_ = twin_ != nullptr && MovePages(writing_, twin_, bytes_);
+  if (mprotect(writing_, bytes_, PROT_READ) != 0) {
     return absl::InternalError(
         absl::StrCat("cannot protect ", bytes_, " bytes: ", std::strerror(errno)));
   }
-  madvise(data_, bytes_, MADV_DOFORK);
+  madvise(writing_, bytes_, MADV_DOFORK);
   return absl::OkStatus();
 }
 

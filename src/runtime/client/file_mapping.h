@@ -4,6 +4,17 @@
 // Mappings are shared: the table holds one reference, each Buffer, writer and stream that looks at
 // the file another. The table keeps a few that nobody uses, because the node hands the same warm
 // files out again, and page tables are most of the cost of mapping.
+//
+// A file that can be written is mapped three times. What the writer is given is writable only
+// between BeginWriting and EndWriting; outside, the page tables that were filled for it wait at the
+// twin, whose address nobody is given:
+//
+//     writing:  writing()  [ pages, writable    ]    twin  [ no pages        ]
+//     sealed:   writing()  [ no pages, readable ]    twin  [ pages, writable ]
+//     always:   data()     [ the readers' pages, readable ]
+//
+// mremap(2) moves them in steps of 2 MiB. Changing the protection of each page back and forth took
+// as long as copying three quarters of the bytes.
 #ifndef PHALANX_RUNTIME_CLIENT_FILE_MAPPING_H_
 #define PHALANX_RUNTIME_CLIENT_FILE_MAPPING_H_
 
@@ -21,7 +32,7 @@
 namespace phalanx::internal {
 
 // Unmapped by the last reference, on any thread; not in a child of fork, where something else may
-// be in the place of what was being written. A writable mapping starts out read-only.
+// be in the place of what was being written.
 class FileMapping {
  public:
   // Maps the whole file; `fd` stays the caller's. ResourceExhausted when the system refuses.
@@ -30,25 +41,35 @@ class FileMapping {
   FileMapping(const FileMapping&) = delete;
   FileMapping& operator=(const FileMapping&) = delete;
 
-  char* data() const { return data_; }
+  // For readers.
+  const char* data() const { return data_; }
+  // For the writer, from BeginWriting to EndWriting; readable afterwards. REQUIRES: made writable.
+  char* writing() const { return writing_; }
   uint64_t bytes() const { return bytes_; }
   // Whether [offset, offset + length) is inside.
   bool Contains(uint64_t offset, uint64_t length) const {
     return offset <= bytes_ && length <= bytes_ - offset;
   }
 
-  // For one writer at a time, which writes [0, upto). Children that are forked meanwhile do not
-  // have the mapping at all. ResourceExhausted when the system refuses. REQUIRES: made writable.
+  // For one writer at a time, which writes [0, upto) of writing(). Children that are forked
+  // meanwhile do not have that memory. ResourceExhausted when the system refuses. REQUIRES: made
+  // writable.
   absl::Status BeginWriting(uint64_t upto);
   // From here on a write faults. Internal when the system refuses: the memory is still writable.
   absl::Status EndWriting();
 
  private:
-  FileMapping(char* data, uint64_t bytes) : data_(data), bytes_(bytes) {}
+  FileMapping(const char* data, uint64_t bytes) : data_(data), bytes_(bytes) {}
 
-  char* const data_;
+  const char* const data_;
   const uint64_t bytes_;
   const ProcessMark mark_ = ProcessMark::Current();
+  // Null if not made writable.
+  char* writing_ = nullptr;
+  // Null before Linux 5.13 too. Children of fork never have it.
+  char* twin_ = nullptr;
+  // The writer's alone: whether the pages wait at the twin.
+  bool pages_at_twin_ = false;
   // The writer's alone: how far the page tables are known to be filled.
   uint64_t populated_ = 0;
 };

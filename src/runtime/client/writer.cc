@@ -127,7 +127,7 @@ absl::StatusOr<std::unique_ptr<WriterState>> WriterState::Open(
   }
   // From here on a failure drops the writer, which aborts.
   PHALANX_RETURN_IF_ERROR(writer->mapping->BeginWriting(grant.answer.offset + size));
-  writer->data = writer->mapping->data() + grant.answer.offset;
+  writer->data = writer->mapping->writing() + grant.answer.offset;
   return writer;
 }
 
