@@ -2,13 +2,12 @@
 //
 // Order of preference for a receiver
 //   1. somebody who has not just failed it, then somebody who has (not before a pause, so that
-//   nobody fails in a busy loop);
+//      nobody fails in a busy loop);
 //   2. somebody who is not about to leave, then a draining node, then one that delivered too
-//   little;
+//      little;
 //   3. somebody in the same host, rack or zone, as long as anyone there holds or receives the
-//   object and links across are
-//      not known to be as good: a slow link is crossed once. An edge across does not count against
-//      the sender's one receiver inside;
+//      object and links across are not known to be as good: a slow link is crossed once. An edge
+//      across does not count against the sender's one receiver inside;
 //   4. with links measured: whoever lets the receiver finish first,
 //        max(sender's own finish + L, now + L + bytes missing * (receivers + 1) / B),
 //      which is one receiver per sender for large objects and several for small ones;

@@ -11,11 +11,11 @@
 // Invariants (CheckInvariants)
 //  1. For each slice the feeds form a forest: no member is upstream of itself.
 //  2. A member is rooted exactly when it is complete, the writer, fed from outside, or all its
-//  feeds come from rooted members.
+//     feeds come from rooted members.
 //  3. Exactly the usable, rooted members are in the index, once per level at which they have a
-//  label, under their current key.
+//     label, under their current key.
 //  4. A member's load at a level is the number of its occupying feeds to receivers of that
-//  nearness.
+//     nearness.
 //
 // Pure; order never depends on addresses or hashes. Owned by the directory's core, one per object
 // that is being pulled.

@@ -14,7 +14,7 @@
 //  2. The pulls of one (object, slice) form a forest: no node is its own ancestor.
 //  3. A copy is listed only for a node that is up, and only while that node has not withdrawn it.
 //  4. Every pull's receiver is in `wants`; every want is answered, assigned, or has nobody to be
-//  assigned to.
+//     assigned to.
 //  5. An object without copies, wants, standbys and tombstone has no state at all.
 //
 // Thread rule: no thread, lock, clock or I/O inside; replays exactly from its inputs. Owned by the

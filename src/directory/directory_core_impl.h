@@ -3,9 +3,10 @@
 //
 //   directory_core.cc           nodes come and go, messages are handed to their part, time passes
 //   directory_core_adopt.cc     which generation counts: creation, sealing, withdrawal, loss
-//   directory_core_register.cc  what nodes tell after a new session, and the first lease after a
-//   start directory_core_pull.cc      wants, plans, reports directory_core_delete.cc    deletes and
-//   tombstones, queries, eviction directory_core_drain.cc     leaving nodes, prefetch
+//   directory_core_register.cc  what nodes tell after a new session; the first lease after a start
+//   directory_core_pull.cc      wants, plans, reports
+//   directory_core_delete.cc    deletes and tombstones, queries, eviction
+//   directory_core_drain.cc     leaving nodes, prefetch
 //   directory_core_tools.cc     descriptions, and the check of the invariants
 #ifndef PHALANX_DIRECTORY_DIRECTORY_CORE_IMPL_H_
 #define PHALANX_DIRECTORY_DIRECTORY_CORE_IMPL_H_

@@ -10,9 +10,9 @@
 // Invariants
 //  1. A message is delivered at most once per session, and only when all earlier ones were.
 //  2. `unacknowledged` counts exactly the messages of this session that the peer has not
-//  acknowledged.
+//     acknowledged.
 //  3. Frames are handed out one at a time (NextFrame), so a slow stream makes batches longer,
-//  bounded by kMaxBatchBytes.
+//     bounded by kMaxBatchBytes.
 //
 // Thread rule: no thread, lock or clock inside; `now` is passed in. Owned by the node's
 // DirectoryClient or the shard's Shard.

@@ -8,7 +8,7 @@
 // Invariants
 //  1. The first unacknowledged message has the number acknowledged + 1; numbers have no gaps.
 //  2. What is sent on a stream goes out in order of numbers; a new stream starts at the first that
-//  the other end lacks.
+//     the other end lacks.
 //  3. A message is delivered when its number is received + 1, and never otherwise.
 //
 // Acknowledgements ride on batches of messages. A batch without messages goes out only when an

@@ -9,14 +9,14 @@
 //                                                                          at the watermarks
 // Invariants
 //  1. At most one pull runs per object: a replaced one is cancelled, and the next starts when its
-//  end was told. So a slice has
-//     one writer.
+//     end was told. So a slice has one writer.
 //  2. A pull starts when all its memory is there; nothing is held while it is waited for.
 //  3. Bytes of one generation are fetched at a time; another generation begins with other memory.
 //  4. A want is open at the shard (`told`) exactly while somebody here wants the object and no
-//  Deliver has answered.
+//     Deliver has answered.
 //  5. What has waited for memory for long is `parked`: the shard knows, names no sender and sends
-//  nobody here. It keeps its place in the queue; when there is memory a sender is asked for anew.
+//     nobody here. It keeps its place in the queue; when there is memory a sender is asked for
+//     anew.
 //
 // Thread rule: no thread, lock, clock or I/O inside. Owned by the store, on the control loop.
 #ifndef PHALANX_OBJECT_STORE_PULL_MANAGER_H_

@@ -9,14 +9,13 @@
 //     could know of had it: not while a node in undisturbed contact with the shard has it complete,
 //     or writes it.
 //  4. The last complete copy of an adopted generation does not go while its node lives, unless it
-//  was
-//     deleted, replaced by another (3), or granted for eviction on the word of a node that died.
+//     was deleted, replaced by another (3), or granted for eviction on the word of a node that
+//     died.
 // At rest (Settled, to be asked until it is OK)
 //  5. Every node is in touch with every shard; nothing is being fetched, sent or decided.
 //  6. The directory lists exactly the copies that there are.
 //  7. What was deleted is nowhere, as long as somebody can know: the shard's life in which that
-//  was, or
-//     a node that was told. What was superseded is nowhere.
+//     was, or a node that was told. What was superseded is nowhere.
 //  8. No request waits but Gets for objects of which there is no copy.
 // When everything was deleted and let go (Empty)
 //  9. No memory, pins, references, requests, pulls, pushes; no state in the shards.

@@ -9,12 +9,10 @@
 //  1. A generation belongs to one attempt, an attempt has one generation, created by the attempt's
 //     node in that life.
 //  2. Whoever sees a complete view sees an attempt at that object all bytes of which were handed
-//  over,
-//     and no Put that was told that its bytes are dropped.
+//     over, and no Put that was told that its bytes are dropped.
 //  3. A Put that waits for adoption is not told that it was adopted while another generation is.
 //  4. A Get that began on a node after that node was told of a Delete does not see what that hit,
-//  in
-//     one life of the shard.
+//     in one life of the shard.
 //
 // Testonly; on the test's thread. Owned by the simulation.
 #ifndef PHALANX_SIM_HISTORY_H_

@@ -3,19 +3,17 @@
 //
 //   owner's executor                         gRPC's threads
 //   GrpcStream (owned by its user) ──────►┌───────────────┐
-//     Send, Close                         │ StreamReactor │◄── OnReadDone, OnWriteDone, OnCancel,
-//     OnDone on_message, on_writable, on_closed ◄┤  (shared)     │
+//     Send, Close                         │ StreamReactor │◄── OnReadDone, OnWriteDone,
+//     on_message, on_writable, on_closed ◄┤  (shared)     │    OnCancel, OnDone
 //                                         └───────────────┘
 //
 // Invariants
 //  1. At most one read and one write are in flight; `in_` and `out_` belong to them.
 //  2. Operations start only before End, which is called once, after the write in flight; only a
-//  reaction may read on after
-//     it (gRPC may destroy the call as soon as it has no other work).
+//     reaction may read on after it (gRPC may destroy the call as soon as it has no other work).
 //  3. The reactor lives until gRPC's last call (OnDone, which every path reaches: a closing stream
-//  that the peer does not let
-//     end is cancelled after kLingerMs) and until its GrpcStream is destroyed; gRPC's threads never
-//     touch the executor after that.
+//     that the peer does not let end is cancelled after kLingerMs) and until its GrpcStream is
+//     destroyed; gRPC's threads never touch the executor after that.
 //
 // Thread rule: GrpcStream on its executor; gRPC's threads only post to it.
 #ifndef PHALANX_DIRECTORY_GRPC_STREAM_REACTOR_H_

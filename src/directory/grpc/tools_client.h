@@ -36,8 +36,9 @@ class ToolsClient {
   // Errors of all calls name the shard's address:
   //   Unavailable         it cannot be reached
   //   DeadlineExceeded    it did not answer in time
-  //   FailedPrecondition  other protocol version, cluster id, or place among the shards; both
-  //   sides' values are named PermissionDenied    another secret
+  //   FailedPrecondition  other protocol version, cluster id, or place among the shards;
+  //                       both sides' values are named
+  //   PermissionDenied    another secret
 
   // One answer or error per shard, in their order.
   std::vector<absl::StatusOr<v1::GetStatusResponse>> GetStatus();
