@@ -28,14 +28,10 @@ class BenchCommand : public Command {
     return "Measure one operation, as one of its ranks";
   }
   absl::string_view details() const override {
-    return "OP is broadcast, broadcast_all, gather, roundtrip, put, put_turns, get, put_get, "
-           "directory, puts "
-           "or gets.\n"
-           "Start one process\n"
-           "for each rank 0..WORLD-1, each at its own node, with the same --session; they meet "
-           "through the\n"
-           "store, and rank 0 prints the records. All ranks must share a clock: one machine, "
-           "emulated hosts.";
+    return "OP is broadcast, broadcast_all, gather, roundtrip, put, put_turns, get, put_get,\n"
+           "directory, puts or gets. Start one process for each rank 0..WORLD-1, each at its own\n"
+           "node, with the same --session; they meet through the store, and rank 0 prints the\n"
+           "records. All ranks must share a clock: one machine, emulated hosts.";
   }
 
   void AddFlags(Flags& flags) override {
