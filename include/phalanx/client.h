@@ -183,7 +183,7 @@ class ObjectStream {
 struct ObjectStatus {
   bool known = false;     // somebody put it or began to
   bool deleted = false;   // it was there and was deleted
-  bool complete = false;  // a complete copy is in the cluster
+  bool complete = false;  // a complete copy is in the cluster; so whenever `local` is set
   bool local = false;     // a complete copy is on this node
   uint64_t size = 0;
   std::string metadata;

@@ -115,7 +115,7 @@ struct GetEvents {
 struct ObjectStat {
   bool known = false;
   bool deleted = false;
-  bool complete = false;        // somewhere in the cluster
+  bool complete = false;        // somewhere in the cluster, here included
   bool local_complete = false;  // here
   uint64_t size_bytes = 0;
   std::string metadata;

@@ -613,6 +613,27 @@ TEST(StoreRequestTest, RepliesAndDeadlinesEndRequests) {
   EXPECT_THAT(*late, StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
+TEST(StoreRequestTest, WhatIsCompleteHereIsCompleteWhateverANewShardKnows) {
+  StoreWorld w;
+  ASSERT_THAT(w.Put(Id(1), "bytes"), IsOk());
+  std::optional<absl::StatusOr<ObjectStat>> stat;
+  w.Run([&] {
+    w.store().Stat(w.client(), Id(1), Instant::Infinite(),
+                   [&](absl::StatusOr<ObjectStat> s) { stat = s; });
+  });
+  v1::ShardMessage query;
+  query.mutable_query_reply()->set_request_id(w.Sent<v1::QueryRequest>()[0].request_id());
+  query.mutable_query_reply()->set_deleted(true);
+  query.mutable_query_reply()->set_waiting(2);
+  w.Shard(query);
+  ASSERT_THAT(*stat, IsOk());
+  EXPECT_TRUE((*stat)->known && (*stat)->complete && (*stat)->local_complete);
+  EXPECT_FALSE((*stat)->deleted);
+  EXPECT_EQ((*stat)->complete_copies, 1u);
+  EXPECT_EQ((*stat)->size_bytes, 5u);
+  EXPECT_EQ((*stat)->waiting, 2u);
+}
+
 TEST(StoreRequestTest, DrainEndsWhenNoShardHasObjectsLeft) {
   StoreOptions options;
   options.num_shards = 2;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -68,14 +69,16 @@ void Store::Impl::OnQueryReply(const v1::QueryReply& reply) {
   if (const absl::Status status = ReplyStatus(reply.code(), reply.message()); !status.ok()) {
     return AnswerWith<StatPart>(*request, absl::StatusOr<ObjectStat>(status));
   }
-  ObjectStat stat;
-  stat.known = reply.known();
-  stat.deleted = reply.deleted();
-  stat.complete = reply.complete();
-  stat.local_complete = table_.Complete(request->object) != nullptr;
-  stat.size_bytes = reply.info().size_bytes();
-  stat.metadata = reply.info().metadata();
-  stat.complete_copies = reply.complete_copies();
+  // A shard that has just started may not count what is here yet.
+  ObjectStat stat = LocalStat(request->object);
+  stat.deleted = reply.deleted() && !stat.local_complete;
+  if (!stat.local_complete) {
+    stat.known = reply.known();
+    stat.complete = reply.complete();
+    stat.size_bytes = reply.info().size_bytes();
+    stat.metadata = reply.info().metadata();
+  }
+  stat.complete_copies = std::max(stat.complete_copies, reply.complete_copies());
   stat.partial_copies = reply.partial_copies();
   stat.waiting = reply.waiting();
   stat.conflicts = reply.conflicts();

@@ -428,6 +428,9 @@ class Load {
     Begin("stat", object);
     const auto stat = client_->Stat(IdOf(*client_, object), kTimeout).Wait();
     End("stat", object, 0, stat.status());
+    if (stat.ok() && stat->local && !stat->complete) {
+      Say(absl::StrCat("V object ", object, " is complete here but nowhere"));
+    }
   }
 
   const std::shared_ptr<phalanx::Client> client_;
