@@ -37,9 +37,10 @@ absl::Status Reserve(int fd, uint64_t bytes, const MemfdFile::Available& availab
     if (available) {
       const uint64_t left = available();
       if (left < kMarginBytes || left - kMarginBytes < step) {
-        return absl::ResourceExhaustedError(
-            absl::StrCat("shared memory of ", bytes, " bytes: after ", done,
-                         " the machine has only ", left, " bytes left"));
+        return absl::ResourceExhaustedError(absl::StrCat(
+            "shared memory of ", bytes, " bytes: after ", done, " the machine has only ", left,
+            " bytes left: give the node a smaller --capacity, "
+            "or the container more memory"));
       }
     }
     int result = 0;

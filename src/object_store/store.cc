@@ -185,10 +185,12 @@ void Store::Impl::OnDeadline(Request& request) {
   const bool memory = request.ticket != 0 || (std::holds_alternative<GetPart>(request.part) &&
                                               pulls_.WaitsForMemory(request.object));
   if (memory) {
-    AnswerError(request, absl::ResourceExhaustedError(text(absl::StrCat(
-                             "no memory became free before the deadline; ", table_.used_bytes(),
-                             " of ", table_.capacity_bytes(), " bytes are used, ",
-                             table_.pinned_bytes(), " by primary copies and readers"))));
+    AnswerError(request,
+                absl::ResourceExhaustedError(text(absl::StrCat(
+                    "no memory became free before the deadline; ", table_.used_bytes(), " of ",
+                    table_.capacity_bytes(), " bytes are used, ", table_.pinned_bytes(),
+                    " by primary copies and readers: delete objects, release views, wait "
+                    "longer or give the node a larger --capacity"))));
   } else if (auto* drain = std::get_if<DrainPart>(&request.part); drain != nullptr) {
     uint64_t left = 0;
     for (const auto& shard : drain->left) left += shard.value_or(0);

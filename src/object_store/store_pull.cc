@@ -13,9 +13,9 @@ namespace phalanx::object_store {
 // -------------------------------------------------------------------------------------- memory
 
 absl::Status Store::Impl::TooLarge(const ObjectId& id, uint64_t bytes) const {
-  return absl::ResourceExhaustedError(absl::StrCat("object ", id.hex(), " has ", bytes,
-                                                   " bytes; node ", options_.name,
-                                                   " has memory for ", table_.capacity_bytes()));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("object ", id.hex(), " has ", bytes, " bytes; node ", options_.name,
+                   " has memory for ", table_.capacity_bytes(), ": give it a larger --capacity"));
 }
 
 void Store::Impl::AskMemory(uint64_t bytes, MemoryOwner owner) {

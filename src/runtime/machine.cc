@@ -13,6 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "src/common/log.h"
+#include "src/common/status_macros.h"
 
 namespace phalanx::runtime {
 namespace {
@@ -115,6 +117,25 @@ absl::StatusOr<uint64_t> DefaultCapacity(absl::string_view root) {
   if (!available.ok()) return available.status();
   const double share = kDefaultCapacityShare * static_cast<double>(*available);
   return std::max(static_cast<uint64_t>(share) / kMiB, uint64_t{64}) * kMiB;
+}
+
+std::string CapacityWarning(uint64_t capacity_bytes, absl::string_view root) {
+  const uint64_t available = AvailableMemory(root).value_or(UINT64_MAX);
+  if (capacity_bytes <= available) return "";
+  return absl::StrCat(
+      "the capacity of ", capacity_bytes / kMiB, " MiB is more than the ", available / kMiB,
+      " MiB that this machine and the cgroup's limit leave: Puts and Gets will fail "
+      "with RESOURCE_EXHAUSTED before it is used up; give a smaller --capacity, or "
+      "the container more memory");
+}
+
+absl::Status SettleCapacity(uint64_t* capacity_bytes) {
+  if (*capacity_bytes == 0) {
+    PHALANX_ASSIGN_OR_RETURN(*capacity_bytes, DefaultCapacity(""));
+  } else if (const std::string text = CapacityWarning(*capacity_bytes, ""); !text.empty()) {
+    PHALANX_LOG(WARNING) << text;
+  }
+  return absl::OkStatus();
 }
 
 void IgnoreBrokenPipes() { signal(SIGPIPE, SIG_IGN); }

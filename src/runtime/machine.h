@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -24,6 +25,14 @@ absl::StatusOr<uint64_t> AvailableMemory(absl::string_view root);
 // kDefaultCapacityShare of AvailableMemory, in whole MiB, at least 64 MiB. Errors as
 // AvailableMemory.
 absl::StatusOr<uint64_t> DefaultCapacity(absl::string_view root);
+
+// What to tell whoever asks for `capacity_bytes`: nothing when AvailableMemory has them. Objects
+// are given memory as they come, so that such a node starts, and works as long as there is some.
+std::string CapacityWarning(uint64_t capacity_bytes, absl::string_view root);
+
+// Sets what a node without a capacity takes; warns in the log of one that is not there. Errors as
+// DefaultCapacity.
+absl::Status SettleCapacity(uint64_t* capacity_bytes);
 
 // A broken connection is a Status where it is written to, not a signal.
 void IgnoreBrokenPipes();

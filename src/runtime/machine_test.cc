@@ -91,6 +91,16 @@ TEST_F(MachineTest, ACgroupThatIsFullLeavesTheLeastCapacity) {
   EXPECT_THAT(DefaultCapacity(root_), IsOkAndHolds(64 * kMiB));
 }
 
+TEST_F(MachineTest, WhoeverAsksForMoreThanTheContainerHasIsTold) {
+  WriteAvailable(1000);
+  Write("/proc/self/cgroup", "0::/\n");
+  Write("/sys/fs/cgroup/memory.max", absl::StrCat(400 * kMiB, "\n"));
+  EXPECT_EQ(CapacityWarning(400 * kMiB, root_), "");
+  const std::string warning = CapacityWarning(401 * kMiB, root_);
+  EXPECT_THAT(warning, ::testing::HasSubstr("401 MiB is more than the 400 MiB"));
+  EXPECT_THAT(warning, ::testing::HasSubstr("--capacity"));
+}
+
 TEST_F(MachineTest, WithoutMeminfoTheCapacityMustBeGiven) {
   EXPECT_THAT(DefaultCapacity(root_),
               StatusIs(absl::StatusCode::kUnavailable, ::testing::HasSubstr("--capacity")));

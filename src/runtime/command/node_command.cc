@@ -84,9 +84,7 @@ class NodeCommand : public Command {
     config_.node.cluster_id = daemon_.cluster_id;
     config_.node.process_id = static_cast<uint64_t>(getpid());
     PHALANX_ASSIGN_OR_RETURN(config_.node.secret, ReadClusterSecret(daemon_.secret_file));
-    if (config_.node.capacity_bytes == 0) {
-      PHALANX_ASSIGN_OR_RETURN(config_.node.capacity_bytes, DefaultCapacity(""));
-    }
+    PHALANX_RETURN_IF_ERROR(SettleCapacity(&config_.node.capacity_bytes));
     if (config_.node.name.empty()) config_.node.name = DefaultNodeName(config_.node.listen);
     config_.socket = std::string(absl::StripPrefix(config_.socket, "unix:"));
     if (config_.socket.empty()) config_.socket = DefaultSocketPath();

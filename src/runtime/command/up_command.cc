@@ -115,9 +115,7 @@ class UpCommand : public Command {
     node_.node.secret = secret;
     node_.node.process_id = static_cast<uint64_t>(getpid());
     node_.socket = absl::StrCat(folder, "/node.sock");
-    if (node_.node.capacity_bytes == 0) {
-      PHALANX_ASSIGN_OR_RETURN(node_.node.capacity_bytes, DefaultCapacity(""));
-    }
+    PHALANX_RETURN_IF_ERROR(SettleCapacity(&node_.node.capacity_bytes));
     return absl::OkStatus();
   }
 
