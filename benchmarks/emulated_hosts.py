@@ -51,9 +51,13 @@ class EmulatedHosts:
     def address(self, host):
         return f"10.77.{host // 250}.{host % 250 + 1}"
 
+    def command_at(self, host, command):
+        """What to execute for `command` to run on a host, in the same process."""
+        return ["ip", "netns", "exec", self._namespaces[host]] + command
+
     def popen(self, host, command, **keywords):
         """Starts `command` on a host; the process id is the command's own."""
-        return subprocess.Popen(["ip", "netns", "exec", self._namespaces[host]] + command, **keywords)
+        return subprocess.Popen(self.command_at(host, command), **keywords)
 
     def zone(self, host):
         """The group of a host: 0 for the first ones."""

@@ -1,0 +1,169 @@
+"""What `benchmarks/peers` lets each peer do: algorithms to choose from, plans for its program, the best of what was tried.
+
+A plan is a list of steps (one line each, as peer_programs/trial.h reads them). First a scouting plan tries every algorithm a
+few times, giving up on what is far behind; then a measuring plan runs the default and, for each op and size, the finalists.
+"""
+
+import dataclasses
+
+from benchmarks.records import BadInput, format_size
+
+OPS = ("broadcast", "reduce", "allreduce", "gather", "allgather")
+
+# What bare sockets do for an op, where there is a shape for it.
+SHAPES = ("broadcast", "reduce", "gather")
+
+DEFAULT = "default"
+
+SCOUT_WARMUP = 1
+# A first run so many times slower than the best median so far ends the scouting of an algorithm.
+PATIENCE = 2
+# So many of the best by scouting are measured: few runs tell those that are close to each other apart badly.
+FINALISTS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Algorithm:
+    """One way in which a peer can do an op."""
+
+    name: str
+    settings: str = "-"
+    # Of its segments; no use for sizes that one segment holds.
+    segment: int = 0
+
+
+SEGMENTS = tuple(kib << 10 for kib in (2, 8, 32, 128, 512))
+
+
+def _open_mpi(op, number, name, segments=(), **others):
+    prefix = f"coll_tuned_{op}_algorithm"
+    settings = [f"{prefix}={number}"] + [f"coll_tuned_{op}_{key}={value}" for key, value in others.items()]
+    yield Algorithm(name, ",".join(settings))
+    for segment in segments:
+        yield Algorithm(f"{name}/{format_size(segment).replace(' ', '')}",
+                        ",".join(settings + [f"{prefix}_segmentsize={segment}"]), segment)
+
+
+def _open_mpi_algorithms():
+    """Those of its component "tuned", as `ompi_info --param coll tuned --level 9` numbers them."""
+    radixes = (2, 4, 8)
+    return {
+        "broadcast": [
+            *_open_mpi("bcast", 1, "linear"),
+            *_open_mpi("bcast", 2, "chain", SEGMENTS),
+            *_open_mpi("bcast", 3, "pipeline", SEGMENTS),
+            *_open_mpi("bcast", 4, "split_binary", SEGMENTS),
+            *_open_mpi("bcast", 5, "binary", SEGMENTS),
+            *_open_mpi("bcast", 6, "binomial", SEGMENTS),
+            *(each for radix in radixes
+              for each in _open_mpi("bcast", 7, f"knomial{radix}", SEGMENTS, algorithm_knomial_radix=radix)),
+            *_open_mpi("bcast", 8, "scatter_allgather"),
+            *_open_mpi("bcast", 9, "scatter_allgather_ring"),
+        ],
+        "reduce": [
+            *_open_mpi("reduce", 1, "linear"),
+            *_open_mpi("reduce", 2, "chain", SEGMENTS),
+            *_open_mpi("reduce", 3, "pipeline", SEGMENTS),
+            *_open_mpi("reduce", 4, "binary", SEGMENTS),
+            *_open_mpi("reduce", 5, "binomial", SEGMENTS),
+            *_open_mpi("reduce", 7, "rabenseifner"),
+        ],
+        "allreduce": [
+            *_open_mpi("allreduce", 1, "linear"),
+            *_open_mpi("allreduce", 2, "nonoverlapping"),
+            *_open_mpi("allreduce", 3, "recursive_doubling"),
+            *_open_mpi("allreduce", 4, "ring"),
+            *_open_mpi("allreduce", 5, "segmented_ring", SEGMENTS),
+            *_open_mpi("allreduce", 6, "rabenseifner"),
+        ],
+        "gather": [
+            *_open_mpi("gather", 1, "linear"),
+            *_open_mpi("gather", 2, "binomial"),
+            *_open_mpi("gather", 3, "linear_sync", SEGMENTS),
+        ],
+        "allgather": [
+            *_open_mpi("allgather", 1, "linear"),
+            *_open_mpi("allgather", 2, "bruck"),
+            *_open_mpi("allgather", 3, "recursive_doubling"),
+            *_open_mpi("allgather", 4, "ring"),
+        ],
+    }
+
+
+ALGORITHMS = {
+    "openmpi": _open_mpi_algorithms(),
+    "gloo": {
+        "broadcast": [Algorithm("one_to_all")],
+        "reduce": [],
+        "allreduce": [Algorithm("bcube"), Algorithm("ring_chunked"), Algorithm("halving_doubling")],
+        "gather": [],
+        "allgather": [Algorithm("ring")],
+    },
+}
+
+
+def parse_names(text, known, what):
+    names = text.split(",")
+    for name in names:
+        if name not in known:
+            raise BadInput(f"unknown {what} {name!r}; there are {', '.join(known)}")
+    return list(dict.fromkeys(names))
+
+
+def candidates(peer, op, size):
+    return [algorithm for algorithm in ALGORITHMS[peer][op] if algorithm.segment < size]
+
+
+def _line(op, algorithm, size, warmup, runs, patience=0):
+    return f"{op} {algorithm.name} {size} {warmup} {runs} {patience} {algorithm.settings}"
+
+
+def limits_plan(ops, sizes, warmup, runs):
+    """For the bare sockets: one pair of ranks, and each op's shape."""
+    shapes = ["pair"] + [op for op in ops if op in SHAPES]
+    return [_line(op, Algorithm("bare"), size, warmup, runs) for op in shapes for size in sizes]
+
+
+def scouting_plan(peer, ops, sizes, runs):
+    return [_line(op, algorithm, size, SCOUT_WARMUP, runs, PATIENCE)
+            for op in ops for size in sizes for algorithm in candidates(peer, op, size)]
+
+
+def finalists(scouted):
+    """{(op, size): names} of the least medians among summarized records whose bytes were right."""
+    names = {}
+    for record in sorted(scouted, key=lambda record: record["median_s"]):
+        names.setdefault((record["op"], record["size_bytes"]), [])
+        if record["verified"]:
+            names[record["op"], record["size_bytes"]].append(record["algorithm"])
+    return {key: each[:FINALISTS] for key, each in names.items()}
+
+
+def measuring_plan(peer, ops, sizes, chosen, warmup, runs):
+    """`chosen` as finalists() returns it."""
+    lines = []
+    for op in ops:
+        for size in sizes:
+            lines.append(_line(op, Algorithm(DEFAULT), size, warmup, runs))
+            lines += [_line(op, algorithm, size, warmup, runs) for algorithm in candidates(peer, op, size)
+                      if algorithm.name in chosen.get((op, size), ())]
+    return lines
+
+
+def choose(measured):
+    """Of each op and size, the record of the default and that of the best other, with the key "choice"."""
+    chosen = {}
+    for record in measured:
+        choice = "default" if record["algorithm"] == DEFAULT else "best"
+        key = record["op"], record["size_bytes"], choice
+        rank = (not record["verified"], record["median_s"])
+        if key not in chosen or rank < chosen[key][0]:
+            chosen[key] = rank, dict(record, choice=choice)
+    return [record for _, record in chosen.values()]
+
+
+def with_limits(records, limits):
+    """The records with the medians of the bare sockets: limit_s of a pair, shape_limit_s of the op's shape or 0."""
+    medians = {(limit["op"], limit["size_bytes"]): limit["median_s"] for limit in limits}
+    return [dict(record, limit_s=medians["pair", record["size_bytes"]],
+                 shape_limit_s=medians.get((record["op"], record["size_bytes"]), 0)) for record in records]

@@ -1,0 +1,71 @@
+"""What peers are made to do, and which of their algorithms is told as the best."""
+
+import unittest
+
+from bazel import unittest_xml
+from benchmarks import peer_plans, records
+
+KIB = 1 << 10
+
+
+def record(algorithm, median, op="broadcast", size=KIB, verified=True):
+    return {"op": op, "size_bytes": size, "algorithm": algorithm, "median_s": median, "verified": verified}
+
+
+class PeerPlansTest(unittest.TestCase):
+    def test_every_algorithm_of_an_op_has_a_name_of_its_own_without_blanks(self):
+        for peer, ops in peer_plans.ALGORITHMS.items():
+            self.assertEqual(set(ops), set(peer_plans.OPS), peer)
+            for algorithms in ops.values():
+                names = [algorithm.name for algorithm in algorithms] + [peer_plans.DEFAULT]
+                self.assertEqual(len(names), len(set(names)), names)
+                for algorithm in algorithms:
+                    self.assertEqual((algorithm.name + algorithm.settings).split(), [algorithm.name + algorithm.settings])
+
+    def test_open_mpi_is_told_algorithm_and_segment_by_its_own_variables(self):
+        lines = peer_plans.scouting_plan("openmpi", ["broadcast"], [1 << 20], 3)
+        self.assertIn("broadcast pipeline/32KiB 1048576 1 3 2 "
+                      "coll_tuned_bcast_algorithm=3,coll_tuned_bcast_algorithm_segmentsize=32768", lines)
+        self.assertIn("broadcast linear 1048576 1 3 2 coll_tuned_bcast_algorithm=1", lines)
+
+    def test_segments_that_hold_the_whole_size_are_not_tried(self):
+        segments = {algorithm.segment for algorithm in peer_plans.candidates("openmpi", "broadcast", 8 * KIB)}
+        self.assertEqual(segments, {0, 2 * KIB})
+
+    def test_three_of_the_best_by_scouting_are_measured_beside_the_default_without_giving_up(self):
+        scouted = [record("chain", 4), record("linear", 3), record("pipeline", 1, verified=False),
+                   record("binary", 5), record("binomial", 2), record("linear", 1, size=2 * KIB)]
+        chosen = peer_plans.finalists(scouted)
+        self.assertEqual(chosen, {("broadcast", KIB): ["binomial", "linear", "chain"], ("broadcast", 2 * KIB): ["linear"]})
+        plan = [line.split() for line in
+                peer_plans.measuring_plan("openmpi", ["broadcast"], [KIB, 2 * KIB, 4 * KIB], chosen, 2, 10)]
+        self.assertEqual([(line[1], int(line[2])) for line in plan],
+                         [("default", KIB), ("linear", KIB), ("chain", KIB), ("binomial", KIB),
+                          ("default", 2 * KIB), ("linear", 2 * KIB), ("default", 4 * KIB)])
+        self.assertEqual({tuple(line[3:6]) for line in plan}, {("2", "10", "0")})
+
+    def test_the_default_and_the_best_other_are_told(self):
+        measured = [record("default", 3), record("chain", 5), record("linear", 4), record("binary", 1, verified=False),
+                    record("default", 7, op="reduce")]
+        told = [(each["op"], each["choice"], each["algorithm"]) for each in peer_plans.choose(measured)]
+        self.assertEqual(told, [("broadcast", "default", "default"), ("broadcast", "best", "linear"),
+                                ("reduce", "default", "default")])
+
+    def test_wrong_bytes_are_told_where_nothing_better_is_there(self):
+        self.assertFalse(peer_plans.choose([record("default", 3, verified=False)])[0]["verified"])
+
+    def test_limits_are_those_of_a_pair_and_of_the_shape_of_the_same_size(self):
+        plan = peer_plans.limits_plan(["broadcast", "allreduce"], [KIB], 2, 10)
+        self.assertEqual(plan, ["pair bare 1024 2 10 0 -", "broadcast bare 1024 2 10 0 -"])
+        limits = [record("bare", 1, op="pair"), record("bare", 2), record("bare", 9, size=2 * KIB)]
+        found = peer_plans.with_limits([record("default", 5), record("default", 6, op="allreduce")], limits)
+        self.assertEqual([(each["limit_s"], each["shape_limit_s"]) for each in found], [(1, 2), (1, 0)])
+
+    def test_an_unknown_name_is_named_beside_the_known_ones(self):
+        self.assertEqual(peer_plans.parse_names("reduce,broadcast,reduce", peer_plans.OPS, "op"), ["reduce", "broadcast"])
+        with self.assertRaisesRegex(records.BadInput, "unknown op 'foo'; there are broadcast, "):
+            peer_plans.parse_names("broadcast,foo", peer_plans.OPS, "op")
+
+
+if __name__ == "__main__":
+    unittest_xml.main()
