@@ -63,9 +63,9 @@ absl::Status DirectoryCore::Describe(const ObjectId& id, Instant now,
                                      v1::DescribeObjectResponse* out) const {
   return impl_->Describe(id, now, out);
 }
-void DirectoryCore::List(const v1::ListObjectsRequest& request,
-                         v1::ListObjectsResponse* out) const {
-  impl_->List(request, out);
+absl::Status DirectoryCore::List(const v1::ListObjectsRequest& request,
+                                 v1::ListObjectsResponse* out) const {
+  return impl_->List(request, out);
 }
 void DirectoryCore::FillStatus(Instant now, v1::GetStatusResponse* out) const {
   impl_->FillStatus(now, out);
@@ -158,16 +158,6 @@ void DirectoryCore::Impl::OnTimer(Object& object) {
   Settle(object);
 }
 
-namespace {
-
-std::vector<ObjectId> Sorted(const absl::flat_hash_set<ObjectId>& ids) {
-  std::vector<ObjectId> sorted(ids.begin(), ids.end());
-  std::sort(sorted.begin(), sorted.end());
-  return sorted;
-}
-
-}  // namespace
-
 void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info, Instant now) {
   const NodeKey key = FromProto(info.key());
   const auto other_life = nodes_.lower_bound(NodeKey{key.node, 0});
@@ -199,7 +189,7 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
   nodes_.erase(found);
   draining_.erase(key);
   if (draining_.empty()) drain_refusals_.clear();
-  for (const ObjectId& id : Sorted(node->unconfirmed)) Confirm(id, key);
+  ForgetConfirms(key, Sorted(node->unconfirmed), ~uint64_t{0});
   for (const ObjectId& id : Sorted(node->objects)) {
     Object* object = FindObject(id);
     if (object == nullptr) continue;

@@ -89,9 +89,10 @@ class DirectoryCore {
   // How many bytes of what was taken from the outbox are not acknowledged. Zero until told.
   void NoteUnderWay(uint64_t bytes);
 
-  // For the tools. NotFound for an id that nobody knows.
+  // For the tools; each answer is bounded and says what was left out. Describe is NotFound for an
+  // id that nobody knows, List InvalidArgument for an after_object_id that is no id.
   absl::Status Describe(const ObjectId& id, Instant now, v1::DescribeObjectResponse* out) const;
-  void List(const v1::ListObjectsRequest& request, v1::ListObjectsResponse* out) const;
+  absl::Status List(const v1::ListObjectsRequest& request, v1::ListObjectsResponse* out) const;
   void FillStatus(Instant now, v1::GetStatusResponse* out) const;
 
   // OK, or Internal with the invariant that does not hold.

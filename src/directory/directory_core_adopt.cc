@@ -22,7 +22,7 @@ absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate&
   }
   ++counters_.creates;
   if (Tombstone* tombstone = Refusal(id, generation)) {
-    AwaitConfirm(*tombstone, id, node);
+    AwaitConfirm(*tombstone, id, generation, node);
     SendVerdict(node.key, Object(id), generation, v1::Verdict::DELETED);
     return absl::OkStatus();
   }
@@ -85,7 +85,7 @@ absl::Status DirectoryCore::Impl::OnSeal(Node& node, const v1::AnnounceSeal& m) 
 absl::Status DirectoryCore::Impl::OnWithdraw(Node& node, const v1::Withdraw& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   PHALANX_ASSIGN_OR_RETURN(const Generation generation, ParseGeneration(m.generation()));
-  if (Refusal(id, generation) != nullptr) Confirm(id, node.key);
+  Confirm(id, generation, node.key);
   Object* object = FindObject(id);
   if (object == nullptr) return absl::OkStatus();
   if (object->adopted && object->generation == generation && object->copies.contains(node.key)) {

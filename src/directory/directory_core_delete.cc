@@ -14,6 +14,11 @@ namespace {
 // oldest.
 constexpr size_t kMaxTombstoneGenerations = 64;
 
+bool Refuses(const Tombstone& tombstone, const Generation& generation) {
+  const auto& generations = tombstone.generations;
+  return std::find(generations.begin(), generations.end(), generation) != generations.end();
+}
+
 }  // namespace
 
 Tombstone* DirectoryCore::Impl::FindTombstone(const ObjectId& id) {
@@ -30,10 +35,7 @@ const Tombstone* DirectoryCore::Impl::FindDeleted(const ObjectId& id) const {
 Tombstone* DirectoryCore::Impl::Refusal(const ObjectId& id, const Generation& generation) {
   Tombstone* tombstone = FindTombstone(id);
   if (tombstone == nullptr) return nullptr;
-  const auto& generations = tombstone->generations;
-  const bool refused =
-      std::find(generations.begin(), generations.end(), generation) != generations.end();
-  return refused ? tombstone : nullptr;
+  return Refuses(*tombstone, generation) ? tombstone : nullptr;
 }
 
 Tombstone& DirectoryCore::Impl::Bury(const ObjectId& id, const Generation& generation) {
@@ -43,7 +45,12 @@ Tombstone& DirectoryCore::Impl::Bury(const ObjectId& id, const Generation& gener
   generations.erase(std::remove(generations.begin(), generations.end(), generation),
                     generations.end());
   generations.insert(generations.begin(), generation);
-  if (generations.size() > kMaxTombstoneGenerations) generations.pop_back();
+  if (generations.size() > kMaxTombstoneGenerations) {
+    const Generation oldest = generations.back();
+    generations.pop_back();
+    absl::erase_if(tombstone.unconfirmed,
+                   [&oldest](const auto& entry) { return entry.first.second == oldest; });
+  }
   BeginAge(tombstone, id);
   return tombstone;
 }
@@ -51,9 +58,8 @@ Tombstone& DirectoryCore::Impl::Bury(const ObjectId& id, const Generation& gener
 Tombstone& DirectoryCore::Impl::BuryBehind(const ObjectId& id, const Generation& generation) {
   Tombstone& tombstone = tombstones_[id];
   auto& generations = tombstone.generations;
-  const bool known =
-      std::find(generations.begin(), generations.end(), generation) != generations.end();
-  if (!known && generations.size() < kMaxTombstoneGenerations) generations.push_back(generation);
+  const bool room = generations.size() < kMaxTombstoneGenerations;
+  if (room && !Refuses(tombstone, generation)) generations.push_back(generation);
   BeginAge(tombstone, id);
   return tombstone;
 }
@@ -65,18 +71,40 @@ void DirectoryCore::Impl::BeginAge(Tombstone& tombstone, const ObjectId& id) {
   tombstones_by_age_[tombstone.order] = id;
 }
 
-void DirectoryCore::Impl::AwaitConfirm(Tombstone& tombstone, const ObjectId& id, Node& node) {
-  tombstone.unconfirmed.insert(node.key);
+void DirectoryCore::Impl::AwaitConfirm(Tombstone& tombstone, const ObjectId& id,
+                                       const Generation& generation, Node& node) {
+  if (!Refuses(tombstone, generation)) return;
+  tombstone.unconfirmed[{node.key, generation}] = node.session;
   node.unconfirmed.insert(id);
 }
 
-void DirectoryCore::Impl::Confirm(const ObjectId& id, const NodeKey& key) {
-  if (Node* node = FindNode(key)) node->unconfirmed.erase(id);
+void DirectoryCore::Impl::Confirm(const ObjectId& id, const Generation& generation,
+                                  const NodeKey& key) {
   Tombstone* tombstone = FindTombstone(id);
-  if (tombstone == nullptr) return;
-  tombstone->unconfirmed.erase(key);
+  if (tombstone == nullptr || tombstone->unconfirmed.erase({key, generation}) == 0) return;
+  EndConfirm(id, key, *tombstone);
+}
+
+void DirectoryCore::Impl::EndConfirm(const ObjectId& id, const NodeKey& key, Tombstone& tombstone) {
+  const auto next = tombstone.unconfirmed.lower_bound({key, Generation()});
+  const bool others = next != tombstone.unconfirmed.end() && next->first.first == key;
+  Node* node = FindNode(key);
+  if (node != nullptr && !others) node->unconfirmed.erase(id);
   // One that has outlived its age waits for the last confirmation only.
-  if (tombstone->order == 0 && tombstone->unconfirmed.empty()) tombstones_.erase(id);
+  if (tombstone.order == 0 && tombstone.unconfirmed.empty()) tombstones_.erase(id);
+}
+
+void DirectoryCore::Impl::ForgetConfirms(const NodeKey& key, absl::Span<const ObjectId> ids,
+                                         uint64_t session) {
+  for (const ObjectId& id : ids) {
+    Tombstone* tombstone = FindTombstone(id);
+    if (tombstone == nullptr) continue;
+    auto at = tombstone->unconfirmed.lower_bound({key, Generation()});
+    while (at != tombstone->unconfirmed.end() && at->first.first == key) {
+      at = at->second < session ? tombstone->unconfirmed.erase(at) : std::next(at);
+    }
+    EndConfirm(id, key, *tombstone);
+  }
 }
 
 void DirectoryCore::Impl::ForgetTombstones() {
@@ -88,8 +116,8 @@ void DirectoryCore::Impl::ForgetTombstones() {
     tombstones_by_age_.erase(tombstones_by_age_.begin());
     oldest.order = 0;
     if (!too_many && !oldest.unconfirmed.empty()) continue;
-    for (const NodeKey& key : oldest.unconfirmed) {
-      if (Node* node = FindNode(key)) node->unconfirmed.erase(id);
+    for (const auto& [who, session] : oldest.unconfirmed) {
+      if (Node* node = FindNode(who.first)) node->unconfirmed.erase(id);
     }
     tombstones_.erase(id);
   }
@@ -139,7 +167,7 @@ void DirectoryCore::Impl::DeleteObject(Object& object) {
     BuryBehind(object.id, attempt.generation);
     if (attempt.stale) continue;
     SendVerdict(attempt.node, object, attempt.generation, v1::Verdict::DELETED);
-    AwaitConfirm(tombstone, object.id, *FindNode(attempt.node));
+    AwaitConfirm(tombstone, object.id, attempt.generation, *FindNode(attempt.node));
   }
   absl::btree_set<NodeKey> told;
   std::vector<NodeKey> stale;
@@ -149,7 +177,8 @@ void DirectoryCore::Impl::DeleteObject(Object& object) {
       continue;
     }
     told.insert(key);
-    if (Node* node = FindNode(key)) AwaitConfirm(tombstone, object.id, *node);
+    Node* node = FindNode(key);
+    if (node != nullptr) AwaitConfirm(tombstone, object.id, object.generation, *node);
   }
   for (const auto& [key, want] : object.wants) told.insert(key);
   for (const NodeKey& key : told) {
@@ -170,7 +199,8 @@ void DirectoryCore::Impl::DeleteObject(Object& object) {
 
 absl::Status DirectoryCore::Impl::OnDeleteConfirm(Node& node, const v1::DeleteConfirm& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
-  Confirm(id, node.key);
+  PHALANX_ASSIGN_OR_RETURN(const Generation generation, ParseGeneration(m.generation()));
+  Confirm(id, generation, node.key);
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #ifndef PHALANX_DIRECTORY_DIRECTORY_CORE_IMPL_H_
 #define PHALANX_DIRECTORY_DIRECTORY_CORE_IMPL_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -144,7 +145,9 @@ struct Tombstone {
   absl::InlinedVector<Generation, 1>
       generations;  // the deleted one first, then those that stood by
   ObjectInfo info;
-  absl::btree_set<NodeKey> unconfirmed;
+  // Who was told to drop which of them and has not confirmed it, and in which of its sessions: what
+  // it does not register in the next is dropped.
+  absl::btree_map<std::pair<NodeKey, Generation>, uint64_t> unconfirmed;
   // The id was put again since: only the old generations are refused, who wants the object waits.
   bool revived = false;
   Instant since;
@@ -209,6 +212,13 @@ struct Counters {
   uint64_t evictions_refused = 0;
   uint64_t wants_refused = 0;
 };
+
+// What hash sets are iterated by: the order in which things are decided is everywhere the same.
+inline std::vector<ObjectId> Sorted(const absl::flat_hash_set<ObjectId>& ids) {
+  std::vector<ObjectId> sorted(ids.begin(), ids.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
 
 struct DirectoryCore::Impl {
   Impl(DirectoryOptions options, Instant start, Random random);
@@ -390,8 +400,12 @@ struct DirectoryCore::Impl {
   Tombstone* FindTombstone(const ObjectId& id);
   // The tombstone of an id that was not put again.
   const Tombstone* FindDeleted(const ObjectId& id) const;
-  void AwaitConfirm(Tombstone& tombstone, const ObjectId& id, Node& node);
-  void Confirm(const ObjectId& id, const NodeKey& key);
+  void AwaitConfirm(Tombstone& tombstone, const ObjectId& id, const Generation& generation,
+                    Node& node);
+  void Confirm(const ObjectId& id, const Generation& generation, const NodeKey& key);
+  // What the node was told in sessions before `session` is not waited for any more.
+  void ForgetConfirms(const NodeKey& key, absl::Span<const ObjectId> ids, uint64_t session);
+  void EndConfirm(const ObjectId& id, const NodeKey& key, Tombstone& tombstone);
   void ForgetTombstones();
   bool HasOtherCompleteCopy(const Object& object, const NodeKey& but) const;
 
@@ -424,7 +438,7 @@ struct DirectoryCore::Impl {
   absl::Status Describe(const ObjectId& id, Instant now, v1::DescribeObjectResponse* out) const;
   void DescribeCopy(const Object& object, const NodeKey& key, const Copy& copy, Instant now,
                     v1::CopyDescription* out) const;
-  void List(const v1::ListObjectsRequest& request, v1::ListObjectsResponse* out) const;
+  absl::Status List(const v1::ListObjectsRequest& request, v1::ListObjectsResponse* out) const;
   void Summarize(const Object& object, v1::ObjectSummary* out) const;
   void Summarize(const ObjectId& id, const Tombstone& tombstone, v1::ObjectSummary* out) const;
   void FillStatus(Instant now, v1::GetStatusResponse* out) const;

@@ -377,7 +377,7 @@ bool DirectoryCore::Impl::ReportsCurrentPull(const Object& object, const NodeKey
 void DirectoryCore::Impl::RefuseCompletion(Node& node, const ObjectId& id,
                                            const Generation& generation) {
   if (Tombstone* tombstone = Refusal(id, generation)) {
-    AwaitConfirm(*tombstone, id, node);
+    AwaitConfirm(*tombstone, id, generation, node);
     SendGone(node.key, Object(id), generation, v1::Gone::DELETED, "deleted");
     return;
   }

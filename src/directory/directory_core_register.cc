@@ -8,15 +8,6 @@
 #include "src/directory/directory_core_impl.h"
 
 namespace phalanx::directory {
-namespace {
-
-std::vector<ObjectId> Sorted(const absl::flat_hash_set<ObjectId>& ids) {
-  std::vector<ObjectId> sorted(ids.begin(), ids.end());
-  std::sort(sorted.begin(), sorted.end());
-  return sorted;
-}
-
-}  // namespace
 
 // The node goes on living in a new session: what it had is not offered any more, and goes if it is
 // not told again.
@@ -88,7 +79,7 @@ absl::Status DirectoryCore::Impl::OnRegisterCopy(Node& node, const v1::RegisterC
   r.sender = FromProto(m.sender());
   if (r.adopted) restarted_ = true;
   if (Tombstone* tombstone = Refusal(id, r.generation)) {
-    AwaitConfirm(*tombstone, id, node);
+    AwaitConfirm(*tombstone, id, r.generation, node);
     SendVerdict(node.key, Object(id), r.generation, v1::Verdict::DELETED);
     return absl::OkStatus();
   }
@@ -271,7 +262,7 @@ void DirectoryCore::Impl::RefuseAttempts(Object& object, const Generation& gener
   }
   for (const NodeKey& holder : holders) {
     SendVerdict(holder, object, generation, v1::Verdict::DELETED);
-    AwaitConfirm(tombstone, object.id, *FindNode(holder));
+    AwaitConfirm(tombstone, object.id, generation, *FindNode(holder));
     EraseAttempt(object, generation, holder);
     UninvolveIfDone(holder, object);
   }
@@ -279,6 +270,7 @@ void DirectoryCore::Impl::RefuseAttempts(Object& object, const Generation& gener
 
 void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
   node.registering = false;
+  ForgetConfirms(node.key, Sorted(node.unconfirmed), node.session);
   SweepStale(node);
   for (const ObjectId& id : Sorted(node.objects)) {
     Object* object = FindObject(id);

@@ -119,6 +119,40 @@ TEST(DeleteTest, TheTombstoneStaysUntilEverybodyHasConfirmedAndTenMinutesAtLeast
   EXPECT_FALSE(h.Known(x));
 }
 
+TEST(DeleteTest, AConfirmationIsOfItsGenerationAlone) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const Generation first = h.Create(a, x, {.complete = true});
+  h.Delete(a, x);
+  const Generation second = h.Create(a, x, {.complete = true});
+  h.Delete(a, x);
+  h.Confirm(a, x, first);
+  h.Advance(absl::Minutes(11));
+  EXPECT_TRUE(h.Known(x)) << "the second generation is not confirmed";
+  h.Announce(a, x, second, {.complete = true});
+  EXPECT_EQ(h.LastVerdict(a), v1::Verdict::DELETED);
+  h.Confirm(a, x, second);
+  EXPECT_FALSE(h.Known(x));
+}
+
+TEST(DeleteTest, WhatANodeDoesNotRegisterAgainNeedsNoConfirmation) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const Generation g = h.Create(a, x, {.complete = true});
+  h.Want(b, x);
+  h.Finish(b, x);
+  h.Delete(a, x);
+  // The confirmations are lost with their sessions; b never read that it is to drop its copy.
+  for (const NodeKey& node : {a, b}) h.NewSession(node, /*had_session=*/true);
+  h.RegisterCopy(b, x, g, {.primary = false});
+  for (const NodeKey& node : {a, b}) h.RegisterEnd(node);
+  h.Advance(absl::Minutes(11));
+  EXPECT_TRUE(h.Known(x)) << "b was told again";
+  h.Confirm(b, x, g);
+  EXPECT_FALSE(h.Known(x)) << "a has nothing to confirm";
+}
+
 TEST(DeleteTest, TombstonesAreBounded) {
   DirectoryOptions options;
   options.max_tombstones = 10;
@@ -596,14 +630,94 @@ TEST(ToolsTest, ListsPageInOrderOfIds) {
   std::vector<std::string> seen;
   while (true) {
     v1::ListObjectsResponse page;
-    h.core().List(request, &page);
+    PHALANX_ASSERT_OK(h.core().List(request, &page));
     for (const auto& object : page.objects()) seen.push_back(object.object_id());
     if (!page.more()) break;
     EXPECT_EQ(page.objects_size(), 4);
-    request.set_after_object_id(seen.back());
+    EXPECT_EQ(page.listed_to(), seen.back());
+    request.set_after_object_id(page.listed_to());
   }
   EXPECT_EQ(seen.size(), 10u);
   EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
+}
+
+TEST(ToolsTest, AListFromWhatIsNoIdIsRefused) {
+  Harness h;
+  h.Create(h.Up("a"), x, {.complete = true});
+  v1::ListObjectsRequest request;
+  request.set_after_object_id("short");
+  v1::ListObjectsResponse page;
+  EXPECT_THAT(h.core().List(request, &page),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("after_object_id")));
+  EXPECT_EQ(page.objects_size(), 0);
+}
+
+TEST(ToolsTest, AListWithManyBytesHasManyPages) {
+  Harness h;
+  h.CheckEvery(100);
+  const NodeKey a = h.Up("a");
+  for (int i = 0; i < 1000; ++i) {
+    h.Create(a, Id(std::to_string(i)), {.complete = true, .metadata = std::string(4096, 'm')});
+  }
+  v1::ListObjectsRequest request;
+  v1::ListObjectsResponse page;
+  PHALANX_ASSERT_OK(h.core().List(request, &page));
+  EXPECT_TRUE(page.more());
+  EXPECT_LT(page.ByteSizeLong(), (2 << 20) + 5000);
+  const int first = page.objects_size();
+  request.set_after_object_id(page.listed_to());
+  page.Clear();
+  PHALANX_ASSERT_OK(h.core().List(request, &page));
+  EXPECT_FALSE(page.more());
+  EXPECT_EQ(first + page.objects_size(), 1000);
+}
+
+TEST(ToolsTest, AListDoesNotLookAtAllIdsOfWhichNothingIsToBeTold) {
+  Harness h;
+  h.CheckEvery(1 << 20);
+  const NodeKey a = h.Up("a");
+  constexpr int kIds = 25'000;
+  for (int i = 0; i < kIds; ++i) {
+    const ObjectId id = Id(std::to_string(i));
+    h.Create(a, id);
+    h.Delete(a, id);
+    h.Withdraw(a, id, h.Create(a, id));
+    h.Clear();
+  }
+  v1::ListObjectsRequest request;
+  v1::ListObjectsResponse page;
+  PHALANX_ASSERT_OK(h.core().List(request, &page));
+  EXPECT_EQ(page.objects_size(), 0);
+  ASSERT_TRUE(page.more()) << "all " << kIds << " ids were looked at in one turn";
+  request.set_after_object_id(page.listed_to());
+  page.Clear();
+  PHALANX_ASSERT_OK(h.core().List(request, &page));
+  EXPECT_FALSE(page.more());
+}
+
+TEST(ToolsTest, ADescriptionIsCutAndSaysSo) {
+  Harness h;
+  h.CheckEvery(1000);
+  const NodeKey a = h.Up("a");
+  h.Create(a, x, {.slices = 64});
+  const ObjectId unknown = Id("never put");
+  testing::Labels labels;
+  for (int i = 0; i < 16; ++i) labels[std::to_string(i)] = std::string(120, 'v');
+  constexpr int kNodes = 4000;
+  for (int i = 0; i < kNodes; ++i) {
+    const NodeKey node = h.Up(std::string(120, 'n'), labels);
+    h.Want(node, x);
+    h.Want(node, unknown);
+  }
+  v1::DescribeObjectResponse described = h.Describe(x);
+  EXPECT_GT(described.copies_left_out(), 0u);
+  EXPECT_EQ(described.copies_size() + described.copies_left_out(),
+            described.summary().partial_copies());
+  EXPECT_LT(described.ByteSizeLong(), 3 << 20);
+  described = h.Describe(unknown);
+  EXPECT_GT(described.waiting_left_out(), 0u);
+  EXPECT_EQ(described.waiting_size() + described.waiting_left_out(), kNodes);
+  EXPECT_LT(described.ByteSizeLong(), 3 << 20);
 }
 
 TEST(ToolsTest, AnUnknownObjectIsNotFound) {

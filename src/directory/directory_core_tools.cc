@@ -10,6 +10,11 @@ namespace {
 
 constexpr uint32_t kDefaultListed = 1000;
 constexpr uint32_t kMaxListed = 10000;
+// One answer looks at no more ids, listed or not, and has no more bytes (one object may go over).
+constexpr uint32_t kMaxLookedAt = 2 * kMaxListed;
+constexpr size_t kMaxListedBytes = 2 << 20;
+// Of the copies, and of those who wait, that are described.
+constexpr size_t kMaxDescribedBytes = 1 << 20;
 
 uint64_t NanosBetween(Instant from, Instant to) {
   return static_cast<uint64_t>(std::max<int64_t>(0, to.nanos() - from.nanos()));
@@ -79,46 +84,62 @@ absl::Status DirectoryCore::Impl::Describe(const ObjectId& id, Instant now,
   }
   const Object& object = *found->second;
   Summarize(object, out->mutable_summary());
+  size_t bytes = 0;
   for (const auto& [key, copy] : object.copies) {
+    if (bytes >= kMaxDescribedBytes) break;
     DescribeCopy(object, key, copy, now, out->add_copies());
+    bytes += out->copies(out->copies_size() - 1).ByteSizeLong();
   }
+  out->set_copies_left_out(object.copies.size() - out->copies_size());
+  bytes = 0;
   for (const auto& [order, key] : object.waiting) {
-    if (const Node* node = FindNode(key)) *out->add_waiting() = node->info;
+    if (bytes >= kMaxDescribedBytes) break;
+    *out->add_waiting() = FindNode(key)->info;
+    bytes += out->waiting(out->waiting_size() - 1).ByteSizeLong();
   }
+  out->set_waiting_left_out(object.waiting.size() - out->waiting_size());
   return absl::OkStatus();
 }
 
-void DirectoryCore::Impl::List(const v1::ListObjectsRequest& request,
-                               v1::ListObjectsResponse* out) const {
+absl::Status DirectoryCore::Impl::List(const v1::ListObjectsRequest& request,
+                                       v1::ListObjectsResponse* out) const {
   const uint32_t limit =
       request.limit() == 0 ? kDefaultListed : std::min(request.limit(), kMaxListed);
   auto object = objects_.begin();
   auto tombstone = tombstones_.begin();
-  if (const auto after = ObjectId::FromBinary(request.after_object_id()); after.ok()) {
+  if (!request.after_object_id().empty()) {
+    const auto after = ObjectId::FromBinary(request.after_object_id());
+    if (!after.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("after_object_id: ", after.status().message()));
+    }
     object = objects_.upper_bound(*after);
     tombstone = tombstones_.upper_bound(*after);
   }
+  size_t bytes = 0;
   // Two ordered lists merged; an id with both is alive again.
-  while (object != objects_.end() || tombstone != tombstones_.end()) {
-    if (out->objects_size() == static_cast<int>(limit)) {
+  for (uint32_t looked_at = 0; object != objects_.end() || tombstone != tombstones_.end();
+       ++looked_at) {
+    const bool full = out->objects_size() == static_cast<int>(limit) || bytes >= kMaxListedBytes;
+    if (full || looked_at == kMaxLookedAt) {
       out->set_more(true);
-      return;
+      return absl::OkStatus();
     }
     const bool buried_first = object == objects_.end() ||
                               (tombstone != tombstones_.end() && tombstone->first < object->first);
-    if (buried_first && tombstone->second.revived) {
-      ++tombstone;
-      continue;
+    const ObjectId& id = buried_first ? tombstone->first : object->first;
+    out->set_listed_to(id.binary().data(), ObjectId::kSize);
+    if (!buried_first) {
+      Summarize(*object->second, out->add_objects());
+    } else if (!tombstone->second.revived) {
+      Summarize(id, tombstone->second, out->add_objects());
     }
-    if (buried_first) {
-      Summarize(tombstone->first, tombstone->second, out->add_objects());
-      ++tombstone;
-      continue;
-    }
-    if (tombstone != tombstones_.end() && tombstone->first == object->first) ++tombstone;
-    Summarize(*object->second, out->add_objects());
-    ++object;
+    const bool listed = !buried_first || !tombstone->second.revived;
+    if (listed) bytes += out->objects(out->objects_size() - 1).ByteSizeLong();
+    if (tombstone != tombstones_.end() && tombstone->first == id) ++tombstone;
+    if (!buried_first) ++object;
   }
+  return absl::OkStatus();
 }
 
 void DirectoryCore::Impl::FillStatus(Instant now, v1::GetStatusResponse* out) const {

@@ -89,9 +89,9 @@ std::vector<v1::ObjectSummary> SimCluster::List(int s) {
   v1::ListObjectsResponse response;
   do {
     response.Clear();
-    shard(s)->core().List(request, &response);
+    PHALANX_CHECK(shard(s)->core().List(request, &response).ok(), "a list goes on from its end");
     objects.insert(objects.end(), response.objects().begin(), response.objects().end());
-    if (!objects.empty()) request.set_after_object_id(objects.back().object_id());
+    request.set_after_object_id(response.listed_to());
   } while (response.more());
   return objects;
 }

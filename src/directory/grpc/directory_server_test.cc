@@ -473,6 +473,7 @@ v1::ListObjectsResponse ListOf(const std::vector<std::string>& ids, bool more) {
   v1::ListObjectsResponse list;
   for (const std::string& id : ids) list.add_objects()->set_object_id(id);
   list.set_more(more);
+  if (more) list.set_listed_to(ids.back());
   return list;
 }
 
@@ -493,9 +494,48 @@ TEST(ToolsTest, MergedListsAreInOrderAndEndWhereAShardIsUnknown) {
   merged = MergeLists({ListOf({"a", "d"}, false), ListOf({"b", "c"}, false)}, 3);
   EXPECT_EQ(Ids(merged), Strings({"a", "b", "c"}));
   EXPECT_TRUE(merged.more());
+  EXPECT_EQ(merged.listed_to(), "c");
   merged = MergeLists({ListOf({}, false), ListOf({}, false)}, 3);
   EXPECT_TRUE(Ids(merged).empty());
   EXPECT_FALSE(merged.more());
+}
+
+TEST(ToolsTest, AShardThatHasLookedAtManyIdsOfNothingHoldsTheMergedListBack) {
+  v1::ListObjectsResponse nothing;
+  nothing.set_more(true);
+  nothing.set_listed_to("b");
+  auto merged = MergeLists({ListOf({"a", "d"}, false), nothing}, 10);
+  EXPECT_EQ(Ids(merged), std::vector<std::string>({"a"}));
+  EXPECT_TRUE(merged.more());
+  EXPECT_EQ(merged.listed_to(), "b");
+  EXPECT_EQ(MergeLists({ListOf({"a", "d"}, false)}, 0).objects_size(), 2) << "0 is the default";
+}
+
+TEST(ToolsTest, AreAnsweredByAllOthersThoughOneShardIsSilent) {
+  // Its host has stopped: the connection is accepted by the kernel, and nobody ever answers.
+  const int silent = socket(AF_INET, SOCK_STREAM, 0);
+  ASSERT_GE(silent, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  ASSERT_EQ(bind(silent, reinterpret_cast<sockaddr*>(&address), length), 0);
+  ASSERT_EQ(listen(silent, 8), 0);
+  ASSERT_EQ(getsockname(silent, reinterpret_cast<sockaddr*>(&address), &length), 0);
+
+  SessionConfig second = Config();
+  second.shard_index = 1;
+  second.num_shards = 2;
+  Directory directory(second);
+  ToolsClientOptions options = ToolOptions();
+  options.timeout = absl::Milliseconds(500);
+  ToolsClient tools(
+      {absl::StrCat("127.0.0.1:", ntohs(address.sin_port)), directory.server->address()}, options);
+  const auto status = tools.GetStatus();
+  ASSERT_EQ(status.size(), 2);
+  EXPECT_FALSE(status[0].ok());
+  EXPECT_THAT(status[1], IsOk());
+  close(silent);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <grpcpp/security/credentials.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -12,6 +13,7 @@
 #include "phalanx/v1/tools.grpc.pb.h"
 #include "src/common/check.h"
 #include "src/common/ids.h"
+#include "src/common/mutex.h"
 #include "src/common/status_macros.h"
 #include "src/directory/grpc/grpc_environment.h"
 #include "src/directory/grpc/grpc_status.h"
@@ -26,10 +28,12 @@ struct ShardStub {
 };
 
 using Deadline = gpr_timespec;
+using AsyncStub = v1::Tools::StubInterface::async_interface;
 
-// A generated method of the stub.
+// A generated method of the stub; calls back from one of gRPC's threads.
 template <typename Request, typename Response>
-using Method = grpc::Status (v1::Tools::Stub::*)(grpc::ClientContext*, const Request&, Response*);
+using Method = void (AsyncStub::*)(grpc::ClientContext*, const Request*, Response*,
+                                   std::function<void(grpc::Status)>);
 
 absl::Status Naming(const ShardStub& shard, const grpc::Status& status) {
   const absl::Status converted = FromGrpcStatus(status);
@@ -37,44 +41,114 @@ absl::Status Naming(const ShardStub& shard, const grpc::Status& status) {
                       absl::StrCat("directory ", shard.address, ": ", converted.message()));
 }
 
+// Counts down calls that are under way.
+class Countdown {
+ public:
+  explicit Countdown(size_t calls) : left_(calls) {}
+
+  void Done() {
+    MutexLock lock(mu_);
+    if (--left_ == 0) zero_.Signal();
+  }
+  void Wait() {
+    MutexLock lock(mu_);
+    while (left_ > 0) zero_.Wait(mu_);
+  }
+
+ private:
+  Mutex mu_;
+  CondVar zero_;
+  size_t left_ ABSL_GUARDED_BY(mu_);
+};
+
 }  // namespace
 
 struct ToolsClient::Impl {
+  // One call to one shard: its nonce, then what is asked. Lives until `done`.
+  template <typename Request, typename Response>
+  struct Call {
+    Impl& impl;
+    const size_t index;
+    const char* const name;
+    const Method<Request, Response> method;
+    const Request& request;
+    const Deadline deadline;
+    Countdown& done;
+
+    grpc::ClientContext nonce_context = {};
+    v1::GetNonceRequest nonce_request = {};
+    v1::GetNonceResponse nonce = {};
+    grpc::ClientContext context = {};
+    Response response = {};
+    absl::Status status = {};
+
+    const ShardStub& shard() const { return impl.shards[index]; }
+
+    void Start() {
+      nonce_context.set_deadline(deadline);
+      nonce_request.set_protocol_version(kProtocolVersion);
+      nonce_request.set_cluster_id(impl.options.cluster_id);
+      shard().stub->async()->GetNonce(&nonce_context, &nonce_request, &nonce,
+                                      [this](const grpc::Status& answered) { OnNonce(answered); });
+    }
+
+    void OnNonce(const grpc::Status& answered) {
+      if (!answered.ok()) return End(Naming(shard(), answered));
+      if (nonce.shard_index() != index || nonce.num_shards() != impl.shards.size()) {
+        return End(absl::FailedPreconditionError(absl::StrCat(
+            "directory ", shard().address, ": is shard ", nonce.shard_index(), " of ",
+            nonce.num_shards(), ", was asked as shard ", index, " of ", impl.shards.size())));
+      }
+      context.set_deadline(deadline);
+      context.AddMetadata(kToolsProofKey, nonce.nonce() + ToolsProof(impl.options.secret, name,
+                                                                     request, nonce.nonce()));
+      AsyncStub* const stub = shard().stub->async();
+      (stub->*method)(&context, &request, &response, [this](const grpc::Status& ended) {
+        End(ended.ok() ? absl::OkStatus() : Naming(shard(), ended));
+      });
+    }
+
+    void End(absl::Status result) {
+      status = std::move(result);
+      done.Done();
+    }
+  };
+
   Deadline NewDeadline() const {
     return gpr_time_add(
         gpr_now(GPR_CLOCK_MONOTONIC),
         gpr_time_from_millis(absl::ToInt64Milliseconds(options.timeout), GPR_TIMESPAN));
   }
 
-  absl::StatusOr<std::string> Nonce(size_t index, Deadline deadline) {
-    const ShardStub& shard = shards[index];
-    grpc::ClientContext context;
-    context.set_deadline(deadline);
-    v1::GetNonceRequest request;
-    request.set_protocol_version(kProtocolVersion);
-    request.set_cluster_id(options.cluster_id);
-    v1::GetNonceResponse response;
-    const grpc::Status status = shard.stub->GetNonce(&context, request, &response);
-    if (!status.ok()) return Naming(shard, status);
-    if (response.shard_index() != index || response.num_shards() != shards.size()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "directory ", shard.address, ": is shard ", response.shard_index(), " of ",
-          response.num_shards(), ", was asked as shard ", index, " of ", shards.size()));
+  // Asks shards `first` to `last`, without it, all at once: the answers in their order.
+  template <typename Request, typename Response>
+  std::vector<absl::StatusOr<Response>> Ask(size_t first, size_t last, const char* name,
+                                            Method<Request, Response> method,
+                                            const Request& request) {
+    const Deadline deadline = NewDeadline();
+    Countdown done(last - first);
+    std::vector<std::unique_ptr<Call<Request, Response>>> calls;
+    for (size_t i = first; i < last; ++i) {
+      calls.push_back(std::unique_ptr<Call<Request, Response>>(
+          new Call<Request, Response>{*this, i, name, method, request, deadline, done}));
+      calls.back()->Start();
     }
-    return response.nonce();
+    done.Wait();
+    std::vector<absl::StatusOr<Response>> answers;
+    for (const auto& call : calls) {
+      if (call->status.ok()) {
+        answers.push_back(std::move(call->response));
+      } else {
+        answers.push_back(call->status);
+      }
+    }
+    return answers;
   }
 
   template <typename Request, typename Response>
-  absl::StatusOr<Response> Ask(size_t index, const char* name, Method<Request, Response> method,
-                               const Request& request, Deadline deadline) {
-    PHALANX_ASSIGN_OR_RETURN(const std::string nonce, Nonce(index, deadline));
-    grpc::ClientContext context;
-    context.set_deadline(deadline);
-    context.AddMetadata(kToolsProofKey, nonce + ToolsProof(options.secret, name, request, nonce));
-    Response response;
-    const grpc::Status status = ((*shards[index].stub).*method)(&context, request, &response);
-    if (!status.ok()) return Naming(shards[index], status);
-    return response;
+  std::vector<absl::StatusOr<Response>> AskAll(const char* name, Method<Request, Response> method,
+                                               const Request& request) {
+    return Ask<Request, Response>(0, shards.size(), name, method, request);
   }
 
   ToolsClientOptions options;
@@ -96,62 +170,60 @@ ToolsClient::ToolsClient(std::vector<net::Address> shards, ToolsClientOptions op
 ToolsClient::~ToolsClient() = default;
 
 std::vector<absl::StatusOr<v1::GetStatusResponse>> ToolsClient::GetStatus() {
-  const Deadline deadline = impl_->NewDeadline();
-  std::vector<absl::StatusOr<v1::GetStatusResponse>> answers;
-  for (size_t i = 0; i < impl_->shards.size(); ++i) {
-    answers.push_back(impl_->Ask<v1::GetStatusRequest, v1::GetStatusResponse>(
-        i, "GetStatus", &v1::Tools::Stub::GetStatus, {}, deadline));
-  }
-  return answers;
+  return impl_->AskAll<v1::GetStatusRequest, v1::GetStatusResponse>("GetStatus",
+                                                                    &AsyncStub::GetStatus, {});
 }
 
 absl::StatusOr<v1::DescribeObjectResponse> ToolsClient::Describe(const ObjectId& id) {
   v1::DescribeObjectRequest request;
   request.set_object_id(std::string(id.binary()));
-  return impl_->Ask<v1::DescribeObjectRequest, v1::DescribeObjectResponse>(
-      id.ShardHash() % impl_->shards.size(), "DescribeObject", &v1::Tools::Stub::DescribeObject,
-      request, impl_->NewDeadline());
+  const size_t shard = id.ShardHash() % impl_->shards.size();
+  auto answers = impl_->Ask<v1::DescribeObjectRequest, v1::DescribeObjectResponse>(
+      shard, shard + 1, "DescribeObject", &AsyncStub::DescribeObject, request);
+  return std::move(answers.front());
 }
 
 absl::StatusOr<v1::ListObjectsResponse> ToolsClient::List(const std::optional<ObjectId>& after,
                                                           uint32_t limit) {
-  const Deadline deadline = impl_->NewDeadline();
   v1::ListObjectsRequest request;
   if (after.has_value()) request.set_after_object_id(std::string(after->binary()));
   request.set_limit(limit);
+  auto answers = impl_->AskAll<v1::ListObjectsRequest, v1::ListObjectsResponse>(
+      "ListObjects", &AsyncStub::ListObjects, request);
   std::vector<v1::ListObjectsResponse> lists;
-  for (size_t i = 0; i < impl_->shards.size(); ++i) {
-    PHALANX_ASSIGN_OR_RETURN(
-        lists.emplace_back(),
-        (impl_->Ask<v1::ListObjectsRequest, v1::ListObjectsResponse>(
-            i, "ListObjects", &v1::Tools::Stub::ListObjects, request, deadline)));
+  for (auto& answer : answers) {
+    PHALANX_RETURN_IF_ERROR(answer.status());
+    lists.push_back(*std::move(answer));
   }
   return MergeLists(std::move(lists), limit);
 }
 
 v1::ListObjectsResponse MergeLists(std::vector<v1::ListObjectsResponse> lists, uint32_t limit) {
-  // Beyond the last id of a shard that has more, that shard's objects are unknown.
+  if (limit == 0) limit = kDefaultListed;
+  // Beyond where a shard that has more has come, that shard's objects are unknown.
   std::optional<std::string> known_to;
   std::vector<v1::ObjectSummary> all;
   for (v1::ListObjectsResponse& list : lists) {
-    if (list.more() && list.objects_size() > 0) {
-      const std::string& last = list.objects(list.objects_size() - 1).object_id();
-      if (!known_to.has_value() || last < *known_to) known_to = last;
-    }
+    const std::string& last = list.listed_to();
+    if (list.more() && (!known_to.has_value() || last < *known_to)) known_to = last;
     for (v1::ObjectSummary& object : *list.mutable_objects()) all.push_back(std::move(object));
   }
   std::sort(all.begin(), all.end(),
             [](const auto& a, const auto& b) { return a.object_id() < b.object_id(); });
   v1::ListObjectsResponse merged;
   for (v1::ObjectSummary& object : all) {
-    const bool known = !known_to.has_value() || object.object_id() <= *known_to;
-    if (!known || merged.objects_size() == static_cast<int64_t>(limit)) {
+    if (known_to.has_value() && object.object_id() > *known_to) break;
+    if (merged.objects_size() == static_cast<int64_t>(limit)) {
       merged.set_more(true);
+      merged.set_listed_to(merged.objects(merged.objects_size() - 1).object_id());
       return merged;
     }
     *merged.add_objects() = std::move(object);
   }
-  merged.set_more(known_to.has_value());
+  if (known_to.has_value()) {
+    merged.set_more(true);
+    merged.set_listed_to(*known_to);
+  }
   return merged;
 }
 

@@ -1,4 +1,5 @@
 // What the command line asks the directory: blocking calls over all shards, each with a deadline.
+// All shards are asked at once, so that one whose host is dead takes no time from the others.
 //
 // Each call fetches a nonce and shows the proof of the secret over it. Use from one thread at a
 // time; not on an event loop.
@@ -18,6 +19,9 @@
 #include "src/net/byte_stream.h"
 
 namespace phalanx::directory {
+
+// What a list has when nobody says how many.
+inline constexpr uint32_t kDefaultListed = 1000;
 
 struct ToolsClientOptions {
   std::string cluster_id = "default";
@@ -46,8 +50,9 @@ class ToolsClient {
   // NotFound when the object's shard does not know it.
   absl::StatusOr<v1::DescribeObjectResponse> Describe(const ObjectId& id);
 
-  // The first `limit` objects after `after` over all shards, in order of ids; `more` says whether
-  // others follow. The first shard's error ends it.
+  // The first `limit` objects (0: kDefaultListed) after `after` over all shards, in order of ids.
+  // `more` says whether others may follow, `listed_to` after which id to go on; a page may have
+  // fewer than `limit`, and none, and yet others follow. The first shard's error ends it.
   absl::StatusOr<v1::ListObjectsResponse> List(const std::optional<ObjectId>& after,
                                                uint32_t limit);
 

@@ -115,15 +115,7 @@ class Answers {
 
   absl::Status Fill(const v1::ListObjectsRequest& request, v1::ListObjectsResponse* response)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    shard_->core().List(request, response);
-    size_t bytes = 0;
-    for (int i = 0; i < response->objects_size(); ++i) {
-      bytes += response->objects(i).ByteSizeLong();
-      if (bytes <= kMaxListBytes || i == 0) continue;
-      response->mutable_objects()->DeleteSubrange(i, response->objects_size() - i);
-      response->set_more(true);
-    }
-    return absl::OkStatus();
+    return shard_->core().List(request, response);
   }
 
   absl::Status Fill(const v1::DescribeObjectRequest& request, v1::DescribeObjectResponse* response)

@@ -16,8 +16,6 @@ namespace phalanx::directory {
 
 // Calls that wait for the executor; more are refused with ResourceExhausted.
 inline constexpr int kMaxWaitingToolCalls = 256;
-// A list is cut so that it fits into a message (`more` is set then).
-inline constexpr size_t kMaxListBytes = 2 << 20;
 
 class ToolsService {
  public:

@@ -39,10 +39,13 @@ class LsCommand : public Command {
           directory.tools->List(after, static_cast<uint32_t>(std::min(left, kPage))));
       Print(page, /*first=*/left == limit_);
       left -= page.objects_size();
-      more = page.more() && page.objects_size() > 0;
-      if (more) {
-        PHALANX_ASSIGN_OR_RETURN(after, ObjectId::FromBinary(page.objects().rbegin()->object_id()));
+      more = page.more();
+      if (!more) break;
+      PHALANX_ASSIGN_OR_RETURN(const ObjectId listed_to, ObjectId::FromBinary(page.listed_to()));
+      if (after.has_value() && listed_to <= *after) {
+        return absl::InternalError("the directory lists the same objects again");
       }
+      after = listed_to;
     }
     if (more && !json_) std::cerr << "There are more; see --after and --limit." << std::endl;
     return absl::OkStatus();

@@ -65,6 +65,8 @@ nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object) {
   for (const v1::NodeInfo& node : object.waiting()) {
     json["waiting_nodes"].push_back(Printable(node.name()));
   }
+  json["copies_left_out"] = object.copies_left_out();
+  json["waiting_left_out"] = object.waiting_left_out();
   json["copies"] = nlohmann::json::array();
   for (const TreeRow& row : LayOutTree(object)) {
     json["copies"].push_back(CopyAsJson(row, object.summary().info().size_bytes()));

@@ -13,7 +13,8 @@ namespace phalanx::runtime {
 // complete_copies, partial_copies, waiting, deleted, inline_cached, conflicts.
 nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary);
 
-// The same, `waiting_nodes` (names), and `copies` in the order of the drawing, each with node,
+// The same, `waiting_nodes` (names), `copies_left_out`, `waiting_left_out` (how many the directory
+// did not tell of), and `copies` in the order of the drawing, each with node,
 // state, complete, primary, connected, pulling, sender (a name, or null), depth, descendants,
 // receivers, bytes_present, bytes_received, bytes_sent_twice, bytes_per_second, elapsed_s,
 // starved_s and repairs.

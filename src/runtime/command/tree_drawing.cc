@@ -116,7 +116,8 @@ std::string Times(uint32_t count) {
   return count == 1 ? std::string("once") : absl::StrCat(count, " times");
 }
 
-std::string Notes(const TreeRow& row, uint64_t size_bytes) {
+// `all`: every copy is drawn.
+std::string Notes(const TreeRow& row, uint64_t size_bytes, bool all) {
   const v1::CopyDescription& copy = *row.copy;
   std::vector<std::string> notes;
   if (copy.primary()) notes.push_back("primary");
@@ -126,7 +127,7 @@ std::string Notes(const TreeRow& row, uint64_t size_bytes) {
   if (row.sender_gone) {
     const std::string sender = copy.sender_name().empty() ? KeyOf(copy.sender()).ToString()
                                                           : Printable(copy.sender_name());
-    notes.push_back(absl::StrCat("from ", sender, ", which has no copy now"));
+    notes.push_back(absl::StrCat("from ", sender, all ? ", which has no copy now" : ""));
   }
   if (copy.repairs() > 0) notes.push_back(absl::StrCat("repaired ", Times(copy.repairs())));
   const uint64_t twice = BytesSentTwice(copy, size_bytes);
@@ -134,7 +135,7 @@ std::string Notes(const TreeRow& row, uint64_t size_bytes) {
   return absl::StrJoin(notes, ", ");
 }
 
-std::vector<std::string> Cells(const TreeRow& row, uint64_t size_bytes, bool unicode) {
+std::vector<std::string> Cells(const TreeRow& row, uint64_t size_bytes, bool all, bool unicode) {
   const v1::CopyDescription& copy = *row.copy;
   const double fraction = copy.complete() || size_bytes == 0
                               ? 1
@@ -145,7 +146,7 @@ std::vector<std::string> Cells(const TreeRow& row, uint64_t size_bytes, bool uni
           CopyState(copy),
           absl::StrFormat("%s %3d %%", DrawBar(fraction, kBarCells, unicode), percent),
           copy.bytes_per_second() > 0 ? HumanRate(copy.bytes_per_second()) : "",
-          Notes(row, size_bytes)};
+          Notes(row, size_bytes, all)};
 }
 
 std::string Headline(const v1::DescribeObjectResponse& object) {
@@ -171,7 +172,12 @@ std::string Counts(const v1::DescribeObjectResponse& object) {
   if (summary.conflicts() > 0) {
     parts.push_back(absl::StrCat(summary.conflicts(), " conflicting Puts dropped"));
   }
-  return absl::StrCat(absl::StrJoin(parts, ", "), "\n");
+  std::string text = absl::StrCat(absl::StrJoin(parts, ", "), "\n");
+  if (object.copies_left_out() > 0 || object.waiting_left_out() > 0) {
+    absl::StrAppend(&text, "not shown: ", object.copies_left_out(), " copies and ",
+                    object.waiting_left_out(), " nodes that wait\n");
+  }
+  return text;
 }
 
 }  // namespace
@@ -207,7 +213,9 @@ uint64_t BytesSentTwice(const v1::CopyDescription& copy, uint64_t size_bytes) {
 std::string DrawTree(const v1::DescribeObjectResponse& object, bool unicode) {
   const uint64_t size_bytes = object.summary().info().size_bytes();
   std::vector<std::vector<std::string>> rows;
-  for (const TreeRow& row : LayOutTree(object)) rows.push_back(Cells(row, size_bytes, unicode));
+  const bool all = object.copies_left_out() == 0;
+  for (const TreeRow& row : LayOutTree(object))
+    rows.push_back(Cells(row, size_bytes, all, unicode));
   std::vector<std::string> waiting;
   std::set<NodeKey> with_copy;
   for (const v1::CopyDescription& copy : object.copies()) with_copy.insert(KeyOf(copy.node()));

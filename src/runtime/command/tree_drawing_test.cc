@@ -195,6 +195,16 @@ TEST(TreeDrawingTest, WatermarksBeyondTheSizeAreNotBelieved) {
   EXPECT_EQ(BytesSentTwice(copy, 100), 30u);
 }
 
+TEST(TreeDrawingTest, WhatTheDirectoryLeftOutIsCounted) {
+  v1::DescribeObjectResponse object = Object();
+  AddComplete(object, 2, 7);
+  object.set_copies_left_out(3);
+  object.set_waiting_left_out(5);
+  const std::string drawn = DrawTree(object, true);
+  EXPECT_NE(drawn.find("not shown: 3 copies and 5 nodes that wait\n"), std::string::npos);
+  EXPECT_NE(drawn.find("from n7\n"), std::string::npos) << "n7 may be one of those: " << drawn;
+}
+
 TEST(TreeDrawingTest, NamesCannotMoveTheCursor) {
   v1::DescribeObjectResponse object = Object();
   AddComplete(object, 1, 0).set_name("\x1b[2Jn1");
