@@ -207,6 +207,11 @@ TEST(BroadcastPaperTest, Section5NobodyDownstreamOfTheReceiverIsChosen) {
   h.Advance(absl::Milliseconds(20));
   EXPECT_EQ(h.SenderOf(r[0], x), a);
   for (int i = 1; i < 4; ++i) EXPECT_EQ(h.SenderOf(r[i], x), r[i - 1]) << "their pulls go on";
+  // It does not come back: now its receiver has the sender, and it what is downstream no more.
+  h.Fail(r[0], x);
+  EXPECT_EQ(h.SenderOf(r[1], x), a);
+  h.Advance(absl::Milliseconds(20));
+  EXPECT_NE(h.SenderOf(r[0], x), a);
 }
 
 // Section 3.5: when no copy is left the receivers wait until the object is put again (by

@@ -67,10 +67,12 @@ BroadcastPlanner::Choice BroadcastPlanner::Choose(BroadcastTree& tree, Member* r
         const auto boundary = links_.BoundaryAround(static_cast<Nearness>(level), now);
         if (boundary != LinkModel::Boundary::kAlike) break;
       }
-      if (best.sender != nullptr) return Choice{best.sender, best.finish};
+      if (best.sender == nullptr) continue;
+      return Choice{
+          .sender = best.sender, .finish = best.finish, .troubled = pass == Pass::kFailedBefore};
     }
   }
-  return Choice{nullptr, Instant::Infinite(), search.retry_at};
+  return Choice{.retry_at = search.retry_at, .troubled = !search.retry_at.infinite()};
 }
 
 bool BroadcastPlanner::Eligible(Search& search, const Member& candidate, Pass pass) {
@@ -193,6 +195,11 @@ int BroadcastPlanner::Pushes(const NodeKey& sender) const {
   return found == pushes_.end() ? 0 : found->second;
 }
 
+bool BroadcastPlanner::MerelyBusy(absl::StatusCode code) {
+  return code == absl::StatusCode::kNotFound || code == absl::StatusCode::kAborted ||
+         code == absl::StatusCode::kResourceExhausted;
+}
+
 void BroadcastPlanner::RememberFailure(const NodeKey& receiver, const NodeKey& sender,
                                        absl::StatusCode code, Instant now) {
   if (failures_.size() >= kMaxFailedPairs) {
@@ -205,9 +212,7 @@ void BroadcastPlanner::RememberFailure(const NodeKey& receiver, const NodeKey& s
   const int doublings = std::min(failure.count, 16);
   ++failure.count;
   failure.retry_at = now + std::min(lease_, kFirstPause * (1 << doublings));
-  const bool busy = code == absl::StatusCode::kNotFound || code == absl::StatusCode::kAborted ||
-                    code == absl::StatusCode::kResourceExhausted;
-  failure.avoid_until = busy ? failure.retry_at : now + lease_;
+  failure.avoid_until = MerelyBusy(code) ? failure.retry_at : now + lease_;
   failure.forget_at = now + lease_;
   failures_by_age_.insert({failure.forget_at, pair});
 }

@@ -13,7 +13,8 @@
 //      which is one receiver per sender for large objects and several for small ones;
 //      with nothing measured: the least busy, a complete copy before a partial one, the shallowest,
 //      the earliest.
-// Never anybody downstream of the receiver.
+// Never anybody downstream of the receiver: when nobody else is left untried, the core takes its
+// receivers from it, which may reach whom it cannot.
 //
 // A pull that works is not moved because another sender would be a bit better. One that crawls is
 // (OnProgress): its sender becomes a leaf, once; if it crawls elsewhere too, the receiver itself is
@@ -56,6 +57,8 @@ class BroadcastPlanner {
     // Without a sender: when somebody who failed may be asked again; infinite when there is no such
     // one.
     Instant retry_at = Instant::Infinite();
+    // All who could send and are not downstream of the receiver have failed it.
+    bool troubled = false;
   };
   // The sender for `receiver`, which is a member without feeds (or about to lose them). `avoid` is
   // not considered.
@@ -65,6 +68,8 @@ class BroadcastPlanner {
   void CountPush(const NodeKey& sender, int change);
   int Pushes(const NodeKey& sender) const;
 
+  // Whether a pull that ended with `code` reached a sender that merely could not serve.
+  static bool MerelyBusy(absl::StatusCode code);
   // The receiver's pull from the sender ended with `code`. Who could not be reached is avoided for
   // the lease; who merely could not serve (it lacks the object, or serves too many) only shortly,
   // and longer each time.

@@ -366,6 +366,9 @@ struct DirectoryCore::Impl {
   BroadcastTree& Tree(Object& object);
   BroadcastTree::Member* Join(Object& object, const NodeKey& key, const Copy& copy);
   void LeaveTree(Object& object, const NodeKey& key);
+  void RequeueReceivers(Object& object, const BroadcastTree::Member& sender);
+  // After a failed pull: when only those downstream of the receiver are left to try.
+  void TurnAround(Object& object, const NodeKey& receiver);
   void DropTreeIfIdle(Object& object);
   bool ReportsCurrentPull(const Object& object, const NodeKey& key, PlanId plan) const;
   void RefuseCompletion(Node& node, const ObjectId& id, const Generation& generation);

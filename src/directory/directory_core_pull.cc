@@ -13,6 +13,8 @@ namespace {
 
 // A receiver that failed so often at one sender does not take its place.
 constexpr int kFailuresToNotOccupy = 2;
+// A connection that broke once is made again.
+constexpr int kFailuresToTurnAround = 2;
 
 uint64_t AllSlices(const ObjectInfo& info) {
   return info.slices == kMaxSlices ? ~uint64_t{0} : (uint64_t{1} << info.slices) - 1;
@@ -299,12 +301,7 @@ void DirectoryCore::Impl::LeaveTree(Object& object, const NodeKey& key) {
   if (object.wants.contains(key)) Requeue(object, key);
   BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(key);
   if (member == nullptr) return;
-  while (member->first_receiver != nullptr) {
-    const NodeKey receiver = member->first_receiver->receiver->endpoint.node;
-    Requeue(object, receiver);
-    ++counters_.repairs;
-    if (Copy& copy = object.copies.at(receiver); copy.pull != nullptr) ++copy.pull->repairs;
-  }
+  RequeueReceivers(object, *member);
   object.tree->Remove(key);
 }
 
@@ -443,9 +440,30 @@ void DirectoryCore::Impl::PullFailed(Object& object, Node& node, Want& want,
   }
   ++counters_.pulls_failed;
   ++counters_.repairs;
-  planner_.RememberFailure(node.key, sender, static_cast<absl::StatusCode>(m.code()), now_);
+  const auto code = static_cast<absl::StatusCode>(m.code());
+  planner_.RememberFailure(node.key, sender, code, now_);
   if (record != nullptr) ++record->repairs;
   Requeue(object, node.key);
+  const bool once = planner_.Failures(node.key, sender) < kFailuresToTurnAround;
+  if (!once && !BroadcastPlanner::MerelyBusy(code)) TurnAround(object, node.key);
+}
+
+// Two nodes that cannot reach each other may both reach those downstream of the one: these go to
+// the sender that failed it, and it can have the bytes from them.
+void DirectoryCore::Impl::TurnAround(Object& object, const NodeKey& receiver) {
+  BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
+  if (member == nullptr || member->first_receiver == nullptr) return;
+  if (!planner_.Choose(*object.tree, member, now_).troubled) return;
+  RequeueReceivers(object, *member);
+}
+
+void DirectoryCore::Impl::RequeueReceivers(Object& object, const BroadcastTree::Member& sender) {
+  while (sender.first_receiver != nullptr) {
+    const NodeKey receiver = sender.first_receiver->receiver->endpoint.node;
+    Requeue(object, receiver);
+    ++counters_.repairs;
+    if (Copy& copy = object.copies.at(receiver); copy.pull != nullptr) ++copy.pull->repairs;
+  }
 }
 
 absl::Status DirectoryCore::Impl::OnProgress(Node& node, const v1::Progress& m) {

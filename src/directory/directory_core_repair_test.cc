@@ -178,6 +178,27 @@ TEST_P(RepairTest, AReceiverWhoseSenderFailsAgainAndAgainIsServedByAnyOther) {
   EXPECT_EQ(tried.size(), static_cast<size_t>(length)) << "everybody but itself, each once";
 }
 
+TEST_P(RepairTest, WhoCannotReachTheOnlyHolderIsServedByThoseWhoWaitedForIt) {
+  const int length = GetParam();
+  for (int cut = 0; length > 1 && cut < length; ++cut) {
+    SCOPED_TRACE(cut);
+    Chain chain(length, 0, /*sealed=*/true);
+    const NodeKey unlucky = chain.receivers[cut];
+    for (int round = 0; round < 4 * length; ++round) {
+      for (const NodeKey& node : chain.receivers) {
+        const NodeKey sender = chain.h.SenderOf(node, x);
+        if (node == unlucky && sender == chain.holder) {
+          chain.h.Fail(node, x);
+        } else if (chain.Completed(sender)) {
+          chain.Finish(node);
+        }
+      }
+      chain.h.Advance(absl::Milliseconds(20));
+    }
+    EXPECT_EQ(chain.complete.size(), static_cast<size_t>(length));
+  }
+}
+
 TEST(LostSessionTest, ASenderWithoutASessionIsLeftOnlyWhenItDeliversNothing) {
   Harness h;
   const NodeKey a = h.Up("a");

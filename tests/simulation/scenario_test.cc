@@ -97,6 +97,24 @@ TEST_F(Scenario, ALinkThatDiesWithoutAWordIsLeftAndThePullGoesOnWhereItStopped) 
   ExpectNobodySentTwice(story);
 }
 
+TEST_F(Scenario, NodesThatAreCutOffFromEachOtherReachEachOthersObjectsThroughAThird) {
+  for (const bool half_way : {false, true}) {
+    Story story(3);
+    story.Put(0, "weights", kBytes);
+    const auto cut = [&] {
+      story.cluster().Partition(SimCluster::NodeName(0), SimCluster::NodeName(1));
+      story.cluster().Partition(SimCluster::NodeName(1), SimCluster::NodeName(0));
+    };
+    if (!half_way) cut();
+    const uint64_t first = story.StartGet(1, "weights");
+    story.Until([&] { return story.FedBy(0, "weights") == std::vector<int>{1}; });
+    const uint64_t second = story.StartGet(2, "weights");
+    story.Until([&] { return story.FedBy(1, "weights") == std::vector<int>{2}; });
+    if (half_way) cut();
+    story.AwaitAll({first, second});
+  }
+}
+
 TEST_F(Scenario, OtherBytesPutAfterTheLastWholeCopyWasLostNeverMixWithTheOldOnes) {
   Story story(3);
   story.Put(0, "weights", kBytes);
