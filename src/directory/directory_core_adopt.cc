@@ -145,9 +145,10 @@ void DirectoryCore::Impl::EraseAttempt(Object& object, const Generation& generat
 }
 
 void DirectoryCore::Impl::StandBy(Object& object, Node& node, const Generation& generation,
-                                  ObjectInfo info, bool complete) {
+                                  ObjectInfo info, bool complete, bool adopted) {
   EraseAttempt(object, generation, node.key);
-  object.attempts.push_back(Attempt{generation, node.key, std::move(info), complete});
+  object.attempts.push_back(Attempt{generation, node.key, std::move(info), complete,
+                                    /*superseded=*/false, /*stale=*/false, adopted});
   Involve(node, object.id);
   if (object.adopted && CompleteInSight(object)) {
     Supersede(object, object.attempts.back());
@@ -159,6 +160,9 @@ void DirectoryCore::Impl::StandBy(Object& object, Node& node, const Generation& 
 void DirectoryCore::Impl::Supersede(Object& object, Attempt& attempt) {
   // One that is stale is judged when it is registered again.
   if (attempt.superseded || attempt.stale) return;
+  // The tombstone of the other one may be among what is still to be registered.
+  const Node* node = FindNode(attempt.node);
+  if (attempt.adopted && (Learning() || (node != nullptr && node->registering))) return;
   attempt.superseded = true;
   ++counters_.superseded;
   if (attempt.complete && attempt.info.size_bytes != object.info.size_bytes) {
@@ -316,6 +320,10 @@ void DirectoryCore::Impl::VoidGeneration(Object& object, absl::string_view reaso
     if (Node* node = FindNode(key)) --node->copies;
     UninvolveIfDone(key, object);
   }
+  ForgetGeneration(object);
+}
+
+void DirectoryCore::Impl::ForgetGeneration(Object& object) {
   object.tree.reset();
   object.complete_copies = 0;
   object.adopted = false;

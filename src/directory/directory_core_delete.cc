@@ -1,5 +1,6 @@
 // Deletes and their tombstones, queries, and permission to evict.
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -157,12 +158,16 @@ void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
   reply.set_message(absl::StrCat("object ", id.hex(), ": nothing was put under this id"));
 }
 
-void DirectoryCore::Impl::DeleteObject(Object& object) {
+void DirectoryCore::Impl::DeleteObject(Object& object, bool spare_adopted) {
+  const auto spared = [spare_adopted](const Attempt& attempt) {
+    return spare_adopted && attempt.adopted && !attempt.stale && !attempt.superseded;
+  };
   ++counters_.deleted;
   Tombstone& tombstone = Bury(object.id, object.generation);
   tombstone.info = object.info;
   constexpr absl::string_view kReason = "deleted";
   for (const Attempt& attempt : object.attempts) {
+    if (spared(attempt)) continue;
     // What is stale is refused when its node registers it again.
     BuryBehind(object.id, attempt.generation);
     if (attempt.stale) continue;
@@ -186,7 +191,7 @@ void DirectoryCore::Impl::DeleteObject(Object& object) {
   }
   std::vector<NodeKey> stood_by;
   for (const Attempt& attempt : object.attempts) stood_by.push_back(attempt.node);
-  object.attempts.clear();
+  std::erase_if(object.attempts, std::not_fn(spared));
   for (const NodeKey& key : told) {
     EndWant(object, key);
     StrikeCopy(object, key);
@@ -194,7 +199,9 @@ void DirectoryCore::Impl::DeleteObject(Object& object) {
   }
   for (const NodeKey& key : stale) StrikeCopy(object, key);
   for (const NodeKey& key : stood_by) UninvolveIfDone(key, object);
-  ReleaseIfEmpty(object);
+  if (object.attempts.empty()) return ReleaseIfEmpty(object);
+  ForgetGeneration(object);
+  AdoptSpared(object);
 }
 
 absl::Status DirectoryCore::Impl::OnDeleteConfirm(Node& node, const v1::DeleteConfirm& m) {

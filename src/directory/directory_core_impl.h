@@ -93,6 +93,9 @@ struct Attempt {
   // Told SUPERSEDED; remembered until its node has dropped it.
   bool superseded = false;
   bool stale = false;
+  // By its node's word it was adopted in an earlier life of the shard: what stands in its way now
+  // may turn out to be deleted.
+  bool adopted = false;
 };
 
 struct Object {
@@ -260,7 +263,7 @@ struct DirectoryCore::Impl {
   void TellAdopted(Object& object);
   // A generation that is not the adopted one: stands by, or is superseded at once.
   void StandBy(Object& object, Node& node, const Generation& generation, ObjectInfo info,
-               bool complete);
+               bool complete, bool adopted = false);
   Attempt* FindAttempt(Object& object, const Generation& generation, const NodeKey& node);
   // The copy is complete: the generation is sealed, those who stood by are superseded, the want is
   // over.
@@ -289,6 +292,8 @@ struct DirectoryCore::Impl {
   // The generation is no more: tells everybody who holds or wants it but those in `except`, and
   // forgets it.
   void VoidGeneration(Object& object, absl::string_view reason, const NodeKey& except);
+  // What of it is left when it has no copies any more.
+  void ForgetGeneration(Object& object);
   bool AdoptBestAttempt(Object& object);
   // What stands by is told so again, after another generation was adopted.
   void TellStandBys(Object& object);
@@ -320,6 +325,7 @@ struct DirectoryCore::Impl {
                        absl::Span<const uint64_t> watermarks);
   // Nodes that stood by with the generation that turns out to be the adopted one have copies.
   void AbsorbAttempts(Object& object);
+  void AdoptSpared(Object& object);
   // What stood by turns out to be deleted.
   void RefuseAttempts(Object& object, const Generation& generation, Tombstone& tombstone);
   void RegisterRival(Object& object, Node& node, const Registration& r,
@@ -393,7 +399,8 @@ struct DirectoryCore::Impl {
   void AnswerDeferred(const ObjectId& id);
   // Tells everybody who has a part in the object, and leaves the tombstone. The object is gone
   // after it.
-  void DeleteObject(Object& object);
+  // `spare_adopted`: a generation that was adopted elsewhere takes its place, if there is one.
+  void DeleteObject(Object& object, bool spare_adopted = false);
   Tombstone& Bury(const ObjectId& id, const Generation& generation);
   // The same for what was deleted before that, or stood by: dropped when the tombstone is full.
   Tombstone& BuryBehind(const ObjectId& id, const Generation& generation);

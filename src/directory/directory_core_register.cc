@@ -214,7 +214,7 @@ void DirectoryCore::Impl::RegisterRival(Object& object, Node& node, const Regist
     SendVerdict(node.key, object, r.generation, v1::Verdict::SUPERSEDED);
     return;
   }
-  StandBy(object, node, r.generation, r.info, r.complete);
+  StandBy(object, node, r.generation, r.info, r.complete, r.adopted);
 }
 
 absl::Status DirectoryCore::Impl::OnRegisterWant(Node& node, const v1::RegisterWant& m) {
@@ -238,7 +238,7 @@ absl::Status DirectoryCore::Impl::OnRegisterTombstone(Node& node, const v1::Regi
   restarted_ = true;
   Object* object = FindObject(id);
   if (object != nullptr && object->adopted && object->generation == generation) {
-    DeleteObject(*object);
+    DeleteObject(*object, /*spare_adopted=*/true);
   } else {
     const Tombstone* known = Refusal(id, generation);
     const bool revived =
@@ -252,6 +252,26 @@ absl::Status DirectoryCore::Impl::OnRegisterTombstone(Node& node, const v1::Regi
   }
   AnswerDeferred(id);
   return absl::OkStatus();
+}
+
+// The generation that had been adopted here is deleted: one of those that were adopted elsewhere,
+// after that Delete, is what there is.
+void DirectoryCore::Impl::AdoptSpared(Object& object) {
+  const auto best = std::min_element(
+      object.attempts.begin(), object.attempts.end(), [](const Attempt& a, const Attempt& b) {
+        return a.complete != b.complete ? a.complete : a.generation < b.generation;
+      });
+  const Attempt chosen = *best;
+  EraseAttempt(object, chosen.generation, chosen.node);
+  Registration r;
+  r.generation = chosen.generation;
+  r.info = chosen.info;
+  r.primary = chosen.generation.creator == chosen.node;
+  r.adopted = true;
+  r.complete = chosen.complete;
+  r.writing = !chosen.complete;
+  RegisterAdopted(object, *FindNode(chosen.node), r, {});
+  Settle(object);
 }
 
 void DirectoryCore::Impl::RefuseAttempts(Object& object, const Generation& generation,
@@ -275,6 +295,7 @@ void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
   for (const ObjectId& id : Sorted(node.objects)) {
     Object* object = FindObject(id);
     if (object == nullptr) continue;
+    SupersedeAll(*object);
     const auto want = object->wants.find(node.key);
     if (want == object->wants.end() || !want->second.held) continue;
     AdmitRegisteredWant(*object, node, want->second);

@@ -692,6 +692,48 @@ TEST(RestartTest, ATombstoneThatComesAfterTheCopyDeletesIt) {
   EXPECT_EQ(h.LastGone(b), v1::Gone::DELETED);
 }
 
+// A node that was out of touch during the Delete comes first, with what was deleted.
+TEST(RestartTest, WhatWasAdoptedAfterADeleteIsSparedByTheTombstone) {
+  for (const bool told_by_its_holder : {true, false}) {
+    Harness h(/*learning=*/true);
+    const NodeKey late = h.Up("late");
+    const NodeKey holder = h.Up("holder");
+    const NodeKey other = h.Up("other");
+    const Generation deleted{late, 9};
+    const Generation put_after{holder, 99};
+    h.NewSession(late, true);
+    h.RegisterCopy(late, x, deleted, {.sender = {}});
+    h.RegisterEnd(late);
+    h.NewSession(holder, true);
+    h.RegisterCopy(holder, x, put_after, {.sender = {}});
+    if (told_by_its_holder) h.RegisterTombstone(holder, x, deleted);
+    h.RegisterEnd(holder);
+    h.NewSession(other, true);
+    if (!told_by_its_holder) h.RegisterTombstone(other, x, deleted);
+    h.RegisterEnd(other);
+    EXPECT_EQ(h.LastGone(late), v1::Gone::DELETED);
+    EXPECT_EQ(h.LastVerdict(holder), v1::Verdict::UNKNOWN) << "it goes on as it was";
+    EXPECT_EQ(h.Describe(x).summary().generation().creator().node(), holder.node);
+    EXPECT_FALSE(h.Describe(x).summary().deleted());
+    h.Advance(absl::Seconds(5));
+    EXPECT_EQ(h.LastVerdict(holder), v1::Verdict::UNKNOWN);
+  }
+}
+
+TEST(RestartTest, OfTwoThatWereAdoptedOneIsSupersededWhenNoTombstoneCanComeAnyMore) {
+  Harness h(/*learning=*/true);
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  for (const NodeKey& node : {a, b}) {
+    h.NewSession(node, true);
+    h.RegisterCopy(node, x, Generation{node, 9}, {.sender = {}});
+    h.RegisterEnd(node);
+  }
+  EXPECT_EQ(h.LastVerdict(b), v1::Verdict::UNKNOWN);
+  h.Advance(absl::Seconds(5));
+  EXPECT_EQ(h.LastVerdict(b), v1::Verdict::SUPERSEDED);
+}
+
 TEST(RestartTest, OldTombstonesOfANodeDoNotPushOutANewDelete) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");
