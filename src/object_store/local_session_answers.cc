@@ -26,8 +26,10 @@ bool Final(const net::TransferBuffer& buffer) {
 }
 
 local::Failed NoDescriptor(uint64_t request) {
-  return {request, absl::StatusCode::kResourceExhausted,
-          "the node has no descriptor for the memory that the object is in"};
+  return {
+      request, absl::StatusCode::kResourceExhausted,
+      "the node has no descriptor for the memory that the object is in: delete objects of 1 MiB "
+      "and more, or raise the node's hard limit (ulimit -Hn)"};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -61,6 +62,21 @@ absl::StatusOr<char*> Fill(int fd, uint64_t bytes, const MemfdFile::Available& a
   return static_cast<char*>(data);
 }
 
+// With none left for clients, nobody could even delete.
+constexpr rlim_t kKeptDescriptors = 64;
+
+// Whether `fd`, the lowest that was free, leaves enough of them.
+absl::Status CheckDescriptors(int fd, uint64_t bytes) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::OkStatus();
+  const rlim_t kept = std::min(kKeptDescriptors, limit.rlim_cur / 4);
+  if (static_cast<rlim_t>(fd) + kept < limit.rlim_cur) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "shared memory of ", bytes, " bytes: the last ", kept, " of ", limit.rlim_cur,
+      " descriptors are kept for clients and peers: delete objects of 1 MiB and more, or raise the "
+      "node's hard limit (ulimit -Hn)"));
+}
+
 struct flock ByteOf(uint64_t viewer, short type) {
   struct flock lock {};
   lock.l_type = type;
@@ -79,7 +95,8 @@ absl::StatusOr<std::unique_ptr<MemfdFile>> MemfdFile::Create(uint64_t bytes, Wri
   bytes = (bytes + page - 1) / page * page;
   const int fd = memfd_create("phalanx", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return NoMemory(bytes, "memfd_create", errno);
-  absl::StatusOr<char*> data = Fill(fd, bytes, available);
+  const absl::Status enough = CheckDescriptors(fd, bytes);
+  absl::StatusOr<char*> data = enough.ok() ? Fill(fd, bytes, available) : enough;
   int seals = F_SEAL_SHRINK | F_SEAL_GROW;
   if (writers == Writers::kThisProcess) seals |= F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
   if (data.ok() && fcntl(fd, F_ADD_SEALS, seals) != 0) {
