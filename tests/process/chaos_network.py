@@ -23,9 +23,9 @@ def process_of(port, pids):
     for key, pid in list(pids.items()):
         # Processes end and descriptors close while we look.
         with contextlib.suppress(OSError):
-            for descriptor in os.scandir(f"/proc/{pid}/fd"):
+            for descriptor in os.listdir(f"/proc/{pid}/fd"):
                 with contextlib.suppress(OSError):
-                    if os.readlink(descriptor.path) == inode:
+                    if os.readlink(f"/proc/{pid}/fd/{descriptor}") == inode:
                         return key
     return None
 
@@ -67,7 +67,9 @@ class Network:
         host, port = target.rsplit(":", 1)
 
         async def serve(reader, writer):
-            await self._serve(reader, writer, (host, int(port)), name, source)
+            # The end of the network is no error of a connection's.
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._serve(reader, writer, (host, int(port)), name, source)
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         self._servers.append(server)
