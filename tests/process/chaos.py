@@ -4,13 +4,14 @@ promised is checked.
     scripts/bazel run //tests/process:chaos -- --seconds=1800 --seed=7
 
 Promised, and checked:
-- whatever a Get, stream or view shows is what some attempt put, whole, and a view stays as it is;
+- whatever a Get, stream, copy or view shows is what some attempt put, whole, and a view stays as it is;
 - what a writer alone puts under an id, acknowledged as adopted, is what everybody reads until it asks
   for the Delete, as long as the node it was put at lives; once a Delete is acknowledged, the
   next Put of that writer finds nothing there;
 - every call ends, and no daemon but a victim dies;
 - when the faults have ended everything answers, and when all objects are deleted no node has
-  memory, views, clients, pulls or descriptors that it did not have at the start.
+  memory, views, clients or pulls, and no daemon descriptors or memory of its own, that it did not
+  have at the start.
 
 Ends with 0, or with 1 after a violation; logs and histories are kept then.
 """
@@ -99,6 +100,7 @@ class Chaos:
         self.loads = []
         self.finished = []
         self.writers = 0
+        self.promised = 0
         self.faults = collections.Counter()
         self.listen = {}
         self.advertise = {}
@@ -106,6 +108,8 @@ class Chaos:
         # What lasts: (end, what to do then).
         self.pending = []
         self.busy = set()
+        # Daemon -> (bytes, descriptors), at the start and when all is deleted.
+        self.before, self.after = {}, {}
 
     # ---- daemons
 
@@ -121,8 +125,7 @@ class Chaos:
             )
             self.start_node(name)
         self.cluster.wait_for_nodes(NODES)
-        self.baseline = {name: self.descriptors(name) for name in self.cluster.nodes}
-        self.memory = {name: own_bytes(node.pid) for name, node in self.cluster.nodes.items()}
+        self.before = {name: self.holdings(name) for name in (*self.nodes(), *self.shards())}
         for name in self.cluster.nodes:
             for _ in range(LOADS_PER_NODE):
                 self.start_load(name)
@@ -146,11 +149,15 @@ class Chaos:
             found = re.findall(r"^phalanx_node_(\w+) ([0-9.e+]+)$", answer.read().decode(), re.M)
         return {key: float(value) for key, value in found}
 
-    def descriptors(self, name):
-        """Open descriptors that are no file of an object and no connection of a peer or client."""
-        count = len(os.listdir(f"/proc/{self.cluster.nodes[name].pid}/fd"))
-        now = self.metrics(name)
-        return count - now["files"] - now["peer_connections"] - now["clients"]
+    def holdings(self, name):
+        """Memory of a daemon's own, and descriptors that are no object's file and no connection of a
+        peer or client."""
+        pid = self.daemon(name).pid
+        count = len(os.listdir(f"/proc/{pid}/fd"))
+        if name in self.cluster.nodes:
+            now = self.metrics(name)
+            count -= int(now["files"] + now["peer_connections"] + now["clients"])
+        return own_bytes(pid), count
 
     # ---- faults
 
@@ -321,15 +328,16 @@ class Chaos:
 
     def not_idle(self):
         left = []
-        for name, node in self.cluster.nodes.items():
+        for name in self.nodes():
             now = self.metrics(name)
             left += [f"{name}: {key}={now[key]:.0f}" for key in IDLE if now[key]]
-            extra = self.descriptors(name) - self.baseline[name]
-            if extra > DESCRIPTOR_SLACK:
-                left.append(f"{name}: {extra:.0f} descriptors more")
-            grown = own_bytes(node.pid) - self.memory[name]
+        for name, (memory, descriptors) in self.before.items():
+            self.after[name] = self.holdings(name)
+            grown, extra = self.after[name][0] - memory, self.after[name][1] - descriptors
             if grown > MEMORY_SLACK:
                 left.append(f"{name}: {grown >> 20} MiB of its own memory more")
+            if extra > DESCRIPTOR_SLACK:
+                left.append(f"{name}: {extra} descriptors more")
         return left
 
     # ---- the end
@@ -349,7 +357,10 @@ class Chaos:
         for fault, count in sorted(self.faults.items()):
             print(f"{count:5} {fault}")
         print(f"{self.network.corrupted:5} chunks corrupted, {self.writers} clients, "
-              f"{getattr(self, 'promised', 0)} promised objects read from every node")
+              f"{self.promised} promised objects read from every node")
+        for name, (memory, descriptors) in sorted(self.after.items()):
+            print(f"{name}: {self.before[name][0] >> 10} KiB of its own memory at the start, "
+                  f"{memory >> 10} at the end; {self.before[name][1]} descriptors, {descriptors}")
 
     def close(self, keep):
         """Ends every process; keeps the logs and histories if asked to, and then tells where they are."""

@@ -8,8 +8,8 @@
 // 0, with 3 when the node is gone, with 9 when a call is stuck.
 //
 // Object 0 to 47 belong to everybody; all others are writer << 20 | slot, written and deleted by
-// that writer alone. What attempt a of object o holds, and how much, follows from (o, a), which the
-// metadata tells.
+// that writer alone. What attempt a of object o holds, and how much, follows from (o, a); the
+// metadata tells both, and the first eight bytes are a.
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,6 +37,7 @@ namespace {
 
 constexpr uint64_t kShared = 48;
 constexpr unsigned kSlots = 10;
+constexpr uint64_t kMaxBytes = 3000008;
 // The directory remembers sixty-four deleted generations of an id.
 constexpr int kMaxLives = 40;
 constexpr size_t kWindow = 8;
@@ -67,16 +68,19 @@ uint64_t Mix(uint64_t x) {
 uint64_t SizeOf(uint64_t object, uint64_t attempt) {
   // Every second attempt has the size that all such attempts of the object have.
   const uint64_t draw = Mix(object * 1000003 + (attempt % 2 == 0 ? attempt : 0) + 17);
-  const uint64_t limit[] = {200, 40000, 40000, 400000, 400000, 3000000};
-  return 1 + (draw >> 8) % limit[draw % 6];
+  const uint64_t limit[] = {200, 40000, 40000, 400000, 400000, kMaxBytes - 8};
+  return sizeof(attempt) + (draw >> 8) % limit[draw % 6];
+}
+
+uint64_t WordOf(uint64_t object, uint64_t attempt, uint64_t index) {
+  return index == 0 ? attempt : Mix(object ^ Mix(attempt)) + index * 0x9e3779b97f4a7c15;
 }
 
 // Bytes [offset, offset + size) of attempt `attempt`.
 bool Holds(uint64_t object, uint64_t attempt, uint64_t offset, absl::string_view bytes) {
-  const uint64_t base = Mix(object ^ Mix(attempt));
   for (size_t at = 0; at < bytes.size();) {
     const uint64_t position = offset + at;
-    const uint64_t word = base + (position / 8) * 0x9e3779b97f4a7c15;
+    const uint64_t word = WordOf(object, attempt, position / 8);
     const size_t skip = position % 8;
     const size_t size = std::min<size_t>(8 - skip, bytes.size() - at);
     if (std::memcmp(reinterpret_cast<const char*>(&word) + skip, bytes.data() + at, size) != 0) {
@@ -88,9 +92,8 @@ bool Holds(uint64_t object, uint64_t attempt, uint64_t offset, absl::string_view
 }
 
 void Fill(uint64_t object, uint64_t attempt, absl::Span<char> into) {
-  const uint64_t base = Mix(object ^ Mix(attempt));
   for (size_t at = 0; at < into.size(); at += 8) {
-    const uint64_t word = base + (at / 8) * 0x9e3779b97f4a7c15;
+    const uint64_t word = WordOf(object, attempt, at / 8);
     std::memcpy(into.data() + at, &word, std::min<size_t>(8, into.size() - at));
   }
 }
@@ -408,12 +411,21 @@ class Load {
   }
 
   void Into(uint64_t object) {
-    std::string bytes(3000000, '\0');
+    std::string bytes(kMaxBytes, '\0');
     phalanx::GetOptions options = Options();
     options.timeout = absl::Seconds(1);
     Begin("into", object);
     const auto size = client_->GetInto(IdOf(*client_, object), absl::MakeSpan(bytes), options);
-    End("into", object, 0, size.status());
+    uint64_t attempt = 0;
+    if (size.ok()) {
+      std::memcpy(&attempt, bytes.data(), sizeof(attempt));
+      if (*size != SizeOf(object, attempt) ||
+          !Holds(object, attempt, 0, absl::string_view(bytes.data(), *size))) {
+        Say(absl::StrCat("V the ", *size, " bytes copied of ", object, " are not attempt ", attempt,
+                         ", which has ", SizeOf(object, attempt)));
+      }
+    }
+    End("into", object, attempt, size.status());
   }
 
   // ---- managing
