@@ -1,4 +1,6 @@
 // What happens to a broadcast when this or that goes wrong in the middle, told step by step.
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -170,6 +172,39 @@ TEST_F(Scenario, ANodeThatWasFencedIsBackWithItsSoleCopy) {
   story.cluster().Heal("s0", "n0");
   story.AwaitAll({get});
   EXPECT_EQ(story.Seen(get), 1u);
+  story.ComeToRest();
+}
+
+// The one that missed the Delete registers first at the shard's next life.
+TEST_F(Scenario, WhatWasPutAfterADeleteOutlivesAHolderThatHeardOfNeither) {
+  Story story(2);
+  SimCluster& cluster = story.cluster();
+  const auto part = [&](int n, bool parted) {
+    const std::string node = SimCluster::NodeName(n);
+    const std::string shard = SimCluster::ShardName(0);
+    for (const auto& [from, to] : {std::pair(node, shard), std::pair(shard, node)}) {
+      parted ? cluster.Partition(from, to) : cluster.Heal(from, to);
+    }
+  };
+  story.Put(0, "weights", kBytes);
+  const uint64_t before = story.StartGet(1, "weights");
+  story.AwaitAll({before});
+  story.ComeToRest();
+  part(1, true);
+  story.Delete(0, "weights");
+  story.Put(0, "weights", kBytes);
+  cluster.CrashShard(0);
+  part(0, true);
+  part(1, false);
+  cluster.StartShard(0);
+  story.Pass(absl::Milliseconds(500));
+  part(0, false);
+  story.Pass(absl::Seconds(4));
+  const uint64_t own = story.StartGet(0, "weights");
+  const uint64_t other = story.StartGet(1, "weights");
+  story.AwaitAll({own, other});
+  EXPECT_NE(story.Seen(own), story.Seen(before));
+  EXPECT_EQ(story.Seen(other), story.Seen(own));
   story.ComeToRest();
 }
 
