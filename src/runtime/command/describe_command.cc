@@ -9,7 +9,6 @@
 #include "src/runtime/command/object_view.h"
 #include "src/runtime/command/progress_bar.h"
 #include "src/runtime/command/screen.h"
-#include "src/runtime/command/tree_drawing.h"
 
 namespace phalanx::runtime {
 namespace {
@@ -51,7 +50,7 @@ class DescribeCommand : public Command {
 
  private:
   std::string Render(const v1::DescribeObjectResponse& object) const {
-    return json_ ? absl::StrCat(ObjectAsJson(object).dump(), "\n") : DrawTree(object, !ascii_);
+    return json_ ? absl::StrCat(ObjectAsJson(object).dump(), "\n") : ObjectAsText(object, !ascii_);
   }
 
   absl::Status Follow(directory::ToolsClient& tools, const ObjectId& id) const {

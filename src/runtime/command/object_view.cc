@@ -1,11 +1,14 @@
 #include "src/runtime/command/object_view.h"
 
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "src/common/ids.h"
+#include "src/runtime/command/holdups.h"
 #include "src/runtime/command/text_table.h"
 #include "src/runtime/command/tree_drawing.h"
 #include "src/runtime/units.h"
@@ -18,6 +21,16 @@ double Seconds(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
 std::string GenerationText(const v1::Generation& generation) {
   const NodeKey creator{generation.creator().node(), generation.creator().incarnation()};
   return Generation{creator, generation.sequence()}.ToString();
+}
+
+// What a copy waits for, by copy.
+std::map<const v1::CopyDescription*, std::string> Reasons(
+    const v1::DescribeObjectResponse& object) {
+  std::map<const v1::CopyDescription*, std::string> reasons;
+  for (const Holdup& holdup : FindHoldups(object)) {
+    for (const v1::CopyDescription* copy : holdup.waiting) reasons[copy] = HoldupText(holdup);
+  }
+  return reasons;
 }
 
 nlohmann::json CopyAsJson(const TreeRow& row, uint64_t size_bytes) {
@@ -68,10 +81,30 @@ nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object) {
   json["copies_left_out"] = object.copies_left_out();
   json["waiting_left_out"] = object.waiting_left_out();
   json["copies"] = nlohmann::json::array();
+  const std::map<const v1::CopyDescription*, std::string> reasons = Reasons(object);
   for (const TreeRow& row : LayOutTree(object)) {
-    json["copies"].push_back(CopyAsJson(row, object.summary().info().size_bytes()));
+    nlohmann::json copy = CopyAsJson(row, object.summary().info().size_bytes());
+    const auto reason = reasons.find(row.copy);
+    copy["held_up_by"] = nullptr;
+    if (reason != reasons.end()) copy["held_up_by"] = reason->second;
+    json["copies"].push_back(std::move(copy));
   }
   return json;
+}
+
+std::string ObjectAsText(const v1::DescribeObjectResponse& object, bool unicode) {
+  std::string text = DrawTree(object, unicode);
+  const std::vector<Holdup> holdups = FindHoldups(object);
+  if (!holdups.empty()) absl::StrAppend(&text, "\n");
+  for (const Holdup& holdup : holdups) {
+    absl::StrAppend(&text, "held up by ", HoldupText(holdup), ": ",
+                    absl::StrJoin(holdup.waiting, ", ",
+                                  [](std::string* out, const v1::CopyDescription* copy) {
+                                    out->append(Printable(copy->name()));
+                                  }),
+                    "\n");
+  }
+  return text;
 }
 
 std::string ObjectsAsTable(const v1::ListObjectsResponse& list) {

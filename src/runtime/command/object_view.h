@@ -17,8 +17,11 @@ nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary);
 // did not tell of), and `copies` in the order of the drawing, each with node,
 // state, complete, primary, connected, pulling, sender (a name, or null), depth, descendants,
 // receivers, bytes_present, bytes_received, bytes_sent_twice, bytes_per_second, elapsed_s,
-// starved_s and repairs.
+// starved_s, repairs and held_up_by (null, or the sentence of HoldupText).
 nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object);
+
+// The drawing of the object's tree and below it, after an empty line, who holds up whom.
+std::string ObjectAsText(const v1::DescribeObjectResponse& object, bool unicode);
 
 // A heading and a line per object.
 std::string ObjectsAsTable(const v1::ListObjectsResponse& list);

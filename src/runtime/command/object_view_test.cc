@@ -51,6 +51,21 @@ TEST(ObjectViewTest, JsonTellsWhoFeedsWhom) {
   EXPECT_EQ(json["copies"][1]["elapsed_s"], 2.0);
 }
 
+TEST(ObjectViewTest, WhoIsHeldUpAndByWhomStandsInTheJsonAndBelowTheDrawing) {
+  v1::DescribeObjectResponse object = Object();
+  EXPECT_EQ(ObjectAsText(object, true).find("held up"), std::string::npos);
+  EXPECT_EQ(ObjectAsJson(object)["copies"][1]["held_up_by"], nullptr);
+  object.mutable_copies(0)->set_complete(false);
+  object.mutable_copies(0)->set_primary(true);
+  for (v1::CopyDescription& copy : *object.mutable_copies()) {
+    if (copy.pulling()) copy.set_starved_ns(copy.elapsed_ns());
+  }
+  EXPECT_EQ(ObjectAsJson(object)["copies"][0]["held_up_by"], nullptr);
+  EXPECT_EQ(ObjectAsJson(object)["copies"][1]["held_up_by"], "the writer at n1");
+  const std::string text = ObjectAsText(object, true);
+  EXPECT_NE(text.find("\n\nheld up by the writer at n1: "), std::string::npos) << text;
+}
+
 TEST(ObjectViewTest, AListHasALinePerObject) {
   v1::ListObjectsResponse list;
   *list.add_objects() = Object().summary();

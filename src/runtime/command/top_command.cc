@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/status_macros.h"
 #include "src/runtime/command/directory_connection.h"
+#include "src/runtime/command/holdups.h"
 #include "src/runtime/command/object_view.h"
 #include "src/runtime/command/screen.h"
 #include "src/runtime/command/status_view.h"
@@ -24,6 +25,8 @@ constexpr size_t kMaxShown = 10;
 struct Motion {
   v1::ObjectSummary summary;
   double bytes_per_second = 0;
+  // What holds up most of its nodes; empty if nothing does.
+  std::string held_up_by;
 };
 
 double MovingBytesPerSecond(const v1::DescribeObjectResponse& object) {
@@ -36,15 +39,16 @@ double MovingBytesPerSecond(const v1::DescribeObjectResponse& object) {
 
 std::string MotionsAsTable(const std::vector<Motion>& motions) {
   std::vector<std::vector<std::string>> rows = {
-      {"OBJECT", "SIZE", "COMPLETE", "PULLING", "WAITING", "RATE"}};
+      {"OBJECT", "SIZE", "COMPLETE", "PULLING", "WAITING", "RATE", "HELD UP BY"}};
   for (const Motion& motion : motions) {
     const v1::ObjectSummary& object = motion.summary;
     rows.push_back({absl::BytesToHexString(object.object_id()),
                     object.has_info() ? HumanBytes(object.info().size_bytes()) : "-",
                     absl::StrCat(object.complete_copies()), absl::StrCat(object.partial_copies()),
-                    absl::StrCat(object.waiting()), HumanRate(motion.bytes_per_second)});
+                    absl::StrCat(object.waiting()), HumanRate(motion.bytes_per_second),
+                    motion.held_up_by});
   }
-  return AlignColumns(rows, {false, true, true, true, true, true});
+  return AlignColumns(rows, {false, true, true, true, true, true, false});
 }
 
 class TopCommand : public Command {
@@ -83,11 +87,15 @@ class TopCommand : public Command {
     for (const v1::ObjectSummary& object : list->objects()) {
       if (object.partial_copies() == 0 && object.waiting() == 0) continue;
       if (motions.size() == kMaxShown) break;
-      Motion motion{object, 0};
+      Motion motion{object, 0, {}};
       const absl::StatusOr<ObjectId> id = ObjectId::FromBinary(object.object_id());
       const absl::StatusOr<v1::DescribeObjectResponse> description =
           id.ok() ? tools.Describe(*id) : absl::StatusOr<v1::DescribeObjectResponse>(id.status());
-      if (description.ok()) motion.bytes_per_second = MovingBytesPerSecond(*description);
+      if (description.ok()) {
+        motion.bytes_per_second = MovingBytesPerSecond(*description);
+        const std::vector<Holdup> holdups = FindHoldups(*description);
+        if (!holdups.empty()) motion.held_up_by = HoldupText(holdups.front());
+      }
       motions.push_back(std::move(motion));
     }
     return motions;
@@ -103,6 +111,8 @@ class TopCommand : public Command {
     for (const Motion& motion : motions) {
       nlohmann::json object = SummaryAsJson(motion.summary);
       object["bytes_per_second"] = motion.bytes_per_second;
+      object["held_up_by"] = nullptr;
+      if (!motion.held_up_by.empty()) object["held_up_by"] = motion.held_up_by;
       json["moving"].push_back(std::move(object));
     }
     return absl::StrCat(json.dump(), "\n");
