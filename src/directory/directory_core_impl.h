@@ -41,7 +41,7 @@ struct PullRecord {
   PlanId plan = 0;
   double bytes_per_second = 0;
   uint64_t bytes_received = 0;
-  uint64_t starved_ns = 0;
+  uint64_t starved_ns = 0;  // since `started`, by the receiver's last word
   Instant started;
   Instant ended = Instant::Infinite();
   uint32_t repairs = 0;

@@ -233,6 +233,7 @@ void DirectoryCore::Impl::Assign(Object& object, Node& node, Want& want,
   copy.pull->ended = Instant::Infinite();
   copy.pull->reported = false;
   copy.pull->bytes_per_second = 0;
+  copy.pull->starved_ns = 0;
 
   BroadcastTree& tree = *object.tree;
   BroadcastTree::Member* receiver = tree.Find(node.key);
@@ -396,7 +397,7 @@ void DirectoryCore::Impl::MeasurePull(Object& object, const NodeKey& receiver,
   if (!m.complete()) copy->second.watermarks.assign(m.watermarks().begin(), m.watermarks().end());
   if (PullRecord* record = copy->second.pull.get()) {
     record->bytes_received += m.bytes_received();
-    record->starved_ns += m.starved_ns();
+    record->starved_ns = std::max(record->starved_ns, m.starved_ns());
     if (rate > 0) record->bytes_per_second = rate;
   }
   BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
@@ -494,6 +495,7 @@ void DirectoryCore::Impl::NotePullProgress(Node& node, const v1::Progress::Pull&
   if (plan != 0 && plan != pull.plan_id()) return;
   const double rate = UsableRate(pull.bytes_per_second());
   copy->second.pull->bytes_per_second = rate;
+  copy->second.pull->starved_ns = pull.starved_ns();
   // It pulls as we last told it, from somebody who has not every byte either.
   if (object->last_hopes.contains(node.key)) {
     EndHope(*object, node.key);

@@ -39,6 +39,21 @@ TEST(ToolsTest, AFinishedTreeCanBeDrawn) {
   EXPECT_EQ(copy.elapsed_ns(), 40'000'000u);
 }
 
+TEST(ToolsTest, APullUnderWayTellsForHowLongItsSenderHadNothing) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  h.Create(a, x, {.size = 8 << 20, .complete = true});
+  h.Want(b, x);
+  h.Advance(absl::Seconds(1));
+  h.Progress(b, x, 1 << 20, 1e6, absl::Milliseconds(700));
+  const v1::DescribeObjectResponse object = h.Describe(x);
+  ASSERT_EQ(object.copies_size(), 2);
+  EXPECT_TRUE(object.copies(1).pulling());
+  EXPECT_EQ(object.copies(1).starved_ns(), 700'000'000u);
+  EXPECT_EQ(object.copies(1).elapsed_ns(), 1'000'000'000u);
+}
+
 TEST(ToolsTest, ListsPageInOrderOfIds) {
   Harness h;
   const NodeKey a = h.Up("a");
