@@ -6,12 +6,12 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
-#include <chrono>
 #include <exception>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "src/common/clock.h"
 #include "src/common/mutex.h"
 
 namespace phalanx {
@@ -118,7 +118,7 @@ LogLine::~LogLine() {
 }
 
 bool LogLimiter::Pass(absl::Duration period, uint64_t& suppressed) {
-  const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  const int64_t now = MonotonicNow().nanos();
   int64_t next = next_nanos_.load(std::memory_order_relaxed);
   if (now < next || !next_nanos_.compare_exchange_strong(
                         next, now + absl::ToInt64Nanoseconds(period), std::memory_order_relaxed)) {

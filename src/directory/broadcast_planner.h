@@ -78,7 +78,6 @@ class BroadcastPlanner {
   void ForgetFailure(const NodeKey& receiver, const NodeKey& sender);
   // How often in a row, within the lease.
   int Failures(const NodeKey& receiver, const NodeKey& sender) const;
-  size_t failed_pairs() const { return failures_.size(); }
 
   struct Sample {
     uint64_t bytes = 0;

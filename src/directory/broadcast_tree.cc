@@ -62,20 +62,14 @@ BroadcastTree::Member* BroadcastTree::Add(const Endpoint& endpoint, Role role, b
   return member;
 }
 
-std::vector<NodeKey> BroadcastTree::Remove(const NodeKey& node) {
-  std::vector<NodeKey> orphans;
+void BroadcastTree::Remove(const NodeKey& node) {
   const auto found = members_.find(node);
-  if (found == members_.end()) return orphans;
+  if (found == members_.end()) return;
   Member* member = found->second.get();
   Detach(member);
-  while (member->first_receiver != nullptr) {
-    Member* receiver = member->first_receiver->receiver;
-    orphans.push_back(receiver->endpoint.node);
-    Detach(receiver);
-  }
+  while (member->first_receiver != nullptr) Detach(member->first_receiver->receiver);
   Unlist(member);
   members_.erase(found);
-  return orphans;
 }
 
 std::pair<int, int> BroadcastTree::DepthAndCrossings(const Member& member) const {

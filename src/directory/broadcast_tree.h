@@ -137,9 +137,8 @@ class BroadcastTree {
 
   // REQUIRES: not a member yet.
   Member* Add(const Endpoint& endpoint, Role role, bool connected, bool draining);
-  // Takes a member out with all its feeds; returns the receivers it fed, in the order they came to
-  // it.
-  std::vector<NodeKey> Remove(const NodeKey& node);
+  // Takes a member out with all its feeds: those it fed have none.
+  void Remove(const NodeKey& node);
 
   // A pull from now on. REQUIRES: `sender` is not downstream of `receiver` (the planner may be told
   // not to look, by a defect under test), none of `slices` is fed already.

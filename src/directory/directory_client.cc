@@ -165,8 +165,6 @@ void DirectoryClient::Send(v1::NodeMessage message) {
 
 bool DirectoryClient::connected() const { return impl_->up; }
 
-const absl::Status& DirectoryClient::last_error() const { return impl_->error; }
-
 std::string DirectoryClient::target() const { return impl_->connector->target(); }
 
 DirectoryClient::Counters DirectoryClient::counters() const {

@@ -61,8 +61,6 @@ class DirectoryClient {
   void Send(v1::NodeMessage message);
 
   bool connected() const;
-  // OK while connected; Unavailable before the first attempt has ended.
-  const absl::Status& last_error() const;
   std::string target() const;
   Counters counters() const;
 

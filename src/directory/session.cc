@@ -42,7 +42,7 @@ NodeSession::NodeSession(SessionConfig config, v1::NodeInfo self)
 void NodeSession::StreamOpened(absl::string_view nonce, Instant now) {
   link_.Detach();
   nonce_ = std::string(nonce);
-  last_heard_ = now;
+  link_.Heard(now);
   phase_ = Phase::kHelloDue;
 }
 
@@ -52,7 +52,7 @@ void NodeSession::StreamClosed(Instant) {
 }
 
 absl::Status NodeSession::OnFrame(v1::ShardFrame frame, Instant now) {
-  last_heard_ = now;
+  link_.Heard(now);
   switch (frame.kind_case()) {
     case v1::ShardFrame::kChallenge:
       return OnChallenge(frame.challenge());
@@ -181,7 +181,7 @@ Instant NodeSession::NextDeadline() const {
 }
 
 Instant NodeSession::SilenceDeadline() const {
-  return phase_ == Phase::kNoStream ? Instant::Infinite() : last_heard_ + link_.lease();
+  return phase_ == Phase::kNoStream ? Instant::Infinite() : link_.SilentAt();
 }
 
 ShardSession::ShardSession(SessionId id, uint64_t shard_incarnation, const SessionConfig& config,

@@ -113,7 +113,6 @@ class NodeSession {
   std::string nonce_;
   v1::Hello hello_;
   std::string shard_nonce_;
-  Instant last_heard_;
 
   // This session; id 0 is none.
   SessionId session_id_ = 0;

@@ -55,22 +55,25 @@ absl::Status CheckSame(absl::string_view what, const T& shards, const T& nodes) 
       absl::StrCat("the shard's ", what, " is ", shards, ", the node's is ", nodes));
 }
 
+absl::Status CheckBytes(absl::string_view what, size_t bytes, size_t limit) {
+  if (bytes <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the node's ", what, " has ", bytes, " bytes, the limit is ", limit));
+}
+
 absl::Status CheckNode(const v1::NodeInfo& node) {
   if (node.key().node() == 0 || node.key().incarnation() == 0) {
     return absl::InvalidArgumentError("the node's key is missing");
   }
-  if (node.labels_size() > kMaxNodeLabels) {
-    return absl::InvalidArgumentError(absl::StrCat("the node has ", node.labels_size(),
+  if (node.name().empty()) return absl::InvalidArgumentError("the node has no name");
+  PHALANX_RETURN_IF_ERROR(CheckBytes("name", node.name().size(), kMaxNodeNameBytes));
+  PHALANX_RETURN_IF_ERROR(CheckBytes("address", node.address().size(), kMaxNodeAddressBytes));
+  if (node.labels().size() > kMaxNodeLabels) {
+    return absl::InvalidArgumentError(absl::StrCat("the node has ", node.labels().size(),
                                                    " labels, the limit is ", kMaxNodeLabels));
   }
-  size_t longest = std::max(node.name().size(), node.address().size());
-  for (const auto& [name, value] : node.labels()) {
-    longest = std::max({longest, name.size(), value.size()});
-  }
-  if (longest > kMaxNodeTextBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("the node's name, address or a label has ",
-                                                   longest, " bytes, the limit is ",
-                                                   kMaxNodeTextBytes));
+  for (const auto& [key, value] : node.labels()) {
+    PHALANX_RETURN_IF_ERROR(CheckBytes("label", key.size() + value.size(), kMaxNodeLabelBytes));
   }
   return absl::OkStatus();
 }

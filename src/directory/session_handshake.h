@@ -41,9 +41,12 @@ struct SessionConfig {
   std::function<void(void* out, size_t size)> nonce_bytes = SystemRandomBytes;
 };
 
-// A node's description that is longer is refused.
-inline constexpr size_t kMaxNodeTextBytes = 256;
-inline constexpr int kMaxNodeLabels = 64;
+// A node's description that is longer is refused: it travels in every registration and stands in
+// every drawing. Of a name, of a label's key and value together, of an address.
+inline constexpr size_t kMaxNodeNameBytes = 128;
+inline constexpr size_t kMaxNodeLabelBytes = 128;
+inline constexpr size_t kMaxNodeAddressBytes = 264;
+inline constexpr size_t kMaxNodeLabels = 16;
 // So is a hello, which is kept before its node has shown the secret; the longest description fits.
 inline constexpr size_t kMaxHelloBytes = 48 << 10;
 

@@ -92,6 +92,7 @@ class World {
   static v1::NodeInfo Node() {
     v1::NodeInfo node;
     node.mutable_key()->set_node(1);
+    node.set_name("n1");
     node.mutable_key()->set_incarnation(1);
     return node;
   }

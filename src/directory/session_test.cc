@@ -443,6 +443,18 @@ TEST(SessionHandshakeTest, AMismatchNamesBothSides) {
                        AllOf(HasSubstr("index is 0"), HasSubstr("node's is 2"))));
 }
 
+TEST(SessionHandshakeTest, TheLongestDescriptionOfANodeIsTaken) {
+  v1::Hello hello = HelloOf(Config());
+  hello.mutable_node()->set_name(std::string(kMaxNodeNameBytes, 'n'));
+  hello.mutable_node()->set_address(std::string(kMaxNodeAddressBytes, '1'));
+  for (size_t i = 0; i < kMaxNodeLabels; ++i) {
+    const std::string key = absl::StrCat("label", i);
+    (*hello.mutable_node()->mutable_labels())[key] =
+        std::string(kMaxNodeLabelBytes - key.size(), 'x');
+  }
+  EXPECT_THAT(Answer(Config(), hello), IsOk());
+}
+
 TEST(SessionHandshakeTest, AMalformedHelloIsRefused) {
   const v1::Hello good = HelloOf(Config());
   EXPECT_THAT(Answer(Config(), good), IsOk());
@@ -453,14 +465,22 @@ TEST(SessionHandshakeTest, AMalformedHelloIsRefused) {
   bad.mutable_node()->clear_key();
   EXPECT_THAT(Answer(Config(), bad), StatusIs(absl::StatusCode::kInvalidArgument));
   bad = good;
-  bad.mutable_node()->set_name(std::string(kMaxNodeTextBytes + 1, 'x'));
+  bad.mutable_node()->set_name(std::string(kMaxNodeNameBytes + 1, 'x'));
+  EXPECT_THAT(Answer(Config(), bad), StatusIs(absl::StatusCode::kInvalidArgument));
+  bad.mutable_node()->clear_name();
+  EXPECT_THAT(Answer(Config(), bad), StatusIs(absl::StatusCode::kInvalidArgument));
+  bad = good;
+  bad.mutable_node()->set_address(std::string(kMaxNodeAddressBytes + 1, '1'));
+  EXPECT_THAT(Answer(Config(), bad), StatusIs(absl::StatusCode::kInvalidArgument));
+  bad = good;
+  (*bad.mutable_node()->mutable_labels())["zone"] = std::string(kMaxNodeLabelBytes - 3, 'z');
   EXPECT_THAT(Answer(Config(), bad), StatusIs(absl::StatusCode::kInvalidArgument));
   bad = good;
   bad.GetReflection()->MutableUnknownFields(&bad)->AddLengthDelimited(
       1000, std::string(kMaxHelloBytes, 'x'));
   EXPECT_THAT(Answer(Config(), bad), StatusIs(absl::StatusCode::kInvalidArgument));
   bad = good;
-  for (int i = 0; i <= kMaxNodeLabels; ++i) {
+  for (size_t i = 0; i <= kMaxNodeLabels; ++i) {
     (*bad.mutable_node()->mutable_labels())[absl::StrCat("label", i)] = "x";
   }
   EXPECT_THAT(Answer(Config(), bad), StatusIs(absl::StatusCode::kInvalidArgument));

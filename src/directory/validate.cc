@@ -8,9 +8,6 @@
 namespace phalanx::directory {
 namespace {
 
-constexpr size_t kMaxNameBytes = 255;
-constexpr int kMaxLabels = 64;
-
 absl::Status TooLong(absl::string_view field, size_t has, size_t limit) {
   return absl::InvalidArgumentError(
       absl::StrCat(field, ": ", has, " bytes, at most ", limit, " are allowed"));
@@ -54,26 +51,6 @@ absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info) {
     return TooLong("info.metadata", info.metadata().size(), kMaxMetadataBytes);
   }
   return ObjectInfo{info.size_bytes(), info.slices(), info.metadata()};
-}
-
-absl::Status ValidateNodeInfo(const v1::NodeInfo& node) {
-  if (absl::StatusOr<NodeKey> key = ParseNodeKey(node.key()); !key.ok()) return key.status();
-  if (node.name().empty()) return absl::InvalidArgumentError("node.name: it is empty");
-  if (node.name().size() > kMaxNameBytes) {
-    return TooLong("node.name", node.name().size(), kMaxNameBytes);
-  }
-  if (node.address().size() > kMaxNameBytes) {
-    return TooLong("node.address", node.address().size(), kMaxNameBytes);
-  }
-  if (node.labels().size() > kMaxLabels) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "node.labels: ", node.labels().size(), " of them, at most ", kMaxLabels, " are allowed"));
-  }
-  for (const auto& [key, value] : node.labels()) {
-    const size_t longest = std::max(key.size(), value.size());
-    if (longest > kMaxNameBytes) return TooLong("node.labels", longest, kMaxNameBytes);
-  }
-  return absl::OkStatus();
 }
 
 absl::Status ValidateInline(uint64_t size_bytes, bool complete, bool has_inline,

@@ -38,9 +38,6 @@ absl::StatusOr<NodeKey> ParseNodeKey(const v1::NodeKey& key);
 // A creator, and a sequence that is not 0.
 absl::StatusOr<Generation> ParseGeneration(const v1::Generation& generation);
 absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info);
-// A key, a name of 1..255 bytes, an address of at most 255, at most 64 labels of at most 255 bytes
-// each side.
-absl::Status ValidateNodeInfo(const v1::NodeInfo& node);
 
 // Inline bytes belong to a complete object, are at most kMaxInlineBytes and exactly as many as the
 // object has.

@@ -85,20 +85,6 @@ TEST(ValidateTest, EachWatermarkLiesWithinItsSlice) {
   EXPECT_THAT(ValidateWatermarkCount({~uint64_t{0}}), StatusIs(kInvalid));
 }
 
-TEST(ValidateTest, ANodeHasAKeyANameAndLabelsOfBoundedLength) {
-  v1::NodeInfo node;
-  EXPECT_THAT(ValidateNodeInfo(node), StatusIs(kInvalid, HasSubstr("node: 0")));
-  node.mutable_key()->set_node(1);
-  EXPECT_THAT(ValidateNodeInfo(node), StatusIs(kInvalid, HasSubstr("name")));
-  node.set_name("n");
-  EXPECT_THAT(ValidateNodeInfo(node), IsOk());
-  (*node.mutable_labels())["zone"] = std::string(256, 'z');
-  EXPECT_THAT(ValidateNodeInfo(node), StatusIs(kInvalid, HasSubstr("labels")));
-  (*node.mutable_labels())["zone"] = "a";
-  node.set_address(std::string(256, '1'));
-  EXPECT_THAT(ValidateNodeInfo(node), StatusIs(kInvalid, HasSubstr("address")));
-}
-
 TEST(ValidateTest, WhatIsWrittenIsReadBack) {
   const Generation generation{{7, 8}, 9};
   v1::Generation wire;

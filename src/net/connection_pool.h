@@ -43,8 +43,6 @@ class ConnectionPool {
   // Keeps it; drops the one that has idled longest if the peer has more than its share.
   void Put(const Peer& peer, Connection connection);
 
-  size_t size() const { return idle_.size(); }
-
  private:
   struct Idle {
     Peer peer;

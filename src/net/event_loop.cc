@@ -1,7 +1,5 @@
 #include "src/net/event_loop.h"
 
-#include <time.h>
-
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
@@ -15,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
+#include "src/common/clock.h"
 #include "src/common/mutex.h"
 #include "src/common/status_macros.h"
 #include "src/common/thread.h"
@@ -22,12 +21,6 @@
 
 namespace phalanx::net {
 namespace {
-
-Instant ReadClock() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return Instant::FromNanos(int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec);
-}
 
 enum Direction { kReadable = 0, kWritable = 1 };
 
@@ -130,7 +123,7 @@ class EventLoop::Impl {
     if (wake) Wake();
   }
 
-  Instant Now() const { return InLoop() ? now_ : ReadClock(); }
+  Instant Now() const { return InLoop() ? now_ : MonotonicNow(); }
   TimerId RunAt(Instant when, Task task) { return timers_.Add(when, std::move(task)); }
   void Cancel(TimerId id) { timers_.Cancel(id); }
   bool InLoop() const { return current_ == this; }
@@ -207,14 +200,14 @@ class EventLoop::Impl {
   // Fills batch_, ready_ and the clock, sleeping until one of them or a timer has something. False
   // once the loop was stopped.
   bool GatherWork() {
-    const bool sleep = TakePosted(/*may_sleep=*/timers_.Next() > ReadClock());
+    const bool sleep = TakePosted(/*may_sleep=*/timers_.Next() > MonotonicNow());
     if (sleep) {
       SetAlarm(timers_.Next());
       context_.run_one();
     }
     context_.poll();
     if (sleep) TakePosted(/*may_sleep=*/false);
-    now_ = ReadClock();
+    now_ = MonotonicNow();
     MutexLock lock(mu_);
     return !stopping_;
   }
@@ -253,7 +246,7 @@ class EventLoop::Impl {
 
   void CountTurn() {
     turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    const int64_t nanos = ReadClock().nanos() - now_.nanos();
+    const int64_t nanos = MonotonicNow().nanos() - now_.nanos();
     if (nanos > longest_turn_nanos_.load(std::memory_order_relaxed)) {
       longest_turn_nanos_.store(nanos, std::memory_order_relaxed);
     }
@@ -299,7 +292,7 @@ class EventLoop::Impl {
   Instant alarm_at_ = Instant::Infinite();
 
   // Loop thread only.
-  Instant now_ = ReadClock();
+  Instant now_ = MonotonicNow();
   TimerQueue timers_;
   std::vector<TimerId> due_;
   ReadyList ready_;

@@ -57,6 +57,9 @@ inline constexpr size_t kMaxNodeNames = 256;
 inline constexpr size_t kMaxNameBytes = 256;
 inline constexpr size_t kMaxPinsPerFrame = 8192;
 
+// A client has no more requests unanswered; with more it is refused one after the other.
+inline constexpr size_t kMaxRequestsUnderWay = 1 << 16;
+
 // How long, from the moment the node reads the request.
 using Timeout = absl::Duration;
 

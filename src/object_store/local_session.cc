@@ -23,6 +23,7 @@ constexpr absl::Duration kGreetingTimeout = absl::Seconds(10);
 constexpr absl::Duration kRetryAfter = absl::Milliseconds(5);
 // Reads of one client in a turn: others want theirs.
 constexpr int kReadsPerTurn = 4;
+static_assert(local::kMaxRequestsUnderWay <= kMaxRequestsPerClient);
 
 }  // namespace
 

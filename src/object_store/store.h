@@ -32,6 +32,9 @@
 
 namespace phalanx::object_store {
 
+// The node keeps so many requests of one client; see local::kMaxRequestsUnderWay.
+inline constexpr size_t kMaxRequestsPerClient = 1 << 16;
+
 struct StoreOptions {
   NodeKey self;
   std::string name;
@@ -50,7 +53,7 @@ struct StoreOptions {
   // How long the node goes on wanting, on its own account, what nobody sends it.
   absl::Duration fetch_patience = absl::Minutes(1);
   // Requests of one client that wait at a time; more are refused with ResourceExhausted.
-  size_t max_requests_per_client = 1 << 16;
+  size_t max_requests_per_client = kMaxRequestsPerClient;
 };
 
 using ClientId = uint64_t;

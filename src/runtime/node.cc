@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/common/status_macros.h"
+#include "src/directory/session_handshake.h"
 
 namespace phalanx::runtime {
 namespace {
@@ -36,19 +37,19 @@ absl::Status Validate(const NodeOptions& options, const NodeSeams& seams) {
                                                    absl::CHexEscape(options.name),
                                                    "\" has blanks or control characters in it"));
   }
-  if (options.name.size() > kMaxNodeNameBytes) {
+  if (options.name.size() > directory::kMaxNodeNameBytes) {
     return absl::InvalidArgumentError(absl::StrCat("the node's name has ", options.name.size(),
-                                                   " bytes; at most ", kMaxNodeNameBytes,
+                                                   " bytes; at most ", directory::kMaxNodeNameBytes,
                                                    " are allowed"));
   }
-  if (options.labels.size() > kMaxLabels) {
+  if (options.labels.size() > directory::kMaxNodeLabels) {
     return absl::InvalidArgumentError(absl::StrCat("node ", options.name, " has ",
                                                    options.labels.size(), " labels; at most ",
-                                                   kMaxLabels, " are allowed"));
+                                                   directory::kMaxNodeLabels, " are allowed"));
   }
   for (const auto& [key, value] : options.labels) {
-    if (key.empty() || key.size() + value.size() > kMaxNodeNameBytes || !Printable(key) ||
-        !Printable(value)) {
+    if (key.empty() || key.size() + value.size() > directory::kMaxNodeLabelBytes ||
+        !Printable(key) || !Printable(value)) {
       return absl::InvalidArgumentError(absl::StrCat("node ", options.name, ": bad label \"",
                                                      absl::CHexEscape(key), "=",
                                                      absl::CHexEscape(value), "\""));

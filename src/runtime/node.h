@@ -28,11 +28,6 @@
 
 namespace phalanx::runtime {
 
-// Longer names and labels are refused: they travel in every registration and stand in every
-// drawing.
-inline constexpr size_t kMaxNodeNameBytes = 128;
-inline constexpr size_t kMaxLabels = 16;
-
 struct NodeOptions {
   // Names the node for good: a later life with the same name replaces an earlier one at once.
   std::string name;

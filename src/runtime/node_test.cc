@@ -108,7 +108,7 @@ TEST_F(NodeTest, BadOptionsAreRefusedByName) {
   EXPECT_THAT(StartError(options), StatusIs(invalid, HasSubstr("two words")));
   options.name = "bell\a";
   EXPECT_THAT(StartError(options), StatusIs(invalid, HasSubstr("bell\\x07")));
-  options.name = std::string(kMaxNodeNameBytes + 1, 'n');
+  options.name = std::string(directory::kMaxNodeNameBytes + 1, 'n');
   EXPECT_THAT(StartError(options), StatusIs(invalid));
   options = Options();
   options.capacity_bytes = 0;
@@ -117,7 +117,8 @@ TEST_F(NodeTest, BadOptionsAreRefusedByName) {
   options.labels = {{"", "a"}};
   EXPECT_THAT(StartError(options), StatusIs(invalid, HasSubstr("label")));
   options.labels.clear();
-  for (size_t i = 0; i <= kMaxLabels; ++i) options.labels[std::string(i + 1, 'k')] = "v";
+  for (size_t i = 0; i <= directory::kMaxNodeLabels; ++i)
+    options.labels[std::string(i + 1, 'k')] = "v";
   EXPECT_THAT(StartError(options), StatusIs(invalid, HasSubstr("17 labels")));
   options = Options();
   options.listen = "nowhere";

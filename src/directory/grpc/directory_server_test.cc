@@ -278,6 +278,7 @@ TEST(DirectoryServerTest, AProofThatWasRecordedIsRefused) {
   v1::NodeInfo info;
   info.mutable_key()->set_node(1);
   info.mutable_key()->set_incarnation(1);
+  info.set_name("n1");
   NodeSession session(Config(), info);
   session.StreamOpened(std::string(32, 'n'), Instant());
   const v1::NodeFrame hello = *session.NextFrame(Instant());

@@ -25,6 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "phalanx/object_id.h"
 #include "src/common/check.h"
+#include "src/common/clock.h"
 #include "src/common/instant.h"
 #include "src/common/random.h"
 #include "src/directory/directory_client.h"
@@ -39,13 +40,6 @@ constexpr int kNodes = 8;
 constexpr int kWarmUp = 200;
 // Until the processes have started all their threads.
 constexpr absl::Duration kSettle = absl::Seconds(2);
-
-// Finer than a loop's turn.
-Instant MonotonicNow() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return Instant::FromNanos(now.tv_sec * 1'000'000'000 + now.tv_nsec);
-}
 
 // Runs `task` on the loop and waits for it.
 void On(net::EventLoop& loop, const std::function<void()>& task) {
@@ -65,6 +59,7 @@ class Node {
     v1::NodeInfo info;
     info.mutable_key()->set_node(number);
     info.mutable_key()->set_incarnation(1);
+    info.set_name("n1");
     std::promise<void> up;
     On(loop, [&] {
       client = std::make_unique<DirectoryClient>(

@@ -7,12 +7,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "src/common/status_macros.h"
 #include "src/runtime/bench/rendezvous.h"
 
@@ -53,17 +56,22 @@ absl::StatusOr<std::map<std::string, pid_t>> ProcessIds(directory::ToolsClient& 
   return pids;
 }
 
-// Whether `pid` is this machine's node: a process of this very executable. The id was told by the
-// node, which may run on another machine, where it means another process.
+// Whether `pid` is this machine's node of that name: a process of this very executable that was
+// started with it. The id was told by the node, which may run on another machine, where it means
+// another process, or another node.
 absl::Status RequireOurs(const std::string& name, pid_t pid) {
   struct stat own {};
   struct stat its {};
   const bool ours = pid > 1 && pid != getpid() && stat("/proc/self/exe", &own) == 0 &&
                     stat(absl::StrCat("/proc/", pid, "/exe").c_str(), &its) == 0 &&
                     own.st_dev == its.st_dev && own.st_ino == its.st_ino;
-  if (ours) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot kill ", name, ": its process id ", pid,
-                                             " is no node of this executable on this machine"));
+  std::ifstream file(absl::StrCat("/proc/", pid, "/cmdline"));
+  const std::string arguments((std::istreambuf_iterator<char>(file)),
+                              std::istreambuf_iterator<char>());
+  if (ours && StartsNode(arguments, name)) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("cannot kill ", name, ": its process id ", pid,
+                   " is not, on this machine, this executable started as node with --name=", name));
 }
 
 bool Over(const v1::DescribeObjectResponse& tree) {
@@ -115,6 +123,16 @@ absl::StatusOr<uint64_t> CountBytesReceived(directory::ToolsClient& client,
 }
 
 }  // namespace
+
+bool StartsNode(absl::string_view arguments, absl::string_view name) {
+  const std::vector<absl::string_view> words = absl::StrSplit(arguments, '\0');
+  if (words.size() < 2 || words[1] != "node") return false;
+  for (size_t i = 2; i < words.size(); ++i) {
+    if (words[i] == absl::StrCat("--name=", name)) return true;
+    if (words[i] == "--name" && i + 1 < words.size() && words[i + 1] == name) return true;
+  }
+  return false;
+}
 
 std::vector<std::string> ChooseVictims(const v1::DescribeObjectResponse& tree, uint64_t size_bytes,
                                        double fraction, int count) {

@@ -3,7 +3,8 @@
 //
 // The victims are read from the directory's live tree: nodes that receive, have `fraction` of the
 // object already, and have at least two descendants. Their daemons must run on this machine, from
-// this executable: no other process is ever killed. One thread, blocking.
+// this executable, started with their --name: no other process is ever killed. One thread,
+// blocking.
 #ifndef PHALANX_RUNTIME_BENCH_RELAY_KILLER_H_
 #define PHALANX_RUNTIME_BENCH_RELAY_KILLER_H_
 
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "phalanx/object_id.h"
 #include "src/directory/grpc/tools_client.h"
 #include "src/runtime/bench/runner.h"
@@ -22,10 +24,14 @@ namespace phalanx::runtime::bench {
 std::vector<std::string> ChooseVictims(const v1::DescribeObjectResponse& tree, uint64_t size_bytes,
                                        double fraction, int count);
 
+// Whether these arguments of a process, each ended by a zero byte, are those of `phalanx node` with
+// --name=`name`.
+bool StartsNode(absl::string_view arguments, absl::string_view name);
+
 // Tools around `client`, which outlives them. The killer waits until there are `count` victims;
 // FailedPrecondition when the broadcast is over before, DeadlineExceeded when neither happens in
-// two minutes, Unavailable when a victim's process is not this executable's on this machine, or
-// cannot be killed.
+// two minutes, Unavailable when a victim's process is not such a node on this machine, or cannot
+// be killed.
 // `signal` is SIGKILL or SIGSTOP.
 DirectoryTools MakeDirectoryTools(directory::ToolsClient& client, int count, double fraction,
                                   int signal);

@@ -44,6 +44,16 @@ TEST(RelayKillerTest, WaitsForTheFraction) {
   EXPECT_THAT(ChooseVictims(Chain(), kSize, 0.7, 1), IsEmpty());
 }
 
+TEST(RelayKillerTest, ANodeIsKnownByTheNameItWasStartedWith) {
+  using namespace std::string_literals;
+  EXPECT_TRUE(StartsNode("phalanx\0node\0--listen=h:1\0--name\0n2\0"s, "n2"));
+  EXPECT_TRUE(StartsNode("phalanx\0node\0--name=n2\0"s, "n2"));
+  EXPECT_FALSE(StartsNode("phalanx\0node\0--name=n22\0"s, "n2")) << "another node";
+  EXPECT_FALSE(StartsNode("phalanx\0node\0n2\0"s, "n2"));
+  EXPECT_FALSE(StartsNode("phalanx\0bench\0--name=n2\0"s, "n2")) << "no node";
+  EXPECT_FALSE(StartsNode("", "n2"));
+}
+
 TEST(RelayKillerTest, ARecordThatRunsInACircleEnds) {
   v1::DescribeObjectResponse tree;
   AddCopy(&tree, "x", "y", 900);

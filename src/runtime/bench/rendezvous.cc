@@ -17,12 +17,6 @@ constexpr size_t kKeptObjects = 16;
 
 }  // namespace
 
-int64_t MonotonicNanos() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
-}
-
 void SleepUntilNanos(int64_t instant) {
   timespec until{};
   until.tv_sec = instant / 1'000'000'000;

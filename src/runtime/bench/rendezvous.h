@@ -15,10 +15,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "phalanx/client.h"
+#include "src/common/clock.h"
 
 namespace phalanx::runtime::bench {
 
-int64_t MonotonicNanos();
+inline int64_t MonotonicNanos() { return MonotonicNow().nanos(); }
 void SleepUntilNanos(int64_t instant);
 
 class Rendezvous {

@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "src/common/status_macros.h"
 #include "src/runtime/client/buffer_state.h"
 
 namespace phalanx {
@@ -27,9 +28,6 @@ absl::StatusOr<Buffer> BufferFrom(Call& call, const local::Answer& answer, uint6
                                   uint64_t length) {
   auto state = std::make_shared<BufferState>();
   state->id = call.id();
-  if (const auto* failed = std::get_if<local::Failed>(&answer)) {
-    return call.Explain(failed->code, failed->message);
-  }
   if (const auto* object = std::get_if<local::Object>(&answer)) {
     state->object_size = object->object_size;
     state->metadata = std::string(object->metadata);
@@ -37,8 +35,7 @@ absl::StatusOr<Buffer> BufferFrom(Call& call, const local::Answer& answer, uint6
     state->view = state->own;
     return Buffer(std::move(state));
   }
-  const auto* mapped = std::get_if<local::Mapped>(&answer);
-  if (mapped == nullptr) return call.Unexpected();
+  PHALANX_ASSIGN_OR_RETURN(const local::Mapped* mapped, call.Expect<local::Mapped>(answer));
   absl::StatusOr<MappedObject> taken = call.connection().Take(*mapped);
   if (!taken.ok()) return call.Explain(taken.status());
   state->object_size = mapped->object_size;

@@ -14,4 +14,9 @@ absl::Status Call::Unexpected() const {
   return Explain(absl::StatusCode::kInternal, "the node's answer is not one to this request");
 }
 
+absl::Status Call::Refusal(const local::Answer& answer) const {
+  const auto* failed = std::get_if<local::Failed>(&answer);
+  return failed == nullptr ? Unexpected() : Explain(failed->code, failed->message);
+}
+
 }  // namespace phalanx::internal

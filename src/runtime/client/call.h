@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -52,6 +53,14 @@ class Call : public std::enable_shared_from_this<Call> {
   }
   // For an answer of a kind that does not belong to the request.
   absl::Status Unexpected() const;
+  // Why a call fails whose answer was to be of another kind: as the node said, or Unexpected.
+  absl::Status Refusal(const local::Answer& answer) const;
+  // The answer as the kind that belongs to the request, or why the call fails.
+  template <typename Kind>
+  absl::StatusOr<const Kind*> Expect(const local::Answer& answer) const {
+    if (const Kind* expected = std::get_if<Kind>(&answer)) return expected;
+    return Refusal(answer);
+  }
 
  private:
   friend class Connection;

@@ -20,28 +20,25 @@ namespace {
 
 using internal::Connection;
 using internal::FutureState;
-using internal::MonotonicNow;
 namespace local = object_store::local;
 
 struct StatCall final : public FutureState<ObjectStatus> {
   using FutureState::FutureState;
   void OnAnswer(uint64_t, const local::Answer& answer) override {
-    if (const auto* failed = std::get_if<local::Failed>(&answer)) {
-      return Set(Explain(failed->code, failed->message));
-    }
-    const auto* described = std::get_if<local::Described>(&answer);
-    if (described == nullptr) return Set(Unexpected());
+    const auto expected = Expect<local::Described>(answer);
+    if (!expected.ok()) return Set(expected.status());
+    const local::Described& described = **expected;
     ObjectStatus status;
-    status.known = described->known;
-    status.deleted = described->deleted;
-    status.complete = described->complete;
-    status.local = described->local;
-    status.size = described->size;
-    status.metadata = std::string(described->metadata);
-    status.complete_copies = static_cast<int>(described->complete_copies);
-    status.partial_copies = static_cast<int>(described->partial_copies);
-    status.waiting = static_cast<int>(described->waiting);
-    status.conflicts = static_cast<int>(described->conflicts);
+    status.known = described.known;
+    status.deleted = described.deleted;
+    status.complete = described.complete;
+    status.local = described.local;
+    status.size = described.size;
+    status.metadata = std::string(described.metadata);
+    status.complete_copies = static_cast<int>(described.complete_copies);
+    status.partial_copies = static_cast<int>(described.partial_copies);
+    status.waiting = static_cast<int>(described.waiting);
+    status.conflicts = static_cast<int>(described.conflicts);
     Set(std::move(status));
   }
 };
@@ -49,12 +46,9 @@ struct StatCall final : public FutureState<ObjectStatus> {
 struct ContainsCall final : public FutureState<bool> {
   using FutureState::FutureState;
   void OnAnswer(uint64_t, const local::Answer& answer) override {
-    if (const auto* failed = std::get_if<local::Failed>(&answer)) {
-      return Set(Explain(failed->code, failed->message));
-    }
-    const auto* described = std::get_if<local::Described>(&answer);
-    if (described == nullptr) return Set(Unexpected());
-    Set(described->complete);
+    const auto described = Expect<local::Described>(answer);
+    if (!described.ok()) return Set(described.status());
+    Set((*described)->complete);
   }
 };
 
@@ -66,12 +60,9 @@ template <typename T>
 struct CountCall final : public FutureState<T> {
   using FutureState<T>::FutureState;
   void OnAnswer(uint64_t, const local::Answer& answer) override {
-    if (const auto* failed = std::get_if<local::Failed>(&answer)) {
-      return this->Set(this->Explain(failed->code, failed->message));
-    }
-    const auto* counted = std::get_if<local::Counted>(&answer);
-    if (counted == nullptr) return this->Set(this->Unexpected());
-    this->Set(ValueOf(counted->count, static_cast<T*>(nullptr)));
+    const auto counted = this->template Expect<local::Counted>(answer);
+    if (!counted.ok()) return this->Set(counted.status());
+    this->Set(ValueOf((*counted)->count, static_cast<T*>(nullptr)));
   }
 };
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <variant>
 
@@ -43,11 +42,6 @@ absl::StatusOr<std::string> ReceiveFrame(LocalSocket& socket, local::FrameBuffer
 }
 
 }  // namespace
-
-Instant MonotonicNow() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return Instant::FromNanos(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-}
 
 // ---------------------------------------------------------------------------- opening
 

@@ -42,6 +42,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "src/common/clock.h"
 #include "src/common/instant.h"
 #include "src/common/mutex.h"
 #include "src/object_store/local_protocol.h"
@@ -57,7 +58,8 @@ namespace local = object_store::local;
 class Call;
 class Connection;
 
-// Beyond so many calls that have not ended, new ones fail with ResourceExhausted.
+// Beyond so many requests that have not ended, new calls fail with ResourceExhausted. A call that
+// is let in may add a window of requests (gather.h): the node takes all of them.
 inline constexpr size_t kMaxOutstandingRequests = 60000;
 // Bytes that wait for the daemon to read them; beyond them calls fail with ResourceExhausted.
 inline constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
@@ -65,9 +67,6 @@ inline constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
 inline constexpr size_t kMaxIdleMappings = 8;
 // A daemon that has not answered so long after a deadline passed is answered for.
 inline constexpr absl::Duration kDeadlineGrace = absl::Seconds(1);
-
-// Now on the clock of Instant.
-Instant MonotonicNow();
 
 // Pages that the node keeps for us. Released when destroyed.
 class HeldPin {

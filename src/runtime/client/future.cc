@@ -12,7 +12,7 @@ typename Future<T>::Result Future<T>::Wait(absl::Duration timeout) const {
   internal::Connection& connection = state_->connection();
   const absl::Status process = connection.CheckProcess();
   if (!process.ok()) return process;
-  if (connection.WaitFor(*state_, internal::MonotonicNow() + timeout)) return *state_->result;
+  if (connection.WaitFor(*state_, MonotonicNow() + timeout)) return *state_->result;
   return state_->Explain(absl::StatusCode::kDeadlineExceeded, "still waiting");
 }
 

@@ -18,6 +18,10 @@ void Shape(Arrivals arrivals, std::vector<Buffer>& out) {
   for (Client::Arrival& arrival : arrivals) out.push_back(std::move(arrival.buffer));
 }
 
+// A row of Gets is let in by its first request and fills its window at once; later each answer
+// sends one. So the windows of several rows never come on top of the limit together.
+static_assert(kMaxOutstandingRequests + kGatherWindow <= local::kMaxRequestsUnderWay);
+
 template <typename T>
 class GatherCall final : public FutureState<T> {
  public:

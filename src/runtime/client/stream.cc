@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/common/status_macros.h"
 #include "src/runtime/client/stream_state.h"
 
 namespace phalanx {
@@ -19,9 +20,6 @@ absl::string_view ObjectStream::metadata() const {
 namespace internal {
 
 void StreamCall::OnAnswer(uint64_t, const local::Answer& answer) {
-  if (const auto* failed = std::get_if<local::Failed>(&answer)) {
-    return End(Explain(failed->code, failed->message));
-  }
   if (const auto* progress = std::get_if<local::Progress>(&answer)) {
     View* view = newest();
     if (view == nullptr || progress->watermark > view->bytes.size()) return End(Unexpected());
@@ -51,8 +49,7 @@ absl::StatusOr<StreamCall::View> StreamCall::ViewFrom(const local::Answer& answe
     view.is_final = true;
     return view;
   }
-  const auto* mapped = std::get_if<local::Mapped>(&answer);
-  if (mapped == nullptr) return Unexpected();
+  PHALANX_ASSIGN_OR_RETURN(const local::Mapped* mapped, Expect<local::Mapped>(answer));
   absl::StatusOr<MappedObject> taken = connection().Take(*mapped);
   if (!taken.ok()) return Explain(taken.status());
   view.bytes = taken->bytes;

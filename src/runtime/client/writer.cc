@@ -44,15 +44,13 @@ struct Grant {
 struct CreateCall final : public FutureState<Grant> {
   using FutureState::FutureState;
   void OnAnswer(uint64_t, const local::Answer& answer) override {
-    if (const auto* failed = std::get_if<local::Failed>(&answer)) {
-      return Set(Explain(failed->code, failed->message));
-    }
-    const auto* granted = std::get_if<local::Granted>(&answer);
-    if (granted == nullptr) return Set(Unexpected());
-    if (!granted->has_file) return Set(Grant{*granted, nullptr});
-    auto mapping = connection().TakeWriter(*granted, size);
+    const auto expected = Expect<local::Granted>(answer);
+    if (!expected.ok()) return Set(expected.status());
+    const local::Granted& granted = **expected;
+    if (!granted.has_file) return Set(Grant{granted, nullptr});
+    auto mapping = connection().TakeWriter(granted, size);
     if (!mapping.ok()) return Set(Explain(mapping.status()));
-    Set(Grant{*granted, *std::move(mapping)});
+    Set(Grant{granted, *std::move(mapping)});
   }
   uint64_t size = 0;
 };
@@ -94,8 +92,7 @@ void PutCall::OnAnswer(uint64_t, const local::Answer& answer) {
   if (const auto* done = std::get_if<local::PutDone>(&answer)) {
     return Set(PutResult{done->already_existed});
   }
-  const auto* failed = std::get_if<local::Failed>(&answer);
-  Set(failed == nullptr ? Unexpected() : Explain(failed->code, failed->message));
+  Set(Refusal(answer));
 }
 
 absl::StatusOr<std::unique_ptr<WriterState>> WriterState::Open(

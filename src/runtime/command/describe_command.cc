@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/common/clock.h"
 #include "src/common/status_macros.h"
 #include "src/runtime/command/directory_connection.h"
 #include "src/runtime/command/object_view.h"
-#include "src/runtime/command/progress_bar.h"
 #include "src/runtime/command/screen.h"
 
 namespace phalanx::runtime {
@@ -55,7 +55,7 @@ class DescribeCommand : public Command {
 
   absl::Status Follow(directory::ToolsClient& tools, const ObjectId& id) const {
     Screen screen;
-    const int64_t start = SteadyNanos();
+    const Instant start = MonotonicNow();
     while (true) {
       const absl::StatusOr<v1::DescribeObjectResponse> object = tools.Describe(id);
       // Not there yet, or a directory that is being restarted: looked for again.
@@ -67,7 +67,7 @@ class DescribeCommand : public Command {
                  !absl::IsDeadlineExceeded(object.status())) {
         return object.status();
       }
-      if (absl::Nanoseconds(SteadyNanos() - start) >= timeout_) {
+      if (MonotonicNow() - start >= timeout_) {
         return absl::DeadlineExceededError(
             absl::StrCat("object ", id.hex(), " did not get there in time: ",
                          object.ok() ? "too few complete copies" : object.status().message()));

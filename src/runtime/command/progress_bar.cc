@@ -5,18 +5,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "src/common/clock.h"
 #include "src/runtime/command/text_table.h"
 #include "src/runtime/units.h"
 
 namespace phalanx::runtime {
 namespace {
 
-constexpr int64_t kDrawEveryNanos = 100'000'000;
+constexpr absl::Duration kDrawEvery = absl::Milliseconds(100);
 constexpr int kBarCells = 24;
 
 // The first `cells` characters.
@@ -37,11 +37,6 @@ int TerminalColumns() {
 
 }  // namespace
 
-int64_t SteadyNanos() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-}
-
 std::string RenderProgress(absl::string_view label, uint64_t done, uint64_t total,
                            absl::Duration elapsed, int columns) {
   const double fraction = total == 0 ? 1 : static_cast<double>(done) / static_cast<double>(total);
@@ -61,7 +56,7 @@ std::string RenderProgress(absl::string_view label, uint64_t done, uint64_t tota
 ProgressBar::ProgressBar(std::string label, bool enabled)
     : label_(std::move(label)),
       enabled_(enabled && isatty(STDERR_FILENO) == 1),
-      start_nanos_(SteadyNanos()) {}
+      start_(MonotonicNow()) {}
 
 ProgressBar::~ProgressBar() {
   if (drawn_) Draw("");
@@ -69,9 +64,9 @@ ProgressBar::~ProgressBar() {
 
 void ProgressBar::Update(uint64_t done, uint64_t total) {
   if (!enabled_) return;
-  const int64_t now = SteadyNanos();
-  if (now < next_draw_nanos_) return;
-  next_draw_nanos_ = now + kDrawEveryNanos;
+  const Instant now = MonotonicNow();
+  if (now < next_draw_) return;
+  next_draw_ = now + kDrawEvery;
   Draw(RenderProgress(label_, done, total, elapsed(), TerminalColumns() - 1));
 }
 
@@ -79,14 +74,12 @@ void ProgressBar::Say(absl::string_view text) {
   if (!enabled_) return;
   Draw(Cut(absl::StrCat(Printable(label_), "  ", Printable(text)),
            static_cast<size_t>(TerminalColumns() - 1)));
-  next_draw_nanos_ = 0;
+  next_draw_ = Instant();
 }
 
-void ProgressBar::Restart() { start_nanos_ = SteadyNanos(); }
+void ProgressBar::Restart() { start_ = MonotonicNow(); }
 
-absl::Duration ProgressBar::elapsed() const {
-  return absl::Nanoseconds(SteadyNanos() - start_nanos_);
-}
+absl::Duration ProgressBar::elapsed() const { return MonotonicNow() - start_; }
 
 void ProgressBar::Draw(const std::string& line) {
   // To the start of the line, the text, and clear what is left of the last one.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "src/common/instant.h"
 
 namespace phalanx::runtime {
 
@@ -36,13 +37,10 @@ class ProgressBar {
 
   const std::string label_;
   const bool enabled_;
-  int64_t start_nanos_;
-  int64_t next_draw_nanos_ = 0;
+  Instant start_;
+  Instant next_draw_;
   bool drawn_ = false;
 };
-
-// Nanoseconds of the steady clock, for displays.
-int64_t SteadyNanos();
 
 }  // namespace phalanx::runtime
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/common/clock.h"
 #include "src/common/status_macros.h"
 #include "src/runtime/command/directory_connection.h"
 #include "src/runtime/command/progress_bar.h"
@@ -47,11 +48,11 @@ class StatusCommand : public Command {
   // With --until-nodes alone only the last look is shown.
   absl::Status Follow(const DirectoryConnection& directory) const {
     Screen screen;
-    const int64_t start = SteadyNanos();
+    const Instant start = MonotonicNow();
     while (true) {
       const ClusterStatus cluster = MergeStatus(directory.shards, directory.tools->GetStatus());
       const bool there = until_nodes_ > 0 && cluster.connected_nodes() >= until_nodes_;
-      const bool late = absl::Nanoseconds(SteadyNanos() - start) >= timeout_;
+      const bool late = MonotonicNow() - start >= timeout_;
       if (follow_ || there || late) screen.Show(Render(cluster));
       if (there) return absl::OkStatus();
       if (!MayPass(cluster.status())) return cluster.status();
