@@ -66,7 +66,7 @@ void Eviction::GiveUpFor(uint64_t bytes, Decisions& decisions) {
   uint64_t sum = 0;
   for (Copy* copy = table_.OldestIdlePartial(); copy != nullptr && sum < bytes;
        copy = ObjectTable::NextIdlePartial(copy)) {
-    sum += copy->size_bytes;
+    sum += copy->counted_bytes();
     decisions.give_up.push_back(copy);
   }
 }

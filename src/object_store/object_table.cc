@@ -52,9 +52,9 @@ void ObjectTable::Unreserve(uint64_t bytes) {
 
 Copy* ObjectTable::Add(std::unique_ptr<Copy> added) {
   Copy* copy = added.release();
-  PHALANX_CHECK(copy->size_bytes <= reserved_, "memory is reserved before it exists");
+  PHALANX_CHECK(copy->counted_bytes() <= reserved_, "memory is reserved before it exists");
   PHALANX_CHECK(Find(copy->id, copy->generation) == nullptr, "a generation has one copy here");
-  reserved_ -= copy->size_bytes;
+  reserved_ -= copy->counted_bytes();
   Copy*& first = copies_[copy->id];
   copy->next_generation = first;
   first = copy;
@@ -136,10 +136,10 @@ void ObjectTable::Unlink(Copy* copy) {
 
 void ObjectTable::End(Copy* copy) {
   detached_.Remove(copy);
-  if (copy->counted_as_pinned) pinned_bytes_ -= copy->size_bytes;
+  if (copy->counted_as_pinned) pinned_bytes_ -= copy->counted_bytes();
   const bool kept =
       DefectActive(Defect::kMemoryKeptAfterFailedPull) && copy->state == CopyState::kPulling;
-  if (!kept) used_ -= copy->size_bytes;
+  if (!kept) used_ -= copy->counted_bytes();
   delete copy;
 }
 
@@ -147,20 +147,20 @@ void ObjectTable::Update(Copy* copy, bool oldest) {
   const bool pinned = copy->primary || copy->pins > 0;
   if (pinned != copy->counted_as_pinned) {
     copy->counted_as_pinned = pinned;
-    pinned_bytes_ += pinned ? copy->size_bytes : -copy->size_bytes;
+    pinned_bytes_ += pinned ? copy->counted_bytes() : -copy->counted_bytes();
   }
   if (copy->eviction == Copy::Eviction::kIdlePartial && !IsIdlePartial(*copy)) LeaveEviction(copy);
   const bool candidate = MayBeEvicted(*copy);
   if (candidate && copy->eviction == Copy::Eviction::kNone) {
     copy->eviction = Copy::Eviction::kCandidate;
     oldest ? lru_.PushFront(copy) : lru_.PushBack(copy);
-    candidate_bytes_ += copy->size_bytes;
+    candidate_bytes_ += copy->counted_bytes();
   } else if (!candidate && copy->eviction == Copy::Eviction::kCandidate) {
     LeaveEviction(copy);
   } else if (IsIdlePartial(*copy) && copy->eviction == Copy::Eviction::kNone) {
     copy->eviction = Copy::Eviction::kIdlePartial;
     idle_.PushBack(copy);
-    idle_bytes_ += copy->size_bytes;
+    idle_bytes_ += copy->counted_bytes();
   }
 }
 
@@ -170,10 +170,10 @@ void ObjectTable::LeaveEviction(Copy* copy) {
       break;
     case Copy::Eviction::kCandidate:
       lru_.Remove(copy);
-      candidate_bytes_ -= copy->size_bytes;
+      candidate_bytes_ -= copy->counted_bytes();
       break;
     case Copy::Eviction::kAsked:
-      asked_bytes_ -= copy->size_bytes;
+      asked_bytes_ -= copy->counted_bytes();
       --asked_;
       break;
     case Copy::Eviction::kRefused:
@@ -181,7 +181,7 @@ void ObjectTable::LeaveEviction(Copy* copy) {
       break;
     case Copy::Eviction::kIdlePartial:
       idle_.Remove(copy);
-      idle_bytes_ -= copy->size_bytes;
+      idle_bytes_ -= copy->counted_bytes();
       break;
   }
 }
@@ -190,7 +190,7 @@ void ObjectTable::MarkAsked(Copy* copy) {
   PHALANX_CHECK(copy->eviction == Copy::Eviction::kCandidate, "only a candidate is asked for");
   LeaveEviction(copy);
   copy->eviction = Copy::Eviction::kAsked;
-  asked_bytes_ += copy->size_bytes;
+  asked_bytes_ += copy->counted_bytes();
   ++asked_;
 }
 
@@ -235,11 +235,11 @@ absl::Status ObjectTable::CheckInvariants() const {
   size_t listed = 0;
   const auto check = [&](const Copy& copy) {
     using E = Copy::Eviction;
-    used += copy.size_bytes;
-    if (copy.primary || copy.pins > 0) pinned += copy.size_bytes;
-    if (copy.eviction == E::kCandidate) ++listed, candidates += copy.size_bytes;
-    if (copy.eviction == E::kAsked) asked += copy.size_bytes;
-    if (copy.eviction == E::kIdlePartial) idle += copy.size_bytes;
+    used += copy.counted_bytes();
+    if (copy.primary || copy.pins > 0) pinned += copy.counted_bytes();
+    if (copy.eviction == E::kCandidate) ++listed, candidates += copy.counted_bytes();
+    if (copy.eviction == E::kAsked) asked += copy.counted_bytes();
+    if (copy.eviction == E::kIdlePartial) idle += copy.counted_bytes();
     if ((copy.eviction == E::kIdlePartial) != IsIdlePartial(copy)) {
       return Broken(copy, "idle and not listed so, or the other way round");
     }

@@ -8,7 +8,7 @@
 //            last pin goes
 //
 // Invariants, checked by CheckInvariants
-//  1. used = reserved + the bytes of all copies, detached ones too; used <= capacity. Memory is
+//  1. used = reserved + what all copies count, detached ones too; used <= capacity. Memory is
 //     reserved before it exists.
 //  2. At most one copy per (id, generation) is in the table.
 //  3. The LRU list holds exactly the copies that may be evicted and were not asked for: complete,
@@ -61,6 +61,8 @@ struct Copy {
   uint64_t size_bytes = 0;
   int slices = 1;
   std::string metadata;
+  // What is kept for it beside its bytes, as far as that counts: its metadata and its records.
+  uint64_t record_bytes = 0;
   bool created_here = false;
   std::shared_ptr<net::TransferBuffer> buffer;
   std::shared_ptr<MemoryBlock> block;
@@ -82,6 +84,9 @@ struct Copy {
   Instant refused_at;
   Copy* next_generation = nullptr;
   ListHook<Copy> list;
+
+  // What it counts of the capacity.
+  uint64_t counted_bytes() const { return size_bytes + record_bytes; }
 };
 
 class ObjectTable {
@@ -108,8 +113,8 @@ class ObjectTable {
   uint64_t pins() const { return pins_; }
 
   // ---- copies
-  // Its memory passes from reserved to the copy. REQUIRES: size_bytes are reserved, the generation
-  // is not in the table.
+  // Its memory passes from reserved to the copy. REQUIRES: counted_bytes() are reserved, the
+  // generation is not in the table.
   Copy* Add(std::unique_ptr<Copy> copy);
   // Null if it is not in the table.
   Copy* Find(const ObjectId& id, const Generation& generation) const;

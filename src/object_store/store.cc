@@ -359,7 +359,7 @@ absl::Status Store::CheckInvariants() const { return impl_->CheckInvariants(); }
 std::vector<Store::CopyInfo> Store::Copies() const {
   std::vector<CopyInfo> copies;
   for (const Copy* copy : impl_->table_.Sorted()) {
-    copies.push_back({copy->id, copy->generation, copy->size_bytes,
+    copies.push_back({copy->id, copy->generation, copy->size_bytes, copy->counted_bytes(),
                       copy->state == CopyState::kComplete, copy->primary,
                       copy->buffer->bytes_present(), copy->buffer});
   }

@@ -35,11 +35,17 @@ namespace phalanx::object_store {
 // The node keeps so many requests of one client; see local::kMaxRequestsUnderWay.
 inline constexpr size_t kMaxRequestsPerClient = 1 << 16;
 
+// What a node and the object's shard keep for an object beside its bytes and metadata.
+inline constexpr uint64_t kRecordBytes = 1024;
+
 struct StoreOptions {
   NodeKey self;
   std::string name;
   int num_shards = 1;
   uint64_t capacity_bytes = 0;
+  // Each object counts so much of the capacity, beside its bytes and metadata: without it there is
+  // no limit to the number of small ones. kRecordBytes in a node.
+  uint64_t record_bytes = 0;
   // How often Progress is told while pulls are in flight.
   absl::Duration progress_interval = absl::Milliseconds(250);
   // Tombstones remembered for registration.
@@ -220,6 +226,7 @@ class Store {
     ObjectId id;
     Generation generation;
     uint64_t size_bytes;
+    uint64_t counted_bytes;  // of the capacity
     bool complete;
     bool primary;
     uint64_t bytes_present;

@@ -141,6 +141,7 @@ struct Store::Impl {
     ObjectId object;
     uint64_t token = 0;
     PullTarget target;
+    uint64_t size_bytes = 0;  // of the object itself, set by AskMemory
   };
 
   // A receiver whose relay we are to be as soon as the object begins here.
@@ -250,8 +251,11 @@ struct Store::Impl {
 
   // ---- memory and pulls
   // Ends in OnAllocated, in OnNoMemory, or waits.
-  void AskMemory(uint64_t bytes, MemoryOwner owner);
-  void Allocate(uint64_t bytes, MemoryOwner owner);
+  // What an object with this metadata counts beside its bytes.
+  uint64_t RecordBytes(absl::string_view metadata) const;
+  void AskMemory(uint64_t size, absl::string_view metadata, MemoryOwner owner);
+  // `counted`: with the records, and reserved.
+  void Allocate(uint64_t counted, MemoryOwner owner);
   void OnAllocated(uint64_t bytes, const MemoryOwner& owner,
                    absl::StatusOr<std::shared_ptr<MemoryBlock>> result);
   void OnNoMemory(const MemoryOwner& owner, const absl::Status& why);

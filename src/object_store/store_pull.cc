@@ -12,13 +12,19 @@ namespace phalanx::object_store {
 
 // -------------------------------------------------------------------------------------- memory
 
+uint64_t Store::Impl::RecordBytes(absl::string_view metadata) const {
+  return options_.record_bytes + metadata.size();
+}
+
 absl::Status Store::Impl::TooLarge(const ObjectId& id, uint64_t bytes) const {
   return absl::ResourceExhaustedError(
-      absl::StrCat("object ", id.hex(), " has ", bytes, " bytes; node ", options_.name,
+      absl::StrCat("object ", id.hex(), " takes ", bytes, " bytes; node ", options_.name,
                    " has memory for ", table_.capacity_bytes(), ": give it a larger --capacity"));
 }
 
-void Store::Impl::AskMemory(uint64_t bytes, MemoryOwner owner) {
+void Store::Impl::AskMemory(uint64_t size, absl::string_view metadata, MemoryOwner owner) {
+  const uint64_t bytes = size + RecordBytes(metadata);
+  owner.size_bytes = size;
   if (bytes > table_.capacity_bytes()) {
     OnNoMemory(owner, TooLarge(owner.object, bytes));
   } else if (eviction_.TryNow(bytes)) {
@@ -36,12 +42,13 @@ void Store::Impl::AskMemory(uint64_t bytes, MemoryOwner owner) {
   }
 }
 
-void Store::Impl::Allocate(uint64_t bytes, MemoryOwner owner) {
-  allocating_bytes_ += bytes;
-  memory_.Allocate(bytes, Guarded([this, bytes, owner = std::move(owner)](
-                                      absl::StatusOr<std::shared_ptr<MemoryBlock>> result) {
-                     allocating_bytes_ -= bytes;
-                     OnAllocated(bytes, owner, std::move(result));
+void Store::Impl::Allocate(uint64_t counted, MemoryOwner owner) {
+  allocating_bytes_ += counted;
+  const uint64_t size = owner.size_bytes;
+  memory_.Allocate(size, Guarded([this, counted, owner = std::move(owner)](
+                                     absl::StatusOr<std::shared_ptr<MemoryBlock>> result) {
+                     allocating_bytes_ -= counted;
+                     OnAllocated(counted, owner, std::move(result));
                    }));
 }
 
@@ -136,6 +143,7 @@ std::unique_ptr<Copy> Store::Impl::NewCopy(const ObjectId& id, const Generation&
   copy->size_bytes = size;
   copy->slices = slices;
   copy->metadata = std::move(metadata);
+  copy->record_bytes = RecordBytes(copy->metadata);
   copy->buffer =
       std::make_shared<net::TransferBuffer>(net::SliceLayout{size, slices}, block->bytes(), block);
   copy->block = std::move(block);
@@ -161,8 +169,9 @@ void Store::Impl::EvictCopy(Copy* copy) {
 void Store::Impl::Carry(TellShard& effect) { Send(effect.id, std::move(effect.message)); }
 
 void Store::Impl::Carry(ReserveMemory& effect) {
-  const uint64_t bytes = effect.target.size_bytes;
-  AskMemory(bytes, MemoryOwner{0, effect.id, effect.token, std::move(effect.target)});
+  MemoryOwner owner{0, effect.id, effect.token, std::move(effect.target)};
+  const std::string metadata = owner.target.metadata;
+  AskMemory(owner.target.size_bytes, metadata, std::move(owner));
 }
 
 void Store::Impl::Carry(ForgetMemory& effect) {

@@ -44,7 +44,8 @@ absl::Status Store::Impl::CheckPut(const PutOptions& options, uint64_t size) con
     return absl::InvalidArgumentError(
         absl::StrCat("object ", options.id.hex(), ": ", size, " bytes; at most ", kMaxObjectBytes));
   }
-  return size > table_.capacity_bytes() ? TooLarge(options.id, size) : absl::OkStatus();
+  const uint64_t bytes = size + RecordBytes(options.metadata);
+  return bytes > table_.capacity_bytes() ? TooLarge(options.id, bytes) : absl::OkStatus();
 }
 
 void Store::Impl::AnswerPut(Request& request, absl::StatusOr<PutResult> result) {
@@ -69,7 +70,7 @@ void Store::Impl::FinishPut(Request& request, std::shared_ptr<MemoryBlock> block
   PutPart& part = std::get<PutPart>(request.part);
   const uint64_t size = part.bytes.size();
   if (const Copy* there = table_.Complete(request.object); there != nullptr) {
-    table_.Unreserve(size);
+    table_.Unreserve(size + RecordBytes(part.options.metadata));
     AnswerPut(request, Existing(request.object, there->generation, there->size_bytes, size));
     return;
   }
@@ -200,7 +201,7 @@ void Store::Put(ClientId client, PutOptions options, std::string bytes, PutDone 
   } else if (there != nullptr) {
     impl_->AnswerPut(request, Existing(id, there->generation, there->size_bytes, size));
   } else {
-    impl_->AskMemory(size, Impl::MemoryOwner{request.id, id, 0, {}});
+    impl_->AskMemory(size, kept.metadata, Impl::MemoryOwner{request.id, id, 0, {}});
   }
 }
 
@@ -212,14 +213,15 @@ RequestId Store::Create(ClientId client, PutOptions options, uint64_t size, Crea
   Impl::Request& request =
       impl_->NewRequest(client, id, deadline,
                         Impl::CreatePart{std::move(options), size, std::move(done), timeout, 0});
+  const PutOptions& kept = std::get<Impl::CreatePart>(request.part).options;
   absl::Status status = impl_->Admit(client, id);
-  if (status.ok()) status = impl_->CheckPut(std::get<Impl::CreatePart>(request.part).options, size);
+  if (status.ok()) status = impl_->CheckPut(kept, size);
   if (const Copy* there = impl_->table_.Complete(id); status.ok() && there != nullptr) {
     // Of the same size: the Seal says that it existed already.
     status = Existing(id, there->generation, there->size_bytes, size).status();
   }
   if (status.ok()) {
-    impl_->AskMemory(size, Impl::MemoryOwner{request.id, id, 0, {}});
+    impl_->AskMemory(size, kept.metadata, Impl::MemoryOwner{request.id, id, 0, {}});
   } else {
     impl_->AnswerCreate(request, std::move(status));
   }

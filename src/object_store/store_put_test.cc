@@ -286,6 +286,29 @@ TEST(StorePutTest, DeleteMakesRoomForAPutThatWaits) {
   EXPECT_EQ(w.Sent<v1::DeleteConfirm>().size(), 1u);
 }
 
+TEST(StorePutTest, WhatIsKeptBesideTheBytesCountsTowardTheCapacity) {
+  StoreOptions store_options;
+  store_options.record_bytes = 1000;
+  StoreWorld w(/*capacity=*/10'000, store_options);
+  PutOptions options;
+  options.metadata = std::string(1500, 'm');
+  for (int i = 1; i <= 4; ++i) {
+    options.id = Id(i);
+    const auto answer = w.StartPut(options, "");
+    ASSERT_TRUE(answer->has_value());
+    EXPECT_THAT(**answer, IsOk());
+    EXPECT_EQ(w.store().stats().used_bytes, 2500u * i);
+  }
+  options.id = Id(5);
+  options.deadline = w.now() + absl::Seconds(3);
+  const auto full = w.StartPut(options, "");
+  w.Pass(absl::Seconds(3));
+  EXPECT_THAT(**full, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("10000 of 10000")));
+  options.metadata.clear();
+  EXPECT_THAT(w.Put(Id(6), Content(9001)),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("10001")));
+}
+
 TEST(StorePutTest, MemoryThatTheSystemDoesNotHaveIsAStatus) {
   StoreWorld w;
   w.memory().FailNext(1);

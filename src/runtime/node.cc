@@ -135,6 +135,7 @@ void Node::Impl::MakeStore(NodeSeams& seams) {
   store_options.name = options.name;
   store_options.num_shards = static_cast<int>(seams.shards.size());
   store_options.capacity_bytes = options.capacity_bytes;
+  store_options.record_bytes = object_store::kRecordBytes;
   store =
       std::make_unique<object_store::Store>(std::move(store_options), seams.control, seams.memory,
                                             [this](int shard, v1::NodeMessage message) {

@@ -212,7 +212,8 @@ bool Checkers::MayWait(const Operation& get) {
   const v1::ObjectSummary summary = cluster_.Describe(get.id).summary();
   if (summary.complete_copies() == 0) return true;
   const int n = cluster_.FindNode(get.node);
-  return n >= 0 && KeptBytes(n) + summary.info().size_bytes() > cluster_.options().capacity_bytes;
+  return n >= 0 &&
+         KeptBytes(n) + SimCluster::CountedBytes(summary) > cluster_.options().capacity_bytes;
 }
 
 // What cannot be evicted from a node: what is pinned, and the last complete copies of objects.
@@ -220,7 +221,7 @@ uint64_t Checkers::KeptBytes(int n) {
   uint64_t bytes = cluster_.store(n)->stats().pinned_bytes;
   for (const CopyInfo& copy : cluster_.store(n)->Copies()) {
     if (copy.primary || !copy.complete) continue;
-    if (cluster_.Describe(copy.id).summary().complete_copies() <= 1) bytes += copy.size_bytes;
+    if (cluster_.Describe(copy.id).summary().complete_copies() <= 1) bytes += copy.counted_bytes;
   }
   return bytes;
 }

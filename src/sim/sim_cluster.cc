@@ -96,6 +96,10 @@ std::vector<v1::ObjectSummary> SimCluster::List(int s) {
   return objects;
 }
 
+uint64_t SimCluster::CountedBytes(const v1::ObjectSummary& object) {
+  return object.info().size_bytes() + object.info().metadata().size() + object_store::kRecordBytes;
+}
+
 v1::DescribeObjectResponse SimCluster::Describe(const ObjectId& id) {
   v1::DescribeObjectResponse response;
   const size_t s = static_cast<size_t>(ShardOf(id));

@@ -83,6 +83,8 @@ class SimCluster : private Oracle {
   // What a shard knows; nothing while it is down.
   std::vector<v1::ObjectSummary> List(int s);
   v1::DescribeObjectResponse Describe(const ObjectId& id);
+  // Of a node's capacity.
+  static uint64_t CountedBytes(const v1::ObjectSummary& object);
   // The same in words, and what each node has of it.
   std::string DescribeEverywhere(const ObjectId& id);
   // By name of the process's life; -1 if it is none that runs.

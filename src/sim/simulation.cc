@@ -96,7 +96,7 @@ class Simulation {
   }
 
   bool WasFull(const Operation& probe) {
-    return probe.pinned_bytes + cluster_.Describe(probe.id).summary().info().size_bytes() >
+    return probe.pinned_bytes + SimCluster::CountedBytes(cluster_.Describe(probe.id).summary()) >
            plan_.cluster.capacity_bytes;
   }
 

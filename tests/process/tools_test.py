@@ -14,6 +14,7 @@ import urllib.request
 from tests.process.harness import BINARY, DEADLINE_S, ID_A, ID_B, ClusterTest, Daemon, environment, sha256
 
 MIB = 1 << 20
+RECORD = 1024  # what an object counts beside its bytes
 
 
 class ToolsTest(ClusterTest):
@@ -104,7 +105,7 @@ class ToolsTest(ClusterTest):
         self.cluster.put("n2", self.cluster.make_file("file", 5 * MIB), ID_A)
         self.cluster.wait_for_nodes(3)
         status = self.cluster.follow(
-            lambda look: look["nodes"][2]["used_bytes"] == 5 * MIB, "status"
+            lambda look: look["nodes"][2]["used_bytes"] == 5 * MIB + RECORD, "status"
         )
         self.assertEqual([shard["index"] for shard in status["shards"]], [0, 1])
         node = status["nodes"][2]
@@ -182,7 +183,7 @@ class ToolsTest(ClusterTest):
         self.start(1, arguments=["--metrics-listen=127.0.0.1:0"])
         self.cluster.put("n0", self.cluster.make_file("file", 5 * MIB), ID_A, "--wait")
         node = self.ask_http(self.cluster.nodes["n0"].hello["metrics"], "/metrics")
-        self.assertIn(f"\nphalanx_node_used_bytes {5 * MIB}\n", node)
+        self.assertIn(f"\nphalanx_node_used_bytes {5 * MIB + RECORD}\n", node)
         self.assertIn('\nphalanx_node_shard_connected{shard="0"} 1\n', node)
         shard = self.ask_http(self.cluster.shards[0].hello["metrics"], "/metrics")
         self.assertIn("\nphalanx_directory_objects 1\n", shard)
