@@ -16,7 +16,7 @@ SHAPES = ("broadcast", "reduce", "gather")
 DEFAULT = "default"
 
 SCOUT_WARMUP = 1
-# A first run so many times slower than the best median so far ends the scouting of an algorithm.
+# A run so many times slower than the best median so far ends the scouting of an algorithm.
 PATIENCE = 2
 # So many of the best by scouting are measured: few runs tell those that are close to each other apart badly.
 FINALISTS = 3
@@ -45,13 +45,13 @@ def _open_mpi(op, number, name, segments=(), **others):
 
 
 def _open_mpi_algorithms():
-    """Those of its component "tuned", as `ompi_info --param coll tuned --level 9` numbers them."""
+    """Those of its component "tuned", as `ompi_info --param coll tuned --level 9` numbers them; what is often best comes first,
+    so that scouting gives up early on the others."""
     radixes = (2, 4, 8)
     return {
         "broadcast": [
-            *_open_mpi("bcast", 1, "linear"),
-            *_open_mpi("bcast", 2, "chain", SEGMENTS),
             *_open_mpi("bcast", 3, "pipeline", SEGMENTS),
+            *_open_mpi("bcast", 2, "chain", SEGMENTS),
             *_open_mpi("bcast", 4, "split_binary", SEGMENTS),
             *_open_mpi("bcast", 5, "binary", SEGMENTS),
             *_open_mpi("bcast", 6, "binomial", SEGMENTS),
@@ -59,14 +59,15 @@ def _open_mpi_algorithms():
               for each in _open_mpi("bcast", 7, f"knomial{radix}", SEGMENTS, algorithm_knomial_radix=radix)),
             *_open_mpi("bcast", 8, "scatter_allgather"),
             *_open_mpi("bcast", 9, "scatter_allgather_ring"),
+            *_open_mpi("bcast", 1, "linear"),
         ],
         "reduce": [
-            *_open_mpi("reduce", 1, "linear"),
-            *_open_mpi("reduce", 2, "chain", SEGMENTS),
             *_open_mpi("reduce", 3, "pipeline", SEGMENTS),
+            *_open_mpi("reduce", 2, "chain", SEGMENTS),
             *_open_mpi("reduce", 4, "binary", SEGMENTS),
             *_open_mpi("reduce", 5, "binomial", SEGMENTS),
             *_open_mpi("reduce", 7, "rabenseifner"),
+            *_open_mpi("reduce", 1, "linear"),
         ],
         "allreduce": [
             *_open_mpi("allreduce", 1, "linear"),

@@ -40,7 +40,7 @@ class PeerPlansTest(unittest.TestCase):
         plan = [line.split() for line in
                 peer_plans.measuring_plan("openmpi", ["broadcast"], [KIB, 2 * KIB, 4 * KIB], chosen, 2, 10)]
         self.assertEqual([(line[1], int(line[2])) for line in plan],
-                         [("default", KIB), ("linear", KIB), ("chain", KIB), ("binomial", KIB),
+                         [("default", KIB), ("chain", KIB), ("binomial", KIB), ("linear", KIB),
                           ("default", 2 * KIB), ("linear", 2 * KIB), ("default", 4 * KIB)])
         self.assertEqual({tuple(line[3:6]) for line in plan}, {("2", "10", "0")})
 

@@ -21,8 +21,8 @@ struct Step {
   size_t size = 0;
   int warmup = 0;
   int runs = 1;
-  // Stop after the first counted run if it took more than so many times the least median of the
-  // same op and size so far. 0: never.
+  // Stop after a run that took much more than so many times the least median of the same op and
+  // size so far; it is counted then. 0: never.
   double patience = 0;
   // "name=value,name=value", which the peer understands; "-" for none.
   std::string settings;
