@@ -131,9 +131,12 @@ def scouting_plan(peer, ops, sizes, runs):
 
 
 def finalists(scouted):
-    """{(op, size): names} of the least medians among summarized records whose bytes were right."""
+    """{(op, size): names} of the least minima among summarized records whose bytes were right.
+
+    Of so few runs the minimum: what disturbs one only adds to it, and the median of three may be a disturbed one.
+    """
     names = {}
-    for record in sorted(scouted, key=lambda record: record["median_s"]):
+    for record in sorted(scouted, key=lambda record: record["min_s"]):
         names.setdefault((record["op"], record["size_bytes"]), [])
         if record["verified"]:
             names[record["op"], record["size_bytes"]].append(record["algorithm"])
