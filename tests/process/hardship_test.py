@@ -33,21 +33,25 @@ class HardshipTest(ClusterTest):
     def test_a_directory_that_dies_again_and_again_loses_nothing(self):
         self.cluster.start_shards(1, ["--lease=300ms"])
         self.cluster.start_nodes(3)
-        adopted = {}
+        adopted, slowest = {}, 0
         for life in range(RESTARTS):
             object_id = f"{life + 1:04x}" * 10
             path = self.cluster.make_file(f"file{life}", (10, 70000, MIB)[life % 3], seed=life)
             # Both are under way while the directory dies.
             put = self.cluster.begin("put", path, f"--id={object_id}", "-q", "--wait", node="n0")
             get = self.cluster.begin_get("n1", object_id)
+            begun = time.monotonic()
             self.cluster.shards[0].kill()
             self.cluster.restart_shard(0, ["--lease=300ms"])
             self.cluster.finish(put)
             self.assertEqual(self.cluster.finish_get(get), sha256(path), life)
+            slowest = max(slowest, time.monotonic() - begun)
             adopted[object_id] = path
             # Nobody has forgotten an earlier one.
             earlier = f"{life // 2 + 1:04x}" * 10
             self.assertEqual(self.cluster.get("n2", earlier), sha256(adopted[earlier]), life)
+        print(f"{RESTARTS} lives, the slowest Put and Get over a restart took {slowest:.1f} s", flush=True)
+        self.assertLess(slowest, 10)
         for object_id, path in adopted.items():
             self.assertEqual(self.cluster.get("n2", object_id), sha256(path))
 
