@@ -1,6 +1,7 @@
 #include "src/directory/broadcast_planner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "src/common/defects.h"
@@ -32,6 +33,15 @@ absl::Duration TransferTime(double bytes, double bytes_per_second) {
   return absl::Seconds(bytes / bytes_per_second);
 }
 
+// Of a tree with so many receivers in which everybody feeds `fan_out` others.
+double TreeDepth(double receivers, int fan_out) {
+  if (fan_out == 1) return receivers;
+  int depth = 0;
+  double level = 1;
+  for (double reached = 0; reached < receivers; ++depth) reached += level *= fan_out;
+  return depth;
+}
+
 // The deepest of a receiver's own receivers: the wrong sender, for a test that must notice.
 BroadcastTree::Member* SomebodyDownstream(BroadcastTree::Member* receiver) {
   BroadcastTree::Member* at = receiver;
@@ -54,7 +64,7 @@ BroadcastPlanner::Choice BroadcastPlanner::Choose(BroadcastTree& tree, Member* r
   if (DefectActive(Defect::kCyclicSender)) {
     if (Member* wrong = SomebodyDownstream(receiver)) return Choice{wrong};
   }
-  tree.MarkDownstream(receiver);
+  tree.MarkRootedDownstream(receiver);
   Search search{tree, receiver, now, avoid};
   for (const Pass pass : {Pass::kUntroubled, Pass::kFailedBefore}) {
     for (const Tier tier : {Tier::kGood, Tier::kDraining, Tier::kLeaf}) {
@@ -179,9 +189,28 @@ std::optional<Instant> BroadcastPlanner::EstimateFinish(const BroadcastTree& tre
                                   TransferTime(static_cast<double>(Missing(tree, sender)), *rate)
                             : sender.finish;
   }
-  const double bytes =
-      static_cast<double>(Missing(tree, receiver)) * (Sharing(sender, receiver, now) + 1);
+  const int sharing = std::max(Sharing(sender, receiver, now) + 1, tree.fan_out());
+  const double bytes = static_cast<double>(Missing(tree, receiver)) * sharing;
   return std::max(sender_finish + *latency, now + *latency + TransferTime(bytes, *rate));
+}
+
+void BroadcastPlanner::ExpectReceivers(BroadcastTree& tree, size_t waiting) const {
+  tree.set_fan_out(1);
+  const auto latency = links_.MedianLatency();
+  const auto rate = links_.MedianRate();
+  if (!latency.has_value() || !rate.has_value()) return;
+  const size_t served = tree.feeds();
+  const size_t sources = std::max<size_t>(1, tree.members() - std::min(tree.members(), served));
+  const double receivers = std::ceil(static_cast<double>(waiting + served) / sources);
+  const double once = static_cast<double>(tree.size_bytes()) / *rate;
+  double best = std::numeric_limits<double>::infinity();
+  for (int fan_out = 1; fan_out <= kMaxLoads && fan_out * once < best; ++fan_out) {
+    const double time =
+        fan_out * once + TreeDepth(receivers, fan_out) * absl::ToDoubleSeconds(*latency);
+    if (time >= (1 - kMargin) * best) continue;
+    best = time;
+    tree.set_fan_out(fan_out);
+  }
 }
 
 void BroadcastPlanner::CountPush(const NodeKey& sender, int change) {

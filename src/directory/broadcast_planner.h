@@ -10,7 +10,8 @@
 //      across does not count against the sender's one receiver inside;
 //   4. with links measured: whoever lets the receiver finish first,
 //        max(sender's own finish + L, now + L + bytes missing * (receivers + 1) / B),
-//      which is one receiver per sender for large objects and several for small ones;
+//      which is one receiver per sender for large objects and several for small ones, as many at
+//      least as all who wait now call for (ExpectReceivers);
 //      with nothing measured: the least busy, a complete copy before a partial one, the shallowest,
 //      the earliest.
 // Never anybody downstream of the receiver: when nobody else is left untried, the core takes its
@@ -64,6 +65,12 @@ class BroadcastPlanner {
   // not considered.
   Choice Choose(BroadcastTree& tree, Member* receiver, Instant now, const NodeKey& avoid = {});
 
+  // `waiting` more receivers are about to be chosen senders: sets the fan-out by which they, and
+  // those that are being served, would be complete first, were all links like the median. Known
+  // beforehand it makes a bushy tree from the start; found out one receiver at a time it comes
+  // after a chain that is as long as it pays. 1 as long as nothing is measured.
+  void ExpectReceivers(BroadcastTree& tree, size_t waiting) const;
+
   // Counts pulls over all objects, which share a node's link.
   void CountPush(const NodeKey& sender, int change);
   int Pushes(const NodeKey& sender) const;
@@ -93,6 +100,10 @@ class BroadcastPlanner {
   void Tick(Instant now);
   // Candidates looked at since the start: the measure of the planner's work.
   uint64_t candidates_examined() const { return examined_; }
+  // Members visited since the start to see or change what is downstream of another: the measure of
+  // the trees' work, which count here.
+  uint64_t members_visited() const { return visited_; }
+  uint64_t* visited() { return &visited_; }
 
  private:
   using Pair = std::pair<NodeKey, NodeKey>;  // receiver, sender
@@ -138,6 +149,7 @@ class BroadcastPlanner {
   absl::flat_hash_map<Pair, Failure> failures_;
   std::set<std::pair<Instant, Pair>> failures_by_age_;
   uint64_t examined_ = 0;
+  uint64_t visited_ = 0;
 };
 
 }  // namespace phalanx::directory

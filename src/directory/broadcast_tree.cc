@@ -93,6 +93,7 @@ void BroadcastTree::Reroot(Member* member) {
   while (!pending.empty()) {
     Member* current = pending.back();
     pending.pop_back();
+    ++*visited_;
     const auto [depth, crossings] = DepthAndCrossings(*current);
     if (depth == current->depth && crossings == current->crossings) continue;
     Unlist(current);
@@ -108,7 +109,7 @@ void BroadcastTree::Reroot(Member* member) {
 BroadcastTree::Feed* BroadcastTree::Attach(Member* receiver, Member* sender, PlanId plan,
                                            uint64_t slices, bool occupies, Instant now) {
   if (!DefectActive(Defect::kCyclicSender)) {
-    MarkDownstream(receiver);
+    sender->rooted() ? MarkRootedDownstream(receiver) : MarkDownstream(receiver);
     PHALANX_CHECK(!Downstream(*sender), "a sender is never downstream of its receiver");
   }
   auto owned = std::make_unique<Feed>();
@@ -208,12 +209,19 @@ void BroadcastTree::MarkDownstream(Member* member) {
   while (!pending.empty()) {
     Member* current = pending.back();
     pending.pop_back();
+    ++*visited_;
     for (Feed* feed = current->first_receiver; feed != nullptr; feed = feed->next) {
       if (feed->receiver->mark == mark_) continue;
       feed->receiver->mark = mark_;
       pending.push_back(feed->receiver);
     }
   }
+}
+
+void BroadcastTree::MarkRootedDownstream(Member* member) {
+  if (member->rooted()) return MarkDownstream(member);
+  member->mark = ++mark_;
+  ++*visited_;
 }
 
 absl::Status BroadcastTree::CheckMember(const Member& member) const {

@@ -124,11 +124,16 @@ class BroadcastTree {
   };
   using Index = std::set<Key>;
 
-  explicit BroadcastTree(uint64_t size_bytes) : size_bytes_(size_bytes) {}
+  // Adds to `visited` each member that it looks at to see or change what is downstream of another.
+  explicit BroadcastTree(uint64_t size_bytes, uint64_t* visited = nullptr)
+      : size_bytes_(size_bytes), visited_(visited != nullptr ? visited : &own_visited_) {}
   BroadcastTree(const BroadcastTree&) = delete;
   BroadcastTree& operator=(const BroadcastTree&) = delete;
 
   uint64_t size_bytes() const { return size_bytes_; }
+  // How many receivers the planner means a sender to have.
+  int fan_out() const { return fan_out_; }
+  void set_fan_out(int fan_out) { fan_out_ = fan_out; }
   size_t members() const { return members_.size(); }
   // Feeds over all receivers.
   size_t feeds() const { return feeds_; }
@@ -156,6 +161,9 @@ class BroadcastTree {
 
   // Marks `member` and everybody downstream of it; Downstream() then tells who was. Costs O(those).
   void MarkDownstream(Member* member);
+  // The same of those that are rooted, which candidates are. Below one without a root there are
+  // none, so that a receiver that lost its sender costs nothing here.
+  void MarkRootedDownstream(Member* member);
   bool Downstream(const Member& other) const { return other.mark == mark_; }
 
   // The candidates at a level, in the receiver's domain there. Null when there are none.
@@ -177,6 +185,9 @@ class BroadcastTree {
   absl::Status CheckAcyclic() const;
 
   const uint64_t size_bytes_;
+  int fan_out_ = 1;
+  uint64_t own_visited_ = 0;
+  uint64_t* const visited_;
   uint64_t next_order_ = 1;
   uint64_t mark_ = 0;
   size_t feeds_ = 0;

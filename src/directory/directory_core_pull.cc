@@ -129,7 +129,7 @@ void DirectoryCore::Impl::Deliver(Object& object, Node& node, bool keep) {
 
 BroadcastTree& DirectoryCore::Impl::Tree(Object& object) {
   if (object.tree == nullptr) {
-    object.tree = std::make_unique<BroadcastTree>(object.info.size_bytes);
+    object.tree = std::make_unique<BroadcastTree>(object.info.size_bytes, planner_.visited());
     for (const auto& [key, copy] : object.copies) Join(object, key, copy);
   }
   return *object.tree;
@@ -205,6 +205,7 @@ bool DirectoryCore::Impl::Serve(Object& object, Node& node, Want& want) {
   const Copy none;
   BroadcastTree::Member* receiver =
       Join(object, node.key, copy != object.copies.end() ? copy->second : none);
+  planner_.ExpectReceivers(tree, object.waiting.size());
   const BroadcastPlanner::Choice choice = planner_.Choose(tree, receiver, now_);
   if (choice.sender != nullptr && !(object.inline_cached && DeliversRather(object, choice))) {
     Assign(object, node, want, choice.sender, choice.finish);

@@ -178,6 +178,7 @@ void DirectoryCore::Impl::FillStatus(Instant now, v1::GetStatusResponse* out) co
   counters["evictions_granted"] = counters_.evictions_granted;
   counters["evictions_refused"] = counters_.evictions_refused;
   counters["candidates_examined"] = planner_.candidates_examined();
+  counters["members_visited"] = planner_.members_visited();
 }
 
 namespace {

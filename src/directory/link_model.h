@@ -80,7 +80,8 @@ class LinkModel {
   std::optional<absl::Duration> Latency(const Endpoint& sender, const Endpoint& receiver,
                                         Instant now) const;
   std::optional<double> Rate(const Endpoint& sender, const Endpoint& receiver, Instant now) const;
-  // The median of the cluster's last measurements.
+  // The medians of the cluster's last measurements.
+  std::optional<absl::Duration> MedianLatency() const { return latencies_.Median(); }
   std::optional<double> MedianRate() const;
 
   // What the boundary around the domains of `inner` costs: slow when links that cross it carry less

@@ -1,0 +1,152 @@
+// Broadcasts to thousands of receivers against closed forms: TreeTime in coarse_broadcast.h, after
+// the Hoplite paper (SIGCOMM 2021, section 3.3 and the model of section 4), with what a hop costs
+// on the way. Larger worlds are run by hand (broadcast_scale).
+#include <cstdint>
+#include <ostream>
+#include <string>
+
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "tests/simulation/coarse_broadcast.h"
+
+namespace phalanx::sim {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+double Ratio(absl::Duration a, absl::Duration b) { return absl::FDivDuration(a, b); }
+
+double PerGet(uint64_t count, const CoarsePlan& plan) {
+  return static_cast<double>(count) / plan.receivers;
+}
+
+struct Case {
+  const char* name;
+  CoarsePlan plan;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+CoarsePlan Plan(int receivers, uint64_t size, bool waiting = false) {
+  CoarsePlan plan;
+  plan.receivers = receivers;
+  plan.size_bytes = size;
+  plan.waiting = waiting;
+  // Real hops would take the test too long.
+  if (size >= 1024 * kMiB) plan.links.hop_bytes = 256 << 10;
+  return plan;
+}
+
+class BestTree : public ::testing::TestWithParam<Case> {};
+
+TEST_P(BestTree, IsFoundWithinATenth) {
+  const CoarsePlan& plan = GetParam().plan;
+  const CoarseResult result = RunCoarseBroadcast(plan);
+  EXPECT_EQ(result.complete, plan.receivers);
+  const absl::Duration best = TreeTime(plan.links, plan.receivers, plan.size_bytes, 0);
+  EXPECT_LE(Ratio(result.time, best), 1.1)
+      << "depth " << result.depth << ", fan-out " << result.fan_out;
+  EXPECT_GE(Ratio(result.time, best), 0.9) << "the model is wrong";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Scale, BestTree,
+    ::testing::Values(Case{"Hundred1MiB", Plan(100, kMiB)},
+                      Case{"Hundred16MiBChain", Plan(100, 16 * kMiB)},
+                      Case{"Thousand1MiB", Plan(1000, kMiB)},
+                      Case{"Thousand1MiBWaiting", Plan(1000, kMiB, true)},
+                      Case{"Thousand16MiBWaiting", Plan(1000, 16 * kMiB, true)},
+                      Case{"Thousand256MiBChain", Plan(1000, 256 * kMiB)},
+                      Case{"Thousand1GiBChain", Plan(1000, 1024 * kMiB)},
+                      Case{"TenThousand16MiBWaiting", Plan(10'000, 16 * kMiB, true)}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(BroadcastScaleTest, TenThousandReceiversOfAMebibyteTakeNoMoreThanAnEighthOverTheBestTree) {
+  for (const bool waiting : {false, true}) {
+    const CoarsePlan plan = Plan(10'000, kMiB, waiting);
+    const CoarseResult result = RunCoarseBroadcast(plan);
+    EXPECT_EQ(result.complete, plan.receivers);
+    const absl::Duration best = TreeTime(plan.links, plan.receivers, plan.size_bytes, 0);
+    EXPECT_LE(Ratio(result.time, best), 1.125);
+    EXPECT_LE(Ratio(result.time, TreeTime(plan.links, plan.receivers, plan.size_bytes, 1)), 0.01);
+  }
+}
+
+// Who comes one by one first makes the chain as long as it pays, and is not moved when a bushy tree
+// would have been better: the price of not knowing how many come.
+TEST(BroadcastScaleTest, WhoAsksUnannouncedTakesAboutHalfMoreThanTheBestTreeAtMost) {
+  for (const int receivers : {300, 1000, 3000}) {
+    for (const uint64_t mib : {4, 16, 64}) {
+      CoarsePlan plan = Plan(receivers, mib * kMiB);
+      if (mib == 64) plan.links.hop_bytes = 256 << 10;
+      const CoarseResult result = RunCoarseBroadcast(plan);
+      EXPECT_EQ(result.complete, plan.receivers);
+      const absl::Duration best = TreeTime(plan.links, plan.receivers, plan.size_bytes, 0);
+      EXPECT_LE(Ratio(result.time, best), 1.55) << receivers << " receivers, " << mib << " MiB";
+    }
+  }
+}
+
+// Nothing is guessed: before the first measurement everybody serves one receiver.
+TEST(BroadcastScaleTest, TheFirstBroadcastOfAClusterIsAChain) {
+  CoarsePlan plan = Plan(1000, kMiB);
+  plan.measured = false;
+  const CoarseResult result = RunCoarseBroadcast(plan);
+  const absl::Duration chain = TreeTime(plan.links, plan.receivers, plan.size_bytes, 1);
+  EXPECT_NEAR(Ratio(result.time, chain), 1, 0.01);
+  EXPECT_EQ(result.depth, 1000);
+}
+
+TEST(BroadcastScaleTest, TheShardsWorkForAGetIsTheSameForAHundredAndForTenThousand) {
+  for (const bool waiting : {false, true}) {
+    for (const uint64_t mib : {1, 16}) {
+      const auto planned = [&](int receivers) {
+        CoarsePlan plan = Plan(receivers, mib * kMiB, waiting);
+        plan.links.hop_bytes = mib * kMiB / 16;
+        return plan;
+      };
+      const CoarsePlan few = planned(100);
+      const CoarseResult least = RunCoarseBroadcast(few);
+      for (const int receivers : {1000, 10'000}) {
+        const CoarsePlan plan = planned(receivers);
+        const CoarseResult result = RunCoarseBroadcast(plan);
+        EXPECT_LE(PerGet(result.examined, plan), 40);
+        // A chain compares one load, a tree as many as its senders have receivers.
+        EXPECT_LE(PerGet(result.examined, plan), 3 * PerGet(least.examined, few));
+        EXPECT_LE(PerGet(result.visited, plan), 3.1);
+        EXPECT_LE(PerGet(result.messages, plan), 2.1) << "one question and one report each";
+      }
+    }
+  }
+}
+
+class Deaths : public ::testing::TestWithParam<Case> {};
+
+// Those below a dead relay lose their root and find it again, in a chain as many as it is deep
+// there; nobody else is looked at but the candidates for its own receivers. (What an earlier death
+// moved below a later one counts there too.)
+TEST_P(Deaths, CostAFewVisitsToEachNodeBelow) {
+  const CoarsePlan& plan = GetParam().plan;
+  const CoarseResult result = RunCoarseBroadcast(plan);
+  EXPECT_EQ(result.complete, plan.receivers - plan.relays_killed);
+  ASSERT_GT(result.repairs, 0u);
+  EXPECT_LE(result.repair_visited, 3 * result.repair_below + 4 * result.repairs);
+  EXPECT_LE(result.repair_examined, 40 * result.repairs);
+  EXPECT_LE(Ratio(result.time, TreeTime(plan.links, plan.receivers, plan.size_bytes, 0)), 1.3);
+}
+
+CoarsePlan Killing(int relays, CoarsePlan plan) {
+  plan.relays_killed = relays;
+  return plan;
+}
+
+INSTANTIATE_TEST_SUITE_P(Scale, Deaths,
+                         ::testing::Values(Case{"OneInAChain", Killing(1, Plan(1000, 256 * kMiB))},
+                                           Case{"TenInAChain", Killing(10, Plan(1000, 256 * kMiB))},
+                                           Case{"TenInATree", Killing(10, Plan(1000, kMiB))},
+                                           Case{"HundredInATreeOfTenThousand",
+                                                Killing(100, Plan(10'000, 16 * kMiB, true))}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace phalanx::sim
