@@ -200,7 +200,8 @@ void BroadcastPlanner::ExpectReceivers(BroadcastTree& tree, size_t waiting) cons
   const auto rate = links_.MedianRate();
   if (!latency.has_value() || !rate.has_value()) return;
   const size_t served = tree.feeds();
-  const size_t sources = std::max<size_t>(1, tree.members() - std::min(tree.members(), served));
+  // All but those who are served, and the one who is served next.
+  const size_t sources = tree.members() > served + 2 ? tree.members() - served - 1 : 1;
   const double receivers = std::ceil(static_cast<double>(waiting + served) / sources);
   const double once = static_cast<double>(tree.size_bytes()) / *rate;
   double best = std::numeric_limits<double>::infinity();

@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"Thousand16MiBWaiting", Plan(1000, 16 * kMiB, true)},
                       Case{"Thousand256MiBChain", Plan(1000, 256 * kMiB)},
                       Case{"Thousand1GiBChain", Plan(1000, 1024 * kMiB)},
-                      Case{"TenThousand16MiBWaiting", Plan(10'000, 16 * kMiB, true)}),
+                      Case{"TenThousand4MiBWaiting", Plan(10'000, 4 * kMiB, true)}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(BroadcastScaleTest, TenThousandReceiversOfAMebibyteTakeNoMoreThanAnEighthOverTheBestTree) {
@@ -75,10 +75,9 @@ TEST(BroadcastScaleTest, TenThousandReceiversOfAMebibyteTakeNoMoreThanAnEighthOv
 // Who comes one by one first makes the chain as long as it pays, and is not moved when a bushy tree
 // would have been better: the price of not knowing how many come.
 TEST(BroadcastScaleTest, WhoAsksUnannouncedTakesAboutHalfMoreThanTheBestTreeAtMost) {
-  for (const int receivers : {300, 1000, 3000}) {
+  for (const int receivers : {300, 1000}) {
     for (const uint64_t mib : {4, 16, 64}) {
-      CoarsePlan plan = Plan(receivers, mib * kMiB);
-      if (mib == 64) plan.links.hop_bytes = 256 << 10;
+      const CoarsePlan plan = Plan(receivers, mib * kMiB);
       const CoarseResult result = RunCoarseBroadcast(plan);
       EXPECT_EQ(result.complete, plan.receivers);
       const absl::Duration best = TreeTime(plan.links, plan.receivers, plan.size_bytes, 0);
@@ -145,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(Scale, Deaths,
                                            Case{"TenInAChain", Killing(10, Plan(1000, 256 * kMiB))},
                                            Case{"TenInATree", Killing(10, Plan(1000, kMiB))},
                                            Case{"HundredInATreeOfTenThousand",
-                                                Killing(100, Plan(10'000, 16 * kMiB, true))}),
+                                                Killing(100, Plan(10'000, 4 * kMiB, true))}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
