@@ -162,7 +162,7 @@ void DirectoryCore::Impl::Supersede(Object& object, Attempt& attempt) {
   if (attempt.superseded || attempt.stale) return;
   // The tombstone of the other one may be among what is still to be registered.
   const Node* node = FindNode(attempt.node);
-  if (attempt.adopted && (Learning() || (node != nullptr && node->registering))) return;
+  if ((attempt.adopted && Learning()) || (node != nullptr && node->registering)) return;
   attempt.superseded = true;
   ++counters_.superseded;
   if (attempt.complete && attempt.info.size_bytes != object.info.size_bytes) {

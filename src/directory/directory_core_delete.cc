@@ -158,9 +158,9 @@ void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
   reply.set_message(absl::StrCat("object ", id.hex(), ": nothing was put under this id"));
 }
 
-void DirectoryCore::Impl::DeleteObject(Object& object, bool spare_adopted) {
-  const auto spared = [spare_adopted](const Attempt& attempt) {
-    return spare_adopted && attempt.adopted && !attempt.stale && !attempt.superseded;
+void DirectoryCore::Impl::DeleteObject(Object& object, bool spare_others) {
+  const auto spared = [spare_others](const Attempt& attempt) {
+    return spare_others && !attempt.stale && !attempt.superseded;
   };
   ++counters_.deleted;
   Tombstone& tombstone = Bury(object.id, object.generation);
@@ -202,6 +202,7 @@ void DirectoryCore::Impl::DeleteObject(Object& object, bool spare_adopted) {
   if (object.attempts.empty()) return ReleaseIfEmpty(object);
   ForgetGeneration(object);
   AdoptSpared(object);
+  Settle(object);
 }
 
 absl::Status DirectoryCore::Impl::OnDeleteConfirm(Node& node, const v1::DeleteConfirm& m) {

@@ -399,8 +399,8 @@ struct DirectoryCore::Impl {
   void AnswerDeferred(const ObjectId& id);
   // Tells everybody who has a part in the object, and leaves the tombstone. The object is gone
   // after it.
-  // `spare_adopted`: a generation that was adopted elsewhere takes its place, if there is one.
-  void DeleteObject(Object& object, bool spare_adopted = false);
+  // `spare_others`: only the adopted generation; what was deleted together with it has tombstones.
+  void DeleteObject(Object& object, bool spare_others = false);
   Tombstone& Bury(const ObjectId& id, const Generation& generation);
   // The same for what was deleted before that, or stood by: dropped when the tombstone is full.
   Tombstone& BuryBehind(const ObjectId& id, const Generation& generation);

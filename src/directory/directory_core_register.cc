@@ -238,7 +238,7 @@ absl::Status DirectoryCore::Impl::OnRegisterTombstone(Node& node, const v1::Regi
   restarted_ = true;
   Object* object = FindObject(id);
   if (object != nullptr && object->adopted && object->generation == generation) {
-    DeleteObject(*object, /*spare_adopted=*/true);
+    DeleteObject(*object, /*spare_others=*/true);
   } else {
     const Tombstone* known = Refusal(id, generation);
     const bool revived =
@@ -259,8 +259,10 @@ absl::Status DirectoryCore::Impl::OnRegisterTombstone(Node& node, const v1::Regi
 void DirectoryCore::Impl::AdoptSpared(Object& object) {
   const auto best = std::min_element(
       object.attempts.begin(), object.attempts.end(), [](const Attempt& a, const Attempt& b) {
+        if (a.adopted != b.adopted) return a.adopted;
         return a.complete != b.complete ? a.complete : a.generation < b.generation;
       });
+  if (!best->adopted) return;
   const Attempt chosen = *best;
   EraseAttempt(object, chosen.generation, chosen.node);
   Registration r;
@@ -271,7 +273,6 @@ void DirectoryCore::Impl::AdoptSpared(Object& object) {
   r.complete = chosen.complete;
   r.writing = !chosen.complete;
   RegisterAdopted(object, *FindNode(chosen.node), r, {});
-  Settle(object);
 }
 
 void DirectoryCore::Impl::RefuseAttempts(Object& object, const Generation& generation,

@@ -720,6 +720,24 @@ TEST(RestartTest, WhatWasAdoptedAfterADeleteIsSparedByTheTombstone) {
   }
 }
 
+TEST(RestartTest, WhatIsPutAfterADeleteIsNotSupersededByWhatItsOwnNodeDeleted) {
+  Harness h(/*learning=*/true);
+  const NodeKey late = h.Up("late");
+  const NodeKey holder = h.Up("holder");
+  const Generation deleted{late, 9};
+  h.NewSession(late, true);
+  h.RegisterCopy(late, x, deleted, {.sender = {}});
+  h.RegisterEnd(late);
+  h.NewSession(holder, true);
+  h.RegisterCopy(holder, x, Generation{holder, 99}, {.adopted = false, .sender = {}});
+  h.RegisterTombstone(holder, x, deleted);
+  h.RegisterEnd(holder);
+  EXPECT_EQ(h.LastGone(late), v1::Gone::DELETED);
+  EXPECT_EQ(h.LastVerdict(holder), v1::Verdict::UNKNOWN);
+  h.Advance(absl::Seconds(5));
+  EXPECT_EQ(h.LastVerdict(holder), v1::Verdict::ADOPTED);
+}
+
 TEST(RestartTest, OfTwoThatWereAdoptedOneIsSupersededWhenNoTombstoneCanComeAnyMore) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");
