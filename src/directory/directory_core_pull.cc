@@ -11,6 +11,11 @@
 namespace phalanx::directory {
 namespace {
 
+// What a link is taken for as long as none was measured, where the question is whether the shard
+// sends a small object to all itself: 1 Gbit/s, and the time that asking a sender takes.
+constexpr double kAssumedRate = 125e6;
+constexpr absl::Duration kAssumedLatency = absl::Milliseconds(1);
+
 // A receiver that failed so often at one sender does not take its place.
 constexpr int kFailuresToNotOccupy = 2;
 // A connection that broke once is made again.
@@ -164,9 +169,11 @@ bool DirectoryCore::Impl::DeliversRather(const Object& object,
   if (choice.sender == nullptr) return true;
   const uint64_t bytes = inline_in_outbox_ + object.inline_bytes.size();
   if (under_way_bytes_ + bytes > options_.inline_under_way_bytes) return false;
-  const std::optional<double> rate = planner_.links().MedianRate();
-  if (!rate.has_value() || choice.finish.infinite()) return true;
-  return absl::Seconds(static_cast<double>(bytes) / *rate) <= 2 * (choice.finish - now_);
+  const double rate = planner_.links().MedianRate().value_or(kAssumedRate);
+  const absl::Duration once = absl::Seconds(static_cast<double>(object.info.size_bytes) / rate);
+  const absl::Duration by_sender =
+      choice.finish.infinite() ? kAssumedLatency + once : choice.finish - now_;
+  return absl::Seconds(static_cast<double>(bytes) / rate) <= 2 * by_sender;
 }
 
 void DirectoryCore::Impl::Plan(Object& object) {
