@@ -153,11 +153,11 @@ class HardshipTest(ClusterTest):
         begun = time.monotonic()
         error = self.cluster.put("n0", path, ID_B, "--timeout=300ms", expect=ERROR)
         self.assertGreaterEqual(time.monotonic() - begun, 0.3)
-        for word in ("RESOURCE_EXHAUSTED", ID_B, "n0", "3145728 of 4194304", "delete objects", "--capacity"):
+        for word in ("RESOURCE_EXHAUSTED", ID_B, "n0", "3146752 of 4194304", "delete objects", "--capacity"):
             self.assertIn(word, error)
         large = self.cluster.make_file("large", 5 * MIB)
         error = self.cluster.put("n0", large, ID_B, expect=ERROR)
-        for word in ("RESOURCE_EXHAUSTED", ID_B, "5242880", "4194304", "--capacity"):
+        for word in ("RESOURCE_EXHAUSTED", ID_B, "5243904", "4194304", "--capacity"):
             self.assertIn(word, error)
         # As it says.
         self.cluster.run("rm", ID_A, node="n0")
