@@ -46,13 +46,11 @@ Tombstone& DirectoryCore::Impl::Bury(const ObjectId& id, const Generation& gener
   generations.erase(std::remove(generations.begin(), generations.end(), generation),
                     generations.end());
   generations.insert(generations.begin(), generation);
-  if (generations.size() > kMaxTombstoneGenerations) {
-    const Generation oldest = generations.back();
-    generations.pop_back();
-    absl::erase_if(tombstone.unconfirmed,
-                   [&oldest](const auto& entry) { return entry.first.second == oldest; });
-  }
   BeginAge(tombstone, id);
+  if (generations.size() > kMaxTombstoneGenerations) {
+    ForgetConfirms(id, generations.back(), tombstone);
+    generations.pop_back();
+  }
   return tombstone;
 }
 
@@ -93,6 +91,18 @@ void DirectoryCore::Impl::EndConfirm(const ObjectId& id, const NodeKey& key, Tom
   if (node != nullptr && !others) node->unconfirmed.erase(id);
   // One that has outlived its age waits for the last confirmation only.
   if (tombstone.order == 0 && tombstone.unconfirmed.empty()) tombstones_.erase(id);
+}
+
+void DirectoryCore::Impl::ForgetConfirms(const ObjectId& id, const Generation& generation,
+                                         Tombstone& tombstone) {
+  std::vector<NodeKey> who;
+  for (const auto& [entry, session] : tombstone.unconfirmed) {
+    if (entry.second == generation) who.push_back(entry.first);
+  }
+  for (const NodeKey& key : who) {
+    tombstone.unconfirmed.erase({key, generation});
+    EndConfirm(id, key, tombstone);
+  }
 }
 
 void DirectoryCore::Impl::ForgetConfirms(const NodeKey& key, absl::Span<const ObjectId> ids,

@@ -413,7 +413,9 @@ struct DirectoryCore::Impl {
   void AwaitConfirm(Tombstone& tombstone, const ObjectId& id, const Generation& generation,
                     Node& node);
   void Confirm(const ObjectId& id, const Generation& generation, const NodeKey& key);
-  // What the node was told in sessions before `session` is not waited for any more.
+  // What is not waited for any more: that anybody confirms this generation; what the node was told
+  // in sessions before `session`.
+  void ForgetConfirms(const ObjectId& id, const Generation& generation, Tombstone& tombstone);
   void ForgetConfirms(const NodeKey& key, absl::Span<const ObjectId> ids, uint64_t session);
   void EndConfirm(const ObjectId& id, const NodeKey& key, Tombstone& tombstone);
   void ForgetTombstones();

@@ -76,7 +76,8 @@ absl::Status DirectoryCore::Impl::OnRegisterCopy(Node& node, const v1::RegisterC
   r.adopted = m.adopted();
   r.complete = m.complete();
   r.writing = m.writing() && !r.complete && r.generation.creator == node.key;
-  r.sender = FromProto(m.sender());
+  // Who writes has no sender, whatever it says: it could be fed from below itself.
+  if (!r.writing) r.sender = FromProto(m.sender());
   if (r.adopted) restarted_ = true;
   if (Tombstone* tombstone = Refusal(id, r.generation)) {
     AwaitConfirm(*tombstone, id, r.generation, node);
@@ -198,6 +199,7 @@ void DirectoryCore::Impl::RegisterRival(Object& object, Node& node, const Regist
     const bool stands_by = object.adopted && creator != object.copies.end() &&
                            (creator->second.complete || creator->second.writer);
     const bool complete = stands_by && creator->second.complete;
+    const bool was_adopted = object.adopted && !object.tentative;
     VoidGeneration(object, "another generation had been adopted before",
                    stands_by ? loser.creator : NodeKey());
     Registration winner = r;
@@ -205,7 +207,7 @@ void DirectoryCore::Impl::RegisterRival(Object& object, Node& node, const Regist
     RegisterAdopted(object, node, winner, watermarks);
     Node* loser_node = FindNode(loser.creator);
     if (stands_by && loser_node != nullptr) {
-      StandBy(object, *loser_node, loser, loser_info, complete);
+      StandBy(object, *loser_node, loser, loser_info, complete, was_adopted);
     }
     return;
   }

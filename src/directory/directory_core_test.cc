@@ -659,6 +659,8 @@ TEST(RestartTest, AmongAdoptedOnesCompleteBeatsPartialAndThenTheSmallerTokenWins
   EXPECT_EQ(add(a, false), a.node) << "the smaller token";
   EXPECT_EQ(h.LastVerdict(b), v1::Verdict::STANDBY);
   EXPECT_EQ(add(c, true), c.node) << "complete";
+  EXPECT_NE(h.LastVerdict(a), v1::Verdict::SUPERSEDED) << "c's may have been deleted";
+  h.Advance(absl::Seconds(5));
   EXPECT_EQ(h.LastVerdict(a), v1::Verdict::SUPERSEDED);
   EXPECT_EQ(h.LastVerdict(b), v1::Verdict::SUPERSEDED);
 }
@@ -718,6 +720,30 @@ TEST(RestartTest, WhatWasAdoptedAfterADeleteIsSparedByTheTombstone) {
     h.Advance(absl::Seconds(5));
     EXPECT_EQ(h.LastVerdict(holder), v1::Verdict::UNKNOWN);
   }
+}
+
+// The same when what was put after it comes first and is not sealed: then the late one displaces
+// it.
+TEST(RestartTest, WhatIsBeingPutAfterADeleteIsSparedThoughTheLateHolderDisplacedIt) {
+  Harness h(/*learning=*/true);
+  const NodeKey late = h.Up("late");
+  const NodeKey writer = h.Up("writer");
+  const NodeKey other = h.Up("other");
+  const Generation deleted{late, 9};
+  const Generation put_after{writer, 99};
+  h.NewSession(writer, true);
+  h.RegisterCopy(writer, x, put_after, {.complete = false, .sender = {}});
+  h.RegisterEnd(writer);
+  h.NewSession(late, true);
+  h.RegisterCopy(late, x, deleted, {.sender = {}});
+  h.RegisterEnd(late);
+  EXPECT_NE(h.LastVerdict(writer), v1::Verdict::SUPERSEDED);
+  h.NewSession(other, true);
+  h.RegisterTombstone(other, x, deleted);
+  h.RegisterEnd(other);
+  EXPECT_EQ(h.LastGone(late), v1::Gone::DELETED);
+  EXPECT_NE(h.LastVerdict(writer), v1::Verdict::SUPERSEDED);
+  EXPECT_EQ(h.Describe(x).summary().generation().creator().node(), writer.node);
 }
 
 TEST(RestartTest, WhatIsPutAfterADeleteIsNotSupersededByWhatItsOwnNodeDeleted) {

@@ -100,14 +100,18 @@ FileMapping::~FileMapping() {
 }
 
 absl::Status FileMapping::BeginWriting(uint64_t upto) {
-  if (!pages_at_twin_ || !MovePages(twin_, writing_, bytes_)) {
-    if (madvise(writing_, bytes_, MADV_DONTFORK) != 0 ||
-        mprotect(writing_, bytes_, PROT_READ | PROT_WRITE) != 0) {
-      return Refused("make writable", bytes_);
+  if (pages_at_twin_) {
+    if (!MovePages(twin_, writing_, bytes_)) {
+      const absl::Status why = Refused("make writable", bytes_);
+      // The system may have unmapped where they were to go: it is another's from now on.
+      writing_ = nullptr;
+      return why;
     }
-    if (pages_at_twin_) populated_ = 0;
+    pages_at_twin_ = false;
+  } else if (writing_ == nullptr || madvise(writing_, bytes_, MADV_DONTFORK) != 0 ||
+             mprotect(writing_, bytes_, PROT_READ | PROT_WRITE) != 0) {
+    return Refused("make writable", bytes_);
   }
-  pages_at_twin_ = false;
   if (populated_ < upto) {
     static const uint64_t page = static_cast<uint64_t>(getpagesize());
     // Saves a fault per page; older kernels refuse, and the faults come.
@@ -118,8 +122,11 @@ absl::Status FileMapping::BeginWriting(uint64_t upto) {
 }
 
 absl::Status FileMapping::EndWriting() {
+  if (writing_ == nullptr) return absl::OkStatus();
   // What a racing write brings back between the two calls, the second protects.
   pages_at_twin_ = twin_ != nullptr && MovePages(writing_, twin_, bytes_);
+  // The same of the twin; from here on each page's protection is changed.
+  if (!pages_at_twin_) twin_ = nullptr;
   if (mprotect(writing_, bytes_, PROT_READ) != 0) {
     return absl::InternalError(
         absl::StrCat("cannot protect ", bytes_, " bytes: ", std::strerror(errno)));
