@@ -106,6 +106,39 @@ TEST(BroadcastPlannerTest, InBetweenTheTreeIsNeitherChainNorStar) {
   EXPECT_LT(Receivers(h, r)[a], 10);
 }
 
+// Every receiver asks before the object is there, so that the planner knows of all of them.
+TEST(BroadcastPlannerTest, WhoIsServedNextIsNoSourceOfTheOthers) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const auto r = UpMany(h, 4, "r");
+  Measure(h, a, r[0], 1e9, absl::Milliseconds(1));
+  for (const NodeKey& node : r) h.Want(node, x);
+  h.Create(a, x, {.size = 1'000'000, .complete = true});  // 1 ms on the link, 1 ms a hop
+  // Four below one source call for two receivers each; two below each of two for a chain.
+  EXPECT_EQ(h.SenderOf(r[0], x), a);
+  EXPECT_EQ(h.SenderOf(r[1], x), a);
+  EXPECT_EQ(Receivers(h, r)[a], 2);
+}
+
+TEST(BroadcastPlannerTest, WhoCannotBeServedNowIsNotPlannedFor) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const auto r = UpMany(h, 2, "r");
+  const auto full = UpMany(h, 10, "full");
+  const auto away = UpMany(h, 10, "away");
+  Measure(h, a, r[0], 1e9, absl::Milliseconds(1));
+  const Generation g = h.NewGeneration(a);
+  h.Announce(a, x, g, {.size = 4'000'000, .complete = true});  // 4 ms on the link, 1 ms a hop
+  for (const NodeKey& node : full) h.WantWithoutRoom(node, x, g);
+  for (const NodeKey& node : away) {
+    h.Connected(node, false);
+    h.Want(node, x);
+  }
+  for (const NodeKey& node : r) h.Want(node, x);
+  EXPECT_EQ(h.SenderOf(r[0], x), a);
+  EXPECT_EQ(h.SenderOf(r[1], x), r[0]) << "two receivers are a chain, whoever else waits";
+}
+
 class TwoZones : public ::testing::TestWithParam<bool> {
  protected:
   TwoZones() {

@@ -359,8 +359,10 @@ struct DirectoryCore::Impl {
   // could; and whether they are, though `choice` was found.
   bool DeliversAtOnce(const Object& object) const;
   bool DeliversRather(const Object& object, const BroadcastPlanner::Choice& choice) const;
+  bool MayBeServed(const Object& object, const NodeKey& waiting) const;
   // Gives a node that waits the bytes, or a sender. False when nobody can be named to anybody.
-  bool Serve(Object& object, Node& node, Want& want);
+  // `left`: of those who wait and may be served, this one among them; counted once it matters.
+  bool Serve(Object& object, Node& node, Want& want, std::optional<size_t>& left);
   // Finds senders for those who wait, oldest first.
   void Plan(Object& object);
   void Assign(Object& object, Node& node, Want& want, BroadcastTree::Member* sender,

@@ -176,21 +176,26 @@ bool DirectoryCore::Impl::DeliversRather(const Object& object,
   return absl::Seconds(static_cast<double>(bytes) / rate) <= 2 * by_sender;
 }
 
+bool DirectoryCore::Impl::MayBeServed(const Object& object, const NodeKey& key) const {
+  const Want& want = object.wants.at(key);
+  return !want.held && FindNode(key)->connected && !LacksRoom(object, want);
+}
+
 void DirectoryCore::Impl::Plan(Object& object) {
   if (!object.adopted) return;
+  std::optional<size_t> left;          // to be served; counted at the first of them
   std::pair<uint64_t, NodeKey> place;  // iterators do not outlive an Assign
   for (auto at = object.waiting.begin(); at != object.waiting.end();
        at = object.waiting.upper_bound(place)) {
     place = *at;
     const NodeKey key = place.second;
-    Node* node = FindNode(key);
-    Want& want = object.wants.at(key);
-    if (want.held || !node->connected || LacksRoom(object, want)) continue;
-    if (!Serve(object, *node, want)) return;
+    if (!MayBeServed(object, key)) continue;
+    if (!Serve(object, *FindNode(key), object.wants.at(key), left)) return;
   }
 }
 
-bool DirectoryCore::Impl::Serve(Object& object, Node& node, Want& want) {
+bool DirectoryCore::Impl::Serve(Object& object, Node& node, Want& want,
+                                std::optional<size_t>& left) {
   const bool in_time = want.not_before <= now_;
   if (object.inline_cached && (!in_time || DeliversAtOnce(object))) {
     Deliver(object, node, want.keep);
@@ -212,7 +217,12 @@ bool DirectoryCore::Impl::Serve(Object& object, Node& node, Want& want) {
   const Copy none;
   BroadcastTree::Member* receiver =
       Join(object, node.key, copy != object.copies.end() ? copy->second : none);
-  planner_.ExpectReceivers(tree, object.waiting.size());
+  if (!left.has_value()) {
+    left = std::count_if(
+        object.waiting.begin(), object.waiting.end(),
+        [this, &object](const auto& waiting) { return MayBeServed(object, waiting.second); });
+  }
+  planner_.ExpectReceivers(tree, (*left)--);
   const BroadcastPlanner::Choice choice = planner_.Choose(tree, receiver, now_);
   if (choice.sender != nullptr && !(object.inline_cached && DeliversRather(object, choice))) {
     Assign(object, node, want, choice.sender, choice.finish);
