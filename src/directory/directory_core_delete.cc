@@ -169,21 +169,11 @@ void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
 }
 
 void DirectoryCore::Impl::DeleteObject(Object& object, bool spare_others) {
-  const auto spared = [spare_others](const Attempt& attempt) {
-    return spare_others && !attempt.stale && !attempt.superseded;
-  };
   ++counters_.deleted;
   Tombstone& tombstone = Bury(object.id, object.generation);
   tombstone.info = object.info;
-  constexpr absl::string_view kReason = "deleted";
-  for (const Attempt& attempt : object.attempts) {
-    if (spared(attempt)) continue;
-    // What is stale is refused when its node registers it again.
-    BuryBehind(object.id, attempt.generation);
-    if (attempt.stale) continue;
-    SendVerdict(attempt.node, object, attempt.generation, v1::Verdict::DELETED);
-    AwaitConfirm(tombstone, object.id, attempt.generation, *FindNode(attempt.node));
-  }
+  DeleteAttempts(object, tombstone, spare_others);
+  if (spare_others) VoidReceivers(object);
   absl::btree_set<NodeKey> told;
   std::vector<NodeKey> stale;
   for (const auto& [key, copy] : object.copies) {
@@ -195,24 +185,53 @@ void DirectoryCore::Impl::DeleteObject(Object& object, bool spare_others) {
     Node* node = FindNode(key);
     if (node != nullptr) AwaitConfirm(tombstone, object.id, object.generation, *node);
   }
-  for (const auto& [key, want] : object.wants) told.insert(key);
-  for (const NodeKey& key : told) {
-    SendGone(key, object, object.generation, v1::Gone::DELETED, kReason);
+  for (const auto& [key, want] : object.wants) {
+    if (!spare_others) told.insert(key);
   }
-  std::vector<NodeKey> stood_by;
-  for (const Attempt& attempt : object.attempts) stood_by.push_back(attempt.node);
-  std::erase_if(object.attempts, std::not_fn(spared));
+  for (const NodeKey& key : told) {
+    SendGone(key, object, object.generation, v1::Gone::DELETED, "deleted");
+  }
   for (const NodeKey& key : told) {
     EndWant(object, key);
     StrikeCopy(object, key);
     ForgetDrainTarget(object, key);
   }
   for (const NodeKey& key : stale) StrikeCopy(object, key);
-  for (const NodeKey& key : stood_by) UninvolveIfDone(key, object);
-  if (object.attempts.empty()) return ReleaseIfEmpty(object);
+  if (object.attempts.empty() && object.wants.empty()) return ReleaseIfEmpty(object);
   ForgetGeneration(object);
   AdoptSpared(object);
   Settle(object);
+}
+
+void DirectoryCore::Impl::DeleteAttempts(Object& object, Tombstone& tombstone, bool spare_others) {
+  const auto spared = [spare_others](const Attempt& attempt) {
+    return spare_others && !attempt.stale && !attempt.superseded;
+  };
+  std::vector<NodeKey> stood_by;
+  for (const Attempt& attempt : object.attempts) {
+    if (spared(attempt)) continue;
+    stood_by.push_back(attempt.node);
+    // What is stale is refused when its node registers it again.
+    BuryBehind(object.id, attempt.generation);
+    if (attempt.stale) continue;
+    SendVerdict(attempt.node, object, attempt.generation, v1::Verdict::DELETED);
+    AwaitConfirm(tombstone, object.id, attempt.generation, *FindNode(attempt.node));
+  }
+  std::erase_if(object.attempts, std::not_fn(spared));
+  for (const NodeKey& key : stood_by) UninvolveIfDone(key, object);
+}
+
+void DirectoryCore::Impl::VoidReceivers(Object& object) {
+  std::vector<NodeKey> receivers;
+  for (const auto& [key, want] : object.wants) {
+    const auto copy = object.copies.find(key);
+    if (copy == object.copies.end() || copy->second.stale || copy->second.writer) continue;
+    receivers.push_back(key);
+  }
+  for (const NodeKey& key : receivers) {
+    SendGone(key, object, object.generation, v1::Gone::VOID, "it turns out to be deleted");
+    StrikeCopy(object, key);
+  }
 }
 
 absl::Status DirectoryCore::Impl::OnDeleteConfirm(Node& node, const v1::DeleteConfirm& m) {

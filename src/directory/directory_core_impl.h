@@ -399,10 +399,15 @@ struct DirectoryCore::Impl {
   bool Defer(const ObjectId& id, const Node& node, uint64_t request_id, bool is_delete);
   std::string TooManyDeferred(const ObjectId& id) const;
   void AnswerDeferred(const ObjectId& id);
-  // Tells everybody who has a part in the object, and leaves the tombstone. The object is gone
+  // Tells everybody who has a part in the object, and leaves the tombstone. The object may be gone
   // after it.
-  // `spare_others`: only the adopted generation; what was deleted together with it has tombstones.
+  // `spare_others`: only the adopted generation, which turns out to have been deleted in an earlier
+  // life of the shard; what was deleted together with it has tombstones. Who wants the object may
+  // have asked for what was put after that, and waits for it.
   void DeleteObject(Object& object, bool spare_others = false);
+  void DeleteAttempts(Object& object, Tombstone& tombstone, bool spare_others);
+  // Those who were being sent what is deleted want the object still.
+  void VoidReceivers(Object& object);
   Tombstone& Bury(const ObjectId& id, const Generation& generation);
   // The same for what was deleted before that, or stood by: dropped when the tombstone is full.
   Tombstone& BuryBehind(const ObjectId& id, const Generation& generation);

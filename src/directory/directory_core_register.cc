@@ -264,7 +264,7 @@ void DirectoryCore::Impl::AdoptSpared(Object& object) {
         if (a.adopted != b.adopted) return a.adopted;
         return a.complete != b.complete ? a.complete : a.generation < b.generation;
       });
-  if (!best->adopted) return;
+  if (best == object.attempts.end() || !best->adopted) return;
   const Attempt chosen = *best;
   EraseAttempt(object, chosen.generation, chosen.node);
   Registration r;

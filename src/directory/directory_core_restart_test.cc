@@ -1,0 +1,94 @@
+// A shard that began anew and learns of several generations of one id, and of Deletes, in whatever
+// order its nodes come back. `deleted` is what a Delete hit that one holder, `late`, did not hear
+// of.
+#include "gtest/gtest.h"
+#include "src/directory/directory_core.h"
+#include "src/directory/directory_core_harness.h"
+
+namespace phalanx::directory {
+namespace {
+
+using testing::Harness;
+using testing::Id;
+
+const ObjectId x = Id("x");
+
+class RestartedShard : public ::testing::Test {
+ protected:
+  RestartedShard() {
+    h_.NewSession(late_, true);
+    h_.RegisterCopy(late_, x, deleted_, {.sender = {}});
+    h_.RegisterEnd(late_);
+  }
+
+  void Register(const NodeKey& node, const Harness::Copy& copy) {
+    h_.NewSession(node, true);
+    h_.RegisterCopy(node, x, Put(node), copy);
+    h_.RegisterEnd(node);
+  }
+  // Of another node, which heard of the Delete.
+  void RegisterTombstone() {
+    h_.NewSession(other_, true);
+    h_.RegisterTombstone(other_, x, deleted_);
+    h_.RegisterEnd(other_);
+  }
+  // What was put after the Delete.
+  static Generation Put(const NodeKey& node) { return Generation{node, 99}; }
+  int Answers(v1::ShardMessage::KindCase kind) { return h_.Count(asks_, kind); }
+
+  Harness h_{/*learning=*/true};
+  const NodeKey late_ = h_.Up("late");
+  const NodeKey holder_ = h_.Up("holder");
+  const NodeKey other_ = h_.Up("other");
+  const NodeKey asks_ = h_.Up("asks");
+  const Generation deleted_{late_, 9};
+};
+
+TEST_F(RestartedShard, WhoWaitsIsServedWhatTheTombstoneSpares) {
+  Register(holder_, {.sender = {}});
+  h_.Connected(late_, false);
+  h_.Want(asks_, x);
+  ASSERT_EQ(Answers(v1::ShardMessage::kAssign), 0);
+  RegisterTombstone();
+  EXPECT_EQ(h_.LastGone(asks_), std::nullopt);
+  EXPECT_EQ(h_.SenderOf(asks_, x), holder_);
+}
+
+TEST_F(RestartedShard, WhoReceivedWhatIsDeletedIsServedWhatTheTombstoneSpares) {
+  Register(holder_, {.sender = {}});
+  h_.Want(asks_, x);
+  ASSERT_EQ(h_.SenderOf(asks_, x), late_);
+  RegisterTombstone();
+  EXPECT_EQ(h_.LastGone(asks_), v1::Gone::VOID) << "its Get began after that Delete, maybe";
+  EXPECT_EQ(h_.SenderOf(asks_, x), holder_);
+  EXPECT_EQ(h_.LastAssign(asks_, x)->generation, Put(holder_));
+}
+
+TEST_F(RestartedShard, WhoWaitsIsServedWhatIsRegisteredBehindTheTombstone) {
+  h_.Want(asks_, x);
+  RegisterTombstone();
+  EXPECT_NE(h_.LastGone(asks_), v1::Gone::DELETED) << "it may have been put again";
+  Register(holder_, {.sender = {}});
+  EXPECT_EQ(h_.SenderOf(asks_, x), holder_);
+}
+
+TEST_F(RestartedShard, WhoWaitsForWhatIsDeletedIsToldSoOnceEverybodyWasHeard) {
+  h_.Want(asks_, x);
+  RegisterTombstone();
+  h_.Advance(absl::Seconds(2));
+  EXPECT_EQ(h_.LastGone(asks_), v1::Gone::DELETED);
+  EXPECT_EQ(h_.Describe(x).summary().waiting(), 0u);
+}
+
+TEST_F(RestartedShard, AWholeCopyOfWhatIsDeletedIsDropped) {
+  h_.Want(asks_, x);
+  h_.Finish(asks_, x);
+  Register(holder_, {.sender = {}});
+  RegisterTombstone();
+  EXPECT_EQ(h_.LastGone(asks_), v1::Gone::DELETED);
+  EXPECT_EQ(h_.LastGone(late_), v1::Gone::DELETED);
+  EXPECT_EQ(h_.Describe(x).summary().complete_copies(), 1u);
+}
+
+}  // namespace
+}  // namespace phalanx::directory
