@@ -136,9 +136,7 @@ void DirectoryCore::Impl::ForgetTombstones() {
 
 absl::Status DirectoryCore::Impl::OnDelete(Node& node, const v1::DeleteRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
-  const Object* object = FindObject(id);
-  const bool known = (object != nullptr && object->adopted) || FindDeleted(id) != nullptr;
-  if (!known && Learning()) {
+  if (MustLearnAbout(id)) {
     if (Defer(id, node, m.request_id(), /*is_delete=*/true)) return absl::OkStatus();
     v1::DeleteReply& reply = *Send(node.key).mutable_delete_reply();
     reply.set_request_id(m.request_id());
@@ -241,6 +239,11 @@ absl::Status DirectoryCore::Impl::OnDeleteConfirm(Node& node, const v1::DeleteCo
   return absl::OkStatus();
 }
 
+bool DirectoryCore::Impl::MustLearnAbout(const ObjectId& id) {
+  const Object* object = FindObject(id);
+  return Learning() && (object == nullptr || !object->adopted);
+}
+
 bool DirectoryCore::Impl::Defer(const ObjectId& id, const Node& node, uint64_t request_id,
                                 bool is_delete) {
   if (num_deferred_ >= options_.max_deferred) return false;
@@ -274,9 +277,7 @@ void DirectoryCore::Impl::AnswerDeferred(const ObjectId& id) {
 
 absl::Status DirectoryCore::Impl::OnQuery(Node& node, const v1::QueryRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
-  const Object* object = FindObject(id);
-  const bool known = (object != nullptr && object->adopted) || FindDeleted(id) != nullptr;
-  if (!known && Learning()) {
+  if (MustLearnAbout(id)) {
     if (Defer(id, node, m.request_id(), /*is_delete=*/false)) return absl::OkStatus();
     v1::QueryReply& reply = *Send(node.key).mutable_query_reply();
     reply.set_request_id(m.request_id());

@@ -395,6 +395,9 @@ struct DirectoryCore::Impl {
   absl::Status OnEvict(Node& node, const v1::EvictRequest& m);
   void AnswerDelete(const ObjectId& id, const NodeKey& node, uint64_t request_id);
   void AnswerQuery(const ObjectId& id, const NodeKey& node, uint64_t request_id);
+  // No answer can be given yet: no generation is adopted, and one may still be registered, also
+  // behind the tombstone of another.
+  bool MustLearnAbout(const ObjectId& id);
   // False when too many wait already.
   bool Defer(const ObjectId& id, const Node& node, uint64_t request_id, bool is_delete);
   std::string TooManyDeferred(const ObjectId& id) const;

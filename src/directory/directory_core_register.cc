@@ -252,7 +252,6 @@ absl::Status DirectoryCore::Impl::OnRegisterTombstone(Node& node, const v1::Regi
     if (object != nullptr) RefuseAttempts(*object, generation, tombstone);
     if (object != nullptr) Settle(*object);
   }
-  AnswerDeferred(id);
   return absl::OkStatus();
 }
 

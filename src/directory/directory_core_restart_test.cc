@@ -4,6 +4,7 @@
 #include "gtest/gtest.h"
 #include "src/directory/directory_core.h"
 #include "src/directory/directory_core_harness.h"
+#include "src/directory/validate.h"
 
 namespace phalanx::directory {
 namespace {
@@ -88,6 +89,40 @@ TEST_F(RestartedShard, AWholeCopyOfWhatIsDeletedIsDropped) {
   EXPECT_EQ(h_.LastGone(asks_), v1::Gone::DELETED);
   EXPECT_EQ(h_.LastGone(late_), v1::Gone::DELETED);
   EXPECT_EQ(h_.Describe(x).summary().complete_copies(), 1u);
+}
+
+TEST_F(RestartedShard, WhatStandsByIsNotAnsweredForAsDeleted) {
+  Register(holder_, {.adopted = false, .sender = {}});
+  RegisterTombstone();
+  h_.Query(asks_, x, 1);
+  h_.Delete(asks_, x, 2);
+  EXPECT_EQ(Answers(v1::ShardMessage::kQueryReply), 0);
+  EXPECT_EQ(Answers(v1::ShardMessage::kDeleteReply), 0);
+  h_.Advance(absl::Seconds(2));
+  EXPECT_TRUE(h_.Last(asks_, v1::ShardMessage::kQueryReply)->query_reply().complete());
+  const auto reply = h_.Last(asks_, v1::ShardMessage::kDeleteReply);
+  EXPECT_EQ(FromProto(reply->delete_reply().generations(0)), Put(holder_));
+  EXPECT_EQ(h_.LastGone(holder_), v1::Gone::DELETED);
+}
+
+TEST_F(RestartedShard, WhoAskedBeforeTheTombstoneCameIsNotAnsweredByItAlone) {
+  h_.Down(late_);
+  h_.Query(asks_, x, 1);
+  h_.Delete(asks_, x, 2);
+  RegisterTombstone();
+  EXPECT_EQ(Answers(v1::ShardMessage::kQueryReply), 0);
+  EXPECT_EQ(Answers(v1::ShardMessage::kDeleteReply), 0);
+  Register(holder_, {.sender = {}});
+  EXPECT_TRUE(h_.Last(asks_, v1::ShardMessage::kQueryReply)->query_reply().complete());
+  EXPECT_EQ(h_.LastGone(holder_), v1::Gone::DELETED);
+}
+
+TEST_F(RestartedShard, WhatIsDeletedIsAnsweredForOnceEverybodyWasHeard) {
+  h_.Query(asks_, x, 1);
+  RegisterTombstone();
+  h_.Delete(asks_, x, 2);
+  h_.Advance(absl::Seconds(2));
+  EXPECT_EQ(h_.Last(asks_, v1::ShardMessage::kDeleteReply)->delete_reply().code(), 0);
 }
 
 }  // namespace
