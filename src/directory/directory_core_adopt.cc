@@ -150,9 +150,13 @@ void DirectoryCore::Impl::StandBy(Object& object, Node& node, const Generation& 
   object.attempts.push_back(Attempt{generation, node.key, std::move(info), complete,
                                     /*superseded=*/false, /*stale=*/false, adopted});
   Involve(node, object.id);
-  if (object.adopted && CompleteInSight(object)) {
-    Supersede(object, object.attempts.back());
-  } else if (object.adopted) {
+  if (!object.adopted) return;
+  Attempt& attempt = object.attempts.back();
+  const bool in_sight = CompleteInSight(object);
+  if (in_sight) Supersede(object, attempt);
+  // What may have been adopted before goes on as it was until it is judged.
+  const bool as_it_was = in_sight && (attempt.adopted || node.registering);
+  if (!attempt.superseded && !as_it_was) {
     SendVerdict(node.key, object, generation, v1::Verdict::STANDBY);
   }
 }
@@ -160,9 +164,10 @@ void DirectoryCore::Impl::StandBy(Object& object, Node& node, const Generation& 
 void DirectoryCore::Impl::Supersede(Object& object, Attempt& attempt) {
   // One that is stale is judged when it is registered again.
   if (attempt.superseded || attempt.stale) return;
-  // The tombstone of the other one may be among what is still to be registered.
+  // The tombstone of the other one may be among what is still to be registered. This one may have
+  // been adopted since, and its node not have heard of it.
   const Node* node = FindNode(attempt.node);
-  if ((attempt.adopted && Learning()) || (node != nullptr && node->registering)) return;
+  if ((Learning() && restarted_) || (node != nullptr && node->registering)) return;
   attempt.superseded = true;
   ++counters_.superseded;
   if (attempt.complete && attempt.info.size_bytes != object.info.size_bytes) {

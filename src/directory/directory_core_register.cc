@@ -153,7 +153,7 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
     object.tree->SetConnected(Join(object, node.key, copy), node.connected);
   }
   if (r.complete) CompleteCopy(object, node.key);
-  if (found_it && !r.complete) TellStandBys(object);
+  if (found_it) TellStandBys(object);
   if (!r.complete) AdmitOutsidePulls(object, node.key);
 }
 

@@ -125,5 +125,49 @@ TEST_F(RestartedShard, WhatIsDeletedIsAnsweredForOnceEverybodyWasHeard) {
   EXPECT_EQ(h_.Last(asks_, v1::ShardMessage::kDeleteReply)->delete_reply().code(), 0);
 }
 
+// The shard died before the word that it is adopted had reached its creator, which was told by
+// others that were served: it may be the only generation that was not deleted.
+TEST_F(RestartedShard, NothingIsSupersededByWhatMayTurnOutDeleted) {
+  Register(holder_, {.adopted = false, .sender = {}});
+  EXPECT_EQ(h_.LastVerdict(holder_), v1::Verdict::UNKNOWN);
+  RegisterTombstone();
+  h_.Advance(absl::Seconds(2));
+  EXPECT_EQ(h_.LastVerdict(holder_), v1::Verdict::ADOPTED);
+}
+
+TEST_F(RestartedShard, WhatIsPutStandsByUntilEverybodyWasHeard) {
+  const Generation put = h_.Create(holder_, x, {.complete = true});
+  EXPECT_EQ(h_.LastVerdict(holder_), v1::Verdict::STANDBY);
+  RegisterTombstone();
+  h_.Advance(absl::Seconds(2));
+  EXPECT_EQ(h_.LastVerdict(holder_), v1::Verdict::ADOPTED);
+  EXPECT_EQ(FromProto(h_.Describe(x).summary().generation()), put);
+}
+
+TEST_F(RestartedShard, WhatStandsByIsSupersededOnceNoTombstoneCanCome) {
+  h_.Create(holder_, x, {.complete = true});
+  h_.Advance(absl::Seconds(2));
+  EXPECT_EQ(h_.LastVerdict(holder_), v1::Verdict::SUPERSEDED);
+}
+
+TEST(RestartTest, NothingIsSupersededByWhatMayStillGiveWay) {
+  Harness h(/*learning=*/true);
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey c = h.Up("c");
+  h.Create(a, x, {.complete = true});
+  const Generation old{b, 9};
+  h.NewSession(b, /*had_session=*/true);
+  h.RegisterCopy(b, x, old, {.adopted = false, .complete = true, .sender = {}});
+  h.RegisterEnd(b);
+  EXPECT_EQ(h.LastVerdict(b), v1::Verdict::STANDBY) << "it may have been adopted, unheard";
+  h.NewSession(c, true);
+  h.RegisterCopy(c, x, old, {.complete = true, .sender = {}});
+  h.RegisterEnd(c);
+  EXPECT_EQ(h.LastVerdict(a), v1::Verdict::STANDBY);
+  EXPECT_EQ(h.LastVerdict(b), v1::Verdict::ADOPTED);
+  EXPECT_EQ(h.Describe(x).summary().complete_copies(), 2u);
+}
+
 }  // namespace
 }  // namespace phalanx::directory
