@@ -4,7 +4,9 @@
 //
 // The first byte seeds the cuts; if it is odd, the stream sometimes takes nothing. The rest is a
 // list of things to do, three bytes each: see Act. With an even first byte the list is run twice,
-// read at once and in pieces; both must be answered alike.
+// read at once and in pieces; both must be answered alike. A receiver who is cut off for what it
+// said (one that asks again before it was answered is, if both are read at once) has heard the
+// beginning of what it would have heard otherwise.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/net/pull_sender.h"
@@ -222,6 +225,11 @@ std::string OpenOf(uint8_t how) {
   return EncodePayload(open);
 }
 
+struct Outcome {
+  std::string told;
+  uint64_t refused = 0;
+};
+
 class Conversation {
  public:
   Conversation(uint64_t seed, size_t longest_piece, bool slow) : wire_(seed, longest_piece, slow) {
@@ -233,7 +241,7 @@ class Conversation {
   }
 
   // What the receiver has heard, and how it went.
-  std::string Run(absl::string_view acts) {
+  Outcome Run(absl::string_view acts) {
     for (; acts.size() >= 3 && !host_.closed; acts.remove_prefix(3)) {
       Act(static_cast<uint8_t>(acts[0]), static_cast<uint8_t>(acts[1]),
           static_cast<uint8_t>(acts[2]));
@@ -247,7 +255,7 @@ class Conversation {
     std::vector<char> scratch(100);
     PHALANX_CHECK(FrameReader(listener, absl::MakeSpan(scratch)).Feed(wire_.from_sender).ok(),
                   "what is sent is well formed");
-    return absl::StrCat(listener.told, host_.closed, " ", counters_.frames_refused.load());
+    return {listener.told, counters_.frames_refused.load()};
   }
 
  private:
@@ -329,12 +337,16 @@ class Conversation {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using phalanx::net::Conversation;
+  using phalanx::net::Outcome;
   if (size == 0) return 0;
   const absl::string_view acts(reinterpret_cast<const char*>(data) + 1, size - 1);
   const bool slow = data[0] % 2 != 0;
-  const std::string pieces = Conversation(data[0], 1 + data[0] / 2u, slow).Run(acts);
+  const Outcome pieces = Conversation(data[0], 1 + data[0] / 2u, slow).Run(acts);
   if (slow) return 0;
-  const std::string whole = Conversation(1, size_t{1} << 20, false).Run(acts);
-  PHALANX_CHECK(whole == pieces, absl::StrCat(whole, " against ", pieces));
+  const Outcome whole = Conversation(1, size_t{1} << 20, false).Run(acts);
+  const std::string both = absl::StrCat(whole.told, "against ", pieces.told);
+  if (whole.refused + pieces.refused == 0) PHALANX_CHECK(whole.told == pieces.told, both);
+  PHALANX_CHECK(
+      absl::StartsWith(pieces.told, whole.told) || absl::StartsWith(whole.told, pieces.told), both);
   return 0;
 }

@@ -1,0 +1,260 @@
+// A shard against nodes that say anything: frames as they are, messages in well-formed batches,
+// streams that open, resume, close and do not read, and time that passes. Nothing may abort, no
+// invariant of the core may break, and what the shard says is in order.
+//
+// An input is a list of (what and who, argument, ...); what follows is told at each of them.
+// Objects may be named by one byte (short_ids.h).
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/common/check.h"
+#include "src/directory/fuzz/short_ids.h"
+#include "src/directory/shard.h"
+#include "src/sim/sim_executor.h"
+
+namespace phalanx::directory {
+namespace {
+
+constexpr size_t kNodes = 3;
+constexpr int kMaxSteps = 200;
+
+SessionConfig Config() {
+  SessionConfig config;
+  config.secret = "a secret that no input guesses";
+  config.nonce_bytes = [](void* out, size_t size) { memset(out, 'n', size); };
+  return config;
+}
+
+// The other end of a stream that the shard has.
+struct Pipe {
+  ShardStream::Handlers handlers;
+  std::vector<v1::ShardFrame> said;
+  bool closed = false;
+  bool writable = true;
+  // Takes one frame and no more until it is asked again.
+  bool slow = false;
+};
+
+class PipeStream : public ShardStream {
+ public:
+  explicit PipeStream(std::shared_ptr<Pipe> pipe) : pipe_(std::move(pipe)) {}
+  ~PipeStream() override { pipe_->closed = true; }
+
+  void Start(Handlers handlers) override { pipe_->handlers = std::move(handlers); }
+  bool writable() const override { return pipe_->writable; }
+  void Send(v1::ShardFrame frame) override {
+    PHALANX_CHECK(pipe_->writable && !pipe_->closed, "who sends has asked before");
+    PHALANX_CHECK(frame.ByteSizeLong() <= kMaxFrameBytes, "a frame fits");
+    pipe_->writable = !pipe_->slow;
+    pipe_->said.push_back(std::move(frame));
+  }
+  void Close(absl::Status) override { pipe_->closed = true; }
+  std::string peer() const override { return "a pipe"; }
+
+ private:
+  const std::shared_ptr<Pipe> pipe_;
+};
+
+// What one node knows of its session.
+struct Node {
+  std::shared_ptr<Pipe> pipe;
+  uint64_t incarnation = 1;
+  uint64_t session = 0;
+  uint64_t shard_incarnation = 0;
+  uint64_t sent = 0;
+  uint64_t received = 0;
+};
+
+class World {
+ public:
+  World() : process_(scheduler_.NewProcess("shard")), loop_(process_->NewExecutor("control")) {
+    Run([this] {
+      shard_ = std::make_unique<Shard>(loop_, Config(), DirectoryOptions{}, Random(1));
+    });
+  }
+  ~World() {
+    Run([this] { shard_.reset(); });
+  }
+
+  void Play(absl::string_view input) {
+    for (int step = 0; step < kMaxSteps && input.size() >= 2; ++step) {
+      const auto what = static_cast<uint8_t>(input[0]);
+      const auto argument = static_cast<uint8_t>(input[1]);
+      input.remove_prefix(2);
+      input.remove_prefix(Step(what & 7, nodes_[(what >> 3) % kNodes], argument, input));
+      const absl::Status status = shard_->core().CheckInvariants();
+      PHALANX_CHECK(status.ok(), status.message());
+    }
+    Ask();
+  }
+
+ private:
+  // How much of the rest it used.
+  size_t Step(int what, Node& node, uint8_t argument, absl::string_view rest) {
+    const absl::string_view bytes = rest.substr(0, argument);
+    switch (what) {
+      case 0:
+        Open(node, (argument & 1) != 0, (argument & 2) != 0, (argument & 4) != 0);
+        return 0;
+      case 1:
+      case 2:
+        Say(node, bytes, what == 1);
+        return bytes.size();
+      case 3:
+        SayFrame(node, bytes);
+        return bytes.size();
+      case 4:
+        Accept(node);
+        SayFrame(node, bytes);
+        return bytes.size();
+      case 5:
+        Close(node);
+        return 0;
+      case 6:
+        scheduler_.RunFor(absl::Milliseconds(20) * argument);
+        Read(node);
+        return 0;
+      default:
+        TakeMore(node, (argument & 1) != 0);
+        return 0;
+    }
+  }
+
+  void Run(std::function<void()> f) {
+    loop_.Post([f = std::move(f)] { f(); });
+    scheduler_.RunFor(absl::ZeroDuration());
+  }
+
+  void Accept(Node& node) {
+    Close(node);
+    node.pipe = std::make_shared<Pipe>();
+    Run([this, &node] { shard_->Accept(std::make_unique<PipeStream>(node.pipe)); });
+  }
+
+  void Open(Node& node, bool next_life, bool resume, bool slow) {
+    Accept(node);
+    if (next_life) ++node.incarnation;
+    v1::NodeFrame frame;
+    v1::Hello& hello = *frame.mutable_hello();
+    hello.set_protocol_version(kProtocolVersion);
+    hello.set_cluster_id("default");
+    hello.set_num_shards(1);
+    hello.mutable_node()->mutable_key()->set_node(1 + static_cast<uint64_t>(&node - &nodes_[0]));
+    hello.mutable_node()->mutable_key()->set_incarnation(node.incarnation);
+    hello.mutable_node()->set_name("node");
+    hello.mutable_node()->set_address("10.0.0.1:7411");
+    hello.set_nonce(std::string(32, 'm'));
+    if (resume) {
+      hello.set_session_id(node.session);
+      hello.set_shard_incarnation(node.shard_incarnation);
+      hello.set_last_received(node.received);
+    }
+    const v1::Hello said = hello;
+    Tell(node, frame);
+    if (node.pipe->said.empty() || !node.pipe->said.back().has_challenge()) return;
+    node.pipe->slow = slow;
+    frame.mutable_proof()->set_proof(SessionProof(Config().secret, SessionEnd::kNode, said,
+                                                  node.pipe->said.back().challenge().nonce()));
+    Tell(node, frame);
+  }
+
+  // A message of the node's session, which says what it has received or nothing of it.
+  void Say(Node& node, absl::string_view bytes, bool acknowledge) {
+    v1::NodeFrame frame;
+    v1::NodeBatch& batch = *frame.mutable_batch();
+    if (!batch.add_messages()->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
+    ExpandIds(*batch.mutable_messages(0));
+    batch.set_first_sequence(++node.sent);
+    if (acknowledge) batch.set_acknowledged(node.received);
+    Tell(node, std::move(frame));
+  }
+
+  void SayFrame(Node& node, absl::string_view bytes) {
+    v1::NodeFrame frame;
+    if (!frame.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
+    ExpandIds(frame);
+    Tell(node, std::move(frame));
+  }
+
+  void Tell(Node& node, v1::NodeFrame frame) {
+    Run([pipe = node.pipe, &frame] {
+      if (pipe != nullptr && !pipe->closed) pipe->handlers.on_message(std::move(frame));
+    });
+    Read(node);
+  }
+
+  void Close(Node& node) {
+    Run([pipe = node.pipe] {
+      if (pipe != nullptr && !std::exchange(pipe->closed, true)) {
+        pipe->handlers.on_closed(absl::UnavailableError("closed"));
+      }
+    });
+  }
+
+  void TakeMore(Node& node, bool slow) {
+    Run([pipe = node.pipe, slow] {
+      if (pipe == nullptr || pipe->closed) return;
+      pipe->slow = slow;
+      if (!std::exchange(pipe->writable, true)) pipe->handlers.on_writable();
+    });
+    Read(node);
+  }
+
+  // What the shard says is in order: no message is left out, and none comes that has no kind.
+  void Read(Node& node) {
+    if (node.pipe == nullptr) return;
+    for (const v1::ShardFrame& frame : std::exchange(node.pipe->said, {})) {
+      if (frame.has_challenge()) node.pipe->said.push_back(frame);
+      if (frame.has_welcome()) {
+        node.session = frame.welcome().session_id();
+        node.shard_incarnation = frame.welcome().shard_incarnation();
+        node.sent = frame.welcome().last_received();
+        if (!frame.welcome().resumed()) node.received = 0;
+      }
+      if (!frame.has_batch() || frame.batch().messages().empty()) continue;
+      const v1::ShardBatch& batch = frame.batch();
+      PHALANX_CHECK(batch.first_sequence() == node.received + 1, "numbers have no gaps");
+      node.received += static_cast<uint64_t>(batch.messages().size());
+      for (const v1::ShardMessage& message : batch.messages()) {
+        PHALANX_CHECK(message.kind_case() != v1::ShardMessage::KIND_NOT_SET, "a message says what");
+      }
+    }
+  }
+
+  // As the tools do.
+  void Ask() {
+    Run([this] {
+      v1::GetStatusResponse status;
+      shard_->FillStatus(&status);
+      v1::ListObjectsResponse list;
+      PHALANX_CHECK(shard_->core().List({}, &list).ok(), "a list needs nothing");
+      for (const char id : {'a', 'b'}) {
+        v1::DescribeObjectResponse description;
+        (void)shard_->core().Describe(*ObjectId::FromBinary(LongId(id)), loop_.Now(), &description);
+      }
+    });
+  }
+
+  sim::SimScheduler scheduler_{{}};
+  std::unique_ptr<sim::SimProcess> process_;
+  sim::SimExecutor& loop_;
+  std::unique_ptr<Shard> shard_;
+  std::array<Node, kNodes> nodes_;
+};
+
+}  // namespace
+}  // namespace phalanx::directory
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  phalanx::directory::World world;
+  world.Play(absl::string_view(reinterpret_cast<const char*>(data), size));
+  return 0;
+}

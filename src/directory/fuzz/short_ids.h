@@ -1,0 +1,41 @@
+// Lets an input of a fuzzer name objects by one byte: a mutation of the input then still names an
+// object that others name too. Testonly.
+#ifndef PHALANX_DIRECTORY_FUZZ_SHORT_IDS_H_
+#define PHALANX_DIRECTORY_FUZZ_SHORT_IDS_H_
+
+#include <google/protobuf/message.h>
+
+#include <string>
+#include <vector>
+
+#include "phalanx/object_id.h"
+
+namespace phalanx::directory {
+
+// The id that is named by this byte.
+inline std::string LongId(char short_id) { return std::string(ObjectId::kSize, short_id); }
+
+// Every object_id of one byte in the message, at any depth, becomes its long one.
+inline void ExpandIds(google::protobuf::Message& message) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) {
+      if (!field->is_repeated()) {
+        ExpandIds(*reflection.MutableMessage(&message, field));
+        continue;
+      }
+      for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
+        ExpandIds(*reflection.MutableRepeatedMessage(&message, field, i));
+      }
+    } else if (field->name() == "object_id") {
+      const std::string id = reflection.GetString(message, field);
+      if (id.size() == 1) reflection.SetString(&message, field, LongId(id[0]));
+    }
+  }
+}
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_FUZZ_SHORT_IDS_H_
