@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/common/mutex.h"
 #include "src/object_store/extent_allocator.h"
@@ -20,6 +21,12 @@ namespace {
 bool Fits(uint64_t file_bytes, uint64_t bytes) {
   return file_bytes >= bytes && file_bytes - bytes <= bytes / 4;
 }
+
+// What is kept for each small object lies in the process's own memory, which nobody reserves: after
+// so many extents it is asked whether the machine has that much left. They and their metadata take
+// 5 MiB at most, a third of it.
+constexpr int kExtentsBetweenLooks = 1024;
+constexpr uint64_t kLeastForRecords = uint64_t{16} << 20;
 
 // Runs tasks in order on a thread of its own, which ends with it. Tasks that have not begun then
 // are destroyed.
@@ -119,6 +126,8 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
   std::shared_ptr<MemoryBlock> NewFileBlock(std::shared_ptr<MemfdFile> file, uint64_t id,
                                             uint64_t bytes);
   std::shared_ptr<MemoryBlock> NewExtentBlock(uint64_t bytes);
+  // ResourceExhausted when another small object would bring the process near its end.
+  absl::Status RoomForRecord();
   // Looked at before the last one is full, so that nobody waits for pages to be zeroed.
   bool RunsLow() const { return extents_.free_bytes() < next_segment_bytes_ / 8; }
   void MakeSegment();
@@ -149,6 +158,7 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
   std::map<ExtentAllocator::SegmentId, std::vector<SeenExtent>> seen_;
   std::deque<Waiting> waiting_;  // for a segment
   uint64_t next_segment_bytes_;
+  int extents_before_look_ = kExtentsBetweenLooks;
   bool making_segment_ = false;
   bool segment_failed_ = false;  // the last one, and it was not tried again since
 
@@ -232,6 +242,7 @@ void MemfdMemory::Core::Allocate(uint64_t bytes, Allocated done) {
     AllocateFile(bytes, std::move(done), /*again=*/true);
     return;
   }
+  if (const absl::Status room = RoomForRecord(); !room.ok()) return Reply(std::move(done), room);
   std::shared_ptr<MemoryBlock> block = waiting_.empty() ? NewExtentBlock(bytes) : nullptr;
   if (block != nullptr) {
     Reply(std::move(done), std::move(block));
@@ -239,6 +250,21 @@ void MemfdMemory::Core::Allocate(uint64_t bytes, Allocated done) {
     waiting_.push_back({bytes, std::move(done)});
   }
   if (!waiting_.empty() || RunsLow()) MakeSegment();
+}
+
+absl::Status MemfdMemory::Core::RoomForRecord() {
+  if (!options_.available || extents_before_look_-- > 0) return absl::OkStatus();
+  extents_before_look_ = 0;
+  const uint64_t left = options_.available();
+  if (left < kLeastForRecords && stats_.pooled_bytes == 0) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the machine has only ", left, " bytes left, too few for what is kept of each object: ",
+        "delete objects, give the node a smaller --capacity, or the container more memory"));
+  }
+  // What is warm gives way.
+  if (left < kLeastForRecords) Trim(0);
+  extents_before_look_ = kExtentsBetweenLooks;
+  return absl::OkStatus();
 }
 
 void MemfdMemory::Core::Reply(Allocated done, absl::StatusOr<std::shared_ptr<MemoryBlock>> result) {

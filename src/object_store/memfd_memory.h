@@ -32,8 +32,9 @@ struct MemfdMemoryOptions {
   uint64_t max_bytes = UINT64_MAX;
   uint64_t first_segment_bytes = uint64_t{4} << 20;
   uint64_t max_segment_bytes = uint64_t{64} << 20;
-  // What the machine can still give, asked on the helper thread before pages are reserved; see
-  // MemfdFile.
+  // What the machine can still give: asked on the helper thread before pages are reserved (see
+  // MemfdFile), and on the control loop once for many small blocks, for the sake of the records
+  // that their owner keeps of them.
   MemfdFile::Available available;
 };
 

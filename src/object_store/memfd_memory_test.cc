@@ -401,6 +401,25 @@ TEST(MemfdMemoryTest, ARequestBeyondTheMachineSaysHowMuchItWas) {
   EXPECT_THAT(harness.Allocate(UINT64_MAX), StatusIs(absl::StatusCode::kResourceExhausted));
 }
 
+TEST(MemfdMemoryTest, SmallBlocksAreRefusedWhenTheirRecordsWouldHaveNoMemory) {
+  MemfdHarness harness;
+  std::vector<std::shared_ptr<MemoryBlock>> blocks;
+  const auto allocate = [&] {
+    auto block = harness.Allocate(100);
+    if (block.ok()) blocks.push_back(*block);
+    return block.status();
+  };
+  PHALANX_ASSERT_OK(allocate());
+  harness.RunOut(true);
+  absl::Status status;
+  while (status.ok() && blocks.size() < 2000) status = allocate();
+  // Its segment has room for them all.
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("--capacity")));
+  EXPECT_LT(blocks.size(), 1100);
+  harness.RunOut(false);
+  PHALANX_EXPECT_OK(allocate());
+}
+
 TEST(MemfdMemoryTest, ARequestThatIsUnderWayIsDroppedWhenTheMemoryEnds) {
   MemfdHarness harness;
   bool called = false;

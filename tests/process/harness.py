@@ -208,9 +208,10 @@ class Cluster:
             f"--directory={directory or self.directory}",
             "--listen=127.0.0.1:0",
             f"--socket={self.path(name + '.sock')}",
-            f"--capacity={capacity}",
             "--io-threads=1",
         ]
+        if capacity is not None:
+            settings.append(f"--capacity={capacity}")
         self.nodes[name] = self.start(Node, [*settings, *arguments], name, **popen)
         return self.nodes[name]
 

@@ -60,6 +60,12 @@ BANS = (
     Ban(
         r"\bsystem_clock::now\b|\babsl::Now\(|\bgettimeofday\b|(?<![\w.>])time\((nullptr|NULL|0)\)",
         "wall time jumps: `now` is passed in, from a monotonic clock",
+        allowed=("tests/process/jumping_clock.cc",),
+    ),
+    Ban(
+        r"\bCLOCK_(REALTIME|TAI)|\bGPR_CLOCK_REALTIME\b|\bhigh_resolution_clock\b|\bGetCurrentTimeNanos\b",
+        "wall time jumps: only a node's incarnation begins with it",
+        allowed=("src/runtime/node.cc", "tests/process/jumping_clock.cc"),
     ),
     Ban(
         r"\bstd::(thread|jthread|async)\b(?!::)",

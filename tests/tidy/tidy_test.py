@@ -50,6 +50,11 @@ class TidyTest(unittest.TestCase):
         self.assert_banned("int x = rand();")
         self.assert_banned("auto now = std::chrono::system_clock::now();")
         self.assert_banned("auto now = absl::Now();")
+        self.assert_banned("clock_gettime(CLOCK_REALTIME, &now);")
+        self.assert_banned("clock_gettime(CLOCK_REALTIME_COARSE, &now);")
+        self.assert_clean(
+            tidy.check_banned_calls, {"src/runtime/node.cc": "clock_gettime(CLOCK_REALTIME, &now);\n"}
+        )
 
     def test_a_thread_is_caught_in_a_core_and_allowed_in_a_rim(self):
         self.assert_banned("std::thread worker([] {});", "src/directory/directory_core.cc")
