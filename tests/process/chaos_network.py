@@ -5,28 +5,47 @@ import asyncio
 import contextlib
 import os
 import pathlib
+import socket
+import sys
 import threading
 
 CHUNK = 65536
 
 
-def process_of(port, pids):
-    """The key in `pids` (key -> process id) of who has the local end `port` of a connection."""
-    wanted = f":{port:04X}"
+# The kernel's list of connections is not read in one piece: one of them may be passed over. Once in so many
+# looks it is not.
+LOOKS = 20
+
+
+def hexadecimal(address):
+    """As /proc/net/tcp shows an address of IPv4."""
+    host, port = address
+    return f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
+
+
+def inode_of(local, remote):
+    """The socket that is this end of a connection; None while it is not found."""
+    wanted = [hexadecimal(local), hexadecimal(remote)]
     for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
-        if fields[1].endswith(wanted):
-            inode = f"socket:[{fields[9]}]"
-            break
-    else:
-        return None
-    for key, pid in list(pids.items()):
-        # Processes end and descriptors close while we look.
-        with contextlib.suppress(OSError):
-            for descriptor in os.listdir(f"/proc/{pid}/fd"):
-                with contextlib.suppress(OSError):
-                    if os.readlink(f"/proc/{pid}/fd/{descriptor}") == inode:
-                        return key
+        # Of one that nobody has any more it is 0.
+        if fields[1:3] == wanted and fields[9] != "0":
+            return f"socket:[{fields[9]}]"
+    return None
+
+
+def process_of(local, remote, pids):
+    """The key in `pids` (key -> process id) of who has the end `local` of the connection with `remote`;
+    None when nobody has it any more."""
+    for _ in range(LOOKS):
+        inode = inode_of(local, remote)
+        for key, pid in list(pids.items()) if inode else ():
+            # Processes end and descriptors close while we look.
+            with contextlib.suppress(OSError):
+                for descriptor in os.listdir(f"/proc/{pid}/fd"):
+                    with contextlib.suppress(OSError):
+                        if os.readlink(f"/proc/{pid}/fd/{descriptor}") == inode:
+                            return key
     return None
 
 
@@ -79,9 +98,12 @@ class Network:
         return self._pairs.setdefault(frozenset((one, other)), Pair())
 
     async def _serve(self, reader, writer, target, name, source):
-        source = source or process_of(writer.get_extra_info("peername")[1], self.pids)
+        if source is None:
+            ends = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+            source = process_of(*ends, self.pids)
         pair = self._pair(source, name)
-        if pair.refused:
+        # Let through as if it were somebody else's, it would join who is kept apart.
+        if source is None or pair.refused:
             writer.transport.abort()
             return
         pair.transports.add(writer.transport)
