@@ -58,6 +58,7 @@ class Pair:
         self.refused = False
         self.delay_s = 0
         self.corrupt = 0
+        self.passed = 0
         self.transports = set()
 
 
@@ -135,9 +136,14 @@ class Network:
                 self.corrupted += 1
                 middle = len(data) // 2
                 data = data[:middle] + bytes([data[middle] ^ 0x40]) + data[middle + 1 :]
+            pair.passed += len(data)
             writer.write(data)
             await writer.drain()
         writer.write_eof()
+
+    def passed(self, one, other):
+        """Bytes that went between the two so far, both ways."""
+        return self._pair(one, other).passed
 
     def disturb(self, one, other, kind, amount=0):
         """`kind`: stall (half-open), refuse (cut, and no new ones), cut, delay, corrupt, heal."""
