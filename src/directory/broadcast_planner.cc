@@ -158,6 +158,12 @@ bool BroadcastPlanner::Better(const Best& a, const Best& b, Instant now) {
   return (a.finish - now) < (1 - kMargin) * (b.finish - now);
 }
 
+// The bytes go one way only: the pull is open by then.
+absl::Duration BroadcastPlanner::RelayTime(absl::Duration round_trip, int receivers,
+                                           double bytes_per_second) const {
+  return round_trip / 2 + TransferTime(receivers * relay_bytes_, bytes_per_second);
+}
+
 int BroadcastPlanner::Sharing(const Member& sender, const Member& receiver, Instant now) const {
   const Nearness nearness = NearnessOf(sender.endpoint.place, receiver.endpoint.place);
   int sharing = Pushes(sender.endpoint.node) - sender.receivers;
@@ -178,27 +184,33 @@ int BroadcastPlanner::Sharing(const Member& sender, const Member& receiver, Inst
 std::optional<Instant> BroadcastPlanner::EstimateFinish(const BroadcastTree& tree,
                                                         const Member& sender,
                                                         const Member& receiver, Instant now) const {
-  const auto latency = links_.Latency(sender.endpoint, receiver.endpoint, now);
-  if (!latency.has_value()) return std::nullopt;
+  const auto round_trip = links_.Latency(sender.endpoint, receiver.endpoint, now);
+  if (!round_trip.has_value()) return std::nullopt;
   const auto rate = links_.Rate(sender.endpoint, receiver.endpoint, now);
   if (!rate.has_value()) return std::nullopt;
+  const int sharers = Sharing(sender, receiver, now) + 1;
+  const int sharing = std::max(sharers, tree.fan_out());
+  const absl::Duration relay = RelayTime(*round_trip, sharing, *rate);
   Instant sender_finish = now;
   if (!sender.complete()) {
     const bool overdue = sender.finish.infinite() || sender.finish <= now;
-    sender_finish = overdue ? now + sender.depth * *latency +
+    sender_finish = overdue ? now + sender.depth * relay +
                                   TransferTime(static_cast<double>(Missing(tree, sender)), *rate)
                             : sender.finish;
   }
-  const int sharing = std::max(Sharing(sender, receiver, now) + 1, tree.fan_out());
   const double bytes = static_cast<double>(Missing(tree, receiver)) * sharing;
-  return std::max(sender_finish + *latency, now + *latency + TransferTime(bytes, *rate));
+  const Instant finish =
+      std::max(sender_finish + relay, now + *round_trip + TransferTime(bytes, *rate));
+  // One more than the tree was laid out for delays those whom the sender has, and all below them.
+  const bool overloads = tree.fan_out() > 1 && sharers > tree.fan_out();
+  return overloads ? finish + TransferTime(bytes / sharing, *rate) : finish;
 }
 
 void BroadcastPlanner::ExpectReceivers(BroadcastTree& tree, size_t waiting) const {
   tree.set_fan_out(1);
-  const auto latency = links_.MedianLatency();
+  const auto round_trip = links_.MedianLatency();
   const auto rate = links_.MedianRate();
-  if (!latency.has_value() || !rate.has_value()) return;
+  if (!round_trip.has_value() || !rate.has_value()) return;
   const size_t served = tree.feeds();
   // All but those who are served, and the one who is served next.
   const size_t sources = tree.members() > served + 2 ? tree.members() - served - 1 : 1;
@@ -206,8 +218,9 @@ void BroadcastPlanner::ExpectReceivers(BroadcastTree& tree, size_t waiting) cons
   const double once = static_cast<double>(tree.size_bytes()) / *rate;
   double best = std::numeric_limits<double>::infinity();
   for (int fan_out = 1; fan_out <= kMaxLoads && fan_out * once < best; ++fan_out) {
+    const absl::Duration relay = RelayTime(*round_trip, fan_out, *rate);
     const double time =
-        fan_out * once + TreeDepth(receivers, fan_out) * absl::ToDoubleSeconds(*latency);
+        fan_out * once + TreeDepth(receivers, fan_out) * absl::ToDoubleSeconds(relay);
     if (time >= (1 - kMargin) * best) continue;
     best = time;
     tree.set_fan_out(fan_out);

@@ -9,7 +9,10 @@
 //      object and links across are not known to be as good: a slow link is crossed once. An edge
 //      across does not count against the sender's one receiver inside;
 //   4. with links measured: whoever lets the receiver finish first,
-//        max(sender's own finish + L, now + L + bytes missing * (receivers + 1) / B),
+//        max(sender's own finish + L/2 + r * (receivers + 1) / B,
+//            now + L + bytes missing * (receivers + 1) / B)
+//      with L the round trip, of which a relay adds one way only, and r the bytes that it hands on
+//      at a time,
 //      which is one receiver per sender for large objects and several for small ones, as many at
 //      least as all who wait now call for (ExpectReceivers);
 //      with nothing measured: the least busy, a complete copy before a partial one, the shallowest,
@@ -44,8 +47,9 @@ class BroadcastPlanner {
  public:
   using Member = BroadcastTree::Member;
 
-  // A pair that failed is avoided for `lease`.
-  explicit BroadcastPlanner(absl::Duration lease) : lease_(lease) {}
+  // A pair that failed is avoided for `lease`; a relay hands on `relay_bytes` at a time.
+  BroadcastPlanner(absl::Duration lease, uint64_t relay_bytes)
+      : lease_(lease), relay_bytes_(static_cast<double>(relay_bytes)) {}
 
   LinkModel& links() { return links_; }
   const LinkModel& links() const { return links_; }
@@ -130,6 +134,8 @@ class BroadcastPlanner {
                    BroadcastTree::Index::const_iterator& at, Pass pass);
   std::optional<Instant> EstimateFinish(const BroadcastTree& tree, const Member& sender,
                                         const Member& receiver, Instant now) const;
+  // What a relay adds to each of so many receivers.
+  absl::Duration RelayTime(absl::Duration round_trip, int receivers, double bytes_per_second) const;
   // Receivers and other objects' pulls that would share the way from sender to receiver.
   int Sharing(const Member& sender, const Member& receiver, Instant now) const;
   static bool Better(const Best& a, const Best& b, Instant now);
@@ -144,6 +150,7 @@ class BroadcastPlanner {
   std::vector<Member*> MakeLeaf(BroadcastTree& tree, Member* member);
 
   const absl::Duration lease_;
+  const double relay_bytes_;
   LinkModel links_;
   absl::flat_hash_map<NodeKey, int> pushes_;
   absl::flat_hash_map<Pair, Failure> failures_;

@@ -111,7 +111,7 @@ TEST(BroadcastPlannerTest, WhoIsServedNextIsNoSourceOfTheOthers) {
   Harness h;
   const NodeKey a = h.Up("a");
   const auto r = UpMany(h, 4, "r");
-  Measure(h, a, r[0], 1e9, absl::Milliseconds(1));
+  Measure(h, a, r[0], 1e9, absl::Milliseconds(2));
   for (const NodeKey& node : r) h.Want(node, x);
   h.Create(a, x, {.size = 1'000'000, .complete = true});  // 1 ms on the link, 1 ms a hop
   // Four below one source call for two receivers each; two below each of two for a chain.
@@ -126,7 +126,7 @@ TEST(BroadcastPlannerTest, WhoCannotBeServedNowIsNotPlannedFor) {
   const auto r = UpMany(h, 2, "r");
   const auto full = UpMany(h, 10, "full");
   const auto away = UpMany(h, 10, "away");
-  Measure(h, a, r[0], 1e9, absl::Milliseconds(1));
+  Measure(h, a, r[0], 1e9, absl::Milliseconds(2));
   const Generation g = h.NewGeneration(a);
   h.Announce(a, x, g, {.size = 4'000'000, .complete = true});  // 4 ms on the link, 1 ms a hop
   for (const NodeKey& node : full) h.WantWithoutRoom(node, x, g);

@@ -81,7 +81,7 @@ DirectoryCore::Impl::Impl(DirectoryOptions options, Instant start, Random random
       // Grows within one life; starts elsewhere in each, so that an old shard's plan is not taken
       // for one of ours.
       next_plan_((random_.Next() & 0x7fffffff) << 32 | 1),
-      planner_(options.lease) {}
+      planner_(options.lease, options.relay_bytes) {}
 
 v1::ShardMessage& DirectoryCore::Impl::Send(const NodeKey& to) {
   return outbox_.emplace_back(Outgoing{to, {}}).message;

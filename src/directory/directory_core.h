@@ -44,6 +44,8 @@ struct DirectoryOptions {
   uint64_t inline_under_way_bytes = uint64_t{128} << 20;
   // So much is sent in one turn without asking whether a sender would be faster.
   uint64_t inline_burst_bytes = 128 << 10;
+  // About so many bytes does a relay hand on at a time: what it adds to each of its receivers.
+  uint64_t relay_bytes = 16 << 10;
   absl::Duration tombstone_age = absl::Minutes(10);
   size_t max_tombstones = 1 << 20;
   // Waiting Wants over all objects; beyond it a Want's node is told ResourceExhausted.

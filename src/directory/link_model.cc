@@ -154,11 +154,12 @@ LinkModel::LabelLink* LinkModel::ByLabels(const Endpoint& sender, const Endpoint
 void LinkModel::RecordLatency(const Endpoint& sender, const Endpoint& receiver,
                               absl::Duration latency, Instant now) {
   if (latency <= absl::ZeroDuration()) return;
-  Touch(sender, receiver).latency.Add(latency, options_.forget_after, now);
+  LeastLatency& pair = Touch(sender, receiver).latency;
+  pair.Add(latency, options_.forget_after, now);
   if (LabelLink* labels = ByLabels(sender, receiver)) {
     labels->latency.Add(latency, options_.forget_after, now);
   }
-  latencies_.Add(latency);
+  latencies_.Add(*pair.Get(options_.forget_after, now));
 }
 
 void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,

@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
   std::vector<uint64_t> sizes_mib = {1, 16, 64};
   double latency_us = 50;
   double gbit = 10;
-  uint64_t hop_kib = 64;
+  uint64_t hop_kib = 16;
   int killed = 0;
   bool cold = false;
   app.add_option("--nodes", nodes, "receivers")->delimiter(',');

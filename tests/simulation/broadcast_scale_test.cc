@@ -33,7 +33,7 @@ CoarsePlan Plan(int receivers, uint64_t size, bool waiting = false) {
   plan.size_bytes = size;
   plan.waiting = waiting;
   // Real hops would take the test too long.
-  if (size >= 1024 * kMiB) plan.links.hop_bytes = 256 << 10;
+  if (size >= 64 * kMiB) plan.links.hop_bytes = size / 4096;
   return plan;
 }
 
@@ -51,32 +51,23 @@ TEST_P(BestTree, IsFoundWithinATenth) {
 
 INSTANTIATE_TEST_SUITE_P(
     Scale, BestTree,
-    ::testing::Values(Case{"Hundred1MiB", Plan(100, kMiB)},
+    ::testing::Values(Case{"Hundred1MiBWaiting", Plan(100, kMiB, true)},
                       Case{"Hundred16MiBChain", Plan(100, 16 * kMiB)},
                       Case{"Thousand1MiB", Plan(1000, kMiB)},
                       Case{"Thousand1MiBWaiting", Plan(1000, kMiB, true)},
+                      Case{"TenThousand1MiB", Plan(10'000, kMiB)},
+                      Case{"TenThousand1MiBWaiting", Plan(10'000, kMiB, true)},
                       Case{"Thousand16MiBWaiting", Plan(1000, 16 * kMiB, true)},
                       Case{"Thousand256MiBChain", Plan(1000, 256 * kMiB)},
                       Case{"Thousand1GiBChain", Plan(1000, 1024 * kMiB)},
                       Case{"TenThousand4MiBWaiting", Plan(10'000, 4 * kMiB, true)}),
     [](const auto& info) { return std::string(info.param.name); });
 
-TEST(BroadcastScaleTest, TenThousandReceiversOfAMebibyteTakeNoMoreThanAnEighthOverTheBestTree) {
-  for (const bool waiting : {false, true}) {
-    const CoarsePlan plan = Plan(10'000, kMiB, waiting);
-    const CoarseResult result = RunCoarseBroadcast(plan);
-    EXPECT_EQ(result.complete, plan.receivers);
-    const absl::Duration best = TreeTime(plan.links, plan.receivers, plan.size_bytes, 0);
-    EXPECT_LE(Ratio(result.time, best), 1.125);
-    EXPECT_LE(Ratio(result.time, TreeTime(plan.links, plan.receivers, plan.size_bytes, 1)), 0.01);
-  }
-}
-
 // Who comes one by one first makes the chain as long as it pays, and is not moved when a bushy tree
 // would have been better: the price of not knowing how many come.
 TEST(BroadcastScaleTest, WhoAsksUnannouncedTakesAboutHalfMoreThanTheBestTreeAtMost) {
-  for (const int receivers : {300, 1000}) {
-    for (const uint64_t mib : {4, 16, 64}) {
+  for (const int receivers : {100, 300, 1000}) {
+    for (const uint64_t mib : {1, 4, 16, 64}) {
       const CoarsePlan plan = Plan(receivers, mib * kMiB);
       const CoarseResult result = RunCoarseBroadcast(plan);
       EXPECT_EQ(result.complete, plan.receivers);

@@ -126,11 +126,17 @@ class CoarseWorld {
   CoarseResult result_;
 };
 
+directory::DirectoryOptions OptionsOf(const CoarsePlan& plan) {
+  directory::DirectoryOptions options;
+  options.relay_bytes = plan.links.hop_bytes;
+  return options;
+}
+
 CoarseWorld::CoarseWorld(const CoarsePlan& plan)
     : plan_(plan),
       hop_time_(
           absl::Seconds(static_cast<double>(plan.links.hop_bytes) / plan.links.bytes_per_second)),
-      core_(directory::DirectoryOptions(), now_, Random(1)),
+      core_(OptionsOf(plan), now_, Random(1)),
       nodes_(plan.receivers + 1) {
   now_ = now_ + 2 * directory::DirectoryOptions().lease;
   core_.Tick(now_);

@@ -23,7 +23,7 @@ struct CoarseLinks {
   absl::Duration control = absl::Microseconds(50);
   absl::Duration latency = absl::Microseconds(50);
   double bytes_per_second = 1.25e9;
-  uint64_t hop_bytes = 64 << 10;
+  uint64_t hop_bytes = 16 << 10;
 };
 
 struct CoarsePlan {
