@@ -7,7 +7,7 @@
 #include "src/common/log.h"
 #include "src/common/random.h"
 #include "src/common/status_macros.h"
-#include "src/directory/grpc/directory_server.h"
+#include "src/directory/grpc/front_door.h"
 #include "src/directory/shard.h"
 #include "src/runtime/metrics.h"
 #include "src/runtime/metrics_server.h"
@@ -83,12 +83,12 @@ struct DirectoryDaemon::Impl {
 
   directory::Shard shard;
   // Before the shard that they serve.
-  std::unique_ptr<directory::GrpcDirectoryServer> server;
+  std::unique_ptr<directory::FrontDoor> door;
   std::unique_ptr<MetricsServer> metrics;
 };
 
 absl::StatusOr<std::unique_ptr<DirectoryDaemon>> DirectoryDaemon::Start(
-    const DirectoryConfig& config, Executor& control, net::Network& network) {
+    const DirectoryConfig& config, Executor& control, net::TcpNetwork& network) {
   PHALANX_RETURN_IF_ERROR(Validate(config));
   directory::SessionConfig session;
   session.cluster_id = config.cluster_id;
@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<DirectoryDaemon>> DirectoryDaemon::Start(
   auto impl = std::make_unique<Impl>(control, std::move(session), config);
   impl->shard.Observe(LogEvent);
   PHALANX_ASSIGN_OR_RETURN(
-      impl->server, directory::GrpcDirectoryServer::Listen(config.listen, control, impl->shard));
+      impl->door, directory::FrontDoor::Listen(config.listen, control, network, impl->shard));
   if (!config.metrics_listen.empty()) {
     PHALANX_RETURN_IF_ERROR(CheckMetricsAddress(config.metrics_listen, config.metrics_open));
     PHALANX_ASSIGN_OR_RETURN(
@@ -113,7 +113,7 @@ absl::StatusOr<std::unique_ptr<DirectoryDaemon>> DirectoryDaemon::Start(
 DirectoryDaemon::DirectoryDaemon(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 DirectoryDaemon::~DirectoryDaemon() = default;
 
-const net::Address& DirectoryDaemon::address() const { return impl_->server->address(); }
+const net::Address& DirectoryDaemon::address() const { return impl_->door->address(); }
 
 net::Address DirectoryDaemon::metrics_address() const {
   return impl_->metrics == nullptr ? "" : impl_->metrics->address();

@@ -1,4 +1,4 @@
-// One shard of the directory as a daemon: the shard, its gRPC server and its metrics.
+// One shard of the directory as a daemon: the shard, its port and its metrics.
 //
 // Made and destroyed by main while the control loop does not run, or on the loop; owned by main.
 #ifndef PHALANX_RUNTIME_DIRECTORY_DAEMON_H_
@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "src/common/executor.h"
 #include "src/directory/directory_core.h"
-#include "src/net/byte_stream.h"
+#include "src/net/tcp/tcp_network.h"
 
 namespace phalanx::runtime {
 
@@ -33,7 +33,7 @@ class DirectoryDaemon {
   // (beyond loopback without a secret), AlreadyExists (port in use); the text names the address.
   static absl::StatusOr<std::unique_ptr<DirectoryDaemon>> Start(const DirectoryConfig& config,
                                                                 Executor& control,
-                                                                net::Network& network);
+                                                                net::TcpNetwork& network);
   // Nodes see their streams break, and come back when the next life listens there.
   ~DirectoryDaemon();
 

@@ -9,6 +9,7 @@
 #include "src/common/log.h"
 #include "src/common/random.h"
 #include "src/common/status_macros.h"
+#include "src/directory/byte_message_stream.h"
 #include "src/directory/grpc/shard_connector.h"
 #include "src/net/address.h"
 #include "src/net/require_loopback.h"
@@ -185,7 +186,9 @@ NodeSeams NodeDaemon::Impl::MakeSeams() {
   for (auto& loop : io) loops.push_back(loop.get());
   std::vector<std::unique_ptr<directory::ShardConnector>> shards;
   for (const net::Address& address : config.directories) {
-    shards.push_back(directory::NewGrpcShardConnector(address));
+    shards.push_back(config.directory_over_grpc
+                         ? directory::NewGrpcShardConnector(address)
+                         : directory::NewByteShardConnector(network, address));
   }
   return NodeSeams{
       .control = control,

@@ -25,6 +25,9 @@ struct NodeConfig {
   NodeOptions node;
   // One per shard, in order.
   std::vector<net::Address> directories = {"127.0.0.1:7400"};
+  // Sessions over gRPC's streams instead of plain TCP: slower, and good for proxies that let only
+  // HTTP/2 through.
+  bool directory_over_grpc = false;
   // A path. Its folder is made with mode 0700, or is so already and this user's.
   std::string socket;
   // 0: one per CPU, at most four.

@@ -1,9 +1,8 @@
-// Control streams over the simulated network: what gRPC is in production. Frames are encoded to
-// bytes and decoded again, and travel over a ByteStream, so that cuts, delays, half-open
-// connections and short reads reach the sessions.
+// Control streams over the simulated network: the production ones of
+// directory/byte_message_stream.h, so that cuts, delays, half-open connections and short reads
+// reach them and the sessions above.
 //
-// On the wire: per frame a length (u32), a kind (u8), and the frame as a proto; the last one is a
-// close with a status in the place of gRPC's trailers. Deterministic. Testonly.
+// Deterministic. Testonly.
 #ifndef PHALANX_SIM_SIM_MESSAGE_STREAM_H_
 #define PHALANX_SIM_SIM_MESSAGE_STREAM_H_
 

@@ -3,23 +3,15 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "phalanx/v1/directory.grpc.pb.h"
-#include "src/common/status_macros.h"
 #include "src/directory/grpc/grpc_environment.h"
 #include "src/directory/grpc/grpc_status.h"
 #include "src/directory/grpc/stream_reactor.h"
 #include "src/directory/grpc/tools_service.h"
-#include "src/net/address.h"
-#include "src/net/require_loopback.h"
 
 namespace phalanx::directory {
 namespace {
@@ -94,35 +86,6 @@ class DirectoryService final : public v1::Directory::CallbackService {
   const std::shared_ptr<Door> door_;
 };
 
-// Why nobody can listen there, found by trying: gRPC only says that it could not.
-absl::Status WhyNot(const net::HostPort& address) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  const std::string text = address.ToString();
-  const int error =
-      getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
-  if (error != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot listen on ", text, ": ", gai_strerror(error)));
-  }
-  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int yes = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  const bool bound = bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, 1) == 0;
-  const int why = bound ? 0 : errno;
-  if (fd >= 0) close(fd);
-  freeaddrinfo(found);
-  if (why == EADDRINUSE) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("port ", address.port, " is in use: cannot listen on ", text));
-  }
-  if (why == 0) return absl::UnavailableError(absl::StrCat("cannot listen on ", text));
-  return absl::InvalidArgumentError(
-      absl::StrCat("cannot listen on ", text, ": ", std::strerror(why)));
-}
-
 }  // namespace
 
 struct GrpcDirectoryServer::Impl {
@@ -136,34 +99,51 @@ struct GrpcDirectoryServer::Impl {
   DirectoryService service;
   const std::unique_ptr<ToolsService> tools;
   net::Address address;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;  // without a port
   std::unique_ptr<grpc::Server> server;
+
+  void Build(grpc::ServerBuilder& builder) {
+    ConfigureServer(builder);
+    builder.RegisterService(&service);
+    if (tools != nullptr) builder.RegisterService(tools->service());
+    server = builder.BuildAndStart();
+  }
 };
 
 GrpcDirectoryServer::GrpcDirectoryServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 absl::StatusOr<std::unique_ptr<GrpcDirectoryServer>> GrpcDirectoryServer::ListenForStreams(
-    const net::Address& address, Executor& executor, const std::string& secret, Accept accept) {
-  return Serve(address, executor, secret, std::move(accept), nullptr);
+    Executor& executor, Accept accept) {
+  PrepareGrpc();
+  auto impl = std::make_unique<Impl>(executor, std::move(accept), nullptr);
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  impl->Build(builder);
+  if (impl->server == nullptr) return absl::UnavailableError("no port of the loopback is free");
+  impl->address = absl::StrCat("127.0.0.1:", port);
+  return std::unique_ptr<GrpcDirectoryServer>(new GrpcDirectoryServer(std::move(impl)));
 }
 
-absl::StatusOr<std::unique_ptr<GrpcDirectoryServer>> GrpcDirectoryServer::Serve(
-    const net::Address& address, Executor& executor, const std::string& secret, Accept accept,
-    std::unique_ptr<ToolsService> tools) {
-  PHALANX_RETURN_IF_ERROR(net::RequireLoopbackWithoutSecret(address, secret));
-  PHALANX_ASSIGN_OR_RETURN(net::HostPort real, net::ParseHostPort(address));
+absl::StatusOr<std::unique_ptr<GrpcDirectoryServer>> GrpcDirectoryServer::ServeWithoutPort(
+    Executor& executor, Accept accept, std::unique_ptr<ToolsService> tools) {
   PrepareGrpc();
   auto impl = std::make_unique<Impl>(executor, std::move(accept), std::move(tools));
   grpc::ServerBuilder builder;
-  ConfigureServer(builder);
-  int port = 0;
-  builder.AddListeningPort(real.ToString(), grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&impl->service);
-  if (impl->tools != nullptr) builder.RegisterService(impl->tools->service());
-  impl->server = builder.BuildAndStart();
-  if (impl->server == nullptr || port == 0) return WhyNot(real);
-  real.port = static_cast<uint16_t>(port);
-  impl->address = real.ToString();
+  impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
+  impl->Build(builder);
+  if (impl->server == nullptr) return absl::ResourceExhaustedError("gRPC's server does not start");
   return std::unique_ptr<GrpcDirectoryServer>(new GrpcDirectoryServer(std::move(impl)));
+}
+
+void GrpcDirectoryServer::TakeConnection(net::UniqueFd socket, absl::string_view read) {
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+  connection.fd = std::move(socket).Release();
+  const grpc::Slice slice(read.data(), read.size());
+  connection.read_buffer = grpc::ByteBuffer(&slice, 1);
+  impl_->acceptor->HandleNewConnection(&connection);
 }
 
 GrpcDirectoryServer::~GrpcDirectoryServer() {

@@ -1,6 +1,4 @@
-// Shards, nodes and tools over real gRPC on ports of the loopback.
-#include "src/directory/grpc/directory_server.h"
-
+// Shards behind their one port of the loopback, nodes on plain TCP and on gRPC, and tools.
 #include <arpa/inet.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
@@ -20,7 +18,9 @@
 #include "phalanx/v1/directory.grpc.pb.h"
 #include "src/common/random.h"
 #include "src/common/testing/status_matchers.h"
+#include "src/directory/byte_message_stream.h"
 #include "src/directory/directory_client.h"
+#include "src/directory/grpc/front_door.h"
 #include "src/directory/grpc/shard_connector.h"
 #include "src/directory/grpc/tools_client.h"
 #include "src/net/address.h"
@@ -75,14 +75,29 @@ struct Directory {
     Listen(address);
   }
   ~Directory() {
-    server.reset();
+    StopListening();
     On(loop, [this] { shard.reset(); });
     loop.Stop();
   }
   void Listen(const net::Address& address) {
-    auto listening = GrpcDirectoryServer::Listen(address, loop, *shard);
-    PHALANX_ASSERT_OK(listening);
-    server = *std::move(listening);
+    On(loop, [&] {
+      auto listening = FrontDoor::Listen(address, loop, network, *shard);
+      PHALANX_ASSERT_OK(listening);
+      server = *std::move(listening);
+    });
+  }
+  absl::Status WhyNotAlsoOn(const net::Address& address) {
+    absl::Status status;
+    On(loop, [&] { status = FrontDoor::Listen(address, loop, network, *shard).status(); });
+    return status;
+  }
+  void StopListening() {
+    On(loop, [this] { server.reset(); });
+  }
+  size_t Visitors() {
+    size_t visitors = 0;
+    On(loop, [&] { visitors = server->visitors(); });
+    return visitors;
   }
   v1::GetStatusResponse Status() {
     v1::GetStatusResponse status;
@@ -92,14 +107,21 @@ struct Directory {
   uint64_t Counter(const std::string& name) { return Status().counters().at(name); }
 
   net::EventLoop loop;
+  net::TcpNetwork network;
   std::unique_ptr<Shard> shard;
-  std::unique_ptr<GrpcDirectoryServer> server;
+  std::unique_ptr<FrontDoor> server;
 };
 
 // A node on a loop of its own: registers with nothing, asks, and notes what it is told.
 struct Node {
   explicit Node(const net::Address& address, const SessionConfig& config = Config(),
-                uint64_t number = 1) {
+                uint64_t number = 1)
+      : Node([&](Node& node) { return NewByteShardConnector(node.network, address); }, config,
+             number) {}
+  using MakeConnector = std::function<std::unique_ptr<ShardConnector>(Node&)>;
+  explicit Node(const MakeConnector& connector, const SessionConfig& config = Config(),
+                uint64_t number = 1)
+      : number(number) {
     PHALANX_EXPECT_OK(loop.Start("node"));
     v1::NodeInfo info;
     info.mutable_key()->set_node(number);
@@ -107,7 +129,7 @@ struct Node {
     info.set_name(absl::StrCat("n", number));
     On(loop, [&] {
       client = std::make_unique<DirectoryClient>(
-          loop, NewGrpcShardConnector(address), config, info, Random(number),
+          loop, connector(*this), config, info, Random(number),
           DirectoryClient::Handlers{
               .on_register =
                   [this] {
@@ -138,15 +160,15 @@ struct Node {
     return states.empty() ? absl::OkStatus() : states[0];
   }
   // Announces a small object; the shard answers with a verdict.
-  void Put(uint64_t number) {
+  void Put(uint64_t object) {
     v1::NodeMessage message;
     v1::AnnounceCreate& create = *message.mutable_announce_create();
     std::string id(20, 'i');
-    id.replace(0, sizeof(number), reinterpret_cast<const char*>(&number), sizeof(number));
+    id.replace(0, sizeof(object), reinterpret_cast<const char*>(&object), sizeof(object));
     create.set_object_id(id);
-    create.mutable_generation()->mutable_creator()->set_node(1);
+    create.mutable_generation()->mutable_creator()->set_node(number);
     create.mutable_generation()->mutable_creator()->set_incarnation(1);
-    create.mutable_generation()->set_sequence(number);
+    create.mutable_generation()->set_sequence(object);
     create.mutable_info()->set_size_bytes(4);
     create.mutable_info()->set_slices(1);
     create.set_complete(true);
@@ -158,13 +180,19 @@ struct Node {
     return Until(loop, [this, count] { return verdicts == count; });
   }
 
+  const uint64_t number;
   net::EventLoop loop;
+  net::TcpNetwork network;
   std::unique_ptr<DirectoryClient> client;
   // The loop's.
   int registered = 0;
   int verdicts = 0;
   std::vector<absl::Status> states;
 };
+
+Node::MakeConnector OverGrpc(const net::Address& address) {
+  return [address](Node&) { return NewGrpcShardConnector(address); };
+}
 
 uint16_t PortOf(const net::Address& address) { return net::ParseHostPort(address)->port; }
 
@@ -195,6 +223,36 @@ TEST(DirectoryServerTest, ANodeRegistersAndIsAnswered) {
   EXPECT_EQ(directory.Status().nodes_size(), 1);
 }
 
+TEST(DirectoryServerTest, NodesOnPlainTcpAndOnGrpcComeThroughOneDoor) {
+  Directory directory;
+  Node plain(directory.server->address(), Config(), 1);
+  Node grpc(OverGrpc(directory.server->address()), Config(), 2);
+  ASSERT_TRUE(plain.WaitConnected());
+  ASSERT_TRUE(grpc.WaitConnected());
+  On(plain.loop, [&] { plain.Put(1); });
+  On(grpc.loop, [&] { grpc.Put(2); });
+  EXPECT_TRUE(plain.WaitVerdicts(1));
+  EXPECT_TRUE(grpc.WaitVerdicts(1));
+  EXPECT_EQ(directory.Status().nodes_size(), 2);
+}
+
+TEST(DirectoryServerTest, WhoStaysAtTheDoorKeepsNobodyOut) {
+  Directory directory;
+  std::vector<int> silent;
+  // A letter is not enough to be let in.
+  for (size_t i = 0; i < kMaxVisitors / 2; ++i) {
+    silent.push_back(DialRaw(directory.server->address()));
+    EXPECT_EQ(send(silent.back(), "P", 1, MSG_NOSIGNAL), 1);
+  }
+  EXPECT_TRUE(
+      Until(directory.loop, [&] { return directory.server->visitors() == kMaxVisitors / 2; }));
+  Node node(directory.server->address());
+  ASSERT_TRUE(node.WaitConnected());
+  EXPECT_EQ(directory.Visitors(), kMaxVisitors / 2);
+  for (const int fd : silent) close(fd);
+  EXPECT_TRUE(Until(directory.loop, [&] { return directory.server->visitors() == 0; }));
+}
+
 TEST(DirectoryServerTest, ThousandsOfMessagesTravelInBatches) {
   Directory directory;
   Node node(directory.server->address());
@@ -209,9 +267,10 @@ TEST(DirectoryServerTest, ThousandsOfMessagesTravelInBatches) {
 TEST(DirectoryServerTest, ABrokenStreamIsResumed) {
   Directory directory;
   const net::Address address = directory.server->address();
-  Node node(address);
+  Node node(OverGrpc(address));
   ASSERT_TRUE(node.WaitConnected());
-  directory.server.reset();
+  // gRPC's streams end with their server, the shard's sessions do not.
+  directory.StopListening();
   ASSERT_TRUE(Until(node.loop, [&] { return !node.client->connected(); }));
   On(node.loop, [&] { node.Put(1); });
   directory.Listen(address);
@@ -360,15 +419,13 @@ TEST(DirectoryServerTest, ASilentStreamIsClosed) {
 TEST(DirectoryServerTest, APortInUseIsNamed) {
   Directory directory;
   const net::Address& address = directory.server->address();
-  EXPECT_THAT(GrpcDirectoryServer::Listen(address, directory.loop, *directory.shard).status(),
+  EXPECT_THAT(directory.WhyNotAlsoOn(address),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(absl::StrCat(PortOf(address)))));
 }
 
 TEST(DirectoryServerTest, AnAddressMustBeOursAndParse) {
   Directory directory;
-  const auto listen = [&directory](const char* address) {
-    return GrpcDirectoryServer::Listen(address, directory.loop, *directory.shard).status();
-  };
+  const auto listen = [&directory](const char* address) { return directory.WhyNotAlsoOn(address); };
   EXPECT_THAT(listen("192.0.2.1:0"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("192.0.2.1")));
   EXPECT_THAT(listen("no.such.host.invalid:0"), StatusIs(absl::StatusCode::kInvalidArgument));
@@ -379,7 +436,7 @@ TEST(DirectoryServerTest, WithoutASecretOnlyTheLoopbackMayBeServed) {
   SessionConfig config = Config();
   config.secret = "";
   Directory directory(config);
-  EXPECT_THAT(GrpcDirectoryServer::Listen("0.0.0.0:0", directory.loop, *directory.shard).status(),
+  EXPECT_THAT(directory.WhyNotAlsoOn("0.0.0.0:0"),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("secret")));
 }
 
@@ -463,11 +520,13 @@ TEST(ToolsTest, AServerCanEndWhileACallWaits) {
   auto directory = std::make_unique<Directory>();
   ToolsClient tools({directory->server->address()}, ToolOptions());
   std::promise<void> hold;
-  directory->loop.Post([held = hold.get_future().share()] { held.wait(); });
+  directory->loop.Post([&directory, held = hold.get_future().share()] {
+    held.wait();
+    directory->server.reset();
+  });
   auto status = std::async(std::launch::async, [&tools] { return tools.GetStatus()[0].status(); });
-  directory->server.reset();
-  EXPECT_FALSE(status.get().ok());
   hold.set_value();
+  EXPECT_FALSE(status.get().ok());
 }
 
 v1::ListObjectsResponse ListOf(const std::vector<std::string>& ids, bool more) {

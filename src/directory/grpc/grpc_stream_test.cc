@@ -16,8 +16,7 @@ class GrpcHarness final : public MessageStreamHarness {
  public:
   GrpcHarness() {
     auto server = GrpcDirectoryServer::ListenForStreams(
-        "127.0.0.1:0", loop_, "",
-        [this](std::unique_ptr<ShardStream> stream) { accept_(std::move(stream)); });
+        loop_, [this](std::unique_ptr<ShardStream> stream) { accept_(std::move(stream)); });
     EXPECT_THAT(server, testing::IsOk());
     server_ = *std::move(server);
     connector_ = NewGrpcShardConnector(server_->address());

@@ -1,8 +1,10 @@
-// What a session over gRPC costs.
+// What a session costs: over plain TCP, and with SESSION_BENCH_GRPC=1 over gRPC.
 //
 //   session_bench latency [ROUNDS]   a shard and a node in two processes: a 1 KiB object announced,
-//   its verdict back session_bench batch [MESSAGES]   the same, all announced at once session_bench
-//   idle [SECONDS]     a shard and 8 nodes in nine processes: CPU time of all while nothing happens
+//                                    its verdict back
+//   session_bench batch [MESSAGES]   the same, all announced at once
+//   session_bench idle [SECONDS]     a shard and 8 nodes in nine processes: CPU time of all while
+//                                    nothing happens
 //
 // Prints medians and spreads; CPU time as the kernel accounts it.
 #include <signal.h>
@@ -28,8 +30,9 @@
 #include "src/common/clock.h"
 #include "src/common/instant.h"
 #include "src/common/random.h"
+#include "src/directory/byte_message_stream.h"
 #include "src/directory/directory_client.h"
-#include "src/directory/grpc/directory_server.h"
+#include "src/directory/grpc/front_door.h"
 #include "src/directory/grpc/shard_connector.h"
 #include "src/net/event_loop.h"
 
@@ -63,7 +66,10 @@ class Node {
     std::promise<void> up;
     On(loop, [&] {
       client = std::make_unique<DirectoryClient>(
-          loop, NewGrpcShardConnector(address), SessionConfig(), info, Random(number),
+          loop,
+          getenv("SESSION_BENCH_GRPC") != nullptr ? NewGrpcShardConnector(address)
+                                                  : NewByteShardConnector(network, address),
+          SessionConfig(), info, Random(number),
           DirectoryClient::Handlers{.on_register =
                                         [this, &up] {
                                           v1::NodeMessage message;
@@ -102,6 +108,7 @@ class Node {
   }
 
   net::EventLoop loop;
+  net::TcpNetwork network;
   std::unique_ptr<DirectoryClient> client;
   std::function<void()> on_verdict;
   uint64_t sequence = 0;
@@ -171,7 +178,8 @@ void ServeUntilKilled() {
   std::unique_ptr<Shard> shard;
   loop.Post([&] {
     shard = std::make_unique<Shard>(loop, SessionConfig(), DirectoryOptions(), Random(1));
-    static const auto server = GrpcDirectoryServer::Listen("127.0.0.1:0", loop, *shard);
+    static net::TcpNetwork network;
+    static const auto server = FrontDoor::Listen("127.0.0.1:0", loop, network, *shard);
     if (!server.ok()) abort();
     std::printf("%s\n", (*server)->address().c_str());
     std::fflush(stdout);

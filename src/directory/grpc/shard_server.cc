@@ -5,11 +5,10 @@
 
 namespace phalanx::directory {
 
-absl::StatusOr<std::unique_ptr<GrpcDirectoryServer>> GrpcDirectoryServer::Listen(
-    const net::Address& address, Executor& executor, Shard& shard) {
-  return Serve(
-      address, executor, shard.config().secret,
-      [&shard](std::unique_ptr<ShardStream> stream) { shard.Accept(std::move(stream)); },
+absl::StatusOr<std::unique_ptr<GrpcDirectoryServer>> GrpcDirectoryServer::WithoutPort(
+    Executor& executor, Shard& shard) {
+  return ServeWithoutPort(
+      executor, [&shard](std::unique_ptr<ShardStream> stream) { shard.Accept(std::move(stream)); },
       NewToolsService(executor, shard));
 }
 

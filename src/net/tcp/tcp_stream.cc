@@ -140,6 +140,11 @@ void TcpStream::Close() {
   CloseWhenConfirmed(loop, std::move(fd), loop.Now() + kLinger, kFirstLingerCheck);
 }
 
+UniqueFd TcpStream::Release() {
+  watcher_.reset();
+  return std::move(fd_);
+}
+
 absl::Status TcpStream::Broken(int error) const {
   return absl::UnavailableError(
       absl::StrCat("connection with ", peer_, ": ",

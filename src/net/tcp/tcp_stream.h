@@ -35,6 +35,10 @@ class TcpStream final : public ByteStream {
   std::string peer() const override { return peer_; }
   void Close() override;
 
+  // Gives the socket up to somebody else, with what has not been read; the stream is closed here
+  // and the peer does not notice.
+  UniqueFd Release();
+
  private:
   TcpStream(EventLoop& loop, UniqueFd fd, std::unique_ptr<FdWatcher> watcher, std::string peer);
   absl::Status Broken(int error) const;

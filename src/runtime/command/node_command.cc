@@ -34,6 +34,10 @@ class NodeCommand : public Command {
     flags.Group("Node");
     flags.Setting("--directory", "The shards' addresses, in order of their index",
                   TextList(&config_.directories, "HOST:PORT,..."));
+    flags.Setting("--directory-grpc",
+                  "Reach the directory over gRPC instead of plain TCP: for proxies that let only "
+                  "HTTP/2 through",
+                  Switch(&config_.directory_over_grpc));
     flags.Setting("--name",
                   "Names the node for good; by default the host's name and the port, or, with port "
                   "0, a random number",

@@ -1,0 +1,122 @@
+// Control streams over real sockets of the loopback, and what they make of bytes that are none.
+#include "src/directory/byte_message_stream.h"
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "src/directory/message_stream_conformance.h"
+#include "src/net/event_loop.h"
+#include "src/net/tcp/tcp_network.h"
+
+namespace phalanx::directory {
+namespace {
+
+using ::phalanx::testing::IsOk;
+using ::phalanx::testing::StatusIs;
+
+class TcpHarness final : public MessageStreamHarness {
+ public:
+  TcpHarness() {
+    auto listener = network_.Listen(
+        loop_, "127.0.0.1:0", [this]() -> Executor& { return loop_; },
+        [this](Executor& owner, std::unique_ptr<net::ByteStream> bytes) {
+          accept_(NewByteShardStream(owner, std::move(bytes), ""));
+        });
+    EXPECT_THAT(listener, IsOk());
+    listener_ = *std::move(listener);
+    EXPECT_THAT(loop_.Start("conformance"), IsOk());
+  }
+  ~TcpHarness() override {
+    Run([this](const std::function<void()>& done) {
+      listener_.reset();
+      done();
+    });
+    loop_.Stop();
+  }
+
+  Executor& executor() override { return loop_; }
+  void Run(std::function<void(std::function<void()> done)> body) override {
+    std::promise<void> finished;
+    loop_.Post([&body, &finished] { body([&finished] { finished.set_value(); }); });
+    finished.get_future().wait();
+  }
+  void OnAccept(Accept accept) override { accept_ = std::move(accept); }
+  std::unique_ptr<NodeStream> Connect() override {
+    return NewByteShardConnector(network_, listener_->address())->Connect(loop_);
+  }
+  std::unique_ptr<NodeStream> ConnectToNobody() override {
+    return NewByteShardConnector(network_, "127.0.0.1:1")->Connect(loop_);
+  }
+
+  // Dials as no node does, sends `bytes`, and returns how the shard's end of the stream closed.
+  absl::Status ClosedBy(std::string bytes) {
+    absl::Status closed;
+    std::unique_ptr<net::ByteStream> stranger;
+    std::unique_ptr<ShardStream> shard;
+    Run([&](const std::function<void()>& done) {
+      OnAccept([&, done](std::unique_ptr<ShardStream> stream) {
+        shard = std::move(stream);
+        shard->Start({.on_message = [](const v1::NodeFrame&) { ADD_FAILURE() << "no frame"; },
+                      .on_writable = [] {},
+                      .on_closed =
+                          [&closed, done](absl::Status why) {
+                            closed = std::move(why);
+                            done();
+                          }});
+      });
+      network_.Dial(loop_, listener_->address(), Instant::Infinite(),
+                    [&](absl::StatusOr<std::unique_ptr<net::ByteStream>> dialled) {
+                      stranger = *std::move(dialled);
+                      const iovec piece = {bytes.data(), bytes.size()};
+                      EXPECT_EQ(*stranger->Write({&piece, 1}), bytes.size());
+                    });
+    });
+    Run([&](const std::function<void()>& done) {
+      stranger.reset();
+      shard.reset();
+      done();
+    });
+    return closed;
+  }
+
+ private:
+  net::EventLoop loop_;
+  net::TcpNetwork network_;
+  Accept accept_;
+  std::unique_ptr<net::Listener> listener_;
+};
+
+std::unique_ptr<MessageStreamHarness> MakeHarness() { return std::make_unique<TcpHarness>(); }
+
+INSTANTIATE_TEST_SUITE_P(Tcp, MessageStreamConformance, ::testing::Values(&MakeHarness));
+
+std::string Header(uint32_t size, uint8_t kind) {
+  std::string header;
+  for (int shift = 0; shift < 32; shift += 8) header.push_back(static_cast<char>(size >> shift));
+  header.push_back(static_cast<char>(kind));
+  return header;
+}
+
+TEST(ByteMessageStreamTest, BytesThatAreNoStreamEndIt) {
+  TcpHarness harness;
+  const std::string preamble(kStreamPreamble);
+  const std::vector<std::string> strangers = {
+      "GET / HTTP/1.1\r\n\r\n",
+      "PHXT",  // a preamble but for its last letter
+      preamble + Header(kMaxFrameBytes + 1, 0),
+      preamble + Header(1, 2) + "x",
+      preamble + Header(4, 0) + "\xff\xff\xff\xff",
+      preamble + Header(4, 1) + "\xff\xff\xff\xff",
+  };
+  for (const std::string& bytes : strangers) {
+    EXPECT_THAT(harness.ClosedBy(bytes), StatusIs(absl::StatusCode::kInvalidArgument)) << bytes;
+  }
+}
+
+}  // namespace
+}  // namespace phalanx::directory
