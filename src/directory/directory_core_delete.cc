@@ -14,6 +14,8 @@ namespace {
 // Of one id; an id that is put and deleted more often within the age of a tombstone forgets its
 // oldest.
 constexpr size_t kMaxTombstoneGenerations = 64;
+// Of many that come of age together, so many go in one turn.
+constexpr int kMaxForgottenAtOnce = 4096;
 
 bool Refuses(const Tombstone& tombstone, const Generation& generation) {
   const auto& generations = tombstone.generations;
@@ -119,7 +121,7 @@ void DirectoryCore::Impl::ForgetConfirms(const NodeKey& key, absl::Span<const Ob
 }
 
 void DirectoryCore::Impl::ForgetTombstones() {
-  while (!tombstones_by_age_.empty()) {
+  for (int i = 0; i < kMaxForgottenAtOnce && !tombstones_by_age_.empty(); ++i) {
     const ObjectId id = tombstones_by_age_.begin()->second;
     Tombstone& oldest = tombstones_.at(id);
     const bool too_many = tombstones_.size() > options_.max_tombstones;

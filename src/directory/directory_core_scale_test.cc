@@ -142,5 +142,30 @@ TEST(DirectoryCoreScaleTest, StateIsFreedWithTheLastThatNeedsIt) {
   EXPECT_TRUE(h.core().NextDeadline().infinite());
 }
 
+TEST(ManyTombstones, AreForgottenSomeInEachTurn) {
+  Harness h;
+  h.CheckEvery(1000);
+  const NodeKey a = h.Up("a");
+  for (int i = 0; i < 10'000; ++i) {
+    const ObjectId id = Id(std::to_string(i));
+    h.Create(a, id, {.complete = true});
+    h.Delete(a, id);
+  }
+  h.NewSession(a);
+  h.RegisterEnd(a);
+  const auto left = [&h] {
+    v1::GetStatusResponse status;
+    h.core().FillStatus(h.now(), &status);
+    return status.tombstones();
+  };
+  ASSERT_EQ(left(), 10'000u);
+  h.Advance(absl::Minutes(10));
+  EXPECT_EQ(left(), 10'000u - 4096);
+  EXPECT_LE(h.core().NextDeadline(), h.now()) << "the rest in the next turns";
+  h.Advance(absl::ZeroDuration());
+  h.Advance(absl::ZeroDuration());
+  EXPECT_EQ(left(), 0u);
+}
+
 }  // namespace
 }  // namespace phalanx::directory

@@ -48,6 +48,8 @@ struct StoreOptions {
   uint64_t record_bytes = 0;
   // How often Progress is told while pulls are in flight.
   absl::Duration progress_interval = absl::Milliseconds(250);
+  // Copies, wants and tombstones that a new session is told in one turn.
+  size_t registered_per_turn = 4096;
   // Tombstones remembered for registration.
   size_t max_tombstones = 1 << 16;
   // How long a receiver is kept waiting for an object that is about to begin here, unless it has
@@ -199,7 +201,8 @@ class Store {
   bool ContainsLocally(const ObjectId& id) const;
 
   // ---- directory
-  // A new session with this shard: send the whole state that belongs to it.
+  // A new session with this shard: send the whole state that belongs to it, in this turn and others
+  // if there is much.
   void OnRegister(int shard);
   void OnShardMessage(int shard, const v1::ShardMessage& message);
 

@@ -9,12 +9,6 @@
 namespace phalanx::object_store {
 namespace {
 
-void FillInfo(const Copy& copy, v1::ObjectInfo* out) {
-  out->set_size_bytes(copy.size_bytes);
-  out->set_slices(static_cast<uint32_t>(copy.buffer->layout().slices));
-  out->set_metadata(copy.metadata);
-}
-
 absl::Status DeletedStatus(const ObjectId& id) {
   return absl::NotFoundError(absl::StrCat("object ", id.hex(), " was deleted"));
 }
@@ -23,11 +17,17 @@ absl::Status DeletedStatus(const ObjectId& id) {
 
 // ------------------------------------------------------------------------------------- sending
 
+void Store::Impl::SendTo(int shard, v1::NodeMessage message) {
+  const auto registration = registrations_.find(shard);
+  if (registration == registrations_.end()) return send_(shard, std::move(message));
+  registration->second.held.push_back(std::move(message));
+}
+
 void Store::Impl::AnnounceCreate(const Copy& copy, std::string bytes) {
   v1::NodeMessage message;
   v1::AnnounceCreate* announce = message.mutable_announce_create();
   SetSubject(copy.id, copy.generation, announce);
-  FillInfo(copy, announce->mutable_info());
+  Describe(copy, announce->mutable_info());
   announce->set_complete(copy.state == CopyState::kComplete);
   if (announce->complete() && copy.size_bytes <= kMaxInlineBytes) {
     announce->set_has_inline(true);
@@ -94,79 +94,6 @@ void Store::Impl::SendRequest(const Request& request) {
     return;
   }
   Send(request.object, std::move(message));
-}
-
-// -------------------------------------------------------------------------------- registration
-
-void Store::Impl::OnRegister(int shard) {
-  v1::NodeMessage message;
-  char& had_session = registered_[static_cast<size_t>(shard)];
-  message.mutable_register_begin()->set_had_session(std::exchange(had_session, 1) != 0);
-  send_(shard, std::move(message));
-  told_used_bytes_ = 0;  // as the node's description has it
-  RegisterCopies(shard);
-  for (v1::RegisterWant& want : pulls_.Register(shard, options_.num_shards)) {
-    v1::NodeMessage wants;
-    *wants.mutable_register_want() = std::move(want);
-    send_(shard, std::move(wants));
-  }
-  if (DefectActive(Defect::kTombstoneForgottenAtRestart)) tombstones_by_age_.clear();
-  for (const auto& [id, generation] : tombstones_by_age_) {
-    if (ShardOf(id) != shard) continue;
-    v1::NodeMessage tombstone;
-    SetSubject(id, generation, tombstone.mutable_register_tombstone());
-    send_(shard, std::move(tombstone));
-  }
-  v1::NodeMessage end;
-  end.mutable_register_end();
-  send_(shard, std::move(end));
-  // What the old session had not answered is asked again.
-  for (const Copy* copy : table_.Sorted()) {
-    if (ShardOf(copy->id) != shard) continue;
-    if (copy->eviction == Copy::Eviction::kAsked) SendEvictRequest(*copy);
-  }
-  std::vector<RequestId> open;
-  for (const auto& [id, request] : requests_) {
-    if (request->stage != Request::Stage::kWaiting) continue;
-    if (ShardOf(request->object) == shard && !request->object.nil()) open.push_back(id);
-  }
-  std::sort(open.begin(), open.end());
-  for (const RequestId id : open) SendRequest(*requests_.at(id));
-  if (drain_ != 0) SendDrain(shard);
-}
-
-void Store::Impl::RegisterCopies(int shard) {
-  for (Copy* copy : table_.Sorted()) {
-    if (ShardOf(copy->id) != shard) continue;
-    if (DefectActive(Defect::kFencedDropsSoleCopy) && copy->state == CopyState::kComplete) {
-      Touch(copy->id);
-      DropCopy(copy, absl::AbortedError("fenced"));
-      continue;
-    }
-    v1::NodeMessage message;
-    v1::RegisterCopy* out = message.mutable_register_copy();
-    SetSubject(copy->id, copy->generation, out);
-    FillInfo(*copy, out->mutable_info());
-    out->set_primary(copy->primary);
-    out->set_adopted(copy->standing == Standing::kAdopted);
-    out->set_complete(copy->state == CopyState::kComplete);
-    out->set_writing(copy->state == CopyState::kWriting);
-    for (int slice = 0; !out->complete() && slice < copy->buffer->layout().slices; ++slice) {
-      out->add_watermarks(copy->buffer->watermark(slice));
-    }
-    const std::optional<NodeKey> sender = pulls_.RunningSender(copy->id, copy->generation);
-    if (sender) directory::ToProto(*sender, out->mutable_sender());
-    send_(shard, std::move(message));
-  }
-  if (!DefectActive(Defect::kPinDroppedOnReconnect)) return;
-  for (auto& [id, client] : clients_) {
-    for (auto it = client->pins.begin(); it != client->pins.end();) {
-      const auto pin = it++;
-      if (ShardOf(pin->second.copy->id) == shard && pin->second.streaming == 0) {
-        Unpin(*client, pin->first, /*recycle=*/true);
-      }
-    }
-  }
 }
 
 // ------------------------------------------------------------------------ messages of the shard

@@ -5,7 +5,8 @@
 //   store_put.cc        Put, Create, Publish, Seal, Abort
 //   store_get.cc        Get, streaming, pins
 //   store_pull.cc       memory, effects of the pull manager, pushes
-//   store_directory.cc  messages of the shards, registration
+//   store_directory.cc  messages of the shards
+//   store_register.cc   what a new session is told
 //   store_requests.cc   Delete, Stat, Prefetch, Drain
 //
 // Every entry point opens a Turn. When the outermost one ends, Settle carries out what was decided
@@ -290,11 +291,36 @@ struct Store::Impl {
   // Answers those who wait for the object, if it is here now or `serial`'s patience is over.
   void AnswerServes(const ObjectId& id, uint64_t serial);
 
+  // ---- registration
+  // A new session that is told the node's state in parts, so that no turn is longer for it. What
+  // else is to be said to the shard meanwhile is held back until the end.
+  struct Registration {
+    uint64_t serial = 0;
+    std::vector<std::pair<ObjectId, Generation>> copies;
+    std::vector<v1::RegisterWant> wants;
+    std::vector<std::pair<ObjectId, Generation>> tombstones;
+    size_t copies_told = 0;
+    size_t wants_told = 0;
+    size_t tombstones_told = 0;
+    std::vector<v1::NodeMessage> held;
+  };
+  void OnRegister(int shard);
+  void AskAgain(int shard);
+  void RegisterMore(int shard);
+  // True when everything has been told.
+  bool RegisterSome(int shard, Registration& registration);
+  void RegisterCopy(int shard, Copy* copy);
+  void DropPins(int shard);
+  static void Describe(const Copy& copy, v1::ObjectInfo* out);
+
   // ---- directory
   int ShardOf(const ObjectId& id) const {
     return static_cast<int>(id.ShardHash() % static_cast<uint64_t>(options_.num_shards));
   }
-  void Send(const ObjectId& id, v1::NodeMessage message) { send_(ShardOf(id), std::move(message)); }
+  void SendTo(int shard, v1::NodeMessage message);
+  void Send(const ObjectId& id, v1::NodeMessage message) {
+    SendTo(ShardOf(id), std::move(message));
+  }
   // A complete copy's `bytes` travel inline if there are few enough of them.
   void AnnounceCreate(const Copy& copy, std::string bytes);
   void AnnounceSeal(const Copy& copy);
@@ -311,8 +337,6 @@ struct Store::Impl {
   Request* OpenRequest(RequestId id);
   template <typename Part, typename Result>
   void AnswerWith(Request& request, Result result);
-  void OnRegister(int shard);
-  void RegisterCopies(int shard);
   void OnVerdict(const v1::Verdict& verdict);
   void OnSuperseded(Copy* copy, const v1::Verdict& verdict);
   bool TellIfDeleted(const ObjectId& id, const Generation& generation);
@@ -376,6 +400,7 @@ struct Store::Impl {
   RequestId drain_ = 0;
   // By shard: this life of the node has had a session there.
   std::vector<char> registered_;
+  std::map<int, Registration> registrations_;  // under way, by shard
 
   std::set<std::pair<ObjectId, Generation>> tombstones_;
   std::deque<std::pair<ObjectId, Generation>> tombstones_by_age_;

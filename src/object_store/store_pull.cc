@@ -285,7 +285,7 @@ void Store::Impl::SendProgress() {
   }
   for (auto& [shard, message] : by_shard) {
     message.mutable_progress()->set_used_bytes(table_.used_bytes());
-    send_(shard, std::move(message));
+    SendTo(shard, std::move(message));
   }
   if (by_shard.size() == static_cast<size_t>(options_.num_shards)) {
     next_usage_ = Instant::Infinite();
@@ -302,7 +302,7 @@ void Store::Impl::TellUsage() {
   for (int shard = 0; shard < options_.num_shards; ++shard) {
     v1::NodeMessage message;
     message.mutable_progress()->set_used_bytes(told_used_bytes_);
-    send_(shard, std::move(message));
+    SendTo(shard, std::move(message));
   }
 }
 

@@ -97,7 +97,7 @@ void Store::Impl::OnPrefetchReply(const v1::PrefetchReply& reply) {
 void Store::Impl::SendDrain(int shard) {
   v1::NodeMessage message;
   message.mutable_drain_request();
-  send_(shard, std::move(message));
+  SendTo(shard, std::move(message));
 }
 
 void Store::Impl::OnDrainStatus(int shard, const v1::DrainStatus& status) {

@@ -44,6 +44,8 @@ struct NodeOptions {
   uint64_t process_id = 0;
   std::string cluster_id = "default";
   std::string secret;
+  // As StoreOptions has it.
+  size_t registered_per_turn = object_store::StoreOptions().registered_per_turn;
   net::DataPlaneOptions data_plane;  // self and handshake are filled in by Node
 };
 

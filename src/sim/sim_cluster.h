@@ -39,6 +39,8 @@ struct ClusterOptions {
   int nodes = 4;
   int shards = 1;
   uint64_t capacity_bytes = 4 << 20;
+  // Of a node's state that it tells a new session in one turn.
+  size_t registered_per_turn = 4096;
   // I/O loops of a node; 0: its control loop does that too.
   int io_loops = 1;
   absl::Duration lease = absl::Seconds(2);

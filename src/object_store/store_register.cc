@@ -1,0 +1,129 @@
+// What the node tells a shard when a new session begins: its whole state, a part in each turn.
+#include <algorithm>
+#include <utility>
+
+#include "src/common/defects.h"
+#include "src/object_store/store_impl.h"
+#include "src/object_store/subject.h"
+
+namespace phalanx::object_store {
+
+void Store::Impl::Describe(const Copy& copy, v1::ObjectInfo* out) {
+  out->set_size_bytes(copy.size_bytes);
+  out->set_slices(static_cast<uint32_t>(copy.buffer->layout().slices));
+  out->set_metadata(copy.metadata);
+}
+
+// What is listed here is told as it is when its turn comes: a copy that is gone by then is passed
+// over, and what became of any meanwhile is said behind the registration.
+void Store::Impl::OnRegister(int shard) {
+  v1::NodeMessage message;
+  char& had_session = registered_[static_cast<size_t>(shard)];
+  message.mutable_register_begin()->set_had_session(std::exchange(had_session, 1) != 0);
+  send_(shard, std::move(message));
+  told_used_bytes_ = 0;  // as the node's description has it
+  // What an earlier one held back is void with its session.
+  Registration& registration = registrations_[shard] = Registration();
+  registration.serial = next_number_++;
+  std::vector<const Copy*> asked;
+  for (Copy* copy : table_.Sorted()) {
+    if (ShardOf(copy->id) != shard) continue;
+    registration.copies.emplace_back(copy->id, copy->generation);
+    if (copy->eviction == Copy::Eviction::kAsked) asked.push_back(copy);
+  }
+  registration.wants = pulls_.Register(shard, options_.num_shards);
+  if (DefectActive(Defect::kTombstoneForgottenAtRestart)) tombstones_by_age_.clear();
+  for (const auto& tombstone : tombstones_by_age_) {
+    if (ShardOf(tombstone.first) == shard) registration.tombstones.push_back(tombstone);
+  }
+  // What the old session had not answered is asked again.
+  for (const Copy* copy : asked) SendEvictRequest(*copy);
+  AskAgain(shard);
+  if (DefectActive(Defect::kPinDroppedOnReconnect)) DropPins(shard);
+  RegisterMore(shard);
+}
+
+void Store::Impl::AskAgain(int shard) {
+  std::vector<RequestId> open;
+  for (const auto& [id, request] : requests_) {
+    if (request->stage != Request::Stage::kWaiting) continue;
+    if (ShardOf(request->object) == shard && !request->object.nil()) open.push_back(id);
+  }
+  std::sort(open.begin(), open.end());
+  for (const RequestId id : open) SendRequest(*requests_.at(id));
+  if (drain_ != 0) SendDrain(shard);
+}
+
+void Store::Impl::RegisterMore(int shard) {
+  Registration& r = registrations_.at(shard);
+  if (!RegisterSome(shard, r)) {
+    executor_.Post(Guarded([this, shard, serial = r.serial] {
+      const auto found = registrations_.find(shard);
+      // Another session may have begun since.
+      if (found != registrations_.end() && found->second.serial == serial) RegisterMore(shard);
+    }));
+    return;
+  }
+  v1::NodeMessage end;
+  end.mutable_register_end();
+  send_(shard, std::move(end));
+  const std::vector<v1::NodeMessage> held = std::move(r.held);
+  registrations_.erase(shard);
+  for (const v1::NodeMessage& message : held) send_(shard, message);
+}
+
+bool Store::Impl::RegisterSome(int shard, Registration& r) {
+  size_t left = options_.registered_per_turn;
+  for (; left > 0 && r.copies_told < r.copies.size(); --left) {
+    const auto& [id, generation] = r.copies[r.copies_told++];
+    if (Copy* copy = table_.Find(id, generation)) RegisterCopy(shard, copy);
+  }
+  for (; left > 0 && r.wants_told < r.wants.size(); --left) {
+    v1::NodeMessage message;
+    *message.mutable_register_want() = std::move(r.wants[r.wants_told++]);
+    send_(shard, std::move(message));
+  }
+  for (; left > 0 && r.tombstones_told < r.tombstones.size(); --left) {
+    const auto& [id, generation] = r.tombstones[r.tombstones_told++];
+    v1::NodeMessage message;
+    SetSubject(id, generation, message.mutable_register_tombstone());
+    send_(shard, std::move(message));
+  }
+  return r.copies_told == r.copies.size() && r.wants_told == r.wants.size() &&
+         r.tombstones_told == r.tombstones.size();
+}
+
+void Store::Impl::RegisterCopy(int shard, Copy* copy) {
+  if (DefectActive(Defect::kFencedDropsSoleCopy) && copy->state == CopyState::kComplete) {
+    Touch(copy->id);
+    DropCopy(copy, absl::AbortedError("fenced"));
+    return;
+  }
+  v1::NodeMessage message;
+  v1::RegisterCopy* out = message.mutable_register_copy();
+  SetSubject(copy->id, copy->generation, out);
+  Describe(*copy, out->mutable_info());
+  out->set_primary(copy->primary);
+  out->set_adopted(copy->standing == Standing::kAdopted);
+  out->set_complete(copy->state == CopyState::kComplete);
+  out->set_writing(copy->state == CopyState::kWriting);
+  for (int slice = 0; !out->complete() && slice < copy->buffer->layout().slices; ++slice) {
+    out->add_watermarks(copy->buffer->watermark(slice));
+  }
+  const std::optional<NodeKey> sender = pulls_.RunningSender(copy->id, copy->generation);
+  if (sender) directory::ToProto(*sender, out->mutable_sender());
+  send_(shard, std::move(message));
+}
+
+void Store::Impl::DropPins(int shard) {
+  for (auto& [id, client] : clients_) {
+    for (auto it = client->pins.begin(); it != client->pins.end();) {
+      const auto pin = it++;
+      if (ShardOf(pin->second.copy->id) == shard && pin->second.streaming == 0) {
+        Unpin(*client, pin->first, /*recycle=*/true);
+      }
+    }
+  }
+}
+
+}  // namespace phalanx::object_store

@@ -1,0 +1,118 @@
+// What a new session with a shard is told, when it is told in several turns.
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "src/object_store/testing/store_world.h"
+
+namespace phalanx::object_store {
+namespace {
+
+using testing::Gone;
+using testing::Id;
+using testing::StoreWorld;
+
+class StoreRegisterTest : public ::testing::Test {
+ protected:
+  StoreRegisterTest() {
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(w_.Put(Id(i), "bytes").ok());
+    w_.ForgetSent();
+  }
+
+  // The kinds of what was sent, in order: "bccccce" for a registration of five copies.
+  std::string Told() const {
+    std::string told;
+    for (const v1::NodeMessage& message : w_.sent()) {
+      switch (message.kind_case()) {
+        case v1::NodeMessage::kRegisterBegin:
+          told += 'b';
+          break;
+        case v1::NodeMessage::kRegisterCopy:
+          told += 'c';
+          break;
+        case v1::NodeMessage::kRegisterWant:
+          told += 'w';
+          break;
+        case v1::NodeMessage::kRegisterTombstone:
+          told += 't';
+          break;
+        case v1::NodeMessage::kRegisterEnd:
+          told += 'e';
+          break;
+        default:
+          told += '.';
+      }
+    }
+    return told;
+  }
+  void PutNow(int i) {
+    PutOptions options;
+    options.id = Id(i);
+    w_.store().Put(w_.client(), options, "bytes", [](absl::StatusOr<PutResult>) {});
+  }
+
+  static StoreOptions TwoInATurn() {
+    StoreOptions options;
+    options.registered_per_turn = 2;
+    return options;
+  }
+  StoreWorld w_{64 << 20, TwoInATurn()};
+};
+
+TEST_F(StoreRegisterTest, ATurnTellsAPart) {
+  std::string at_once;
+  w_.Run([&] {
+    w_.store().OnRegister(0);
+    at_once = Told();
+  });
+  EXPECT_EQ(at_once, "bcc");
+  EXPECT_EQ(Told(), "bccccce");
+}
+
+TEST_F(StoreRegisterTest, WhatHappensMeanwhileIsSaidBehindIt) {
+  const auto reading = w_.Get(Id(7));
+  w_.ForgetSent();
+  w_.Run([&] {
+    w_.store().OnRegister(0);
+    PutNow(5);
+    w_.store().Delete(w_.client(), Id(1), Instant::Infinite(), [](const absl::Status&) {});
+    w_.store().Cancel(w_.client(), reading->request);
+  });
+  EXPECT_EQ(Told(), "bcccccwe...");
+  EXPECT_EQ(w_.Sent<v1::AnnounceCreate>().size(), 1u);
+  EXPECT_EQ(w_.Sent<v1::DeleteRequest>().size(), 1u) << "asked once";
+  EXPECT_EQ(w_.Sent<v1::Unwant>().size(), 1u);
+}
+
+TEST_F(StoreRegisterTest, WhatIsGoneWhenItsTurnComesIsNotTold) {
+  const v1::ShardMessage gone = Gone(Id(0), w_.store().Copies()[4].generation, v1::Gone::DELETED);
+  v1::ShardMessage last = gone;
+  last.mutable_gone()->set_object_id(w_.store().Copies()[4].id.binary().data(), ObjectId::kSize);
+  w_.Run([&] {
+    w_.store().OnRegister(0);
+    w_.store().OnShardMessage(0, last);
+  });
+  EXPECT_EQ(Told(), "bcccce.");
+  EXPECT_EQ(w_.Sent<v1::DeleteConfirm>().size(), 1u);
+}
+
+TEST_F(StoreRegisterTest, ASessionThatBeginsMeanwhileIsToldEverything) {
+  w_.Run([&] {
+    w_.store().OnRegister(0);
+    w_.store().Delete(w_.client(), Id(1), Instant::Infinite(), [](const absl::Status&) {});
+    w_.store().OnRegister(0);
+  });
+  EXPECT_EQ(Told(), "bccbccccce.") << "what was held back is asked again, once";
+}
+
+TEST_F(StoreRegisterTest, TombstonesAreToldInPartsToo) {
+  for (const Store::CopyInfo& copy : w_.store().Copies()) {
+    w_.Shard(Gone(copy.id, copy.generation, v1::Gone::DELETED));
+  }
+  w_.ForgetSent();
+  w_.Run([&] { w_.store().OnRegister(0); });
+  EXPECT_EQ(Told(), "bttttte");
+}
+
+}  // namespace
+}  // namespace phalanx::object_store
