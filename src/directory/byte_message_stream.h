@@ -1,9 +1,9 @@
 // Control streams over a ByteStream: frames straight on a TCP connection, read and written by the
 // loop that handles them.
 //
-// A message takes one wake-up to get to the other end's loop. gRPC's stream takes three or four on
-// the way, on threads of its own, and more beside it (benchmarks.md has the figures); nodes use
-// this one. Simulations run it over the simulated network.
+// A message takes one wake-up to get to the other end's loop; gRPC's streams take more, on threads
+// of their own (benchmarks.md has the figures). Nodes use this one; simulations run it over the
+// simulated network.
 //
 // On the wire: the node begins with kStreamPreamble, by which a listener tells it from HTTP/2; then
 // both ends send frames: a length (u32, at most kMaxFrameBytes), a kind (u8), and so many bytes of

@@ -21,7 +21,8 @@ struct DirectoryClient::Impl {
         error(absl::UnavailableError(
             absl::StrCat("directory ", this->connector->target(), " is being connected to"))),
         timer(executor, [this](Instant) { OnTimer(); }),
-        flush(executor, [this] { Pump(); }) {}
+        late_flush(executor, [this] { Pump(); }),
+        flush(executor, [this] { late_flush.Raise(); }) {}
 
   void Open();
   void OnTimer();
@@ -49,6 +50,8 @@ struct DirectoryClient::Impl {
 
   // Last: nothing of theirs runs once the rest is being destroyed.
   LoopTimer timer;
+  // A turn later than it could be: what the same turn has for clients, who wait for it, goes first.
+  LoopSignal late_flush;
   LoopSignal flush;
 };
 

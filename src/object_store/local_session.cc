@@ -97,21 +97,34 @@ void LocalSession::KeepReading() {
 }
 
 void LocalSession::ReadSome() {
+  in_read_ = true;
+  const bool go_on = TakeWhatCame();
+  in_read_ = false;
+  // Before the directory is told in a later turn: the client waits for this, nobody for that.
+  if (std::exchange(send_due_, false)) SendNow();
+  if (go_on) KeepReading();
+}
+
+bool LocalSession::TakeWhatCame() {
   for (int reads = 0; reads < kReadsPerTurn && state_ != State::kEnded; ++reads) {
-    if (out_.size() >= kMaxWaitingAnswers) return;
+    if (out_.size() >= kMaxWaitingAnswers) return false;
     const absl::Span<char> space = in_.Space();
     // Without room for control messages, descriptors that a client sends are closed by the kernel.
     const ssize_t got = recv(socket_, space.data(), space.size(), MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) break;
     if (got <= 0) {
-      return End(absl::UnavailableError(got == 0 ? "it closed its socket" : std::strerror(errno)));
+      End(absl::UnavailableError(got == 0 ? "it closed its socket" : std::strerror(errno)));
+      return false;
     }
     in_.Filled(static_cast<size_t>(got));
     const absl::Status taken = TakeFrames();
-    if (!taken.ok()) return Close(taken);
+    if (!taken.ok()) {
+      Close(taken);
+      return false;
+    }
     if (static_cast<size_t>(got) < space.size()) break;
   }
-  KeepReading();
+  return true;
 }
 
 absl::Status LocalSession::TakeFrames() {
@@ -370,6 +383,10 @@ absl::Status LocalSession::On(const local::Leave& leave) {
 
 void LocalSession::SendLater() {
   if (send_posted_ || waits_for_room_ || state_ == State::kEnded) return;
+  if (in_read_) {
+    send_due_ = true;
+    return;
+  }
   send_posted_ = true;
   loop_.Post([weak = weak_from_this()] {
     const std::shared_ptr<LocalSession> self = weak.lock();

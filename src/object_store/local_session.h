@@ -77,6 +77,8 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
 
   // ---- reading
   void ReadSome();
+  // Reads and handles what is there; false when reading does not go on by itself.
+  bool TakeWhatCame();
   void KeepReading();
   absl::Status TakeFrames();
   absl::Status Greet(absl::string_view payload);
@@ -118,7 +120,8 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   void AnswerFailed(uint64_t request, const absl::Status& why);
 
   // ---- writing
-  // Sends at the end of the turn, everything that it brought.
+  // Sends everything that a turn brought in one piece: what came of this client's requests when
+  // they have been handled, the rest at the end of the turn.
   void SendLater();
   void SendNow();
   void End(const absl::Status& why);
@@ -138,6 +141,8 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   local::FrameBuffer in_;
   LocalOutbox out_;
   bool send_posted_ = false;
+  bool in_read_ = false;
+  bool send_due_ = false;
   bool waits_for_room_ = false;
   bool reading_ = false;
 
