@@ -55,6 +55,7 @@ class Broadcast : public Base {
   using Base::Base;
   Shape shape() const override { return Shape::kChain; }
   uint64_t bytes_moved(const Run& run) const override { return run.size * (options_.world - 1); }
+  std::vector<ObjectId> broadcasts(const Run& run) const override { return {Id(run, "broadcast")}; }
 
   absl::Status Prepare(const Run& run) override {
     got_ = Buffer();
@@ -151,6 +152,11 @@ class BroadcastAll : public Base {
   Shape shape() const override { return Shape::kStar; }
   uint64_t bytes_moved(const Run& run) const override {
     return run.size * options_.world * (options_.world - 1);
+  }
+  std::vector<ObjectId> broadcasts(const Run& run) const override {
+    std::vector<ObjectId> ids;
+    for (int rank = 0; rank < options_.world; ++rank) ids.push_back(Id(run, "all", rank));
+    return ids;
   }
 
   absl::Status Prepare(const Run& run) override {

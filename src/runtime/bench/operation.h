@@ -43,6 +43,8 @@ class Operation {
   virtual uint64_t bytes_moved(const Run& run) const = 0;
   // Operations in one run, for rates; 0 when a rate means nothing.
   virtual uint64_t count(const Run&) const { return 0; }
+  // What is broadcast in one run, as far as the operation is about that.
+  virtual std::vector<ObjectId> broadcasts(const Run&) const { return {}; }
   virtual absl::Status Prepare(const Run& run) = 0;
   virtual absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) = 0;
   virtual absl::StatusOr<bool> Verify(const Run& run) = 0;

@@ -225,17 +225,18 @@ class Runner {
     return maximum;
   }
 
-  ObjectId Target(const Run& run) const {
-    return ObjectId::FromName(options_.session,
-                              absl::StrCat("object/broadcast/", run.size, "/", run.number, "/0"));
-  }
+  ObjectId Target(const Run& run) const { return operation_->broadcasts(run).front(); }
 
-  // REQUIRES: the object is not deleted yet.
+  // REQUIRES: the objects are not deleted yet.
   absl::Status TraceIfSlowest(const Run& run, double seconds, BenchRecord* record) {
     if (seconds <= record->slowest_s) return absl::OkStatus();
     record->slowest_s = seconds;
     record->slowest_ranks_s = ranks_s_;
-    PHALANX_ASSIGN_OR_RETURN(record->slowest_tree, tools_.draw_tree(Target(run)));
+    record->slowest_tree.clear();
+    for (const ObjectId& id : operation_->broadcasts(run)) {
+      PHALANX_ASSIGN_OR_RETURN(const std::string tree, tools_.draw_tree(id));
+      absl::StrAppend(&record->slowest_tree, tree);
+    }
     return absl::OkStatus();
   }
 
@@ -284,8 +285,8 @@ absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
         "--kill and --stop are for broadcast with --runs 1: the nodes do not come back by "
         "themselves");
   }
-  if (options.trace && options.op != "broadcast") {
-    return absl::InvalidArgumentError("--trace is for broadcast: other operations build no tree");
+  if (options.trace && options.op != "broadcast" && options.op != "broadcast_all") {
+    return absl::InvalidArgumentError("--trace is for broadcasts: other operations build no tree");
   }
   return Runner(options, std::move(client), tools).RunAll();
 }
