@@ -92,6 +92,8 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
   void Close(const absl::Status& why) {
     if (std::exchange(closing_, true)) return;
     handlers_.reset();
+    input_ = Queue();
+    if (bytes_ != nullptr) bytes_->OnReadable(nullptr);
     if (over_) return;
     Append(kClose, RefusedFrame(why).refused());
     executor_.RunAt(executor_.Now() + kLinger, [self = this->shared_from_this()] { self->Over(); });
@@ -175,11 +177,14 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
     const uint32_t size = in.U32();
     const uint8_t kind = in.U8();
     if (!in.ok()) return false;
-    if (size > kMaxFrameBytes || kind > kClose) {
-      Broken(absl::InvalidArgumentError(absl::StrCat("a bad frame from ", peer_)));
+    if (size > (greetings_left_ > 0 ? kMaxGreetingBytes : kMaxFrameBytes) || kind > kClose) {
+      Malformed(greetings_left_ == kGreetingFrames
+                    ? "does not speak as we do: another program, or an older version of this one?"
+                    : absl::StrCat("has sent a frame of kind ", kind, " and ", size, " bytes"));
       return false;
     }
     if (in.remaining() < size) return false;
+    greetings_left_ = std::max(greetings_left_ - 1, 0);
     const absl::string_view payload = in.Raw(size);
     kind == kFrame ? TakeMessage(payload) : TakeClose(payload);
     return true;
@@ -188,7 +193,7 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
   void TakeMessage(absl::string_view payload) {
     In message;
     if (!message.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
-      return Broken(absl::InvalidArgumentError(absl::StrCat("a frame of ", peer_, " is no proto")));
+      return Malformed("has sent a frame that is no proto");
     }
     input_.Take(kHeaderBytes + payload.size());
     const auto handlers = handlers_;
@@ -198,9 +203,17 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
   void TakeClose(absl::string_view payload) {
     v1::Refused refused;
     if (!refused.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
-      return Broken(absl::InvalidArgumentError(absl::StrCat("a close of ", peer_, " is no proto")));
+      return Malformed("has sent a close that is no proto");
     }
     Broken(refused.code() == 0 ? absl::OkStatus() : RefusedStatus(refused));
+  }
+
+  // Nothing that comes after this can be understood. The peer is told, if it reads.
+  void Malformed(absl::string_view what) {
+    absl::Status why = absl::InvalidArgumentError(absl::StrCat(peer_, " ", what));
+    Append(kClose, RefusedFrame(why).refused());
+    Write();
+    Broken(std::move(why));
   }
 
   void Broken(absl::Status why) {
@@ -234,6 +247,7 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
   Queue input_;
   Queue output_;
   size_t preamble_left_ = 0;
+  int greetings_left_ = kGreetingFrames;  // of the peer's
   bool sending_ = false;
   bool wake_when_writable_ = false;
   bool closing_ = false;

@@ -6,10 +6,11 @@
 // simulated network.
 //
 // On the wire: the node begins with kStreamPreamble, by which a listener tells it from HTTP/2; then
-// both ends send frames: a length (u32, at most kMaxFrameBytes), a kind (u8), and so many bytes of
-// a proto. Kind 0 is a frame of the session; kind 1 closes the stream with a Refused, whose code 0
-// is OK, and nothing follows it. The session's handshake, in the frames, shows who is there: before
-// it, nothing is kept of a peer but the bytes of one frame that have come.
+// both ends send frames: a length (u32, little-endian, at most kMaxFrameBytes), a kind (u8), and so
+// many bytes of a proto. Kind 0 is a frame of the session; kind 1 closes the stream with a Refused,
+// whose code 0 is OK, and nothing follows it. The session's handshake, in the first kGreetingFrames
+// frames, shows who is there: until then frames are at most kMaxGreetingBytes long, and nothing is
+// kept of a peer but the bytes of one that have come. Who sends what is no stream is told so.
 //
 // Thread rule: as MessageStream; connectors and streams on their executor. `network` outlives the
 // connector.

@@ -108,7 +108,9 @@ TEST(ByteMessageStreamTest, BytesThatAreNoStreamEndIt) {
   const std::vector<std::string> strangers = {
       "GET / HTTP/1.1\r\n\r\n",
       "PHXT",  // a preamble but for its last letter
-      preamble + Header(kMaxFrameBytes + 1, 0),
+      // Nobody has shown the secret yet: this is not waited for.
+      preamble + Header(kMaxGreetingBytes + 1, 0),
+      preamble + Header(kMaxGreetingBytes + 1, 1),
       preamble + Header(1, 2) + "x",
       preamble + Header(4, 0) + "\xff\xff\xff\xff",
       preamble + Header(4, 1) + "\xff\xff\xff\xff",

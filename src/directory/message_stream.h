@@ -42,7 +42,7 @@ class MessageStream {
   // One frame at a time: batching is the sender's affair, and a slow peer makes batches longer, not
   // queues. True after Start, even while the connection is still being made, and again when the
   // frame that was sent last has been taken. REQUIRES for Send: writable(), a frame of at most
-  // kMaxFrameBytes.
+  // kMaxFrameBytes; each of the first kGreetingFrames at most kMaxGreetingBytes.
   virtual bool writable() const = 0;
   virtual void Send(Out frame) = 0;
 

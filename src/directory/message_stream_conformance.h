@@ -165,7 +165,8 @@ TEST_P(MessageStreamConformance, TellsWhenItTakesTheNextFrameIfItWasAsked) {
       // Larger than what any transport keeps for a peer: the stream is not writable for a while.
       while (node_.stream->writable()) {
         if (sent == 10) return done();
-        node_.Send(NodeFrame(sent++, 2 << 20));
+        node_.Send(NodeFrame(sent, sent < kGreetingFrames ? 0 : 2 << 20));
+        ++sent;
       }
     };
     node_.on_writable = [&told, send] {
@@ -210,13 +211,24 @@ TEST_P(MessageStreamConformance, FramesWaitUntilTheStreamIsStarted) {
 
 TEST_P(MessageStreamConformance, TheLargestFrameArrivesWhole) {
   constexpr size_t kPadding = kMaxFrameBytes - 100;
-  WithStreams([this](Done done) {
-    shard_.on_message = [this] { shard_.Send(ShardFrame(2, kPadding)); };
-    node_.on_message = done;
-    node_.Send(NodeFrame(1, kPadding));
+  constexpr uint64_t kFrames = kGreetingFrames + 1;
+  const auto padding = [](uint64_t number) { return number < kGreetingFrames ? 0 : kPadding; };
+  WithStreams([this, padding](Done done) {
+    node_.on_message = [this, done] {
+      if (node_.received.size() == kFrames) done();
+    };
+    shard_.on_message = [this, padding] {
+      if (shard_.received.size() < kFrames) return;
+      shard_.SendUpTo(kFrames, [this, padding](uint64_t number) {
+        shard_.Send(ShardFrame(number, padding(number)));
+      });
+    };
+    node_.SendUpTo(kFrames, [this, padding](uint64_t number) {
+      node_.Send(NodeFrame(number, padding(number)));
+    });
   });
-  EXPECT_EQ(shard_.received[0].hello().nonce(), std::string(kPadding, 'x'));
-  EXPECT_EQ(node_.received[0].refused().message(), std::string(kPadding, 'x'));
+  EXPECT_EQ(shard_.received.back().hello().nonce(), std::string(kPadding, 'x'));
+  EXPECT_EQ(node_.received.back().refused().message(), std::string(kPadding, 'x'));
 }
 
 TEST_P(MessageStreamConformance, TheNodeReadsWhatTheShardSentAndThenItsStatus) {

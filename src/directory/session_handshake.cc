@@ -116,7 +116,7 @@ v1::ShardFrame RefusedFrame(const absl::Status& why) {
   v1::ShardFrame frame;
   frame.mutable_refused()->set_code(static_cast<int>(why.code()));
   // A proto's string must be UTF-8, and not every status text is.
-  std::string text(why.message());
+  std::string text(why.message().substr(0, kMaxRefusalBytes));
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   frame.mutable_refused()->set_message(std::move(text));

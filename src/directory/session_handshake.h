@@ -49,6 +49,9 @@ inline constexpr size_t kMaxNodeAddressBytes = 264;
 inline constexpr size_t kMaxNodeLabels = 16;
 // So is a hello, which is kept before its node has shown the secret; the longest description fits.
 inline constexpr size_t kMaxHelloBytes = 48 << 10;
+static_assert(kMaxHelloBytes < kMaxGreetingBytes);
+// A refusal's text ends here.
+inline constexpr size_t kMaxRefusalBytes = 4 << 10;
 
 // kNonceBytes from the configured generator.
 std::string NewNonce(const SessionConfig& config);

@@ -42,6 +42,10 @@ inline constexpr size_t kMaxBatchBytes = 1 << 20;
 inline constexpr size_t kMaxMessageBytes = 4 << 20;
 // What a transport must be able to carry as one frame.
 inline constexpr size_t kMaxFrameBytes = kMaxMessageBytes + (64 << 10);
+// The first frames of either end are shorter: by them it shows the secret, and nobody keeps more
+// for an other end that has not.
+inline constexpr int kGreetingFrames = 2;
+inline constexpr size_t kMaxGreetingBytes = 64 << 10;
 // So much received is acknowledged without waiting for a message to ride on.
 inline constexpr uint64_t kAckMessages = 1000;
 inline constexpr size_t kAckBytes = 4 << 20;
