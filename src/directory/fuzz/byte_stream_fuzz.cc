@@ -1,0 +1,112 @@
+// What a stranger may say to the port of a shard: bytes of a control stream, cut anywhere. Nothing
+// may abort; read at once and in pieces, the same frames are handed on, and the same end is told.
+//
+// The first byte seeds the cuts. If it is even the rest is said as it is, else it is a list of
+// (kind, length, payload) behind a preamble, and is put into frames.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/common/wire.h"
+#include "src/directory/byte_message_stream.h"
+#include "src/directory/session_link.h"
+#include "src/sim/sim_executor.h"
+
+namespace phalanx::directory {
+namespace {
+
+// Says what it was given, in pieces of at most so many bytes, then that the peer has gone.
+class Speaker final : public net::ByteStream {
+ public:
+  Speaker(Executor& executor, absl::string_view words, uint64_t seed, size_t longest)
+      : executor_(executor), words_(words), seed_(seed), longest_(longest) {}
+
+  absl::StatusOr<size_t> Read(absl::Span<const iovec> into) override {
+    if (words_.empty()) return absl::UnavailableError("gone");
+    seed_ = seed_ * 6364136223846793005u + 1442695040888963407u;
+    const size_t size = std::min({1 + (seed_ >> 33) % longest_, words_.size(), into[0].iov_len});
+    words_.copy(static_cast<char*>(into[0].iov_base), size);
+    words_.remove_prefix(size);
+    return size;
+  }
+  absl::StatusOr<size_t> Write(absl::Span<const iovec> from) override { return from[0].iov_len; }
+  void OnReadable(Task ready) override {
+    if (!closed_) executor_.Post(std::move(ready));
+  }
+  void OnWritable(Task) override {}
+  void SetUnsentLimit(size_t) override {}
+  absl::Duration RoundTrip() const override { return absl::Microseconds(50); }
+  std::string peer() const override { return "stranger"; }
+  void Close() override { closed_ = true; }
+
+ private:
+  Executor& executor_;
+  absl::string_view words_;
+  uint64_t seed_;
+  const size_t longest_;
+  bool closed_ = false;
+};
+
+std::string InFrames(absl::string_view list) {
+  std::string words(kStreamPreamble);
+  while (list.size() >= 2) {
+    const auto kind = static_cast<uint8_t>(list[0]);
+    const absl::string_view payload = list.substr(2, static_cast<uint8_t>(list[1]));
+    list.remove_prefix(2 + payload.size());
+    ByteWriter out(words);
+    out.U32(static_cast<uint32_t>(payload.size()));
+    out.U8(kind);
+    words.append(payload.data(), payload.size());
+  }
+  return words;
+}
+
+// The frames that were handed on, and the end.
+std::string Told(absl::string_view words, uint64_t seed, size_t longest) {
+  sim::SimScheduler scheduler({});
+  const auto process = scheduler.NewProcess("shard");
+  Executor& loop = process->NewExecutor("control");
+  std::string told;
+  bool closed = false;
+  std::unique_ptr<ShardStream> stream;
+  loop.Post([&] {
+    stream = NewByteShardStream(loop, std::make_unique<Speaker>(loop, words, seed, longest), "");
+    stream->Start({.on_message =
+                       [&](const v1::NodeFrame& frame) {
+                         PHALANX_CHECK(!closed, "nothing follows the end");
+                         PHALANX_CHECK(frame.ByteSizeLong() <= 2 * kMaxFrameBytes, "bounded");
+                         absl::StrAppend(&told, frame.kind_case(), ":", frame.ByteSizeLong(), " ");
+                       },
+                   .on_writable = [] {},
+                   .on_closed =
+                       [&](const absl::Status& why) {
+                         PHALANX_CHECK(!std::exchange(closed, true), "it ends once");
+                         absl::StrAppend(&told, "closed: ", why.ToString());
+                       }});
+  });
+  scheduler.RunFor(absl::Seconds(5));
+  PHALANX_CHECK(closed, "whoever has gone is noticed");
+  loop.Post([&] { stream.reset(); });
+  scheduler.RunFor(absl::Seconds(5));
+  return told;
+}
+
+}  // namespace
+}  // namespace phalanx::directory
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace phalanx::directory;
+  if (size == 0) return 0;
+  const absl::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const std::string words = data[0] % 2 == 0 ? std::string(rest) : InFrames(rest);
+  const std::string whole = Told(words, 1, size_t{1} << 20);
+  const std::string pieces = Told(words, data[0], 1 + data[0] / 4);
+  PHALANX_CHECK(whole == pieces, absl::StrCat(whole, " against ", pieces));
+  return 0;
+}
