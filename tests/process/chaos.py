@@ -43,7 +43,7 @@ LEASE_S = 1
 SHARED = 48
 # All that the load makes in its longest call, and what the daemons wait after the last fault.
 CALM_S = 90
-MEMORY_SLACK = 48 << 20
+MEMORY_SLACK_MIB = 48
 DESCRIPTOR_SLACK = 8
 IDLE = ("used_bytes", "objects", "pins", "clients", "waiting_gets", "waiting_for_memory", "pulls_active",
         "pushes_active", "condemned_bytes")
@@ -91,8 +91,8 @@ class Load:
 
 
 class Chaos:
-    def __init__(self, seconds, seed):
-        self.seconds, self.seed = seconds, seed
+    def __init__(self, seconds, seed, memory_slack):
+        self.seconds, self.seed, self.memory_slack = seconds, seed, memory_slack
         self.random = random.Random(seed)
         self.cluster = Cluster()
         self.network = Network()
@@ -334,7 +334,7 @@ class Chaos:
         for name, (memory, descriptors) in self.before.items():
             self.after[name] = self.holdings(name)
             grown, extra = self.after[name][0] - memory, self.after[name][1] - descriptors
-            if grown > MEMORY_SLACK:
+            if grown > self.memory_slack:
                 left.append(f"{name}: {grown >> 20} MiB of its own memory more")
             if extra > DESCRIPTOR_SLACK:
                 left.append(f"{name}: {extra} descriptors more")
@@ -381,9 +381,13 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--memory-slack", type=int, default=MEMORY_SLACK_MIB, metavar="MIB",
+        help="how much more memory of its own a daemon may have at the end; sanitizers take some",
+    )
     options = parser.parse_args(arguments)
     print(f"seed {options.seed}, {options.seconds:.0f} s", flush=True)
-    chaos = Chaos(options.seconds, options.seed)
+    chaos = Chaos(options.seconds, options.seed, options.memory_slack << 20)
     interrupts = (signal.SIGINT, signal.SIGTERM)
     for number in interrupts:
         # Also when a shell in the background had them ignored.
