@@ -19,8 +19,12 @@ constexpr size_t kHeaderBytes = 5;
 constexpr size_t kReadBytes = 64 << 10;
 // An emptied buffer larger than this is given back.
 constexpr size_t kRestingBytes = 256 << 10;
-// How long a connection may take to be made, and a closed stream to hand over what was sent before.
-constexpr absl::Duration kConnectTimeout = absl::Seconds(20);
+// After a longer frame the loop's other work has its turn before the next.
+constexpr size_t kBytesPerTurn = 256 << 10;
+// How long a connection may take to be made: all addresses of a name are tried within the lease,
+// after which a session takes its shard for silent and asks for another stream.
+constexpr absl::Duration kConnectTimeout = absl::Seconds(2);
+// How long a closed stream may take to hand over what was sent before.
 constexpr absl::Duration kLinger = absl::Seconds(1);
 
 // Bytes that are taken from the front and added at the back.
@@ -86,6 +90,7 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
     if (over_) return;
     sending_ = true;
     Append(kFrame, frame);
+    yields_ = output_.view().size() > kBytesPerTurn;
     Write();
   }
 
@@ -131,6 +136,9 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
       output_.Take(*wrote);
     }
     if (closing_) return Over();
+    if (std::exchange(yields_, false)) {
+      return executor_.Post([self = this->shared_from_this()] { self->Write(); });
+    }
     sending_ = false;
     if (!std::exchange(wake_when_writable_, false)) return;
     executor_.Post([self = this->shared_from_this()] {
@@ -249,6 +257,7 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
   size_t preamble_left_ = 0;
   int greetings_left_ = kGreetingFrames;  // of the peer's
   bool sending_ = false;
+  bool yields_ = false;
   bool wake_when_writable_ = false;
   bool closing_ = false;
   bool over_ = false;

@@ -10,6 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "src/directory/message_stream_conformance.h"
+#include "src/directory/session_handshake.h"
 #include "src/net/event_loop.h"
 #include "src/net/tcp/tcp_network.h"
 
@@ -118,6 +119,73 @@ TEST(ByteMessageStreamTest, BytesThatAreNoStreamEndIt) {
   for (const std::string& bytes : strangers) {
     EXPECT_THAT(harness.ClosedBy(bytes), StatusIs(absl::StatusCode::kInvalidArgument)) << bytes;
   }
+}
+
+// Takes everything at once, as a kernel does whose peer reads as fast.
+class Sink final : public net::ByteStream {
+ public:
+  absl::StatusOr<size_t> Read(absl::Span<const iovec>) override { return 0; }
+  absl::StatusOr<size_t> Write(absl::Span<const iovec> from) override { return from[0].iov_len; }
+  void OnReadable(Task) override {}
+  void OnWritable(Task) override { ADD_FAILURE() << "it was writable"; }
+  void SetUnsentLimit(size_t) override {}
+  absl::Duration RoundTrip() const override { return absl::ZeroDuration(); }
+  std::string peer() const override { return "a sink"; }
+  void Close() override {}
+};
+
+TEST(ByteMessageStreamTest, OneLongFrameATurnIsSentToAPeerThatTakesThemAll) {
+  TcpHarness harness;
+  int sent = 0, turns = 0;
+  std::unique_ptr<ShardStream> shard;
+  harness.Run([&](const std::function<void()>& done) {
+    shard = NewByteShardStream(harness.executor(), std::make_unique<Sink>(), "");
+    const auto send = [&, done] {
+      ++turns;
+      while (shard->writable()) {
+        if (sent == 10) return done();
+        v1::ShardFrame frame;
+        frame.mutable_refused()->set_message(
+            std::string(sent++ < kGreetingFrames ? 1 : 1 << 20, 'x'));
+        shard->Send(std::move(frame));
+      }
+    };
+    shard->Start({.on_message = [](const v1::NodeFrame&) {},
+                  .on_writable = send,
+                  .on_closed = [](const absl::Status&) {}});
+    send();
+  });
+  harness.Run([&](const std::function<void()>& done) {
+    shard.reset();
+    done();
+  });
+  EXPECT_EQ(turns, 1 + 10 - kGreetingFrames);
+}
+
+class DeadlineNetwork final : public net::Network {
+ public:
+  void Dial(Executor&, const net::Address&, Instant deadline, DialDone) override {
+    dial_deadline = deadline;
+  }
+  absl::StatusOr<std::unique_ptr<net::Listener>> Listen(Executor&, const net::Address&,
+                                                        absl::AnyInvocable<Executor&()>,
+                                                        Accepted) override {
+    return absl::UnimplementedError("it only dials");
+  }
+  Instant dial_deadline;
+};
+
+// The network gives each address a like share of the time that it has.
+TEST(ByteMessageStreamTest, TheLastAddressOfANameIsTriedBeforeTheSessionGivesTheStreamUp) {
+  TcpHarness harness;
+  DeadlineNetwork network;
+  absl::Duration patience;
+  harness.Run([&](const std::function<void()>& done) {
+    NewByteShardConnector(network, "two.addresses:7400")->Connect(harness.executor());
+    patience = network.dial_deadline - harness.executor().Now();
+    done();
+  });
+  EXPECT_LE(patience, SessionConfig().lease);
 }
 
 }  // namespace

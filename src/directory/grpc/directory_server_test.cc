@@ -236,6 +236,18 @@ TEST(DirectoryServerTest, NodesOnPlainTcpAndOnGrpcComeThroughOneDoor) {
   EXPECT_EQ(directory.Status().nodes_size(), 2);
 }
 
+// A directory from before nodes came on plain TCP, or another program.
+TEST(DirectoryServerTest, AServerThatSpeaksOnlyHttp2IsNotTakenForADirectory) {
+  Directory directory;
+  auto other = GrpcDirectoryServer::ListenForStreams(
+      directory.loop, [](const std::unique_ptr<ShardStream>&) { ADD_FAILURE() << "no stream"; });
+  PHALANX_ASSERT_OK(other);
+  Node node((*other)->address());
+  EXPECT_THAT(node.WaitRefused(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr((*other)->address()), HasSubstr("an older version"))));
+}
+
 TEST(DirectoryServerTest, WhoStaysAtTheDoorKeepsNobodyOut) {
   Directory directory;
   std::vector<int> silent;
