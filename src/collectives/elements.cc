@@ -1,0 +1,141 @@
+#include "src/collectives/elements.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/common/check.h"
+
+namespace phalanx::collectives {
+namespace {
+
+template <typename Values, typename Value>
+bool Contains(const Values& values, Value value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+// The value whose name it is. `what` is for the message.
+template <typename Values, typename Namer>
+auto Parse(absl::string_view what, absl::string_view name, const Values& values, Namer name_of)
+    -> absl::StatusOr<typename Values::value_type> {
+  for (const auto value : values) {
+    if (name_of(value) == name) return value;
+  }
+  const std::string all = absl::StrJoin(
+      values, ", ", [&](std::string* out, auto value) { absl::StrAppend(out, name_of(value)); });
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", name, "\" is no ", what, "; there are ", all));
+}
+
+bool IsBitOp(ReduceOp op) {
+  return op == ReduceOp::kBitAnd || op == ReduceOp::kBitOr || op == ReduceOp::kBitXor;
+}
+
+}  // namespace
+
+absl::string_view DTypeName(DType dtype) {
+  switch (dtype) {
+    case DType::kF16:
+      return "f16";
+    case DType::kBf16:
+      return "bf16";
+    case DType::kF32:
+      return "f32";
+    case DType::kF64:
+      return "f64";
+    case DType::kI8:
+      return "i8";
+    case DType::kU8:
+      return "u8";
+    case DType::kI16:
+      return "i16";
+    case DType::kI32:
+      return "i32";
+    case DType::kU32:
+      return "u32";
+    case DType::kI64:
+      return "i64";
+    case DType::kU64:
+      return "u64";
+  }
+  return "unknown";
+}
+
+absl::string_view ReduceOpName(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return "sum";
+    case ReduceOp::kProd:
+      return "prod";
+    case ReduceOp::kMin:
+      return "min";
+    case ReduceOp::kMax:
+      return "max";
+    case ReduceOp::kBitAnd:
+      return "bit-and";
+    case ReduceOp::kBitOr:
+      return "bit-or";
+    case ReduceOp::kBitXor:
+      return "bit-xor";
+    case ReduceOp::kMean:
+      return "mean";
+  }
+  return "unknown";
+}
+
+absl::StatusOr<DType> ParseDType(absl::string_view name) {
+  return Parse("dtype", name, kAllDTypes, DTypeName);
+}
+
+absl::StatusOr<ReduceOp> ParseReduceOp(absl::string_view name) {
+  return Parse("op", name, kAllReduceOps, ReduceOpName);
+}
+
+uint64_t ElementSize(DType dtype) {
+  switch (dtype) {
+    case DType::kI8:
+    case DType::kU8:
+      return 1;
+    case DType::kF16:
+    case DType::kBf16:
+    case DType::kI16:
+      return 2;
+    case DType::kF32:
+    case DType::kI32:
+    case DType::kU32:
+      return 4;
+    case DType::kF64:
+    case DType::kI64:
+    case DType::kU64:
+      return 8;
+  }
+  PHALANX_CHECK(false, "the dtype was checked where it came in");
+  return 0;
+}
+
+bool IsFloat(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBf16 || dtype == DType::kF32 ||
+         dtype == DType::kF64;
+}
+
+absl::Status CheckReducible(DType dtype, ReduceOp op) {
+  const bool known = Contains(kAllDTypes, dtype) && Contains(kAllReduceOps, op);
+  const bool fits = IsFloat(dtype) ? !IsBitOp(op) : op != ReduceOp::kMean;
+  if (known && fits) return absl::OkStatus();
+  const absl::string_view why = !known           ? "no such op or dtype"
+                                : IsFloat(dtype) ? "bits are for integers"
+                                                 : "a mean is for floats";
+  return absl::InvalidArgumentError(
+      absl::StrCat("no ", ReduceOpName(op), " of ", DTypeName(dtype), ": ", why));
+}
+
+absl::StatusOr<uint64_t> CountElements(DType dtype, uint64_t bytes) {
+  const uint64_t size = ElementSize(dtype);
+  if (bytes % size == 0) return bytes / size;
+  return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes are no whole number of ",
+                                                 DTypeName(dtype), ", which have ", size,
+                                                 " bytes each"));
+}
+
+}  // namespace phalanx::collectives
