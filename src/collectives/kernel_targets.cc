@@ -5,7 +5,7 @@
 #include <vector>
 
 // One set of loops per ARM machine: its baseline. Under AddressSanitizer gcc 12 lays out stack
-// frames that are less aligned than its own AVX-512 stores need (its bug 110027).
+// frames that are less aligned than its own AVX-512 stores need.
 #ifdef PHALANX_ASAN
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_AVX3)
 #else
