@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <ostream>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -11,6 +14,9 @@
 #include "src/collectives/kernels.h"
 
 namespace phalanx::collectives {
+
+void PrintTo(const KernelTarget& target, std::ostream* out) { *out << target.name; }
+
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
