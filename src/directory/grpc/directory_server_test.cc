@@ -265,6 +265,29 @@ TEST(DirectoryServerTest, WhoStaysAtTheDoorKeepsNobodyOut) {
   EXPECT_TRUE(Until(directory.loop, [&] { return directory.server->visitors() == 0; }));
 }
 
+TEST(DirectoryServerTest, StrangersOnHttp2AreCountedAndKeepNoNodeOnPlainTcpOut) {
+  Directory directory;
+  On(directory.loop, [&] {
+    directory.server = *FrontDoor::Listen("127.0.0.1:0", directory.loop, directory.network,
+                                          *directory.shard, /*max_grpc_connections=*/2);
+  });
+  const net::Address& address = directory.server->address();
+  const std::string hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  char answer[1024];
+  std::vector<int> strangers;
+  for (int i = 0; i < 3; ++i) {
+    strangers.push_back(DialRaw(address));
+    ASSERT_EQ(send(strangers[i], hello.data(), hello.size(), MSG_NOSIGNAL), ssize_t(hello.size()));
+    // Settings, which HTTP/2 begins with, or the end.
+    EXPECT_EQ(recv(strangers[i], answer, sizeof(answer), 0) > 0, i < 2) << i;
+  }
+  Node plain(address, Config(), 1);
+  EXPECT_TRUE(plain.WaitConnected());
+  for (const int fd : strangers) close(fd);
+  Node grpc(OverGrpc(address), Config(), 2);
+  EXPECT_TRUE(grpc.WaitConnected()) << "who has gone does not count";
+}
+
 TEST(DirectoryServerTest, ThousandsOfMessagesTravelInBatches) {
   Directory directory;
   Node node(directory.server->address());
