@@ -553,6 +553,8 @@ TEST(SessionHandshakeTest, ARefusalTravelsWithItsCodeAndReadableText) {
   const v1::ShardFrame frame =
       RefusedFrame(absl::PermissionDeniedError(absl::string_view("bad \xff\x01 text")));
   EXPECT_EQ(RefusedStatus(frame.refused()), absl::PermissionDeniedError("bad ?? text"));
+  const absl::Status endless = absl::InvalidArgumentError(std::string(kMaxFrameBytes, 'x'));
+  EXPECT_EQ(RefusedFrame(endless).refused().message(), std::string(kMaxRefusalBytes, 'x'));
   v1::Refused odd;
   for (const int code : {-1, 0, 17, 1000}) {
     odd.set_code(code);
