@@ -24,6 +24,8 @@ constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
 constexpr double kCrawlShare = 0.25;
 constexpr int kCrawlReports = 2;
 constexpr absl::Duration kWorthMoving = absl::Milliseconds(500);
+// A pull is moved to spread the load of several objects if it has so long to go.
+constexpr absl::Duration kWorthBalancing = absl::Milliseconds(100);
 
 uint64_t Missing(const BroadcastTree& tree, const BroadcastTree::Member& member) {
   return tree.size_bytes() - std::min(tree.size_bytes(), member.progress.bytes);
@@ -227,15 +229,29 @@ void BroadcastPlanner::ExpectReceivers(BroadcastTree& tree, size_t waiting) cons
   }
 }
 
-void BroadcastPlanner::CountPush(const NodeKey& sender, int change) {
-  int& pushes = pushes_[sender];
-  pushes += change;
-  if (pushes == 0) pushes_.erase(sender);
+void BroadcastPlanner::PullBegan(const NodeKey& sender, const NodeKey& receiver) {
+  pushes_[sender].Begin();
+  pulls_[receiver].Begin();
+}
+
+void BroadcastPlanner::PullEnded(const NodeKey& sender, const NodeKey& receiver, Instant now) {
+  const auto end = [now](absl::flat_hash_map<NodeKey, LinkLoad>& loads, const NodeKey& node) {
+    const auto load = loads.find(node);
+    load->second.End(now);
+    if (load->second.idle()) loads.erase(load);
+  };
+  end(pushes_, sender);
+  end(pulls_, receiver);
 }
 
 int BroadcastPlanner::Pushes(const NodeKey& sender) const {
   const auto found = pushes_.find(sender);
-  return found == pushes_.end() ? 0 : found->second;
+  return found == pushes_.end() ? 0 : found->second.count();
+}
+
+int BroadcastPlanner::SharedBy(const BroadcastTree::Feed& feed, Instant since) const {
+  return std::max(pushes_.at(feed.sender->endpoint.node).PeakSince(since),
+                  pulls_.at(feed.receiver->endpoint.node).PeakSince(since));
 }
 
 bool BroadcastPlanner::MerelyBusy(absl::StatusCode code) {
@@ -292,14 +308,17 @@ std::vector<BroadcastPlanner::Member*> BroadcastPlanner::OnProgress(BroadcastTre
   progress.bytes = sample.bytes;
   progress.bytes_per_second = sample.bytes_per_second;
   progress.starved_ns = sample.starved_ns;
-  progress.at = now;
+  const Instant since = std::exchange(progress.at, now);
   Member* sender = receiver->sender();
   if (sender == nullptr) return {};
   if (link_limited) {
     links_.RecordRate(sender->endpoint, receiver->endpoint, sample.bytes_per_second,
-                      std::max(1, Pushes(sender->endpoint.node)), now);
+                      SharedBy(*receiver->feeds.front(), since), now);
   }
   const Pace pace = PaceOf(tree, *receiver, !link_limited);
+  if (pace == Pace::kFine && link_limited && SenderIsOverloaded(tree, receiver, now)) {
+    return {receiver};
+  }
   progress.slow_reports = pace == Pace::kFine ? 0 : progress.slow_reports + 1;
   if (progress.slow_reports < kCrawlReports) return {};
   progress.slow_reports = 0;
@@ -333,6 +352,20 @@ bool BroadcastPlanner::HasPromisingSender(BroadcastTree& tree, Member* receiver,
   if (other.sender == nullptr || other.sender->tier() != Tier::kGood) return false;
   const auto rate = links_.Rate(other.sender->endpoint, receiver->endpoint, now);
   return !rate.has_value() || *rate > 2 * receiver->progress.bytes_per_second;
+}
+
+bool BroadcastPlanner::SenderIsOverloaded(BroadcastTree& tree, Member* receiver, Instant now) {
+  const Member& sender = *receiver->sender();
+  const int pushes = Pushes(sender.endpoint.node);
+  const bool others = pushes > sender.receivers && pushes > tree.fan_out();
+  if (!others || pushes <= pulls_.at(receiver->endpoint.node).count()) return false;
+  const absl::Duration left = TransferTime(static_cast<double>(Missing(tree, *receiver)),
+                                           receiver->progress.bytes_per_second);
+  if (left < kWorthBalancing) return false;
+  const Member* other = Choose(tree, receiver, now, sender.endpoint.node).sender;
+  if (other == nullptr || other->tier() != Tier::kGood) return false;
+  const bool ahead = other->complete() || other->progress.bytes > receiver->progress.bytes;
+  return ahead && Pushes(other->endpoint.node) + 2 <= pushes;
 }
 
 std::vector<BroadcastPlanner::Member*> BroadcastPlanner::Relieve(BroadcastTree& tree,

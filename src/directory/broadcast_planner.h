@@ -24,6 +24,11 @@
 // (OnProgress): its sender becomes a leaf, once; if it crawls elsewhere too, the receiver itself is
 // slow, and loses its own receivers.
 //
+// Several objects share a node's link. Who asks for what next is not known when a sender is chosen,
+// so that some come to serve more than others: a pull whose sender's link is what limits it is
+// moved to a node that has more of the object and serves at least two pulls fewer (OnProgress).
+// Every such move makes the loads more equal, so that they end.
+//
 // Pure; replays from its inputs. Owned by the directory's core, shared by all objects of the shard.
 #ifndef PHALANX_DIRECTORY_BROADCAST_PLANNER_H_
 #define PHALANX_DIRECTORY_BROADCAST_PLANNER_H_
@@ -39,6 +44,7 @@
 #include "src/common/ids.h"
 #include "src/common/instant.h"
 #include "src/directory/broadcast_tree.h"
+#include "src/directory/link_load.h"
 #include "src/directory/link_model.h"
 
 namespace phalanx::directory {
@@ -75,9 +81,13 @@ class BroadcastPlanner {
   // after a chain that is as long as it pays. 1 as long as nothing is measured.
   void ExpectReceivers(BroadcastTree& tree, size_t waiting) const;
 
-  // Counts pulls over all objects, which share a node's link.
-  void CountPush(const NodeKey& sender, int change);
+  // Pulls of all objects are counted, which share the links of their nodes.
+  void PullBegan(const NodeKey& sender, const NodeKey& receiver);
+  void PullEnded(const NodeKey& sender, const NodeKey& receiver, Instant now);
   int Pushes(const NodeKey& sender) const;
+  // How many pulls at most shared the sender's link, or the receiver's, since this one began.
+  // REQUIRES: it goes on.
+  int SharedBy(const BroadcastTree::Feed& feed, Instant since) const;
 
   // Whether a pull that ended with `code` reached a sender that merely could not serve.
   static bool MerelyBusy(absl::StatusCode code);
@@ -148,11 +158,15 @@ class BroadcastPlanner {
   // Those who are to get another sender because this one's pull crawls.
   std::vector<Member*> Relieve(BroadcastTree& tree, Member* receiver, Pace pace, Instant now);
   std::vector<Member*> MakeLeaf(BroadcastTree& tree, Member* member);
+  // The sender's link, which serves other objects too, is what limits the receiver, and somebody
+  // who has more than the receiver serves fewer.
+  bool SenderIsOverloaded(BroadcastTree& tree, Member* receiver, Instant now);
 
   const absl::Duration lease_;
   const double relay_bytes_;
   LinkModel links_;
-  absl::flat_hash_map<NodeKey, int> pushes_;
+  absl::flat_hash_map<NodeKey, LinkLoad> pushes_;
+  absl::flat_hash_map<NodeKey, LinkLoad> pulls_;
   absl::flat_hash_map<Pair, Failure> failures_;
   std::set<std::pair<Instant, Pair>> failures_by_age_;
   uint64_t examined_ = 0;

@@ -261,7 +261,7 @@ void DirectoryCore::Impl::Assign(Object& object, Node& node, Want& want,
   receiver->progress.bytes_per_second = 0;
   receiver->progress.starved_ns = 0;
   receiver->progress.at = now_;
-  planner_.CountPush(from, 1);
+  planner_.PullBegan(from, node.key);
   ++node.pulls;
   want.pulling = true;
   want.no_room_for = Generation();
@@ -297,7 +297,9 @@ void DirectoryCore::Impl::EndFeeds(Object& object, const NodeKey& receiver, bool
   if (copy != object.copies.end() && copy->second.pull != nullptr) copy->second.pull->ended = now_;
   BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
   if (member == nullptr) return;
-  for (const auto& feed : member->feeds) planner_.CountPush(feed->sender->endpoint.node, -1);
+  for (const auto& feed : member->feeds) {
+    planner_.PullEnded(feed->sender->endpoint.node, receiver, now_);
+  }
   if (completed) {
     // Not by way of Detach: everybody downstream would lose its root and find it again.
     object.tree->Complete(member);
@@ -421,11 +423,12 @@ void DirectoryCore::Impl::MeasurePull(Object& object, const NodeKey& receiver,
   BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
   if (member == nullptr || member->sender() == nullptr) return;
   member->progress.bytes = m.complete() ? object.info.size_bytes : Sum(m.watermarks());
-  if (member->feeds.front()->plan != m.plan_id()) return;
+  const BroadcastTree::Feed& feed = *member->feeds.front();
+  if (feed.plan != m.plan_id()) return;
   const Endpoint& sender = member->sender()->endpoint;
   LinkModel& links = planner_.links();
   links.RecordLatency(sender, member->endpoint, UsableLatency(m.first_byte_ns()), now_);
-  links.RecordRate(sender, member->endpoint, rate, std::max(1, planner_.Pushes(sender.node)), now_);
+  links.RecordRate(sender, member->endpoint, rate, planner_.SharedBy(feed, feed.since), now_);
 }
 
 void DirectoryCore::Impl::PullFailed(Object& object, Node& node, Want& want,

@@ -1,0 +1,343 @@
+#include "tests/simulation/coarse_crowd.h"
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "phalanx/object_id.h"
+#include "phalanx/v1/directory.pb.h"
+#include "src/common/check.h"
+#include "src/common/ids.h"
+#include "src/common/instant.h"
+#include "src/common/random.h"
+#include "src/directory/directory_core.h"
+#include "src/directory/validate.h"
+#include "src/net/segment_rate.h"
+
+namespace phalanx::sim {
+
+using directory::DirectoryCore;
+using directory::FromProto;
+using directory::ToProto;
+
+constexpr absl::Duration kProgressInterval = absl::Milliseconds(250);
+
+class CoarseCrowd::World {
+ public:
+  explicit World(const CrowdPlan& plan);
+  absl::Duration BroadcastFrom(int sources);
+
+  std::vector<uint64_t> hops_sent;  // by node
+  int depth = 0;
+  const CrowdPlan plan;
+
+ private:
+  using What = std::function<void()>;
+  struct Event {
+    Instant at;
+    uint64_t order = 0;
+    What what;
+    friend bool operator>(const Event& a, const Event& b) {
+      return std::tie(a.at, a.order) > std::tie(b.at, b.order);
+    }
+  };
+  struct Pull {
+    int object = 0;
+    int sender = 0;
+    int receiver = 0;
+    v1::Assign assign;
+    bool open = true;
+    uint64_t sent = 0;
+    int on_the_way = 0;
+    bool starved = true;
+    Instant last_arrival;
+    absl::Duration starved_for;
+    net::SegmentRate rate;
+    uint64_t hops_reported = 0;
+  };
+  using PullPtr = std::shared_ptr<Pull>;
+  struct Node {
+    NodeKey key;
+    bool sending = false;
+    std::vector<PullPtr> pushes;  // by turns
+    std::deque<PullPtr> arriving;
+    std::map<int, uint64_t> hops;  // by object: has so many
+    std::map<int, int> depth;      // by object
+    std::map<int, PullPtr> pulls;  // by object
+  };
+
+  void After(absl::Duration wait, What what) {
+    events_.push(Event{now_ + wait, next_order_++, std::move(what)});
+  }
+  void Tell(int node, const v1::NodeMessage& message);
+  void TakeOutbox();
+  void Assign(int receiver, const v1::Assign& assign);
+  void Close(Pull& pull);
+  void Send(int sender);
+  void Sent(const PullPtr& pull);
+  void Receive(int receiver);
+  void Arrived(const PullPtr& pull);
+  void ReportComplete(const Pull& pull);
+  void ReportProgress(const PullPtr& pull);
+  void Ask(int sources);
+  void Delete();
+  uint64_t size_in_hops() const { return plan.size_bytes / plan.hop_bytes; }
+  absl::Duration hop_time() const {
+    return absl::Seconds(static_cast<double>(plan.hop_bytes) / plan.bytes_per_second);
+  }
+
+  Instant now_ = Instant::FromNanos(1'000'000'000);
+  Random random_;
+  DirectoryCore core_;
+  std::vector<Node> nodes_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events_;
+  uint64_t next_order_ = 0;
+  // Of the objects of the call that goes on.
+  std::map<ObjectId, int> numbers_;
+  std::vector<std::pair<ObjectId, Generation>> objects_;
+  Instant last_byte_;
+};
+
+CoarseCrowd::World::World(const CrowdPlan& crowd)
+    : plan(crowd),
+      random_(crowd.seed),
+      core_(directory::DirectoryOptions(), now_, Random(crowd.seed)),
+      nodes_(crowd.nodes) {
+  now_ = now_ + 2 * directory::DirectoryOptions().lease;
+  core_.Tick(now_);
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    nodes_[i].key = NodeKey{i + 1, 1};
+    v1::NodeInfo info;
+    ToProto(nodes_[i].key, info.mutable_key());
+    info.set_name(absl::StrCat("n", i));
+    info.set_address(absl::StrCat("n", i, ":1"));
+    core_.NodeUp(info, now_);
+    v1::NodeMessage begin, end;
+    begin.mutable_register_begin();
+    end.mutable_register_end();
+    Tell(static_cast<int>(i), begin);
+    Tell(static_cast<int>(i), end);
+  }
+}
+
+void CoarseCrowd::World::Tell(int node, const v1::NodeMessage& message) {
+  if (core_.NextDeadline() <= now_) core_.Tick(now_);
+  PHALANX_CHECK(core_.OnMessage(nodes_[node].key, message, now_).ok(),
+                "a node keeps to the protocol");
+  TakeOutbox();
+}
+
+void CoarseCrowd::World::TakeOutbox() {
+  for (const DirectoryCore::Outgoing& out : core_.TakeOutbox()) {
+    if (!out.message.has_assign()) continue;
+    const int to = static_cast<int>(out.to.node) - 1;
+    After(plan.latency, [this, to, assign = out.message.assign()] { Assign(to, assign); });
+  }
+}
+
+void CoarseCrowd::World::Assign(int receiver, const v1::Assign& assign) {
+  const auto number = numbers_.find(*ObjectId::FromBinary(assign.object_id()));
+  if (number == numbers_.end()) return;
+  Node& node = nodes_[receiver];
+  const int object = number->second;
+  if (node.hops[object] == size_in_hops()) return;
+  if (const auto old = node.pulls.find(object); old != node.pulls.end()) Close(*old->second);
+  const auto pull = std::make_shared<Pull>();
+  pull->object = object;
+  pull->sender = static_cast<int>(FromProto(assign.sender()).node) - 1;
+  pull->receiver = receiver;
+  pull->assign = assign;
+  pull->sent = node.hops[object];
+  pull->hops_reported = pull->sent;
+  pull->last_arrival = now_;
+  node.pulls[object] = pull;
+  After(plan.latency, [this, pull] {
+    if (!pull->open) return;
+    pull->sent = nodes_[pull->receiver].hops[pull->object];
+    nodes_[pull->sender].pushes.push_back(pull);
+    Send(pull->sender);
+  });
+  After(kProgressInterval, [this, pull] { ReportProgress(pull); });
+}
+
+void CoarseCrowd::World::Close(Pull& pull) {
+  pull.open = false;
+  std::erase_if(nodes_[pull.sender].pushes, [&pull](const PullPtr& p) { return p.get() == &pull; });
+}
+
+// The next hop, of the pull that has waited longest of those that lack something and may have more
+// on its way.
+void CoarseCrowd::World::Send(int key) {
+  Node& sender = nodes_[key];
+  if (sender.sending) return;
+  const auto next =
+      std::find_if(sender.pushes.begin(), sender.pushes.end(), [&](const PullPtr& pull) {
+        return pull->sent < sender.hops[pull->object] && pull->on_the_way < plan.window_hops;
+      });
+  if (next == sender.pushes.end()) return;
+  const PullPtr pull = *next;
+  sender.pushes.erase(next);
+  sender.pushes.push_back(pull);
+  sender.sending = true;
+  ++pull->on_the_way;
+  ++hops_sent[key];
+  After(hop_time(), [this, pull] { Sent(pull); });
+}
+
+void CoarseCrowd::World::Sent(const PullPtr& pull) {
+  nodes_[pull->sender].sending = false;
+  ++pull->sent;
+  After(plan.latency, [this, pull] {
+    std::deque<PullPtr>& arriving = nodes_[pull->receiver].arriving;
+    arriving.push_back(pull);
+    if (arriving.size() == 1) Receive(pull->receiver);
+  });
+  Send(pull->sender);
+}
+
+void CoarseCrowd::World::Receive(int receiver) {
+  After(hop_time(), [this, receiver] {
+    Node& node = nodes_[receiver];
+    const PullPtr pull = node.arriving.front();
+    node.arriving.pop_front();
+    if (!node.arriving.empty()) Receive(receiver);
+    --pull->on_the_way;
+    if (pull->open) Arrived(pull);
+    Send(pull->sender);
+  });
+}
+
+void CoarseCrowd::World::Arrived(const PullPtr& pull) {
+  Node& node = nodes_[pull->receiver];
+  pull->rate.Segment(now_, plan.hop_bytes, pull->starved);
+  if (pull->starved) pull->starved_for += now_ - pull->last_arrival;
+  pull->starved = pull->sent >= nodes_[pull->sender].hops[pull->object];
+  pull->last_arrival = now_;
+  if (++node.hops[pull->object] == size_in_hops()) {
+    node.depth[pull->object] = nodes_[pull->sender].depth[pull->object] + 1;
+    depth = std::max(depth, node.depth[pull->object]);
+    ReportComplete(*pull);
+  }
+  Send(pull->receiver);
+}
+
+void CoarseCrowd::World::ReportComplete(const Pull& pull) {
+  last_byte_ = now_;
+  v1::NodeMessage message;
+  v1::PullReport& report = *message.mutable_pull_report();
+  *report.mutable_object_id() = pull.assign.object_id();
+  *report.mutable_generation() = pull.assign.generation();
+  report.set_plan_id(pull.assign.plan_id());
+  report.set_complete(true);
+  report.add_watermarks(plan.size_bytes);
+  report.set_first_byte_ns(2 * absl::ToInt64Nanoseconds(plan.latency));
+  report.set_bytes_per_second(pull.rate.bytes_per_second());
+  report.set_starved_ns(absl::ToInt64Nanoseconds(pull.starved_for));
+  const int receiver = pull.receiver;
+  Close(*nodes_[receiver].pulls[pull.object]);
+  After(plan.latency, [this, receiver, message] { Tell(receiver, message); });
+}
+
+void CoarseCrowd::World::ReportProgress(const PullPtr& pull) {
+  if (!pull->open) return;
+  const uint64_t hops = nodes_[pull->receiver].hops[pull->object];
+  v1::NodeMessage message;
+  v1::Progress::Pull& progress = *message.mutable_progress()->add_pulls();
+  *progress.mutable_object_id() = pull->assign.object_id();
+  *progress.mutable_generation() = pull->assign.generation();
+  progress.set_plan_id(pull->assign.plan_id());
+  progress.add_watermarks(hops * plan.hop_bytes);
+  const uint64_t bytes = (hops - pull->hops_reported) * plan.hop_bytes;
+  progress.set_bytes_per_second(static_cast<double>(bytes) /
+                                absl::ToDoubleSeconds(kProgressInterval));
+  progress.set_starved_ns(absl::ToInt64Nanoseconds(pull->starved_for));
+  pull->hops_reported = hops;
+  After(plan.latency, [this, to = pull->receiver, message] { Tell(to, message); });
+  After(kProgressInterval, [this, pull] { ReportProgress(pull); });
+}
+
+// Everybody asks for all in one go; who is heard first is drawn.
+void CoarseCrowd::World::Ask(int sources) {
+  for (int receiver = 0; receiver < plan.nodes; ++receiver) {
+    absl::Duration wait = plan.latency + absl::Microseconds(random_.Below(3000));
+    for (int i = 1; i < plan.nodes; ++i) {
+      const int source = (receiver + i) % plan.nodes;
+      if (source >= sources) continue;
+      v1::NodeMessage message;
+      message.mutable_want()->mutable_object_id()->assign(objects_[source].first.binary().data(),
+                                                          ObjectId::kSize);
+      message.mutable_want()->set_number(++next_order_);
+      After(wait, [this, receiver, message] { Tell(receiver, message); });
+      wait += absl::Microseconds(random_.Below(200));
+    }
+  }
+}
+
+void CoarseCrowd::World::Delete() {
+  for (size_t i = 0; i < objects_.size(); ++i) {
+    v1::NodeMessage message;
+    message.mutable_delete_request()->mutable_object_id()->assign(objects_[i].first.binary().data(),
+                                                                  ObjectId::kSize);
+    Tell(static_cast<int>(i), message);
+  }
+  numbers_.clear();
+  objects_.clear();
+}
+
+absl::Duration CoarseCrowd::World::BroadcastFrom(int sources) {
+  Delete();
+  hops_sent.assign(plan.nodes, 0);
+  depth = 0;
+  for (Node& node : nodes_) {
+    node.hops.clear();
+    node.depth.clear();
+    node.pulls.clear();
+  }
+  for (int i = 0; i < sources; ++i) {
+    const ObjectId id = ObjectId::FromName("crowd", absl::StrCat(next_order_, "/", i));
+    numbers_[id] = i;
+    objects_.emplace_back(id, Generation{nodes_[i].key, ++next_order_});
+    nodes_[i].hops[i] = size_in_hops();
+    v1::NodeMessage message;
+    v1::AnnounceCreate& create = *message.mutable_announce_create();
+    create.mutable_object_id()->assign(id.binary().data(), ObjectId::kSize);
+    ToProto(objects_.back().second, create.mutable_generation());
+    create.mutable_info()->set_size_bytes(plan.size_bytes);
+    create.mutable_info()->set_slices(1);
+    create.set_complete(true);
+    Tell(i, message);
+  }
+  const Instant start = now_;
+  Ask(sources);
+  while (!events_.empty()) {
+    const Event event = events_.top();
+    events_.pop();
+    now_ = event.at;
+    event.what();
+  }
+  PHALANX_CHECK(core_.CheckInvariants().ok(), "the core's invariants hold");
+  for (const Node& node : nodes_) {
+    for (int i = 0; i < sources; ++i) {
+      PHALANX_CHECK(node.hops.at(i) == size_in_hops(), "everybody has everything");
+    }
+  }
+  return last_byte_ - start;
+}
+
+CoarseCrowd::CoarseCrowd(const CrowdPlan& plan) : world_(std::make_unique<World>(plan)) {}
+CoarseCrowd::~CoarseCrowd() = default;
+absl::Duration CoarseCrowd::BroadcastFrom(int sources) { return world_->BroadcastFrom(sources); }
+double CoarseCrowd::most_sent() const {
+  const auto& sent = world_->hops_sent;
+  return static_cast<double>(*std::max_element(sent.begin(), sent.end())) * world_->plan.hop_bytes /
+         world_->plan.size_bytes;
+}
+int CoarseCrowd::depth() const { return world_->depth; }
+
+}  // namespace phalanx::sim
