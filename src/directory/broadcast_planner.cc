@@ -250,8 +250,8 @@ int BroadcastPlanner::Pushes(const NodeKey& sender) const {
 }
 
 int BroadcastPlanner::SharedBy(const BroadcastTree::Feed& feed, Instant since) const {
-  return std::max(pushes_.at(feed.sender->endpoint.node).PeakSince(since),
-                  pulls_.at(feed.receiver->endpoint.node).PeakSince(since));
+  return pushes_.at(feed.sender->endpoint.node).PeakSince(since) *
+         pulls_.at(feed.receiver->endpoint.node).PeakSince(since);
 }
 
 bool BroadcastPlanner::MerelyBusy(absl::StatusCode code) {
@@ -337,6 +337,9 @@ BroadcastPlanner::Pace BroadcastPlanner::PaceOf(const BroadcastTree& tree, const
   if (TransferTime(static_cast<double>(backlog), rate) < kWorthMoving) return Pace::kFine;
   double usual = links_.MedianRate().value_or(0);
   if (!sender.complete()) usual = std::max(usual, sender.progress.bytes_per_second);
+  // Of the sender's link, and of the receiver's, other objects have their shares.
+  const int pulls = pulls_.at(receiver.endpoint.node).count();
+  usual *= static_cast<double>(sender.receivers) / std::max(Pushes(sender.endpoint.node), pulls);
   double delivered = 0;
   double best = 0;
   for (const auto* feed = sender.first_receiver; feed != nullptr; feed = feed->next) {

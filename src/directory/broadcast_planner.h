@@ -85,8 +85,9 @@ class BroadcastPlanner {
   void PullBegan(const NodeKey& sender, const NodeKey& receiver);
   void PullEnded(const NodeKey& sender, const NodeKey& receiver, Instant now);
   int Pushes(const NodeKey& sender) const;
-  // How many pulls at most shared the sender's link, or the receiver's, since this one began.
-  // REQUIRES: it goes on.
+  // How many times faster than this pull the link may be, for all the pulls of others that shared
+  // it at the sender and at the receiver since then: they need not have had like shares at either.
+  // REQUIRES: the pull goes on.
   int SharedBy(const BroadcastTree::Feed& feed, Instant since) const;
 
   // Whether a pull that ended with `code` reached a sender that merely could not serve.

@@ -165,17 +165,17 @@ void LinkModel::RecordLatency(const Endpoint& sender, const Endpoint& receiver,
 void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
                            double bytes_per_second, int sharing, Instant now) {
   if (!(bytes_per_second > 0)) return;
+  // What a share says of a link that nobody knows would be a guess.
+  if (sharing > 1 && rates_.empty()) return;
   Link& link = Touch(sender, receiver);
   double sample = bytes_per_second;
   if (sharing > 1) {
     std::optional<double> known = Fresh(link.rate, options_.forget_after, now);
     if (!known.has_value()) known = UsualRate(sender, receiver, now);
-    if (known.has_value()) {
-      sample = std::clamp(*known, bytes_per_second, bytes_per_second * sharing);
-      if (sample == *known) {
-        if (link.rate.value > 0) link.rate.at = now;
-        return;
-      }
+    sample = std::clamp(*known, bytes_per_second, bytes_per_second * sharing);
+    if (sample == *known) {
+      if (link.rate.value > 0) link.rate.at = now;
+      return;
     }
   }
   link.rate.Add(sample, now);

@@ -71,7 +71,7 @@ class LinkModel {
                      Instant now);
   // A rate seen while the sender was not starved and had `sharing` (>= 1) pulls to serve. A shared
   // link is at least as fast as what one pull saw and at most `sharing` times that, and only what
-  // lies outside is news.
+  // lies outside is news; as long as no link was measured by a pull of its own, it is not.
   void RecordRate(const Endpoint& sender, const Endpoint& receiver, double bytes_per_second,
                   int sharing, Instant now);
 
@@ -134,6 +134,7 @@ class LinkModel {
    public:
     void Add(T sample);
     std::optional<T> Median() const;
+    bool empty() const { return samples_.empty(); }
 
    private:
     static constexpr size_t kSamples = 63;
