@@ -131,6 +131,7 @@ absl::Status CheckReducible(DType dtype, ReduceOp op) {
 }
 
 absl::StatusOr<uint64_t> CountElements(DType dtype, uint64_t bytes) {
+  if (const absl::Status known = CheckReducible(dtype, ReduceOp::kMin); !known.ok()) return known;
   const uint64_t size = ElementSize(dtype);
   if (bytes % size == 0) return bytes / size;
   return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes are no whole number of ",

@@ -49,7 +49,8 @@ bool IsFloat(DType dtype);
 // others of all. InvalidArgument naming both, also when either is a number cast that is none.
 absl::Status CheckReducible(DType dtype, ReduceOp op);
 
-// How many elements `bytes` are. InvalidArgument if they are no whole number of them.
+// How many elements `bytes` are. InvalidArgument if they are no whole number of them, or the type
+// is a number cast that is none.
 absl::StatusOr<uint64_t> CountElements(DType dtype, uint64_t bytes);
 
 }  // namespace phalanx::collectives

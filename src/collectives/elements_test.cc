@@ -72,6 +72,7 @@ TEST(ElementsTest, OnlyWholeElementsAreCounted) {
     EXPECT_THAT(CountElements(dtype, 7 * size + 1), StatusIs(kInvalid, HasSubstr("whole number")));
     EXPECT_THAT(CountElements(dtype, 7 * size - 1), StatusIs(kInvalid));
   }
+  EXPECT_THAT(CountElements(static_cast<DType>(200), 12), StatusIs(kInvalid));
   EXPECT_THAT(CountElements(DType::kF64, 12),
               StatusIs(kInvalid, "12 bytes are no whole number of f64, which have 8 bytes each"));
 }

@@ -59,7 +59,7 @@ void Prepare(DType dtype, ReduceOp op, void* dst, const void* src, uint64_t coun
              const KernelTarget& target = BestKernelTarget());
 
 // Turns the fold of `sources` sources into the result, in place. A mean is divided by `sources`,
-// which is first rounded to the type (f32 for f16 and bf16), and rounded once; every NaN is the
+// which is first rounded to the type; f16 and bf16 in f32, and then rounded; every NaN is the
 // quiet one. The results of all other ops are left alone. REQUIRES: sources, planned >= 1.
 void Finish(DType dtype, ReduceOp op, void* values, uint64_t count, uint64_t sources,
             uint64_t planned, const KernelTarget& target = BestKernelTarget());

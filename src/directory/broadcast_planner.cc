@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "src/common/check.h"
 #include "src/common/defects.h"
 
 namespace phalanx::directory {
@@ -26,6 +27,7 @@ constexpr int kCrawlReports = 2;
 constexpr absl::Duration kWorthMoving = absl::Milliseconds(500);
 // A pull is moved to spread the load of several objects if it has so long to go.
 constexpr absl::Duration kWorthBalancing = absl::Milliseconds(100);
+constexpr int64_t kMostShares = 1 << 20;
 
 uint64_t Missing(const BroadcastTree& tree, const BroadcastTree::Member& member) {
   return tree.size_bytes() - std::min(tree.size_bytes(), member.progress.bytes);
@@ -237,6 +239,7 @@ void BroadcastPlanner::PullBegan(const NodeKey& sender, const NodeKey& receiver)
 void BroadcastPlanner::PullEnded(const NodeKey& sender, const NodeKey& receiver, Instant now) {
   const auto end = [now](absl::flat_hash_map<NodeKey, LinkLoad>& loads, const NodeKey& node) {
     const auto load = loads.find(node);
+    PHALANX_CHECK(load != loads.end(), "a pull ends that began");
     load->second.End(now);
     if (load->second.idle()) loads.erase(load);
   };
@@ -250,8 +253,9 @@ int BroadcastPlanner::Pushes(const NodeKey& sender) const {
 }
 
 int BroadcastPlanner::SharedBy(const BroadcastTree::Feed& feed, Instant since) const {
-  return pushes_.at(feed.sender->endpoint.node).PeakSince(since) *
-         pulls_.at(feed.receiver->endpoint.node).PeakSince(since);
+  const int64_t shares = int64_t{pushes_.at(feed.sender->endpoint.node).PeakSince(since)} *
+                         pulls_.at(feed.receiver->endpoint.node).PeakSince(since);
+  return static_cast<int>(std::min(shares, kMostShares));
 }
 
 bool BroadcastPlanner::MerelyBusy(absl::StatusCode code) {
@@ -365,8 +369,9 @@ bool BroadcastPlanner::SenderIsOverloaded(BroadcastTree& tree, Member* receiver,
   const absl::Duration left = TransferTime(static_cast<double>(Missing(tree, *receiver)),
                                            receiver->progress.bytes_per_second);
   if (left < kWorthBalancing) return false;
-  const Member* other = Choose(tree, receiver, now, sender.endpoint.node).sender;
-  if (other == nullptr || other->tier() != Tier::kGood) return false;
+  // As it will be chosen.
+  const Member* other = Choose(tree, receiver, now, receiver->blamed).sender;
+  if (other == nullptr || other == &sender || other->tier() != Tier::kGood) return false;
   const bool ahead = other->complete() || other->progress.bytes > receiver->progress.bytes;
   return ahead && Pushes(other->endpoint.node) + 2 <= pushes;
 }

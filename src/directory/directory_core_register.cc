@@ -333,6 +333,7 @@ bool DirectoryCore::Impl::LinkRegisteredPull(Object& object, Node& node, Want& w
   if (tree.Downstream(*from)) return false;
   tree.SetFedFromOutside(to, false);
   tree.Attach(to, from, /*plan=*/0, ~uint64_t{0}, /*occupies=*/true, now_);
+  to->progress.at = now_;
   planner_.PullBegan(sender, node.key);
   want.outside_sender = NodeKey();
   if (want.pulling) return true;

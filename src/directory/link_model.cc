@@ -168,6 +168,7 @@ void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
   // What a share says of a link that nobody knows would be a guess.
   if (sharing > 1 && rates_.empty()) return;
   Link& link = Touch(sender, receiver);
+  if (!Fresh(link.rate, options_.forget_after, now).has_value()) link.rate = MiddleRate();
   double sample = bytes_per_second;
   if (sharing > 1) {
     std::optional<double> known = Fresh(link.rate, options_.forget_after, now);
@@ -179,6 +180,8 @@ void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
     }
   }
   link.rate.Add(sample, now);
+  // A bound says how fast this link is at most or at least; of others like it, nothing.
+  if (sharing > 1) return;
   if (LabelLink* labels = ByLabels(sender, receiver)) labels->rate.Add(sample, now);
   by_level_[static_cast<int>(NearnessOf(sender.place, receiver.place))].Add(sample, now);
   rates_.Add(sample);

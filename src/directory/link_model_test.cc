@@ -88,6 +88,26 @@ TEST(LinkModelTest, ASharedLinkTellsOnlyWhatLiesOutsideWhatIsKnown) {
   EXPECT_LT(*model.Rate(At(1), At(2), kStart), kFast / 5);
 }
 
+TEST(LinkModelTest, SharesOfALinkSayNothingOfLinksLikeIt) {
+  LinkModel model;
+  model.RecordRate(At(1, "a"), At(2, "a"), kFast, 1, kStart);
+  // Eight pulls from one node by way of a slow link, eight at the receiver: a bound, not a rate.
+  for (int i = 0; i < 6; ++i) model.RecordRate(At(1, "a"), At(3, "b"), kFast / 100, 64, kStart);
+  EXPECT_EQ(model.BoundaryAround(Nearness::kZone, kStart), LinkModel::Boundary::kUnknown);
+  EXPECT_DOUBLE_EQ(*model.MedianRate(), kFast);
+  EXPECT_DOUBLE_EQ(*model.Rate(At(2, "a"), At(4, "b"), kStart), kFast) << "another pair, by median";
+}
+
+TEST(LinkModelTest, AShareDoesNotReviveWhatWasForgotten) {
+  LinkModel model({.forget_after = absl::Seconds(10)});
+  model.RecordRate(At(1), At(2), kFast / 1000, 1, kStart);
+  const Instant later = kStart + absl::Seconds(11);
+  model.RecordRate(At(3), At(4), kFast, 1, later);
+  model.RecordRate(At(5), At(6), kFast, 1, later);
+  model.RecordRate(At(1), At(2), kFast / 4, 4, later);
+  EXPECT_DOUBLE_EQ(*model.Rate(At(1), At(2), later), kFast);
+}
+
 TEST(LinkModelTest, WhatWasNotRefreshedIsForgotten) {
   LinkModel model({.forget_after = absl::Seconds(10)});
   model.RecordRate(At(1), At(2), kFast / 100, 1, kStart);

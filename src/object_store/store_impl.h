@@ -157,6 +157,7 @@ struct Store::Impl {
     uint64_t serial = 0;
     Copy* copy = nullptr;  // pinned
     uint64_t bytes_at_progress = 0;
+    Instant progress_at;  // the last report, or the start
     std::shared_ptr<net::PullProgress> progress;
   };
 

@@ -187,7 +187,11 @@ void Store::Impl::Carry(StartPull& effect) {
   const uint64_t serial = next_number_++;
   table_.Pin(copy);
   RunningPull& running = running_[effect.id];
-  running = {0, serial, copy, copy->buffer->bytes_present(), std::make_shared<net::PullProgress>()};
+  running = {.serial = serial,
+             .copy = copy,
+             .bytes_at_progress = copy->buffer->bytes_present(),
+             .progress_at = executor_.Now(),
+             .progress = std::make_shared<net::PullProgress>()};
   ++pulls_started_;
   bool missing = false;
   for (int slice = 0; slice < copy->buffer->layout().slices; ++slice) {
@@ -279,9 +283,10 @@ void Store::Impl::SendProgress() {
       present += buffer.watermark(slice);
     }
     out->set_starved_ns(running.progress->starved_ns.load(std::memory_order_relaxed));
-    const double seconds = absl::ToDoubleSeconds(options_.progress_interval);
-    out->set_bytes_per_second(
-        static_cast<double>(present - std::exchange(running.bytes_at_progress, present)) / seconds);
+    const Instant now = executor_.Now();
+    const double seconds = absl::ToDoubleSeconds(now - std::exchange(running.progress_at, now));
+    const uint64_t bytes = present - std::exchange(running.bytes_at_progress, present);
+    if (seconds > 0) out->set_bytes_per_second(static_cast<double>(bytes) / seconds);
   }
   for (auto& [shard, message] : by_shard) {
     message.mutable_progress()->set_used_bytes(table_.used_bytes());
