@@ -16,7 +16,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "src/collectives/elements.h"
+#include "src/common/elements.h"
 #include "src/collectives/kernel_targets.h"
 #include "src/collectives/kernels.h"
 

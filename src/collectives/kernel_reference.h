@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/collectives/elements.h"
+#include "src/common/elements.h"
 
 namespace phalanx::collectives {
 

@@ -10,7 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "src/collectives/elements.h"
+#include "src/common/elements.h"
 
 namespace phalanx::collectives {
 

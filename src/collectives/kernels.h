@@ -38,7 +38,7 @@
 
 #include <cstdint>
 
-#include "src/collectives/elements.h"
+#include "src/common/elements.h"
 #include "src/collectives/kernel_targets.h"
 
 namespace phalanx::collectives {

@@ -58,6 +58,7 @@ using SessionId = uint64_t;
 inline constexpr int kMaxSlices = 64;
 inline constexpr size_t kMaxInlineBytes = 65536;
 inline constexpr size_t kMaxMetadataBytes = 4096;
+inline constexpr size_t kMaxReduceSources = 16384;
 inline constexpr uint64_t kMaxObjectBytes = uint64_t{1} << 46;
 inline constexpr uint32_t kProtocolVersion = 1;
 

@@ -257,6 +257,18 @@ absl::string_view ObjectIdOf(const v1::NodeMessage& message) {
       return message.query_request().object_id();
     case v1::NodeMessage::kPrefetchRequest:
       return message.prefetch_request().object_id();
+    case v1::NodeMessage::kReduceRequest:
+      return message.reduce_request().object_id();
+    case v1::NodeMessage::kExtendRequest:
+      return message.extend_request().object_id();
+    case v1::NodeMessage::kFoldReport:
+      return message.fold_report().object_id();
+    case v1::NodeMessage::kFailRequest:
+      return message.fail_request().object_id();
+    case v1::NodeMessage::kRegisterFold:
+      return message.register_fold().object_id();
+    case v1::NodeMessage::kSourceState:
+      return message.source_state().source_id();
     default:
       return {};
   }
@@ -320,6 +332,13 @@ absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& mess
     case v1::NodeMessage::kDrainRequest:
       OnDrain(node);
       return absl::OkStatus();
+    case v1::NodeMessage::kReduceRequest:
+    case v1::NodeMessage::kExtendRequest:
+    case v1::NodeMessage::kFoldReport:
+    case v1::NodeMessage::kFailRequest:
+    case v1::NodeMessage::kRegisterFold:
+    case v1::NodeMessage::kWatchSource:
+    case v1::NodeMessage::kSourceState:
     case v1::NodeMessage::KIND_NOT_SET:
       break;
   }

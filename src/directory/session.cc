@@ -27,6 +27,7 @@ bool Registers(const v1::NodeMessage& message) {
     case v1::NodeMessage::kRegisterCopy:
     case v1::NodeMessage::kRegisterWant:
     case v1::NodeMessage::kRegisterTombstone:
+    case v1::NodeMessage::kRegisterFold:
     case v1::NodeMessage::kRegisterEnd:
       return true;
     default:

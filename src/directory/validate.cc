@@ -50,7 +50,15 @@ absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info) {
   if (info.metadata().size() > kMaxMetadataBytes) {
     return TooLong("info.metadata", info.metadata().size(), kMaxMetadataBytes);
   }
-  return ObjectInfo{info.size_bytes(), info.slices(), info.metadata()};
+  if (info.reduced_from().size() % ObjectId::kSize != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "info.reduced_from has ", info.reduced_from().size(), " bytes, which are no whole ids"));
+  }
+  if (info.reduced_from().size() > kMaxReduceSources * ObjectId::kSize) {
+    return TooLong("info.reduced_from", info.reduced_from().size(),
+                   kMaxReduceSources * ObjectId::kSize);
+  }
+  return ObjectInfo{info.size_bytes(), info.slices(), info.metadata(), info.reduced_from()};
 }
 
 absl::Status ValidateInline(uint64_t size_bytes, bool complete, bool has_inline,
@@ -127,6 +135,7 @@ void ToProto(const ObjectInfo& info, v1::ObjectInfo* out) {
   out->set_size_bytes(info.size_bytes);
   out->set_slices(info.slices);
   out->set_metadata(info.metadata);
+  if (!info.reduced_from.empty()) out->set_reduced_from(info.reduced_from);
 }
 
 NodeKey FromProto(const v1::NodeKey& key) { return NodeKey{key.node(), key.incarnation()}; }

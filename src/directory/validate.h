@@ -27,6 +27,9 @@ struct ObjectInfo {
   uint64_t size_bytes = 0;
   uint32_t slices = 1;
   std::string metadata;
+  // Of the result of a reduction: the ids of its sources in the order of the fold, one after the
+  // other.
+  std::string reduced_from = {};
 
   friend bool operator==(const ObjectInfo&, const ObjectInfo&) = default;
 };

@@ -178,6 +178,16 @@ void Store::OnShardMessage(int shard, const v1::ShardMessage& message) {
       return impl_->OnFetch(message.fetch());
     case v1::ShardMessage::kDrainStatus:
       return impl_->OnDrainStatus(shard, message.drain_status());
+    // Of reductions: not the store's.
+    case v1::ShardMessage::kReduceReply:
+    case v1::ShardMessage::kExtendReply:
+    case v1::ShardMessage::kFold:
+    case v1::ShardMessage::kFoldDrop:
+    case v1::ShardMessage::kFoldCommit:
+    case v1::ShardMessage::kFailReply:
+    case v1::ShardMessage::kKeepReduction:
+    case v1::ShardMessage::kWatchSource:
+    case v1::ShardMessage::kSourceState:
     case v1::ShardMessage::KIND_NOT_SET:
       return;
   }

@@ -21,15 +21,15 @@
 //   T(d) = depth (L + segment / B) + fan-in S / min(B, fold rate)
 //
 // Pure values; any thread, const methods at once.
-#ifndef PHALANX_COLLECTIVES_REDUCE_SHAPE_H_
-#define PHALANX_COLLECTIVES_REDUCE_SHAPE_H_
+#ifndef PHALANX_DIRECTORY_REDUCE_SHAPE_H_
+#define PHALANX_DIRECTORY_REDUCE_SHAPE_H_
 
 #include <cstdint>
 #include <vector>
 
 #include "absl/time/time.h"
 
-namespace phalanx::collectives {
+namespace phalanx::directory {
 
 class ReduceShape {
  public:
@@ -89,6 +89,6 @@ absl::Duration ReduceTime(int slots, int degree, uint64_t size_bytes, const Redu
 // REQUIRES: slots >= 1.
 int ChooseDegree(int slots, uint64_t size_bytes, const ReduceCosts& costs);
 
-}  // namespace phalanx::collectives
+}  // namespace phalanx::directory
 
-#endif  // PHALANX_COLLECTIVES_REDUCE_SHAPE_H_
+#endif  // PHALANX_DIRECTORY_REDUCE_SHAPE_H_

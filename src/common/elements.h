@@ -3,8 +3,8 @@
 //
 // All types are little-endian. f16, f32 and f64 are binary16, binary32 and binary64 of IEEE
 // 754-2019; bf16 is bfloat16, the upper half of a binary32. Integers are two's complement.
-#ifndef PHALANX_COLLECTIVES_ELEMENTS_H_
-#define PHALANX_COLLECTIVES_ELEMENTS_H_
+#ifndef PHALANX_COMMON_ELEMENTS_H_
+#define PHALANX_COMMON_ELEMENTS_H_
 
 #include <array>
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace phalanx::collectives {
+namespace phalanx {
 
 enum class DType { kF16, kBf16, kF32, kF64, kI8, kU8, kI16, kI32, kU32, kI64, kU64 };
 
@@ -53,6 +53,6 @@ absl::Status CheckReducible(DType dtype, ReduceOp op);
 // is a number cast that is none.
 absl::StatusOr<uint64_t> CountElements(DType dtype, uint64_t bytes);
 
-}  // namespace phalanx::collectives
+}  // namespace phalanx
 
-#endif  // PHALANX_COLLECTIVES_ELEMENTS_H_
+#endif  // PHALANX_COMMON_ELEMENTS_H_

@@ -1,10 +1,10 @@
-#include "src/collectives/reduce_shape.h"
+#include "src/directory/reduce_shape.h"
 
 #include <algorithm>
 
 #include "src/common/check.h"
 
-namespace phalanx::collectives {
+namespace phalanx::directory {
 namespace {
 
 // A larger degree must be better by this share.
@@ -99,4 +99,4 @@ int ChooseDegree(int slots, uint64_t size_bytes, const ReduceCosts& costs) {
   return best;
 }
 
-}  // namespace phalanx::collectives
+}  // namespace phalanx::directory

@@ -1,6 +1,6 @@
 // Trees of every small size and degree, looked at slot by slot; and the degrees that the cost model
 // of the Hoplite paper (SIGCOMM 2021, section 3.4.2) calls for.
-#include "src/collectives/reduce_shape.h"
+#include "src/directory/reduce_shape.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace phalanx::collectives {
+namespace phalanx::directory {
 namespace {
 
 using ::testing::ElementsAre;
@@ -195,4 +195,4 @@ TEST(ReduceTimeTest, HasThePapersLimits) {
 }
 
 }  // namespace
-}  // namespace phalanx::collectives
+}  // namespace phalanx::directory

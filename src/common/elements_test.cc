@@ -1,8 +1,8 @@
-#include "src/collectives/elements.h"
+#include "src/common/elements.h"
 
 #include "src/common/testing/status_matchers.h"
 
-namespace phalanx::collectives {
+namespace phalanx {
 namespace {
 
 using ::phalanx::testing::IsOk;
@@ -78,4 +78,4 @@ TEST(ElementsTest, OnlyWholeElementsAreCounted) {
 }
 
 }  // namespace
-}  // namespace phalanx::collectives
+}  // namespace phalanx

@@ -1,4 +1,4 @@
-#include "src/collectives/elements.h"
+#include "src/common/elements.h"
 
 #include <algorithm>
 #include <string>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "src/common/check.h"
 
-namespace phalanx::collectives {
+namespace phalanx {
 namespace {
 
 template <typename Values, typename Value>
@@ -139,4 +139,4 @@ absl::StatusOr<uint64_t> CountElements(DType dtype, uint64_t bytes) {
                                                  " bytes each"));
 }
 
-}  // namespace phalanx::collectives
+}  // namespace phalanx
