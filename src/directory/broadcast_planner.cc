@@ -252,6 +252,11 @@ int BroadcastPlanner::Pushes(const NodeKey& sender) const {
   return found == pushes_.end() ? 0 : found->second.count();
 }
 
+int BroadcastPlanner::Pulls(const NodeKey& receiver) const {
+  const auto found = pulls_.find(receiver);
+  return found == pulls_.end() ? 0 : found->second.count();
+}
+
 int BroadcastPlanner::SharedBy(const BroadcastTree::Feed& feed, Instant since) const {
   const int64_t shares = int64_t{pushes_.at(feed.sender->endpoint.node).PeakSince(since)} *
                          pulls_.at(feed.receiver->endpoint.node).PeakSince(since);

@@ -85,6 +85,7 @@ class BroadcastPlanner {
   void PullBegan(const NodeKey& sender, const NodeKey& receiver);
   void PullEnded(const NodeKey& sender, const NodeKey& receiver, Instant now);
   int Pushes(const NodeKey& sender) const;
+  int Pulls(const NodeKey& receiver) const;
   // How many times faster than this pull the link may be, for all the pulls of others that shared
   // it at the sender and at the receiver since then: they need not have had like shares at either.
   // REQUIRES: the pull goes on.

@@ -44,6 +44,9 @@ struct DirectoryOptions {
   uint64_t inline_under_way_bytes = uint64_t{128} << 20;
   // So much is sent in one turn without asking whether a sender would be faster.
   uint64_t inline_burst_bytes = 128 << 10;
+  // Shorter objects are sent without asking: to name a sender, and to hear of the pull, costs the
+  // shard about as much.
+  uint64_t inline_always_bytes = 2 << 10;
   // About so many bytes does a relay hand on at a time: what it adds to each of its receivers.
   uint64_t relay_bytes = 16 << 10;
   absl::Duration tombstone_age = absl::Minutes(10);

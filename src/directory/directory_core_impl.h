@@ -358,7 +358,8 @@ struct DirectoryCore::Impl {
   // Whether the cached bytes of an object are sent to one node more without a look at who else
   // could; and whether they are, though `choice` was found.
   bool DeliversAtOnce(const Object& object) const;
-  bool DeliversRather(const Object& object, const BroadcastPlanner::Choice& choice) const;
+  bool DeliversRather(const Object& object, const Node& receiver,
+                      const BroadcastPlanner::Choice& choice) const;
   bool MayBeServed(const Object& object, const NodeKey& waiting) const;
   // Gives a node that waits the bytes, or a sender. False when nobody can be named to anybody.
   // `left`: of those who wait and may be served, this one among them; counted once it matters.

@@ -122,5 +122,45 @@ TEST(DirectoryCoreInlineTest, WithNothingMeasuredEverybodyIsSentAFewBytes) {
   for (const NodeKey& node : nodes) EXPECT_EQ(Delivered(h, node), 1);
 }
 
+// As nodes ask that have had many Gets from their clients at once: all in one turn of the shard.
+struct Crowd {
+  int delivered = 0;
+  int assigned = 0;
+};
+Crowd AskForMany(Harness& h, size_t size, int objects) {
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  h.CheckEvery(100'000);
+  const auto name = [](int i) { return Id("many" + std::to_string(i)); };
+  for (int i = 0; i < objects; ++i) h.Create(a, name(i), {.inline_bytes = std::string(size, 'x')});
+  v1::NodeMessage message;
+  v1::Want& want = *message.mutable_want();
+  for (int i = 0; i < objects; ++i) {
+    want.set_number(static_cast<uint64_t>(i + 1));
+    want.set_object_id(std::string(name(i).binary()));
+    EXPECT_TRUE(h.core().OnMessage(b, message, h.now()).ok());
+  }
+  h.CheckEvery(1);
+  h.Advance(absl::ZeroDuration());
+  return {Delivered(h, b), h.Count(b, v1::ShardMessage::kAssign)};
+}
+
+TEST(DirectoryCoreInlineTest, ManySmallObjectsAskedForAtOnceAreAllSentByTheShard) {
+  Harness h;
+  const Crowd crowd = AskForMany(h, 1024, 4000);
+  EXPECT_EQ(crowd.delivered, 4000) << "a pull costs the shard more than the bytes do";
+  EXPECT_EQ(crowd.assigned, 0);
+}
+
+// 33 us of the shard's link each, and 100 us of both nodes for a pull: 2 ms go by until a pull is
+// worth it, and from then on one in seven is.
+TEST(DirectoryCoreInlineTest, PullsOfManyObjectsAreCountedAsOneAfterAnother) {
+  Harness h;
+  const Crowd crowd = AskForMany(h, 4096, 1000);
+  EXPECT_EQ(crowd.delivered + crowd.assigned, 1000);
+  EXPECT_GT(crowd.assigned, 100);
+  EXPECT_LT(crowd.assigned, 150);
+}
+
 }  // namespace
 }  // namespace phalanx::directory

@@ -15,6 +15,9 @@ namespace {
 // sends a small object to all itself: 1 Gbit/s, and the time that asking a sender takes.
 constexpr double kAssumedRate = 125e6;
 constexpr absl::Duration kAssumedLatency = absl::Milliseconds(1);
+// A pull's work at each of its nodes, whatever its length. Those of one node go on one after
+// another there, however many are begun at once.
+constexpr absl::Duration kPullWork = absl::Microseconds(100);
 
 // A receiver that failed so often at one sender does not take its place.
 constexpr int kFailuresToNotOccupy = 2;
@@ -158,21 +161,25 @@ BroadcastTree::Member* DirectoryCore::Impl::Join(Object& object, const NodeKey& 
 
 bool DirectoryCore::Impl::DeliversAtOnce(const Object& object) const {
   const uint64_t bytes = inline_in_outbox_ + object.inline_bytes.size();
-  return bytes <= options_.inline_burst_bytes &&
+  const bool cheap = object.inline_bytes.size() <= options_.inline_always_bytes;
+  return (cheap || bytes <= options_.inline_burst_bytes) &&
          under_way_bytes_ + bytes <= options_.inline_under_way_bytes;
 }
 
 // All that goes out in this turn shares the shard's link, which is taken to be like those of the
 // nodes. A sender must be sooner by far: a pull costs both nodes more work than a message.
-bool DirectoryCore::Impl::DeliversRather(const Object& object,
+bool DirectoryCore::Impl::DeliversRather(const Object& object, const Node& receiver,
                                          const BroadcastPlanner::Choice& choice) const {
   if (choice.sender == nullptr) return true;
   const uint64_t bytes = inline_in_outbox_ + object.inline_bytes.size();
   if (under_way_bytes_ + bytes > options_.inline_under_way_bytes) return false;
   const double rate = planner_.links().MedianRate().value_or(kAssumedRate);
   const absl::Duration once = absl::Seconds(static_cast<double>(object.info.size_bytes) / rate);
-  const absl::Duration by_sender =
+  const absl::Duration transfer =
       choice.finish.infinite() ? kAssumedLatency + once : choice.finish - now_;
+  const int pulls_before =
+      std::max(planner_.Pushes(choice.sender->endpoint.node), planner_.Pulls(receiver.key));
+  const absl::Duration by_sender = transfer + (pulls_before + 1) * kPullWork;
   return absl::Seconds(static_cast<double>(bytes) / rate) <= 2 * by_sender;
 }
 
@@ -224,7 +231,7 @@ bool DirectoryCore::Impl::Serve(Object& object, Node& node, Want& want,
   }
   planner_.ExpectReceivers(tree, (*left)--);
   const BroadcastPlanner::Choice choice = planner_.Choose(tree, receiver, now_);
-  if (choice.sender != nullptr && !(object.inline_cached && DeliversRather(object, choice))) {
+  if (choice.sender != nullptr && !(object.inline_cached && DeliversRather(object, node, choice))) {
     Assign(object, node, want, choice.sender, choice.finish);
     return true;
   }

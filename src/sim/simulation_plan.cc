@@ -220,6 +220,7 @@ SimulationPlan DrawPlan(uint64_t seed, Focus focus) {
   // Drawn last, so that what a seed drew before it still draws.
   directory::DirectoryOptions& shard = plan.cluster.directory;
   if (random.Chance(0.3)) shard.inline_burst_bytes = random.Below(20'000);
+  shard.inline_always_bytes = std::min(shard.inline_always_bytes, shard.inline_burst_bytes);
   if (random.Chance(0.2)) shard.inline_under_way_bytes = random.Below(50'000);
   if (random.Chance(0.5)) plan.cluster.registered_per_turn = 1 + random.Below(4);
   return plan;
