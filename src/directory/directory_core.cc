@@ -374,7 +374,7 @@ Instant DirectoryCore::Impl::NextDeadline() const {
   if (!timers_.empty()) next = std::min(next, timers_.begin()->first);
   if (!tombstones_by_age_.empty()) {
     const auto oldest = tombstones_.find(tombstones_by_age_.begin()->second);
-    const Instant of_age = oldest->second.since + options_.tombstone_age;
+    const Instant of_age = oldest->second->since + options_.tombstone_age;
     const bool too_many = tombstones_.size() > options_.max_tombstones;
     // What is left over from the last turn is due now, not a pause long.
     next = std::min(next, too_many ? now_ : std::max(of_age, now_));

@@ -25,14 +25,27 @@ bool Refuses(const Tombstone& tombstone, const Generation& generation) {
 }  // namespace
 
 Tombstone* DirectoryCore::Impl::FindTombstone(const ObjectId& id) {
-  if (tombstones_.empty()) return nullptr;
   const auto found = tombstones_.find(id);
-  return found == tombstones_.end() ? nullptr : &found->second;
+  return found == tombstones_.end() ? nullptr : found->second.get();
 }
 
 const Tombstone* DirectoryCore::Impl::FindDeleted(const ObjectId& id) const {
   const auto found = tombstones_.find(id);
-  return found == tombstones_.end() || found->second.revived ? nullptr : &found->second;
+  return found == tombstones_.end() || found->second->revived ? nullptr : found->second.get();
+}
+
+Tombstone& DirectoryCore::Impl::GetTombstone(const ObjectId& id) {
+  auto [at, added] = tombstones_.try_emplace(id);
+  if (added) {
+    at->second = std::make_unique<Tombstone>();
+    tombstones_listed_.insert(id);
+  }
+  return *at->second;
+}
+
+void DirectoryCore::Impl::EraseTombstone(const ObjectId& id) {
+  tombstones_.erase(id);
+  tombstones_listed_.erase(id);
 }
 
 Tombstone* DirectoryCore::Impl::Refusal(const ObjectId& id, const Generation& generation) {
@@ -42,7 +55,7 @@ Tombstone* DirectoryCore::Impl::Refusal(const ObjectId& id, const Generation& ge
 }
 
 Tombstone& DirectoryCore::Impl::Bury(const ObjectId& id, const Generation& generation) {
-  Tombstone& tombstone = tombstones_[id];
+  Tombstone& tombstone = GetTombstone(id);
   tombstone.revived = false;
   auto& generations = tombstone.generations;
   generations.erase(std::remove(generations.begin(), generations.end(), generation),
@@ -57,7 +70,7 @@ Tombstone& DirectoryCore::Impl::Bury(const ObjectId& id, const Generation& gener
 }
 
 Tombstone& DirectoryCore::Impl::BuryBehind(const ObjectId& id, const Generation& generation) {
-  Tombstone& tombstone = tombstones_[id];
+  Tombstone& tombstone = GetTombstone(id);
   auto& generations = tombstone.generations;
   const bool room = generations.size() < kMaxTombstoneGenerations;
   if (room && !Refuses(tombstone, generation)) generations.push_back(generation);
@@ -69,7 +82,7 @@ void DirectoryCore::Impl::BeginAge(Tombstone& tombstone, const ObjectId& id) {
   if (tombstone.order != 0) tombstones_by_age_.erase(tombstone.order);
   tombstone.order = next_order_++;
   tombstone.since = now_;
-  tombstones_by_age_[tombstone.order] = id;
+  tombstones_by_age_.emplace_hint(tombstones_by_age_.end(), tombstone.order, id);
 }
 
 void DirectoryCore::Impl::AwaitConfirm(Tombstone& tombstone, const ObjectId& id,
@@ -92,7 +105,7 @@ void DirectoryCore::Impl::EndConfirm(const ObjectId& id, const NodeKey& key, Tom
   Node* node = FindNode(key);
   if (node != nullptr && !others) node->unconfirmed.erase(id);
   // One that has outlived its age waits for the last confirmation only.
-  if (tombstone.order == 0 && tombstone.unconfirmed.empty()) tombstones_.erase(id);
+  if (tombstone.order == 0 && tombstone.unconfirmed.empty()) EraseTombstone(id);
 }
 
 void DirectoryCore::Impl::ForgetConfirms(const ObjectId& id, const Generation& generation,
@@ -123,7 +136,7 @@ void DirectoryCore::Impl::ForgetConfirms(const NodeKey& key, absl::Span<const Ob
 void DirectoryCore::Impl::ForgetTombstones() {
   for (int i = 0; i < kMaxForgottenAtOnce && !tombstones_by_age_.empty(); ++i) {
     const ObjectId id = tombstones_by_age_.begin()->second;
-    Tombstone& oldest = tombstones_.at(id);
+    Tombstone& oldest = *tombstones_.at(id);
     const bool too_many = tombstones_.size() > options_.max_tombstones;
     if (!too_many && oldest.since + options_.tombstone_age > now_) return;
     tombstones_by_age_.erase(tombstones_by_age_.begin());
@@ -132,7 +145,7 @@ void DirectoryCore::Impl::ForgetTombstones() {
     for (const auto& [who, session] : oldest.unconfirmed) {
       if (Node* node = FindNode(who.first)) node->unconfirmed.erase(id);
     }
-    tombstones_.erase(id);
+    EraseTombstone(id);
   }
 }
 

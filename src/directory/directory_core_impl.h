@@ -419,6 +419,8 @@ struct DirectoryCore::Impl {
   // The tombstone that refuses this generation.
   Tombstone* Refusal(const ObjectId& id, const Generation& generation);
   Tombstone* FindTombstone(const ObjectId& id);
+  Tombstone& GetTombstone(const ObjectId& id);
+  void EraseTombstone(const ObjectId& id);
   // The tombstone of an id that was not put again.
   const Tombstone* FindDeleted(const ObjectId& id) const;
   void AwaitConfirm(Tombstone& tombstone, const ObjectId& id, const Generation& generation,
@@ -487,8 +489,10 @@ struct DirectoryCore::Impl {
   // Of objects whose sole copies leave.
   absl::btree_map<ObjectId, absl::btree_map<NodeKey, DrainRefusal>> drain_refusals_;
   absl::btree_map<ObjectId, std::unique_ptr<Object>> objects_;
-  absl::btree_map<ObjectId, Tombstone> tombstones_;
-  std::map<uint64_t, ObjectId> tombstones_by_age_;  // by order
+  // Found by hash: there may be a million, and every message about an object looks here.
+  absl::flat_hash_map<ObjectId, std::unique_ptr<Tombstone>> tombstones_;
+  absl::btree_set<ObjectId> tombstones_listed_;            // the same, in order of ids
+  absl::btree_map<uint64_t, ObjectId> tombstones_by_age_;  // by order
   absl::btree_map<ObjectId, std::vector<Deferred>> deferred_;
   size_t num_deferred_ = 0;
   absl::btree_set<std::pair<Instant, ObjectId>> timers_;

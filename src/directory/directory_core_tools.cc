@@ -106,7 +106,7 @@ absl::Status DirectoryCore::Impl::List(const v1::ListObjectsRequest& request,
   const uint32_t limit =
       request.limit() == 0 ? kDefaultListed : std::min(request.limit(), kMaxListed);
   auto object = objects_.begin();
-  auto tombstone = tombstones_.begin();
+  auto buried = tombstones_listed_.begin();
   if (!request.after_object_id().empty()) {
     const auto after = ObjectId::FromBinary(request.after_object_id());
     if (!after.ok()) {
@@ -114,29 +114,30 @@ absl::Status DirectoryCore::Impl::List(const v1::ListObjectsRequest& request,
           absl::StrCat("after_object_id: ", after.status().message()));
     }
     object = objects_.upper_bound(*after);
-    tombstone = tombstones_.upper_bound(*after);
+    buried = tombstones_listed_.upper_bound(*after);
   }
   size_t bytes = 0;
   // Two ordered lists merged; an id with both is alive again.
-  for (uint32_t looked_at = 0; object != objects_.end() || tombstone != tombstones_.end();
+  for (uint32_t looked_at = 0; object != objects_.end() || buried != tombstones_listed_.end();
        ++looked_at) {
     const bool full = out->objects_size() == static_cast<int>(limit) || bytes >= kMaxListedBytes;
     if (full || looked_at == kMaxLookedAt) {
       out->set_more(true);
       return absl::OkStatus();
     }
-    const bool buried_first = object == objects_.end() ||
-                              (tombstone != tombstones_.end() && tombstone->first < object->first);
-    const ObjectId& id = buried_first ? tombstone->first : object->first;
+    const bool buried_first =
+        object == objects_.end() || (buried != tombstones_listed_.end() && *buried < object->first);
+    const ObjectId& id = buried_first ? *buried : object->first;
     out->set_listed_to(id.binary().data(), ObjectId::kSize);
+    const Tombstone* tombstone = buried_first ? FindDeleted(id) : nullptr;
     if (!buried_first) {
       Summarize(*object->second, out->add_objects());
-    } else if (!tombstone->second.revived) {
-      Summarize(id, tombstone->second, out->add_objects());
+    } else if (tombstone != nullptr) {
+      Summarize(id, *tombstone, out->add_objects());
     }
-    const bool listed = !buried_first || !tombstone->second.revived;
-    if (listed) bytes += out->objects(out->objects_size() - 1).ByteSizeLong();
-    if (tombstone != tombstones_.end() && tombstone->first == id) ++tombstone;
+    if (!buried_first || tombstone != nullptr)
+      bytes += out->objects(out->objects_size() - 1).ByteSizeLong();
+    if (buried != tombstones_listed_.end() && *buried == id) ++buried;
     if (!buried_first) ++object;
   }
   return absl::OkStatus();
@@ -301,6 +302,9 @@ absl::Status DirectoryCore::Impl::CheckInvariants() const {
   }
   if (inline_bytes != inline_bytes_ || inline_bytes_ > options_.inline_cache_bytes) {
     return absl::InternalError("the inline cache is miscounted");
+  }
+  if (tombstones_listed_.size() != tombstones_.size()) {
+    return absl::InternalError("not every tombstone is listed");
   }
   if (open != open_wants_ || waiting != waiting_wants_) {
     return absl::InternalError("the wants are miscounted");

@@ -403,7 +403,7 @@ struct Store::Impl {
   std::vector<char> registered_;
   std::map<int, Registration> registrations_;  // under way, by shard
 
-  std::set<std::pair<ObjectId, Generation>> tombstones_;
+  absl::flat_hash_set<std::pair<ObjectId, Generation>> tombstones_;
   std::deque<std::pair<ObjectId, Generation>> tombstones_by_age_;
 
   // Of the turn.
