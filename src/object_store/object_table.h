@@ -61,7 +61,9 @@ struct Copy {
   uint64_t size_bytes = 0;
   int slices = 1;
   std::string metadata;
-  // What is kept for it beside its bytes, as far as that counts: its metadata and its records.
+  std::string reduced_from;
+  // What is kept for it beside its bytes, as far as that counts: its metadata, its sources and its
+  // records.
   uint64_t record_bytes = 0;
   bool created_here = false;
   std::shared_ptr<net::TransferBuffer> buffer;

@@ -52,6 +52,7 @@ struct PullTarget {
   uint64_t size_bytes = 0;
   int slices = 1;
   std::string metadata;
+  std::string reduced_from = {};
 };
 
 // ---- effects; each names its object

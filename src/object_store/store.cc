@@ -277,7 +277,7 @@ absl::Status Store::Impl::CheckInvariants() const {
     return absl::InternalError(
         absl::StrCat("object ", copy->id.ShortHex(), ": called complete with bytes missing"));
   }
-  if (table_.reserved_bytes() != allocating_bytes_) {
+  if (table_.reserved_bytes() != allocating_bytes_ + scratch_bytes_) {
     return absl::InternalError("memory is reserved that nobody is to get");
   }
   if (running_.size() != pulls_.running()) {

@@ -71,10 +71,25 @@ using RequestId = uint64_t;
 using WriterId = uint64_t;
 using PinId = uint64_t;
 
+// Bytes of the capacity that are counted as used until this goes, on the control loop: memory that
+// its holder may have at once.
+class Reservation {
+ public:
+  virtual ~Reservation() = default;
+  // What is left of it.
+  virtual uint64_t bytes() const = 0;
+};
+
 struct PutOptions {
   ObjectId id;
   std::string metadata;
   int slices = 1;
+  // Of what a reduction's root computes: its version, and the ids of its sources one after the
+  // other; see AnnounceCreate and ObjectInfo in the protocol.
+  Generation version = {};
+  std::string reduced_from = {};
+  // Where a Create's memory comes from; null: it waits for its turn.
+  std::shared_ptr<Reservation> memory = nullptr;
   // End only when the shard has adopted the generation (or said that another one already is).
   bool wait_for_adoption = false;
   // How long to wait for memory (and adoption). ResourceExhausted when it passes without memory.
@@ -93,6 +108,8 @@ struct WriteGrant {
   WriterId writer = 0;
   Generation generation;
   std::shared_ptr<MemoryBlock> block;
+  // Over the block, for who writes in this process: publishing to it is what Publish does.
+  std::shared_ptr<net::TransferBuffer> buffer;
 };
 using CreateDone = absl::AnyInvocable<void(absl::StatusOr<WriteGrant>)>;
 
@@ -103,6 +120,8 @@ struct View {
   std::string metadata;
   std::shared_ptr<net::TransferBuffer> buffer;  // its bytes; complete unless streaming
   std::shared_ptr<MemoryBlock> block;
+  // Of the result of a reduction: the ids of its sources one after the other.
+  std::string reduced_from = {};
 };
 
 struct GetOptions {
@@ -130,6 +149,7 @@ struct ObjectStat {
   bool local_complete = false;  // here
   uint64_t size_bytes = 0;
   std::string metadata;
+  std::string reduced_from;
   uint32_t complete_copies = 0;
   uint32_t partial_copies = 0;
   uint32_t waiting = 0;
@@ -189,6 +209,26 @@ class Store {
   // reused.
   absl::Status Release(ClientId client, PinId pin, bool recycle = true);
 
+  // The very copy, complete or not, whatever it is to the shard. NotFound.
+  absl::StatusOr<View> PinCopy(ClientId client, const ObjectId& id, const Generation& generation);
+
+  // Memory for what is no object: `bytes` of the capacity, waited for like an object's.
+  // ResourceExhausted when it can never be had, or was not had before the deadline. `purpose` is
+  // for messages.
+  using ReserveDone = absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<Reservation>>)>;
+  RequestId ReserveScratch(ClientId client, const ObjectId& purpose, uint64_t bytes,
+                           Instant deadline, ReserveDone done);
+  // What an object of this size counts.
+  uint64_t CountedBytes(uint64_t size, const PutOptions& options) const;
+  // A block whose bytes are taken out of the reservation and counted until `counted` goes, on the
+  // control loop. REQUIRES: the reservation has so many.
+  struct Scratch {
+    std::shared_ptr<MemoryBlock> block;
+    std::shared_ptr<Reservation> counted;
+  };
+  void AllocateScratch(const std::shared_ptr<Reservation>& from, uint64_t bytes,
+                       absl::AnyInvocable<void(absl::StatusOr<Scratch>)> done);
+
   // Ends with OK when the shard has recorded the deletion; NotFound for an id under which nothing
   // is adopted.
   void Delete(ClientId client, const ObjectId& id, Instant deadline,
@@ -204,6 +244,11 @@ class Store {
   // A new session with this shard: send the whole state that belongs to it, in this turn and others
   // if there is much.
   void OnRegister(int shard);
+  // Others' part in it: what it returns is told at the end of the registration, what it Tells comes
+  // behind.
+  void OnRegistering(absl::AnyInvocable<std::vector<v1::NodeMessage>(int shard)> others);
+  // Sends to the shard, behind the registration if one is under way.
+  void Tell(int shard, v1::NodeMessage message);
   void OnShardMessage(int shard, const v1::ShardMessage& message);
 
   // ---- data plane

@@ -23,11 +23,12 @@ void Store::Impl::SendTo(int shard, v1::NodeMessage message) {
   registration->second.held.push_back(std::move(message));
 }
 
-void Store::Impl::AnnounceCreate(const Copy& copy, std::string bytes) {
+void Store::Impl::AnnounceCreate(const Copy& copy, std::string bytes, const Generation& version) {
   v1::NodeMessage message;
   v1::AnnounceCreate* announce = message.mutable_announce_create();
   SetSubject(copy.id, copy.generation, announce);
   Describe(copy, announce->mutable_info());
+  if (version.valid()) directory::ToProto(version, announce->mutable_version());
   announce->set_complete(copy.state == CopyState::kComplete);
   if (announce->complete() && copy.size_bytes <= kMaxInlineBytes) {
     announce->set_has_inline(true);

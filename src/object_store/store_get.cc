@@ -13,7 +13,8 @@ View Store::Impl::MakeView(Request& request, Copy* copy) {
   part.copy = copy;
   table_.Pin(copy);
   FindClient(request.client)->pins.emplace(part.pin, Pin{copy, 0});
-  return View{part.pin, copy->generation, copy->metadata, copy->buffer, copy->block};
+  return View{part.pin,     copy->generation, copy->metadata,
+              copy->buffer, copy->block,      copy->reduced_from};
 }
 
 void Store::Impl::AnswerGet(Request& request, absl::StatusOr<View> result) {
@@ -223,6 +224,23 @@ RequestId Store::Get(ClientId client, GetOptions options, GetEvents events) {
     impl_->UpdateWant(options.id);
   }
   return request.id;
+}
+
+absl::StatusOr<View> Store::PinCopy(ClientId id, const ObjectId& object,
+                                    const Generation& generation) {
+  Impl::Turn turn(*impl_);
+  Impl::Client* client = impl_->FindClient(id);
+  if (client == nullptr) return absl::InvalidArgumentError("the client is not open");
+  Copy* copy = impl_->table_.Find(object, generation);
+  if (copy == nullptr) {
+    return absl::NotFoundError(absl::StrCat("object ", object.hex(), ", generation ",
+                                            generation.ToString(), ": no copy is on node ",
+                                            impl_->options_.name));
+  }
+  const PinId pin = impl_->next_number_++;
+  impl_->table_.Pin(copy);
+  client->pins.emplace(pin, Impl::Pin{copy, 0});
+  return View{pin, copy->generation, copy->metadata, copy->buffer, copy->block, copy->reduced_from};
 }
 
 absl::Status Store::Release(ClientId id, PinId pin, bool recycle) {

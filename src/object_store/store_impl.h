@@ -8,6 +8,7 @@
 //   store_directory.cc  messages of the shards
 //   store_register.cc   what a new session is told
 //   store_requests.cc   Delete, Stat, Prefetch, Drain
+//   store_scratch.cc    memory for what is no object
 //
 // Every entry point opens a Turn. When the outermost one ends, Settle carries out what was decided
 // (effects of pulls, objects touched, memory to hand out) until nothing is left, so that no step
@@ -68,6 +69,11 @@ struct Store::Impl {
     std::optional<absl::StatusOr<View>> view;
   };
 
+  struct ScratchPart {
+    ReserveDone done;
+  };
+  class CountedReservation;
+
   struct DeletePart {
     absl::AnyInvocable<void(absl::Status)> done;
   };
@@ -99,7 +105,9 @@ struct Store::Impl {
     bool in_deadlines = false;
     bool in_answers = false;
     Eviction::Ticket ticket = 0;
-    std::variant<PutPart, CreatePart, GetPart, DeletePart, StatPart, PrefetchPart, DrainPart> part;
+    std::variant<PutPart, CreatePart, GetPart, ScratchPart, DeletePart, StatPart, PrefetchPart,
+                 DrainPart>
+        part;
     // Of everything but a Get: what to call when answered.
     Task answer;
 
@@ -254,13 +262,21 @@ struct Store::Impl {
   // ---- memory and pulls
   // Ends in OnAllocated, in OnNoMemory, or waits.
   // What an object with this metadata counts beside its bytes.
-  uint64_t RecordBytes(absl::string_view metadata) const;
-  void AskMemory(uint64_t size, absl::string_view metadata, MemoryOwner owner);
+  uint64_t RecordBytes(absl::string_view metadata, absl::string_view reduced_from) const;
+  uint64_t RecordBytes(const PutOptions& options) const {
+    return RecordBytes(options.metadata, options.reduced_from);
+  }
+  void AskMemory(uint64_t size, uint64_t record_bytes, MemoryOwner owner);
   // `counted`: with the records, and reserved.
   void Allocate(uint64_t counted, MemoryOwner owner);
   void OnAllocated(uint64_t bytes, const MemoryOwner& owner,
                    absl::StatusOr<std::shared_ptr<MemoryBlock>> result);
   void OnNoMemory(const MemoryOwner& owner, const absl::Status& why);
+  // The memory that the request waited for is reserved.
+  void Reserved(Request& request, uint64_t bytes);
+  // REQUIRES: `from` has so much.
+  std::shared_ptr<Reservation> TakeFrom(Reservation& from, uint64_t bytes);
+  void CreateFrom(Request& request, Reservation& from, uint64_t bytes);
   void ForgetTicket(Eviction::Ticket ticket);
   bool HandOutMemory();
   // Prefetches of what nobody has end.
@@ -269,7 +285,7 @@ struct Store::Impl {
   void LoseMemoryPatience();
   absl::Status TooLarge(const ObjectId& id, uint64_t bytes) const;
   std::unique_ptr<Copy> NewCopy(const ObjectId& id, const Generation& generation, uint64_t size,
-                                int slices, std::string metadata,
+                                int slices, std::string metadata, std::string reduced_from,
                                 std::shared_ptr<MemoryBlock> block);
   // The copy leaves the table; readers are told, peers are refused. Callers touch the object.
   void DropCopy(Copy* copy, const absl::Status& why);
@@ -300,6 +316,7 @@ struct Store::Impl {
     std::vector<std::pair<ObjectId, Generation>> copies;
     std::vector<v1::RegisterWant> wants;
     std::vector<std::pair<ObjectId, Generation>> tombstones;
+    std::vector<v1::NodeMessage> others;
     size_t copies_told = 0;
     size_t wants_told = 0;
     size_t tombstones_told = 0;
@@ -323,7 +340,7 @@ struct Store::Impl {
     SendTo(ShardOf(id), std::move(message));
   }
   // A complete copy's `bytes` travel inline if there are few enough of them.
-  void AnnounceCreate(const Copy& copy, std::string bytes);
+  void AnnounceCreate(const Copy& copy, std::string bytes, const Generation& version = {});
   void AnnounceSeal(const Copy& copy);
   void SendWithdraw(const ObjectId& id, const Generation& generation, const absl::Status& why);
   void SendEvictRequest(const Copy& copy);
@@ -376,6 +393,7 @@ struct Store::Impl {
   Eviction eviction_;
   PullManager pulls_;
   PushManager pushes_;
+  absl::AnyInvocable<std::vector<v1::NodeMessage>(int shard)> others_register_;
 
   uint64_t next_number_ = 1;  // clients, requests, writers, pins, pulls
   uint64_t next_sequence_ = 1;
@@ -422,6 +440,7 @@ struct Store::Impl {
   Instant timer_at_ = Instant::Infinite();
 
   uint64_t allocating_bytes_ = 0;
+  uint64_t scratch_bytes_ = 0;  // of reservations
   uint64_t waiting_gets_ = 0;
   uint64_t evictions_ = 0;
   uint64_t pulls_started_ = 0;

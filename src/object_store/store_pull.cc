@@ -12,8 +12,9 @@ namespace phalanx::object_store {
 
 // -------------------------------------------------------------------------------------- memory
 
-uint64_t Store::Impl::RecordBytes(absl::string_view metadata) const {
-  return options_.record_bytes + metadata.size();
+uint64_t Store::Impl::RecordBytes(absl::string_view metadata,
+                                  absl::string_view reduced_from) const {
+  return options_.record_bytes + metadata.size() + reduced_from.size();
 }
 
 absl::Status Store::Impl::TooLarge(const ObjectId& id, uint64_t bytes) const {
@@ -22,8 +23,8 @@ absl::Status Store::Impl::TooLarge(const ObjectId& id, uint64_t bytes) const {
                    " has memory for ", table_.capacity_bytes(), ": give it a larger --capacity"));
 }
 
-void Store::Impl::AskMemory(uint64_t size, absl::string_view metadata, MemoryOwner owner) {
-  const uint64_t bytes = size + RecordBytes(metadata);
+void Store::Impl::AskMemory(uint64_t size, uint64_t record_bytes, MemoryOwner owner) {
+  const uint64_t bytes = size + record_bytes;
   owner.size_bytes = size;
   if (bytes > table_.capacity_bytes()) {
     OnNoMemory(owner, TooLarge(owner.object, bytes));
@@ -43,6 +44,10 @@ void Store::Impl::AskMemory(uint64_t size, absl::string_view metadata, MemoryOwn
 }
 
 void Store::Impl::Allocate(uint64_t counted, MemoryOwner owner) {
+  Request* request = FindRequest(owner.request);
+  if (request != nullptr && std::holds_alternative<ScratchPart>(request->part)) {
+    return Reserved(*request, counted);
+  }
   allocating_bytes_ += counted;
   const uint64_t size = owner.size_bytes;
   memory_.Allocate(size, Guarded([this, counted, owner = std::move(owner)](
@@ -64,7 +69,7 @@ void Store::Impl::OnAllocated(uint64_t bytes, const MemoryOwner& owner,
   } else if (request == nullptr) {
     std::unique_ptr<Copy> copy =
         NewCopy(owner.object, owner.target.generation, owner.target.size_bytes, owner.target.slices,
-                owner.target.metadata, *std::move(result));
+                owner.target.metadata, owner.target.reduced_from, *std::move(result));
     copy->standing = Standing::kAdopted;
     table_.Add(std::move(copy));
     Touch(owner.object);
@@ -136,6 +141,7 @@ bool Store::Impl::HandOutMemory() {
 
 std::unique_ptr<Copy> Store::Impl::NewCopy(const ObjectId& id, const Generation& generation,
                                            uint64_t size, int slices, std::string metadata,
+                                           std::string reduced_from,
                                            std::shared_ptr<MemoryBlock> block) {
   auto copy = std::make_unique<Copy>();
   copy->id = id;
@@ -143,7 +149,8 @@ std::unique_ptr<Copy> Store::Impl::NewCopy(const ObjectId& id, const Generation&
   copy->size_bytes = size;
   copy->slices = slices;
   copy->metadata = std::move(metadata);
-  copy->record_bytes = RecordBytes(copy->metadata);
+  copy->reduced_from = std::move(reduced_from);
+  copy->record_bytes = RecordBytes(copy->metadata, copy->reduced_from);
   copy->buffer =
       std::make_shared<net::TransferBuffer>(net::SliceLayout{size, slices}, block->bytes(), block);
   copy->block = std::move(block);
@@ -170,8 +177,8 @@ void Store::Impl::Carry(TellShard& effect) { Send(effect.id, std::move(effect.me
 
 void Store::Impl::Carry(ReserveMemory& effect) {
   MemoryOwner owner{0, effect.id, effect.token, std::move(effect.target)};
-  const std::string metadata = owner.target.metadata;
-  AskMemory(owner.target.size_bytes, metadata, std::move(owner));
+  const uint64_t records = RecordBytes(owner.target.metadata, owner.target.reduced_from);
+  AskMemory(owner.target.size_bytes, records, std::move(owner));
 }
 
 void Store::Impl::Carry(ForgetMemory& effect) {

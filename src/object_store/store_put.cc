@@ -44,7 +44,7 @@ absl::Status Store::Impl::CheckPut(const PutOptions& options, uint64_t size) con
     return absl::InvalidArgumentError(
         absl::StrCat("object ", options.id.hex(), ": ", size, " bytes; at most ", kMaxObjectBytes));
   }
-  const uint64_t bytes = size + RecordBytes(options.metadata);
+  const uint64_t bytes = size + RecordBytes(options);
   return bytes > table_.capacity_bytes() ? TooLarge(options.id, bytes) : absl::OkStatus();
 }
 
@@ -70,7 +70,7 @@ void Store::Impl::FinishPut(Request& request, std::shared_ptr<MemoryBlock> block
   PutPart& part = std::get<PutPart>(request.part);
   const uint64_t size = part.bytes.size();
   if (const Copy* there = table_.Complete(request.object); there != nullptr) {
-    table_.Unreserve(size + RecordBytes(part.options.metadata));
+    table_.Unreserve(size + RecordBytes(part.options));
     AnswerPut(request, Existing(request.object, there->generation, there->size_bytes, size));
     return;
   }
@@ -94,16 +94,16 @@ void Store::Impl::FinishCreate(Request& request, std::shared_ptr<MemoryBlock> bl
   const WriterId id = next_number_++;
   writers_.emplace(id, Writer{request.client, copy, part.timeout, std::nullopt});
   FindClient(request.client)->writers.insert(id);
-  AnnounceCreate(*copy, "");
+  AnnounceCreate(*copy, "", part.options.version);
   Touch(request.object);
-  AnswerCreate(request, WriteGrant{id, copy->generation, std::move(block)});
+  AnswerCreate(request, WriteGrant{id, copy->generation, std::move(block), copy->buffer});
 }
 
 Copy* Store::Impl::AddCreated(const PutOptions& options, uint64_t size,
                               std::shared_ptr<MemoryBlock> block) {
   const Generation generation{options_.self, next_sequence_++};
-  std::unique_ptr<Copy> copy =
-      NewCopy(options.id, generation, size, options.slices, options.metadata, std::move(block));
+  std::unique_ptr<Copy> copy = NewCopy(options.id, generation, size, options.slices,
+                                       options.metadata, options.reduced_from, std::move(block));
   copy->created_here = true;
   copy->state = CopyState::kWriting;
   // While another generation is being fetched it is the adopted one.
@@ -201,7 +201,7 @@ void Store::Put(ClientId client, PutOptions options, std::string bytes, PutDone 
   } else if (there != nullptr) {
     impl_->AnswerPut(request, Existing(id, there->generation, there->size_bytes, size));
   } else {
-    impl_->AskMemory(size, kept.metadata, Impl::MemoryOwner{request.id, id, 0, {}});
+    impl_->AskMemory(size, impl_->RecordBytes(kept), Impl::MemoryOwner{request.id, id, 0, {}});
   }
 }
 
@@ -220,8 +220,10 @@ RequestId Store::Create(ClientId client, PutOptions options, uint64_t size, Crea
     // Of the same size: the Seal says that it existed already.
     status = Existing(id, there->generation, there->size_bytes, size).status();
   }
-  if (status.ok()) {
-    impl_->AskMemory(size, kept.metadata, Impl::MemoryOwner{request.id, id, 0, {}});
+  if (status.ok() && kept.memory != nullptr) {
+    impl_->CreateFrom(request, *kept.memory, size + impl_->RecordBytes(kept));
+  } else if (status.ok()) {
+    impl_->AskMemory(size, impl_->RecordBytes(kept), Impl::MemoryOwner{request.id, id, 0, {}});
   } else {
     impl_->AnswerCreate(request, std::move(status));
   }

@@ -12,6 +12,7 @@ void Store::Impl::Describe(const Copy& copy, v1::ObjectInfo* out) {
   out->set_size_bytes(copy.size_bytes);
   out->set_slices(static_cast<uint32_t>(copy.buffer->layout().slices));
   out->set_metadata(copy.metadata);
+  if (!copy.reduced_from.empty()) out->set_reduced_from(copy.reduced_from);
 }
 
 // What is listed here is told as it is when its turn comes: a copy that is gone by then is passed
@@ -39,6 +40,7 @@ void Store::Impl::OnRegister(int shard) {
   // What the old session had not answered is asked again.
   for (const Copy* copy : asked) SendEvictRequest(*copy);
   AskAgain(shard);
+  if (others_register_) registration.others = others_register_(shard);
   if (DefectActive(Defect::kPinDroppedOnReconnect)) DropPins(shard);
   RegisterMore(shard);
 }
@@ -64,6 +66,7 @@ void Store::Impl::RegisterMore(int shard) {
     }));
     return;
   }
+  for (v1::NodeMessage& message : r.others) send_(shard, std::move(message));
   v1::NodeMessage end;
   end.mutable_register_end();
   send_(shard, std::move(end));

@@ -59,6 +59,7 @@ ObjectStat Store::Impl::LocalStat(const ObjectId& id) const {
   stat.known = stat.complete = stat.local_complete = true;
   stat.size_bytes = copy->size_bytes;
   stat.metadata = copy->metadata;
+  stat.reduced_from = copy->reduced_from;
   stat.complete_copies = 1;
   return stat;
 }
@@ -77,6 +78,7 @@ void Store::Impl::OnQueryReply(const v1::QueryReply& reply) {
     stat.complete = reply.complete();
     stat.size_bytes = reply.info().size_bytes();
     stat.metadata = reply.info().metadata();
+    stat.reduced_from = reply.info().reduced_from();
   }
   stat.complete_copies = std::max(stat.complete_copies, reply.complete_copies());
   stat.partial_copies = reply.partial_copies();
@@ -154,6 +156,12 @@ void Store::OnRegister(int shard) {
   Impl::Turn turn(*impl_);
   impl_->OnRegister(shard);
 }
+
+void Store::OnRegistering(absl::AnyInvocable<std::vector<v1::NodeMessage>(int shard)> others) {
+  impl_->others_register_ = std::move(others);
+}
+
+void Store::Tell(int shard, v1::NodeMessage message) { impl_->SendTo(shard, std::move(message)); }
 
 void Store::OnShardMessage(int shard, const v1::ShardMessage& message) {
   Impl::Turn turn(*impl_);
