@@ -1,4 +1,4 @@
-// Phalanx's client: put and get immutable objects by id, as futures, from any thread.
+// Phalanx's client: put, get and reduce immutable objects by id, as futures, from any thread.
 //
 //   auto client = phalanx::Client::Connect().value();   // PHALANX_ADDRESS, or a private cluster
 //   phalanx::ObjectId id = phalanx::ObjectId::Random();
@@ -40,12 +40,15 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "phalanx/elements.h"
 #include "phalanx/object_id.h"
 
 namespace phalanx {
 
 // The largest metadata of an object.
 inline constexpr size_t kMaxObjectMetadataBytes = 4096;
+// The most sources of one reduction.
+inline constexpr size_t kMaxReductionSources = 16384;
 
 namespace internal {
 class Connection;
@@ -54,6 +57,7 @@ struct FutureState;
 struct BufferState;
 struct WriterState;
 struct StreamState;
+class FutureParts;
 }  // namespace internal
 
 // The result of a call that may take time. Copies share it. Dropping the last copy does not cancel
@@ -79,6 +83,8 @@ class Future {
   explicit Future(std::shared_ptr<internal::FutureState<T>> state) : state_(std::move(state)) {}
 
  private:
+  friend class internal::FutureParts;
+
   std::shared_ptr<internal::FutureState<T>> state_;
 };
 
@@ -193,6 +199,39 @@ struct ObjectStatus {
   int conflicts = 0;  // acknowledged Puts of another size under this id that were dropped
 };
 
+// What a reduction computes. Element i of the result is the op over the elements i of the sources,
+// all of which have the same size, a whole number of elements. Partial results have the dtype, too:
+// integers wrap, and each step of f16 and bf16 rounds. Shapes are no matter of the store.
+struct ReduceOptions {
+  DType dtype = DType::kF32;
+  // Bits are for integers, kMean is for floats.
+  ReduceOp op = ReduceOp::kSum;
+  enum class Order {
+    // As the sources become ready: the fastest. Floats may differ in their last bits from one
+    // reduction to the next, never from one reader of a result to another.
+    kArrival,
+    // The strict left fold of the list of sources, rounded at each step: the same bits whatever the
+    // timing, the number of nodes or the failures. Slower: each step waits for the one before.
+    kFixed,
+  };
+  Order order = Order::kArrival;
+  // How many of the sources, those that come first; 0: all of them. The others may never come.
+  size_t num_objects = 0;
+  // More sources may be added, until the reduction is closed.
+  bool open = false;
+  enum class Root {
+    kCaller,  // the result is made on this client's node
+    kAny,     // on any node that suits
+  };
+  Root root = Root::kCaller;
+  // Of the reduction, and of the wait for it. The latest that anybody gave counts for the
+  // reduction, which goes on without who asked for it.
+  absl::Duration timeout = absl::InfiniteDuration();
+  // Bytes [offset, offset + length) of each source, whole elements both; length 0: all of it.
+  uint64_t offset = 0;
+  uint64_t length = 0;
+};
+
 struct ClientOptions {
   // "unix:/run/phalanx/node.sock" or a path. Empty: PHALANX_ADDRESS; when that is empty too, a
   // private cluster (`phalanx up`) is started that ends with this process.
@@ -243,6 +282,40 @@ class Client : public std::enable_shared_from_this<Client> {
   // Blocks until the object begins to arrive.
   absl::StatusOr<ObjectStream> GetStream(const ObjectId& id,
                                          absl::Duration timeout = absl::InfiniteDuration());
+
+  // ---- reducing (the Hoplite paper, SIGCOMM 2021, section 3.4.2); collectives.h has more
+  // Makes `target` out of `sources`, which may be put before or after, anywhere, several on one
+  // node. Ends when the result is committed: it has a complete copy, and no failure changes its
+  // bytes. It can be got from now on by anybody, and is relayed while it is being made. The same
+  // call again, from anywhere, joins (whatever its root and timeout). A source that is lost is
+  // replaced by the next to come, or by the same put again.
+  // Errors: InvalidArgument, at once if it can be seen here (no source, one twice, `target` among
+  // them, the nil id, op and dtype that do not go together, a range that is no whole elements, more
+  // sources than kMaxReductionSources), else as soon as a source of another size comes;
+  // AlreadyExists (another reduction or object has that id); NotFound (`target` was deleted
+  // meanwhile); DeadlineExceeded; ResourceExhausted; or why a source failed without which there are
+  // too few.
+  Future<Done> Reduce(const ObjectId& target, absl::Span<const ObjectId> sources,
+                      ReduceOptions options = {});
+  // More sources for an open reduction. NotFound (there is no such reduction), FailedPrecondition
+  // (it is not open), InvalidArgument.
+  Future<Done> AddSources(const ObjectId& target, absl::Span<const ObjectId> sources,
+                          absl::Duration timeout = absl::Seconds(30));
+  // There are no more sources than were added until now: an open reduction of all ends with them.
+  // Errors as AddSources.
+  Future<Done> CloseReduction(const ObjectId& target, absl::Duration timeout = absl::Seconds(30));
+  // Reduce, and the result: every participant makes the same call. The root is chosen freely.
+  Future<Buffer> AllReduce(const ObjectId& target, absl::Span<const ObjectId> sources,
+                           ReduceOptions options = {});
+  // The sources that went into a result, in the order in which they were folded; empty for an
+  // object that was put. NotFound (nobody has made it, or it was deleted), FailedPrecondition (it
+  // is not complete).
+  Future<std::vector<ObjectId>> ReducedFrom(const ObjectId& target,
+                                            absl::Duration timeout = absl::Seconds(30));
+  // For who was to put `id` and cannot: Gets of it end with `why`, and reductions do without it. A
+  // later Put takes it back. InvalidArgument when `why` is OK, AlreadyExists when it is there.
+  Future<Done> Fail(const ObjectId& id, const absl::Status& why,
+                    absl::Duration timeout = absl::Seconds(30));
 
   // ---- managing
   Future<ObjectStatus> Stat(const ObjectId& id, absl::Duration timeout = absl::Seconds(30));

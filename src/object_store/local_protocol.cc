@@ -1,11 +1,11 @@
 #include "src/object_store/local_protocol.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/common/ids.h"
 
 namespace phalanx::object_store::local {
 namespace {
@@ -18,7 +18,7 @@ constexpr uint64_t kForever = std::numeric_limits<uint64_t>::max();
 // Each message states its fields once: `Visit(archive, message)` with an archive that writes or
 // reads. Out is what both archives look like:
 //   U8 U32 U64 Flag  numbers      Id  an object's id       Code  a status code
-//   Text  a bounded string        Span  a timeout
+//   Text  a bounded string        Span  a timeout        Choice  one of an enum's values
 class Writer {
  public:
   explicit Writer(std::string& out) : out_(out) {}
@@ -42,6 +42,14 @@ class Writer {
   void Numbers(const std::vector<uint64_t>& numbers) {
     out_.U32(static_cast<uint32_t>(numbers.size()));
     for (const uint64_t number : numbers) out_.U64(number);
+  }
+  template <typename Enum, size_t n>
+  void Choice(Enum value, const std::array<Enum, n>&) {
+    out_.U8(static_cast<uint8_t>(value));
+  }
+  void Ids(const std::vector<ObjectId>& ids) {
+    out_.U32(static_cast<uint32_t>(ids.size()));
+    for (const ObjectId& id : ids) out_.Raw(id.binary());
   }
 
  private:
@@ -88,6 +96,19 @@ class Reader {
     const uint32_t count = in_.U32();
     if (count > kMaxPinsPerFrame) return in_.Fail(absl::StrCat(count, " pins are too many"));
     for (uint32_t i = 0; i < count && in_.ok(); ++i) numbers.push_back(in_.U64());
+  }
+  template <typename Enum, size_t n>
+  void Choice(Enum& value, const std::array<Enum, n>& all) {
+    const uint8_t byte = in_.U8();
+    value = static_cast<Enum>(byte);
+    if (!std::count(all.begin(), all.end(), value)) {
+      in_.Fail(absl::StrCat("there is no choice ", byte));
+    }
+  }
+  void Ids(std::vector<ObjectId>& ids) {
+    const uint32_t count = in_.U32();
+    if (count > kMaxReduceSources) return in_.Fail(absl::StrCat(count, " ids are too many"));
+    for (uint32_t i = 0; i < count && in_.ok(); ++i) Id(ids.emplace_back());
   }
   absl::Status Finish() { return in_.Finish(); }
 
@@ -177,6 +198,7 @@ struct Fields {
     a.U64(m.request);
     a.Id(m.id);
     a.Flag(m.only_complete);
+    a.Flag(m.reduced_from);
     a.Span(m.timeout);
   }
   template <typename M>
@@ -195,6 +217,37 @@ struct Fields {
   void Visit(Leave*, M& m) {
     a.Flag(m.more);
     a.Numbers(m.pins);
+  }
+  template <typename M>
+  void Visit(Reduce*, M& m) {
+    a.U64(m.request);
+    a.Id(m.target);
+    a.Choice(m.dtype, kAllDTypes);
+    a.Choice(m.op, kAllReduceOps);
+    a.Flag(m.fixed_order);
+    a.Flag(m.open);
+    a.U32(m.num_objects);
+    a.U64(m.range_offset);
+    a.U64(m.range_bytes);
+    a.Flag(m.root_here);
+    a.Span(m.timeout);
+    a.Ids(m.sources);
+  }
+  template <typename M>
+  void Visit(Extend*, M& m) {
+    a.U64(m.request);
+    a.Id(m.target);
+    a.Flag(m.close);
+    a.Span(m.timeout);
+    a.Ids(m.sources);
+  }
+  template <typename M>
+  void Visit(Fail*, M& m) {
+    a.U64(m.request);
+    a.Id(m.id);
+    a.Code(m.code);
+    a.Text(m.message);
+    a.Span(m.timeout);
   }
 
   // The start of both hellos is the same in every version.
@@ -274,6 +327,7 @@ struct Fields {
     a.U32(m.waiting);
     a.U32(m.conflicts);
     a.Bytes(m.metadata, kMaxMetadataBytes);
+    a.Ids(m.reduced_from);
   }
   template <typename M>
   void Visit(Counted*, M& m) {

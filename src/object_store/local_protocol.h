@@ -4,7 +4,7 @@
 //   client                                    node
 //    │── ClientHello ──────────────────────────►│
 //    │◄────────────────────────── NodeHello ────│   or a refusal in it, and the end
-//    │── Put Create Publish Seal Get ... ──────►│
+//    │── Put Create Publish Seal Get Reduce ... ►│
 //    │◄── File (+ descriptor) ──────────────────│   before the first answer that points into it
 //    │◄── PutDone Granted Object Mapped ... ────│   one answer to each request with a number
 //    │── Release Forget Leave ─────────────────►│
@@ -37,19 +37,22 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "phalanx/elements.h"
 #include "phalanx/object_id.h"
+#include "src/common/ids.h"
 #include "src/common/wire.h"
 #include "src/object_store/shared_memory.h"
 
 namespace phalanx::object_store::local {
 
 inline constexpr uint32_t kMagic = 0x43584c50;  // "PLXC"
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 // Answers of at most so many bytes carry them; larger ones point into a file.
 inline constexpr size_t kMaxInlineAnswerBytes = 65536;
 // Objects of fewer than kOwnFileBytes are written through the socket.
 inline constexpr size_t kMaxFrameBytes = kOwnFileBytes + 8192;
 inline constexpr size_t kFrameHeaderBytes = 4;
+static_assert(kMaxReduceSources * ObjectId::kSize + 8192 <= kMaxFrameBytes);
 // Bytes of Puts that one client may have unanswered; the node refuses more with ResourceExhausted.
 inline constexpr uint64_t kMaxPutBytesInFlight = uint64_t{32} << 20;
 inline constexpr size_t kMaxTextBytes = 1024;
@@ -132,8 +135,8 @@ struct Get {
   uint64_t length = std::numeric_limits<uint64_t>::max();
 };
 
-// Get and Create end unanswered, unless the answer is on its way; other requests go on and are
-// answered.
+// Get, Create and Reduce end unanswered, unless the answer is on its way; other requests go on and
+// are answered.
 struct Cancel {
   static constexpr uint8_t kKind = 8;
   uint64_t request = 0;
@@ -155,12 +158,13 @@ struct Delete {
 };
 
 // Answered by Described or Failed. `only_complete`: the asker wants `complete` alone, which the
-// node may know by itself.
+// node may know by itself. Without `reduced_from` that is left out of the answer.
 struct Stat {
   static constexpr uint8_t kKind = 11;
   uint64_t request = 0;
   ObjectId id;
   bool only_complete = false;
+  bool reduced_from = false;
   Timeout timeout;
 };
 
@@ -189,8 +193,49 @@ struct Leave {
   std::vector<uint64_t> pins;
 };
 
+// At most kMaxReduceSources ids. Answered by Counted (0) when the result is committed, or Failed.
+struct Reduce {
+  static constexpr uint8_t kKind = 15;
+  uint64_t request = 0;
+  ObjectId target;
+  DType dtype = DType::kF32;
+  ReduceOp op = ReduceOp::kSum;
+  bool fixed_order = false;
+  bool open = false;
+  // 0: all.
+  uint32_t num_objects = 0;
+  // Of each source; 0 bytes: all of it.
+  uint64_t range_offset = 0;
+  uint64_t range_bytes = 0;
+  bool root_here = true;
+  // Of the reduction as well.
+  Timeout timeout = absl::InfiniteDuration();
+  std::vector<ObjectId> sources;
+};
+
+// More sources for an open reduction; `close`: the last ones. At most kMaxReduceSources ids.
+// Answered by Counted (0) or Failed.
+struct Extend {
+  static constexpr uint8_t kKind = 16;
+  uint64_t request = 0;
+  ObjectId target;
+  bool close = false;
+  Timeout timeout = absl::InfiniteDuration();
+  std::vector<ObjectId> sources;
+};
+
+// Who was to put the object cannot, because. Answered by Counted (0) or Failed.
+struct Fail {
+  static constexpr uint8_t kKind = 17;
+  uint64_t request = 0;
+  ObjectId id;
+  absl::StatusCode code = absl::StatusCode::kUnknown;
+  absl::string_view message;
+  Timeout timeout = absl::InfiniteDuration();
+};
+
 using Request = std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release,
-                             Delete, Stat, Prefetch, Forget, Leave>;
+                             Delete, Stat, Prefetch, Forget, Leave, Reduce, Extend, Fail>;
 
 // ---------------------------------------------------------------------------- node to client
 
@@ -286,6 +331,8 @@ struct Described {
   uint32_t waiting = 0;
   uint32_t conflicts = 0;
   absl::string_view metadata;
+  // The sources that went in, for the result of a reduction; at most kMaxReduceSources.
+  std::vector<ObjectId> reduced_from = {};
 };
 
 struct Counted {

@@ -16,6 +16,12 @@ using ::testing::HasSubstr;
 
 ObjectId Id() { return ObjectId::FromName("test", "id"); }
 
+std::vector<ObjectId> Sources(int count) {
+  std::vector<ObjectId> ids;
+  for (int i = 0; i < count; ++i) ids.push_back(ObjectId::FromName("source", std::to_string(i)));
+  return ids;
+}
+
 // One of each kind, every field away from its default.
 std::vector<Request> EveryRequest() {
   Description object{Id(), true, 64, absl::Milliseconds(1500), "float32[3]"};
@@ -30,10 +36,14 @@ std::vector<Request> EveryRequest() {
       Cancel{5},
       Release{77, false},
       Delete{6, Id(), absl::Seconds(30)},
-      Stat{7, Id(), true, absl::ZeroDuration()},
+      Stat{7, Id(), true, true, absl::ZeroDuration()},
       Prefetch{8, Id(), absl::Seconds(1), {"a", "node b", "*"}},
       Forget{11, true},
       Leave{true, {1, 2, 3}},
+      Reduce{9, Id(), DType::kBf16, ReduceOp::kMean, true, true, 2, 64, 128, false,
+             absl::Seconds(2), Sources(3)},
+      Extend{10, Id(), true, absl::Seconds(3), Sources(2)},
+      Fail{11, Id(), absl::StatusCode::kDataLoss, "its task failed", absl::Seconds(4)},
   };
 }
 
@@ -48,7 +58,7 @@ std::vector<Answer> EveryAnswer() {
       Mapped{5, 77, 12, 64, 1 << 20, 100, true, "meta"},
       Progress{5, 200, true},
       Void{5, "its writer died"},
-      Described{6, true, true, true, true, 9, 1, 2, 3, 4, "meta"},
+      Described{6, true, true, true, true, 9, 1, 2, 3, 4, "meta", Sources(2)},
       Counted{7, 8},
       Forgotten{12, true},
       Goodbye{absl::StatusCode::kInvalidArgument, "garbage"},
@@ -127,6 +137,56 @@ TEST(LocalProtocol, ValuesOutOfRangeAreRefused) {
   object.metadata = large;
   EXPECT_THAT(DecodeRequest(Encoded(Request(Create{1, object, 1})).substr(4)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("over the limit of 4096")));
+}
+
+TEST(LocalProtocol, AReductionKeepsItsSourcesAndArguments) {
+  Reduce sent;
+  sent.request = 7;
+  sent.target = Id();
+  sent.dtype = DType::kU64;
+  sent.op = ReduceOp::kBitXor;
+  sent.num_objects = 3;
+  sent.range_offset = 8;
+  sent.range_bytes = 16;
+  sent.sources = Sources(5);
+  const std::string frame = Encoded(Request(sent));
+  PHALANX_ASSERT_OK_AND_ASSIGN(const Request decoded,
+                               DecodeRequest(absl::string_view(frame).substr(4)));
+  const Reduce& got = std::get<Reduce>(decoded);
+  EXPECT_EQ(got.target, Id());
+  EXPECT_EQ(got.dtype, DType::kU64);
+  EXPECT_EQ(got.op, ReduceOp::kBitXor);
+  EXPECT_FALSE(got.fixed_order);
+  EXPECT_FALSE(got.open);
+  EXPECT_TRUE(got.root_here);
+  EXPECT_EQ(got.num_objects, 3u);
+  EXPECT_EQ(got.range_offset, 8u);
+  EXPECT_EQ(got.range_bytes, 16u);
+  EXPECT_EQ(got.timeout, absl::InfiniteDuration());
+  EXPECT_EQ(got.sources, Sources(5));
+}
+
+TEST(LocalProtocol, AReductionOfTheMostSourcesFitsIntoAFrameAndOfOneMoreIsRefused) {
+  Reduce reduce;
+  reduce.sources.resize(kMaxReduceSources, Id());
+  std::string frame = Encoded(Request(reduce));
+  EXPECT_LE(frame.size(), kMaxFrameBytes);
+  EXPECT_THAT(DecodeRequest(absl::string_view(frame).substr(4)), IsOk());
+  reduce.sources.push_back(Id());
+  frame = Encoded(Request(reduce));
+  EXPECT_THAT(DecodeRequest(absl::string_view(frame).substr(4)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("16385 ids are too many")));
+}
+
+TEST(LocalProtocol, AnUnknownDTypeOrOpIsRefused) {
+  const std::string good = Encoded(Request(Reduce{}));
+  const size_t dtype = 4 + 1 + 8 + ObjectId::kSize;
+  for (const size_t place : {dtype, dtype + 1}) {
+    std::string bad = good;
+    bad[place] = 11;
+    EXPECT_THAT(DecodeRequest(absl::string_view(bad).substr(4)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no choice 11")));
+  }
 }
 
 TEST(LocalProtocol, TimeoutsAreCutToWhatCanBe) {

@@ -239,7 +239,7 @@ void LocalService::Serve(int socket) {
   ++stats_.accepted;
   const uint64_t number = next_number_++;
   const auto session = std::make_shared<LocalSession>(
-      loop_, store_, options_.greeting, socket,
+      loop_, store_, options_.reduce, options_.greeting, socket,
       [this, number](const absl::Status& why) { OnEnded(number, why); });
   sessions_[number] = session;
   session->Start();

@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "src/net/event_loop.h"
 #include "src/object_store/local_session.h"
+#include "src/object_store/reduce_verbs.h"
 #include "src/object_store/store.h"
 
 namespace phalanx::object_store {
@@ -34,6 +35,8 @@ struct LocalServiceOptions {
   LocalGreeting greeting;
   // More are refused with ResourceExhausted.
   size_t max_clients = 4096;
+  // Serves the calls about reductions; outlives the service. Null: they fail with Unimplemented.
+  ReduceVerbs* reduce = nullptr;
   // Called on the loop when a process has ended whose connection had broken while it might look at
   // the store's memory (SharedMemory::Reconsider).
   std::function<void()> client_process_ended = [] {};

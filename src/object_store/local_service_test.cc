@@ -216,8 +216,9 @@ TEST(LocalService, AnotherVersionIsRefusedWithBothNamed) {
   LocalNode node;
   RawClient client(node, /*greet=*/false);
   client.Send(local::ClientHello{local::kMagic, 99});
-  EXPECT_THAT(client.Reason(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                        HasSubstr("version 99, node node-a 1")));
+  EXPECT_THAT(client.Reason(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr(absl::StrCat("version 99, node node-a ", local::kVersion))));
   ExpectServes(node);
 }
 
@@ -225,7 +226,7 @@ TEST(LocalService, ALaterVersionsLongerHelloIsUnderstood) {
   LocalNode node;
   RawClient client(node, /*greet=*/false);
   std::string hello;
-  local::Encode(local::Request(local::ClientHello{local::kMagic, 2}), hello);
+  local::Encode(local::Request(local::ClientHello{local::kMagic, local::kVersion + 1}), hello);
   hello[0] = static_cast<char>(hello[0] + 5);
   hello += "more!";
   client.SendBytes(hello);
@@ -590,7 +591,7 @@ TEST(LocalService, AClientThatLeavesKeepsThePinsItNames) {
   EXPECT_EQ(node.store_stats().waiting_gets, 0u);
   client.Send(local::Release{pins[0], true});
   node.Await([&] { return node.store().stats().pins == 1; });
-  client.Send(local::Stat{10, Id(1), false, absl::Seconds(1)});
+  client.Send(local::Stat{10, Id(1), false, false, absl::Seconds(1)});
   EXPECT_THAT(client.Reason(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("left")));
   node.Await([&] { return node.store().stats().pins == 0; });
 }

@@ -1,4 +1,5 @@
-// Reading, requests, writing. What answers look like is in local_session_answers.cc.
+// Reading, requests, writing. What answers look like is in local_session_answers.cc, reductions in
+// local_session_reduce.cc.
 #include "src/object_store/local_session.h"
 
 #include <sys/socket.h>
@@ -27,9 +28,15 @@ static_assert(local::kMaxRequestsUnderWay <= kMaxRequestsPerClient);
 
 }  // namespace
 
-LocalSession::LocalSession(net::EventLoop& loop, Store& store, const LocalGreeting& greeting,
-                           int socket, absl::AnyInvocable<void(const absl::Status&)> ended)
-    : loop_(loop), store_(store), greeting_(greeting), socket_(socket), ended_(std::move(ended)) {}
+LocalSession::LocalSession(net::EventLoop& loop, Store& store, ReduceVerbs* reduce,
+                           const LocalGreeting& greeting, int socket,
+                           absl::AnyInvocable<void(const absl::Status&)> ended)
+    : loop_(loop),
+      store_(store),
+      reduce_(reduce),
+      greeting_(greeting),
+      socket_(socket),
+      ended_(std::move(ended)) {}
 
 LocalSession::~LocalSession() {
   ended_ = nullptr;
@@ -77,6 +84,7 @@ void LocalSession::End(const absl::Status& why) {
   for (const auto& [request, stream] : streams_) streams.push_back(request);
   std::sort(streams.begin(), streams.end());
   for (const uint64_t request : streams) EndStream(request);
+  if (client_ != 0 && reduce_ != nullptr) reduce_->ClientClosed(client_);
   if (client_ != 0) store_.CloseClient(client_, clean);
   // Before anybody asks who still has files of ours.
   out_.Close();
@@ -282,7 +290,10 @@ absl::Status LocalSession::On(const local::Get& get) {
 
 absl::Status LocalSession::On(const local::Cancel& cancel) {
   const auto it = requests_.find(cancel.request);
-  if (it == requests_.end()) return absl::OkStatus();  // the answer is on its way
+  if (it == requests_.end()) {
+    CancelReduce(cancel.request);  // or the answer is on its way
+    return absl::OkStatus();
+  }
   store_.Cancel(client_, it->second);
   EndStream(cancel.request);
   requests_.erase(cancel.request);
@@ -316,13 +327,19 @@ absl::Status LocalSession::On(const local::Stat& stat) {
     Answer(described);
     return absl::OkStatus();
   }
+  if (stat.reduced_from && reduced_from_answers_ == kMaxReducedFromAnswers) {
+    AnswerFailed(stat.request,
+                 absl::ResourceExhaustedError(absl::StrCat(reduced_from_answers_,
+                                                           " of this client's calls of the kind "
+                                                           "have not been answered")));
+    return absl::OkStatus();
+  }
+  if (stat.reduced_from) ++reduced_from_answers_;
   store_.Stat(client_, stat.id, Deadline(stat.timeout),
-              [this, request = stat.request](const absl::StatusOr<ObjectStat>& found) {
-                if (!found.ok()) return AnswerFailed(request, found.status());
-                Answer(local::Described{request, found->known, found->deleted, found->complete,
-                                        found->local_complete, found->size_bytes,
-                                        found->complete_copies, found->partial_copies,
-                                        found->waiting, found->conflicts, found->metadata});
+              [this, stat](const absl::StatusOr<ObjectStat>& found) {
+                if (found.ok()) return AnswerStat(stat, *found);
+                if (stat.reduced_from) --reduced_from_answers_;
+                AnswerFailed(stat.request, found.status());
               });
   return absl::OkStatus();
 }
@@ -360,6 +377,7 @@ absl::Status LocalSession::On(const local::Leave& leave) {
   for (const uint64_t request : requests) {
     PHALANX_RETURN_IF_ERROR(On(local::Cancel{request}));
   }
+  CancelAllReduces();
   std::vector<WriterId> writers;
   for (const auto& [writer, state] : writers_) writers.push_back(writer);
   std::sort(writers.begin(), writers.end());

@@ -1,6 +1,6 @@
 // One client of the node: its requests become calls of the Store, their results become answers.
 //
-//   socket ──► FrameBuffer ──► On(request) ──► Store
+//   socket ──► FrameBuffer ──► On(request) ──► Store, ReduceVerbs
 //   socket ◄── LocalOutbox ◄── closures ◄───── callbacks
 //
 // Bounds
@@ -8,7 +8,8 @@
 //     wait. Nothing that it could send would make it read, so no circle closes.
 //  2. Bytes of Puts that the store has not answered are at most local::kMaxPutBytesInFlight; more
 //     are refused, not left unread: a Release behind them may be what makes room for them.
-//  3. Requests that wait are bounded by the store.
+//  3. Requests that wait are bounded by the store; reductions by the ids that they name, and
+//     answers that tell what a result was reduced from by their number.
 //
 // What a client sends that it must not send ends this client with a message, and nobody else.
 //
@@ -29,11 +30,17 @@
 #include "src/net/event_loop.h"
 #include "src/object_store/local_outbox.h"
 #include "src/object_store/local_protocol.h"
+#include "src/object_store/reduce_verbs.h"
 #include "src/object_store/store.h"
 
 namespace phalanx::object_store {
 
 inline constexpr size_t kMaxWaitingAnswers = 4096;
+// Ids in one client's calls about reductions that have not been answered; a call counts one
+// besides.
+inline constexpr size_t kMaxReduceIds = 1 << 20;
+// Answers with the sources of a result that one client may wait for.
+inline constexpr size_t kMaxReducedFromAnswers = 64;
 
 // Told to every client.
 struct LocalGreeting {
@@ -45,8 +52,9 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
  public:
   // Takes over the socket. `ended` is called once, within a call of another method or a callback of
   // the loop: the session is to be destroyed, in a later turn. `why` is OK for a client that left
-  // in order.
-  LocalSession(net::EventLoop& loop, Store& store, const LocalGreeting& greeting, int socket,
+  // in order. Without `reduce` every call about reductions fails with Unimplemented.
+  LocalSession(net::EventLoop& loop, Store& store, ReduceVerbs* reduce,
+               const LocalGreeting& greeting, int socket,
                absl::AnyInvocable<void(const absl::Status& why)> ended);
   ~LocalSession();
 
@@ -98,7 +106,18 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   absl::Status On(const local::Prefetch& prefetch);
   absl::Status On(const local::Forget& forget);
   absl::Status On(const local::Leave& leave);
+  absl::Status On(const local::Reduce& reduce);
+  absl::Status On(const local::Extend& extend);
+  absl::Status On(const local::Fail& fail);
 
+  // Whether a call about reductions that names so many ids can be made; answers it if it cannot.
+  bool AdmitReduce(uint64_t request, size_t ids);
+  // What answers such a call.
+  ReduceDone AnswerReduce(uint64_t request, size_t ids);
+  // Nothing happens if there is no such Reduce.
+  void CancelReduce(uint64_t request);
+  void CancelAllReduces();
+  void AnswerStat(const local::Stat& stat, const ObjectStat& found);
   // Takes the bytes that came with a Publish or Seal of a writer without a file.
   absl::Status TakeBytes(Writer& writer, uint64_t upto, absl::string_view bytes);
   PutOptions OptionsOf(const local::Description& object) const;
@@ -129,6 +148,7 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   // Constant after construction.
   net::EventLoop& loop_;
   Store& store_;
+  ReduceVerbs* const reduce_;
   const LocalGreeting& greeting_;
   const int socket_;
 
@@ -149,6 +169,13 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   // Gets and Creates that wait, by the client's number.
   absl::flat_hash_map<uint64_t, RequestId> requests_;
   absl::flat_hash_map<uint64_t, Stream> streams_;
+  struct Reduction {
+    RequestId id = 0;
+    size_t ids = 0;
+  };
+  absl::flat_hash_map<uint64_t, Reduction> reductions_;
+  size_t reduce_ids_ = 0;
+  size_t reduced_from_answers_ = 0;
   absl::flat_hash_map<WriterId, Writer> writers_;
   // Handed out, or in an answer that waits.
   absl::flat_hash_set<PinId> pins_;

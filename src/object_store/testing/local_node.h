@@ -1,5 +1,5 @@
 // A node for client tests: a real store over real shared memory behind a real socket, and a
-// directory of one node that is played here. Testonly.
+// directory of one node and what reduces are played here. Testonly.
 //
 //   LocalNode node;
 //   auto client = Client::Connect({.address = node.address()}).value();
@@ -28,6 +28,7 @@
 #include "src/object_store/local_service.h"
 #include "src/object_store/memfd_memory.h"
 #include "src/object_store/store.h"
+#include "src/object_store/testing/fake_reduce_verbs.h"
 
 namespace phalanx::object_store::testing {
 
@@ -141,6 +142,7 @@ class LocalNode {
     auto service = LocalService::Start(loop_, *store_,
                                        {.socket_path = socket_,
                                         .greeting = {"node-a", "127.0.0.1:7400"},
+                                        .reduce = &reduce_,
                                         .client_process_ended = [this] { memory_.Reconsider(); }});
     PHALANX_CHECK(service.ok(), service.status().ToString());
     service_ = *std::move(service);
@@ -201,6 +203,7 @@ class LocalNode {
   Store& store() { return *store_; }
   LocalService& service() { return *service_; }
   MemfdMemory& memory() { return memory_; }
+  FakeReduceVerbs& reduce() { return reduce_; }
 
  private:
   static std::string MakeFolder() {
@@ -218,6 +221,7 @@ class LocalNode {
   // The rest: on the loop.
   MemfdMemory memory_;
   OneNodeDirectory directory_;
+  FakeReduceVerbs reduce_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<LocalService> service_;
 };

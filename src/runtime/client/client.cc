@@ -13,13 +13,18 @@
 #include "src/runtime/client/embedded.h"
 #include "src/runtime/client/gather.h"
 #include "src/runtime/client/stream_state.h"
+#include "src/runtime/client/verb.h"
 #include "src/runtime/client/writer_state.h"
 
 namespace phalanx {
 namespace {
 
+using internal::CheckId;
 using internal::Connection;
+using internal::CountCall;
 using internal::FutureState;
+using internal::Refused;
+using internal::StartOne;
 namespace local = object_store::local;
 
 struct StatCall final : public FutureState<ObjectStatus> {
@@ -51,42 +56,6 @@ struct ContainsCall final : public FutureState<bool> {
     Set((*described)->complete);
   }
 };
-
-Done ValueOf(uint32_t, Done*) { return {}; }
-int ValueOf(uint32_t count, int*) { return static_cast<int>(count); }
-
-// Delete and Prefetch.
-template <typename T>
-struct CountCall final : public FutureState<T> {
-  using FutureState<T>::FutureState;
-  void OnAnswer(uint64_t, const local::Answer& answer) override {
-    const auto counted = this->template Expect<local::Counted>(answer);
-    if (!counted.ok()) return this->Set(counted.status());
-    this->Set(ValueOf((*counted)->count, static_cast<T*>(nullptr)));
-  }
-};
-
-template <typename T>
-Future<T> Refused(const std::shared_ptr<Connection>& connection, const char* verb,
-                  const ObjectId& id, absl::Status why) {
-  return Future<T>(FutureState<T>::Ended(connection, verb, id, std::move(why)));
-}
-
-// OK when a call about `id` can be made.
-absl::Status CheckId(const Connection& connection, const ObjectId& id) {
-  PHALANX_RETURN_IF_ERROR(connection.CheckProcess());
-  if (!id.nil()) return absl::OkStatus();
-  return absl::InvalidArgumentError("the nil id names no object");
-}
-
-// Starts one request. `make` gets its number and makes the message.
-template <typename T, typename CallType, typename Make>
-Future<T> StartOne(std::shared_ptr<CallType> call, Instant deadline, Make make) {
-  Connection& connection = call->connection();
-  const uint64_t request = connection.NewRequests(1);
-  connection.Start(call, request, 1, deadline, make(request));
-  return Future<T>(std::move(call));
-}
 
 // Empty: the program's private cluster.
 std::string NamedAddress(const ClientOptions& options) {
@@ -229,7 +198,7 @@ Future<ObjectStatus> Client::Stat(const ObjectId& id, absl::Duration timeout) {
   if (!status.ok()) return Refused<ObjectStatus>(connection_, "Stat", id, status);
   return StartOne<ObjectStatus>(std::make_shared<StatCall>(connection_, "Stat", id),
                                 MonotonicNow() + timeout, [&](uint64_t request) {
-                                  return local::Stat{request, id, false, timeout};
+                                  return local::Stat{request, id, false, false, timeout};
                                 });
 }
 
@@ -238,7 +207,7 @@ Future<bool> Client::Contains(const ObjectId& id, absl::Duration timeout) {
   if (!status.ok()) return Refused<bool>(connection_, "Contains", id, status);
   return StartOne<bool>(std::make_shared<ContainsCall>(connection_, "Contains", id),
                         MonotonicNow() + timeout, [&](uint64_t request) {
-                          return local::Stat{request, id, true, timeout};
+                          return local::Stat{request, id, true, false, timeout};
                         });
 }
 

@@ -42,6 +42,7 @@ template class Future<PutResult>;
 template class Future<Buffer>;
 template class Future<std::vector<Buffer>>;
 template class Future<std::vector<Client::Arrival>>;
+template class Future<std::vector<ObjectId>>;
 template class Future<ObjectStatus>;
 template class Future<bool>;
 template class Future<Done>;

@@ -1,0 +1,134 @@
+#include "src/runtime/client/reduce_call.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/ids.h"
+#include "src/common/status_macros.h"
+#include "src/runtime/client/buffer_state.h"
+
+namespace phalanx::internal {
+namespace {
+
+static_assert(kMaxReductionSources == kMaxReduceSources);
+
+// The nil id, one that is there twice, or the target.
+absl::Status CheckSources(const ObjectId& target, absl::Span<const ObjectId> sources) {
+  if (sources.size() > kMaxReduceSources) {
+    return absl::InvalidArgumentError(absl::StrCat(sources.size(), " sources are more than the ",
+                                                   kMaxReduceSources, " that there can be"));
+  }
+  std::vector<ObjectId> sorted(sources.begin(), sources.end());
+  std::sort(sorted.begin(), sorted.end());
+  if (!sorted.empty() && sorted.front().nil()) {
+    return absl::InvalidArgumentError("the nil id is among the sources and names no object");
+  }
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("source ", twice->hex(), " is there twice"));
+  }
+  if (std::binary_search(sorted.begin(), sorted.end(), target)) {
+    return absl::InvalidArgumentError("the target is among its own sources");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRange(const ReduceOptions& options) {
+  const uint64_t element = ElementSize(options.dtype);
+  if (options.length == 0 && options.offset != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("offset ", options.offset, " without a length: a range has both"));
+  }
+  if (options.offset % element != 0 || options.length % element != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("the range of ", options.length, " bytes at ",
+                                                   options.offset, " is no whole elements of ",
+                                                   DTypeName(options.dtype)));
+  }
+  if (options.offset > kMaxObjectBytes || options.length > kMaxObjectBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the range of ", options.length, " bytes at ",
+                                                   options.offset, " is beyond any object"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckArguments(const ObjectId& target, absl::Span<const ObjectId> sources,
+                            const ReduceOptions& options) {
+  PHALANX_RETURN_IF_ERROR(CheckReducible(options.dtype, options.op));
+  PHALANX_RETURN_IF_ERROR(CheckSources(target, sources));
+  PHALANX_RETURN_IF_ERROR(CheckRange(options));
+  if (options.open) return absl::OkStatus();
+  if (sources.empty()) return absl::InvalidArgumentError("there is no source");
+  if (options.num_objects > sources.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.num_objects, " of ", sources.size(), " sources"));
+  }
+  return absl::OkStatus();
+}
+
+// `status` with the object in front.
+absl::Status About(const ObjectId& target, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat("reduction ", target.hex(), ": ", status.message()));
+}
+
+}  // namespace
+
+absl::Status CheckAdded(const ObjectId& target, absl::Span<const ObjectId> sources) {
+  if (!sources.empty()) return About(target, CheckSources(target, sources));
+  return About(target, absl::InvalidArgumentError("there is no source to add"));
+}
+
+absl::Status CheckReduce(const ObjectId& target, absl::Span<const ObjectId> sources,
+                         const ReduceOptions& options) {
+  return About(target, CheckArguments(target, sources, options));
+}
+
+local::Reduce ReduceMessage(uint64_t request, const ObjectId& target,
+                            absl::Span<const ObjectId> sources, const ReduceOptions& options) {
+  local::Reduce message;
+  message.request = request;
+  message.target = target;
+  message.dtype = options.dtype;
+  message.op = options.op;
+  message.fixed_order = options.order == ReduceOptions::Order::kFixed;
+  message.open = options.open;
+  message.num_objects = static_cast<uint32_t>(options.num_objects);
+  message.range_offset = options.offset;
+  message.range_bytes = options.length;
+  message.root_here = options.root == ReduceOptions::Root::kCaller;
+  message.timeout = options.timeout;
+  message.sources.assign(sources.begin(), sources.end());
+  return message;
+}
+
+void MakeAndGetCall::SendGet(absl::Duration timeout) {
+  if (done()) return;
+  const uint64_t number = first_ + 1;
+  connection().SendPart(shared_from_this(), local::Get{number, id(), false, timeout, 0, UINT64_MAX},
+                        number);
+}
+
+void MakeAndGetCall::Fail(absl::Status why) {
+  connection().CancelRequests(*this);
+  Set(std::move(why));
+}
+
+void MakeAndGetCall::OnAnswer(uint64_t request, const local::Answer& answer) {
+  connection().EndPart(request);
+  if (request == first_) {
+    const bool succeeded = std::holds_alternative<local::Counted>(answer) ||
+                           std::holds_alternative<local::PutDone>(answer);
+    if (!succeeded) return Fail(Refusal(answer));
+    made_ = true;
+  } else {
+    absl::StatusOr<Buffer> buffer = BufferFrom(*this, answer, 0, UINT64_MAX);
+    if (!buffer.ok()) return Fail(buffer.status());
+    buffer_ = *std::move(buffer);
+  }
+  if (made_ && buffer_.has_value()) Set(*std::move(buffer_));
+}
+
+}  // namespace phalanx::internal

@@ -1,0 +1,57 @@
+// What the client's verbs have in common: a check, one request, and a call that takes its answer.
+//
+// Any thread, without the connection's lock.
+#ifndef PHALANX_RUNTIME_CLIENT_VERB_H_
+#define PHALANX_RUNTIME_CLIENT_VERB_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "phalanx/client.h"
+#include "src/common/status_macros.h"
+#include "src/runtime/client/call.h"
+#include "src/runtime/client/connection.h"
+
+namespace phalanx::internal {
+
+inline Done ValueOf(uint32_t, Done*) { return {}; }
+inline int ValueOf(uint32_t count, int*) { return static_cast<int>(count); }
+
+// A call that is answered by Counted.
+template <typename T>
+struct CountCall final : public FutureState<T> {
+  using FutureState<T>::FutureState;
+  void OnAnswer(uint64_t, const local::Answer& answer) override {
+    const auto counted = this->template Expect<local::Counted>(answer);
+    if (!counted.ok()) return this->Set(counted.status());
+    this->Set(ValueOf((*counted)->count, static_cast<T*>(nullptr)));
+  }
+};
+
+template <typename T>
+Future<T> Refused(const std::shared_ptr<Connection>& connection, const char* verb,
+                  const ObjectId& id, absl::Status why) {
+  return Future<T>(FutureState<T>::Ended(connection, verb, id, std::move(why)));
+}
+
+// OK when a call about `id` can be made.
+inline absl::Status CheckId(const Connection& connection, const ObjectId& id) {
+  PHALANX_RETURN_IF_ERROR(connection.CheckProcess());
+  if (!id.nil()) return absl::OkStatus();
+  return absl::InvalidArgumentError("the nil id names no object");
+}
+
+// Starts one request. `make` gets its number and makes the message.
+template <typename T, typename CallType, typename Make>
+Future<T> StartOne(std::shared_ptr<CallType> call, Instant deadline, Make make) {
+  Connection& connection = call->connection();
+  const uint64_t request = connection.NewRequests(1);
+  connection.Start(call, request, 1, deadline, make(request));
+  return Future<T>(std::move(call));
+}
+
+}  // namespace phalanx::internal
+
+#endif  // PHALANX_RUNTIME_CLIENT_VERB_H_
