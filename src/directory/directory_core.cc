@@ -16,6 +16,7 @@ DirectoryCore::~DirectoryCore() = default;
 void DirectoryCore::NodeUp(const v1::NodeInfo& node, Instant now) {
   impl_->now_ = now;
   impl_->NodeUp(node, now);
+  impl_->RunReductions();
   impl_->TellDrains();
 }
 
@@ -23,18 +24,21 @@ void DirectoryCore::NodeDown(const NodeKey& node, Instant now) {
   impl_->now_ = now;
   impl_->NodeDown(node);
   impl_->EndLearningIfDue();
+  impl_->RunReductions();
   impl_->TellDrains();
 }
 
 void DirectoryCore::NodeConnected(const NodeKey& node, bool connected, Instant now) {
   impl_->now_ = now;
   impl_->NodeConnected(node, connected);
+  impl_->RunReductions();
 }
 
 absl::Status DirectoryCore::OnMessage(const NodeKey& node, const v1::NodeMessage& message,
                                       Instant now) {
   impl_->now_ = now;
   absl::Status status = impl_->OnMessage(node, message);
+  impl_->RunReductions();
   impl_->TellDrains();
   return status;
 }
@@ -47,6 +51,7 @@ void DirectoryCore::NotePause(Instant now) {
 void DirectoryCore::Tick(Instant now) {
   impl_->now_ = now;
   impl_->Tick();
+  impl_->RunReductions();
   impl_->TellDrains();
 }
 
@@ -171,6 +176,7 @@ void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info, Instant now) {
     at->second->key = key;
   } else {
     BeginStale(*at->second);
+    ReductionSessionBegins(key);
   }
   Node& node = *at->second;
   node.info = info;
@@ -179,6 +185,7 @@ void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info, Instant now) {
   node.connected = true;
   node.registering = true;
   node.last_heard = now;
+  if (added && options_.num_shards > 1) TellForeignAgain();
 }
 
 void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
@@ -201,6 +208,7 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
     ForgetDrainTarget(*object, key);
     Settle(*object);
   }
+  ReductionNodeDown(key);
 }
 
 void DirectoryCore::Impl::NodeConnected(const NodeKey& key, bool connected) {
@@ -333,12 +341,19 @@ absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& mess
       OnDrain(node);
       return absl::OkStatus();
     case v1::NodeMessage::kReduceRequest:
+      return OnReduce(node, message.reduce_request());
     case v1::NodeMessage::kExtendRequest:
+      return OnExtend(node, message.extend_request());
     case v1::NodeMessage::kFoldReport:
+      return OnFoldReport(node, message.fold_report());
     case v1::NodeMessage::kFailRequest:
+      return OnFail(node, message.fail_request());
     case v1::NodeMessage::kRegisterFold:
+      return OnRegisterFold(node, message.register_fold());
     case v1::NodeMessage::kWatchSource:
+      return OnWatchSource(node, message.watch_source());
     case v1::NodeMessage::kSourceState:
+      return OnSourceState(node, message.source_state());
     case v1::NodeMessage::KIND_NOT_SET:
       break;
   }
@@ -353,6 +368,9 @@ void DirectoryCore::Impl::Tick() {
     Object* object = FindObject(id);
     object->timer = Instant::Infinite();
     OnTimer(*object);
+  }
+  while (!reduce_timers_.empty() && reduce_timers_.begin()->first <= now_) {
+    OnReduceTimer(*FindReduction(ObjectId(reduce_timers_.begin()->second)));
   }
   ForgetTombstones();
   planner_.Tick(now_);
@@ -372,6 +390,7 @@ Instant DirectoryCore::Impl::NextDeadline() const {
   // Looked at often, so that a pause within the lease is noticed and not taken for part of it.
   if (learning_) next = now_ + options_.lease / 4;
   if (!timers_.empty()) next = std::min(next, timers_.begin()->first);
+  if (!reduce_timers_.empty()) next = std::min(next, reduce_timers_.begin()->first);
   if (!tombstones_by_age_.empty()) {
     const auto oldest = tombstones_.find(tombstones_by_age_.begin()->second);
     const Instant of_age = oldest->second->since + options_.tombstone_age;

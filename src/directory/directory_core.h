@@ -53,6 +53,15 @@ struct DirectoryOptions {
   size_t max_tombstones = 1 << 20;
   // Waiting Wants over all objects; beyond it a Want's node is told ResourceExhausted.
   size_t max_waiting = 1 << 22;
+  // Which shard of how many this is: the others watch sources for it.
+  int shard_index = 0;
+  int num_shards = 1;
+  // Reductions that have not ended, and their sources over all of them; beyond it a ReduceRequest
+  // is answered ResourceExhausted.
+  size_t max_reductions = 1 << 16;
+  size_t max_reduce_sources = 1 << 22;
+  // Objects whose producers failed are remembered, the oldest forgotten first.
+  size_t max_failed = 1 << 16;
   // Deletes and queries put off to the end of the first lease; beyond it they are answered
   // ResourceExhausted.
   size_t max_deferred = 1 << 20;

@@ -21,12 +21,24 @@ absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate&
     return absl::InvalidArgumentError("generation: another node has created it");
   }
   ++counters_.creates;
+  const bool root = m.has_version();
+  if (root && !IsRoot(id, FromProto(m.version()), node.key)) {
+    // What the plan wants has changed since; or it has ended.
+    SendFoldDrop(node.key, id, FromProto(m.version()));
+    return absl::OkStatus();
+  }
   if (Tombstone* tombstone = Refusal(id, generation)) {
     AwaitConfirm(*tombstone, id, generation, node);
     SendVerdict(node.key, Object(id), generation, v1::Verdict::DELETED);
     return absl::OkStatus();
   }
   Object& object = GetObject(id);
+  if (root) {
+    FindReduction(id)->root_generation = generation;
+    if (object.adopted && object.generation != generation) {
+      VoidGeneration(object, "it is computed anew", NodeKey());
+    }
+  }
   const bool current = object.adopted && object.generation == generation;
   if (current && !(object.info == info)) {
     return absl::InvalidArgumentError("info: it differs from what was announced");
@@ -34,7 +46,7 @@ absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate&
   if (current) {
     TellAdopted(object);
     if (m.complete() && object.copies.contains(node.key)) CompleteCopy(object, node.key);
-  } else if (!object.adopted && MayAdoptFromAbsence()) {
+  } else if (!object.adopted && MayAdoptFromAbsence() && (root || FindReduction(id) == nullptr)) {
     Adopt(object, node, generation, std::move(info), m.complete(), /*tell=*/true);
   } else {
     StandBy(object, node, generation, std::move(info), m.complete());
@@ -113,6 +125,7 @@ void DirectoryCore::Impl::Adopt(Object& object, Node& node, const Generation& ge
   object.generation = generation;
   object.info = std::move(info);
   ++counters_.adopted;
+  ForgetFailure(object.id);
   if (Tombstone* tombstone = FindTombstone(object.id)) tombstone->revived = true;
   Copy& copy = object.copies[node.key];
   copy.primary = true;
@@ -208,6 +221,7 @@ void DirectoryCore::Impl::CompleteCopy(Object& object, const NodeKey& key) {
   }
   copy.writer = false;
   copy.watermarks.clear();
+  NoteChange(object.id);
   object.sealed = true;
   object.loss_told = false;
   object.last_hopes.clear();
@@ -225,6 +239,7 @@ void DirectoryCore::Impl::CompleteCopy(Object& object, const NodeKey& key) {
 void DirectoryCore::Impl::StrikeCopy(Object& object, const NodeKey& key) {
   const auto found = object.copies.find(key);
   if (found == object.copies.end()) return;
+  NoteChange(object.id);
   const bool source = found->second.writer || found->second.complete;
   EndHope(object, key);
   if (found->second.complete) --object.complete_copies;
@@ -259,6 +274,7 @@ bool DirectoryCore::Impl::HasWriter(const Object& object) const {
 }
 
 void DirectoryCore::Impl::Settle(Object& object) {
+  NoteChange(object.id);
   // A writer may still seal, also what receivers had whole before it did and lost again.
   const bool may_come =
       object.complete_copies > 0 || HasWriter(object) || !object.last_hopes.empty();
@@ -267,6 +283,7 @@ void DirectoryCore::Impl::Settle(Object& object) {
   }
   if (!object.adopted && !object.attempts.empty()) AdoptBestAttempt(object);
   if (!object.adopted) RefuseWantsOfDeleted(object);
+  if (!object.adopted && !failed_.empty()) RefuseWantsOfFailed(object);
   SupersedeAll(object);
   Plan(object);
   DropTreeIfIdle(object);
@@ -329,6 +346,7 @@ void DirectoryCore::Impl::VoidGeneration(Object& object, absl::string_view reaso
 }
 
 void DirectoryCore::Impl::ForgetGeneration(Object& object) {
+  NoteChange(object.id);
   object.tree.reset();
   object.complete_copies = 0;
   object.adopted = false;
@@ -342,7 +360,8 @@ void DirectoryCore::Impl::ForgetGeneration(Object& object) {
 }
 
 bool DirectoryCore::Impl::AdoptBestAttempt(Object& object) {
-  if (!MayAdoptFromAbsence()) return false;
+  // What a reduction computes comes before what was put under its target meanwhile.
+  if (!MayAdoptFromAbsence() || FindReduction(object.id) != nullptr) return false;
   const Attempt* best = nullptr;
   for (const Attempt& attempt : object.attempts) {
     if (attempt.superseded || attempt.stale || FindNode(attempt.node) == nullptr) continue;
@@ -384,6 +403,7 @@ void DirectoryCore::Impl::CacheInline(Object& object, const std::string& bytes) 
 
 void DirectoryCore::Impl::DropInline(Object& object) {
   if (!object.inline_cached) return;
+  NoteChange(object.id);
   object.inline_cached = false;
   inline_bytes_ -= object.inline_bytes.size();
   std::string().swap(object.inline_bytes);

@@ -165,6 +165,11 @@ absl::Status DirectoryCore::Impl::OnDelete(Node& node, const v1::DeleteRequest& 
 
 void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
                                        uint64_t request_id) {
+  const bool reducing = FindReduction(id) != nullptr;
+  if (reducing) {
+    EndReduction(*FindReduction(id), absl::NotFoundError(absl::StrCat("reduction of ", id.hex(),
+                                                                      ": its target was deleted")));
+  }
   Object* object = FindObject(id);
   const bool adopted = object != nullptr && object->adopted;
   const bool deleted = FindDeleted(id) != nullptr;
@@ -177,6 +182,7 @@ void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
     }
     return;
   }
+  if (reducing) return;
   reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
   reply.set_message(absl::StrCat("object ", id.hex(), ": nothing was put under this id"));
 }

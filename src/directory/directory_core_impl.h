@@ -7,6 +7,8 @@
 //   directory_core_pull.cc      wants, plans, reports
 //   directory_core_delete.cc    deletes and tombstones, queries, eviction
 //   directory_core_drain.cc     leaving nodes, prefetch
+//   directory_core_reduce.cc    reductions: who asks, what nodes report, what the plans decide
+//   directory_core_watch.cc     their sources: here, at other shards, and those that failed
 //   directory_core_tools.cc     descriptions, and the check of the invariants
 #ifndef PHALANX_DIRECTORY_DIRECTORY_CORE_IMPL_H_
 #define PHALANX_DIRECTORY_DIRECTORY_CORE_IMPL_H_
@@ -31,6 +33,7 @@
 #include "src/directory/broadcast_planner.h"
 #include "src/directory/broadcast_tree.h"
 #include "src/directory/directory_core.h"
+#include "src/directory/reduce_plan.h"
 #include "src/directory/validate.h"
 
 namespace phalanx::directory {
@@ -195,7 +198,73 @@ struct Deferred {
   bool is_delete = false;
 };
 
+// A reduction whose target belongs to this shard, until it has ended.
+struct Reduction {
+  Reduction(const ObjectId& id, ReduceSpec spec, const NodeKey& root)
+      : target(id), plan(id, std::move(spec), root) {}
+
+  struct Asker {
+    NodeKey node;
+    uint64_t session = 0;
+    uint64_t request_id = 0;
+  };
+  // A fold that a node was told of.
+  struct Placed {
+    int slot = 0;
+    uint64_t watermark = 0;
+    double bytes_per_second = 0;
+    std::string trouble;
+    int times_lost = 0;
+    Instant again = Instant::Infinite();  // it was lost; placed again then
+    // Told by its node in this session, or in this session told to it.
+    bool registered = true;
+  };
+  using FoldKey = std::pair<NodeKey, Generation>;
+
+  const ObjectId target;
+  ReducePlan plan;
+  std::vector<Asker> askers;
+  Instant started;
+  Instant deadline = Instant::Infinite();
+  // What the timer is set to.
+  Instant timer = Instant::Infinite();
+  bool begun = false;
+  absl::btree_map<FoldKey, Placed> placed;
+  // Told by nodes that register, until the plan has begun; and whether all was folded.
+  std::vector<std::pair<FoldKey, bool>> registered;
+  // Sources that are there, as the plan was told.
+  absl::btree_set<ObjectId> ready;
+  // The generation of the target that the root's node has announced for the plan's root version.
+  Generation root_generation;
+  // Of other shards: through whom they are watched, and what they are.
+  NodeKey agent;
+  bool has_foreign = false;
+  absl::btree_map<ObjectId, v1::SourceState> foreign;
+  size_t foreign_inline_bytes = 0;
+  // Told to keep the reduction in mind.
+  absl::btree_set<NodeKey> keepers;
+};
+
+// Who wants to know of a source: the reduction of `target`, here (no node) or at another shard, by
+// way of that node.
+struct Watcher {
+  NodeKey node;
+  ObjectId target;
+  friend auto operator<=>(const Watcher&, const Watcher&) = default;
+};
+
+// An object whose producer said that it will not come.
+struct FailedObject {
+  absl::Status why;
+  uint64_t order = 0;
+};
+
 struct Counters {
+  uint64_t reductions = 0;
+  uint64_t reductions_committed = 0;
+  uint64_t reductions_failed = 0;
+  uint64_t folds_placed = 0;
+  uint64_t folds_dropped = 0;
   uint64_t creates = 0;
   uint64_t adopted = 0;
   uint64_t superseded = 0;
@@ -459,6 +528,73 @@ struct DirectoryCore::Impl {
   void SendFetch(const NodeKey& to, const ObjectId& id, bool keep, bool only_confirm = false);
   void TellDrains();
 
+  // ---- directory_core_reduce.cc
+  absl::Status OnReduce(Node& node, const v1::ReduceRequest& m);
+  absl::Status OnExtend(Node& node, const v1::ExtendRequest& m);
+  absl::Status OnFoldReport(Node& node, const v1::FoldReport& m);
+  absl::Status OnRegisterFold(Node& node, const v1::RegisterFold& m);
+  // Why a reduction of this id cannot begin, or how the one that is over ended; nothing: it may.
+  std::optional<absl::Status> AnswerBeforeBegin(const ObjectId& target, const ReduceSpec& spec);
+  absl::StatusOr<Reduction*> BeginReduction(const ObjectId& target, ReduceSpec spec,
+                                            const NodeKey& root);
+  Reduction* FindReduction(const ObjectId& target);
+  void SetReduceTimer(Reduction& reduction, Instant when);
+  void OnReduceTimer(Reduction& reduction);
+  void AnswerReduce(const Reduction::Asker& asker, const absl::Status& status);
+  // Answers who asks and forgets it; its folds are dropped.
+  void EndReduction(Reduction& reduction, const absl::Status& status);
+  std::string DescribeWaiting(const Reduction& reduction) const;
+  // A generation that a reduction's root announces: whether it is what the plan wants now.
+  bool IsRoot(const ObjectId& target, const Generation& version, const NodeKey& node);
+  // Carries out what the plans decided since the last call, and what follows from that.
+  void RunReductions();
+  void RunReduction(Reduction& reduction);
+  // The error that ends it at once, if there is one.
+  absl::Status BeginPlan(Reduction& reduction);
+  void Carry(Reduction& reduction, const PlaceFold& effect);
+  void Carry(Reduction& reduction, const DropFold& effect);
+  void Carry(Reduction& reduction, const CommitFold& effect);
+  void FillFold(Reduction& reduction, const FoldTask& task, v1::Fold* out);
+  void SendFoldDrop(const NodeKey& to, const ObjectId& target, const Generation& version);
+  void TellToKeep(Reduction& reduction, const NodeKey& node);
+  void ReductionNodeDown(const NodeKey& key);
+  // What the node folds goes on, if it says so in its new session.
+  void ReductionSessionBegins(const NodeKey& key);
+  void ReductionSessionRegistered(const NodeKey& key);
+  // The plans that waited for the shard to learn.
+  void BeginPlans();
+  void TouchReduction(const ObjectId& target) { touched_reductions_.insert(target); }
+  // Something of the object changed that a reduction may care for: its source, or its target.
+  void NoteChange(const ObjectId& id) {
+    if (!watchers_.empty() && watchers_.contains(id)) changed_sources_.insert(id);
+    if (!reductions_.empty() && reductions_.contains(id)) TouchReduction(id);
+  }
+  void ListReductions(Instant now, v1::GetStatusResponse* out) const;
+  void DescribeReduction(const Reduction& reduction, Instant now,
+                         v1::ReductionDescription* out) const;
+
+  // ---- directory_core_watch.cc
+  absl::Status OnWatchSource(Node& node, const v1::WatchSource& m);
+  absl::Status OnSourceState(Node& node, const v1::SourceState& m);
+  absl::Status OnFail(Node& node, const v1::FailRequest& m);
+  bool IsForeign(const ObjectId& id) const;
+  void Watch(Reduction& reduction, absl::Span<const ObjectId> sources);
+  void Unwatch(const ObjectId& source, const Watcher& watcher);
+  void UnwatchAll(Reduction& reduction);
+  void ForgetWatcher(const NodeKey& node);
+  // Names a node through whom the foreign sources are watched, if there is none.
+  void ChooseAgent(Reduction& reduction);
+  // What the shard knows of the source.
+  void ListHolders(const Object& object, v1::SourceState* state) const;
+  v1::SourceState StateOf(const ObjectId& source, bool with_bytes);
+  void TellPlan(Reduction& reduction, const ObjectId& source, const v1::SourceState& state);
+  void TellWatchers(const ObjectId& source);
+  void TellChanges();
+  void TellForeignAgain();
+  const std::string* InlineBytesOf(const Reduction& reduction, const ObjectId& source);
+  void ForgetFailure(const ObjectId& id);
+  void RefuseWantsOfFailed(Object& object);
+
   // ---- directory_core_tools.cc
   absl::Status Describe(const ObjectId& id, Instant now, v1::DescribeObjectResponse* out) const;
   void DescribeCopy(const Object& object, const NodeKey& key, const Copy& copy, Instant now,
@@ -468,6 +604,7 @@ struct DirectoryCore::Impl {
   void Summarize(const ObjectId& id, const Tombstone& tombstone, v1::ObjectSummary* out) const;
   void FillStatus(Instant now, v1::GetStatusResponse* out) const;
   absl::Status CheckInvariants() const;
+  absl::Status CheckReductions() const;
   absl::Status CheckObject(const Object& object) const;
   absl::Status CheckWants(const Object& object) const;
   absl::Status CheckCopies(const Object& object) const;
@@ -503,6 +640,18 @@ struct DirectoryCore::Impl {
   uint64_t inline_in_outbox_ = 0;
   uint64_t under_way_bytes_ = 0;
   BroadcastPlanner planner_;
+  absl::btree_map<ObjectId, std::unique_ptr<Reduction>> reductions_;
+  size_t reduce_sources_ = 0;
+  absl::btree_set<std::pair<Instant, ObjectId>> reduce_timers_;
+  absl::btree_set<ObjectId> touched_reductions_;
+  // Folds of reductions that nobody has asked for yet, while the shard learns.
+  absl::btree_map<ObjectId, std::vector<std::pair<NodeKey, v1::RegisterFold>>> stray_folds_;
+  absl::btree_map<ObjectId, absl::btree_set<Watcher>> watchers_;
+  // By node, the sources that it has other shards watch here.
+  absl::btree_map<NodeKey, absl::btree_set<std::pair<ObjectId, ObjectId>>> watched_through_;
+  absl::btree_set<ObjectId> changed_sources_;
+  absl::btree_map<ObjectId, FailedObject> failed_;
+  std::map<uint64_t, ObjectId> failed_by_age_;
   Counters counters_;
   std::vector<Outgoing> outbox_;
 };

@@ -517,6 +517,7 @@ void DirectoryCore::Impl::NotePullProgress(Node& node, const v1::Progress::Pull&
   const auto copy = object->copies.find(node.key);
   if (copy == object->copies.end() || copy->second.complete) return;
   copy->second.watermarks.assign(pull.watermarks().begin(), pull.watermarks().end());
+  NoteChange(object->id);
   BroadcastTree::Member* member = object->tree == nullptr ? nullptr : object->tree->Find(node.key);
   if (member == nullptr || member->sender() == nullptr) return;
   const PlanId plan = member->feeds.front()->plan;

@@ -303,6 +303,7 @@ void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
     AdmitRegisteredWant(*object, node, want->second);
     Settle(*object);
   }
+  ReductionSessionRegistered(node.key);
   RetryStuckDrains();
   EndLearningIfDue();
 }
@@ -381,6 +382,7 @@ void DirectoryCore::Impl::EndLearning() {
     Settle(*object);
   }
   while (!deferred_.empty()) AnswerDeferred(ObjectId(deferred_.begin()->first));
+  BeginPlans();
 }
 
 }  // namespace phalanx::directory

@@ -33,6 +33,7 @@ void DirectoryCore::Impl::Summarize(const Object& object, v1::ObjectSummary* out
   out->set_waiting(object.waiting.size());
   out->set_inline_cached(object.inline_cached);
   out->set_conflicts(object.conflicts);
+  out->set_reducing(reductions_.contains(object.id));
 }
 
 void DirectoryCore::Impl::Summarize(const ObjectId& id, const Tombstone& tombstone,
@@ -77,6 +78,15 @@ absl::Status DirectoryCore::Impl::Describe(const ObjectId& id, Instant now,
   const bool live = found != objects_.end() && found->second->adopted;
   if (!live && tombstone != nullptr) {
     Summarize(id, *tombstone, out->mutable_summary());
+    return absl::OkStatus();
+  }
+  const auto reduction = reductions_.find(id);
+  if (reduction != reductions_.end()) {
+    DescribeReduction(*reduction->second, now, out->mutable_reduction());
+  }
+  if (found == objects_.end() && reduction != reductions_.end()) {
+    out->mutable_summary()->set_object_id(id.binary().data(), ObjectId::kSize);
+    out->mutable_summary()->set_reducing(true);
     return absl::OkStatus();
   }
   if (found == objects_.end()) {
@@ -156,6 +166,8 @@ void DirectoryCore::Impl::FillStatus(Instant now, v1::GetStatusResponse* out) co
   }
   out->set_uptime_ns(NanosBetween(start_, now));
   out->set_objects(objects_.size());
+  out->set_reductions(reductions_.size());
+  ListReductions(now, out);
   out->set_tombstones(tombstones_.size());
   out->set_inline_bytes(inline_bytes_);
   out->set_waiting(waiting_wants_);
@@ -176,6 +188,11 @@ void DirectoryCore::Impl::FillStatus(Instant now, v1::GetStatusResponse* out) co
   counters["voided"] = counters_.voided;
   counters["lost"] = counters_.lost;
   counters["deleted"] = counters_.deleted;
+  counters["reductions"] = counters_.reductions;
+  counters["reductions_committed"] = counters_.reductions_committed;
+  counters["reductions_failed"] = counters_.reductions_failed;
+  counters["folds_placed"] = counters_.folds_placed;
+  counters["folds_dropped"] = counters_.folds_dropped;
   counters["evictions_granted"] = counters_.evictions_granted;
   counters["evictions_refused"] = counters_.evictions_refused;
   counters["candidates_examined"] = planner_.candidates_examined();
@@ -300,6 +317,7 @@ absl::Status DirectoryCore::Impl::CheckInvariants() const {
     open += object->wants.size();
     waiting += object->waiting.size();
   }
+  if (absl::Status status = CheckReductions(); !status.ok()) return status;
   if (inline_bytes != inline_bytes_ || inline_bytes_ > options_.inline_cache_bytes) {
     return absl::InternalError("the inline cache is miscounted");
   }

@@ -44,6 +44,12 @@ struct Counters {
   uint64_t pauses = 0;
 };
 
+DirectoryOptions WithPlace(DirectoryOptions options, const SessionConfig& session) {
+  options.shard_index = static_cast<int>(session.shard_index);
+  options.num_shards = static_cast<int>(session.num_shards);
+  return options;
+}
+
 std::string NodeName(const v1::NodeInfo& node) {
   return absl::StrCat("node \"", absl::CEscape(node.name()), "\"");
 }
@@ -57,7 +63,7 @@ struct Shard::Impl {
         started(executor.Now()),
         random(std::move(random)),
         incarnation(NewId()),
-        core(options, executor.Now(), this->random.Fork()),
+        core(WithPlace(options, config), executor.Now(), this->random.Fork()),
         core_timer(executor, [this](Instant due) { OnCoreTimer(due); }),
         session_timer(executor, [this](Instant due) { OnSessionTimer(due); }),
         flush(executor, [this] { Flush(); }) {

@@ -235,10 +235,15 @@ void Store::Impl::OnGone(const v1::Gone& gone) {
       }
       break;
     }
-    case v1::Gone::REFUSED:
-      pulls_.OnRefused(*id, absl::ResourceExhaustedError(absl::StrCat(
-                                "object ", id->hex(), ": the directory refused: ", gone.reason())));
+    case v1::Gone::REFUSED: {
+      const bool failed = gone.code() > 0;
+      const auto code = failed ? static_cast<absl::StatusCode>(gone.code())
+                               : absl::StatusCode::kResourceExhausted;
+      const char* who = failed ? ": its producer failed: " : ": the directory refused: ";
+      pulls_.OnRefused(*id,
+                       absl::Status(code, absl::StrCat("object ", id->hex(), who, gone.reason())));
       break;
+    }
     default:
       break;  // LOST: the bytes and the want stay
   }

@@ -7,8 +7,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "phalanx/object_id.h"
 #include "src/common/ids.h"
 #include "src/runtime/command/holdups.h"
+#include "src/runtime/command/reduction_drawing.h"
 #include "src/runtime/command/text_table.h"
 #include "src/runtime/command/tree_drawing.h"
 #include "src/runtime/units.h"
@@ -31,6 +33,15 @@ std::map<const v1::CopyDescription*, std::string> Reasons(
     for (const v1::CopyDescription* copy : holdup.waiting) reasons[copy] = HoldupText(holdup);
   }
   return reasons;
+}
+
+// Ids of 20 bytes each, one after the other.
+nlohmann::json IdsAsJson(absl::string_view ids) {
+  nlohmann::json json = nlohmann::json::array();
+  for (; ids.size() >= ObjectId::kSize; ids.remove_prefix(ObjectId::kSize)) {
+    json.push_back(absl::BytesToHexString(ids.substr(0, ObjectId::kSize)));
+  }
+  return json;
 }
 
 nlohmann::json CopyAsJson(const TreeRow& row, uint64_t size_bytes) {
@@ -69,7 +80,8 @@ nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary) {
           {"waiting", summary.waiting()},
           {"deleted", summary.deleted()},
           {"inline_cached", summary.inline_cached()},
-          {"conflicts", summary.conflicts()}};
+          {"conflicts", summary.conflicts()},
+          {"reduced_from", IdsAsJson(summary.info().reduced_from())}};
 }
 
 nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object) {
@@ -89,11 +101,16 @@ nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object) {
     if (reason != reasons.end()) copy["held_up_by"] = reason->second;
     json["copies"].push_back(std::move(copy));
   }
+  json["reduction"] = nullptr;
+  if (object.has_reduction()) json["reduction"] = ReductionAsJson(object.reduction());
   return json;
 }
 
 std::string ObjectAsText(const v1::DescribeObjectResponse& object, bool unicode) {
   std::string text = DrawTree(object, unicode);
+  if (object.has_reduction()) {
+    absl::StrAppend(&text, "\n", DrawReduction(object.reduction(), unicode));
+  }
   const std::vector<Holdup> holdups = FindHoldups(object);
   if (!holdups.empty()) absl::StrAppend(&text, "\n");
   for (const Holdup& holdup : holdups) {
@@ -113,6 +130,7 @@ std::string ObjectsAsTable(const v1::ListObjectsResponse& list) {
   for (const v1::ObjectSummary& object : list.objects()) {
     std::string notes = object.deleted() ? "deleted" : object.inline_cached() ? "cached" : "";
     if (!object.has_info() && !object.deleted()) notes = "not put yet";
+    if (object.reducing()) notes = "being reduced";
     if (object.conflicts() > 0) {
       absl::StrAppend(&notes, notes.empty() ? "" : ", ", object.conflicts(), " conflicts");
     }

@@ -10,6 +10,7 @@
 #include "src/runtime/command/directory_connection.h"
 #include "src/runtime/command/holdups.h"
 #include "src/runtime/command/object_view.h"
+#include "src/runtime/command/reduction_drawing.h"
 #include "src/runtime/command/screen.h"
 #include "src/runtime/command/status_view.h"
 #include "src/runtime/command/text_table.h"
@@ -101,10 +102,23 @@ class TopCommand : public Command {
     return motions;
   }
 
+  static std::vector<v1::RunningReduction> RunningReductions(const ClusterStatus& cluster) {
+    std::vector<v1::RunningReduction> reductions;
+    for (const ClusterShard& shard : cluster.shards) {
+      if (!shard.status.ok()) continue;
+      reductions.insert(reductions.end(), shard.answer.running_reductions().begin(),
+                        shard.answer.running_reductions().end());
+    }
+    return reductions;
+  }
+
   std::string Render(const ClusterStatus& cluster, const std::vector<Motion>& motions) const {
     if (!json_) {
+      const std::vector<v1::RunningReduction> reductions = RunningReductions(cluster);
       return absl::StrCat(StatusAsText(cluster), "\n",
-                          motions.empty() ? "nothing moves\n" : MotionsAsTable(motions));
+                          motions.empty() ? "nothing moves\n" : MotionsAsTable(motions),
+                          reductions.empty() ? "" : "\n",
+                          reductions.empty() ? "" : ReductionsAsTable(reductions));
     }
     nlohmann::json json = StatusAsJson(cluster);
     json["moving"] = nlohmann::json::array();
@@ -114,6 +128,16 @@ class TopCommand : public Command {
       object["held_up_by"] = nullptr;
       if (!motion.held_up_by.empty()) object["held_up_by"] = motion.held_up_by;
       json["moving"].push_back(std::move(object));
+    }
+    json["reducing"] = nlohmann::json::array();
+    for (const v1::RunningReduction& reduction : RunningReductions(cluster)) {
+      json["reducing"].push_back({{"id", absl::BytesToHexString(reduction.object_id())},
+                                  {"ready", reduction.ready()},
+                                  {"needed", reduction.needed()},
+                                  {"size_bytes", reduction.size_bytes()},
+                                  {"watermark", reduction.watermark()},
+                                  {"elapsed_s", static_cast<double>(reduction.elapsed_ns()) / 1e9},
+                                  {"state", Printable(reduction.state())}});
     }
     return absl::StrCat(json.dump(), "\n");
   }

@@ -154,7 +154,9 @@ std::string Headline(const v1::DescribeObjectResponse& object) {
   const v1::Generation& generation = summary.generation();
   std::string text = absl::BytesToHexString(summary.object_id());
   if (summary.deleted()) return absl::StrCat(text, "  deleted\n");
-  if (!summary.has_info()) return absl::StrCat(text, "  not put yet\n");
+  if (!summary.has_info()) {
+    return absl::StrCat(text, object.has_reduction() ? "  being reduced\n" : "  not put yet\n");
+  }
   const uint32_t slices = summary.info().slices();
   absl::StrAppend(&text, "  ", HumanBytes(summary.info().size_bytes()), "  ");
   if (slices > 1) absl::StrAppend(&text, "in ", slices, " slices  ");

@@ -1,0 +1,595 @@
+// Reductions: who asks for them, what nodes report of their folds, and what the plans decide.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/common/status_macros.h"
+#include "src/directory/directory_core_impl.h"
+#include "src/directory/reduce_messages.h"
+
+namespace phalanx::directory {
+namespace {
+
+// What a shape is chosen by as long as nothing was measured: 1 Gbit/s, and a fast network's way.
+constexpr double kAssumedRate = 125e6;
+constexpr absl::Duration kAssumedLatency = absl::Microseconds(200);
+// One core folds at about the speed of its memory.
+constexpr double kFoldRate = 4e9;
+constexpr uint64_t kSegmentBytes = 64 << 10;
+// A fold that a node could not keep is placed again after so long, and twice as long each time.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
+constexpr int kMaxDoublings = 5;
+// Nodes that keep a reduction in mind, beside those that ask for it.
+constexpr size_t kMaxKeepers = 2;
+constexpr size_t kMaxNamed = 4;  // missing sources, in an error
+
+absl::Status About(const ObjectId& target, absl::StatusCode code, absl::string_view what) {
+  return absl::Status(code, absl::StrCat("reduction of ", target.hex(), ": ", what));
+}
+
+}  // namespace
+
+Reduction* DirectoryCore::Impl::FindReduction(const ObjectId& target) {
+  const auto found = reductions_.find(target);
+  return found == reductions_.end() ? nullptr : found->second.get();
+}
+
+// ---- who asks
+
+absl::Status DirectoryCore::Impl::OnReduce(Node& node, const v1::ReduceRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
+  const Reduction::Asker asker{node.key, node.session, m.request_id()};
+  absl::StatusOr<ReduceSpec> spec = ParseReduction(m.reduction());
+  absl::Status valid = spec.ok() ? ValidateReduceSpec(target, *spec) : spec.status();
+  if (!valid.ok()) {
+    AnswerReduce(asker, valid);
+    return absl::OkStatus();
+  }
+  Reduction* reduction = FindReduction(target);
+  if (reduction != nullptr && !SameReduction(reduction->plan.spec(), *spec)) {
+    AnswerReduce(asker, About(target, absl::StatusCode::kAlreadyExists,
+                              "another one, of other sources or arguments, is under way"));
+    return absl::OkStatus();
+  }
+  if (reduction == nullptr) {
+    if (const auto over = AnswerBeforeBegin(target, *spec)) {
+      AnswerReduce(asker, *over);
+      return absl::OkStatus();
+    }
+    absl::StatusOr<Reduction*> begun =
+        BeginReduction(target, *std::move(spec), FromProto(m.reduction().root()));
+    if (!begun.ok()) {
+      AnswerReduce(asker, begun.status());
+      return absl::OkStatus();
+    }
+    reduction = *begun;
+    reduction->deadline = now_;  // until the first has said how long
+  }
+  reduction->askers.push_back(asker);
+  const Instant deadline = m.timeout_ms() == 0
+                               ? Instant::Infinite()
+                               : now_ + absl::Milliseconds(static_cast<int64_t>(
+                                            std::min<uint64_t>(m.timeout_ms(), uint64_t{1} << 40)));
+  reduction->deadline = std::max(reduction->deadline, deadline);
+  SetReduceTimer(*reduction, reduction->deadline);
+  TouchReduction(target);
+  return absl::OkStatus();
+}
+
+std::optional<absl::Status> DirectoryCore::Impl::AnswerBeforeBegin(const ObjectId& target,
+                                                                   const ReduceSpec& spec) {
+  if (FindDeleted(target) != nullptr) {
+    return About(target, absl::StatusCode::kNotFound, "the target was deleted");
+  }
+  const Object* object = FindObject(target);
+  if (object == nullptr || !object->adopted) return std::nullopt;
+  const std::string& from = object->info.reduced_from;
+  // A part of a reduction that an earlier life of this shard planned: it goes on, or is withdrawn.
+  if (!object->sealed && !from.empty()) return std::nullopt;
+  const absl::btree_set<ObjectId> asked(spec.sources.begin(), spec.sources.end());
+  bool same = !from.empty();
+  for (size_t at = 0; same && at + ObjectId::kSize <= from.size(); at += ObjectId::kSize) {
+    const auto source = ObjectId::FromBinary(absl::string_view(from).substr(at, ObjectId::kSize));
+    same = source.ok() && (spec.open || asked.contains(*source));
+  }
+  if (same) return absl::OkStatus();
+  return About(target, absl::StatusCode::kAlreadyExists,
+               "an object that is not its result was put under this id");
+}
+
+absl::StatusOr<Reduction*> DirectoryCore::Impl::BeginReduction(const ObjectId& target,
+                                                               ReduceSpec spec,
+                                                               const NodeKey& root) {
+  if (reductions_.size() >= options_.max_reductions ||
+      reduce_sources_ + spec.sources.size() > options_.max_reduce_sources) {
+    return About(target, absl::StatusCode::kResourceExhausted,
+                 absl::StrCat("the shard plans ", reductions_.size(), " others with ",
+                              reduce_sources_, " sources"));
+  }
+  ++counters_.reductions;
+  const std::vector<ObjectId> sources = spec.sources;
+  auto& made = reductions_[target];
+  made = std::make_unique<Reduction>(target, std::move(spec), root);
+  made->started = now_;
+  Watch(*made, sources);
+  TouchReduction(target);
+  return made.get();
+}
+
+absl::Status DirectoryCore::Impl::OnExtend(Node& node, const v1::ExtendRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
+  Reduction* reduction = FindReduction(target);
+  absl::StatusOr<std::vector<ObjectId>> sources = ParseSources(m.source_ids());
+  absl::Status status = sources.status();
+  if (status.ok() && reduction == nullptr) {
+    status = About(target, absl::StatusCode::kNotFound, "it is not under way");
+  }
+  if (status.ok() && !sources->empty()) {
+    const bool room = reduce_sources_ + sources->size() <= options_.max_reduce_sources &&
+                      reduction->plan.spec().sources.size() + sources->size() <= kMaxReduceSources;
+    status = room ? reduction->plan.Add(*sources)
+                  : About(target, absl::StatusCode::kResourceExhausted, "too many sources");
+    if (status.ok()) Watch(*reduction, *sources);
+  }
+  if (status.ok() && m.close()) status = reduction->plan.Close();
+  if (reduction != nullptr) TouchReduction(target);
+  v1::ExtendReply& reply = *Send(node.key).mutable_extend_reply();
+  reply.set_request_id(m.request_id());
+  reply.set_code(static_cast<int>(status.code()));
+  reply.set_message(std::string(status.message()));
+  return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::AnswerReduce(const Reduction::Asker& asker, const absl::Status& status) {
+  const Node* node = FindNode(asker.node);
+  // In a new session it asks again.
+  if (node == nullptr || node->session != asker.session || asker.request_id == 0) return;
+  v1::ReduceReply& reply = *Send(asker.node).mutable_reduce_reply();
+  reply.set_request_id(asker.request_id);
+  reply.set_code(static_cast<int>(status.code()));
+  reply.set_message(std::string(status.message()));
+}
+
+void DirectoryCore::Impl::EndReduction(Reduction& reduction, const absl::Status& status) {
+  status.ok() ? ++counters_.reductions_committed : ++counters_.reductions_failed;
+  for (const Reduction::Asker& asker : reduction.askers) AnswerReduce(asker, status);
+  reduction.plan.Cancel();
+  for (const ReduceEffect& effect : reduction.plan.TakeEffects()) {
+    if (const auto* drop = std::get_if<DropFold>(&effect)) Carry(reduction, *drop);
+  }
+  for (const NodeKey& key : reduction.keepers) {
+    if (FindNode(key) == nullptr) continue;
+    v1::KeepReduction& keep = *Send(key).mutable_keep_reduction();
+    keep.set_object_id(reduction.target.binary().data(), ObjectId::kSize);
+    keep.set_forget(true);
+  }
+  UnwatchAll(reduction);
+  if (!reduction.timer.infinite()) reduce_timers_.erase({reduction.timer, reduction.target});
+  const ObjectId target = reduction.target;
+  touched_reductions_.erase(target);
+  reductions_.erase(target);
+  // A Put that stood by may be the object now; and who waits for the target as a source.
+  NoteChange(target);
+  if (Object* object = FindObject(target)) Settle(*object);
+}
+
+// ---- what nodes report
+
+absl::Status DirectoryCore::Impl::OnFoldReport(Node& node, const v1::FoldReport& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation version, ParseGeneration(m.version()));
+  Reduction* reduction = FindReduction(target);
+  if (reduction == nullptr) return absl::OkStatus();
+  const auto found = reduction->placed.find({node.key, version});
+  if (found == reduction->placed.end()) return absl::OkStatus();
+  Reduction::Placed& placed = found->second;
+  TouchReduction(target);
+  switch (m.kind()) {
+    case v1::FoldReport::READY:
+      reduction->plan.OnReady(node.key, version);
+      return absl::OkStatus();
+    case v1::FoldReport::PROGRESS:
+      placed.watermark = m.watermark();
+      placed.bytes_per_second = UsableRate(m.bytes_per_second());
+      placed.trouble.clear();
+      return absl::OkStatus();
+    case v1::FoldReport::FAILED:
+      placed.trouble = m.message();
+      return absl::OkStatus();
+    case v1::FoldReport::NO_MEMORY:
+    case v1::FoldReport::DROPPED:
+      placed.trouble = m.message();
+      placed.again = now_ + kFirstPause * (1 << std::min(placed.times_lost++, kMaxDoublings));
+      SetReduceTimer(*reduction, placed.again);
+      return absl::OkStatus();
+    default:
+      return absl::InvalidArgumentError("kind: a report of no kind this shard knows");
+  }
+}
+
+absl::Status DirectoryCore::Impl::OnRegisterFold(Node& node, const v1::RegisterFold& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation version, ParseGeneration(m.version()));
+  PHALANX_ASSIGN_OR_RETURN(const std::vector<ObjectId> sources, ParseSources(m.source_ids()));
+  PHALANX_RETURN_IF_ERROR(CheckShape(m.slots(), m.degree(), m.slot()));
+  restarted_ = true;
+  Reduction* reduction = FindReduction(target);
+  if (reduction == nullptr && Learning() && m.has_reduction()) {
+    absl::StatusOr<ReduceSpec> spec = ParseReduction(m.reduction());
+    if (spec.ok() && ValidateReduceSpec(target, *spec).ok() &&
+        !AnswerBeforeBegin(target, *spec).has_value()) {
+      auto begun = BeginReduction(target, *std::move(spec), FromProto(m.reduction().root()));
+      if (begun.ok()) reduction = *begun;
+    }
+  }
+  if (reduction != nullptr && !reduction->begun) {
+    reduction->plan.Restore(static_cast<int>(m.slots()), static_cast<int>(m.degree()),
+                            static_cast<int>(m.slot()), sources, node.key);
+    reduction->registered.push_back({{node.key, version}, m.ready()});
+    return absl::OkStatus();
+  }
+  if (reduction == nullptr && Learning()) {
+    // Whoever asks for the reduction may register after it.
+    stray_folds_[target].push_back({node.key, m});
+    return absl::OkStatus();
+  }
+  const auto placed = reduction == nullptr ? decltype(reduction->placed.end())()
+                                           : reduction->placed.find({node.key, version});
+  if (reduction == nullptr || placed == reduction->placed.end()) {
+    SendFoldDrop(node.key, target, version);
+    return absl::OkStatus();
+  }
+  placed->second.registered = true;
+  if (const FoldTask* task = reduction->plan.Find(node.key, version)) {
+    FillFold(*reduction, *task, Send(node.key).mutable_fold());
+  }
+  if (m.ready()) reduction->plan.OnReady(node.key, version);
+  TouchReduction(target);
+  return absl::OkStatus();
+}
+
+// ---- time, and nodes
+
+void DirectoryCore::Impl::SetReduceTimer(Reduction& reduction, Instant when) {
+  if (when >= reduction.timer) return;
+  if (!reduction.timer.infinite()) reduce_timers_.erase({reduction.timer, reduction.target});
+  reduction.timer = when;
+  reduce_timers_.insert({when, reduction.target});
+}
+
+void DirectoryCore::Impl::OnReduceTimer(Reduction& reduction) {
+  reduce_timers_.erase({reduction.timer, reduction.target});
+  reduction.timer = Instant::Infinite();
+  if (reduction.deadline <= now_) {
+    return EndReduction(reduction, About(reduction.target, absl::StatusCode::kDeadlineExceeded,
+                                         DescribeWaiting(reduction)));
+  }
+  Instant next = reduction.deadline;
+  std::vector<Reduction::FoldKey> lost;
+  for (auto& [key, placed] : reduction.placed) {
+    if (placed.again <= now_) {
+      placed.again = Instant::Infinite();
+      lost.push_back(key);
+    } else {
+      next = std::min(next, placed.again);
+    }
+  }
+  for (const Reduction::FoldKey& key : lost) reduction.plan.OnFoldLost(key.first, key.second);
+  SetReduceTimer(reduction, next);
+  TouchReduction(reduction.target);
+}
+
+std::string DirectoryCore::Impl::DescribeWaiting(const Reduction& reduction) const {
+  const ReducePlan::View view = reduction.plan.Look();
+  const ReduceSpec& spec = reduction.plan.spec();
+  const size_t needed = spec.num_objects != 0 ? spec.num_objects : spec.sources.size();
+  if (reduction.plan.committed()) return "its result is being published";
+  if (spec.open) return "it was not closed in time";
+  if (view.ready >= needed) return absl::StrCat(view.ready, " sources are being folded");
+  std::vector<std::string> missing;
+  for (const ObjectId& source : spec.sources) {
+    if (missing.size() == kMaxNamed) break;
+    if (!reduction.ready.contains(source)) missing.push_back(source.hex());
+  }
+  return absl::StrCat(view.ready, " of ", needed,
+                      " sources are there; missing: ", absl::StrJoin(missing, ", "),
+                      missing.size() == kMaxNamed ? ", ..." : "");
+}
+
+void DirectoryCore::Impl::ReductionNodeDown(const NodeKey& key) {
+  ForgetWatcher(key);
+  // What became of sources comes first: the plan moves to their other holders what it can.
+  TellChanges();
+  for (auto& [target, reduction] : reductions_) {
+    const auto first = reduction->placed.lower_bound({key, Generation()});
+    auto last = first;
+    while (last != reduction->placed.end() && last->first.first == key) ++last;
+    reduction->placed.erase(first, last);
+    reduction->keepers.erase(key);
+    std::erase_if(reduction->registered, [&key](const auto& r) { return r.first.first == key; });
+    std::erase_if(reduction->askers, [&key](const Reduction::Asker& a) { return a.node == key; });
+    reduction->plan.OnNodeDown(key);
+    if (reduction->agent == key) reduction->agent = NodeKey();
+    TouchReduction(target);
+  }
+}
+
+void DirectoryCore::Impl::ReductionSessionBegins(const NodeKey& key) {
+  ForgetWatcher(key);
+  for (auto& [target, reduction] : reductions_) {
+    std::erase_if(reduction->askers, [&key](const Reduction::Asker& a) { return a.node == key; });
+    reduction->keepers.erase(key);
+    if (reduction->agent == key) reduction->agent = NodeKey();
+    for (auto at = reduction->placed.lower_bound({key, Generation()});
+         at != reduction->placed.end() && at->first.first == key; ++at) {
+      at->second.registered = false;
+    }
+    TouchReduction(target);
+  }
+}
+
+void DirectoryCore::Impl::ReductionSessionRegistered(const NodeKey& key) {
+  for (auto& [target, reduction] : reductions_) {
+    std::vector<Generation> lost;
+    for (auto at = reduction->placed.lower_bound({key, Generation()});
+         at != reduction->placed.end() && at->first.first == key; ++at) {
+      if (!at->second.registered) lost.push_back(at->first.second);
+    }
+    for (const Generation& version : lost) reduction->plan.OnFoldLost(key, version);
+    if (!lost.empty()) TouchReduction(target);
+  }
+}
+
+// ---- what the plans decide
+
+bool DirectoryCore::Impl::IsRoot(const ObjectId& target, const Generation& version,
+                                 const NodeKey& node) {
+  const Reduction* reduction = FindReduction(target);
+  return reduction != nullptr && reduction->plan.RootVersion() == version &&
+         reduction->plan.RootNode() == node;
+}
+
+void DirectoryCore::Impl::RunReductions() {
+  while (!changed_sources_.empty() || !touched_reductions_.empty()) {
+    TellChanges();
+    if (touched_reductions_.empty()) continue;
+    const ObjectId target = *touched_reductions_.begin();
+    touched_reductions_.erase(touched_reductions_.begin());
+    if (Reduction* reduction = FindReduction(target)) RunReduction(*reduction);
+  }
+}
+
+void DirectoryCore::Impl::RunReduction(Reduction& reduction) {
+  const Object* object = FindObject(reduction.target);
+  const bool adopted = object != nullptr && object->adopted;
+  if (adopted && object->complete_copies > 0 && !object->tentative) {
+    if (!object->info.reduced_from.empty()) return EndReduction(reduction, absl::OkStatus());
+    return EndReduction(reduction, About(reduction.target, absl::StatusCode::kAlreadyExists,
+                                         "an object that is not its result was put under this id"));
+  }
+  if (!reduction.begun && MayAdoptFromAbsence()) {
+    if (absl::Status status = BeginPlan(reduction); !status.ok()) {
+      return EndReduction(reduction, status);
+    }
+  }
+  ChooseAgent(reduction);
+  if (reduction.plan.committed()) {
+    const bool announced = reduction.root_generation.valid();
+    const bool gone = announced ? !adopted || object->generation != reduction.root_generation
+                                : FindNode(reduction.plan.RootNode()) == nullptr;
+    if (gone) {
+      reduction.root_generation = Generation();
+      reduction.plan.OnResultLost();
+    }
+  }
+  for (const ReduceEffect& effect : reduction.plan.TakeEffects()) {
+    if (const auto* place = std::get_if<PlaceFold>(&effect)) Carry(reduction, *place);
+    if (const auto* drop = std::get_if<DropFold>(&effect)) Carry(reduction, *drop);
+    if (const auto* commit = std::get_if<CommitFold>(&effect)) Carry(reduction, *commit);
+    if (const auto* end = std::get_if<phalanx::directory::EndReduction>(&effect)) {
+      return EndReduction(reduction, end->why);
+    }
+  }
+}
+
+absl::Status DirectoryCore::Impl::BeginPlan(Reduction& reduction) {
+  reduction.begun = true;
+  ReduceCosts costs;
+  const LinkModel& links = planner_.links();
+  const auto round_trip = links.MedianLatency();
+  costs.latency = round_trip.has_value() ? *round_trip / 2 : kAssumedLatency;
+  costs.bytes_per_second = links.MedianRate().value_or(kAssumedRate);
+  costs.fold_per_second = kFoldRate;
+  costs.segment_bytes = kSegmentBytes;
+  reduction.plan.SetCosts(costs);
+  if (const auto stray = stray_folds_.find(reduction.target); stray != stray_folds_.end()) {
+    for (const auto& [node, m] : stray->second) {
+      const auto sources = ParseSources(m.source_ids());
+      if (!sources.ok() || FindNode(node) == nullptr) continue;
+      reduction.plan.Restore(static_cast<int>(m.slots()), static_cast<int>(m.degree()),
+                             static_cast<int>(m.slot()), *sources, node);
+      reduction.registered.push_back({{node, FromProto(m.version())}, m.ready()});
+    }
+    stray_folds_.erase(stray);
+  }
+  reduction.plan.Begin();
+  std::vector<ReduceEffect> effects = reduction.plan.TakeEffects();
+  for (const ReduceEffect& effect : effects) {
+    if (const auto* place = std::get_if<PlaceFold>(&effect)) Carry(reduction, *place);
+  }
+  for (const auto& [fold, ready] : std::exchange(reduction.registered, {})) {
+    if (!reduction.placed.contains(fold)) {
+      SendFoldDrop(fold.first, reduction.target, fold.second);
+    } else if (ready) {
+      reduction.plan.OnReady(fold.first, fold.second);
+    }
+  }
+  for (const ReduceEffect& effect : effects) {
+    const auto* end = std::get_if<phalanx::directory::EndReduction>(&effect);
+    if (end != nullptr) return end->why;
+  }
+  return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::BeginPlans() {
+  for (const auto& [target, reduction] : reductions_) TouchReduction(target);
+  RunReductions();
+  for (const auto& [target, folds] : std::exchange(stray_folds_, {})) {
+    for (const auto& [node, m] : folds) SendFoldDrop(node, target, FromProto(m.version()));
+  }
+}
+
+void DirectoryCore::Impl::Carry(Reduction& reduction, const PlaceFold& effect) {
+  if (FindNode(effect.node) == nullptr) return;
+  ++counters_.folds_placed;
+  FillFold(reduction, effect.task, Send(effect.node).mutable_fold());
+  Reduction::Placed& placed = reduction.placed[{effect.node, effect.task.version}];
+  placed.slot = effect.task.slot;
+  placed.registered = true;
+  TellToKeep(reduction, effect.node);
+}
+
+void DirectoryCore::Impl::FillFold(Reduction& reduction, const FoldTask& task, v1::Fold* out) {
+  const ReduceSpec& spec = reduction.plan.spec();
+  out->set_object_id(reduction.target.binary().data(), ObjectId::kSize);
+  ToProto(task.version, out->mutable_version());
+  out->set_slot(static_cast<uint32_t>(task.slot));
+  out->set_slots(static_cast<uint32_t>(task.slots));
+  out->set_degree(static_cast<uint32_t>(task.degree));
+  out->set_dtype(static_cast<uint32_t>(spec.dtype));
+  out->set_op(static_cast<uint32_t>(spec.op));
+  out->set_planned(task.planned);
+  out->set_range_offset(spec.range_offset);
+  out->set_size_bytes(task.size_bytes);
+  out->set_root(task.root);
+  out->set_committed(task.committed);
+  for (const FoldInput& input : task.inputs) {
+    v1::Fold::Input& to = *out->add_inputs();
+    ToProto(input.generation, to.mutable_generation());
+    if (input.kind == FoldInput::Kind::kSlot) {
+      ToProto(input.node, to.mutable_sender());
+      if (const Node* node = FindNode(input.node)) to.set_sender_address(node->info.address());
+      continue;
+    }
+    if (input.kind == FoldInput::Kind::kSource) {
+      to.set_source_id(input.source.binary().data(), ObjectId::kSize);
+      continue;
+    }
+    to.set_has_inline(true);
+    if (const std::string* bytes = InlineBytesOf(reduction, input.source)) {
+      inline_in_outbox_ += task.size_bytes;
+      to.set_inline_bytes(
+          std::string(absl::string_view(*bytes).substr(spec.range_offset, task.size_bytes)));
+    }
+  }
+  if (!task.root) return;
+  std::string from;
+  for (const ObjectId& source : task.reduced_from) {
+    from.append(source.binary().data(), ObjectId::kSize);
+  }
+  out->set_reduced_from(std::move(from));
+}
+
+void DirectoryCore::Impl::TellToKeep(Reduction& reduction, const NodeKey& node) {
+  const bool asks = std::any_of(reduction.askers.begin(), reduction.askers.end(),
+                                [&node](const Reduction::Asker& a) { return a.node == node; });
+  if (asks || reduction.keepers.size() >= kMaxKeepers) return;
+  if (!reduction.keepers.insert(node).second) return;
+  v1::KeepReduction& keep = *Send(node).mutable_keep_reduction();
+  keep.set_object_id(reduction.target.binary().data(), ObjectId::kSize);
+  ToProto(reduction.plan.spec(), reduction.plan.root(), keep.mutable_reduction());
+}
+
+void DirectoryCore::Impl::SendFoldDrop(const NodeKey& to, const ObjectId& target,
+                                       const Generation& version) {
+  if (FindNode(to) == nullptr) return;
+  v1::FoldDrop& drop = *Send(to).mutable_fold_drop();
+  drop.set_object_id(target.binary().data(), ObjectId::kSize);
+  ToProto(version, drop.mutable_version());
+}
+
+void DirectoryCore::Impl::Carry(Reduction& reduction, const DropFold& effect) {
+  reduction.placed.erase({effect.node, effect.version});
+  ++counters_.folds_dropped;
+  SendFoldDrop(effect.node, reduction.target, effect.version);
+}
+
+void DirectoryCore::Impl::Carry(Reduction& reduction, const CommitFold& effect) {
+  if (FindNode(effect.node) == nullptr) return;
+  v1::FoldCommit& commit = *Send(effect.node).mutable_fold_commit();
+  commit.set_object_id(reduction.target.binary().data(), ObjectId::kSize);
+  ToProto(effect.version, commit.mutable_version());
+}
+
+void DirectoryCore::Impl::ListReductions(Instant now, v1::GetStatusResponse* out) const {
+  constexpr size_t kMaxReductionsListed = 16;
+  std::vector<const Reduction*> oldest;
+  for (const auto& [target, reduction] : reductions_) oldest.push_back(reduction.get());
+  const size_t listed = std::min(oldest.size(), kMaxReductionsListed);
+  std::partial_sort(oldest.begin(), oldest.begin() + static_cast<ptrdiff_t>(listed), oldest.end(),
+                    [](const Reduction* a, const Reduction* b) { return a->started < b->started; });
+  oldest.resize(listed);
+  for (const Reduction* reduction : oldest) {
+    const ReducePlan::View view = reduction->plan.Look();
+    const ReduceSpec& spec = reduction->plan.spec();
+    v1::RunningReduction& to = *out->add_running_reductions();
+    to.set_object_id(reduction->target.binary().data(), ObjectId::kSize);
+    to.set_ready(view.ready);
+    to.set_needed(spec.num_objects != 0 ? spec.num_objects : spec.sources.size());
+    to.set_size_bytes(view.size_bytes);
+    to.set_elapsed_ns(
+        static_cast<uint64_t>(std::max<int64_t>(0, now.nanos() - reduction->started.nanos())));
+    to.set_state(DescribeWaiting(*reduction));
+    const auto root =
+        reduction->placed.find({reduction->plan.RootNode(), reduction->plan.RootVersion()});
+    if (root != reduction->placed.end()) to.set_watermark(root->second.watermark);
+  }
+}
+
+void DirectoryCore::Impl::DescribeReduction(const Reduction& reduction, Instant now,
+                                            v1::ReductionDescription* out) const {
+  constexpr int kMaxSlotsDescribed = 4096;
+  constexpr int kMaxMissingDescribed = 256;
+  const ReduceSpec& spec = reduction.plan.spec();
+  const ReducePlan::View view = reduction.plan.Look();
+  ToProto(spec, reduction.plan.root(), out->mutable_reduction());
+  out->set_ready(view.ready);
+  out->set_needed(spec.num_objects != 0 ? spec.num_objects : spec.sources.size());
+  out->set_spares(view.spares);
+  out->set_degree(view.degree);
+  out->set_epoch(view.epoch);
+  out->set_size_bytes(view.size_bytes);
+  out->set_committed(reduction.plan.committed());
+  out->set_asking(reduction.askers.size());
+  out->set_elapsed_ns(
+      static_cast<uint64_t>(std::max<int64_t>(0, now.nanos() - reduction.started.nanos())));
+  for (const ReducePlan::SlotView& slot : view.slots) {
+    if (out->slots_size() == kMaxSlotsDescribed) break;
+    v1::ReductionDescription::Slot& to = *out->add_slots();
+    to.set_slot(slot.slot);
+    to.set_parent(slot.parent);
+    if (slot.version.valid()) ToProto(slot.version, to.mutable_version());
+    for (const ObjectId& id : slot.own) to.add_source_ids(id.binary().data(), ObjectId::kSize);
+    if (!slot.node.valid()) continue;
+    ToProto(slot.node, to.mutable_node());
+    if (const Node* node = FindNode(slot.node)) {
+      to.set_node_name(node->info.name());
+      to.set_connected(node->connected);
+    }
+    const auto placed = reduction.placed.find({slot.node, slot.version});
+    if (placed == reduction.placed.end()) continue;
+    to.set_watermark(placed->second.watermark);
+    to.set_bytes_per_second(placed->second.bytes_per_second);
+    to.set_trouble(placed->second.trouble);
+  }
+  out->set_slots_left_out(view.slots.size() - out->slots_size());
+  for (const ObjectId& source : spec.sources) {
+    if (out->missing_source_ids_size() == kMaxMissingDescribed) break;
+    if (!reduction.ready.contains(source)) {
+      out->add_missing_source_ids(source.binary().data(), ObjectId::kSize);
+    }
+  }
+}
+
+}  // namespace phalanx::directory

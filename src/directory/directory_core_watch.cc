@@ -1,0 +1,359 @@
+// The sources of reductions: those that belong to this shard, those of other shards, which are
+// watched by way of a node, and those whose producers failed.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/status_macros.h"
+#include "src/directory/directory_core_impl.h"
+#include "src/directory/reduce_messages.h"
+
+namespace phalanx::directory {
+namespace {
+
+// As many as are worth knowing: one folds it, the others stand in for it.
+constexpr int kMaxHoldersTold = 8;
+// Bytes of sources that travel from shard to shard, for one reduction.
+constexpr size_t kMaxForeignInlineBytes = 1 << 20;
+
+}  // namespace
+
+bool DirectoryCore::Impl::IsForeign(const ObjectId& id) const {
+  return options_.num_shards > 1 && id.ShardHash() % static_cast<uint64_t>(options_.num_shards) !=
+                                        static_cast<uint64_t>(options_.shard_index);
+}
+
+void DirectoryCore::Impl::Watch(Reduction& reduction, absl::Span<const ObjectId> sources) {
+  v1::WatchSource foreign;
+  for (const ObjectId& source : sources) {
+    ++reduce_sources_;
+    if (IsForeign(source)) {
+      reduction.has_foreign = true;
+      foreign.add_source_ids(source.binary().data(), ObjectId::kSize);
+      continue;
+    }
+    watchers_[source].insert(Watcher{NodeKey(), reduction.target});
+    TellPlan(reduction, source, StateOf(source, /*with_bytes=*/false));
+  }
+  if (foreign.source_ids_size() == 0 || FindNode(reduction.agent) == nullptr) return;
+  foreign.set_target_id(reduction.target.binary().data(), ObjectId::kSize);
+  *Send(reduction.agent).mutable_watch_source() = std::move(foreign);
+}
+
+void DirectoryCore::Impl::ChooseAgent(Reduction& reduction) {
+  if (!reduction.has_foreign || FindNode(reduction.agent) != nullptr) return;
+  const auto usable = [this](const NodeKey& key) {
+    const Node* node = FindNode(key);
+    return node != nullptr && node->connected && !node->registering;
+  };
+  reduction.agent = usable(reduction.plan.root()) ? reduction.plan.root() : NodeKey();
+  for (auto at = nodes_.begin(); at != nodes_.end() && !reduction.agent.valid(); ++at) {
+    if (usable(at->first)) reduction.agent = at->first;
+  }
+  if (!reduction.agent.valid()) return;
+  v1::WatchSource& watch = *Send(reduction.agent).mutable_watch_source();
+  watch.set_target_id(reduction.target.binary().data(), ObjectId::kSize);
+  for (const ObjectId& source : reduction.plan.spec().sources) {
+    if (IsForeign(source)) watch.add_source_ids(source.binary().data(), ObjectId::kSize);
+  }
+}
+
+void DirectoryCore::Impl::Unwatch(const ObjectId& source, const Watcher& watcher) {
+  const auto found = watchers_.find(source);
+  if (found == watchers_.end()) return;
+  found->second.erase(watcher);
+  if (found->second.empty()) watchers_.erase(found);
+}
+
+void DirectoryCore::Impl::UnwatchAll(Reduction& reduction) {
+  v1::WatchSource end;
+  for (const ObjectId& source : reduction.plan.spec().sources) {
+    --reduce_sources_;
+    if (IsForeign(source)) {
+      end.add_source_ids(source.binary().data(), ObjectId::kSize);
+    } else {
+      Unwatch(source, Watcher{NodeKey(), reduction.target});
+    }
+  }
+  if (end.source_ids_size() == 0 || FindNode(reduction.agent) == nullptr) return;
+  end.set_target_id(reduction.target.binary().data(), ObjectId::kSize);
+  end.set_end(true);
+  *Send(reduction.agent).mutable_watch_source() = std::move(end);
+}
+
+void DirectoryCore::Impl::ForgetWatcher(const NodeKey& node) {
+  const auto found = watched_through_.find(node);
+  if (found == watched_through_.end()) return;
+  for (const auto& [source, target] : found->second) Unwatch(source, Watcher{node, target});
+  watched_through_.erase(found);
+}
+
+absl::Status DirectoryCore::Impl::OnWatchSource(Node& node, const v1::WatchSource& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.target_id()));
+  PHALANX_ASSIGN_OR_RETURN(const std::vector<ObjectId> sources, ParseSources(m.source_ids()));
+  for (const ObjectId& source : sources) {
+    if (IsForeign(source)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("source_ids: ", source.hex(), " belongs to another shard"));
+    }
+  }
+  for (const ObjectId& source : sources) {
+    if (m.end()) {
+      Unwatch(source, Watcher{node.key, target});
+      const auto through = watched_through_.find(node.key);
+      if (through != watched_through_.end()) through->second.erase({source, target});
+      continue;
+    }
+    watchers_[source].insert(Watcher{node.key, target});
+    watched_through_[node.key].insert({source, target});
+    v1::SourceState& state = *Send(node.key).mutable_source_state();
+    state = StateOf(source, /*with_bytes=*/true);
+    state.set_target_id(target.binary().data(), ObjectId::kSize);
+  }
+  return absl::OkStatus();
+}
+
+v1::SourceState DirectoryCore::Impl::StateOf(const ObjectId& source, bool with_bytes) {
+  v1::SourceState state;
+  state.set_source_id(source.binary().data(), ObjectId::kSize);
+  Object* object = FindObject(source);
+  if (const auto failed = failed_.find(source); failed != failed_.end()) {
+    state.set_code(static_cast<int>(failed->second.why.code()));
+    state.set_message(std::string(failed->second.why.message()));
+    return state;
+  }
+  if (object == nullptr || !object->adopted) {
+    if (FindDeleted(source) == nullptr) return state;
+    state.set_code(static_cast<int>(absl::StatusCode::kNotFound));
+    state.set_message(absl::StrCat("object ", source.hex(), " was deleted"));
+    return state;
+  }
+  // What is being reduced counts once it is committed.
+  if (object->complete_copies == 0 && FindReduction(source) != nullptr) return state;
+  ListHolders(*object, &state);
+  const bool bytes_here = object->inline_cached && object->complete_copies > 0;
+  if (state.holders_size() == 0 && !bytes_here) return state;
+  ToProto(object->generation, state.mutable_generation());
+  state.set_size_bytes(object->info.size_bytes);
+  state.set_has_inline(bytes_here);
+  if (bytes_here && with_bytes) state.set_inline_bytes(object->inline_bytes);
+  return state;
+}
+
+void DirectoryCore::Impl::ListHolders(const Object& object, v1::SourceState* state) const {
+  bool any_bytes = false;
+  for (const auto& [key, copy] : object.copies) {
+    const bool has = std::any_of(copy.watermarks.begin(), copy.watermarks.end(),
+                                 [](uint64_t watermark) { return watermark > 0; });
+    any_bytes = any_bytes || has;
+  }
+  // Complete ones first, of these the primary; a session that is broken for a moment comes last.
+  std::vector<std::pair<int, NodeKey>> holders;
+  for (const auto& [key, copy] : object.copies) {
+    const Node* node = FindNode(key);
+    const bool has_bytes =
+        copy.complete || (any_bytes && (copy.writer || !copy.watermarks.empty()));
+    if (node == nullptr || !has_bytes || copy.unconfirmed) continue;
+    const int rank =
+        (copy.complete ? 0 : 4) + (copy.primary ? 0 : 1) + (node->connected && !copy.stale ? 0 : 2);
+    holders.push_back({rank, key});
+  }
+  std::sort(holders.begin(), holders.end());
+  if (holders.size() > kMaxHoldersTold) holders.resize(kMaxHoldersTold);
+  for (const auto& [rank, key] : holders) {
+    v1::SourceState::Holder& holder = *state->add_holders();
+    ToProto(key, holder.mutable_node());
+    holder.set_complete(object.copies.at(key).complete);
+  }
+}
+
+absl::Status DirectoryCore::Impl::OnSourceState(Node& node, const v1::SourceState& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.target_id()));
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId source, ParseObjectId(m.source_id()));
+  if (m.has_generation()) {
+    PHALANX_RETURN_IF_ERROR(ParseGeneration(m.generation()).status());
+  }
+  if (m.size_bytes() > kMaxObjectBytes || m.inline_bytes().size() > kMaxInlineBytes ||
+      m.holders_size() > kMaxHoldersTold) {
+    return absl::InvalidArgumentError("source_state: it is larger than any there is");
+  }
+  for (const v1::SourceState::Holder& holder : m.holders()) {
+    PHALANX_RETURN_IF_ERROR(ParseNodeKey(holder.node()).status());
+  }
+  Reduction* reduction = FindReduction(target);
+  if (reduction == nullptr || reduction->agent != node.key || !reduction->plan.Watches(source) ||
+      !IsForeign(source)) {
+    return absl::OkStatus();
+  }
+  v1::SourceState& state = reduction->foreign[source];
+  reduction->foreign_inline_bytes -= state.inline_bytes().size();
+  state = m;
+  if (state.inline_bytes().size() != state.size_bytes() ||
+      reduction->foreign_inline_bytes + state.inline_bytes().size() > kMaxForeignInlineBytes) {
+    state.clear_inline_bytes();
+    state.set_has_inline(false);
+  }
+  reduction->foreign_inline_bytes += state.inline_bytes().size();
+  TellPlan(*reduction, source, state);
+  TouchReduction(target);
+  return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::TellPlan(Reduction& reduction, const ObjectId& source,
+                                   const v1::SourceState& state) {
+  if (state.code() != 0) {
+    reduction.ready.erase(source);
+    // What is in a slot is held by its node, though it was deleted.
+    if (reduction.plan.Placed(source)) return;
+    reduction.plan.OnSourceFailed(
+        source, absl::Status(static_cast<absl::StatusCode>(state.code()), state.message()));
+    return;
+  }
+  std::optional<ReduceSource> told;
+  if (state.has_generation()) {
+    told.emplace();
+    told->generation = FromProto(state.generation());
+    told->size_bytes = state.size_bytes();
+    told->has_inline = state.has_inline();
+    for (const v1::SourceState::Holder& holder : state.holders()) {
+      const NodeKey key = FromProto(holder.node());
+      const Node* node = FindNode(key);
+      if (node == nullptr) continue;
+      const auto zone = node->info.labels().find("zone");
+      told->holders.push_back(ReduceSource::Holder{
+          key, holder.complete(), zone == node->info.labels().end() ? "" : zone->second});
+    }
+    if (told->holders.empty() && !told->has_inline) told.reset();
+  }
+  told.has_value() ? (void)reduction.ready.insert(source) : (void)reduction.ready.erase(source);
+  reduction.plan.OnSource(source, std::move(told));
+}
+
+void DirectoryCore::Impl::TellWatchers(const ObjectId& source) {
+  const auto found = watchers_.find(source);
+  if (found == watchers_.end()) return;
+  for (const Watcher& watcher : found->second) {
+    if (!watcher.node.valid()) {
+      TellPlan(*FindReduction(watcher.target), source, StateOf(source, /*with_bytes=*/false));
+      TouchReduction(watcher.target);
+      continue;
+    }
+    v1::SourceState& state = *Send(watcher.node).mutable_source_state();
+    state = StateOf(source, /*with_bytes=*/true);
+    state.set_target_id(watcher.target.binary().data(), ObjectId::kSize);
+  }
+}
+
+void DirectoryCore::Impl::TellChanges() {
+  for (const ObjectId& source : std::exchange(changed_sources_, {})) TellWatchers(source);
+}
+
+// Nodes of which other shards knew before this one did.
+void DirectoryCore::Impl::TellForeignAgain() {
+  for (const auto& [target, reduction] : reductions_) {
+    if (!reduction->has_foreign) continue;
+    for (const auto& [source, state] : reduction->foreign) TellPlan(*reduction, source, state);
+    TouchReduction(target);
+  }
+}
+
+const std::string* DirectoryCore::Impl::InlineBytesOf(const Reduction& reduction,
+                                                      const ObjectId& source) {
+  if (IsForeign(source)) {
+    const auto found = reduction.foreign.find(source);
+    return found == reduction.foreign.end() ? nullptr : &found->second.inline_bytes();
+  }
+  const Object* object = FindObject(source);
+  return object != nullptr && object->inline_cached ? &object->inline_bytes : nullptr;
+}
+
+absl::Status DirectoryCore::Impl::CheckReductions() const {
+  size_t sources = 0;
+  for (const auto& [target, reduction] : reductions_) {
+    const auto broken = [&target = target](absl::string_view what) {
+      return absl::InternalError(absl::StrCat("reduction of ", target.hex(), ": ", what));
+    };
+    if (absl::Status status = reduction->plan.CheckInvariants(); !status.ok()) {
+      return broken(status.message());
+    }
+    for (const ObjectId& source : reduction->plan.spec().sources) {
+      ++sources;
+      if (IsForeign(source)) continue;
+      const auto watched = watchers_.find(source);
+      if (watched == watchers_.end() || !watched->second.contains(Watcher{NodeKey(), target})) {
+        return broken("a source is not watched");
+      }
+    }
+    for (const auto& [key, placed] : reduction->placed) {
+      if (FindNode(key.first) == nullptr) return broken("a fold is placed at a node that is down");
+      if (reduction->plan.Find(key.first, key.second) == nullptr) {
+        return broken("a fold is placed that the plan does not know");
+      }
+    }
+    const bool timed = reduction->timer.infinite() ||
+                       reduce_timers_.contains({reduction->timer, reduction->target});
+    if (!timed) return broken("its timer is lost");
+  }
+  if (sources != reduce_sources_) return absl::InternalError("sources are miscounted");
+  for (const auto& [source, watchers] : watchers_) {
+    for (const Watcher& watcher : watchers) {
+      const bool known = watcher.node.valid() ? FindNode(watcher.node) != nullptr
+                                              : reductions_.contains(watcher.target);
+      if (!known) return absl::InternalError("a source is watched for nobody");
+    }
+  }
+  return failed_.size() == failed_by_age_.size()
+             ? absl::OkStatus()
+             : absl::InternalError("failed objects are miscounted");
+}
+
+// ---- producers that failed
+
+absl::Status DirectoryCore::Impl::OnFail(Node& node, const v1::FailRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  Object* object = FindObject(id);
+  v1::FailReply& reply = *Send(node.key).mutable_fail_reply();
+  reply.set_request_id(m.request_id());
+  if (m.code() <= 0 || m.code() > static_cast<int>(absl::StatusCode::kUnauthenticated)) {
+    reply.set_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
+    reply.set_message(absl::StrCat("object ", id.hex(), ": ", m.code(), " is no error's code"));
+    return absl::OkStatus();
+  }
+  if (object != nullptr && object->adopted && object->complete_copies > 0) {
+    reply.set_code(static_cast<int>(absl::StatusCode::kAlreadyExists));
+    reply.set_message(absl::StrCat("object ", id.hex(), " was put; it cannot fail any more"));
+    return absl::OkStatus();
+  }
+  ForgetFailure(id);
+  FailedObject& failed = failed_[id];
+  failed.why = absl::Status(static_cast<absl::StatusCode>(m.code()), m.message());
+  failed.order = next_order_++;
+  failed_by_age_[failed.order] = id;
+  if (failed_.size() > options_.max_failed) ForgetFailure(ObjectId(failed_by_age_.begin()->second));
+  NoteChange(id);
+  if (object != nullptr) Settle(*object);
+  return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::ForgetFailure(const ObjectId& id) {
+  const auto found = failed_.find(id);
+  if (found == failed_.end()) return;
+  failed_by_age_.erase(found->second.order);
+  failed_.erase(found);
+}
+
+void DirectoryCore::Impl::RefuseWantsOfFailed(Object& object) {
+  const auto failed = failed_.find(object.id);
+  if (failed == failed_.end()) return;
+  while (!object.wants.empty()) {
+    const NodeKey key = object.wants.begin()->first;
+    EndWant(object, key);
+    v1::Gone& gone = *Send(key).mutable_gone();
+    gone.set_object_id(object.id.binary().data(), ObjectId::kSize);
+    gone.set_kind(v1::Gone::REFUSED);
+    gone.set_code(static_cast<int>(failed->second.why.code()));
+    gone.set_reason(std::string(failed->second.why.message()));
+  }
+}
+
+}  // namespace phalanx::directory

@@ -1,0 +1,83 @@
+#include "src/directory/reduce_messages.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/status_macros.h"
+#include "src/directory/validate.h"
+
+namespace phalanx::directory {
+
+absl::StatusOr<std::vector<ObjectId>> ParseSources(
+    const google::protobuf::RepeatedPtrField<std::string>& ids) {
+  if (static_cast<size_t>(ids.size()) > kMaxReduceSources) {
+    return absl::InvalidArgumentError(absl::StrCat("source_ids: ", ids.size(), " of them, at most ",
+                                                   kMaxReduceSources, " are allowed"));
+  }
+  std::vector<ObjectId> sources;
+  sources.reserve(static_cast<size_t>(ids.size()));
+  for (const std::string& bytes : ids) {
+    PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(bytes));
+    sources.push_back(id);
+  }
+  return sources;
+}
+
+absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction) {
+  ReduceSpec spec;
+  PHALANX_ASSIGN_OR_RETURN(spec.sources, ParseSources(reduction.source_ids()));
+  if (reduction.dtype() >= kAllDTypes.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("dtype: ", reduction.dtype(), " is none"));
+  }
+  if (reduction.op() >= kAllReduceOps.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("op: ", reduction.op(), " is none"));
+  }
+  if (reduction.order() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("order: ", reduction.order(), " is none"));
+  }
+  spec.dtype = static_cast<DType>(reduction.dtype());
+  spec.op = static_cast<ReduceOp>(reduction.op());
+  spec.order = reduction.order() == 0 ? ReduceSpec::Order::kArrival : ReduceSpec::Order::kFixed;
+  spec.num_objects = reduction.num_objects();
+  spec.open = reduction.open();
+  spec.range_offset = reduction.range_offset();
+  spec.range_bytes = reduction.range_bytes();
+  return spec;
+}
+
+void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out) {
+  out->set_dtype(static_cast<uint32_t>(spec.dtype));
+  out->set_op(static_cast<uint32_t>(spec.op));
+  out->set_order(spec.order == ReduceSpec::Order::kFixed ? 1 : 0);
+  out->set_num_objects(spec.num_objects);
+  out->set_open(spec.open);
+  for (const ObjectId& id : spec.sources) {
+    out->add_source_ids(id.binary().data(), ObjectId::kSize);
+  }
+  out->set_range_offset(spec.range_offset);
+  out->set_range_bytes(spec.range_bytes);
+  if (root.valid()) ToProto(root, out->mutable_root());
+}
+
+absl::Status CheckShape(uint32_t slots, uint32_t degree, uint32_t slot) {
+  const bool sound = slots >= 1 && slots <= kMaxReduceSources + 1 && degree >= 1 &&
+                     degree <= slots && slot < slots;
+  if (sound) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("no tree has slot ", slot, " of ", slots, " with degree ", degree));
+}
+
+bool SameReduction(const ReduceSpec& running, const ReduceSpec& asked) {
+  if (running.sources == asked.sources && running.open == asked.open) {
+    return running == asked;
+  }
+  // It was begun as an open one, and may have been added to and closed since.
+  if (!asked.open) return false;
+  const size_t begun = std::min(running.sources.size(), asked.sources.size());
+  ReduceSpec first = running;
+  first.open = true;
+  first.sources.assign(running.sources.begin(), running.sources.begin() + begun);
+  return first == asked;
+}
+
+}  // namespace phalanx::directory

@@ -1,0 +1,35 @@
+// Reductions in the wire's messages: checked, and to our values and back. Pure functions, any
+// thread. Errors are InvalidArgument and name the field and what is wrong with it.
+#ifndef PHALANX_DIRECTORY_REDUCE_MESSAGES_H_
+#define PHALANX_DIRECTORY_REDUCE_MESSAGES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "phalanx/object_id.h"
+#include "phalanx/v1/directory.pb.h"
+#include "src/common/ids.h"
+#include "src/directory/reduce_plan.h"
+
+namespace phalanx::directory {
+
+// At most kMaxReduceSources ids.
+absl::StatusOr<std::vector<ObjectId>> ParseSources(
+    const google::protobuf::RepeatedPtrField<std::string>& ids);
+// Numbers are ones that there are; whether they go together is ValidateReduceSpec's affair.
+absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction);
+void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out);
+
+// A slot of a tree of that many slots and that degree, with no more slots than there may be sources
+// (and one more, which passes the result on).
+absl::Status CheckShape(uint32_t slots, uint32_t degree, uint32_t slot);
+
+// Whether who asks for `asked` means the reduction `running`, to whose sources more may have been
+// added since it was begun.
+bool SameReduction(const ReduceSpec& running, const ReduceSpec& asked);
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_REDUCE_MESSAGES_H_
