@@ -16,9 +16,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "src/common/elements.h"
 #include "src/collectives/kernel_targets.h"
 #include "src/collectives/kernels.h"
+#include "src/common/elements.h"
 
 namespace phalanx::collectives {
 namespace {

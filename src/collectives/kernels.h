@@ -38,8 +38,8 @@
 
 #include <cstdint>
 
-#include "src/common/elements.h"
 #include "src/collectives/kernel_targets.h"
+#include "src/common/elements.h"
 
 namespace phalanx::collectives {
 
