@@ -57,7 +57,7 @@ struct FutureState;
 struct BufferState;
 struct WriterState;
 struct StreamState;
-class FutureParts;
+class Access;
 }  // namespace internal
 
 // The result of a call that may take time. Copies share it. Dropping the last copy does not cancel
@@ -83,7 +83,7 @@ class Future {
   explicit Future(std::shared_ptr<internal::FutureState<T>> state) : state_(std::move(state)) {}
 
  private:
-  friend class internal::FutureParts;
+  friend class internal::Access;
 
   std::shared_ptr<internal::FutureState<T>> state_;
 };
@@ -348,6 +348,8 @@ class Client : public std::enable_shared_from_this<Client> {
   const std::string& directory() const;
 
  private:
+  friend class internal::Access;
+
   explicit Client(std::shared_ptr<internal::Connection> connection);
 
   const std::shared_ptr<internal::Connection> connection_;

@@ -88,6 +88,10 @@ struct FutureState : public Call {
     for (auto& callback : callbacks) connection().AddReady(Bind(std::move(callback)));
     callbacks.clear();
     connection().Finish(*this);
+    if (part_of == nullptr) return;
+    auto whole = std::make_shared<PartOf>(std::exchange(part_of, nullptr));
+    (*whole)(result->status());
+    connection().Trash(std::move(whole));
   }
   void OnFailure(const absl::Status& why) override { Set(Explain(why)); }
   void OnAnswer(uint64_t, const local::Answer&) override { Set(Unexpected()); }
@@ -107,6 +111,10 @@ struct FutureState : public Call {
     return [self = std::static_pointer_cast<FutureState>(shared_from_this()),
             callback = std::move(callback)]() mutable { callback(*self->result); };
   }
+
+  // Told, lock held, when this call ends.
+  using PartOf = absl::AnyInvocable<void(const absl::Status&)>;
+  PartOf part_of;
 
   std::optional<Result> result;
   std::vector<absl::AnyInvocable<void(const Result&)>> callbacks;

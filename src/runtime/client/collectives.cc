@@ -1,0 +1,179 @@
+#include "phalanx/collectives.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/status_macros.h"
+#include "src/runtime/client/access.h"
+#include "src/runtime/client/barrier_call.h"
+#include "src/runtime/client/join_call.h"
+#include "src/runtime/client/verb.h"
+
+namespace phalanx {
+namespace {
+
+using internal::Access;
+using internal::JoinCall;
+using internal::Refused;
+
+using Buffers = std::vector<Buffer>;
+
+absl::Status CheckIndex(size_t index, size_t participants) {
+  if (index < participants) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no index ", index, " of ", participants));
+}
+
+absl::Status CheckTargets(absl::Span<const ObjectId> targets) {
+  if (targets.empty()) return absl::InvalidArgumentError("there is no target");
+  std::vector<ObjectId> sorted(targets.begin(), targets.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice == sorted.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("target ", twice->hex(), " is there twice"));
+}
+
+template <typename T>
+Future<T> RefusedBy(const Client& client, const char* verb, absl::Status why) {
+  return Refused<T>(Access::ConnectionOf(client), verb, ObjectId(),
+                    absl::Status(why.code(), absl::StrCat(verb, ": ", why.message())));
+}
+
+template <typename T>
+std::shared_ptr<JoinCall<T>> Join(const Client& client, const char* verb) {
+  return std::make_shared<JoinCall<T>>(Access::ConnectionOf(client), verb, ObjectId());
+}
+
+// The parts of all targets, or why there are none.
+absl::StatusOr<std::vector<Part>> PartsOf(uint64_t bytes, uint64_t unit,
+                                          absl::Span<const ObjectId> targets) {
+  PHALANX_RETURN_IF_ERROR(CheckTargets(targets));
+  std::vector<Part> parts;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    PHALANX_ASSIGN_OR_RETURN(const Part part, PartOf(bytes, unit, targets.size(), i));
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+absl::StatusOr<Part> ReducedPart(absl::Span<const ObjectId> targets, size_t index, uint64_t bytes,
+                                 const ReduceOptions& options) {
+  PHALANX_RETURN_IF_ERROR(CheckTargets(targets));
+  PHALANX_RETURN_IF_ERROR(CheckIndex(index, targets.size()));
+  PHALANX_RETURN_IF_ERROR(CheckReducible(options.dtype, options.op));
+  if (options.offset != 0 || options.length != 0) {
+    return absl::InvalidArgumentError("the range is chosen by the index");
+  }
+  return PartOf(bytes, ElementSize(options.dtype), targets.size(), index);
+}
+
+}  // namespace
+
+absl::StatusOr<Part> PartOf(uint64_t bytes, uint64_t unit, size_t parts, size_t index) {
+  PHALANX_RETURN_IF_ERROR(CheckIndex(index, parts));
+  if (unit == 0 || bytes % unit != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(bytes, " bytes are no whole number of units of ", unit));
+  }
+  const uint64_t units = bytes / unit;
+  const uint64_t least = units / parts;
+  const uint64_t longer = units % parts;
+  const uint64_t begin = least * index + std::min<uint64_t>(index, longer);
+  return Part{begin * unit, (least + (index < longer ? 1 : 0)) * unit};
+}
+
+Future<Buffers> Gather(Client& client, absl::Span<const ObjectId> ids, GetOptions options) {
+  return client.GetMany(ids, options);
+}
+
+Future<Buffers> AllGather(Client& client, absl::Span<const ObjectId> ids, size_t index,
+                          GetOptions options) {
+  const absl::Status status = CheckIndex(index, ids.size());
+  if (!status.ok()) return RefusedBy<Buffers>(client, "AllGather", status);
+  std::vector<ObjectId> turned(ids.begin(), ids.end());
+  const size_t first = (index + 1) % ids.size();
+  std::rotate(turned.begin(), turned.begin() + static_cast<ptrdiff_t>(first), turned.end());
+  const Future<Buffers> got = client.GetMany(turned, options);
+  auto call = Join<Buffers>(client, "AllGather");
+  call->Add(got);
+  call->Begin([state = Access::StateOf(got), first] {
+    Buffers buffers = **state->result;
+    std::rotate(buffers.begin(), buffers.end() - static_cast<ptrdiff_t>(first), buffers.end());
+    return buffers;
+  });
+  return Future<Buffers>(std::move(call));
+}
+
+Future<Done> Scatter(Client& client, absl::Span<const ObjectId> targets, absl::string_view bytes,
+                     uint64_t unit, PutOptions options) {
+  const auto parts = PartsOf(bytes.size(), unit, targets);
+  if (!parts.ok()) return RefusedBy<Done>(client, "Scatter", parts.status());
+  auto call = Join<Done>(client, "Scatter");
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const Part& part = (*parts)[i];
+    call->Add(client.Put(targets[i], bytes.substr(part.offset, part.length), options));
+  }
+  call->Begin([] { return Done(); });
+  return Future<Done>(std::move(call));
+}
+
+Future<Buffers> AllToAll(Client& client, absl::Span<const Outgoing> outgoing,
+                         absl::Span<const ObjectId> incoming, GetOptions options) {
+  // First of all the Gets: they wait, while a large Put takes its time.
+  const Future<Buffers> got = client.GetMany(incoming, options);
+  PutOptions put;
+  put.timeout = options.timeout;
+  auto call = Join<Buffers>(client, "AllToAll");
+  call->Add(got);
+  for (const Outgoing& part : outgoing) call->Add(client.Put(part.id, part.bytes, put));
+  call->Begin([state = Access::StateOf(got)] { return **state->result; });
+  return Future<Buffers>(std::move(call));
+}
+
+Future<Buffer> ReduceScatter(Client& client, absl::Span<const ObjectId> targets,
+                             absl::Span<const ObjectId> sources, size_t index, uint64_t bytes,
+                             ReduceOptions options) {
+  const absl::StatusOr<Part> part = ReducedPart(targets, index, bytes, options);
+  if (!part.ok()) return RefusedBy<Buffer>(client, "ReduceScatter", part.status());
+  const ObjectId& target = targets[index];
+  options.offset = part->offset;
+  options.length = part->length;
+  if (part->length > 0) return client.AllReduce(target, sources, options);
+  // No element is left for it.
+  GetOptions get;
+  get.timeout = options.timeout;
+  const Future<PutResult> put = client.Put(target, "");
+  const Future<Buffer> got = client.Get(target, get);
+  auto call = Join<Buffer>(client, "ReduceScatter");
+  call->Add(put);
+  call->Add(got);
+  call->Begin([state = Access::StateOf(got)] { return **state->result; });
+  return Future<Buffer>(std::move(call));
+}
+
+ObjectId BarrierObject(const Client& client, absl::string_view name) {
+  return client.Id(absl::StrCat("barrier/0/", name));
+}
+
+Future<Done> Barrier(Client& client, absl::string_view name, size_t participants, size_t index,
+                     absl::Duration timeout) {
+  absl::Status status = Access::ConnectionOf(client)->CheckProcess();
+  if (status.ok()) status = CheckIndex(index, participants);
+  if (!status.ok()) return RefusedBy<Done>(client, "Barrier", status);
+  const auto id = [&client, name](size_t i) {
+    return client.Id(absl::StrCat("barrier/", i, "/", name));
+  };
+  std::vector<ObjectId> below;
+  const size_t first = index * internal::kBarrierFanIn + 1;
+  for (size_t i = first; i < std::min(participants, first + internal::kBarrierFanIn); ++i) {
+    below.push_back(id(i));
+  }
+  auto call = std::make_shared<internal::BarrierCall>(Access::ConnectionOf(client), id(0),
+                                                      id(index), std::move(below));
+  call->Begin(timeout);
+  return Future<Done>(std::move(call));
+}
+
+}  // namespace phalanx
