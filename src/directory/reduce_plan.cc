@@ -174,7 +174,7 @@ void ReducePlan::Impl::BeginAnew() {
     return;
   }
   Fold& root_fold = slots[TreeRoot()].fold;
-  if (!root_fold.lost) effects.push_back(DropFold{root_fold.node, root_fold.task.version});
+  EmitDrop(root_fold);
   root_fold.lost = true;
   for (int i = 0; i < static_cast<int>(sources.size()); ++i) Recheck(i);
   for (int slot = 0; slot < static_cast<int>(slots.size()); ++slot) Mark(slot);

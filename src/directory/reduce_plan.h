@@ -7,13 +7,14 @@
 // A slot's output is a function of its subtree: of the sources in it, their generations, and the
 // tree's shape. Its version is a hash of just that. So a slot whose node died and whose sources
 // exist elsewhere has the same version there and nobody starts over; one that gets another source
-// has a new version, and so have those above it, and no others.
+// has a new version, and so have those above it, and no others. (A root's version is also a
+// function of whether it was dropped before at the same node: a void generation does not return.)
 //
 // A slot has a seat for each of its sources: one, but for sources that were on one node when the
 // shape was chosen and share a slot. When the sources of such a slot come to be on several nodes,
 // one of these computes the slot, and each of the others has a leaf of its own below it, which
 // hands the source on: it is numbered like a slot, beyond the tree's (SlotView::parent says whose
-// it is), and the slot's version is the same with it or without.
+// it is).
 //
 // Invariants, checked by CheckInvariants
 //  1. A source is in at most one seat; a slot with sources is computed where one of them is (or at

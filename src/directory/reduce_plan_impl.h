@@ -26,6 +26,8 @@ namespace phalanx::directory {
 
 // How often one fold may be lost by nodes that are up.
 inline constexpr int kMaxFoldLosses = 100;
+// So many roots that were dropped are remembered.
+inline constexpr size_t kMaxDroppedRoots = 4096;
 // A reduction whose sources all travel to the root with the order has at most so many bytes.
 inline constexpr uint64_t kMaxStarBytes = uint64_t{1} << 20;
 
@@ -82,6 +84,7 @@ struct ReducePlan::Impl {
     };
     std::vector<Member> members;
     std::string zone;
+    NodeKey node;  // where the slot was computed
   };
   struct Layout {
     std::vector<Group> groups;  // by slot; empty: none can be made
@@ -127,6 +130,7 @@ struct ReducePlan::Impl {
   // False: none is ready.
   bool FixSize();
   bool StarPays() const;
+  bool TreeRestored() const;
   NodeKey StarNode() const;
   bool StarUsable(const Source& source, const NodeKey& node) const;
   std::vector<int> StarSources(const NodeKey& node) const;
@@ -163,6 +167,7 @@ struct ReducePlan::Impl {
   void LeaveSeat(int slot, int seat);
   void Recheck(int source);
   void MoveFold(int number, const NodeKey& from);
+  void EmitDrop(const Fold& fold);
   void Drop(Fold& fold);
   void Lower(int slot);
   void DropAll();
@@ -174,7 +179,8 @@ struct ReducePlan::Impl {
   FoldTask NewTask(int number) const;
   FoldTask TaskOf(int slot) const;
   FoldTask LeafTaskOf(int slot, int seat) const;
-  Generation StarVersion(const FoldTask& task) const;
+  Generation StarVersion(const FoldTask& task, const NodeKey& node) const;
+  Generation RootVersion(std::string text, const NodeKey& node) const;
   std::string VersionText(bool root) const;
 
   // ---- constant
@@ -214,6 +220,9 @@ struct ReducePlan::Impl {
   int star_losses = 0;
   uint64_t epoch = 0;
   Generation last_root;
+  // Roots that nodes were told to drop. A READY of one may still be on its way, and its generation
+  // is void: what is placed there again has another version, whatever is in it.
+  std::set<std::pair<NodeKey, Generation>> dropped_roots;
 
   // ---- the end
   bool committed = false;

@@ -63,6 +63,7 @@ bool ReducePlan::Impl::RestoreSeats(Layout& layout) const {
   }
   for (const auto& [where, statement] : restored) {
     if (where.first >= restored_slots || where.second != kNone) continue;
+    layout.groups[where.first].node = statement.node;
     auto& members = layout.groups[where.first].members;
     size_t seat = 0;
     for (const int source : statement.sources) {
@@ -74,7 +75,9 @@ bool ReducePlan::Impl::RestoreSeats(Layout& layout) const {
       members[seat] = {source, statement.node};
     }
   }
-  int last = restored_slots - 1;
+  // A seat of which nobody spoke is above nobody's fold, or in a slot below the root: it starts
+  // over.
+  int last = ReduceShape(restored_slots, restored_degree).root();
   for (int slot = 0; slot < restored_slots; ++slot) {
     auto& members = layout.groups[slot].members;
     if (members.empty()) {
@@ -98,6 +101,7 @@ bool ReducePlan::Impl::RestoreRanges(Layout& layout) const {
   std::map<int, std::map<int, NodeKey>> told;  // by slot: the sources in it
   for (const auto& [where, statement] : restored) {
     if (where.first >= restored_slots) continue;
+    if (where.second == kNone) layout.groups[where.first].node = statement.node;
     for (const int source : statement.sources) told[where.first][source] = statement.node;
   }
   size_t next = 0;
@@ -131,14 +135,13 @@ bool ReducePlan::Impl::RestoreRanges(Layout& layout) const {
 }
 
 void ReducePlan::Impl::RestoreRoot(Layout& layout) const {
-  if (!root_up) return;
+  if (!root_up || restored.count({restored_slots, kNone}) > 0) return;
   const int root_slot = ReduceShape(restored_slots, restored_degree).root();
   const auto told = restored.find({root_slot, kNone});
   if (told != restored.end()) {
     layout.reserved = told->second.node == root;
     return;
   }
-  if (restored.count({restored_slots, kNone}) > 0) return;
   auto& seat = layout.groups[root_slot].members.front();
   if (spec.order == ReduceSpec::Order::kFixed) {
     const int last = layout.groups.back().members.back().source;

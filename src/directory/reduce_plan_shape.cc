@@ -18,10 +18,10 @@ void ReducePlan::Impl::Advance() {
   if (mode == Mode::kUnshaped) {
     if (!FixSize()) return;
     small = StarPays();
-    mode = small ? Mode::kStar : Mode::kUnshaped;
+    if (small && !TreeRestored()) mode = Mode::kStar;
   }
   const bool enough = ready >= Wanted();
-  const bool waits = mode != Mode::kTree || !free.empty();
+  const bool waits = mode == Mode::kStar || (mode == Mode::kTree && !free.empty());
   if (small && enough && waits && (PlaceStar() || ended)) return;
   if (mode == Mode::kUnshaped || (mode == Mode::kStar && enough)) ShapeTree();
   if (mode != Mode::kTree || ended) return;
@@ -79,10 +79,17 @@ bool ReducePlan::Impl::StarPays() const {
   return star <= ReduceTime(static_cast<int>(slots), degree, size_bytes, costs);
 }
 
+// What was told of cannot be one fold with everything.
+bool ReducePlan::Impl::TreeRestored() const {
+  if (restored.empty()) return false;
+  const NodeKey& node = restored.begin()->second.node;
+  return restored_slots > 1 || restored.size() > 1 || (root_up && node != root);
+}
+
 // Not valid: nobody has any of it.
 NodeKey ReducePlan::Impl::StarNode() const {
   if (root_up) return root;
-  if (restored_slots == 1 && !restored.empty()) return restored.begin()->second.node;
+  if (!restored.empty()) return restored.begin()->second.node;
   uint64_t first = 0;
   NodeKey node;
   for (const Source& source : sources) {
@@ -106,7 +113,7 @@ std::vector<int> ReducePlan::Impl::StarSources(const NodeKey& node) const {
   }
   if (spec.order == ReduceSpec::Order::kFixed) return order;
   std::vector<int> before;
-  if (restored_slots == 1 && !restored.empty()) before = restored.begin()->second.sources;
+  if (!restored.empty()) before = restored.begin()->second.sources;
   const auto rank = [&](int source) {
     const auto it = std::find(before.begin(), before.end(), source);
     return std::make_pair(it - before.begin(), sources[source].arrival);
@@ -140,7 +147,7 @@ bool ReducePlan::Impl::PlaceStar() {
     source.slot = 0;
     source.seat = static_cast<int>(i);
   }
-  task.version = StarVersion(task);
+  task.version = StarVersion(task, node);
   Place(star, node, std::move(task));
   committed = true;
   return true;
@@ -219,7 +226,7 @@ ReducePlan::Impl::Layout ReducePlan::Impl::ArrivedLayout() const {
     if (!Placeable(source) || AtRoot(source)) continue;
     const ReduceSource::Holder& holder = BestHolder(*source.state);
     const auto [group, added] = by_node.try_emplace(holder.node, others.size());
-    if (added) others.push_back({{}, holder.zone});
+    if (added) others.push_back({{}, holder.zone, {}});
     zones.try_emplace(holder.zone, zones.size());
     others[group->second].members.push_back({i, holder.node});
     ++taken;
@@ -228,7 +235,7 @@ ReducePlan::Impl::Layout ReducePlan::Impl::ArrivedLayout() const {
   std::stable_sort(others.begin(), others.end(), [&](const Group& a, const Group& b) {
     return zones.at(a.zone) < zones.at(b.zone);
   });
-  for (; taken < wanted; ++taken) others.push_back({{{}}, ""});
+  for (; taken < wanted; ++taken) others.push_back({{{}}, "", {}});
   Layout layout;
   layout.groups = std::move(others);
   layout.reserved = !at_root.members.empty();
@@ -250,7 +257,7 @@ void ReducePlan::Impl::BuildTree(const Layout& layout) {
     const Group& group = layout.groups[slot];
     slots[slot].seats.resize(group.members.size());
     slots[slot].missing += static_cast<int>(group.members.size());
-    if (Pinned(slot)) slots[slot].node = root;
+    slots[slot].node = Pinned(slot) ? root : group.node;
     for (int seat = 0; seat < static_cast<int>(group.members.size()); ++seat) {
       free.insert({slot, seat});
       const auto& [source, node] = group.members[seat];

@@ -253,20 +253,22 @@ TEST_F(ReducePlanTest, ASlotWhoseSourceIsElsewhereTooMovesWithoutANewVersion) {
   EXPECT_EQ(folds_.dropped, 0);
 }
 
-TEST_F(ReducePlanTest, ASharedSlotThatComesApartKeepsItsVersion) {
+TEST_F(ReducePlanTest, ASharedSlotThatComesApartHasLeaves) {
   Start(SumOf(4), NodeKey(), 2, 1);
   for (int i = 0; i < 4; ++i) Ready(i, On(i, {i < 2 ? 1 : 2}));
   BeginNow();
-  const Generation root = plan_->RootVersion();
-  const Generation first = VersionOf(0);
+  const std::vector<ObjectId> before = folds_.Root()->second.reduced_from;
   Ready(0, On(0, {1, 3}));
   Ready(1, On(1, {1, 4}));
   Down(1);
-  EXPECT_EQ(VersionOf(0), first);
-  EXPECT_EQ(plan_->RootVersion(), root);
+  EXPECT_EQ(folds_.Root()->second.reduced_from, before);
   EXPECT_EQ(folds_.Slot(0)->first, Node(3));
   EXPECT_EQ(folds_.Slot(0)->second.inputs[1].node, Node(4));
   EXPECT_THAT(folds_.at, SizeIs(3));
+  const ReducePlan::View view = plan_->Look();
+  ASSERT_THAT(view.slots, SizeIs(3));
+  EXPECT_EQ(view.slots[2].parent, 0);
+  EXPECT_THAT(view.slots[2].own, ElementsAre(Source(1)));
 }
 
 TEST_F(ReducePlanTest, ASharedSlotKeepsTogetherWhereItCan) {

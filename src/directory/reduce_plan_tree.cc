@@ -46,11 +46,6 @@ Generation HashOf(const std::string& text) {
   return {{hash.low64 | 1, hash.high64}, 1};
 }
 
-bool SameKinds(const FoldTask& a, const FoldTask& b) {
-  return std::equal(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end(),
-                    [](const FoldInput& x, const FoldInput& y) { return x.kind == y.kind; });
-}
-
 }  // namespace
 
 bool ReducePlan::Impl::Holds(const ReduceSource& state, const NodeKey& node) {
@@ -171,9 +166,17 @@ void ReducePlan::Impl::MoveFold(int number, const NodeKey& from) {
   }
 }
 
+void ReducePlan::Impl::EmitDrop(const Fold& fold) {
+  if (fold.lost) return;
+  effects.push_back(DropFold{fold.node, fold.task.version});
+  if (!fold.task.root) return;
+  if (dropped_roots.size() >= kMaxDroppedRoots) dropped_roots.clear();
+  dropped_roots.insert({fold.node, fold.task.version});
+}
+
 void ReducePlan::Impl::Drop(Fold& fold) {
   if (!fold.placed) return;
-  if (!fold.lost) effects.push_back(DropFold{fold.node, fold.task.version});
+  EmitDrop(fold);
   placed.erase(fold.task.version);
   fold = Fold();
 }
@@ -218,8 +221,11 @@ void ReducePlan::Impl::Refresh(int number) {
     RefreshLeaf(number, seat);
   }
   if (slot.missing > 0) return;
+  FoldTask task = TaskOf(number);
+  // A source has come to the slot's node, or has left it for a leaf.
+  if (slot.fold.placed && slot.fold.task.version != task.version) Lower(number);
   const bool was_placed = slot.fold.placed;
-  if (!Place(slot.fold, slot.node, TaskOf(number))) return;
+  if (!Place(slot.fold, slot.node, std::move(task))) return;
   if (slot.parent != kNone && !was_placed) --slots[slot.parent].missing;
   Mark(slot.parent);
 }
@@ -237,10 +243,7 @@ bool ReducePlan::Impl::Place(Fold& fold, const NodeKey& node, FoldTask task) {
   const bool there = fold.placed && !fold.lost && fold.node == node;
   if (there && fold.task == task) return false;
   const bool moved = !fold.placed || fold.node != node;
-  // What a node was told of an input it can be told to have from elsewhere, not to be another kind.
-  if (fold.placed && !fold.lost && !(there && SameKinds(fold.task, task))) {
-    effects.push_back(DropFold{fold.node, fold.task.version});
-  }
+  if (fold.placed && fold.node != node) EmitDrop(fold);
   placed[task.version] = task.slot;
   if (task.root && task.version != last_root) {
     last_root = task.version;
@@ -289,17 +292,21 @@ FoldTask ReducePlan::Impl::TaskOf(int number) const {
   if (!children.empty()) add_child(children.front());
   for (const Seat& seat : slot.seats) {
     const ObjectId& id = sources[seat.source].id;
-    AppendSource(text, id, seat.generation);
     if (seat.node == slot.node) {
       task.inputs.push_back({FoldInput::Kind::kSource, id, seat.generation, NodeKey()});
+      AppendSource(text, id, seat.generation);
     } else {
-      task.inputs.push_back(
-          {FoldInput::Kind::kSlot, ObjectId(), seat.leaf.task.version, seat.leaf.node});
+      const Generation& version = seat.leaf.task.version;
+      task.inputs.push_back({FoldInput::Kind::kSlot, ObjectId(), version, seat.leaf.node});
+      AppendSlot(text, version);
     }
   }
   for (size_t i = 1; i < children.size(); ++i) add_child(children[i]);
-  task.version = HashOf(text);
-  if (!task.root) return task;
+  if (!task.root) {
+    task.version = HashOf(text);
+    return task;
+  }
+  task.version = RootVersion(std::move(text), slot.node);
   // Slots are numbered in the order of the fold.
   for (const Slot& each : slots) {
     for (const Seat& seat : each.seats) task.reduced_from.push_back(sources[seat.source].id);
@@ -318,10 +325,19 @@ FoldTask ReducePlan::Impl::LeafTaskOf(int slot, int seat) const {
   return task;
 }
 
-Generation ReducePlan::Impl::StarVersion(const FoldTask& task) const {
+Generation ReducePlan::Impl::StarVersion(const FoldTask& task, const NodeKey& node) const {
   std::string text = VersionText(true);
   for (const FoldInput& input : task.inputs) AppendSource(text, input.source, input.generation);
-  return HashOf(text);
+  return RootVersion(std::move(text), node);
+}
+
+Generation ReducePlan::Impl::RootVersion(std::string text, const NodeKey& node) const {
+  Generation version = HashOf(text);
+  while (dropped_roots.count({node, version}) > 0) {
+    text.push_back('+');
+    version = HashOf(text);
+  }
+  return version;
 }
 
 }  // namespace phalanx::directory
