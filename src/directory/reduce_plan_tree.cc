@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "src/common/check.h"
+#include "src/common/version.h"
 #include "src/directory/reduce_plan_impl.h"
 
 namespace phalanx::directory {
@@ -43,7 +44,7 @@ void AppendSlot(std::string& text, const Generation& version) {
 // A node is never 0, so that the version is valid wherever a generation is.
 Generation HashOf(const std::string& text) {
   const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-  return {{hash.low64 | 1, hash.high64}, 1};
+  return VersionOfHash(hash.low64, hash.high64);
 }
 
 }  // namespace

@@ -88,7 +88,8 @@ uint64_t NodeNumber(absl::string_view name) {
   return hash != 0 ? hash : 1;
 }
 
-// Taken down from the top: sessions, so that nothing is told any more; the store, which cancels its
+// Taken down from the top: sessions, so that nothing is told any more; the folds, and then the
+// store, which cancels its
 // pulls; then the data plane, whose pushes find that the store, to which their pins belong, is
 // gone.
 struct Node::Impl {
@@ -96,12 +97,14 @@ struct Node::Impl {
       : options(std::move(options)), key(key), shard_states(num_shards) {}
   ~Impl() {
     clients.clear();
+    reducer.reset();
     store.reset();
     data_plane.reset();
   }
 
   absl::Status Start(NodeSeams seams);
   void MakeStore(NodeSeams& seams);
+  void MakeReducer(NodeSeams& seams);
   absl::Status MakeDataPlane(NodeSeams& seams);
   void ConnectShard(NodeSeams& seams, int shard, const v1::NodeInfo& self);
   void ShardStateChanged(int shard, bool connected, const absl::Status& why);
@@ -112,6 +115,7 @@ struct Node::Impl {
   absl::AnyInvocable<void(int, const absl::Status&)> on_shard_state;
   std::vector<absl::Status> shard_states;
   std::unique_ptr<object_store::Store> store;
+  std::unique_ptr<collectives::Reducer> reducer;
   std::unique_ptr<net::DataPlane> data_plane;
   std::vector<std::unique_ptr<directory::DirectoryClient>> clients;
 };
@@ -119,6 +123,7 @@ struct Node::Impl {
 absl::Status Node::Impl::Start(NodeSeams seams) {
   on_shard_state = std::move(seams.on_shard_state);
   MakeStore(seams);
+  MakeReducer(seams);
   PHALANX_RETURN_IF_ERROR(MakeDataPlane(seams));
   const v1::NodeInfo self = DescribeSelf(options, key, address);
   for (size_t shard = 0; shard < seams.shards.size(); ++shard) {
@@ -147,6 +152,17 @@ void Node::Impl::MakeStore(NodeSeams& seams) {
                                             });
 }
 
+void Node::Impl::MakeReducer(NodeSeams& seams) {
+  collectives::ReducerOptions reducer_options;
+  reducer_options.self = key;
+  reducer_options.name = options.name;
+  reducer_options.num_shards = static_cast<int>(seams.shards.size());
+  reducer = std::make_unique<collectives::Reducer>(
+      std::move(reducer_options), seams.control, seams.io, *store,
+      [this](int shard, v1::NodeMessage message) { store->Tell(shard, std::move(message)); });
+  store->OnRegistering([this](int shard) { return reducer->Register(shard); });
+}
+
 absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
   net::DataPlaneOptions plane = options.data_plane;
   plane.self = key;
@@ -158,11 +174,13 @@ absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
       data_plane, net::DataPlane::Create(
                       seams.network, seams.control, std::move(seams.io), std::move(plane),
                       [this](const net::ServeRequest& request, net::DataPlane::ServeReply reply) {
+                        if (reducer->Serve(request, reply)) return;
                         store->Serve(request, std::move(reply));
                       }));
   PHALANX_ASSIGN_OR_RETURN(address, data_plane->Listen(options.listen));
   if (!options.advertise.empty()) address = options.advertise;
   store->SetDataPlane(data_plane.get());
+  reducer->SetDataPlane(data_plane.get());
   return absl::OkStatus();
 }
 
@@ -176,7 +194,7 @@ void Node::Impl::ConnectShard(NodeSeams& seams, int shard, const v1::NodeInfo& s
   directory::DirectoryClient::Handlers handlers;
   handlers.on_register = [this, shard] { store->OnRegister(shard); };
   handlers.on_message = [this, shard](const v1::ShardMessage& message) {
-    store->OnShardMessage(shard, message);
+    if (!reducer->OnShardMessage(shard, message)) store->OnShardMessage(shard, message);
   };
   handlers.on_connection = [this, shard](bool connected, const absl::Status& why) {
     ShardStateChanged(shard, connected, why);
@@ -207,6 +225,8 @@ Node::Node(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Node::~Node() = default;
 
 object_store::Store& Node::store() { return *impl_->store; }
+object_store::ReduceVerbs& Node::reduce_verbs() { return *impl_->reducer; }
+collectives::Reducer& Node::reducer() { return *impl_->reducer; }
 const NodeKey& Node::key() const { return impl_->key; }
 const std::string& Node::name() const { return impl_->options.name; }
 const net::Address& Node::address() const { return impl_->address; }

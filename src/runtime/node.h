@@ -2,7 +2,7 @@
 // nothing; the same class runs in the daemon (real seams), in LocalCluster (real seams, one
 // process) and in simulation (simulated seams).
 //
-//     clients ──► Store ──NodeMessage──► DirectoryClient × k ──► shards
+//     clients ──► Store, Reducer ──NodeMessage──► DirectoryClient × k ──► shards
 //                  │ ▲ ◄─ShardMessage──
 //        StartPull ▼ │ Serve
 //                DataPlane ◄──bytes──► other nodes
@@ -20,6 +20,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "src/collectives/reducer.h"
 #include "src/common/executor.h"
 #include "src/common/random.h"
 #include "src/directory/directory_client.h"
@@ -73,6 +74,8 @@ class Node {
   ~Node();
 
   object_store::Store& store();
+  object_store::ReduceVerbs& reduce_verbs();
+  collectives::Reducer& reducer();
   const NodeKey& key() const;
   const std::string& name() const;
   // Where peers reach it.

@@ -1,0 +1,122 @@
+#include "src/collectives/fold_order.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "src/collectives/kernels.h"
+#include "src/common/status_macros.h"
+#include "src/directory/validate.h"
+
+namespace phalanx::collectives {
+namespace {
+
+absl::Status Bad(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("Fold: ", what));
+}
+
+absl::StatusOr<FoldInput> ParseSender(const v1::Fold::Input& in) {
+  FoldInput input;
+  input.kind = FoldInput::Kind::kSender;
+  PHALANX_ASSIGN_OR_RETURN(input.sender, directory::ParseNodeKey(in.sender()));
+  PHALANX_ASSIGN_OR_RETURN(input.generation, directory::ParseGeneration(in.generation()));
+  input.address = in.sender_address();
+  return input;
+}
+
+absl::StatusOr<FoldInput> ParseSource(const v1::Fold::Input& in) {
+  FoldInput input;
+  input.kind = FoldInput::Kind::kSource;
+  PHALANX_ASSIGN_OR_RETURN(input.source, directory::ParseObjectId(in.source_id()));
+  PHALANX_ASSIGN_OR_RETURN(input.generation, directory::ParseGeneration(in.generation()));
+  return input;
+}
+
+absl::StatusOr<FoldInput> ParseInput(const v1::Fold::Input& in, uint64_t size_bytes) {
+  if (in.has_sender() && (in.has_inline() || !in.source_id().empty())) {
+    return Bad("an input is a source or comes from a sender, not both");
+  }
+  if (in.has_sender()) return ParseSender(in);
+  if (!in.has_inline()) return ParseSource(in);
+  FoldInput input;
+  input.kind = FoldInput::Kind::kInline;
+  // Whose bytes they are is told for registration; it need not be.
+  if (!in.source_id().empty()) {
+    PHALANX_ASSIGN_OR_RETURN(input.source, directory::ParseObjectId(in.source_id()));
+  }
+  input.generation = directory::FromProto(in.generation());
+  input.bytes = in.inline_bytes();
+  if (input.bytes.size() != size_bytes) {
+    return Bad(absl::StrCat("an inline input of ", input.bytes.size(), " bytes for an output of ",
+                            size_bytes));
+  }
+  return input;
+}
+
+absl::Status CheckWhole(const FoldOrder& order) {
+  PHALANX_RETURN_IF_ERROR(CheckReducible(order.dtype, order.op));
+  PHALANX_RETURN_IF_ERROR(CountElements(order.dtype, order.size_bytes).status());
+  if (order.size_bytes > kMaxObjectBytes || order.range_offset > kMaxObjectBytes) {
+    return Bad(absl::StrCat("bytes [", order.range_offset, ", + ", order.size_bytes,
+                            ") are beyond the largest object"));
+  }
+  if (order.inputs.empty()) return Bad("nothing to fold");
+  if (order.planned < 1) return Bad("planned for no source");
+  if (!order.root) return absl::OkStatus();
+  const bool ids = order.reduced_from.size() % ObjectId::kSize == 0;
+  if (!ids || order.sources() < 1 || order.sources() > kMaxReduceSources) {
+    return Bad(absl::StrCat("reduced_from has ", order.reduced_from.size(), " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool FoldOrder::PassesOn() const {
+  return !root && inputs.size() == 1 && inputs[0].kind == FoldInput::Kind::kSource &&
+         !NeedsPrepare(dtype, op);
+}
+
+bool FoldOrder::SameWork(const FoldOrder& other, const NodeKey& self) const {
+  if (dtype != other.dtype || op != other.op || planned != other.planned ||
+      range_offset != other.range_offset || size_bytes != other.size_bytes || root != other.root ||
+      reduced_from != other.reduced_from || inputs.size() != other.inputs.size()) {
+    return false;
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const FoldInput& mine = inputs[i];
+    const FoldInput& theirs = other.inputs[i];
+    if (mine.kind != theirs.kind || mine.source != theirs.source ||
+        mine.generation != theirs.generation) {
+      return false;
+    }
+    if (mine.sender == self && theirs.sender != self) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<FoldOrder> ParseFold(const v1::Fold& fold) {
+  FoldOrder order;
+  PHALANX_ASSIGN_OR_RETURN(order.target, directory::ParseObjectId(fold.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(order.version, directory::ParseGeneration(fold.version()));
+  order.slot = fold.slot();
+  order.slots = fold.slots();
+  order.degree = fold.degree();
+  order.dtype = static_cast<DType>(fold.dtype());
+  order.op = static_cast<ReduceOp>(fold.op());
+  order.planned = fold.planned();
+  order.range_offset = fold.range_offset();
+  order.size_bytes = fold.size_bytes();
+  order.root = fold.root();
+  order.committed = fold.committed();
+  order.reduced_from = fold.reduced_from();
+  if (fold.inputs_size() > static_cast<int>(kMaxReduceSources)) return Bad("too many inputs");
+  for (const v1::Fold::Input& in : fold.inputs()) {
+    PHALANX_ASSIGN_OR_RETURN(FoldInput input, ParseInput(in, order.size_bytes));
+    order.inputs.push_back(std::move(input));
+  }
+  PHALANX_RETURN_IF_ERROR(CheckWhole(order));
+  return order;
+}
+
+}  // namespace phalanx::collectives

@@ -1,0 +1,65 @@
+// What a shard orders one node to fold, checked: the value that a Fold message becomes.
+//
+// Pure; any thread.
+#ifndef PHALANX_COLLECTIVES_FOLD_ORDER_H_
+#define PHALANX_COLLECTIVES_FOLD_ORDER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "phalanx/object_id.h"
+#include "phalanx/v1/directory.pb.h"
+#include "src/common/elements.h"
+#include "src/common/ids.h"
+#include "src/net/address.h"
+
+namespace phalanx::collectives {
+
+struct FoldInput {
+  enum class Kind : uint8_t {
+    kSource,  // a copy that this node holds
+    kSender,  // the output of another fold, perhaps of one on this very node
+    kInline,  // bytes that came with the order
+  };
+  Kind kind = Kind::kSource;
+  ObjectId source;
+  Generation generation;  // of the source, or the other fold's version
+  NodeKey sender;
+  net::Address address;
+  std::string bytes;
+};
+
+struct FoldOrder {
+  ObjectId target;
+  Generation version;
+  // Where in the tree: for who looks at it, and for registration.
+  uint32_t slot = 0;
+  uint32_t slots = 0;
+  uint32_t degree = 0;
+  DType dtype = DType::kF32;
+  ReduceOp op = ReduceOp::kSum;
+  uint64_t planned = 1;
+  uint64_t range_offset = 0;
+  uint64_t size_bytes = 0;
+  std::vector<FoldInput> inputs;
+  bool root = false;
+  bool committed = false;
+  std::string reduced_from;
+
+  // How many sources went into the target. REQUIRES: root.
+  uint64_t sources() const { return reduced_from.size() / ObjectId::kSize; }
+  // The output may be the only input's bytes as they are.
+  bool PassesOn() const;
+  // The same but for where inputs come from and whether it is committed. An input that is this
+  // node's own must have been so before: no memory was kept to pull it into.
+  bool SameWork(const FoldOrder& other, const NodeKey& self) const;
+};
+
+// InvalidArgument naming the field.
+absl::StatusOr<FoldOrder> ParseFold(const v1::Fold& fold);
+
+}  // namespace phalanx::collectives
+
+#endif  // PHALANX_COLLECTIVES_FOLD_ORDER_H_

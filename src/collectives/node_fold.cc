@@ -1,0 +1,525 @@
+#include "src/collectives/node_fold.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+
+namespace phalanx::collectives {
+namespace {
+
+using object_store::Store;
+using object_store::View;
+using object_store::WriteGrant;
+
+// What the root does not show before it is committed, if it has so much.
+constexpr uint64_t kHeldBackBytes = uint64_t{64} * 1024;
+// A fold of this node that is to be an input may be ordered a little later.
+constexpr int kSilentLocalFailures = 4;
+
+std::shared_ptr<net::TransferBuffer> BufferOver(absl::Span<char> bytes,
+                                                std::shared_ptr<void> memory) {
+  return std::make_shared<net::TransferBuffer>(net::SliceLayout{bytes.size(), 1}, bytes,
+                                               std::move(memory));
+}
+
+std::shared_ptr<net::TransferBuffer> BufferOf(std::string bytes) {
+  auto kept = std::make_shared<std::string>(std::move(bytes));
+  auto buffer = BufferOver(absl::MakeSpan(kept->data(), kept->size()), kept);
+  buffer->Publish(0, kept->size());
+  buffer->Close(absl::OkStatus());
+  return buffer;
+}
+
+}  // namespace
+
+// Wraps what is called back later, so that it does nothing once the fold is gone.
+template <typename F>
+auto NodeFold::Guarded(F f) {
+  return [alive = std::weak_ptr<char>(alive_), f = std::move(f)](auto&&... args) mutable {
+    if (!alive.expired()) f(std::forward<decltype(args)>(args)...);
+  };
+}
+
+NodeFold::NodeFold(FoldOrder order, const Options& options, Host& host, Executor& control)
+    : order_(std::move(order)),
+      options_(options),
+      host_(host),
+      control_(control),
+      inputs_(order_.inputs.size()) {}
+
+NodeFold::~NodeFold() {
+  alive_.reset();
+  for (Input& input : inputs_) {
+    if (input.retry != 0) control_.Cancel(input.retry);
+    if (input.pulling) host_.data_plane().CancelPull(input.pull);
+  }
+  if (output_watch_ != 0) output_->Unsubscribe(output_watch_);
+}
+
+bool NodeFold::Remote(size_t i) const {
+  const FoldInput& input = order_.inputs[i];
+  return input.kind == FoldInput::Kind::kSender && input.sender != options_.self;
+}
+
+void NodeFold::Start() {
+  if (order_.PassesOn()) {
+    PassOn();
+  } else {
+    AskMemory();
+  }
+}
+
+// -------------------------------------------------------------------------------------- memory
+
+void NodeFold::AskMemory() {
+  stage_ = Stage::kMemory;
+  uint64_t bytes = order_.size_bytes;
+  if (order_.root) {
+    object_store::PutOptions target;
+    target.reduced_from = order_.reduced_from;
+    bytes = host_.store().CountedBytes(order_.size_bytes, target);
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (!Remote(i)) continue;
+    if (!in_place_ && i < 2) {
+      in_place_ = i;
+    } else if (bytes <= UINT64_MAX - order_.size_bytes) {
+      inputs_[i].scratch_bytes = order_.size_bytes;
+      bytes += order_.size_bytes;
+    }
+  }
+  request_ = host_.store().ReserveScratch(
+      host_.client(), order_.target, bytes, control_.Now() + options_.memory_patience,
+      Guarded([this](absl::StatusOr<std::shared_ptr<object_store::Reservation>> result) {
+        OnReserved(std::move(result));
+      }));
+}
+
+void NodeFold::OnReserved(absl::StatusOr<std::shared_ptr<object_store::Reservation>> result) {
+  request_ = 0;
+  if (ending()) return;
+  if (!result.ok()) return Refuse(v1::FoldReport::NO_MEMORY, result.status());
+  reserved_ = *std::move(result);
+  if (!order_.root) Allocate(std::nullopt);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].scratch_bytes > 0) Allocate(i);
+  }
+  if (allocating_ == 0) CreateTarget();
+}
+
+// Memory for that input, or for the output.
+void NodeFold::Allocate(std::optional<size_t> input) {
+  ++allocating_;
+  host_.store().AllocateScratch(reserved_, order_.size_bytes,
+                                Guarded([this, input](absl::StatusOr<Store::Scratch> result) {
+                                  OnScratch(input, std::move(result));
+                                }));
+}
+
+void NodeFold::OnScratch(std::optional<size_t> input, absl::StatusOr<Store::Scratch> result) {
+  --allocating_;
+  if (ending()) return;
+  if (!result.ok()) return Refuse(v1::FoldReport::NO_MEMORY, result.status());
+  auto buffer = BufferOver(result->block->bytes(), result->block);
+  if (input) {
+    inputs_[*input].buffer = std::move(buffer);
+    inputs_[*input].held = result->counted;
+  } else {
+    output_ = std::move(buffer);
+    output_held_ = result->counted;
+    output_block_ = result->block;
+    output_scratch_bytes_ = order_.size_bytes;
+  }
+  if (allocating_ > 0) return;
+  if (order_.root) {
+    CreateTarget();
+  } else {
+    Begin();
+  }
+}
+
+void NodeFold::CreateTarget() {
+  object_store::PutOptions target;
+  target.id = order_.target;
+  target.version = order_.version;
+  target.reduced_from = order_.reduced_from;
+  target.memory = reserved_;
+  request_ = host_.store().Create(
+      host_.client(), std::move(target), order_.size_bytes,
+      Guarded([this](absl::StatusOr<WriteGrant> result) { OnCreated(std::move(result)); }));
+}
+
+void NodeFold::OnCreated(absl::StatusOr<WriteGrant> result) {
+  request_ = 0;
+  if (ending()) {
+    if (result.ok()) (void)host_.store().Abort(host_.client(), result->writer);
+    return;
+  }
+  if (!result.ok()) {
+    return Refuse(absl::IsResourceExhausted(result.status()) ? v1::FoldReport::NO_MEMORY
+                                                             : v1::FoldReport::DROPPED,
+                  result.status());
+  }
+  writer_ = result->writer;
+  output_ = result->buffer;
+  output_block_ = result->block;
+  WatchOutput();
+  Begin();
+}
+
+void NodeFold::Begin() {
+  stage_ = Stage::kFolding;
+  reserved_.reset();
+  told_at_ = control_.Now();
+  if (in_place_) {
+    inputs_[*in_place_].buffer =
+        BufferOver(absl::MakeSpan(output_->slice(0).data(), order_.size_bytes), output_block_);
+  }
+  host_.OutputBegan(*this);
+  for (size_t i = 0; i < inputs_.size() && stage_ == Stage::kFolding; ++i) Acquire(i);
+}
+
+// -------------------------------------------------------------------------------------- inputs
+
+// The source as it is here is the output. If only a part of it is, or it is in slices, it is
+// copied.
+void NodeFold::PassOn() {
+  if (!PinSource(0)) return;
+  Input& source = inputs_[0];
+  const net::SliceLayout& layout = source.buffer->layout();
+  if (layout.slices != 1 || layout.object_bytes != order_.size_bytes) {
+    Release(source);
+    return AskMemory();
+  }
+  stage_ = Stage::kPassingOn;
+  output_ = std::exchange(source.buffer, nullptr);
+  output_held_ = std::exchange(source.held, nullptr);
+  WatchOutput();
+  host_.OutputBegan(*this);
+}
+
+void NodeFold::Acquire(size_t i) {
+  switch (order_.inputs[i].kind) {
+    case FoldInput::Kind::kInline:
+      inputs_[i].buffer = BufferOf(order_.inputs[i].bytes);
+      break;
+    case FoldInput::Kind::kSource:
+      if (!PinSource(i)) return;
+      break;
+    case FoldInput::Kind::kSender:
+      // One that has moved here since is pulled like any other: its memory is there.
+      if (inputs_[i].buffer != nullptr) {
+        StartPull(i);
+      } else if (!TakeLocal(i)) {
+        return;
+      }
+      break;
+  }
+  TryFold();
+}
+
+bool NodeFold::PinSource(size_t i) {
+  const FoldInput& source = order_.inputs[i];
+  absl::StatusOr<View> view =
+      host_.store().PinCopy(host_.client(), source.source, source.generation);
+  if (!view.ok()) {
+    Failed(i, view.status());
+    return false;
+  }
+  std::shared_ptr<void> held = HoldPin(view->pin);
+  const uint64_t bytes = view->buffer->layout().object_bytes;
+  if (order_.range_offset > bytes || bytes - order_.range_offset < order_.size_bytes) {
+    Refuse(v1::FoldReport::DROPPED,
+           absl::InvalidArgumentError(absl::StrCat("source ", source.source.hex(), " has ", bytes,
+                                                   " bytes, not [", order_.range_offset, ", ",
+                                                   order_.range_offset + order_.size_bytes, ")")));
+    return false;
+  }
+  Input& input = inputs_[i];
+  input.failures = 0;
+  input.buffer = view->buffer;
+  input.offset = order_.range_offset;
+  input.held = std::move(held);
+  return true;
+}
+
+bool NodeFold::TakeLocal(size_t i) {
+  const Generation& version = order_.inputs[i].generation;
+  std::optional<net::ServeGrant> output = host_.OutputOf(order_.target, version);
+  if (output && output->from->layout().object_bytes == order_.size_bytes) {
+    inputs_[i].failures = 0;
+    inputs_[i].buffer = std::move(output->from);
+    inputs_[i].held = std::move(output->pin);
+    return true;
+  }
+  Failed(i, absl::NotFoundError(
+                absl::StrCat("no fold of version ", version.ToString(), " is on this node")));
+  return false;
+}
+
+void NodeFold::OutputBeganHere(const Generation& version) {
+  for (size_t i = 0; i < inputs_.size() && stage_ == Stage::kFolding; ++i) {
+    const FoldInput& input = order_.inputs[i];
+    const bool missing = input.kind == FoldInput::Kind::kSender && inputs_[i].buffer == nullptr;
+    if (!missing || input.generation != version) continue;
+    if (inputs_[i].retry != 0) control_.Cancel(std::exchange(inputs_[i].retry, 0));
+    Acquire(i);
+  }
+}
+
+void NodeFold::StartPull(size_t i) {
+  const FoldInput& from = order_.inputs[i];
+  Input& input = inputs_[i];
+  if (input.pulling || input.buffer->complete()) return;
+  input.pulling = true;
+  net::PullSpec spec{from.sender, from.address, order_.target, from.generation, input.buffer};
+  input.pull = host_.data_plane().StartPull(
+      std::move(spec),
+      Guarded([this, i](const net::PullOutcome& outcome) { OnPullDone(i, outcome); }));
+}
+
+void NodeFold::OnPullDone(size_t i, const net::PullOutcome& outcome) {
+  Input& input = inputs_[i];
+  input.pulling = false;
+  const bool replaced = std::exchange(input.cancelling, false);
+  if (ending()) return Settle();
+  if (stage_ != Stage::kFolding) return Release(input);
+  if (outcome.bytes_received > 0) input.failures = 0;
+  if (input.buffer->complete()) return;
+  if (replaced) return StartPull(i);
+  Failed(i, outcome.status);
+}
+
+void NodeFold::Failed(size_t i, const absl::Status& why) {
+  Input& input = inputs_[i];
+  ++input.failures;
+  const FoldInput& order = order_.inputs[i];
+  const bool local = order.kind == FoldInput::Kind::kSender && order.sender == options_.self;
+  if (!local || input.failures >= kSilentLocalFailures) Report(v1::FoldReport::FAILED, why, i);
+  const int doublings = std::min(input.failures - 1, 16);
+  const absl::Duration wait =
+      std::min(options_.retry_after * (1 << doublings), options_.retry_at_most);
+  input.retry = control_.RunAt(control_.Now() + wait, Guarded([this, i] {
+                                 inputs_[i].retry = 0;
+                                 if (stage_ == Stage::kNew) return PassOn();
+                                 if (stage_ == Stage::kFolding) Acquire(i);
+                               }));
+}
+
+void NodeFold::Release(Input& input) {
+  if (input.pulling) return;
+  input.buffer.reset();
+  input.held.reset();
+  input.scratch_bytes = 0;
+}
+
+std::shared_ptr<void> NodeFold::HoldPin(object_store::PinId pin) {
+  // The client's pins go with the client, so that none is left when the reducer is gone.
+  object_store::Store* store = &host_.store();
+  const object_store::ClientId client = host_.client();
+  return std::shared_ptr<void>(nullptr, [store, client, pin, alive = host_.alive()](void*) {
+    if (!alive.expired()) (void)store->Release(client, pin);
+  });
+}
+
+// ------------------------------------------------------------------------------------- folding
+
+void NodeFold::TryFold() {
+  if (stage_ != Stage::kFolding || stream_ != nullptr) return;
+  StreamFold::Spec spec;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].buffer == nullptr) return;
+    const bool raw = order_.inputs[i].kind != FoldInput::Kind::kSender;
+    spec.inputs.push_back({inputs_[i].buffer, inputs_[i].offset, raw});
+  }
+  spec.dtype = order_.dtype;
+  spec.op = order_.op;
+  spec.into = output_;
+  spec.planned = order_.planned;
+  spec.begin = folded_;
+  if (order_.root) {
+    spec.finish_sources = order_.sources();
+    spec.hold_back = order_.committed ? 0 : std::min(order_.size_bytes, kHeldBackBytes);
+  }
+  stream_ = std::make_unique<StreamFold>(
+      std::move(spec), host_.NextIo(), control_,
+      Guarded([this](const StreamFold::Outcome& outcome) { OnFolded(outcome); }));
+}
+
+void NodeFold::OnFolded(const StreamFold::Outcome& outcome) {
+  stream_.reset();
+  const uint64_t before = std::exchange(folded_, outcome.folded);
+  host_.Folded((folded_ - before) * inputs_.size(), outcome.status.ok());
+  if (ending()) return Settle();
+  if (!outcome.status.ok()) {
+    PHALANX_CHECK(outcome.input >= 0, "only an input's end keeps a fold from its own");
+    const size_t i = static_cast<size_t>(outcome.input);
+    Release(inputs_[i]);
+    return Failed(i, outcome.status);
+  }
+  stage_ = Stage::kFolded;
+  for (Input& input : inputs_) Release(input);
+  if (!order_.root) return;
+  if (order_.committed) {
+    Seal();
+  } else {
+    Report(v1::FoldReport::READY, absl::OkStatus());
+  }
+}
+
+void NodeFold::Seal() {
+  stage_ = Stage::kSealed;
+  host_.store().Seal(host_.client(), std::exchange(writer_, 0), /*wait_for_adoption=*/false,
+                     Guarded([this](absl::StatusOr<object_store::PutResult> result) {
+                       if (ending() || result.ok()) return;
+                       Refuse(v1::FoldReport::DROPPED, result.status());
+                     }));
+}
+
+void NodeFold::Commit() {
+  order_.committed = true;
+  if (!order_.root || stage_ == Stage::kSealed || ending()) return;
+  if (stage_ == Stage::kFolded) return Seal();
+  if (stream_ != nullptr) stream_->Release();
+}
+
+// Hears when somebody else gives the output up: the store, of a source or of a target that lost.
+void NodeFold::WatchOutput() {
+  const uint64_t never = UINT64_MAX;
+  output_watch_ = output_->Subscribe(1, absl::MakeConstSpan(&never, 1), control_,
+                                     Guarded([this] { OnOutputClosed(); }));
+}
+
+void NodeFold::OnOutputClosed() {
+  output_watch_ = 0;
+  if (ending() || output_ == nullptr) return;
+  const absl::Status why = output_->close_status();
+  if (why.ok()) return;
+  if (order_.root) return Refuse(v1::FoldReport::DROPPED, why);
+  stage_ = Stage::kNew;
+  output_.reset();
+  output_held_.reset();
+  Failed(0, why);
+}
+
+// ----------------------------------------------------------------------------------- directory
+
+void NodeFold::Update(const FoldOrder& order) {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    FoldInput& mine = order_.inputs[i];
+    const FoldInput& theirs = order.inputs[i];
+    if (mine.sender == theirs.sender && mine.address == theirs.address) continue;
+    mine.sender = theirs.sender;
+    mine.address = theirs.address;
+    Input& input = inputs_[i];
+    input.failures = 0;
+    if (input.retry != 0) control_.Cancel(std::exchange(input.retry, 0));
+    if (stage_ != Stage::kFolding) continue;
+    if (!input.pulling) {
+      Acquire(i);
+    } else if (!std::exchange(input.cancelling, true)) {
+      host_.data_plane().CancelPull(input.pull);
+    }
+  }
+  if (order.committed) {
+    Commit();
+  } else if (order_.root && stage_ == Stage::kFolded) {
+    Report(v1::FoldReport::READY, absl::OkStatus());
+  }
+}
+
+void NodeFold::Drop() {
+  if (ending()) return;
+  const bool own_output = output_ != nullptr && !order_.root && stage_ != Stage::kPassingOn;
+  stage_ = Stage::kEnding;
+  host_.Leaving(*this);
+  const absl::Status why = absl::AbortedError("the fold was dropped");
+  if (request_ != 0) host_.store().Cancel(host_.client(), std::exchange(request_, 0));
+  if (stream_ != nullptr) stream_->Cancel();
+  for (Input& input : inputs_) {
+    if (input.retry != 0) control_.Cancel(std::exchange(input.retry, 0));
+    if (!input.pulling || std::exchange(input.cancelling, true)) continue;
+    host_.data_plane().CancelPull(input.pull);
+  }
+  if (output_watch_ != 0) output_->Unsubscribe(std::exchange(output_watch_, 0));
+  if (writer_ != 0) (void)host_.store().Abort(host_.client(), std::exchange(writer_, 0));
+  if (own_output) output_->Close(why);
+  host_.data_plane().AbortPushes(order_.target, order_.version, why);
+  Settle();
+}
+
+void NodeFold::Settle() {
+  if (!ending() || stream_ != nullptr) return;
+  for (Input& input : inputs_) {
+    Release(input);
+    if (input.pulling) return;
+  }
+  reserved_.reset();
+  output_.reset();
+  output_held_.reset();
+  output_block_.reset();
+  output_scratch_bytes_ = 0;
+  host_.Gone(*this);
+}
+
+void NodeFold::Report(v1::FoldReport::Kind kind, const absl::Status& why, size_t input) {
+  v1::FoldReport report;
+  report.set_kind(kind);
+  report.set_input(static_cast<uint32_t>(input));
+  report.set_code(static_cast<int>(why.code()));
+  report.set_message(std::string(why.message()));
+  report.set_watermark(stream_ != nullptr ? stream_->folded() : folded_);
+  host_.Report(order_, std::move(report));
+}
+
+void NodeFold::Refuse(v1::FoldReport::Kind kind, const absl::Status& why) {
+  Report(kind, why);
+  Drop();
+}
+
+// ------------------------------------------------------------------------------------- looking
+
+std::optional<net::ServeGrant> NodeFold::Output() const {
+  const bool begun =
+      stage_ == Stage::kFolding || stage_ == Stage::kPassingOn || stage_ == Stage::kFolded;
+  if (order_.root || !begun) return std::nullopt;
+  return net::ServeGrant{output_, output_held_};
+}
+
+void NodeFold::Describe(v1::RegisterFold* out) const {
+  out->set_slot(order_.slot);
+  out->set_slots(order_.slots);
+  out->set_degree(order_.degree);
+  out->set_root(order_.root);
+  out->set_ready(order_.root && (stage_ == Stage::kFolded || stage_ == Stage::kSealed));
+  for (const FoldInput& input : order_.inputs) {
+    const bool own = input.kind != FoldInput::Kind::kSender && !input.source.nil();
+    if (own) out->add_source_ids(input.source.binary().data(), input.source.binary().size());
+  }
+}
+
+bool NodeFold::TellProgress(Instant now) {
+  if (stage_ != Stage::kFolding) return stage_ == Stage::kMemory;
+  const uint64_t folded = stream_ != nullptr ? stream_->folded() : folded_;
+  const double seconds = absl::ToDoubleSeconds(now - told_at_);
+  if (folded == told_ || seconds <= 0) return true;
+  v1::FoldReport report;
+  report.set_kind(v1::FoldReport::PROGRESS);
+  report.set_watermark(folded);
+  report.set_bytes_per_second(static_cast<double>(folded - told_) / seconds);
+  told_ = folded;
+  told_at_ = now;
+  host_.Report(order_, std::move(report));
+  return true;
+}
+
+uint64_t NodeFold::scratch_bytes() const {
+  uint64_t bytes = output_scratch_bytes_;
+  for (const Input& input : inputs_) bytes += input.held != nullptr ? input.scratch_bytes : 0;
+  return bytes;
+}
+
+}  // namespace phalanx::collectives

@@ -1,0 +1,126 @@
+#include "src/collectives/reduce_requests.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace phalanx::collectives {
+
+using object_store::ClientId;
+using object_store::ReduceDone;
+using object_store::RequestId;
+
+ReduceRequests::ReduceRequests(std::string name, Executor& control, Send send)
+    : name_(std::move(name)), control_(control), send_(std::move(send)) {}
+
+ReduceRequests::~ReduceRequests() {
+  alive_.reset();
+  for (const auto& [id, request] : requests_) {
+    if (request.timer != 0) control_.Cancel(request.timer);
+  }
+}
+
+RequestId ReduceRequests::Ask(ClientId client, const ObjectId& target, v1::NodeMessage message,
+                              Instant deadline, ReduceDone done) {
+  const RequestId id = next_id_++;
+  size_t& waiting = by_client_[client];
+  if (waiting >= object_store::kMaxRequestsPerClient) {
+    Refuse(absl::ResourceExhaustedError(absl::StrCat(
+               "node ", name_, ": ", waiting, " reductions are waited for by this client already")),
+           std::move(done));
+    return id;
+  }
+  ++waiting;
+  Request& request = requests_[id];
+  request = {client, target, std::move(message), deadline, std::move(done), 0};
+  if (!deadline.infinite()) {
+    request.timer = control_.RunAt(deadline, [this, id] {
+      const auto it = requests_.find(id);
+      it->second.timer = 0;
+      Answer(id, absl::DeadlineExceededError(absl::StrCat("object ", it->second.target.hex(),
+                                                          " on node ", name_,
+                                                          ": no answer before the deadline")));
+    });
+  }
+  if (deadline > control_.Now()) Tell(id, request);
+  return id;
+}
+
+void ReduceRequests::Refuse(absl::Status why, ReduceDone done) {
+  control_.Post([alive = std::weak_ptr<char>(alive_), why = std::move(why),
+                 done = std::move(done)]() mutable {
+    if (!alive.expired()) done(std::move(why));
+  });
+}
+
+void ReduceRequests::Tell(RequestId id, const Request& request) {
+  v1::NodeMessage message = request.message;
+  if (message.has_reduce_request()) {
+    v1::ReduceRequest& reduce = *message.mutable_reduce_request();
+    reduce.set_request_id(id);
+    if (!request.deadline.infinite()) {
+      const absl::Duration left = request.deadline - control_.Now();
+      const int64_t ms = absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1)));
+      reduce.set_timeout_ms(static_cast<uint64_t>(std::max<int64_t>(1, ms)));
+    }
+  } else if (message.has_extend_request()) {
+    message.mutable_extend_request()->set_request_id(id);
+  } else {
+    message.mutable_fail_request()->set_request_id(id);
+  }
+  send_(request.target, std::move(message));
+}
+
+void ReduceRequests::Forget(std::map<RequestId, Request>::iterator it) {
+  if (it->second.timer != 0) control_.Cancel(it->second.timer);
+  const auto client = by_client_.find(it->second.client);
+  if (--client->second == 0) by_client_.erase(client);
+  requests_.erase(it);
+}
+
+void ReduceRequests::Answer(RequestId id, absl::Status status) {
+  const auto it = requests_.find(id);
+  if (it == requests_.end()) return;
+  ReduceDone done = std::move(it->second.done);
+  Forget(it);
+  Refuse(std::move(status), std::move(done));
+}
+
+void ReduceRequests::Cancel(ClientId client, RequestId id) {
+  const auto it = requests_.find(id);
+  if (it != requests_.end() && it->second.client == client) Forget(it);
+}
+
+void ReduceRequests::ClientClosed(ClientId client) {
+  if (!by_client_.contains(client)) return;
+  std::vector<RequestId> of_client;
+  for (const auto& [id, request] : requests_) {
+    if (request.client == client) of_client.push_back(id);
+  }
+  for (const RequestId id : of_client) Forget(requests_.find(id));
+}
+
+void ReduceRequests::OnReply(uint64_t request_id, int code, const std::string& message) {
+  if (code < 0 || code > 16) code = static_cast<int>(absl::StatusCode::kUnknown);
+  Answer(request_id,
+         code == 0 ? absl::OkStatus() : absl::Status(static_cast<absl::StatusCode>(code), message));
+}
+
+void ReduceRequests::AskAgain(const std::function<bool(const ObjectId& target)>& chosen) {
+  for (const auto& [id, request] : requests_) {
+    if (chosen(request.target)) Tell(id, request);
+  }
+}
+
+const v1::Reduction* ReduceRequests::Find(const ObjectId& target) const {
+  for (const auto& [id, request] : requests_) {
+    if (request.target == target && request.message.has_reduce_request()) {
+      return &request.message.reduce_request().reduction();
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace phalanx::collectives

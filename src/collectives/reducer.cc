@@ -1,0 +1,506 @@
+#include "src/collectives/reducer.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/collectives/fold_order.h"
+#include "src/collectives/node_fold.h"
+#include "src/collectives/reduce_requests.h"
+#include "src/collectives/source_watches.h"
+#include "src/common/version.h"
+#include "src/directory/validate.h"
+#include "src/object_store/subject.h"
+
+namespace phalanx::collectives {
+namespace {
+
+using object_store::ClientId;
+using object_store::ReduceCall;
+using object_store::ReduceDone;
+using object_store::RequestId;
+
+}  // namespace
+
+struct Reducer::Impl final : public NodeFold::Host {
+  using Key = std::pair<ObjectId, Generation>;  // target, version
+
+  // A receiver whose sender we are to be as soon as the fold begins here.
+  struct WaitingServe {
+    uint64_t serial = 0;
+    net::ServeRequest request;
+    net::DataPlane::ServeReply reply;
+  };
+  struct Kept {
+    v1::Reduction reduction;
+    Instant deadline = Instant::Infinite();
+  };
+
+  Impl(ReducerOptions options, Executor& control, std::vector<Executor*> io,
+       object_store::Store& store, SendToShard send);
+  ~Impl() override;
+
+  // ---- NodeFold::Host
+  object_store::Store& store() override { return store_; }
+  ClientId client() override;
+  std::weak_ptr<char> alive() override { return alive_; }
+  net::DataPlane& data_plane() override { return *data_plane_; }
+  Executor& NextIo() override { return *io_[next_io_++ % io_.size()]; }
+  void Report(const FoldOrder& order, v1::FoldReport report) override;
+  std::optional<net::ServeGrant> OutputOf(const ObjectId& target,
+                                          const Generation& version) override;
+  void OutputBegan(NodeFold& fold) override;
+  void Folded(uint64_t bytes, bool done) override;
+  void Leaving(NodeFold& fold) override;
+  void Gone(NodeFold& fold) override;
+
+  // ---- directory
+  int ShardOf(const ObjectId& id) const {
+    return static_cast<int>(id.ShardHash() % static_cast<uint64_t>(options_.num_shards));
+  }
+  NodeFold* Find(const Key& key) const;
+  void OnFold(const v1::Fold& message);
+  // The order cannot be carried out: if it says for what, that is told.
+  void Reject(const v1::Fold& message, const absl::Status& why);
+  void OnFoldDrop(const v1::FoldDrop& drop);
+  void OnFoldCommit(const v1::FoldCommit& commit);
+  void OnKeep(const v1::KeepReduction& keep);
+  std::vector<v1::NodeMessage> Register(int shard);
+  void AskAgain(int shard);
+
+  // ---- data plane
+  bool Serve(const net::ServeRequest& request, net::DataPlane::ServeReply& reply);
+  void AnswerServes(const Key& key, uint64_t serial);
+
+  void ArmProgress();
+  void OnProgress();
+
+  // Constant after construction.
+  const ReducerOptions options_;
+  Executor& control_;
+  const std::vector<Executor*> io_;
+  object_store::Store& store_;
+  SendToShard send_;
+  net::DataPlane* data_plane_ = nullptr;
+  std::shared_ptr<char> alive_ = std::make_shared<char>();
+
+  ClientId client_ = 0;  // once there is something to hold
+  size_t next_io_ = 0;
+  ReduceRequests requests_;
+  SourceWatches watches_;
+  std::map<ObjectId, Kept> kept_;
+  std::map<Key, std::unique_ptr<NodeFold>> folds_;
+  // Left, and not gone.
+  std::vector<std::unique_ptr<NodeFold>> leaving_;
+  std::map<Key, std::vector<WaitingServe>> waiting_serves_;
+  size_t waiting_serves_count_ = 0;
+  uint64_t next_serial_ = 1;
+  TimerId progress_timer_ = 0;
+
+  uint64_t folds_done_ = 0;
+  uint64_t bytes_folded_ = 0;
+};
+
+Reducer::Impl::Impl(ReducerOptions options, Executor& control, std::vector<Executor*> io,
+                    object_store::Store& store, SendToShard send)
+    : options_(std::move(options)),
+      control_(control),
+      io_(std::move(io)),
+      store_(store),
+      send_(std::move(send)),
+      requests_(options_.name, control,
+                [this](const ObjectId& target, v1::NodeMessage message) {
+                  send_(ShardOf(target), std::move(message));
+                }),
+      watches_(options_.num_shards,
+               [this](int shard, v1::NodeMessage message) { send_(shard, std::move(message)); }) {}
+
+Reducer::Impl::~Impl() {
+  alive_.reset();
+  if (progress_timer_ != 0) control_.Cancel(progress_timer_);
+  folds_.clear();
+  leaving_.clear();
+  if (client_ != 0) store_.CloseClient(client_, /*clean=*/true);
+}
+
+// --------------------------------------------------------------------------------------- folds
+
+ClientId Reducer::Impl::client() {
+  if (client_ == 0) client_ = store_.OpenClient();
+  return client_;
+}
+
+void Reducer::Impl::Report(const FoldOrder& order, v1::FoldReport report) {
+  v1::NodeMessage message;
+  report.set_object_id(object_store::IdBytes(order.target));
+  directory::ToProto(order.version, report.mutable_version());
+  *message.mutable_fold_report() = std::move(report);
+  send_(ShardOf(order.target), std::move(message));
+}
+
+NodeFold* Reducer::Impl::Find(const Key& key) const {
+  const auto it = folds_.find(key);
+  return it == folds_.end() ? nullptr : it->second.get();
+}
+
+std::optional<net::ServeGrant> Reducer::Impl::OutputOf(const ObjectId& target,
+                                                       const Generation& version) {
+  const NodeFold* fold = Find({target, version});
+  return fold == nullptr ? std::nullopt : fold->Output();
+}
+
+void Reducer::Impl::OutputBegan(NodeFold& fold) {
+  const Key key{fold.order().target, fold.order().version};
+  AnswerServes(key, /*serial=*/0);
+  for (auto it = folds_.lower_bound({key.first, Generation()});
+       it != folds_.end() && it->first.first == key.first;) {
+    NodeFold& other = *(it++)->second;
+    if (&other != &fold) other.OutputBeganHere(key.second);
+  }
+  ArmProgress();
+}
+
+void Reducer::Impl::Folded(uint64_t bytes, bool done) {
+  bytes_folded_ += bytes;
+  if (done) ++folds_done_;
+}
+
+void Reducer::Impl::Leaving(NodeFold& fold) {
+  const auto it = folds_.find({fold.order().target, fold.order().version});
+  leaving_.push_back(std::move(it->second));
+  folds_.erase(it);
+}
+
+void Reducer::Impl::Gone(NodeFold& fold) {
+  control_.Post([this, alive = std::weak_ptr<char>(alive_), gone = &fold] {
+    if (alive.expired()) return;
+    std::erase_if(leaving_, [gone](const auto& left) { return left.get() == gone; });
+  });
+}
+
+void Reducer::Impl::OnFold(const v1::Fold& message) {
+  absl::StatusOr<FoldOrder> order = ParseFold(message);
+  if (!order.ok()) return Reject(message, order.status());
+  const Key key{order->target, order->version};
+  if (NodeFold* fold = Find(key); fold != nullptr) {
+    if (fold->order().SameWork(*order, options_.self)) return fold->Update(*order);
+    fold->Drop();
+  }
+  if (folds_.size() >= options_.max_folds) {
+    return Reject(message,
+                  absl::ResourceExhaustedError(absl::StrCat("node ", options_.name, " computes ",
+                                                            folds_.size(), " folds already")));
+  }
+  const NodeFold::Options fold_options{options_.self, options_.retry_after, options_.retry_at_most,
+                                       options_.memory_patience};
+  auto& fold = folds_[key];
+  fold = std::make_unique<NodeFold>(*std::move(order), fold_options, *this, control_);
+  fold->Start();
+}
+
+void Reducer::Impl::Reject(const v1::Fold& message, const absl::Status& why) {
+  FoldOrder order;
+  const absl::StatusOr<ObjectId> target = directory::ParseObjectId(message.object_id());
+  const absl::StatusOr<Generation> version = directory::ParseGeneration(message.version());
+  if (!target.ok() || !version.ok()) return;
+  if (NodeFold* fold = Find({*target, *version}); fold != nullptr) fold->Drop();
+  order.target = *target;
+  order.version = *version;
+  v1::FoldReport report;
+  report.set_kind(v1::FoldReport::DROPPED);
+  report.set_code(static_cast<int>(why.code()));
+  report.set_message(std::string(why.message()));
+  Report(order, std::move(report));
+}
+
+void Reducer::Impl::OnFoldDrop(const v1::FoldDrop& drop) {
+  const absl::StatusOr<ObjectId> target = directory::ParseObjectId(drop.object_id());
+  if (!target.ok()) return;
+  NodeFold* fold = Find({*target, directory::FromProto(drop.version())});
+  if (fold != nullptr) fold->Drop();
+}
+
+void Reducer::Impl::OnFoldCommit(const v1::FoldCommit& commit) {
+  const absl::StatusOr<ObjectId> target = directory::ParseObjectId(commit.object_id());
+  if (!target.ok()) return;
+  NodeFold* fold = Find({*target, directory::FromProto(commit.version())});
+  if (fold != nullptr) fold->Commit();
+}
+
+void Reducer::Impl::ArmProgress() {
+  if (progress_timer_ != 0) return;
+  progress_timer_ =
+      control_.RunAt(control_.Now() + options_.progress_interval, [this] { OnProgress(); });
+}
+
+void Reducer::Impl::OnProgress() {
+  progress_timer_ = 0;
+  bool more = false;
+  for (auto& [key, fold] : folds_) more = fold->TellProgress(control_.Now()) || more;
+  if (more) ArmProgress();
+}
+
+// ----------------------------------------------------------------------------------- directory
+
+void Reducer::Impl::OnKeep(const v1::KeepReduction& keep) {
+  const absl::StatusOr<ObjectId> target = directory::ParseObjectId(keep.object_id());
+  if (!target.ok()) return;
+  if (keep.forget()) {
+    kept_.erase(*target);
+    return;
+  }
+  if (kept_.size() >= options_.max_kept && !kept_.contains(*target)) return;
+  Kept& kept = kept_[*target];
+  kept.reduction = keep.reduction();
+  kept.deadline = keep.timeout_ms() == 0 ? Instant::Infinite()
+                                         : control_.Now() + absl::Milliseconds(keep.timeout_ms());
+}
+
+std::vector<v1::NodeMessage> Reducer::Impl::Register(int shard) {
+  std::vector<v1::NodeMessage> messages;
+  const Instant now = control_.Now();
+  std::erase_if(kept_, [now](const auto& kept) { return kept.second.deadline <= now; });
+  for (const auto& [key, fold] : folds_) {
+    if (ShardOf(key.first) != shard) continue;
+    v1::RegisterFold* out = messages.emplace_back().mutable_register_fold();
+    out->set_object_id(object_store::IdBytes(key.first));
+    directory::ToProto(key.second, out->mutable_version());
+    fold->Describe(out);
+    if (const auto kept = kept_.find(key.first); kept != kept_.end()) {
+      *out->mutable_reduction() = kept->second.reduction;
+    } else if (const v1::Reduction* asked = requests_.Find(key.first); asked != nullptr) {
+      *out->mutable_reduction() = *asked;
+    }
+  }
+  AskAgain(shard);
+  watches_.OnSession(shard);
+  return messages;
+}
+
+void Reducer::Impl::AskAgain(int shard) {
+  for (const auto& [target, kept] : kept_) {
+    if (ShardOf(target) != shard) continue;
+    v1::NodeMessage message;
+    v1::ReduceRequest* request = message.mutable_reduce_request();
+    request->set_object_id(object_store::IdBytes(target));
+    *request->mutable_reduction() = kept.reduction;
+    if (!kept.deadline.infinite()) {
+      const int64_t ms = absl::ToInt64Milliseconds(kept.deadline - control_.Now());
+      request->set_timeout_ms(static_cast<uint64_t>(std::max<int64_t>(1, ms)));
+    }
+    send_(shard, std::move(message));
+  }
+  requests_.AskAgain([this, shard](const ObjectId& target) { return ShardOf(target) == shard; });
+}
+
+// ---------------------------------------------------------------------------------- data plane
+
+bool Reducer::Impl::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply& reply) {
+  const Key key{request.object, request.generation};
+  if (const NodeFold* fold = Find(key); fold != nullptr) {
+    if (std::optional<net::ServeGrant> output = fold->Output()) {
+      if (request.slices == 1) {
+        reply(*std::move(output));
+      } else {
+        reply(absl::InvalidArgumentError("a fold's output has one slice"));
+      }
+      return true;
+    }
+  } else if (!IsVersion(request.generation)) {
+    return false;
+  }
+  if (waiting_serves_count_ >= options_.max_waiting_serves) return false;
+  const uint64_t serial = next_serial_++;
+  const absl::Duration patience = std::min(options_.serve_patience, request.patience);
+  ++waiting_serves_count_;
+  waiting_serves_[key].push_back({serial, request, std::move(reply)});
+  control_.RunAt(control_.Now() + patience,
+                 [this, alive = std::weak_ptr<char>(alive_), key, serial] {
+                   if (!alive.expired()) AnswerServes(key, serial);
+                 });
+  return true;
+}
+
+// Those who wait for the fold, if its output can be had now; and whose patience is over.
+void Reducer::Impl::AnswerServes(const Key& key, uint64_t serial) {
+  const auto found = waiting_serves_.find(key);
+  if (found == waiting_serves_.end()) return;
+  const NodeFold* fold = Find(key);
+  const bool here = fold != nullptr && fold->Output().has_value();
+  std::vector<WaitingServe> ready;
+  std::vector<WaitingServe> kept;
+  for (WaitingServe& waiting : found->second) {
+    (here || waiting.serial == serial ? ready : kept).push_back(std::move(waiting));
+  }
+  if (kept.empty()) {
+    waiting_serves_.erase(found);
+  } else {
+    found->second = std::move(kept);
+  }
+  waiting_serves_count_ -= ready.size();
+  for (WaitingServe& waiting : ready) {
+    if (here) {
+      (void)Serve(waiting.request, waiting.reply);
+    } else {
+      waiting.reply(absl::NotFoundError(absl::StrCat("node ", options_.name, ": no fold of object ",
+                                                     key.first.ShortHex(), ", version ",
+                                                     key.second.ToString(), ", has begun here")));
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------ public methods
+
+Reducer::Reducer(ReducerOptions options, Executor& control, std::vector<Executor*> io,
+                 object_store::Store& store, SendToShard send)
+    : impl_(std::make_unique<Impl>(std::move(options), control, std::move(io), store,
+                                   std::move(send))) {}
+
+Reducer::~Reducer() = default;
+
+void Reducer::SetDataPlane(net::DataPlane* data_plane) { impl_->data_plane_ = data_plane; }
+
+RequestId Reducer::Reduce(ClientId client, ReduceCall call, ReduceDone done) {
+  absl::Status status = CheckReducible(call.dtype, call.op);
+  if (call.target.nil()) status = absl::InvalidArgumentError("the nil id names no object");
+  if (call.sources.size() > kMaxReduceSources) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat(call.sources.size(), " sources; at most ", kMaxReduceSources));
+  }
+  if (!status.ok()) {
+    impl_->requests_.Refuse(std::move(status), std::move(done));
+    return 0;
+  }
+  v1::NodeMessage message;
+  v1::ReduceRequest* request = message.mutable_reduce_request();
+  request->set_object_id(object_store::IdBytes(call.target));
+  v1::Reduction* reduction = request->mutable_reduction();
+  reduction->set_dtype(static_cast<uint32_t>(call.dtype));
+  reduction->set_op(static_cast<uint32_t>(call.op));
+  reduction->set_order(call.fixed_order ? 1 : 0);
+  reduction->set_num_objects(call.num_objects);
+  reduction->set_open(call.open);
+  for (const ObjectId& source : call.sources) {
+    reduction->add_source_ids(source.binary().data(), source.binary().size());
+  }
+  reduction->set_range_offset(call.range_offset);
+  reduction->set_range_bytes(call.range_bytes);
+  if (call.root_here) directory::ToProto(impl_->options_.self, reduction->mutable_root());
+  return impl_->requests_.Ask(client, call.target, std::move(message), call.deadline,
+                              std::move(done));
+}
+
+void Reducer::Extend(ClientId client, const ObjectId& target, std::vector<ObjectId> sources,
+                     bool close, Instant deadline, ReduceDone done) {
+  if (target.nil() || sources.size() > kMaxReduceSources) {
+    return impl_->requests_.Refuse(
+        absl::InvalidArgumentError("a reduction has an id, and a limited number of sources"),
+        std::move(done));
+  }
+  v1::NodeMessage message;
+  v1::ExtendRequest* request = message.mutable_extend_request();
+  request->set_object_id(object_store::IdBytes(target));
+  for (const ObjectId& source : sources) {
+    request->add_source_ids(source.binary().data(), source.binary().size());
+  }
+  request->set_close(close);
+  impl_->requests_.Ask(client, target, std::move(message), deadline, std::move(done));
+}
+
+void Reducer::Fail(ClientId client, const ObjectId& id, absl::Status why, Instant deadline,
+                   ReduceDone done) {
+  if (id.nil() || why.ok()) {
+    return impl_->requests_.Refuse(
+        absl::InvalidArgumentError("what fails has an id, and an error to fail with"),
+        std::move(done));
+  }
+  v1::NodeMessage message;
+  v1::FailRequest* request = message.mutable_fail_request();
+  request->set_object_id(object_store::IdBytes(id));
+  request->set_code(static_cast<int>(why.code()));
+  request->set_message(std::string(why.message()));
+  impl_->requests_.Ask(client, id, std::move(message), deadline, std::move(done));
+}
+
+void Reducer::Cancel(ClientId client, RequestId request) {
+  impl_->requests_.Cancel(client, request);
+}
+
+void Reducer::ClientClosed(ClientId client) { impl_->requests_.ClientClosed(client); }
+
+std::vector<v1::NodeMessage> Reducer::Register(int shard) { return impl_->Register(shard); }
+
+bool Reducer::OnShardMessage(int, const v1::ShardMessage& message) {
+  const auto answer = [this](const auto& reply) {
+    impl_->requests_.OnReply(reply.request_id(), reply.code(), reply.message());
+  };
+  switch (message.kind_case()) {
+    case v1::ShardMessage::kReduceReply:
+      answer(message.reduce_reply());
+      return true;
+    case v1::ShardMessage::kExtendReply:
+      answer(message.extend_reply());
+      return true;
+    case v1::ShardMessage::kFailReply:
+      answer(message.fail_reply());
+      return true;
+    case v1::ShardMessage::kFold:
+      impl_->OnFold(message.fold());
+      return true;
+    case v1::ShardMessage::kFoldDrop:
+      impl_->OnFoldDrop(message.fold_drop());
+      return true;
+    case v1::ShardMessage::kFoldCommit:
+      impl_->OnFoldCommit(message.fold_commit());
+      return true;
+    case v1::ShardMessage::kKeepReduction:
+      impl_->OnKeep(message.keep_reduction());
+      return true;
+    case v1::ShardMessage::kWatchSource:
+      impl_->watches_.OnWatch(message.watch_source());
+      return true;
+    case v1::ShardMessage::kSourceState:
+      impl_->watches_.OnState(message.source_state());
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool Reducer::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply& reply) {
+  return impl_->Serve(request, reply);
+}
+
+Reducer::Stats Reducer::stats() const {
+  Stats stats;
+  stats.folds = impl_->folds_.size();
+  stats.folds_done = impl_->folds_done_;
+  stats.bytes_folded = impl_->bytes_folded_;
+  for (const auto& [key, fold] : impl_->folds_) stats.scratch_bytes += fold->scratch_bytes();
+  for (const auto& fold : impl_->leaving_) stats.scratch_bytes += fold->scratch_bytes();
+  stats.waiting = impl_->requests_.size();
+  return stats;
+}
+
+absl::Status Reducer::CheckInvariants() const {
+  size_t waiting = 0;
+  for (const auto& [key, serves] : impl_->waiting_serves_) {
+    if (serves.empty()) return absl::InternalError("a list of waiting receivers without any");
+    waiting += serves.size();
+  }
+  if (waiting != impl_->waiting_serves_count_) {
+    return absl::InternalError("the number of waiting receivers is wrong");
+  }
+  for (const auto& [key, fold] : impl_->folds_) {
+    if (fold == nullptr || fold->order().target != key.first ||
+        fold->order().version != key.second) {
+      return absl::InternalError(
+          absl::StrCat("a fold of object ", key.first.ShortHex(), " under another's name"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace phalanx::collectives

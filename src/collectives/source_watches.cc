@@ -1,0 +1,89 @@
+#include "src/collectives/source_watches.h"
+
+#include <utility>
+#include <vector>
+
+#include "src/directory/validate.h"
+
+namespace phalanx::collectives {
+
+SourceWatches::SourceWatches(int num_shards, Send send)
+    : num_shards_(num_shards), send_(std::move(send)) {}
+
+int SourceWatches::ShardOf(const ObjectId& id) const {
+  return static_cast<int>(id.ShardHash() % static_cast<uint64_t>(num_shards_));
+}
+
+void SourceWatches::Tell(const ObjectId& target, const std::set<ObjectId>& sources, bool end) {
+  std::map<int, v1::NodeMessage> by_shard;
+  for (const ObjectId& source : sources) {
+    v1::WatchSource* watch = by_shard[ShardOf(source)].mutable_watch_source();
+    watch->add_source_ids(source.binary().data(), source.binary().size());
+  }
+  for (auto& [shard, message] : by_shard) {
+    v1::WatchSource* watch = message.mutable_watch_source();
+    watch->set_target_id(target.binary().data(), target.binary().size());
+    watch->set_end(end);
+    send_(shard, std::move(message));
+  }
+}
+
+void SourceWatches::End(const ObjectId& target, const std::set<ObjectId>& sources) {
+  const auto it = watches_.find(target);
+  if (it == watches_.end()) return;
+  std::set<ObjectId> ended;
+  for (const ObjectId& source : sources) {
+    if (it->second.erase(source) > 0) ended.insert(source);
+  }
+  size_ -= ended.size();
+  if (it->second.empty()) watches_.erase(it);
+  Tell(target, ended, /*end=*/true);
+}
+
+void SourceWatches::OnWatch(const v1::WatchSource& watch) {
+  const absl::StatusOr<ObjectId> target = directory::ParseObjectId(watch.target_id());
+  if (!target.ok()) return;
+  std::set<ObjectId> sources;
+  for (const std::string& bytes : watch.source_ids()) {
+    const absl::StatusOr<ObjectId> source = directory::ParseObjectId(bytes);
+    if (source.ok()) sources.insert(*source);
+  }
+  if (watch.end()) {
+    // No source named: none is watched for it any more.
+    const auto it = watches_.find(*target);
+    if (watch.source_ids().empty() && it != watches_.end()) sources = it->second;
+    return End(*target, sources);
+  }
+  if (sources.empty() || size_ + sources.size() > kMaxWatches) return;
+  std::set<ObjectId>& watched = watches_[*target];
+  for (const ObjectId& source : sources) size_ += watched.insert(source).second ? 1 : 0;
+  Tell(*target, sources, /*end=*/false);
+}
+
+void SourceWatches::OnState(const v1::SourceState& state) {
+  const absl::StatusOr<ObjectId> target = directory::ParseObjectId(state.target_id());
+  const absl::StatusOr<ObjectId> source = directory::ParseObjectId(state.source_id());
+  if (!target.ok() || !source.ok()) return;
+  const auto it = watches_.find(*target);
+  if (it == watches_.end() || !it->second.contains(*source)) return;
+  v1::NodeMessage message;
+  *message.mutable_source_state() = state;
+  send_(ShardOf(*target), std::move(message));
+}
+
+void SourceWatches::OnSession(int shard) {
+  std::vector<ObjectId> over;
+  for (const auto& [target, sources] : watches_) {
+    if (ShardOf(target) == shard) over.push_back(target);
+  }
+  for (const ObjectId& target : over) End(target, std::set<ObjectId>(watches_.at(target)));
+  for (const auto& [target, sources] : watches_) {
+    std::set<ObjectId> again;
+    for (const ObjectId& source : sources) {
+      if (ShardOf(source) == shard) again.insert(source);
+    }
+    Tell(target, again, /*end=*/false);
+  }
+}
+
+}  // namespace phalanx::collectives

@@ -1,0 +1,52 @@
+// What the shards of sources tell the shards of targets, by way of this node.
+//
+//   target's shard ──WatchSource──► node ──WatchSource──► source's shard
+//                  ◄──SourceState──      ◄──SourceState──
+//
+// A watch lasts until the target's shard ends it, or begins a new session (it asks again then); the
+// source's shard is told again when that one begins a new session.
+//
+// Thread rule: no thread, lock, clock or I/O inside; on the control loop. Owned by the reducer.
+#ifndef PHALANX_COLLECTIVES_SOURCE_WATCHES_H_
+#define PHALANX_COLLECTIVES_SOURCE_WATCHES_H_
+
+#include <functional>
+#include <map>
+#include <set>
+
+#include "phalanx/object_id.h"
+#include "phalanx/v1/directory.pb.h"
+
+namespace phalanx::collectives {
+
+class SourceWatches {
+ public:
+  // Sources over all targets; what goes beyond them is not watched.
+  static constexpr size_t kMaxWatches = 1 << 20;
+  using Send = std::function<void(int shard, v1::NodeMessage message)>;
+
+  SourceWatches(int num_shards, Send send);
+
+  // Malformed messages are ignored, and states that nobody watches.
+  void OnWatch(const v1::WatchSource& watch);
+  void OnState(const v1::SourceState& state);
+  // A new session with this shard.
+  void OnSession(int shard);
+
+  size_t size() const { return size_; }
+
+ private:
+  int ShardOf(const ObjectId& id) const;
+  // To the shards of the sources, one message to each.
+  void Tell(const ObjectId& target, const std::set<ObjectId>& sources, bool end);
+  void End(const ObjectId& target, const std::set<ObjectId>& sources);
+
+  const int num_shards_;
+  Send send_;
+  size_t size_ = 0;
+  std::map<ObjectId, std::set<ObjectId>> watches_;  // by target
+};
+
+}  // namespace phalanx::collectives
+
+#endif  // PHALANX_COLLECTIVES_SOURCE_WATCHES_H_

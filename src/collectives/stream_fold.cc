@@ -1,0 +1,262 @@
+#include "src/collectives/stream_fold.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/collectives/kernels.h"
+#include "src/common/check.h"
+
+namespace phalanx::collectives {
+namespace {
+
+// Small enough to stay in a core's cache from the first operand to the last.
+constexpr uint64_t kBlockBytes = uint64_t{64} * 1024;
+constexpr uint64_t kLeastBlockBytes = 4096;
+// Of operands, in one turn of the loop.
+constexpr uint64_t kBytesPerTurn = uint64_t{2} << 20;
+
+// The slice that holds the first byte which is not there yet; the number of slices if none is
+// missing. `there`: bytes from the object's begin without a gap.
+int FirstMissing(const net::TransferBuffer& buffer, uint64_t* there) {
+  const net::SliceLayout& layout = buffer.layout();
+  *there = 0;
+  for (int slice = 0; slice < layout.slices; ++slice) {
+    const uint64_t watermark = buffer.watermark(slice);
+    *there = layout.Begin(slice) + watermark;
+    if (watermark < layout.Size(slice)) return slice;
+  }
+  return layout.slices;
+}
+
+}  // namespace
+
+// Made on the control loop; from its first task on it belongs to the I/O loop, but for `done`.
+class StreamFold::Work : public std::enable_shared_from_this<Work> {
+ public:
+  Work(Spec spec, Executor& io, Executor& control, Done done);
+
+  // ---- on the control loop
+  void Start() {
+    io_.Post([self = shared_from_this()] { self->Run(); });
+  }
+  void Release();
+  void Cancel();
+  void Forget() { done_ = nullptr; }
+  uint64_t folded() const { return progress_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Source {
+    Input input;
+    net::TransferBuffer::SubscriptionId subscription = 0;
+  };
+  // How far the inputs have come together, and what keeps them from going on.
+  struct Ahead {
+    uint64_t to = 0;
+    absl::Status failed;
+    int failed_input = -1;
+  };
+
+  void Run();
+  Ahead Look() const;
+  void FoldBlock(uint64_t bytes);
+  // The operand's bytes, prepared if it has to be.
+  const void* Operand(size_t input, uint64_t count);
+  void Publish();
+  void WaitForMore();
+  void StopWaiting();
+  void End(absl::Status status, int input);
+
+  // Constant after construction.
+  Executor& io_;
+  Executor& control_;
+  uint64_t size_ = 0;
+  uint64_t element_ = 1;
+  uint64_t block_ = 0;
+  bool prepares_ = false;
+
+  // On the I/O loop.
+  Spec spec_;
+  std::vector<Source> sources_;
+  char* out_ = nullptr;
+  uint64_t folded_ = 0;
+  bool ended_ = false;
+  // Two operands of a block, prepared.
+  std::vector<char> scratch_;
+
+  std::atomic<uint64_t> progress_;
+
+  // On the control loop.
+  Done done_;
+};
+
+StreamFold::Work::Work(Spec spec, Executor& io, Executor& control, Done done)
+    : io_(io), control_(control), progress_(spec.begin), done_(std::move(done)) {
+  PHALANX_CHECK(!spec.inputs.empty(), "something is folded");
+  size_ = spec.into->layout().object_bytes;
+  element_ = ElementSize(spec.dtype);
+  PHALANX_CHECK(spec.into->layout().slices == 1 && size_ % element_ == 0, "whole elements");
+  PHALANX_CHECK(spec.begin <= size_ && spec.hold_back <= size_, "within the output");
+  for (Input& input : spec.inputs) {
+    const uint64_t bytes = input.from->layout().object_bytes;
+    PHALANX_CHECK(input.offset <= bytes && bytes - input.offset >= size_, "long enough");
+    sources_.push_back({std::move(input)});
+  }
+  const uint64_t share = kBytesPerTurn / sources_.size();
+  block_ = std::clamp(share, kLeastBlockBytes, kBlockBytes) / element_ * element_;
+  prepares_ = NeedsPrepare(spec.dtype, spec.op);
+  if (prepares_ && sources_.size() > 1) scratch_.resize(2 * block_);
+  folded_ = spec.begin;
+  out_ = spec.into->slice(0).data();
+  spec_ = std::move(spec);
+}
+
+void StreamFold::Work::Release() {
+  io_.Post([self = shared_from_this()] {
+    if (self->ended_) return;
+    self->spec_.hold_back = 0;
+    self->Publish();
+  });
+}
+
+void StreamFold::Work::Cancel() {
+  io_.Post([self = shared_from_this()] {
+    if (!self->ended_) self->End(absl::CancelledError("the fold was cancelled"), -1);
+  });
+}
+
+void StreamFold::Work::Run() {
+  if (ended_) return;
+  StopWaiting();
+  const Ahead ahead = Look();
+  if (!ahead.failed.ok()) return End(ahead.failed, ahead.failed_input);
+  for (uint64_t left = kBytesPerTurn; folded_ < ahead.to && left > 0;) {
+    const uint64_t bytes = std::min(block_, ahead.to - folded_);
+    FoldBlock(bytes);
+    Publish();
+    left -= std::min(left, bytes * sources_.size());
+  }
+  if (folded_ == size_) return End(absl::OkStatus(), -1);
+  if (folded_ < ahead.to) {
+    Start();
+  } else {
+    WaitForMore();
+  }
+}
+
+StreamFold::Work::Ahead StreamFold::Work::Look() const {
+  Ahead ahead;
+  ahead.to = size_;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const Input& input = sources_[i].input;
+    // Asked before the watermarks: what is there when the buffer is closed is all there will be.
+    const bool closed = input.from->closed();
+    uint64_t there = 0;
+    FirstMissing(*input.from, &there);
+    if (there >= input.offset + size_) continue;
+    if (closed) {
+      ahead.failed = input.from->close_status();
+      if (ahead.failed.ok()) ahead.failed = absl::DataLossError("it ended before its end");
+      ahead.failed_input = static_cast<int>(i);
+      return ahead;
+    }
+    const uint64_t usable = there <= input.offset ? 0 : there - input.offset;
+    ahead.to = std::min(ahead.to, usable / element_ * element_);
+  }
+  return ahead;
+}
+
+const void* StreamFold::Work::Operand(size_t index, uint64_t count) {
+  const Input& input = sources_[index].input;
+  const char* from = input.from->slice(0).data() + input.offset + folded_;
+  if (!prepares_ || !input.raw) return from;
+  char* prepared = scratch_.data() + (index == 0 ? 0 : block_);
+  Prepare(spec_.dtype, spec_.op, prepared, from, count, spec_.planned);
+  return prepared;
+}
+
+void StreamFold::Work::FoldBlock(uint64_t bytes) {
+  const uint64_t count = bytes / element_;
+  char* out = out_ + folded_;
+  if (sources_.size() > 1) {
+    const void* first = Operand(0, count);
+    Fold(spec_.dtype, spec_.op, out, first, Operand(1, count), count);
+    for (size_t i = 2; i < sources_.size(); ++i) {
+      Fold(spec_.dtype, spec_.op, out, out, Operand(i, count), count);
+    }
+  } else {
+    const Input& input = sources_[0].input;
+    const char* from = input.from->slice(0).data() + input.offset + folded_;
+    if (prepares_ && input.raw) {
+      Prepare(spec_.dtype, spec_.op, out, from, count, spec_.planned);
+    } else if (from != out) {
+      std::memcpy(out, from, bytes);
+    }
+  }
+  if (spec_.finish_sources > 0) {
+    Finish(spec_.dtype, spec_.op, out, count, spec_.finish_sources, spec_.planned);
+  }
+  folded_ += bytes;
+  progress_.store(folded_, std::memory_order_relaxed);
+}
+
+void StreamFold::Work::Publish() {
+  const uint64_t to = std::min(folded_, size_ - spec_.hold_back);
+  if (to > spec_.into->watermark(0)) spec_.into->Publish(0, to);
+}
+
+// Those that lag wake it by their next bytes, the others only by ending badly.
+void StreamFold::Work::WaitForMore() {
+  std::vector<uint64_t> seen;
+  for (Source& source : sources_) {
+    net::TransferBuffer& from = *source.input.from;
+    uint64_t there = 0;
+    const int slice = FirstMissing(from, &there);
+    if (slice == from.layout().slices || there >= source.input.offset + size_) continue;
+    const bool lags = there < source.input.offset + folded_ + element_;
+    seen.assign(static_cast<size_t>(from.layout().slices), UINT64_MAX);
+    if (lags) seen[static_cast<size_t>(slice)] = there - from.layout().Begin(slice);
+    source.subscription =
+        from.Subscribe(uint64_t{1} << slice, seen, io_, [weak = weak_from_this()] {
+          if (const std::shared_ptr<Work> self = weak.lock()) self->Run();
+        });
+  }
+}
+
+void StreamFold::Work::StopWaiting() {
+  for (Source& source : sources_) {
+    if (source.subscription == 0) continue;
+    source.input.from->Unsubscribe(std::exchange(source.subscription, 0));
+  }
+}
+
+void StreamFold::Work::End(absl::Status status, int input) {
+  StopWaiting();
+  ended_ = true;
+  sources_.clear();
+  spec_.into.reset();
+  // A status that shares nothing with this loop's: see TransferBuffer::Close.
+  Outcome outcome{absl::Status(status.code(), status.message()), input, folded_};
+  control_.Post([self = shared_from_this(), outcome = std::move(outcome)] {
+    Done done = std::exchange(self->done_, nullptr);
+    if (done) done(outcome);
+  });
+}
+
+StreamFold::StreamFold(Spec spec, Executor& io, Executor& control, Done done)
+    : work_(std::make_shared<Work>(std::move(spec), io, control, std::move(done))) {
+  work_->Start();
+}
+
+StreamFold::~StreamFold() {
+  work_->Forget();
+  work_->Cancel();
+}
+
+void StreamFold::Release() { work_->Release(); }
+void StreamFold::Cancel() { work_->Cancel(); }
+uint64_t StreamFold::folded() const { return work_->folded(); }
+
+}  // namespace phalanx::collectives
