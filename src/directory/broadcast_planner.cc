@@ -276,6 +276,8 @@ void BroadcastPlanner::RememberFailure(const NodeKey& receiver, const NodeKey& s
   }
   const Pair pair{receiver, sender};
   Failure& failure = failures_[pair];
+  // Of many that were asked for together and refused, each says what the first has said.
+  if (failure.count > 0 && MerelyBusy(code) && now < failure.retry_at) return;
   if (failure.count > 0) failures_by_age_.erase({failure.forget_at, pair});
   const int doublings = std::min(failure.count, 16);
   ++failure.count;

@@ -95,7 +95,7 @@ class BroadcastPlanner {
   static bool MerelyBusy(absl::StatusCode code);
   // The receiver's pull from the sender ended with `code`. Who could not be reached is avoided for
   // the lease; who merely could not serve (it lacks the object, or serves too many) only shortly,
-  // and longer each time.
+  // and longer each time that it was asked after such a pause.
   void RememberFailure(const NodeKey& receiver, const NodeKey& sender, absl::StatusCode code,
                        Instant now);
   void ForgetFailure(const NodeKey& receiver, const NodeKey& sender);

@@ -381,6 +381,29 @@ TEST(BroadcastPlannerTest, WithNobodyElseAFailedSenderIsAskedAgainAfterAPause) {
   }
 }
 
+// As a node does that serves as many pulls as it may: each of 20 pauses twice as long as the last
+// would be a lease.
+TEST(BroadcastPlannerTest, ManyRefusalsAtOnceAreOnePause) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey r = h.Up("r");
+  std::vector<ObjectId> ids;
+  for (int i = 0; i < 20; ++i) {
+    ids.push_back(Id("refused" + std::to_string(i)));
+    h.Create(a, ids.back(), {.complete = true});
+    h.Want(r, ids.back());
+  }
+  for (const ObjectId& id : ids) h.Fail(r, id, absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(h.Count(r, v1::ShardMessage::kAssign), 20);
+  h.Advance(absl::Milliseconds(10));
+  EXPECT_EQ(h.Count(r, v1::ShardMessage::kAssign), 40);
+  h.Fail(r, ids[0], absl::StatusCode::kResourceExhausted);
+  h.Advance(absl::Milliseconds(10));
+  EXPECT_EQ(h.Count(r, v1::ShardMessage::kAssign), 40) << "it was asked after a pause";
+  h.Advance(absl::Milliseconds(10));
+  EXPECT_EQ(h.Count(r, v1::ShardMessage::kAssign), 41);
+}
+
 TEST(BroadcastPlannerTest, AReceiverThatFailsAgainAndAgainDoesNotTakeTheSendersPlace) {
   Harness h;
   const NodeKey a = h.Up("a");

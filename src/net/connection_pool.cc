@@ -1,6 +1,7 @@
 #include "src/net/connection_pool.h"
 
-#include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace phalanx::net {
 
@@ -9,37 +10,38 @@ ConnectionPool::ConnectionPool(Executor& executor, absl::Duration idle_timeout,
     : executor_(executor), idle_timeout_(idle_timeout), max_idle_per_peer_(max_idle_per_peer) {}
 
 ConnectionPool::~ConnectionPool() {
-  while (!idle_.empty()) Remove(idle_.begin());
+  while (!idle_.empty()) Remove(idle_.begin(), idle_.begin()->second.begin());
 }
 
 std::optional<ConnectionPool::Connection> ConnectionPool::Take(const Peer& peer) {
-  const auto same = [&peer](const Idle& idle) { return idle.peer == peer; };
   while (true) {
-    const auto found = std::find_if(idle_.rbegin(), idle_.rend(), same);
-    if (found == idle_.rend()) return std::nullopt;
-    Connection connection = Remove(std::prev(found.base()));
+    const auto found = idle_.find(peer);
+    if (found == idle_.end()) return std::nullopt;
+    Connection connection = Remove(found, std::prev(found->second.end()));
     if (connection.ticket.Claim()) return connection;
   }
 }
 
 void ConnectionPool::Put(const Peer& peer, Connection connection) {
-  const auto same = [&peer](const Idle& idle) { return idle.peer == peer; };
-  const auto count = static_cast<size_t>(std::count_if(idle_.begin(), idle_.end(), same));
   if (max_idle_per_peer_ == 0) return;
-  if (count >= max_idle_per_peer_) Remove(std::find_if(idle_.begin(), idle_.end(), same));
-  const Place place = idle_.insert(idle_.end(), {peer, std::move(connection)});
-  place->timer = executor_.RunAt(executor_.Now() + idle_timeout_, [this, place] {
+  const auto of_peer = idle_.try_emplace(peer).first;
+  std::list<Idle>& idle = of_peer->second;
+  const Place place = idle.insert(idle.end(), {std::move(connection)});
+  const auto drop = [this, of_peer, place] { Remove(of_peer, place); };
+  place->timer = executor_.RunAt(executor_.Now() + idle_timeout_, [place, drop] {
     place->timer = 0;
-    Remove(place);
+    drop();
   });
-  place->connection.stream->OnReadable([this, place] { Remove(place); });
-  place->connection.ticket.Rest([this, place] { Remove(place); });
+  place->connection.stream->OnReadable(drop);
+  place->connection.ticket.Rest(drop);
+  if (idle.size() > max_idle_per_peer_) Remove(of_peer, idle.begin());
 }
 
-ConnectionPool::Connection ConnectionPool::Remove(Place place) {
+ConnectionPool::Connection ConnectionPool::Remove(OfPeer peer, Place place) {
   if (place->timer != 0) executor_.Cancel(place->timer);
   Connection connection = std::move(place->connection);
-  idle_.erase(place);
+  peer->second.erase(place);
+  if (peer->second.empty()) idle_.erase(peer);
   connection.stream->OnReadable(nullptr);
   return connection;
 }

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -45,19 +46,19 @@ class ConnectionPool {
 
  private:
   struct Idle {
-    Peer peer;
     Connection connection;
     TimerId timer = 0;
   };
+  // The one that has idled longest first; never empty.
+  using OfPeer = std::map<Peer, std::list<Idle>>::iterator;
   using Place = std::list<Idle>::iterator;
 
-  Connection Remove(Place place);
+  Connection Remove(OfPeer peer, Place place);
 
   Executor& executor_;
   const absl::Duration idle_timeout_;
   const size_t max_idle_per_peer_;
-  // Longest idle first. A few dozens at most: searched from its end.
-  std::list<Idle> idle_;
+  std::map<Peer, std::list<Idle>> idle_;
 };
 
 }  // namespace phalanx::net

@@ -14,7 +14,9 @@
 // No circular wait: a pull holds its memory before it starts (the store's rule), needs no memory of
 // the data plane beyond one fixed scratch block, and a sender that waits for its own upstream holds
 // a connection and nothing else; the number of pulls served and connections open is limited by
-// refusing (ResourceExhausted, "try another sender"), never by queueing.
+// refusing (ResourceExhausted, "try another sender"), never by queueing. Only where many pulls of
+// one peer begin at once they wait for their connections to be made, which takes no longer than the
+// connect timeout whatever the pulls do.
 //
 // Thread rule: constructed, used and destroyed on the control loop; its callbacks run there. Owned
 // by the node.
@@ -64,7 +66,7 @@ struct DataPlaneOptions {
   // Accepted and not proven yet; at least 1. Beyond it the oldest of them is closed.
   int max_unproven_connections = 512;
   // On each I/O loop its share, at least one.
-  int max_idle_connections_per_peer = 4;
+  int max_idle_connections_per_peer = 64;
   // Told of every accepted connection that ended before its proof, on its I/O loop; may be empty.
   std::function<void(absl::string_view peer, const absl::Status& why)> turned_away;
 };

@@ -42,10 +42,16 @@ class Puller::Pull final : public PullReceiver::Observer {
       : owner_(owner), handle_(handle), spec_(std::move(spec)) {}
 
   void Begin();
+  // What a pull that waits is told: its turn has come, or a connection that carried another.
+  void TakeTurn();
+  void TakeConnection(ConnectionPool::Connection connection);
   void Cancel();
 
  private:
+  Peer peer() const { return {spec_.sender, spec_.address}; }
   void Dial();
+  // True when it was dialing.
+  bool EndDial();
   void Dialed(absl::StatusOr<std::unique_ptr<ByteStream>> stream, ConnectionTicket ticket,
               Instant deadline);
   void Authenticated(absl::StatusOr<StreamHandshake::Authenticated> peer);
@@ -63,6 +69,9 @@ class Puller::Pull final : public PullReceiver::Observer {
   std::unique_ptr<PullReceiver> receiver_;
   // Its stream is with the handshake or the receiver while one of them is there.
   ConnectionPool::Connection connection_;
+  Instant began_;  // anew when a pooled connection was found dead
+  bool waiting_ = false;
+  bool dialing_ = false;
   bool pooled_ = false;
   bool again_ = false;
 };
@@ -70,9 +79,24 @@ class Puller::Pull final : public PullReceiver::Observer {
 void Puller::Pull::Begin() {
   if (HasEverything(spec_)) return Fail(absl::OkStatus());
   if (spec_.into->closed()) return Fail(absl::AbortedError("the object was given up here"));
-  auto idle = owner_.pool_.Take({spec_.sender, spec_.address});
-  if (!idle.has_value()) return Dial();
-  connection_ = *std::move(idle);
+  began_ = owner_.executor_.Now();
+  auto idle = owner_.pool_.Take(peer());
+  if (idle.has_value()) return TakeConnection(*std::move(idle));
+  const auto way = owner_.ways_.find(peer());
+  if (way == owner_.ways_.end() || way->second.dialing < kDialsAtOnce) return Dial();
+  waiting_ = true;
+  way->second.waiting.insert(handle_);
+}
+
+void Puller::Pull::TakeTurn() {
+  waiting_ = false;
+  if (owner_.executor_.Now() < began_ + owner_.options_.connect_timeout) return Dial();
+  Fail(Unreachable(spec_, absl::DeadlineExceededError("no connection was made in time")));
+}
+
+void Puller::Pull::TakeConnection(ConnectionPool::Connection connection) {
+  waiting_ = false;
+  connection_ = std::move(connection);
   pooled_ = true;
   Receive();
 }
@@ -87,7 +111,9 @@ void Puller::Pull::Dial() {
     return Fail(Unreachable(
         spec_, absl::ResourceExhaustedError("all connections of this node are in use")));
   }
-  const Instant deadline = owner_.executor_.Now() + owner_.options_.connect_timeout;
+  dialing_ = true;
+  ++owner_.ways_[peer()].dialing;
+  const Instant deadline = began_ + owner_.options_.connect_timeout;
   owner_.network_.Dial(
       owner_.executor_, spec_.address, deadline,
       [weak = std::weak_ptr<Puller*>(owner_.self_), handle = handle_, deadline,
@@ -128,7 +154,15 @@ void Puller::Pull::Authenticated(absl::StatusOr<StreamHandshake::Authenticated> 
     return Fail(Unreachable(spec_, absl::UnavailableError("the peer speaks before it is asked")));
   }
   connection_.stream = std::move(peer->stream);
+  EndDial();
+  owner_.DialNext(this->peer());
   Receive();
+}
+
+bool Puller::Pull::EndDial() {
+  if (!std::exchange(dialing_, false)) return false;
+  --owner_.ways_.at(peer()).dialing;
+  return true;
 }
 
 void Puller::Pull::Receive() {
@@ -147,8 +181,13 @@ void Puller::Pull::Fail(absl::Status status) {
   PullOutcome outcome;
   outcome.status = std::move(status);
   spec_.into.reset();
-  owner_.ended_(handle_, std::move(outcome));
-  owner_.Remove(handle_);
+  Puller& owner = owner_;
+  const Peer peer = this->peer();
+  if (waiting_) owner.ways_.at(peer).waiting.erase(handle_);
+  const bool dialed = EndDial();
+  owner.ended_(handle_, std::move(outcome));
+  owner.Remove(handle_);
+  if (dialed) owner.DialNext(peer);
 }
 
 void Puller::Pull::PullEnded(PullOutcome outcome) {
@@ -161,12 +200,11 @@ void Puller::Pull::PullEnded(PullOutcome outcome) {
 void Puller::Pull::StreamReleased(std::unique_ptr<ByteStream> stream) {
   if (again_) {
     receiver_.reset();
+    began_ = owner_.executor_.Now();
     return Dial();
   }
   connection_.stream = std::move(stream);
-  if (connection_.stream != nullptr) {
-    owner_.pool_.Put({spec_.sender, spec_.address}, std::move(connection_));
-  }
+  if (connection_.stream != nullptr) owner_.Release(peer(), std::move(connection_));
   owner_.Remove(handle_);
 }
 
@@ -194,6 +232,25 @@ void Puller::Start(uint64_t handle, PullSpec spec) {
 void Puller::Cancel(uint64_t handle) {
   const auto pull = pulls_.find(handle);
   if (pull != pulls_.end()) pull->second->Cancel();
+}
+
+void Puller::DialNext(const Peer& peer) {
+  const auto way = ways_.find(peer);
+  std::set<uint64_t>& waiting = way->second.waiting;
+  while (way->second.dialing < kDialsAtOnce && !waiting.empty()) {
+    const uint64_t next = waiting.extract(waiting.begin()).value();
+    pulls_.at(next)->TakeTurn();
+  }
+  if (way->second.dialing == 0) ways_.erase(way);
+}
+
+void Puller::Release(const Peer& peer, ConnectionPool::Connection connection) {
+  const auto way = ways_.find(peer);
+  if (way == ways_.end() || way->second.waiting.empty()) {
+    return pool_.Put(peer, std::move(connection));
+  }
+  const uint64_t next = way->second.waiting.extract(way->second.waiting.begin()).value();
+  pulls_.at(next)->TakeConnection(std::move(connection));
 }
 
 void Puller::Remove(uint64_t handle) { pulls_.erase(handle); }

@@ -5,6 +5,10 @@
 //             ▲ none                             │ pooled one found dead before it said a word:
 //             └► Dial ──► StreamHandshake ──►────┘ once more, with a new one
 //
+// So many pulls may begin at once that their peer could not accept a connection for each: beyond
+// kDialsAtOnce they wait, and take whatever comes first, their turn to dial or a connection that
+// another pull is done with. None waits longer than the connect timeout.
+//
 // Owned by the data plane; lives on its loop.
 #ifndef PHALANX_NET_PULLER_H_
 #define PHALANX_NET_PULLER_H_
@@ -12,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
@@ -29,6 +34,9 @@
 
 namespace phalanx::net {
 
+// Connections that one loop makes to one peer at a time.
+inline constexpr int kDialsAtOnce = 16;
+
 class Puller {
  public:
   struct Options {
@@ -36,7 +44,7 @@ class Puller {
     PullReceiver::Options receiver;
     absl::Duration connect_timeout;
     absl::Duration idle_timeout;
-    size_t max_idle_per_peer = 4;
+    size_t max_idle_per_peer = 64;
   };
   using Ended = absl::AnyInvocable<void(uint64_t handle, PullOutcome outcome)>;
 
@@ -56,7 +64,17 @@ class Puller {
 
  private:
   class Pull;
+  using Peer = ConnectionPool::Peer;
+  // Of one peer: connections that are being made, and pulls that wait, the earliest first.
+  struct Way {
+    int dialing = 0;
+    std::set<uint64_t> waiting;
+  };
 
+  // Whose turn it is to dial does so.
+  void DialNext(const Peer& peer);
+  // A pull is done with its connection: to one that waits, or to the pool.
+  void Release(const Peer& peer, ConnectionPool::Connection connection);
   void Remove(uint64_t handle);
 
   // Constant after construction.
@@ -71,6 +89,8 @@ class Puller {
   ConnectionPool pool_;
   // Including those whose outcome was told and whose connection is being drained.
   std::map<uint64_t, std::unique_ptr<Pull>> pulls_;
+  // Of peers to whom connections are being made.
+  std::map<Peer, Way> ways_;
   // Tells a late Dial that we are gone.
   std::shared_ptr<Puller*> self_;
 };
