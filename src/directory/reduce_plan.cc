@@ -131,19 +131,18 @@ bool ReducePlan::Impl::EnoughLeft() {
   return false;
 }
 
-void ReducePlan::Impl::LoseFold(Fold& fold) {
-  if (fold.placed) fold.lost = true;
-}
-
 void ReducePlan::Impl::LoseFoldsAt(const NodeKey& node) {
-  if (star.node == node) LoseFold(star);
+  const auto lose = [&node](Fold& fold) {
+    if (fold.placed && fold.node == node) fold.lost = fold.gone = true;
+  };
+  lose(star);
   for (int number = 0; number < static_cast<int>(slots.size()); ++number) {
     Slot& slot = slots[number];
     bool any = slot.node == node;
-    if (slot.fold.node == node) LoseFold(slot.fold);
+    lose(slot.fold);
     for (Seat& seat : slot.seats) {
       any |= seat.node == node;
-      if (seat.leaf.node == node) LoseFold(seat.leaf);
+      lose(seat.leaf);
     }
     if (any) Mark(number);
   }
@@ -175,7 +174,7 @@ void ReducePlan::Impl::BeginAnew() {
   }
   Fold& root_fold = slots[TreeRoot()].fold;
   EmitDrop(root_fold);
-  root_fold.lost = true;
+  root_fold.lost = root_fold.gone = true;
   for (int i = 0; i < static_cast<int>(sources.size()); ++i) Recheck(i);
   for (int slot = 0; slot < static_cast<int>(slots.size()); ++slot) Mark(slot);
 }
@@ -203,7 +202,7 @@ ReducePlan::Impl::Fold* ReducePlan::Impl::FoldOf(const NodeKey& node, const Gene
     Slot& slot = slots[number % row];
     fold = number < row ? &slot.fold : &slot.seats[number / row - 1].leaf;
   }
-  return fold->lost || fold->node != node ? nullptr : fold;
+  return fold->gone || fold->node != node ? nullptr : fold;
 }
 
 // ---- what happens
@@ -266,7 +265,7 @@ void ReducePlan::OnNodeDown(const NodeKey& node) {
 void ReducePlan::OnFoldLost(const NodeKey& node, const Generation& version) {
   Impl& plan = *impl_;
   Impl::Fold* fold = plan.ended ? nullptr : plan.FoldOf(node, version);
-  if (fold == nullptr) return;
+  if (fold == nullptr || fold->lost) return;
   fold->lost = true;
   int& losses = plan.mode == Impl::Mode::kStar ? plan.star_losses : fold->losses;
   if (++losses > kMaxFoldLosses) {

@@ -131,7 +131,7 @@ struct PlaceFold {
   NodeKey node;
   FoldTask task;
 };
-// The fold is no longer wanted there.
+// The fold is no longer wanted there; the node may have lost it before, but is up.
 struct DropFold {
   NodeKey node;
   Generation version;

@@ -55,6 +55,7 @@ struct ReducePlan::Impl {
   struct Fold {
     bool placed = false;
     bool lost = false;  // placed, but its node does not have it
+    bool gone = false;  // lost, and it need not be told to drop it
     NodeKey node;
     FoldTask task;
     int losses = 0;
@@ -110,7 +111,6 @@ struct ReducePlan::Impl {
   void ForgetRoot();
   void BeginAnew();
   void End(const absl::Status& why);
-  void LoseFold(Fold& fold);
   const Fold* RootFold() const;
   Fold* FoldOf(const NodeKey& node, const Generation& version);
   absl::Status CheckSeats() const;

@@ -317,11 +317,9 @@ TEST_F(ReducePlanTest, ALostFoldIsPlacedAgain) {
   const Generation root = plan_->RootVersion();
   const Generation second = VersionOf(2);
   const Generation fourth = VersionOf(4);
-  folds_.at.erase({Node(3), second});
   plan_->OnFoldLost(Node(3), second);
   Look();
   EXPECT_EQ(folds_.Slot(2)->first, Node(9));
-  folds_.at.erase({Node(5), fourth});
   plan_->OnFoldLost(Node(5), fourth);
   Look();
   EXPECT_EQ(folds_.Slot(4)->first, Node(5));
@@ -333,7 +331,6 @@ TEST_F(ReducePlanTest, AFoldThatIsLostAgainAndAgainEndsTheReduction) {
   Chain();
   for (int i = 0; i < 101 && !folds_.ended; ++i) {
     const Generation version = VersionOf(4);
-    folds_.at.erase({Node(5), version});
     plan_->OnFoldLost(Node(5), version);
     Look();
   }

@@ -168,7 +168,7 @@ void ReducePlan::Impl::MoveFold(int number, const NodeKey& from) {
 }
 
 void ReducePlan::Impl::EmitDrop(const Fold& fold) {
-  if (fold.lost) return;
+  if (fold.gone) return;
   effects.push_back(DropFold{fold.node, fold.task.version});
   if (!fold.task.root) return;
   if (dropped_roots.size() >= kMaxDroppedRoots) dropped_roots.clear();
@@ -252,7 +252,7 @@ bool ReducePlan::Impl::Place(Fold& fold, const NodeKey& node, FoldTask task) {
   }
   effects.push_back(PlaceFold{node, task});
   fold.placed = true;
-  fold.lost = false;
+  fold.lost = fold.gone = false;
   fold.node = node;
   fold.task = std::move(task);
   return moved;

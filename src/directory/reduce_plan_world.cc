@@ -170,7 +170,7 @@ void ReduceWorld::Fail(int source) {
   Apply();
 }
 
-void ReduceWorld::Down(int node) {
+void ReduceWorld::Down(int node, bool sources_first) {
   if (!up_[node]) return;
   const NodeKey key = Key(node);
   Trace(absl::StrCat("down ", node));
@@ -187,8 +187,14 @@ void ReduceWorld::Down(int node) {
     if (end != copies.end()) told.push_back(i);
     copies.erase(end, copies.end());
   }
+  if (sources_first) {
+    dying_ = key;
+    for (const int source : told) Tell(source);
+    dying_.reset();
+  }
   plan_->OnNodeDown(key);
   Apply();
+  if (sources_first) return;
   for (const int source : told) Tell(source);
 }
 
@@ -204,6 +210,7 @@ void ReduceWorld::LoseFold(int node, const Generation& version) {
   // What a node says comes in the order in which it says it.
   ready_.erase(std::remove(ready_.begin(), ready_.end(), where), ready_.end());
   if (committed_ && committed_at_ == where) committed_ = false;
+  lost_.insert(where);
   Trace(absl::StrCat("fold lost ", version.ToString(), " at ", node));
   plan_->OnFoldLost(where.first, version);
   Apply();
@@ -250,15 +257,18 @@ void ReduceWorld::Apply() {
       ended_ = true;
     }
   }
+  if (dying_) return;
   CheckAll();
   if (options_.eager) ComputeAll();
 }
 
 void ReduceWorld::ApplyPlace(const PlaceFold& place) {
+  if (dying_ == place.node) return;
   if (!IsUp(place.node)) return Break("a fold was placed on a dead node");
   if (ended_) return Break("a fold was placed after the end");
   if (!began_ || open_) return Break("a fold was placed too early");
   if (place.task.planned != static_cast<uint64_t>(Wanted())) return Break("planned is another");
+  lost_.erase({place.node, place.task.version});
   const auto [it, added] = folds_.try_emplace({place.node, place.task.version});
   FoldTask& task = it->second.task;
   if (!added) {
@@ -275,8 +285,13 @@ void ReduceWorld::ApplyPlace(const PlaceFold& place) {
 }
 
 void ReduceWorld::ApplyDrop(const DropFold& drop) {
+  if (dying_ == drop.node) return;
   if (!IsUp(drop.node)) return Break("a fold was dropped on a dead node");
   const Where where = {drop.node, drop.version};
+  if (lost_.erase(where) > 0) {
+    dropped_at_.insert(drop.node);
+    return;
+  }
   const auto it = folds_.find(where);
   if (it == folds_.end()) return Break("a fold was dropped that was not there");
   if (it->second.task.root) dropped_at_.insert(drop.node);
@@ -460,6 +475,7 @@ void ReduceWorld::Restart(Random& random, int node_too) {
     }
   }
   ready_.clear();
+  lost_.clear();
   NewPlan(random);
   std::vector<std::map<Where, Fold>::const_iterator> said;
   for (auto it = folds_.begin(); it != folds_.end(); ++it) {
@@ -531,7 +547,7 @@ void ReduceWorld::StepNode(Random& random, int node) {
     if (random.Chance(0.5)) Up(node);
     return;
   }
-  if (random.Chance(0.15)) return Down(node);
+  if (random.Chance(0.15)) return Down(node, random.Chance(0.5));
   std::vector<Generation> here;
   for (const auto& [where, fold] : folds_) {
     if (where.first == Key(node)) here.push_back(where.second);

@@ -54,7 +54,8 @@ class ReduceWorld {
   void Lose(int source);
   void SetInline(int source, bool has_inline);
   void Fail(int source);
-  void Down(int node);
+  // `sources_first`: what became of its copies is told before it is said to be down.
+  void Down(int node, bool sources_first = false);
   void Up(int node);
   void LoseFold(int node, const Generation& version);
   void LoseResult();
@@ -131,6 +132,8 @@ class ReduceWorld {
   bool open_;
   std::map<Where, Fold> folds_;
   std::map<Generation, std::pair<bool, Value>> values_;  // of versions: whether a root's, and what
+  std::set<Where> lost_;  // by nodes that are up: they may be dropped still
+  std::optional<NodeKey> dying_;
   std::vector<Where> ready_;
   std::set<NodeKey> dropped_at_;  // nodes that were told to drop a root
   bool committed_ = false;
