@@ -12,7 +12,8 @@ from benchmarks.records import BadInput, format_size
 # Keys of a record that make it another experiment, and how a series is named after them.
 CONDITIONS = {
     "waiting": "Gets waiting", "with_put": "Put included", "stagger": "staggered by {}", "kill": "killing {}",
-    "stop": "stopping {}", "beside": "beside {}", "clients": "{} clients each",
+    "stop": "stopping {}", "beside": "beside {}", "clients": "{} clients each", "dtype": "{}", "reduce_op": "{}",
+    "order": "{} order", "subset": "any {} sources", "absent": "{} of them never put",
 }
 
 PEERS = {"openmpi": "Open MPI", "gloo": "Gloo"}

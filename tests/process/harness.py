@@ -288,6 +288,17 @@ class Cluster:
         finally:
             watcher.close()
 
+    def bench(self, op, *flags, sizes="1KiB,1MiB"):
+        """A benchmark with a rank at each node; its records. Every rank has verified every byte."""
+        names = list(self.nodes)
+        shared = ["bench", op, f"--world={len(names)}", f"--session={' '.join([op, *flags])}", f"--sizes={sizes}",
+                  "--runs=2", "--warmup=1", "--json", *flags]
+        ranks = [self.begin(*shared, f"--rank={rank}", node=name) for rank, name in enumerate(names)]
+        records = json.loads([self.finish(rank) for rank in ranks][0])
+        if len(records) != len(sizes.split(",")) or not all(record["verified"] for record in records):
+            raise AssertionError(f"{op} {flags}: {records}")
+        return records
+
     # ---- files
 
     def make_file(self, name, size, seed=1):

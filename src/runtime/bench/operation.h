@@ -9,8 +9,10 @@
 #ifndef PHALANX_RUNTIME_BENCH_OPERATION_H_
 #define PHALANX_RUNTIME_BENCH_OPERATION_H_
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,15 +29,17 @@ struct Run {
   uint64_t seed = 0;
   // After the warm-up: its time goes into the record.
   bool counted = false;
-  // Relays are killed in this run.
+  // Nodes are killed in this run; and how, on rank 0: while the operation goes on. The ranks whose
+  // nodes they were.
   bool kill = false;
+  std::function<absl::StatusOr<std::vector<int>>()> kill_now = {};
 };
 
 class Operation {
  public:
-  // What is measured beside it in the same run: the same work by bare sockets, or kCopy: copying
-  // the bytes into warm shared memory, the best that a local Put can do.
-  enum class Shape { kNone, kChain, kStar, kCopy };
+  // What is measured beside it in the same run: the same work by bare sockets (raw_links.h), or
+  // kCopy: copying the bytes into warm shared memory, the best that a local Put can do.
+  enum class Shape { kNone, kChain, kStar, kFoldingChain, kRing, kFoldingRing, kRingTwice, kCopy };
 
   virtual ~Operation() = default;
   virtual Shape shape() const = 0;
@@ -45,6 +49,8 @@ class Operation {
   virtual uint64_t count(const Run&) const { return 0; }
   // What is broadcast in one run, as far as the operation is about that.
   virtual std::vector<ObjectId> broadcasts(const Run&) const { return {}; }
+  // What is reduced, likewise.
+  virtual std::vector<ObjectId> reductions(const Run&) const { return {}; }
   virtual absl::Status Prepare(const Run& run) = 0;
   virtual absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) = 0;
   virtual absl::StatusOr<bool> Verify(const Run& run) = 0;

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "phalanx/elements.h"
 
 namespace phalanx::runtime::bench {
 
 struct BenchOptions {
-  // broadcast, broadcast_all, gather, roundtrip, put, put_turns, get, put_get, directory,
-  // puts, gets
+  // broadcast, broadcast_all, gather, allgather, all_to_all, reduce, allreduce, reduce_scatter,
+  // roundtrip, put, put_turns, get, put_get, directory, puts, gets
   std::string op;
   int world = 1;
   int rank = 0;
@@ -24,14 +25,23 @@ struct BenchOptions {
   // An address of this rank's host for the bare sockets that measure the limit; empty: no limit is
   // measured.
   std::string raw_host = "127.0.0.1";
-  // Receiver i of a broadcast comes i-1 times so much after the first.
+  // Receiver i of a broadcast comes i-1 times so much after the first; source i of a reduction i
+  // times so much after the first, and the clock starts with the last.
   absl::Duration stagger;
-  // The sender's Put is inside the clock of a broadcast.
+  // The Puts are inside the clock of a broadcast, or of an all_to_all.
   bool with_put = false;
   // Receivers of a broadcast ask before the sender puts: the clock starts at the Put.
   bool waiting = false;
+  // Of reductions.
+  DType dtype = DType::kF32;
+  ReduceOp reduce_op = ReduceOp::kSum;
+  bool fixed_order = false;
+  // How many sources go in, 0: all; and how many ranks, the last ones, never put theirs.
+  int subset = 0;
+  int absent = 0;
   // Kill so many relays that have two descendants or more once so large a part has arrived
-  // everywhere. One run only.
+  // everywhere; of a reduction, nodes with two slots below them and two above, whose sources rank 0
+  // puts again at once. One run only.
   int kill = 0;
   double kill_fraction = 0.5;
   // They are stopped (SIGSTOP) instead: alive, but silent.

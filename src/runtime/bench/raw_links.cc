@@ -84,7 +84,119 @@ absl::StatusOr<int> Dial(const std::string& address, char kind, uint32_t rank,
   return fd;
 }
 
+// received[i] += own[i], for what may be at any address.
+void FoldInto(const float* own, size_t count, char* received) {
+  for (size_t i = 0; i < count; ++i) {
+    float value;
+    std::memcpy(&value, received + i * sizeof(float), sizeof value);
+    value += own[i];
+    std::memcpy(received + i * sizeof(float), &value, sizeof value);
+  }
+}
+
 }  // namespace
+
+// Everything that a rank sends in a ring, as one stream: the first part is its own, what follows is
+// what it has received, a part later. So position p may go out once p - part bytes have come in.
+class RawLinks::RingTurn {
+ public:
+  RingTurn(RawLinks& links, uint64_t part, int folding_steps, int copying_steps)
+      : links_(links),
+        part_(part),
+        folding_(part * static_cast<uint64_t>(folding_steps)),
+        total_(folding_ + part * static_cast<uint64_t>(copying_steps)) {
+    links.ring_.resize(part * static_cast<uint64_t>(links.world_));
+  }
+
+  absl::Status Go() {
+    while (sent_ < total_ || received_ < total_) {
+      pollfd ready[2] = {{links_.next_, 0, 0}, {links_.previous_, 0, 0}};
+      if (sent_ < SendLimit()) ready[0].events = POLLOUT;
+      if (received_ < total_) ready[1].events = POLLIN;
+      const int count = poll(ready, 2, PollMillis(links_.timeout_));
+      if (count < 0) return SystemError("poll");
+      if (count == 0) return absl::UnavailableError("nothing comes from the other ranks");
+      if (ready[1].revents != 0) PHALANX_RETURN_IF_ERROR(TakeSome());
+      if (ready[0].events != 0 && ready[0].revents != 0) PHALANX_RETURN_IF_ERROR(SendSome());
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // What has come in and is folded: whole elements alone, but for the end of a part.
+  uint64_t SendLimit() const { return std::min(total_, part_ + folded_); }
+  // Where the stream's position `at` of step 0 at rank_ - `back` is in the whole.
+  char* Place(uint64_t at, int back) {
+    const uint64_t step = at / part_;
+    const uint64_t world = static_cast<uint64_t>(links_.world_);
+    const uint64_t index = (static_cast<uint64_t>(links_.rank_) + 2 * world -
+                            static_cast<uint64_t>(back) - step % world) %
+                           world;
+    return links_.ring_.data() + index * part_ + at % part_;
+  }
+  uint64_t LeftOfPart(uint64_t at) const { return part_ - at % part_; }
+
+  absl::Status SendSome() {
+    const uint64_t length = std::min(SendLimit() - sent_, LeftOfPart(sent_));
+    const ssize_t n = send(links_.next_, Place(sent_, 0), length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN) return absl::OkStatus();
+    if (n <= 0) return SystemError("send");
+    sent_ += static_cast<uint64_t>(n);
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeSome() {
+    const bool fold = received_ < folding_;
+    const uint64_t left = LeftOfPart(received_);
+    char* const into = fold ? links_.buffer_.data() + (received_ - folded_) : Place(received_, 1);
+    const uint64_t room =
+        fold ? std::min<uint64_t>(left, links_.buffer_.size() - (received_ - folded_)) : left;
+    const ssize_t n = recv(links_.previous_, into, room, MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN) return absl::OkStatus();
+    if (n <= 0) return SystemError("receive");
+    received_ += static_cast<uint64_t>(n);
+    if (fold) {
+      Fold(static_cast<uint64_t>(n) == left);
+    } else {
+      folded_ = received_;
+    }
+    return absl::OkStatus();
+  }
+
+  void Fold(bool end_of_part) {
+    const uint64_t have = received_ - folded_;
+    const uint64_t whole = end_of_part ? have : have - have % sizeof(float);
+    char* const own = Place(folded_, 1);
+    for (uint64_t i = 0; i + sizeof(float) <= whole; i += sizeof(float)) {
+      float value;
+      float more;
+      std::memcpy(&value, own + i, sizeof value);
+      std::memcpy(&more, links_.buffer_.data() + i, sizeof more);
+      value += more;
+      std::memcpy(own + i, &value, sizeof value);
+    }
+    std::memmove(links_.buffer_.data(), links_.buffer_.data() + whole, have - whole);
+    folded_ += whole;
+  }
+
+  RawLinks& links_;
+  const uint64_t part_;
+  const uint64_t folding_;  // bytes of the stream that are folded
+  const uint64_t total_;
+  uint64_t sent_ = 0;
+  uint64_t received_ = 0;
+  uint64_t folded_ = 0;  // or copied
+};
+
+absl::Status RawLinks::Ring(uint64_t bytes, bool fold, bool copy) {
+  if (world_ < 2) return absl::OkStatus();
+  const uint64_t world = static_cast<uint64_t>(world_);
+  const uint64_t element = sizeof(float);
+  // Equal parts of whole elements; the last may be padded.
+  const uint64_t part = (bytes / world + element - 1) / element * element;
+  if (part == 0) return absl::OkStatus();
+  return RingTurn(*this, part, fold ? world_ - 1 : 0, copy ? world_ - 1 : 0).Go();
+}
 
 RawLinks::RawLinks(int rank, int world, absl::Duration timeout)
     : rank_(rank),
@@ -119,13 +231,14 @@ absl::StatusOr<std::string> RawLinks::Listen(const std::string& host) {
 }
 
 absl::Status RawLinks::Connect(const std::vector<std::string>& addresses) {
-  if (rank_ + 1 < world_) {
-    PHALANX_ASSIGN_OR_RETURN(next_, Dial(addresses[rank_ + 1], 'c', rank_, timeout_));
+  if (world_ > 1) {
+    const std::string& next = addresses[(rank_ + 1) % world_];
+    PHALANX_ASSIGN_OR_RETURN(next_, Dial(next, 'c', rank_, timeout_));
   }
   if (rank_ > 0) {
     PHALANX_ASSIGN_OR_RETURN(to_root_, Dial(addresses[0], 's', rank_, timeout_));
   }
-  const int expected = (rank_ > 0 ? 1 : 0) + (rank_ == 0 ? world_ - 1 : 0);
+  const int expected = (world_ > 1 ? 1 : 0) + (rank_ == 0 ? world_ - 1 : 0);
   for (int i = 0; i < expected; ++i) {
     const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) return SystemError(absl::StrCat("no rank has connected to rank ", rank_));
@@ -147,11 +260,20 @@ absl::Status RawLinks::Connect(const std::vector<std::string>& addresses) {
   return absl::OkStatus();
 }
 
+absl::Status RawLinks::SendAll(int to, const char* data, uint64_t bytes) {
+  while (bytes > 0) {
+    const ssize_t n = send(to, data, bytes, MSG_NOSIGNAL);
+    if (n <= 0) return SystemError("send");
+    data += n;
+    bytes -= static_cast<uint64_t>(n);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RawLinks::SendZeroes(int to, uint64_t bytes) {
   for (uint64_t left = bytes; left > 0;) {
-    const ssize_t n =
-        send(to, buffer_.data(), std::min<uint64_t>(left, buffer_.size()), MSG_NOSIGNAL);
-    if (n <= 0) return SystemError("send");
+    const uint64_t n = std::min<uint64_t>(left, buffer_.size());
+    PHALANX_RETURN_IF_ERROR(SendAll(to, buffer_.data(), n));
     left -= n;
   }
   return absl::OkStatus();
@@ -178,7 +300,28 @@ absl::Status RawLinks::Pair(uint64_t bytes) {
 absl::Status RawLinks::Chain(uint64_t bytes) {
   if (world_ < 2) return absl::OkStatus();
   if (rank_ == 0) return SendZeroes(next_, bytes);
-  return Relay(previous_, next_, bytes);
+  return Relay(previous_, rank_ + 1 < world_ ? next_ : -1, bytes);
+}
+
+absl::Status RawLinks::FoldingChain(uint64_t bytes) {
+  if (world_ < 2) return absl::OkStatus();
+  if (rank_ == 0) return SendZeroes(next_, bytes);
+  own_.resize(bytes / sizeof(float));
+  size_t have = 0;
+  for (uint64_t done = 0; done < bytes;) {
+    const uint64_t room = std::min<uint64_t>(bytes - done, buffer_.size()) - have;
+    const ssize_t n = recv(previous_, buffer_.data() + have, room, 0);
+    if (n <= 0) return SystemError("receive");
+    have += static_cast<size_t>(n);
+    // A part of an element waits for the rest of it.
+    const size_t whole = done + have == bytes ? have : have - have % sizeof(float);
+    FoldInto(own_.data() + done / sizeof(float), whole / sizeof(float), buffer_.data());
+    if (rank_ + 1 < world_) PHALANX_RETURN_IF_ERROR(SendAll(next_, buffer_.data(), whole));
+    std::memmove(buffer_.data(), buffer_.data() + whole, have - whole);
+    done += whole;
+    have -= whole;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RawLinks::Star(uint64_t bytes) {

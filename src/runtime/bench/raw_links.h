@@ -3,6 +3,9 @@
 //
 //   chain    rank 0 → rank 1 → ... → rank n-1, each relaying as bytes arrive: as a broadcast
 //   star     every other rank → rank 0 at once: as a gather
+//   folding chain   as the chain, each rank adds its own floats with a plain loop: as a reduce
+//   ring     each rank → the next, and the last → rank 0: (n-1)/n of the bytes on every link for an
+//            allgather (copying) or a reduce-scatter (folding), twice that for an allreduce (both)
 //
 // Connections are warm (made once, used in every run). One thread, blocking; the ranks' own
 // processes use it between runs. Whatever waits for another rank ends with Unavailable when nothing
@@ -40,21 +43,29 @@ class RawLinks {
   absl::Status Pair(uint64_t bytes);
   absl::Status Chain(uint64_t bytes);
   absl::Status Star(uint64_t bytes);
+  absl::Status FoldingChain(uint64_t bytes);
+  absl::Status Ring(uint64_t bytes, bool fold, bool copy);
 
  private:
+  class RingTurn;
+
   absl::Status Relay(int from, int to, uint64_t bytes);
   absl::Status Receive(int from, uint64_t bytes);
+  absl::Status SendAll(int to, const char* data, uint64_t bytes);
   absl::Status SendZeroes(int to, uint64_t bytes);
 
   const int rank_;
   const int world_;
   const absl::Duration timeout_;
   int listener_ = -1;
-  int previous_ = -1;             // from rank - 1
-  int next_ = -1;                 // to rank + 1
+  int previous_ = -1;             // from rank - 1, or the last
+  int next_ = -1;                 // to rank + 1, or the first
   int to_root_ = -1;              // rank > 0
   std::vector<int> from_others_;  // rank 0: by rank
   std::vector<char> buffer_;
+  // What a rank adds of its own, and what a ring makes.
+  std::vector<float> own_;
+  std::vector<char> ring_;
 };
 
 }  // namespace phalanx::runtime::bench

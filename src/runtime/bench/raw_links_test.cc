@@ -29,6 +29,12 @@ TEST(RawLinksTest, EveryRankEndsEachShapeWithAllItsBytes) {
       results[rank].Update(links[rank]->Chain(kBytes));
       results[rank].Update(links[rank]->Star(kBytes));
       results[rank].Update(links[rank]->Chain(0));
+      results[rank].Update(links[rank]->FoldingChain(kBytes));
+      for (const uint64_t bytes : {uint64_t{0}, uint64_t{5}, kBytes}) {
+        results[rank].Update(links[rank]->Ring(bytes, /*fold=*/false, /*copy=*/true));
+        results[rank].Update(links[rank]->Ring(bytes, /*fold=*/true, /*copy=*/false));
+        results[rank].Update(links[rank]->Ring(bytes, /*fold=*/true, /*copy=*/true));
+      }
     });
   }
   for (std::thread& rank : ranks) rank.join();

@@ -14,6 +14,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "src/common/status_macros.h"
@@ -80,36 +81,43 @@ bool Over(const v1::DescribeObjectResponse& tree) {
                      [](const v1::CopyDescription& copy) { return copy.complete(); });
 }
 
-absl::StatusOr<KillReport> KillRelays(directory::ToolsClient& client, int count, double fraction,
-                                      int signal, const ObjectId& object, uint64_t size_bytes) {
+absl::Status KillNode(const std::map<std::string, pid_t>& pids, const std::string& name,
+                      int signal) {
+  const auto pid = pids.find(name);
+  if (pid == pids.end()) {
+    return absl::UnavailableError(absl::StrCat("cannot kill ", name, ": it is gone"));
+  }
+  PHALANX_RETURN_IF_ERROR(RequireOurs(name, pid->second));
+  if (kill(pid->second, signal) == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot kill ", name, ": ", std::strerror(errno)));
+}
+
+// Looks at the tree until there are `count` victims, or until it is `over`.
+absl::StatusOr<KillReport> KillChosen(
+    directory::ToolsClient& client, const ObjectId& object, size_t count, int signal,
+    absl::FunctionRef<std::vector<std::string>(const v1::DescribeObjectResponse&)> choose,
+    absl::FunctionRef<bool(const v1::DescribeObjectResponse&)> over) {
   PHALANX_ASSIGN_OR_RETURN(const auto pids, ProcessIds(client));
   const int64_t until = MonotonicNanos() + absl::ToInt64Nanoseconds(kPatience);
   while (MonotonicNanos() < until) {
     PHALANX_ASSIGN_OR_RETURN(const v1::DescribeObjectResponse tree, client.Describe(object));
     KillReport report;
-    report.nodes = ChooseVictims(tree, size_bytes, fraction, count);
-    if (report.nodes.size() == static_cast<size_t>(count)) {
+    report.nodes = choose(tree);
+    if (report.nodes.size() == count) {
       for (const std::string& name : report.nodes) {
-        const auto pid = pids.find(name);
-        if (pid == pids.end()) {
-          return absl::UnavailableError(absl::StrCat("cannot kill ", name, ": it is gone"));
-        }
-        PHALANX_RETURN_IF_ERROR(RequireOurs(name, pid->second));
-        if (kill(pid->second, signal) != 0) {
-          return absl::UnavailableError(
-              absl::StrCat("cannot kill ", name, ": ", std::strerror(errno)));
-        }
+        PHALANX_RETURN_IF_ERROR(KillNode(pids, name, signal));
       }
       return report;
     }
-    if (Over(tree)) {
+    if (over(tree)) {
       return absl::FailedPreconditionError(
-          "the broadcast was over before a relay with two descendants was seen so far");
+          "it was over before a node in the middle of the tree was seen so far");
     }
     SleepUntilNanos(MonotonicNanos() + absl::ToInt64Nanoseconds(kLookEvery));
   }
-  return absl::DeadlineExceededError(absl::StrCat(
-      "no ", count, " relays with two descendants were seen in ", absl::FormatDuration(kPatience)));
+  return absl::DeadlineExceededError(absl::StrCat("no ", count,
+                                                  " nodes in the middle of the tree were seen in ",
+                                                  absl::FormatDuration(kPatience)));
 }
 
 absl::StatusOr<uint64_t> CountBytesReceived(directory::ToolsClient& client,
@@ -158,11 +166,56 @@ std::vector<std::string> ChooseVictims(const v1::DescribeObjectResponse& tree, u
   return victims;
 }
 
+std::vector<std::string> ChooseReducers(const v1::ReductionDescription& tree, double fraction,
+                                        int count) {
+  std::map<int, int> parents;
+  std::map<std::string, int> slots_of;
+  for (const auto& slot : tree.slots()) {
+    parents[static_cast<int>(slot.slot())] = slot.parent();
+    if (!slot.node_name().empty()) ++slots_of[slot.node_name()];
+  }
+  std::map<int, int> above;
+  std::map<int, int> below;
+  for (const auto& [slot, parent] : parents) {
+    // No longer than the tree is large, whatever was told.
+    for (int at = parent; at >= 0 && above[slot] <= tree.slots_size();) {
+      ++above[slot];
+      ++below[at];
+      const auto next = parents.find(at);
+      at = next == parents.end() ? -1 : next->second;
+    }
+  }
+  std::vector<std::string> victims;
+  for (const auto& slot : tree.slots()) {
+    const int number = static_cast<int>(slot.slot());
+    const double needed = fraction * static_cast<double>(tree.size_bytes());
+    const bool folds = tree.size_bytes() > 0 && static_cast<double>(slot.watermark()) >= needed;
+    if (below[number] >= 2 && above[number] >= 2 && folds && slot.connected() &&
+        slots_of[slot.node_name()] == 1 && victims.size() < static_cast<size_t>(count)) {
+      victims.push_back(slot.node_name());
+    }
+  }
+  return victims;
+}
+
 DirectoryTools MakeDirectoryTools(directory::ToolsClient& client, int count, double fraction,
                                   int signal) {
   DirectoryTools tools;
-  tools.kill = [&client, count, fraction, signal](const ObjectId& object, uint64_t size_bytes) {
-    return KillRelays(client, count, fraction, signal, object, size_bytes);
+  const auto wanted = static_cast<size_t>(count);
+  tools.kill = [&client, count, wanted, fraction, signal](const ObjectId& object, uint64_t size) {
+    const auto choose = [size, fraction, count](const v1::DescribeObjectResponse& tree) {
+      return ChooseVictims(tree, size, fraction, count);
+    };
+    return KillChosen(client, object, wanted, signal, choose, Over);
+  };
+  tools.kill_reducer = [&client, count, wanted, fraction, signal](const ObjectId& object,
+                                                                  uint64_t) {
+    const auto choose = [fraction, count](const v1::DescribeObjectResponse& tree) {
+      return ChooseReducers(tree.reduction(), fraction, count);
+    };
+    return KillChosen(client, object, wanted, signal, choose, [](const auto& tree) {
+      return tree.copies_size() > 0 && tree.copies(0).complete();
+    });
   };
   tools.bytes_received = [&client](const ObjectId& object) {
     return CountBytesReceived(client, object);

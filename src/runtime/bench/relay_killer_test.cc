@@ -61,5 +61,41 @@ TEST(RelayKillerTest, ARecordThatRunsInACircleEnds) {
   EXPECT_THAT(ChooseVictims(tree, kSize, 0.5, 2), ElementsAre("y", "x"));
 }
 
+// A chain of seven slots, the root last, of which slot i has folded 100 * (7 - i) bytes.
+v1::ReductionDescription ReduceChain() {
+  v1::ReductionDescription tree;
+  tree.set_size_bytes(kSize);
+  for (int i = 0; i < 7; ++i) {
+    auto* slot = tree.add_slots();
+    slot->set_slot(static_cast<uint32_t>(i));
+    slot->set_parent(i == 6 ? -1 : i + 1);
+    slot->set_node_name(std::string(1, static_cast<char>('a' + i)));
+    slot->set_connected(true);
+    slot->set_watermark(static_cast<uint64_t>(100 * (7 - i)));
+  }
+  return tree;
+}
+
+TEST(ReducerKillerTest, TakesANodeWithTwoSlotsBelowAndTwoAboveThatHasFoldedSoMuch) {
+  EXPECT_THAT(ChooseReducers(ReduceChain(), 0.0, 9), ElementsAre("c", "d", "e"));
+  EXPECT_THAT(ChooseReducers(ReduceChain(), 0.4, 9), ElementsAre("c", "d"));
+  EXPECT_THAT(ChooseReducers(ReduceChain(), 0.4, 1), ElementsAre("c"));
+  EXPECT_THAT(ChooseReducers(ReduceChain(), 0.6, 9), IsEmpty());
+}
+
+TEST(ReducerKillerTest, LeavesNodesThatAreGoneOrComputeTwoSlots) {
+  v1::ReductionDescription tree = ReduceChain();
+  tree.mutable_slots(2)->set_connected(false);
+  tree.mutable_slots(3)->set_node_name("a");
+  EXPECT_THAT(ChooseReducers(tree, 0.1, 9), ElementsAre("e"));
+}
+
+TEST(ReducerKillerTest, ATreeThatIsNoneEnds) {
+  v1::ReductionDescription tree = ReduceChain();
+  tree.mutable_slots(6)->set_parent(0);
+  ChooseReducers(tree, 0.1, 9);
+  EXPECT_THAT(ChooseReducers(v1::ReductionDescription(), 0.1, 9), IsEmpty());
+}
+
 }  // namespace
 }  // namespace phalanx::runtime::bench

@@ -126,6 +126,7 @@ class Runner {
       PHALANX_RETURN_IF_ERROR(MeasureLimit(run, &pair_s, &shape_s));
       run.counted = i >= options_.warmup;
       run.kill = options_.kill > 0 && run.counted;
+      run.kill_now = [this, &run, &record] { return Kill(run, &record); };
       PHALANX_ASSIGN_OR_RETURN(const double seconds, TimeOnce(run, &record, &run_cpu));
       if (!run.counted) continue;
       record.each_s.push_back(seconds);
@@ -159,10 +160,28 @@ class Runner {
     if (!measures_limit()) return absl::OkStatus();
     const std::string tag = absl::StrCat("raw/", run.number);
     PHALANX_ASSIGN_OR_RETURN(*pair_s, TimeRaw(tag + "/pair", [&] { return raw_.Pair(run.size); }));
-    const bool chain = operation_->shape() == Operation::Shape::kChain;
-    PHALANX_ASSIGN_OR_RETURN(*shape_s, TimeRaw(tag + "/shape", [&] {
-      return chain ? raw_.Chain(run.size) : raw_.Star(run.size);
-    }));
+    PHALANX_ASSIGN_OR_RETURN(*shape_s, TimeRaw(tag + "/shape", [&] { return RunShape(run.size); }));
+    return absl::OkStatus();
+  }
+
+  absl::Status RunShape(uint64_t size) {
+    switch (operation_->shape()) {
+      case Operation::Shape::kNone:
+      case Operation::Shape::kCopy:
+        return absl::OkStatus();
+      case Operation::Shape::kChain:
+        return raw_.Chain(size);
+      case Operation::Shape::kStar:
+        return raw_.Star(size);
+      case Operation::Shape::kFoldingChain:
+        return raw_.FoldingChain(size);
+      case Operation::Shape::kRing:
+        return raw_.Ring(size, /*fold=*/false, /*copy=*/true);
+      case Operation::Shape::kFoldingRing:
+        return raw_.Ring(size, /*fold=*/true, /*copy=*/false);
+      case Operation::Shape::kRingTwice:
+        return raw_.Ring(size, /*fold=*/true, /*copy=*/true);
+    }
     return absl::OkStatus();
   }
 
@@ -202,10 +221,7 @@ class Runner {
     PHALANX_RETURN_IF_ERROR(operation_->Prepare(run));
     PHALANX_ASSIGN_OR_RETURN(const int64_t start, rendezvous_.AgreeOnStart(tag, kStartDelay));
     const double cpu_before = CpuSeconds(options_.cpu_pids);
-    absl::StatusOr<double> seconds = operation_->Execute(run, start);
-    if (seconds.ok() && run.kill && options_.rank == 0) {
-      PHALANX_RETURN_IF_ERROR(Kill(run, record));
-    }
+    const absl::StatusOr<double> seconds = operation_->Execute(run, start);
     if (!seconds.ok()) return seconds;
     SleepUntilNanos(MonotonicNanos() + absl::ToInt64Nanoseconds(kQuiet));
     bool verified = true;
@@ -213,7 +229,7 @@ class Runner {
     PHALANX_ASSIGN_OR_RETURN(const double maximum, MaximumOverRanks(tag, *seconds, &verified));
     *cpu = CpuSeconds(options_.cpu_pids) - cpu_before;
     record->verified = record->verified && verified;
-    if (run.kill && options_.rank == 0) {
+    if (run.kill && options_.rank == 0 && !operation_->broadcasts(run).empty()) {
       PHALANX_RETURN_IF_ERROR(CountBytesSentTwice(run, record));
     }
     if (options_.trace && run.counted && options_.rank == 0) {
@@ -240,15 +256,22 @@ class Runner {
     return absl::OkStatus();
   }
 
-  absl::Status Kill(const Run& run, BenchRecord* record) {
-    PHALANX_ASSIGN_OR_RETURN(const KillReport report, tools_.kill(Target(run), run.size));
+  // The ranks whose nodes were killed, or stopped.
+  absl::StatusOr<std::vector<int>> Kill(const Run& run, BenchRecord* record) {
+    const bool reduces = !operation_->reductions(run).empty();
+    PHALANX_ASSIGN_OR_RETURN(
+        const KillReport report,
+        reduces ? tools_.kill_reducer(operation_->reductions(run).front(), run.size)
+                : tools_.kill(Target(run), run.size));
+    std::vector<int> ranks;
     for (const std::string& name : report.nodes) {
       for (size_t rank = 0; rank < node_names_.size(); ++rank) {
-        if (node_names_[rank] == name) std::erase(living_, static_cast<int>(rank));
+        if (node_names_[rank] == name) ranks.push_back(static_cast<int>(rank));
       }
     }
+    for (const int rank : ranks) std::erase(living_, rank);
     record->killed = report.nodes.size();
-    return absl::OkStatus();
+    return ranks;
   }
 
   absl::Status CountBytesSentTwice(const Run& run, BenchRecord* record) {
@@ -273,6 +296,27 @@ class Runner {
 
 }  // namespace
 
+namespace {
+
+absl::Status CheckReduction(const BenchOptions& options) {
+  PHALANX_RETURN_IF_ERROR(CheckReducible(options.dtype, options.reduce_op));
+  for (const uint64_t size : options.sizes) {
+    const bool reduces =
+        options.op == "reduce" || options.op == "allreduce" || options.op == "reduce_scatter";
+    if (reduces) PHALANX_RETURN_IF_ERROR(CountElements(options.dtype, size).status());
+  }
+  const int present = options.world - options.absent;
+  if (options.absent < 0 || present < 1 || options.subset < 0 || options.subset > present ||
+      (options.absent > 0 && options.subset == 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("--subset ", options.subset, " and --absent ",
+                                                   options.absent, " of ", options.world,
+                                                   " ranks: so many sources will not come"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
                                                   std::shared_ptr<Client> client,
                                                   const DirectoryTools& tools) {
@@ -280,11 +324,14 @@ absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
     return absl::InvalidArgumentError(
         absl::StrCat("--rank is ", options.rank, ", it must be 0..", options.world - 1));
   }
-  if (options.kill > 0 && (options.op != "broadcast" || options.runs != 1)) {
+  const bool killable =
+      options.op == "broadcast" || options.op == "reduce" || options.op == "allreduce";
+  if (options.kill > 0 && (!killable || options.runs != 1)) {
     return absl::InvalidArgumentError(
-        "--kill and --stop are for broadcast with --runs 1: the nodes do not come back by "
-        "themselves");
+        "--kill and --stop are for broadcast, reduce and allreduce with --runs 1: the nodes do not "
+        "come back by themselves");
   }
+  PHALANX_RETURN_IF_ERROR(CheckReduction(options));
   if (options.trace && options.op != "broadcast" && options.op != "broadcast_all") {
     return absl::InvalidArgumentError("--trace is for broadcasts: other operations build no tree");
   }

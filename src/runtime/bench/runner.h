@@ -17,7 +17,8 @@
 
 namespace phalanx::runtime::bench {
 
-// Kills relays of the object's live tree; called on rank 0 while the operation runs.
+// Kills relays of the object's live tree, or nodes of its reduction; called on rank 0 while the
+// operation runs.
 struct KillReport {
   // Names of the nodes that were killed; their ranks do not report.
   std::vector<std::string> nodes;
@@ -33,6 +34,7 @@ using TreeDrawer = std::function<absl::StatusOr<std::string>(const ObjectId& obj
 // What rank 0 asks of the directory; any of them may be empty when it is not needed.
 struct DirectoryTools {
   Killer kill;
+  Killer kill_reducer;
   BytesReceived bytes_received;
   TreeDrawer draw_tree;
 };

@@ -9,6 +9,7 @@
 #include "src/runtime/client/access.h"
 #include "src/runtime/client/barrier_call.h"
 #include "src/runtime/client/join_call.h"
+#include "src/runtime/client/reduce_call.h"
 #include "src/runtime/client/verb.h"
 
 namespace phalanx {
@@ -140,7 +141,10 @@ Future<Buffer> ReduceScatter(Client& client, absl::Span<const ObjectId> targets,
   const ObjectId& target = targets[index];
   options.offset = part->offset;
   options.length = part->length;
-  if (part->length > 0) return client.AllReduce(target, sources, options);
+  if (part->length > 0) {
+    return internal::ReduceAndGet(Access::ConnectionOf(client), "ReduceScatter", target, sources,
+                                  options);
+  }
   // No element is left for it.
   GetOptions get;
   get.timeout = options.timeout;

@@ -177,6 +177,7 @@ TEST_F(CollectivesTest, ReduceScatterReducesItsPartOfEverySource) {
       EXPECT_EQ(call.target, Id(100 + index));
       EXPECT_EQ(call.sources, Ids(3));
       EXPECT_EQ((Part{call.range_offset, call.range_bytes}), parts[index]);
+      EXPECT_TRUE(call.root_here);
       node_.reduce().Answer();
     });
     PHALANX_ASSERT_OK(client_->Put(Id(100 + index), "part").Wait());

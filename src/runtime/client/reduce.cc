@@ -53,14 +53,7 @@ Future<Done> Client::Reduce(const ObjectId& target, absl::Span<const ObjectId> s
 Future<Buffer> Client::AllReduce(const ObjectId& target, absl::Span<const ObjectId> sources,
                                  ReduceOptions options) {
   options.root = ReduceOptions::Root::kAny;
-  absl::Status status = CheckId(*connection_, target);
-  if (status.ok()) status = internal::CheckReduce(target, sources, options);
-  if (!status.ok()) return Refused<Buffer>(connection_, "AllReduce", target, std::move(status));
-  auto call = std::make_shared<internal::MakeAndGetCall>(connection_, "AllReduce", target);
-  call->Begin(options.timeout, [&](uint64_t request) {
-    return internal::ReduceMessage(request, target, sources, options);
-  });
-  return Future<Buffer>(std::move(call));
+  return internal::ReduceAndGet(connection_, "AllReduce", target, sources, options);
 }
 
 Future<Done> Client::AddSources(const ObjectId& target, absl::Span<const ObjectId> sources,

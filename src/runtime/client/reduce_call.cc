@@ -8,6 +8,7 @@
 #include "src/common/ids.h"
 #include "src/common/status_macros.h"
 #include "src/runtime/client/buffer_state.h"
+#include "src/runtime/client/verb.h"
 
 namespace phalanx::internal {
 namespace {
@@ -129,6 +130,18 @@ void MakeAndGetCall::OnAnswer(uint64_t request, const local::Answer& answer) {
     buffer_ = *std::move(buffer);
   }
   if (made_ && buffer_.has_value()) Set(*std::move(buffer_));
+}
+
+Future<Buffer> ReduceAndGet(std::shared_ptr<Connection> connection, const char* verb,
+                            const ObjectId& target, absl::Span<const ObjectId> sources,
+                            const ReduceOptions& options) {
+  absl::Status status = CheckId(*connection, target);
+  if (status.ok()) status = CheckReduce(target, sources, options);
+  if (!status.ok()) return Refused<Buffer>(connection, verb, target, std::move(status));
+  auto call = std::make_shared<MakeAndGetCall>(std::move(connection), verb, target);
+  call->Begin(options.timeout,
+              [&](uint64_t request) { return ReduceMessage(request, target, sources, options); });
+  return Future<Buffer>(std::move(call));
 }
 
 }  // namespace phalanx::internal

@@ -52,6 +52,11 @@ class MakeAndGetCall final : public FutureState<Buffer> {
   std::optional<Buffer> buffer_;
 };
 
+// A reduction and a Get of its target. `verb` is for messages, and a literal.
+Future<Buffer> ReduceAndGet(std::shared_ptr<Connection> connection, const char* verb,
+                            const ObjectId& target, absl::Span<const ObjectId> sources,
+                            const ReduceOptions& options);
+
 }  // namespace phalanx::internal
 
 #endif  // PHALANX_RUNTIME_CLIENT_REDUCE_CALL_H_

@@ -28,10 +28,12 @@ class BenchCommand : public Command {
     return "Measure one operation, as one of its ranks";
   }
   absl::string_view details() const override {
-    return "OP is broadcast, broadcast_all, gather, roundtrip, put, put_turns, get, put_get,\n"
-           "directory, puts or gets. Start one process for each rank 0..WORLD-1, each at its own\n"
-           "node, with the same --session; they meet through the store, and rank 0 prints the\n"
-           "records. All ranks must share a clock: one machine, emulated hosts.";
+    return "OP is broadcast, broadcast_all, gather, allgather, all_to_all, reduce, allreduce,\n"
+           "reduce_scatter, roundtrip, put, put_turns, get, put_get, directory, puts or gets. "
+           "Start\n"
+           "one process for each rank 0..WORLD-1, each at its own node, with the same --session;\n"
+           "they meet through the store, and rank 0 prints the records. All ranks must share a\n"
+           "clock: one machine, emulated hosts.";
   }
 
   void AddFlags(Flags& flags) override {
@@ -46,14 +48,20 @@ class BenchCommand : public Command {
     flags.Argument("--raw-host", "This host's address for the bare sockets that measure the limit",
                    Text(&options_.raw_host, "HOST"));
     flags.Argument("--no-limit", "Do not measure bare sockets", Switch(&no_limit_));
-    flags.Argument("--stagger", "Receiver i of a broadcast comes i-1 times so much later",
+    flags.Argument("--stagger",
+                   "Receiver i of a broadcast comes i-1 times so much later; source i of a\n"
+                   "reduction i times so much, and the last one starts the clock",
                    TimeSpan(&options_.stagger));
-    flags.Argument("--with-put", "The Put is inside a broadcast's clock",
+    flags.Argument("--with-put", "The Put is inside the clock of broadcast and all_to_all",
                    Switch(&options_.with_put));
+    AddReductionFlags(flags);
     flags.Argument("--waiting", "Receivers ask before the Put, which starts the clock",
                    Switch(&options_.waiting));
-    flags.Argument("--kill", "N@FRACTION: kill N relays when they have that part",
-                   Text(&kill_, "N@F"));
+    flags.Argument(
+        "--kill",
+        "N@FRACTION: kill N relays when they have that part; of a reduction, nodes with\n"
+        "two slots below and above, whose sources are put again at once",
+        Text(&kill_, "N@F"));
     flags.Argument("--stop", "N@FRACTION: as --kill, but stop them (SIGSTOP)", Text(&stop_, "N@F"));
     flags.Argument("--trace", "Show the tree of the slowest broadcast", Switch(&options_.trace));
     flags.Argument("--cpu-pids", "Processes whose CPU time is charged, for rank 0",
@@ -66,6 +74,9 @@ class BenchCommand : public Command {
   absl::Status Run() override {
     PHALANX_RETURN_IF_ERROR(ParseLists());
     if (no_limit_) options_.raw_host.clear();
+    PHALANX_ASSIGN_OR_RETURN(options_.dtype, ParseDType(dtype_));
+    PHALANX_ASSIGN_OR_RETURN(options_.reduce_op, ParseReduceOp(reduce_op_));
+    options_.fixed_order = order_ == "fixed";
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(directory_.node));
     bench::DirectoryTools tools;
     DirectoryConnection connection;
@@ -84,6 +95,16 @@ class BenchCommand : public Command {
   }
 
  private:
+  void AddReductionFlags(Flags& flags) {
+    flags.Argument("--dtype", "Of the elements of a reduction", Text(&dtype_, "DTYPE"));
+    flags.Argument("--op", "Of a reduction", Text(&reduce_op_, "OP"));
+    flags.Argument("--order", "Of a reduction's fold", Choice(&order_, {"arrival", "fixed"}));
+    flags.Argument("--subset", "So many sources of a reduction, those that come first; 0: all",
+                   Integer(&options_.subset, 0, kMaxWorld));
+    flags.Argument("--absent", "So many ranks, the last ones, never put their source",
+                   Integer(&options_.absent, 0, kMaxWorld));
+  }
+
   absl::Status ParseLists() {
     for (const std::string& text : cpu_pids_) {
       int pid = 0;
@@ -128,6 +149,9 @@ class BenchCommand : public Command {
 
   bench::BenchOptions options_;
   bool no_limit_ = false;
+  std::string dtype_ = "f32";
+  std::string reduce_op_ = "sum";
+  std::string order_ = "arrival";
   std::string kill_;
   std::string stop_;
   std::vector<std::string> cpu_pids_;

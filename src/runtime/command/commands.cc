@@ -7,6 +7,7 @@
 #include "src/runtime/command/ls_command.h"
 #include "src/runtime/command/node_command.h"
 #include "src/runtime/command/put_command.h"
+#include "src/runtime/command/reduce_command.h"
 #include "src/runtime/command/rm_command.h"
 #include "src/runtime/command/status_command.h"
 #include "src/runtime/command/top_command.h"
@@ -21,6 +22,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewUpCommand());
   commands.push_back(NewPutCommand());
   commands.push_back(NewGetCommand());
+  commands.push_back(NewReduceCommand());
   commands.push_back(NewRmCommand());
   commands.push_back(NewLsCommand());
   commands.push_back(NewDescribeCommand());

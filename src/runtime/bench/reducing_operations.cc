@@ -1,0 +1,230 @@
+// Operations that reduce one object of every rank.
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "phalanx/collectives.h"
+#include "src/common/status_macros.h"
+#include "src/runtime/bench/element_pattern.h"
+#include "src/runtime/bench/operation_base.h"
+
+namespace phalanx::runtime::bench {
+namespace {
+
+// The sources: put before the clock starts, or with --stagger one after the other, each sealed at
+// its instant; the last of them starts the clock then.
+class Reducing : public Base {
+ public:
+  Reducing(const BenchOptions& options, std::shared_ptr<Client> client)
+      : Base(options, std::move(client)), elements_{options.dtype, options.reduce_op} {}
+
+  absl::Status Prepare(const Run& run) override {
+    writer_.reset();
+    got_ = Buffer();
+    if (!present()) return absl::OkStatus();
+    if (options_.stagger == absl::ZeroDuration()) {
+      return PutNow(Source(run, options_.rank), SourceBytes(run, options_.rank));
+    }
+    PHALANX_ASSIGN_OR_RETURN(writer_, client_->Create(Source(run, options_.rank), run.size));
+    FillElements(elements_, run.seed, options_.rank, writer_->span());
+    return absl::OkStatus();
+  }
+
+  absl::Status Clean(const Run& run) override {
+    got_ = Buffer();
+    writer_.reset();
+    return present() ? DeleteNow(Source(run, options_.rank)) : absl::OkStatus();
+  }
+
+ protected:
+  int sources() const { return options_.world - options_.absent; }
+  bool present() const { return options_.rank < sources(); }
+  int contributors() const { return options_.subset > 0 ? options_.subset : sources(); }
+  ObjectId Source(const Run& run, int rank) const { return Id(run, "source", rank); }
+  // Those that never come as well.
+  std::vector<ObjectId> AllSources(const Run& run) const {
+    std::vector<ObjectId> ids;
+    for (int rank = 0; rank < options_.world; ++rank) ids.push_back(Source(run, rank));
+    return ids;
+  }
+  std::string SourceBytes(const Run& run, int rank) const {
+    std::string bytes(run.size, '\0');
+    FillElements(elements_, run.seed, rank, absl::MakeSpan(&bytes[0], bytes.size()));
+    return bytes;
+  }
+
+  ReduceOptions Arguments() const {
+    ReduceOptions options;
+    options.dtype = options_.dtype;
+    options.op = options_.reduce_op;
+    if (options_.fixed_order) options.order = ReduceOptions::Order::kFixed;
+    options.num_objects = static_cast<size_t>(options_.subset);
+    options.timeout = options_.timeout;
+    return options;
+  }
+
+  int64_t Arrival(int64_t start_nanos, int rank) const {
+    return start_nanos + rank * absl::ToInt64Nanoseconds(options_.stagger);
+  }
+  // Seals this rank's source at its instant.
+  absl::Status Arrive(int64_t start_nanos) {
+    SleepUntilNanos(Arrival(start_nanos, present() ? options_.rank : 0));
+    if (!writer_.has_value()) return absl::OkStatus();
+    return writer_->Seal().Wait(options_.timeout).status();
+  }
+  double SinceLastArrival(int64_t start_nanos) const {
+    return SecondsSince(Arrival(start_nanos, sources() - 1));
+  }
+
+  // Kills, and puts at once what was lost.
+  absl::Status KillAndPutAgain(const Run& run) {
+    PHALANX_ASSIGN_OR_RETURN(const std::vector<int> ranks, run.kill_now());
+    for (const int rank : ranks) {
+      PHALANX_RETURN_IF_ERROR(PutNow(Source(run, rank), SourceBytes(run, rank)));
+    }
+    return absl::OkStatus();
+  }
+
+  // Which ranks went into it: as many as were asked for, nobody twice.
+  absl::StatusOr<std::vector<int>> ReducedRanks(const Run& run, const ObjectId& target) {
+    PHALANX_ASSIGN_OR_RETURN(const std::vector<ObjectId> from,
+                             client_->ReducedFrom(target).Wait(options_.timeout));
+    const std::vector<ObjectId> all = AllSources(run);
+    std::vector<int> ranks;
+    for (int rank = 0; rank < options_.world; ++rank) {
+      if (std::count(from.begin(), from.end(), all[static_cast<size_t>(rank)]) == 1) {
+        ranks.push_back(rank);
+      }
+    }
+    if (from.size() == ranks.size() && ranks.size() == static_cast<size_t>(contributors())) {
+      return ranks;
+    }
+    return absl::InternalError(absl::StrCat(target.hex(), " was reduced from ", from.size(),
+                                            " objects, not ", contributors(), " sources"));
+  }
+
+  absl::StatusOr<bool> VerifyResult(const Run& run, const ObjectId& target) {
+    PHALANX_ASSIGN_OR_RETURN(const std::vector<int> ranks, ReducedRanks(run, target));
+    return got_.size() == run.size && MatchesReduction(elements_, run.seed, ranks, 0, got_.view());
+  }
+
+  const Elements elements_;
+  std::optional<WritableBuffer> writer_;
+  Buffer got_;
+};
+
+// Rank 0 has the result on its node.
+class Reduce : public Reducing {
+ public:
+  using Reducing::Reducing;
+  Shape shape() const override { return Shape::kFoldingChain; }
+  uint64_t bytes_moved(const Run& run) const override {
+    return run.size * static_cast<uint64_t>(contributors() - 1);
+  }
+  std::vector<ObjectId> reductions(const Run& run) const override { return {Id(run, "reduced")}; }
+
+  absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) override {
+    PHALANX_RETURN_IF_ERROR(Arrive(start_nanos));
+    if (options_.rank != 0) return 0;
+    const ObjectId target = Id(run, "reduced");
+    const Future<Done> reduced = client_->Reduce(target, AllSources(run), Arguments());
+    const Future<Buffer> got = client_->Get(target, Deadline());
+    if (run.kill) PHALANX_RETURN_IF_ERROR(KillAndPutAgain(run));
+    PHALANX_RETURN_IF_ERROR(reduced.Wait(options_.timeout).status());
+    PHALANX_ASSIGN_OR_RETURN(got_, got.Wait(options_.timeout));
+    return SinceLastArrival(start_nanos);
+  }
+
+  absl::StatusOr<bool> Verify(const Run& run) override {
+    if (options_.rank != 0) return true;
+    return VerifyResult(run, Id(run, "reduced"));
+  }
+
+  absl::Status Clean(const Run& run) override {
+    PHALANX_RETURN_IF_ERROR(Reducing::Clean(run));
+    return options_.rank == 0 ? DeleteNow(Id(run, "reduced")) : absl::OkStatus();
+  }
+};
+
+// Every rank has the result on its node.
+class AllReduce : public Reducing {
+ public:
+  using Reducing::Reducing;
+  Shape shape() const override { return Shape::kRingTwice; }
+  uint64_t bytes_moved(const Run& run) const override {
+    return run.size * static_cast<uint64_t>(contributors() + options_.world - 2);
+  }
+  std::vector<ObjectId> reductions(const Run& run) const override { return {Id(run, "all")}; }
+
+  absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) override {
+    PHALANX_RETURN_IF_ERROR(Arrive(start_nanos));
+    const Future<Buffer> all = client_->AllReduce(Id(run, "all"), AllSources(run), Arguments());
+    if (run.kill && options_.rank == 0) PHALANX_RETURN_IF_ERROR(KillAndPutAgain(run));
+    PHALANX_ASSIGN_OR_RETURN(got_, all.Wait(options_.timeout));
+    return SinceLastArrival(start_nanos);
+  }
+
+  absl::StatusOr<bool> Verify(const Run& run) override { return VerifyResult(run, Id(run, "all")); }
+
+  absl::Status Clean(const Run& run) override {
+    PHALANX_RETURN_IF_ERROR(Reducing::Clean(run));
+    return options_.rank == 0 ? DeleteNow(Id(run, "all")) : absl::OkStatus();
+  }
+};
+
+// Every rank has its part of the result on its node; the size is that of a source.
+class ReduceScatterOperation : public Reducing {
+ public:
+  using Reducing::Reducing;
+  Shape shape() const override { return Shape::kFoldingRing; }
+  uint64_t bytes_moved(const Run& run) const override {
+    return run.size * static_cast<uint64_t>(contributors() - 1);
+  }
+
+  absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) override {
+    PHALANX_RETURN_IF_ERROR(Arrive(start_nanos));
+    std::vector<ObjectId> targets;
+    for (int rank = 0; rank < options_.world; ++rank) targets.push_back(Target(run, rank));
+    PHALANX_ASSIGN_OR_RETURN(
+        got_, ReduceScatter(*client_, targets, AllSources(run), static_cast<size_t>(options_.rank),
+                            run.size, Arguments())
+                  .Wait(options_.timeout));
+    return SinceLastArrival(start_nanos);
+  }
+
+  absl::StatusOr<bool> Verify(const Run& run) override {
+    const uint64_t element = ElementSize(options_.dtype);
+    PHALANX_ASSIGN_OR_RETURN(const Part part,
+                             PartOf(run.size, element, static_cast<size_t>(options_.world),
+                                    static_cast<size_t>(options_.rank)));
+    if (part.length == 0) return got_.size() == 0;
+    PHALANX_ASSIGN_OR_RETURN(const std::vector<int> ranks,
+                             ReducedRanks(run, Target(run, options_.rank)));
+    return got_.size() == part.length &&
+           MatchesReduction(elements_, run.seed, ranks, part.offset / element, got_.view());
+  }
+
+  absl::Status Clean(const Run& run) override {
+    PHALANX_RETURN_IF_ERROR(Reducing::Clean(run));
+    return DeleteNow(Target(run, options_.rank));
+  }
+
+ private:
+  ObjectId Target(const Run& run, int rank) const { return Id(run, "scattered", rank); }
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> MakeReducingOperation(const BenchOptions& options,
+                                                 std::shared_ptr<Client> client) {
+  if (options.op == "reduce") return std::make_unique<Reduce>(options, client);
+  if (options.op == "allreduce") return std::make_unique<AllReduce>(options, client);
+  if (options.op == "reduce_scatter") {
+    return std::make_unique<ReduceScatterOperation>(options, client);
+  }
+  return nullptr;
+}
+
+}  // namespace phalanx::runtime::bench

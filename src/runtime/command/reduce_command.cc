@@ -1,0 +1,124 @@
+#include "src/runtime/command/reduce_command.h"
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "phalanx/elements.h"
+#include "src/common/status_macros.h"
+#include "src/runtime/command/node_connection.h"
+
+namespace phalanx::runtime {
+namespace {
+
+template <typename Values, typename Namer>
+std::vector<std::string> Names(const Values& values, Namer name_of) {
+  std::vector<std::string> names;
+  for (const auto value : values) names.emplace_back(name_of(value));
+  return names;
+}
+
+class ReduceCommand : public Command {
+ public:
+  absl::string_view name() const override { return "reduce"; }
+  absl::string_view summary() const override {
+    return "Make an object out of others, element-wise";
+  }
+  absl::string_view details() const override {
+    return "The sources may be put later, or some of them never with --num-objects. What went in "
+           "is\n"
+           "printed at the end; of an object that is there already it is told by --reduced-from\n"
+           "TARGET alone. The reduction goes on if this command is interrupted.";
+  }
+
+  void AddFlags(Flags& flags) override {
+    flags.Positional("TARGET", "The object to make, 40 hexadecimal digits", Text(&target_, "ID"));
+    flags.Positional("SOURCE", "Objects of the same size", TextList(&sources_, "ID"),
+                     /*required=*/false);
+    flags.Argument("-n,--names", "TARGET and SOURCEs are names", Switch(&names_));
+    flags.Argument("--dtype", "Of the elements", Choice(&dtype_, Names(kAllDTypes, DTypeName)));
+    flags.Argument("--op", "What is done to them",
+                   Choice(&op_, Names(kAllReduceOps, ReduceOpName)));
+    flags.Argument("--num-objects", "So many of the sources, those that come first; 0: all",
+                   Integer(&num_objects_, 0, static_cast<int>(kMaxReductionSources)));
+    flags.Argument("--order", "Of the fold: as they arrive, or as they are listed (slower)",
+                   Choice(&order_, {"arrival", "fixed"}));
+    flags.Argument("--root", "Where the result is made: at this node, or at any",
+                   Choice(&root_, {"caller", "any"}));
+    flags.Argument("--offset", "Of a range of each source", ByteSize(&options_.offset));
+    flags.Argument("--length", "Of a range of each source; 0: all of it",
+                   ByteSize(&options_.length));
+    flags.Argument("--timeout", "Give up after; the reduction ends then, too", TimeSpan(&timeout_));
+    flags.Argument("--reduced-from", "Reduce nothing, tell what TARGET was reduced from",
+                   Switch(&reduced_from_));
+    flags.Argument("--json", "Print a JSON object", Switch(&json_));
+    AddNodeFlags(flags, &node_);
+  }
+
+  absl::Status Run() override {
+    PHALANX_ASSIGN_OR_RETURN(const ObjectId target, Resolve(target_));
+    std::vector<ObjectId> sources;
+    for (const std::string& source : sources_) {
+      PHALANX_ASSIGN_OR_RETURN(sources.emplace_back(), Resolve(source));
+    }
+    if (reduced_from_ && !sources.empty()) {
+      return absl::InvalidArgumentError("--reduced-from takes no sources");
+    }
+    PHALANX_RETURN_IF_ERROR(SetOptions());
+    PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
+    if (!reduced_from_) {
+      PHALANX_RETURN_IF_ERROR(client->Reduce(target, sources, options_).Wait().status());
+    }
+    PHALANX_ASSIGN_OR_RETURN(const std::vector<ObjectId> from,
+                             client->ReducedFrom(target, timeout_).Wait());
+    Print(target, from);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::StatusOr<ObjectId> Resolve(const std::string& text) const {
+    return ResolveObject(names_ ? ObjectFlags{"", text} : ObjectFlags{text, ""}, node_.name_space);
+  }
+
+  absl::Status SetOptions() {
+    PHALANX_ASSIGN_OR_RETURN(options_.dtype, ParseDType(dtype_));
+    PHALANX_ASSIGN_OR_RETURN(options_.op, ParseReduceOp(op_));
+    options_.num_objects = static_cast<size_t>(num_objects_);
+    options_.order =
+        order_ == "fixed" ? ReduceOptions::Order::kFixed : ReduceOptions::Order::kArrival;
+    options_.root = root_ == "any" ? ReduceOptions::Root::kAny : ReduceOptions::Root::kCaller;
+    options_.timeout = timeout_;
+    return absl::OkStatus();
+  }
+
+  void Print(const ObjectId& target, const std::vector<ObjectId>& from) const {
+    if (!json_) {
+      for (const ObjectId& source : from) std::cout << source.hex() << "\n";
+    } else {
+      nlohmann::json ids = nlohmann::json::array();
+      for (const ObjectId& source : from) ids.push_back(source.hex());
+      std::cout << nlohmann::json{{"id", target.hex()}, {"reduced_from", ids}} << "\n";
+    }
+    std::cout << std::flush;
+  }
+
+  std::string target_;
+  std::vector<std::string> sources_;
+  bool names_ = false;
+  std::string dtype_ = "f32";
+  std::string op_ = "sum";
+  int num_objects_ = 0;
+  std::string order_ = "arrival";
+  std::string root_ = "caller";
+  ReduceOptions options_;
+  absl::Duration timeout_ = absl::InfiniteDuration();
+  bool reduced_from_ = false;
+  bool json_ = false;
+  NodeFlags node_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewReduceCommand() { return std::make_unique<ReduceCommand>(); }
+
+}  // namespace phalanx::runtime

@@ -1,0 +1,15 @@
+// `phalanx reduce TARGET SOURCE...`: makes an object out of others; tells what one was made of.
+#ifndef PHALANX_RUNTIME_COMMAND_REDUCE_COMMAND_H_
+#define PHALANX_RUNTIME_COMMAND_REDUCE_COMMAND_H_
+
+#include <memory>
+
+#include "src/runtime/command/command.h"
+
+namespace phalanx::runtime {
+
+std::unique_ptr<Command> NewReduceCommand();
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_RUNTIME_COMMAND_REDUCE_COMMAND_H_
