@@ -47,7 +47,19 @@ namespace phalanx {
   X(kEvictLastCopy, "evict-last-copy")                              \
   X(kMemoryKeptAfterFailedPull, "memory-kept-after-failed-pull")    \
   X(kEvictWithoutAsking, "evict-without-asking")                    \
-  X(kParkedForEver, "parked-for-ever")
+  X(kParkedForEver, "parked-for-ever")                              \
+  /* Reductions: who takes which slot, and what is mended. */       \
+  X(kSpareTakenTwice, "spare-taken-twice")                          \
+  X(kAncestorsNotLowered, "ancestors-not-lowered")                  \
+  X(kOldVersionCommitted, "old-version-committed")                  \
+  X(kSlotAcrossNodes, "slot-across-nodes")                          \
+  X(kRestoredSlotGivenAway, "restored-slot-given-away")             \
+  X(kMovedFoldKeepsSender, "moved-fold-keeps-sender")               \
+  X(kDeadRootKept, "dead-root-kept")                                \
+  X(kSeatMiscountedAfterLoss, "seat-miscounted-after-loss")         \
+  X(kFoldLeftBehind, "fold-left-behind")                            \
+  X(kLostResultForgotten, "lost-result-forgotten")                  \
+  X(kNewAttemptNotNoticed, "new-attempt-not-noticed")
 
 enum class Defect {
   kNone,

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
 #include "src/common/status_macros.h"
 #include "src/directory/reduce_plan_impl.h"
 
@@ -248,7 +249,7 @@ void ReducePlan::OnNodeDown(const NodeKey& node) {
     it = it->second.node == node ? plan.restored.erase(it) : std::next(it);
   }
   if (result_lost) plan.BeginAnew();
-  if (plan.root_up && plan.root == node) plan.ForgetRoot();
+  if (plan.root_up && plan.root == node && !DefectActive(Defect::kDeadRootKept)) plan.ForgetRoot();
   for (int i = 0; i < static_cast<int>(plan.sources.size()); ++i) {
     const std::optional<ReduceSource>& state = plan.sources[i].state;
     if (!state || !Impl::Holds(*state, node)) continue;
@@ -285,13 +286,13 @@ void ReducePlan::OnReady(const NodeKey& node, const Generation& version) {
   Impl& plan = *impl_;
   const Impl::Fold* fold = plan.RootFold();
   if (plan.ended || fold == nullptr || fold->lost || fold->node != node) return;
-  if (fold->task.version != version) return;
+  if (fold->task.version != version && !DefectActive(Defect::kOldVersionCommitted)) return;
   plan.committed = true;
   plan.effects.push_back(CommitFold{node, version});
 }
 
 void ReducePlan::OnResultLost() {
-  if (impl_->ended || !impl_->committed) return;
+  if (impl_->ended || !impl_->committed || DefectActive(Defect::kLostResultForgotten)) return;
   impl_->BeginAnew();
   impl_->Advance();
 }

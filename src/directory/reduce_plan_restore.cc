@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/common/defects.h"
 #include "src/directory/reduce_plan_impl.h"
 
 namespace phalanx::directory {
@@ -40,6 +41,9 @@ ReducePlan::Impl::Layout ReducePlan::Impl::RestoredLayout() const {
   if (fixed && restored_degree != 1) return Layout();
   if (!(fixed ? RestoreRanges(layout) : RestoreSeats(layout))) return Layout();
   RestoreRoot(layout);
+  if (DefectActive(Defect::kRestoredSlotGivenAway)) {
+    layout.groups.front().members.front().source = kNone;
+  }
   for (const Group& group : layout.groups) {
     for (const Group::Member& member : group.members) {
       if (member.source != kNone && Placeable(sources[member.source])) return layout;

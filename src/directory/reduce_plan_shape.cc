@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "src/common/check.h"
 #include "src/directory/reduce_plan_impl.h"
 
 namespace phalanx::directory {

@@ -13,7 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "src/common/check.h"
+#include "src/common/defects.h"
 #include "src/common/version.h"
 #include "src/directory/reduce_plan_impl.h"
 
@@ -99,13 +99,16 @@ void ReducePlan::Impl::Mark(int slot) {
 
 void ReducePlan::Impl::TakeSeat(int source, int slot, int seat, const NodeKey& node) {
   Source& taker = sources[source];
-  waiting.erase({taker.arrival, source});
+  if (!DefectActive(Defect::kSpareTakenTwice)) waiting.erase({taker.arrival, source});
   taker.slot = slot;
   taker.seat = seat;
   Seat& taken = slots[slot].seats[seat];
   taken.source = source;
   taken.generation = taker.state->generation;
   taken.node = node;
+  if (DefectActive(Defect::kSlotAcrossNodes) && slots[slot].node.valid()) {
+    taken.node = slots[slot].node;
+  }
   free.erase({slot, seat});
   --slots[slot].missing;
   ++seated;
@@ -120,7 +123,7 @@ void ReducePlan::Impl::LeaveSeat(int slot, int seat) {
   source.slot = source.seat = kNone;
   if (source.arrival != 0) waiting.insert({source.arrival, left.source});
   left = Seat();
-  ++slots[slot].missing;
+  if (!DefectActive(Defect::kSeatMiscountedAfterLoss)) ++slots[slot].missing;
   --seated;
   free.insert({slot, seat});
   Mark(slot);
@@ -132,7 +135,9 @@ void ReducePlan::Impl::Recheck(int source) {
   if (it.slot == kNone) return;
   Slot& slot = slots[it.slot];
   Seat& seat = slot.seats[it.seat];
-  if (!it.state || it.state->generation != seat.generation || it.state->holders.empty()) {
+  const bool same = it.state && (it.state->generation == seat.generation ||
+                                 DefectActive(Defect::kNewAttemptNotNoticed));
+  if (!same || it.state->holders.empty()) {
     LeaveSeat(it.slot, it.seat);
   } else if (!Holds(*it.state, seat.node)) {
     seat.node = HolderFor(it, slot, seat.node);
@@ -177,7 +182,7 @@ void ReducePlan::Impl::EmitDrop(const Fold& fold) {
 
 void ReducePlan::Impl::Drop(Fold& fold) {
   if (!fold.placed) return;
-  EmitDrop(fold);
+  if (!DefectActive(Defect::kFoldLeftBehind)) EmitDrop(fold);
   placed.erase(fold.task.version);
   fold = Fold();
 }
@@ -187,6 +192,7 @@ void ReducePlan::Impl::Lower(int slot) {
     Drop(slots[slot].fold);
     slot = slots[slot].parent;
     if (slot != kNone) ++slots[slot].missing;
+    if (DefectActive(Defect::kAncestorsNotLowered)) return;
   }
 }
 
@@ -228,6 +234,7 @@ void ReducePlan::Impl::Refresh(int number) {
   const bool was_placed = slot.fold.placed;
   if (!Place(slot.fold, slot.node, std::move(task))) return;
   if (slot.parent != kNone && !was_placed) --slots[slot.parent].missing;
+  if (was_placed && DefectActive(Defect::kMovedFoldKeepsSender)) return;
   Mark(slot.parent);
 }
 
