@@ -170,6 +170,7 @@ absl::Status NodeDaemon::Impl::Start() {
   object_store::LocalServiceOptions local;
   local.socket_path = config.socket;
   local.greeting = {node->name(), absl::StrJoin(config.directories, ",")};
+  local.reduce = &node->reduce_verbs();
   local.client_process_ended = [this] { memory.Reconsider(); };
   PHALANX_ASSIGN_OR_RETURN(
       service, object_store::LocalService::Start(control, node->store(), std::move(local)));

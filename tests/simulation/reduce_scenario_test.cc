@@ -1,0 +1,292 @@
+// Reductions over a simulated cluster, with shards, nodes and data planes as production has them:
+// results to the bit, and what happens when nodes and shards die in the middle.
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "src/common/log.h"
+#include "src/sim/sim_cluster.h"
+
+namespace phalanx::sim {
+namespace {
+
+using object_store::GetEvents;
+using object_store::GetOptions;
+using object_store::PutOptions;
+using object_store::PutResult;
+using object_store::ReduceCall;
+using object_store::View;
+
+constexpr uint64_t kCount = 100'000;
+
+ClusterOptions Options(int nodes, int shards) {
+  ClusterOptions options;
+  options.nodes = nodes;
+  options.shards = shards;
+  options.capacity_bytes = 64 << 20;
+  options.lease = absl::Seconds(1);
+  options.fabric.link.latency = absl::Microseconds(100);
+  options.fabric.interface_bytes_per_second = 1e7;
+  options.fabric.send_buffer_bytes = options.fabric.receive_buffer_bytes = 64 << 10;
+  return options;
+}
+
+ObjectId Source(int n) { return ObjectId::FromName("source", absl::StrCat(n)); }
+const ObjectId kTarget = ObjectId::FromName("target", "sum");
+
+uint32_t Number(int n, uint64_t i) { return static_cast<uint32_t>(1000003 * (n + 1) + 7 * i); }
+
+std::string Numbers(int n, uint64_t count = kCount) {
+  std::string bytes(4 * count, '\0');
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint32_t value = Number(n, i);
+    std::memcpy(bytes.data() + 4 * i, &value, 4);
+  }
+  return bytes;
+}
+
+std::string SumOf(const std::vector<int>& sources, uint64_t count = kCount) {
+  std::string bytes(4 * count, '\0');
+  for (uint64_t i = 0; i < count; ++i) {
+    uint32_t value = 0;
+    for (const int n : sources) value += Number(n, i);
+    std::memcpy(bytes.data() + 4 * i, &value, 4);
+  }
+  return bytes;
+}
+
+class ReduceScenario : public ::testing::Test {
+ protected:
+  void SetUp() override { SetLogLevel(LogLevel::kOff); }
+
+  void Begin(int nodes, int shards = 1) {
+    cluster_ = std::make_unique<SimCluster>(Options(nodes, shards));
+    Until([this] {
+      for (int n = 0; n < cluster_->num_nodes(); ++n) {
+        for (const absl::Status& state : cluster_->node(n)->ShardStates()) {
+          if (!state.ok()) return false;
+        }
+      }
+      return true;
+    });
+  }
+  bool Until(absl::FunctionRef<bool()> done) {
+    const bool reached = cluster_->scheduler().RunUntil(done, absl::Minutes(1));
+    EXPECT_TRUE(reached) << "a minute has passed";
+    return reached;
+  }
+  void Pass(absl::Duration time) { cluster_->scheduler().RunFor(time); }
+
+  using Client = object_store::ClientId;
+  void OnNode(int n, std::function<void(object_store::Store&, Client)> task) {
+    bool ran = false;
+    cluster_->OnNode(n, [&] {
+      object_store::Store& store = cluster_->node(n)->store();
+      if (clients_.count({n, cluster_->node(n)->key().incarnation}) == 0) {
+        clients_[{n, cluster_->node(n)->key().incarnation}] = store.OpenClient();
+      }
+      task(store, clients_[{n, cluster_->node(n)->key().incarnation}]);
+      ran = true;
+    });
+    Until([&] { return ran; });
+  }
+  void Put(int n, const ObjectId& id, std::string bytes) {
+    auto result = std::make_shared<std::optional<absl::Status>>();
+    OnNode(n, [&](object_store::Store& store, Client client) {
+      PutOptions options;
+      options.id = id;
+      options.wait_for_adoption = true;
+      store.Put(client, options, std::move(bytes),
+                [result](absl::StatusOr<PutResult> r) { *result = r.status(); });
+    });
+    if (Until([&] { return result->has_value(); })) EXPECT_TRUE((*result)->ok()) << **result;
+  }
+  ReduceCall CallOf(int sources) {
+    ReduceCall call;
+    call.target = kTarget;
+    call.dtype = DType::kU32;
+    for (int n = 0; n < sources; ++n) call.sources.push_back(Source(n));
+    return call;
+  }
+  using Pending = std::shared_ptr<std::optional<absl::Status>>;
+  Pending StartReduce(int n, ReduceCall call) {
+    auto result = std::make_shared<std::optional<absl::Status>>();
+    OnNode(n, [&](object_store::Store&, Client client) {
+      cluster_->node(n)->reduce_verbs().Reduce(client, std::move(call),
+                                               [result](absl::Status s) { *result = s; });
+    });
+    return result;
+  }
+  void ExpectReduced(const Pending& pending) {
+    if (Until([&] { return pending->has_value(); })) EXPECT_TRUE((*pending)->ok()) << **pending;
+  }
+  std::string Get(int n, const ObjectId& id) {
+    auto result = std::make_shared<std::optional<absl::StatusOr<View>>>();
+    OnNode(n, [&](object_store::Store& store, Client client) {
+      GetEvents events;
+      events.on_view = [result](absl::StatusOr<View> view) { *result = std::move(view); };
+      store.Get(client, GetOptions{id, Instant::Infinite(), false}, std::move(events));
+    });
+    if (!Until([&] { return result->has_value(); }) || !(*result)->ok()) return "";
+    const View& view = ***result;
+    std::string bytes(view.buffer->slice(0).data(), view.buffer->layout().object_bytes);
+    OnNode(n, [&](object_store::Store& store, Client client) {
+      (void)store.Release(client, view.pin);
+    });
+    return bytes;
+  }
+  // Nothing is left of the reduction but its result.
+  void ExpectRest() {
+    Pass(absl::Seconds(3));
+    for (int n = 0; n < cluster_->num_nodes(); ++n) {
+      if (cluster_->node(n) == nullptr) continue;
+      SCOPED_TRACE(n);
+      const collectives::Reducer::Stats stats = cluster_->node(n)->reducer().stats();
+      EXPECT_EQ(stats.folds, 0u);
+      EXPECT_EQ(stats.scratch_bytes, 0u);
+      EXPECT_EQ(stats.waiting, 0u);
+      EXPECT_EQ(cluster_->store(n)->stats().pins, 0u);
+      EXPECT_TRUE(cluster_->store(n)->CheckInvariants().ok());
+      EXPECT_TRUE(cluster_->node(n)->reducer().CheckInvariants().ok());
+    }
+  }
+  // A node other than `but` that computes a part of it, half-way.
+  int Folder(int but) {
+    int found = -1;
+    Until([&] {
+      for (int n = 0; n < cluster_->num_nodes() && found < 0; ++n) {
+        if (n == but || cluster_->node(n) == nullptr) continue;
+        const collectives::Reducer::Stats stats = cluster_->node(n)->reducer().stats();
+        if (stats.folds > 0 && stats.scratch_bytes > 0) found = n;
+      }
+      return found >= 0;
+    });
+    return found;
+  }
+
+  std::unique_ptr<SimCluster> cluster_;
+  std::map<std::pair<int, uint64_t>, Client> clients_;
+};
+
+TEST_F(ReduceScenario, EveryNodesSourceIsSummed) {
+  Begin(5);
+  for (int n = 0; n < 5; ++n) Put(n, Source(n), Numbers(n));
+  ExpectReduced(StartReduce(2, CallOf(5)));
+  for (int n = 0; n < 5; ++n) EXPECT_EQ(Get(n, kTarget), SumOf({0, 1, 2, 3, 4})) << n;
+  ExpectRest();
+}
+
+TEST_F(ReduceScenario, SourcesComeAfterTheReduceAndOnAnyNode) {
+  Begin(4);
+  const Pending reduced = StartReduce(0, CallOf(6));
+  Pass(absl::Milliseconds(50));
+  for (int s = 5; s >= 0; --s) {
+    Put(1 + s % 3, Source(s), Numbers(s));
+    Pass(absl::Milliseconds(20));
+  }
+  ExpectReduced(reduced);
+  EXPECT_EQ(Get(3, kTarget), SumOf({0, 1, 2, 3, 4, 5}));
+  ExpectRest();
+}
+
+TEST_F(ReduceScenario, SmallSourcesAreSummedToo) {
+  Begin(4);
+  for (int n = 0; n < 4; ++n) Put(n, Source(n), Numbers(n, 10));
+  ExpectReduced(StartReduce(1, CallOf(4)));
+  EXPECT_EQ(Get(2, kTarget), SumOf({0, 1, 2, 3}, 10));
+  ExpectRest();
+}
+
+TEST_F(ReduceScenario, SourcesOfOtherShardsAreWatchedThroughTheRootsNode) {
+  Begin(4, /*shards=*/3);
+  const Pending reduced = StartReduce(0, CallOf(8));
+  for (int s = 0; s < 8; ++s) Put(s % 4, Source(s), Numbers(s));
+  ExpectReduced(reduced);
+  EXPECT_EQ(Get(2, kTarget), SumOf({0, 1, 2, 3, 4, 5, 6, 7}));
+  ExpectRest();
+}
+
+TEST_F(ReduceScenario, ANodeThatDiesIsReplacedByASourceThatIsPutAgain) {
+  Begin(6);
+  for (int n = 0; n < 5; ++n) Put(n, Source(n), Numbers(n));
+  const Pending reduced = StartReduce(5, CallOf(5));
+  const int dead = Folder(/*but=*/5);
+  cluster_->CrashNode(dead);
+  Pass(absl::Milliseconds(100));
+  Put((dead + 1) % 5, Source(dead), Numbers(dead));
+  ExpectReduced(reduced);
+  EXPECT_EQ(Get(5, kTarget), SumOf({0, 1, 2, 3, 4}));
+  ExpectRest();
+}
+
+TEST_F(ReduceScenario, ASpareTakesTheSlotOfANodeThatDies) {
+  Begin(7);
+  for (int n = 0; n < 6; ++n) Put(n, Source(n), Numbers(n));
+  ReduceCall call = CallOf(6);
+  call.num_objects = 4;
+  const Pending reduced = StartReduce(6, call);
+  const int dead = Folder(/*but=*/6);
+  cluster_->CrashNode(dead);
+  ExpectReduced(reduced);
+  const std::string got = Get(6, kTarget);
+  bool matches = false;
+  for (int skip1 = 0; skip1 < 6; ++skip1) {
+    for (int skip2 = skip1 + 1; skip2 < 6; ++skip2) {
+      std::vector<int> in;
+      for (int n = 0; n < 6; ++n) {
+        if (n != skip1 && n != skip2) in.push_back(n);
+      }
+      matches = matches || got == SumOf(in);
+    }
+  }
+  EXPECT_TRUE(matches) << "four of them, each once";
+  ExpectRest();
+}
+
+TEST_F(ReduceScenario, TheShardMayDieInTheMiddle) {
+  Begin(5);
+  for (int n = 0; n < 4; ++n) Put(n, Source(n), Numbers(n));
+  const Pending reduced = StartReduce(4, CallOf(4));
+  Folder(/*but=*/-1);
+  cluster_->CrashShard(0);
+  Pass(absl::Milliseconds(200));
+  cluster_->StartShard(0);
+  ExpectReduced(reduced);
+  EXPECT_EQ(Get(0, kTarget), SumOf({0, 1, 2, 3}));
+  ExpectRest();
+}
+
+TEST_F(ReduceScenario, TheCallersNodeMayDieAndAnotherAskAgain) {
+  Begin(5);
+  for (int n = 0; n < 4; ++n) Put(n, Source(n), Numbers(n));
+  StartReduce(4, CallOf(4));
+  Folder(/*but=*/-1);
+  cluster_->CrashNode(4);
+  ExpectReduced(StartReduce(3, CallOf(4)));
+  EXPECT_EQ(Get(3, kTarget), SumOf({0, 1, 2, 3}));
+  ExpectRest();
+}
+
+TEST_F(ReduceScenario, ADeletedTargetEndsItsReduction) {
+  Begin(4);
+  for (int n = 0; n < 3; ++n) Put(n, Source(n), Numbers(n));
+  const Pending reduced = StartReduce(3, CallOf(3));
+  Folder(/*but=*/-1);
+  OnNode(0, [&](object_store::Store& store, Client client) {
+    store.Delete(client, kTarget, Instant::Infinite(), [](absl::Status) {});
+  });
+  if (Until([&] { return reduced->has_value(); })) {
+    EXPECT_EQ((*reduced)->code(), absl::StatusCode::kNotFound) << **reduced;
+  }
+  ExpectRest();
+}
+
+}  // namespace
+}  // namespace phalanx::sim
