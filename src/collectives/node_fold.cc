@@ -164,6 +164,7 @@ void NodeFold::OnCreated(absl::StatusOr<WriteGrant> result) {
                   result.status());
   }
   writer_ = result->writer;
+  target_ = result->generation;
   output_ = result->buffer;
   output_block_ = result->block;
   WatchOutput();
@@ -424,6 +425,9 @@ void NodeFold::Update(const FoldOrder& order) {
       host_.data_plane().CancelPull(input.pull);
     }
   }
+  if (std::exchange(announce_again_, false)) {
+    host_.store().AnnounceAgain(order_.target, target_, order_.version);
+  }
   if (order.committed) {
     Commit();
   } else if (order_.root && stage_ == Stage::kFolded) {
@@ -489,7 +493,8 @@ std::optional<net::ServeGrant> NodeFold::Output() const {
   return net::ServeGrant{output_, output_held_};
 }
 
-void NodeFold::Describe(v1::RegisterFold* out) const {
+void NodeFold::Describe(v1::RegisterFold* out) {
+  announce_again_ = target_.valid();
   out->set_slot(order_.slot);
   out->set_slots(order_.slots);
   out->set_degree(order_.degree);

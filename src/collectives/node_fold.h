@@ -87,7 +87,8 @@ class NodeFold {
   std::optional<net::ServeGrant> Output() const;
   // An output of this version has begun on this node.
   void OutputBeganHere(const Generation& version);
-  void Describe(v1::RegisterFold* out) const;
+  // For a new session: an order that comes in answer finds the target announced again.
+  void Describe(v1::RegisterFold* out);
   // Reports how far it is, if that is further than it was. False when there is nothing to wait for.
   bool TellProgress(Instant now);
 
@@ -169,6 +170,8 @@ class NodeFold {
   uint64_t output_scratch_bytes_ = 0;
   net::TransferBuffer::SubscriptionId output_watch_ = 0;
   object_store::WriterId writer_ = 0;  // of the root, while it is not sealed
+  Generation target_;                  // of the root, once it is announced
+  bool announce_again_ = false;
 
   std::unique_ptr<StreamFold> stream_;
   uint64_t folded_ = 0;

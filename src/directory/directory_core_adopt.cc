@@ -47,6 +47,8 @@ absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate&
     TellAdopted(object);
     if (m.complete() && object.copies.contains(node.key)) CompleteCopy(object, node.key);
   } else if (!object.adopted && MayAdoptFromAbsence() && (root || FindReduction(id) == nullptr)) {
+    // It may have been registered before it was known what it is.
+    EraseAttempt(object, generation, node.key);
     Adopt(object, node, generation, std::move(info), m.complete(), /*tell=*/true);
   } else {
     StandBy(object, node, generation, std::move(info), m.complete());

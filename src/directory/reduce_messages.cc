@@ -60,8 +60,10 @@ void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out) {
 }
 
 absl::Status CheckShape(uint32_t slots, uint32_t degree, uint32_t slot) {
+  // One slot more passes the result on, and the leaves beside the slots have numbers beyond theirs.
+  const uint64_t numbers = (uint64_t{kMaxReduceSources} + 1) * (uint64_t{slots} + 1);
   const bool sound = slots >= 1 && slots <= kMaxReduceSources + 1 && degree >= 1 &&
-                     degree <= slots && slot < slots;
+                     degree <= slots && slot < numbers;
   if (sound) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("no tree has slot ", slot, " of ", slots, " with degree ", degree));

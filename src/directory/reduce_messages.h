@@ -22,8 +22,9 @@ absl::StatusOr<std::vector<ObjectId>> ParseSources(
 absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction);
 void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out);
 
-// A slot of a tree of that many slots and that degree, with no more slots than there may be sources
-// (and one more, which passes the result on).
+// A tree of that many slots and that degree, with no more slots than there may be sources (and one
+// more, which passes the result on), and a slot of it or a leaf beside one, as the plan numbers
+// them.
 absl::Status CheckShape(uint32_t slots, uint32_t degree, uint32_t slot);
 
 // Whether who asks for `asked` means the reduction `running`, to whose sources more may have been

@@ -200,6 +200,9 @@ class Store {
   // All bytes are final and the client cannot write any more.
   void Seal(ClientId client, WriterId writer, bool wait_for_adoption, PutDone done);
   absl::Status Abort(ClientId client, WriterId writer);
+  // Says once more that the generation is here, and what version it is of: a shard that is new to
+  // it had only heard of the copy. Nothing is said of one that is gone.
+  void AnnounceAgain(const ObjectId& id, const Generation& generation, const Generation& version);
 
   RequestId Get(ClientId client, GetOptions options, GetEvents events);
   // A Get's or Create's callback is not called any more; what it would have got is released.

@@ -268,6 +268,16 @@ void Store::Seal(ClientId client, WriterId id, bool wait_for_adoption, PutDone d
   impl_->table_.Unpin(writer.copy);
 }
 
+void Store::AnnounceAgain(const ObjectId& id, const Generation& generation,
+                          const Generation& version) {
+  Impl::Turn turn(*impl_);
+  const Copy* copy = impl_->table_.Find(id, generation);
+  if (copy == nullptr) return;
+  const bool whole = copy->state == CopyState::kComplete && copy->size_bytes <= kMaxInlineBytes;
+  const absl::Span<const char> bytes = copy->block->bytes();
+  impl_->AnnounceCreate(*copy, whole ? std::string(bytes.data(), bytes.size()) : "", version);
+}
+
 absl::Status Store::Abort(ClientId client, WriterId id) {
   Impl::Turn turn(*impl_);
   const auto it = impl_->writers_.find(id);

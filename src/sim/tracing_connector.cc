@@ -21,9 +21,11 @@ void Tell(const google::protobuf::Message& message, History& history, std::strin
     if (name == "object_id") {
       const auto id = ObjectId::FromBinary(reflection->GetString(message, field));
       absl::StrAppend(out, " ", id.ok() ? history.NameOf(*id) : "?");
+    } else if (field->is_repeated()) {
+      absl::StrAppend(out, " ", name, " x ", reflection->FieldSize(message, field));
     } else if (field->type() == google::protobuf::FieldDescriptor::TYPE_BYTES) {
       absl::StrAppend(out, " ", name, " of ", reflection->GetString(message, field).size());
-    } else if (name == "generation" || name == "adopted") {
+    } else if (name == "generation" || name == "adopted" || name == "version") {
       Generation generation;
       const auto* inner = field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE
                               ? &reflection->GetMessage(message, field)
