@@ -9,6 +9,16 @@
 #include "src/directory/reduce_plan_impl.h"
 
 namespace phalanx::directory {
+namespace {
+
+std::string ZoneAt(const ReduceSource& state, const NodeKey& node) {
+  for (const ReduceSource::Holder& holder : state.holders) {
+    if (holder.node == node) return holder.zone;
+  }
+  return "";
+}
+
+}  // namespace
 
 void ReducePlan::Impl::Advance() {
   if (!Decides() || !EnoughLeft()) return;
@@ -73,9 +83,10 @@ bool ReducePlan::Impl::StarPays() const {
   if (size_bytes > kMaxInlineBytes || slots * size_bytes > kMaxStarBytes) return false;
   const int degree = ChooseDegree(static_cast<int>(slots), size_bytes, costs);
   const absl::Duration star =
-      costs.latency +
       absl::Seconds(static_cast<double>(slots * size_bytes) / costs.bytes_per_second);
-  return star <= ReduceTime(static_cast<int>(slots), degree, size_bytes, costs);
+  // Both begin with an order; a tree's root says when it is ready, and is told to commit.
+  const absl::Duration asking = 2 * costs.latency;
+  return star <= ReduceTime(static_cast<int>(slots), degree, size_bytes, costs) + asking;
 }
 
 // What was told of cannot be one fold with everything.
@@ -217,6 +228,7 @@ ReducePlan::Impl::Layout ReducePlan::Impl::ArrivedLayout() const {
     if (taken == wanted || !root_up) break;
     if (!AtRoot(sources[i])) continue;
     at_root.members.push_back({i, root});
+    at_root.zone = ZoneAt(*sources[i].state, root);
     ++taken;
   }
   for (const auto& [arrival, i] : waiting) {
@@ -231,6 +243,8 @@ ReducePlan::Impl::Layout ReducePlan::Impl::ArrivedLayout() const {
     ++taken;
   }
   if (taken == 0) return Layout();
+  // The root's zone comes last: in a chain, next to the root.
+  if (!at_root.members.empty()) zones[at_root.zone] = zones.size() + 1;
   std::stable_sort(others.begin(), others.end(), [&](const Group& a, const Group& b) {
     return zones.at(a.zone) < zones.at(b.zone);
   });

@@ -335,7 +335,10 @@ FoldTask ReducePlan::Impl::LeafTaskOf(int slot, int seat) const {
 
 Generation ReducePlan::Impl::StarVersion(const FoldTask& task, const NodeKey& node) const {
   std::string text = VersionText(true);
-  for (const FoldInput& input : task.inputs) AppendSource(text, input.source, input.generation);
+  for (const FoldInput& input : task.inputs) {
+    text.push_back(input.kind == FoldInput::Kind::kInline ? 'i' : 'h');
+    AppendSource(text, input.source, input.generation);
+  }
   return RootVersion(std::move(text), node);
 }
 

@@ -510,7 +510,7 @@ void ReduceWorld::Restart(Random& random, int node_too) {
   }
   Apply();
   for (const auto& [where, fold] : folds_) {
-    if (fold.task.root && fold.value && !fold.task.committed) ready_.push_back(where);
+    if (fold.task.root && fold.value) ready_.push_back(where);
   }
 }
 
