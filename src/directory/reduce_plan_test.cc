@@ -323,6 +323,15 @@ TEST_F(ReducePlanTest, TheRootStaysOnItsNodeWhenItsOwnSourceIsLost) {
   EXPECT_EQ(root->second.reduced_from.back(), Source(7));
 }
 
+TEST_F(ReducePlanTest, WhatTakesTheRootsSeatIsTakenFromTheRootsNodeIfItIsThere) {
+  Chain(Node(2), 8);
+  Ready(7, On(7, {8, 2}));
+  Gone(1);
+  EXPECT_EQ(folds_.Root()->first, Node(2));
+  EXPECT_EQ(folds_.Root()->second.inputs.back().source, Source(7));
+  EXPECT_THAT(folds_.at, SizeIs(6));
+}
+
 TEST_F(ReducePlanTest, ALostFoldIsPlacedAgain) {
   Chain();
   Ready(2, On(2, {3, 9}));
@@ -425,6 +434,17 @@ TEST_F(ReducePlanTest, EndsOnASourceOfAnotherSize) {
   ASSERT_TRUE(folds_.ended);
   EXPECT_THAT(*folds_.ended, StatusIs(absl::StatusCode::kInvalidArgument,
                                       HasSubstr("has 1048580 bytes, the first")));
+}
+
+TEST_F(ReducePlanTest, WhenNothingIsPlacedAnyMoreTheNextSourceGivesTheSize) {
+  Start(SumOf(2), NodeKey());
+  BeginNow();
+  Ready(0, On(0, {1}));
+  Gone(0);
+  Ready(0, On(0, {1}, 2 * kLarge, 2));
+  Ready(1, On(1, {2}, 2 * kLarge));
+  ASSERT_TRUE(folds_.Root());
+  EXPECT_EQ(folds_.Root()->second.size_bytes, 2 * kLarge);
 }
 
 TEST_F(ReducePlanTest, ASpareOfAnotherSizeDoesNoHarm) {
