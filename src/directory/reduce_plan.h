@@ -14,7 +14,8 @@
 // shape was chosen and share a slot. When the sources of such a slot come to be on several nodes,
 // one of these computes the slot, and each of the others has a leaf of its own below it, which
 // hands the source on: it is numbered like a slot, beyond the tree's (SlotView::parent says whose
-// it is).
+// it is). That is another shape, with another version: one version has inputs of the same kinds
+// wherever it is placed, and when it is placed again only where they come from may be another.
 //
 // Invariants, checked by CheckInvariants
 //  1. A source is in at most one seat; a slot with sources is computed where one of them is (or at
