@@ -86,7 +86,7 @@ struct Reducer::Impl final : public NodeFold::Host {
   net::DataPlane* data_plane_ = nullptr;
   std::shared_ptr<char> alive_ = std::make_shared<char>();
 
-  ClientId client_ = 0;  // once there is something to hold
+  ClientId client_ = 0;  // while there is something to hold
   size_t next_io_ = 0;
   ReduceRequests requests_;
   SourceWatches watches_;
@@ -177,6 +177,8 @@ void Reducer::Impl::Gone(NodeFold& fold) {
   control_.Post([this, alive = std::weak_ptr<char>(alive_), gone = &fold] {
     if (alive.expired()) return;
     std::erase_if(leaving_, [gone](const auto& left) { return left.get() == gone; });
+    if (!folds_.empty() || !leaving_.empty() || client_ == 0) return;
+    store_.CloseClient(std::exchange(client_, 0), /*clean=*/true);
   });
 }
 

@@ -23,8 +23,14 @@ absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate&
   ++counters_.creates;
   const bool root = m.has_version();
   if (root && !IsRoot(id, FromProto(m.version()), node.key)) {
-    // What the plan wants has changed since; or it has ended.
+    // What the plan wants has changed since; or it has ended. What was made of it is dropped like
+    // something that another one of its size was put before.
     SendFoldDrop(node.key, id, FromProto(m.version()));
+    v1::Verdict& verdict = *Send(node.key).mutable_verdict();
+    verdict.set_object_id(id.binary().data(), ObjectId::kSize);
+    ToProto(generation, verdict.mutable_generation());
+    verdict.set_kind(v1::Verdict::SUPERSEDED);
+    ToProto(info, verdict.mutable_info());
     return absl::OkStatus();
   }
   if (Tombstone* tombstone = Refusal(id, generation)) {
@@ -362,10 +368,14 @@ void DirectoryCore::Impl::ForgetGeneration(Object& object) {
 }
 
 bool DirectoryCore::Impl::AdoptBestAttempt(Object& object) {
-  // What a reduction computes comes before what was put under its target meanwhile.
-  if (!MayAdoptFromAbsence() || FindReduction(object.id) != nullptr) return false;
+  if (!MayAdoptFromAbsence()) return false;
+  // What a reduction computes comes before what was put under its target meanwhile. A result that
+  // is complete was committed by an earlier life of this shard.
+  const bool reducing = FindReduction(object.id) != nullptr;
   const Attempt* best = nullptr;
   for (const Attempt& attempt : object.attempts) {
+    const bool result = attempt.complete && !attempt.info.reduced_from.empty();
+    if (reducing && !result) continue;
     if (attempt.superseded || attempt.stale || FindNode(attempt.node) == nullptr) continue;
     const bool better = best == nullptr || (attempt.complete != best->complete
                                                 ? attempt.complete

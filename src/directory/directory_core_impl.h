@@ -21,6 +21,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -232,6 +233,9 @@ struct Reduction {
   absl::btree_map<FoldKey, Placed> placed;
   // Told by nodes that register, until the plan has begun; and whether all was folded.
   std::vector<std::pair<FoldKey, bool>> registered;
+  // Of which sources a node has said that it does not hold that generation: a shard that knows them
+  // by way of another hears of their end later.
+  absl::btree_set<std::tuple<ObjectId, Generation, NodeKey>> absent;
   // Sources that are there, as the plan was told.
   absl::btree_set<ObjectId> ready;
   // The generation of the target that the root's node has announced for the plan's root version.
@@ -540,7 +544,8 @@ struct DirectoryCore::Impl {
   Reduction* FindReduction(const ObjectId& target);
   void SetReduceTimer(Reduction& reduction, Instant when);
   void OnReduceTimer(Reduction& reduction);
-  void AnswerReduce(const Reduction::Asker& asker, const absl::Status& status);
+  void AnswerReduce(const ObjectId& target, const Reduction::Asker& asker,
+                    const absl::Status& status);
   // Answers who asks and forgets it; its folds are dropped.
   void EndReduction(Reduction& reduction, const absl::Status& status);
   std::string DescribeWaiting(const Reduction& reduction) const;
@@ -554,8 +559,11 @@ struct DirectoryCore::Impl {
   void Carry(Reduction& reduction, const PlaceFold& effect);
   void Carry(Reduction& reduction, const DropFold& effect);
   void Carry(Reduction& reduction, const CommitFold& effect);
+  // The fold's node does not have one of its own sources.
+  void NoteAbsent(Reduction& reduction, const FoldTask& task, const NodeKey& node, size_t input);
   void FillFold(Reduction& reduction, const FoldTask& task, v1::Fold* out);
   void SendFoldDrop(const NodeKey& to, const ObjectId& target, const Generation& version);
+  void TellToForget(const NodeKey& node, const ObjectId& target);
   void TellToKeep(Reduction& reduction, const NodeKey& node);
   void ReductionNodeDown(const NodeKey& key);
   // What the node folds goes on, if it says so in its new session.

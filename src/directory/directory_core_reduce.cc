@@ -43,30 +43,36 @@ absl::Status DirectoryCore::Impl::OnReduce(Node& node, const v1::ReduceRequest& 
   absl::StatusOr<ReduceSpec> spec = ParseReduction(m.reduction());
   absl::Status valid = spec.ok() ? ValidateReduceSpec(target, *spec) : spec.status();
   if (!valid.ok()) {
-    AnswerReduce(asker, valid);
+    AnswerReduce(target, asker, valid);
     return absl::OkStatus();
   }
   Reduction* reduction = FindReduction(target);
   if (reduction != nullptr && !SameReduction(reduction->plan.spec(), *spec)) {
-    AnswerReduce(asker, About(target, absl::StatusCode::kAlreadyExists,
-                              "another one, of other sources or arguments, is under way"));
+    AnswerReduce(target, asker,
+                 About(target, absl::StatusCode::kAlreadyExists,
+                       "another one, of other sources or arguments, is under way"));
     return absl::OkStatus();
   }
   if (reduction == nullptr) {
     if (const auto over = AnswerBeforeBegin(target, *spec)) {
-      AnswerReduce(asker, *over);
+      AnswerReduce(target, asker, *over);
       return absl::OkStatus();
     }
     absl::StatusOr<Reduction*> begun =
         BeginReduction(target, *std::move(spec), FromProto(m.reduction().root()));
     if (!begun.ok()) {
-      AnswerReduce(asker, begun.status());
+      AnswerReduce(target, asker, begun.status());
       return absl::OkStatus();
     }
     reduction = *begun;
     reduction->deadline = now_;  // until the first has said how long
   }
-  reduction->askers.push_back(asker);
+  if (asker.request_id == 0) {
+    // Nobody waits there: the node was told to keep it in mind, and is told when to forget it.
+    reduction->keepers.insert(node.key);
+  } else {
+    reduction->askers.push_back(asker);
+  }
   const Instant deadline = m.timeout_ms() == 0
                                ? Instant::Infinite()
                                : now_ + absl::Milliseconds(static_cast<int64_t>(
@@ -141,10 +147,12 @@ absl::Status DirectoryCore::Impl::OnExtend(Node& node, const v1::ExtendRequest& 
   return absl::OkStatus();
 }
 
-void DirectoryCore::Impl::AnswerReduce(const Reduction::Asker& asker, const absl::Status& status) {
+void DirectoryCore::Impl::AnswerReduce(const ObjectId& target, const Reduction::Asker& asker,
+                                       const absl::Status& status) {
   const Node* node = FindNode(asker.node);
   // In a new session it asks again.
-  if (node == nullptr || node->session != asker.session || asker.request_id == 0) return;
+  if (node == nullptr || node->session != asker.session) return;
+  if (asker.request_id == 0) return TellToForget(asker.node, target);
   v1::ReduceReply& reply = *Send(asker.node).mutable_reduce_reply();
   reply.set_request_id(asker.request_id);
   reply.set_code(static_cast<int>(status.code()));
@@ -153,17 +161,17 @@ void DirectoryCore::Impl::AnswerReduce(const Reduction::Asker& asker, const absl
 
 void DirectoryCore::Impl::EndReduction(Reduction& reduction, const absl::Status& status) {
   status.ok() ? ++counters_.reductions_committed : ++counters_.reductions_failed;
-  for (const Reduction::Asker& asker : reduction.askers) AnswerReduce(asker, status);
+  for (const Reduction::Asker& asker : reduction.askers) {
+    AnswerReduce(reduction.target, asker, status);
+  }
   reduction.plan.Cancel();
   for (const ReduceEffect& effect : reduction.plan.TakeEffects()) {
     if (const auto* drop = std::get_if<DropFold>(&effect)) Carry(reduction, *drop);
   }
-  for (const NodeKey& key : reduction.keepers) {
-    if (FindNode(key) == nullptr) continue;
-    v1::KeepReduction& keep = *Send(key).mutable_keep_reduction();
-    keep.set_object_id(reduction.target.binary().data(), ObjectId::kSize);
-    keep.set_forget(true);
+  for (const auto& [fold, ready] : reduction.registered) {
+    SendFoldDrop(fold.first, reduction.target, fold.second);
   }
+  for (const NodeKey& key : reduction.keepers) TellToForget(key, reduction.target);
   UnwatchAll(reduction);
   if (!reduction.timer.infinite()) reduce_timers_.erase({reduction.timer, reduction.target});
   const ObjectId target = reduction.target;
@@ -196,6 +204,10 @@ absl::Status DirectoryCore::Impl::OnFoldReport(Node& node, const v1::FoldReport&
       return absl::OkStatus();
     case v1::FoldReport::FAILED:
       placed.trouble = m.message();
+      if (m.code() == static_cast<int>(absl::StatusCode::kNotFound)) {
+        const FoldTask* task = reduction->plan.Find(node.key, version);
+        if (task != nullptr) NoteAbsent(*reduction, *task, node.key, m.input());
+      }
       return absl::OkStatus();
     case v1::FoldReport::NO_MEMORY:
     case v1::FoldReport::DROPPED:
@@ -205,6 +217,25 @@ absl::Status DirectoryCore::Impl::OnFoldReport(Node& node, const v1::FoldReport&
       return absl::OkStatus();
     default:
       return absl::InvalidArgumentError("kind: a report of no kind this shard knows");
+  }
+}
+
+void DirectoryCore::Impl::NoteAbsent(Reduction& reduction, const FoldTask& task,
+                                     const NodeKey& node, size_t input) {
+  if (input >= task.inputs.size() || task.inputs[input].kind != FoldInput::Kind::kSource) return;
+  const ObjectId source = task.inputs[input].source;
+  const Generation generation = task.inputs[input].generation;
+  if (!reduction.absent.insert({source, generation, node}).second) return;
+  // It will never be folded there, committed or not.
+  if (reduction.plan.committed()) {
+    reduction.root_generation = Generation();
+    reduction.plan.OnResultLost();
+  }
+  const auto foreign = reduction.foreign.find(source);
+  if (!IsForeign(source)) {
+    TellPlan(reduction, source, StateOf(source, /*with_bytes=*/false));
+  } else if (foreign != reduction.foreign.end()) {
+    TellPlan(reduction, source, v1::SourceState(foreign->second));
   }
 }
 
@@ -413,9 +444,6 @@ absl::Status DirectoryCore::Impl::BeginPlan(Reduction& reduction) {
     }
     stray_folds_.erase(stray);
   }
-  // After a restart: it did not come back.
-  const NodeKey root = reduction.plan.root();
-  if (root.valid() && FindNode(root) == nullptr) reduction.plan.OnNodeDown(root);
   reduction.plan.Begin();
   std::vector<ReduceEffect> effects = reduction.plan.TakeEffects();
   for (const ReduceEffect& effect : effects) {
@@ -475,12 +503,16 @@ void DirectoryCore::Impl::FillFold(Reduction& reduction, const FoldTask& task, v
       if (const Node* node = FindNode(input.node)) to.set_sender_address(node->info.address());
       continue;
     }
-    if (input.kind == FoldInput::Kind::kSource) {
+    // What is committed beforehand must not depend on what may be gone when the order arrives.
+    const std::string* bytes = input.kind == FoldInput::Kind::kInline || task.committed
+                                   ? InlineBytesOf(reduction, input.source)
+                                   : nullptr;
+    if (input.kind == FoldInput::Kind::kSource && bytes == nullptr) {
       to.set_source_id(input.source.binary().data(), ObjectId::kSize);
       continue;
     }
     to.set_has_inline(true);
-    if (const std::string* bytes = InlineBytesOf(reduction, input.source)) {
+    if (bytes != nullptr) {
       inline_in_outbox_ += task.size_bytes;
       to.set_inline_bytes(
           std::string(absl::string_view(*bytes).substr(spec.range_offset, task.size_bytes)));
@@ -502,6 +534,16 @@ void DirectoryCore::Impl::TellToKeep(Reduction& reduction, const NodeKey& node) 
   v1::KeepReduction& keep = *Send(node).mutable_keep_reduction();
   keep.set_object_id(reduction.target.binary().data(), ObjectId::kSize);
   ToProto(reduction.plan.spec(), reduction.plan.root(), keep.mutable_reduction());
+  if (reduction.deadline.infinite()) return;
+  keep.set_timeout_ms(static_cast<uint64_t>(
+      std::max<int64_t>(1, absl::ToInt64Milliseconds(reduction.deadline - now_))));
+}
+
+void DirectoryCore::Impl::TellToForget(const NodeKey& node, const ObjectId& target) {
+  if (FindNode(node) == nullptr) return;
+  v1::KeepReduction& keep = *Send(node).mutable_keep_reduction();
+  keep.set_object_id(target.binary().data(), ObjectId::kSize);
+  keep.set_forget(true);
 }
 
 void DirectoryCore::Impl::SendFoldDrop(const NodeKey& to, const ObjectId& target,

@@ -203,8 +203,10 @@ void DirectoryCore::Impl::TellPlan(Reduction& reduction, const ObjectId& source,
                                    const v1::SourceState& state) {
   if (state.code() != 0) {
     reduction.ready.erase(source);
-    // What is in a slot is held by its node, though it was deleted.
-    if (reduction.plan.Placed(source)) return;
+    // What is in a slot is held by its node, though it was deleted; unless that came too late.
+    const auto absent = reduction.absent.lower_bound({source, Generation(), NodeKey()});
+    const bool held = absent == reduction.absent.end() || std::get<0>(*absent) != source;
+    if (held && reduction.plan.Placed(source)) return;
     reduction.plan.OnSourceFailed(
         source, absl::Status(static_cast<absl::StatusCode>(state.code()), state.message()));
     return;
@@ -218,7 +220,7 @@ void DirectoryCore::Impl::TellPlan(Reduction& reduction, const ObjectId& source,
     for (const v1::SourceState::Holder& holder : state.holders()) {
       const NodeKey key = FromProto(holder.node());
       const Node* node = FindNode(key);
-      if (node == nullptr) continue;
+      if (node == nullptr || reduction.absent.contains({source, told->generation, key})) continue;
       const auto zone = node->info.labels().find("zone");
       told->holders.push_back(ReduceSource::Holder{
           key, holder.complete(), zone == node->info.labels().end() ? "" : zone->second});
