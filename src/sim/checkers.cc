@@ -323,12 +323,12 @@ absl::Status Checkers::NodeIsEmpty(int n) {
       {"waiting gets", stats.waiting_gets}, {"allocated bytes", memory.allocated_bytes},
       {"clients", stats.clients},
   };
+  std::string left;
   for (const auto& [what, count] : counts) {
-    if (count != 0) {
-      return absl::UnavailableError(absl::StrCat(SimCluster::NodeName(n), ": ", count, " ", what));
-    }
+    if (count != 0) absl::StrAppend(&left, left.empty() ? "" : ", ", count, " ", what);
   }
-  return absl::OkStatus();
+  if (left.empty()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(SimCluster::NodeName(n), ": ", left));
 }
 
 }  // namespace phalanx::sim

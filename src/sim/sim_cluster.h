@@ -78,6 +78,8 @@ class SimCluster : private Oracle {
   // ---- looking; null while it is down
   runtime::Node* node(int n) { return nodes_[static_cast<size_t>(n)].node.get(); }
   object_store::Store* store(int n);
+  // The clock of a node that is up: another one than the world's.
+  Instant NowAt(int n) const { return nodes_[static_cast<size_t>(n)].control->Now(); }
   SimMemory& memory(int n) { return *nodes_[static_cast<size_t>(n)].memory; }
   directory::Shard* shard(int s) { return shards_[static_cast<size_t>(s)].shard.get(); }
   bool node_stalled(int n) const;

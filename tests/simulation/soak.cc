@@ -13,6 +13,7 @@
 
 #include "src/common/defects.h"
 #include "src/common/testing/scoped_defect.h"
+#include "src/sim/reduce_simulation.h"
 #include "src/sim/simulation.h"
 
 namespace phalanx::sim {
@@ -25,6 +26,7 @@ struct Flags {
   bool verbose = false;
   bool twice = false;
   bool keep_going = false;
+  bool reductions = false;
   std::string focus = "anything";
   std::string defect = "none";
 };
@@ -43,8 +45,20 @@ Focus FocusOf(const std::string& name) {
   std::exit(2);
 }
 
+bool RunReduceSeed(uint64_t seed, const Flags& flags) {
+  ReducePlanOfRun plan = DrawReducePlan(seed);
+  plan.world.cluster.verbose = flags.verbose;
+  if (flags.verbose) std::fprintf(stderr, "%s\n", Describe(plan).c_str());
+  const SimulationResult result = RunReduceSimulation(plan);
+  if (result.status.ok()) return true;
+  std::fprintf(stderr, "%s\n%s\nSEED %lu FAILED: %s\n", Describe(plan).c_str(),
+               flags.verbose ? "" : result.tail.c_str(), seed, result.status.ToString().c_str());
+  return false;
+}
+
 // True if the seed is fine.
 bool RunSeed(uint64_t seed, const Flags& flags) {
+  if (flags.reductions) return RunReduceSeed(seed, flags);
   SimulationPlan plan = DrawPlan(seed, FocusOf(flags.focus));
   plan.cluster.verbose = flags.verbose;
   if (flags.verbose) std::fprintf(stderr, "%s\n", Describe(plan).c_str());
@@ -132,6 +146,7 @@ int main(int argc, char** argv) {
   app.add_flag("--verbose", flags.verbose, "print everything that happens");
   app.add_flag("--twice", flags.twice, "run each seed twice and compare the traces");
   app.add_flag("--keep-going", flags.keep_going, "go on after a failure");
+  app.add_flag("--reductions", flags.reductions, "simulate reductions rather than broadcasts");
   CLI11_PARSE(app, argc, argv);
   return phalanx::sim::Run(flags);
 }

@@ -1,0 +1,571 @@
+#include "src/sim/reduce_simulation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "src/net/transfer_buffer.h"
+#include "src/sim/checkers.h"
+
+namespace phalanx::sim {
+namespace {
+
+using object_store::ClientId;
+using object_store::ReduceCall;
+using object_store::View;
+
+constexpr absl::Duration kSettleWithin = absl::Seconds(60);
+constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
+// Beyond it a call's deadline is not kept.
+constexpr absl::Duration kLate = absl::Seconds(1);
+
+// So many bits of an attempt's first element are its number, each source's in another place: the
+// sum of several says which attempts were summed.
+constexpr int kAttemptBits = 9;
+constexpr uint64_t kMaxAttempts = (uint64_t{1} << kAttemptBits) - 1;
+constexpr int kMaxSources = 64 / kAttemptBits;
+
+// Element `i` of an attempt at a source: SplitMix64 of all three, but for the first.
+uint64_t Element(int source, uint64_t attempt, uint64_t i) {
+  if (i == 0) return attempt << (kAttemptBits * source);
+  uint64_t z = (static_cast<uint64_t>(source) << 48) + (attempt << 32) + i + 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+class ReduceSimulation {
+ public:
+  explicit ReduceSimulation(const ReducePlanOfRun& plan)
+      : plan_(plan),
+        cluster_(plan.world.cluster),
+        checkers_(cluster_),
+        faults_(cluster_, plan.world.faults, Random(plan.seed * 107 + 3)),
+        random_(plan.seed * 109 + 4) {
+    for (int i = 0; i < plan.sources; ++i) {
+      sources_.push_back({ObjectId::FromName("source", absl::StrCat(i)), 0});
+    }
+  }
+
+  SimulationResult Run() {
+    Storm();
+    Calm();
+    Probe();
+    Farewell();
+    SimulationResult result;
+    result.status = cluster_.journal().violation();
+    result.tail = cluster_.journal().Tail();
+    result.trace_hash = cluster_.journal().trace_hash();
+    result.events = cluster_.scheduler().steps();
+    result.simulated = cluster_.scheduler().now() - Instant();
+    result.operations = rounds_.size();
+    result.lives = static_cast<uint64_t>(cluster_.lives());
+    result.bytes_checked = bytes_checked_;
+    return result;
+  }
+
+ private:
+  struct Source {
+    ObjectId id;
+    uint64_t attempts = 0;
+    bool deleted = false;  // at some time
+  };
+  struct Call {
+    NodeKey node;
+    Instant deadline = Instant::Infinite();
+    bool ended = false;
+    absl::Status status;
+  };
+  struct Round {
+    ObjectId target;
+    std::vector<int> sources;
+    std::vector<int> added;  // to an open one
+    uint32_t num_objects = 0;
+    bool open = false;
+    bool fixed = false;
+    bool deleted = false;
+    std::vector<Call> calls;
+    // What was seen of each generation of the target.
+    std::map<Generation, uint64_t> seen;
+  };
+
+  bool failed() { return !cluster_.journal().violation().ok(); }
+
+  void RunFor(absl::Duration time) {
+    const Instant end = cluster_.scheduler().now() + time;
+    uint64_t events = 0;
+    cluster_.scheduler().RunUntil(
+        [&] {
+          if (++events % static_cast<uint64_t>(plan_.world.sample_every) == 0) CheckCores();
+          return failed();
+        },
+        time);
+    if (!failed() && cluster_.scheduler().now() < end) {
+      cluster_.scheduler().RunFor(end - cluster_.scheduler().now());
+    }
+  }
+
+  void CheckCores() {
+    for (int s = 0; s < cluster_.num_shards(); ++s) {
+      if (cluster_.shard(s) == nullptr) continue;
+      cluster_.journal().Violation(SimCluster::ShardName(s),
+                                   cluster_.shard(s)->core().CheckInvariants());
+    }
+    for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      if (cluster_.node(n) == nullptr) continue;
+      cluster_.journal().Violation(SimCluster::NodeName(n), cluster_.store(n)->CheckInvariants());
+      cluster_.journal().Violation(SimCluster::NodeName(n),
+                                   cluster_.node(n)->reducer().CheckInvariants());
+    }
+  }
+
+  // ---- phases
+
+  void Storm() {
+    cluster_.journal().Note("---- storm");
+    running_ = true;
+    for (int n = 0; n < cluster_.num_nodes(); ++n) Later(n);
+    faults_.Start();
+    RunFor(plan_.world.storm);
+    running_ = false;
+  }
+
+  void Calm() {
+    if (failed()) return;
+    cluster_.journal().Note("---- calm");
+    faults_.Stop();
+    Await("for nodes to leave", [this] {
+      return faults_.SomebodyLeaves() ? absl::UnavailableError("a node is about to leave")
+                                      : absl::OkStatus();
+    });
+    RunFor(plan_.world.cluster.lease * 4);
+    for (const Round& round : rounds_) {
+      if (round.open) OnNode(0, [this, &round](int n) { Extend(n, round.target, {}, true); });
+    }
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      OnNode(0, [this, i](int n) { PutIfMissing(n, static_cast<int>(i)); });
+    }
+    Await("for reductions to end", [this] { return CallsEnded(); });
+    for (const Round& round : rounds_) CheckEnds(round);
+  }
+
+  absl::Status CallsEnded() {
+    for (const Round& round : rounds_) {
+      for (const Call& call : round.calls) {
+        if (call.ended || cluster_.FindNode(call.node) < 0) continue;
+        return absl::UnavailableError(
+            absl::StrCat("the reduction of ", NameOf(round),
+                         " goes on: ", cluster_.Describe(round.target).ShortDebugString()));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // What a caller may be told.
+  void CheckEnds(const Round& round) {
+    const bool source_deleted =
+        std::any_of(round.sources.begin(), round.sources.end(),
+                    [this](int source) { return sources_[static_cast<size_t>(source)].deleted; });
+    for (const Call& call : round.calls) {
+      if (!call.ended || call.status.ok()) continue;
+      const bool explained =
+          (absl::IsNotFound(call.status) && (round.deleted || source_deleted)) ||
+          (absl::IsDeadlineExceeded(call.status) && !call.deadline.infinite()) ||
+          (absl::IsAlreadyExists(call.status) && round.open) ||
+          (absl::IsUnavailable(call.status) && !plan_.world.cluster.peaceful) ||
+          (absl::IsResourceExhausted(call.status) && !plan_.world.cluster.peaceful);
+      if (explained) continue;
+      cluster_.journal().Violation(
+          absl::StrCat("the reduction of ", NameOf(round), " ended with ", call.status.ToString()));
+    }
+  }
+
+  void Probe() {
+    if (failed()) return;
+    cluster_.journal().Note("---- probe");
+    std::vector<size_t> promised;
+    for (size_t i = 0; i < rounds_.size(); ++i) {
+      const Round& round = rounds_[i];
+      const bool ok = std::any_of(round.calls.begin(), round.calls.end(), [this](const Call& c) {
+        return c.ended && c.status.ok() && cluster_.FindNode(c.node) >= 0;
+      });
+      if (ok && !round.deleted) promised.push_back(i);
+    }
+    for (const size_t i : promised) {
+      if (cluster_.Describe(rounds_[i].target).summary().complete_copies() == 0) continue;
+      for (int n = 0; n < cluster_.num_nodes(); ++n) {
+        OnNode(n, [this, i](int node) { Get(node, i, absl::Seconds(30), /*must=*/true); });
+      }
+    }
+    RunFor(absl::Milliseconds(100));
+    Await("to have probed", [this] {
+      return gets_open_ == 0 ? absl::OkStatus()
+                             : absl::UnavailableError(absl::StrCat(gets_open_, " Gets wait"));
+    });
+  }
+
+  void Farewell() {
+    if (failed()) return;
+    cluster_.journal().Note("---- farewell");
+    OnNode(0, [this](int n) {
+      for (const Round& round : rounds_) Delete(n, round.target);
+      for (const Source& source : sources_) Delete(n, source.id);
+    });
+    RunFor(absl::Seconds(1));
+    for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      OnNode(n, [this](int node) {
+        const NodeKey key = cluster_.node(node)->key();
+        const auto client = clients_.find(key);
+        if (client == clients_.end()) return;
+        cluster_.node(node)->reduce_verbs().ClientClosed(client->second);
+        cluster_.store(node)->CloseClient(client->second, /*clean=*/true);
+        clients_.erase(client);
+      });
+    }
+    Await("to be empty", [this] { return Empty(); });
+  }
+
+  absl::Status Empty() {
+    if (absl::Status status = checkers_.Empty(); !status.ok()) return status;
+    for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      const collectives::Reducer::Stats stats = cluster_.node(n)->reducer().stats();
+      if (stats.folds != 0 || stats.scratch_bytes != 0 || stats.waiting != 0) {
+        return absl::UnavailableError(absl::StrCat(SimCluster::NodeName(n), ": ", stats.folds,
+                                                   " folds, ", stats.scratch_bytes,
+                                                   " bytes of theirs, ", stats.waiting, " calls"));
+      }
+    }
+    for (int s = 0; s < cluster_.num_shards(); ++s) {
+      v1::GetStatusResponse status;
+      cluster_.shard(s)->FillStatus(&status);
+      if (status.reductions() != 0) {
+        return absl::UnavailableError(
+            absl::StrCat(SimCluster::ShardName(s), ": ", status.reductions(), " reductions"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  template <typename Condition>
+  void Await(absl::string_view what, Condition condition) {
+    absl::Status last;
+    const Instant end = cluster_.scheduler().now() + kSettleWithin;
+    while (!failed()) {
+      last = condition();
+      if (last.ok()) return;
+      if (cluster_.scheduler().now() >= end) break;
+      RunFor(kAskEvery);
+    }
+    if (failed()) return;
+    cluster_.journal().Violation(absl::StrCat(
+        "took longer than ", absl::FormatDuration(kSettleWithin), " ", what, ": ", last.message()));
+  }
+
+  // ---- what clients do; each on the node's control loop
+
+  void OnNode(int n, std::function<void(int)> task) {
+    if (cluster_.node(n) == nullptr || cluster_.node_stalled(n)) return;
+    cluster_.OnNode(n, [n, task = std::move(task)] { task(n); });
+  }
+
+  void Later(int n) {
+    cluster_.scheduler().After(plan_.mean_pause * -std::log(1.0 - random_.Unit()), [this, n] {
+      if (!running_) return;
+      OnNode(n, [this](int node) { Act(node); });
+      Later(n);
+    });
+  }
+
+  void Act(int n) {
+    const double choice = random_.Unit();
+    if (choice < 0.35) {
+      Put(n, static_cast<int>(random_.Below(sources_.size())));
+    } else if (choice < 0.5) {
+      Begin(n);
+    } else if (choice < 0.6 && !rounds_.empty()) {
+      Reduce(n, AnyRound());
+    } else if (choice < 0.9 && !rounds_.empty()) {
+      Get(n, AnyRound(), AnyTimeout(), /*must=*/false);
+    } else if (choice < 0.93 && !rounds_.empty()) {
+      AddOrClose(n, rounds_[AnyRound()]);
+    } else if (choice < 0.96 && !rounds_.empty()) {
+      Round& round = rounds_[AnyRound()];
+      round.deleted = true;
+      Delete(n, round.target);
+    } else if (choice < 0.97) {
+      Source& source = sources_[random_.Below(sources_.size())];
+      source.deleted = true;
+      Delete(n, source.id);
+    }
+  }
+
+  // One of the last few.
+  size_t AnyRound() {
+    const size_t last = std::min<size_t>(rounds_.size(), 4);
+    return rounds_.size() - 1 - random_.Below(last);
+  }
+  absl::Duration AnyTimeout() {
+    return random_.Chance(0.5) ? absl::InfiniteDuration() : absl::Seconds(5) * random_.Unit();
+  }
+
+  ClientId ClientOf(int n) {
+    const NodeKey key = cluster_.node(n)->key();
+    const auto found = clients_.find(key);
+    if (found != clients_.end()) return found->second;
+    return clients_[key] = cluster_.store(n)->OpenClient();
+  }
+
+  void Put(int n, int number) {
+    Source& source = sources_[static_cast<size_t>(number)];
+    if (source.attempts == kMaxAttempts) return;
+    const uint64_t attempt = ++source.attempts;
+    std::string bytes(plan_.elements * sizeof(uint64_t), '\0');
+    for (uint64_t i = 0; i < plan_.elements; ++i) {
+      const uint64_t element = Element(number, attempt, i);
+      std::memcpy(bytes.data() + i * sizeof element, &element, sizeof element);
+    }
+    object_store::PutOptions options;
+    options.id = source.id;
+    options.deadline = cluster_.NowAt(n) + absl::Seconds(5);
+    cluster_.journal().Note(SimCluster::NodeName(n), " puts source ", number, " attempt ", attempt);
+    cluster_.store(n)->Put(ClientOf(n), options, std::move(bytes),
+                           [](absl::StatusOr<object_store::PutResult>) {});
+  }
+
+  void PutIfMissing(int n, int number) {
+    const ObjectId& id = sources_[static_cast<size_t>(number)].id;
+    if (cluster_.Describe(id).summary().complete_copies() == 0) Put(n, number);
+  }
+
+  void Begin(int n) {
+    Round round;
+    round.target = ObjectId::FromName("target", absl::StrCat(rounds_.size()));
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      if (random_.Chance(0.7)) round.sources.push_back(static_cast<int>(i));
+    }
+    if (round.sources.empty()) round.sources.push_back(0);
+    round.fixed = random_.Chance(0.2);
+    round.open = random_.Chance(0.15);
+    if (random_.Chance(0.3)) {
+      round.num_objects = static_cast<uint32_t>(1 + random_.Below(round.sources.size()));
+    }
+    rounds_.push_back(std::move(round));
+    Reduce(n, rounds_.size() - 1);
+  }
+
+  void Reduce(int n, size_t number) {
+    Round& round = rounds_[number];
+    ReduceCall call;
+    call.target = round.target;
+    for (const int source : round.sources) {
+      call.sources.push_back(sources_[static_cast<size_t>(source)].id);
+    }
+    call.dtype = DType::kU64;
+    call.op = ReduceOp::kSum;
+    call.fixed_order = round.fixed;
+    call.open = round.open;
+    call.num_objects = round.num_objects;
+    call.root_here = random_.Chance(0.7);
+    const absl::Duration timeout = AnyTimeout();
+    call.deadline = cluster_.NowAt(n) + timeout;
+    const size_t index = round.calls.size();
+    round.calls.push_back(
+        {cluster_.node(n)->key(), cluster_.scheduler().now() + timeout, false, {}});
+    cluster_.journal().Note(SimCluster::NodeName(n), " reduces ", NameOf(round));
+    cluster_.node(n)->reduce_verbs().Reduce(
+        ClientOf(n), std::move(call), [this, number, index](const absl::Status& status) {
+          Call& ended = rounds_[number].calls[index];
+          ended.ended = true;
+          ended.status = status;
+          cluster_.journal().Note("reduction of ", NameOf(rounds_[number]), " told ",
+                                  status.ToString());
+          if (cluster_.scheduler().now() > ended.deadline + kLate && plan_.world.cluster.peaceful) {
+            cluster_.journal().Violation("a call outlived its deadline");
+          }
+        });
+  }
+
+  void AddOrClose(int n, Round& round) {
+    if (!round.open) return;
+    const int source = static_cast<int>(random_.Below(sources_.size()));
+    const auto& given = round.sources;
+    if (random_.Chance(0.5) && std::find(given.begin(), given.end(), source) == given.end()) {
+      round.added.push_back(source);
+      Extend(n, round.target, {sources_[static_cast<size_t>(source)].id}, false);
+    } else {
+      Extend(n, round.target, {}, true);
+    }
+  }
+
+  void Extend(int n, const ObjectId& target, std::vector<ObjectId> sources, bool close) {
+    cluster_.node(n)->reduce_verbs().Extend(
+        ClientOf(n), target, std::move(sources), close, cluster_.NowAt(n) + absl::Seconds(5),
+        [this, target, close](const absl::Status& status) {
+          cluster_.journal().Note(close ? "closing " : "adding to ",
+                                  cluster_.history().NameOf(target), " told ", status.ToString());
+        });
+  }
+
+  void Delete(int n, const ObjectId& id) {
+    cluster_.store(n)->Delete(ClientOf(n), id, cluster_.NowAt(n) + absl::Seconds(20),
+                              [](const absl::Status&) {});
+  }
+
+  void Get(int n, size_t number, absl::Duration timeout, bool must) {
+    object_store::GetOptions options;
+    options.id = rounds_[number].target;
+    options.deadline = cluster_.NowAt(n) + timeout;
+    object_store::GetEvents events;
+    if (must) ++gets_open_;
+    events.on_view = [this, n, number, must, client = ClientOf(n)](absl::StatusOr<View> view) {
+      if (must) --gets_open_;
+      if (!view.ok()) {
+        if (must && !absl::IsResourceExhausted(view.status())) {
+          cluster_.journal().Violation(absl::StrCat(SimCluster::NodeName(n), " got ",
+                                                    view.status().ToString(), " for ",
+                                                    NameOf(rounds_[number])));
+        }
+        return;
+      }
+      CheckView(rounds_[number], *view);
+      cluster_.store(n)->Release(client, view->pin).IgnoreError();
+    };
+    cluster_.store(n)->Get(ClientOf(n), options, std::move(events));
+  }
+
+  // ---- what they see
+
+  void CheckView(Round& round, const View& view) {
+    const absl::Span<char> bytes = view.buffer->slice(0);
+    bytes_checked_ += bytes.size();
+    const auto wrong = [this, &round](const auto&... what) {
+      cluster_.journal().Violation(absl::StrCat("the result of ", NameOf(round), " ", what...));
+    };
+    if (bytes.size() != plan_.elements * sizeof(uint64_t)) {
+      return wrong("has ", bytes.size(), " bytes");
+    }
+    std::vector<uint64_t> elements(plan_.elements);
+    std::memcpy(elements.data(), bytes.data(), bytes.size());
+    std::vector<int> from;
+    for (absl::string_view ids = view.reduced_from; !ids.empty();
+         ids.remove_prefix(std::min(ids.size(), ObjectId::kSize))) {
+      const int source = NumberOf(ids.substr(0, ObjectId::kSize));
+      if (source < 0) return wrong("is said to be of a source that nobody named");
+      from.push_back(source);
+    }
+    const std::set<int> distinct(from.begin(), from.end());
+    if (distinct.size() != from.size()) return wrong("has a source twice");
+    std::set<int> allowed(round.sources.begin(), round.sources.end());
+    allowed.insert(round.added.begin(), round.added.end());
+    for (const int source : from) {
+      if (!allowed.contains(source))
+        return wrong("has source ", source, ", which was not asked for");
+    }
+    const size_t least = round.num_objects != 0 ? round.num_objects : round.sources.size();
+    const size_t most = round.num_objects != 0 ? round.num_objects : allowed.size();
+    if (from.size() < least || from.size() > most) return wrong("is of ", from.size(), " sources");
+    if (round.fixed && !round.open && !std::is_sorted(from.begin(), from.end())) {
+      return wrong("is not in the order asked for");
+    }
+    uint64_t told = elements.front();
+    std::vector<uint64_t> attempts;
+    for (const int source : from) {
+      attempts.push_back(told >> (kAttemptBits * source) & kMaxAttempts);
+      told -= attempts.back() << (kAttemptBits * source);
+      const bool known =
+          attempts.back() > 0 && attempts.back() <= sources_[static_cast<size_t>(source)].attempts;
+      if (!known) return wrong("has no attempt at source ", source, " in it");
+    }
+    if (told != 0) return wrong("has more in it than its sources");
+    for (uint64_t i = 0; i < elements.size(); ++i) {
+      uint64_t sum = 0;
+      for (size_t k = 0; k < from.size(); ++k) sum += Element(from[k], attempts[k], i);
+      if (sum != elements[i]) return wrong("has other attempts in it from element ", i, " on");
+    }
+    NoteSeen(round, view.generation, elements);
+  }
+
+  void NoteSeen(Round& round, const Generation& generation, const std::vector<uint64_t>& elements) {
+    const auto [at, first] = round.seen.emplace(generation, elements.front());
+    if (!first && at->second != elements.front()) {
+      cluster_.journal().Violation(
+          absl::StrCat("two readers of ", NameOf(round), " saw other bytes"));
+    }
+    if (first && round.seen.size() > 1 && plan_.world.cluster.peaceful) {
+      cluster_.journal().Violation(absl::StrCat("two results of ", NameOf(round), " were seen"));
+    }
+  }
+
+  int NumberOf(absl::string_view id) {
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      const absl::string_view own(sources_[i].id.binary().data(), ObjectId::kSize);
+      if (own == id) return static_cast<int>(i);
+    }
+    return -1;
+  }
+
+  std::string NameOf(const Round& round) const {
+    std::string name = "target(";
+    for (const int source : round.sources) absl::StrAppend(&name, source, " ");
+    name.back() = ')';
+    return absl::StrCat(name, round.fixed ? " fixed" : "", round.open ? " open" : "", " any ",
+                        round.num_objects);
+  }
+
+  const ReducePlanOfRun plan_;
+  SimCluster cluster_;
+  Checkers checkers_;
+  Faults faults_;
+  Random random_;
+  bool running_ = false;
+  std::vector<Source> sources_;
+  std::vector<Round> rounds_;
+  std::map<NodeKey, ClientId> clients_;
+  int gets_open_ = 0;
+  uint64_t bytes_checked_ = 0;
+};
+
+}  // namespace
+
+ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace) {
+  ReducePlanOfRun plan;
+  plan.seed = seed;
+  plan.world = DrawPlan(seed, peace ? Focus::kPeace : Focus::kAnything);
+  Random random(seed * 113 + 5);
+  plan.world.cluster.capacity_bytes = 64 << 20;
+  plan.world.cluster.allocation_failures = 0;
+  // Memory that runs out is for the store's own simulation.
+  plan.world.faults.weights[static_cast<size_t>(Fault::kMemory)] = 0;
+  plan.sources = static_cast<int>(2 + random.Below(kMaxSources - 1));
+  // From what travels inline to what makes a chain.
+  constexpr uint64_t kElements[] = {1, 100, 5000, 20'000, 40'000};
+  plan.elements = kElements[random.Below(5)];
+  plan.mean_pause = absl::Milliseconds(30 + random.Below(100));
+  // All reductions of a run go on at once in the end: links that would carry them for minutes
+  // starve the sessions on them.
+  SimFabric::Options& fabric = plan.world.cluster.fabric;
+  if (fabric.link.bytes_per_second > 0) {
+    fabric.link.bytes_per_second = std::max(fabric.link.bytes_per_second, 4e7);
+  }
+  if (fabric.interface_bytes_per_second > 0) {
+    fabric.interface_bytes_per_second = std::max(fabric.interface_bytes_per_second, 4e7);
+  }
+  return plan;
+}
+
+std::string Describe(const ReducePlanOfRun& plan) {
+  return absl::StrCat(plan.sources, " sources of ", plan.elements, " elements; ",
+                      Describe(plan.world));
+}
+
+SimulationResult RunReduceSimulation(const ReducePlanOfRun& plan) {
+  return ReduceSimulation(plan).Run();
+}
+
+}  // namespace phalanx::sim
