@@ -15,6 +15,7 @@ EXPECTED = {
     "quickstart": "hello, world (text/plain)\n",
     "streaming_writer": "read 8388608 bytes, all as written\n",
     "event_loop": "10 objects put and got\n",
+    "reduce": "3 10 5, of 3 results\n",
     "first_results": "6: of task 6\n1: of task 1\n4: of task 4\n",
 }
 

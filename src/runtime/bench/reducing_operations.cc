@@ -82,7 +82,9 @@ class Reducing : public Base {
   absl::Status KillAndPutAgain(const Run& run) {
     PHALANX_ASSIGN_OR_RETURN(const std::vector<int> ranks, run.kill_now());
     for (const int rank : ranks) {
-      PHALANX_RETURN_IF_ERROR(PutNow(Source(run, rank), SourceBytes(run, rank)));
+      PHALANX_ASSIGN_OR_RETURN(WritableBuffer again, client_->Create(Source(run, rank), run.size));
+      FillElements(elements_, run.seed, rank, again.span());
+      PHALANX_RETURN_IF_ERROR(again.Seal().Wait(options_.timeout).status());
     }
     return absl::OkStatus();
   }
