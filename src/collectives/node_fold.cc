@@ -230,7 +230,7 @@ bool NodeFold::PinSource(size_t i) {
     Failed(i, view.status());
     return false;
   }
-  std::shared_ptr<void> held = HoldPin(view->pin);
+  std::shared_ptr<void> held = host_.Hold(view->pin);
   const uint64_t bytes = view->buffer->layout().object_bytes;
   if (order_.range_offset > bytes || bytes - order_.range_offset < order_.size_bytes) {
     Refuse(v1::FoldReport::DROPPED,
@@ -315,15 +315,6 @@ void NodeFold::Release(Input& input) {
   input.buffer.reset();
   input.held.reset();
   input.scratch_bytes = 0;
-}
-
-std::shared_ptr<void> NodeFold::HoldPin(object_store::PinId pin) {
-  // The client's pins go with the client, so that none is left when the reducer is gone.
-  object_store::Store* store = &host_.store();
-  const object_store::ClientId client = host_.client();
-  return std::shared_ptr<void>(nullptr, [store, client, pin, alive = host_.alive()](void*) {
-    if (!alive.expired()) (void)store->Release(client, pin);
-  });
 }
 
 // ------------------------------------------------------------------------------------- folding

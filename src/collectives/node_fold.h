@@ -50,9 +50,10 @@ class NodeFold {
    public:
     virtual ~Host() = default;
     virtual object_store::Store& store() = 0;
-    // The store's client that holds what folds hold; until `alive` is gone.
+    // The store's client that holds what folds hold.
     virtual object_store::ClientId client() = 0;
-    virtual std::weak_ptr<char> alive() = 0;
+    // Keeps a pin of that client's until the last reference goes, on the control loop.
+    virtual std::shared_ptr<void> Hold(object_store::PinId pin) = 0;
     virtual net::DataPlane& data_plane() = 0;
     virtual Executor& NextIo() = 0;
     virtual void Report(const FoldOrder& order, v1::FoldReport report) = 0;
@@ -136,7 +137,6 @@ class NodeFold {
   void OnPullDone(size_t input, const net::PullOutcome& outcome);
   void Failed(size_t input, const absl::Status& why);
   void Release(Input& input);
-  std::shared_ptr<void> HoldPin(object_store::PinId pin);
 
   // ---- folding
   void TryFold();

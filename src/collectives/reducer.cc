@@ -45,7 +45,7 @@ struct Reducer::Impl final : public NodeFold::Host {
   // ---- NodeFold::Host
   object_store::Store& store() override { return store_; }
   ClientId client() override;
-  std::weak_ptr<char> alive() override { return alive_; }
+  std::shared_ptr<void> Hold(object_store::PinId pin) override;
   net::DataPlane& data_plane() override { return *data_plane_; }
   Executor& NextIo() override { return *io_[next_io_++ % io_.size()]; }
   void Report(const FoldOrder& order, v1::FoldReport report) override;
@@ -55,6 +55,9 @@ struct Reducer::Impl final : public NodeFold::Host {
   void Folded(uint64_t bytes, bool done) override;
   void Leaving(NodeFold& fold) override;
   void Gone(NodeFold& fold) override;
+
+  // What holds nothing needs no client.
+  void CloseIdleClient();
 
   // ---- directory
   int ShardOf(const ObjectId& id) const {
@@ -87,6 +90,7 @@ struct Reducer::Impl final : public NodeFold::Host {
   std::shared_ptr<char> alive_ = std::make_shared<char>();
 
   ClientId client_ = 0;  // while there is something to hold
+  size_t holds_ = 0;     // pins of its
   size_t next_io_ = 0;
   ReduceRequests requests_;
   SourceWatches watches_;
@@ -130,6 +134,22 @@ Reducer::Impl::~Impl() {
 ClientId Reducer::Impl::client() {
   if (client_ == 0) client_ = store_.OpenClient();
   return client_;
+}
+
+std::shared_ptr<void> Reducer::Impl::Hold(object_store::PinId pin) {
+  ++holds_;
+  return std::shared_ptr<void>(nullptr, [this, alive = std::weak_ptr<char>(alive_), pin](void*) {
+    // Without the reducer its client has gone, with all its pins.
+    if (alive.expired()) return;
+    (void)store_.Release(client_, pin);
+    --holds_;
+    CloseIdleClient();
+  });
+}
+
+void Reducer::Impl::CloseIdleClient() {
+  if (client_ == 0 || holds_ > 0 || !folds_.empty() || !leaving_.empty()) return;
+  store_.CloseClient(std::exchange(client_, 0), /*clean=*/true);
 }
 
 void Reducer::Impl::Report(const FoldOrder& order, v1::FoldReport report) {
@@ -177,8 +197,7 @@ void Reducer::Impl::Gone(NodeFold& fold) {
   control_.Post([this, alive = std::weak_ptr<char>(alive_), gone = &fold] {
     if (alive.expired()) return;
     std::erase_if(leaving_, [gone](const auto& left) { return left.get() == gone; });
-    if (!folds_.empty() || !leaving_.empty() || client_ == 0) return;
-    store_.CloseClient(std::exchange(client_, 0), /*clean=*/true);
+    CloseIdleClient();
   });
 }
 

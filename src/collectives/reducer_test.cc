@@ -54,6 +54,7 @@ class ReducerTest : public ::testing::Test {
     EXPECT_EQ(node.store().stats().pins, 0u);
     EXPECT_EQ(node.reducer().stats().folds, 0u);
     EXPECT_EQ(node.reducer().stats().scratch_bytes, 0u);
+    EXPECT_EQ(node.store().stats().clients, 1u) << "the test's own";
     EXPECT_TRUE(node.store().CheckInvariants().ok()) << node.store().CheckInvariants();
     EXPECT_TRUE(node.reducer().CheckInvariants().ok());
   }

@@ -107,6 +107,17 @@ void AddStoreMetrics(const object_store::StoreStats& stats, MetricsText& out) {
               Number(stats.conflicts));
 }
 
+void AddReductionMetrics(const collectives::Reducer::Stats& stats, MetricsText& out) {
+  out.Gauge("phalanx_node_folds", "Parts of reductions placed here.", Number(stats.folds));
+  out.Gauge("phalanx_node_fold_scratch_bytes", "Bytes that folds hold beside objects.",
+            Number(stats.scratch_bytes));
+  out.Gauge("phalanx_node_waiting_reductions", "Calls that wait for a reduction.",
+            Number(stats.waiting));
+  out.Counter("phalanx_node_folds_total", "Folds computed to their end.", Number(stats.folds_done));
+  out.Counter("phalanx_node_folded_bytes_total", "Bytes of operands folded.",
+              Number(stats.bytes_folded));
+}
+
 void AddTransferMetrics(const net::DataPlaneStats& stats, MetricsText& out) {
   out.Counter("phalanx_node_sent_bytes_total", "Object bytes sent to peers.",
               Number(stats.bytes_sent));
@@ -208,6 +219,7 @@ std::string NodeDaemon::Impl::CollectMetrics() const {
   MetricsText text;
   AddStoreMetrics(node->store().stats(), text);
   AddTransferMetrics(node->data_plane_stats(), text);
+  AddReductionMetrics(node->reducer().stats(), text);
   const object_store::SharedMemoryStats shared = memory.stats();
   text.Gauge("phalanx_node_pooled_bytes", "Free memory kept warm.", Number(shared.pooled_bytes));
   text.Gauge("phalanx_node_condemned_bytes", "Memory that a lost client may still see.",
