@@ -400,6 +400,9 @@ void NodeFold::OnOutputClosed() {
 // ----------------------------------------------------------------------------------- directory
 
 void NodeFold::Update(const FoldOrder& order) {
+  order_.slot = order.slot;
+  order_.slots = order.slots;
+  order_.degree = order.degree;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     FoldInput& mine = order_.inputs[i];
     const FoldInput& theirs = order.inputs[i];

@@ -207,15 +207,18 @@ void StreamFold::Work::Publish() {
   if (to > spec_.into->watermark(0)) spec_.into->Publish(0, to);
 }
 
-// Those that lag wake it by their next bytes, the others only by ending badly.
+// Those that lag wake it by their next bytes, the others only by ending badly. If none lags, it was
+// looked too early.
 void StreamFold::Work::WaitForMore() {
   std::vector<uint64_t> seen;
+  bool waits = false;
   for (Source& source : sources_) {
     net::TransferBuffer& from = *source.input.from;
     uint64_t there = 0;
     const int slice = FirstMissing(from, &there);
     if (slice == from.layout().slices || there >= source.input.offset + size_) continue;
     const bool lags = there < source.input.offset + folded_ + element_;
+    waits = waits || lags;
     seen.assign(static_cast<size_t>(from.layout().slices), UINT64_MAX);
     if (lags) seen[static_cast<size_t>(slice)] = there - from.layout().Begin(slice);
     source.subscription =
@@ -223,6 +226,7 @@ void StreamFold::Work::WaitForMore() {
           if (const std::shared_ptr<Work> self = weak.lock()) self->Run();
         });
   }
+  if (!waits) Start();
 }
 
 void StreamFold::Work::StopWaiting() {

@@ -444,6 +444,9 @@ absl::Status DirectoryCore::Impl::BeginPlan(Reduction& reduction) {
     }
     stray_folds_.erase(stray);
   }
+  // After a restart: it did not come back.
+  const NodeKey root = reduction.plan.root();
+  if (root.valid() && FindNode(root) == nullptr) reduction.plan.OnNodeDown(root);
   reduction.plan.Begin();
   std::vector<ReduceEffect> effects = reduction.plan.TakeEffects();
   for (const ReduceEffect& effect : effects) {

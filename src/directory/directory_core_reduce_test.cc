@@ -413,6 +413,35 @@ TEST_F(ReduceTest, ARestartedShardGoesOnWithTheSameVersions) {
   h_.Announce(nodes_[2], kTarget, target, {.size = kSize, .complete = true});
 }
 
+TEST_F(ReduceTest, ARestartedShardDoesWithoutARootThatDoesNotComeBack) {
+  AddNodes(3);
+  std::vector<Generation> generations;
+  for (int i = 0; i < 2; ++i) generations.push_back(Put(i, i));
+  Reduce(2, 2);
+  ASSERT_TRUE(FoldAt(2).has_value());
+  v1::NodeMessage asked;
+  v1::RegisterFold& fold = *asked.mutable_register_fold();
+  *fold.mutable_version() = FoldAt(0)->version();
+  fold.set_object_id(Bytes(kTarget));
+  fold.set_slots(2);
+  fold.set_degree(1);
+  fold.add_source_ids(Bytes(Source(0)));
+  fold.mutable_reduction()->set_dtype(static_cast<uint32_t>(DType::kF32));
+  for (int i = 0; i < 2; ++i) fold.mutable_reduction()->add_source_ids(Bytes(Source(i)));
+  ToProto(nodes_[2], fold.mutable_reduction()->mutable_root());
+  h_.Clear();
+  h_.RestartShard();
+  for (int i = 0; i < 2; ++i) {
+    h_.NewSession(nodes_[i], /*had_session=*/true);
+    h_.RegisterCopy(nodes_[i], Source(i), generations[i], {.size = kSize});
+    if (i == 0) Send(i, asked);
+    h_.RegisterEnd(nodes_[i]);
+  }
+  h_.Advance(absl::Seconds(10));
+  ASSERT_TRUE(FoldAt(1).has_value());
+  EXPECT_TRUE(FoldAt(1)->root());
+}
+
 TEST_F(ReduceTest, AFoldThatNobodyWantsAnyMoreIsDroppedWhenItIsRegistered) {
   AddNodes(1);
   h_.NewSession(nodes_[0], /*had_session=*/true);

@@ -137,15 +137,9 @@ void ReducePlan::Impl::LoseFoldsAt(const NodeKey& node) {
     if (fold.placed && fold.node == node) fold.lost = fold.gone = true;
   };
   lose(star);
-  for (int number = 0; number < static_cast<int>(slots.size()); ++number) {
-    Slot& slot = slots[number];
-    bool any = slot.node == node;
+  for (Slot& slot : slots) {
     lose(slot.fold);
-    for (Seat& seat : slot.seats) {
-      any |= seat.node == node;
-      lose(seat.leaf);
-    }
-    if (any) Mark(number);
+    for (Seat& seat : slot.seats) lose(seat.leaf);
   }
 }
 

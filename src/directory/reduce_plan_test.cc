@@ -323,6 +323,15 @@ TEST_F(ReducePlanTest, TheRootStaysOnItsNodeWhenItsOwnSourceIsLost) {
   EXPECT_EQ(root->second.reduced_from.back(), Source(7));
 }
 
+TEST_F(ReducePlanTest, WhatTakesTheRootsSeatIsTakenFromTheRootsNodeIfItIsThere) {
+  Chain(Node(2), 8);
+  Ready(7, On(7, {8, 2}));
+  Gone(1);
+  EXPECT_EQ(folds_.Root()->first, Node(2));
+  EXPECT_EQ(folds_.Root()->second.inputs.back().source, Source(7));
+  EXPECT_THAT(folds_.at, SizeIs(6));
+}
+
 TEST_F(ReducePlanTest, ALostFoldIsPlacedAgain) {
   Chain();
   Ready(2, On(2, {3, 9}));
@@ -350,6 +359,62 @@ TEST_F(ReducePlanTest, AFoldThatIsLostAgainAndAgainEndsTheReduction) {
   EXPECT_THAT(*folds_.ended, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("slot 4")));
 }
 
+TEST_F(ReducePlanTest, ADroppedRootsVersionDoesNotReturnToItsNode) {
+  Chain();
+  const Generation root = plan_->RootVersion();
+  const Generation fourth = VersionOf(4);
+  // The same attempt is lost, and found again.
+  Gone(5);
+  Ready(5, On(5, {6}));
+  EXPECT_EQ(plan_->RootNode(), Node(6));
+  EXPECT_NE(plan_->RootVersion(), root);
+  EXPECT_EQ(VersionOf(4), fourth);
+  plan_->OnReady(Node(6), root);
+  Look();
+  EXPECT_FALSE(plan_->committed());
+}
+
+TEST_F(ReducePlanTest, ARepeatedReadyIsAnsweredAgain) {
+  Chain();
+  for (int i = 0; i < 2; ++i) plan_->OnReady(Node(6), plan_->RootVersion());
+  Look();
+  EXPECT_THAT(folds_.commits, SizeIs(2));
+}
+
+TEST_F(ReducePlanTest, KnowsWhatIsPlacedWhere) {
+  Chain();
+  const Generation version = VersionOf(3);
+  ASSERT_NE(plan_->Find(Node(4), version), nullptr);
+  EXPECT_EQ(*plan_->Find(Node(4), version), folds_.Slot(3)->second);
+  EXPECT_EQ(plan_->Find(Node(5), version), nullptr);
+  Gone(3);
+  EXPECT_EQ(plan_->Find(Node(4), version), nullptr);
+}
+
+TEST_F(ReducePlanTest, SourcesMayBeToldBeforeTheirNodeIsDown) {
+  Chain();
+  const Generation root = plan_->RootVersion();
+  plan_->OnSource(Source(2), On(2, {9}));
+  plan_->OnNodeDown(Node(3));
+  EXPECT_EQ(plan_->RootVersion(), root);
+  EXPECT_THAT(plan_->CheckInvariants(), IsOk());
+}
+
+TEST_F(ReducePlanTest, CountsAsPlacedOnlyWhatHasASeat) {
+  Chain(NodeKey(), 8);
+  Ready(6, On(6, {7}));
+  EXPECT_TRUE(plan_->Placed(Source(0)));
+  EXPECT_FALSE(plan_->Placed(Source(6)));
+  EXPECT_TRUE(plan_->Watches(Source(7)));
+  EXPECT_FALSE(plan_->Watches(Source(8)));
+  EXPECT_EQ(plan_->Look().spares, 1u);
+  EXPECT_EQ(plan_->Look().ready, 7u);
+  plan_->Cancel();
+  Look();
+  EXPECT_FALSE(plan_->Placed(Source(0)));
+  EXPECT_FALSE(plan_->Watches(Source(7)));
+}
+
 TEST_F(ReducePlanTest, EndsWhenTooFewSourcesAreLeft) {
   Chain(NodeKey(), 7);
   plan_->OnSourceFailed(Source(6), absl::AbortedError("its task died"));
@@ -369,6 +434,17 @@ TEST_F(ReducePlanTest, EndsOnASourceOfAnotherSize) {
   ASSERT_TRUE(folds_.ended);
   EXPECT_THAT(*folds_.ended, StatusIs(absl::StatusCode::kInvalidArgument,
                                       HasSubstr("has 1048580 bytes, the first")));
+}
+
+TEST_F(ReducePlanTest, WhenNothingIsPlacedAnyMoreTheNextSourceGivesTheSize) {
+  Start(SumOf(2), NodeKey());
+  BeginNow();
+  Ready(0, On(0, {1}));
+  Gone(0);
+  Ready(0, On(0, {1}, 2 * kLarge, 2));
+  Ready(1, On(1, {2}, 2 * kLarge));
+  ASSERT_TRUE(folds_.Root());
+  EXPECT_EQ(folds_.Root()->second.size_bytes, 2 * kLarge);
 }
 
 TEST_F(ReducePlanTest, ASpareOfAnotherSizeDoesNoHarm) {
@@ -450,6 +526,28 @@ TEST_F(ReducePlanTest, InAFixedOrderTheOthersMoveUpWhenOneFails) {
   plan_->OnSourceFailed(Source(1), absl::AbortedError("x"));
   Look();
   EXPECT_THAT(folds_.Root()->second.reduced_from, ElementsAre(Source(0), Source(2), Source(3)));
+}
+
+TEST_F(ReducePlanTest, InAFixedOrderTheRootIsReservedForTheLastSourceAlone) {
+  Start(InOrder(SumOf(2)), Node(2));
+  for (int i = 0; i < 2; ++i) Ready(i, On(i, {i + 1}));
+  BeginNow();
+  EXPECT_THAT(folds_.at, SizeIs(2));
+  EXPECT_EQ(folds_.Root()->first, Node(2));
+  folds_ = Folds();
+  Start(InOrder(SumOf(2)), Node(1));
+  for (int i = 0; i < 2; ++i) Ready(i, On(i, {i + 1}));
+  BeginNow();
+  EXPECT_THAT(folds_.at, SizeIs(3));
+  EXPECT_EQ(folds_.Root()->second.slot, 2);
+}
+
+TEST_F(ReducePlanTest, SmallSourcesOfAFixedOrderAreFoldedInThatOrder) {
+  Start(InOrder(SumOf(3)), Node(9));
+  BeginNow();
+  for (const int i : {2, 0, 1}) Ready(i, Inline(On(i, {i + 1}, 64)));
+  ASSERT_TRUE(plan_->committed());
+  EXPECT_THAT(folds_.Root()->second.reduced_from, ElementsAre(Source(0), Source(1), Source(2)));
 }
 
 // ---- small ones
@@ -562,6 +660,26 @@ TEST_F(ReducePlanTest, ARestartedShardMakesTheSamePlan) {
   EXPECT_EQ((std::vector<std::pair<std::pair<NodeKey, Generation>, FoldTask>>(folds_.at.begin(),
                                                                               folds_.at.end())),
             before);
+}
+
+TEST_F(ReducePlanTest, ARestartedChainInAFixedOrderKeepsItsSharedSlots) {
+  const int nodes[] = {1, 1, 2, 3, 3};
+  Start(InOrder(SumOf(5)), NodeKey());
+  for (int i = 0; i < 5; ++i) Ready(i, On(i, {nodes[i]}));
+  BeginNow();
+  const Generation root = plan_->RootVersion();
+  ASSERT_EQ(folds_.Root()->second.slots, 3);
+  folds_ = Folds();
+  Start(InOrder(SumOf(5)), NodeKey());
+  // By now the first would be taken from elsewhere.
+  Ready(0, On(0, {4, 1}));
+  for (int i = 1; i < 5; ++i) Ready(i, On(i, {nodes[i]}));
+  const ObjectId last[] = {Source(3), Source(4)};
+  const ObjectId first[] = {Source(0), Source(1)};
+  plan_->Restore(3, 1, 2, last, Node(3));
+  plan_->Restore(3, 1, 0, first, Node(1));
+  BeginNow();
+  EXPECT_EQ(plan_->RootVersion(), root);
 }
 
 TEST_F(ReducePlanTest, WhatNobodyToldOfIsFilledByOthersAfterARestart) {

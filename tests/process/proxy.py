@@ -18,12 +18,15 @@ def free_address():
 class Proxy:
     """Forwards connections to `target` ("host:port"), on a thread of its own."""
 
-    def __init__(self, target, delay_s=0, corrupt_at=None):
+    def __init__(self, target, delay_s=0, corrupt_at=None, opening=b""):
         self._host, port = target.rsplit(":", 1)
         self._port = int(port)
         self._delay_s = delay_s
         # Position, among all bytes that come back from the target, of one to be flipped.
         self._corrupt_at = corrupt_at
+        # A connection that does not begin with these bytes is cut.
+        self._opening = opening
+        self._refused = 0
         self._passed = 0
         self._writers = set()
         self._loop = asyncio.new_event_loop()
@@ -43,11 +46,20 @@ class Proxy:
     async def _serve(self, reader, writer):
         self._writers.add(writer)
         try:
+            opening = await reader.readexactly(len(self._opening))
+        except (asyncio.IncompleteReadError, OSError):
+            opening = None
+        if opening != self._opening:
+            self._refused += 1
+            writer.transport.abort()
+            return
+        try:
             their_reader, their_writer = await asyncio.open_connection(self._host, self._port)
         except OSError:
             writer.transport.abort()
             return
         self._writers.add(their_writer)
+        their_writer.write(opening)
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(
                 self._pump(reader, their_writer, False), self._pump(their_reader, writer, True)
@@ -74,6 +86,11 @@ class Proxy:
     def passed(self):
         """Bytes that came back from the target."""
         return self._passed
+
+    @property
+    def refused(self):
+        """Connections that were cut because of how they begin."""
+        return self._refused
 
     def stall(self):
         """Nothing passes any more, while all connections stay open."""

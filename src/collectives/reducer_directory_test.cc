@@ -1,0 +1,372 @@
+// What a reducer says to shards and hears from them, beside its folds: clients' requests,
+// registration, descriptors that are kept, sources that are watched.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/collectives/reducer.h"
+#include "src/collectives/testing/reduce_world.h"
+
+namespace phalanx::collectives {
+namespace {
+
+using object_store::IdBytes;
+using object_store::ReduceCall;
+using object_store::RequestId;
+using testing::FoldOf;
+using testing::Named;
+using testing::Numbers;
+using testing::ReduceNode;
+using testing::ReduceWorld;
+using testing::Source;
+using testing::Version;
+
+using Kind = v1::NodeMessage::KindCase;
+
+class ReducerDirectoryTest : public ::testing::Test {
+ protected:
+  static ReduceWorld::Options Shards(int num_shards) {
+    ReduceWorld::Options options;
+    options.num_shards = num_shards;
+    return options;
+  }
+  ReduceCall Call() {
+    ReduceCall call;
+    call.target = target_;
+    call.sources = {Source(1), Source(2)};
+    return call;
+  }
+  using Result = std::shared_ptr<std::optional<absl::Status>>;
+  Result Reduce(ReduceNode& node, ReduceCall call, RequestId* id = nullptr) {
+    auto result = std::make_shared<std::optional<absl::Status>>();
+    node.Run([&] {
+      const RequestId request = node.reducer().Reduce(
+          node.client(), std::move(call), [result](absl::Status status) { *result = status; });
+      if (id != nullptr) *id = request;
+      EXPECT_FALSE(result->has_value()) << "never inside the call";
+    });
+    return result;
+  }
+  static std::vector<v1::NodeMessage> SentOf(ReduceNode& node, Kind kind,
+                                             std::optional<int> shard = std::nullopt) {
+    std::vector<v1::NodeMessage> messages;
+    for (const auto& sent : node.sent()) {
+      const bool there = !shard || sent.shard == *shard;
+      if (there && sent.message.kind_case() == kind) messages.push_back(sent.message);
+    }
+    return messages;
+  }
+  static v1::ShardMessage ReplyOf(uint64_t request, int code = 0, const std::string& text = "") {
+    v1::ShardMessage message;
+    message.mutable_reduce_reply()->set_request_id(request);
+    message.mutable_reduce_reply()->set_code(code);
+    message.mutable_reduce_reply()->set_message(text);
+    return message;
+  }
+  // The first name of that kind that belongs to this of so many shards.
+  static ObjectId IdOfShard(absl::string_view kind, int shard, int num_shards) {
+    for (int n = 0;; ++n) {
+      const ObjectId id = Named(kind, n);
+      if (static_cast<int>(id.ShardHash() % static_cast<uint64_t>(num_shards)) == shard) return id;
+    }
+  }
+  void NewSession(ReduceNode& node, int shard = 0) {
+    node.sent().clear();
+    node.Run([&] { node.store().OnRegister(shard); });
+  }
+  static std::vector<Kind> Kinds(ReduceNode& node) {
+    std::vector<Kind> kinds;
+    for (const auto& sent : node.sent()) kinds.push_back(sent.message.kind_case());
+    return kinds;
+  }
+
+  const ObjectId target_ = Named("target", 0);
+  ReduceWorld world_;
+};
+
+TEST_F(ReducerDirectoryTest, AReduceIsAskedForWithAllItsArguments) {
+  ReduceNode& a = world_.Add("a");
+  ReduceCall call = Call();
+  call.dtype = DType::kF16;
+  call.op = ReduceOp::kMean;
+  call.fixed_order = true;
+  call.open = true;
+  call.num_objects = 2;
+  call.range_offset = 8;
+  call.range_bytes = 16;
+  Reduce(a, call);
+  const auto asked = SentOf(a, Kind::kReduceRequest);
+  ASSERT_EQ(asked.size(), 1u);
+  const v1::ReduceRequest& request = asked[0].reduce_request();
+  EXPECT_EQ(request.object_id(), IdBytes(target_));
+  EXPECT_EQ(request.timeout_ms(), 0u);
+  const v1::Reduction& reduction = request.reduction();
+  EXPECT_EQ(reduction.dtype(), static_cast<uint32_t>(DType::kF16));
+  EXPECT_EQ(reduction.op(), static_cast<uint32_t>(ReduceOp::kMean));
+  EXPECT_EQ(reduction.order(), 1u);
+  EXPECT_TRUE(reduction.open());
+  EXPECT_EQ(reduction.num_objects(), 2u);
+  EXPECT_EQ(reduction.range_offset(), 8u);
+  EXPECT_EQ(reduction.range_bytes(), 16u);
+  EXPECT_THAT(reduction.source_ids(),
+              ::testing::ElementsAre(IdBytes(Source(1)), IdBytes(Source(2))));
+  EXPECT_EQ(directory::FromProto(reduction.root()), a.self());
+}
+
+TEST_F(ReducerDirectoryTest, TwoClientsThatAskForTheSameAreAnsweredEach) {
+  ReduceNode& a = world_.Add("a");
+  const Result first = Reduce(a, Call());
+  const Result second = Reduce(a, Call());
+  const auto asked = SentOf(a, Kind::kReduceRequest);
+  ASSERT_EQ(asked.size(), 2u);
+  EXPECT_EQ(a.reducer().stats().waiting, 2u);
+  a.Shard(ReplyOf(asked[0].reduce_request().request_id()));
+  world_.RunFor(absl::Milliseconds(1));
+  ASSERT_TRUE(first->has_value());
+  EXPECT_TRUE((*first)->ok());
+  EXPECT_FALSE(second->has_value());
+  a.Shard(ReplyOf(asked[1].reduce_request().request_id(), 5, "the target was deleted"));
+  a.Shard(ReplyOf(asked[1].reduce_request().request_id()));
+  world_.RunFor(absl::Milliseconds(1));
+  EXPECT_EQ((*second)->code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ((*second)->message(), "the target was deleted");
+  EXPECT_EQ(a.reducer().stats().waiting, 0u);
+}
+
+TEST_F(ReducerDirectoryTest, ADeadlineIsToldToTheShardAndKeptHere) {
+  ReduceNode& a = world_.Add("a");
+  ReduceCall call = Call();
+  call.deadline = a.plane().control().Now() + absl::Microseconds(99'500);
+  const Result result = Reduce(a, call);
+  EXPECT_EQ(SentOf(a, Kind::kReduceRequest)[0].reduce_request().timeout_ms(), 100u);
+  world_.RunFor(absl::Milliseconds(99));
+  EXPECT_FALSE(result->has_value());
+  world_.RunFor(absl::Milliseconds(1));
+  ASSERT_TRUE(result->has_value());
+  EXPECT_EQ((*result)->code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(ReducerDirectoryTest, WhatMakesNoSenseIsNotAskedFor) {
+  ReduceNode& a = world_.Add("a");
+  ReduceCall nil = Call();
+  nil.target = ObjectId();
+  ReduceCall bits = Call();
+  bits.op = ReduceOp::kBitAnd;
+  ReduceCall many = Call();
+  many.sources.assign(kMaxReduceSources + 1, Source(1));
+  for (const ReduceCall& call : {nil, bits, many}) {
+    const Result result = Reduce(a, call);
+    world_.RunFor(absl::Milliseconds(1));
+    ASSERT_TRUE(result->has_value());
+    EXPECT_EQ((*result)->code(), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_TRUE(a.sent().empty());
+}
+
+TEST_F(ReducerDirectoryTest, WhoCancelsOrLeavesIsNotCalled) {
+  ReduceNode& a = world_.Add("a");
+  RequestId id = 0;
+  const Result cancelled = Reduce(a, Call(), &id);
+  const Result left = Reduce(a, Call());
+  a.Run([&] { a.reducer().Cancel(a.client() + 1, id); });
+  EXPECT_EQ(a.reducer().stats().waiting, 2u) << "another client's is not theirs to cancel";
+  a.Run([&] { a.reducer().Cancel(a.client(), id); });
+  EXPECT_EQ(a.reducer().stats().waiting, 1u);
+  a.Run([&] { a.reducer().ClientClosed(a.client()); });
+  EXPECT_EQ(a.reducer().stats().waiting, 0u);
+  for (const auto& asked : SentOf(a, Kind::kReduceRequest)) {
+    a.Shard(ReplyOf(asked.reduce_request().request_id()));
+  }
+  world_.RunFor(absl::Milliseconds(1));
+  EXPECT_FALSE(cancelled->has_value());
+  EXPECT_FALSE(left->has_value());
+}
+
+TEST_F(ReducerDirectoryTest, ExtendAndFailGoToTheirObjectsShard) {
+  ReduceNode& a = world_.Add("a", Shards(3));
+  std::optional<absl::Status> extended;
+  std::optional<absl::Status> failed;
+  const ObjectId open = IdOfShard("open", 2, 3);
+  const ObjectId broken = IdOfShard("broken", 1, 3);
+  a.Run([&] {
+    a.reducer().Extend(a.client(), open, {Source(1)}, true, Instant::Infinite(),
+                       [&](absl::Status status) { extended = status; });
+    a.reducer().Fail(a.client(), broken, absl::DataLossError("no disk"), Instant::Infinite(),
+                     [&](absl::Status status) { failed = status; });
+  });
+  const auto extends = SentOf(a, Kind::kExtendRequest, 2);
+  const auto fails = SentOf(a, Kind::kFailRequest, 1);
+  ASSERT_EQ(extends.size(), 1u);
+  ASSERT_EQ(fails.size(), 1u);
+  EXPECT_TRUE(extends[0].extend_request().close());
+  EXPECT_EQ(fails[0].fail_request().code(), static_cast<int>(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(fails[0].fail_request().message(), "no disk");
+  v1::ShardMessage reply;
+  reply.mutable_extend_reply()->set_request_id(extends[0].extend_request().request_id());
+  a.Shard(reply);
+  reply.mutable_fail_reply()->set_request_id(fails[0].fail_request().request_id());
+  reply.mutable_fail_reply()->set_code(6);
+  a.Shard(reply);
+  world_.RunFor(absl::Milliseconds(1));
+  EXPECT_TRUE(extended && extended->ok());
+  EXPECT_TRUE(failed && absl::IsAlreadyExists(*failed));
+}
+
+TEST_F(ReducerDirectoryTest, ANewSessionHearsOfFoldsFirstAndOfRequestsBehindTheRegistration) {
+  ReduceNode& a = world_.Add("a");
+  const Generation g = a.Put(Source(1), Numbers(1, 1000));
+  Reduce(a, Call());
+  FoldOf fold(target_, Version(4), 4000);
+  fold.Source(Source(1), g).Root({Source(1)});
+  fold.fold().set_slot(3);
+  fold.fold().set_slots(7);
+  fold.fold().set_degree(2);
+  a.Shard(fold);
+  ASSERT_TRUE(world_.RunUntil([&] { return !a.Reports(v1::FoldReport::READY).empty(); }));
+  NewSession(a);
+  EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kRegisterBegin, Kind::kRegisterCopy,
+                                               Kind::kRegisterCopy, Kind::kRegisterFold,
+                                               Kind::kRegisterEnd, Kind::kReduceRequest));
+  const v1::RegisterFold told = SentOf(a, Kind::kRegisterFold)[0].register_fold();
+  EXPECT_EQ(directory::FromProto(told.version()), Version(4));
+  EXPECT_EQ(told.slot(), 3u);
+  EXPECT_EQ(told.slots(), 7u);
+  EXPECT_EQ(told.degree(), 2u);
+  EXPECT_TRUE(told.root());
+  EXPECT_TRUE(told.ready());
+  EXPECT_THAT(told.source_ids(), ::testing::ElementsAre(IdBytes(Source(1))));
+  EXPECT_EQ(told.reduction().source_ids_size(), 2) << "as the client has it";
+  // The answer finds everything as it was, and the target announced again.
+  a.sent().clear();
+  a.Shard(fold);
+  EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kAnnounceCreate, Kind::kFoldReport));
+  EXPECT_EQ(directory::FromProto(a.sent()[0].message.announce_create().version()), Version(4));
+  a.sent().clear();
+  a.Shard(fold);
+  EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kFoldReport)) << "once";
+}
+
+TEST_F(ReducerDirectoryTest, WhatIsKeptForAShardIsToldToItsNextLifeUntilItMayBeForgotten) {
+  ReduceNode& a = world_.Add("a");
+  v1::ShardMessage keep;
+  keep.mutable_keep_reduction()->set_object_id(IdBytes(target_));
+  keep.mutable_keep_reduction()->mutable_reduction()->add_source_ids(IdBytes(Source(1)));
+  keep.mutable_keep_reduction()->set_timeout_ms(1000);
+  a.Shard(keep);
+  world_.RunFor(absl::Milliseconds(400));
+  NewSession(a);
+  auto asked = SentOf(a, Kind::kReduceRequest);
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_EQ(asked[0].reduce_request().request_id(), 0u);
+  EXPECT_EQ(asked[0].reduce_request().timeout_ms(), 600u);
+  EXPECT_EQ(asked[0].reduce_request().reduction().source_ids_size(), 1);
+  world_.RunFor(absl::Milliseconds(600));
+  NewSession(a);
+  EXPECT_TRUE(SentOf(a, Kind::kReduceRequest).empty()) << "its time has passed";
+  keep.mutable_keep_reduction()->clear_timeout_ms();
+  a.Shard(keep);
+  NewSession(a);
+  asked = SentOf(a, Kind::kReduceRequest);
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_EQ(asked[0].reduce_request().timeout_ms(), 0u);
+  keep.mutable_keep_reduction()->set_forget(true);
+  a.Shard(keep);
+  NewSession(a);
+  EXPECT_TRUE(SentOf(a, Kind::kReduceRequest).empty());
+}
+
+class SourceWatchesTest : public ReducerDirectoryTest {
+ protected:
+  v1::ShardMessage WatchOf(const std::vector<ObjectId>& sources, bool end = false) {
+    v1::ShardMessage message;
+    v1::WatchSource& watch = *message.mutable_watch_source();
+    watch.set_target_id(IdBytes(watched_));
+    for (const ObjectId& source : sources) watch.add_source_ids(IdBytes(source));
+    watch.set_end(end);
+    return message;
+  }
+  v1::ShardMessage StateOf(const ObjectId& source) {
+    v1::ShardMessage message;
+    message.mutable_source_state()->set_target_id(IdBytes(watched_));
+    message.mutable_source_state()->set_source_id(IdBytes(source));
+    message.mutable_source_state()->set_size_bytes(7);
+    return message;
+  }
+
+  ReduceNode& a_ = world_.Add("a", Shards(3));
+  const ObjectId watched_ = IdOfShard("watched", 0, 3);
+  const ObjectId one_ = IdOfShard("one", 1, 3);
+  const ObjectId two_ = IdOfShard("two", 2, 3);
+};
+
+TEST_F(SourceWatchesTest, GoOnToTheSourcesShardsAndBack) {
+  a_.Shard(WatchOf({one_, two_}));
+  for (const auto& [shard, source] : {std::pair(1, one_), std::pair(2, two_)}) {
+    const auto told = SentOf(a_, Kind::kWatchSource, shard);
+    ASSERT_EQ(told.size(), 1u);
+    EXPECT_EQ(told[0].watch_source().target_id(), IdBytes(watched_));
+    EXPECT_THAT(told[0].watch_source().source_ids(), ::testing::ElementsAre(IdBytes(source)));
+    EXPECT_FALSE(told[0].watch_source().end());
+  }
+  a_.Shard(StateOf(one_));
+  const auto back = SentOf(a_, Kind::kSourceState);
+  ASSERT_EQ(back.size(), 1u);
+  EXPECT_EQ(back[0].source_state().size_bytes(), 7u);
+  EXPECT_EQ(SentOf(a_, Kind::kSourceState, 0).size(), 1u);
+  a_.Shard(StateOf(Source(5)));
+  EXPECT_EQ(SentOf(a_, Kind::kSourceState).size(), 1u) << "nobody watches that one";
+}
+
+TEST_F(SourceWatchesTest, EndWhenTheTargetsShardSaysSo) {
+  a_.Shard(WatchOf({one_, two_}));
+  a_.sent().clear();
+  a_.Shard(WatchOf({one_}, /*end=*/true));
+  ASSERT_EQ(SentOf(a_, Kind::kWatchSource).size(), 1u);
+  EXPECT_TRUE(SentOf(a_, Kind::kWatchSource, 1)[0].watch_source().end());
+  a_.Shard(StateOf(one_));
+  EXPECT_TRUE(SentOf(a_, Kind::kSourceState).empty());
+  a_.Shard(WatchOf({}, /*end=*/true));
+  EXPECT_EQ(SentOf(a_, Kind::kWatchSource, 2).size(), 1u) << "none named: all of them";
+  a_.sent().clear();
+  NewSession(a_, 2);
+  EXPECT_TRUE(SentOf(a_, Kind::kWatchSource).empty());
+}
+
+TEST_F(SourceWatchesTest, AreToldAgainToASourcesShardInANewSession) {
+  a_.Shard(WatchOf({one_, two_}));
+  NewSession(a_, 1);
+  EXPECT_THAT(Kinds(a_),
+              ::testing::ElementsAre(Kind::kRegisterBegin, Kind::kRegisterEnd, Kind::kWatchSource));
+  EXPECT_THAT(a_.sent()[2].message.watch_source().source_ids(),
+              ::testing::ElementsAre(IdBytes(one_)));
+}
+
+TEST_F(SourceWatchesTest, EndWithTheSessionOfTheTargetsShardWhichAsksAgain) {
+  a_.Shard(WatchOf({one_, two_}));
+  NewSession(a_, 0);
+  EXPECT_TRUE(SentOf(a_, Kind::kWatchSource, 1)[0].watch_source().end());
+  EXPECT_TRUE(SentOf(a_, Kind::kWatchSource, 2)[0].watch_source().end());
+  a_.Shard(StateOf(one_));
+  EXPECT_TRUE(SentOf(a_, Kind::kSourceState).empty());
+  a_.sent().clear();
+  a_.Shard(WatchOf({one_}));
+  EXPECT_FALSE(SentOf(a_, Kind::kWatchSource, 1)[0].watch_source().end());
+}
+
+TEST_F(SourceWatchesTest, MalformedOnesAreIgnored) {
+  v1::ShardMessage message = WatchOf({one_});
+  message.mutable_watch_source()->set_target_id("short");
+  a_.Shard(message);
+  message = WatchOf({});
+  message.mutable_watch_source()->add_source_ids("short");
+  a_.Shard(message);
+  message = StateOf(one_);
+  message.mutable_source_state()->clear_source_id();
+  a_.Shard(message);
+  EXPECT_TRUE(a_.sent().empty());
+}
+
+}  // namespace
+}  // namespace phalanx::collectives
