@@ -263,7 +263,8 @@ const std::string* DirectoryCore::Impl::InlineBytesOf(const Reduction& reduction
                                                       const ObjectId& source) {
   if (IsForeign(source)) {
     const auto found = reduction.foreign.find(source);
-    return found == reduction.foreign.end() ? nullptr : &found->second.inline_bytes();
+    const bool there = found != reduction.foreign.end() && found->second.has_inline();
+    return there ? &found->second.inline_bytes() : nullptr;
   }
   const Object* object = FindObject(source);
   return object != nullptr && object->inline_cached ? &object->inline_bytes : nullptr;
