@@ -71,8 +71,8 @@ struct BenchRecord {
   bool verified = false;
   double cpu_s_per_gb = 0;
   double operations_per_s = 0;
-  // With kill: bytes that crossed the network beyond one copy for each survivor; how many were
-  // killed.
+  // With kill: how many were killed; of a broadcast, bytes that crossed the network beyond one copy
+  // for each survivor.
   int killed = 0;
   uint64_t bytes_sent_twice = 0;
   std::vector<double> each_s;

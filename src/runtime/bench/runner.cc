@@ -356,7 +356,7 @@ std::string RecordsAsJson(const std::vector<BenchRecord>& records) {
     if (r.operations_per_s > 0) record["operations_per_s"] = r.operations_per_s;
     if (r.killed > 0) {
       record["killed"] = r.killed;
-      record["bytes_sent_twice"] = r.bytes_sent_twice;
+      if (r.op == "broadcast") record["bytes_sent_twice"] = r.bytes_sent_twice;
     }
     if (!r.slowest_tree.empty()) {
       record["slowest_s"] = r.slowest_s;
@@ -378,8 +378,10 @@ std::string RecordsAsTable(const std::vector<BenchRecord>& records) {
                           r.shape_limit_s * 1e3, r.cpu_s_per_gb, r.verified ? "yes" : "NO");
     if (r.operations_per_s > 0) absl::StrAppendFormat(&table, "  %.0f/s", r.operations_per_s);
     if (r.killed > 0) {
-      absl::StrAppendFormat(&table, "  %d killed, %d bytes sent twice", r.killed,
-                            r.bytes_sent_twice);
+      absl::StrAppendFormat(&table, "  %d killed", r.killed);
+      if (r.op == "broadcast") {
+        absl::StrAppendFormat(&table, ", %d bytes sent twice", r.bytes_sent_twice);
+      }
     }
     absl::StrAppend(&table, "\n");
     if (!r.slowest_tree.empty()) {
