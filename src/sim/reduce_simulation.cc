@@ -169,9 +169,11 @@ class ReduceSimulation {
 
   // What a caller may be told.
   void CheckEnds(const Round& round) {
-    const bool source_deleted =
-        std::any_of(round.sources.begin(), round.sources.end(),
-                    [this](int source) { return sources_[static_cast<size_t>(source)].deleted; });
+    const auto deleted = [this](int source) {
+      return sources_[static_cast<size_t>(source)].deleted;
+    };
+    const bool source_deleted = std::any_of(round.sources.begin(), round.sources.end(), deleted) ||
+                                std::any_of(round.added.begin(), round.added.end(), deleted);
     for (const Call& call : round.calls) {
       if (!call.ended || call.status.ok()) continue;
       const bool explained =
