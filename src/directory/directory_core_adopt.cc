@@ -26,11 +26,7 @@ absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate&
     // What the plan wants has changed since; or it has ended. What was made of it is dropped like
     // something that another one of its size was put before.
     SendFoldDrop(node.key, id, FromProto(m.version()));
-    v1::Verdict& verdict = *Send(node.key).mutable_verdict();
-    verdict.set_object_id(id.binary().data(), ObjectId::kSize);
-    ToProto(generation, verdict.mutable_generation());
-    verdict.set_kind(v1::Verdict::SUPERSEDED);
-    ToProto(info, verdict.mutable_info());
+    SendSuperseded(node.key, id, generation, info);
     return absl::OkStatus();
   }
   if (Tombstone* tombstone = Refusal(id, generation)) {
@@ -41,9 +37,7 @@ absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate&
   Object& object = GetObject(id);
   if (root) {
     FindReduction(id)->root_generation = generation;
-    if (object.adopted && object.generation != generation) {
-      VoidGeneration(object, "it is computed anew", NodeKey());
-    }
+    if (object.adopted && object.generation != generation) ReplaceRoot(object);
   }
   const bool current = object.adopted && object.generation == generation;
   if (current && !(object.info == info)) {
@@ -63,6 +57,23 @@ absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate&
   if (adopted && m.has_inline()) CacheInline(object, m.inline_bytes());
   Settle(object);
   return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::ReplaceRoot(Object& object) {
+  const Generation old = object.generation;
+  const bool listed = object.copies.contains(old.creator);
+  VoidGeneration(object, "it is computed anew", NodeKey());
+  // Void is what is not sealed: its creator drops it in any case.
+  if (listed) SendSuperseded(old.creator, object.id, old, object.info);
+}
+
+void DirectoryCore::Impl::SendSuperseded(const NodeKey& to, const ObjectId& id,
+                                         const Generation& generation, const ObjectInfo& info) {
+  v1::Verdict& verdict = *Send(to).mutable_verdict();
+  verdict.set_object_id(id.binary().data(), ObjectId::kSize);
+  ToProto(generation, verdict.mutable_generation());
+  verdict.set_kind(v1::Verdict::SUPERSEDED);
+  ToProto(info, verdict.mutable_info());
 }
 
 absl::Status DirectoryCore::Impl::OnSeal(Node& node, const v1::AnnounceSeal& m) {

@@ -245,6 +245,8 @@ struct Reduction {
   bool has_foreign = false;
   absl::btree_map<ObjectId, v1::SourceState> foreign;
   size_t foreign_inline_bytes = 0;
+  // Extensions that were carried out: a node asks again in a new session.
+  absl::btree_set<std::pair<NodeKey, uint64_t>> extended;
   // Told to keep the reduction in mind.
   absl::btree_set<NodeKey> keepers;
 };
@@ -327,6 +329,10 @@ struct DirectoryCore::Impl {
 
   // ---- directory_core_adopt.cc
   absl::Status OnCreate(Node& node, const v1::AnnounceCreate& m);
+  // A new root's generation takes the place of that of the one before, which was dropped.
+  void ReplaceRoot(Object& object);
+  void SendSuperseded(const NodeKey& to, const ObjectId& id, const Generation& generation,
+                      const ObjectInfo& info);
   absl::Status OnSeal(Node& node, const v1::AnnounceSeal& m);
   absl::Status OnWithdraw(Node& node, const v1::Withdraw& m);
   // `node` holds the attempt; the verdict is told.
@@ -535,6 +541,7 @@ struct DirectoryCore::Impl {
   // ---- directory_core_reduce.cc
   absl::Status OnReduce(Node& node, const v1::ReduceRequest& m);
   absl::Status OnExtend(Node& node, const v1::ExtendRequest& m);
+  absl::Status Extend(Reduction& reduction, const v1::ExtendRequest& m);
   absl::Status OnFoldReport(Node& node, const v1::FoldReport& m);
   absl::Status OnRegisterFold(Node& node, const v1::RegisterFold& m);
   // Why a reduction of this id cannot begin, or how the one that is over ended; nothing: it may.

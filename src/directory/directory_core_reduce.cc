@@ -123,23 +123,31 @@ absl::StatusOr<Reduction*> DirectoryCore::Impl::BeginReduction(const ObjectId& t
   return made.get();
 }
 
+absl::Status DirectoryCore::Impl::Extend(Reduction& reduction, const v1::ExtendRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const std::vector<ObjectId> sources, ParseSources(m.source_ids()));
+  if (!sources.empty()) {
+    const bool room = reduce_sources_ + sources.size() <= options_.max_reduce_sources &&
+                      reduction.plan.spec().sources.size() + sources.size() <= kMaxReduceSources;
+    if (!room) {
+      return About(reduction.target, absl::StatusCode::kResourceExhausted, "too many sources");
+    }
+    PHALANX_RETURN_IF_ERROR(reduction.plan.Add(sources));
+    Watch(reduction, sources);
+  }
+  return m.close() ? reduction.plan.Close() : absl::OkStatus();
+}
+
 absl::Status DirectoryCore::Impl::OnExtend(Node& node, const v1::ExtendRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
   Reduction* reduction = FindReduction(target);
-  absl::StatusOr<std::vector<ObjectId>> sources = ParseSources(m.source_ids());
-  absl::Status status = sources.status();
-  if (status.ok() && reduction == nullptr) {
+  absl::Status status;
+  if (reduction == nullptr) {
     status = About(target, absl::StatusCode::kNotFound, "it is not under way");
+  } else if (!reduction->extended.contains({node.key, m.request_id()})) {
+    status = Extend(*reduction, m);
+    if (status.ok()) reduction->extended.insert({node.key, m.request_id()});
+    TouchReduction(target);
   }
-  if (status.ok() && !sources->empty()) {
-    const bool room = reduce_sources_ + sources->size() <= options_.max_reduce_sources &&
-                      reduction->plan.spec().sources.size() + sources->size() <= kMaxReduceSources;
-    status = room ? reduction->plan.Add(*sources)
-                  : About(target, absl::StatusCode::kResourceExhausted, "too many sources");
-    if (status.ok()) Watch(*reduction, *sources);
-  }
-  if (status.ok() && m.close()) status = reduction->plan.Close();
-  if (reduction != nullptr) TouchReduction(target);
   v1::ExtendReply& reply = *Send(node.key).mutable_extend_reply();
   reply.set_request_id(m.request_id());
   reply.set_code(static_cast<int>(status.code()));
@@ -226,17 +234,16 @@ void DirectoryCore::Impl::NoteAbsent(Reduction& reduction, const FoldTask& task,
   const ObjectId source = task.inputs[input].source;
   const Generation generation = task.inputs[input].generation;
   if (!reduction.absent.insert({source, generation, node}).second) return;
-  // It will never be folded there, committed or not.
-  if (reduction.plan.committed()) {
-    reduction.root_generation = Generation();
-    reduction.plan.OnResultLost();
-  }
   const auto foreign = reduction.foreign.find(source);
   if (!IsForeign(source)) {
     TellPlan(reduction, source, StateOf(source, /*with_bytes=*/false));
   } else if (foreign != reduction.foreign.end()) {
     TellPlan(reduction, source, v1::SourceState(foreign->second));
   }
+  // What was committed with it will never be folded: the plan begins anew, and knows better now.
+  if (!reduction.plan.committed()) return;
+  reduction.root_generation = Generation();
+  reduction.plan.OnResultLost();
 }
 
 absl::Status DirectoryCore::Impl::OnRegisterFold(Node& node, const v1::RegisterFold& m) {
@@ -292,6 +299,11 @@ void DirectoryCore::Impl::SetReduceTimer(Reduction& reduction, Instant when) {
 void DirectoryCore::Impl::OnReduceTimer(Reduction& reduction) {
   reduce_timers_.erase({reduction.timer, reduction.target});
   reduction.timer = Instant::Infinite();
+  // What is committed is about to be sealed, and was seen whole by somebody, maybe: it is waited
+  // for.
+  if (reduction.deadline <= now_ && reduction.plan.committed()) {
+    return SetReduceTimer(reduction, now_ + options_.lease);
+  }
   if (reduction.deadline <= now_) {
     return EndReduction(reduction, About(reduction.target, absl::StatusCode::kDeadlineExceeded,
                                          DescribeWaiting(reduction)));

@@ -489,6 +489,73 @@ TEST_F(ReduceTest, AResultLostBeforeAnybodyHadItIsComputedAnew) {
   EXPECT_EQ(Code(0), 0);
 }
 
+TEST_F(ReduceTest, WhatIsCommittedAtItsDeadlineIsWaitedFor) {
+  AddNodes(3);
+  for (int i = 0; i < 3; ++i) Put(i, i);
+  v1::NodeMessage message = Request(3);
+  message.mutable_reduce_request()->set_timeout_ms(500);
+  ToProto(nodes_[2], message.mutable_reduce_request()->mutable_reduction()->mutable_root());
+  Send(2, message);
+  const v1::Fold root = *FoldAt(2);
+  const Generation g = Announce(2, root);
+  Report(2, root, v1::FoldReport::READY);
+  h_.Advance(absl::Milliseconds(600));
+  EXPECT_FALSE(Reply(2).has_value());
+  h_.Seal(nodes_[2], kTarget, g);
+  EXPECT_EQ(Code(2), 0);
+}
+
+TEST_F(ReduceTest, ACommittedFoldWithoutItsSourceIsPlacedAnew) {
+  AddNodes(3);
+  for (int i = 0; i < 3; ++i) Put(i, i);
+  Reduce(2, 3);
+  const v1::Fold root = *FoldAt(2);
+  Announce(2, root);
+  Report(2, root, v1::FoldReport::READY);
+  ASSERT_TRUE(Has(2, Kind::kFoldCommit));
+  h_.Want(nodes_[0], Source(2));
+  h_.Finish(nodes_[0], Source(2));
+  h_.Clear();
+  uint32_t own = 0;
+  while (root.inputs(static_cast<int>(own)).source_id() != Bytes(Source(2))) ++own;
+  v1::NodeMessage message;
+  message.mutable_fold_report()->set_object_id(Bytes(kTarget));
+  *message.mutable_fold_report()->mutable_version() = root.version();
+  message.mutable_fold_report()->set_kind(v1::FoldReport::FAILED);
+  message.mutable_fold_report()->set_input(own);
+  message.mutable_fold_report()->set_code(Number(absl::StatusCode::kNotFound));
+  Send(2, message);
+  // Source 2 is folded where it still is.
+  bool elsewhere = false;
+  for (const int node : {0, 1}) {
+    for (const v1::ShardMessage& told : h_.Received(nodes_[node])) {
+      for (const v1::Fold::Input& input : told.fold().inputs()) {
+        elsewhere |= input.source_id() == Bytes(Source(2)) && node == 0;
+      }
+    }
+  }
+  EXPECT_TRUE(elsewhere);
+}
+
+TEST_F(ReduceTest, AnExtensionThatIsAskedForAgainIsCarriedOutOnce) {
+  AddNodes(2);
+  v1::NodeMessage open = Request(1);
+  open.mutable_reduce_request()->mutable_reduction()->set_open(true);
+  Send(0, open);
+  v1::NodeMessage extend;
+  extend.mutable_extend_request()->set_request_id(77);
+  extend.mutable_extend_request()->set_object_id(Bytes(kTarget));
+  extend.mutable_extend_request()->add_source_ids(Bytes(Source(1)));
+  for (int i = 0; i < 2; ++i) {
+    Send(0, extend);
+    EXPECT_EQ(h_.Last(nodes_[0], Kind::kExtendReply)->extend_reply().code(), 0);
+  }
+  extend.mutable_extend_request()->set_request_id(78);
+  Send(0, extend);
+  EXPECT_EQ(h_.Last(nodes_[0], Kind::kExtendReply)->extend_reply().code(),
+            Number(absl::StatusCode::kInvalidArgument));
+}
+
 TEST_F(ReduceTest, ATargetIsASourceOnceItIsCommitted) {
   AddNodes(4);
   for (int i = 0; i < 3; ++i) Put(i, i);
