@@ -322,8 +322,11 @@ void NodeFold::Release(Input& input) {
 void NodeFold::TryFold() {
   if (stage_ != Stage::kFolding || stream_ != nullptr) return;
   StreamFold::Spec spec;
-  for (size_t i = 0; i < inputs_.size(); ++i) {
+  // They are acquired in order: the last one is missing for as long as any is, mostly.
+  for (size_t i = inputs_.size(); i-- > 0;) {
     if (inputs_[i].buffer == nullptr) return;
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
     const bool raw = order_.inputs[i].kind != FoldInput::Kind::kSender;
     spec.inputs.push_back({inputs_[i].buffer, inputs_[i].offset, raw});
   }

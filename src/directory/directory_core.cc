@@ -229,7 +229,12 @@ void DirectoryCore::Impl::NodeConnected(const NodeKey& key, bool connected) {
     SupersedeAll(*object);
     Plan(*object);
   }
-  if (connected) RetryStuckDrains();
+  if (!connected) return;
+  RetryStuckDrains();
+  // It may be the first by way of whom the sources of other shards can be watched.
+  for (const auto& [target, reduction] : reductions_) {
+    if (reduction->has_foreign && !reduction->agent.valid()) TouchReduction(target);
+  }
 }
 
 namespace {

@@ -242,6 +242,7 @@ void DirectoryCore::Impl::CompleteCopy(Object& object, const NodeKey& key) {
   copy.watermarks.clear();
   NoteChange(object.id);
   object.sealed = true;
+  ForgetFailure(object.id);
   object.loss_told = false;
   object.last_hopes.clear();
   object.void_at = Instant::Infinite();

@@ -573,6 +573,7 @@ struct DirectoryCore::Impl {
   void TellToForget(const NodeKey& node, const ObjectId& target);
   void TellToKeep(Reduction& reduction, const NodeKey& node);
   void ReductionNodeDown(const NodeKey& key);
+  void TellUnplaced(Reduction& reduction);
   // What the node folds goes on, if it says so in its new session.
   void ReductionSessionBegins(const NodeKey& key);
   void ReductionSessionRegistered(const NodeKey& key);
@@ -606,7 +607,9 @@ struct DirectoryCore::Impl {
   void TellWatchers(const ObjectId& source);
   void TellChanges();
   void TellForeignAgain();
-  const std::string* InlineBytesOf(const Reduction& reduction, const ObjectId& source);
+  // The bytes of the input's generation that the fold is of; null if the shard does not have them.
+  std::optional<absl::string_view> InlineBytesOf(const Reduction& reduction, const FoldInput& input,
+                                                 uint64_t size_bytes);
   void ForgetFailure(const ObjectId& id);
   void RefuseWantsOfFailed(Object& object);
 

@@ -93,6 +93,9 @@ std::optional<absl::Status> DirectoryCore::Impl::AnswerBeforeBegin(const ObjectI
   const std::string& from = object->info.reduced_from;
   // A part of a reduction that an earlier life of this shard planned: it goes on, or is withdrawn.
   if (!object->sealed && !from.empty()) return std::nullopt;
+  // A result that nobody has any more is computed anew.
+  const bool lost = object->complete_copies == 0 && object->last_hopes.empty() && !Learning();
+  if (lost && !from.empty()) return std::nullopt;
   const absl::btree_set<ObjectId> asked(spec.sources.begin(), spec.sources.end());
   bool same = !from.empty();
   for (size_t at = 0; same && at + ObjectId::kSize <= from.size(); at += ObjectId::kSize) {
@@ -231,6 +234,8 @@ absl::Status DirectoryCore::Impl::OnFoldReport(Node& node, const v1::FoldReport&
 void DirectoryCore::Impl::NoteAbsent(Reduction& reduction, const FoldTask& task,
                                      const NodeKey& node, size_t input) {
   if (input >= task.inputs.size() || task.inputs[input].kind != FoldInput::Kind::kSource) return;
+  // A report that was under way when the root was committed: it has been folded since.
+  if (reduction.plan.committed() && !task.root) return;
   const ObjectId source = task.inputs[input].source;
   const Generation generation = task.inputs[input].generation;
   if (!reduction.absent.insert({source, generation, node}).second) return;
@@ -258,7 +263,12 @@ absl::Status DirectoryCore::Impl::OnRegisterFold(Node& node, const v1::RegisterF
     if (spec.ok() && ValidateReduceSpec(target, *spec).ok() &&
         !AnswerBeforeBegin(target, *spec).has_value()) {
       auto begun = BeginReduction(target, *std::move(spec), FromProto(m.reduction().root()));
-      if (begun.ok()) reduction = *begun;
+      if (begun.ok()) {
+        reduction = *begun;
+        // Who asks for it, or keeps it in mind, says in a moment how long it may take.
+        reduction->deadline = learn_until_ + options_.lease;
+        SetReduceTimer(*reduction, reduction->deadline);
+      }
     }
   }
   if (reduction != nullptr && !reduction->begun) {
@@ -348,13 +358,28 @@ void DirectoryCore::Impl::ReductionNodeDown(const NodeKey& key) {
     const auto first = reduction->placed.lower_bound({key, Generation()});
     auto last = first;
     while (last != reduction->placed.end() && last->first.first == key) ++last;
+    const bool folded_there = first != last;
     reduction->placed.erase(first, last);
     reduction->keepers.erase(key);
     std::erase_if(reduction->registered, [&key](const auto& r) { return r.first.first == key; });
     std::erase_if(reduction->askers, [&key](const Reduction::Asker& a) { return a.node == key; });
     reduction->plan.OnNodeDown(key);
+    if (folded_there) TellUnplaced(*reduction);
     if (reduction->agent == key) reduction->agent = NodeKey();
     TouchReduction(target);
+  }
+}
+
+// What was deleted while its node held it is gone with the node, and nobody says so again.
+void DirectoryCore::Impl::TellUnplaced(Reduction& reduction) {
+  for (const ObjectId& source : std::vector<ObjectId>(reduction.plan.spec().sources)) {
+    if (reduction.plan.Placed(source)) continue;
+    const auto foreign = reduction.foreign.find(source);
+    const bool known = foreign != reduction.foreign.end();
+    const v1::SourceState state = !IsForeign(source) ? StateOf(source, /*with_bytes=*/false)
+                                  : known            ? foreign->second
+                                                     : v1::SourceState();
+    if (state.code() != 0) TellPlan(reduction, source, state);
   }
 }
 
@@ -362,6 +387,7 @@ void DirectoryCore::Impl::ReductionSessionBegins(const NodeKey& key) {
   ForgetWatcher(key);
   for (auto& [target, reduction] : reductions_) {
     std::erase_if(reduction->askers, [&key](const Reduction::Asker& a) { return a.node == key; });
+    std::erase_if(reduction->registered, [&key](const auto& r) { return r.first.first == key; });
     reduction->keepers.erase(key);
     if (reduction->agent == key) reduction->agent = NodeKey();
     for (auto at = reduction->placed.lower_bound({key, Generation()});
@@ -519,18 +545,18 @@ void DirectoryCore::Impl::FillFold(Reduction& reduction, const FoldTask& task, v
       continue;
     }
     // What is committed beforehand must not depend on what may be gone when the order arrives.
-    const std::string* bytes = input.kind == FoldInput::Kind::kInline || task.committed
-                                   ? InlineBytesOf(reduction, input.source)
-                                   : nullptr;
-    if (input.kind == FoldInput::Kind::kSource && bytes == nullptr) {
+    std::optional<absl::string_view> bytes;
+    if (input.kind == FoldInput::Kind::kInline || task.committed) {
+      bytes = InlineBytesOf(reduction, input, task.size_bytes);
+    }
+    if (input.kind == FoldInput::Kind::kSource && !bytes.has_value()) {
       to.set_source_id(input.source.binary().data(), ObjectId::kSize);
       continue;
     }
     to.set_has_inline(true);
-    if (bytes != nullptr) {
-      inline_in_outbox_ += task.size_bytes;
-      to.set_inline_bytes(
-          std::string(absl::string_view(*bytes).substr(spec.range_offset, task.size_bytes)));
+    if (bytes.has_value()) {
+      inline_in_outbox_ += bytes->size();
+      to.set_inline_bytes(std::string(*bytes));
     }
   }
   if (!task.root) return;

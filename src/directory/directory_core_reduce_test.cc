@@ -537,6 +537,34 @@ TEST_F(ReduceTest, ACommittedFoldWithoutItsSourceIsPlacedAnew) {
   EXPECT_TRUE(elsewhere);
 }
 
+TEST_F(ReduceTest, AResultOfWhichNoCopyIsLeftIsComputedAnewThoughSomebodyWaitsForIt) {
+  AddNodes(4);
+  for (int i = 0; i < 3; ++i) Put(i, i);
+  Reduce(3, 3);
+  const v1::Fold root = *FoldAt(3);
+  const Generation g = Announce(3, root);
+  Report(3, root, v1::FoldReport::READY);
+  h_.Seal(nodes_[3], kTarget, g);
+  ASSERT_EQ(Code(3), 0);
+  h_.Connected(nodes_[3], false);
+  h_.Want(nodes_[0], kTarget);
+  h_.Down(nodes_[3]);
+  h_.Clear();
+  Reduce(0, 3, /*root_here=*/false);
+  EXPECT_FALSE(Reply(0).has_value());
+  EXPECT_GE(RootAt(), 0);
+}
+
+TEST_F(ReduceTest, ADeletedSourceIsMissedWhenTheNodeThatHeldItDies) {
+  AddNodes(3);
+  for (int i = 0; i < 3; ++i) Put(i, i);
+  Reduce(2, 3);
+  h_.Delete(nodes_[2], Source(0));
+  EXPECT_FALSE(Reply(2).has_value());
+  h_.Down(nodes_[0]);
+  EXPECT_EQ(Code(2), Number(absl::StatusCode::kNotFound));
+}
+
 TEST_F(ReduceTest, AnExtensionThatIsAskedForAgainIsCarriedOutOnce) {
   AddNodes(2);
   v1::NodeMessage open = Request(1);

@@ -259,15 +259,27 @@ void DirectoryCore::Impl::TellForeignAgain() {
   }
 }
 
-const std::string* DirectoryCore::Impl::InlineBytesOf(const Reduction& reduction,
-                                                      const ObjectId& source) {
-  if (IsForeign(source)) {
-    const auto found = reduction.foreign.find(source);
-    const bool there = found != reduction.foreign.end() && found->second.has_inline();
-    return there ? &found->second.inline_bytes() : nullptr;
+std::optional<absl::string_view> DirectoryCore::Impl::InlineBytesOf(const Reduction& reduction,
+                                                                    const FoldInput& input,
+                                                                    uint64_t size_bytes) {
+  const std::string* bytes = nullptr;
+  if (IsForeign(input.source)) {
+    const auto found = reduction.foreign.find(input.source);
+    if (found != reduction.foreign.end() && found->second.has_inline() &&
+        FromProto(found->second.generation()) == input.generation) {
+      bytes = &found->second.inline_bytes();
+    }
+  } else {
+    const Object* object = FindObject(input.source);
+    if (object != nullptr && object->inline_cached && object->generation == input.generation) {
+      bytes = &object->inline_bytes;
+    }
   }
-  const Object* object = FindObject(source);
-  return object != nullptr && object->inline_cached ? &object->inline_bytes : nullptr;
+  const uint64_t offset = reduction.plan.spec().range_offset;
+  if (bytes == nullptr || bytes->size() < offset || bytes->size() - offset < size_bytes) {
+    return std::nullopt;
+  }
+  return absl::string_view(*bytes).substr(offset, size_bytes);
 }
 
 absl::Status DirectoryCore::Impl::CheckReductions() const {

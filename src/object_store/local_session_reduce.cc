@@ -82,7 +82,8 @@ absl::Status LocalSession::On(const local::Reduce& reduce) {
   auto done = [weak = weak_from_this(), request = reduce.request,
                answer = AnswerReduce(reduce.request, ids)](absl::Status status) mutable {
     const std::shared_ptr<LocalSession> self = weak.lock();
-    if (self != nullptr) self->reductions_.erase(request);
+    // One that was cancelled meanwhile has been accounted for.
+    if (self == nullptr || self->reductions_.erase(request) == 0) return;
     answer(std::move(status));
   };
   reductions_[reduce.request] =
