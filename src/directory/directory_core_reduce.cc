@@ -642,7 +642,9 @@ void DirectoryCore::Impl::DescribeReduction(const Reduction& reduction, Instant 
   ToProto(spec, reduction.plan.root(), out->mutable_reduction());
   out->set_ready(view.ready);
   out->set_needed(spec.num_objects != 0 ? spec.num_objects : spec.sources.size());
-  out->set_spares(view.spares);
+  // As long as there are too few of them none is to spare, placed or not.
+  const size_t needed = out->needed();
+  out->set_spares(view.ready > needed ? view.ready - needed : 0);
   out->set_degree(view.degree);
   out->set_epoch(view.epoch);
   out->set_size_bytes(view.size_bytes);

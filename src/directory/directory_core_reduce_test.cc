@@ -681,6 +681,7 @@ TEST_F(ReduceTest, ADescriptionShowsTheTreeAndWhatIsMissing) {
   const v1::ReductionDescription told = h_.Describe(kTarget).reduction();
   EXPECT_EQ(told.needed(), 3);
   EXPECT_EQ(told.ready(), 2);
+  EXPECT_EQ(told.spares(), 0);
   EXPECT_EQ(told.asking(), 1);
   ASSERT_EQ(told.missing_source_ids_size(), 1);
   EXPECT_EQ(told.missing_source_ids(0), Bytes(Source(2)));
