@@ -211,7 +211,6 @@ struct Reduction {
   };
   // A fold that a node was told of.
   struct Placed {
-    int slot = 0;
     uint64_t watermark = 0;
     double bytes_per_second = 0;
     std::string trouble;

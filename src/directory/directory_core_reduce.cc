@@ -517,7 +517,6 @@ void DirectoryCore::Impl::Carry(Reduction& reduction, const PlaceFold& effect) {
   ++counters_.folds_placed;
   FillFold(reduction, effect.task, Send(effect.node).mutable_fold());
   Reduction::Placed& placed = reduction.placed[{effect.node, effect.task.version}];
-  placed.slot = effect.task.slot;
   placed.registered = true;
   TellToKeep(reduction, effect.node);
 }
