@@ -137,7 +137,7 @@ void DirectoryClient::Impl::Broken(const absl::Status& why) {
 absl::Duration DirectoryClient::Impl::Delay(const absl::Status& why) {
   const bool refused = !up && (absl::IsFailedPrecondition(why) || absl::IsPermissionDenied(why) ||
                                absl::IsInvalidArgument(why));
-  absl::Duration delay = kReconnectDelay;
+  absl::Duration delay = up ? kFirstReconnectDelay : kReconnectDelay;
   if (!up && executor.Now() - down_since > kReconnectPatience) delay = kSlowReconnectDelay;
   if (refused) delay = kRefusedDelay;
   return delay * (0.75 + 0.5 * random.Unit());

@@ -22,8 +22,10 @@
 
 namespace phalanx::directory {
 
-// After a stream broke the next is opened so soon, give or take a quarter: a shard that restarts is
-// found within 100 ms.
+// After a stream broke the next is opened so soon, give or take a quarter: the shard does not wait
+// for long.
+inline constexpr absl::Duration kFirstReconnectDelay = absl::Milliseconds(4);
+// And then every so often: a shard that restarts is found within 100 ms.
 inline constexpr absl::Duration kReconnectDelay = absl::Milliseconds(40);
 // A shard that stays away for so long is then asked less often.
 inline constexpr absl::Duration kReconnectPatience = absl::Seconds(10);

@@ -12,6 +12,9 @@
 namespace phalanx::directory::testing {
 namespace {
 
+// Of a node whose connection broke.
+constexpr absl::Duration kGrace = absl::Milliseconds(30);
+
 template <typename Message>
 Message* About(const ObjectId& id, const Generation& generation, Message* out) {
   out->set_object_id(id.binary().data(), ObjectId::kSize);
@@ -184,16 +187,15 @@ void World::RestartShard() {
 void World::ToggleStream(Node& node) {
   if (!node.up) return;
   node.connected = !node.connected;
-  node.disconnected_at = now_;
+  // One whose connection broke is given a grace, one that is silent a lease.
+  node.believed_until = now_ + (random_.Chance(0.25) ? kGrace : directory_options_.lease);
   Trace(node, node.connected ? "is connected again" : "is disconnected");
   core_->NodeConnected(node.key, node.connected, now_);
 }
 
 void World::FenceTheSilent() {
   for (Node& node : nodes_) {
-    if (!node.up || node.connected || now_ - node.disconnected_at < directory_options_.lease) {
-      continue;
-    }
+    if (!node.up || node.connected || now_ < node.believed_until) continue;
     Trace(node, "is fenced");
     node.up = false;
     core_->NodeDown(node.key, now_);

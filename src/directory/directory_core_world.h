@@ -72,7 +72,7 @@ class World {
     bool alive = true;
     bool up = false;  // has a session
     bool connected = true;
-    Instant disconnected_at;
+    Instant believed_until;  // while it is not connected
     bool knows_shard = false;
     uint64_t next_sequence = 1;
     std::map<ObjectId, Local> locals;
@@ -96,7 +96,7 @@ class World {
   void Open(Node& node);
   void RestartShard();
   void ToggleStream(Node& node);
-  // As the shard around the core does with nodes that it has not heard for a lease.
+  // As the shard around the core does with nodes that are not back in time.
   void FenceTheSilent();
   void AskFor(Node& node, const ObjectId& id, bool keep);
   // The open want again, with or without memory for it.

@@ -190,7 +190,9 @@ ShardSession::ShardSession(SessionId id, uint64_t shard_incarnation, const Sessi
     : id_(id),
       shard_incarnation_(shard_incarnation),
       node_(std::move(node)),
-      link_(config.lease, config.limits) {
+      grace_(config.reconnect_grace),
+      link_(config.lease, config.limits),
+      expected_until_(now + config.reconnect_grace) {
   link_.Heard(now);
 }
 
@@ -208,9 +210,24 @@ void ShardSession::StreamOpened(const v1::Hello& hello, Instant now) {
   welcome_due_ = true;
 }
 
-void ShardSession::StreamClosed() {
+void ShardSession::StreamClosed(Instant now) {
   link_.Detach();
   welcome_due_ = false;
+  AwaitReconnect(now);
+}
+
+void ShardSession::AwaitReconnect(Instant now) {
+  expected_until_ = std::max(expected_until_, now + grace_);
+}
+
+Instant ShardSession::ExpiresAt() const {
+  return link_.attached() ? link_.SilentAt() : std::min(link_.SilentAt(), expected_until_);
+}
+
+void ShardSession::Forgive(Instant now) {
+  link_.Heard(now);
+  // The node may have given the stream up meanwhile, and try less often.
+  expected_until_ = now + link_.lease();
 }
 
 absl::Status ShardSession::OnFrame(v1::NodeFrame frame, Instant now) {

@@ -134,7 +134,7 @@ class ShardSession {
   // the session's first stream. Replaces an earlier stream. REQUIRES: CanResume(hello), or no
   // stream before.
   void StreamOpened(const v1::Hello& hello, Instant now);
-  void StreamClosed();
+  void StreamClosed(Instant now);
 
   // Takes a frame that came after the proof. InvalidArgument for one out of order or malformed:
   // close the stream.
@@ -149,15 +149,20 @@ class ShardSession {
   // When NextFrame has a frame (the past, if it has one now), or the session expires.
   Instant NextDeadline() const;
 
-  // When the node will have been silent for the lease: the session is to be fenced.
-  Instant ExpiresAt() const { return link_.SilentAt(); }
+  // When the node will have been silent for the lease, or without a stream for the grace: the
+  // session is to be fenced.
+  Instant ExpiresAt() const;
   bool Expired(Instant now) const { return now >= ExpiresAt(); }
+  // It was the lease.
+  bool Silent(Instant now) const { return now >= link_.SilentAt(); }
   // The node said goodbye: the session ends.
   bool ended() const { return ended_; }
   // Too much is unacknowledged: the session ends, and the node will register anew.
   bool overflowed() const { return link_.overflowed(); }
   // We have not been listening (the process was stopped): the node's silence is not its own.
-  void Forgive(Instant now) { link_.Heard(now); }
+  void Forgive(Instant now);
+  // We have not been listening for a part of the grace: it begins anew.
+  void AwaitReconnect(Instant now);
 
   bool connected() const { return link_.attached(); }
   size_t unacknowledged() const { return link_.unacknowledged(); }
@@ -172,7 +177,9 @@ class ShardSession {
   const SessionId id_;
   const uint64_t shard_incarnation_;
   const v1::NodeInfo node_;
+  const absl::Duration grace_;
   SessionLink<v1::ShardMessage, v1::NodeMessage> link_;
+  Instant expected_until_;  // while no stream is there
   bool had_stream_ = false;
   bool welcome_due_ = false;
   bool resumed_ = false;

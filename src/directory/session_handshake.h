@@ -36,6 +36,9 @@ struct SessionConfig {
   uint32_t num_shards = 1;
   uint32_t protocol_version = kProtocolVersion;
   absl::Duration lease = absl::Seconds(2);
+  // How long the shard waits for a node whose stream broke, the lease at most. A node that lives is
+  // back within three round trips; one that is gone is not waited for until its lease runs out.
+  absl::Duration reconnect_grace = absl::Milliseconds(30);
   SessionLimits limits;
   // Where nonces come from: the system's generator, unless a simulation brings one of its own.
   std::function<void(void* out, size_t size)> nonce_bytes = SystemRandomBytes;

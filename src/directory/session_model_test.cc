@@ -150,7 +150,7 @@ class World {
       random_.Chance(0.5) ? Arrive(to_shard_) : Arrive(to_node_);
     }
     node_.StreamClosed(now_);
-    if (session_ != nullptr) session_->StreamClosed();
+    if (session_ != nullptr) session_->StreamClosed(now_);
     handshake_.reset();
     attached_ = open_ = false;
     to_shard_.clear();

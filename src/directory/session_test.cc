@@ -72,7 +72,7 @@ struct Pair {
 
   void Break() {
     node.StreamClosed(now);
-    shard->StreamClosed();
+    shard->StreamClosed(now);
   }
 
   // One frame each way, if there is one; returns how many went.

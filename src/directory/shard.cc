@@ -83,7 +83,10 @@ struct Shard::Impl {
   void OnCoreTimer(Instant due);
   // Called back so much later than `due` that the process must have been stopped meanwhile.
   bool Paused(Instant due) const { return executor.Now() - due > config.lease / 4; }
+  // So late that a node's new stream may wait to be read.
+  bool Late(Instant due) const { return executor.Now() - due > config.reconnect_grace / 4; }
   void OnSessionTimer(Instant due);
+  absl::Status WhyFenced(const Session& session) const;
   void CloseSilentStreams(Instant now);
   void Flush();
   void Pump(Session& session);
@@ -260,7 +263,7 @@ void Shard::Impl::OnStreamClosed(StreamId id) {
   Session& session = sessions.at(node);
   if (session.stream != id) return;
   session.stream = 0;
-  session.session.StreamClosed();
+  session.session.StreamClosed(executor.Now());
   core.NodeConnected(session.session.key(), false, executor.Now());
   session_timer.Ensure(session.session.ExpiresAt());
   flush.Raise();
@@ -306,9 +309,11 @@ void Shard::Impl::OnSessionTimer(Instant due) {
     core.NotePause(now);
   }
   CloseSilentStreams(now);
+  const bool late = Late(due);
   std::vector<uint64_t> expired;
   for (auto& [node, session] : sessions) {
     if (paused) session.session.Forgive(now);
+    if (late && session.stream == 0) session.session.AwaitReconnect(now);
     if (session.session.Expired(now)) {
       expired.push_back(node);
     } else {
@@ -317,11 +322,19 @@ void Shard::Impl::OnSessionTimer(Instant due) {
   }
   for (const uint64_t node : expired) {
     ++counters.fenced;
-    EndSession(node, "session fenced",
-               absl::DeadlineExceededError(absl::StrCat(NodeName(sessions.at(node).session.node()),
-                                                        " was silent for ",
-                                                        absl::FormatDuration(config.lease))));
+    EndSession(node, "session fenced", WhyFenced(sessions.at(node)));
   }
+}
+
+absl::Status Shard::Impl::WhyFenced(const Session& session) const {
+  const std::string name = NodeName(session.session.node());
+  if (session.stream != 0 || session.session.Silent(executor.Now())) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(name, " was silent for ", absl::FormatDuration(config.lease)));
+  }
+  return absl::UnavailableError(absl::StrCat(name, " was not back ",
+                                             absl::FormatDuration(config.reconnect_grace),
+                                             " after its connection had broken"));
 }
 
 void Shard::Impl::CloseSilentStreams(Instant now) {

@@ -5,7 +5,7 @@
 //        ▲                             ▲                │
 //        └─────────── frames ──────────┴─── outbox ◄────┘
 //
-// A stream that breaks leaves its session waiting for the next one until the lease runs out; a
+// A stream that breaks leaves its session waiting for the next one until the grace runs out; a
 // session that is fenced, that said goodbye, or that does not acknowledge, ends, and its node
 // registers anew.
 //

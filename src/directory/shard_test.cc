@@ -290,14 +290,25 @@ TEST_F(ShardTest, AGoodbyeEndsTheSessionAtOnce) {
   EXPECT_EQ(Counter("streams"), 0);
 }
 
-TEST_F(ShardTest, ACrashedNodeStaysForItsLease) {
+TEST_F(ShardTest, ACrashedNodeStaysForTheGrace) {
   ConnectedNode();
   nodes_.clear();
-  scheduler_.RunFor(absl::Milliseconds(1500));
+  scheduler_.RunFor(absl::Milliseconds(20));
   ASSERT_EQ(Status().nodes_size(), 1);
   EXPECT_FALSE(Status().nodes(0).connected());
-  scheduler_.RunFor(absl::Milliseconds(600));
+  scheduler_.RunFor(absl::Milliseconds(20));
   EXPECT_EQ(Status().nodes_size(), 0);
+  EXPECT_EQ(Counter("sessions_fenced"), 1);
+  EXPECT_EQ(events_.back(), "session fenced n1");
+}
+
+TEST_F(ShardTest, ANodeThatIsOutOfReachAfterABreakRegistersAnew) {
+  NodeMachine& node = ConnectedNode();
+  fabric_.PartitionBothWays("n1", "shard");
+  fabric_.Reset("n1", "shard");
+  EXPECT_TRUE(Until([this] { return Counter("sessions_fenced") == 1; }, absl::Milliseconds(40)));
+  fabric_.HealAll();
+  EXPECT_TRUE(Until([&node] { return node.registered == 2; }, absl::Seconds(1)));
 }
 
 TEST_F(ShardTest, AShardThatWasStoppedDoesNotBlameItsNodes) {

@@ -28,6 +28,10 @@ absl::Status Validate(const DirectoryConfig& config) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the lease is ", absl::FormatDuration(config.core.lease), ", not between 100ms and 1h"));
   }
+  if (config.reconnect_grace < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the reconnect grace is ", absl::FormatDuration(config.reconnect_grace), ", below 0"));
+  }
   return absl::OkStatus();
 }
 
@@ -96,6 +100,7 @@ absl::StatusOr<std::unique_ptr<DirectoryDaemon>> DirectoryDaemon::Start(
   session.shard_index = static_cast<uint32_t>(config.shard_index);
   session.num_shards = static_cast<uint32_t>(config.num_shards);
   session.lease = config.core.lease;
+  session.reconnect_grace = config.reconnect_grace;
   auto impl = std::make_unique<Impl>(control, std::move(session), config);
   impl->shard.Observe(LogEvent);
   PHALANX_ASSIGN_OR_RETURN(

@@ -8,8 +8,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "src/common/executor.h"
 #include "src/directory/directory_core.h"
+#include "src/directory/session_handshake.h"
 #include "src/net/tcp/tcp_network.h"
 
 namespace phalanx::runtime {
@@ -25,6 +27,8 @@ struct DirectoryConfig {
   // Metrics ask for no secret: only with this are they served beyond loopback.
   bool metrics_open = false;
   directory::DirectoryOptions core;
+  // The lease at most.
+  absl::Duration reconnect_grace = directory::SessionConfig{}.reconnect_grace;
 };
 
 class DirectoryDaemon {

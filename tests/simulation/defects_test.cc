@@ -20,7 +20,18 @@ constexpr uint64_t kSeeds = 200;
 
 // What needs several rare things at once is looked for in runs that lean to them.
 Focus LeanFor(Defect defect) {
-  return defect == Defect::kNoGenerationCheck ? Focus::kRivals : Focus::kAnything;
+  switch (defect) {
+    case Defect::kNoGenerationCheck:
+      return Focus::kRivals;
+    case Defect::kTombstoneForgottenAtRestart:
+      return Focus::kDeletes;
+    case Defect::kEvictLastCopy:
+      return Focus::kMemory;
+    case Defect::kStarvedCountedAsStalled:
+      return Focus::kPeace;
+    default:
+      return Focus::kAnything;
+  }
 }
 
 // Mistakes in reductions are looked for in runs of those.

@@ -38,6 +38,9 @@ void AddShardFlags(Flags& flags, DirectoryConfig* target) {
   flags.Group("Directory");
   flags.Setting("--lease", "How long a silent node is believed to be there",
                 TimeSpan(&target->core.lease));
+  flags.Setting("--reconnect-grace",
+                "How long a node whose connection broke has to come back, the lease at most",
+                TimeSpan(&target->reconnect_grace));
   flags.Setting("--inline-cache", "Bytes of objects up to 64 KiB kept here to answer at once",
                 ByteSize(&target->core.inline_cache_bytes));
   flags.Setting("--tombstone-age", "How long a deleted object is remembered at least",
