@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
+#include "src/directory/validate.h"
 
 namespace phalanx::collectives {
 namespace {
@@ -496,6 +497,7 @@ void NodeFold::Describe(v1::RegisterFold* out) {
   out->set_slots(order_.slots);
   out->set_degree(order_.degree);
   out->set_root(order_.root);
+  if (target_.valid()) directory::ToProto(target_, out->mutable_generation());
   out->set_ready(order_.root && (stage_ == Stage::kFolded || stage_ == Stage::kSealed));
   for (const FoldInput& input : order_.inputs) {
     const bool own = input.kind != FoldInput::Kind::kSender && !input.source.nil();

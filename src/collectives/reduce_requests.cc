@@ -44,7 +44,7 @@ RequestId ReduceRequests::Ask(ClientId client, const ObjectId& target, v1::NodeM
                                                           ": no answer before the deadline")));
     });
   }
-  if (deadline > control_.Now()) Tell(id, request);
+  if (deadline > control_.Now()) send_(target, MessageOf(id, request));
   return id;
 }
 
@@ -55,7 +55,7 @@ void ReduceRequests::Refuse(absl::Status why, ReduceDone done) {
   });
 }
 
-void ReduceRequests::Tell(RequestId id, const Request& request) {
+v1::NodeMessage ReduceRequests::MessageOf(RequestId id, const Request& request) const {
   v1::NodeMessage message = request.message;
   if (message.has_reduce_request()) {
     v1::ReduceRequest& reduce = *message.mutable_reduce_request();
@@ -70,7 +70,7 @@ void ReduceRequests::Tell(RequestId id, const Request& request) {
   } else {
     message.mutable_fail_request()->set_request_id(id);
   }
-  send_(request.target, std::move(message));
+  return message;
 }
 
 void ReduceRequests::Forget(std::map<RequestId, Request>::iterator it) {
@@ -108,19 +108,21 @@ void ReduceRequests::OnReply(uint64_t request_id, int code, const std::string& m
          code == 0 ? absl::OkStatus() : absl::Status(static_cast<absl::StatusCode>(code), message));
 }
 
-void ReduceRequests::AskAgain(const std::function<bool(const ObjectId& target)>& chosen) {
+std::vector<v1::NodeMessage> ReduceRequests::AskAgain(
+    const std::function<bool(const ObjectId& target)>& chosen) {
+  std::vector<v1::NodeMessage> reductions;
   for (const auto& [id, request] : requests_) {
-    if (chosen(request.target)) Tell(id, request);
-  }
-}
-
-const v1::Reduction* ReduceRequests::Find(const ObjectId& target) const {
-  for (const auto& [id, request] : requests_) {
-    if (request.target == target && request.message.has_reduce_request()) {
-      return &request.message.reduce_request().reduction();
+    if (!chosen(request.target)) continue;
+    v1::NodeMessage message = MessageOf(id, request);
+    if (message.has_reduce_request()) {
+      message.mutable_reduce_request()->set_again(true);
+      reductions.push_back(std::move(message));
+      continue;
     }
+    if (message.has_extend_request()) message.mutable_extend_request()->set_again(true);
+    send_(request.target, std::move(message));
   }
-  return nullptr;
+  return reductions;
 }
 
 }  // namespace phalanx::collectives

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
@@ -42,11 +43,10 @@ class ReduceRequests {
 
   // A reply of whatever kind; unknown numbers are ignored.
   void OnReply(uint64_t request_id, int code, const std::string& message);
-  // Sends those again whose targets are chosen.
-  void AskAgain(const std::function<bool(const ObjectId& target)>& chosen);
+  // Those whose targets are chosen are asked for again: reductions by what is returned, within the
+  // registration; what is sent must come behind it.
+  std::vector<v1::NodeMessage> AskAgain(const std::function<bool(const ObjectId& target)>& chosen);
 
-  // The reduction that somebody here waits for; null if nobody does.
-  const v1::Reduction* Find(const ObjectId& target) const;
   size_t size() const { return requests_.size(); }
 
  private:
@@ -59,7 +59,7 @@ class ReduceRequests {
     TimerId timer = 0;
   };
 
-  void Tell(object_store::RequestId id, const Request& request);
+  v1::NodeMessage MessageOf(object_store::RequestId id, const Request& request) const;
   void Answer(object_store::RequestId id, absl::Status status);
   void Forget(std::map<object_store::RequestId, Request>::iterator it);
 

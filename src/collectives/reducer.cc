@@ -33,8 +33,10 @@ struct Reducer::Impl final : public NodeFold::Host {
     net::ServeRequest request;
     net::DataPlane::ServeReply reply;
   };
+  // For a shard that begins anew.
   struct Kept {
-    v1::Reduction reduction;
+    // By place in the list of sources: one, of a reduction that is not open.
+    std::map<uint32_t, v1::Reduction> parts;
     Instant deadline = Instant::Infinite();
   };
 
@@ -70,8 +72,9 @@ struct Reducer::Impl final : public NodeFold::Host {
   void OnFoldDrop(const v1::FoldDrop& drop);
   void OnFoldCommit(const v1::FoldCommit& commit);
   void OnKeep(const v1::KeepReduction& keep);
+  static void AddPart(const v1::Reduction& part, Kept& kept);
   std::vector<v1::NodeMessage> Register(int shard);
-  void AskAgain(int shard);
+  void TellKept(int shard, std::vector<v1::NodeMessage>& messages);
 
   // ---- data plane
   bool Serve(const net::ServeRequest& request, net::DataPlane::ServeReply& reply);
@@ -273,47 +276,60 @@ void Reducer::Impl::OnKeep(const v1::KeepReduction& keep) {
     return;
   }
   if (kept_.size() >= options_.max_kept && !kept_.contains(*target)) return;
+  if (keep.reduction().first_source() > kMaxReduceSources) return;
   Kept& kept = kept_[*target];
-  kept.reduction = keep.reduction();
+  AddPart(keep.reduction(), kept);
   kept.deadline = keep.timeout_ms() == 0 ? Instant::Infinite()
                                          : control_.Now() + absl::Milliseconds(keep.timeout_ms());
 }
 
+// What goes on where another part ends, or within it, is added to that.
+void Reducer::Impl::AddPart(const v1::Reduction& part, Kept& kept) {
+  const uint32_t first = part.first_source();
+  auto before = kept.parts.upper_bound(first);
+  if (before == kept.parts.begin() ||
+      first - std::prev(before)->first >
+          static_cast<uint32_t>(std::prev(before)->second.source_ids_size())) {
+    kept.parts[first] = part;
+    return;
+  }
+  v1::Reduction& grown = std::prev(before)->second;
+  const int known = grown.source_ids_size() - static_cast<int>(first - grown.first_source());
+  for (int i = known; i < part.source_ids_size(); ++i) grown.add_source_ids(part.source_ids(i));
+  if (part.closed()) grown.set_closed(true);
+}
+
 std::vector<v1::NodeMessage> Reducer::Impl::Register(int shard) {
   std::vector<v1::NodeMessage> messages;
-  const Instant now = control_.Now();
-  std::erase_if(kept_, [now](const auto& kept) { return kept.second.deadline <= now; });
+  TellKept(shard, messages);
+  const auto here = [this, shard](const ObjectId& target) { return ShardOf(target) == shard; };
+  for (v1::NodeMessage& asked : requests_.AskAgain(here)) messages.push_back(std::move(asked));
   for (const auto& [key, fold] : folds_) {
-    if (ShardOf(key.first) != shard) continue;
+    if (!here(key.first)) continue;
     v1::RegisterFold* out = messages.emplace_back().mutable_register_fold();
     out->set_object_id(object_store::IdBytes(key.first));
     directory::ToProto(key.second, out->mutable_version());
     fold->Describe(out);
-    if (const auto kept = kept_.find(key.first); kept != kept_.end()) {
-      *out->mutable_reduction() = kept->second.reduction;
-    } else if (const v1::Reduction* asked = requests_.Find(key.first); asked != nullptr) {
-      *out->mutable_reduction() = *asked;
-    }
   }
-  AskAgain(shard);
   watches_.OnSession(shard);
   return messages;
 }
 
-void Reducer::Impl::AskAgain(int shard) {
+void Reducer::Impl::TellKept(int shard, std::vector<v1::NodeMessage>& messages) {
+  const Instant now = control_.Now();
+  std::erase_if(kept_, [now](const auto& kept) { return kept.second.deadline <= now; });
   for (const auto& [target, kept] : kept_) {
     if (ShardOf(target) != shard) continue;
-    v1::NodeMessage message;
-    v1::ReduceRequest* request = message.mutable_reduce_request();
-    request->set_object_id(object_store::IdBytes(target));
-    *request->mutable_reduction() = kept.reduction;
-    if (!kept.deadline.infinite()) {
-      const int64_t ms = absl::ToInt64Milliseconds(kept.deadline - control_.Now());
+    for (const auto& [first, part] : kept.parts) {
+      v1::ReduceRequest* request = messages.emplace_back().mutable_reduce_request();
+      request->set_object_id(object_store::IdBytes(target));
+      *request->mutable_reduction() = part;
+      request->set_again(true);
+      if (kept.deadline.infinite()) continue;
+      const int64_t ms = absl::ToInt64Milliseconds(kept.deadline - now);
       request->set_timeout_ms(static_cast<uint64_t>(std::max<int64_t>(1, ms)));
     }
-    send_(shard, std::move(message));
   }
-  requests_.AskAgain([this, shard](const ObjectId& target) { return ShardOf(target) == shard; });
 }
 
 // ---------------------------------------------------------------------------------- data plane

@@ -214,7 +214,7 @@ TEST_F(ReducerDirectoryTest, ExtendAndFailGoToTheirObjectsShard) {
   EXPECT_TRUE(failed && absl::IsAlreadyExists(*failed));
 }
 
-TEST_F(ReducerDirectoryTest, ANewSessionHearsOfFoldsFirstAndOfRequestsBehindTheRegistration) {
+TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistration) {
   ReduceNode& a = world_.Add("a");
   const Generation g = a.Put(Source(1), Numbers(1, 1000));
   Reduce(a, Call());
@@ -227,8 +227,12 @@ TEST_F(ReducerDirectoryTest, ANewSessionHearsOfFoldsFirstAndOfRequestsBehindTheR
   ASSERT_TRUE(world_.RunUntil([&] { return !a.Reports(v1::FoldReport::READY).empty(); }));
   NewSession(a);
   EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kRegisterBegin, Kind::kRegisterCopy,
-                                               Kind::kRegisterCopy, Kind::kRegisterFold,
-                                               Kind::kRegisterEnd, Kind::kReduceRequest));
+                                               Kind::kRegisterCopy, Kind::kReduceRequest,
+                                               Kind::kRegisterFold, Kind::kRegisterEnd));
+  const v1::ReduceRequest asked = SentOf(a, Kind::kReduceRequest)[0].reduce_request();
+  EXPECT_NE(asked.request_id(), 0u);
+  EXPECT_TRUE(asked.again());
+  EXPECT_EQ(asked.reduction().source_ids_size(), 2) << "as the client has it";
   const v1::RegisterFold told = SentOf(a, Kind::kRegisterFold)[0].register_fold();
   EXPECT_EQ(directory::FromProto(told.version()), Version(4));
   EXPECT_EQ(told.slot(), 3u);
@@ -237,7 +241,7 @@ TEST_F(ReducerDirectoryTest, ANewSessionHearsOfFoldsFirstAndOfRequestsBehindTheR
   EXPECT_TRUE(told.root());
   EXPECT_TRUE(told.ready());
   EXPECT_THAT(told.source_ids(), ::testing::ElementsAre(IdBytes(Source(1))));
-  EXPECT_EQ(told.reduction().source_ids_size(), 2) << "as the client has it";
+  EXPECT_EQ(told.generation().creator().node(), a.self().node);
   // The answer finds everything as it was, and the target announced again.
   a.sent().clear();
   a.Shard(fold);
@@ -275,6 +279,51 @@ TEST_F(ReducerDirectoryTest, WhatIsKeptForAShardIsToldToItsNextLifeUntilItMayBeF
   a.Shard(keep);
   NewSession(a);
   EXPECT_TRUE(SentOf(a, Kind::kReduceRequest).empty());
+}
+
+TEST_F(ReducerDirectoryTest, PartsOfAnOpenReductionAreKeptByTheirPlacesAndToldAsTheyAre) {
+  ReduceNode& a = world_.Add("a");
+  const auto keep = [&](uint32_t first, const std::vector<ObjectId>& sources, bool closed) {
+    v1::ShardMessage message;
+    v1::KeepReduction& part = *message.mutable_keep_reduction();
+    part.set_object_id(IdBytes(target_));
+    part.mutable_reduction()->set_open(true);
+    part.mutable_reduction()->set_closed(closed);
+    part.mutable_reduction()->set_first_source(first);
+    for (const ObjectId& id : sources) part.mutable_reduction()->add_source_ids(IdBytes(id));
+    a.Shard(message);
+  };
+  keep(5, {Source(5)}, false);
+  keep(2, {Source(2)}, false);
+  keep(6, {Source(6), Source(7)}, false);
+  keep(7, {Source(7), Source(8)}, false);
+  keep(9, {}, true);
+  NewSession(a);
+  const auto asked = SentOf(a, Kind::kReduceRequest);
+  ASSERT_EQ(asked.size(), 2u);
+  EXPECT_EQ(asked[0].reduce_request().reduction().first_source(), 2u);
+  EXPECT_FALSE(asked[0].reduce_request().reduction().closed());
+  EXPECT_THAT(asked[0].reduce_request().reduction().source_ids(),
+              ::testing::ElementsAre(IdBytes(Source(2))));
+  const v1::Reduction& grown = asked[1].reduce_request().reduction();
+  EXPECT_EQ(grown.first_source(), 5u);
+  EXPECT_TRUE(grown.closed());
+  EXPECT_THAT(grown.source_ids(), ::testing::ElementsAre(IdBytes(Source(5)), IdBytes(Source(6)),
+                                                         IdBytes(Source(7)), IdBytes(Source(8))));
+}
+
+TEST_F(ReducerDirectoryTest, AnExtensionThatIsAskedForAgainSaysSo) {
+  ReduceNode& a = world_.Add("a");
+  a.Run([&] {
+    a.reducer().Extend(a.client(), target_, {Source(1)}, false, Instant::Infinite(),
+                       [](const absl::Status&) {});
+  });
+  ASSERT_EQ(SentOf(a, Kind::kExtendRequest).size(), 1u);
+  EXPECT_FALSE(SentOf(a, Kind::kExtendRequest)[0].extend_request().again());
+  NewSession(a);
+  EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kRegisterBegin, Kind::kRegisterEnd,
+                                               Kind::kExtendRequest));
+  EXPECT_TRUE(SentOf(a, Kind::kExtendRequest)[0].extend_request().again());
 }
 
 class SourceWatchesTest : public ReducerDirectoryTest {

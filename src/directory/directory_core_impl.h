@@ -8,6 +8,7 @@
 //   directory_core_delete.cc    deletes and tombstones, queries, eviction
 //   directory_core_drain.cc     leaving nodes, prefetch
 //   directory_core_reduce.cc    reductions: who asks, what nodes report, what the plans decide
+//   directory_core_join.cc      who joins or adds to them, and what nodes keep in mind of them
 //   directory_core_watch.cc     their sources: here, at other shards, and those that failed
 //   directory_core_tools.cc     descriptions, and the check of the invariants
 #ifndef PHALANX_DIRECTORY_DIRECTORY_CORE_IMPL_H_
@@ -230,8 +231,8 @@ struct Reduction {
   Instant timer = Instant::Infinite();
   bool begun = false;
   absl::btree_map<FoldKey, Placed> placed;
-  // Told by nodes that register, until the plan has begun; and whether all was folded.
-  std::vector<std::pair<FoldKey, bool>> registered;
+  // Folds that go on, told while the shard learned; until the plan has begun.
+  std::vector<std::pair<NodeKey, v1::RegisterFold>> registered;
   // Of which sources a node has said that it does not hold that generation: a shard that knows them
   // by way of another hears of their end later.
   absl::btree_set<std::tuple<ObjectId, Generation, NodeKey>> absent;
@@ -244,10 +245,23 @@ struct Reduction {
   bool has_foreign = false;
   absl::btree_map<ObjectId, v1::SourceState> foreign;
   size_t foreign_inline_bytes = 0;
-  // Extensions that were carried out: a node asks again in a new session.
-  absl::btree_set<std::pair<NodeKey, uint64_t>> extended;
   // Told to keep the reduction in mind.
   absl::btree_set<NodeKey> keepers;
+  // Of an open one: askers that are told of each extension, and all who keep a part of the list in
+  // mind.
+  absl::btree_set<NodeKey> informed;
+  absl::btree_set<NodeKey> part_keepers;
+  // What they tell after a restart: parts of the list by place, those with a gap before them; and
+  // how many sources there were when it was closed, if it was.
+  absl::btree_map<size_t, std::vector<ObjectId>> parts;
+  std::optional<size_t> closed_at;
+};
+
+// An extension of a reduction that the shard may still learn of.
+struct DeferredExtend {
+  NodeKey node;
+  uint64_t session = 0;
+  v1::ExtendRequest request;
 };
 
 // Who wants to know of a source: the reduction of `target`, here (no node) or at another shard, by
@@ -539,10 +553,7 @@ struct DirectoryCore::Impl {
 
   // ---- directory_core_reduce.cc
   absl::Status OnReduce(Node& node, const v1::ReduceRequest& m);
-  absl::Status OnExtend(Node& node, const v1::ExtendRequest& m);
-  absl::Status Extend(Reduction& reduction, const v1::ExtendRequest& m);
   absl::Status OnFoldReport(Node& node, const v1::FoldReport& m);
-  absl::Status OnRegisterFold(Node& node, const v1::RegisterFold& m);
   // Why a reduction of this id cannot begin, or how the one that is over ended; nothing: it may.
   std::optional<absl::Status> AnswerBeforeBegin(const ObjectId& target, const ReduceSpec& spec);
   absl::StatusOr<Reduction*> BeginReduction(const ObjectId& target, ReduceSpec spec,
@@ -569,14 +580,13 @@ struct DirectoryCore::Impl {
   void NoteAbsent(Reduction& reduction, const FoldTask& task, const NodeKey& node, size_t input);
   void FillFold(Reduction& reduction, const FoldTask& task, v1::Fold* out);
   void SendFoldDrop(const NodeKey& to, const ObjectId& target, const Generation& version);
-  void TellToForget(const NodeKey& node, const ObjectId& target);
-  void TellToKeep(Reduction& reduction, const NodeKey& node);
+  static void ForgetKeeper(Reduction& reduction, const NodeKey& key);
   void ReductionNodeDown(const NodeKey& key);
   void TellUnplaced(Reduction& reduction);
   // What the node folds goes on, if it says so in its new session.
   void ReductionSessionBegins(const NodeKey& key);
   void ReductionSessionRegistered(const NodeKey& key);
-  // The plans that waited for the shard to learn.
+  // The plans that waited for the shard to learn, and extensions that did.
   void BeginPlans();
   void TouchReduction(const ObjectId& target) { touched_reductions_.insert(target); }
   // Something of the object changed that a reduction may care for: its source, or its target.
@@ -587,6 +597,29 @@ struct DirectoryCore::Impl {
   void ListReductions(Instant now, v1::GetStatusResponse* out) const;
   void DescribeReduction(const Reduction& reduction, Instant now,
                          v1::ReductionDescription* out) const;
+
+  // ---- directory_core_join.cc
+  // False: another reduction is meant, or what is told of this one cannot be.
+  bool Join(Reduction& reduction, const ReduceSpec& asked, const v1::Reduction& m);
+  // The parts that have no gap before them any more. False: they contradict the list.
+  bool TakeParts(Reduction& reduction);
+  // Whether what a node keeps in mind of it has sources that are not in its list.
+  static bool LacksSources(const Reduction& reduction, const ReduceSpec& kept);
+  absl::Status OnExtend(Node& node, const v1::ExtendRequest& m);
+  void AnswerExtend(const NodeKey& node, const v1::ExtendRequest& m);
+  absl::Status Extend(Reduction& reduction, const NodeKey& node, const v1::ExtendRequest& m);
+  void AnswerDeferredExtends();
+  // The list, for who asks, from behind what that node knows of it.
+  void Inform(Reduction& reduction, const NodeKey& node, size_t known);
+  void TellPart(Reduction& reduction, const NodeKey& node, size_t first);
+  void TellToKeep(Reduction& reduction, const NodeKey& node);
+  void TellToForget(const NodeKey& node, const ObjectId& target);
+  void FillKeep(const Reduction& reduction, size_t first, v1::KeepReduction* out) const;
+  absl::Status OnRegisterFold(Node& node, const v1::RegisterFold& m);
+  void ForgetRegisteredFolds(const NodeKey& node);
+  // To their reductions, when the shard has learned which there are.
+  void HandOutRegisteredFolds();
+  void RestoreFolds(Reduction& reduction);
 
   // ---- directory_core_watch.cc
   absl::Status OnWatchSource(Node& node, const v1::WatchSource& m);
@@ -661,8 +694,11 @@ struct DirectoryCore::Impl {
   size_t reduce_sources_ = 0;
   absl::btree_set<std::pair<Instant, ObjectId>> reduce_timers_;
   absl::btree_set<ObjectId> touched_reductions_;
-  // Folds of reductions that nobody has asked for yet, while the shard learns.
-  absl::btree_map<ObjectId, std::vector<std::pair<NodeKey, v1::RegisterFold>>> stray_folds_;
+  // Folds that nodes have registered while the shard learns, and their size: with a source each.
+  absl::btree_map<NodeKey, std::vector<v1::RegisterFold>> registered_folds_;
+  size_t registered_fold_sources_ = 0;
+  std::vector<DeferredExtend> deferred_extends_;
+  size_t deferred_extend_sources_ = 0;
   absl::btree_map<ObjectId, absl::btree_set<Watcher>> watchers_;
   // By node, the sources that it has other shards watch here.
   absl::btree_map<NodeKey, absl::btree_set<std::pair<ObjectId, ObjectId>>> watched_through_;

@@ -20,9 +20,9 @@ constexpr uint64_t kSegmentBytes = 64 << 10;
 // A fold that a node could not keep is placed again after so long, and twice as long each time.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
 constexpr int kMaxDoublings = 5;
-// Nodes that keep a reduction in mind, beside those that ask for it.
-constexpr size_t kMaxKeepers = 2;
 constexpr size_t kMaxNamed = 4;  // missing sources, in an error
+constexpr absl::string_view kPartsLost =
+    "the shard began anew, and not all that was added before is known to nodes that are left";
 
 absl::Status About(const ObjectId& target, absl::StatusCode code, absl::string_view what) {
   return absl::Status(code, absl::StrCat("reduction of ", target.hex(), ": ", what));
@@ -46,20 +46,18 @@ absl::Status DirectoryCore::Impl::OnReduce(Node& node, const v1::ReduceRequest& 
     AnswerReduce(target, asker, valid);
     return absl::OkStatus();
   }
+  const bool kept = asker.request_id == 0;
+  const size_t told = m.reduction().first_source() + spec->sources.size();
   Reduction* reduction = FindReduction(target);
-  if (reduction != nullptr && !SameReduction(reduction->plan.spec(), *spec)) {
-    AnswerReduce(target, asker,
-                 About(target, absl::StatusCode::kAlreadyExists,
-                       "another one, of other sources or arguments, is under way"));
-    return absl::OkStatus();
-  }
   if (reduction == nullptr) {
     if (const auto over = AnswerBeforeBegin(target, *spec)) {
       AnswerReduce(target, asker, *over);
       return absl::OkStatus();
     }
+    ReduceSpec begun_with = *spec;
+    if (m.reduction().first_source() > 0) begun_with.sources.clear();
     absl::StatusOr<Reduction*> begun =
-        BeginReduction(target, *std::move(spec), FromProto(m.reduction().root()));
+        BeginReduction(target, std::move(begun_with), FromProto(m.reduction().root()));
     if (!begun.ok()) {
       AnswerReduce(target, asker, begun.status());
       return absl::OkStatus();
@@ -67,11 +65,21 @@ absl::Status DirectoryCore::Impl::OnReduce(Node& node, const v1::ReduceRequest& 
     reduction = *begun;
     reduction->deadline = now_;  // until the first has said how long
   }
-  if (asker.request_id == 0) {
-    // Nobody waits there: the node was told to keep it in mind, and is told when to forget it.
-    reduction->keepers.insert(node.key);
-  } else {
+  if (!Join(*reduction, *spec, m.reduction())) {
+    AnswerReduce(target, asker,
+                 About(target, absl::StatusCode::kAlreadyExists,
+                       "another one, of other sources or arguments, is under way"));
+    if (kept && LacksSources(*reduction, *spec)) {
+      EndReduction(*reduction, About(target, absl::StatusCode::kDataLoss, kPartsLost));
+    }
+    return absl::OkStatus();
+  }
+  if (!kept) {
     reduction->askers.push_back(asker);
+    if (spec->open) Inform(*reduction, node.key, told);
+  } else {
+    // Nobody waits there: the node was told to keep it in mind, and is told when to forget it.
+    (spec->open ? reduction->part_keepers : reduction->keepers).insert(node.key);
   }
   const Instant deadline = m.timeout_ms() == 0
                                ? Instant::Infinite()
@@ -126,38 +134,6 @@ absl::StatusOr<Reduction*> DirectoryCore::Impl::BeginReduction(const ObjectId& t
   return made.get();
 }
 
-absl::Status DirectoryCore::Impl::Extend(Reduction& reduction, const v1::ExtendRequest& m) {
-  PHALANX_ASSIGN_OR_RETURN(const std::vector<ObjectId> sources, ParseSources(m.source_ids()));
-  if (!sources.empty()) {
-    const bool room = reduce_sources_ + sources.size() <= options_.max_reduce_sources &&
-                      reduction.plan.spec().sources.size() + sources.size() <= kMaxReduceSources;
-    if (!room) {
-      return About(reduction.target, absl::StatusCode::kResourceExhausted, "too many sources");
-    }
-    PHALANX_RETURN_IF_ERROR(reduction.plan.Add(sources));
-    Watch(reduction, sources);
-  }
-  return m.close() ? reduction.plan.Close() : absl::OkStatus();
-}
-
-absl::Status DirectoryCore::Impl::OnExtend(Node& node, const v1::ExtendRequest& m) {
-  PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
-  Reduction* reduction = FindReduction(target);
-  absl::Status status;
-  if (reduction == nullptr) {
-    status = About(target, absl::StatusCode::kNotFound, "it is not under way");
-  } else if (!reduction->extended.contains({node.key, m.request_id()})) {
-    status = Extend(*reduction, m);
-    if (status.ok()) reduction->extended.insert({node.key, m.request_id()});
-    TouchReduction(target);
-  }
-  v1::ExtendReply& reply = *Send(node.key).mutable_extend_reply();
-  reply.set_request_id(m.request_id());
-  reply.set_code(static_cast<int>(status.code()));
-  reply.set_message(std::string(status.message()));
-  return absl::OkStatus();
-}
-
 void DirectoryCore::Impl::AnswerReduce(const ObjectId& target, const Reduction::Asker& asker,
                                        const absl::Status& status) {
   const Node* node = FindNode(asker.node);
@@ -179,10 +155,13 @@ void DirectoryCore::Impl::EndReduction(Reduction& reduction, const absl::Status&
   for (const ReduceEffect& effect : reduction.plan.TakeEffects()) {
     if (const auto* drop = std::get_if<DropFold>(&effect)) Carry(reduction, *drop);
   }
-  for (const auto& [fold, ready] : reduction.registered) {
-    SendFoldDrop(fold.first, reduction.target, fold.second);
+  for (const auto& [node, fold] : reduction.registered) {
+    SendFoldDrop(node, reduction.target, FromProto(fold.version()));
   }
-  for (const NodeKey& key : reduction.keepers) TellToForget(key, reduction.target);
+  absl::btree_set<NodeKey> keepers = reduction.keepers;
+  keepers.insert(reduction.part_keepers.begin(), reduction.part_keepers.end());
+  for (const NodeKey& key : keepers) TellToForget(key, reduction.target);
+  for (const auto& [first, part] : reduction.parts) reduce_sources_ -= part.size();
   UnwatchAll(reduction);
   if (!reduction.timer.infinite()) reduce_timers_.erase({reduction.timer, reduction.target});
   const ObjectId target = reduction.target;
@@ -251,52 +230,6 @@ void DirectoryCore::Impl::NoteAbsent(Reduction& reduction, const FoldTask& task,
   reduction.plan.OnResultLost();
 }
 
-absl::Status DirectoryCore::Impl::OnRegisterFold(Node& node, const v1::RegisterFold& m) {
-  PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
-  PHALANX_ASSIGN_OR_RETURN(const Generation version, ParseGeneration(m.version()));
-  PHALANX_ASSIGN_OR_RETURN(const std::vector<ObjectId> sources, ParseSources(m.source_ids()));
-  PHALANX_RETURN_IF_ERROR(CheckShape(m.slots(), m.degree(), m.slot()));
-  restarted_ = true;
-  Reduction* reduction = FindReduction(target);
-  if (reduction == nullptr && Learning() && m.has_reduction()) {
-    absl::StatusOr<ReduceSpec> spec = ParseReduction(m.reduction());
-    if (spec.ok() && ValidateReduceSpec(target, *spec).ok() &&
-        !AnswerBeforeBegin(target, *spec).has_value()) {
-      auto begun = BeginReduction(target, *std::move(spec), FromProto(m.reduction().root()));
-      if (begun.ok()) {
-        reduction = *begun;
-        // Who asks for it, or keeps it in mind, says in a moment how long it may take.
-        reduction->deadline = learn_until_ + options_.lease;
-        SetReduceTimer(*reduction, reduction->deadline);
-      }
-    }
-  }
-  if (reduction != nullptr && !reduction->begun) {
-    reduction->plan.Restore(static_cast<int>(m.slots()), static_cast<int>(m.degree()),
-                            static_cast<int>(m.slot()), sources, node.key);
-    reduction->registered.push_back({{node.key, version}, m.ready()});
-    return absl::OkStatus();
-  }
-  if (reduction == nullptr && Learning()) {
-    // Whoever asks for the reduction may register after it.
-    stray_folds_[target].push_back({node.key, m});
-    return absl::OkStatus();
-  }
-  const auto placed = reduction == nullptr ? decltype(reduction->placed.end())()
-                                           : reduction->placed.find({node.key, version});
-  if (reduction == nullptr || placed == reduction->placed.end()) {
-    SendFoldDrop(node.key, target, version);
-    return absl::OkStatus();
-  }
-  placed->second.registered = true;
-  if (const FoldTask* task = reduction->plan.Find(node.key, version)) {
-    FillFold(*reduction, *task, Send(node.key).mutable_fold());
-  }
-  if (m.ready()) reduction->plan.OnReady(node.key, version);
-  TouchReduction(target);
-  return absl::OkStatus();
-}
-
 // ---- time, and nodes
 
 void DirectoryCore::Impl::SetReduceTimer(Reduction& reduction, Instant when) {
@@ -338,7 +271,7 @@ std::string DirectoryCore::Impl::DescribeWaiting(const Reduction& reduction) con
   const ReduceSpec& spec = reduction.plan.spec();
   const size_t needed = spec.num_objects != 0 ? spec.num_objects : spec.sources.size();
   if (reduction.plan.committed()) return "its result is being published";
-  if (spec.open) return "it was not closed in time";
+  if (spec.open && !reduction.plan.closed()) return "it was not closed in time";
   if (view.ready >= needed) return absl::StrCat(view.ready, " sources are being folded");
   std::vector<std::string> missing;
   for (const ObjectId& source : spec.sources) {
@@ -350,8 +283,15 @@ std::string DirectoryCore::Impl::DescribeWaiting(const Reduction& reduction) con
                       missing.size() == kMaxNamed ? ", ..." : "");
 }
 
+void DirectoryCore::Impl::ForgetKeeper(Reduction& reduction, const NodeKey& key) {
+  reduction.keepers.erase(key);
+  reduction.informed.erase(key);
+  reduction.part_keepers.erase(key);
+}
+
 void DirectoryCore::Impl::ReductionNodeDown(const NodeKey& key) {
   ForgetWatcher(key);
+  ForgetRegisteredFolds(key);
   // What became of sources comes first: the plan moves to their other holders what it can.
   TellChanges();
   for (auto& [target, reduction] : reductions_) {
@@ -360,8 +300,7 @@ void DirectoryCore::Impl::ReductionNodeDown(const NodeKey& key) {
     while (last != reduction->placed.end() && last->first.first == key) ++last;
     const bool folded_there = first != last;
     reduction->placed.erase(first, last);
-    reduction->keepers.erase(key);
-    std::erase_if(reduction->registered, [&key](const auto& r) { return r.first.first == key; });
+    ForgetKeeper(*reduction, key);
     std::erase_if(reduction->askers, [&key](const Reduction::Asker& a) { return a.node == key; });
     reduction->plan.OnNodeDown(key);
     if (folded_there) TellUnplaced(*reduction);
@@ -385,10 +324,10 @@ void DirectoryCore::Impl::TellUnplaced(Reduction& reduction) {
 
 void DirectoryCore::Impl::ReductionSessionBegins(const NodeKey& key) {
   ForgetWatcher(key);
+  ForgetRegisteredFolds(key);
   for (auto& [target, reduction] : reductions_) {
     std::erase_if(reduction->askers, [&key](const Reduction::Asker& a) { return a.node == key; });
-    std::erase_if(reduction->registered, [&key](const auto& r) { return r.first.first == key; });
-    reduction->keepers.erase(key);
+    ForgetKeeper(*reduction, key);
     if (reduction->agent == key) reduction->agent = NodeKey();
     for (auto at = reduction->placed.lower_bound({key, Generation()});
          at != reduction->placed.end() && at->first.first == key; ++at) {
@@ -464,6 +403,8 @@ void DirectoryCore::Impl::RunReduction(Reduction& reduction) {
 
 absl::Status DirectoryCore::Impl::BeginPlan(Reduction& reduction) {
   reduction.begun = true;
+  const bool whole = reduction.parts.empty() && (!reduction.closed_at || reduction.plan.closed());
+  if (!whole) return About(reduction.target, absl::StatusCode::kDataLoss, kPartsLost);
   ReduceCosts costs;
   const LinkModel& links = planner_.links();
   const auto round_trip = links.MedianLatency();
@@ -472,16 +413,7 @@ absl::Status DirectoryCore::Impl::BeginPlan(Reduction& reduction) {
   costs.fold_per_second = kFoldRate;
   costs.segment_bytes = kSegmentBytes;
   reduction.plan.SetCosts(costs);
-  if (const auto stray = stray_folds_.find(reduction.target); stray != stray_folds_.end()) {
-    for (const auto& [node, m] : stray->second) {
-      const auto sources = ParseSources(m.source_ids());
-      if (!sources.ok() || FindNode(node) == nullptr) continue;
-      reduction.plan.Restore(static_cast<int>(m.slots()), static_cast<int>(m.degree()),
-                             static_cast<int>(m.slot()), *sources, node);
-      reduction.registered.push_back({{node, FromProto(m.version())}, m.ready()});
-    }
-    stray_folds_.erase(stray);
-  }
+  RestoreFolds(reduction);
   // After a restart: it did not come back.
   const NodeKey root = reduction.plan.root();
   if (root.valid() && FindNode(root) == nullptr) reduction.plan.OnNodeDown(root);
@@ -490,11 +422,12 @@ absl::Status DirectoryCore::Impl::BeginPlan(Reduction& reduction) {
   for (const ReduceEffect& effect : effects) {
     if (const auto* place = std::get_if<PlaceFold>(&effect)) Carry(reduction, *place);
   }
-  for (const auto& [fold, ready] : std::exchange(reduction.registered, {})) {
-    if (!reduction.placed.contains(fold)) {
-      SendFoldDrop(fold.first, reduction.target, fold.second);
-    } else if (ready) {
-      reduction.plan.OnReady(fold.first, fold.second);
+  for (const auto& [node, fold] : std::exchange(reduction.registered, {})) {
+    const Generation version = FromProto(fold.version());
+    if (!reduction.placed.contains({node, version})) {
+      SendFoldDrop(node, reduction.target, version);
+    } else if (fold.ready()) {
+      reduction.plan.OnReady(node, version);
     }
   }
   for (const ReduceEffect& effect : effects) {
@@ -505,11 +438,11 @@ absl::Status DirectoryCore::Impl::BeginPlan(Reduction& reduction) {
 }
 
 void DirectoryCore::Impl::BeginPlans() {
+  HandOutRegisteredFolds();
   for (const auto& [target, reduction] : reductions_) TouchReduction(target);
   RunReductions();
-  for (const auto& [target, folds] : std::exchange(stray_folds_, {})) {
-    for (const auto& [node, m] : folds) SendFoldDrop(node, target, FromProto(m.version()));
-  }
+  AnswerDeferredExtends();
+  RunReductions();
 }
 
 void DirectoryCore::Impl::Carry(Reduction& reduction, const PlaceFold& effect) {
@@ -564,26 +497,6 @@ void DirectoryCore::Impl::FillFold(Reduction& reduction, const FoldTask& task, v
     from.append(source.binary().data(), ObjectId::kSize);
   }
   out->set_reduced_from(std::move(from));
-}
-
-void DirectoryCore::Impl::TellToKeep(Reduction& reduction, const NodeKey& node) {
-  const bool asks = std::any_of(reduction.askers.begin(), reduction.askers.end(),
-                                [&node](const Reduction::Asker& a) { return a.node == node; });
-  if (asks || reduction.keepers.size() >= kMaxKeepers) return;
-  if (!reduction.keepers.insert(node).second) return;
-  v1::KeepReduction& keep = *Send(node).mutable_keep_reduction();
-  keep.set_object_id(reduction.target.binary().data(), ObjectId::kSize);
-  ToProto(reduction.plan.spec(), reduction.plan.root(), keep.mutable_reduction());
-  if (reduction.deadline.infinite()) return;
-  keep.set_timeout_ms(static_cast<uint64_t>(
-      std::max<int64_t>(1, absl::ToInt64Milliseconds(reduction.deadline - now_))));
-}
-
-void DirectoryCore::Impl::TellToForget(const NodeKey& node, const ObjectId& target) {
-  if (FindNode(node) == nullptr) return;
-  v1::KeepReduction& keep = *Send(node).mutable_keep_reduction();
-  keep.set_object_id(target.binary().data(), ObjectId::kSize);
-  keep.set_forget(true);
 }
 
 void DirectoryCore::Impl::SendFoldDrop(const NodeKey& to, const ObjectId& target,

@@ -291,6 +291,7 @@ absl::Status DirectoryCore::Impl::CheckReductions() const {
     if (absl::Status status = reduction->plan.CheckInvariants(); !status.ok()) {
       return broken(status.message());
     }
+    for (const auto& [first, part] : reduction->parts) sources += part.size();
     for (const ObjectId& source : reduction->plan.spec().sources) {
       ++sources;
       if (IsForeign(source)) continue;

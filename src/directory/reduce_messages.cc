@@ -1,7 +1,5 @@
 #include "src/directory/reduce_messages.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "src/common/status_macros.h"
 #include "src/directory/validate.h"
@@ -32,6 +30,10 @@ absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction) {
   if (reduction.op() >= kAllReduceOps.size()) {
     return absl::InvalidArgumentError(absl::StrCat("op: ", reduction.op(), " is none"));
   }
+  if (reduction.first_source() > kMaxReduceSources) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("first_source: ", reduction.first_source(), " is beyond any list"));
+  }
   if (reduction.order() > 1) {
     return absl::InvalidArgumentError(absl::StrCat("order: ", reduction.order(), " is none"));
   }
@@ -45,14 +47,15 @@ absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction) {
   return spec;
 }
 
-void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out) {
+void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out, size_t first_source) {
   out->set_dtype(static_cast<uint32_t>(spec.dtype));
   out->set_op(static_cast<uint32_t>(spec.op));
   out->set_order(spec.order == ReduceSpec::Order::kFixed ? 1 : 0);
   out->set_num_objects(spec.num_objects);
   out->set_open(spec.open);
-  for (const ObjectId& id : spec.sources) {
-    out->add_source_ids(id.binary().data(), ObjectId::kSize);
+  out->set_first_source(static_cast<uint32_t>(first_source));
+  for (size_t i = first_source; i < spec.sources.size(); ++i) {
+    out->add_source_ids(spec.sources[i].binary().data(), ObjectId::kSize);
   }
   out->set_range_offset(spec.range_offset);
   out->set_range_bytes(spec.range_bytes);
@@ -69,17 +72,10 @@ absl::Status CheckShape(uint32_t slots, uint32_t degree, uint32_t slot) {
       absl::StrCat("no tree has slot ", slot, " of ", slots, " with degree ", degree));
 }
 
-bool SameReduction(const ReduceSpec& running, const ReduceSpec& asked) {
-  if (running.sources == asked.sources && running.open == asked.open) {
-    return running == asked;
-  }
-  // It was begun as an open one, and may have been added to and closed since.
-  if (!asked.open) return false;
-  const size_t begun = std::min(running.sources.size(), asked.sources.size());
-  ReduceSpec first = running;
-  first.open = true;
-  first.sources.assign(running.sources.begin(), running.sources.begin() + begun);
-  return first == asked;
+bool SameArguments(const ReduceSpec& a, const ReduceSpec& b) {
+  return a.dtype == b.dtype && a.op == b.op && a.order == b.order &&
+         a.num_objects == b.num_objects && a.open == b.open && a.range_offset == b.range_offset &&
+         a.range_bytes == b.range_bytes;
 }
 
 }  // namespace phalanx::directory

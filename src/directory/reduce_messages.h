@@ -20,16 +20,17 @@ absl::StatusOr<std::vector<ObjectId>> ParseSources(
     const google::protobuf::RepeatedPtrField<std::string>& ids);
 // Numbers are ones that there are; whether they go together is ValidateReduceSpec's affair.
 absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction);
-void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out);
+// The sources from place `first_source` on.
+void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out,
+             size_t first_source = 0);
 
 // A tree of that many slots and that degree, with no more slots than there may be sources (and one
 // more, which passes the result on), and a slot of it or a leaf beside one, as the plan numbers
 // them.
 absl::Status CheckShape(uint32_t slots, uint32_t degree, uint32_t slot);
 
-// Whether who asks for `asked` means the reduction `running`, to whose sources more may have been
-// added since it was begun.
-bool SameReduction(const ReduceSpec& running, const ReduceSpec& asked);
+// What is asked for but for the sources, and who computes the root.
+bool SameArguments(const ReduceSpec& a, const ReduceSpec& b);
 
 }  // namespace phalanx::directory
 

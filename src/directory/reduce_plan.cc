@@ -357,6 +357,10 @@ NodeKey ReducePlan::RootNode() const {
 
 bool ReducePlan::committed() const { return impl_->committed; }
 
+bool ReducePlan::closed() const { return impl_->closed; }
+
+bool ReducePlan::Has(const ObjectId& source) const { return impl_->Find(source) != Impl::kNone; }
+
 bool ReducePlan::Watches(const ObjectId& source) const {
   const int i = impl_->Find(source);
   return i != Impl::kNone && !impl_->ended && !impl_->sources[i].failed;

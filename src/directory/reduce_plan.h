@@ -214,6 +214,10 @@ class ReducePlan {
   Generation RootVersion() const;
   NodeKey RootNode() const;
   bool committed() const;
+  // Of an open one: no more sources are added.
+  bool closed() const;
+  // It is in the list.
+  bool Has(const ObjectId& source) const;
   // Of sources whose bytes or whereabouts matter still.
   bool Watches(const ObjectId& source) const;
   // Whether the plan counts on this generation of the source: it is in a slot.

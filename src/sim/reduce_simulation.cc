@@ -180,6 +180,7 @@ class ReduceSimulation {
           (absl::IsNotFound(call.status) && (round.deleted || source_deleted)) ||
           (absl::IsDeadlineExceeded(call.status) && !call.deadline.infinite()) ||
           (absl::IsAlreadyExists(call.status) && round.open) ||
+          (absl::IsDataLoss(call.status) && round.open && !plan_.world.cluster.peaceful) ||
           (absl::IsUnavailable(call.status) && !plan_.world.cluster.peaceful) ||
           (absl::IsResourceExhausted(call.status) && !plan_.world.cluster.peaceful);
       if (explained) continue;
