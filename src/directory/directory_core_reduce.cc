@@ -16,7 +16,8 @@ constexpr double kAssumedRate = 125e6;
 constexpr absl::Duration kAssumedLatency = absl::Microseconds(200);
 // One core folds at about the speed of its memory.
 constexpr double kFoldRate = 4e9;
-constexpr uint64_t kSegmentBytes = 64 << 10;
+// What a fold hands on at a time: what has come, mostly, and not the whole segments of the wire.
+constexpr uint64_t kSegmentBytes = 16 << 10;
 // A fold that a node could not keep is placed again after so long, and twice as long each time.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
 constexpr int kMaxDoublings = 5;

@@ -77,7 +77,8 @@ class ReduceTest : public ::testing::Test {
     return -1;
   }
   // The root begins to write the target.
-  Generation Announce(int node, const v1::Fold& fold, bool complete = false) {
+  Generation Announce(int node, const v1::Fold& fold, bool complete = false,
+                      const std::string& bytes = "") {
     const Generation generation = h_.NewGeneration(nodes_[node]);
     v1::NodeMessage message;
     v1::AnnounceCreate& create = *message.mutable_announce_create();
@@ -87,6 +88,8 @@ class ReduceTest : public ::testing::Test {
     create.mutable_info()->set_slices(1);
     create.mutable_info()->set_reduced_from(fold.reduced_from());
     create.set_complete(complete);
+    create.set_has_inline(!bytes.empty());
+    create.set_inline_bytes(bytes);
     *create.mutable_version() = fold.version();
     Send(node, message);
     return generation;

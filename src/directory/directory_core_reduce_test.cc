@@ -104,6 +104,34 @@ TEST_F(ReduceTest, SmallSourcesTravelWithTheOrderAndNeedNoCommit) {
   EXPECT_EQ(Code(2), 0);
 }
 
+TEST_F(ReduceTest, AllWhoWaitForASmallResultGetItsBytesAsSoonAsItIsAnnounced) {
+  AddNodes(4);
+  for (int i = 0; i < 4; ++i) Put(i, i, 1024);
+  for (int node = 0; node < 4; ++node) {
+    h_.Want(nodes_[node], kTarget);
+    Reduce(node, 4, /*root_here=*/false);
+  }
+  const int root = RootAt();
+  ASSERT_GE(root, 0);
+  Announce(root, *FoldAt(root), /*complete=*/true, std::string(1024, 'r'));
+  for (int node = 0; node < 4; ++node) {
+    EXPECT_EQ(Code(node), 0) << node;
+    EXPECT_FALSE(Has(node, Kind::kAssign)) << node;
+    if (node == root) continue;
+    ASSERT_TRUE(Has(node, Kind::kDeliver)) << node;
+    EXPECT_EQ(h_.Last(nodes_[node], Kind::kDeliver)->deliver().inline_bytes(),
+              std::string(1024, 'r'));
+  }
+}
+
+// Each hop of a chain costs what is handed on at a time, not a whole segment of the wire.
+TEST_F(ReduceTest, AMiddleReductionOfManyIsAChain) {
+  AddNodes(24);
+  for (int i = 0; i < 24; ++i) Put(i, i, 1 << 20);
+  Reduce(23, 24);
+  EXPECT_EQ(FoldAt(23)->degree(), 1u);
+}
+
 TEST_F(ReduceTest, WhatDoesNotFitIsRefusedForThisReductionAlone) {
   AddNodes(2);
   Put(0, 0);
