@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "src/collectives/kernels.h"
@@ -71,6 +72,28 @@ absl::Status CheckWhole(const FoldOrder& order) {
 }
 
 }  // namespace
+
+bool FoldOrder::Answers(const v1::Reduction& asked) const {
+  const bool whole = asked.range_bytes() == 0;
+  const uint64_t wanted = asked.num_objects() > 0 ? asked.num_objects()
+                                                  : static_cast<uint64_t>(asked.source_ids_size());
+  if (!root || asked.open() || asked.dtype() != static_cast<uint32_t>(dtype) ||
+      asked.op() != static_cast<uint32_t>(op) || wanted != sources() ||
+      asked.range_offset() != range_offset || (!whole && asked.range_bytes() != size_bytes)) {
+    return false;
+  }
+  // Where each of them stands in the list; in a fixed order one after the other.
+  absl::flat_hash_map<absl::string_view, int> places;
+  for (int i = 0; i < asked.source_ids_size(); ++i) places.emplace(asked.source_ids(i), i);
+  int last = -1;
+  for (size_t at = 0; at < reduced_from.size(); at += ObjectId::kSize) {
+    const auto place = places.find(absl::string_view(reduced_from).substr(at, ObjectId::kSize));
+    if (place == places.end()) return false;
+    if (asked.order() != 0 && place->second <= last) return false;
+    last = place->second;
+  }
+  return true;
+}
 
 bool FoldOrder::PassesOn() const {
   return !root && inputs.size() == 1 && inputs[0].kind == FoldInput::Kind::kSource &&

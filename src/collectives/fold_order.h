@@ -50,6 +50,9 @@ struct FoldOrder {
 
   // How many sources went into the target. REQUIRES: root.
   uint64_t sources() const { return reduced_from.size() / ObjectId::kSize; }
+  // Whether the target, once it is committed, is what such a reduction would give. False also when
+  // that cannot be known here: of an open one.
+  bool Answers(const v1::Reduction& asked) const;
   // The output may be the only input's bytes as they are.
   bool PassesOn() const;
   // The same but for where inputs come from and whether it is committed. An input that is this

@@ -5,18 +5,22 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/collectives/block_fold.h"
 #include "src/common/check.h"
 #include "src/directory/validate.h"
 
 namespace phalanx::collectives {
 namespace {
 
+using object_store::PutResult;
 using object_store::Store;
 using object_store::View;
 using object_store::WriteGrant;
 
 // What the root does not show before it is committed, if it has so much.
-constexpr uint64_t kHeldBackBytes = uint64_t{64} * 1024;
+constexpr uint64_t kHeldBackBytes = 4096;
+// Of operands, folded on the control loop in one turn.
+constexpr uint64_t kAtOnceBytes = uint64_t{1} << 20;
 // A fold of this node that is to be an input may be ordered a little later.
 constexpr int kSilentLocalFailures = 4;
 
@@ -68,9 +72,63 @@ bool NodeFold::Remote(size_t i) const {
 void NodeFold::Start() {
   if (order_.PassesOn()) {
     PassOn();
-  } else {
+  } else if (!FoldAtOnce()) {
     AskMemory();
   }
+}
+
+// --------------------------------------------------------------------------------- all at once
+
+bool NodeFold::FoldAtOnce() {
+  const uint64_t bytes = order_.size_bytes;
+  if (!order_.root || !order_.committed || bytes > kMaxInlineBytes) return false;
+  if (bytes * inputs_.size() > kAtOnceBytes) return false;
+  std::vector<BlockFold::Operand> operands;
+  std::vector<std::shared_ptr<void>> held;
+  for (const FoldInput& input : order_.inputs) {
+    if (input.kind == FoldInput::Kind::kInline) {
+      operands.push_back({input.bytes.data(), true});
+      continue;
+    }
+    if (input.kind != FoldInput::Kind::kSource) return false;
+    const absl::StatusOr<View> view =
+        host_.store().PinCopy(host_.client(), input.source, input.generation);
+    if (!view.ok()) return false;
+    held.push_back(host_.Hold(view->pin));
+    const uint64_t there = view->buffer->layout().object_bytes;
+    const bool reaches = order_.range_offset <= there && bytes <= there - order_.range_offset;
+    if (!view->buffer->complete() || !reaches) return false;
+    operands.push_back({view->buffer->slice(0).data() + order_.range_offset, true});
+  }
+  std::string result(bytes, '\0');
+  BlockFold fold({order_.dtype, order_.op, order_.planned, order_.sources()}, bytes);
+  fold.Run(operands, result.data(), bytes);
+  folded_ = bytes;
+  host_.Folded(bytes * operands.size(), /*done=*/true);
+  stage_ = Stage::kMemory;
+  object_store::PutOptions target;
+  target.id = order_.target;
+  target.version = order_.version;
+  target.reduced_from = order_.reduced_from;
+  target.deadline = control_.Now() + options_.memory_patience;
+  request_ = host_.store().Put(
+      host_.client(), std::move(target), std::move(result),
+      Guarded([this](const absl::StatusOr<PutResult>& result) { OnPut(result); }));
+  return true;
+}
+
+void NodeFold::OnPut(const absl::StatusOr<PutResult>& result) {
+  request_ = 0;
+  if (ending()) return;
+  if (!result.ok()) return RefuseTarget(result.status());
+  stage_ = Stage::kSealed;
+  if (result->already_existed) return;
+  target_ = result->generation;
+  host_.Sealed(order_);
+}
+
+void NodeFold::RefuseTarget(const absl::Status& why) {
+  Refuse(absl::IsResourceExhausted(why) ? v1::FoldReport::NO_MEMORY : v1::FoldReport::DROPPED, why);
 }
 
 // -------------------------------------------------------------------------------------- memory
@@ -159,11 +217,7 @@ void NodeFold::OnCreated(absl::StatusOr<WriteGrant> result) {
     if (result.ok()) (void)host_.store().Abort(host_.client(), result->writer);
     return;
   }
-  if (!result.ok()) {
-    return Refuse(absl::IsResourceExhausted(result.status()) ? v1::FoldReport::NO_MEMORY
-                                                             : v1::FoldReport::DROPPED,
-                  result.status());
-  }
+  if (!result.ok()) return RefuseTarget(result.status());
   writer_ = result->writer;
   target_ = result->generation;
   output_ = result->buffer;
@@ -368,11 +422,14 @@ void NodeFold::OnFolded(const StreamFold::Outcome& outcome) {
 
 void NodeFold::Seal() {
   stage_ = Stage::kSealed;
-  host_.store().Seal(host_.client(), std::exchange(writer_, 0), /*wait_for_adoption=*/false,
-                     Guarded([this](absl::StatusOr<object_store::PutResult> result) {
-                       if (ending() || result.ok()) return;
-                       Refuse(v1::FoldReport::DROPPED, result.status());
-                     }));
+  host_.store().Seal(
+      host_.client(), std::exchange(writer_, 0), /*wait_for_adoption=*/false,
+      Guarded([this](const absl::StatusOr<PutResult>& result) { OnSealed(result); }));
+}
+
+void NodeFold::OnSealed(const absl::StatusOr<PutResult>& result) {
+  if (result.ok() && !result->already_existed) return host_.Sealed(order_);
+  if (!ending() && !result.ok()) Refuse(v1::FoldReport::DROPPED, result.status());
 }
 
 void NodeFold::Commit() {

@@ -7,6 +7,9 @@
 //                                                 ▼
 //   Drop, or a refusal, anywhere ─► [ending] ─► Gone, when nothing writes or reads here any more
 //
+// A small root that is committed beforehand and has all its inputs is folded in the turn in which
+// it is ordered, and put like a small object: its bytes reach the shard with the announcement.
+//
 // Invariants
 //  1. All its memory is reserved at once, before any of it is used; no source is pinned while it is
 //     waited for.
@@ -64,6 +67,8 @@ class NodeFold {
     virtual void OutputBegan(NodeFold& fold) = 0;
     // So many bytes of operands were folded; `done`: the fold is computed to its end.
     virtual void Folded(uint64_t bytes, bool done) = 0;
+    // Of the root: the result is sealed on this node, and committed.
+    virtual void Sealed(const FoldOrder& order) = 0;
     // It is not placed here any more. Gone follows.
     virtual void Leaving(NodeFold& fold) = 0;
     // To be destroyed, in a later turn.
@@ -119,6 +124,13 @@ class NodeFold {
   bool ending() const { return stage_ == Stage::kEnding; }
   bool Remote(size_t input) const;
 
+  // ---- all at once
+  // False: it is not small, or an input is not here as a whole.
+  bool FoldAtOnce();
+  void OnPut(const absl::StatusOr<object_store::PutResult>& result);
+  // There is no place for the target here.
+  void RefuseTarget(const absl::Status& why);
+
   // ---- memory
   void AskMemory();
   void OnReserved(absl::StatusOr<std::shared_ptr<object_store::Reservation>> result);
@@ -142,6 +154,7 @@ class NodeFold {
   void TryFold();
   void OnFolded(const StreamFold::Outcome& outcome);
   void Seal();
+  void OnSealed(const absl::StatusOr<object_store::PutResult>& result);
   void WatchOutput();
   void OnOutputClosed();
   void Report(v1::FoldReport::Kind kind, const absl::Status& why, size_t input = 0);

@@ -108,6 +108,16 @@ void ReduceRequests::OnReply(uint64_t request_id, int code, const std::string& m
          code == 0 ? absl::OkStatus() : absl::Status(static_cast<absl::StatusCode>(code), message));
 }
 
+void ReduceRequests::OnMade(const ObjectId& target,
+                            const std::function<bool(const v1::Reduction&)>& answers) {
+  std::vector<RequestId> answered;
+  for (const auto& [id, request] : requests_) {
+    const bool reduces = request.target == target && request.message.has_reduce_request();
+    if (reduces && answers(request.message.reduce_request().reduction())) answered.push_back(id);
+  }
+  for (const RequestId id : answered) Answer(id, absl::OkStatus());
+}
+
 std::vector<v1::NodeMessage> ReduceRequests::AskAgain(
     const std::function<bool(const ObjectId& target)>& chosen) {
   std::vector<v1::NodeMessage> reductions;

@@ -41,6 +41,9 @@ class ReduceRequests {
   void Cancel(object_store::ClientId client, object_store::RequestId request);
   void ClientClosed(object_store::ClientId client);
 
+  // The target was made here, and committed: those who wait for such a reduction are answered at
+  // once. The shard's replies to them, which follow, are ignored.
+  void OnMade(const ObjectId& target, const std::function<bool(const v1::Reduction&)>& answers);
   // A reply of whatever kind; unknown numbers are ignored.
   void OnReply(uint64_t request_id, int code, const std::string& message);
   // Those whose targets are chosen are asked for again: reductions by what is returned, within the

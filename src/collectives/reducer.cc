@@ -55,6 +55,7 @@ struct Reducer::Impl final : public NodeFold::Host {
                                           const Generation& version) override;
   void OutputBegan(NodeFold& fold) override;
   void Folded(uint64_t bytes, bool done) override;
+  void Sealed(const FoldOrder& order) override;
   void Leaving(NodeFold& fold) override;
   void Gone(NodeFold& fold) override;
 
@@ -188,6 +189,13 @@ void Reducer::Impl::OutputBegan(NodeFold& fold) {
 void Reducer::Impl::Folded(uint64_t bytes, bool done) {
   bytes_folded_ += bytes;
   if (done) ++folds_done_;
+}
+
+// Who asked here need not wait until the shard has heard of it: what they tell it from now on comes
+// after the announcement.
+void Reducer::Impl::Sealed(const FoldOrder& order) {
+  requests_.OnMade(order.target,
+                   [&order](const v1::Reduction& asked) { return order.Answers(asked); });
 }
 
 void Reducer::Impl::Leaving(NodeFold& fold) {

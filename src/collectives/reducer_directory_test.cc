@@ -115,6 +115,66 @@ TEST_F(ReducerDirectoryTest, AReduceIsAskedForWithAllItsArguments) {
   EXPECT_EQ(directory::FromProto(reduction.root()), a.self());
 }
 
+TEST_F(ReducerDirectoryTest, WhoAskedWhereTheResultIsMadeNeedNotWaitForTheShardsWord) {
+  ReduceNode& a = world_.Add("a");
+  ReduceCall call = Call();
+  call.dtype = DType::kU32;
+  const Result small = Reduce(a, call);
+  a.Shard(FoldOf(target_, Version(1), 40)
+              .Inline(Numbers(1, 10))
+              .Inline(Numbers(2, 10))
+              .Root({Source(2), Source(1)})
+              .Committed());
+  ASSERT_TRUE(world_.RunUntil([&] { return small->has_value(); }));
+  EXPECT_TRUE((*small)->ok());
+  EXPECT_TRUE(a.Complete(target_));
+
+  call.target = Named("target", 1);
+  const Result large = Reduce(a, call);
+  const Generation g1 = a.Put(Source(1), Numbers(1, 100'000));
+  const Generation g2 = a.Put(Source(2), Numbers(2, 100'000));
+  FoldOf fold(call.target, Version(2), 400'000);
+  a.Shard(fold.Source(Source(1), g1).Source(Source(2), g2).Root({Source(1), Source(2)}));
+  ASSERT_TRUE(world_.RunUntil([&] { return !a.Reports(v1::FoldReport::READY).empty(); }));
+  world_.RunFor(absl::Milliseconds(10));
+  EXPECT_FALSE(large->has_value()) << "not before the commit";
+  a.Shard(testing::CommitOf(call.target, Version(2)));
+  ASSERT_TRUE(world_.RunUntil([&] { return large->has_value(); }));
+  EXPECT_TRUE((*large)->ok());
+  EXPECT_TRUE(a.Complete(call.target));
+  EXPECT_EQ(a.reducer().stats().waiting, 0u);
+}
+
+TEST_F(ReducerDirectoryTest, WhoAskedForAnotherReductionIsNotAnsweredByThisOne) {
+  ReduceNode& a = world_.Add("a");
+  std::vector<ReduceCall> calls(6, Call());
+  calls[0].op = ReduceOp::kMax;
+  calls[1].dtype = DType::kI32;
+  calls[2].sources = {Source(1), Source(3)};
+  calls[3].num_objects = 1;
+  calls[4].range_offset = 8;
+  calls[4].range_bytes = 40;
+  calls[5].fixed_order = true;
+  calls[5].sources = {Source(2), Source(1)};
+  std::vector<Result> results;
+  for (ReduceCall& call : calls) {
+    if (call.dtype != DType::kI32) call.dtype = DType::kU32;
+    results.push_back(Reduce(a, call));
+  }
+  ReduceCall open = Call();
+  open.dtype = DType::kU32;
+  open.open = true;
+  results.push_back(Reduce(a, open));
+  a.Shard(FoldOf(target_, Version(1), 40)
+              .Inline(Numbers(1, 10))
+              .Inline(Numbers(2, 10))
+              .Root({Source(1), Source(2)})
+              .Committed());
+  ASSERT_TRUE(world_.RunUntil([&] { return a.Complete(target_); }));
+  world_.RunFor(absl::Milliseconds(10));
+  for (size_t i = 0; i < results.size(); ++i) EXPECT_FALSE(results[i]->has_value()) << i;
+}
+
 TEST_F(ReducerDirectoryTest, TwoClientsThatAskForTheSameAreAnsweredEach) {
   ReduceNode& a = world_.Add("a");
   const Result first = Reduce(a, Call());

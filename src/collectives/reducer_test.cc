@@ -23,7 +23,7 @@ using testing::Version;
 
 constexpr uint64_t kCount = 100'000;
 constexpr uint64_t kBytes = 4 * kCount;
-constexpr uint64_t kHeldBack = 64 * 1024;
+constexpr uint64_t kHeldBack = 4096;
 
 class ReducerTest : public ::testing::Test {
  protected:
@@ -179,6 +179,73 @@ TEST_F(ReducerTest, SmallSourcesAreFoldedFromTheOrderItself) {
   ASSERT_TRUE(world_.RunUntil([&] { return root.Complete(target_); }));
   EXPECT_EQ(root.Published(target_), SumOf({1, 2, 3}, 10));
   EXPECT_TRUE(root.Reports(v1::FoldReport::READY).empty());
+}
+
+TEST_F(ReducerTest, ASmallResultIsAnnouncedOnceWithItsBytes) {
+  ReduceNode& root = world_.Add("root");
+  root.Shard(FoldOf(target_, Version(1), 40)
+                 .Inline(Numbers(1, 10))
+                 .Inline(Numbers(2, 10))
+                 .Root({Source(1), Source(2)})
+                 .Committed());
+  ASSERT_TRUE(world_.RunUntil([&] { return root.Complete(target_); }));
+  world_.RunFor(absl::Milliseconds(1));
+  ASSERT_EQ(root.sent().size(), 1u);
+  const v1::AnnounceCreate& announce = root.sent()[0].message.announce_create();
+  EXPECT_EQ(directory::FromProto(announce.version()), Version(1));
+  EXPECT_TRUE(announce.complete());
+  EXPECT_EQ(announce.inline_bytes(), SumOf({1, 2}, 10));
+  EXPECT_EQ(announce.info().reduced_from().size(), 2 * ObjectId::kSize);
+  EXPECT_EQ(root.reducer().stats().folds_done, 1u);
+  DropAll({{&root, 1}});
+  ExpectHoldsOnly(root, 40 + 2 * ObjectId::kSize);
+}
+
+TEST_F(ReducerTest, ASmallSourceOfThisNodeIsFoldedWithThoseInTheOrder) {
+  ReduceNode& root = world_.Add("root");
+  const Generation g = root.Put(Source(2), Numbers(2, 30));
+  root.sent().clear();
+  root.Shard(FoldOf(target_, Version(1), 40)
+                 .Inline(Numbers(1, 30).substr(4 * 5, 40))
+                 .Source(Source(2), g)
+                 .Range(4 * 5)
+                 .Root({Source(1), Source(2)})
+                 .Committed());
+  ASSERT_TRUE(world_.RunUntil([&] { return root.Complete(target_); }));
+  EXPECT_EQ(root.sent()[0].message.announce_create().inline_bytes(), SumOf({1, 2}, 10, 5));
+  DropAll({{&root, 1}});
+  ExpectHoldsOnly(root, 4 * 30 + 40 + 2 * ObjectId::kSize);
+}
+
+TEST_F(ReducerTest, ASmallSourceThatIsStillWrittenIsWaitedFor) {
+  ReduceNode& root = world_.Add("root");
+  const std::string bytes = Numbers(2, 10);
+  const object_store::WriteGrant grant = root.Create(Source(2), bytes.size());
+  root.Shard(FoldOf(target_, Version(1), 40)
+                 .Inline(Numbers(1, 10))
+                 .Source(Source(2), grant.generation)
+                 .Root({Source(1), Source(2)})
+                 .Committed());
+  world_.RunFor(absl::Milliseconds(5));
+  EXPECT_FALSE(root.Complete(target_));
+  root.Write(grant, bytes, bytes.size());
+  ASSERT_TRUE(world_.RunUntil([&] { return root.Complete(target_); }));
+  EXPECT_EQ(root.Published(target_), SumOf({1, 2}, 10));
+}
+
+TEST_F(ReducerTest, ASmallResultWithoutMemoryIsRefused) {
+  ReduceWorld::Options options;
+  options.capacity = 4096;
+  ReduceNode& root = world_.Add("root", options);
+  root.Put(Source(9), std::string(4000, 'x'));
+  root.Shard(FoldOf(target_, Version(1), 400)
+                 .Inline(Numbers(1, 100))
+                 .Inline(Numbers(2, 100))
+                 .Root({Source(1), Source(2)})
+                 .Committed());
+  ASSERT_TRUE(world_.RunUntil([&] { return !root.Reports(v1::FoldReport::NO_MEMORY).empty(); }));
+  world_.RunFor(absl::Milliseconds(100));
+  ExpectHoldsOnly(root, 4000);
 }
 
 TEST_F(ReducerTest, FoldsOfOneNodeFeedEachOtherInMemory) {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/collectives/kernels.h"
+#include "src/collectives/block_fold.h"
 #include "src/common/check.h"
 
 namespace phalanx::collectives {
@@ -61,9 +61,7 @@ class StreamFold::Work : public std::enable_shared_from_this<Work> {
 
   void Run();
   Ahead Look() const;
-  void FoldBlock(uint64_t bytes);
-  // The operand's bytes, prepared if it has to be.
-  const void* Operand(size_t input, uint64_t count);
+  void FoldNext(uint64_t bytes);
   void Publish();
   void WaitForMore();
   void StopWaiting();
@@ -75,7 +73,6 @@ class StreamFold::Work : public std::enable_shared_from_this<Work> {
   uint64_t size_ = 0;
   uint64_t element_ = 1;
   uint64_t block_ = 0;
-  bool prepares_ = false;
 
   // On the I/O loop.
   Spec spec_;
@@ -83,8 +80,8 @@ class StreamFold::Work : public std::enable_shared_from_this<Work> {
   char* out_ = nullptr;
   uint64_t folded_ = 0;
   bool ended_ = false;
-  // Two operands of a block, prepared.
-  std::vector<char> scratch_;
+  std::optional<BlockFold> fold_;
+  std::vector<BlockFold::Operand> operands_;  // of the block that is folded
 
   std::atomic<uint64_t> progress_;
 
@@ -106,8 +103,7 @@ StreamFold::Work::Work(Spec spec, Executor& io, Executor& control, Done done)
   }
   const uint64_t share = kBytesPerTurn / sources_.size();
   block_ = std::clamp(share, kLeastBlockBytes, kBlockBytes) / element_ * element_;
-  prepares_ = NeedsPrepare(spec.dtype, spec.op);
-  if (prepares_ && sources_.size() > 1) scratch_.resize(2 * block_);
+  fold_.emplace(BlockFold::Spec{spec.dtype, spec.op, spec.planned, spec.finish_sources}, block_);
   folded_ = spec.begin;
   out_ = spec.into->slice(0).data();
   spec_ = std::move(spec);
@@ -134,7 +130,7 @@ void StreamFold::Work::Run() {
   if (!ahead.failed.ok()) return End(ahead.failed, ahead.failed_input);
   for (uint64_t left = kBytesPerTurn; folded_ < ahead.to && left > 0;) {
     const uint64_t bytes = std::min(block_, ahead.to - folded_);
-    FoldBlock(bytes);
+    FoldNext(bytes);
     Publish();
     left -= std::min(left, bytes * sources_.size());
   }
@@ -168,36 +164,13 @@ StreamFold::Work::Ahead StreamFold::Work::Look() const {
   return ahead;
 }
 
-const void* StreamFold::Work::Operand(size_t index, uint64_t count) {
-  const Input& input = sources_[index].input;
-  const char* from = input.from->slice(0).data() + input.offset + folded_;
-  if (!prepares_ || !input.raw) return from;
-  char* prepared = scratch_.data() + (index == 0 ? 0 : block_);
-  Prepare(spec_.dtype, spec_.op, prepared, from, count, spec_.planned);
-  return prepared;
-}
-
-void StreamFold::Work::FoldBlock(uint64_t bytes) {
-  const uint64_t count = bytes / element_;
-  char* out = out_ + folded_;
-  if (sources_.size() > 1) {
-    const void* first = Operand(0, count);
-    Fold(spec_.dtype, spec_.op, out, first, Operand(1, count), count);
-    for (size_t i = 2; i < sources_.size(); ++i) {
-      Fold(spec_.dtype, spec_.op, out, out, Operand(i, count), count);
-    }
-  } else {
-    const Input& input = sources_[0].input;
-    const char* from = input.from->slice(0).data() + input.offset + folded_;
-    if (prepares_ && input.raw) {
-      Prepare(spec_.dtype, spec_.op, out, from, count, spec_.planned);
-    } else if (from != out) {
-      std::memcpy(out, from, bytes);
-    }
+void StreamFold::Work::FoldNext(uint64_t bytes) {
+  operands_.clear();
+  for (const Source& source : sources_) {
+    const Input& input = source.input;
+    operands_.push_back({input.from->slice(0).data() + input.offset + folded_, input.raw});
   }
-  if (spec_.finish_sources > 0) {
-    Finish(spec_.dtype, spec_.op, out, count, spec_.finish_sources, spec_.planned);
-  }
+  fold_->Run(operands_, out_ + folded_, bytes);
   folded_ += bytes;
   progress_.store(folded_, std::memory_order_relaxed);
 }

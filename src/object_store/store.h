@@ -189,7 +189,7 @@ class Store {
   void CloseClient(ClientId client, bool clean);
 
   // A whole object at once. `bytes` has at most kOwnFileBytes.
-  void Put(ClientId client, PutOptions options, std::string bytes, PutDone done);
+  RequestId Put(ClientId client, PutOptions options, std::string bytes, PutDone done);
   // Memory of `size` bytes to write into; announced at once, so that receivers stream what is
   // published. For writers through `WriteGrant::block` (mapped by the client, or written by the rim
   // on its behalf).

@@ -77,7 +77,7 @@ void Store::Impl::FinishPut(Request& request, std::shared_ptr<MemoryBlock> block
   if (size > 0) std::memcpy(block->bytes().data(), part.bytes.data(), size);
   Copy* copy = AddCreated(part.options, size, std::move(block));
   SealCopy(copy);
-  AnnounceCreate(*copy, std::move(part.bytes));
+  AnnounceCreate(*copy, std::move(part.bytes), part.options.version);
   Touch(request.object);
   if (part.options.wait_for_adoption && !DefectActive(Defect::kAckBeforeAdoption)) {
     copy->waiting_put = request.id;
@@ -181,7 +181,7 @@ bool Store::Impl::TellCreator(Copy* copy, const absl::StatusOr<PutResult>& outco
 
 // ------------------------------------------------------------------------------ public methods
 
-void Store::Put(ClientId client, PutOptions options, std::string bytes, PutDone done) {
+RequestId Store::Put(ClientId client, PutOptions options, std::string bytes, PutDone done) {
   Impl::Turn turn(*impl_);
   const ObjectId id = options.id;
   const Instant deadline = options.deadline;
@@ -203,6 +203,7 @@ void Store::Put(ClientId client, PutOptions options, std::string bytes, PutDone 
   } else {
     impl_->AskMemory(size, impl_->RecordBytes(kept), Impl::MemoryOwner{request.id, id, 0, {}});
   }
+  return request.id;
 }
 
 RequestId Store::Create(ClientId client, PutOptions options, uint64_t size, CreateDone done) {

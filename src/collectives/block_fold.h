@@ -1,0 +1,53 @@
+// Folds blocks of operands into blocks of the result, from left to right: what a StreamFold does
+// with whatever bytes have come, and a small reduction with all of them at once.
+//
+// Thread rule: any thread, one at a time: preparing needs memory of its own.
+#ifndef PHALANX_COLLECTIVES_BLOCK_FOLD_H_
+#define PHALANX_COLLECTIVES_BLOCK_FOLD_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "src/common/elements.h"
+
+namespace phalanx::collectives {
+
+class BlockFold {
+ public:
+  struct Operand {
+    const char* from = nullptr;
+    // A source as it was put: goes through Prepare() where that is called for.
+    bool raw = false;
+  };
+
+  struct Spec {
+    DType dtype = DType::kF32;
+    ReduceOp op = ReduceOp::kSum;
+    // Sources of the whole reduction.
+    uint64_t planned = 1;
+    // At the root: how many sources went in, for Finish(); elsewhere 0.
+    uint64_t finish_sources = 0;
+  };
+
+  // REQUIRES: CheckReducible(dtype, op); block_bytes is whole elements.
+  BlockFold(const Spec& spec, uint64_t block_bytes);
+
+  // out[0, bytes) = the fold of the operands' first `bytes`. REQUIRES: bytes <= block_bytes, whole
+  // elements; at least one operand; `out` is one of the first two operands, or overlaps none.
+  void Run(absl::Span<const Operand> operands, char* out, uint64_t bytes);
+
+ private:
+  // The operand's bytes, prepared if it has to be.
+  const void* Prepared(absl::Span<const Operand> operands, size_t index, uint64_t count);
+
+  const Spec spec_;
+  const uint64_t block_bytes_;
+  const bool prepares_;
+  // Two operands of a block, prepared; made when the first is.
+  std::vector<char> scratch_;
+};
+
+}  // namespace phalanx::collectives
+
+#endif  // PHALANX_COLLECTIVES_BLOCK_FOLD_H_
