@@ -267,7 +267,8 @@ void DirectoryCore::Impl::RestoreFolds(Reduction& reduction) {
     const auto sources = ParseSources(fold.source_ids());
     if (!sources.ok()) continue;
     reduction.plan.Restore(static_cast<int>(fold.slots()), static_cast<int>(fold.degree()),
-                           static_cast<int>(fold.slot()), *sources, node);
+                           static_cast<int>(fold.slot()), *sources, node,
+                           FromProto(fold.version()));
   }
 }
 

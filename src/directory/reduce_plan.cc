@@ -388,6 +388,7 @@ ReducePlan::View ReducePlan::Look() const {
   };
   for (int number = 0; number < static_cast<int>(plan.slots.size()); ++number) {
     const Impl::Slot& slot = plan.slots[number];
+    if (slot.closed) continue;
     view.slots.push_back({number, slot.parent, slot.node, version_of(slot.fold), {}});
     for (const Impl::Seat& seat : slot.seats) {
       if (seat.source == Impl::kNone || seat.node != slot.node) continue;
@@ -450,6 +451,16 @@ absl::Status ReducePlan::Impl::CheckSeats() const {
 absl::Status ReducePlan::Impl::CheckSlot(int number) const {
   const Slot& slot = slots[number];
   const std::string what = absl::StrCat("slot ", number);
+  if (slot.closed) {
+    return slot.seats.empty() && !slot.fold.placed
+               ? absl::OkStatus()
+               : absl::InternalError(absl::StrCat(what, " is closed and used"));
+  }
+  for (const int child : ChildrenOf(number)) {
+    if (slots[child].parent != number) {
+      return absl::InternalError(absl::StrCat(what, " is not above ", child));
+    }
+  }
   int missing = 0;
   for (const Seat& seat : slot.seats) missing += seat.source == kNone ? 1 : 0;
   for (const int child : ChildrenOf(number)) missing += slots[child].fold.placed ? 0 : 1;

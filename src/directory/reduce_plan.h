@@ -17,6 +17,10 @@
 // it is). That is another shape, with another version: one version has inputs of the same kinds
 // wherever it is placed, and when it is placed again only where they come from may be another.
 //
+// A source that comes for a seat of its own below a slot that is computed on its node already, and
+// has to start over or to wait anyway, joins that slot instead, and its own is closed: the fold
+// below it is an input of the one above. Two folds of one pipeline would share the node's link.
+//
 // Invariants, checked by CheckInvariants
 //  1. A source is in at most one seat; a slot with sources is computed where one of them is (or at
 //     the node that was asked for, if it is the root), and those elsewhere have leaves.
@@ -197,9 +201,10 @@ class ReducePlan {
   // ---- after a restart of the shard, before Begin
   // What a node said that it folds, as its FoldTask had it (`sources`: those of its inputs that are
   // no slots): the sources take that slot if they can be had. Of two that contradict each other the
-  // first counts; what cannot be is ignored.
+  // first counts; what cannot be is ignored. By its version it is known which slots below it were
+  // closed.
   void Restore(int slots, int degree, int slot, absl::Span<const ObjectId> sources,
-               const NodeKey& node);
+               const NodeKey& node, const Generation& version);
 
   // In order, since the last call.
   std::vector<ReduceEffect> TakeEffects();

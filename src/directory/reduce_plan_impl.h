@@ -72,8 +72,11 @@ struct ReducePlan::Impl {
     int parent = kNone;
     int depth = 0;
     std::vector<Seat> seats;
-    NodeKey node;     // where it is computed; not valid while all seats are empty
-    int missing = 0;  // empty seats, and children that are not placed
+    NodeKey node;          // where it is computed; not valid while all seats are empty
+    int missing = 0;       // empty seats, and children that are not placed
+    bool vacated = false;  // a source has left
+    // It has no seat, and what would be below it is below its parent.
+    bool closed = false;
     Fold fold;
   };
 
@@ -96,6 +99,7 @@ struct ReducePlan::Impl {
   struct Statement {
     std::vector<int> sources;
     NodeKey node;
+    Generation version;
   };
 
   // ---- reduce_plan.cc
@@ -144,12 +148,17 @@ struct ReducePlan::Impl {
   void BuildTree(const Layout& layout);
   void LinkSlots();
   void FillSeats();
+  std::pair<int, int> SeatFor(const Source& source);
+  int HostAbove(const Source& source, int slot) const;
+  bool Closable(int slot) const;
+  void CloseSlot(int slot);
   void Unshape();
 
   // ---- reduce_plan_restore.cc
   Layout RestoredLayout() const;
   bool RestoreRanges(Layout& layout) const;
   bool RestoreSeats(Layout& layout) const;
+  std::set<int> ClosedBelow(const Layout& layout) const;
   void RestoreRoot(Layout& layout) const;
 
   // ---- reduce_plan_tree.cc
@@ -162,6 +171,8 @@ struct ReducePlan::Impl {
   int TreeRoot() const { return Delivers() ? shape->slots() : shape->root(); }
   int LeafNumber(int slot, int seat) const { return (seat + 1) * (shape->slots() + 1) + slot; }
   std::vector<int> ChildrenOf(int slot) const;
+  // The slot, or the first below it that is not closed; kNone if there is none.
+  int Standing(int slot) const;
   void Mark(int slot);
   void TakeSeat(int source, int slot, int seat, const NodeKey& node);
   void LeaveSeat(int slot, int seat);
@@ -179,6 +190,9 @@ struct ReducePlan::Impl {
   FoldTask NewTask(int number) const;
   FoldTask TaskOf(int slot) const;
   FoldTask LeafTaskOf(int slot, int seat) const;
+  Generation LeafVersion(const ObjectId& id, const Generation& generation) const;
+  Generation SlotVersion(int number, const Group& group, const std::map<int, Generation>& below,
+                         bool is_root) const;
   Generation StarVersion(const FoldTask& task, const NodeKey& node) const;
   Generation RootVersion(std::string text, const NodeKey& node) const;
   std::string VersionText(bool root) const;

@@ -1,5 +1,6 @@
 // What nodes say that they fold, after a restart of the shard: seats that are kept for it.
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -9,7 +10,7 @@
 namespace phalanx::directory {
 
 void ReducePlan::Restore(int slots, int degree, int slot, absl::Span<const ObjectId> sources,
-                         const NodeKey& node) {
+                         const NodeKey& node, const Generation& version) {
   Impl& plan = *impl_;
   const int most = static_cast<int>(plan.sources.size());
   if (plan.begun || slots < 1 || slots > most || degree < 1 || degree > most || slot < 0) return;
@@ -23,6 +24,7 @@ void ReducePlan::Restore(int slots, int degree, int slot, absl::Span<const Objec
   if (seat >= most || (leaf && sources.size() != 1)) return;
   Impl::Statement statement;
   statement.node = node;
+  statement.version = version;
   for (const ObjectId& id : sources) {
     const int source = plan.Find(id);
     if (source == Impl::kNone || plan.restored_sources.count(source) > 0) return;
@@ -42,7 +44,10 @@ ReducePlan::Impl::Layout ReducePlan::Impl::RestoredLayout() const {
   if (!(fixed ? RestoreRanges(layout) : RestoreSeats(layout))) return Layout();
   RestoreRoot(layout);
   if (DefectActive(Defect::kRestoredSlotGivenAway)) {
-    layout.groups.front().members.front().source = kNone;
+    for (Group& group : layout.groups) {
+      if (!group.members.empty()) group.members.front().source = kNone;
+      if (!group.members.empty()) break;
+    }
   }
   for (const Group& group : layout.groups) {
     for (const Group::Member& member : group.members) {
@@ -80,20 +85,53 @@ bool ReducePlan::Impl::RestoreSeats(Layout& layout) const {
     }
   }
   // A seat of which nobody spoke is above nobody's fold, or in a slot below the root: it starts
-  // over.
-  int last = ReduceShape(restored_slots, restored_degree).root();
-  for (int slot = 0; slot < restored_slots; ++slot) {
-    auto& members = layout.groups[slot].members;
-    if (members.empty()) {
+  // over; or its slot was closed. Those that cannot have been closed come first.
+  const ReduceShape tree(restored_slots, restored_degree);
+  const std::set<int> closed = ClosedBelow(layout);
+  int last = tree.root();
+  for (const bool closable : {false, true}) {
+    for (int slot = 0; slot < restored_slots; ++slot) {
+      auto& members = layout.groups[slot].members;
+      const bool may = slot != tree.root() && tree.Children(slot).size() <= 1;
+      if (!members.empty() || may != closable || closed.count(slot) > 0) continue;
+      if (left == 0 && closable) continue;
+      if (left == 0) return false;
       members.emplace_back();
       --left;
       last = slot;
     }
   }
-  if (left < 0) return false;
   auto& members = layout.groups[last].members;
   members.resize(members.size() + left);
   return true;
+}
+
+// Those that must have been closed: without them what is above has the version that was told.
+std::set<int> ReducePlan::Impl::ClosedBelow(const Layout& layout) const {
+  const ReduceShape tree(restored_slots, restored_degree);
+  const bool delivers = restored.count({restored_slots, kNone}) > 0;
+  std::set<int> closed;
+  for (const auto& [where, statement] : restored) {
+    const int number = where.first;
+    if (where.second != kNone || number >= restored_slots) continue;
+    std::set<int> unspoken;
+    std::map<int, Generation> below;
+    for (const int child : tree.Children(number)) {
+      int at = child;
+      while (at != kNone && restored.count({at, kNone}) == 0) {
+        unspoken.insert(at);
+        const std::vector<int> next = tree.Children(at);
+        at = next.size() == 1 ? next.front() : kNone;
+      }
+      if (at != kNone) below[at] = restored.at({at, kNone}).version;
+    }
+    if (unspoken.empty()) continue;
+    const bool is_root = number == tree.root() && !delivers;
+    if (SlotVersion(number, layout.groups[number], below, is_root) == statement.version) {
+      closed.merge(unspoken);
+    }
+  }
+  return closed;
 }
 
 // In a fixed order a slot has neighbours in the list.

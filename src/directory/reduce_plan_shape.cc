@@ -267,6 +267,10 @@ void ReducePlan::Impl::BuildTree(const Layout& layout) {
   slots.assign(shape->slots() + (root_up && !reserved ? 1 : 0), Slot());
   LinkSlots();
   for (int slot = 0; slot < shape->slots(); ++slot) {
+    if (layout.groups[slot].members.empty()) CloseSlot(slot);
+  }
+  for (int slot = 0; slot < shape->slots(); ++slot) {
+    if (slots[slot].closed) continue;
     const Group& group = layout.groups[slot];
     slots[slot].seats.resize(group.members.size());
     slots[slot].missing += static_cast<int>(group.members.size());
@@ -316,11 +320,63 @@ void ReducePlan::Impl::FillSeats() {
     if (!Placeable(next)) continue;
     const bool fixed = spec.order == ReduceSpec::Order::kFixed;
     if (fixed && next.home_slot == kNone) continue;
-    const auto [slot, seat] =
-        fixed ? std::make_pair(next.home_slot, next.home_seat) : *free.begin();
     if (!Fits(next)) return;
+    const auto [slot, seat] =
+        fixed ? std::make_pair(next.home_slot, next.home_seat) : SeatFor(next);
     TakeSeat(source, slot, seat, HolderFor(next, slots[slot], NodeKey()));
   }
+}
+
+// The first that is free, or another one in the slot that is to fold the source in its stead.
+std::pair<int, int> ReducePlan::Impl::SeatFor(const Source& source) {
+  const auto [slot, seat] = *free.begin();
+  const int host = HostAbove(source, slot);
+  if (host == kNone) return {slot, seat};
+  CloseSlot(slot);
+  const int added = static_cast<int>(slots[host].seats.size());
+  slots[host].seats.emplace_back();
+  ++slots[host].missing;
+  free.insert({host, added});
+  return {host, added};
+}
+
+// Among the slots above; kNone if there is none.
+int ReducePlan::Impl::HostAbove(const Source& source, int slot) const {
+  if (!Closable(slot)) return kNone;
+  if (Pinned(shape->root()) && AtRoot(source)) return shape->root();
+  // Of slots that have yet to be filled those above are empty, too.
+  if (!slots[slot].vacated) return kNone;
+  for (int at = slots[slot].parent; at != kNone; at = slots[at].parent) {
+    const NodeKey& node = slots[at].node;
+    const auto there = [&](const Seat& seat) { return seat.source != kNone && seat.node == node; };
+    const bool held = HoldsComplete(*source.state, node) || BestHolder(*source.state).node == node;
+    if (held && std::any_of(slots[at].seats.begin(), slots[at].seats.end(), there)) return at;
+  }
+  return kNone;
+}
+
+// It has one seat at most, and one slot below it, which can stand in its place.
+bool ReducePlan::Impl::Closable(int slot) const {
+  return slot != shape->root() && slots[slot].seats.size() <= 1 &&
+         shape->Children(slot).size() <= 1;
+}
+
+// REQUIRES: Closable(slot), its seat is free, and it is not placed.
+void ReducePlan::Impl::CloseSlot(int number) {
+  Slot& slot = slots[number];
+  const int parent = slot.parent;
+  free.erase({number, 0});
+  marked.erase({-slot.depth, number});
+  const int depth = slot.depth;
+  slot = Slot();
+  slot.depth = depth;
+  slot.closed = true;
+  --slots[parent].missing;
+  if (const int below = Standing(number); below != kNone) {
+    slots[below].parent = parent;
+    slots[parent].missing += slots[below].fold.placed ? 0 : 1;
+  }
+  Mark(parent);
 }
 
 void ReducePlan::Impl::Unshape() {

@@ -70,6 +70,19 @@ class ReducePlanTest : public ::testing::Test {
     for (int i = 0; i < 6; ++i) Ready(i, On(i, {i + 1}));
     BeginNow();
   }
+  // The shard starts again and is told what is folded, after it has seen the sources.
+  void Restart(ReduceSpec spec, NodeKey root, const std::vector<ReduceSource>& states) {
+    Start(std::move(spec), root, 6, 1);
+    for (int i = static_cast<int>(states.size()) - 1; i >= 0; --i) Ready(i, states[i]);
+    for (const auto& [where, task] : folds_.at) {
+      std::vector<ObjectId> own;
+      for (const FoldInput& input : task.inputs) {
+        if (input.kind != FoldInput::Kind::kSlot) own.push_back(input.source);
+      }
+      plan_->Restore(task.slots, task.degree, task.slot, own, where.first, where.second);
+    }
+    BeginNow();
+  }
   Generation VersionOf(int slot) {
     const auto fold = folds_.Slot(slot);
     return fold ? fold->second.version : Generation();
@@ -241,6 +254,55 @@ TEST_F(ReducePlanTest, ASpareTakesTheSeatOfALostSource) {
   EXPECT_EQ(folds_.Slot(3)->first, Node(8));
   EXPECT_THAT(folds_.placed, SizeIs(3));
   EXPECT_EQ(plan_->Look().epoch, 2u);
+}
+
+TEST_F(ReducePlanTest, WhatIsPutAgainAtTheRootsNodeJoinsTheRootAndItsSlotIsClosed) {
+  Chain(Node(6));
+  const Generation below = VersionOf(1);
+  Down(3);
+  Ready(2, On(2, {6}));
+  EXPECT_FALSE(VersionOf(2).valid());
+  EXPECT_EQ(VersionOf(1), below);
+  EXPECT_EQ(folds_.Slot(3)->second.inputs.front().node, Node(2));
+  EXPECT_THAT(folds_.Root()->second.reduced_from,
+              ElementsAre(Source(0), Source(1), Source(3), Source(4), Source(5), Source(2)));
+  EXPECT_THAT(plan_->Look().slots, SizeIs(5));
+  // And what is below may come from elsewhere as ever.
+  Down(2);
+  Ready(1, On(1, {8}));
+  EXPECT_EQ(folds_.Slot(3)->second.inputs.front().node, Node(8));
+}
+
+TEST_F(ReducePlanTest, ALeafThatIsPutAgainWhereASlotAboveIsJoinsThatOne) {
+  Chain();
+  Down(1);
+  Ready(0, On(0, {3}));
+  EXPECT_FALSE(VersionOf(0).valid());
+  EXPECT_THAT(folds_.Slot(1)->second.inputs, SizeIs(1));
+  EXPECT_THAT(folds_.Slot(2)->second.inputs, SizeIs(3));
+  EXPECT_TRUE(folds_.Root());
+}
+
+TEST_F(ReducePlanTest, WhatIsPutAgainWhereASlotBelowIsHasASlotOfItsOwn) {
+  Chain();
+  const Generation below = VersionOf(2);
+  Down(5);
+  Ready(4, On(4, {3}));
+  EXPECT_EQ(VersionOf(2), below);
+  EXPECT_EQ(folds_.Slot(4)->first, Node(3));
+  EXPECT_THAT(folds_.at, SizeIs(6));
+}
+
+TEST_F(ReducePlanTest, ASourceThatComesLateToTheRootsNodeJoinsTheRoot) {
+  Start(SumOf(4), Node(1), 4, 1);
+  Ready(0, On(0, {1}));
+  BeginNow();
+  Ready(1, On(1, {2}));
+  Ready(2, On(2, {1}));
+  Ready(3, On(3, {4}));
+  ASSERT_TRUE(folds_.Root());
+  EXPECT_THAT(folds_.at, SizeIs(3));
+  EXPECT_THAT(folds_.Root()->second.inputs, SizeIs(3));
 }
 
 TEST_F(ReducePlanTest, TheSameSourcePutAgainIsAnotherGeneration) {
@@ -643,23 +705,24 @@ TEST_F(ReducePlanTest, IsNotClosedWithFewerSourcesThanAreWanted) {
 
 TEST_F(ReducePlanTest, ARestartedShardMakesTheSamePlan) {
   Chain(Node(2), 9);
-  const std::vector<std::pair<std::pair<NodeKey, Generation>, FoldTask>> before(folds_.at.begin(),
-                                                                                folds_.at.end());
-  Start(SumOf(9, 6), Node(2), 6, 1);
-  // Others are seen first.
-  for (int i = 8; i >= 0; --i) Ready(i, On(i, {i + 1}));
-  for (const auto& [where, task] : before) {
-    std::vector<ObjectId> own;
-    for (const FoldInput& input : task.inputs) {
-      if (input.kind != FoldInput::Kind::kSlot) own.push_back(input.source);
-    }
-    plan_->Restore(task.slots, task.degree, task.slot, own, where.first);
-  }
-  BeginNow();
+  const auto before = folds_.at;
+  std::vector<ReduceSource> states;
+  for (int i = 0; i < 9; ++i) states.push_back(On(i, {i + 1}));
+  Restart(SumOf(9, 6), Node(2), states);
   EXPECT_THAT(folds_.placed, SizeIs(6));
-  EXPECT_EQ((std::vector<std::pair<std::pair<NodeKey, Generation>, FoldTask>>(folds_.at.begin(),
-                                                                              folds_.at.end())),
-            before);
+  EXPECT_EQ(folds_.at, before);
+}
+
+TEST_F(ReducePlanTest, AClosedSlotIsClosedAfterARestartToo) {
+  Chain(Node(6));
+  std::vector<ReduceSource> states;
+  for (int i = 0; i < 6; ++i) states.push_back(On(i, {i + 1}));
+  Down(3);
+  Ready(2, states[2] = On(2, {6}));
+  const auto before = folds_.at;
+  Restart(SumOf(6, 6), Node(6), states);
+  EXPECT_THAT(folds_.placed, SizeIs(5));
+  EXPECT_EQ(folds_.at, before);
 }
 
 TEST_F(ReducePlanTest, ARestartedChainInAFixedOrderKeepsItsSharedSlots) {
@@ -676,8 +739,8 @@ TEST_F(ReducePlanTest, ARestartedChainInAFixedOrderKeepsItsSharedSlots) {
   for (int i = 1; i < 5; ++i) Ready(i, On(i, {nodes[i]}));
   const ObjectId last[] = {Source(3), Source(4)};
   const ObjectId first[] = {Source(0), Source(1)};
-  plan_->Restore(3, 1, 2, last, Node(3));
-  plan_->Restore(3, 1, 0, first, Node(1));
+  plan_->Restore(3, 1, 2, last, Node(3), Generation());
+  plan_->Restore(3, 1, 0, first, Node(1), Generation());
   BeginNow();
   EXPECT_EQ(plan_->RootVersion(), root);
 }
@@ -688,10 +751,10 @@ TEST_F(ReducePlanTest, WhatNobodyToldOfIsFilledByOthersAfterARestart) {
   const ObjectId first[] = {Source(3)};
   const ObjectId again[] = {Source(3)};
   const ObjectId other[] = {Source(2)};
-  plan_->Restore(3, 1, 0, first, Node(4));
-  plan_->Restore(3, 1, 1, again, Node(4));  // it has a slot
-  plan_->Restore(3, 2, 2, other, Node(3));  // another shape
-  plan_->Restore(3, 1, 7, other, Node(3));  // a seat that nothing is left for
+  plan_->Restore(3, 1, 0, first, Node(4), Generation());
+  plan_->Restore(3, 1, 1, again, Node(4), Generation());  // it has a slot
+  plan_->Restore(3, 2, 2, other, Node(3), Generation());  // another shape
+  plan_->Restore(3, 1, 7, other, Node(3), Generation());  // a seat that nothing is left for
   BeginNow();
   EXPECT_THAT(folds_.Root()->second.reduced_from, SizeIs(3));
   EXPECT_TRUE(plan_->Placed(Source(3)));
@@ -703,11 +766,11 @@ TEST_F(ReducePlanTest, NonsenseAboutARestartIsIgnored) {
   const ObjectId known[] = {Source(0)};
   const ObjectId unknown[] = {Source(77)};
   for (const int number : {-1, 0, 3, 1 << 30}) {
-    plan_->Restore(number, 1, 0, known, Node(1));
-    plan_->Restore(2, number, 0, known, Node(1));
-    plan_->Restore(2, 1, number, known, Node(1));
-    plan_->Restore(2, 1, number, unknown, Node(1));
-    plan_->Restore(2, 1, number, {}, Node(1));
+    plan_->Restore(number, 1, 0, known, Node(1), Generation());
+    plan_->Restore(2, number, 0, known, Node(1), Generation());
+    plan_->Restore(2, 1, number, known, Node(1), Generation());
+    plan_->Restore(2, 1, number, unknown, Node(1), Generation());
+    plan_->Restore(2, 1, number, {}, Node(1), Generation());
   }
   BeginNow();
   EXPECT_TRUE(folds_.Root());

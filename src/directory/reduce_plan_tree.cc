@@ -90,11 +90,24 @@ bool ReducePlan::Impl::Pinned(int slot) const {
 
 std::vector<int> ReducePlan::Impl::ChildrenOf(int slot) const {
   if (slot == shape->slots()) return {shape->root()};
-  return shape->Children(slot);
+  std::vector<int> children;
+  for (const int child : shape->Children(slot)) {
+    if (const int standing = Standing(child); standing != kNone) children.push_back(standing);
+  }
+  return children;
+}
+
+int ReducePlan::Impl::Standing(int slot) const {
+  while (slots[slot].closed) {
+    const std::vector<int> below = shape->Children(slot);
+    if (below.empty()) return kNone;
+    slot = below.front();
+  }
+  return slot;
 }
 
 void ReducePlan::Impl::Mark(int slot) {
-  if (slot != kNone) marked.insert({-slots[slot].depth, slot});
+  if (slot != kNone && !slots[slot].closed) marked.insert({-slots[slot].depth, slot});
 }
 
 void ReducePlan::Impl::TakeSeat(int source, int slot, int seat, const NodeKey& node) {
@@ -125,6 +138,7 @@ void ReducePlan::Impl::LeaveSeat(int slot, int seat) {
   left = Seat();
   if (!DefectActive(Defect::kSeatMiscountedAfterLoss)) ++slots[slot].missing;
   --seated;
+  slots[slot].vacated = true;
   free.insert({slot, seat});
   Mark(slot);
 }
@@ -297,7 +311,9 @@ FoldTask ReducePlan::Impl::TaskOf(int number) const {
     task.inputs.push_back({FoldInput::Kind::kSlot, ObjectId(), fold.task.version, fold.node});
     AppendSlot(text, fold.task.version);
   };
-  if (!children.empty()) add_child(children.front());
+  // What would be below the first child is below it if that is closed, or nothing is.
+  const bool first = !children.empty() && children.front() < number;
+  if (first) add_child(children.front());
   for (const Seat& seat : slot.seats) {
     const ObjectId& id = sources[seat.source].id;
     if (seat.node == slot.node) {
@@ -309,7 +325,7 @@ FoldTask ReducePlan::Impl::TaskOf(int number) const {
       AppendSlot(text, version);
     }
   }
-  for (size_t i = 1; i < children.size(); ++i) add_child(children[i]);
+  for (size_t i = first ? 1 : 0; i < children.size(); ++i) add_child(children[i]);
   if (!task.root) {
     task.version = HashOf(text);
     return task;
@@ -327,10 +343,34 @@ FoldTask ReducePlan::Impl::LeafTaskOf(int slot, int seat) const {
   const ObjectId& id = sources[it.source].id;
   FoldTask task = NewTask(LeafNumber(slot, seat));
   task.inputs.push_back({FoldInput::Kind::kSource, id, it.generation, NodeKey()});
-  std::string text = VersionText(false);
-  AppendSource(text, id, it.generation);
-  task.version = HashOf(text);
+  task.version = LeafVersion(id, it.generation);
   return task;
+}
+
+Generation ReducePlan::Impl::LeafVersion(const ObjectId& id, const Generation& generation) const {
+  std::string text = VersionText(false);
+  AppendSource(text, id, generation);
+  return HashOf(text);
+}
+
+// Of a slot with such seats above such slots, as TaskOf has it.
+Generation ReducePlan::Impl::SlotVersion(int number, const Group& group,
+                                         const std::map<int, Generation>& below,
+                                         bool is_root) const {
+  std::string text = VersionText(is_root);
+  auto child = below.begin();
+  for (; child != below.end() && child->first < number; ++child) AppendSlot(text, child->second);
+  for (const Group::Member& member : group.members) {
+    if (member.source == kNone || !sources[member.source].state) return Generation();
+    const Source& source = sources[member.source];
+    if (member.node == group.node) {
+      AppendSource(text, source.id, source.state->generation);
+    } else {
+      AppendSlot(text, LeafVersion(source.id, source.state->generation));
+    }
+  }
+  for (; child != below.end(); ++child) AppendSlot(text, child->second);
+  return HashOf(text);
 }
 
 Generation ReducePlan::Impl::StarVersion(const FoldTask& task, const NodeKey& node) const {

@@ -490,7 +490,8 @@ void ReduceWorld::Restart(Random& random, int node_too) {
     for (const FoldInput& input : fold.task.inputs) {
       if (input.kind != FoldInput::Kind::kSlot) own.push_back(input.source);
     }
-    plan_->Restore(fold.task.slots, fold.task.degree, fold.task.slot, own, where.first);
+    plan_->Restore(fold.task.slots, fold.task.degree, fold.task.slot, own, where.first,
+                   where.second);
   }
   plan_->Begin();
   // The nodes that lost nothing go on with what is wanted still.
