@@ -1,6 +1,8 @@
-"""The demonstration behind scripts/demo: a cluster on loopback, a broadcast, a broadcast with a death. Standard library only."""
+"""The demonstration behind scripts/demo: a cluster on loopback, a broadcast, a broadcast and a reduction with a death each.
+Standard library only."""
 
 import argparse
+import array
 import hashlib
 import json
 import os
@@ -19,6 +21,9 @@ DEFAULT_BYTES = 100_000_000
 EGRESS = "40MB/s"
 POLL_SECONDS = 0.2
 DEADLINE_SECONDS = 60
+# Of the reduction: floats of each source, and after so many they come again.
+FLOATS = 16_000_000
+PERIOD = 1000
 
 
 def fail(message):
@@ -59,6 +64,13 @@ class Demo:
             [self.binary, "get", "--name", name, "-o", str(output), "--address", f"unix:{self.socket(index)}",
              "--timeout", f"{DEADLINE_SECONDS}s"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             env=self.environment)
+
+    def reduce(self, index, target, sources):
+        """Starts a sum of floats; the process ends when the target is whole."""
+        return subprocess.Popen(
+            [self.binary, "reduce", "--names", target, *sources, "--dtype", "f32", "--op", "sum", "--address",
+             f"unix:{self.socket(index)}", "--timeout", f"{DEADLINE_SECONDS}s"], stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True, env=self.environment)
 
     def describe(self, name):
         return json.loads(self._command(["describe", "--name", name, "--directory", self.directory, "--json"]))
@@ -211,6 +223,62 @@ def kill_a_relay(demo, tree, size, kill_at):
     return victim
 
 
+def floats(factor):
+    """FLOATS of little-endian f32: 0, factor, 2 factor, ... again and again."""
+    return array.array("f", [factor * i for i in range(PERIOD)]).tobytes() * (FLOATS // PERIOD)
+
+
+def reduction(demo, name):
+    """Every node that is left puts floats, node1 asks for their sum; half-way the node of a slot in the middle dies."""
+    nodes = [index for index in range(1, NODES + 1) if demo.daemons[f"node{index}"].poll() is None]
+    sources = {f"node{index}": f"{name}-{index}" for index in nodes}
+    file = demo.folder / "floats"
+    for index in nodes:
+        file.write_bytes(floats(index))
+        demo.put(index, file, sources[f"node{index}"])
+    started = time.monotonic()
+    process = demo.reduce(1, name, sources.values())
+    victim = None
+    while process.poll() is None:
+        if time.monotonic() - started > DEADLINE_SECONDS:
+            fail("the reduction did not end")
+        if victim is None:
+            victim = kill_a_slot(demo, name, nodes)
+        time.sleep(POLL_SECONDS / 4)
+    seconds = time.monotonic() - started
+    if process.returncode != 0:
+        fail(f"the sum did not come: {process.stderr.read().strip()}")
+    output = demo.folder / "sum"
+    got = demo.get(1, name, output)
+    if got.wait() != 0 or output.read_bytes() != floats(sum(nodes)):
+        fail("the sum is another one")
+    print(f"  the sum of {len(nodes)} times {FLOATS:,} floats is on node1, every one as it should be, after {seconds:.2f} s "
+          f"({file.stat().st_size:,} bytes take {file.stat().st_size / 40e6:.2f} s on one link)")
+    if victim is None:
+        fail("no slot in the middle was seen half-way")
+
+
+def kill_a_slot(demo, name, nodes):
+    """One with slots below and above it, once it has computed half; what its node had put is put again on node1."""
+    tree = demo.describe(name).get("reduction", {"slots": []})
+    above = {slot["parent"] for slot in tree["slots"]}
+    below = {slot["slot"] for slot in tree["slots"]}
+    victims = [slot["node"] for slot in tree["slots"]
+               if slot["slot"] in above and slot["parent"] in below and 2 * slot["watermark"] >= tree["size_bytes"]]
+    if not victims:
+        return None
+    victim = victims[len(victims) // 2]
+    demo.draw(name)
+    demo.kill(victim)
+    index = int(victim.removeprefix("node"))
+    file = demo.folder / "again"
+    file.write_bytes(floats(index))
+    demo.put(1, file, f"{name}-{index}")
+    print(f"  killed {victim}, and put what it had put on node1; {len(nodes) - 1} nodes are left\n")
+    demo.draw(name)
+    return victim
+
+
 def report(size, seconds, survivors, victim, tree):
     twice = sum(copy["bytes_sent_twice"] for copy in tree if copy["node"] in survivors)
     print(f"  {len(survivors)} nodes have all {size:,} bytes, SHA-256 equal, after {seconds:.2f} s "
@@ -240,6 +308,8 @@ def main():
         broadcast(demo, file, digest, "demo-1")
         print("2. The same, and a relay dies half-way\n")
         broadcast(demo, file, digest, "demo-2", kill_at=0.5)
+        print("3. Seven nodes have floats, node1 asks for their sum, and the node of a slot in the middle dies half-way\n")
+        reduction(demo, "demo-3")
     finally:
         demo.stop()
         shutil.rmtree(folder, ignore_errors=True)
