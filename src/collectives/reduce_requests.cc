@@ -8,6 +8,13 @@
 
 namespace phalanx::collectives {
 
+namespace {
+
+// The shard ends a reduction at the deadline; its word is on the way then.
+constexpr absl::Duration kShardsLastWord = absl::Milliseconds(100);
+
+}  // namespace
+
 using object_store::ClientId;
 using object_store::ReduceDone;
 using object_store::RequestId;
@@ -36,7 +43,9 @@ RequestId ReduceRequests::Ask(ClientId client, const ObjectId& target, v1::NodeM
   Request& request = requests_[id];
   request = {client, target, std::move(message), deadline, std::move(done), 0};
   if (!deadline.infinite()) {
-    request.timer = control_.RunAt(deadline, [this, id] {
+    const bool shard_ends_it = request.message.has_reduce_request();
+    const Instant last = deadline + (shard_ends_it ? kShardsLastWord : absl::ZeroDuration());
+    request.timer = control_.RunAt(last, [this, id] {
       const auto it = requests_.find(id);
       it->second.timer = 0;
       Answer(id, absl::DeadlineExceededError(absl::StrCat("object ", it->second.target.hex(),

@@ -31,8 +31,9 @@ class ReduceRequests {
   ~ReduceRequests();
 
   // Sends one of ReduceRequest, ExtendRequest and FailRequest, complete but for its request_id and
-  // its timeout, now and whenever a new session begins. DeadlineExceeded; ResourceExhausted when
-  // the client has too many already.
+  // its timeout, now and whenever a new session begins. DeadlineExceeded: of a reduction by the
+  // shard's word, which names what is missing and is waited for a moment longer. ResourceExhausted
+  // when the client has too many already.
   object_store::RequestId Ask(object_store::ClientId client, const ObjectId& target,
                               v1::NodeMessage message, Instant deadline,
                               object_store::ReduceDone done);

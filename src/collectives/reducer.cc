@@ -122,7 +122,7 @@ Reducer::Impl::Impl(ReducerOptions options, Executor& control, std::vector<Execu
                 [this](const ObjectId& target, v1::NodeMessage message) {
                   send_(ShardOf(target), std::move(message));
                 }),
-      watches_(options_.num_shards,
+      watches_(options_.name, options_.num_shards,
                [this](int shard, v1::NodeMessage message) { send_(shard, std::move(message)); }) {}
 
 Reducer::Impl::~Impl() {

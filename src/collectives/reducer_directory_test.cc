@@ -195,13 +195,13 @@ TEST_F(ReducerDirectoryTest, TwoClientsThatAskForTheSameAreAnsweredEach) {
   EXPECT_EQ(a.reducer().stats().waiting, 0u);
 }
 
-TEST_F(ReducerDirectoryTest, ADeadlineIsToldToTheShardAndKeptHere) {
+TEST_F(ReducerDirectoryTest, ADeadlineIsToldToTheShardWhoseWordIsWaitedForAMoment) {
   ReduceNode& a = world_.Add("a");
   ReduceCall call = Call();
   call.deadline = a.plane().control().Now() + absl::Microseconds(99'500);
   const Result result = Reduce(a, call);
   EXPECT_EQ(SentOf(a, Kind::kReduceRequest)[0].reduce_request().timeout_ms(), 100u);
-  world_.RunFor(absl::Milliseconds(99));
+  world_.RunFor(absl::Milliseconds(199));
   EXPECT_FALSE(result->has_value());
   world_.RunFor(absl::Milliseconds(1));
   ASSERT_TRUE(result->has_value());

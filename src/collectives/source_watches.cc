@@ -3,12 +3,17 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "src/directory/validate.h"
 
 namespace phalanx::collectives {
 
-SourceWatches::SourceWatches(int num_shards, Send send)
-    : num_shards_(num_shards), send_(std::move(send)) {}
+SourceWatches::SourceWatches(std::string name, int num_shards, Send send, size_t max_watches)
+    : name_(std::move(name)),
+      num_shards_(num_shards),
+      max_watches_(max_watches),
+      send_(std::move(send)) {}
 
 int SourceWatches::ShardOf(const ObjectId& id) const {
   return static_cast<int>(id.ShardHash() % static_cast<uint64_t>(num_shards_));
@@ -54,10 +59,29 @@ void SourceWatches::OnWatch(const v1::WatchSource& watch) {
     if (watch.source_ids().empty() && it != watches_.end()) sources = it->second;
     return End(*target, sources);
   }
-  if (sources.empty() || size_ + sources.size() > kMaxWatches) return;
-  std::set<ObjectId>& watched = watches_[*target];
-  for (const ObjectId& source : sources) size_ += watched.insert(source).second ? 1 : 0;
+  if (sources.empty()) return;
+  const auto known = watches_.find(*target);
+  size_t added = sources.size();
+  for (const ObjectId& source : sources) {
+    if (known != watches_.end() && known->second.contains(source)) --added;
+  }
+  if (size_ + added > max_watches_) return Refuse(*target, sources);
+  watches_[*target].insert(sources.begin(), sources.end());
+  size_ += added;
   Tell(*target, sources, /*end=*/false);
+}
+
+void SourceWatches::Refuse(const ObjectId& target, const std::set<ObjectId>& sources) {
+  for (const ObjectId& source : sources) {
+    v1::NodeMessage message;
+    v1::SourceState* state = message.mutable_source_state();
+    state->set_target_id(target.binary().data(), target.binary().size());
+    state->set_source_id(source.binary().data(), source.binary().size());
+    state->set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
+    state->set_message(
+        absl::StrCat("node ", name_, " watches ", size_, " sources of other shards already"));
+    send_(ShardOf(target), std::move(message));
+  }
 }
 
 void SourceWatches::OnState(const v1::SourceState& state) {

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <string>
 
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
@@ -21,11 +22,13 @@ namespace phalanx::collectives {
 
 class SourceWatches {
  public:
-  // Sources over all targets; what goes beyond them is not watched.
+  // Sources over all targets. Of those beyond them the target's shard is told that they failed,
+  // with ResourceExhausted and this node's name.
   static constexpr size_t kMaxWatches = 1 << 20;
   using Send = std::function<void(int shard, v1::NodeMessage message)>;
 
-  SourceWatches(int num_shards, Send send);
+  // `name` is the node's, for messages.
+  SourceWatches(std::string name, int num_shards, Send send, size_t max_watches = kMaxWatches);
 
   // Malformed messages are ignored, and states that nobody watches.
   void OnWatch(const v1::WatchSource& watch);
@@ -40,8 +43,11 @@ class SourceWatches {
   // To the shards of the sources, one message to each.
   void Tell(const ObjectId& target, const std::set<ObjectId>& sources, bool end);
   void End(const ObjectId& target, const std::set<ObjectId>& sources);
+  void Refuse(const ObjectId& target, const std::set<ObjectId>& sources);
 
+  const std::string name_;
   const int num_shards_;
+  const size_t max_watches_;
   Send send_;
   size_t size_ = 0;
   std::map<ObjectId, std::set<ObjectId>> watches_;  // by target
