@@ -60,6 +60,9 @@ struct DirectoryOptions {
   // is answered ResourceExhausted.
   size_t max_reductions = 1 << 16;
   size_t max_reduce_sources = 1 << 22;
+  // Requests that wait for reductions to end; beyond it a ReduceRequest is answered
+  // ResourceExhausted, too.
+  size_t max_reduce_askers = 1 << 20;
   // Objects whose producers failed are remembered, the oldest forgotten first.
   size_t max_failed = 1 << 16;
   // Deletes and queries put off to the end of the first lease; beyond it they are answered

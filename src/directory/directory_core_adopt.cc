@@ -36,8 +36,12 @@ absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate&
   }
   Object& object = GetObject(id);
   if (root) {
-    FindReduction(id)->root_generation = generation;
-    if (object.adopted && object.generation != generation) ReplaceRoot(object);
+    Reduction& reduction = *FindReduction(id);
+    const bool other = object.adopted && object.generation != generation;
+    // Of any other somebody may have all bytes: that is waited for, while this one stands by.
+    if (other && object.generation == reduction.open_root) ReplaceRoot(object);
+    reduction.root_generation = generation;
+    reduction.open_root = reduction.plan.committed() ? Generation() : generation;
   }
   const bool current = object.adopted && object.generation == generation;
   if (current && !(object.info == info)) {
@@ -61,10 +65,11 @@ absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate&
 
 void DirectoryCore::Impl::ReplaceRoot(Object& object) {
   const Generation old = object.generation;
+  const ObjectInfo info = object.info;
   const bool listed = object.copies.contains(old.creator);
-  VoidGeneration(object, "it is computed anew", NodeKey());
-  // Void is what is not sealed: its creator drops it in any case.
-  if (listed) SendSuperseded(old.creator, object.id, old, object.info);
+  // Void is what is pulled. What is written, or sealed, its creator drops when it is superseded.
+  VoidGeneration(object, "it is computed anew", old.creator);
+  if (listed) SendSuperseded(old.creator, object.id, old, info);
 }
 
 void DirectoryCore::Impl::SendSuperseded(const NodeKey& to, const ObjectId& id,
@@ -368,6 +373,7 @@ void DirectoryCore::Impl::VoidGeneration(Object& object, absl::string_view reaso
 void DirectoryCore::Impl::ForgetGeneration(Object& object) {
   NoteChange(object.id);
   object.tree.reset();
+  object.reduced.reset();
   object.complete_copies = 0;
   object.adopted = false;
   object.sealed = false;
@@ -383,11 +389,12 @@ bool DirectoryCore::Impl::AdoptBestAttempt(Object& object) {
   if (!MayAdoptFromAbsence()) return false;
   // What a reduction computes comes before what was put under its target meanwhile. A result that
   // is complete was committed by an earlier life of this shard.
-  const bool reducing = FindReduction(object.id) != nullptr;
+  const Reduction* reduction = FindReduction(object.id);
   const Attempt* best = nullptr;
   for (const Attempt& attempt : object.attempts) {
-    const bool result = attempt.complete && !attempt.info.reduced_from.empty();
-    if (reducing && !result) continue;
+    const bool result = (attempt.complete && !attempt.info.reduced_from.empty()) ||
+                        (reduction != nullptr && attempt.generation == reduction->root_generation);
+    if (reduction != nullptr && !result) continue;
     if (attempt.superseded || attempt.stale || FindNode(attempt.node) == nullptr) continue;
     const bool better = best == nullptr || (attempt.complete != best->complete
                                                 ? attempt.complete

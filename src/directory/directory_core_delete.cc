@@ -57,6 +57,7 @@ Tombstone* DirectoryCore::Impl::Refusal(const ObjectId& id, const Generation& ge
 Tombstone& DirectoryCore::Impl::Bury(const ObjectId& id, const Generation& generation) {
   Tombstone& tombstone = GetTombstone(id);
   tombstone.revived = false;
+  tombstone.unborn = false;
   auto& generations = tombstone.generations;
   generations.erase(std::remove(generations.begin(), generations.end(), generation),
                     generations.end());
@@ -76,6 +77,16 @@ Tombstone& DirectoryCore::Impl::BuryBehind(const ObjectId& id, const Generation&
   if (room && !Refuses(tombstone, generation)) generations.push_back(generation);
   BeginAge(tombstone, id);
   return tombstone;
+}
+
+// A root that is on its way, and who asks again or keeps the reduction in mind, must not bring it
+// back: also when the shard begins anew, so there is something that nodes can register.
+void DirectoryCore::Impl::BuryReduction(const ObjectId& id, Generation root_version) {
+  if (!root_version.valid()) {
+    root_version = Generation{NodeKey{random_.Next() | 1, random_.Next()}, 1};
+  }
+  Bury(id, root_version).unborn = true;
+  if (Object* object = FindObject(id)) Settle(*object);
 }
 
 void DirectoryCore::Impl::BeginAge(Tombstone& tombstone, const ObjectId& id) {
@@ -165,13 +176,16 @@ absl::Status DirectoryCore::Impl::OnDelete(Node& node, const v1::DeleteRequest& 
 
 void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
                                        uint64_t request_id) {
-  const bool reducing = FindReduction(id) != nullptr;
+  Reduction* reduction = FindReduction(id);
+  const bool reducing = reduction != nullptr;
+  const Generation root_version = reducing ? reduction->plan.RootVersion() : Generation();
   if (reducing) {
-    EndReduction(*FindReduction(id), absl::NotFoundError(absl::StrCat("reduction of ", id.hex(),
-                                                                      ": its target was deleted")));
+    EndReduction(*reduction, absl::NotFoundError(absl::StrCat("reduction of ", id.hex(),
+                                                              ": its target was deleted")));
   }
   Object* object = FindObject(id);
   const bool adopted = object != nullptr && object->adopted;
+  if (reducing && !adopted) BuryReduction(id, root_version);
   const bool deleted = FindDeleted(id) != nullptr;
   if (adopted) DeleteObject(*object);
   v1::DeleteReply& reply = *Send(node).mutable_delete_reply();
@@ -182,7 +196,6 @@ void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
     }
     return;
   }
-  if (reducing) return;
   reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
   reply.set_message(absl::StrCat("object ", id.hex(), ": nothing was put under this id"));
 }

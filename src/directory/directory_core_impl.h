@@ -36,6 +36,7 @@
 #include "src/directory/broadcast_tree.h"
 #include "src/directory/directory_core.h"
 #include "src/directory/reduce_plan.h"
+#include "src/directory/reduce_result.h"
 #include "src/directory/validate.h"
 
 namespace phalanx::directory {
@@ -127,6 +128,9 @@ struct Object {
   absl::btree_map<NodeKey, Copy> copies;
   int complete_copies = 0;
 
+  // What the adopted generation is the result of, if it was reduced in this life of the shard.
+  std::unique_ptr<ReduceRecord> reduced;
+
   std::vector<Attempt> attempts;
   uint32_t conflicts = 0;
 
@@ -156,6 +160,8 @@ struct Tombstone {
   // Who was told to drop which of them and has not confirmed it, and in which of its sessions: what
   // it does not register in the next is dropped.
   absl::btree_map<std::pair<NodeKey, Generation>, uint64_t> unconfirmed;
+  // Of a reduction that was cancelled before anything was adopted: what it names is no generation.
+  bool unborn = false;
   // The id was put again since: only the old generations are refused, who wants the object waits.
   bool revived = false;
   Instant since;
@@ -240,6 +246,13 @@ struct Reduction {
   absl::btree_set<ObjectId> ready;
   // The generation of the target that the root's node has announced for the plan's root version.
   Generation root_generation;
+  // One of which nobody can have all bytes: what a root announced that was not committed.
+  Generation open_root;
+  // The committed root's node, which is gone; the plan hears of it when nobody who was receiving
+  // the result turns out to have it whole.
+  NodeKey lost_root;
+  // All was folded for a generation that stands by until the one before it is given up.
+  bool root_ready = false;
   // Of other shards: through whom they are watched, and what they are.
   NodeKey agent;
   bool has_foreign = false;
@@ -284,6 +297,7 @@ struct Counters {
   uint64_t reductions_failed = 0;
   uint64_t folds_placed = 0;
   uint64_t folds_dropped = 0;
+  uint64_t reduce_sources_examined = 0;
   uint64_t creates = 0;
   uint64_t adopted = 0;
   uint64_t superseded = 0;
@@ -342,7 +356,7 @@ struct DirectoryCore::Impl {
 
   // ---- directory_core_adopt.cc
   absl::Status OnCreate(Node& node, const v1::AnnounceCreate& m);
-  // A new root's generation takes the place of that of the one before, which was dropped.
+  // A new root's generation takes the place of one of which nobody can have all bytes.
   void ReplaceRoot(Object& object);
   void SendSuperseded(const NodeKey& to, const ObjectId& id, const Generation& generation,
                       const ObjectInfo& info);
@@ -404,6 +418,8 @@ struct DirectoryCore::Impl {
   absl::Status OnRegisterWant(Node& node, const v1::RegisterWant& m);
   absl::Status OnRegisterTombstone(Node& node, const v1::RegisterTombstone& m);
   void OnRegisterEnd(Node& node);
+  // The generation was deleted, as a node knows.
+  void Entomb(const ObjectId& id, const Generation& generation);
   struct Registration {
     Generation generation;
     ObjectInfo info;
@@ -505,6 +521,8 @@ struct DirectoryCore::Impl {
   // Those who were being sent what is deleted want the object still.
   void VoidReceivers(Object& object);
   Tombstone& Bury(const ObjectId& id, const Generation& generation);
+  // A reduction that nothing was adopted of yet.
+  void BuryReduction(const ObjectId& id, Generation root_version);
   // The same for what was deleted before that, or stood by: dropped when the tombstone is full.
   Tombstone& BuryBehind(const ObjectId& id, const Generation& generation);
   void BeginAge(Tombstone& tombstone, const ObjectId& id);
@@ -555,7 +573,10 @@ struct DirectoryCore::Impl {
   absl::Status OnReduce(Node& node, const v1::ReduceRequest& m);
   absl::Status OnFoldReport(Node& node, const v1::FoldReport& m);
   // Why a reduction of this id cannot begin, or how the one that is over ended; nothing: it may.
-  std::optional<absl::Status> AnswerBeforeBegin(const ObjectId& target, const ReduceSpec& spec);
+  // `again`: it was asked for before, so that it is over if there was a Delete.
+  std::optional<absl::Status> AnswerBeforeBegin(const ObjectId& target, const ReduceSpec& spec,
+                                                bool again);
+  void ForgetAskers(Reduction& reduction, const NodeKey& node);
   absl::StatusOr<Reduction*> BeginReduction(const ObjectId& target, ReduceSpec spec,
                                             const NodeKey& root);
   Reduction* FindReduction(const ObjectId& target);
@@ -566,6 +587,11 @@ struct DirectoryCore::Impl {
   // Answers who asks and forgets it; its folds are dropped.
   void EndReduction(Reduction& reduction, const absl::Status& status);
   std::string DescribeWaiting(const Reduction& reduction) const;
+  // The committed result is the object's generation, though its root may be gone.
+  bool ResultUndecided(const Reduction& reduction);
+  // Nobody has the committed result.
+  void BeginAnew(Reduction& reduction);
+  bool RootStandsBy(const Reduction& reduction);
   // A generation that a reduction's root announces: whether it is what the plan wants now.
   bool IsRoot(const ObjectId& target, const Generation& version, const NodeKey& node);
   // Carries out what the plans decided since the last call, and what follows from that.
@@ -583,6 +609,9 @@ struct DirectoryCore::Impl {
   static void ForgetKeeper(Reduction& reduction, const NodeKey& key);
   void ReductionNodeDown(const NodeKey& key);
   void TellUnplaced(Reduction& reduction);
+  // What is known of the source, and of all of them.
+  void TellSource(Reduction& reduction, const ObjectId& source);
+  void TellSources(Reduction& reduction);
   // What the node folds goes on, if it says so in its new session.
   void ReductionSessionBegins(const NodeKey& key);
   void ReductionSessionRegistered(const NodeKey& key);
@@ -616,6 +645,10 @@ struct DirectoryCore::Impl {
   void TellToForget(const NodeKey& node, const ObjectId& target);
   void FillKeep(const Reduction& reduction, size_t first, v1::KeepReduction* out) const;
   absl::Status OnRegisterFold(Node& node, const v1::RegisterFold& m);
+  // What it folds was cancelled: it is dropped, and what it made of it.
+  bool RefuseFold(const NodeKey& node, const v1::RegisterFold& m);
+  // Before anything that is registered is adopted from absence.
+  void RefuseRegisteredFolds();
   void ForgetRegisteredFolds(const NodeKey& node);
   // To their reductions, when the shard has learned which there are.
   void HandOutRegisteredFolds();
@@ -635,8 +668,11 @@ struct DirectoryCore::Impl {
   // What the shard knows of the source.
   void ListHolders(const Object& object, v1::SourceState* state) const;
   v1::SourceState StateOf(const ObjectId& source, bool with_bytes);
+  // For another shard; as much as `bytes_left` and what is under way allow, with the bytes.
+  v1::SourceState ForeignStateOf(const ObjectId& source, size_t& bytes_left);
   void TellPlan(Reduction& reduction, const ObjectId& source, const v1::SourceState& state);
-  void TellWatchers(const ObjectId& source);
+  // The plans in `held` decide when they have heard of everything.
+  void TellWatchers(const ObjectId& source, absl::btree_set<ObjectId>& held);
   void TellChanges();
   void TellForeignAgain();
   // The bytes of the input's generation that the fold is of; null if the shard does not have them.
@@ -692,6 +728,7 @@ struct DirectoryCore::Impl {
   BroadcastPlanner planner_;
   absl::btree_map<ObjectId, std::unique_ptr<Reduction>> reductions_;
   size_t reduce_sources_ = 0;
+  size_t reduce_askers_ = 0;
   absl::btree_set<std::pair<Instant, ObjectId>> reduce_timers_;
   absl::btree_set<ObjectId> touched_reductions_;
   // Folds that nodes have registered while the shard learns, and their size: with a source each.

@@ -212,6 +212,7 @@ absl::Status DirectoryCore::Impl::OnRegisterFold(Node& node, const v1::RegisterF
   PHALANX_RETURN_IF_ERROR(ParseSources(m.source_ids()).status());
   PHALANX_RETURN_IF_ERROR(CheckShape(m.slots(), m.degree(), m.slot()));
   restarted_ = true;
+  if (RefuseFold(node.key, m)) return absl::OkStatus();
   Reduction* reduction = FindReduction(target);
   if (Learning() && (reduction == nullptr || !reduction->begun)) {
     // Who asks for it, or keeps it in mind, may register after this node.
@@ -237,6 +238,22 @@ absl::Status DirectoryCore::Impl::OnRegisterFold(Node& node, const v1::RegisterF
   if (m.ready()) reduction->plan.OnReady(node.key, version);
   TouchReduction(target);
   return absl::OkStatus();
+}
+
+bool DirectoryCore::Impl::RefuseFold(const NodeKey& node, const v1::RegisterFold& m) {
+  const ObjectId target = *ParseObjectId(m.object_id());
+  const Generation version = FromProto(m.version());
+  if (Refusal(target, version) == nullptr) return false;
+  SendFoldDrop(node, target, version);
+  const Generation made = FromProto(m.generation());
+  if (m.has_generation() && made.creator == node && made.sequence != 0) Entomb(target, made);
+  return true;
+}
+
+void DirectoryCore::Impl::RefuseRegisteredFolds() {
+  for (auto& [node, folds] : registered_folds_) {
+    std::erase_if(folds, [this, &node = node](const auto& m) { return RefuseFold(node, m); });
+  }
 }
 
 void DirectoryCore::Impl::ForgetRegisteredFolds(const NodeKey& node) {

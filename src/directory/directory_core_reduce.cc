@@ -48,10 +48,16 @@ absl::Status DirectoryCore::Impl::OnReduce(Node& node, const v1::ReduceRequest& 
     return absl::OkStatus();
   }
   const bool kept = asker.request_id == 0;
+  if (!kept && reduce_askers_ >= options_.max_reduce_askers) {
+    AnswerReduce(target, asker,
+                 About(target, absl::StatusCode::kResourceExhausted,
+                       absl::StrCat(reduce_askers_, " requests wait for reductions already")));
+    return absl::OkStatus();
+  }
   const size_t told = m.reduction().first_source() + spec->sources.size();
   Reduction* reduction = FindReduction(target);
   if (reduction == nullptr) {
-    if (const auto over = AnswerBeforeBegin(target, *spec)) {
+    if (const auto over = AnswerBeforeBegin(target, *spec, m.again() || kept)) {
       AnswerReduce(target, asker, *over);
       return absl::OkStatus();
     }
@@ -77,6 +83,7 @@ absl::Status DirectoryCore::Impl::OnReduce(Node& node, const v1::ReduceRequest& 
   }
   if (!kept) {
     reduction->askers.push_back(asker);
+    ++reduce_askers_;
     if (spec->open) Inform(*reduction, node.key, told);
   } else {
     // Nobody waits there: the node was told to keep it in mind, and is told when to forget it.
@@ -93,8 +100,10 @@ absl::Status DirectoryCore::Impl::OnReduce(Node& node, const v1::ReduceRequest& 
 }
 
 std::optional<absl::Status> DirectoryCore::Impl::AnswerBeforeBegin(const ObjectId& target,
-                                                                   const ReduceSpec& spec) {
-  if (FindDeleted(target) != nullptr) {
+                                                                   const ReduceSpec& spec,
+                                                                   bool again) {
+  const Tombstone* deleted = FindDeleted(target);
+  if (deleted != nullptr && (again || !deleted->unborn)) {
     return About(target, absl::StatusCode::kNotFound, "the target was deleted");
   }
   const Object* object = FindObject(target);
@@ -105,15 +114,15 @@ std::optional<absl::Status> DirectoryCore::Impl::AnswerBeforeBegin(const ObjectI
   // A result that nobody has any more is computed anew.
   const bool lost = object->complete_copies == 0 && object->last_hopes.empty() && !Learning();
   if (lost && !from.empty()) return std::nullopt;
-  const absl::btree_set<ObjectId> asked(spec.sources.begin(), spec.sources.end());
-  bool same = !from.empty();
-  for (size_t at = 0; same && at + ObjectId::kSize <= from.size(); at += ObjectId::kSize) {
-    const auto source = ObjectId::FromBinary(absl::string_view(from).substr(at, ObjectId::kSize));
-    same = source.ok() && (spec.open || asked.contains(*source));
+  if (from.empty()) {
+    return About(target, absl::StatusCode::kAlreadyExists,
+                 "an object that is not its result was put under this id");
   }
-  if (same) return absl::OkStatus();
+  const std::string differ =
+      DifferenceOf(spec, object->reduced.get(), from, object->info.size_bytes);
+  if (differ.empty()) return absl::OkStatus();
   return About(target, absl::StatusCode::kAlreadyExists,
-               "an object that is not its result was put under this id");
+               absl::StrCat("there is the result of another one; what differs: ", differ));
 }
 
 absl::StatusOr<Reduction*> DirectoryCore::Impl::BeginReduction(const ObjectId& target,
@@ -152,6 +161,7 @@ void DirectoryCore::Impl::EndReduction(Reduction& reduction, const absl::Status&
   for (const Reduction::Asker& asker : reduction.askers) {
     AnswerReduce(reduction.target, asker, status);
   }
+  reduce_askers_ -= reduction.askers.size();
   reduction.plan.Cancel();
   for (const ReduceEffect& effect : reduction.plan.TakeEffects()) {
     if (const auto* drop = std::get_if<DropFold>(&effect)) Carry(reduction, *drop);
@@ -186,7 +196,8 @@ absl::Status DirectoryCore::Impl::OnFoldReport(Node& node, const v1::FoldReport&
   TouchReduction(target);
   switch (m.kind()) {
     case v1::FoldReport::READY:
-      reduction->plan.OnReady(node.key, version);
+      reduction->root_ready = IsRoot(target, version, node.key) && RootStandsBy(*reduction);
+      if (!reduction->root_ready) reduction->plan.OnReady(node.key, version);
       return absl::OkStatus();
     case v1::FoldReport::PROGRESS:
       placed.watermark = m.watermark();
@@ -219,15 +230,10 @@ void DirectoryCore::Impl::NoteAbsent(Reduction& reduction, const FoldTask& task,
   const ObjectId source = task.inputs[input].source;
   const Generation generation = task.inputs[input].generation;
   if (!reduction.absent.insert({source, generation, node}).second) return;
-  const auto foreign = reduction.foreign.find(source);
-  if (!IsForeign(source)) {
-    TellPlan(reduction, source, StateOf(source, /*with_bytes=*/false));
-  } else if (foreign != reduction.foreign.end()) {
-    TellPlan(reduction, source, v1::SourceState(foreign->second));
-  }
+  TellSource(reduction, source);
   // What was committed with it will never be folded: the plan begins anew, and knows better now.
   if (!reduction.plan.committed()) return;
-  reduction.root_generation = Generation();
+  reduction.open_root = std::exchange(reduction.root_generation, Generation());
   reduction.plan.OnResultLost();
 }
 
@@ -262,7 +268,11 @@ void DirectoryCore::Impl::OnReduceTimer(Reduction& reduction) {
       next = std::min(next, placed.again);
     }
   }
-  for (const Reduction::FoldKey& key : lost) reduction.plan.OnFoldLost(key.first, key.second);
+  for (const Reduction::FoldKey& key : lost) {
+    const bool result = IsRoot(reduction.target, key.second, key.first);
+    if (result && ResultUndecided(reduction)) continue;
+    reduction.plan.OnFoldLost(key.first, key.second);
+  }
   SetReduceTimer(reduction, next);
   TouchReduction(reduction.target);
 }
@@ -284,6 +294,11 @@ std::string DirectoryCore::Impl::DescribeWaiting(const Reduction& reduction) con
                       missing.size() == kMaxNamed ? ", ..." : "");
 }
 
+void DirectoryCore::Impl::ForgetAskers(Reduction& reduction, const NodeKey& node) {
+  reduce_askers_ -= std::erase_if(
+      reduction.askers, [&node](const Reduction::Asker& asker) { return asker.node == node; });
+}
+
 void DirectoryCore::Impl::ForgetKeeper(Reduction& reduction, const NodeKey& key) {
   reduction.keepers.erase(key);
   reduction.informed.erase(key);
@@ -302,17 +317,37 @@ void DirectoryCore::Impl::ReductionNodeDown(const NodeKey& key) {
     const bool folded_there = first != last;
     reduction->placed.erase(first, last);
     ForgetKeeper(*reduction, key);
-    std::erase_if(reduction->askers, [&key](const Reduction::Asker& a) { return a.node == key; });
-    reduction->plan.OnNodeDown(key);
+    ForgetAskers(*reduction, key);
+    if (reduction->plan.RootNode() == key && ResultUndecided(*reduction)) {
+      reduction->lost_root = key;
+    } else {
+      reduction->plan.OnNodeDown(key);
+    }
     if (folded_there) TellUnplaced(*reduction);
     if (reduction->agent == key) reduction->agent = NodeKey();
     TouchReduction(target);
   }
 }
 
+void DirectoryCore::Impl::TellSource(Reduction& reduction, const ObjectId& source) {
+  const auto foreign = reduction.foreign.find(source);
+  if (!IsForeign(source)) {
+    TellPlan(reduction, source, StateOf(source, /*with_bytes=*/false));
+  } else if (foreign != reduction.foreign.end()) {
+    TellPlan(reduction, source, v1::SourceState(foreign->second));
+  }
+}
+
+void DirectoryCore::Impl::TellSources(Reduction& reduction) {
+  reduction.plan.Hold();
+  for (const ObjectId& source : reduction.plan.spec().sources) TellSource(reduction, source);
+  reduction.plan.Release();
+}
+
 // What was deleted while its node held it is gone with the node, and nobody says so again.
 void DirectoryCore::Impl::TellUnplaced(Reduction& reduction) {
-  for (const ObjectId& source : std::vector<ObjectId>(reduction.plan.spec().sources)) {
+  reduction.plan.Hold();
+  for (const ObjectId& source : reduction.plan.spec().sources) {
     if (reduction.plan.Placed(source)) continue;
     const auto foreign = reduction.foreign.find(source);
     const bool known = foreign != reduction.foreign.end();
@@ -321,13 +356,14 @@ void DirectoryCore::Impl::TellUnplaced(Reduction& reduction) {
                                                      : v1::SourceState();
     if (state.code() != 0) TellPlan(reduction, source, state);
   }
+  reduction.plan.Release();
 }
 
 void DirectoryCore::Impl::ReductionSessionBegins(const NodeKey& key) {
   ForgetWatcher(key);
   ForgetRegisteredFolds(key);
   for (auto& [target, reduction] : reductions_) {
-    std::erase_if(reduction->askers, [&key](const Reduction::Asker& a) { return a.node == key; });
+    ForgetAskers(*reduction, key);
     ForgetKeeper(*reduction, key);
     if (reduction->agent == key) reduction->agent = NodeKey();
     for (auto at = reduction->placed.lower_bound({key, Generation()});
@@ -345,7 +381,10 @@ void DirectoryCore::Impl::ReductionSessionRegistered(const NodeKey& key) {
          at != reduction->placed.end() && at->first.first == key; ++at) {
       if (!at->second.registered) lost.push_back(at->first.second);
     }
-    for (const Generation& version : lost) reduction->plan.OnFoldLost(key, version);
+    for (const Generation& version : lost) {
+      const bool result = IsRoot(target, version, key) && ResultUndecided(*reduction);
+      if (!result) reduction->plan.OnFoldLost(key, version);
+    }
     if (!lost.empty()) TouchReduction(target);
   }
 }
@@ -373,7 +412,10 @@ void DirectoryCore::Impl::RunReduction(Reduction& reduction) {
   const Object* object = FindObject(reduction.target);
   const bool adopted = object != nullptr && object->adopted;
   if (adopted && object->complete_copies > 0 && !object->tentative) {
-    if (!object->info.reduced_from.empty()) return EndReduction(reduction, absl::OkStatus());
+    if (!object->info.reduced_from.empty()) {
+      FindObject(reduction.target)->reduced = std::make_unique<ReduceRecord>(reduction.plan.spec());
+      return EndReduction(reduction, absl::OkStatus());
+    }
     return EndReduction(reduction, About(reduction.target, absl::StatusCode::kAlreadyExists,
                                          "an object that is not its result was put under this id"));
   }
@@ -385,13 +427,15 @@ void DirectoryCore::Impl::RunReduction(Reduction& reduction) {
   ChooseAgent(reduction);
   if (reduction.plan.committed()) {
     const bool announced = reduction.root_generation.valid();
-    const bool gone = announced ? !adopted || object->generation != reduction.root_generation
+    const bool gone = announced ? !ResultUndecided(reduction) && !RootStandsBy(reduction)
                                 : FindNode(reduction.plan.RootNode()) == nullptr;
-    if (gone) {
-      reduction.root_generation = Generation();
-      reduction.plan.OnResultLost();
-    }
+    if (gone) BeginAnew(reduction);
   }
+  if (reduction.root_ready && !RootStandsBy(reduction)) {
+    reduction.root_ready = false;
+    reduction.plan.OnReady(reduction.plan.RootNode(), reduction.plan.RootVersion());
+  }
+  counters_.reduce_sources_examined += reduction.plan.TakeExamined();
   for (const ReduceEffect& effect : reduction.plan.TakeEffects()) {
     if (const auto* place = std::get_if<PlaceFold>(&effect)) Carry(reduction, *place);
     if (const auto* drop = std::get_if<DropFold>(&effect)) Carry(reduction, *drop);
@@ -400,6 +444,29 @@ void DirectoryCore::Impl::RunReduction(Reduction& reduction) {
       return EndReduction(reduction, end->why);
     }
   }
+}
+
+bool DirectoryCore::Impl::ResultUndecided(const Reduction& reduction) {
+  const Object* object = FindObject(reduction.target);
+  return reduction.plan.committed() && reduction.root_generation.valid() && object != nullptr &&
+         object->adopted && object->generation == reduction.root_generation;
+}
+
+bool DirectoryCore::Impl::RootStandsBy(const Reduction& reduction) {
+  Object* object = FindObject(reduction.target);
+  return object != nullptr && FindAttempt(*object, reduction.root_generation,
+                                          reduction.root_generation.creator) != nullptr;
+}
+
+void DirectoryCore::Impl::BeginAnew(Reduction& reduction) {
+  reduction.root_generation = Generation();
+  reduction.root_ready = false;
+  if (const NodeKey lost = std::exchange(reduction.lost_root, NodeKey()); lost.valid()) {
+    reduction.plan.OnNodeDown(lost);
+    // It may be back with what it holds.
+    if (FindNode(lost) != nullptr) TellSources(reduction);
+  }
+  reduction.plan.OnResultLost();
 }
 
 absl::Status DirectoryCore::Impl::BeginPlan(Reduction& reduction) {
@@ -515,6 +582,7 @@ void DirectoryCore::Impl::Carry(Reduction& reduction, const DropFold& effect) {
 }
 
 void DirectoryCore::Impl::Carry(Reduction& reduction, const CommitFold& effect) {
+  reduction.open_root = Generation();
   if (FindNode(effect.node) == nullptr) return;
   v1::FoldCommit& commit = *Send(effect.node).mutable_fold_commit();
   commit.set_object_id(reduction.target.binary().data(), ObjectId::kSize);

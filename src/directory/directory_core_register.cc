@@ -238,6 +238,11 @@ absl::Status DirectoryCore::Impl::OnRegisterTombstone(Node& node, const v1::Regi
   (void)node;
   if (DefectActive(Defect::kTombstoneForgottenAtRestart)) return absl::OkStatus();
   restarted_ = true;
+  Entomb(id, generation);
+  return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::Entomb(const ObjectId& id, const Generation& generation) {
   Object* object = FindObject(id);
   if (object != nullptr && object->adopted && object->generation == generation) {
     DeleteObject(*object, /*spare_others=*/true);
@@ -252,7 +257,6 @@ absl::Status DirectoryCore::Impl::OnRegisterTombstone(Node& node, const v1::Regi
     if (object != nullptr) RefuseAttempts(*object, generation, tombstone);
     if (object != nullptr) Settle(*object);
   }
-  return absl::OkStatus();
 }
 
 // The generation that had been adopted here is deleted: one of those that were adopted elsewhere,
@@ -365,7 +369,10 @@ void DirectoryCore::Impl::EndLearningIfDue() {
 }
 
 void DirectoryCore::Impl::EndLearning() {
+  RefuseRegisteredFolds();
   learning_ = false;
+  // Who watches sources from elsewhere has not been told of those that are not there.
+  for (const auto& [source, watchers] : watchers_) changed_sources_.insert(source);
   std::vector<ObjectId> ids;
   ids.reserve(objects_.size());
   for (const auto& [id, object] : objects_) ids.push_back(id);

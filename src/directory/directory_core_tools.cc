@@ -193,6 +193,7 @@ void DirectoryCore::Impl::FillStatus(Instant now, v1::GetStatusResponse* out) co
   counters["reductions_failed"] = counters_.reductions_failed;
   counters["folds_placed"] = counters_.folds_placed;
   counters["folds_dropped"] = counters_.folds_dropped;
+  counters["reduce_sources_examined"] = counters_.reduce_sources_examined;
   counters["evictions_granted"] = counters_.evictions_granted;
   counters["evictions_refused"] = counters_.evictions_refused;
   counters["candidates_examined"] = planner_.candidates_examined();

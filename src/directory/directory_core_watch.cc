@@ -13,6 +13,7 @@ namespace {
 
 // As many as are worth knowing: one folds it, the others stand in for it.
 constexpr int kMaxHoldersTold = 8;
+constexpr size_t kMaxCopiesLookedAt = 256;
 // Bytes of sources that travel from shard to shard, for one reduction.
 constexpr size_t kMaxForeignInlineBytes = 1 << 20;
 
@@ -25,6 +26,7 @@ bool DirectoryCore::Impl::IsForeign(const ObjectId& id) const {
 
 void DirectoryCore::Impl::Watch(Reduction& reduction, absl::Span<const ObjectId> sources) {
   v1::WatchSource foreign;
+  reduction.plan.Hold();
   for (const ObjectId& source : sources) {
     ++reduce_sources_;
     if (IsForeign(source)) {
@@ -35,6 +37,7 @@ void DirectoryCore::Impl::Watch(Reduction& reduction, absl::Span<const ObjectId>
     watchers_[source].insert(Watcher{NodeKey(), reduction.target});
     TellPlan(reduction, source, StateOf(source, /*with_bytes=*/false));
   }
+  reduction.plan.Release();
   if (foreign.source_ids_size() == 0 || FindNode(reduction.agent) == nullptr) return;
   foreign.set_target_id(reduction.target.binary().data(), ObjectId::kSize);
   *Send(reduction.agent).mutable_watch_source() = std::move(foreign);
@@ -97,6 +100,7 @@ absl::Status DirectoryCore::Impl::OnWatchSource(Node& node, const v1::WatchSourc
           absl::StrCat("source_ids: ", source.hex(), " belongs to another shard"));
     }
   }
+  size_t bytes_left = kMaxForeignInlineBytes;
   for (const ObjectId& source : sources) {
     if (m.end()) {
       Unwatch(source, Watcher{node.key, target});
@@ -106,24 +110,44 @@ absl::Status DirectoryCore::Impl::OnWatchSource(Node& node, const v1::WatchSourc
     }
     watchers_[source].insert(Watcher{node.key, target});
     watched_through_[node.key].insert({source, target});
-    v1::SourceState& state = *Send(node.key).mutable_source_state();
-    state = StateOf(source, /*with_bytes=*/true);
+    v1::SourceState state = ForeignStateOf(source, bytes_left);
+    // It may still be registered; and what was put behind a tombstone, too.
+    if (Learning() && !state.has_generation()) continue;
     state.set_target_id(target.binary().data(), ObjectId::kSize);
+    *Send(node.key).mutable_source_state() = std::move(state);
   }
   return absl::OkStatus();
+}
+
+v1::SourceState DirectoryCore::Impl::ForeignStateOf(const ObjectId& source, size_t& bytes_left) {
+  v1::SourceState state = StateOf(source, /*with_bytes=*/false);
+  if (!state.has_inline()) return state;
+  const std::string& bytes = FindObject(source)->inline_bytes;
+  const bool room =
+      bytes.size() <= bytes_left &&
+      under_way_bytes_ + inline_in_outbox_ + bytes.size() <= options_.inline_under_way_bytes;
+  // What nobody else can be named for is sent in any case.
+  state.set_has_inline(room || state.holders_size() == 0);
+  if (!state.has_inline()) return state;
+  state.set_inline_bytes(bytes);
+  bytes_left -= std::min(bytes_left, bytes.size());
+  inline_in_outbox_ += bytes.size();
+  return state;
 }
 
 v1::SourceState DirectoryCore::Impl::StateOf(const ObjectId& source, bool with_bytes) {
   v1::SourceState state;
   state.set_source_id(source.binary().data(), ObjectId::kSize);
   Object* object = FindObject(source);
-  if (const auto failed = failed_.find(source); failed != failed_.end()) {
+  // As long as generations may still be registered that were put since.
+  const bool sure = MayAdoptFromAbsence();
+  if (const auto failed = failed_.find(source); sure && failed != failed_.end()) {
     state.set_code(static_cast<int>(failed->second.why.code()));
     state.set_message(std::string(failed->second.why.message()));
     return state;
   }
   if (object == nullptr || !object->adopted) {
-    if (FindDeleted(source) == nullptr) return state;
+    if (!sure || FindDeleted(source) == nullptr) return state;
     state.set_code(static_cast<int>(absl::StatusCode::kNotFound));
     state.set_message(absl::StrCat("object ", source.hex(), " was deleted"));
     return state;
@@ -141,15 +165,31 @@ v1::SourceState DirectoryCore::Impl::StateOf(const ObjectId& source, bool with_b
 }
 
 void DirectoryCore::Impl::ListHolders(const Object& object, v1::SourceState* state) const {
+  // Of what is broadcast as well there may be ten thousand, and each changes it: the creator's and
+  // some others will do, if one of them is complete.
+  std::vector<std::pair<NodeKey, const Copy*>> copies;
+  bool complete = object.complete_copies == 0;
+  const auto created = object.copies.find(object.generation.creator);
+  if (created != object.copies.end()) {
+    copies.push_back({created->first, &created->second});
+    complete = complete || created->second.complete;
+  }
+  for (auto at = object.copies.begin(); at != object.copies.end(); ++at) {
+    if (copies.size() >= kMaxCopiesLookedAt && complete) break;
+    if (at == created || (copies.size() >= kMaxCopiesLookedAt && !at->second.complete)) continue;
+    copies.push_back({at->first, &at->second});
+    complete = complete || at->second.complete;
+  }
   bool any_bytes = false;
-  for (const auto& [key, copy] : object.copies) {
-    const bool has = std::any_of(copy.watermarks.begin(), copy.watermarks.end(),
+  for (const auto& [key, copy] : copies) {
+    const bool has = std::any_of(copy->watermarks.begin(), copy->watermarks.end(),
                                  [](uint64_t watermark) { return watermark > 0; });
     any_bytes = any_bytes || has;
   }
   // Complete ones first, of these the primary; a session that is broken for a moment comes last.
   std::vector<std::pair<int, NodeKey>> holders;
-  for (const auto& [key, copy] : object.copies) {
+  for (const auto& [key, listed] : copies) {
+    const Copy& copy = *listed;
     const Node* node = FindNode(key);
     const bool has_bytes =
         copy.complete || (any_bytes && (copy.writer || !copy.watermarks.empty()));
@@ -231,30 +271,39 @@ void DirectoryCore::Impl::TellPlan(Reduction& reduction, const ObjectId& source,
   reduction.plan.OnSource(source, std::move(told));
 }
 
-void DirectoryCore::Impl::TellWatchers(const ObjectId& source) {
+void DirectoryCore::Impl::TellWatchers(const ObjectId& source, absl::btree_set<ObjectId>& held) {
   const auto found = watchers_.find(source);
   if (found == watchers_.end()) return;
+  const v1::SourceState state = StateOf(source, /*with_bytes=*/false);
   for (const Watcher& watcher : found->second) {
     if (!watcher.node.valid()) {
-      TellPlan(*FindReduction(watcher.target), source, StateOf(source, /*with_bytes=*/false));
+      Reduction& reduction = *FindReduction(watcher.target);
+      if (held.insert(watcher.target).second) reduction.plan.Hold();
+      TellPlan(reduction, source, state);
       TouchReduction(watcher.target);
       continue;
     }
-    v1::SourceState& state = *Send(watcher.node).mutable_source_state();
-    state = StateOf(source, /*with_bytes=*/true);
-    state.set_target_id(watcher.target.binary().data(), ObjectId::kSize);
+    size_t bytes_left = kMaxForeignInlineBytes;
+    v1::SourceState told = ForeignStateOf(source, bytes_left);
+    if (Learning() && !told.has_generation()) continue;
+    told.set_target_id(watcher.target.binary().data(), ObjectId::kSize);
+    *Send(watcher.node).mutable_source_state() = std::move(told);
   }
 }
 
 void DirectoryCore::Impl::TellChanges() {
-  for (const ObjectId& source : std::exchange(changed_sources_, {})) TellWatchers(source);
+  absl::btree_set<ObjectId> held;
+  for (const ObjectId& source : std::exchange(changed_sources_, {})) TellWatchers(source, held);
+  for (const ObjectId& target : held) FindReduction(target)->plan.Release();
 }
 
 // Nodes of which other shards knew before this one did.
 void DirectoryCore::Impl::TellForeignAgain() {
   for (const auto& [target, reduction] : reductions_) {
     if (!reduction->has_foreign) continue;
+    reduction->plan.Hold();
     for (const auto& [source, state] : reduction->foreign) TellPlan(*reduction, source, state);
+    reduction->plan.Release();
     TouchReduction(target);
   }
 }
@@ -284,7 +333,9 @@ std::optional<absl::string_view> DirectoryCore::Impl::InlineBytesOf(const Reduct
 
 absl::Status DirectoryCore::Impl::CheckReductions() const {
   size_t sources = 0;
+  size_t askers = 0;
   for (const auto& [target, reduction] : reductions_) {
+    askers += reduction->askers.size();
     const auto broken = [&target = target](absl::string_view what) {
       return absl::InternalError(absl::StrCat("reduction of ", target.hex(), ": ", what));
     };
@@ -311,6 +362,7 @@ absl::Status DirectoryCore::Impl::CheckReductions() const {
     if (!timed) return broken("its timer is lost");
   }
   if (sources != reduce_sources_) return absl::InternalError("sources are miscounted");
+  if (askers != reduce_askers_) return absl::InternalError("who asks is miscounted");
   for (const auto& [source, watchers] : watchers_) {
     for (const Watcher& watcher : watchers) {
       const bool known = watcher.node.valid() ? FindNode(watcher.node) != nullptr

@@ -105,9 +105,13 @@ void ReducePlan::Impl::SetState(int i, std::optional<ReduceSource> state) {
   const bool again = source.state && state && source.state->generation != state->generation;
   ready += (state ? 1 : 0) - (source.state ? 1 : 0);
   waiting.erase({source.arrival, i});
+  placeable.erase({source.arrival, i});
+  if (CountsForStar(i)) --star_usable;
   source.state = std::move(state);
   if (!source.state) source.arrival = 0;
   if (source.state && (source.arrival == 0 || again)) source.arrival = ++arrivals;
+  if (CountsForStar(i)) ++star_usable;
+  if (Placeable(source)) placeable.insert({source.arrival, i});
   if (!committed) Recheck(i);
   if (source.state && source.slot == kNone) waiting.insert({source.arrival, i});
 }
@@ -213,6 +217,15 @@ void ReducePlan::SetCosts(const ReduceCosts& costs) {
   if (!(costs.bytes_per_second > 0)) impl_->costs.bytes_per_second = common.bytes_per_second;
   if (!(costs.fold_per_second > 0)) impl_->costs.fold_per_second = common.fold_per_second;
 }
+
+void ReducePlan::Hold() { impl_->held = true; }
+
+void ReducePlan::Release() {
+  impl_->held = false;
+  impl_->Advance();
+}
+
+uint64_t ReducePlan::TakeExamined() { return std::exchange(impl_->examined, 0); }
 
 void ReducePlan::Begin() {
   impl_->begun = true;

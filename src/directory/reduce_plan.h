@@ -168,6 +168,10 @@ class ReducePlan {
   // decided, so that the first shape is made for all that are known by then.
   void Begin();
 
+  // Of many changes that come together nothing is decided before the last: between these two.
+  void Hold();
+  void Release();
+
   // ---- what happens
   // A source as it is now; nothing: there is nothing of it (any more), it may come (again). Others
   // than the plan's are ignored. A source that is placed and found to have another size than the
@@ -244,6 +248,9 @@ class ReducePlan {
     std::vector<SlotView> slots;
   };
   View Look() const;
+
+  // How many sources were looked at to decide, since the last call.
+  uint64_t TakeExamined();
 
   absl::Status CheckInvariants() const;
 

@@ -138,11 +138,15 @@ struct ReducePlan::Impl {
   NodeKey StarNode() const;
   bool StarUsable(const Source& source, const NodeKey& node) const;
   std::vector<int> StarSources(const NodeKey& node) const;
+  // Whether there are as many as are wanted that a star at this node could take.
+  bool StarHasEnough(const NodeKey& node);
+  bool CountsForStar(int source) const;
   // False: it cannot be, as it is.
   bool PlaceStar();
   void ShapeTree();
   // How far the first num_objects that have not failed go.
   int FixedEnd() const;
+  int FindFixedEnd() const;
   Layout FixedLayout() const;
   Layout ArrivedLayout() const;
   void BuildTree(const Layout& layout);
@@ -217,6 +221,7 @@ struct ReducePlan::Impl {
   uint64_t arrivals = 0;
   // (arrival, source) of those that are ready and have no seat.
   std::set<std::pair<uint64_t, int>> waiting;
+  std::set<std::pair<uint64_t, int>> placeable;  // (arrival, source), seated or not
 
   // ---- the tree, or star
   Mode mode = Mode::kUnshaped;
@@ -232,6 +237,15 @@ struct ReducePlan::Impl {
   std::map<Generation, int> placed;      // numbers, of slots and leaves
   Fold star;
   int star_losses = 0;
+  // Of the first `star_end` sources, so many could go into a star at `star_node`.
+  NodeKey star_node;
+  int star_end = 0;
+  int star_usable = 0;
+  // As of (how many have failed, how many there are).
+  mutable std::pair<int, size_t> fixed_end_of = {-1, 0};
+  mutable int fixed_end = 0;
+  bool held = false;
+  mutable uint64_t examined = 0;
   uint64_t epoch = 0;
   Generation last_root;
   // Roots that nodes were told to drop. A READY of one may still be on its way, and its generation

@@ -21,7 +21,7 @@ std::string ZoneAt(const ReduceSource& state, const NodeKey& node) {
 }  // namespace
 
 void ReducePlan::Impl::Advance() {
-  if (!Decides() || !EnoughLeft()) return;
+  if (held || !Decides() || !EnoughLeft()) return;
   if (mode == Mode::kTree && seated == 0) Unshape();
   if (mode == Mode::kStar && ready == 0) Unshape();
   if (mode == Mode::kUnshaped) {
@@ -100,14 +100,24 @@ bool ReducePlan::Impl::TreeRestored() const {
 NodeKey ReducePlan::Impl::StarNode() const {
   if (root_up) return root;
   if (!restored.empty()) return restored.begin()->second.node;
-  uint64_t first = 0;
-  NodeKey node;
-  for (const Source& source : sources) {
-    if (!Placeable(source) || (first != 0 && source.arrival > first)) continue;
-    first = source.arrival;
-    node = BestHolder(*source.state).node;
+  if (placeable.empty()) return NodeKey();
+  return BestHolder(*sources[placeable.begin()->second].state).node;
+}
+
+bool ReducePlan::Impl::CountsForStar(int source) const {
+  return source < star_end && StarUsable(sources[source], star_node);
+}
+
+bool ReducePlan::Impl::StarHasEnough(const NodeKey& node) {
+  const int end = FixedEnd();
+  if (node != star_node || end != star_end) {
+    star_node = node;
+    star_end = end;
+    star_usable = 0;
+    examined += static_cast<uint64_t>(end);
+    for (int i = 0; i < end; ++i) star_usable += CountsForStar(i) ? 1 : 0;
   }
-  return node;
+  return star_usable >= Wanted();
 }
 
 bool ReducePlan::Impl::StarUsable(const Source& source, const NodeKey& node) const {
@@ -118,6 +128,7 @@ bool ReducePlan::Impl::StarUsable(const Source& source, const NodeKey& node) con
 std::vector<int> ReducePlan::Impl::StarSources(const NodeKey& node) const {
   std::vector<int> order;
   const int end = FixedEnd();
+  examined += static_cast<uint64_t>(end);
   for (int i = 0; i < end; ++i) {
     if (StarUsable(sources[i], node)) order.push_back(i);
   }
@@ -135,7 +146,7 @@ std::vector<int> ReducePlan::Impl::StarSources(const NodeKey& node) const {
 
 bool ReducePlan::Impl::PlaceStar() {
   const NodeKey node = StarNode();
-  if (!node.valid()) return false;
+  if (!node.valid() || !StarHasEnough(node)) return false;
   const std::vector<int> order = StarSources(node);
   if (order.size() < static_cast<size_t>(Wanted())) return false;
   for (const int source : order) {
@@ -174,6 +185,17 @@ int ReducePlan::Impl::FixedEnd() const {
   const int all = static_cast<int>(sources.size());
   if (spec.order != ReduceSpec::Order::kFixed) return all;
   if (failed == 0) return Wanted();
+  const auto of = std::make_pair(failed, sources.size());
+  if (fixed_end_of != of) {
+    fixed_end_of = of;
+    fixed_end = FindFixedEnd();
+  }
+  return fixed_end;
+}
+
+int ReducePlan::Impl::FindFixedEnd() const {
+  const int all = static_cast<int>(sources.size());
+  examined += sources.size();
   int left = Wanted();
   int end = 0;
   for (; end < all && left > 0; ++end) left -= sources[end].failed ? 0 : 1;
@@ -381,6 +403,7 @@ void ReducePlan::Impl::CloseSlot(int number) {
 
 void ReducePlan::Impl::Unshape() {
   DropAll();
+  examined += sources.size();
   for (int i = 0; i < static_cast<int>(sources.size()); ++i) {
     Source& source = sources[i];
     source.slot = source.seat = source.home_slot = source.home_seat = kNone;

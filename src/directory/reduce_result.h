@@ -1,0 +1,30 @@
+// Whether what is asked for under the id of a finished reduction is its result. Pure.
+#ifndef PHALANX_DIRECTORY_REDUCE_RESULT_H_
+#define PHALANX_DIRECTORY_REDUCE_RESULT_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "src/common/ids.h"
+#include "src/directory/reduce_plan.h"
+
+namespace phalanx::directory {
+
+// What was asked for, as it is remembered with the result.
+struct ReduceRecord {
+  explicit ReduceRecord(const ReduceSpec& spec);
+
+  ReduceSpec arguments;  // without the sources
+  Generation sources;    // a hash of the list as it was in the end
+};
+
+// What the result of `made` is not that `asked` wants, as a list of words ("op, range"); empty: it
+// is what is asked for. `reduced_from` and `size_bytes` are the result's. Without `made` (an
+// earlier life of the shard planned it) these alone decide: other sources, or another number of
+// them, are told, and a size that cannot be; another op is not.
+std::string DifferenceOf(const ReduceSpec& asked, const ReduceRecord* made,
+                         absl::string_view reduced_from, uint64_t size_bytes);
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_REDUCE_RESULT_H_
