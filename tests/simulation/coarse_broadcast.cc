@@ -1,23 +1,20 @@
 #include "tests/simulation/coarse_broadcast.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <queue>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/check.h"
 #include "src/common/ids.h"
 #include "src/common/instant.h"
-#include "src/common/random.h"
 #include "src/directory/directory_core.h"
 #include "src/directory/validate.h"
 #include "src/net/segment_rate.h"
+#include "tests/simulation/coarse_shard.h"
 
 namespace phalanx::sim {
 namespace {
@@ -28,12 +25,6 @@ using directory::ToProto;
 
 constexpr absl::Duration kProgressInterval = absl::Milliseconds(250);
 constexpr int kNobody = -1;
-
-absl::Duration CpuTime() {
-  timespec now;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return absl::DurationFromTimespec(now);
-}
 
 class CoarseWorld {
  public:
@@ -95,7 +86,6 @@ class CoarseWorld {
   void Tell(int node, const v1::NodeMessage& message);
   void TellLater(int node, v1::NodeMessage message);
   void TakeOutbox();
-  void TickIfDue();
 
   void Broadcast(const ObjectId& id, uint64_t size, int last, bool waiting);
   void Assign(int node, const Assigned& assigned);
@@ -108,13 +98,12 @@ class CoarseWorld {
   void ReportBroken(int node);
   void KillRelays();
   uint64_t Below(int node) const;
-  uint64_t Counter(const char* name) const;
   void Measure(CoarseResult& result) const;
 
   const CoarsePlan plan_;
   const absl::Duration hop_time_;
-  Instant now_ = Instant::FromNanos(1'000'000'000);
-  DirectoryCore core_;
+  CoarseShard shard_;
+  Instant now_;
   std::vector<Node> nodes_;
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events_;
   uint64_t next_order_ = 0;
@@ -136,22 +125,11 @@ CoarseWorld::CoarseWorld(const CoarsePlan& plan)
     : plan_(plan),
       hop_time_(
           absl::Seconds(static_cast<double>(plan.links.hop_bytes) / plan.links.bytes_per_second)),
-      core_(OptionsOf(plan), now_, Random(1)),
+      shard_(OptionsOf(plan), plan.receivers + 1),
+      now_(shard_.start()),
       nodes_(plan.receivers + 1) {
-  now_ = now_ + 2 * directory::DirectoryOptions().lease;
-  core_.Tick(now_);
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    nodes_[i].key = NodeKey{i + 1, 1};
-    v1::NodeInfo info;
-    ToProto(nodes_[i].key, info.mutable_key());
-    info.set_name(absl::StrCat("n", i));
-    info.set_address(absl::StrCat("n", i, ":1"));
-    core_.NodeUp(info, now_);
-    v1::NodeMessage begin, end;
-    begin.mutable_register_begin();
-    end.mutable_register_end();
-    Tell(static_cast<int>(i), begin);
-    Tell(static_cast<int>(i), end);
+    nodes_[i].key = CoarseShard::KeyOf(static_cast<int>(i));
   }
 }
 
@@ -159,17 +137,8 @@ void CoarseWorld::Schedule(absl::Duration after, Kind kind, int node, uint64_t d
   events_.push(Event{now_ + after, next_order_++, kind, node, detail});
 }
 
-void CoarseWorld::TickIfDue() {
-  if (core_.NextDeadline() <= now_) core_.Tick(now_);
-}
-
 void CoarseWorld::Tell(int node, const v1::NodeMessage& message) {
-  const absl::Duration before = CpuTime();
-  TickIfDue();
-  const absl::Status status = core_.OnMessage(nodes_[node].key, message, now_);
-  PHALANX_CHECK(status.ok(), "a node keeps to the protocol");
-  result_.core_time += CpuTime() - before;
-  ++result_.messages;
+  shard_.Tell(node, message, now_);
   TakeOutbox();
 }
 
@@ -179,16 +148,15 @@ void CoarseWorld::TellLater(int node, v1::NodeMessage message) {
 }
 
 void CoarseWorld::TakeOutbox() {
-  for (const DirectoryCore::Outgoing& out : core_.TakeOutbox()) {
+  for (const DirectoryCore::Outgoing& out : shard_.TakeOutbox()) {
     if (!out.message.has_assign()) continue;
     const v1::Assign& assign = out.message.assign();
     orders_.push_back(Assigned{*ObjectId::FromBinary(assign.object_id()),
                                FromProto(assign.generation()), assign.plan_id(),
-                               static_cast<int>(FromProto(assign.sender()).node) - 1});
-    Schedule(plan_.links.control, Kind::kAssigned, static_cast<int>(out.to.node) - 1,
-             orders_.size() - 1);
+                               CoarseShard::NodeOf(FromProto(assign.sender()))});
+    Schedule(plan_.links.control, Kind::kAssigned, CoarseShard::NodeOf(out.to), orders_.size() - 1);
   }
-  const Instant deadline = core_.NextDeadline();
+  const Instant deadline = shard_.core().NextDeadline();
   if (!deadline.infinite()) {
     Schedule(std::max(absl::ZeroDuration(), deadline - now_), Kind::kShardTimer, 0);
   }
@@ -205,8 +173,8 @@ void CoarseWorld::Step() {
       letters_[event.detail].second.Clear();
       return;
     case Kind::kShardTimer:
-      if (core_.NextDeadline() > now_) return;
-      core_.Tick(now_);
+      if (shard_.core().NextDeadline() > now_) return;
+      shard_.Tick(now_);
       return TakeOutbox();
     case Kind::kAssigned:
       if (node.alive) Assign(event.node, orders_[event.detail]);
@@ -369,9 +337,9 @@ void CoarseWorld::KillRelays() {
   for (size_t i = 1; i < nodes_.size(); ++i) {
     if (!nodes_[i].receivers.empty()) relays.push_back(static_cast<int>(i));
   }
-  const uint64_t examined = Counter("candidates_examined");
-  const uint64_t visited = Counter("members_visited");
-  const uint64_t repairs = Counter("repairs");
+  const uint64_t examined = shard_.Counter("candidates_examined");
+  const uint64_t visited = shard_.Counter("members_visited");
+  const uint64_t repairs = shard_.Counter("repairs");
   const size_t kills = std::min<size_t>(plan_.relays_killed, relays.size());
   for (size_t i = 0; i < kills; ++i) {
     const int victim = relays[(2 * i + 1) * relays.size() / (2 * kills)];
@@ -384,18 +352,12 @@ void CoarseWorld::KillRelays() {
       ++orphan.life;
       Schedule(plan_.links.latency, Kind::kBroken, receiver, orphan.life);
     }
-    core_.NodeDown(node.key, now_);
+    shard_.NodeDown(victim, now_);
     TakeOutbox();
   }
-  result_.repair_examined = Counter("candidates_examined") - examined;
-  result_.repair_visited = Counter("members_visited") - visited;
-  result_.repairs = Counter("repairs") - repairs;
-}
-
-uint64_t CoarseWorld::Counter(const char* name) const {
-  v1::GetStatusResponse status;
-  core_.FillStatus(now_, &status);
-  return status.counters().at(name);
+  result_.repair_examined = shard_.Counter("candidates_examined") - examined;
+  result_.repair_visited = shard_.Counter("members_visited") - visited;
+  result_.repairs = shard_.Counter("repairs") - repairs;
 }
 
 // Node 0 puts the object; nodes [1, last) ask for it at one moment.
@@ -439,17 +401,20 @@ CoarseResult CoarseWorld::Run() {
   const uint64_t probe = std::max<uint64_t>(8 * plan_.links.hop_bytes, 1 << 20);
   if (plan_.measured) Broadcast(ObjectId::FromName("coarse", "probe"), probe, 2, /*waiting=*/false);
   result_ = CoarseResult();
-  const uint64_t examined = Counter("candidates_examined");
-  const uint64_t visited = Counter("members_visited");
+  shard_.ResetCounts();
+  const uint64_t examined = shard_.Counter("candidates_examined");
+  const uint64_t visited = shard_.Counter("members_visited");
   killed_ = plan_.relays_killed == 0;
   const Instant start = now_;
   Broadcast(ObjectId::FromName("coarse", "object"), plan_.size_bytes,
             static_cast<int>(nodes_.size()), plan_.waiting);
   result_.time = last_byte_ - start;
-  result_.examined = Counter("candidates_examined") - examined;
-  result_.visited = Counter("members_visited") - visited;
+  result_.messages = shard_.messages();
+  result_.core_time = shard_.core_time();
+  result_.examined = shard_.Counter("candidates_examined") - examined;
+  result_.visited = shard_.Counter("members_visited") - visited;
   Measure(result_);
-  PHALANX_CHECK(core_.CheckInvariants().ok(), "the core's invariants hold");
+  PHALANX_CHECK(shard_.core().CheckInvariants().ok(), "the core's invariants hold");
   return result_;
 }
 

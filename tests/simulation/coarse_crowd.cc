@@ -19,6 +19,7 @@
 #include "src/directory/directory_core.h"
 #include "src/directory/validate.h"
 #include "src/net/segment_rate.h"
+#include "tests/simulation/coarse_shard.h"
 
 namespace phalanx::sim {
 
@@ -92,9 +93,9 @@ class CoarseCrowd::World {
     return absl::Seconds(static_cast<double>(plan.hop_bytes) / plan.bytes_per_second);
   }
 
-  Instant now_ = Instant::FromNanos(1'000'000'000);
   Random random_;
-  DirectoryCore core_;
+  CoarseShard shard_;
+  Instant now_;
   std::vector<Node> nodes_;
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events_;
   uint64_t next_order_ = 0;
@@ -107,36 +108,23 @@ class CoarseCrowd::World {
 CoarseCrowd::World::World(const CrowdPlan& crowd)
     : plan(crowd),
       random_(crowd.seed),
-      core_(directory::DirectoryOptions(), now_, Random(crowd.seed)),
+      shard_(directory::DirectoryOptions(), crowd.nodes, crowd.seed),
+      now_(shard_.start()),
       nodes_(crowd.nodes) {
-  now_ = now_ + 2 * directory::DirectoryOptions().lease;
-  core_.Tick(now_);
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    nodes_[i].key = NodeKey{i + 1, 1};
-    v1::NodeInfo info;
-    ToProto(nodes_[i].key, info.mutable_key());
-    info.set_name(absl::StrCat("n", i));
-    info.set_address(absl::StrCat("n", i, ":1"));
-    core_.NodeUp(info, now_);
-    v1::NodeMessage begin, end;
-    begin.mutable_register_begin();
-    end.mutable_register_end();
-    Tell(static_cast<int>(i), begin);
-    Tell(static_cast<int>(i), end);
+    nodes_[i].key = CoarseShard::KeyOf(static_cast<int>(i));
   }
 }
 
 void CoarseCrowd::World::Tell(int node, const v1::NodeMessage& message) {
-  if (core_.NextDeadline() <= now_) core_.Tick(now_);
-  PHALANX_CHECK(core_.OnMessage(nodes_[node].key, message, now_).ok(),
-                "a node keeps to the protocol");
+  shard_.Tell(node, message, now_);
   TakeOutbox();
 }
 
 void CoarseCrowd::World::TakeOutbox() {
-  for (const DirectoryCore::Outgoing& out : core_.TakeOutbox()) {
+  for (const DirectoryCore::Outgoing& out : shard_.TakeOutbox()) {
     if (!out.message.has_assign()) continue;
-    const int to = static_cast<int>(out.to.node) - 1;
+    const int to = CoarseShard::NodeOf(out.to);
     After(plan.latency, [this, to, assign = out.message.assign()] { Assign(to, assign); });
   }
 }
@@ -150,7 +138,7 @@ void CoarseCrowd::World::Assign(int receiver, const v1::Assign& assign) {
   if (const auto old = node.pulls.find(object); old != node.pulls.end()) Close(*old->second);
   const auto pull = std::make_shared<Pull>();
   pull->object = object;
-  pull->sender = static_cast<int>(FromProto(assign.sender()).node) - 1;
+  pull->sender = CoarseShard::NodeOf(FromProto(assign.sender()));
   pull->receiver = receiver;
   pull->assign = assign;
   pull->sent = node.hops[object];
@@ -321,7 +309,7 @@ absl::Duration CoarseCrowd::World::BroadcastFrom(int sources) {
     now_ = event.at;
     event.what();
   }
-  PHALANX_CHECK(core_.CheckInvariants().ok(), "the core's invariants hold");
+  PHALANX_CHECK(shard_.core().CheckInvariants().ok(), "the core's invariants hold");
   for (const Node& node : nodes_) {
     for (int i = 0; i < sources; ++i) {
       PHALANX_CHECK(node.hops.at(i) == size_in_hops(), "everybody has everything");
