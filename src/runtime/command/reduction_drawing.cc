@@ -102,6 +102,11 @@ class Drawing {
     if (slot.source_ids_size() > 0 && !slot.has_version()) {
       notes.push_back("waits for those below it");
     }
+    // Such a slot computes nothing, and so has nothing to say of how far it is.
+    const bool leaf = !below_.contains(static_cast<int>(slot.slot()));
+    if (leaf && slot.has_version() && slot.source_ids_size() == 1) {
+      notes.push_back("hands on its source");
+    }
     if (slot.source_ids_size() > 1) {
       notes.push_back(absl::StrCat(slot.source_ids_size(), " sources"));
     }

@@ -47,8 +47,8 @@ TEST(ReductionDrawingTest, SlotsHangBelowThoseThatFoldThem) {
             "tree of degree 2 over 3 slots, version 1 of its root\n"
             "\n"
             "n1     slot 1  ██▌         25 %  118 MB/s  root\n"
-            "├─ n0  slot 0\n"
-            "└─ n2  slot 2\n");
+            "├─ n0  slot 0                              hands on its source\n"
+            "└─ n2  slot 2                              hands on its source\n");
 }
 
 TEST(ReductionDrawingTest, AChainIsAList) {
@@ -56,7 +56,7 @@ TEST(ReductionDrawingTest, AChainIsAList) {
   for (int i = 0; i < 40; ++i) Add(reduction, i == 39 ? -1 : i + 1, "n" + std::to_string(i));
   const std::string text = DrawReduction(reduction, /*unicode=*/false);
   EXPECT_THAT(text, HasSubstr("\nn39  slot 39"));
-  EXPECT_THAT(text, HasSubstr("\nn0   slot 0\n"));
+  EXPECT_THAT(text, HasSubstr("\nn0   slot 0   hands on its source\n"));
 }
 
 TEST(ReductionDrawingTest, ASlotSaysWhatItWaitsFor) {
