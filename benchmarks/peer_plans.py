@@ -100,6 +100,14 @@ ALGORITHMS = {
         "gather": [],
         "allgather": [Algorithm("ring")],
     },
+    # Its object store has one way to move an object; these are what tasks make of it.
+    "ray": {
+        "broadcast": [Algorithm("waves")],
+        "reduce": [Algorithm("tree")],
+        "allreduce": [Algorithm("tree"), Algorithm("scatter")],
+        "gather": [],
+        "allgather": [],
+    },
 }
 
 

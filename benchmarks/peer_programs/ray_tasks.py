@@ -1,0 +1,219 @@
+"""Ray's object store as tasks use it: an actor on every host, the driver on the first. Steps and records are as trial.h has them.
+
+    ray_tasks.py --world 8 --hosts 10.77.0.1,... --plan PLAN --output RECORDS
+
+Times are the driver's, from the call to the last answer; a call of an actor is in them, as it is for whoever uses Ray. The
+inputs are there before. Every byte is verified after the clock has stopped. CPU seconds are those of the whole machine meanwhile.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+import numpy as np
+import ray
+
+PERIOD = 1021
+START_TIMEOUT_S = 120
+
+
+def values(rank, count, seed):
+    """Small whole numbers, so that every order of adding gives the same floats."""
+    period = (np.arange(PERIOD, dtype=np.int64) * (rank + 3) + seed) % 97
+    return np.resize(period.astype(np.float32), count)
+
+
+def summed(ranks, count, seed):
+    return sum(values(rank, PERIOD, seed) for rank in ranks)[np.arange(count) % PERIOD]
+
+
+@ray.remote(num_cpus=0)
+class Host:
+    """What runs on one host."""
+
+    def __init__(self, rank):
+        self.rank = rank
+        self.held = []
+        self.got = []
+
+    def ready(self):
+        return self.rank
+
+    def hold(self, count, seed, parts):
+        """Puts this rank's floats, in parts; their references."""
+        self.held = [ray.put(part) for part in np.array_split(values(self.rank, count, seed), parts)]
+        return self.held
+
+    def get(self, references):
+        self.got = ray.get(list(references))
+
+    def sum_parts(self, references):
+        return add_up(ray.get(list(references)))
+
+    def holds(self, ranks, count, seed):
+        """Whether what was got, put together, is the sum of what these ranks put."""
+        return bool(np.array_equal(np.concatenate(self.got), summed(ranks, count, seed)))
+
+    def holds_each(self, count, seed):
+        return all(np.array_equal(got, values(rank, count, seed)) for rank, got in enumerate(self.got))
+
+    def forget(self):
+        self.held, self.got = [], []
+
+
+def add_up(arrays):
+    total = arrays[0].copy()
+    for array in arrays[1:]:
+        total += array
+    return total
+
+
+@ray.remote(num_cpus=0)
+def add(one, other):
+    return one + other
+
+
+class Driver:
+    def __init__(self, world):
+        self.world = world
+        self.hosts = [Host.options(resources={f"host{rank}": 1}).remote(rank) for rank in range(world)]
+        ray.get([host.ready.remote() for host in self.hosts])
+        self.everybody = list(range(world))
+
+    # Each returns its seconds, and a function that verifies.
+
+    def broadcast(self, algorithm, count, seed):
+        reference = ray.get(self.hosts[0].hold.remote(count, seed, 1))
+        start = time.perf_counter()
+        if algorithm == "waves":  # those that have it are doubled each time
+            done = 1
+            while done < self.world:
+                ray.get([host.get.remote(reference) for host in self.hosts[done:2 * done]])
+                done *= 2
+        else:
+            ray.get([host.get.remote(reference) for host in self.hosts[1:]])
+        seconds = time.perf_counter() - start
+        return seconds, lambda: all(ray.get([host.holds.remote([0], count, seed) for host in self.hosts[1:]]))
+
+    def gather(self, _, count, seed):
+        references = [part for each in self._hold(count, seed) for part in each]
+        start = time.perf_counter()
+        ray.get(self.hosts[0].get.remote(references))
+        seconds = time.perf_counter() - start
+        return seconds, lambda: ray.get(self.hosts[0].holds_each.remote(count, seed))
+
+    def allgather(self, _, count, seed):
+        references = [part for each in self._hold(count, seed) for part in each]
+        start = time.perf_counter()
+        ray.get([host.get.remote(references) for host in self.hosts])
+        seconds = time.perf_counter() - start
+        return seconds, lambda: all(ray.get([host.holds_each.remote(count, seed) for host in self.hosts]))
+
+    def reduce(self, algorithm, count, seed):
+        references = [part for each in self._hold(count, seed) for part in each]
+        start = time.perf_counter()
+        total = ray.get(self._tree(references)) if algorithm == "tree" else self._flat(references)
+        seconds = time.perf_counter() - start
+        return seconds, lambda: bool(np.array_equal(total, summed(self.everybody, count, seed)))
+
+    def allreduce(self, algorithm, count, seed):
+        parts = self._hold(count, seed, self.world if algorithm == "scatter" else 1)
+        start = time.perf_counter()
+        if algorithm == "scatter":  # host i adds up part i, everybody gets all parts
+            result = [host.sum_parts.remote([each[i] for each in parts]) for i, host in enumerate(self.hosts)]
+        elif algorithm == "tree":
+            result = [self._tree([each[0] for each in parts])]
+        else:
+            result = [ray.put(self._flat([each[0] for each in parts]))]
+        ray.get([host.get.remote(result) for host in self.hosts])
+        seconds = time.perf_counter() - start
+        return seconds, lambda: all(ray.get([host.holds.remote(self.everybody, count, seed) for host in self.hosts]))
+
+    def _hold(self, count, seed, parts=1):
+        return ray.get([host.hold.remote(count, seed, parts) for host in self.hosts])
+
+    def _flat(self, references):
+        """The driver adds them up as they come."""
+        total, left = None, list(references)
+        while left:
+            ready, left = ray.wait(left, num_returns=1)
+            array = ray.get(ready[0])
+            total = array.copy() if total is None else np.add(total, array, out=total)
+        return total
+
+    def _tree(self, references):
+        """A task for each pair, on the host of one of the two."""
+        level = list(enumerate(references))
+        while len(level) > 1:
+            above = []
+            for pair in (level[i:i + 2] for i in range(0, len(level), 2)):
+                rank, reference = pair[0]
+                if len(pair) > 1:
+                    reference = add.options(resources={f"host{rank}": 0.001}).remote(reference, pair[1][1])
+                above.append((rank, reference))
+            level = above
+        return level[0][1]
+
+    def forget(self):
+        ray.get([host.forget.remote() for host in self.hosts])
+
+
+def bytes_moved(op, world, size):
+    """As trial.cc: what crosses the network at least."""
+    return {"allreduce": 2, "allgather": world}.get(op, 1) * (world - 1) * size
+
+
+def machine_cpu_seconds():
+    with open("/proc/stat", encoding="ascii") as stat:
+        user, nice, system, _, _, irq, softirq = map(int, stat.readline().split()[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def run_step(driver, op, algorithm, size, warmup, runs):
+    each, cpu, verified = [], 0, True
+    for number in range(warmup + runs):
+        before = machine_cpu_seconds()
+        seconds, verify = getattr(driver, op)(algorithm, size // 4, number)
+        used = machine_cpu_seconds() - before
+        verified = verify() and verified
+        driver.forget()
+        if number >= warmup:
+            each.append(seconds)
+            cpu += used
+    return {"op": op, "algorithm": algorithm, "size_bytes": size, "world": driver.world, "verified": verified,
+            "cpu_s_per_gb": cpu / runs / bytes_moved(op, driver.world, size) * 1e9, "each_s": each}
+
+
+def wait_for_hosts(world):
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while sum(node["Alive"] for node in ray.nodes()) < world:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"only {sum(node['Alive'] for node in ray.nodes())} of {world} hosts have joined")
+        time.sleep(0.1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--world", type=int, required=True)
+    parser.add_argument("--hosts", required=True)
+    parser.add_argument("--plan", required=True)
+    parser.add_argument("--output", required=True)
+    arguments, _ = parser.parse_known_args()
+    first = arguments.hosts.split(",")[0]
+    ray.init(address=f"{first}:6379", _node_ip_address=first, log_to_driver=False, logging_level="error")
+    wait_for_hosts(arguments.world)
+    driver = Driver(arguments.world)
+    right = True
+    with open(arguments.plan, encoding="utf-8") as plan, open(arguments.output, "w", encoding="utf-8") as output:
+        for line in plan:
+            op, algorithm, size, warmup, runs, _, _ = line.split()
+            record = run_step(driver, op, algorithm, int(size), int(warmup), int(runs))
+            right = right and record["verified"]
+            print(json.dumps(record), file=output, flush=True)
+    sys.exit(0 if right else 1)
+
+
+if __name__ == "__main__":
+    main()
