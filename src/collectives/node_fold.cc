@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/collectives/block_fold.h"
 #include "src/common/check.h"
+#include "src/common/defects.h"
 #include "src/directory/validate.h"
 
 namespace phalanx::collectives {
@@ -235,6 +236,9 @@ void NodeFold::Begin() {
         BufferOver(absl::MakeSpan(output_->slice(0).data(), order_.size_bytes), output_block_);
   }
   host_.OutputBegan(*this);
+  if (order_.root && DefectActive(Defect::kReadyTooEarly)) {
+    Report(v1::FoldReport::READY, absl::OkStatus());
+  }
   for (size_t i = 0; i < inputs_.size() && stage_ == Stage::kFolding; ++i) Acquire(i);
 }
 
@@ -392,7 +396,8 @@ void NodeFold::TryFold() {
   spec.begin = folded_;
   if (order_.root) {
     spec.finish_sources = order_.sources();
-    spec.hold_back = order_.committed ? 0 : std::min(order_.size_bytes, kHeldBackBytes);
+    const bool shows_all = order_.committed || DefectActive(Defect::kRootShowsAll);
+    spec.hold_back = shows_all ? 0 : std::min(order_.size_bytes, kHeldBackBytes);
   }
   stream_ = std::make_unique<StreamFold>(
       std::move(spec), host_.NextIo(), control_,

@@ -10,6 +10,7 @@
 #include "src/collectives/node_fold.h"
 #include "src/collectives/reduce_requests.h"
 #include "src/collectives/source_watches.h"
+#include "src/common/defects.h"
 #include "src/common/version.h"
 #include "src/directory/validate.h"
 #include "src/object_store/subject.h"
@@ -251,7 +252,7 @@ void Reducer::Impl::OnFoldDrop(const v1::FoldDrop& drop) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(drop.object_id());
   if (!target.ok()) return;
   NodeFold* fold = Find({*target, directory::FromProto(drop.version())});
-  if (fold != nullptr) fold->Drop();
+  if (fold != nullptr && !DefectActive(Defect::kFoldDropIgnored)) fold->Drop();
 }
 
 void Reducer::Impl::OnFoldCommit(const v1::FoldCommit& commit) {
@@ -311,7 +312,10 @@ std::vector<v1::NodeMessage> Reducer::Impl::Register(int shard) {
   std::vector<v1::NodeMessage> messages;
   TellKept(shard, messages);
   const auto here = [this, shard](const ObjectId& target) { return ShardOf(target) == shard; };
-  for (v1::NodeMessage& asked : requests_.AskAgain(here)) messages.push_back(std::move(asked));
+  for (v1::NodeMessage& asked : requests_.AskAgain(here)) {
+    if (DefectActive(Defect::kCallerForgottenAtRestart)) break;
+    messages.push_back(std::move(asked));
+  }
   for (const auto& [key, fold] : folds_) {
     if (!here(key.first)) continue;
     v1::RegisterFold* out = messages.emplace_back().mutable_register_fold();
@@ -319,7 +323,7 @@ std::vector<v1::NodeMessage> Reducer::Impl::Register(int shard) {
     directory::ToProto(key.second, out->mutable_version());
     fold->Describe(out);
   }
-  watches_.OnSession(shard);
+  if (!DefectActive(Defect::kSourceWatchForgotten)) watches_.OnSession(shard);
   return messages;
 }
 
@@ -344,7 +348,12 @@ void Reducer::Impl::TellKept(int shard, std::vector<v1::NodeMessage>& messages) 
 
 bool Reducer::Impl::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply& reply) {
   const Key key{request.object, request.generation};
-  if (const NodeFold* fold = Find(key); fold != nullptr) {
+  const NodeFold* fold = Find(key);
+  if (IsVersion(request.generation) && DefectActive(Defect::kAnyVersionServed)) {
+    const auto any = folds_.lower_bound({request.object, Generation()});
+    if (any != folds_.end() && any->first.first == request.object) fold = any->second.get();
+  }
+  if (fold != nullptr) {
     if (std::optional<net::ServeGrant> output = fold->Output()) {
       if (request.slices == 1) {
         reply(*std::move(output));

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/collectives/block_fold.h"
 #include "src/common/check.h"
+#include "src/common/defects.h"
 
 namespace phalanx::collectives {
 namespace {
@@ -170,6 +171,7 @@ void StreamFold::Work::FoldNext(uint64_t bytes) {
     const Input& input = source.input;
     operands_.push_back({input.from->slice(0).data() + input.offset + folded_, input.raw});
   }
+  if (operands_.size() > 2 && DefectActive(Defect::kInputLeftOut)) operands_.pop_back();
   fold_->Run(operands_, out_ + folded_, bytes);
   folded_ += bytes;
   progress_.store(folded_, std::memory_order_relaxed);

@@ -59,7 +59,16 @@ namespace phalanx {
   X(kSeatMiscountedAfterLoss, "seat-miscounted-after-loss")         \
   X(kFoldLeftBehind, "fold-left-behind")                            \
   X(kLostResultForgotten, "lost-result-forgotten")                  \
-  X(kNewAttemptNotNoticed, "new-attempt-not-noticed")
+  X(kNewAttemptNotNoticed, "new-attempt-not-noticed")               \
+  /* Reductions: what nodes fold, serve and say. */                 \
+  X(kRootShowsAll, "root-shows-all")                                \
+  X(kInputLeftOut, "input-left-out")                                \
+  X(kFoldDropIgnored, "fold-drop-ignored")                          \
+  X(kAnyVersionServed, "any-version-served")                        \
+  X(kReadyTooEarly, "ready-too-early")                              \
+  X(kLostFoldForgotten, "lost-fold-forgotten")                      \
+  X(kCallerForgottenAtRestart, "caller-forgotten-at-restart")       \
+  X(kSourceWatchForgotten, "source-watch-forgotten")
 
 enum class Defect {
   kNone,

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "src/common/defects.h"
 #include "src/common/status_macros.h"
 #include "src/directory/directory_core_impl.h"
 #include "src/directory/reduce_messages.h"
@@ -214,6 +215,7 @@ absl::Status DirectoryCore::Impl::OnFoldReport(Node& node, const v1::FoldReport&
     case v1::FoldReport::NO_MEMORY:
     case v1::FoldReport::DROPPED:
       placed.trouble = m.message();
+      if (DefectActive(Defect::kLostFoldForgotten)) return absl::OkStatus();
       placed.again = now_ + kFirstPause * (1 << std::min(placed.times_lost++, kMaxDoublings));
       SetReduceTimer(*reduction, placed.again);
       return absl::OkStatus();

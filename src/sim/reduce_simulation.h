@@ -14,7 +14,8 @@
 //  2. All who got the same generation of a target got the same bytes; two generations of one target
 //     are seen only where nodes died or were cut off.
 //  3. A call ends, and with an error that something explains.
-//  4. Every core's own invariants.
+//  4. Nobody has all bytes of a result before its shard has committed it.
+//  5. Every core's own invariants.
 //
 // A run is a pure function of its seed. Testonly.
 #ifndef PHALANX_SIM_REDUCE_SIMULATION_H_

@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Each, SeededDefect, ::testing::ValuesIn(NoticeableHere(
                            return name;
                          });
 
-TEST(SeededDefects, AreAtLeastThirty) { EXPECT_GE(NoticeableHere().size(), 30u); }
+TEST(SeededDefects, AreAtLeastForty) { EXPECT_GE(NoticeableHere().size(), 40u); }
 
 }  // namespace
 }  // namespace phalanx::sim
