@@ -15,7 +15,7 @@ namespace phalanx::directory {
 // The id that is named by this byte.
 inline std::string LongId(char short_id) { return std::string(ObjectId::kSize, short_id); }
 
-// Every object_id of one byte in the message, at any depth, becomes its long one.
+// Every id of an object, source or target that has one byte, at any depth, becomes its long one.
 inline void ExpandIds(google::protobuf::Message& message) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();
   std::vector<const google::protobuf::FieldDescriptor*> fields;
@@ -29,7 +29,13 @@ inline void ExpandIds(google::protobuf::Message& message) {
       for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
         ExpandIds(*reflection.MutableRepeatedMessage(&message, field, i));
       }
-    } else if (field->name() == "object_id") {
+    } else if (field->name() == "source_ids") {
+      for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
+        const std::string id = reflection.GetRepeatedString(message, field, i);
+        if (id.size() == 1) reflection.SetRepeatedString(&message, field, i, LongId(id[0]));
+      }
+    } else if (field->name() == "object_id" || field->name() == "source_id" ||
+               field->name() == "target_id") {
       const std::string id = reflection.GetString(message, field);
       if (id.size() == 1) reflection.SetString(&message, field, LongId(id[0]));
     }

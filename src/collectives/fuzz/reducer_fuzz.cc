@@ -1,0 +1,217 @@
+// A node's reducer against a shard that says anything: messages as they are, orders that fit
+// together, in any order, with another node that does what it is told, while clients put, reduce
+// and go, and time passes. Nothing may abort, no invariant of the reducer or the store may break,
+// and when all is dropped nothing is held.
+//
+// An input is a list of (what and which, argument, ...); what follows is told at each of them.
+// Objects may be named by one byte (directory/fuzz/short_ids.h).
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/collectives/testing/reduce_world.h"
+#include "src/common/check.h"
+#include "src/directory/fuzz/short_ids.h"
+
+namespace phalanx::collectives::testing {
+namespace {
+
+using object_store::RequestId;
+
+constexpr int kMaxSteps = 120;
+constexpr int kTargets = 3;
+constexpr int kSources = 4;
+constexpr uint64_t kVersions = 6;
+// Larger than what a root holds back, in part.
+constexpr uint64_t kCounts[] = {1, 300, 20'000, 40'000};
+
+ReduceWorld::Options Small() {
+  ReduceWorld::Options options;
+  options.capacity = 2 << 20;
+  return options;
+}
+
+class World {
+ public:
+  World() : node_(world_.Add("a", Small())), peer_(world_.Add("b", Small())) {}
+
+  void Play(absl::string_view input) {
+    for (int step = 0; step < kMaxSteps && input.size() >= 2; ++step) {
+      const auto what = static_cast<uint8_t>(input[0]);
+      const auto argument = static_cast<uint8_t>(input[1]);
+      input.remove_prefix(2);
+      if ((what & 7) < 2) {
+        const absl::string_view bytes = input.substr(0, argument);
+        input.remove_prefix(bytes.size());
+        Hear(bytes);
+      } else {
+        Step(what & 7, what >> 3, argument);
+      }
+      Check(node_);
+    }
+    End();
+  }
+
+ private:
+  static ObjectId Object(int which) {
+    return *ObjectId::FromBinary(directory::LongId(static_cast<char>('a' + which)));
+  }
+  static ObjectId Target(int which) { return Object(kSources + which % kTargets); }
+  static uint64_t Count(int which) { return kCounts[which % 4]; }
+
+  void Check(ReduceNode& node) {
+    const absl::Status store = node.store().CheckInvariants();
+    PHALANX_CHECK(store.ok(), store.message());
+    const absl::Status reducer = node.reducer().CheckInvariants();
+    PHALANX_CHECK(reducer.ok(), reducer.message());
+    node.sent().clear();
+  }
+
+  void Hear(absl::string_view bytes) {
+    v1::ShardMessage message;
+    if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
+    directory::ExpandIds(message);
+    if (message.has_fold()) {
+      heard_.push_back({message.fold().object_id(), message.fold().version()});
+    }
+    node_.Shard(message);
+  }
+
+  void Step(int what, int which, uint8_t argument) {
+    switch (what) {
+      case 2:
+        return Put((which & 16) != 0 ? peer_ : node_, which % kSources, Count(argument));
+      case 3:
+        return Order(which, argument);
+      case 4:
+        return node_.Shard((argument & 1) != 0 ? CommitOf(Target(which), Version(argument >> 1))
+                                               : DropOf(Target(which), Version(argument >> 1)));
+      case 5:
+        return OrderPeer(which, argument);
+      case 6:
+        return Ask(which, argument);
+      default:
+        if (which == 31) {
+          node_.Run([this] { node_.store().OnRegister(0); });
+        } else {
+          world_.RunFor(absl::Milliseconds(3) * argument);
+        }
+    }
+  }
+
+  void Put(ReduceNode& node, int source, uint64_t count) {
+    node.Run([&] {
+      object_store::PutOptions options;
+      options.id = Object(source);
+      options.deadline = world_.scheduler().now() + absl::Seconds(1);
+      node.store().Put(node.client(), options, Numbers(source, count),
+                       [this, &node, source](absl::StatusOr<object_store::PutResult> put) {
+                         if (put.ok()) generations_[{&node, source}] = put->generation;
+                       });
+    });
+  }
+  Generation GenerationOf(ReduceNode& node, int source) {
+    const auto found = generations_.find({&node, source});
+    return found == generations_.end() ? Version(9) : found->second;
+  }
+
+  // An order that fits together; its inputs may not be there.
+  void Order(int which, uint8_t argument) {
+    const ObjectId target = Target(which);
+    FoldOf order(target, Version((which >> 2) % kVersions), 4 * Count(argument));
+    const int source = argument >> 6;
+    if ((argument & 4) != 0) order.Slot(peer_, Version(argument % kVersions));
+    order.Source(Object(source), GenerationOf(node_, source));
+    if ((argument & 8) != 0) order.Inline(Numbers(source, Count(argument)));
+    if ((argument & 16) != 0) order.Slot(node_, Version((argument + 1) % kVersions));
+    if ((argument & 32) != 0) order.Root({Object(0), Object(1)});
+    if (which >= 24) order.Committed();
+    node_.Shard(order);
+  }
+
+  void OrderPeer(int which, uint8_t argument) {
+    const ObjectId target = Target(which);
+    const int source = argument >> 6;
+    if ((argument & 32) != 0) return peer_.Shard(DropOf(target, Version(argument % kVersions)));
+    peer_.Shard(FoldOf(target, Version(argument % kVersions), 4 * Count(which >> 2))
+                    .Source(Object(source), GenerationOf(peer_, source)));
+    peer_.sent().clear();
+  }
+
+  void Ask(int which, uint8_t argument) {
+    object_store::ReduceVerbs& verbs = node_.reducer();
+    const Instant deadline = world_.scheduler().now() + absl::Milliseconds(10) * argument;
+    node_.Run([&] {
+      switch (argument & 7) {
+        case 0:
+        case 1:
+          return Reduce(which, deadline);
+        case 2:
+          return verbs.Extend(node_.client(), Target(which), {Object(which % kSources)},
+                              (which & 16) != 0, deadline, [](const absl::Status&) {});
+        case 3:
+          return verbs.Fail(node_.client(), Object(which % kSources), absl::AbortedError("failed"),
+                            deadline, [](const absl::Status&) {});
+        case 4:
+          return verbs.Cancel(node_.client(), static_cast<RequestId>(which));
+        case 5:
+          return verbs.ClientClosed(node_.client());
+        default:
+          return node_.store().Delete(node_.client(), Object(which % (kSources + kTargets)),
+                                      deadline, [](const absl::Status&) {});
+      }
+    });
+  }
+
+  void Reduce(int which, Instant deadline) {
+    object_store::ReduceCall call;
+    call.target = Target(which);
+    call.sources = {Object(0), Object(1 + which % 3)};
+    call.dtype = DType::kU32;
+    call.open = (which & 8) != 0;
+    call.root_here = (which & 16) != 0;
+    call.deadline = deadline;
+    node_.reducer().Reduce(node_.client(), std::move(call), [](const absl::Status&) {});
+  }
+
+  // Whatever was ordered is dropped: what then is held is objects' alone.
+  void End() {
+    for (const auto& [target, version] : heard_) {
+      v1::ShardMessage drop;
+      drop.mutable_fold_drop()->set_object_id(target);
+      *drop.mutable_fold_drop()->mutable_version() = version;
+      node_.Shard(drop);
+    }
+    for (int target = 0; target < kTargets; ++target) {
+      for (uint64_t version = 0; version < kVersions; ++version) {
+        node_.Shard(DropOf(Target(target), Version(version)));
+      }
+    }
+    world_.RunFor(absl::Seconds(30));
+    Check(node_);
+    const Reducer::Stats stats = node_.reducer().stats();
+    PHALANX_CHECK(stats.folds == 0, "what was dropped is gone");
+    PHALANX_CHECK(stats.scratch_bytes == 0, "folds that are gone hold nothing");
+    PHALANX_CHECK(node_.store().stats().pins == 0, "nor do they pin anything");
+  }
+
+  ReduceWorld world_;
+  ReduceNode& node_;
+  ReduceNode& peer_;
+  std::map<std::pair<ReduceNode*, int>, Generation> generations_;
+  // Folds that messages as they are have ordered.
+  std::vector<std::pair<std::string, v1::Generation>> heard_;
+};
+
+}  // namespace
+}  // namespace phalanx::collectives::testing
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  phalanx::collectives::testing::World world;
+  world.Play(absl::string_view(reinterpret_cast<const char*>(data), size));
+  return 0;
+}
