@@ -5,6 +5,7 @@ promised is checked.
 
 Promised, and checked:
 - whatever a Get, stream, copy or view shows is what some attempt put, whole, and a view stays as it is;
+- a sum has in every word one attempt of each of so many sources as were asked for, whoever dies meanwhile;
 - what a writer alone puts under an id, acknowledged as adopted, is what everybody reads until it asks
   for the Delete, as long as the node it was put at lives; once a Delete is acknowledged, the
   next Put of that writer finds nothing there;
@@ -46,7 +47,7 @@ CALM_S = 90
 MEMORY_SLACK_MIB = 48
 DESCRIPTOR_SLACK = 8
 IDLE = ("used_bytes", "objects", "pins", "clients", "waiting_gets", "waiting_for_memory", "pulls_active",
-        "pushes_active", "condemned_bytes")
+        "pushes_active", "condemned_bytes", "folds", "fold_scratch_bytes", "waiting_reductions")
 
 
 class Violation(Exception):

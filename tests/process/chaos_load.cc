@@ -7,6 +7,9 @@
 // Lines: "B op object attempt", "E op object attempt code text", "V text" (a violation). Ends with
 // 0, with 3 when the node is gone, with 9 when a call is stuck.
 //
+// Also reduces, adds to and closes reductions, cancels some of them, and checks every word of what
+// comes of it: see chaos_sums.h.
+//
 // Object 0 to 47 belong to everybody; all others are writer << 20 | slot, written and deleted by
 // that writer alone. What attempt a of object o holds, and how much, follows from (o, a); the
 // metadata tells both, and the first eight bytes are a.
@@ -24,6 +27,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,8 +36,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "phalanx/client.h"
+#include "tests/process/chaos_sums.h"
 
 namespace {
+
+using phalanx::testing::GroupNow;
+using phalanx::testing::kSources;
+using phalanx::testing::kSumKinds;
+using phalanx::testing::MemberOf;
+using phalanx::testing::SumBytes;
+using phalanx::testing::SumKind;
 
 constexpr uint64_t kShared = 48;
 constexpr unsigned kSlots = 10;
@@ -42,6 +54,12 @@ constexpr uint64_t kMaxBytes = 3000008;
 constexpr int kMaxLives = 40;
 constexpr size_t kWindow = 8;
 constexpr size_t kHeld = 4;
+constexpr size_t kSumWindow = 6;
+// How many groups of sources are worked on at a time; those before are deleted.
+constexpr uint64_t kLiveGroups = 2;
+// A client that comes so late to a group leaves it to others.
+constexpr uint64_t kLateGroups = 6;
+constexpr uint64_t kDropsPerGroup = 3;
 // Longer than any fault lasts together with what the protocol waits after it.
 constexpr unsigned kStuckSeconds = 60;
 constexpr absl::Duration kTimeout = absl::Seconds(4);
@@ -146,6 +164,7 @@ class Load {
     for (const uint64_t orphan : orphans) Delete(orphan);
     while (!stopping && !gone_) Step();
     while (!gets_.empty()) Reap();
+    while (!sums_.empty()) ReapSum();
     return gone_ ? 3 : 0;
   }
 
@@ -164,6 +183,14 @@ class Load {
     uint64_t object;
     uint64_t attempt;
     phalanx::Buffer buffer;
+  };
+
+  // A call for a sum that has not ended: the result is there at once, or to be asked for.
+  struct PendingSum {
+    uint64_t group;
+    SumKind kind;
+    std::optional<phalanx::Future<phalanx::Done>> reduce;
+    std::optional<phalanx::Future<phalanx::Buffer>> result;
   };
 
   uint64_t Draw(uint64_t below) { return random_() % below; }
@@ -193,6 +220,7 @@ class Load {
   }
 
   void Step() {
+    if (Draw(3) == 0) return StepSum();
     const uint64_t draw = Draw(100);
     if (draw < 18) return Write();
     if (draw < 24) return WriteShared();
@@ -445,6 +473,161 @@ class Load {
     }
   }
 
+  // ---- reducing
+
+  uint64_t AnyGroup() { return GroupNow() - Draw(kLiveGroups); }
+  phalanx::ObjectId SourceOf(uint64_t group, uint64_t source) {
+    return IdOf(*client_, MemberOf(group, source));
+  }
+  static uint64_t TargetOf(uint64_t group, SumKind kind) {
+    return MemberOf(group, kSources + kind);
+  }
+
+  void StepSum() {
+    while (oldest_ + kLiveGroups <= GroupNow()) EndGroup(oldest_++);
+    const uint64_t group = AnyGroup();
+    const auto kind = static_cast<SumKind>(Draw(kSumKinds));
+    const uint64_t draw = Draw(100);
+    if (draw < 40) return PutSource(group, Draw(kSources));
+    if (draw < 74) return BeginSum(group, kind);
+    if (draw < 84) return LookAtSum(group, kind);
+    if (draw < 92) return ExtendSum(group);
+    if (draw < 94) return FailSource(group, Draw(kSources));
+    if (draw < 98) return DropSum(TargetOf(group, kind));
+    DropSum(MemberOf(group, Draw(kSources)));
+  }
+
+  // Others do the same: each member is deleted by several of them.
+  void EndGroup(uint64_t group) {
+    if (GroupNow() - group > kLateGroups) return;
+    for (uint64_t i = 0; i < kDropsPerGroup && !gone_; ++i) {
+      DropSum(MemberOf(group, (writer_ * kDropsPerGroup + i) % (kSources + kSumKinds)));
+    }
+  }
+
+  void PutSource(uint64_t group, uint64_t source) {
+    const uint64_t attempt = ++attempts_ << 24 | writer_;
+    std::string bytes(SumBytes(group), '\0');
+    phalanx::testing::FillSource(group, source, attempt, absl::MakeSpan(bytes));
+    phalanx::PutOptions options;
+    options.timeout = kTimeout;
+    options.slices = Draw(6) == 0 ? 3 : 1;
+    Begin("source", MemberOf(group, source), attempt);
+    const auto put = client_->Put(SourceOf(group, source), bytes, options).Wait();
+    End("source", MemberOf(group, source), attempt, put.status());
+  }
+
+  void BeginSum(uint64_t group, SumKind kind) {
+    const uint64_t count = kind == SumKind::kOpen ? phalanx::testing::kOpenSources : kSources;
+    std::vector<phalanx::ObjectId> sources;
+    for (uint64_t i = 0; i < count; ++i) sources.push_back(SourceOf(group, i));
+    phalanx::ReduceOptions options;
+    options.dtype = phalanx::DType::kU64;
+    if (kind == SumKind::kAny) options.num_objects = phalanx::testing::kAnySources;
+    if (kind == SumKind::kFixed) options.order = phalanx::ReduceOptions::Order::kFixed;
+    options.open = kind == SumKind::kOpen;
+    if (Draw(2) == 0) options.root = phalanx::ReduceOptions::Root::kAny;
+    options.timeout = absl::Milliseconds(500 + Draw(3500));
+    const phalanx::ObjectId target = IdOf(*client_, TargetOf(group, kind));
+    Begin("sum", TargetOf(group, kind));
+    PendingSum sum{group, kind, {}, {}};
+    if (Draw(2) == 0) {
+      sum.result = client_->AllReduce(target, sources, options);
+    } else {
+      sum.reduce = client_->Reduce(target, sources, options);
+    }
+    const bool cancelled = Draw(8) == 0;
+    if (cancelled && sum.reduce) sum.reduce->Cancel();
+    if (cancelled && sum.result) sum.result->Cancel();
+    sums_.push_back(std::move(sum));
+    if (sums_.size() >= kSumWindow) ReapSum();
+  }
+
+  void ReapSum() {
+    PendingSum sum = std::move(sums_.front());
+    sums_.pop_front();
+    alarm(kStuckSeconds);
+    absl::StatusOr<phalanx::Buffer> result;
+    if (sum.reduce) {
+      const auto done = sum.reduce->Wait();
+      const phalanx::ObjectId target = IdOf(*client_, TargetOf(sum.group, sum.kind));
+      if (done.ok()) {
+        result = client_->Get(target, Options()).Wait();
+      } else {
+        result = done.status();
+      }
+    } else {
+      result = sum.result->Wait();
+    }
+    EndSum("sum", sum.group, sum.kind, result);
+  }
+
+  void LookAtSum(uint64_t group, SumKind kind) {
+    Begin("look", TargetOf(group, kind));
+    phalanx::GetOptions options = Options();
+    options.timeout = absl::Milliseconds(Draw(1000));
+    EndSum("look", group, kind,
+           client_->Get(IdOf(*client_, TargetOf(group, kind)), options).Wait());
+  }
+
+  // What the arguments of a call follow from is its target: nobody has asked for another one.
+  void EndSum(absl::string_view op, uint64_t group, SumKind kind,
+              const absl::StatusOr<phalanx::Buffer>& result) {
+    const uint64_t target = TargetOf(group, kind);
+    if (absl::IsAlreadyExists(result.status()) && kind != SumKind::kOpen) {
+      Say(absl::StrCat("V ", op, " of ", target, ": ", result.status().ToString()));
+    }
+    std::set<uint64_t> within;
+    std::string wrong;
+    if (result.ok()) wrong = phalanx::testing::WrongSum(group, kind, result->view(), &within);
+    if (!wrong.empty()) Say(absl::StrCat("V the result ", target, " ", wrong));
+    if (result.ok() && wrong.empty() && Draw(4) == 0) CheckReducedFrom(group, kind, within);
+    End(op, target, 0, result.status());
+  }
+
+  // Of a target that was deleted meanwhile there may be another result, of as many unless open.
+  void CheckReducedFrom(uint64_t group, SumKind kind, const std::set<uint64_t>& within) {
+    const uint64_t target = TargetOf(group, kind);
+    const auto from = client_->ReducedFrom(IdOf(*client_, target), kTimeout).Wait();
+    if (!from.ok()) return;
+    for (const phalanx::ObjectId& id : *from) {
+      uint64_t source = 0;
+      while (source < kSources && SourceOf(group, source) != id) ++source;
+      if (source == kSources) {
+        Say(absl::StrCat("V the result ", target, " is said to be of ", id.hex()));
+      }
+    }
+    if (from->size() != within.size() && kind != SumKind::kOpen) {
+      Say(absl::StrCat("V the result ", target, " has ", within.size(), " sources in it and says ",
+                       from->size()));
+    }
+  }
+
+  void ExtendSum(uint64_t group) {
+    const uint64_t target = TargetOf(group, SumKind::kOpen);
+    const phalanx::ObjectId id = IdOf(*client_, target);
+    Begin("extend", target);
+    const uint64_t source = phalanx::testing::kOpenSources + Draw(kSources);
+    const auto done = source < kSources
+                          ? client_->AddSources(id, {SourceOf(group, source)}, kTimeout).Wait()
+                          : client_->CloseReduction(id, kTimeout).Wait();
+    End("extend", target, 0, done.status());
+  }
+
+  void FailSource(uint64_t group, uint64_t source) {
+    Begin("fail", MemberOf(group, source));
+    const auto done =
+        client_->Fail(SourceOf(group, source), absl::AbortedError("its task has failed"), kTimeout)
+            .Wait();
+    End("fail", MemberOf(group, source), 0, done.status());
+  }
+
+  void DropSum(uint64_t member) {
+    Begin("drop", member);
+    const auto done = client_->Delete(IdOf(*client_, member), kTimeout).Wait();
+    End("drop", member, 0, done.status());
+  }
+
   const std::shared_ptr<phalanx::Client> client_;
   const uint64_t writer_;
   const uint64_t writers_;
@@ -454,6 +637,9 @@ class Load {
   std::map<uint64_t, Slot> slots_;
   std::deque<Pending> gets_;
   std::deque<Held> held_;
+  std::deque<PendingSum> sums_;
+  // The first group that this client has not ended.
+  uint64_t oldest_ = GroupNow();
 };
 
 int CheckAll(phalanx::Client& client) {

@@ -1,0 +1,204 @@
+// One call for tests of reductions under faults, with every element checked.
+//
+//   reduce_caller ADDRESS put SOURCE ATTEMPT BYTES DTYPE ID
+//   reduce_caller ADDRESS reduce|join|allreduce TARGET COUNT BYTES DTYPE SECONDS ID...
+//   reduce_caller - shard ID SHARDS
+//
+// Source s is the s-th of the IDs. What attempt a at it holds follows from (s, a), so that every
+// element of a sum tells which attempts are in it: all must tell the same ones, one attempt of each
+// source that the result is said to be reduced from, COUNT in all. `reduce` has the root here,
+// `join` anywhere. One line: "OK SOURCE:ATTEMPT ...", "ERROR CODE text", "LOST CODE text" (reduced,
+// but not to be had), or "WRONG text".
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "phalanx/client.h"
+
+namespace {
+
+using phalanx::DType;
+using phalanx::ObjectId;
+
+// Of 8 sources: 53 bits in all, which an f64 holds exactly.
+constexpr int kAttemptBits = 5;
+constexpr int kMaxSources = 8;
+constexpr int kPatternShift = kAttemptBits * kMaxSources;
+constexpr uint64_t kPeriod = 31;
+
+uint64_t Element(uint64_t source, uint64_t attempt, uint64_t place) {
+  const uint64_t pattern = (place * 7 + source + attempt * 13) % kPeriod;
+  return (attempt << (kAttemptBits * source)) + (pattern << kPatternShift);
+}
+
+void Store(DType dtype, uint64_t value, char* into) {
+  const double as_float = static_cast<double>(value);
+  std::memcpy(into, dtype == DType::kF64 ? static_cast<const void*>(&as_float) : &value, 8);
+}
+
+uint64_t Load(DType dtype, const char* from) {
+  uint64_t value = 0;
+  double as_float = 0;
+  std::memcpy(&value, from, 8);
+  std::memcpy(&as_float, from, 8);
+  return dtype == DType::kF64 ? static_cast<uint64_t>(as_float) : value;
+}
+
+// What the sum of these attempts, one of each source or 0, repeats.
+std::string PeriodOf(DType dtype, const std::vector<uint64_t>& attempts) {
+  std::string period(kPeriod * 8, '\0');
+  for (uint64_t place = 0; place < kPeriod; ++place) {
+    uint64_t sum = 0;
+    for (size_t source = 0; source < attempts.size(); ++source) {
+      if (attempts[source] != 0) sum += Element(source, attempts[source], place);
+    }
+    Store(dtype, sum, period.data() + place * 8);
+  }
+  return period;
+}
+
+std::string BytesOf(DType dtype, const std::vector<uint64_t>& attempts, uint64_t size) {
+  const std::string period = PeriodOf(dtype, attempts);
+  std::string bytes;
+  bytes.reserve(size + period.size());
+  while (bytes.size() < size) bytes += period;
+  bytes.resize(size);
+  return bytes;
+}
+
+int Say(absl::string_view line) {
+  std::cout << line << std::endl;
+  return 0;
+}
+
+int SayError(absl::string_view word, const absl::Status& status) {
+  return Say(
+      absl::StrCat(word, " ", absl::StatusCodeToString(status.code()), " ", status.message()));
+}
+
+struct Sum {
+  ObjectId target;
+  std::vector<ObjectId> sources;
+  size_t count = 0;
+  uint64_t bytes = 0;
+  phalanx::ReduceOptions options;
+};
+
+// Which attempts the first element tells.
+std::vector<uint64_t> AttemptsIn(const Sum& sum, absl::string_view bytes) {
+  const uint64_t first = Load(sum.options.dtype, bytes.data());
+  std::vector<uint64_t> attempts;
+  for (size_t source = 0; source < sum.sources.size(); ++source) {
+    attempts.push_back(first >> (kAttemptBits * source) & ((1 << kAttemptBits) - 1));
+  }
+  return attempts;
+}
+
+int Check(const Sum& sum, absl::string_view bytes, const std::vector<ObjectId>& from) {
+  if (bytes.size() != sum.bytes) {
+    return Say(absl::StrCat("WRONG it has ", bytes.size(), " bytes"));
+  }
+  const std::vector<uint64_t> attempts = AttemptsIn(sum, bytes);
+  std::string line = "OK";
+  std::set<ObjectId> within;
+  for (size_t source = 0; source < attempts.size(); ++source) {
+    if (attempts[source] == 0) continue;
+    absl::StrAppend(&line, " ", source, ":", attempts[source]);
+    within.insert(sum.sources[source]);
+  }
+  if (within.size() != sum.count || from.size() != sum.count ||
+      within != std::set<ObjectId>(from.begin(), from.end())) {
+    return Say(absl::StrCat("WRONG it has ", line, " in it, and says that it is of ", from.size(),
+                            " sources of ", sum.count));
+  }
+  const std::string period = PeriodOf(sum.options.dtype, attempts);
+  for (size_t at = 0; at < bytes.size(); at += period.size()) {
+    if (!absl::StartsWith(period, bytes.substr(at, period.size()))) {
+      return Say(absl::StrCat("WRONG ", line, " in its first bytes, others near byte ", at));
+    }
+  }
+  return Say(line);
+}
+
+int ReduceAndCheck(phalanx::Client& client, absl::string_view verb, Sum sum) {
+  absl::StatusOr<phalanx::Buffer> result;
+  if (verb == "allreduce") {
+    result = client.AllReduce(sum.target, sum.sources, sum.options).Wait();
+    if (!result.ok()) return SayError("ERROR", result.status());
+  } else {
+    using Root = phalanx::ReduceOptions::Root;
+    sum.options.root = verb == "join" ? Root::kAny : Root::kCaller;
+    const auto done = client.Reduce(sum.target, sum.sources, sum.options).Wait();
+    if (!done.ok()) return SayError("ERROR", done.status());
+    phalanx::GetOptions get;
+    get.timeout = sum.options.timeout;
+    result = client.Get(sum.target, get).Wait();
+    if (!result.ok()) return SayError("LOST", result.status());
+  }
+  const auto from = client.ReducedFrom(sum.target, sum.options.timeout).Wait();
+  if (!from.ok()) return SayError("LOST", from.status());
+  return Check(sum, result->view(), *from);
+}
+
+int Put(phalanx::Client& client, const ObjectId& id, DType dtype, uint64_t source, uint64_t attempt,
+        uint64_t bytes) {
+  std::vector<uint64_t> attempts(source + 1, 0);
+  attempts[source] = attempt;
+  phalanx::PutOptions options;
+  options.wait_for_adoption = true;
+  options.timeout = absl::Seconds(30);
+  const auto put = client.Put(id, BytesOf(dtype, attempts, bytes), options).Wait();
+  if (!put.ok()) return SayError("ERROR", put.status());
+  return Say(absl::StrCat("OK ", put->already_existed ? "existed" : "new"));
+}
+
+std::vector<ObjectId> Ids(const std::vector<absl::string_view>& words, size_t first) {
+  std::vector<ObjectId> ids;
+  for (size_t i = first; i < words.size(); ++i) ids.push_back(ObjectId::FromHex(words[i]).value());
+  return ids;
+}
+
+uint64_t Number(absl::string_view text) {
+  uint64_t number = 0;
+  if (!absl::SimpleAtoi(text, &number)) std::exit(2);
+  return number;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<absl::string_view> words(argv + 1, argv + argc);
+  if (words.size() < 4) return 2;
+  if (words[1] == "shard") {
+    const ObjectId id = ObjectId::FromHex(words[2]).value();
+    return Say(absl::StrCat(id.ShardHash() % Number(words[3])));
+  }
+  phalanx::ClientOptions options;
+  options.address = std::string(words[0]);
+  auto client = phalanx::Client::Connect(options);
+  if (!client.ok()) return SayError("ERROR", client.status());
+  if (words[1] == "put" && words.size() == 7) {
+    return Put(**client, Ids(words, 6)[0], phalanx::ParseDType(words[5]).value(), Number(words[2]),
+               Number(words[3]), Number(words[4]));
+  }
+  if (words.size() < 8 || words.size() > 7 + kMaxSources) return 2;
+  Sum sum;
+  sum.target = ObjectId::FromHex(words[2]).value();
+  sum.count = Number(words[3]);
+  sum.bytes = Number(words[4]);
+  sum.options.dtype = phalanx::ParseDType(words[5]).value();
+  sum.options.timeout = absl::Seconds(static_cast<int64_t>(Number(words[6])));
+  sum.sources = Ids(words, 7);
+  sum.options.num_objects = sum.count;
+  return ReduceAndCheck(**client, words[1], std::move(sum));
+}
