@@ -36,6 +36,11 @@ Focus LeanFor(Defect defect) {
 
 // Mistakes in reductions are looked for in runs of those.
 SimulationResult RunFor(Defect defect, uint64_t seed) {
+  if (defect == Defect::kLostFoldForgotten) {
+    ReducePlanOfRun plan = DrawReducePlan(seed);
+    plan.world.faults.weights[static_cast<size_t>(Fault::kMemory)] = 4;
+    return RunReduceSimulation(plan);
+  }
   if (defect >= Defect::kSpareTakenTwice) return RunReduceSimulation(DrawReducePlan(seed));
   return RunSimulation(DrawPlan(seed, LeanFor(defect)));
 }
