@@ -400,8 +400,16 @@ void NodeFold::TryFold() {
     spec.hold_back = shows_all ? 0 : std::min(order_.size_bytes, kHeldBackBytes);
   }
   stream_ = std::make_unique<StreamFold>(
-      std::move(spec), host_.NextIo(), control_,
+      std::move(spec), FoldLoop(), control_,
       Guarded([this](const StreamFold::Outcome& outcome) { OnFolded(outcome); }));
+}
+
+Executor& NodeFold::FoldLoop() {
+  for (const Input& input : inputs_) {
+    Executor* const loop = input.pulling ? host_.data_plane().LoopOf(input.pull) : nullptr;
+    if (loop != nullptr) return *loop;
+  }
+  return host_.NextIo();
 }
 
 void NodeFold::OnFolded(const StreamFold::Outcome& outcome) {

@@ -152,6 +152,8 @@ class NodeFold {
 
   // ---- folding
   void TryFold();
+  // Where the bytes of an input come from the network, if one's do.
+  Executor& FoldLoop();
   void OnFolded(const StreamFold::Outcome& outcome);
   void Seal();
   void OnSealed(const absl::StatusOr<object_store::PutResult>& result);

@@ -156,6 +156,7 @@ class Control final : public ControlSide, public std::enable_shared_from_this<Co
 
   uint64_t StartPull(PullSpec spec, DataPlane::PullDone done);
   void CancelPull(uint64_t handle);
+  Executor* LoopOf(uint64_t handle) const;
   void AbortPushes(const ObjectId& object, const Generation& generation, const absl::Status& why);
   DataPlaneStats stats() const;
 
@@ -176,7 +177,7 @@ class Control final : public ControlSide, public std::enable_shared_from_this<Co
   void OnPushEnded(size_t loop, Pusher::PushId push) override;
   void Answer(size_t loop, Pusher::PushId push, const ServeRequest& request,
               absl::StatusOr<ServeGrant> answer);
-  size_t QuietestLoop();
+  size_t LoopFor(const NodeKey& peer) const;
 
   // Constant after Start.
   Executor& control_;
@@ -192,8 +193,7 @@ class Control final : public ControlSide, public std::enable_shared_from_this<Co
   // Asked for and not answered yet.
   size_t requests_waiting_ = 0;
   std::vector<int> pulls_on_loop_;
-  // Where the next pull goes among equals, and the next accepted connection.
-  size_t next_pull_loop_ = 0;
+  // Where the next accepted connection goes.
   size_t next_accept_loop_ = 0;
 };
 
@@ -235,7 +235,7 @@ absl::StatusOr<Address> Control::Listen(Network& network, const Address& on) {
 
 uint64_t Control::StartPull(PullSpec spec, DataPlane::PullDone done) {
   const uint64_t handle = next_handle_++;
-  const size_t loop = QuietestLoop();
+  const size_t loop = LoopFor(spec.sender);
   pulls_.emplace(handle, Pull{loop, std::move(done)});
   ++pulls_on_loop_[loop];
   loops_[loop]->executor().Post([loop = loops_[loop], handle, spec = std::move(spec)]() mutable {
@@ -244,10 +244,12 @@ uint64_t Control::StartPull(PullSpec spec, DataPlane::PullDone done) {
   return handle;
 }
 
-size_t Control::QuietestLoop() {
-  size_t best = next_pull_loop_++ % loops_.size();
+// One that has least to do; of these the peer's own, which has connections to it, or the next.
+size_t Control::LoopFor(const NodeKey& peer) const {
+  const size_t own = peer.node % loops_.size();
+  size_t best = own;
   for (size_t i = 1; i < loops_.size(); ++i) {
-    const size_t other = (best + i) % loops_.size();
+    const size_t other = (own + i) % loops_.size();
     if (pulls_on_loop_[other] < pulls_on_loop_[best]) best = other;
   }
   return best;
@@ -260,6 +262,11 @@ void Control::CancelPull(uint64_t handle) {
   loop->executor().Post([loop, handle] {
     if (loop->puller() != nullptr) loop->puller()->Cancel(handle);
   });
+}
+
+Executor* Control::LoopOf(uint64_t handle) const {
+  const auto pull = pulls_.find(handle);
+  return pull == pulls_.end() ? nullptr : &loops_[pull->second.loop]->executor();
 }
 
 void Control::OnPullEnded(size_t loop, uint64_t handle, const PullOutcome& outcome) {
@@ -391,6 +398,7 @@ class DataPlaneImpl final : public DataPlane {
     return control_->StartPull(std::move(spec), std::move(done));
   }
   void CancelPull(PullHandle handle) override { control_->CancelPull(handle); }
+  Executor* LoopOf(PullHandle handle) const override { return control_->LoopOf(handle); }
   void AbortPushes(const ObjectId& object, const Generation& generation,
                    absl::Status why) override {
     control_->AbortPushes(object, generation, why);

@@ -9,7 +9,8 @@
 //
 // One connection carries one pull at a time and goes back to the pool afterwards, so that a small
 // object never waits behind a large one's bytes. A pull belongs to one I/O loop from its start to
-// its end. The wire format is told in docs/data-plane.md; its decoder is net/frame.h.
+// its end: to one that has least to do, and of these to its peer's, where connections to it idle.
+// The wire format is told in docs/data-plane.md; its decoder is net/frame.h.
 //
 // No circular wait: a pull holds its memory before it starts (the store's rule), needs no memory of
 // the data plane beyond one fixed scratch block, and a sender that waits for its own upstream holds
@@ -119,6 +120,9 @@ class DataPlane {
   // The pull's `done` is called with Cancelled unless it ended already; nothing is written to
   // `into` after `done`.
   virtual void CancelPull(PullHandle handle) = 0;
+  // The I/O loop on which the pull runs, for who works on its bytes as they come: there they need
+  // wake nobody. Null once it has ended.
+  virtual Executor* LoopOf(PullHandle handle) const = 0;
   // Ends the pushes of a generation with Aborted and `why`: the generation died here.
   virtual void AbortPushes(const ObjectId& object, const Generation& generation,
                            absl::Status why) = 0;

@@ -1,5 +1,6 @@
 #include "src/net/data_plane.h"
 
+#include <set>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -499,6 +500,37 @@ TEST_F(DataPlaneTest, AnIdleConnectionMakesRoomForANewOne) {
   PHALANX_EXPECT_OK(from_c.status());
 }
 
+TEST_F(DataPlaneTest, PullsOfOnePeerOneAfterAnotherShareOneConnection) {
+  SimPlane& a = world_.Add("a");
+  SimPlane& b = world_.Add("b", {}, 3);
+  a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
+  for (int i = 0; i < 5; ++i) {
+    const StartedPull pull = b.Pull(a, Id(1), EmptyBuffer(100));
+    ASSERT_TRUE(world_.RunUntilDone(pull));
+    PHALANX_EXPECT_OK(pull.status());
+    world_.RunFor(absl::Milliseconds(1));
+  }
+  EXPECT_EQ(b.plane().stats().connections, 1);
+}
+
+TEST_F(DataPlaneTest, PullsAtOnceAreSpreadOverTheLoopsWhichAreTold) {
+  SimPlane& a = world_.Add("a");
+  SimPlane& b = world_.Add("b", {}, 3);
+  a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
+  std::vector<StartedPull> pulls;
+  std::set<Executor*> loops;
+  for (int i = 0; i < 3; ++i) {
+    pulls.push_back(b.Pull(a, Id(1), EmptyBuffer(100)));
+    loops.insert(b.plane().LoopOf(pulls.back().handle));
+  }
+  EXPECT_EQ(loops.size(), 3u);
+  EXPECT_EQ(loops.count(nullptr), 0u);
+  for (const StartedPull& pull : pulls) {
+    ASSERT_TRUE(world_.RunUntilDone(pull));
+    EXPECT_EQ(b.plane().LoopOf(pull.handle), nullptr);
+  }
+}
+
 TEST_F(DataPlaneTest, AnIdleConnectionOfAnotherLoopMakesRoomForANewOne) {
   DataPlaneOptions few;
   few.max_connections = 1;
@@ -507,7 +539,7 @@ TEST_F(DataPlaneTest, AnIdleConnectionOfAnotherLoopMakesRoomForANewOne) {
   SimPlane& c = world_.Add("c");
   a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
   c.shelf.Put(Id(1), Gen(), WholeBuffer(100));
-  // Pulls go round the loops.
+  // Each has a loop of its own for its pulls.
   for (int i = 0; i < 7; ++i) {
     const StartedPull pull = b.Pull(i % 2 == 0 ? a : c, Id(1), EmptyBuffer(100));
     ASSERT_TRUE(world_.RunUntilDone(pull));

@@ -54,6 +54,8 @@ class FakeDataPlane : public net::DataPlane {
     });
   }
 
+  Executor* LoopOf(PullHandle) const override { return &executor_; }
+
   void AbortPushes(const ObjectId& object, const Generation& generation,
                    absl::Status why) override {
     aborted.push_back({object, generation});
