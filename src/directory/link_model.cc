@@ -115,13 +115,17 @@ void LinkModel::Recent<T>::Add(T sample) {
 
 template <typename T>
 std::optional<T> LinkModel::Recent<T>::Median() const {
-  if (!median_.has_value() && !samples_.empty()) {
-    std::vector<T> sorted = samples_;
-    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-    std::nth_element(sorted.begin(), middle, sorted.end());
-    median_ = *middle;
-  }
+  if (!median_.has_value()) median_ = Quantile(2);
   return median_;
+}
+
+template <typename T>
+std::optional<T> LinkModel::Recent<T>::Quantile(size_t parts) const {
+  if (samples_.empty()) return std::nullopt;
+  std::vector<T> sorted = samples_;
+  const auto chosen = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / parts);
+  std::nth_element(sorted.begin(), chosen, sorted.end());
+  return *chosen;
 }
 
 LinkModel::Link& LinkModel::Touch(const Endpoint& sender, const Endpoint& receiver) {
@@ -220,6 +224,10 @@ std::optional<double> LinkModel::UsualRate(const Endpoint& sender, const Endpoin
   }
   return rates_.Median();
 }
+
+std::optional<absl::Duration> LinkModel::MedianLatency() const { return latencies_.Median(); }
+
+std::optional<absl::Duration> LinkModel::LowLatency() const { return latencies_.Quantile(4); }
 
 std::optional<double> LinkModel::MedianRate() const { return rates_.Median(); }
 

@@ -81,7 +81,10 @@ class LinkModel {
                                         Instant now) const;
   std::optional<double> Rate(const Endpoint& sender, const Endpoint& receiver, Instant now) const;
   // The medians of the cluster's last measurements.
-  std::optional<absl::Duration> MedianLatency() const { return latencies_.Median(); }
+  std::optional<absl::Duration> MedianLatency() const;
+  // What a quarter of them were not above: less than the median where many were taken at once, each
+  // behind the others' requests.
+  std::optional<absl::Duration> LowLatency() const;
   std::optional<double> MedianRate() const;
 
   // What the boundary around the domains of `inner` costs: slow when links that cross it carry less
@@ -134,6 +137,8 @@ class LinkModel {
    public:
     void Add(T sample);
     std::optional<T> Median() const;
+    // What one in `parts` of them is not above.
+    std::optional<T> Quantile(size_t parts) const;
     bool empty() const { return samples_.empty(); }
 
    private:

@@ -56,6 +56,16 @@ TEST(LinkModelTest, TheLatencyIsTheLeastOfWhatWasSeen) {
   EXPECT_EQ(*model.Latency(At(1), At(2), kStart), absl::Milliseconds(1));
 }
 
+TEST(LinkModelTest, TheClustersLowLatencyIsThatOfItsQuickestQuarter) {
+  LinkModel model;
+  EXPECT_FALSE(model.LowLatency().has_value());
+  for (int i = 1; i <= 8; ++i) {
+    model.RecordLatency(At(1), At(1 + static_cast<uint64_t>(i)), absl::Milliseconds(i), kStart);
+  }
+  EXPECT_EQ(*model.LowLatency(), absl::Milliseconds(3));
+  EXPECT_EQ(*model.MedianLatency(), absl::Milliseconds(5));
+}
+
 TEST(LinkModelTest, AnUnmeasuredPairIsTakenForItsPairOfLabels) {
   LinkModel model;
   for (int i = 0; i < 9; ++i) model.RecordRate(At(1, "a"), At(2, "a"), kFast, 1, kStart);

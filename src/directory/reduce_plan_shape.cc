@@ -84,8 +84,9 @@ bool ReducePlan::Impl::StarPays() const {
   const int degree = ChooseDegree(static_cast<int>(slots), size_bytes, costs);
   const absl::Duration star =
       absl::Seconds(static_cast<double>(slots * size_bytes) / costs.bytes_per_second);
-  // Both begin with an order; a tree's root says when it is ready, and is told to commit.
-  const absl::Duration asking = 2 * costs.latency;
+  // Both begin with an order; a tree's slots ask each other for their outputs then, and its root
+  // says when it is ready, and is told to commit.
+  const absl::Duration asking = 4 * costs.latency;
   return star <= ReduceTime(static_cast<int>(slots), degree, size_bytes, costs) + asking;
 }
 

@@ -30,8 +30,9 @@ void VisitSubtrees(int begin, int end, int degree, Visit visit) {
 }
 
 double FoldTime(int fan_in, uint64_t size_bytes, const ReduceCosts& costs) {
-  return fan_in * static_cast<double>(size_bytes) /
-         std::min(costs.bytes_per_second, costs.fold_per_second);
+  const double once =
+      static_cast<double>(size_bytes) / std::min(costs.bytes_per_second, costs.fold_per_second);
+  return fan_in > 1 ? fan_in * once * costs.unevenness : fan_in * once;
 }
 
 double TimeOf(int slots, int degree, uint64_t size_bytes, const ReduceCosts& costs) {

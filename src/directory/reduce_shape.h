@@ -20,6 +20,9 @@
 //
 //   T(d) = depth (L + segment / B) + fan-in S / min(B, fold rate)
 //
+// Several children come unevenly over their parent's link, and the fold waits for the last of them:
+// where the fan-in is more than 1 its term is `unevenness` times that.
+//
 // Pure values; any thread, const methods at once.
 #ifndef PHALANX_DIRECTORY_REDUCE_SHAPE_H_
 #define PHALANX_DIRECTORY_REDUCE_SHAPE_H_
@@ -79,6 +82,7 @@ struct ReduceCosts {
   double bytes_per_second = 0;  // B: of a node's link
   double fold_per_second = 0;   // bytes of one operand that a node folds into another
   uint64_t segment_bytes = 0;   // what is handed on in one go
+  double unevenness = 1;        // at least 1
 };
 
 // From the moment at which all sources are ready to the last byte at the root.

@@ -166,6 +166,18 @@ TEST(ChooseDegreeTest, ASlowFoldCallsForFewerChildrenThanAFastOne) {
   EXPECT_LT(ChooseDegree(1000, 64 << 10, slow), ChooseDegree(1000, 64 << 10, Gigabit()));
 }
 
+TEST(ChooseDegreeTest, ChildrenThatComeUnevenlyMakeAChainPaySooner) {
+  ReduceCosts costs = Gigabit();
+  costs.unevenness = 1.5;
+  bool differs = false;
+  for (uint64_t size = 4096; size <= 4 * kMiB; size *= 2) {
+    EXPECT_LE(ChooseDegree(24, size, costs), ChooseDegree(24, size, Gigabit())) << size;
+    differs = differs || ChooseDegree(24, size, costs) != ChooseDegree(24, size, Gigabit());
+  }
+  EXPECT_TRUE(differs);
+  EXPECT_EQ(ReduceTime(24, 1, kMiB, costs), ReduceTime(24, 1, kMiB, Gigabit()));
+}
+
 TEST(ChooseDegreeTest, IsTheBestOfAllDegrees) {
   for (const int slots : {1, 2, 3, 8, 24, 100, 1000}) {
     for (uint64_t size = 1024; size <= 1024 * kMiB; size *= 4) {
