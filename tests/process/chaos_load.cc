@@ -493,8 +493,9 @@ class Load {
     if (draw < 84) return LookAtSum(group, kind);
     if (draw < 92) return ExtendSum(group);
     if (draw < 94) return FailSource(group, Draw(kSources));
-    if (draw < 98) return DropSum(TargetOf(group, kind));
-    DropSum(MemberOf(group, Draw(kSources)));
+    if (draw < 95) return DropSum(TargetOf(group, kind));
+    if (draw < 96) return DropSum(MemberOf(group, Draw(kSources)));
+    PutSource(group, Draw(kSources));
   }
 
   // Others do the same: each member is deleted by several of them.
