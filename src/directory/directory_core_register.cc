@@ -228,7 +228,10 @@ absl::Status DirectoryCore::Impl::OnRegisterWant(Node& node, const v1::RegisterW
   asked.keep = m.keep();
   asked.held = node.registering;
   AddWant(object, node, asked);
-  ReleaseIfEmpty(object);
+  // One that was open before is not held: no end of a registration answers it.
+  const auto want = object.wants.find(node.key);
+  const bool held = want != object.wants.end() && want->second.held;
+  held ? ReleaseIfEmpty(object) : Settle(object);
   return absl::OkStatus();
 }
 
