@@ -23,7 +23,7 @@ class ManySources : public testing::ReduceTest {
     return status.counters().at("reduce_sources_examined");
   }
   void PutPlain(int node, int source) {
-    h_.Create(nodes_[node], Source(source), {.size = 64, .complete = true});
+    h_.Create(nodes_[node], Source(source), {.size = 4, .complete = true});
   }
   void ReduceSome(int node, int of, int wanted) {
     v1::NodeMessage message = Request(of);
@@ -35,7 +35,7 @@ class ManySources : public testing::ReduceTest {
 TEST_F(ManySources, AreTakenFromTheSparesInOneTurnWhenANodeDies) {
   h_.CheckEvery(2 * kMany);
   AddNodes(3);
-  for (int i = 0; i < 2 * kMany; ++i) PutPlain(i < kMany ? 0 : 1, i);
+  for (int i = 0; i < 2 * kMany; ++i) PutPlain(i % 3, i);
   ReduceSome(2, 2 * kMany, kMany);
   ASSERT_GE(RootAt(), 0);
   const uint64_t before = Examined();
@@ -50,7 +50,7 @@ TEST_F(ManySources, ThatComeOneByOneAreLookedAtAFewTimesEach) {
   AddNodes(3);
   const uint64_t before = Examined();
   ReduceSome(2, 2 * kMany, kMany);
-  for (int i = 0; i < 2 * kMany; ++i) PutPlain(i % 2, i);
+  for (int i = 0; i < 2 * kMany; ++i) PutPlain(i % 3, i);
   ASSERT_GE(RootAt(), 0);
   // Those of one node go, one after the other, and come again.
   for (int i = 0; i < 500; ++i) h_.Delete(nodes_[2], Source(2 * kMany - 1 - i));

@@ -87,6 +87,8 @@ class ReduceSimulation {
     ObjectId target;
     std::vector<int> sources;
     std::vector<int> added;  // to an open one
+    // Of these, those that were acknowledged before any call had ended; and by whose node.
+    std::vector<std::pair<int, NodeKey>> acknowledged;
     uint32_t num_objects = 0;
     bool open = false;
     bool fixed = false;
@@ -401,16 +403,26 @@ class ReduceSimulation {
     const auto& given = round.sources;
     if (random_.Chance(0.5) && std::find(given.begin(), given.end(), source) == given.end()) {
       round.added.push_back(source);
-      Extend(n, round.target, {sources_[static_cast<size_t>(source)].id}, false);
+      const auto acknowledge = [this, source, number = &round - rounds_.data(),
+                                node = cluster_.node(n)->key()] {
+        Round& added_to = rounds_[static_cast<size_t>(number)];
+        const bool first = std::none_of(added_to.calls.begin(), added_to.calls.end(),
+                                        [](const Call& call) { return call.ended; });
+        if (first) added_to.acknowledged.emplace_back(source, node);
+      };
+      Extend(n, round.target, {sources_[static_cast<size_t>(source)].id}, false, acknowledge);
     } else {
       Extend(n, round.target, {}, true);
     }
   }
 
-  void Extend(int n, const ObjectId& target, std::vector<ObjectId> sources, bool close) {
+  void Extend(
+      int n, const ObjectId& target, std::vector<ObjectId> sources, bool close,
+      std::function<void()> acknowledge = [] {}) {
     cluster_.node(n)->reduce_verbs().Extend(
         ClientOf(n), target, std::move(sources), close, cluster_.NowAt(n) + absl::Seconds(5),
-        [this, target, close](const absl::Status& status) {
+        [this, target, close, acknowledge](const absl::Status& status) {
+          if (status.ok()) acknowledge();
           cluster_.journal().Note(close ? "closing " : "adding to ",
                                   cluster_.history().NameOf(target), " told ", status.ToString());
         });
@@ -474,6 +486,10 @@ class ReduceSimulation {
     const size_t least = round.num_objects != 0 ? round.num_objects : round.sources.size();
     const size_t most = round.num_objects != 0 ? round.num_objects : allowed.size();
     if (from.size() < least || from.size() > most) return wrong("is of ", from.size(), " sources");
+    for (const auto& [source, node] : round.acknowledged) {
+      if (distinct.contains(source) || !MustHaveAdded(round, view.generation, node)) continue;
+      return wrong("has not source ", source, ", whose addition was acknowledged");
+    }
     if (round.fixed && !round.open && !std::is_sorted(from.begin(), from.end())) {
       return wrong("is not in the order asked for");
     }
@@ -507,6 +523,16 @@ class ReduceSimulation {
     if (directory::FromProto(known.summary().generation()) != generation) return;
     cluster_.journal().Violation(
         absl::StrCat("the result of ", NameOf(round), " was seen before it was committed"));
+  }
+
+  // What began anew, after it had ended, or after the nodes that knew had died, may lack additions.
+  bool MustHaveAdded(const Round& round, const Generation& generation, const NodeKey& adder) const {
+    const bool failed_before =
+        std::any_of(round.calls.begin(), round.calls.end(),
+                    [](const Call& call) { return call.ended && !call.status.ok(); });
+    const bool only = round.seen.empty() || round.seen.contains(generation);
+    return round.num_objects == 0 && !round.deleted && !failed_before && only &&
+           round.seen.size() <= 1 && cluster_.FindNode(adder) >= 0;
   }
 
   void NoteSeen(Round& round, const Generation& generation, const std::vector<uint64_t>& elements) {
