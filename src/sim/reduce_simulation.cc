@@ -41,6 +41,9 @@ uint64_t Element(int source, uint64_t attempt, uint64_t i) {
   return z ^ (z >> 31);
 }
 
+// To each open reduction, at least tried.
+constexpr int kAdditions = 6;
+
 class ReduceSimulation {
  public:
   explicit ReduceSimulation(const ReducePlanOfRun& plan)
@@ -299,7 +302,7 @@ class ReduceSimulation {
     } else if (choice < 0.9 && !rounds_.empty()) {
       Get(n, AnyRound(), AnyTimeout(), /*must=*/false);
     } else if (choice < 0.93 && !rounds_.empty()) {
-      AddOrClose(n, rounds_[AnyRound()]);
+      AddOrClose(n, AnyRound());
     } else if (choice < 0.96 && !rounds_.empty()) {
       Round& round = rounds_[AnyRound()];
       round.deleted = true;
@@ -363,6 +366,7 @@ class ReduceSimulation {
     }
     rounds_.push_back(std::move(round));
     Reduce(n, rounds_.size() - 1);
+    for (int i = 0; rounds_.back().open && i < kAdditions; ++i) AddLater(rounds_.size() - 1);
   }
 
   void Reduce(int n, size_t number) {
@@ -397,23 +401,33 @@ class ReduceSimulation {
         });
   }
 
-  void AddOrClose(int n, Round& round) {
-    if (!round.open) return;
+  void AddOrClose(int n, size_t number) {
+    if (!rounds_[number].open) return;
+    if (random_.Chance(0.5)) return Add(n, number);
+    Extend(n, rounds_[number].target, {}, true);
+  }
+
+  // By somebody, while it is open.
+  void AddLater(size_t number) {
+    cluster_.scheduler().After(plan_.mean_pause * 4 * random_.Unit(), [this, number] {
+      const int n = static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes())));
+      if (running_) OnNode(n, [this, number](int node) { Add(node, number); });
+    });
+  }
+
+  void Add(int n, size_t number) {
+    Round& round = rounds_[number];
     const int source = static_cast<int>(random_.Below(sources_.size()));
     const auto& given = round.sources;
-    if (random_.Chance(0.5) && std::find(given.begin(), given.end(), source) == given.end()) {
-      round.added.push_back(source);
-      const auto acknowledge = [this, source, number = &round - rounds_.data(),
-                                node = cluster_.node(n)->key()] {
-        Round& added_to = rounds_[static_cast<size_t>(number)];
-        const bool first = std::none_of(added_to.calls.begin(), added_to.calls.end(),
-                                        [](const Call& call) { return call.ended; });
-        if (first) added_to.acknowledged.emplace_back(source, node);
-      };
-      Extend(n, round.target, {sources_[static_cast<size_t>(source)].id}, false, acknowledge);
-    } else {
-      Extend(n, round.target, {}, true);
-    }
+    if (std::find(given.begin(), given.end(), source) != given.end()) return;
+    round.added.push_back(source);
+    Extend(n, round.target, {sources_[static_cast<size_t>(source)].id}, false,
+           [this, source, number, node = cluster_.node(n)->key()] {
+             Round& added_to = rounds_[number];
+             const bool first = std::none_of(added_to.calls.begin(), added_to.calls.end(),
+                                             [](const Call& call) { return call.ended; });
+             if (first) added_to.acknowledged.emplace_back(source, node);
+           });
   }
 
   void Extend(
