@@ -310,12 +310,13 @@ void Reducer::Impl::AddPart(const v1::Reduction& part, Kept& kept) {
 
 std::vector<v1::NodeMessage> Reducer::Impl::Register(int shard) {
   std::vector<v1::NodeMessage> messages;
-  TellKept(shard, messages);
   const auto here = [this, shard](const ObjectId& target) { return ShardOf(target) == shard; };
+  // In the order of the lists: what was asked for, then what was added.
   for (v1::NodeMessage& asked : requests_.AskAgain(here)) {
     if (DefectActive(Defect::kCallerForgottenAtRestart)) break;
     messages.push_back(std::move(asked));
   }
+  TellKept(shard, messages);
   for (const auto& [key, fold] : folds_) {
     if (!here(key.first)) continue;
     v1::RegisterFold* out = messages.emplace_back().mutable_register_fold();

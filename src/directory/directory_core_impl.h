@@ -632,6 +632,8 @@ struct DirectoryCore::Impl {
   bool Join(Reduction& reduction, const ReduceSpec& asked, const v1::Reduction& m);
   // The parts that have no gap before them any more. False: they contradict the list.
   bool TakeParts(Reduction& reduction);
+  // Something before what is known of the list is missing.
+  static bool HasGap(const Reduction& reduction);
   // Whether what a node keeps in mind of it has sources that are not in its list.
   static bool LacksSources(const Reduction& reduction, const ReduceSpec& kept);
   absl::Status OnExtend(Node& node, const v1::ExtendRequest& m);

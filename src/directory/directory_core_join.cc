@@ -83,6 +83,10 @@ bool DirectoryCore::Impl::TakeParts(Reduction& reduction) {
   return !all || reduction.plan.closed() || reduction.plan.Close().ok();
 }
 
+bool DirectoryCore::Impl::HasGap(const Reduction& reduction) {
+  return !reduction.parts.empty() || (reduction.closed_at.has_value() && !reduction.plan.closed());
+}
+
 bool DirectoryCore::Impl::LacksSources(const Reduction& reduction, const ReduceSpec& kept) {
   if (!kept.open || !SameArguments(reduction.plan.spec(), kept)) return false;
   return std::any_of(kept.sources.begin(), kept.sources.end(),
@@ -139,6 +143,10 @@ void DirectoryCore::Impl::AnswerExtend(const NodeKey& node, const v1::ExtendRequ
 absl::Status DirectoryCore::Impl::Extend(Reduction& reduction, const NodeKey& node,
                                          const v1::ExtendRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(std::vector<ObjectId> sources, ParseSources(m.source_ids()));
+  if (HasGap(reduction)) {
+    return About(reduction.target, absl::StatusCode::kUnavailable,
+                 "nodes have not told yet what was added to it before the shard began anew");
+  }
   const bool done =
       m.again() && std::all_of(sources.begin(), sources.end(),
                                [&reduction](const ObjectId& id) { return reduction.plan.Has(id); });

@@ -228,6 +228,24 @@ TEST_F(OpenReduction, WhoKeepsAPartThatCannotBePutBackEndsIt) {
   EXPECT_EQ(Code(2), Number(absl::StatusCode::kDataLoss));
 }
 
+TEST_F(OpenReduction, PartsThatAreToldLateAreWaitedForALease) {
+  AddNodes(4);
+  Open(0, 1);
+  ASSERT_EQ(Add(1, {1}), 0);
+  ASSERT_EQ(Add(2, {2}), 0);
+  ASSERT_EQ(Close(3), 0);
+  kept_[0].clear();
+  Restart({});
+  for (const int node : {3, 2}) ComeBack(node);
+  EXPECT_NE(Add(2, {5}), 0);
+  h_.Advance(absl::Seconds(1));
+  for (const int node : {1, 0}) ComeBack(node);
+  EXPECT_EQ(KnownSources(), Ids({0, 1, 2}));
+  EXPECT_FALSE(Reply(0).has_value());
+  for (int i = 0; i < 3; ++i) Put(0, i);
+  EXPECT_GE(RootAt(), 0);
+}
+
 TEST_F(OpenReduction, EverybodyForgetsItWhenItEnds) {
   AddNodes(3);
   Open(0, 1);

@@ -423,7 +423,11 @@ void DirectoryCore::Impl::RunReduction(Reduction& reduction) {
     return EndReduction(reduction, About(reduction.target, absl::StatusCode::kAlreadyExists,
                                          "an object that is not its result was put under this id"));
   }
-  if (!reduction.begun && MayAdoptFromAbsence()) {
+  // One of which the shard learns late, from one node: another may follow that knows the rest.
+  const Instant patience = reduction.started + options_.lease;
+  const bool waits = HasGap(reduction) && now_ < patience;
+  if (!reduction.begun && waits) SetReduceTimer(reduction, patience);
+  if (!reduction.begun && MayAdoptFromAbsence() && !waits) {
     if (absl::Status status = BeginPlan(reduction); !status.ok()) {
       return EndReduction(reduction, status);
     }
@@ -475,8 +479,7 @@ void DirectoryCore::Impl::BeginAnew(Reduction& reduction) {
 
 absl::Status DirectoryCore::Impl::BeginPlan(Reduction& reduction) {
   reduction.begun = true;
-  const bool whole = reduction.parts.empty() && (!reduction.closed_at || reduction.plan.closed());
-  if (!whole) return About(reduction.target, absl::StatusCode::kDataLoss, kPartsLost);
+  if (HasGap(reduction)) return About(reduction.target, absl::StatusCode::kDataLoss, kPartsLost);
   ReduceCosts costs;
   const LinkModel& links = planner_.links();
   // The pulls of a tree are opened once: in a chain that flows nobody waits behind others'
