@@ -239,13 +239,14 @@ ReducePlan::Impl::Layout ReducePlan::Impl::FixedLayout() const {
 }
 
 // Those on one node share a slot, those in one zone have slots next to each other; what is at the
-// root's node is in any case among them, in the tree's root.
+// root's node is in any case among them, in the tree's root. Slots begin with the node that follows
+// the root's, all nodes taken as a circle: of several reductions of the same sources, each with
+// another root, each begins elsewhere, so that every node is spared one of them at its link.
 ReducePlan::Impl::Layout ReducePlan::Impl::ArrivedLayout() const {
   const int wanted = Wanted();
   Group at_root;
   std::vector<Group> others;
   std::map<NodeKey, size_t> by_node;
-  std::map<std::string, size_t> zones;
   int taken = 0;
   for (const auto& [arrival, i] : waiting) {
     if (taken == wanted || !root_up) break;
@@ -261,11 +262,20 @@ ReducePlan::Impl::Layout ReducePlan::Impl::ArrivedLayout() const {
     const ReduceSource::Holder& holder = BestHolder(*source.state);
     const auto [group, added] = by_node.try_emplace(holder.node, others.size());
     if (added) others.push_back({{}, holder.zone, {}});
-    zones.try_emplace(holder.zone, zones.size());
     others[group->second].members.push_back({i, holder.node});
     ++taken;
   }
   if (taken == 0) return Layout();
+  const auto place = [&](const Group& group) {
+    const NodeKey& node = group.members.front().node;
+    return std::make_pair(node < root, node);
+  };
+  if (root_up) {
+    std::sort(others.begin(), others.end(),
+              [&](const Group& a, const Group& b) { return place(a) < place(b); });
+  }
+  std::map<std::string, size_t> zones;
+  for (const Group& group : others) zones.try_emplace(group.zone, zones.size());
   // The root's zone comes last: in a chain, next to the root.
   if (!at_root.members.empty()) zones[at_root.zone] = zones.size() + 1;
   std::stable_sort(others.begin(), others.end(), [&](const Group& a, const Group& b) {

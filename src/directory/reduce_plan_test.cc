@@ -193,7 +193,7 @@ TEST_F(ReducePlanTest, ReservesTheRootForWhatIsOnTheRootsNode) {
   EXPECT_EQ(folds_.Root()->first, Node(2));
   EXPECT_THAT(folds_.at, SizeIs(6));
   EXPECT_THAT(folds_.Root()->second.reduced_from,
-              ElementsAre(Source(0), Source(2), Source(3), Source(4), Source(5), Source(1)));
+              ElementsAre(Source(2), Source(3), Source(4), Source(5), Source(0), Source(1)));
 }
 
 TEST_F(ReducePlanTest, PutsADeliveryAboveTheTreeWhenTheRootsNodeHasNoSource) {
