@@ -55,8 +55,9 @@ Future<std::vector<Buffer>> Gather(Client& client, absl::Span<const ObjectId> id
                                    GetOptions options = {});
 
 // The same, for when all of n tasks gather the objects that each of them has put: task `index`
-// begins with the object after its own, so that not all of them ask for the same one first.
-// InvalidArgument when there is no such index.
+// begins with the object after its own, so that not all of them ask for the same one first, and
+// has large ones from the node that made that, which gets them as well: in a ring, so that no two
+// share a link. InvalidArgument when there is no such index.
 Future<std::vector<Buffer>> AllGather(Client& client, absl::Span<const ObjectId> ids, size_t index,
                                       GetOptions options = {});
 

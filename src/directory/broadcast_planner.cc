@@ -64,12 +64,18 @@ struct BroadcastPlanner::Search {
 };
 
 BroadcastPlanner::Choice BroadcastPlanner::Choose(BroadcastTree& tree, Member* receiver,
-                                                  Instant now, const NodeKey& avoid) {
+                                                  Instant now, const NodeKey& avoid,
+                                                  const NodeKey& prefer) {
   if (DefectActive(Defect::kCyclicSender)) {
     if (Member* wrong = SomebodyDownstream(receiver)) return Choice{wrong};
   }
   tree.MarkRootedDownstream(receiver);
   Search search{tree, receiver, now, avoid};
+  if (Member* preferred = prefer.valid() ? Preferred(search, prefer) : nullptr) {
+    return Choice{
+        .sender = preferred,
+        .finish = EstimateFinish(tree, *preferred, *receiver, now).value_or(Instant::Infinite())};
+  }
   for (const Pass pass : {Pass::kUntroubled, Pass::kFailedBefore}) {
     for (const Tier tier : {Tier::kGood, Tier::kDraining, Tier::kLeaf}) {
       Best best;
@@ -100,6 +106,13 @@ bool BroadcastPlanner::Eligible(Search& search, const Member& candidate, Pass pa
   if (failed->second.retry_at <= search.now) return true;
   search.retry_at = std::min(search.retry_at, failed->second.retry_at);
   return false;
+}
+
+BroadcastPlanner::Member* BroadcastPlanner::Preferred(Search& search, const NodeKey& node) {
+  Member* const member = search.tree.Find(node);
+  if (member == nullptr || member == search.receiver) return nullptr;
+  const bool good = member->rooted() && member->connected && member->tier() == Tier::kGood;
+  return good && Eligible(search, *member, Pass::kUntroubled) ? member : nullptr;
 }
 
 BroadcastPlanner::Best BroadcastPlanner::BestAt(Search& search, Nearness level, Tier tier,

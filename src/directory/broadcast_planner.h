@@ -72,8 +72,9 @@ class BroadcastPlanner {
     bool troubled = false;
   };
   // The sender for `receiver`, which is a member without feeds (or about to lose them). `avoid` is
-  // not considered.
-  Choice Choose(BroadcastTree& tree, Member* receiver, Instant now, const NodeKey& avoid = {});
+  // not considered; `prefer` is taken if it can serve as well as anybody, however busy it is.
+  Choice Choose(BroadcastTree& tree, Member* receiver, Instant now, const NodeKey& avoid = {},
+                const NodeKey& prefer = {});
 
   // `waiting` more receivers are about to be chosen senders: sets the fan-out by which they, and
   // those that are being served, would be complete first, were all links like the median. Known
@@ -135,6 +136,8 @@ class BroadcastPlanner {
   // second.
   enum class Pass { kUntroubled, kFailedBefore };
   bool Eligible(Search& search, const Member& candidate, Pass pass);
+  // Null unless it is a good sender now.
+  Member* Preferred(Search& search, const NodeKey& node);
   // The best at one level and tier, if there is any.
   struct Best {
     Member* sender = nullptr;

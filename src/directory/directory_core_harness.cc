@@ -145,6 +145,14 @@ void Harness::Want(const NodeKey& node, const ObjectId& id, bool keep) {
   Send(node, message).IgnoreError();
 }
 
+void Harness::WantNear(const NodeKey& node, const ObjectId& id, const ObjectId& near) {
+  v1::NodeMessage message;
+  SetId(id, message.mutable_want()->mutable_object_id());
+  SetId(near, message.mutable_want()->mutable_near_id());
+  message.mutable_want()->set_number(++wants_);
+  Send(node, message).IgnoreError();
+}
+
 void Harness::WantWithoutRoom(const NodeKey& node, const ObjectId& id,
                               const Generation& generation) {
   v1::NodeMessage message;

@@ -76,6 +76,8 @@ class Harness {
             const std::string& inline_bytes = {});
   void Withdraw(const NodeKey& node, const ObjectId& id, const Generation& generation);
   void Want(const NodeKey& node, const ObjectId& id, bool keep = false);
+  // A Want that names the object whose maker is its neighbour.
+  void WantNear(const NodeKey& node, const ObjectId& id, const ObjectId& near);
   // A Want of a node that has no memory for the generation.
   void WantWithoutRoom(const NodeKey& node, const ObjectId& id, const Generation& generation);
   void Unwant(const NodeKey& node, const ObjectId& id);

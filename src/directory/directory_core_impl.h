@@ -88,6 +88,9 @@ struct Want {
   Instant not_before;
   // Its node has no memory for this generation: not planned while it is the object's.
   Generation no_room_for;
+  // Preferred for the first pull: the node that made this object, which is waited for until then.
+  ObjectId near;
+  std::optional<Instant> patient_until;
 };
 
 // A generation that is not the adopted one, at the node that holds it.
@@ -470,10 +473,19 @@ struct DirectoryCore::Impl {
                       const BroadcastPlanner::Choice& choice) const;
   bool MayBeServed(const Object& object, const NodeKey& waiting) const;
   // Gives a node that waits the bytes, or a sender. False when nobody can be named to anybody.
-  // `left`: of those who wait and may be served, this one among them; counted once it matters.
-  bool Serve(Object& object, Node& node, Want& want, std::optional<size_t>& left);
+  struct Round {
+    // Of those who wait and may be served, the one at hand among them; counted once it matters.
+    std::optional<size_t> left;
+    bool patient = false;  // somebody waits for a neighbour
+  };
+  bool Serve(Object& object, Node& node, Want& want, Round& round);
   // Finds senders for those who wait, oldest first.
   void Plan(Object& object);
+  void PlanRound(Object& object, Round& round);
+  // The node that the want names as its neighbour; none if it names none, or that is of no use.
+  NodeKey NeighbourOf(const Object& object, const NodeKey& key, const Want& want);
+  // Whether it waits, for a while, until its neighbour has, or gets, some of the object.
+  bool AwaitsNeighbour(const Object& object, const NodeKey& key, Want& want);
   void Assign(Object& object, Node& node, Want& want, BroadcastTree::Member* sender,
               Instant finish);
   // The want's pull, if any, has ended: it waits again.

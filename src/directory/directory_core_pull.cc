@@ -19,6 +19,12 @@ constexpr absl::Duration kAssumedLatency = absl::Milliseconds(1);
 // another there, however many are begun at once.
 constexpr absl::Duration kPullWork = absl::Microseconds(100);
 
+// A neighbour is asked for, and waited for, only where the links are what takes time; and by no
+// more than can be looked at again and again.
+constexpr uint64_t kLeastNearBytes = 1 << 20;
+constexpr absl::Duration kMostPatience = absl::Milliseconds(100);
+constexpr size_t kMostPatient = 64;
+
 // A receiver that failed so often at one sender does not take its place.
 constexpr int kFailuresToNotOccupy = 2;
 // A connection that broke once is made again.
@@ -41,6 +47,9 @@ absl::Status DirectoryCore::Impl::OnWant(Node& node, const v1::Want& m) {
   Want asked;
   asked.number = m.number();
   asked.keep = m.keep();
+  if (!m.near_id().empty()) {
+    PHALANX_ASSIGN_OR_RETURN(asked.near, ParseObjectId(m.near_id()));
+  }
   if (m.has_no_room_for()) {
     PHALANX_ASSIGN_OR_RETURN(asked.no_room_for, ParseGeneration(m.no_room_for()));
   }
@@ -189,20 +198,26 @@ bool DirectoryCore::Impl::MayBeServed(const Object& object, const NodeKey& key) 
 }
 
 void DirectoryCore::Impl::Plan(Object& object) {
-  if (!object.adopted) return;
-  std::optional<size_t> left;          // to be served; counted at the first of them
+  // Who waits for a neighbour may have been passed over before that was served.
+  for (uint64_t assigned = counters_.assigned;; assigned = counters_.assigned) {
+    Round round;
+    if (object.adopted) PlanRound(object, round);
+    if (!round.patient || counters_.assigned == assigned) return;
+  }
+}
+
+void DirectoryCore::Impl::PlanRound(Object& object, Round& round) {
   std::pair<uint64_t, NodeKey> place;  // iterators do not outlive an Assign
   for (auto at = object.waiting.begin(); at != object.waiting.end();
        at = object.waiting.upper_bound(place)) {
     place = *at;
     const NodeKey key = place.second;
     if (!MayBeServed(object, key)) continue;
-    if (!Serve(object, *FindNode(key), object.wants.at(key), left)) return;
+    if (!Serve(object, *FindNode(key), object.wants.at(key), round)) return;
   }
 }
 
-bool DirectoryCore::Impl::Serve(Object& object, Node& node, Want& want,
-                                std::optional<size_t>& left) {
+bool DirectoryCore::Impl::Serve(Object& object, Node& node, Want& want, Round& round) {
   const bool in_time = want.not_before <= now_;
   if (object.inline_cached && (!in_time || DeliversAtOnce(object))) {
     Deliver(object, node, want.keep);
@@ -220,17 +235,23 @@ bool DirectoryCore::Impl::Serve(Object& object, Node& node, Want& want,
   }
   const auto copy = object.copies.find(node.key);
   if (copy != object.copies.end() && copy->second.writer) return true;
+  if (AwaitsNeighbour(object, node.key, want)) {
+    round.patient = true;
+    SetTimer(object, *want.patient_until);
+    return true;
+  }
   const bool stranger = tree.Find(node.key) == nullptr;
   const Copy none;
   BroadcastTree::Member* receiver =
       Join(object, node.key, copy != object.copies.end() ? copy->second : none);
-  if (!left.has_value()) {
-    left = std::count_if(
+  if (!round.left.has_value()) {
+    round.left = std::count_if(
         object.waiting.begin(), object.waiting.end(),
         [this, &object](const auto& waiting) { return MayBeServed(object, waiting.second); });
   }
-  planner_.ExpectReceivers(tree, (*left)--);
-  const BroadcastPlanner::Choice choice = planner_.Choose(tree, receiver, now_);
+  planner_.ExpectReceivers(tree, (*round.left)--);
+  const BroadcastPlanner::Choice choice =
+      planner_.Choose(tree, receiver, now_, NodeKey(), NeighbourOf(object, node.key, want));
   if (choice.sender != nullptr && !(object.inline_cached && DeliversRather(object, node, choice))) {
     Assign(object, node, want, choice.sender, choice.finish);
     return true;
@@ -242,6 +263,34 @@ bool DirectoryCore::Impl::Serve(Object& object, Node& node, Want& want,
     SetTimer(object, choice.retry_at);
   }
   return true;
+}
+
+NodeKey DirectoryCore::Impl::NeighbourOf(const Object& object, const NodeKey& key,
+                                         const Want& want) {
+  if (want.near.nil() || object.info.size_bytes < kLeastNearBytes) return NodeKey();
+  const Object* made_there = FindObject(want.near);
+  if (made_there == nullptr || !made_there->adopted) return NodeKey();
+  const NodeKey& neighbour = made_there->generation.creator;
+  return neighbour == key || FindNode(neighbour) == nullptr ? NodeKey() : neighbour;
+}
+
+bool DirectoryCore::Impl::AwaitsNeighbour(const Object& object, const NodeKey& key, Want& want) {
+  if (want.near.nil() || object.inline_cached || object.info.size_bytes < kLeastNearBytes ||
+      IsForeign(want.near) || object.waiting.size() > kMostPatient) {
+    return false;
+  }
+  if (!want.patient_until.has_value()) {
+    const double rate = planner_.links().MedianRate().value_or(kAssumedRate);
+    const absl::Duration once = absl::Seconds(static_cast<double>(object.info.size_bytes) / rate);
+    want.patient_until = now_ + std::min(once, kMostPatience);
+  }
+  if (*want.patient_until <= now_) return false;
+  const Object* made_there = FindObject(want.near);
+  if (made_there == nullptr || !made_there->adopted) return true;
+  const NodeKey neighbour = NeighbourOf(object, key, want);
+  if (!neighbour.valid()) return false;
+  const BroadcastTree::Member* member = object.tree->Find(neighbour);
+  return member == nullptr || !member->rooted();
 }
 
 void DirectoryCore::Impl::Assign(Object& object, Node& node, Want& want,
@@ -272,6 +321,7 @@ void DirectoryCore::Impl::Assign(Object& object, Node& node, Want& want,
   ++node.pulls;
   want.pulling = true;
   want.no_room_for = Generation();
+  want.near = ObjectId();
   object.waiting.erase({want.order, node.key});
   --waiting_wants_;
   ++counters_.assigned;

@@ -177,6 +177,7 @@ struct Fields {
     a.Span(m.timeout);
     a.U64(m.offset);
     a.U64(m.length);
+    a.Id(m.near);
   }
   template <typename M>
   void Visit(Cancel*, M& m) {

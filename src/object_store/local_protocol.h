@@ -46,7 +46,7 @@
 namespace phalanx::object_store::local {
 
 inline constexpr uint32_t kMagic = 0x43584c50;  // "PLXC"
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
 // Answers of at most so many bytes carry them; larger ones point into a file.
 inline constexpr size_t kMaxInlineAnswerBytes = 65536;
 // Objects of fewer than kOwnFileBytes are written through the socket.
@@ -133,6 +133,8 @@ struct Get {
   Timeout timeout = absl::InfiniteDuration();
   uint64_t offset = 0;
   uint64_t length = std::numeric_limits<uint64_t>::max();
+  // Best had from the node that made this one; nil: from any.
+  ObjectId near = {};
 };
 
 // Get, Create and Reduce end unanswered, unless the answer is on its way; other requests go on and

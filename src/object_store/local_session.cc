@@ -283,8 +283,9 @@ absl::Status LocalSession::On(const local::Get& get) {
       Answer(local::Void{request, why.message()});
     };
   }
-  requests_[get.request] = store_.Get(
-      client_, GetOptions{get.id, Deadline(get.timeout), get.streaming}, std::move(events));
+  requests_[get.request] =
+      store_.Get(client_, GetOptions{get.id, Deadline(get.timeout), get.streaming, get.near},
+                 std::move(events));
   return absl::OkStatus();
 }
 

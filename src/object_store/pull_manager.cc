@@ -38,6 +38,7 @@ struct PullManager::Pull {
   bool fetch = false;   // on the node's own account
   bool keep = false;
   bool told = false;  // a Want is open at the shard
+  ObjectId near;
   uint64_t want = 0;  // its number
   PlanId last_plan = 0;
   PlanId confirm_plan = 0;  // under which a Deliver is to be confirmed
@@ -88,6 +89,7 @@ void PullManager::TellWant(const ObjectId& id, Pull& pull) {
   want->set_object_id(IdBytes(id));
   want->set_keep(pull.keep);
   want->set_number(pull.want = next_want_++);
+  if (!pull.near.nil()) want->set_near_id(IdBytes(pull.near));
   if (pull.parked) directory::ToProto(pull.target->generation, want->mutable_no_room_for());
 }
 
@@ -121,8 +123,9 @@ void PullManager::Report(const ObjectId& id, const Pull& pull, const PullEnd& en
 
 // ---------------------------------------------------------------------------------- who wants
 
-void PullManager::Want(const ObjectId& id) {
+void PullManager::Want(const ObjectId& id, const ObjectId& near) {
   Pull& pull = FindOrMake(id);
+  pull.near = near;
   pull.wanted = true;
   // A Deliver has closed the want at the shard; its bytes answer this one too.
   if (!pull.delivered) TellWant(id, pull);

@@ -123,8 +123,9 @@ class PullManager {
   std::vector<PullEffect> TakeEffects();
 
   // ---- who wants
-  // Clients here want the object. Idempotent.
-  void Want(const ObjectId& id);
+  // Clients here want the object, and may say from whose neighbourhood (v1::Want.near_id).
+  // Idempotent.
+  void Want(const ObjectId& id, const ObjectId& near = ObjectId());
   // They do not any more. What was fetched so far is dropped unless the node wants it on its own
   // account.
   void Unwant(const ObjectId& id);

@@ -132,6 +132,9 @@ struct GetOptions {
   // is complete. The store calls `on_void` when what was read must be forgotten (generation died);
   // the request then starts again with a new view.
   bool streaming = false;
+  // Who gets it is one of many that get this object and others alike: it is best had from the node
+  // that made this one (v1::Want has more). Nil: from whoever is best.
+  ObjectId near = {};
 };
 // Errors: DeadlineExceeded, NotFound ("deleted"), ResourceExhausted (larger than what the node can
 // make room for before the deadline), Cancelled, InvalidArgument, Unavailable (the store shuts

@@ -53,7 +53,10 @@ void Store::Impl::CountWaiting(Gets& gets, const Request& request, int change) {
 
 void Store::Impl::JoinObject(Request& request) {
   std::unique_ptr<Gets>& gets = gets_[request.object];
-  if (gets == nullptr) gets = std::make_unique<Gets>();
+  if (gets == nullptr) {
+    gets = std::make_unique<Gets>();
+    gets->near = std::get<GetPart>(request.part).near;
+  }
   gets->list.PushBack(&request);
   CountWaiting(*gets, request, 1);
   ++waiting_gets_;
@@ -125,7 +128,7 @@ void Store::Impl::UpdateWant(const ObjectId& id) {
     }
   }
   if (needed) {
-    pulls_.Want(id);
+    pulls_.Want(id, it == gets_.end() ? ObjectId() : it->second->near);
   } else {
     pulls_.Unwant(id);
   }
@@ -208,6 +211,7 @@ RequestId Store::Get(ClientId client, GetOptions options, GetEvents events) {
   Impl::Turn turn(*impl_);
   Impl::GetPart part;
   part.streaming = options.streaming;
+  part.near = options.near;
   part.events = std::move(events);
   Impl::Request& request = impl_->NewRequest(client, options.id, options.deadline, std::move(part));
   if (absl::Status status = impl_->Admit(client, options.id); !status.ok()) {

@@ -58,6 +58,7 @@ struct Store::Impl {
 
   struct GetPart {
     bool streaming = false;
+    ObjectId near;
     GetEvents events;
     // What it looks through: answered from it, or streaming it. The pin is the client's.
     Copy* copy = nullptr;
@@ -120,6 +121,7 @@ struct Store::Impl {
     IntrusiveList<Request, &Request::of_object> list;
     size_t waiting = 0;            // those not attached
     size_t waiting_streaming = 0;  // of these, those that a partial copy would do for
+    ObjectId near;                 // as the first of them said
   };
 
   struct Pin {

@@ -20,8 +20,8 @@ class CollectivesTest(ClusterTest):
 
     def test_allgather(self):
         self.check("allgather")
-        # Shares of different sizes, and none at all.
-        self.check("allgather", "--stagger=0s", sizes="1000003,3")
+        # Shares of different sizes, none at all, and large enough to be had from the neighbour.
+        self.check("allgather", "--stagger=0s", sizes="1000003,3,10000003")
 
     def test_all_to_all(self):
         self.check("all_to_all")

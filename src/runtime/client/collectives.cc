@@ -8,6 +8,7 @@
 #include "src/common/status_macros.h"
 #include "src/runtime/client/access.h"
 #include "src/runtime/client/barrier_call.h"
+#include "src/runtime/client/gather.h"
 #include "src/runtime/client/join_call.h"
 #include "src/runtime/client/reduce_call.h"
 #include "src/runtime/client/verb.h"
@@ -91,12 +92,18 @@ Future<Buffers> Gather(Client& client, absl::Span<const ObjectId> ids, GetOption
 
 Future<Buffers> AllGather(Client& client, absl::Span<const ObjectId> ids, size_t index,
                           GetOptions options) {
-  const absl::Status status = CheckIndex(index, ids.size());
+  absl::Status status = CheckIndex(index, ids.size());
+  for (const ObjectId& id : ids) {
+    if (status.ok()) status = internal::CheckId(*Access::ConnectionOf(client), id);
+  }
   if (!status.ok()) return RefusedBy<Buffers>(client, "AllGather", status);
   std::vector<ObjectId> turned(ids.begin(), ids.end());
   const size_t first = (index + 1) % ids.size();
   std::rotate(turned.begin(), turned.begin() + static_cast<ptrdiff_t>(first), turned.end());
-  const Future<Buffers> got = client.GetMany(turned, options);
+  // Each from its neighbour, which gets the same: so every link carries each object once, and
+  // nobody's has to be shared.
+  const Future<Buffers> got =
+      internal::GetAllOf(Access::ConnectionOf(client), turned, options, ids[first]);
   auto call = Join<Buffers>(client, "AllGather");
   call->Add(got);
   call->Begin([state = Access::StateOf(got), first] {

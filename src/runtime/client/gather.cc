@@ -26,11 +26,12 @@ template <typename T>
 class GatherCall final : public FutureState<T> {
  public:
   GatherCall(std::shared_ptr<Connection> connection, absl::Span<const ObjectId> ids, size_t count,
-             const GetOptions& options)
+             const GetOptions& options, const ObjectId& near)
       : FutureState<T>(std::move(connection), "Get", ids.empty() ? ObjectId() : ids[0]),
         ids_(ids.begin(), ids.end()),
         count_(count),
         options_(options),
+        near_(near),
         deadline_(MonotonicNow() + options.timeout) {}
 
   void Begin() {
@@ -62,8 +63,8 @@ class GatherCall final : public FutureState<T> {
     const uint64_t number = first_ + sent_;
     const ObjectId& id = ids_[sent_++];
     ++unanswered_;
-    return local::Get{number,         id, false, deadline_ - MonotonicNow(), options_.offset,
-                      options_.length};
+    return local::Get{number,          id,   false, deadline_ - MonotonicNow(), options_.offset,
+                      options_.length, near_};
   }
 
   void Continue() {
@@ -84,6 +85,7 @@ class GatherCall final : public FutureState<T> {
   const std::vector<ObjectId> ids_;
   const size_t count_;
   const GetOptions options_;
+  const ObjectId near_;
   const Instant deadline_;
   uint64_t first_ = 0;
   size_t sent_ = 0;
@@ -95,11 +97,11 @@ class GatherCall final : public FutureState<T> {
 
 template <typename T>
 Future<T> Gather(std::shared_ptr<Connection> connection, absl::Span<const ObjectId> ids,
-                 size_t count, const GetOptions& options) {
+                 size_t count, const GetOptions& options, const ObjectId& near = ObjectId()) {
   if (count == 0) {
     return Future<T>(FutureState<T>::Ended(std::move(connection), "Get", ObjectId(), T()));
   }
-  auto call = std::make_shared<GatherCall<T>>(std::move(connection), ids, count, options);
+  auto call = std::make_shared<GatherCall<T>>(std::move(connection), ids, count, options, near);
   call->Begin();
   return Future<T>(std::move(call));
 }
@@ -112,8 +114,9 @@ Future<Arrivals> GetFirstOf(std::shared_ptr<Connection> connection, absl::Span<c
 }
 
 Future<std::vector<Buffer>> GetAllOf(std::shared_ptr<Connection> connection,
-                                     absl::Span<const ObjectId> ids, const GetOptions& options) {
-  return Gather<std::vector<Buffer>>(std::move(connection), ids, ids.size(), options);
+                                     absl::Span<const ObjectId> ids, const GetOptions& options,
+                                     const ObjectId& near) {
+  return Gather<std::vector<Buffer>>(std::move(connection), ids, ids.size(), options, near);
 }
 
 void GetCall::OnAnswer(uint64_t, const local::Answer& answer) {

@@ -24,9 +24,11 @@ inline constexpr size_t kGatherWindow = 4096;
 Future<std::vector<Client::Arrival>> GetFirstOf(std::shared_ptr<Connection> connection,
                                                 absl::Span<const ObjectId> ids, size_t count,
                                                 const GetOptions& options);
-// All of them, in the order of `ids`.
+// All of them, in the order of `ids`; `near`: best had from the node that made that object, if it
+// is not nil.
 Future<std::vector<Buffer>> GetAllOf(std::shared_ptr<Connection> connection,
-                                     absl::Span<const ObjectId> ids, const GetOptions& options);
+                                     absl::Span<const ObjectId> ids, const GetOptions& options,
+                                     const ObjectId& near = ObjectId());
 
 // The answer to a Get of one object.
 struct GetCall final : public FutureState<Buffer> {
