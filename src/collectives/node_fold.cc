@@ -122,8 +122,13 @@ void NodeFold::OnPut(const absl::StatusOr<PutResult>& result) {
   request_ = 0;
   if (ending()) return;
   if (!result.ok()) return RefuseTarget(result.status());
+  if (result->already_existed) {
+    // Somebody put the target here, which may stand by for ever: a writer learns what becomes of
+    // it.
+    folded_ = 0;
+    return AskMemory();
+  }
   stage_ = Stage::kSealed;
-  if (result->already_existed) return;
   target_ = result->generation;
   host_.Sealed(order_);
 }

@@ -61,7 +61,12 @@ bool DirectoryCore::Impl::Join(Reduction& reduction, const ReduceSpec& asked,
     }
   }
   if (m.closed()) reduction.closed_at = end;
-  return TakeParts(reduction);
+  const bool taken = TakeParts(reduction);
+  // Who joins with more has added to it: the others keep that in mind, too.
+  if (taken && reduction.plan.spec().sources.size() > known) {
+    for (const NodeKey& keeper : reduction.informed) TellPart(reduction, keeper, known);
+  }
+  return taken;
 }
 
 bool DirectoryCore::Impl::TakeParts(Reduction& reduction) {

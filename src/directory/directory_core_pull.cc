@@ -271,7 +271,11 @@ NodeKey DirectoryCore::Impl::NeighbourOf(const Object& object, const NodeKey& ke
   const Object* made_there = FindObject(want.near);
   if (made_there == nullptr || !made_there->adopted) return NodeKey();
   const NodeKey& neighbour = made_there->generation.creator;
-  return neighbour == key || FindNode(neighbour) == nullptr ? NodeKey() : neighbour;
+  const Node* receiver = FindNode(key);
+  const Node* sender = FindNode(neighbour);
+  if (neighbour == key || receiver == nullptr || sender == nullptr) return NodeKey();
+  // A ring that goes to and fro between zones would cross what is between them again and again.
+  return Crosses(receiver->endpoint.place, sender->endpoint.place) ? NodeKey() : neighbour;
 }
 
 bool DirectoryCore::Impl::AwaitsNeighbour(const Object& object, const NodeKey& key, Want& want) {

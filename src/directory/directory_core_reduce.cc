@@ -59,7 +59,8 @@ absl::Status DirectoryCore::Impl::OnReduce(Node& node, const v1::ReduceRequest& 
   }
   const size_t told = m.reduction().first_source() + spec->sources.size();
   Reduction* reduction = FindReduction(target);
-  if (reduction == nullptr) {
+  const bool begins = reduction == nullptr;
+  if (begins) {
     if (const auto over = AnswerBeforeBegin(target, *spec, m.again() || kept)) {
       AnswerReduce(target, asker, *over);
       return absl::OkStatus();
@@ -81,6 +82,8 @@ absl::Status DirectoryCore::Impl::OnReduce(Node& node, const v1::ReduceRequest& 
                        "another one, of other sources or arguments, is under way"));
     if (kept && LacksSources(*reduction, *spec)) {
       EndReduction(*reduction, About(target, absl::StatusCode::kDataLoss, kPartsLost));
+    } else if (begins) {
+      EndReduction(*reduction, absl::CancelledError());
     }
     return absl::OkStatus();
   }
@@ -253,16 +256,15 @@ void DirectoryCore::Impl::SetReduceTimer(Reduction& reduction, Instant when) {
 void DirectoryCore::Impl::OnReduceTimer(Reduction& reduction) {
   reduce_timers_.erase({reduction.timer, reduction.target});
   reduction.timer = Instant::Infinite();
+  const auto end = [this, &reduction] {
+    EndReduction(reduction, About(reduction.target, absl::StatusCode::kDeadlineExceeded,
+                                  DescribeWaiting(reduction)));
+  };
+  const bool over = reduction.deadline <= now_;
+  if (over && !reduction.plan.committed()) return end();
   // What is committed is about to be sealed, and was seen whole by somebody, maybe: it is waited
-  // for.
-  if (reduction.deadline <= now_ && reduction.plan.committed()) {
-    return SetReduceTimer(reduction, now_ + options_.lease);
-  }
-  if (reduction.deadline <= now_) {
-    return EndReduction(reduction, About(reduction.target, absl::StatusCode::kDeadlineExceeded,
-                                         DescribeWaiting(reduction)));
-  }
-  Instant next = reduction.deadline;
+  // for, unless its node has lost it.
+  Instant next = over ? now_ + options_.lease : reduction.deadline;
   std::vector<Reduction::FoldKey> lost;
   for (auto& [key, placed] : reduction.placed) {
     if (placed.again <= now_) {
@@ -275,6 +277,7 @@ void DirectoryCore::Impl::OnReduceTimer(Reduction& reduction) {
   for (const Reduction::FoldKey& key : lost) {
     const bool result = IsRoot(reduction.target, key.second, key.first);
     if (result && ResultUndecided(reduction)) continue;
+    if (result && over) return end();
     reduction.plan.OnFoldLost(key.first, key.second);
   }
   SetReduceTimer(reduction, next);
@@ -389,7 +392,9 @@ void DirectoryCore::Impl::ReductionSessionRegistered(const NodeKey& key) {
       const bool result = IsRoot(target, version, key) && ResultUndecided(*reduction);
       if (!result) reduction->plan.OnFoldLost(key, version);
     }
-    if (!lost.empty()) TouchReduction(target);
+    // The node may be the first by way of whom the sources of other shards can be watched.
+    const bool unwatched = reduction->has_foreign && !reduction->agent.valid();
+    if (!lost.empty() || unwatched) TouchReduction(target);
   }
 }
 

@@ -315,6 +315,42 @@ TEST_F(ReduceEdges, AnotherShardIsSentNoBytesWhileTooManyAreUnderWay) {
   EXPECT_FALSE(state.has_inline());
 }
 
+TEST_F(ReduceEdges, WhatItsNodeHasNoMemoryForEndsAtTheDeadlineAlthoughItIsCommitted) {
+  AddNodes(3);
+  for (int i = 0; i < 3; ++i) Put(i, i, 1024);
+  v1::NodeMessage message = Request(3);
+  message.mutable_reduce_request()->set_timeout_ms(500);
+  Send(2, message);
+  const int root = RootAt();
+  ASSERT_GE(root, 0);
+  ASSERT_TRUE(FoldAt(root)->committed());
+  h_.Advance(absl::Seconds(1));
+  EXPECT_FALSE(Reply(2).has_value()) << "it may be about to be announced";
+  Report(root, *FoldAt(root), v1::FoldReport::NO_MEMORY);
+  h_.Advance(absl::Seconds(5));
+  EXPECT_EQ(Code(2), Number(absl::StatusCode::kDeadlineExceeded));
+}
+
+TEST_F(ReduceEdges, APartOfAListIsOfAnOpenReductionAndLeavesNothingWhenItIsRefused) {
+  AddNodes(2);
+  v1::NodeMessage message = Request(1);
+  v1::Reduction& asked = *message.mutable_reduce_request()->mutable_reduction();
+  asked.set_first_source(1);
+  Send(0, message);
+  EXPECT_EQ(Code(0), Number(absl::StatusCode::kInvalidArgument));
+  h_.Clear();
+  asked.set_open(true);
+  asked.set_first_source(kMaxReduceSources);
+  Send(0, message);
+  EXPECT_EQ(Code(0), Number(absl::StatusCode::kInvalidArgument));
+  h_.Clear();
+  // Another one may have that id.
+  Put(0, 0);
+  Put(1, 1);
+  Reduce(1, 2);
+  EXPECT_EQ(RootAt(), 1);
+}
+
 TEST_F(ReduceEdges, ASourceWithThousandsOfCopiesIsToldByAFewOfThem) {
   AddNodes(400);
   Put(399, 0);

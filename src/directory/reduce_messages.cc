@@ -30,9 +30,14 @@ absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction) {
   if (reduction.op() >= kAllReduceOps.size()) {
     return absl::InvalidArgumentError(absl::StrCat("op: ", reduction.op(), " is none"));
   }
-  if (reduction.first_source() > kMaxReduceSources) {
+  const uint64_t first = reduction.first_source();
+  if (first + spec.sources.size() > kMaxReduceSources) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "first_source: ", first, " and ", spec.sources.size(), " sources are beyond any list"));
+  }
+  if (first > 0 && !reduction.open()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("first_source: ", reduction.first_source(), " is beyond any list"));
+        absl::StrCat("first_source: ", first, " of a reduction that is not open"));
   }
   if (reduction.order() > 1) {
     return absl::InvalidArgumentError(absl::StrCat("order: ", reduction.order(), " is none"));

@@ -84,6 +84,8 @@ bool ReducePlan::Impl::RestoreSeats(Layout& layout) const {
       members[seat] = {source, statement.node};
     }
   }
+  // One that is no longer so may have been told, too.
+  if (left < 0) return false;
   // A seat of which nobody spoke is above nobody's fold, or in a slot below the root: it starts
   // over; or its slot was closed. Those that cannot have been closed come first.
   const ReduceShape tree(restored_slots, restored_degree);

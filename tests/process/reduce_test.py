@@ -161,7 +161,7 @@ class ReduceTest(ClusterTest):
         self.assertEqual(sorted(self.finish_reduce(second)), [0, 1])
         # It is over: who comes again passes.
         self.assertEqual(sorted(self.reduce((0, 1), node="n2")), [0, 1])
-        self.refused("not its result", (0, 2), node="n1", status=ERROR)
+        self.refused("what differs: sources", (0, 2), node="n1", status=ERROR)
 
     def test_a_target_that_was_put_is_no_result(self):
         self.start(nodes=2)
