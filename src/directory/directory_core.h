@@ -49,6 +49,8 @@ struct DirectoryOptions {
   uint64_t inline_always_bytes = 2 << 10;
   // About so many bytes does a relay hand on at a time: what it adds to each of its receivers.
   uint64_t relay_bytes = 16 << 10;
+  // Of shorter objects no neighbour is waited for (v1::Want): links are not what takes time.
+  uint64_t least_near_bytes = 1 << 20;
   absl::Duration tombstone_age = absl::Minutes(10);
   size_t max_tombstones = 1 << 20;
   // Waiting Wants over all objects; beyond it a Want's node is told ResourceExhausted.

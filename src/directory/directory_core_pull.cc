@@ -19,9 +19,8 @@ constexpr absl::Duration kAssumedLatency = absl::Milliseconds(1);
 // another there, however many are begun at once.
 constexpr absl::Duration kPullWork = absl::Microseconds(100);
 
-// A neighbour is asked for, and waited for, only where the links are what takes time; and by no
-// more than can be looked at again and again.
-constexpr uint64_t kLeastNearBytes = 1 << 20;
+// A neighbour is waited for no longer than this, and by no more than can be looked at again and
+// again.
 constexpr absl::Duration kMostPatience = absl::Milliseconds(100);
 constexpr size_t kMostPatient = 64;
 
@@ -267,7 +266,7 @@ bool DirectoryCore::Impl::Serve(Object& object, Node& node, Want& want, Round& r
 
 NodeKey DirectoryCore::Impl::NeighbourOf(const Object& object, const NodeKey& key,
                                          const Want& want) {
-  if (want.near.nil() || object.info.size_bytes < kLeastNearBytes) return NodeKey();
+  if (want.near.nil() || object.info.size_bytes < options_.least_near_bytes) return NodeKey();
   const Object* made_there = FindObject(want.near);
   if (made_there == nullptr || !made_there->adopted) return NodeKey();
   const NodeKey& neighbour = made_there->generation.creator;
@@ -279,8 +278,9 @@ NodeKey DirectoryCore::Impl::NeighbourOf(const Object& object, const NodeKey& ke
 }
 
 bool DirectoryCore::Impl::AwaitsNeighbour(const Object& object, const NodeKey& key, Want& want) {
-  if (want.near.nil() || object.inline_cached || object.info.size_bytes < kLeastNearBytes ||
-      IsForeign(want.near) || object.waiting.size() > kMostPatient) {
+  if (want.near.nil() || object.inline_cached ||
+      object.info.size_bytes < options_.least_near_bytes || IsForeign(want.near) ||
+      object.waiting.size() > kMostPatient) {
     return false;
   }
   if (!want.patient_until.has_value()) {

@@ -230,7 +230,8 @@ void SimClient::PutFailed(Attempt& attempt, const absl::Status& why) {
 
 // ------------------------------------------------------------------------------------- reading
 
-uint64_t SimClient::Get(const ObjectId& id, absl::Duration timeout, bool streaming) {
+uint64_t SimClient::Get(const ObjectId& id, absl::Duration timeout, bool streaming,
+                        const ObjectId& near) {
   const uint64_t operation = Begin(streaming ? "stream" : "get", id, timeout);
   history_.operation(operation).read = true;
   history_.operation(operation).streaming = streaming;
@@ -238,6 +239,7 @@ uint64_t SimClient::Get(const ObjectId& id, absl::Duration timeout, bool streami
   options.id = id;
   options.deadline = After(timeout);
   options.streaming = streaming;
+  options.near = near;
   object_store::GetEvents events;
   events.on_view = [this, operation, streaming](absl::StatusOr<View> result) {
     OnView(operation, streaming, std::move(result));

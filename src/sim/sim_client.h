@@ -64,7 +64,9 @@ class SimClient {
   // Writes what is left and seals. The writer is gone.
   uint64_t Seal(object_store::WriterId writer, bool wait_for_adoption);
   void Abort(object_store::WriterId writer);
-  uint64_t Get(const ObjectId& id, absl::Duration timeout, bool streaming);
+  // `near`: whose maker is the neighbour; nil: none.
+  uint64_t Get(const ObjectId& id, absl::Duration timeout, bool streaming,
+               const ObjectId& near = ObjectId());
   // Streams until so much of the object (of each slice, if there are several) has come, and lets
   // go.
   uint64_t ReadUntil(const ObjectId& id, absl::Duration timeout, double share);

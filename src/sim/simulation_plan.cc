@@ -223,6 +223,7 @@ SimulationPlan DrawPlan(uint64_t seed, Focus focus) {
   shard.inline_always_bytes = std::min(shard.inline_always_bytes, shard.inline_burst_bytes);
   if (random.Chance(0.2)) shard.inline_under_way_bytes = random.Below(50'000);
   if (random.Chance(0.5)) plan.cluster.registered_per_turn = 1 + random.Below(4);
+  if (random.Chance(0.5)) shard.least_near_bytes = 1;
   return plan;
 }
 

@@ -68,7 +68,7 @@ void Workload::Do(Action action, int n, SimClient& client) {
       return;
     case Action::kGet:
     case Action::kStream:
-      client.Get(AnyId(), AnyTimeout(), action == Action::kStream);
+      client.Get(AnyId(), AnyTimeout(), action == Action::kStream, ids_.front());
       return;
     case Action::kReadRange:
       client.ReadUntil(AnyId(), AnyTimeout(), random_.Unit());
@@ -223,8 +223,9 @@ void Workload::LetGoOfMemory() {
 void Workload::GetEverything(absl::Duration timeout) {
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     cluster_.OnNode(n, [this, n, timeout] {
+      const ObjectId& near = all_ids_[static_cast<size_t>(n) % all_ids_.size()];
       for (const ObjectId& id : all_ids_) {
-        AnyClient(n).Get(id, timeout, /*streaming=*/random_.Chance(0.2));
+        AnyClient(n).Get(id, timeout, /*streaming=*/random_.Chance(0.2), near);
       }
     });
   }
