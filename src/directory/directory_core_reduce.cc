@@ -461,8 +461,12 @@ void DirectoryCore::Impl::RunReduction(Reduction& reduction) {
 
 bool DirectoryCore::Impl::ResultUndecided(const Reduction& reduction) {
   const Object* object = FindObject(reduction.target);
-  return reduction.plan.committed() && reduction.root_generation.valid() && object != nullptr &&
-         object->adopted && object->generation == reduction.root_generation;
+  if (object == nullptr || !object->adopted || !reduction.plan.committed()) return false;
+  // Lost, it stays adopted.
+  const bool may_be = !object->sealed || object->complete_copies > 0 || HasWriter(*object) ||
+                      !object->last_hopes.empty() || Learning();
+  return may_be && reduction.root_generation.valid() &&
+         object->generation == reduction.root_generation;
 }
 
 bool DirectoryCore::Impl::RootStandsBy(const Reduction& reduction) {
