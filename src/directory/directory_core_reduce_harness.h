@@ -101,6 +101,21 @@ class ReduceTest : public ::testing::Test {
     message.mutable_fold_report()->set_kind(kind);
     Send(node, message);
   }
+  // What a node that goes on with the fold tells a shard that began anew.
+  static v1::NodeMessage Registered(const v1::Fold& fold) {
+    v1::NodeMessage message;
+    v1::RegisterFold& told = *message.mutable_register_fold();
+    told.set_object_id(Bytes(kTarget));
+    *told.mutable_version() = fold.version();
+    told.set_slot(fold.slot());
+    told.set_slots(fold.slots());
+    told.set_degree(fold.degree());
+    told.set_root(fold.root());
+    for (const v1::Fold::Input& input : fold.inputs()) {
+      if (!input.source_id().empty()) told.add_source_ids(input.source_id());
+    }
+    return message;
+  }
   std::optional<v1::ReduceReply> Reply(int node) {
     const auto message = h_.Last(nodes_[node], Kind::kReduceReply);
     return message.has_value() ? std::optional(message->reduce_reply()) : std::nullopt;

@@ -322,18 +322,8 @@ TEST_F(ReduceTest, ARestartedShardGoesOnWithTheSameVersions) {
   for (int i = 0; i < 3; ++i) {
     h_.NewSession(nodes_[i], /*had_session=*/true);
     h_.RegisterCopy(nodes_[i], Source(i), generations[i], {.size = kSize});
-    v1::NodeMessage message;
-    v1::RegisterFold& fold = *message.mutable_register_fold();
-    fold.set_object_id(Bytes(kTarget));
-    *fold.mutable_version() = folds[i].version();
-    fold.set_slot(folds[i].slot());
-    fold.set_slots(folds[i].slots());
-    fold.set_degree(folds[i].degree());
-    fold.set_root(folds[i].root());
-    fold.set_ready(folds[i].root());
-    for (const v1::Fold::Input& input : folds[i].inputs()) {
-      if (!input.source_id().empty()) fold.add_source_ids(input.source_id());
-    }
+    v1::NodeMessage message = Registered(folds[i]);
+    message.mutable_register_fold()->set_ready(folds[i].root());
     Send(i, message);
     h_.RegisterEnd(nodes_[i]);
   }

@@ -422,6 +422,7 @@ def main(arguments=None):
     fire = Fire(options.shards, options.mib * MIB, options.egress)
     end = time.monotonic() + options.seconds
     failure = "it did not end"
+    struck = 0
     try:
         fire.start()
         for count, this in enumerate(matrix(options)):
@@ -429,11 +430,12 @@ def main(arguments=None):
                 print(f"time is over before {this}")
                 break
             took = fire.run(this)
+            struck += bool(this.victim)
             print(f"{took:5.1f} s  {this}{'' if this.victim else '  (over before)'}", flush=True)
             if count == 3:
                 fire.check_holdings()
         fire.check_holdings()
-        failure = None
+        failure = None if struck else "every round was over before its strike, or had nobody to strike"
     except Violation as violation:
         failure = str(violation)
     finally:
