@@ -115,6 +115,7 @@ Object& DirectoryCore::Impl::GetObject(const ObjectId& id) {
 
 void DirectoryCore::Impl::ReleaseIfEmpty(Object& object) {
   if (!object.copies.empty() || !object.wants.empty() || !object.attempts.empty()) return;
+  if (AwaitsResult(object)) return;
   if (object.inline_cached && DefectActive(Defect::kInlineKeptAfterDelete)) return;
   DropInline(object);
   if (!object.timer.infinite()) timers_.erase({object.timer, object.id});
@@ -170,6 +171,7 @@ void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info, Instant now) {
       other_life->first != key) {
     NodeDown(NodeKey(other_life->first));
   }
+  StopAwaitingOtherLives(key);
   auto [at, added] = nodes_.try_emplace(key);
   if (added) {
     at->second = std::make_unique<Node>();
@@ -197,6 +199,7 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
   draining_.erase(key);
   if (draining_.empty()) drain_refusals_.clear();
   ForgetConfirms(key, Sorted(node->unconfirmed), ~uint64_t{0});
+  AwaitCommitted(key);
   for (const ObjectId& id : Sorted(node->objects)) {
     Object* object = FindObject(id);
     if (object == nullptr) continue;
@@ -387,6 +390,11 @@ void DirectoryCore::Impl::NotePause() {
   for (const auto& [when, id] : timers_) {
     Object& object = *FindObject(id);
     if (!object.void_at.infinite()) object.void_at = std::max(object.void_at, anew);
+  }
+  for (const auto& [target, reduction] : reductions_) {
+    if (!reduction->awaited.empty()) {
+      reduction->awaited_until = std::max(reduction->awaited_until, anew);
+    }
   }
 }
 

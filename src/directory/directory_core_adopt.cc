@@ -153,7 +153,7 @@ void DirectoryCore::Impl::Adopt(Object& object, Node& node, const Generation& ge
   if (Tombstone* tombstone = FindTombstone(object.id)) tombstone->revived = true;
   Copy& copy = object.copies[node.key];
   copy.primary = true;
-  copy.writer = !complete;
+  SetWriter(object, copy, !complete);
   ++node.copies;
   Involve(node, object.id);
   if (tell) TellAdopted(object);
@@ -243,7 +243,7 @@ void DirectoryCore::Impl::CompleteCopy(Object& object, const NodeKey& key) {
     copy.complete = true;
     ++object.complete_copies;
   }
-  copy.writer = false;
+  SetWriter(object, copy, false);
   copy.watermarks.clear();
   NoteChange(object.id);
   object.sealed = true;
@@ -268,6 +268,7 @@ void DirectoryCore::Impl::StrikeCopy(Object& object, const NodeKey& key) {
   const bool source = found->second.writer || found->second.complete;
   EndHope(object, key);
   if (found->second.complete) --object.complete_copies;
+  SetWriter(object, found->second, false);
   LeaveTree(object, key);
   object.copies.erase(found);
   if (source && object.complete_copies == 0) HopeFor(object);
@@ -293,16 +294,16 @@ void DirectoryCore::Impl::EndHope(Object& object, const NodeKey& key) {
   }
 }
 
-bool DirectoryCore::Impl::HasWriter(const Object& object) const {
-  const auto found = object.copies.find(object.generation.creator);
-  return found != object.copies.end() && found->second.writer;
+void DirectoryCore::Impl::SetWriter(Object& object, Copy& copy, bool writes) {
+  object.writers += (writes ? 1 : 0) - (copy.writer ? 1 : 0);
+  copy.writer = writes;
 }
 
 void DirectoryCore::Impl::Settle(Object& object) {
   NoteChange(object.id);
   // A writer may still seal, also what receivers had whole before it did and lost again.
-  const bool may_come =
-      object.complete_copies > 0 || HasWriter(object) || !object.last_hopes.empty();
+  const bool may_come = object.complete_copies > 0 || HasWriter(object) ||
+                        !object.last_hopes.empty() || AwaitsResult(object);
   if (object.adopted && !may_come && !Learning()) {
     object.sealed ? DecideLoss(object) : DecideVoid(object);
   }
@@ -375,6 +376,7 @@ void DirectoryCore::Impl::ForgetGeneration(Object& object) {
   object.tree.reset();
   object.reduced.reset();
   object.complete_copies = 0;
+  object.writers = 0;
   object.adopted = false;
   object.sealed = false;
   object.tentative = false;

@@ -179,6 +179,7 @@ void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
   Reduction* reduction = FindReduction(id);
   const bool reducing = reduction != nullptr;
   const Generation root_version = reducing ? reduction->plan.RootVersion() : Generation();
+  const Generation announced = reducing ? reduction->root_generation : Generation();
   if (reducing) {
     EndReduction(*reduction, absl::NotFoundError(absl::StrCat("reduction of ", id.hex(),
                                                               ": its target was deleted")));
@@ -186,6 +187,8 @@ void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
   Object* object = FindObject(id);
   const bool adopted = object != nullptr && object->adopted;
   if (reducing && !adopted) BuryReduction(id, root_version);
+  // Its node may be gone, and come back with it.
+  if (reducing && !adopted && announced.valid()) BuryBehind(id, announced);
   const bool deleted = FindDeleted(id) != nullptr;
   if (adopted) DeleteObject(*object);
   v1::DeleteReply& reply = *Send(node).mutable_delete_reply();
@@ -202,6 +205,10 @@ void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
 
 void DirectoryCore::Impl::DeleteObject(Object& object, bool spare_others) {
   ++counters_.deleted;
+  if (Reduction* reduction = FindReduction(object.id)) {
+    reduction->awaited.clear();
+    TouchReduction(object.id);
+  }
   Tombstone& tombstone = Bury(object.id, object.generation);
   tombstone.info = object.info;
   DeleteAttempts(object, tombstone, spare_others);

@@ -8,6 +8,7 @@
 //   directory_core_delete.cc    deletes and tombstones, queries, eviction
 //   directory_core_drain.cc     leaving nodes, prefetch
 //   directory_core_reduce.cc    reductions: who asks, what nodes report, what the plans decide
+//   directory_core_commit.cc    nodes that were told to commit a result, and are gone
 //   directory_core_join.cc      who joins or adds to them, and what nodes keep in mind of them
 //   directory_core_watch.cc     their sources: here, at other shards, and those that failed
 //   directory_core_tools.cc     descriptions, and the check of the invariants
@@ -130,6 +131,7 @@ struct Object {
   ObjectInfo info;
   absl::btree_map<NodeKey, Copy> copies;
   int complete_copies = 0;
+  int writers = 0;  // copies that are being written
 
   // What the adopted generation is the result of, if it was reduced in this life of the shard.
   std::unique_ptr<ReduceRecord> reduced;
@@ -251,9 +253,14 @@ struct Reduction {
   Generation root_generation;
   // One of which nobody can have all bytes: what a root announced that was not committed.
   Generation open_root;
-  // The committed root's node, which is gone; the plan hears of it when nobody who was receiving
-  // the result turns out to have it whole.
-  NodeKey lost_root;
+  // Told to commit what they compute, or with the order that it is committed: each may have
+  // answered its own clients from the result before the shard has heard that it is sealed.
+  absl::btree_set<NodeKey> told_to_commit;
+  // Those of them that are gone; the plan hears of it when nobody turns out to have the result.
+  absl::btree_set<NodeKey> lost_roots;
+  // Those of them that may come back with it, within a lease. Nothing is computed meanwhile.
+  absl::btree_set<NodeKey> awaited;
+  Instant awaited_until = Instant::Infinite();
   // All was folded for a generation that stands by until the one before it is given up.
   bool root_ready = false;
   // Of other shards: through whom they are watched, and what they are.
@@ -395,7 +402,8 @@ struct DirectoryCore::Impl {
   void Settle(Object& object);
   // Who wants what was deleted and not put again is told so.
   void RefuseWantsOfDeleted(Object& object);
-  bool HasWriter(const Object& object) const;
+  static bool HasWriter(const Object& object) { return object.writers > 0; }
+  static void SetWriter(Object& object, Copy& copy, bool writes);
   void DecideLoss(Object& object);
   void DecideVoid(Object& object);
   // The generation is no more: tells everybody who holds or wants it but those in `except`, and
@@ -601,8 +609,6 @@ struct DirectoryCore::Impl {
   std::string DescribeWaiting(const Reduction& reduction) const;
   // The committed result is the object's generation, though its root may be gone.
   bool ResultUndecided(const Reduction& reduction);
-  // Nobody has the committed result.
-  void BeginAnew(Reduction& reduction);
   bool RootStandsBy(const Reduction& reduction);
   // A generation that a reduction's root announces: whether it is what the plan wants now.
   bool IsRoot(const ObjectId& target, const Generation& version, const NodeKey& node);
@@ -638,6 +644,25 @@ struct DirectoryCore::Impl {
   void ListReductions(Instant now, v1::GetStatusResponse* out) const;
   void DescribeReduction(const Reduction& reduction, Instant now,
                          v1::ReductionDescription* out) const;
+
+  // ---- directory_core_commit.cc
+  // The node is gone: what it was told to commit may come back with it.
+  void AwaitCommitted(const NodeKey& key);
+  // Whether the object is such a result.
+  bool AwaitsResult(const Object& object) const;
+  // Who is awaited and has not come back is given up.
+  void StopAwaiting(Reduction& reduction);
+  // Another life of those nodes is there.
+  void StopAwaitingOtherLives(const NodeKey& key);
+  // The node has registered all it has: what is not there is lost.
+  void CommittedIsBack(Reduction& reduction, const NodeKey& key);
+  // Of a node that is back, and goes on with what it was told to commit.
+  Reduction::Placed* PlaceAgain(Reduction& reduction, const NodeKey& node,
+                                const Generation& version);
+  // What was committed is void: nobody is awaited with it, and the plan hears who is gone.
+  void ForgetCommitted(Reduction& reduction);
+  // Nobody has the committed result.
+  void BeginAnew(Reduction& reduction);
 
   // ---- directory_core_join.cc
   // False: another reduction is meant, or what is told of this one cannot be.

@@ -238,13 +238,13 @@ absl::Status DirectoryCore::Impl::OnRegisterFold(Node& node, const v1::RegisterF
     }
     return absl::OkStatus();
   }
-  const auto placed = reduction == nullptr ? decltype(reduction->placed.end())()
-                                           : reduction->placed.find({node.key, version});
-  if (reduction == nullptr || placed == reduction->placed.end()) {
+  Reduction::Placed* placed =
+      reduction == nullptr ? nullptr : PlaceAgain(*reduction, node.key, version);
+  if (placed == nullptr) {
     SendFoldDrop(node.key, target, version);
     return absl::OkStatus();
   }
-  placed->second.registered = true;
+  placed->registered = true;
   if (const FoldTask* task = reduction->plan.Find(node.key, version)) {
     FillFold(*reduction, *task, Send(node.key).mutable_fold());
   }

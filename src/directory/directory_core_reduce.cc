@@ -241,6 +241,7 @@ void DirectoryCore::Impl::NoteAbsent(Reduction& reduction, const FoldTask& task,
   // What was committed with it will never be folded: the plan begins anew, and knows better now.
   if (!reduction.plan.committed()) return;
   reduction.open_root = std::exchange(reduction.root_generation, Generation());
+  ForgetCommitted(reduction);
   reduction.plan.OnResultLost();
 }
 
@@ -260,11 +261,13 @@ void DirectoryCore::Impl::OnReduceTimer(Reduction& reduction) {
     EndReduction(reduction, About(reduction.target, absl::StatusCode::kDeadlineExceeded,
                                   DescribeWaiting(reduction)));
   };
+  if (reduction.awaited_until <= now_) StopAwaiting(reduction);
   const bool over = reduction.deadline <= now_;
   if (over && !reduction.plan.committed()) return end();
   // What is committed is about to be sealed, and was seen whole by somebody, maybe: it is waited
   // for, unless its node has lost it.
-  Instant next = over ? now_ + options_.lease : reduction.deadline;
+  Instant next =
+      std::min(over ? now_ + options_.lease : reduction.deadline, reduction.awaited_until);
   std::vector<Reduction::FoldKey> lost;
   for (auto& [key, placed] : reduction.placed) {
     if (placed.again <= now_) {
@@ -278,6 +281,7 @@ void DirectoryCore::Impl::OnReduceTimer(Reduction& reduction) {
     const bool result = IsRoot(reduction.target, key.second, key.first);
     if (result && ResultUndecided(reduction)) continue;
     if (result && over) return end();
+    if (result) ForgetCommitted(reduction);
     reduction.plan.OnFoldLost(key.first, key.second);
   }
   SetReduceTimer(reduction, next);
@@ -325,8 +329,9 @@ void DirectoryCore::Impl::ReductionNodeDown(const NodeKey& key) {
     reduction->placed.erase(first, last);
     ForgetKeeper(*reduction, key);
     ForgetAskers(*reduction, key);
-    if (reduction->plan.RootNode() == key && ResultUndecided(*reduction)) {
-      reduction->lost_root = key;
+    const bool undecided = reduction->plan.RootNode() == key && ResultUndecided(*reduction);
+    if (undecided || reduction->awaited.contains(key)) {
+      reduction->lost_roots.insert(key);
     } else {
       reduction->plan.OnNodeDown(key);
     }
@@ -389,9 +394,12 @@ void DirectoryCore::Impl::ReductionSessionRegistered(const NodeKey& key) {
       if (!at->second.registered) lost.push_back(at->first.second);
     }
     for (const Generation& version : lost) {
-      const bool result = IsRoot(target, version, key) && ResultUndecided(*reduction);
-      if (!result) reduction->plan.OnFoldLost(key, version);
+      const bool root = IsRoot(target, version, key);
+      if (root && ResultUndecided(*reduction)) continue;
+      if (root) ForgetCommitted(*reduction);
+      reduction->plan.OnFoldLost(key, version);
     }
+    CommittedIsBack(*reduction, key);
     // The node may be the first by way of whom the sources of other shards can be watched.
     const bool unwatched = reduction->has_foreign && !reduction->agent.valid();
     if (!lost.empty() || unwatched) TouchReduction(target);
@@ -438,10 +446,11 @@ void DirectoryCore::Impl::RunReduction(Reduction& reduction) {
     }
   }
   ChooseAgent(reduction);
-  if (reduction.plan.committed()) {
+  if (reduction.plan.committed() && reduction.awaited.empty()) {
     const bool announced = reduction.root_generation.valid();
-    const bool gone = announced ? !ResultUndecided(reduction) && !RootStandsBy(reduction)
-                                : FindNode(reduction.plan.RootNode()) == nullptr;
+    const bool gone =
+        announced ? !ResultUndecided(reduction) && !RootStandsBy(reduction)
+                  : !reduction.lost_roots.empty() || FindNode(reduction.plan.RootNode()) == nullptr;
     if (gone) BeginAnew(reduction);
   }
   if (reduction.root_ready && !RootStandsBy(reduction)) {
@@ -473,17 +482,6 @@ bool DirectoryCore::Impl::RootStandsBy(const Reduction& reduction) {
   Object* object = FindObject(reduction.target);
   return object != nullptr && FindAttempt(*object, reduction.root_generation,
                                           reduction.root_generation.creator) != nullptr;
-}
-
-void DirectoryCore::Impl::BeginAnew(Reduction& reduction) {
-  reduction.root_generation = Generation();
-  reduction.root_ready = false;
-  if (const NodeKey lost = std::exchange(reduction.lost_root, NodeKey()); lost.valid()) {
-    reduction.plan.OnNodeDown(lost);
-    // It may be back with what it holds.
-    if (FindNode(lost) != nullptr) TellSources(reduction);
-  }
-  reduction.plan.OnResultLost();
 }
 
 absl::Status DirectoryCore::Impl::BeginPlan(Reduction& reduction) {
@@ -538,6 +536,7 @@ void DirectoryCore::Impl::Carry(Reduction& reduction, const PlaceFold& effect) {
   FillFold(reduction, effect.task, Send(effect.node).mutable_fold());
   Reduction::Placed& placed = reduction.placed[{effect.node, effect.task.version}];
   placed.registered = true;
+  if (effect.task.root && effect.task.committed) reduction.told_to_commit.insert(effect.node);
   TellToKeep(reduction, effect.node);
 }
 
@@ -603,6 +602,7 @@ void DirectoryCore::Impl::Carry(Reduction& reduction, const DropFold& effect) {
 void DirectoryCore::Impl::Carry(Reduction& reduction, const CommitFold& effect) {
   reduction.open_root = Generation();
   if (FindNode(effect.node) == nullptr) return;
+  reduction.told_to_commit.insert(effect.node);
   v1::FoldCommit& commit = *Send(effect.node).mutable_fold_commit();
   commit.set_object_id(reduction.target.binary().data(), ObjectId::kSize);
   ToProto(effect.version, commit.mutable_version());

@@ -406,6 +406,7 @@ TEST_F(ReduceTest, AResultLostBeforeAnybodyHadItIsComputedAnew) {
   ASSERT_TRUE(Has(3, Kind::kFoldCommit));
   h_.Clear();
   h_.Down(nodes_[3]);
+  h_.Advance(absl::Seconds(2));
   const int again = RootAt();
   ASSERT_GE(again, 0);
   const v1::Fold fold = *FoldAt(again);

@@ -131,7 +131,7 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
   copy.unconfirmed = false;
   copy.registered = true;
   copy.primary = r.primary;
-  copy.writer = r.writing;
+  SetWriter(object, copy, r.writing);
   copy.watermarks.assign(watermarks.begin(), watermarks.end());
   copy.registered_sender = r.complete ? NodeKey() : r.sender;
   if (copy.registered_sender.valid()) {

@@ -61,10 +61,14 @@ TEST_F(RootTest, ACommittedResultThatNobodyHasIsComputedAnewAfterALease) {
   EXPECT_EQ(Code(0), 0);
 }
 
-TEST_F(RootTest, ACommittedResultIsComputedAnewAtOnceWhenItsReceiversSayThatTheyHaveItNot) {
+TEST_F(RootTest, ACommittedResultIsComputedAnewWhenItsReceiversAndItsNodeSayThatTheyHaveItNot) {
   Commit();
   h_.Down(nodes_[3]);
   h_.Fail(nodes_[4], kTarget);
+  EXPECT_EQ(RootAt(), -1) << "its node may have sealed it";
+  h_.NewSession(nodes_[3], /*had_session=*/true);
+  EXPECT_EQ(RootAt(), -1);
+  h_.RegisterEnd(nodes_[3]);
   EXPECT_GE(RootAt(), 0);
 }
 

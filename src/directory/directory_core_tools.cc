@@ -210,6 +210,7 @@ absl::Status Broken(const Object& object, absl::string_view what) {
 
 absl::Status DirectoryCore::Impl::CheckCopies(const Object& object) const {
   int complete = 0;
+  int writers = 0;
   for (const auto& [key, copy] : object.copies) {
     const Node* node = FindNode(key);
     if (node == nullptr) {
@@ -218,6 +219,7 @@ absl::Status DirectoryCore::Impl::CheckCopies(const Object& object) const {
     }
     if (!node->objects.contains(object.id)) return Broken(object, "a holder does not know of it");
     if (copy.complete) ++complete;
+    if (copy.writer) ++writers;
     if (copy.complete && copy.writer) return Broken(object, "a complete copy is being written");
     const BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(key);
     if (object.tree != nullptr && member == nullptr) return Broken(object, "a copy is in no tree");
@@ -229,6 +231,7 @@ absl::Status DirectoryCore::Impl::CheckCopies(const Object& object) const {
     }
   }
   if (complete != object.complete_copies) return Broken(object, "complete copies are miscounted");
+  if (writers != object.writers) return Broken(object, "writers are miscounted");
   if (complete > 0 && !object.sealed) return Broken(object, "complete and not sealed");
   if (!object.adopted && !object.copies.empty()) return Broken(object, "copies of no generation");
   if (object.tree != nullptr && object.tree->members() != object.copies.size()) {
@@ -276,7 +279,8 @@ absl::Status DirectoryCore::Impl::CheckWants(const Object& object) const {
 }
 
 absl::Status DirectoryCore::Impl::CheckObject(const Object& object) const {
-  if (object.copies.empty() && object.wants.empty() && object.attempts.empty()) {
+  const bool listed = !object.copies.empty() || !object.wants.empty() || !object.attempts.empty();
+  if (!listed && !AwaitsResult(object)) {
     return Broken(object, "state without copies, wants or standbys");
   }
   for (const Attempt& attempt : object.attempts) {
