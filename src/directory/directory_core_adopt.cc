@@ -306,6 +306,8 @@ void DirectoryCore::Impl::Settle(Object& object) {
                         !object.last_hopes.empty() || AwaitsResult(object);
   if (object.adopted && !may_come && !Learning()) {
     object.sealed ? DecideLoss(object) : DecideVoid(object);
+  } else if (object.complete_copies == 0 && !Learning()) {
+    DropInline(object);
   }
   if (!object.adopted && !object.attempts.empty()) AdoptBestAttempt(object);
   if (!object.adopted) RefuseWantsOfDeleted(object);
