@@ -8,6 +8,7 @@
 #include "src/collectives/kernels.h"
 #include "src/common/status_macros.h"
 #include "src/directory/validate.h"
+#include "src/net/slice_layout.h"
 
 namespace phalanx::collectives {
 namespace {
@@ -69,6 +70,25 @@ absl::Status CheckWhole(const FoldOrder& order) {
     return Bad(absl::StrCat("reduced_from has ", order.reduced_from.size(), " bytes"));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<RingPlace> ParseRing(const v1::Fold& fold, const FoldOrder& order) {
+  RingPlace place;
+  PHALANX_ASSIGN_OR_RETURN(place.generation, directory::ParseGeneration(fold.ring().generation()));
+  PHALANX_ASSIGN_OR_RETURN(place.before, directory::ParseNodeKey(fold.ring().before()));
+  place.address = fold.ring().before_address();
+  if (order.slots < 2 || order.slots > kMaxSlices || order.slot >= order.slots) {
+    return Bad(absl::StrCat("no ring has member ", order.slot, " of ", order.slots));
+  }
+  if (!order.root || order.committed) return Bad("a ring makes the target, and is not committed");
+  for (const FoldInput& input : order.inputs) {
+    if (input.kind != FoldInput::Kind::kSource) return Bad("a ring's inputs are its own sources");
+  }
+  const net::SliceLayout layout{order.size_bytes, static_cast<int>(order.slots)};
+  if (layout.Size(layout.slices - 1) == 0 || layout.Size(0) % 8 != 0) {
+    return Bad(absl::StrCat(order.size_bytes, " bytes are too few for ", order.slots, " slices"));
+  }
+  return place;
 }
 
 }  // namespace
@@ -139,6 +159,9 @@ absl::StatusOr<FoldOrder> ParseFold(const v1::Fold& fold) {
     order.inputs.push_back(std::move(input));
   }
   PHALANX_RETURN_IF_ERROR(CheckWhole(order));
+  if (fold.has_ring()) {
+    PHALANX_ASSIGN_OR_RETURN(order.ring, ParseRing(fold, order));
+  }
   return order;
 }
 

@@ -5,6 +5,7 @@
 #define PHALANX_COLLECTIVES_FOLD_ORDER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,14 @@ struct FoldInput {
   std::string bytes;
 };
 
+// The place of one of the nodes that fold a slice each, in a ring.
+struct RingPlace {
+  // Of the target, named by the shard: all members create it.
+  Generation generation;
+  NodeKey before;
+  net::Address address;
+};
+
 struct FoldOrder {
   ObjectId target;
   Generation version;
@@ -47,6 +56,8 @@ struct FoldOrder {
   bool root = false;
   bool committed = false;
   std::string reduced_from;
+  // This node is member `slot` of a ring of `slots`; the inputs are its own sources.
+  std::optional<RingPlace> ring;
 
   // How many sources went into the target. REQUIRES: root.
   uint64_t sources() const { return reduced_from.size() / ObjectId::kSize; }

@@ -30,6 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "phalanx/v1/directory.pb.h"
+#include "src/collectives/fold_host.h"
 #include "src/collectives/fold_order.h"
 #include "src/collectives/stream_fold.h"
 #include "src/common/executor.h"
@@ -48,27 +49,13 @@ class NodeFold {
     absl::Duration memory_patience;
   };
 
-  // What surrounds it; called from within its own calls.
-  class Host {
+  class Host : public FoldHost {
    public:
-    virtual ~Host() = default;
-    virtual object_store::Store& store() = 0;
-    // The store's client that holds what folds hold.
-    virtual object_store::ClientId client() = 0;
-    // Keeps a pin of that client's until the last reference goes, on the control loop.
-    virtual std::shared_ptr<void> Hold(object_store::PinId pin) = 0;
-    virtual net::DataPlane& data_plane() = 0;
-    virtual Executor& NextIo() = 0;
-    virtual void Report(const FoldOrder& order, v1::FoldReport report) = 0;
     // The output of a fold of the same target that is here, if it has begun.
     virtual std::optional<net::ServeGrant> OutputOf(const ObjectId& target,
                                                     const Generation& version) = 0;
     // Its output can be had from now on.
     virtual void OutputBegan(NodeFold& fold) = 0;
-    // So many bytes of operands were folded; `done`: the fold is computed to its end.
-    virtual void Folded(uint64_t bytes, bool done) = 0;
-    // Of the root: the result is sealed on this node, and committed.
-    virtual void Sealed(const FoldOrder& order) = 0;
     // It is not placed here any more. Gone follows.
     virtual void Leaving(NodeFold& fold) = 0;
     // To be destroyed, in a later turn.

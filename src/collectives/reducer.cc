@@ -9,6 +9,7 @@
 #include "src/collectives/fold_order.h"
 #include "src/collectives/node_fold.h"
 #include "src/collectives/reduce_requests.h"
+#include "src/collectives/ring_fold.h"
 #include "src/collectives/source_watches.h"
 #include "src/common/defects.h"
 #include "src/common/version.h"
@@ -25,7 +26,7 @@ using object_store::RequestId;
 
 }  // namespace
 
-struct Reducer::Impl final : public NodeFold::Host {
+struct Reducer::Impl final : public NodeFold::Host, public RingFold::Host {
   using Key = std::pair<ObjectId, Generation>;  // target, version
 
   // A receiver whose sender we are to be as soon as the fold begins here.
@@ -45,7 +46,7 @@ struct Reducer::Impl final : public NodeFold::Host {
        object_store::Store& store, SendToShard send);
   ~Impl() override;
 
-  // ---- NodeFold::Host
+  // ---- NodeFold::Host, RingFold::Host
   object_store::Store& store() override { return store_; }
   ClientId client() override;
   std::shared_ptr<void> Hold(object_store::PinId pin) override;
@@ -59,6 +60,9 @@ struct Reducer::Impl final : public NodeFold::Host {
   void Sealed(const FoldOrder& order) override;
   void Leaving(NodeFold& fold) override;
   void Gone(NodeFold& fold) override;
+  void OutputBegan(RingFold& fold) override;
+  void Leaving(RingFold& fold) override;
+  void Gone(RingFold& fold) override;
 
   // What holds nothing needs no client.
   void CloseIdleClient();
@@ -68,7 +72,11 @@ struct Reducer::Impl final : public NodeFold::Host {
     return static_cast<int>(id.ShardHash() % static_cast<uint64_t>(options_.num_shards));
   }
   NodeFold* Find(const Key& key) const;
+  RingFold* FindRing(const Key& key) const;
   void OnFold(const v1::Fold& message);
+  void OnRing(FoldOrder order);
+  // They live in one session of each member with the shard: what is not sealed ends.
+  void EndRings(int shard);
   // The order cannot be carried out: if it says for what, that is told.
   void Reject(const v1::Fold& message, const absl::Status& why);
   void OnFoldDrop(const v1::FoldDrop& drop);
@@ -101,8 +109,10 @@ struct Reducer::Impl final : public NodeFold::Host {
   SourceWatches watches_;
   std::map<ObjectId, Kept> kept_;
   std::map<Key, std::unique_ptr<NodeFold>> folds_;
+  std::map<Key, std::unique_ptr<RingFold>> rings_;
   // Left, and not gone.
   std::vector<std::unique_ptr<NodeFold>> leaving_;
+  std::vector<std::unique_ptr<RingFold>> leaving_rings_;
   std::map<Key, std::vector<WaitingServe>> waiting_serves_;
   size_t waiting_serves_count_ = 0;
   uint64_t next_serial_ = 1;
@@ -131,6 +141,8 @@ Reducer::Impl::~Impl() {
   if (progress_timer_ != 0) control_.Cancel(progress_timer_);
   folds_.clear();
   leaving_.clear();
+  rings_.clear();
+  leaving_rings_.clear();
   if (client_ != 0) store_.CloseClient(client_, /*clean=*/true);
 }
 
@@ -153,7 +165,8 @@ std::shared_ptr<void> Reducer::Impl::Hold(object_store::PinId pin) {
 }
 
 void Reducer::Impl::CloseIdleClient() {
-  if (client_ == 0 || holds_ > 0 || !folds_.empty() || !leaving_.empty()) return;
+  const bool idle = folds_.empty() && leaving_.empty() && rings_.empty() && leaving_rings_.empty();
+  if (client_ == 0 || holds_ > 0 || !idle) return;
   store_.CloseClient(std::exchange(client_, 0), /*clean=*/true);
 }
 
@@ -213,19 +226,62 @@ void Reducer::Impl::Gone(NodeFold& fold) {
   });
 }
 
+RingFold* Reducer::Impl::FindRing(const Key& key) const {
+  const auto it = rings_.find(key);
+  return it == rings_.end() ? nullptr : it->second.get();
+}
+
+void Reducer::Impl::OutputBegan(RingFold& fold) {
+  AnswerServes({fold.order().target, fold.order().version}, /*serial=*/0);
+  ArmProgress();
+}
+
+void Reducer::Impl::Leaving(RingFold& fold) {
+  const auto it = rings_.find({fold.order().target, fold.order().version});
+  leaving_rings_.push_back(std::move(it->second));
+  rings_.erase(it);
+}
+
+void Reducer::Impl::Gone(RingFold& fold) {
+  control_.Post([this, alive = std::weak_ptr<char>(alive_), gone = &fold] {
+    if (alive.expired()) return;
+    std::erase_if(leaving_rings_, [gone](const auto& left) { return left.get() == gone; });
+    CloseIdleClient();
+  });
+}
+
+void Reducer::Impl::OnRing(FoldOrder order) {
+  const Key key{order.target, order.version};
+  const RingFold::Options ring_options{options_.retry_after, options_.retry_at_most,
+                                       options_.memory_patience};
+  auto& ring = rings_[key];
+  ring = std::make_unique<RingFold>(std::move(order), ring_options, *this, control_);
+  ring->Start();
+}
+
+void Reducer::Impl::EndRings(int shard) {
+  std::vector<RingFold*> ended;
+  for (const auto& [key, ring] : rings_) {
+    if (ShardOf(key.first) == shard && !ring->sealed()) ended.push_back(ring.get());
+  }
+  for (RingFold* ring : ended) ring->Drop();
+}
+
 void Reducer::Impl::OnFold(const v1::Fold& message) {
   absl::StatusOr<FoldOrder> order = ParseFold(message);
   if (!order.ok()) return Reject(message, order.status());
   const Key key{order->target, order->version};
+  if (FindRing(key) != nullptr) return;
   if (NodeFold* fold = Find(key); fold != nullptr) {
     if (fold->order().SameWork(*order, options_.self)) return fold->Update(*order);
     fold->Drop();
   }
-  if (folds_.size() >= options_.max_folds) {
-    return Reject(message,
-                  absl::ResourceExhaustedError(absl::StrCat("node ", options_.name, " computes ",
-                                                            folds_.size(), " folds already")));
+  if (folds_.size() + rings_.size() >= options_.max_folds) {
+    return Reject(message, absl::ResourceExhaustedError(
+                               absl::StrCat("node ", options_.name, " computes ",
+                                            folds_.size() + rings_.size(), " folds already")));
   }
+  if (order->ring) return OnRing(*std::move(order));
   const NodeFold::Options fold_options{options_.self, options_.retry_after, options_.retry_at_most,
                                        options_.memory_patience};
   auto& fold = folds_[key];
@@ -239,6 +295,7 @@ void Reducer::Impl::Reject(const v1::Fold& message, const absl::Status& why) {
   const absl::StatusOr<Generation> version = directory::ParseGeneration(message.version());
   if (!target.ok() || !version.ok()) return;
   if (NodeFold* fold = Find({*target, *version}); fold != nullptr) fold->Drop();
+  if (RingFold* ring = FindRing({*target, *version}); ring != nullptr) ring->Drop();
   order.target = *target;
   order.version = *version;
   v1::FoldReport report;
@@ -251,15 +308,18 @@ void Reducer::Impl::Reject(const v1::Fold& message, const absl::Status& why) {
 void Reducer::Impl::OnFoldDrop(const v1::FoldDrop& drop) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(drop.object_id());
   if (!target.ok()) return;
-  NodeFold* fold = Find({*target, directory::FromProto(drop.version())});
-  if (fold != nullptr && !DefectActive(Defect::kFoldDropIgnored)) fold->Drop();
+  if (DefectActive(Defect::kFoldDropIgnored)) return;
+  const Key key{*target, directory::FromProto(drop.version())};
+  if (NodeFold* fold = Find(key); fold != nullptr) fold->Drop();
+  if (RingFold* ring = FindRing(key); ring != nullptr) ring->Drop();
 }
 
 void Reducer::Impl::OnFoldCommit(const v1::FoldCommit& commit) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(commit.object_id());
   if (!target.ok()) return;
-  NodeFold* fold = Find({*target, directory::FromProto(commit.version())});
-  if (fold != nullptr) fold->Commit();
+  const Key key{*target, directory::FromProto(commit.version())};
+  if (NodeFold* fold = Find(key); fold != nullptr) fold->Commit();
+  if (RingFold* ring = FindRing(key); ring != nullptr) ring->Commit();
 }
 
 void Reducer::Impl::ArmProgress() {
@@ -272,6 +332,7 @@ void Reducer::Impl::OnProgress() {
   progress_timer_ = 0;
   bool more = false;
   for (auto& [key, fold] : folds_) more = fold->TellProgress(control_.Now()) || more;
+  for (auto& [key, ring] : rings_) more = ring->TellProgress(control_.Now()) || more;
   if (more) ArmProgress();
 }
 
@@ -325,6 +386,10 @@ std::vector<v1::NodeMessage> Reducer::Impl::Register(int shard) {
     fold->Describe(out);
   }
   if (!DefectActive(Defect::kSourceWatchForgotten)) watches_.OnSession(shard);
+  // Their copies may be told among the store's: what becomes of them is told behind.
+  control_.Post([this, alive = std::weak_ptr<char>(alive_), shard] {
+    if (!alive.expired()) EndRings(shard);
+  });
   return messages;
 }
 
@@ -349,6 +414,12 @@ void Reducer::Impl::TellKept(int shard, std::vector<v1::NodeMessage>& messages) 
 
 bool Reducer::Impl::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply& reply) {
   const Key key{request.object, request.generation};
+  if (const RingFold* ring = FindRing(key); ring != nullptr) {
+    if (std::optional<net::ServeGrant> folded = ring->Folded()) {
+      reply(*std::move(folded));
+      return true;
+    }
+  }
   const NodeFold* fold = Find(key);
   if (IsVersion(request.generation) && DefectActive(Defect::kAnyVersionServed)) {
     const auto any = folds_.lower_bound({request.object, Generation()});
@@ -383,7 +454,9 @@ void Reducer::Impl::AnswerServes(const Key& key, uint64_t serial) {
   const auto found = waiting_serves_.find(key);
   if (found == waiting_serves_.end()) return;
   const NodeFold* fold = Find(key);
-  const bool here = fold != nullptr && fold->Output().has_value();
+  const RingFold* ring = FindRing(key);
+  const bool here = (fold != nullptr && fold->Output().has_value()) ||
+                    (ring != nullptr && ring->Folded().has_value());
   std::vector<WaitingServe> ready;
   std::vector<WaitingServe> kept;
   for (WaitingServe& waiting : found->second) {
@@ -437,6 +510,7 @@ RequestId Reducer::Reduce(ClientId client, ReduceCall call, ReduceDone done) {
   reduction->set_order(call.fixed_order ? 1 : 0);
   reduction->set_num_objects(call.num_objects);
   reduction->set_open(call.open);
+  reduction->set_everybody(call.everybody);
   for (const ObjectId& source : call.sources) {
     reduction->add_source_ids(source.binary().data(), source.binary().size());
   }
@@ -530,7 +604,7 @@ bool Reducer::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply
 
 Reducer::Stats Reducer::stats() const {
   Stats stats;
-  stats.folds = impl_->folds_.size();
+  stats.folds = impl_->folds_.size() + impl_->rings_.size();
   stats.folds_done = impl_->folds_done_;
   stats.bytes_folded = impl_->bytes_folded_;
   for (const auto& [key, fold] : impl_->folds_) stats.scratch_bytes += fold->scratch_bytes();

@@ -19,17 +19,35 @@ constexpr uint64_t kLeastBlockBytes = 4096;
 // Of operands, in one turn of the loop.
 constexpr uint64_t kBytesPerTurn = uint64_t{2} << 20;
 
-// The slice that holds the first byte which is not there yet; the number of slices if none is
-// missing. `there`: bytes from the object's begin without a gap.
-int FirstMissing(const net::TransferBuffer& buffer, uint64_t* there) {
+// What is there of an input without a gap, and which slice brings more; none does when nothing is
+// missing.
+struct Reach {
+  uint64_t bytes = 0;
+  int slice = StreamFold::kWhole;
+  uint64_t watermark = 0;  // of that slice
+};
+
+Reach ReachOf(const StreamFold::Input& input) {
+  const net::TransferBuffer& buffer = *input.from;
   const net::SliceLayout& layout = buffer.layout();
-  *there = 0;
-  for (int slice = 0; slice < layout.slices; ++slice) {
+  const bool whole = input.slice == StreamFold::kWhole;
+  const int end = whole ? layout.slices : input.slice + 1;
+  uint64_t there = 0;
+  for (int slice = whole ? 0 : input.slice; slice < end; ++slice) {
     const uint64_t watermark = buffer.watermark(slice);
-    *there = layout.Begin(slice) + watermark;
-    if (watermark < layout.Size(slice)) return slice;
+    there += watermark;
+    if (watermark < layout.Size(slice)) return {there, slice, watermark};
   }
-  return layout.slices;
+  return {there, StreamFold::kWhole, 0};
+}
+
+uint64_t BytesOf(const StreamFold::Input& input) {
+  const net::SliceLayout& layout = input.from->layout();
+  return input.slice == StreamFold::kWhole ? layout.object_bytes : layout.Size(input.slice);
+}
+
+const char* DataOf(const StreamFold::Input& input) {
+  return input.from->slice(input.slice == StreamFold::kWhole ? 0 : input.slice).data();
 }
 
 }  // namespace
@@ -93,12 +111,12 @@ class StreamFold::Work : public std::enable_shared_from_this<Work> {
 StreamFold::Work::Work(Spec spec, Executor& io, Executor& control, Done done)
     : io_(io), control_(control), progress_(spec.begin), done_(std::move(done)) {
   PHALANX_CHECK(!spec.inputs.empty(), "something is folded");
-  size_ = spec.into->layout().object_bytes;
+  size_ = spec.into->layout().Size(spec.into_slice);
   element_ = ElementSize(spec.dtype);
-  PHALANX_CHECK(spec.into->layout().slices == 1 && size_ % element_ == 0, "whole elements");
+  PHALANX_CHECK(size_ % element_ == 0, "whole elements");
   PHALANX_CHECK(spec.begin <= size_ && spec.hold_back <= size_, "within the output");
   for (Input& input : spec.inputs) {
-    const uint64_t bytes = input.from->layout().object_bytes;
+    const uint64_t bytes = BytesOf(input);
     PHALANX_CHECK(input.offset <= bytes && bytes - input.offset >= size_, "long enough");
     sources_.push_back({std::move(input)});
   }
@@ -106,7 +124,7 @@ StreamFold::Work::Work(Spec spec, Executor& io, Executor& control, Done done)
   block_ = std::clamp(share, kLeastBlockBytes, kBlockBytes) / element_ * element_;
   fold_.emplace(BlockFold::Spec{spec.dtype, spec.op, spec.planned, spec.finish_sources}, block_);
   folded_ = spec.begin;
-  out_ = spec.into->slice(0).data();
+  out_ = spec.into->slice(spec.into_slice).data();
   spec_ = std::move(spec);
 }
 
@@ -150,8 +168,7 @@ StreamFold::Work::Ahead StreamFold::Work::Look() const {
     const Input& input = sources_[i].input;
     // Asked before the watermarks: what is there when the buffer is closed is all there will be.
     const bool closed = input.from->closed();
-    uint64_t there = 0;
-    FirstMissing(*input.from, &there);
+    const uint64_t there = ReachOf(input).bytes;
     if (there >= input.offset + size_) continue;
     if (closed) {
       ahead.failed = input.from->close_status();
@@ -169,7 +186,7 @@ void StreamFold::Work::FoldNext(uint64_t bytes) {
   operands_.clear();
   for (const Source& source : sources_) {
     const Input& input = source.input;
-    operands_.push_back({input.from->slice(0).data() + input.offset + folded_, input.raw});
+    operands_.push_back({DataOf(input) + input.offset + folded_, input.raw});
   }
   if (operands_.size() > 2 && DefectActive(Defect::kInputLeftOut)) operands_.pop_back();
   fold_->Run(operands_, out_ + folded_, bytes);
@@ -179,7 +196,8 @@ void StreamFold::Work::FoldNext(uint64_t bytes) {
 
 void StreamFold::Work::Publish() {
   const uint64_t to = std::min(folded_, size_ - spec_.hold_back);
-  if (to > spec_.into->watermark(0)) spec_.into->Publish(0, to);
+  const int slice = spec_.into_slice;
+  if (to > spec_.into->watermark(slice)) spec_.into->Publish(slice, to);
 }
 
 // Those that lag wake it by their next bytes, the others only by ending badly. If none lags, it was
@@ -189,15 +207,14 @@ void StreamFold::Work::WaitForMore() {
   bool waits = false;
   for (Source& source : sources_) {
     net::TransferBuffer& from = *source.input.from;
-    uint64_t there = 0;
-    const int slice = FirstMissing(from, &there);
-    if (slice == from.layout().slices || there >= source.input.offset + size_) continue;
-    const bool lags = there < source.input.offset + folded_ + element_;
+    const Reach reach = ReachOf(source.input);
+    if (reach.slice == kWhole || reach.bytes >= source.input.offset + size_) continue;
+    const bool lags = reach.bytes < source.input.offset + folded_ + element_;
     waits = waits || lags;
     seen.assign(static_cast<size_t>(from.layout().slices), UINT64_MAX);
-    if (lags) seen[static_cast<size_t>(slice)] = there - from.layout().Begin(slice);
+    if (lags) seen[static_cast<size_t>(reach.slice)] = reach.watermark;
     source.subscription =
-        from.Subscribe(uint64_t{1} << slice, seen, io_, [weak = weak_from_this()] {
+        from.Subscribe(uint64_t{1} << reach.slice, seen, io_, [weak = weak_from_this()] {
           if (const std::shared_ptr<Work> self = weak.lock()) self->Run();
         });
   }

@@ -34,20 +34,25 @@ namespace phalanx::collectives {
 
 class StreamFold {
  public:
+  static constexpr int kWhole = -1;
+
   struct Input {
     std::shared_ptr<net::TransferBuffer> from;
     // Its bytes from here on are folded, as many as the output has.
     uint64_t offset = 0;
     // A source as it was put: goes through Prepare() where that is called for.
     bool raw = false;
+    // Of this slice alone, from whose begin `offset` counts then; kWhole: of the object.
+    int slice = kWhole;
   };
 
   struct Spec {
     DType dtype = DType::kF32;
     ReduceOp op = ReduceOp::kSum;
     std::vector<Input> inputs;
-    // One slice. Nobody else publishes to it.
+    // The output is this slice of it. Nobody else publishes to that.
     std::shared_ptr<net::TransferBuffer> into;
+    int into_slice = 0;
     // Sources of the whole reduction.
     uint64_t planned = 1;
     // At the root: how many sources went in, for Finish(); elsewhere 0.
@@ -70,7 +75,8 @@ class StreamFold {
 
   // REQUIRES: at least one input; CheckReducible(dtype, op); the output is a whole number of
   // elements, at least `begin` and `hold_back` bytes; each input reaches as far; at most one input
-  // is in the output's memory, and that is one of the first two. Both executors outlive this.
+  // is in the output's memory, and that is one of the first two. Input and output may be slices of
+  // two buffers over one object's memory. Both executors outlive this.
   StreamFold(Spec spec, Executor& io, Executor& control, Done done);
   // `done` is not called any more. What was begun ends in a later turn of `io`.
   ~StreamFold();

@@ -17,10 +17,10 @@ absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate&
   PHALANX_ASSIGN_OR_RETURN(ObjectInfo info, ParseObjectInfo(m.info()));
   PHALANX_RETURN_IF_ERROR(
       ValidateInline(info.size_bytes, m.complete(), m.has_inline(), m.inline_bytes()));
-  if (generation.creator != node.key) {
-    return absl::InvalidArgumentError("generation: another node has created it");
-  }
   ++counters_.creates;
+  if (m.has_version() && IsRingMember(id, FromProto(m.version()), node.key)) {
+    return OnRingCreate(node, id, generation, std::move(info));
+  }
   const bool root = m.has_version();
   if (root && !IsRoot(id, FromProto(m.version()), node.key)) {
     // What the plan wants has changed since; or it has ended. What was made of it is dropped like
@@ -28,6 +28,9 @@ absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate&
     SendFoldDrop(node.key, id, FromProto(m.version()));
     SendSuperseded(node.key, id, generation, info);
     return absl::OkStatus();
+  }
+  if (generation.creator != node.key) {
+    return absl::InvalidArgumentError("generation: another node has created it");
   }
   if (Tombstone* tombstone = Refusal(id, generation)) {
     AwaitConfirm(*tombstone, id, generation, node);

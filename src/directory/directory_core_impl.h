@@ -38,6 +38,7 @@
 #include "src/directory/directory_core.h"
 #include "src/directory/reduce_plan.h"
 #include "src/directory/reduce_result.h"
+#include "src/directory/ring_plan.h"
 #include "src/directory/validate.h"
 
 namespace phalanx::directory {
@@ -233,6 +234,8 @@ struct Reduction {
   };
   using FoldKey = std::pair<NodeKey, Generation>;
 
+  bool committed() const { return ring != nullptr ? ring->committed() : plan.committed(); }
+
   const ObjectId target;
   ReducePlan plan;
   std::vector<Asker> askers;
@@ -268,6 +271,11 @@ struct Reduction {
   bool has_foreign = false;
   absl::btree_map<ObjectId, v1::SourceState> foreign;
   size_t foreign_inline_bytes = 0;
+  // All who have sources want the result: a ring is tried before the plan begins; waited for until.
+  bool ring_wanted = false;
+  Instant ring_until = Instant::Infinite();
+  std::unique_ptr<RingPlan> ring;
+  bool source_failed = false;
   // Told to keep the reduction in mind.
   absl::btree_set<NodeKey> keepers;
   // Of an open one: askers that are told of each extension, and all who keep a part of the list in
@@ -305,6 +313,7 @@ struct Counters {
   uint64_t reductions = 0;
   uint64_t reductions_committed = 0;
   uint64_t reductions_failed = 0;
+  uint64_t rings = 0;
   uint64_t folds_placed = 0;
   uint64_t folds_dropped = 0;
   uint64_t reduce_sources_examined = 0;
@@ -664,6 +673,29 @@ struct DirectoryCore::Impl {
   // Nobody has the committed result.
   void BeginAnew(Reduction& reduction);
 
+  // What the shape of a tree, or a ring, is chosen by now.
+  ReduceCosts CostsNow() const;
+  void DescribeFolder(const Reduction& reduction, const NodeKey& node, const Generation& version,
+                      v1::ReductionDescription::Slot& out) const;
+
+  // ---- directory_core_ring.cc
+  // True: a ring computes the result, or is waited for; the plan does not begin.
+  bool RunRing(Reduction& reduction);
+  bool AwaitRing(Reduction& reduction);
+  bool BeginRing(Reduction& reduction);
+  void PlaceMember(Reduction& reduction, size_t place);
+  bool IsRingMember(const ObjectId& target, const Generation& version, const NodeKey& node);
+  absl::Status OnRingCreate(Node& node, const ObjectId& target, const Generation& generation,
+                            ObjectInfo info);
+  void ListWriter(Object& object, const NodeKey& key);
+  void OnRingReport(Reduction& reduction, const NodeKey& node, Reduction::Placed& placed,
+                    const v1::FoldReport& m);
+  // The node is down, or has begun a new session: rings do not outlive theirs.
+  void RingMemberLost(Reduction& reduction, const NodeKey& key);
+  void BreakRing(Reduction& reduction);
+  void DropMembers(Reduction& reduction);
+  void DescribeRing(const Reduction& reduction, v1::ReductionDescription* out) const;
+
   // ---- directory_core_join.cc
   // False: another reduction is meant, or what is told of this one cannot be.
   bool Join(Reduction& reduction, const ReduceSpec& asked, const v1::Reduction& m);
@@ -710,6 +742,10 @@ struct DirectoryCore::Impl {
   // For another shard; as much as `bytes_left` and what is under way allow, with the bytes.
   v1::SourceState ForeignStateOf(const ObjectId& source, size_t& bytes_left);
   void TellPlan(Reduction& reduction, const ObjectId& source, const v1::SourceState& state);
+  // What the shard knows of a source of the reduction; as the plans take it, if it can be had.
+  v1::SourceState StateOfSource(const Reduction& reduction, const ObjectId& source);
+  std::optional<ReduceSource> KnownSource(const Reduction& reduction, const ObjectId& source,
+                                          const v1::SourceState& state) const;
   // The plans in `held` decide when they have heard of everything.
   void TellWatchers(const ObjectId& source, absl::btree_set<ObjectId>& held);
   void TellChanges();

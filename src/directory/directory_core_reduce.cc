@@ -87,6 +87,7 @@ absl::Status DirectoryCore::Impl::OnReduce(Node& node, const v1::ReduceRequest& 
     }
     return absl::OkStatus();
   }
+  if (m.reduction().everybody()) reduction->ring_wanted = true;
   if (!kept) {
     reduction->askers.push_back(asker);
     ++reduce_askers_;
@@ -168,6 +169,13 @@ void DirectoryCore::Impl::EndReduction(Reduction& reduction, const absl::Status&
     AnswerReduce(reduction.target, asker, status);
   }
   reduce_askers_ -= reduction.askers.size();
+  if (reduction.ring != nullptr) {
+    const Object* object = FindObject(reduction.target);
+    const bool made =
+        status.ok() && object != nullptr && object->generation == reduction.ring->generation();
+    // Its members come to their ends by themselves.
+    if (!made) DropMembers(reduction);
+  }
   reduction.plan.Cancel();
   for (const ReduceEffect& effect : reduction.plan.TakeEffects()) {
     if (const auto* drop = std::get_if<DropFold>(&effect)) Carry(reduction, *drop);
@@ -195,11 +203,19 @@ absl::Status DirectoryCore::Impl::OnFoldReport(Node& node, const v1::FoldReport&
   PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
   PHALANX_ASSIGN_OR_RETURN(const Generation version, ParseGeneration(m.version()));
   Reduction* reduction = FindReduction(target);
-  if (reduction == nullptr) return absl::OkStatus();
+  if (reduction == nullptr) {
+    // A member of a ring that has made the result may wait for what nobody sends it any more.
+    if (m.kind() == v1::FoldReport::FAILED) SendFoldDrop(node.key, target, version);
+    return absl::OkStatus();
+  }
   const auto found = reduction->placed.find({node.key, version});
   if (found == reduction->placed.end()) return absl::OkStatus();
   Reduction::Placed& placed = found->second;
   TouchReduction(target);
+  if (IsRingMember(target, version, node.key)) {
+    OnRingReport(*reduction, node.key, placed, m);
+    return absl::OkStatus();
+  }
   switch (m.kind()) {
     case v1::FoldReport::READY:
       reduction->root_ready = IsRoot(target, version, node.key) && RootStandsBy(*reduction);
@@ -263,7 +279,7 @@ void DirectoryCore::Impl::OnReduceTimer(Reduction& reduction) {
   };
   if (reduction.awaited_until <= now_) StopAwaiting(reduction);
   const bool over = reduction.deadline <= now_;
-  if (over && !reduction.plan.committed()) return end();
+  if (over && !reduction.committed()) return end();
   // What is committed is about to be sealed, and was seen whole by somebody, maybe: it is waited
   // for, unless its node has lost it.
   Instant next =
@@ -292,7 +308,7 @@ std::string DirectoryCore::Impl::DescribeWaiting(const Reduction& reduction) con
   const ReducePlan::View view = reduction.plan.Look();
   const ReduceSpec& spec = reduction.plan.spec();
   const size_t needed = spec.num_objects != 0 ? spec.num_objects : spec.sources.size();
-  if (reduction.plan.committed()) return "its result is being published";
+  if (reduction.committed()) return "its result is being published";
   if (spec.open && !reduction.plan.closed()) return "it was not closed in time";
   if (view.ready >= needed) return absl::StrCat(view.ready, " sources are being folded");
   std::vector<std::string> missing;
@@ -322,6 +338,7 @@ void DirectoryCore::Impl::ReductionNodeDown(const NodeKey& key) {
   // What became of sources comes first: the plan moves to their other holders what it can.
   TellChanges();
   for (auto& [target, reduction] : reductions_) {
+    RingMemberLost(*reduction, key);
     const auto first = reduction->placed.lower_bound({key, Generation()});
     auto last = first;
     while (last != reduction->placed.end() && last->first.first == key) ++last;
@@ -377,6 +394,7 @@ void DirectoryCore::Impl::ReductionSessionBegins(const NodeKey& key) {
   for (auto& [target, reduction] : reductions_) {
     ForgetAskers(*reduction, key);
     ForgetKeeper(*reduction, key);
+    RingMemberLost(*reduction, key);
     if (reduction->agent == key) reduction->agent = NodeKey();
     for (auto at = reduction->placed.lower_bound({key, Generation()});
          at != reduction->placed.end() && at->first.first == key; ++at) {
@@ -440,6 +458,7 @@ void DirectoryCore::Impl::RunReduction(Reduction& reduction) {
   const Instant patience = reduction.started + options_.lease;
   const bool waits = HasGap(reduction) && now_ < patience;
   if (!reduction.begun && waits) SetReduceTimer(reduction, patience);
+  if (RunRing(reduction)) return ChooseAgent(reduction);
   if (!reduction.begun && MayAdoptFromAbsence() && !waits) {
     if (absl::Status status = BeginPlan(reduction); !status.ok()) {
       return EndReduction(reduction, status);
@@ -470,7 +489,7 @@ void DirectoryCore::Impl::RunReduction(Reduction& reduction) {
 
 bool DirectoryCore::Impl::ResultUndecided(const Reduction& reduction) {
   const Object* object = FindObject(reduction.target);
-  if (object == nullptr || !object->adopted || !reduction.plan.committed()) return false;
+  if (object == nullptr || !object->adopted || !reduction.committed()) return false;
   // Lost, it stays adopted.
   const bool may_be = !object->sealed || object->complete_copies > 0 || HasWriter(*object) ||
                       !object->last_hopes.empty() || Learning();
@@ -484,9 +503,7 @@ bool DirectoryCore::Impl::RootStandsBy(const Reduction& reduction) {
                                           reduction.root_generation.creator) != nullptr;
 }
 
-absl::Status DirectoryCore::Impl::BeginPlan(Reduction& reduction) {
-  reduction.begun = true;
-  if (HasGap(reduction)) return About(reduction.target, absl::StatusCode::kDataLoss, kPartsLost);
+ReduceCosts DirectoryCore::Impl::CostsNow() const {
   ReduceCosts costs;
   const LinkModel& links = planner_.links();
   // The pulls of a tree are opened once: in a chain that flows nobody waits behind others'
@@ -497,7 +514,13 @@ absl::Status DirectoryCore::Impl::BeginPlan(Reduction& reduction) {
   costs.fold_per_second = kFoldRate;
   costs.segment_bytes = kSegmentBytes;
   costs.unevenness = kUnevenness;
-  reduction.plan.SetCosts(costs);
+  return costs;
+}
+
+absl::Status DirectoryCore::Impl::BeginPlan(Reduction& reduction) {
+  reduction.begun = true;
+  if (HasGap(reduction)) return About(reduction.target, absl::StatusCode::kDataLoss, kPartsLost);
+  reduction.plan.SetCosts(CostsNow());
   RestoreFolds(reduction);
   // After a restart: it did not come back.
   const NodeKey root = reduction.plan.root();
@@ -633,6 +656,21 @@ void DirectoryCore::Impl::ListReductions(Instant now, v1::GetStatusResponse* out
   }
 }
 
+void DirectoryCore::Impl::DescribeFolder(const Reduction& reduction, const NodeKey& node,
+                                         const Generation& version,
+                                         v1::ReductionDescription::Slot& out) const {
+  ToProto(node, out.mutable_node());
+  if (const Node* known = FindNode(node)) {
+    out.set_node_name(known->info.name());
+    out.set_connected(known->connected);
+  }
+  const auto placed = reduction.placed.find({node, version});
+  if (placed == reduction.placed.end()) return;
+  out.set_watermark(placed->second.watermark);
+  out.set_bytes_per_second(placed->second.bytes_per_second);
+  out.set_trouble(placed->second.trouble);
+}
+
 void DirectoryCore::Impl::DescribeReduction(const Reduction& reduction, Instant now,
                                             v1::ReductionDescription* out) const {
   constexpr int kMaxSlotsDescribed = 4096;
@@ -648,10 +686,11 @@ void DirectoryCore::Impl::DescribeReduction(const Reduction& reduction, Instant 
   out->set_degree(view.degree);
   out->set_epoch(view.epoch);
   out->set_size_bytes(view.size_bytes);
-  out->set_committed(reduction.plan.committed());
+  out->set_committed(reduction.committed());
   out->set_asking(reduction.askers.size());
   out->set_elapsed_ns(
       static_cast<uint64_t>(std::max<int64_t>(0, now.nanos() - reduction.started.nanos())));
+  if (reduction.ring != nullptr) return DescribeRing(reduction, out);
   for (const ReducePlan::SlotView& slot : view.slots) {
     if (out->slots_size() == kMaxSlotsDescribed) break;
     v1::ReductionDescription::Slot& to = *out->add_slots();
@@ -659,17 +698,7 @@ void DirectoryCore::Impl::DescribeReduction(const Reduction& reduction, Instant 
     to.set_parent(slot.parent);
     if (slot.version.valid()) ToProto(slot.version, to.mutable_version());
     for (const ObjectId& id : slot.own) to.add_source_ids(id.binary().data(), ObjectId::kSize);
-    if (!slot.node.valid()) continue;
-    ToProto(slot.node, to.mutable_node());
-    if (const Node* node = FindNode(slot.node)) {
-      to.set_node_name(node->info.name());
-      to.set_connected(node->connected);
-    }
-    const auto placed = reduction.placed.find({slot.node, slot.version});
-    if (placed == reduction.placed.end()) continue;
-    to.set_watermark(placed->second.watermark);
-    to.set_bytes_per_second(placed->second.bytes_per_second);
-    to.set_trouble(placed->second.trouble);
+    if (slot.node.valid()) DescribeFolder(reduction, slot.node, slot.version, to);
   }
   out->set_slots_left_out(view.slots.size() - out->slots_size());
   for (const ObjectId& source : spec.sources) {

@@ -191,6 +191,7 @@ void DirectoryCore::Impl::FillStatus(Instant now, v1::GetStatusResponse* out) co
   counters["reductions"] = counters_.reductions;
   counters["reductions_committed"] = counters_.reductions_committed;
   counters["reductions_failed"] = counters_.reductions_failed;
+  counters["rings"] = counters_.rings;
   counters["folds_placed"] = counters_.folds_placed;
   counters["folds_dropped"] = counters_.folds_dropped;
   counters["reduce_sources_examined"] = counters_.reduce_sources_examined;

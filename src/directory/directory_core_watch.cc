@@ -247,28 +247,45 @@ void DirectoryCore::Impl::TellPlan(Reduction& reduction, const ObjectId& source,
     const auto absent = reduction.absent.lower_bound({source, Generation(), NodeKey()});
     const bool held = absent == reduction.absent.end() || std::get<0>(*absent) != source;
     if (held && reduction.plan.Placed(source)) return;
+    reduction.source_failed = true;
     reduction.plan.OnSourceFailed(
         source, absl::Status(static_cast<absl::StatusCode>(state.code()), state.message()));
     return;
   }
-  std::optional<ReduceSource> told;
-  if (state.has_generation()) {
-    told.emplace();
-    told->generation = FromProto(state.generation());
-    told->size_bytes = state.size_bytes();
-    told->has_inline = state.has_inline();
-    for (const v1::SourceState::Holder& holder : state.holders()) {
-      const NodeKey key = FromProto(holder.node());
-      const Node* node = FindNode(key);
-      if (node == nullptr || reduction.absent.contains({source, told->generation, key})) continue;
-      const auto zone = node->info.labels().find("zone");
-      told->holders.push_back(ReduceSource::Holder{
-          key, holder.complete(), zone == node->info.labels().end() ? "" : zone->second});
-    }
-    if (told->holders.empty() && !told->has_inline) told.reset();
+  std::optional<ReduceSource> told = KnownSource(reduction, source, state);
+  if (told.has_value() && reduction.ring != nullptr && !reduction.ring->committed()) {
+    reduction.ring->OnSource(source, told->generation);
+    if (reduction.ring->broken()) BreakRing(reduction);
   }
   told.has_value() ? (void)reduction.ready.insert(source) : (void)reduction.ready.erase(source);
   reduction.plan.OnSource(source, std::move(told));
+}
+
+v1::SourceState DirectoryCore::Impl::StateOfSource(const Reduction& reduction,
+                                                   const ObjectId& source) {
+  if (!IsForeign(source)) return StateOf(source, /*with_bytes=*/false);
+  const auto foreign = reduction.foreign.find(source);
+  return foreign == reduction.foreign.end() ? v1::SourceState() : foreign->second;
+}
+
+std::optional<ReduceSource> DirectoryCore::Impl::KnownSource(const Reduction& reduction,
+                                                             const ObjectId& source,
+                                                             const v1::SourceState& state) const {
+  if (!state.has_generation()) return std::nullopt;
+  ReduceSource known;
+  known.generation = FromProto(state.generation());
+  known.size_bytes = state.size_bytes();
+  known.has_inline = state.has_inline();
+  for (const v1::SourceState::Holder& holder : state.holders()) {
+    const NodeKey key = FromProto(holder.node());
+    const Node* node = FindNode(key);
+    if (node == nullptr || reduction.absent.contains({source, known.generation, key})) continue;
+    const auto zone = node->info.labels().find("zone");
+    known.holders.push_back(ReduceSource::Holder{
+        key, holder.complete(), zone == node->info.labels().end() ? "" : zone->second});
+  }
+  if (known.holders.empty() && !known.has_inline) return std::nullopt;
+  return known;
 }
 
 void DirectoryCore::Impl::TellWatchers(const ObjectId& source, absl::btree_set<ObjectId>& held) {
@@ -353,7 +370,10 @@ absl::Status DirectoryCore::Impl::CheckReductions() const {
     }
     for (const auto& [key, placed] : reduction->placed) {
       if (FindNode(key.first) == nullptr) return broken("a fold is placed at a node that is down");
-      if (reduction->plan.Find(key.first, key.second) == nullptr) {
+      const RingPlan* ring = reduction->ring.get();
+      const bool member = ring != nullptr && !ring->broken() && ring->version() == key.second &&
+                          ring->PlaceOf(key.first).has_value();
+      if (!member && reduction->plan.Find(key.first, key.second) == nullptr) {
         return broken("a fold is placed that the plan does not know");
       }
     }

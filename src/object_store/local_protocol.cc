@@ -231,6 +231,7 @@ struct Fields {
     a.U64(m.range_offset);
     a.U64(m.range_bytes);
     a.Flag(m.root_here);
+    a.Flag(m.everybody);
     a.Span(m.timeout);
     a.Ids(m.sources);
   }

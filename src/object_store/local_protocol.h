@@ -46,7 +46,7 @@
 namespace phalanx::object_store::local {
 
 inline constexpr uint32_t kMagic = 0x43584c50;  // "PLXC"
-inline constexpr uint32_t kVersion = 3;
+inline constexpr uint32_t kVersion = 4;
 // Answers of at most so many bytes carry them; larger ones point into a file.
 inline constexpr size_t kMaxInlineAnswerBytes = 65536;
 // Objects of fewer than kOwnFileBytes are written through the socket.
@@ -210,6 +210,8 @@ struct Reduce {
   uint64_t range_offset = 0;
   uint64_t range_bytes = 0;
   bool root_here = true;
+  // All nodes that have sources want the result.
+  bool everybody = false;
   // Of the reduction as well.
   Timeout timeout = absl::InfiniteDuration();
   std::vector<ObjectId> sources;

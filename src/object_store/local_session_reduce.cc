@@ -78,6 +78,7 @@ absl::Status LocalSession::On(const local::Reduce& reduce) {
   call.range_offset = reduce.range_offset;
   call.range_bytes = reduce.range_bytes;
   call.root_here = reduce.root_here;
+  call.everybody = reduce.everybody;
   call.deadline = Deadline(reduce.timeout);
   auto done = [weak = weak_from_this(), request = reduce.request,
                answer = AnswerReduce(reduce.request, ids)](absl::Status status) mutable {

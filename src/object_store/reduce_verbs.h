@@ -33,6 +33,8 @@ struct ReduceCall {
   uint64_t range_bytes = 0;
   // The root is computed on this node; otherwise the shard chooses.
   bool root_here = true;
+  // All nodes that have sources want the result.
+  bool everybody = false;
   // Of the reduction as well as of the call.
   Instant deadline = Instant::Infinite();
 };

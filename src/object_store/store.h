@@ -88,6 +88,9 @@ struct PutOptions {
   // other; see AnnounceCreate and ObjectInfo in the protocol.
   Generation version = {};
   std::string reduced_from = {};
+  // Of what several nodes make together, each a slice: the shard has named it. Not valid: this node
+  // mints one. Aborted when bytes of it are here already.
+  Generation generation = {};
   // Where a Create's memory comes from; null: it waits for its turn.
   std::shared_ptr<Reservation> memory = nullptr;
   // End only when the shard has adopted the generation (or said that another one already is).

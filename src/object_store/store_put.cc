@@ -89,6 +89,14 @@ void Store::Impl::FinishPut(Request& request, std::shared_ptr<MemoryBlock> block
 
 void Store::Impl::FinishCreate(Request& request, std::shared_ptr<MemoryBlock> block) {
   CreatePart& part = std::get<CreatePart>(request.part);
+  const Generation& named = part.options.generation;
+  if (named.valid() && table_.Find(request.object, named) != nullptr) {
+    table_.Unreserve(part.size_bytes + RecordBytes(part.options));
+    AnswerCreate(request,
+                 absl::AbortedError(absl::StrCat("object ", request.object.hex(), ", generation ",
+                                                 named.ToString(), ", is here already")));
+    return;
+  }
   Copy* copy = AddCreated(part.options, part.size_bytes, block);
   table_.Pin(copy);
   const WriterId id = next_number_++;
@@ -101,7 +109,8 @@ void Store::Impl::FinishCreate(Request& request, std::shared_ptr<MemoryBlock> bl
 
 Copy* Store::Impl::AddCreated(const PutOptions& options, uint64_t size,
                               std::shared_ptr<MemoryBlock> block) {
-  const Generation generation{options_.self, next_sequence_++};
+  const Generation generation =
+      options.generation.valid() ? options.generation : Generation{options_.self, next_sequence_++};
   std::unique_ptr<Copy> copy = NewCopy(options.id, generation, size, options.slices,
                                        options.metadata, options.reduced_from, std::move(block));
   copy->created_here = true;
@@ -109,7 +118,8 @@ Copy* Store::Impl::AddCreated(const PutOptions& options, uint64_t size,
   // While another generation is being fetched it is the adopted one.
   copy->standing = pulls_.Target(options.id) != nullptr ? Standing::kStandby : Standing::kPending;
   Copy* added = table_.Add(std::move(copy));
-  table_.MakePrimary(added);
+  // Of what several nodes make together, one copy is the primary.
+  if (generation.creator == options_.self) table_.MakePrimary(added);
   return added;
 }
 

@@ -95,6 +95,7 @@ class ReduceSimulation {
     uint32_t num_objects = 0;
     bool open = false;
     bool fixed = false;
+    bool everybody = false;
     bool deleted = false;
     std::vector<Call> calls;
     // What was seen of each generation of the target.
@@ -364,6 +365,12 @@ class ReduceSimulation {
     if (random_.Chance(0.3)) {
       round.num_objects = static_cast<uint32_t>(1 + random_.Below(round.sources.size()));
     }
+    if (plan_.everybody && random_.Chance(0.7)) {
+      round.everybody = true;
+      round.fixed = false;
+      round.open = false;
+      round.num_objects = 0;
+    }
     rounds_.push_back(std::move(round));
     Reduce(n, rounds_.size() - 1);
     for (int i = 0; rounds_.back().open && i < kAdditions; ++i) AddLater(rounds_.size() - 1);
@@ -381,7 +388,8 @@ class ReduceSimulation {
     call.fixed_order = round.fixed;
     call.open = round.open;
     call.num_objects = round.num_objects;
-    call.root_here = random_.Chance(0.7);
+    call.root_here = random_.Chance(0.7) && !round.everybody;
+    call.everybody = round.everybody;
     const absl::Duration timeout = AnyTimeout();
     call.deadline = cluster_.NowAt(n) + timeout;
     const size_t index = round.calls.size();
@@ -614,12 +622,15 @@ ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace) {
   if (fabric.interface_bytes_per_second > 0) {
     fabric.interface_bytes_per_second = std::max(fabric.interface_bytes_per_second, 4e7);
   }
+  // Drawn last: what earlier seeds found stays where it is.
+  plan.everybody = random.Chance(0.4);
+  if (plan.everybody && random.Chance(0.5)) plan.elements = 60'000;
   return plan;
 }
 
 std::string Describe(const ReducePlanOfRun& plan) {
-  return absl::StrCat(plan.sources, " sources of ", plan.elements, " elements; ",
-                      Describe(plan.world));
+  return absl::StrCat(plan.sources, " sources of ", plan.elements, " elements",
+                      plan.everybody ? ", wanted by all; " : "; ", Describe(plan.world));
 }
 
 SimulationResult RunReduceSimulation(const ReducePlanOfRun& plan) {

@@ -35,6 +35,8 @@ struct ReducePlanOfRun {
   // Elements of each source.
   uint64_t elements = 1000;
   absl::Duration mean_pause = absl::Milliseconds(30);
+  // Of some of the results all nodes are said to want them.
+  bool everybody = false;
 };
 
 // `peace`: without faults.

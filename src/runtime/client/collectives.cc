@@ -150,7 +150,7 @@ Future<Buffer> ReduceScatter(Client& client, absl::Span<const ObjectId> targets,
   options.length = part->length;
   if (part->length > 0) {
     return internal::ReduceAndGet(Access::ConnectionOf(client), "ReduceScatter", target, sources,
-                                  options);
+                                  options, /*everybody=*/false);
   }
   // No element is left for it.
   GetOptions get;

@@ -53,7 +53,8 @@ Future<Done> Client::Reduce(const ObjectId& target, absl::Span<const ObjectId> s
 Future<Buffer> Client::AllReduce(const ObjectId& target, absl::Span<const ObjectId> sources,
                                  ReduceOptions options) {
   options.root = ReduceOptions::Root::kAny;
-  return internal::ReduceAndGet(connection_, "AllReduce", target, sources, options);
+  return internal::ReduceAndGet(connection_, "AllReduce", target, sources, options,
+                                /*everybody=*/true);
 }
 
 Future<Done> Client::AddSources(const ObjectId& target, absl::Span<const ObjectId> sources,

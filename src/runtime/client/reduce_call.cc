@@ -134,13 +134,16 @@ void MakeAndGetCall::OnAnswer(uint64_t request, const local::Answer& answer) {
 
 Future<Buffer> ReduceAndGet(std::shared_ptr<Connection> connection, const char* verb,
                             const ObjectId& target, absl::Span<const ObjectId> sources,
-                            const ReduceOptions& options) {
+                            const ReduceOptions& options, bool everybody) {
   absl::Status status = CheckId(*connection, target);
   if (status.ok()) status = CheckReduce(target, sources, options);
   if (!status.ok()) return Refused<Buffer>(connection, verb, target, std::move(status));
   auto call = std::make_shared<MakeAndGetCall>(std::move(connection), verb, target);
-  call->Begin(options.timeout,
-              [&](uint64_t request) { return ReduceMessage(request, target, sources, options); });
+  call->Begin(options.timeout, [&](uint64_t request) {
+    local::Reduce message = ReduceMessage(request, target, sources, options);
+    message.everybody = everybody;
+    return message;
+  });
   return Future<Buffer>(std::move(call));
 }
 

@@ -139,9 +139,14 @@ std::string DrawReduction(const v1::ReductionDescription& reduction, bool unicod
       reduction.ready(), " of ", reduction.needed(), " sources are there, ", reduction.spares(),
       " to spare", asked.open() ? ", more may be added" : "", "\n");
   if (reduction.slots_size() > 0) {
-    absl::StrAppend(&text, "tree of degree ", reduction.degree(), " over ", reduction.slots_size(),
-                    " slots, version ", reduction.epoch(), " of its root",
-                    reduction.committed() ? ", committed" : "", "\n\n");
+    const std::string shape =
+        reduction.ring()
+            ? absl::StrCat("ring of ", reduction.slots_size(),
+                           " members: each folds a slice of the result, and is "
+                           "fed by the one below it, the last by the first")
+            : absl::StrCat("tree of degree ", reduction.degree(), " over ", reduction.slots_size(),
+                           " slots, version ", reduction.epoch(), " of its root");
+    absl::StrAppend(&text, shape, reduction.committed() ? ", committed" : "", "\n\n");
     absl::StrAppend(&text, AlignColumns(Drawing(reduction, unicode).Rows(),
                                         {false, false, false, true, false}));
   }
@@ -168,6 +173,7 @@ nlohmann::json ReductionAsJson(const v1::ReductionDescription& reduction) {
                          {"ready", reduction.ready()},
                          {"needed", reduction.needed()},
                          {"spares", reduction.spares()},
+                         {"shape", reduction.ring() ? "ring" : "tree"},
                          {"degree", reduction.degree()},
                          {"epoch", reduction.epoch()},
                          {"size_bytes", reduction.size_bytes()},

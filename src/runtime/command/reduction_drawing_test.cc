@@ -51,6 +51,17 @@ TEST(ReductionDrawingTest, SlotsHangBelowThoseThatFoldThem) {
             "└─ n2  slot 2                              hands on its source\n");
 }
 
+TEST(ReductionDrawingTest, ARingIsAListThatSaysSo) {
+  v1::ReductionDescription reduction = Described(3);
+  reduction.set_ring(true);
+  for (int i = 0; i < 3; ++i) Add(reduction, (i + 1) % 3, "n" + std::to_string(i), 500);
+  const std::string text = DrawReduction(reduction, /*unicode=*/false);
+  EXPECT_THAT(text, HasSubstr("ring of 3 members"));
+  EXPECT_THAT(text, HasSubstr("n0  slot 0"));
+  EXPECT_LT(text.find("n2  slot 2"), text.find("n1  slot 1")) << "fed by the one below";
+  EXPECT_EQ(ReductionAsJson(reduction)["shape"], "ring");
+}
+
 TEST(ReductionDrawingTest, AChainIsAList) {
   v1::ReductionDescription reduction = Described(40);
   for (int i = 0; i < 40; ++i) Add(reduction, i == 39 ? -1 : i + 1, "n" + std::to_string(i));
