@@ -68,7 +68,10 @@ namespace phalanx {
   X(kReadyTooEarly, "ready-too-early")                              \
   X(kLostFoldForgotten, "lost-fold-forgotten")                      \
   X(kCallerForgottenAtRestart, "caller-forgotten-at-restart")       \
-  X(kSourceWatchForgotten, "source-watch-forgotten")
+  X(kSourceWatchForgotten, "source-watch-forgotten")                \
+  /* Reductions: rings. */                                          \
+  X(kRingCommittedEarly, "ring-committed-early")                    \
+  X(kRingHalfDropped, "ring-half-dropped")
 
 enum class Defect {
   kNone,

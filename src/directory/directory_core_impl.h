@@ -38,7 +38,7 @@
 #include "src/directory/directory_core.h"
 #include "src/directory/reduce_plan.h"
 #include "src/directory/reduce_result.h"
-#include "src/directory/ring_plan.h"
+#include "src/directory/reduction.h"
 #include "src/directory/validate.h"
 
 namespace phalanx::directory {
@@ -210,82 +210,6 @@ struct Deferred {
   uint64_t session = 0;
   uint64_t request_id = 0;
   bool is_delete = false;
-};
-
-// A reduction whose target belongs to this shard, until it has ended.
-struct Reduction {
-  Reduction(const ObjectId& id, ReduceSpec spec, const NodeKey& root)
-      : target(id), plan(id, std::move(spec), root) {}
-
-  struct Asker {
-    NodeKey node;
-    uint64_t session = 0;
-    uint64_t request_id = 0;
-  };
-  // A fold that a node was told of.
-  struct Placed {
-    uint64_t watermark = 0;
-    double bytes_per_second = 0;
-    std::string trouble;
-    int times_lost = 0;
-    Instant again = Instant::Infinite();  // it was lost; placed again then
-    // Told by its node in this session, or in this session told to it.
-    bool registered = true;
-  };
-  using FoldKey = std::pair<NodeKey, Generation>;
-
-  bool committed() const { return ring != nullptr ? ring->committed() : plan.committed(); }
-
-  const ObjectId target;
-  ReducePlan plan;
-  std::vector<Asker> askers;
-  Instant started;
-  Instant deadline = Instant::Infinite();
-  // What the timer is set to.
-  Instant timer = Instant::Infinite();
-  bool begun = false;
-  absl::btree_map<FoldKey, Placed> placed;
-  // Folds that go on, told while the shard learned; until the plan has begun.
-  std::vector<std::pair<NodeKey, v1::RegisterFold>> registered;
-  // Of which sources a node has said that it does not hold that generation: a shard that knows them
-  // by way of another hears of their end later.
-  absl::btree_set<std::tuple<ObjectId, Generation, NodeKey>> absent;
-  // Sources that are there, as the plan was told.
-  absl::btree_set<ObjectId> ready;
-  // The generation of the target that the root's node has announced for the plan's root version.
-  Generation root_generation;
-  // One of which nobody can have all bytes: what a root announced that was not committed.
-  Generation open_root;
-  // Told to commit what they compute, or with the order that it is committed: each may have
-  // answered its own clients from the result before the shard has heard that it is sealed.
-  absl::btree_set<NodeKey> told_to_commit;
-  // Those of them that are gone; the plan hears of it when nobody turns out to have the result.
-  absl::btree_set<NodeKey> lost_roots;
-  // Those of them that may come back with it, within a lease. Nothing is computed meanwhile.
-  absl::btree_set<NodeKey> awaited;
-  Instant awaited_until = Instant::Infinite();
-  // All was folded for a generation that stands by until the one before it is given up.
-  bool root_ready = false;
-  // Of other shards: through whom they are watched, and what they are.
-  NodeKey agent;
-  bool has_foreign = false;
-  absl::btree_map<ObjectId, v1::SourceState> foreign;
-  size_t foreign_inline_bytes = 0;
-  // All who have sources want the result: a ring is tried before the plan begins; waited for until.
-  bool ring_wanted = false;
-  Instant ring_until = Instant::Infinite();
-  std::unique_ptr<RingPlan> ring;
-  bool source_failed = false;
-  // Told to keep the reduction in mind.
-  absl::btree_set<NodeKey> keepers;
-  // Of an open one: askers that are told of each extension, and all who keep a part of the list in
-  // mind.
-  absl::btree_set<NodeKey> informed;
-  absl::btree_set<NodeKey> part_keepers;
-  // What they tell after a restart: parts of the list by place, those with a gap before them; and
-  // how many sources there were when it was closed, if it was.
-  absl::btree_map<size_t, std::vector<ObjectId>> parts;
-  std::optional<size_t> closed_at;
 };
 
 // An extension of a reduction that the shard may still learn of.

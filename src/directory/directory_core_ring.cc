@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/common/defects.h"
 #include "src/common/version.h"
 #include "src/directory/directory_core_impl.h"
 
@@ -223,7 +224,9 @@ void DirectoryCore::Impl::BreakRing(Reduction& reduction) {
 }
 
 void DirectoryCore::Impl::DropMembers(Reduction& reduction) {
+  const bool half = DefectActive(Defect::kRingHalfDropped);
   for (const RingPlan::Member& member : reduction.ring->members()) {
+    if (half && &member != &reduction.ring->members().front()) continue;
     if (reduction.placed.erase({member.node, reduction.ring->version()}) == 0) continue;
     ++counters_.folds_dropped;
     SendFoldDrop(member.node, reduction.target, reduction.ring->version());

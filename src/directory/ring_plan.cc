@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "src/common/defects.h"
 #include "src/net/slice_layout.h"
 
 namespace phalanx::directory {
@@ -111,7 +112,7 @@ void RingPlan::OnLost(const NodeKey& node) {
 bool RingPlan::OnReady(const NodeKey& node) {
   if (committed_ || broken_ || !PlaceOf(node)) return false;
   ready_.insert(node);
-  committed_ = ready_.size() == members_.size();
+  committed_ = ready_.size() == members_.size() || DefectActive(Defect::kRingCommittedEarly);
   return committed_;
 }
 

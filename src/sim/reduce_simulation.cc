@@ -71,6 +71,7 @@ class ReduceSimulation {
     result.operations = rounds_.size();
     result.lives = static_cast<uint64_t>(cluster_.lives());
     result.bytes_checked = bytes_checked_;
+    result.from_rings = from_rings_;
     return result;
   }
 
@@ -295,7 +296,7 @@ class ReduceSimulation {
   void Act(int n) {
     const double choice = random_.Unit();
     if (choice < 0.35) {
-      Put(n, static_cast<int>(random_.Below(sources_.size())));
+      Put(n, SourceFor(n));
     } else if (choice < 0.5) {
       Begin(n);
     } else if (choice < 0.6 && !rounds_.empty()) {
@@ -313,6 +314,13 @@ class ReduceSimulation {
       source.deleted = true;
       Delete(n, source.id);
     }
+  }
+
+  // Where all want the result, sources have homes, as those of tasks do; mostly.
+  int SourceFor(int n) {
+    const int any = static_cast<int>(random_.Below(sources_.size()));
+    if (!plan_.everybody || random_.Chance(0.1)) return any;
+    return n < static_cast<int>(sources_.size()) ? n : any;
   }
 
   // One of the last few.
@@ -370,6 +378,8 @@ class ReduceSimulation {
       round.fixed = false;
       round.open = false;
       round.num_objects = 0;
+      round.sources.clear();
+      for (size_t i = 0; i < sources_.size(); ++i) round.sources.push_back(static_cast<int>(i));
     }
     rounds_.push_back(std::move(round));
     Reduce(n, rounds_.size() - 1);
@@ -480,8 +490,11 @@ class ReduceSimulation {
   // ---- what they see
 
   void CheckView(Round& round, const View& view) {
-    const absl::Span<char> bytes = view.buffer->slice(0);
+    // All slices, one after the other.
+    const absl::Span<char> bytes(view.buffer->slice(0).data(),
+                                 view.buffer->layout().object_bytes);
     bytes_checked_ += bytes.size();
+    if (view.buffer->layout().slices > 1) ++from_rings_;
     const auto wrong = [this, &round](const auto&... what) {
       cluster_.journal().Violation(absl::StrCat("the result of ", NameOf(round), " ", what...));
     };
@@ -595,6 +608,7 @@ class ReduceSimulation {
   std::map<NodeKey, ClientId> clients_;
   int gets_open_ = 0;
   uint64_t bytes_checked_ = 0;
+  uint64_t from_rings_ = 0;
 };
 
 }  // namespace
@@ -624,7 +638,12 @@ ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace) {
   }
   // Drawn last: what earlier seeds found stays where it is.
   plan.everybody = random.Chance(0.4);
-  if (plan.everybody && random.Chance(0.5)) plan.elements = 60'000;
+  if (!plan.everybody) return plan;
+  // What makes rings, after the first lease; and trees now and then.
+  plan.world.cluster.zones = 0;
+  plan.world.storm += plan.world.cluster.lease;
+  plan.sources = std::min(plan.world.cluster.nodes, static_cast<int>(3 + random.Below(3)));
+  if (random.Chance(0.8)) plan.elements = 60'000;
   return plan;
 }
 

@@ -63,6 +63,8 @@ struct SimulationResult {
   uint64_t operations = 0;
   uint64_t lives = 0;
   uint64_t bytes_checked = 0;
+  // Of reductions: results seen that a ring has made.
+  uint64_t from_rings = 0;
 };
 
 SimulationResult RunSimulation(const SimulationPlan& plan);

@@ -60,13 +60,26 @@ TEST(ReduceSimulationRun, InPeaceEveryResultIsTheOnlyOne) {
   SetLogLevel(LogLevel::kOff);
   uint64_t reductions = 0;
   uint64_t bytes = 0;
+  uint64_t from_rings = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     const SimulationResult result = ExpectFine(seed, /*peace=*/true);
+    from_rings += result.from_rings;
     reductions += result.operations;
     bytes += result.bytes_checked;
   }
   EXPECT_GT(reductions, 200u);
   EXPECT_GT(bytes, 1'000'000u);
+  EXPECT_GT(from_rings, 20u);
+}
+
+// Under fire, too: what of the storms' results a ring has made.
+TEST(ReduceSimulationRun, RingsComeToTheirEndsInStorms) {
+  SetLogLevel(LogLevel::kOff);
+  uint64_t from_rings = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    from_rings += ExpectFine(seed, /*peace=*/false).from_rings;
+  }
+  EXPECT_GT(from_rings, 5u);
 }
 
 TEST(ReduceSimulationRun, IsTheSameAgainFromItsSeed) {
