@@ -150,6 +150,21 @@ TEST_F(RingFoldTest, MembersThatAreToldLaterAreWaitedFor) {
   EXPECT_EQ(BytesAt(*members_[1], target_), SumOf(sources_, kCount));
 }
 
+TEST_F(RingFoldTest, WhoAsksEarlyIsServedAsSoonAsTheOneBeforeBegins) {
+  AddMembers(3);
+  std::vector<FoldOf> orders;
+  for (size_t i = 0; i < 3; ++i) orders.push_back(OrderFor(i));
+  members_[1]->Shard(orders[1]);
+  members_[2]->Shard(orders[2]);
+  world_.RunFor(absl::Milliseconds(5));
+  const Instant began = world_.scheduler().now();
+  members_[0]->Shard(orders[0]);
+  ASSERT_TRUE(AllReady());
+  CommitAll();
+  ASSERT_TRUE(AllComplete());
+  EXPECT_LT(world_.scheduler().now() - began, absl::Milliseconds(50));
+}
+
 TEST_F(RingFoldTest, EachLinkCarriesItsShareAndNoMore) {
   AddMembers(4);
   PlaceAll();

@@ -40,7 +40,7 @@ std::vector<Request> EveryRequest() {
       Prefetch{8, Id(), absl::Seconds(1), {"a", "node b", "*"}},
       Forget{11, true},
       Leave{true, {1, 2, 3}},
-      Reduce{9, Id(), DType::kBf16, ReduceOp::kMean, true, true, 2, 64, 128, false,
+      Reduce{9, Id(), DType::kBf16, ReduceOp::kMean, true, true, 2, 64, 128, false, true,
              absl::Seconds(2), Sources(3)},
       Extend{10, Id(), true, absl::Seconds(3), Sources(2)},
       Fail{11, Id(), absl::StatusCode::kDataLoss, "its task failed", absl::Seconds(4)},

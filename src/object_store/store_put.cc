@@ -104,6 +104,8 @@ void Store::Impl::FinishCreate(Request& request, std::shared_ptr<MemoryBlock> bl
   FindClient(request.client)->writers.insert(id);
   AnnounceCreate(*copy, "", part.options.version);
   Touch(request.object);
+  // Of a generation that the shard has named others may know before it begins here.
+  AnswerServes(request.object, /*serial=*/0);
   AnswerCreate(request, WriteGrant{id, copy->generation, std::move(block), copy->buffer});
 }
 

@@ -491,8 +491,7 @@ class ReduceSimulation {
 
   void CheckView(Round& round, const View& view) {
     // All slices, one after the other.
-    const absl::Span<char> bytes(view.buffer->slice(0).data(),
-                                 view.buffer->layout().object_bytes);
+    const absl::Span<char> bytes(view.buffer->slice(0).data(), view.buffer->layout().object_bytes);
     bytes_checked_ += bytes.size();
     if (view.buffer->layout().slices > 1) ++from_rings_;
     const auto wrong = [this, &round](const auto&... what) {

@@ -130,7 +130,19 @@ class World {
     if ((argument & 16) != 0) order.Slot(node_, Version((argument + 1) % kVersions));
     if ((argument & 32) != 0) order.Root({Object(0), Object(1)});
     if (which >= 24) order.Committed();
+    if ((argument & 34) == 34) PlaceInRing(order.fold(), argument);
     node_.Shard(order);
+  }
+
+  // Of which the peer is a member, too, or says that it is none.
+  void PlaceInRing(v1::Fold& fold, uint8_t argument) {
+    fold.set_slots(2 + (argument >> 3) % 3);
+    fold.set_slot(argument % 3);
+    v1::Fold::Ring& ring = *fold.mutable_ring();
+    directory::ToProto(Generation{peer_.self(), uint64_t{1} << 63 | argument},
+                       ring.mutable_generation());
+    directory::ToProto(peer_.self(), ring.mutable_before());
+    ring.set_before_address(peer_.address());
   }
 
   void OrderPeer(int which, uint8_t argument) {

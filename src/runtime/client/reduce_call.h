@@ -52,8 +52,8 @@ class MakeAndGetCall final : public FutureState<Buffer> {
   std::optional<Buffer> buffer_;
 };
 
-// A reduction and a Get of its target. `verb` is for messages, and a literal. `everybody`: who has a
-// source makes the same call.
+// A reduction and a Get of its target. `verb` is for messages, and a literal. `everybody`: who has
+// a source makes the same call.
 Future<Buffer> ReduceAndGet(std::shared_ptr<Connection> connection, const char* verb,
                             const ObjectId& target, absl::Span<const ObjectId> sources,
                             const ReduceOptions& options, bool everybody);
