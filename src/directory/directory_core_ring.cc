@@ -21,7 +21,7 @@ bool DirectoryCore::Impl::RunRing(Reduction& reduction) {
   if (reduction.ring != nullptr) {
     RingPlan& ring = *reduction.ring;
     if (!ring.broken()) return true;
-    if (ring.committed() && ResultUndecided(reduction)) return true;
+    if (!reduction.awaited.empty() || ResultUndecided(reduction)) return true;
     reduction.ring.reset();
     ForgetCommitted(reduction);
     reduction.root_generation = Generation();

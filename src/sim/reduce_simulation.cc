@@ -636,7 +636,7 @@ ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace) {
     fabric.interface_bytes_per_second = std::max(fabric.interface_bytes_per_second, 4e7);
   }
   // Drawn last: what earlier seeds found stays where it is.
-  plan.everybody = random.Chance(0.4);
+  plan.everybody = random.Chance(0.25);
   if (!plan.everybody) return plan;
   // What makes rings, after the first lease; and trees now and then.
   plan.world.cluster.zones = 0;
