@@ -607,7 +607,12 @@ struct DirectoryCore::Impl {
   bool RunRing(Reduction& reduction);
   bool AwaitRing(Reduction& reduction);
   bool BeginRing(Reduction& reduction);
-  void PlaceMember(Reduction& reduction, size_t place);
+  void PlaceMember(Reduction& reduction, size_t place, const std::string& reduced_from);
+  // The ring's generation is the object's.
+  bool RingIsObject(const Reduction& reduction);
+  // Whether a pull that failed may yet succeed.
+  bool MayRecover(Reduction& reduction, const NodeKey& node, Reduction::Placed& placed,
+                  const v1::FoldReport& m);
   bool IsRingMember(const ObjectId& target, const Generation& version, const NodeKey& node);
   absl::Status OnRingCreate(Node& node, const ObjectId& target, const Generation& generation,
                             ObjectInfo info);
@@ -618,6 +623,8 @@ struct DirectoryCore::Impl {
   void RingMemberLost(Reduction& reduction, const NodeKey& key);
   void BreakRing(Reduction& reduction);
   void DropMembers(Reduction& reduction);
+  // What is not committed nobody can have: it is void, also for who has not begun to write it.
+  void TakeBackRing(Reduction& reduction);
   void DescribeRing(const Reduction& reduction, v1::ReductionDescription* out) const;
 
   // ---- directory_core_join.cc

@@ -174,7 +174,7 @@ void DirectoryCore::Impl::EndReduction(Reduction& reduction, const absl::Status&
     const bool made =
         status.ok() && object != nullptr && object->generation == reduction.ring->generation();
     // Its members come to their ends by themselves.
-    if (!made) DropMembers(reduction);
+    if (!made) TakeBackRing(reduction);
   }
   reduction.plan.Cancel();
   for (const ReduceEffect& effect : reduction.plan.TakeEffects()) {
@@ -203,13 +203,15 @@ absl::Status DirectoryCore::Impl::OnFoldReport(Node& node, const v1::FoldReport&
   PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
   PHALANX_ASSIGN_OR_RETURN(const Generation version, ParseGeneration(m.version()));
   Reduction* reduction = FindReduction(target);
-  if (reduction == nullptr) {
-    // A member of a ring that has made the result may wait for what nobody sends it any more.
-    if (m.kind() == v1::FoldReport::FAILED) SendFoldDrop(node.key, target, version);
+  const auto found = reduction == nullptr ? decltype(reduction->placed)::iterator()
+                                          : reduction->placed.find({node.key, version});
+  if (reduction == nullptr || found == reduction->placed.end()) {
+    // A member of a ring that has made the result may wait for what nobody sends it any more. What
+    // an earlier life of this shard planned goes on until the plan begins.
+    const bool known = !Learning() && (reduction == nullptr || reduction->registered.empty());
+    if (m.kind() == v1::FoldReport::FAILED && known) SendFoldDrop(node.key, target, version);
     return absl::OkStatus();
   }
-  const auto found = reduction->placed.find({node.key, version});
-  if (found == reduction->placed.end()) return absl::OkStatus();
   Reduction::Placed& placed = found->second;
   TouchReduction(target);
   if (IsRingMember(target, version, node.key)) {

@@ -75,7 +75,9 @@ absl::Status DirectoryCore::Impl::OnRegisterCopy(Node& node, const v1::RegisterC
   r.primary = m.primary();
   r.adopted = m.adopted();
   r.complete = m.complete();
-  r.writing = m.writing() && !r.complete && r.generation.creator == node.key;
+  // What has several slices may have a writer for each.
+  const bool may_write = r.generation.creator == node.key || r.info.slices > 1;
+  r.writing = m.writing() && !r.complete && may_write;
   // Who writes has no sender, whatever it says: it could be fed from below itself.
   if (!r.writing) r.sender = FromProto(m.sender());
   if (r.adopted) restarted_ = true;

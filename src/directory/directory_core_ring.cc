@@ -12,14 +12,21 @@ namespace {
 // Of what a ring would save, so much is waited for sources that are still to come: what comes later
 // is folded by the tree of those that are there.
 constexpr double kPatience = 0.25;
-// A member may be told of the ring before the one that feeds it.
-constexpr int kEarlyPulls = 8;
+// A member may be told of the ring, or have memory for it, before the one that feeds it.
+constexpr absl::Duration kPatienceToBegin = absl::Seconds(2);
+// Once it is committed nothing is decided any more: who lost a connection gets another.
+constexpr int kPullsAfterCommit = 8;
 
 }  // namespace
 
 bool DirectoryCore::Impl::RunRing(Reduction& reduction) {
   if (reduction.ring != nullptr) {
     RingPlan& ring = *reduction.ring;
+    // An older generation may have come back with a node.
+    const bool announced = reduction.root_generation == ring.generation();
+    if (announced && !ring.broken() && !ring.committed() && !RingIsObject(reduction)) {
+      BreakRing(reduction);
+    }
     if (!ring.broken()) return true;
     if (!reduction.awaited.empty() || ResultUndecided(reduction)) return true;
     reduction.ring.reset();
@@ -80,14 +87,27 @@ bool DirectoryCore::Impl::BeginRing(Reduction& reduction) {
     if (node == nullptr || !node->connected || node->registering) return false;
   }
   reduction.ring = std::make_unique<RingPlan>(*std::move(ring));
+  reduction.ring_began = now_;
   ++counters_.rings;
+  std::string from;
+  for (const RingPlan::Member& member : reduction.ring->members()) {
+    for (const RingPlan::Own& own : member.own) {
+      from.append(own.id.binary().data(), ObjectId::kSize);
+    }
+  }
   for (size_t place = 0; place < reduction.ring->members().size(); ++place) {
-    PlaceMember(reduction, place);
+    PlaceMember(reduction, place, from);
   }
   return true;
 }
 
-void DirectoryCore::Impl::PlaceMember(Reduction& reduction, size_t place) {
+bool DirectoryCore::Impl::RingIsObject(const Reduction& reduction) {
+  const Object* object = FindObject(reduction.target);
+  return object != nullptr && object->adopted && object->generation == reduction.ring->generation();
+}
+
+void DirectoryCore::Impl::PlaceMember(Reduction& reduction, size_t place,
+                                      const std::string& reduced_from) {
   const RingPlan& ring = *reduction.ring;
   const RingPlan::Member& member = ring.members()[place];
   const ReduceSpec& spec = reduction.plan.spec();
@@ -107,11 +127,7 @@ void DirectoryCore::Impl::PlaceMember(Reduction& reduction, size_t place) {
     input.set_source_id(own.id.binary().data(), ObjectId::kSize);
     ToProto(own.generation, input.mutable_generation());
   }
-  std::string from;
-  for (const RingPlan::Member& each : ring.members()) {
-    for (const RingPlan::Own& own : each.own) from.append(own.id.binary().data(), ObjectId::kSize);
-  }
-  fold.set_reduced_from(std::move(from));
+  fold.set_reduced_from(reduced_from);
   v1::Fold::Ring& way = *fold.mutable_ring();
   ToProto(ring.generation(), way.mutable_generation());
   ToProto(ring.Before(place), way.mutable_before());
@@ -149,6 +165,7 @@ absl::Status DirectoryCore::Impl::OnRingCreate(Node& node, const ObjectId& targe
     // It was put meanwhile.
     SendSuperseded(node.key, target, generation, object.info);
     BreakRing(reduction);
+    if (Object* left = FindObject(target)) ReleaseIfEmpty(*left);
     return absl::OkStatus();
   }
   SendVerdict(node.key, object, generation, v1::Verdict::ADOPTED);
@@ -173,6 +190,8 @@ void DirectoryCore::Impl::OnRingReport(Reduction& reduction, const NodeKey& node
   RingPlan& ring = *reduction.ring;
   switch (m.kind()) {
     case v1::FoldReport::READY:
+      // An older generation may have come back with a node.
+      if (!RingIsObject(reduction)) return BreakRing(reduction);
       if (!ring.OnReady(node)) return;
       reduction.open_root = Generation();
       for (const RingPlan::Member& member : ring.members()) {
@@ -189,15 +208,22 @@ void DirectoryCore::Impl::OnRingReport(Reduction& reduction, const NodeKey& node
       return;
     case v1::FoldReport::FAILED:
       placed.trouble = m.message();
-      if (m.code() == static_cast<int>(absl::StatusCode::kNotFound) &&
-          placed.times_lost++ < kEarlyPulls) {
-        return;
-      }
-      return BreakRing(reduction);
+      if (!MayRecover(reduction, node, placed, m)) BreakRing(reduction);
+      return;
     default:
       placed.trouble = m.message();
       return BreakRing(reduction);
   }
+}
+
+bool DirectoryCore::Impl::MayRecover(Reduction& reduction, const NodeKey& node,
+                                     Reduction::Placed& placed, const v1::FoldReport& m) {
+  const RingPlan& ring = *reduction.ring;
+  const Node* before = FindNode(ring.Before(*ring.PlaceOf(node)));
+  if (before == nullptr || !before->connected) return false;
+  if (ring.committed()) return placed.times_lost++ < kPullsAfterCommit;
+  const auto code = static_cast<absl::StatusCode>(m.code());
+  return BroadcastPlanner::MerelyBusy(code) && now_ < reduction.ring_began + kPatienceToBegin;
 }
 
 void DirectoryCore::Impl::RingMemberLost(Reduction& reduction, const NodeKey& key) {
@@ -209,18 +235,18 @@ void DirectoryCore::Impl::RingMemberLost(Reduction& reduction, const NodeKey& ke
 // Members that have sealed a committed result keep it, and say so; the others take back what they
 // have. What is not committed nobody can have.
 void DirectoryCore::Impl::BreakRing(Reduction& reduction) {
-  RingPlan& ring = *reduction.ring;
-  ring.OnLost(ring.members().front().node);
-  DropMembers(reduction);
-  Object* object = FindObject(reduction.target);
-  const bool made = object != nullptr && object->adopted && object->generation == ring.generation();
-  if (made && !ring.committed()) {
-    ++counters_.voided;
-    VoidGeneration(*object, "it is computed another way", NodeKey());
-    Settle(*object);
-  }
-  reduction.open_root = Generation();
+  reduction.ring->OnLost(reduction.ring->members().front().node);
+  TakeBackRing(reduction);
+  if (Object* object = FindObject(reduction.target)) Settle(*object);
   TouchReduction(reduction.target);
+}
+
+void DirectoryCore::Impl::TakeBackRing(Reduction& reduction) {
+  DropMembers(reduction);
+  reduction.open_root = Generation();
+  if (reduction.ring->committed() || !RingIsObject(reduction)) return;
+  ++counters_.voided;
+  VoidGeneration(*FindObject(reduction.target), "the ring that made it was given up", NodeKey());
 }
 
 void DirectoryCore::Impl::DropMembers(Reduction& reduction) {

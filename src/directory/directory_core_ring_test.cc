@@ -284,6 +284,95 @@ TEST_F(RingTest, ACommittedOneThatAMemberHasIsTheResultThoughAnotherDied) {
   EXPECT_EQ(h_.SenderOf(nodes_[0], kTarget), nodes_[2]);
 }
 
+TEST_F(RingTest, OneThatIsGivenUpAtItsDeadlineLeavesNoTraceOfWhoHadNotBegun) {
+  AddNodes(3);
+  for (int i = 0; i < 3; ++i) Put(i, i);
+  v1::NodeMessage message = Request(3);
+  message.mutable_reduce_request()->mutable_reduction()->set_everybody(true);
+  message.mutable_reduce_request()->set_timeout_ms(500);
+  Send(0, message);
+  const Generation g = RingGeneration();
+  AnnounceAs(0, *FoldAt(0));
+  AnnounceAs(1, *FoldAt(1));
+  h_.Advance(absl::Seconds(1));
+  EXPECT_EQ(Code(0), Number(absl::StatusCode::kDeadlineExceeded));
+  h_.Withdraw(nodes_[0], kTarget, g);
+  h_.Withdraw(nodes_[1], kTarget, g);
+  h_.Clear();
+  // The next one is not kept waiting by a writer that never was.
+  AllReduce(0, 3);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(InRing(i)) << i;
+}
+
+TEST_F(RingTest, AnOlderGenerationThatComesBackIsNotCommittedOver) {
+  AddNodes(4);
+  for (int i = 0; i < 3; ++i) Put(i, i);
+  // Smaller than what the ring makes, and adopted once.
+  const Generation old{nodes_[3], 1};
+  for (int i = 0; i < 3; ++i) AllReduce(i, 3);
+  for (int i = 0; i < 3; ++i) AnnounceAs(i, *FoldAt(i));
+  h_.NewSession(nodes_[3], /*had_session=*/true);
+  h_.RegisterCopy(nodes_[3], kTarget, old, {.adopted = true, .complete = true, .size = kSize});
+  h_.RegisterEnd(nodes_[3]);
+  for (int i = 0; i < 3; ++i) Report(i, *FoldAt(i), v1::FoldReport::READY);
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(Has(i, Kind::kFoldCommit)) << i;
+}
+
+TEST_F(RingTest, AfterTheCommitALostConnectionIsTriedAgain) {
+  BeginRing(3);
+  AnnounceAll();
+  ReadyAll();
+  Fail(1, absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(Has(1, Kind::kFoldDrop));
+  for (int i = 0; i < 20; ++i) Fail(1, absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(Has(1, Kind::kFoldDrop)) << "not for ever";
+}
+
+TEST_F(RingTest, AMemberThatRegistersWhileItSealsIsHeardToTheEnd) {
+  BeginRing(3);
+  AnnounceAll();
+  const Generation g = RingGeneration();
+  ReadyAll();
+  h_.NewSession(nodes_[1], /*had_session=*/true);
+  v1::NodeMessage message;
+  v1::RegisterCopy& copy = *message.mutable_register_copy();
+  copy.set_object_id(Bytes(kTarget));
+  ToProto(g, copy.mutable_generation());
+  copy.mutable_info()->set_size_bytes(kSize);
+  copy.mutable_info()->set_slices(3);
+  copy.mutable_info()->set_reduced_from(FoldAt(0)->reduced_from());
+  copy.set_adopted(true);
+  copy.set_writing(true);
+  for (int i = 0; i < 3; ++i) copy.add_watermarks(1 << 20);
+  Send(1, message);
+  h_.Withdraw(nodes_[0], kTarget, g);
+  h_.Withdraw(nodes_[2], kTarget, g);
+  h_.RegisterEnd(nodes_[1]);
+  h_.Clear();
+  h_.Seal(nodes_[1], kTarget, g);
+  EXPECT_EQ(Code(0), 0) << "what it sealed is the result";
+  EXPECT_FALSE(FoldAt(0).has_value());
+}
+
+TEST_F(RingTest, WhatAnEarlierLifeOfTheShardPlannedGoesOnThoughAPullFails) {
+  AddNodes(3);
+  for (int i = 0; i < 3; ++i) Put(i, i);
+  Reduce(0, 3);
+  const v1::Fold fold = *FoldAt(1);
+  h_.RestartShard();
+  h_.Clear();
+  h_.NewSession(nodes_[1], /*had_session=*/true);
+  Send(1, Registered(fold));
+  h_.RegisterEnd(nodes_[1]);
+  v1::NodeMessage failed;
+  failed.mutable_fold_report()->set_object_id(Bytes(kTarget));
+  *failed.mutable_fold_report()->mutable_version() = fold.version();
+  failed.mutable_fold_report()->set_kind(v1::FoldReport::FAILED);
+  failed.mutable_fold_report()->set_code(Number(absl::StatusCode::kUnavailable));
+  Send(1, failed);
+  EXPECT_FALSE(Has(1, Kind::kFoldDrop));
+}
+
 TEST_F(RingTest, ADeletedTargetDropsTheMembers) {
   BeginRing(3);
   AnnounceAll();

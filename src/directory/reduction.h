@@ -85,6 +85,7 @@ struct Reduction {
   bool ring_wanted = false;
   Instant ring_until = Instant::Infinite();
   std::unique_ptr<RingPlan> ring;
+  Instant ring_began;
   bool source_failed = false;
   // Told to keep the reduction in mind.
   absl::btree_set<NodeKey> keepers;

@@ -71,10 +71,12 @@ std::optional<RingPlan> RingPlan::Choose(const ReduceSpec& spec, absl::Span<cons
     if (member == plan.members_.end()) {
       member = plan.members_.insert(plan.members_.end(), Member{holder->node, {}});
     }
+    if (plan.members_.size() > kMaxSlices) return std::nullopt;
     member->own.push_back({source.id, source.state.generation});
+    plan.folded_[source.id] = source.state.generation;
   }
   const int members = static_cast<int>(plan.members_.size());
-  if (members < kLeastMembers || members > kMaxSlices) return std::nullopt;
+  if (members < kLeastMembers) return std::nullopt;
   if (plan.size_bytes_ % ElementSize(spec.dtype) != 0) return std::nullopt;
   if (net::SliceLayout{plan.size_bytes_, members}.Size(members - 1) < kLeastSliceBytes) {
     return std::nullopt;
@@ -98,11 +100,8 @@ const NodeKey& RingPlan::Before(size_t place) const {
 
 void RingPlan::OnSource(const ObjectId& source, const Generation& generation) {
   if (committed_) return;
-  for (const Member& member : members_) {
-    for (const Own& own : member.own) {
-      if (own.id == source && own.generation != generation) broken_ = true;
-    }
-  }
+  const auto folded = folded_.find(source);
+  if (folded != folded_.end() && folded->second != generation) broken_ = true;
 }
 
 void RingPlan::OnLost(const NodeKey& node) {

@@ -21,6 +21,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -95,6 +96,7 @@ class RingPlan {
   Generation generation_;
   uint64_t size_bytes_ = 0;
   size_t sources_ = 0;
+  absl::btree_map<ObjectId, Generation> folded_;
   absl::btree_set<NodeKey> ready_;
   bool committed_ = false;
   bool broken_ = false;

@@ -228,8 +228,11 @@ void Store::Impl::OnGone(const v1::Gone& gone) {
       pulls_.OnVoid(*id, generation, why);
       Copy* copy = table_.Find(*id, generation);
       // Complete here, yet gone for the shard: another generation will be adopted, and bytes of two
-      // must not be told apart by which node one asks.
-      if (copy != nullptr && !copy->created_here && copy->state == CopyState::kComplete) {
+      // must not be told apart by which node one asks. (What was made here alone is judged by a
+      // verdict.)
+      const bool judged =
+          copy != nullptr && copy->created_here && copy->generation.creator == options_.self;
+      if (copy != nullptr && !judged && copy->state == CopyState::kComplete) {
         Touch(*id);
         DropCopy(copy, why);
       }
