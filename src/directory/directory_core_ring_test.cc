@@ -306,16 +306,18 @@ TEST_F(RingTest, OneThatIsGivenUpAtItsDeadlineLeavesNoTraceOfWhoHadNotBegun) {
 
 TEST_F(RingTest, AnOlderGenerationThatComesBackIsNotCommittedOver) {
   AddNodes(4);
-  for (int i = 0; i < 3; ++i) Put(i, i);
-  // Smaller than what the ring makes, and adopted once.
-  const Generation old{nodes_[3], 1};
-  for (int i = 0; i < 3; ++i) AllReduce(i, 3);
-  for (int i = 0; i < 3; ++i) AnnounceAs(i, *FoldAt(i));
-  h_.NewSession(nodes_[3], /*had_session=*/true);
-  h_.RegisterCopy(nodes_[3], kTarget, old, {.adopted = true, .complete = true, .size = kSize});
-  h_.RegisterEnd(nodes_[3]);
-  for (int i = 0; i < 3; ++i) Report(i, *FoldAt(i), v1::FoldReport::READY);
-  for (int i = 0; i < 3; ++i) EXPECT_FALSE(Has(i, Kind::kFoldCommit)) << i;
+  for (int i = 1; i < 4; ++i) Put(i, i - 1);
+  for (int i = 1; i < 4; ++i) AllReduce(i, 3);
+  std::vector<v1::Fold> folds(1);
+  for (int i = 1; i < 4; ++i) folds.push_back(*FoldAt(i));
+  for (int i = 1; i < 4; ++i) AnnounceAs(i, folds[i]);
+  // Smaller than what the ring makes, adopted once, and being written still.
+  h_.NewSession(nodes_[0], /*had_session=*/true);
+  h_.RegisterCopy(nodes_[0], kTarget, Generation{nodes_[0], 1},
+                  {.adopted = true, .complete = false, .size = kSize});
+  h_.RegisterEnd(nodes_[0]);
+  for (int i = 1; i < 4; ++i) Report(i, folds[i], v1::FoldReport::READY);
+  for (int i = 1; i < 4; ++i) EXPECT_FALSE(Has(i, Kind::kFoldCommit)) << i;
 }
 
 TEST_F(RingTest, AfterTheCommitALostConnectionIsTriedAgain) {
