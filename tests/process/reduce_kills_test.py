@@ -50,6 +50,13 @@ class Violation(Exception):
     pass
 
 
+def slots_of(reduction):
+    """A ring is cut open before its first member: a chain whose last one counts as the root."""
+    if reduction["shape"] != "ring":
+        return reduction["slots"]
+    return [slot | {"parent": -1} if slot["parent"] == 0 else slot for slot in reduction["slots"]]
+
+
 def subtree(slots, top):
     below = [slot["slot"] for slot in slots if slot["parent"] == top]
     return 1 + sum(subtree(slots, slot) for slot in below)
@@ -211,7 +218,7 @@ class Fire:
             reduction = look["reduction"]
             if reduction is None or not reduction["slots"]:
                 return False
-            root = next((slot for slot in reduction["slots"] if slot["parent"] < 0), None)
+            root = next((slot for slot in slots_of(reduction) if slot["parent"] < 0), None)
             return (root is not None and root["version"] is not None
                     and root["watermark"] >= this.point * self.size)
 
@@ -226,7 +233,7 @@ class Fire:
             caller = subprocess.run([CALLER, "-", "shard", this.target, str(self.num_shards)], check=True,
                                     stdout=subprocess.PIPE, text=True)
             return f"s{(int(caller.stdout) + (this.number % 2)) % self.num_shards}"
-        return place_of(look["reduction"]["slots"], this.role) if look["reduction"] else None
+        return place_of(slots_of(look["reduction"]), this.role) if look["reduction"] else None
 
     def strike(self, this):
         look = self.reach(this)

@@ -171,7 +171,9 @@ std::vector<std::string> ChooseReducers(const v1::ReductionDescription& tree, do
   std::map<int, int> parents;
   std::map<std::string, int> slots_of;
   for (const auto& slot : tree.slots()) {
-    parents[static_cast<int>(slot.slot())] = slot.parent();
+    // A ring is cut open before its first member, whose node has the caller.
+    const bool cut = tree.ring() && slot.parent() == 0;
+    parents[static_cast<int>(slot.slot())] = cut ? -1 : slot.parent();
     if (!slot.node_name().empty()) ++slots_of[slot.node_name()];
   }
   std::map<int, int> above;

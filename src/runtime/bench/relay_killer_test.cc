@@ -90,6 +90,13 @@ TEST(ReducerKillerTest, LeavesNodesThatAreGoneOrComputeTwoSlots) {
   EXPECT_THAT(ChooseReducers(tree, 0.1, 9), ElementsAre("e"));
 }
 
+TEST(ReducerKillerTest, ARingIsCutOpenBeforeItsFirstMember) {
+  v1::ReductionDescription ring = ReduceChain();
+  ring.set_ring(true);
+  ring.mutable_slots(6)->set_parent(0);
+  EXPECT_THAT(ChooseReducers(ring, 0.4, 9), ElementsAre("c", "d"));
+}
+
 TEST(ReducerKillerTest, ATreeThatIsNoneEnds) {
   v1::ReductionDescription tree = ReduceChain();
   tree.mutable_slots(6)->set_parent(0);
