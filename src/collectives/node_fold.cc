@@ -24,6 +24,12 @@ constexpr uint64_t kHeldBackBytes = 4096;
 constexpr uint64_t kAtOnceBytes = uint64_t{1} << 20;
 // A fold of this node that is to be an input may be ordered a little later.
 constexpr int kSilentLocalFailures = 4;
+// How far a fold is, is told at each such part of it, if a part takes a while to come: at most so
+// often, all slots of the tree together.
+constexpr uint64_t kPartsTold = 8;
+constexpr uint64_t kLeastPartTold = uint64_t{1} << 20;
+constexpr absl::Duration kBetweenTold = absl::Milliseconds(10);
+constexpr absl::Duration kBetweenToldPerSlot = absl::Microseconds(100);
 
 std::shared_ptr<net::TransferBuffer> BufferOver(absl::Span<char> bytes,
                                                 std::shared_ptr<void> memory) {
@@ -63,6 +69,7 @@ NodeFold::~NodeFold() {
     if (input.pulling) host_.data_plane().CancelPull(input.pull);
   }
   if (output_watch_ != 0) output_->Unsubscribe(output_watch_);
+  if (part_watch_ != 0) output_->Unsubscribe(part_watch_);
 }
 
 bool NodeFold::Remote(size_t i) const {
@@ -244,6 +251,7 @@ void NodeFold::Begin() {
   if (order_.root && DefectActive(Defect::kReadyTooEarly)) {
     Report(v1::FoldReport::READY, absl::OkStatus());
   }
+  WatchPart();
   for (size_t i = 0; i < inputs_.size() && stage_ == Stage::kFolding; ++i) Acquire(i);
 }
 
@@ -522,6 +530,7 @@ void NodeFold::Drop() {
     host_.data_plane().CancelPull(input.pull);
   }
   if (output_watch_ != 0) output_->Unsubscribe(std::exchange(output_watch_, 0));
+  if (part_watch_ != 0) output_->Unsubscribe(std::exchange(part_watch_, 0));
   if (writer_ != 0) (void)host_.store().Abort(host_.client(), std::exchange(writer_, 0));
   if (own_output) output_->Close(why);
   host_.data_plane().AbortPushes(order_.target, order_.version, why);
@@ -593,6 +602,27 @@ bool NodeFold::TellProgress(Instant now) {
   told_at_ = now;
   host_.Report(order_, std::move(report));
   return true;
+}
+
+// Wakes when the next part of the output is there.
+void NodeFold::WatchPart() {
+  const uint64_t part = order_.size_bytes / kPartsTold;
+  const uint64_t there = output_->watermark(0);
+  const uint64_t next = part == 0 ? 0 : (there / part + 1) * part;
+  if (part < kLeastPartTold || next >= order_.size_bytes || output_->closed()) return;
+  const uint64_t seen = next - 1;
+  part_watch_ = output_->Subscribe(1, absl::MakeConstSpan(&seen, 1), control_, Guarded([this] {
+                                     part_watch_ = 0;
+                                     OnPart(control_.Now());
+                                   }));
+}
+
+void NodeFold::OnPart(Instant now) {
+  if (ending() || output_ == nullptr) return;
+  const absl::Duration between =
+      std::max(kBetweenTold, kBetweenToldPerSlot * static_cast<int64_t>(order_.slots));
+  if (now - told_at_ >= between) TellProgress(now);
+  WatchPart();
 }
 
 uint64_t NodeFold::scratch_bytes() const {

@@ -146,6 +146,8 @@ class NodeFold {
   void OnSealed(const absl::StatusOr<object_store::PutResult>& result);
   void WatchOutput();
   void OnOutputClosed();
+  void WatchPart();
+  void OnPart(Instant now);
   void Report(v1::FoldReport::Kind kind, const absl::Status& why, size_t input = 0);
   // Says so, and ends.
   void Refuse(v1::FoldReport::Kind kind, const absl::Status& why);
@@ -171,6 +173,7 @@ class NodeFold {
   std::shared_ptr<void> output_block_;
   uint64_t output_scratch_bytes_ = 0;
   net::TransferBuffer::SubscriptionId output_watch_ = 0;
+  net::TransferBuffer::SubscriptionId part_watch_ = 0;
   object_store::WriterId writer_ = 0;  // of the root, while it is not sealed
   Generation target_;                  // of the root, once it is announced
   bool announce_again_ = false;

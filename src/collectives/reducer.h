@@ -54,7 +54,7 @@ struct ReducerOptions {
   size_t max_waiting_serves = 4096;
   // How long a fold waits for its memory before it is reported and dropped.
   absl::Duration memory_patience = absl::Seconds(1);
-  // How often folds that go on say how far they are.
+  // How often folds that go on say how far they are, at least; large ones say so at each eighth.
   absl::Duration progress_interval = absl::Milliseconds(250);
   // Placed here at a time.
   size_t max_folds = 1 << 16;
