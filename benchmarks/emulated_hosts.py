@@ -104,7 +104,10 @@ class EmulatedHosts:
         _run("ip", "-n", namespace, "link", "set", "lo", "up")
         if self.rate:
             _run("tc", "qdisc", "add", "dev", outer, *self._shape(self.rate))
-            _run("ip", "netns", "exec", namespace, "tc", "qdisc", "add", "dev", "eth0", *self._shape(self.rate))
+            inside = ["ip", "netns", "exec", namespace, "tc", "qdisc", "add", "dev", "eth0"]
+            _run(*inside, "handle", "1:", *self._shape(self.rate))
+            # What a real interface has by default: three bands, by the priority of the socket.
+            _run(*inside, "parent", "1:", "pfifo_fast")
 
 
 def _run(*command):

@@ -69,6 +69,7 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
     if (over_) return;
     if (!bytes.ok()) return Broken(bytes.status());
     bytes_ = *std::move(bytes);
+    bytes_->SetUrgent();
     if (handlers_ != nullptr) ArmRead();
     Write();
   }

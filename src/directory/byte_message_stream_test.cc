@@ -124,22 +124,28 @@ TEST(ByteMessageStreamTest, BytesThatAreNoStreamEndIt) {
 // Takes everything at once, as a kernel does whose peer reads as fast.
 class Sink final : public net::ByteStream {
  public:
+  explicit Sink(bool& urgent) : urgent_(urgent) {}
   absl::StatusOr<size_t> Read(absl::Span<const iovec>) override { return 0; }
   absl::StatusOr<size_t> Write(absl::Span<const iovec> from) override { return from[0].iov_len; }
   void OnReadable(Task) override {}
   void OnWritable(Task) override { ADD_FAILURE() << "it was writable"; }
   void SetUnsentLimit(size_t) override {}
+  void SetUrgent() override { urgent_ = true; }
   absl::Duration RoundTrip() const override { return absl::ZeroDuration(); }
   std::string peer() const override { return "a sink"; }
   void Close() override {}
+
+ private:
+  bool& urgent_;
 };
 
 TEST(ByteMessageStreamTest, OneLongFrameATurnIsSentToAPeerThatTakesThemAll) {
   TcpHarness harness;
   int sent = 0, turns = 0;
+  bool urgent = false;
   std::unique_ptr<ShardStream> shard;
   harness.Run([&](const std::function<void()>& done) {
-    shard = NewByteShardStream(harness.executor(), std::make_unique<Sink>(), "");
+    shard = NewByteShardStream(harness.executor(), std::make_unique<Sink>(urgent), "");
     const auto send = [&, done] {
       ++turns;
       while (shard->writable()) {
@@ -160,6 +166,7 @@ TEST(ByteMessageStreamTest, OneLongFrameATurnIsSentToAPeerThatTakesThemAll) {
     done();
   });
   EXPECT_EQ(turns, 1 + 10 - kGreetingFrames);
+  EXPECT_TRUE(urgent) << "what is said here is waited for by many";
 }
 
 class DeadlineNetwork final : public net::Network {

@@ -49,6 +49,9 @@ class ByteStream {
   // hint.
   virtual void SetUnsentLimit(size_t bytes) = 0;
 
+  // What is written goes before others' bytes where those queue for the link. A hint.
+  virtual void SetUrgent() {}
+
   // Smoothed round trip as the transport measured it; zero when unknown.
   virtual absl::Duration RoundTrip() const = 0;
 

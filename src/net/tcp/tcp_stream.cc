@@ -1,5 +1,6 @@
 #include "src/net/tcp/tcp_stream.h"
 
+#include <linux/pkt_sched.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -117,6 +118,10 @@ void TcpStream::SetUnsentLimit(size_t bytes) {
   if (!fd_.valid()) return;
   SetOption(fd_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT,
             static_cast<int>(std::clamp<size_t>(bytes, 1, INT_MAX)));
+}
+
+void TcpStream::SetUrgent() {
+  if (fd_.valid()) SetOption(fd_.get(), SOL_SOCKET, SO_PRIORITY, TC_PRIO_INTERACTIVE);
 }
 
 absl::Duration TcpStream::RoundTrip() const {

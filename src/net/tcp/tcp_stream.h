@@ -31,6 +31,7 @@ class TcpStream final : public ByteStream {
   void OnReadable(Task ready) override;
   void OnWritable(Task ready) override;
   void SetUnsentLimit(size_t bytes) override;
+  void SetUrgent() override;
   absl::Duration RoundTrip() const override;
   std::string peer() const override { return peer_; }
   void Close() override;

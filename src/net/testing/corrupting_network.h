@@ -35,6 +35,7 @@ class CorruptingStream final : public ByteStream {
   void OnReadable(Task ready) override { base_->OnReadable(std::move(ready)); }
   void OnWritable(Task ready) override { base_->OnWritable(std::move(ready)); }
   void SetUnsentLimit(size_t bytes) override { base_->SetUnsentLimit(bytes); }
+  void SetUrgent() override { base_->SetUrgent(); }
   absl::Duration RoundTrip() const override { return base_->RoundTrip(); }
   std::string peer() const override { return base_->peer(); }
   void Close() override { base_->Close(); }
