@@ -39,6 +39,9 @@ struct BenchOptions {
   // How many sources go in, 0: all; and how many ranks, the last ones, never put theirs.
   int subset = 0;
   int absent = 0;
+  // Those ranks' nodes get a copy of every source before the clock starts, and what is lost by a
+  // kill is not put again.
+  bool spare_copies = false;
   // Kill so many relays that have two descendants or more once so large a part has arrived
   // everywhere; of a reduction, nodes with two slots below them and two above, whose sources rank 0
   // puts again at once. One run only.

@@ -23,7 +23,7 @@ class Reducing : public Base {
   absl::Status Prepare(const Run& run) override {
     writer_.reset();
     got_ = Buffer();
-    if (!present()) return absl::OkStatus();
+    if (!present()) return options_.spare_copies ? GetSources(run) : absl::OkStatus();
     if (options_.stagger == absl::ZeroDuration()) {
       return PutNow(Source(run, options_.rank), SourceBytes(run, options_.rank));
     }
@@ -65,6 +65,15 @@ class Reducing : public Base {
     return options;
   }
 
+  // So that this rank's node has a copy of each.
+  absl::Status GetSources(const Run& run) {
+    for (int rank = 0; rank < sources(); ++rank) {
+      PHALANX_RETURN_IF_ERROR(
+          client_->Get(Source(run, rank), Deadline()).Wait(options_.timeout).status());
+    }
+    return absl::OkStatus();
+  }
+
   int64_t Arrival(int64_t start_nanos, int rank) const {
     return start_nanos + rank * absl::ToInt64Nanoseconds(options_.stagger);
   }
@@ -78,9 +87,10 @@ class Reducing : public Base {
     return SecondsSince(Arrival(start_nanos, sources() - 1));
   }
 
-  // Kills, and puts at once what was lost.
+  // Kills, and puts at once what was lost, unless there are spare copies.
   absl::Status KillAndPutAgain(const Run& run) {
     PHALANX_ASSIGN_OR_RETURN(const std::vector<int> ranks, run.kill_now());
+    if (options_.spare_copies) return absl::OkStatus();
     for (const int rank : ranks) {
       PHALANX_ASSIGN_OR_RETURN(WritableBuffer again, client_->Create(Source(run, rank), run.size));
       FillElements(elements_, run.seed, rank, again.span());

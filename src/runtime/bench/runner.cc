@@ -312,6 +312,9 @@ absl::Status CheckReduction(const BenchOptions& options) {
                                                    options.absent, " of ", options.world,
                                                    " ranks: so many sources will not come"));
   }
+  if (options.spare_copies && options.absent == 0) {
+    return absl::InvalidArgumentError("--spare-copies are at the nodes of --absent ranks");
+  }
   return absl::OkStatus();
 }
 

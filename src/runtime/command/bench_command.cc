@@ -103,6 +103,9 @@ class BenchCommand : public Command {
                    Integer(&options_.subset, 0, kMaxWorld));
     flags.Argument("--absent", "So many ranks, the last ones, never put their source",
                    Integer(&options_.absent, 0, kMaxWorld));
+    flags.Argument("--spare-copies",
+                   "Those ranks' nodes have a copy of every source; a kill's is not put again",
+                   Switch(&options_.spare_copies));
   }
 
   absl::Status ParseLists() {
