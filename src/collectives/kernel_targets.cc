@@ -245,9 +245,8 @@ struct ProdOfBytePairs {
 // Few have a multiplication of u64: modulo 2^64 it is three of u32.
 struct Prod64 {
   template <class D, class V>
-  V operator()(D d, V a, V b) const {
+  V operator()(D, V a, V b) const {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_AVX3
-    (void)d;
     return hn::Mul(a, b);
 #else
     const hn::RepartitionToNarrow<D> d32;

@@ -324,7 +324,7 @@ void SimFabric::Sever(absl::string_view from, absl::string_view to, absl::Durati
       for (const std::string& segment : std::exchange(pipe.in_flight, {})) sent += segment;
       sent += pipe.unsent.Take(pipe.unsent.size());
       BreakEnd(connection, side, /*drop_arrived=*/true);
-      scheduler_.After(late, [this, connection, side, sent] {
+      scheduler_.After(late, [this, connection = connection, side, sent] {
         Connection::Pipe& pipe = connection->pipes[side];
         const Connection::End& receiver = connection->ends[1 - side];
         if (receiver.open && !receiver.read_broken) pipe.arrived.Append(sent);
@@ -356,7 +356,8 @@ void SimFabric::Heal(absl::string_view from, absl::string_view to) {
       Connection::Pipe& pipe = connection->pipes[side];
       const absl::Duration delay = Delay(connection->from(side), connection->to(side));
       for (; pipe.held_back > 0; --pipe.held_back) {
-        scheduler_.After(delay, [this, connection, side] { Deliver(connection, side); });
+        scheduler_.After(delay,
+                         [this, connection = connection, side] { Deliver(connection, side); });
       }
       Credit(connection, side, std::exchange(pipe.unacknowledged, 0));
       Pump(connection, side);
