@@ -396,15 +396,15 @@ def matrix(options):
     """Each role, strike and point; covers take turns."""
     number = options.first
     for turn in range(options.repeat):
-        for point in range(options.from_point, options.points):
-            for role in options.roles.split(","):
-                for strike in options.strikes.split(","):
+        for point in options.at.split(","):
+            for strike in options.strikes.split(","):
+                for role in options.roles.split(","):
                     if strike == "pause" and role in ("caller", "shard"):
                         continue
                     cover = COVERS[(number + turn) % len(COVERS)] if options.cover is None else options.cover
                     for operation in options.operations.split(","):
                         number += 1
-                        yield Round(number, operation, role, strike, point / options.points, cover)
+                        yield Round(number, operation, role, strike, int(point) / 100, cover)
 
 
 def parse(arguments):
@@ -415,8 +415,7 @@ def parse(arguments):
     parser.add_argument("--operations", default="reduce,allreduce")
     parser.add_argument("--roles", default=",".join(ROLES))
     parser.add_argument("--strikes", default=",".join(STRIKES))
-    parser.add_argument("--points", type=int, default=10)
-    parser.add_argument("--from-point", type=int, default=0, help="begin with that point")
+    parser.add_argument("--at", default="0,10,20,30,40,50,60,70,80,90", help="percent of the root's work")
     parser.add_argument("--cover", choices=COVERS, help="what becomes of lost sources; by default in turns")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="numbers of the rounds begin after this")
@@ -429,7 +428,7 @@ def main(arguments=None):
     fire = Fire(options.shards, options.mib * MIB, options.egress)
     end = time.monotonic() + options.seconds
     failure = "it did not end"
-    struck = 0
+    never_struck = set(options.roles.split(","))
     try:
         fire.start()
         for count, this in enumerate(matrix(options)):
@@ -437,12 +436,14 @@ def main(arguments=None):
                 print(f"time is over before {this}")
                 break
             took = fire.run(this)
-            struck += bool(this.victim)
+            if this.victim:
+                never_struck.discard(this.role)
             print(f"{took:5.1f} s  {this}{'' if this.victim else '  (over before)'}", flush=True)
             if count == 3:
                 fire.check_holdings()
         fire.check_holdings()
-        failure = None if struck else "every round was over before its strike, or had nobody to strike"
+        # Its rounds were over before their strikes, or had nobody to strike, or time did not allow any.
+        failure = f"never struck: {', '.join(sorted(never_struck))}" if never_struck else None
     except Violation as violation:
         failure = str(violation)
     finally:
