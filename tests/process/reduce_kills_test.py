@@ -19,6 +19,7 @@ In the end memory and descriptors of the daemons are where they were.
 import argparse
 import collections
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -44,6 +45,8 @@ DESCRIPTOR_SLACK = 8
 ROLES = ("leaf", "interior", "root", "caller", "shard")
 STRIKES = ("kill", "stop", "pause")
 COVERS = ("again", "spare", "copy")
+# Numbers of rounds that make up for those that came too late begin here.
+MISSED = 100000
 
 
 class Violation(Exception):
@@ -407,6 +410,15 @@ def matrix(options):
                         yield Round(number, operation, role, strike, int(point) / 100, cover)
 
 
+def missed(options, never_struck):
+    """Early, for each role whose rounds were all over before their strikes."""
+    number = options.first + MISSED
+    for _ in range(3):
+        for role in sorted(never_struck):
+            number += 1
+            yield Round(number, options.operations.split(",")[0], role, options.strikes.split(",")[0], 0.1, COVERS[0])
+
+
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shards", type=int, default=1)
@@ -431,7 +443,7 @@ def main(arguments=None):
     never_struck = set(options.roles.split(","))
     try:
         fire.start()
-        for count, this in enumerate(matrix(options)):
+        for count, this in enumerate(itertools.chain(matrix(options), missed(options, never_struck))):
             if time.monotonic() > end:
                 print(f"time is over before {this}")
                 break
