@@ -1,14 +1,16 @@
 // A shard against nodes that say anything: frames as they are, messages in well-formed batches,
-// streams that open, resume, close and do not read, and time that passes. Nothing may abort, no
-// invariant of the core may break, and what the shard says is in order.
+// streams that open, resume, close and do not read, and time that passes, in silence or not.
+// Nothing may abort, no invariant of the core may break, and what the shard says is in order.
 //
 // An input is a list of (what and who, argument, ...); what follows is told at each of them.
-// Objects may be named by one byte (short_ids.h).
+// Objects may be named by one byte (short_ids.h). The highest bit of all: there are two shards.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,9 +27,14 @@ namespace {
 
 constexpr size_t kNodes = 3;
 constexpr int kMaxSteps = 200;
+// That a node keeps in mind.
+constexpr size_t kFolds = 8;
+// Within a lease.
+constexpr absl::Duration kBeat = absl::Seconds(1);
 
-SessionConfig Config() {
+SessionConfig Config(uint32_t num_shards) {
   SessionConfig config;
+  config.num_shards = num_shards;
   config.secret = "a secret that no input guesses";
   config.nonce_bytes = [](void* out, size_t size) { memset(out, 'n', size); };
   return config;
@@ -71,13 +78,18 @@ struct Node {
   uint64_t shard_incarnation = 0;
   uint64_t sent = 0;
   uint64_t received = 0;
+  // What it was told to fold, the latest first.
+  std::deque<v1::Fold> folds;
 };
 
 class World {
  public:
-  World() : process_(scheduler_.NewProcess("shard")), loop_(process_->NewExecutor("control")) {
+  explicit World(uint32_t num_shards)
+      : config_(Config(num_shards)),
+        process_(scheduler_.NewProcess("shard")),
+        loop_(process_->NewExecutor("control")) {
     Run([this] {
-      shard_ = std::make_unique<Shard>(loop_, Config(), DirectoryOptions{}, Random(1));
+      shard_ = std::make_unique<Shard>(loop_, config_, DirectoryOptions{}, Random(1));
     });
   }
   ~World() {
@@ -119,10 +131,10 @@ class World {
         Close(node);
         return 0;
       case 6:
-        scheduler_.RunFor(absl::Milliseconds(20) * argument);
-        Read(node);
+        Pass(absl::Milliseconds(20) * argument, /*silent=*/(argument & 1) == 0);
         return 0;
       default:
+        if (argument > 1) return AnswerFold(node, argument), 0;
         TakeMore(node, (argument & 1) != 0);
         return 0;
     }
@@ -146,9 +158,8 @@ class World {
     v1::Hello& hello = *frame.mutable_hello();
     hello.set_protocol_version(kProtocolVersion);
     hello.set_cluster_id("default");
-    hello.set_num_shards(1);
-    hello.mutable_node()->mutable_key()->set_node(1 + static_cast<uint64_t>(&node - &nodes_[0]));
-    hello.mutable_node()->mutable_key()->set_incarnation(node.incarnation);
+    hello.set_num_shards(config_.num_shards);
+    *hello.mutable_node()->mutable_key() = KeyOf(node);
     hello.mutable_node()->set_name("node");
     hello.mutable_node()->set_address("10.0.0.1:7411");
     hello.set_nonce(std::string(32, 'm'));
@@ -161,19 +172,99 @@ class World {
     Tell(node, frame);
     if (node.pipe->said.empty() || !node.pipe->said.back().has_challenge()) return;
     node.pipe->slow = slow;
-    frame.mutable_proof()->set_proof(SessionProof(Config().secret, SessionEnd::kNode, said,
+    frame.mutable_proof()->set_proof(SessionProof(config_.secret, SessionEnd::kNode, said,
                                                   node.pipe->said.back().challenge().nonce()));
     Tell(node, frame);
   }
 
   // A message of the node's session, which says what it has received or nothing of it.
   void Say(Node& node, absl::string_view bytes, bool acknowledge) {
+    v1::NodeMessage message;
+    if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
+    ExpandIds(message);
+    Say(node, std::move(message), acknowledge);
+  }
+
+  void Say(Node& node, v1::NodeMessage message, bool acknowledge) {
     v1::NodeFrame frame;
     v1::NodeBatch& batch = *frame.mutable_batch();
-    if (!batch.add_messages()->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
-    ExpandIds(*batch.mutable_messages(0));
+    *batch.add_messages() = std::move(message);
     batch.set_first_sequence(++node.sent);
     if (acknowledge) batch.set_acknowledged(node.received);
+    Tell(node, std::move(frame));
+  }
+
+  // Something of a fold that it was told: versions are nothing that an input guesses.
+  void AnswerFold(Node& node, uint8_t argument) {
+    const size_t which = (argument >> 4) & 7;
+    if (which >= node.folds.size()) return;
+    const v1::Fold& fold = node.folds[which];
+    const int kind = (argument >> 1) & 7;
+    v1::NodeMessage message;
+    if (kind == 6) {
+      FillCreate(node, fold, message.mutable_announce_create());
+    } else if (kind == 7 && (argument & 128) != 0) {
+      FillRegister(fold, message.mutable_register_fold());
+    } else if (kind == 7) {
+      message.mutable_announce_seal()->set_object_id(fold.object_id());
+      *message.mutable_announce_seal()->mutable_generation() = ResultOf(node);
+    } else {
+      v1::FoldReport& report = *message.mutable_fold_report();
+      report.set_object_id(fold.object_id());
+      *report.mutable_version() = fold.version();
+      report.set_kind(static_cast<v1::FoldReport::Kind>(kind));
+      report.set_watermark((argument & 128) != 0 ? fold.size_bytes() : 1);
+      report.set_input((argument & 128) != 0 ? 1 : 0);
+    }
+    Say(node, std::move(message), /*acknowledge=*/(argument & 1) != 0);
+  }
+
+  v1::NodeKey KeyOf(const Node& node) const {
+    v1::NodeKey key;
+    key.set_node(1 + static_cast<uint64_t>(&node - &nodes_[0]));
+    key.set_incarnation(node.incarnation);
+    return key;
+  }
+
+  v1::Generation ResultOf(const Node& node) const {
+    v1::Generation generation;
+    *generation.mutable_creator() = KeyOf(node);
+    generation.set_sequence(99);
+    return generation;
+  }
+
+  void FillCreate(const Node& node, const v1::Fold& fold, v1::AnnounceCreate* create) const {
+    create->set_object_id(fold.object_id());
+    *create->mutable_generation() = ResultOf(node);
+    create->mutable_info()->set_size_bytes(fold.size_bytes());
+    create->mutable_info()->set_slices(1);
+    create->mutable_info()->set_reduced_from(fold.reduced_from());
+    *create->mutable_version() = fold.version();
+  }
+
+  static void FillRegister(const v1::Fold& fold, v1::RegisterFold* registered) {
+    registered->set_object_id(fold.object_id());
+    *registered->mutable_version() = fold.version();
+    registered->set_slot(fold.slot());
+    registered->set_slots(fold.slots());
+    registered->set_degree(fold.degree());
+    for (const v1::Fold::Input& input : fold.inputs()) {
+      if (!input.source_id().empty()) registered->add_source_ids(input.source_id());
+    }
+    registered->set_root(fold.root());
+  }
+
+  // Nodes that are not silent say that they live.
+  void Pass(absl::Duration time, bool silent) {
+    for (; time > absl::ZeroDuration(); time -= kBeat) {
+      scheduler_.RunFor(std::min(time, kBeat));
+      for (Node& node : nodes_) silent ? Read(node) : Beat(node);
+    }
+  }
+
+  void Beat(Node& node) {
+    v1::NodeFrame frame;
+    frame.mutable_batch()->set_acknowledged(node.received);
     Tell(node, std::move(frame));
   }
 
@@ -225,6 +316,9 @@ class World {
       node.received += static_cast<uint64_t>(batch.messages().size());
       for (const v1::ShardMessage& message : batch.messages()) {
         PHALANX_CHECK(message.kind_case() != v1::ShardMessage::KIND_NOT_SET, "a message says what");
+        if (!message.has_fold()) continue;
+        node.folds.push_front(message.fold());
+        if (node.folds.size() > kFolds) node.folds.pop_back();
       }
     }
   }
@@ -243,6 +337,7 @@ class World {
     });
   }
 
+  const SessionConfig config_;
   sim::SimScheduler scheduler_{{}};
   std::unique_ptr<sim::SimProcess> process_;
   sim::SimExecutor& loop_;
@@ -254,7 +349,8 @@ class World {
 }  // namespace phalanx::directory
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  phalanx::directory::World world;
+  const bool two_shards = size > 0 && (data[0] & 0x80) != 0;
+  phalanx::directory::World world(two_shards ? 2 : 1);
   world.Play(absl::string_view(reinterpret_cast<const char*>(data), size));
   return 0;
 }
