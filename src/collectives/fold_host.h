@@ -8,13 +8,29 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/time/time.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/collectives/fold_order.h"
 #include "src/common/executor.h"
+#include "src/common/ids.h"
 #include "src/net/data_plane.h"
 #include "src/object_store/store.h"
 
 namespace phalanx::collectives {
+
+// Of each fold of a node.
+struct FoldOptions {
+  NodeKey self;
+  // A pull that failed is tried again after so long, and after twice as long each time.
+  absl::Duration retry_after;
+  absl::Duration retry_at_most;
+  // How long memory is waited for.
+  absl::Duration memory_patience;
+};
+
+// What a root, or a member of a ring of its slice, does not show before it is committed, if it has
+// so much.
+inline constexpr uint64_t kHeldBackBytes = 4096;
 
 class FoldHost {
  public:

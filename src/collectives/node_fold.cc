@@ -18,8 +18,6 @@ using object_store::Store;
 using object_store::View;
 using object_store::WriteGrant;
 
-// What the root does not show before it is committed, if it has so much.
-constexpr uint64_t kHeldBackBytes = 4096;
 // Of operands, folded on the control loop in one turn.
 constexpr uint64_t kAtOnceBytes = uint64_t{1} << 20;
 // A fold of this node that is to be an input may be ordered a little later.
@@ -55,7 +53,7 @@ auto NodeFold::Guarded(F f) {
   };
 }
 
-NodeFold::NodeFold(FoldOrder order, const Options& options, Host& host, Executor& control)
+NodeFold::NodeFold(FoldOrder order, const FoldOptions& options, Host& host, Executor& control)
     : order_(std::move(order)),
       options_(options),
       host_(host),

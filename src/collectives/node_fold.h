@@ -41,14 +41,6 @@ namespace phalanx::collectives {
 
 class NodeFold {
  public:
-  struct Options {
-    NodeKey self;
-    absl::Duration retry_after;
-    absl::Duration retry_at_most;
-    // How long memory is waited for.
-    absl::Duration memory_patience;
-  };
-
   class Host : public FoldHost {
    public:
     // The output of a fold of the same target that is here, if it has begun.
@@ -63,7 +55,7 @@ class NodeFold {
   };
 
   // Both outlive it.
-  NodeFold(FoldOrder order, const Options& options, Host& host, Executor& control);
+  NodeFold(FoldOrder order, const FoldOptions& options, Host& host, Executor& control);
   // Without a word to anybody; what runs on other loops ends in a later turn of theirs.
   ~NodeFold();
   NodeFold(const NodeFold&) = delete;
@@ -154,7 +146,7 @@ class NodeFold {
   void Settle();
 
   FoldOrder order_;
-  const Options options_;
+  const FoldOptions options_;
   Host& host_;
   Executor& control_;
   std::shared_ptr<char> alive_ = std::make_shared<char>();

@@ -75,6 +75,9 @@ struct Reducer::Impl final : public NodeFold::Host, public RingFold::Host {
   RingFold* FindRing(const Key& key) const;
   void OnFold(const v1::Fold& message);
   void OnRing(FoldOrder order);
+  FoldOptions OptionsOfFolds() const {
+    return {options_.self, options_.retry_after, options_.retry_at_most, options_.memory_patience};
+  }
   // They live in one session of each member with the shard: what is not sealed ends.
   void EndRings(int shard);
   // The order cannot be carried out: if it says for what, that is told.
@@ -252,10 +255,8 @@ void Reducer::Impl::Gone(RingFold& fold) {
 
 void Reducer::Impl::OnRing(FoldOrder order) {
   const Key key{order.target, order.version};
-  const RingFold::Options ring_options{options_.retry_after, options_.retry_at_most,
-                                       options_.memory_patience};
   auto& ring = rings_[key];
-  ring = std::make_unique<RingFold>(std::move(order), ring_options, *this, control_);
+  ring = std::make_unique<RingFold>(std::move(order), OptionsOfFolds(), *this, control_);
   ring->Start();
 }
 
@@ -282,10 +283,8 @@ void Reducer::Impl::OnFold(const v1::Fold& message) {
                                             folds_.size() + rings_.size(), " folds already")));
   }
   if (order->ring) return OnRing(*std::move(order));
-  const NodeFold::Options fold_options{options_.self, options_.retry_after, options_.retry_at_most,
-                                       options_.memory_patience};
   auto& fold = folds_[key];
-  fold = std::make_unique<NodeFold>(*std::move(order), fold_options, *this, control_);
+  fold = std::make_unique<NodeFold>(*std::move(order), OptionsOfFolds(), *this, control_);
   fold->Start();
 }
 

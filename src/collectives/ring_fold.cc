@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/common/check.h"
 #include "src/common/defects.h"
 
 namespace phalanx::collectives {
@@ -14,9 +13,6 @@ namespace {
 using object_store::PutResult;
 using object_store::View;
 using object_store::WriteGrant;
-
-// Of each slice, before it is committed.
-constexpr uint64_t kHeldBackBytes = 4096;
 
 uint64_t AllBut(int slices, int one) {
   const uint64_t all = slices == kMaxSlices ? ~uint64_t{0} : (uint64_t{1} << slices) - 1;
@@ -33,7 +29,7 @@ auto RingFold::Guarded(F f) {
   };
 }
 
-RingFold::RingFold(FoldOrder order, const Options& options, Host& host, Executor& control)
+RingFold::RingFold(FoldOrder order, const FoldOptions& options, Host& host, Executor& control)
     : order_(std::move(order)), options_(options), host_(host), control_(control) {}
 
 RingFold::~RingFold() {

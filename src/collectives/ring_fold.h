@@ -41,13 +41,6 @@ namespace phalanx::collectives {
 
 class RingFold {
  public:
-  struct Options {
-    absl::Duration retry_after;
-    absl::Duration retry_at_most;
-    // How long memory is waited for.
-    absl::Duration memory_patience;
-  };
-
   class Host : public FoldHost {
    public:
     // What it has folded can be had from now on.
@@ -59,7 +52,7 @@ class RingFold {
   };
 
   // All of them outlive it. REQUIRES: order.ring.
-  RingFold(FoldOrder order, const Options& options, Host& host, Executor& control);
+  RingFold(FoldOrder order, const FoldOptions& options, Host& host, Executor& control);
   ~RingFold();
   RingFold(const RingFold&) = delete;
   RingFold& operator=(const RingFold&) = delete;
@@ -121,7 +114,7 @@ class RingFold {
   void Settle();
 
   FoldOrder order_;
-  const Options options_;
+  const FoldOptions options_;
   Host& host_;
   Executor& control_;
   std::shared_ptr<char> alive_ = std::make_shared<char>();
