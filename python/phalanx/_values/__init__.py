@@ -1,0 +1,428 @@
+"""Values into the bytes and metadata of objects, and back. Pure Python; any thread.
+
+What becomes what is told in README.md beside this file. NumPy, torch and cloudpickle are imported
+when a value first needs them.
+"""
+
+from __future__ import annotations
+
+import array as _array
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from phalanx import exceptions
+from phalanx._values import _wire, plain
+from phalanx._values._wire import Encoded, NotATree, collecting, use_copier
+
+if TYPE_CHECKING:
+    from phalanx._values.packed_trees import LazyTree, Read
+    from phalanx._values.trees import TreeSpec
+
+__all__ = [
+    "Encoded",
+    "check_spec",
+    "collecting",
+    "copy_into",
+    "decode",
+    "encode",
+    "flatten",
+    "metadata_for",
+    "open_tree",
+    "reduce_dtype",
+    "unflatten",
+    "use_copier",
+    "wants_private_pages",
+]
+
+_Encoder = Callable[[Any], "Encoded | None"]
+
+
+# ---- encoding
+
+
+def _encode_tree(value: Any) -> Encoded:
+    from phalanx._values import packed_trees
+
+    return packed_trees.encode(value)
+
+
+def _encode_dlpack(value: Any) -> Encoded | None:
+    from phalanx._values import arrays, dlpack
+
+    return arrays.encode(dlpack.as_array(value))
+
+
+# By exact type. NumPy's and torch's types join when they are first met.
+_encoders: dict[type, _Encoder] = {
+    bytes: plain.encode_bytes,
+    bytearray: plain.encode_bytearray,
+    str: plain.encode_str,
+    memoryview: plain.encode_memoryview,
+    _array.array: plain.encode_array,
+    type(None): plain.encode_plain,
+    bool: plain.encode_plain,
+    int: plain.encode_plain,
+    float: plain.encode_plain,
+    dict: _encode_tree,
+    OrderedDict: _encode_tree,
+    list: _encode_tree,
+    tuple: _encode_tree,
+}
+
+
+def _find_encoder(kind: type) -> _Encoder | None:
+    """Return the encoder for a type that is not in the table; None: only pickle will do."""
+    np = sys.modules.get("numpy")
+    if np is not None and issubclass(kind, (np.ndarray, np.generic)):
+        from phalanx._values import arrays
+
+        if kind is np.ndarray:
+            _encoders[kind] = arrays.encode
+            return arrays.encode
+        return arrays.encode_scalar if issubclass(kind, np.generic) else None
+    torch = sys.modules.get("torch")
+    if torch is not None and issubclass(kind, torch.Tensor):
+        from phalanx._values import tensors
+
+        if not tensors.is_tensor_type(kind):
+            return None
+        _encoders[kind] = tensors.encode
+        return tensors.encode
+    if issubclass(kind, tuple):
+        return _encode_tree
+    from phalanx._values import dlpack
+
+    return _encode_dlpack if dlpack.speaks(kind) else None
+
+
+def encode(value: Any, *, allow_pickle: bool = True) -> Encoded:
+    """Encode a value as an object.
+
+    Parameters
+    ----------
+    value
+        Anything. Arrays, tensors, trees of them, bytes, text and plain numbers have forms of their
+        own; everything else is pickled.
+    allow_pickle
+        Whether pickle may be used.
+
+    Returns
+    -------
+    Encoded
+        It refers to the value: write its bytes before the value changes.
+
+    Raises
+    ------
+    PickleRefusedError
+        It needs pickle, and that is not allowed.
+    TypeError
+        Its memory is not the CPU's; or pickle raised it, as it may anything else.
+    """
+    kind = type(value)
+    encoder = _encoders.get(kind) or _find_encoder(kind)
+    why = f"it is a {kind.__module__}.{kind.__qualname__}"
+    if encoder is not None:
+        try:
+            encoded = encoder(value)
+        except NotATree as error:
+            why = str(error)
+        else:
+            if encoded is not None:
+                return encoded
+            why = (getattr(value, "dtype", None) and f"its dtype is {value.dtype}") or why
+    if not allow_pickle:
+        raise exceptions.PickleRefusedError(
+            f"the value can only be put by pickle ({why}), and allow_pickle=False"
+        )
+    from phalanx._values import pickled
+
+    return pickled.encode(value)
+
+
+# ---- decoding
+
+
+def decode(
+    metadata: bytes,
+    data: memoryview,
+    *,
+    copy: bool | None = None,
+    writable: object = None,
+    allow_pickle: bool = True,
+) -> Any:
+    """Return the value of an object.
+
+    Parameters
+    ----------
+    metadata
+        The object's. Empty: the object was not put by this package, and the value is `data`.
+    data
+        All its bytes. Whatever is a view of them keeps an export of this memoryview alive.
+        Read-only, or writable pages that belong to this caller alone.
+    copy
+        None: views, copies where the type or read-only memory demands it (bytes, text; tensors
+        from read-only pages). True: a writable copy of one's own. False: ValueError instead of
+        copying the elements of a tensor.
+    writable
+        None: arrays can be written if `data` can. False: arrays cannot; tensors and what is
+        pickled with tensors follow `data`. Anything else: ValueError unless `data` can be written.
+    allow_pickle
+        Whether pickled values are read, and modules imported that define namedtuples.
+
+    Raises
+    ------
+    ValueFormatError
+        The metadata is foreign or corrupt, or the bytes do not go with it. Nothing was run.
+    PickleRefusedError
+        The value is pickled, and that is not allowed.
+    ImportError
+        The value needs a package that is not installed.
+    """
+    if copy is None and writable is None and metadata[:5] == _AN_ARRAY:
+        # What most calls are, and none of what follows matters to.
+        decoder = _decoders.get(_wire.ARRAY) or _load_decoder(_wire.ARRAY)
+        return decoder(metadata, data if type(data) is memoryview else memoryview(data))
+    if type(data) is not memoryview or data.format != "B" or data.ndim != 1:
+        data = _wire.as_bytes_view(data)
+    kind = _wire.parse_kind(metadata) if metadata else _wire.NOTHING
+    if kind == _wire.PICKLE and not allow_pickle:
+        raise exceptions.PickleRefusedError("the object is a pickled value, and allow_pickle=False")
+    if copy and kind != _wire.ARRAY and kind not in _COPIED_ANYWAY:
+        data = _wire.private_copy(data)
+    elif writable and data.readonly and not copy:
+        raise ValueError("the object's pages are read-only: copy=True gives writable memory")
+    if copy is False and data.readonly and wants_private_pages(metadata):
+        raise ValueError("a tensor needs memory of its own, and copy=False")
+    if kind == _wire.TREE:
+        from phalanx._values import packed_trees
+
+        return packed_trees.decode(metadata, data, writable, allow_pickle)
+    if writable is False and kind != _wire.TENSOR and not wants_private_pages(metadata):
+        data = data.toreadonly()
+    decoder = _decoders.get(kind) or _load_decoder(kind)
+    value = decoder(metadata, data)
+    return value.copy(order="K") if copy and kind == _wire.ARRAY else value
+
+
+_AN_ARRAY = _wire.pack_head(_wire.ARRAY)
+# Their values own their memory.
+_COPIED_ANYWAY = (_wire.BYTES, _wire.BYTEARRAY, _wire.STR, _wire.PYARRAY, _wire.PLAIN)
+
+_Decoder = Callable[[bytes, memoryview], Any]
+
+_decoders: dict[int, _Decoder] = {
+    _wire.NOTHING: lambda metadata, data: data,
+    _wire.BYTES: plain.decode_bytes,
+    _wire.BYTEARRAY: plain.decode_bytearray,
+    _wire.STR: plain.decode_str,
+    _wire.MEMORYVIEW: plain.decode_memoryview,
+    _wire.PYARRAY: plain.decode_array,
+    _wire.PLAIN: plain.decode_plain,
+}
+
+
+def _load_decoder(kind: int) -> _Decoder:
+    if kind in (_wire.ARRAY, _wire.SCALAR):
+        from phalanx._values import arrays
+
+        _decoders[_wire.ARRAY] = arrays.decode
+        _decoders[_wire.SCALAR] = arrays.decode_scalar
+    elif kind == _wire.TENSOR:
+        from phalanx._values import tensors
+
+        _decoders[kind] = tensors.decode
+    elif kind == _wire.PICKLE:
+        from phalanx._values import pickled
+
+        _decoders[kind] = pickled.decode
+    else:
+        raise _wire.malformed(f"kind {kind} of value, which this package does not know")
+    return _decoders[kind]
+
+
+def wants_private_pages(metadata: bytes) -> bool:
+    """Whether `decode` should be given writable pages of the caller's own: for torch tensors.
+
+    Never raises: of foreign metadata `decode` says what is wrong.
+    """
+    if len(metadata) <= _wire.HEAD.size or metadata[:3] != _wire.MAGIC:
+        return False
+    if metadata[4] in (_wire.PICKLE, _wire.TREE):
+        return bool(metadata[5] & _wire.HAS_TENSORS)
+    return metadata[4] == _wire.TENSOR
+
+
+def copy_into(metadata: bytes, data: memoryview, out: Any) -> None:
+    """Copy an object that is one array or tensor into an array or tensor of the caller's.
+
+    Raises
+    ------
+    TypeError
+        The object or `out` is none.
+    ValueError
+        Their shapes or dtypes differ.
+    """
+    kind = _wire.parse_kind(metadata) if metadata else _wire.NOTHING
+    if kind not in (_wire.ARRAY, _wire.SCALAR, _wire.TENSOR):
+        raise TypeError("out= is for objects that are one array or tensor")
+    from phalanx._values import outputs
+
+    outputs.copy_into(_wire.parse_layout(metadata), kind == _wire.TENSOR, data, out)
+
+
+def metadata_for(shape: int | tuple[int, ...], dtype: Any, order: str = "C") -> tuple[bytes, int]:
+    """Return the metadata and the size in bytes of an array that is to be written in place.
+
+    `decode` of the metadata and the writable memory is then the array.
+
+    Raises
+    ------
+    TypeError
+        The dtype is one that only pickle can carry.
+    ValueError
+        The shape is negative, or the order neither "C" nor "F".
+    """
+    from phalanx._values import arrays
+
+    lengths = (shape,) if isinstance(shape, int) else tuple(int(length) for length in shape)
+    if any(length < 0 for length in lengths):
+        raise ValueError(f"shape {lengths} is negative")
+    if order not in ("C", "F"):
+        raise ValueError(f"order {order!r} is neither 'C' nor 'F'")
+    return arrays.metadata_for(lengths, dtype, order)
+
+
+# ---- trees
+
+
+def flatten(tree: Any) -> tuple[TreeSpec, Encoded]:
+    """Encode a tree of arrays so that it can be reduced, however large its structure is.
+
+    Returns
+    -------
+    spec
+        The structure; the same for trees of the same structure (``spec.digest``).
+    encoded
+        Leaves alone. Its metadata has the structure inside if that fits, else its digest.
+
+    Raises
+    ------
+    TypeError
+        It is no tree of arrays.
+    """
+    from phalanx._values import packed_trees
+
+    try:
+        return packed_trees.flatten(tree)
+    except NotATree as error:
+        raise TypeError(f"no tree of arrays: {error}") from error
+
+
+def unflatten(
+    spec: TreeSpec, data: memoryview, *, writable: object = None, allow_pickle: bool = True
+) -> Any:
+    """Return the tree of a known structure whose leaves are views of `data`.
+
+    Raises
+    ------
+    ValueFormatError
+        `data` has another size.
+    """
+    from phalanx._values import packed_trees
+
+    return packed_trees.unflatten(spec, data, writable, allow_pickle)
+
+
+def check_spec(spec: TreeSpec, metadata: bytes) -> None:
+    """Raise ValueFormatError unless an object is a flattened tree of this very structure."""
+    from phalanx._values import packed_trees
+
+    if not metadata or _wire.parse_kind(metadata) != _wire.TREE:
+        raise _wire.malformed("the object is no tree")
+    packed_trees.check_spec(spec, metadata)
+
+
+def open_tree(
+    metadata: bytes,
+    source: memoryview | Read,
+    *,
+    copy: bool = False,
+    allow_pickle: bool = True,
+) -> LazyTree:
+    """Return a mapping whose values are made when their keys are asked for.
+
+    Parameters
+    ----------
+    metadata
+        Of an object that is a dict of arrays.
+    source
+        Its bytes; or a function that gives ``[offset, offset + nbytes)`` of them.
+    copy
+        Whether leaves are private writable copies.
+    allow_pickle
+        Whether modules may be imported that define namedtuples.
+
+    Raises
+    ------
+    ValueFormatError
+        It is no such object, or corrupt.
+    """
+    from phalanx._values import packed_trees
+
+    if not metadata or _wire.parse_kind(metadata) != _wire.TREE:
+        raise _wire.malformed("the object is no tree of arrays")
+    return packed_trees.open_tree(metadata, source, copy, allow_pickle)
+
+
+# ---- reductions
+
+
+def reduce_dtype(metadata: bytes) -> str | None:
+    """Return what reductions call the elements of an object.
+
+    Returns
+    -------
+    str or None
+        "f16", "bf16", "f32", "f64", "i8", "u8", "i16", "i32", "u32", "i64" or "u64"; None for
+        empty metadata, which tells nothing.
+
+    Raises
+    ------
+    TypeError
+        The object is not one block of such elements; says what it is instead.
+    ValueFormatError
+        The metadata is foreign or corrupt.
+    """
+    if not metadata:
+        return None
+    kind = _wire.parse_kind(metadata)
+    if kind == _wire.TREE:
+        from phalanx._values import packed_trees
+
+        return packed_trees.reduced_name(metadata)
+    if kind == _wire.PLAIN:
+        name, what = plain.reduced_name(metadata), "a Python value that is no float or small int"
+    elif kind in (_wire.MEMORYVIEW, _wire.PYARRAY):
+        code = _wire.parse_layout(metadata).code
+        name, what = plain.reduced_name_of_format(code), f"memory of format {code!r}"
+    elif kind in (_wire.ARRAY, _wire.SCALAR, _wire.TENSOR):
+        from phalanx._values import dtypes
+
+        code = _wire.parse_layout(metadata).code
+        name = dtypes.reduced_name(code, kind == _wire.TENSOR)
+        what = f"dtype {dtypes.spoken_name(code)}"
+    else:
+        name, what = None, _KIND_NAMES.get(kind, f"kind {kind} of value")
+    if name is None:
+        raise TypeError(f"{what} cannot be reduced")
+    return name
+
+
+_KIND_NAMES = {
+    _wire.PICKLE: "a pickled value",
+    _wire.BYTES: "a bytes object",
+    _wire.BYTEARRAY: "a bytearray",
+    _wire.STR: "a str",
+}

@@ -1,0 +1,320 @@
+"""Trees as objects: where the structure is told, the writer of the leaves, and lazy reading.
+
+Metadata: flags, then the structure (as JSON, or compressed); or, when that does not fit, its length
+in bytes, and it stands at the head of the payload, padded to 64 bytes; or, for a payload of leaves
+alone whose structure its readers know, that structure's digest, the payload's size and the name of
+the one element type, if there is one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Union
+
+from phalanx import exceptions
+from phalanx._values import arrays, tensors, trees
+from phalanx._values._wire import (
+    HAS_TENSORS,
+    HEAD,
+    MAX_METADATA_BYTES,
+    TREE,
+    Encoded,
+    Part,
+    Reader,
+    aligned,
+    as_bytes_view,
+    check_size,
+    copy_bytes,
+    malformed,
+    pack_head,
+    private_copy,
+    write_parts,
+)
+from phalanx._values.trees import Leaf, Node, TreeSpec
+
+_FLAGS = struct.Struct("<B")
+_LENGTH = struct.Struct("<Q")
+_DIGEST_BYTES = 16
+_IN_METADATA, _COMPRESSED, _IN_PAYLOAD, _ELSEWHERE = range(4)
+_WHERE = 0x0F
+
+_MAX_CACHED = 64
+_metadata_cache: dict[bytes, Union[bytes, None]] = {}
+_spec_cache: dict[bytes, TreeSpec] = {}
+
+# Gives the bytes [offset, offset + nbytes) of an object.
+Read = Callable[[int, int], memoryview]
+
+
+# ---- writing
+
+
+def encode(value: Any) -> Encoded:
+    """Encode a tree that tells its structure itself.
+
+    Raises
+    ------
+    NotATree
+        It is no tree.
+    """
+    spec, leaves = trees.scan(value)
+    metadata = _whole_metadata(spec)
+    if metadata is not None:
+        return _encoded(metadata, spec, leaves)
+    text = spec.to_bytes()
+    return _encoded(_pack(_IN_PAYLOAD, spec, _LENGTH.pack(len(text))), spec, leaves, text)
+
+
+def flatten(value: Any) -> tuple[TreeSpec, Encoded]:
+    """Encode a tree as its leaves alone, whatever its structure; that is told beside it.
+
+    Raises
+    ------
+    NotATree
+        It is no tree.
+    """
+    spec, leaves = trees.scan(value)
+    metadata = _whole_metadata(spec)
+    if metadata is None:
+        name = (spec.dtype or "").encode()
+        metadata = _pack(_ELSEWHERE, spec, spec.digest + _LENGTH.pack(spec.nbytes) + name)
+    return spec, _encoded(metadata, spec, leaves)
+
+
+def _pack(where: int, spec: TreeSpec, body: bytes) -> bytes:
+    flags = where | (HAS_TENSORS if spec.has_tensors else 0)
+    return pack_head(TREE) + _FLAGS.pack(flags) + body
+
+
+def _whole_metadata(spec: TreeSpec) -> bytes | None:
+    """Return metadata with the structure inside, None if that does not fit."""
+    text = spec.to_bytes()
+    if text in _metadata_cache:
+        return _metadata_cache[text]
+    room = MAX_METADATA_BYTES - HEAD.size - _FLAGS.size
+    packed = trees.compress(text)
+    body = min(text, packed, key=len)
+    where = _IN_METADATA if body is text else _COMPRESSED
+    metadata = _pack(where, spec, body) if len(body) <= room else None
+    if len(_metadata_cache) >= _MAX_CACHED:
+        _metadata_cache.clear()
+    _metadata_cache[text] = metadata
+    return metadata
+
+
+def _encoded(metadata: bytes, spec: TreeSpec, leaves: list[Any], text: bytes = b"") -> Encoded:
+    begin = aligned(len(text))
+    parts: list[Part] = [
+        (begin + leaf.offset, leaf.nbytes, _writer_of(leaf, value))
+        for leaf, value in zip(spec.leaves, leaves)
+    ]
+    parts.sort(key=lambda part: part[:2])
+    if text:
+        parts.insert(0, (0, len(text), lambda target: copy_bytes(target, text, len(text))))
+    return Encoded(metadata, begin + spec.nbytes, None, lambda target: write_parts(target, parts))
+
+
+def _writer_of(leaf: Leaf, value: Any) -> Callable[[memoryview], None]:
+    codec: Any = tensors if leaf.is_tensor else arrays
+
+    def write(target: memoryview) -> None:
+        if leaf.layout.order == "C" and not leaf.is_tensor:
+            flat = arrays.flat_bytes(value)
+            if flat is not None:
+                copy_bytes(target, flat, leaf.nbytes)
+                return
+        codec.write(leaf.layout, value, target)
+
+    return write
+
+
+# ---- reading
+
+
+def spec_in(metadata: bytes, read: Read | None) -> tuple[TreeSpec, int]:
+    """Return an object's structure, and where its leaves begin.
+
+    Raises
+    ------
+    ValueFormatError
+        It is corrupt, or not in the object.
+    """
+    spec = _spec_cache.get(metadata)
+    if spec is not None:
+        return spec, 0
+    reader = Reader(metadata)
+    where = reader.unpack(_FLAGS)[0] & _WHERE
+    if where == _IN_PAYLOAD and read is not None:
+        (length,) = reader.unpack(_LENGTH)
+        reader.end()
+        return TreeSpec.from_bytes(bytes(read(0, length))), aligned(length)
+    if where not in (_IN_METADATA, _COMPRESSED):
+        raise malformed("the tree's structure is not in its metadata: unflatten(spec, data)")
+    text = reader.rest()
+    spec = TreeSpec.from_bytes(trees.decompress(text) if where == _COMPRESSED else text)
+    if len(_spec_cache) >= _MAX_CACHED:
+        _spec_cache.clear()
+    _spec_cache[bytes(metadata)] = spec
+    return spec, 0
+
+
+def reader_of(data: memoryview) -> Read:
+    """Return a Read of an object whose bytes are all here."""
+
+    def read(offset: int, nbytes: int) -> memoryview:
+        if offset + nbytes > data.nbytes:
+            raise malformed(f"{nbytes} bytes at {offset} of {data.nbytes}")
+        return data[offset : offset + nbytes]
+
+    return read
+
+
+def decode(
+    metadata: bytes, data: memoryview, writable: object = None, allow_pickle: bool = True
+) -> Any:
+    """Return a tree whose leaves are views of `data`; raises ValueFormatError."""
+    spec, begin = spec_in(metadata, reader_of(data))
+    check_size("a tree", begin + spec.nbytes, data.nbytes)
+    return _build(spec, data[begin:] if begin else data, writable, allow_pickle)
+
+
+def _build(spec: TreeSpec, data: memoryview, writable: object, allow_pickle: bool) -> Any:
+    array_data = data.toreadonly() if writable is False else data
+
+    def leaf(index: int) -> Any:
+        described = spec.leaves[index]
+        end = described.offset + described.nbytes
+        if described.is_tensor:
+            return tensors.view(described.layout, data[described.offset : end])
+        return arrays.view(described.layout, array_data[described.offset : end])
+
+    return trees.build(spec.root, leaf, allow_pickle)
+
+
+def unflatten(
+    spec: TreeSpec, data: memoryview, writable: object = None, allow_pickle: bool = True
+) -> Any:
+    """Return the tree whose payload `data` is; raises ValueFormatError if sizes differ."""
+    data = as_bytes_view(data)
+    check_size("a tree of this structure", spec.nbytes, data.nbytes)
+    return _build(spec, data, writable, allow_pickle)
+
+
+def check_spec(spec: TreeSpec, metadata: bytes) -> None:
+    """Raise ValueFormatError unless `metadata` is that of a tree of this very structure."""
+    reader = Reader(metadata)
+    where = reader.unpack(_FLAGS)[0] & _WHERE
+    if where == _ELSEWHERE:
+        same = reader.take(_DIGEST_BYTES) == spec.digest
+    else:
+        same = where != _IN_PAYLOAD and spec_in(metadata, None)[0] == spec
+    if not same:
+        raise malformed("the object is a tree of another structure")
+
+
+def reduced_name(metadata: bytes) -> str:
+    """Return the reductions' name of the one element type; raises TypeError if there is none."""
+    reader = Reader(metadata)
+    where = reader.unpack(_FLAGS)[0] & _WHERE
+    if where == _IN_PAYLOAD:
+        raise TypeError(
+            "a tree whose structure is longer than the 4096 bytes of metadata cannot be reduced "
+            "as one object: flatten() it"
+        )
+    if where == _ELSEWHERE:
+        reader.take(_DIGEST_BYTES + _LENGTH.size)
+        name = reader.rest().decode("ascii", "replace")
+        if not name:
+            raise TypeError("a tree of several dtypes, or of one without sums, cannot be reduced")
+        return name
+    groups = spec_in(metadata, None)[0].groups
+    if len(groups) > 1:
+        names = ", ".join(group.name for group in groups)
+        raise TypeError(
+            f"a tree of several dtypes ({names}) cannot be reduced as one: reduce its groups"
+        )
+    if groups[0].dtype is None:
+        raise TypeError(f"a tree of dtype {groups[0].name} cannot be reduced")
+    return groups[0].dtype
+
+
+# ---- one key at a time
+
+
+class LazyTree(Mapping[Any, Any]):
+    """A dict of arrays that stay where they are until their key is asked for.
+
+    Nested dicts are LazyTrees, everything else is made whole. Any thread.
+
+    Parameters
+    ----------
+    node
+        A dict.
+    spec
+        Of the whole tree.
+    read
+        Gives ranges of the payload, which begins with the first leaf.
+    copy
+        Whether each leaf is a private writable copy.
+    allow_pickle
+        Whether modules that define namedtuples may be imported.
+    """
+
+    __slots__ = ("_allow_pickle", "_children", "_copy", "_node", "_read", "_spec")
+
+    def __init__(
+        self, node: Node, spec: TreeSpec, read: Read, copy: bool, allow_pickle: bool
+    ) -> None:
+        self._node = node
+        self._spec = spec
+        self._read = read
+        self._copy = copy
+        self._allow_pickle = allow_pickle
+        self._children = dict(zip(node.keys, node.children))
+
+    def __getitem__(self, key: Any) -> Any:
+        node = self._children[key]
+        if node.kind in (trees.DICT, trees.ORDERED):
+            return LazyTree(node, self._spec, self._read, self._copy, self._allow_pickle)
+        return trees.build(node, self._leaf, self._allow_pickle)
+
+    def _leaf(self, index: int) -> Any:
+        leaf = self._spec.leaves[index]
+        data = as_bytes_view(self._read(leaf.offset, leaf.nbytes))
+        if self._copy:
+            data = private_copy(data)
+        return (tensors if leaf.is_tensor else arrays).view(leaf.layout, data)
+
+    def load(self) -> Any:
+        """Return the whole of it as what was put."""
+        return trees.build(self._node, self._leaf, self._allow_pickle)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._children)
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def __repr__(self) -> str:
+        return f"<LazyTree: {', '.join(map(repr, self._children))}>"
+
+
+def open_tree(
+    metadata: bytes, source: memoryview | Read, copy: bool = False, allow_pickle: bool = True
+) -> LazyTree:
+    """Return a LazyTree of an object that is a dict of arrays.
+
+    Raises
+    ------
+    ValueFormatError
+        It is corrupt, or no dict.
+    """
+    read = source if callable(source) else reader_of(as_bytes_view(source))
+    spec, begin = spec_in(metadata, read)
+    if not callable(source):
+        check_size("a tree", begin + spec.nbytes, as_bytes_view(source).nbytes)
+    if spec.root.kind not in (trees.DICT, trees.ORDERED):
+        raise exceptions.ValueFormatError("the object is no dict: it has no keys to get one by one")
+    shifted = read if begin == 0 else lambda offset, nbytes: read(begin + offset, nbytes)
+    return LazyTree(spec.root, spec, shifted, copy, allow_pickle)

@@ -1,0 +1,177 @@
+"""How arrays, tensors and Arrow tables inside a pickled value leave their bytes out of the stream.
+
+A reducer returns what ``__reduce__`` would, or None to leave the value to its own. The functions
+that rebuild are named in streams: they keep their names and arguments.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from phalanx._values._wire import Layout
+
+Reducer = Callable[[Any], "tuple[Any, ...] | None"]
+
+# Of types that live as long as the process: those of the packages named, and Python's own.
+_CACHED = ("builtins", "numpy", "torch", "pyarrow")
+_cache: dict[type, Reducer | None] = {}
+
+
+def reducer_for(kind: type) -> Reducer | None:
+    """Return the reducer for values of a type, None for most."""
+    try:
+        return _cache[kind]
+    except KeyError:
+        pass
+    found = _find(kind)
+    if kind.__module__.partition(".")[0] in _CACHED:
+        _cache[kind] = found
+    return found
+
+
+def _find(kind: type) -> Reducer | None:
+    np = sys.modules.get("numpy")
+    if np is not None and issubclass(kind, np.ndarray):
+        return _find_array(kind, np)
+    torch = sys.modules.get("torch")
+    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
+        return reduce_tensor
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None and kind in (arrow.Table, arrow.RecordBatch):
+        return reduce_arrow
+    return None
+
+
+def _find_array(kind: type, np: Any) -> Reducer | None:
+    if kind is np.ndarray:
+        return reduce_array
+    if kind is np.ma.MaskedArray:
+        return reduce_masked
+    # A subclass that says itself how it is pickled knows better.
+    for name in ("__reduce__", "__reduce_ex__", "__setstate__", "__getstate__"):
+        if getattr(kind, name, None) is not getattr(np.ndarray, name, None):
+            return None
+    return reduce_array
+
+
+def _leave_out(array: Any) -> tuple[Any, ...] | None:
+    """Return (dtype, shape, order, buffer) of an array of plain elements."""
+    from phalanx._values import arrays
+
+    np = sys.modules["numpy"]
+    if array.dtype.hasobject or array.dtype.itemsize == 0:
+        return None
+    plain = array.view(np.ndarray)
+    if plain.size == 0:
+        # NumPy's own way forgets a foreign byte order.
+        return plain.dtype, plain.shape, arrays.order_in(plain), b""
+    flat = arrays.flat_array(plain)
+    if flat is None:
+        plain = plain.copy(order="K")
+        flat = arrays.flat_array(plain)
+    assert flat is not None
+    return plain.dtype, plain.shape, arrays.order_in(plain), pickle.PickleBuffer(flat)
+
+
+def reduce_array(array: Any) -> tuple[Any, ...] | None:
+    """Leave out the bytes of an ndarray or of a subclass that adds nothing to it."""
+    parts = _leave_out(array)
+    return None if parts is None else (rebuild_array, (type(array), *parts))
+
+
+def rebuild_array(kind: type, dtype: Any, shape: tuple[int, ...], order: Any, buffer: Any) -> Any:
+    """Return an array over `buffer`, made as unpickling makes it: from no other array."""
+    import numpy as np
+
+    from phalanx._values._wire import strides_of
+
+    # Unlike ndarray(), frombuffer() holds an export of the buffer.
+    flat = buffer if buffer == b"" else np.frombuffer(buffer, np.uint8)
+    strides = strides_of(Layout("", shape, order), dtype.itemsize)
+    return np.ndarray.__new__(kind, shape, dtype, flat, 0, strides)
+
+
+def reduce_masked(array: Any) -> tuple[Any, ...] | None:
+    """Leave out the bytes of a masked array and of its mask."""
+    np = sys.modules["numpy"]
+    if type(array.data) is not np.ndarray:
+        return None
+    mask = None if array.mask is np.ma.nomask else array.mask
+    state = (array.data, mask, array._fill_value, array.hardmask, dict(array._optinfo))
+    return rebuild_masked, state
+
+
+def rebuild_masked(data: Any, mask: Any, fill_value: Any, hard: bool, optinfo: Any) -> Any:
+    """Return a masked array over the arrays given."""
+    import numpy as np
+
+    array = np.ma.MaskedArray(
+        data, np.ma.nomask if mask is None else mask, copy=False, hard_mask=hard
+    )
+    state: Any = array
+    state._fill_value = fill_value
+    state._optinfo.update(optinfo)
+    return state
+
+
+def reduce_tensor(tensor: Any) -> tuple[Any, ...] | None:
+    """Leave out the bytes of a tensor or parameter.
+
+    Tensors that share memory come back without sharing it, unless they are one object.
+    """
+    from phalanx._values import tensors
+
+    torch = sys.modules["torch"]
+    tensors.check_device(tensor)
+    parameter = isinstance(tensor, torch.nn.Parameter)
+    plain = tensor.data if parameter else tensor
+    layout = None if vars(tensor) else tensors.layout_of(plain)
+    if layout is None or tensor._backward_hooks:
+        return None
+    flat = tensors.flat_array(layout, plain)
+    if flat is None:
+        plain = plain.detach().resolve_conj().resolve_neg().contiguous()
+        layout = layout._replace(order="C")
+        flat = tensors.flat_array(layout, plain)
+    kind = "parameter" if parameter else "tensor"
+    buffer = pickle.PickleBuffer(flat) if tensor.numel() else b""
+    return rebuild_tensor, (kind, *layout[:3], tensor.requires_grad, buffer)
+
+
+def rebuild_tensor(
+    kind: str, code: str, shape: tuple[int, ...], order: Any, requires_grad: bool, buffer: Any
+) -> Any:
+    """Return a tensor or parameter over `buffer`, over a copy if that is read-only."""
+    from phalanx._values import tensors
+    from phalanx._values._wire import as_bytes_view
+
+    data = as_bytes_view(buffer)
+    if kind == "parameter":
+        plain = tensors.view(Layout(code, shape, order), data)
+        return sys.modules["torch"].nn.Parameter(plain, requires_grad)
+    return tensors.view(Layout(code, shape, order, requires_grad), data)
+
+
+def reduce_arrow(table: Any) -> tuple[Any, ...] | None:
+    """Cut a slice of a table out of its parent's buffers, which pickle would take along whole."""
+    if table.get_total_buffer_size() <= 2 * table.nbytes + 4096:
+        return None
+    arrow = sys.modules["pyarrow"]
+    import pyarrow.ipc  # noqa: F401  (an attribute of pyarrow from here on)
+
+    sink = arrow.BufferOutputStream()
+    with arrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write(table)
+    is_batch = isinstance(table, arrow.RecordBatch)
+    return rebuild_arrow, (is_batch, pickle.PickleBuffer(sink.getvalue()))
+
+
+def rebuild_arrow(is_batch: bool, buffer: Any) -> Any:
+    """Return a table or a record batch over a stream of Arrow's own format."""
+    import pyarrow.ipc
+
+    reader = pyarrow.ipc.open_stream(pyarrow.py_buffer(buffer))
+    return reader.read_next_batch() if is_batch else reader.read_all()

@@ -1,0 +1,449 @@
+"""Trees of arrays as one object: the leaves one after the other, the structure beside them.
+
+A tree is a nest of exact dicts, OrderedDicts, lists, tuples, namedtuples and Nones with at least
+one leaf, all leaves being exact ndarrays, exact CPU tensors or arrays of DLPack. Anything else in
+it, and a key that is no plain scalar (or tuple of such), makes the whole value one for pickle.
+
+Leaves stand in the payload sorted by the type of their elements (in the order in which the types
+are met first), each at a multiple of 64 bytes with zeros between. So each type is one range, and a
+tree of one type is one block that folds element by element, padding and all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import sys
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Union
+
+from phalanx import exceptions
+from phalanx._values import dlpack, dtypes
+from phalanx._values._wire import Layout, NotATree, aligned, check_order, malformed
+
+_MAX_DEPTH = 64
+
+LEAF, NONE, DICT, ORDERED, LIST, TUPLE, NAMED = "xzdoltn"
+
+
+class Node(NamedTuple):
+    """A part of a tree: its kind, its children, and what tells them apart."""
+
+    kind: str
+    keys: tuple[Any, ...] = ()
+    children: tuple[Node, ...] = ()
+    # LEAF: its index; NAMED: "module:qualname"; ORDERED: its `_metadata`.
+    extra: Any = None
+
+
+class Leaf(NamedTuple):
+    """One array or tensor of a tree, and where its bytes stand."""
+
+    layout: Layout
+    is_tensor: bool
+    offset: int
+    nbytes: int
+
+
+class Group(NamedTuple):
+    """The range of a payload that holds all elements of one type, with zeros between leaves.
+
+    Attributes
+    ----------
+    dtype
+        The reductions' name of the type; None if they have none.
+    name
+        The type in words, for errors.
+    offset, nbytes
+        The range, in bytes.
+    """
+
+    dtype: str | None
+    name: str
+    offset: int
+    nbytes: int
+
+
+class TreeSpec:
+    """The structure of a tree and the layout of its payload. Constant; any thread.
+
+    Attributes
+    ----------
+    nbytes
+        The size of the payload.
+    groups
+        One for each type of elements; together they are the payload but for padding.
+    """
+
+    __slots__ = ("_digest", "_json", "groups", "leaves", "nbytes", "root")
+
+    def __init__(self, text: bytes) -> None:
+        self.root, leaves = _parse(text)
+        self.leaves, self.groups, self.nbytes = _lay_out(leaves)
+        self._json = text
+        self._digest: bytes | None = None
+
+    @property
+    def dtype(self) -> str | None:
+        """The reductions' name of the one type of all elements; None if there is no such."""
+        return self.groups[0].dtype if len(self.groups) == 1 else None
+
+    @property
+    def has_tensors(self) -> bool:
+        """Whether there are torch tensors among the leaves."""
+        return any(leaf.is_tensor for leaf in self.leaves)
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that are the same for equal structures alone."""
+        if self._digest is None:
+            self._digest = hashlib.blake2b(self._json, digest_size=16).digest()
+        return self._digest
+
+    def to_bytes(self) -> bytes:
+        """Return the structure in a form that `from_bytes` reads; equal for equal structures."""
+        return self._json
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> TreeSpec:
+        """Return the spec that `to_bytes` wrote; raises ValueFormatError."""
+        text = bytes(text)
+        spec = _specs.get(text)
+        if spec is None:
+            spec = cls(text)
+            if len(_specs) >= _MAX_CACHED:
+                _specs.clear()
+            if len(text) <= _MAX_CACHED_BYTES:
+                _specs[text] = spec
+        return spec
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TreeSpec) and self._json == other._json
+
+    def __hash__(self) -> int:
+        return hash(self._json)
+
+    def __repr__(self) -> str:
+        types = ", ".join(group.name for group in self.groups)
+        return f"<TreeSpec: {len(self.leaves)} leaves of {types}, {self.nbytes} bytes>"
+
+
+_MAX_CACHED = 64
+_MAX_CACHED_BYTES = 64 << 10
+_specs: dict[bytes, TreeSpec] = {}
+
+
+def _lay_out(
+    leaves: Sequence[tuple[Layout, bool, int]],
+) -> tuple[tuple[Leaf, ...], tuple[Group, ...], int]:
+    by_element: dict[str, list[int]] = {}
+    for index, (layout, is_tensor, _) in enumerate(leaves):
+        element = dtypes.reduced_name(layout.code, is_tensor) or layout.code
+        by_element.setdefault(element, []).append(index)
+    placed: dict[int, Leaf] = {}
+    groups = []
+    end = 0
+    for element, indices in by_element.items():
+        begin = end = aligned(end)
+        for index in indices:
+            offset = aligned(end)
+            placed[index] = Leaf(*leaves[index][:2], offset, leaves[index][2])
+            end = offset + leaves[index][2]
+        layout, is_tensor, _ = leaves[indices[0]]
+        dtype = dtypes.reduced_name(layout.code, is_tensor)
+        groups.append(Group(dtype, dtype or dtypes.spoken_name(element), begin, end - begin))
+    return tuple(placed[index] for index in range(len(leaves))), tuple(groups), end
+
+
+# ---- from a value
+
+
+def scan(value: Any) -> tuple[TreeSpec, list[Any]]:
+    """Return the spec of a tree and its leaves, in the order of the spec.
+
+    Raises
+    ------
+    NotATree
+        It is no tree.
+    TypeError
+        A leaf is on another device.
+    """
+    scanner = _Scanner()
+    structure = scanner.visit(value, None, 0)
+    if not scanner.values:
+        raise NotATree("no array in it")
+    document = [structure, scanner.described]
+    text = json.dumps(document, separators=(",", ":")).encode()
+    return TreeSpec.from_bytes(text), scanner.values
+
+
+# How a value is reached: the way to its container, and its key there.
+Path = Union["tuple[Path, Any]", None]
+
+
+def _spoken(path: Path) -> str:
+    keys = []
+    while path is not None:
+        path, key = path
+        keys.append(f"[{key!r}]")
+    return "value" + "".join(reversed(keys))
+
+
+class _Scanner:
+    """Turns a tree into the JSON document of its structure, and collects the leaves."""
+
+    def __init__(self) -> None:
+        np = sys.modules.get("numpy")
+        self._ndarray = None if np is None else np.ndarray
+        self.values: list[Any] = []
+        self.described: list[Any] = []
+
+    def visit(self, value: Any, path: Path, depth: int) -> Any:
+        """Return the document of a value; raises NotATree."""
+        kind = type(value)
+        if kind is self._ndarray:
+            return self._add_array(value, path)
+        if value is None:
+            return None
+        if depth > _MAX_DEPTH:
+            raise NotATree(f"nested more than {_MAX_DEPTH} deep")
+        if kind is dict or kind is OrderedDict:
+            keys = [_key_document(key, path) for key in value]
+            children = [self.visit(child, (path, key), depth + 1) for key, child in value.items()]
+            extra = None if kind is dict else _attributes_of(value, path)
+            document = [DICT if kind is dict else ORDERED, keys, children]
+            return document if extra is None else [*document, extra]
+        if kind is list or kind is tuple or is_named_tuple(kind):
+            children = [
+                self.visit(child, (path, index), depth + 1) for index, child in enumerate(value)
+            ]
+            if kind is list or kind is tuple:
+                return [LIST if kind is list else TUPLE, children]
+            return [NAMED, list(kind._fields), children, _name_of(kind, path)]
+        return self._add_other(value, kind, path)
+
+    def _add_array(self, array: Any, path: Path) -> int:
+        from phalanx._values import arrays
+
+        document = arrays.leaf_document(array)
+        if document is None:
+            raise NotATree(f"{_spoken(path)} is an array of {array.dtype}")
+        self.values.append(array)
+        self.described.append(document)
+        return 0
+
+    def _add_other(self, leaf: Any, kind: type, path: Path) -> int:
+        from phalanx._values import tensors
+
+        if tensors.is_tensor_type(kind):
+            layout = tensors.layout_of(leaf)
+            if layout is None:
+                raise NotATree(f"{_spoken(path)} is a tensor of {leaf.dtype} and {leaf.layout}")
+            self.values.append(leaf)
+            code = ("g:" if layout.requires_grad else "t:") + layout.code
+            self.described.append(_leaf_document(code, layout))
+            return 0
+        ours = tensors.is_tensor_subclass(kind)
+        if self._ndarray is not None:
+            ours = ours or issubclass(kind, (self._ndarray, sys.modules["numpy"].generic))
+        if ours or not dlpack.speaks(kind):
+            raise NotATree(f"{_spoken(path)} is a {kind.__name__}")
+        return self._add_array(dlpack.as_array(leaf), path)
+
+
+def _leaf_document(code: str, layout: Layout) -> list[Any]:
+    """[code, shape] and, unless it is C, the order. Tensors: "t:" code, "g:" if requiring grad."""
+    if layout.order == "C":
+        return [code, layout.shape]
+    return [code, layout.shape, layout.order]
+
+
+def is_named_tuple(kind: type) -> bool:
+    """Whether a type was made by ``namedtuple`` or ``NamedTuple``."""
+    fields = getattr(kind, "_fields", None)
+    return (
+        kind.__bases__ == (tuple,)
+        and type(fields) is tuple
+        and all(type(field) is str for field in fields)
+    )
+
+
+def _key_document(key: Any, path: Path) -> Any:
+    kind = type(key)
+    if kind is str or key is None or kind is bool or (kind is int and abs(key) < 2**63):
+        return key
+    if kind is tuple:
+        return [_key_document(part, path) for part in key]
+    raise NotATree(f"{_spoken(path)} has the key {key!r} of type {kind.__name__}")
+
+
+def _attributes_of(value: OrderedDict[Any, Any], path: Path) -> Any:
+    """Return what torch keeps beside a state dict: versions, as plain text and numbers."""
+    attributes = vars(value)
+    if not attributes:
+        return None
+    known = attributes.get("_metadata")
+    if len(attributes) == 1 and isinstance(known, dict):
+        try:
+            plain = json.loads(json.dumps(known, allow_nan=False))
+        except (TypeError, ValueError, RecursionError):
+            plain = None
+        if plain == known:
+            return plain
+    raise NotATree(f"{_spoken(path)} has attributes of its own")
+
+
+def _name_of(kind: type, path: Path) -> str:
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    if kind.__module__ == "__main__" or _look_up(kind.__module__, kind.__qualname__) is not kind:
+        raise NotATree(f"{_spoken(path)} is a {kind.__qualname__} that cannot be imported by name")
+    return name
+
+
+def _look_up(module: str, qualname: str) -> Any:
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+# ---- from JSON: the structure with leaves in order, then the leaves
+
+
+def _parse(text: bytes) -> tuple[Node, list[tuple[Layout, bool, int]]]:
+    try:
+        structure, described = json.loads(text)
+        leaves = [_parse_leaf(each) for each in described]
+        counter = iter(range(len(leaves)))
+        root = _parse_node(structure, counter, 0)
+        if next(counter, None) is not None or not leaves:
+            raise ValueError("leaves that are nowhere in the structure")
+    except exceptions.ValueFormatError:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+        raise malformed(f"corrupt structure of a tree: {error or type(error).__name__}") from error
+    return root, leaves
+
+
+def _parse_key(document: Any) -> Any:
+    if isinstance(document, list):
+        return tuple(_parse_key(part) for part in document)
+    if document is not None and type(document) not in (str, int, bool):
+        raise ValueError(f"{document!r} as a key")
+    return document
+
+
+def _parse_node(document: Any, counter: Iterator[int], depth: int) -> Node:
+    if depth > _MAX_DEPTH:
+        raise ValueError("nested too deeply")
+    if document is None:
+        return Node(NONE)
+    if type(document) is int and document == 0:
+        index = next(counter, None)
+        if index is None:
+            raise ValueError("more leaves in the structure than are described")
+        return Node(LEAF, extra=index)
+    kind = document[0]
+    if kind in (LIST, TUPLE):
+        keys, (children,), extra = [], document[1:], None
+    elif kind in (DICT, ORDERED, NAMED):
+        keys, children, *more = document[1:]
+        (extra,) = more or [None]
+    else:
+        raise ValueError(f"{kind!r} as a kind of node")
+    if not isinstance(children, list) or not isinstance(keys, list):
+        raise ValueError("children that are no list")
+    if kind in (DICT, ORDERED, NAMED) and len(keys) != len(children):
+        raise ValueError(f"{len(keys)} keys of {len(children)} children")
+    if kind == NAMED and not (isinstance(extra, str) and ":" in extra):
+        raise ValueError("a namedtuple without a name")
+    if kind == ORDERED and not (extra is None or isinstance(extra, dict)):
+        raise ValueError("attributes that are no dict")
+    return Node(
+        kind,
+        tuple(_parse_key(key) for key in keys),
+        tuple(_parse_node(child, counter, depth + 1) for child in children),
+        extra,
+    )
+
+
+def _parse_leaf(document: Any) -> tuple[Layout, bool, int]:
+    from phalanx._values import arrays, tensors
+
+    code, lengths, *more = document
+    (order,) = more or ["C"]
+    shape = tuple(lengths)
+    if type(code) is not str or not all(type(each) is int and 0 <= each for each in shape):
+        raise ValueError(f"a leaf of shape {shape!r}")
+    order = tuple(order) if isinstance(order, list) else order
+    check_order(order, len(shape))
+    is_tensor = code[:2] in ("t:", "g:")
+    layout = Layout(code[2:] if is_tensor else code, shape, order, code[:2] == "g:")
+    return layout, is_tensor, (tensors if is_tensor else arrays).size_of(layout)
+
+
+def compress(text: bytes) -> bytes:
+    """Return a structure, compressed."""
+    return zlib.compress(text, 9)
+
+
+def decompress(packed: bytes) -> bytes:
+    """Return a structure that was compressed; raises ValueFormatError.
+
+    zlib makes at most 1032 bytes of one: 4 MiB of all the metadata there can be.
+    """
+    try:
+        machine = zlib.decompressobj()
+        text = machine.decompress(packed)
+    except zlib.error as error:
+        raise malformed(f"corrupt structure of a tree: {error}") from error
+    if not machine.eof or machine.unused_data:
+        raise malformed("corrupt structure of a tree: it does not end where it should")
+    return text
+
+
+# ---- to a value
+
+
+def build(node: Node, leaf: Callable[[int], Any], allow_import: bool) -> Any:
+    """Return the value of a node; `leaf(index)` gives the leaves."""
+    if node.kind == LEAF:
+        return leaf(node.extra)
+    if node.kind == NONE:
+        return None
+    children = [build(child, leaf, allow_import) for child in node.children]
+    if node.kind == LIST:
+        return children
+    if node.kind == TUPLE:
+        return tuple(children)
+    if node.kind == DICT:
+        return dict(zip(node.keys, children))
+    if node.kind == ORDERED:
+        ordered = OrderedDict(zip(node.keys, children))
+        if node.extra is not None:
+            ordered._metadata = OrderedDict(node.extra)  # type: ignore[attr-defined]
+        return ordered
+    return tuple.__new__(_named_tuple(node, allow_import), children)
+
+
+def _named_tuple(node: Node, allow_import: bool) -> Any:
+    module, _, qualname = node.extra.partition(":")
+    if module not in sys.modules:
+        if not allow_import:
+            raise exceptions.PickleRefusedError(
+                f"the value has a {node.extra}, whose module is not imported yet, and "
+                "allow_pickle=False"
+            )
+        try:
+            importlib.import_module(module)
+        except (ValueError, TypeError) as error:
+            raise malformed(f"{node.extra[:80]!r} names no namedtuple") from error
+    kind = _look_up(module, qualname)
+    if not (isinstance(kind, type) and is_named_tuple(kind)):
+        raise malformed(f"{node.extra} is no namedtuple here")
+    if kind._fields != node.keys:  # type: ignore[attr-defined]
+        raise malformed(f"{node.extra} has other fields here")
+    return kind
