@@ -444,7 +444,7 @@ from phalanx import _values
 encoded = _values.encode(b"abc")
 assert _values.decode(encoded.metadata, encoded.buffer) == b"abc"
 _values.encode("text"), _values.encode(None), _values.encode(3)
-heavy = {"numpy", "torch", "cloudpickle", "pickle", "json"} & set(sys.modules)
+heavy = {"numpy", "torch", "cloudpickle", "pickle", "json", "typing"} & set(sys.modules)
 assert not heavy, heavy
 """
     path = f"import sys; sys.path[:0] = {sys.path!r}\n"

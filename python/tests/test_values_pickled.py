@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import collections
 import dataclasses
+import gc
 import pickle
 import struct
 import subprocess
@@ -278,6 +279,17 @@ value = _values.decode(open(folder + "/metadata", "rb").read(), data)
 assert value["f"](value["a"][3]) == 6
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_what_was_never_written_goes_without_a_word(monkeypatch):
+    complaints = []
+    monkeypatch.setattr(sys, "unraisablehook", complaints.append)
+    for value in ({"a": np.arange(3), "b": "x"}, {"b": "x"}):
+        cycle = [values.encode(value)]
+        cycle.append(cycle)
+        del cycle
+        gc.collect()
+    assert complaints == []
 
 
 # ---- refs

@@ -9,16 +9,21 @@ from __future__ import annotations
 import array as _array
 import sys
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from phalanx import exceptions
 from phalanx._values import _wire, plain
 from phalanx._values._wire import Encoded, NotATree, collecting, use_copier
 
+TYPE_CHECKING = False  # as in _wire.py
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from phalanx._values.packed_trees import LazyTree, Read
     from phalanx._values.trees import TreeSpec
+
+    _Encoder = Callable[[Any], "Encoded | None"]
+    _Decoder = Callable[[bytes, memoryview], Any]
 
 __all__ = [
     "Encoded",
@@ -35,9 +40,6 @@ __all__ = [
     "use_copier",
     "wants_private_pages",
 ]
-
-_Encoder = Callable[[Any], "Encoded | None"]
-
 
 # ---- encoding
 
@@ -209,8 +211,6 @@ def decode(
 _AN_ARRAY = _wire.pack_head(_wire.ARRAY)
 # Their values own their memory.
 _COPIED_ANYWAY = (_wire.BYTES, _wire.BYTEARRAY, _wire.STR, _wire.PYARRAY, _wire.PLAIN)
-
-_Decoder = Callable[[bytes, memoryview], Any]
 
 _decoders: dict[int, _Decoder] = {
     _wire.NOTHING: lambda metadata, data: data,

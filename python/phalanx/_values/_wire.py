@@ -7,10 +7,20 @@ from __future__ import annotations
 
 import struct
 import threading
+from collections import namedtuple
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Union
 
 from phalanx import exceptions
+
+# Importing typing would take as long as all the rest of this package's import.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NamedTuple, Union
+
+    # "C", "F", or the axes from the slowest to the fastest.
+    Order = Union[str, tuple[int, ...]]
+    # The parts of a payload: where each begins, how long it is, and what writes it.
+    Part = tuple[int, int, Callable[[memoryview], None]]
 
 MAX_METADATA_BYTES = 4096
 # Of the parts of one payload: no vector instruction and no cache line needs more.
@@ -38,9 +48,6 @@ TREE = 11
 
 # In the byte behind the head of PICKLE and TREE: there are torch tensors inside.
 HAS_TENSORS = 0x10
-
-# "C", "F", or the axes from the slowest to the fastest.
-Order = Union[str, tuple[int, ...]]
 
 
 class NotATree(Exception):
@@ -123,17 +130,21 @@ class Reader:
             raise malformed(f"{len(self._bytes) - self._at} stray bytes at the end of metadata")
 
 
-class Layout(NamedTuple):
-    """The elements of one array or tensor: what they are and where each of them stands.
+if TYPE_CHECKING:
 
-    `code` is a dtype's (``dtypes.py``), a torch dtype's name or a ``struct`` format; `order` says
-    which axis is the fastest.
-    """
+    class Layout(NamedTuple):
+        """The elements of one array or tensor: what they are and where each of them stands.
 
-    code: str
-    shape: tuple[int, ...]
-    order: Order
-    requires_grad: bool = False
+        `code` is a dtype's (``dtypes.py``), a torch dtype's name or a ``struct`` format; `order`
+        says which axis is the fastest.
+        """
+
+        code: str
+        shape: tuple[int, ...]
+        order: Order
+        requires_grad: bool = False
+else:
+    Layout = namedtuple("Layout", "code shape order requires_grad", defaults=(False,))
 
 
 _LAYOUT = struct.Struct("<BBH")
@@ -321,10 +332,6 @@ class Encoded:
             copy_bytes(target, self.buffer, self.nbytes)
         elif self._write is not None:
             self._write(target)
-
-
-# The parts of a payload: where each begins, how long it is, and what writes it.
-Part = tuple[int, int, Callable[[memoryview], None]]
 
 
 def write_parts(target: memoryview, parts: Sequence[Part]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from phalanx._values._wire import (
     SCALAR,
     Encoded,
     Layout,
-    Order,
     check_size,
     malformed,
     order_of,
@@ -22,6 +21,9 @@ from phalanx._values._wire import (
     slowest_first,
     strides_of,
 )
+
+if TYPE_CHECKING:
+    from phalanx._values._wire import Order
 
 _MAX_CACHED = 1024
 _EMPTY = memoryview(b"")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from phalanx import exceptions
 from phalanx._values import arrays, tensors, trees
@@ -20,7 +20,6 @@ from phalanx._values._wire import (
     MAX_METADATA_BYTES,
     TREE,
     Encoded,
-    Part,
     Reader,
     aligned,
     as_bytes_view,
@@ -32,6 +31,9 @@ from phalanx._values._wire import (
     write_parts,
 )
 from phalanx._values.trees import Leaf, Node, TreeSpec
+
+if TYPE_CHECKING:
+    from phalanx._values._wire import Part
 
 _FLAGS = struct.Struct("<B")
 _LENGTH = struct.Struct("<Q")

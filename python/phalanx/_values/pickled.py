@@ -11,7 +11,7 @@ import io
 import pickle
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
@@ -21,7 +21,6 @@ from phalanx._values._wire import (
     PICKLE,
     Collecting,
     Encoded,
-    Part,
     Reader,
     aligned,
     copy_bytes,
@@ -29,6 +28,9 @@ from phalanx._values._wire import (
     pack_head,
     write_parts,
 )
+
+if TYPE_CHECKING:
+    from phalanx._values._wire import Part
 
 _BODY = struct.Struct("<BQI")
 _ENTRY = struct.Struct("<QQ")
@@ -59,7 +61,7 @@ def encode(value: Any) -> Encoded:
         pickler = _Pickler(stream, buffers)
         pickler.dump(value)
     views = [buffer.raw() for buffer in buffers]
-    stream_view = stream.getbuffer()
+    stream_view = memoryview(stream.getvalue())
     at = len(views) * _ENTRY.size
     parts: list[Part] = [(at, stream_view.nbytes, _copier_of(stream_view))]
     at += stream_view.nbytes
@@ -73,7 +75,7 @@ def encode(value: Any) -> Encoded:
     flags = HAS_TENSORS if pickler.has_tensors else 0
     metadata = pack_head(PICKLE) + _BODY.pack(flags, stream_view.nbytes, len(views))
     # Without buffers the stream is all there is.
-    whole = None if views else stream_view.toreadonly()
+    whole = None if views else stream_view
     return Encoded(metadata, at, whole, lambda target: write_parts(target, parts), refs)
 
 

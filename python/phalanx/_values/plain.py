@@ -5,7 +5,6 @@ from __future__ import annotations
 import array
 import math
 import struct
-from typing import Any
 
 from phalanx._values._wire import (
     BYTEARRAY,
@@ -23,6 +22,10 @@ from phalanx._values._wire import (
     pack_layout,
     parse_layout,
 )
+
+TYPE_CHECKING = False  # as in _wire.py
+if TYPE_CHECKING:
+    from typing import Any
 
 _BYTES = pack_head(BYTES)
 _BYTEARRAY = pack_head(BYTEARRAY)
