@@ -33,7 +33,8 @@ def phalanx_cc_binary(name, copts = [], **kwargs):
     cc_binary(name = name, copts = _COPTS + copts, **kwargs)
 
 def phalanx_cc_test(name, copts = [], deps = [], size = "small", gtest_main = True, **kwargs):
-    """A GoogleTest test. With gtest_main = False the sources bring their own main()."""
+    """A GoogleTest test. With gtest_main = False the sources bring their own main(); with None they do
+    without GoogleTest."""
     gtest = "//third_party:gtest_main" if gtest_main else "//third_party:gtest"
     if type(deps) == "list":
         deps = [dep for dep in deps if dep != gtest]
@@ -42,7 +43,7 @@ def phalanx_cc_test(name, copts = [], deps = [], size = "small", gtest_main = Tr
         size = size,
         copts = _COPTS + copts,
         linkstatic = True,
-        deps = deps + [gtest],
+        deps = deps + ([] if gtest_main == None else [gtest]),
         **kwargs
     )
 

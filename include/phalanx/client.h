@@ -109,6 +109,8 @@ class Buffer {
   explicit Buffer(std::shared_ptr<const internal::BufferState> state) : state_(std::move(state)) {}
 
  private:
+  friend class internal::Access;
+
   std::shared_ptr<const internal::BufferState> state_;
 };
 
@@ -243,6 +245,9 @@ struct ClientOptions {
   bool callback_thread = false;
   // Capacity of a private cluster's node in bytes; 0: its default.
   uint64_t embedded_capacity = 0;
+  // The `phalanx` executable of a private cluster, unless PHALANX_BINARY names one. Empty: see
+  // Connect.
+  std::string embedded_executable;
 };
 
 class Client : public std::enable_shared_from_this<Client> {

@@ -1,5 +1,12 @@
 #include "src/common/log.h"
 
+// See //third_party:spdlog.
+#ifdef PHALANX_SPDLOG_HEADERS
+#undef SPDLOG_SHARED_LIB
+#undef SPDLOG_COMPILED_LIB
+#define FMT_HEADER_ONLY
+#endif
+
 #include <spdlog/common.h>
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>

@@ -105,7 +105,7 @@ CONFINED = (
 )
 
 # What the public headers may include: a user compiles them with Abseil and nothing else of ours.
-PUBLIC_HEADERS = r"absl/|phalanx/(?!v\d)|[a-z_]+$|(sys|linux)/"
+PUBLIC_HEADERS = r"absl/|phalanx/(?!v\d)|[a-z_]+$|std(def|int)\.h$|(sys|linux)/"
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+[<"]([^>"]+)[>"]', re.MULTILINE)
 RULE_CALL = re.compile(r"^(native\.\w+|(cc|py|proto|java|sh)_\w+|new_\w+|bind)\(", re.MULTILINE)

@@ -19,6 +19,8 @@ class Access {
   static const std::shared_ptr<FutureState<T>>& StateOf(const Future<T>& future) {
     return future.state_;
   }
+  // FileMapping::PrivatePages of what the buffer looks at. They must be unmapped before it is gone.
+  static char* PrivatePagesOf(const Buffer& buffer);
 };
 
 }  // namespace phalanx::internal

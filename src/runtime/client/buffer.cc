@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "src/common/status_macros.h"
+#include "src/runtime/client/access.h"
 #include "src/runtime/client/buffer_state.h"
 
 namespace phalanx {
@@ -23,6 +24,14 @@ const ObjectId& Buffer::id() const {
 uint64_t Buffer::object_size() const { return state_ == nullptr ? 0 : state_->object_size; }
 
 namespace internal {
+
+char* Access::PrivatePagesOf(const Buffer& buffer) {
+  const FileMapping* mapping = buffer.state_ == nullptr ? nullptr : buffer.state_->pin.mapping();
+  // Small objects share the pages of a file: what they are worth is copied sooner than mapped.
+  if (mapping == nullptr || buffer.size() < object_store::kOwnFileBytes) return nullptr;
+  return mapping->PrivatePages(static_cast<uint64_t>(buffer.data() - mapping->data()),
+                               buffer.size());
+}
 
 absl::StatusOr<Buffer> BufferFrom(Call& call, const local::Answer& answer, uint64_t offset,
                                   uint64_t length) {

@@ -78,7 +78,8 @@ absl::StatusOr<std::shared_ptr<Connection>> OpenConnection(const ClientOptions& 
   const std::string named = NamedAddress(options);
   if (!named.empty()) return OpenAt(named, options);
   const auto start = [&options] {
-    return internal::EmbeddedAddress(options.embedded_capacity, options.connect_timeout);
+    return internal::EmbeddedAddress(options.embedded_executable, options.embedded_capacity,
+                                     options.connect_timeout);
   };
   PHALANX_ASSIGN_OR_RETURN(std::string address, start());
   absl::StatusOr<std::shared_ptr<Connection>> connection = OpenAt(address, options);

@@ -450,7 +450,8 @@ TEST(ClientFork, ForkingWhileThreadsWaitIsSafe) {
                                                   .name_space = "default",
                                                   .connect_timeout = absl::Seconds(10),
                                                   .callback_thread = true,
-                                                  .embedded_capacity = 0});
+                                                  .embedded_capacity = 0,
+                                                  .embedded_executable = ""});
                 return own.ok() ? 0 : 2;
               }),
               0);

@@ -77,6 +77,8 @@ class HeldPin {
   HeldPin(HeldPin&&) = default;
   HeldPin& operator=(HeldPin&& other) noexcept;
   ~HeldPin() { Release(); }
+  // Null when it holds nothing.
+  const FileMapping* mapping() const { return mapping_.get(); }
 
  private:
   void Release();

@@ -111,8 +111,8 @@ class SpawnSettings {
   posix_spawnattr_t attributes_;
 };
 
-absl::StatusOr<std::string> FindExecutable() {
-  const std::vector<std::string> candidates = ExecutableCandidates();
+absl::StatusOr<std::string> FindExecutable(const std::string& named) {
+  const std::vector<std::string> candidates = ExecutableCandidates(named);
   for (const std::string& candidate : candidates) {
     struct stat info;  // a folder may be "executable" too
     const bool file = stat(candidate.c_str(), &info) == 0 && S_ISREG(info.st_mode);
@@ -167,10 +167,10 @@ void End(Cluster& cluster, std::vector<pid_t>& ending) {
   cluster = Cluster();
 }
 
-absl::StatusOr<Cluster> StartCluster(uint64_t capacity_bytes, absl::Duration timeout,
-                                     std::vector<pid_t>& ending) {
+absl::StatusOr<Cluster> StartCluster(const std::string& named, uint64_t capacity_bytes,
+                                     absl::Duration timeout, std::vector<pid_t>& ending) {
   const Instant until = MonotonicNow() + timeout;
-  PHALANX_ASSIGN_OR_RETURN(const std::string executable, FindExecutable());
+  PHALANX_ASSIGN_OR_RETURN(const std::string executable, FindExecutable(named));
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return absl::ResourceExhaustedError(std::strerror(errno));
@@ -225,9 +225,10 @@ bool Alive(const Cluster& cluster) {
 
 }  // namespace
 
-std::vector<std::string> ExecutableCandidates() {
+std::vector<std::string> ExecutableCandidates(const std::string& executable) {
   const char* binary = std::getenv("PHALANX_BINARY");
   if (binary != nullptr && *binary != '\0') return {binary};
+  if (!executable.empty()) return {executable};
   std::vector<std::string> candidates;
   char program[4096];
   const ssize_t length = readlink("/proc/self/exe", program, sizeof(program));
@@ -247,13 +248,15 @@ std::vector<std::string> ExecutableCandidates() {
   return candidates;
 }
 
-absl::StatusOr<std::string> EmbeddedAddress(uint64_t capacity_bytes, absl::Duration timeout) {
+absl::StatusOr<std::string> EmbeddedAddress(const std::string& executable, uint64_t capacity_bytes,
+                                            absl::Duration timeout) {
   SharedCluster& shared = OfThisProcess();
   MutexLock lock(shared.mu);
   Reap(shared.ending);
   if (!Alive(shared.cluster)) {
     End(shared.cluster, shared.ending);
-    PHALANX_ASSIGN_OR_RETURN(shared.cluster, StartCluster(capacity_bytes, timeout, shared.ending));
+    PHALANX_ASSIGN_OR_RETURN(shared.cluster,
+                             StartCluster(executable, capacity_bytes, timeout, shared.ending));
   }
   return shared.cluster.address;
 }

@@ -22,12 +22,13 @@ namespace phalanx::internal {
 // The address of this process's private cluster, which is started if there is none or it has died.
 // NotFound when there is no executable, naming where it was looked for; Unavailable with what the
 // daemon said; DeadlineExceeded. `capacity_bytes` counts for the one that starts it; 0: its
-// default.
-absl::StatusOr<std::string> EmbeddedAddress(uint64_t capacity_bytes, absl::Duration timeout);
+// default. So does `executable`; if it is empty the candidates are tried.
+absl::StatusOr<std::string> EmbeddedAddress(const std::string& executable, uint64_t capacity_bytes,
+                                            absl::Duration timeout);
 
-// Where the executable is looked for, in order: PHALANX_BINARY alone if it is set, else beside this
-// program, beside this library, and along PATH.
-std::vector<std::string> ExecutableCandidates();
+// Where the executable is looked for, in order: PHALANX_BINARY alone if it is set, `executable`
+// alone if it is not empty, else beside this program, beside this library, and along PATH.
+std::vector<std::string> ExecutableCandidates(const std::string& executable = "");
 
 }  // namespace phalanx::internal
 

@@ -1,8 +1,11 @@
 #include "src/runtime/client/file_mapping.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -25,7 +28,8 @@ namespace {
 // Page tables move whole between addresses that are alike in their last 21 bits.
 constexpr uint64_t kMoveBytes = 2 << 20;
 
-// Maps the file at a multiple of kMoveBytes. Null, with errno, when the system refuses.
+// Maps the file, or nothing (-1), at a multiple of kMoveBytes. Null, with errno, when the system
+// refuses.
 char* MapAligned(int fd, uint64_t bytes, int protection) {
   const uint64_t reserved = bytes + kMoveBytes;
   void* const hole =
@@ -34,7 +38,8 @@ char* MapAligned(int fd, uint64_t bytes, int protection) {
   char* const begin = static_cast<char*>(hole);
   const uint64_t past = reinterpret_cast<uintptr_t>(begin) % kMoveBytes;
   char* const data = begin + (past == 0 ? 0 : kMoveBytes - past);
-  if (mmap(data, bytes, protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+  const int kind = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+  if (mmap(data, bytes, protection, kind | MAP_FIXED, fd, 0) == MAP_FAILED) {
     const int why = errno;
     munmap(hole, reserved);
     errno = why;
@@ -65,6 +70,18 @@ bool PagesCanMove() {
   return can;
 }
 
+// Another descriptor of the file, unless less than half of those that this process may have would
+// be left for it. -1: none.
+int SparedCopy(int fd) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || static_cast<rlim_t>(fd) >= limit.rlim_cur / 2) {
+    return -1;
+  }
+  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (copy >= 0) CloseInChildren(copy);
+  return copy;
+}
+
 absl::Status Refused(absl::string_view what, uint64_t bytes) {
   return absl::ResourceExhaustedError(
       absl::StrCat("cannot ", what, " ", bytes, " bytes: ", std::strerror(errno)));
@@ -77,7 +94,8 @@ absl::StatusOr<std::shared_ptr<FileMapping>> FileMapping::Map(int fd, uint64_t b
   static const bool pages_can_move = PagesCanMove();
   void* const data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) return Refused("map", bytes);
-  std::shared_ptr<FileMapping> mapping(new FileMapping(static_cast<char*>(data), bytes));
+  std::shared_ptr<FileMapping> mapping(
+      new FileMapping(static_cast<char*>(data), bytes, SparedCopy(fd)));
   if (!writable) return mapping;
   // Writable at first, so that the system lets it become so again.
   mapping->writing_ = MapAligned(fd, bytes, PROT_READ | PROT_WRITE);
@@ -97,6 +115,17 @@ FileMapping::~FileMapping() {
   munmap(const_cast<char*>(data_), bytes_);
   if (writing_ != nullptr) munmap(writing_, bytes_);
   if (twin_ != nullptr) munmap(twin_, bytes_);
+  if (fd_ < 0) return;
+  KeepInChildren(fd_);
+  close(fd_);
+}
+
+char* FileMapping::PrivatePages(uint64_t offset, uint64_t length) const {
+  static const uint64_t page = static_cast<uint64_t>(getpagesize());
+  if (fd_ < 0 || length == 0 || offset % page != 0 || mark_.Forked()) return nullptr;
+  void* const pages =
+      mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd_, static_cast<off_t>(offset));
+  return pages == MAP_FAILED ? nullptr : static_cast<char*>(pages);
 }
 
 absl::Status FileMapping::BeginWriting(uint64_t upto) {
@@ -133,6 +162,30 @@ absl::Status FileMapping::EndWriting() {
   }
   madvise(writing_, bytes_, MADV_DOFORK);
   return absl::OkStatus();
+}
+
+absl::StatusOr<FileMapping::GivenAway> FileMapping::GiveAway(uint64_t upto) {
+  if (writing_ == nullptr || !pages_at_twin_) {
+    return absl::ResourceExhaustedError("this system does not move pages of shared memory");
+  }
+  static const uint64_t page = static_cast<uint64_t>(getpagesize());
+  const uint64_t kept = std::max(page, (upto + page - 1) / page * page);
+  void* const copy =
+      mmap(nullptr, kept, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (copy == MAP_FAILED) return Refused("copy", kept);
+  char* const next = MapAligned(-1, bytes_, PROT_NONE);
+  std::memcpy(copy, data_, upto);
+  if (next == nullptr ||
+      mremap(copy, kept, kept, MREMAP_MAYMOVE | MREMAP_FIXED, writing_) == MAP_FAILED) {
+    const absl::Status why = Refused("move", kept);
+    munmap(copy, kept);
+    if (next != nullptr) munmap(next, bytes_);
+    return why;
+  }
+  const GivenAway given{writing_, kept};
+  if (kept < bytes_) munmap(writing_ + kept, bytes_ - kept);
+  writing_ = next;
+  return given;
 }
 
 void MappingTable::Add(Key key, std::shared_ptr<FileMapping> mapping) {

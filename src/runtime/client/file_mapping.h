@@ -35,7 +35,8 @@ namespace phalanx::internal {
 // be in the place of what was being written.
 class FileMapping {
  public:
-  // Maps the whole file; `fd` stays the caller's. ResourceExhausted when the system refuses.
+  // Maps the whole file; `fd` stays the caller's (a copy is kept). ResourceExhausted when the
+  // system refuses.
   static absl::StatusOr<std::shared_ptr<FileMapping>> Map(int fd, uint64_t bytes, bool writable);
   ~FileMapping();
   FileMapping(const FileMapping&) = delete;
@@ -51,18 +52,33 @@ class FileMapping {
     return offset <= bytes_ && length <= bytes_ - offset;
   }
 
+  // Pages with what [offset, offset + length) holds, of the caller's own: a page is copied when it
+  // is written. The file must keep its bytes until they are unmapped. Null when the system refuses,
+  // no descriptor was spared for it, or the offset is no multiple of a page.
+  char* PrivatePages(uint64_t offset, uint64_t length) const;
+
   // For one writer at a time, which writes [0, upto) of writing(). Children that are forked
   // meanwhile do not have that memory. ResourceExhausted when the system refuses. REQUIRES: made
   // writable.
   absl::Status BeginWriting(uint64_t upto);
   // From here on a write faults. Internal when the system refuses: the memory is still writable.
   absl::Status EndWriting();
+  // After EndWriting: what was at writing() up to `upto` becomes private memory with the same
+  // bytes, for whoever still looks at it, who unmaps it (GivenAway); the next writer gets another
+  // place. ResourceExhausted when the system refuses: it is the file's as before.
+  struct GivenAway {
+    char* begin = nullptr;
+    uint64_t bytes = 0;
+  };
+  absl::StatusOr<GivenAway> GiveAway(uint64_t upto);
 
  private:
-  FileMapping(const char* data, uint64_t bytes) : data_(data), bytes_(bytes) {}
+  FileMapping(const char* data, uint64_t bytes, int fd) : data_(data), bytes_(bytes), fd_(fd) {}
 
   const char* const data_;
   const uint64_t bytes_;
+  // For private pages; -1 when the process is short of descriptors.
+  const int fd_;
   const ProcessMark mark_ = ProcessMark::Current();
   // Null if not made writable.
   char* writing_ = nullptr;

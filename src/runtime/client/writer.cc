@@ -1,3 +1,5 @@
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -35,26 +37,6 @@ void WritableBuffer::Abort() {
 namespace internal {
 namespace {
 
-// What the node granted, with the file that it is in.
-struct Grant {
-  local::Granted answer;
-  std::shared_ptr<FileMapping> mapping;
-};
-
-struct CreateCall final : public FutureState<Grant> {
-  using FutureState::FutureState;
-  void OnAnswer(uint64_t, const local::Answer& answer) override {
-    const auto expected = Expect<local::Granted>(answer);
-    if (!expected.ok()) return Set(expected.status());
-    const local::Granted& granted = **expected;
-    if (!granted.has_file) return Set(Grant{granted, nullptr});
-    auto mapping = connection().TakeWriter(granted, size);
-    if (!mapping.ok()) return Set(Explain(mapping.status()));
-    Set(Grant{granted, *std::move(mapping)});
-  }
-  uint64_t size = 0;
-};
-
 // Bytes that travel in one message.
 constexpr uint64_t kMaxPiece = object_store::kOwnFileBytes;
 
@@ -88,6 +70,16 @@ local::Description Describe(const ObjectId& id, const PutOptions& options) {
           options.metadata};
 }
 
+void CreateCall::OnAnswer(uint64_t, const local::Answer& answer) {
+  const auto expected = Expect<local::Granted>(answer);
+  if (!expected.ok()) return Set(expected.status());
+  const local::Granted& granted = **expected;
+  if (!granted.has_file) return Set(Grant{granted, nullptr});
+  auto mapping = connection().TakeWriter(granted, size);
+  if (!mapping.ok()) return Set(Explain(mapping.status()));
+  Set(Grant{granted, *std::move(mapping)});
+}
+
 void PutCall::OnAnswer(uint64_t, const local::Answer& answer) {
   if (const auto* done = std::get_if<local::PutDone>(&answer)) {
     return Set(PutResult{done->already_existed});
@@ -98,22 +90,45 @@ void PutCall::OnAnswer(uint64_t, const local::Answer& answer) {
 absl::StatusOr<std::unique_ptr<WriterState>> WriterState::Open(
     std::shared_ptr<Connection> connection, const ObjectId& id, uint64_t size,
     const PutOptions& options) {
-  PHALANX_RETURN_IF_ERROR(connection->CheckProcess());
-  PHALANX_RETURN_IF_ERROR(CheckPut(id, size, options));
+  const std::shared_ptr<CreateCall> call = Begin(connection, id, size, options);
+  if (!call->done()) {
+    connection->WaitInsideCall([&call] { return call->done(); }, Instant::Infinite());
+  }
+  return Take(*call);
+}
+
+std::shared_ptr<CreateCall> WriterState::Begin(std::shared_ptr<Connection> connection,
+                                               const ObjectId& id, uint64_t size,
+                                               const PutOptions& options) {
+  absl::Status status = connection->CheckProcess();
+  if (status.ok()) status = CheckPut(id, size, options);
   auto call = std::make_shared<CreateCall>(connection, "Create", id);
   call->size = size;
+  call->wait_for_adoption = options.wait_for_adoption;
+  if (!status.ok()) {
+    call->result.emplace(std::move(status));
+    Connection::MarkEnded(*call);
+    return call;
+  }
   const uint64_t request = connection->NewRequests(1);
   connection->Start(call, request, 1, MonotonicNow() + options.timeout,
                     local::Create{request, Describe(id, options), size});
-  connection->WaitInsideCall([&call] { return call->done(); }, Instant::Infinite());
-  PHALANX_RETURN_IF_ERROR(call->result->status());
-  Grant& grant = **call->result;
+  return call;
+}
+
+absl::StatusOr<std::unique_ptr<WriterState>> WriterState::Take(CreateCall& call) {
+  PHALANX_RETURN_IF_ERROR(call.result->status());
+  if (std::exchange(call.taken, true)) {
+    return call.Explain(absl::StatusCode::kFailedPrecondition, "its memory was taken before");
+  }
+  Grant& grant = **call.result;
+  const uint64_t size = call.size;
 
   auto writer = std::make_unique<WriterState>();
-  writer->connection = std::move(connection);
-  writer->id = id;
+  writer->connection = call.shared_connection();
+  writer->id = call.id();
   writer->size = size;
-  writer->wait_for_adoption = options.wait_for_adoption;
+  writer->wait_for_adoption = call.wait_for_adoption;
   writer->number = grant.answer.writer;
   writer->mapping = std::move(grant.mapping);
   writer->open = true;
@@ -126,6 +141,11 @@ absl::StatusOr<std::unique_ptr<WriterState>> WriterState::Open(
   PHALANX_RETURN_IF_ERROR(writer->mapping->BeginWriting(grant.answer.offset + size));
   writer->data = writer->mapping->writing() + grant.answer.offset;
   return writer;
+}
+
+WriterState::~WriterState() {
+  Abort();
+  if (given_away.begin != nullptr) munmap(given_away.begin, given_away.bytes);
 }
 
 absl::string_view WriterState::Unsent(uint64_t n) const {
@@ -154,9 +174,38 @@ absl::Status WriterState::Publish(uint64_t n) {
 absl::Status WriterState::StopWriting() {
   open = false;
   if (mapping == nullptr) return absl::OkStatus();
-  const absl::Status stopped = mapping->EndWriting();
+  const absl::Status stopped =
+      given_away.begin == nullptr ? mapping->EndWriting() : absl::OkStatus();
   connection->Update([this] { connection->PutBackWriter(std::move(mapping)); });
   return stopped;
+}
+
+absl::Status WriterState::KeepMemory() {
+  if (mapping == nullptr) return absl::OkStatus();
+  PHALANX_RETURN_IF_ERROR(mapping->EndWriting());
+  auto given = mapping->GiveAway(size);
+  if (given.ok()) {
+    given_away = *given;
+    return absl::OkStatus();
+  }
+  PHALANX_RETURN_IF_ERROR(mapping->BeginWriting(size));
+  return given.status();
+}
+
+Future<PutResult> WriterState::SealAndKeepMemory() {
+  if (open) {
+    const absl::Status kept = KeepMemory();
+    if (!kept.ok()) return Future<PutResult>(PutCall::Ended(connection, "Seal", id, kept));
+  }
+  keep_own = true;
+  return Seal();
+}
+
+absl::Status WriterState::AbortAndKeepMemory() {
+  if (open) PHALANX_RETURN_IF_ERROR(KeepMemory());
+  keep_own = true;
+  Abort();
+  return absl::OkStatus();
 }
 
 Future<PutResult> WriterState::Seal() {
@@ -181,14 +230,14 @@ Future<PutResult> WriterState::Seal() {
   const uint64_t request = connection->NewRequests(1);
   connection->Start(call, request, 1, Instant::Infinite(),
                     local::Seal{request, number, wait_for_adoption, rest});
-  own.reset();
+  if (!keep_own) own.reset();
   return Future<PutResult>(std::move(call));
 }
 
 void WriterState::Abort() {
   if (!open || connection->forked()) return;
   StopWriting().IgnoreError();
-  own.reset();
+  if (!keep_own) own.reset();
   connection->Post(local::Abort{number}).IgnoreError();
 }
 

@@ -1,0 +1,161 @@
+/* That phalanx/c.h is C, and what other languages' tests do not see: each step against a real node. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "phalanx/c.h"
+
+#define CHECK(condition)                                                                  \
+  do {                                                                                    \
+    if (!(condition)) {                                                                   \
+      fprintf(stderr, "line %d: %s (last error %d: %s)\n", __LINE__, #condition,          \
+              phx_error_code(), phx_error());                                             \
+      exit(1);                                                                            \
+    }                                                                                     \
+  } while (0)
+
+enum { kMinute = 60 };
+static const int64_t kPatience = (int64_t)kMinute * 1000000000;
+static const size_t kLarge = (size_t)3 << 20;
+
+static phx_put_options PutOptions(void) {
+  phx_put_options options;
+  memset(&options, 0, sizeof(options));
+  options.timeout = kPatience;
+  return options;
+}
+
+static phx_view GetOne(phx_client* client, const char* id) {
+  phx_view view;
+  phx_call* get = phx_get(client, id, 1, 0, UINT64_MAX, kPatience);
+  CHECK(get != NULL && phx_wait(get, kPatience) == 0);
+  CHECK(phx_result_count(get) == 1 && phx_result_views(get, 0, 1, &view) == 0);
+  CHECK(phx_result_views(get, 0, 2, &view) != 0);
+  phx_call_free(get);
+  return view;
+}
+
+static void SmallObject(phx_client* client) {
+  char id[20];
+  phx_put_options options = PutOptions();
+  options.metadata = "what it is";
+  options.metadata_size = strlen(options.metadata);
+  phx_id_random(id);
+  phx_call* put = phx_put(client, id, "hello", 5, &options);
+  CHECK(put != NULL && phx_wait(put, kPatience) == 0);
+  int64_t existed = -1;
+  CHECK(phx_result_number(put, &existed) == 0 && existed == 0);
+  CHECK(phx_result_writer(put) == NULL);
+  phx_call_free(put);
+
+  const phx_view view = GetOne(client, id);
+  CHECK(view.size == 5 && memcmp(view.data, "hello", 5) == 0);
+  CHECK(view.metadata_size == 10 && memcmp(view.metadata, "what it is", 10) == 0);
+  CHECK(phx_private_pages(view.buffer) == NULL);
+  phx_buffer_free(view.buffer);
+}
+
+/* A writer whose memory is still looked at when it ends. */
+static void KeptMemory(phx_client* client, size_t size) {
+  char id[20];
+  const phx_put_options options = PutOptions();
+  phx_id_random(id);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    phx_call* create = phx_create(client, id, size, &options);
+    CHECK(create != NULL && phx_wait(create, kPatience) == 0);
+    phx_writer* writer = phx_result_writer(create);
+    CHECK(writer != NULL && phx_result_writer(create) == NULL);
+    phx_call_free(create);
+    char* data = phx_writer_data(writer);
+    memset(data, 'a', size);
+    if (attempt == 0) {
+      CHECK(phx_writer_abort(writer, 1) == 0);
+    } else {
+      phx_call* seal = phx_writer_seal(writer, 1);
+      CHECK(seal != NULL && phx_wait(seal, kPatience) == 0);
+      phx_call_free(seal);
+    }
+    CHECK(data[0] == 'a' && data[size - 1] == 'a');
+    data[0] = 'b';
+    if (attempt == 1) {
+      const phx_view view = GetOne(client, id);
+      CHECK(view.size == size && view.data[0] == 'a' && view.data[size - 1] == 'a');
+      phx_buffer_free(view.buffer);
+    }
+    phx_writer_free(writer);
+  }
+}
+
+static void PrivatePages(phx_client* client) {
+  char id[20];
+  const phx_put_options options = PutOptions();
+  phx_id_random(id);
+  char* bytes = malloc(kLarge);
+  memset(bytes, 'x', kLarge);
+  phx_call* put = phx_put(client, id, bytes, kLarge, &options);
+  CHECK(put != NULL && phx_wait(put, kPatience) == 0);
+  phx_call_free(put);
+  const phx_view view = GetOne(client, id);
+  char* pages = phx_private_pages(view.buffer);
+  CHECK(pages != NULL && memcmp(pages, bytes, kLarge) == 0);
+  memset(pages, 'y', kLarge);
+  CHECK(memcmp(view.data, bytes, kLarge) == 0);
+  phx_private_free(pages, kLarge);
+  phx_buffer_free(view.buffer);
+  phx_copy(bytes + 1, bytes, 1);
+  free(bytes);
+}
+
+static void Queue(phx_client* client) {
+  char id[20];
+  const phx_put_options options = PutOptions();
+  phx_id_random(id);
+  phx_queue* queue = phx_queue_new();
+  phx_call* get = phx_get(client, id, 1, 0, UINT64_MAX, kPatience);
+  CHECK(get != NULL && phx_wait(get, 0) == -1 && !phx_call_ended(get));
+  phx_call_notify(get, queue, 7);
+  phx_call* put = phx_put(client, id, "x", 1, &options);
+  phx_call* calls[2] = {get, put};
+  CHECK(phx_wait_some(calls, 2, 2, kPatience) == 2);
+  phx_poll(client, 0);
+  struct pollfd ready = {phx_queue_fd(queue), POLLIN, 0};
+  CHECK(poll(&ready, 1, kMinute * 1000) == 1);
+  uint64_t tag = 0;
+  CHECK(phx_queue_take(queue, &tag, 1) == 1 && tag == 7 && phx_queue_take(queue, &tag, 1) == 0);
+  CHECK(poll(&ready, 1, 0) == 0);
+  phx_queue_free(queue);
+  phx_call_free(get);
+  phx_call_free(put);
+}
+
+static void Errors(phx_client* client) {
+  const char nil[20] = {0};
+  phx_call* get = phx_get(client, nil, 1, 0, UINT64_MAX, kPatience);
+  CHECK(get != NULL && phx_wait(get, kPatience) == 3 && phx_error_code() == 3);
+  CHECK(strstr(phx_error(), "nil id") != NULL);
+  CHECK(phx_result_count(get) == 0);
+  phx_call_free(get);
+}
+
+int main(void) {
+  phx_connect_options options;
+  memset(&options, 0, sizeof(options));
+  options.address = "unix:/nobody/is/here.sock";
+  options.connect_timeout = kPatience;
+  CHECK(phx_connect(&options) == NULL && phx_error_code() == 14);
+
+  options.address = NULL;
+  options.executable = getenv("PHALANX_TEST_NODE");
+  phx_client* client = phx_connect(&options);
+  CHECK(client != NULL && !phx_client_forked(client));
+  SmallObject(client);
+  KeptMemory(client, 1000);
+  KeptMemory(client, kLarge);
+  PrivatePages(client);
+  Queue(client);
+  Errors(client);
+  phx_close(client);
+  phx_client_free(client);
+  return 0;
+}

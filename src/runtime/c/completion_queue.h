@@ -1,0 +1,59 @@
+// Where calls that end are announced to an event loop of another language: tags behind a
+// descriptor.
+//
+// Callbacks of calls may run on any thread, even after the queue was freed, so what they write to
+// is shared with them.
+#ifndef PHALANX_RUNTIME_C_COMPLETION_QUEUE_H_
+#define PHALANX_RUNTIME_C_COMPLETION_QUEUE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "phalanx/c.h"
+#include "src/common/mutex.h"
+#include "src/runtime/c/handles.h"
+
+namespace phalanx::c {
+
+class Mailbox {
+ public:
+  Mailbox();
+  ~Mailbox();
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+
+  // Readable while there are tags; -1 when the system refused one.
+  int fd() const { return event_; }
+  void Add(uint64_t tag);
+  size_t Take(uint64_t* tags, size_t n);
+
+ private:
+  const int event_;
+  Mutex mu_;
+  std::deque<uint64_t> tags_ ABSL_GUARDED_BY(mu_);
+};
+
+template <typename T, typename Told>
+void NotifyOf(const Future<T>& future, const Told& told) {
+  future.OnReady([told](const auto& result) { told(result); });
+}
+
+template <typename Told>
+void NotifyOf(const Creating& creating, const Told& told) {
+  creating->connection().Update([&creating, &told] {
+    auto callback = [told](const auto& result) { told(result); };
+    if (creating->done()) return creating->connection().AddReady(creating->Bind(callback));
+    creating->callbacks.push_back(callback);
+  });
+}
+
+}  // namespace phalanx::c
+
+struct phx_queue {
+  std::shared_ptr<phalanx::c::Mailbox> mailbox;
+};
+
+#endif  // PHALANX_RUNTIME_C_COMPLETION_QUEUE_H_

@@ -1,0 +1,68 @@
+#include "src/runtime/c/handles.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace phalanx::c {
+namespace {
+
+thread_local int last_code = 0;
+thread_local std::string last_text;
+
+template <typename T>
+internal::Call* StateOfFuture(const Future<T>& future) {
+  return internal::Access::StateOf(future).get();
+}
+internal::Call* StateOfFuture(const Creating& creating) { return creating.get(); }
+
+template <typename T>
+absl::Status OutcomeOfFuture(const Future<T>& future) {
+  return internal::Access::StateOf(future)->result->status();
+}
+absl::Status OutcomeOfFuture(const Creating& creating) { return creating->result->status(); }
+
+}  // namespace
+
+int Report(const absl::Status& status) {
+  if (status.ok()) return 0;
+  last_code = static_cast<int>(status.code());
+  last_text = std::string(status.message());
+  return last_code;
+}
+
+absl::Duration DurationOf(int64_t nanos) {
+  return nanos < 0 ? absl::InfiniteDuration() : absl::Nanoseconds(nanos);
+}
+
+ObjectId IdOf(const char* id) {
+  return *ObjectId::FromBinary(absl::string_view(id, ObjectId::kSize));
+}
+
+std::vector<ObjectId> IdsOf(const char* ids, size_t n) {
+  std::vector<ObjectId> result;
+  result.reserve(n);
+  for (size_t i = 0; i < n; ++i) result.push_back(IdOf(ids + i * ObjectId::kSize));
+  return result;
+}
+
+internal::Call* StateOf(const AnyCall& call) {
+  return std::visit([](const auto& future) { return StateOfFuture(future); }, call);
+}
+
+absl::Status OutcomeOf(const AnyCall& call) {
+  return std::visit([](const auto& future) { return OutcomeOfFuture(future); }, call);
+}
+
+phx_call* Handle(AnyCall call) {
+  if (StateOf(call) == nullptr) {
+    Report(absl::FailedPreconditionError("a handle that was used up"));
+    return nullptr;
+  }
+  return new phx_call{std::move(call)};
+}
+
+}  // namespace phalanx::c
+
+const char* phx_error(void) { return phalanx::c::last_text.c_str(); }
+int phx_error_code(void) { return phalanx::c::last_code; }

@@ -1,0 +1,73 @@
+// What the handles of phalanx/c.h are, and how its functions report errors.
+//
+// Each handle is freed by its own function; what it shares with others (a connection, a buffer's
+// pages) lives as long as any of them. The rules for threads are those of phalanx/c.h.
+#ifndef PHALANX_RUNTIME_C_HANDLES_H_
+#define PHALANX_RUNTIME_C_HANDLES_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "phalanx/c.h"
+#include "phalanx/client.h"
+#include "src/runtime/client/access.h"
+#include "src/runtime/client/call.h"
+#include "src/runtime/client/writer_state.h"
+
+namespace phalanx::c {
+
+using Creating = std::shared_ptr<internal::CreateCall>;
+
+// A Create is no Future: its result can be taken once.
+using AnyCall = std::variant<Future<PutResult>, Future<Buffer>, Future<std::vector<Buffer>>,
+                             Future<Done>, Future<int>, Future<bool>, Future<ObjectStatus>,
+                             Future<std::vector<ObjectId>>, Creating>;
+
+// Remembers `status` as this thread's last error, if it is one; its code.
+int Report(const absl::Status& status);
+
+// Less than 0 is for ever.
+absl::Duration DurationOf(int64_t nanos);
+ObjectId IdOf(const char* id);
+std::vector<ObjectId> IdsOf(const char* ids, size_t n);
+
+// A call's handle. The nil call of a Future without one is refused with FailedPrecondition.
+phx_call* Handle(AnyCall call);
+// Null when the call ended before it had a state.
+internal::Call* StateOf(const AnyCall& call);
+// How it ended. REQUIRES: it has.
+absl::Status OutcomeOf(const AnyCall& call);
+
+}  // namespace phalanx::c
+
+struct phx_client {
+  std::shared_ptr<phalanx::Client> client;
+};
+
+struct phx_call {
+  phalanx::c::AnyCall call;
+};
+
+struct phx_buffer {
+  phalanx::Buffer buffer;
+  phx_buffer* next = nullptr;  // in the list of those to be dropped
+};
+
+struct phx_writer {
+  std::unique_ptr<phalanx::internal::WriterState> state;
+};
+
+struct phx_stream {
+  phalanx::ObjectStream stream;
+};
+
+#endif  // PHALANX_RUNTIME_C_HANDLES_H_

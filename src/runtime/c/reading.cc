@@ -1,0 +1,78 @@
+// Get, streams, and what is asked about objects.
+
+#include <cstring>
+#include <utility>
+
+#include "phalanx/collectives.h"
+#include "src/runtime/c/handles.h"
+
+using phalanx::c::DurationOf;
+using phalanx::c::Handle;
+using phalanx::c::IdOf;
+using phalanx::c::IdsOf;
+using phalanx::c::Report;
+
+phx_call* phx_get(phx_client* client, const char* ids, size_t n, uint64_t offset, uint64_t length,
+                  int64_t timeout) {
+  phalanx::GetOptions options;
+  options.timeout = DurationOf(timeout);
+  options.offset = offset;
+  options.length = length;
+  if (n == 1) return Handle(client->client->Get(IdOf(ids), options));
+  return Handle(client->client->GetMany(IdsOf(ids, n), options));
+}
+
+phx_call* phx_all_gather(phx_client* client, const char* ids, size_t n, size_t index,
+                         int64_t timeout) {
+  phalanx::GetOptions options;
+  options.timeout = DurationOf(timeout);
+  return Handle(phalanx::AllGather(*client->client, IdsOf(ids, n), index, options));
+}
+
+int phx_stream_open(phx_client* client, const char* id, int64_t timeout, phx_stream** stream) {
+  auto opened = client->client->GetStream(IdOf(id), DurationOf(timeout));
+  if (!opened.ok()) return Report(opened.status());
+  *stream = new phx_stream{*std::move(opened)};
+  return 0;
+}
+
+int phx_stream_next(phx_stream* stream, size_t most, int64_t timeout, const char** data,
+                    size_t* size) {
+  const auto next = stream->stream.Next(most, DurationOf(timeout));
+  if (!next.ok()) return Report(next.status());
+  *data = next->data();
+  *size = next->size();
+  return 0;
+}
+
+uint64_t phx_stream_size(phx_stream* stream) { return stream->stream.object_size(); }
+
+size_t phx_stream_metadata(phx_stream* stream, char* metadata) {
+  const absl::string_view text = stream->stream.metadata();
+  if (!text.empty()) std::memcpy(metadata, text.data(), text.size());
+  return text.size();
+}
+
+void phx_stream_free(phx_stream* stream) { delete stream; }
+
+phx_call* phx_stat(phx_client* client, const char* id, int64_t timeout) {
+  return Handle(client->client->Stat(IdOf(id), DurationOf(timeout)));
+}
+
+phx_call* phx_contains(phx_client* client, const char* id, int64_t timeout) {
+  return Handle(client->client->Contains(IdOf(id), DurationOf(timeout)));
+}
+
+phx_call* phx_delete(phx_client* client, const char* id, int64_t timeout) {
+  return Handle(client->client->Delete(IdOf(id), DurationOf(timeout)));
+}
+
+phx_call* phx_prefetch(phx_client* client, const char* id, const char* names, size_t n,
+                       int64_t timeout) {
+  std::vector<std::string> nodes;
+  for (size_t i = 0; i < n; ++i) {
+    nodes.emplace_back(names);
+    names += nodes.back().size() + 1;
+  }
+  return Handle(client->client->Prefetch(IdOf(id), std::move(nodes), DurationOf(timeout)));
+}
