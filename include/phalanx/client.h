@@ -49,6 +49,8 @@ namespace phalanx {
 inline constexpr size_t kMaxObjectMetadataBytes = 4096;
 // The most sources of one reduction.
 inline constexpr size_t kMaxReductionSources = 16384;
+// The most objects that one object refers to.
+inline constexpr size_t kMaxObjectReferences = 16384;
 
 namespace internal {
 class Connection;
@@ -121,6 +123,12 @@ struct PutOptions {
   // End only when the directory has adopted this object, not already when it is sealed on this
   // node.
   bool wait_for_adoption = false;
+  // The object is freed when nobody holds it any more (docs/lifetime.md); otherwise it stays until
+  // it is deleted. This client holds it from now on, once, unless the call fails.
+  bool owned = false;
+  // Objects that the bytes refer to: held wherever there is a copy of this one. At most
+  // kMaxObjectReferences.
+  std::vector<ObjectId> refers_to = {};
   // How long to wait for memory when the node is full; ResourceExhausted then. (At once when the
   // machine itself has none.) With wait_for_adoption also how long for that, from Put or Seal on;
   // DeadlineExceeded then, and the object is there.
@@ -167,6 +175,12 @@ struct GetOptions {
   // beyond the end.
   uint64_t offset = 0;
   uint64_t length = UINT64_MAX;
+  // What to do about an object that was there and of which no copy is left, because nodes died.
+  enum class OnLost {
+    kWait,  // for somebody to put it again
+    kFail,  // DataLoss, naming the node that had the last copy
+  };
+  OnLost on_lost = OnLost::kWait;
 };
 
 // Reads an object from its beginning while it arrives. What is read is provisional until Next has
@@ -197,8 +211,10 @@ struct ObjectStatus {
   std::string metadata;
   int complete_copies = 0;
   int partial_copies = 0;
-  int waiting = 0;    // nodes that wait for it
-  int conflicts = 0;  // acknowledged Puts of another size under this id that were dropped
+  int waiting = 0;     // nodes that wait for it
+  int conflicts = 0;   // acknowledged Puts of another size under this id that were dropped
+  bool owned = false;  // freed when nobody holds it
+  int holders = 0;     // nodes on which somebody holds it, whether it is there or not
 };
 
 // What a reduction computes. Element i of the result is the op over the elements i of the sources,
@@ -232,6 +248,10 @@ struct ReduceOptions {
   // Bytes [offset, offset + length) of each source, whole elements both; length 0: all of it.
   uint64_t offset = 0;
   uint64_t length = 0;
+  // The target is freed when nobody holds it, if all who ask for it before it is made say so. This
+  // client holds it from now on, once, unless the call fails. Sources are held by who asks until
+  // the call has ended.
+  bool owned = false;
 };
 
 struct ClientOptions {
@@ -268,8 +288,8 @@ class Client : public std::enable_shared_from_this<Client> {
   absl::StatusOr<WritableBuffer> Create(const ObjectId& id, uint64_t size, PutOptions options = {});
 
   // ---- reading
-  // Errors: DeadlineExceeded, NotFound (deleted), ResourceExhausted (no room on this node),
-  // OutOfRange.
+  // Errors: DeadlineExceeded, NotFound (deleted, or freed), ResourceExhausted (no room on this
+  // node), OutOfRange, DataLoss (GetOptions::on_lost).
   Future<Buffer> Get(const ObjectId& id, GetOptions options = {});
   // All of them in the order given, or the first error.
   Future<std::vector<Buffer>> GetMany(absl::Span<const ObjectId> ids, GetOptions options = {});
@@ -321,6 +341,26 @@ class Client : public std::enable_shared_from_this<Client> {
   // later Put takes it back. InvalidArgument when `why` is OK, AlreadyExists when it is there.
   Future<Done> Fail(const ObjectId& id, const absl::Status& why,
                     absl::Duration timeout = absl::Seconds(30));
+
+  // ---- lifetime (docs/lifetime.md)
+  // This client holds these objects, each as often as it says so, whether anybody has put them or
+  // not: until Release, Close, or the end of the process. None of these blocks or is answered.
+  // Errors: InvalidArgument (the nil id), ResourceExhausted (the node has too much to read), or why
+  // the connection ended. A client that holds more than 1,048,576 objects is closed by its node.
+  absl::Status Hold(absl::Span<const ObjectId> ids);
+  // Ends one hold of each; what is not held is passed over.
+  void Release(absl::Span<const ObjectId> ids);
+  // For a reference that leaves this process in a message, which takes the result with it: the node
+  // holds the object for 60 s (`phalanx node --transit-patience`), or until it is claimed. The
+  // token is 24 bytes that mean nothing to who passes them on. Errors as Hold.
+  absl::StatusOr<std::string> Transit(const ObjectId& id);
+  // Holds an object of which a message has come, and takes over from the token that came with it:
+  // as soon as this hold counts, that of the sender's node ends. A token that was claimed before,
+  // or whose time is over, does no harm. InvalidArgument for what is no token; errors as Hold.
+  absl::Status Hold(const ObjectId& id, absl::string_view token);
+  // The object is not owned any more: it stays until it is deleted. NotFound when nobody has put
+  // it.
+  Future<Done> Keep(const ObjectId& id, absl::Duration timeout = absl::Seconds(30));
 
   // ---- managing
   Future<ObjectStatus> Stat(const ObjectId& id, absl::Duration timeout = absl::Seconds(30));

@@ -153,6 +153,7 @@ absl::StatusOr<FoldOrder> ParseFold(const v1::Fold& fold) {
   order.root = fold.root();
   order.committed = fold.committed();
   order.reduced_from = fold.reduced_from();
+  order.owned = fold.owned();
   if (fold.inputs_size() > static_cast<int>(kMaxReduceSources)) return Bad("too many inputs");
   for (const v1::Fold::Input& in : fold.inputs()) {
     PHALANX_ASSIGN_OR_RETURN(FoldInput input, ParseInput(in, order.size_bytes));

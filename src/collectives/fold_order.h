@@ -56,6 +56,7 @@ struct FoldOrder {
   bool root = false;
   bool committed = false;
   std::string reduced_from;
+  bool owned = false;  // the target is
   // This node is member `slot` of a ring of `slots`; the inputs are its own sources.
   std::optional<RingPlace> ring;
 

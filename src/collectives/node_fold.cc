@@ -116,6 +116,7 @@ bool NodeFold::FoldAtOnce() {
   target.id = order_.target;
   target.version = order_.version;
   target.reduced_from = order_.reduced_from;
+  target.owned = order_.owned;
   target.deadline = control_.Now() + options_.memory_patience;
   request_ = host_.store().Put(
       host_.client(), std::move(target), std::move(result),
@@ -216,6 +217,7 @@ void NodeFold::CreateTarget() {
   target.id = order_.target;
   target.version = order_.version;
   target.reduced_from = order_.reduced_from;
+  target.owned = order_.owned;
   target.memory = reserved_;
   request_ = host_.store().Create(
       host_.client(), std::move(target), order_.size_bytes,

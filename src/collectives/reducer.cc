@@ -39,6 +39,7 @@ struct Reducer::Impl final : public NodeFold::Host, public RingFold::Host {
   struct Kept {
     // By place in the list of sources: one, of a reduction that is not open.
     std::map<uint32_t, v1::Reduction> parts;
+    bool owned = false;
     Instant deadline = Instant::Infinite();
   };
 
@@ -348,6 +349,7 @@ void Reducer::Impl::OnKeep(const v1::KeepReduction& keep) {
   if (keep.reduction().first_source() > kMaxReduceSources) return;
   Kept& kept = kept_[*target];
   AddPart(keep.reduction(), kept);
+  kept.owned = keep.owned();
   kept.deadline = keep.timeout_ms() == 0 ? Instant::Infinite()
                                          : control_.Now() + absl::Milliseconds(keep.timeout_ms());
 }
@@ -402,6 +404,7 @@ void Reducer::Impl::TellKept(int shard, std::vector<v1::NodeMessage>& messages) 
       request->set_object_id(object_store::IdBytes(target));
       *request->mutable_reduction() = part;
       request->set_again(true);
+      request->set_owned(kept.owned);
       if (kept.deadline.infinite()) continue;
       const int64_t ms = absl::ToInt64Milliseconds(kept.deadline - now);
       request->set_timeout_ms(static_cast<uint64_t>(std::max<int64_t>(1, ms)));
@@ -503,6 +506,7 @@ RequestId Reducer::Reduce(ClientId client, ReduceCall call, ReduceDone done) {
   v1::NodeMessage message;
   v1::ReduceRequest* request = message.mutable_reduce_request();
   request->set_object_id(object_store::IdBytes(call.target));
+  request->set_owned(call.owned);
   v1::Reduction* reduction = request->mutable_reduction();
   reduction->set_dtype(static_cast<uint32_t>(call.dtype));
   reduction->set_op(static_cast<uint32_t>(call.op));

@@ -65,6 +65,7 @@ void RingFold::OnReserved(absl::StatusOr<std::shared_ptr<object_store::Reservati
   target.generation = order_.ring->generation;
   target.slices = slices();
   target.reduced_from = order_.reduced_from;
+  target.owned = order_.owned;
   target.memory = reserved_;
   request_ = host_.store().Create(
       host_.client(), std::move(target), order_.size_bytes,

@@ -48,6 +48,13 @@ namespace phalanx {
   X(kMemoryKeptAfterFailedPull, "memory-kept-after-failed-pull")    \
   X(kEvictWithoutAsking, "evict-without-asking")                    \
   X(kParkedForEver, "parked-for-ever")                              \
+  /* Lifetime: who holds what. */                                   \
+  X(kHoldAfterAnnouncement, "hold-after-announcement")              \
+  X(kHoldsForgottenAtRestart, "holds-forgotten-at-restart")         \
+  X(kClaimBeforeHold, "claim-before-hold")                          \
+  X(kDeadClientHolds, "dead-client-holds")                          \
+  X(kDeadNodeHolds, "dead-node-holds")                              \
+  X(kReferencesNotHeld, "references-not-held")                      \
   /* Reductions: who takes which slot, and what is mended. */       \
   X(kSpareTakenTwice, "spare-taken-twice")                          \
   X(kAncestorsNotLowered, "ancestors-not-lowered")                  \

@@ -59,6 +59,8 @@ inline constexpr int kMaxSlices = 64;
 inline constexpr size_t kMaxInlineBytes = 65536;
 inline constexpr size_t kMaxMetadataBytes = 4096;
 inline constexpr size_t kMaxReduceSources = 16384;
+// Objects that one object's bytes refer to; and ids in one message about holds.
+inline constexpr size_t kMaxReferences = 16384;
 inline constexpr uint64_t kMaxObjectBytes = uint64_t{1} << 46;
 inline constexpr uint32_t kProtocolVersion = 1;
 

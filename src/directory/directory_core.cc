@@ -16,30 +16,27 @@ DirectoryCore::~DirectoryCore() = default;
 void DirectoryCore::NodeUp(const v1::NodeInfo& node, Instant now) {
   impl_->now_ = now;
   impl_->NodeUp(node, now);
-  impl_->RunReductions();
-  impl_->TellDrains();
+  impl_->Conclude();
 }
 
 void DirectoryCore::NodeDown(const NodeKey& node, Instant now) {
   impl_->now_ = now;
   impl_->NodeDown(node);
   impl_->EndLearningIfDue();
-  impl_->RunReductions();
-  impl_->TellDrains();
+  impl_->Conclude();
 }
 
 void DirectoryCore::NodeConnected(const NodeKey& node, bool connected, Instant now) {
   impl_->now_ = now;
   impl_->NodeConnected(node, connected);
-  impl_->RunReductions();
+  impl_->Conclude();
 }
 
 absl::Status DirectoryCore::OnMessage(const NodeKey& node, const v1::NodeMessage& message,
                                       Instant now) {
   impl_->now_ = now;
   absl::Status status = impl_->OnMessage(node, message);
-  impl_->RunReductions();
-  impl_->TellDrains();
+  impl_->Conclude();
   return status;
 }
 
@@ -51,8 +48,7 @@ void DirectoryCore::NotePause(Instant now) {
 void DirectoryCore::Tick(Instant now) {
   impl_->now_ = now;
   impl_->Tick();
-  impl_->RunReductions();
-  impl_->TellDrains();
+  impl_->Conclude();
 }
 
 Instant DirectoryCore::NextDeadline() const { return impl_->NextDeadline(); }
@@ -86,7 +82,15 @@ DirectoryCore::Impl::Impl(DirectoryOptions options, Instant start, Random random
       // Grows within one life; starts elsewhere in each, so that an old shard's plan is not taken
       // for one of ours.
       next_plan_((random_.Next() & 0x7fffffff) << 32 | 1),
-      planner_(options.lease, options.relay_bytes) {}
+      planner_(options.lease, options.relay_bytes),
+      holds_(options.max_holds) {}
+
+void DirectoryCore::Impl::Conclude() {
+  do {
+    RunReductions();
+  } while (FreeUnheld());
+  TellDrains();
+}
 
 v1::ShardMessage& DirectoryCore::Impl::Send(const NodeKey& to) {
   return outbox_.emplace_back(Outgoing{to, {}}).message;
@@ -160,6 +164,7 @@ void DirectoryCore::Impl::OnTimer(Object& object) {
     object.void_at = Instant::Infinite();
   }
   SetTimer(object, object.void_at);
+  if (object.spared_until > now_) SetTimer(object, object.spared_until);
   RetryStuckDrain(object);
   Settle(object);
 }
@@ -187,6 +192,7 @@ void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info, Instant now) {
   node.connected = true;
   node.registering = true;
   node.last_heard = now;
+  holds_.SessionBegins(key);
   if (added && options_.num_shards > 1) TellForeignAgain();
 }
 
@@ -196,6 +202,8 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
   // Out of the books first: nothing is planned for it while its objects are settled.
   const std::unique_ptr<Node> node = std::move(found->second);
   nodes_.erase(found);
+  going_ = node.get();
+  holds_.SessionEnds(key, now_ + options_.lease);
   draining_.erase(key);
   if (draining_.empty()) drain_refusals_.clear();
   ForgetConfirms(key, Sorted(node->unconfirmed), ~uint64_t{0});
@@ -212,6 +220,7 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
     Settle(*object);
   }
   ReductionNodeDown(key);
+  going_ = nullptr;
 }
 
 void DirectoryCore::Impl::NodeConnected(const NodeKey& key, bool connected) {
@@ -285,6 +294,10 @@ absl::string_view ObjectIdOf(const v1::NodeMessage& message) {
       return message.register_fold().object_id();
     case v1::NodeMessage::kSourceState:
       return message.source_state().source_id();
+    case v1::NodeMessage::kClaim:
+      return message.claim().object_id();
+    case v1::NodeMessage::kKeepRequest:
+      return message.keep_request().object_id();
     default:
       return {};
   }
@@ -362,6 +375,16 @@ absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& mess
       return OnWatchSource(node, message.watch_source());
     case v1::NodeMessage::kSourceState:
       return OnSourceState(node, message.source_state());
+    case v1::NodeMessage::kRegisterHolds:
+      return OnRegisterHolds(node, message.register_holds());
+    case v1::NodeMessage::kHold:
+      return OnHold(node, message.hold());
+    case v1::NodeMessage::kUnhold:
+      return OnUnhold(node, message.unhold());
+    case v1::NodeMessage::kClaim:
+      return OnClaim(node, message.claim());
+    case v1::NodeMessage::kKeepRequest:
+      return OnKeep(node, message.keep_request());
     case v1::NodeMessage::KIND_NOT_SET:
       break;
   }
@@ -370,6 +393,7 @@ absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& mess
 
 void DirectoryCore::Impl::Tick() {
   EndLearningIfDue();
+  holds_.Expire(now_);
   while (!timers_.empty() && timers_.begin()->first <= now_) {
     const ObjectId id = timers_.begin()->second;
     timers_.erase(timers_.begin());
@@ -387,6 +411,7 @@ void DirectoryCore::Impl::Tick() {
 void DirectoryCore::Impl::NotePause() {
   const Instant anew = now_ + options_.lease;
   learn_until_ = std::max(learn_until_, anew);
+  holds_.Postpone(anew);
   for (const auto& [when, id] : timers_) {
     Object& object = *FindObject(id);
     if (!object.void_at.infinite()) object.void_at = std::max(object.void_at, anew);
@@ -399,9 +424,9 @@ void DirectoryCore::Impl::NotePause() {
 }
 
 Instant DirectoryCore::Impl::NextDeadline() const {
-  Instant next = Instant::Infinite();
+  Instant next = holds_.NextDeadline();
   // Looked at often, so that a pause within the lease is noticed and not taken for part of it.
-  if (learning_) next = now_ + options_.lease / 4;
+  if (learning_) next = std::min(next, now_ + options_.lease / 4);
   if (!timers_.empty()) next = std::min(next, timers_.begin()->first);
   if (!reduce_timers_.empty()) next = std::min(next, reduce_timers_.begin()->first);
   if (!tombstones_by_age_.empty()) {

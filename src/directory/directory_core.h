@@ -67,6 +67,10 @@ struct DirectoryOptions {
   size_t max_reduce_askers = 1 << 20;
   // Objects whose producers failed are remembered, the oldest forgotten first.
   size_t max_failed = 1 << 16;
+  // So are those whose last copy was lost.
+  size_t max_lost = 1 << 18;
+  // Objects that nodes hold, over all nodes; beyond it nothing is freed until there are fewer.
+  size_t max_holds = 1 << 26;
   // Deletes and queries put off to the end of the first lease; beyond it they are answered
   // ResourceExhausted.
   size_t max_deferred = 1 << 20;

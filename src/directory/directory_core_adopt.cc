@@ -62,6 +62,8 @@ absl::Status DirectoryCore::Impl::OnCreate(Node& node, const v1::AnnounceCreate&
   }
   const bool adopted = object.adopted && object.generation == generation;
   if (adopted && m.has_inline()) CacheInline(object, m.inline_bytes());
+  // Somebody may have asked for it meanwhile who wants it to stay.
+  if (adopted && root && !FindReduction(id)->owned) KeepObject(object);
   Settle(object);
   return absl::OkStatus();
 }
@@ -153,6 +155,7 @@ void DirectoryCore::Impl::Adopt(Object& object, Node& node, const Generation& ge
   object.info = std::move(info);
   ++counters_.adopted;
   ForgetFailure(object.id);
+  ForgetLoss(object.id);
   if (Tombstone* tombstone = FindTombstone(object.id)) tombstone->revived = true;
   Copy& copy = object.copies[node.key];
   copy.primary = true;
@@ -251,6 +254,7 @@ void DirectoryCore::Impl::CompleteCopy(Object& object, const NodeKey& key) {
   NoteChange(object.id);
   object.sealed = true;
   ForgetFailure(object.id);
+  ForgetLoss(object.id);
   object.loss_told = false;
   object.last_hopes.clear();
   object.void_at = Instant::Infinite();
@@ -274,6 +278,7 @@ void DirectoryCore::Impl::StrikeCopy(Object& object, const NodeKey& key) {
   SetWriter(object, found->second, false);
   LeaveTree(object, key);
   object.copies.erase(found);
+  if (source && object.complete_copies == 0) object.last_holder = NameOf(key);
   if (source && object.complete_copies == 0) HopeFor(object);
   if (Node* node = FindNode(key)) --node->copies;
   UninvolveIfDone(key, object);
@@ -318,6 +323,7 @@ void DirectoryCore::Impl::Settle(Object& object) {
   SupersedeAll(object);
   Plan(object);
   DropTreeIfIdle(object);
+  if (Unheld(object)) unheld_.insert(object.id);
   ReleaseIfEmpty(object);
 }
 
@@ -339,12 +345,10 @@ void DirectoryCore::Impl::DecideLoss(Object& object) {
     return;
   }
   DropInline(object);
-  if (object.loss_told || object.wants.empty()) return;
+  NoteLoss(object);
+  if (object.loss_told) return;
   object.loss_told = true;
-  ++counters_.lost;
-  for (const auto& [key, want] : object.wants) {
-    SendGone(key, object, object.generation, v1::Gone::LOST, "no node has a complete copy");
-  }
+  for (const auto& [key, want] : object.wants) TellLoss(key, object.id);
 }
 
 void DirectoryCore::Impl::DecideVoid(Object& object) {

@@ -58,6 +58,7 @@ Tombstone& DirectoryCore::Impl::Bury(const ObjectId& id, const Generation& gener
   Tombstone& tombstone = GetTombstone(id);
   tombstone.revived = false;
   tombstone.unborn = false;
+  ForgetLoss(id);
   auto& generations = tombstone.generations;
   generations.erase(std::remove(generations.begin(), generations.end(), generation),
                     generations.end());
@@ -163,7 +164,7 @@ void DirectoryCore::Impl::ForgetTombstones() {
 absl::Status DirectoryCore::Impl::OnDelete(Node& node, const v1::DeleteRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   if (MustLearnAbout(id)) {
-    if (Defer(id, node, m.request_id(), /*is_delete=*/true)) return absl::OkStatus();
+    if (Defer(id, node, m.request_id(), Deferred::Kind::kDelete)) return absl::OkStatus();
     v1::DeleteReply& reply = *Send(node.key).mutable_delete_reply();
     reply.set_request_id(m.request_id());
     reply.set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
@@ -286,9 +287,9 @@ bool DirectoryCore::Impl::MustLearnAbout(const ObjectId& id) {
 }
 
 bool DirectoryCore::Impl::Defer(const ObjectId& id, const Node& node, uint64_t request_id,
-                                bool is_delete) {
+                                Deferred::Kind kind) {
   if (num_deferred_ >= options_.max_deferred) return false;
-  deferred_[id].push_back(Deferred{node.key, node.session, request_id, is_delete});
+  deferred_[id].push_back(Deferred{node.key, node.session, request_id, kind});
   ++num_deferred_;
   return true;
 }
@@ -308,10 +309,16 @@ void DirectoryCore::Impl::AnswerDeferred(const ObjectId& id) {
     const Node* node = FindNode(request.node);
     // In a new session the node asks again.
     if (node == nullptr || node->session != request.session) continue;
-    if (request.is_delete) {
-      AnswerDelete(id, request.node, request.request_id);
-    } else {
-      AnswerQuery(id, request.node, request.request_id);
+    switch (request.kind) {
+      case Deferred::Kind::kDelete:
+        AnswerDelete(id, request.node, request.request_id);
+        break;
+      case Deferred::Kind::kKeep:
+        AnswerKeep(id, request.node, request.request_id);
+        break;
+      case Deferred::Kind::kQuery:
+        AnswerQuery(id, request.node, request.request_id);
+        break;
     }
   }
 }
@@ -319,7 +326,7 @@ void DirectoryCore::Impl::AnswerDeferred(const ObjectId& id) {
 absl::Status DirectoryCore::Impl::OnQuery(Node& node, const v1::QueryRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   if (MustLearnAbout(id)) {
-    if (Defer(id, node, m.request_id(), /*is_delete=*/false)) return absl::OkStatus();
+    if (Defer(id, node, m.request_id(), Deferred::Kind::kQuery)) return absl::OkStatus();
     v1::QueryReply& reply = *Send(node.key).mutable_query_reply();
     reply.set_request_id(m.request_id());
     reply.set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
@@ -334,6 +341,7 @@ void DirectoryCore::Impl::AnswerQuery(const ObjectId& id, const NodeKey& node,
                                       uint64_t request_id) {
   v1::QueryReply& reply = *Send(node).mutable_query_reply();
   reply.set_request_id(request_id);
+  reply.set_holders(holds_.Holders(id));
   const Object* object = FindObject(id);
   if (object != nullptr && object->adopted) {
     reply.set_known(true);

@@ -116,6 +116,7 @@ void Harness::Announce(const NodeKey& node, const ObjectId& id, const Generation
   create.mutable_info()->set_size_bytes(is_inline ? creation.inline_bytes.size() : creation.size);
   create.mutable_info()->set_slices(creation.slices);
   create.mutable_info()->set_metadata(creation.metadata);
+  create.mutable_info()->set_owned(creation.owned);
   create.set_complete(creation.complete || is_inline);
   create.set_has_inline(is_inline);
   create.set_inline_bytes(creation.inline_bytes);
@@ -239,6 +240,7 @@ void Harness::RegisterCopy(const NodeKey& node, const ObjectId& id, const Genera
   SetSubject(id, generation, &m);
   m.mutable_info()->set_size_bytes(copy.size);
   m.mutable_info()->set_slices(1);
+  m.mutable_info()->set_owned(copy.owned);
   m.set_adopted(copy.adopted);
   m.set_complete(copy.complete);
   m.set_primary(copy.primary);
@@ -246,6 +248,39 @@ void Harness::RegisterCopy(const NodeKey& node, const ObjectId& id, const Genera
   if (copy.sender.valid()) ToProto(copy.sender, m.mutable_sender());
   m.set_writing(!copy.complete && !copy.sender.valid() && !copy.pulled &&
                 generation.creator == node);
+  Send(node, message).IgnoreError();
+}
+
+void Harness::RegisterHold(const NodeKey& node, const ObjectId& id) {
+  v1::NodeMessage message;
+  SetId(id, message.mutable_register_holds()->mutable_object_ids());
+  Send(node, message).IgnoreError();
+}
+
+void Harness::Hold(const NodeKey& node, const ObjectId& id) {
+  v1::NodeMessage message;
+  SetId(id, message.mutable_hold()->mutable_object_ids());
+  Send(node, message).IgnoreError();
+}
+
+void Harness::Unhold(const NodeKey& node, const ObjectId& id) {
+  v1::NodeMessage message;
+  SetId(id, message.mutable_unhold()->mutable_object_ids());
+  Send(node, message).IgnoreError();
+}
+
+void Harness::Claim(const NodeKey& node, const ObjectId& id, const NodeKey& from, uint64_t number) {
+  v1::NodeMessage message;
+  SetId(id, message.mutable_claim()->mutable_object_id());
+  ToProto(from, message.mutable_claim()->mutable_node());
+  message.mutable_claim()->set_number(number);
+  Send(node, message).IgnoreError();
+}
+
+void Harness::Keep(const NodeKey& node, const ObjectId& id, uint64_t request) {
+  v1::NodeMessage message;
+  message.mutable_keep_request()->set_request_id(request);
+  SetId(id, message.mutable_keep_request()->mutable_object_id());
   Send(node, message).IgnoreError();
 }
 

@@ -39,6 +39,7 @@ struct Creation {
   // Of `size` bytes, complete; empty: not inline.
   std::string inline_bytes = {};
   std::string metadata = {};
+  bool owned = false;
 };
 
 // What a test looks at of an Assign.
@@ -103,10 +104,17 @@ class Harness {
     uint64_t size = 1 << 20;
     // A part without a sender at its creator: of a pull, not being written.
     bool pulled = false;
+    bool owned = false;
   };
   void RegisterCopy(const NodeKey& node, const ObjectId& id, const Generation& generation,
                     const Copy& copy);
   void RegisterWant(const NodeKey& node, const ObjectId& id);
+  void RegisterHold(const NodeKey& node, const ObjectId& id);
+  void Hold(const NodeKey& node, const ObjectId& id);
+  void Unhold(const NodeKey& node, const ObjectId& id);
+  // By `node`, of what left `from` under that number.
+  void Claim(const NodeKey& node, const ObjectId& id, const NodeKey& from, uint64_t number);
+  void Keep(const NodeKey& node, const ObjectId& id, uint64_t request = 1);
   void RegisterTombstone(const NodeKey& node, const ObjectId& id, const Generation& generation);
 
   // The status of the last message.

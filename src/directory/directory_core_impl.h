@@ -11,6 +11,7 @@
 //   directory_core_commit.cc    nodes that were told to commit a result, and are gone
 //   directory_core_join.cc      who joins or adds to them, and what nodes keep in mind of them
 //   directory_core_watch.cc     their sources: here, at other shards, and those that failed
+//   directory_core_hold.cc      who holds what, what is freed; objects that are lost
 //   directory_core_tools.cc     descriptions, and the check of the invariants
 #ifndef PHALANX_DIRECTORY_DIRECTORY_CORE_IMPL_H_
 #define PHALANX_DIRECTORY_DIRECTORY_CORE_IMPL_H_
@@ -36,6 +37,8 @@
 #include "src/directory/broadcast_planner.h"
 #include "src/directory/broadcast_tree.h"
 #include "src/directory/directory_core.h"
+#include "src/directory/directory_counters.h"
+#include "src/directory/hold_sets.h"
 #include "src/directory/reduce_plan.h"
 #include "src/directory/reduce_result.h"
 #include "src/directory/reduction.h"
@@ -125,6 +128,10 @@ struct Object {
   // never let down.
   bool verdict_held = false;
   bool loss_told = false;
+  // Whose complete copy went last.
+  std::string last_holder;
+  // Owned and held by nobody, yet not freed until then: a reduction may be about to need it again.
+  Instant spared_until;
   // Plans from here on are of this adoption. A generation can be given up and come back with a
   // fenced node; what was reported under plans from before is void, as its nodes were told.
   PlanId first_plan = 0;
@@ -209,7 +216,7 @@ struct Deferred {
   NodeKey node;
   uint64_t session = 0;
   uint64_t request_id = 0;
-  bool is_delete = false;
+  enum class Kind { kQuery, kDelete, kKeep } kind = Kind::kQuery;
 };
 
 // An extension of a reduction that the shard may still learn of.
@@ -233,32 +240,10 @@ struct FailedObject {
   uint64_t order = 0;
 };
 
-struct Counters {
-  uint64_t reductions = 0;
-  uint64_t reductions_committed = 0;
-  uint64_t reductions_failed = 0;
-  uint64_t rings = 0;
-  uint64_t folds_placed = 0;
-  uint64_t folds_dropped = 0;
-  uint64_t reduce_sources_examined = 0;
-  uint64_t creates = 0;
-  uint64_t adopted = 0;
-  uint64_t superseded = 0;
-  uint64_t conflicts = 0;
-  uint64_t wants = 0;
-  uint64_t delivered = 0;
-  uint64_t assigned = 0;
-  uint64_t repairs = 0;
-  uint64_t relieved = 0;
-  uint64_t pulls_completed = 0;
-  uint64_t pulls_failed = 0;
-  uint64_t late_messages = 0;
-  uint64_t voided = 0;
-  uint64_t lost = 0;
-  uint64_t deleted = 0;
-  uint64_t evictions_granted = 0;
-  uint64_t evictions_refused = 0;
-  uint64_t wants_refused = 0;
+// An object of which no complete copy is left.
+struct LostObject {
+  std::string reason;  // names the node that had the last one
+  uint64_t order = 0;
 };
 
 // What hash sets are iterated by: the order in which things are decided is everywhere the same.
@@ -295,6 +280,8 @@ struct DirectoryCore::Impl {
   void OnTimer(Object& object);
   // After the start, when nothing may be decided from absence.
   bool Learning() const { return learning_; }
+  // Carries out what follows from what a message, a node or time has changed.
+  void Conclude();
   v1::ShardMessage& Send(const NodeKey& to);
 
   // ---- directory_core_adopt.cc
@@ -461,7 +448,7 @@ struct DirectoryCore::Impl {
   // behind the tombstone of another.
   bool MustLearnAbout(const ObjectId& id);
   // False when too many wait already.
-  bool Defer(const ObjectId& id, const Node& node, uint64_t request_id, bool is_delete);
+  bool Defer(const ObjectId& id, const Node& node, uint64_t request_id, Deferred::Kind kind);
   std::string TooManyDeferred(const ObjectId& id) const;
   void AnswerDeferred(const ObjectId& id);
   // Tells everybody who has a part in the object, and leaves the tombstone. The object may be gone
@@ -496,6 +483,34 @@ struct DirectoryCore::Impl {
   void EndConfirm(const ObjectId& id, const NodeKey& key, Tombstone& tombstone);
   void ForgetTombstones();
   bool HasOtherCompleteCopy(const Object& object, const NodeKey& but) const;
+
+  // ---- directory_core_hold.cc
+  absl::Status OnRegisterHolds(Node& node, const v1::RegisterHolds& m);
+  absl::Status OnHold(Node& node, const v1::Hold& m);
+  absl::Status OnUnhold(Node& node, const v1::Unhold& m);
+  absl::Status OnClaim(Node& node, const v1::Claim& m);
+  absl::Status OnKeep(Node& node, const v1::KeepRequest& m);
+  void AnswerKeep(const ObjectId& id, const NodeKey& node, uint64_t request_id);
+  void HoldAll(Node& node, absl::Span<const ObjectId> ids);
+  // It is not owned any more: those who have it are told.
+  void KeepObject(Object& object);
+  void SendKept(const NodeKey& to, const Object& object);
+  // Owned, and nobody holds it.
+  bool Unheld(const Object& object) const {
+    return object.adopted && object.info.owned && !holds_.Held(object.id);
+  }
+  // And nothing else speaks for it.
+  bool MayFree(const Object& object) const;
+  // Deletes what may be freed; false when there was nothing to look at.
+  bool FreeUnheld();
+  // Holds that were not recorded do not stand in the way any more.
+  void ReviewUnheld();
+  // A watch of the source has ended without a word: it may be set up again by way of another node.
+  void SpareSource(const ObjectId& source);
+  std::string NameOf(const NodeKey& key) const;
+  void NoteLoss(const Object& object);
+  void ForgetLoss(const ObjectId& id);
+  void TellLoss(const NodeKey& to, const ObjectId& id);
 
   // ---- directory_core_drain.cc
   absl::Status OnPrefetch(Node& node, const v1::PrefetchRequest& m);
@@ -748,6 +763,13 @@ struct DirectoryCore::Impl {
   absl::btree_set<ObjectId> changed_sources_;
   absl::btree_map<ObjectId, FailedObject> failed_;
   std::map<uint64_t, ObjectId> failed_by_age_;
+  HoldSets holds_;
+  // May have to be freed: looked at before the turn is over.
+  absl::btree_set<ObjectId> unheld_;
+  bool holds_were_complete_ = true;
+  absl::flat_hash_map<ObjectId, LostObject> lost_;
+  std::map<uint64_t, ObjectId> lost_by_age_;
+  const Node* going_ = nullptr;  // is being taken down
   Counters counters_;
   std::vector<Outgoing> outbox_;
 };

@@ -205,6 +205,7 @@ void DirectoryCore::Impl::FillKeep(const Reduction& reduction, size_t first,
   out->set_object_id(reduction.target.binary().data(), ObjectId::kSize);
   ToProto(reduction.plan.spec(), reduction.plan.root(), out->mutable_reduction(), first);
   out->mutable_reduction()->set_closed(reduction.plan.closed());
+  out->set_owned(reduction.owned);
   if (reduction.deadline.infinite()) return;
   out->set_timeout_ms(static_cast<uint64_t>(
       std::max<int64_t>(1, absl::ToInt64Milliseconds(reduction.deadline - now_))));

@@ -108,9 +108,7 @@ void DirectoryCore::Impl::AddWant(Object& object, Node& node, const Want& asked)
   ++open_wants_;
   ++waiting_wants_;
   Involve(node, object.id);
-  if (object.loss_told) {
-    SendGone(node.key, object, object.generation, v1::Gone::LOST, "no node has a complete copy");
-  }
+  if (object.complete_copies == 0 && !Learning()) TellLoss(node.key, object.id);
 }
 
 void DirectoryCore::Impl::EndWant(Object& object, const NodeKey& key) {

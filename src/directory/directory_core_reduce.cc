@@ -88,6 +88,10 @@ absl::Status DirectoryCore::Impl::OnReduce(Node& node, const v1::ReduceRequest& 
     return absl::OkStatus();
   }
   if (m.reduction().everybody()) reduction->ring_wanted = true;
+  reduction->owned = m.owned() && (begins || reduction->owned);
+  Object* result = FindObject(target);
+  const bool stays = !reduction->owned && result != nullptr && !result->info.reduced_from.empty();
+  if (stays) KeepObject(*result);
   if (!kept) {
     reduction->askers.push_back(asker);
     ++reduce_askers_;
@@ -603,6 +607,7 @@ void DirectoryCore::Impl::FillFold(Reduction& reduction, const FoldTask& task, v
     }
   }
   if (!task.root) return;
+  out->set_owned(reduction.owned);
   std::string from;
   for (const ObjectId& source : task.reduced_from) {
     from.append(source.binary().data(), ObjectId::kSize);

@@ -87,6 +87,7 @@ class ReduceTest : public ::testing::Test {
     create.mutable_info()->set_size_bytes(fold.size_bytes());
     create.mutable_info()->set_slices(1);
     create.mutable_info()->set_reduced_from(fold.reduced_from());
+    create.mutable_info()->set_owned(fold.owned());
     create.set_complete(complete);
     create.set_has_inline(!bytes.empty());
     create.set_inline_bytes(bytes);

@@ -113,10 +113,12 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
     object.loss_told = false;
     object.generation = r.generation;
     object.info = r.info;
+    ForgetLoss(object.id);
     object.first_plan = ++next_plan_;
     if (Tombstone* tombstone = FindTombstone(object.id)) tombstone->revived = true;
   }
   if (r.adopted) object.tentative = false;
+  if (!r.info.owned) KeepObject(object);
   AbsorbAttempts(object);
   auto [at, added] = object.copies.try_emplace(node.key);
   Copy& copy = at->second;
@@ -135,6 +137,7 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
   copy.primary = r.primary;
   SetWriter(object, copy, r.writing);
   copy.watermarks.assign(watermarks.begin(), watermarks.end());
+  if (r.info.owned && !object.info.owned) SendKept(node.key, object);
   copy.registered_sender = r.complete ? NodeKey() : r.sender;
   if (copy.registered_sender.valid()) {
     if (copy.pull == nullptr) copy.pull = std::make_unique<PullRecord>();
@@ -301,6 +304,7 @@ void DirectoryCore::Impl::RefuseAttempts(Object& object, const Generation& gener
 
 void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
   node.registering = false;
+  holds_.Registered(node.key);
   ForgetConfirms(node.key, Sorted(node.unconfirmed), node.session);
   SweepStale(node);
   for (const ObjectId& id : Sorted(node.objects)) {

@@ -128,6 +128,7 @@ void DirectoryCore::Impl::PlaceMember(Reduction& reduction, size_t place,
     ToProto(own.generation, input.mutable_generation());
   }
   fold.set_reduced_from(reduced_from);
+  fold.set_owned(reduction.owned);
   v1::Fold::Ring& way = *fold.mutable_ring();
   ToProto(ring.generation(), way.mutable_generation());
   ToProto(ring.Before(place), way.mutable_before());
@@ -154,6 +155,7 @@ absl::Status DirectoryCore::Impl::OnRingCreate(Node& node, const ObjectId& targe
       info.size_bytes != ring.size_bytes()) {
     return absl::InvalidArgumentError("generation: the ring makes another one");
   }
+  const bool info_owned = info.owned;
   Object& object = GetObject(target);
   if (!object.adopted && Refusal(target, generation) == nullptr) {
     Adopt(object, node, generation, std::move(info), /*complete=*/false, /*tell=*/false);
@@ -169,6 +171,8 @@ absl::Status DirectoryCore::Impl::OnRingCreate(Node& node, const ObjectId& targe
     return absl::OkStatus();
   }
   SendVerdict(node.key, object, generation, v1::Verdict::ADOPTED);
+  if (info_owned && !object.info.owned) SendKept(node.key, object);
+  if (!reduction.owned) KeepObject(object);
   Settle(object);
   return absl::OkStatus();
 }

@@ -34,6 +34,7 @@ void DirectoryCore::Impl::Summarize(const Object& object, v1::ObjectSummary* out
   out->set_inline_cached(object.inline_cached);
   out->set_conflicts(object.conflicts);
   out->set_reducing(reductions_.contains(object.id));
+  out->set_holders(holds_.Holders(object.id));
 }
 
 void DirectoryCore::Impl::Summarize(const ObjectId& id, const Tombstone& tombstone,
@@ -188,6 +189,10 @@ void DirectoryCore::Impl::FillStatus(Instant now, v1::GetStatusResponse* out) co
   counters["voided"] = counters_.voided;
   counters["lost"] = counters_.lost;
   counters["deleted"] = counters_.deleted;
+  counters["freed"] = counters_.freed;
+  counters["claims"] = counters_.claims;
+  counters["holds"] = holds_.holds();
+  counters["holds_complete"] = holds_.complete() ? 1 : 0;
   counters["reductions"] = counters_.reductions;
   counters["reductions_committed"] = counters_.reductions_committed;
   counters["reductions_failed"] = counters_.reductions_failed;
@@ -324,6 +329,7 @@ absl::Status DirectoryCore::Impl::CheckInvariants() const {
     waiting += object->waiting.size();
   }
   if (absl::Status status = CheckReductions(); !status.ok()) return status;
+  if (absl::Status status = holds_.CheckInvariants(); !status.ok()) return status;
   if (inline_bytes != inline_bytes_ || inline_bytes_ > options_.inline_cache_bytes) {
     return absl::InternalError("the inline cache is miscounted");
   }

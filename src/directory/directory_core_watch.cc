@@ -65,7 +65,10 @@ void DirectoryCore::Impl::Unwatch(const ObjectId& source, const Watcher& watcher
   const auto found = watchers_.find(source);
   if (found == watchers_.end()) return;
   found->second.erase(watcher);
-  if (found->second.empty()) watchers_.erase(found);
+  if (!found->second.empty()) return;
+  watchers_.erase(found);
+  const Object* object = FindObject(source);
+  if (object != nullptr && Unheld(*object)) unheld_.insert(source);
 }
 
 void DirectoryCore::Impl::UnwatchAll(Reduction& reduction) {
@@ -87,7 +90,10 @@ void DirectoryCore::Impl::UnwatchAll(Reduction& reduction) {
 void DirectoryCore::Impl::ForgetWatcher(const NodeKey& node) {
   const auto found = watched_through_.find(node);
   if (found == watched_through_.end()) return;
-  for (const auto& [source, target] : found->second) Unwatch(source, Watcher{node, target});
+  for (const auto& [source, target] : found->second) {
+    Unwatch(source, Watcher{node, target});
+    SpareSource(source);
+  }
   watched_through_.erase(found);
 }
 

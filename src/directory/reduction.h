@@ -49,6 +49,8 @@ struct Reduction {
   const ObjectId target;
   ReducePlan plan;
   std::vector<Asker> askers;
+  // All who asked for it want the target to be owned.
+  bool owned = false;
   Instant started;
   Instant deadline = Instant::Infinite();
   // What the timer is set to.

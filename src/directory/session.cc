@@ -24,6 +24,7 @@ absl::Status Malformed(absl::string_view what, absl::string_view why) {
 bool Registers(const v1::NodeMessage& message) {
   switch (message.kind_case()) {
     case v1::NodeMessage::kRegisterBegin:
+    case v1::NodeMessage::kRegisterHolds:
     case v1::NodeMessage::kRegisterCopy:
     case v1::NodeMessage::kRegisterWant:
     case v1::NodeMessage::kRegisterTombstone:

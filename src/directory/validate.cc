@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "src/common/status_macros.h"
 #include "src/net/slice_layout.h"
 
 namespace phalanx::directory {
@@ -21,6 +22,25 @@ absl::StatusOr<ObjectId> ParseObjectId(absl::string_view bytes) {
     return absl::InvalidArgumentError(absl::StrCat("object_id: ", id.status().message()));
   if (id->nil()) return absl::InvalidArgumentError("object_id: the nil id names no object");
   return id;
+}
+
+absl::StatusOr<std::vector<ObjectId>> ParseObjectIds(absl::string_view field,
+                                                     absl::string_view bytes) {
+  if (bytes.size() % ObjectId::kSize != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, " has ", bytes.size(), " bytes, which are no whole ids"));
+  }
+  if (bytes.size() > kMaxReferences * ObjectId::kSize) {
+    return TooLong(field, bytes.size(), kMaxReferences * ObjectId::kSize);
+  }
+  std::vector<ObjectId> ids;
+  ids.reserve(bytes.size() / ObjectId::kSize);
+  for (; !bytes.empty(); bytes.remove_prefix(ObjectId::kSize)) {
+    ids.push_back(*ObjectId::FromBinary(bytes.substr(0, ObjectId::kSize)));
+    if (!ids.back().nil()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(field, ": the nil id names no object"));
+  }
+  return ids;
 }
 
 absl::StatusOr<NodeKey> ParseNodeKey(const v1::NodeKey& key) {
@@ -58,7 +78,9 @@ absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info) {
     return TooLong("info.reduced_from", info.reduced_from().size(),
                    kMaxReduceSources * ObjectId::kSize);
   }
-  return ObjectInfo{info.size_bytes(), info.slices(), info.metadata(), info.reduced_from()};
+  PHALANX_RETURN_IF_ERROR(ParseObjectIds("info.refers_to", info.refers_to()).status());
+  return ObjectInfo{info.size_bytes(),   info.slices(),    info.metadata(),
+                    info.reduced_from(), info.refers_to(), info.owned()};
 }
 
 absl::Status ValidateInline(uint64_t size_bytes, bool complete, bool has_inline,
@@ -136,6 +158,8 @@ void ToProto(const ObjectInfo& info, v1::ObjectInfo* out) {
   out->set_slices(info.slices);
   out->set_metadata(info.metadata);
   if (!info.reduced_from.empty()) out->set_reduced_from(info.reduced_from);
+  if (!info.refers_to.empty()) out->set_refers_to(info.refers_to);
+  if (info.owned) out->set_owned(true);
 }
 
 NodeKey FromProto(const v1::NodeKey& key) { return NodeKey{key.node(), key.incarnation()}; }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,12 +31,22 @@ struct ObjectInfo {
   // Of the result of a reduction: the ids of its sources in the order of the fold, one after the
   // other.
   std::string reduced_from = {};
+  // Ids of the objects that the bytes refer to, likewise.
+  std::string refers_to = {};
+  // Freed when nobody holds it. May end (Keep), so it is no part of what the generation is.
+  bool owned = false;
 
-  friend bool operator==(const ObjectInfo&, const ObjectInfo&) = default;
+  friend bool operator==(const ObjectInfo& a, const ObjectInfo& b) {
+    return a.size_bytes == b.size_bytes && a.slices == b.slices && a.metadata == b.metadata &&
+           a.reduced_from == b.reduced_from && a.refers_to == b.refers_to;
+  }
 };
 
 // Exactly 20 bytes, not all of them zero.
 absl::StatusOr<ObjectId> ParseObjectId(absl::string_view bytes);
+// Ids one after the other, none of them nil, at most kMaxReferences. `field` is for the error.
+absl::StatusOr<std::vector<ObjectId>> ParseObjectIds(absl::string_view field,
+                                                     absl::string_view bytes);
 // A node that is not 0.
 absl::StatusOr<NodeKey> ParseNodeKey(const v1::NodeKey& key);
 // A creator, and a sequence that is not 0.

@@ -17,8 +17,8 @@ constexpr uint64_t kForever = std::numeric_limits<uint64_t>::max();
 
 // Each message states its fields once: `Visit(archive, message)` with an archive that writes or
 // reads. Out is what both archives look like:
-//   U8 U32 U64 Flag  numbers      Id  an object's id       Code  a status code
-//   Text  a bounded string        Span  a timeout        Choice  one of an enum's values
+//   U8 U32 U64 Flag  numbers      Id  an object's id       Code  a status code     Node  a node's
+//   key Text  a bounded string        Span  a timeout        Choice  one of an enum's values
 class Writer {
  public:
   explicit Writer(std::string& out) : out_(out) {}
@@ -27,6 +27,10 @@ class Writer {
   void U64(uint64_t v) { out_.U64(v); }
   void Flag(bool v) { out_.U8(v ? 1 : 0); }
   void Id(const ObjectId& id) { out_.Raw(id.binary()); }
+  void Node(const NodeKey& node) {
+    out_.U64(node.node);
+    out_.U64(node.incarnation);
+  }
   void Code(absl::StatusCode code) { out_.U8(static_cast<uint8_t>(code)); }
   void Bytes(absl::string_view bytes, size_t) { out_.Bytes(bytes); }
   void Text(absl::string_view text) { out_.Bytes(text.substr(0, kMaxTextBytes)); }
@@ -73,6 +77,10 @@ class Reader {
   void Id(ObjectId& id) {
     const absl::StatusOr<ObjectId> read = ObjectId::FromBinary(in_.Raw(ObjectId::kSize));
     if (read.ok()) id = *read;
+  }
+  void Node(NodeKey& node) {
+    node.node = in_.U64();
+    node.incarnation = in_.U64();
   }
   void Code(absl::StatusCode& code) {
     const uint8_t byte = in_.U8();
@@ -123,6 +131,8 @@ void VisitDescription(A& a, M& m) {
   a.U8(m.slices, 1, kMaxSlices);
   a.Span(m.timeout);
   a.Bytes(m.metadata, kMaxMetadataBytes);
+  a.Flag(m.owned);
+  a.Ids(m.refers_to);
 }
 
 // The fields of every message, for Writer (const messages) and Reader alike.
@@ -178,6 +188,7 @@ struct Fields {
     a.U64(m.offset);
     a.U64(m.length);
     a.Id(m.near);
+    a.Flag(m.fail_when_lost);
   }
   template <typename M>
   void Visit(Cancel*, M& m) {
@@ -232,6 +243,7 @@ struct Fields {
     a.U64(m.range_bytes);
     a.Flag(m.root_here);
     a.Flag(m.everybody);
+    a.Flag(m.owned);
     a.Span(m.timeout);
     a.Ids(m.sources);
   }
@@ -252,6 +264,32 @@ struct Fields {
     a.Span(m.timeout);
   }
 
+  template <typename M>
+  void Visit(Hold*, M& m) {
+    a.Ids(m.ids);
+  }
+  template <typename M>
+  void Visit(Unhold*, M& m) {
+    a.Ids(m.ids);
+  }
+  template <typename M>
+  void Visit(Transit*, M& m) {
+    a.Id(m.id);
+    a.U64(m.number);
+  }
+  template <typename M>
+  void Visit(Claim*, M& m) {
+    a.Id(m.id);
+    a.Node(m.node);
+    a.U64(m.number);
+  }
+  template <typename M>
+  void Visit(Keep*, M& m) {
+    a.U64(m.request);
+    a.Id(m.id);
+    a.Span(m.timeout);
+  }
+
   // The start of both hellos is the same in every version.
   template <typename M>
   void Visit(NodeHello*, M& m) {
@@ -261,6 +299,7 @@ struct Fields {
     a.Text(m.message);
     a.Text(m.node_name);
     a.Text(m.directory);
+    a.Node(m.node);
   }
   template <typename M>
   void Visit(File*, M& m) {
@@ -330,6 +369,8 @@ struct Fields {
     a.U32(m.conflicts);
     a.Bytes(m.metadata, kMaxMetadataBytes);
     a.Ids(m.reduced_from);
+    a.Flag(m.owned);
+    a.U32(m.holders);
   }
   template <typename M>
   void Visit(Counted*, M& m) {

@@ -46,13 +46,14 @@
 namespace phalanx::object_store::local {
 
 inline constexpr uint32_t kMagic = 0x43584c50;  // "PLXC"
-inline constexpr uint32_t kVersion = 4;
+inline constexpr uint32_t kVersion = 5;
 // Answers of at most so many bytes carry them; larger ones point into a file.
 inline constexpr size_t kMaxInlineAnswerBytes = 65536;
 // Objects of fewer than kOwnFileBytes are written through the socket.
-inline constexpr size_t kMaxFrameBytes = kOwnFileBytes + 8192;
+inline constexpr size_t kMaxFrameBytes = kOwnFileBytes + kMaxReferences * ObjectId::kSize + 8192;
 inline constexpr size_t kFrameHeaderBytes = 4;
 static_assert(kMaxReduceSources * ObjectId::kSize + 8192 <= kMaxFrameBytes);
+static_assert(kMaxReferences <= kMaxReduceSources);
 // Bytes of Puts that one client may have unanswered; the node refuses more with ResourceExhausted.
 inline constexpr uint64_t kMaxPutBytesInFlight = uint64_t{32} << 20;
 inline constexpr size_t kMaxTextBytes = 1024;
@@ -81,6 +82,10 @@ struct Description {
   uint8_t slices = 1;
   Timeout timeout = absl::InfiniteDuration();
   absl::string_view metadata;
+  // Freed when nobody holds it: the client has sent a Hold before.
+  bool owned = false;
+  // At most kMaxReferences.
+  std::vector<ObjectId> refers_to = {};
 };
 
 // A whole object of fewer than kOwnFileBytes. Answered by PutDone or Failed.
@@ -135,6 +140,8 @@ struct Get {
   uint64_t length = std::numeric_limits<uint64_t>::max();
   // Best had from the node that made this one; nil: from any.
   ObjectId near = {};
+  // Failed, with DataLoss, when no copy is left.
+  bool fail_when_lost = false;
 };
 
 // Get, Create and Reduce end unanswered, unless the answer is on its way; other requests go on and
@@ -212,6 +219,8 @@ struct Reduce {
   bool root_here = true;
   // All nodes that have sources want the result.
   bool everybody = false;
+  // The target is: see Description.
+  bool owned = false;
   // Of the reduction as well.
   Timeout timeout = absl::InfiniteDuration();
   std::vector<ObjectId> sources;
@@ -238,8 +247,46 @@ struct Fail {
   Timeout timeout = absl::InfiniteDuration();
 };
 
-using Request = std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release,
-                             Delete, Stat, Prefetch, Forget, Leave, Reduce, Extend, Fail>;
+// The client holds these ids, each as often as it says so, until Unhold or its end. At most
+// kMaxReferences ids; not answered. Who holds more than a node allows is closed.
+struct Hold {
+  static constexpr uint8_t kKind = 18;
+  std::vector<ObjectId> ids;
+};
+
+// Ends one hold of each of them.
+struct Unhold {
+  static constexpr uint8_t kKind = 19;
+  std::vector<ObjectId> ids;
+};
+
+// A reference leaves this node in a message, under a number of the client's choice: 64 random bits.
+// Not answered.
+struct Transit {
+  static constexpr uint8_t kKind = 20;
+  ObjectId id;
+  uint64_t number = 0;
+};
+
+// A Hold of a reference that came from that node under that number. Not answered.
+struct Claim {
+  static constexpr uint8_t kKind = 21;
+  ObjectId id;
+  NodeKey node;
+  uint64_t number = 0;
+};
+
+// The object is not owned any more. Answered by Counted (0) or Failed.
+struct Keep {
+  static constexpr uint8_t kKind = 22;
+  uint64_t request = 0;
+  ObjectId id;
+  Timeout timeout = absl::InfiniteDuration();
+};
+
+using Request =
+    std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release, Delete, Stat,
+                 Prefetch, Forget, Leave, Reduce, Extend, Fail, Hold, Unhold, Transit, Claim, Keep>;
 
 // ---------------------------------------------------------------------------- node to client
 
@@ -252,6 +299,7 @@ struct NodeHello {
   absl::string_view message;
   absl::string_view node_name;
   absl::string_view directory;
+  NodeKey node = {};
 };
 
 // Comes with one descriptor. `bytes`: the length to map.
@@ -337,6 +385,8 @@ struct Described {
   absl::string_view metadata;
   // The sources that went in, for the result of a reduction; at most kMaxReduceSources.
   std::vector<ObjectId> reduced_from = {};
+  bool owned = false;
+  uint32_t holders = 0;
 };
 
 struct Counted {

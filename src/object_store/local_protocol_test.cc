@@ -24,7 +24,7 @@ std::vector<ObjectId> Sources(int count) {
 
 // One of each kind, every field away from its default.
 std::vector<Request> EveryRequest() {
-  Description object{Id(), true, 64, absl::Milliseconds(1500), "float32[3]"};
+  Description object{Id(), true, 64, absl::Milliseconds(1500), "float32[3]", true, Sources(2)};
   return {
       ClientHello{7, 9},
       Put{1, object, "bytes"},
@@ -32,7 +32,7 @@ std::vector<Request> EveryRequest() {
       Publish{3, 65536, "more"},
       Seal{4, 3, true, "rest"},
       Abort{3},
-      Get{5, Id(), true, absl::InfiniteDuration(), 10, 20},
+      Get{5, Id(), true, absl::InfiniteDuration(), 10, 20, Id(), true},
       Cancel{5},
       Release{77, false},
       Delete{6, Id(), absl::Seconds(30)},
@@ -40,16 +40,22 @@ std::vector<Request> EveryRequest() {
       Prefetch{8, Id(), absl::Seconds(1), {"a", "node b", "*"}},
       Forget{11, true},
       Leave{true, {1, 2, 3}},
-      Reduce{9, Id(), DType::kBf16, ReduceOp::kMean, true, true, 2, 64, 128, false, true,
+      Reduce{9, Id(), DType::kBf16, ReduceOp::kMean, true, true, 2, 64, 128, false, true, true,
              absl::Seconds(2), Sources(3)},
       Extend{10, Id(), true, absl::Seconds(3), Sources(2)},
       Fail{11, Id(), absl::StatusCode::kDataLoss, "its task failed", absl::Seconds(4)},
+      Hold{Sources(3)},
+      Unhold{Sources(2)},
+      Transit{Id(), 17},
+      Claim{Id(), NodeKey{5, 6}, 17},
+      Keep{12, Id(), absl::Seconds(5)},
   };
 }
 
 std::vector<Answer> EveryAnswer() {
   return {
-      NodeHello{7, 9, absl::StatusCode::kPermissionDenied, "why", "node", "127.0.0.1:7400"},
+      NodeHello{7, 9, absl::StatusCode::kPermissionDenied, "why", "node", "127.0.0.1:7400",
+                NodeKey{7, 8}},
       File{12, true, uint64_t{1} << 33},
       Failed{1, absl::StatusCode::kNotFound, "deleted"},
       PutDone{2, true},
@@ -58,7 +64,7 @@ std::vector<Answer> EveryAnswer() {
       Mapped{5, 77, 12, 64, 1 << 20, 100, true, "meta"},
       Progress{5, 200, true},
       Void{5, "its writer died"},
-      Described{6, true, true, true, true, 9, 1, 2, 3, 4, "meta", Sources(2)},
+      Described{6, true, true, true, true, 9, 1, 2, 3, 4, "meta", Sources(2), true, 5},
       Counted{7, 8},
       Forgotten{12, true},
       Goodbye{absl::StatusCode::kInvalidArgument, "garbage"},
@@ -247,7 +253,7 @@ TEST(FrameBuffer, FramesComeOutWholeHoweverTheyArrive) {
 }
 
 TEST(FrameBuffer, AHugeOrEmptyLengthIsRefusedForGood) {
-  for (const char* header : {"\xff\xff\xff\xff", "\0\0\0\0", "\x01\x20\x10\x00"}) {
+  for (const char* header : {"\xff\xff\xff\xff", "\0\0\0\0", "\x01\x20\x15\x00"}) {
     FrameBuffer buffer;
     std::copy(header, header + 4, buffer.Space().data());
     buffer.Filled(4);

@@ -60,7 +60,7 @@ void LocalSession::Close(const absl::Status& why) {
   if (state_ == State::kEnded) return;
   if (state_ == State::kGreeting) {
     out_.Add(local::NodeHello{local::kMagic, local::kVersion, why.code(), why.message(),
-                              greeting_.node_name, greeting_.directory});
+                              greeting_.node_name, greeting_.directory, greeting_.node});
   } else {
     // It is the last thing to be said; answers that have not been encoded are void.
     out_.Clear();
@@ -168,7 +168,7 @@ absl::Status LocalSession::Greet(absl::string_view payload) {
   client_ = store_.OpenClient();
   out_.SetViewer(client_);
   Answer(local::NodeHello{local::kMagic, local::kVersion, absl::StatusCode::kOk, "",
-                          greeting_.node_name, greeting_.directory});
+                          greeting_.node_name, greeting_.directory, greeting_.node});
   return absl::OkStatus();
 }
 
@@ -191,6 +191,10 @@ PutOptions LocalSession::OptionsOf(const local::Description& object) const {
   options.metadata = std::string(object.metadata);
   options.slices = object.slices;
   options.wait_for_adoption = object.wait_for_adoption;
+  options.owned = object.owned;
+  for (const ObjectId& id : object.refers_to) {
+    options.refers_to.append(id.binary().data(), ObjectId::kSize);
+  }
   options.deadline = Deadline(object.timeout);
   return options;
 }
@@ -283,9 +287,10 @@ absl::Status LocalSession::On(const local::Get& get) {
       Answer(local::Void{request, why.message()});
     };
   }
-  requests_[get.request] =
-      store_.Get(client_, GetOptions{get.id, Deadline(get.timeout), get.streaming, get.near},
-                 std::move(events));
+  requests_[get.request] = store_.Get(
+      client_,
+      GetOptions{get.id, Deadline(get.timeout), get.streaming, get.near, get.fail_when_lost},
+      std::move(events));
   return absl::OkStatus();
 }
 
@@ -317,6 +322,33 @@ absl::Status LocalSession::On(const local::Delete& remove) {
                   if (!done.ok()) return AnswerFailed(request, done);
                   Answer(local::Counted{request, 0});
                 });
+  return absl::OkStatus();
+}
+
+absl::Status LocalSession::On(const local::Hold& hold) { return store_.Hold(client_, hold.ids); }
+
+absl::Status LocalSession::On(const local::Unhold& unhold) {
+  store_.Unhold(client_, unhold.ids);
+  return absl::OkStatus();
+}
+
+absl::Status LocalSession::On(const local::Transit& transit) {
+  if (transit.id.nil()) return absl::InvalidArgumentError("the nil id names no object");
+  store_.Transit(transit.id, transit.number);
+  return absl::OkStatus();
+}
+
+absl::Status LocalSession::On(const local::Claim& claim) {
+  if (!claim.node.valid()) return absl::InvalidArgumentError("a claim names no node");
+  return store_.Claim(client_, claim.id, TransitMark{claim.node, claim.number});
+}
+
+absl::Status LocalSession::On(const local::Keep& keep) {
+  store_.Keep(client_, keep.id, Deadline(keep.timeout),
+              [this, request = keep.request](absl::Status done) {
+                if (!done.ok()) return AnswerFailed(request, done);
+                Answer(local::Counted{request, 0});
+              });
   return absl::OkStatus();
 }
 
@@ -395,6 +427,7 @@ absl::Status LocalSession::On(const local::Leave& leave) {
   std::sort(dropped.begin(), dropped.end());
   for (const PinId pin : dropped) ReleasePin(pin, true);
   kept_at_leave_.clear();
+  store_.UnholdAll(client_);
   return absl::OkStatus();
 }
 

@@ -46,6 +46,7 @@ inline constexpr size_t kMaxReducedFromAnswers = 64;
 struct LocalGreeting {
   std::string node_name;
   std::string directory;
+  NodeKey node = {};
 };
 
 class LocalSession : public std::enable_shared_from_this<LocalSession> {
@@ -109,6 +110,11 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   absl::Status On(const local::Reduce& reduce);
   absl::Status On(const local::Extend& extend);
   absl::Status On(const local::Fail& fail);
+  absl::Status On(const local::Hold& hold);
+  absl::Status On(const local::Unhold& unhold);
+  absl::Status On(const local::Transit& transit);
+  absl::Status On(const local::Claim& claim);
+  absl::Status On(const local::Keep& keep);
 
   // Whether a call about reductions that names so many ids can be made; answers it if it cannot.
   bool AdmitReduce(uint64_t request, size_t ids);

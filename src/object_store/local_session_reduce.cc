@@ -30,7 +30,10 @@ local::Described DescribedFrom(uint64_t request, const ObjectStat& found) {
           found.partial_copies,
           found.waiting,
           found.conflicts,
-          found.metadata};
+          found.metadata,
+          {},
+          found.owned,
+          found.holders};
 }
 
 }  // namespace
@@ -79,6 +82,7 @@ absl::Status LocalSession::On(const local::Reduce& reduce) {
   call.range_bytes = reduce.range_bytes;
   call.root_here = reduce.root_here;
   call.everybody = reduce.everybody;
+  call.owned = reduce.owned;
   call.deadline = Deadline(reduce.timeout);
   auto done = [weak = weak_from_this(), request = reduce.request,
                answer = AnswerReduce(reduce.request, ids)](absl::Status status) mutable {

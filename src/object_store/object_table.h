@@ -62,8 +62,9 @@ struct Copy {
   int slices = 1;
   std::string metadata;
   std::string reduced_from;
-  // What is kept for it beside its bytes, as far as that counts: its metadata, its sources and its
-  // records.
+  std::string refers_to;
+  // What is kept for it beside its bytes, as far as that counts: its metadata, its sources, what it
+  // refers to, and its records.
   uint64_t record_bytes = 0;
   bool created_here = false;
   std::shared_ptr<net::TransferBuffer> buffer;
@@ -71,6 +72,8 @@ struct Copy {
 
   CopyState state = CopyState::kPulling;
   Standing standing = Standing::kPending;
+  // Freed when nobody holds it, as far as this node knows.
+  bool owned = false;
   // The Put that waits for a verdict, 0 if none.
   uint64_t waiting_put = 0;
   // Streaming Gets that look through it.

@@ -53,6 +53,8 @@ struct PullTarget {
   int slices = 1;
   std::string metadata;
   std::string reduced_from = {};
+  std::string refers_to = {};
+  bool owned = false;
 };
 
 // ---- effects; each names its object

@@ -35,6 +35,8 @@ struct ReduceCall {
   bool root_here = true;
   // All nodes that have sources want the result.
   bool everybody = false;
+  // The target is freed when nobody holds it; the caller does already.
+  bool owned = false;
   // Of the reduction as well as of the call.
   Instant deadline = Instant::Infinite();
 };

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
+#include "src/common/defects.h"
 #include "src/object_store/store_impl.h"
 
 namespace phalanx::object_store {
@@ -12,6 +13,8 @@ namespace {
 
 // How soon the shards learn that the memory in use has changed.
 constexpr absl::Duration kUsageInterval = absl::Seconds(1);
+// How late the mistake is that Defect::kHoldAfterAnnouncement makes.
+constexpr absl::Duration kTooLate = absl::Milliseconds(100);
 
 }  // namespace
 
@@ -23,6 +26,7 @@ Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory
       table_(options_.capacity_bytes),
       eviction_(table_),
       pushes_(options_.self, PushLimits(), table_),
+      holds_({options_.max_holds_per_client, options_.max_transits}),
       registered_(static_cast<size_t>(options_.num_shards)) {}
 
 Store::Impl::~Impl() {
@@ -48,6 +52,11 @@ void Store::Impl::Settle() {
     }
     again = HandOutMemory() || again;
   }
+  if (!DefectActive(Defect::kHoldAfterAnnouncement)) {
+    FlushHolds();
+  } else if (holds_.changed()) {
+    executor_.RunAt(executor_.Now() + kTooLate, Guarded([this] { FlushHolds(); }));
+  }
   --depth_;
   if (table_.used_bytes() != told_used_bytes_ && next_usage_.infinite()) {
     next_usage_ = executor_.Now() + kUsageInterval;
@@ -56,7 +65,8 @@ void Store::Impl::Settle() {
 }
 
 void Store::Impl::ArmTimer() {
-  Instant next = std::min({eviction_.NextDeadline(), next_progress_, next_usage_});
+  Instant next =
+      std::min({eviction_.NextDeadline(), next_progress_, next_usage_, holds_.NextDeadline()});
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
   while (!fetches_.empty() && !pulls_.Fetches(fetches_.front().second)) fetches_.pop_front();
   if (!fetches_.empty()) next = std::min(next, fetches_.front().first);
@@ -82,6 +92,7 @@ void Store::Impl::OnTimer() {
   }
   LoseFetchPatience();
   LoseMemoryPatience();
+  holds_.Expire(now);
   if (next_progress_ <= now) SendProgress();
   if (next_usage_ <= now) TellUsage();
 }
@@ -268,8 +279,8 @@ absl::Status Store::Impl::CheckGets() const {
 }
 
 absl::Status Store::Impl::CheckInvariants() const {
-  for (const absl::Status& status :
-       {table_.CheckInvariants(), pulls_.CheckInvariants(), CheckPins(), CheckGets()}) {
+  for (const absl::Status& status : {table_.CheckInvariants(), pulls_.CheckInvariants(),
+                                     CheckPins(), CheckGets(), CheckHolds()}) {
     if (!status.ok()) return status;
   }
   for (const Copy* copy : table_.Sorted()) {
@@ -314,6 +325,7 @@ void Store::CloseClient(ClientId id, bool clean) {
   for (const auto& [pin, held] : client->pins) pins.push_back(pin);
   std::sort(pins.begin(), pins.end());
   for (const PinId pin : pins) impl_->Unpin(*client, pin, /*recycle=*/clean);
+  if (clean || !DefectActive(Defect::kDeadClientHolds)) impl_->holds_.CloseClient(id);
   impl_->clients_.erase(id);
 }
 
@@ -351,6 +363,10 @@ StoreStats Store::stats() const {
   stats.pulls_started = impl_->pulls_started_;
   stats.pulls_failed = impl_->pulls_failed_;
   stats.conflicts = impl_->conflicts_;
+  stats.held = impl_->holds_.ids();
+  stats.transits = impl_->holds_.transits();
+  stats.unclaimed = impl_->holds_.unclaimed();
+  stats.cut_short = impl_->holds_.cut_short();
   return stats;
 }
 

@@ -23,6 +23,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/executor.h"
@@ -62,6 +63,13 @@ struct StoreOptions {
   absl::Duration fetch_patience = absl::Minutes(1);
   // Requests of one client that wait at a time; more are refused with ResourceExhausted.
   size_t max_requests_per_client = kMaxRequestsPerClient;
+  // How long what left this node in a message is held, unless it is claimed.
+  absl::Duration transit_patience = absl::Seconds(60);
+  // How long what a copy here referred to is held after the copy is gone, where it is another
+  // shard's: that may hear of this sooner than of those who have the object, too.
+  absl::Duration reference_patience = absl::Seconds(2);
+  size_t max_holds_per_client = 1 << 20;
+  size_t max_transits = 1 << 20;
 };
 
 using ClientId = uint64_t;
@@ -88,6 +96,11 @@ struct PutOptions {
   // other; see AnnounceCreate and ObjectInfo in the protocol.
   Generation version = {};
   std::string reduced_from = {};
+  // Freed when nobody holds it. Who creates it holds it before.
+  bool owned = false;
+  // Ids of the objects that the bytes refer to, one after the other: held by every node that has a
+  // copy. At most kMaxReferences.
+  std::string refers_to = {};
   // Of what several nodes make together, each a slice: the shard has named it. Not valid: this node
   // mints one. Aborted when bytes of it are here already.
   Generation generation = {};
@@ -138,10 +151,13 @@ struct GetOptions {
   // Who gets it is one of many that get this object and others alike: it is best had from the node
   // that made this one (v1::Want has more). Nil: from whoever is best.
   ObjectId near = {};
+  // End with DataLoss when the object was there and its last copy is lost, rather than wait for
+  // somebody to put it again.
+  bool fail_when_lost = false;
 };
 // Errors: DeadlineExceeded, NotFound ("deleted"), ResourceExhausted (larger than what the node can
-// make room for before the deadline), Cancelled, InvalidArgument, Unavailable (the store shuts
-// down).
+// make room for before the deadline), DataLoss (`fail_when_lost`), Cancelled, InvalidArgument,
+// Unavailable (the store shuts down).
 struct GetEvents {
   absl::AnyInvocable<void(absl::StatusOr<View>)> on_view;
   // Streaming only; the view's pin is still to be released.
@@ -160,6 +176,14 @@ struct ObjectStat {
   uint32_t partial_copies = 0;
   uint32_t waiting = 0;
   uint32_t conflicts = 0;
+  bool owned = false;
+  uint32_t holders = 0;  // nodes that hold it
+};
+
+// A reference that has left a node: where from, and under which number of its.
+struct TransitMark {
+  NodeKey node;
+  uint64_t number = 0;
 };
 
 struct StoreStats {
@@ -175,6 +199,10 @@ struct StoreStats {
   uint64_t pulls_started = 0;
   uint64_t pulls_failed = 0;
   uint64_t conflicts = 0;
+  uint64_t held = 0;       // objects that somebody here holds
+  uint64_t transits = 0;   // references on their way from here
+  uint64_t unclaimed = 0;  // of those, ever: not claimed in time
+  uint64_t cut_short = 0;  // ended before their time, because there were too many
 };
 
 class Store {
@@ -217,6 +245,25 @@ class Store {
   // nobody sees the pages any more (it was forked meanwhile), so the block is condemned, never
   // reused.
   absl::Status Release(ClientId client, PinId pin, bool recycle = true);
+
+  // ---- lifetime (docs/lifetime.md)
+  // The client holds these ids, each as often as it says so, whether anybody has put them or not.
+  // ResourceExhausted when it holds too many: none of them is held then.
+  absl::Status Hold(ClientId client, absl::Span<const ObjectId> ids);
+  // Ends one hold of each; what is not held is passed over.
+  void Unhold(ClientId client, absl::Span<const ObjectId> ids);
+  // The client leaves: as if it let go of everything it holds.
+  void UnholdAll(ClientId client);
+  // A reference leaves this node in a message: it is held for `transit_patience`, unless it is
+  // claimed before. The number is the caller's, and none that was used for this id before.
+  void Transit(const ObjectId& id, uint64_t number);
+  // Holds it, and says so to the node that the reference comes from. Errors as Hold.
+  absl::Status Claim(ClientId client, const ObjectId& id, const TransitMark& from);
+  // The object is not owned any more. NotFound when nobody has put it.
+  void Keep(ClientId client, const ObjectId& id, Instant deadline,
+            absl::AnyInvocable<void(absl::Status)> done);
+  // For checkers.
+  bool Holds(ClientId client, const ObjectId& id) const;
 
   // The very copy, complete or not, whatever it is to the shard. NotFound.
   absl::StatusOr<View> PinCopy(ClientId client, const ObjectId& id, const Generation& generation);

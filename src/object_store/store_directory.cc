@@ -24,6 +24,7 @@ void Store::Impl::SendTo(int shard, v1::NodeMessage message) {
 }
 
 void Store::Impl::AnnounceCreate(const Copy& copy, std::string bytes, const Generation& version) {
+  if (!DefectActive(Defect::kHoldAfterAnnouncement)) FlushHolds();
   v1::NodeMessage message;
   v1::AnnounceCreate* announce = message.mutable_announce_create();
   SetSubject(copy.id, copy.generation, announce);
@@ -86,6 +87,9 @@ void Store::Impl::SendRequest(const Request& request) {
   } else if (std::holds_alternative<StatPart>(request.part)) {
     message.mutable_query_request()->set_request_id(request.id);
     message.mutable_query_request()->set_object_id(id);
+  } else if (std::holds_alternative<KeepPart>(request.part)) {
+    message.mutable_keep_request()->set_request_id(request.id);
+    message.mutable_keep_request()->set_object_id(id);
   } else if (const auto* prefetch = std::get_if<PrefetchPart>(&request.part)) {
     v1::PrefetchRequest* out = message.mutable_prefetch_request();
     out->set_request_id(request.id);
@@ -192,6 +196,7 @@ void Store::Impl::OnAssign(const v1::Assign& assign) {
   const absl::StatusOr<ObjectId> id = directory::ParseObjectId(assign.object_id());
   const absl::StatusOr<Generation> generation = directory::ParseGeneration(assign.generation());
   if (!id.ok() || !generation.ok() || TellIfDeleted(*id, *generation)) return;
+  ForgetLost(*id);
   if (AlreadyHere(*id, *generation)) {
     const Copy* copy = table_.Find(*id, *generation);
     if (copy->state != CopyState::kComplete) return;
@@ -209,6 +214,7 @@ void Store::Impl::OnDeliver(const v1::Deliver& deliver) {
   const absl::StatusOr<ObjectId> id = directory::ParseObjectId(deliver.object_id());
   const absl::StatusOr<Generation> generation = directory::ParseGeneration(deliver.generation());
   if (!id.ok() || !generation.ok() || TellIfDeleted(*id, *generation)) return;
+  ForgetLost(*id);
   if (AlreadyHere(*id, *generation)) return;
   if (pulls_.Wants(*id)) StandBehind(*id, *generation);
   pulls_.OnDeliver(*id, deliver);
@@ -222,7 +228,11 @@ void Store::Impl::OnGone(const v1::Gone& gone) {
     case v1::Gone::DELETED:
       OnDeleted(*id, generation);
       break;
+    case v1::Gone::LOST:
+      OnLost(*id, gone.reason());
+      break;
     case v1::Gone::VOID: {
+      ForgetLost(*id);
       const absl::Status why = absl::AbortedError(absl::StrCat(
           "object ", id->hex(), ": generation ", generation.ToString(), " died: ", gone.reason()));
       pulls_.OnVoid(*id, generation, why);
@@ -248,7 +258,7 @@ void Store::Impl::OnGone(const v1::Gone& gone) {
       break;
     }
     default:
-      break;  // LOST: the bytes and the want stay
+      break;
   }
 }
 
@@ -256,6 +266,7 @@ void Store::Impl::OnDeleted(const ObjectId& id, const Generation& generation) {
   if (!generation.valid()) return;
   const absl::Status why = DeletedStatus(id);
   RememberTombstone(id, generation);
+  ForgetLost(id);
   Touch(id);
   pulls_.OnDeleted(id, generation, why);
   Copy* copy = table_.Find(id, generation);

@@ -86,6 +86,8 @@ class World {
     PutOptions options;
     options.id = Object(which);
     options.wait_for_adoption = (which & 4) != 0;
+    options.owned = (which & 8) != 0;
+    if ((which & 16) != 0) options.refers_to = IdBytes(Object(which + 1));
     world_.StartPut(std::move(options), Content(Size(argument), 1));
   }
 
@@ -94,6 +96,7 @@ class World {
     GetOptions options;
     options.id = Object(which);
     options.streaming = (which & 4) != 0;
+    options.fail_when_lost = (which & 8) != 0;
     options.deadline = world_.now() + absl::Milliseconds(100) * argument;
     readings_.push_back(world_.Get(std::move(options)));
   }
@@ -158,6 +161,7 @@ class World {
     world_.Run([&] {
       Store& store = world_.store();
       const ObjectId id = Object(which);
+      if ((argument & 4) != 0) return Hold(id, argument >> 3);
       switch (argument & 3) {
         case 0:
           return store.Delete(world_.client(), id, deadline, [](absl::Status) {});
@@ -169,6 +173,29 @@ class World {
           return store.Drain(deadline, [](absl::Status) {});
       }
     });
+  }
+
+  void Hold(const ObjectId& id, int what) {
+    Store& store = world_.store();
+    const ClientId client = world_.client();
+    switch (what & 7) {
+      case 0:
+      case 1:
+        return (void)store.Hold(client, {{id, Object((what >> 3) & 3)}});
+      case 2:
+      case 3:
+        return store.Unhold(client, {{id, Object((what >> 3) & 3)}});
+      case 4:
+        return store.Transit(id, static_cast<uint64_t>(what >> 3));
+      case 5:
+        return (void)store.Claim(
+            client, id,
+            TransitMark{(what & 8) != 0 ? kSelf : kPeer, static_cast<uint64_t>(what >> 4)});
+      case 6:
+        return store.Keep(client, id, Instant::Infinite(), [](absl::Status) {});
+      default:
+        return store.UnholdAll(client);
+    }
   }
 
   StoreWorld world_;

@@ -131,6 +131,7 @@ void Store::Impl::UpdateWant(const ObjectId& id) {
     pulls_.Want(id, it == gets_.end() ? ObjectId() : it->second->near);
   } else {
     pulls_.Unwant(id);
+    if (!pulls_.Wants(id)) ForgetLost(id);
   }
   const Copy* complete = table_.Complete(id);
   if (complete != nullptr && complete->standing == Standing::kAdopted) pulls_.EndFetch(id);
@@ -179,12 +180,13 @@ void Store::Impl::VoidReaders(Copy* copy, const absl::Status& why) {
   }
 }
 
-void Store::Impl::EndAllGets(const ObjectId& id, const absl::Status& why) {
+void Store::Impl::EndAllGets(const ObjectId& id, const absl::Status& why, bool only_impatient) {
   const auto it = gets_.find(id);
   if (it == gets_.end()) return;
   for (Request* request = it->second->list.front(); request != nullptr;) {
     Request* next = request->of_object.next;
-    if (request->stage == Request::Stage::kWaiting) AnswerGet(*request, why);
+    const bool ends = !only_impatient || std::get<GetPart>(request->part).fail_when_lost;
+    if (ends && request->stage == Request::Stage::kWaiting) AnswerGet(*request, why);
     request = next;
   }
 }
@@ -212,6 +214,7 @@ RequestId Store::Get(ClientId client, GetOptions options, GetEvents events) {
   Impl::GetPart part;
   part.streaming = options.streaming;
   part.near = options.near;
+  part.fail_when_lost = options.fail_when_lost;
   part.events = std::move(events);
   Impl::Request& request = impl_->NewRequest(client, options.id, options.deadline, std::move(part));
   if (absl::Status status = impl_->Admit(client, options.id); !status.ok()) {
@@ -220,6 +223,9 @@ RequestId Store::Get(ClientId client, GetOptions options, GetEvents events) {
     impl_->AnswerGet(request, impl_->MakeView(request, copy));
   } else if (options.deadline <= impl_->executor_.Now()) {
     impl_->OnDeadline(request);
+  } else if (const auto lost = impl_->lost_.find(options.id);
+             options.fail_when_lost && lost != impl_->lost_.end()) {
+    impl_->AnswerGet(request, lost->second);
   } else {
     impl_->JoinObject(request);
     impl_->WatchDeadline(request);

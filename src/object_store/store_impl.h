@@ -7,7 +7,8 @@
 //   store_pull.cc       memory, effects of the pull manager, pushes
 //   store_directory.cc  messages of the shards
 //   store_register.cc   what a new session is told
-//   store_requests.cc   Delete, Stat, Prefetch, Drain
+//   store_requests.cc   Delete, Stat, Prefetch, Keep, Drain
+//   store_hold.cc       who holds what; what is lost
 //   store_scratch.cc    memory for what is no object
 //
 // Every entry point opens a Turn. When the outermost one ends, Settle carries out what was decided
@@ -31,6 +32,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "src/object_store/eviction.h"
+#include "src/object_store/hold_table.h"
 #include "src/object_store/intrusive_list.h"
 #include "src/object_store/object_table.h"
 #include "src/object_store/pull_manager.h"
@@ -58,6 +60,7 @@ struct Store::Impl {
 
   struct GetPart {
     bool streaming = false;
+    bool fail_when_lost = false;
     ObjectId near;
     GetEvents events;
     // What it looks through: answered from it, or streaming it. The pin is the client's.
@@ -76,6 +79,9 @@ struct Store::Impl {
   class CountedReservation;
 
   struct DeletePart {
+    absl::AnyInvocable<void(absl::Status)> done;
+  };
+  struct KeepPart {
     absl::AnyInvocable<void(absl::Status)> done;
   };
   struct StatPart {
@@ -106,8 +112,8 @@ struct Store::Impl {
     bool in_deadlines = false;
     bool in_answers = false;
     Eviction::Ticket ticket = 0;
-    std::variant<PutPart, CreatePart, GetPart, ScratchPart, DeletePart, StatPart, PrefetchPart,
-                 DrainPart>
+    std::variant<PutPart, CreatePart, GetPart, ScratchPart, DeletePart, KeepPart, StatPart,
+                 PrefetchPart, DrainPart>
         part;
     // Of everything but a Get: what to call when answered.
     Task answer;
@@ -255,7 +261,8 @@ struct Store::Impl {
   void VoidReaders(Copy* copy, const absl::Status& why);
   // The copy is complete: its streaming Gets have got it.
   void EndReaders(Copy* copy);
-  void EndAllGets(const ObjectId& id, const absl::Status& why);
+  // Those that wait; all, or those that are not to wait for what is lost.
+  void EndAllGets(const ObjectId& id, const absl::Status& why, bool only_impatient = false);
   // The view is not (or no longer) one that the Get goes on for.
   void EndStreaming(ClientId client, PinId pin);
   // False for a pin that the client does not hold.
@@ -263,11 +270,22 @@ struct Store::Impl {
 
   // ---- memory and pulls
   // Ends in OnAllocated, in OnNoMemory, or waits.
-  // What an object with this metadata counts beside its bytes.
-  uint64_t RecordBytes(absl::string_view metadata, absl::string_view reduced_from) const;
-  uint64_t RecordBytes(const PutOptions& options) const {
-    return RecordBytes(options.metadata, options.reduced_from);
+  // What is fixed of a generation beside its bytes.
+  struct Traits {
+    std::string metadata;
+    std::string reduced_from;
+    std::string refers_to;
+    bool owned = false;
+  };
+  static Traits TraitsOf(const PutOptions& options) {
+    return {options.metadata, options.reduced_from, options.refers_to, options.owned};
   }
+  static Traits TraitsOf(const PullTarget& target) {
+    return {target.metadata, target.reduced_from, target.refers_to, target.owned};
+  }
+  // What an object counts beside its bytes.
+  uint64_t RecordBytes(const Traits& traits) const;
+  uint64_t RecordBytes(const PutOptions& options) const { return RecordBytes(TraitsOf(options)); }
   void AskMemory(uint64_t size, uint64_t record_bytes, MemoryOwner owner);
   // `counted`: with the records, and reserved.
   void Allocate(uint64_t counted, MemoryOwner owner);
@@ -287,8 +305,7 @@ struct Store::Impl {
   void LoseMemoryPatience();
   absl::Status TooLarge(const ObjectId& id, uint64_t bytes) const;
   std::unique_ptr<Copy> NewCopy(const ObjectId& id, const Generation& generation, uint64_t size,
-                                int slices, std::string metadata, std::string reduced_from,
-                                std::shared_ptr<MemoryBlock> block);
+                                int slices, Traits traits, std::shared_ptr<MemoryBlock> block);
   // The copy leaves the table; readers are told, peers are refused. Callers touch the object.
   void DropCopy(Copy* copy, const absl::Status& why);
   void EvictCopy(Copy* copy);
@@ -315,10 +332,12 @@ struct Store::Impl {
   // else is to be said to the shard meanwhile is held back until the end.
   struct Registration {
     uint64_t serial = 0;
+    std::vector<ObjectId> holds;
     std::vector<std::pair<ObjectId, Generation>> copies;
     std::vector<v1::RegisterWant> wants;
     std::vector<std::pair<ObjectId, Generation>> tombstones;
     std::vector<v1::NodeMessage> others;
+    size_t holds_told = 0;
     size_t copies_told = 0;
     size_t wants_told = 0;
     size_t tombstones_told = 0;
@@ -330,8 +349,25 @@ struct Store::Impl {
   // True when everything has been told.
   bool RegisterSome(int shard, Registration& registration);
   void RegisterCopy(int shard, Copy* copy);
+  // At most `most` of the ids that are held; how many.
+  size_t RegisterHolds(int shard, Registration& registration, size_t most);
   void DropPins(int shard);
   static void Describe(const Copy& copy, v1::ObjectInfo* out);
+
+  // ---- lifetime
+  // What has changed is told. Always before what must not be known sooner: that an owned object
+  // begins, that a reduction of one is asked for, that a reference was claimed.
+  void FlushHolds();
+  void SendHolds(const std::vector<ObjectId>& ids, bool held);
+  void HoldReferences(const Copy& copy);
+  // The copy is about to leave the table.
+  void LeaveReferences(const Copy& copy);
+  void OnClaimed(const v1::Claimed& claimed);
+  void OnKept(const v1::Kept& kept);
+  void OnLost(const ObjectId& id, absl::string_view reason);
+  // The shard knows better by now than that it is lost.
+  void ForgetLost(const ObjectId& id) { lost_.erase(id); }
+  absl::Status CheckHolds() const;
 
   // ---- directory
   int ShardOf(const ObjectId& id) const {
@@ -372,6 +408,7 @@ struct Store::Impl {
   void OnDeleted(const ObjectId& id, const Generation& generation);
   void OnEvictReply(const v1::EvictReply& reply);
   void OnDeleteReply(const v1::DeleteReply& reply);
+  void OnKeepReply(const v1::KeepReply& reply);
   void OnQueryReply(const v1::QueryReply& reply);
   void OnPrefetchReply(const v1::PrefetchReply& reply);
   void OnFetch(const v1::Fetch& fetch);
@@ -395,6 +432,9 @@ struct Store::Impl {
   Eviction eviction_;
   PullManager pulls_;
   PushManager pushes_;
+  HoldTable holds_;
+  // Why Gets for these wait: no copy is left. While somebody here wants them.
+  absl::flat_hash_map<ObjectId, absl::Status> lost_;
   absl::AnyInvocable<std::vector<v1::NodeMessage>(int shard)> others_register_;
 
   uint64_t next_number_ = 1;  // clients, requests, writers, pins, pulls

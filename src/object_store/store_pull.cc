@@ -12,9 +12,11 @@ namespace phalanx::object_store {
 
 // -------------------------------------------------------------------------------------- memory
 
-uint64_t Store::Impl::RecordBytes(absl::string_view metadata,
-                                  absl::string_view reduced_from) const {
-  return options_.record_bytes + metadata.size() + reduced_from.size();
+uint64_t Store::Impl::RecordBytes(const Traits& traits) const {
+  // What it refers to is listed with it, and in the tables of this node and of the shards.
+  constexpr uint64_t kTables = 5;
+  return options_.record_bytes + traits.metadata.size() + traits.reduced_from.size() +
+         traits.refers_to.size() * kTables;
 }
 
 absl::Status Store::Impl::TooLarge(const ObjectId& id, uint64_t bytes) const {
@@ -69,9 +71,9 @@ void Store::Impl::OnAllocated(uint64_t bytes, const MemoryOwner& owner,
   } else if (request == nullptr) {
     std::unique_ptr<Copy> copy =
         NewCopy(owner.object, owner.target.generation, owner.target.size_bytes, owner.target.slices,
-                owner.target.metadata, owner.target.reduced_from, *std::move(result));
+                TraitsOf(owner.target), *std::move(result));
     copy->standing = Standing::kAdopted;
-    table_.Add(std::move(copy));
+    HoldReferences(*table_.Add(std::move(copy)));
     Touch(owner.object);
     pulls_.OnMemory(owner.object, owner.token, absl::OkStatus());
     AnswerServes(owner.object, /*serial=*/0);
@@ -140,17 +142,18 @@ bool Store::Impl::HandOutMemory() {
 }
 
 std::unique_ptr<Copy> Store::Impl::NewCopy(const ObjectId& id, const Generation& generation,
-                                           uint64_t size, int slices, std::string metadata,
-                                           std::string reduced_from,
+                                           uint64_t size, int slices, Traits traits,
                                            std::shared_ptr<MemoryBlock> block) {
   auto copy = std::make_unique<Copy>();
   copy->id = id;
   copy->generation = generation;
   copy->size_bytes = size;
   copy->slices = slices;
-  copy->metadata = std::move(metadata);
-  copy->reduced_from = std::move(reduced_from);
-  copy->record_bytes = RecordBytes(copy->metadata, copy->reduced_from);
+  copy->record_bytes = RecordBytes(traits);
+  copy->metadata = std::move(traits.metadata);
+  copy->reduced_from = std::move(traits.reduced_from);
+  copy->refers_to = std::move(traits.refers_to);
+  copy->owned = traits.owned;
   copy->buffer =
       std::make_shared<net::TransferBuffer>(net::SliceLayout{size, slices}, block->bytes(), block);
   copy->block = std::move(block);
@@ -161,12 +164,14 @@ void Store::Impl::DropCopy(Copy* copy, const absl::Status& why) {
   VoidReaders(copy, why);
   copy->buffer->Close(why);
   if (data_plane_ != nullptr) data_plane_->AbortPushes(copy->id, copy->generation, why);
+  LeaveReferences(*copy);
   table_.Detach(copy);
 }
 
 void Store::Impl::EvictCopy(Copy* copy) {
   ++evictions_;
   Touch(copy->id);
+  LeaveReferences(*copy);
   // Who reads it or is being sent it goes on; the memory is free after that.
   table_.Detach(copy);
 }
@@ -177,7 +182,7 @@ void Store::Impl::Carry(TellShard& effect) { Send(effect.id, std::move(effect.me
 
 void Store::Impl::Carry(ReserveMemory& effect) {
   MemoryOwner owner{0, effect.id, effect.token, std::move(effect.target)};
-  const uint64_t records = RecordBytes(owner.target.metadata, owner.target.reduced_from);
+  const uint64_t records = RecordBytes(TraitsOf(owner.target));
   AskMemory(owner.target.size_bytes, records, std::move(owner));
 }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/common/defects.h"
+#include "src/directory/validate.h"
 #include "src/object_store/store_impl.h"
 
 namespace phalanx::object_store {
@@ -43,6 +44,10 @@ absl::Status Store::Impl::CheckPut(const PutOptions& options, uint64_t size) con
   if (size > kMaxObjectBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("object ", options.id.hex(), ": ", size, " bytes; at most ", kMaxObjectBytes));
+  }
+  if (const auto ids = directory::ParseObjectIds("refers_to", options.refers_to); !ids.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("object ", options.id.hex(), ": ", ids.status().message()));
   }
   const uint64_t bytes = size + RecordBytes(options);
   return bytes > table_.capacity_bytes() ? TooLarge(options.id, bytes) : absl::OkStatus();
@@ -113,13 +118,14 @@ Copy* Store::Impl::AddCreated(const PutOptions& options, uint64_t size,
                               std::shared_ptr<MemoryBlock> block) {
   const Generation generation =
       options.generation.valid() ? options.generation : Generation{options_.self, next_sequence_++};
-  std::unique_ptr<Copy> copy = NewCopy(options.id, generation, size, options.slices,
-                                       options.metadata, options.reduced_from, std::move(block));
+  std::unique_ptr<Copy> copy =
+      NewCopy(options.id, generation, size, options.slices, TraitsOf(options), std::move(block));
   copy->created_here = true;
   copy->state = CopyState::kWriting;
   // While another generation is being fetched it is the adopted one.
   copy->standing = pulls_.Target(options.id) != nullptr ? Standing::kStandby : Standing::kPending;
   Copy* added = table_.Add(std::move(copy));
+  HoldReferences(*added);
   // Of what several nodes make together, one copy is the primary.
   if (generation.creator == options_.self) table_.MakePrimary(added);
   return added;

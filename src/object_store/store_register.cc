@@ -13,6 +13,8 @@ void Store::Impl::Describe(const Copy& copy, v1::ObjectInfo* out) {
   out->set_slices(static_cast<uint32_t>(copy.buffer->layout().slices));
   out->set_metadata(copy.metadata);
   if (!copy.reduced_from.empty()) out->set_reduced_from(copy.reduced_from);
+  if (!copy.refers_to.empty()) out->set_refers_to(copy.refers_to);
+  if (copy.owned) out->set_owned(true);
 }
 
 // What is listed here is told as it is when its turn comes: a copy that is gone by then is passed
@@ -26,6 +28,10 @@ void Store::Impl::OnRegister(int shard) {
   // What an earlier one held back is void with its session.
   Registration& registration = registrations_[shard] = Registration();
   registration.serial = next_number_++;
+  const auto here = [this, shard](const ObjectId& id) { return ShardOf(id) == shard; };
+  registration.holds = holds_.TellAgain(here);
+  if (DefectActive(Defect::kHoldsForgottenAtRestart)) registration.holds.clear();
+  absl::erase_if(lost_, [&here](const auto& lost) { return here(lost.first); });
   std::vector<const Copy*> asked;
   for (Copy* copy : table_.Sorted()) {
     if (ShardOf(copy->id) != shard) continue;
@@ -77,6 +83,7 @@ void Store::Impl::RegisterMore(int shard) {
 
 bool Store::Impl::RegisterSome(int shard, Registration& r) {
   size_t left = options_.registered_per_turn;
+  left -= RegisterHolds(shard, r, left);
   for (; left > 0 && r.copies_told < r.copies.size(); --left) {
     const auto& [id, generation] = r.copies[r.copies_told++];
     if (Copy* copy = table_.Find(id, generation)) RegisterCopy(shard, copy);
@@ -92,8 +99,20 @@ bool Store::Impl::RegisterSome(int shard, Registration& r) {
     SetSubject(id, generation, message.mutable_register_tombstone());
     send_(shard, std::move(message));
   }
-  return r.copies_told == r.copies.size() && r.wants_told == r.wants.size() &&
-         r.tombstones_told == r.tombstones.size();
+  return r.holds_told == r.holds.size() && r.copies_told == r.copies.size() &&
+         r.wants_told == r.wants.size() && r.tombstones_told == r.tombstones.size();
+}
+
+size_t Store::Impl::RegisterHolds(int shard, Registration& r, size_t most) {
+  most = std::min({most, r.holds.size() - r.holds_told, kMaxReferences});
+  if (most == 0) return 0;
+  v1::NodeMessage message;
+  std::string* ids = message.mutable_register_holds()->mutable_object_ids();
+  for (size_t i = 0; i < most; ++i) {
+    ids->append(r.holds[r.holds_told++].binary().data(), ObjectId::kSize);
+  }
+  send_(shard, std::move(message));
+  return most;
 }
 
 void Store::Impl::RegisterCopy(int shard, Copy* copy) {

@@ -52,6 +52,12 @@ void Store::Impl::OnDeleteReply(const v1::DeleteReply& reply) {
   AnswerWith<DeletePart>(*request, ReplyStatus(reply.code(), reply.message()));
 }
 
+void Store::Impl::OnKeepReply(const v1::KeepReply& reply) {
+  Request* request = OpenRequest<KeepPart>(reply.request_id());
+  if (request == nullptr) return;
+  AnswerWith<KeepPart>(*request, ReplyStatus(reply.code(), reply.message()));
+}
+
 ObjectStat Store::Impl::LocalStat(const ObjectId& id) const {
   ObjectStat stat;
   const Copy* copy = table_.Complete(id);
@@ -61,6 +67,7 @@ ObjectStat Store::Impl::LocalStat(const ObjectId& id) const {
   stat.metadata = copy->metadata;
   stat.reduced_from = copy->reduced_from;
   stat.complete_copies = 1;
+  stat.owned = copy->owned;
   return stat;
 }
 
@@ -80,6 +87,8 @@ void Store::Impl::OnQueryReply(const v1::QueryReply& reply) {
     stat.metadata = reply.info().metadata();
     stat.reduced_from = reply.info().reduced_from();
   }
+  if (reply.known()) stat.owned = reply.info().owned();
+  stat.holders = reply.holders();
   stat.complete_copies = std::max(stat.complete_copies, reply.complete_copies());
   stat.partial_copies = reply.partial_copies();
   stat.waiting = reply.waiting();
@@ -123,6 +132,12 @@ void Store::Delete(ClientId client, const ObjectId& id, Instant deadline,
   impl_->Ask(impl_->NewRequest(client, id, deadline, Impl::DeletePart{std::move(done)}));
 }
 
+void Store::Keep(ClientId client, const ObjectId& id, Instant deadline,
+                 absl::AnyInvocable<void(absl::Status)> done) {
+  Impl::Turn turn(*impl_);
+  impl_->Ask(impl_->NewRequest(client, id, deadline, Impl::KeepPart{std::move(done)}));
+}
+
 void Store::Stat(ClientId client, const ObjectId& id, Instant deadline,
                  absl::AnyInvocable<void(absl::StatusOr<ObjectStat>)> done) {
   Impl::Turn turn(*impl_);
@@ -161,7 +176,10 @@ void Store::OnRegistering(absl::AnyInvocable<std::vector<v1::NodeMessage>(int sh
   impl_->others_register_ = std::move(others);
 }
 
-void Store::Tell(int shard, v1::NodeMessage message) { impl_->SendTo(shard, std::move(message)); }
+void Store::Tell(int shard, v1::NodeMessage message) {
+  impl_->FlushHolds();
+  impl_->SendTo(shard, std::move(message));
+}
 
 void Store::OnShardMessage(int shard, const v1::ShardMessage& message) {
   Impl::Turn turn(*impl_);
@@ -186,6 +204,12 @@ void Store::OnShardMessage(int shard, const v1::ShardMessage& message) {
       return impl_->OnFetch(message.fetch());
     case v1::ShardMessage::kDrainStatus:
       return impl_->OnDrainStatus(shard, message.drain_status());
+    case v1::ShardMessage::kClaimed:
+      return impl_->OnClaimed(message.claimed());
+    case v1::ShardMessage::kKept:
+      return impl_->OnKept(message.kept());
+    case v1::ShardMessage::kKeepReply:
+      return impl_->OnKeepReply(message.keep_reply());
     // Of reductions: not the store's.
     case v1::ShardMessage::kReduceReply:
     case v1::ShardMessage::kExtendReply:

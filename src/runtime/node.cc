@@ -142,6 +142,7 @@ void Node::Impl::MakeStore(NodeSeams& seams) {
   store_options.capacity_bytes = options.capacity_bytes;
   store_options.record_bytes = object_store::kRecordBytes;
   store_options.registered_per_turn = options.registered_per_turn;
+  store_options.transit_patience = options.transit_patience;
   store =
       std::make_unique<object_store::Store>(std::move(store_options), seams.control, seams.memory,
                                             [this](int shard, v1::NodeMessage message) {

@@ -47,6 +47,7 @@ struct NodeOptions {
   std::string secret;
   // As StoreOptions has it.
   size_t registered_per_turn = object_store::StoreOptions().registered_per_turn;
+  absl::Duration transit_patience = object_store::StoreOptions().transit_patience;
   net::DataPlaneOptions data_plane;  // self and handshake are filled in by Node
 };
 

@@ -105,6 +105,12 @@ void AddStoreMetrics(const object_store::StoreStats& stats, MetricsText& out) {
               Number(stats.pulls_failed));
   out.Counter("phalanx_node_conflicts_total", "Acknowledged Puts dropped for another.",
               Number(stats.conflicts));
+  out.Gauge("phalanx_node_held_objects", "Objects that somebody here holds.", Number(stats.held));
+  out.Gauge("phalanx_node_transits", "References on their way from here.", Number(stats.transits));
+  out.Counter("phalanx_node_transits_unclaimed_total", "References that nobody claimed in time.",
+              Number(stats.unclaimed));
+  out.Counter("phalanx_node_transits_cut_short_total", "References given up before their time.",
+              Number(stats.cut_short));
 }
 
 void AddReductionMetrics(const collectives::Reducer::Stats& stats, MetricsText& out) {
@@ -180,7 +186,7 @@ absl::Status NodeDaemon::Impl::Start() {
   PHALANX_ASSIGN_OR_RETURN(node, Node::Start(options, MakeSeams()));
   object_store::LocalServiceOptions local;
   local.socket_path = config.socket;
-  local.greeting = {node->name(), absl::StrJoin(config.directories, ",")};
+  local.greeting = {node->name(), absl::StrJoin(config.directories, ","), node->key()};
   local.reduce = &node->reduce_verbs();
   local.client_process_ended = [this] { memory.Reconsider(); };
   PHALANX_ASSIGN_OR_RETURN(

@@ -34,6 +34,13 @@ inline void ExpandIds(google::protobuf::Message& message) {
         const std::string id = reflection.GetRepeatedString(message, field, i);
         if (id.size() == 1) reflection.SetRepeatedString(&message, field, i, LongId(id[0]));
       }
+    } else if (field->name() == "object_ids" || field->name() == "refers_to") {
+      // One after the other: lists of fewer bytes than an id has are of short ones.
+      const std::string ids = reflection.GetString(message, field);
+      if (ids.size() >= ObjectId::kSize) continue;
+      std::string expanded;
+      for (const char id : ids) expanded += LongId(id);
+      reflection.SetString(&message, field, expanded);
     } else if (field->name() == "object_id" || field->name() == "source_id" ||
                field->name() == "target_id") {
       const std::string id = reflection.GetString(message, field);

@@ -141,7 +141,7 @@ class LocalNode {
                                      });
     auto service = LocalService::Start(loop_, *store_,
                                        {.socket_path = socket_,
-                                        .greeting = {"node-a", "127.0.0.1:7400"},
+                                        .greeting = {"node-a", "127.0.0.1:7400", NodeKey{7, 1}},
                                         .reduce = &reduce_,
                                         .client_process_ended = [this] { memory_.Reconsider(); }});
     PHALANX_CHECK(service.ok(), service.status().ToString());

@@ -62,6 +62,8 @@ struct AssignSpec {
   uint64_t mask = 0;  // 0: all
   bool keep = false;
   std::string metadata = "";
+  bool owned = false;
+  std::string refers_to = "";
 };
 inline v1::ShardMessage Assign(const ObjectId& id, const Generation& generation, AssignSpec spec) {
   v1::ShardMessage message;
@@ -70,6 +72,8 @@ inline v1::ShardMessage Assign(const ObjectId& id, const Generation& generation,
   assign->mutable_info()->set_size_bytes(spec.size);
   assign->mutable_info()->set_slices(static_cast<uint32_t>(spec.slices));
   assign->mutable_info()->set_metadata(spec.metadata);
+  assign->mutable_info()->set_owned(spec.owned);
+  assign->mutable_info()->set_refers_to(spec.refers_to);
   assign->set_plan_id(spec.plan);
   directory::ToProto(spec.sender, assign->mutable_sender());
   assign->set_sender_address("10.0.0.2:7000");
@@ -133,6 +137,11 @@ PHALANX_NODE_FIELD_(DeleteConfirm, delete_confirm)
 PHALANX_NODE_FIELD_(QueryRequest, query_request)
 PHALANX_NODE_FIELD_(PrefetchRequest, prefetch_request)
 PHALANX_NODE_FIELD_(DrainRequest, drain_request)
+PHALANX_NODE_FIELD_(RegisterHolds, register_holds)
+PHALANX_NODE_FIELD_(Hold, hold)
+PHALANX_NODE_FIELD_(Unhold, unhold)
+PHALANX_NODE_FIELD_(Claim, claim)
+PHALANX_NODE_FIELD_(KeepRequest, keep_request)
 #undef PHALANX_NODE_FIELD_
 
 // What a Get was told, in order.

@@ -10,6 +10,10 @@ absl::Status Call::Explain(const absl::Status& why) const {
       why.code(), absl::StrCat(verb_, object, " at ", connection_->address(), ": ", why.message()));
 }
 
+void Call::LetGo() {
+  if (holds_ && connection_->status().ok()) connection_->Send(local::Unhold{{id_}});
+}
+
 absl::Status Call::Unexpected() const {
   return Explain(absl::StatusCode::kInternal, "the node's answer is not one to this request");
 }

@@ -37,6 +37,9 @@ class Call : public std::enable_shared_from_this<Call> {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
+  // Lock held; before it begins. The client holds the object from now on, unless the call fails.
+  void HoldUnlessItFails() { holds_ = true; }
+
   // Lock held; not called once the call has ended. `answer` points into the receive buffer.
   virtual void OnAnswer(uint64_t request, const local::Answer& answer) = 0;
   // Lock held: the call ends without an answer (the connection broke, the deadline passed, Cancel).
@@ -62,6 +65,10 @@ class Call : public std::enable_shared_from_this<Call> {
     return Refusal(answer);
   }
 
+ protected:
+  // Lock held: the call has failed.
+  void LetGo();
+
  private:
   friend class Connection;
 
@@ -74,6 +81,7 @@ class Call : public std::enable_shared_from_this<Call> {
   uint64_t first_ = 0;
   uint64_t requests_ = 0;
   Instant deadline_ = Instant::Infinite();
+  bool holds_ = false;
   std::atomic<bool> done_{false};
 };
 
@@ -85,6 +93,7 @@ struct FutureState : public Call {
   // Lock held: the call ends with this.
   void Set(Result value) {
     result.emplace(std::move(value));
+    if (!result->ok()) LetGo();
     for (auto& callback : callbacks) connection().AddReady(Bind(std::move(callback)));
     callbacks.clear();
     connection().Finish(*this);

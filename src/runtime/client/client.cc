@@ -44,6 +44,8 @@ struct StatCall final : public FutureState<ObjectStatus> {
     status.partial_copies = static_cast<int>(described.partial_copies);
     status.waiting = static_cast<int>(described.waiting);
     status.conflicts = static_cast<int>(described.conflicts);
+    status.owned = described.owned;
+    status.holders = static_cast<int>(described.holders);
     Set(std::move(status));
   }
 };
@@ -121,6 +123,7 @@ Future<PutResult> Client::Put(const ObjectId& id, absl::string_view bytes, PutOp
   auto call = std::make_shared<internal::PutCall>(connection_, "Put", id);
   status = connection_->ReservePutBytes(bytes.size(), deadline);
   if (!status.ok()) return refuse(call->Explain(status));
+  if (options.owned) internal::HoldFirst(*call);
   return StartOne<PutResult>(call, deadline, [&](uint64_t request) {
     return local::Put{request, internal::Describe(id, options), bytes};
   });
@@ -142,7 +145,7 @@ Future<Buffer> Client::Get(const ObjectId& id, GetOptions options) {
   call->offset = options.offset;
   call->length = options.length;
   return StartOne<Buffer>(call, MonotonicNow() + options.timeout, [&](uint64_t request) {
-    return local::Get{request, id, false, options.timeout, options.offset, options.length};
+    return internal::GetMessage(request, id, options, options.timeout);
   });
 }
 

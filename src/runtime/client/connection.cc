@@ -118,6 +118,7 @@ absl::Status Connection::TakeHello(absl::string_view payload) {
   const auto& hello = std::get<local::NodeHello>(answer);
   node_name_ = std::string(hello.node_name);
   directory_ = std::string(hello.directory);
+  node_ = hello.node;
   return absl::OkStatus();
 }
 
@@ -169,8 +170,9 @@ void Connection::Start(const std::shared_ptr<Call>& call, uint64_t first, uint64
 absl::Status Connection::Post(const local::Request& request) {
   PHALANX_RETURN_IF_ERROR(CheckProcess());
   Hold hold(*this);
-  const bool ends_writer = std::holds_alternative<local::Abort>(request);
-  PHALANX_RETURN_IF_ERROR(ends_writer ? status_ : Admit());
+  const bool ends_something = std::holds_alternative<local::Abort>(request) ||
+                              std::holds_alternative<local::Unhold>(request);
+  PHALANX_RETURN_IF_ERROR(ends_something ? status_ : Admit());
   Send(request);
   return absl::OkStatus();
 }

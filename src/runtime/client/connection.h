@@ -125,7 +125,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // the Start of the Put. DeadlineExceeded; or why the connection ended.
   absl::Status ReservePutBytes(size_t bytes, Instant until);
   // Sends what is not answered. ResourceExhausted when too much is outstanding or queued, which
-  // an Abort never is.
+  // an Abort or Unhold never is.
   absl::Status Post(const local::Request& request);
   // Runs `change` under the lock, then what follows from it.
   void Update(absl::FunctionRef<void()> change);
@@ -164,6 +164,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::string& address() const { return options_.address; }
   const std::string& node_name() const { return node_name_; }
   const std::string& directory() const { return directory_; }
+  const NodeKey& node() const { return node_; }
 
  private:
   friend class HeldPin;
@@ -229,6 +230,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const ProcessMark mark_;
   std::string node_name_;
   std::string directory_;
+  NodeKey node_;
   int nudge_ = -1;
 
   std::atomic<uint64_t> next_request_{1};

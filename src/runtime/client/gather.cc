@@ -63,8 +63,7 @@ class GatherCall final : public FutureState<T> {
     const uint64_t number = first_ + sent_;
     const ObjectId& id = ids_[sent_++];
     ++unanswered_;
-    return local::Get{number,          id,   false, deadline_ - MonotonicNow(), options_.offset,
-                      options_.length, near_};
+    return GetMessage(number, id, options_, deadline_ - MonotonicNow(), near_);
   }
 
   void Continue() {
@@ -117,6 +116,14 @@ Future<std::vector<Buffer>> GetAllOf(std::shared_ptr<Connection> connection,
                                      absl::Span<const ObjectId> ids, const GetOptions& options,
                                      const ObjectId& near) {
   return Gather<std::vector<Buffer>>(std::move(connection), ids, ids.size(), options, near);
+}
+
+local::Get GetMessage(uint64_t request, const ObjectId& id, const GetOptions& options,
+                      absl::Duration timeout, const ObjectId& near) {
+  return {request,        id,
+          false,          timeout,
+          options.offset, options.length,
+          near,           options.on_lost == GetOptions::OnLost::kFail};
 }
 
 void GetCall::OnAnswer(uint64_t, const local::Answer& answer) {

@@ -30,6 +30,9 @@ Future<std::vector<Buffer>> GetAllOf(std::shared_ptr<Connection> connection,
                                      absl::Span<const ObjectId> ids, const GetOptions& options,
                                      const ObjectId& near = ObjectId());
 
+local::Get GetMessage(uint64_t request, const ObjectId& id, const GetOptions& options,
+                      absl::Duration timeout, const ObjectId& near = ObjectId());
+
 // The answer to a Get of one object.
 struct GetCall final : public FutureState<Buffer> {
   using FutureState::FutureState;

@@ -44,10 +44,11 @@ Future<Done> Client::Reduce(const ObjectId& target, absl::Span<const ObjectId> s
   absl::Status status = CheckId(*connection_, target);
   if (status.ok()) status = internal::CheckReduce(target, sources, options);
   if (!status.ok()) return Refused<Done>(connection_, "Reduce", target, std::move(status));
-  return StartOne<Done>(std::make_shared<CountCall<Done>>(connection_, "Reduce", target),
-                        MonotonicNow() + options.timeout, [&](uint64_t request) {
-                          return internal::ReduceMessage(request, target, sources, options);
-                        });
+  auto call = std::make_shared<CountCall<Done>>(connection_, "Reduce", target);
+  if (options.owned) internal::HoldFirst(*call);
+  return StartOne<Done>(call, MonotonicNow() + options.timeout, [&](uint64_t request) {
+    return internal::ReduceMessage(request, target, sources, options);
+  });
 }
 
 Future<Buffer> Client::AllReduce(const ObjectId& target, absl::Span<const ObjectId> sources,

@@ -100,6 +100,7 @@ local::Reduce ReduceMessage(uint64_t request, const ObjectId& target,
   message.range_offset = options.offset;
   message.range_bytes = options.length;
   message.root_here = options.root == ReduceOptions::Root::kCaller;
+  message.owned = options.owned;
   message.timeout = options.timeout;
   message.sources.assign(sources.begin(), sources.end());
   return message;
@@ -139,6 +140,7 @@ Future<Buffer> ReduceAndGet(std::shared_ptr<Connection> connection, const char* 
   if (status.ok()) status = CheckReduce(target, sources, options);
   if (!status.ok()) return Refused<Buffer>(connection, verb, target, std::move(status));
   auto call = std::make_shared<MakeAndGetCall>(std::move(connection), verb, target);
+  if (options.owned) HoldFirst(*call);
   call->Begin(options.timeout, [&](uint64_t request) {
     local::Reduce message = ReduceMessage(request, target, sources, options);
     message.everybody = everybody;

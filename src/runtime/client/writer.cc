@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/ids.h"
 #include "src/common/status_macros.h"
+#include "src/runtime/client/verb.h"
 #include "src/runtime/client/writer_state.h"
 
 namespace phalanx {
@@ -59,6 +60,13 @@ absl::Status CheckPut(const ObjectId& id, uint64_t size, const PutOptions& optio
     return refuse(absl::StrCat("metadata has at most ", kMaxObjectMetadataBytes, " bytes, not ",
                                options.metadata.size()));
   }
+  if (options.refers_to.size() > kMaxObjectReferences) {
+    return refuse(absl::StrCat("an object refers to at most ", kMaxObjectReferences,
+                               " others, not ", options.refers_to.size()));
+  }
+  for (const ObjectId& other : options.refers_to) {
+    if (other.nil()) return refuse("the nil id is among what it refers to");
+  }
   if (size > kMaxObjectBytes) {
     return refuse(absl::StrCat("an object has at most ", kMaxObjectBytes, " bytes, not ", size));
   }
@@ -66,8 +74,13 @@ absl::Status CheckPut(const ObjectId& id, uint64_t size, const PutOptions& optio
 }
 
 local::Description Describe(const ObjectId& id, const PutOptions& options) {
-  return {id, options.wait_for_adoption, static_cast<uint8_t>(options.slices), options.timeout,
-          options.metadata};
+  return {id,
+          options.wait_for_adoption,
+          static_cast<uint8_t>(options.slices),
+          options.timeout,
+          options.metadata,
+          options.owned,
+          options.refers_to};
 }
 
 void CreateCall::OnAnswer(uint64_t, const local::Answer& answer) {
@@ -105,11 +118,13 @@ std::shared_ptr<CreateCall> WriterState::Begin(std::shared_ptr<Connection> conne
   auto call = std::make_shared<CreateCall>(connection, "Create", id);
   call->size = size;
   call->wait_for_adoption = options.wait_for_adoption;
+  call->owned = options.owned;
   if (!status.ok()) {
     call->result.emplace(std::move(status));
     Connection::MarkEnded(*call);
     return call;
   }
+  if (options.owned) HoldFirst(*call);
   const uint64_t request = connection->NewRequests(1);
   connection->Start(call, request, 1, MonotonicNow() + options.timeout,
                     local::Create{request, Describe(id, options), size});
@@ -129,6 +144,7 @@ absl::StatusOr<std::unique_ptr<WriterState>> WriterState::Take(CreateCall& call)
   writer->id = call.id();
   writer->size = size;
   writer->wait_for_adoption = call.wait_for_adoption;
+  writer->owned = call.owned;
   writer->number = grant.answer.writer;
   writer->mapping = std::move(grant.mapping);
   writer->open = true;
@@ -223,10 +239,11 @@ Future<PutResult> WriterState::Seal() {
   const absl::string_view rest = Unsent(size);
   const absl::Status stopped = StopWriting();
   if (!stopped.ok()) {
-    connection->Post(local::Abort{number}).IgnoreError();
+    PostAbort();
     return refuse(stopped);
   }
   auto call = std::make_shared<PutCall>(connection, "Seal", id);
+  if (owned) connection->Update([&call] { call->HoldUnlessItFails(); });
   const uint64_t request = connection->NewRequests(1);
   connection->Start(call, request, 1, Instant::Infinite(),
                     local::Seal{request, number, wait_for_adoption, rest});
@@ -238,7 +255,12 @@ void WriterState::Abort() {
   if (!open || connection->forked()) return;
   StopWriting().IgnoreError();
   if (!keep_own) own.reset();
+  PostAbort();
+}
+
+void WriterState::PostAbort() {
   connection->Post(local::Abort{number}).IgnoreError();
+  if (owned) connection->Post(local::Unhold{{id}}).IgnoreError();
 }
 
 }  // namespace internal

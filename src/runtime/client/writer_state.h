@@ -48,6 +48,7 @@ struct WriterState {
   ObjectId id;
   uint64_t size = 0;
   bool wait_for_adoption = false;
+  bool owned = false;
   uint64_t number = 0;  // the node's, for this writer
   // One of the two holds the bytes.
   std::shared_ptr<FileMapping> mapping;
@@ -64,6 +65,7 @@ struct WriterState {
   absl::Status KeepMemory();
   // The bytes that go with a Publish or Seal up to `n`: at most kMaxPiece.
   absl::string_view Unsent(uint64_t n) const;
+  void PostAbort();
   // No byte is written any more.
   absl::Status StopWriting();
 };
@@ -85,6 +87,7 @@ struct CreateCall final : public FutureState<Grant> {
 
   uint64_t size = 0;
   bool wait_for_adoption = false;
+  bool owned = false;
   bool taken = false;  // by Take
 };
 

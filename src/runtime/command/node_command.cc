@@ -55,6 +55,10 @@ class NodeCommand : public Command {
                   "Where the node is: zone=a, rack=7, host=b; links between different "
                   "ones are crossed as rarely as possible",
                   Labels(&config_.node.labels));
+    flags.Setting("--transit-patience",
+                  "How long a reference that left this host in a message is held, if nobody "
+                  "claims it",
+                  TimeSpan(&config_.node.transit_patience));
     flags.Setting("--drain-timeout", "How long SIGTERM tries to move objects that are only here",
                   TimeSpan(&config_.drain_timeout));
     flags.Setting("--metrics-listen", "Where Prometheus finds /metrics; without it nowhere",

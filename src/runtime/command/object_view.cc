@@ -81,6 +81,9 @@ nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary) {
           {"deleted", summary.deleted()},
           {"inline_cached", summary.inline_cached()},
           {"conflicts", summary.conflicts()},
+          {"owned", summary.info().owned()},
+          {"holders", summary.holders()},
+          {"refers_to", IdsAsJson(summary.info().refers_to())},
           {"reduced_from", IdsAsJson(summary.info().reduced_from())}};
 }
 

@@ -10,8 +10,9 @@
 namespace phalanx::runtime {
 
 // Fields of `ls --json`: id, generation, size_bytes, slices, metadata (hexadecimal),
-// complete_copies, partial_copies, waiting, deleted, inline_cached, conflicts, reduced_from (ids of
-// the sources of a reduction's result, in the order of the fold).
+// complete_copies, partial_copies, waiting, deleted, inline_cached, conflicts, owned, holders (on
+// how many nodes), refers_to (ids), reduced_from (ids of the sources of a reduction's result, in
+// the order of the fold).
 nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary);
 
 // The same, `waiting_nodes` (names), `copies_left_out`, `waiting_left_out` (how many the directory

@@ -171,6 +171,10 @@ std::string Counts(const v1::DescribeObjectResponse& object) {
                                     absl::StrCat(summary.partial_copies(), " partial"),
                                     absl::StrCat(summary.waiting(), " waiting")};
   if (summary.inline_cached()) parts.push_back("cached in the directory");
+  if (summary.info().owned() || summary.holders() > 0) {
+    parts.push_back(absl::StrCat(summary.info().owned() ? "owned, " : "", "held on ",
+                                 summary.holders(), summary.holders() == 1 ? " node" : " nodes"));
+  }
   if (summary.conflicts() > 0) {
     parts.push_back(absl::StrCat(summary.conflicts(), " conflicting Puts dropped"));
   }

@@ -1,0 +1,82 @@
+// The client's verbs about who holds what.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "phalanx/client.h"
+#include "src/common/random.h"
+#include "src/common/status_macros.h"
+#include "src/common/wire.h"
+#include "src/runtime/client/verb.h"
+
+namespace phalanx {
+namespace {
+
+using internal::CheckId;
+namespace local = object_store::local;
+
+static_assert(kMaxObjectReferences == kMaxReferences);
+
+// As many as fit into a message, and the next as many.
+template <typename Message>
+absl::Status PostAll(internal::Connection& connection, absl::Span<const ObjectId> ids) {
+  while (!ids.empty()) {
+    const absl::Span<const ObjectId> some = ids.subspan(0, kMaxReferences);
+    PHALANX_RETURN_IF_ERROR(connection.Post(Message{{some.begin(), some.end()}}));
+    ids.remove_prefix(some.size());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Client::Hold(absl::Span<const ObjectId> ids) {
+  for (const ObjectId& id : ids) PHALANX_RETURN_IF_ERROR(CheckId(*connection_, id));
+  return PostAll<local::Hold>(*connection_, ids);
+}
+
+void Client::Release(absl::Span<const ObjectId> ids) {
+  // Without a connection nothing is held.
+  PostAll<local::Unhold>(*connection_, ids).IgnoreError();
+}
+
+absl::StatusOr<std::string> Client::Transit(const ObjectId& id) {
+  PHALANX_RETURN_IF_ERROR(CheckId(*connection_, id));
+  const uint64_t number = SystemRandom64();
+  PHALANX_RETURN_IF_ERROR(connection_->Post(local::Transit{id, number}));
+  std::string token;
+  ByteWriter out(token);
+  out.U64(connection_->node().node);
+  out.U64(connection_->node().incarnation);
+  out.U64(number);
+  return token;
+}
+
+absl::Status Client::Hold(const ObjectId& id, absl::string_view token) {
+  PHALANX_RETURN_IF_ERROR(CheckId(*connection_, id));
+  ByteReader in(token);
+  local::Claim claim;
+  claim.id = id;
+  claim.node.node = in.U64();
+  claim.node.incarnation = in.U64();
+  claim.number = in.U64();
+  if (!in.Finish().ok() || !claim.node.valid()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Hold of ", id.hex(), ": ", token.size(), " bytes that are no token"));
+  }
+  return connection_->Post(claim);
+}
+
+Future<Done> Client::Keep(const ObjectId& id, absl::Duration timeout) {
+  const absl::Status status = CheckId(*connection_, id);
+  if (!status.ok()) return internal::Refused<Done>(connection_, "Keep", id, status);
+  return internal::StartOne<Done>(
+      std::make_shared<internal::CountCall<Done>>(connection_, "Keep", id),
+      MonotonicNow() + timeout, [&](uint64_t request) {
+        return local::Keep{request, id, timeout};
+      });
+}
+
+}  // namespace phalanx

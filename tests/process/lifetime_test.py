@@ -1,0 +1,198 @@
+"""Objects that live as long as somebody holds them, with processes that hold, pass on and die."""
+
+import os
+import subprocess
+import unittest
+
+from tests.process.harness import DEADLINE_S, ID_A, ID_B, ClusterTest, environment, tied
+
+HOLDER = os.environ.get("PHALANX_HOLDER", os.path.abspath("tests/process/holder"))
+ID_C = "cc" * 20
+
+
+class Holder:
+    """A client process that does what it is told."""
+
+    def __init__(self, node):
+        self.process = subprocess.Popen(
+            tied(HOLDER, node.client_address),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env=environment(),
+        )
+
+    def begin(self, *words):
+        self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
+        self.process.stdin.flush()
+
+    def finish(self):
+        return self.process.stdout.readline().strip()
+
+    def say(self, *words):
+        self.begin(*words)
+        return self.finish()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(DEADLINE_S)
+        for pipe in (self.process.stdin, self.process.stdout):
+            pipe.close()
+
+
+class LifetimeTest(ClusterTest):
+    def start(self, nodes, shards=1, arguments=()):
+        self.cluster.start_shards(shards)
+        self.cluster.start_nodes(nodes, arguments)
+
+    def holder(self, node):
+        holder = Holder(self.cluster.nodes[node])
+        self.addCleanup(holder.kill)
+        return holder
+
+    def ok(self, holder, *words):
+        answer = holder.say(*words)
+        self.assertTrue(answer.startswith("OK"), f"{words}: {answer}")
+        return answer.removeprefix("OK").strip()
+
+    def await_freed(self, *ids):
+        for object_id in ids:
+            self.cluster.follow(lambda look: look["deleted"], "describe", object_id)
+
+    def await_holders(self, object_id, holders):
+        return self.cluster.follow(
+            lambda look: look["holders"] == holders and look["complete_copies"] > 0, "describe", object_id
+        )
+
+    def test_an_object_lives_until_its_last_holder_lets_go(self):
+        self.start(2)
+        first, second = self.holder("n0"), self.holder("n1")
+        self.ok(first, "put", ID_A, 100)
+        self.ok(first, "put", ID_B, 3 << 20)
+        for object_id in (ID_A, ID_B):
+            self.ok(second, "hold", object_id)
+            self.ok(second, "get", object_id)
+            self.assertTrue(self.await_holders(object_id, 2)["owned"])
+            self.ok(first, "release", object_id)
+            self.await_holders(object_id, 1)
+            self.ok(second, "release", object_id)
+        self.await_freed(ID_A, ID_B)
+        self.assertIn("NOT_FOUND", second.say("get", ID_A))
+
+    def test_what_a_killed_process_held_is_freed(self):
+        self.start(2)
+        first, second = self.holder("n0"), self.holder("n1")
+        self.ok(first, "put", ID_A, 3 << 20)
+        self.ok(second, "hold", ID_A)
+        self.await_holders(ID_A, 2)
+        first.kill()
+        self.await_holders(ID_A, 1)
+        second.kill()
+        self.await_freed(ID_A)
+
+    def test_a_reference_that_is_passed_on_is_never_unheld(self):
+        self.start(2)
+        first, second = self.holder("n0"), self.holder("n1")
+        self.ok(first, "put", ID_A, 100)
+        token = self.ok(first, "transit", ID_A)
+        first.kill()
+        self.await_holders(ID_A, 1)
+        self.ok(second, "claim", ID_A, token)
+        self.ok(second, "get", ID_A)
+        # The sender's node does not hold it any more, long before its patience is over.
+        self.cluster.follow(lambda look: look["holders"] == 1, "describe", ID_A)
+        self.ok(second, "release", ID_A)
+        self.await_freed(ID_A)
+
+    def test_a_reference_that_nobody_claims_is_held_for_a_while(self):
+        self.start(1, arguments=["--transit-patience=300ms"])
+        first = self.holder("n0")
+        self.ok(first, "put", ID_A, 100)
+        self.ok(first, "transit", ID_A)
+        first.kill()
+        self.await_freed(ID_A)
+
+    def test_what_an_object_refers_to_lives_as_long(self):
+        self.start(2, shards=2)
+        first, second = self.holder("n0"), self.holder("n1")
+        self.ok(first, "put", ID_A, 100)
+        self.ok(first, "put", ID_B, 100, ID_A)
+        self.ok(first, "release", ID_A)
+        self.ok(second, "hold", ID_B)
+        self.ok(second, "get", ID_B)
+        self.await_holders(ID_B, 2)
+        first.kill()
+        self.ok(second, "get", ID_A)
+        self.ok(second, "release", ID_B)
+        self.await_freed(ID_B, ID_A)
+
+    def test_holders_are_known_again_after_the_restart_of_the_directory(self):
+        self.start(2)
+        first, second = self.holder("n0"), self.holder("n1")
+        self.ok(first, "put", ID_A, 100)
+        self.ok(first, "put", ID_B, 100)
+        self.ok(second, "hold", ID_A)
+        self.ok(first, "release", ID_A)
+        self.await_holders(ID_A, 1)
+        self.cluster.shards[0].kill()
+        first.kill()
+        self.cluster.restart_shard(0)
+        self.cluster.wait_for_nodes(2)
+        self.await_freed(ID_B)
+        self.ok(second, "get", ID_A)
+        self.ok(second, "release", ID_A)
+        self.await_freed(ID_A)
+
+    def test_a_node_that_dies_holds_for_a_lease(self):
+        self.start(2)
+        first, second = self.holder("n0"), self.holder("n1")
+        self.ok(first, "put", ID_A, 100)
+        self.ok(second, "hold", ID_A)
+        self.ok(first, "release", ID_A)
+        self.await_holders(ID_A, 1)
+        self.cluster.nodes["n1"].kill()
+        self.await_freed(ID_A)
+
+    def test_what_is_kept_stays(self):
+        self.start(1)
+        first = self.holder("n0")
+        self.ok(first, "put", ID_A, 100)
+        self.ok(first, "put", ID_B, 100)
+        self.ok(first, "keep", ID_A)
+        self.assertIn("NOT_FOUND", first.say("keep", ID_C))
+        first.kill()
+        self.await_freed(ID_B)
+        look = self.cluster.ask("describe", ID_A)
+        self.assertEqual((look["complete_copies"], look["owned"]), (1, False))
+
+    def test_a_result_is_owned_by_who_asked_for_it(self):
+        self.start(2)
+        first, second = self.holder("n0"), self.holder("n1")
+        self.ok(first, "put", ID_A, 4096)
+        self.ok(second, "put", ID_B, 4096)
+        self.ok(first, "reduce", ID_C, ID_A, ID_B)
+        self.assertTrue(self.await_holders(ID_C, 1)["owned"])
+        first.kill()
+        self.await_freed(ID_A, ID_C)
+        self.await_holders(ID_B, 1)
+
+    def test_who_does_not_wait_for_what_is_lost_is_told_who_had_it(self):
+        self.start(2)
+        first, second, third = self.holder("n0"), self.holder("n1"), self.holder("n1")
+        self.ok(first, "put", ID_A, 3 << 20)
+        self.ok(second, "hold", ID_A)
+        self.cluster.nodes["n0"].kill()
+        answer = second.say("get", ID_A, "fail")
+        self.assertIn("DATA_LOSS", answer)
+        self.assertIn("n0", answer)
+        self.assertIn(ID_A, answer)
+        third.begin("get", ID_A)
+        self.cluster.follow(lambda look: look["waiting"] == 1, "describe", ID_A)
+        self.assertIn("DATA_LOSS", second.say("get", ID_A, "fail"))
+        self.ok(second, "put", ID_A, 3 << 20)
+        self.assertEqual(third.finish(), "OK")
+
+
+if __name__ == "__main__":
+    unittest.main()
