@@ -163,6 +163,7 @@ runtime::NodeOptions SimCluster::OptionsOfNode(int n) const {
   options.listen = absl::StrCat(NodeName(n), ":0");
   options.capacity_bytes = options_.capacity_bytes;
   options.registered_per_turn = options_.registered_per_turn;
+  options.transit_patience = options_.transit_patience;
   options.secret = options_.secret;
   options.data_plane = options_.data_plane;
   if (options_.zones > 0) options.labels["zone"] = absl::StrCat("z", n % options_.zones);

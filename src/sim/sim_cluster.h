@@ -41,6 +41,7 @@ struct ClusterOptions {
   uint64_t capacity_bytes = 4 << 20;
   // Of a node's state that it tells a new session in one turn.
   size_t registered_per_turn = 4096;
+  absl::Duration transit_patience = absl::Seconds(60);
   // I/O loops of a node; 0: its control loop does that too.
   int io_loops = 1;
   absl::Duration lease = absl::Seconds(2);

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "src/common/log.h"
 #include "src/common/testing/scoped_defect.h"
+#include "src/sim/lifetime_simulation.h"
 #include "src/sim/reduce_simulation.h"
 #include "src/sim/simulation.h"
 
@@ -40,6 +41,9 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
     ReducePlanOfRun plan = DrawReducePlan(seed);
     plan.world.faults.weights[static_cast<size_t>(Fault::kMemory)] = 4;
     return RunReduceSimulation(plan);
+  }
+  if (defect >= Defect::kHoldAfterAnnouncement && defect < Defect::kSpareTakenTwice) {
+    return RunLifetimeSimulation(DrawLifetimePlan(seed));
   }
   if (defect >= Defect::kSpareTakenTwice) return RunReduceSimulation(DrawReducePlan(seed));
   return RunSimulation(DrawPlan(seed, LeanFor(defect)));

@@ -13,6 +13,7 @@
 
 #include "src/common/defects.h"
 #include "src/common/testing/scoped_defect.h"
+#include "src/sim/lifetime_simulation.h"
 #include "src/sim/reduce_simulation.h"
 #include "src/sim/simulation.h"
 
@@ -27,6 +28,7 @@ struct Flags {
   bool twice = false;
   bool keep_going = false;
   bool reductions = false;
+  bool lifetimes = false;
   std::string focus = "anything";
   std::string defect = "none";
 };
@@ -45,11 +47,12 @@ Focus FocusOf(const std::string& name) {
   std::exit(2);
 }
 
-bool RunReduceSeed(uint64_t seed, const Flags& flags) {
-  ReducePlanOfRun plan = DrawReducePlan(seed);
+// Of a kind of run that is told what to do by its plan alone.
+template <typename Plan>
+bool RunPlan(uint64_t seed, Plan plan, SimulationResult (*run)(const Plan&), const Flags& flags) {
   plan.world.cluster.verbose = flags.verbose;
   if (flags.verbose) std::fprintf(stderr, "%s\n", Describe(plan).c_str());
-  const SimulationResult result = RunReduceSimulation(plan);
+  const SimulationResult result = run(plan);
   if (result.status.ok()) return true;
   std::fprintf(stderr, "%s\n%s\nSEED %lu FAILED: %s\n", Describe(plan).c_str(),
                flags.verbose ? "" : result.tail.c_str(), seed, result.status.ToString().c_str());
@@ -58,7 +61,8 @@ bool RunReduceSeed(uint64_t seed, const Flags& flags) {
 
 // True if the seed is fine.
 bool RunSeed(uint64_t seed, const Flags& flags) {
-  if (flags.reductions) return RunReduceSeed(seed, flags);
+  if (flags.reductions) return RunPlan(seed, DrawReducePlan(seed), RunReduceSimulation, flags);
+  if (flags.lifetimes) return RunPlan(seed, DrawLifetimePlan(seed), RunLifetimeSimulation, flags);
   SimulationPlan plan = DrawPlan(seed, FocusOf(flags.focus));
   plan.cluster.verbose = flags.verbose;
   if (flags.verbose) std::fprintf(stderr, "%s\n", Describe(plan).c_str());
@@ -147,6 +151,7 @@ int main(int argc, char** argv) {
   app.add_flag("--twice", flags.twice, "run each seed twice and compare the traces");
   app.add_flag("--keep-going", flags.keep_going, "go on after a failure");
   app.add_flag("--reductions", flags.reductions, "simulate reductions rather than broadcasts");
+  app.add_flag("--lifetimes", flags.lifetimes, "simulate who holds what rather than broadcasts");
   CLI11_PARSE(app, argc, argv);
   return phalanx::sim::Run(flags);
 }

@@ -1,0 +1,674 @@
+#include "src/sim/lifetime_simulation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "src/sim/checkers.h"
+
+namespace phalanx::sim {
+namespace {
+
+using object_store::ClientId;
+using object_store::View;
+
+constexpr absl::Duration kSettleWithin = absl::Seconds(60);
+constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
+constexpr int kMostProcesses = 3;  // on one node
+// Of a lease: a node that is away for longer may be given up before the next sample.
+constexpr double kAway = 0.9;
+
+class LifetimeSimulation {
+ public:
+  explicit LifetimeSimulation(const LifetimePlan& plan)
+      : plan_(plan),
+        lease_(plan.world.cluster.lease),
+        cluster_(plan.world.cluster),
+        checkers_(cluster_),
+        faults_(cluster_, plan.world.faults, Random(plan.seed * 127 + 3)),
+        random_(plan.seed * 131 + 4) {}
+
+  SimulationResult Run() {
+    Storm();
+    Calm();
+    Farewell();
+    SimulationResult result;
+    result.status = cluster_.journal().violation();
+    result.tail = cluster_.journal().Tail();
+    result.trace_hash = cluster_.journal().trace_hash();
+    result.events = cluster_.scheduler().steps();
+    result.simulated = cluster_.scheduler().now() - Instant();
+    result.operations = objects_.size();
+    result.lives = static_cast<uint64_t>(cluster_.lives());
+    result.bytes_checked = checked_;
+    return result;
+  }
+
+ private:
+  struct Object {
+    ObjectId id;
+    int shard = 0;
+    std::vector<size_t> refers_to;
+    std::vector<size_t> referred_by;
+    bool safe = true;
+    bool kept = false;
+    bool freed = false;
+  };
+  // What one process has of one object.
+  struct Ref {
+    int times = 0;
+    int busy = 0;  // of these, those that Puts need until they end
+    // It counts for sure, as far as is known; until `young_until` only if nothing happens to its
+    // node, or the one that it came from.
+    bool sure = false;
+    Instant since;
+    Instant young_until;
+    NodeKey from;
+  };
+  struct Process {
+    int number = 0;
+    NodeKey life;
+    ClientId client = 0;
+    std::map<size_t, Ref> refs;
+  };
+  struct Message {
+    size_t object = 0;
+    NodeKey from;
+    uint64_t number = 0;
+    Instant sent;
+    bool sure = false;
+    bool arrived = false;
+  };
+  using Link = std::pair<NodeKey, int>;  // a node's life and a shard
+  struct Absence {
+    bool here = false;
+    Instant seen;  // last
+    // When it was away for too long, last.
+    Instant too_long = Instant::FromNanos(-1);
+  };
+
+  bool failed() { return !cluster_.journal().violation().ok(); }
+  Instant now() { return cluster_.scheduler().now(); }
+  absl::Duration patience() const { return plan_.world.cluster.transit_patience; }
+
+  void RunFor(absl::Duration time) {
+    const Instant end = now() + time;
+    uint64_t events = 0;
+    const auto every = static_cast<uint64_t>(std::max(plan_.world.sample_every, 16));
+    cluster_.scheduler().RunUntil(
+        [&] {
+          if (++events % every == 0) Sample();
+          return failed();
+        },
+        time);
+    if (!failed() && now() < end) cluster_.scheduler().RunFor(end - now());
+  }
+
+  // ---- phases
+
+  void Storm() {
+    cluster_.journal().Note("---- storm");
+    running_ = true;
+    for (int n = 0; n < cluster_.num_nodes(); ++n) Later(n);
+    faults_.Start();
+    RunFor(plan_.world.storm);
+    running_ = false;
+  }
+
+  void Calm() {
+    if (failed()) return;
+    cluster_.journal().Note("---- calm");
+    faults_.Stop();
+    Await("for nodes to leave", [this] {
+      return faults_.SomebodyLeaves() ? absl::UnavailableError("a node is about to leave")
+                                      : absl::OkStatus();
+    });
+    RunFor(patience() + lease_ * 4);
+    Await("to free what nobody holds", [this] { return AtRest(); });
+  }
+
+  void Farewell() {
+    if (failed()) return;
+    cluster_.journal().Note("---- farewell");
+    for (const auto& process : processes_) {
+      OnNode(cluster_.FindNode(process->life), [this, p = process.get()](int n) { End(n, *p); });
+    }
+    OnNode(0, [this](int n) {
+      kept_deleter_ = cluster_.store(n)->OpenClient();
+      for (Object& object : objects_) {
+        if (!object.kept) continue;
+        object.safe = false;
+        cluster_.store(n)->Delete(kept_deleter_, object.id, cluster_.NowAt(n) + absl::Seconds(20),
+                                  [](const absl::Status&) {});
+      }
+    });
+    RunFor(absl::Seconds(1));
+    OnNode(0, [this](int n) { cluster_.store(n)->CloseClient(kept_deleter_, /*clean=*/true); });
+    Await("to be empty", [this] { return Empty(); });
+  }
+
+  template <typename Condition>
+  void Await(absl::string_view what, Condition condition) {
+    absl::Status last;
+    const Instant end = now() + kSettleWithin;
+    while (!failed()) {
+      last = condition();
+      if (last.ok()) return;
+      if (now() >= end) break;
+      RunFor(kAskEvery);
+    }
+    if (failed()) return;
+    cluster_.journal().Violation(absl::StrCat(
+        "took longer than ", absl::FormatDuration(kSettleWithin), " ", what, ": ", last.message()));
+  }
+
+  // ---- what clients do; each on the node's control loop
+
+  void OnNode(int n, std::function<void(int)> task) {
+    if (n < 0 || cluster_.node(n) == nullptr || cluster_.node_stalled(n)) return;
+    cluster_.OnNode(n, [n, task = std::move(task)] { task(n); });
+  }
+
+  void Later(int n) {
+    cluster_.scheduler().After(plan_.mean_pause * -std::log(1.0 - random_.Unit()), [this, n] {
+      if (!running_) return;
+      OnNode(n, [this](int node) { Act(node); });
+      Later(n);
+    });
+  }
+
+  std::vector<Process*> ProcessesOf(int n) {
+    std::vector<Process*> here;
+    for (const auto& process : processes_) {
+      if (process->life == cluster_.node(n)->key()) here.push_back(process.get());
+    }
+    return here;
+  }
+
+  Process& AnyProcess(int n) {
+    const std::vector<Process*> here = ProcessesOf(n);
+    if (!here.empty() && (here.size() >= kMostProcesses || random_.Chance(0.9))) {
+      return *here[random_.Below(here.size())];
+    }
+    auto process = std::make_unique<Process>();
+    process->number = ++last_process_;
+    process->life = cluster_.node(n)->key();
+    process->client = cluster_.store(n)->OpenClient();
+    processes_.push_back(std::move(process));
+    return *processes_.back();
+  }
+
+  void Act(int n) {
+    Process& process = AnyProcess(n);
+    const double choice = random_.Unit();
+    if (choice < 0.3 || process.refs.empty()) {
+      Put(n, process);
+    } else if (choice < 0.55) {
+      PassOn(n, process, AnyRef(process));
+    } else if (choice < 0.72) {
+      Release(n, process, AnyRef(process));
+    } else if (choice < 0.92) {
+      Read(n, process, AnyRef(process));
+    } else if (choice < 0.93) {
+      Keep(n, process, AnyRef(process));
+    } else if (choice < 0.97) {
+      End(n, process);
+    }
+  }
+
+  size_t AnyRef(Process& process) {
+    return std::next(process.refs.begin(), static_cast<long>(random_.Below(process.refs.size())))
+        ->first;
+  }
+
+  std::string NameOf(size_t object) const { return absl::StrCat("o", object); }
+  std::string NameOf(const Process& process) {
+    return absl::StrCat("p", process.number, " on ",
+                        SimCluster::NodeName(cluster_.FindNode(process.life)));
+  }
+
+  // Takes a reference that the process may rely on, if `sure`.
+  void Hold(int n, Process& process, size_t object, bool sure, const NodeKey& from = {}) {
+    cluster_.journal().Violation(
+        "Hold", cluster_.store(n)->Hold(process.client, {&objects_[object].id, 1}));
+    Took(process, object, sure, from);
+  }
+
+  void Took(Process& process, size_t object, bool sure, const NodeKey& from) {
+    Ref& ref = process.refs[object];
+    ++ref.times;
+    // What was sure already does not depend on where this one came from.
+    if (ref.sure || !sure) return;
+    ref.sure = true;
+    ref.since = now();
+    ref.young_until = now() + lease_ / 2;
+    ref.from = from;
+  }
+
+  void LetGo(int n, Process& process, size_t object) {
+    const auto ref = process.refs.find(object);
+    if (--ref->second.times == 0) process.refs.erase(ref);
+    cluster_.store(n)->Unhold(process.client, {&objects_[object].id, 1});
+  }
+
+  void Put(int n, Process& process) {
+    const size_t number = objects_.size();
+    Object object;
+    object.id = ObjectId::FromName("lifetime", absl::StrCat(number));
+    object.shard = cluster_.ShardOf(object.id);
+    object_store::PutOptions options;
+    for (int i = 0; i < 3 && !process.refs.empty() && random_.Chance(0.4); ++i) {
+      const size_t other = AnyRef(process);
+      object.refers_to.push_back(other);
+      options.refers_to.append(objects_[other].id.binary().data(), ObjectId::kSize);
+    }
+    options.id = object.id;
+    options.owned = true;
+    options.deadline = cluster_.NowAt(n) + absl::Seconds(2);
+    objects_.push_back(object);
+    // What it refers to is held by who puts it until the Put has ended.
+    for (const size_t other : object.refers_to) {
+      if (process.refs.at(other).sure) objects_[other].referred_by.push_back(number);
+      ++process.refs.at(other).times;
+      ++process.refs.at(other).busy;
+      cluster_.store(n)->Hold(process.client, {&objects_[other].id, 1}).IgnoreError();
+    }
+    cluster_.journal().Note(NameOf(process), " puts ", NameOf(number));
+    Hold(n, process, number, /*sure=*/true);
+    const uint64_t size =
+        random_.Chance(0.6) ? random_.Below(1000) : random_.Below(plan_.max_bytes);
+    cluster_.store(n)->Put(process.client, options, std::string(size, 'x'),
+                           [this, number, life = process.life, who = process.number](
+                               const absl::StatusOr<object_store::PutResult>& result) {
+                             PutDone(number, life, who, result.status());
+                           });
+  }
+
+  void PutDone(size_t number, const NodeKey& life, int who, const absl::Status& status) {
+    const int n = cluster_.FindNode(life);
+    Process* process = Find(who);
+    if (n < 0 || process == nullptr) return;
+    cluster_.journal().Note(NameOf(number), ": ", status.ToString());
+    const bool explained = status.ok() || absl::IsResourceExhausted(status) ||
+                           (absl::IsNotFound(status) && !objects_[number].safe);
+    if (!explained) {
+      cluster_.journal().Violation(absl::StrCat("Put of ", NameOf(number)), status);
+    }
+    for (const size_t other : objects_[number].refers_to) {
+      --process->refs.at(other).busy;
+      LetGo(n, *process, other);
+    }
+    if (status.ok()) return;
+    objects_[number].safe = false;
+    if (process->refs.contains(number)) LetGo(n, *process, number);
+  }
+
+  Process* Find(int number) {
+    for (const auto& process : processes_) {
+      if (process->number == number) return process.get();
+    }
+    return nullptr;
+  }
+
+  void Release(int n, Process& process, size_t object) {
+    const Ref& ref = process.refs.at(object);
+    if (ref.times == ref.busy) return;
+    cluster_.journal().Note(NameOf(process), " lets go of ", NameOf(object));
+    LetGo(n, process, object);
+  }
+
+  void PassOn(int n, Process& process, size_t object) {
+    Message message;
+    message.object = object;
+    message.from = process.life;
+    message.number = ++last_token_;
+    message.sent = now();
+    message.sure = process.refs.at(object).sure;
+    cluster_.store(n)->Transit(objects_[object].id, message.number);
+    const size_t index = messages_.size();
+    messages_.push_back(message);
+    cluster_.journal().Note(NameOf(process), " sends ", NameOf(object));
+    if (random_.Chance(0.6)) Release(n, process, object);
+    if (random_.Chance(0.05)) return;  // it is lost
+    const absl::Duration most = random_.Chance(0.8) ? absl::Milliseconds(100) : patience() * 1.2;
+    const int to = static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes())));
+    cluster_.scheduler().After(most * random_.Unit(), [this, index, to] {
+      OnNode(to, [this, index](int node) { Receive(node, index); });
+    });
+  }
+
+  void Receive(int n, size_t index) {
+    Message& message = messages_[index];
+    Process& process = AnyProcess(n);
+    const Object& object = objects_[message.object];
+    const bool in_time = now() + lease_ * 3 < message.sent + patience();
+    const bool sure = Carries(message) && in_time && object.safe &&
+                      links_[{process.life, object.shard}].here &&
+                      links_[{message.from, object.shard}].here;
+    cluster_.journal().Note(NameOf(process), " receives ", NameOf(message.object),
+                            sure ? "" : ", not for sure");
+    message.arrived = true;
+    const absl::Status held = cluster_.store(n)->Claim(
+        process.client, object.id, object_store::TransitMark{message.from, message.number});
+    cluster_.journal().Violation("Claim", held);
+    Took(process, message.object, sure, message.from);
+    // A message that comes twice.
+    if (!random_.Chance(0.05)) return;
+    Process& again = AnyProcess(n);
+    cluster_.store(n)
+        ->Claim(again.client, object.id, object_store::TransitMark{message.from, message.number})
+        .IgnoreError();
+    Took(again, message.object, /*sure=*/&again == &process && sure, message.from);
+  }
+
+  // Gets it, and holds what it refers to.
+  void Read(int n, Process& process, size_t object) {
+    object_store::GetOptions options;
+    options.id = objects_[object].id;
+    options.deadline = cluster_.NowAt(n) + absl::Seconds(3) * random_.Unit();
+    options.fail_when_lost = random_.Chance(0.5);
+    const bool impatient = options.fail_when_lost;
+    object_store::GetEvents events;
+    events.on_view = [this, life = process.life, who = process.number, object,
+                      impatient](absl::StatusOr<View> view) {
+      const int node = cluster_.FindNode(life);
+      Process* reader = Find(who);
+      if (node < 0 || reader == nullptr) return;
+      if (view.ok()) cluster_.store(node)->Release(reader->client, view->pin).IgnoreError();
+      WasRead(node, *reader, object, view.status(), impatient);
+    };
+    cluster_.store(n)->Get(process.client, options, std::move(events));
+  }
+
+  void WasRead(int n, Process& process, size_t object, const absl::Status& status, bool impatient) {
+    cluster_.journal().Note(NameOf(process), " reads ", NameOf(object), ": ", status.ToString());
+    const auto ref = process.refs.find(object);
+    if (ref == process.refs.end()) return;
+    if (absl::IsNotFound(status) && IsSure(process, object)) Violate(object, "is said to be gone");
+    if (absl::IsDataLoss(status) && (!impatient || plan_.world.cluster.peaceful)) {
+      Violate(object, "is said to be lost");
+    }
+    if (!status.ok() || !random_.Chance(0.7)) return;
+    const std::vector<size_t> inner = objects_[object].refers_to;
+    for (const size_t other : inner) {
+      Hold(n, process, other, objects_[other].safe && Protected(other));
+    }
+  }
+
+  void Keep(int n, Process& process, size_t object) {
+    objects_[object].kept = true;
+    cluster_.store(n)->Keep(process.client, objects_[object].id,
+                            cluster_.NowAt(n) + absl::Seconds(5), [](const absl::Status&) {});
+  }
+
+  void End(int n, Process& process) {
+    const bool clean = random_.Chance(0.3);
+    cluster_.journal().Note(NameOf(process), clean ? " leaves" : " dies");
+    cluster_.store(n)->CloseClient(process.client, clean);
+    std::erase_if(processes_, [&process](const auto& p) { return p.get() == &process; });
+  }
+
+  // ---- what must be so
+
+  void Sample() {
+    for (int s = 0; s < cluster_.num_shards(); ++s) {
+      if (cluster_.shard(s) == nullptr) continue;
+      cluster_.journal().Violation(SimCluster::ShardName(s),
+                                   cluster_.shard(s)->core().CheckInvariants());
+      LookAtNodes(s);
+    }
+    for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      if (cluster_.node(n) == nullptr) continue;
+      cluster_.journal().Violation(SimCluster::NodeName(n), cluster_.store(n)->CheckInvariants());
+    }
+    std::erase_if(processes_, [this](const auto& p) { return cluster_.FindNode(p->life) < 0; });
+    LookAtCopies();
+    for (const auto& process : processes_) {
+      for (auto& [object, ref] : process->refs) Review(*process, objects_[object], ref);
+    }
+    for (size_t object = 0; object < objects_.size(); ++object) LookAt(object);
+  }
+
+  // Which of them have sessions with the shard, as it knows.
+  void LookAtNodes(int s) {
+    v1::GetStatusResponse status;
+    cluster_.shard(s)->FillStatus(&status);
+    std::set<NodeKey> known;
+    for (const v1::NodeStatus& node : status.nodes()) {
+      known.insert({node.info().key().node(), node.info().key().incarnation()});
+    }
+    for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      if (cluster_.node(n) == nullptr) continue;
+      const NodeKey life = cluster_.node(n)->key();
+      Absence& absence = links_[{life, s}];
+      absence.here = known.contains(life);
+      if (absence.here) {
+        absence.seen = now();
+      } else if (now() - std::max(absence.seen, cluster_.last_shard_start(s)) > lease_ * kAway) {
+        absence.too_long = now();
+      }
+    }
+  }
+
+  bool Alive(const NodeKey& life) { return cluster_.FindNode(life) >= 0; }
+  bool AwaySince(const NodeKey& life, int shard, Instant since) {
+    return links_[{life, shard}].too_long >= since;
+  }
+
+  // Since when each node has had a complete copy of each.
+  void LookAtCopies() {
+    std::map<std::pair<NodeKey, ObjectId>, Instant> before = std::move(copies_);
+    copies_.clear();
+    for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      if (cluster_.node(n) == nullptr) continue;
+      for (const auto& copy : cluster_.store(n)->Copies()) {
+        if (!copy.complete) continue;
+        const std::pair key{cluster_.node(n)->key(), copy.id};
+        const auto seen = before.find(key);
+        copies_[key] = seen == before.end() ? now() : seen->second;
+      }
+    }
+  }
+
+  void Review(const Process& process, const Object& object, Ref& ref) {
+    if (!ref.sure) return;
+    if (AwaySince(process.life, object.shard, ref.since)) ref.sure = false;
+    if (now() > ref.young_until) return;
+    const bool both_there =
+        links_[{process.life, object.shard}].here &&
+        (!ref.from.valid() || (Alive(ref.from) && links_[{ref.from, object.shard}].here));
+    // Who creates it holds it before anybody knows of it.
+    if (ref.from.valid() && !both_there) ref.sure = false;
+  }
+
+  bool IsSure(const Process& process, size_t object) {
+    const auto ref = process.refs.find(object);
+    return objects_[object].safe && ref != process.refs.end() && ref->second.sure;
+  }
+
+  bool Carries(const Message& message) {
+    return message.sure && !message.arrived && Alive(message.from) &&
+           !AwaySince(message.from, objects_[message.object].shard, message.sent) &&
+           now() + absl::Milliseconds(1) < message.sent + patience();
+  }
+
+  bool CopyProtects(const Object& referring, const Object& object) {
+    for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      if (cluster_.node(n) == nullptr) continue;
+      const NodeKey life = cluster_.node(n)->key();
+      const auto copy = copies_.find({life, referring.id});
+      if (copy == copies_.end() || now() < copy->second + lease_ / 2) continue;
+      if (!AwaySince(life, object.shard, copy->second)) return true;
+    }
+    return false;
+  }
+
+  // Somebody's hold counts for sure.
+  bool Protected(size_t number) {
+    const Object& object = objects_[number];
+    for (const auto& process : processes_) {
+      const auto ref = process->refs.find(number);
+      if (ref != process->refs.end() && ref->second.sure) return true;
+    }
+    for (const Message& message : messages_) {
+      if (message.object == number && Carries(message)) return true;
+    }
+    return std::any_of(object.referred_by.begin(), object.referred_by.end(),
+                       [&](size_t by) { return CopyProtects(objects_[by], object); });
+  }
+
+  void LookAt(size_t number) {
+    Object& object = objects_[number];
+    if (object.freed || !object.safe) return;
+    object.safe = Protected(number);
+    if (!object.safe) return;
+    const v1::ObjectSummary summary = cluster_.Describe(object.id).summary();
+    if (summary.deleted()) return Violate(number, "was freed");
+    if (summary.complete_copies() > 0) ++checked_;
+  }
+
+  void Violate(size_t number, absl::string_view what) {
+    std::string holders;
+    for (const auto& process : processes_) {
+      const auto ref = process->refs.find(number);
+      if (ref == process->refs.end()) continue;
+      absl::StrAppend(&holders, " ", NameOf(*process), ref->second.sure ? " for sure" : "");
+    }
+    for (const size_t by : objects_[number].referred_by) {
+      absl::StrAppend(&holders, " ", NameOf(by));
+    }
+    cluster_.journal().Violation(absl::StrCat(NameOf(number), " ", what, ", and held by", holders,
+                                              "; ",
+                                              cluster_.DescribeEverywhere(objects_[number].id)));
+  }
+
+  // ---- at rest
+
+  // Those that somebody holds, and what they refer to.
+  std::set<size_t> Reachable() {
+    std::vector<size_t> left;
+    for (const auto& process : processes_) {
+      for (const auto& [object, ref] : process->refs) left.push_back(object);
+    }
+    for (size_t i = 0; i < objects_.size(); ++i) {
+      if (objects_[i].kept) left.push_back(i);
+    }
+    std::set<size_t> reachable;
+    while (!left.empty()) {
+      const size_t object = left.back();
+      left.pop_back();
+      if (!reachable.insert(object).second) continue;
+      const std::vector<size_t>& inner = objects_[object].refers_to;
+      left.insert(left.end(), inner.begin(), inner.end());
+    }
+    return reachable;
+  }
+
+  absl::Status AtRest() {
+    const std::set<size_t> reachable = Reachable();
+    for (size_t i = 0; i < objects_.size(); ++i) {
+      const v1::DescribeObjectResponse described = cluster_.Describe(objects_[i].id);
+      const v1::ObjectSummary& summary = described.summary();
+      if (summary.deleted() || !summary.has_info()) continue;
+      if (!reachable.contains(i)) {
+        return absl::UnavailableError(absl::StrCat(NameOf(i), " is there, and nobody holds it: ",
+                                                   cluster_.DescribeEverywhere(objects_[i].id)));
+      }
+      const uint32_t holders = HoldersOf(i);
+      if (summary.holders() == holders) continue;
+      return absl::UnavailableError(absl::StrCat(NameOf(i), " is held on ", holders, " nodes: ",
+                                                 cluster_.DescribeEverywhere(objects_[i].id)));
+    }
+    return absl::OkStatus();
+  }
+
+  uint32_t HoldersOf(size_t number) {
+    uint32_t holders = 0;
+    for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      bool holds = false;
+      for (const Process* process : ProcessesOf(n)) holds |= process->refs.contains(number);
+      for (const auto& copy : cluster_.store(n)->Copies()) {
+        for (size_t i = 0; i < objects_.size() && !holds; ++i) {
+          const std::vector<size_t>& inner = objects_[i].refers_to;
+          holds = objects_[i].id == copy.id &&
+                  std::find(inner.begin(), inner.end(), number) != inner.end();
+        }
+      }
+      holders += holds ? 1 : 0;
+    }
+    return holders;
+  }
+
+  absl::Status Empty() {
+    if (absl::Status status = checkers_.Empty(); !status.ok()) return status;
+    for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      const object_store::StoreStats stats = cluster_.store(n)->stats();
+      if (stats.held == 0 && stats.transits == 0) continue;
+      return absl::UnavailableError(absl::StrCat(SimCluster::NodeName(n), " holds ", stats.held));
+    }
+    for (int s = 0; s < cluster_.num_shards(); ++s) {
+      v1::GetStatusResponse status;
+      cluster_.shard(s)->FillStatus(&status);
+      if (status.counters().at("holds") == 0) continue;
+      return absl::UnavailableError(absl::StrCat(SimCluster::ShardName(s), " knows of ",
+                                                 status.counters().at("holds"), " holds"));
+    }
+    return absl::OkStatus();
+  }
+
+  const LifetimePlan plan_;
+  const absl::Duration lease_;
+  SimCluster cluster_;
+  Checkers checkers_;
+  Faults faults_;
+  Random random_;
+  bool running_ = false;
+  std::vector<Object> objects_;
+  std::vector<std::unique_ptr<Process>> processes_;  // that live
+  int last_process_ = 0;
+  std::vector<Message> messages_;
+  uint64_t last_token_ = 0;
+  std::map<Link, Absence> links_;
+  std::map<std::pair<NodeKey, ObjectId>, Instant> copies_;
+  ClientId kept_deleter_ = 0;
+  uint64_t checked_ = 0;
+};
+
+}  // namespace
+
+LifetimePlan DrawLifetimePlan(uint64_t seed, bool peace) {
+  LifetimePlan plan;
+  plan.seed = seed;
+  plan.world = DrawPlan(seed, peace ? Focus::kPeace : Focus::kAnything);
+  Random random(seed * 137 + 5);
+  plan.world.cluster.capacity_bytes = 16 << 20;
+  plan.world.cluster.allocation_failures = 0;
+  plan.world.cluster.transit_patience = plan.world.cluster.lease * 8;
+  plan.mean_pause = absl::Milliseconds(20 + random.Below(100));
+  plan.max_bytes = 1000 + random.Below(150'000);
+  // What is sent late was not carried by links that are slow for everything else.
+  SimFabric::Options& fabric = plan.world.cluster.fabric;
+  if (fabric.link.bytes_per_second > 0) {
+    fabric.link.bytes_per_second = std::max(fabric.link.bytes_per_second, 4e7);
+  }
+  if (fabric.interface_bytes_per_second > 0) {
+    fabric.interface_bytes_per_second = std::max(fabric.interface_bytes_per_second, 4e7);
+  }
+  return plan;
+}
+
+std::string Describe(const LifetimePlan& plan) {
+  return absl::StrCat("objects of up to ", plan.max_bytes, " bytes; ", Describe(plan.world));
+}
+
+SimulationResult RunLifetimeSimulation(const LifetimePlan& plan) {
+  return LifetimeSimulation(plan).Run();
+}
+
+}  // namespace phalanx::sim
