@@ -69,6 +69,10 @@ absl::Status CheckWhole(const FoldOrder& order) {
   if (!ids || order.sources() < 1 || order.sources() > kMaxReduceSources) {
     return Bad(absl::StrCat("reduced_from has ", order.reduced_from.size(), " bytes"));
   }
+  if (order.metadata.size() > kMaxMetadataBytes) {
+    return Bad(absl::StrCat("metadata has ", order.metadata.size(), " bytes, at most ",
+                            kMaxMetadataBytes, " are allowed"));
+  }
   return absl::OkStatus();
 }
 
@@ -123,7 +127,8 @@ bool FoldOrder::PassesOn() const {
 bool FoldOrder::SameWork(const FoldOrder& other, const NodeKey& self) const {
   if (dtype != other.dtype || op != other.op || planned != other.planned ||
       range_offset != other.range_offset || size_bytes != other.size_bytes || root != other.root ||
-      reduced_from != other.reduced_from || inputs.size() != other.inputs.size()) {
+      reduced_from != other.reduced_from || metadata != other.metadata ||
+      inputs.size() != other.inputs.size()) {
     return false;
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -154,6 +159,7 @@ absl::StatusOr<FoldOrder> ParseFold(const v1::Fold& fold) {
   order.committed = fold.committed();
   order.reduced_from = fold.reduced_from();
   order.owned = fold.owned();
+  order.metadata = fold.metadata();
   if (fold.inputs_size() > static_cast<int>(kMaxReduceSources)) return Bad("too many inputs");
   for (const v1::Fold::Input& in : fold.inputs()) {
     PHALANX_ASSIGN_OR_RETURN(FoldInput input, ParseInput(in, order.size_bytes));

@@ -56,7 +56,8 @@ struct FoldOrder {
   bool root = false;
   bool committed = false;
   std::string reduced_from;
-  bool owned = false;  // the target is
+  bool owned = false;    // the target is
+  std::string metadata;  // the target's
   // This node is member `slot` of a ring of `slots`; the inputs are its own sources.
   std::optional<RingPlace> ring;
 

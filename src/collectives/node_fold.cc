@@ -117,6 +117,7 @@ bool NodeFold::FoldAtOnce() {
   target.version = order_.version;
   target.reduced_from = order_.reduced_from;
   target.owned = order_.owned;
+  target.metadata = order_.metadata;
   target.deadline = control_.Now() + options_.memory_patience;
   request_ = host_.store().Put(
       host_.client(), std::move(target), std::move(result),
@@ -151,6 +152,7 @@ void NodeFold::AskMemory() {
   if (order_.root) {
     object_store::PutOptions target;
     target.reduced_from = order_.reduced_from;
+    target.metadata = order_.metadata;
     bytes = host_.store().CountedBytes(order_.size_bytes, target);
   }
   for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -218,6 +220,7 @@ void NodeFold::CreateTarget() {
   target.version = order_.version;
   target.reduced_from = order_.reduced_from;
   target.owned = order_.owned;
+  target.metadata = order_.metadata;
   target.memory = reserved_;
   request_ = host_.store().Create(
       host_.client(), std::move(target), order_.size_bytes,

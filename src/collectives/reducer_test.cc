@@ -105,6 +105,35 @@ TEST_F(ReducerTest, TheTargetIsAnnouncedWithItsVersionAndWhatWentIn) {
   EXPECT_TRUE(a.sent().back().message.has_announce_seal());
 }
 
+TEST_F(ReducerTest, TheTargetGoesWithTheMetadataOfTheOrder) {
+  ReduceNode& large = world_.Add("large");
+  const Generation g = large.Put(Source(1), Numbers(1, kCount));
+  large.Shard(FoldOf(target_, Version(1), kBytes)
+                  .Source(Source(1), g)
+                  .Root({Source(1)})
+                  .Metadata("a matrix"));
+  CommitAndExpect(large, 1, Numbers(1, kCount));
+  ReduceNode& small = world_.Add("small");
+  small.Shard(FoldOf(target_, Version(2), 40)
+                  .Inline(Numbers(1, 10))
+                  .Root({Source(1)})
+                  .Committed()
+                  .Metadata("a matrix"));
+  ASSERT_TRUE(world_.RunUntil([&] { return small.Complete(target_); }));
+  for (ReduceNode* node : {&large, &small}) {
+    int announced = 0;
+    for (const auto& [shard, message] : node->sent()) {
+      if (!message.has_announce_create()) continue;
+      if (message.announce_create().object_id() != object_store::IdBytes(target_)) continue;
+      ++announced;
+      EXPECT_EQ(message.announce_create().info().metadata(), "a matrix");
+    }
+    EXPECT_EQ(announced, 1);
+  }
+  DropAll({{&large, 1}, {&small, 2}});
+  ExpectHoldsOnly(small, 40 + ObjectId::kSize + 8);
+}
+
 TEST_F(ReducerTest, ATreeWithSeveralChildrenFoldsInItsOrder) {
   ReduceNode& root = world_.Add("root");
   std::vector<ReduceNode*> children;
@@ -476,6 +505,10 @@ TEST_F(ReducerTest, OrdersThatMakeNoSenseAreTurnedDown) {
       [](v1::Fold& f) { f.set_planned(0); },
       [](v1::Fold& f) { f.set_root(true); },
       [](v1::Fold& f) { f.set_root(true), f.set_reduced_from("short"); },
+      [](v1::Fold& f) {
+        f.set_root(true), f.set_reduced_from(object_store::IdBytes(Source(1)));
+        f.set_metadata(std::string(kMaxMetadataBytes + 1, 'm'));
+      },
       [](v1::Fold& f) { f.mutable_inputs(0)->clear_source_id(); },
       [](v1::Fold& f) { f.mutable_inputs(0)->set_source_id("short"); },
       [](v1::Fold& f) { f.mutable_inputs(0)->clear_generation(); },

@@ -46,6 +46,7 @@ RingFold::~RingFold() {
 void RingFold::Start() {
   object_store::PutOptions target;
   target.reduced_from = order_.reduced_from;
+  target.metadata = order_.metadata;
   const uint64_t bytes = host_.store().CountedBytes(order_.size_bytes, target);
   request_ = host_.store().ReserveScratch(
       host_.client(), order_.target, bytes, control_.Now() + options_.memory_patience,
@@ -66,6 +67,7 @@ void RingFold::OnReserved(absl::StatusOr<std::shared_ptr<object_store::Reservati
   target.slices = slices();
   target.reduced_from = order_.reduced_from;
   target.owned = order_.owned;
+  target.metadata = order_.metadata;
   target.memory = reserved_;
   request_ = host_.store().Create(
       host_.client(), std::move(target), order_.size_bytes,

@@ -112,6 +112,24 @@ TEST_P(RingSizeTest, EveryMemberHasTheSumOnceAllAreToldToCommit) {
   }
 }
 
+TEST_F(RingFoldTest, EveryCopyGoesWithTheMetadataOfTheOrder) {
+  AddMembers(3);
+  for (size_t i = 0; i < members_.size(); ++i) {
+    members_[i]->Shard(OrderFor(i).Metadata("a matrix"));
+  }
+  ASSERT_TRUE(AllReady());
+  for (ReduceNode* member : members_) {
+    int announced = 0;
+    for (const auto& [shard, message] : member->sent()) {
+      if (!message.has_announce_create()) continue;
+      if (message.announce_create().object_id() != object_store::IdBytes(target_)) continue;
+      ++announced;
+      EXPECT_EQ(message.announce_create().info().metadata(), "a matrix");
+    }
+    EXPECT_EQ(announced, 1);
+  }
+}
+
 TEST_F(RingFoldTest, SourcesOfOneNodeAreFoldedThere) {
   AddMembers(3, /*own=*/2);
   PlaceAll();

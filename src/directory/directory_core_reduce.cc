@@ -613,6 +613,7 @@ void DirectoryCore::Impl::FillFold(Reduction& reduction, const FoldTask& task, v
     from.append(source.binary().data(), ObjectId::kSize);
   }
   out->set_reduced_from(std::move(from));
+  out->set_metadata(task.metadata);
 }
 
 void DirectoryCore::Impl::SendFoldDrop(const NodeKey& to, const ObjectId& target,

@@ -165,6 +165,7 @@ v1::SourceState DirectoryCore::Impl::StateOf(const ObjectId& source, bool with_b
   if (state.holders_size() == 0 && !bytes_here) return state;
   ToProto(object->generation, state.mutable_generation());
   state.set_size_bytes(object->info.size_bytes);
+  state.set_metadata(object->info.metadata);
   state.set_has_inline(bytes_here);
   if (bytes_here && with_bytes) state.set_inline_bytes(object->inline_bytes);
   return state;
@@ -220,7 +221,7 @@ absl::Status DirectoryCore::Impl::OnSourceState(Node& node, const v1::SourceStat
     PHALANX_RETURN_IF_ERROR(ParseGeneration(m.generation()).status());
   }
   if (m.size_bytes() > kMaxObjectBytes || m.inline_bytes().size() > kMaxInlineBytes ||
-      m.holders_size() > kMaxHoldersTold) {
+      m.holders_size() > kMaxHoldersTold || m.metadata().size() > kMaxMetadataBytes) {
     return absl::InvalidArgumentError("source_state: it is larger than any there is");
   }
   for (const v1::SourceState::Holder& holder : m.holders()) {
@@ -282,6 +283,7 @@ std::optional<ReduceSource> DirectoryCore::Impl::KnownSource(const Reduction& re
   known.generation = FromProto(state.generation());
   known.size_bytes = state.size_bytes();
   known.has_inline = state.has_inline();
+  known.metadata = state.metadata();
   for (const v1::SourceState::Holder& holder : state.holders()) {
     const NodeKey key = FromProto(holder.node());
     const Node* node = FindNode(key);

@@ -180,7 +180,7 @@ void ReducePlan::Impl::BeginAnew() {
 
 void ReducePlan::Impl::End(const absl::Status& why) {
   Unshape();
-  effects.push_back(EndReduction{why});
+  effects.emplace_back(EndReduction{why});
   ended = true;
 }
 
@@ -295,7 +295,7 @@ void ReducePlan::OnReady(const NodeKey& node, const Generation& version) {
   if (plan.ended || fold == nullptr || fold->lost || fold->node != node) return;
   if (fold->task.version != version && !DefectActive(Defect::kOldVersionCommitted)) return;
   plan.committed = true;
-  plan.effects.push_back(CommitFold{node, version});
+  plan.effects.emplace_back(CommitFold{node, version});
 }
 
 void ReducePlan::OnResultLost() {

@@ -91,6 +91,8 @@ struct ReduceSource {
   std::vector<Holder> holders;
   // The shard can send the bytes themselves.
   bool has_inline = false;
+  // What travels with the generation.
+  std::string metadata = {};
 };
 
 struct FoldInput {
@@ -124,6 +126,9 @@ struct FoldTask {
   bool committed = false;
   // Of the root: the sources, in the order of the fold. Empty for others.
   std::vector<ObjectId> reduced_from;
+  // Of the root: that of the first of these, as they stand in the list, that has any; of a range
+  // none.
+  std::string metadata = {};
   // How many go into the whole reduction, for means.
   uint64_t planned = 0;
 

@@ -200,6 +200,8 @@ struct ReducePlan::Impl {
   Generation StarVersion(const FoldTask& task, const NodeKey& node) const;
   Generation RootVersion(std::string text, const NodeKey& node) const;
   std::string VersionText(bool root) const;
+  // Of those that have a seat: what their result goes with.
+  std::string Metadata() const;
 
   // ---- constant
   const ObjectId target;

@@ -170,6 +170,7 @@ bool ReducePlan::Impl::PlaceStar() {
     source.seat = static_cast<int>(i);
   }
   task.version = StarVersion(task, node);
+  task.metadata = Metadata();
   Place(star, node, std::move(task));
   committed = true;
   return true;

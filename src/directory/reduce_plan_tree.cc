@@ -188,7 +188,7 @@ void ReducePlan::Impl::MoveFold(int number, const NodeKey& from) {
 
 void ReducePlan::Impl::EmitDrop(const Fold& fold) {
   if (fold.gone) return;
-  effects.push_back(DropFold{fold.node, fold.task.version});
+  effects.emplace_back(DropFold{fold.node, fold.task.version});
   if (!fold.task.root) return;
   if (dropped_roots.size() >= kMaxDroppedRoots) dropped_roots.clear();
   dropped_roots.insert({fold.node, fold.task.version});
@@ -271,7 +271,7 @@ bool ReducePlan::Impl::Place(Fold& fold, const NodeKey& node, FoldTask task) {
     last_root = task.version;
     ++epoch;
   }
-  effects.push_back(PlaceFold{node, task});
+  effects.emplace_back(PlaceFold{node, task});
   fold.placed = true;
   fold.lost = fold.gone = false;
   fold.node = node;
@@ -335,7 +335,19 @@ FoldTask ReducePlan::Impl::TaskOf(int number) const {
   for (const Slot& each : slots) {
     for (const Seat& seat : each.seats) task.reduced_from.push_back(sources[seat.source].id);
   }
+  task.metadata = Metadata();
   return task;
+}
+
+std::string ReducePlan::Impl::Metadata() const {
+  // A part of what it describes is something else.
+  if (spec.range_bytes > 0) return "";
+  for (const Source& source : sources) {
+    if (source.slot != kNone && source.state && !source.state->metadata.empty()) {
+      return source.state->metadata;
+    }
+  }
+  return "";
 }
 
 FoldTask ReducePlan::Impl::LeafTaskOf(int slot, int seat) const {

@@ -64,6 +64,7 @@ std::optional<RingPlan> RingPlan::Choose(const ReduceSpec& spec, absl::Span<cons
     if (holder == nullptr || !source.state.generation.valid()) return std::nullopt;
     if (&source == &sources.front()) plan.size_bytes_ = source.state.size_bytes;
     if (source.state.size_bytes != plan.size_bytes_) return std::nullopt;
+    if (plan.metadata_.empty()) plan.metadata_ = source.state.metadata;
     if (zone.value_or(holder->zone) != holder->zone) return std::nullopt;
     zone = holder->zone;
     auto member = std::find_if(plan.members_.begin(), plan.members_.end(),

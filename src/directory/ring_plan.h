@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -69,6 +70,8 @@ class RingPlan {
   const Generation& version() const { return version_; }
   const Generation& generation() const { return generation_; }
   uint64_t size_bytes() const { return size_bytes_; }
+  // The result's: that of the first source in the list that has any.
+  const std::string& metadata() const { return metadata_; }
   size_t sources() const { return sources_; }
   // The member's place, or nothing.
   std::optional<size_t> PlaceOf(const NodeKey& node) const;
@@ -95,6 +98,7 @@ class RingPlan {
   Generation version_;
   Generation generation_;
   uint64_t size_bytes_ = 0;
+  std::string metadata_;
   size_t sources_ = 0;
   absl::btree_map<ObjectId, Generation> folded_;
   absl::btree_set<NodeKey> ready_;

@@ -79,8 +79,11 @@ absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info) {
                    kMaxReduceSources * ObjectId::kSize);
   }
   PHALANX_RETURN_IF_ERROR(ParseObjectIds("info.refers_to", info.refers_to()).status());
-  return ObjectInfo{info.size_bytes(),   info.slices(),    info.metadata(),
-                    info.reduced_from(), info.refers_to(), info.owned()};
+  if (info.asked_for().size() > kMaxAskedForBytes) {
+    return TooLong("info.asked_for", info.asked_for().size(), kMaxAskedForBytes);
+  }
+  return ObjectInfo{info.size_bytes(), info.slices(), info.metadata(), info.reduced_from(),
+                    info.refers_to(),  info.owned(),  info.asked_for()};
 }
 
 absl::Status ValidateInline(uint64_t size_bytes, bool complete, bool has_inline,
@@ -160,6 +163,7 @@ void ToProto(const ObjectInfo& info, v1::ObjectInfo* out) {
   if (!info.reduced_from.empty()) out->set_reduced_from(info.reduced_from);
   if (!info.refers_to.empty()) out->set_refers_to(info.refers_to);
   if (info.owned) out->set_owned(true);
+  if (!info.asked_for.empty()) out->set_asked_for(info.asked_for);
 }
 
 NodeKey FromProto(const v1::NodeKey& key) { return NodeKey{key.node(), key.incarnation()}; }

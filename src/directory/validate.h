@@ -35,12 +35,17 @@ struct ObjectInfo {
   std::string refers_to = {};
   // Freed when nobody holds it. May end (Keep), so it is no part of what the generation is.
   bool owned = false;
+  // And what was asked for, as reduce_result.h has it; may be empty.
+  std::string asked_for = {};
 
   friend bool operator==(const ObjectInfo& a, const ObjectInfo& b) {
     return a.size_bytes == b.size_bytes && a.slices == b.slices && a.metadata == b.metadata &&
-           a.reduced_from == b.reduced_from && a.refers_to == b.refers_to;
+           a.reduced_from == b.reduced_from && a.refers_to == b.refers_to &&
+           a.asked_for == b.asked_for;
   }
 };
+
+inline constexpr size_t kMaxAskedForBytes = 64;
 
 // Exactly 20 bytes, not all of them zero.
 absl::StatusOr<ObjectId> ParseObjectId(absl::string_view bytes);

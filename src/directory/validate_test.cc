@@ -64,6 +64,14 @@ TEST(ValidateTest, MetadataHasAtMost4KiB) {
   EXPECT_THAT(ParseObjectInfo(info), StatusIs(kInvalid, HasSubstr("metadata")));
 }
 
+TEST(ValidateTest, WhatWasAskedForHasAtMost64Bytes) {
+  v1::ObjectInfo info = Info(1, 1);
+  info.set_asked_for(std::string(kMaxAskedForBytes, 'a'));
+  EXPECT_THAT(ParseObjectInfo(info), IsOk());
+  info.mutable_asked_for()->push_back('a');
+  EXPECT_THAT(ParseObjectInfo(info), StatusIs(kInvalid, HasSubstr("asked_for")));
+}
+
 TEST(ValidateTest, InlineBytesAreTheWholeOfACompleteSmallObject) {
   EXPECT_THAT(ValidateInline(3, true, true, "abc"), IsOk());
   EXPECT_THAT(ValidateInline(0, true, true, ""), IsOk());

@@ -62,6 +62,7 @@ struct Copy {
   int slices = 1;
   std::string metadata;
   std::string reduced_from;
+  std::string asked_for;
   std::string refers_to;
   // What is kept for it beside its bytes, as far as that counts: its metadata, its sources, what it
   // refers to, and its records.

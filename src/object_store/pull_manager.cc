@@ -21,14 +21,16 @@ std::optional<PullTarget> TargetOf(const v1::Generation& generation, const v1::O
                     info.metadata(),
                     info.reduced_from(),
                     info.refers_to(),
-                    info.owned()};
+                    info.owned(),
+                    info.asked_for()};
   const bool sane = target.generation.valid() && target.generation.creator.valid() &&
                     info.size_bytes() <= kMaxObjectBytes && info.slices() >= 1 &&
                     info.slices() <= static_cast<uint32_t>(kMaxSlices) &&
                     info.metadata().size() <= kMaxMetadataBytes &&
                     info.reduced_from().size() <= kMaxReduceSources * ObjectId::kSize &&
                     info.reduced_from().size() % ObjectId::kSize == 0 &&
-                    directory::ParseObjectIds("refers_to", info.refers_to()).ok();
+                    directory::ParseObjectIds("refers_to", info.refers_to()).ok() &&
+                    info.asked_for().size() <= directory::kMaxAskedForBytes;
   if (!sane) return std::nullopt;
   return target;
 }

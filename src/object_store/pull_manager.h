@@ -55,6 +55,7 @@ struct PullTarget {
   std::string reduced_from = {};
   std::string refers_to = {};
   bool owned = false;
+  std::string asked_for = {};
 };
 
 // ---- effects; each names its object

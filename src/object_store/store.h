@@ -92,8 +92,8 @@ struct PutOptions {
   ObjectId id;
   std::string metadata;
   int slices = 1;
-  // Of what a reduction's root computes: its version, and the ids of its sources one after the
-  // other; see AnnounceCreate and ObjectInfo in the protocol.
+  // Of what a reduction's root computes: its version, the ids of its sources one after the other,
+  // and what was asked for; see AnnounceCreate and ObjectInfo in the protocol.
   Generation version = {};
   std::string reduced_from = {};
   // Freed when nobody holds it. Who creates it holds it before.
@@ -101,6 +101,7 @@ struct PutOptions {
   // Ids of the objects that the bytes refer to, one after the other: held by every node that has a
   // copy. At most kMaxReferences.
   std::string refers_to = {};
+  std::string asked_for = {};
   // Of what several nodes make together, each a slice: the shard has named it. Not valid: this node
   // mints one. Aborted when bytes of it are here already.
   Generation generation = {};

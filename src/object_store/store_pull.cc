@@ -72,6 +72,7 @@ void Store::Impl::OnAllocated(uint64_t bytes, const MemoryOwner& owner,
     std::unique_ptr<Copy> copy =
         NewCopy(owner.object, owner.target.generation, owner.target.size_bytes, owner.target.slices,
                 TraitsOf(owner.target), *std::move(result));
+    copy->asked_for = owner.target.asked_for;
     copy->standing = Standing::kAdopted;
     HoldReferences(*table_.Add(std::move(copy)));
     Touch(owner.object);

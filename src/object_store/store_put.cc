@@ -120,6 +120,7 @@ Copy* Store::Impl::AddCreated(const PutOptions& options, uint64_t size,
       options.generation.valid() ? options.generation : Generation{options_.self, next_sequence_++};
   std::unique_ptr<Copy> copy =
       NewCopy(options.id, generation, size, options.slices, TraitsOf(options), std::move(block));
+  copy->asked_for = options.asked_for;
   copy->created_here = true;
   copy->state = CopyState::kWriting;
   // While another generation is being fetched it is the adopted one.

@@ -15,6 +15,7 @@ void Store::Impl::Describe(const Copy& copy, v1::ObjectInfo* out) {
   if (!copy.reduced_from.empty()) out->set_reduced_from(copy.reduced_from);
   if (!copy.refers_to.empty()) out->set_refers_to(copy.refers_to);
   if (copy.owned) out->set_owned(true);
+  if (!copy.asked_for.empty()) out->set_asked_for(copy.asked_for);
 }
 
 // What is listed here is told as it is when its turn comes: a copy that is gone by then is passed

@@ -94,5 +94,44 @@ TEST_F(LocalReduceTest, SourcesMayBeOfOtherShards) {
   for (int round = 0; round < 10; ++round) ReduceOnce(round, round % 4, 50'000);
 }
 
+// Small ones, trees and rings, each of sources of several shards.
+TEST_F(LocalReduceTest, AResultHasTheMetadataOfTheFirstSourceThatHasAny) {
+  Start({.shards = 3, .nodes = 4});
+  int round = 0;
+  for (const uint64_t count : {10, 50'000, 2'000'000}) {
+    for (const bool all : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(count, " elements", all ? ", for all" : ""));
+      std::vector<ObjectId> sources;
+      for (int n = 0; n < 4; ++n) sources.push_back(Source(++round, n));
+      for (int n = 3; n >= 0; --n) {
+        PutOptions options;
+        if (n > 0) options.metadata = absl::StrCat("of source ", n);
+        ASSERT_THAT(clients_[n]->Put(sources[n], Floats(n, count), options).Wait(kDeadline),
+                    IsOk());
+      }
+      const ObjectId target = ObjectId::FromName("target", absl::StrCat(round));
+      if (all) {
+        std::vector<Future<Buffer>> results;
+        for (const auto& client : clients_) results.push_back(client->AllReduce(target, sources));
+        for (auto& result : results) {
+          const absl::StatusOr<Buffer> buffer = result.Wait(kDeadline);
+          ASSERT_THAT(buffer, IsOk());
+          EXPECT_EQ(buffer->metadata(), "of source 1");
+        }
+      } else {
+        ASSERT_THAT(clients_[1]->Reduce(target, sources).Wait(kDeadline), IsOk());
+      }
+      for (const auto& client : clients_) {
+        const absl::StatusOr<Buffer> buffer = client->Get(target).Wait(kDeadline);
+        ASSERT_THAT(buffer, IsOk());
+        EXPECT_EQ(buffer->metadata(), "of source 1");
+        const absl::StatusOr<ObjectStatus> stat = client->Stat(target).Wait(kDeadline);
+        ASSERT_THAT(stat, IsOk());
+        EXPECT_EQ(stat->metadata, "of source 1");
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace phalanx::runtime

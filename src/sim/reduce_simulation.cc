@@ -41,6 +41,13 @@ uint64_t Element(int source, uint64_t attempt, uint64_t i) {
   return z ^ (z >> 31);
 }
 
+// What travels with an attempt: some have none.
+std::string MetadataOf(int source, uint64_t attempt) {
+  return (static_cast<uint64_t>(source) + attempt) % 4 == 0
+             ? ""
+             : absl::StrCat("attempt ", attempt, " at ", source);
+}
+
 // To each open reduction, at least tried.
 constexpr int kAdditions = 6;
 
@@ -350,6 +357,7 @@ class ReduceSimulation {
     }
     object_store::PutOptions options;
     options.id = source.id;
+    options.metadata = MetadataOf(number, attempt);
     options.deadline = cluster_.NowAt(n) + absl::Seconds(5);
     cluster_.journal().Note(SimCluster::NodeName(n), " puts source ", number, " attempt ", attempt);
     cluster_.store(n)->Put(ClientOf(n), options, std::move(bytes),
@@ -542,8 +550,26 @@ class ReduceSimulation {
       for (size_t k = 0; k < from.size(); ++k) sum += Element(from[k], attempts[k], i);
       if (sum != elements[i]) return wrong("has other attempts in it from element ", i, " on");
     }
+    if (!GoesWith(round, from, attempts, view.metadata)) {
+      return wrong("goes with \"", view.metadata, "\"");
+    }
     CheckCommitted(round, view.generation);
     NoteSeen(round, view.generation, elements);
+  }
+
+  // With what the first in the list goes with that has any. The list of an open one grows in an
+  // order that nobody here knows.
+  static bool GoesWith(const Round& round, const std::vector<int>& from,
+                       const std::vector<uint64_t>& attempts, absl::string_view metadata) {
+    std::map<int, std::string> there;
+    for (size_t i = 0; i < from.size(); ++i) {
+      std::string its = MetadataOf(from[i], attempts[i]);
+      if (!its.empty()) there[from[i]] = std::move(its);
+    }
+    if (there.empty()) return metadata.empty();
+    if (!round.open) return metadata == there.begin()->second;
+    return std::any_of(there.begin(), there.end(),
+                       [metadata](const auto& each) { return each.second == metadata; });
   }
 
   // Nobody has all bytes of a result before it is one. A shard that was away may not know it any

@@ -10,7 +10,8 @@
 // A source's elements are 64-bit numbers, another for each attempt to put it, so that a sum tells
 // which attempts are in it. What must hold, always:
 //  1. Every element of a result is the sum over the same attempts: one of each source that
-//     `reduced_from` names, each of them once, as many as were asked for, of those asked for.
+//     `reduced_from` names, each of them once, as many as were asked for, of those asked for; its
+//     metadata is that of the first of these in the list that has any.
 //  2. All who got the same generation of a target got the same bytes; two generations of one target
 //     are seen only where nodes died or were cut off.
 //  3. A call ends, and with an error that something explains.

@@ -97,6 +97,10 @@ class FoldOf {
     fold_.set_reduced_from(from);
     return *this;
   }
+  FoldOf& Metadata(const std::string& metadata) {
+    fold_.set_metadata(metadata);
+    return *this;
+  }
   FoldOf& Committed() {
     fold_.set_committed(true);
     return *this;
