@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Counts the test cases of the phases that scripts/test ran.
 
-usage: count_results.py FOLDER, where each phase left NAME.json (Bazel's build events, one per line)
-and NAME.status (Bazel's exit status). Prints what failed, then "N passed, N failed" as its last line;
+usage: count_results.py FOLDER, where each phase left NAME.json (Bazel's build events, one per line), or
+NAME-*.xml (what pytest reports), and NAME.status (the exit status). Prints what failed, then "N passed, N failed" as its last line;
 exits with 1 if anything failed.
 
 A case is a <testcase> of the target's test.xml. A target that crashed, timed out or did not build
@@ -83,9 +83,11 @@ def tally_phase(folder, name):
     events = folder / f"{name}.json"
     lines = events.read_text().splitlines() if events.exists() else []
     tally = tally_events(json.loads(line) for line in lines)
+    for report in sorted(folder.glob(f"{name}-*.xml")):
+        tally.add(tally_xml(report.stem, report.read_text(errors="replace")))
     status = int((folder / f"{name}.status").read_text())
     if status != 0 and not tally.failures:
-        tally.failures.append(f"Bazel ended with status {status}")
+        tally.failures.append(f"it ended with status {status}")
     return tally
 
 

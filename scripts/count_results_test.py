@@ -67,6 +67,12 @@ class CountResultsTest(unittest.TestCase):
     def test_a_phase_that_failed_without_naming_a_test_is_one_failure(self):
         self.assertEqual(self.count([self.result(GOOD)], 37), (1, "1 passed, 1 failed"))
 
+    def test_reports_of_pytest_are_counted_with_their_phase(self):
+        for index, cases in enumerate((GOOD, GOOD + BAD + SKIPPED)):
+            report = f"<testsuites><testsuite>{cases}</testsuite></testsuites>"
+            (self.folder / f"all-{index}.xml").write_text(report)
+        self.assertEqual(self.count([self.result(GOOD)], 1), (1, "3 passed, 1 failed"))
+
     def test_nothing_at_all_is_no_success(self):
         self.assertEqual(self.count([], 0), (1, "0 passed, 0 failed"))
 

@@ -1,10 +1,62 @@
-"""Lets the tests run from a checkout as well as against an installed package."""
+"""Clusters for the tests: private ones, and daemons on loopback.
+
+The package under test is the one that is installed, or, for the tests of values alone, the checkout.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import pathlib
 import sys
 
+import pytest
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
 if importlib.util.find_spec("phalanx") is None:
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+    sys.path.insert(0, str(_ROOT / "python"))
+sys.path.insert(0, str(_ROOT / "tests" / "process"))
+
+for _name in [name for name in os.environ if name.startswith("PHALANX_")]:
+    del os.environ[_name]
+
+
+@pytest.fixture(scope="session")
+def binary() -> str:
+    """The executable of the package."""
+    from phalanx import _native
+
+    return _native.EXECUTABLE
+
+
+@pytest.fixture
+def client():
+    """The default client, of a private cluster that the tests of a run share."""
+    import phalanx
+
+    return phalanx.init(capacity=256 << 20)
+
+
+@pytest.fixture
+def cluster(binary):
+    """A cluster without daemons yet, which ends with the test."""
+    import harness
+
+    harness.BINARY = binary
+    made = harness.Cluster()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def nodes(cluster):
+    """Clients of three nodes of one cluster, by name, and the daemons: (clients, daemons, cluster)."""
+    import phalanx
+
+    cluster.start_shards()
+    daemons = cluster.start_nodes(3, capacity="256MiB")
+    cluster.wait_for_nodes(3)
+    clients = [phalanx.Client(daemon.client_address) for daemon in daemons]
+    yield clients, daemons, cluster
+    for made in clients:
+        made.close()

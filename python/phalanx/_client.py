@@ -1,0 +1,622 @@
+"""The client: put, get, wait and manage objects."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+
+from phalanx import _collectives, _failures, _native, _values, _waiting, exceptions
+from phalanx._native import ffi, lib, nanos
+from phalanx._ref import ObjectRef
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import concurrent.futures
+    from types import TracebackType
+    from typing import Any
+
+    from phalanx import _tools
+    from phalanx._writing import Draft
+
+_values.use_copier(_native.copy)
+
+# Given where None would mean "for ever".
+_DEFAULT: Any = ...
+_LOOPBACKS = ("127.", "localhost:", "[::1]:")
+
+
+class ObjectStatus:
+    """What the cluster knows of an object; as `Client.stat` found it.
+
+    Attributes
+    ----------
+    known : bool
+        Somebody put it or began to.
+    deleted : bool
+        It was there and was deleted, or freed.
+    complete, local : bool
+        A complete copy is in the cluster; on this client's node.
+    nbytes : int
+        Its size; 0 when it is not known.
+    complete_copies, partial_copies : int
+        On how many nodes.
+    waiting : int
+        Nodes that wait for it.
+    conflicts : int
+        Puts of another size under this id that were dropped.
+    metadata : bytes
+        As the store has it.
+    """
+
+    __slots__ = (
+        "complete",
+        "complete_copies",
+        "conflicts",
+        "deleted",
+        "known",
+        "local",
+        "metadata",
+        "nbytes",
+        "partial_copies",
+        "waiting",
+    )
+
+    def __init__(self, status: Any) -> None:
+        self.known = bool(status.known)
+        self.deleted = bool(status.deleted)
+        self.complete = bool(status.complete)
+        self.local = bool(status.local)
+        self.nbytes: int = status.size
+        self.complete_copies: int = status.complete_copies
+        self.partial_copies: int = status.partial_copies
+        self.waiting: int = status.waiting
+        self.conflicts: int = status.conflicts
+        self.metadata: bytes = ffi.buffer(status.metadata, status.metadata_size)[:]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in sorted(self.__slots__))
+        return f"ObjectStatus({fields})"
+
+
+class Client(_collectives.Collectives):
+    """A connection to the node of this host.
+
+    Any thread may use it. A child of fork cannot (`ClosedError`); the functions of the package connect
+    anew there. Values got from it stay valid when it is closed.
+
+    Parameters
+    ----------
+    address
+        "unix:PATH" or PATH of a node's socket. None: ``PHALANX_ADDRESS``; when that is empty too, a
+        private cluster is started that ends with this process.
+    timeout
+        Seconds that calls take which are given none. Default: ``PHALANX_TIMEOUT``, else for ever.
+    connect_timeout
+        Seconds.
+    capacity
+        Bytes of a private cluster's node; 0: its default.
+
+    Raises
+    ------
+    DisconnectedError
+        There is no such node, or the private one does not start.
+    VersionError
+        It speaks another version of the protocol.
+    AccessError
+        It belongs to another user.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        timeout: float | None = _DEFAULT,
+        connect_timeout: float = 10.0,
+        capacity: int = 0,
+    ) -> None:
+        self._closed = True  # until it is connected
+        self._timeout = _timeout_setting() if timeout is _DEFAULT else timeout
+        spelled = ffi.new("char[]", (address or "").encode())
+        executable = ffi.new("char[]", _native.EXECUTABLE.encode())
+        options = ffi.new("phx_connect_options*", (spelled, executable, nanos(connect_timeout), capacity))
+        self._ptr = ffi.gc(_native.checked(lib.phx_connect(options)), lib.phx_client_free)
+        self._closed = False
+        self._address = _native.text(lib.phx_client_address(self._ptr))
+        self._node = _native.text(lib.phx_client_node(self._ptr))
+        self._directory = _native.text(lib.phx_client_directory(self._ptr))
+        self._lock = threading.Lock()
+        self._futures: Any = None
+        self._bridges: Any = None
+
+    # ---- about it
+
+    @property
+    def address(self) -> str:
+        """ "unix:PATH" of the node's socket."""
+        return self._address
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+        return self._node
+
+    @property
+    def directory(self) -> str:
+        """The directory that the node belongs to, as ``phalanx --directory`` takes it."""
+        return self._directory
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that made the client: nothing works here then."""
+        return bool(lib.phx_client_forked(self._ptr))
+
+    def __repr__(self) -> str:
+        return f"<phalanx.Client of {self._node} at {self._address}{' closed' * self._closed}>"
+
+    def close(self) -> None:
+        """End the connection. What is outstanding fails with ClosedError; values stay valid. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            lib.phx_close(self._ptr)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.close()
+
+    # ---- refs
+
+    def ref(self, name: str | None = None) -> ObjectRef:
+        """Return a ref for an object that somebody is going to put: a fresh one, or a name's."""
+        made = _native.random_id() if name is None else _native.id_from_name("default", name)
+        return ObjectRef(made, self._directory, client=self)
+
+    def _checked(self, ref: ObjectRef) -> bytes:
+        """Return a ref's id, or raise if it cannot be of this cluster."""
+        if type(ref) is not ObjectRef and not isinstance(ref, ObjectRef):
+            raise TypeError(f"an ObjectRef is wanted, not a {type(ref).__name__}")
+        theirs = ref._cluster
+        if theirs and theirs != self._directory and _tells_clusters_apart(theirs, self._directory):
+            raise exceptions.ForeignRefError(
+                f"{ref!r} belongs to the cluster of {theirs}, this client to that of {self._directory}",
+                ref.hex(),
+                self._address,
+            )
+        return ref._id
+
+    def _ids(self, refs: Sequence[ObjectRef]) -> bytes:
+        return b"".join([self._checked(ref) for ref in refs])
+
+    def _seconds(self, timeout: float | None) -> float | None:
+        return self._timeout if timeout is _DEFAULT else timeout
+
+    def _finish(self, call: Any, seconds: float | None, what: str, ref: ObjectRef | None) -> None:
+        def describe() -> str:
+            return f"{what} of {ref.hex()}" if ref is not None else what
+
+        _waiting.finish(call, seconds, describe, self._address)
+
+    # ---- writing
+
+    def put(
+        self,
+        value: Any,
+        ref: ObjectRef | None = None,
+        *,
+        timeout: float | None = _DEFAULT,
+        allow_pickle: bool = True,
+    ) -> ObjectRef:
+        """Put a value as an object; it returns when the value is sealed on this node.
+
+        Parameters
+        ----------
+        value
+            Arrays, tensors, trees of them, bytes and text are kept as they are; everything else is
+            pickled.
+        ref
+            Of the object; None: a fresh one. When it is there already with as many bytes (a task that is
+            run again), it stays and this value is dropped.
+        timeout
+            Seconds to wait for room when the node is full.
+        allow_pickle
+            Whether pickle may be used.
+
+        Raises
+        ------
+        StoreFullError
+            The node has had no room for so long, or never can have.
+        ObjectExistsError
+            There is an object of another size under this ref.
+        PickleRefusedError, TypeError
+            The value cannot be put.
+        """
+        encoded = _values.encode(value, allow_pickle=allow_pickle)
+        ref = self.ref() if ref is None else ref
+        object_id = self._checked(ref)
+        seconds = self._seconds(timeout)
+        if encoded.nbytes < _native.OWN_FILE_BYTES:
+            source = encoded.buffer
+            if source is None:
+                source = bytearray(encoded.nbytes)
+                encoded.write_into(memoryview(source))
+            data = ffi.from_buffer(source)
+            options = self._put_options(encoded.metadata, seconds)
+            call = _waiting.owned(lib.phx_put(self._ptr, object_id, data, encoded.nbytes, options))
+        else:
+            from phalanx import _writing
+
+            call = _writing.write(self, object_id, encoded, seconds)
+        self._finish(call, None, "Put", ref)
+        return ref
+
+    def _put_options(self, metadata: bytes, seconds: float | None) -> Any:
+        options = ffi.new("phx_put_options*")
+        kept = ffi.from_buffer(metadata)
+        options.metadata = kept
+        options.metadata_size = len(metadata)
+        options.timeout = nanos(seconds)
+        _kept[options] = kept
+        return options
+
+    def create(
+        self,
+        shape: int | tuple[int, ...],
+        dtype: Any,
+        ref: ObjectRef | None = None,
+        *,
+        order: str = "C",
+        timeout: float | None = _DEFAULT,
+    ) -> Draft:
+        """Return an array in shared memory to write into, which becomes an object without a copy.
+
+        Parameters
+        ----------
+        shape, dtype, order
+            As `numpy.empty` takes them.
+
+        Examples
+        --------
+        >>> with client.create((1000, 1000), "f4") as draft:
+        ...     draft.array[:] = 1
+        >>> client.get(draft.ref).sum()
+        """
+        from phalanx import _writing
+
+        return _writing.Draft(self, shape, dtype, ref, order, self._seconds(timeout))
+
+    def set_exception(
+        self, ref: ObjectRef, error: BaseException, *, timeout: float | None = _DEFAULT
+    ) -> None:
+        """Say that the object will not be put; as `ObjectRef.set_exception`."""
+        seconds = self._seconds(timeout)
+        message = _failures.encode(self, ref, error)
+        call = _waiting.owned(
+            lib.phx_fail(self._ptr, self._checked(ref), _failures.CODE, message, len(message), nanos(seconds))
+        )
+        self._finish(call, seconds, "set_exception", ref)
+
+    # ---- reading
+
+    def get(
+        self,
+        refs: ObjectRef | Sequence[ObjectRef],
+        timeout: float | None = _DEFAULT,
+        *,
+        copy: bool | None = None,
+        out: Any = None,
+        writable: object = None,
+        allow_pickle: bool = True,
+    ) -> Any:
+        """Return the value of an object, or of several, waiting until they are there.
+
+        Parameters
+        ----------
+        refs
+            One, or several: a list of values in their order comes back then.
+        timeout
+            Seconds; 0: only what is on this node already; None: wait for ever.
+        copy
+            True: values of this caller's own.
+        out
+            An array or tensor to copy into, of the object's shape and dtype; it is returned.
+        writable
+            "cow": arrays are private pages, copied as they are written. Default: arrays are read-only views
+            of shared memory, tensors have private pages.
+        allow_pickle
+            Whether pickled values are read.
+
+        Raises
+        ------
+        GetTimeoutError
+            It is not there in time.
+        ObjectDeletedError, ObjectLostError
+            It is there no more.
+        StoreFullError
+            This node has no room for it.
+        Exception
+            What the producer raised (`ObjectRef.set_exception`).
+        """
+        many = not isinstance(refs, ObjectRef)
+        wanted: Sequence[ObjectRef] = list(refs) if many else [refs]
+        if not wanted:
+            return []
+        if out is not None and many:
+            raise exceptions.InvalidArgumentError("out= is for one object")
+        seconds = self._seconds(timeout)
+        call = self._get_call(wanted, seconds)
+        try:
+            self._finish(call, None if seconds == 0 else seconds, "Get", wanted[0])
+        except exceptions.PhalanxError as error:
+            failure = _failures.raised(self, error, wanted)
+            raise failure from failure.__cause__
+        values = self._values_of(call, len(wanted), copy, out, writable, allow_pickle)
+        return values if many else values[0]
+
+    def _get_call(self, refs: Sequence[ObjectRef], seconds: float | None) -> Any:
+        return _waiting.owned(
+            lib.phx_get(self._ptr, self._ids(refs), len(refs), 0, (1 << 64) - 1, nanos(seconds))
+        )
+
+    def _values_of(
+        self,
+        call: Any,
+        count: int,
+        copy: bool | None = None,
+        out: Any = None,
+        writable: object = None,
+        allow_pickle: bool = True,
+    ) -> list[Any]:
+        """Return the values of a Get that has ended well."""
+        views = ffi.new("phx_view[]", count)
+        if lib.phx_result_views(call, 0, count, views) != 0:
+            raise _native.last_error(self._address)
+        # All of them are owned before anything can be raised.
+        private = writable == "cow"
+        # Arrays beside tensors, whose pages are private anyway, are read-only all the same.
+        how = None if private else False if writable is None else writable
+        opened = [(view, _metadata(view)) for view in views]
+        datas = [
+            _native.private_bytes(view)
+            if copy is None and out is None and (private or _values.wants_private_pages(metadata))
+            else _native.view_bytes(view)
+            for view, metadata in opened
+        ]
+        values = []
+        for (_, metadata), data in zip(opened, datas):
+            if out is not None:
+                _values.copy_into(metadata, data, out)
+                values.append(out)
+                continue
+            values.append(_values.decode(metadata, data, copy=copy, writable=how, allow_pickle=allow_pickle))
+        return values
+
+    async def get_async(self, ref: ObjectRef, timeout: float | None = _DEFAULT) -> Any:
+        """Return an object's value, waiting in the running event loop. Cancelling drops this waiter alone."""
+        seconds = self._seconds(timeout)
+        call = self._get_call([ref], seconds)
+        if lib.phx_wait(call, 0) == _native.PENDING:
+            await self._bridge().watch(call)
+        try:
+            self._finish(call, 0, "Get", ref)
+        except exceptions.PhalanxError as error:
+            failure = _failures.raised(self, error, [ref])
+            raise failure from failure.__cause__
+        return self._values_of(call, 1)[0]
+
+    def _bridge(self) -> Any:
+        import asyncio
+
+        from phalanx import _asyncio
+
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._bridges is None:
+                self._bridges = weakref.WeakKeyDictionary()
+            bridge = self._bridges.get(loop)
+            if bridge is None:
+                bridge = self._bridges[loop] = _asyncio.Bridge(self._ptr, loop)
+            return bridge
+
+    def future(self, ref: ObjectRef) -> concurrent.futures.Future[Any]:
+        """Return a future of an object's value; as `ObjectRef.future`."""
+        from phalanx import _futures
+
+        with self._lock:
+            if self._futures is None:
+                self._futures = _futures.Driver(self)
+        return self._futures.add(ref, self._get_call([ref], None))
+
+    def stream(
+        self, ref: ObjectRef, nbytes: int = 1 << 20, timeout: float | None = _DEFAULT
+    ) -> Iterator[memoryview]:
+        """Iterate over an object's bytes while they arrive, in order.
+
+        What comes is provisional until the iteration has ended; each piece is valid until the next.
+
+        Parameters
+        ----------
+        nbytes
+            The largest piece.
+        timeout
+            Seconds, of the wait for each piece.
+
+        Raises
+        ------
+        StreamVoidError
+            The object was lost half-way and another attempt took its place: what was read is void.
+        GetTimeoutError, ObjectDeletedError
+            As `get`.
+        """
+        from phalanx import _streams
+
+        return _streams.pieces(self, ref, nbytes, self._seconds(timeout))
+
+    # ---- waiting
+
+    def wait(
+        self,
+        refs: Iterable[ObjectRef],
+        num_returns: int = 1,
+        timeout: float | None = _DEFAULT,
+    ) -> tuple[list[ObjectRef], list[ObjectRef]]:
+        """Wait until `num_returns` of the objects are on this node, or the time is over.
+
+        An object whose Get raises (it was deleted, its producer failed) is done, too.
+
+        Returns
+        -------
+        done, pending : list of ObjectRef
+            In the order given. `done` may have more than `num_returns`.
+        """
+        wanted = list(refs)
+        if not 0 <= num_returns <= len(wanted):
+            raise exceptions.InvalidArgumentError(f"num_returns={num_returns} of {len(wanted)} objects")
+        seconds = self._seconds(timeout)
+        calls = [self._get_call([ref], None) for ref in wanted]
+        try:
+            ended = _waiting.some(
+                calls, num_returns, seconds, lambda: f"{num_returns} of {len(wanted)} objects"
+            )
+        finally:
+            for call in calls:
+                lib.phx_cancel(call)
+        done = [ref for ref, there in zip(wanted, ended) if there]
+        return done, [ref for ref, there in zip(wanted, ended) if not there]
+
+    def as_completed(
+        self, refs: Iterable[ObjectRef], timeout: float | None = _DEFAULT
+    ) -> Iterator[ObjectRef]:
+        """Iterate over the refs in the order in which their objects come to this node.
+
+        Raises
+        ------
+        GetTimeoutError
+            The time, from the call on, is over before all have come.
+        """
+        from phalanx import _streams
+
+        return _streams.completed(self, list(refs), self._seconds(timeout))
+
+    # ---- managing
+
+    def delete(self, refs: ObjectRef | Iterable[ObjectRef], timeout: float | None = _DEFAULT) -> None:
+        """Delete objects everywhere. Gets of them raise ObjectDeletedError; values that exist stay valid.
+
+        Raises
+        ------
+        ObjectDeletedError
+            Nobody has put it, or it is deleted already.
+        """
+        seconds = self._seconds(timeout)
+        wanted = [refs] if isinstance(refs, ObjectRef) else list(refs)
+        calls = [
+            _waiting.owned(lib.phx_delete(self._ptr, self._checked(ref), nanos(seconds))) for ref in wanted
+        ]
+        for ref, call in zip(wanted, calls):
+            self._finish(call, seconds, "Delete", ref)
+
+    def contains(self, ref: ObjectRef, timeout: float | None = _DEFAULT) -> bool:
+        """Return whether a complete copy is somewhere in the cluster."""
+        return self._number(lib.phx_contains, ref, timeout, "contains") == 1
+
+    def _number(self, verb: Any, ref: ObjectRef, timeout: float | None, what: str) -> int:
+        seconds = self._seconds(timeout)
+        call = _waiting.owned(verb(self._ptr, self._checked(ref), nanos(seconds)))
+        self._finish(call, seconds, what, ref)
+        number = ffi.new("int64_t*")
+        if lib.phx_result_number(call, number) != 0:
+            raise _native.last_error(self._address)
+        return number[0]
+
+    def stat(self, ref: ObjectRef, timeout: float | None = _DEFAULT) -> ObjectStatus:
+        """Return what the cluster knows of an object."""
+        seconds = self._seconds(timeout)
+        call = _waiting.owned(lib.phx_stat(self._ptr, self._checked(ref), nanos(seconds)))
+        self._finish(call, seconds, "stat", ref)
+        status = ffi.new("phx_object_status*")
+        if lib.phx_result_status(call, status) != 0:
+            raise _native.last_error(self._address)
+        return ObjectStatus(status)
+
+    def prefetch(
+        self,
+        ref: ObjectRef,
+        nodes: str | Sequence[str] = "all",
+        timeout: float | None = _DEFAULT,
+    ) -> int:
+        """Have nodes fetch copies, each from the next as in any broadcast; how many were told.
+
+        Parameters
+        ----------
+        nodes
+            Names of nodes, or "all". It returns when they have been told, not when they have it.
+        """
+        names = ["*"] if nodes == "all" else [nodes] if isinstance(nodes, str) else list(nodes)
+        packed = b"".join(name.encode() + b"\0" for name in names)
+
+        def verb(client: Any, object_id: bytes, timeout_ns: int) -> Any:
+            return lib.phx_prefetch(client, object_id, packed, len(names), timeout_ns)
+
+        return self._number(verb, ref, timeout, "prefetch")
+
+    def status(self) -> dict[str, Any]:
+        """Return what the cluster is and does, as ``phalanx status --json`` prints it: shards, nodes, their
+        memory and objects."""
+        from phalanx import _tools
+
+        return _tools.status(self._directory)
+
+    def tree(self, ref: ObjectRef) -> _tools.Tree:
+        """Return a picture of where an object is and how it got there, as ``phalanx describe`` draws it.
+
+        Raises
+        ------
+        ObjectDeletedError
+            Nobody has put it, or it was deleted.
+        """
+        from phalanx import _tools
+
+        return _tools.tree(self._directory, ref.hex())
+
+
+# What option structs point to, as long as they live.
+_kept: Any = weakref.WeakKeyDictionary()
+
+
+def _metadata(view: Any) -> bytes:
+    return ffi.buffer(view.metadata, view.metadata_size)[:] if view.metadata_size else b""
+
+
+def _timeout_setting() -> float | None:
+    spelled = os.environ.get("PHALANX_TIMEOUT", "")
+    try:
+        return float(spelled) if spelled else None
+    except ValueError:
+        raise exceptions.InvalidArgumentError(
+            f"PHALANX_TIMEOUT={spelled!r} is no number of seconds"
+        ) from None
+
+
+def _tells_clusters_apart(one: str, other: str) -> bool:
+    """Whether different spellings of two directories mean different clusters: on one host they do, while a
+    directory that others reach may have several names."""
+    return any(spelled.startswith(_LOOPBACKS) for spelled in (one, other))

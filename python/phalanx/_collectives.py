@@ -1,0 +1,413 @@
+"""What a set of tasks does together: reductions, and the collectives over the client's verbs.
+
+There are no groups, no ranks to be joined and no common start: whoever knows the refs takes part. A task
+that is run again makes the same calls again. See docs/collectives.md for steps and bytes on the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from phalanx import _failures, _native, _values, _waiting, exceptions
+from phalanx._native import ffi, lib, nanos
+from phalanx._ref import ObjectRef
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from phalanx._client import Client
+
+_DEFAULT: Any = ...
+# As DType and ReduceOp in phalanx/elements.h.
+_DTYPES = ("f16", "bf16", "f32", "f64", "i8", "u8", "i16", "i32", "u32", "i64", "u64")
+_OPS = ("sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor", "mean")
+_UFUNCS = {
+    "add": "sum",
+    "multiply": "prod",
+    "minimum": "min",
+    "maximum": "max",
+    "bitwise_and": "bit-and",
+    "bitwise_or": "bit-or",
+    "bitwise_xor": "bit-xor",
+}
+_NUMPY_NAMES = {
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    "int8": "i8",
+    "uint8": "u8",
+    "int16": "i16",
+    "int32": "i32",
+    "uint32": "u32",
+    "int64": "i64",
+    "uint64": "u64",
+}
+
+
+def _op_number(op: Any) -> int:
+    name = op if isinstance(op, str) else _UFUNCS.get(getattr(op, "__name__", ""), "")
+    if name not in _OPS:
+        raise exceptions.InvalidArgumentError(
+            f"no op of reductions: {op!r}; there are {', '.join(_OPS)} and NumPy's ufuncs of them"
+        )
+    return _OPS.index(name)
+
+
+def _dtype_number(dtype: Any) -> int:
+    spelled = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
+    if spelled is None:
+        spelled = getattr(dtype, "__name__", None) or str(dtype)
+    name = _NUMPY_NAMES.get(spelled.removeprefix("torch."), spelled)
+    if name not in _DTYPES:
+        raise exceptions.InvalidArgumentError(
+            f"elements of {dtype!r} cannot be reduced; those of {', '.join(_NUMPY_NAMES)} can"
+        )
+    return _DTYPES.index(name)
+
+
+class Reduction:
+    """A reduction to which sources may still be added (`Client.open_reduction`).
+
+    Attributes
+    ----------
+    ref : ObjectRef
+        Of the result.
+    """
+
+    def __init__(self, client: Client, ref: ObjectRef, call: Any) -> None:
+        self.ref = ref
+        self._client = client
+        self._call = call
+
+    def add(self, refs: ObjectRef | Iterable[ObjectRef], timeout: float | None = 30.0) -> None:
+        """Add sources.
+
+        Raises
+        ------
+        InvalidArgumentError
+            One is a source already, or the reduction is closed.
+        """
+        client = self._client
+        wanted = [refs] if isinstance(refs, ObjectRef) else list(refs)
+        call = _waiting.owned(
+            lib.phx_add_sources(client._ptr, self.ref.id, client._ids(wanted), len(wanted), nanos(timeout))
+        )
+        client._finish(call, timeout, "adding sources", self.ref)
+
+    def close(self, timeout: float | None = 30.0) -> ObjectRef:
+        """Say that no more sources come: a reduction of all ends with them. Its ref."""
+        client = self._client
+        call = _waiting.owned(lib.phx_close_reduction(client._ptr, self.ref.id, nanos(timeout)))
+        client._finish(call, timeout, "closing the reduction", self.ref)
+        return self.ref
+
+    def wait(self, timeout: float | None = None) -> ObjectRef:
+        """Wait until the result is committed; its ref."""
+        client = self._client
+        client._finish(self._call, timeout, "Reduce", self.ref)
+        return self.ref
+
+
+class Collectives:
+    """The part of `Client` about reductions and collectives."""
+
+    # ---- reducing
+
+    def reduce(
+        self: Any,
+        refs: Sequence[ObjectRef],
+        op: Any = "sum",
+        *,
+        num_objects: int | None = None,
+        order: str = "arrival",
+        dtype: Any = None,
+        ref: ObjectRef | None = None,
+        root: str = "caller",
+        timeout: float | None = _DEFAULT,
+    ) -> ObjectRef:
+        """Reduce objects into one; its ref, when it is committed.
+
+        The sources may be put before or after, anywhere. The result has shape and dtype of the first of
+        those that went in.
+
+        Parameters
+        ----------
+        refs
+            Arrays, tensors or trees of them, all of one size and dtype.
+        op
+            "sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor" (integers), "mean" (floats), or
+            the NumPy ufunc (`numpy.add`).
+        num_objects
+            How many, those that come first; the others may never come. None: all.
+        order
+            "arrival": as they become ready. "fixed": the strict left fold of `refs`, bit for bit the same
+            every time.
+        dtype
+            Of the elements. None: that of the first source that comes, which is fetched here for it.
+        ref
+            Of the result; None: a fresh one. The same call again, from anywhere, joins.
+        root
+            "caller": the result is made on this node; "any": where it suits.
+        timeout
+            Seconds, of the reduction as well.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A source has another size, is given twice, or cannot be reduced so.
+        ObjectExistsError
+            `ref` is another object's or reduction's.
+        GetTimeoutError
+            Too few sources came in time.
+        Exception
+            What a producer raised without whose source there are too few.
+        """
+        call, target = self._begin(
+            "phx_reduce", refs, op, num_objects, order, dtype, ref, root, timeout, False
+        )
+        self._end(call, target, refs, timeout)
+        return target
+
+    def open_reduction(
+        self: Any,
+        refs: Sequence[ObjectRef],
+        op: Any = "sum",
+        *,
+        dtype: Any,
+        num_objects: int | None = None,
+        ref: ObjectRef | None = None,
+        timeout: float | None = _DEFAULT,
+    ) -> Reduction:
+        """Begin a reduction to which sources can be added until it is closed; as `reduce`."""
+        call, target = self._begin(
+            "phx_reduce", refs, op, num_objects, "arrival", dtype, ref, "caller", timeout, True
+        )
+        return Reduction(self, target, call)
+
+    def allreduce(
+        self: Any,
+        refs: Sequence[ObjectRef],
+        op: Any = "sum",
+        *,
+        ref: ObjectRef,
+        num_objects: int | None = None,
+        order: str = "arrival",
+        dtype: Any = None,
+        timeout: float | None = _DEFAULT,
+    ) -> Any:
+        """Reduce, and get the result: every participant makes the same call and gets the same bits.
+
+        Parameters
+        ----------
+        ref
+            Of the result, the same for everybody.
+
+        Returns
+        -------
+        value
+            As `get` returns it. A copy of it stays on each node until `ref` is deleted.
+        """
+        call, target = self._begin(
+            "phx_all_reduce", refs, op, num_objects, order, dtype, ref, "any", timeout, False
+        )
+        self._end(call, target, refs, timeout)
+        return self._values_of(call, 1)[0]
+
+    def reduce_scatter(
+        self: Any,
+        refs: Sequence[ObjectRef],
+        targets: Sequence[ObjectRef],
+        index: int,
+        op: Any = "sum",
+        *,
+        dtype: Any = None,
+        timeout: float | None = _DEFAULT,
+    ) -> Any:
+        """Reduce part `index` of all sources into ``targets[index]``, and get it as a flat array.
+
+        Task `index` of n, with n sources and n targets, makes the call; the parts are cut as evenly as
+        whole elements can be, one after the other.
+        """
+        import numpy as np
+
+        wanted = list(refs)
+        if len(targets) != len(wanted) or not 0 <= index < len(wanted):
+            raise exceptions.InvalidArgumentError(
+                f"part {index} of {len(wanted)} sources and {len(targets)} targets"
+            )
+        seconds = self._seconds(timeout)
+        metadata, nbytes = self._first_of(wanted, seconds)
+        number = _dtype_number(_values.reduce_dtype(metadata) if dtype is None else dtype)
+        options = self._reduce_options(number, op, None, "arrival", "caller", seconds, False)
+        call = _waiting.owned(
+            lib.phx_reduce_scatter(
+                self._ptr, self._ids(targets), self._ids(wanted), len(wanted), index, nbytes, options
+            )
+        )
+        self._end(call, targets[index], wanted, timeout)
+        views = ffi.new("phx_view[1]")
+        if lib.phx_result_views(call, 0, 1, views) != 0:
+            raise _native.last_error(self.address)
+        # Its metadata is that of a whole source.
+        names = {short: name for name, short in _NUMPY_NAMES.items()}
+        spelled = names[_DTYPES[number]]
+        if spelled == "bfloat16":
+            import ml_dtypes
+
+            return np.frombuffer(_native.view_bytes(views[0]), ml_dtypes.bfloat16)
+        return np.frombuffer(_native.view_bytes(views[0]), spelled)
+
+    def reduced_from(self: Any, ref: ObjectRef, timeout: float | None = _DEFAULT) -> list[ObjectRef]:
+        """Return the sources that went into a result, in the order in which they were folded.
+
+        Raises
+        ------
+        ObjectDeletedError
+            Nobody has made it, or it was deleted.
+        """
+        seconds = self._seconds(timeout)
+        call = _waiting.owned(lib.phx_reduced_from(self._ptr, self._checked(ref), nanos(seconds)))
+        self._finish(call, seconds, "reduced_from", ref)
+        count = lib.phx_result_count(call)
+        ids = ffi.new("char[]", max(1, count * _native.ID_BYTES))
+        if lib.phx_result_ids(call, ids) != 0:
+            raise _native.last_error(self.address)
+        packed = ffi.buffer(ids, count * _native.ID_BYTES)[:]
+        size = _native.ID_BYTES
+        return [
+            ObjectRef(packed[i * size : (i + 1) * size], self.directory, client=self) for i in range(count)
+        ]
+
+    def _begin(
+        self: Any,
+        verb: str,
+        refs: Sequence[ObjectRef],
+        op: Any,
+        num_objects: int | None,
+        order: str,
+        dtype: Any,
+        ref: ObjectRef | None,
+        root: str,
+        timeout: float | None,
+        is_open: bool,
+    ) -> tuple[Any, ObjectRef]:
+        wanted = list(refs)
+        seconds = self._seconds(timeout)
+        target = self.ref() if ref is None else ref
+        if dtype is None:
+            if not wanted:
+                raise exceptions.InvalidArgumentError("a reduction of no sources")
+            dtype = _values.reduce_dtype(self._first_of(wanted, seconds)[0])
+            if dtype is None:
+                raise exceptions.InvalidArgumentError("the sources do not tell their dtype: give dtype=")
+        number = _dtype_number(dtype)
+        options = self._reduce_options(number, op, num_objects, order, root, seconds, is_open)
+        call = getattr(lib, verb)(self._ptr, self._checked(target), self._ids(wanted), len(wanted), options)
+        return _waiting.owned(call), target
+
+    def _first_of(self: Any, refs: list[ObjectRef], seconds: float | None) -> tuple[bytes, int]:
+        """Return metadata and size of a source that is there, waiting for the first one."""
+        for ref in refs:
+            status = self.stat(ref, seconds)
+            if status.known and not status.deleted:
+                return status.metadata, status.nbytes
+        done, _ = self.wait(refs, 1, seconds)
+        if not done:
+            raise exceptions.GetTimeoutError(
+                f"no source of the reduction came within {seconds} s", refs[0].hex(), self.address
+            )
+        status = self.stat(done[0], seconds)
+        return status.metadata, status.nbytes
+
+    def _reduce_options(
+        self: Any,
+        dtype: int,
+        op: Any,
+        num_objects: int | None,
+        order: str,
+        root: str,
+        seconds: float | None,
+        is_open: bool,
+    ) -> Any:
+        if order not in ("arrival", "fixed") or root not in ("caller", "any"):
+            raise exceptions.InvalidArgumentError(
+                f"order={order!r}, root={root!r}: 'arrival' or 'fixed', 'caller' or 'any'"
+            )
+        if num_objects is not None and num_objects < 1:
+            raise exceptions.InvalidArgumentError(f"num_objects={num_objects}")
+        options = ffi.new("phx_reduce_options*")
+        options.dtype = dtype
+        options.op = _op_number(op)
+        options.fixed_order = order == "fixed"
+        options.open = is_open
+        options.root_any = root == "any"
+        options.num_objects = num_objects or 0
+        options.timeout = nanos(seconds)
+        return options
+
+    def _end(
+        self: Any, call: Any, target: ObjectRef, refs: Sequence[ObjectRef], timeout: float | None
+    ) -> None:
+        try:
+            # The cluster knows the deadline; it says what is missing.
+            self._finish(call, None, "Reduce", target)
+        except exceptions.PhalanxError as error:
+            failure = _failures.raised(self, error, refs)
+            raise failure from failure.__cause__
+
+    # ---- moving
+
+    def gather(self: Any, refs: Sequence[ObjectRef], timeout: float | None = _DEFAULT) -> list[Any]:
+        """Return the values of objects in their order; `get` of a list by another name."""
+        return self.get(list(refs), timeout)
+
+    def allgather(
+        self: Any, refs: Sequence[ObjectRef], index: int, timeout: float | None = _DEFAULT
+    ) -> list[Any]:
+        """Return the values that n tasks have put, for task `index` of them: around a ring, so that no two
+        share a link."""
+        wanted = list(refs)
+        seconds = self._seconds(timeout)
+        call = _waiting.owned(
+            lib.phx_all_gather(self._ptr, self._ids(wanted), len(wanted), index, nanos(seconds))
+        )
+        try:
+            self._finish(call, seconds, "allgather", None)
+        except exceptions.PhalanxError as error:
+            failure = _failures.raised(self, error, wanted)
+            raise failure from failure.__cause__
+        return self._values_of(call, len(wanted))
+
+    def scatter(self: Any, value: Any, refs: Sequence[ObjectRef], timeout: float | None = _DEFAULT) -> None:
+        """Put the parts of an array, cut evenly along its first axis, as `refs`; who wants one gets it."""
+        import numpy as np
+
+        for part, ref in zip(np.array_split(np.asarray(value), len(refs)), refs):
+            self.put(part, ref, timeout=timeout)
+
+    def all_to_all(
+        self: Any,
+        outgoing: Iterable[tuple[ObjectRef, Any]],
+        incoming: Sequence[ObjectRef],
+        timeout: float | None = _DEFAULT,
+    ) -> list[Any]:
+        """Put what goes out, and return what comes in, in the order of `incoming`."""
+        for ref, value in outgoing:
+            self.put(value, ref, timeout=timeout)
+        return self.get(list(incoming), timeout)
+
+    def barrier(
+        self: Any, name: str, participants: int, index: int, timeout: float | None = _DEFAULT
+    ) -> None:
+        """Return when all `participants` have called it with the same name, each with its index.
+
+        A name is good for one barrier.
+        """
+        seconds = self._seconds(timeout)
+        spelled = name.encode()
+        call = _waiting.owned(
+            lib.phx_barrier(self._ptr, spelled, len(spelled), participants, index, nanos(seconds))
+        )
+        self._finish(call, seconds, f"barrier {name!r}", None)

@@ -1,0 +1,55 @@
+"""The client that the functions of the package use."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from phalanx._client import Client
+
+_lock = threading.Lock()
+_client: Client | None = None
+
+
+def client() -> Client:
+    """Return the default client, connecting it if there is none (or only the parent's, after a fork)."""
+    current = _client
+    if current is not None and not current.closed and not current.forked:
+        return current
+    return init()
+
+
+def init(address: str | None = None, **options: Any) -> Client:
+    """Connect the default client; as `phalanx.init`."""
+    global _client
+    from phalanx._client import Client
+
+    with _lock:
+        if _client is not None and not _client.closed and not _client.forked:
+            if address is None or _client.address == _spelled(address):
+                return _client
+            from phalanx import exceptions
+
+            raise exceptions.InvalidArgumentError(
+                f"already connected to {_client.address}: shutdown() first, or make a Client"
+            )
+        _client = Client(address, **options)
+        return _client
+
+
+def _spelled(address: str) -> str:
+    return address if address.startswith("unix:") else f"unix:{address}"
+
+
+@atexit.register
+def shutdown() -> None:
+    """Close the default client, if there is one; as `phalanx.shutdown`."""
+    global _client
+    with _lock:
+        closing, _client = _client, None
+    if closing is not None:
+        closing.close()

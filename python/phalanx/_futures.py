@@ -1,0 +1,76 @@
+"""concurrent.futures for objects, fulfilled by one thread of the client's."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import select
+import threading
+
+from phalanx import _failures, exceptions
+from phalanx._native import ffi, lib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from phalanx._client import Client
+    from phalanx._ref import ObjectRef
+
+
+class Driver:
+    """Drives a client in a thread while futures are pending, and fulfils them there."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._queue = ffi.gc(lib.phx_queue_new(), lib.phx_queue_free)
+        self._pending: dict[int, tuple[concurrent.futures.Future[Any], ObjectRef, Any]] = {}
+        self._tag = 0
+        self._running = False
+
+    def add(self, ref: ObjectRef, call: Any) -> concurrent.futures.Future[Any]:
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+        def cancel(done: concurrent.futures.Future[Any]) -> None:
+            if done.cancelled():
+                lib.phx_cancel(call)
+
+        future.add_done_callback(cancel)
+        with self._lock:
+            self._tag += 1
+            self._pending[self._tag] = (future, ref, call)
+            lib.phx_call_notify(call, self._queue, self._tag)
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name="phalanx-futures", daemon=True).start()
+        return future
+
+    def _run(self) -> None:
+        tags = ffi.new("uint64_t[64]")
+        watched = select.poll()
+        for fd in (lib.phx_client_fd(self._client._ptr), lib.phx_queue_fd(self._queue)):
+            watched.register(fd, select.POLLIN)
+        while True:
+            taken = lib.phx_queue_take(self._queue, tags, 64)
+            for tag in tags[0:taken]:
+                self._fulfil(*self._pending.pop(tag))
+            if taken:
+                continue
+            with self._lock:
+                if not self._pending:
+                    self._running = False
+                    return
+            # Either: other threads may drive the client meanwhile.
+            watched.poll()
+            lib.phx_poll(self._client._ptr, 0)
+
+    def _fulfil(self, future: concurrent.futures.Future[Any], ref: ObjectRef, call: Any) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            self._client._finish(call, 0, "Get", ref)
+            future.set_result(self._client._values_of(call, 1)[0])
+        except exceptions.PhalanxError as error:
+            future.set_exception(_failures.raised(self._client, error, [ref]))
+        except BaseException as error:
+            future.set_exception(error)

@@ -1,0 +1,134 @@
+"""The C functions of the client, and what is common to all calls of them.
+
+``lib`` and ``ffi`` are cffi's, from the declarations of phalanx/c.h (``_abi`` is made of that header when
+the package is built). cffi lets the interpreter's lock go around every call.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import partial
+
+from phalanx import exceptions
+from phalanx._abi import ffi
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bin")
+EXECUTABLE = os.path.join(FOLDER, "phalanx")
+# Beginning with it an object has a file of its own in the node, which can be mapped alone.
+OWN_FILE_BYTES = 1 << 20
+ID_BYTES = 20
+FOREVER = -1
+PENDING = -1
+
+lib: Any = ffi.dlopen(os.path.join(FOLDER, "libphalanx.so"))
+
+_OK, _CANCELLED, _UNKNOWN, _INVALID, _DEADLINE, _NOT_FOUND, _EXISTS, _DENIED = range(8)
+_EXHAUSTED, _PRECONDITION, _ABORTED, _RANGE, _UNIMPLEMENTED, _INTERNAL, _UNAVAILABLE = range(8, 15)
+_DATA_LOSS, _UNAUTHENTICATED = 15, 16
+
+_errors: dict[int, type[exceptions.PhalanxError]] = {
+    _CANCELLED: exceptions.CallCancelledError,
+    _INVALID: exceptions.InvalidArgumentError,
+    _DEADLINE: exceptions.GetTimeoutError,
+    _NOT_FOUND: exceptions.ObjectDeletedError,
+    _EXISTS: exceptions.ObjectExistsError,
+    _DENIED: exceptions.AccessError,
+    _EXHAUSTED: exceptions.StoreFullError,
+    _PRECONDITION: exceptions.ClosedError,
+    _ABORTED: exceptions.StreamVoidError,
+    _RANGE: exceptions.InvalidArgumentError,
+    _UNAVAILABLE: exceptions.DisconnectedError,
+    _DATA_LOSS: exceptions.ObjectLostError,
+    _UNAUTHENTICATED: exceptions.AccessError,
+}
+
+_ID = re.compile(r"\b[0-9a-f]{40}\b")
+
+
+def error_of(code: int, message: str, node: str | None = None) -> exceptions.PhalanxError:
+    """Return the exception for a status of the library."""
+    kind = _errors.get(code, exceptions.PhalanxError)
+    if code == _PRECONDITION and "speaks version" in message:
+        kind = exceptions.VersionError
+    named = _ID.search(message)
+    return kind(message, named and named.group(), node)
+
+
+def last_error(node: str | None = None) -> exceptions.PhalanxError:
+    """Return the exception for this thread's last error."""
+    return error_of(lib.phx_error_code(), text(lib.phx_error()), node)
+
+
+def text(pointer: Any) -> str:
+    return ffi.string(pointer).decode("utf-8", "replace")
+
+
+def checked(pointer: Any) -> Any:
+    """Return a pointer that is not NULL; raise what the library says otherwise."""
+    if pointer == ffi.NULL:
+        raise last_error()
+    return pointer
+
+
+def nanos(seconds: float | None) -> int:
+    """Return seconds as the library wants them; None is for ever."""
+    if seconds is None:
+        return FOREVER
+    if seconds != seconds or seconds < 0:
+        raise exceptions.InvalidArgumentError(f"a timeout of {seconds} s")
+    return min(int(seconds * 1e9), 1 << 62)
+
+
+def view_bytes(view: Any) -> memoryview:
+    """Return the read-only bytes of a phx_view, whose buffer lives as long as they do."""
+    pages = ffi.gc(view.data, partial(_free_buffer, view.buffer), view.size)
+    return memoryview(ffi.buffer(pages, view.size)).toreadonly()
+
+
+def _free_buffer(buffer: Any, _pages: Any, _free: Any = lib.phx_buffer_free) -> None:
+    _free(buffer)
+
+
+def private_bytes(view: Any) -> memoryview:
+    """Return writable bytes that are a phx_view's, of this caller alone: pages that are copied when they
+    are written, or a copy."""
+    data = view_bytes(view)
+    pages = lib.phx_private_pages(view.buffer)
+    if pages == ffi.NULL:
+        copy = bytearray(view.size)
+        if view.size:
+            lib.phx_copy(ffi.from_buffer(copy), view.data, view.size)
+        return memoryview(copy)
+    # `data` keeps the file as it is under the pages that nobody has written.
+    owned = ffi.gc(pages, partial(_free_pages, view.size, data), view.size)
+    return memoryview(ffi.buffer(owned, view.size))
+
+
+def _free_pages(size: int, _data: memoryview, pages: Any, _free: Any = lib.phx_private_free) -> None:
+    _free(pages, size)
+
+
+def copy(to: memoryview, source: Any) -> None:
+    """Copy bytes, by several threads when there are many."""
+    data = ffi.from_buffer(source)
+    if len(data) != len(to):
+        raise ValueError(f"{len(data)} bytes do not fill {len(to)}")
+    lib.phx_copy(ffi.from_buffer(to, require_writable=True), data, len(data))
+
+
+def random_id() -> bytes:
+    made = ffi.new("char[20]")
+    lib.phx_id_random(made)
+    return ffi.buffer(made, ID_BYTES)[:]
+
+
+def id_from_name(name_space: str, name: str) -> bytes:
+    made = ffi.new("char[20]")
+    space, spelled = name_space.encode(), name.encode()
+    lib.phx_id_from_name(space, len(space), spelled, len(spelled), made)
+    return ffi.buffer(made, ID_BYTES)[:]

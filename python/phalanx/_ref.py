@@ -1,0 +1,134 @@
+"""References to objects."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+from phalanx import _native, _values, exceptions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import concurrent.futures
+    from typing import Any
+
+    from phalanx._client import Client
+
+
+class ObjectRef:
+    """The name of an immutable object, which may not have been put yet.
+
+    A ref is small, can be pickled, hashed and compared, and means the same object on every host of its
+    cluster. ``await ref`` is the object's value.
+
+    Parameters
+    ----------
+    object_id
+        20 bytes.
+    cluster
+        The directory of the cluster that it belongs to; empty: that of whoever uses it first.
+
+    See Also
+    --------
+    phalanx.ref : A ref for an object that somebody is going to put.
+    """
+
+    __slots__ = ("__weakref__", "_client", "_cluster", "_id")
+
+    def __init__(self, object_id: bytes, cluster: str = "", *, client: Client | None = None) -> None:
+        if len(object_id) != _native.ID_BYTES:
+            raise exceptions.InvalidArgumentError(
+                f"an object id has {_native.ID_BYTES} bytes, not {len(object_id)}"
+            )
+        self._id = bytes(object_id)
+        self._cluster = cluster
+        self._client = client
+
+    @classmethod
+    def from_name(cls, name: str, name_space: str = "default") -> ObjectRef:
+        """Return the ref that everybody gets who gives the same name.
+
+        Parameters
+        ----------
+        name, name_space
+            Any text. C++ programs and ``phalanx put --name`` find the same object.
+        """
+        return cls(_native.id_from_name(name_space, name))
+
+    @classmethod
+    def from_hex(cls, text: str) -> ObjectRef:
+        """Return the ref that `hex` gave as text.
+
+        Raises
+        ------
+        InvalidArgumentError
+            These are not 40 hexadecimal digits.
+        """
+        try:
+            return cls(bytes.fromhex(text))
+        except ValueError as error:
+            raise exceptions.InvalidArgumentError(f"no object id: {text!r}") from error
+
+    @property
+    def id(self) -> bytes:
+        """The 20 bytes."""
+        return self._id
+
+    def hex(self) -> str:
+        """Return the id as 40 hexadecimal digits, as ``phalanx describe`` takes it."""
+        return self._id.hex()
+
+    # ---- the object, through the client that made this ref, or else the default one
+
+    def _connected(self) -> Client:
+        if self._client is not None and not self._client.closed:
+            return self._client
+        from phalanx import _default
+
+        return _default.client()
+
+    def get(self, timeout: float | None = ..., **options: Any) -> Any:  # type: ignore[assignment]
+        """Return the object's value; as `phalanx.get`."""
+        return self._connected().get(self, timeout=timeout, **options)
+
+    def set_exception(self, error: BaseException) -> None:
+        """Say that the object will not be put: Gets of it raise `error`, with this traceback as its cause,
+        and reductions do without it. A later put takes it back.
+
+        Raises
+        ------
+        ObjectExistsError
+            It is there already.
+        """
+        self._connected().set_exception(self, error)
+
+    def future(self) -> concurrent.futures.Future[Any]:
+        """Return a future of the value, which one thread of the client's own fulfils. Cancelling it drops
+        this waiter alone."""
+        return self._connected().future(self)
+
+    def stream(self, nbytes: int = 1 << 20, timeout: float | None = None) -> Iterator[memoryview]:
+        """Iterate over the object's bytes while they arrive; as `Client.stream`."""
+        return self._connected().stream(self, nbytes, timeout)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._connected().get_async(self).__await__()
+
+    # ---- as a value
+
+    def __eq__(self, other: object) -> bool:
+        return self._id == other._id if isinstance(other, ObjectRef) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._id)
+
+    def __lt__(self, other: object) -> bool:
+        return self._id < other._id if isinstance(other, ObjectRef) else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"ObjectRef({self.hex()})"
+
+    def __reduce__(self) -> tuple:
+        met = _values.collecting()
+        if met is not None:
+            met.append(self._id)
+        return ObjectRef, (self._id, self._cluster)

@@ -1,0 +1,81 @@
+"""What the ``phalanx`` command knows, as values: the cluster's state and drawings of trees."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import subprocess
+
+from phalanx import _native, exceptions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# As docs/operations.md has them.
+_KINDS: dict[int, type[exceptions.PhalanxError]] = {
+    3: exceptions.ObjectDeletedError,
+    4: exceptions.GetTimeoutError,
+    5: exceptions.DisconnectedError,
+}
+_PATIENCE_S = 60.0
+
+
+class Tree:
+    """A drawing of an object's copies and pulls, or of a reduction's slots.
+
+    ``str(tree)`` is the text; a notebook shows it as a picture. ``tree.data`` is the same as a dict.
+    """
+
+    def __init__(self, text: str, data: dict[str, Any]) -> None:
+        self.data = data
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _repr_svg_(self) -> str:
+        lines = self._text.splitlines()
+        height, width = 18, 8.5
+        rows = "".join(
+            f'<text x="8" y="{(row + 1) * height}">{html.escape(line)}</text>'
+            for row, line in enumerate(lines)
+        )
+        across = 16 + width * max(map(len, lines), default=0)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{across:.0f}" '
+            f'height="{(len(lines) + 1) * height}" font-family="monospace" font-size="14" '
+            f'xml:space="preserve">{rows}</svg>'
+        )
+
+
+def _run(*command: str) -> str:
+    environment = {k: v for k, v in os.environ.items() if k != "PHALANX_ADDRESS"}
+    done = subprocess.run(
+        [_native.EXECUTABLE, *command],
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE_S,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    if done.returncode != 0:
+        kind = _KINDS.get(done.returncode, exceptions.PhalanxError)
+        raise kind(done.stderr.strip() or f"phalanx {command[0]}: exit {done.returncode}")
+    return done.stdout
+
+
+def status(directory: str) -> dict[str, Any]:
+    """Return ``phalanx status --json``."""
+    return json.loads(_run("status", "--json", f"--directory={directory}"))
+
+
+def tree(directory: str, object_id: str) -> Tree:
+    """Return ``phalanx describe`` of an object."""
+    where = f"--directory={directory}"
+    return Tree(_run("describe", object_id, where), json.loads(_run("describe", object_id, "--json", where)))

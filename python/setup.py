@@ -1,0 +1,19 @@
+"""The wheel's tag: an executable and a library inside, no extension of one Python's own."""
+
+import os
+
+from setuptools import Distribution, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+
+
+class _BinaryDistribution(Distribution):
+    def has_ext_modules(self) -> bool:
+        return True
+
+
+class _Wheel(bdist_wheel):
+    def get_tag(self) -> tuple[str, str, str]:
+        return "py3", "none", os.environ.get("PHALANX_WHEEL_PLATFORM") or super().get_tag()[2]
+
+
+setup(distclass=_BinaryDistribution, cmdclass={"bdist_wheel": _Wheel})

@@ -1,0 +1,347 @@
+"""Put, get, wait and manage: against the daemons that the package brings."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import phalanx
+from phalanx import exceptions
+
+LARGE = (3 << 20) // 8
+
+
+@pytest.mark.parametrize("size", [0, 1, 128, 1 << 16, (1 << 17) - 1, 1 << 17, LARGE])
+def test_arrays_come_back_as_they_were(client, size):
+    value = np.arange(size, dtype=np.float64)
+    got = client.get(client.put(value))
+    assert type(got) is np.ndarray and got.dtype == value.dtype and got.shape == value.shape
+    assert not got.flags.writeable
+    assert np.array_equal(got, value)
+
+
+@pytest.mark.parametrize("value", [b"bytes", "text", None, 7, {"a": [1, 2]}, [np.ones(3)], lambda: 5])
+def test_any_value_comes_back(client, value):
+    got = client.get(client.put(value))
+    if callable(value):
+        assert got() == value()
+    elif isinstance(value, list):
+        assert np.array_equal(got[0], value[0])
+    else:
+        assert got == value
+
+
+def test_read_only_write_is_an_error_and_no_crash(client):
+    got = client.get(client.put(np.zeros(LARGE)))
+    with pytest.raises(ValueError):
+        got[0] = 1
+    with pytest.raises(ValueError):
+        got.flags.writeable = True
+
+
+@pytest.mark.parametrize("size", [16, LARGE])
+def test_private_pages_are_this_callers_alone(client, size):
+    ref = client.put(np.zeros(size))
+    mine = client.get(ref, writable="cow")
+    mine[:] = 5
+    assert client.get(ref).sum() == 0
+    assert client.get(ref, writable="cow").sum() == 0
+    assert mine.sum() == 5 * size
+
+
+def test_copy_and_out(client):
+    ref = client.put(np.arange(4.0))
+    mine = client.get(ref, copy=True)
+    mine[0] = 9
+    out = np.empty(4)
+    assert client.get(ref, out=out) is out
+    assert np.array_equal(out, np.arange(4.0))
+    with pytest.raises(ValueError):
+        client.get(ref, out=np.empty(5))
+
+
+def test_several_at_once_in_order(client):
+    refs = [client.put(np.full(10, i)) for i in range(100)]
+    assert [int(value[0]) for value in client.get(refs)] == list(range(100))
+    assert client.get([]) == []
+
+
+def test_put_again_keeps_the_first(client):
+    ref = client.ref()
+    client.put(np.zeros(4), ref)
+    client.put(np.ones(4), ref)
+    assert client.get(ref).sum() == 0
+    with pytest.raises(exceptions.ObjectExistsError) as caught:
+        client.put(np.ones(5), ref)
+    assert isinstance(caught.value, ValueError) and caught.value.ref == ref.hex()
+
+
+def test_get_waits_for_put(client):
+    ref = client.ref()
+    timer = threading.Timer(0.05, lambda: client.put("late", ref))
+    timer.start()
+    assert client.get(ref, timeout=30) == "late"
+    timer.join()
+
+
+def test_timeouts(client):
+    ref = client.ref()
+    for seconds in (0, 0.05):
+        with pytest.raises(TimeoutError) as caught:
+            client.get(ref, timeout=seconds)
+        assert caught.value.ref == ref.hex()
+    with pytest.raises(ValueError):
+        client.get(ref, timeout=-1)
+    client.put(1, ref)
+    assert client.get(ref, timeout=0) == 1
+
+
+def test_default_timeout_from_the_environment(client, monkeypatch):
+    monkeypatch.setenv("PHALANX_TIMEOUT", "0.05")
+    with phalanx.Client(client.address) as other, pytest.raises(exceptions.GetTimeoutError):
+        other.get(other.ref())
+    monkeypatch.setenv("PHALANX_TIMEOUT", "soon")
+    with pytest.raises(ValueError, match="PHALANX_TIMEOUT"):
+        phalanx.Client(client.address)
+
+
+def test_names(client):
+    ref = phalanx.ObjectRef.from_name("weights/7")
+    client.put("named", ref)
+    assert client.get(phalanx.ObjectRef.from_name("weights/7")) == "named"
+    assert client.get(phalanx.ObjectRef.from_hex(ref.hex())) == "named"
+    assert ref != phalanx.ObjectRef.from_name("weights/7", "other")
+    with pytest.raises(ValueError):
+        phalanx.ObjectRef.from_hex("abc")
+    client.delete(ref)
+
+
+def test_refs_are_values(client):
+    ref = client.put(1)
+    again = pickle.loads(pickle.dumps(ref))
+    assert again == ref and hash(again) == hash(ref) and len({ref, again}) == 1
+    assert client.get(again) == 1
+    assert client.get(client.get(client.put({"inner": ref}))["inner"]) == 1
+    with pytest.raises(TypeError):
+        client.get("not a ref")
+
+
+def test_wait_keeps_the_order(client):
+    here = [client.put(i) for i in range(3)]
+    absent = client.ref()
+    done, pending = client.wait([here[0], absent, here[1], here[2]], num_returns=3, timeout=30)
+    assert done == here and pending == [absent]
+    done, pending = client.wait([absent], timeout=0.05)
+    assert done == [] and pending == [absent]
+    with pytest.raises(ValueError):
+        client.wait([absent], num_returns=2)
+
+
+def test_as_completed(client):
+    first, second = client.ref(), client.ref()
+    came = client.as_completed([first, second], timeout=30)
+    client.put(2, second)
+    assert next(came) == second
+    client.put(1, first)
+    assert list(came) == [first]
+    with pytest.raises(TimeoutError):
+        list(client.as_completed([client.ref()], timeout=0.05))
+
+
+def test_delete_is_told_apart_from_unknown(client):
+    ref = client.put(np.ones(LARGE))
+    view = client.get(ref)
+    assert client.contains(ref) and client.stat(ref).complete
+    client.delete(ref)
+    with pytest.raises(exceptions.ObjectDeletedError) as caught:
+        client.get(ref)
+    assert isinstance(caught.value, KeyError)
+    assert not client.contains(ref) and client.stat(ref).deleted
+    assert view.sum() == LARGE  # what is mapped stays
+    assert not client.stat(client.ref()).known
+
+
+def test_what_a_producer_raised(client):
+    class Local(Exception):
+        pass
+
+    ref = client.ref()
+    try:
+        raise LookupError("no such shard of the data")
+    except LookupError as error:
+        ref.set_exception(error)
+    with pytest.raises(LookupError, match="no such shard") as caught:
+        client.get(ref)
+    assert "test_what_a_producer_raised" in str(caught.value.__cause__)
+
+    long = client.ref()
+    long.set_exception(ValueError("x" * 5000))
+    with pytest.raises(ValueError, match="x{5000}"):
+        client.get(long)
+
+    unpicklable = client.ref()
+    unpicklable.set_exception(Local("here only"))
+    with pytest.raises(exceptions.ProducerError, match="here only"):
+        client.get(unpicklable)
+
+
+def test_a_later_put_takes_a_failure_back(client):
+    ref = client.ref()
+    ref.set_exception(RuntimeError("first try"))
+    client.put("second try", ref)
+    assert client.get(ref, timeout=30) == "second try"
+
+
+def test_pickle_refused(client):
+    with pytest.raises(TypeError, match="allow_pickle"):
+        client.put(object(), allow_pickle=False)
+    ref = client.put({1, 2})
+    with pytest.raises(exceptions.PickleRefusedError):
+        client.get(ref, allow_pickle=False)
+
+
+@pytest.mark.parametrize("size", [16, LARGE])
+def test_drafts(client, size):
+    with client.create((size,), "f8") as draft:
+        array = draft.array
+        array[:] = 2
+    array[0] = 100  # goes to memory of its own
+    assert client.get(draft.ref)[0] == 2 and client.get(draft.ref).sum() == 2 * size
+    assert array.sum() == 2 * size + 98
+    with pytest.raises(exceptions.ClosedError):
+        draft.seal()
+
+    with pytest.raises(ZeroDivisionError), client.create((size,), "f8") as dropped:
+        kept = dropped.array
+        kept[:] = 0
+        1 / 0  # noqa: B018
+    kept[:] = 1
+    assert not client.stat(dropped.ref).complete
+    del draft, array, kept
+
+
+def test_store_full_is_a_memory_error(client):
+    with pytest.raises(MemoryError) as caught:
+        client.put(np.zeros(1 << 29, np.uint8), timeout=0.2)
+    assert isinstance(caught.value, exceptions.StoreFullError)
+
+
+def test_streams(client):
+    value = np.random.default_rng(1).integers(0, 255, 5 << 20, np.uint8)
+    ref = client.put(value)
+    got = b"".join(bytes(piece) for piece in client.stream(ref, 1 << 16))
+    assert got == value.tobytes()
+    with pytest.raises(TimeoutError):
+        next(client.stream(client.ref(), timeout=0.05))
+    with pytest.raises(ValueError):
+        next(client.stream(ref, 0))
+
+
+def test_futures(client):
+    ref = client.ref()
+    future, other = ref.future(), client.ref().future()
+    client.put("soon", ref)
+    assert future.result(timeout=30) == "soon"
+    assert other.cancel() and other.cancelled()
+    failed = client.ref()
+    failed.set_exception(LookupError("nothing"))
+    with pytest.raises(LookupError):
+        failed.future().result(timeout=30)
+
+
+def test_ctrl_c_ends_a_wait_within_100_ms(client):
+    ref = client.ref()
+    sent = []
+
+    def interrupt():
+        sent.append(time.monotonic())
+        signal.raise_signal(signal.SIGINT)
+
+    timer = threading.Timer(0.1, interrupt)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        client.get(ref, timeout=30)
+    assert time.monotonic() - sent[0] < 1  # a busy machine's 100 ms
+    timer.join()
+    client.put(1, ref)
+    assert client.get(ref) == 1
+
+
+def test_threads(client):
+    refs = [client.ref() for _ in range(64)]
+    seen: list[int] = []
+
+    def read(ref):
+        seen.append(client.get(ref, timeout=60))
+
+    threads = [threading.Thread(target=read, args=(ref,)) for ref in refs]
+    for thread in threads:
+        thread.start()
+    for i, ref in enumerate(refs):
+        client.put(i, ref)
+    for thread in threads:
+        thread.join()
+    assert sorted(seen) == list(range(64))
+
+
+def test_closing(client):
+    with phalanx.Client(client.address) as other:
+        ref = other.put(np.ones(LARGE))
+        view = other.get(ref)
+    assert view.sum() == LARGE
+    with pytest.raises(exceptions.ClosedError):
+        other.get(ref)
+    other.close()
+
+
+def test_no_node_is_a_connection_error(tmp_path):
+    with pytest.raises(ConnectionError, match="nobody.sock"):
+        phalanx.Client(str(tmp_path / "nobody.sock"), connect_timeout=0.5)
+
+
+def test_ref_of_another_cluster(client, nodes):
+    theirs = nodes[0][0].put(1)
+    with pytest.raises(exceptions.ForeignRefError):
+        client.get(theirs)
+
+
+def test_memory_comes_back(client):
+    """Views that are dropped, on whatever thread, let the node use their pages again."""
+    for _ in range(20):
+        ref = client.put(np.ones(4 * LARGE))
+        view = client.get(ref)
+        client.delete(ref)
+        del view
+    gc.collect()
+    client.put(np.ones(4 * LARGE), timeout=30)
+
+
+def test_errors_can_be_pickled():
+    for name in dir(exceptions):
+        kind = getattr(exceptions, name)
+        if isinstance(kind, type) and issubclass(kind, exceptions.PhalanxError):
+            error = pickle.loads(pickle.dumps(kind("what", "ab" * 20, "unix:/x")))
+            assert type(error) is kind and (str(error), error.ref) == ("what", "ab" * 20)
+
+
+def test_status_and_tree(nodes):
+    clients, _, _ = nodes
+    ref = clients[0].put(np.ones(LARGE))
+    assert clients[1].get(ref, timeout=60).sum() == LARGE
+    assert "n1" in str(clients[0].tree(ref))
+    assert clients[0].tree(ref)._repr_svg_().count("<text") == len(str(clients[0].tree(ref)).splitlines())
+    assert "n2" in str(clients[2].status())
+    with pytest.raises(exceptions.PhalanxError):
+        clients[0].tree(clients[0].ref())
+
+
+def test_signatures_do_not_show_the_client():
+    import inspect
+
+    assert list(inspect.signature(phalanx.stat).parameters) == ["ref", "timeout"]

@@ -1,0 +1,152 @@
+"""Reductions and collectives, on three nodes."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from phalanx import exceptions
+
+LARGE = 1 << 19
+
+
+def test_reduce_of_one_node(client):
+    refs = [client.put(np.full(1000, i, np.float32)) for i in range(5)]
+    target = client.reduce(refs, np.add)
+    assert np.array_equal(client.get(target).ravel(), np.full(1000, 10, np.float32))
+    assert sorted(client.reduced_from(target)) == sorted(refs)
+
+
+@pytest.mark.parametrize("op, expected", [("sum", 6), ("prod", 6), ("min", 1), ("max", 3), ("mean", 2)])
+@pytest.mark.parametrize("size", [10, LARGE])
+def test_reduce_keeps_shape_and_dtype(nodes, op, expected, size):
+    clients, _, _ = nodes
+    refs = [c.put(np.full((2, size), i + 1, np.float64, order="F")) for i, c in enumerate(clients)]
+    result = clients[1].get(clients[0].reduce(refs, op, timeout=60), timeout=60)
+    assert result.shape == (2, size) and result.dtype == np.float64 and result.flags.f_contiguous
+    assert np.all(result == expected)
+
+
+def test_reduce_a_subset_and_later_sources(nodes):
+    clients, _, _ = nodes
+    refs = [clients[0].ref() for _ in range(4)]
+    target = clients[0].ref()
+    with ThreadPoolExecutor() as pool:
+        reduced = pool.submit(clients[0].reduce, refs, num_objects=2, dtype="f32", ref=target, timeout=60)
+        for c, ref in zip(clients[:2], refs):
+            c.put(np.ones(100, np.float32), ref)
+        assert reduced.result() == target
+    assert np.all(clients[2].get(target, timeout=60) == 2)
+
+
+def test_fixed_order_is_the_left_fold(nodes):
+    clients, _, _ = nodes
+    refs = [c.put(np.full(10, x)) for c, x in zip(clients, (1e8, 1.0, -1e8))]
+    got = clients[0].get(clients[0].reduce(refs, order="fixed", timeout=60))
+    assert np.all(got == (1e8 + 1.0) - 1e8)
+
+
+def test_open_reduction(client):
+    first = client.put(np.ones(10))
+    reduction = client.open_reduction([first], dtype=np.float64)
+    reduction.add([client.put(np.ones(10)) for _ in range(3)])
+    reduction.close()
+    assert np.all(client.get(reduction.wait(timeout=60)).ravel() == 4)
+
+
+def test_reduce_trees(nodes):
+    clients, _, _ = nodes
+    refs = [
+        c.put({"w": np.full((3, 5), i, np.float32), "b": np.full(7, 10 * i, np.float32)})
+        for i, c in enumerate(clients)
+    ]
+    got = clients[0].get(clients[0].reduce(refs, timeout=60))
+    assert got["w"].shape == (3, 5) and np.all(got["w"] == 3) and np.all(got["b"] == 30)
+
+
+@pytest.mark.parametrize("size", [100, LARGE])
+def test_allreduce(nodes, size):
+    clients, _, _ = nodes
+    refs = [c.ref() for c in clients]
+    target = clients[0].ref()
+
+    def task(i):
+        clients[i].put(np.full(size, i + 1, np.float32), refs[i])
+        return clients[i].allreduce(refs, ref=target, timeout=60)
+
+    with ThreadPoolExecutor() as pool:
+        results = list(pool.map(task, range(3)))
+    for result in results:
+        assert result.dtype == np.float32 and result.shape == (size,) and np.all(result == 6)
+
+
+def test_moving(nodes):
+    clients, _, _ = nodes
+    own = [c.ref() for c in clients]
+
+    def task(i):
+        c = clients[i]
+        c.put(np.full(LARGE, i), own[i])
+        gathered = c.allgather(own, i, timeout=60)
+        outgoing = [(own[0].from_name(f"t/{own[0].hex()}/{i}/{j}"), f"{i} to {j}") for j in range(3)]
+        incoming = [own[0].from_name(f"t/{own[0].hex()}/{j}/{i}") for j in range(3)]
+        exchanged = c.all_to_all(outgoing, incoming, timeout=60)
+        c.barrier(f"done {own[0].hex()}", 3, i, timeout=60)
+        return [int(value[0]) for value in gathered], exchanged
+
+    with ThreadPoolExecutor() as pool:
+        for i, (gathered, exchanged) in enumerate(pool.map(task, range(3))):
+            assert gathered == [0, 1, 2]
+            assert exchanged == [f"{j} to {i}" for j in range(3)]
+
+
+def test_reduce_scatter_and_scatter(nodes):
+    clients, _, _ = nodes
+    refs = [c.put(np.arange(10, dtype=np.float32)) for c in clients]
+    targets = [clients[0].ref() for _ in clients]
+
+    def task(i):
+        return clients[i].reduce_scatter(refs, targets, i, timeout=60)
+
+    with ThreadPoolExecutor() as pool:
+        parts = list(pool.map(task, range(3)))
+    assert np.array_equal(np.concatenate(parts), 3 * np.arange(10, dtype=np.float32))
+    places = [clients[0].ref() for _ in range(3)]
+    clients[0].scatter(np.arange(10), places)
+    got = [clients[1].get(place, timeout=60) for place in places]
+    assert np.array_equal(np.concatenate(got), np.arange(10))
+
+
+def test_bad_input(client):
+    ref = client.put(np.ones(4, np.float32))
+    for call in (
+        lambda: client.reduce([]),
+        lambda: client.reduce([ref, ref]),
+        lambda: client.reduce([ref], op="median"),
+        lambda: client.reduce([ref], op="bit-and"),
+        lambda: client.reduce([ref], order="random"),
+        lambda: client.reduce([ref], dtype="u16"),
+        lambda: client.reduce([ref], num_objects=0),
+        lambda: client.reduce([ref], ref=ref),
+        lambda: client.reduce([ref, client.put(np.ones(5, np.float32))], timeout=30),
+    ):
+        with pytest.raises(ValueError):
+            call()
+    with pytest.raises(TypeError, match="pickled"):
+        client.reduce([client.put(object)])
+
+
+def test_a_source_whose_producer_failed(client):
+    ref, failed = client.put(np.ones(4)), client.ref()
+    failed.set_exception(LookupError("no data"))
+    with pytest.raises((LookupError, exceptions.PhalanxError), match="no data"):
+        client.reduce([ref, failed], dtype="f64", timeout=30)
+
+
+def test_prefetch(nodes):
+    clients, _, _ = nodes
+    ref = clients[0].put(np.ones(LARGE))
+    assert clients[0].prefetch(ref) == 3
+    assert clients[2].get(ref, timeout=60).sum() == LARGE

@@ -1,0 +1,185 @@
+"""Processes: forks, exits, daemons that die. Each case in an interpreter of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import phalanx
+from phalanx import exceptions
+
+
+def run(code: str, expect: int = 0, timeout: float = 120) -> str:
+    """Run a program; its output."""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={k: v for k, v in os.environ.items() if not k.startswith("PHALANX_")},
+        check=False,
+    )
+    assert done.returncode == expect, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_import_is_light():
+    code = """
+import sys, phalanx
+print(sorted({'numpy', 'torch', 'cloudpickle', 'asyncio', 'concurrent.futures'} & set(sys.modules)))
+"""
+    assert run(code).strip() == "[]"
+
+
+def test_views_outlive_client_and_daemon():
+    code = """
+import numpy as np, phalanx, os, signal
+c = phalanx.init()
+view = c.get(c.put(np.ones(1 << 20)))
+small = c.get(c.put(np.ones(8)))
+phalanx.shutdown()
+assert view.sum() == 1 << 20 and small.sum() == 8
+c = phalanx.init()
+again = c.get(c.put(np.ones(1 << 20)))
+pid = int(os.popen(f"pgrep -P {os.getpid()} -x phalanx").read().split()[-1])
+os.kill(pid, signal.SIGKILL)
+try:
+    c.get(c.ref(), timeout=60)
+except ConnectionError as error:
+    print('gone')
+assert view.sum() == 1 << 20 and again.sum() == 1 << 20
+"""
+    assert run(code).strip() == "gone"
+
+
+def test_forked_children_keep_their_views():
+    code = """
+import numpy as np, phalanx, os
+c = phalanx.init(capacity=256 << 20)
+view = c.get(c.put(np.full(1 << 18, 7.0)))
+ready, told = os.pipe()
+done, tell = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.read(ready, 1)
+    ok = bool((view == 7).all())
+    try:
+        c.put(1)
+        ok = False
+    except phalanx.exceptions.ClosedError:
+        pass
+    # The functions of the package connect anew.
+    ok = ok and phalanx.get(phalanx.put(5)) == 5
+    del view
+    os.write(tell, b'y' if ok else b'n')
+    os._exit(0)
+del view
+for i in range(100):
+    ref = c.put(np.full(1 << 18, float(i)))
+    c.delete(ref)
+os.write(told, b'x')
+print(os.read(done, 1))
+os.waitpid(pid, 0)
+"""
+    assert run(code).strip() == "b'y'"
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_multiprocessing(method):
+    code = f"""
+import multiprocessing, numpy as np, phalanx
+def task(ref, address):
+    with phalanx.Client(address) as c:
+        return float(c.get(ref).sum())
+if __name__ == '__main__':
+    c = phalanx.init()
+    ref = c.put(np.ones(1 << 18))
+    with multiprocessing.get_context({method!r}).Pool(2) as pool:
+        print(pool.starmap(task, [(ref, c.address)] * 4))
+"""
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
+        script.write(code)
+        script.flush()
+        done = subprocess.run(
+            [sys.executable, script.name], capture_output=True, text=True, timeout=120, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str([float(1 << 18)] * 4)
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_exit_with_everything_under_way(attempt):
+    code = """
+import threading, numpy as np, phalanx
+c = phalanx.init()
+refs = [c.ref() for _ in range(20)]
+futures = [ref.future() for ref in refs]
+threading.Thread(target=lambda: c.get(refs[0]), daemon=True).start()
+views = [c.get(c.put(np.ones(1 << 18))) for _ in range(4)]
+draft = c.create((1 << 18,), 'f8')
+array = draft.array
+stream = c.stream(c.put(np.ones(1 << 18)))
+next(stream)
+print('end')
+"""
+    assert run(code).strip() == "end"
+
+
+def test_sigint_in_a_program():
+    code = """
+import phalanx
+c = phalanx.init()
+print('waiting', flush=True)
+c.get(c.ref())
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline().strip() == "waiting"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in err and process.returncode != 0
+
+
+def test_node_killed_under_a_get(nodes):
+    clients, daemons, _ = nodes
+    ref = clients[0].put(np.ones(1 << 18))
+    assert clients[1].get(ref, timeout=60).sum() == 1 << 18
+    daemons[0].kill()
+    assert clients[2].get(ref, timeout=60).sum() == 1 << 18
+    with pytest.raises(exceptions.DisconnectedError):
+        clients[0].get(clients[0].ref(), timeout=60)
+
+
+def test_directory_restarted_under_a_wait(nodes):
+    clients, _, cluster = nodes
+    ref = clients[0].ref()
+    future = clients[1].future(ref)
+    cluster.shards[0].kill()
+    cluster.restart_shard(0)
+    cluster.wait_for_nodes(3)
+    clients[0].put("there", ref)
+    assert future.result(timeout=60) == "there"
+
+
+def test_ten_thousand_refs_with_few_descriptors():
+    code = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+import numpy as np, phalanx
+c = phalanx.init()
+refs = [c.put(np.full(128, i)) for i in range(10000)]
+values = c.get(refs)
+assert all(int(v[0]) == i for i, v in enumerate(values))
+large = [c.get(c.put(np.ones(1 << 17))) for _ in range(100)]
+assert sum(v.sum() for v in large) == 100 << 17
+print('ok')
+"""
+    assert run(code).strip() == "ok"

@@ -1,0 +1,63 @@
+"""What is in the package: the library's and the executable's needs, stubs of the interface, versions."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+import os
+import re
+import subprocess
+
+import pytest
+
+import phalanx
+from phalanx import _native
+
+LIBRARY = os.path.join(_native.FOLDER, "libphalanx.so")
+ALLOWED = {
+    "libc.so.6",
+    "libm.so.6",
+    "libgcc_s.so.1",
+    "ld-linux-x86-64.so.2",
+    "libpthread.so.0",
+    "libdl.so.2",
+}
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("path", [LIBRARY, _native.EXECUTABLE])
+def test_needs_the_c_library_alone(path):
+    needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", _output("readelf", "-d", path)))
+    assert needed <= ALLOWED
+    versions = re.findall(r"GLIBC_2\.(\d+)", _output("objdump", "-T", path))
+    assert max(map(int, versions)) <= 34
+
+
+def test_exports_its_functions_alone():
+    symbols = _output("nm", "-D", "--defined-only", LIBRARY).splitlines()
+    exported = {line.split()[-1] for line in symbols if line.split()[1] in "TDBRVWiu"}
+    assert exported and all(name.startswith("phx_") for name in exported)
+
+
+def test_versions_agree():
+    assert phalanx.__version__ == importlib.metadata.version("phalanx")
+    assert phalanx.__version__ == _native.text(_native.lib.phx_version())
+
+
+def test_command():
+    assert "phalanx" in _output(_native.EXECUTABLE, "--help")
+    assert "phalanx" in _output("phalanx", "--help")
+
+
+def test_everything_public_is_documented():
+    for name in phalanx.__all__:
+        value = getattr(phalanx, name)
+        if not isinstance(value, str):
+            assert inspect.getdoc(value), name
+    for kind in (phalanx.Client, phalanx.ObjectRef):
+        for name, value in vars(kind).items():
+            if not name.startswith("_") and callable(value):
+                assert inspect.getdoc(value), f"{kind.__name__}.{name}"
