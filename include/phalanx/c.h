@@ -120,6 +120,8 @@ typedef struct {
   int partial_copies;
   int waiting;
   int conflicts;
+  int owned;
+  int holders;
   size_t metadata_size;
   char metadata[4096];
 } phx_object_status;
@@ -150,6 +152,9 @@ typedef struct {
   size_t metadata_size;
   int slices; /* 0: one */
   int wait_for_adoption;
+  int owned;             /* docs/lifetime.md */
+  const char* refers_to; /* ids */
+  size_t refers_to_count;
   int64_t timeout;
 } phx_put_options;
 
@@ -172,8 +177,10 @@ void phx_copy(void* to, const void* from, size_t size);
 
 /* ---- reading */
 
+/* With `fail_if_lost` it ends with DataLoss when every copy is lost, which is waited out otherwise.
+ */
 phx_call* phx_get(phx_client* client, const char* ids, size_t n, uint64_t offset, uint64_t length,
-                  int64_t timeout);
+                  int fail_if_lost, int64_t timeout);
 /* Of n tasks, task `index` gathers what each has put (collectives.h, AllGather). */
 phx_call* phx_all_gather(phx_client* client, const char* ids, size_t n, size_t index,
                          int64_t timeout);
@@ -195,6 +202,7 @@ typedef struct {
   int fixed_order;
   int open;
   int root_any;
+  int owned;
   uint64_t num_objects;
   uint64_t offset;
   uint64_t length;
@@ -218,6 +226,16 @@ phx_call* phx_fail(phx_client* client, const char* id, int code, const char* why
                    int64_t timeout);
 phx_call* phx_barrier(phx_client* client, const char* name, size_t name_size, size_t participants,
                       size_t index, int64_t timeout);
+
+/* ---- lifetime: docs/lifetime.md */
+
+int phx_hold(phx_client* client, const char* ids, size_t n);
+/* Ends one hold. As phx_buffer_free it may be called from a finaliser, and waits for nothing. */
+void phx_release(phx_client* client, const char* id);
+/* `token`: 24 bytes. */
+int phx_transit(phx_client* client, const char* id, char* token);
+int phx_claim(phx_client* client, const char* id, const char* token, size_t token_size);
+phx_call* phx_keep(phx_client* client, const char* id, int64_t timeout);
 
 /* ---- managing */
 

@@ -49,6 +49,7 @@ __all__ = [
     "gather",
     "get",
     "init",
+    "keep",
     "open_reduction",
     "prefetch",
     "put",
@@ -89,6 +90,7 @@ create = _of_default_client(Client.create)
 delete = _of_default_client(Client.delete)
 gather = _of_default_client(Client.gather)
 get = _of_default_client(Client.get)
+keep = _of_default_client(Client.keep)
 open_reduction = _of_default_client(Client.open_reduction)
 prefetch = _of_default_client(Client.prefetch)
 put = _of_default_client(Client.put)

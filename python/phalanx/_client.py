@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from phalanx import _collectives, _failures, _native, _values, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
-from phalanx._ref import ObjectRef
+from phalanx._ref import ObjectRef, reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ class ObjectStatus:
         Nodes that wait for it.
     conflicts : int
         Puts of another size under this id that were dropped.
+    owned : bool
+        It is freed when nobody refers to it.
+    holders : int
+        Nodes on which somebody refers to it.
     metadata : bytes
         As the store has it.
     """
@@ -55,10 +59,12 @@ class ObjectStatus:
         "complete_copies",
         "conflicts",
         "deleted",
+        "holders",
         "known",
         "local",
         "metadata",
         "nbytes",
+        "owned",
         "partial_copies",
         "waiting",
     )
@@ -73,6 +79,8 @@ class ObjectStatus:
         self.partial_copies: int = status.partial_copies
         self.waiting: int = status.waiting
         self.conflicts: int = status.conflicts
+        self.owned = bool(status.owned)
+        self.holders: int = status.holders
         self.metadata: bytes = ffi.buffer(status.metadata, status.metadata_size)[:]
 
     def __repr__(self) -> str:
@@ -129,6 +137,7 @@ class Client(_collectives.Collectives):
         self._lock = threading.Lock()
         self._futures: Any = None
         self._bridges: Any = None
+        _clients.add(self)
 
     # ---- about it
 
@@ -188,7 +197,10 @@ class Client(_collectives.Collectives):
     def ref(self, name: str | None = None) -> ObjectRef:
         """Return a ref for an object that somebody is going to put: a fresh one, or a name's."""
         made = _native.random_id() if name is None else _native.id_from_name("default", name)
-        return ObjectRef(made, self._directory, client=self)
+        ref = ObjectRef(made, self._directory, client=self)
+        ref._named = name is not None
+        ref._hold(self)
+        return ref
 
     def _checked(self, ref: ObjectRef) -> bytes:
         """Return a ref's id, or raise if it cannot be of this cluster."""
@@ -201,6 +213,8 @@ class Client(_collectives.Collectives):
                 ref.hex(),
                 self._address,
             )
+        if not ref._held:
+            ref._hold(self)
         return ref._id
 
     def _ids(self, refs: Sequence[ObjectRef]) -> bytes:
@@ -221,6 +235,7 @@ class Client(_collectives.Collectives):
         self,
         value: Any,
         ref: ObjectRef | None = None,
+        keep: bool | None = None,
         *,
         timeout: float | None = _DEFAULT,
         allow_pickle: bool = True,
@@ -235,6 +250,9 @@ class Client(_collectives.Collectives):
         ref
             Of the object; None: a fresh one. When it is there already with as many bytes (a task that is
             run again), it stays and this value is dropped.
+        keep
+            True: the object stays until `delete`, as objects under a name do. False: it is freed when no ref to
+            it is left anywhere, as others are. Refs inside the value are held by the object.
         timeout
             Seconds to wait for room when the node is full.
         allow_pickle
@@ -253,29 +271,49 @@ class Client(_collectives.Collectives):
         ref = self.ref() if ref is None else ref
         object_id = self._checked(ref)
         seconds = self._seconds(timeout)
+        keep = ref._named if keep is None else keep
         if encoded.nbytes < _native.OWN_FILE_BYTES:
             source = encoded.buffer
             if source is None:
                 source = bytearray(encoded.nbytes)
                 encoded.write_into(memoryview(source))
             data = ffi.from_buffer(source)
-            options = self._put_options(encoded.metadata, seconds)
+            options = self._put_options(encoded.metadata, seconds, not keep, encoded.refs)
             call = _waiting.owned(lib.phx_put(self._ptr, object_id, data, encoded.nbytes, options))
         else:
             from phalanx import _writing
 
-            call = _writing.write(self, object_id, encoded, seconds)
+            call = _writing.write(self, object_id, encoded, seconds, not keep)
         self._finish(call, None, "Put", ref)
+        if not keep:
+            ref._counts_with(self)
         return ref
 
-    def _put_options(self, metadata: bytes, seconds: float | None) -> Any:
+    def _put_options(
+        self, metadata: bytes, seconds: float | None, owned: bool, refs: Sequence[bytes] = ()
+    ) -> Any:
         options = ffi.new("phx_put_options*")
-        kept = ffi.from_buffer(metadata)
-        options.metadata = kept
+        kept = (ffi.from_buffer(metadata), ffi.from_buffer(b"".join(refs)))
+        options.metadata = kept[0]
         options.metadata_size = len(metadata)
+        options.owned = owned
+        options.refers_to = kept[1]
+        options.refers_to_count = len(refs)
         options.timeout = nanos(seconds)
         _kept[options] = kept
         return options
+
+    def keep(self, ref: ObjectRef, timeout: float | None = _DEFAULT) -> None:
+        """Let an object live until `delete`, whoever refers to it.
+
+        Raises
+        ------
+        ObjectDeletedError
+            Nobody has put it, or it is gone already.
+        """
+        seconds = self._seconds(timeout)
+        call = _waiting.owned(lib.phx_keep(self._ptr, self._checked(ref), nanos(seconds)))
+        self._finish(call, seconds, "keep", ref)
 
     def create(
         self,
@@ -284,6 +322,7 @@ class Client(_collectives.Collectives):
         ref: ObjectRef | None = None,
         *,
         order: str = "C",
+        keep: bool | None = None,
         timeout: float | None = _DEFAULT,
     ) -> Draft:
         """Return an array in shared memory to write into, which becomes an object without a copy.
@@ -301,7 +340,7 @@ class Client(_collectives.Collectives):
         """
         from phalanx import _writing
 
-        return _writing.Draft(self, shape, dtype, ref, order, self._seconds(timeout))
+        return _writing.Draft(self, shape, dtype, ref, order, keep, self._seconds(timeout))
 
     def set_exception(
         self, ref: ObjectRef, error: BaseException, *, timeout: float | None = _DEFAULT
@@ -325,6 +364,7 @@ class Client(_collectives.Collectives):
         out: Any = None,
         writable: object = None,
         allow_pickle: bool = True,
+        on_lost: str = "raise",
     ) -> Any:
         """Return the value of an object, or of several, waiting until they are there.
 
@@ -343,6 +383,8 @@ class Client(_collectives.Collectives):
             of shared memory, tensors have private pages.
         allow_pickle
             Whether pickled values are read.
+        on_lost
+            "wait": when every node that had it is gone, wait until it is put again.
 
         Raises
         ------
@@ -361,8 +403,10 @@ class Client(_collectives.Collectives):
             return []
         if out is not None and many:
             raise exceptions.InvalidArgumentError("out= is for one object")
+        if on_lost not in ("raise", "wait"):
+            raise exceptions.InvalidArgumentError(f"on_lost={on_lost!r}: 'raise' or 'wait'")
         seconds = self._seconds(timeout)
-        call = self._get_call(wanted, seconds)
+        call = self._get_call(wanted, seconds, on_lost == "raise")
         try:
             self._finish(call, None if seconds == 0 else seconds, "Get", wanted[0])
         except exceptions.PhalanxError as error:
@@ -371,9 +415,9 @@ class Client(_collectives.Collectives):
         values = self._values_of(call, len(wanted), copy, out, writable, allow_pickle)
         return values if many else values[0]
 
-    def _get_call(self, refs: Sequence[ObjectRef], seconds: float | None) -> Any:
+    def _get_call(self, refs: Sequence[ObjectRef], seconds: float | None, fail_if_lost: bool = True) -> Any:
         return _waiting.owned(
-            lib.phx_get(self._ptr, self._ids(refs), len(refs), 0, (1 << 64) - 1, nanos(seconds))
+            lib.phx_get(self._ptr, self._ids(refs), len(refs), 0, (1 << 64) - 1, fail_if_lost, nanos(seconds))
         )
 
     def _values_of(
@@ -400,14 +444,14 @@ class Client(_collectives.Collectives):
             else _native.view_bytes(view)
             for view, metadata in opened
         ]
-        values = []
-        for (_, metadata), data in zip(opened, datas):
-            if out is not None:
-                _values.copy_into(metadata, data, out)
-                values.append(out)
-                continue
-            values.append(_values.decode(metadata, data, copy=copy, writable=how, allow_pickle=allow_pickle))
-        return values
+        if out is not None:
+            _values.copy_into(opened[0][1], datas[0], out)
+            return [out]
+        with reading(self):
+            return [
+                _values.decode(metadata, data, copy=copy, writable=how, allow_pickle=allow_pickle)
+                for (_, metadata), data in zip(opened, datas)
+            ]
 
     async def get_async(self, ref: ObjectRef, timeout: float | None = _DEFAULT) -> Any:
         """Return an object's value, waiting in the running event loop. Cancelling drops this waiter alone."""
@@ -520,11 +564,12 @@ class Client(_collectives.Collectives):
 
     def delete(self, refs: ObjectRef | Iterable[ObjectRef], timeout: float | None = _DEFAULT) -> None:
         """Delete objects everywhere. Gets of them raise ObjectDeletedError; values that exist stay valid.
+        Deleting one again does nothing.
 
         Raises
         ------
         ObjectDeletedError
-            Nobody has put it, or it is deleted already.
+            Nobody has put it.
         """
         seconds = self._seconds(timeout)
         wanted = [refs] if isinstance(refs, ObjectRef) else list(refs)
@@ -604,6 +649,17 @@ _kept: Any = weakref.WeakKeyDictionary()
 
 def _metadata(view: Any) -> bytes:
     return ffi.buffer(view.metadata, view.metadata_size)[:] if view.metadata_size else b""
+
+
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def of_cluster(directory: str) -> Client | None:
+    """Return a client of this process that is connected to a cluster; None if there is none."""
+    for client in list(_clients):
+        if client._directory == directory and not client.closed and not client.forked:
+            return client
+    return None
 
 
 def _timeout_setting() -> float | None:

@@ -6,6 +6,7 @@ that is run again makes the same calls again. See docs/collectives.md for steps 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 
 from phalanx import _failures, _native, _values, _waiting, exceptions
@@ -56,9 +57,19 @@ def _op_number(op: Any) -> int:
 
 
 def _dtype_number(dtype: Any) -> int:
+    """Return the number of a dtype that a caller gave: NumPy's, torch's, or the name of one."""
     spelled = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
     if spelled is None:
         spelled = getattr(dtype, "__name__", None) or str(dtype)
+    if spelled in ("i8", "u8"):
+        raise exceptions.InvalidArgumentError(
+            f"dtype={spelled!r} has 8 bits here and 8 bytes in NumPy: give numpy.int8 or numpy.int64"
+        )
+    if spelled not in _DTYPES and spelled[1:].isdigit():
+        import numpy as np
+
+        with contextlib.suppress(TypeError):
+            spelled = np.dtype(spelled).name
     name = _NUMPY_NAMES.get(spelled.removeprefix("torch."), spelled)
     if name not in _DTYPES:
         raise exceptions.InvalidArgumentError(
@@ -80,6 +91,7 @@ class Reduction:
         self.ref = ref
         self._client = client
         self._call = call
+        self._ended = False
 
     def add(self, refs: ObjectRef | Iterable[ObjectRef], timeout: float | None = 30.0) -> None:
         """Add sources.
@@ -107,6 +119,10 @@ class Reduction:
         """Wait until the result is committed; its ref."""
         client = self._client
         client._finish(self._call, timeout, "Reduce", self.ref)
+        if not self._ended:
+            self._ended = True
+            if not self.ref._named:
+                self.ref._counts_with(client)
         return self.ref
 
 
@@ -168,6 +184,8 @@ class Collectives:
             "phx_reduce", refs, op, num_objects, order, dtype, ref, root, timeout, False
         )
         self._end(call, target, refs, timeout)
+        if not target._named:
+            target._counts_with(self)
         return target
 
     def open_reduction(
@@ -207,12 +225,14 @@ class Collectives:
         Returns
         -------
         value
-            As `get` returns it. A copy of it stays on each node until `ref` is deleted.
+            As `get` returns it. A copy of it stays on each node until no ref to it is left.
         """
         call, target = self._begin(
             "phx_all_reduce", refs, op, num_objects, order, dtype, ref, "any", timeout, False
         )
         self._end(call, target, refs, timeout)
+        if not target._named:
+            target._counts_with(self)
         return self._values_of(call, 1)[0]
 
     def reduce_scatter(
@@ -239,14 +259,21 @@ class Collectives:
             )
         seconds = self._seconds(timeout)
         metadata, nbytes = self._first_of(wanted, seconds)
-        number = _dtype_number(_values.reduce_dtype(metadata) if dtype is None else dtype)
+        number = (
+            _dtype_number(dtype)
+            if dtype is not None
+            else _DTYPES.index(_values.reduce_dtype(metadata) or "f32")
+        )
         options = self._reduce_options(number, op, None, "arrival", "caller", seconds, False)
+        options.owned = not targets[index]._named
         call = _waiting.owned(
             lib.phx_reduce_scatter(
                 self._ptr, self._ids(targets), self._ids(wanted), len(wanted), index, nbytes, options
             )
         )
         self._end(call, targets[index], wanted, timeout)
+        if not targets[index]._named:
+            targets[index]._counts_with(self)
         views = ffi.new("phx_view[1]")
         if lib.phx_result_views(call, 0, 1, views) != 0:
             raise _native.last_error(self.address)
@@ -299,27 +326,57 @@ class Collectives:
         if dtype is None:
             if not wanted:
                 raise exceptions.InvalidArgumentError("a reduction of no sources")
-            dtype = _values.reduce_dtype(self._first_of(wanted, seconds)[0])
-            if dtype is None:
+            name = _values.reduce_dtype(self._first_of(wanted, seconds)[0])
+            if name is None:
                 raise exceptions.InvalidArgumentError("the sources do not tell their dtype: give dtype=")
-        number = _dtype_number(dtype)
+            number = _DTYPES.index(name)
+        else:
+            number = _dtype_number(dtype)
         options = self._reduce_options(number, op, num_objects, order, root, seconds, is_open)
+        options.owned = not target._named
         call = getattr(lib, verb)(self._ptr, self._checked(target), self._ids(wanted), len(wanted), options)
         return _waiting.owned(call), target
 
     def _first_of(self: Any, refs: list[ObjectRef], seconds: float | None) -> tuple[bytes, int]:
-        """Return metadata and size of a source that is there, waiting for the first one."""
-        for ref in refs:
-            status = self.stat(ref, seconds)
-            if status.known and not status.deleted:
-                return status.metadata, status.nbytes
+        """Return metadata and size of the sources that are there, waiting for the first one.
+
+        Raises
+        ------
+        InvalidArgumentError
+            They differ, and would be folded element by element all the same.
+        """
+        found = self._alike(refs, seconds)
+        if found is not None:
+            return found
         done, _ = self.wait(refs, 1, seconds)
         if not done:
             raise exceptions.GetTimeoutError(
                 f"no source of the reduction came within {seconds} s", refs[0].hex(), self.address
             )
-        status = self.stat(done[0], seconds)
-        return status.metadata, status.nbytes
+        # Its producer may have failed.
+        call = self._get_call([done[0]], seconds)
+        self._end(call, done[0], [done[0]], seconds)
+        return self._alike(refs, seconds)
+
+    def _alike(self: Any, refs: list[ObjectRef], seconds: float | None) -> tuple[bytes, int] | None:
+        calls = [_waiting.owned(lib.phx_stat(self._ptr, self._checked(ref), nanos(seconds))) for ref in refs]
+        first = None
+        status = ffi.new("phx_object_status*")
+        for ref, call in zip(refs, calls):
+            self._finish(call, seconds, "stat", ref)
+            lib.phx_result_status(call, status)
+            if not status.known or status.deleted:
+                continue
+            found = (ffi.buffer(status.metadata, status.metadata_size)[:], status.size)
+            if first is None:
+                first = (found, ref)
+            elif found != first[0]:
+                raise exceptions.InvalidArgumentError(
+                    f"sources {first[1].hex()} and {ref.hex()} differ in dtype, shape or order",
+                    ref.hex(),
+                    self.address,
+                )
+        return first and first[0]
 
     def _reduce_options(
         self: Any,
@@ -343,6 +400,7 @@ class Collectives:
         options.fixed_order = order == "fixed"
         options.open = is_open
         options.root_any = root == "any"
+        options.owned = True
         options.num_objects = num_objects or 0
         options.timeout = nanos(seconds)
         return options

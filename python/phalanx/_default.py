@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _lock = threading.Lock()
 _client: Client | None = None
+_options: dict[str, Any] = {}
 
 
 def client() -> Client:
@@ -25,19 +26,22 @@ def client() -> Client:
 
 def init(address: str | None = None, **options: Any) -> Client:
     """Connect the default client; as `phalanx.init`."""
-    global _client
+    global _client, _options
     from phalanx._client import Client
 
     with _lock:
         if _client is not None and not _client.closed and not _client.forked:
-            if address is None or _client.address == _spelled(address):
+            same = not options or options == _options
+            if same and (address is None or _client.address == _spelled(address)):
                 return _client
             from phalanx import exceptions
 
             raise exceptions.InvalidArgumentError(
-                f"already connected to {_client.address}: shutdown() first, or make a Client"
+                f"already connected to {_client.address}, or with other options: shutdown() first, or make a "
+                "Client"
             )
         _client = Client(address, **options)
+        _options = options
         return _client
 
 

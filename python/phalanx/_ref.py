@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Generator, Iterator
 
 from phalanx import _native, _values, exceptions
+from phalanx._native import ffi, lib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +23,9 @@ class ObjectRef:
     A ref is small, can be pickled, hashed and compared, and means the same object on every host of its
     cluster. ``await ref`` is the object's value.
 
+    Objects are freed when the last ref to them is gone, in all processes (docs/lifetime.md). Those under a
+    name (`from_name`), and those put with ``keep=True``, stay until they are deleted.
+
     Parameters
     ----------
     object_id
@@ -32,13 +38,16 @@ class ObjectRef:
     phalanx.ref : A ref for an object that somebody is going to put.
     """
 
-    __slots__ = ("__weakref__", "_client", "_cluster", "_id")
+    __slots__ = ("__weakref__", "_client", "_cluster", "_held", "_id", "_named", "_token")
 
     def __init__(self, object_id: bytes, cluster: str = "", *, client: Client | None = None) -> None:
         if len(object_id) != _native.ID_BYTES:
             raise exceptions.InvalidArgumentError(
                 f"an object id has {_native.ID_BYTES} bytes, not {len(object_id)}"
             )
+        self._held = False
+        self._named = False
+        self._token: bytes | None = None
         self._id = bytes(object_id)
         self._cluster = cluster
         self._client = client
@@ -52,7 +61,9 @@ class ObjectRef:
         name, name_space
             Any text. C++ programs and ``phalanx put --name`` find the same object.
         """
-        return cls(_native.id_from_name(name_space, name))
+        ref = cls(_native.id_from_name(name_space, name))
+        ref._named = True
+        return ref
 
     @classmethod
     def from_hex(cls, text: str) -> ObjectRef:
@@ -106,7 +117,11 @@ class ObjectRef:
         this waiter alone."""
         return self._connected().future(self)
 
-    def stream(self, nbytes: int = 1 << 20, timeout: float | None = None) -> Iterator[memoryview]:
+    def stream(
+        self,
+        nbytes: int = 1 << 20,
+        timeout: float | None = ...,  # type: ignore[assignment]
+    ) -> Iterator[memoryview]:
         """Iterate over the object's bytes while they arrive; as `Client.stream`."""
         return self._connected().stream(self, nbytes, timeout)
 
@@ -127,8 +142,76 @@ class ObjectRef:
     def __repr__(self) -> str:
         return f"ObjectRef({self.hex()})"
 
-    def __reduce__(self) -> tuple:
+    # ---- lifetime
+
+    def _hold(self, client: Client) -> None:
+        """Make this ref count, with that client, if it does not yet."""
+        if self._held or self._named:
+            return
+        token, self._token = self._token, None
+        if token is not None:
+            code = lib.phx_claim(client._ptr, self._id, token, len(token))
+        else:
+            code = lib.phx_hold(client._ptr, self._id, 1)
+        if code == 0:
+            self._counts_with(client)
+
+    def _counts_with(self, client: Client) -> None:
+        """The client holds the object once more, for this ref."""
+        if self._held:
+            lib.phx_release(client._ptr, self._id)
+        self._client = client
+        self._held = True
+
+    def __del__(self, _release: Any = lib.phx_release) -> None:
+        if self._held:
+            _release(self._client._ptr, self._id)  # type: ignore[union-attr]
+
+    def __copy__(self) -> ObjectRef:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> ObjectRef:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
         met = _values.collecting()
         if met is not None:
+            # The object that this becomes a part of refers to it.
             met.append(self._id)
-        return ObjectRef, (self._id, self._cluster)
+            return _received, (self._id, self._cluster, None, self._named)
+        token = None
+        if self._held and not self._client.closed:  # type: ignore[union-attr]
+            place = ffi.new("char[24]")
+            if lib.phx_transit(self._client._ptr, self._id, place) == 0:  # type: ignore[union-attr]
+                token = ffi.buffer(place, 24)[:]
+        return _received, (self._id, self._cluster, token, self._named)
+
+
+# The client that reads an object on this thread: refs inside it count with that one.
+_reading = threading.local()
+
+
+@contextlib.contextmanager
+def reading(client: Client) -> Iterator[None]:
+    """Make refs that are unpickled on this thread count with a client."""
+    outer = getattr(_reading, "client", None)
+    _reading.client = client
+    try:
+        yield
+    finally:
+        _reading.client = outer
+
+
+def _received(object_id: bytes, cluster: str, token: bytes | None, named: bool) -> ObjectRef:
+    """Return a ref that came in a message or in an object."""
+    ref = ObjectRef(object_id, cluster)
+    ref._token = token
+    ref._named = named
+    client = getattr(_reading, "client", None)
+    if client is None:
+        from phalanx import _client
+
+        client = _client.of_cluster(cluster)
+    if client is not None:
+        ref._hold(client)
+    return ref

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from functools import partial
 
 from phalanx import _native, _values, _waiting, exceptions
@@ -21,10 +22,17 @@ class _Writer:
     """An object's memory, and its end."""
 
     def __init__(
-        self, client: Client, object_id: bytes, nbytes: int, metadata: bytes, seconds: float | None
+        self,
+        client: Client,
+        object_id: bytes,
+        nbytes: int,
+        metadata: bytes,
+        seconds: float | None,
+        owned: bool,
+        refs: Sequence[bytes] = (),
     ) -> None:
         self._client = client
-        options = client._put_options(metadata, seconds)
+        options = client._put_options(metadata, seconds, owned, refs)
         call = _waiting.owned(lib.phx_create(client._ptr, object_id, nbytes, options))
         _waiting.finish(call, None, lambda: f"room for {nbytes} bytes", client.address)
         self._ptr = ffi.gc(_native.checked(lib.phx_result_writer(call)), lib.phx_writer_free)
@@ -56,9 +64,9 @@ def _let_go(_writer: Any, _pages: Any) -> None:
     """The writer is freed with the last reference to it."""
 
 
-def write(client: Client, object_id: bytes, encoded: Any, seconds: float | None) -> Any:
+def write(client: Client, object_id: bytes, encoded: Any, seconds: float | None, owned: bool) -> Any:
     """Write an encoded value as an object; the call that ends when it is sealed."""
-    writer = _Writer(client, object_id, encoded.nbytes, encoded.metadata, seconds)
+    writer = _Writer(client, object_id, encoded.nbytes, encoded.metadata, seconds, owned, encoded.refs)
     try:
         encoded.write_into(writer.memory)
     except BaseException:
@@ -88,12 +96,16 @@ class Draft:
         dtype: Any,
         ref: ObjectRef | None,
         order: str,
+        keep: bool | None,
         seconds: float | None,
     ) -> None:
         metadata, nbytes = _values.metadata_for(shape, dtype, order)
         self.ref = client.ref() if ref is None else ref
+        self._keep = self.ref._named if keep is None else keep
         self._client = client
-        self._writer: _Writer | None = _Writer(client, client._checked(self.ref), nbytes, metadata, seconds)
+        self._writer: _Writer | None = _Writer(
+            client, client._checked(self.ref), nbytes, metadata, seconds, not self._keep
+        )
         self.array = _values.decode(metadata, self._writer.memory)
 
     def _open(self) -> _Writer:
@@ -112,6 +124,8 @@ class Draft:
         writer, self._writer = self._open(), None
         del self.array
         self._client._finish(writer.seal(), None, "Seal", self.ref)
+        if not self._keep:
+            self.ref._counts_with(self._client)
         return self.ref
 
     def drop(self) -> None:

@@ -1,18 +1,19 @@
-/* That phalanx/c.h is C, and what other languages' tests do not see: each step against a real node. */
+/* That phalanx/c.h is C, and what other languages' tests do not see: each step against a real node.
+ */
+#include "phalanx/c.h"
+
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "phalanx/c.h"
-
-#define CHECK(condition)                                                                  \
-  do {                                                                                    \
-    if (!(condition)) {                                                                   \
-      fprintf(stderr, "line %d: %s (last error %d: %s)\n", __LINE__, #condition,          \
-              phx_error_code(), phx_error());                                             \
-      exit(1);                                                                            \
-    }                                                                                     \
+#define CHECK(condition)                                                                           \
+  do {                                                                                             \
+    if (!(condition)) {                                                                            \
+      fprintf(stderr, "line %d: %s (last error %d: %s)\n", __LINE__, #condition, phx_error_code(), \
+              phx_error());                                                                        \
+      exit(1);                                                                                     \
+    }                                                                                              \
   } while (0)
 
 enum { kMinute = 60 };
@@ -28,7 +29,7 @@ static phx_put_options PutOptions(void) {
 
 static phx_view GetOne(phx_client* client, const char* id) {
   phx_view view;
-  phx_call* get = phx_get(client, id, 1, 0, UINT64_MAX, kPatience);
+  phx_call* get = phx_get(client, id, 1, 0, UINT64_MAX, 0, kPatience);
   CHECK(get != NULL && phx_wait(get, kPatience) == 0);
   CHECK(phx_result_count(get) == 1 && phx_result_views(get, 0, 1, &view) == 0);
   CHECK(phx_result_views(get, 0, 2, &view) != 0);
@@ -112,7 +113,7 @@ static void Queue(phx_client* client) {
   const phx_put_options options = PutOptions();
   phx_id_random(id);
   phx_queue* queue = phx_queue_new();
-  phx_call* get = phx_get(client, id, 1, 0, UINT64_MAX, kPatience);
+  phx_call* get = phx_get(client, id, 1, 0, UINT64_MAX, 0, kPatience);
   CHECK(get != NULL && phx_wait(get, 0) == -1 && !phx_call_ended(get));
   phx_call_notify(get, queue, 7);
   phx_call* put = phx_put(client, id, "x", 1, &options);
@@ -129,9 +130,24 @@ static void Queue(phx_client* client) {
   phx_call_free(put);
 }
 
+static void Lifetime(phx_client* client) {
+  char id[20];
+  char token[24];
+  phx_put_options options = PutOptions();
+  options.owned = 1;
+  phx_id_random(id);
+  phx_call* put = phx_put(client, id, "x", 1, &options);
+  CHECK(put != NULL && phx_wait(put, kPatience) == 0);
+  phx_call_free(put);
+  CHECK(phx_transit(client, id, token) == 0 && phx_claim(client, id, token, sizeof(token)) == 0);
+  CHECK(phx_claim(client, id, token, 3) == 3);
+  CHECK(phx_hold(client, id, 1) == 0);
+  for (int i = 0; i < 3; ++i) phx_release(client, id);
+}
+
 static void Errors(phx_client* client) {
   const char nil[20] = {0};
-  phx_call* get = phx_get(client, nil, 1, 0, UINT64_MAX, kPatience);
+  phx_call* get = phx_get(client, nil, 1, 0, UINT64_MAX, 0, kPatience);
   CHECK(get != NULL && phx_wait(get, kPatience) == 3 && phx_error_code() == 3);
   CHECK(strstr(phx_error(), "nil id") != NULL);
   CHECK(phx_result_count(get) == 0);
@@ -154,6 +170,7 @@ int main(void) {
   KeptMemory(client, kLarge);
   PrivatePages(client);
   Queue(client);
+  Lifetime(client);
   Errors(client);
   phx_close(client);
   phx_client_free(client);

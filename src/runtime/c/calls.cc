@@ -144,6 +144,8 @@ int phx_result_status(const phx_call* call, phx_object_status* status) {
   status->partial_copies = result->partial_copies;
   status->waiting = result->waiting;
   status->conflicts = result->conflicts;
+  status->owned = result->owned;
+  status->holders = result->holders;
   status->metadata_size = std::min(result->metadata.size(), sizeof(status->metadata));
   std::memcpy(status->metadata, result->metadata.data(), status->metadata_size);
   return 0;

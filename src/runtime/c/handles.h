@@ -59,7 +59,6 @@ struct phx_call {
 
 struct phx_buffer {
   phalanx::Buffer buffer;
-  phx_buffer* next = nullptr;  // in the list of those to be dropped
 };
 
 struct phx_writer {

@@ -1,4 +1,6 @@
-// Get, streams, and what is asked about objects.
+// Get, private pages, streams, and what is asked about objects.
+
+#include <sys/mman.h>
 
 #include <cstring>
 #include <utility>
@@ -13,8 +15,9 @@ using phalanx::c::IdsOf;
 using phalanx::c::Report;
 
 phx_call* phx_get(phx_client* client, const char* ids, size_t n, uint64_t offset, uint64_t length,
-                  int64_t timeout) {
+                  int fail_if_lost, int64_t timeout) {
   phalanx::GetOptions options;
+  if (fail_if_lost != 0) options.on_lost = phalanx::GetOptions::OnLost::kFail;
   options.timeout = DurationOf(timeout);
   options.offset = offset;
   options.length = length;
@@ -54,6 +57,14 @@ size_t phx_stream_metadata(phx_stream* stream, char* metadata) {
 }
 
 void phx_stream_free(phx_stream* stream) { delete stream; }
+
+char* phx_private_pages(const phx_buffer* buffer) {
+  return phalanx::internal::Access::PrivatePagesOf(buffer->buffer);
+}
+
+void phx_private_free(char* pages, size_t size) {
+  if (pages != nullptr) munmap(pages, size);
+}
 
 phx_call* phx_stat(phx_client* client, const char* id, int64_t timeout) {
   return Handle(client->client->Stat(IdOf(id), DurationOf(timeout)));

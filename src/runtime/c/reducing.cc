@@ -20,6 +20,7 @@ phalanx::ReduceOptions OptionsOf(const phx_reduce_options& options) {
   to.open = options.open != 0;
   to.root = options.root_any != 0 ? phalanx::ReduceOptions::Root::kAny
                                   : phalanx::ReduceOptions::Root::kCaller;
+  to.owned = options.owned != 0;
   to.timeout = DurationOf(options.timeout);
   to.offset = options.offset;
   to.length = options.length;

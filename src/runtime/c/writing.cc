@@ -19,6 +19,8 @@ phalanx::PutOptions OptionsOf(const phx_put_options& options) {
   if (options.metadata_size > 0) to.metadata.assign(options.metadata, options.metadata_size);
   to.slices = options.slices == 0 ? 1 : options.slices;
   to.wait_for_adoption = options.wait_for_adoption != 0;
+  to.owned = options.owned != 0;
+  to.refers_to = phalanx::c::IdsOf(options.refers_to, options.refers_to_count);
   to.timeout = DurationOf(options.timeout);
   return to;
 }

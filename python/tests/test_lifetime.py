@@ -1,0 +1,183 @@
+"""What keeps objects, and what frees them."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import phalanx
+from phalanx import ObjectRef, exceptions
+
+
+def nameless(ref: ObjectRef) -> ObjectRef:
+    """A ref to the same object that does not count."""
+    other = ObjectRef(ref.id)
+    other._named = True
+    return other
+
+
+def wait_until_freed(client: phalanx.Client, ref: ObjectRef) -> None:
+    until = time.monotonic() + 60
+    while not client.stat(ref).deleted:
+        assert time.monotonic() < until, f"{ref} is still there: {client.stat(ref)}"
+
+
+def still_there(client: phalanx.Client, ref: ObjectRef) -> bool:
+    """Whether it is there after everything that was sent before has been heard."""
+    marker = client.put(1)
+    gone = nameless(marker)
+    del marker
+    wait_until_freed(client, gone)
+    return client.stat(ref).complete
+
+
+@pytest.mark.parametrize("size", [10, 1 << 18])
+def test_the_last_ref_frees(client, size):
+    ref = client.put(np.ones(size))
+    again = copy.copy(ref)
+    watched = nameless(ref)
+    del ref
+    assert still_there(client, watched)
+    assert client.stat(watched).owned and client.stat(watched).holders == 1
+    view = client.get(again)
+    del again
+    wait_until_freed(client, watched)
+    assert view.sum() == size
+    with pytest.raises(exceptions.ObjectDeletedError):
+        client.get(watched)
+
+
+def test_a_fresh_ref_that_is_put_elsewhere(client):
+    """Who made the ref keeps what another client puts and forgets."""
+    ref = client.ref()
+    with phalanx.Client(client.address) as other:
+        other.put("x", ObjectRef(ref.id))
+    assert still_there(client, nameless(ref))
+    assert client.get(ref) == "x"
+
+
+def test_keep(client):
+    kept, kept_later = client.put(1, keep=True), client.put(2)
+    client.keep(kept_later)
+    watched = [nameless(kept), nameless(kept_later)]
+    del kept, kept_later
+    for ref in watched:
+        assert still_there(client, ref)
+        client.delete(ref)
+        wait_until_freed(client, ref)
+
+
+def test_names_stay(client):
+    client.put("x", ObjectRef.from_name("test_names_stay"))
+    assert still_there(client, ObjectRef.from_name("test_names_stay"))
+    client.delete(ObjectRef.from_name("test_names_stay"))
+
+
+def test_refs_inside_an_object(client):
+    inner = client.put(np.ones(10))
+    watched = nameless(inner)
+    outer = client.put({"inner": [inner]})
+    del inner
+    assert still_there(client, watched)
+    found = client.get(outer)["inner"][0]
+    outer_watched = nameless(outer)
+    del outer
+    wait_until_freed(client, outer_watched)
+    assert still_there(client, watched) and client.get(found).sum() == 10
+    del found
+    wait_until_freed(client, watched)
+
+
+def test_a_ref_in_a_message(client):
+    ref = client.put("message")
+    watched = nameless(ref)
+    message = pickle.dumps(ref)
+    del ref
+    assert still_there(client, watched)
+    first, second = pickle.loads(message), pickle.loads(message)
+    del first
+    assert still_there(client, watched)
+    assert client.get(second) == "message"
+    del second
+    wait_until_freed(client, watched)
+
+
+def test_a_ref_in_another_process(client):
+    ref = client.put(np.arange(10))
+    watched = nameless(ref)
+    code = """
+import pickle, sys, phalanx
+c = phalanx.init(sys.argv[1])
+ref = pickle.loads(bytes.fromhex(sys.argv[2]))
+print('claimed', flush=True)
+sys.stdin.readline()
+print(int(c.get(ref).sum()), flush=True)
+sys.stdin.readline()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, client.address, pickle.dumps(ref).hex()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline().strip() == "claimed"
+    del ref
+    assert still_there(client, watched)
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline().strip() == "45"
+    assert still_there(client, watched)
+    process.kill()
+    process.wait()
+    wait_until_freed(client, watched)
+
+
+def test_results_of_reductions(client):
+    refs = [client.put(np.ones(10, np.float32)) for _ in range(3)]
+    target = client.reduce(refs)
+    watched = nameless(target)
+    del refs
+    assert still_there(client, watched) and client.get(target).sum() == 30
+    del target
+    wait_until_freed(client, watched)
+
+
+def test_drafts(client):
+    with client.create(10, "f8") as draft:
+        draft.array[:] = 1
+    watched = nameless(draft.ref)
+    assert still_there(client, watched)
+    del draft
+    wait_until_freed(client, watched)
+
+
+def test_a_forked_child_frees_nothing(client):
+    ref = client.put("parent's")
+    pid = os.fork()
+    if pid == 0:
+        del ref
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert still_there(client, nameless(ref))
+    assert client.get(ref) == "parent's"
+
+
+def test_lost(nodes):
+    clients, daemons, _ = nodes
+    ref = clients[1].ref()
+    clients[0].put(np.ones(1 << 18), ObjectRef(ref.id), keep=True)
+    daemons[0].kill()
+    with pytest.raises(exceptions.ObjectLostError) as caught:
+        clients[1].get(ref, timeout=60)
+    assert isinstance(caught.value, KeyError)
+    with pytest.raises(TimeoutError):
+        clients[1].get(ref, timeout=0.2, on_lost="wait")
+    clients[2].put(np.ones(1 << 18), ObjectRef(ref.id), keep=True)
+    assert clients[1].get(ref, timeout=60).sum() == 1 << 18
