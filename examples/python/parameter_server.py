@@ -1,0 +1,119 @@
+"""An asynchronous parameter server: each round takes the first k of n gradients, whosever they are.
+
+The server hands every worker a task, an object with the ref of the weights to use, and begins a reduction
+of all outstanding gradients with ``num_objects=k``. `reduced_from` tells whose went in; only these
+workers get new tasks. A slow worker holds nobody up; its gradient goes into a later round.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import time
+from collections import Counter
+
+import numpy as np
+
+import phalanx
+
+WORKERS = 4
+NEEDED = 2  # gradients of a round
+SLOW = {3: 0.05}  # worker: seconds that a gradient takes longer
+MIN_ROUNDS, MAX_ROUNDS = 80, 5000
+FEATURES, SAMPLES = 50, 400
+LEARNING_RATE = np.float32(0.05)
+TIMEOUT_S = 30.0
+
+
+def truth() -> np.ndarray:
+    """Return the weights that are to be found."""
+    return np.random.default_rng(0).normal(size=FEATURES).astype(np.float32)
+
+
+def work(address: str, job: str, worker: int) -> None:
+    """Put a gradient for every task, until a task is None."""
+    x = np.random.default_rng(1 + worker).normal(size=(SAMPLES, FEATURES)).astype(np.float32)
+    with phalanx.Client(address, timeout=TIMEOUT_S) as client:
+        step = 0
+        while (weights_ref := client.get(task(job, worker, step))) is not None:
+            error = x @ (client.get(weights_ref) - truth())
+            time.sleep(SLOW.get(worker, 0))  # a slower machine
+            client.put(x.T @ error * np.float32(2 / SAMPLES), gradient(job, worker, step))
+            step += 1
+
+
+def task(job: str, worker: int, step: int) -> phalanx.ObjectRef:
+    return phalanx.ObjectRef.from_name(f"{job}/task/{worker}/{step}")
+
+
+def gradient(job: str, worker: int, step: int) -> phalanx.ObjectRef:
+    return phalanx.ObjectRef.from_name(f"{job}/gradient/{worker}/{step}")
+
+
+class Server:
+    """The weights, and what every worker is at."""
+
+    def __init__(self, client: phalanx.Client, job: str) -> None:
+        self.client, self.job = client, job
+        self.weights = np.zeros(FEATURES, np.float32)
+        self.newest = client.put(self.weights)
+        self.given = [self.newest] * WORKERS  # what each worker computes with
+        self.steps = [0] * WORKERS
+        self.rounds = 0
+        self.used: Counter[int] = Counter()  # gradients of each worker that went in
+        self.late = 0  # of these, computed with weights of an earlier round
+        for worker in range(WORKERS):
+            client.put(self.newest, task(job, worker, 0))
+
+    def round(self) -> None:
+        """Wait for the first gradients, step, and give their workers something new to do."""
+        client = self.client
+        sources = [gradient(self.job, i, self.steps[i]) for i in range(WORKERS)]
+        mean = client.reduce(sources, "mean", num_objects=NEEDED, dtype=np.float32)
+        came = [sources.index(ref) for ref in client.reduced_from(mean)]
+        self.weights -= LEARNING_RATE * client.get(mean)
+        self.used.update(came)
+        self.late += sum(self.given[worker] != self.newest for worker in came)
+        self.rounds += 1
+
+        in_use = set(self.given)
+        over = [mean, *(sources[worker] for worker in came)]
+        self.newest = client.put(self.weights)
+        for worker in came:
+            over.append(task(self.job, worker, self.steps[worker]))
+            self.steps[worker] += 1
+            self.given[worker] = self.newest
+            client.put(self.newest, task(self.job, worker, self.steps[worker]))
+        client.delete([*over, *in_use.difference(self.given)])
+
+    def end(self) -> None:
+        """Have each worker end when it has delivered what it is at."""
+        for worker, step in enumerate(self.steps):
+            self.client.put(None, task(self.job, worker, step + 1))
+
+
+def main() -> int:
+    client = phalanx.init(timeout=TIMEOUT_S)
+    job = client.ref().hex()
+    spawned = multiprocessing.get_context("spawn").Process
+    arguments = [(client.address, job, i) for i in range(WORKERS)]
+    workers = [spawned(target=work, args=these, daemon=True) for these in arguments]
+    for process in workers:
+        process.start()
+    server = Server(client, job)
+    # At least until the slow one's gradients have gone in, too.
+    while server.rounds < MIN_ROUNDS or len(server.used) < WORKERS and server.rounds < MAX_ROUNDS:
+        server.round()
+    server.end()
+    for process in workers:
+        process.join()
+    off = float(np.linalg.norm(server.weights - truth()) / np.linalg.norm(truth()))
+    print(f"{server.rounds} rounds of {NEEDED} of {WORKERS}: weights {off:.1e} off the truth")
+    print(f"gradients used {dict(sorted(server.used.items()))}; {server.late} from an earlier round")
+    ended = not any(process.exitcode for process in workers)
+    taken = len(server.used) == WORKERS and server.used.total() == NEEDED * server.rounds
+    return 0 if ended and taken and server.late > 0 and off < 1e-2 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""The examples, and the samples of the guide and the package's README: each as it stands, in an interpreter
+of its own and a private cluster of its own."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import phalanx
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_EXAMPLES = sorted((_ROOT / "examples" / "python").glob("*.py"))
+_PAGES = (_ROOT / "docs" / "python.md", _ROOT / "python" / "README.md")
+_FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Longer than anything here takes on a slow machine.
+_DEADLINE_S = 120
+
+
+def _samples() -> list:
+    found = []
+    for page in _PAGES:
+        text = page.read_text()
+        for block in _FENCE.finditer(text):
+            line = text.count("\n", 0, block.start()) + 2
+            found.append(pytest.param(block[1], id=f"{page.name}:{line}"))
+    return found
+
+
+def _run(path: pathlib.Path) -> str:
+    """Run a program with this package; its output."""
+    where = str(pathlib.Path(phalanx.__file__).resolve().parents[1])
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PHALANX_")}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [where, environment.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-W", "error", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE_S,
+        env=environment,
+        cwd=path.parent,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    # Whatever a thread raised is there.
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.name)
+def test_example(path):
+    assert _run(path)
+    assert f"`{path.name}`" in (path.parent / "README.md").read_text()
+    assert len(path.read_text().splitlines()) < 120
+
+
+@pytest.mark.parametrize("code", _samples())
+def test_sample(code, tmp_path):
+    program = tmp_path / "sample.py"
+    program.write_text(code)
+    _run(program)
+
+
+def test_nothing_is_skipped():
+    assert len(_EXAMPLES) >= 3
+    fences = [page.read_text().count("```python") for page in _PAGES]
+    assert len(_samples()) == sum(fences) and min(fences) > 0
+
+
+def test_the_quick_start_is_the_same_everywhere():
+    quick_start = (_ROOT / "examples" / "python" / "quickstart.py").read_text().split('"""\n\n', 1)[1]
+    for page in _PAGES:
+        assert quick_start in page.read_text(), page
+
+
+def test_every_test_of_the_failure_table_exists():
+    source = "".join(path.read_text() for path in pathlib.Path(__file__).parent.glob("test_*.py"))
+    table = _PAGES[0].read_text().partition("| case | exception |")[2]
+    named = re.findall(r"`(test_\w+)`", table)
+    assert named
+    for name in named:
+        assert f"def {name}(" in source, name
