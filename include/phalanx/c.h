@@ -39,6 +39,8 @@ typedef struct phx_buffer phx_buffer;
 /* Memory of an object that is being made. */
 typedef struct phx_writer phx_writer;
 typedef struct phx_stream phx_stream;
+/* One hold of an object. */
+typedef struct phx_ref phx_ref;
 /* Where calls that end are announced, for event loops. */
 typedef struct phx_queue phx_queue;
 
@@ -60,7 +62,7 @@ typedef struct {
 phx_client* phx_connect(const phx_connect_options* options);
 /* What is outstanding ends with FailedPrecondition ("closed"); buffers stay. May be repeated. */
 void phx_close(phx_client* client);
-/* Closes. Calls, buffers, writers and streams of it may be used and freed later. */
+/* Closes. Calls, buffers, refs, writers and streams of it may be used and freed later. */
 void phx_client_free(phx_client* client);
 /* Valid as long as the client. */
 const char* phx_client_address(const phx_client* client);
@@ -230,8 +232,10 @@ phx_call* phx_barrier(phx_client* client, const char* name, size_t name_size, si
 /* ---- lifetime: docs/lifetime.md */
 
 int phx_hold(phx_client* client, const char* ids, size_t n);
-/* Ends one hold. As phx_buffer_free it may be called from a finaliser, and waits for nothing. */
-void phx_release(phx_client* client, const char* id);
+/* Takes over one hold that the client has; freeing it ends that. As a buffer it may be freed from a
+ * finaliser, also when the client has been freed. */
+phx_ref* phx_ref_of(phx_client* client, const char* id);
+void phx_ref_free(phx_ref* ref);
 /* `token`: 24 bytes. */
 int phx_transit(phx_client* client, const char* id, char* token);
 int phx_claim(phx_client* client, const char* id, const char* token, size_t token_size);

@@ -213,7 +213,7 @@ class Client(_collectives.Collectives):
                 ref.hex(),
                 self._address,
             )
-        if not ref._held:
+        if ref._held is None:
             ref._hold(self)
         return ref._id
 

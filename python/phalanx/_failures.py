@@ -41,7 +41,7 @@ def encode(client: Client, ref: ObjectRef, error: BaseException) -> bytes:
         pickled = pickle.dumps((None, trace))
     text = said + _MARK + base64.b85encode(pickled).decode()
     if len(text.encode()) > _MAX_TEXT:
-        text = said + _MARK + _OBJECT + client.put(pickled, _place_of(ref)).hex()
+        text = said + _MARK + _OBJECT + client.put(pickled, _place_of(ref), keep=True).hex()
     return text.encode()
 
 

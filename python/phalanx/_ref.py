@@ -45,7 +45,8 @@ class ObjectRef:
             raise exceptions.InvalidArgumentError(
                 f"an object id has {_native.ID_BYTES} bytes, not {len(object_id)}"
             )
-        self._held = False
+        # The library's hold, which ends with this.
+        self._held: Any = None
         self._named = False
         self._token: bytes | None = None
         self._id = bytes(object_id)
@@ -146,7 +147,7 @@ class ObjectRef:
 
     def _hold(self, client: Client) -> None:
         """Make this ref count, with that client, if it does not yet."""
-        if self._held or self._named:
+        if self._held is not None or self._named:
             return
         token, self._token = self._token, None
         if token is not None:
@@ -158,14 +159,9 @@ class ObjectRef:
 
     def _counts_with(self, client: Client) -> None:
         """The client holds the object once more, for this ref."""
-        if self._held:
-            lib.phx_release(client._ptr, self._id)
+        # The one that it had before ends.
+        self._held = ffi.gc(lib.phx_ref_of(client._ptr, self._id), lib.phx_ref_free)
         self._client = client
-        self._held = True
-
-    def __del__(self, _release: Any = lib.phx_release) -> None:
-        if self._held:
-            _release(self._client._ptr, self._id)  # type: ignore[union-attr]
 
     def __copy__(self) -> ObjectRef:
         return self
@@ -180,7 +176,7 @@ class ObjectRef:
             met.append(self._id)
             return _received, (self._id, self._cluster, None, self._named)
         token = None
-        if self._held and not self._client.closed:  # type: ignore[union-attr]
+        if self._held is not None and not self._client.closed:  # type: ignore[union-attr]
             place = ffi.new("char[24]")
             if lib.phx_transit(self._client._ptr, self._id, place) == 0:  # type: ignore[union-attr]
                 token = ffi.buffer(place, 24)[:]

@@ -142,7 +142,7 @@ static void Lifetime(phx_client* client) {
   CHECK(phx_transit(client, id, token) == 0 && phx_claim(client, id, token, sizeof(token)) == 0);
   CHECK(phx_claim(client, id, token, 3) == 3);
   CHECK(phx_hold(client, id, 1) == 0);
-  for (int i = 0; i < 3; ++i) phx_release(client, id);
+  for (int i = 0; i < 3; ++i) phx_ref_free(phx_ref_of(client, id));
 }
 
 static void Errors(phx_client* client) {

@@ -49,6 +49,12 @@ void phx_buffer_free(phx_buffer* buffer) {
   Drop(new Dropped{std::unique_ptr<phx_buffer>(buffer), nullptr, {}});
 }
 
-void phx_release(phx_client* client, const char* id) {
-  Drop(new Dropped{nullptr, client->client, phalanx::c::IdOf(id)});
+phx_ref* phx_ref_of(phx_client* client, const char* id) {
+  return new phx_ref{client->client, phalanx::c::IdOf(id)};
+}
+
+void phx_ref_free(phx_ref* ref) {
+  if (ref == nullptr) return;
+  Drop(new Dropped{nullptr, std::move(ref->client), ref->id});
+  delete ref;
 }

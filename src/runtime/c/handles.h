@@ -61,6 +61,11 @@ struct phx_buffer {
   phalanx::Buffer buffer;
 };
 
+struct phx_ref {
+  std::shared_ptr<phalanx::Client> client;
+  phalanx::ObjectId id;
+};
+
 struct phx_writer {
   std::unique_ptr<phalanx::internal::WriterState> state;
 };
