@@ -134,7 +134,8 @@ print('end')
 
 def test_sigint_in_a_program():
     code = """
-import phalanx
+import phalanx, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 c = phalanx.init()
 print('waiting', flush=True)
 c.get(c.ref())
