@@ -268,8 +268,12 @@ class Client(_collectives.Collectives):
             The value cannot be put.
         """
         encoded = _values.encode(value, allow_pickle=allow_pickle)
-        ref = self.ref() if ref is None else ref
-        object_id = self._checked(ref)
+        if ref is None:
+            # It counts from the put on.
+            ref = ObjectRef(_native.random_id(), self._directory, client=self)
+            object_id = ref._id
+        else:
+            object_id = self._checked(ref)
         seconds = self._seconds(timeout)
         keep = ref._named if keep is None else keep
         if encoded.nbytes < _native.OWN_FILE_BYTES:
