@@ -137,7 +137,7 @@ class Client(_collectives.Collectives):
         self._lock = threading.Lock()
         self._futures: Any = None
         self._bridges: Any = None
-        _clients.add(self)
+        _clients[id(self)] = self
 
     # ---- about it
 
@@ -160,6 +160,11 @@ class Client(_collectives.Collectives):
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be asked of it here: `closed` or `forked`."""
+        return self._closed or self.forked
 
     @property
     def forked(self) -> bool:
@@ -213,7 +218,7 @@ class Client(_collectives.Collectives):
                 ref.hex(),
                 self._address,
             )
-        if ref._held is None:
+        if self not in ref._held:
             ref._hold(self)
         return ref._id
 
@@ -223,11 +228,18 @@ class Client(_collectives.Collectives):
     def _seconds(self, timeout: float | None) -> float | None:
         return self._timeout if timeout is _DEFAULT else timeout
 
-    def _finish(self, call: Any, seconds: float | None, what: str, ref: ObjectRef | None) -> None:
+    def _finish(
+        self,
+        call: Any,
+        seconds: float | None,
+        what: str,
+        ref: ObjectRef | None,
+        cancel: bool = True,
+    ) -> None:
         def describe() -> str:
             return f"{what} of {ref.hex()}" if ref is not None else what
 
-        _waiting.finish(call, seconds, describe, self._address)
+        _waiting.finish(call, seconds, describe, self._address, cancel)
 
     # ---- writing
 
@@ -412,9 +424,10 @@ class Client(_collectives.Collectives):
         seconds = self._seconds(timeout)
         call = self._get_call(wanted, seconds, on_lost == "raise")
         try:
-            self._finish(call, None if seconds == 0 else seconds, "Get", wanted[0])
+            # The library knows the deadline, and of which object it is.
+            self._finish(call, None, "Get", wanted[0])
         except exceptions.PhalanxError as error:
-            failure = _failures.raised(self, error, wanted)
+            failure = _failures.raised(self, error, wanted, allow_pickle)
             raise failure from failure.__cause__
         values = self._values_of(call, len(wanted), copy, out, writable, allow_pickle)
         return values if many else values[0]
@@ -442,11 +455,12 @@ class Client(_collectives.Collectives):
         # Arrays beside tensors, whose pages are private anyway, are read-only all the same.
         how = None if private else False if writable is None else writable
         opened = [(view, _metadata(view)) for view in views]
+        owned = [_native.view_bytes(view) for view in views]
         datas = [
-            _native.private_bytes(view)
+            _native.private_bytes(view, data)
             if copy is None and out is None and (private or _values.wants_private_pages(metadata))
-            else _native.view_bytes(view)
-            for view, metadata in opened
+            else data
+            for (view, metadata), data in zip(opened, owned)
         ]
         if out is not None:
             _values.copy_into(opened[0][1], datas[0], out)
@@ -488,10 +502,13 @@ class Client(_collectives.Collectives):
         """Return a future of an object's value; as `ObjectRef.future`."""
         from phalanx import _futures
 
+        call = self._get_call([ref], None)
+        if lib.phx_call_ended(call):
+            return _futures.fulfilled(self, ref, call)
         with self._lock:
             if self._futures is None:
                 self._futures = _futures.Driver(self)
-        return self._futures.add(ref, self._get_call([ref], None))
+        return self._futures.add(ref, call)
 
     def stream(
         self, ref: ObjectRef, nbytes: int = 1 << 20, timeout: float | None = _DEFAULT
@@ -539,8 +556,9 @@ class Client(_collectives.Collectives):
         if not 0 <= num_returns <= len(wanted):
             raise exceptions.InvalidArgumentError(f"num_returns={num_returns} of {len(wanted)} objects")
         seconds = self._seconds(timeout)
-        calls = [self._get_call([ref], None) for ref in wanted]
+        calls: list[Any] = []
         try:
+            calls.extend(self._get_call([ref], None) for ref in wanted)
             ended = _waiting.some(
                 calls, num_returns, seconds, lambda: f"{num_returns} of {len(wanted)} objects"
             )
@@ -558,7 +576,7 @@ class Client(_collectives.Collectives):
         Raises
         ------
         GetTimeoutError
-            The time, from the call on, is over before all have come.
+            The time, from the first `next` on, is over before all have come.
         """
         from phalanx import _streams
 
@@ -655,13 +673,14 @@ def _metadata(view: Any) -> bytes:
     return ffi.buffer(view.metadata, view.metadata_size)[:] if view.metadata_size else b""
 
 
-_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+_clients: weakref.WeakValueDictionary[int, Client] = weakref.WeakValueDictionary()
 
 
 def of_cluster(directory: str) -> Client | None:
     """Return a client of this process that is connected to a cluster; None if there is none."""
-    for client in list(_clients):
-        if client._directory == directory and not client.closed and not client.forked:
+    for made in _clients.valuerefs():  # a copy: other threads may be connecting
+        client = made()
+        if client is not None and client._directory == directory and not client.ended:
             return client
     return None
 

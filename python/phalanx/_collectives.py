@@ -7,6 +7,7 @@ that is run again makes the same calls again. See docs/collectives.md for steps 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable, Sequence
 
 from phalanx import _failures, _native, _values, _waiting, exceptions
@@ -118,7 +119,11 @@ class Reduction:
     def wait(self, timeout: float | None = None) -> ObjectRef:
         """Wait until the result is committed; its ref."""
         client = self._client
-        client._finish(self._call, timeout, "Reduce", self.ref)
+        try:
+            client._finish(self._call, timeout, "Reduce", self.ref, cancel=False)
+        except exceptions.PhalanxError as error:
+            failure = _failures.raised(client, error, [self.ref])
+            raise failure from failure.__cause__
         if not self._ended:
             self._ended = True
             if not self.ref._named:
@@ -326,7 +331,7 @@ class Collectives:
         if dtype is None:
             if not wanted:
                 raise exceptions.InvalidArgumentError("a reduction of no sources")
-            name = _values.reduce_dtype(self._first_of(wanted, seconds)[0])
+            name = _values.reduce_dtype(self._first_of(wanted, seconds, num_objects)[0])
             if name is None:
                 raise exceptions.InvalidArgumentError("the sources do not tell their dtype: give dtype=")
             number = _DTYPES.index(name)
@@ -337,26 +342,37 @@ class Collectives:
         call = getattr(lib, verb)(self._ptr, self._checked(target), self._ids(wanted), len(wanted), options)
         return _waiting.owned(call), target
 
-    def _first_of(self: Any, refs: list[ObjectRef], seconds: float | None) -> tuple[bytes, int]:
+    def _first_of(
+        self: Any, refs: list[ObjectRef], seconds: float | None, needed: int | None = None
+    ) -> tuple[bytes, int]:
         """Return metadata and size of the sources that are there, waiting for the first one.
 
         Raises
         ------
         InvalidArgumentError
             They differ, and would be folded element by element all the same.
+        Exception
+            What a producer raised, when fewer than `needed` (None: all) can still come.
         """
         found = self._alike(refs, seconds)
-        if found is not None:
-            return found
-        done, _ = self.wait(refs, 1, seconds)
-        if not done:
-            raise exceptions.GetTimeoutError(
-                f"no source of the reduction came within {seconds} s", refs[0].hex(), self.address
-            )
-        # Its producer may have failed.
-        call = self._get_call([done[0]], seconds)
-        self._end(call, done[0], [done[0]], seconds)
-        return self._alike(refs, seconds)
+        until = None if seconds is None else time.monotonic() + seconds
+        spare, pending = len(refs) - (needed or len(refs)), refs
+        while found is None:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            done, pending = self.wait(pending, 1, left) if pending else ([], [])
+            if not done:
+                raise exceptions.GetTimeoutError(
+                    f"no source of the reduction came within {seconds} s", refs[0].hex(), self.address
+                )
+            for ref in done:
+                try:
+                    self._end(self._get_call([ref], left), ref, [ref], left)
+                except Exception:
+                    spare -= 1
+                    if spare < 0:
+                        raise
+            found = self._alike(refs, left)
+        return found
 
     def _alike(self: Any, refs: list[ObjectRef], seconds: float | None) -> tuple[bytes, int] | None:
         calls = [_waiting.owned(lib.phx_stat(self._ptr, self._checked(ref), nanos(seconds))) for ref in refs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 
 TYPE_CHECKING = False
@@ -43,6 +44,15 @@ def init(address: str | None = None, **options: Any) -> Client:
         _client = Client(address, **options)
         _options = options
         return _client
+
+
+def _after_fork() -> None:
+    """Forget a lock that a thread of the parent may have held."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _spelled(address: str) -> str:

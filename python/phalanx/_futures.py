@@ -24,6 +24,9 @@ class Driver:
         self._client = client
         self._lock = threading.Lock()
         self._queue = ffi.gc(lib.phx_queue_new(), lib.phx_queue_free)
+        self._fds = (lib.phx_client_fd(client._ptr), lib.phx_queue_fd(self._queue))
+        if min(self._fds) < 0:
+            raise OSError("no descriptor is left for futures")
         self._pending: dict[int, tuple[concurrent.futures.Future[Any], ObjectRef, Any]] = {}
         self._tag = 0
         self._running = False
@@ -48,12 +51,12 @@ class Driver:
     def _run(self) -> None:
         tags = ffi.new("uint64_t[64]")
         watched = select.poll()
-        for fd in (lib.phx_client_fd(self._client._ptr), lib.phx_queue_fd(self._queue)):
+        for fd in self._fds:
             watched.register(fd, select.POLLIN)
         while True:
             taken = lib.phx_queue_take(self._queue, tags, 64)
             for tag in tags[0:taken]:
-                self._fulfil(*self._pending.pop(tag))
+                fulfil(self._client, *self._pending.pop(tag))
             if taken:
                 continue
             with self._lock:
@@ -64,13 +67,26 @@ class Driver:
             watched.poll()
             lib.phx_poll(self._client._ptr, 0)
 
-    def _fulfil(self, future: concurrent.futures.Future[Any], ref: ObjectRef, call: Any) -> None:
-        if not future.set_running_or_notify_cancel():
-            return
+
+def fulfil(client: Client, future: concurrent.futures.Future[Any], ref: ObjectRef, call: Any) -> None:
+    """Give a future what its call, which has ended, came to."""
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
         try:
-            self._client._finish(call, 0, "Get", ref)
-            future.set_result(self._client._values_of(call, 1)[0])
+            client._finish(call, 0, "Get", ref)
         except exceptions.PhalanxError as error:
-            future.set_exception(_failures.raised(self._client, error, [ref]))
-        except BaseException as error:
-            future.set_exception(error)
+            failure = _failures.raised(client, error, [ref])
+            raise failure from failure.__cause__
+        value = client._values_of(call, 1)[0]
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(value)
+
+
+def fulfilled(client: Client, ref: ObjectRef, call: Any) -> concurrent.futures.Future[Any]:
+    """Return the future of a call that has ended."""
+    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    fulfil(client, future, ref, call)
+    return future

@@ -77,7 +77,7 @@ def checked(pointer: Any) -> Any:
 
 def nanos(seconds: float | None) -> int:
     """Return seconds as the library wants them; None is for ever."""
-    if seconds is None:
+    if seconds is None or seconds == float("inf"):
         return FOREVER
     if seconds != seconds or seconds < 0:
         raise exceptions.InvalidArgumentError(f"a timeout of {seconds} s")
@@ -94,10 +94,9 @@ def _free_buffer(buffer: Any, _pages: Any, _free: Any = lib.phx_buffer_free) -> 
     _free(buffer)
 
 
-def private_bytes(view: Any) -> memoryview:
+def private_bytes(view: Any, data: memoryview) -> memoryview:
     """Return writable bytes that are a phx_view's, of this caller alone: pages that are copied when they
-    are written, or a copy."""
-    data = view_bytes(view)
+    are written, or a copy. `data` are its bytes."""
     pages = lib.phx_private_pages(view.buffer)
     if pages == ffi.NULL:
         copy = bytearray(view.size)

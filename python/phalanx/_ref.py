@@ -45,8 +45,8 @@ class ObjectRef:
             raise exceptions.InvalidArgumentError(
                 f"an object id has {_native.ID_BYTES} bytes, not {len(object_id)}"
             )
-        # The library's hold, which ends with this.
-        self._held: Any = None
+        # The hold of each client that has used it, which ends with this ref.
+        self._held: dict[Client, Any] = {}
         self._named = False
         self._token: bytes | None = None
         self._id = bytes(object_id)
@@ -92,7 +92,7 @@ class ObjectRef:
     # ---- the object, through the client that made this ref, or else the default one
 
     def _connected(self) -> Client:
-        if self._client is not None and not self._client.closed:
+        if self._client is not None and not self._client.ended:
             return self._client
         from phalanx import _default
 
@@ -147,7 +147,7 @@ class ObjectRef:
 
     def _hold(self, client: Client) -> None:
         """Make this ref count, with that client, if it does not yet."""
-        if self._held is not None or self._named:
+        if client in self._held or self._named:
             return
         token, self._token = self._token, None
         if token is not None:
@@ -156,12 +156,14 @@ class ObjectRef:
             code = lib.phx_hold(client._ptr, self._id, 1)
         if code == 0:
             self._counts_with(client)
+            self._cluster = self._cluster or client.directory
 
     def _counts_with(self, client: Client) -> None:
         """The client holds the object once more, for this ref."""
         # The one that it had before ends.
-        self._held = ffi.gc(lib.phx_ref_of(client._ptr, self._id), lib.phx_ref_free)
-        self._client = client
+        self._held[client] = ffi.gc(lib.phx_ref_of(client._ptr, self._id), lib.phx_ref_free)
+        if self._client is None or self._client.ended:
+            self._client = client
 
     def __copy__(self) -> ObjectRef:
         return self
@@ -176,9 +178,10 @@ class ObjectRef:
             met.append(self._id)
             return _received, (self._id, self._cluster, None, self._named)
         token = None
-        if self._held is not None and not self._client.closed:  # type: ignore[union-attr]
+        holder = next((client for client in list(self._held) if not client.ended), None)
+        if holder is not None:
             place = ffi.new("char[24]")
-            if lib.phx_transit(self._client._ptr, self._id, place) == 0:  # type: ignore[union-attr]
+            if lib.phx_transit(holder._ptr, self._id, place) == 0:
                 token = ffi.buffer(place, 24)[:]
         return _received, (self._id, self._cluster, token, self._named)
 

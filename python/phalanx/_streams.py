@@ -53,24 +53,16 @@ def pieces(client: Client, ref: ObjectRef, nbytes: int, seconds: float | None) -
         _patiently(next_piece, _waiting.Patience(seconds, describe), client.address)
         if size[0] == 0:
             return
-        yield memoryview(_Piece(stream, data[0], size[0]).buffer).toreadonly()
-
-
-class _Piece:
-    """Bytes of a stream, which keep the stream."""
-
-    def __init__(self, stream: Any, data: Any, size: int) -> None:
-        def keep(_pages: Any, _stream: Any = stream) -> None:
-            pass
-
-        self.buffer = ffi.buffer(ffi.gc(ffi.cast("char*", data), keep), size)
+        # A copy: should what was read become void, its pages are another object's.
+        yield memoryview(bytes(ffi.buffer(data[0], size[0])))
 
 
 def completed(client: Client, refs: list[ObjectRef], seconds: float | None) -> Iterator[ObjectRef]:
     """Iterate over refs as their objects come; see `Client.as_completed`."""
     until = None if seconds is None else time.monotonic() + seconds
-    pending = [(ref, client._get_call([ref], None)) for ref in refs]
+    pending: list[tuple[ObjectRef, Any]] = []
     try:
+        pending.extend((ref, client._get_call([ref], None)) for ref in refs)
         while pending:
             left = None if until is None else max(0.0, until - time.monotonic())
             calls = [call for _, call in pending]

@@ -60,8 +60,10 @@ def owned(call: Any) -> Any:
     return ffi.gc(call, lib.phx_call_free)
 
 
-def finish(call: Any, seconds: float | None, describe: Describe, node: str | None) -> None:
-    """Wait until a call has ended well. Whatever ends the wait otherwise cancels the call.
+def finish(
+    call: Any, seconds: float | None, describe: Describe, node: str | None, cancel: bool = True
+) -> None:
+    """Wait until a call has ended well. Whatever ends the wait otherwise cancels the call, or not.
 
     Raises
     ------
@@ -78,7 +80,8 @@ def finish(call: Any, seconds: float | None, describe: Describe, node: str | Non
                 if code == PENDING and left == 0:
                     raise error_of(_DEADLINE, f"{describe()}: not there within {seconds} s", node)
         except BaseException:
-            lib.phx_cancel(call)
+            if cancel:
+                lib.phx_cancel(call)
             raise
     if code != 0:
         raise error_of(code, text(lib.phx_error()), node)

@@ -185,10 +185,41 @@ def test_what_a_producer_raised(client):
     with pytest.raises(ValueError, match="x{5000}"):
         client.get(long)
 
+    # Nothing of it is unpickled where that is refused.
+    gadget = client.ref()
+    gadget.set_exception(Gadget())
+    Gadget.ran = 0
+    with pytest.raises(exceptions.ProducerError, match="Gadget") as refused:
+        client.get(gadget, allow_pickle=False)
+    assert Gadget.ran == 0 and "Gadget" in str(refused.value.__cause__)
+
+    # What ends a program does not end the reader's.
+    ending = client.ref()
+    ending.set_exception(SystemExit(3))
+    with pytest.raises(exceptions.ProducerError):
+        client.get(ending)
+
     unpicklable = client.ref()
     unpicklable.set_exception(Local("here only"))
     with pytest.raises(exceptions.ProducerError, match="here only"):
         client.get(unpicklable)
+
+
+class Gadget(Exception):
+    """An exception that tells when it is unpickled."""
+
+    ran = 0
+
+    def __init__(self, *args: object) -> None:
+        super().__init__("Gadget")
+
+    def __reduce__(self):
+        return _unpickled, ()
+
+
+def _unpickled():
+    Gadget.ran += 1
+    return Gadget()
 
 
 def test_a_later_put_takes_a_failure_back(client):
@@ -322,7 +353,7 @@ def test_ref_of_another_cluster(client, nodes):
 
 def test_memory_comes_back(client):
     """Views that are dropped, on whatever thread, let the node use their pages again."""
-    for _ in range(20):
+    for _ in range(60):
         ref = client.put(np.ones(4 * LARGE))
         view = client.get(ref)
         client.delete(ref)

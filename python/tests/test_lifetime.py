@@ -63,6 +63,33 @@ def test_a_fresh_ref_that_is_put_elsewhere(client):
     assert client.get(ref) == "x"
 
 
+def test_each_client_that_uses_a_ref_holds(client):
+    ref = client.ref()
+    with phalanx.Client(client.address) as other:
+        other.put("x", ref)
+    assert still_there(client, nameless(ref))
+    assert ref.get() == "x"
+
+
+def test_a_child_that_uses_a_ref_holds(client):
+    ref = client.put("parent's")
+    watched = nameless(ref)
+    (there, here), (ask, told) = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with phalanx.Client(client.address) as mine:
+            assert mine.get(ref) == "parent's"
+            os.write(here, b"x")
+            os.read(ask, 1)
+            os._exit(0 if mine.get(ref) == "parent's" else 1)
+    os.read(there, 1)
+    del ref
+    assert still_there(client, watched)
+    os.write(told, b"x")
+    assert os.waitpid(pid, 0)[1] == 0
+    wait_until_freed(client, watched)
+
+
 def test_keep(client):
     kept, kept_later = client.put(1, keep=True), client.put(2)
     client.keep(kept_later)
