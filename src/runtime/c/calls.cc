@@ -88,7 +88,8 @@ void phx_cancel(phx_call* call) {
 void phx_call_free(phx_call* call) {
   if (call == nullptr) return;
   // An object that nobody will write is not waited for.
-  if (const auto* creating = std::get_if<Creating>(&call->call)) {
+  const auto* creating = std::get_if<Creating>(&call->call);
+  if (creating != nullptr && !(*creating)->connection().forked()) {
     (*creating)->connection().Cancel(**creating);
     phalanx::internal::WriterState::Take(**creating).IgnoreError();
   }

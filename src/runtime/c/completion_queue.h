@@ -43,6 +43,7 @@ void NotifyOf(const Future<T>& future, const Told& told) {
 
 template <typename Told>
 void NotifyOf(const Creating& creating, const Told& told) {
+  if (creating->connection().forked()) return;
   creating->connection().Update([&creating, &told] {
     auto callback = [told](const auto& result) { told(result); };
     if (creating->done()) return creating->connection().AddReady(creating->Bind(callback));

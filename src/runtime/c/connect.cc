@@ -32,7 +32,12 @@ phx_client* phx_connect(const phx_connect_options* options) {
 }
 
 void phx_close(phx_client* client) { client->client->Close(); }
-void phx_client_free(phx_client* client) { delete client; }
+void phx_client_free(phx_client* client) {
+  if (client == nullptr) return;
+  // Refs keep the client, and must not keep it open.
+  client->client->Close();
+  delete client;
+}
 
 const char* phx_client_address(const phx_client* client) {
   return client->client->address().c_str();

@@ -1,5 +1,7 @@
 // What finalisers of another language drop: buffers and holds.
 
+#include <pthread.h>
+
 #include <atomic>
 #include <memory>
 #include <utility>
@@ -21,6 +23,8 @@ struct Dropped {
 // well.
 std::atomic<Dropped*> dropped{nullptr};
 std::atomic_flag collecting;
+// In a child of fork nobody is collecting.
+[[maybe_unused]] const int at_fork = pthread_atfork(nullptr, nullptr, [] { collecting.clear(); });
 
 void Collect() {
   while (dropped.load() != nullptr) {
