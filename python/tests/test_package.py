@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 import subprocess
+import sysconfig
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_versions_agree():
 
 def test_command():
     assert "phalanx" in _output(_native.EXECUTABLE, "--help")
-    assert "phalanx" in _output("phalanx", "--help")
+    assert "phalanx" in _output(os.path.join(sysconfig.get_path("scripts"), "phalanx"), "--help")
 
 
 def test_everything_public_is_documented():
