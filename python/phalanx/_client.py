@@ -129,7 +129,9 @@ class Client(_collectives.Collectives):
         spelled = ffi.new("char[]", (address or "").encode())
         executable = ffi.new("char[]", _native.EXECUTABLE.encode())
         options = ffi.new("phx_connect_options*", (spelled, executable, nanos(connect_timeout), capacity))
-        self._ptr = ffi.gc(_native.checked(lib.phx_connect(options)), lib.phx_client_free)
+        where = address or os.environ.get("PHALANX_ADDRESS")
+        node = f"unix:{where.removeprefix('unix:')}" if where else None
+        self._ptr = ffi.gc(_native.checked(lib.phx_connect(options), node), lib.phx_client_free)
         self._closed = False
         self._address = _native.text(lib.phx_client_address(self._ptr))
         self._node = _native.text(lib.phx_client_node(self._ptr))

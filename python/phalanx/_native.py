@@ -12,6 +12,7 @@ from functools import partial
 
 from phalanx import exceptions
 from phalanx._abi import ffi
+from phalanx._release import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def error_of(code: int, message: str, node: str | None = None) -> exceptions.Pha
     kind = _errors.get(code, exceptions.PhalanxError)
     if code == _PRECONDITION and "speaks version" in message:
         kind = exceptions.VersionError
+        message = f"{message}; this is phalanx {__version__} on host {os.uname().nodename}"
     named = _ID.search(message)
     return kind(message, named and named.group(), node)
 
@@ -68,10 +70,10 @@ def text(pointer: Any) -> str:
     return ffi.string(pointer).decode("utf-8", "replace")
 
 
-def checked(pointer: Any) -> Any:
+def checked(pointer: Any, node: str | None = None) -> Any:
     """Return a pointer that is not NULL; raise what the library says otherwise."""
     if pointer == ffi.NULL:
-        raise last_error()
+        raise last_error(node)
     return pointer
 
 

@@ -66,7 +66,11 @@ def _run(*command: str) -> str:
     )
     if done.returncode != 0:
         kind = _KINDS.get(done.returncode, exceptions.PhalanxError)
-        raise kind(done.stderr.strip() or f"phalanx {command[0]}: exit {done.returncode}")
+        said = done.stderr.strip() or f"phalanx {command[0]}: exit {done.returncode}"
+        if said.endswith("(PERMISSION_DENIED)"):
+            kind = exceptions.AccessError
+            said += "; PHALANX_SECRET_FILE, or PHALANX_SECRET, is where it is looked for"
+        raise kind(said)
     return done.stdout
 
 
