@@ -578,11 +578,11 @@ class Client(_collectives.Collectives):
         Raises
         ------
         GetTimeoutError
-            The time, from the first `next` on, is over before all have come.
+            The time, which begins with this call, is over before all have come.
         """
         from phalanx import _streams
 
-        return _streams.completed(self, list(refs), self._seconds(timeout))
+        return _streams.completed(self, list(refs), _waiting.Deadline(self._seconds(timeout)))
 
     # ---- managing
 

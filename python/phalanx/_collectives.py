@@ -7,7 +7,6 @@ that is run again makes the same calls again. See docs/collectives.md for steps 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterable, Sequence
 
 from phalanx import _failures, _native, _values, _waiting, exceptions
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from phalanx._client import Client
 
 _DEFAULT: Any = ...
-# As DType and ReduceOp in phalanx/elements.h.
-_DTYPES = ("f16", "bf16", "f32", "f64", "i8", "u8", "i16", "i32", "u32", "i64", "u64")
+# As ReduceOp in phalanx/elements.h.
 _OPS = ("sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor", "mean")
 _UFUNCS = {
     "add": "sum",
@@ -32,19 +30,6 @@ _UFUNCS = {
     "bitwise_and": "bit-and",
     "bitwise_or": "bit-or",
     "bitwise_xor": "bit-xor",
-}
-_NUMPY_NAMES = {
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float32": "f32",
-    "float64": "f64",
-    "int8": "i8",
-    "uint8": "u8",
-    "int16": "i16",
-    "int32": "i32",
-    "uint32": "u32",
-    "int64": "i64",
-    "uint64": "u64",
 }
 
 
@@ -57,8 +42,20 @@ def _op_number(op: Any) -> int:
     return _OPS.index(name)
 
 
+def _reduced_names() -> dict[str, str]:
+    """Return what reductions call NumPy's dtypes, in the order of DType in phalanx/elements.h."""
+    from phalanx._values import dtypes
+
+    return dtypes.REDUCED_NAMES
+
+
+def _number_of(reduced: str) -> int:
+    return list(_reduced_names().values()).index(reduced)
+
+
 def _dtype_number(dtype: Any) -> int:
     """Return the number of a dtype that a caller gave: NumPy's, torch's, or the name of one."""
+    names = _reduced_names()
     spelled = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
     if spelled is None:
         spelled = getattr(dtype, "__name__", None) or str(dtype)
@@ -66,17 +63,17 @@ def _dtype_number(dtype: Any) -> int:
         raise exceptions.InvalidArgumentError(
             f"dtype={spelled!r} has 8 bits here and 8 bytes in NumPy: give numpy.int8 or numpy.int64"
         )
-    if spelled not in _DTYPES and spelled[1:].isdigit():
+    if spelled not in names.values() and spelled[1:].isdigit():
         import numpy as np
 
         with contextlib.suppress(TypeError):
             spelled = np.dtype(spelled).name
-    name = _NUMPY_NAMES.get(spelled.removeprefix("torch."), spelled)
-    if name not in _DTYPES:
+    name = names.get(spelled.removeprefix("torch."), spelled)
+    if name not in names.values():
         raise exceptions.InvalidArgumentError(
-            f"elements of {dtype!r} cannot be reduced; those of {', '.join(_NUMPY_NAMES)} can"
+            f"elements of {dtype!r} cannot be reduced; those of {', '.join(names)} can"
         )
-    return _DTYPES.index(name)
+    return _number_of(name)
 
 
 class Reduction:
@@ -188,7 +185,7 @@ class Collectives:
         call, target = self._begin(
             "phx_reduce", refs, op, num_objects, order, dtype, ref, root, timeout, False
         )
-        self._end(call, target, refs, timeout)
+        self._end(call, target, refs)
         if not target._named:
             target._counts_with(self)
         return target
@@ -235,7 +232,7 @@ class Collectives:
         call, target = self._begin(
             "phx_all_reduce", refs, op, num_objects, order, dtype, ref, "any", timeout, False
         )
-        self._end(call, target, refs, timeout)
+        self._end(call, target, refs)
         if not target._named:
             target._counts_with(self)
         return self._values_of(call, 1)[0]
@@ -262,29 +259,28 @@ class Collectives:
             raise exceptions.InvalidArgumentError(
                 f"part {index} of {len(wanted)} sources and {len(targets)} targets"
             )
-        seconds = self._seconds(timeout)
-        metadata, nbytes = self._first_of(wanted, seconds)
+        deadline = _waiting.Deadline(self._seconds(timeout))
+        metadata, nbytes = self._first_of(wanted, deadline)
         number = (
             _dtype_number(dtype)
             if dtype is not None
-            else _DTYPES.index(_values.reduce_dtype(metadata) or "f32")
+            else _number_of(_values.reduce_dtype(metadata) or "f32")
         )
-        options = self._reduce_options(number, op, None, "arrival", "caller", seconds, False)
+        options = self._reduce_options(number, op, None, "arrival", "caller", deadline.left(), False)
         options.owned = not targets[index]._named
         call = _waiting.owned(
             lib.phx_reduce_scatter(
                 self._ptr, self._ids(targets), self._ids(wanted), len(wanted), index, nbytes, options
             )
         )
-        self._end(call, targets[index], wanted, timeout)
+        self._end(call, targets[index], wanted)
         if not targets[index]._named:
             targets[index]._counts_with(self)
         views = ffi.new("phx_view[1]")
         if lib.phx_result_views(call, 0, 1, views) != 0:
             raise _native.last_error(self.address)
         # Its metadata is that of a whole source.
-        names = {short: name for name, short in _NUMPY_NAMES.items()}
-        spelled = names[_DTYPES[number]]
+        spelled = list(_reduced_names())[number]
         if spelled == "bfloat16":
             import ml_dtypes
 
@@ -326,24 +322,24 @@ class Collectives:
         is_open: bool,
     ) -> tuple[Any, ObjectRef]:
         wanted = list(refs)
-        seconds = self._seconds(timeout)
+        deadline = _waiting.Deadline(self._seconds(timeout))
         target = self.ref() if ref is None else ref
         if dtype is None:
             if not wanted:
                 raise exceptions.InvalidArgumentError("a reduction of no sources")
-            name = _values.reduce_dtype(self._first_of(wanted, seconds, num_objects)[0])
+            name = _values.reduce_dtype(self._first_of(wanted, deadline, num_objects)[0])
             if name is None:
                 raise exceptions.InvalidArgumentError("the sources do not tell their dtype: give dtype=")
-            number = _DTYPES.index(name)
+            number = _number_of(name)
         else:
             number = _dtype_number(dtype)
-        options = self._reduce_options(number, op, num_objects, order, root, seconds, is_open)
+        options = self._reduce_options(number, op, num_objects, order, root, deadline.left(), is_open)
         options.owned = not target._named
         call = getattr(lib, verb)(self._ptr, self._checked(target), self._ids(wanted), len(wanted), options)
         return _waiting.owned(call), target
 
     def _first_of(
-        self: Any, refs: list[ObjectRef], seconds: float | None, needed: int | None = None
+        self: Any, refs: list[ObjectRef], deadline: _waiting.Deadline, needed: int | None = None
     ) -> tuple[bytes, int]:
         """Return metadata and size of the sources that are there, waiting for the first one.
 
@@ -354,24 +350,22 @@ class Collectives:
         Exception
             What a producer raised, when fewer than `needed` (None: all) can still come.
         """
-        found = self._alike(refs, seconds)
-        until = None if seconds is None else time.monotonic() + seconds
+        found = self._alike(refs, deadline.left())
         spare, pending = len(refs) - (needed or len(refs)), refs
         while found is None:
-            left = None if until is None else max(0.0, until - time.monotonic())
-            done, pending = self.wait(pending, 1, left) if pending else ([], [])
+            done, pending = self.wait(pending, 1, deadline.left()) if pending else ([], [])
             if not done:
                 raise exceptions.GetTimeoutError(
-                    f"no source of the reduction came within {seconds} s", refs[0].hex(), self.address
+                    f"no source of the reduction came within {deadline.seconds} s", refs[0].hex(), self.address
                 )
             for ref in done:
                 try:
-                    self._end(self._get_call([ref], left), ref, [ref], left)
+                    self._end(self._get_call([ref], deadline.left()), ref, [ref])
                 except Exception:
                     spare -= 1
                     if spare < 0:
                         raise
-            found = self._alike(refs, left)
+            found = self._alike(refs, deadline.left())
         return found
 
     def _alike(self: Any, refs: list[ObjectRef], seconds: float | None) -> tuple[bytes, int] | None:
@@ -421,9 +415,7 @@ class Collectives:
         options.timeout = nanos(seconds)
         return options
 
-    def _end(
-        self: Any, call: Any, target: ObjectRef, refs: Sequence[ObjectRef], timeout: float | None
-    ) -> None:
+    def _end(self: Any, call: Any, target: ObjectRef, refs: Sequence[ObjectRef]) -> None:
         try:
             # The cluster knows the deadline; it says what is missing.
             self._finish(call, None, "Reduce", target)
@@ -458,8 +450,9 @@ class Collectives:
         """Put the parts of an array, cut evenly along its first axis, as `refs`; who wants one gets it."""
         import numpy as np
 
+        deadline = _waiting.Deadline(self._seconds(timeout))
         for part, ref in zip(np.array_split(np.asarray(value), len(refs)), refs):
-            self.put(part, ref, timeout=timeout)
+            self.put(part, ref, timeout=deadline.left())
 
     def all_to_all(
         self: Any,
@@ -468,9 +461,10 @@ class Collectives:
         timeout: float | None = _DEFAULT,
     ) -> list[Any]:
         """Put what goes out, and return what comes in, in the order of `incoming`."""
+        deadline = _waiting.Deadline(self._seconds(timeout))
         for ref, value in outgoing:
-            self.put(value, ref, timeout=timeout)
-        return self.get(list(incoming), timeout)
+            self.put(value, ref, timeout=deadline.left())
+        return self.get(list(incoming), deadline.left())
 
     def barrier(
         self: Any, name: str, participants: int, index: int, timeout: float | None = _DEFAULT

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 from phalanx import _native, _waiting, exceptions
@@ -57,19 +56,17 @@ def pieces(client: Client, ref: ObjectRef, nbytes: int, seconds: float | None) -
         yield memoryview(bytes(ffi.buffer(data[0], size[0])))
 
 
-def completed(client: Client, refs: list[ObjectRef], seconds: float | None) -> Iterator[ObjectRef]:
+def completed(client: Client, refs: list[ObjectRef], deadline: _waiting.Deadline) -> Iterator[ObjectRef]:
     """Iterate over refs as their objects come; see `Client.as_completed`."""
-    until = None if seconds is None else time.monotonic() + seconds
     pending: list[tuple[ObjectRef, Any]] = []
     try:
         pending.extend((ref, client._get_call([ref], None)) for ref in refs)
         while pending:
-            left = None if until is None else max(0.0, until - time.monotonic())
             calls = [call for _, call in pending]
-            ended = _waiting.some(calls, 1, left, lambda: f"one of {len(calls)} objects")
+            ended = _waiting.some(calls, 1, deadline.left(), lambda: f"one of {len(calls)} objects")
             if not any(ended):
                 raise exceptions.GetTimeoutError(
-                    f"{len(pending)} of {len(refs)} objects are not there within {seconds} s",
+                    f"{len(pending)} of {len(refs)} objects are not there within {deadline.seconds} s",
                     pending[0][0].hex(),
                     client.address,
                 )

@@ -55,15 +55,18 @@ class Tree:
 
 def _run(*command: str) -> str:
     environment = {k: v for k, v in os.environ.items() if k != "PHALANX_ADDRESS"}
-    done = subprocess.run(
-        [_native.EXECUTABLE, *command],
-        capture_output=True,
-        text=True,
-        timeout=_PATIENCE_S,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [_native.EXECUTABLE, *command],
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise exceptions.GetTimeoutError(f"phalanx {command[0]}: no answer within {_PATIENCE_S} s") from None
     if done.returncode != 0:
         kind = _KINDS.get(done.returncode, exceptions.PhalanxError)
         said = done.stderr.strip() or f"phalanx {command[0]}: exit {done.returncode}"

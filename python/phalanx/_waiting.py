@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from phalanx._native import PENDING, error_of, ffi, lib, text
+from phalanx._native import PENDING, error_of, ffi, lib, nanos, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,19 @@ NOTICE_S = 30.0
 _DEADLINE = 4
 
 Describe = Callable[[], str]
+
+
+class Deadline:
+    """The time that the steps of one call have together; None: for ever."""
+
+    def __init__(self, seconds: float | None) -> None:
+        nanos(seconds)  # or raises
+        self.seconds = seconds
+        self._until = None if seconds is None else time.monotonic() + seconds
+
+    def left(self) -> float | None:
+        """Return the seconds that are left for the next step."""
+        return None if self._until is None else max(0.0, self._until - time.monotonic())
 
 
 class Patience:
@@ -87,12 +100,29 @@ def finish(
         raise error_of(code, text(lib.phx_error()), node)
 
 
+def _check_process(calls: list[Any]) -> None:
+    """Raise ClosedError if the calls are those of a parent, which will not end here."""
+    call = next((call for call in calls if not lib.phx_call_ended(call)), None)
+    if call is None:
+        return
+    code = lib.phx_wait(call, 0)
+    if code != PENDING and not lib.phx_call_ended(call):
+        raise error_of(code, text(lib.phx_error()))
+
+
 def some(calls: list[Any], count: int, seconds: float | None, describe: Describe) -> list[bool]:
-    """Wait until `count` of the calls have ended, however, or the time is over; which have."""
+    """Wait until `count` of the calls have ended, however, or the time is over; which have.
+
+    Raises
+    ------
+    ClosedError
+        They were made before this process was forked.
+    """
     pointers = ffi.new("phx_call*[]", calls)
     patience = Patience(seconds, describe)
     left = 0
     while lib.phx_wait_some(pointers, len(calls), count, left) < count:
+        _check_process(calls)
         left = patience.slice()
         if left == 0:
             break

@@ -37,6 +37,26 @@ def client():
     return phalanx.init(capacity=256 << 20)
 
 
+class Clock:
+    """Time as waits see it, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of waits, in this process."""
+    from phalanx import _waiting
+
+    made = Clock()
+    monkeypatch.setattr(_waiting, "time", made)
+    return made
+
+
 @pytest.fixture
 def cluster(binary):
     """A cluster without daemons yet, which ends with the test."""

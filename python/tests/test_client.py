@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 import signal
 import threading
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import phalanx
-from phalanx import exceptions
+from phalanx import _native, _tools, exceptions
 
 LARGE = (3 << 20) // 8
 
@@ -152,6 +153,13 @@ def test_as_completed(client):
     assert list(came) == [first]
     with pytest.raises(TimeoutError):
         list(client.as_completed([client.ref()], timeout=0.05))
+
+
+def test_the_time_of_as_completed_begins_with_the_call(client, clock):
+    came = client.as_completed([client.ref()], timeout=30)
+    clock.now += 30
+    with pytest.raises(TimeoutError, match="30 s"):
+        next(came)
 
 
 def test_delete_is_told_apart_from_unknown(client):
@@ -379,6 +387,17 @@ def test_status_and_tree(nodes):
     assert "n2" in str(clients[2].status())
     with pytest.raises(exceptions.PhalanxError):
         clients[0].tree(clients[0].ref())
+
+
+def test_a_command_that_does_not_answer(client, monkeypatch, tmp_path):
+    stuck = tmp_path / "phalanx"
+    os.mkfifo(tmp_path / "pipe")
+    stuck.write_text(f"#!/bin/sh\nread line < '{tmp_path}/pipe'\n")
+    stuck.chmod(0o700)
+    monkeypatch.setattr(_native, "EXECUTABLE", str(stuck))
+    monkeypatch.setattr(_tools, "_PATIENCE_S", 0.1)
+    with pytest.raises(exceptions.GetTimeoutError, match="phalanx status"):
+        client.status()
 
 
 def test_signatures_do_not_show_the_client():

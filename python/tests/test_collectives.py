@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pathlib
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from phalanx import exceptions
+from phalanx._values import dtypes
 
 LARGE = 1 << 19
 
@@ -117,6 +120,64 @@ def test_reduce_scatter_and_scatter(nodes):
     clients[0].scatter(np.arange(10), places)
     got = [clients[1].get(place, timeout=60) for place in places]
     assert np.array_equal(np.concatenate(got), np.arange(10))
+
+
+def test_the_steps_of_a_call_share_its_time(client, clock, monkeypatch):
+    """The first source comes late in the reduction's time, the second never."""
+    sources, given = [], []
+    arrive, begin = client.wait, client._reduce_options
+
+    def wait(refs, count, timeout):
+        clock.now += 29.95
+        client.put(np.ones(3), sources[0])
+        return arrive(refs, count, timeout)
+
+    def options(number, op, num_objects, order, root, seconds, is_open):
+        given.append(seconds)
+        return begin(number, op, num_objects, order, root, seconds, is_open)
+
+    monkeypatch.setattr(client, "wait", wait)
+    monkeypatch.setattr(client, "_reduce_options", options)
+    targets = [client.ref(), client.ref()]
+    for call in (client.reduce, lambda refs, timeout: client.reduce_scatter(refs, targets, 0, timeout=timeout)):
+        given.clear()
+        sources[:] = [client.ref(), client.ref()]
+        with pytest.raises(TimeoutError):
+            call(sources, timeout=30)
+        assert given[0] < 0.1
+
+
+def test_the_puts_of_a_call_share_its_time(client, clock, monkeypatch):
+    given = []
+
+    def step(*args, timeout):
+        given.append(timeout)
+        clock.now += 2
+
+    monkeypatch.setattr(client, "put", step)
+    monkeypatch.setattr(client, "get", lambda refs, timeout: step(timeout=timeout))
+    refs = [client.ref() for _ in range(3)]
+    client.scatter(np.arange(3), refs, timeout=5)
+    assert given == [5, 3, 1]
+    given.clear()
+    client.all_to_all([(ref, 1) for ref in refs], refs, timeout=5)
+    assert given == [5, 3, 1, 0]
+    with pytest.raises(ValueError):
+        client.scatter(np.arange(3), refs, timeout=-1)
+
+
+def test_the_names_of_dtypes_are_the_librarys():
+    header = (pathlib.Path(__file__).parents[2] / "include/phalanx/elements.h").read_text()
+    names = re.search(r"enum class DType \{ (.*) \};", header)[1]
+    assert [f"k{name.capitalize()}" for name in dtypes.REDUCED_NAMES.values()] == names.split(", ")
+
+
+@pytest.mark.parametrize("name", [name for name in dtypes.REDUCED_NAMES if name != "bfloat16"])
+def test_each_dtype_is_reduced_as_what_it_is(client, name):
+    sources = [client.put(np.ones(3, name)) for _ in range(2)]
+    for dtype in (None, name, np.dtype(name)):
+        result = client.get(client.reduce(sources, dtype=dtype, timeout=60))
+        assert result.dtype == np.dtype(name) and list(result) == [2, 2, 2]
 
 
 def test_bad_input(client):

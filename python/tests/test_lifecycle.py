@@ -89,6 +89,25 @@ os.waitpid(pid, 0)
     assert run(code).strip() == "b'y'"
 
 
+def test_a_forked_child_does_not_wait_for_its_parents_calls():
+    code = """
+import phalanx, os, signal
+c = phalanx.init()
+absent, here = c.ref(), c.put(1)
+came = c.as_completed([here, absent])
+assert next(came) == here
+pid = os.fork()
+if pid == 0:
+    signal.alarm(60)
+    try:
+        next(came)
+    except phalanx.exceptions.ClosedError as error:
+        os._exit(7 if 'fork' in str(error) else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    assert run(code).strip() == "7"
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_multiprocessing(method):
     code = f"""

@@ -29,21 +29,9 @@ _PLAIN = re.compile(
 _EXTENSION = re.compile(r"(bfloat16|u?int[124]|float[468]_[a-z0-9_]{1,20})", re.ASCII)
 _MAX_DEPTH = 16
 
-# Native means little-endian: the kernels know no other.
-_REDUCED = {
-    "<f2": "f16",
-    "bfloat16": "bf16",
-    "<f4": "f32",
-    "<f8": "f64",
-    "|i1": "i8",
-    "|u1": "u8",
-    "<i2": "i16",
-    "<i4": "i32",
-    "<u4": "u32",
-    "<i8": "i64",
-    "<u8": "u64",
-}
-_TORCH_REDUCED = {
+# What NumPy and torch call the elements that can be reduced, and what reductions do; in the order of
+# DType in phalanx/elements.h.
+REDUCED_NAMES = {
     "float16": "f16",
     "bfloat16": "bf16",
     "float32": "f32",
@@ -58,9 +46,20 @@ _TORCH_REDUCED = {
 }
 
 
+def _native_code(name: str, reduced: str) -> str:
+    """Return the code of a dtype in native order, which is little-endian: the kernels know no other."""
+    if name == "bfloat16":
+        return name
+    nbytes = int(reduced[1:]) // 8
+    return f"{'|' if nbytes == 1 else '<'}{reduced[0]}{nbytes}"
+
+
+_REDUCED = {_native_code(name, reduced): reduced for name, reduced in REDUCED_NAMES.items()}
+
+
 def reduced_name(code: str, torch: bool) -> str | None:
     """Return the reductions' name of a dtype code, None if they have none."""
-    return (_TORCH_REDUCED if torch else _REDUCED).get(code)
+    return (REDUCED_NAMES if torch else _REDUCED).get(code)
 
 
 def spoken_name(code: str) -> str:
