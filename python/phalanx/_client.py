@@ -383,6 +383,7 @@ class Client(_collectives.Collectives):
         writable: object = None,
         allow_pickle: bool = True,
         on_lost: str = "raise",
+        progress: bool = False,
     ) -> Any:
         """Return the value of an object, or of several, waiting until they are there.
 
@@ -403,6 +404,8 @@ class Client(_collectives.Collectives):
             Whether pickled values are read.
         on_lost
             "wait": when every node that had it is gone, wait until it is put again.
+        progress
+            Draw a bar, by tqdm, of how many of several objects are there.
 
         Raises
         ------
@@ -426,6 +429,8 @@ class Client(_collectives.Collectives):
         seconds = self._seconds(timeout)
         call = self._get_call(wanted, seconds, on_lost == "raise")
         try:
+            if progress:
+                self._show_progress(wanted, seconds, on_lost == "raise")
             # The library knows the deadline, and of which object it is.
             self._finish(call, None, "Get", wanted[0])
         except exceptions.PhalanxError as error:
@@ -438,6 +443,17 @@ class Client(_collectives.Collectives):
         return _waiting.owned(
             lib.phx_get(self._ptr, self._ids(refs), len(refs), 0, (1 << 64) - 1, fail_if_lost, nanos(seconds))
         )
+
+    def _show_progress(self, refs: Sequence[ObjectRef], seconds: float | None, fail_if_lost: bool) -> None:
+        from phalanx import _progress
+
+        calls: list[Any] = []
+        try:
+            calls.extend(self._get_call([ref], None, fail_if_lost) for ref in refs)
+            _progress.until_all_or_one_fails(calls, _waiting.Deadline(seconds))
+        finally:
+            for call in calls:
+                lib.phx_cancel(call)
 
     def _values_of(
         self,
@@ -544,10 +560,13 @@ class Client(_collectives.Collectives):
         refs: Iterable[ObjectRef],
         num_returns: int = 1,
         timeout: float | None = _DEFAULT,
+        *,
+        progress: bool = False,
     ) -> tuple[list[ObjectRef], list[ObjectRef]]:
         """Wait until `num_returns` of the objects are on this node, or the time is over.
 
-        An object whose Get raises (it was deleted, its producer failed) is done, too.
+        An object whose Get raises (it was deleted, its producer failed) is done, too. `progress` draws a
+        bar, by tqdm.
 
         Returns
         -------
@@ -561,9 +580,12 @@ class Client(_collectives.Collectives):
         calls: list[Any] = []
         try:
             calls.extend(self._get_call([ref], None) for ref in wanted)
-            ended = _waiting.some(
-                calls, num_returns, seconds, lambda: f"{num_returns} of {len(wanted)} objects"
-            )
+            some = _waiting.some
+            if progress:
+                from phalanx import _progress
+
+                some = _progress.some
+            ended = some(calls, num_returns, seconds, lambda: f"{num_returns} of {len(wanted)} objects")
         finally:
             for call in calls:
                 lib.phx_cancel(call)
@@ -571,9 +593,10 @@ class Client(_collectives.Collectives):
         return done, [ref for ref, there in zip(wanted, ended) if not there]
 
     def as_completed(
-        self, refs: Iterable[ObjectRef], timeout: float | None = _DEFAULT
+        self, refs: Iterable[ObjectRef], timeout: float | None = _DEFAULT, *, progress: bool = False
     ) -> Iterator[ObjectRef]:
-        """Iterate over the refs in the order in which their objects come to this node.
+        """Iterate over the refs in the order in which their objects come to this node. `progress` draws a
+        bar, by tqdm.
 
         Raises
         ------
@@ -582,7 +605,13 @@ class Client(_collectives.Collectives):
         """
         from phalanx import _streams
 
-        return _streams.completed(self, list(refs), _waiting.Deadline(self._seconds(timeout)))
+        wanted = list(refs)
+        coming = _streams.completed(self, wanted, _waiting.Deadline(self._seconds(timeout)))
+        if not progress:
+            return coming
+        from phalanx import _progress
+
+        return _progress.counted(_progress.bar(len(wanted)), coming)
 
     # ---- managing
 

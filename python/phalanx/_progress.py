@@ -1,0 +1,68 @@
+"""Bars that show how many of several objects have come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from phalanx import _waiting
+from phalanx._native import PENDING, lib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    _T = TypeVar("_T")
+
+
+def bar(total: int) -> Any:
+    """Return a bar of tqdm's.
+
+    Raises
+    ------
+    ImportError
+        It is not installed.
+    """
+    try:
+        from tqdm.auto import tqdm
+    except ImportError as error:
+        raise ImportError(
+            "progress=True draws its bar with tqdm, which is not installed: pip install 'phalanx[progress]'",
+            name="tqdm",
+        ) from error
+    return tqdm(total=total, desc="phalanx", unit=" objects")
+
+
+def counted(shown: Any, items: Iterable[_T]) -> Iterator[_T]:
+    """Iterate, telling a bar of each item; it ends with the iteration, however that ends."""
+    with shown:
+        for item in items:
+            shown.update()
+            yield item
+
+
+def some(calls: list[Any], count: int, seconds: float | None, describe: _waiting.Describe) -> list[bool]:
+    """Wait as `_waiting.some`, and show how many of the `count` calls have ended."""
+    deadline = _waiting.Deadline(seconds)
+    with bar(count) as shown:
+        ended = _waiting.some(calls, 0, 0, describe)
+        while True:
+            there = sum(ended)
+            shown.update(min(there, count) - shown.n)
+            if there >= count:
+                return ended
+            ended = _waiting.some(calls, there + 1, deadline.left(), describe)
+            if sum(ended) == there:
+                return ended
+
+
+def until_all_or_one_fails(calls: list[Any], deadline: _waiting.Deadline) -> None:
+    """Show how many of these calls have ended, until all have, one of them badly, or the time is over."""
+    pending = calls
+    with bar(len(calls)) as shown:
+        while pending:
+            ended = _waiting.some(pending, 1, deadline.left(), lambda: f"{len(calls)} objects")
+            there = [call for call, has_ended in zip(pending, ended) if has_ended]
+            shown.update(len(there))
+            if not there or any(lib.phx_wait(call, 0) not in (0, PENDING) for call in there):
+                return
+            pending = [call for call, has_ended in zip(pending, ended) if not has_ended]
