@@ -1,13 +1,19 @@
 """Calls of a client as futures of an event loop, without a thread.
 
 The loop watches two descriptors while calls are pending: the client's, to drive it, and a queue's, to
-learn which calls have ended, whichever thread drove them.
+learn which calls have ended, whichever thread drove them. What is pending belongs to the loop, and goes with
+it when it is closed:
+
+    client ──► bridge ┄┄(weak)┄┄► pending ──► futures ──► loop
+                 ▲                   ▲                     │
+                 └───────────────────┴── readers ◄─────────┘
 """
 
 from __future__ import annotations
 
 import asyncio
 import weakref
+from functools import partial
 
 from phalanx._native import ffi, lib
 
@@ -16,54 +22,71 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+class _Pending(dict[int, "tuple[asyncio.Future[None], Any]"]):
+    """Futures and their calls, by tag. Freed with it, the calls of a closed loop are cancelled."""
+
+
+def _nothing() -> None:
+    """What a weak reference to nothing gives."""
+
+
 class Bridge:
     """A client's calls in one event loop. Used on the loop's thread alone."""
 
-    def __init__(self, client: Any, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, client: Any) -> None:
         self._client = client
-        self._loop = weakref.ref(loop)
         self._queue = ffi.gc(lib.phx_queue_new(), lib.phx_queue_free)
         self._fds = (lib.phx_client_fd(client), lib.phx_queue_fd(self._queue))
         if min(self._fds) < 0:
             raise OSError("no descriptor is left for the event loop to watch")
-        self._pending: dict[int, tuple[asyncio.Future, Any]] = {}
+        self._pending: Any = _nothing
         self._tag = 0
 
-    def watch(self, call: Any) -> asyncio.Future:
+    def watch(self, call: Any) -> asyncio.Future[None]:
         """Return a future that ends, with None, when the call has ended. Cancelling it cancels the call."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        if not self._pending:
-            loop.add_reader(self._fds[0], self._drive)
-            loop.add_reader(self._fds[1], self._collect)
+        pending = self._pending()
+        if pending is None:
+            pending = _Pending()
+            self._pending = weakref.ref(pending)
+            loop.add_reader(self._fds[0], self._drive, pending)
+            loop.add_reader(self._fds[1], self._collect, pending)
         self._tag += 1
-        self._pending[self._tag] = (future, call)
-        future.add_done_callback(_cancel_with(call))
+        pending[self._tag] = (future, call)
+        future.add_done_callback(partial(self._drop, self._tag, call))
         lib.phx_call_notify(call, self._queue, self._tag)
         # What a request has set off may be here already.
-        self._drive()
+        self._drive(pending)
         return future
 
-    def _drive(self) -> None:
+    def _drive(self, pending: _Pending) -> None:
         lib.phx_poll(self._client, 0)
-        self._collect()
+        self._collect(pending)
 
-    def _collect(self) -> None:
+    def _collect(self, pending: _Pending) -> None:
         tags = ffi.new("uint64_t[64]")
         while taken := lib.phx_queue_take(self._queue, tags, 64):
             for tag in tags[0:taken]:
-                entry = self._pending.pop(tag, None)
+                entry = pending.pop(tag, None)
                 if entry is not None and not entry[0].done():
                     entry[0].set_result(None)
-        loop = self._loop()
-        if not self._pending and loop is not None and not loop.is_closed():
-            for fd in self._fds:
-                loop.remove_reader(fd)
+        self._rest(pending)
 
+    def _drop(self, tag: int, call: Any, future: asyncio.Future[None]) -> None:
+        if not future.cancelled():
+            return
+        lib.phx_cancel(call)
+        pending = self._pending()
+        if pending is not None:
+            pending.pop(tag, None)
+            self._rest(pending)
 
-def _cancel_with(call: Any) -> Any:
-    def cancel(future: asyncio.Future) -> None:
-        if future.cancelled():
-            lib.phx_cancel(call)
-
-    return cancel
+    def _rest(self, pending: _Pending) -> None:
+        """Let the loop rest when nothing is pending."""
+        if pending or self._pending() is not pending:
+            return
+        self._pending = _nothing
+        loop = asyncio.get_running_loop()
+        for fd in self._fds:
+            loop.remove_reader(fd)

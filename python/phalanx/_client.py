@@ -288,6 +288,7 @@ class Client(_collectives.Collectives):
             object_id = ref._id
         else:
             object_id = self._checked(ref)
+            ref._reason = None
         seconds = self._seconds(timeout)
         keep = ref._named if keep is None else keep
         if encoded.nbytes < _native.OWN_FILE_BYTES:
@@ -364,10 +365,12 @@ class Client(_collectives.Collectives):
         self, ref: ObjectRef, error: BaseException, *, timeout: float | None = _DEFAULT
     ) -> None:
         """Say that the object will not be put; as `ObjectRef.set_exception`."""
-        seconds = self._seconds(timeout)
-        message = _failures.encode(self, ref, error)
+        deadline = _waiting.Deadline(self._seconds(timeout))
+        object_id = self._checked(ref)
+        message = _failures.encode(self, ref, error, deadline)
+        seconds = deadline.left()
         call = _waiting.owned(
-            lib.phx_fail(self._ptr, self._checked(ref), _failures.CODE, message, len(message), nanos(seconds))
+            lib.phx_fail(self._ptr, object_id, _failures.CODE, message, len(message), nanos(seconds))
         )
         self._finish(call, seconds, "set_exception", ref)
 
@@ -439,9 +442,18 @@ class Client(_collectives.Collectives):
         values = self._values_of(call, len(wanted), copy, out, writable, allow_pickle)
         return values if many else values[0]
 
-    def _get_call(self, refs: Sequence[ObjectRef], seconds: float | None, fail_if_lost: bool = True) -> Any:
+    def _get_call(
+        self,
+        refs: Sequence[ObjectRef],
+        seconds: float | None,
+        fail_if_lost: bool = True,
+        free: Any = lib.phx_call_free,
+    ) -> Any:
         return _waiting.owned(
-            lib.phx_get(self._ptr, self._ids(refs), len(refs), 0, (1 << 64) - 1, fail_if_lost, nanos(seconds))
+            lib.phx_get(
+                self._ptr, self._ids(refs), len(refs), 0, (1 << 64) - 1, fail_if_lost, nanos(seconds)
+            ),
+            free,
         )
 
     def _show_progress(self, refs: Sequence[ObjectRef], seconds: float | None, fail_if_lost: bool) -> None:
@@ -491,16 +503,19 @@ class Client(_collectives.Collectives):
 
     async def get_async(self, ref: ObjectRef, timeout: float | None = _DEFAULT) -> Any:
         """Return an object's value, waiting in the running event loop. Cancelling drops this waiter alone."""
-        seconds = self._seconds(timeout)
-        call = self._get_call([ref], seconds)
-        if lib.phx_wait(call, 0) == _native.PENDING:
-            await self._bridge().watch(call)
+        call = self._get_call([ref], self._seconds(timeout), free=_waiting.abandon)
+        await self._ended(call)
         try:
             self._finish(call, 0, "Get", ref)
         except exceptions.PhalanxError as error:
-            failure = _failures.raised(self, error, [ref])
+            failure = await _failures.raised_async(self, error, [ref])
             raise failure from failure.__cause__
         return self._values_of(call, 1)[0]
+
+    async def _ended(self, call: Any) -> None:
+        """Wait in the running event loop until a call has ended, however."""
+        if lib.phx_wait(call, 0) == _native.PENDING:
+            await self._bridge().watch(call)
 
     def _bridge(self) -> Any:
         import asyncio
@@ -513,7 +528,7 @@ class Client(_collectives.Collectives):
                 self._bridges = weakref.WeakKeyDictionary()
             bridge = self._bridges.get(loop)
             if bridge is None:
-                bridge = self._bridges[loop] = _asyncio.Bridge(self._ptr, loop)
+                bridge = self._bridges[loop] = _asyncio.Bridge(self._ptr)
             return bridge
 
     def future(self, ref: ObjectRef) -> concurrent.futures.Future[Any]:
@@ -705,6 +720,20 @@ def _metadata(view: Any) -> bytes:
 
 
 _clients: weakref.WeakValueDictionary[int, Client] = weakref.WeakValueDictionary()
+
+
+def _after_fork() -> None:
+    """Forget locks that threads of the parent may have held."""
+    for made in _clients.valuerefs():
+        client = made()
+        if client is None:
+            continue
+        client._lock = threading.Lock()
+        if client._futures is not None:
+            client._futures.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def of_cluster(directory: str) -> Client | None:

@@ -48,6 +48,10 @@ class Driver:
                 threading.Thread(target=self._run, name="phalanx-futures", daemon=True).start()
         return future
 
+    def after_fork(self) -> None:
+        """Forget, in a child, a lock that a thread of the parent may have held."""
+        self._lock = threading.Lock()
+
     def _run(self) -> None:
         tags = ffi.new("uint64_t[64]")
         watched = select.poll()

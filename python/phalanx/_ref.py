@@ -38,7 +38,7 @@ class ObjectRef:
     phalanx.ref : A ref for an object that somebody is going to put.
     """
 
-    __slots__ = ("__weakref__", "_client", "_cluster", "_held", "_id", "_named", "_token")
+    __slots__ = ("__weakref__", "_client", "_cluster", "_held", "_id", "_named", "_reason", "_token")
 
     def __init__(self, object_id: bytes, cluster: str = "", *, client: Client | None = None) -> None:
         if len(object_id) != _native.ID_BYTES:
@@ -48,6 +48,8 @@ class ObjectRef:
         # The hold of each client that has used it, which ends with this ref.
         self._held: dict[Client, Any] = {}
         self._named = False
+        # The object that has what a producer raised, if that is long: it stays as long as this ref.
+        self._reason: ObjectRef | None = None
         self._token: bytes | None = None
         self._id = bytes(object_id)
         self._cluster = cluster

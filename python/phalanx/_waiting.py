@@ -66,11 +66,17 @@ class Patience:
         return max(0, int(seconds * 1e9))
 
 
-def owned(call: Any) -> Any:
+def owned(call: Any, free: Any = lib.phx_call_free) -> Any:
     """Return a call's pointer that frees it; raise if the library gave none."""
     if call == ffi.NULL:
         raise error_of(lib.phx_error_code(), text(lib.phx_error()))
-    return ffi.gc(call, lib.phx_call_free)
+    return ffi.gc(call, free)
+
+
+def abandon(call: Any, _cancel: Any = lib.phx_cancel, _free: Any = lib.phx_call_free) -> None:
+    """Free a call and cancel it, unless it has ended."""
+    _cancel(call)
+    _free(call)
 
 
 def finish(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from phalanx import _native, _values, _waiting, exceptions
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
     from phalanx._client import Client
     from phalanx._ref import ObjectRef
+
+
+_CLOSED = 9  # FailedPrecondition
 
 
 class _Writer:
@@ -36,23 +40,55 @@ class _Writer:
         call = _waiting.owned(lib.phx_create(client._ptr, object_id, nbytes, options))
         _waiting.finish(call, None, lambda: f"room for {nbytes} bytes", client.address)
         self._ptr = ffi.gc(_native.checked(lib.phx_result_writer(call)), lib.phx_writer_free)
-        # Whoever still looks at the memory keeps the writer.
-        pages = ffi.gc(lib.phx_writer_data(self._ptr), partial(_let_go, self._ptr))
-        buffer = ffi.buffer(pages, nbytes)
-        self._looked_at = weakref.ref(buffer)
-        self.memory = memoryview(buffer)
+        self._nbytes = nbytes
+        self._looked_at: Any = lambda: None
+        self._look()
 
     def publish(self, nbytes: int) -> None:
         if lib.phx_writer_publish(self._ptr, nbytes) != 0:
             raise _native.last_error(self._client.address)
 
     def seal(self) -> Any:
-        """Return the call that ends when the object is sealed."""
-        return _waiting.owned(lib.phx_writer_seal(self._ptr, self._watched()))
+        """Return the call that ends when the object is sealed.
+
+        Raises
+        ------
+        PhalanxError
+            It could not begin: everything is as before.
+        """
+        call = _waiting.owned(lib.phx_writer_seal(self._ptr, self._watched()))
+        if lib.phx_call_ended(call) and self._is_open():
+            self._look()
+            _waiting.finish(call, 0, lambda: "Seal", self._client.address)
+        return call
 
     def abort(self) -> None:
+        """Drop the object.
+
+        Raises
+        ------
+        PhalanxError
+            Everything is as before.
+        """
         if lib.phx_writer_abort(self._ptr, self._watched()) != 0:
-            raise _native.last_error(self._client.address)
+            error = _native.last_error(self._client.address)
+            if self._is_open():
+                self._look()
+                raise error
+
+    def _is_open(self) -> bool:
+        # Publishing nothing does nothing, and is refused when there is an end.
+        return lib.phx_writer_publish(self._ptr, 0) != _CLOSED
+
+    def _look(self) -> None:
+        """Take the memory in hand."""
+        buffer = self._looked_at()
+        if buffer is None:
+            # Whoever still looks at the memory keeps the writer.
+            pages = ffi.gc(lib.phx_writer_data(self._ptr), partial(_let_go, self._ptr))
+            buffer = ffi.buffer(pages, self._nbytes)
+            self._looked_at = weakref.ref(buffer)
+        self.memory = memoryview(buffer)
 
     def _watched(self) -> int:
         """Let go of the memory; 1 when somebody else still looks at it."""
@@ -70,7 +106,8 @@ def write(client: Client, object_id: bytes, encoded: Any, seconds: float | None,
     try:
         encoded.write_into(writer.memory)
     except BaseException:
-        writer.abort()
+        with contextlib.suppress(exceptions.PhalanxError):  # it is dropped with the writer
+            writer.abort()
         raise
     return writer.seal()
 
@@ -89,6 +126,10 @@ class Draft:
         Of the object; others can wait for it already.
     """
 
+    _writer: _Writer | None = None
+    # Of a seal that was interrupted.
+    _sealing: Any = None
+
     def __init__(
         self,
         client: Client,
@@ -99,14 +140,17 @@ class Draft:
         keep: bool | None,
         seconds: float | None,
     ) -> None:
-        metadata, nbytes = _values.metadata_for(shape, dtype, order)
+        self._metadata, nbytes = _values.metadata_for(shape, dtype, order)
         self.ref = client.ref() if ref is None else ref
         self._keep = self.ref._named if keep is None else keep
         self._client = client
-        self._writer: _Writer | None = _Writer(
-            client, client._checked(self.ref), nbytes, metadata, seconds, not self._keep
+        self._writer = _Writer(
+            client, client._checked(self.ref), nbytes, self._metadata, seconds, not self._keep
         )
-        self.array = _values.decode(metadata, self._writer.memory)
+        self._show(self._writer)
+
+    def _show(self, writer: _Writer) -> None:
+        self.array = _values.decode(self._metadata, writer.memory)
 
     def _open(self) -> _Writer:
         if self._writer is None:
@@ -119,21 +163,62 @@ class Draft:
         """Say that the first `nbytes` bytes in memory are final: receivers may have them now."""
         self._open().publish(nbytes)
 
-    def seal(self) -> ObjectRef:
-        """Make it an object; its ref."""
-        writer, self._writer = self._open(), None
+    @contextlib.contextmanager
+    def _ending(self) -> Iterator[_Writer]:
+        """Let go of the array, unless the end is refused."""
+        writer = self._open()
         del self.array
-        self._client._finish(writer.seal(), None, "Seal", self.ref)
-        if not self._keep:
-            self.ref._counts_with(self._client)
+        try:
+            yield writer
+        except exceptions.PhalanxError:
+            self._show(writer)
+            raise
+        self._writer = None
+
+    def seal(self) -> ObjectRef:
+        """Make it an object; its ref.
+
+        Raises
+        ------
+        StoreFullError
+            There is no memory for arrays that still look at it. The draft is as before: let go of them and seal
+            again, or drop it.
+        KeyboardInterrupt
+            Sealing again waits on.
+        """
+        if self._sealing is None:
+            with self._ending() as writer:
+                self._sealing = writer.seal()
+        try:
+            self._client._finish(self._sealing, None, "Seal", self.ref, cancel=False)
+        except exceptions.PhalanxError:
+            self._sealing = None
+            raise
+        self._sealed()
         return self.ref
 
+    def _sealed(self) -> None:
+        self._sealing = None
+        if not self._keep:
+            # For the hold that the call took.
+            self.ref._counts_with(self._client)
+
     def drop(self) -> None:
-        """Give it up: the object is not put. Does nothing when it is sealed or dropped."""
+        """Give it up: the object is not put. Does nothing when it is sealed or dropped.
+
+        Raises
+        ------
+        StoreFullError
+            As `seal`.
+        """
         if self._writer is not None:
-            writer, self._writer = self._writer, None
-            del self.array
-            writer.abort()
+            with self._ending() as writer:
+                writer.abort()
+        elif self._sealing is not None:
+            lib.phx_cancel(self._sealing)
+            if lib.phx_wait(self._sealing, 0) == 0:
+                self._sealed()
+            self._sealing = None
 
     def __enter__(self) -> Draft:
         return self
@@ -144,7 +229,14 @@ class Draft:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is not None:
+        if kind is None:
+            if self._writer is not None or self._sealing is not None:
+                self.seal()
+            return
+        try:
             self.drop()
-        elif self._writer is not None:
-            self.seal()
+        except exceptions.PhalanxError as refused:
+            # What the block raised says more.
+            import logging
+
+            logging.getLogger("phalanx").warning("the draft of %s is still there: %s", self.ref.hex(), refused)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import threading
+import time
+import weakref
 
 import numpy as np
 import pytest
@@ -77,6 +81,58 @@ def test_errors(client):
             await client.get_async(client.ref(), timeout=0.05)
 
     asyncio.run(main())
+
+
+def test_a_long_exception_does_not_stop_the_loop(client, monkeypatch):
+    """It is fetched as the object was: what else the loop has to do may be what brings it."""
+    ref, late, bodies = client.ref(), client.ref(), []
+
+    def put_later(body, **options):
+        bodies.append(body)
+        return late
+
+    monkeypatch.setattr(client, "put", put_later)
+    ref.set_exception(LookupError(os.urandom(4096)))
+    monkeypatch.undo()
+
+    async def main():
+        waiting = asyncio.ensure_future(client.get_async(ref))
+        asyncio.get_running_loop().call_later(0.05, client.put, bodies[0], late)
+        with pytest.raises(LookupError):
+            await waiting
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["closed", "cancelled"])
+def test_a_loop_that_is_closed_is_let_go(client, how):
+    ref, told = client.ref(), []
+
+    def begin():
+        loop = asyncio.new_event_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context))
+        task = loop.create_task(client.get_async(ref))
+        task._log_destroy_pending = False
+        loop.run_until_complete(asyncio.sleep(0))
+        if how == "cancelled":
+            task.cancel()
+            loop.run_until_complete(asyncio.wait([task]))
+        loop.close()
+        return weakref.ref(loop)
+
+    loop = begin()
+    gc.collect()
+    until = time.monotonic() + 60
+    while client.stat(ref).waiting:
+        assert time.monotonic() < until, "nobody waits for it, and the node does not know"
+    client.put("late", ref)
+    assert client.get(ref) == "late"
+    assert loop() is None and told == []
+
+    async def main():
+        return await ref
+
+    assert asyncio.run(main()) == "late"
 
 
 def test_async_with(client):

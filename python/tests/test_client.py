@@ -265,6 +265,34 @@ def test_drafts(client, size):
     del draft, array, kept
 
 
+@pytest.mark.parametrize("end", ["seal", "drop"])
+def test_a_seal_that_was_interrupted(nodes, end, monkeypatch):
+    clients, daemons, _ = nodes
+    draft = clients[0].create(10, "f8")
+    draft.array[:] = 2
+    daemons[0].signal(signal.SIGSTOP)
+
+    def interrupted(*args, **options):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(clients[0], "_finish", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        draft.seal()
+    with pytest.raises(exceptions.ClosedError):
+        draft.publish(8)
+    ref = phalanx.ObjectRef(draft.ref.id)
+    ref._named = True
+    if end == "drop":
+        draft.drop()
+    daemons[0].signal(signal.SIGCONT)
+    if end == "seal":
+        assert clients[0].get(draft.seal()).sum() == 20
+    del draft
+    while not clients[0].stat(ref, timeout=60).deleted:
+        pass
+
+
 def test_store_full_is_a_memory_error(client):
     with pytest.raises(MemoryError) as caught:
         client.put(np.zeros(1 << 29, np.uint8), timeout=0.2)

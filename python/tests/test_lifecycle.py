@@ -108,6 +108,89 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     assert run(code).strip() == "7"
 
 
+def test_a_forked_child_has_no_locks_that_are_held():
+    code = """
+import os, sys, threading, phalanx
+c = phalanx.init()
+future = c.future(c.ref())
+homes = [vars(m) for n, m in sys.modules.items() if n.startswith('phalanx')]
+homes += [vars(c), vars(c._futures)]
+def locks():
+    kinds = (type(threading.Lock()), type(threading.RLock()))
+    return [value for home in homes for value in home.values() if isinstance(value, kinds)]
+held = threading.Event()
+def hold():
+    for lock in locks():
+        lock.acquire()
+    held.set()
+    threading.Event().wait()
+assert len(locks()) >= 3
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+pid = os.fork()
+if pid == 0:
+    os._exit(7 if all(lock.acquire(blocking=False) for lock in locks()) else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+os._exit(0)
+"""
+    assert run(code).strip() == "7"
+
+
+def test_a_draft_whose_end_is_refused_is_as_before():
+    """There is no memory for who still looks at it."""
+    code = """
+import resource, numpy as np, phalanx
+from phalanx import exceptions
+c = phalanx.init(capacity=256 << 20)
+
+class scarce:
+    def __enter__(self):
+        size = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 20), resource.RLIM_INFINITY))
+    def __exit__(self, *error):
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+
+def refused(end):
+    try:
+        with scarce():
+            end()
+    except exceptions.StoreFullError:
+        return True
+
+shape = (32 << 20) // 8
+sealed, dropped = c.create(shape, 'f8'), c.create(shape, 'f8')
+array = sealed.array
+array[:] = 1
+assert refused(sealed.seal) and refused(sealed.seal)
+array[0], sealed.array[1] = 2, 3
+assert c.get(sealed.seal()).sum() == shape + 3
+array[0] = 100
+assert c.get(sealed.ref)[0] == 2
+for gone in (array, sealed):
+    del gone
+del array
+
+other = dropped.array
+assert refused(dropped.drop)
+dropped.array[0] = 1
+dropped.drop()
+assert not c.stat(dropped.ref).complete
+other[0] = 2
+
+try:
+    with c.create(shape, 'f8') as draft:
+        kept = draft.array
+        limit = scarce()
+        limit.__enter__()
+        raise ZeroDivisionError
+except ZeroDivisionError:
+    limit.__exit__()
+    print('mine')
+draft.drop()
+"""
+    assert run(code).strip() == "mine"
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_multiprocessing(method):
     code = f"""

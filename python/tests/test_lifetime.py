@@ -30,12 +30,26 @@ def wait_until_freed(client: phalanx.Client, ref: ObjectRef) -> None:
 
 
 def still_there(client: phalanx.Client, ref: ObjectRef) -> bool:
-    """Whether it is there after everything that was sent before has been heard."""
-    marker = client.put(1)
-    gone = nameless(marker)
-    del marker
-    wait_until_freed(client, gone)
-    return client.stat(ref).complete
+    """Whether it is there and stays, after everything that this client has sent before.
+
+    A shard frees nothing in its first lease: what is there and held by nobody then will be freed.
+    """
+    status = client.stat(ref)
+    return status.complete and (status.holders > 0 or not status.owned)
+
+
+def test_what_is_still_there(cluster):
+    """In the shard's first lease, and when it frees what nobody holds."""
+    cluster.start_shards()
+    with phalanx.Client(cluster.start_node("n0").client_address) as client:
+        for _ in range(2):
+            held, kept, dropped = client.put(1), client.put(2, keep=True), client.put(3)
+            kept, gone = nameless(kept), nameless(dropped)
+            assert still_there(client, gone)
+            del dropped
+            assert not still_there(client, gone)
+            assert still_there(client, held) and still_there(client, kept)
+            wait_until_freed(client, gone)
 
 
 @pytest.mark.parametrize("size", [10, 1 << 18])
@@ -194,6 +208,58 @@ def test_a_forked_child_frees_nothing(client):
     os.waitpid(pid, 0)
     assert still_there(client, nameless(ref))
     assert client.get(ref) == "parent's"
+
+
+class Long(Exception):
+    """One that no reason has room for."""
+
+
+def raised(client: phalanx.Client, ref: ObjectRef, kind: type[Exception]) -> Exception:
+    """What getting an object raises, without the frames that it went through, which have the ref."""
+    try:
+        client.get(ref)
+    except kind as error:
+        assert isinstance(error.__cause__, exceptions.RemoteTraceback)
+        error.__context__ = None
+        return error.with_traceback(None)
+    pytest.fail("nothing was raised")
+
+
+def test_a_long_exception_goes_with_the_refs_of_its_object(cluster):
+    cluster.start_shards()
+    node = cluster.start_node("n0", ["--transit-patience=100ms"])
+    payload = os.urandom(1 << 16)
+    with phalanx.Client(node.client_address) as client, phalanx.Client(node.client_address) as reader:
+        ref = client.ref()
+        theirs = ObjectRef(ref.id)
+        ref.set_exception(Long(payload))
+        assert raised(reader, theirs, Long).args == (payload,)
+        reason, watched = nameless(ref._reason), nameless(ref)
+        del ref
+        assert still_there(client, reason)
+        assert raised(reader, theirs, Long).args == (payload,)
+        del theirs
+        wait_until_freed(client, reason)
+        assert "Long" in str(raised(client, watched, exceptions.ProducerError))
+
+        # What fits is told all the same.
+        ref = client.ref()
+        try:
+            raise KeyError("shard 7") from ValueError(payload.hex())
+        except KeyError as error:
+            ref.set_exception(error)
+        reason, watched = nameless(ref._reason), nameless(ref)
+        del ref
+        wait_until_freed(client, reason)
+        assert raised(client, watched, KeyError).args == ("shard 7",)
+
+
+def test_a_put_lets_go_of_what_was_raised_before(client):
+    ref = client.ref()
+    ref.set_exception(Long(os.urandom(4096)))
+    assert ref._reason is not None
+    client.put(1, ref)
+    assert ref._reason is None
 
 
 def test_lost(nodes):
