@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 
-from phalanx import _collectives, _failures, _native, _values, _waiting, exceptions
+from phalanx import _collectives, _failures, _native, _structures, _values, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef, reading
 
@@ -282,6 +282,12 @@ class Client(_collectives.Collectives):
             The value cannot be put.
         """
         encoded = _values.encode(value, allow_pickle=allow_pickle)
+        seconds = self._seconds(timeout)
+        if encoded.structure is not None:
+            deadline = _waiting.Deadline(seconds)
+            structure = _structures.put(self, encoded.structure, seconds)
+            encoded.refs = [*encoded.refs, structure.id]
+            seconds = deadline.left()
         if ref is None:
             # It counts from the put on.
             ref = ObjectRef(_native.random_id(), self._directory, client=self)
@@ -289,7 +295,6 @@ class Client(_collectives.Collectives):
         else:
             object_id = self._checked(ref)
             ref._reason = None
-        seconds = self._seconds(timeout)
         keep = ref._named if keep is None else keep
         if encoded.nbytes < _native.OWN_FILE_BYTES:
             source = encoded.buffer
@@ -495,11 +500,17 @@ class Client(_collectives.Collectives):
         if out is not None:
             _values.copy_into(opened[0][1], datas[0], out)
             return [out]
+        find = self._structure
         with reading(self):
             return [
-                _values.decode(metadata, data, copy=copy, writable=how, allow_pickle=allow_pickle)
+                _values.decode(
+                    metadata, data, copy=copy, writable=how, allow_pickle=allow_pickle, find=find
+                )
                 for (_, metadata), data in zip(opened, datas)
             ]
+
+    def _structure(self, digest: bytes) -> Any:
+        return _structures.find(self, digest)
 
     async def get_async(self, ref: ObjectRef, timeout: float | None = _DEFAULT) -> Any:
         """Return an object's value, waiting in the running event loop. Cancelling drops this waiter alone."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 
-from phalanx import _failures, _native, _values, _waiting, exceptions
+from phalanx import _failures, _native, _structures, _values, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef
 
@@ -125,6 +125,7 @@ class Reduction:
             self._ended = True
             if not self.ref._named:
                 self.ref._counts_with(client)
+            client._keep_structure(self.ref, timeout)
         return self.ref
 
 
@@ -153,7 +154,7 @@ class Collectives:
         Parameters
         ----------
         refs
-            Arrays, tensors or trees of them, all of one size and dtype.
+            Arrays, tensors or trees of them, all of one structure, size and dtype.
         op
             "sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor" (integers), "mean" (floats), or
             the NumPy ufunc (`numpy.add`).
@@ -188,6 +189,8 @@ class Collectives:
         self._end(call, target, refs)
         if not target._named:
             target._counts_with(self)
+        if dtype is not None:
+            self._keep_structure(target, timeout)
         return target
 
     def open_reduction(
@@ -235,6 +238,8 @@ class Collectives:
         self._end(call, target, refs)
         if not target._named:
             target._counts_with(self)
+        if dtype is not None:
+            self._keep_structure(target, timeout)
         return self._values_of(call, 1)[0]
 
     def reduce_scatter(
@@ -327,7 +332,9 @@ class Collectives:
         if dtype is None:
             if not wanted:
                 raise exceptions.InvalidArgumentError("a reduction of no sources")
-            name = _values.reduce_dtype(self._first_of(wanted, deadline, num_objects)[0])
+            metadata = self._first_of(wanted, deadline, num_objects)[0]
+            name = _values.reduce_dtype(metadata)
+            _structures.keep(self, metadata, deadline.left())
             if name is None:
                 raise exceptions.InvalidArgumentError("the sources do not tell their dtype: give dtype=")
             number = _number_of(name)
@@ -422,6 +429,11 @@ class Collectives:
         except exceptions.PhalanxError as error:
             failure = _failures.raised(self, error, refs)
             raise failure from failure.__cause__
+
+    def _keep_structure(self: Any, target: ObjectRef, timeout: float | None) -> None:
+        """Let the structure of a result stay, when its sources were not looked at."""
+        deadline = _waiting.Deadline(self._seconds(timeout))
+        _structures.keep(self, self.stat(target, deadline.left()).metadata, deadline.left())
 
     # ---- moving
 

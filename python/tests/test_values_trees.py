@@ -163,15 +163,32 @@ def random_keys(count: int) -> dict[str, np.ndarray]:
     return {noise.bytes(30).hex(): np.full(3, i, "f4") for i in range(count)}
 
 
-def test_a_structure_that_does_not_fit_stands_in_the_payload():
+def test_a_structure_that_does_not_fit_is_told_beside_the_leaves():
     tree = random_keys(300)
+    encoded = values.encode(tree)
+    assert len(encoded.metadata) < 50 and encoded.nbytes == encoded.structure.nbytes
+    assert values.reduce_dtype(encoded.metadata) == "f32"
+    digest = values.structure_elsewhere(encoded.metadata)
+    assert digest == encoded.structure.digest
+    text = encoded.structure.to_bytes()
+    assert values.structure_of(text, digest) == encoded.structure
+    for other in (text.replace(b"f4", b"f8"), bytearray(text), None):
+        with pytest.raises(exceptions.ValueFormatError):
+            values.structure_of(other, digest)
+    assert_same_tree(tree, round_trip(tree, allow_pickle=False))
+    for other in ({"a": np.ones(3)}, np.ones(3), "text"):
+        assert values.structure_elsewhere(values.encode(other).metadata) is None
+
+
+def test_a_structure_that_does_not_fit_stands_in_the_payload_if_it_cannot_be_reduced():
+    tree = {**random_keys(300), "n": np.arange(3)}
     encoded = values.encode(tree)
     assert len(encoded.metadata) < 50
     assert_same_tree(tree, round_trip(tree, allow_pickle=False))
     data = stored(encoded)
     for leaf in values.decode(encoded.metadata, data).values():
         assert address(leaf) % 64 == 0
-    with pytest.raises(TypeError, match="flatten"):
+    with pytest.raises(TypeError, match="several dtypes"):
         values.reduce_dtype(encoded.metadata)
 
 

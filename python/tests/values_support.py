@@ -31,6 +31,8 @@ def round_trip(value: Any, *, allow_pickle: bool = True, **how: Any) -> Any:
         assert bytes(encoded.buffer) == bytes(data)
         assert encoded.buffer.readonly
     assert len(encoded.metadata) <= 4096
+    if encoded.structure is not None:
+        how["find"] = lambda digest: values.structure_of(encoded.structure.to_bytes(), digest)
     return values.decode(encoded.metadata, data, allow_pickle=allow_pickle, **how)
 
 
@@ -102,3 +104,4 @@ def attempt(metadata: bytes, data: bytes) -> None:
         except ImportError as error:
             assert error.name in ("ml_dtypes", "torch")
     values.wants_private_pages(metadata)
+    values.structure_elsewhere(metadata)

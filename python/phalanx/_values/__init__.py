@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from phalanx._values.packed_trees import LazyTree, Read
+    from phalanx._values.packed_trees import Find, LazyTree, Read
     from phalanx._values.trees import TreeSpec
 
     _Encoder = Callable[[Any], "Encoded | None"]
@@ -36,6 +36,8 @@ __all__ = [
     "metadata_for",
     "open_tree",
     "reduce_dtype",
+    "structure_elsewhere",
+    "structure_of",
     "unflatten",
     "use_copier",
     "wants_private_pages",
@@ -153,6 +155,7 @@ def decode(
     copy: bool | None = None,
     writable: object = None,
     allow_pickle: bool = True,
+    find: Find | None = None,
 ) -> Any:
     """Return the value of an object.
 
@@ -172,6 +175,8 @@ def decode(
         pickled with tensors follow `data`. Anything else: ValueError unless `data` can be written.
     allow_pickle
         Whether pickled values are read, and modules imported that define namedtuples.
+    find
+        Called with a digest for the structure of a tree that the object does not have (`Encoded.structure`).
 
     Raises
     ------
@@ -200,7 +205,7 @@ def decode(
     if kind == _wire.TREE:
         from phalanx._values import packed_trees
 
-        return packed_trees.decode(metadata, data, writable, allow_pickle)
+        return packed_trees.decode(metadata, data, writable, allow_pickle, find)
     if writable is False and kind != _wire.TENSOR and not wants_private_pages(metadata):
         data = data.toreadonly()
     decoder = _decoders.get(kind) or _load_decoder(kind)
@@ -342,6 +347,31 @@ def check_spec(spec: TreeSpec, metadata: bytes) -> None:
     if not metadata or _wire.parse_kind(metadata) != _wire.TREE:
         raise _wire.malformed("the object is no tree")
     packed_trees.check_spec(spec, metadata)
+
+
+def structure_elsewhere(metadata: bytes) -> bytes | None:
+    """Return the digest of the structure that a tree's object does not have; None for all other objects.
+
+    Never raises: of foreign metadata `decode` says what is wrong.
+    """
+    if len(metadata) <= _wire.HEAD.size or metadata[:3] != _wire.MAGIC or metadata[4] != _wire.TREE:
+        return None
+    from phalanx._values import packed_trees
+
+    try:
+        return packed_trees.digest_in(metadata)
+    except exceptions.ValueFormatError:
+        return None
+
+
+def structure_of(text: Any, digest: bytes) -> TreeSpec:
+    """Return what `TreeSpec.to_bytes` gave, or raise ValueFormatError if it has another digest."""
+    from phalanx._values.trees import TreeSpec
+
+    spec = TreeSpec.from_bytes(text) if isinstance(text, bytes) else None
+    if spec is None or spec.digest != digest:
+        raise _wire.malformed("what stands for a tree's structure is another's")
+    return spec
 
 
 def open_tree(

@@ -294,9 +294,11 @@ class Encoded:
     buffer
         All bytes of the object as one flat read-only memoryview of format "B", when they stand
         like that in memory already; else None.
+    structure
+        The TreeSpec that metadata has the digest of, and the object not: readers are to find it.
     """
 
-    __slots__ = ("_write", "buffer", "metadata", "nbytes", "refs")
+    __slots__ = ("_write", "buffer", "metadata", "nbytes", "refs", "structure")
 
     def __init__(
         self,
@@ -310,6 +312,7 @@ class Encoded:
         self.nbytes = nbytes
         self.buffer = buffer
         self.refs = refs
+        self.structure: Any = None
         self._write = write
 
     def write_into(self, target: memoryview) -> None:

@@ -47,13 +47,16 @@ _spec_cache: dict[bytes, TreeSpec] = {}
 
 # Gives the bytes [offset, offset + nbytes) of an object.
 Read = Callable[[int, int], memoryview]
+# Gives the structure with a digest.
+Find = Callable[[bytes], TreeSpec]
 
 
 # ---- writing
 
 
 def encode(value: Any) -> Encoded:
-    """Encode a tree that tells its structure itself.
+    """Encode a tree that tells its structure itself, or, where that is long and the leaves can be reduced,
+    its digest.
 
     Raises
     ------
@@ -64,6 +67,10 @@ def encode(value: Any) -> Encoded:
     metadata = _whole_metadata(spec)
     if metadata is not None:
         return _encoded(metadata, spec, leaves)
+    if spec.dtype is not None:
+        encoded = _encoded(_elsewhere(spec), spec, leaves)
+        encoded.structure = spec
+        return encoded
     text = spec.to_bytes()
     return _encoded(_pack(_IN_PAYLOAD, spec, _LENGTH.pack(len(text))), spec, leaves, text)
 
@@ -77,11 +84,12 @@ def flatten(value: Any) -> tuple[TreeSpec, Encoded]:
         It is no tree.
     """
     spec, leaves = trees.scan(value)
-    metadata = _whole_metadata(spec)
-    if metadata is None:
-        name = (spec.dtype or "").encode()
-        metadata = _pack(_ELSEWHERE, spec, spec.digest + _LENGTH.pack(spec.nbytes) + name)
-    return spec, _encoded(metadata, spec, leaves)
+    return spec, _encoded(_whole_metadata(spec) or _elsewhere(spec), spec, leaves)
+
+
+def _elsewhere(spec: TreeSpec) -> bytes:
+    name = (spec.dtype or "").encode()
+    return _pack(_ELSEWHERE, spec, spec.digest + _LENGTH.pack(spec.nbytes) + name)
 
 
 def _pack(where: int, spec: TreeSpec, body: bytes) -> bytes:
@@ -134,7 +142,15 @@ def _writer_of(leaf: Leaf, value: Any) -> Callable[[memoryview], None]:
 # ---- reading
 
 
-def spec_in(metadata: bytes, read: Read | None) -> tuple[TreeSpec, int]:
+def digest_in(metadata: bytes) -> bytes | None:
+    """Return the digest of a structure that is neither in metadata nor payload, else None; raises
+    ValueFormatError."""
+    reader = Reader(metadata)
+    where = reader.unpack(_FLAGS)[0] & _WHERE
+    return bytes(reader.take(_DIGEST_BYTES)) if where == _ELSEWHERE else None
+
+
+def spec_in(metadata: bytes, read: Read | None, find: Find | None = None) -> tuple[TreeSpec, int]:
     """Return an object's structure, and where its leaves begin.
 
     Raises
@@ -151,6 +167,8 @@ def spec_in(metadata: bytes, read: Read | None) -> tuple[TreeSpec, int]:
         (length,) = reader.unpack(_LENGTH)
         reader.end()
         return TreeSpec.from_bytes(bytes(read(0, length))), aligned(length)
+    if where == _ELSEWHERE and find is not None:
+        return find(bytes(reader.take(_DIGEST_BYTES))), 0
     if where not in (_IN_METADATA, _COMPRESSED):
         raise malformed("the tree's structure is not in its metadata: unflatten(spec, data)")
     text = reader.rest()
@@ -173,10 +191,14 @@ def reader_of(data: memoryview) -> Read:
 
 
 def decode(
-    metadata: bytes, data: memoryview, writable: object = None, allow_pickle: bool = True
+    metadata: bytes,
+    data: memoryview,
+    writable: object = None,
+    allow_pickle: bool = True,
+    find: Find | None = None,
 ) -> Any:
     """Return a tree whose leaves are views of `data`; raises ValueFormatError."""
-    spec, begin = spec_in(metadata, reader_of(data))
+    spec, begin = spec_in(metadata, reader_of(data), find)
     check_size("a tree", begin + spec.nbytes, data.nbytes)
     return _build(spec, data[begin:] if begin else data, writable, allow_pickle)
 
@@ -221,8 +243,8 @@ def reduced_name(metadata: bytes) -> str:
     where = reader.unpack(_FLAGS)[0] & _WHERE
     if where == _IN_PAYLOAD:
         raise TypeError(
-            "a tree whose structure is longer than the 4096 bytes of metadata cannot be reduced "
-            "as one object: flatten() it"
+            "a tree of several dtypes, or of one without sums, cannot be reduced as one: put the leaves of "
+            "each dtype as a tree of their own"
         )
     if where == _ELSEWHERE:
         reader.take(_DIGEST_BYTES + _LENGTH.size)
@@ -234,7 +256,8 @@ def reduced_name(metadata: bytes) -> str:
     if len(groups) > 1:
         names = ", ".join(group.name for group in groups)
         raise TypeError(
-            f"a tree of several dtypes ({names}) cannot be reduced as one: reduce its groups"
+            f"a tree of several dtypes ({names}) cannot be reduced as one: put the leaves of each dtype as a "
+            "tree of their own"
         )
     if groups[0].dtype is None:
         raise TypeError(f"a tree of dtype {groups[0].name} cannot be reduced")
