@@ -139,7 +139,7 @@ os._exit(0)
 def test_a_draft_whose_end_is_refused_is_as_before():
     """There is no memory for who still looks at it."""
     code = """
-import resource, numpy as np, phalanx
+import logging, resource, numpy as np, phalanx  # not to be read when memory is scarce
 from phalanx import exceptions
 c = phalanx.init(capacity=256 << 20)
 
