@@ -15,6 +15,10 @@ from __future__ import annotations
 
 import types
 
+from phalanx import _interpreter
+
+_interpreter.check()
+
 from phalanx import exceptions
 from phalanx._client import Client, ObjectStatus
 from phalanx._collectives import Reduction

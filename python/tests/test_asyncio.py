@@ -1,4 +1,4 @@
-"""Awaiting refs: in the event loop, without threads."""
+"""Awaiting refs: in the event loop, without threads; asyncio's own and uvloop's."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ import numpy as np
 import pytest
 
 import phalanx
+
+
+@pytest.fixture(params=["asyncio", "uvloop"], autouse=True)
+def _kind_of_loop(request):
+    if request.param == "uvloop":
+        asyncio.set_event_loop_policy(pytest.importorskip("uvloop").EventLoopPolicy())
+    yield
+    asyncio.set_event_loop_policy(None)
 
 
 def test_await(client):
