@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import pathlib
+import re
 import sys
 
 import pytest
@@ -17,7 +18,8 @@ if importlib.util.find_spec("phalanx") is None:
     sys.path.insert(0, str(_ROOT / "python"))
 sys.path.insert(0, str(_ROOT / "tests" / "process"))
 
-for _name in [name for name in os.environ if name.startswith("PHALANX_")]:
+# What PHALANX_TEST_... says is for the tests themselves.
+for _name in [name for name in os.environ if re.match("PHALANX_(?!TEST_)", name)]:
     del os.environ[_name]
 
 

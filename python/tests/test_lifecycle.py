@@ -13,6 +13,9 @@ import pytest
 import phalanx
 from phalanx import exceptions
 
+# How often a program exits with everything under way; by hand, 200.
+_EXITS = int(os.environ.get("PHALANX_TEST_EXITS", "3"))
+
 
 def run(code: str, expect: int = 0, timeout: float = 120) -> str:
     """Run a program; its output."""
@@ -216,7 +219,7 @@ if __name__ == '__main__':
     assert done.stdout.strip() == str([float(1 << 18)] * 4)
 
 
-@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize("attempt", range(_EXITS))
 def test_exit_with_everything_under_way(attempt):
     code = """
 import threading, numpy as np, phalanx
