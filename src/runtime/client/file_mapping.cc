@@ -129,6 +129,9 @@ char* FileMapping::PrivatePages(uint64_t offset, uint64_t length) const {
 }
 
 absl::Status FileMapping::BeginWriting(uint64_t upto) {
+  if (writing_ == nullptr) {
+    return absl::ResourceExhaustedError("the system took the memory that was to be written");
+  }
   if (pages_at_twin_) {
     if (!MovePages(twin_, writing_, bytes_)) {
       const absl::Status why = Refused("make writable", bytes_);
@@ -137,7 +140,7 @@ absl::Status FileMapping::BeginWriting(uint64_t upto) {
       return why;
     }
     pages_at_twin_ = false;
-  } else if (writing_ == nullptr || madvise(writing_, bytes_, MADV_DONTFORK) != 0 ||
+  } else if (madvise(writing_, bytes_, MADV_DONTFORK) != 0 ||
              mprotect(writing_, bytes_, PROT_READ | PROT_WRITE) != 0) {
     return Refused("make writable", bytes_);
   }
@@ -164,28 +167,43 @@ absl::Status FileMapping::EndWriting() {
   return absl::OkStatus();
 }
 
+char* FileMapping::NextPlace() const {
+  char* const place = MapAligned(-1, bytes_, PROT_NONE);
+  if (place == nullptr || pages_at_twin_) return place;
+  // A shared mapping of which nothing is taken is mapped once more.
+  void* const again =
+      mremap(writing_, 0, bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, static_cast<void*>(place));
+  return again == MAP_FAILED ? nullptr : place;
+}
+
 absl::StatusOr<FileMapping::GivenAway> FileMapping::GiveAway(uint64_t upto) {
-  if (writing_ == nullptr || !pages_at_twin_) {
-    return absl::ResourceExhaustedError("this system does not move pages of shared memory");
+  if (writing_ == nullptr) {
+    return absl::ResourceExhaustedError("the system took the memory that was written");
   }
   static const uint64_t page = static_cast<uint64_t>(getpagesize());
   const uint64_t kept = std::max(page, (upto + page - 1) / page * page);
   void* const copy =
       mmap(nullptr, kept, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (copy == MAP_FAILED) return Refused("copy", kept);
-  char* const next = MapAligned(-1, bytes_, PROT_NONE);
-  std::memcpy(copy, data_, upto);
-  if (next == nullptr ||
-      mremap(copy, kept, kept, MREMAP_MAYMOVE | MREMAP_FIXED, writing_) == MAP_FAILED) {
-    const absl::Status why = Refused("move", kept);
+  char* const next = NextPlace();
+  if (next == nullptr) {
+    const absl::Status why = Refused("map", bytes_);
     munmap(copy, kept);
-    if (next != nullptr) munmap(next, bytes_);
     return why;
   }
-  const GivenAway given{writing_, kept};
-  if (kept < bytes_) munmap(writing_ + kept, bytes_ - kept);
+  std::memcpy(copy, data_, upto);
+  char* const given = std::exchange(writing_, nullptr);
+  if (mremap(copy, kept, kept, MREMAP_MAYMOVE | MREMAP_FIXED, given) == MAP_FAILED) {
+    // The system may have unmapped where it was to go.
+    const absl::Status why = Refused("move", kept);
+    munmap(copy, kept);
+    munmap(next, bytes_);
+    return why;
+  }
+  if (kept < bytes_) munmap(given + kept, bytes_ - kept);
   writing_ = next;
-  return given;
+  if (!pages_at_twin_) populated_ = 0;
+  return GivenAway{given, kept};
 }
 
 void MappingTable::Add(Key key, std::shared_ptr<FileMapping> mapping) {

@@ -44,7 +44,8 @@ class FileMapping {
 
   // For readers.
   const char* data() const { return data_; }
-  // For the writer, from BeginWriting to EndWriting; readable afterwards. REQUIRES: made writable.
+  // For the writer, from BeginWriting to EndWriting; readable afterwards. Null when the system has
+  // taken it, and is not written any more then. REQUIRES: made writable.
   char* writing() const { return writing_; }
   uint64_t bytes() const { return bytes_; }
   // Whether [offset, offset + length) is inside.
@@ -65,7 +66,8 @@ class FileMapping {
   absl::Status EndWriting();
   // After EndWriting: what was at writing() up to `upto` becomes private memory with the same
   // bytes, for whoever still looks at it, who unmaps it (GivenAway); the next writer gets another
-  // place. ResourceExhausted when the system refuses: it is the file's as before.
+  // place. ResourceExhausted when the system refuses: it is the file's as before, unless writing()
+  // is null now.
   struct GivenAway {
     char* begin = nullptr;
     uint64_t bytes = 0;
@@ -74,6 +76,10 @@ class FileMapping {
 
  private:
   FileMapping(const char* data, uint64_t bytes, int fd) : data_(data), bytes_(bytes), fd_(fd) {}
+
+  // After EndWriting: another place to be written at later. Null, with errno, when the system
+  // refuses.
+  char* NextPlace() const;
 
   const char* const data_;
   const uint64_t bytes_;

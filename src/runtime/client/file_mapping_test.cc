@@ -3,14 +3,21 @@
 #include "src/runtime/client/file_mapping.h"
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -39,6 +46,51 @@ int EndOf(const std::function<void()>& work) {
   int status = 0;
   EXPECT_EQ(waitpid(child, &status, 0), child);
   return WIFSIGNALED(status) ? WTERMSIG(status) : -WEXITSTATUS(status);
+}
+
+// From here on mremap(2) fails in this process when its flags are these, as it does on older
+// kernels or when a process has too many mappings.
+void RefuseMoves(uint32_t flags) {
+  sock_filter steps[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_mremap, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[3])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, flags, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOMEM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {std::size(steps), steps};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) _exit(100);
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) _exit(101);
+}
+
+constexpr uint32_t kMove = MREMAP_MAYMOVE | MREMAP_FIXED;
+constexpr uint32_t kMoveOfShared = kMove | 4;
+
+// Ends this process with its line when a child finds that something is not so.
+#define EXPECT_IN_CHILD(condition) \
+  if (!(condition)) _exit(static_cast<int>(__LINE__ % 256))
+
+// Writes, gives away twice, and looks at who sees what.
+void WriteAndGiveAway(FileMapping& mapping) {
+  constexpr uint64_t kGiven = kBytes - 3 * 4096 - 7;
+  FileMapping::GivenAway before;
+  for (const char byte : {'a', 'b', 'c'}) {
+    EXPECT_IN_CHILD(mapping.BeginWriting(kBytes).ok());
+    std::memset(mapping.writing(), byte, kBytes);
+    char* const looked_at = mapping.writing();
+    EXPECT_IN_CHILD(mapping.EndWriting().ok());
+    const auto given = mapping.GiveAway(kGiven);
+    EXPECT_IN_CHILD(given.ok() && given->begin == looked_at && given->bytes == kBytes - 3 * 4096);
+    EXPECT_IN_CHILD(looked_at[0] == byte && looked_at[kGiven - 1] == byte);
+    looked_at[0] = 'x';
+    EXPECT_IN_CHILD(mapping.data()[0] == byte && mapping.data()[kBytes - 1] == byte);
+    if (before.begin != nullptr) {
+      EXPECT_IN_CHILD(before.begin[0] == 'x' && before.begin[1] == byte - 1);
+      munmap(before.begin, before.bytes);
+    }
+    before = *given;
+  }
 }
 
 class FileMappingTest : public ::testing::Test {
@@ -93,6 +145,43 @@ TEST_F(FileMappingTest, AChildReadsWhatWasSealedAndHasNothingOfWhatIsBeingWritte
   EXPECT_EQ(EndOf([this] { _exit(mapping_->data()[0] == 'a' ? 0 : 1); }), 0);
   PHALANX_ASSERT_OK(mapping_->BeginWriting(kBytes));
   EXPECT_EQ(EndOf([this] { _exit(mapping_->writing()[0]); }), SIGSEGV);
+}
+
+TEST_F(FileMappingTest, WhatIsGivenAwayIsNobodyElses) {
+  EXPECT_EQ(EndOf([this] {
+              const auto mapping = FileMapping::Map(fd_, kBytes, /*writable=*/true);
+              EXPECT_IN_CHILD(mapping.ok());
+              WriteAndGiveAway(**mapping);
+            }),
+            0);
+}
+
+TEST_F(FileMappingTest, IsGivenAwayWhereTheSystemDoesNotMovePagesOfSharedMemory) {
+  EXPECT_EQ(EndOf([this] {
+              RefuseMoves(kMoveOfShared);
+              const auto mapping = FileMapping::Map(fd_, kBytes, /*writable=*/true);
+              EXPECT_IN_CHILD(mapping.ok());
+              WriteAndGiveAway(**mapping);
+            }),
+            0);
+}
+
+TEST_F(FileMappingTest, WhatCouldNotBeGivenAwayIsNotWrittenAgain) {
+  EXPECT_EQ(EndOf([this] {
+              const auto mapping = FileMapping::Map(fd_, kBytes, /*writable=*/true);
+              EXPECT_IN_CHILD(mapping.ok() && (*mapping)->BeginWriting(kBytes).ok());
+              std::memset((*mapping)->writing(), 'a', kBytes);
+              EXPECT_IN_CHILD((*mapping)->EndWriting().ok());
+              RefuseMoves(kMove);
+              const auto given = (*mapping)->GiveAway(kBytes);
+              EXPECT_IN_CHILD(absl::IsResourceExhausted(given.status()));
+              EXPECT_IN_CHILD((*mapping)->writing() == nullptr);
+              EXPECT_IN_CHILD(absl::IsResourceExhausted((*mapping)->BeginWriting(kBytes)));
+              EXPECT_IN_CHILD(absl::IsResourceExhausted((*mapping)->GiveAway(kBytes).status()));
+              EXPECT_IN_CHILD((*mapping)->EndWriting().ok());
+              EXPECT_IN_CHILD((*mapping)->data()[kBytes - 1] == 'a');
+            }),
+            0);
 }
 
 TEST_F(FileMappingTest, OnlyTheFirstWriterAndTheFirstReaderWaitForPages) {

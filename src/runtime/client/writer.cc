@@ -198,13 +198,17 @@ absl::Status WriterState::StopWriting() {
 
 absl::Status WriterState::KeepMemory() {
   if (mapping == nullptr) return absl::OkStatus();
+  // A child does not have that memory.
+  PHALANX_RETURN_IF_ERROR(connection->CheckProcess());
+  const uint64_t upto = static_cast<uint64_t>(data - mapping->writing()) + size;
   PHALANX_RETURN_IF_ERROR(mapping->EndWriting());
-  auto given = mapping->GiveAway(size);
+  auto given = mapping->GiveAway(upto);
   if (given.ok()) {
     given_away = *given;
     return absl::OkStatus();
   }
-  PHALANX_RETURN_IF_ERROR(mapping->BeginWriting(size));
+  // It can be tried again, unless nobody can write it any more.
+  if (!mapping->BeginWriting(upto).ok()) Abort();
   return given.status();
 }
 

@@ -40,7 +40,7 @@ struct WriterState {
   void Abort();
   // Seals, or aborts, for a writer whose memory somebody still looks at: it becomes private memory,
   // with what was written, until this state is gone. ResourceExhausted when the system refuses
-  // that: the object is as before.
+  // that: the object is as before, or, when its memory is lost, aborted.
   Future<PutResult> SealAndKeepMemory();
   absl::Status AbortAndKeepMemory();
 
