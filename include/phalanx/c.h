@@ -90,6 +90,10 @@ int phx_call_ended(const phx_call* call);
 /* It ends with Cancelled unless it has ended. */
 void phx_cancel(phx_call* call);
 void phx_call_free(phx_call* call);
+/* Frees a call for who has no use for what it makes: it ends as by phx_cancel (a reduction goes
+ * on), and the hold that it took of an owned object ends, also when it has ended well before. As a
+ * buffer it may be freed so from a finaliser. */
+void phx_call_forget(phx_call* call);
 /* `tag` is put into the queue when the call has ended; at once if it has. */
 void phx_call_notify(phx_call* call, phx_queue* queue, uint64_t tag);
 

@@ -79,6 +79,8 @@ def _dtype_number(dtype: Any) -> int:
 class Reduction:
     """A reduction to which sources may still be added (`Client.open_reduction`).
 
+    It goes on when nobody has it any more; its result is freed when nobody has the ref either.
+
     Attributes
     ----------
     ref : ObjectRef
@@ -123,8 +125,7 @@ class Reduction:
             raise failure from failure.__cause__
         if not self._ended:
             self._ended = True
-            if not self.ref._named:
-                self.ref._counts_with(client)
+            self._call = client._counted(self._call, self.ref)
             client._keep_structure(self.ref, timeout)
         return self.ref
 
@@ -187,8 +188,7 @@ class Collectives:
             "phx_reduce", refs, op, num_objects, order, dtype, ref, root, timeout, False
         )
         self._end(call, target, refs)
-        if not target._named:
-            target._counts_with(self)
+        call = self._counted(call, target)
         if dtype is not None:
             self._keep_structure(target, timeout)
         return target
@@ -236,8 +236,7 @@ class Collectives:
             "phx_all_reduce", refs, op, num_objects, order, dtype, ref, "any", timeout, False
         )
         self._end(call, target, refs)
-        if not target._named:
-            target._counts_with(self)
+        call = self._counted(call, target)
         if dtype is not None:
             self._keep_structure(target, timeout)
         return self._values_of(call, 1)[0]
@@ -343,7 +342,15 @@ class Collectives:
         options = self._reduce_options(number, op, num_objects, order, root, deadline.left(), is_open)
         options.owned = not target._named
         call = getattr(lib, verb)(self._ptr, self._checked(target), self._ids(wanted), len(wanted), options)
-        return _waiting.owned(call), target
+        return _waiting.owned(call, lib.phx_call_forget), target
+
+    def _counted(self: Any, call: Any, target: ObjectRef) -> Any:
+        """Make a result's ref count for the hold that the call, which has ended well, took; the call."""
+        if target._named:
+            return call
+        call = _waiting.taken(call)
+        target._counts_with(self)
+        return call
 
     def _first_of(
         self: Any, refs: list[ObjectRef], deadline: _waiting.Deadline, needed: int | None = None

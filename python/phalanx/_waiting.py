@@ -73,6 +73,12 @@ def owned(call: Any, free: Any = lib.phx_call_free) -> Any:
     return ffi.gc(call, free)
 
 
+def taken(call: Any) -> Any:
+    """Return a call that was to be forgotten, and whose hold is counted by a ref from here on."""
+    ffi.gc(call, None)
+    return ffi.gc(call, lib.phx_call_free)
+
+
 def abandon(call: Any, _cancel: Any = lib.phx_cancel, _free: Any = lib.phx_call_free) -> None:
     """Free a call and cancel it, unless it has ended."""
     _cancel(call)

@@ -56,7 +56,7 @@ class _Writer:
         PhalanxError
             It could not begin: everything is as before.
         """
-        call = _waiting.owned(lib.phx_writer_seal(self._ptr, self._watched()))
+        call = _waiting.owned(lib.phx_writer_seal(self._ptr, self._watched()), lib.phx_call_forget)
         if lib.phx_call_ended(call) and self._is_open():
             self._look()
             _waiting.finish(call, 0, lambda: "Seal", self._client.address)
@@ -109,7 +109,7 @@ def write(client: Client, object_id: bytes, encoded: Any, seconds: float | None,
         with contextlib.suppress(exceptions.PhalanxError):  # it is dropped with the writer
             writer.abort()
         raise
-    return writer.seal()
+    return _waiting.taken(writer.seal())
 
 
 class Draft:
@@ -194,14 +194,11 @@ class Draft:
         except exceptions.PhalanxError:
             self._sealing = None
             raise
-        self._sealed()
-        return self.ref
-
-    def _sealed(self) -> None:
-        self._sealing = None
+        call, self._sealing = self._sealing, None
         if not self._keep:
-            # For the hold that the call took.
+            _waiting.taken(call)
             self.ref._counts_with(self._client)
+        return self.ref
 
     def drop(self) -> None:
         """Give it up: the object is not put. Does nothing when it is sealed or dropped.
@@ -215,10 +212,7 @@ class Draft:
             with self._ending() as writer:
                 writer.abort()
         elif self._sealing is not None:
-            lib.phx_cancel(self._sealing)
-            if lib.phx_wait(self._sealing, 0) == 0:
-                self._sealed()
-            self._sealing = None
+            self._sealing = None  # which forgets it
 
     def __enter__(self) -> Draft:
         return self

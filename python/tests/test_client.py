@@ -265,7 +265,7 @@ def test_drafts(client, size):
     del draft, array, kept
 
 
-@pytest.mark.parametrize("end", ["seal", "drop"])
+@pytest.mark.parametrize("end", ["seal", "drop", "forget"])
 def test_a_seal_that_was_interrupted(nodes, end, monkeypatch):
     clients, daemons, _ = nodes
     draft = clients[0].create(10, "f8")

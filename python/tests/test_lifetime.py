@@ -190,6 +190,22 @@ def test_results_of_reductions(client):
     wait_until_freed(client, watched)
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_results_of_reductions_that_nobody_waits_for(client, ended):
+    first, second = client.put(np.ones(10)), client.ref()
+    reduction = client.open_reduction([first, second], dtype="f64", num_objects=2)
+    ref = reduction.ref
+    if not ended:
+        del reduction
+    client.put(np.ones(10), second)
+    assert client.get(ref, timeout=60).sum() == 20
+    reduction = None
+    watched = nameless(ref)
+    assert still_there(client, watched)
+    del ref
+    wait_until_freed(client, watched)
+
+
 def test_drafts(client):
     with client.create(10, "f8") as draft:
         draft.array[:] = 1

@@ -1,22 +1,37 @@
-// What finalisers of another language drop: buffers and holds.
+// What finalisers of another language drop: buffers, holds, and calls with theirs.
 
 #include <pthread.h>
 
 #include <atomic>
 #include <memory>
 #include <utility>
+#include <variant>
 
 #include "src/runtime/c/handles.h"
 
 namespace {
 
-// One hold to be released, or one buffer.
+// One hold to be released, one buffer, or one call.
 struct Dropped {
   std::unique_ptr<phx_buffer> buffer;
   std::shared_ptr<phalanx::Client> client;
   phalanx::ObjectId id;
+  phx_call* call = nullptr;
   Dropped* next = nullptr;
 };
+
+void Forget(phx_call* call) {
+  phalanx::internal::Call* state = phalanx::c::StateOf(call->call);
+  phalanx::internal::Connection& connection = state->connection();
+  connection.Cancel(*state);
+  // The hold of a Create is its writer's. A call that failed has let go.
+  const bool holds = state->done() && state->holds() &&
+                     !std::holds_alternative<phalanx::c::Creating>(call->call) &&
+                     phalanx::c::OutcomeOf(call->call).ok();
+  // Without a connection nothing is held.
+  if (holds) connection.Post(phalanx::internal::local::Unhold{{state->id()}}).IgnoreError();
+  phx_call_free(call);
+}
 
 // A finaliser may run anywhere, so it waits for nothing: it puts what it drops into this list, and
 // gives back what the list holds unless somebody else is doing so, who then comes to this one as
@@ -34,6 +49,7 @@ void Collect() {
       const std::unique_ptr<Dropped> one(next);
       next = one->next;
       if (one->client != nullptr) one->client->Release({&one->id, 1});
+      if (one->call != nullptr) Forget(one->call);
     }
     collecting.clear();
   }
@@ -51,6 +67,11 @@ void Drop(Dropped* one) {
 void phx_buffer_free(phx_buffer* buffer) {
   if (buffer == nullptr) return;
   Drop(new Dropped{std::unique_ptr<phx_buffer>(buffer), nullptr, {}});
+}
+
+void phx_call_forget(phx_call* call) {
+  if (call == nullptr) return;
+  Drop(new Dropped{nullptr, nullptr, {}, call});
 }
 
 phx_ref* phx_ref_of(phx_client* client, const char* id) {

@@ -39,6 +39,8 @@ class Call : public std::enable_shared_from_this<Call> {
 
   // Lock held; before it begins. The client holds the object from now on, unless the call fails.
   void HoldUnlessItFails() { holds_ = true; }
+  // Whether it has done so.
+  bool holds() const { return holds_; }
 
   // Lock held; not called once the call has ended. `answer` points into the receive buffer.
   virtual void OnAnswer(uint64_t request, const local::Answer& answer) = 0;
