@@ -125,10 +125,12 @@ def _fetch(client: Client, error: exceptions.PhalanxError, refs: Sequence[Object
     if found is None or found[2] is None:
         return None
     place = ObjectRef.from_hex(found[2].strip())
+    call = client._get_call([place], _PATIENCE_S, free=_waiting.abandon)
+    # Only now does `place` count: the one it replaces may have been the last.
     for ref in refs:
         if ref.hex() == error.ref:
             ref._reason = place
-    return client._get_call([place], _PATIENCE_S, free=_waiting.abandon)
+    return call
 
 
 def _rebuilt(client: Client, error: exceptions.PhalanxError, whole: Any, allow_pickle: bool) -> Exception:

@@ -29,6 +29,12 @@ def wait_until_freed(client: phalanx.Client, ref: ObjectRef) -> None:
         assert time.monotonic() < until, f"{ref} is still there: {client.stat(ref)}"
 
 
+def wait_for_holders(client: phalanx.Client, ref: ObjectRef, nodes: int) -> None:
+    until = time.monotonic() + 60
+    while client.stat(ref).holders != nodes:
+        assert time.monotonic() < until, f"{ref} is still held otherwise: {client.stat(ref)}"
+
+
 def still_there(client: phalanx.Client, ref: ObjectRef) -> bool:
     """Whether it is there and stays, after everything that this client has sent before.
 
@@ -252,8 +258,9 @@ def test_a_long_exception_goes_with_the_refs_of_its_object(cluster):
         assert raised(reader, theirs, Long).args == (payload,)
         reason, watched = nameless(ref._reason), nameless(ref)
         del ref
-        assert still_there(client, reason)
+        wait_for_holders(client, reason, 1)  # the reference on its way is given up
         assert raised(reader, theirs, Long).args == (payload,)
+        assert still_there(client, reason)
         del theirs
         wait_until_freed(client, reason)
         assert "Long" in str(raised(client, watched, exceptions.ProducerError))
