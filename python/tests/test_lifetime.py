@@ -199,7 +199,8 @@ def test_results_of_reductions(client):
 @pytest.mark.parametrize("ended", [False, True])
 def test_results_of_reductions_that_nobody_waits_for(client, ended):
     first, second = client.put(np.ones(10)), client.ref()
-    reduction = client.open_reduction([first, second], dtype="f64", num_objects=2)
+    reduction = client.open_reduction([first, second], dtype="f64")
+    reduction.close()
     ref = reduction.ref
     if not ended:
         del reduction

@@ -143,53 +143,6 @@ static void Lifetime(phx_client* client) {
   CHECK(phx_claim(client, id, token, 3) == 3);
   CHECK(phx_hold(client, id, 1) == 0);
   for (int i = 0; i < 3; ++i) phx_ref_free(phx_ref_of(client, id));
-}
-
-static void PutOnes(phx_client* client, const char* id) {
-  const float ones[2] = {1, 1};
-  const phx_put_options options = PutOptions();
-  phx_call* put = phx_put(client, id, ones, sizeof(ones), &options);
-  CHECK(put != NULL && phx_wait(put, kPatience) == 0);
-  phx_call_free(put);
-}
-
-static void WaitUntilFreed(phx_client* client, const char* id) {
-  phx_object_status status;
-  do {
-    phx_call* stat = phx_stat(client, id, kPatience);
-    CHECK(stat != NULL && phx_wait(stat, kPatience) == 0 && phx_result_status(stat, &status) == 0);
-    phx_call_free(stat);
-  } while (!status.deleted);
-}
-
-/* A reduction that somebody began and nobody waits for, before it has ended or afterwards: its
- * result stays for who else holds it, and no longer. */
-static void Forgotten(phx_client* client) {
-  phx_reduce_options options;
-  memset(&options, 0, sizeof(options));
-  options.dtype = 2; /* f32 */
-  options.owned = 1;
-  options.timeout = kPatience;
-  for (int ended = 0; ended < 2; ++ended) {
-    char source[20];
-    char target[20];
-    phx_id_random(source);
-    phx_id_random(target);
-    CHECK(phx_hold(client, target, 1) == 0);
-    phx_call* reduce = phx_reduce(client, target, source, 1, &options);
-    CHECK(reduce != NULL && phx_wait(reduce, 0) == -1);
-    if (!ended) phx_call_forget(reduce);
-    PutOnes(client, source);
-    const phx_view view = GetOne(client, target);
-    CHECK(view.size == 8);
-    phx_buffer_free(view.buffer);
-    if (ended) {
-      CHECK(phx_wait(reduce, kPatience) == 0);
-      phx_call_forget(reduce);
-    }
-    phx_ref_free(phx_ref_of(client, target));
-    WaitUntilFreed(client, target);
-  }
   phx_call_forget(NULL);
 }
 
@@ -219,7 +172,6 @@ int main(void) {
   PrivatePages(client);
   Queue(client);
   Lifetime(client);
-  Forgotten(client);
   Errors(client);
   phx_close(client);
   phx_client_free(client);
