@@ -707,7 +707,7 @@ class Client(_collectives.Collectives):
         memory and objects."""
         from phalanx import _tools
 
-        return _tools.status(self._directory)
+        return _tools.status(self._directory, self._address)
 
     def tree(self, ref: ObjectRef) -> _tools.Tree:
         """Return a picture of where an object is and how it got there, as ``phalanx describe`` draws it.
@@ -719,7 +719,7 @@ class Client(_collectives.Collectives):
         """
         from phalanx import _tools
 
-        return _tools.tree(self._directory, ref.hex())
+        return _tools.tree(self._directory, self._address, ref.hex())
 
 
 # What option structs point to, as long as they live.

@@ -77,12 +77,20 @@ def _run(*command: str) -> str:
     return done.stdout
 
 
-def status(directory: str) -> dict[str, Any]:
-    """Return ``phalanx status --json``."""
-    return json.loads(_run("status", "--json", f"--directory={directory}"))
+def _where(directory: str, node: str) -> list[str]:
+    """Return the flags that name a cluster: its directory, and the secret that `phalanx up` left beside
+    the socket of its node."""
+    secret = os.path.join(os.path.dirname(node.removeprefix("unix:")), "secret")
+    flags = [f"--directory={directory}"]
+    return [*flags, f"--secret-file={secret}"] if os.access(secret, os.R_OK) else flags
 
 
-def tree(directory: str, object_id: str) -> Tree:
+def status(directory: str, node: str) -> dict[str, Any]:
+    """Return ``phalanx status --json``; `node` is the address at which this client reached its node."""
+    return json.loads(_run("status", "--json", *_where(directory, node)))
+
+
+def tree(directory: str, node: str, object_id: str) -> Tree:
     """Return ``phalanx describe`` of an object."""
-    where = f"--directory={directory}"
-    return Tree(_run("describe", object_id, where), json.loads(_run("describe", object_id, "--json", where)))
+    where = _where(directory, node)
+    return Tree(_run("describe", object_id, *where), json.loads(_run("describe", object_id, "--json", *where)))

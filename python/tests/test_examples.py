@@ -15,6 +15,7 @@ import phalanx
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _EXAMPLES = sorted((_ROOT / "examples" / "python").glob("*.py"))
+_NOTEBOOKS = sorted((_ROOT / "examples" / "python").glob("*.ipynb"))
 _PAGES = (_ROOT / "docs" / "python.md", _ROOT / "python" / "README.md")
 _FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Longer than anything here takes on a slow machine.
@@ -31,13 +32,13 @@ def _samples() -> list:
     return found
 
 
-def _run(path: pathlib.Path) -> str:
+def _run(path: pathlib.Path, *args: object, warnings: str = "error") -> str:
     """Run a program with this package; its output."""
     where = str(pathlib.Path(phalanx.__file__).resolve().parents[1])
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PHALANX_")}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [where, environment.get("PYTHONPATH")]))
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-W", "error", str(path)],
+        [sys.executable, "-X", "faulthandler", "-W", warnings, str(path), *map(str, args)],
         capture_output=True,
         text=True,
         timeout=_DEADLINE_S,
@@ -49,6 +50,41 @@ def _run(path: pathlib.Path) -> str:
     # Whatever a thread raised is there.
     assert done.stderr == ""
     return done.stdout
+
+
+# Runs the cells of a notebook as a kernel does, showing what each ends with; prints how often a picture.
+_KERNEL = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+
+pictures = 0
+shell = InteractiveShell.instance()
+with open(sys.argv[1]) as file:
+    cells = json.load(file)["cells"]
+for cell in cells:
+    if cell["cell_type"] == "code":
+        ran = shell.run_cell("".join(cell["source"]), store_history=True)
+        ran.raise_error()
+        shown, _ = shell.display_formatter.format(ran.result)
+        pictures += shown.get("image/svg+xml", "").startswith("<svg")
+print("pictures", pictures)
+"""
+
+
+@pytest.mark.parametrize("path", _NOTEBOOKS, ids=lambda path: path.name)
+def test_notebook(path, tmp_path, monkeypatch):
+    pytest.importorskip("IPython")
+    nbformat = pytest.importorskip("nbformat")
+    notebook = nbformat.read(path, as_version=nbformat.NO_CONVERT)
+    nbformat.validate(notebook)
+    for cell in notebook.cells:
+        assert not cell.get("outputs") and cell.get("execution_count") is None
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text(_KERNEL)
+    # IPython's own warnings are none of ours.
+    assert "pictures 1" in _run(kernel, path, warnings="default")
+    assert f"`{path.name}`" in (path.parent / "README.md").read_text()
 
 
 @pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.name)
