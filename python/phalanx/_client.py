@@ -301,9 +301,9 @@ class Client(_collectives.Collectives):
             if source is None:
                 source = bytearray(encoded.nbytes)
                 encoded.write_into(memoryview(source))
-            data = ffi.from_buffer(source)
             options = self._put_options(encoded.metadata, seconds, not keep, encoded.refs)
-            call = _waiting.owned(lib.phx_put(self._ptr, object_id, data, encoded.nbytes, options))
+            with _native.bytes_of(source) as data:
+                call = _waiting.owned(lib.phx_put(self._ptr, object_id, data, encoded.nbytes, options))
         else:
             from phalanx import _writing
 

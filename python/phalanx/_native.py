@@ -114,12 +114,21 @@ def _free_pages(size: int, _data: memoryview, pages: Any, _free: Any = lib.phx_p
     _free(pages, size)
 
 
+def bytes_of(source: Any, writable: bool = False) -> Any:
+    """Return the bytes of a buffer for the library, to be used by `with` alone.
+
+    Before 3.13 a collection of cycles that clears a memoryview which somebody still has the bytes of makes the
+    interpreter crash, and an exception with its frames is such a cycle soon.
+    """
+    return ffi.from_buffer(source, require_writable=writable)
+
+
 def copy(to: memoryview, source: Any) -> None:
     """Copy bytes, by several threads when there are many."""
-    data = ffi.from_buffer(source)
-    if len(data) != len(to):
-        raise ValueError(f"{len(data)} bytes do not fill {len(to)}")
-    lib.phx_copy(ffi.from_buffer(to, require_writable=True), data, len(data))
+    with bytes_of(source) as data, bytes_of(to, writable=True) as place:
+        if len(data) != len(to):
+            raise ValueError(f"{len(data)} bytes do not fill {len(to)}")
+        lib.phx_copy(place, data, len(data))
 
 
 def random_id() -> bytes:

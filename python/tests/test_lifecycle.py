@@ -289,3 +289,33 @@ assert sum(v.sum() for v in large) == 100 << 17
 print('ok')
 """
     assert run(code).strip() == "ok"
+
+
+def test_a_refused_put_in_a_cycle_of_garbage_is_collected():
+    code = """
+import gc, sys
+import phalanx
+
+gc.disable()
+for value in (b'small', bytes(1 << 22), memoryview(bytes(1 << 22))):
+    phalanx.init(capacity=1 << 20)
+    ref = phalanx.put(value[:1])
+    try:
+        phalanx.get(ref, out=memoryview(bytearray(7)))
+    except (ValueError, TypeError) as error:
+        error.itself = error
+    try:
+        phalanx.put(memoryview(b'xx'), ref)
+    except phalanx.exceptions.PhalanxError as error:
+        error.itself = error
+    else:
+        sys.exit('was not refused')
+    try:
+        phalanx.put(value, timeout=0)
+    except phalanx.exceptions.PhalanxError as error:
+        error.itself = error
+    gc.collect()
+    phalanx.shutdown()
+print('works')
+"""
+    assert run(code).split() == ["works"]
