@@ -19,8 +19,7 @@ import phalanx
 WORKERS = 4
 NEEDED = 2  # gradients of a round
 SLOW = {3: 0.05}  # worker: seconds that a gradient takes longer
-MIN_ROUNDS, TOLERANCE = 1e-2
-MAX_ROUNDS = 80, 5000
+MIN_ROUNDS = 80
 FEATURES, SAMPLES = 50, 400
 LEARNING_RATE = np.float32(0.05)
 TIMEOUT_S = 30.0
@@ -88,7 +87,7 @@ class Server:
         client.delete([*over, *in_use.difference(self.given)])
 
     def off(self) -> float:
-        """Return how far the weights are from what the workers' data were made with."""
+        """Return how far the weights are from the truth."""
         return float(np.linalg.norm(self.weights - truth()) / np.linalg.norm(truth()))
 
     def end(self) -> None:
@@ -106,10 +105,8 @@ def main() -> int:
     for process in workers:
         process.start()
     server = Server(client, job)
-    # Until the slow one's gradients have gone in, too, and what it computed with old weights is made up for.
-    while server.rounds < MAX_ROUNDS and (
-        server.rounds < MIN_ROUNDS or len(server.used) < WORKERS or server.off() >= TOLERANCE
-    ):
+    # Until the slow one's gradients have gone in, too, and those of old weights are made up for.
+    while server.rounds < MIN_ROUNDS or len(server.used) < WORKERS or server.off() > 1e-2:
         server.round()
     server.end()
     for process in workers:
@@ -117,8 +114,7 @@ def main() -> int:
     print(f"{server.rounds} rounds of {NEEDED} of {WORKERS}: weights {server.off():.1e} off the truth")
     print(f"gradients used {dict(sorted(server.used.items()))}; {server.late} from an earlier round")
     ended = not any(process.exitcode for process in workers)
-    taken = len(server.used) == WORKERS and server.used.total() == NEEDED * server.rounds
-    return 0 if ended and taken and server.late > 0 and server.off() < TOLERANCE else 1
+    return 0 if ended and server.late > 0 and server.used.total() == NEEDED * server.rounds else 1
 
 
 if __name__ == "__main__":
