@@ -314,14 +314,15 @@ class Client : public std::enable_shared_from_this<Client> {
   // bytes. It can be got from now on by anybody, and is relayed while it is being made. Its
   // metadata is that of the source that comes first in `sources` of those that went in and have
   // any, in whatever order they were folded; a result of a range has none. The same call again,
-  // from anywhere, joins (whatever its root and timeout); once the result is there, any call whose
-  // sources include those that went in ends at once. A source that is lost is replaced by the next
-  // to come, or by the same put again. Errors: InvalidArgument, at once if it can be seen here (no
-  // source, one twice, `target` among them, the nil id, op and dtype that do not go together, a
-  // range that is no whole elements, more sources than kMaxReductionSources), else as soon as a
-  // source of another size comes; AlreadyExists (another reduction or object has that id); NotFound
-  // (`target` was deleted meanwhile); DeadlineExceeded; ResourceExhausted; or why a source failed
-  // without which there are too few.
+  // from anywhere, joins (whatever its root and timeout); once the result is there, it ends at
+  // once. A source that is lost is replaced by the next to come, or by the same put again. Errors:
+  // InvalidArgument, at once if it can be seen here (no source, one twice, `target` among them, the
+  // nil id, op and dtype that do not go together, a range that is no whole elements, more sources
+  // than kMaxReductionSources), else as soon as a source of another size comes; AlreadyExists
+  // (another object has that id, or a reduction or result of other sources or arguments); NotFound
+  // (`target` was deleted meanwhile); DeadlineExceeded; ResourceExhausted; DataLoss (the directory
+  // was lost, and with it what was added to an open reduction); or why a source failed without
+  // which there are too few.
   Future<Done> Reduce(const ObjectId& target, absl::Span<const ObjectId> sources,
                       ReduceOptions options = {});
   // More sources for an open reduction. NotFound (there is no such reduction), FailedPrecondition

@@ -2,11 +2,12 @@
 
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "src/collectives/kernels.h"
 #include "src/common/status_macros.h"
+#include "src/directory/reduce_messages.h"
+#include "src/directory/reduce_result.h"
 #include "src/directory/validate.h"
 #include "src/net/slice_layout.h"
 
@@ -73,6 +74,7 @@ absl::Status CheckWhole(const FoldOrder& order) {
     return Bad(absl::StrCat("metadata has ", order.metadata.size(), " bytes, at most ",
                             kMaxMetadataBytes, " are allowed"));
   }
+  if (order.asked_for.size() > directory::kMaxAskedForBytes) return Bad("asked_for is too long");
   return absl::OkStatus();
 }
 
@@ -98,25 +100,9 @@ absl::StatusOr<RingPlace> ParseRing(const v1::Fold& fold, const FoldOrder& order
 }  // namespace
 
 bool FoldOrder::Answers(const v1::Reduction& asked) const {
-  const bool whole = asked.range_bytes() == 0;
-  const uint64_t wanted = asked.num_objects() > 0 ? asked.num_objects()
-                                                  : static_cast<uint64_t>(asked.source_ids_size());
-  if (!root || asked.open() || asked.dtype() != static_cast<uint32_t>(dtype) ||
-      asked.op() != static_cast<uint32_t>(op) || wanted != sources() ||
-      asked.range_offset() != range_offset || (!whole && asked.range_bytes() != size_bytes)) {
-    return false;
-  }
-  // Where each of them stands in the list; in a fixed order one after the other.
-  absl::flat_hash_map<absl::string_view, int> places;
-  for (int i = 0; i < asked.source_ids_size(); ++i) places.emplace(asked.source_ids(i), i);
-  int last = -1;
-  for (size_t at = 0; at < reduced_from.size(); at += ObjectId::kSize) {
-    const auto place = places.find(absl::string_view(reduced_from).substr(at, ObjectId::kSize));
-    if (place == places.end()) return false;
-    if (asked.order() != 0 && place->second <= last) return false;
-    last = place->second;
-  }
-  return true;
+  if (!root || asked_for.empty() || asked.open()) return false;
+  const absl::StatusOr<directory::ReduceSpec> spec = directory::ParseReduction(asked);
+  return spec.ok() && directory::ReduceRecord(*spec).Encode() == asked_for;
 }
 
 bool FoldOrder::PassesOn() const {
@@ -128,7 +114,7 @@ bool FoldOrder::SameWork(const FoldOrder& other, const NodeKey& self) const {
   if (dtype != other.dtype || op != other.op || planned != other.planned ||
       range_offset != other.range_offset || size_bytes != other.size_bytes || root != other.root ||
       reduced_from != other.reduced_from || metadata != other.metadata ||
-      inputs.size() != other.inputs.size()) {
+      asked_for != other.asked_for || inputs.size() != other.inputs.size()) {
     return false;
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -160,6 +146,7 @@ absl::StatusOr<FoldOrder> ParseFold(const v1::Fold& fold) {
   order.reduced_from = fold.reduced_from();
   order.owned = fold.owned();
   order.metadata = fold.metadata();
+  order.asked_for = fold.asked_for();
   if (fold.inputs_size() > static_cast<int>(kMaxReduceSources)) return Bad("too many inputs");
   for (const v1::Fold::Input& in : fold.inputs()) {
     PHALANX_ASSIGN_OR_RETURN(FoldInput input, ParseInput(in, order.size_bytes));

@@ -56,8 +56,9 @@ struct FoldOrder {
   bool root = false;
   bool committed = false;
   std::string reduced_from;
-  bool owned = false;    // the target is
-  std::string metadata;  // the target's
+  bool owned = false;     // the target is
+  std::string metadata;   // the target's
+  std::string asked_for;  // and what it answers
   // This node is member `slot` of a ring of `slots`; the inputs are its own sources.
   std::optional<RingPlace> ring;
 

@@ -118,6 +118,7 @@ bool NodeFold::FoldAtOnce() {
   target.reduced_from = order_.reduced_from;
   target.owned = order_.owned;
   target.metadata = order_.metadata;
+  target.asked_for = order_.asked_for;
   target.deadline = control_.Now() + options_.memory_patience;
   request_ = host_.store().Put(
       host_.client(), std::move(target), std::move(result),
@@ -153,6 +154,7 @@ void NodeFold::AskMemory() {
     object_store::PutOptions target;
     target.reduced_from = order_.reduced_from;
     target.metadata = order_.metadata;
+    target.asked_for = order_.asked_for;
     bytes = host_.store().CountedBytes(order_.size_bytes, target);
   }
   for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -221,6 +223,7 @@ void NodeFold::CreateTarget() {
   target.reduced_from = order_.reduced_from;
   target.owned = order_.owned;
   target.metadata = order_.metadata;
+  target.asked_for = order_.asked_for;
   target.memory = reserved_;
   request_ = host_.store().Create(
       host_.client(), std::move(target), order_.size_bytes,

@@ -124,6 +124,7 @@ TEST_F(ReducerDirectoryTest, WhoAskedWhereTheResultIsMadeNeedNotWaitForTheShards
               .Inline(Numbers(1, 10))
               .Inline(Numbers(2, 10))
               .Root({Source(2), Source(1)})
+              .Answering(call)
               .Committed());
   ASSERT_TRUE(world_.RunUntil([&] { return small->has_value(); }));
   EXPECT_TRUE((*small)->ok());
@@ -134,7 +135,10 @@ TEST_F(ReducerDirectoryTest, WhoAskedWhereTheResultIsMadeNeedNotWaitForTheShards
   const Generation g1 = a.Put(Source(1), Numbers(1, 100'000));
   const Generation g2 = a.Put(Source(2), Numbers(2, 100'000));
   FoldOf fold(call.target, Version(2), 400'000);
-  a.Shard(fold.Source(Source(1), g1).Source(Source(2), g2).Root({Source(1), Source(2)}));
+  a.Shard(fold.Source(Source(1), g1)
+              .Source(Source(2), g2)
+              .Root({Source(1), Source(2)})
+              .Answering(call));
   ASSERT_TRUE(world_.RunUntil([&] { return !a.Reports(v1::FoldReport::READY).empty(); }));
   world_.RunFor(absl::Milliseconds(10));
   EXPECT_FALSE(large->has_value()) << "not before the commit";
@@ -147,7 +151,9 @@ TEST_F(ReducerDirectoryTest, WhoAskedWhereTheResultIsMadeNeedNotWaitForTheShards
 
 TEST_F(ReducerDirectoryTest, WhoAskedForAnotherReductionIsNotAnsweredByThisOne) {
   ReduceNode& a = world_.Add("a");
-  std::vector<ReduceCall> calls(6, Call());
+  ReduceCall made = Call();
+  made.dtype = DType::kU32;
+  std::vector<ReduceCall> calls(7, Call());
   calls[0].op = ReduceOp::kMax;
   calls[1].dtype = DType::kI32;
   calls[2].sources = {Source(1), Source(3)};
@@ -156,6 +162,7 @@ TEST_F(ReducerDirectoryTest, WhoAskedForAnotherReductionIsNotAnsweredByThisOne) 
   calls[4].range_bytes = 40;
   calls[5].fixed_order = true;
   calls[5].sources = {Source(2), Source(1)};
+  calls[6].fixed_order = true;
   std::vector<Result> results;
   for (ReduceCall& call : calls) {
     if (call.dtype != DType::kI32) call.dtype = DType::kU32;
@@ -169,6 +176,7 @@ TEST_F(ReducerDirectoryTest, WhoAskedForAnotherReductionIsNotAnsweredByThisOne) 
               .Inline(Numbers(1, 10))
               .Inline(Numbers(2, 10))
               .Root({Source(1), Source(2)})
+              .Answering(made)
               .Committed());
   ASSERT_TRUE(world_.RunUntil([&] { return a.Complete(target_); }));
   world_.RunFor(absl::Milliseconds(10));

@@ -47,6 +47,7 @@ void RingFold::Start() {
   object_store::PutOptions target;
   target.reduced_from = order_.reduced_from;
   target.metadata = order_.metadata;
+  target.asked_for = order_.asked_for;
   const uint64_t bytes = host_.store().CountedBytes(order_.size_bytes, target);
   request_ = host_.store().ReserveScratch(
       host_.client(), order_.target, bytes, control_.Now() + options_.memory_patience,
@@ -68,6 +69,7 @@ void RingFold::OnReserved(absl::StatusOr<std::shared_ptr<object_store::Reservati
   target.reduced_from = order_.reduced_from;
   target.owned = order_.owned;
   target.metadata = order_.metadata;
+  target.asked_for = order_.asked_for;
   target.memory = reserved_;
   request_ = host_.store().Create(
       host_.client(), std::move(target), order_.size_bytes,

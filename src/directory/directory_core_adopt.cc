@@ -383,7 +383,6 @@ void DirectoryCore::Impl::VoidGeneration(Object& object, absl::string_view reaso
 void DirectoryCore::Impl::ForgetGeneration(Object& object) {
   NoteChange(object.id);
   object.tree.reset();
-  object.reduced.reset();
   object.complete_copies = 0;
   object.writers = 0;
   object.adopted = false;

@@ -47,9 +47,7 @@ class CommitTest : public testing::ReduceTest {
     v1::RegisterCopy& copy = *message.mutable_register_copy();
     copy.set_object_id(Bytes(kTarget));
     ToProto(result_, copy.mutable_generation());
-    copy.mutable_info()->set_size_bytes(root_.size_bytes());
-    copy.mutable_info()->set_slices(1);
-    copy.mutable_info()->set_reduced_from(root_.reduced_from());
+    *copy.mutable_info() = ResultOf(root_);
     copy.set_primary(true);
     copy.set_adopted(adopted);
     copy.set_complete(complete);

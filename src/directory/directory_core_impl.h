@@ -141,9 +141,6 @@ struct Object {
   int complete_copies = 0;
   int writers = 0;  // copies that are being written
 
-  // What the adopted generation is the result of, if it was reduced in this life of the shard.
-  std::unique_ptr<ReduceRecord> reduced;
-
   std::vector<Attempt> attempts;
   uint32_t conflicts = 0;
 
@@ -544,6 +541,8 @@ struct DirectoryCore::Impl {
   // `again`: it was asked for before, so that it is over if there was a Delete.
   std::optional<absl::Status> AnswerBeforeBegin(const ObjectId& target, const ReduceSpec& spec,
                                                 bool again);
+  // What an object is the result of is not what is asked for: why; empty: it is.
+  static std::string DifferenceFrom(const ReduceSpec& asked, const Object& result);
   void ForgetAskers(Reduction& reduction, const NodeKey& node);
   absl::StatusOr<Reduction*> BeginReduction(const ObjectId& target, ReduceSpec spec,
                                             const NodeKey& root);

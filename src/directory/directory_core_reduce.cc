@@ -129,11 +129,16 @@ std::optional<absl::Status> DirectoryCore::Impl::AnswerBeforeBegin(const ObjectI
     return About(target, absl::StatusCode::kAlreadyExists,
                  "an object that is not its result was put under this id");
   }
-  const std::string differ =
-      DifferenceOf(spec, object->reduced.get(), from, object->info.size_bytes);
+  const std::string differ = DifferenceFrom(spec, *object);
   if (differ.empty()) return absl::OkStatus();
   return About(target, absl::StatusCode::kAlreadyExists,
                absl::StrCat("there is the result of another one; what differs: ", differ));
+}
+
+std::string DirectoryCore::Impl::DifferenceFrom(const ReduceSpec& asked, const Object& result) {
+  const std::optional<ReduceRecord> made = ReduceRecord::Decode(result.info.asked_for);
+  return DifferenceOf(asked, made ? &*made : nullptr, result.info.reduced_from,
+                      result.info.size_bytes);
 }
 
 absl::StatusOr<Reduction*> DirectoryCore::Impl::BeginReduction(const ObjectId& target,
@@ -453,12 +458,17 @@ void DirectoryCore::Impl::RunReduction(Reduction& reduction) {
   const Object* object = FindObject(reduction.target);
   const bool adopted = object != nullptr && object->adopted;
   if (adopted && object->complete_copies > 0 && !object->tentative) {
-    if (!object->info.reduced_from.empty()) {
-      FindObject(reduction.target)->reduced = std::make_unique<ReduceRecord>(reduction.plan.spec());
-      return EndReduction(reduction, absl::OkStatus());
+    if (object->info.reduced_from.empty()) {
+      return EndReduction(reduction,
+                          About(reduction.target, absl::StatusCode::kAlreadyExists,
+                                "an object that is not its result was put under this id"));
     }
-    return EndReduction(reduction, About(reduction.target, absl::StatusCode::kAlreadyExists,
-                                         "an object that is not its result was put under this id"));
+    const std::string differ = DifferenceFrom(reduction.plan.spec(), *object);
+    if (differ.empty()) return EndReduction(reduction, absl::OkStatus());
+    return EndReduction(
+        reduction,
+        About(reduction.target, absl::StatusCode::kAlreadyExists,
+              absl::StrCat("there is the result of another one; what differs: ", differ)));
   }
   // One of which the shard learns late, from one node: another may follow that knows the rest.
   const Instant patience = reduction.started + options_.lease;
@@ -614,6 +624,7 @@ void DirectoryCore::Impl::FillFold(Reduction& reduction, const FoldTask& task, v
   }
   out->set_reduced_from(std::move(from));
   out->set_metadata(task.metadata);
+  out->set_asked_for(ReduceRecord(spec).Encode());
 }
 
 void DirectoryCore::Impl::SendFoldDrop(const NodeKey& to, const ObjectId& target,

@@ -177,9 +177,7 @@ TEST_F(ReduceEdges, ALateRootDoesNotBringADeletedTargetBackToAShardThatBeganAnew
     v1::RegisterCopy& copy = *message.mutable_register_copy();
     copy.set_object_id(Bytes(kTarget));
     ToProto(late, copy.mutable_generation());
-    copy.mutable_info()->set_size_bytes(1024);
-    copy.mutable_info()->set_slices(1);
-    copy.mutable_info()->set_reduced_from(root.reduced_from());
+    *copy.mutable_info() = ResultOf(root);
     copy.set_complete(true);
     copy.set_primary(true);
     Send(2, message);

@@ -76,6 +76,17 @@ class ReduceTest : public ::testing::Test {
     }
     return -1;
   }
+  // The target as who carries out the order creates it.
+  static v1::ObjectInfo ResultOf(const v1::Fold& fold) {
+    v1::ObjectInfo info;
+    info.set_size_bytes(fold.size_bytes());
+    info.set_slices(fold.has_ring() ? fold.slots() : 1);
+    info.set_metadata(fold.metadata());
+    info.set_reduced_from(fold.reduced_from());
+    info.set_asked_for(fold.asked_for());
+    info.set_owned(fold.owned());
+    return info;
+  }
   // The root begins to write the target.
   Generation Announce(int node, const v1::Fold& fold, bool complete = false,
                       const std::string& bytes = "") {
@@ -84,10 +95,7 @@ class ReduceTest : public ::testing::Test {
     v1::AnnounceCreate& create = *message.mutable_announce_create();
     create.set_object_id(Bytes(kTarget));
     ToProto(generation, create.mutable_generation());
-    create.mutable_info()->set_size_bytes(fold.size_bytes());
-    create.mutable_info()->set_slices(1);
-    create.mutable_info()->set_reduced_from(fold.reduced_from());
-    create.mutable_info()->set_owned(fold.owned());
+    *create.mutable_info() = ResultOf(fold);
     create.set_complete(complete);
     create.set_has_inline(!bytes.empty());
     create.set_inline_bytes(bytes);

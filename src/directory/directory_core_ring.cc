@@ -130,6 +130,7 @@ void DirectoryCore::Impl::PlaceMember(Reduction& reduction, size_t place,
   fold.set_reduced_from(reduced_from);
   fold.set_owned(reduction.owned);
   fold.set_metadata(ring.metadata());
+  fold.set_asked_for(ReduceRecord(spec).Encode());
   v1::Fold::Ring& way = *fold.mutable_ring();
   ToProto(ring.generation(), way.mutable_generation());
   ToProto(ring.Before(place), way.mutable_before());

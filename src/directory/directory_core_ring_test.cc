@@ -36,9 +36,7 @@ class RingTest : public ReduceTest {
     v1::AnnounceCreate& create = *message.mutable_announce_create();
     create.set_object_id(Bytes(kTarget));
     *create.mutable_generation() = fold.ring().generation();
-    create.mutable_info()->set_size_bytes(fold.size_bytes());
-    create.mutable_info()->set_slices(fold.slots());
-    create.mutable_info()->set_reduced_from(fold.reduced_from());
+    *create.mutable_info() = ResultOf(fold);
     *create.mutable_version() = fold.version();
     Send(node, message);
   }
@@ -340,9 +338,7 @@ TEST_F(RingTest, AMemberThatRegistersWhileItSealsIsHeardToTheEnd) {
   v1::RegisterCopy& copy = *message.mutable_register_copy();
   copy.set_object_id(Bytes(kTarget));
   ToProto(g, copy.mutable_generation());
-  copy.mutable_info()->set_size_bytes(kSize);
-  copy.mutable_info()->set_slices(3);
-  copy.mutable_info()->set_reduced_from(FoldAt(0)->reduced_from());
+  *copy.mutable_info() = ResultOf(*FoldAt(0));
   copy.set_adopted(true);
   copy.set_writing(true);
   for (int i = 0; i < 3; ++i) copy.add_watermarks(1 << 20);

@@ -111,9 +111,7 @@ TEST_F(RootTest, AResultOfAnEarlierLifeOfTheShardIsWaitedForWhileANewRootStandsB
   v1::RegisterCopy& copy = *part.mutable_register_copy();
   copy.set_object_id(Bytes(kTarget));
   ToProto(result_, copy.mutable_generation());
-  copy.mutable_info()->set_size_bytes(kSize);
-  copy.mutable_info()->set_slices(1);
-  copy.mutable_info()->set_reduced_from(root_.reduced_from());
+  *copy.mutable_info() = ResultOf(root_);
   copy.set_adopted(true);
   copy.add_watermarks(kSize / 2);
   ToProto(nodes_[3], copy.mutable_sender());

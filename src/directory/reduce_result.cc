@@ -19,14 +19,6 @@ Generation HashOf(const std::vector<ObjectId>& ids) {
   return VersionOfHash(hash.low64, hash.high64);
 }
 
-std::vector<ObjectId> IdsIn(absl::string_view bytes) {
-  std::vector<ObjectId> ids;
-  for (; bytes.size() >= ObjectId::kSize; bytes.remove_prefix(ObjectId::kSize)) {
-    ids.push_back(*ObjectId::FromBinary(bytes.substr(0, ObjectId::kSize)));
-  }
-  return ids;
-}
-
 bool SameSources(const ReduceSpec& asked, const std::vector<ObjectId>& from) {
   if (asked.num_objects != 0 && from.size() != asked.num_objects) return false;
   const bool all = asked.num_objects == 0;
@@ -43,6 +35,21 @@ bool SameSources(const ReduceSpec& asked, const std::vector<ObjectId>& from) {
                      [&listed](const ObjectId& id) { return listed.contains(id); });
 }
 
+// The record's bytes: a version, dtype, op, order and open, then integers, little-endian.
+constexpr size_t kEncodedBytes = 8 + 4 * 8;
+constexpr char kEncoding = 1;
+
+void Append(uint64_t value, int bytes, std::string& out) {
+  for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
+}
+
+uint64_t Take(absl::string_view& bytes, size_t count) {
+  uint64_t value = 0;
+  for (size_t i = count; i-- > 0;) value = value << 8 | static_cast<uint8_t>(bytes[i]);
+  bytes.remove_prefix(count);
+  return value;
+}
+
 // They went in as they stand in the list.
 bool InOrder(const std::vector<ObjectId>& list, const std::vector<ObjectId>& from) {
   auto at = list.begin();
@@ -56,10 +63,54 @@ bool InOrder(const std::vector<ObjectId>& list, const std::vector<ObjectId>& fro
 
 }  // namespace
 
+std::vector<ObjectId> IdsIn(absl::string_view bytes) {
+  std::vector<ObjectId> ids;
+  for (; bytes.size() >= ObjectId::kSize; bytes.remove_prefix(ObjectId::kSize)) {
+    ids.push_back(*ObjectId::FromBinary(bytes.substr(0, ObjectId::kSize)));
+  }
+  return ids;
+}
+
 ReduceRecord::ReduceRecord(const ReduceSpec& spec)
     : arguments(spec), sources(HashOf(spec.sources)) {
   arguments.sources.clear();
   arguments.sources.shrink_to_fit();
+}
+
+std::string ReduceRecord::Encode() const {
+  std::string out;
+  out.push_back(kEncoding);
+  out.push_back(static_cast<char>(arguments.dtype));
+  out.push_back(static_cast<char>(arguments.op));
+  const bool fixed = arguments.order == ReduceSpec::Order::kFixed;
+  out.push_back(static_cast<char>((fixed ? 1 : 0) | (arguments.open ? 2 : 0)));
+  Append(arguments.num_objects, 4, out);
+  for (const uint64_t value : {arguments.range_offset, arguments.range_bytes, sources.creator.node,
+                               sources.creator.incarnation}) {
+    Append(value, 8, out);
+  }
+  return out;
+}
+
+std::optional<ReduceRecord> ReduceRecord::Decode(absl::string_view bytes) {
+  if (bytes.size() != kEncodedBytes || bytes[0] != kEncoding) return std::nullopt;
+  bytes.remove_prefix(1);
+  const uint64_t dtype = Take(bytes, 1);
+  const uint64_t op = Take(bytes, 1);
+  const uint64_t flags = Take(bytes, 1);
+  if (dtype >= kAllDTypes.size() || op >= kAllReduceOps.size() || flags > 3) return std::nullopt;
+  ReduceSpec arguments;
+  arguments.dtype = static_cast<DType>(dtype);
+  arguments.op = static_cast<ReduceOp>(op);
+  arguments.order = (flags & 1) != 0 ? ReduceSpec::Order::kFixed : ReduceSpec::Order::kArrival;
+  arguments.open = (flags & 2) != 0;
+  arguments.num_objects = static_cast<uint32_t>(Take(bytes, 4));
+  arguments.range_offset = Take(bytes, 8);
+  arguments.range_bytes = Take(bytes, 8);
+  ReduceRecord record(arguments);
+  const uint64_t low = Take(bytes, 8);
+  record.sources = VersionOfHash(low, Take(bytes, 8));
+  return record;
 }
 
 std::string DifferenceOf(const ReduceSpec& asked, const ReduceRecord* made,

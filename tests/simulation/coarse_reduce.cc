@@ -87,6 +87,7 @@ void CoarseReduction::Put(int node, const ObjectId& id, const Generation& genera
   if (order != nullptr) {
     *create.mutable_version() = order->version();
     create.mutable_info()->set_reduced_from(order->reduced_from());
+    create.mutable_info()->set_asked_for(order->asked_for());
   }
   shard_.Tell(node, message, now_);
 }

@@ -238,7 +238,9 @@ class World {
     *create->mutable_generation() = ResultOf(node);
     create->mutable_info()->set_size_bytes(fold.size_bytes());
     create->mutable_info()->set_slices(1);
+    create->mutable_info()->set_metadata(fold.metadata());
     create->mutable_info()->set_reduced_from(fold.reduced_from());
+    create->mutable_info()->set_asked_for(fold.asked_for());
     *create->mutable_version() = fold.version();
   }
 
