@@ -1,0 +1,62 @@
+// The reductions that are over: how the last ones ended, for those who still ask for them, add to
+// them or keep them in mind. Pure. Owned by DirectoryCore; no thread of its own.
+#ifndef PHALANX_DIRECTORY_ENDED_REDUCTIONS_H_
+#define PHALANX_DIRECTORY_ENDED_REDUCTIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "phalanx/object_id.h"
+#include "src/common/ids.h"
+#include "src/directory/reduce_plan.h"
+
+namespace phalanx::directory {
+
+struct EndedReduction {
+  absl::Status status;
+  ReduceSpec arguments;  // without the sources
+  // Of an open one: all that were added.
+  std::vector<ObjectId> sources;
+  bool closed = false;
+};
+
+class EndedReductions {
+ public:
+  // So many, with so many sources; the oldest are forgotten first.
+  EndedReductions(size_t max_reductions, size_t max_sources)
+      : max_reductions_(max_reductions), max_sources_(max_sources) {}
+
+  // The reduction of that target and that number is over.
+  void Remember(const ObjectId& target, const Generation& number, EndedReduction ended);
+
+  // Null: not known. Valid until the next Remember.
+  const EndedReduction* Find(const ObjectId& target, const Generation& number) const;
+  // Those of the target, with their numbers.
+  std::vector<std::pair<Generation, const EndedReduction*>> Of(const ObjectId& target) const;
+
+  absl::Status CheckInvariants() const;
+
+ private:
+  using Key = std::pair<ObjectId, Generation>;
+  struct Entry {
+    EndedReduction ended;
+    uint64_t order = 0;
+  };
+
+  void Forget(absl::btree_map<Key, Entry>::iterator entry);
+
+  const size_t max_reductions_;
+  const size_t max_sources_;
+  absl::btree_map<Key, Entry> entries_;
+  absl::btree_map<uint64_t, Key> by_age_;
+  size_t sources_ = 0;
+  uint64_t next_order_ = 1;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_ENDED_REDUCTIONS_H_
