@@ -59,6 +59,8 @@ struct FoldOrder {
   bool owned = false;     // the target is
   std::string metadata;   // the target's
   std::string asked_for;  // and what it answers
+  // The reduction's.
+  Generation number;
   // This node is member `slot` of a ring of `slots`; the inputs are its own sources.
   std::optional<RingPlace> ring;
 

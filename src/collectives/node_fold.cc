@@ -496,6 +496,7 @@ void NodeFold::Update(const FoldOrder& order) {
   order_.slot = order.slot;
   order_.slots = order.slots;
   order_.degree = order.degree;
+  order_.number = order.number;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     FoldInput& mine = order_.inputs[i];
     const FoldInput& theirs = order.inputs[i];
@@ -586,6 +587,7 @@ void NodeFold::Describe(v1::RegisterFold* out) {
   out->set_slot(order_.slot);
   out->set_slots(order_.slots);
   out->set_degree(order_.degree);
+  if (order_.number.valid()) directory::ToProto(order_.number, out->mutable_begun());
   out->set_root(order_.root);
   if (target_.valid()) directory::ToProto(target_, out->mutable_generation());
   out->set_ready(order_.root && (stage_ == Stage::kFolded || stage_ == Stage::kSealed));

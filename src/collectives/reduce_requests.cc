@@ -127,6 +127,18 @@ void ReduceRequests::OnMade(const ObjectId& target,
   for (const RequestId id : answered) Answer(id, absl::OkStatus());
 }
 
+void ReduceRequests::OnNumbered(const ObjectId& target, const v1::Generation& number) {
+  for (auto& [id, request] : requests_) {
+    if (request.target != target) continue;
+    v1::NodeMessage& message = request.message;
+    if (message.has_reduce_request()) {
+      *message.mutable_reduce_request()->mutable_reduction()->mutable_begun() = number;
+    } else if (message.has_extend_request()) {
+      *message.mutable_extend_request()->mutable_begun() = number;
+    }
+  }
+}
+
 std::vector<v1::NodeMessage> ReduceRequests::AskAgain(
     const std::function<bool(const ObjectId& target)>& chosen) {
   std::vector<v1::NodeMessage> reductions;

@@ -45,6 +45,8 @@ class ReduceRequests {
   // The target was made here, and committed: those who wait for such a reduction are answered at
   // once. The shard's replies to them, which follow, are ignored.
   void OnMade(const ObjectId& target, const std::function<bool(const v1::Reduction&)>& answers);
+  // The number of the reduction that those who wait for it mean: told with what is asked again.
+  void OnNumbered(const ObjectId& target, const v1::Generation& number);
   // A reply of whatever kind; unknown numbers are ignored.
   void OnReply(uint64_t request_id, int code, const std::string& message);
   // Those whose targets are chosen are asked for again: reductions by what is returned, within the

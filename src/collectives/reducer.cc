@@ -37,6 +37,7 @@ struct Reducer::Impl final : public NodeFold::Host, public RingFold::Host {
   };
   // For a shard that begins anew.
   struct Kept {
+    Generation number;
     // By place in the list of sources: one, of a reduction that is not open.
     std::map<uint32_t, v1::Reduction> parts;
     bool owned = false;
@@ -341,13 +342,22 @@ void Reducer::Impl::OnProgress() {
 void Reducer::Impl::OnKeep(const v1::KeepReduction& keep) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(keep.object_id());
   if (!target.ok()) return;
+  const Generation number = directory::FromProto(keep.reduction().begun());
+  const auto known = kept_.find(*target);
+  const bool another = known != kept_.end() && known->second.number.valid() && number.valid() &&
+                       known->second.number != number;
   if (keep.forget()) {
-    kept_.erase(*target);
+    // What is to be forgotten may be one that is forgotten already, for another of that target.
+    if (known != kept_.end() && !another) kept_.erase(known);
     return;
   }
+  // The list of another one, or of the same by another name: it is told from the start.
+  if (another) kept_.erase(known);
+  if (number.valid()) requests_.OnNumbered(*target, keep.reduction().begun());
   if (kept_.size() >= options_.max_kept && !kept_.contains(*target)) return;
   if (keep.reduction().first_source() > kMaxReduceSources) return;
   Kept& kept = kept_[*target];
+  kept.number = number;
   AddPart(keep.reduction(), kept);
   kept.owned = keep.owned();
   kept.deadline = keep.timeout_ms() == 0 ? Instant::Infinite()

@@ -291,6 +291,7 @@ TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistra
   fold.fold().set_slot(3);
   fold.fold().set_slots(7);
   fold.fold().set_degree(2);
+  fold.Number(3);
   a.Shard(fold);
   ASSERT_TRUE(world_.RunUntil([&] { return !a.Reports(v1::FoldReport::READY).empty(); }));
   NewSession(a);
@@ -306,6 +307,7 @@ TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistra
   EXPECT_EQ(told.slot(), 3u);
   EXPECT_EQ(told.slots(), 7u);
   EXPECT_EQ(told.degree(), 2u);
+  EXPECT_EQ(directory::FromProto(told.begun()), ReductionNumber(7, 7, 3));
   EXPECT_TRUE(told.root());
   EXPECT_TRUE(told.ready());
   EXPECT_THAT(told.source_ids(), ::testing::ElementsAre(IdBytes(Source(1))));
@@ -392,6 +394,47 @@ TEST_F(ReducerDirectoryTest, AnExtensionThatIsAskedForAgainSaysSo) {
   EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kRegisterBegin, Kind::kRegisterEnd,
                                                Kind::kExtendRequest));
   EXPECT_TRUE(SentOf(a, Kind::kExtendRequest)[0].extend_request().again());
+}
+
+// Who asks again says which one it asked for, if that was told meanwhile.
+TEST_F(ReducerDirectoryTest, WhatIsAskedForAgainNamesTheReductionThatItWasAskedOf) {
+  ReduceNode& a = world_.Add("a");
+  Reduce(a, Call());
+  a.Run([&] {
+    a.reducer().Extend(a.client(), target_, {Source(3)}, false, Instant::Infinite(),
+                       [](const absl::Status&) {});
+  });
+  NewSession(a);
+  EXPECT_FALSE(SentOf(a, Kind::kReduceRequest)[0].reduce_request().reduction().has_begun());
+  EXPECT_FALSE(SentOf(a, Kind::kExtendRequest)[0].extend_request().has_begun());
+  const auto keep = [&](uint64_t count, bool forget = false) {
+    v1::ShardMessage message;
+    message.mutable_keep_reduction()->set_object_id(IdBytes(target_));
+    message.mutable_keep_reduction()->set_forget(forget);
+    v1::Reduction& reduction = *message.mutable_keep_reduction()->mutable_reduction();
+    reduction.set_open(true);
+    reduction.add_source_ids(IdBytes(Source(static_cast<int>(count))));
+    directory::ToProto(ReductionNumber(7, 7, count), reduction.mutable_begun());
+    a.Shard(message);
+  };
+  keep(1);
+  keep(2);
+  keep(1, /*forget=*/true);
+  NewSession(a);
+  const Generation number = ReductionNumber(7, 7, 2);
+  const auto asked = SentOf(a, Kind::kReduceRequest);
+  ASSERT_EQ(asked.size(), 2u) << "who waits, and what is kept in mind";
+  for (const v1::NodeMessage& message : asked) {
+    EXPECT_EQ(directory::FromProto(message.reduce_request().reduction().begun()), number);
+  }
+  EXPECT_THAT(asked[1].reduce_request().reduction().source_ids(),
+              ::testing::ElementsAre(IdBytes(Source(2))))
+      << "of another one nothing is kept";
+  EXPECT_EQ(directory::FromProto(SentOf(a, Kind::kExtendRequest)[0].extend_request().begun()),
+            number);
+  keep(2, /*forget=*/true);
+  NewSession(a);
+  EXPECT_EQ(SentOf(a, Kind::kReduceRequest).size(), 1u);
 }
 
 class SourceWatchesTest : public ReducerDirectoryTest {

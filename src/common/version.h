@@ -1,5 +1,7 @@
-// Versions of what reductions compute. They name the bytes of a partial result as generations name
-// those of objects, and are never taken for one: no life of a node has such an incarnation.
+// Versions of what reductions compute, and the numbers of reductions. Versions name the bytes of a
+// partial result as generations name those of objects; numbers tell a reduction from another of the
+// same target, in messages and tombstones. Neither is ever taken for the other, or for a
+// generation: no life of a node has such an incarnation.
 //
 // Pure functions, any thread.
 #ifndef PHALANX_COMMON_VERSION_H_
@@ -20,6 +22,21 @@ inline Generation VersionOfHash(uint64_t low, uint64_t high) {
 
 inline bool IsVersion(const Generation& generation) {
   return generation.sequence == 1 && (generation.creator.incarnation & kVersionIncarnation) != 0;
+}
+
+// Of the reduction that a shard began in the life that the two random numbers stand for, and
+// counted as that; valid. REQUIRES: count >= 1.
+inline Generation ReductionNumber(uint64_t low, uint64_t high, uint64_t count) {
+  return {{low | 1, high | kVersionIncarnation}, count + 1};
+}
+
+inline bool IsReductionNumber(const Generation& generation) {
+  return generation.sequence > 1 && (generation.creator.incarnation & kVersionIncarnation) != 0;
+}
+
+// Of two reductions of one target: shards count on from all the numbers that they are told.
+inline bool BegunLater(const Generation& a, const Generation& b) {
+  return a.sequence != b.sequence ? a.sequence > b.sequence : b.creator < a.creator;
 }
 
 }  // namespace phalanx

@@ -82,7 +82,10 @@ DirectoryCore::Impl::Impl(DirectoryOptions options, Instant start, Random random
       // Grows within one life; starts elsewhere in each, so that an old shard's plan is not taken
       // for one of ours.
       next_plan_((random_.Next() & 0x7fffffff) << 32 | 1),
+      life_low_(random_.Next()),
+      life_high_(random_.Next()),
       planner_(options.lease, options.relay_bytes),
+      ended_(options.max_ended_reductions, options.max_ended_sources),
       holds_(options.max_holds) {}
 
 void DirectoryCore::Impl::Conclude() {

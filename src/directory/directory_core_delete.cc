@@ -57,7 +57,6 @@ Tombstone* DirectoryCore::Impl::Refusal(const ObjectId& id, const Generation& ge
 Tombstone& DirectoryCore::Impl::Bury(const ObjectId& id, const Generation& generation) {
   Tombstone& tombstone = GetTombstone(id);
   tombstone.revived = false;
-  tombstone.unborn = false;
   ForgetLoss(id);
   auto& generations = tombstone.generations;
   generations.erase(std::remove(generations.begin(), generations.end(), generation),
@@ -82,11 +81,8 @@ Tombstone& DirectoryCore::Impl::BuryBehind(const ObjectId& id, const Generation&
 
 // A root that is on its way, and who asks again or keeps the reduction in mind, must not bring it
 // back: also when the shard begins anew, so there is something that nodes can register.
-void DirectoryCore::Impl::BuryReduction(const ObjectId& id, Generation root_version) {
-  if (!root_version.valid()) {
-    root_version = Generation{NodeKey{random_.Next() | 1, random_.Next()}, 1};
-  }
-  Bury(id, root_version).unborn = true;
+void DirectoryCore::Impl::BuryReduction(const ObjectId& id, const Generation& number) {
+  Bury(id, number);
   if (Object* object = FindObject(id)) Settle(*object);
 }
 
@@ -179,7 +175,7 @@ void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
                                        uint64_t request_id) {
   Reduction* reduction = FindReduction(id);
   const bool reducing = reduction != nullptr;
-  const Generation root_version = reducing ? reduction->plan.RootVersion() : Generation();
+  const Generation number = reducing ? reduction->number : Generation();
   const Generation announced = reducing ? reduction->root_generation : Generation();
   if (reducing) {
     EndReduction(*reduction, absl::NotFoundError(absl::StrCat("reduction of ", id.hex(),
@@ -187,7 +183,7 @@ void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
   }
   Object* object = FindObject(id);
   const bool adopted = object != nullptr && object->adopted;
-  if (reducing && !adopted) BuryReduction(id, root_version);
+  if (reducing && !adopted) BuryReduction(id, number);
   // Its node may be gone, and come back with it.
   if (reducing && !adopted && announced.valid()) BuryBehind(id, announced);
   const bool deleted = FindDeleted(id) != nullptr;

@@ -9,6 +9,7 @@
 //   directory_core_drain.cc     leaving nodes, prefetch
 //   directory_core_reduce.cc    reductions: who asks, what nodes report, what the plans decide
 //   directory_core_commit.cc    nodes that were told to commit a result, and are gone
+//   directory_core_ended.cc     reductions that are over, and their numbers
 //   directory_core_join.cc      who joins or adds to them, and what nodes keep in mind of them
 //   directory_core_watch.cc     their sources: here, at other shards, and those that failed
 //   directory_core_hold.cc      who holds what, what is freed; objects that are lost
@@ -38,6 +39,7 @@
 #include "src/directory/broadcast_tree.h"
 #include "src/directory/directory_core.h"
 #include "src/directory/directory_counters.h"
+#include "src/directory/ended_reductions.h"
 #include "src/directory/hold_sets.h"
 #include "src/directory/reduce_plan.h"
 #include "src/directory/reduce_result.h"
@@ -164,14 +166,13 @@ struct Object {
 };
 
 struct Tombstone {
-  absl::InlinedVector<Generation, 1>
-      generations;  // the deleted one first, then those that stood by
+  // The deleted one first, then those that stood by. The number of a reduction is among them if it
+  // was cancelled before anything was adopted.
+  absl::InlinedVector<Generation, 1> generations;
   ObjectInfo info;
   // Who was told to drop which of them and has not confirmed it, and in which of its sessions: what
   // it does not register in the next is dropped.
   absl::btree_map<std::pair<NodeKey, Generation>, uint64_t> unconfirmed;
-  // Of a reduction that was cancelled before anything was adopted: what it names is no generation.
-  bool unborn = false;
   // The id was put again since: only the old generations are refused, who wants the object waits.
   bool revived = false;
   Instant since;
@@ -214,27 +215,6 @@ struct Deferred {
   uint64_t session = 0;
   uint64_t request_id = 0;
   enum class Kind { kQuery, kDelete, kKeep } kind = Kind::kQuery;
-};
-
-// An extension of a reduction that the shard may still learn of.
-struct DeferredExtend {
-  NodeKey node;
-  uint64_t session = 0;
-  v1::ExtendRequest request;
-};
-
-// Who wants to know of a source: the reduction of `target`, here (no node) or at another shard, by
-// way of that node.
-struct Watcher {
-  NodeKey node;
-  ObjectId target;
-  friend auto operator<=>(const Watcher&, const Watcher&) = default;
-};
-
-// An object whose producer said that it will not come.
-struct FailedObject {
-  absl::Status why;
-  uint64_t order = 0;
 };
 
 // An object of which no complete copy is left.
@@ -459,7 +439,7 @@ struct DirectoryCore::Impl {
   void VoidReceivers(Object& object);
   Tombstone& Bury(const ObjectId& id, const Generation& generation);
   // A reduction that nothing was adopted of yet.
-  void BuryReduction(const ObjectId& id, Generation root_version);
+  void BuryReduction(const ObjectId& id, const Generation& number);
   // The same for what was deleted before that, or stood by: dropped when the tombstone is full.
   Tombstone& BuryBehind(const ObjectId& id, const Generation& generation);
   void BeginAge(Tombstone& tombstone, const ObjectId& id);
@@ -538,14 +518,19 @@ struct DirectoryCore::Impl {
   absl::Status OnReduce(Node& node, const v1::ReduceRequest& m);
   absl::Status OnFoldReport(Node& node, const v1::FoldReport& m);
   // Why a reduction of this id cannot begin, or how the one that is over ended; nothing: it may.
-  // `again`: it was asked for before, so that it is over if there was a Delete.
+  // `again`: it was asked for before, nobody knows as which one, so that it is over if there was a
+  // Delete.
   std::optional<absl::Status> AnswerBeforeBegin(const ObjectId& target, const ReduceSpec& spec,
                                                 bool again);
   // What an object is the result of is not what is asked for: why; empty: it is.
   static std::string DifferenceFrom(const ReduceSpec& asked, const Object& result);
+  // Who has joined: answered at its end, or told to forget it then.
+  void TakeAsker(Reduction& reduction, const Reduction::Asker& asker, const v1::ReduceRequest& m,
+                 bool first);
   void ForgetAskers(Reduction& reduction, const NodeKey& node);
+  // Under that number, or one of its own if it is not valid.
   absl::StatusOr<Reduction*> BeginReduction(const ObjectId& target, ReduceSpec spec,
-                                            const NodeKey& root);
+                                            const NodeKey& root, const Generation& number);
   Reduction* FindReduction(const ObjectId& target);
   void SetReduceTimer(Reduction& reduction, Instant when);
   void OnReduceTimer(Reduction& reduction);
@@ -641,6 +626,26 @@ struct DirectoryCore::Impl {
   void TakeBackRing(Reduction& reduction);
   void DescribeRing(const Reduction& reduction, v1::ReductionDescription* out) const;
 
+  // ---- directory_core_ended.cc
+  // A number that a node has told: those that this shard mints are later.
+  void NoteNumber(const Generation& number);
+  Generation MintNumber();
+  // The reduction is told to be that one.
+  void Renumber(Reduction& reduction, const Generation& number);
+  void Remember(const Reduction& reduction, const absl::Status& status);
+  // It is not under way, and will not be any more.
+  bool Over(const ObjectId& target, const Generation& number);
+  // Of what is asked for or kept in mind, and was begun after the one under way: that one ends.
+  void EndIfEarlier(const ObjectId& target, const Generation& number, const ReduceSpec& spec);
+  // What is asked for or kept in mind is a reduction that is over: how it ended. Nothing: it may be
+  // the one that is under way, or begin.
+  std::optional<absl::Status> AnswerOfEarlier(const Reduction::Asker& asker, const ObjectId& target,
+                                              const ReduceSpec& spec, bool again);
+  // An addition that was carried out before its reduction ended.
+  bool TakenBefore(const v1::ExtendRequest& m, const ObjectId& target, const Generation& number);
+  // The tombstone ends it, though it may have been asked for again before that was known.
+  void EndIfBuried(const ObjectId& id, const Generation& number);
+
   // ---- directory_core_join.cc
   // False: another reduction is meant, or what is told of this one cannot be.
   bool Join(Reduction& reduction, const ReduceSpec& asked, const v1::Reduction& m);
@@ -658,7 +663,7 @@ struct DirectoryCore::Impl {
   void Inform(Reduction& reduction, const NodeKey& node, size_t known);
   void TellPart(Reduction& reduction, const NodeKey& node, size_t first);
   void TellToKeep(Reduction& reduction, const NodeKey& node);
-  void TellToForget(const NodeKey& node, const ObjectId& target);
+  void TellToForget(const NodeKey& node, const ObjectId& target, const Generation& number);
   void FillKeep(const Reduction& reduction, size_t first, v1::KeepReduction* out) const;
   absl::Status OnRegisterFold(Node& node, const v1::RegisterFold& m);
   // What it folds was cancelled: it is dropped, and what it made of it.
@@ -668,6 +673,7 @@ struct DirectoryCore::Impl {
   void ForgetRegisteredFolds(const NodeKey& node);
   // To their reductions, when the shard has learned which there are.
   void HandOutRegisteredFolds();
+  void NumberByFolds();
   void RestoreFolds(Reduction& reduction);
 
   // ---- directory_core_watch.cc
@@ -724,6 +730,9 @@ struct DirectoryCore::Impl {
   // Somebody has told of an earlier life of this shard: what it does not know may well exist.
   bool restarted_ = false;
   PlanId next_plan_;
+  // Of this life, in the numbers that it mints.
+  const uint64_t life_low_;
+  const uint64_t life_high_;
   uint64_t next_order_ = 1;
   uint64_t next_session_ = 1;
 
@@ -749,6 +758,9 @@ struct DirectoryCore::Impl {
   absl::btree_map<ObjectId, std::unique_ptr<Reduction>> reductions_;
   size_t reduce_sources_ = 0;
   size_t reduce_askers_ = 0;
+  EndedReductions ended_;
+  // The greatest count of any number that is known.
+  uint64_t reductions_counted_ = 0;
   absl::btree_set<std::pair<Instant, ObjectId>> reduce_timers_;
   absl::btree_set<ObjectId> touched_reductions_;
   // Folds that nodes have registered while the shard learns, and their size: with a source each.

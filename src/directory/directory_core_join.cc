@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/status_macros.h"
+#include "src/common/version.h"
 #include "src/directory/directory_core_impl.h"
 #include "src/directory/reduce_messages.h"
 
@@ -102,6 +103,8 @@ bool DirectoryCore::Impl::LacksSources(const Reduction& reduction, const ReduceS
 
 absl::Status DirectoryCore::Impl::OnExtend(Node& node, const v1::ExtendRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation number, ParseNumber(m));
+  NoteNumber(number);
   const Reduction* reduction = FindReduction(target);
   const bool may_come = Learning() && (reduction == nullptr || !reduction->begun);
   if (!may_come) {
@@ -135,10 +138,18 @@ void DirectoryCore::Impl::AnswerDeferredExtends() {
 
 void DirectoryCore::Impl::AnswerExtend(const NodeKey& node, const v1::ExtendRequest& m) {
   const ObjectId target = *ParseObjectId(m.object_id());
+  const Generation number = FromProto(m.begun());
   Reduction* reduction = FindReduction(target);
-  const absl::Status status =
-      reduction == nullptr ? About(target, absl::StatusCode::kNotFound, "it is not under way")
-                           : Extend(*reduction, node, m);
+  const bool another = reduction != nullptr && number.valid() && !reduction->Is(number) &&
+                       (reduction->firm || Over(target, number));
+  absl::Status status;
+  if (m.again() && TakenBefore(m, target, number)) {
+    // Its answer died with the session.
+  } else if (reduction == nullptr || another) {
+    status = About(target, absl::StatusCode::kNotFound, "it is not under way");
+  } else {
+    status = Extend(*reduction, node, m);
+  }
   v1::ExtendReply& reply = *Send(node).mutable_extend_reply();
   reply.set_request_id(m.request_id());
   reply.set_code(static_cast<int>(status.code()));
@@ -205,17 +216,20 @@ void DirectoryCore::Impl::FillKeep(const Reduction& reduction, size_t first,
   out->set_object_id(reduction.target.binary().data(), ObjectId::kSize);
   ToProto(reduction.plan.spec(), reduction.plan.root(), out->mutable_reduction(), first);
   out->mutable_reduction()->set_closed(reduction.plan.closed());
+  ToProto(reduction.number, out->mutable_reduction()->mutable_begun());
   out->set_owned(reduction.owned);
   if (reduction.deadline.infinite()) return;
   out->set_timeout_ms(static_cast<uint64_t>(
       std::max<int64_t>(1, absl::ToInt64Milliseconds(reduction.deadline - now_))));
 }
 
-void DirectoryCore::Impl::TellToForget(const NodeKey& node, const ObjectId& target) {
+void DirectoryCore::Impl::TellToForget(const NodeKey& node, const ObjectId& target,
+                                       const Generation& number) {
   if (FindNode(node) == nullptr) return;
   v1::KeepReduction& keep = *Send(node).mutable_keep_reduction();
   keep.set_object_id(target.binary().data(), ObjectId::kSize);
   keep.set_forget(true);
+  if (number.valid()) ToProto(number, keep.mutable_reduction()->mutable_begun());
 }
 
 // ---- folds that go on
@@ -225,6 +239,8 @@ absl::Status DirectoryCore::Impl::OnRegisterFold(Node& node, const v1::RegisterF
   PHALANX_ASSIGN_OR_RETURN(const Generation version, ParseGeneration(m.version()));
   PHALANX_RETURN_IF_ERROR(ParseSources(m.source_ids()).status());
   PHALANX_RETURN_IF_ERROR(CheckShape(m.slots(), m.degree(), m.slot()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation number, ParseNumber(m));
+  NoteNumber(number);
   restarted_ = true;
   if (RefuseFold(node.key, m)) return absl::OkStatus();
   Reduction* reduction = FindReduction(target);
@@ -257,7 +273,7 @@ absl::Status DirectoryCore::Impl::OnRegisterFold(Node& node, const v1::RegisterF
 bool DirectoryCore::Impl::RefuseFold(const NodeKey& node, const v1::RegisterFold& m) {
   const ObjectId target = *ParseObjectId(m.object_id());
   const Generation version = FromProto(m.version());
-  if (Refusal(target, version) == nullptr) return false;
+  if (Refusal(target, FromProto(m.begun())) == nullptr) return false;
   SendFoldDrop(node, target, version);
   const Generation made = FromProto(m.generation());
   if (m.has_generation() && made.creator == node && made.sequence != 0) Entomb(target, made);
@@ -281,16 +297,35 @@ void DirectoryCore::Impl::ForgetRegisteredFolds(const NodeKey& node) {
 
 void DirectoryCore::Impl::HandOutRegisteredFolds() {
   registered_fold_sources_ = 0;
+  NumberByFolds();
   for (auto& [node, folds] : std::exchange(registered_folds_, {})) {
     for (v1::RegisterFold& fold : folds) {
       const ObjectId target = *ParseObjectId(fold.object_id());
-      if (Reduction* reduction = FindReduction(target)) {
+      Reduction* reduction = FindReduction(target);
+      if (reduction != nullptr && (!fold.has_begun() || reduction->Is(FromProto(fold.begun())))) {
         reduction->registered.push_back({node, std::move(fold)});
       } else {
         SendFoldDrop(node, target, FromProto(fold.version()));
       }
     }
   }
+}
+
+// Who asked may not know which one it was; those who fold do.
+void DirectoryCore::Impl::NumberByFolds() {
+  absl::btree_map<ObjectId, Generation> latest;
+  for (const auto& [node, folds] : registered_folds_) {
+    for (const v1::RegisterFold& fold : folds) {
+      const ObjectId target = *ParseObjectId(fold.object_id());
+      const Generation number = FromProto(fold.begun());
+      const Reduction* reduction = FindReduction(target);
+      if (reduction == nullptr || reduction->firm || !fold.has_begun()) continue;
+      if (Over(target, number)) continue;
+      Generation& known = latest[target];
+      if (!known.valid() || BegunLater(number, known)) known = number;
+    }
+  }
+  for (const auto& [target, number] : latest) Renumber(*FindReduction(target), number);
 }
 
 void DirectoryCore::Impl::RestoreFolds(Reduction& reduction) {

@@ -1,6 +1,5 @@
 // Open reductions: who adds to them, who joins, and what becomes of them when the shard begins anew
 // while nodes come back in any order, or not at all.
-#include <map>
 #include <string>
 #include <vector>
 
@@ -18,88 +17,7 @@ using testing::Bytes;
 using ::testing::HasSubstr;
 using testing::kTarget;
 
-// Nodes keep in mind what they are told to, and what they asked for.
-class OpenReduction : public testing::ReduceTest {
- protected:
-  v1::NodeMessage OpenRequest(int sources) {
-    v1::NodeMessage message = Request(sources);
-    message.mutable_reduce_request()->mutable_reduction()->set_open(true);
-    return message;
-  }
-  void Open(int node, int sources) {
-    const v1::NodeMessage message = OpenRequest(sources);
-    asked_[node].push_back(message);
-    Send(node, message);
-    Hear();
-  }
-  v1::NodeMessage ExtendRequest(const std::vector<int>& sources, bool close) {
-    v1::NodeMessage message;
-    message.mutable_extend_request()->set_request_id(++requests_);
-    message.mutable_extend_request()->set_object_id(Bytes(kTarget));
-    message.mutable_extend_request()->set_close(close);
-    for (const int i : sources) message.mutable_extend_request()->add_source_ids(Bytes(Source(i)));
-    return message;
-  }
-  int Extend(int node, const v1::NodeMessage& message) {
-    h_.Clear();
-    Send(node, message);
-    Hear();
-    const auto reply = h_.Last(nodes_[node], Kind::kExtendReply);
-    return reply.has_value() ? reply->extend_reply().code() : -1;
-  }
-  int Add(int node, const std::vector<int>& sources) {
-    return Extend(node, ExtendRequest(sources, false));
-  }
-  int Close(int node) { return Extend(node, ExtendRequest({}, true)); }
-  // What nodes were told to keep in mind since the last Clear.
-  void Hear() {
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      for (const v1::ShardMessage& message : h_.Received(nodes_[i])) {
-        if (!message.has_keep_reduction()) continue;
-        auto& kept = kept_[i];
-        if (message.keep_reduction().forget()) {
-          kept.clear();
-          continue;
-        }
-        v1::NodeMessage again;
-        again.mutable_reduce_request()->set_object_id(message.keep_reduction().object_id());
-        *again.mutable_reduce_request()->mutable_reduction() = message.keep_reduction().reduction();
-        again.mutable_reduce_request()->set_again(true);
-        kept.push_back(again);
-      }
-    }
-  }
-  void ComeBack(int node) {
-    h_.NewSession(nodes_[node], /*had_session=*/true);
-    for (const v1::NodeMessage& kept : kept_[node]) Send(node, kept);
-    for (v1::NodeMessage asked : asked_[node]) {
-      asked.mutable_reduce_request()->set_again(true);
-      Send(node, asked);
-    }
-    h_.RegisterEnd(nodes_[node]);
-  }
-  // The shard begins anew, and these come back before it has learned what there is.
-  void Restart(const std::vector<int>& nodes) {
-    h_.Clear();
-    h_.RestartShard();
-    for (const int node : nodes) ComeBack(node);
-    h_.Advance(absl::Seconds(3));
-    Hear();
-  }
-  v1::Reduction Known() { return h_.Describe(kTarget).reduction().reduction(); }
-  std::vector<std::string> KnownSources() {
-    const v1::Reduction known = Known();
-    return {known.source_ids().begin(), known.source_ids().end()};
-  }
-  static std::vector<std::string> Ids(const std::vector<int>& sources) {
-    std::vector<std::string> ids;
-    for (const int i : sources) ids.push_back(Bytes(Source(i)));
-    return ids;
-  }
-
-  std::map<size_t, std::vector<v1::NodeMessage>> kept_;
-  std::map<size_t, std::vector<v1::NodeMessage>> asked_;
-};
+using OpenReduction = testing::KeepingTest;
 
 TEST_F(OpenReduction, WhatWasAddedAndThatItWasClosedOutlivesTheShard) {
   AddNodes(2);

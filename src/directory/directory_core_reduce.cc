@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "src/common/defects.h"
 #include "src/common/status_macros.h"
+#include "src/common/version.h"
 #include "src/directory/directory_core_impl.h"
 #include "src/directory/reduce_messages.h"
 
@@ -43,7 +44,8 @@ Reduction* DirectoryCore::Impl::FindReduction(const ObjectId& target) {
 
 absl::Status DirectoryCore::Impl::OnReduce(Node& node, const v1::ReduceRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
-  const Reduction::Asker asker{node.key, node.session, m.request_id()};
+  PHALANX_ASSIGN_OR_RETURN(const Generation number, ParseNumber(m.reduction()));
+  const Reduction::Asker asker{node.key, node.session, m.request_id(), number};
   absl::StatusOr<ReduceSpec> spec = ParseReduction(m.reduction());
   absl::Status valid = spec.ok() ? ValidateReduceSpec(target, *spec) : spec.status();
   if (!valid.ok()) {
@@ -57,18 +59,23 @@ absl::Status DirectoryCore::Impl::OnReduce(Node& node, const v1::ReduceRequest& 
                        absl::StrCat(reduce_askers_, " requests wait for reductions already")));
     return absl::OkStatus();
   }
-  const size_t told = m.reduction().first_source() + spec->sources.size();
+  if (const auto over = AnswerOfEarlier(asker, target, *spec, m.again() || kept)) {
+    AnswerReduce(target, asker, *over);
+    return absl::OkStatus();
+  }
   Reduction* reduction = FindReduction(target);
   const bool begins = reduction == nullptr;
   if (begins) {
-    if (const auto over = AnswerBeforeBegin(target, *spec, m.again() || kept)) {
+    const bool which = number.valid() && !Over(target, number);
+    if (const auto over = AnswerBeforeBegin(target, *spec, !which && (m.again() || kept))) {
       AnswerReduce(target, asker, *over);
       return absl::OkStatus();
     }
     ReduceSpec begun_with = *spec;
     if (m.reduction().first_source() > 0) begun_with.sources.clear();
     absl::StatusOr<Reduction*> begun =
-        BeginReduction(target, std::move(begun_with), FromProto(m.reduction().root()));
+        BeginReduction(target, std::move(begun_with), FromProto(m.reduction().root()),
+                       which ? number : Generation());
     if (!begun.ok()) {
       AnswerReduce(target, asker, begun.status());
       return absl::OkStatus();
@@ -87,19 +94,7 @@ absl::Status DirectoryCore::Impl::OnReduce(Node& node, const v1::ReduceRequest& 
     }
     return absl::OkStatus();
   }
-  if (m.reduction().everybody()) reduction->ring_wanted = true;
-  reduction->owned = m.owned() && (begins || reduction->owned);
-  Object* result = FindObject(target);
-  const bool stays = !reduction->owned && result != nullptr && !result->info.reduced_from.empty();
-  if (stays) KeepObject(*result);
-  if (!kept) {
-    reduction->askers.push_back(asker);
-    ++reduce_askers_;
-    if (spec->open) Inform(*reduction, node.key, told);
-  } else {
-    // Nobody waits there: the node was told to keep it in mind, and is told when to forget it.
-    (spec->open ? reduction->part_keepers : reduction->keepers).insert(node.key);
-  }
+  TakeAsker(*reduction, asker, m, begins);
   const Instant deadline = m.timeout_ms() == 0
                                ? Instant::Infinite()
                                : now_ + absl::Milliseconds(static_cast<int64_t>(
@@ -110,11 +105,44 @@ absl::Status DirectoryCore::Impl::OnReduce(Node& node, const v1::ReduceRequest& 
   return absl::OkStatus();
 }
 
+void DirectoryCore::Impl::TakeAsker(Reduction& reduction, const Reduction::Asker& asker,
+                                    const v1::ReduceRequest& m, bool first) {
+  if (m.reduction().everybody()) reduction.ring_wanted = true;
+  reduction.owned = m.owned() && (first || reduction.owned);
+  Object* result = FindObject(reduction.target);
+  const bool stays = !reduction.owned && result != nullptr && !result->info.reduced_from.empty();
+  if (stays) KeepObject(*result);
+  if (!m.again()) reduction.fresh = true;
+  // Who wants the object waits for this one.
+  if (Tombstone* tombstone = FindTombstone(reduction.target)) tombstone->revived = true;
+  const bool open = reduction.plan.spec().open;
+  if (asker.request_id == 0) {
+    // Nobody waits there: the node was told to keep it in mind, and is told when to forget it.
+    (open ? reduction.part_keepers : reduction.keepers).insert(asker.node);
+  } else {
+    reduction.askers.push_back(asker);
+    ++reduce_askers_;
+    const size_t told =
+        m.reduction().first_source() + static_cast<size_t>(m.reduction().source_ids_size());
+    if (open) Inform(reduction, asker.node, told);
+  }
+  const bool tells = asker.number.valid() && !reduction.Is(asker.number);
+  if (tells && !reduction.firm && !Over(reduction.target, asker.number)) {
+    Renumber(reduction, asker.number);
+  } else if (tells || (reduction.anew && asker.request_id != 0 && !asker.number.valid())) {
+    TellPart(reduction, asker.node, 0);
+  }
+}
+
 std::optional<absl::Status> DirectoryCore::Impl::AnswerBeforeBegin(const ObjectId& target,
                                                                    const ReduceSpec& spec,
                                                                    bool again) {
   const Tombstone* deleted = FindDeleted(target);
-  if (deleted != nullptr && (again || !deleted->unborn)) {
+  const auto names_reduction = [](const Tombstone& tombstone) {
+    return std::any_of(tombstone.generations.begin(), tombstone.generations.end(),
+                       IsReductionNumber);
+  };
+  if (deleted != nullptr && (again || !names_reduction(*deleted))) {
     return About(target, absl::StatusCode::kNotFound, "the target was deleted");
   }
   const Object* object = FindObject(target);
@@ -142,8 +170,8 @@ std::string DirectoryCore::Impl::DifferenceFrom(const ReduceSpec& asked, const O
 }
 
 absl::StatusOr<Reduction*> DirectoryCore::Impl::BeginReduction(const ObjectId& target,
-                                                               ReduceSpec spec,
-                                                               const NodeKey& root) {
+                                                               ReduceSpec spec, const NodeKey& root,
+                                                               const Generation& number) {
   if (reductions_.size() >= options_.max_reductions ||
       reduce_sources_ + spec.sources.size() > options_.max_reduce_sources) {
     return About(target, absl::StatusCode::kResourceExhausted,
@@ -155,6 +183,10 @@ absl::StatusOr<Reduction*> DirectoryCore::Impl::BeginReduction(const ObjectId& t
   auto& made = reductions_[target];
   made = std::make_unique<Reduction>(target, std::move(spec), root);
   made->started = now_;
+  made->firm = number.valid();
+  made->number = made->firm ? number : MintNumber();
+  made->minted = made->number;
+  made->anew = !ended_.Of(target).empty() || FindTombstone(target) != nullptr;
   Watch(*made, sources);
   TouchReduction(target);
   return made.get();
@@ -165,7 +197,7 @@ void DirectoryCore::Impl::AnswerReduce(const ObjectId& target, const Reduction::
   const Node* node = FindNode(asker.node);
   // In a new session it asks again.
   if (node == nullptr || node->session != asker.session) return;
-  if (asker.request_id == 0) return TellToForget(asker.node, target);
+  if (asker.request_id == 0) return TellToForget(asker.node, target, asker.number);
   v1::ReduceReply& reply = *Send(asker.node).mutable_reduce_reply();
   reply.set_request_id(asker.request_id);
   reply.set_code(static_cast<int>(status.code()));
@@ -194,7 +226,8 @@ void DirectoryCore::Impl::EndReduction(Reduction& reduction, const absl::Status&
   }
   absl::btree_set<NodeKey> keepers = reduction.keepers;
   keepers.insert(reduction.part_keepers.begin(), reduction.part_keepers.end());
-  for (const NodeKey& key : keepers) TellToForget(key, reduction.target);
+  for (const NodeKey& key : keepers) TellToForget(key, reduction.target, reduction.number);
+  Remember(reduction, status);
   for (const auto& [first, part] : reduction.parts) reduce_sources_ -= part.size();
   UnwatchAll(reduction);
   if (!reduction.timer.infinite()) reduce_timers_.erase({reduction.timer, reduction.target});
@@ -583,6 +616,7 @@ void DirectoryCore::Impl::FillFold(Reduction& reduction, const FoldTask& task, v
   const ReduceSpec& spec = reduction.plan.spec();
   out->set_object_id(reduction.target.binary().data(), ObjectId::kSize);
   ToProto(task.version, out->mutable_version());
+  ToProto(reduction.number, out->mutable_begun());
   out->set_slot(static_cast<uint32_t>(task.slot));
   out->set_slots(static_cast<uint32_t>(task.slots));
   out->set_degree(static_cast<uint32_t>(task.degree));

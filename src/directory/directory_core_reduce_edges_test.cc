@@ -185,6 +185,7 @@ TEST_F(ReduceEdges, ALateRootDoesNotBringADeletedTargetBackToAShardThatBeganAnew
     v1::RegisterFold& fold = *message.mutable_register_fold();
     fold.set_object_id(Bytes(kTarget));
     *fold.mutable_version() = root.version();
+    *fold.mutable_begun() = root.begun();
     fold.set_slots(1);
     fold.set_degree(1);
     fold.set_root(true);

@@ -3,6 +3,8 @@
 #ifndef PHALANX_DIRECTORY_DIRECTORY_CORE_REDUCE_HARNESS_H_
 #define PHALANX_DIRECTORY_DIRECTORY_CORE_REDUCE_HARNESS_H_
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -120,6 +122,7 @@ class ReduceTest : public ::testing::Test {
     told.set_slots(fold.slots());
     told.set_degree(fold.degree());
     told.set_root(fold.root());
+    *told.mutable_begun() = fold.begun();
     for (const v1::Fold::Input& input : fold.inputs()) {
       if (!input.source_id().empty()) told.add_source_ids(input.source_id());
     }
@@ -136,6 +139,109 @@ class ReduceTest : public ::testing::Test {
   Harness h_;
   std::vector<NodeKey> nodes_;
   uint64_t requests_ = 0;
+};
+
+// Nodes keep in mind what they are told to, and what they asked for; and the number of what they
+// asked for, once it was told.
+class KeepingTest : public ReduceTest {
+ protected:
+  v1::NodeMessage OpenRequest(int sources) {
+    v1::NodeMessage message = Request(sources);
+    message.mutable_reduce_request()->mutable_reduction()->set_open(true);
+    return message;
+  }
+  void Ask(int node, const v1::NodeMessage& message) {
+    asked_[node].push_back(message);
+    Send(node, message);
+    Hear();
+  }
+  void Open(int node, int sources) { Ask(node, OpenRequest(sources)); }
+  v1::NodeMessage ExtendRequest(const std::vector<int>& sources, bool close) {
+    v1::NodeMessage message;
+    message.mutable_extend_request()->set_request_id(++requests_);
+    message.mutable_extend_request()->set_object_id(Bytes(kTarget));
+    message.mutable_extend_request()->set_close(close);
+    for (const int i : sources) message.mutable_extend_request()->add_source_ids(Bytes(Source(i)));
+    return message;
+  }
+  int Extend(int node, const v1::NodeMessage& message) {
+    h_.Clear();
+    Send(node, message);
+    Hear();
+    const auto reply = h_.Last(nodes_[node], Kind::kExtendReply);
+    return reply.has_value() ? reply->extend_reply().code() : -1;
+  }
+  int Add(int node, const std::vector<int>& sources) {
+    return Extend(node, ExtendRequest(sources, false));
+  }
+  int Close(int node) { return Extend(node, ExtendRequest({}, true)); }
+  // What nodes were told since the last Clear.
+  void Hear() {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      for (const v1::ShardMessage& message : h_.Received(nodes_[i])) {
+        if (message.has_keep_reduction()) Hear(i, message.keep_reduction());
+        if (message.has_reduce_reply()) asked_[i].clear();
+      }
+    }
+  }
+  void ComeBack(int node) {
+    h_.NewSession(nodes_[node], /*had_session=*/true);
+    RegisterReductions(node);
+    h_.RegisterEnd(nodes_[node]);
+  }
+  void RegisterReductions(int node) {
+    for (v1::NodeMessage asked : asked_[node]) {
+      asked.mutable_reduce_request()->set_again(true);
+      Send(node, asked);
+    }
+    for (const v1::NodeMessage& kept : kept_[node]) Send(node, kept);
+  }
+  // The shard begins anew, and these come back before it has learned what there is.
+  void Restart(const std::vector<int>& nodes) {
+    h_.Clear();
+    h_.RestartShard();
+    for (const int node : nodes) ComeBack(node);
+    h_.Advance(absl::Seconds(3));
+    Hear();
+  }
+  v1::Reduction Known() { return h_.Describe(kTarget).reduction().reduction(); }
+  bool UnderWay() { return h_.Describe(kTarget).has_reduction(); }
+  std::vector<std::string> KnownSources() {
+    const v1::Reduction known = Known();
+    return {known.source_ids().begin(), known.source_ids().end()};
+  }
+  static std::vector<std::string> Ids(const std::vector<int>& sources) {
+    std::vector<std::string> ids;
+    for (const int i : sources) ids.push_back(Bytes(Source(i)));
+    return ids;
+  }
+
+  std::map<size_t, std::vector<v1::NodeMessage>> kept_;
+  std::map<size_t, std::vector<v1::NodeMessage>> asked_;
+
+ private:
+  void Hear(size_t node, const v1::KeepReduction& keep) {
+    std::vector<v1::NodeMessage>& kept = kept_[node];
+    const Generation number = FromProto(keep.reduction().begun());
+    const auto other = [&](const v1::NodeMessage& message) {
+      return FromProto(message.reduce_request().reduction().begun()) != number;
+    };
+    if (keep.forget()) {
+      if (!number.valid()) kept.clear();
+      std::erase_if(kept, std::not_fn(other));
+      return;
+    }
+    std::erase_if(kept, other);
+    v1::NodeMessage again;
+    again.mutable_reduce_request()->set_object_id(keep.object_id());
+    *again.mutable_reduce_request()->mutable_reduction() = keep.reduction();
+    again.mutable_reduce_request()->set_again(true);
+    kept.push_back(again);
+    for (v1::NodeMessage& asked : asked_[node]) {
+      *asked.mutable_reduce_request()->mutable_reduction()->mutable_begun() =
+          keep.reduction().begun();
+    }
+  }
 };
 
 }  // namespace phalanx::directory::testing

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
 #include "src/common/status_macros.h"
+#include "src/common/version.h"
 #include "src/directory/directory_core_impl.h"
 
 namespace phalanx::directory {
@@ -251,13 +252,14 @@ absl::Status DirectoryCore::Impl::OnRegisterTombstone(Node& node, const v1::Regi
 }
 
 void DirectoryCore::Impl::Entomb(const ObjectId& id, const Generation& generation) {
+  if (IsReductionNumber(generation)) EndIfBuried(id, generation);
   Object* object = FindObject(id);
   if (object != nullptr && object->adopted && object->generation == generation) {
     DeleteObject(*object, /*spare_others=*/true);
   } else {
     const Tombstone* known = Refusal(id, generation);
-    const bool revived =
-        (object != nullptr && object->adopted) || (known != nullptr && known->revived);
+    const bool revived = (object != nullptr && object->adopted) ||
+                         (known != nullptr && known->revived) || FindReduction(id) != nullptr;
     // Behind what was deleted in this life of the shard: a node's old tombstones must not push out
     // the last one.
     Tombstone& tombstone = BuryBehind(id, generation);

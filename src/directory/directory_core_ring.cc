@@ -114,6 +114,7 @@ void DirectoryCore::Impl::PlaceMember(Reduction& reduction, size_t place,
   v1::Fold& fold = *Send(member.node).mutable_fold();
   fold.set_object_id(reduction.target.binary().data(), ObjectId::kSize);
   ToProto(ring.version(), fold.mutable_version());
+  ToProto(reduction.number, fold.mutable_begun());
   fold.set_slot(static_cast<uint32_t>(place));
   fold.set_slots(static_cast<uint32_t>(ring.members().size()));
   fold.set_degree(1);

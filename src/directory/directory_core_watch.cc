@@ -398,6 +398,7 @@ absl::Status DirectoryCore::Impl::CheckReductions() const {
       if (!known) return absl::InternalError("a source is watched for nobody");
     }
   }
+  if (absl::Status status = ended_.CheckInvariants(); !status.ok()) return status;
   return failed_.size() == failed_by_age_.size()
              ? absl::OkStatus()
              : absl::InternalError("failed objects are miscounted");

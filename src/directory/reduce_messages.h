@@ -11,7 +11,9 @@
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids.h"
+#include "src/common/version.h"
 #include "src/directory/reduce_plan.h"
+#include "src/directory/validate.h"
 
 namespace phalanx::directory {
 
@@ -23,6 +25,16 @@ absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction);
 // The sources from place `first_source` on.
 void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out,
              size_t first_source = 0);
+
+// The reduction's number in a message that may have one (Reduction, ExtendRequest, RegisterFold);
+// not valid if there is none.
+template <typename Message>
+absl::StatusOr<Generation> ParseNumber(const Message& message) {
+  if (!message.has_begun()) return Generation();
+  const Generation number = FromProto(message.begun());
+  if (number.creator.node != 0 && IsReductionNumber(number)) return number;
+  return absl::InvalidArgumentError("begun: it is no reduction's number");
+}
 
 // A tree of that many slots and that degree, with no more slots than there may be sources (and one
 // more, which passes the result on), and a slot of it or a leaf beside one, as the plan numbers

@@ -1,7 +1,9 @@
-// What a shard knows of one reduction that goes on. Owned by DirectoryCore; no thread of its own.
+// What a shard knows of one reduction that goes on, and of what is asked about reductions. Owned by
+// DirectoryCore; no thread of its own.
 #ifndef PHALANX_DIRECTORY_REDUCTION_H_
 #define PHALANX_DIRECTORY_REDUCTION_H_
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,6 +15,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
+#include "absl/status/status.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids.h"
@@ -31,6 +34,8 @@ struct Reduction {
     NodeKey node;
     uint64_t session = 0;
     uint64_t request_id = 0;
+    // The reduction's, if its node knows it.
+    Generation number = {};
   };
   // A fold that a node was told of.
   struct Placed {
@@ -44,10 +49,20 @@ struct Reduction {
   };
   using FoldKey = std::pair<NodeKey, Generation>;
 
+  bool Is(const Generation& one) const { return one == number || one == minted; }
   bool committed() const { return ring != nullptr ? ring->committed() : plan.committed(); }
 
   const ObjectId target;
   ReducePlan plan;
+  // What nodes and tombstones call it. One of which nobody has told the number has one that this
+  // life of the shard minted, until somebody does.
+  Generation number;
+  Generation minted;
+  bool firm = false;
+  // Somebody asked for it who had not done so in an earlier session.
+  bool fresh = false;
+  // There was another one of this target: who asks is told the number, so as to ask for no other.
+  bool anew = false;
   std::vector<Asker> askers;
   // All who asked for it want the target to be owned.
   bool owned = false;
@@ -92,13 +107,34 @@ struct Reduction {
   // Told to keep the reduction in mind.
   absl::btree_set<NodeKey> keepers;
   // Of an open one: askers that are told of each extension, and all who keep a part of the list in
-  // mind.
+  // mind. Of others: askers that keep it, since they were told its number.
   absl::btree_set<NodeKey> informed;
   absl::btree_set<NodeKey> part_keepers;
   // What they tell after a restart: parts of the list by place, those with a gap before them; and
   // how many sources there were when it was closed, if it was.
   absl::btree_map<size_t, std::vector<ObjectId>> parts;
   std::optional<size_t> closed_at;
+};
+
+// An extension of a reduction that the shard may still learn of.
+struct DeferredExtend {
+  NodeKey node;
+  uint64_t session = 0;
+  v1::ExtendRequest request;
+};
+
+// Who wants to know of a source: the reduction of `target`, here (no node) or at another shard, by
+// way of that node.
+struct Watcher {
+  NodeKey node;
+  ObjectId target;
+  friend auto operator<=>(const Watcher&, const Watcher&) = default;
+};
+
+// An object whose producer said that it will not come.
+struct FailedObject {
+  absl::Status why;
+  uint64_t order = 0;
 };
 
 }  // namespace phalanx::directory

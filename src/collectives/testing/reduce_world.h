@@ -118,6 +118,10 @@ class FoldOf {
     fold_.set_asked_for(directory::ReduceRecord(spec).Encode());
     return *this;
   }
+  FoldOf& Number(uint64_t count) {
+    directory::ToProto(ReductionNumber(7, 7, count), fold_.mutable_begun());
+    return *this;
+  }
   FoldOf& Committed() {
     fold_.set_committed(true);
     return *this;
