@@ -78,7 +78,10 @@ namespace phalanx {
   X(kSourceWatchForgotten, "source-watch-forgotten")                \
   /* Reductions: rings. */                                          \
   X(kRingCommittedEarly, "ring-committed-early")                    \
-  X(kRingHalfDropped, "ring-half-dropped")
+  X(kRingHalfDropped, "ring-half-dropped")                          \
+  /* Reductions: which one is meant. */                             \
+  X(kEndedReductionForgotten, "ended-reduction-forgotten")          \
+  X(kArgumentsForgottenAtRestart, "arguments-forgotten-at-restart")
 
 enum class Defect {
   kNone,

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
 #include "src/common/version.h"
 #include "src/directory/directory_core_impl.h"
 #include "src/directory/reduce_messages.h"
@@ -54,6 +55,7 @@ void DirectoryCore::Impl::Renumber(Reduction& reduction, const Generation& numbe
 void DirectoryCore::Impl::Remember(const Reduction& reduction, const absl::Status& status) {
   // Nothing ever began.
   if (absl::IsCancelled(status)) return;
+  if (DefectActive(Defect::kEndedReductionForgotten)) return;
   EndedReduction ended;
   ended.status = status;
   ended.arguments = reduction.plan.spec();

@@ -523,7 +523,7 @@ struct DirectoryCore::Impl {
   std::optional<absl::Status> AnswerBeforeBegin(const ObjectId& target, const ReduceSpec& spec,
                                                 bool again);
   // What an object is the result of is not what is asked for: why; empty: it is.
-  static std::string DifferenceFrom(const ReduceSpec& asked, const Object& result);
+  std::string DifferenceFrom(const ReduceSpec& asked, const Object& result) const;
   // Who has joined: answered at its end, or told to forget it then.
   void TakeAsker(Reduction& reduction, const Reduction::Asker& asker, const v1::ReduceRequest& m,
                  bool first);

@@ -163,8 +163,10 @@ std::optional<absl::Status> DirectoryCore::Impl::AnswerBeforeBegin(const ObjectI
                absl::StrCat("there is the result of another one; what differs: ", differ));
 }
 
-std::string DirectoryCore::Impl::DifferenceFrom(const ReduceSpec& asked, const Object& result) {
-  const std::optional<ReduceRecord> made = ReduceRecord::Decode(result.info.asked_for);
+std::string DirectoryCore::Impl::DifferenceFrom(const ReduceSpec& asked,
+                                                const Object& result) const {
+  std::optional<ReduceRecord> made = ReduceRecord::Decode(result.info.asked_for);
+  if (restarted_ && DefectActive(Defect::kArgumentsForgottenAtRestart)) made.reset();
   return DifferenceOf(asked, made ? &*made : nullptr, result.info.reduced_from,
                       result.info.size_bytes);
 }

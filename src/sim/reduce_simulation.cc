@@ -94,12 +94,22 @@ class ReduceSimulation {
     bool ended = false;
     absl::Status status;
   };
+  // To an open reduction: of a source, or of nothing (kClosing) when it is to be closed.
+  static constexpr int kClosing = -1;
+  struct Addition {
+    int source = kClosing;
+    bool refused = false;  // NotFound: there is, or was, no such reduction
+  };
   struct Round {
     ObjectId target;
     std::vector<int> sources;
     std::vector<int> added;  // to an open one
     // Of these, those that were acknowledged before any call had ended; and by whose node.
     std::vector<std::pair<int, NodeKey>> acknowledged;
+    std::vector<Addition> additions;
+    // Of its results, those that are not among `sources`; and kClosing, without which there is
+    // none.
+    std::set<int> carried_out;
     uint32_t num_objects = 0;
     bool open = false;
     bool fixed = false;
@@ -160,8 +170,8 @@ class ReduceSimulation {
                                       : absl::OkStatus();
     });
     RunFor(plan_.world.cluster.lease * 4);
-    for (const Round& round : rounds_) {
-      if (round.open) OnNode(0, [this, &round](int n) { Extend(n, round.target, {}, true); });
+    for (size_t i = 0; i < rounds_.size(); ++i) {
+      if (rounds_[i].open) OnNode(0, [this, i](int n) { Extend(n, i, kClosing); });
     }
     for (size_t i = 0; i < sources_.size(); ++i) {
       OnNode(0, [this, i](int n) { PutIfMissing(n, static_cast<int>(i)); });
@@ -220,11 +230,12 @@ class ReduceSimulation {
       for (int n = 0; n < cluster_.num_nodes(); ++n) {
         OnNode(n, [this, i](int node) { Get(node, i, absl::Seconds(30), /*must=*/true); });
       }
+      OnNode(0, [this, i](int node) { AskForAnother(node, i); });
     }
     RunFor(absl::Milliseconds(100));
     Await("to have probed", [this] {
-      return gets_open_ == 0 ? absl::OkStatus()
-                             : absl::UnavailableError(absl::StrCat(gets_open_, " Gets wait"));
+      return probes_open_ == 0 ? absl::OkStatus()
+                               : absl::UnavailableError(absl::StrCat(probes_open_, " calls wait"));
     });
   }
 
@@ -394,8 +405,7 @@ class ReduceSimulation {
     for (int i = 0; rounds_.back().open && i < kAdditions; ++i) AddLater(rounds_.size() - 1);
   }
 
-  void Reduce(int n, size_t number) {
-    Round& round = rounds_[number];
+  ReduceCall CallFor(const Round& round) const {
     ReduceCall call;
     call.target = round.target;
     for (const int source : round.sources) {
@@ -406,6 +416,28 @@ class ReduceSimulation {
     call.fixed_order = round.fixed;
     call.open = round.open;
     call.num_objects = round.num_objects;
+    return call;
+  }
+
+  // There is a result: who wants that of another operation is told so.
+  void AskForAnother(int n, size_t number) {
+    ReduceCall call = CallFor(rounds_[number]);
+    call.op = ReduceOp::kMax;
+    call.deadline = cluster_.NowAt(n) + absl::Seconds(30);
+    ++probes_open_;
+    cluster_.node(n)->reduce_verbs().Reduce(
+        ClientOf(n), std::move(call), [this, number](const absl::Status& status) {
+          --probes_open_;
+          if (absl::IsAlreadyExists(status)) return;
+          cluster_.journal().Violation(absl::StrCat("who asks for another reduction than that of ",
+                                                    NameOf(rounds_[number]), " is told ",
+                                                    status.ToString()));
+        });
+  }
+
+  void Reduce(int n, size_t number) {
+    Round& round = rounds_[number];
+    ReduceCall call = CallFor(round);
     call.root_here = random_.Chance(0.7) && !round.everybody;
     call.everybody = round.everybody;
     const absl::Duration timeout = AnyTimeout();
@@ -430,7 +462,7 @@ class ReduceSimulation {
   void AddOrClose(int n, size_t number) {
     if (!rounds_[number].open) return;
     if (random_.Chance(0.5)) return Add(n, number);
-    Extend(n, rounds_[number].target, {}, true);
+    Extend(n, number, kClosing);
   }
 
   // By somebody, while it is open.
@@ -447,25 +479,35 @@ class ReduceSimulation {
     const auto& given = round.sources;
     if (std::find(given.begin(), given.end(), source) != given.end()) return;
     round.added.push_back(source);
-    Extend(n, round.target, {sources_[static_cast<size_t>(source)].id}, false,
-           [this, source, number, node = cluster_.node(n)->key()] {
-             Round& added_to = rounds_[number];
-             const bool first = std::none_of(added_to.calls.begin(), added_to.calls.end(),
-                                             [](const Call& call) { return call.ended; });
-             if (first) added_to.acknowledged.emplace_back(source, node);
-           });
+    Extend(n, number, source);
   }
 
-  void Extend(
-      int n, const ObjectId& target, std::vector<ObjectId> sources, bool close,
-      std::function<void()> acknowledge = [] {}) {
+  void Extend(int n, size_t number, int source) {
+    Round& round = rounds_[number];
+    const bool close = source == kClosing;
+    std::vector<ObjectId> sources;
+    if (!close) sources.push_back(sources_[static_cast<size_t>(source)].id);
+    const size_t index = round.additions.size();
+    round.additions.push_back({source});
     cluster_.node(n)->reduce_verbs().Extend(
-        ClientOf(n), target, std::move(sources), close, cluster_.NowAt(n) + absl::Seconds(5),
-        [this, target, close, acknowledge](const absl::Status& status) {
-          if (status.ok()) acknowledge();
-          cluster_.journal().Note(close ? "closing " : "adding to ",
-                                  cluster_.history().NameOf(target), " told ", status.ToString());
+        ClientOf(n), round.target, std::move(sources), close, cluster_.NowAt(n) + absl::Seconds(5),
+        [this, number, index, node = cluster_.node(n)->key()](const absl::Status& status) {
+          Round& added_to = rounds_[number];
+          Addition& addition = added_to.additions[index];
+          const bool closing = addition.source == kClosing;
+          addition.refused = absl::IsNotFound(status);
+          if (status.ok() && !closing) Acknowledge(added_to, addition.source, node);
+          cluster_.journal().Note(closing ? "closing " : "adding to ",
+                                  cluster_.history().NameOf(added_to.target), " told ",
+                                  status.ToString());
+          CheckRefused(added_to);
         });
+  }
+
+  static void Acknowledge(Round& round, int source, const NodeKey& node) {
+    const bool first = std::none_of(round.calls.begin(), round.calls.end(),
+                                    [](const Call& call) { return call.ended; });
+    if (first) round.acknowledged.emplace_back(source, node);
   }
 
   void Delete(int n, const ObjectId& id) {
@@ -478,9 +520,9 @@ class ReduceSimulation {
     options.id = rounds_[number].target;
     options.deadline = cluster_.NowAt(n) + timeout;
     object_store::GetEvents events;
-    if (must) ++gets_open_;
+    if (must) ++probes_open_;
     events.on_view = [this, n, number, must, client = ClientOf(n)](absl::StatusOr<View> view) {
-      if (must) --gets_open_;
+      if (must) --probes_open_;
       if (!view.ok()) {
         if (must && !absl::IsResourceExhausted(view.status())) {
           cluster_.journal().Violation(absl::StrCat(SimCluster::NodeName(n), " got ",
@@ -555,6 +597,36 @@ class ReduceSimulation {
     }
     CheckCommitted(round, view.generation);
     NoteSeen(round, view.generation, elements);
+    NoteCarriedOut(round, from);
+  }
+
+  void NoteCarriedOut(Round& round, const std::vector<int>& from) {
+    if (!round.open) return;
+    round.carried_out.insert(kClosing);
+    for (const int source : from) {
+      const auto& given = round.sources;
+      if (std::find(given.begin(), given.end(), source) == given.end()) {
+        round.carried_out.insert(source);
+      }
+    }
+    CheckRefused(round);
+  }
+
+  // Nobody is told that there was no reduction to add to, or to close, when there was. A shard that
+  // was away may not know it any more.
+  void CheckRefused(const Round& round) {
+    const int shard =
+        static_cast<int>(round.target.ShardHash() % static_cast<uint64_t>(cluster_.num_shards()));
+    if (cluster_.last_shard_start(shard) > Instant()) return;
+    for (const int source : round.carried_out) {
+      const bool refused = std::all_of(
+          round.additions.begin(), round.additions.end(),
+          [source](const Addition& one) { return one.source != source || one.refused; });
+      if (!refused) continue;
+      cluster_.journal().Violation(
+          absl::StrCat(source == kClosing ? "closing" : absl::StrCat("adding ", source, " to"), " ",
+                       NameOf(round), " was refused, and carried out"));
+    }
   }
 
   // With what the first in the list goes with that has any. The list of an open one grows in an
@@ -631,7 +703,7 @@ class ReduceSimulation {
   std::vector<Source> sources_;
   std::vector<Round> rounds_;
   std::map<NodeKey, ClientId> clients_;
-  int gets_open_ = 0;
+  int probes_open_ = 0;
   uint64_t bytes_checked_ = 0;
   uint64_t from_rings_ = 0;
 };

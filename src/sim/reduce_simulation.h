@@ -14,7 +14,8 @@
 //     metadata is that of the first of these in the list that has any.
 //  2. All who got the same generation of a target got the same bytes; two generations of one target
 //     are seen only where nodes died or were cut off.
-//  3. A call ends, and with an error that something explains.
+//  3. A call ends, and with an error that something explains. No addition is refused that is in a
+//     result; and who asks for another operation than that of a result is not given it.
 //  4. Nobody has all bytes of a result before its shard has committed it.
 //  5. Every core's own invariants.
 //
