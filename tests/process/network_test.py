@@ -81,8 +81,8 @@ class NetworkTest(ClusterTest):
         self.assertEqual(copy["repairs"], 1)
         self.assertLess(copy["bytes_sent_twice"], MIB)
 
-    def start_directory_behind_proxy(self):
-        self.cluster.start_shards(1)
+    def start_directory_behind_proxy(self, arguments=()):
+        self.cluster.start_shards(1, arguments)
         gate = Proxy(self.cluster.shards[0].address)
         self.addCleanup(gate.close)
         for name in ("n0", "n1"):
@@ -91,7 +91,8 @@ class NetworkTest(ClusterTest):
         return gate
 
     def test_a_broken_connection_to_the_directory_loses_nothing(self):
-        gate = self.start_directory_behind_proxy()
+        # The proxy answers when this process has time for it, which may take longer than 30 ms.
+        gate = self.start_directory_behind_proxy(["--reconnect-grace=2s"])
         get = self.cluster.begin_get("n1", ID_A)
         self.cluster.follow(lambda look: look["waiting"] == 1, "describe", ID_A)
         gate.cut()
