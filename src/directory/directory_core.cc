@@ -85,7 +85,7 @@ DirectoryCore::Impl::Impl(DirectoryOptions options, Instant start, Random random
       life_low_(random_.Next()),
       life_high_(random_.Next()),
       planner_(options.lease, options.relay_bytes),
-      ended_(options.max_ended_reductions, options.max_ended_sources),
+      ended_(options.max_ended_reductions, options.max_ended_entries),
       holds_(options.max_holds) {}
 
 void DirectoryCore::Impl::Conclude() {

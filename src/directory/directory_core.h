@@ -65,10 +65,10 @@ struct DirectoryOptions {
   // Requests that wait for reductions to end; beyond it a ReduceRequest is answered
   // ResourceExhausted, too.
   size_t max_reduce_askers = 1 << 20;
-  // Reductions that are over are remembered, the oldest forgotten first; and so many sources of
-  // open ones of these.
+  // Reductions that are over are remembered, the oldest forgotten first; and of open ones so many
+  // sources, and requests for them.
   size_t max_ended_reductions = 1 << 14;
-  size_t max_ended_sources = 1 << 20;
+  size_t max_ended_entries = 1 << 20;
   // Objects whose producers failed are remembered, the oldest forgotten first.
   size_t max_failed = 1 << 16;
   // So are those whose last copy was lost.

@@ -10,7 +10,9 @@
 //  4. What an earlier life of the shard began is over when one that this life began is: it may have
 //     been the same, of which nobody had told the number.
 // Who asked before a number was told does not know it, and is taken for one of the reduction that
-// is under way; so who asks for a target that was reduced before is told at once.
+// is under way; so who asks for a target that was reduced before is told at once. Who asks again
+// for an open one and knows no number is taken for one of the last that it asked for and that
+// ended.
 #include <algorithm>
 #include <utility>
 
@@ -28,6 +30,16 @@ constexpr uint64_t kMaxCount = uint64_t{1} << 62;
 
 absl::Status About(const ObjectId& target, absl::StatusCode code, absl::string_view what) {
   return absl::Status(code, absl::StrCat("reduction of ", target.hex(), ": ", what));
+}
+
+absl::Status OutcomeLost(const ObjectId& target) {
+  return About(target, absl::StatusCode::kDataLoss,
+               "it has ended, and its result is lost or nobody knows how it ended");
+}
+
+// The one list may be longer.
+bool Agree(const std::vector<ObjectId>& a, const std::vector<ObjectId>& b) {
+  return std::equal(a.begin(), a.begin() + std::min(a.size(), b.size()), b.begin());
 }
 
 bool SameLife(const Generation& a, const Generation& b) { return a.creator == b.creator; }
@@ -61,6 +73,7 @@ void DirectoryCore::Impl::Remember(const Reduction& reduction, const absl::Statu
   ended.arguments = reduction.plan.spec();
   ended.sources = std::exchange(ended.arguments.sources, {});
   if (!ended.arguments.open) ended.sources = {};
+  ended.asked = reduction.asked;
   ended.closed = reduction.plan.closed();
   ended_.Remember(reduction.target, reduction.number, std::move(ended));
 }
@@ -100,15 +113,7 @@ std::optional<absl::Status> DirectoryCore::Impl::AnswerOfEarlier(const Reduction
                                                                  const ReduceSpec& spec,
                                                                  bool again) {
   const Generation& number = asker.number;
-  if (!number.valid()) {
-    if (!again || !spec.open) return std::nullopt;
-    // What was added to it is lost: it must not go on, or begin, without that.
-    for (const auto& [of, ended] : ended_.Of(target)) {
-      const bool same = SameArguments(ended->arguments, spec);
-      if (same && absl::IsDataLoss(ended->status)) return ended->status;
-    }
-    return std::nullopt;
-  }
+  if (!number.valid()) return AnswerOfUnnumbered(asker, target, spec, again);
   NoteNumber(number);
   EndIfEarlier(target, number, spec);
   if (!Over(target, number)) return std::nullopt;
@@ -117,15 +122,44 @@ std::optional<absl::Status> DirectoryCore::Impl::AnswerOfEarlier(const Reduction
   }
   // Nobody waits for it.
   if (asker.request_id == 0) return About(target, absl::StatusCode::kNotFound, "it has ended");
-  const bool running = FindReduction(target) != nullptr;
   const EndedReduction* ended = ended_.Find(target, number);
-  if (ended != nullptr && (running || !ended->status.ok())) return ended->status;
+  if (ended != nullptr && absl::IsDataLoss(ended->status)) return ended->status;
   // Its result, or what has the same arguments, will do; unless something was added to just it.
   if (!spec.open) return std::nullopt;
-  const auto result = running ? std::nullopt : AnswerBeforeBegin(target, spec, again);
-  if (result.has_value()) return result;
-  return About(target, absl::StatusCode::kDataLoss,
-               "it has ended, and its result is lost or nobody knows how it ended");
+  // It was told the number of one that it had not come to when that ended.
+  const bool ours = SameLife(number, ReductionNumber(life_low_, life_high_, 1));
+  if (ended != nullptr && ours && !ended->asked.contains(asker.key())) return std::nullopt;
+  const bool running = FindReduction(target) != nullptr;
+  if (ended != nullptr && (running || !ended->status.ok())) return ended->status;
+  return running ? OutcomeLost(target) : ResultOrLoss(target, spec, again);
+}
+
+std::optional<absl::Status> DirectoryCore::Impl::AnswerOfUnnumbered(const Reduction::Asker& asker,
+                                                                    const ObjectId& target,
+                                                                    const ReduceSpec& spec,
+                                                                    bool again) {
+  if (!again || !spec.open) return std::nullopt;
+  const EndedReduction* last = nullptr;
+  Generation last_number;
+  for (const auto& [number, ended] : ended_.Of(target)) {
+    const bool same = SameArguments(ended->arguments, spec) && Agree(ended->sources, spec.sources);
+    // What is lost may be that of an earlier life of the shard.
+    const bool meant =
+        same && (ended->asked.contains(asker.key()) || absl::IsDataLoss(ended->status));
+    if (!meant || (last != nullptr && BegunLater(last_number, number))) continue;
+    last = ended;
+    last_number = number;
+  }
+  // Something may have been added to it: it must not begin without that.
+  if (last == nullptr) return std::nullopt;
+  if (!last->status.ok()) return last->status;
+  if (FindReduction(target) != nullptr) return std::nullopt;
+  return ResultOrLoss(target, spec, again);
+}
+
+absl::Status DirectoryCore::Impl::ResultOrLoss(const ObjectId& target, const ReduceSpec& spec,
+                                               bool again) {
+  return AnswerBeforeBegin(target, spec, again).value_or(OutcomeLost(target));
 }
 
 void DirectoryCore::Impl::EndIfBuried(const ObjectId& id, const Generation& number) {

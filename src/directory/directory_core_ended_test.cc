@@ -172,20 +172,29 @@ TEST_F(Ended, WhoAsksLaterIsToldThatWhatWasAddedIsLost) {
 }
 
 TEST_F(Ended, WhoWasAwayWhenItFailedIsToldWhyThoughAnotherHasBegun) {
-  AddNodes(4);
-  v1::NodeMessage message = OpenRequest(1);
-  message.mutable_reduce_request()->set_timeout_ms(500);
-  Ask(0, message);
-  ASSERT_EQ(Add(1, {1}), 0);
-  h_.Down(nodes_[0]);
-  h_.Advance(absl::Milliseconds(500));
-  ASSERT_FALSE(UnderWay());
-  Open(2, 1);
-  h_.Clear();
-  ComeBack(0);
-  EXPECT_EQ(Code(0), Number(absl::StatusCode::kDeadlineExceeded));
-  EXPECT_EQ(Code(2), -1);
-  EXPECT_EQ(KnownSources(), Ids({0}));
+  for (const bool told_number : {true, false}) {
+    SCOPED_TRACE(told_number);
+    StartOver();
+    AddNodes(4);
+    v1::NodeMessage message = OpenRequest(1);
+    message.mutable_reduce_request()->set_timeout_ms(500);
+    Ask(0, message);
+    if (!told_number) h_.Down(nodes_[0]);
+    ASSERT_EQ(Add(1, {1}), 0);
+    if (told_number) h_.Down(nodes_[0]);
+    h_.Advance(absl::Milliseconds(500));
+    ASSERT_FALSE(UnderWay());
+    h_.Clear();
+    message = OpenRequest(1);
+    message.mutable_reduce_request()->set_timeout_ms(10'000);
+    Ask(2, message);
+    EXPECT_EQ(h_.Last(nodes_[2], Kind::kKeepReduction)->keep_reduction().timeout_ms(), 10'000u);
+    h_.Clear();
+    ComeBack(0);
+    EXPECT_EQ(Code(0), Number(absl::StatusCode::kDeadlineExceeded));
+    EXPECT_EQ(Code(2), -1);
+    EXPECT_EQ(KnownSources(), Ids({0}));
+  }
 }
 
 TEST_F(Ended, OneThatHadNoNumberWhenItEndedIsNotBroughtBackByWhoKnowsIt) {
@@ -422,21 +431,26 @@ TEST_F(Ended, AResultIsKnownByWhatWasAskedForAfterARestart) {
 }
 
 TEST_F(Ended, AnOpenOneWhoseResultIsLostDoesNotBeginWithoutWhatWasAdded) {
-  AddNodes(4);
-  for (int i = 0; i < 3; ++i) Put(i, i);
-  Open(3, 1);
-  ASSERT_EQ(Add(1, {1, 2}), 0);
-  h_.Down(nodes_[3]);
-  ASSERT_EQ(Close(1), 0);
-  const int root = RootAt();
-  MakeResult();
-  ASSERT_FALSE(UnderWay());
-  h_.Down(nodes_[root]);
-  h_.Advance(absl::Seconds(3));
-  h_.Clear();
-  ComeBack(3);
-  EXPECT_EQ(Code(3), Number(absl::StatusCode::kDataLoss));
-  EXPECT_FALSE(UnderWay());
+  for (const bool told_number : {true, false}) {
+    SCOPED_TRACE(told_number);
+    StartOver();
+    AddNodes(4);
+    for (int i = 0; i < 3; ++i) Put(i, i);
+    Open(3, 1);
+    if (!told_number) h_.Down(nodes_[3]);
+    ASSERT_EQ(Add(1, {1, 2}), 0);
+    if (told_number) h_.Down(nodes_[3]);
+    ASSERT_EQ(Close(1), 0);
+    const int root = RootAt();
+    MakeResult();
+    ASSERT_FALSE(UnderWay());
+    h_.Down(nodes_[root]);
+    h_.Advance(absl::Seconds(3));
+    h_.Clear();
+    ComeBack(3);
+    EXPECT_EQ(Code(3), Number(absl::StatusCode::kDataLoss));
+    EXPECT_FALSE(UnderWay());
+  }
 }
 
 TEST_F(Ended, AnOpenOnesResultIsKnownToWhoNamesSomeOfItsSources) {

@@ -641,6 +641,12 @@ struct DirectoryCore::Impl {
   // the one that is under way, or begin.
   std::optional<absl::Status> AnswerOfEarlier(const Reduction::Asker& asker, const ObjectId& target,
                                               const ReduceSpec& spec, bool again);
+  // The same for who asks again and was told no number.
+  std::optional<absl::Status> AnswerOfUnnumbered(const Reduction::Asker& asker,
+                                                 const ObjectId& target, const ReduceSpec& spec,
+                                                 bool again);
+  // Of an open one that is over, and not under way anew.
+  absl::Status ResultOrLoss(const ObjectId& target, const ReduceSpec& spec, bool again);
   // An addition that was carried out before its reduction ended.
   bool TakenBefore(const v1::ExtendRequest& m, const ObjectId& target, const Generation& number);
   // The tombstone ends it, though it may have been asked for again before that was known.

@@ -94,12 +94,12 @@ absl::Status DirectoryCore::Impl::OnReduce(Node& node, const v1::ReduceRequest& 
     }
     return absl::OkStatus();
   }
-  TakeAsker(*reduction, asker, m, begins);
   const Instant deadline = m.timeout_ms() == 0
                                ? Instant::Infinite()
                                : now_ + absl::Milliseconds(static_cast<int64_t>(
                                             std::min<uint64_t>(m.timeout_ms(), uint64_t{1} << 40)));
   reduction->deadline = std::max(reduction->deadline, deadline);
+  TakeAsker(*reduction, asker, m, begins);
   SetReduceTimer(*reduction, reduction->deadline);
   TouchReduction(target);
   return absl::OkStatus();
@@ -124,6 +124,7 @@ void DirectoryCore::Impl::TakeAsker(Reduction& reduction, const Reduction::Asker
     ++reduce_askers_;
     const size_t told =
         m.reduction().first_source() + static_cast<size_t>(m.reduction().source_ids_size());
+    if (open) reduction.asked.insert(asker.key());
     if (open) Inform(reduction, asker.node, told);
   }
   const bool tells = asker.number.valid() && !reduction.Is(asker.number);

@@ -6,17 +6,18 @@ void EndedReductions::Remember(const ObjectId& target, const Generation& number,
                                EndedReduction ended) {
   const Key key(target, number);
   if (const auto known = entries_.find(key); known != entries_.end()) Forget(known);
-  sources_ += ended.sources.size();
   const uint64_t order = next_order_++;
-  entries_[key] = Entry{std::move(ended), order};
+  Entry& entry = entries_[key];
+  entry = {std::move(ended), order};
+  size_ += entry.size();
   by_age_[order] = key;
-  while (entries_.size() > max_reductions_ || sources_ > max_sources_) {
+  while (entries_.size() > max_reductions_ || size_ > max_entries_) {
     Forget(entries_.find(by_age_.begin()->second));
   }
 }
 
 void EndedReductions::Forget(absl::btree_map<Key, Entry>::iterator entry) {
-  sources_ -= entry->second.ended.sources.size();
+  size_ -= entry->second.size();
   by_age_.erase(entry->second.order);
   entries_.erase(entry);
 }
@@ -38,9 +39,9 @@ std::vector<std::pair<Generation, const EndedReduction*>> EndedReductions::Of(
 }
 
 absl::Status EndedReductions::CheckInvariants() const {
-  size_t sources = 0;
-  for (const auto& [key, entry] : entries_) sources += entry.ended.sources.size();
-  if (entries_.size() == by_age_.size() && sources == sources_) return absl::OkStatus();
+  size_t size = 0;
+  for (const auto& [key, entry] : entries_) size += entry.size();
+  if (entries_.size() == by_age_.size() && size == size_) return absl::OkStatus();
   return absl::InternalError("reductions that are over are miscounted");
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids.h"
@@ -19,16 +20,17 @@ namespace phalanx::directory {
 struct EndedReduction {
   absl::Status status;
   ReduceSpec arguments;  // without the sources
-  // Of an open one: all that were added.
+  // Of an open one: all that were added, and who asked for it, by node and number of the request.
   std::vector<ObjectId> sources;
+  absl::btree_set<std::pair<NodeKey, uint64_t>> asked;
   bool closed = false;
 };
 
 class EndedReductions {
  public:
-  // So many, with so many sources; the oldest are forgotten first.
-  EndedReductions(size_t max_reductions, size_t max_sources)
-      : max_reductions_(max_reductions), max_sources_(max_sources) {}
+  // So many, with so many sources and requests; the oldest are forgotten first.
+  EndedReductions(size_t max_reductions, size_t max_entries)
+      : max_reductions_(max_reductions), max_entries_(max_entries) {}
 
   // The reduction of that target and that number is over.
   void Remember(const ObjectId& target, const Generation& number, EndedReduction ended);
@@ -45,15 +47,16 @@ class EndedReductions {
   struct Entry {
     EndedReduction ended;
     uint64_t order = 0;
+    size_t size() const { return ended.sources.size() + ended.asked.size(); }
   };
 
   void Forget(absl::btree_map<Key, Entry>::iterator entry);
 
   const size_t max_reductions_;
-  const size_t max_sources_;
+  const size_t max_entries_;
   absl::btree_map<Key, Entry> entries_;
   absl::btree_map<uint64_t, Key> by_age_;
-  size_t sources_ = 0;
+  size_t size_ = 0;  // of all of them
   uint64_t next_order_ = 1;
 };
 

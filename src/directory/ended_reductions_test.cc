@@ -58,6 +58,18 @@ TEST(EndedReductions, ForgetTheOldestWhenTheyHaveTooManySources) {
   EXPECT_TRUE(known.CheckInvariants().ok());
 }
 
+TEST(EndedReductions, CountWhoAskedForThem) {
+  EndedReductions known(100, 10);
+  for (uint64_t i = 1; i <= 3; ++i) {
+    EndedReduction ended = OfSources(1);
+    for (uint64_t request = 1; request <= 3; ++request)
+      ended.asked.insert({NodeKey{1, 1}, request});
+    known.Remember(Target(1), NumberOf(i), ended);
+  }
+  EXPECT_EQ(known.Of(Target(1)).size(), 2u);
+  EXPECT_TRUE(known.CheckInvariants().ok());
+}
+
 TEST(EndedReductions, RememberTheLastWordOfOne) {
   EndedReductions known(2, 10);
   known.Remember(Target(1), NumberOf(1), OfSources(4));

@@ -36,6 +36,7 @@ struct Reduction {
     uint64_t request_id = 0;
     // The reduction's, if its node knows it.
     Generation number = {};
+    std::pair<NodeKey, uint64_t> key() const { return {node, request_id}; }
   };
   // A fold that a node was told of.
   struct Placed {
@@ -64,6 +65,8 @@ struct Reduction {
   // There was another one of this target: who asks is told the number, so as to ask for no other.
   bool anew = false;
   std::vector<Asker> askers;
+  // Of an open one: all that there have been, by node and number of the request.
+  absl::btree_set<std::pair<NodeKey, uint64_t>> asked;
   // All who asked for it want the target to be owned.
   bool owned = false;
   Instant started;
