@@ -388,7 +388,7 @@ class ReduceSimulation {
     }
     if (round.sources.empty()) round.sources.push_back(0);
     round.fixed = random_.Chance(0.2);
-    round.open = random_.Chance(0.15);
+    round.open = random_.Chance(plan_.open);
     if (random_.Chance(0.3)) {
       round.num_objects = static_cast<uint32_t>(1 + random_.Below(round.sources.size()));
     }
@@ -402,7 +402,12 @@ class ReduceSimulation {
     }
     rounds_.push_back(std::move(round));
     Reduce(n, rounds_.size() - 1);
-    for (int i = 0; rounds_.back().open && i < kAdditions; ++i) AddLater(rounds_.size() - 1);
+    if (!rounds_.back().open) return;
+    const size_t number = rounds_.size() - 1;
+    for (int i = 0; i < kAdditions; ++i) {
+      Soon([this, number](int node) { Add(node, number); });
+    }
+    if (plan_.closed_soon) Soon([this, number](int node) { Extend(node, number, kClosing); });
   }
 
   ReduceCall CallFor(const Round& round) const {
@@ -466,10 +471,10 @@ class ReduceSimulation {
   }
 
   // By somebody, while it is open.
-  void AddLater(size_t number) {
-    cluster_.scheduler().After(plan_.mean_pause * 4 * random_.Unit(), [this, number] {
+  void Soon(std::function<void(int)> act) {
+    cluster_.scheduler().After(plan_.mean_pause * 4 * random_.Unit(), [this, act] {
       const int n = static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes())));
-      if (running_) OnNode(n, [this, number](int node) { Add(node, number); });
+      if (running_) OnNode(n, act);
     });
   }
 
@@ -741,6 +746,18 @@ ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace) {
   plan.world.storm += plan.world.cluster.lease;
   plan.sources = std::min(plan.world.cluster.nodes, static_cast<int>(3 + random.Below(3)));
   if (random.Chance(0.8)) plan.elements = 60'000;
+  return plan;
+}
+
+ReducePlanOfRun LeanToAdditions(ReducePlanOfRun plan) {
+  plan.everybody = false;
+  plan.open = 0.8;
+  plan.closed_soon = true;
+  FaultOptions& faults = plan.world.faults;
+  faults.weights.fill(0);
+  faults.weights[static_cast<size_t>(Fault::kPartitionShard)] = 1;
+  faults.weights[static_cast<size_t>(Fault::kHalfOpenShard)] = 1;
+  faults.mean_pause = absl::Milliseconds(50);
   return plan;
 }
 

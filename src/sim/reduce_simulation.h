@@ -39,10 +39,15 @@ struct ReducePlanOfRun {
   absl::Duration mean_pause = absl::Milliseconds(30);
   // Of some of the results all nodes are said to want them.
   bool everybody = false;
+  // So many of the reductions are open; closed by somebody soon, or by chance and in the end.
+  double open = 0.15;
+  bool closed_soon = false;
 };
 
 // `peace`: without faults.
 ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace = false);
+// Nodes lose touch with shards, which stay, while they add to reductions that end soon.
+ReducePlanOfRun LeanToAdditions(ReducePlanOfRun plan);
 std::string Describe(const ReducePlanOfRun& plan);
 
 // `operations` counts reductions, `bytes_checked` those of results.

@@ -37,6 +37,9 @@ Focus LeanFor(Defect defect) {
 
 // Mistakes in reductions are looked for in runs of those.
 SimulationResult RunFor(Defect defect, uint64_t seed) {
+  if (defect == Defect::kEndedReductionForgotten) {
+    return RunReduceSimulation(LeanToAdditions(DrawReducePlan(seed)));
+  }
   if (defect == Defect::kLostFoldForgotten) {
     ReducePlanOfRun plan = DrawReducePlan(seed);
     plan.world.faults.weights[static_cast<size_t>(Fault::kMemory)] = 4;
@@ -51,14 +54,12 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
 
 // All but those that only the plan's own worlds notice (reduce_plan_defects_test): one that costs
 // work and no bytes, and one that needs a root to be ready in the instant in which its version
-// changes; and one that only directory_core_ended_test notices, for which a reduction must end
-// between a request that is lost and the same asked again.
+// changes.
 std::vector<Defect> NoticeableHere() {
   std::vector<Defect> defects;
   for (const Defect defect : AllDefects()) {
-    const bool elsewhere = defect == Defect::kRestoredSlotGivenAway ||
-                           defect == Defect::kOldVersionCommitted ||
-                           defect == Defect::kEndedReductionForgotten;
+    const bool elsewhere =
+        defect == Defect::kRestoredSlotGivenAway || defect == Defect::kOldVersionCommitted;
     if (!elsewhere) defects.push_back(defect);
   }
   return defects;

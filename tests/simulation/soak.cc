@@ -28,6 +28,7 @@ struct Flags {
   bool twice = false;
   bool keep_going = false;
   bool reductions = false;
+  bool additions = false;
   bool lifetimes = false;
   std::string focus = "anything";
   std::string defect = "none";
@@ -61,6 +62,9 @@ bool RunPlan(uint64_t seed, Plan plan, SimulationResult (*run)(const Plan&), con
 
 // True if the seed is fine.
 bool RunSeed(uint64_t seed, const Flags& flags) {
+  if (flags.additions) {
+    return RunPlan(seed, LeanToAdditions(DrawReducePlan(seed)), RunReduceSimulation, flags);
+  }
   if (flags.reductions) return RunPlan(seed, DrawReducePlan(seed), RunReduceSimulation, flags);
   if (flags.lifetimes) return RunPlan(seed, DrawLifetimePlan(seed), RunLifetimeSimulation, flags);
   SimulationPlan plan = DrawPlan(seed, FocusOf(flags.focus));
@@ -151,6 +155,7 @@ int main(int argc, char** argv) {
   app.add_flag("--twice", flags.twice, "run each seed twice and compare the traces");
   app.add_flag("--keep-going", flags.keep_going, "go on after a failure");
   app.add_flag("--reductions", flags.reductions, "simulate reductions rather than broadcasts");
+  app.add_flag("--additions", flags.additions, "simulate additions to open reductions above all");
   app.add_flag("--lifetimes", flags.lifetimes, "simulate who holds what rather than broadcasts");
   CLI11_PARSE(app, argc, argv);
   return phalanx::sim::Run(flags);
