@@ -11,6 +11,7 @@ import weakref
 
 import numpy as np
 import pytest
+from failures_support import raises
 
 import phalanx
 
@@ -70,7 +71,7 @@ def test_cancelling_drops_this_waiter_alone(client):
         second = asyncio.ensure_future(client.get_async(ref))
         await asyncio.sleep(0)
         first.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        with raises(asyncio.CancelledError):
             await first
         client.put(np.ones(3), ref)
         return await asyncio.wait_for(second, 60)

@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+from failures_support import raises
 
 import phalanx
 from phalanx import _native, _tools, exceptions
@@ -383,7 +384,7 @@ def test_no_node_is_a_connection_error(tmp_path):
 
 def test_ref_of_another_cluster(client, nodes):
     theirs = nodes[0][0].put(1)
-    with pytest.raises(exceptions.ForeignRefError):
+    with raises(exceptions.ForeignRefError):
         client.get(theirs)
 
 

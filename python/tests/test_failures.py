@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import socket
 import stat
 import struct
+import sys
 import threading
 import time
 
 import numpy as np
 import pytest
+from failures_support import AT_ONCE_S, raises
 
 import phalanx
-from phalanx import exceptions
+from phalanx import _values, exceptions
+from phalanx._values import _wire
 
-# What "at once" may take on a machine that is doing something else.
-AT_ONCE_S = 2.0
 NOBODY = 65534
 # As src/object_store/local_protocol.h has them: a u32 length, a u8 kind, a u32 magic and the version.
 HELLO = struct.Struct("<IBII")
-
-
-@contextlib.contextmanager
-def raises(kind: type[BaseException], after: float = 0.0, match: str | None = None):
-    """Expect exactly this exception, `after` seconds from now and hardly later."""
-    begun = time.monotonic()
-    with pytest.raises(kind, match=match) as caught:
-        yield caught
-    took = time.monotonic() - begun
-    assert type(caught.value) is kind
-    assert after * 0.9 <= took < after + AT_ONCE_S, took
 
 
 def put_and_delete(client):
@@ -98,6 +87,17 @@ def test_no_room_now(cluster):
             client.put(np.ones(32 << 20, np.uint8), timeout=0.3)
         client.delete(kept)
         client.put(np.ones(32 << 20, np.uint8), timeout=30)
+
+
+def test_a_tensor_without_torch(client, monkeypatch):
+    """Somebody else put it; here torch is not installed."""
+    metadata = _wire.pack_layout(_wire.TENSOR, _wire.Layout("float32", (3,), "C"))
+    with monkeypatch.context() as patch:
+        patch.setattr(_values, "encode", lambda array, **_: _values.Encoded(metadata, 12, memoryview(array)))
+        ref = client.put(np.ones(3, np.float32))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with raises(ImportError, match=re.escape("phalanx[torch]")):
+        client.get(ref)
 
 
 # ---- two package versions
