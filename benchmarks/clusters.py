@@ -1,0 +1,98 @@
+"""Daemons on the hosts of a benchmark: a directory, and one node per host."""
+
+import contextlib
+import os
+import pathlib
+import secrets
+import socket
+import subprocess
+import time
+
+from emulated_hosts import Loopback
+
+DIRECTORY_PORT = 7400
+NODE_PORT = 7410
+# A directory that has just begun takes nothing for lost before all that knew an earlier one could have come: its --lease.
+LEARNING_S = 2
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Cluster:
+    """A directory and one node per host, from start to stop."""
+
+    def __init__(self, hosts, arguments, folder):
+        self.hosts, self.arguments, self.folder = hosts, arguments, pathlib.Path(folder)
+        self.secret = self.folder / "secret"
+        self.secret.write_text(secrets.token_hex(32))
+        self.secret.chmod(0o600)
+        self.daemons = []
+        self.shards = []
+        self.began = time.monotonic()
+
+    def __enter__(self):
+        try:
+            self._begin()
+        except BaseException:  # `with` does not call __exit__ then
+            self.__exit__()
+            raise
+        return self
+
+    def _begin(self):
+        loopback = isinstance(self.hosts, Loopback)
+        ports = [free_port() if loopback else DIRECTORY_PORT + i for i in range(self.arguments.shards)]
+        self.shards = [f"{self.hosts.address(0)}:{port}" for port in ports]
+        for index, address in enumerate(self.shards):
+            self._start(0, f"directory{index}", ["directory", "--listen", address, "--shard-index", str(index),
+                                                 "--num-shards", str(len(self.shards))])
+        for host in range(self.hosts.count):
+            address = self.hosts.address(host) + (":0" if loopback else f":{NODE_PORT}")
+            labels = ["--label", f"zone=z{self.hosts.zone(host)}"] if self.hosts.zones > 1 else []
+            self._start(host, f"node{host}", ["node", "--directory", ",".join(self.shards), "--name", f"node{host}",
+                                              "--listen", address, "--socket", self.socket(host)]
+                        + labels + self.arguments.node_flags.split())
+        for host in range(self.hosts.count):
+            self._wait_for_socket(host)
+        self.began = time.monotonic()
+
+    def __exit__(self, *_):
+        for daemon in self.daemons:
+            with contextlib.suppress(ProcessLookupError):
+                daemon.send_signal(signal.SIGCONT)
+                daemon.kill()
+        for daemon in self.daemons:
+            daemon.wait()
+
+    def socket(self, host):
+        return str(self.folder / f"n{host}" / "node.sock")
+
+    def pids(self):
+        return [daemon.pid for daemon in self.daemons]
+
+    def wait_until_it_decides(self):
+        """Until the directory would take what a killed node held for lost at once."""
+        time.sleep(max(0, self.began + LEARNING_S - time.monotonic()))
+
+    def _start(self, host, name, command):
+        folder = pathlib.Path(self.arguments.logs or self.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / f"{name}.log", "a") as log:
+            self.daemons.append(self.hosts.popen(
+                host, [self.arguments.binary] + command + ["--secret-file", str(self.secret)],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL))
+
+    def _wait_for_socket(self, host):
+        """A node opens its socket when it serves; whether it is there is all that a client would see."""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
+                probe.connect(self.socket(host))
+                return
+            if any(daemon.poll() is not None for daemon in self.daemons):
+                break
+            time.sleep(0.01)
+        raise SystemExit(f"node {host} did not come up; see its log (--logs DIR keeps it)")

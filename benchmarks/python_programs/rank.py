@@ -1,0 +1,86 @@
+"""A rank of the package on its host: does what it is told line by line, and tells when it was done.
+
+    rank.py --address unix:SOCKET --rank 3 --world 8
+
+"prepare OP NUMBER SIZE" puts what is there beforehand and is answered "ready"; "go INSTANT" does the operation from that instant of
+CLOCK_MONOTONIC on and is answered with the instant of its end and whether every number was right.
+"""
+
+import argparse
+import sys
+import time
+
+import numpy as np
+import phalanx
+
+ARRAYS = 60
+# Parts of a state dict have different lengths, as those of a model do.
+WEIGHTS = [1 + i % 7 for i in range(ARRAYS)]
+
+
+def floats(rank, count, seed):
+    """Small whole numbers, so that every order of adding gives the same floats."""
+    period = (np.arange(1021, dtype=np.int64) * (rank + 3) + seed) % 97
+    return np.resize(period.astype(np.float32), count)
+
+
+def state_dict(rank, size, seed):
+    count = size // 4
+    ends = np.cumsum(WEIGHTS) * count // sum(WEIGHTS)
+    starts = [0, *ends[:-1]]
+    return {f"layer{i}.weight": floats(rank, end - start, seed + i) for i, (start, end) in enumerate(zip(starts, ends))}
+
+
+class Rank:
+    def __init__(self, client, rank, world):
+        self.client, self.rank, self.world = client, rank, world
+        self.held = []
+
+    def prepare(self, op, number, size):
+        self.held.clear()
+        self.op, self.number, self.size = op, number, size
+        names = [f"{op}-{number}-{rank}" for rank in range(self.world)]
+        self.refs = [self.client.ref(name) for name in names]
+        self.result = self.client.ref(f"{op}-{number}-result")
+        if op == "broadcast" and self.rank == 0:
+            self.held.append(self.client.put(floats(0, size // 4, number), ref=self.refs[0]))
+        if op == "allreduce":
+            self.held.append(self.client.put(state_dict(self.rank, size, number), ref=self.refs[self.rank]))
+
+    def go(self, instant):
+        while (left := instant - time.monotonic()) > 0:
+            time.sleep(left)
+        if self.op == "broadcast":
+            got = self.client.get(self.refs[0]) if self.rank else None
+        else:
+            got = self.client.allreduce(self.refs, "sum", ref=self.result)
+        end = time.monotonic()
+        return end, self._right(got)
+
+    def _right(self, got):
+        if self.op == "broadcast":
+            return self.rank == 0 or np.array_equal(got, floats(0, self.size // 4, self.number))
+        all_ranks = [state_dict(rank, self.size, self.number) for rank in range(self.world)]
+        return all(np.array_equal(got[name], sum(each[name] for each in all_ranks)) for name in all_ranks[0])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--address", required=True)
+    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--world", type=int, required=True)
+    arguments = parser.parse_args()
+    with phalanx.Client(arguments.address, timeout=120) as client:
+        rank = Rank(client, arguments.rank, arguments.world)
+        for line in sys.stdin:
+            what, *rest = line.split()
+            if what == "prepare":
+                rank.prepare(rest[0], int(rest[1]), int(rest[2]))
+                print("ready", flush=True)
+            else:
+                end, right = rank.go(float(rest[0]))
+                print(end, int(right), flush=True)
+
+
+if __name__ == "__main__":
+    main()
