@@ -1,9 +1,9 @@
 """Daemons on the hosts of a benchmark: a directory, and one node per host."""
 
 import contextlib
-import os
 import pathlib
 import secrets
+import signal
 import socket
 import subprocess
 import time
