@@ -55,6 +55,10 @@ namespace phalanx {
   X(kDeadClientHolds, "dead-client-holds")                          \
   X(kDeadNodeHolds, "dead-node-holds")                              \
   X(kReferencesNotHeld, "references-not-held")                      \
+  /* Broadcasts: who is to have a copy. */                          \
+  X(kStickyForgottenAtRestart, "sticky-forgotten-at-restart")       \
+  X(kJoinerNotOrdered, "joiner-not-ordered")                        \
+  X(kStopNotTold, "stop-not-told")                                  \
   /* Reductions: who takes which slot, and what is mended. */       \
   X(kSpareTakenTwice, "spare-taken-twice")                          \
   X(kAncestorsNotLowered, "ancestors-not-lowered")                  \

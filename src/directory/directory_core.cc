@@ -86,12 +86,14 @@ DirectoryCore::Impl::Impl(DirectoryOptions options, Instant start, Random random
       life_high_(random_.Next()),
       planner_(options.lease, options.relay_bytes),
       ended_(options.max_ended_reductions, options.max_ended_entries),
+      broadcasts_({options.max_sticky, options.max_broadcasts}),
       holds_(options.max_holds) {}
 
 void DirectoryCore::Impl::Conclude() {
   do {
     RunReductions();
   } while (FreeUnheld());
+  RunBroadcasts();
   TellDrains();
 }
 
@@ -123,6 +125,7 @@ Object& DirectoryCore::Impl::GetObject(const ObjectId& id) {
 void DirectoryCore::Impl::ReleaseIfEmpty(Object& object) {
   if (!object.copies.empty() || !object.wants.empty() || !object.attempts.empty()) return;
   if (AwaitsResult(object)) return;
+  EndBroadcast(object, absl::DataLossError("no copy of it is left"));
   if (object.inline_cached && DefectActive(Defect::kInlineKeptAfterDelete)) return;
   DropInline(object);
   if (!object.timer.infinite()) timers_.erase({object.timer, object.id});
@@ -187,6 +190,7 @@ void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info, Instant now) {
   } else {
     BeginStale(*at->second);
     ReductionSessionBegins(key);
+    broadcasts_.SessionBegins(key);
   }
   Node& node = *at->second;
   node.info = info;
@@ -223,6 +227,7 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
     Settle(*object);
   }
   ReductionNodeDown(key);
+  broadcasts_.NodeGone(key);
   going_ = nullptr;
 }
 
@@ -285,6 +290,8 @@ absl::string_view ObjectIdOf(const v1::NodeMessage& message) {
       return message.query_request().object_id();
     case v1::NodeMessage::kPrefetchRequest:
       return message.prefetch_request().object_id();
+    case v1::NodeMessage::kBroadcastRequest:
+      return message.broadcast_request().object_id();
     case v1::NodeMessage::kReduceRequest:
       return message.reduce_request().object_id();
     case v1::NodeMessage::kExtendRequest:
@@ -326,8 +333,7 @@ absl::Status DirectoryCore::Impl::OnMessage(const NodeKey& key, const v1::NodeMe
 absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& message) {
   switch (message.kind_case()) {
     case v1::NodeMessage::kRegisterBegin:
-      OnRegisterBegin(node, message.register_begin());
-      return absl::OkStatus();
+      return OnRegisterBegin(node, message.register_begin());
     case v1::NodeMessage::kRegisterCopy:
       return OnRegisterCopy(node, message.register_copy());
     case v1::NodeMessage::kRegisterWant:
@@ -361,9 +367,10 @@ absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& mess
       return OnQuery(node, message.query_request());
     case v1::NodeMessage::kPrefetchRequest:
       return OnPrefetch(node, message.prefetch_request());
+    case v1::NodeMessage::kBroadcastRequest:
+      return OnBroadcast(node, message.broadcast_request());
     case v1::NodeMessage::kDrainRequest:
-      OnDrain(node);
-      return absl::OkStatus();
+      return OnDrain(node);
     case v1::NodeMessage::kReduceRequest:
       return OnReduce(node, message.reduce_request());
     case v1::NodeMessage::kExtendRequest:
@@ -428,6 +435,8 @@ void DirectoryCore::Impl::NotePause() {
 
 Instant DirectoryCore::Impl::NextDeadline() const {
   Instant next = holds_.NextDeadline();
+  // What is left over from the last turn.
+  if (broadcasts_.walking()) next = std::min(next, now_);
   // Looked at often, so that a pause within the lease is noticed and not taken for part of it.
   if (learning_) next = std::min(next, now_ + options_.lease / 4);
   if (!timers_.empty()) next = std::min(next, timers_.begin()->first);

@@ -78,6 +78,10 @@ struct DirectoryOptions {
   // Deletes and queries put off to the end of the first lease; beyond it they are answered
   // ResourceExhausted.
   size_t max_deferred = 1 << 20;
+  // Objects that are sticky, and broadcasts that are waited for; beyond it a BroadcastRequest is
+  // answered ResourceExhausted.
+  size_t max_sticky = 1 << 16;
+  size_t max_broadcasts = 1 << 16;
 };
 
 class DirectoryCore {

@@ -163,6 +163,7 @@ void DirectoryCore::Impl::Adopt(Object& object, Node& node, const Generation& ge
   ++node.copies;
   Involve(node, object.id);
   if (tell) TellAdopted(object);
+  BroadcastAnew(object);
   if (complete) CompleteCopy(object, node.key);
 }
 
@@ -264,6 +265,7 @@ void DirectoryCore::Impl::CompleteCopy(Object& object, const NodeKey& key) {
     copy.primary = copy.primary || want->second.keep;
     EndWant(object, key);
   }
+  if (!object.copies.at(key).unconfirmed) broadcasts_.Arrived(object.id, key);
   SupersedeAll(object);
   ReviewSole(object);
 }
@@ -416,6 +418,7 @@ bool DirectoryCore::Impl::AdoptBestAttempt(Object& object) {
   EraseAttempt(object, chosen.generation, chosen.node);
   Adopt(object, *FindNode(chosen.node), chosen.generation, chosen.info, chosen.complete,
         /*tell=*/true);
+  TakeMark(object, chosen.node, chosen.mark);
   AbsorbAttempts(object);
   if (!chosen.complete) TellStandBys(object);
   return true;

@@ -202,6 +202,7 @@ void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
 
 void DirectoryCore::Impl::DeleteObject(Object& object, bool spare_others) {
   ++counters_.deleted;
+  EndBroadcast(object, absl::NotFoundError("it was deleted"));
   if (Reduction* reduction = FindReduction(object.id)) {
     reduction->awaited.clear();
     TouchReduction(object.id);
@@ -283,9 +284,9 @@ bool DirectoryCore::Impl::MustLearnAbout(const ObjectId& id) {
 }
 
 bool DirectoryCore::Impl::Defer(const ObjectId& id, const Node& node, uint64_t request_id,
-                                Deferred::Kind kind) {
+                                Deferred::Kind kind, std::vector<std::string> names) {
   if (num_deferred_ >= options_.max_deferred) return false;
-  deferred_[id].push_back(Deferred{node.key, node.session, request_id, kind});
+  deferred_[id].push_back(Deferred{node.key, node.session, request_id, kind, std::move(names)});
   ++num_deferred_;
   return true;
 }
@@ -313,7 +314,7 @@ void DirectoryCore::Impl::AnswerDeferred(const ObjectId& id) {
         AnswerKeep(id, request.node, request.request_id);
         break;
       case Deferred::Kind::kQuery:
-        AnswerQuery(id, request.node, request.request_id);
+        AnswerQuery(id, request.node, request.request_id, request.names);
         break;
     }
   }
@@ -321,20 +322,23 @@ void DirectoryCore::Impl::AnswerDeferred(const ObjectId& id) {
 
 absl::Status DirectoryCore::Impl::OnQuery(Node& node, const v1::QueryRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  if (m.nodes_size() > 0) PHALANX_RETURN_IF_ERROR(ParseNodeNames(m.nodes()).status());
+  std::vector<std::string> names(m.nodes().begin(), m.nodes().end());
   if (MustLearnAbout(id)) {
-    if (Defer(id, node, m.request_id(), Deferred::Kind::kQuery)) return absl::OkStatus();
+    const bool deferred = Defer(id, node, m.request_id(), Deferred::Kind::kQuery, std::move(names));
+    if (deferred) return absl::OkStatus();
     v1::QueryReply& reply = *Send(node.key).mutable_query_reply();
     reply.set_request_id(m.request_id());
     reply.set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
     reply.set_message(TooManyDeferred(id));
     return absl::OkStatus();
   }
-  AnswerQuery(id, node.key, m.request_id());
+  AnswerQuery(id, node.key, m.request_id(), names);
   return absl::OkStatus();
 }
 
-void DirectoryCore::Impl::AnswerQuery(const ObjectId& id, const NodeKey& node,
-                                      uint64_t request_id) {
+void DirectoryCore::Impl::AnswerQuery(const ObjectId& id, const NodeKey& node, uint64_t request_id,
+                                      absl::Span<const std::string> names) {
   v1::QueryReply& reply = *Send(node).mutable_query_reply();
   reply.set_request_id(request_id);
   reply.set_holders(holds_.Holders(id));
@@ -354,6 +358,9 @@ void DirectoryCore::Impl::AnswerQuery(const ObjectId& id, const NodeKey& node,
   if (object == nullptr) return;
   reply.set_waiting(object->waiting.size());
   reply.set_conflicts(object->conflicts);
+  const BroadcastMark* mark = broadcasts_.MarkOf(id);
+  reply.set_sticky(mark != nullptr && mark->on());
+  if (!names.empty()) CountNamed(*object, names, reply);
 }
 
 bool DirectoryCore::Impl::HasOtherCompleteCopy(const Object& object, const NodeKey& but) const {
@@ -382,7 +389,12 @@ absl::Status DirectoryCore::Impl::OnEvict(Node& node, const v1::EvictRequest& m)
     if (other != nullptr) SendFetch(other->key, id, /*keep=*/false, /*only_confirm=*/true);
     if (granted && listed) {
       StrikeCopy(*object, node.key);
+      // Ordered while it had the copy: that has not brought it to fetch another one.
+      broadcasts_.OrderAgain(id, node.key, [this](const ObjectId& of, const NodeKey& key) {
+        return LacksCopy(of, key);
+      });
     } else {
+      if (listed && copy->second.complete) broadcasts_.Arrived(id, node.key);
       ReviewSole(*object);
     }
   } else if (object != nullptr) {

@@ -26,13 +26,14 @@ constexpr absl::Duration kMaxRefusalPause = absl::Seconds(30);
 
 }  // namespace
 
-void DirectoryCore::Impl::SendFetch(const NodeKey& to, const ObjectId& id, bool keep,
-                                    bool only_confirm) {
+PlanId DirectoryCore::Impl::SendFetch(const NodeKey& to, const ObjectId& id, bool keep,
+                                      bool only_confirm) {
   v1::Fetch& fetch = *Send(to).mutable_fetch();
   fetch.set_object_id(id.binary().data(), ObjectId::kSize);
   fetch.set_keep(keep);
   fetch.set_plan_id(++next_plan_);
   fetch.set_only_confirm(only_confirm);
+  return next_plan_;
 }
 
 Node* DirectoryCore::Impl::FindUnconfirmed(const Object& object, const NodeKey& but) {
@@ -67,23 +68,27 @@ absl::Status DirectoryCore::Impl::OnPrefetch(Node& node, const v1::PrefetchReque
   reply.set_nodes(told);
   if (!names.empty()) {
     reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
-    std::vector<std::string> some;
-    for (const absl::string_view name : names) {
-      if (some.size() == kMaxNamesTold) break;
-      const bool long_one = name.size() > kMaxNameTold;
-      some.push_back(long_one ? absl::StrCat("one of ", name.size(), " bytes") : std::string(name));
-    }
-    const size_t more = names.size() - some.size();
-    reply.set_message(absl::StrCat("object ", id.hex(), ": no node is called ",
-                                   absl::StrJoin(some, ", "),
-                                   more == 0 ? "" : absl::StrCat(", and ", more, " more")));
+    reply.set_message(NoNodeIsCalled(id, names));
   }
   return absl::OkStatus();
 }
 
-void DirectoryCore::Impl::OnDrain(Node& node) {
+std::string DirectoryCore::Impl::NoNodeIsCalled(const ObjectId& id,
+                                                const absl::btree_set<absl::string_view>& names) {
+  std::vector<std::string> some;
+  for (const absl::string_view name : names) {
+    if (some.size() == kMaxNamesTold) break;
+    const bool long_one = name.size() > kMaxNameTold;
+    some.push_back(long_one ? absl::StrCat("one of ", name.size(), " bytes") : std::string(name));
+  }
+  const size_t more = names.size() - some.size();
+  return absl::StrCat("object ", id.hex(), ": no node is called ", absl::StrJoin(some, ", "),
+                      more == 0 ? "" : absl::StrCat(", and ", more, " more"));
+}
+
+absl::Status DirectoryCore::Impl::OnDrain(Node& node) {
   node.drain_told.reset();
-  if (node.draining) return;
+  if (node.draining) return absl::OkStatus();
   node.draining = true;
   draining_.insert(node.key);
   std::vector<ObjectId> ids(node.objects.begin(), node.objects.end());
@@ -97,6 +102,7 @@ void DirectoryCore::Impl::OnDrain(Node& node) {
     ReviewSole(*object);
   }
   StartDrainFetches(node);
+  return absl::OkStatus();
 }
 
 void DirectoryCore::Impl::ReviewSole(Object& object) {

@@ -7,6 +7,7 @@
 //   directory_core_pull.cc      wants, plans, reports
 //   directory_core_delete.cc    deletes and tombstones, queries, eviction
 //   directory_core_drain.cc     leaving nodes, prefetch
+//   directory_core_broadcast.cc who is to have which object, also of those that come later
 //   directory_core_reduce.cc    reductions: who asks, what nodes report, what the plans decide
 //   directory_core_commit.cc    nodes that were told to commit a result, and are gone
 //   directory_core_ended.cc     reductions that are over, and their numbers
@@ -37,7 +38,9 @@
 #include "absl/status/status.h"
 #include "src/directory/broadcast_planner.h"
 #include "src/directory/broadcast_tree.h"
+#include "src/directory/broadcasts/broadcasts.h"
 #include "src/directory/directory_core.h"
+#include "src/directory/directory_core_records.h"
 #include "src/directory/directory_counters.h"
 #include "src/directory/ended_reductions.h"
 #include "src/directory/hold_sets.h"
@@ -47,188 +50,6 @@
 #include "src/directory/validate.h"
 
 namespace phalanx::directory {
-
-// How a copy came here, for the tools; made when its first pull is planned.
-struct PullRecord {
-  NodeKey sender;
-  PlanId plan = 0;
-  double bytes_per_second = 0;
-  uint64_t bytes_received = 0;
-  uint64_t starved_ns = 0;  // since `started`, by the receiver's last word
-  Instant started;
-  Instant ended = Instant::Infinite();
-  uint32_t repairs = 0;
-  // Its node has told how it ended. Until then the copy may be complete without our knowing.
-  bool reported = false;
-};
-
-// A node's copy of the adopted generation.
-struct Copy {
-  bool complete = false;
-  bool primary = false;
-  // Created here and not yet sealed: grows by its writer's hand, not by a pull.
-  bool writer = false;
-  // Sent with a Deliver, which the node may not be able to keep: not counted when another is
-  // evicted.
-  bool unconfirmed = false;
-  // Known from a session that has ended; gone unless the new session registers it.
-  bool stale = false;
-  // Listed by a registration in this session: its pull may have an earlier session's plan.
-  bool registered = false;
-  // Who feeds it, as its node told when it registered; until the registration ends.
-  NodeKey registered_sender;
-  absl::InlinedVector<uint64_t, 1> watermarks;
-  std::unique_ptr<PullRecord> pull;
-};
-
-struct Want {
-  uint64_t order = 0;
-  uint64_t number = 0;  // the node's; repeated in each Assign
-  bool keep = false;
-  // Assigned to a sender: the receiver has feeds in the tree, or is fed by a sender that has not
-  // registered yet.
-  bool pulling = false;
-  NodeKey outside_sender;
-  // From a session that has ended, or of one whose registration has not ended: not planned.
-  bool held = false;
-  int withdrawals = 0;
-  Instant not_before;
-  // Its node has no memory for this generation: not planned while it is the object's.
-  Generation no_room_for;
-  // Preferred for the first pull: the node that made this object, which is waited for until then.
-  ObjectId near;
-  std::optional<Instant> patient_until;
-};
-
-// A generation that is not the adopted one, at the node that holds it.
-struct Attempt {
-  Generation generation;
-  NodeKey node;
-  ObjectInfo info;
-  bool complete = false;
-  // Told SUPERSEDED; remembered until its node has dropped it.
-  bool superseded = false;
-  bool stale = false;
-  // By its node's word it was adopted in an earlier life of the shard: what stands in its way now
-  // may turn out to be deleted.
-  bool adopted = false;
-};
-
-struct Object {
-  explicit Object(const ObjectId& object_id) : id(object_id) {}
-
-  const ObjectId id;
-
-  // The adopted generation, if there is one.
-  bool adopted = false;
-  // A complete copy was seen: from then on the generation can be lost, but not be void.
-  bool sealed = false;
-  // Adopted from absence, in the first lease after a start: gives way to one that was adopted
-  // before.
-  bool tentative = false;
-  // Its creator is told that it is adopted when it is no longer tentative: who has been told so is
-  // never let down.
-  bool verdict_held = false;
-  bool loss_told = false;
-  // Whose complete copy went last.
-  std::string last_holder;
-  // Owned and held by nobody, yet not freed until then: a reduction may be about to need it again.
-  Instant spared_until;
-  // Plans from here on are of this adoption. A generation can be given up and come back with a
-  // fenced node; what was reported under plans from before is void, as its nodes were told.
-  PlanId first_plan = 0;
-  Generation generation;
-  ObjectInfo info;
-  absl::btree_map<NodeKey, Copy> copies;
-  int complete_copies = 0;
-  int writers = 0;  // copies that are being written
-
-  std::vector<Attempt> attempts;
-  uint32_t conflicts = 0;
-
-  absl::btree_map<NodeKey, Want> wants;
-  absl::btree_set<std::pair<uint64_t, NodeKey>>
-      waiting;                          // those of `wants` that are not pulling, oldest first
-  std::unique_ptr<BroadcastTree> tree;  // while there is something to plan
-
-  // The last source of bytes is gone: receivers it was feeding, who may have got every byte and not
-  // told yet. Until they have, or a lease has passed, the generation is neither void nor lost.
-  absl::btree_set<NodeKey> last_hopes;
-  Instant void_at = Instant::Infinite();
-
-  bool inline_cached = false;
-  std::string inline_bytes;
-  std::list<Object*>::iterator inline_age;
-
-  // Who was asked to fetch the sole copy of a leaving node.
-  NodeKey drain_target;
-  Instant timer = Instant::Infinite();
-};
-
-struct Tombstone {
-  // The deleted one first, then those that stood by. The number of a reduction is among them if it
-  // was cancelled before anything was adopted.
-  absl::InlinedVector<Generation, 1> generations;
-  ObjectInfo info;
-  // Who was told to drop which of them and has not confirmed it, and in which of its sessions: what
-  // it does not register in the next is dropped.
-  absl::btree_map<std::pair<NodeKey, Generation>, uint64_t> unconfirmed;
-  // The id was put again since: only the old generations are refused, who wants the object waits.
-  bool revived = false;
-  Instant since;
-  uint64_t order = 0;  // its place by age; 0 once it has outlived its age
-};
-
-struct Node {
-  v1::NodeInfo info;
-  NodeKey key;
-  Endpoint endpoint;
-  uint64_t session = 0;  // counts the node's sessions, to tell old requests from new ones
-  bool connected = true;
-  // From the session's beginning to RegisterEnd.
-  bool registering = false;
-  bool draining = false;
-  // Where it has a copy, a want or an attempt. Iterated in order of ids only.
-  absl::flat_hash_set<ObjectId> objects;
-  absl::flat_hash_set<ObjectId> unconfirmed;  // tombstones
-  uint64_t copies = 0;
-  uint64_t pulls = 0;
-  // While draining: objects whose only complete copies are on leaving nodes, this among them; those
-  // that another node was asked to fetch, and those whose turn is still to come.
-  absl::btree_set<ObjectId> sole_fetching;
-  absl::btree_set<ObjectId> sole_queued;
-  // For which no node had room; queued again when room may have come.
-  absl::btree_set<ObjectId> sole_stuck;
-  std::optional<size_t> drain_told;
-  Instant last_heard;
-};
-
-// A node that could not take the sole copy of a leaving one.
-struct DrainRefusal {
-  int times = 0;
-  Instant until;
-};
-
-// Requests that absence would decide wrongly, put off to the end of the first lease.
-struct Deferred {
-  NodeKey node;
-  uint64_t session = 0;
-  uint64_t request_id = 0;
-  enum class Kind { kQuery, kDelete, kKeep } kind = Kind::kQuery;
-};
-
-// An object of which no complete copy is left.
-struct LostObject {
-  std::string reason;  // names the node that had the last one
-  uint64_t order = 0;
-};
-
-// What hash sets are iterated by: the order in which things are decided is everywhere the same.
-inline std::vector<ObjectId> Sorted(const absl::flat_hash_set<ObjectId>& ids) {
-  std::vector<ObjectId> sorted(ids.begin(), ids.end());
-  std::sort(sorted.begin(), sorted.end());
-  return sorted;
-}
 
 struct DirectoryCore::Impl {
   Impl(DirectoryOptions options, Instant start, Random random);
@@ -321,7 +142,7 @@ struct DirectoryCore::Impl {
   void DropInline(Object& object);
 
   // ---- directory_core_register.cc
-  void OnRegisterBegin(Node& node, const v1::RegisterBegin& m);
+  absl::Status OnRegisterBegin(Node& node, const v1::RegisterBegin& m);
   absl::Status OnRegisterCopy(Node& node, const v1::RegisterCopy& m);
   absl::Status OnRegisterWant(Node& node, const v1::RegisterWant& m);
   absl::Status OnRegisterTombstone(Node& node, const v1::RegisterTombstone& m);
@@ -336,6 +157,7 @@ struct DirectoryCore::Impl {
     bool complete = false;
     bool writing = false;
     NodeKey sender;
+    BroadcastMark mark = {};
   };
   void RegisterAdopted(Object& object, Node& node, const Registration& r,
                        absl::Span<const uint64_t> watermarks);
@@ -420,12 +242,14 @@ struct DirectoryCore::Impl {
   absl::Status OnQuery(Node& node, const v1::QueryRequest& m);
   absl::Status OnEvict(Node& node, const v1::EvictRequest& m);
   void AnswerDelete(const ObjectId& id, const NodeKey& node, uint64_t request_id);
-  void AnswerQuery(const ObjectId& id, const NodeKey& node, uint64_t request_id);
+  void AnswerQuery(const ObjectId& id, const NodeKey& node, uint64_t request_id,
+                   absl::Span<const std::string> names);
   // No answer can be given yet: no generation is adopted, and one may still be registered, also
   // behind the tombstone of another.
   bool MustLearnAbout(const ObjectId& id);
   // False when too many wait already.
-  bool Defer(const ObjectId& id, const Node& node, uint64_t request_id, Deferred::Kind kind);
+  bool Defer(const ObjectId& id, const Node& node, uint64_t request_id, Deferred::Kind kind,
+             std::vector<std::string> names = {});
   std::string TooManyDeferred(const ObjectId& id) const;
   void AnswerDeferred(const ObjectId& id);
   // Tells everybody who has a part in the object, and leaves the tombstone. The object may be gone
@@ -491,7 +315,7 @@ struct DirectoryCore::Impl {
 
   // ---- directory_core_drain.cc
   absl::Status OnPrefetch(Node& node, const v1::PrefetchRequest& m);
-  void OnDrain(Node& node);
+  absl::Status OnDrain(Node& node);
   // After complete copies or draining nodes changed.
   void ReviewSole(Object& object);
   // Asks other nodes for the next of what only this one has.
@@ -511,8 +335,32 @@ struct DirectoryCore::Impl {
   // Nobody can take the object: it is tried again when the first who refused it may be asked.
   void AwaitRefusers(Object& object);
   void RetryStuckDrain(const Object& object);
-  void SendFetch(const NodeKey& to, const ObjectId& id, bool keep, bool only_confirm = false);
+  // The order's number.
+  PlanId SendFetch(const NodeKey& to, const ObjectId& id, bool keep, bool only_confirm = false);
   void TellDrains();
+  static std::string NoNodeIsCalled(const ObjectId& id,
+                                    const absl::btree_set<absl::string_view>& names);
+
+  // ---- directory_core_broadcast.cc
+  absl::Status OnBroadcast(Node& node, const v1::BroadcastRequest& m);
+  void BeginBroadcast(Node& node, const v1::BroadcastRequest& m);
+  // Of the nodes that are there, those that have a name in `names`, which is taken out of them.
+  std::vector<Node*> NodesCalled(absl::btree_set<absl::string_view>& names) const;
+  void AnswerDeferredBroadcasts();
+  static bool HasConfirmed(const Object& object, const NodeKey& key);
+  bool LacksCopy(const ObjectId& id, const NodeKey& key) const;
+  void TakeMark(const Object& object, const NodeKey& key, const BroadcastMark& mark);
+  // Another generation is the object's.
+  void BroadcastAnew(const Object& object);
+  void EndBroadcast(const Object& object, const absl::Status& why);
+  // Looks at some of those that came, and carries out what was decided.
+  void RunBroadcasts();
+  void Carry(const OrderFetch& effect);
+  void Carry(const TellMark& effect);
+  void Carry(const AnswerBroadcast& effect);
+  void TellMarkTo(const Object& object, const NodeKey& key, const BroadcastMark& mark);
+  // How far it has come, to the nodes of these names.
+  void CountNamed(const Object& object, absl::Span<const std::string> names, v1::QueryReply& out);
 
   // ---- directory_core_reduce.cc
   absl::Status OnReduce(Node& node, const v1::ReduceRequest& m);
@@ -780,6 +628,8 @@ struct DirectoryCore::Impl {
   absl::btree_set<ObjectId> changed_sources_;
   absl::btree_map<ObjectId, FailedObject> failed_;
   std::map<uint64_t, ObjectId> failed_by_age_;
+  Broadcasts broadcasts_;
+  std::vector<DeferredBroadcast> deferred_broadcasts_;
   HoldSets holds_;
   // May have to be freed: looked at before the turn is over.
   absl::btree_set<ObjectId> unheld_;

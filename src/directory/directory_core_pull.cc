@@ -100,6 +100,7 @@ void DirectoryCore::Impl::AddWant(Object& object, Node& node, const Want& asked)
     ++counters_.wants_refused;
     SendGone(node.key, object, object.generation, v1::Gone::REFUSED,
              absl::StrCat("ResourceExhausted: the shard holds ", open_wants_, " wants"));
+    broadcasts_.Refused(object.id, node.key);
     return;
   }
   Want& want = object.wants[node.key] = asked;
@@ -392,6 +393,7 @@ void DirectoryCore::Impl::DropTreeIfIdle(Object& object) {
 
 absl::Status DirectoryCore::Impl::OnUnwant(Node& node, const v1::Unwant& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  if (m.fetch() != 0) broadcasts_.Refused(id, node.key, m.fetch());
   Object* object = FindObject(id);
   if (object == nullptr || !object->wants.contains(node.key)) return absl::OkStatus();
   EndWant(*object, node.key);

@@ -9,6 +9,11 @@
 #include "src/directory/directory_core_impl.h"
 
 namespace phalanx::directory {
+namespace {
+
+constexpr uint64_t kMaxStamp = uint64_t{1} << 62;
+
+}  // namespace
 
 // The node goes on living in a new session: what it had is not offered any more, and goes if it is
 // not told again.
@@ -62,9 +67,10 @@ void DirectoryCore::Impl::SweepStale(Node& node) {
   }
 }
 
-void DirectoryCore::Impl::OnRegisterBegin(Node& node, const v1::RegisterBegin& m) {
+absl::Status DirectoryCore::Impl::OnRegisterBegin(Node& node, const v1::RegisterBegin& m) {
   node.registering = true;
   if (m.had_session()) restarted_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status DirectoryCore::Impl::OnRegisterCopy(Node& node, const v1::RegisterCopy& m) {
@@ -81,6 +87,15 @@ absl::Status DirectoryCore::Impl::OnRegisterCopy(Node& node, const v1::RegisterC
   r.writing = m.writing() && !r.complete && may_write;
   // Who writes has no sender, whatever it says: it could be fed from below itself.
   if (!r.writing) r.sender = FromProto(m.sender());
+  if (m.sticky().stamp() > kMaxStamp) {
+    return absl::InvalidArgumentError("sticky.stamp: no shard has told such a one");
+  }
+  if (m.sticky().stamp() != 0) {
+    r.mark.stamp = m.sticky().stamp();
+    if (m.sticky().nodes_size() > 0) {
+      PHALANX_ASSIGN_OR_RETURN(r.mark.nodes, ParseNodeNames(m.sticky().nodes()));
+    }
+  }
   if (r.adopted) restarted_ = true;
   if (Tombstone* tombstone = Refusal(id, r.generation)) {
     AwaitConfirm(*tombstone, id, r.generation, node);
@@ -160,6 +175,8 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
   }
   if (r.complete) CompleteCopy(object, node.key);
   if (found_it) TellStandBys(object);
+  if (found_it) BroadcastAnew(object);
+  TakeMark(object, node.key, r.mark);
   if (!r.complete) AdmitOutsidePulls(object, node.key);
 }
 
@@ -182,6 +199,7 @@ void DirectoryCore::Impl::AbsorbAttempts(Object& object) {
     r.primary = attempt.generation.creator == attempt.node;
     r.complete = attempt.complete;
     r.writing = !attempt.complete;
+    r.mark = attempt.mark;
     RegisterAdopted(object, *node, r, {});
   }
 }
@@ -223,6 +241,7 @@ void DirectoryCore::Impl::RegisterRival(Object& object, Node& node, const Regist
     return;
   }
   StandBy(object, node, r.generation, r.info, r.complete, r.adopted);
+  object.attempts.back().mark = r.mark;
 }
 
 absl::Status DirectoryCore::Impl::OnRegisterWant(Node& node, const v1::RegisterWant& m) {
@@ -287,6 +306,7 @@ void DirectoryCore::Impl::AdoptSpared(Object& object) {
   r.adopted = true;
   r.complete = chosen.complete;
   r.writing = !chosen.complete;
+  r.mark = chosen.mark;
   RegisterAdopted(object, *FindNode(chosen.node), r, {});
 }
 
@@ -319,6 +339,7 @@ void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
     Settle(*object);
   }
   ReductionSessionRegistered(node.key);
+  broadcasts_.NodeJoined(node.key, node.info.name());
   RetryStuckDrains();
   EndLearningIfDue();
 }
@@ -400,6 +421,7 @@ void DirectoryCore::Impl::EndLearning() {
     Settle(*object);
   }
   while (!deferred_.empty()) AnswerDeferred(ObjectId(deferred_.begin()->first));
+  AnswerDeferredBroadcasts();
   BeginPlans();
 }
 

@@ -35,6 +35,10 @@ void DirectoryCore::Impl::Summarize(const Object& object, v1::ObjectSummary* out
   out->set_conflicts(object.conflicts);
   out->set_reducing(reductions_.contains(object.id));
   out->set_holders(holds_.Holders(object.id));
+  if (const BroadcastMark* mark = broadcasts_.MarkOf(object.id); mark != nullptr && mark->on()) {
+    out->mutable_sticky()->set_stamp(mark->stamp);
+    out->mutable_sticky()->mutable_nodes()->Add(mark->nodes.begin(), mark->nodes.end());
+  }
 }
 
 void DirectoryCore::Impl::Summarize(const ObjectId& id, const Tombstone& tombstone,
@@ -200,6 +204,11 @@ void DirectoryCore::Impl::FillStatus(Instant now, v1::GetStatusResponse* out) co
   counters["folds_placed"] = counters_.folds_placed;
   counters["folds_dropped"] = counters_.folds_dropped;
   counters["reduce_sources_examined"] = counters_.reduce_sources_examined;
+  counters["sticky"] = broadcasts_.sticky();
+  counters["broadcasts_waited_for"] = broadcasts_.askers();
+  counters["broadcast_orders"] = broadcasts_.orders();
+  counters["broadcast_refusals"] = broadcasts_.refusals();
+  counters["broadcasts_examined"] = broadcasts_.examined();
   counters["evictions_granted"] = counters_.evictions_granted;
   counters["evictions_refused"] = counters_.evictions_refused;
   counters["candidates_examined"] = planner_.candidates_examined();
@@ -330,6 +339,7 @@ absl::Status DirectoryCore::Impl::CheckInvariants() const {
   }
   if (absl::Status status = CheckReductions(); !status.ok()) return status;
   if (absl::Status status = holds_.CheckInvariants(); !status.ok()) return status;
+  if (absl::Status status = broadcasts_.CheckInvariants(); !status.ok()) return status;
   if (inline_bytes != inline_bytes_ || inline_bytes_ > options_.inline_cache_bytes) {
     return absl::InternalError("the inline cache is miscounted");
   }

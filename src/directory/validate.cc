@@ -43,6 +43,20 @@ absl::StatusOr<std::vector<ObjectId>> ParseObjectIds(absl::string_view field,
   return ids;
 }
 
+absl::StatusOr<absl::btree_set<std::string>> ParseNodeNames(
+    const google::protobuf::RepeatedPtrField<std::string>& names) {
+  if (names.empty()) return absl::InvalidArgumentError("nodes: there is none");
+  if (static_cast<size_t>(names.size()) > kMaxNamedNodes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("nodes: ", names.size(), " names, at most ", kMaxNamedNodes, " are allowed"));
+  }
+  for (const std::string& name : names) {
+    if (name.empty()) return absl::InvalidArgumentError("nodes: a name is empty");
+    if (name.size() > kMaxNamedNodeBytes) return TooLong("nodes", name.size(), kMaxNamedNodeBytes);
+  }
+  return absl::btree_set<std::string>(names.begin(), names.end());
+}
+
 absl::StatusOr<NodeKey> ParseNodeKey(const v1::NodeKey& key) {
   if (key.node() == 0) return absl::InvalidArgumentError("node: 0 is no node");
   return FromProto(key);

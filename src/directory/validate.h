@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -46,12 +47,18 @@ struct ObjectInfo {
 };
 
 inline constexpr size_t kMaxAskedForBytes = 64;
+// Of a broadcast: the nodes that are named, and each name.
+inline constexpr size_t kMaxNamedNodes = 256;
+inline constexpr size_t kMaxNamedNodeBytes = 256;
 
 // Exactly 20 bytes, not all of them zero.
 absl::StatusOr<ObjectId> ParseObjectId(absl::string_view bytes);
 // Ids one after the other, none of them nil, at most kMaxReferences. `field` is for the error.
 absl::StatusOr<std::vector<ObjectId>> ParseObjectIds(absl::string_view field,
                                                      absl::string_view bytes);
+// At least one, and as many and as long as kMaxNamedNodes and kMaxNamedNodeBytes allow.
+absl::StatusOr<absl::btree_set<std::string>> ParseNodeNames(
+    const google::protobuf::RepeatedPtrField<std::string>& names);
 // A node that is not 0.
 absl::StatusOr<NodeKey> ParseNodeKey(const v1::NodeKey& key);
 // A creator, and a sequence that is not 0.

@@ -212,6 +212,7 @@ struct Fields {
     a.Flag(m.only_complete);
     a.Flag(m.reduced_from);
     a.Span(m.timeout);
+    a.Names(m.nodes);
   }
   template <typename M>
   void Visit(Prefetch*, M& m) {
@@ -288,6 +289,15 @@ struct Fields {
     a.U64(m.request);
     a.Id(m.id);
     a.Span(m.timeout);
+  }
+  template <typename M>
+  void Visit(Broadcast*, M& m) {
+    a.U64(m.request);
+    a.Id(m.id);
+    a.Flag(m.sticky);
+    a.Flag(m.stop);
+    a.Span(m.timeout);
+    a.Names(m.nodes);
   }
 
   // The start of both hellos is the same in every version.
@@ -371,6 +381,11 @@ struct Fields {
     a.Ids(m.reduced_from);
     a.Flag(m.owned);
     a.U32(m.holders);
+    a.Flag(m.sticky);
+    a.U32(m.named);
+    a.U32(m.named_complete);
+    a.U32(m.named_without_room);
+    a.U64(m.named_bytes);
   }
   template <typename M>
   void Visit(Counted*, M& m) {

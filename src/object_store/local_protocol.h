@@ -46,7 +46,7 @@
 namespace phalanx::object_store::local {
 
 inline constexpr uint32_t kMagic = 0x43584c50;  // "PLXC"
-inline constexpr uint32_t kVersion = 5;
+inline constexpr uint32_t kVersion = 6;
 // Answers of at most so many bytes carry them; larger ones point into a file.
 inline constexpr size_t kMaxInlineAnswerBytes = 65536;
 // Objects of fewer than kOwnFileBytes are written through the socket.
@@ -144,8 +144,8 @@ struct Get {
   bool fail_when_lost = false;
 };
 
-// Get, Create and Reduce end unanswered, unless the answer is on its way; other requests go on and
-// are answered.
+// Get, Create, Broadcast and Reduce end unanswered, unless the answer is on its way; other requests
+// go on and are answered.
 struct Cancel {
   static constexpr uint8_t kKind = 8;
   uint64_t request = 0;
@@ -175,6 +175,8 @@ struct Stat {
   bool only_complete = false;
   bool reduced_from = false;
   Timeout timeout;
+  // How far a broadcast to these nodes has come is asked, too.
+  std::vector<absl::string_view> nodes = {};
 };
 
 // Answered by Counted or Failed.
@@ -284,9 +286,20 @@ struct Keep {
   Timeout timeout = absl::InfiniteDuration();
 };
 
-using Request =
-    std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release, Delete, Stat,
-                 Prefetch, Forget, Leave, Reduce, Extend, Fail, Hold, Unhold, Transit, Claim, Keep>;
+// Answered by Counted, when each of the nodes has a copy, or Failed; `stop`: at once, 0.
+struct Broadcast {
+  static constexpr uint8_t kKind = 23;
+  uint64_t request = 0;
+  ObjectId id;
+  bool sticky = false;
+  bool stop = false;
+  Timeout timeout = absl::InfiniteDuration();
+  std::vector<absl::string_view> nodes;
+};
+
+using Request = std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release,
+                             Delete, Stat, Prefetch, Forget, Leave, Reduce, Extend, Fail, Hold,
+                             Unhold, Transit, Claim, Keep, Broadcast>;
 
 // ---------------------------------------------------------------------------- node to client
 
@@ -387,6 +400,12 @@ struct Described {
   std::vector<ObjectId> reduced_from = {};
   bool owned = false;
   uint32_t holders = 0;
+  bool sticky = false;
+  // Of the nodes that were named.
+  uint32_t named = 0;
+  uint32_t named_complete = 0;
+  uint32_t named_without_room = 0;
+  uint64_t named_bytes = 0;
 };
 
 struct Counted {

@@ -36,7 +36,7 @@ std::vector<Request> EveryRequest() {
       Cancel{5},
       Release{77, false},
       Delete{6, Id(), absl::Seconds(30)},
-      Stat{7, Id(), true, true, absl::ZeroDuration()},
+      Stat{7, Id(), true, true, absl::ZeroDuration(), {"a", "*"}},
       Prefetch{8, Id(), absl::Seconds(1), {"a", "node b", "*"}},
       Forget{11, true},
       Leave{true, {1, 2, 3}},
@@ -49,6 +49,7 @@ std::vector<Request> EveryRequest() {
       Transit{Id(), 17},
       Claim{Id(), NodeKey{5, 6}, 17},
       Keep{12, Id(), absl::Seconds(5)},
+      Broadcast{13, Id(), true, false, absl::Seconds(6), {"a", "*"}},
   };
 }
 
@@ -64,7 +65,8 @@ std::vector<Answer> EveryAnswer() {
       Mapped{5, 77, 12, 64, 1 << 20, 100, true, "meta"},
       Progress{5, 200, true},
       Void{5, "its writer died"},
-      Described{6, true, true, true, true, 9, 1, 2, 3, 4, "meta", Sources(2), true, 5},
+      Described{6, true, true, true, true, 9, 1, 2, 3, 4, "meta", Sources(2), true, 5, true, 6, 7,
+                8, 9},
       Counted{7, 8},
       Forgotten{12, true},
       Goodbye{absl::StatusCode::kInvalidArgument, "garbage"},

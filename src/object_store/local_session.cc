@@ -26,6 +26,14 @@ constexpr absl::Duration kRetryAfter = absl::Milliseconds(5);
 constexpr int kReadsPerTurn = 4;
 static_assert(local::kMaxRequestsUnderWay <= kMaxRequestsPerClient);
 
+// What a shard would take for a broken node.
+absl::Status CheckNames(absl::Span<const absl::string_view> names) {
+  for (const absl::string_view name : names) {
+    if (name.empty()) return absl::InvalidArgumentError("a node's name is empty");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 LocalSession::LocalSession(net::EventLoop& loop, Store& store, ReduceVerbs* reduce,
@@ -360,6 +368,10 @@ absl::Status LocalSession::On(const local::Stat& stat) {
     Answer(described);
     return absl::OkStatus();
   }
+  if (const absl::Status named = CheckNames(stat.nodes); !named.ok()) {
+    AnswerFailed(stat.request, named);
+    return absl::OkStatus();
+  }
   if (stat.reduced_from && reduced_from_answers_ == kMaxReducedFromAnswers) {
     AnswerFailed(stat.request,
                  absl::ResourceExhaustedError(absl::StrCat(reduced_from_answers_,
@@ -368,12 +380,40 @@ absl::Status LocalSession::On(const local::Stat& stat) {
     return absl::OkStatus();
   }
   if (stat.reduced_from) ++reduced_from_answers_;
-  store_.Stat(client_, stat.id, Deadline(stat.timeout),
-              [this, stat](const absl::StatusOr<ObjectStat>& found) {
-                if (found.ok()) return AnswerStat(stat, *found);
-                if (stat.reduced_from) --reduced_from_answers_;
-                AnswerFailed(stat.request, found.status());
-              });
+  std::vector<std::string> nodes(stat.nodes.begin(), stat.nodes.end());
+  store_.Stat(
+      client_, stat.id, Deadline(stat.timeout),
+      [this, stat](const absl::StatusOr<ObjectStat>& found) {
+        if (found.ok()) return AnswerStat(stat, *found);
+        if (stat.reduced_from) --reduced_from_answers_;
+        AnswerFailed(stat.request, found.status());
+      },
+      std::move(nodes));
+  return absl::OkStatus();
+}
+
+absl::Status LocalSession::On(const local::Broadcast& broadcast) {
+  if (requests_.contains(broadcast.request)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("request ", broadcast.request, " is used twice"));
+  }
+  absl::Status named = CheckNames(broadcast.nodes);
+  if (broadcast.nodes.empty() && !broadcast.stop) {
+    named = absl::InvalidArgumentError("no node is named");
+  }
+  if (!named.ok()) {
+    AnswerFailed(broadcast.request, named);
+    return absl::OkStatus();
+  }
+  BroadcastOptions options{
+      {broadcast.nodes.begin(), broadcast.nodes.end()}, broadcast.sticky, broadcast.stop};
+  requests_[broadcast.request] =
+      store_.Broadcast(client_, broadcast.id, std::move(options), Deadline(broadcast.timeout),
+                       [this, request = broadcast.request](const absl::StatusOr<int>& nodes) {
+                         requests_.erase(request);
+                         if (!nodes.ok()) return AnswerFailed(request, nodes.status());
+                         Answer(local::Counted{request, static_cast<uint32_t>(*nodes)});
+                       });
   return absl::OkStatus();
 }
 

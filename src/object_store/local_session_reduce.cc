@@ -33,7 +33,12 @@ local::Described DescribedFrom(uint64_t request, const ObjectStat& found) {
           found.metadata,
           {},
           found.owned,
-          found.holders};
+          found.holders,
+          found.sticky,
+          found.named,
+          found.named_complete,
+          found.named_without_room,
+          found.named_bytes};
 }
 
 }  // namespace

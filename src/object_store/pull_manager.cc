@@ -50,6 +50,7 @@ struct PullManager::Pull {
   uint64_t want = 0;  // its number
   PlanId last_plan = 0;
   PlanId confirm_plan = 0;  // under which a Deliver is to be confirmed
+  PlanId order = 0;         // the last Fetch
 
   std::optional<PullTarget> target;
   Memory memory = Memory::kNone;
@@ -102,9 +103,11 @@ void PullManager::TellWant(const ObjectId& id, Pull& pull) {
 }
 
 void PullManager::TellUnwant(const ObjectId& id, Pull& pull) {
-  if (!pull.told) return;
-  pull.told = false;
-  Send(id).mutable_unwant()->set_object_id(IdBytes(id));
+  const PlanId order = std::exchange(pull.order, 0);
+  if (!std::exchange(pull.told, false) && order == 0) return;
+  v1::Unwant* unwant = Send(id).mutable_unwant();
+  unwant->set_object_id(IdBytes(id));
+  unwant->set_fetch(order);
 }
 
 void PullManager::Withdraw(const ObjectId& id, const Generation& generation,
@@ -150,9 +153,10 @@ void PullManager::ConfirmDelivery(const ObjectId& id, PlanId plan) {
   if (Pull* pull = FindPull(id)) pull->confirm_plan = plan;
 }
 
-void PullManager::Fetch(const ObjectId& id, bool keep) {
+void PullManager::Fetch(const ObjectId& id, bool keep, PlanId order) {
   Pull& pull = FindOrMake(id);
   pull.fetch = true;
+  pull.order = order;
   pull.keep = pull.keep || keep;
   if (!pull.delivered) TellWant(id, pull);
 }
@@ -440,7 +444,7 @@ std::vector<v1::RegisterWant> PullManager::Register(int shard, int num_shards) {
   std::vector<v1::RegisterWant> wants;
   for (const ObjectId& id : ids) {
     Pull& pull = *FindPull(id);
-    pull.last_plan = pull.confirm_plan = 0;
+    pull.last_plan = pull.confirm_plan = pull.order = 0;
     // The new session may know of another generation, for which there is room.
     if (pull.parked) DropTarget(id, pull, absl::OkStatus());
     if (pull.delivered) {

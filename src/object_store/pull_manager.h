@@ -132,8 +132,9 @@ class PullManager {
   // They do not any more. What was fetched so far is dropped unless the node wants it on its own
   // account.
   void Unwant(const ObjectId& id);
-  // The shard's Fetch: on the node's own account, until it is complete.
-  void Fetch(const ObjectId& id, bool keep);
+  // The shard's Fetch: on the node's own account, until it is complete. If nothing comes of it, the
+  // shard is told so under this number.
+  void Fetch(const ObjectId& id, bool keep, PlanId order);
   // If a Deliver completes what is wanted, that is to be confirmed under this plan.
   void ConfirmDelivery(const ObjectId& id, PlanId plan);
   // The shard may have taken the open want, if there is one, for answered.

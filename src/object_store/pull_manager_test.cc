@@ -376,7 +376,7 @@ TEST_F(PullManagerTest, AParkedPullIsToldToANewSessionAsAnOpenWant) {
 TEST_F(PullManagerTest, AFetchThatADeliveryAnswersIsConfirmedUnderItsPlan) {
   pulls_.Want(Id());
   pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"));
-  pulls_.Fetch(Id(), true);
+  pulls_.Fetch(Id(), true, 9);
   pulls_.ConfirmDelivery(Id(), 9);
   EXPECT_THAT(Did(), ElementsAre("want", "reserve 3 for #1"));
   Memory();
@@ -400,7 +400,7 @@ TEST_F(PullManagerTest, MemoryIsYieldedOnlyWhileNothingFeedsIt) {
 }
 
 TEST_F(PullManagerTest, TheNodesOwnFetchOutlivesItsClientsAndKeepsTheCopy) {
-  pulls_.Fetch(Id(), true);
+  pulls_.Fetch(Id(), true, 9);
   EXPECT_THAT(Did(), ElementsAre("want to keep"));
   pulls_.Want(Id());
   pulls_.Unwant(Id());
@@ -411,6 +411,30 @@ TEST_F(PullManagerTest, TheNodesOwnFetchOutlivesItsClientsAndKeepsTheCopy) {
   Did();
   Done(absl::OkStatus(), true);
   EXPECT_THAT(Did(), ElementsAre("report plan 1 complete", "complete #1 kept"));
+}
+
+// Whatever became of the want meanwhile: the shard waits for one word or the other.
+TEST_F(PullManagerTest, WhatAFetchDoesNotBringTheShardIsTold) {
+  pulls_.Fetch(Id(), false, 9);
+  pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"));
+  for (const PullEffect& effect : pulls_.TakeEffects()) {
+    if (const auto* reserve = std::get_if<ReserveMemory>(&effect)) words_.token = reserve->token;
+  }
+  pulls_.OnMemory(Id(), words_.token, absl::ResourceExhaustedError("it can never fit"));
+  uint64_t told = 0;
+  for (const PullEffect& effect : pulls_.TakeEffects()) {
+    const auto* tell = std::get_if<TellShard>(&effect);
+    if (tell != nullptr && tell->message.has_unwant()) told = tell->message.unwant().fetch();
+  }
+  EXPECT_EQ(told, 9u);
+  pulls_.Want(Id());
+  pulls_.Unwant(Id());
+  for (const PullEffect& effect : pulls_.TakeEffects()) {
+    const auto* tell = std::get_if<TellShard>(&effect);
+    if (tell != nullptr && tell->message.has_unwant()) {
+      EXPECT_EQ(tell->message.unwant().fetch(), 0u) << "a client's";
+    }
+  }
 }
 
 TEST_F(PullManagerTest, RegistrationTellsTheWantsInOrderAndWhoFeedsUs) {

@@ -160,6 +160,7 @@ void Store::Impl::HandOutAnswers() {
 }
 
 void Store::Impl::Forget(Request& request) {
+  LeaveBroadcast(request);
   LeaveObject(request);
   if (request.in_deadlines) deadlines_.erase({request.deadline, request.id});
   ForgetTicket(request.ticket);
@@ -375,9 +376,17 @@ absl::Status Store::CheckInvariants() const { return impl_->CheckInvariants(); }
 std::vector<Store::CopyInfo> Store::Copies() const {
   std::vector<CopyInfo> copies;
   for (const Copy* copy : impl_->table_.Sorted()) {
-    copies.push_back({copy->id, copy->generation, copy->size_bytes, copy->counted_bytes(),
-                      copy->state == CopyState::kComplete, copy->primary,
-                      copy->buffer->bytes_present(), copy->buffer});
+    copies.push_back({copy->id,
+                      copy->generation,
+                      copy->size_bytes,
+                      copy->counted_bytes(),
+                      copy->state == CopyState::kComplete,
+                      copy->primary,
+                      copy->buffer->bytes_present(),
+                      copy->buffer,
+                      {}});
+    const auto sticky = impl_->stickies_.find({copy->id, copy->generation});
+    if (sticky != impl_->stickies_.end()) copies.back().sticky = sticky->second;
   }
   return copies;
 }

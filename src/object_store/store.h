@@ -179,6 +179,24 @@ struct ObjectStat {
   uint32_t conflicts = 0;
   bool owned = false;
   uint32_t holders = 0;  // nodes that hold it
+  // Nodes that come get a copy, too.
+  bool sticky = false;
+  // Of the nodes that were named: those that are there, that have it complete, and that have no
+  // room for it; and what has come to all of them together.
+  uint32_t named = 0;
+  uint32_t named_complete = 0;
+  uint32_t named_without_room = 0;
+  uint64_t named_bytes = 0;
+};
+
+// Who is to have a copy.
+struct BroadcastOptions {
+  // Names, or "*".
+  std::vector<std::string> nodes;
+  // Also those that come later, until the object is deleted or that is stopped.
+  bool sticky = false;
+  // Instead: ends that.
+  bool stop = false;
 };
 
 // A reference that has left a node: where from, and under which number of its.
@@ -240,7 +258,8 @@ class Store {
   void AnnounceAgain(const ObjectId& id, const Generation& generation, const Generation& version);
 
   RequestId Get(ClientId client, GetOptions options, GetEvents events);
-  // A Get's or Create's callback is not called any more; what it would have got is released.
+  // A Get's, Create's or Broadcast's callback is not called any more; what it would have got is
+  // released.
   void Cancel(ClientId client, RequestId request);
   // NotFound for a pin that the client does not hold. `recycle` false: the client cannot vouch that
   // nobody sees the pages any more (it was forked meanwhile), so the block is condemned, never
@@ -290,10 +309,17 @@ class Store {
   // is adopted.
   void Delete(ClientId client, const ObjectId& id, Instant deadline,
               absl::AnyInvocable<void(absl::Status)> done);
+  // `nodes`: how far a broadcast to them has come is told, too.
   void Stat(ClientId client, const ObjectId& id, Instant deadline,
-            absl::AnyInvocable<void(absl::StatusOr<ObjectStat>)> done);
+            absl::AnyInvocable<void(absl::StatusOr<ObjectStat>)> done,
+            std::vector<std::string> nodes = {});
   void Prefetch(ClientId client, const ObjectId& id, std::vector<std::string> nodes,
                 Instant deadline, absl::AnyInvocable<void(absl::StatusOr<int>)> done);
+  // Has nodes fetch copies, and ends when each of them has one, with their number; or has not taken
+  // it (ResourceExhausted). NotFound when nobody has put it, it was deleted meanwhile, or, unless
+  // it is sticky, no node has one of the names; DataLoss. May be cancelled: what was begun goes on.
+  RequestId Broadcast(ClientId client, const ObjectId& id, BroadcastOptions options,
+                      Instant deadline, absl::AnyInvocable<void(absl::StatusOr<int>)> done);
   // Only what is here: ids of complete copies.
   bool ContainsLocally(const ObjectId& id) const;
 
@@ -336,6 +362,7 @@ class Store {
     bool primary;
     uint64_t bytes_present;
     std::shared_ptr<net::TransferBuffer> buffer;
+    v1::StickyMark sticky;
   };
   std::vector<CopyInfo> Copies() const;
 

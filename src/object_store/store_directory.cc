@@ -84,9 +84,10 @@ void Store::Impl::SendRequest(const Request& request) {
   if (std::holds_alternative<DeletePart>(request.part)) {
     message.mutable_delete_request()->set_request_id(request.id);
     message.mutable_delete_request()->set_object_id(id);
-  } else if (std::holds_alternative<StatPart>(request.part)) {
+  } else if (const auto* stat = std::get_if<StatPart>(&request.part)) {
     message.mutable_query_request()->set_request_id(request.id);
     message.mutable_query_request()->set_object_id(id);
+    for (const std::string& node : stat->nodes) message.mutable_query_request()->add_nodes(node);
   } else if (std::holds_alternative<KeepPart>(request.part)) {
     message.mutable_keep_request()->set_request_id(request.id);
     message.mutable_keep_request()->set_object_id(id);
@@ -95,6 +96,13 @@ void Store::Impl::SendRequest(const Request& request) {
     out->set_request_id(request.id);
     out->set_object_id(id);
     for (const std::string& node : prefetch->nodes) out->add_nodes(node);
+  } else if (const auto* broadcast = std::get_if<BroadcastPart>(&request.part)) {
+    v1::BroadcastRequest* out = message.mutable_broadcast_request();
+    out->set_request_id(request.id);
+    out->set_object_id(id);
+    for (const std::string& node : broadcast->options.nodes) out->add_nodes(node);
+    out->set_sticky(broadcast->options.sticky);
+    out->set_stop(broadcast->options.stop);
   } else {
     return;
   }
@@ -311,7 +319,7 @@ void Store::Impl::OnFetch(const v1::Fetch& fetch) {
     if (!fetch.only_confirm() && !pulls_.Fetches(*id)) {
       fetches_.emplace_back(executor_.Now() + options_.fetch_patience, *id);
     }
-    if (!fetch.only_confirm()) pulls_.Fetch(*id, fetch.keep());
+    if (!fetch.only_confirm()) pulls_.Fetch(*id, fetch.keep(), fetch.plan_id());
     pulls_.ConfirmDelivery(*id, fetch.plan_id());
     return;
   }

@@ -7,7 +7,7 @@
 //   store_pull.cc       memory, effects of the pull manager, pushes
 //   store_directory.cc  messages of the shards
 //   store_register.cc   what a new session is told
-//   store_requests.cc   Delete, Stat, Prefetch, Keep, Drain
+//   store_requests.cc   Delete, Stat, Prefetch, Broadcast, Keep, Drain
 //   store_hold.cc       who holds what; what is lost
 //   store_scratch.cc    memory for what is no object
 //
@@ -85,11 +85,17 @@ struct Store::Impl {
     absl::AnyInvocable<void(absl::Status)> done;
   };
   struct StatPart {
+    std::vector<std::string> nodes;
     absl::AnyInvocable<void(absl::StatusOr<ObjectStat>)> done;
   };
   struct PrefetchPart {
     std::vector<std::string> nodes;
     absl::AnyInvocable<void(absl::StatusOr<int>)> done;
+  };
+  struct BroadcastPart {
+    BroadcastOptions options;
+    absl::AnyInvocable<void(absl::StatusOr<int>)> done;
+    bool answered = false;  // by the shard
   };
   struct DrainPart {
     // By shard; nothing before it answers.
@@ -113,7 +119,7 @@ struct Store::Impl {
     bool in_answers = false;
     Eviction::Ticket ticket = 0;
     std::variant<PutPart, CreatePart, GetPart, ScratchPart, DeletePart, KeepPart, StatPart,
-                 PrefetchPart, DrainPart>
+                 PrefetchPart, BroadcastPart, DrainPart>
         part;
     // Of everything but a Get: what to call when answered.
     Task answer;
@@ -411,6 +417,10 @@ struct Store::Impl {
   void OnKeepReply(const v1::KeepReply& reply);
   void OnQueryReply(const v1::QueryReply& reply);
   void OnPrefetchReply(const v1::PrefetchReply& reply);
+  void OnBroadcastReply(const v1::BroadcastReply& reply);
+  // Who asked waits no longer, and the shard does not know.
+  void LeaveBroadcast(const Request& request);
+  void OnSticky(const v1::Sticky& sticky);
   void OnFetch(const v1::Fetch& fetch);
   void OnDrainStatus(int shard, const v1::DrainStatus& status);
   void RememberTombstone(const ObjectId& id, const Generation& generation);
@@ -459,6 +469,8 @@ struct Store::Impl {
   absl::flat_hash_map<Eviction::Ticket, std::pair<uint64_t, MemoryOwner>> owners_;
   absl::flat_hash_map<uint64_t, Eviction::Ticket> ticket_of_token_;
   RequestId drain_ = 0;
+  // What the shards have told of copies that are here; told again in a new session.
+  absl::flat_hash_map<std::pair<ObjectId, Generation>, v1::StickyMark> stickies_;
   // By shard: this life of the node has had a session there.
   std::vector<char> registered_;
   std::map<int, Registration> registrations_;  // under way, by shard

@@ -166,6 +166,7 @@ void Store::Impl::DropCopy(Copy* copy, const absl::Status& why) {
   copy->buffer->Close(why);
   if (data_plane_ != nullptr) data_plane_->AbortPushes(copy->id, copy->generation, why);
   LeaveReferences(*copy);
+  stickies_.erase({copy->id, copy->generation});
   table_.Detach(copy);
 }
 
@@ -173,6 +174,7 @@ void Store::Impl::EvictCopy(Copy* copy) {
   ++evictions_;
   Touch(copy->id);
   LeaveReferences(*copy);
+  stickies_.erase({copy->id, copy->generation});
   // Who reads it or is being sent it goes on; the memory is free after that.
   table_.Detach(copy);
 }

@@ -133,6 +133,10 @@ void Store::Impl::RegisterCopy(int shard, Copy* copy) {
   for (int slice = 0; !out->complete() && slice < copy->buffer->layout().slices; ++slice) {
     out->add_watermarks(copy->buffer->watermark(slice));
   }
+  const auto sticky = stickies_.find({copy->id, copy->generation});
+  if (sticky != stickies_.end() && !DefectActive(Defect::kStickyForgottenAtRestart)) {
+    *out->mutable_sticky() = sticky->second;
+  }
   const std::optional<NodeKey> sender = pulls_.RunningSender(copy->id, copy->generation);
   if (sender) directory::ToProto(*sender, out->mutable_sender());
   send_(shard, std::move(message));

@@ -93,6 +93,11 @@ void Store::Impl::OnQueryReply(const v1::QueryReply& reply) {
   stat.partial_copies = reply.partial_copies();
   stat.waiting = reply.waiting();
   stat.conflicts = reply.conflicts();
+  stat.sticky = reply.sticky();
+  stat.named = reply.named();
+  stat.named_complete = reply.named_complete();
+  stat.named_without_room = reply.named_without_room();
+  stat.named_bytes = reply.named_bytes();
   AnswerWith<StatPart>(*request, absl::StatusOr<ObjectStat>(std::move(stat)));
 }
 
@@ -103,6 +108,35 @@ void Store::Impl::OnPrefetchReply(const v1::PrefetchReply& reply) {
   absl::StatusOr<int> result = static_cast<int>(reply.nodes());
   if (!status.ok()) result = status;
   AnswerWith<PrefetchPart>(*request, std::move(result));
+}
+
+void Store::Impl::OnBroadcastReply(const v1::BroadcastReply& reply) {
+  Request* request = OpenRequest<BroadcastPart>(reply.request_id());
+  if (request == nullptr) return;
+  std::get<BroadcastPart>(request->part).answered = true;
+  const absl::Status status = ReplyStatus(reply.code(), reply.message());
+  absl::StatusOr<int> result = static_cast<int>(reply.nodes());
+  if (!status.ok()) result = status;
+  AnswerWith<BroadcastPart>(*request, std::move(result));
+}
+
+void Store::Impl::LeaveBroadcast(const Request& request) {
+  const auto* part = std::get_if<BroadcastPart>(&request.part);
+  if (part == nullptr || part->answered || part->options.stop) return;
+  v1::NodeMessage message;
+  v1::BroadcastRequest* out = message.mutable_broadcast_request();
+  out->set_request_id(request.id);
+  out->set_object_id(request.object.binary().data(), ObjectId::kSize);
+  out->set_end(true);
+  Send(request.object, std::move(message));
+}
+
+// What is not here any more need not be told again.
+void Store::Impl::OnSticky(const v1::Sticky& sticky) {
+  const absl::StatusOr<ObjectId> id = directory::ParseObjectId(sticky.object_id());
+  if (!id.ok()) return;
+  const Generation generation = directory::FromProto(sticky.generation());
+  if (table_.Find(*id, generation) != nullptr) stickies_[{*id, generation}] = sticky.mark();
 }
 
 void Store::Impl::SendDrain(int shard) {
@@ -139,9 +173,21 @@ void Store::Keep(ClientId client, const ObjectId& id, Instant deadline,
 }
 
 void Store::Stat(ClientId client, const ObjectId& id, Instant deadline,
-                 absl::AnyInvocable<void(absl::StatusOr<ObjectStat>)> done) {
+                 absl::AnyInvocable<void(absl::StatusOr<ObjectStat>)> done,
+                 std::vector<std::string> nodes) {
   Impl::Turn turn(*impl_);
-  impl_->Ask(impl_->NewRequest(client, id, deadline, Impl::StatPart{std::move(done)}));
+  impl_->Ask(
+      impl_->NewRequest(client, id, deadline, Impl::StatPart{std::move(nodes), std::move(done)}));
+}
+
+RequestId Store::Broadcast(ClientId client, const ObjectId& id, BroadcastOptions options,
+                           Instant deadline, absl::AnyInvocable<void(absl::StatusOr<int>)> done) {
+  Impl::Turn turn(*impl_);
+  Impl::Request& request = impl_->NewRequest(
+      client, id, deadline, Impl::BroadcastPart{std::move(options), std::move(done)});
+  const RequestId number = request.id;
+  impl_->Ask(request);
+  return number;
 }
 
 void Store::Prefetch(ClientId client, const ObjectId& id, std::vector<std::string> nodes,
@@ -200,6 +246,10 @@ void Store::OnShardMessage(int shard, const v1::ShardMessage& message) {
       return impl_->OnQueryReply(message.query_reply());
     case v1::ShardMessage::kPrefetchReply:
       return impl_->OnPrefetchReply(message.prefetch_reply());
+    case v1::ShardMessage::kBroadcastReply:
+      return impl_->OnBroadcastReply(message.broadcast_reply());
+    case v1::ShardMessage::kSticky:
+      return impl_->OnSticky(message.sticky());
     case v1::ShardMessage::kFetch:
       return impl_->OnFetch(message.fetch());
     case v1::ShardMessage::kDrainStatus:

@@ -55,8 +55,8 @@ std::string CollectMetrics(const directory::Shard& shard) {
                 static_cast<double>(status.waiting()));
   // In order of their names: a map has none of its own.
   std::map<std::string, uint64_t> counters(status.counters().begin(), status.counters().end());
-  for (const absl::string_view now :
-       {"sessions", "streams", "messages_unacknowledged", "holds", "holds_complete"}) {
+  for (const absl::string_view now : {"sessions", "streams", "messages_unacknowledged", "holds",
+                                      "holds_complete", "sticky", "broadcasts_waited_for"}) {
     const auto found = counters.find(std::string(now));
     if (found == counters.end()) continue;
     metrics.Gauge(absl::StrCat("phalanx_directory_", now), "How many there are now.",

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "src/common/log.h"
 #include "src/common/testing/scoped_defect.h"
+#include "src/sim/broadcast_simulation.h"
 #include "src/sim/lifetime_simulation.h"
 #include "src/sim/reduce_simulation.h"
 #include "src/sim/simulation.h"
@@ -45,8 +46,11 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
     plan.world.faults.weights[static_cast<size_t>(Fault::kMemory)] = 4;
     return RunReduceSimulation(plan);
   }
-  if (defect >= Defect::kHoldAfterAnnouncement && defect < Defect::kSpareTakenTwice) {
+  if (defect >= Defect::kHoldAfterAnnouncement && defect <= Defect::kReferencesNotHeld) {
     return RunLifetimeSimulation(DrawLifetimePlan(seed));
+  }
+  if (defect >= Defect::kStickyForgottenAtRestart && defect <= Defect::kStopNotTold) {
+    return RunBroadcastSimulation(DrawBroadcastPlan(seed));
   }
   if (defect >= Defect::kSpareTakenTwice) return RunReduceSimulation(DrawReducePlan(seed));
   return RunSimulation(DrawPlan(seed, LeanFor(defect)));

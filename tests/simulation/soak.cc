@@ -13,6 +13,7 @@
 
 #include "src/common/defects.h"
 #include "src/common/testing/scoped_defect.h"
+#include "src/sim/broadcast_simulation.h"
 #include "src/sim/lifetime_simulation.h"
 #include "src/sim/reduce_simulation.h"
 #include "src/sim/simulation.h"
@@ -30,6 +31,7 @@ struct Flags {
   bool reductions = false;
   bool additions = false;
   bool lifetimes = false;
+  bool broadcasts = false;
   std::string focus = "anything";
   std::string defect = "none";
 };
@@ -66,6 +68,9 @@ bool RunSeed(uint64_t seed, const Flags& flags) {
     return RunPlan(seed, LeanToAdditions(DrawReducePlan(seed)), RunReduceSimulation, flags);
   }
   if (flags.reductions) return RunPlan(seed, DrawReducePlan(seed), RunReduceSimulation, flags);
+  if (flags.broadcasts) {
+    return RunPlan(seed, DrawBroadcastPlan(seed), RunBroadcastSimulation, flags);
+  }
   if (flags.lifetimes) return RunPlan(seed, DrawLifetimePlan(seed), RunLifetimeSimulation, flags);
   SimulationPlan plan = DrawPlan(seed, FocusOf(flags.focus));
   plan.cluster.verbose = flags.verbose;
@@ -156,6 +161,7 @@ int main(int argc, char** argv) {
   app.add_flag("--keep-going", flags.keep_going, "go on after a failure");
   app.add_flag("--reductions", flags.reductions, "simulate reductions rather than broadcasts");
   app.add_flag("--additions", flags.additions, "simulate additions to open reductions above all");
+  app.add_flag("--broadcasts", flags.broadcasts, "simulate sticky broadcasts");
   app.add_flag("--lifetimes", flags.lifetimes, "simulate who holds what rather than broadcasts");
   CLI11_PARSE(app, argc, argv);
   return phalanx::sim::Run(flags);

@@ -47,6 +47,9 @@ class OneNodeDirectory {
       reply.set_request_id(message.prefetch_request().request_id());
       reply.set_nodes(static_cast<uint32_t>(message.prefetch_request().nodes_size()));
     }
+    if (message.has_broadcast_request() && !message.broadcast_request().end()) {
+      OnBroadcast(message.broadcast_request());
+    }
     if (message.has_evict_request()) {
       v1::EvictReply& reply = *Add().mutable_evict_reply();
       reply.set_object_id(message.evict_request().object_id());
@@ -62,6 +65,7 @@ class OneNodeDirectory {
     bool adopted = false;
     bool complete = false;
     bool deleted = false;
+    bool sticky = false;
   };
 
   v1::ShardMessage& Add() { return answers_.emplace_back(); }
@@ -78,7 +82,7 @@ class OneNodeDirectory {
       *verdict.mutable_info() = known.info;
       return;
     }
-    known = Known{create.generation(), create.info(), true, create.complete(), false};
+    known = Known{create.generation(), create.info(), true, create.complete(), false, false};
   }
 
   void OnWithdraw(const v1::Withdraw& withdraw) {
@@ -104,6 +108,19 @@ class OneNodeDirectory {
     reply.set_message(there ? "" : "nobody has put it");
   }
 
+  // The node called "absent" never has it.
+  void OnBroadcast(const v1::BroadcastRequest& request) {
+    Known& known = known_[request.object_id()];
+    if (request.nodes_size() > 0 && request.nodes(0) == "absent") return;
+    v1::BroadcastReply& reply = *Add().mutable_broadcast_reply();
+    reply.set_request_id(request.request_id());
+    reply.set_nodes(request.stop() ? 0 : 1);
+    known.sticky = request.sticky() && !request.stop();
+    if (known.adopted) return;
+    reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
+    reply.set_message("nobody has put it");
+  }
+
   void OnQuery(const v1::QueryRequest& request) {
     const Known known = known_[request.object_id()];
     v1::QueryReply& reply = *Add().mutable_query_reply();
@@ -115,6 +132,12 @@ class OneNodeDirectory {
     if (known.info.slices() == 0) reply.mutable_info()->set_slices(1);
     reply.set_complete_copies(known.complete ? 1 : 0);
     reply.set_partial_copies(known.adopted && !known.complete ? 1 : 0);
+    reply.set_sticky(known.sticky);
+    if (request.nodes_size() == 0) return;
+    reply.set_named(2);
+    reply.set_named_complete(1);
+    reply.set_named_without_room(1);
+    reply.set_named_bytes(known.info.size_bytes());
   }
 
   std::map<std::string, Known> known_;

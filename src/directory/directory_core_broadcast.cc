@@ -1,0 +1,227 @@
+// Broadcasts: who is to have which object. What is asked for and what nodes do is told to
+// Broadcasts, which decides whom to order; a node that is ordered wants the object like any other.
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/common/status_macros.h"
+#include "src/directory/directory_core_impl.h"
+
+namespace phalanx::directory {
+
+absl::Status DirectoryCore::Impl::OnBroadcast(Node& node, const v1::BroadcastRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  if (m.end()) {
+    broadcasts_.Leave(id, node.key, m.request_id());
+    std::erase_if(deferred_broadcasts_, [&](const DeferredBroadcast& deferred) {
+      return deferred.node == node.key && deferred.request.request_id() == m.request_id();
+    });
+    return absl::OkStatus();
+  }
+  if (!m.stop()) PHALANX_RETURN_IF_ERROR(ParseNodeNames(m.nodes()).status());
+  if (!Learning()) {
+    BeginBroadcast(node, m);
+  } else if (deferred_broadcasts_.size() < options_.max_broadcasts) {
+    // Who is there, and what they have, is known when the first lease is over.
+    deferred_broadcasts_.push_back({node.key, node.session, m});
+  } else {
+    v1::BroadcastReply& reply = *Send(node.key).mutable_broadcast_reply();
+    reply.set_request_id(m.request_id());
+    reply.set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
+    reply.set_message("too many broadcasts wait for the end of the shard's first lease already");
+  }
+  return absl::OkStatus();
+}
+
+void DirectoryCore::Impl::AnswerDeferredBroadcasts() {
+  for (const auto& [key, node] : nodes_) {
+    if (!node->registering) broadcasts_.NodeJoined(key, node->info.name());
+  }
+  for (const DeferredBroadcast& deferred : std::exchange(deferred_broadcasts_, {})) {
+    Node* node = FindNode(deferred.node);
+    // In a new session the node asks again.
+    if (node != nullptr && node->session == deferred.session) {
+      BeginBroadcast(*node, deferred.request);
+    }
+  }
+}
+
+std::vector<Node*> DirectoryCore::Impl::NodesCalled(
+    absl::btree_set<absl::string_view>& names) const {
+  const bool everybody = names.erase("*") != 0;
+  std::vector<Node*> called;
+  for (const auto& [key, node] : nodes_) {
+    const bool named = names.erase(node->info.name()) != 0;
+    if (named || everybody) called.push_back(node.get());
+  }
+  return called;
+}
+
+void DirectoryCore::Impl::BeginBroadcast(Node& node, const v1::BroadcastRequest& m) {
+  const ObjectId id = *ParseObjectId(m.object_id());
+  const auto answer = [&](const absl::Status& status) {
+    v1::BroadcastReply& reply = *Send(node.key).mutable_broadcast_reply();
+    reply.set_request_id(m.request_id());
+    if (status.ok()) return;
+    reply.set_code(static_cast<int>(status.code()));
+    reply.set_message(absl::StrCat("object ", id.hex(), ": ", status.message()));
+  };
+  const Object* object = FindObject(id);
+  if (object == nullptr || !object->adopted) {
+    return answer(absl::NotFoundError(
+        FindDeleted(id) != nullptr ? "it was deleted" : "nothing was put under this id"));
+  }
+  if (m.stop()) {
+    broadcasts_.Stop(id);
+    return answer(absl::OkStatus());
+  }
+  absl::btree_set<absl::string_view> names(m.nodes().begin(), m.nodes().end());
+  const std::vector<Node*> called = NodesCalled(names);
+  if (!names.empty() && !m.sticky()) {
+    v1::BroadcastReply& reply = *Send(node.key).mutable_broadcast_reply();
+    reply.set_request_id(m.request_id());
+    reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
+    reply.set_message(NoNodeIsCalled(id, names));
+    return;
+  }
+  uint32_t there = 0;
+  absl::btree_set<NodeKey> missing;
+  for (const Node* other : called) {
+    if (HasConfirmed(*object, other->key)) {
+      ++there;
+    } else if (!other->draining) {
+      missing.insert(other->key);
+    }
+  }
+  const Broadcasts::Asker asker{node.key, m.request_id(),
+                                absl::btree_set<std::string>(m.nodes().begin(), m.nodes().end()),
+                                m.sticky()};
+  const absl::Status begun = broadcasts_.Ask(
+      id, asker, there, std::move(missing),
+      [this](const ObjectId& of, const NodeKey& key) { return LacksCopy(of, key); });
+  if (!begun.ok()) answer(begun);
+}
+
+bool DirectoryCore::Impl::HasConfirmed(const Object& object, const NodeKey& key) {
+  const auto copy = object.copies.find(key);
+  return copy != object.copies.end() && copy->second.complete && !copy->second.unconfirmed &&
+         !copy->second.stale;
+}
+
+bool DirectoryCore::Impl::LacksCopy(const ObjectId& id, const NodeKey& key) const {
+  const auto found = objects_.find(id);
+  const Node* node = FindNode(key);
+  if (Learning() || node == nullptr || node->registering || node->draining) return false;
+  if (found == objects_.end() || HasConfirmed(*found->second, key)) return false;
+  const auto copy = found->second->copies.find(key);
+  return copy == found->second->copies.end() || !copy->second.writer;
+}
+
+void DirectoryCore::Impl::TakeMark(const Object& object, const NodeKey& key,
+                                   const BroadcastMark& mark) {
+  if (mark.stamp == 0) return;
+  broadcasts_.Registered(object.id, key, mark, [this](const ObjectId& of, const NodeKey& other) {
+    return LacksCopy(of, other);
+  });
+}
+
+void DirectoryCore::Impl::BroadcastAnew(const Object& object) {
+  broadcasts_.BeginAnew(
+      object.id, [this](const ObjectId& of, const NodeKey& key) { return LacksCopy(of, key); });
+}
+
+void DirectoryCore::Impl::EndBroadcast(const Object& object, const absl::Status& why) {
+  broadcasts_.End(object.id, why);
+}
+
+// ---- what was decided
+
+void DirectoryCore::Impl::RunBroadcasts() {
+  if (broadcasts_.walking()) {
+    broadcasts_.Walk([this](const ObjectId& of, const NodeKey& key) { return LacksCopy(of, key); });
+  }
+  for (const BroadcastEffect& effect : broadcasts_.TakeEffects()) {
+    std::visit([this](const auto& decided) { Carry(decided); }, effect);
+  }
+}
+
+void DirectoryCore::Impl::Carry(const OrderFetch& effect) {
+  // It may have ended in the same turn.
+  if (!broadcasts_.IsOrdered(effect.id, effect.to)) return;
+  broadcasts_.Ordered(effect.id, effect.to, SendFetch(effect.to, effect.id, /*keep=*/false));
+}
+
+void DirectoryCore::Impl::Carry(const TellMark& effect) {
+  const Object* object = FindObject(effect.id);
+  const BroadcastMark* mark = broadcasts_.MarkOf(effect.id);
+  if (object == nullptr || mark == nullptr) return;
+  for (const auto& [key, copy] : object->copies) {
+    if (effect.only.has_value() && *effect.only != key) continue;
+    // What is stale is told when its node registers it.
+    if ((copy.complete || copy.writer) && !copy.stale) TellMarkTo(*object, key, *mark);
+  }
+}
+
+void DirectoryCore::Impl::TellMarkTo(const Object& object, const NodeKey& key,
+                                     const BroadcastMark& mark) {
+  v1::Sticky& sticky = *Send(key).mutable_sticky();
+  sticky.set_object_id(object.id.binary().data(), ObjectId::kSize);
+  ToProto(object.generation, sticky.mutable_generation());
+  sticky.mutable_mark()->set_stamp(mark.stamp);
+  sticky.mutable_mark()->mutable_nodes()->Add(mark.nodes.begin(), mark.nodes.end());
+}
+
+void DirectoryCore::Impl::Carry(const AnswerBroadcast& effect) {
+  if (FindNode(effect.node) == nullptr) return;
+  v1::BroadcastReply& reply = *Send(effect.node).mutable_broadcast_reply();
+  reply.set_request_id(effect.request_id);
+  reply.set_nodes(effect.arrived);
+  absl::Status status = effect.why;
+  const Object* object = FindObject(effect.id);
+  const bool lost = object == nullptr || (object->complete_copies == 0 && !HasWriter(*object));
+  if (status.ok() && effect.refused > 0 && lost) {
+    status = absl::DataLossError("no complete copy of it is left");
+  } else if (status.ok() && effect.refused > 0) {
+    const size_t more = effect.refused - effect.refusers.size();
+    status = absl::ResourceExhaustedError(
+        absl::StrCat(effect.refused, " of ", effect.arrived + effect.refused,
+                     " nodes have not taken it: ", absl::StrJoin(effect.refusers, ", "),
+                     more == 0 ? "" : absl::StrCat(", and ", more, " more")));
+  }
+  if (status.ok()) return;
+  reply.set_code(static_cast<int>(status.code()));
+  reply.set_message(absl::StrCat("object ", effect.id.hex(), ": ", status.message()));
+}
+
+// ---- how far it has come
+
+void DirectoryCore::Impl::CountNamed(const Object& object, absl::Span<const std::string> names,
+                                     v1::QueryReply& out) {
+  absl::btree_set<absl::string_view> left(names.begin(), names.end());
+  uint32_t named = 0;
+  uint32_t complete = 0;
+  uint64_t bytes = 0;
+  uint32_t without_room = 0;
+  for (const Node* node : NodesCalled(left)) {
+    const auto copy = object.copies.find(node->key);
+    const bool there = HasConfirmed(object, node->key);
+    if (!there && node->draining) continue;
+    ++named;
+    if (there) {
+      ++complete;
+      bytes += object.info.size_bytes;
+    } else if (copy != object.copies.end() && !copy->second.complete) {
+      for (const uint64_t watermark : copy->second.watermarks) bytes += watermark;
+    }
+    const auto want = object.wants.find(node->key);
+    const bool waits = want != object.wants.end() && LacksRoom(object, want->second);
+    if (!there && (waits || broadcasts_.RefusedBy(object.id, node->key))) ++without_room;
+  }
+  out.set_named(named);
+  out.set_named_complete(complete);
+  out.set_named_bytes(bytes);
+  out.set_named_without_room(without_room);
+}
+
+}  // namespace phalanx::directory

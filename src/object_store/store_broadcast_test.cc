@@ -1,0 +1,164 @@
+// What a node asks of broadcasts, and what it keeps in mind of those that are sticky.
+#include <optional>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/common/testing/status_matchers.h"
+#include "src/object_store/testing/store_world.h"
+
+namespace phalanx::object_store::testing {
+namespace {
+
+using ::phalanx::testing::IsOk;
+using ::phalanx::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class StoreBroadcastTest : public ::testing::Test {
+ protected:
+  RequestId Ask(BroadcastOptions options, Instant deadline = Instant::Infinite()) {
+    RequestId request = 0;
+    w_.Run([&] {
+      request =
+          w_.store().Broadcast(w_.client(), Id(1), std::move(options), deadline,
+                               [this](absl::StatusOr<int> nodes) { answer_ = std::move(nodes); });
+    });
+    return request;
+  }
+  void Reply(RequestId request, absl::StatusCode code, uint32_t nodes) {
+    v1::ShardMessage message;
+    v1::BroadcastReply& reply = *message.mutable_broadcast_reply();
+    reply.set_request_id(request);
+    reply.set_code(static_cast<int>(code));
+    reply.set_message("some have not taken it");
+    reply.set_nodes(nodes);
+    w_.Shard(message);
+  }
+  Generation Put() {
+    EXPECT_THAT(w_.Put(Id(1), "bytes"), IsOk());
+    const Generation generation =
+        directory::FromProto(w_.Sent<v1::AnnounceCreate>().back().generation());
+    v1::ShardMessage verdict;
+    SetSubject(Id(1), generation, verdict.mutable_verdict());
+    verdict.mutable_verdict()->set_kind(v1::Verdict::ADOPTED);
+    w_.Shard(verdict);
+    return generation;
+  }
+  void Tell(const Generation& generation, uint64_t stamp, const std::string& node) {
+    v1::ShardMessage message;
+    SetSubject(Id(1), generation, message.mutable_sticky());
+    message.mutable_sticky()->mutable_mark()->set_stamp(stamp);
+    if (!node.empty()) message.mutable_sticky()->mutable_mark()->add_nodes(node);
+    w_.Shard(message);
+  }
+  v1::StickyMark Registered() {
+    w_.ForgetSent();
+    w_.Run([&] { w_.store().OnRegister(0); });
+    const auto copies = w_.Sent<v1::RegisterCopy>();
+    return copies.empty() ? v1::StickyMark() : copies.back().sticky();
+  }
+
+  StoreWorld w_;
+  std::optional<absl::StatusOr<int>> answer_;
+};
+
+TEST_F(StoreBroadcastTest, ItsAnswerIsTheShards) {
+  const RequestId request = Ask({{"a", "*"}, true, false});
+  const v1::BroadcastRequest asked = w_.Sent<v1::BroadcastRequest>().at(0);
+  EXPECT_EQ(asked.request_id(), request);
+  EXPECT_THAT(asked.nodes(), ElementsAre("a", "*"));
+  EXPECT_TRUE(asked.sticky());
+  EXPECT_FALSE(answer_.has_value());
+  Reply(request, absl::StatusCode::kOk, 7);
+  ASSERT_THAT(*answer_, IsOk());
+  EXPECT_EQ(**answer_, 7);
+  EXPECT_EQ(w_.Sent<v1::BroadcastRequest>().size(), 1u);
+}
+
+TEST_F(StoreBroadcastTest, ItsErrorIsTheShards) {
+  Reply(Ask({{"*"}}), absl::StatusCode::kResourceExhausted, 1);
+  EXPECT_THAT(*answer_, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("taken it")));
+}
+
+TEST_F(StoreBroadcastTest, ANewSessionIsAskedAgain) {
+  const RequestId request = Ask({{"*"}, true, false});
+  w_.ForgetSent();
+  w_.Run([&] { w_.store().OnRegister(0); });
+  ASSERT_EQ(w_.Sent<v1::BroadcastRequest>().size(), 1u);
+  EXPECT_EQ(w_.Sent<v1::BroadcastRequest>()[0].request_id(), request);
+}
+
+// Or the shard would have somebody to answer for as long as a node is full.
+TEST_F(StoreBroadcastTest, TheShardHearsThatNobodyWaitsAnyMore) {
+  const RequestId first = Ask({{"*"}}, w_.now() + absl::Seconds(1));
+  w_.ForgetSent();
+  w_.Pass(absl::Seconds(2));
+  EXPECT_THAT(*answer_, StatusIs(absl::StatusCode::kDeadlineExceeded));
+  ASSERT_EQ(w_.Sent<v1::BroadcastRequest>().size(), 1u);
+  EXPECT_TRUE(w_.Sent<v1::BroadcastRequest>()[0].end());
+  EXPECT_EQ(w_.Sent<v1::BroadcastRequest>()[0].request_id(), first);
+  answer_.reset();
+  const RequestId second = Ask({{"*"}});
+  w_.ForgetSent();
+  w_.Cancel(second);
+  EXPECT_TRUE(w_.Sent<v1::BroadcastRequest>().at(0).end());
+  Ask({{"*"}});
+  w_.ForgetSent();
+  w_.CloseClient(w_.client(), /*clean=*/false);
+  EXPECT_TRUE(w_.Sent<v1::BroadcastRequest>().at(0).end());
+  EXPECT_FALSE(answer_.has_value());
+}
+
+TEST_F(StoreBroadcastTest, WhatIsStickyIsToldAgain) {
+  const Generation generation = Put();
+  EXPECT_EQ(Registered().stamp(), 0u);
+  Tell(generation, 1, "*");
+  EXPECT_EQ(Registered().stamp(), 1u);
+  EXPECT_THAT(Registered().nodes(), ElementsAre("*"));
+  Tell(generation, 2, "");
+  EXPECT_EQ(Registered().stamp(), 2u) << "that it was stopped, too";
+  EXPECT_THAT(Registered().nodes(), IsEmpty());
+}
+
+TEST_F(StoreBroadcastTest, ItIsForgottenWithTheCopy) {
+  const Generation generation = Put();
+  Tell(Generation{kPeer, 1}, 3, "*");
+  EXPECT_EQ(Registered().stamp(), 0u) << "of another one";
+  Tell(generation, 1, "*");
+  EXPECT_EQ(w_.store().Copies().at(0).sticky.stamp(), 1u);
+  v1::ShardMessage gone = Gone(Id(1), generation, v1::Gone::DELETED);
+  w_.Shard(gone);
+  EXPECT_THAT(w_.store().Copies(), IsEmpty());
+  Tell(generation, 2, "*");
+  EXPECT_EQ(Registered().stamp(), 0u);
+}
+
+TEST_F(StoreBroadcastTest, StatTellsHowFarItHasCome) {
+  std::optional<absl::StatusOr<ObjectStat>> stat;
+  w_.Run([&] {
+    w_.store().Stat(w_.client(), Id(1), Instant::Infinite(),
+                    [&](absl::StatusOr<ObjectStat> found) { stat = std::move(found); }, {"*"});
+  });
+  EXPECT_THAT(w_.Sent<v1::QueryRequest>().at(0).nodes(), ElementsAre("*"));
+  v1::ShardMessage message;
+  v1::QueryReply& reply = *message.mutable_query_reply();
+  reply.set_request_id(w_.Sent<v1::QueryRequest>()[0].request_id());
+  reply.set_known(true);
+  reply.set_sticky(true);
+  reply.set_named(4);
+  reply.set_named_complete(3);
+  reply.set_named_without_room(1);
+  reply.set_named_bytes(77);
+  w_.Shard(message);
+  ASSERT_THAT(*stat, IsOk());
+  EXPECT_TRUE((*stat)->sticky);
+  EXPECT_EQ((*stat)->named, 4u);
+  EXPECT_EQ((*stat)->named_complete, 3u);
+  EXPECT_EQ((*stat)->named_without_room, 1u);
+  EXPECT_EQ((*stat)->named_bytes, 77u);
+}
+
+}  // namespace
+}  // namespace phalanx::object_store::testing

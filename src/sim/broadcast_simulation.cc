@@ -1,0 +1,560 @@
+#include "src/sim/broadcast_simulation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/directory/validate.h"
+#include "src/sim/checkers.h"
+
+namespace phalanx::sim {
+namespace {
+
+using object_store::ClientId;
+using CopyInfo = object_store::Store::CopyInfo;
+
+// A minute of it is for nodes that wait for what is lost.
+constexpr absl::Duration kSettleWithin = absl::Seconds(100);
+constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
+// In which what a shard has said comes to a node that nothing stands in the way of.
+constexpr absl::Duration kToldWithin = absl::Milliseconds(500);
+
+class BroadcastSimulation {
+ public:
+  explicit BroadcastSimulation(const BroadcastPlan& plan)
+      : plan_(plan),
+        cluster_(plan.world.cluster),
+        checkers_(cluster_),
+        faults_(cluster_, plan.world.faults, Random(plan.seed * 149 + 3)),
+        random_(plan.seed * 151 + 4) {}
+
+  SimulationResult Run() {
+    Storm();
+    Calm();
+    Farewell();
+    SimulationResult result;
+    result.status = cluster_.journal().violation();
+    result.tail = cluster_.journal().Tail();
+    result.trace_hash = cluster_.journal().trace_hash();
+    result.events = cluster_.scheduler().steps();
+    result.simulated = cluster_.scheduler().now() - Instant();
+    result.operations = answered_;
+    result.lives = static_cast<uint64_t>(cluster_.lives());
+    result.bytes_checked = checked_;
+    return result;
+  }
+
+ private:
+  struct Object {
+    ObjectId id;
+    int shard = 0;
+    int puts = 0;
+    bool deleting = false;
+    // Sticky requests that were made; those that have not ended, or ended without an answer: they
+    // may be asked again.
+    int sticky_asked = 0;
+    int sticky_open = 0;
+    // Somebody was told that it was stopped, and nobody has asked for it to be sticky since; and
+    // who has a copy and must know.
+    bool stopped = false;
+    Instant stopped_at;
+    Instant stop_asked_at;
+    std::set<NodeKey> know_stop;
+    // Who has kept the mark since the last sample.
+    std::map<NodeKey, uint64_t> keepers;
+  };
+  struct Ask {
+    uint64_t number = 0;
+    size_t object = 0;
+    NodeKey life;
+    std::set<std::string> names;
+    bool sticky = false;
+    Instant begun;
+    int puts = 0;
+  };
+
+  bool failed() { return !cluster_.journal().violation().ok(); }
+  Instant now() { return cluster_.scheduler().now(); }
+  static std::string NameOf(size_t object) { return absl::StrCat("o", object); }
+
+  void RunFor(absl::Duration time) {
+    const Instant end = now() + time;
+    uint64_t events = 0;
+    const auto every = static_cast<uint64_t>(std::max(plan_.world.sample_every, 16));
+    cluster_.scheduler().RunUntil(
+        [&] {
+          if (++events % every == 0) Sample();
+          return failed();
+        },
+        time);
+    if (!failed() && now() < end) cluster_.scheduler().RunFor(end - now());
+  }
+
+  // ---- phases
+
+  void Storm() {
+    cluster_.journal().Note("---- storm");
+    running_ = true;
+    for (int i = 0; i < plan_.objects; ++i) NewObject();
+    for (int n = 0; n < cluster_.num_nodes(); ++n) Later(n);
+    faults_.Start();
+    RunFor(plan_.world.storm);
+    running_ = false;
+  }
+
+  void Calm() {
+    if (failed()) return;
+    cluster_.journal().Note("---- calm");
+    faults_.Stop();
+    Await("for nodes to leave", [this] {
+      return faults_.SomebodyLeaves() ? absl::UnavailableError("a node is about to leave")
+                                      : absl::OkStatus();
+    });
+    Await("for everybody to have what is sticky", [this] { return AtRest(); });
+    if (!failed()) CheckStops();
+  }
+
+  void Farewell() {
+    if (failed()) return;
+    // What was put last comes to its shard before it is deleted.
+    RunFor(kToldWithin);
+    cluster_.journal().Note("---- farewell");
+    const auto left = std::make_shared<size_t>(objects_.size());
+    OnNode(0, [this, left](int n) {
+      for (const Object& object : objects_) {
+        cluster_.store(n)->Delete(ClientOf(n), object.id, Instant::Infinite(),
+                                  [left](const absl::Status&) { --*left; });
+      }
+    });
+    Await("for deletes", [&left] {
+      return *left == 0 ? absl::OkStatus()
+                        : absl::UnavailableError(absl::StrCat(*left, " are not answered"));
+    });
+    for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      OnNode(n, [this](int node) { CloseClient(node); });
+    }
+    Await("to be empty", [this] { return Empty(); });
+  }
+
+  absl::Status Empty() {
+    if (absl::Status status = checkers_.Empty(); !status.ok()) return status;
+    for (int s = 0; s < cluster_.num_shards(); ++s) {
+      v1::GetStatusResponse status;
+      cluster_.shard(s)->FillStatus(&status);
+      const uint64_t left =
+          status.counters().at("sticky") + status.counters().at("broadcasts_waited_for");
+      if (left == 0) continue;
+      return absl::UnavailableError(
+          absl::StrCat(SimCluster::ShardName(s), " has ", left, " broadcasts"));
+    }
+    return absl::OkStatus();
+  }
+
+  template <typename Condition>
+  void Await(absl::string_view what, Condition condition) {
+    absl::Status last;
+    const Instant end = now() + kSettleWithin;
+    while (!failed()) {
+      last = condition();
+      if (last.ok()) return;
+      if (now() >= end) break;
+      RunFor(kAskEvery);
+    }
+    if (failed()) return;
+    cluster_.journal().Violation(absl::StrCat(
+        "took longer than ", absl::FormatDuration(kSettleWithin), " ", what, ": ", last.message()));
+  }
+
+  // ---- what clients do; each on the node's control loop
+
+  void OnNode(int n, std::function<void(int)> task) {
+    if (n < 0 || cluster_.node(n) == nullptr || cluster_.node_stalled(n)) return;
+    cluster_.OnNode(n, [n, task = std::move(task)] { task(n); });
+  }
+
+  void Later(int n) {
+    cluster_.scheduler().After(plan_.mean_pause * -std::log(1.0 - random_.Unit()), [this, n] {
+      if (!running_) return;
+      OnNode(n, [this](int node) { Act(node); });
+      Later(n);
+    });
+  }
+
+  ClientId ClientOf(int n) {
+    ClientId& client = clients_[cluster_.node(n)->key()];
+    if (client == 0) client = cluster_.store(n)->OpenClient();
+    return client;
+  }
+  void CloseClient(int n) {
+    const auto client = clients_.find(cluster_.node(n)->key());
+    if (client == clients_.end()) return;
+    cluster_.store(n)->CloseClient(client->second, /*clean=*/true);
+    clients_.erase(client);
+    std::erase_if(asks_, [life = cluster_.node(n)->key()](const auto& ask) {
+      return ask.second.life == life;
+    });
+  }
+
+  void NewObject() {
+    Object object;
+    object.id = ObjectId::FromName("broadcasts", absl::StrCat(objects_.size()));
+    object.shard = cluster_.ShardOf(object.id);
+    current_.push_back(objects_.size());
+    objects_.push_back(object);
+  }
+
+  size_t AnyObject() { return current_[random_.Below(current_.size())]; }
+  std::string AnyNodeName() {
+    return SimCluster::NodeName(
+        static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes()))));
+  }
+
+  void Act(int n) {
+    const size_t object = AnyObject();
+    const double choice = random_.Unit();
+    if (objects_[object].puts == 0 || choice < 0.1) {
+      Put(n, object);
+    } else if (choice < 0.55) {
+      Broadcast(n, object);
+    } else if (choice < 0.7) {
+      Stop(n, object);
+    } else if (choice < 0.74) {
+      Delete(n, object);
+    } else if (choice < 0.9) {
+      Get(n, object);
+    } else if (choice < 0.93) {
+      CloseClient(n);
+    }
+  }
+
+  void Put(int n, size_t number) {
+    Object& object = objects_[number];
+    const v1::ObjectSummary summary = cluster_.Describe(object.id).summary();
+    // As a task that is run again when its result is lost; and now and then when it is not.
+    if (object.puts > 0 && summary.complete_copies() > 0 && !random_.Chance(0.1)) return;
+    ++object.puts;
+    cluster_.journal().Note(SimCluster::NodeName(n), " puts ", NameOf(number));
+    object_store::PutOptions options;
+    options.id = object.id;
+    options.deadline = cluster_.NowAt(n) + absl::Seconds(2);
+    const uint64_t size =
+        random_.Chance(0.4) ? random_.Below(1000) : random_.Below(plan_.max_bytes);
+    cluster_.store(n)->Put(ClientOf(n), options, std::string(size, 'x'),
+                           [](const absl::StatusOr<object_store::PutResult>&) {});
+  }
+
+  void Get(int n, size_t object) {
+    object_store::GetOptions options;
+    options.id = objects_[object].id;
+    options.deadline = cluster_.NowAt(n) + absl::Seconds(1) * random_.Unit();
+    object_store::GetEvents events;
+    events.on_view = [this, life = cluster_.node(n)->key(),
+                      client = ClientOf(n)](absl::StatusOr<object_store::View> view) {
+      const int node = cluster_.FindNode(life);
+      if (node < 0 || !view.ok()) return;
+      cluster_.store(node)->Release(client, view->pin).IgnoreError();
+    };
+    cluster_.store(n)->Get(ClientOf(n), options, std::move(events));
+  }
+
+  void Delete(int n, size_t number) {
+    Object& object = objects_[number];
+    object.deleting = true;
+    cluster_.journal().Note(SimCluster::NodeName(n), " deletes ", NameOf(number));
+    cluster_.store(n)->Delete(ClientOf(n), object.id, cluster_.NowAt(n) + absl::Seconds(5),
+                              [](const absl::Status&) {});
+    std::erase(current_, number);
+    NewObject();
+  }
+
+  void Broadcast(int n, size_t number) {
+    Object& object = objects_[number];
+    Ask ask;
+    ask.number = ++last_ask_;
+    ask.object = number;
+    ask.life = cluster_.node(n)->key();
+    ask.names = {"*"};
+    if (random_.Chance(0.4)) ask.names = {AnyNodeName(), AnyNodeName()};
+    ask.sticky = random_.Chance(0.6);
+    ask.begun = now();
+    ask.puts = object.puts;
+    if (ask.sticky) {
+      ++object.sticky_asked;
+      ++object.sticky_open;
+      object.stopped = false;
+      object.know_stop.clear();
+    }
+    cluster_.journal().Note(SimCluster::NodeName(n), " broadcasts ", NameOf(number), " to ",
+                            absl::StrJoin(ask.names, " "), ask.sticky ? ", sticky" : "");
+    object_store::BroadcastOptions options;
+    options.nodes.assign(ask.names.begin(), ask.names.end());
+    options.sticky = ask.sticky;
+    const Instant deadline = random_.Chance(0.3)
+                                 ? cluster_.NowAt(n) + absl::Seconds(1) * random_.Unit()
+                                 : Instant::Infinite();
+    asks_[ask.number] = ask;
+    cluster_.store(n)->Broadcast(
+        ClientOf(n), object.id, std::move(options), deadline,
+        [this, number = ask.number](const absl::StatusOr<int>& nodes) { Answered(number, nodes); });
+  }
+
+  void Answered(uint64_t number, const absl::StatusOr<int>& nodes) {
+    const auto found = asks_.find(number);
+    if (found == asks_.end()) return;
+    const Ask ask = found->second;
+    asks_.erase(found);
+    Object& object = objects_[ask.object];
+    // After a deadline it may be on its way still.
+    const bool over = !absl::IsDeadlineExceeded(nodes.status());
+    if (ask.sticky && over) --object.sticky_open;
+    cluster_.journal().Note("broadcast of ", NameOf(ask.object), " ", nodes.status().ToString());
+    const bool known = nodes.ok() || absl::IsDeadlineExceeded(nodes.status()) ||
+                       absl::IsNotFound(nodes.status()) || absl::IsDataLoss(nodes.status());
+    // Who waits for what is lost for a minute gives up.
+    const bool given_up = absl::IsResourceExhausted(nodes.status()) && !running_;
+    if (!known && !given_up) {
+      cluster_.journal().Violation(absl::StrCat("Broadcast of ", NameOf(ask.object)),
+                                   nodes.status());
+    }
+    if (nodes.ok()) CheckArrived(ask);
+  }
+
+  // Each node that it was for, and that nothing has happened to meanwhile, or so shortly before
+  // that it may not have been there, has it.
+  void CheckArrived(const Ask& ask) {
+    ++answered_;
+    const Object& object = objects_[ask.object];
+    if (object.deleting || object.puts != 1 || ask.puts != 1) return;
+    for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      const bool named = ask.names.contains("*") || ask.names.contains(SimCluster::NodeName(n));
+      const Instant since = ask.begun - plan_.world.cluster.lease * 1.5;
+      if (!named || !cluster_.Undisturbed(n, object.shard, since)) continue;
+      ++checked_;
+      if (Has(n, object.id)) continue;
+      cluster_.journal().Violation(absl::StrCat(
+          "the broadcast of ", NameOf(ask.object), " has ended, and ", SimCluster::NodeName(n),
+          " lacks it; ", cluster_.DescribeEverywhere(object.id)));
+    }
+  }
+
+  // What is asked at the same time may come to the shard before or after it.
+  void Stop(int n, size_t number) {
+    Object& object = objects_[number];
+    const bool alone = object.sticky_open == 0;
+    object.keepers.clear();
+    cluster_.journal().Note(SimCluster::NodeName(n), " stops the broadcast of ", NameOf(number));
+    object_store::BroadcastOptions options;
+    options.stop = true;
+    cluster_.store(n)->Broadcast(ClientOf(n), object.id, std::move(options),
+                                 cluster_.NowAt(n) + absl::Seconds(5),
+                                 [this, number, alone, before = object.sticky_asked,
+                                  asked = now()](const absl::StatusOr<int>& done) {
+                                   Object& stopped = objects_[number];
+                                   if (!done.ok() || !alone || stopped.sticky_asked != before)
+                                     return;
+                                   stopped.stopped = true;
+                                   stopped.stopped_at = now();
+                                   stopped.stop_asked_at = asked;
+                                   stopped.know_stop.clear();
+                                 });
+  }
+
+  // ---- what must be so
+
+  bool Has(int n, const ObjectId& id) {
+    const std::vector<CopyInfo> copies = cluster_.store(n)->Copies();
+    return std::any_of(copies.begin(), copies.end(),
+                       [&id](const CopyInfo& copy) { return copy.id == id && copy.complete; });
+  }
+
+  void Sample() {
+    for (int s = 0; s < cluster_.num_shards(); ++s) {
+      if (cluster_.shard(s) == nullptr) continue;
+      cluster_.journal().Violation(SimCluster::ShardName(s),
+                                   cluster_.shard(s)->core().CheckInvariants());
+    }
+    for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      if (cluster_.node(n) == nullptr) continue;
+      cluster_.journal().Violation(SimCluster::NodeName(n), cluster_.store(n)->CheckInvariants());
+    }
+    for (size_t number = 0; number < objects_.size(); ++number) LookAt(number);
+  }
+
+  // By node's life: the stamp that it keeps, of complete copies of what the shard's generation is.
+  std::map<NodeKey, v1::StickyMark> MarksOf(const ObjectId& id, const Generation& generation) {
+    std::map<NodeKey, v1::StickyMark> marks;
+    for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      if (cluster_.node(n) == nullptr) continue;
+      for (const CopyInfo& copy : cluster_.store(n)->Copies()) {
+        if (copy.id != id || !copy.complete) continue;
+        if (!generation.valid() || copy.generation == generation) {
+          marks[cluster_.node(n)->key()] = copy.sticky;
+        }
+      }
+    }
+    return marks;
+  }
+
+  void LookAt(size_t number) {
+    Object& object = objects_[number];
+    if (object.puts == 0 || object.deleting) return;
+    if (object.puts == 1) LookAtMarks(number);
+    if (!object.stopped || object.puts != 1) return;
+    LookAtStop(number);
+  }
+
+  // What a node was told of its copy it keeps, or learns something later.
+  void LookAtMarks(size_t number) {
+    Object& object = objects_[number];
+    const std::map<NodeKey, v1::StickyMark> marks = MarksOf(object.id, Generation());
+    for (const auto& [key, stamp] : object.keepers) {
+      const auto mark = marks.find(key);
+      if (mark == marks.end() || mark->second.stamp() >= stamp) continue;
+      cluster_.journal().Violation(
+          absl::StrCat(key.ToString(), " has forgotten that ", NameOf(number), " is sticky"));
+    }
+    object.keepers.clear();
+    for (const auto& [key, mark] : marks) {
+      if (mark.stamp() > 0) object.keepers[key] = mark.stamp();
+    }
+  }
+
+  void LookAtStop(size_t number) {
+    Object& object = objects_[number];
+    const v1::ObjectSummary summary = cluster_.Describe(object.id).summary();
+    const bool same_shard = cluster_.last_shard_start(object.shard) < object.stop_asked_at;
+    if (same_shard && summary.has_sticky()) {
+      cluster_.journal().Violation(absl::StrCat(NameOf(number), " is sticky after it was stopped"));
+    }
+    if (now() < object.stopped_at + kToldWithin || !same_shard) return;
+    for (const auto& [key, mark] : MarksOf(object.id, directory::FromProto(summary.generation()))) {
+      const int n = cluster_.FindNode(key);
+      const bool told = cluster_.Undisturbed(n, object.shard, object.stop_asked_at);
+      if (told && mark.stamp() > 0) object.know_stop.insert(key);
+    }
+  }
+
+  // ---- at rest
+
+  absl::Status AtRest() {
+    if (absl::Status status = checkers_.Settled(); !status.ok()) return status;
+    uint64_t checked = 0;
+    for (size_t i = 0; i < objects_.size(); ++i) {
+      if (absl::Status status = ObjectAtRest(i, checked); !status.ok()) return status;
+    }
+    for (const auto& [number, ask] : asks_) {
+      if (cluster_.FindNode(ask.life) < 0) continue;
+      return absl::UnavailableError(
+          absl::StrCat("the broadcast of ", NameOf(ask.object), " is not answered; ",
+                       cluster_.DescribeEverywhere(objects_[ask.object].id)));
+    }
+    checked_ += checked;
+    return absl::OkStatus();
+  }
+
+  absl::Status ObjectAtRest(size_t number, uint64_t& checked) {
+    const Object& object = objects_[number];
+    const v1::ObjectSummary summary = cluster_.Describe(object.id).summary();
+    if (summary.deleted() || summary.complete_copies() == 0) return absl::OkStatus();
+    const auto wrong = [&](const auto&... what) {
+      return absl::UnavailableError(absl::StrCat(NameOf(number), ": ", what..., "; ",
+                                                 cluster_.DescribeEverywhere(object.id)));
+    };
+    v1::StickyMark latest;
+    for (const auto& [key, mark] : MarksOf(object.id, directory::FromProto(summary.generation()))) {
+      if (mark.stamp() > latest.stamp()) latest = mark;
+    }
+    const std::set<std::string> told(latest.nodes().begin(), latest.nodes().end());
+    const std::set<std::string> known(summary.sticky().nodes().begin(),
+                                      summary.sticky().nodes().end());
+    if (told != known) {
+      return wrong("nodes keep in mind that it is for [", absl::StrJoin(told, " "),
+                   "], its shard has [", absl::StrJoin(known, " "), "]");
+    }
+    for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      if (cluster_.node(n) == nullptr) return wrong(SimCluster::NodeName(n), " is down");
+      if (!known.contains("*") && !known.contains(SimCluster::NodeName(n))) continue;
+      ++checked;
+      if (!Has(n, object.id)) return wrong(SimCluster::NodeName(n), " lacks it");
+    }
+    return absl::OkStatus();
+  }
+
+  // What was stopped, as somebody knows who has a copy, has not come back.
+  void CheckStops() {
+    for (size_t i = 0; i < objects_.size(); ++i) {
+      const Object& object = objects_[i];
+      if (!object.stopped || object.puts != 1) continue;
+      const v1::ObjectSummary summary = cluster_.Describe(object.id).summary();
+      const auto marks = MarksOf(object.id, directory::FromProto(summary.generation()));
+      const bool known = std::any_of(object.know_stop.begin(), object.know_stop.end(),
+                                     [&](const NodeKey& key) { return marks.contains(key); });
+      if (known && summary.has_sticky()) {
+        cluster_.journal().Violation(absl::StrCat(NameOf(i), " was stopped, and is sticky; ",
+                                                  cluster_.DescribeEverywhere(object.id)));
+      }
+    }
+  }
+
+  const BroadcastPlan plan_;
+  SimCluster cluster_;
+  Checkers checkers_;
+  Faults faults_;
+  Random random_;
+  bool running_ = false;
+  std::vector<Object> objects_;
+  std::vector<size_t> current_;  // those that clients act on
+  std::map<NodeKey, ClientId> clients_;
+  std::map<uint64_t, Ask> asks_;  // without an answer
+  uint64_t last_ask_ = 0;
+  uint64_t answered_ = 0;
+  uint64_t checked_ = 0;
+};
+
+}  // namespace
+
+BroadcastPlan DrawBroadcastPlan(uint64_t seed, bool peace) {
+  BroadcastPlan plan;
+  plan.seed = seed;
+  plan.world = DrawPlan(seed, peace ? Focus::kPeace : Focus::kAnything);
+  Random random(seed * 157 + 5);
+  // Nobody is full, and nothing is evicted: each node can have all.
+  plan.world.cluster.capacity_bytes = 64 << 20;
+  plan.world.cluster.allocation_failures = 0;
+  auto& weights = plan.world.faults.weights;
+  weights[static_cast<size_t>(Fault::kMemory)] = 0;
+  weights[static_cast<size_t>(Fault::kDrain)] = 0;
+  if (!peace) {
+    weights[static_cast<size_t>(Fault::kCrashNode)] += 1;
+    weights[static_cast<size_t>(Fault::kCrashShard)] += 0.5;
+  }
+  plan.mean_pause = absl::Milliseconds(30 + random.Below(120));
+  plan.max_bytes = 1000 + random.Below(300'000);
+  plan.objects = static_cast<int>(3 + random.Below(8));
+  SimFabric::Options& fabric = plan.world.cluster.fabric;
+  if (fabric.link.bytes_per_second > 0) {
+    fabric.link.bytes_per_second = std::max(fabric.link.bytes_per_second, 4e7);
+  }
+  if (fabric.interface_bytes_per_second > 0) {
+    fabric.interface_bytes_per_second = std::max(fabric.interface_bytes_per_second, 4e7);
+  }
+  return plan;
+}
+
+std::string Describe(const BroadcastPlan& plan) {
+  return absl::StrCat(plan.objects, " objects of up to ", plan.max_bytes, " bytes; ",
+                      Describe(plan.world));
+}
+
+SimulationResult RunBroadcastSimulation(const BroadcastPlan& plan) {
+  return BroadcastSimulation(plan).Run();
+}
+
+}  // namespace phalanx::sim
