@@ -128,9 +128,19 @@ typedef struct {
   int conflicts;
   int owned;
   int holders;
+  int sticky;
   size_t metadata_size;
   char metadata[4096];
 } phx_object_status;
+
+typedef struct {
+  int nodes;        /* that are to have it, of those that are there */
+  int complete;     /* of these, that have all of it */
+  int without_room; /* that have no memory for it now, or have not taken it */
+  uint64_t bytes;   /* that have come to all of them together */
+  uint64_t total_bytes;
+  int sticky;
+} phx_broadcast_progress;
 
 /* How many results it has: buffers of a Get, ids of ReducedFrom. */
 size_t phx_result_count(const phx_call* call);
@@ -138,7 +148,9 @@ size_t phx_result_count(const phx_call* call);
 int phx_result_views(const phx_call* call, size_t begin, size_t end, phx_view* views);
 int phx_result_ids(const phx_call* call, char* ids);
 int phx_result_status(const phx_call* call, phx_object_status* status);
-/* Contains: 0 or 1. Prefetch: nodes. Put, Seal: 1 when the object had existed already. */
+int phx_result_progress(const phx_call* call, phx_broadcast_progress* progress);
+/* Contains: 0 or 1. Prefetch, Broadcast: nodes. Put, Seal: 1 when the object had existed already.
+ */
 int phx_result_number(const phx_call* call, int64_t* number);
 /* Of phx_create, once. */
 phx_writer* phx_result_writer(phx_call* call);
@@ -253,6 +265,14 @@ phx_call* phx_delete(phx_client* client, const char* id, int64_t timeout);
 /* Names one after the other, each with its zero byte; "*" is all nodes. */
 phx_call* phx_prefetch(phx_client* client, const char* id, const char* names, size_t n,
                        int64_t timeout);
+/* Ends when each node has a complete copy; names as for phx_prefetch. `sticky`: nodes of these
+ * names that come later get one, too. Cancelled, or freed, it goes on. */
+phx_call* phx_broadcast(phx_client* client, const char* id, const char* names, size_t n, int sticky,
+                        int64_t timeout);
+/* Nodes that come later do not get it any more. */
+phx_call* phx_broadcast_stop(phx_client* client, const char* id, int64_t timeout);
+phx_call* phx_broadcast_progress_of(phx_client* client, const char* id, const char* names, size_t n,
+                                    int64_t timeout);
 
 /* ---- end ---- */
 #pragma GCC visibility pop

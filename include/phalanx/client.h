@@ -211,10 +211,11 @@ struct ObjectStatus {
   std::string metadata;
   int complete_copies = 0;
   int partial_copies = 0;
-  int waiting = 0;     // nodes that wait for it
-  int conflicts = 0;   // acknowledged Puts of another size under this id that were dropped
-  bool owned = false;  // freed when nobody holds it
-  int holders = 0;     // nodes on which somebody holds it, whether it is there or not
+  int waiting = 0;      // nodes that wait for it
+  int conflicts = 0;    // acknowledged Puts of another size under this id that were dropped
+  bool owned = false;   // freed when nobody holds it
+  int holders = 0;      // nodes on which somebody holds it, whether it is there or not
+  bool sticky = false;  // nodes that come later get a copy
 };
 
 // What a reduction computes. Element i of the result is the op over the elements i of the sources,
@@ -252,6 +253,26 @@ struct ReduceOptions {
   // client holds it from now on, once, unless the call fails. Sources are held by who asks until
   // the call has ended.
   bool owned = false;
+};
+
+struct BroadcastOptions {
+  // Names of nodes, at most 256; "*": all.
+  std::vector<std::string> nodes = {"*"};
+  // Nodes of these names that come later get it, too: until StopBroadcast, or the object is deleted
+  // or freed, or no copy of it is left. Whoever asked may be gone meanwhile.
+  bool sticky = false;
+  // Of the wait; what was begun goes on after it.
+  absl::Duration timeout = absl::InfiniteDuration();
+};
+
+// How far a broadcast has come, as the directory has heard, which nodes tell four times a second.
+struct BroadcastProgress {
+  int nodes = 0;         // that are to have it, of those that are there
+  int complete = 0;      // of these, that have all of it
+  int without_room = 0;  // that have no memory for it now, or have not taken it
+  uint64_t bytes = 0;    // that have come to all of them together
+  uint64_t total_bytes = 0;
+  bool sticky = false;
 };
 
 struct ClientOptions {
@@ -374,6 +395,19 @@ class Client : public std::enable_shared_from_this<Client> {
   // Has the named nodes fetch copies ("*": all); ends when they have been told, with their number.
   Future<int> Prefetch(const ObjectId& id, std::vector<std::string> nodes,
                        absl::Duration timeout = absl::Seconds(30));
+  // Has nodes fetch copies, each from the next: a broadcast that is not waited for by who asks for
+  // the object. Ends when each node that was named and there has a complete copy, with their
+  // number, or is gone. Cancelled, or dropped, it goes on. Errors: NotFound (nobody has put it, it
+  // was deleted meanwhile, or, unless it is sticky, no node has one of the names), DataLoss (no
+  // copy is left), ResourceExhausted (some nodes have not taken it, it names them; or there are too
+  // many broadcasts), DeadlineExceeded. A node that is full takes it when it has room again. A copy
+  // made so may be evicted later like any that was fetched.
+  Future<int> Broadcast(const ObjectId& id, BroadcastOptions options = {});
+  // Nodes that come later do not get it any more; what is under way goes on. NotFound as above.
+  Future<Done> StopBroadcast(const ObjectId& id, absl::Duration timeout = absl::Seconds(30));
+  // To these nodes, whoever asked for it. NotFound when nobody has put it, or it was deleted.
+  Future<BroadcastProgress> ProgressOf(const ObjectId& id, std::vector<std::string> nodes = {"*"},
+                                       absl::Duration timeout = absl::Seconds(30));
   // Fetches a copy to this node and keeps it from eviction while the Buffer lives.
   Future<Buffer> Pin(const ObjectId& id, GetOptions options = {}) { return Get(id, options); }
 

@@ -155,6 +155,33 @@ static void Errors(phx_client* client) {
   phx_call_free(get);
 }
 
+static void Broadcasting(phx_client* client) {
+  char id[20];
+  int64_t nodes = 0;
+  phx_broadcast_progress progress;
+  const phx_put_options options = PutOptions();
+  phx_id_random(id);
+  phx_call* call = phx_broadcast(client, id, "*", 1, 0, kPatience);
+  CHECK(call != NULL && phx_wait(call, kPatience) == 5);
+  phx_call_free(call);
+  call = phx_put(client, id, "x", 1, &options);
+  CHECK(call != NULL && phx_wait(call, kPatience) == 0);
+  phx_call_free(call);
+  call = phx_broadcast(client, id, "*", 1, 1, kPatience);
+  CHECK(call != NULL && phx_wait(call, kPatience) == 0);
+  CHECK(phx_result_number(call, &nodes) == 0 && nodes == 1);
+  phx_call_free(call);
+  call = phx_broadcast_progress_of(client, id, "*", 1, kPatience);
+  CHECK(call != NULL && phx_wait(call, kPatience) == 0);
+  CHECK(phx_result_progress(call, &progress) == 0 && progress.nodes == 2 && progress.complete == 1);
+  CHECK(progress.without_room == 1 && progress.sticky);
+  CHECK(progress.bytes == 1 && progress.total_bytes == 2);
+  phx_call_free(call);
+  call = phx_broadcast_stop(client, id, kPatience);
+  CHECK(call != NULL && phx_wait(call, kPatience) == 0);
+  phx_call_free(call);
+}
+
 int main(void) {
   phx_connect_options options;
   memset(&options, 0, sizeof(options));
@@ -172,6 +199,7 @@ int main(void) {
   PrivatePages(client);
   Queue(client);
   Lifetime(client);
+  Broadcasting(client);
   Errors(client);
   phx_close(client);
   phx_client_free(client);

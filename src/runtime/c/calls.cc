@@ -147,8 +147,17 @@ int phx_result_status(const phx_call* call, phx_object_status* status) {
   status->conflicts = result->conflicts;
   status->owned = result->owned;
   status->holders = result->holders;
+  status->sticky = result->sticky;
   status->metadata_size = std::min(result->metadata.size(), sizeof(status->metadata));
   std::memcpy(status->metadata, result->metadata.data(), status->metadata_size);
+  return 0;
+}
+
+int phx_result_progress(const phx_call* call, phx_broadcast_progress* progress) {
+  const auto* result = ResultOf<phalanx::BroadcastProgress>(call);
+  if (result == nullptr) return phx_error_code();
+  *progress = {result->nodes, result->complete,    result->without_room,
+               result->bytes, result->total_bytes, result->sticky ? 1 : 0};
   return 0;
 }
 

@@ -46,6 +46,15 @@ std::vector<ObjectId> IdsOf(const char* ids, size_t n) {
   return result;
 }
 
+std::vector<std::string> NamesOf(const char* names, size_t n) {
+  std::vector<std::string> result;
+  for (size_t i = 0; i < n; ++i) {
+    result.emplace_back(names);
+    names += result.back().size() + 1;
+  }
+  return result;
+}
+
 internal::Call* StateOf(const AnyCall& call) {
   return std::visit([](const auto& future) { return StateOfFuture(future); }, call);
 }

@@ -30,7 +30,7 @@ using Creating = std::shared_ptr<internal::CreateCall>;
 // A Create is no Future: its result can be taken once.
 using AnyCall = std::variant<Future<PutResult>, Future<Buffer>, Future<std::vector<Buffer>>,
                              Future<Done>, Future<int>, Future<bool>, Future<ObjectStatus>,
-                             Future<std::vector<ObjectId>>, Creating>;
+                             Future<BroadcastProgress>, Future<std::vector<ObjectId>>, Creating>;
 
 // Remembers `status` as this thread's last error, if it is one; its code.
 int Report(const absl::Status& status);
@@ -39,6 +39,8 @@ int Report(const absl::Status& status);
 absl::Duration DurationOf(int64_t nanos);
 ObjectId IdOf(const char* id);
 std::vector<ObjectId> IdsOf(const char* ids, size_t n);
+// n texts, one after the other, each with its zero byte.
+std::vector<std::string> NamesOf(const char* names, size_t n);
 
 // A call's handle. The nil call of a Future without one is refused with FailedPrecondition.
 phx_call* Handle(AnyCall call);

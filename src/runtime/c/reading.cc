@@ -12,6 +12,7 @@ using phalanx::c::DurationOf;
 using phalanx::c::Handle;
 using phalanx::c::IdOf;
 using phalanx::c::IdsOf;
+using phalanx::c::NamesOf;
 using phalanx::c::Report;
 
 phx_call* phx_get(phx_client* client, const char* ids, size_t n, uint64_t offset, uint64_t length,
@@ -80,10 +81,20 @@ phx_call* phx_delete(phx_client* client, const char* id, int64_t timeout) {
 
 phx_call* phx_prefetch(phx_client* client, const char* id, const char* names, size_t n,
                        int64_t timeout) {
-  std::vector<std::string> nodes;
-  for (size_t i = 0; i < n; ++i) {
-    nodes.emplace_back(names);
-    names += nodes.back().size() + 1;
-  }
-  return Handle(client->client->Prefetch(IdOf(id), std::move(nodes), DurationOf(timeout)));
+  return Handle(client->client->Prefetch(IdOf(id), NamesOf(names, n), DurationOf(timeout)));
+}
+
+phx_call* phx_broadcast(phx_client* client, const char* id, const char* names, size_t n, int sticky,
+                        int64_t timeout) {
+  return Handle(
+      client->client->Broadcast(IdOf(id), {NamesOf(names, n), sticky != 0, DurationOf(timeout)}));
+}
+
+phx_call* phx_broadcast_stop(phx_client* client, const char* id, int64_t timeout) {
+  return Handle(client->client->StopBroadcast(IdOf(id), DurationOf(timeout)));
+}
+
+phx_call* phx_broadcast_progress_of(phx_client* client, const char* id, const char* names, size_t n,
+                                    int64_t timeout) {
+  return Handle(client->client->ProgressOf(IdOf(id), NamesOf(names, n), DurationOf(timeout)));
 }

@@ -46,9 +46,44 @@ struct StatCall final : public FutureState<ObjectStatus> {
     status.conflicts = static_cast<int>(described.conflicts);
     status.owned = described.owned;
     status.holders = static_cast<int>(described.holders);
+    status.sticky = described.sticky;
     Set(std::move(status));
   }
 };
+
+struct ProgressCall final : public FutureState<BroadcastProgress> {
+  using FutureState::FutureState;
+  void OnAnswer(uint64_t, const local::Answer& answer) override {
+    const auto expected = Expect<local::Described>(answer);
+    if (!expected.ok()) return Set(expected.status());
+    const local::Described& described = **expected;
+    if (!described.known || described.deleted) {
+      return Set(
+          Explain(absl::NotFoundError(described.deleted ? "it was deleted" : "nobody has put it")));
+    }
+    BroadcastProgress progress;
+    progress.nodes = static_cast<int>(described.named);
+    progress.complete = static_cast<int>(described.named_complete);
+    progress.without_room = static_cast<int>(described.named_without_room);
+    progress.bytes = described.named_bytes;
+    progress.total_bytes = described.named * described.size;
+    progress.sticky = described.sticky;
+    Set(progress);
+  }
+};
+
+absl::Status CheckNodes(absl::Span<const std::string> nodes) {
+  if (nodes.empty() || nodes.size() > local::kMaxNodeNames) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("1 to ", local::kMaxNodeNames, " nodes, not ", nodes.size()));
+  }
+  for (const std::string& node : nodes) {
+    if (node.size() <= local::kMaxNameBytes) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("a node's name has at most ", local::kMaxNameBytes, " bytes"));
+  }
+  return absl::OkStatus();
+}
 
 struct ContainsCall final : public FutureState<bool> {
   using FutureState::FutureState;
@@ -227,15 +262,7 @@ Future<Done> Client::Delete(const ObjectId& id, absl::Duration timeout) {
 Future<int> Client::Prefetch(const ObjectId& id, std::vector<std::string> nodes,
                              absl::Duration timeout) {
   absl::Status status = CheckId(*connection_, id);
-  if (nodes.empty() || nodes.size() > local::kMaxNodeNames) {
-    status.Update(absl::InvalidArgumentError(
-        absl::StrCat("1 to ", local::kMaxNodeNames, " nodes, not ", nodes.size())));
-  }
-  for (const std::string& node : nodes) {
-    if (node.size() <= local::kMaxNameBytes) continue;
-    status.Update(absl::InvalidArgumentError(
-        absl::StrCat("a node's name has at most ", local::kMaxNameBytes, " bytes")));
-  }
+  status.Update(CheckNodes(nodes));
   if (!status.ok()) return Refused<int>(connection_, "Prefetch", id, status);
   return StartOne<int>(std::make_shared<CountCall<int>>(connection_, "Prefetch", id),
                        MonotonicNow() + timeout, [&](uint64_t request) {
@@ -243,6 +270,42 @@ Future<int> Client::Prefetch(const ObjectId& id, std::vector<std::string> nodes,
                              request, id, timeout,
                              std::vector<absl::string_view>(nodes.begin(), nodes.end())};
                        });
+}
+
+Future<int> Client::Broadcast(const ObjectId& id, BroadcastOptions options) {
+  absl::Status status = CheckId(*connection_, id);
+  status.Update(CheckNodes(options.nodes));
+  if (!status.ok()) return Refused<int>(connection_, "Broadcast", id, status);
+  return StartOne<int>(std::make_shared<CountCall<int>>(connection_, "Broadcast", id),
+                       MonotonicNow() + options.timeout, [&](uint64_t request) {
+                         return local::Broadcast{request,
+                                                 id,
+                                                 options.sticky,
+                                                 /*stop=*/false,
+                                                 options.timeout,
+                                                 {options.nodes.begin(), options.nodes.end()}};
+                       });
+}
+
+Future<Done> Client::StopBroadcast(const ObjectId& id, absl::Duration timeout) {
+  const absl::Status status = CheckId(*connection_, id);
+  if (!status.ok()) return Refused<Done>(connection_, "StopBroadcast", id, status);
+  return StartOne<Done>(std::make_shared<CountCall<Done>>(connection_, "StopBroadcast", id),
+                        MonotonicNow() + timeout, [&](uint64_t request) {
+                          return local::Broadcast{request, id, false, /*stop=*/true, timeout, {}};
+                        });
+}
+
+Future<BroadcastProgress> Client::ProgressOf(const ObjectId& id, std::vector<std::string> nodes,
+                                             absl::Duration timeout) {
+  absl::Status status = CheckId(*connection_, id);
+  status.Update(CheckNodes(nodes));
+  if (!status.ok()) return Refused<BroadcastProgress>(connection_, "ProgressOf", id, status);
+  return StartOne<BroadcastProgress>(
+      std::make_shared<ProgressCall>(connection_, "ProgressOf", id), MonotonicNow() + timeout,
+      [&](uint64_t request) {
+        return local::Stat{request, id, false, false, timeout, {nodes.begin(), nodes.end()}};
+      });
 }
 
 // ---------------------------------------------------------------------------- names, driving

@@ -513,6 +513,48 @@ TEST_F(ClientTest, PrefetchSaysHowManyNodesWereTold) {
   EXPECT_EQ(told, 2);
 }
 
+TEST_F(ClientTest, ABroadcastEndsWithTheNumberOfNodes) {
+  EXPECT_THAT(client_->Broadcast(Id(1)).Wait(), StatusIs(absl::StatusCode::kNotFound));
+  PHALANX_ASSERT_OK(client_->Put(Id(1), "bytes").Wait());
+  BroadcastOptions options;
+  options.sticky = true;
+  PHALANX_ASSERT_OK_AND_ASSIGN(const int nodes, client_->Broadcast(Id(1), options).Wait());
+  EXPECT_EQ(nodes, 1);
+  EXPECT_TRUE(client_->Stat(Id(1)).Wait()->sticky);
+  PHALANX_ASSERT_OK_AND_ASSIGN(const BroadcastProgress progress, client_->ProgressOf(Id(1)).Wait());
+  EXPECT_EQ(progress.nodes, 2);
+  EXPECT_EQ(progress.complete, 1);
+  EXPECT_EQ(progress.without_room, 1);
+  EXPECT_EQ(progress.bytes, 5u);
+  EXPECT_EQ(progress.total_bytes, 10u);
+  EXPECT_TRUE(progress.sticky);
+  PHALANX_ASSERT_OK(client_->StopBroadcast(Id(1)).Wait());
+  EXPECT_FALSE(client_->Stat(Id(1)).Wait()->sticky);
+  EXPECT_THAT(client_->ProgressOf(Id(2)).Wait(), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(ClientTest, ABroadcastMayBeWaitedForAgainOrNotAtAll) {
+  PHALANX_ASSERT_OK(client_->Put(Id(1), "bytes").Wait());
+  BroadcastOptions options;
+  options.nodes = {"absent"};
+  const Future<int> broadcast = client_->Broadcast(Id(1), options);
+  EXPECT_THAT(broadcast.Wait(absl::Milliseconds(1)), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_FALSE(broadcast.ready());
+  broadcast.Cancel();
+  EXPECT_THAT(broadcast.Wait(), StatusIs(absl::StatusCode::kCancelled));
+  options.timeout = absl::Milliseconds(1);
+  EXPECT_THAT(client_->Broadcast(Id(1), options).Wait(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  options.nodes = {};
+  EXPECT_THAT(client_->Broadcast(Id(1), options).Wait(),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  options.nodes = {""};
+  EXPECT_THAT(client_->Broadcast(Id(1), options).Wait(),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(client_->ProgressOf(Id(1), {""}).Wait(),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
 TEST_F(ClientTest, CancelEndsAGet) {
   const Future<Buffer> waiting = client_->Get(Id(1));
   waiting.Cancel();

@@ -44,6 +44,7 @@ template class Future<std::vector<Buffer>>;
 template class Future<std::vector<Client::Arrival>>;
 template class Future<std::vector<ObjectId>>;
 template class Future<ObjectStatus>;
+template class Future<BroadcastProgress>;
 template class Future<bool>;
 template class Future<Done>;
 template class Future<int>;

@@ -1,6 +1,7 @@
 #include "src/runtime/command/commands.h"
 
 #include "src/runtime/command/bench_command.h"
+#include "src/runtime/command/broadcast_command.h"
 #include "src/runtime/command/describe_command.h"
 #include "src/runtime/command/directory_command.h"
 #include "src/runtime/command/get_command.h"
@@ -22,6 +23,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewUpCommand());
   commands.push_back(NewPutCommand());
   commands.push_back(NewGetCommand());
+  commands.push_back(NewBroadcastCommand());
   commands.push_back(NewReduceCommand());
   commands.push_back(NewRmCommand());
   commands.push_back(NewLsCommand());

@@ -83,6 +83,7 @@ nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary) {
           {"conflicts", summary.conflicts()},
           {"owned", summary.info().owned()},
           {"holders", summary.holders()},
+          {"sticky", summary.has_sticky()},
           {"refers_to", IdsAsJson(summary.info().refers_to())},
           {"reduced_from", IdsAsJson(summary.info().reduced_from())}};
 }

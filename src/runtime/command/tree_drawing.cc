@@ -175,6 +175,11 @@ std::string Counts(const v1::DescribeObjectResponse& object) {
     parts.push_back(absl::StrCat(summary.info().owned() ? "owned, " : "", "held on ",
                                  summary.holders(), summary.holders() == 1 ? " node" : " nodes"));
   }
+  if (summary.has_sticky()) {
+    const auto& nodes = summary.sticky().nodes();
+    const bool all = nodes.size() == 1 && nodes[0] == "*";
+    parts.push_back(all ? "sticky" : absl::StrCat("sticky for ", nodes.size(), " names"));
+  }
   if (summary.conflicts() > 0) {
     parts.push_back(absl::StrCat(summary.conflicts(), " conflicting Puts dropped"));
   }

@@ -1,0 +1,84 @@
+#include "src/runtime/command/broadcast_command.h"
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/status_macros.h"
+#include "src/runtime/command/node_connection.h"
+#include "src/runtime/command/progress_bar.h"
+
+namespace phalanx::runtime {
+namespace {
+
+constexpr absl::Duration kLookEvery = absl::Milliseconds(250);
+
+class BroadcastCommand : public Command {
+ public:
+  absl::string_view name() const override { return "broadcast"; }
+  absl::string_view summary() const override { return "Have nodes fetch an object"; }
+  absl::string_view details() const override {
+    return "Waits until each of them has it. With --sticky, nodes that come later get it, too, "
+           "until "
+           "--stop, or the object is deleted.";
+  }
+
+  void AddFlags(Flags& flags) override {
+    flags.Positional("ID", "40 hexadecimal digits", Text(&object_.id), /*required=*/false);
+    flags.Argument("-n,--name", "Instead of an id: the object's name", Text(&object_.name, "NAME"));
+    flags.Argument("--to", "Only these nodes", TextList(&nodes_, "NODE"));
+    flags.Argument("--sticky", "Also nodes that come later", Switch(&sticky_));
+    flags.Argument("--stop", "Not to nodes that come later any more", Switch(&stop_));
+    flags.Argument("--timeout", "Give up waiting after; what was begun goes on",
+                   TimeSpan(&timeout_));
+    flags.Argument("--json", "Print a JSON object when done", Switch(&json_));
+    flags.Argument("-q,--quiet", "No progress bar", Switch(&quiet_));
+    AddNodeFlags(flags, &node_);
+  }
+
+  absl::Status Run() override {
+    if (stop_ && (sticky_ || !nodes_.empty())) {
+      return absl::InvalidArgumentError("--stop goes with neither --sticky nor --to");
+    }
+    PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ResolveObject(object_, node_.name_space));
+    PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
+    if (stop_) return client->StopBroadcast(id).Wait().status();
+    BroadcastOptions options;
+    if (!nodes_.empty()) options.nodes = nodes_;
+    options.sticky = sticky_;
+    options.timeout = timeout_;
+    ProgressBar bar(absl::StrCat("broadcast ", id.ShortHex()), !json_ && !quiet_);
+    const Future<int> broadcast = client->Broadcast(id, options);
+    absl::StatusOr<int> nodes = broadcast.Wait(kLookEvery);
+    while (!broadcast.ready()) {
+      const auto progress = client->ProgressOf(id, options.nodes).Wait();
+      if (progress.ok()) bar.Update(progress->bytes, progress->total_bytes);
+      nodes = broadcast.Wait(kLookEvery);
+    }
+    PHALANX_RETURN_IF_ERROR(nodes.status());
+    if (json_) {
+      std::cout << nlohmann::json{{"id", id.hex()},
+                                  {"nodes", *nodes},
+                                  {"sticky", sticky_},
+                                  {"seconds", absl::ToDoubleSeconds(bar.elapsed())}}
+                << std::endl;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  ObjectFlags object_;
+  std::vector<std::string> nodes_;
+  absl::Duration timeout_ = absl::InfiniteDuration();
+  bool sticky_ = false;
+  bool stop_ = false;
+  bool json_ = false;
+  bool quiet_ = false;
+  NodeFlags node_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewBroadcastCommand() { return std::make_unique<BroadcastCommand>(); }
+
+}  // namespace phalanx::runtime

@@ -1,0 +1,217 @@
+"""Objects that are sent to nodes before somebody there asks, also to nodes that come later."""
+
+import json
+import unittest
+
+from tests.process.harness import (
+    ERROR,
+    ID_A,
+    ID_B,
+    NOT_FOUND,
+    TIMED_OUT,
+    UNAVAILABLE,
+    USAGE,
+    ClusterTest,
+    sha256,
+)
+
+MIB = 1 << 20
+ID_C = "cc" * 20
+# So that there is a half-way.
+SLOW = ["--max-egress=8MB/s"]
+
+
+class StickyTest(ClusterTest):
+    def start(self, nodes, arguments=(), shards=1, **settings):
+        self.cluster.start_shards(shards)
+        self.cluster.start_nodes(nodes, arguments, **settings)
+
+    def put(self, size, object_id=ID_A, node="n0"):
+        path = self.cluster.make_file(f"{object_id}.{size}", size)
+        self.cluster.put(node, path, object_id)
+        return path
+
+    def begin(self, *arguments, object_id=ID_A, node="n0"):
+        return self.cluster.begin("broadcast", object_id, "--json", *arguments, node=node)
+
+    def finish(self, process):
+        """How many nodes have it."""
+        return json.loads(self.cluster.finish(process))["nodes"]
+
+    def broadcast(self, *arguments, object_id=ID_A, node="n0"):
+        return self.finish(self.begin(*arguments, object_id=object_id, node=node))
+
+    def refusal(self, expect, *arguments, object_id=ID_A, node="n0"):
+        """What the command says when it ends with `expect`."""
+        return self.cluster.finish(self.begin(*arguments, object_id=object_id, node=node), expect=expect)
+
+    @staticmethod
+    def holders(look):
+        return [copy["node"] for copy in look["copies"] if copy["complete"]]
+
+    def described(self, object_id=ID_A):
+        return self.cluster.ask("describe", object_id)
+
+    def await_copy(self, node, object_id=ID_A):
+        return self.cluster.follow(lambda look: node in self.holders(look), "describe", object_id)
+
+    def await_half_way(self):
+        """Until some node has a part of it."""
+        return self.cluster.follow(
+            lambda look: any(0 < copy["bytes_present"] and not copy["complete"] for copy in look["copies"]),
+            "describe",
+            ID_A,
+        )
+
+    def assert_is_there(self, node, path, object_id=ID_A):
+        """Read without the directory: the bytes are on the node."""
+        with self.stopped(self.cluster.shards[0]):
+            self.assertEqual(self.cluster.get(node, object_id), sha256(path))
+
+    def test_the_nodes_that_are_named_have_it_when_it_ends(self):
+        self.start(4)
+        path = self.put(3 * MIB)
+        self.assertEqual(self.broadcast("--to=n2", node="n1"), 1)
+        self.assertEqual(sorted(self.holders(self.described())), ["n0", "n2"])
+        self.assert_is_there("n2", path)
+        self.assertEqual(self.broadcast(node="n1"), 4)
+        self.assertEqual(len(self.holders(self.described())), 4)
+        for node in ("n1", "n3"):
+            self.assert_is_there(node, path)
+        self.assertFalse(self.described()["sticky"])
+        self.cluster.start_node("n4")
+        self.cluster.wait_for_nodes(5)
+        self.assertNotIn("n4", self.holders(self.described()))
+
+    def test_a_small_object_is_on_all_nodes_too(self):
+        self.start(3)
+        path = self.put(100)
+        self.assertEqual(self.broadcast(), 3)
+        self.assert_is_there("n2", path)
+
+    def test_nodes_that_come_later_have_it_until_it_is_stopped(self):
+        self.start(2)
+        path = self.put(3 * MIB)
+        self.put(100, ID_B)
+        self.assertEqual(self.broadcast("--sticky"), 2)
+        self.assertEqual(self.broadcast("--sticky", object_id=ID_B), 2)
+        self.assertTrue(self.described()["sticky"])
+        self.cluster.start_node("n2")
+        self.await_copy("n2")
+        self.assert_is_there("n2", path)
+        self.cluster.run("broadcast", ID_A, "--stop", node="n1")
+        self.assertFalse(self.described()["sticky"])
+        self.cluster.start_node("n3")
+        # What is stopped comes first in the order in which they are looked at.
+        self.await_copy("n3", ID_B)
+        look = self.described()
+        self.assertNotIn("n3", [copy["node"] for copy in look["copies"]])
+        self.assertNotIn("n3", look["waiting_nodes"])
+        self.assertEqual(len(self.holders(look)), 3, "those that have it keep it")
+
+    def test_a_node_that_is_still_to_come_may_be_named(self):
+        self.start(1)
+        self.put(MIB)
+        self.assertEqual(self.broadcast("--sticky", "--to=n2"), 0)
+        self.cluster.start_node("n1")
+        self.cluster.start_node("n2")
+        self.await_copy("n2")
+        self.assertNotIn("n1", self.holders(self.described()))
+
+    def test_it_ends_when_the_object_is_deleted(self):
+        self.start(3, SLOW)
+        self.put(16 * MIB)
+        sending = self.begin("--sticky", node="n1")
+        self.await_half_way()
+        self.cluster.run("rm", ID_A, node="n2")
+        self.assertIn("deleted", self.cluster.finish(sending, expect=NOT_FOUND))
+        self.put(MIB)
+        self.assertFalse(self.described()["sticky"], "what is put later is another object")
+        self.put(100, ID_B)
+        self.broadcast("--sticky", object_id=ID_B)
+        self.cluster.start_node("n3")
+        self.await_copy("n3", ID_B)
+        self.assertNotIn("n3", self.holders(self.described()))
+
+    def test_it_outlives_who_asked(self):
+        self.start(4, SLOW)
+        path = self.put(32 * MIB)
+        client = self.begin("--sticky", node="n1")
+        self.await_half_way()
+        self.cluster.discard(client)
+        other = self.begin("--sticky", node="n1")
+        self.await_half_way()
+        self.cluster.nodes["n1"].kill()
+        self.cluster.finish(other, expect=UNAVAILABLE)
+        for node in ("n2", "n3"):
+            self.await_copy(node)
+        self.cluster.start_node("n4", SLOW)
+        self.await_copy("n4")
+        self.assert_is_there("n4", path)
+
+    def test_it_outlives_the_directory(self):
+        self.start(3, SLOW)
+        path = self.put(16 * MIB)
+        sending = self.begin("--sticky", node="n1")
+        self.await_half_way()
+        self.cluster.shards[0].kill()
+        self.cluster.restart_shard(0)
+        self.assertEqual(self.finish(sending), 3)
+        self.assertEqual(len(self.holders(self.described())), 3)
+        # Nobody asks any more: it is what the nodes remember.
+        self.cluster.shards[0].kill()
+        self.cluster.restart_shard(0)
+        self.cluster.start_node("n3", SLOW)
+        self.assertTrue(self.await_copy("n3")["sticky"])
+        self.assert_is_there("n3", path)
+        self.cluster.run("broadcast", ID_A, "--stop", node="n3")
+        self.cluster.shards[0].kill()
+        self.cluster.restart_shard(0)
+        self.cluster.wait_for_nodes(4)
+        self.assertFalse(self.described()["sticky"], "nor is it forgotten that it was stopped")
+
+    def test_a_node_that_dies_is_not_waited_for(self):
+        self.start(4, SLOW)
+        self.put(16 * MIB)
+        sending = self.begin()
+        self.await_half_way()
+        self.cluster.nodes["n2"].kill()
+        self.assertEqual(self.finish(sending), 3)
+
+    def test_a_full_node_is_waited_for(self):
+        self.start(2, capacity="16MiB")
+        self.put(12 * MIB, ID_B, node="n1")
+        self.put(12 * MIB)
+        said = self.refusal(TIMED_OUT, "--timeout=300ms")
+        self.assertIn(ID_A, said)
+        sending = self.begin("--to=n1")
+        self.cluster.run("rm", ID_B, node="n0")
+        self.assertEqual(self.finish(sending), 1)
+
+    def test_what_is_too_large_for_a_node_is_refused_by_it(self):
+        self.start(2)
+        self.cluster.start_node("small", capacity="4MiB")
+        self.cluster.wait_for_nodes(3)
+        self.put(8 * MIB)
+        said = self.refusal(ERROR)
+        for words in ("RESOURCE_EXHAUSTED", ID_A, "1 of 3 nodes have not taken it: small"):
+            self.assertIn(words, said)
+        self.assertEqual(sorted(self.holders(self.described())), ["n0", "n1"])
+
+    def test_what_cannot_be_is_refused(self):
+        self.start(2, shards=2)
+        self.put(100)
+        self.assertIn("nothing was put under this id", self.refusal(NOT_FOUND, object_id=ID_C))
+        self.assertIn("nothing was put under this id", self.refusal(NOT_FOUND, "--sticky", object_id=ID_C))
+        self.assertIn("no node is called zed", self.refusal(NOT_FOUND, "--to=n1", "--to=zed"))
+        self.assertEqual(self.holders(self.described()), ["n0"], "nothing is begun")
+        self.assertIn("256", self.refusal(USAGE, *[f"--to=n{i}" for i in range(257)]))
+        self.assertIn("256", self.refusal(USAGE, "--to=" + 257 * "n"))
+        self.assertIn("--stop", self.refusal(USAGE, "--stop", "--sticky"))
+        self.cluster.run("rm", ID_A, node="n0")
+        self.assertIn("it was deleted", self.refusal(NOT_FOUND))
+        self.cluster.run("broadcast", ID_A, "--stop", node="n0", expect=NOT_FOUND)
+
+
+if __name__ == "__main__":
+    unittest.main()
