@@ -20,12 +20,14 @@ from phalanx import _interpreter
 _interpreter.check()
 
 from phalanx import exceptions
-from phalanx._client import Client, ObjectStatus
+from phalanx._broadcast import Broadcast, Progress
+from phalanx._client import Client
 from phalanx._collectives import Reduction
 from phalanx._default import client as _default_client
 from phalanx._default import init, shutdown
 from phalanx._ref import ObjectRef
 from phalanx._release import __version__
+from phalanx._status import ObjectStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,9 +38,11 @@ if TYPE_CHECKING:
     _R = TypeVar("_R")
 
 __all__ = [
+    "Broadcast",
     "Client",
     "ObjectRef",
     "ObjectStatus",
+    "Progress",
     "Reduction",
     "__version__",
     "all_to_all",
@@ -46,6 +50,7 @@ __all__ = [
     "allreduce",
     "as_completed",
     "barrier",
+    "broadcast",
     "contains",
     "create",
     "delete",
@@ -89,6 +94,7 @@ allgather = _of_default_client(Client.allgather)
 allreduce = _of_default_client(Client.allreduce)
 as_completed = _of_default_client(Client.as_completed)
 barrier = _of_default_client(Client.barrier)
+broadcast = _of_default_client(Client.broadcast)
 contains = _of_default_client(Client.contains)
 create = _of_default_client(Client.create)
 delete = _of_default_client(Client.delete)

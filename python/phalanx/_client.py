@@ -7,9 +7,19 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 
-from phalanx import _collectives, _failures, _native, _structures, _values, _waiting, exceptions
+from phalanx import (
+    _broadcast,
+    _collectives,
+    _failures,
+    _native,
+    _structures,
+    _values,
+    _waiting,
+    exceptions,
+)
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef, reading
+from phalanx._status import ObjectStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,67 +35,6 @@ _values.use_copier(_native.copy)
 # Given where None would mean "for ever".
 _DEFAULT: Any = ...
 _LOOPBACKS = ("127.", "localhost:", "[::1]:")
-
-
-class ObjectStatus:
-    """What the cluster knows of an object; as `Client.stat` found it.
-
-    Attributes
-    ----------
-    known : bool
-        Somebody put it or began to.
-    deleted : bool
-        It was there and was deleted, or freed.
-    complete, local : bool
-        A complete copy is in the cluster; on this client's node.
-    nbytes : int
-        Its size; 0 when it is not known.
-    complete_copies, partial_copies : int
-        On how many nodes.
-    waiting : int
-        Nodes that wait for it.
-    conflicts : int
-        Puts of another size under this id that were dropped.
-    owned : bool
-        It is freed when nobody refers to it.
-    holders : int
-        Nodes on which somebody refers to it.
-    metadata : bytes
-        As the store has it.
-    """
-
-    __slots__ = (
-        "complete",
-        "complete_copies",
-        "conflicts",
-        "deleted",
-        "holders",
-        "known",
-        "local",
-        "metadata",
-        "nbytes",
-        "owned",
-        "partial_copies",
-        "waiting",
-    )
-
-    def __init__(self, status: Any) -> None:
-        self.known = bool(status.known)
-        self.deleted = bool(status.deleted)
-        self.complete = bool(status.complete)
-        self.local = bool(status.local)
-        self.nbytes: int = status.size
-        self.complete_copies: int = status.complete_copies
-        self.partial_copies: int = status.partial_copies
-        self.waiting: int = status.waiting
-        self.conflicts: int = status.conflicts
-        self.owned = bool(status.owned)
-        self.holders: int = status.holders
-        self.metadata: bytes = ffi.buffer(status.metadata, status.metadata_size)[:]
-
-    def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in sorted(self.__slots__))
-        return f"ObjectStatus({fields})"
 
 
 class Client(_collectives.Collectives):
@@ -694,13 +643,43 @@ class Client(_collectives.Collectives):
         nodes
             Names of nodes, or "all". It returns when they have been told, not when they have it.
         """
-        names = ["*"] if nodes == "all" else [nodes] if isinstance(nodes, str) else list(nodes)
-        packed = b"".join(name.encode() + b"\0" for name in names)
+        packed, count = _broadcast.names_of(nodes)
 
         def verb(client: Any, object_id: bytes, timeout_ns: int) -> Any:
-            return lib.phx_prefetch(client, object_id, packed, len(names), timeout_ns)
+            return lib.phx_prefetch(client, object_id, packed, count, timeout_ns)
 
         return self._number(verb, ref, timeout, "prefetch")
+
+    def broadcast(
+        self,
+        ref: ObjectRef,
+        nodes: str | Sequence[str] = "all",
+        *,
+        sticky: bool = True,
+        timeout: float | None = None,
+    ) -> _broadcast.Broadcast:
+        """Have nodes fetch an object, each from the next, before somebody there asks; returns at once.
+
+        Parameters
+        ----------
+        nodes
+            Names of nodes, or "all".
+        sticky
+            Nodes of these names that come later get it, too: until `Broadcast.stop`, or the object is
+            deleted or freed, whether or not this client lives. It holds no ref: keep one, or put with
+            ``keep=True``. False: a name that no node has is an error.
+        timeout
+            Seconds, after which the broadcast is not waited for any more; it goes on.
+
+        Examples
+        --------
+        >>> sent = phalanx.broadcast(weights)
+        >>> sent.progress()
+        Progress(nodes=8, complete=3, without_room=0, nbytes=3758096384, total_nbytes=8589934592, sticky=True)
+        >>> sent.wait()
+        8
+        """
+        return _broadcast.Broadcast(self, ref, nodes, sticky, timeout)
 
     def status(self) -> dict[str, Any]:
         """Return what the cluster is and does, as ``phalanx status --json`` prints it: shards, nodes, their

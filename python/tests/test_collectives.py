@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+import phalanx
 from phalanx import exceptions
 from phalanx._values import dtypes
 
@@ -206,6 +207,93 @@ def test_a_source_whose_producer_failed(client):
         with pytest.raises(LookupError, match="no data"):
             client.reduce([ref, failed], dtype=dtype, timeout=30)
     assert client.get(client.reduce([failed, ref], num_objects=1, timeout=30)).sum() == 4
+
+
+def test_a_broadcast_ends_when_each_node_has_it(nodes):
+    clients, _, _ = nodes
+    ref = clients[0].put(np.ones(LARGE))
+    sent = clients[0].broadcast(ref, sticky=False)
+    assert sent.wait(timeout=60) == 3
+    assert sent.done
+    progress = sent.progress()
+    assert (progress.nodes, progress.complete, progress.without_room) == (3, 3, 0)
+    assert progress.nbytes == progress.total_nbytes == 3 * clients[0].stat(ref).nbytes
+    assert not progress.sticky
+    assert "complete=3" in repr(progress)
+    assert all(client.stat(ref).local for client in clients)
+
+
+def test_nodes_that_come_later_get_what_is_sticky(nodes):
+    clients, daemons, cluster = nodes
+    ref = clients[0].put(np.ones(LARGE))
+    sent = clients[0].broadcast(ref)
+    assert sent.wait(timeout=60) == 3
+    assert clients[1].stat(ref).sticky
+    other = clients[0].put(np.ones(10))
+    assert clients[0].broadcast(other).wait(timeout=60) == 3
+    daemons[2].kill()
+    late = phalanx.Client(cluster.start_node("n3", capacity="256MiB").client_address)
+    _await_copy(cluster, "n3", ref)
+    assert late.stat(ref).local
+    sent.stop()
+    assert not clients[1].stat(ref).sticky
+    later = phalanx.Client(cluster.start_node("n4", capacity="256MiB").client_address)
+    _await_copy(cluster, "n4", other)
+    assert not later.stat(ref).local
+    late.close()
+    later.close()
+
+
+def _await_copy(cluster, node, ref):
+    def there(look):
+        return any(copy["node"] == node and copy["complete"] for copy in look["copies"])
+
+    cluster.follow(there, "describe", ref.hex())
+
+
+def test_broadcasts_that_cannot_be(nodes):
+    clients, _, cluster = nodes
+    with pytest.raises(exceptions.ObjectDeletedError):
+        clients[0].broadcast(clients[0].ref()).wait(timeout=60)
+    ref = clients[0].put(np.ones(LARGE))
+    with pytest.raises(exceptions.ObjectDeletedError, match="zed"):
+        clients[0].broadcast(ref, ["n1", "zed"], sticky=False).wait(timeout=60)
+    with pytest.raises(ValueError):
+        clients[0].broadcast(ref, []).wait(timeout=60)
+    with pytest.raises(ValueError, match="zero byte"):
+        clients[0].broadcast(ref, ["n1\0n2"])
+    cluster.start_node("small", capacity="2MiB")
+    cluster.wait_for_nodes(4)
+    with pytest.raises(exceptions.StoreFullError, match="small"):
+        clients[0].broadcast(ref).wait(timeout=60)
+    full = clients[0].put(np.ones(30 << 20))  # 240 MB of each node's 256 MiB
+    held = clients[1].put(np.ones(10 << 20))
+    sent = clients[0].broadcast(full, "n1")
+    with pytest.raises(exceptions.GetTimeoutError):
+        sent.wait(timeout=1)
+    assert not sent.done
+    clients[1].delete(held)
+    assert sent.wait(timeout=60) == 1
+
+
+def test_a_broadcast_is_awaited(nodes):
+    import asyncio
+
+    clients, _, _ = nodes
+    ref = clients[0].put(np.ones(LARGE))
+
+    async def send():
+        sent = clients[0].broadcast(ref)
+        waiting = asyncio.ensure_future(_awaited(sent))
+        await asyncio.sleep(0)
+        waiting.cancel()  # ends this waiter alone
+        return await sent
+
+    assert asyncio.run(send()) == 3
+
+
+async def _awaited(sent):
+    return await sent
 
 
 def test_prefetch(nodes):

@@ -26,6 +26,13 @@ def default_client() -> None:
     assert_type(phalanx.as_completed([ref]), Iterator[phalanx.ObjectRef])
     assert_type(phalanx.contains(ref), bool)
     assert_type(phalanx.reduce([ref], op=np.add), phalanx.ObjectRef)
+    sent = phalanx.broadcast(ref, ["n1", "n2"], sticky=False)
+    assert_type(sent, phalanx.Broadcast)
+    assert_type(sent.wait(timeout=1), int)
+    assert_type(sent.done, bool)
+    assert_type(sent.progress(), phalanx.Progress)
+    assert_type(sent.progress().without_room, int)
+    sent.stop()
     assert_type(phalanx.status(), dict[str, Any])
     assert_type(str(phalanx.tree(ref)), str)
     phalanx.delete(ref)
@@ -51,6 +58,7 @@ async def awaited(ref: phalanx.ObjectRef) -> None:
     async with phalanx.Client() as client:
         assert_type(client, phalanx.Client)
         await client.get_async(ref, timeout=1)
+        assert_type(await client.broadcast(ref), int)
 
 
 def errors(ref: phalanx.ObjectRef) -> None:
@@ -67,4 +75,5 @@ def wrong(ref: phalanx.ObjectRef) -> None:
     phalanx.put(1, "name")  # type: ignore[arg-type]
     phalanx.wait([ref], timeout="1 s")  # type: ignore[arg-type]
     phalanx.reduce(ref)  # type: ignore[arg-type]
+    phalanx.broadcast(ref, 3)  # type: ignore[arg-type]
     phalanx.open(ref)  # type: ignore[attr-defined]

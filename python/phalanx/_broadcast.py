@@ -1,0 +1,158 @@
+"""Objects that are sent to nodes before somebody there asks, and to those that come later."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+from phalanx import _native, _waiting, exceptions
+from phalanx._native import ffi, lib, nanos
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from phalanx._client import Client
+    from phalanx._ref import ObjectRef
+
+
+def names_of(nodes: str | Sequence[str]) -> tuple[bytes, int]:
+    """Return names of nodes as the library takes them, and their number."""
+    names = ["*"] if nodes == "all" else [nodes] if isinstance(nodes, str) else list(nodes)
+    if any("\0" in name for name in names):
+        raise exceptions.InvalidArgumentError("a node's name has no zero byte")
+    return b"".join(name.encode() + b"\0" for name in names), len(names)
+
+
+class Progress:
+    """How far a broadcast has come; as `Broadcast.progress` found it.
+
+    Attributes
+    ----------
+    nodes : int
+        That are to have it, of those that are there.
+    complete : int
+        Of these, that have all of it.
+    without_room : int
+        That have no memory for it now, or have not taken it.
+    nbytes, total_nbytes : int
+        What has come to all of them together, of how much.
+    sticky : bool
+        Nodes that come later get it, too.
+    """
+
+    __slots__ = ("complete", "nbytes", "nodes", "sticky", "total_nbytes", "without_room")
+
+    def __init__(self, progress: Any) -> None:
+        self.nodes: int = progress.nodes
+        self.complete: int = progress.complete
+        self.without_room: int = progress.without_room
+        self.nbytes: int = progress.bytes
+        self.total_nbytes: int = progress.total_bytes
+        self.sticky = bool(progress.sticky)
+
+    def __repr__(self) -> str:
+        return (
+            f"Progress(nodes={self.nodes}, complete={self.complete}, without_room={self.without_room}, "
+            f"nbytes={self.nbytes}, total_nbytes={self.total_nbytes}, sticky={self.sticky})"
+        )
+
+
+class Broadcast:
+    """A broadcast that was begun (`Client.broadcast`); ``await broadcast`` waits for it.
+
+    It goes on when this is dropped.
+
+    Attributes
+    ----------
+    ref : ObjectRef
+        Of the object.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        ref: ObjectRef,
+        nodes: str | Sequence[str],
+        sticky: bool,
+        timeout: float | None,
+    ) -> None:
+        self.ref = ref
+        self._client = client
+        self._names, self._count = names_of(nodes)
+        self._call = _waiting.owned(
+            lib.phx_broadcast(
+                client._ptr, client._checked(ref), self._names, self._count, sticky, nanos(timeout)
+            )
+        )
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, well or not; as far as this client has heard."""
+        lib.phx_poll(self._client._ptr, 0)
+        return bool(lib.phx_call_ended(self._call))
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until each of the nodes that were there when it began has it, or is gone; how many have.
+
+        Raises
+        ------
+        GetTimeoutError
+            The time is over. It goes on, and may be waited for again.
+        StoreFullError
+            Some nodes have not taken it; they are named.
+        ObjectDeletedError, ObjectLostError
+            Nobody has put it, or it is there no more; or, unless it is sticky, there is no such node.
+        """
+        self._client._finish(self._call, timeout, "broadcast", self.ref, cancel=False)
+        return self._arrived()
+
+    def __await__(self) -> Generator[Any, None, int]:
+        return self._wait_async().__await__()
+
+    async def _wait_async(self) -> int:
+        import asyncio
+
+        if lib.phx_wait(self._call, 0) == _native.PENDING:
+            # Who is cancelled waits no longer; others may.
+            await asyncio.shield(self._client._bridge().watch(self._call))
+        return self.wait(0)
+
+    def _arrived(self) -> int:
+        number = ffi.new("int64_t*")
+        if lib.phx_result_number(self._call, number) != 0:
+            raise _native.last_error(self._client._address)
+        return number[0]
+
+    def progress(self, timeout: float | None = 30.0) -> Progress:
+        """Return how far it has come, on the nodes that are there now.
+
+        Raises
+        ------
+        ObjectDeletedError
+            The object is there no more.
+        """
+        client = self._client
+        call = _waiting.owned(
+            lib.phx_broadcast_progress_of(
+                client._ptr, client._checked(self.ref), self._names, self._count, nanos(timeout)
+            )
+        )
+        client._finish(call, timeout, "progress of the broadcast", self.ref)
+        progress = ffi.new("phx_broadcast_progress*")
+        if lib.phx_result_progress(call, progress) != 0:
+            raise _native.last_error(client._address)
+        return Progress(progress)
+
+    def stop(self, timeout: float | None = 30.0) -> None:
+        """Say that nodes that come later do not get it. What is under way goes on.
+
+        Raises
+        ------
+        ObjectDeletedError
+            The object is there no more.
+        """
+        client = self._client
+        call = _waiting.owned(
+            lib.phx_broadcast_stop(client._ptr, client._checked(self.ref), nanos(timeout))
+        )
+        client._finish(call, timeout, "stopping the broadcast", self.ref)
