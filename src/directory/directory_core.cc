@@ -78,6 +78,7 @@ DirectoryCore::Impl::Impl(DirectoryOptions options, Instant start, Random random
       start_(start),
       random_(random),
       now_(start),
+      learning_(!options.first_life),
       learn_until_(start + options.lease),
       // Grows within one life; starts elsewhere in each, so that an old shard's plan is not taken
       // for one of ours.

@@ -38,6 +38,9 @@ namespace phalanx::directory {
 
 struct DirectoryOptions {
   absl::Duration lease = absl::Seconds(2);
+  // The shard has had no earlier life of which a node could tell: what it does not know is not
+  // there, from the start on and not only when a lease has passed.
+  bool first_life = false;
   uint64_t inline_cache_bytes = uint64_t{256} << 20;
   // Inline bytes that nodes have not acknowledged yet, over all sessions: beyond it nodes are named
   // a sender, if there is one, instead of being sent the bytes.

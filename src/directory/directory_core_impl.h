@@ -579,7 +579,7 @@ struct DirectoryCore::Impl {
   const Instant start_;
   Random random_;
   Instant now_;
-  bool learning_ = true;
+  bool learning_;
   Instant learn_until_;  // at least; a pause of the process moves it on
   // Somebody has told of an earlier life of this shard: what it does not know may well exist.
   bool restarted_ = false;

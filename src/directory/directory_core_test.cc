@@ -461,6 +461,16 @@ TEST(RestartTest, ACreatorThatPullsWhatItTookBackIsNotTakenForItsWriter) {
   EXPECT_EQ(h.Count(a, v1::ShardMessage::kAssign), 1);
 }
 
+TEST(FirstLifeTest, WhatItDoesNotKnowIsNotThereFromTheStartOn) {
+  Harness h(/*learning=*/true, {.first_life = true});
+  const NodeKey a = h.Up("a");
+  h.Delete(a, x, 1);
+  EXPECT_EQ(h.Last(a, v1::ShardMessage::kDeleteReply)->delete_reply().code(),
+            static_cast<int>(absl::StatusCode::kNotFound));
+  h.Query(a, x, 2);
+  EXPECT_FALSE(h.Last(a, v1::ShardMessage::kQueryReply)->query_reply().known());
+}
+
 TEST(RestartTest, WithinTheFirstLeaseNothingIsDecidedFromAbsence) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");

@@ -11,6 +11,11 @@
 #include "src/net/tcp/tcp_network.h"
 
 namespace phalanx::runtime {
+namespace {
+
+constexpr char kAnyPort[] = "127.0.0.1:0";
+
+}  // namespace
 
 // One daemon on a loop of its own; destroying it ends it. The daemon is made before the loop starts
 // and destroyed after it has stopped, both on the caller's thread.
@@ -30,7 +35,7 @@ struct LocalCluster::Member {
 LocalCluster::LocalCluster(LocalClusterOptions options, TemporaryFolder folder)
     : options_(std::move(options)),
       folder_(std::move(folder)),
-      shard_addresses_(static_cast<size_t>(options_.shards), "127.0.0.1:0"),
+      shard_addresses_(static_cast<size_t>(options_.shards), kAnyPort),
       shards_(static_cast<size_t>(options_.shards)),
       nodes_(static_cast<size_t>(options_.nodes)) {}
 
@@ -60,6 +65,8 @@ absl::Status LocalCluster::StartShard(int shard) {
   config.num_shards = options_.shards;
   config.secret = options_.secret;
   config.core = options_.directory;
+  // It gets a port of its own then, which nobody knows.
+  config.core.first_life = config.listen == kAnyPort;
   auto member = std::make_unique<Member>();
   PHALANX_ASSIGN_OR_RETURN(member->shard,
                            DirectoryDaemon::Start(config, member->loop, member->network));

@@ -374,6 +374,7 @@ void SimCluster::MakeShard(int s) {
   session.nonce_bytes = NonceBytes();
   directory::DirectoryOptions options = options_.directory;
   options.lease = options_.lease;
+  options.first_life = options.first_life && !std::exchange(slot.had_a_life, true);
   slot.shard = std::make_unique<directory::Shard>(*slot.control, std::move(session), options,
                                                   random_.Fork());
   auto listener = ListenForSimShardStreams(

@@ -45,7 +45,8 @@ struct ClusterOptions {
   // I/O loops of a node; 0: its control loop does that too.
   int io_loops = 1;
   absl::Duration lease = absl::Seconds(2);
-  directory::DirectoryOptions directory;  // the lease is filled in
+  directory::DirectoryOptions
+      directory;  // the lease is filled in; `first_life` of the first one only
   net::DataPlaneOptions data_plane;
   SimScheduler::Options scheduler;  // the seed is filled in
   SimFabric::Options fabric;        // the seed is filled in
@@ -162,6 +163,7 @@ class SimCluster : private Oracle {
     std::unique_ptr<net::Listener> listener;
     std::unique_ptr<directory::Shard> shard;
     Instant started;
+    bool had_a_life = false;
   };
 
   runtime::NodeOptions OptionsOfNode(int n) const;

@@ -224,6 +224,7 @@ SimulationPlan DrawPlan(uint64_t seed, Focus focus) {
   if (random.Chance(0.2)) shard.inline_under_way_bytes = random.Below(50'000);
   if (random.Chance(0.5)) plan.cluster.registered_per_turn = 1 + random.Below(4);
   if (random.Chance(0.5)) shard.least_near_bytes = 1;
+  shard.first_life = random.Chance(0.5);
   return plan;
 }
 

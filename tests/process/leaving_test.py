@@ -1,5 +1,6 @@
 """Daemons that leave: with what is only theirs moved, in no time when asked twice, with their parent."""
 
+import json
 import os
 import pathlib
 import signal
@@ -12,6 +13,8 @@ from tests.process.harness import (
     BINARY,
     DEADLINE_S,
     ID_A,
+    ID_B,
+    NOT_FOUND,
     ClusterTest,
     Daemon,
     environment,
@@ -137,6 +140,16 @@ class EmbeddedTest(ClusterTest):
             with ours.makefile() as lines:
                 self.assertIn("ERROR", lines.readline())
             self.assertNotEqual(process.wait(DEADLINE_S), 0)
+
+    def test_a_private_cluster_waits_for_nobody_of_an_earlier_life(self):
+        up = Daemon(["up", "--capacity=64MiB", "--lease=1h", "--json"], self.cluster.path("up.log"))
+        self.addCleanup(up.close)
+        at = f"--address={json.loads(up.read_line())['socket']}"
+        self.cluster.run("put", self.cluster.make_file("file", MIB), f"--id={ID_A}", "--wait", at)
+        self.cluster.run("reduce", ID_B, ID_A, "--dtype=u8", at)
+        self.cluster.run("rm", ID_A, at)
+        # Of what it has never heard of, too, it knows that it is not there.
+        self.cluster.run("rm", "cc" * 20, at, expect=NOT_FOUND)
 
     def test_up_tells_people_how_to_use_it(self):
         up = Daemon(["up", "--capacity=64MiB"], self.cluster.path("up.log"))

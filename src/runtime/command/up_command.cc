@@ -111,6 +111,8 @@ class UpCommand : public Command {
     PHALANX_RETURN_IF_ERROR(WriteSecretFile(absl::StrCat(folder, "/secret"), secret));
     directory_.listen = "127.0.0.1:0";
     directory_.secret = secret;
+    // Nobody has had this secret before.
+    directory_.core.first_life = true;
     node_.node.name = absl::StrCat(ShortHostName(), "-", getpid());
     node_.node.secret = secret;
     node_.node.process_id = static_cast<uint64_t>(getpid());
