@@ -11,10 +11,10 @@
 //
 // Threads. Every method of Client, Future, Buffer and WritableBuffer may be called from any thread.
 // No thread is started unless ClientOptions::callback_thread asks for one: whoever waits drives the
-// connection for everybody; programs with their own event loop watch fd() and call Poll().
-// Callbacks run inside Wait, Poll or Close of whatever thread is there (or on the callback thread),
-// never inside any other call, one that blocks included, and hold no lock of the client: they may
-// call it.
+// connection for everybody; programs with their own event loop watch fd() and call Poll(). (Within
+// a Put of 32 MiB and more several make its pages, and have ended when it returns.) Callbacks run
+// inside Wait, Poll or Close of whatever thread is there (or on the callback thread), never inside
+// any other call, one that blocks included, and hold no lock of the client: they may call it.
 //
 // Fork. A child must not use a client made before fork: every call there returns
 // FailedPrecondition, callbacks do not run, and the child's copy needs no care (its copies of the

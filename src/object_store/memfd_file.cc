@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/common/populate.h"
 #include "src/common/status_macros.h"
 
 // Not in this C library's headers.
@@ -57,8 +58,9 @@ absl::Status Reserve(int fd, uint64_t bytes, const MemfdFile::Available& availab
 absl::StatusOr<char*> Fill(int fd, uint64_t bytes, const MemfdFile::Available& available) {
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) return NoMemory(bytes, "ftruncate", errno);
   PHALANX_RETURN_IF_ERROR(Reserve(fd, bytes, available));
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) return NoMemory(bytes, "mmap", errno);
+  Populate(static_cast<char*>(data), bytes);
   return static_cast<char*>(data);
 }
 

@@ -70,7 +70,7 @@ BANS = (
     Ban(
         r"\bstd::(thread|jthread|async)\b(?!::)",
         "only the rims own threads",
-        allowed=TESTS + ("src/common/thread*", "src/net/event_loop*", "src/net/tcp/resolver*", "src/object_store/memfd_memory*", "examples/*", "src/runtime/*"),
+        allowed=TESTS + ("src/common/thread*", "src/common/populate.cc", "src/net/event_loop*", "src/net/tcp/resolver*", "src/object_store/memfd_memory*", "examples/*", "src/runtime/*"),
     ),
     Ban(
         r"\bstd::(recursive_|timed_|shared_)?mutex\b|\bstd::condition_variable|\babsl::Mutex\b",

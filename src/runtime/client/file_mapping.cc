@@ -13,10 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "src/common/populate.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif
@@ -146,8 +144,7 @@ absl::Status FileMapping::BeginWriting(uint64_t upto) {
   }
   if (populated_ < upto) {
     static const uint64_t page = static_cast<uint64_t>(getpagesize());
-    // Saves a fault per page; older kernels refuse, and the faults come.
-    madvise(writing_ + populated_, upto - populated_, MADV_POPULATE_WRITE);
+    Populate(writing_ + populated_, upto - populated_);
     populated_ = (upto + page - 1) / page * page;
   }
   return absl::OkStatus();

@@ -1,0 +1,62 @@
+#include "src/common/populate.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "src/common/thread.h"
+
+// Not in this C library's headers before its release 2.35.
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace phalanx {
+namespace {
+
+// To start a thread takes about as long as a few dozen pages.
+constexpr uint64_t kBytesPerThread = uint64_t{16} << 20;
+constexpr uint64_t kMaxThreads = 4;
+
+void PopulateAlone(char* begin, uint64_t bytes) { madvise(begin, bytes, MADV_POPULATE_WRITE); }
+
+// On a thread that no signal of the process reaches.
+absl::StatusOr<std::thread> PopulateBeside(char* begin, uint64_t bytes) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  absl::StatusOr<std::thread> thread =
+      StartThread("populate", [begin, bytes] { PopulateAlone(begin, bytes); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+}  // namespace
+
+void Populate(char* begin, uint64_t bytes) {
+  static const uint64_t page = static_cast<uint64_t>(getpagesize());
+  static const uint64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const uint64_t parts =
+      std::clamp<uint64_t>(bytes / kBytesPerThread, 1, std::min(kMaxThreads, cores));
+  const uint64_t step = (bytes / parts + page - 1) / page * page;
+  std::vector<std::thread> threads;
+  while (threads.size() + 1 < parts) {
+    absl::StatusOr<std::thread> thread = PopulateBeside(begin, step);
+    if (!thread.ok()) break;
+    threads.push_back(*std::move(thread));
+    begin += step;
+    bytes -= step;
+  }
+  PopulateAlone(begin, bytes);
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace phalanx
