@@ -11,8 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "src/common/status_macros.h"
+#include "src/common/utf8.h"
 #include "src/common/wire.h"
 
 namespace phalanx::object_store {
@@ -30,6 +32,10 @@ static_assert(local::kMaxRequestsUnderWay <= kMaxRequestsPerClient);
 absl::Status CheckNames(absl::Span<const absl::string_view> names) {
   for (const absl::string_view name : names) {
     if (name.empty()) return absl::InvalidArgumentError("a node's name is empty");
+    if (!IsUtf8(name)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the node's name \"", absl::CHexEscape(name), "\" is not UTF-8"));
+    }
   }
   return absl::OkStatus();
 }
@@ -418,6 +424,10 @@ absl::Status LocalSession::On(const local::Broadcast& broadcast) {
 }
 
 absl::Status LocalSession::On(const local::Prefetch& prefetch) {
+  if (const absl::Status named = CheckNames(prefetch.nodes); !named.ok()) {
+    AnswerFailed(prefetch.request, named);
+    return absl::OkStatus();
+  }
   store_.Prefetch(client_, prefetch.id,
                   std::vector<std::string>(prefetch.nodes.begin(), prefetch.nodes.end()),
                   Deadline(prefetch.timeout),

@@ -1,9 +1,12 @@
 // Reductions of a LocalSession: its requests to the ReduceVerbs, and what a result was made of.
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "src/common/utf8.h"
 #include "src/object_store/local_session.h"
 
 namespace phalanx::object_store {
@@ -115,7 +118,10 @@ absl::Status LocalSession::On(const local::Fail& fail) {
         absl::StrCat("object ", fail.id.hex(), " was said to fail with OK"));
   }
   if (!AdmitReduce(fail.request, 0)) return absl::OkStatus();
-  reduce_->Fail(client_, fail.id, absl::Status(fail.code, fail.message), Deadline(fail.timeout),
+  // The shard reads text alone.
+  const std::string why =
+      IsUtf8(fail.message) ? std::string(fail.message) : absl::CHexEscape(fail.message);
+  reduce_->Fail(client_, fail.id, absl::Status(fail.code, why), Deadline(fail.timeout),
                 AnswerReduce(fail.request, 0));
   return absl::OkStatus();
 }

@@ -533,6 +533,18 @@ TEST_F(ClientTest, ABroadcastEndsWithTheNumberOfNodes) {
   EXPECT_THAT(client_->ProgressOf(Id(2)).Wait(), StatusIs(absl::StatusCode::kNotFound));
 }
 
+// The shard would take it for what a broken node sends, and would hear no more from this one.
+TEST_F(ClientTest, ANameThatIsNoTextIsRefusedHere) {
+  PHALANX_ASSERT_OK(client_->Put(Id(1), "bytes").Wait());
+  BroadcastOptions options;
+  options.nodes = {"caf\xe9"};
+  const auto refused =
+      StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr("caf\\xe9"));
+  EXPECT_THAT(client_->Broadcast(Id(1), options).Wait(), refused);
+  EXPECT_THAT(client_->ProgressOf(Id(1), options.nodes).Wait(), refused);
+  EXPECT_THAT(client_->Prefetch(Id(1), options.nodes).Wait(), refused);
+}
+
 TEST_F(ClientTest, ABroadcastMayBeWaitedForAgainOrNotAtAll) {
   PHALANX_ASSERT_OK(client_->Put(Id(1), "bytes").Wait());
   BroadcastOptions options;
