@@ -229,7 +229,9 @@ def test_nodes_that_come_later_get_what_is_sticky(nodes):
     sent = clients[0].broadcast(ref)
     assert sent.wait(timeout=60) == 3
     assert clients[1].stat(ref).sticky
-    other = clients[0].put(np.ones(10))
+    # Looked at after the first one, in the order of ids.
+    after = next(made for made in iter(clients[0].ref, None) if made.id > ref.id)
+    other = clients[0].put(np.ones(LARGE), after)
     assert clients[0].broadcast(other).wait(timeout=60) == 3
     daemons[2].kill()
     late = phalanx.Client(cluster.start_node("n3", capacity="256MiB").client_address)

@@ -14,9 +14,11 @@ absl::Status DirectoryCore::Impl::OnBroadcast(Node& node, const v1::BroadcastReq
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   if (m.end()) {
     broadcasts_.Leave(id, node.key, m.request_id());
-    std::erase_if(deferred_broadcasts_, [&](const DeferredBroadcast& deferred) {
-      return deferred.node == node.key && deferred.request.request_id() == m.request_id();
-    });
+    // One that has not begun does so all the same; nobody waits for it.
+    for (DeferredBroadcast& deferred : deferred_broadcasts_) {
+      const bool its = deferred.node == node.key && deferred.request.request_id() == m.request_id();
+      deferred.left = deferred.left || its;
+    }
     return absl::OkStatus();
   }
   if (!m.stop()) PHALANX_RETURN_IF_ERROR(ParseNodeNames(m.nodes()).status());
@@ -44,6 +46,9 @@ void DirectoryCore::Impl::AnswerDeferredBroadcasts() {
     if (node != nullptr && node->session == deferred.session) {
       BeginBroadcast(*node, deferred.request);
     }
+    if (!deferred.left) continue;
+    broadcasts_.Leave(*ParseObjectId(deferred.request.object_id()), deferred.node,
+                      deferred.request.request_id());
   }
 }
 
@@ -67,15 +72,17 @@ void DirectoryCore::Impl::BeginBroadcast(Node& node, const v1::BroadcastRequest&
     reply.set_code(static_cast<int>(status.code()));
     reply.set_message(absl::StrCat("object ", id.hex(), ": ", status.message()));
   };
+  // Also of what is lost, which would be sticky again when it is put again.
+  if (m.stop() && broadcasts_.MarkOf(id) != nullptr) {
+    broadcasts_.Stop(id);
+    return answer(absl::OkStatus());
+  }
   const Object* object = FindObject(id);
   if (object == nullptr || !object->adopted) {
     return answer(absl::NotFoundError(
         FindDeleted(id) != nullptr ? "it was deleted" : "nothing was put under this id"));
   }
-  if (m.stop()) {
-    broadcasts_.Stop(id);
-    return answer(absl::OkStatus());
-  }
+  if (m.stop()) return answer(absl::OkStatus());
   absl::btree_set<absl::string_view> names(m.nodes().begin(), m.nodes().end());
   const std::vector<Node*> called = NodesCalled(names);
   if (!names.empty() && !m.sticky()) {

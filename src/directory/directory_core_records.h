@@ -204,6 +204,7 @@ struct DeferredBroadcast {
   NodeKey node;
   uint64_t session = 0;
   v1::BroadcastRequest request;
+  bool left = false;
 };
 
 // An object of which no complete copy is left.

@@ -11,7 +11,8 @@
 namespace phalanx::directory {
 namespace {
 
-constexpr uint64_t kMaxStamp = uint64_t{1} << 62;
+// What a shard mints is never near it.
+constexpr uint64_t kMaxStamp = uint64_t{1} << 61;
 
 }  // namespace
 
@@ -87,10 +88,8 @@ absl::Status DirectoryCore::Impl::OnRegisterCopy(Node& node, const v1::RegisterC
   r.writing = m.writing() && !r.complete && may_write;
   // Who writes has no sender, whatever it says: it could be fed from below itself.
   if (!r.writing) r.sender = FromProto(m.sender());
-  if (m.sticky().stamp() > kMaxStamp) {
-    return absl::InvalidArgumentError("sticky.stamp: no shard has told such a one");
-  }
-  if (m.sticky().stamp() != 0) {
+  // Of a mark that no shard has told, nothing; the copy is there all the same.
+  if (m.sticky().stamp() != 0 && m.sticky().stamp() <= kMaxStamp) {
     r.mark.stamp = m.sticky().stamp();
     if (m.sticky().nodes_size() > 0) {
       PHALANX_ASSIGN_OR_RETURN(r.mark.nodes, ParseNodeNames(m.sticky().nodes()));

@@ -122,7 +122,7 @@ void Store::Impl::OnBroadcastReply(const v1::BroadcastReply& reply) {
 
 void Store::Impl::LeaveBroadcast(const Request& request) {
   const auto* part = std::get_if<BroadcastPart>(&request.part);
-  if (part == nullptr || part->answered || part->options.stop) return;
+  if (part == nullptr || part->answered || part->options.stop || request.object.nil()) return;
   v1::NodeMessage message;
   v1::BroadcastRequest* out = message.mutable_broadcast_request();
   out->set_request_id(request.id);

@@ -30,9 +30,10 @@ absl::Status Broadcasts::Ask(const ObjectId& id, const Asker& asker, uint32_t th
   const BroadcastMark* known = MarkOf(id);
   BroadcastMark mark = known == nullptr ? BroadcastMark() : *known;
   const size_t named = mark.nodes.size();
-  if (asker.sticky) mark.nodes.insert(asker.names.begin(), asker.names.end());
+  const bool sticky = asker.sticky && !Overtaken(id, asker);
+  if (sticky) mark.nodes.insert(asker.names.begin(), asker.names.end());
   if (mark.nodes.contains("*")) mark.nodes = {"*"};
-  const bool changed = asker.sticky && (known == nullptr || mark.nodes != known->nodes);
+  const bool changed = sticky && (known == nullptr || mark.nodes != known->nodes);
   if (mark.nodes.size() > kMaxNamedNodes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("it is sticky for ", named, " names, of which there may be ", kMaxNamedNodes));
@@ -54,7 +55,8 @@ absl::Status Broadcasts::Ask(const ObjectId& id, const Asker& asker, uint32_t th
     nodes_[key].part_in.insert(id);
     record.refused.erase(key);
   }
-  record.waiting.push_back(Waiting{asker.node, asker.request_id, std::move(missing), there});
+  record.waiting.push_back(
+      Waiting{asker.node, asker.request_id, sticky, std::move(missing), there});
   ++askers_;
   OrderAll(id, record, lacks);
   Settle(at);
@@ -65,6 +67,9 @@ void Broadcasts::Stop(const ObjectId& id) {
   const auto at = records_.find(id);
   if (at == records_.end() || !at->second.mark.on()) return;
   SetMark(at->second, BroadcastMark{MintStamp(), {}});
+  for (const Waiting& waiting : at->second.waiting) {
+    if (waiting.sticky) overtaken_[waiting.node].emplace(id, waiting.request_id);
+  }
   if (!DefectActive(Defect::kStopNotTold)) effects_.push_back(TellMark{id, std::nullopt});
   Settle(at);
 }
@@ -133,7 +138,7 @@ void Broadcasts::BeginAnew(const ObjectId& id, Lacks lacks) {
   for (const NodeKey& key : again) EndOrder(record, key);
   if (!record.idle()) OrderAll(id, record, lacks);
   for (const NodeKey& key : again) LeaveIfDone(id, record, key);
-  if (record.mark.on()) effects_.push_back(TellMark{id, std::nullopt});
+  if (record.mark.stamp != 0) effects_.push_back(TellMark{id, std::nullopt});
 }
 
 // ---- what nodes do
@@ -154,7 +159,7 @@ void Broadcasts::Arrived(const ObjectId& id, const NodeKey& node) {
   for (Waiting& waiting : record.waiting) {
     waiting.arrived += static_cast<uint32_t>(waiting.missing.erase(node));
   }
-  if (record.mark.on()) effects_.push_back(TellMark{id, node});
+  if (record.mark.stamp != 0) effects_.push_back(TellMark{id, node});
   LeaveIfDone(id, record, node);
   Settle(at);
 }
@@ -211,6 +216,7 @@ void Broadcasts::SessionBegins(const NodeKey& node) { Strike(node, /*gone=*/fals
 void Broadcasts::NodeGone(const NodeKey& node) {
   Strike(node, /*gone=*/true);
   nodes_.erase(node);
+  overtaken_.erase(node);
 }
 
 void Broadcasts::Strike(const NodeKey& key, bool gone) {
@@ -322,6 +328,11 @@ absl::Status Broadcasts::CheckInvariants() const {
 
 // ---- steps
 
+bool Broadcasts::Overtaken(const ObjectId& id, const Asker& asker) const {
+  const auto of_node = overtaken_.find(asker.node);
+  return of_node != overtaken_.end() && of_node->second.contains({id, asker.request_id});
+}
+
 bool Broadcasts::IsFor(const Record& record, const NodeKey& key) const {
   const auto node = nodes_.find(key);
   if (node == nodes_.end()) return false;
@@ -343,7 +354,9 @@ void Broadcasts::Order(const ObjectId& id, Record& record, const NodeKey& key, L
 
 void Broadcasts::OrderAll(const ObjectId& id, Record& record, Lacks lacks) {
   for (const auto& [key, node] : nodes_) {
-    if (node.joined && IsFor(record, key)) Order(id, record, key, lacks);
+    // What costs least first: with many who wait, whom it is for costs most.
+    if (!node.joined || record.ordered.contains(key) || record.refused.contains(key)) continue;
+    if (IsFor(record, key)) Order(id, record, key, lacks);
   }
 }
 

@@ -17,7 +17,9 @@
 //     ordered again before its next session, the next generation, or the next Ask.
 //  2. At most kMaxWalkFetches orders of a walk are open per node; a walk looks at each object once.
 //  3. An answer is given once, when nobody is left to wait for.
-//  4. An object has a record while its mark is not the first one, somebody waits, or both.
+//  4. Who asked before a Stop does not make the object sticky after it by asking again in a new
+//  session.
+//  5. An object has a record while its mark is not the first one, somebody waits, or both.
 //
 // Thread rule: no thread, lock, clock or I/O inside. Owned by the core, on its control loop.
 #ifndef PHALANX_DIRECTORY_BROADCASTS_BROADCASTS_H_
@@ -26,6 +28,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -144,6 +147,7 @@ class Broadcasts {
   struct Waiting {
     NodeKey node;
     uint64_t request_id = 0;
+    bool sticky = false;
     absl::btree_set<NodeKey> missing = {};
     uint32_t arrived = 0;
     uint32_t refused = 0;
@@ -167,6 +171,7 @@ class Broadcasts {
     std::optional<ObjectId> walked;  // up to this one, while it is walked
   };
 
+  bool Overtaken(const ObjectId& id, const Asker& asker) const;
   bool IsFor(const Record& record, const NodeKey& key) const;
   void Order(const ObjectId& id, Record& record, const NodeKey& key, Lacks lacks);
   // All nodes that it is for.
@@ -189,7 +194,9 @@ class Broadcasts {
   absl::btree_set<ObjectId> active_;  // of these, those that are not idle
   absl::btree_map<NodeKey, Node> nodes_;
   absl::btree_set<NodeKey> walking_;  // those that may be walked on now
-  uint64_t last_stamp_ = 0;           // minted here, or told
+  // By node: the requests, of which objects, that a Stop has overtaken.
+  absl::btree_map<NodeKey, absl::btree_set<std::pair<ObjectId, uint64_t>>> overtaken_;
+  uint64_t last_stamp_ = 0;  // minted here, or told
   bool minted_ = false;
   size_t sticky_ = 0;
   size_t askers_ = 0;

@@ -435,6 +435,78 @@ TEST_F(BroadcastTest, AStopCountsMoreThanWhatAnEarlierShardHasTold) {
   EXPECT_FALSE(Sticky(x));
 }
 
+TEST_F(BroadcastTest, WhoAskedBeforeAStopDoesNotUndoItByAskingAgain) {
+  const NodeKey a = h_.Up("a");
+  h_.Up("b");
+  const Generation g = h_.Create(a, x, {.complete = true});
+  Ask(a, x, {"*"}, /*sticky=*/true);
+  Stop(a, x);
+  const v1::StickyMark off = MarkOf(a);
+  EXPECT_EQ(Answers(a), 1) << "that it has stopped; who asked waits for b";
+  h_.NewSession(a, true);
+  RegisterSticky(a, x, g, off);
+  h_.RegisterEnd(a);
+  Ask(a, x, {"*"}, /*sticky=*/true);
+  EXPECT_FALSE(Sticky(x));
+  Ask(a, x, {"*"}, /*sticky=*/true, /*request=*/2);
+  EXPECT_TRUE(Sticky(x)) << "this is another one";
+}
+
+TEST_F(BroadcastTest, WhoFetchesAfterAStopIsToldOfIt) {
+  const NodeKey a = h_.Up("a");
+  h_.Create(a, x, {.complete = true});
+  Ask(a, x, {"*"}, /*sticky=*/true);
+  Stop(a, x);
+  const NodeKey b = h_.Up("b");
+  Fetch(b, x);
+  EXPECT_EQ(MarkOf(b).stamp(), MarkOf(a).stamp());
+  EXPECT_TRUE(MarkOf(b).nodes().empty());
+}
+
+TEST_F(BroadcastTest, WhatIsLostCanBeStopped) {
+  const NodeKey a = h_.Up("a");
+  const NodeKey b = h_.Up("b");
+  const NodeKey c = h_.Up("c");
+  h_.Create(a, x);
+  Ask(c, x, {"*"}, /*sticky=*/true);
+  h_.Want(b, x);
+  h_.Down(a);
+  h_.Advance(2 * kLease);
+  Stop(c, x);
+  EXPECT_EQ(Answer(c).code(), 0);
+  h_.Create(c, x, {.complete = true});
+  EXPECT_FALSE(Sticky(x));
+}
+
+TEST_F(BroadcastTest, WhoLeavesWhileTheShardLearnsHasBegunIt) {
+  h_.RestartShard();
+  const NodeKey a = h_.Up("a");
+  const NodeKey b = h_.Up("b");
+  h_.Create(a, x, {.complete = true});
+  Ask(a, x, {"*"}, /*sticky=*/true);
+  Leave(a, x);
+  h_.Advance(2 * kLease);
+  EXPECT_TRUE(Sticky(x));
+  EXPECT_EQ(Orders(b), 1);
+  EXPECT_EQ(Counter("broadcasts_waited_for"), 0u);
+}
+
+// Of a mark that none has told the shard takes nothing; the copy counts.
+TEST_F(BroadcastTest, AMarkThatNoShardHasToldIsPassedOver) {
+  const NodeKey a = h_.Up("a");
+  const Generation g = h_.Create(a, x, {.complete = true});
+  v1::StickyMark forged;
+  forged.set_stamp(uint64_t{1} << 62);
+  forged.add_nodes("*");
+  h_.RestartShard();
+  h_.NewSession(a, true);
+  RegisterSticky(a, x, g, forged);
+  h_.RegisterEnd(a);
+  h_.Advance(2 * kLease);
+  EXPECT_FALSE(Sticky(x));
+  EXPECT_EQ(h_.Describe(x).summary().complete_copies(), 1u);
+}
+
 TEST_F(BroadcastTest, StickyNamesAddUp) {
   const NodeKey a = h_.Up("a");
   h_.Create(a, x, {.complete = true});

@@ -51,7 +51,7 @@ class BroadcastCommand : public Command {
     const Future<int> broadcast = client->Broadcast(id, options);
     absl::StatusOr<int> nodes = broadcast.Wait(kLookEvery);
     while (!broadcast.ready()) {
-      const auto progress = client->ProgressOf(id, options.nodes).Wait();
+      const auto progress = client->ProgressOf(id, options.nodes, kLookEvery).Wait();
       if (progress.ok()) bar.Update(progress->bytes, progress->total_bytes);
       nodes = broadcast.Wait(kLookEvery);
     }
