@@ -41,7 +41,13 @@ absl::StatusOr<std::thread> PopulateBeside(char* begin, uint64_t bytes) {
 
 }  // namespace
 
+bool CanPopulate() {
+  static const bool can = madvise(nullptr, 0, MADV_POPULATE_WRITE) == 0;
+  return can;
+}
+
 void Populate(char* begin, uint64_t bytes) {
+  if (!CanPopulate()) return;
   static const uint64_t page = static_cast<uint64_t>(getpagesize());
   static const uint64_t cores = std::max(1u, std::thread::hardware_concurrency());
   const uint64_t parts =

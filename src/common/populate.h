@@ -14,6 +14,9 @@ namespace phalanx {
 // Any thread may call it. `begin` is at the start of a page.
 void Populate(char* begin, uint64_t bytes);
 
+// Whether this system knows how to.
+bool CanPopulate();
+
 }  // namespace phalanx
 
 #endif  // PHALANX_COMMON_POPULATE_H_

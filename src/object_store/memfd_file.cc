@@ -58,7 +58,8 @@ absl::Status Reserve(int fd, uint64_t bytes, const MemfdFile::Available& availab
 absl::StatusOr<char*> Fill(int fd, uint64_t bytes, const MemfdFile::Available& available) {
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) return NoMemory(bytes, "ftruncate", errno);
   PHALANX_RETURN_IF_ERROR(Reserve(fd, bytes, available));
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const int populate = CanPopulate() ? 0 : MAP_POPULATE;
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | populate, fd, 0);
   if (data == MAP_FAILED) return NoMemory(bytes, "mmap", errno);
   Populate(static_cast<char*>(data), bytes);
   return static_cast<char*>(data);
