@@ -211,8 +211,8 @@ def test_dead_node(nodes):
     absent, lost = clients[0].ref(), clients[1].ref()
     clients[0].put(np.ones(1 << 18), phalanx.ObjectRef(lost.id), keep=True)
     killer = threading.Timer(0.3, daemons[0].kill)
-    killer.start()
     with raises(exceptions.DisconnectedError, 0.3):
+        killer.start()
         clients[0].get(absent, timeout=60)
     killer.join()
     with raises(exceptions.DisconnectedError):
