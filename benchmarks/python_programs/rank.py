@@ -2,8 +2,9 @@
 
     rank.py --address unix:SOCKET --rank 3 --world 8
 
-"prepare OP NUMBER SIZE" puts what is there beforehand and is answered "ready"; "go INSTANT" does the operation from that instant of
-CLOCK_MONOTONIC on and is answered with the instant of its end and whether every number was right.
+"clear" deletes what the run before has left and is answered "clear"; "prepare OP NUMBER SIZE" puts what is there beforehand and
+is answered "ready"; "go INSTANT" does the operation from that instant of CLOCK_MONOTONIC on and is answered with the instant of
+its end and whether every number was right.
 """
 
 import argparse
@@ -36,8 +37,14 @@ class Rank:
         self.client, self.rank, self.world = client, rank, world
         self.held = []
 
-    def prepare(self, op, number, size):
+    def clear(self):
+        """Nothing is left of the run before: nodes use its memory again."""
+        if self.rank == 0 and self.held and self.op == "allreduce":
+            self.held.append(self.result)
+        self.client.delete(self.held)
         self.held.clear()
+
+    def prepare(self, op, number, size):
         self.op, self.number, self.size = op, number, size
         names = [f"{op}-{number}-{rank}" for rank in range(self.world)]
         self.refs = [self.client.ref(name) for name in names]
@@ -74,7 +81,10 @@ def main():
         rank = Rank(client, arguments.rank, arguments.world)
         for line in sys.stdin:
             what, *rest = line.split()
-            if what == "prepare":
+            if what == "clear":
+                rank.clear()
+                print("clear", flush=True)
+            elif what == "prepare":
                 rank.prepare(rest[0], int(rest[1]), int(rest[2]))
                 print("ready", flush=True)
             else:
