@@ -43,7 +43,7 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
   }
   if (defect == Defect::kLostResultForgotten) {
     ReducePlanOfRun plan = DrawReducePlan(seed);
-    // Results are committed late then, and lost before everybody has heard of it.
+    // Only where a shard waits for a first lease has it been noticed.
     plan.world.cluster.directory.first_life = false;
     return RunReduceSimulation(plan);
   }
