@@ -4,7 +4,7 @@
 
 "clear" deletes what the run before has left and is answered "clear"; "prepare OP NUMBER SIZE" puts what is there beforehand and
 is answered "ready"; "go INSTANT" does the operation from that instant of CLOCK_MONOTONIC on and is answered with the instant of
-its end and whether every number was right.
+its end; "check" is answered with whether every number was right, which other ranks that still work need not wait for.
 """
 
 import argparse
@@ -58,13 +58,13 @@ class Rank:
         while (left := instant - time.monotonic()) > 0:
             time.sleep(left)
         if self.op == "broadcast":
-            got = self.client.get(self.refs[0]) if self.rank else None
+            self.got = self.client.get(self.refs[0]) if self.rank else None
         else:
-            got = self.client.allreduce(self.refs, "sum", ref=self.result)
-        end = time.monotonic()
-        return end, self._right(got)
+            self.got = self.client.allreduce(self.refs, "sum", ref=self.result)
+        return time.monotonic()
 
-    def _right(self, got):
+    def right(self):
+        got, self.got = self.got, None
         if self.op == "broadcast":
             return self.rank == 0 or np.array_equal(got, floats(0, self.size // 4, self.number))
         all_ranks = [state_dict(rank, self.size, self.number) for rank in range(self.world)]
@@ -87,9 +87,10 @@ def main():
             elif what == "prepare":
                 rank.prepare(rest[0], int(rest[1]), int(rest[2]))
                 print("ready", flush=True)
+            elif what == "go":
+                print(rank.go(float(rest[0])), flush=True)
             else:
-                end, right = rank.go(float(rest[0]))
-                print(end, int(right), flush=True)
+                print(int(rank.right()), flush=True)
 
 
 if __name__ == "__main__":
