@@ -7,7 +7,7 @@ import signal
 import subprocess
 import unittest
 
-from tests.process.harness import ID_A, ClusterTest, sha256
+from tests.process.harness import ID_A, ClusterTest, of_this_shard, sha256
 
 MIB = 1 << 20
 SIZE = 12 * MIB
@@ -197,6 +197,11 @@ def add_tests():
 
 
 add_tests()
+
+
+def load_tests(loader, tests, pattern):
+    return of_this_shard(tests)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -359,3 +359,13 @@ class ClusterTest(unittest.TestCase):
             yield
         finally:
             daemon.signal(signal.SIGCONT)
+
+
+def of_this_shard(tests):
+    """Of a suite the tests that this process is to run, when Bazel shares them out among several: what a module
+    with `shard_count` returns from `load_tests`."""
+    if status := os.environ.get("TEST_SHARD_STATUS_FILE"):
+        pathlib.Path(status).touch()  # says that the tests are shared out indeed
+    each = [test for of_class in tests for test in of_class]
+    index, count = (int(os.environ.get(name, default)) for name, default in (("TEST_SHARD_INDEX", 0), ("TEST_TOTAL_SHARDS", 1)))
+    return unittest.TestSuite(each[index::count])
