@@ -250,7 +250,7 @@ class Client(_collectives.Collectives):
             if source is None:
                 source = bytearray(encoded.nbytes)
                 encoded.write_into(memoryview(source))
-            options = self._put_options(encoded.metadata, seconds, not keep, encoded.refs)
+            options, _kept = _native.put_options(encoded.metadata, seconds, not keep, encoded.refs)
             with _native.bytes_of(source) as data:
                 call = _waiting.owned(lib.phx_put(self._ptr, object_id, data, encoded.nbytes, options))
         else:
@@ -261,20 +261,6 @@ class Client(_collectives.Collectives):
         if not keep:
             ref._counts_with(self)
         return ref
-
-    def _put_options(
-        self, metadata: bytes, seconds: float | None, owned: bool, refs: Sequence[bytes] = ()
-    ) -> Any:
-        options = ffi.new("phx_put_options*")
-        kept = (ffi.from_buffer(metadata), ffi.from_buffer(b"".join(refs)))
-        options.metadata = kept[0]
-        options.metadata_size = len(metadata)
-        options.owned = owned
-        options.refers_to = kept[1]
-        options.refers_to_count = len(refs)
-        options.timeout = nanos(seconds)
-        _kept[options] = kept
-        return options
 
     def keep(self, ref: ObjectRef, timeout: float | None = _DEFAULT) -> None:
         """Let an object live until `delete`, whoever refers to it.
@@ -435,28 +421,37 @@ class Client(_collectives.Collectives):
         if lib.phx_result_views(call, 0, count, views) != 0:
             raise _native.last_error(self._address)
         # All of them are owned before anything can be raised.
+        opened = [(view, _metadata(view), _native.view_bytes(view)) for view in views]
+        if out is not None:
+            _, metadata, data = opened[0]
+            _values.copy_into(metadata, data, out)
+            return [out]
+        as_it_is = copy is None and not writable
+        return [
+            _values.decode_array(metadata, data)
+            if as_it_is and metadata.startswith(_values.AN_ARRAY)
+            else self._value(view, metadata, data, copy, writable, allow_pickle)
+            for view, metadata, data in opened
+        ]
+
+    def _value(
+        self,
+        view: Any,
+        metadata: bytes,
+        data: memoryview,
+        copy: bool | None,
+        writable: object,
+        allow_pickle: bool,
+    ) -> Any:
         private = writable == "cow"
+        if copy is None and (private or _values.wants_private_pages(metadata)):
+            data = _native.private_bytes(view, data)
         # Arrays beside tensors, whose pages are private anyway, are read-only all the same.
         how = None if private else False if writable is None else writable
-        opened = [(view, _metadata(view)) for view in views]
-        owned = [_native.view_bytes(view) for view in views]
-        datas = [
-            _native.private_bytes(view, data)
-            if copy is None and out is None and (private or _values.wants_private_pages(metadata))
-            else data
-            for (view, metadata), data in zip(opened, owned)
-        ]
-        if out is not None:
-            _values.copy_into(opened[0][1], datas[0], out)
-            return [out]
-        find = self._structure
         with reading(self):
-            return [
-                _values.decode(
-                    metadata, data, copy=copy, writable=how, allow_pickle=allow_pickle, find=find
-                )
-                for (_, metadata), data in zip(opened, datas)
-            ]
+            return _values.decode(
+                metadata, data, copy=copy, writable=how, allow_pickle=allow_pickle, find=self._structure
+            )
 
     def _structure(self, digest: bytes) -> Any:
         return _structures.find(self, digest)
@@ -699,10 +694,6 @@ class Client(_collectives.Collectives):
         from phalanx import _tools
 
         return _tools.tree(self._directory, self._address, ref.hex())
-
-
-# What option structs point to, as long as they live.
-_kept: Any = weakref.WeakKeyDictionary()
 
 
 def _metadata(view: Any) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from functools import partial
 
 from phalanx import exceptions
@@ -84,6 +85,22 @@ def nanos(seconds: float | None) -> int:
     if seconds != seconds or seconds < 0:
         raise exceptions.InvalidArgumentError(f"a timeout of {seconds} s")
     return min(int(seconds * 1e9), 1 << 62)
+
+
+def put_options(
+    metadata: bytes, seconds: float | None, owned: bool, refs: Sequence[bytes] = ()
+) -> tuple[Any, Any]:
+    """Return the library's options of a Put, and what they point to: to be kept as long as they are used."""
+    options = ffi.new("phx_put_options*")
+    options.metadata = kept = ffi.from_buffer(metadata)
+    options.metadata_size = len(metadata)
+    options.owned = owned
+    options.timeout = nanos(seconds)
+    if not refs:
+        return options, kept
+    options.refers_to = ids = ffi.from_buffer(b"".join(refs))
+    options.refers_to_count = len(refs)
+    return options, (kept, ids)
 
 
 def view_bytes(view: Any) -> memoryview:

@@ -95,19 +95,21 @@ def finish(
     PhalanxError
         As the call ended, or GetTimeoutError.
     """
-    code = lib.phx_wait(call, 0)
-    if code == PENDING:
-        patience = Patience(seconds, describe)
-        try:
-            while code == PENDING:
-                left = patience.slice()
-                code = lib.phx_wait(call, left)
-                if code == PENDING and left == 0:
-                    raise error_of(_DEADLINE, f"{describe()}: not there within {seconds} s", node)
-        except BaseException:
-            if cancel:
-                lib.phx_cancel(call)
-            raise
+    # Most calls have ended before any patience would count.
+    first = _SLICE_S if seconds is None else min(seconds, _SLICE_S)
+    try:
+        code = lib.phx_wait(call, int(first * 1e9))
+        if code == PENDING:
+            patience = Patience(None if seconds is None else seconds - first, describe)
+        while code == PENDING:
+            left = patience.slice()
+            code = lib.phx_wait(call, left)
+            if code == PENDING and left == 0:
+                raise error_of(_DEADLINE, f"{describe()}: not there within {seconds} s", node)
+    except BaseException:
+        if cancel:
+            lib.phx_cancel(call)
+        raise
     if code != 0:
         raise error_of(code, text(lib.phx_error()), node)
 

@@ -36,7 +36,7 @@ class _Writer:
         refs: Sequence[bytes] = (),
     ) -> None:
         self._client = client
-        options = client._put_options(metadata, seconds, owned, refs)
+        options, _kept = _native.put_options(metadata, seconds, owned, refs)
         call = _waiting.owned(lib.phx_create(client._ptr, object_id, nbytes, options))
         _waiting.finish(call, None, lambda: f"room for {nbytes} bytes", client.address)
         self._ptr = ffi.gc(_native.checked(lib.phx_result_writer(call)), lib.phx_writer_free)

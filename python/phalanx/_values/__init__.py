@@ -187,10 +187,9 @@ def decode(
     ImportError
         The value needs a package that is not installed.
     """
-    if copy is None and writable is None and metadata[:5] == _AN_ARRAY:
+    if copy is None and writable is None and metadata.startswith(AN_ARRAY):
         # What most calls are, and none of what follows matters to.
-        decoder = _decoders.get(_wire.ARRAY) or _load_decoder(_wire.ARRAY)
-        return decoder(metadata, data if type(data) is memoryview else memoryview(data))
+        return decode_array(metadata, data if type(data) is memoryview else memoryview(data))
     if type(data) is not memoryview or data.format != "B" or data.ndim != 1:
         data = _wire.as_bytes_view(data)
     kind = _wire.parse_kind(metadata) if metadata else _wire.NOTHING
@@ -213,7 +212,17 @@ def decode(
     return value.copy(order="K") if copy and kind == _wire.ARRAY else value
 
 
-_AN_ARRAY = _wire.pack_head(_wire.ARRAY)
+# What the metadata of a NumPy array begins with.
+AN_ARRAY = _wire.pack_head(_wire.ARRAY)
+
+
+def decode_array(metadata: bytes, data: memoryview) -> Any:
+    """Return a view of `data`, read-only if that is; as `decode` with its defaults, of metadata that begins
+    with AN_ARRAY."""
+    decoder = _decoders.get(_wire.ARRAY) or _load_decoder(_wire.ARRAY)
+    return decoder(metadata, data)
+
+
 # Their values own their memory.
 _COPIED_ANYWAY = (_wire.BYTES, _wire.BYTEARRAY, _wire.STR, _wire.PYARRAY, _wire.PLAIN)
 
