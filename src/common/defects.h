@@ -59,6 +59,7 @@ namespace phalanx {
   X(kStickyForgottenAtRestart, "sticky-forgotten-at-restart")       \
   X(kJoinerNotOrdered, "joiner-not-ordered")                        \
   X(kStopNotTold, "stop-not-told")                                  \
+  X(kAskedAgainAnew, "asked-again-anew")                            \
   /* Reductions: who takes which slot, and what is mended. */       \
   X(kSpareTakenTwice, "spare-taken-twice")                          \
   X(kAncestorsNotLowered, "ancestors-not-lowered")                  \

@@ -126,6 +126,7 @@ Object& DirectoryCore::Impl::GetObject(const ObjectId& id) {
 void DirectoryCore::Impl::ReleaseIfEmpty(Object& object) {
   if (!object.copies.empty() || !object.wants.empty() || !object.attempts.empty()) return;
   if (AwaitsResult(object)) return;
+  KeepMark(object);
   EndBroadcast(object, absl::DataLossError("no copy of it is left"));
   if (object.inline_cached && DefectActive(Defect::kInlineKeptAfterDelete)) return;
   DropInline(object);

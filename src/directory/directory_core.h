@@ -78,9 +78,10 @@ struct DirectoryOptions {
   size_t max_lost = 1 << 18;
   // Objects that nodes hold, over all nodes; beyond it nothing is freed until there are fewer.
   size_t max_holds = 1 << 26;
-  // Deletes and queries put off to the end of the first lease; beyond it they are answered
-  // ResourceExhausted.
+  // Deletes and queries put off to the end of the first lease, and the bytes of the names in these
+  // and in broadcasts put off; beyond it they are answered ResourceExhausted.
   size_t max_deferred = 1 << 20;
+  size_t max_deferred_name_bytes = 64 << 20;
   // Objects that are sticky, and broadcasts that are waited for; beyond it a BroadcastRequest is
   // answered ResourceExhausted.
   size_t max_sticky = 1 << 16;

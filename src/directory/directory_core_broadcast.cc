@@ -22,12 +22,10 @@ absl::Status DirectoryCore::Impl::OnBroadcast(Node& node, const v1::BroadcastReq
     return absl::OkStatus();
   }
   if (!m.stop()) PHALANX_RETURN_IF_ERROR(ParseNodeNames(m.nodes()).status());
+  PHALANX_RETURN_IF_ERROR(ParseMark(m.mark()).status());
   if (!Learning()) {
     BeginBroadcast(node, m);
-  } else if (deferred_broadcasts_.size() < options_.max_broadcasts) {
-    // Who is there, and what they have, is known when the first lease is over.
-    deferred_broadcasts_.push_back({node.key, node.session, m});
-  } else {
+  } else if (!Defer(node, m)) {
     v1::BroadcastReply& reply = *Send(node.key).mutable_broadcast_reply();
     reply.set_request_id(m.request_id());
     reply.set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
@@ -36,11 +34,44 @@ absl::Status DirectoryCore::Impl::OnBroadcast(Node& node, const v1::BroadcastReq
   return absl::OkStatus();
 }
 
+// Who is there, and what they have, is known when the first lease is over.
+bool DirectoryCore::Impl::Defer(const Node& node, const v1::BroadcastRequest& m) {
+  const size_t bytes = BytesOf(m.nodes()) + BytesOf(m.mark().nodes());
+  if (deferred_broadcasts_.size() >= options_.max_broadcasts) return false;
+  if (bytes > options_.max_deferred_name_bytes - deferred_name_bytes_) return false;
+  deferred_name_bytes_ += bytes;
+  deferred_broadcasts_.push_back({node.key, node.session, m});
+  return true;
+}
+
+absl::StatusOr<BroadcastMark> DirectoryCore::Impl::ParseMark(const v1::StickyMark& mark) {
+  if (mark.stamp() == 0 || mark.stamp() > Broadcasts::kMaxStamp) return BroadcastMark();
+  BroadcastMark parsed{mark.stamp(), {}};
+  if (mark.nodes_size() > 0) {
+    PHALANX_ASSIGN_OR_RETURN(parsed.nodes, ParseNodeNames(mark.nodes()));
+  }
+  return parsed;
+}
+
+void DirectoryCore::Impl::MergeMark(const v1::BroadcastRequest& m) {
+  const ObjectId id = *ParseObjectId(m.object_id());
+  const Object* object = FindObject(id);
+  const BroadcastMark mark = *ParseMark(m.mark());
+  if (!m.begun() || mark.stamp == 0 || object == nullptr || !object->adopted) return;
+  broadcasts_.Merge(id, mark,
+                    [this](const ObjectId& of, const NodeKey& key) { return LacksCopy(of, key); });
+}
+
 void DirectoryCore::Impl::AnswerDeferredBroadcasts() {
   for (const auto& [key, node] : nodes_) {
     if (!node->registering) broadcasts_.NodeJoined(key, node->info.name());
   }
-  for (const DeferredBroadcast& deferred : std::exchange(deferred_broadcasts_, {})) {
+  const std::vector<DeferredBroadcast> all = std::exchange(deferred_broadcasts_, {});
+  // What has begun in an earlier life of the shard has begun before the others.
+  for (const DeferredBroadcast& deferred : all) MergeMark(deferred.request);
+  for (const DeferredBroadcast& deferred : all) {
+    const v1::BroadcastRequest& m = deferred.request;
+    deferred_name_bytes_ -= BytesOf(m.nodes()) + BytesOf(m.mark().nodes());
     Node* node = FindNode(deferred.node);
     // In a new session the node asks again.
     if (node != nullptr && node->session == deferred.session) {
@@ -72,40 +103,42 @@ void DirectoryCore::Impl::BeginBroadcast(Node& node, const v1::BroadcastRequest&
     reply.set_code(static_cast<int>(status.code()));
     reply.set_message(absl::StrCat("object ", id.hex(), ": ", status.message()));
   };
-  // Also of what is lost, which would be sticky again when it is put again.
-  if (m.stop() && broadcasts_.MarkOf(id) != nullptr) {
+  const Object* object = FindObject(id);
+  const bool there = object != nullptr && object->adopted;
+  // Also of what is lost, which would be sticky again when it is put again; and of what somebody
+  // who is away was told by an earlier life of the shard.
+  if (m.stop() && (broadcasts_.MarkOf(id) != nullptr || (there && !options_.first_life))) {
     broadcasts_.Stop(id);
     return answer(absl::OkStatus());
   }
-  const Object* object = FindObject(id);
-  if (object == nullptr || !object->adopted) {
-    return answer(absl::NotFoundError(
-        FindDeleted(id) != nullptr ? "it was deleted" : "nothing was put under this id"));
-  }
+  if (!there && FindDeleted(id) != nullptr) return answer(absl::NotFoundError("it was deleted"));
+  if (!there && m.begun()) return answer(absl::DataLossError("no copy of it is left"));
+  if (!there) return answer(absl::NotFoundError("nothing was put under this id"));
   if (m.stop()) return answer(absl::OkStatus());
+  MergeMark(m);
   absl::btree_set<absl::string_view> names(m.nodes().begin(), m.nodes().end());
   const std::vector<Node*> called = NodesCalled(names);
-  if (!names.empty() && !m.sticky()) {
+  if (!names.empty() && !m.sticky() && !m.begun()) {
     v1::BroadcastReply& reply = *Send(node.key).mutable_broadcast_reply();
     reply.set_request_id(m.request_id());
     reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
     reply.set_message(NoNodeIsCalled(id, names));
     return;
   }
-  uint32_t there = 0;
+  uint32_t arrived = 0;
   absl::btree_set<NodeKey> missing;
   for (const Node* other : called) {
     if (HasConfirmed(*object, other->key)) {
-      ++there;
+      ++arrived;
     } else if (!other->draining) {
       missing.insert(other->key);
     }
   }
   const Broadcasts::Asker asker{node.key, m.request_id(),
                                 absl::btree_set<std::string>(m.nodes().begin(), m.nodes().end()),
-                                m.sticky()};
+                                m.sticky(), m.begun()};
   const absl::Status begun = broadcasts_.Ask(
-      id, asker, there, std::move(missing),
+      id, asker, arrived, std::move(missing),
       [this](const ObjectId& of, const NodeKey& key) { return LacksCopy(of, key); });
   if (!begun.ok()) answer(begun);
 }
@@ -133,9 +166,31 @@ void DirectoryCore::Impl::TakeMark(const Object& object, const NodeKey& key,
   });
 }
 
+void DirectoryCore::Impl::KeepMark(const Object& object) {
+  const auto lost = lost_.find(object.id);
+  const BroadcastMark* mark = broadcasts_.MarkOf(object.id);
+  if (lost != lost_.end() && mark != nullptr) lost->second.mark = *mark;
+}
+
+void DirectoryCore::Impl::RestoreMark(const Object& object) {
+  const auto lost = lost_.find(object.id);
+  if (lost == lost_.end()) return;
+  broadcasts_.Merge(object.id, lost->second.mark,
+                    [this](const ObjectId& of, const NodeKey& key) { return LacksCopy(of, key); });
+}
+
 void DirectoryCore::Impl::BroadcastAnew(const Object& object) {
   broadcasts_.BeginAnew(
       object.id, [this](const ObjectId& of, const NodeKey& key) { return LacksCopy(of, key); });
+}
+
+void DirectoryCore::Impl::LeaveBroadcasts(const Node& node) {
+  broadcasts_.NodeLeaves(node.key, [this](const ObjectId& id, const NodeKey& key) {
+    const Object* object = FindObject(id);
+    if (object == nullptr) return false;
+    const auto want = object->wants.find(key);
+    return want != object->wants.end() && want->second.pulling;
+  });
 }
 
 void DirectoryCore::Impl::EndBroadcast(const Object& object, const absl::Status& why) {
@@ -166,8 +221,21 @@ void DirectoryCore::Impl::Carry(const TellMark& effect) {
   for (const auto& [key, copy] : object->copies) {
     if (effect.only.has_value() && *effect.only != key) continue;
     // What is stale is told when its node registers it.
-    if ((copy.complete || copy.writer) && !copy.stale) TellMarkTo(*object, key, *mark);
+    const bool has = (copy.complete || copy.writer) && !copy.stale;
+    if (has && copy.registered_stamp != mark->stamp) TellMarkTo(*object, key, *mark);
   }
+}
+
+void DirectoryCore::Impl::Carry(const TellBegun& effect) {
+  if (FindNode(effect.node) == nullptr) return;
+  v1::BroadcastBegun& begun = *Send(effect.node).mutable_broadcast_begun();
+  begun.set_request_id(effect.request_id);
+  if (effect.mark.stamp != 0) WriteMark(effect.mark, begun.mutable_mark());
+}
+
+void DirectoryCore::Impl::WriteMark(const BroadcastMark& mark, v1::StickyMark* out) {
+  out->set_stamp(mark.stamp);
+  out->mutable_nodes()->Add(mark.nodes.begin(), mark.nodes.end());
 }
 
 void DirectoryCore::Impl::TellMarkTo(const Object& object, const NodeKey& key,
@@ -175,8 +243,7 @@ void DirectoryCore::Impl::TellMarkTo(const Object& object, const NodeKey& key,
   v1::Sticky& sticky = *Send(key).mutable_sticky();
   sticky.set_object_id(object.id.binary().data(), ObjectId::kSize);
   ToProto(object.generation, sticky.mutable_generation());
-  sticky.mutable_mark()->set_stamp(mark.stamp);
-  sticky.mutable_mark()->mutable_nodes()->Add(mark.nodes.begin(), mark.nodes.end());
+  WriteMark(mark, sticky.mutable_mark());
 }
 
 void DirectoryCore::Impl::Carry(const AnswerBroadcast& effect) {

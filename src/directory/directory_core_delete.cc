@@ -286,6 +286,9 @@ bool DirectoryCore::Impl::MustLearnAbout(const ObjectId& id) {
 bool DirectoryCore::Impl::Defer(const ObjectId& id, const Node& node, uint64_t request_id,
                                 Deferred::Kind kind, std::vector<std::string> names) {
   if (num_deferred_ >= options_.max_deferred) return false;
+  const size_t bytes = BytesOf(names);
+  if (bytes > options_.max_deferred_name_bytes - deferred_name_bytes_) return false;
+  deferred_name_bytes_ += bytes;
   deferred_[id].push_back(Deferred{node.key, node.session, request_id, kind, std::move(names)});
   ++num_deferred_;
   return true;
@@ -303,6 +306,7 @@ void DirectoryCore::Impl::AnswerDeferred(const ObjectId& id) {
   deferred_.erase(found);
   num_deferred_ -= requests.size();
   for (const Deferred& request : requests) {
+    deferred_name_bytes_ -= BytesOf(request.names);
     const Node* node = FindNode(request.node);
     // In a new session the node asks again.
     if (node == nullptr || node->session != request.session) continue;

@@ -102,6 +102,7 @@ absl::Status DirectoryCore::Impl::OnDrain(Node& node) {
     ReviewSole(*object);
   }
   StartDrainFetches(node);
+  LeaveBroadcasts(node);
   return absl::OkStatus();
 }
 

@@ -344,12 +344,21 @@ struct DirectoryCore::Impl {
   // ---- directory_core_broadcast.cc
   absl::Status OnBroadcast(Node& node, const v1::BroadcastRequest& m);
   void BeginBroadcast(Node& node, const v1::BroadcastRequest& m);
+  bool Defer(const Node& node, const v1::BroadcastRequest& m);
+  // Of one that no shard can have told, nothing.
+  static absl::StatusOr<BroadcastMark> ParseMark(const v1::StickyMark& mark);
+  // Of an object that is adopted: as who has begun and asks again was told it.
+  void MergeMark(const v1::BroadcastRequest& m);
   // Of the nodes that are there, those that have a name in `names`, which is taken out of them.
   std::vector<Node*> NodesCalled(absl::btree_set<absl::string_view>& names) const;
   void AnswerDeferredBroadcasts();
   static bool HasConfirmed(const Object& object, const NodeKey& key);
   bool LacksCopy(const ObjectId& id, const NodeKey& key) const;
   void TakeMark(const Object& object, const NodeKey& key, const BroadcastMark& mark);
+  // With what is known of its loss; and from that to the mark of who returns with a copy, if it is
+  // an earlier one.
+  void KeepMark(const Object& object);
+  void RestoreMark(const Object& object);
   // Another generation is the object's.
   void BroadcastAnew(const Object& object);
   void EndBroadcast(const Object& object, const absl::Status& why);
@@ -357,8 +366,12 @@ struct DirectoryCore::Impl {
   void RunBroadcasts();
   void Carry(const OrderFetch& effect);
   void Carry(const TellMark& effect);
+  void Carry(const TellBegun& effect);
   void Carry(const AnswerBroadcast& effect);
   void TellMarkTo(const Object& object, const NodeKey& key, const BroadcastMark& mark);
+  static void WriteMark(const BroadcastMark& mark, v1::StickyMark* out);
+  // It will be gone, and is waited for only with what it gets already.
+  void LeaveBroadcasts(const Node& node);
   // How far it has come, to the nodes of these names.
   void CountNamed(const Object& object, absl::Span<const std::string> names, v1::QueryReply& out);
 
@@ -601,6 +614,7 @@ struct DirectoryCore::Impl {
   absl::btree_map<uint64_t, ObjectId> tombstones_by_age_;  // by order
   absl::btree_map<ObjectId, std::vector<Deferred>> deferred_;
   size_t num_deferred_ = 0;
+  size_t deferred_name_bytes_ = 0;  // also of deferred_broadcasts_
   absl::btree_set<std::pair<Instant, ObjectId>> timers_;
   size_t open_wants_ = 0;
   size_t waiting_wants_ = 0;

@@ -58,6 +58,8 @@ struct Copy {
   bool registered = false;
   // Who feeds it, as its node told when it registered; until the registration ends.
   NodeKey registered_sender;
+  // Of the mark that it was registered with: its node need not be told that one.
+  uint64_t registered_stamp = 0;
   absl::InlinedVector<uint64_t, 1> watermarks;
   std::unique_ptr<PullRecord> pull;
 };
@@ -207,9 +209,19 @@ struct DeferredBroadcast {
   bool left = false;
 };
 
+// What names take in what is deferred.
+template <typename Names>
+size_t BytesOf(const Names& names) {
+  size_t bytes = 0;
+  for (const std::string& name : names) bytes += sizeof(std::string) + name.size();
+  return bytes;
+}
+
 // An object of which no complete copy is left.
 struct LostObject {
   std::string reason;  // names the node that had the last one
+  // Who returns with a copy was told it, or an earlier one.
+  BroadcastMark mark = {};
   uint64_t order = 0;
 };
 

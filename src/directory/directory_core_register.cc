@@ -9,13 +9,6 @@
 #include "src/directory/directory_core_impl.h"
 
 namespace phalanx::directory {
-namespace {
-
-// What a shard mints is never near it.
-constexpr uint64_t kMaxStamp = uint64_t{1} << 61;
-
-}  // namespace
-
 // The node goes on living in a new session: what it had is not offered any more, and goes if it is
 // not told again.
 void DirectoryCore::Impl::BeginStale(Node& node) {
@@ -71,6 +64,7 @@ void DirectoryCore::Impl::SweepStale(Node& node) {
 absl::Status DirectoryCore::Impl::OnRegisterBegin(Node& node, const v1::RegisterBegin& m) {
   node.registering = true;
   if (m.had_session()) restarted_ = true;
+  if (m.sticky_stamp() <= Broadcasts::kMaxStamp) broadcasts_.HeardOf(m.sticky_stamp());
   return absl::OkStatus();
 }
 
@@ -88,13 +82,7 @@ absl::Status DirectoryCore::Impl::OnRegisterCopy(Node& node, const v1::RegisterC
   r.writing = m.writing() && !r.complete && may_write;
   // Who writes has no sender, whatever it says: it could be fed from below itself.
   if (!r.writing) r.sender = FromProto(m.sender());
-  // Of a mark that no shard has told, nothing; the copy is there all the same.
-  if (m.sticky().stamp() != 0 && m.sticky().stamp() <= kMaxStamp) {
-    r.mark.stamp = m.sticky().stamp();
-    if (m.sticky().nodes_size() > 0) {
-      PHALANX_ASSIGN_OR_RETURN(r.mark.nodes, ParseNodeNames(m.sticky().nodes()));
-    }
-  }
+  PHALANX_ASSIGN_OR_RETURN(r.mark, ParseMark(m.sticky()));
   if (r.adopted) restarted_ = true;
   if (Tombstone* tombstone = Refusal(id, r.generation)) {
     AwaitConfirm(*tombstone, id, r.generation, node);
@@ -128,6 +116,7 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
     object.loss_told = false;
     object.generation = r.generation;
     object.info = r.info;
+    RestoreMark(object);
     ForgetLoss(object.id);
     object.first_plan = ++next_plan_;
     if (Tombstone* tombstone = FindTombstone(object.id)) tombstone->revived = true;
@@ -150,6 +139,7 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
   copy.unconfirmed = false;
   copy.registered = true;
   copy.primary = r.primary;
+  copy.registered_stamp = r.mark.stamp;
   SetWriter(object, copy, r.writing);
   copy.watermarks.assign(watermarks.begin(), watermarks.end());
   if (r.info.owned && !object.info.owned) SendKept(node.key, object);

@@ -36,8 +36,7 @@ void DirectoryCore::Impl::Summarize(const Object& object, v1::ObjectSummary* out
   out->set_reducing(reductions_.contains(object.id));
   out->set_holders(holds_.Holders(object.id));
   if (const BroadcastMark* mark = broadcasts_.MarkOf(object.id); mark != nullptr && mark->on()) {
-    out->mutable_sticky()->set_stamp(mark->stamp);
-    out->mutable_sticky()->mutable_nodes()->Add(mark->nodes.begin(), mark->nodes.end());
+    WriteMark(*mark, out->mutable_sticky());
   }
 }
 
@@ -342,6 +341,9 @@ absl::Status DirectoryCore::Impl::CheckInvariants() const {
   if (absl::Status status = broadcasts_.CheckInvariants(); !status.ok()) return status;
   if (inline_bytes != inline_bytes_ || inline_bytes_ > options_.inline_cache_bytes) {
     return absl::InternalError("the inline cache is miscounted");
+  }
+  if (deferred_.empty() && deferred_broadcasts_.empty() && deferred_name_bytes_ != 0) {
+    return absl::InternalError("the names that are deferred are miscounted");
   }
   if (tombstones_listed_.size() != tombstones_.size()) {
     return absl::InternalError("not every tombstone is listed");

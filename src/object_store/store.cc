@@ -27,6 +27,7 @@ Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory
       eviction_(table_),
       pushes_(options_.self, PushLimits(), table_),
       holds_({options_.max_holds_per_client, options_.max_transits}),
+      last_stamps_(static_cast<size_t>(options_.num_shards)),
       registered_(static_cast<size_t>(options_.num_shards)) {}
 
 Store::Impl::~Impl() {

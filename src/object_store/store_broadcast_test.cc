@@ -90,6 +90,38 @@ TEST_F(StoreBroadcastTest, ANewSessionIsAskedAgain) {
   EXPECT_EQ(w_.Sent<v1::BroadcastRequest>()[0].request_id(), request);
 }
 
+// What it has made sticky a stop may have ended since.
+TEST_F(StoreBroadcastTest, WhatHasBegunIsAskedAgainAsThat) {
+  const RequestId first = Ask({{"b"}, true, false});
+  EXPECT_FALSE(w_.Sent<v1::BroadcastRequest>().at(0).begun());
+  v1::ShardMessage message;
+  message.mutable_broadcast_begun()->set_request_id(first);
+  message.mutable_broadcast_begun()->mutable_mark()->set_stamp(7);
+  message.mutable_broadcast_begun()->mutable_mark()->add_nodes("b");
+  w_.Shard(message);
+  const RequestId second = Ask({{"*"}});
+  w_.ForgetSent();
+  w_.Run([&] { w_.store().OnRegister(0); });
+  EXPECT_EQ(w_.Sent<v1::RegisterBegin>().at(0).sticky_stamp(), 7u);
+  const auto asked = w_.Sent<v1::BroadcastRequest>();
+  ASSERT_EQ(asked.size(), 2u);
+  EXPECT_EQ(asked[0].request_id(), first);
+  EXPECT_TRUE(asked[0].begun());
+  EXPECT_EQ(asked[0].mark().stamp(), 7u);
+  EXPECT_THAT(asked[0].mark().nodes(), ElementsAre("b"));
+  EXPECT_EQ(asked[1].request_id(), second);
+  EXPECT_FALSE(asked[1].begun());
+  EXPECT_FALSE(asked[1].has_mark());
+  message.mutable_broadcast_begun()->set_request_id(second);
+  message.mutable_broadcast_begun()->clear_mark();
+  w_.Shard(message);
+  w_.ForgetSent();
+  w_.Run([&] { w_.store().OnRegister(0); });
+  EXPECT_TRUE(w_.Sent<v1::BroadcastRequest>().at(1).begun());
+  Reply(first, absl::StatusCode::kOk, 1);
+  EXPECT_THAT(*answer_, IsOk());
+}
+
 // Or the shard would have somebody to answer for as long as a node is full.
 TEST_F(StoreBroadcastTest, TheShardHearsThatNobodyWaitsAnyMore) {
   const RequestId first = Ask({{"*"}}, w_.now() + absl::Seconds(1));
@@ -126,6 +158,7 @@ TEST_F(StoreBroadcastTest, ItIsForgottenWithTheCopy) {
   const Generation generation = Put();
   Tell(Generation{kPeer, 1}, 3, "*");
   EXPECT_EQ(Registered().stamp(), 0u) << "of another one";
+  EXPECT_EQ(w_.Sent<v1::RegisterBegin>().at(0).sticky_stamp(), 3u) << "but it was minted";
   Tell(generation, 1, "*");
   EXPECT_EQ(w_.store().Copies().at(0).sticky.stamp(), 1u);
   v1::ShardMessage gone = Gone(Id(1), generation, v1::Gone::DELETED);

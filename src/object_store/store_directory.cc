@@ -103,6 +103,8 @@ void Store::Impl::SendRequest(const Request& request) {
     for (const std::string& node : broadcast->options.nodes) out->add_nodes(node);
     out->set_sticky(broadcast->options.sticky);
     out->set_stop(broadcast->options.stop);
+    out->set_begun(broadcast->begun);
+    if (broadcast->mark.stamp() != 0) *out->mutable_mark() = broadcast->mark;
   } else {
     return;
   }

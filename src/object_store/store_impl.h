@@ -96,6 +96,8 @@ struct Store::Impl {
     BroadcastOptions options;
     absl::AnyInvocable<void(absl::StatusOr<int>)> done;
     bool answered = false;  // by the shard
+    bool begun = false;     // it has said so, and what is sticky now
+    v1::StickyMark mark = {};
   };
   struct DrainPart {
     // By shard; nothing before it answers.
@@ -419,8 +421,10 @@ struct Store::Impl {
   void OnPrefetchReply(const v1::PrefetchReply& reply);
   void OnBroadcastReply(const v1::BroadcastReply& reply);
   // Who asked waits no longer, and the shard does not know.
+  void OnBroadcastBegun(int shard, const v1::BroadcastBegun& begun);
   void LeaveBroadcast(const Request& request);
-  void OnSticky(const v1::Sticky& sticky);
+  void OnSticky(int shard, const v1::Sticky& sticky);
+  void NoteStamp(int shard, const v1::StickyMark& mark);
   void OnFetch(const v1::Fetch& fetch);
   void OnDrainStatus(int shard, const v1::DrainStatus& status);
   void RememberTombstone(const ObjectId& id, const Generation& generation);
@@ -471,6 +475,7 @@ struct Store::Impl {
   RequestId drain_ = 0;
   // What the shards have told of copies that are here; told again in a new session.
   absl::flat_hash_map<std::pair<ObjectId, Generation>, v1::StickyMark> stickies_;
+  std::vector<uint64_t> last_stamps_;  // by shard, the greatest that it has told of any
   // By shard: this life of the node has had a session there.
   std::vector<char> registered_;
   std::map<int, Registration> registrations_;  // under way, by shard

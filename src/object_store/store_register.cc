@@ -24,6 +24,7 @@ void Store::Impl::OnRegister(int shard) {
   v1::NodeMessage message;
   char& had_session = registered_[static_cast<size_t>(shard)];
   message.mutable_register_begin()->set_had_session(std::exchange(had_session, 1) != 0);
+  message.mutable_register_begin()->set_sticky_stamp(last_stamps_[static_cast<size_t>(shard)]);
   send_(shard, std::move(message));
   told_used_bytes_ = 0;  // as the node's description has it
   // What an earlier one held back is void with its session.

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
 #include "src/directory/validate.h"
 #include "src/object_store/store_impl.h"
 
@@ -120,6 +121,15 @@ void Store::Impl::OnBroadcastReply(const v1::BroadcastReply& reply) {
   AnswerWith<BroadcastPart>(*request, std::move(result));
 }
 
+void Store::Impl::OnBroadcastBegun(int shard, const v1::BroadcastBegun& begun) {
+  NoteStamp(shard, begun.mark());
+  Request* request = OpenRequest<BroadcastPart>(begun.request_id());
+  if (request == nullptr || DefectActive(Defect::kAskedAgainAnew)) return;
+  BroadcastPart& part = std::get<BroadcastPart>(request->part);
+  part.begun = true;
+  part.mark = begun.mark();
+}
+
 void Store::Impl::LeaveBroadcast(const Request& request) {
   const auto* part = std::get_if<BroadcastPart>(&request.part);
   if (part == nullptr || part->answered || part->options.stop || request.object.nil()) return;
@@ -132,11 +142,17 @@ void Store::Impl::LeaveBroadcast(const Request& request) {
 }
 
 // What is not here any more need not be told again.
-void Store::Impl::OnSticky(const v1::Sticky& sticky) {
+void Store::Impl::OnSticky(int shard, const v1::Sticky& sticky) {
+  NoteStamp(shard, sticky.mark());
   const absl::StatusOr<ObjectId> id = directory::ParseObjectId(sticky.object_id());
   if (!id.ok()) return;
   const Generation generation = directory::FromProto(sticky.generation());
   if (table_.Find(*id, generation) != nullptr) stickies_[{*id, generation}] = sticky.mark();
+}
+
+void Store::Impl::NoteStamp(int shard, const v1::StickyMark& mark) {
+  uint64_t& last = last_stamps_[static_cast<size_t>(shard)];
+  last = std::max(last, mark.stamp());
 }
 
 void Store::Impl::SendDrain(int shard) {
@@ -249,7 +265,9 @@ void Store::OnShardMessage(int shard, const v1::ShardMessage& message) {
     case v1::ShardMessage::kBroadcastReply:
       return impl_->OnBroadcastReply(message.broadcast_reply());
     case v1::ShardMessage::kSticky:
-      return impl_->OnSticky(message.sticky());
+      return impl_->OnSticky(shard, message.sticky());
+    case v1::ShardMessage::kBroadcastBegun:
+      return impl_->OnBroadcastBegun(shard, message.broadcast_begun());
     case v1::ShardMessage::kFetch:
       return impl_->OnFetch(message.fetch());
     case v1::ShardMessage::kDrainStatus:

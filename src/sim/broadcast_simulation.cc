@@ -20,8 +20,9 @@ namespace {
 using object_store::ClientId;
 using CopyInfo = object_store::Store::CopyInfo;
 
-// A minute of it is for nodes that wait for what is lost.
-constexpr absl::Duration kSettleWithin = absl::Seconds(100);
+constexpr absl::Duration kSettleWithin = absl::Seconds(40);
+// And as long for each node: it waits for what is lost, and then who waits for its bytes does.
+constexpr absl::Duration kWaitForLost = absl::Seconds(60);
 constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
 // In which what a shard has said comes to a node that nothing stands in the way of.
 constexpr absl::Duration kToldWithin = absl::Milliseconds(500);
@@ -33,7 +34,12 @@ class BroadcastSimulation {
         cluster_(plan.world.cluster),
         checkers_(cluster_),
         faults_(cluster_, plan.world.faults, Random(plan.seed * 149 + 3)),
-        random_(plan.seed * 151 + 4) {}
+        random_(plan.seed * 151 + 4) {
+    cluster_.OnShardMessage([this](int n, const v1::ShardMessage& message) {
+      if (message.has_broadcast_begun()) Begun(n, message.broadcast_begun());
+      if (message.has_sticky()) Told(message.sticky());
+    });
+  }
 
   SimulationResult Run() {
     Storm();
@@ -57,16 +63,18 @@ class BroadcastSimulation {
     int shard = 0;
     int puts = 0;
     bool deleting = false;
-    // Sticky requests that were made; those that have not ended, or ended without an answer: they
-    // may be asked again.
+    // Sticky requests that were made; and those that may still take effect: neither has the shard
+    // said that they have begun, nor have they ended.
     int sticky_asked = 0;
-    int sticky_open = 0;
+    std::set<uint64_t> to_begin;
     // Somebody was told that it was stopped, and nobody has asked for it to be sticky since; and
     // who has a copy and must know.
     bool stopped = false;
     Instant stopped_at;
     Instant stop_asked_at;
     std::set<NodeKey> know_stop;
+    // Of the marks that somebody was told, but for those of a stop.
+    uint64_t last_stamp = 0;
     // Who has kept the mark since the last sample.
     std::map<NodeKey, uint64_t> keepers;
   };
@@ -74,6 +82,7 @@ class BroadcastSimulation {
     uint64_t number = 0;
     size_t object = 0;
     NodeKey life;
+    uint64_t request = 0;
     std::set<std::string> names;
     bool sticky = false;
     Instant begun;
@@ -123,8 +132,7 @@ class BroadcastSimulation {
 
   void Farewell() {
     if (failed()) return;
-    // What was put last comes to its shard before it is deleted.
-    RunFor(kToldWithin);
+    AwaitWord();
     cluster_.journal().Note("---- farewell");
     const auto left = std::make_shared<size_t>(objects_.size());
     OnNode(0, [this, left](int n) {
@@ -141,6 +149,34 @@ class BroadcastSimulation {
       OnNode(n, [this](int node) { CloseClient(node); });
     }
     Await("to be empty", [this] { return Empty(); });
+  }
+
+  // What was put last comes to its shard before it is deleted: what nodes ask is behind that, and
+  // behind what they register.
+  void AwaitWord() {
+    Await("for puts", [this] {
+      const bool open = std::any_of(puts_.begin(), puts_.end(), [this](const auto& put) {
+        return cluster_.FindNode(put.second) >= 0;
+      });
+      return open ? absl::UnavailableError("one is not answered") : absl::OkStatus();
+    });
+    std::map<int, ObjectId> of_shard;
+    for (const Object& object : objects_) of_shard.emplace(object.shard, object.id);
+    const auto left = std::make_shared<size_t>(0);
+    for (int n = 0; n < cluster_.num_nodes(); ++n) {
+      *left += of_shard.size();
+      OnNode(n, [this, left, of_shard](int node) {
+        for (const auto& [shard, id] : of_shard) {
+          cluster_.store(node)->Stat(
+              ClientOf(node), id, Instant::Infinite(),
+              [left](const absl::StatusOr<object_store::ObjectStat>&) { --*left; });
+        }
+      });
+    }
+    Await("for shards to have heard of all", [&left] {
+      return *left == 0 ? absl::OkStatus()
+                        : absl::UnavailableError(absl::StrCat(*left, " are not answered"));
+    });
   }
 
   absl::Status Empty() {
@@ -160,7 +196,8 @@ class BroadcastSimulation {
   template <typename Condition>
   void Await(absl::string_view what, Condition condition) {
     absl::Status last;
-    const Instant end = now() + kSettleWithin;
+    const absl::Duration within = kSettleWithin + kWaitForLost * cluster_.num_nodes();
+    const Instant end = now() + within;
     while (!failed()) {
       last = condition();
       if (last.ok()) return;
@@ -168,8 +205,8 @@ class BroadcastSimulation {
       RunFor(kAskEvery);
     }
     if (failed()) return;
-    cluster_.journal().Violation(absl::StrCat(
-        "took longer than ", absl::FormatDuration(kSettleWithin), " ", what, ": ", last.message()));
+    cluster_.journal().Violation(absl::StrCat("took longer than ", absl::FormatDuration(within),
+                                              " ", what, ": ", last.message()));
   }
 
   // ---- what clients do; each on the node's control loop
@@ -197,9 +234,9 @@ class BroadcastSimulation {
     if (client == clients_.end()) return;
     cluster_.store(n)->CloseClient(client->second, /*clean=*/true);
     clients_.erase(client);
-    std::erase_if(asks_, [life = cluster_.node(n)->key()](const auto& ask) {
-      return ask.second.life == life;
-    });
+    const NodeKey life = cluster_.node(n)->key();
+    std::erase_if(asks_, [&life](const auto& ask) { return ask.second.life == life; });
+    std::erase_if(puts_, [&life](const auto& put) { return put.second == life; });
   }
 
   void NewObject() {
@@ -246,8 +283,11 @@ class BroadcastSimulation {
     options.deadline = cluster_.NowAt(n) + absl::Seconds(2);
     const uint64_t size =
         random_.Chance(0.4) ? random_.Below(1000) : random_.Below(plan_.max_bytes);
-    cluster_.store(n)->Put(ClientOf(n), options, std::string(size, 'x'),
-                           [](const absl::StatusOr<object_store::PutResult>&) {});
+    const uint64_t put = ++last_put_;
+    puts_[put] = cluster_.node(n)->key();
+    cluster_.store(n)->Put(
+        ClientOf(n), options, std::string(size, 'x'),
+        [this, put](const absl::StatusOr<object_store::PutResult>&) { puts_.erase(put); });
   }
 
   void Get(int n, size_t object) {
@@ -287,7 +327,7 @@ class BroadcastSimulation {
     ask.puts = object.puts;
     if (ask.sticky) {
       ++object.sticky_asked;
-      ++object.sticky_open;
+      object.to_begin.insert(ask.number);
       object.stopped = false;
       object.know_stop.clear();
     }
@@ -300,9 +340,27 @@ class BroadcastSimulation {
                                  ? cluster_.NowAt(n) + absl::Seconds(1) * random_.Unit()
                                  : Instant::Infinite();
     asks_[ask.number] = ask;
-    cluster_.store(n)->Broadcast(
+    asks_[ask.number].request = cluster_.store(n)->Broadcast(
         ClientOf(n), object.id, std::move(options), deadline,
         [this, number = ask.number](const absl::StatusOr<int>& nodes) { Answered(number, nodes); });
+  }
+
+  // From now on it is asked again as what has begun.
+  void Begun(int n, const v1::BroadcastBegun& begun) {
+    for (const auto& [number, ask] : asks_) {
+      if (ask.request != begun.request_id() || cluster_.FindNode(ask.life) != n) continue;
+      Object& object = objects_[ask.object];
+      object.to_begin.erase(number);
+      object.last_stamp = std::max(object.last_stamp, begun.mark().stamp());
+    }
+  }
+
+  void Told(const v1::Sticky& sticky) {
+    if (sticky.mark().nodes().empty()) return;
+    for (Object& object : objects_) {
+      if (object.id.binary() != sticky.object_id()) continue;
+      object.last_stamp = std::max(object.last_stamp, sticky.mark().stamp());
+    }
   }
 
   void Answered(uint64_t number, const absl::StatusOr<int>& nodes) {
@@ -313,7 +371,7 @@ class BroadcastSimulation {
     Object& object = objects_[ask.object];
     // After a deadline it may be on its way still.
     const bool over = !absl::IsDeadlineExceeded(nodes.status());
-    if (ask.sticky && over) --object.sticky_open;
+    if (over) object.to_begin.erase(ask.number);
     cluster_.journal().Note("broadcast of ", NameOf(ask.object), " ", nodes.status().ToString());
     const bool known = nodes.ok() || absl::IsDeadlineExceeded(nodes.status()) ||
                        absl::IsNotFound(nodes.status()) || absl::IsDataLoss(nodes.status());
@@ -347,7 +405,7 @@ class BroadcastSimulation {
   // What is asked at the same time may come to the shard before or after it.
   void Stop(int n, size_t number) {
     Object& object = objects_[number];
-    const bool alone = object.sticky_open == 0;
+    const bool alone = object.to_begin.empty();
     object.keepers.clear();
     cluster_.journal().Note(SimCluster::NodeName(n), " stops the broadcast of ", NameOf(number));
     object_store::BroadcastOptions options;
@@ -363,7 +421,26 @@ class BroadcastSimulation {
                                    stopped.stopped_at = now();
                                    stopped.stop_asked_at = asked;
                                    stopped.know_stop.clear();
+                                   RestartShardLater(number);
                                  });
+  }
+
+  // Where somebody waits still for what has been stopped, and asks again. What then becomes of it
+  // is to be seen: nobody does anything with it any more.
+  void RestartShardLater(size_t number) {
+    const bool waited_for = std::any_of(asks_.begin(), asks_.end(), [number](const auto& ask) {
+      return ask.second.sticky && ask.second.object == number;
+    });
+    if (plan_.world.cluster.peaceful || !waited_for || random_.Chance(0.5)) return;
+    std::erase(current_, number);
+    NewObject();
+    const int shard = objects_[number].shard;
+    cluster_.scheduler().After(kToldWithin * random_.Unit(), [this, shard] {
+      if (!running_) return;
+      cluster_.CrashShard(shard);
+      cluster_.scheduler().After(plan_.world.cluster.lease * random_.Unit(),
+                                 [this, shard] { cluster_.StartShard(shard); });
+    });
   }
 
   // ---- what must be so
@@ -426,18 +503,29 @@ class BroadcastSimulation {
     }
   }
 
+  // Nobody may bring it back: not in the life of the shard that was asked, nor in one that has
+  // heard of it from somebody who knows.
   void LookAtStop(size_t number) {
     Object& object = objects_[number];
-    const v1::ObjectSummary summary = cluster_.Describe(object.id).summary();
+    const v1::DescribeObjectResponse described = cluster_.Describe(object.id);
+    const v1::ObjectSummary& summary = described.summary();
     const bool same_shard = cluster_.last_shard_start(object.shard) < object.stop_asked_at;
-    if (same_shard && summary.has_sticky()) {
-      cluster_.journal().Violation(absl::StrCat(NameOf(number), " is sticky after it was stopped"));
+    const auto marks = MarksOf(object.id, directory::FromProto(summary.generation()));
+    bool heard = same_shard;
+    for (const v1::CopyDescription& copy : described.copies()) {
+      const NodeKey key = directory::FromProto(copy.node());
+      heard = heard || (copy.complete() && marks.contains(key) && object.know_stop.contains(key));
     }
-    if (now() < object.stopped_at + kToldWithin || !same_shard) return;
-    for (const auto& [key, mark] : MarksOf(object.id, directory::FromProto(summary.generation()))) {
-      const int n = cluster_.FindNode(key);
-      const bool told = cluster_.Undisturbed(n, object.shard, object.stop_asked_at);
-      if (told && mark.stamp() > 0) object.know_stop.insert(key);
+    if (heard && summary.has_sticky()) {
+      cluster_.journal().Violation(absl::StrCat(NameOf(number), " is sticky after it was stopped; ",
+                                                cluster_.DescribeEverywhere(object.id)));
+    }
+    const bool long_ago = same_shard && now() >= object.stopped_at + kToldWithin;
+    for (const auto& [key, mark] : marks) {
+      const bool undisturbed =
+          cluster_.Undisturbed(cluster_.FindNode(key), object.shard, object.stop_asked_at);
+      const bool told = mark.nodes().empty() && mark.stamp() > object.last_stamp;
+      if (told || (long_ago && undisturbed && mark.stamp() > 0)) object.know_stop.insert(key);
     }
   }
 
@@ -514,6 +602,8 @@ class BroadcastSimulation {
   std::map<NodeKey, ClientId> clients_;
   std::map<uint64_t, Ask> asks_;  // without an answer
   uint64_t last_ask_ = 0;
+  std::map<uint64_t, NodeKey> puts_;  // likewise, by whom
+  uint64_t last_put_ = 0;
   uint64_t answered_ = 0;
   uint64_t checked_ = 0;
 };
@@ -525,7 +615,7 @@ BroadcastPlan DrawBroadcastPlan(uint64_t seed, bool peace) {
   plan.seed = seed;
   plan.world = DrawPlan(seed, peace ? Focus::kPeace : Focus::kAnything);
   Random random(seed * 157 + 5);
-  // Nobody is full, and nothing is evicted: each node can have all.
+  // Nobody is full for long, and nothing is evicted: each node can have all.
   plan.world.cluster.capacity_bytes = 64 << 20;
   plan.world.cluster.allocation_failures = 0;
   auto& weights = plan.world.faults.weights;
@@ -534,6 +624,10 @@ BroadcastPlan DrawBroadcastPlan(uint64_t seed, bool peace) {
   if (!peace) {
     weights[static_cast<size_t>(Fault::kCrashNode)] += 1;
     weights[static_cast<size_t>(Fault::kCrashShard)] += 0.5;
+    // So that requests stay open.
+    if (random.Chance(0.5)) weights[static_cast<size_t>(Fault::kMemory)] += 1;
+    if (random.Chance(0.5)) plan.world.cluster.allocation_delay = absl::Seconds(1) * random.Unit();
+    plan.world.faults.memory_fails = false;
   }
   plan.mean_pause = absl::Milliseconds(30 + random.Below(120));
   plan.max_bytes = 1000 + random.Below(300'000);

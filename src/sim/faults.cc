@@ -177,7 +177,10 @@ void Faults::ShortIo() {
 void Faults::StarveMemory() {
   const int n = AnyNode();
   if (cluster_.node(n) == nullptr) return;
-  cluster_.memory(n).SetTrouble(absl::Milliseconds(100) * random_.Unit(), random_.Unit());
+  const bool fails = options_.memory_fails;
+  const double failures = random_.Unit();
+  const absl::Duration delay = absl::Milliseconds(fails ? 100 : 5000) * random_.Unit();
+  cluster_.memory(n).SetTrouble(delay, fails ? failures : 0);
   const ClusterOptions& usual = cluster_.options();
   Mend([this, n, usual] {
     if (cluster_.node(n) == nullptr) return;

@@ -45,6 +45,8 @@ struct FaultOptions {
   // Until one that can be mended is.
   absl::Duration mean_length = absl::Milliseconds(500);
   std::array<double, kFaults> weights = {};
+  // What has no memory fails; or it waits, for long.
+  bool memory_fails = true;
   // So many nodes at least are up and running.
   int nodes_left = 1;
 };

@@ -241,6 +241,7 @@ void SimCluster::OnSent(int n, int s, const v1::NodeMessage& message) {
 
 // In one session a shard hears every message once, so it answers every request once.
 void SimCluster::OnReceived(int n, int s, uint64_t sequence, const v1::ShardMessage& message) {
+  if (watcher_) watcher_(n, message);
   uint64_t request = 0;
   if (message.has_delete_reply()) request = message.delete_reply().request_id();
   if (message.has_query_reply()) request = message.query_reply().request_id();

@@ -104,6 +104,9 @@ class SimCluster : private Oracle {
   std::vector<SimClient*> clients(int n);
   // Runs on the node's control loop, soon; not at all if the node dies first.
   void OnNode(int n, std::function<void()> task);
+  // Whatever a node has from a shard, before the node sees it.
+  using Watcher = std::function<void(int n, const v1::ShardMessage&)>;
+  void OnShardMessage(Watcher watcher) { watcher_ = std::move(watcher); }
 
   // ---- machines. Starting what is up and stopping what is down does nothing.
   void StartNode(int n);
@@ -197,6 +200,7 @@ class SimCluster : private Oracle {
   std::map<std::pair<int, int>, Instant> last_trouble_;  // node, shard
   // By node and shard: the requests of their session that were answered, by which message.
   std::map<std::pair<int, int>, std::map<uint64_t, uint64_t>> answered_;
+  Watcher watcher_;
 };
 
 }  // namespace phalanx::sim

@@ -170,6 +170,39 @@ class StickyTest(ClusterTest):
         self.cluster.wait_for_nodes(4)
         self.assertFalse(self.described()["sticky"], "nor is it forgotten that it was stopped")
 
+    def test_a_stop_is_not_undone_by_who_waits_still(self):
+        self.start(2, capacity="16MiB")
+        self.put(12 * MIB, ID_B, node="n1")
+        self.put(12 * MIB)
+        sending = self.begin("--sticky")
+        self.cluster.follow(lambda look: look["sticky"], "describe", ID_A)
+        self.cluster.run("broadcast", ID_A, "--stop", node="n0")
+        self.cluster.shards[0].kill()
+        self.cluster.restart_shard(0)
+        self.cluster.run("rm", ID_B, node="n0")
+        self.assertEqual(self.finish(sending), 2)
+        self.assertFalse(self.described()["sticky"])
+        self.put(100, ID_B)
+        self.broadcast("--sticky", object_id=ID_B)
+        self.cluster.start_node("n2")
+        self.await_copy("n2", ID_B)
+        self.assertNotIn("n2", self.holders(self.described()))
+
+    def test_a_node_that_dies_beside_the_directory_is_not_waited_for(self):
+        self.start(3, capacity="16MiB")
+        self.put(12 * MIB, ID_B, node="n1")
+        self.put(12 * MIB, ID_C, node="n2")
+        self.put(12 * MIB)
+        sending = self.begin("--to=n1", "--to=n2")
+        self.cluster.follow(lambda look: len(look["waiting_nodes"]) == 2, "describe", ID_A)
+        # Its answer comes behind whatever n0 was told of the first one.
+        self.assertEqual(self.broadcast("--to=n0"), 1)
+        self.cluster.shards[0].kill()
+        self.cluster.nodes["n2"].kill()
+        self.cluster.restart_shard(0)
+        self.cluster.run("rm", ID_B, node="n0")
+        self.assertEqual(self.finish(sending), 1)
+
     def test_a_node_that_dies_is_not_waited_for(self):
         self.start(4, SLOW)
         self.put(16 * MIB)

@@ -30,7 +30,7 @@ absl::Status Broadcasts::Ask(const ObjectId& id, const Asker& asker, uint32_t th
   const BroadcastMark* known = MarkOf(id);
   BroadcastMark mark = known == nullptr ? BroadcastMark() : *known;
   const size_t named = mark.nodes.size();
-  const bool sticky = asker.sticky && !Overtaken(id, asker);
+  const bool sticky = asker.sticky && !asker.begun;
   if (sticky) mark.nodes.insert(asker.names.begin(), asker.names.end());
   if (mark.nodes.contains("*")) mark.nodes = {"*"};
   const bool changed = sticky && (known == nullptr || mark.nodes != known->nodes);
@@ -55,8 +55,11 @@ absl::Status Broadcasts::Ask(const ObjectId& id, const Asker& asker, uint32_t th
     nodes_[key].part_in.insert(id);
     record.refused.erase(key);
   }
-  record.waiting.push_back(
-      Waiting{asker.node, asker.request_id, sticky, std::move(missing), there});
+  if (!asker.begun && !missing.empty()) {
+    BroadcastMark told = asker.sticky ? record.mark : BroadcastMark();
+    effects_.push_back(TellBegun{asker.node, asker.request_id, std::move(told)});
+  }
+  record.waiting.push_back(Waiting{asker.node, asker.request_id, std::move(missing), there});
   ++askers_;
   OrderAll(id, record, lacks);
   Settle(at);
@@ -64,12 +67,10 @@ absl::Status Broadcasts::Ask(const ObjectId& id, const Asker& asker, uint32_t th
 }
 
 void Broadcasts::Stop(const ObjectId& id) {
-  const auto at = records_.find(id);
-  if (at == records_.end() || !at->second.mark.on()) return;
+  const Records::iterator at = records_.try_emplace(id).first;
+  const BroadcastMark& mark = at->second.mark;
+  if (mark.stamp != 0 && !mark.on()) return;
   SetMark(at->second, BroadcastMark{MintStamp(), {}});
-  for (const Waiting& waiting : at->second.waiting) {
-    if (waiting.sticky) overtaken_[waiting.node].emplace(id, waiting.request_id);
-  }
   if (!DefectActive(Defect::kStopNotTold)) effects_.push_back(TellMark{id, std::nullopt});
   Settle(at);
 }
@@ -91,21 +92,27 @@ void Broadcasts::Leave(const ObjectId& id, const NodeKey& node, uint64_t request
   Settle(at);
 }
 
-void Broadcasts::Registered(const ObjectId& id, const NodeKey& node, const BroadcastMark& mark,
-                            Lacks lacks) {
-  last_stamp_ = std::max(last_stamp_, mark.stamp);
+void Broadcasts::HeardOf(uint64_t stamp) { last_stamp_ = std::max(last_stamp_, stamp); }
+
+void Broadcasts::Merge(const ObjectId& id, const BroadcastMark& mark, Lacks lacks) {
+  HeardOf(mark.stamp);
+  const BroadcastMark* known = MarkOf(id);
+  if (mark.stamp <= (known == nullptr ? 0 : known->stamp)) return;
   const Records::iterator at = records_.try_emplace(id).first;
   Record& record = at->second;
-  if (mark.stamp < record.mark.stamp) {
-    effects_.push_back(TellMark{id, node});
-  } else if (mark.stamp > record.mark.stamp) {
-    SetMark(record, mark);
-    // Who has told an older one knows better now.
-    effects_.push_back(TellMark{id, std::nullopt});
-    if (mark.on()) active_.insert(id);
-    OrderAll(id, record, lacks);
-  }
+  SetMark(record, mark);
+  // Who has told an older one knows better now.
+  effects_.push_back(TellMark{id, std::nullopt});
+  if (mark.on()) active_.insert(id);
+  OrderAll(id, record, lacks);
   Settle(at);
+}
+
+void Broadcasts::Registered(const ObjectId& id, const NodeKey& node, const BroadcastMark& mark,
+                            Lacks lacks) {
+  const BroadcastMark* known = MarkOf(id);
+  if (known != nullptr && mark.stamp < known->stamp) effects_.push_back(TellMark{id, node});
+  Merge(id, mark, lacks);
 }
 
 void Broadcasts::End(const ObjectId& id, const absl::Status& why) {
@@ -216,7 +223,19 @@ void Broadcasts::SessionBegins(const NodeKey& node) { Strike(node, /*gone=*/fals
 void Broadcasts::NodeGone(const NodeKey& node) {
   Strike(node, /*gone=*/true);
   nodes_.erase(node);
-  overtaken_.erase(node);
+}
+
+void Broadcasts::NodeLeaves(const NodeKey& node, Lacks gets) {
+  const auto found = nodes_.find(node);
+  if (found == nodes_.end()) return;
+  const absl::btree_set<ObjectId> part_in = found->second.part_in;
+  for (const ObjectId& id : part_in) {
+    if (gets(id, node)) continue;
+    const Records::iterator at = records_.find(id);
+    for (Waiting& waiting : at->second.waiting) waiting.missing.erase(node);
+    LeaveIfDone(id, at->second, node);
+    Settle(at);
+  }
 }
 
 void Broadcasts::Strike(const NodeKey& key, bool gone) {
@@ -327,11 +346,6 @@ absl::Status Broadcasts::CheckInvariants() const {
 }
 
 // ---- steps
-
-bool Broadcasts::Overtaken(const ObjectId& id, const Asker& asker) const {
-  const auto of_node = overtaken_.find(asker.node);
-  return of_node != overtaken_.end() && of_node->second.contains({id, asker.request_id});
-}
 
 bool Broadcasts::IsFor(const Record& record, const NodeKey& key) const {
   const auto node = nodes_.find(key);

@@ -2,7 +2,8 @@
 // those that are sticky, which nodes that come later take part in. Pure: effects are values, which
 // the shard's core carries out in order.
 //
-//   Ask ──► Order (the core sends a Fetch) ──► Arrived | Refused | NodeGone ──► Answer
+//   Ask ──► Begun
+//      └──► Order (the core sends a Fetch) ──► Arrived | Refused | NodeGone ──► Answer
 //   NodeJoined ──► Walk, some at a time ──► Order
 //
 // A broadcast does not move bytes: a node that is ordered wants the object like anybody else, and
@@ -10,15 +11,15 @@
 //
 // The sticky mark of an object is a value of which the last one told counts, by its stamp. Nodes
 // that have copies keep it and tell it again (Registered), so that it outlives the shard; "stopped"
-// is a mark as well, so that a node that was away cannot bring the broadcast back.
+// is a mark as well, so that a node that was away cannot bring the broadcast back. Nor can who
+// asked for it before: it is told the mark that it has brought about, and asks again with that.
 //
 // Invariants
 //  1. A node is ordered to fetch an object at most once until that has ended. Who refused is not
 //     ordered again before its next session, the next generation, or the next Ask.
 //  2. At most kMaxWalkFetches orders of a walk are open per node; a walk looks at each object once.
 //  3. An answer is given once, when nobody is left to wait for.
-//  4. Who asked before a Stop does not make the object sticky after it by asking again in a new
-//  session.
+//  4. Who has begun and asks again makes nothing sticky by that.
 //  5. An object has a record while its mark is not the first one, somebody waits, or both.
 //
 // Thread rule: no thread, lock, clock or I/O inside. Owned by the core, on its control loop.
@@ -60,6 +61,12 @@ struct TellMark {
   ObjectId id;
   std::optional<NodeKey> only;
 };
+// Somebody is waited for. `mark` is what has come of it, if it is sticky.
+struct TellBegun {
+  NodeKey node;
+  uint64_t request_id = 0;
+  BroadcastMark mark;
+};
 // Nobody is left to wait for: `arrived` nodes have it, `refused` (some of them named) have not.
 struct AnswerBroadcast {
   NodeKey node;
@@ -70,7 +77,7 @@ struct AnswerBroadcast {
   std::vector<std::string> refusers;
   absl::Status why;  // the broadcast has ended for all
 };
-using BroadcastEffect = std::variant<OrderFetch, TellMark, AnswerBroadcast>;
+using BroadcastEffect = std::variant<OrderFetch, TellMark, TellBegun, AnswerBroadcast>;
 
 class Broadcasts {
  public:
@@ -82,6 +89,8 @@ class Broadcasts {
   // in one turn.
   static constexpr size_t kMaxWalkFetches = 64;
   static constexpr size_t kMaxLookedAt = 1024;
+  // Of a mark; what is minted is never near it.
+  static constexpr uint64_t kMaxStamp = uint64_t{1} << 61;
   // Whether a node that is there lacks a copy that it could fetch.
   using Lacks = absl::FunctionRef<bool(const ObjectId&, const NodeKey&)>;
 
@@ -90,6 +99,7 @@ class Broadcasts {
     uint64_t request_id = 0;
     absl::btree_set<std::string> names;
     bool sticky = false;
+    bool begun = false;  // it has been told so, and asks again
   };
 
   explicit Broadcasts(Limits limits) : limits_(limits) {}
@@ -101,9 +111,14 @@ class Broadcasts {
   // names of one object): nothing is begun.
   absl::Status Ask(const ObjectId& id, const Asker& asker, uint32_t there,
                    absl::btree_set<NodeKey> missing, Lacks lacks);
+  // An object that is there, or was, and has a mark. What nobody has told yet is stopped as well.
   void Stop(const ObjectId& id);
   // Who asked waits no longer.
   void Leave(const ObjectId& id, const NodeKey& node, uint64_t request_id);
+  // Whatever the object: the shard has told it in an earlier life.
+  void HeardOf(uint64_t stamp);
+  // The mark of an object that is there, as somebody was told it.
+  void Merge(const ObjectId& id, const BroadcastMark& mark, Lacks lacks);
   // A node that has a copy tells the mark that it was told.
   void Registered(const ObjectId& id, const NodeKey& node, const BroadcastMark& mark, Lacks lacks);
   // The object is no more: `why` is the answer to all who wait.
@@ -125,6 +140,8 @@ class Broadcasts {
   // Its session has ended and another begins: what it was told, and what it asked, is void.
   void SessionBegins(const NodeKey& node);
   void NodeGone(const NodeKey& node);
+  // It will be gone: waited for only with what it gets already.
+  void NodeLeaves(const NodeKey& node, Lacks gets);
 
   // ---- time
   // Some of what is left to look at.
@@ -147,7 +164,6 @@ class Broadcasts {
   struct Waiting {
     NodeKey node;
     uint64_t request_id = 0;
-    bool sticky = false;
     absl::btree_set<NodeKey> missing = {};
     uint32_t arrived = 0;
     uint32_t refused = 0;
@@ -171,7 +187,6 @@ class Broadcasts {
     std::optional<ObjectId> walked;  // up to this one, while it is walked
   };
 
-  bool Overtaken(const ObjectId& id, const Asker& asker) const;
   bool IsFor(const Record& record, const NodeKey& key) const;
   void Order(const ObjectId& id, Record& record, const NodeKey& key, Lacks lacks);
   // All nodes that it is for.
@@ -194,9 +209,7 @@ class Broadcasts {
   absl::btree_set<ObjectId> active_;  // of these, those that are not idle
   absl::btree_map<NodeKey, Node> nodes_;
   absl::btree_set<NodeKey> walking_;  // those that may be walked on now
-  // By node: the requests, of which objects, that a Stop has overtaken.
-  absl::btree_map<NodeKey, absl::btree_set<std::pair<ObjectId, uint64_t>>> overtaken_;
-  uint64_t last_stamp_ = 0;  // minted here, or told
+  uint64_t last_stamp_ = 0;           // minted here, or told
   bool minted_ = false;
   size_t sticky_ = 0;
   size_t askers_ = 0;

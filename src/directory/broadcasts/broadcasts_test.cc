@@ -63,6 +63,7 @@ class World {
   };
   struct Asked {
     int object = 0;
+    Broadcasts::Asker asker;
     std::set<NodeKey> missing;
   };
 
@@ -92,9 +93,10 @@ class World {
     if (what < 30 && node.up) {
       node.joined = false;
       EraseOrders(n);
-      std::erase_if(asked_, [&](const auto& a) { return std::get<0>(a.first) == node.key; });
-      return broadcasts_.SessionBegins(node.key);
+      broadcasts_.SessionBegins(node.key);
+      return AskAgain(node.key);
     }
+    if (what < 32 && node.up) return Leave(n);
     if (what < 45 && node.up) return Ask(n);
     if (what < 50) return broadcasts_.Stop(Object(AnyObject()));
     if (what < 53) return End(AnyObject());
@@ -133,7 +135,7 @@ class World {
     Broadcasts::Asker asker{nodes_[n].key, ++requests_, {"*"}, random_.Chance(0.5)};
     if (random_.Chance(0.5)) asker.names = {Name(AnyNode()), Name(AnyNode())};
     const BroadcastMark named{1, asker.names};
-    Asked asked{object, {}};
+    Asked asked{object, asker, {}};
     absl::btree_set<NodeKey> missing;
     uint32_t there = 0;
     for (const auto& [other, node] : nodes_) {
@@ -147,6 +149,37 @@ class World {
     }
     asked_[{asker.node, asker.request_id}] = asked;
     PHALANX_ASSERT_OK(broadcasts_.Ask(Object(object), asker, there, std::move(missing), lacks()));
+  }
+
+  // What has begun takes effect no second time; what was not told so goes.
+  void AskAgain(const NodeKey& key) {
+    std::map<std::pair<NodeKey, uint64_t>, Asked> again;
+    for (auto at = asked_.begin(); at != asked_.end();) {
+      const auto asked = at++;
+      if (asked->first.first == key) again.insert(asked_.extract(asked));
+    }
+    for (auto& [who, asked] : again) {
+      if (!asked.asker.begun) continue;
+      const BroadcastMark* mark = broadcasts_.MarkOf(Object(asked.object));
+      const uint64_t stamp = mark == nullptr ? 0 : mark->stamp;
+      absl::btree_set<NodeKey> missing(asked.missing.begin(), asked.missing.end());
+      asked_[who] = asked;
+      PHALANX_ASSERT_OK(
+          broadcasts_.Ask(Object(asked.object), asked.asker, 0, std::move(missing), lacks()));
+      mark = broadcasts_.MarkOf(Object(asked.object));
+      EXPECT_EQ(mark == nullptr ? 0 : mark->stamp, stamp);
+    }
+  }
+
+  // What it has been ordered to fetch it gets, now and then.
+  void Leave(int n) {
+    const int gets = AnyObject();
+    const NodeKey key = nodes_[n].key;
+    for (auto& [who, asked] : asked_) {
+      if (asked.object != gets) asked.missing.erase(key);
+    }
+    broadcasts_.NodeLeaves(
+        key, [gets](const ObjectId& id, const NodeKey&) { return id == Object(gets); });
   }
 
   void End(int object) {
@@ -190,6 +223,12 @@ class World {
             }
           }
         }
+      } else if (const auto* begun = std::get_if<TellBegun>(&effect)) {
+        const auto asked = asked_.find({begun->node, begun->request_id});
+        if (asked == asked_.end()) continue;  // struck in the same turn
+        EXPECT_FALSE(asked->second.asker.begun) << "told twice";
+        asked->second.asker.begun = true;
+        EXPECT_EQ(begun->mark.on(), asked->second.asker.sticky);
       } else if (const auto* answer = std::get_if<AnswerBroadcast>(&effect)) {
         const auto asked = asked_.find({answer->node, answer->request_id});
         ASSERT_TRUE(asked != asked_.end()) << "answered twice, or to who is gone";

@@ -6,8 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
-#include "src/directory/directory_core_harness.h"
-#include "src/directory/validate.h"
+#include "src/directory/broadcasts/broadcast_harness.h"
 
 namespace phalanx::directory::testing {
 namespace {
@@ -15,97 +14,6 @@ namespace {
 using ::phalanx::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Kind = v1::ShardMessage::KindCase;
-
-constexpr absl::Duration kLease = absl::Seconds(2);
-const ObjectId x = Id("x");
-const ObjectId y = Id("y");
-
-class BroadcastTest : public ::testing::Test {
- protected:
-  void Ask(const NodeKey& node, const ObjectId& id, const std::vector<std::string>& names,
-           bool sticky, uint64_t request = 1) {
-    v1::BroadcastRequest m;
-    m.set_request_id(request);
-    m.set_object_id(id.binary().data(), ObjectId::kSize);
-    m.mutable_nodes()->Add(names.begin(), names.end());
-    m.set_sticky(sticky);
-    Tell(node, m);
-  }
-  void Stop(const NodeKey& node, const ObjectId& id) {
-    v1::BroadcastRequest m;
-    m.set_request_id(99);
-    m.set_object_id(id.binary().data(), ObjectId::kSize);
-    m.set_stop(true);
-    Tell(node, m);
-  }
-  void Leave(const NodeKey& node, const ObjectId& id, uint64_t request = 1) {
-    v1::BroadcastRequest m;
-    m.set_request_id(request);
-    m.set_object_id(id.binary().data(), ObjectId::kSize);
-    m.set_end(true);
-    Tell(node, m);
-  }
-  void Tell(const NodeKey& node, const v1::BroadcastRequest& m) {
-    v1::NodeMessage message;
-    *message.mutable_broadcast_request() = m;
-    h_.Send(node, message).IgnoreError();
-  }
-  // Nothing comes of the node's last order.
-  void Refuse(const NodeKey& node, const ObjectId& id) {
-    v1::NodeMessage message;
-    message.mutable_unwant()->set_object_id(id.binary().data(), ObjectId::kSize);
-    message.mutable_unwant()->set_fetch(LastOrder(node));
-    h_.Send(node, message).IgnoreError();
-  }
-  uint64_t LastOrder(const NodeKey& node) {
-    const auto last = h_.Last(node, Kind::kFetch);
-    return last.has_value() ? last->fetch().plan_id() : 0;
-  }
-  // As a node with room does.
-  void Fetch(const NodeKey& node, const ObjectId& id) {
-    h_.Want(node, id);
-    h_.Finish(node, id);
-  }
-  int Orders(const NodeKey& node) { return h_.Count(node, Kind::kFetch); }
-  int Answers(const NodeKey& node) { return h_.Count(node, Kind::kBroadcastReply); }
-  v1::BroadcastReply Answer(const NodeKey& node) {
-    const auto last = h_.Last(node, Kind::kBroadcastReply);
-    return last.has_value() ? last->broadcast_reply() : v1::BroadcastReply();
-  }
-  v1::StickyMark MarkOf(const NodeKey& node) {
-    const auto last = h_.Last(node, Kind::kSticky);
-    return last.has_value() ? last->sticky().mark() : v1::StickyMark();
-  }
-  bool Sticky(const ObjectId& id) { return h_.Describe(id).summary().has_sticky(); }
-  v1::QueryReply Progress(const NodeKey& node, const ObjectId& id) {
-    v1::NodeMessage message;
-    message.mutable_query_request()->set_object_id(id.binary().data(), ObjectId::kSize);
-    message.mutable_query_request()->add_nodes("*");
-    h_.Send(node, message).IgnoreError();
-    return h_.Last(node, Kind::kQueryReply)->query_reply();
-  }
-  void RegisterSticky(const NodeKey& node, const ObjectId& id, const Generation& generation,
-                      const v1::StickyMark& mark) {
-    v1::NodeMessage message;
-    v1::RegisterCopy& m = *message.mutable_register_copy();
-    m.set_object_id(id.binary().data(), ObjectId::kSize);
-    ToProto(generation, m.mutable_generation());
-    m.mutable_info()->set_size_bytes(1 << 20);
-    m.mutable_info()->set_slices(1);
-    m.set_adopted(true);
-    m.set_complete(true);
-    *m.mutable_sticky() = mark;
-    h_.Send(node, message).IgnoreError();
-  }
-  uint64_t Counter(const std::string& name) {
-    v1::GetStatusResponse status;
-    h_.core().FillStatus(h_.now(), &status);
-    return status.counters().at(name);
-  }
-
-  Harness h_;
-};
 
 TEST_F(BroadcastTest, EndsWhenEachNodeHasIt) {
   const NodeKey a = h_.Up("a");
@@ -435,23 +343,6 @@ TEST_F(BroadcastTest, AStopCountsMoreThanWhatAnEarlierShardHasTold) {
   EXPECT_FALSE(Sticky(x));
 }
 
-TEST_F(BroadcastTest, WhoAskedBeforeAStopDoesNotUndoItByAskingAgain) {
-  const NodeKey a = h_.Up("a");
-  h_.Up("b");
-  const Generation g = h_.Create(a, x, {.complete = true});
-  Ask(a, x, {"*"}, /*sticky=*/true);
-  Stop(a, x);
-  const v1::StickyMark off = MarkOf(a);
-  EXPECT_EQ(Answers(a), 1) << "that it has stopped; who asked waits for b";
-  h_.NewSession(a, true);
-  RegisterSticky(a, x, g, off);
-  h_.RegisterEnd(a);
-  Ask(a, x, {"*"}, /*sticky=*/true);
-  EXPECT_FALSE(Sticky(x));
-  Ask(a, x, {"*"}, /*sticky=*/true, /*request=*/2);
-  EXPECT_TRUE(Sticky(x)) << "this is another one";
-}
-
 TEST_F(BroadcastTest, WhoFetchesAfterAStopIsToldOfIt) {
   const NodeKey a = h_.Up("a");
   h_.Create(a, x, {.complete = true});
@@ -647,6 +538,10 @@ TEST(BroadcastBadInputTest, IsRefused) {
   m.set_nodes(0, std::string(257, 'n'));
   EXPECT_THAT(h.Send(a, message), StatusIs(kInvalid, HasSubstr("257 bytes")));
   m.set_nodes(0, "n");
+  m.mutable_mark()->set_stamp(1);
+  m.mutable_mark()->add_nodes("");
+  EXPECT_THAT(h.Send(a, message), StatusIs(kInvalid, HasSubstr("empty")));
+  m.clear_mark();
   for (int i = 0; i < 256; ++i) m.add_nodes("n");
   EXPECT_THAT(h.Send(a, message), StatusIs(kInvalid, HasSubstr("257 names")));
 }
