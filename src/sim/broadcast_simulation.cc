@@ -1,8 +1,6 @@
 #include "src/sim/broadcast_simulation.h"
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -12,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/directory/validate.h"
-#include "src/sim/checkers.h"
+#include "src/sim/client_simulation.h"
 
 namespace phalanx::sim {
 namespace {
@@ -23,38 +21,22 @@ using CopyInfo = object_store::Store::CopyInfo;
 constexpr absl::Duration kSettleWithin = absl::Seconds(40);
 // And as long for each node: it waits for what is lost, and then who waits for its bytes does.
 constexpr absl::Duration kWaitForLost = absl::Seconds(60);
-constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
 // In which what a shard has said comes to a node that nothing stands in the way of.
 constexpr absl::Duration kToldWithin = absl::Milliseconds(500);
 
-class BroadcastSimulation {
+class BroadcastSimulation final : public ClientSimulation {
  public:
   explicit BroadcastSimulation(const BroadcastPlan& plan)
-      : plan_(plan),
-        cluster_(plan.world.cluster),
-        checkers_(cluster_),
-        faults_(cluster_, plan.world.faults, Random(plan.seed * 149 + 3)),
-        random_(plan.seed * 151 + 4) {
+      : ClientSimulation(plan.world,
+                         {.mean_pause = plan.mean_pause,
+                          .settle_within = kSettleWithin + kWaitForLost * plan.world.cluster.nodes,
+                          .sample_every = std::max(plan.world.sample_every, 16)},
+                         Random(plan.seed * 149 + 3), Random(plan.seed * 151 + 4)),
+        plan_(plan) {
     cluster_.OnShardMessage([this](int n, const v1::ShardMessage& message) {
       if (message.has_broadcast_begun()) Begun(n, message.broadcast_begun());
       if (message.has_sticky()) Told(message.sticky());
     });
-  }
-
-  SimulationResult Run() {
-    Storm();
-    Calm();
-    Farewell();
-    SimulationResult result;
-    result.status = cluster_.journal().violation();
-    result.tail = cluster_.journal().Tail();
-    result.trace_hash = cluster_.journal().trace_hash();
-    result.events = cluster_.scheduler().steps();
-    result.simulated = cluster_.scheduler().now() - Instant();
-    result.operations = answered_;
-    result.lives = static_cast<uint64_t>(cluster_.lives());
-    result.bytes_checked = checked_;
-    return result;
   }
 
  private:
@@ -89,51 +71,22 @@ class BroadcastSimulation {
     int puts = 0;
   };
 
-  bool failed() { return !cluster_.journal().violation().ok(); }
-  Instant now() { return cluster_.scheduler().now(); }
   static std::string NameOf(size_t object) { return absl::StrCat("o", object); }
-
-  void RunFor(absl::Duration time) {
-    const Instant end = now() + time;
-    uint64_t events = 0;
-    const auto every = static_cast<uint64_t>(std::max(plan_.world.sample_every, 16));
-    cluster_.scheduler().RunUntil(
-        [&] {
-          if (++events % every == 0) Sample();
-          return failed();
-        },
-        time);
-    if (!failed() && now() < end) cluster_.scheduler().RunFor(end - now());
-  }
 
   // ---- phases
 
-  void Storm() {
-    cluster_.journal().Note("---- storm");
-    running_ = true;
+  void Begin() override {
     for (int i = 0; i < plan_.objects; ++i) NewObject();
-    for (int n = 0; n < cluster_.num_nodes(); ++n) Later(n);
-    faults_.Start();
-    RunFor(plan_.world.storm);
-    running_ = false;
   }
 
-  void Calm() {
-    if (failed()) return;
-    cluster_.journal().Note("---- calm");
-    faults_.Stop();
-    Await("for nodes to leave", [this] {
-      return faults_.SomebodyLeaves() ? absl::UnavailableError("a node is about to leave")
-                                      : absl::OkStatus();
-    });
+  void ComeToRest() override {
     Await("for everybody to have what is sticky", [this] { return AtRest(); });
-    if (!failed()) CheckStops();
+    if (failed()) return;
+    CheckStops();
+    AwaitWord();
   }
 
-  void Farewell() {
-    if (failed()) return;
-    AwaitWord();
-    cluster_.journal().Note("---- farewell");
+  void Leave() override {
     const auto left = std::make_shared<size_t>(objects_.size());
     OnNode(0, [this, left](int n) {
       for (const Object& object : objects_) {
@@ -148,7 +101,6 @@ class BroadcastSimulation {
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
       OnNode(n, [this](int node) { CloseClient(node); });
     }
-    Await("to be empty", [this] { return Empty(); });
   }
 
   // What was put last comes to its shard before it is deleted: what nodes ask is behind that, and
@@ -179,7 +131,7 @@ class BroadcastSimulation {
     });
   }
 
-  absl::Status Empty() {
+  absl::Status Empty() override {
     if (absl::Status status = checkers_.Empty(); !status.ok()) return status;
     for (int s = 0; s < cluster_.num_shards(); ++s) {
       v1::GetStatusResponse status;
@@ -193,36 +145,7 @@ class BroadcastSimulation {
     return absl::OkStatus();
   }
 
-  template <typename Condition>
-  void Await(absl::string_view what, Condition condition) {
-    absl::Status last;
-    const absl::Duration within = kSettleWithin + kWaitForLost * cluster_.num_nodes();
-    const Instant end = now() + within;
-    while (!failed()) {
-      last = condition();
-      if (last.ok()) return;
-      if (now() >= end) break;
-      RunFor(kAskEvery);
-    }
-    if (failed()) return;
-    cluster_.journal().Violation(absl::StrCat("took longer than ", absl::FormatDuration(within),
-                                              " ", what, ": ", last.message()));
-  }
-
   // ---- what clients do; each on the node's control loop
-
-  void OnNode(int n, std::function<void(int)> task) {
-    if (n < 0 || cluster_.node(n) == nullptr || cluster_.node_stalled(n)) return;
-    cluster_.OnNode(n, [n, task = std::move(task)] { task(n); });
-  }
-
-  void Later(int n) {
-    cluster_.scheduler().After(plan_.mean_pause * -std::log(1.0 - random_.Unit()), [this, n] {
-      if (!running_) return;
-      OnNode(n, [this](int node) { Act(node); });
-      Later(n);
-    });
-  }
 
   ClientId ClientOf(int n) {
     ClientId& client = clients_[cluster_.node(n)->key()];
@@ -253,7 +176,7 @@ class BroadcastSimulation {
         static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes()))));
   }
 
-  void Act(int n) {
+  void Act(int n) override {
     const size_t object = AnyObject();
     const double choice = random_.Unit();
     if (objects_[object].puts == 0 || choice < 0.1) {
@@ -451,16 +374,7 @@ class BroadcastSimulation {
                        [&id](const CopyInfo& copy) { return copy.id == id && copy.complete; });
   }
 
-  void Sample() {
-    for (int s = 0; s < cluster_.num_shards(); ++s) {
-      if (cluster_.shard(s) == nullptr) continue;
-      cluster_.journal().Violation(SimCluster::ShardName(s),
-                                   cluster_.shard(s)->core().CheckInvariants());
-    }
-    for (int n = 0; n < cluster_.num_nodes(); ++n) {
-      if (cluster_.node(n) == nullptr) continue;
-      cluster_.journal().Violation(SimCluster::NodeName(n), cluster_.store(n)->CheckInvariants());
-    }
+  void LookAround() override {
     for (size_t number = 0; number < objects_.size(); ++number) LookAt(number);
   }
 
@@ -591,12 +505,12 @@ class BroadcastSimulation {
     }
   }
 
-  const BroadcastPlan plan_;
-  SimCluster cluster_;
-  Checkers checkers_;
-  Faults faults_;
-  Random random_;
-  bool running_ = false;
+  void Fill(SimulationResult& result) override {
+    result.operations = answered_;
+    result.bytes_checked = checked_;
+  }
+
+  const BroadcastPlan& plan_;
   std::vector<Object> objects_;
   std::vector<size_t> current_;  // those that clients act on
   std::map<NodeKey, ClientId> clients_;

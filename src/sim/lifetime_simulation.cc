@@ -1,8 +1,6 @@
 #include "src/sim/lifetime_simulation.h"
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -10,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "src/sim/checkers.h"
+#include "src/sim/client_simulation.h"
 
 namespace phalanx::sim {
 namespace {
@@ -18,37 +16,19 @@ namespace {
 using object_store::ClientId;
 using object_store::View;
 
-constexpr absl::Duration kSettleWithin = absl::Seconds(60);
-constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
 constexpr int kMostProcesses = 3;  // on one node
 // Of a lease: a node that is away for longer may be given up before the next sample.
 constexpr double kAway = 0.9;
 
-class LifetimeSimulation {
+class LifetimeSimulation final : public ClientSimulation {
  public:
   explicit LifetimeSimulation(const LifetimePlan& plan)
-      : plan_(plan),
-        lease_(plan.world.cluster.lease),
-        cluster_(plan.world.cluster),
-        checkers_(cluster_),
-        faults_(cluster_, plan.world.faults, Random(plan.seed * 127 + 3)),
-        random_(plan.seed * 131 + 4) {}
-
-  SimulationResult Run() {
-    Storm();
-    Calm();
-    Farewell();
-    SimulationResult result;
-    result.status = cluster_.journal().violation();
-    result.tail = cluster_.journal().Tail();
-    result.trace_hash = cluster_.journal().trace_hash();
-    result.events = cluster_.scheduler().steps();
-    result.simulated = cluster_.scheduler().now() - Instant();
-    result.operations = objects_.size();
-    result.lives = static_cast<uint64_t>(cluster_.lives());
-    result.bytes_checked = checked_;
-    return result;
-  }
+      : ClientSimulation(
+            plan.world,
+            {.mean_pause = plan.mean_pause, .sample_every = std::max(plan.world.sample_every, 16)},
+            Random(plan.seed * 127 + 3), Random(plan.seed * 131 + 4)),
+        plan_(plan),
+        lease_(plan.world.cluster.lease) {}
 
  private:
   struct Object {
@@ -93,49 +73,16 @@ class LifetimeSimulation {
     Instant too_long = Instant::FromNanos(-1);
   };
 
-  bool failed() { return !cluster_.journal().violation().ok(); }
-  Instant now() { return cluster_.scheduler().now(); }
   absl::Duration patience() const { return plan_.world.cluster.transit_patience; }
-
-  void RunFor(absl::Duration time) {
-    const Instant end = now() + time;
-    uint64_t events = 0;
-    const auto every = static_cast<uint64_t>(std::max(plan_.world.sample_every, 16));
-    cluster_.scheduler().RunUntil(
-        [&] {
-          if (++events % every == 0) Sample();
-          return failed();
-        },
-        time);
-    if (!failed() && now() < end) cluster_.scheduler().RunFor(end - now());
-  }
 
   // ---- phases
 
-  void Storm() {
-    cluster_.journal().Note("---- storm");
-    running_ = true;
-    for (int n = 0; n < cluster_.num_nodes(); ++n) Later(n);
-    faults_.Start();
-    RunFor(plan_.world.storm);
-    running_ = false;
-  }
-
-  void Calm() {
-    if (failed()) return;
-    cluster_.journal().Note("---- calm");
-    faults_.Stop();
-    Await("for nodes to leave", [this] {
-      return faults_.SomebodyLeaves() ? absl::UnavailableError("a node is about to leave")
-                                      : absl::OkStatus();
-    });
+  void ComeToRest() override {
     RunFor(patience() + lease_ * 4);
     Await("to free what nobody holds", [this] { return AtRest(); });
   }
 
-  void Farewell() {
-    if (failed()) return;
-    cluster_.journal().Note("---- farewell");
+  void Leave() override {
     for (const auto& process : processes_) {
       OnNode(cluster_.FindNode(process->life), [this, p = process.get()](int n) { End(n, *p); });
     }
@@ -150,38 +97,9 @@ class LifetimeSimulation {
     });
     RunFor(absl::Seconds(1));
     OnNode(0, [this](int n) { cluster_.store(n)->CloseClient(kept_deleter_, /*clean=*/true); });
-    Await("to be empty", [this] { return Empty(); });
-  }
-
-  template <typename Condition>
-  void Await(absl::string_view what, Condition condition) {
-    absl::Status last;
-    const Instant end = now() + kSettleWithin;
-    while (!failed()) {
-      last = condition();
-      if (last.ok()) return;
-      if (now() >= end) break;
-      RunFor(kAskEvery);
-    }
-    if (failed()) return;
-    cluster_.journal().Violation(absl::StrCat(
-        "took longer than ", absl::FormatDuration(kSettleWithin), " ", what, ": ", last.message()));
   }
 
   // ---- what clients do; each on the node's control loop
-
-  void OnNode(int n, std::function<void(int)> task) {
-    if (n < 0 || cluster_.node(n) == nullptr || cluster_.node_stalled(n)) return;
-    cluster_.OnNode(n, [n, task = std::move(task)] { task(n); });
-  }
-
-  void Later(int n) {
-    cluster_.scheduler().After(plan_.mean_pause * -std::log(1.0 - random_.Unit()), [this, n] {
-      if (!running_) return;
-      OnNode(n, [this](int node) { Act(node); });
-      Later(n);
-    });
-  }
 
   std::vector<Process*> ProcessesOf(int n) {
     std::vector<Process*> here;
@@ -204,7 +122,7 @@ class LifetimeSimulation {
     return *processes_.back();
   }
 
-  void Act(int n) {
+  void Act(int n) override {
     Process& process = AnyProcess(n);
     const double choice = random_.Unit();
     if (choice < 0.3 || process.refs.empty()) {
@@ -416,16 +334,9 @@ class LifetimeSimulation {
 
   // ---- what must be so
 
-  void Sample() {
+  void LookAround() override {
     for (int s = 0; s < cluster_.num_shards(); ++s) {
-      if (cluster_.shard(s) == nullptr) continue;
-      cluster_.journal().Violation(SimCluster::ShardName(s),
-                                   cluster_.shard(s)->core().CheckInvariants());
-      LookAtNodes(s);
-    }
-    for (int n = 0; n < cluster_.num_nodes(); ++n) {
-      if (cluster_.node(n) == nullptr) continue;
-      cluster_.journal().Violation(SimCluster::NodeName(n), cluster_.store(n)->CheckInvariants());
+      if (cluster_.shard(s) != nullptr) LookAtNodes(s);
     }
     std::erase_if(processes_, [this](const auto& p) { return cluster_.FindNode(p->life) < 0; });
     LookAtCopies();
@@ -605,7 +516,7 @@ class LifetimeSimulation {
     return holders;
   }
 
-  absl::Status Empty() {
+  absl::Status Empty() override {
     if (absl::Status status = checkers_.Empty(); !status.ok()) return status;
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
       const object_store::StoreStats stats = cluster_.store(n)->stats();
@@ -622,13 +533,13 @@ class LifetimeSimulation {
     return absl::OkStatus();
   }
 
-  const LifetimePlan plan_;
+  void Fill(SimulationResult& result) override {
+    result.operations = objects_.size();
+    result.bytes_checked = checked_;
+  }
+
+  const LifetimePlan& plan_;
   const absl::Duration lease_;
-  SimCluster cluster_;
-  Checkers checkers_;
-  Faults faults_;
-  Random random_;
-  bool running_ = false;
   std::vector<Object> objects_;
   std::vector<std::unique_ptr<Process>> processes_;  // that live
   int last_process_ = 0;

@@ -1,7 +1,6 @@
 #include "src/sim/reduce_simulation.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -12,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/directory/validate.h"
 #include "src/net/transfer_buffer.h"
-#include "src/sim/checkers.h"
+#include "src/sim/client_simulation.h"
 
 namespace phalanx::sim {
 namespace {
@@ -21,8 +20,6 @@ using object_store::ClientId;
 using object_store::ReduceCall;
 using object_store::View;
 
-constexpr absl::Duration kSettleWithin = absl::Seconds(60);
-constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
 // Beyond it a call's deadline is not kept.
 constexpr absl::Duration kLate = absl::Seconds(1);
 
@@ -51,35 +48,16 @@ std::string MetadataOf(int source, uint64_t attempt) {
 // To each open reduction, at least tried.
 constexpr int kAdditions = 6;
 
-class ReduceSimulation {
+class ReduceSimulation final : public ClientSimulation {
  public:
   explicit ReduceSimulation(const ReducePlanOfRun& plan)
-      : plan_(plan),
-        cluster_(plan.world.cluster),
-        checkers_(cluster_),
-        faults_(cluster_, plan.world.faults, Random(plan.seed * 107 + 3)),
-        random_(plan.seed * 109 + 4) {
+      : ClientSimulation(plan.world,
+                         {.mean_pause = plan.mean_pause, .sample_every = plan.world.sample_every},
+                         Random(plan.seed * 107 + 3), Random(plan.seed * 109 + 4)),
+        plan_(plan) {
     for (int i = 0; i < plan.sources; ++i) {
       sources_.push_back({ObjectId::FromName("source", absl::StrCat(i)), 0});
     }
-  }
-
-  SimulationResult Run() {
-    Storm();
-    Calm();
-    Probe();
-    Farewell();
-    SimulationResult result;
-    result.status = cluster_.journal().violation();
-    result.tail = cluster_.journal().Tail();
-    result.trace_hash = cluster_.journal().trace_hash();
-    result.events = cluster_.scheduler().steps();
-    result.simulated = cluster_.scheduler().now() - Instant();
-    result.operations = rounds_.size();
-    result.lives = static_cast<uint64_t>(cluster_.lives());
-    result.bytes_checked = bytes_checked_;
-    result.from_rings = from_rings_;
-    return result;
   }
 
  private:
@@ -120,55 +98,9 @@ class ReduceSimulation {
     std::map<Generation, uint64_t> seen;
   };
 
-  bool failed() { return !cluster_.journal().violation().ok(); }
-
-  void RunFor(absl::Duration time) {
-    const Instant end = cluster_.scheduler().now() + time;
-    uint64_t events = 0;
-    cluster_.scheduler().RunUntil(
-        [&] {
-          if (++events % static_cast<uint64_t>(plan_.world.sample_every) == 0) CheckCores();
-          return failed();
-        },
-        time);
-    if (!failed() && cluster_.scheduler().now() < end) {
-      cluster_.scheduler().RunFor(end - cluster_.scheduler().now());
-    }
-  }
-
-  void CheckCores() {
-    for (int s = 0; s < cluster_.num_shards(); ++s) {
-      if (cluster_.shard(s) == nullptr) continue;
-      cluster_.journal().Violation(SimCluster::ShardName(s),
-                                   cluster_.shard(s)->core().CheckInvariants());
-    }
-    for (int n = 0; n < cluster_.num_nodes(); ++n) {
-      if (cluster_.node(n) == nullptr) continue;
-      cluster_.journal().Violation(SimCluster::NodeName(n), cluster_.store(n)->CheckInvariants());
-      cluster_.journal().Violation(SimCluster::NodeName(n),
-                                   cluster_.node(n)->reducer().CheckInvariants());
-    }
-  }
-
   // ---- phases
 
-  void Storm() {
-    cluster_.journal().Note("---- storm");
-    running_ = true;
-    for (int n = 0; n < cluster_.num_nodes(); ++n) Later(n);
-    faults_.Start();
-    RunFor(plan_.world.storm);
-    running_ = false;
-  }
-
-  void Calm() {
-    if (failed()) return;
-    cluster_.journal().Note("---- calm");
-    faults_.Stop();
-    Await("for nodes to leave", [this] {
-      return faults_.SomebodyLeaves() ? absl::UnavailableError("a node is about to leave")
-                                      : absl::OkStatus();
-    });
+  void ComeToRest() override {
     RunFor(plan_.world.cluster.lease * 4);
     for (size_t i = 0; i < rounds_.size(); ++i) {
       if (rounds_[i].open) OnNode(0, [this, i](int n) { Extend(n, i, kClosing); });
@@ -178,6 +110,7 @@ class ReduceSimulation {
     }
     Await("for reductions to end", [this] { return CallsEnded(); });
     for (const Round& round : rounds_) CheckEnds(round);
+    Probe();
   }
 
   absl::Status CallsEnded() {
@@ -239,9 +172,7 @@ class ReduceSimulation {
     });
   }
 
-  void Farewell() {
-    if (failed()) return;
-    cluster_.journal().Note("---- farewell");
+  void Leave() override {
     OnNode(0, [this](int n) {
       for (const Round& round : rounds_) Delete(n, round.target);
       for (const Source& source : sources_) Delete(n, source.id);
@@ -257,10 +188,9 @@ class ReduceSimulation {
         clients_.erase(client);
       });
     }
-    Await("to be empty", [this] { return Empty(); });
   }
 
-  absl::Status Empty() {
+  absl::Status Empty() override {
     if (absl::Status status = checkers_.Empty(); !status.ok()) return status;
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
       const collectives::Reducer::Stats stats = cluster_.node(n)->reducer().stats();
@@ -281,37 +211,9 @@ class ReduceSimulation {
     return absl::OkStatus();
   }
 
-  template <typename Condition>
-  void Await(absl::string_view what, Condition condition) {
-    absl::Status last;
-    const Instant end = cluster_.scheduler().now() + kSettleWithin;
-    while (!failed()) {
-      last = condition();
-      if (last.ok()) return;
-      if (cluster_.scheduler().now() >= end) break;
-      RunFor(kAskEvery);
-    }
-    if (failed()) return;
-    cluster_.journal().Violation(absl::StrCat(
-        "took longer than ", absl::FormatDuration(kSettleWithin), " ", what, ": ", last.message()));
-  }
-
   // ---- what clients do; each on the node's control loop
 
-  void OnNode(int n, std::function<void(int)> task) {
-    if (cluster_.node(n) == nullptr || cluster_.node_stalled(n)) return;
-    cluster_.OnNode(n, [n, task = std::move(task)] { task(n); });
-  }
-
-  void Later(int n) {
-    cluster_.scheduler().After(plan_.mean_pause * -std::log(1.0 - random_.Unit()), [this, n] {
-      if (!running_) return;
-      OnNode(n, [this](int node) { Act(node); });
-      Later(n);
-    });
-  }
-
-  void Act(int n) {
+  void Act(int n) override {
     const double choice = random_.Unit();
     if (choice < 0.35) {
       Put(n, SourceFor(n));
@@ -699,12 +601,13 @@ class ReduceSimulation {
                         round.num_objects);
   }
 
-  const ReducePlanOfRun plan_;
-  SimCluster cluster_;
-  Checkers checkers_;
-  Faults faults_;
-  Random random_;
-  bool running_ = false;
+  void Fill(SimulationResult& result) override {
+    result.operations = rounds_.size();
+    result.bytes_checked = bytes_checked_;
+    result.from_rings = from_rings_;
+  }
+
+  const ReducePlanOfRun& plan_;
   std::vector<Source> sources_;
   std::vector<Round> rounds_;
   std::map<NodeKey, ClientId> clients_;

@@ -3,47 +3,22 @@
 #include "src/sim/broadcast_simulation.h"
 
 #include <cstdint>
-#include <cstdlib>
 
-#include "absl/strings/numbers.h"
 #include "gtest/gtest.h"
 #include "src/common/log.h"
-#include "src/common/testing/seed.h"
+#include "tests/simulation/seeds.h"
 
 namespace phalanx::sim {
 namespace {
 
-constexpr uint64_t kSeeds = 200;
-constexpr int kCases = 20;
-
-uint64_t NumSeeds() {
-  const char* text = std::getenv("PHALANX_SEEDS");
-  uint64_t seeds = kSeeds;
-  return text != nullptr && absl::SimpleAtoi(text, &seeds) ? seeds : kSeeds;
+SimulationResult ExpectSeedFine(uint64_t seed, bool peace) {
+  return ExpectFine(DrawBroadcastPlan(seed, peace), RunBroadcastSimulation);
 }
 
-SimulationResult ExpectFine(uint64_t seed, bool peace) {
-  PHALANX_TRACE_SEED(seed);
-  const BroadcastPlan plan = DrawBroadcastPlan(seed, peace);
-  const SimulationResult result = RunBroadcastSimulation(plan);
-  EXPECT_TRUE(result.status.ok()) << Describe(plan) << "\n" << result.tail << "\n" << result.status;
-  return result;
-}
-
-class BroadcastSimulation : public ::testing::TestWithParam<int> {
- protected:
-  void SetUp() override { SetLogLevel(LogLevel::kOff); }
-};
+using BroadcastSimulation = SeedsTest;
 
 TEST_P(BroadcastSimulation, EachNodeGetsWhatIsSticky) {
-  if (testing::SeedGiven()) {
-    if (GetParam() == 0) ExpectFine(testing::TestSeed(), /*peace=*/false);
-    return;
-  }
-  for (uint64_t seed = 1 + static_cast<uint64_t>(GetParam()); seed <= NumSeeds(); seed += kCases) {
-    ExpectFine(seed, /*peace=*/false);
-    if (::testing::Test::HasFailure()) return;
-  }
+  ExpectSeedsFine(GetParam(), DrawBroadcastPlan, RunBroadcastSimulation);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, BroadcastSimulation, ::testing::Range(0, kCases));
@@ -55,7 +30,7 @@ TEST(BroadcastSimulationRun, MuchIsBroadcast) {
     uint64_t answered = 0;
     uint64_t checked = 0;
     for (uint64_t seed = 1; seed <= 20; ++seed) {
-      const SimulationResult result = ExpectFine(seed, peace);
+      const SimulationResult result = ExpectSeedFine(seed, peace);
       answered += result.operations;
       checked += result.bytes_checked;
     }
@@ -65,13 +40,7 @@ TEST(BroadcastSimulationRun, MuchIsBroadcast) {
 }
 
 TEST(BroadcastSimulationRun, IsTheSameAgainFromItsSeed) {
-  SetLogLevel(LogLevel::kOff);
-  for (uint64_t seed = 1; seed <= 5; ++seed) {
-    const SimulationResult first = RunBroadcastSimulation(DrawBroadcastPlan(seed));
-    const SimulationResult second = RunBroadcastSimulation(DrawBroadcastPlan(seed));
-    EXPECT_EQ(first.trace_hash, second.trace_hash);
-    EXPECT_EQ(first.events, second.events);
-  }
+  ExpectTheSameAgain(DrawBroadcastPlan, RunBroadcastSimulation);
 }
 
 }  // namespace

@@ -1,0 +1,66 @@
+// What the tests of all simulations of clients do: some seeds, in some cases so that they can run
+// beside each other. Testonly.
+#ifndef PHALANX_TESTS_SIMULATION_SEEDS_H_
+#define PHALANX_TESTS_SIMULATION_SEEDS_H_
+
+#include <cstdint>
+#include <cstdlib>
+
+#include "absl/strings/numbers.h"
+#include "gtest/gtest.h"
+#include "src/common/log.h"
+#include "src/common/testing/seed.h"
+#include "src/sim/simulation.h"
+
+namespace phalanx::sim {
+
+inline constexpr int kCases = 20;
+
+inline uint64_t NumSeeds() {
+  constexpr uint64_t kSeeds = 200;
+  const char* text = std::getenv("PHALANX_SEEDS");
+  uint64_t seeds = kSeeds;
+  return text != nullptr && absl::SimpleAtoi(text, &seeds) ? seeds : kSeeds;
+}
+
+template <typename Plan>
+SimulationResult ExpectFine(const Plan& plan, SimulationResult (*run)(const Plan&)) {
+  PHALANX_TRACE_SEED(plan.seed);
+  const SimulationResult result = run(plan);
+  EXPECT_TRUE(result.status.ok()) << Describe(plan) << "\n" << result.tail << "\n" << result.status;
+  return result;
+}
+
+// Of this case; or the one that was asked for.
+template <typename Plan>
+void ExpectSeedsFine(int of_case, Plan (*draw)(uint64_t, bool),
+                     SimulationResult (*run)(const Plan&)) {
+  if (testing::SeedGiven()) {
+    if (of_case == 0) ExpectFine(draw(testing::TestSeed(), /*peace=*/false), run);
+    return;
+  }
+  for (uint64_t seed = 1 + static_cast<uint64_t>(of_case); seed <= NumSeeds(); seed += kCases) {
+    ExpectFine(draw(seed, /*peace=*/false), run);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+template <typename Plan>
+void ExpectTheSameAgain(Plan (*draw)(uint64_t, bool), SimulationResult (*run)(const Plan&)) {
+  SetLogLevel(LogLevel::kOff);
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    const SimulationResult first = run(draw(seed, /*peace=*/false));
+    const SimulationResult second = run(draw(seed, /*peace=*/false));
+    EXPECT_EQ(first.trace_hash, second.trace_hash);
+    EXPECT_EQ(first.events, second.events);
+  }
+}
+
+class SeedsTest : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { SetLogLevel(LogLevel::kOff); }
+};
+
+}  // namespace phalanx::sim
+
+#endif  // PHALANX_TESTS_SIMULATION_SEEDS_H_
