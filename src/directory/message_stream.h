@@ -1,8 +1,8 @@
 // The seam for control streams: whole frames, in order, both ways, until it breaks.
 //
 // Implementations: byte_message_stream.h, over TCP and, in simulation, over a network where frames
-// are delayed and streams break at any byte or fall silent; and directory/grpc. All pass
-// message_stream_conformance.h.
+// are delayed and streams break at any byte or fall silent; local_message_stream.h, within a
+// process (local/); and directory/grpc. All pass message_stream_conformance.h.
 //
 // Thread rule: a stream belongs to the executor it was made for; every call and every callback
 // happens there, callbacks never inside a call. A callback may close or destroy its stream.

@@ -24,6 +24,9 @@ namespace {
 
 enum Direction { kReadable = 0, kWritable = 1 };
 
+// Of tasks that post tasks, before descriptors are looked at again.
+constexpr int kRoundsPerTurn = 8;
+
 // What a watcher shares with the waits that Asio holds for it.
 struct Watch {
   Watch(asio::io_context& context, std::vector<std::pair<std::shared_ptr<Watch>, Direction>>& ready)
@@ -221,6 +224,13 @@ class EventLoop::Impl {
     return asleep_;
   }
 
+  // Takes what was posted in this turn, if it goes on.
+  bool TakeMore() {
+    MutexLock lock(mu_);
+    if (!stopping_) batch_.swap(incoming_);
+    return !batch_.empty();
+  }
+
   void RunTurn() {
     timers_.CollectDue(now_, due_);
     for (const TimerId id : due_) {
@@ -236,12 +246,19 @@ class EventLoop::Impl {
     }
     ready_running_.clear();
 
+    RunBatch();
+    // An answer is handed on by several tasks, each of which posts the next: none of them waits for
+    // another look at sockets.
+    for (int round = 1; round < kRoundsPerTurn && TakeMore(); ++round) RunBatch();
+    CountTurn();
+  }
+
+  void RunBatch() {
     for (Task& task : batch_) {
       task();
       task = nullptr;
     }
     batch_.clear();
-    CountTurn();
   }
 
   void CountTurn() {

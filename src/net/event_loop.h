@@ -1,8 +1,9 @@
 // EventLoop: the production Executor, one thread over Asio's reactor (epoll).
 //
 // A turn: wait for something to do, read the clock once, run the timers that are due, then the
-// callbacks of ready descriptors, then the tasks that had been posted when the turn began. An idle
-// loop blocks in the kernel and uses no CPU. Posting costs a short lock; it wakes the loop only
+// callbacks of ready descriptors, then the tasks that were posted, in the order in which they were;
+// those that post others without end leave the rest to the next turn. An idle loop blocks in the
+// kernel and uses no CPU. Posting costs a short lock; it wakes the loop only
 // when the loop sleeps, and then once however many tasks follow.
 //
 // Owned by `main` (or a test). Post and Stop may be called from any thread; the rest of Executor

@@ -186,7 +186,8 @@ class FdWatcherTest : public ::testing::Test {
   // Runs `task` so many turns later: whatever was ready by then has been reported.
   void AfterTurns(int turns, std::function<void()> task) {
     if (turns == 0) return task();
-    loop_.Post([this, turns, task] { AfterTurns(turns - 1, task); });
+    // A timer that is due runs once a turn.
+    loop_.RunAt(loop_.Now(), [this, turns, task] { AfterTurns(turns - 1, task); });
   }
   void RunTurns(int turns) {
     AfterTurns(turns, [this] { loop_.Stop(); });
@@ -218,6 +219,30 @@ TEST_F(FdWatcherTest, IsLevelTriggeredWhenArmedAgain) {
   watcher_->OnReadable(again);
   RunTurns(20);
   EXPECT_EQ(reads, 5);
+}
+
+TEST_F(FdWatcherTest, WhatIsHandedOnByTasksIsDoneInOneTurn) {
+  uint64_t turns = 1;
+  watcher_->OnReadable([&] {
+    const uint64_t begun = loop_.stats().turns;
+    loop_.Post([&, begun] {
+      loop_.Post([&, begun] {
+        turns = loop_.stats().turns - begun;
+        loop_.Stop();
+      });
+    });
+  });
+  Feed();
+  loop_.Run();
+  EXPECT_EQ(turns, 0);
+}
+
+TEST_F(FdWatcherTest, TasksThatPostOthersWithoutEndDoNotKeepItWaiting) {
+  std::function<void()> endless = [&] { loop_.Post(endless); };
+  endless();
+  watcher_->OnReadable([this] { loop_.Stop(); });
+  Feed();
+  loop_.Run();
 }
 
 TEST_F(FdWatcherTest, ArmingAgainReplacesAndAnEmptyCallbackDisarms) {

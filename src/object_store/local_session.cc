@@ -121,6 +121,7 @@ void LocalSession::KeepReading() {
 void LocalSession::ReadSome() {
   in_read_ = true;
   const bool go_on = TakeWhatCame();
+  store_.HandOutAnswers();
   in_read_ = false;
   // Before the directory is told in a later turn: the client waits for this, nobody for that.
   if (std::exchange(send_due_, false)) SendNow();

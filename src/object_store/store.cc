@@ -160,6 +160,12 @@ void Store::Impl::HandOutAnswers() {
   }
 }
 
+void Store::HandOutAnswers() {
+  if (!impl_->answers_posted_) return;
+  Impl::Turn turn(*impl_);
+  impl_->HandOutAnswers();
+}
+
 void Store::Impl::Forget(Request& request) {
   LeaveBroadcast(request);
   LeaveObject(request);

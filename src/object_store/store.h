@@ -258,6 +258,9 @@ class Store {
   void AnnounceAgain(const ObjectId& id, const Generation& generation, const Generation& version);
 
   RequestId Get(ClientId client, GetOptions options, GetEvents events);
+  // Calls back now whom a task of its own would have called: for who has made several calls and is
+  // about to send their answers.
+  void HandOutAnswers();
   // A Get's, Create's or Broadcast's callback is not called any more; what it would have got is
   // released.
   void Cancel(ClientId client, RequestId request);

@@ -84,9 +84,13 @@ void LogEvent(absl::string_view event, absl::string_view node, const absl::Statu
 
 struct DirectoryDaemon::Impl {
   Impl(Executor& control, directory::SessionConfig session, const DirectoryConfig& config)
-      : shard(control, std::move(session), config.core, Random(SystemRandom64())) {}
+      : shard(control, std::move(session), config.core, Random(SystemRandom64())),
+        local_door([this](std::unique_ptr<directory::ShardStream> stream) {
+          shard.Accept(std::move(stream));
+        }) {}
 
   directory::Shard shard;
+  const directory::LocalDoor local_door;
   // Before the shard that they serve.
   std::unique_ptr<directory::FrontDoor> door;
   std::unique_ptr<MetricsServer> metrics;
@@ -124,5 +128,7 @@ const net::Address& DirectoryDaemon::address() const { return impl_->door->addre
 net::Address DirectoryDaemon::metrics_address() const {
   return impl_->metrics == nullptr ? "" : impl_->metrics->address();
 }
+
+const directory::LocalDoor& DirectoryDaemon::local_door() const { return impl_->local_door; }
 
 }  // namespace phalanx::runtime

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "src/common/executor.h"
 #include "src/directory/directory_core.h"
+#include "src/directory/local/local_message_stream.h"
 #include "src/directory/session_handshake.h"
 #include "src/net/tcp/tcp_network.h"
 
@@ -45,6 +46,9 @@ class DirectoryDaemon {
   const net::Address& address() const;
   // Empty when there are none.
   net::Address metrics_address() const;
+
+  // For a node on the same loop: its session needs no socket.
+  const directory::LocalDoor& local_door() const;
 
  private:
   struct Impl;

@@ -204,9 +204,13 @@ NodeSeams NodeDaemon::Impl::MakeSeams() {
   for (auto& loop : io) loops.push_back(loop.get());
   std::vector<std::unique_ptr<directory::ShardConnector>> shards;
   for (const net::Address& address : config.directories) {
-    shards.push_back(config.directory_over_grpc
-                         ? directory::NewGrpcShardConnector(address)
-                         : directory::NewByteShardConnector(network, address));
+    if (config.local_directory != nullptr) {
+      shards.push_back(config.local_directory->NewConnector(address));
+    } else if (config.directory_over_grpc) {
+      shards.push_back(directory::NewGrpcShardConnector(address));
+    } else {
+      shards.push_back(directory::NewByteShardConnector(network, address));
+    }
   }
   return NodeSeams{
       .control = control,

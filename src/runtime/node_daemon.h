@@ -16,6 +16,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "src/directory/local/local_message_stream.h"
 #include "src/net/event_loop.h"
 #include "src/runtime/node.h"
 
@@ -25,6 +26,8 @@ struct NodeConfig {
   NodeOptions node;
   // One per shard, in order.
   std::vector<net::Address> directories = {"127.0.0.1:7400"};
+  // The one shard, if it is in this process and on the same loop. It outlives the node.
+  const directory::LocalDoor* local_directory = nullptr;
   // Sessions over gRPC's streams instead of plain TCP: slower, and good for proxies that let only
   // HTTP/2 through.
   bool directory_over_grpc = false;

@@ -37,6 +37,9 @@ class Call : public std::enable_shared_from_this<Call> {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
+  // Before it is started: the client holds the object that it makes from its first request on,
+  // unless it fails.
+  void HoldFirst() { holds_first_ = true; }
   // Lock held; before it begins. The client holds the object from now on, unless the call fails.
   void HoldUnlessItFails() { holds_ = true; }
   // Whether it has done so.
@@ -83,6 +86,7 @@ class Call : public std::enable_shared_from_this<Call> {
   uint64_t first_ = 0;
   uint64_t requests_ = 0;
   Instant deadline_ = Instant::Infinite();
+  bool holds_first_ = false;
   bool holds_ = false;
   std::atomic<bool> done_{false};
 };

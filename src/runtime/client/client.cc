@@ -158,7 +158,7 @@ Future<PutResult> Client::Put(const ObjectId& id, absl::string_view bytes, PutOp
   auto call = std::make_shared<internal::PutCall>(connection_, "Put", id);
   status = connection_->ReservePutBytes(bytes.size(), deadline);
   if (!status.ok()) return refuse(call->Explain(status));
-  if (options.owned) internal::HoldFirst(*call);
+  if (options.owned) call->HoldFirst();
   return StartOne<PutResult>(call, deadline, [&](uint64_t request) {
     return local::Put{request, internal::Describe(id, options), bytes};
   });

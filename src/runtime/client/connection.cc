@@ -153,6 +153,10 @@ void Connection::Start(const std::shared_ptr<Call>& call, uint64_t first, uint64
     if (put != nullptr) put_bytes_sum_ -= put->bytes.size();
     return call->OnFailure(admitted);
   }
+  if (call->holds_first_) {
+    call->HoldUnlessItFails();
+    Send(local::Hold{{call->id()}});
+  }
   call->first_ = first;
   call->requests_ = count;
   pending_[first] = call;

@@ -45,7 +45,7 @@ Future<Done> Client::Reduce(const ObjectId& target, absl::Span<const ObjectId> s
   if (status.ok()) status = internal::CheckReduce(target, sources, options);
   if (!status.ok()) return Refused<Done>(connection_, "Reduce", target, std::move(status));
   auto call = std::make_shared<CountCall<Done>>(connection_, "Reduce", target);
-  if (options.owned) internal::HoldFirst(*call);
+  if (options.owned) call->HoldFirst();
   return StartOne<Done>(call, MonotonicNow() + options.timeout, [&](uint64_t request) {
     return internal::ReduceMessage(request, target, sources, options);
   });

@@ -140,7 +140,7 @@ Future<Buffer> ReduceAndGet(std::shared_ptr<Connection> connection, const char* 
   if (status.ok()) status = CheckReduce(target, sources, options);
   if (!status.ok()) return Refused<Buffer>(connection, verb, target, std::move(status));
   auto call = std::make_shared<MakeAndGetCall>(std::move(connection), verb, target);
-  if (options.owned) HoldFirst(*call);
+  if (options.owned) call->HoldFirst();
   call->Begin(options.timeout, [&](uint64_t request) {
     local::Reduce message = ReduceMessage(request, target, sources, options);
     message.everybody = everybody;

@@ -37,15 +37,6 @@ Future<T> Refused(const std::shared_ptr<Connection>& connection, const char* ver
 }
 
 // OK when a call about `id` can be made.
-// The client holds the object that the call makes from now on, unless the call fails: to be
-// followed by its Start.
-inline void HoldFirst(Call& call) {
-  call.connection().Update([&call] {
-    call.HoldUnlessItFails();
-    call.connection().Send(local::Hold{{call.id()}});
-  });
-}
-
 inline absl::Status CheckId(const Connection& connection, const ObjectId& id) {
   PHALANX_RETURN_IF_ERROR(connection.CheckProcess());
   if (!id.nil()) return absl::OkStatus();

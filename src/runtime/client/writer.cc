@@ -124,7 +124,7 @@ std::shared_ptr<CreateCall> WriterState::Begin(std::shared_ptr<Connection> conne
     Connection::MarkEnded(*call);
     return call;
   }
-  if (options.owned) HoldFirst(*call);
+  if (options.owned) call->HoldFirst();
   const uint64_t request = connection->NewRequests(1);
   connection->Start(call, request, 1, MonotonicNow() + options.timeout,
                     local::Create{request, Describe(id, options), size});

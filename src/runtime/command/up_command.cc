@@ -95,6 +95,7 @@ class UpCommand : public Command {
     PHALANX_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryDaemon> directory,
                              DirectoryDaemon::Start(directory_, process.loop(), network));
     node_.directories = {directory->address()};
+    node_.local_directory = &directory->local_door();
     PHALANX_ASSIGN_OR_RETURN(const std::unique_ptr<NodeDaemon> node,
                              NodeDaemon::Start(node_, process.loop()));
     if (embedded_fd_ >= 0) {
