@@ -197,6 +197,27 @@ TEST_F(Ended, WhoWasAwayWhenItFailedIsToldWhyThoughAnotherHasBegun) {
   }
 }
 
+// Who asks for it later had asked in time, and was not heard.
+TEST_F(Ended, AtItsDeadlineItIsOverForWhoWasNotHeardBefore) {
+  AddNodes(2);
+  v1::NodeMessage message = OpenRequest(1);
+  message.mutable_reduce_request()->set_timeout_ms(500);
+  Ask(0, message);
+  asked_[1].push_back(OpenRequest(1));
+  ASSERT_EQ(Add(0, {1}), 0);
+  h_.Down(nodes_[0]);
+  h_.Advance(absl::Milliseconds(500));
+  ASSERT_FALSE(UnderWay());
+  ComeBack(1);
+  Hear();
+  EXPECT_EQ(Code(1), -1);
+  EXPECT_EQ(KnownSources(), Ids({0})) << "what was added belongs to the one that is over";
+  ASSERT_EQ(Close(1), 0);
+  ComeBack(0);
+  EXPECT_EQ(Code(0), Number(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(KnownSources(), Ids({0}));
+}
+
 TEST_F(Ended, OneThatHadNoNumberWhenItEndedIsNotBroughtBackByWhoKnowsIt) {
   for (const bool deleted : {true, false}) {
     SCOPED_TRACE(deleted);

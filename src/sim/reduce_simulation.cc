@@ -565,10 +565,13 @@ class ReduceSimulation final : public ClientSimulation {
   }
 
   // What began anew, after it had ended, or after the nodes that knew had died, may lack additions.
-  bool MustHaveAdded(const Round& round, const Generation& generation, const NodeKey& adder) const {
-    const bool failed_before =
-        std::any_of(round.calls.begin(), round.calls.end(),
-                    [](const Call& call) { return call.ended && !call.status.ok(); });
+  // At its deadline it is over, also for whom the shard had not heard before; and who asked may
+  // hear of that later.
+  bool MustHaveAdded(const Round& round, const Generation& generation, const NodeKey& adder) {
+    const Instant now = cluster_.scheduler().now();
+    const bool failed_before = std::any_of(
+        round.calls.begin(), round.calls.end(),
+        [now](const Call& call) { return call.ended ? !call.status.ok() : call.deadline <= now; });
     const bool only = round.seen.empty() || round.seen.contains(generation);
     return round.num_objects == 0 && !round.deleted && !failed_before && only &&
            round.seen.size() <= 1 && cluster_.FindNode(adder) >= 0;
@@ -656,6 +659,8 @@ ReducePlanOfRun LeanToAdditions(ReducePlanOfRun plan) {
   plan.everybody = false;
   plan.open = 0.8;
   plan.closed_soon = true;
+  // Things break in each of these worlds, also in one that was drawn without faults.
+  plan.world.cluster.peaceful = false;
   FaultOptions& faults = plan.world.faults;
   faults.weights.fill(0);
   faults.weights[static_cast<size_t>(Fault::kPartitionShard)] = 1;

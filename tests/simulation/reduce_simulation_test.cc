@@ -31,6 +31,14 @@ TEST(ReduceSimulationRun, SeedsThatFoundSomethingAreFineNow) {
   }
 }
 
+// A deadline that passed while who had given it was out of touch, before whoever gave a later one
+// was heard; and a result that another replaced while the only node that had it was out of touch.
+TEST(ReduceSimulationRun, SeedsOfAdditionsThatFoundSomethingAreFineNow) {
+  for (const uint64_t seed : {5348, 5382}) {
+    ExpectFine(LeanToAdditions(DrawReducePlan(seed)), RunReduceSimulation);
+  }
+}
+
 TEST(ReduceSimulationRun, InPeaceEveryResultIsTheOnlyOne) {
   SetLogLevel(LogLevel::kOff);
   uint64_t reductions = 0;
