@@ -50,7 +50,7 @@ struct DirectoryClient::Impl {
 
   // Last: nothing of theirs runs once the rest is being destroyed.
   LoopTimer timer;
-  // A turn later than it could be: what the same turn has for clients, who wait for it, goes first.
+  // By a later task than it could be: what there is for clients, who wait for it, goes first.
   LoopSignal late_flush;
   LoopSignal flush;
 };

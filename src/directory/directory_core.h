@@ -82,6 +82,8 @@ struct DirectoryOptions {
   // and in broadcasts put off; beyond it they are answered ResourceExhausted.
   size_t max_deferred = 1 << 20;
   size_t max_deferred_name_bytes = 64 << 20;
+  // Of the names in marks of lost objects; beyond it they are not remembered.
+  size_t max_lost_name_bytes = 64 << 20;
   // Objects that are sticky, and broadcasts that are waited for; beyond it a BroadcastRequest is
   // answered ResourceExhausted.
   size_t max_sticky = 1 << 16;

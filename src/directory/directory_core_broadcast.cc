@@ -111,6 +111,11 @@ void DirectoryCore::Impl::BeginBroadcast(Node& node, const v1::BroadcastRequest&
     broadcasts_.Stop(id);
     return answer(absl::OkStatus());
   }
+  const auto lost = lost_.find(id);
+  if (m.stop() && lost != lost_.end() && lost->second.mark.on()) {
+    RememberMark(lost->second, broadcasts_.MintStop());
+    return answer(absl::OkStatus());
+  }
   if (!there && FindDeleted(id) != nullptr) return answer(absl::NotFoundError("it was deleted"));
   if (!there && m.begun()) return answer(absl::DataLossError("no copy of it is left"));
   if (!there) return answer(absl::NotFoundError("nothing was put under this id"));
@@ -169,7 +174,15 @@ void DirectoryCore::Impl::TakeMark(const Object& object, const NodeKey& key,
 void DirectoryCore::Impl::KeepMark(const Object& object) {
   const auto lost = lost_.find(object.id);
   const BroadcastMark* mark = broadcasts_.MarkOf(object.id);
-  if (lost != lost_.end() && mark != nullptr) lost->second.mark = *mark;
+  if (lost != lost_.end() && mark != nullptr) RememberMark(lost->second, *mark);
+}
+
+void DirectoryCore::Impl::RememberMark(LostObject& lost, BroadcastMark mark) {
+  lost_name_bytes_ -= BytesOf(lost.mark.nodes);
+  const size_t bytes = BytesOf(mark.nodes);
+  lost.mark =
+      bytes <= options_.max_lost_name_bytes - lost_name_bytes_ ? std::move(mark) : BroadcastMark();
+  lost_name_bytes_ += BytesOf(lost.mark.nodes);
 }
 
 void DirectoryCore::Impl::RestoreMark(const Object& object) {

@@ -154,6 +154,7 @@ void DirectoryCore::Impl::NoteLoss(const Object& object) {
 void DirectoryCore::Impl::ForgetLoss(const ObjectId& id) {
   const auto found = lost_.find(id);
   if (found == lost_.end()) return;
+  lost_name_bytes_ -= BytesOf(found->second.mark.nodes);
   lost_by_age_.erase(found->second.order);
   lost_.erase(found);
 }

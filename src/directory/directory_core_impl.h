@@ -358,6 +358,7 @@ struct DirectoryCore::Impl {
   // With what is known of its loss; and from that to the mark of who returns with a copy, if it is
   // an earlier one.
   void KeepMark(const Object& object);
+  void RememberMark(LostObject& lost, BroadcastMark mark);
   void RestoreMark(const Object& object);
   // Another generation is the object's.
   void BroadcastAnew(const Object& object);
@@ -615,6 +616,7 @@ struct DirectoryCore::Impl {
   absl::btree_map<ObjectId, std::vector<Deferred>> deferred_;
   size_t num_deferred_ = 0;
   size_t deferred_name_bytes_ = 0;  // also of deferred_broadcasts_
+  size_t lost_name_bytes_ = 0;      // of the marks in lost_
   absl::btree_set<std::pair<Instant, ObjectId>> timers_;
   size_t open_wants_ = 0;
   size_t waiting_wants_ = 0;

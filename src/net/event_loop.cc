@@ -24,8 +24,11 @@ namespace {
 
 enum Direction { kReadable = 0, kWritable = 1 };
 
-// Of tasks that post tasks, before descriptors are looked at again.
+// Of tasks that post tasks, before descriptors and timers are looked at again: so many rounds, none
+// of which begins later than that. What posts itself to make room for others soon makes room for
+// these.
 constexpr int kRoundsPerTurn = 8;
+constexpr absl::Duration kRoundsTime = absl::Microseconds(100);
 
 // What a watcher shares with the waits that Asio holds for it.
 struct Watch {
@@ -249,7 +252,10 @@ class EventLoop::Impl {
     RunBatch();
     // An answer is handed on by several tasks, each of which posts the next: none of them waits for
     // another look at sockets.
-    for (int round = 1; round < kRoundsPerTurn && TakeMore(); ++round) RunBatch();
+    for (int round = 1; round < kRoundsPerTurn; ++round) {
+      if (MonotonicNow() - now_ > kRoundsTime || !TakeMore()) break;
+      RunBatch();
+    }
     CountTurn();
   }
 

@@ -2,7 +2,8 @@
 //
 // A turn: wait for something to do, read the clock once, run the timers that are due, then the
 // callbacks of ready descriptors, then the tasks that were posted, in the order in which they were;
-// those that post others without end leave the rest to the next turn. An idle loop blocks in the
+// those that post others leave the rest to the next turn after some rounds, or a tenth of a
+// millisecond. An idle loop blocks in the
 // kernel and uses no CPU. Posting costs a short lock; it wakes the loop only
 // when the loop sleeps, and then once however many tasks follow.
 //

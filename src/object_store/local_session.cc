@@ -123,7 +123,7 @@ void LocalSession::ReadSome() {
   const bool go_on = TakeWhatCame();
   store_.HandOutAnswers();
   in_read_ = false;
-  // Before the directory is told in a later turn: the client waits for this, nobody for that.
+  // Before the directory is told by a later task: the client waits for this, nobody for that.
   if (std::exchange(send_due_, false)) SendNow();
   if (go_on) KeepReading();
 }

@@ -420,8 +420,8 @@ struct Store::Impl {
   void OnQueryReply(const v1::QueryReply& reply);
   void OnPrefetchReply(const v1::PrefetchReply& reply);
   void OnBroadcastReply(const v1::BroadcastReply& reply);
-  // Who asked waits no longer, and the shard does not know.
   void OnBroadcastBegun(int shard, const v1::BroadcastBegun& begun);
+  // Who asked waits no longer, and the shard does not know.
   void LeaveBroadcast(const Request& request);
   void OnSticky(int shard, const v1::Sticky& sticky);
   void NoteStamp(int shard, const v1::StickyMark& mark);

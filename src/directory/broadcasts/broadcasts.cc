@@ -33,7 +33,8 @@ absl::Status Broadcasts::Ask(const ObjectId& id, const Asker& asker, uint32_t th
   const bool sticky = asker.sticky && !asker.begun;
   if (sticky) mark.nodes.insert(asker.names.begin(), asker.names.end());
   if (mark.nodes.contains("*")) mark.nodes = {"*"};
-  const bool changed = sticky && (known == nullptr || mark.nodes != known->nodes);
+  const bool changed =
+      sticky && (known == nullptr || mark.nodes != known->nodes || !records_.at(id).minted);
   if (mark.nodes.size() > kMaxNamedNodes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("it is sticky for ", named, " names, of which there may be ", kMaxNamedNodes));
@@ -46,7 +47,7 @@ absl::Status Broadcasts::Ask(const ObjectId& id, const Asker& asker, uint32_t th
   Record& record = at->second;
   if (changed) {
     mark.stamp = MintStamp();
-    SetMark(record, std::move(mark));
+    SetMark(record, std::move(mark), /*minted=*/true);
     effects_.push_back(TellMark{id, std::nullopt});
   }
   active_.insert(id);
@@ -68,9 +69,9 @@ absl::Status Broadcasts::Ask(const ObjectId& id, const Asker& asker, uint32_t th
 
 void Broadcasts::Stop(const ObjectId& id) {
   const Records::iterator at = records_.try_emplace(id).first;
-  const BroadcastMark& mark = at->second.mark;
-  if (mark.stamp != 0 && !mark.on()) return;
-  SetMark(at->second, BroadcastMark{MintStamp(), {}});
+  Record& record = at->second;
+  if (record.mark.stamp != 0 && !record.mark.on() && record.minted) return;
+  SetMark(record, MintStop(), /*minted=*/true);
   if (!DefectActive(Defect::kStopNotTold)) effects_.push_back(TellMark{id, std::nullopt});
   Settle(at);
 }
@@ -92,7 +93,12 @@ void Broadcasts::Leave(const ObjectId& id, const NodeKey& node, uint64_t request
   Settle(at);
 }
 
-void Broadcasts::HeardOf(uint64_t stamp) { last_stamp_ = std::max(last_stamp_, stamp); }
+void Broadcasts::HeardOf(uint64_t stamp) {
+  if (stamp <= last_stamp_) return;
+  last_stamp_ = stamp;
+  // Others of that life may be greater.
+  minted_ = false;
+}
 
 void Broadcasts::Merge(const ObjectId& id, const BroadcastMark& mark, Lacks lacks) {
   HeardOf(mark.stamp);
@@ -100,7 +106,7 @@ void Broadcasts::Merge(const ObjectId& id, const BroadcastMark& mark, Lacks lack
   if (mark.stamp <= (known == nullptr ? 0 : known->stamp)) return;
   const Records::iterator at = records_.try_emplace(id).first;
   Record& record = at->second;
-  SetMark(record, mark);
+  SetMark(record, mark, /*minted=*/false);
   // Who has told an older one knows better now.
   effects_.push_back(TellMark{id, std::nullopt});
   if (mark.on()) active_.insert(id);
@@ -381,9 +387,10 @@ void Broadcasts::EndOrder(Record& record, const NodeKey& key) {
   if (node.walked.has_value() && node.open < kMaxWalkFetches) walking_.insert(key);
 }
 
-void Broadcasts::SetMark(Record& record, BroadcastMark mark) {
+void Broadcasts::SetMark(Record& record, BroadcastMark mark, bool minted) {
   if (record.mark.on()) --sticky_;
   record.mark = std::move(mark);
+  record.minted = minted;
   if (record.mark.on()) ++sticky_;
 }
 

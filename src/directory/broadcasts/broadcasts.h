@@ -89,7 +89,7 @@ class Broadcasts {
   // in one turn.
   static constexpr size_t kMaxWalkFetches = 64;
   static constexpr size_t kMaxLookedAt = 1024;
-  // Of a mark; what is minted is never near it.
+  // Of a mark. Only who does not keep to the protocol tells one near it; greater ones are ignored.
   static constexpr uint64_t kMaxStamp = uint64_t{1} << 61;
   // Whether a node that is there lacks a copy that it could fetch.
   using Lacks = absl::FunctionRef<bool(const ObjectId&, const NodeKey&)>;
@@ -113,6 +113,8 @@ class Broadcasts {
                    absl::btree_set<NodeKey> missing, Lacks lacks);
   // An object that is there, or was, and has a mark. What nobody has told yet is stopped as well.
   void Stop(const ObjectId& id);
+  // The mark of what is stopped now, and has no record.
+  BroadcastMark MintStop() { return BroadcastMark{MintStamp(), {}}; }
   // Who asked waits no longer.
   void Leave(const ObjectId& id, const NodeKey& node, uint64_t request_id);
   // Whatever the object: the shard has told it in an earlier life.
@@ -171,6 +173,8 @@ class Broadcasts {
   };
   struct Record {
     BroadcastMark mark;
+    // In this life of the shard: no holder that is away knows of a greater one.
+    bool minted = false;
     std::vector<Waiting> waiting;
     absl::btree_map<NodeKey, PlanId> ordered;
     absl::btree_set<NodeKey> refused;
@@ -192,7 +196,7 @@ class Broadcasts {
   // All nodes that it is for.
   void OrderAll(const ObjectId& id, Record& record, Lacks lacks);
   void EndOrder(Record& record, const NodeKey& key);
-  void SetMark(Record& record, BroadcastMark mark);
+  void SetMark(Record& record, BroadcastMark mark, bool minted);
   // Greater than any of an earlier life of the shard of which one was told, also for another
   // object; so that who comes later with one of those does not win.
   uint64_t MintStamp();
@@ -210,7 +214,7 @@ class Broadcasts {
   absl::btree_map<NodeKey, Node> nodes_;
   absl::btree_set<NodeKey> walking_;  // those that may be walked on now
   uint64_t last_stamp_ = 0;           // minted here, or told
-  bool minted_ = false;
+  bool minted_ = false;               // here, after the greatest that was told
   size_t sticky_ = 0;
   size_t askers_ = 0;
   uint64_t examined_ = 0;

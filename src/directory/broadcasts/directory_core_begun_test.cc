@@ -115,6 +115,83 @@ TEST_F(BroadcastTest, AStopCountsThoughNobodyHasToldAMark) {
   EXPECT_FALSE(Sticky(x));
 }
 
+// A mark of an earlier life that says the same is not enough: b, who is away, knows a greater one.
+TEST_F(BroadcastTest, AStopCountsThoughItWasStoppedBefore) {
+  const NodeKey a = h_.Up("a");
+  const NodeKey b = h_.Up("b");
+  const Generation g = h_.Create(a, x, {.complete = true});
+  Fetch(b, x);
+  Ask(a, x, {"zed"}, /*sticky=*/true);
+  Stop(a, x);
+  const v1::StickyMark off = MarkOf(a);
+  Ask(a, x, {"*"}, /*sticky=*/true);
+  const v1::StickyMark on = MarkOf(b);
+  ASSERT_GT(on.stamp(), off.stamp());
+  h_.RestartShard();
+  Return(a, x, g, off);
+  Stop(a, x);
+  h_.Advance(2 * kLease);
+  Return(b, x, g, on);
+  EXPECT_FALSE(Sticky(x));
+  EXPECT_TRUE(MarkOf(b).nodes().empty());
+}
+
+TEST_F(BroadcastTest, WhatIsStickyCountsThoughItWasBefore) {
+  const NodeKey a = h_.Up("a");
+  const NodeKey b = h_.Up("b");
+  const Generation g = h_.Create(a, x, {.complete = true});
+  Fetch(b, x);
+  Ask(a, x, {"*"}, /*sticky=*/true);
+  const v1::StickyMark on = MarkOf(a);
+  Stop(a, x);
+  const v1::StickyMark off = MarkOf(b);
+  ASSERT_GT(off.stamp(), on.stamp());
+  h_.RestartShard();
+  Return(a, x, g, on);
+  Ask(a, x, {"*"}, /*sticky=*/true);
+  h_.Advance(2 * kLease);
+  Return(b, x, g, off);
+  EXPECT_TRUE(Sticky(x));
+}
+
+// The stamps of the life before are told when the new one has minted some already.
+TEST_F(BroadcastTest, AStopCountsThoughStampsAreHeardOfLate) {
+  const NodeKey a = h_.Up("a");
+  const NodeKey b = h_.Up("b");
+  const NodeKey d = h_.Up("d");
+  const Generation g = h_.Create(a, x, {.complete = true});
+  const Generation h = h_.Create(a, y, {.complete = true});
+  Fetch(b, x);
+  h_.RestartShard();
+  Return(a, x, g, {});
+  h_.Advance(2 * kLease);
+  Return(a, y, h, {});
+  Ask(a, y, {"zed"}, /*sticky=*/true);
+  v1::StickyMark on;
+  on.set_stamp(MarkOf(a).stamp() + 10);
+  on.add_nodes("*");
+  Return(d, on.stamp() - 5);
+  Return(a, x, g, {});
+  Stop(d, x);
+  Return(b, x, g, on);
+  EXPECT_FALSE(Sticky(x));
+}
+
+TEST_F(BroadcastTest, WhatIsLostCanBeStopped) {
+  const NodeKey a = h_.Up("a");
+  const NodeKey b = h_.Up("b");
+  const Generation g = h_.Create(b, x, {.complete = true});
+  Ask(b, x, {"*"}, /*sticky=*/true);
+  const v1::StickyMark on = MarkOf(b);
+  h_.Down(b);
+  ASSERT_FALSE(h_.Known(x));
+  Stop(a, x);
+  EXPECT_EQ(Answer(a).code(), 0);
+  Return(b, x, g, on);
+  EXPECT_FALSE(Sticky(x));
+  EXPECT_TRUE(MarkOf(b).nodes().empty());
+}
+
 // Also when nobody but b had a copy, so that the shard took it for lost meanwhile.
 TEST_F(BroadcastTest, AStopOutlivesTheAbsenceOfTheLastHolder) {
   const NodeKey a = h_.Up("a");
