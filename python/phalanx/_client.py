@@ -421,7 +421,8 @@ class Client(_collectives.Collectives):
         if lib.phx_result_views(call, 0, count, views) != 0:
             raise _native.last_error(self._address)
         # All of them are owned before anything can be raised.
-        opened = [(view, _metadata(view), _native.view_bytes(view)) for view in views]
+        owned = [_native.view_bytes(view) for view in views]
+        opened = [(view, _metadata(view), data) for view, data in zip(views, owned)]
         if out is not None:
             _, metadata, data = opened[0]
             _values.copy_into(metadata, data, out)

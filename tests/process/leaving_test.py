@@ -151,6 +151,16 @@ class EmbeddedTest(ClusterTest):
         # Of what it has never heard of, too, it knows that it is not there.
         self.cluster.run("rm", "cc" * 20, at, expect=NOT_FOUND)
 
+    def test_a_private_cluster_talks_within_its_process(self):
+        _, pid, address = self.start_parent()
+        self.cluster.run("put", self.cluster.make_file("file", MIB), f"--id={ID_A}", "--wait", f"--address={address}")
+        sockets = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+        lines = [line.split() for line in pathlib.Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+        ours = [(fields[2], fields[3]) for fields in lines if f"socket:[{fields[9]}]" in sockets]
+        listening = "0A"
+        self.assertNotEqual(ours, [], "tools and peers are listened to")
+        self.assertEqual({state for _, state in ours}, {listening})
+
     def test_up_tells_people_how_to_use_it(self):
         up = Daemon(["up", "--capacity=64MiB"], self.cluster.path("up.log"))
         self.addCleanup(up.close)
