@@ -36,6 +36,25 @@ TEST(StoreGetTest, ManyClientsThatWantAnObjectAskOnceAndAreAllAnswered) {
   EXPECT_EQ(w.store().stats().pinned_bytes, 0u);
 }
 
+TEST(StoreGetTest, WhoIsAboutToSendAnswersHasThemAtOnce) {
+  StoreWorld w;
+  ASSERT_THAT(w.Put(Id(1), "bytes"), IsOk());
+  const ClientId client = w.OpenClient();
+  int views = 0;
+  w.Run([&] {
+    GetEvents events;
+    events.on_view = [&views](const absl::StatusOr<View>& view) {
+      EXPECT_THAT(view, IsOk());
+      ++views;
+    };
+    w.store().Get(client, GetOptions{Id(1), Instant::Infinite(), false}, std::move(events));
+    EXPECT_EQ(views, 0) << "never inside the call";
+    w.store().HandOutAnswers();
+    EXPECT_EQ(views, 1);
+  });
+  EXPECT_EQ(views, 1);
+}
+
 TEST(StoreGetTest, AnAssignedObjectIsPulledOnceAndAnswered) {
   StoreWorld w;
   const std::string content = Content(100000);

@@ -36,24 +36,6 @@ TEST(StorePutTest, OfTwoWithoutAVerdictTheShardChoosesNotTheNode) {
   EXPECT_EQ(w.Sent<v1::AnnounceSeal>().size(), 1u);
 }
 
-TEST(StorePutTest, WhoIsAboutToSendAnswersHasThemAtOnce) {
-  StoreWorld w;
-  const ClientId client = w.OpenClient();
-  int answers = 0;
-  w.Run([&] {
-    PutOptions options;
-    options.id = Id(1);
-    w.store().Put(client, options, "bytes", [&](const absl::StatusOr<PutResult>& result) {
-      EXPECT_THAT(result, IsOk());
-      ++answers;
-    });
-    EXPECT_EQ(answers, 0) << "never inside the call";
-    w.store().HandOutAnswers();
-    EXPECT_EQ(answers, 1);
-  });
-  EXPECT_EQ(answers, 1);
-}
-
 TEST(StorePutTest, ObjectsOfEverySizeAroundTheLimitsComeBackAsTheyWere) {
   for (const uint64_t size : {uint64_t{0}, uint64_t{1}, uint64_t{65535}, uint64_t{65536},
                               uint64_t{65537}, (uint64_t{1} << 20) - 1, uint64_t{1} << 20}) {
