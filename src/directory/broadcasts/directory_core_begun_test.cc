@@ -177,7 +177,7 @@ TEST_F(BroadcastTest, AStopCountsThoughStampsAreHeardOfLate) {
   EXPECT_FALSE(Sticky(x));
 }
 
-TEST_F(BroadcastTest, WhatIsLostCanBeStopped) {
+TEST_F(BroadcastTest, WhatNobodyHasOrWantsCanBeStopped) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   const Generation g = h_.Create(b, x, {.complete = true});
