@@ -16,13 +16,7 @@ SimulationResult ClientSimulation::Run() {
   Storm();
   Calm();
   Farewell();
-  SimulationResult result;
-  result.status = cluster_.journal().violation();
-  result.tail = cluster_.journal().Tail();
-  result.trace_hash = cluster_.journal().trace_hash();
-  result.events = cluster_.scheduler().steps();
-  result.simulated = cluster_.scheduler().now() - Instant();
-  result.lives = static_cast<uint64_t>(cluster_.lives());
+  SimulationResult result = ResultOf(cluster_);
   Fill(result);
   return result;
 }

@@ -29,14 +29,8 @@ class Simulation {
     Probe();
     Farewell();
     Silence();
-    SimulationResult result;
-    result.status = cluster_.journal().violation();
-    result.tail = cluster_.journal().Tail();
-    result.trace_hash = cluster_.journal().trace_hash();
-    result.events = cluster_.scheduler().steps();
-    result.simulated = cluster_.scheduler().now() - Instant();
+    SimulationResult result = ResultOf(cluster_);
     result.operations = cluster_.history().operations().size();
-    result.lives = static_cast<uint64_t>(cluster_.lives());
     result.bytes_checked = checkers_.bytes_checked();
     return result;
   }
@@ -193,6 +187,17 @@ class Simulation {
 };
 
 }  // namespace
+
+SimulationResult ResultOf(SimCluster& cluster) {
+  SimulationResult result;
+  result.status = cluster.journal().violation();
+  result.tail = cluster.journal().Tail();
+  result.trace_hash = cluster.journal().trace_hash();
+  result.events = cluster.scheduler().steps();
+  result.simulated = cluster.scheduler().now() - Instant();
+  result.lives = static_cast<uint64_t>(cluster.lives());
+  return result;
+}
 
 SimulationResult RunSimulation(const SimulationPlan& plan) { return Simulation(plan).Run(); }
 

@@ -67,6 +67,9 @@ struct SimulationResult {
   uint64_t from_rings = 0;
 };
 
+// What every simulation tells of a cluster that has run.
+SimulationResult ResultOf(SimCluster& cluster);
+
 SimulationResult RunSimulation(const SimulationPlan& plan);
 
 }  // namespace phalanx::sim
