@@ -126,6 +126,9 @@ Object& DirectoryCore::Impl::GetObject(const ObjectId& id) {
 void DirectoryCore::Impl::ReleaseIfEmpty(Object& object) {
   if (!object.copies.empty() || !object.wants.empty() || !object.attempts.empty()) return;
   if (AwaitsResult(object)) return;
+  // Told when the shard has learned, unless somebody has it or puts it till then.
+  const bool was_there = object.adopted && object.sealed;
+  if (was_there && Learning() && !Refusal(object.id, object.generation)) NoteLoss(object);
   KeepMark(object);
   EndBroadcast(object, absl::DataLossError("no copy of it is left"));
   if (object.inline_cached && DefectActive(Defect::kInlineKeptAfterDelete)) return;

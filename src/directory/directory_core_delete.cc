@@ -86,6 +86,15 @@ void DirectoryCore::Impl::BuryReduction(const ObjectId& id, const Generation& nu
   if (Object* object = FindObject(id)) Settle(*object);
 }
 
+// Its node may be gone, and come back with it.
+void DirectoryCore::Impl::BuryLost(const ObjectId& id) {
+  const auto lost = lost_.find(id);
+  if (lost == lost_.end()) return;
+  ++counters_.deleted;
+  Bury(id, Generation(lost->second.generation));
+  if (Object* object = FindObject(id)) Settle(*object);
+}
+
 void DirectoryCore::Impl::BeginAge(Tombstone& tombstone, const ObjectId& id) {
   if (tombstone.order != 0) tombstones_by_age_.erase(tombstone.order);
   tombstone.order = next_order_++;
@@ -183,6 +192,7 @@ void DirectoryCore::Impl::AnswerDelete(const ObjectId& id, const NodeKey& node,
   }
   Object* object = FindObject(id);
   const bool adopted = object != nullptr && object->adopted;
+  if (!adopted) BuryLost(id);
   if (reducing && !adopted) BuryReduction(id, number);
   // Its node may be gone, and come back with it.
   if (reducing && !adopted && announced.valid()) BuryBehind(id, announced);

@@ -144,6 +144,7 @@ void DirectoryCore::Impl::NoteLoss(const Object& object) {
   const auto [at, added] = lost_.try_emplace(object.id);
   if (!added) return;
   ++counters_.lost;
+  at->second.generation = object.generation;
   at->second.reason =
       absl::StrCat("no complete copy is left; the last was on node ", object.last_holder);
   at->second.order = next_order_++;

@@ -264,6 +264,8 @@ struct DirectoryCore::Impl {
   Tombstone& Bury(const ObjectId& id, const Generation& generation);
   // A reduction that nothing was adopted of yet.
   void BuryReduction(const ObjectId& id, const Generation& number);
+  // If no copy of it is left.
+  void BuryLost(const ObjectId& id);
   // The same for what was deleted before that, or stood by: dropped when the tombstone is full.
   Tombstone& BuryBehind(const ObjectId& id, const Generation& generation);
   void BeginAge(Tombstone& tombstone, const ObjectId& id);

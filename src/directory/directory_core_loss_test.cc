@@ -2,6 +2,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/directory/directory_core_harness.h"
+#include "src/directory/validate.h"
 
 namespace phalanx::directory::testing {
 namespace {
@@ -80,6 +81,80 @@ TEST(Loss, WhatWasDeletedIsNotLost) {
   h.Delete(b, x);
   h.Want(b, x);
   EXPECT_EQ(h.LastGone(b), v1::Gone::DELETED);
+}
+
+TEST(Loss, OfWhatWentWhileTheShardLearnedIsToldWhenItHas) {
+  Harness h(/*learning=*/true);
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey c = h.Up("c");
+  h.Create(a, x, {.complete = true});
+  h.Down(a);
+  h.Want(b, x);
+  EXPECT_EQ(ReasonAt(h, b), "") << "there may be another copy";
+  h.Advance(2 * kLease);
+  EXPECT_THAT(ReasonAt(h, b), HasSubstr("node a"));
+  h.Want(c, x);
+  EXPECT_THAT(ReasonAt(h, c), HasSubstr("node a"));
+}
+
+TEST(Loss, WhatIsPutAgainWhileTheShardLearnsIsThere) {
+  Harness h(/*learning=*/true);
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey c = h.Up("c");
+  h.Create(a, x, {.complete = true});
+  h.Down(a);
+  h.Create(b, x, {.complete = true});
+  h.Want(c, x);
+  EXPECT_EQ(h.SenderOf(c, x), b);
+  h.Advance(2 * kLease);
+  EXPECT_EQ(ReasonAt(h, c), "");
+}
+
+TEST(Loss, WhatWasDeletedWhileTheShardLearnedIsNotLost) {
+  Harness h(/*learning=*/true);
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  h.Create(a, x, {.complete = true});
+  h.Delete(b, x);
+  h.Want(b, x);
+  h.Advance(2 * kLease);
+  EXPECT_EQ(ReasonAt(h, b), "");
+  EXPECT_EQ(h.LastGone(b), v1::Gone::DELETED);
+}
+
+TEST(Loss, WhatIsDeletedMeanwhileDoesNotComeBack) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const Generation g = h.Create(a, x, {.complete = true});
+  h.Down(a);
+  h.Delete(b, x);
+  const auto reply = h.Last(b, v1::ShardMessage::kDeleteReply);
+  ASSERT_TRUE(reply.has_value());
+  EXPECT_EQ(reply->delete_reply().code(), 0) << reply->delete_reply().message();
+  ASSERT_EQ(reply->delete_reply().generations_size(), 1);
+  EXPECT_EQ(FromProto(reply->delete_reply().generations(0)), g);
+  h.NewSession(a);
+  h.RegisterCopy(a, x, g, {});
+  EXPECT_EQ(h.LastVerdict(a), v1::Verdict::DELETED);
+  h.RegisterEnd(a);
+  h.Want(b, x);
+  EXPECT_EQ(h.LastGone(b), v1::Gone::DELETED);
+}
+
+TEST(Loss, WhoWaitsForItIsToldOfTheDelete) {
+  Harness h;
+  const NodeKey a = h.Up("a");
+  const NodeKey b = h.Up("b");
+  const NodeKey c = h.Up("c");
+  h.Create(a, x, {.complete = true});
+  h.Down(a);
+  h.Want(c, x);
+  EXPECT_EQ(h.LastGone(c), v1::Gone::LOST);
+  h.Delete(b, x);
+  EXPECT_EQ(h.LastGone(c), v1::Gone::DELETED);
 }
 
 TEST(Loss, AnIdThatNobodyPutIsWaitedFor) {

@@ -35,6 +35,7 @@ struct Model {
   std::vector<Attempt> attempts;
   uint32_t conflicts = 0;
   bool deleted = false;
+  bool lost = false;  // and nobody has any part in it
   std::set<NodeKey> wants;
 
   Attempt* Find(const Generation& g) {
@@ -60,6 +61,7 @@ struct Model {
     size = a.size;
     sealed = false;
     deleted = false;
+    lost = false;
     if (a.complete) Seal(a.generation.creator);
   }
   void Create(const Attempt& a) {
@@ -96,7 +98,8 @@ struct Model {
       const bool standby = std::any_of(attempts.begin(), attempts.end(),
                                        [](const Attempt& a) { return !a.superseded; });
       // Lost: kept in mind only for who wants it, or has an attempt of it to drop.
-      if (standby || (wants.empty() && attempts.empty())) adopted.reset();
+      lost = !standby && wants.empty() && attempts.empty();
+      if (standby || lost) adopted.reset();
     }
     if (adopted) return;
     // Of an object that nobody has any part in, nothing is remembered.
@@ -115,7 +118,7 @@ struct Model {
     Adopt(chosen);
   }
   void Delete() {
-    if (!adopted) return;
+    if (!adopted && !lost) return;
     *this = Model();
     deleted = true;
   }

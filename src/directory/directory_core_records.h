@@ -219,6 +219,7 @@ size_t BytesOf(const Names& names) {
 
 // An object of which no complete copy is left.
 struct LostObject {
+  Generation generation;
   std::string reason;  // names the node that had the last one
   // Who returns with a copy was told it, or an earlier one.
   BroadcastMark mark = {};

@@ -407,6 +407,9 @@ void DirectoryCore::Impl::EndLearning() {
       if (want.outside_sender.valid()) outside.push_back(key);
     }
     for (const NodeKey& key : outside) Requeue(*object, key);
+    if (!object->adopted) {
+      for (const auto& [key, want] : object->wants) TellLoss(key, id);
+    }
     Settle(*object);
   }
   while (!deferred_.empty()) AnswerDeferred(ObjectId(deferred_.begin()->first));
