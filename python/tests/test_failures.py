@@ -171,6 +171,7 @@ def test_no_secret(cluster, tmp_path, monkeypatch, secret):
     with phalanx.Client(node.client_address) as client:
         ref = client.put(1)
         assert client.get(ref) == 1
+        cluster.await_copies(ref.hex(), 1)
         for call in (client.status, lambda: client.tree(ref)):
             with raises(exceptions.AccessError, match="PHALANX_SECRET") as caught:
                 call()
@@ -207,9 +208,10 @@ def test_another_user(cluster, open_to_all):
 
 
 def test_dead_node(nodes):
-    clients, daemons, _ = nodes
+    clients, daemons, cluster = nodes
     absent, lost = clients[0].ref(), clients[1].ref()
     clients[0].put(np.ones(1 << 18), phalanx.ObjectRef(lost.id), keep=True)
+    cluster.await_copies(lost.hex(), 1)
     killer = threading.Timer(0.3, daemons[0].kill)
     with raises(exceptions.DisconnectedError, 0.3):
         killer.start()

@@ -287,9 +287,10 @@ def test_a_put_lets_go_of_what_was_raised_before(client):
 
 
 def test_lost(nodes):
-    clients, daemons, _ = nodes
+    clients, daemons, cluster = nodes
     ref = clients[1].ref()
     clients[0].put(np.ones(1 << 18), ObjectRef(ref.id), keep=True)
+    cluster.await_copies(ref.hex(), 1)
     daemons[0].kill()
     with pytest.raises(exceptions.ObjectLostError) as caught:
         clients[1].get(ref, timeout=60)

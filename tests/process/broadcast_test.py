@@ -23,8 +23,7 @@ class BroadcastTest(ClusterTest):
         gets = [self.cluster.begin_get(f"n{i}", ID_A) for i in range(1, 8)]
         for get in gets:
             self.assertEqual(self.cluster.finish_get(get), sha256(path))
-        described = self.cluster.ask("describe", ID_A)
-        self.assertEqual(described["complete_copies"], 8)
+        described = self.cluster.await_copies(ID_A, 8)
         self.assertEqual(sum(copy["bytes_sent_twice"] for copy in described["copies"]), 0)
 
     def test_gets_that_wait_for_an_object_get_it_when_it_is_put(self):

@@ -271,7 +271,8 @@ class Cluster:
     def follow(self, condition, *arguments, timeout=DEADLINE_S):
         """Looks again and again until `condition` holds for what the command shows."""
         watcher = Daemon(
-            [*arguments, "--follow", "--json", "--interval=10ms", f"--directory={self.directory}"],
+            [*arguments, "--follow", "--json", "--interval=10ms", f"--directory={self.directory}",
+             *self.tool_arguments],
             self.path("follow.log"),
         )
         end = time.monotonic() + timeout
@@ -287,6 +288,10 @@ class Cluster:
                     raise AssertionError(f"it never came to that: {look}\n{self.logs()}")
         finally:
             watcher.close()
+
+    def await_copies(self, object_id, count):
+        """Until the directory knows of so many: who put or got an object does not wait for that."""
+        return self.follow(lambda look: look["complete_copies"] == count, "describe", object_id)
 
     def bench(self, op, *flags, sizes="1KiB,1MiB"):
         """A benchmark with a rank at each node; its records. Every rank has verified every byte."""

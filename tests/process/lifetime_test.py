@@ -182,6 +182,7 @@ class LifetimeTest(ClusterTest):
         first, second, third = self.holder("n0"), self.holder("n1"), self.holder("n1")
         self.ok(first, "put", ID_A, 3 << 20)
         self.ok(second, "hold", ID_A)
+        self.await_holders(ID_A, 2)
         self.cluster.nodes["n0"].kill()
         answer = second.say("get", ID_A, "fail")
         self.assertIn("DATA_LOSS", answer)

@@ -328,7 +328,7 @@ class Fire:
     def clean(self, this):
         if this.role not in ("caller", "shard") and this.strike == "kill" and this.victim is not None:
             self.start_node(this.victim)
-            self.cluster.wait_for_nodes(NODES)
+        self.cluster.wait_for_nodes(NODES)
         removals = [self.cluster.begin("rm", object_id, node="n1") for object_id in (this.target, *this.sources)]
         for removal in removals:
             said = removal.communicate(timeout=DEADLINE_S)[1]

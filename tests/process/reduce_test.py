@@ -167,6 +167,7 @@ class ReduceTest(ClusterTest):
         self.start(nodes=2)
         self.put(0, source("f", 1000, 0))
         self.put(1, source("f", 1000, 1))
+        self.cluster.await_copies(source_id(1), 1)
         self.refused("not its result", (0,), target=source_id(1), status=ERROR)
 
     def test_a_reduction_whose_sources_do_not_come_ends_at_its_deadline(self):

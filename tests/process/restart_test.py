@@ -54,8 +54,7 @@ class RestartTest(ClusterTest):
         self.assertEqual(self.cluster.finish_get(get), sha256(path))
         self.cluster.restart_shard(0)
         self.cluster.wait_for_nodes(2)
-        described = self.cluster.ask("describe", ID_A)
-        self.assertEqual(described["complete_copies"], 2)
+        self.cluster.await_copies(ID_A, 2)
 
     def test_a_stopped_directory_is_waited_for(self):
         self.start(2)

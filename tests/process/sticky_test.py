@@ -167,8 +167,7 @@ class StickyTest(ClusterTest):
         self.cluster.run("broadcast", ID_A, "--stop", node="n3")
         self.cluster.shards[0].kill()
         self.cluster.restart_shard(0)
-        self.cluster.wait_for_nodes(4)
-        self.assertFalse(self.described()["sticky"], "nor is it forgotten that it was stopped")
+        self.assertFalse(self.cluster.await_copies(ID_A, 4)["sticky"], "nor is it forgotten that it was stopped")
 
     def test_a_stop_is_not_undone_by_who_waits_still(self):
         self.start(2, capacity="16MiB")
