@@ -215,8 +215,16 @@ void phx_stream_free(phx_stream* stream);
 /* ---- reducing */
 
 typedef struct {
+  uint64_t end;
+  int dtype; /* DType of elements.h */
+} phx_element_run;
+
+typedef struct {
   int dtype; /* DType of elements.h */
   int op;    /* ReduceOp of elements.h */
+  /* ElementRuns of elements.h, in place of dtype; 0 of them: all elements are of one type. */
+  const phx_element_run* runs;
+  size_t num_runs;
   int fixed_order;
   int open;
   int root_any;

@@ -223,6 +223,9 @@ struct ObjectStatus {
 // integers wrap, and each step of f16 and bf16 rounds. Shapes are no matter of the store.
 struct ReduceOptions {
   DType dtype = DType::kF32;
+  // For elements of several types, instead of `dtype`: run after run (elements.h), in bytes of the
+  // result, whose size is the end of the last one.
+  std::vector<ElementRun> runs;
   // Bits are for integers, kMean is for floats.
   ReduceOp op = ReduceOp::kSum;
   enum class Order {

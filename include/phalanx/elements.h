@@ -7,6 +7,7 @@
 #define PHALANX_ELEMENTS_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -50,6 +51,19 @@ bool IsFloat(DType dtype);
 // Whether elements of that type can be reduced by that op: bits of integers, means of floats, the
 // others of all. InvalidArgument naming both, also when either is a number cast that is none.
 absl::Status CheckReducible(DType dtype, ReduceOp op);
+
+// Of an object whose elements are of several types: those of one type, from the end of the run
+// before (the first: from the object's begin) up to `end`, in bytes.
+struct ElementRun {
+  uint64_t end = 0;
+  DType dtype = DType::kF32;
+  friend bool operator==(const ElementRun&, const ElementRun&) = default;
+};
+
+// All runs but the last end at a multiple of so many bytes: what is between the last element and
+// that is folded like elements, and zeros stay zeros but for a product.
+inline constexpr uint64_t kElementRunAlignment = 64;
+inline constexpr size_t kMaxElementRuns = 64;
 
 // How many elements `bytes` are. InvalidArgument if they are no whole number of them, or the type
 // is a number cast that is none.

@@ -76,6 +76,28 @@ def _dtype_number(dtype: Any) -> int:
     return _number_of(name)
 
 
+# The library's numbers of dtypes, and where the run of each ends; of one alone the end does not matter.
+_Elements = list[tuple[int, int]]
+
+
+def _elements_in(metadata: bytes) -> _Elements:
+    """Return what objects with that metadata consist of."""
+    runs = _values.reduce_runs(metadata)
+    if runs:
+        return [(_number_of(run.dtype), run.end) for run in runs]
+    name = _values.reduce_dtype(metadata)
+    if name is None:
+        raise exceptions.InvalidArgumentError("the sources do not tell their dtype: give dtype=")
+    return [(_number_of(name), 0)]
+
+
+def _elements_like(dtype: Any) -> _Elements:
+    """Return what a caller says that sources consist of: a dtype, or a tree like them."""
+    if isinstance(dtype, (dict, list, tuple)):
+        return _elements_in(_values.encode(dtype).metadata)
+    return [(_dtype_number(dtype), 0)]
+
+
 class Reduction:
     """A reduction to which sources may still be added (`Client.open_reduction`).
 
@@ -155,7 +177,8 @@ class Collectives:
         Parameters
         ----------
         refs
-            Arrays, tensors or trees of them, all of one structure, size and dtype.
+            Arrays, tensors or trees of them, all of one structure and size, and of the same dtypes. Trees
+            are reduced leaf by leaf, each in its dtype, which must have the op: a "mean" is for floats.
         op
             "sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor" (integers), "mean" (floats), or
             the NumPy ufunc (`numpy.add`).
@@ -165,7 +188,8 @@ class Collectives:
             "arrival": as they become ready. "fixed": the strict left fold of `refs`, bit for bit the same
             every time.
         dtype
-            Of the elements. None: that of the first source that comes, which is fetched here for it.
+            Of the elements: NumPy's, torch's, or the name of one; or, for trees of several dtypes, a tree like
+            the sources. None: that of the first source that comes, which is fetched here for it.
         ref
             Of the result; None: a fresh one. The same call again, from anywhere, joins.
         root
@@ -270,7 +294,9 @@ class Collectives:
             if dtype is not None
             else _number_of(_values.reduce_dtype(metadata) or "f32")
         )
-        options = self._reduce_options(number, op, None, "arrival", "caller", deadline.left(), False)
+        options, _ = self._reduce_options(
+            [(number, 0)], op, None, "arrival", "caller", deadline.left(), False
+        )
         options.owned = not targets[index]._named
         call = _waiting.owned(
             lib.phx_reduce_scatter(
@@ -332,14 +358,13 @@ class Collectives:
             if not wanted:
                 raise exceptions.InvalidArgumentError("a reduction of no sources")
             metadata = self._first_of(wanted, deadline, num_objects)[0]
-            name = _values.reduce_dtype(metadata)
+            elements = _elements_in(metadata)
             _structures.keep(self, metadata, deadline.left())
-            if name is None:
-                raise exceptions.InvalidArgumentError("the sources do not tell their dtype: give dtype=")
-            number = _number_of(name)
         else:
-            number = _dtype_number(dtype)
-        options = self._reduce_options(number, op, num_objects, order, root, deadline.left(), is_open)
+            elements = _elements_like(dtype)
+        options, kept = self._reduce_options(
+            elements, op, num_objects, order, root, deadline.left(), is_open
+        )
         options.owned = not target._named
         call = getattr(lib, verb)(self._ptr, self._checked(target), self._ids(wanted), len(wanted), options)
         return _waiting.owned(call, lib.phx_call_forget), target
@@ -404,14 +429,15 @@ class Collectives:
 
     def _reduce_options(
         self: Any,
-        dtype: int,
+        elements: _Elements,
         op: Any,
         num_objects: int | None,
         order: str,
         root: str,
         seconds: float | None,
         is_open: bool,
-    ) -> Any:
+    ) -> tuple[Any, Any]:
+        """Return the library's options of a reduction, and what they point to: to be kept until the call."""
         if order not in ("arrival", "fixed") or root not in ("caller", "any"):
             raise exceptions.InvalidArgumentError(
                 f"order={order!r}, root={root!r}: 'arrival' or 'fixed', 'caller' or 'any'"
@@ -419,7 +445,10 @@ class Collectives:
         if num_objects is not None and num_objects < 1:
             raise exceptions.InvalidArgumentError(f"num_objects={num_objects}")
         options = ffi.new("phx_reduce_options*")
-        options.dtype = dtype
+        runs = [] if len(elements) == 1 else [(end, number) for number, end in elements]
+        options.dtype = elements[0][0]
+        options.runs = kept = ffi.new("phx_element_run[]", runs)
+        options.num_runs = len(runs)
         options.op = _op_number(op)
         options.fixed_order = order == "fixed"
         options.open = is_open
@@ -427,7 +456,7 @@ class Collectives:
         options.owned = True
         options.num_objects = num_objects or 0
         options.timeout = nanos(seconds)
-        return options
+        return options, kept
 
     def _end(self: Any, call: Any, target: ObjectRef, refs: Sequence[ObjectRef]) -> None:
         try:

@@ -70,6 +70,99 @@ def test_reduce_trees(nodes):
     assert got["w"].shape == (3, 5) and np.all(got["w"] == 3) and np.all(got["b"] == 30)
 
 
+def _mixed(size, i):
+    """A tree of five dtypes, whose sums over i = 0, 1, 2 are 3 i everywhere, and which overflow in none."""
+    return {
+        "f": np.full(size, i, np.float32),
+        "steps": np.array(1000 * i, np.int64),
+        "nested": [np.full((3, 5), i, np.float64), np.full(7, i, np.float16)],
+        "bytes": np.full(size + 3, i, np.uint8),
+        "g": np.full(9, 10 * i, np.float32),
+    }
+
+
+def _assert_mixed(got, size):
+    want = _mixed(size, 3)
+    assert got["nested"][0].shape == (3, 5)
+    for one, other in zip([got, *got["nested"]], [want, *want["nested"]]):
+        if isinstance(one, dict):
+            assert list(one) == list(other)
+            for key in ("f", "steps", "bytes", "g"):
+                np.testing.assert_array_equal(one[key], other[key], strict=True)
+        else:
+            np.testing.assert_array_equal(one, other, strict=True)
+
+
+def _rings(cluster):
+    """How many reductions have gone round a ring."""
+    return sum(shard["counters"]["rings"] for shard in cluster.ask("status")["shards"])
+
+
+@pytest.mark.parametrize("size", [10, LARGE])
+@pytest.mark.parametrize("order", ["arrival", "fixed"])
+def test_reduce_trees_of_several_dtypes(nodes, size, order):
+    clients, _, _ = nodes
+    refs = [c.put(_mixed(size, i)) for i, c in enumerate(clients)]
+    result = clients[0].reduce(refs, order=order, timeout=60)
+    _assert_mixed(clients[1].get(result, timeout=60), size)
+    assert clients[2].reduced_from(result) == refs or order == "arrival"
+    # The same call joins, another is told so.
+    assert clients[1].reduce(refs, order=order, ref=result, timeout=60) == result
+    with pytest.raises(exceptions.ObjectExistsError, match="dtype"):
+        clients[1].reduce(refs, order=order, dtype=np.uint8, ref=result, timeout=60)
+
+
+def test_allreduce_of_a_tree_of_several_dtypes_goes_round_a_ring(nodes):
+    clients, _, cluster = nodes
+    # A directory that has just started says that an id is nobody's when it plans rings, too.
+    with pytest.raises(exceptions.ObjectDeletedError):
+        clients[0].delete(clients[0].ref())
+    refs = [c.put(_mixed(8 * LARGE, i)) for i, c in enumerate(clients)]
+    for ref in refs:
+        cluster.await_copies(ref.hex(), 1)
+    target = clients[0].ref()
+    before = _rings(cluster)
+    with ThreadPoolExecutor() as pool:
+        results = list(pool.map(lambda c: c.allreduce(refs, ref=target, timeout=60), clients))
+    for result in results:
+        _assert_mixed(result, 8 * LARGE)
+    assert _rings(cluster) == before + 1
+
+
+def test_open_reductions_of_trees_of_several_dtypes(client):
+    refs = [client.put(_mixed(100, i)) for i in range(3)]
+    reduction = client.open_reduction(refs[:1], dtype=_mixed(100, 0))
+    reduction.add(refs[1:])
+    reduction.close()
+    _assert_mixed(client.get(reduction.wait(timeout=60)), 100)
+
+
+def test_each_dtype_of_a_tree_must_have_the_op(client):
+    refs = [client.put(_mixed(10, i)) for i in range(2)]
+    with pytest.raises(exceptions.InvalidArgumentError, match="no mean of i64"):
+        client.reduce(refs, "mean", timeout=60)
+    flags = client.put({"a": np.ones(3), "b": np.ones(3, bool)})
+    with pytest.raises(TypeError, match="bool"):
+        client.reduce([flags], timeout=60)
+    with pytest.raises(TypeError, match="several dtypes"):
+        client.reduce_scatter(refs, [client.ref(), client.ref()], 0, timeout=60)
+
+
+def test_state_dicts_with_counters_reduce(nodes):
+    torch = pytest.importorskip("torch")
+    clients, _, _ = nodes
+    models = [torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8)) for _ in clients]
+    for step, model in enumerate(models):
+        model[1].num_batches_tracked.fill_(step + 5)
+    refs = [c.put(model.state_dict()) for c, model in zip(clients, models)]
+    got = clients[0].get(clients[0].reduce(refs, timeout=60))
+    assert list(got) == list(models[0].state_dict())
+    assert got["1.num_batches_tracked"].dtype == torch.int64 and int(got["1.num_batches_tracked"]) == 18
+    want = sum(model.state_dict()["0.weight"] for model in models)
+    assert torch.allclose(got["0.weight"], want)
+    models[0].load_state_dict(got)
+
+
 @pytest.mark.parametrize("size", [100, LARGE])
 def test_allreduce(nodes, size):
     clients, _, _ = nodes

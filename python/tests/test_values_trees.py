@@ -181,15 +181,42 @@ def test_a_structure_that_does_not_fit_is_told_beside_the_leaves():
 
 
 def test_a_structure_that_does_not_fit_stands_in_the_payload_if_it_cannot_be_reduced():
-    tree = {**random_keys(300), "n": np.arange(3)}
+    tree = {**random_keys(300), "n": np.arange(3), "m": np.zeros(2, bool)}
     encoded = values.encode(tree)
     assert len(encoded.metadata) < 50
     assert_same_tree(tree, round_trip(tree, allow_pickle=False))
     data = stored(encoded)
     for leaf in values.decode(encoded.metadata, data).values():
         assert address(leaf) % 64 == 0
-    with pytest.raises(TypeError, match="several dtypes"):
+    with pytest.raises(TypeError, match="no sums"):
+        values.reduce_runs(encoded.metadata)
+
+
+@pytest.mark.parametrize("keys", [3, 300])
+def test_runs_of_a_tree_of_several_dtypes_are_told(keys):
+    tree = {**random_keys(keys), "n": np.arange(3), "e": np.zeros((0, 2), "f8"), "h": np.ones(5, "f2")}
+    encoded = values.encode(tree)
+    runs = values.reduce_runs(encoded.metadata)
+    assert [run.dtype for run in runs] == ["f32", "i64", "f16"], "those that have elements"
+    assert [run.end % 64 for run in runs] == [0, 0, 10]
+    assert runs[-1].end == encoded.nbytes
+    with pytest.raises(TypeError, match="f32, i64, f16"):
         values.reduce_dtype(encoded.metadata)
+    data = bytearray(stored(encoded))
+    begin = 0
+    for run, kind in zip(runs, ("f4", "i8", "f2")):
+        data[begin : run.end] = fold([bytes(data[begin : run.end])] * 2, kind)
+        begin = run.end
+    doubled = values.unflatten(values.flatten(tree)[0], memoryview(data))
+    assert_same_tree({key: leaf * leaf.dtype.type(2) for key, leaf in tree.items()}, doubled)
+
+
+def test_runs_that_cannot_be_are_corrupt():
+    metadata = values.encode({**random_keys(300), "n": np.arange(3)}).metadata
+    told = metadata[metadata.index(b"f32:") :]
+    for bad in (b"f32:64", b"f32:64,i64:64", b"f32:64,i64", b"x:64,i64:72", b"f32:-1,i64:72", b"f32:64,i64:99"):
+        with pytest.raises(exceptions.ValueFormatError):
+            values.reduce_runs(metadata.removesuffix(told) + bad)
 
 
 def test_flattened_trees_of_any_size_reduce():
@@ -233,9 +260,9 @@ def test_mixed_dtypes_stand_in_one_range_each():
     }
     spec, encoded = values.flatten(tree)
     assert [group.dtype for group in spec.groups] == ["f32", "i64", None]
-    with pytest.raises(TypeError, match="f32, i64, |several dtypes"):
-        values.reduce_dtype(encoded.metadata)
-    assert spec.dtype is None
+    with pytest.raises(TypeError, match="bool"):
+        values.reduce_runs(encoded.metadata)
+    assert spec.dtype is None and spec.runs == ()
     result = bytearray(stored(encoded))
     for group in spec.groups:
         part = result[group.offset : group.offset + group.nbytes]
@@ -263,7 +290,7 @@ def test_a_tree_of_a_dtype_that_does_not_reduce_names_it(dtype, name):
 
 def test_only_the_ranges_of_the_keys_asked_for_are_read():
     tree = {"a": np.arange(10), "b": {"c": np.arange(5.0), "d": [np.zeros(3), None]}}
-    for value in (tree, {**random_keys(300), **tree}):
+    for value in (tree, {**random_keys(300), **tree, "flag": np.array(True)}):
         encoded = values.encode(value)
         data = stored(encoded)
         reads = []

@@ -93,6 +93,7 @@ def attempt(metadata: bytes, data: bytes) -> None:
         lambda: values.decode(metadata, view, allow_pickle=False, copy=True),
         lambda: values.open_tree(metadata, view, allow_pickle=False).load(),
         lambda: values.reduce_dtype(metadata),
+        lambda: values.reduce_runs(metadata),
     )
     for call in calls:
         try:

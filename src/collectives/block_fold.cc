@@ -1,38 +1,57 @@
 #include "src/collectives/block_fold.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "src/collectives/kernels.h"
 
 namespace phalanx::collectives {
 
-BlockFold::BlockFold(const Spec& spec, uint64_t block_bytes)
-    : spec_(spec), block_bytes_(block_bytes), prepares_(NeedsPrepare(spec.dtype, spec.op)) {}
+BlockFold::BlockFold(Spec spec, uint64_t block_bytes)
+    : spec_(std::move(spec)), block_bytes_(block_bytes) {}
 
-const void* BlockFold::Prepared(absl::Span<const Operand> operands, size_t index, uint64_t count) {
+void BlockFold::Run(absl::Span<const Operand> operands, char* out, uint64_t position,
+                    uint64_t bytes) {
+  const std::vector<ElementRun>& runs = spec_.elements.runs;
+  if (runs.empty()) return RunOf(spec_.elements.dtype, operands, out, 0, bytes);
+  auto run = std::upper_bound(
+      runs.begin(), runs.end(), position,
+      [](uint64_t place, const ElementRun& candidate) { return place < candidate.end; });
+  for (uint64_t at = 0; at < bytes; ++run) {
+    const uint64_t part = std::min(bytes - at, run->end - (position + at));
+    RunOf(run->dtype, operands, out, at, part);
+    at += part;
+  }
+}
+
+const void* BlockFold::Prepared(DType dtype, absl::Span<const Operand> operands, size_t index,
+                                uint64_t at, uint64_t count) {
   const Operand& operand = operands[index];
-  if (!prepares_ || !operand.raw) return operand.from;
+  if (!operand.raw || !NeedsPrepare(dtype, spec_.op)) return operand.from + at;
   if (scratch_.empty()) scratch_.resize(2 * block_bytes_);
   char* const prepared = scratch_.data() + (index == 0 ? 0 : block_bytes_);
-  Prepare(spec_.dtype, spec_.op, prepared, operand.from, count, spec_.planned);
+  Prepare(dtype, spec_.op, prepared, operand.from + at, count, spec_.planned);
   return prepared;
 }
 
-void BlockFold::Run(absl::Span<const Operand> operands, char* out, uint64_t bytes) {
-  const uint64_t count = bytes / ElementSize(spec_.dtype);
+void BlockFold::RunOf(DType dtype, absl::Span<const Operand> operands, char* out, uint64_t at,
+                      uint64_t bytes) {
+  const uint64_t count = bytes / ElementSize(dtype);
+  char* const into = out + at;
   if (operands.size() > 1) {
-    const void* const first = Prepared(operands, 0, count);
-    Fold(spec_.dtype, spec_.op, out, first, Prepared(operands, 1, count), count);
+    const void* const first = Prepared(dtype, operands, 0, at, count);
+    Fold(dtype, spec_.op, into, first, Prepared(dtype, operands, 1, at, count), count);
     for (size_t i = 2; i < operands.size(); ++i) {
-      Fold(spec_.dtype, spec_.op, out, out, Prepared(operands, i, count), count);
+      Fold(dtype, spec_.op, into, into, Prepared(dtype, operands, i, at, count), count);
     }
-  } else if (prepares_ && operands[0].raw) {
-    Prepare(spec_.dtype, spec_.op, out, operands[0].from, count, spec_.planned);
+  } else if (operands[0].raw && NeedsPrepare(dtype, spec_.op)) {
+    Prepare(dtype, spec_.op, into, operands[0].from + at, count, spec_.planned);
   } else if (operands[0].from != out && bytes > 0) {
-    std::memcpy(out, operands[0].from, bytes);
+    std::memcpy(into, operands[0].from + at, bytes);
   }
   if (spec_.finish_sources > 0) {
-    Finish(spec_.dtype, spec_.op, out, count, spec_.finish_sources, spec_.planned);
+    Finish(dtype, spec_.op, into, count, spec_.finish_sources, spec_.planned);
   }
 }
 

@@ -22,7 +22,7 @@ class BlockFold {
   };
 
   struct Spec {
-    DType dtype = DType::kF32;
+    ElementTypes elements;
     ReduceOp op = ReduceOp::kSum;
     // Sources of the whole reduction.
     uint64_t planned = 1;
@@ -30,20 +30,24 @@ class BlockFold {
     uint64_t finish_sources = 0;
   };
 
-  // REQUIRES: CheckReducible(dtype, op); block_bytes is whole elements.
-  BlockFold(const Spec& spec, uint64_t block_bytes);
+  // REQUIRES: CheckReducible(elements, op); block_bytes is whole elements.
+  BlockFold(Spec spec, uint64_t block_bytes);
 
-  // out[0, bytes) = the fold of the operands' first `bytes`. REQUIRES: bytes <= block_bytes, whole
-  // elements; at least one operand; `out` is one of the first two operands, or overlaps none.
-  void Run(absl::Span<const Operand> operands, char* out, uint64_t bytes);
+  // out[0, bytes) = the fold of the operands' first `bytes`, which are bytes [position, + bytes) of
+  // the result. REQUIRES: bytes <= block_bytes, whole elements; at least one operand; `out` is one
+  // of the first two operands, or overlaps none.
+  void Run(absl::Span<const Operand> operands, char* out, uint64_t position, uint64_t bytes);
 
  private:
-  // The operand's bytes, prepared if it has to be.
-  const void* Prepared(absl::Span<const Operand> operands, size_t index, uint64_t count);
+  // Bytes of one type, from `at` on in the block.
+  void RunOf(DType dtype, absl::Span<const Operand> operands, char* out, uint64_t at,
+             uint64_t bytes);
+  // The operand's bytes from `at` on, prepared if they have to be.
+  const void* Prepared(DType dtype, absl::Span<const Operand> operands, size_t index, uint64_t at,
+                       uint64_t count);
 
   const Spec spec_;
   const uint64_t block_bytes_;
-  const bool prepares_;
   // Two operands of a block, prepared; made when the first is.
   std::vector<char> scratch_;
 };

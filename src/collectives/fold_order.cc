@@ -57,8 +57,8 @@ absl::StatusOr<FoldInput> ParseInput(const v1::Fold::Input& in, uint64_t size_by
 }
 
 absl::Status CheckWhole(const FoldOrder& order) {
-  PHALANX_RETURN_IF_ERROR(CheckReducible(order.dtype, order.op));
-  PHALANX_RETURN_IF_ERROR(CountElements(order.dtype, order.size_bytes).status());
+  PHALANX_RETURN_IF_ERROR(CheckReducible(order.elements, order.op));
+  PHALANX_RETURN_IF_ERROR(phalanx::CheckWhole(order.elements, order.size_bytes));
   if (order.size_bytes > kMaxObjectBytes || order.range_offset > kMaxObjectBytes) {
     return Bad(absl::StrCat("bytes [", order.range_offset, ", + ", order.size_bytes,
                             ") are beyond the largest object"));
@@ -107,11 +107,11 @@ bool FoldOrder::Answers(const v1::Reduction& asked) const {
 
 bool FoldOrder::PassesOn() const {
   return !root && inputs.size() == 1 && inputs[0].kind == FoldInput::Kind::kSource &&
-         !NeedsPrepare(dtype, op);
+         !NeedsPrepare(elements, op);
 }
 
 bool FoldOrder::SameWork(const FoldOrder& other, const NodeKey& self) const {
-  if (dtype != other.dtype || op != other.op || planned != other.planned ||
+  if (elements != other.elements || op != other.op || planned != other.planned ||
       range_offset != other.range_offset || size_bytes != other.size_bytes || root != other.root ||
       reduced_from != other.reduced_from || metadata != other.metadata ||
       asked_for != other.asked_for || inputs.size() != other.inputs.size()) {
@@ -136,7 +136,7 @@ absl::StatusOr<FoldOrder> ParseFold(const v1::Fold& fold) {
   order.slot = fold.slot();
   order.slots = fold.slots();
   order.degree = fold.degree();
-  order.dtype = static_cast<DType>(fold.dtype());
+  PHALANX_ASSIGN_OR_RETURN(order.elements, directory::ParseElements(fold.dtype(), fold.runs()));
   order.op = static_cast<ReduceOp>(fold.op());
   order.planned = fold.planned();
   order.range_offset = fold.range_offset();

@@ -47,7 +47,7 @@ struct FoldOrder {
   uint32_t slot = 0;
   uint32_t slots = 0;
   uint32_t degree = 0;
-  DType dtype = DType::kF32;
+  ElementTypes elements;
   ReduceOp op = ReduceOp::kSum;
   uint64_t planned = 1;
   uint64_t range_offset = 0;

@@ -93,6 +93,12 @@ bool NeedsPrepare(DType dtype, ReduceOp op) {
   return dtype == DType::kF16 && op == ReduceOp::kMean;
 }
 
+bool NeedsPrepare(const ElementTypes& elements, ReduceOp op) {
+  if (elements.runs.empty()) return NeedsPrepare(elements.dtype, op);
+  return std::any_of(elements.runs.begin(), elements.runs.end(),
+                     [op](const ElementRun& run) { return NeedsPrepare(run.dtype, op); });
+}
+
 void Prepare(DType dtype, ReduceOp op, void* dst, const void* src, uint64_t count, uint64_t planned,
              const KernelTarget& target) {
   const uint64_t bytes = count * ElementSize(dtype);

@@ -51,6 +51,8 @@ void Fold(DType dtype, ReduceOp op, void* dst, const void* a, const void* b, uin
 // Whether sources must go through Prepare() before they are folded: means of f16. The sources of
 // all other reductions are folded where they lie.
 bool NeedsPrepare(DType dtype, ReduceOp op);
+// Of any of them.
+bool NeedsPrepare(const ElementTypes& elements, ReduceOp op);
 
 // dst[i] = what stands for src[i] in the folds of a reduction that was planned for that many
 // sources, which is the same at every node and in Finish(); a copy unless NeedsPrepare().

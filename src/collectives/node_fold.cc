@@ -107,8 +107,8 @@ bool NodeFold::FoldAtOnce() {
     operands.push_back({view->buffer->slice(0).data() + order_.range_offset, true});
   }
   std::string result(bytes, '\0');
-  BlockFold fold({order_.dtype, order_.op, order_.planned, order_.sources()}, bytes);
-  fold.Run(operands, result.data(), bytes);
+  BlockFold fold({order_.elements, order_.op, order_.planned, order_.sources()}, bytes);
+  fold.Run(operands, result.data(), 0, bytes);
   folded_ = bytes;
   host_.Folded(bytes * operands.size(), /*done=*/true);
   stage_ = Stage::kMemory;
@@ -408,7 +408,7 @@ void NodeFold::TryFold() {
     const bool raw = order_.inputs[i].kind != FoldInput::Kind::kSender;
     spec.inputs.push_back({inputs_[i].buffer, inputs_[i].offset, raw});
   }
-  spec.dtype = order_.dtype;
+  spec.elements = order_.elements;
   spec.op = order_.op;
   spec.into = output_;
   spec.planned = order_.planned;

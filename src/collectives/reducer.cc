@@ -13,6 +13,7 @@
 #include "src/collectives/source_watches.h"
 #include "src/common/defects.h"
 #include "src/common/version.h"
+#include "src/directory/reduce_messages.h"
 #include "src/directory/validate.h"
 #include "src/object_store/subject.h"
 
@@ -503,7 +504,7 @@ Reducer::~Reducer() = default;
 void Reducer::SetDataPlane(net::DataPlane* data_plane) { impl_->data_plane_ = data_plane; }
 
 RequestId Reducer::Reduce(ClientId client, ReduceCall call, ReduceDone done) {
-  absl::Status status = CheckReducible(call.dtype, call.op);
+  absl::Status status = CheckReducible(call.elements, call.op);
   if (call.target.nil()) status = absl::InvalidArgumentError("the nil id names no object");
   if (call.sources.size() > kMaxReduceSources) {
     status = absl::InvalidArgumentError(
@@ -518,7 +519,8 @@ RequestId Reducer::Reduce(ClientId client, ReduceCall call, ReduceDone done) {
   request->set_object_id(object_store::IdBytes(call.target));
   request->set_owned(call.owned);
   v1::Reduction* reduction = request->mutable_reduction();
-  reduction->set_dtype(static_cast<uint32_t>(call.dtype));
+  reduction->set_dtype(static_cast<uint32_t>(call.elements.dtype));
+  directory::ToProto(call.elements.runs, reduction->mutable_runs());
   reduction->set_op(static_cast<uint32_t>(call.op));
   reduction->set_order(call.fixed_order ? 1 : 0);
   reduction->set_num_objects(call.num_objects);

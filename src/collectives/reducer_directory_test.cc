@@ -89,7 +89,7 @@ class ReducerDirectoryTest : public ::testing::Test {
 TEST_F(ReducerDirectoryTest, AReduceIsAskedForWithAllItsArguments) {
   ReduceNode& a = world_.Add("a");
   ReduceCall call = Call();
-  call.dtype = DType::kF16;
+  call.elements = DType::kF16;
   call.op = ReduceOp::kMean;
   call.fixed_order = true;
   call.open = true;
@@ -118,7 +118,7 @@ TEST_F(ReducerDirectoryTest, AReduceIsAskedForWithAllItsArguments) {
 TEST_F(ReducerDirectoryTest, WhoAskedWhereTheResultIsMadeNeedNotWaitForTheShardsWord) {
   ReduceNode& a = world_.Add("a");
   ReduceCall call = Call();
-  call.dtype = DType::kU32;
+  call.elements = DType::kU32;
   const Result small = Reduce(a, call);
   a.Shard(FoldOf(target_, Version(1), 40)
               .Inline(Numbers(1, 10))
@@ -152,10 +152,10 @@ TEST_F(ReducerDirectoryTest, WhoAskedWhereTheResultIsMadeNeedNotWaitForTheShards
 TEST_F(ReducerDirectoryTest, WhoAskedForAnotherReductionIsNotAnsweredByThisOne) {
   ReduceNode& a = world_.Add("a");
   ReduceCall made = Call();
-  made.dtype = DType::kU32;
+  made.elements = DType::kU32;
   std::vector<ReduceCall> calls(7, Call());
   calls[0].op = ReduceOp::kMax;
-  calls[1].dtype = DType::kI32;
+  calls[1].elements = DType::kI32;
   calls[2].sources = {Source(1), Source(3)};
   calls[3].num_objects = 1;
   calls[4].range_offset = 8;
@@ -165,11 +165,11 @@ TEST_F(ReducerDirectoryTest, WhoAskedForAnotherReductionIsNotAnsweredByThisOne) 
   calls[6].fixed_order = true;
   std::vector<Result> results;
   for (ReduceCall& call : calls) {
-    if (call.dtype != DType::kI32) call.dtype = DType::kU32;
+    if (call.elements != DType::kI32) call.elements = DType::kU32;
     results.push_back(Reduce(a, call));
   }
   ReduceCall open = Call();
-  open.dtype = DType::kU32;
+  open.elements = DType::kU32;
   open.open = true;
   results.push_back(Reduce(a, open));
   a.Shard(FoldOf(target_, Version(1), 40)

@@ -494,6 +494,11 @@ TEST_F(ReducerTest, OrdersThatMakeNoSenseAreTurnedDown) {
   };
   std::vector<std::function<void(v1::Fold&)>> spoil = {
       [](v1::Fold& f) { f.set_dtype(99); },
+      [](v1::Fold& f) { f.add_runs()->set_end(kBytes - 4); },
+      [](v1::Fold& f) { f.add_runs()->set_end(kBytes), f.mutable_runs(0)->set_dtype(99); },
+      [](v1::Fold& f) {
+        for (uint64_t i = 1; i <= kMaxElementRuns + 1; ++i) f.add_runs()->set_end(64 * i);
+      },
       [](v1::Fold& f) { f.set_op(99); },
       [](v1::Fold& f) { f.set_op(static_cast<uint32_t>(ReduceOp::kMean)); },
       [](v1::Fold& f) { f.clear_inputs(); },

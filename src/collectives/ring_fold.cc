@@ -145,7 +145,7 @@ void RingFold::StartFold(int slice, Executor& loop) {
   for (const Source& source : sources_) {
     spec.inputs.push_back({source.buffer, target_->layout().Begin(slice), /*raw=*/true});
   }
-  spec.dtype = order_.dtype;
+  spec.elements = order_.elements;
   spec.op = order_.op;
   spec.planned = order_.planned;
   spec.into = slice == own() ? target_ : folded_;

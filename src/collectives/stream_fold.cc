@@ -90,7 +90,8 @@ class StreamFold::Work : public std::enable_shared_from_this<Work> {
   Executor& io_;
   Executor& control_;
   uint64_t size_ = 0;
-  uint64_t element_ = 1;
+  uint64_t position_ = 0;  // of the output in its object
+  uint64_t grain_ = 1;     // what is folded at a time is a multiple of it, but at the end
   uint64_t block_ = 0;
 
   // On the I/O loop.
@@ -112,8 +113,10 @@ StreamFold::Work::Work(Spec spec, Executor& io, Executor& control, Done done)
     : io_(io), control_(control), progress_(spec.begin), done_(std::move(done)) {
   PHALANX_CHECK(!spec.inputs.empty(), "something is folded");
   size_ = spec.into->layout().Size(spec.into_slice);
-  element_ = ElementSize(spec.dtype);
-  PHALANX_CHECK(size_ % element_ == 0, "whole elements");
+  position_ = spec.into->layout().Begin(spec.into_slice);
+  grain_ = spec.elements.Grain();
+  const bool mixed = !spec.elements.runs.empty();
+  PHALANX_CHECK(mixed ? position_ % grain_ == 0 : size_ % grain_ == 0, "whole elements");
   PHALANX_CHECK(spec.begin <= size_ && spec.hold_back <= size_, "within the output");
   for (Input& input : spec.inputs) {
     const uint64_t bytes = BytesOf(input);
@@ -121,8 +124,8 @@ StreamFold::Work::Work(Spec spec, Executor& io, Executor& control, Done done)
     sources_.push_back({std::move(input)});
   }
   const uint64_t share = kBytesPerTurn / sources_.size();
-  block_ = std::clamp(share, kLeastBlockBytes, kBlockBytes) / element_ * element_;
-  fold_.emplace(BlockFold::Spec{spec.dtype, spec.op, spec.planned, spec.finish_sources}, block_);
+  block_ = std::clamp(share, kLeastBlockBytes, kBlockBytes) / grain_ * grain_;
+  fold_.emplace(BlockFold::Spec{spec.elements, spec.op, spec.planned, spec.finish_sources}, block_);
   folded_ = spec.begin;
   out_ = spec.into->slice(spec.into_slice).data();
   spec_ = std::move(spec);
@@ -177,7 +180,7 @@ StreamFold::Work::Ahead StreamFold::Work::Look() const {
       return ahead;
     }
     const uint64_t usable = there <= input.offset ? 0 : there - input.offset;
-    ahead.to = std::min(ahead.to, usable / element_ * element_);
+    ahead.to = std::min(ahead.to, usable / grain_ * grain_);
   }
   return ahead;
 }
@@ -189,7 +192,7 @@ void StreamFold::Work::FoldNext(uint64_t bytes) {
     operands_.push_back({DataOf(input) + input.offset + folded_, input.raw});
   }
   if (operands_.size() > 2 && DefectActive(Defect::kInputLeftOut)) operands_.pop_back();
-  fold_->Run(operands_, out_ + folded_, bytes);
+  fold_->Run(operands_, out_ + folded_, position_ + folded_, bytes);
   folded_ += bytes;
   progress_.store(folded_, std::memory_order_relaxed);
 }
@@ -209,7 +212,7 @@ void StreamFold::Work::WaitForMore() {
     net::TransferBuffer& from = *source.input.from;
     const Reach reach = ReachOf(source.input);
     if (reach.slice == kWhole || reach.bytes >= source.input.offset + size_) continue;
-    const bool lags = reach.bytes < source.input.offset + folded_ + element_;
+    const bool lags = reach.bytes < source.input.offset + folded_ + grain_;
     waits = waits || lags;
     seen.assign(static_cast<size_t>(from.layout().slices), UINT64_MAX);
     if (lags) seen[static_cast<size_t>(reach.slice)] = reach.watermark;

@@ -74,7 +74,7 @@ class StreamFoldTest : public ::testing::Test {
   StreamFold::Spec SpecOf(std::vector<std::shared_ptr<TransferBuffer>> inputs,
                           std::shared_ptr<TransferBuffer> into) {
     StreamFold::Spec spec;
-    spec.dtype = DType::kU32;
+    spec.elements = DType::kU32;
     for (auto& input : inputs) spec.inputs.push_back({std::move(input), 0, true});
     spec.into = std::move(into);
     return spec;
@@ -318,12 +318,12 @@ TEST_F(StreamFoldTest, MeansOfHalvesArePreparedAndFinished) {
   // The first two here, the third at the root: as two slots of a chain do it.
   Bytes partial(2 * count), out(2 * count);
   StreamFold::Spec below = SpecOf({inputs[0].buffer, inputs[1].buffer}, partial.buffer);
-  below.dtype = DType::kF16;
+  below.elements = DType::kF16;
   below.op = ReduceOp::kMean;
   below.planned = 3;
   Start(std::move(below));
   StreamFold::Spec root = SpecOf({partial.buffer, inputs[2].buffer}, out.buffer);
-  root.dtype = DType::kF16;
+  root.elements = DType::kF16;
   root.op = ReduceOp::kMean;
   root.planned = 3;
   root.finish_sources = 3;
@@ -336,6 +336,90 @@ TEST_F(StreamFoldTest, MeansOfHalvesArePreparedAndFinished) {
     std::memcpy(&value, out.memory->data() + 2 * i, 2);
     ASSERT_EQ(value, 0x4200) << i;
   }
+}
+
+// What elements of several types sum to: i8 in [0, 192), u32 in [192, 4032), i16 in [4032, 4078).
+const ElementTypes kMixed(DType::kU8,
+                          {{192, DType::kI8}, {4032, DType::kU32}, {4078, DType::kI16}});
+
+template <typename T>
+void ExpectRun(const Bytes& out, const std::vector<Bytes>& inputs, uint64_t begin, uint64_t end) {
+  for (uint64_t at = begin; at < end; at += sizeof(T)) {
+    T sum = 0;
+    for (const Bytes& input : inputs) {
+      T value;
+      std::memcpy(&value, input.memory->data() + at, sizeof(T));
+      sum = static_cast<T>(sum + value);
+    }
+    T got;
+    std::memcpy(&got, out.memory->data() + at, sizeof(T));
+    ASSERT_EQ(got, sum) << at;
+  }
+}
+
+TEST_F(StreamFoldTest, EachRunIsFoldedInItsType) {
+  const uint64_t seed = phalanx::testing::TestSeed();
+  Random random(seed);
+  const uint64_t size = 4078;
+  for (int round = 0; round < 40; ++round) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed, ", round ", round));
+    std::vector<Bytes> inputs;
+    for (int i = 0; i < 3; ++i) {
+      // Carries show where elements begin and end.
+      for (char& byte : *inputs.emplace_back(size).memory)
+        byte = static_cast<char>(random.Below(256));
+    }
+    // A slice of the output at a time, as a ring's members fold it.
+    const int slices = 1 + round % 5;
+    Bytes out(size, slices);
+    for (int slice = 0; slice < slices; ++slice) {
+      const uint64_t begin = out.buffer->layout().Begin(slice);
+      StreamFold::Spec spec;
+      spec.elements = kMixed;
+      for (const Bytes& input : inputs) spec.inputs.push_back({input.buffer, begin, true});
+      spec.into = out.buffer;
+      spec.into_slice = slice;
+      outcome_.reset();
+      Start(std::move(spec));
+      while (!outcome_) {
+        TransferBuffer& buffer = *inputs[random.Below(inputs.size())].buffer;
+        const uint64_t there = buffer.watermark(0);
+        if (there < size) buffer.Publish(0, std::min(size, there + 1 + random.Below(700)));
+        Run();
+      }
+      PHALANX_ASSERT_OK(outcome_->status);
+    }
+    ExpectRun<int8_t>(out, inputs, 0, 192);
+    ExpectRun<uint32_t>(out, inputs, 192, 4032);
+    ExpectRun<int16_t>(out, inputs, 4032, 4078);
+  }
+}
+
+TEST_F(StreamFoldTest, RunsOfHalvesArePreparedAndOthersAreNot) {
+  const uint64_t size = 128 + 8;
+  std::vector<Bytes> inputs;
+  for (const uint16_t half : {0x3c00, 0x4000, 0x4600}) {  // 1, 2 and 6 in binary16
+    Bytes& input = inputs.emplace_back(size);
+    for (uint64_t at = 0; at < 128; at += 2) std::memcpy(input.memory->data() + at, &half, 2);
+    const double value = half == 0x3c00 ? 0.5 : 1.25;
+    std::memcpy(input.memory->data() + 128, &value, 8);
+    input.buffer->Publish(0, size);
+  }
+  Bytes out(size);
+  StreamFold::Spec spec =
+      SpecOf({inputs[0].buffer, inputs[1].buffer, inputs[2].buffer}, out.buffer);
+  spec.elements = ElementTypes(DType::kU8, {{128, DType::kF16}, {136, DType::kF64}});
+  spec.op = ReduceOp::kMean;
+  spec.planned = 3;
+  spec.finish_sources = 3;
+  Start(std::move(spec));
+  ASSERT_TRUE(outcome_);
+  uint16_t half;
+  std::memcpy(&half, out.memory->data() + 126, 2);
+  EXPECT_EQ(half, 0x4200) << "3.0";
+  double value;
+  std::memcpy(&value, out.memory->data() + 128, 8);
+  EXPECT_EQ(value, 1.0);
 }
 
 TEST_F(StreamFoldTest, AnyPacesAndSizesGiveTheSameSums) {

@@ -91,7 +91,7 @@ TEST_F(StreamFoldThreadTest, AChainFoldsInPlaceWhileBytesComeAndGo) {
   std::unique_ptr<StreamFold> first, second;
   OnControl([&] {
     StreamFold::Spec spec;
-    spec.dtype = DType::kU32;
+    spec.elements = DType::kU32;
     spec.inputs = {{first_in}, {first_own}};
     spec.into = first_out;
     first = std::make_unique<StreamFold>(spec, fold_loop_, control_, [&](const auto& outcome) {
@@ -133,7 +133,7 @@ TEST_F(StreamFoldThreadTest, MayBeCancelledAndDestroyedAtAnyTime) {
     std::unique_ptr<StreamFold> fold;
     OnControl([&] {
       StreamFold::Spec spec;
-      spec.dtype = DType::kU32;
+      spec.elements = DType::kU32;
       spec.inputs = {{source}, {source}};
       spec.into = into;
       fold = std::make_unique<StreamFold>(spec, fold_loop_, control_,

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/common/check.h"
+#include "src/common/status_macros.h"
 
 namespace phalanx {
 namespace {
@@ -137,6 +139,50 @@ absl::StatusOr<uint64_t> CountElements(DType dtype, uint64_t bytes) {
   return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes are no whole number of ",
                                                  DTypeName(dtype), ", which have ", size,
                                                  " bytes each"));
+}
+
+ElementTypes::ElementTypes(DType dtype, std::vector<ElementRun> runs)
+    : dtype(runs.empty() ? dtype : DType::kU8), runs(std::move(runs)) {}
+
+uint64_t ElementTypes::Grain() const {
+  return runs.empty() ? ElementSize(dtype) : kElementRunAlignment;
+}
+
+std::string ElementTypes::Name() const {
+  if (runs.empty()) return std::string(DTypeName(dtype));
+  return absl::StrCat("runs of ",
+                      absl::StrJoin(runs, ", ", [](std::string* out, const ElementRun& run) {
+                        absl::StrAppend(out, DTypeName(run.dtype));
+                      }));
+}
+
+absl::Status CheckReducible(const ElementTypes& elements, ReduceOp op) {
+  const std::vector<ElementRun>& runs = elements.runs;
+  if (runs.empty()) return CheckReducible(elements.dtype, op);
+  if (runs.size() > kMaxElementRuns) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(runs.size(), " runs of elements, at most ", kMaxElementRuns, " can be"));
+  }
+  uint64_t begin = 0;
+  for (const ElementRun& run : runs) {
+    PHALANX_RETURN_IF_ERROR(CheckReducible(run.dtype, op));
+    const bool last = &run == &runs.back();
+    if (run.end <= begin || (!last && run.end % kElementRunAlignment != 0)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a run of ", DTypeName(run.dtype), " from byte ", begin, " to ", run.end,
+          ": all have elements, and all but the last end at a multiple of ", kElementRunAlignment));
+    }
+    PHALANX_RETURN_IF_ERROR(CountElements(run.dtype, run.end - begin).status());
+    begin = run.end;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckWhole(const ElementTypes& elements, uint64_t bytes) {
+  if (elements.runs.empty()) return CountElements(elements.dtype, bytes).status();
+  if (elements.runs.back().end == bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("runs of elements end at byte ", elements.runs.back().end, " of ", bytes));
 }
 
 }  // namespace phalanx

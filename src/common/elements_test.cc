@@ -77,5 +77,51 @@ TEST(ElementsTest, OnlyWholeElementsAreCounted) {
               StatusIs(kInvalid, "12 bytes are no whole number of f64, which have 8 bytes each"));
 }
 
+TEST(ElementTypes, OfOneTypeAreThatType) {
+  const ElementTypes f16 = DType::kF16;
+  EXPECT_EQ(f16.Grain(), 2u);
+  EXPECT_EQ(f16.Name(), "f16");
+  EXPECT_THAT(CheckReducible(f16, ReduceOp::kMean), IsOk());
+  EXPECT_THAT(CheckReducible(f16, ReduceOp::kBitOr), StatusIs(kInvalid));
+  EXPECT_THAT(CheckWhole(f16, 6), IsOk());
+  EXPECT_THAT(CheckWhole(f16, 7), StatusIs(kInvalid));
+}
+
+TEST(ElementTypes, RunsMustAllHaveTheOp) {
+  const ElementTypes mixed(DType::kF64, {{128, DType::kF32}, {136, DType::kI64}});
+  EXPECT_EQ(mixed, ElementTypes(DType::kI8, mixed.runs)) << "the dtype does not count";
+  EXPECT_EQ(mixed.Grain(), kElementRunAlignment);
+  EXPECT_EQ(mixed.Name(), "runs of f32, i64");
+  EXPECT_THAT(CheckReducible(mixed, ReduceOp::kSum), IsOk());
+  EXPECT_THAT(CheckReducible(mixed, ReduceOp::kMean), StatusIs(kInvalid, HasSubstr("mean of i64")));
+  EXPECT_THAT(CheckReducible(mixed, ReduceOp::kBitOr), StatusIs(kInvalid, HasSubstr("of f32")));
+}
+
+TEST(ElementTypes, RunsEndTogetherWithTheObject) {
+  const ElementTypes mixed(DType::kF32, {{128, DType::kF32}, {136, DType::kI64}});
+  EXPECT_THAT(CheckWhole(mixed, 136), IsOk());
+  for (const uint64_t bytes : {0, 64, 128, 144}) {
+    EXPECT_THAT(CheckWhole(mixed, bytes), StatusIs(kInvalid, HasSubstr("end at byte 136")));
+  }
+}
+
+TEST(ElementTypes, RunsThatCannotBeAreRefused) {
+  const auto check = [](std::vector<ElementRun> runs) {
+    return CheckReducible(ElementTypes(DType::kF32, std::move(runs)), ReduceOp::kSum);
+  };
+  EXPECT_THAT(check({{0, DType::kF32}}), StatusIs(kInvalid, HasSubstr("from byte 0 to 0")));
+  EXPECT_THAT(check({{60, DType::kF32}, {64, DType::kI8}}), StatusIs(kInvalid));
+  EXPECT_THAT(check({{64, DType::kF32}, {64, DType::kI8}}), StatusIs(kInvalid));
+  EXPECT_THAT(check({{128, DType::kF32}, {64, DType::kI8}}), StatusIs(kInvalid));
+  EXPECT_THAT(check({{64, DType::kF32}, {67, DType::kI16}}),
+              StatusIs(kInvalid, HasSubstr("whole")));
+  EXPECT_THAT(check({{64, static_cast<DType>(11)}}), StatusIs(kInvalid));
+  std::vector<ElementRun> many;
+  for (uint64_t i = 1; i <= kMaxElementRuns; ++i) many.push_back({64 * i, DType::kI8});
+  EXPECT_THAT(check(many), IsOk());
+  many.push_back({1 << 20, DType::kI8});
+  EXPECT_THAT(check(many), StatusIs(kInvalid, HasSubstr("65 runs")));
+}
+
 }  // namespace
 }  // namespace phalanx

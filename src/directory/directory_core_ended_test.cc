@@ -445,6 +445,12 @@ TEST_F(Ended, AResultIsKnownByWhatWasAskedForAfterARestart) {
   };
   differs([](v1::Reduction& r) { r.set_op(static_cast<uint32_t>(ReduceOp::kMax)); }, "op");
   differs([](v1::Reduction& r) { r.set_dtype(static_cast<uint32_t>(DType::kI32)); }, "dtype");
+  differs(
+      [](v1::Reduction& r) {
+        r.add_runs()->set_end(64);
+        r.add_runs()->set_end(100);
+      },
+      "dtype");
   differs([](v1::Reduction& r) { r.set_order(1); }, "order");
   differs([](v1::Reduction& r) { r.set_num_objects(2); }, "number of objects");
   differs([](v1::Reduction& r) { r.set_range_bytes(64); }, "range");

@@ -5,6 +5,7 @@
 #include "src/common/defects.h"
 #include "src/common/version.h"
 #include "src/directory/directory_core_impl.h"
+#include "src/directory/reduce_messages.h"
 
 namespace phalanx::directory {
 namespace {
@@ -118,7 +119,8 @@ void DirectoryCore::Impl::PlaceMember(Reduction& reduction, size_t place,
   fold.set_slot(static_cast<uint32_t>(place));
   fold.set_slots(static_cast<uint32_t>(ring.members().size()));
   fold.set_degree(1);
-  fold.set_dtype(static_cast<uint32_t>(spec.dtype));
+  fold.set_dtype(static_cast<uint32_t>(spec.elements.dtype));
+  ToProto(spec.elements.runs, fold.mutable_runs());
   fold.set_op(static_cast<uint32_t>(spec.op));
   fold.set_planned(ring.sources());
   fold.set_size_bytes(ring.size_bytes());

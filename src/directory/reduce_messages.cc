@@ -21,12 +21,38 @@ absl::StatusOr<std::vector<ObjectId>> ParseSources(
   return sources;
 }
 
+absl::StatusOr<ElementTypes> ParseElements(
+    uint32_t dtype, const google::protobuf::RepeatedPtrField<v1::ElementRun>& runs) {
+  const auto parse = [](uint32_t number) -> absl::StatusOr<DType> {
+    if (number < kAllDTypes.size()) return static_cast<DType>(number);
+    return absl::InvalidArgumentError(absl::StrCat("dtype: ", number, " is none"));
+  };
+  PHALANX_ASSIGN_OR_RETURN(ElementTypes elements, parse(dtype));
+  if (runs.empty()) return elements;
+  if (static_cast<size_t>(runs.size()) > kMaxElementRuns) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("runs: ", runs.size(), " of them, at most ", kMaxElementRuns, " are allowed"));
+  }
+  std::vector<ElementRun> parsed;
+  for (const v1::ElementRun& run : runs) {
+    PHALANX_ASSIGN_OR_RETURN(const DType of, parse(run.dtype()));
+    parsed.push_back({run.end(), of});
+  }
+  return ElementTypes(elements.dtype, std::move(parsed));
+}
+
+void ToProto(const std::vector<ElementRun>& runs,
+             google::protobuf::RepeatedPtrField<v1::ElementRun>* out) {
+  for (const ElementRun& run : runs) {
+    v1::ElementRun& to = *out->Add();
+    to.set_end(run.end);
+    to.set_dtype(static_cast<uint32_t>(run.dtype));
+  }
+}
+
 absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction) {
   ReduceSpec spec;
   PHALANX_ASSIGN_OR_RETURN(spec.sources, ParseSources(reduction.source_ids()));
-  if (reduction.dtype() >= kAllDTypes.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("dtype: ", reduction.dtype(), " is none"));
-  }
   if (reduction.op() >= kAllReduceOps.size()) {
     return absl::InvalidArgumentError(absl::StrCat("op: ", reduction.op(), " is none"));
   }
@@ -42,7 +68,7 @@ absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction) {
   if (reduction.order() > 1) {
     return absl::InvalidArgumentError(absl::StrCat("order: ", reduction.order(), " is none"));
   }
-  spec.dtype = static_cast<DType>(reduction.dtype());
+  PHALANX_ASSIGN_OR_RETURN(spec.elements, ParseElements(reduction.dtype(), reduction.runs()));
   spec.op = static_cast<ReduceOp>(reduction.op());
   spec.order = reduction.order() == 0 ? ReduceSpec::Order::kArrival : ReduceSpec::Order::kFixed;
   spec.num_objects = reduction.num_objects();
@@ -53,7 +79,8 @@ absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction) {
 }
 
 void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out, size_t first_source) {
-  out->set_dtype(static_cast<uint32_t>(spec.dtype));
+  out->set_dtype(static_cast<uint32_t>(spec.elements.dtype));
+  ToProto(spec.elements.runs, out->mutable_runs());
   out->set_op(static_cast<uint32_t>(spec.op));
   out->set_order(spec.order == ReduceSpec::Order::kFixed ? 1 : 0);
   out->set_num_objects(spec.num_objects);
@@ -78,7 +105,7 @@ absl::Status CheckShape(uint32_t slots, uint32_t degree, uint32_t slot) {
 }
 
 bool SameArguments(const ReduceSpec& a, const ReduceSpec& b) {
-  return a.dtype == b.dtype && a.op == b.op && a.order == b.order &&
+  return a.elements == b.elements && a.op == b.op && a.order == b.order &&
          a.num_objects == b.num_objects && a.open == b.open && a.range_offset == b.range_offset &&
          a.range_bytes == b.range_bytes;
 }

@@ -20,6 +20,12 @@ namespace phalanx::directory {
 // At most kMaxReduceSources ids.
 absl::StatusOr<std::vector<ObjectId>> ParseSources(
     const google::protobuf::RepeatedPtrField<std::string>& ids);
+// Of Reduction or Fold: numbers are ones that there are, and at most kMaxElementRuns.
+absl::StatusOr<ElementTypes> ParseElements(
+    uint32_t dtype, const google::protobuf::RepeatedPtrField<v1::ElementRun>& runs);
+void ToProto(const std::vector<ElementRun>& runs,
+             google::protobuf::RepeatedPtrField<v1::ElementRun>* out);
+
 // Numbers are ones that there are; whether they go together is ValidateReduceSpec's affair.
 absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction);
 // The sources from place `first_source` on.

@@ -37,15 +37,15 @@ absl::Status CheckCount(const ObjectId& target, size_t sources) {
 }
 
 absl::Status CheckRange(const ObjectId& target, const ReduceSpec& spec) {
-  const uint64_t element = ElementSize(spec.dtype);
+  const uint64_t grain = spec.elements.Grain();
   const uint64_t offset = spec.range_offset;
   const uint64_t bytes = spec.range_bytes;
   const std::string what =
       absl::StrCat("reduction of ", target.hex(), ": the range of ", bytes, " bytes from ", offset);
   if (bytes == 0 && offset > 0) return absl::InvalidArgumentError(absl::StrCat(what, " is empty"));
-  if (offset % element != 0 || bytes % element != 0) {
+  if (offset % grain != 0 || (bytes != 0 && !CheckWhole(spec.elements, bytes).ok())) {
     return absl::InvalidArgumentError(
-        absl::StrCat(what, " is no whole number of ", DTypeName(spec.dtype)));
+        absl::StrCat(what, " is no whole number of ", spec.elements.Name()));
   }
   if (offset > kMaxObjectBytes || bytes > kMaxObjectBytes - offset) {
     return absl::InvalidArgumentError(absl::StrCat(what, " is beyond the largest object"));
@@ -57,7 +57,7 @@ absl::Status CheckRange(const ObjectId& target, const ReduceSpec& spec) {
 
 absl::Status ValidateReduceSpec(const ObjectId& target, const ReduceSpec& spec) {
   if (target.nil()) return absl::InvalidArgumentError("the target of a reduction has no id");
-  PHALANX_RETURN_IF_ERROR(CheckReducible(spec.dtype, spec.op));
+  PHALANX_RETURN_IF_ERROR(CheckReducible(spec.elements, spec.op));
   if (spec.sources.empty() && !spec.open) {
     return absl::InvalidArgumentError(
         absl::StrCat("reduction of ", target.hex(), ": there are no sources"));

@@ -57,7 +57,7 @@ struct ReduceSpec {
     // The strict left fold of `sources` in their order: of the first num_objects that do not fail.
     kFixed,
   };
-  DType dtype = DType::kF32;
+  ElementTypes elements;
   ReduceOp op = ReduceOp::kSum;
   Order order = Order::kArrival;
   // How many of the sources; 0: all of them.
@@ -74,8 +74,8 @@ struct ReduceSpec {
 };
 
 // InvalidArgument naming what is wrong: no sources, one that comes twice, the target among them,
-// more num_objects than sources (unless open), an op that does not go with the dtype, a range that
-// is no whole number of elements or beyond the largest object.
+// more num_objects than sources (unless open), an op that does not go with the elements, a range
+// that is no whole number of elements or beyond the largest object.
 absl::Status ValidateReduceSpec(const ObjectId& target, const ReduceSpec& spec);
 
 // A source as its shard knows it: a snapshot.

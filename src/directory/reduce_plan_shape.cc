@@ -58,9 +58,9 @@ bool ReducePlan::Impl::Fits(const Source& source) {
         absl::StrCat(what, ", the first that was placed has ", size_bytes)));
     return false;
   }
-  if (!CountElements(spec.dtype, bytes).ok()) {
+  if (!CheckWhole(spec.elements, bytes).ok()) {
     End(absl::InvalidArgumentError(
-        absl::StrCat(what, ", no whole number of ", DTypeName(spec.dtype))));
+        absl::StrCat(what, ", no whole number of ", spec.elements.Name())));
     return false;
   }
   return true;

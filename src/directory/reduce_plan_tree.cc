@@ -292,10 +292,15 @@ FoldTask ReducePlan::Impl::NewTask(int number) const {
 std::string ReducePlan::Impl::VersionText(bool root) const {
   std::string text = "phalanx fold 1";
   text.append(target.binary().data(), target.binary().size());
-  for (const uint64_t value : {static_cast<uint64_t>(spec.dtype), static_cast<uint64_t>(spec.op),
-                               static_cast<uint64_t>(Wanted()), spec.range_offset, spec.range_bytes,
-                               size_bytes, static_cast<uint64_t>(root)}) {
+  for (const uint64_t value :
+       {static_cast<uint64_t>(spec.elements.dtype), static_cast<uint64_t>(spec.op),
+        static_cast<uint64_t>(Wanted()), spec.range_offset, spec.range_bytes, size_bytes,
+        static_cast<uint64_t>(root)}) {
     Append(text, value);
+  }
+  for (const ElementRun& run : spec.elements.runs) {
+    Append(text, run.end);
+    Append(text, static_cast<uint64_t>(run.dtype));
   }
   return text;
 }

@@ -11,12 +11,30 @@
 namespace phalanx::directory {
 namespace {
 
+void Append(uint64_t value, int bytes, std::string& out) {
+  for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
+}
+
+Generation HashOf(absl::string_view text) {
+  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+  return VersionOfHash(hash.low64, hash.high64);
+}
+
 Generation HashOf(const std::vector<ObjectId>& ids) {
   std::string text;
   text.reserve(ids.size() * ObjectId::kSize);
   for (const ObjectId& id : ids) text.append(id.binary().data(), ObjectId::kSize);
-  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-  return VersionOfHash(hash.low64, hash.high64);
+  return HashOf(text);
+}
+
+Generation HashOf(const std::vector<ElementRun>& runs) {
+  if (runs.empty()) return Generation();
+  std::string text;
+  for (const ElementRun& run : runs) {
+    Append(run.end, 8, text);
+    Append(static_cast<uint64_t>(run.dtype), 1, text);
+  }
+  return HashOf(text);
 }
 
 bool SameSources(const ReduceSpec& asked, const std::vector<ObjectId>& from) {
@@ -35,13 +53,12 @@ bool SameSources(const ReduceSpec& asked, const std::vector<ObjectId>& from) {
                      [&listed](const ObjectId& id) { return listed.contains(id); });
 }
 
-// The record's bytes: a version, dtype, op, order and open, then integers, little-endian.
+// The record's bytes: a version, dtype, op, order and open, then integers, little-endian. Of
+// elements of several types there is a hash of the runs behind.
 constexpr size_t kEncodedBytes = 8 + 4 * 8;
+constexpr size_t kHashBytes = 2 * 8;
 constexpr char kEncoding = 1;
-
-void Append(uint64_t value, int bytes, std::string& out) {
-  for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
-}
+constexpr char kEncodingWithRuns = 2;
 
 uint64_t Take(absl::string_view& bytes, size_t count) {
   uint64_t value = 0;
@@ -72,15 +89,15 @@ std::vector<ObjectId> IdsIn(absl::string_view bytes) {
 }
 
 ReduceRecord::ReduceRecord(const ReduceSpec& spec)
-    : arguments(spec), sources(HashOf(spec.sources)) {
-  arguments.sources.clear();
-  arguments.sources.shrink_to_fit();
+    : arguments(spec), sources(HashOf(spec.sources)), runs(HashOf(spec.elements.runs)) {
+  arguments.sources = {};
+  arguments.elements.runs = {};
 }
 
 std::string ReduceRecord::Encode() const {
   std::string out;
-  out.push_back(kEncoding);
-  out.push_back(static_cast<char>(arguments.dtype));
+  out.push_back(runs.valid() ? kEncodingWithRuns : kEncoding);
+  out.push_back(static_cast<char>(arguments.elements.dtype));
   out.push_back(static_cast<char>(arguments.op));
   const bool fixed = arguments.order == ReduceSpec::Order::kFixed;
   out.push_back(static_cast<char>((fixed ? 1 : 0) | (arguments.open ? 2 : 0)));
@@ -89,18 +106,25 @@ std::string ReduceRecord::Encode() const {
                                sources.creator.incarnation}) {
     Append(value, 8, out);
   }
+  if (runs.valid()) {
+    Append(runs.creator.node, 8, out);
+    Append(runs.creator.incarnation, 8, out);
+  }
   return out;
 }
 
 std::optional<ReduceRecord> ReduceRecord::Decode(absl::string_view bytes) {
-  if (bytes.size() != kEncodedBytes || bytes[0] != kEncoding) return std::nullopt;
+  const bool plain = bytes.size() == kEncodedBytes && bytes[0] == kEncoding;
+  const bool with_runs =
+      bytes.size() == kEncodedBytes + kHashBytes && bytes[0] == kEncodingWithRuns;
+  if (!plain && !with_runs) return std::nullopt;
   bytes.remove_prefix(1);
   const uint64_t dtype = Take(bytes, 1);
   const uint64_t op = Take(bytes, 1);
   const uint64_t flags = Take(bytes, 1);
   if (dtype >= kAllDTypes.size() || op >= kAllReduceOps.size() || flags > 3) return std::nullopt;
   ReduceSpec arguments;
-  arguments.dtype = static_cast<DType>(dtype);
+  arguments.elements = static_cast<DType>(dtype);
   arguments.op = static_cast<ReduceOp>(op);
   arguments.order = (flags & 1) != 0 ? ReduceSpec::Order::kFixed : ReduceSpec::Order::kArrival;
   arguments.open = (flags & 2) != 0;
@@ -110,6 +134,10 @@ std::optional<ReduceRecord> ReduceRecord::Decode(absl::string_view bytes) {
   ReduceRecord record(arguments);
   const uint64_t low = Take(bytes, 8);
   record.sources = VersionOfHash(low, Take(bytes, 8));
+  if (with_runs) {
+    const uint64_t low_of_runs = Take(bytes, 8);
+    record.runs = VersionOfHash(low_of_runs, Take(bytes, 8));
+  }
   return record;
 }
 
@@ -119,7 +147,9 @@ std::string DifferenceOf(const ReduceSpec& asked, const ReduceRecord* made,
   const std::vector<ObjectId> from = IdsIn(reduced_from);
   if (made != nullptr) {
     const ReduceSpec& was = made->arguments;
-    if (was.dtype != asked.dtype) differ.push_back("dtype");
+    const bool same_types =
+        was.elements.dtype == asked.elements.dtype && made->runs == HashOf(asked.elements.runs);
+    if (!same_types) differ.push_back("dtype");
     if (was.op != asked.op) differ.push_back("op");
     if (was.order != asked.order) differ.push_back("order");
     if (was.num_objects != asked.num_objects) differ.push_back("number of objects");
@@ -132,7 +162,7 @@ std::string DifferenceOf(const ReduceSpec& asked, const ReduceRecord* made,
     }
     return absl::StrJoin(differ, ", ");
   }
-  if (size_bytes % ElementSize(asked.dtype) != 0) differ.push_back("dtype");
+  if (!CheckWhole(asked.elements, size_bytes).ok()) differ.push_back("dtype");
   if (asked.range_bytes != 0 && asked.range_bytes != size_bytes) differ.push_back("range");
   const bool same = SameSources(asked, from);
   if (!same) differ.push_back("sources");

@@ -22,8 +22,9 @@ struct ReduceRecord {
   // Nothing for what is no such record.
   static std::optional<ReduceRecord> Decode(absl::string_view bytes);
 
-  ReduceSpec arguments;  // without the sources
+  ReduceSpec arguments;  // without the sources and the runs of elements
   Generation sources;    // a hash of the list as it was in the end
+  Generation runs;       // a hash of them; not valid if there were none
 };
 
 // The ids that stand one after the other, as in ObjectInfo::reduced_from.

@@ -78,7 +78,7 @@ std::optional<RingPlan> RingPlan::Choose(const ReduceSpec& spec, absl::Span<cons
   }
   const int members = static_cast<int>(plan.members_.size());
   if (members < kLeastMembers) return std::nullopt;
-  if (plan.size_bytes_ % ElementSize(spec.dtype) != 0) return std::nullopt;
+  if (!CheckWhole(spec.elements, plan.size_bytes_).ok()) return std::nullopt;
   if (net::SliceLayout{plan.size_bytes_, members}.Size(members - 1) < kLeastSliceBytes) {
     return std::nullopt;
   }

@@ -55,6 +55,13 @@ class Writer {
     out_.U32(static_cast<uint32_t>(ids.size()));
     for (const ObjectId& id : ids) out_.Raw(id.binary());
   }
+  void Runs(const std::vector<ElementRun>& runs) {
+    out_.U8(static_cast<uint8_t>(runs.size()));
+    for (const ElementRun& run : runs) {
+      out_.U64(run.end);
+      Choice(run.dtype, kAllDTypes);
+    }
+  }
 
  private:
   ByteWriter out_;
@@ -117,6 +124,15 @@ class Reader {
     const uint32_t count = in_.U32();
     if (count > kMaxReduceSources) return in_.Fail(absl::StrCat(count, " ids are too many"));
     for (uint32_t i = 0; i < count && in_.ok(); ++i) Id(ids.emplace_back());
+  }
+  void Runs(std::vector<ElementRun>& runs) {
+    const uint8_t count = in_.U8();
+    if (count > kMaxElementRuns) return in_.Fail(absl::StrCat(count, " runs are too many"));
+    for (uint8_t i = 0; i < count && in_.ok(); ++i) {
+      ElementRun& run = runs.emplace_back();
+      run.end = in_.U64();
+      Choice(run.dtype, kAllDTypes);
+    }
   }
   absl::Status Finish() { return in_.Finish(); }
 
@@ -235,7 +251,7 @@ struct Fields {
   void Visit(Reduce*, M& m) {
     a.U64(m.request);
     a.Id(m.target);
-    a.Choice(m.dtype, kAllDTypes);
+    a.Choice(m.elements.dtype, kAllDTypes);
     a.Choice(m.op, kAllReduceOps);
     a.Flag(m.fixed_order);
     a.Flag(m.open);
@@ -247,6 +263,7 @@ struct Fields {
     a.Flag(m.owned);
     a.Span(m.timeout);
     a.Ids(m.sources);
+    a.Runs(m.elements.runs);
   }
   template <typename M>
   void Visit(Extend*, M& m) {

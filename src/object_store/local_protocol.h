@@ -37,8 +37,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "phalanx/elements.h"
 #include "phalanx/object_id.h"
+#include "src/common/elements.h"
 #include "src/common/ids.h"
 #include "src/common/wire.h"
 #include "src/object_store/shared_memory.h"
@@ -46,7 +46,7 @@
 namespace phalanx::object_store::local {
 
 inline constexpr uint32_t kMagic = 0x43584c50;  // "PLXC"
-inline constexpr uint32_t kVersion = 6;
+inline constexpr uint32_t kVersion = 7;
 // Answers of at most so many bytes carry them; larger ones point into a file.
 inline constexpr size_t kMaxInlineAnswerBytes = 65536;
 // Objects of fewer than kOwnFileBytes are written through the socket.
@@ -209,7 +209,7 @@ struct Reduce {
   static constexpr uint8_t kKind = 15;
   uint64_t request = 0;
   ObjectId target;
-  DType dtype = DType::kF32;
+  ElementTypes elements;
   ReduceOp op = ReduceOp::kSum;
   bool fixed_order = false;
   bool open = false;

@@ -40,8 +40,9 @@ std::vector<Request> EveryRequest() {
       Prefetch{8, Id(), absl::Seconds(1), {"a", "node b", "*"}},
       Forget{11, true},
       Leave{true, {1, 2, 3}},
-      Reduce{9, Id(), DType::kBf16, ReduceOp::kMean, true, true, 2, 64, 128, false, true, true,
-             absl::Seconds(2), Sources(3)},
+      Reduce{9, Id(), ElementTypes(DType::kU8, {{64, DType::kBf16}, {72, DType::kF64}}),
+             ReduceOp::kMean, true, true, 2, 64, 72, false, true, true, absl::Seconds(2),
+             Sources(3)},
       Extend{10, Id(), true, absl::Seconds(3), Sources(2)},
       Fail{11, Id(), absl::StatusCode::kDataLoss, "its task failed", absl::Seconds(4)},
       Hold{Sources(3)},
@@ -151,7 +152,7 @@ TEST(LocalProtocol, AReductionKeepsItsSourcesAndArguments) {
   Reduce sent;
   sent.request = 7;
   sent.target = Id();
-  sent.dtype = DType::kU64;
+  sent.elements = DType::kU64;
   sent.op = ReduceOp::kBitXor;
   sent.num_objects = 3;
   sent.range_offset = 8;
@@ -162,7 +163,7 @@ TEST(LocalProtocol, AReductionKeepsItsSourcesAndArguments) {
                                DecodeRequest(absl::string_view(frame).substr(4)));
   const Reduce& got = std::get<Reduce>(decoded);
   EXPECT_EQ(got.target, Id());
-  EXPECT_EQ(got.dtype, DType::kU64);
+  EXPECT_EQ(got.elements, ElementTypes(DType::kU64));
   EXPECT_EQ(got.op, ReduceOp::kBitXor);
   EXPECT_FALSE(got.fixed_order);
   EXPECT_FALSE(got.open);
@@ -195,6 +196,21 @@ TEST(LocalProtocol, AnUnknownDTypeOrOpIsRefused) {
     EXPECT_THAT(DecodeRequest(absl::string_view(bad).substr(4)),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no choice 11")));
   }
+}
+
+TEST(LocalProtocol, AReductionHasAsManyRunsAsThereMayBe) {
+  Reduce reduce;
+  for (uint64_t i = 1; i <= kMaxElementRuns; ++i) {
+    reduce.elements.runs.push_back({i * kElementRunAlignment, kAllDTypes[i % kAllDTypes.size()]});
+  }
+  std::string frame = Encoded(Request(reduce));
+  PHALANX_ASSERT_OK_AND_ASSIGN(const Request decoded,
+                               DecodeRequest(absl::string_view(frame).substr(4)));
+  EXPECT_EQ(std::get<Reduce>(decoded).elements, reduce.elements);
+  reduce.elements.runs.push_back({1 << 20, DType::kI8});
+  frame = Encoded(Request(reduce));
+  EXPECT_THAT(DecodeRequest(absl::string_view(frame).substr(4)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("65 runs are too many")));
 }
 
 TEST(LocalProtocol, TimeoutsAreCutToWhatCanBe) {

@@ -81,7 +81,7 @@ absl::Status LocalSession::On(const local::Reduce& reduce) {
   ReduceCall call;
   call.target = reduce.target;
   call.sources = reduce.sources;
-  call.dtype = reduce.dtype;
+  call.elements = reduce.elements;
   call.op = reduce.op;
   call.fixed_order = reduce.fixed_order;
   call.open = reduce.open;

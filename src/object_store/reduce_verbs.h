@@ -20,7 +20,7 @@ namespace phalanx::object_store {
 struct ReduceCall {
   ObjectId target;
   std::vector<ObjectId> sources;
-  DType dtype = DType::kF32;
+  ElementTypes elements;
   ReduceOp op = ReduceOp::kSum;
   // The strict left fold of `sources`, instead of the order of arrival.
   bool fixed_order = false;

@@ -14,6 +14,7 @@ namespace phalanx::runtime {
 namespace {
 
 using testing::IsOk;
+using testing::StatusIs;
 
 constexpr absl::Duration kDeadline = absl::Seconds(60);
 
@@ -131,6 +132,88 @@ TEST_F(LocalReduceTest, AResultHasTheMetadataOfTheFirstSourceThatHasAny) {
       }
     }
   }
+}
+
+// Half its bytes are floats, the others but the last are 16-bit integers that carry, and a count.
+std::string Mixed(int n, uint64_t half) {
+  std::string bytes(2 * half + 8, '\0');
+  for (uint64_t at = 0; at < half; at += 4) {
+    const float value = static_cast<float>(n * 1000 + static_cast<int>(at % 997));
+    std::memcpy(bytes.data() + at, &value, 4);
+  }
+  for (uint64_t at = half; at < 2 * half; at += 2) {
+    const uint16_t value = static_cast<uint16_t>(0xfff0 + n + at % 31);
+    std::memcpy(bytes.data() + at, &value, 2);
+  }
+  const int64_t count = -5 + n;
+  std::memcpy(bytes.data() + 2 * half, &count, 8);
+  return bytes;
+}
+
+template <typename T>
+void ExpectSums(absl::string_view result, const std::vector<std::string>& sources, uint64_t begin,
+                uint64_t end) {
+  const auto at = [](absl::string_view bytes, uint64_t place) {
+    T value;
+    std::memcpy(&value, bytes.data() + place, sizeof(T));
+    return value;
+  };
+  for (uint64_t place = begin; place < end; place += sizeof(T)) {
+    T sum = 0;
+    for (const std::string& source : sources) sum = static_cast<T>(sum + at(source, place));
+    ASSERT_EQ(at(result, place), sum) << place;
+  }
+}
+
+// By inline bytes, by trees and by a ring.
+TEST_F(LocalReduceTest, ElementsOfSeveralTypesAreEachFoldedAsWhatTheyAre) {
+  Start({.shards = 2, .nodes = 4});
+  int round = 0;
+  for (const uint64_t half : {uint64_t{64}, uint64_t{100'032}, uint64_t{4'000'000}}) {
+    for (const bool all : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(half, " bytes", all ? ", for all" : ""));
+      std::vector<ObjectId> sources;
+      std::vector<std::string> contents;
+      for (int n = 0; n < 4; ++n) {
+        sources.push_back(Source(++round, n));
+        contents.push_back(Mixed(n, half));
+        ASSERT_THAT(clients_[n]->Put(sources[n], contents[n]).Wait(kDeadline), IsOk());
+      }
+      ReduceOptions options;
+      options.runs = {{half, DType::kF32}, {2 * half, DType::kI16}, {2 * half + 8, DType::kI64}};
+      const ObjectId target = ObjectId::FromName("target", absl::StrCat(round));
+      std::vector<Future<Buffer>> results;
+      if (!all) {
+        ASSERT_THAT(clients_[1]->Reduce(target, sources, options).Wait(kDeadline), IsOk());
+      }
+      for (const auto& client : clients_) {
+        results.push_back(all ? client->AllReduce(target, sources, options) : client->Get(target));
+      }
+      for (auto& result : results) {
+        const absl::StatusOr<Buffer> buffer = result.Wait(kDeadline);
+        ASSERT_THAT(buffer, IsOk());
+        ASSERT_EQ(buffer->size(), 2 * half + 8);
+        const absl::string_view bytes(buffer->data(), buffer->size());
+        ExpectSums<float>(bytes, contents, 0, half);
+        ExpectSums<uint16_t>(bytes, contents, half, 2 * half);
+        ExpectSums<int64_t>(bytes, contents, 2 * half, 2 * half + 8);
+      }
+    }
+  }
+}
+
+TEST_F(LocalReduceTest, SourcesOfAnotherSizeThanTheRunsAreRefused) {
+  Start({.shards = 1, .nodes = 2});
+  std::vector<ObjectId> sources = {Source(1, 0), Source(1, 1)};
+  for (int n = 0; n < 2; ++n) {
+    ASSERT_THAT(clients_[n]->Put(sources[n], Mixed(n, 128)).Wait(kDeadline), IsOk());
+  }
+  ReduceOptions options;
+  options.runs = {{64, DType::kF32}, {128, DType::kI16}};
+  EXPECT_THAT(
+      clients_[0]->Reduce(ObjectId::FromName("target", "x"), sources, options).Wait(kDeadline),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               ::testing::HasSubstr("no whole number of runs of f32, i16")));
 }
 
 }  // namespace

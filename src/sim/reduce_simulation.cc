@@ -89,6 +89,7 @@ class ReduceSimulation final : public ClientSimulation {
     // none.
     std::set<int> carried_out;
     uint32_t num_objects = 0;
+    ElementTypes elements = DType::kU64;
     bool open = false;
     bool fixed = false;
     bool everybody = false;
@@ -289,6 +290,12 @@ class ReduceSimulation final : public ClientSimulation {
       if (random_.Chance(0.7)) round.sources.push_back(static_cast<int>(i));
     }
     if (round.sources.empty()) round.sources.push_back(0);
+    // Sums have the same bits, signed or not.
+    const uint64_t bytes = plan_.elements * sizeof(uint64_t);
+    const uint64_t half = bytes / 2 / kElementRunAlignment * kElementRunAlignment;
+    if (half > 0 && rounds_.size() % 2 == 1) {
+      round.elements = ElementTypes(DType::kU64, {{half, DType::kI64}, {bytes, DType::kU64}});
+    }
     round.fixed = random_.Chance(0.2);
     round.open = random_.Chance(plan_.open);
     if (random_.Chance(0.3)) {
@@ -318,7 +325,7 @@ class ReduceSimulation final : public ClientSimulation {
     for (const int source : round.sources) {
       call.sources.push_back(sources_[static_cast<size_t>(source)].id);
     }
-    call.dtype = DType::kU64;
+    call.elements = round.elements;
     call.op = ReduceOp::kSum;
     call.fixed_order = round.fixed;
     call.open = round.open;

@@ -114,7 +114,7 @@ class ReduceScenario : public ::testing::Test {
   ReduceCall CallOf(int sources) {
     ReduceCall call;
     call.target = kTarget;
-    call.dtype = DType::kU32;
+    call.elements = DType::kU32;
     for (int n = 0; n < sources; ++n) call.sources.push_back(Source(n));
     return call;
   }

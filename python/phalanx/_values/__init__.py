@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from phalanx._values.packed_trees import Find, LazyTree, Read
-    from phalanx._values.trees import TreeSpec
+    from phalanx._values.trees import Run, TreeSpec
 
     _Encoder = Callable[[Any], "Encoded | None"]
     _Decoder = Callable[[bytes, memoryview], Any]
@@ -36,6 +36,7 @@ __all__ = [
     "metadata_for",
     "open_tree",
     "reduce_dtype",
+    "reduce_runs",
     "structure_elsewhere",
     "structure_of",
     "unflatten",
@@ -418,6 +419,24 @@ def open_tree(
 # ---- reductions
 
 
+def reduce_runs(metadata: bytes) -> tuple[Run, ...]:
+    """Return the runs of elements that a reduction folds of a tree of several dtypes; none of other objects.
+
+    Raises
+    ------
+    TypeError
+        It is a tree that cannot be reduced.
+    ValueFormatError
+        The metadata is foreign or corrupt.
+    """
+    if not metadata or _wire.parse_kind(metadata) != _wire.TREE:
+        return ()
+    from phalanx._values import packed_trees
+
+    runs = packed_trees.reduced_runs(metadata)
+    return runs if len(runs) > 1 else ()
+
+
 def reduce_dtype(metadata: bytes) -> str | None:
     """Return what reductions call the elements of an object.
 
@@ -440,7 +459,11 @@ def reduce_dtype(metadata: bytes) -> str | None:
     if kind == _wire.TREE:
         from phalanx._values import packed_trees
 
-        return packed_trees.reduced_name(metadata)
+        runs = packed_trees.reduced_runs(metadata)
+        if len(runs) > 1:
+            names = ", ".join(run.dtype for run in runs)
+            raise TypeError(f"a tree of several dtypes ({names}) cannot be reduced as elements of one")
+        return runs[0].dtype
     if kind == _wire.PLAIN:
         name, what = plain.reduced_name(metadata), "a Python value that is no float or small int"
     elif kind in (_wire.MEMORYVIEW, _wire.PYARRAY):

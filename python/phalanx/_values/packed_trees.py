@@ -2,8 +2,8 @@
 
 Metadata: flags, then the structure (as JSON, or compressed); or, when that does not fit, its length
 in bytes, and it stands at the head of the payload, padded to 64 bytes; or, for a payload of leaves
-alone whose structure its readers know, that structure's digest, the payload's size and the name of
-the one element type, if there is one.
+alone whose structure its readers know, that structure's digest, the payload's size and, if it can be
+reduced, the name of the one element type, or name and end of each run of several ("f32:128,i64:136").
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Union
 
 from phalanx import exceptions
-from phalanx._values import arrays, tensors, trees
+from phalanx._values import arrays, dtypes, tensors, trees
 from phalanx._values._wire import (
     HAS_TENSORS,
     HEAD,
@@ -30,7 +30,7 @@ from phalanx._values._wire import (
     private_copy,
     write_parts,
 )
-from phalanx._values.trees import Leaf, Node, TreeSpec
+from phalanx._values.trees import Leaf, Node, Run, TreeSpec
 
 if TYPE_CHECKING:
     from phalanx._values._wire import Part
@@ -67,7 +67,7 @@ def encode(value: Any) -> Encoded:
     metadata = _whole_metadata(spec)
     if metadata is not None:
         return _encoded(metadata, spec, leaves)
-    if spec.dtype is not None:
+    if spec.runs:
         encoded = _encoded(_elsewhere(spec), spec, leaves)
         encoded.structure = spec
         return encoded
@@ -88,8 +88,10 @@ def flatten(value: Any) -> tuple[TreeSpec, Encoded]:
 
 
 def _elsewhere(spec: TreeSpec) -> bytes:
-    name = (spec.dtype or "").encode()
-    return _pack(_ELSEWHERE, spec, spec.digest + _LENGTH.pack(spec.nbytes) + name)
+    runs = spec.runs
+    several = ",".join(f"{run.dtype}:{run.end}" for run in runs)
+    told = runs[0].dtype if len(runs) == 1 else several
+    return _pack(_ELSEWHERE, spec, spec.digest + _LENGTH.pack(spec.nbytes) + told.encode())
 
 
 def _pack(where: int, spec: TreeSpec, body: bytes) -> bytes:
@@ -237,31 +239,42 @@ def check_spec(spec: TreeSpec, metadata: bytes) -> None:
         raise malformed("the object is a tree of another structure")
 
 
-def reduced_name(metadata: bytes) -> str:
-    """Return the reductions' name of the one element type; raises TypeError if there is none."""
+def reduced_runs(metadata: bytes) -> tuple[Run, ...]:
+    """Return what a reduction of such objects folds; raises TypeError if it cannot."""
     reader = Reader(metadata)
     where = reader.unpack(_FLAGS)[0] & _WHERE
     if where == _IN_PAYLOAD:
-        raise TypeError(
-            "a tree of several dtypes, or of one without sums, cannot be reduced as one: put the leaves of "
-            "each dtype as a tree of their own"
-        )
+        raise TypeError("a tree with elements of a dtype that has no sums cannot be reduced")
     if where == _ELSEWHERE:
-        reader.take(_DIGEST_BYTES + _LENGTH.size)
-        name = reader.rest().decode("ascii", "replace")
-        if not name:
-            raise TypeError("a tree of several dtypes, or of one without sums, cannot be reduced")
-        return name
-    groups = spec_in(metadata, None)[0].groups
-    if len(groups) > 1:
-        names = ", ".join(group.name for group in groups)
-        raise TypeError(
-            f"a tree of several dtypes ({names}) cannot be reduced as one: put the leaves of each dtype as a "
-            "tree of their own"
-        )
-    if groups[0].dtype is None:
-        raise TypeError(f"a tree of dtype {groups[0].name} cannot be reduced")
-    return groups[0].dtype
+        reader.take(_DIGEST_BYTES)
+        (nbytes,) = reader.unpack(_LENGTH)
+        runs = _parse_runs(reader.rest(), nbytes)
+        if not runs:
+            raise TypeError("a tree with elements of a dtype that has no sums cannot be reduced")
+        return runs
+    spec = spec_in(metadata, None)[0]
+    if not spec.runs:
+        names = ", ".join(group.name for group in spec.groups if group.dtype is None)
+        raise TypeError(f"a tree with elements of dtype {names} cannot be reduced")
+    return spec.runs
+
+
+def _parse_runs(told: bytes, nbytes: int) -> tuple[Run, ...]:
+    if not told:
+        return ()
+    text = told.decode("ascii", "replace")
+    if ":" not in text:
+        text = f"{text}:{nbytes}"
+    runs: list[Run] = []
+    for part in text.split(","):
+        name, _, end = part.partition(":")
+        known = name in dtypes.REDUCED_NAMES.values() and end.isdigit() and len(end) < 20
+        if not known or (runs and int(end) <= runs[-1].end):
+            raise malformed(f"{part[:40]!r} as a run of elements")
+        runs.append(Run(name, int(end)))
+    if runs[-1].end != nbytes:
+        raise malformed(f"runs of elements that end at {runs[-1].end} of {nbytes}")
+    return tuple(runs)
 
 
 # ---- one key at a time

@@ -67,6 +67,21 @@ class Group(NamedTuple):
     nbytes: int
 
 
+class Run(NamedTuple):
+    """A range of a payload that a reduction folds as elements of one type: from the end of the run before.
+
+    Attributes
+    ----------
+    dtype
+        The reductions' name of the type.
+    end
+        In bytes of the payload; the last run's is its size.
+    """
+
+    dtype: str
+    end: int
+
+
 class TreeSpec:
     """The structure of a tree and the layout of its payload. Constant; any thread.
 
@@ -90,6 +105,14 @@ class TreeSpec:
     def dtype(self) -> str | None:
         """The reductions' name of the one type of all elements; None if there is no such."""
         return self.groups[0].dtype if len(self.groups) == 1 else None
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """What a reduction folds: a run for each type that has elements; none if one of these has no sums."""
+        present = [group for group in self.groups if group.nbytes > 0] or self.groups[:1]
+        ends = [*(group.offset for group in present[1:]), self.nbytes]
+        runs = tuple(Run(group.dtype, end) for group, end in zip(present, ends) if group.dtype is not None)
+        return runs if len(runs) == len(present) else ()
 
     @property
     def has_tensors(self) -> bool:

@@ -183,7 +183,7 @@ class World {
     object_store::ReduceCall call;
     call.target = Target(which);
     call.sources = {Object(0), Object(1 + which % 3)};
-    call.dtype = DType::kU32;
+    call.elements = DType::kU32;
     call.open = (which & 8) != 0;
     call.root_here = (which & 16) != 0;
     call.deadline = deadline;

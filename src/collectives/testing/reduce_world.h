@@ -106,7 +106,7 @@ class FoldOf {
   // What such a call asks for, with whatever comes of its sources.
   FoldOf& Answering(const object_store::ReduceCall& call) {
     directory::ReduceSpec spec;
-    spec.dtype = call.dtype;
+    spec.elements = call.elements;
     spec.op = call.op;
     spec.order = call.fixed_order ? directory::ReduceSpec::Order::kFixed
                                   : directory::ReduceSpec::Order::kArrival;

@@ -13,6 +13,10 @@ namespace {
 phalanx::ReduceOptions OptionsOf(const phx_reduce_options& options) {
   phalanx::ReduceOptions to;
   to.dtype = static_cast<phalanx::DType>(options.dtype);
+  for (size_t i = 0; i < options.num_runs; ++i) {
+    const phx_element_run& run = options.runs[i];
+    to.runs.push_back({run.end, static_cast<phalanx::DType>(run.dtype)});
+  }
   to.op = static_cast<phalanx::ReduceOp>(options.op);
   to.order = options.fixed_order != 0 ? phalanx::ReduceOptions::Order::kFixed
                                       : phalanx::ReduceOptions::Order::kArrival;

@@ -68,6 +68,9 @@ absl::StatusOr<Part> ReducedPart(absl::Span<const ObjectId> targets, size_t inde
   if (options.offset != 0 || options.length != 0) {
     return absl::InvalidArgumentError("the range is chosen by the index");
   }
+  if (!options.runs.empty()) {
+    return absl::InvalidArgumentError("parts are of elements of one type");
+  }
   return PartOf(bytes, ElementSize(options.dtype), targets.size(), index);
 }
 

@@ -37,15 +37,16 @@ absl::Status CheckSources(const ObjectId& target, absl::Span<const ObjectId> sou
 }
 
 absl::Status CheckRange(const ReduceOptions& options) {
-  const uint64_t element = ElementSize(options.dtype);
+  const ElementTypes elements(options.dtype, options.runs);
   if (options.length == 0 && options.offset != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("offset ", options.offset, " without a length: a range has both"));
   }
-  if (options.offset % element != 0 || options.length % element != 0) {
+  const bool whole = options.length == 0 || CheckWhole(elements, options.length).ok();
+  if (options.offset % elements.Grain() != 0 || !whole) {
     return absl::InvalidArgumentError(absl::StrCat("the range of ", options.length, " bytes at ",
                                                    options.offset, " is no whole elements of ",
-                                                   DTypeName(options.dtype)));
+                                                   elements.Name()));
   }
   if (options.offset > kMaxObjectBytes || options.length > kMaxObjectBytes) {
     return absl::InvalidArgumentError(absl::StrCat("the range of ", options.length, " bytes at ",
@@ -56,7 +57,7 @@ absl::Status CheckRange(const ReduceOptions& options) {
 
 absl::Status CheckArguments(const ObjectId& target, absl::Span<const ObjectId> sources,
                             const ReduceOptions& options) {
-  PHALANX_RETURN_IF_ERROR(CheckReducible(options.dtype, options.op));
+  PHALANX_RETURN_IF_ERROR(CheckReducible(ElementTypes(options.dtype, options.runs), options.op));
   PHALANX_RETURN_IF_ERROR(CheckSources(target, sources));
   PHALANX_RETURN_IF_ERROR(CheckRange(options));
   if (options.open) return absl::OkStatus();
@@ -92,7 +93,7 @@ local::Reduce ReduceMessage(uint64_t request, const ObjectId& target,
   local::Reduce message;
   message.request = request;
   message.target = target;
-  message.dtype = options.dtype;
+  message.elements = ElementTypes(options.dtype, options.runs);
   message.op = options.op;
   message.fixed_order = options.order == ReduceOptions::Order::kFixed;
   message.open = options.open;

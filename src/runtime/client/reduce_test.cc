@@ -87,7 +87,7 @@ TEST_F(ReduceTest, AReductionReachesTheNodeWithItsArgumentsAndEndsWhenItIsCommit
     const object_store::ReduceCall& call = node_.reduce().calls[0].reduce;
     EXPECT_EQ(call.target, kTarget);
     EXPECT_EQ(call.sources, Sources(3));
-    EXPECT_EQ(call.dtype, DType::kI16);
+    EXPECT_EQ(call.elements, ElementTypes(DType::kI16));
     EXPECT_EQ(call.op, ReduceOp::kBitOr);
     EXPECT_TRUE(call.fixed_order);
     EXPECT_FALSE(call.open);
@@ -137,12 +137,32 @@ std::vector<BadReduce> BadReduces() {
   bad.push_back({"the range of 8 bytes at 2 is no whole elements of f32"});
   bad.back().options.offset = 2;
   bad.back().options.length = 8;
+  bad.push_back({"no mean of i64"});
+  bad.back().options.runs = {{64, DType::kF32}, {72, DType::kI64}};
+  bad.back().options.op = ReduceOp::kMean;
+  bad.push_back({"a run of f32 from byte 0 to 8"});
+  bad.back().options.runs = {{8, DType::kF32}, {16, DType::kI64}};
+  bad.push_back({"the range of 64 bytes at 64 is no whole elements of runs of f32, i64"});
+  bad.back().options.runs = {{64, DType::kF32}, {72, DType::kI64}};
+  bad.back().options.offset = 64;
+  bad.back().options.length = 64;
   bad.push_back({"offset 4 without a length"});
   bad.back().options.offset = 4;
   bad.push_back({"beyond any object"});
   bad.back().options.offset = uint64_t{1} << 60;
   bad.back().options.length = 4;
   return bad;
+}
+
+TEST_F(ReduceTest, ElementsOfSeveralTypesReachTheNode) {
+  ReduceOptions options;
+  options.runs = {{64, DType::kF32}, {72, DType::kI64}};
+  const Future<Done> reduced = client_->Reduce(kTarget, Sources(3), options);
+  AwaitCalls(1);
+  node_.OnLoop([this, &options] {
+    const object_store::ReduceCall& call = node_.reduce().calls[0].reduce;
+    EXPECT_EQ(call.elements, ElementTypes(DType::kF32, options.runs));
+  });
 }
 
 TEST_F(ReduceTest, BadArgumentsAreRefusedBeforeAnythingIsSentAndNamed) {

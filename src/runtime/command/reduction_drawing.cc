@@ -128,13 +128,21 @@ class Drawing {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// Whatever numbers a shard of another version sends.
+std::string NameOfElements(const v1::Reduction& asked) {
+  std::vector<ElementRun> runs;
+  for (const v1::ElementRun& run : asked.runs()) {
+    runs.push_back({run.end(), static_cast<DType>(run.dtype())});
+  }
+  return ElementTypes(static_cast<DType>(asked.dtype()), std::move(runs)).Name();
+}
+
 }  // namespace
 
 std::string DrawReduction(const v1::ReductionDescription& reduction, bool unicode) {
   const v1::Reduction& asked = reduction.reduction();
   std::string text = absl::StrCat(
-      ReduceOpName(static_cast<ReduceOp>(asked.op())), " of ",
-      DTypeName(static_cast<DType>(asked.dtype())), ", ",
+      ReduceOpName(static_cast<ReduceOp>(asked.op())), " of ", NameOfElements(asked), ", ",
       asked.order() == 0 ? "in order of arrival" : "in the order asked for", ": ",
       reduction.ready(), " of ", reduction.needed(), " sources are there, ", reduction.spares(),
       " to spare", asked.open() ? ", more may be added" : "", "\n");
@@ -166,7 +174,7 @@ std::string DrawReduction(const v1::ReductionDescription& reduction, bool unicod
 
 nlohmann::json ReductionAsJson(const v1::ReductionDescription& reduction) {
   const v1::Reduction& asked = reduction.reduction();
-  nlohmann::json json = {{"dtype", std::string(DTypeName(static_cast<DType>(asked.dtype())))},
+  nlohmann::json json = {{"dtype", NameOfElements(asked)},
                          {"op", std::string(ReduceOpName(static_cast<ReduceOp>(asked.op())))},
                          {"order", OrderName(asked.order())},
                          {"open", asked.open()},
