@@ -214,6 +214,8 @@ void phx_stream_free(phx_stream* stream);
 
 /* ---- reducing */
 
+/* Elements of one type, from the end of the run before (the first: from 0) up to `end`, in bytes of
+ * the result. */
 typedef struct {
   uint64_t end;
   int dtype; /* DType of elements.h */

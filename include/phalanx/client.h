@@ -224,7 +224,9 @@ struct ObjectStatus {
 struct ReduceOptions {
   DType dtype = DType::kF32;
   // For elements of several types, instead of `dtype`: run after run (elements.h), in bytes of the
-  // result, whose size is the end of the last one.
+  // result, whose size is the end of the last one. InvalidArgument: more than kMaxElementRuns, one
+  // that is empty or ends at no multiple of kElementRunAlignment (but the last), a dtype that does
+  // not have the op. A single run is another reduction than one of that dtype.
   std::vector<ElementRun> runs;
   // Bits are for integers, kMean is for floats.
   ReduceOp op = ReduceOp::kSum;
@@ -249,7 +251,8 @@ struct ReduceOptions {
   // Of the reduction, and of the wait for it. The latest that anybody gave counts for the
   // reduction, which goes on without who asked for it.
   absl::Duration timeout = absl::InfiniteDuration();
-  // Bytes [offset, offset + length) of each source, whole elements both; length 0: all of it.
+  // Bytes [offset, offset + length) of each source, whole elements both; length 0: all of it. With
+  // runs the offset is a multiple of kElementRunAlignment, the length the end of the last run.
   uint64_t offset = 0;
   uint64_t length = 0;
   // The target is freed when nobody holds it, if all who ask for it before it is made say so. This

@@ -84,7 +84,7 @@ Future<std::vector<Buffer>> AllToAll(Client& client, absl::Span<const Outgoing> 
 // Task `index` of n reduces part `index` (PartOf with the dtype's size) of all sources, which have
 // `bytes` each, into targets[index], and gets it. So n tasks that put a source each and make the
 // same call have the whole result among them; the other targets can be got as well, and Gather of
-// all of them is an AllReduce. Options as Client::Reduce, but for offset and length.
+// all of them is an AllReduce. Options as Client::Reduce, but for runs, offset and length.
 // InvalidArgument as there, and when there is no such index or `bytes` are no whole elements.
 Future<Buffer> ReduceScatter(Client& client, absl::Span<const ObjectId> targets,
                              absl::Span<const ObjectId> sources, size_t index, uint64_t bytes,

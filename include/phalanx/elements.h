@@ -60,8 +60,8 @@ struct ElementRun {
   friend bool operator==(const ElementRun&, const ElementRun&) = default;
 };
 
-// All runs but the last end at a multiple of so many bytes: what is between the last element and
-// that is folded like elements, and zeros stay zeros but for a product.
+// All runs but the last end at a multiple of so many bytes. What is between a run's last element
+// and its end is folded as if it were elements: zeros stay zeros.
 inline constexpr uint64_t kElementRunAlignment = 64;
 inline constexpr size_t kMaxElementRuns = 64;
 

@@ -80,9 +80,13 @@ def _dtype_number(dtype: Any) -> int:
 _Elements = list[tuple[int, int]]
 
 
-def _elements_in(metadata: bytes) -> _Elements:
-    """Return what objects with that metadata consist of."""
+def _elements_in(metadata: bytes, nbytes: int) -> _Elements:
+    """Return what objects with that metadata and size consist of."""
     runs = _values.reduce_runs(metadata)
+    if runs and runs[-1].end != nbytes:
+        raise exceptions.ValueFormatError(
+            f"an object of {nbytes} bytes has the metadata of a tree of {runs[-1].end}"
+        )
     if runs:
         return [(_number_of(run.dtype), run.end) for run in runs]
     name = _values.reduce_dtype(metadata)
@@ -94,7 +98,8 @@ def _elements_in(metadata: bytes) -> _Elements:
 def _elements_like(dtype: Any) -> _Elements:
     """Return what a caller says that sources consist of: a dtype, or a tree like them."""
     if isinstance(dtype, (dict, list, tuple)):
-        return _elements_in(_values.encode(dtype).metadata)
+        like = _values.encode(dtype)
+        return _elements_in(like.metadata, like.nbytes)
     return [(_dtype_number(dtype), 0)]
 
 
@@ -357,8 +362,8 @@ class Collectives:
         if dtype is None:
             if not wanted:
                 raise exceptions.InvalidArgumentError("a reduction of no sources")
-            metadata = self._first_of(wanted, deadline, num_objects)[0]
-            elements = _elements_in(metadata)
+            metadata, nbytes = self._first_of(wanted, deadline, num_objects)
+            elements = _elements_in(metadata, nbytes)
             _structures.keep(self, metadata, deadline.left())
         else:
             elements = _elements_like(dtype)

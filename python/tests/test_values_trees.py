@@ -214,7 +214,7 @@ def test_runs_of_a_tree_of_several_dtypes_are_told(keys):
 def test_runs_that_cannot_be_are_corrupt():
     metadata = values.encode({**random_keys(300), "n": np.arange(3)}).metadata
     told = metadata[metadata.index(b"f32:") :]
-    for bad in (b"f32:64", b"f32:64,i64:64", b"f32:64,i64", b"x:64,i64:72", b"f32:-1,i64:72", b"f32:64,i64:99"):
+    for bad in (b"f32:64", b"f32:64,i64:64", b"f32:64,i64", b"x:64,i64:72", b"f32:-1,i64:72", b"f32:64,i64:99", b"f32:0,i64:72", b"f32:60,i64:72"):
         with pytest.raises(exceptions.ValueFormatError):
             values.reduce_runs(metadata.removesuffix(told) + bad)
 

@@ -56,9 +56,9 @@ absl::StatusOr<FoldInput> ParseInput(const v1::Fold::Input& in, uint64_t size_by
   return input;
 }
 
-absl::Status CheckWhole(const FoldOrder& order) {
+absl::Status CheckOrder(const FoldOrder& order) {
   PHALANX_RETURN_IF_ERROR(CheckReducible(order.elements, order.op));
-  PHALANX_RETURN_IF_ERROR(phalanx::CheckWhole(order.elements, order.size_bytes));
+  PHALANX_RETURN_IF_ERROR(CheckWhole(order.elements, order.size_bytes));
   if (order.size_bytes > kMaxObjectBytes || order.range_offset > kMaxObjectBytes) {
     return Bad(absl::StrCat("bytes [", order.range_offset, ", + ", order.size_bytes,
                             ") are beyond the largest object"));
@@ -91,7 +91,7 @@ absl::StatusOr<RingPlace> ParseRing(const v1::Fold& fold, const FoldOrder& order
     if (input.kind != FoldInput::Kind::kSource) return Bad("a ring's inputs are its own sources");
   }
   const net::SliceLayout layout{order.size_bytes, static_cast<int>(order.slots)};
-  if (layout.Size(layout.slices - 1) == 0 || layout.Size(0) % 8 != 0) {
+  if (layout.Size(layout.slices - 1) == 0 || layout.Size(0) % kElementRunAlignment != 0) {
     return Bad(absl::StrCat(order.size_bytes, " bytes are too few for ", order.slots, " slices"));
   }
   return place;
@@ -153,7 +153,7 @@ absl::StatusOr<FoldOrder> ParseFold(const v1::Fold& fold) {
     PHALANX_ASSIGN_OR_RETURN(FoldInput input, ParseInput(in, order.size_bytes));
     order.inputs.push_back(std::move(input));
   }
-  PHALANX_RETURN_IF_ERROR(CheckWhole(order));
+  PHALANX_RETURN_IF_ERROR(CheckOrder(order));
   if (fold.has_ring()) {
     PHALANX_ASSIGN_OR_RETURN(order.ring, ParseRing(fold, order));
   }

@@ -519,8 +519,7 @@ RequestId Reducer::Reduce(ClientId client, ReduceCall call, ReduceDone done) {
   request->set_object_id(object_store::IdBytes(call.target));
   request->set_owned(call.owned);
   v1::Reduction* reduction = request->mutable_reduction();
-  reduction->set_dtype(static_cast<uint32_t>(call.elements.dtype));
-  directory::ToProto(call.elements.runs, reduction->mutable_runs());
+  reduction->set_dtype(directory::ToProto(call.elements, reduction->mutable_runs()));
   reduction->set_op(static_cast<uint32_t>(call.op));
   reduction->set_order(call.fixed_order ? 1 : 0);
   reduction->set_num_objects(call.num_objects);

@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/collectives/testing/reduce_world.h"
+#include "src/directory/reduce_messages.h"
 
 namespace phalanx::collectives {
 namespace {
@@ -494,9 +495,24 @@ TEST_F(ReducerTest, OrdersThatMakeNoSenseAreTurnedDown) {
   };
   std::vector<std::function<void(v1::Fold&)>> spoil = {
       [](v1::Fold& f) { f.set_dtype(99); },
-      [](v1::Fold& f) { f.add_runs()->set_end(kBytes - 4); },
-      [](v1::Fold& f) { f.add_runs()->set_end(kBytes), f.mutable_runs(0)->set_dtype(99); },
+      [](v1::Fold& f) { f.set_dtype(directory::kSeveralDTypes); },
+      [](v1::Fold& f) { f.add_runs()->set_end(kBytes); },
       [](v1::Fold& f) {
+        f.set_dtype(directory::kSeveralDTypes);
+        f.add_runs()->set_end(kBytes - 4);
+      },
+      [](v1::Fold& f) {
+        f.set_dtype(directory::kSeveralDTypes);
+        f.add_runs()->set_end(kBytes);
+        f.mutable_runs(0)->set_dtype(99);
+      },
+      [](v1::Fold& f) {
+        f.set_dtype(directory::kSeveralDTypes);
+        f.add_runs()->set_end(60);
+        f.add_runs()->set_end(kBytes);
+      },
+      [](v1::Fold& f) {
+        f.set_dtype(directory::kSeveralDTypes);
         for (uint64_t i = 1; i <= kMaxElementRuns + 1; ++i) f.add_runs()->set_end(64 * i);
       },
       [](v1::Fold& f) { f.set_op(99); },

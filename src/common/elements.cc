@@ -142,7 +142,7 @@ absl::StatusOr<uint64_t> CountElements(DType dtype, uint64_t bytes) {
 }
 
 ElementTypes::ElementTypes(DType dtype, std::vector<ElementRun> runs)
-    : dtype(runs.empty() ? dtype : DType::kU8), runs(std::move(runs)) {}
+    : dtype(runs.empty() ? dtype : DType::kF32), runs(std::move(runs)) {}
 
 uint64_t ElementTypes::Grain() const {
   return runs.empty() ? ElementSize(dtype) : kElementRunAlignment;

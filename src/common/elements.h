@@ -19,7 +19,7 @@ struct ElementTypes {
   // The dtype counts when there are no runs.
   ElementTypes(DType dtype, std::vector<ElementRun> runs);
 
-  // Of all elements, when there are no runs; else u8.
+  // Of all elements, when there are no runs; else f32 for no reason.
   DType dtype = DType::kF32;
   // CheckReducible says what they must be.
   std::vector<ElementRun> runs;

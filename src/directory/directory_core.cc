@@ -123,12 +123,15 @@ Object& DirectoryCore::Impl::GetObject(const ObjectId& id) {
   return *at->second;
 }
 
+// There may be another copy of what was there: it is lost when the shard has learned.
+bool DirectoryCore::Impl::MayComeBack(const Object& object) const {
+  return object.adopted && object.sealed && object.copies.empty() && Learning();
+}
+
 void DirectoryCore::Impl::ReleaseIfEmpty(Object& object) {
   if (!object.copies.empty() || !object.wants.empty() || !object.attempts.empty()) return;
   if (AwaitsResult(object)) return;
-  // Told when the shard has learned, unless somebody has it or puts it till then.
-  const bool was_there = object.adopted && object.sealed;
-  if (was_there && Learning() && !Refusal(object.id, object.generation)) NoteLoss(object);
+  if (MayComeBack(object)) return;
   KeepMark(object);
   EndBroadcast(object, absl::DataLossError("no copy of it is left"));
   if (object.inline_cached && DefectActive(Defect::kInlineKeptAfterDelete)) return;

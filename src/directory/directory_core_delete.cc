@@ -91,7 +91,7 @@ void DirectoryCore::Impl::BuryLost(const ObjectId& id) {
   const auto lost = lost_.find(id);
   if (lost == lost_.end()) return;
   ++counters_.deleted;
-  Bury(id, Generation(lost->second.generation));
+  Bury(id, Generation(lost->second.generation)).info = ObjectInfo();
   if (Object* object = FindObject(id)) Settle(*object);
 }
 
@@ -244,7 +244,10 @@ void DirectoryCore::Impl::DeleteObject(Object& object, bool spare_others) {
     ForgetDrainTarget(object, key);
   }
   for (const NodeKey& key : stale) StrikeCopy(object, key);
-  if (object.attempts.empty() && object.wants.empty()) return ReleaseIfEmpty(object);
+  if (object.attempts.empty() && object.wants.empty()) {
+    object.adopted = false;
+    return ReleaseIfEmpty(object);
+  }
   ForgetGeneration(object);
   AdoptSpared(object);
   Settle(object);
@@ -290,7 +293,7 @@ absl::Status DirectoryCore::Impl::OnDeleteConfirm(Node& node, const v1::DeleteCo
 
 bool DirectoryCore::Impl::MustLearnAbout(const ObjectId& id) {
   const Object* object = FindObject(id);
-  return Learning() && (object == nullptr || !object->adopted);
+  return Learning() && (object == nullptr || !object->adopted || MayComeBack(*object));
 }
 
 bool DirectoryCore::Impl::Defer(const ObjectId& id, const Node& node, uint64_t request_id,

@@ -10,6 +10,7 @@
 #include "src/directory/directory_core.h"
 #include "src/directory/directory_core_harness.h"
 #include "src/directory/directory_core_reduce_harness.h"
+#include "src/directory/reduce_messages.h"
 #include "src/directory/validate.h"
 
 namespace phalanx::directory {
@@ -447,6 +448,7 @@ TEST_F(Ended, AResultIsKnownByWhatWasAskedForAfterARestart) {
   differs([](v1::Reduction& r) { r.set_dtype(static_cast<uint32_t>(DType::kI32)); }, "dtype");
   differs(
       [](v1::Reduction& r) {
+        r.set_dtype(kSeveralDTypes);
         r.add_runs()->set_end(64);
         r.add_runs()->set_end(100);
       },

@@ -160,9 +160,15 @@ void DirectoryCore::Impl::ForgetLoss(const ObjectId& id) {
   lost_.erase(found);
 }
 
+bool DirectoryCore::Impl::WasLost(const ObjectId& id, const Generation& generation) const {
+  const auto found = lost_.find(id);
+  return found != lost_.end() && found->second.generation == generation;
+}
+
 void DirectoryCore::Impl::TellLoss(const NodeKey& to, const ObjectId& id) {
   const auto found = lost_.find(id);
-  if (found == lost_.end()) return;
+  // A reduction makes it anew.
+  if (found == lost_.end() || FindReduction(id) != nullptr) return;
   v1::Gone& gone = *Send(to).mutable_gone();
   gone.set_object_id(id.binary().data(), ObjectId::kSize);
   gone.set_kind(v1::Gone::LOST);

@@ -70,6 +70,7 @@ struct DirectoryCore::Impl {
   Object& GetObject(const ObjectId& id);
   // Frees an object that nothing is known of any more. The reference is gone after it.
   void ReleaseIfEmpty(Object& object);
+  bool MayComeBack(const Object& object) const;
   // Adds `id` to what the node is asked about when it goes, or takes it away if it has no part in
   // the object any more.
   void Involve(Node& node, const ObjectId& id) { node.objects.insert(id); }
@@ -313,6 +314,7 @@ struct DirectoryCore::Impl {
   std::string NameOf(const NodeKey& key) const;
   void NoteLoss(const Object& object);
   void ForgetLoss(const ObjectId& id);
+  bool WasLost(const ObjectId& id, const Generation& generation) const;
   void TellLoss(const NodeKey& to, const ObjectId& id);
 
   // ---- directory_core_drain.cc

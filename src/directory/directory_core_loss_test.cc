@@ -99,17 +99,104 @@ TEST(Loss, OfWhatWentWhileTheShardLearnedIsToldWhenItHas) {
 }
 
 TEST(Loss, WhatIsPutAgainWhileTheShardLearnsIsThere) {
+  for (const bool restarted : {false, true}) {
+    SCOPED_TRACE(restarted);
+    Harness h(/*learning=*/true);
+    const NodeKey a = h.Up("a");
+    const NodeKey b = h.Up("b");
+    const NodeKey c = h.Up("c");
+    if (restarted) {
+      h.NewSession(a, /*had_session=*/true);
+      h.RegisterCopy(a, x, h.NewGeneration(a), {});
+      h.RegisterEnd(a);
+    } else {
+      h.Create(a, x, {.complete = true});
+    }
+    h.Down(a);
+    h.Create(b, x, {.complete = true});
+    h.Want(c, x);
+    h.Advance(2 * kLease);
+    EXPECT_EQ(h.SenderOf(c, x), b);
+    for (const v1::ShardMessage& message : h.Received(c)) {
+      EXPECT_NE(message.gone().kind(), v1::Gone::LOST);
+    }
+  }
+}
+
+TEST(Loss, ADeleteWhileTheShardLearnsIsCarriedOutWhenItHas) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
   const NodeKey c = h.Up("c");
-  h.Create(a, x, {.complete = true});
+  const Generation g = h.Create(a, x, {.complete = true});
   h.Down(a);
-  h.Create(b, x, {.complete = true});
   h.Want(c, x);
-  EXPECT_EQ(h.SenderOf(c, x), b);
+  h.Delete(b, x);
   h.Advance(2 * kLease);
-  EXPECT_EQ(ReasonAt(h, c), "");
+  EXPECT_EQ(h.LastGone(c), v1::Gone::DELETED);
+  h.NewSession(a);
+  h.RegisterCopy(a, x, g, {});
+  EXPECT_EQ(h.LastVerdict(a), v1::Verdict::DELETED);
+}
+
+// Somebody was told that it was deleted by the shard's earlier life.
+TEST(Loss, ATombstoneThatComesLaterSaysThatItWasDeleted) {
+  for (const bool learning : {false, true}) {
+    SCOPED_TRACE(learning);
+    Harness h(learning);
+    const NodeKey a = h.Up("a");
+    const NodeKey b = h.Up("b");
+    const NodeKey c = h.Up("c");
+    const Generation g = h.Create(a, x, {.complete = true});
+    h.Down(a);
+    h.NewSession(b, /*had_session=*/true);
+    h.RegisterTombstone(b, x, g);
+    h.RegisterEnd(b);
+    h.Want(c, x);
+    h.Advance(2 * kLease);
+    EXPECT_EQ(h.LastGone(c), v1::Gone::DELETED);
+    EXPECT_EQ(h.Count(c, v1::ShardMessage::kGone), 1) << "and not that it is lost";
+  }
+}
+
+TEST(Loss, ATombstoneOfAnEarlierGenerationSaysNothing) {
+  for (const bool learning : {false, true}) {
+    SCOPED_TRACE(learning);
+    Harness h(learning);
+    const NodeKey a = h.Up("a");
+    const NodeKey b = h.Up("b");
+    const NodeKey c = h.Up("c");
+    const Generation earlier = h.NewGeneration(b);
+    h.Create(a, x, {.complete = true});
+    h.Down(a);
+    h.NewSession(b, /*had_session=*/true);
+    h.RegisterTombstone(b, x, earlier);
+    h.RegisterEnd(b);
+    h.Want(c, x);
+    h.Advance(2 * kLease);
+    EXPECT_THAT(ReasonAt(h, c), HasSubstr("node a"));
+    EXPECT_EQ(h.Count(c, v1::ShardMessage::kGone), 1);
+  }
+}
+
+TEST(Loss, WhoReturnsWithAPartOfItDoesNotEndIt) {
+  for (const bool learning : {false, true}) {
+    SCOPED_TRACE(learning);
+    Harness h(learning);
+    const NodeKey a = h.Up("a");
+    const NodeKey b = h.Up("b");
+    const NodeKey c = h.Up("c");
+    const Generation g = h.Create(a, x, {.complete = true});
+    h.Down(a);
+    h.NewSession(b, /*had_session=*/true);
+    h.RegisterCopy(b, x, g, {.complete = false, .primary = false, .pulled = true});
+    h.RegisterEnd(b);
+    h.Advance(2 * kLease);
+    h.Want(c, x);
+    EXPECT_THAT(ReasonAt(h, c), HasSubstr("is left"));
+    h.Delete(c, x);
+    EXPECT_EQ(h.Last(c, v1::ShardMessage::kDeleteReply)->delete_reply().code(), 0);
+  }
 }
 
 TEST(Loss, WhatWasDeletedWhileTheShardLearnedIsNotLost) {

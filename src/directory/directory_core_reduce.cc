@@ -623,8 +623,7 @@ void DirectoryCore::Impl::FillFold(Reduction& reduction, const FoldTask& task, v
   out->set_slot(static_cast<uint32_t>(task.slot));
   out->set_slots(static_cast<uint32_t>(task.slots));
   out->set_degree(static_cast<uint32_t>(task.degree));
-  out->set_dtype(static_cast<uint32_t>(spec.elements.dtype));
-  ToProto(spec.elements.runs, out->mutable_runs());
+  out->set_dtype(ToProto(spec.elements, out->mutable_runs()));
   out->set_op(static_cast<uint32_t>(spec.op));
   out->set_planned(task.planned);
   out->set_range_offset(spec.range_offset);

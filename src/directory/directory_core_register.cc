@@ -112,7 +112,7 @@ void DirectoryCore::Impl::RegisterAdopted(Object& object, Node& node, const Regi
   const bool found_it = !object.adopted;
   if (found_it) {
     object.adopted = true;
-    object.sealed = false;
+    object.sealed = WasLost(object.id, r.generation);
     object.loss_told = false;
     object.generation = r.generation;
     object.info = r.info;
@@ -266,7 +266,8 @@ void DirectoryCore::Impl::Entomb(const ObjectId& id, const Generation& generatio
     DeleteObject(*object, /*spare_others=*/true);
   } else {
     const Tombstone* known = Refusal(id, generation);
-    const bool revived = (object != nullptr && object->adopted) ||
+    if (WasLost(id, generation)) ForgetLoss(id);
+    const bool revived = (object != nullptr && object->adopted) || lost_.contains(id) ||
                          (known != nullptr && known->revived) || FindReduction(id) != nullptr;
     // Behind what was deleted in this life of the shard: a node's old tombstones must not push out
     // the last one.
@@ -407,9 +408,6 @@ void DirectoryCore::Impl::EndLearning() {
       if (want.outside_sender.valid()) outside.push_back(key);
     }
     for (const NodeKey& key : outside) Requeue(*object, key);
-    if (!object->adopted) {
-      for (const auto& [key, want] : object->wants) TellLoss(key, id);
-    }
     Settle(*object);
   }
   while (!deferred_.empty()) AnswerDeferred(ObjectId(deferred_.begin()->first));

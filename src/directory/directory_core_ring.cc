@@ -119,8 +119,7 @@ void DirectoryCore::Impl::PlaceMember(Reduction& reduction, size_t place,
   fold.set_slot(static_cast<uint32_t>(place));
   fold.set_slots(static_cast<uint32_t>(ring.members().size()));
   fold.set_degree(1);
-  fold.set_dtype(static_cast<uint32_t>(spec.elements.dtype));
-  ToProto(spec.elements.runs, fold.mutable_runs());
+  fold.set_dtype(ToProto(spec.elements, fold.mutable_runs()));
   fold.set_op(static_cast<uint32_t>(spec.op));
   fold.set_planned(ring.sources());
   fold.set_size_bytes(ring.size_bytes());

@@ -294,7 +294,7 @@ absl::Status DirectoryCore::Impl::CheckWants(const Object& object) const {
 
 absl::Status DirectoryCore::Impl::CheckObject(const Object& object) const {
   const bool listed = !object.copies.empty() || !object.wants.empty() || !object.attempts.empty();
-  if (!listed && !AwaitsResult(object)) {
+  if (!listed && !AwaitsResult(object) && !MayComeBack(object)) {
     return Broken(object, "state without copies, wants or standbys");
   }
   for (const Attempt& attempt : object.attempts) {

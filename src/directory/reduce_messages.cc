@@ -27,27 +27,28 @@ absl::StatusOr<ElementTypes> ParseElements(
     if (number < kAllDTypes.size()) return static_cast<DType>(number);
     return absl::InvalidArgumentError(absl::StrCat("dtype: ", number, " is none"));
   };
-  PHALANX_ASSIGN_OR_RETURN(ElementTypes elements, parse(dtype));
-  if (runs.empty()) return elements;
-  if (static_cast<size_t>(runs.size()) > kMaxElementRuns) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("runs: ", runs.size(), " of them, at most ", kMaxElementRuns, " are allowed"));
+  if (runs.empty()) return parse(dtype);
+  if (dtype != kSeveralDTypes || static_cast<size_t>(runs.size()) > kMaxElementRuns) {
+    return absl::InvalidArgumentError(absl::StrCat("runs: ", runs.size(), " of them and dtype ",
+                                                   dtype, "; at most ", kMaxElementRuns, " and ",
+                                                   kSeveralDTypes, " are allowed"));
   }
-  std::vector<ElementRun> parsed;
+  ElementTypes elements;
   for (const v1::ElementRun& run : runs) {
     PHALANX_ASSIGN_OR_RETURN(const DType of, parse(run.dtype()));
-    parsed.push_back({run.end(), of});
+    elements.runs.push_back({run.end(), of});
   }
-  return ElementTypes(elements.dtype, std::move(parsed));
+  return elements;
 }
 
-void ToProto(const std::vector<ElementRun>& runs,
-             google::protobuf::RepeatedPtrField<v1::ElementRun>* out) {
-  for (const ElementRun& run : runs) {
-    v1::ElementRun& to = *out->Add();
+uint32_t ToProto(const ElementTypes& elements,
+                 google::protobuf::RepeatedPtrField<v1::ElementRun>* runs) {
+  for (const ElementRun& run : elements.runs) {
+    v1::ElementRun& to = *runs->Add();
     to.set_end(run.end);
     to.set_dtype(static_cast<uint32_t>(run.dtype));
   }
+  return elements.runs.empty() ? static_cast<uint32_t>(elements.dtype) : kSeveralDTypes;
 }
 
 absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction) {
@@ -79,8 +80,7 @@ absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction) {
 }
 
 void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out, size_t first_source) {
-  out->set_dtype(static_cast<uint32_t>(spec.elements.dtype));
-  ToProto(spec.elements.runs, out->mutable_runs());
+  out->set_dtype(ToProto(spec.elements, out->mutable_runs()));
   out->set_op(static_cast<uint32_t>(spec.op));
   out->set_order(spec.order == ReduceSpec::Order::kFixed ? 1 : 0);
   out->set_num_objects(spec.num_objects);

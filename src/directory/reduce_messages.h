@@ -20,11 +20,15 @@ namespace phalanx::directory {
 // At most kMaxReduceSources ids.
 absl::StatusOr<std::vector<ObjectId>> ParseSources(
     const google::protobuf::RepeatedPtrField<std::string>& ids);
+// The dtype of a Reduction or Fold that has runs: who does not know of these refuses it.
+inline constexpr uint32_t kSeveralDTypes = 255;
+
 // Of Reduction or Fold: numbers are ones that there are, and at most kMaxElementRuns.
 absl::StatusOr<ElementTypes> ParseElements(
     uint32_t dtype, const google::protobuf::RepeatedPtrField<v1::ElementRun>& runs);
-void ToProto(const std::vector<ElementRun>& runs,
-             google::protobuf::RepeatedPtrField<v1::ElementRun>* out);
+// Returns the dtype.
+uint32_t ToProto(const ElementTypes& elements,
+                 google::protobuf::RepeatedPtrField<v1::ElementRun>* runs);
 
 // Numbers are ones that there are; whether they go together is ValidateReduceSpec's affair.
 absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction);

@@ -58,9 +58,9 @@ bool ReducePlan::Impl::Fits(const Source& source) {
         absl::StrCat(what, ", the first that was placed has ", size_bytes)));
     return false;
   }
-  if (!CheckWhole(spec.elements, bytes).ok()) {
+  if (const absl::Status whole = CheckWhole(spec.elements, bytes); !whole.ok()) {
     End(absl::InvalidArgumentError(
-        absl::StrCat(what, ", no whole number of ", spec.elements.Name())));
+        absl::StrCat(what, ", no whole number of ", spec.elements.Name(), ": ", whole.message())));
     return false;
   }
   return true;

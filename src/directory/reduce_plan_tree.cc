@@ -298,6 +298,7 @@ std::string ReducePlan::Impl::VersionText(bool root) const {
         static_cast<uint64_t>(root)}) {
     Append(text, value);
   }
+  Append(text, spec.elements.runs.size());
   for (const ElementRun& run : spec.elements.runs) {
     Append(text, run.end);
     Append(text, static_cast<uint64_t>(run.dtype));

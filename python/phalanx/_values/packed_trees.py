@@ -269,7 +269,8 @@ def _parse_runs(told: bytes, nbytes: int) -> tuple[Run, ...]:
     for part in text.split(","):
         name, _, end = part.partition(":")
         known = name in dtypes.REDUCED_NAMES.values() and end.isdigit() and len(end) < 20
-        if not known or (runs and int(end) <= runs[-1].end):
+        begin = runs[-1].end if runs else 0
+        if not known or begin % 64 != 0 or (begin >= int(end) and nbytes > 0):
             raise malformed(f"{part[:40]!r} as a run of elements")
         runs.append(Run(name, int(end)))
     if runs[-1].end != nbytes:

@@ -109,7 +109,9 @@ class TreeSpec:
     @property
     def runs(self) -> tuple[Run, ...]:
         """What a reduction folds: a run for each type that has elements; none if one of these has no sums."""
-        present = [group for group in self.groups if group.nbytes > 0] or self.groups[:1]
+        present = [group for group in self.groups if group.nbytes > 0]
+        if not present:
+            present = [group for group in self.groups if group.dtype is not None][:1]
         ends = [*(group.offset for group in present[1:]), self.nbytes]
         runs = tuple(Run(group.dtype, end) for group, end in zip(present, ends) if group.dtype is not None)
         return runs if len(runs) == len(present) else ()

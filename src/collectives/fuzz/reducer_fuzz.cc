@@ -16,6 +16,7 @@
 #include "src/collectives/testing/reduce_world.h"
 #include "src/common/check.h"
 #include "src/directory/fuzz/short_ids.h"
+#include "src/directory/reduce_messages.h"
 
 namespace phalanx::collectives::testing {
 namespace {
@@ -130,8 +131,20 @@ class World {
     if ((argument & 16) != 0) order.Slot(node_, Version((argument + 1) % kVersions));
     if ((argument & 32) != 0) order.Root({Object(0), Object(1)});
     if (which >= 24) order.Committed();
+    if (which % 8 == 7) Mix(order.fold(), argument);
     if ((argument & 34) == 34) PlaceInRing(order.fold(), argument);
     node_.Shard(order);
+  }
+
+  // Of two types, cut where that may be, or not.
+  void Mix(v1::Fold& fold, uint8_t argument) {
+    fold.set_dtype(directory::kSeveralDTypes);
+    v1::ElementRun& first = *fold.add_runs();
+    first.set_end(32 * (argument % 8));
+    first.set_dtype(argument % kAllDTypes.size());
+    v1::ElementRun& second = *fold.add_runs();
+    second.set_end(fold.size_bytes());
+    second.set_dtype(static_cast<uint32_t>(DType::kU32));
   }
 
   // Of which the peer is a member, too, or says that it is none.

@@ -64,12 +64,12 @@ absl::StatusOr<Part> ReducedPart(absl::Span<const ObjectId> targets, size_t inde
                                  const ReduceOptions& options) {
   PHALANX_RETURN_IF_ERROR(CheckTargets(targets));
   PHALANX_RETURN_IF_ERROR(CheckIndex(index, targets.size()));
+  if (!options.runs.empty()) {
+    return absl::InvalidArgumentError("parts are of elements of one type");
+  }
   PHALANX_RETURN_IF_ERROR(CheckReducible(options.dtype, options.op));
   if (options.offset != 0 || options.length != 0) {
     return absl::InvalidArgumentError("the range is chosen by the index");
-  }
-  if (!options.runs.empty()) {
-    return absl::InvalidArgumentError("parts are of elements of one type");
   }
   return PartOf(bytes, ElementSize(options.dtype), targets.size(), index);
 }

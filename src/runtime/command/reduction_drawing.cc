@@ -174,23 +174,29 @@ std::string DrawReduction(const v1::ReductionDescription& reduction, bool unicod
 
 nlohmann::json ReductionAsJson(const v1::ReductionDescription& reduction) {
   const v1::Reduction& asked = reduction.reduction();
-  nlohmann::json json = {{"dtype", NameOfElements(asked)},
-                         {"op", std::string(ReduceOpName(static_cast<ReduceOp>(asked.op())))},
-                         {"order", OrderName(asked.order())},
-                         {"open", asked.open()},
-                         {"ready", reduction.ready()},
-                         {"needed", reduction.needed()},
-                         {"spares", reduction.spares()},
-                         {"shape", reduction.ring() ? "ring" : "tree"},
-                         {"degree", reduction.degree()},
-                         {"epoch", reduction.epoch()},
-                         {"size_bytes", reduction.size_bytes()},
-                         {"committed", reduction.committed()},
-                         {"asking", reduction.asking()},
-                         {"elapsed_s", static_cast<double>(reduction.elapsed_ns()) / 1e9},
-                         {"slots_left_out", reduction.slots_left_out()},
-                         {"missing", nlohmann::json::array()},
-                         {"slots", nlohmann::json::array()}};
+  nlohmann::json runs = nlohmann::json::array();
+  for (const v1::ElementRun& run : asked.runs()) {
+    runs.push_back({{"end", run.end()}, {"dtype", DTypeName(static_cast<DType>(run.dtype()))}});
+  }
+  nlohmann::json json = {
+      {"dtype", asked.runs().empty() ? nlohmann::json(NameOfElements(asked)) : nullptr},
+      {"runs", std::move(runs)},
+      {"op", std::string(ReduceOpName(static_cast<ReduceOp>(asked.op())))},
+      {"order", OrderName(asked.order())},
+      {"open", asked.open()},
+      {"ready", reduction.ready()},
+      {"needed", reduction.needed()},
+      {"spares", reduction.spares()},
+      {"shape", reduction.ring() ? "ring" : "tree"},
+      {"degree", reduction.degree()},
+      {"epoch", reduction.epoch()},
+      {"size_bytes", reduction.size_bytes()},
+      {"committed", reduction.committed()},
+      {"asking", reduction.asking()},
+      {"elapsed_s", static_cast<double>(reduction.elapsed_ns()) / 1e9},
+      {"slots_left_out", reduction.slots_left_out()},
+      {"missing", nlohmann::json::array()},
+      {"slots", nlohmann::json::array()}};
   for (const std::string& id : reduction.missing_source_ids()) {
     json["missing"].push_back(absl::BytesToHexString(id));
   }
