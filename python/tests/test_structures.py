@@ -104,9 +104,20 @@ def test_sources_of_different_structures(client):
         client.reduce(refs, timeout=30)
 
 
-def test_several_dtypes_are_refused_with_a_way_out(client):
-    with pytest.raises(TypeError, match="each dtype"):
-        client.reduce([client.put({**tree(7), "steps": np.array([1])})])
+def test_trees_of_several_dtypes_reduce(client):
+    def value(factor):
+        return {**tree(7, factor), "steps": np.array([int(factor)])}
+
+    refs = [client.put(value(factor)) for factor in (1, 2)]
+    result = client.reduce(refs, timeout=60)
+    del refs
+    assert same(client.get(result), value(3))
+    assert read_elsewhere(client, result) == summary(value(3))
+
+
+def test_what_cannot_be_reduced_is_told(client):
+    with pytest.raises(TypeError, match="no sums"):
+        client.reduce([client.put({**tree(7), "flags": np.array([True])})])
 
 
 def test_a_structure_that_is_gone(client):
