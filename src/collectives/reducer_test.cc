@@ -499,10 +499,6 @@ TEST_F(ReducerTest, OrdersThatMakeNoSenseAreTurnedDown) {
       [](v1::Fold& f) { f.add_runs()->set_end(kBytes); },
       [](v1::Fold& f) {
         f.set_dtype(directory::kSeveralDTypes);
-        f.add_runs()->set_end(kBytes - 4);
-      },
-      [](v1::Fold& f) {
-        f.set_dtype(directory::kSeveralDTypes);
         f.add_runs()->set_end(kBytes);
         f.mutable_runs(0)->set_dtype(99);
       },
