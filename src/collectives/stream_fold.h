@@ -76,8 +76,8 @@ class StreamFold {
   // REQUIRES: at least one input; CheckReducible(elements, op); the output is a whole number of
   // elements, at least `begin` and `hold_back` bytes (runs of elements are those of the object that
   // it is a slice of); each input reaches as far; at most one input is in the output's memory, and
-  // that is one of the first two. Input and output may be slices of
-  // two buffers over one object's memory. Both executors outlive this.
+  // that is one of the first two. Input and output may be slices of two buffers over one object's
+  // memory. Both executors outlive this.
   StreamFold(Spec spec, Executor& io, Executor& control, Done done);
   // `done` is not called any more. What was begun ends in a later turn of `io`.
   ~StreamFold();
