@@ -16,10 +16,10 @@ struct ElementTypes {
   ElementTypes() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): an object of one type is the common case
   ElementTypes(DType dtype) : dtype(dtype) {}
-  // The dtype counts when there are no runs.
+  // The dtype counts when there are no runs; with runs it is left at f32, so that equal ones
+  // compare equal.
   ElementTypes(DType dtype, std::vector<ElementRun> runs);
 
-  // Of all elements, when there are no runs; else f32 for no reason.
   DType dtype = DType::kF32;
   // CheckReducible says what they must be.
   std::vector<ElementRun> runs;

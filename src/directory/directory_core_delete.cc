@@ -245,6 +245,7 @@ void DirectoryCore::Impl::DeleteObject(Object& object, bool spare_others) {
   }
   for (const NodeKey& key : stale) StrikeCopy(object, key);
   if (object.attempts.empty() && object.wants.empty()) {
+    // Not to be waited for in case it comes back.
     object.adopted = false;
     return ReleaseIfEmpty(object);
   }

@@ -139,65 +139,52 @@ TEST(Loss, ADeleteWhileTheShardLearnsIsCarriedOutWhenItHas) {
   EXPECT_EQ(h.LastVerdict(a), v1::Verdict::DELETED);
 }
 
+// x went with a, while the shard learned or later; then b registers.
+class LossAtAnyTime : public ::testing::TestWithParam<bool> {
+ protected:
+  LossAtAnyTime() {
+    h_.Down(a_);
+    h_.NewSession(b_, /*had_session=*/true);
+  }
+
+  Harness h_{/*learning=*/GetParam()};
+  const NodeKey a_ = h_.Up("a");
+  const NodeKey b_ = h_.Up("b");
+  const NodeKey c_ = h_.Up("c");
+  const Generation earlier_ = h_.NewGeneration(b_);
+  const Generation lost_ = h_.Create(a_, x, {.complete = true});
+};
+
 // Somebody was told that it was deleted by the shard's earlier life.
-TEST(Loss, ATombstoneThatComesLaterSaysThatItWasDeleted) {
-  for (const bool learning : {false, true}) {
-    SCOPED_TRACE(learning);
-    Harness h(learning);
-    const NodeKey a = h.Up("a");
-    const NodeKey b = h.Up("b");
-    const NodeKey c = h.Up("c");
-    const Generation g = h.Create(a, x, {.complete = true});
-    h.Down(a);
-    h.NewSession(b, /*had_session=*/true);
-    h.RegisterTombstone(b, x, g);
-    h.RegisterEnd(b);
-    h.Want(c, x);
-    h.Advance(2 * kLease);
-    EXPECT_EQ(h.LastGone(c), v1::Gone::DELETED);
-    EXPECT_EQ(h.Count(c, v1::ShardMessage::kGone), 1) << "and not that it is lost";
-  }
+TEST_P(LossAtAnyTime, ATombstoneThatComesLaterSaysThatItWasDeleted) {
+  h_.RegisterTombstone(b_, x, lost_);
+  h_.RegisterEnd(b_);
+  h_.Want(c_, x);
+  h_.Advance(2 * kLease);
+  EXPECT_EQ(h_.LastGone(c_), v1::Gone::DELETED);
+  EXPECT_EQ(h_.Count(c_, v1::ShardMessage::kGone), 1) << "and not that it is lost";
 }
 
-TEST(Loss, ATombstoneOfAnEarlierGenerationSaysNothing) {
-  for (const bool learning : {false, true}) {
-    SCOPED_TRACE(learning);
-    Harness h(learning);
-    const NodeKey a = h.Up("a");
-    const NodeKey b = h.Up("b");
-    const NodeKey c = h.Up("c");
-    const Generation earlier = h.NewGeneration(b);
-    h.Create(a, x, {.complete = true});
-    h.Down(a);
-    h.NewSession(b, /*had_session=*/true);
-    h.RegisterTombstone(b, x, earlier);
-    h.RegisterEnd(b);
-    h.Want(c, x);
-    h.Advance(2 * kLease);
-    EXPECT_THAT(ReasonAt(h, c), HasSubstr("node a"));
-    EXPECT_EQ(h.Count(c, v1::ShardMessage::kGone), 1);
-  }
+TEST_P(LossAtAnyTime, ATombstoneOfAnEarlierGenerationSaysNothing) {
+  h_.RegisterTombstone(b_, x, earlier_);
+  h_.RegisterEnd(b_);
+  h_.Want(c_, x);
+  h_.Advance(2 * kLease);
+  EXPECT_THAT(ReasonAt(h_, c_), HasSubstr("node a"));
+  EXPECT_EQ(h_.Count(c_, v1::ShardMessage::kGone), 1);
 }
 
-TEST(Loss, WhoReturnsWithAPartOfItDoesNotEndIt) {
-  for (const bool learning : {false, true}) {
-    SCOPED_TRACE(learning);
-    Harness h(learning);
-    const NodeKey a = h.Up("a");
-    const NodeKey b = h.Up("b");
-    const NodeKey c = h.Up("c");
-    const Generation g = h.Create(a, x, {.complete = true});
-    h.Down(a);
-    h.NewSession(b, /*had_session=*/true);
-    h.RegisterCopy(b, x, g, {.complete = false, .primary = false, .pulled = true});
-    h.RegisterEnd(b);
-    h.Advance(2 * kLease);
-    h.Want(c, x);
-    EXPECT_THAT(ReasonAt(h, c), HasSubstr("is left"));
-    h.Delete(c, x);
-    EXPECT_EQ(h.Last(c, v1::ShardMessage::kDeleteReply)->delete_reply().code(), 0);
-  }
+TEST_P(LossAtAnyTime, WhoReturnsWithAPartOfItDoesNotEndIt) {
+  h_.RegisterCopy(b_, x, lost_, {.complete = false, .primary = false, .pulled = true});
+  h_.RegisterEnd(b_);
+  h_.Advance(2 * kLease);
+  h_.Want(c_, x);
+  EXPECT_THAT(ReasonAt(h_, c_), HasSubstr("is left"));
+  h_.Delete(c_, x);
+  EXPECT_EQ(h_.Last(c_, v1::ShardMessage::kDeleteReply)->delete_reply().code(), 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Learning, LossAtAnyTime, ::testing::Bool());
 
 TEST(Loss, WhatWasDeletedWhileTheShardLearnedIsNotLost) {
   Harness h(/*learning=*/true);
