@@ -17,7 +17,7 @@ bool Contains(const Values& values, Value value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
-// The value whose name it is. `what` is for the message.
+// Returns the value of `values` whose name is `name`. `what` appears in the error.
 template <typename Values, typename Namer>
 auto Parse(absl::string_view what, absl::string_view name, const Values& values, Namer name_of)
     -> absl::StatusOr<typename Values::value_type> {
@@ -36,6 +36,7 @@ bool IsBitOp(ReduceOp op) {
 
 }  // namespace
 
+// The names are an interface: the command line and the Python package parse them.
 absl::string_view DTypeName(DType dtype) {
   switch (dtype) {
     case DType::kF16:
@@ -61,6 +62,7 @@ absl::string_view DTypeName(DType dtype) {
     case DType::kU64:
       return "u64";
   }
+  // An error of CheckReducible can name a number that is no dtype.
   return "unknown";
 }
 
@@ -122,6 +124,8 @@ bool IsFloat(DType dtype) {
 }
 
 absl::Status CheckReducible(DType dtype, ReduceOp op) {
+  // The numbers can come from a message: a value outside of the enum is an error, not a broken
+  // invariant.
   const bool known = Contains(kAllDTypes, dtype) && Contains(kAllReduceOps, op);
   const bool fits = IsFloat(dtype) ? !IsBitOp(op) : op != ReduceOp::kMean;
   if (known && fits) return absl::OkStatus();
@@ -133,6 +137,7 @@ absl::Status CheckReducible(DType dtype, ReduceOp op) {
 }
 
 absl::StatusOr<uint64_t> CountElements(DType dtype, uint64_t bytes) {
+  // Every type has a minimum, so only an unknown dtype fails here.
   if (const absl::Status known = CheckReducible(dtype, ReduceOp::kMin); !known.ok()) return known;
   const uint64_t size = ElementSize(dtype);
   if (bytes % size == 0) return bytes / size;
@@ -166,6 +171,8 @@ absl::Status CheckReducible(const ElementTypes& elements, ReduceOp op) {
   uint64_t begin = 0;
   for (const ElementRun& run : runs) {
     PHALANX_RETURN_IF_ERROR(CheckReducible(run.dtype, op));
+    // The last run ends with the object, which can have any size. The other ends are aligned, so
+    // that a cut at a multiple of the alignment never splits an element.
     const bool last = &run == &runs.back();
     if (run.end <= begin || (!last && run.end % kElementRunAlignment != 0)) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -180,6 +187,7 @@ absl::Status CheckReducible(const ElementTypes& elements, ReduceOp op) {
 
 absl::Status CheckWhole(const ElementTypes& elements, uint64_t bytes) {
   if (elements.runs.empty()) return CountElements(elements.dtype, bytes).status();
+  // CheckReducible has verified that every run is a whole number of elements.
   if (elements.runs.back().end == bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("runs of elements end at byte ", elements.runs.back().end, " of ", bytes));
