@@ -29,8 +29,8 @@ class ObjectId {
   static ObjectId Random();
 
   // Returns the same id for the same pair in every process, on every host and in every version. The
-  // id is not a secret, and it does not resist an attacker that chooses names that collide (XXH3-128
-  // and 32 further bits).
+  // id is not a secret, and it does not resist an attacker that chooses names that collide
+  // (XXH3-128 and 32 further bits).
   static ObjectId FromName(absl::string_view name_space, absl::string_view name);
 
   // Parses exactly 20 bytes. Returns InvalidArgument with the actual number otherwise.
