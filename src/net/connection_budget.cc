@@ -9,9 +9,11 @@ ConnectionTicket ConnectionBudget::Dial(Executor& loop) {
   ConnectionTicket ticket;
   {
     MutexLock lock(mu_);
+    // Only an idle connection makes room: a pull in progress is never closed for another one.
     if (Full()) dropped = DropOldest(kIdle);
     if (!Full()) ticket = Add(loop, kInUse, nullptr);
   }
+  // Without the lock, which so never nests with the lock of an executor.
   Tell(dropped);
   return ticket;
 }
@@ -66,7 +68,8 @@ std::shared_ptr<ConnectionBudget::Entry> ConnectionBudget::DropOldest(State amon
 
 void ConnectionBudget::Tell(const std::shared_ptr<Entry>& dropped) {
   if (dropped == nullptr) return;
-  // A ticket ends on its loop, and takes `drop` along: what is there when the task begins may run.
+  // The ticket is destroyed on its loop, together with `drop`. If the entry still exists when this
+  // task runs, `drop` may run.
   dropped->loop.Post([weak = std::weak_ptr<Entry>(dropped)] {
     const std::shared_ptr<Entry> entry = weak.lock();
     if (entry == nullptr) return;
@@ -80,6 +83,7 @@ bool ConnectionBudget::Prove(Place place) {
   bool proved = false;
   {
     MutexLock lock(mu_);
+    // Another loop has dropped the connection meanwhile.
     if ((*place)->state != kUnproven) return false;
     if (Full()) dropped = DropOldest(kIdle);
     proved = !Full();
@@ -102,9 +106,9 @@ bool ConnectionBudget::Claim(Place place) {
 }
 
 void ConnectionBudget::Remove(Place place) {
-  // Whoever is about to tell it that it was dropped may keep the entry for a moment longer.
+  // A task posted by Tell can keep the entry alive for a moment longer.
   (*place)->drop = nullptr;
-  // Destroyed without the lock.
+  // Destroyed after the lock is released.
   Entries removed;
   MutexLock lock(mu_);
   removed.splice(removed.end(), entries_[(*place)->state], place);

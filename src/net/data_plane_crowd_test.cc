@@ -1,4 +1,4 @@
-// Many pulls that begin at once, from one peer.
+// Many pulls of one peer that begin at the same time.
 #include <string>
 #include <vector>
 
@@ -42,7 +42,7 @@ class DataPlaneCrowdTest : public ::testing::Test {
     receiver_ = &world_.Add("b", counting);
   }
 
-  // Of objects that the sender has.
+  // Pulls of objects that the sender has.
   std::vector<StartedPull> PullMany(int count) {
     std::vector<StartedPull> pulls;
     for (int i = 0; i < count; ++i) {

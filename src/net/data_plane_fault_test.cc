@@ -1,5 +1,5 @@
-// The data plane when things go wrong: refusals, ends of generations, cancelled pulls, connections
-// that break, fall silent or lie.
+// The data plane under faults: refusals, ends of generations, cancelled pulls, and connections that
+// break, fall silent or send wrong bytes.
 #include <algorithm>
 #include <string>
 
@@ -234,7 +234,7 @@ TEST_F(DataPlaneFaultTest, APullCanBeCancelledAtEveryPoint) {
     b.plane().CancelPull(pull.handle);
     ASSERT_TRUE(world_.RunUntilDone(pull, absl::Milliseconds(1))) << "step " << step;
     cancelled += absl::IsCancelled(pull.status()) ? 1 : 0;
-    // Nothing is written after `done`, though bytes are still on their way.
+    // Nothing is written after `done`, although bytes are still in transit.
     const std::vector<char> then(pull.into->slice(0).begin(), pull.into->slice(0).end());
     world_.RunFor(absl::Milliseconds(3));
     ASSERT_EQ(pull.into->bytes_present(), *pull.present_at_done);
@@ -371,7 +371,7 @@ TEST_F(DataPlaneFaultTest, APinIsNotHeldForAReceiverThatIsGone) {
   const StartedPull busy = b.Pull(a, Id(2), EmptyBuffer(64 * kMiB));
   world_.RunFor(absl::Milliseconds(10));
   ASSERT_EQ(a.shelf.pins(), 2);
-  // Nothing passes in either direction, and the sender is not told.
+  // Nothing passes in either direction, and the sender gets no error.
   world_.fabric().HalfOpen("a", "b");
   world_.fabric().HalfOpen("b", "a");
   world_.RunFor(absl::Milliseconds(2400));
@@ -402,7 +402,7 @@ TEST_F(DataPlaneFaultTest, APooledConnectionFoundDeadIsReplacedOnce) {
   SimPlane& b = world_.Add("b");
   a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
   ExpectEndsWith(b.Pull(a, Id(1), EmptyBuffer(100)), absl::StatusCode::kOk);
-  // The peer closes, and its end of file does not get through before the next request is made.
+  // The peer closes, and its end of file does not arrive before the next request.
   world_.fabric().Partition("a", "b");
   world_.RunFor(absl::Milliseconds(200));
   ASSERT_EQ(a.plane().stats().connections, 0);
@@ -425,7 +425,7 @@ TEST_F(DataPlaneFaultTest, AConnectionThatIsClosedWhileItIdlesIsForgotten) {
   ExpectEndsWith(b.Pull(a, Id(1), EmptyBuffer(100)), absl::StatusCode::kOk);
 }
 
-// Strangers.
+// Unknown peers.
 
 class Stranger {
  public:
@@ -445,7 +445,7 @@ class Stranger {
     char byte;
     const iovec part = {&byte, 1};
     absl::StatusOr<size_t> size = 0;
-    // What the other side says first is its hello.
+    // The first bytes of the other side are its hello.
     do {
       size = stream_->Read(absl::MakeConstSpan(&part, 1));
     } while (size.ok() && *size > 0);
@@ -513,7 +513,7 @@ TEST_F(DataPlaneFaultTest, OfTheSilentTheOldestIsShownOutFirst) {
   EXPECT_FALSE(third.shown_out());
 }
 
-// A sender at its limit drops connections just when their receivers ask for more over them.
+// A sender at its limit drops connections just when their receivers send another request over them.
 TEST_F(DataPlaneFaultTest, AtTheLimitEveryPullEndsAndTheLimitHolds) {
   const uint64_t seed = ::phalanx::testing::TestSeed(29);
   PHALANX_TRACE_SEED(seed);
@@ -532,7 +532,7 @@ TEST_F(DataPlaneFaultTest, AtTheLimitEveryPullEndsAndTheLimitHolds) {
       SimPlane* const from = nodes[random.Below(nodes.size())];
       if (from != node) pulls.push_back(node->Pull(*from, Id(1), EmptyBuffer(1000)));
       world_.RunFor(absl::Microseconds(static_cast<double>(random.Below(300))));
-      // One more in the moment until a dropped one is closed, on each loop.
+      // On each loop there is one more until a dropped connection is closed.
       EXPECT_LE(node->plane().stats().connections, 3 + 3);
     }
     for (const StartedPull& pull : pulls) {
@@ -550,7 +550,7 @@ TEST_F(DataPlaneFaultTest, AtTheLimitEveryPullEndsAndTheLimitHolds) {
   }
 }
 
-// Bytes are changed on their way.
+// Changed bytes.
 
 TEST_F(DataPlaneFaultTest, WithChecksumsNoChangedByteIsEverPublished) {
   const uint64_t seed = ::phalanx::testing::TestSeed(17);
@@ -604,7 +604,7 @@ TEST_F(DataPlaneFaultTest, AChangedByteOfASegmentIsDataLossAndTheWatermarkStaysB
   EXPECT_EQ(plane->stats().frames_refused, 1u);
   EXPECT_EQ(plane->stats().bytes_wasted, 65536u);
 
-  // The rest comes when it is asked for again: the fault happens once per connection.
+  // The next pull gets the rest: the fault happens once per connection.
   CorruptingNetwork sound(b.network(), ~uint64_t{0});
   auto again = DataPlane::Create(sound, loop, {&loop}, options, nullptr).value();
   StartedPull rest;
@@ -632,7 +632,7 @@ TEST_F(DataPlaneFaultTest, AWatermarkPublishedBeforeItsCheckWouldBeSeen) {
   EXPECT_NE(FirstWrongByte(*pull.into), std::nullopt);
 }
 
-// Everything at once.
+// All faults together.
 
 TEST_F(DataPlaneFaultTest, UnderRandomFaultsEveryPullEndsAndNoByteIsWrong) {
   const uint64_t first = ::phalanx::testing::TestSeed(1);
@@ -662,7 +662,7 @@ TEST_F(DataPlaneFaultTest, UnderRandomFaultsEveryPullEndsAndNoByteIsWrong) {
       copies.push_back(EmptyBuffer(bytes, slices));
       nodes[i]->shelf.Put(Id(1), Gen(), copies.back());
     }
-    // One pull per node at a time, each from a node before it, so that nobody waits in a circle.
+    // One pull per node at a time, each from a node before it, so that no nodes wait in a circle.
     std::vector<std::optional<StartedPull>> running(copies.size());
     for (int round = 0; round < 60; ++round) {
       for (size_t i = 0; i < copies.size(); ++i) {
@@ -679,7 +679,7 @@ TEST_F(DataPlaneFaultTest, UnderRandomFaultsEveryPullEndsAndNoByteIsWrong) {
       const size_t i = random.Below(copies.size());
       if (random.Chance(0.15)) nodes[i + 1]->plane().CancelPull(running[i]->handle);
     }
-    // From here on nothing breaks: everything must finish.
+    // From here on there are no faults, and everything must finish.
     world.fabric().HealAll();
     for (int round = 0; round < 20; ++round) {
       for (size_t i = 0; i < copies.size(); ++i) {

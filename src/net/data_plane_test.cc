@@ -227,8 +227,8 @@ TEST_F(DataPlaneTest, AWrongSliceOffsetWouldBeSeen) {
 
 // Relays.
 
-// The Hoplite paper (SIGCOMM 2021), section 4.2: a receiver passes an object on while it arrives,
-// so that a chain takes little longer than its slowest link.
+// The Hoplite paper (SIGCOMM 2021), section 4.2: a receiver relays an object while it arrives, so a
+// chain takes little longer than its slowest link.
 TEST_F(DataPlaneTest, AChainOfEightRelaysIsPipelined) {
   const uint64_t size = 64 * kMiB;
   std::vector<SimPlane*> nodes;
@@ -247,7 +247,7 @@ TEST_F(DataPlaneTest, AChainOfEightRelaysIsPipelined) {
   }
   const absl::Duration one_link = absl::Seconds(static_cast<double>(size) / 1e9);
   EXPECT_GE(time, one_link);
-  // Per hop: three round trips to get started at most, and a segment.
+  // Per hop: at most three round trips to start, and a segment.
   EXPECT_LT(time, one_link + 8 * absl::Microseconds(700));
 }
 
@@ -338,7 +338,7 @@ TEST_F(DataPlaneTest, EgressIsLimitedOverAllPushes) {
   ExpectWhole(to_b);
   ExpectWhole(to_c);
   EXPECT_NEAR(absl::ToDoubleMilliseconds(world_.scheduler().now() - start), 200, 10);
-  // Throttled is not starved: it is this sender's true rate.
+  // A throttled sender is not starved: the limit is its true rate.
   EXPECT_EQ((*to_b.outcome)->starved, absl::ZeroDuration());
   EXPECT_NEAR((*to_b.outcome)->bytes_per_second, 50e6, 10e6);
 }
@@ -539,7 +539,7 @@ TEST_F(DataPlaneTest, AnIdleConnectionOfAnotherLoopMakesRoomForANewOne) {
   SimPlane& c = world_.Add("c");
   a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
   c.shelf.Put(Id(1), Gen(), WholeBuffer(100));
-  // Each has a loop of its own for its pulls.
+  // Each peer has its own loop for its pulls.
   for (int i = 0; i < 7; ++i) {
     const StartedPull pull = b.Pull(i % 2 == 0 ? a : c, Id(1), EmptyBuffer(100));
     ASSERT_TRUE(world_.RunUntilDone(pull));
@@ -641,7 +641,7 @@ TEST_F(DataPlaneTest, AnIdlePlaneDoesNothing) {
   EXPECT_EQ(world_.scheduler().steps(), steps);
 }
 
-// The end.
+// Destruction.
 
 TEST_F(DataPlaneTest, APlaneThatEndsLetsGoOfEverythingWithoutAWord) {
   SimPlane& a = world_.Add("a");

@@ -13,8 +13,9 @@
 namespace phalanx::net {
 namespace {
 
-// "PXF1" when read as bytes.
+// The bytes "PXF1".
 constexpr uint32_t kFrameMagic = 0x31465850;
+// The last field is the check of the fields before it.
 constexpr size_t kCheckedHeaderBytes = kFrameHeaderBytes - sizeof(uint32_t);
 constexpr int64_t kMaxSignOfLifeMillis = 15'000;
 
@@ -47,6 +48,8 @@ absl::Status CheckSegmentHeader(const FrameHeader& header) {
   if (header.offset > kMaxObjectBytes) {
     return Malformed(absl::StrCat("a segment at offset ", header.offset));
   }
+  // Every field has one valid encoding, so that a decoded frame encodes to the same bytes (the
+  // fuzzer verifies this).
   if ((header.flags & kSegmentChecked) == 0 && header.payload_check != 0) {
     return Malformed("a check that no flag announces");
   }
@@ -98,6 +101,7 @@ OpenPayload::Want ReadWant(ByteReader& in, int lowest_slice) {
   OpenPayload::Want want;
   want.slice = in.U8();
   want.offset = in.U64();
+  // Ascending slices: no slice can be requested twice.
   if (want.slice < lowest_slice || want.slice >= kMaxSlices) in.Fail("slices out of order");
   if (want.offset > kMaxObjectBytes) in.Fail("offset too large");
   return want;
@@ -164,6 +168,7 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(absl::string_view bytes) {
   header.offset = in.U64();
   header.payload_check = in.U32();
   const uint32_t check = in.U32();
+  // The magic comes first: a peer with another protocol gets the clearest error.
   if (magic != kFrameMagic) return Malformed(absl::StrFormat("magic %08x", magic));
   if (check != FrameCheck(bytes.substr(0, kCheckedHeaderBytes))) return Malformed("header check");
   if (!KnownType(type)) return Malformed(absl::StrCat("type ", type));
@@ -219,6 +224,7 @@ absl::StatusOr<OpenPayload> DecodeOpen(absl::string_view payload) {
   }
   const absl::Status status = in.Finish();
   if (!status.ok()) return status;
+  // Valid here: Finish would have returned an error if the id had been cut off.
   open.object = *object;
   if (open.object.nil()) return Malformed("OPEN of the nil id");
   return open;
@@ -276,6 +282,7 @@ absl::Status DecodeAborted(absl::string_view payload, absl::Status& why) {
   const absl::string_view text = in.Bytes(kMaxAbortTextBytes);
   const absl::Status status = in.Finish();
   if (!status.ok()) return status;
+  // A later version can add codes. OK would turn an abort into a success.
   const bool known = code > 0 && code <= static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
   why =
       absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown, text);

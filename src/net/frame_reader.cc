@@ -19,10 +19,12 @@ absl::Span<const iovec> FrameReader::Want() {
     return absl::MakeConstSpan(want_.data(), 1);
   }
   if (!place_.empty()) {
+    // The next header follows the payload, so one read usually completes both.
     want_ = {iovec{place_.data() + payload_filled_, rest()}, header};
     return want_;
   }
   want_ = {iovec{scratch_.data(), std::min(rest(), scratch_.size())}, header};
+  // The header can only follow if the rest of the payload fits into the scratch block.
   return absl::MakeConstSpan(want_.data(), rest() <= scratch_.size() ? 2 : 1);
 }
 
@@ -58,7 +60,7 @@ absl::Status FrameReader::TookPayload(size_t bytes) {
   if (bytes == 0) return absl::OkStatus();
   payload_filled_ += bytes;
   const bool whole = rest() == 0;
-  // Before the sink is called: it may ask for Discard.
+  // Before the sink is called, which can call Discard.
   if (whole) in_payload_ = false;
   if (header_.type != FrameType::kSegment) return whole ? EndControl() : absl::OkStatus();
   if (!place_.empty()) return sink_.SegmentArrived(header_, payload_filled_);
@@ -85,6 +87,7 @@ absl::Status FrameReader::BeginFrame() {
                   "a segment's place is as large as the segment");
     return absl::OkStatus();
   }
+  // Bounded by kMaxControlBytes, which the decoder of the header has checked.
   control_.resize(header_.payload_bytes);
   place_ = absl::MakeSpan(control_.data(), control_.size());
   return in_payload_ ? absl::OkStatus() : EndControl();

@@ -17,7 +17,7 @@ namespace {
 using ::phalanx::testing::StatusIs;
 using ::testing::ElementsAre;
 
-// Writes down what it is told; segments go to `object` at their offset, whatever their slice.
+// Records its calls. Stores segments in `object` at their offset, regardless of their slice.
 class Recorder : public FrameSink {
  public:
   absl::StatusOr<absl::Span<char>> PlaceSegment(const FrameHeader& header) override {

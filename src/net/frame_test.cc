@@ -66,7 +66,7 @@ TEST(Frame, AHeaderOfAnotherLengthIsRefused) {
   EXPECT_THAT(DecodeFrameHeader(""), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-// Well-formed to the last bit, and still not allowed.
+// Well-formed, but not allowed.
 struct Forbidden {
   const char* why;
   void (*change)(FrameHeader&);
@@ -199,7 +199,7 @@ TEST(Frame, RandomBytesAreNeverAPayload) {
   for (int i = 0; i < 20000; ++i) {
     std::string bytes(random.Below(200), '\0');
     for (char& c : bytes) c = static_cast<char>(random.Next());
-    // What decodes is within the limits; nothing crashes.
+    // A decoded value is within the limits, and nothing crashes.
     const absl::StatusOr<OpenPayload> open = DecodeOpen(bytes);
     if (open.ok()) {
       EXPECT_LE(open->wants.size(), static_cast<size_t>(kMaxSlices));

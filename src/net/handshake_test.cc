@@ -34,7 +34,7 @@ Handshake Acceptor(const HandshakeConfig& config, char nonce = 'a') {
   return Handshake(config, Handshake::Role::kAcceptor, Nonce(nonce));
 }
 
-// Carries bytes to and fro until nothing moves; the first error of either side.
+// Passes bytes between both sides until nothing moves. Returns the first error of either side.
 absl::Status Meet(Handshake& a, Handshake& b) {
   for (;;) {
     const std::string from_a = a.TakeOutput();
@@ -146,7 +146,8 @@ TEST(Handshake, AReflectedHelloIsRefused) {
 }
 
 TEST(Handshake, AProofShownToTheOtherRoleProvesNothing) {
-  // The attacker, without the secret, says a hello of its own and gives back the proof it is shown.
+  // The attacker does not know the secret. It sends its own hello and returns the proof that it
+  // receives.
   Handshake attacker = Dialer(Config(9, ""));
   Handshake acceptor = Acceptor(Config(2));
   std::string from_acceptor = acceptor.TakeOutput();
@@ -184,7 +185,7 @@ TEST(Handshake, AnyFlippedBitIsNoticed) {
     Handshake fresh = Acceptor(Config(2));
     const absl::StatusOr<size_t> used = fresh.Consume(bad);
     fresh.TakeOutput();
-    // A longer cluster id than was meant leaves it waiting for more; nothing makes it succeed.
+    // A longer cluster id leaves the handshake waiting for more bytes; no input makes it succeed.
     EXPECT_FALSE(used.ok() && fresh.done()) << "bit " << bit;
   }
   Handshake fresh = Acceptor(Config(2));

@@ -51,7 +51,7 @@ class PullReceiverTest : public ::testing::Test {
     world_.RunFor(absl::Milliseconds(2));
   }
 
-  // Says it, and expects the pull to end so with nothing wrong in the buffer.
+  // Sends the frame and expects the pull to end with this error, without wrong bytes in the buffer.
   void ExpectRefused(const std::string& bytes, absl::StatusCode code = absl::StatusCode::kDataLoss,
                      const std::string& text = "") {
     sender_.Say(bytes);
@@ -314,7 +314,7 @@ TEST_F(PullReceiverTest, RefusesToDrainForEver) {
   receiver_.plane().CancelPull(pull_.handle);
   world_.RunFor(absl::Milliseconds(2));
   ASSERT_TRUE(pull_.done());
-  // A sender that goes on as if it had not heard.
+  // A sender that ignores the cancellation.
   const std::string large = FrameOf(SegmentHeader(10, 60'000), std::string(60'000, 'x'));
   for (int i = 0; i < 200 && !sender_.closed(); ++i) sender_.Say(large);
   EXPECT_TRUE(sender_.closed());

@@ -238,7 +238,7 @@ TEST_F(PullSenderTest, RefusesGarbageAmidAPush) {
   ExpectClosed();
 }
 
-// A stream that takes everything at once, and is always ready for more.
+// A stream that accepts everything at once and is always writable.
 class GreedyStream final : public ByteStream {
  public:
   GreedyStream(Executor& executor, std::string says, uint64_t& taken, int& turns)

@@ -42,6 +42,7 @@ void Pusher::Accept(std::unique_ptr<ByteStream> stream) {
 
 void Pusher::Authenticated(uint64_t id, absl::StatusOr<StreamHandshake::Authenticated> peer) {
   if (!peer.ok()) {
+    // Broken connections and time-outs are not counted: only a peer that was refused is.
     if (absl::IsPermissionDenied(peer.status()) || absl::IsFailedPrecondition(peer.status())) {
       DataPlaneCounters::Add(counters_.handshakes_refused);
     }
@@ -72,6 +73,7 @@ PullSender* Pusher::Find(uint64_t id) {
 void Pusher::Grant(PushId push, absl::StatusOr<ServeGrant> answer) {
   PullSender* const sender = Find(push.connection);
   if (sender != nullptr) return sender->Grant(push.pull, std::move(answer));
+  // The connection was closed before the answer: the grant returns to the control loop.
   if (answer.ok()) listener_.PushEnded(push, *std::move(answer));
 }
 
@@ -81,8 +83,8 @@ void Pusher::Abort(PushId push, absl::string_view why) {
 }
 
 void Pusher::Asked(PullSender& sender, uint32_t pull, ServeRequest request) {
-  // One that was dropped a moment ago is closed before anything is answered: the peer asks again
-  // over another connection.
+  // The budget has just dropped this connection, and a posted task closes it. The peer repeats its
+  // request over another connection.
   if (!connections_.at(sender.connection()).ticket.Claim()) return;
   listener_.Asked({sender.connection(), pull}, std::move(request));
 }

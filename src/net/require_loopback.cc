@@ -14,6 +14,7 @@ namespace phalanx::net {
 namespace {
 
 bool IsLoopback(const std::string& host) {
+  // Names are not resolved: what a name resolves to can change after this check.
   if (absl::AsciiStrToLower(host) == "localhost") return true;
   in_addr v4;
   if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;

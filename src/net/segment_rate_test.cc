@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint64_t kSegment = 64 * 1024;
 
-// Segments that come one every `gap`, each flagged as its sender says.
+// Segments at intervals of `gap`, each with the given flag of its sender.
 class Link {
  public:
   void Deliver(int segments, absl::Duration gap, bool starved = false) {

@@ -170,7 +170,7 @@ TEST_F(TransferBufferTest, UnsubscribedIsNeverWoken) {
   const auto posted = buffer->Subscribe(1, {0}, loop_, Count(woken));
   buffer->Unsubscribe(before);
   Grow(*buffer, 0, 1);
-  // Its wake-up is under way, and is stopped.
+  // Its wake-up is posted, and is cancelled before it runs.
   buffer->Unsubscribe(posted);
   buffer->Unsubscribe(4711);
   Settle();
@@ -209,7 +209,7 @@ TEST_F(TransferBufferTest, WakingALoopThatHasShutDownIsHarmless) {
   EXPECT_EQ(woken, 0);
 }
 
-// A reader on a loop of its own that follows one slice to its end, and checks every byte.
+// A reader on its own loop that follows one slice to its end and checks every byte.
 class Follower {
  public:
   Follower(std::shared_ptr<TransferBuffer> buffer, int slice, std::latch& finished)
@@ -237,7 +237,7 @@ class Follower {
     std::vector<uint64_t> seen(static_cast<size_t>(buffer_->layout().slices), 0);
     seen[static_cast<size_t>(slice_)] = seen_;
     const auto id = buffer_->Subscribe(uint64_t{1} << slice_, seen, loop_, [this] { Follow(); });
-    // Now and then changes its mind.
+    // Sometimes unsubscribes and subscribes again.
     if (wakes_ % 7 != 0) return;
     buffer_->Unsubscribe(id);
     loop_.Post([this] { Follow(); });
@@ -272,7 +272,7 @@ TEST(TransferBufferThreads, ManyFollowersSeeEveryByteOfManyWritersAndMissNoWakeU
     });
   }
   for (std::thread& writer : writers) writer.join();
-  // A wake-up that got lost would leave its follower waiting; the test's time limit would tell.
+  // A lost wake-up would leave its follower waiting until the time limit of the test.
   finished.wait();
   for (auto& follower : followers) {
     EXPECT_EQ(follower->wrong(), 0);

@@ -1,8 +1,9 @@
-// FrameReader and the payload decoders, fed with anything, cut anywhere.
+// Fuzzes FrameReader and the payload decoders with any input, cut at any byte.
 //
-// The first byte chooses: even, the rest is the stream as it is; odd, it is a list of frames whose
-// checks are made right, so that the fuzzer gets past them. The stream is fed twice, at once and in
-// pieces whose lengths are drawn from the input; both must tell the same.
+// The first byte selects the mode. If it is even, the rest is the stream. If it is odd, the rest is
+// a list of frames whose checks are corrected, so that the fuzzer gets past them. The stream is fed
+// twice, at once and in pieces whose lengths are derived from the input. Both runs must give the
+// same result.
 
 #include <cstddef>
 #include <cstdint>
@@ -42,7 +43,7 @@ class Sink : public FrameSink {
   std::string told;
 
  private:
-  // What decodes encodes to the same bytes again.
+  // A decoded frame encodes to the same bytes.
   static std::string Decode(absl::string_view payload) {
     const absl::StatusOr<OpenPayload> open = DecodeOpen(payload);
     if (open.ok()) PHALANX_CHECK(EncodePayload(*open) == payload, "one form");
@@ -59,8 +60,8 @@ class Sink : public FrameSink {
   std::vector<char> object_ = std::vector<char>(kObjectBytes);
 };
 
-// Frames of (type, flags, slice, pull, length, offset low, offset high, payload...) made
-// well-formed.
+// Builds well-formed frames from (type, flags, slice, pull, length, offset low, offset high,
+// payload...).
 std::string WithRightChecks(absl::string_view input) {
   constexpr size_t kFields = 7;
   std::string stream;

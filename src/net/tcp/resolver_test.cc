@@ -111,7 +111,7 @@ TEST(ResolverTest, DoesNotWaitForALookupWhenItIsDestroyed) {
     resolver.LookUp({"name", 1}, loop, [](auto) { ADD_FAILURE() << "the resolver is gone"; });
   }
   release->set_value();
-  // Only if the thread had taken the request before the resolver went.
+  // Only if the thread had taken the request before the resolver was destroyed.
   has_finished.wait_for(std::chrono::milliseconds(20));
 }
 

@@ -14,7 +14,7 @@ void TcpNetwork::Dial(Executor& executor, const Address& to, Instant deadline, D
   EventLoop& loop = LoopOf(executor);
   std::weak_ptr<TcpDial> dial = TcpDial::Start(loop, to, deadline, std::move(done));
   absl::StatusOr<HostPort> host_port = ParseHostPort(to);
-  // A dial that is late ends by its timer, which runs before any of what follows.
+  // A dial past its deadline ends by its timer, after which the weak reference is empty.
   const auto connect = [dial](absl::StatusOr<std::vector<SocketAddress>> addresses) {
     if (const auto still = dial.lock()) still->Connect(std::move(addresses));
   };
@@ -22,6 +22,7 @@ void TcpNetwork::Dial(Executor& executor, const Address& to, Instant deadline, D
     loop.Post([connect, error = host_port.status()] { connect(error); });
     return;
   }
+  // A numeric address needs no thread of the resolver.
   std::vector<SocketAddress> numeric = NumericAddress(*host_port);
   if (!numeric.empty()) {
     loop.Post([connect, numeric = std::move(numeric)] { connect(numeric); });
