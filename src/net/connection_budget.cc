@@ -11,6 +11,7 @@ ConnectionTicket ConnectionBudget::Dial(Executor& loop) {
     MutexLock lock(mu_);
     // Only an idle connection makes room: a pull in progress is never closed for another one.
     if (Full()) dropped = DropOldest(kIdle);
+    // Still full if no connection is idle; the caller then gets an invalid ticket.
     if (!Full()) ticket = Add(loop, kInUse, nullptr);
   }
   // Without the lock, which so never nests with the lock of an executor.
@@ -51,6 +52,7 @@ ConnectionTicket ConnectionBudget::Add(Executor& loop, State state, Task drop) {
 void ConnectionBudget::Move(Place place, State to) {
   Entry& entry = **place;
   Entries& from = entries_[std::exchange(entry.state, to)];
+  // Appended, so that each list stays in the order of entry.
   entries_[to].splice(entries_[to].end(), from, place);
 }
 
@@ -95,6 +97,7 @@ bool ConnectionBudget::Prove(Place place) {
 
 void ConnectionBudget::Rest(Place place) {
   MutexLock lock(mu_);
+  // A dropped entry stays dropped: its loop is about to close the connection.
   if ((*place)->state != kDropped) Move(place, kIdle);
 }
 

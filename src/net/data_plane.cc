@@ -222,6 +222,7 @@ void Control::Shutdown() {
 }
 
 absl::StatusOr<Address> Control::Listen(Network& network, const Address& on) {
+  // A copy of the loops: a connection in transit can arrive after this object is destroyed.
   auto accepted = [loops = loops_](Executor& owner, std::unique_ptr<ByteStream> stream) {
     for (const std::shared_ptr<IoLoop>& loop : loops) {
       if (&loop->executor() != &owner) continue;
@@ -325,6 +326,7 @@ void Control::OnAsked(size_t loop, Pusher::PushId push, const ServeRequest& requ
 void Control::Answer(size_t loop, Pusher::PushId push, const ServeRequest& request,
                      absl::StatusOr<ServeGrant> answer) {
   --requests_waiting_;
+  // After Shutdown the grant is destroyed here, on the control loop.
   if (loops_.empty()) return;
   if (answer.ok()) {
     PHALANX_CHECK(answer->from != nullptr, "a grant has a buffer");
@@ -342,6 +344,8 @@ void Control::AbortPushes(const ObjectId& object, const Generation& generation,
   for (const auto& [key, push] : pushes_) {
     if (push.object != object || push.generation != generation) continue;
     const std::shared_ptr<IoLoop>& loop = loops_[key.first];
+    // The text is copied, since a status must not be shared between threads (see
+    // TransferBuffer::Close).
     loop->executor().Post([loop, id = key.second, text = std::string(why.message())] {
       if (loop->pusher() != nullptr) loop->pusher()->Abort(id, text);
     });

@@ -19,6 +19,7 @@ constexpr uint32_t kFrameMagic = 0x31465850;
 constexpr size_t kCheckedHeaderBytes = kFrameHeaderBytes - sizeof(uint32_t);
 constexpr int64_t kMaxSignOfLifeMillis = 15'000;
 
+// Unknown flags are rejected, since this version could not do what they request.
 uint8_t KnownFlags(FrameType type) {
   switch (type) {
     case FrameType::kOpen:
@@ -93,6 +94,7 @@ Generation ReadGeneration(ByteReader& in) {
   Generation generation;
   generation.creator = ReadNodeKey(in);
   generation.sequence = in.U64();
+  // Sequence 0 means that there is no generation.
   if (!generation.valid()) in.Fail("generation without a sequence number");
   return generation;
 }
@@ -143,6 +145,7 @@ FrameHeaderBytes EncodeFrameHeader(const FrameHeader& header) {
   out.U8(static_cast<uint8_t>(header.type));
   out.U8(header.flags);
   out.U8(header.slice);
+  // Reserved: a receiver rejects any other value, so that a later version can use the byte.
   out.U8(0);
   out.U32(header.pull);
   out.U32(header.payload_bytes);
@@ -170,6 +173,7 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(absl::string_view bytes) {
   const uint32_t check = in.U32();
   // The magic comes first: a peer with another protocol gets the clearest error.
   if (magic != kFrameMagic) return Malformed(absl::StrFormat("magic %08x", magic));
+  // The check precedes the other fields, so that a damaged length is never used.
   if (check != FrameCheck(bytes.substr(0, kCheckedHeaderBytes))) return Malformed("header check");
   if (!KnownType(type)) return Malformed(absl::StrCat("type ", type));
   if (reserved != 0) return Malformed("a reserved byte is set");
@@ -262,6 +266,7 @@ std::string EncodePayload(const StarvedPayload& starved) {
 absl::StatusOr<StarvedPayload> DecodeStarved(absl::string_view payload) {
   ByteReader in(payload);
   const uint64_t micros = in.U64();
+  // No pull runs this long, so the number is wrong.
   if (micros > uint64_t{1} << 53) in.Fail("starved for longer than anything runs");
   const absl::Status status = in.Finish();
   if (!status.ok()) return status;
@@ -272,6 +277,7 @@ std::string EncodePayload(const absl::Status& why) {
   std::string packed;
   ByteWriter out(packed);
   out.U32(static_cast<uint32_t>(why.code()));
+  // The text is for people, so a long one is cut.
   out.Bytes(why.message().substr(0, kMaxAbortTextBytes));
   return packed;
 }

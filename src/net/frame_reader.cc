@@ -29,6 +29,7 @@ absl::Span<const iovec> FrameReader::Want() {
 }
 
 absl::Status FrameReader::Took(size_t bytes) {
+  // One read can end a payload and begin the next header, since Want offers both places.
   if (in_payload_) {
     const size_t of_payload = std::min(bytes, rest());
     PHALANX_RETURN_IF_ERROR(TookPayload(of_payload));
@@ -53,6 +54,7 @@ absl::Status FrameReader::Feed(absl::string_view bytes) {
 }
 
 void FrameReader::Discard() {
+  // Control payloads are still needed, and their place belongs to the reader.
   if (in_payload_ && header_.type == FrameType::kSegment) place_ = {};
 }
 
@@ -90,6 +92,7 @@ absl::Status FrameReader::BeginFrame() {
   // Bounded by kMaxControlBytes, which the decoder of the header has checked.
   control_.resize(header_.payload_bytes);
   place_ = absl::MakeSpan(control_.data(), control_.size());
+  // CANCEL and WAITING have no payload: they end with their header.
   return in_payload_ ? absl::OkStatus() : EndControl();
 }
 

@@ -68,6 +68,7 @@ std::string ProveSecret(absl::string_view secret, absl::string_view label,
 }
 
 bool ProofMatches(absl::string_view expected, absl::string_view given) {
+  // Constant time, so that an attacker cannot find a proof byte by byte.
   return expected.size() == given.size() &&
          CRYPTO_memcmp(expected.data(), given.data(), expected.size()) == 0;
 }
@@ -132,6 +133,7 @@ absl::Status Handshake::CheckHelloStart() const {
   if (input_.size() < kVersionEnd) return absl::OkStatus();
   ByteReader in(input_);
   in.Raw(kMagic.size());
+  // Before the cluster id, whose place can differ in another version.
   const uint32_t version = in.U32();
   if (version == config_.protocol_version) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -141,6 +143,7 @@ absl::Status Handshake::CheckHelloStart() const {
 
 absl::Status Handshake::CheckHello(absl::string_view cluster_id, uint8_t role) const {
   const absl::string_view own = absl::string_view(config_.cluster_id).substr(0, kMaxClusterIdBytes);
+  // The id of the peer is escaped, since the text goes to logs.
   if (cluster_id != own) {
     return absl::FailedPreconditionError(
         absl::StrFormat("the peer belongs to cluster \"%s\", this node (%s) to \"%s\"",

@@ -79,6 +79,7 @@ class Puller::Pull final : public PullReceiver::Observer {
 };
 
 void Puller::Pull::Begin() {
+  // Empty objects and full slices need no connection.
   if (HasEverything(spec_)) return Fail(absl::OkStatus());
   if (spec_.into->closed()) return Fail(absl::AbortedError("the object was given up here"));
   began_ = owner_.executor_.Now();
@@ -154,6 +155,7 @@ void Puller::Pull::Authenticated(absl::StatusOr<StreamHandshake::Authenticated> 
     return Fail(Unreachable(
         spec_, absl::UnavailableError(absl::StrCat("found node ", peer->peer.ToString()))));
   }
+  // A sender only answers, so bytes before the first request cannot belong to a pull.
   if (!peer->rest.empty()) {
     return Fail(Unreachable(spec_, absl::UnavailableError("the peer speaks before it is asked")));
   }

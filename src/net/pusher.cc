@@ -17,6 +17,7 @@ Pusher::Pusher(Executor& executor, Options options, EgressLimiter& limiter,
 
 Pusher::~Pusher() {
   for (auto& [id, connection] : connections_) {
+    // Grants return even now, since their pins must be released on the control loop.
     if (connection.sender == nullptr) continue;
     const PushId push = {id, connection.sender->pull()};
     ServeGrant grant = connection.sender->Stop();
@@ -49,6 +50,7 @@ void Pusher::Authenticated(uint64_t id, absl::StatusOr<StreamHandshake::Authenti
     return TurnAway(id, peer.status());
   }
   Connection& connection = connections_[id];
+  // The limit of proven connections applies only from the proof on.
   if (!connection.ticket.Prove()) {
     return TurnAway(id, absl::ResourceExhaustedError("all connections of this node are in use"));
   }
@@ -95,6 +97,7 @@ void Pusher::GrantReturned(PullSender& sender, uint32_t pull, ServeGrant grant) 
 
 void Pusher::WentIdle(PullSender& sender) {
   const uint64_t id = sender.connection();
+  // From here on the budget can drop the connection; the peer dials again if it needs one.
   connections_.at(id).ticket.Rest([this, id] { connections_.erase(id); });
 }
 

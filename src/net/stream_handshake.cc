@@ -41,12 +41,14 @@ StreamHandshake::~StreamHandshake() {
 }
 
 void StreamHandshake::Arm() {
+  // After the handshake, later bytes stay in the stream for its next owner.
   if (!handshake_.done()) stream_->OnReadable([this] { Drive(); });
   if (!unsent_.empty()) stream_->OnWritable([this] { Drive(); });
 }
 
 void StreamHandshake::Drive() {
   const absl::Status status = Advance();
+  // The end waits until our own proof is written, too: the peer needs it.
   if (!status.ok() || (handshake_.done() && unsent_.empty())) return End(status);
   Arm();
 }

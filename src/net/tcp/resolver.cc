@@ -42,6 +42,7 @@ void Resolver::LookUp(HostPort host_port, Executor& executor, Done done) {
   MutexLock lock(state_->mu);
   const absl::Status room = MakeRoom(state_);
   if (!room.ok()) {
+    // Posted, since `done` runs in a later turn.
     executor.Post(
         [done = std::move(done), text = absl::StrCat("cannot resolve ", host_port.ToString(), ": ",
                                                      room.message())]() mutable {
@@ -82,6 +83,7 @@ void Resolver::Work(const std::shared_ptr<State>& state) {
       request = std::move(state->waiting.front());
       state->waiting.pop_front();
     }
+    // Without the lock: a lookup can take seconds.
     Addresses addresses = state->look_up(request.host_port);
     // Under the lock: after the destructor has held it, no executor is used any more.
     MutexLock lock(state->mu);

@@ -35,6 +35,7 @@ int GetAddresses(const HostPort& host_port, int flags, std::vector<SocketAddress
 
 std::string SocketAddress::ToString() const {
   char host[NI_MAXHOST], port[NI_MAXSERV];
+  // Numeric only, so that this never blocks.
   if (getnameinfo(get(), size, host, sizeof(host), port, sizeof(port),
                   NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return "unknown address";

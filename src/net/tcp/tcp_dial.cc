@@ -41,6 +41,7 @@ void TcpDial::Connect(absl::StatusOr<std::vector<SocketAddress>> addresses) {
 }
 
 void TcpDial::TryNext() {
+  // A watcher must be destroyed before its descriptor is closed.
   watcher_.reset();
   fd_ = UniqueFd();
   loop_.Cancel(std::exchange(attempt_timer_, 0));
@@ -67,6 +68,8 @@ void TcpDial::Attempt(const SocketAddress& address) {
   auto watcher = loop_.Watch(fd_.get());
   if (!watcher.ok()) return Finish(watcher.status());
   watcher_ = *std::move(watcher);
+  // A non-blocking connect reports its result by writability. Weak, since only the deadline timer
+  // owns the dial.
   watcher_->OnWritable([weak = weak_from_this()] {
     if (const auto dial = weak.lock()) dial->FinishAttempt();
   });

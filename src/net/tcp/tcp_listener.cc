@@ -88,6 +88,7 @@ absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Make(EventLoop& loop,
                                                                Network::Accepted accepted) {
   PHALANX_ASSIGN_OR_RETURN(UniqueFd fd, Bind(on));
   SocketAddress bound;
+  // Port 0 has become an actual port by now.
   if (getsockname(fd.get(), bound.get(), &bound.size) != 0) return BindError(on, errno);
   PHALANX_ASSIGN_OR_RETURN(std::unique_ptr<FdWatcher> watcher, loop.Watch(fd.get()));
   std::unique_ptr<TcpListener> listener(new TcpListener(loop, std::move(fd), std::move(watcher),
@@ -133,6 +134,7 @@ void TcpListener::AcceptAll() {
 }
 
 void TcpListener::HandOver(UniqueFd fd, const SocketAddress& peer) {
+  // The stream is constructed on its own loop, to which its watcher belongs.
   Executor& owner = pick_();
   owner.Post([&owner, fd = std::move(fd), peer = peer.ToString(), accepted = accepted_]() mutable {
     auto stream = TcpStream::Make(LoopOf(owner), std::move(fd), peer);

@@ -19,6 +19,7 @@ void TcpNetwork::Dial(Executor& executor, const Address& to, Instant deadline, D
     if (const auto still = dial.lock()) still->Connect(std::move(addresses));
   };
   if (!host_port.ok()) {
+    // Posted, since `done` runs in a later turn.
     loop.Post([connect, error = host_port.status()] { connect(error); });
     return;
   }
@@ -36,6 +37,7 @@ absl::StatusOr<std::unique_ptr<Listener>> TcpNetwork::Listen(Executor& executor,
                                                              Accepted accepted) {
   PHALANX_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(on));
   absl::StatusOr<std::vector<SocketAddress>> addresses = LookUpAddress(host_port);
+  // A name that cannot be resolved is not an address of this machine.
   if (!addresses.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("listening: ", addresses.status().message()));
   }
