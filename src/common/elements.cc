@@ -27,7 +27,7 @@ auto Parse(absl::string_view what, absl::string_view name, const Values& values,
   const std::string all = absl::StrJoin(
       values, ", ", [&](std::string* out, auto value) { absl::StrAppend(out, name_of(value)); });
   return absl::InvalidArgumentError(
-      absl::StrCat("\"", name, "\" is no ", what, "; there are ", all));
+      absl::StrCat("\"", name, "\" is not a valid ", what, "; use ", all));
 }
 
 bool IsBitOp(ReduceOp op) {
@@ -114,7 +114,7 @@ uint64_t ElementSize(DType dtype) {
     case DType::kU64:
       return 8;
   }
-  PHALANX_CHECK(false, "the dtype was checked where it came in");
+  PHALANX_CHECK(false, "CheckReducible has accepted the dtype");
   return 0;
 }
 
@@ -129,9 +129,9 @@ absl::Status CheckReducible(DType dtype, ReduceOp op) {
   const bool known = Contains(kAllDTypes, dtype) && Contains(kAllReduceOps, op);
   const bool fits = IsFloat(dtype) ? !IsBitOp(op) : op != ReduceOp::kMean;
   if (known && fits) return absl::OkStatus();
-  const absl::string_view why = !known           ? "no such op or dtype"
-                                : IsFloat(dtype) ? "bits are for integers"
-                                                 : "a mean is for floats";
+  const absl::string_view why = !known           ? "unknown op or dtype"
+                                : IsFloat(dtype) ? "bit ops need integers"
+                                                 : "a mean needs floats";
   return absl::InvalidArgumentError(
       absl::StrCat("no ", ReduceOpName(op), " of ", DTypeName(dtype), ": ", why));
 }
@@ -141,9 +141,9 @@ absl::StatusOr<uint64_t> CountElements(DType dtype, uint64_t bytes) {
   if (const absl::Status known = CheckReducible(dtype, ReduceOp::kMin); !known.ok()) return known;
   const uint64_t size = ElementSize(dtype);
   if (bytes % size == 0) return bytes / size;
-  return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes are no whole number of ",
-                                                 DTypeName(dtype), ", which have ", size,
-                                                 " bytes each"));
+  return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes are not a whole number of ",
+                                                 DTypeName(dtype), " elements of ", size,
+                                                 " bytes"));
 }
 
 ElementTypes::ElementTypes(DType dtype, std::vector<ElementRun> runs)
@@ -166,7 +166,7 @@ absl::Status CheckReducible(const ElementTypes& elements, ReduceOp op) {
   if (runs.empty()) return CheckReducible(elements.dtype, op);
   if (runs.size() > kMaxElementRuns) {
     return absl::InvalidArgumentError(
-        absl::StrCat(runs.size(), " runs of elements, at most ", kMaxElementRuns, " can be"));
+        absl::StrCat(runs.size(), " runs of elements, more than the limit of ", kMaxElementRuns));
   }
   uint64_t begin = 0;
   for (const ElementRun& run : runs) {
@@ -175,9 +175,10 @@ absl::Status CheckReducible(const ElementTypes& elements, ReduceOp op) {
     // that a cut at a multiple of the alignment never splits an element.
     const bool last = &run == &runs.back();
     if (run.end <= begin || (!last && run.end % kElementRunAlignment != 0)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a run of ", DTypeName(run.dtype), " from byte ", begin, " to ", run.end,
-          ": all have elements, and all but the last end at a multiple of ", kElementRunAlignment));
+      return absl::InvalidArgumentError(
+          absl::StrCat("a run of ", DTypeName(run.dtype), " from byte ", begin, " to ", run.end,
+                       ": a run is not empty, and all but the last end at a multiple of ",
+                       kElementRunAlignment));
     }
     PHALANX_RETURN_IF_ERROR(CountElements(run.dtype, run.end - begin).status());
     begin = run.end;

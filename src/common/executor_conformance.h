@@ -138,7 +138,7 @@ TEST_P(ExecutorConformance, RunsATimerOfThePastSoonButNotInsideRunAt) {
   });
 }
 
-TEST_P(ExecutorConformance, TasksGetTheirTurnBesideATimerThatIsAlwaysDue) {
+TEST_P(ExecutorConformance, TasksRunBesideATimerThatIsAlwaysDue) {
   bool stop = false;
   std::function<void()> again = [&] {
     if (!stop) executor_.RunAt(executor_.Now(), again);

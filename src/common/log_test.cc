@@ -90,7 +90,7 @@ TEST_F(LogTest, RateLimitCountsWhatItSuppressed) {
   EXPECT_FALSE(limiter.Pass(absl::Hours(1), suppressed));
 }
 
-TEST_F(LogTest, StaysWhereItWasWhenAFileCannotBeOpened) {
+TEST_F(LogTest, KeepsItsOutputIfAFileCannotBeOpened) {
   // Even root cannot create a folder below a file.
   const std::string below_a_file = path_ + "/log";
   EXPECT_THAT(SetLogFile(below_a_file),

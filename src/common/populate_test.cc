@@ -50,13 +50,13 @@ class PopulateTest : public ::testing::TestWithParam<uint64_t> {
   char* memory_ = nullptr;
 };
 
-TEST_P(PopulateTest, MakesEveryPageAndNoOther) {
+TEST_P(PopulateTest, PopulatesEveryPageAndNoOther) {
   if (!CanPopulate()) GTEST_SKIP() << "before Linux 5.14";
   Populate(memory_ + kGuard, GetParam());
   ExpectMade();
 }
 
-TEST_P(PopulateTest, MakesThemAloneWhereThereIsNoThread) {
+TEST_P(PopulateTest, PopulatesWithoutThreads) {
   if (!CanPopulate()) GTEST_SKIP() << "before Linux 5.14";
   {
     const testing::NoThreads none;

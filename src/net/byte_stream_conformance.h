@@ -205,7 +205,7 @@ TEST_P(ByteStreamConformance, CarriesBytesBothWaysInOrder) {
   EXPECT_TRUE(client_.received == *down);
 }
 
-TEST_P(ByteStreamConformance, ReadsZeroBytesWhileNothingIsThere) {
+TEST_P(ByteStreamConformance, ReadsZeroBytesIfNoneAreAvailable) {
   harness_->Run([&](Done done) {
     Connect([&, done] {
       char byte;
@@ -218,7 +218,7 @@ TEST_P(ByteStreamConformance, ReadsZeroBytesWhileNothingIsThere) {
   });
 }
 
-TEST_P(ByteStreamConformance, SaysThatBytesAreThereInALaterTurnAndAsOftenAsItIsAsked) {
+TEST_P(ByteStreamConformance, ReportsAvailableBytesInALaterTurnEachTimeItIsArmed) {
   harness_->Run([&](Done done) {
     Connect([&, done] {
       auto inside = std::make_shared<bool>(true);
@@ -314,7 +314,7 @@ TEST_P(ByteStreamConformance, AnUnsentLimitDoesNotStopTheBytes) {
   EXPECT_TRUE(server_.received == *bytes);
 }
 
-TEST_P(ByteStreamConformance, CloseLetsWhatWasWrittenOutAndThenEndsTheFile) {
+TEST_P(ByteStreamConformance, CloseDeliversTheWrittenBytesAndThenEndOfFile) {
   const std::string bytes = Pattern(100'000, 5);
   size_t taken = 0;
   harness_->Run([&](Done done) {
@@ -332,7 +332,7 @@ TEST_P(ByteStreamConformance, CloseLetsWhatWasWrittenOutAndThenEndsTheFile) {
   EXPECT_THAT(server_.status, testing::StatusIs(absl::StatusCode::kOutOfRange));
 }
 
-TEST_P(ByteStreamConformance, CloseWithUnreadBytesStillLetsWhatWasWrittenOut) {
+TEST_P(ByteStreamConformance, CloseWithUnreadBytesStillDeliversTheWrittenOnes) {
   const std::string bytes = Pattern(500'000, 6);
   size_t taken = 0;
   harness_->Run([&](Done done) {
@@ -355,7 +355,7 @@ TEST_P(ByteStreamConformance, CloseWithUnreadBytesStillLetsWhatWasWrittenOut) {
   EXPECT_THAT(server_.status, testing::StatusIs(absl::StatusCode::kOutOfRange));
 }
 
-TEST_P(ByteStreamConformance, CloseLetsBytesOutWhileThePeerStillWrites) {
+TEST_P(ByteStreamConformance, CloseDeliversBytesWhileThePeerStillWrites) {
   const auto up = std::make_shared<const std::string>(Pattern(200'000, 8));
   const auto down = std::make_shared<const std::string>(Pattern(11 << 20, 9));
   absl::Status write_status;
@@ -409,7 +409,7 @@ TEST_P(ByteStreamConformance, CallsNothingAfterCloseAndRefusesToMoveBytes) {
   EXPECT_EQ(calls, 0);
 }
 
-TEST_P(ByteStreamConformance, WritingToAPeerThatClosedFailsInTheEnd) {
+TEST_P(ByteStreamConformance, WritingToAPeerThatClosedFailsEventually) {
   harness_->Run([&](Done done) {
     Connect([&, done] {
       OnServer([this] { server_.stream.reset(); });
@@ -468,7 +468,7 @@ TEST_P(ByteStreamConformance, NamesItsPeerAndKnowsNoNegativeRoundTrip) {
   });
 }
 
-TEST_P(ByteStreamConformance, DialingNobodyIsUnavailableAndNamesTheAddress) {
+TEST_P(ByteStreamConformance, DialingWithoutAListenerIsUnavailableAndNamesTheAddress) {
   harness_->Run([&](Done done) {
     Listen([](auto) {},
            [&, done] {
@@ -487,7 +487,7 @@ TEST_P(ByteStreamConformance, DialingNobodyIsUnavailableAndNamesTheAddress) {
   });
 }
 
-TEST_P(ByteStreamConformance, DialingSaysInALaterTurnWhatIsNoAddressAndWhatIsTooLate) {
+TEST_P(ByteStreamConformance, DialingReportsInvalidAddressesAndDeadlinesInALaterTurn) {
   bool inside = true;
   harness_->Run([&](Done done) {
     Listen([](auto) {},
@@ -533,7 +533,7 @@ TEST_P(ByteStreamConformance, OnePortHasOneListenerAtATime) {
   });
 }
 
-TEST_P(ByteStreamConformance, ListensOnItsOwnAddressesOnly) {
+TEST_P(ByteStreamConformance, ListensOnlyOnItsOwnAddresses) {
   harness_->Run([&](Done done) {
     OnServer([&, done] {
       const auto [network, executor] = harness_->server();

@@ -318,7 +318,7 @@ void Control::OnAsked(size_t loop, Pusher::PushId push, const ServeRequest& requ
   PendingPush reply(weak_from_this(), loop, push, request);
   if (pushes >= static_cast<size_t>(options_.max_pushes)) {
     return reply(absl::ResourceExhaustedError(
-        absl::StrCat("node ", options_.self.ToString(), " serves ", pushes, " pulls already")));
+        absl::StrCat("node ", options_.self.ToString(), " already serves ", pushes, " pulls")));
   }
   serve_(request, std::move(reply));
 }

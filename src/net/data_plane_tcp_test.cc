@@ -28,7 +28,7 @@ DataPlaneOptions WithChecksums() {
   return options;
 }
 
-TEST(DataPlaneTcp, APullBringsEveryByte) {
+TEST(DataPlaneTcp, APullTransfersEveryByte) {
   TcpPlane a(1);
   TcpPlane b(2);
   a.Put(Id(1), WholeBuffer(12 * kMiB + 17, 3));
@@ -63,7 +63,7 @@ TEST(DataPlaneTcp, ManySmallPullsShareFewConnections) {
   EXPECT_EQ(b.stats().connections, 1);
 }
 
-TEST(DataPlaneTcp, AChainOfEightRelaysUnderWayTogether) {
+TEST(DataPlaneTcp, AChainOfEightRelaysRunsConcurrently) {
   const uint64_t size = 8 * kMiB;
   std::vector<std::unique_ptr<TcpPlane>> nodes;
   for (uint64_t i = 0; i <= 8; ++i) nodes.push_back(std::make_unique<TcpPlane>(i + 1));
@@ -175,14 +175,14 @@ TEST(DataPlaneTcp, AnotherSecretIsDenied) {
               StatusIs(absl::StatusCode::kPermissionDenied));
 }
 
-TEST(DataPlaneTcp, APeerThatIsNotThereIsUnavailable) {
+TEST(DataPlaneTcp, AMissingPeerIsUnavailable) {
   TcpPlane b(2);
   // No process listens on port 1 of this loopback.
   EXPECT_THAT(b.Start({{9, 9}, "127.0.0.1:1", Id(1), Gen(), EmptyBuffer(100)}).outcome.get().status,
               StatusIs(absl::StatusCode::kUnavailable));
 }
 
-TEST(DataPlaneTcp, ASenderThatEndsIsUnavailableAtOnceAndAnotherResumes) {
+TEST(DataPlaneTcp, ADestroyedSenderIsUnavailableAtOnceAndAnotherResumes) {
   TcpPlane a(1);
   TcpPlane b(2);
   TcpPlane c(3);
@@ -222,7 +222,7 @@ TEST(DataPlaneTcp, PinsAreReleasedOnTheControlLoop) {
   EXPECT_EQ(a.pins_released_elsewhere(), 0);
 }
 
-TEST(DataPlaneTcp, PlanesMayEndAmidTransfers) {
+TEST(DataPlaneTcp, PlanesCanEndDuringTransfers) {
   for (int i = 0; i < 10; ++i) {
     auto into = EmptyBuffer(16 * kMiB);
     TcpPlane a(1, {}, 2);

@@ -71,7 +71,7 @@ TEST(EventLoopTest, RunsOnTheCallingThreadUntilStopped) {
   loop.Run();
 }
 
-TEST(EventLoopTest, DestroysWhatItNeverRan) {
+TEST(EventLoopTest, DestroysTasksThatItNeverRan) {
   auto owned = std::make_shared<int>(7);
   {
     EventLoop loop;
@@ -146,7 +146,7 @@ TEST(EventLoopTest, StopMayBeCalledByATaskAndTwice) {
   loop.Stop();
 }
 
-TEST(EventLoopTest, WhoeverStopsItReturnsWhenItsThreadHasEnded) {
+TEST(EventLoopTest, EveryStopReturnsAfterTheThreadHasEnded) {
   EventLoop loop;
   PHALANX_ASSERT_OK(loop.Start("stop"));
   std::promise<void> inside;
@@ -221,7 +221,7 @@ TEST_F(FdWatcherTest, IsLevelTriggeredWhenArmedAgain) {
   EXPECT_EQ(reads, 5);
 }
 
-TEST_F(FdWatcherTest, WhatIsHandedOnByTasksIsDoneInOneTurn) {
+TEST_F(FdWatcherTest, TasksPostedByTasksRunInTheSameTurn) {
   uint64_t turns = 1;
   watcher_->OnReadable([&] {
     const uint64_t begun = loop_.stats().turns;
@@ -237,7 +237,7 @@ TEST_F(FdWatcherTest, WhatIsHandedOnByTasksIsDoneInOneTurn) {
   EXPECT_EQ(turns, 0);
 }
 
-TEST_F(FdWatcherTest, TasksThatPostOthersWithoutEndDoNotKeepItWaiting) {
+TEST_F(FdWatcherTest, EndlesslyPostedTasksDoNotDelayIt) {
   std::function<void()> endless = [&] { loop_.Post(endless); };
   endless();
   watcher_->OnReadable([this] { loop_.Stop(); });
@@ -289,7 +289,7 @@ TEST_F(FdWatcherTest, CallsNothingAfterItsDestruction) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST_F(FdWatcherTest, LetsTheDescriptorBeWatchedAnew) {
+TEST_F(FdWatcherTest, TheDescriptorCanBeWatchedAgain) {
   watcher_->OnReadable([] { FAIL() << "destroyed"; });
   watcher_.reset();
   Feed();
@@ -300,7 +300,7 @@ TEST_F(FdWatcherTest, LetsTheDescriptorBeWatchedAnew) {
   EXPECT_EQ(reads, 1);
 }
 
-TEST_F(FdWatcherTest, RefusesWhatIsNoDescriptor) {
+TEST_F(FdWatcherTest, RefusesAnInvalidDescriptor) {
   EXPECT_THAT(loop_.Watch(-1).status(), StatusIs(absl::StatusCode::kUnavailable));
 }
 

@@ -52,7 +52,7 @@ absl::Status CheckSegmentHeader(const FrameHeader& header) {
   // Every field has one valid encoding, so that a decoded frame encodes to the same bytes (the
   // fuzzer verifies this).
   if ((header.flags & kSegmentChecked) == 0 && header.payload_check != 0) {
-    return Malformed("a check that no flag announces");
+    return Malformed("a payload check without its flag");
   }
   return absl::OkStatus();
 }
@@ -158,7 +158,7 @@ FrameHeaderBytes EncodeFrameHeader(const FrameHeader& header) {
 }
 
 absl::StatusOr<FrameHeader> DecodeFrameHeader(absl::string_view bytes) {
-  if (bytes.size() != kFrameHeaderBytes) return Malformed("a header of another size");
+  if (bytes.size() != kFrameHeaderBytes) return Malformed("a header of the wrong size");
   ByteReader in(bytes);
   FrameHeader header;
   const uint32_t magic = in.U32();
@@ -267,7 +267,7 @@ absl::StatusOr<StarvedPayload> DecodeStarved(absl::string_view payload) {
   ByteReader in(payload);
   const uint64_t micros = in.U64();
   // No pull runs this long, so the number is wrong.
-  if (micros > uint64_t{1} << 53) in.Fail("starved for longer than anything runs");
+  if (micros > uint64_t{1} << 53) in.Fail("starved time out of bounds");
   const absl::Status status = in.Finish();
   if (!status.ok()) return status;
   return StarvedPayload{absl::Microseconds(static_cast<int64_t>(micros))};

@@ -72,7 +72,7 @@ absl::Status FrameReader::TookPayload(size_t bytes) {
 
 absl::Status FrameReader::TookHeader(size_t bytes) {
   header_filled_ += bytes;
-  PHALANX_CHECK(header_filled_ <= kFrameHeaderBytes, "no more was read than asked for");
+  PHALANX_CHECK(header_filled_ <= kFrameHeaderBytes, "at most the wanted bytes were read");
   return header_filled_ == kFrameHeaderBytes ? BeginFrame() : absl::OkStatus();
 }
 

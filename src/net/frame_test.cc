@@ -50,7 +50,7 @@ TEST(Frame, AHeaderIsLittleEndianAndThirtyTwoBytesLong) {
                         24));
 }
 
-TEST(Frame, EverySingleFlippedBitOfAHeaderIsNoticed) {
+TEST(Frame, EverySingleFlippedBitOfAHeaderIsDetected) {
   const FrameHeaderBytes good = EncodeFrameHeader(Segment());
   for (size_t bit = 0; bit < 8 * kFrameHeaderBytes; ++bit) {
     FrameHeaderBytes bad = good;
@@ -185,7 +185,7 @@ TEST(Frame, AReasonSurvivesTheWireAndIsCut) {
   EXPECT_THAT(why, StatusIs(absl::StatusCode::kNotFound, std::string(kMaxAbortTextBytes, 'x')));
 }
 
-TEST(Frame, AReasonThatIsNoneIsUnknown) {
+TEST(Frame, AnUnknownReasonBecomesUnknown) {
   absl::Status why;
   PHALANX_ASSERT_OK(DecodeAborted(EncodePayload(absl::OkStatus()), why));
   EXPECT_THAT(why, StatusIs(absl::StatusCode::kUnknown));

@@ -47,7 +47,7 @@ absl::Status Meet(Handshake& a, Handshake& b) {
   }
 }
 
-TEST(Handshake, TwoEndsThatShareASecretMeet) {
+TEST(Handshake, TwoEndsWithTheSameSecretSucceed) {
   Handshake dialer = Dialer(Config(1));
   Handshake acceptor = Acceptor(Config(2));
   PHALANX_ASSERT_OK(Meet(dialer, acceptor));
@@ -57,7 +57,7 @@ TEST(Handshake, TwoEndsThatShareASecretMeet) {
   EXPECT_EQ(acceptor.peer(), (NodeKey{1, 101}));
 }
 
-TEST(Handshake, WithoutSecretsTwoEndsMeetToo) {
+TEST(Handshake, TwoEndsWithoutSecretsSucceed) {
   Handshake dialer = Dialer(Config(1, ""));
   Handshake acceptor = Acceptor(Config(2, ""));
   PHALANX_ASSERT_OK(Meet(dialer, acceptor));
@@ -145,7 +145,7 @@ TEST(Handshake, AReflectedHelloIsRefused) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("role")));
 }
 
-TEST(Handshake, AProofShownToTheOtherRoleProvesNothing) {
+TEST(Handshake, AProofOfTheOtherRoleIsRefused) {
   // The attacker does not know the secret. It sends its own hello and returns the proof that it
   // receives.
   Handshake attacker = Dialer(Config(9, ""));
@@ -157,7 +157,7 @@ TEST(Handshake, AProofShownToTheOtherRoleProvesNothing) {
   EXPECT_THAT(acceptor.Consume(shown), StatusIs(absl::StatusCode::kPermissionDenied));
 }
 
-TEST(Handshake, AReplayedConversationProvesNothing) {
+TEST(Handshake, AReplayedConversationIsRefused) {
   Handshake dialer = Dialer(Config(1));
   Handshake acceptor = Acceptor(Config(2));
   std::string recorded = dialer.TakeOutput();
@@ -173,7 +173,7 @@ TEST(Handshake, AReplayedConversationProvesNothing) {
   EXPECT_THAT(again.Consume(recorded), StatusIs(absl::StatusCode::kPermissionDenied));
 }
 
-TEST(Handshake, AnyFlippedBitIsNoticed) {
+TEST(Handshake, AnyFlippedBitIsDetected) {
   Handshake dialer = Dialer(Config(1));
   Handshake acceptor = Acceptor(Config(2));
   std::string whole = dialer.TakeOutput();

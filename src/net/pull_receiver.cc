@@ -133,7 +133,7 @@ absl::StatusOr<absl::Span<char>> PullReceiver::PlaceSegment(const FrameHeader& h
   if (told_) return place_;
   PHALANX_RETURN_IF_ERROR(CheckFits(header));
   // Each Publish would be ignored, so more bytes are of no use.
-  if (spec_.into->closed()) return absl::AbortedError("the object was given up on this node");
+  if (spec_.into->closed()) return absl::AbortedError("the object was closed on this node");
   place_ = spec_.into->slice(header.slice).subspan(header.offset, header.payload_bytes);
   segment_published_ = header.offset;
   return place_;
@@ -142,7 +142,8 @@ absl::StatusOr<absl::Span<char>> PullReceiver::PlaceSegment(const FrameHeader& h
 absl::Status PullReceiver::CheckFits(const FrameHeader& header) const {
   const SliceLayout& layout = spec_.into->layout();
   if (header.slice >= layout.slices || (spec_.slices >> header.slice & 1) == 0) {
-    return Malformed(absl::StrCat("a segment of slice ", header.slice, ", not asked for"));
+    return Malformed(
+        absl::StrCat("a segment of slice ", header.slice, ", which was not requested"));
   }
   // Bytes must be contiguous: the watermark declares everything below it final.
   if (header.offset != cursor_[header.slice]) {
@@ -153,7 +154,7 @@ absl::Status PullReceiver::CheckFits(const FrameHeader& header) const {
     return Malformed(absl::StrCat("a segment beyond the end of slice ", header.slice));
   }
   if (options_.checksums && (header.flags & kSegmentChecked) == 0) {
-    return Malformed("a segment without the checksum that was asked for");
+    return Malformed("a segment without the requested checksum");
   }
   return absl::OkStatus();
 }
@@ -260,8 +261,9 @@ bool PullReceiver::Settle(const absl::Status& status) {
   if (!told_ && accepted_ && bytes_missing_ == 0) Tell(CheckPublished());
   if (!told_ && !status.ok()) Tell(Explain(status));
   if (!told_ && finished_) {
-    Tell(last_word_.ok() ? Explain(absl::DataLossError("the sender ended before the end"))
-                         : Explain(FromSender(last_word_)));
+    Tell(last_word_.ok()
+             ? Explain(absl::DataLossError("the sender ended the pull before the last byte"))
+             : Explain(FromSender(last_word_)));
   }
   // Draining a cancelled pull is cheaper than a new connection, but only up to kMaxDrainBytes.
   const bool hopeless = !status.ok() || reader_.bytes_discarded() > kMaxDrainBytes;
@@ -279,7 +281,7 @@ absl::Status PullReceiver::CheckPublished() const {
   const SliceLayout& layout = spec_.into->layout();
   for (int i = 0; i < layout.slices; ++i) {
     if ((spec_.slices >> i & 1) != 0 && spec_.into->watermark(i) < layout.Size(i)) {
-      return Explain(absl::AbortedError("the object was given up on this node"));
+      return Explain(absl::AbortedError("the object was closed on this node"));
     }
   }
   return absl::OkStatus();
@@ -305,7 +307,7 @@ absl::Status PullReceiver::Explain(const absl::Status& error) const {
       DataPlaneCounters::Add(counters_.frames_refused);
       return absl::DataLossError(text);
     case absl::StatusCode::kOutOfRange:
-      return absl::UnavailableError(absl::StrCat(text, " (before the object was whole)"));
+      return absl::UnavailableError(absl::StrCat(text, " (before the object was complete)"));
     default:
       return absl::Status(error.code(), text);
   }
@@ -344,7 +346,7 @@ void PullReceiver::OnStallTimer() {
     return;
   }
   Settle(absl::DeadlineExceededError(
-      absl::StrCat("heard nothing for ", absl::FormatDuration(silence))));
+      absl::StrCat("received nothing for ", absl::FormatDuration(silence))));
 }
 
 }  // namespace phalanx::net

@@ -196,7 +196,7 @@ absl::Status PullSender::CheckWants(const TransferBuffer& from) const {
   for (const OpenPayload::Want& want : open_.wants) {
     if (want.slice >= layout.slices || want.offset > layout.Size(want.slice)) {
       return absl::FailedPreconditionError(
-          absl::StrFormat("asked for slice %d from %d, of an object of %d bytes in %d slices",
+          absl::StrFormat("requested slice %d from %d, of an object of %d bytes in %d slices",
                           want.slice, want.offset, layout.object_bytes, layout.slices));
     }
   }
@@ -223,7 +223,7 @@ void PullSender::Fill() {
                                     [](const Lane& lane) { return lane.cursor == lane.end; });
   if (all_sent) return Finish(FrameType::kEnded, EncodePayload(StarvedPayload{starved_total_}));
   if (segments > 0 || limiter_timer_ != 0) return;
-  if (closed) return Refuse(absl::AbortedError("the object was closed before it was whole"));
+  if (closed) return Refuse(absl::AbortedError("the object was closed before it was complete"));
   WaitForBytes();
 }
 

@@ -81,7 +81,7 @@ class Puller::Pull final : public PullReceiver::Observer {
 void Puller::Pull::Begin() {
   // Empty objects and full slices need no connection.
   if (HasEverything(spec_)) return Fail(absl::OkStatus());
-  if (spec_.into->closed()) return Fail(absl::AbortedError("the object was given up here"));
+  if (spec_.into->closed()) return Fail(absl::AbortedError("the object was closed on this node"));
   began_ = owner_.executor_.Now();
   auto idle = owner_.pool_.Take(peer());
   if (idle.has_value()) return TakeConnection(*std::move(idle));
@@ -152,12 +152,13 @@ void Puller::Pull::Authenticated(absl::StatusOr<StreamHandshake::Authenticated> 
   }
   // Another node, or a later incarnation, can listen on the address now.
   if (peer->peer != spec_.sender) {
-    return Fail(Unreachable(
-        spec_, absl::UnavailableError(absl::StrCat("found node ", peer->peer.ToString()))));
+    return Fail(Unreachable(spec_, absl::UnavailableError(absl::StrCat(
+                                       "the address belongs to node ", peer->peer.ToString()))));
   }
   // A sender only answers, so bytes before the first request cannot belong to a pull.
   if (!peer->rest.empty()) {
-    return Fail(Unreachable(spec_, absl::UnavailableError("the peer speaks before it is asked")));
+    return Fail(
+        Unreachable(spec_, absl::UnavailableError("the peer sent bytes before the first request")));
   }
   connection_.stream = std::move(peer->stream);
   EndDial();

@@ -29,7 +29,7 @@ absl::Status RequireLoopbackWithoutSecret(absl::string_view address, absl::strin
   if (!secret.empty() || IsLoopback(parsed.host)) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("listening on ", parsed.ToString(),
-                   " would let everybody on that network read and delete objects: set a cluster "
+                   " would let every host on that network read and delete objects: set a cluster "
                    "secret, or listen on 127.0.0.1"));
 }
 

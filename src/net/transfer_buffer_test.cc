@@ -88,7 +88,7 @@ TEST_F(TransferBufferTest, StartsEmptyAndFills) {
   EXPECT_EQ(FirstWrongByte(*buffer), std::nullopt);
 }
 
-TEST_F(TransferBufferTest, AnObjectOfNoBytesIsComplete) { EXPECT_TRUE(EmptyBuffer(0)->complete()); }
+TEST_F(TransferBufferTest, AnEmptyObjectIsComplete) { EXPECT_TRUE(EmptyBuffer(0)->complete()); }
 
 TEST_F(TransferBufferTest, TheMemoryLivesAsLongAsTheBuffer) {
   auto memory = std::make_shared<std::vector<char>>(10);
@@ -115,7 +115,7 @@ TEST_F(TransferBufferTest, WakesASubscriberOnceAndInALaterTurn) {
   EXPECT_EQ(woken, 1);
 }
 
-TEST_F(TransferBufferTest, WakesSoonIfTheBytesAreThereAlready) {
+TEST_F(TransferBufferTest, WakesSoonIfTheBytesAreAlreadyPresent) {
   auto buffer = EmptyBuffer(100);
   Grow(*buffer, 0, 50);
   int woken = 0;
@@ -125,7 +125,7 @@ TEST_F(TransferBufferTest, WakesSoonIfTheBytesAreThereAlready) {
   EXPECT_EQ(woken, 1);
 }
 
-TEST_F(TransferBufferTest, WakesOnlyForTheSlicesAskedForAndPastWhatWasSeen) {
+TEST_F(TransferBufferTest, WakesOnlyForTheSubscribedSlicesAndPastTheSeenWatermark) {
   auto buffer = EmptyBuffer(300, 3);
   int woken = 0;
   buffer->Subscribe(0b101, {0, 0, 40}, loop_, Count(woken));
@@ -138,7 +138,7 @@ TEST_F(TransferBufferTest, WakesOnlyForTheSlicesAskedForAndPastWhatWasSeen) {
   EXPECT_EQ(woken, 1);
 }
 
-TEST_F(TransferBufferTest, WakesEverybodyOnCloseAndWhoComesAfterIt) {
+TEST_F(TransferBufferTest, CloseWakesEarlierAndLaterSubscribers) {
   auto buffer = EmptyBuffer(100, 2);
   int woken = 0;
   buffer->Subscribe(0b01, {100, 100}, loop_, Count(woken));
@@ -163,7 +163,7 @@ TEST_F(TransferBufferTest, TheFirstCloseCountsAndNothingIsPublishedAfterIt) {
   EXPECT_EQ(buffer->watermark(0), 10u);
 }
 
-TEST_F(TransferBufferTest, UnsubscribedIsNeverWoken) {
+TEST_F(TransferBufferTest, AnUnsubscribedTaskNeverRuns) {
   auto buffer = EmptyBuffer(100);
   int woken = 0;
   const auto before = buffer->Subscribe(1, {0}, loop_, Count(woken));
@@ -177,7 +177,7 @@ TEST_F(TransferBufferTest, UnsubscribedIsNeverWoken) {
   EXPECT_EQ(woken, 0);
 }
 
-TEST_F(TransferBufferTest, UnsubscribeDestroysWhatWouldHaveRun) {
+TEST_F(TransferBufferTest, UnsubscribeDestroysThePendingTask) {
   auto buffer = EmptyBuffer(100);
   auto owned = std::make_shared<int>(0);
   const auto id = buffer->Subscribe(1, {0}, loop_, [owned] {});
@@ -186,7 +186,7 @@ TEST_F(TransferBufferTest, UnsubscribeDestroysWhatWouldHaveRun) {
   EXPECT_EQ(owned.use_count(), 1);
 }
 
-TEST_F(TransferBufferTest, ABufferThatGoesTakesItsSubscriptionsWithIt) {
+TEST_F(TransferBufferTest, ADestroyedBufferDropsItsSubscriptions) {
   auto buffer = EmptyBuffer(100);
   int woken = 0;
   auto owned = std::make_shared<int>(0);

@@ -23,7 +23,8 @@ constexpr size_t kObjectBytes = 1 << 16;
 class Sink : public FrameSink {
  public:
   absl::StatusOr<absl::Span<char>> PlaceSegment(const FrameHeader& header) override {
-    absl::StrAppend(&told, "segment ", header.slice, ":", header.offset, "+", header.payload_bytes);
+    absl::StrAppend(&events, "segment ", header.slice, ":", header.offset, "+",
+                    header.payload_bytes);
     PHALANX_CHECK(header.payload_bytes >= 1 && header.payload_bytes <= kMaxSegmentBytes, "length");
     PHALANX_CHECK(header.slice < kMaxSlices && header.offset <= kMaxObjectBytes, "place");
     if (header.payload_bytes > kObjectBytes) return absl::Span<char>();
@@ -31,16 +32,16 @@ class Sink : public FrameSink {
   }
   absl::Status SegmentArrived(const FrameHeader& header, size_t arrived) override {
     PHALANX_CHECK(arrived >= 1 && arrived <= header.payload_bytes, "arrived");
-    if (arrived == header.payload_bytes) absl::StrAppend(&told, " whole ");
+    if (arrived == header.payload_bytes) absl::StrAppend(&events, " whole ");
     return absl::OkStatus();
   }
   absl::Status ControlFrame(const FrameHeader& header, absl::string_view payload) override {
     PHALANX_CHECK(payload.size() <= kMaxControlBytes, "control payloads are bounded");
-    absl::StrAppend(&told, FrameTypeName(header.type), " ", Decode(payload), " ");
+    absl::StrAppend(&events, FrameTypeName(header.type), " ", Decode(payload), " ");
     return absl::OkStatus();
   }
 
-  std::string told;
+  std::string events;
 
  private:
   // A decoded frame encodes to the same bytes.
@@ -93,7 +94,7 @@ std::string FeedWhole(absl::string_view stream) {
   Sink sink;
   FrameReader reader(sink, absl::MakeSpan(scratch));
   const absl::Status status = reader.Feed(stream);
-  return sink.told + std::string(status.message());
+  return sink.events + std::string(status.message());
 }
 
 std::string FeedInPieces(absl::string_view stream, uint64_t seed) {
@@ -107,7 +108,7 @@ std::string FeedInPieces(absl::string_view stream, uint64_t seed) {
     status = reader.Feed(piece);
     stream.remove_prefix(piece.size());
   }
-  return sink.told + std::string(status.message());
+  return sink.events + std::string(status.message());
 }
 
 }  // namespace

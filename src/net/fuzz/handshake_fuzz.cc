@@ -42,7 +42,7 @@ void Attack(Handshake::Role role, bool start_well, size_t piece, absl::string_vi
     PHALANX_CHECK(*used == part.size(), "an unfinished handshake wants everything");
     rest.remove_prefix(part.size());
   }
-  PHALANX_CHECK(!victim.done(), "nobody gets through without the secret");
+  PHALANX_CHECK(!victim.done(), "a peer without the secret never completes the handshake");
 }
 
 // Passes the output of `from` and then `after` to `to`, in pieces. Returns the bytes that `to` left

@@ -153,7 +153,7 @@ void Run(absl::string_view input, size_t piece) {
     receiver.Start();
     while (!watcher.released) std::exchange(readable, nullptr)();
     CheckBytes(*buffer);
-    PHALANX_CHECK(buffer->watermark(1) == 0, "slice 1 was not asked for");
+    PHALANX_CHECK(buffer->watermark(1) == 0, "slice 1 was not requested");
     const uint64_t wanted = buffer->layout().Size(0) + buffer->layout().Size(2);
     PHALANX_CHECK(watcher.ended->status.ok() == (buffer->bytes_present() == wanted),
                   "OK means full");

@@ -157,7 +157,7 @@ class Listener final : public FrameSink {
  public:
   absl::StatusOr<absl::Span<char>> PlaceSegment(const FrameHeader& header) override {
     PHALANX_CHECK(accepted_ && header.pull == pull_, "a segment of the pull that was accepted");
-    PHALANX_CHECK(header.slice < kSlices && header.slice != 1, "of a slice that was asked for");
+    PHALANX_CHECK(header.slice < kSlices && header.slice != 1, "of a requested slice");
     const SliceLayout layout = {kObjectBytes, kSlices};
     auto [cursor, first] = cursors_.emplace(header.slice, header.offset);
     PHALANX_CHECK(first || cursor->second == header.offset, "segments without a gap");
@@ -172,12 +172,12 @@ class Listener final : public FrameSink {
       PHALANX_CHECK(place_[i] == ByteAt(begin_ + i), "only what is published is sent");
     }
     if (arrived == header.payload_bytes) {
-      absl::StrAppend(&told, "segment ", header.slice, ":", header.offset, "+", arrived, " ");
+      absl::StrAppend(&events, "segment ", header.slice, ":", header.offset, "+", arrived, " ");
     }
     return absl::OkStatus();
   }
   absl::Status ControlFrame(const FrameHeader& header, absl::string_view payload) override {
-    absl::StrAppend(&told, FrameTypeName(header.type), " ", header.pull, " ");
+    absl::StrAppend(&events, FrameTypeName(header.type), " ", header.pull, " ");
     const bool answer = header.type == FrameType::kAccept;
     const bool first = header.pull > pull_;
     PHALANX_CHECK(first ? answer || header.type == FrameType::kAborted : header.pull == pull_,
@@ -198,7 +198,7 @@ class Listener final : public FrameSink {
     return absl::OkStatus();
   }
 
-  std::string told;
+  std::string events;
 
  private:
   uint32_t pull_ = 0;
@@ -226,7 +226,7 @@ std::string OpenOf(uint8_t how) {
 }
 
 struct Outcome {
-  std::string told;
+  std::string events;
   uint64_t refused = 0;
 };
 
@@ -255,7 +255,7 @@ class Conversation {
     std::vector<char> scratch(100);
     PHALANX_CHECK(FrameReader(listener, absl::MakeSpan(scratch)).Feed(wire_.from_sender).ok(),
                   "what is sent is well formed");
-    return {listener.told, counters_.frames_refused.load()};
+    return {listener.events, counters_.frames_refused.load()};
   }
 
  private:
@@ -344,9 +344,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Outcome pieces = Conversation(data[0], 1 + data[0] / 2u, slow).Run(acts);
   if (slow) return 0;
   const Outcome whole = Conversation(1, size_t{1} << 20, false).Run(acts);
-  const std::string both = absl::StrCat(whole.told, "against ", pieces.told);
-  if (whole.refused + pieces.refused == 0) PHALANX_CHECK(whole.told == pieces.told, both);
-  PHALANX_CHECK(
-      absl::StartsWith(pieces.told, whole.told) || absl::StartsWith(whole.told, pieces.told), both);
+  const std::string both = absl::StrCat(whole.events, "against ", pieces.events);
+  if (whole.refused + pieces.refused == 0) PHALANX_CHECK(whole.events == pieces.events, both);
+  PHALANX_CHECK(absl::StartsWith(pieces.events, whole.events) ||
+                    absl::StartsWith(whole.events, pieces.events),
+                both);
   return 0;
 }

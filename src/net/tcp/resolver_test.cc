@@ -31,12 +31,12 @@ TEST(ResolverTest, FindsLocalhostAndAnswersOnTheExecutor) {
   }
 }
 
-TEST(ResolverTest, SaysWhichNameItCannotFind) {
+TEST(ResolverTest, TheErrorNamesAnUnknownHost) {
   EXPECT_THAT(LookUpAddress({"no-such-name.invalid", 7400}),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no-such-name.invalid:7400")));
 }
 
-TEST(ResolverTest, ASlowNameHoldsUpNeitherTheLoopNorOtherNames) {
+TEST(ResolverTest, ASlowNameDelaysNeitherTheLoopNorOtherNames) {
   std::promise<void> release;
   std::shared_future<void> released = release.get_future().share();
   EventLoop loop;

@@ -104,7 +104,7 @@ class TcpNetworkTest : public ::testing::Test {
   TcpNetwork network_;
 };
 
-TEST_F(TcpNetworkTest, HandsStreamsToTheExecutorThatIsPicked) {
+TEST_F(TcpNetworkTest, PassesStreamsToThePickedExecutor) {
   std::promise<void> accepted;
   std::unique_ptr<ByteStream> stream;
   auto listener = Listen(
@@ -152,7 +152,7 @@ TEST_F(TcpNetworkTest, EveryAddressMeansIpv4Too) {
   On(loop_, [&] { listener.reset(); });
 }
 
-TEST_F(TcpNetworkTest, ADialThatNobodyAnswersEndsAtItsDeadline) {
+TEST_F(TcpNetworkTest, AnUnansweredDialEndsAtItsDeadline) {
   // A full queue of connections: the system does not answer further ones.
   UniqueFd deaf(socket(AF_INET, SOCK_STREAM, 0));
   SocketAddress address = NumericAddress({"127.0.0.1", 0}).at(0);
@@ -168,7 +168,7 @@ TEST_F(TcpNetworkTest, ADialThatNobodyAnswersEndsAtItsDeadline) {
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr(address.ToString())));
 }
 
-TEST_F(TcpNetworkTest, ALoopThatStopsTakesItsDialsWithIt) {
+TEST_F(TcpNetworkTest, AStoppedLoopDestroysItsDials) {
   auto owned = std::make_shared<int>();
   On(other_, [&] {
     network_.Dial(other_, "127.0.0.1:1", other_.Now() + absl::Hours(1), [owned](auto) {});
@@ -179,7 +179,7 @@ TEST_F(TcpNetworkTest, ALoopThatStopsTakesItsDialsWithIt) {
   EXPECT_EQ(owned.use_count(), 1);
 }
 
-TEST_F(TcpNetworkTest, AListenerOutlivesALackOfDescriptors) {
+TEST_F(TcpNetworkTest, AListenerSurvivesALackOfDescriptors) {
 #ifdef PHALANX_ASAN
   GTEST_SKIP() << "the sanitizers open descriptors themselves when they check a pointer";
 #endif
@@ -226,7 +226,7 @@ TEST_F(TcpNetworkTest, AListenerOutlivesALackOfDescriptors) {
   });
 }
 
-TEST_F(TcpNetworkTest, AnUnsentLimitBoundsWhatWaitsInTheKernel) {
+TEST_F(TcpNetworkTest, AnUnsentLimitBoundsTheBytesInTheKernel) {
   std::unique_ptr<ByteStream> reader;
   std::promise<void> accepted;
   auto listener = Listen(
