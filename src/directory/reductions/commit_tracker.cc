@@ -17,28 +17,29 @@ CommitTracker::CommitTracker(const ReductionParts& parts, ReductionCatalog& cata
 
 void CommitTracker::AwaitCommitted(const NodeKey& key) {
   for (const auto& [target, reduction] : catalog_.all()) {
-    if (!reduction->told_to_commit.contains(key)) continue;
-    reduction->awaited.insert(key);
-    reduction->awaited_until = context_.now + context_.options.lease;
-    catalog_.SetTimer(*reduction, reduction->awaited_until);
+    if (!reduction->commit.sent_to.contains(key)) continue;
+    reduction->commit.awaited.insert(key);
+    reduction->commit.awaited_until = context_.now + context_.options.lease;
+    catalog_.SetTimer(*reduction, reduction->commit.awaited_until);
   }
 }
 
 bool CommitTracker::AwaitsResult(const Object& object) const {
   const Reduction* reduction = object.adopted ? catalog_.Find(object.id) : nullptr;
-  return reduction != nullptr && !reduction->awaited.empty() &&
-         reduction->root_generation == object.generation;
+  return reduction != nullptr && !reduction->commit.awaited.empty() &&
+         reduction->commit.root_generation == object.generation;
 }
 
 void CommitTracker::StopAwaiting(Reduction& reduction) {
   absl::btree_set<NodeKey> back;
-  for (const NodeKey& key : reduction.awaited) {
+  for (const NodeKey& key : reduction.commit.awaited) {
     // Who tells what it has just now is heard to the end.
     if (nodes_.Find(key) != nullptr) back.insert(key);
   }
-  reduction.awaited = std::move(back);
-  reduction.awaited_until =
-      reduction.awaited.empty() ? Instant::Infinite() : context_.now + context_.options.lease;
+  reduction.commit.awaited = std::move(back);
+  reduction.commit.awaited_until = reduction.commit.awaited.empty()
+                                       ? Instant::Infinite()
+                                       : context_.now + context_.options.lease;
   catalog_.Touch(reduction.target);
   if (Object* object = objects_.Find(reduction.target)) objects_.Reevaluate(*object);
 }
@@ -46,13 +47,13 @@ void CommitTracker::StopAwaiting(Reduction& reduction) {
 void CommitTracker::StopAwaitingOtherLives(const NodeKey& key) {
   for (const auto& [target, reduction] : catalog_.all()) {
     std::vector<NodeKey> ended;
-    for (auto at = reduction->awaited.lower_bound(NodeKey{key.node, 0});
-         at != reduction->awaited.end() && at->node == key.node; ++at) {
+    for (auto at = reduction->commit.awaited.lower_bound(NodeKey{key.node, 0});
+         at != reduction->commit.awaited.end() && at->node == key.node; ++at) {
       if (*at != key) ended.push_back(*at);
     }
     if (ended.empty()) continue;
-    for (const NodeKey& life : ended) reduction->awaited.erase(life);
-    if (reduction->awaited.empty()) StopAwaiting(*reduction);
+    for (const NodeKey& life : ended) reduction->commit.awaited.erase(life);
+    if (reduction->commit.awaited.empty()) StopAwaiting(*reduction);
   }
 }
 
@@ -60,13 +61,14 @@ Reduction::Placed* CommitTracker::PlaceAgain(Reduction& reduction, const NodeKey
                                              const Generation& version) {
   const auto placed = reduction.placed.find({node, version});
   if (placed != reduction.placed.end()) return &placed->second;
-  const bool root = reduction.lost_roots.contains(node) && IsRoot(reduction.target, version, node);
+  const bool root =
+      reduction.commit.lost_roots.contains(node) && IsRoot(reduction.target, version, node);
   return root ? &reduction.placed[{node, version}] : nullptr;
 }
 
 void CommitTracker::CommittedIsBack(Reduction& reduction, const NodeKey& key) {
   if (reduction.placed.contains({key, reduction.plan.RootVersion()}) &&
-      reduction.lost_roots.erase(key) != 0) {
+      reduction.commit.lost_roots.erase(key) != 0) {
     // The root goes on there. What else of it was there was forgotten with the node.
     for (const ReducePlan::SlotView& slot : reduction.plan.Look().slots) {
       const bool lost = slot.node == key && slot.version.valid() &&
@@ -74,15 +76,16 @@ void CommitTracker::CommittedIsBack(Reduction& reduction, const NodeKey& key) {
       if (lost) reduction.plan.OnFoldLost(key, slot.version);
     }
   }
-  if (reduction.awaited.erase(key) != 0 && reduction.awaited.empty()) StopAwaiting(reduction);
+  if (reduction.commit.awaited.erase(key) != 0 && reduction.commit.awaited.empty())
+    StopAwaiting(reduction);
 }
 
 void CommitTracker::ForgetCommitted(Reduction& reduction) {
-  reduction.told_to_commit.clear();
-  reduction.awaited.clear();
-  reduction.awaited_until = Instant::Infinite();
+  reduction.commit.sent_to.clear();
+  reduction.commit.awaited.clear();
+  reduction.commit.awaited_until = Instant::Infinite();
   bool back = false;
-  for (const NodeKey& lost : std::exchange(reduction.lost_roots, {})) {
+  for (const NodeKey& lost : std::exchange(reduction.commit.lost_roots, {})) {
     reduction.plan.OnNodeDown(lost);
     back = back || nodes_.Find(lost) != nullptr;
   }
@@ -91,11 +94,11 @@ void CommitTracker::ForgetCommitted(Reduction& reduction) {
 }
 
 void CommitTracker::PlanAgain(Reduction& reduction) {
-  reduction.root_generation = Generation();
-  reduction.root_ready = false;
+  reduction.commit.root_generation = Generation();
+  reduction.commit.root_ready = false;
   // The plan begins anew, and may have committed another one, when it hears that the root's node is
   // gone.
-  const bool hears = reduction.lost_roots.contains(reduction.plan.RootNode());
+  const bool hears = reduction.commit.lost_roots.contains(reduction.plan.RootNode());
   ForgetCommitted(reduction);
   if (!hears) reduction.plan.OnResultLost();
 }
@@ -113,20 +116,21 @@ bool CommitTracker::ResultUndecided(const Reduction& reduction) const {
   // Lost, it stays adopted.
   const bool may_be = !object->sealed || object->complete_copies > 0 || object->has_writer() ||
                       !object->unreported_receivers.empty() || gate_.learning();
-  return may_be && reduction.root_generation.valid() &&
-         object->generation == reduction.root_generation;
+  return may_be && reduction.commit.root_generation.valid() &&
+         object->generation == reduction.commit.root_generation;
 }
 
 bool CommitTracker::RootStandsBy(const Reduction& reduction) const {
   Object* object = objects_.Find(reduction.target);
-  return object != nullptr && objects_.FindAttempt(*object, reduction.root_generation,
-                                                   reduction.root_generation.creator) != nullptr;
+  return object != nullptr &&
+         objects_.FindAttempt(*object, reduction.commit.root_generation,
+                              reduction.commit.root_generation.creator) != nullptr;
 }
 
 void CommitTracker::NotePause(Instant until) {
   for (const auto& [target, reduction] : catalog_.all()) {
-    if (!reduction->awaited.empty()) {
-      reduction->awaited_until = std::max(reduction->awaited_until, until);
+    if (!reduction->commit.awaited.empty()) {
+      reduction->commit.awaited_until = std::max(reduction->commit.awaited_until, until);
     }
   }
 }

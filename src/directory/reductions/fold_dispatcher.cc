@@ -22,7 +22,7 @@ void FoldDispatcher::Apply(Reduction& reduction, const PlaceFold& effect) {
   FillFold(reduction, effect.task, outbox_.Send(effect.node).mutable_fold());
   Reduction::Placed& placed = reduction.placed[{effect.node, effect.task.version}];
   placed.registered = true;
-  if (effect.task.root && effect.task.committed) reduction.told_to_commit.insert(effect.node);
+  if (effect.task.root && effect.task.committed) reduction.commit.sent_to.insert(effect.node);
   descriptors_.SendToReplica(reduction, effect.node);
 }
 
@@ -30,7 +30,7 @@ void FoldDispatcher::FillFold(const Reduction& reduction, const FoldTask& task, 
   const ReduceSpec& spec = reduction.plan.spec();
   out->set_object_id(reduction.target.binary().data(), ObjectId::kSize);
   ToProto(task.version, out->mutable_version());
-  ToProto(reduction.number, out->mutable_begun());
+  ToProto(reduction.identity.id, out->mutable_begun());
   out->set_slot(static_cast<uint32_t>(task.slot));
   out->set_slots(static_cast<uint32_t>(task.slots));
   out->set_degree(static_cast<uint32_t>(task.degree));
@@ -90,14 +90,14 @@ void FoldDispatcher::Apply(Reduction& reduction, const DropFold& effect) {
 }
 
 void FoldDispatcher::Apply(Reduction& reduction, const CommitFold& effect) {
-  reduction.open_root = Generation();
+  reduction.commit.open_root = Generation();
   if (nodes_.Find(effect.node) == nullptr) return;
   SendCommit(reduction, effect.node, effect.version);
 }
 
 void FoldDispatcher::SendCommit(Reduction& reduction, const NodeKey& to,
                                 const Generation& version) {
-  reduction.told_to_commit.insert(to);
+  reduction.commit.sent_to.insert(to);
   v1::FoldCommit& commit = *outbox_.Send(to).mutable_fold_commit();
   commit.set_object_id(reduction.target.binary().data(), ObjectId::kSize);
   ToProto(version, commit.mutable_version());

@@ -29,7 +29,7 @@ absl::Status FoldRecovery::OnRegisterFold(Node& node, const v1::RegisterFold& m)
   gate_.NoteEarlierLife();
   if (Refuse(node.key, m)) return absl::OkStatus();
   Reduction* reduction = catalog_.Find(target);
-  if (gate_.learning() && (reduction == nullptr || !reduction->begun)) {
+  if (gate_.learning() && (reduction == nullptr || reduction->phase != ReductionPhase::kPlanned)) {
     // Who asks for it, or keeps it in mind, may register after this node.
     const size_t size = 1 + static_cast<size_t>(m.source_ids_size());
     if (size_ + size > context_.options.max_reduce_sources) {
@@ -105,7 +105,7 @@ void FoldRecovery::SetIds() {
       const ObjectId target = *ParseObjectId(fold.object_id());
       const Generation number = FromProto(fold.begun());
       const Reduction* reduction = catalog_.Find(target);
-      if (reduction == nullptr || reduction->firm || !fold.has_begun()) continue;
+      if (reduction == nullptr || reduction->identity.confirmed || !fold.has_begun()) continue;
       if (catalog_.HasEnded(target, number)) continue;
       Generation& known = latest[target];
       if (!known.valid() || BegunLater(number, known)) known = number;

@@ -32,16 +32,17 @@ Reduction* ReductionCatalog::Begin(const ObjectId& target, ReduceSpec spec, cons
   auto& reduction = running_[target];
   reduction = std::make_unique<Reduction>(target, std::move(spec), root);
   reduction->started = context_.now;
-  reduction->firm = id.valid();
-  reduction->number =
+  reduction->identity.confirmed = id.valid();
+  reduction->identity.id =
       id.valid() ? id : ReductionNumber(context_.life_low, context_.life_high, ++greatest_count_);
-  reduction->minted = reduction->number;
-  reduction->anew = !ended_.Of(target).empty() || tombstones_.Find(target) != nullptr;
+  reduction->identity.minted_id = reduction->identity.id;
+  reduction->identity.target_reused =
+      !ended_.Of(target).empty() || tombstones_.Find(target) != nullptr;
   return reduction.get();
 }
 
 void ReductionCatalog::Erase(Reduction& reduction) {
-  for (const auto& [first, part] : reduction.parts) sources_ -= part.size();
+  for (const auto& [first, part] : reduction.replicas.list_parts) sources_ -= part.size();
   if (!reduction.timer.infinite()) timers_.erase({reduction.timer, reduction.target});
   const ObjectId target = reduction.target;
   touched_.erase(target);
@@ -86,7 +87,8 @@ bool ReductionCatalog::HasEnded(const ObjectId& target, const Generation& id) co
   const Reduction* running = Find(target);
   if (!id.valid() || (running != nullptr && running->Is(id))) return false;
   if (MintedHere(id) || tombstones_.Refuses(target, id)) return true;
-  if (running != nullptr && running->firm && BegunLater(running->number, id)) return true;
+  if (running != nullptr && running->identity.confirmed && BegunLater(running->identity.id, id))
+    return true;
   for (const auto& [of, ended] : ended_.Of(target)) {
     const bool later = SameLife(of, id) ? of.sequence >= id.sequence : MintedHere(of);
     if (later) return true;
@@ -100,8 +102,8 @@ absl::Status ReductionCatalog::CheckInvariants() const {
   size_t sources = 0;
   size_t requesters = 0;
   for (const auto& [target, reduction] : running_) {
-    requesters += reduction->askers.size();
-    for (const auto& [first, part] : reduction->parts) sources += part.size();
+    requesters += reduction->requests.waiting.size();
+    for (const auto& [first, part] : reduction->replicas.list_parts) sources += part.size();
     sources += reduction->plan.spec().sources.size();
     const bool timed =
         reduction->timer.infinite() || timers_.contains({reduction->timer, reduction->target});

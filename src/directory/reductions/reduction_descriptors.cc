@@ -43,11 +43,11 @@ ReductionDescriptors::ReductionDescriptors(const ReductionParts& parts, Reductio
       watcher_(watcher) {}
 
 void ReductionDescriptors::SetId(Reduction& reduction, const Generation& number) {
-  reduction.number = number;
-  reduction.firm = true;
-  absl::btree_set<NodeKey> told = reduction.keepers;
-  told.insert(reduction.part_keepers.begin(), reduction.part_keepers.end());
-  told.insert(reduction.informed.begin(), reduction.informed.end());
+  reduction.identity.id = number;
+  reduction.identity.confirmed = true;
+  absl::btree_set<NodeKey> told = reduction.replicas.whole;
+  told.insert(reduction.replicas.parts.begin(), reduction.replicas.parts.end());
+  told.insert(reduction.replicas.extensions.begin(), reduction.replicas.extensions.end());
   for (const NodeKey& key : told) SendPart(reduction, key, 0);
 }
 
@@ -86,49 +86,52 @@ bool ReductionDescriptors::Join(Reduction& reduction, const ReduceSpec& asked,
   const size_t known = running.sources.size();
   if (!asked.open) return first == 0 && running.sources == asked.sources;
   if (!Agrees(running.sources, first, asked.sources)) return false;
-  if (m.closed() && (end < known || reduction.closed_at.value_or(end) != end)) return false;
+  if (m.closed() && (end < known || reduction.replicas.closed_at.value_or(end) != end))
+    return false;
   if (end > known) {
     // When the plan has begun nothing comes any more to fill a gap.
-    const bool gap = reduction.begun && first > known;
-    const bool over = reduction.plan.closed() || end > reduction.closed_at.value_or(end);
+    const bool gap = reduction.phase == ReductionPhase::kPlanned && first > known;
+    const bool over = reduction.plan.closed() || end > reduction.replicas.closed_at.value_or(end);
     const bool room = end <= kMaxReduceSources && catalog_.HasRoomForSources(asked.sources.size());
     if (gap || over || !room) return false;
-    std::vector<ObjectId>& part = reduction.parts[first];
+    std::vector<ObjectId>& part = reduction.replicas.list_parts[first];
     if (part.size() < asked.sources.size()) {
       catalog_.AddSources(asked.sources.size() - part.size());
       part = asked.sources;
     }
   }
-  if (m.closed()) reduction.closed_at = end;
+  if (m.closed()) reduction.replicas.closed_at = end;
   const bool taken = TakeParts(reduction);
   // Who joins with more has added to it: the others keep that in mind, too.
   if (taken && reduction.plan.spec().sources.size() > known) {
-    for (const NodeKey& keeper : reduction.informed) SendPart(reduction, keeper, known);
+    for (const NodeKey& keeper : reduction.replicas.extensions) SendPart(reduction, keeper, known);
   }
   return taken;
 }
 
 bool ReductionDescriptors::TakeParts(Reduction& reduction) {
   const ReduceSpec& spec = reduction.plan.spec();
-  while (!reduction.parts.empty() && reduction.parts.begin()->first <= spec.sources.size()) {
-    const auto at = reduction.parts.begin();
+  while (!reduction.replicas.list_parts.empty() &&
+         reduction.replicas.list_parts.begin()->first <= spec.sources.size()) {
+    const auto at = reduction.replicas.list_parts.begin();
     const size_t known = spec.sources.size();
     const size_t first = at->first;
     const std::vector<ObjectId> part = std::move(at->second);
     catalog_.RemoveSources(part.size());
-    reduction.parts.erase(at);
+    reduction.replicas.list_parts.erase(at);
     if (!Agrees(spec.sources, first, part)) return false;
     if (first + part.size() <= known) continue;
     const std::vector<ObjectId> added(part.begin() + (known - first), part.end());
     if (!reduction.plan.Add(added).ok()) return false;
     watcher_.Watch(reduction, added);
   }
-  const bool all = reduction.closed_at == spec.sources.size();
+  const bool all = reduction.replicas.closed_at == spec.sources.size();
   return !all || reduction.plan.closed() || reduction.plan.Close().ok();
 }
 
 bool ReductionDescriptors::HasGap(const Reduction& reduction) {
-  return !reduction.parts.empty() || (reduction.closed_at.has_value() && !reduction.plan.closed());
+  return !reduction.replicas.list_parts.empty() ||
+         (reduction.replicas.closed_at.has_value() && !reduction.plan.closed());
 }
 
 bool ReductionDescriptors::LacksSources(const Reduction& reduction, const ReduceSpec& kept) {
@@ -142,7 +145,8 @@ absl::Status ReductionDescriptors::OnExtend(Node& node, const v1::ExtendRequest&
   PHALANX_ASSIGN_OR_RETURN(const Generation number, ParseNumber(m));
   catalog_.NoteId(number);
   const Reduction* reduction = catalog_.Find(target);
-  const bool may_come = gate_.learning() && (reduction == nullptr || !reduction->begun);
+  const bool may_come =
+      gate_.learning() && (reduction == nullptr || reduction->phase != ReductionPhase::kPlanned);
   if (!may_come) {
     AnswerExtend(node.key, m);
     return absl::OkStatus();
@@ -163,7 +167,7 @@ void ReductionDescriptors::AnswerExtend(const NodeKey& node, const v1::ExtendReq
   const Generation number = FromProto(m.begun());
   Reduction* reduction = catalog_.Find(target);
   const bool another = reduction != nullptr && number.valid() && !reduction->Is(number) &&
-                       (reduction->firm || catalog_.HasEnded(target, number));
+                       (reduction->identity.confirmed || catalog_.HasEnded(target, number));
   absl::Status status;
   if (m.again() && TakenBefore(m, target, number)) {
     // Its answer died with the session.
@@ -204,30 +208,33 @@ absl::Status ReductionDescriptors::Extend(Reduction& reduction, const NodeKey& n
   if (closes) status = reduction.plan.Close();
   catalog_.Touch(reduction.target);
   if (sources.empty() && (!closes || !status.ok())) return status;
-  absl::btree_set<NodeKey> keepers = reduction.informed;
+  absl::btree_set<NodeKey> keepers = reduction.replicas.extensions;
   keepers.insert(node);
   for (const NodeKey& keeper : keepers) SendPart(reduction, keeper, known);
   return status;
 }
 
 void ReductionDescriptors::Inform(Reduction& reduction, const NodeKey& node, size_t known) {
-  if (reduction.informed.size() >= kMaxInformed && !reduction.informed.contains(node)) return;
-  reduction.informed.insert(node);
+  if (reduction.replicas.extensions.size() >= kMaxInformed &&
+      !reduction.replicas.extensions.contains(node))
+    return;
+  reduction.replicas.extensions.insert(node);
   const size_t all = reduction.plan.spec().sources.size();
   if (known < all || reduction.plan.closed()) SendPart(reduction, node, std::min(known, all));
 }
 
 void ReductionDescriptors::SendPart(Reduction& reduction, const NodeKey& node, size_t first) {
   if (nodes_.Find(node) == nullptr) return;
-  reduction.part_keepers.insert(node);
+  reduction.replicas.parts.insert(node);
   FillKeep(reduction, first, outbox_.Send(node).mutable_keep_reduction());
 }
 
 void ReductionDescriptors::SendToReplica(Reduction& reduction, const NodeKey& node) {
-  const bool asks = std::any_of(reduction.askers.begin(), reduction.askers.end(),
-                                [&node](const Reduction::Asker& a) { return a.node == node; });
-  if (asks || reduction.keepers.size() >= kMaxReplicas) return;
-  if (!reduction.keepers.insert(node).second) return;
+  const bool asks =
+      std::any_of(reduction.requests.waiting.begin(), reduction.requests.waiting.end(),
+                  [&node](const Reduction::Requester& a) { return a.node == node; });
+  if (asks || reduction.replicas.whole.size() >= kMaxReplicas) return;
+  if (!reduction.replicas.whole.insert(node).second) return;
   FillKeep(reduction, 0, outbox_.Send(node).mutable_keep_reduction());
 }
 
@@ -236,7 +243,7 @@ void ReductionDescriptors::FillKeep(const Reduction& reduction, size_t first,
   out->set_object_id(reduction.target.binary().data(), ObjectId::kSize);
   ToProto(reduction.plan.spec(), reduction.plan.root(), out->mutable_reduction(), first);
   out->mutable_reduction()->set_closed(reduction.plan.closed());
-  ToProto(reduction.number, out->mutable_reduction()->mutable_begun());
+  ToProto(reduction.identity.id, out->mutable_reduction()->mutable_begun());
   out->set_owned(reduction.owned);
   if (reduction.deadline.infinite()) return;
   out->set_timeout_ms(static_cast<uint64_t>(
@@ -263,9 +270,9 @@ void ReductionDescriptors::EndLearning() {
 }
 
 void ReductionDescriptors::ForgetReplica(Reduction& reduction, const NodeKey& node) {
-  reduction.keepers.erase(node);
-  reduction.informed.erase(node);
-  reduction.part_keepers.erase(node);
+  reduction.replicas.whole.erase(node);
+  reduction.replicas.extensions.erase(node);
+  reduction.replicas.parts.erase(node);
 }
 
 }  // namespace phalanx::directory

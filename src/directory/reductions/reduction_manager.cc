@@ -52,23 +52,23 @@ void ReductionManager::ReplaceRoot(Object& object) {
 absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
   PHALANX_ASSIGN_OR_RETURN(const Generation number, ParseNumber(m.reduction()));
-  const Reduction::Asker asker{node.key, node.session, m.request_id(), number};
+  const Reduction::Requester requester{node.key, node.session, m.request_id(), number};
   absl::StatusOr<ReduceSpec> spec = ParseReduction(m.reduction());
   absl::Status valid = spec.ok() ? ValidateReduceSpec(target, *spec) : spec.status();
   if (!valid.ok()) {
-    AnswerReduce(target, asker, valid);
+    AnswerReduce(target, requester, valid);
     return absl::OkStatus();
   }
-  const bool kept = asker.request_id == 0;
+  const bool kept = requester.request_id == 0;
   if (!kept && catalog_.requesters() >= context_.options.max_reduce_askers) {
     AnswerReduce(
-        target, asker,
+        target, requester,
         About(target, absl::StatusCode::kResourceExhausted,
               absl::StrCat(catalog_.requesters(), " requests wait for reductions already")));
     return absl::OkStatus();
   }
-  if (const auto over = AnswerOfEarlier(asker, target, *spec, m.again() || kept)) {
-    AnswerReduce(target, asker, *over);
+  if (const auto over = AnswerOfEarlier(requester, target, *spec, m.again() || kept)) {
+    AnswerReduce(target, requester, *over);
     return absl::OkStatus();
   }
   Reduction* reduction = catalog_.Find(target);
@@ -76,7 +76,7 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
   if (begins) {
     const bool which = number.valid() && !catalog_.HasEnded(target, number);
     if (const auto over = AnswerBeforeBegin(target, *spec, !which && (m.again() || kept))) {
-      AnswerReduce(target, asker, *over);
+      AnswerReduce(target, requester, *over);
       return absl::OkStatus();
     }
     ReduceSpec begun_with = *spec;
@@ -84,7 +84,7 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
     reduction = Begin(target, std::move(begun_with), FromProto(m.reduction().root()),
                       which ? number : Generation());
     if (reduction == nullptr) {
-      AnswerReduce(target, asker,
+      AnswerReduce(target, requester,
                    About(target, absl::StatusCode::kResourceExhausted,
                          absl::StrCat("the shard plans ", catalog_.all().size(), " others with ",
                                       catalog_.sources(), " sources")));
@@ -93,7 +93,7 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
     reduction->deadline = context_.now;  // until the first requester has named one
   }
   if (!descriptors_.Join(*reduction, *spec, m.reduction())) {
-    AnswerReduce(target, asker,
+    AnswerReduce(target, requester,
                  About(target, absl::StatusCode::kAlreadyExists,
                        "another one, of other sources or arguments, is under way"));
     if (kept && descriptors_.LacksSources(*reduction, *spec)) {
@@ -109,64 +109,69 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
           : context_.now + absl::Milliseconds(static_cast<int64_t>(
                                std::min<uint64_t>(m.timeout_ms(), uint64_t{1} << 40)));
   reduction->deadline = std::max(reduction->deadline, deadline);
-  AddRequester(*reduction, asker, m, begins);
+  AddRequester(*reduction, requester, m, begins);
   catalog_.SetTimer(*reduction, reduction->deadline);
   catalog_.Touch(target);
   return absl::OkStatus();
 }
 
-void ReductionManager::AddRequester(Reduction& reduction, const Reduction::Asker& asker,
+void ReductionManager::AddRequester(Reduction& reduction, const Reduction::Requester& requester,
                                     const v1::ReduceRequest& m, bool first) {
-  if (m.reduction().everybody()) reduction.ring_wanted = true;
+  if (m.reduction().everybody() && reduction.phase == ReductionPhase::kCollecting) {
+    reduction.phase = ReductionPhase::kRingWanted;
+  }
   reduction.owned = m.owned() && (first || reduction.owned);
   Object* result = objects_.Find(reduction.target);
   const bool stays = !reduction.owned && result != nullptr && !result->info.reduced_from.empty();
   if (stays) objects_.ClearOwned(*result);
-  if (!m.again()) reduction.fresh = true;
+  if (!m.again()) reduction.requests.has_new = true;
   // Who wants the object waits for this one.
   tombstones_.Revive(reduction.target);
   const bool open = reduction.plan.spec().open;
-  if (asker.request_id == 0) {
+  if (requester.request_id == 0) {
     // Nobody waits there: the node was told to keep it in mind, and is told when to forget it.
-    (open ? reduction.part_keepers : reduction.keepers).insert(asker.node);
+    (open ? reduction.replicas.parts : reduction.replicas.whole).insert(requester.node);
   } else {
-    reduction.askers.push_back(asker);
+    reduction.requests.waiting.push_back(requester);
     catalog_.AddRequesters(1);
     const size_t told =
         m.reduction().first_source() + static_cast<size_t>(m.reduction().source_ids_size());
-    if (open) reduction.asked.insert(asker.key());
-    if (open) descriptors_.Inform(reduction, asker.node, told);
+    if (open) reduction.requests.seen.insert(requester.key());
+    if (open) descriptors_.Inform(reduction, requester.node, told);
   }
-  const bool tells = asker.number.valid() && !reduction.Is(asker.number);
-  if (tells && !reduction.firm && !catalog_.HasEnded(reduction.target, asker.number)) {
-    descriptors_.SetId(reduction, asker.number);
-  } else if (tells || (reduction.anew && asker.request_id != 0 && !asker.number.valid())) {
-    descriptors_.SendPart(reduction, asker.node, 0);
+  const bool tells = requester.id.valid() && !reduction.Is(requester.id);
+  if (tells && !reduction.identity.confirmed &&
+      !catalog_.HasEnded(reduction.target, requester.id)) {
+    descriptors_.SetId(reduction, requester.id);
+  } else if (tells || (reduction.identity.target_reused && requester.request_id != 0 &&
+                       !requester.id.valid())) {
+    descriptors_.SendPart(reduction, requester.node, 0);
   }
 }
 
-void ReductionManager::AnswerReduce(const ObjectId& target, const Reduction::Asker& asker,
+void ReductionManager::AnswerReduce(const ObjectId& target, const Reduction::Requester& requester,
                                     const absl::Status& status) {
-  const Node* node = nodes_.Find(asker.node);
+  const Node* node = nodes_.Find(requester.node);
   // In a new session it asks again.
-  if (node == nullptr || node->session != asker.session) return;
-  if (asker.request_id == 0) return descriptors_.SendForget(asker.node, target, asker.number);
-  v1::ReduceReply& reply = *outbox_.Send(asker.node).mutable_reduce_reply();
-  reply.set_request_id(asker.request_id);
+  if (node == nullptr || node->session != requester.session) return;
+  if (requester.request_id == 0)
+    return descriptors_.SendForget(requester.node, target, requester.id);
+  v1::ReduceReply& reply = *outbox_.Send(requester.node).mutable_reduce_reply();
+  reply.set_request_id(requester.request_id);
   reply.set_code(static_cast<int>(status.code()));
   reply.set_message(std::string(status.message()));
 }
 
 void ReductionManager::End(Reduction& reduction, const absl::Status& status) {
   status.ok() ? ++context_.counters.reductions_committed : ++context_.counters.reductions_failed;
-  for (const Reduction::Asker& asker : reduction.askers) {
-    AnswerReduce(reduction.target, asker, status);
+  for (const Reduction::Requester& requester : reduction.requests.waiting) {
+    AnswerReduce(reduction.target, requester, status);
   }
-  catalog_.RemoveRequesters(reduction.askers.size());
-  if (reduction.ring != nullptr) {
+  catalog_.RemoveRequesters(reduction.requests.waiting.size());
+  if (reduction.ring.plan != nullptr) {
     const Object* object = objects_.Find(reduction.target);
     const bool made =
-        status.ok() && object != nullptr && object->generation == reduction.ring->generation();
+        status.ok() && object != nullptr && object->generation == reduction.ring.plan->generation();
     // Its members come to their ends by themselves.
     if (!made) rings_.TakeBack(reduction);
   }
@@ -177,10 +182,10 @@ void ReductionManager::End(Reduction& reduction, const absl::Status& status) {
   for (const auto& [node, fold] : reduction.registered) {
     dispatcher_.SendDrop(node, reduction.target, FromProto(fold.version()));
   }
-  absl::btree_set<NodeKey> keepers = reduction.keepers;
-  keepers.insert(reduction.part_keepers.begin(), reduction.part_keepers.end());
+  absl::btree_set<NodeKey> keepers = reduction.replicas.whole;
+  keepers.insert(reduction.replicas.parts.begin(), reduction.replicas.parts.end());
   for (const NodeKey& key : keepers)
-    descriptors_.SendForget(key, reduction.target, reduction.number);
+    descriptors_.SendForget(key, reduction.target, reduction.identity.id);
   Remember(reduction, status);
   watcher_.UnwatchAll(reduction);
   const ObjectId target = reduction.target;
@@ -212,9 +217,9 @@ absl::Status ReductionManager::OnFoldReport(Node& node, const v1::FoldReport& m)
   }
   switch (m.kind()) {
     case v1::FoldReport::READY:
-      reduction->root_ready =
+      reduction->commit.root_ready =
           commits_.IsRoot(target, version, node.key) && commits_.RootStandsBy(*reduction);
-      if (!reduction->root_ready) reduction->plan.OnReady(node.key, version);
+      if (!reduction->commit.root_ready) reduction->plan.OnReady(node.key, version);
       return absl::OkStatus();
     case v1::FoldReport::PROGRESS:
       placed.watermark = m.watermark();
@@ -248,11 +253,11 @@ void ReductionManager::NoteAbsent(Reduction& reduction, const FoldTask& task, co
   if (reduction.plan.committed() && !task.root) return;
   const ObjectId source = task.inputs[input].source;
   const Generation generation = task.inputs[input].generation;
-  if (!reduction.absent.insert({source, generation, node}).second) return;
+  if (!reduction.sources.absent.insert({source, generation, node}).second) return;
   watcher_.TellSource(reduction, source);
   // What was committed with it will never be folded: the plan begins anew, and knows better now.
   if (!reduction.plan.committed()) return;
-  reduction.open_root = std::exchange(reduction.root_generation, Generation());
+  reduction.commit.open_root = std::exchange(reduction.commit.root_generation, Generation());
   commits_.ForgetCommitted(reduction);
   reduction.plan.OnResultLost();
 }
@@ -262,13 +267,13 @@ void ReductionManager::OnTimer(Reduction& reduction) {
     End(reduction,
         About(reduction.target, absl::StatusCode::kDeadlineExceeded, DescribeWaiting(reduction)));
   };
-  if (reduction.awaited_until <= context_.now) commits_.StopAwaiting(reduction);
+  if (reduction.commit.awaited_until <= context_.now) commits_.StopAwaiting(reduction);
   const bool over = reduction.deadline <= context_.now;
   if (over && !reduction.committed()) return end();
   // What is committed is about to be sealed, and was seen whole by somebody, maybe: it is waited
   // for, unless its node has lost it.
   Instant next = std::min(over ? context_.now + context_.options.lease : reduction.deadline,
-                          reduction.awaited_until);
+                          reduction.commit.awaited_until);
   std::vector<Reduction::FoldKey> lost;
   for (auto& [key, placed] : reduction.placed) {
     if (placed.again <= context_.now) {
@@ -291,7 +296,8 @@ void ReductionManager::OnTimer(Reduction& reduction) {
 
 void ReductionManager::ForgetRequesters(Reduction& reduction, const NodeKey& node) {
   catalog_.RemoveRequesters(std::erase_if(
-      reduction.askers, [&node](const Reduction::Asker& asker) { return asker.node == node; }));
+      reduction.requests.waiting,
+      [&node](const Reduction::Requester& requester) { return requester.node == node; }));
 }
 
 void ReductionManager::NodeDown(const NodeKey& key) {
@@ -310,13 +316,13 @@ void ReductionManager::NodeDown(const NodeKey& key) {
     ForgetRequesters(*reduction, key);
     const bool undecided =
         reduction->plan.RootNode() == key && commits_.ResultUndecided(*reduction);
-    if (undecided || reduction->awaited.contains(key)) {
-      reduction->lost_roots.insert(key);
+    if (undecided || reduction->commit.awaited.contains(key)) {
+      reduction->commit.lost_roots.insert(key);
     } else {
       reduction->plan.OnNodeDown(key);
     }
     if (folded_there) watcher_.TellUnplaced(*reduction);
-    if (reduction->agent == key) reduction->agent = NodeKey();
+    if (reduction->sources.watch_proxy == key) reduction->sources.watch_proxy = NodeKey();
     catalog_.Touch(target);
   }
 }
@@ -328,7 +334,7 @@ void ReductionManager::SessionBegins(const NodeKey& key) {
     ForgetRequesters(*reduction, key);
     descriptors_.ForgetReplica(*reduction, key);
     rings_.MemberLost(*reduction, key);
-    if (reduction->agent == key) reduction->agent = NodeKey();
+    if (reduction->sources.watch_proxy == key) reduction->sources.watch_proxy = NodeKey();
     for (auto at = reduction->placed.lower_bound({key, Generation()});
          at != reduction->placed.end() && at->first.first == key; ++at) {
       at->second.registered = false;
@@ -352,7 +358,8 @@ void ReductionManager::SessionRegistered(const NodeKey& key) {
     }
     commits_.CommittedIsBack(*reduction, key);
     // The node may be the first by way of whom the sources of other shards can be watched.
-    const bool unwatched = reduction->has_foreign && !reduction->agent.valid();
+    const bool unwatched =
+        reduction->sources.has_foreign && !reduction->sources.watch_proxy.valid();
     if (!lost.empty() || unwatched) catalog_.Touch(target);
   }
 }
@@ -382,24 +389,24 @@ void ReductionManager::Run(Reduction& reduction) {
   // One of which the shard learns late, from one node: another may follow that knows the rest.
   const Instant patience = reduction.started + context_.options.lease;
   const bool waits = descriptors_.HasGap(reduction) && context_.now < patience;
-  if (!reduction.begun && waits) catalog_.SetTimer(reduction, patience);
+  if (reduction.phase != ReductionPhase::kPlanned && waits) catalog_.SetTimer(reduction, patience);
   if (rings_.Run(reduction)) return watcher_.ChooseProxy(reduction);
-  if (!reduction.begun && gate_.MayAdoptFromAbsence() && !waits) {
+  if (reduction.phase != ReductionPhase::kPlanned && gate_.MayAdoptFromAbsence() && !waits) {
     if (absl::Status status = BeginPlan(reduction); !status.ok()) {
       return End(reduction, status);
     }
   }
   watcher_.ChooseProxy(reduction);
-  if (reduction.plan.committed() && reduction.awaited.empty()) {
-    const bool announced = reduction.root_generation.valid();
+  if (reduction.plan.committed() && reduction.commit.awaited.empty()) {
+    const bool announced = reduction.commit.root_generation.valid();
     const bool gone =
-        announced
-            ? !commits_.ResultUndecided(reduction) && !commits_.RootStandsBy(reduction)
-            : !reduction.lost_roots.empty() || nodes_.Find(reduction.plan.RootNode()) == nullptr;
+        announced ? !commits_.ResultUndecided(reduction) && !commits_.RootStandsBy(reduction)
+                  : !reduction.commit.lost_roots.empty() ||
+                        nodes_.Find(reduction.plan.RootNode()) == nullptr;
     if (gone) commits_.PlanAgain(reduction);
   }
-  if (reduction.root_ready && !commits_.RootStandsBy(reduction)) {
-    reduction.root_ready = false;
+  if (reduction.commit.root_ready && !commits_.RootStandsBy(reduction)) {
+    reduction.commit.root_ready = false;
     reduction.plan.OnReady(reduction.plan.RootNode(), reduction.plan.RootVersion());
   }
   context_.counters.reduce_sources_examined += reduction.plan.TakeExamined();
@@ -415,7 +422,7 @@ void ReductionManager::Run(Reduction& reduction) {
 }
 
 absl::Status ReductionManager::BeginPlan(Reduction& reduction) {
-  reduction.begun = true;
+  reduction.phase = ReductionPhase::kPlanned;
   if (descriptors_.HasGap(reduction))
     return About(reduction.target, absl::StatusCode::kDataLoss, kPartsLost);
   reduction.plan.SetCosts(MeasuredCosts(links_));
@@ -481,9 +488,9 @@ absl::Status ReductionManager::OnRootCreate(Node& node, const ObjectId& id,
   const bool other = object->adopted && object->generation != generation;
   // A node may have every byte of any other generation: that one is waited for, and this one stands
   // by.
-  if (other && object->generation == reduction.open_root) ReplaceRoot(*object);
-  reduction.root_generation = generation;
-  reduction.open_root = reduction.plan.committed() ? Generation() : generation;
+  if (other && object->generation == reduction.commit.open_root) ReplaceRoot(*object);
+  reduction.commit.root_generation = generation;
+  reduction.commit.open_root = reduction.plan.committed() ? Generation() : generation;
   PHALANX_RETURN_IF_ERROR(
       objects_.FinishCreate(*object, node, std::move(announced), gate_.MayAdoptFromAbsence()));
   // A requester that wants the result to stay may have joined since the root was placed.
@@ -501,7 +508,7 @@ void ReductionManager::OnObjectChanged(const ObjectId& id) {
 std::optional<Generation> ReductionManager::PlannedResult(const ObjectId& id) const {
   const Reduction* reduction = catalog_.Find(id);
   if (reduction == nullptr) return std::nullopt;
-  return reduction->root_generation;
+  return reduction->commit.root_generation;
 }
 
 void ReductionManager::NodeAdded() {
@@ -510,7 +517,8 @@ void ReductionManager::NodeAdded() {
 
 void ReductionManager::NodeConnected() {
   for (const auto& [target, reduction] : catalog_.all()) {
-    if (reduction->has_foreign && !reduction->agent.valid()) catalog_.Touch(target);
+    if (reduction->sources.has_foreign && !reduction->sources.watch_proxy.valid())
+      catalog_.Touch(target);
   }
 }
 
@@ -529,7 +537,7 @@ void ReductionManager::Tick() {
 ReductionManager::Cancelled ReductionManager::CancelDeleted(const ObjectId& target) {
   Reduction* reduction = catalog_.Find(target);
   if (reduction == nullptr) return {};
-  const Cancelled cancelled{true, reduction->number, reduction->root_generation};
+  const Cancelled cancelled{true, reduction->identity.id, reduction->commit.root_generation};
   End(*reduction, About(target, absl::StatusCode::kNotFound, "its target was deleted"));
   return cancelled;
 }
@@ -537,7 +545,7 @@ ReductionManager::Cancelled ReductionManager::CancelDeleted(const ObjectId& targ
 void ReductionManager::OnResultDeleted(const ObjectId& target) {
   Reduction* reduction = catalog_.Find(target);
   if (reduction == nullptr) return;
-  reduction->awaited.clear();
+  reduction->commit.awaited.clear();
   catalog_.Touch(target);
 }
 

@@ -120,20 +120,21 @@ class ReductionManager final : public ObjectReductions {
   Reduction* Begin(const ObjectId& target, ReduceSpec spec, const NodeKey& root,
                    const Generation& id);
   // The requester is answered when the reduction ends, or told to forget it then.
-  void AddRequester(Reduction& reduction, const Reduction::Asker& asker, const v1::ReduceRequest& m,
-                    bool first);
+  void AddRequester(Reduction& reduction, const Reduction::Requester& requester,
+                    const v1::ReduceRequest& m, bool first);
   void ForgetRequesters(Reduction& reduction, const NodeKey& node);
-  void AnswerReduce(const ObjectId& target, const Reduction::Asker& asker,
+  void AnswerReduce(const ObjectId& target, const Reduction::Requester& requester,
                     const absl::Status& status);
   // Answers every requester and erases the reduction; its folds are dropped.
   void End(Reduction& reduction, const absl::Status& status);
 
   // ---- reductions that have ended (reduction_outcomes.cc). Each returns nullopt if the request is
   // for the running reduction, or one can begin.
-  std::optional<absl::Status> AnswerOfEarlier(const Reduction::Asker& asker, const ObjectId& target,
-                                              const ReduceSpec& spec, bool again);
+  std::optional<absl::Status> AnswerOfEarlier(const Reduction::Requester& requester,
+                                              const ObjectId& target, const ReduceSpec& spec,
+                                              bool again);
   // For a retry that carries no reduction id.
-  std::optional<absl::Status> AnswerOfUnnumbered(const Reduction::Asker& asker,
+  std::optional<absl::Status> AnswerOfUnnumbered(const Reduction::Requester& requester,
                                                  const ObjectId& target, const ReduceSpec& spec,
                                                  bool again);
   // Why a reduction of the target cannot begin, or how the last one ended. `again`: a retry that

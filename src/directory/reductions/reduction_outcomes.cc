@@ -38,16 +38,16 @@ void ReductionManager::Remember(const Reduction& reduction, const absl::Status& 
   ended.arguments = reduction.plan.spec();
   ended.sources = std::exchange(ended.arguments.sources, {});
   if (!ended.arguments.open) ended.sources = {};
-  ended.asked = reduction.asked;
+  ended.asked = reduction.requests.seen;
   ended.closed = reduction.plan.closed();
-  catalog_.ended().Remember(reduction.target, reduction.number, std::move(ended));
+  catalog_.ended().Remember(reduction.target, reduction.identity.id, std::move(ended));
 }
 
 void ReductionManager::EndIfEarlier(const ObjectId& target, const Generation& number,
                                     const ReduceSpec& spec) {
   Reduction* running = catalog_.Find(target);
-  const bool earlier = running != nullptr && !running->Is(number) && running->firm &&
-                       BegunLater(number, running->number);
+  const bool earlier = running != nullptr && !running->Is(number) && running->identity.confirmed &&
+                       BegunLater(number, running->identity.id);
   if (!earlier || catalog_.HasEnded(target, number)) return;
   const ReduceSpec& before = running->plan.spec();
   const bool same = SameArguments(before, spec) && before.sources == spec.sources;
@@ -57,11 +57,11 @@ void ReductionManager::EndIfEarlier(const ObjectId& target, const Generation& nu
                       "it had ended before the shard began anew, nobody knows how"));
 }
 
-std::optional<absl::Status> ReductionManager::AnswerOfEarlier(const Reduction::Asker& asker,
+std::optional<absl::Status> ReductionManager::AnswerOfEarlier(const Reduction::Requester& requester,
                                                               const ObjectId& target,
                                                               const ReduceSpec& spec, bool again) {
-  const Generation& number = asker.number;
-  if (!number.valid()) return AnswerOfUnnumbered(asker, target, spec, again);
+  const Generation& number = requester.id;
+  if (!number.valid()) return AnswerOfUnnumbered(requester, target, spec, again);
   catalog_.NoteId(number);
   EndIfEarlier(target, number, spec);
   if (!catalog_.HasEnded(target, number)) return std::nullopt;
@@ -69,23 +69,22 @@ std::optional<absl::Status> ReductionManager::AnswerOfEarlier(const Reduction::A
     return About(target, absl::StatusCode::kNotFound, "the target was deleted");
   }
   // Nobody waits for it.
-  if (asker.request_id == 0) return About(target, absl::StatusCode::kNotFound, "it has ended");
+  if (requester.request_id == 0) return About(target, absl::StatusCode::kNotFound, "it has ended");
   const EndedReduction* ended = catalog_.ended().Find(target, number);
   if (ended != nullptr && absl::IsDataLoss(ended->status)) return ended->status;
   // Its result, or what has the same arguments, will do; unless something was added to just it.
   if (!spec.open) return std::nullopt;
   // It was told the number of one that it had not come to when that ended.
   const bool ours = catalog_.MintedHere(number);
-  if (ended != nullptr && ours && !ended->asked.contains(asker.key())) return std::nullopt;
+  if (ended != nullptr && ours && !ended->asked.contains(requester.key())) return std::nullopt;
   const bool running = catalog_.Find(target) != nullptr;
   if (ended != nullptr && (running || !ended->status.ok())) return ended->status;
   return running ? OutcomeLost(target) : ResultOrLoss(target, spec, again);
 }
 
-std::optional<absl::Status> ReductionManager::AnswerOfUnnumbered(const Reduction::Asker& asker,
-                                                                 const ObjectId& target,
-                                                                 const ReduceSpec& spec,
-                                                                 bool again) {
+std::optional<absl::Status> ReductionManager::AnswerOfUnnumbered(
+    const Reduction::Requester& requester, const ObjectId& target, const ReduceSpec& spec,
+    bool again) {
   if (!again || !spec.open) return std::nullopt;
   const EndedReduction* last = nullptr;
   Generation last_number;
@@ -93,7 +92,7 @@ std::optional<absl::Status> ReductionManager::AnswerOfUnnumbered(const Reduction
     const bool same = SameArguments(ended->arguments, spec) && Agree(ended->sources, spec.sources);
     // What is lost may be that of an earlier life of the shard.
     const bool meant =
-        same && (ended->asked.contains(asker.key()) || absl::IsDataLoss(ended->status));
+        same && (ended->asked.contains(requester.key()) || absl::IsDataLoss(ended->status));
     if (!meant || (last != nullptr && BegunLater(last_number, number))) continue;
     last = ended;
     last_number = number;
@@ -114,7 +113,7 @@ void ReductionManager::EndIfBuried(const ObjectId& id, const Generation& number)
   catalog_.NoteId(number);
   Reduction* reduction = catalog_.Find(id);
   if (reduction == nullptr) return;
-  const bool unknown = !reduction->firm && !reduction->fresh;
+  const bool unknown = !reduction->identity.confirmed && !reduction->requests.has_new;
   if (!reduction->Is(number) && !unknown) return;
   End(*reduction, About(id, absl::StatusCode::kNotFound, "its target was deleted"));
 }

@@ -27,7 +27,7 @@ void DescribeFolder(const Reduction& reduction, const NodeTable& nodes, const No
 
 void DescribeRing(const Reduction& reduction, const NodeTable& nodes,
                   v1::ReductionDescription* out) {
-  const RingPlan& ring = *reduction.ring;
+  const RingPlan& ring = *reduction.ring.plan;
   out->set_ring(true);
   out->set_degree(1);
   out->set_size_bytes(ring.size_bytes());
@@ -57,7 +57,7 @@ std::string DescribeWaiting(const Reduction& reduction) {
   std::vector<std::string> missing;
   for (const ObjectId& source : spec.sources) {
     if (missing.size() == kMaxMissingNamed) break;
-    if (!reduction.ready.contains(source)) missing.push_back(source.hex());
+    if (!reduction.sources.ready.contains(source)) missing.push_back(source.hex());
   }
   return absl::StrCat(view.ready, " of ", needed,
                       " sources are there; missing: ", absl::StrJoin(missing, ", "),
@@ -105,10 +105,10 @@ void DescribeReduction(const Reduction& reduction, const NodeTable& nodes, Insta
   out->set_epoch(view.epoch);
   out->set_size_bytes(view.size_bytes);
   out->set_committed(reduction.committed());
-  out->set_asking(reduction.askers.size());
+  out->set_asking(reduction.requests.waiting.size());
   out->set_elapsed_ns(
       static_cast<uint64_t>(std::max<int64_t>(0, now.nanos() - reduction.started.nanos())));
-  if (reduction.ring != nullptr) return DescribeRing(reduction, nodes, out);
+  if (reduction.ring.plan != nullptr) return DescribeRing(reduction, nodes, out);
   for (const ReducePlan::SlotView& slot : view.slots) {
     if (out->slots_size() == kMaxSlotsDescribed) break;
     v1::ReductionDescription::Slot& to = *out->add_slots();
@@ -121,7 +121,7 @@ void DescribeReduction(const Reduction& reduction, const NodeTable& nodes, Insta
   out->set_slots_left_out(view.slots.size() - out->slots_size());
   for (const ObjectId& source : spec.sources) {
     if (out->missing_source_ids_size() == kMaxMissingDescribed) break;
-    if (!reduction.ready.contains(source)) {
+    if (!reduction.sources.ready.contains(source)) {
       out->add_missing_source_ids(source.binary().data(), ObjectId::kSize);
     }
   }

@@ -43,23 +43,23 @@ RingDriver::RingDriver(const ReductionParts& parts, ReductionCatalog& catalog,
       commits_(commits) {}
 
 bool RingDriver::Run(Reduction& reduction) {
-  if (reduction.ring != nullptr) {
-    RingPlan& ring = *reduction.ring;
+  if (reduction.ring.plan != nullptr) {
+    RingPlan& ring = *reduction.ring.plan;
     // An older generation may have come back with a node.
-    const bool announced = reduction.root_generation == ring.generation();
+    const bool announced = reduction.commit.root_generation == ring.generation();
     if (announced && !ring.broken() && !ring.committed() && !IsObject(reduction)) {
       Break(reduction);
     }
     if (!ring.broken()) return true;
-    if (!reduction.awaited.empty() || commits_.ResultUndecided(reduction)) return true;
-    reduction.ring.reset();
+    if (!reduction.commit.awaited.empty() || commits_.ResultUndecided(reduction)) return true;
+    reduction.ring.plan.reset();
     commits_.ForgetCommitted(reduction);
-    reduction.root_generation = Generation();
-    reduction.ring_wanted = false;
+    reduction.commit.root_generation = Generation();
+    reduction.phase = ReductionPhase::kCollecting;
   }
-  if (!reduction.ring_wanted || reduction.begun) return false;
-  reduction.ring_wanted = Await(reduction);
-  return reduction.ring_wanted;
+  if (reduction.phase != ReductionPhase::kRingWanted) return false;
+  if (!Await(reduction)) reduction.phase = ReductionPhase::kCollecting;
+  return reduction.phase != ReductionPhase::kCollecting;
 }
 
 // True: there is one now, or may be one soon.
@@ -67,26 +67,26 @@ bool RingDriver::Await(Reduction& reduction) {
   const ReduceSpec& spec = reduction.plan.spec();
   const Object* object = objects_.Find(reduction.target);
   const bool put = object != nullptr && (object->adopted || !object->attempts.empty());
-  if (put || gate_.learning() || !reduction.registered.empty() || reduction.source_failed ||
+  if (put || gate_.learning() || !reduction.registered.empty() || reduction.sources.failed ||
       !RingPlan::Possible(spec, reduction.plan.root())) {
     return false;
   }
-  const size_t there = reduction.ready.size();
+  const size_t there = reduction.sources.ready.size();
   if (there == 0) return true;
   if (there == spec.sources.size()) return Begin(reduction);
-  if (reduction.ring_until.infinite()) {
+  if (reduction.ring.wait_until.infinite()) {
     const std::optional<ReduceSource> first =
-        watcher_.KnownSource(reduction, *reduction.ready.begin(),
-                             watcher_.StateOfSource(reduction, *reduction.ready.begin()));
+        watcher_.KnownSource(reduction, *reduction.sources.ready.begin(),
+                             watcher_.StateOfSource(reduction, *reduction.sources.ready.begin()));
     const int members = static_cast<int>(std::min<size_t>(spec.sources.size(), kMaxSlices));
     const ReduceCosts costs = MeasuredCosts(links_);
     const uint64_t bytes = first.has_value() ? first->size_bytes : 0;
     const absl::Duration saved =
         ReduceAndBroadcastTime(members, bytes, costs) - RingTime(members, bytes, costs);
-    reduction.ring_until = context_.now + std::max(absl::ZeroDuration(), saved * kPatience);
+    reduction.ring.wait_until = context_.now + std::max(absl::ZeroDuration(), saved * kPatience);
   }
-  if (reduction.ring_until <= context_.now) return false;
-  catalog_.SetTimer(reduction, reduction.ring_until);
+  if (reduction.ring.wait_until <= context_.now) return false;
+  catalog_.SetTimer(reduction, reduction.ring.wait_until);
   return true;
 }
 
@@ -110,16 +110,17 @@ bool RingDriver::Begin(Reduction& reduction) {
     const Node* node = nodes_.Find(member.node);
     if (node == nullptr || !node->connected || node->registering) return false;
   }
-  reduction.ring = std::make_unique<RingPlan>(*std::move(ring));
-  reduction.ring_began = context_.now;
+  reduction.ring.plan = std::make_unique<RingPlan>(*std::move(ring));
+  reduction.phase = ReductionPhase::kRing;
+  reduction.ring.began = context_.now;
   ++context_.counters.rings;
   std::string from;
-  for (const RingPlan::Member& member : reduction.ring->members()) {
+  for (const RingPlan::Member& member : reduction.ring.plan->members()) {
     for (const RingPlan::Own& own : member.own) {
       from.append(own.id.binary().data(), ObjectId::kSize);
     }
   }
-  for (size_t place = 0; place < reduction.ring->members().size(); ++place) {
+  for (size_t place = 0; place < reduction.ring.plan->members().size(); ++place) {
     PlaceMember(reduction, place, from);
   }
   return true;
@@ -127,17 +128,18 @@ bool RingDriver::Begin(Reduction& reduction) {
 
 bool RingDriver::IsObject(const Reduction& reduction) const {
   const Object* object = objects_.Find(reduction.target);
-  return object != nullptr && object->adopted && object->generation == reduction.ring->generation();
+  return object != nullptr && object->adopted &&
+         object->generation == reduction.ring.plan->generation();
 }
 
 void RingDriver::PlaceMember(Reduction& reduction, size_t place, const std::string& reduced_from) {
-  const RingPlan& ring = *reduction.ring;
+  const RingPlan& ring = *reduction.ring.plan;
   const RingPlan::Member& member = ring.members()[place];
   const ReduceSpec& spec = reduction.plan.spec();
   v1::Fold& fold = *outbox_.Send(member.node).mutable_fold();
   fold.set_object_id(reduction.target.binary().data(), ObjectId::kSize);
   ToProto(ring.version(), fold.mutable_version());
-  ToProto(reduction.number, fold.mutable_begun());
+  ToProto(reduction.identity.id, fold.mutable_begun());
   fold.set_slot(static_cast<uint32_t>(place));
   fold.set_slots(static_cast<uint32_t>(ring.members().size()));
   fold.set_degree(1);
@@ -167,8 +169,9 @@ void RingDriver::PlaceMember(Reduction& reduction, size_t place, const std::stri
 bool RingDriver::IsMember(const ObjectId& target, const Generation& version,
                           const NodeKey& node) const {
   const Reduction* reduction = catalog_.Find(target);
-  return reduction != nullptr && reduction->ring != nullptr && !reduction->ring->broken() &&
-         reduction->ring->version() == version && reduction->ring->PlaceOf(node).has_value();
+  return reduction != nullptr && reduction->ring.plan != nullptr &&
+         !reduction->ring.plan->broken() && reduction->ring.plan->version() == version &&
+         reduction->ring.plan->PlaceOf(node).has_value();
 }
 
 // Each member announces that it begins to write the target. With the first all of them are listed:
@@ -178,7 +181,7 @@ absl::Status RingDriver::OnCreate(Node& node, const ObjectId& target,
   const Generation generation = announced.generation;
   ObjectInfo& info = announced.info;
   Reduction& reduction = *catalog_.Find(target);
-  const RingPlan& ring = *reduction.ring;
+  const RingPlan& ring = *reduction.ring.plan;
   if (generation != ring.generation() || info.slices != ring.members().size() ||
       info.size_bytes != ring.size_bytes()) {
     return absl::InvalidArgumentError("generation: the ring makes another one");
@@ -188,8 +191,8 @@ absl::Status RingDriver::OnCreate(Node& node, const ObjectId& target,
   if (!object.adopted && !tombstones_.Refuses(target, generation)) {
     objects_.Adopt(object, node, generation, std::move(info), /*complete=*/false, /*notify=*/false);
     for (const RingPlan::Member& member : ring.members()) objects_.AddWriter(object, member.node);
-    reduction.root_generation = generation;
-    reduction.open_root = generation;
+    reduction.commit.root_generation = generation;
+    reduction.commit.open_root = generation;
   }
   if (!object.adopted || object.generation != generation || !object.copies.contains(node.key)) {
     // It was put meanwhile.
@@ -207,13 +210,13 @@ absl::Status RingDriver::OnCreate(Node& node, const ObjectId& target,
 
 void RingDriver::OnReport(Reduction& reduction, const NodeKey& node, Reduction::Placed& placed,
                           const v1::FoldReport& m) {
-  RingPlan& ring = *reduction.ring;
+  RingPlan& ring = *reduction.ring.plan;
   switch (m.kind()) {
     case v1::FoldReport::READY:
       // An older generation may have come back with a node.
       if (!IsObject(reduction)) return Break(reduction);
       if (!ring.OnReady(node)) return;
-      reduction.open_root = Generation();
+      reduction.commit.open_root = Generation();
       for (const RingPlan::Member& member : ring.members()) {
         dispatcher_.SendCommit(reduction, member.node, ring.version());
       }
@@ -235,25 +238,25 @@ void RingDriver::OnReport(Reduction& reduction, const NodeKey& node, Reduction::
 
 bool RingDriver::MayRecover(Reduction& reduction, const NodeKey& node, Reduction::Placed& placed,
                             const v1::FoldReport& m) {
-  const RingPlan& ring = *reduction.ring;
+  const RingPlan& ring = *reduction.ring.plan;
   const Node* before = nodes_.Find(ring.Before(*ring.PlaceOf(node)));
   if (before == nullptr || !before->connected) return false;
   if (ring.committed()) return placed.times_lost++ < kPullsAfterCommit;
   const auto code = static_cast<absl::StatusCode>(m.code());
   return BroadcastPlanner::MerelyBusy(code) &&
-         context_.now < reduction.ring_began + kPatienceToBegin;
+         context_.now < reduction.ring.began + kPatienceToBegin;
 }
 
 void RingDriver::MemberLost(Reduction& reduction, const NodeKey& key) {
-  if (reduction.ring == nullptr || !reduction.ring->PlaceOf(key)) return;
-  reduction.placed.erase({key, reduction.ring->version()});
-  if (!reduction.ring->broken()) Break(reduction);
+  if (reduction.ring.plan == nullptr || !reduction.ring.plan->PlaceOf(key)) return;
+  reduction.placed.erase({key, reduction.ring.plan->version()});
+  if (!reduction.ring.plan->broken()) Break(reduction);
 }
 
 // Members that have sealed a committed result keep it, and say so; the others take back what they
 // have. What is not committed nobody can have.
 void RingDriver::Break(Reduction& reduction) {
-  reduction.ring->OnLost(reduction.ring->members().front().node);
+  reduction.ring.plan->OnLost(reduction.ring.plan->members().front().node);
   TakeBack(reduction);
   if (Object* object = objects_.Find(reduction.target)) objects_.Reevaluate(*object);
   catalog_.Touch(reduction.target);
@@ -261,8 +264,8 @@ void RingDriver::Break(Reduction& reduction) {
 
 void RingDriver::TakeBack(Reduction& reduction) {
   DropMembers(reduction);
-  reduction.open_root = Generation();
-  if (reduction.ring->committed() || !IsObject(reduction)) return;
+  reduction.commit.open_root = Generation();
+  if (reduction.ring.plan->committed() || !IsObject(reduction)) return;
   ++context_.counters.voided;
   objects_.VoidGeneration(*objects_.Find(reduction.target), "the ring that made it was given up",
                           NodeKey());
@@ -270,11 +273,11 @@ void RingDriver::TakeBack(Reduction& reduction) {
 
 void RingDriver::DropMembers(Reduction& reduction) {
   const bool half = DefectActive(Defect::kRingHalfDropped);
-  for (const RingPlan::Member& member : reduction.ring->members()) {
-    if (half && &member != &reduction.ring->members().front()) continue;
-    if (reduction.placed.erase({member.node, reduction.ring->version()}) == 0) continue;
+  for (const RingPlan::Member& member : reduction.ring.plan->members()) {
+    if (half && &member != &reduction.ring.plan->members().front()) continue;
+    if (reduction.placed.erase({member.node, reduction.ring.plan->version()}) == 0) continue;
     ++context_.counters.folds_dropped;
-    dispatcher_.SendDrop(member.node, reduction.target, reduction.ring->version());
+    dispatcher_.SendDrop(member.node, reduction.target, reduction.ring.plan->version());
   }
 }
 

@@ -31,10 +31,10 @@ SourceWatcher::SourceWatcher(const ReductionParts& parts, ReductionCatalog& cata
       rings_(rings) {}
 
 void SourceWatcher::TellSource(Reduction& reduction, const ObjectId& source) {
-  const auto foreign = reduction.foreign.find(source);
+  const auto foreign = reduction.sources.foreign.find(source);
   if (!context_.IsForeign(source)) {
     TellPlan(reduction, source, StateOf(source, /*with_bytes=*/false));
-  } else if (foreign != reduction.foreign.end()) {
+  } else if (foreign != reduction.sources.foreign.end()) {
     TellPlan(reduction, source, v1::SourceState(foreign->second));
   }
 }
@@ -51,7 +51,7 @@ void SourceWatcher::Watch(Reduction& reduction, absl::Span<const ObjectId> sourc
   for (const ObjectId& source : sources) {
     catalog_.AddSources(1);
     if (context_.IsForeign(source)) {
-      reduction.has_foreign = true;
+      reduction.sources.has_foreign = true;
       foreign.add_source_ids(source.binary().data(), ObjectId::kSize);
       continue;
     }
@@ -59,23 +59,26 @@ void SourceWatcher::Watch(Reduction& reduction, absl::Span<const ObjectId> sourc
     TellPlan(reduction, source, StateOf(source, /*with_bytes=*/false));
   }
   reduction.plan.Release();
-  if (foreign.source_ids_size() == 0 || nodes_.Find(reduction.agent) == nullptr) return;
+  if (foreign.source_ids_size() == 0 || nodes_.Find(reduction.sources.watch_proxy) == nullptr)
+    return;
   foreign.set_target_id(reduction.target.binary().data(), ObjectId::kSize);
-  *outbox_.Send(reduction.agent).mutable_watch_source() = std::move(foreign);
+  *outbox_.Send(reduction.sources.watch_proxy).mutable_watch_source() = std::move(foreign);
 }
 
 void SourceWatcher::ChooseProxy(Reduction& reduction) {
-  if (!reduction.has_foreign || nodes_.Find(reduction.agent) != nullptr) return;
+  if (!reduction.sources.has_foreign || nodes_.Find(reduction.sources.watch_proxy) != nullptr)
+    return;
   const auto usable = [this](const NodeKey& key) {
     const Node* node = nodes_.Find(key);
     return node != nullptr && node->connected && !node->registering;
   };
-  reduction.agent = usable(reduction.plan.root()) ? reduction.plan.root() : NodeKey();
-  for (auto at = nodes_.all().begin(); at != nodes_.all().end() && !reduction.agent.valid(); ++at) {
-    if (usable(at->first)) reduction.agent = at->first;
+  reduction.sources.watch_proxy = usable(reduction.plan.root()) ? reduction.plan.root() : NodeKey();
+  for (auto at = nodes_.all().begin();
+       at != nodes_.all().end() && !reduction.sources.watch_proxy.valid(); ++at) {
+    if (usable(at->first)) reduction.sources.watch_proxy = at->first;
   }
-  if (!reduction.agent.valid()) return;
-  v1::WatchSource& watch = *outbox_.Send(reduction.agent).mutable_watch_source();
+  if (!reduction.sources.watch_proxy.valid()) return;
+  v1::WatchSource& watch = *outbox_.Send(reduction.sources.watch_proxy).mutable_watch_source();
   watch.set_target_id(reduction.target.binary().data(), ObjectId::kSize);
   for (const ObjectId& source : reduction.plan.spec().sources) {
     if (context_.IsForeign(source)) watch.add_source_ids(source.binary().data(), ObjectId::kSize);
@@ -102,10 +105,10 @@ void SourceWatcher::UnwatchAll(Reduction& reduction) {
       Unwatch(source, Watcher{NodeKey(), reduction.target});
     }
   }
-  if (end.source_ids_size() == 0 || nodes_.Find(reduction.agent) == nullptr) return;
+  if (end.source_ids_size() == 0 || nodes_.Find(reduction.sources.watch_proxy) == nullptr) return;
   end.set_target_id(reduction.target.binary().data(), ObjectId::kSize);
   end.set_end(true);
-  *outbox_.Send(reduction.agent).mutable_watch_source() = std::move(end);
+  *outbox_.Send(reduction.sources.watch_proxy).mutable_watch_source() = std::move(end);
 }
 
 void SourceWatcher::NodeDown(const NodeKey& node) {
@@ -249,19 +252,20 @@ absl::Status SourceWatcher::OnSourceState(Node& node, const v1::SourceState& m) 
     PHALANX_RETURN_IF_ERROR(ParseNodeKey(holder.node()).status());
   }
   Reduction* reduction = catalog_.Find(target);
-  if (reduction == nullptr || reduction->agent != node.key || !reduction->plan.Watches(source) ||
-      !context_.IsForeign(source)) {
+  if (reduction == nullptr || reduction->sources.watch_proxy != node.key ||
+      !reduction->plan.Watches(source) || !context_.IsForeign(source)) {
     return absl::OkStatus();
   }
-  v1::SourceState& state = reduction->foreign[source];
-  reduction->foreign_inline_bytes -= state.inline_bytes().size();
+  v1::SourceState& state = reduction->sources.foreign[source];
+  reduction->sources.foreign_inline_bytes -= state.inline_bytes().size();
   state = m;
   if (state.inline_bytes().size() != state.size_bytes() ||
-      reduction->foreign_inline_bytes + state.inline_bytes().size() > kMaxForeignInlineBytes) {
+      reduction->sources.foreign_inline_bytes + state.inline_bytes().size() >
+          kMaxForeignInlineBytes) {
     state.clear_inline_bytes();
     state.set_has_inline(false);
   }
-  reduction->foreign_inline_bytes += state.inline_bytes().size();
+  reduction->sources.foreign_inline_bytes += state.inline_bytes().size();
   TellPlan(*reduction, source, state);
   catalog_.Touch(target);
   return absl::OkStatus();
@@ -270,29 +274,30 @@ absl::Status SourceWatcher::OnSourceState(Node& node, const v1::SourceState& m) 
 void SourceWatcher::TellPlan(Reduction& reduction, const ObjectId& source,
                              const v1::SourceState& state) {
   if (state.code() != 0) {
-    reduction.ready.erase(source);
+    reduction.sources.ready.erase(source);
     // What is in a slot is held by its node, though it was deleted; unless that came too late.
-    const auto absent = reduction.absent.lower_bound({source, Generation(), NodeKey()});
-    const bool held = absent == reduction.absent.end() || std::get<0>(*absent) != source;
+    const auto absent = reduction.sources.absent.lower_bound({source, Generation(), NodeKey()});
+    const bool held = absent == reduction.sources.absent.end() || std::get<0>(*absent) != source;
     if (held && reduction.plan.Placed(source)) return;
-    reduction.source_failed = true;
+    reduction.sources.failed = true;
     reduction.plan.OnSourceFailed(
         source, absl::Status(static_cast<absl::StatusCode>(state.code()), state.message()));
     return;
   }
   std::optional<ReduceSource> told = KnownSource(reduction, source, state);
-  if (told.has_value() && reduction.ring != nullptr && !reduction.ring->committed()) {
-    reduction.ring->OnSource(source, told->generation);
-    if (reduction.ring->broken()) rings_.OnSourceLost(reduction);
+  if (told.has_value() && reduction.ring.plan != nullptr && !reduction.ring.plan->committed()) {
+    reduction.ring.plan->OnSource(source, told->generation);
+    if (reduction.ring.plan->broken()) rings_.OnSourceLost(reduction);
   }
-  told.has_value() ? (void)reduction.ready.insert(source) : (void)reduction.ready.erase(source);
+  told.has_value() ? (void)reduction.sources.ready.insert(source)
+                   : (void)reduction.sources.ready.erase(source);
   reduction.plan.OnSource(source, std::move(told));
 }
 
 v1::SourceState SourceWatcher::StateOfSource(const Reduction& reduction, const ObjectId& source) {
   if (!context_.IsForeign(source)) return StateOf(source, /*with_bytes=*/false);
-  const auto foreign = reduction.foreign.find(source);
-  return foreign == reduction.foreign.end() ? v1::SourceState() : foreign->second;
+  const auto foreign = reduction.sources.foreign.find(source);
+  return foreign == reduction.sources.foreign.end() ? v1::SourceState() : foreign->second;
 }
 
 std::optional<ReduceSource> SourceWatcher::KnownSource(const Reduction& reduction,
@@ -307,7 +312,8 @@ std::optional<ReduceSource> SourceWatcher::KnownSource(const Reduction& reductio
   for (const v1::SourceState::Holder& holder : state.holders()) {
     const NodeKey key = FromProto(holder.node());
     const Node* node = nodes_.Find(key);
-    if (node == nullptr || reduction.absent.contains({source, known.generation, key})) continue;
+    if (node == nullptr || reduction.sources.absent.contains({source, known.generation, key}))
+      continue;
     const auto zone = node->info.labels().find("zone");
     known.holders.push_back(ReduceSource::Holder{
         key, holder.complete(), zone == node->info.labels().end() ? "" : zone->second});
@@ -345,9 +351,10 @@ void SourceWatcher::RunChanges() {
 // Nodes of which other shards knew before this one did.
 void SourceWatcher::NodeUp() {
   for (const auto& [target, reduction] : catalog_.all()) {
-    if (!reduction->has_foreign) continue;
+    if (!reduction->sources.has_foreign) continue;
     reduction->plan.Hold();
-    for (const auto& [source, state] : reduction->foreign) TellPlan(*reduction, source, state);
+    for (const auto& [source, state] : reduction->sources.foreign)
+      TellPlan(*reduction, source, state);
     reduction->plan.Release();
     catalog_.Touch(target);
   }
@@ -358,8 +365,8 @@ std::optional<absl::string_view> SourceWatcher::InlineBytesOf(const Reduction& r
                                                               uint64_t size_bytes) {
   const std::string* bytes = nullptr;
   if (context_.IsForeign(input.source)) {
-    const auto found = reduction.foreign.find(input.source);
-    if (found != reduction.foreign.end() && found->second.has_inline() &&
+    const auto found = reduction.sources.foreign.find(input.source);
+    if (found != reduction.sources.foreign.end() && found->second.has_inline() &&
         FromProto(found->second.generation()) == input.generation) {
       bytes = &found->second.inline_bytes();
     }
@@ -382,8 +389,8 @@ void SourceWatcher::TellUnplaced(Reduction& reduction) {
   reduction.plan.Hold();
   for (const ObjectId& source : reduction.plan.spec().sources) {
     if (reduction.plan.Placed(source)) continue;
-    const auto foreign = reduction.foreign.find(source);
-    const bool known = foreign != reduction.foreign.end();
+    const auto foreign = reduction.sources.foreign.find(source);
+    const bool known = foreign != reduction.sources.foreign.end();
     const v1::SourceState state = !context_.IsForeign(source)
                                       ? StateOf(source, /*with_bytes=*/false)
                                   : known ? foreign->second
