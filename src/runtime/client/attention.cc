@@ -22,6 +22,7 @@ void CloseAll(std::initializer_list<int*> fds) {
   }
 }
 
+// Level-triggered: the descriptor stays readable until the connection has handled the event.
 bool AddForReading(int epoll, int fd) {
   epoll_event event{};
   event.events = EPOLLIN;
@@ -34,6 +35,8 @@ Attention::~Attention() { CloseAll({&epoll_, &event_, &timer_}); }
 
 int Attention::fd() {
   if (epoll_ >= 0) return epoll_;
+  // All three descriptors or none: a partial set would miss deadlines or callbacks without an
+  // error.
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -48,6 +51,7 @@ int Attention::fd() {
 }
 
 void Attention::Watch(const Wish& wish) {
+  // Every unlock of the connection calls Watch, so the common case must not cost a system call.
   if (wish == now_) return;
   if (wish.socket != now_.socket || wish.write != now_.write) WatchSocket(wish);
   if (wish.callbacks != now_.callbacks) {
@@ -58,7 +62,7 @@ void Attention::Watch(const Wish& wish) {
   if (wish.deadline != now_.deadline) {
     itimerspec spec{};
     if (!wish.deadline.infinite()) {
-      // Instants count from the start of CLOCK_MONOTONIC; a timer at 0 would be none.
+      // Instants count from the start of CLOCK_MONOTONIC. A timer set to 0 would be disarmed.
       const int64_t nanos = wish.deadline.nanos() > 0 ? wish.deadline.nanos() : 1;
       spec.it_value = {nanos / 1000000000, nanos % 1000000000};
     }
@@ -68,6 +72,7 @@ void Attention::Watch(const Wish& wish) {
 }
 
 void Attention::WatchSocket(const Wish& wish) {
+  // A closed descriptor number can be reused at once, so the old socket leaves the set explicitly.
   if (now_.socket >= 0 && wish.socket != now_.socket) {
     epoll_ctl(epoll_, EPOLL_CTL_DEL, now_.socket, nullptr);
   }

@@ -1,8 +1,9 @@
-// The descriptor that a program's own event loop watches: readable while a client has something to
-// do.
+// The descriptor that a program's own event loop watches. It is readable while the client has
+// something to do.
 //
-// An epoll instance over the socket, a timer for the next deadline, and an event for callbacks that
-// wait to be run. Owned by a connection, used under its lock; made when it is first asked for.
+// It is an epoll instance over the socket, a timer for the next deadline, and an event that is set
+// while callbacks wait to run. Owned by a connection, used under its lock, and created by the first
+// call of fd().
 #ifndef PHALANX_RUNTIME_CLIENT_ATTENTION_H_
 #define PHALANX_RUNTIME_CLIENT_ATTENTION_H_
 
@@ -19,17 +20,18 @@ class Attention {
   Attention& operator=(const Attention&) = delete;
 
   bool made() const { return epoll_ >= 0; }
-  // -1 when the system refuses; the next call tries again.
+  // Returns -1 if the system refuses a descriptor; the next call tries again.
   int fd();
 
   struct Wish {
-    int socket = -1;  // -1: none, or it has ended
+    int socket = -1;  // -1: no socket, or the stream has ended
     bool write = false;
     bool callbacks = false;
     Instant deadline = Instant::Infinite();
     friend bool operator==(const Wish&, const Wish&) = default;
   };
-  // What shall make it readable. Costs nothing when it is as before. REQUIRES: made().
+  // Sets the events that make the descriptor readable. Makes no system call if nothing changes.
+  // REQUIRES: made().
   void Watch(const Wish& wish);
 
  private:

@@ -11,6 +11,7 @@ absl::Status Call::Explain(const absl::Status& why) const {
 }
 
 void Call::LetGo() {
+  // The node has dropped all holds of a connection that has failed.
   if (holds_ && connection_->status().ok()) connection_->Send(local::Unhold{{id_}});
 }
 

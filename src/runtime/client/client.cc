@@ -94,7 +94,7 @@ struct ContainsCall final : public FutureState<bool> {
   }
 };
 
-// Empty: the program's private cluster.
+// Returns an empty string for the program's private cluster.
 std::string NamedAddress(const ClientOptions& options) {
   if (!options.address.empty()) return options.address;
   const char* address = std::getenv("PHALANX_ADDRESS");
@@ -105,6 +105,7 @@ absl::StatusOr<std::shared_ptr<Connection>> OpenAt(const std::string& address,
                                                    const ClientOptions& options) {
   internal::ConnectionOptions to;
   PHALANX_ASSIGN_OR_RETURN(to.socket_path, internal::SocketPath(address));
+  // Error messages always show the scheme, whichever form the caller used.
   to.address = absl::StrCat("unix:", to.socket_path);
   to.connect_timeout = options.connect_timeout;
   to.callback_thread = options.callback_thread;
@@ -121,7 +122,8 @@ absl::StatusOr<std::shared_ptr<Connection>> OpenConnection(const ClientOptions& 
   PHALANX_ASSIGN_OR_RETURN(std::string address, start());
   absl::StatusOr<std::shared_ptr<Connection>> connection = OpenAt(address, options);
   if (!absl::IsUnavailable(connection.status())) return connection;
-  // A daemon that is being killed looks alive until its descriptors are closed; a new one follows.
+  // A daemon that is being killed looks alive until its descriptors are closed. The second attempt
+  // starts a new one.
   PHALANX_ASSIGN_OR_RETURN(address, start());
   return OpenAt(address, options);
 }
@@ -148,6 +150,8 @@ Future<PutResult> Client::Put(const ObjectId& id, absl::string_view bytes, PutOp
   absl::Status status = connection_->CheckProcess();
   if (status.ok()) status = internal::CheckPut(id, bytes.size(), options);
   if (!status.ok()) return refuse(std::move(status));
+  // Large objects are written straight into the node's memory. Smaller ones travel in the message,
+  // which saves a round trip and a mapping.
   if (bytes.size() >= object_store::kOwnFileBytes) {
     auto writer = internal::WriterState::Open(connection_, id, bytes.size(), options);
     if (!writer.ok()) return refuse(writer.status());
@@ -156,8 +160,10 @@ Future<PutResult> Client::Put(const ObjectId& id, absl::string_view bytes, PutOp
   }
   const Instant deadline = MonotonicNow() + options.timeout;
   auto call = std::make_shared<internal::PutCall>(connection_, "Put", id);
+  // The node refuses Puts beyond its limit of bytes in flight, so the wait for room is here.
   status = connection_->ReservePutBytes(bytes.size(), deadline);
   if (!status.ok()) return refuse(call->Explain(status));
+  // Before the request, so that the object cannot be deleted before the client holds it.
   if (options.owned) call->HoldFirst();
   return StartOne<PutResult>(call, deadline, [&](uint64_t request) {
     return local::Put{request, internal::Describe(id, options), bytes};
@@ -185,6 +191,7 @@ Future<Buffer> Client::Get(const ObjectId& id, GetOptions options) {
 }
 
 Future<std::vector<Buffer>> Client::GetMany(absl::Span<const ObjectId> ids, GetOptions options) {
+  // One bad id fails the whole call before any request is sent.
   for (const ObjectId& id : ids) {
     const absl::Status status = CheckId(*connection_, id);
     if (!status.ok()) return Refused<std::vector<Buffer>>(connection_, "GetMany", id, status);
@@ -199,6 +206,7 @@ Future<std::vector<Client::Arrival>> Client::GetFirst(absl::Span<const ObjectId>
     const absl::Status status = CheckId(*connection_, id);
     if (!status.ok()) return Refused<Result>(connection_, "GetFirst", id, status);
   }
+  // More objects than ids can never arrive, so the call would wait until its deadline.
   if (count > ids.size()) {
     return Refused<Result>(connection_, "GetFirst", ObjectId(),
                            absl::InvalidArgumentError(
@@ -214,6 +222,7 @@ absl::StatusOr<size_t> Client::GetInto(const ObjectId& id, absl::Span<char> into
     return absl::InvalidArgumentError(absl::StrCat("GetInto of ", id.hex(), ": ", buffer.size(),
                                                    " bytes do not fit into ", into.size()));
   }
+  // memcpy must not get a null pointer, which an empty buffer has.
   if (buffer.size() > 0) std::memcpy(into.data(), buffer.data(), buffer.size());
   return buffer.size();
 }
@@ -223,7 +232,8 @@ absl::StatusOr<ObjectStream> Client::GetStream(const ObjectId& id, absl::Duratio
   auto call = std::make_shared<internal::StreamCall>(connection_, "GetStream", id);
   auto state = std::make_shared<internal::StreamState>(call);
   const uint64_t request = connection_->NewRequests(1);
-  // The stream lives longer than the wait for its beginning, so the deadline is this side's alone.
+  // The stream lives longer than the wait for its first bytes, so only this client enforces the
+  // deadline.
   connection_->Start(call, request, 1, Instant::Infinite(),
                      local::Get{request, id, true, absl::InfiniteDuration(), 0, UINT64_MAX});
   PHALANX_RETURN_IF_ERROR(call->WaitForView(MonotonicNow() + timeout));

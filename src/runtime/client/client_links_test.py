@@ -1,6 +1,6 @@
-"""What the client library brings into a program: no protobuf, no gRPC, nothing of the daemons.
+"""Checks what the client library links into a program: no protobuf, no gRPC, no daemon code.
 
-usage: client_links_test PROGRAM, any that is linked with the client
+usage: client_links_test PROGRAM, any program that links the client
 """
 
 import pathlib

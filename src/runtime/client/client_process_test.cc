@@ -1,4 +1,4 @@
-// What happens to clients when processes are made, stopped and killed.
+// Clients while processes are started, stopped and killed.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -45,8 +45,7 @@ std::shared_ptr<Client> ConnectTo(const std::string& address) {
   return *client;
 }
 
-// The exit status of a child that runs `body` and ends with what it returns; -1 if a signal ended
-// it.
+// Returns the exit status of a child that runs `body`; -1 if a signal ended it.
 int InChild(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) _exit(body());
@@ -128,7 +127,7 @@ TEST_F(EmbeddedTest, ItEndsWithTheProcessAlthoughAChildLivesOn) {
     auto client = Client::Connect();
     const pid_t daemon = client.ok() ? DaemonOf(**client) : -1;
     if (fork() == 0) {
-      // Lives until the test lets it go.
+      // Lives until the test ends it.
       char byte = 0;
       close(hold[1]);
       _exit(static_cast<int>(read(hold[0], &byte, 1)));
@@ -168,7 +167,7 @@ TEST_F(EmbeddedTest, AChildGetsOneOfItsOwn) {
 }
 
 TEST_F(EmbeddedTest, WhatGoesWrongIsSaid) {
-  // Each in a child, which has no cluster yet.
+  // Each case in a child, which has no cluster yet.
   const auto code_with = [](const char* variable, const char* value, const char* text,
                             absl::Duration patience = absl::Minutes(1)) {
     return InChild([&] {
@@ -213,7 +212,7 @@ TEST_F(EmbeddedTest, ADaemonThatWasNotReadyInTimeLeavesOneZombieAtMost) {
               setenv("PHALANX_TEST_NODE", "silent", 1);
               for (int i = 0; i < 3; ++i) {
                 if (Client::Connect(options).ok()) return 1;
-                // Ended, and not reaped by this.
+                // Ended, but not reaped by this call.
                 siginfo_t info;
                 waitid(P_ALL, 0, &info, WEXITED | WNOWAIT);
               }
@@ -237,7 +236,7 @@ TEST_F(EmbeddedTest, TheExecutableIsLookedForBesideTheProgramAndAlongPath) {
   EXPECT_EQ(candidates.back(), "/second/phalanx");
 }
 
-// ---------------------------------------------------------------------------- a daemon that dies
+// ---------------------------------------------------------------------------- daemon death
 
 TEST_F(EmbeddedTest, ADaemonsDeathEndsEverythingAndViewsStay) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const auto client, Client::Connect());
@@ -269,7 +268,7 @@ TEST_F(EmbeddedTest, ADaemonsDeathEndsEverythingAndViewsStay) {
   streamed.span()[0] = 'x';
   EXPECT_TRUE(large.view() == bytes);
   EXPECT_TRUE(medium.view() == std::string(100000, 'm'));
-  // The program's loop is not kept busy by a dead connection.
+  // A dead connection does not keep the program's loop busy.
   pollfd idle{client->fd(), POLLIN, 0};
   EXPECT_EQ(poll(&idle, 1, 0), 0);
 }
@@ -307,7 +306,7 @@ TEST_F(EmbeddedTest, AStoppedDaemonDoesNotKeepAnybodyBeyondADeadline) {
   EXPECT_EQ(client->Get(Id(1)).Wait()->view(), "x");
 }
 
-// ---------------------------------------------------------------------------- clients that die
+// ---------------------------------------------------------------------------- client death
 
 TEST(ClientProcess, APinOfAKilledClientIsReleasedAndItsPagesAreNotReused) {
   LocalNode node;
@@ -355,7 +354,7 @@ TEST(ClientProcess, ClientsWithoutDescriptorsLoseOneGetAndNotTheConnection) {
     PHALANX_ASSERT_OK(client->Put(Id(i), bytes).Wait());
     PHALANX_ASSERT_OK(ConnectTo(node.address())->Get(Id(i)).Wait());
   }
-  // Node and reader are one process here: the node has opened its descriptors above.
+  // Node and reader are one process here, so the node opened its descriptors before the limit.
   const auto reader = ConnectTo(node.address());
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -411,7 +410,7 @@ TEST(ClientFork, AChildMayReadBuffersAndNothingElse) {
               return 0;
             }),
             0);
-  // Nothing of that was seen here.
+  // The parent saw none of that.
   EXPECT_TRUE(large.view() == bytes);
   std::fill(writer.span().begin(), writer.span().end(), 'w');
   PHALANX_EXPECT_OK(writer.Seal().Wait());

@@ -43,7 +43,7 @@ class ClientTest : public ::testing::Test {
     client_.reset();
     EXPECT_THAT(node_.CheckInvariants(), IsOk());
   }
-  // After which every pin of a client that left is released.
+  // Waits until the node has released every pin of the clients that left.
   void ExpectNoPins() {
     node_.Await([this] { return node_.store().stats().pins == 0; });
   }
@@ -184,7 +184,7 @@ TEST(FullNode, PutWaitsForMemoryUpToItsTimeout) {
 TEST_F(ClientTest, ManyPutsAtOnceAllArrive) {
   const std::string bytes = Content(500000);
   std::vector<Future<PutResult>> puts;
-  // More than may be on their way together.
+  // More than can be in flight together.
   for (int i = 0; i < 150; ++i) puts.push_back(client_->Put(Id(i), bytes));
   for (const auto& put : puts) EXPECT_THAT(put.Wait(), IsOk());
   std::vector<ObjectId> ids;
@@ -233,8 +233,8 @@ TEST_F(ClientTest, SealedMemoryCannotBeWritten) {
 }
 
 TEST_F(ClientTest, TheSameFileIsWrittenAgainAndAgain) {
-  // The node gives the warm file out again, this client has it mapped still; readers of the object
-  // before keep their bytes meanwhile.
+  // The node hands out the warm file again while this client still has it mapped. Readers of the
+  // earlier object keep their bytes.
   for (int i = 0; i < 20; ++i) {
     const std::string bytes = Content(3 << 20, i);
     PHALANX_ASSERT_OK(client_->Put(Id(i), bytes).Wait());
@@ -378,7 +378,7 @@ TEST_F(ClientTest, ManyLargeObjectsAtOnce) {
     EXPECT_EQ(node_.store_stats().pins, 200u);
   }
   ExpectNoPins();
-  // Mappings that were given up come back.
+  // Mappings that were dropped are mapped again.
   PHALANX_ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> again, reader->GetMany(ids).Wait());
   for (int i = 0; i < 200; ++i) {
     EXPECT_TRUE(again[static_cast<size_t>(i)].view() == Content(1 << 20, i));
@@ -451,7 +451,7 @@ TEST_F(ClientTest, AStreamIsToldWhenWhatItReadIsVoidAndStartsAgain) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const absl::string_view provisional, stream.Next());
   EXPECT_EQ(provisional, std::string(1000, 'a'));
   writer->Abort();
-  // Another attempt with other bytes.
+  // Another attempt, with other bytes.
   const std::string bytes = Content(size + 5);
   PHALANX_ASSERT_OK(client_->Put(Id(1), bytes).Wait());
   EXPECT_THAT(stream.Next(), StatusIs(absl::StatusCode::kAborted, HasSubstr("void")));
@@ -533,7 +533,7 @@ TEST_F(ClientTest, ABroadcastEndsWithTheNumberOfNodes) {
   EXPECT_THAT(client_->ProgressOf(Id(2)).Wait(), StatusIs(absl::StatusCode::kNotFound));
 }
 
-// The shard would take it for what a broken node sends, and would hear no more from this one.
+// The shard would treat such a name as an error of the node and end the node's session.
 TEST_F(ClientTest, ANameThatIsNoTextIsRefusedHere) {
   PHALANX_ASSERT_OK(client_->Put(Id(1), "bytes").Wait());
   BroadcastOptions options;

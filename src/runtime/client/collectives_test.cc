@@ -1,4 +1,4 @@
-// Collectives over a real socket and store, with what reduces played.
+// Collectives over a real socket and store; reductions are simulated.
 #include "phalanx/collectives.h"
 
 #include <memory>
@@ -213,12 +213,12 @@ TEST_F(CollectivesTest, NobodyPassesABarrierBeforeTheLastHasCome) {
   constexpr size_t kTasks = 1100;
   std::vector<Future<Done>> barriers;
   for (size_t i = kTasks; i-- > 1;) barriers.push_back(Barrier(*client_, "start", kTasks, i));
-  // Those requests have been handled, but for what follows from them.
+  // All earlier requests have been handled, except for their consequences.
   PHALANX_ASSERT_OK(client_->Contains(Id(1)).Wait());
   for (const Future<Done>& barrier : barriers) EXPECT_FALSE(barrier.ready());
   PHALANX_ASSERT_OK(Barrier(*client_, "start", kTasks, 0).Wait());
   for (const Future<Done>& barrier : barriers) PHALANX_ASSERT_OK(barrier.Wait());
-  // Of all of it one object is left.
+  // One object is left of the whole barrier.
   node_.Await([this] { return node_.store().stats().objects == 1; });
   PHALANX_ASSERT_OK_AND_ASSIGN(const bool left,
                                client_->Contains(BarrierObject(*client_, "start")).Wait());

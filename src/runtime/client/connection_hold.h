@@ -1,6 +1,6 @@
-// The lock of a connection with what is due after a change: see connection.h.
+// The lock of a connection, and the work that is due after a change: see connection.h.
 //
-// Included by the connection's own sources only.
+// Included only by the connection's own sources.
 #ifndef PHALANX_RUNTIME_CLIENT_CONNECTION_HOLD_H_
 #define PHALANX_RUNTIME_CLIENT_CONNECTION_HOLD_H_
 
@@ -10,8 +10,8 @@ namespace phalanx::internal {
 
 class Connection::Hold {
  public:
-  // Whether what could not be sent at once is waited for, a moment, when nobody leads who would
-  // send it.
+  // kPushOut: if bytes are left to send and no thread leads, the destructor waits a moment for the
+  // node to read them.
   enum class Rest { kPushOut, kLeave };
 
   explicit Hold(Connection& connection, Rest rest = Rest::kPushOut)

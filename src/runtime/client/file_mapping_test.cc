@@ -1,4 +1,4 @@
-// The file of a node's pool, written again and again by one client: what may be written when, and
+// One client writes a file of the node's pool again and again: when the memory is writable, and
 // what it costs.
 #include "src/runtime/client/file_mapping.h"
 
@@ -27,7 +27,7 @@
 namespace phalanx::internal {
 namespace {
 
-// Not a multiple of what page tables move by.
+// Not a multiple of the size in which page tables move.
 constexpr uint64_t kBytes = (9 << 20) + 4096;
 
 int64_t Faults() {
@@ -36,7 +36,7 @@ int64_t Faults() {
   return usage.ru_minflt;
 }
 
-// How a child that does this ends: by a signal, or with an exit status, told as its negative.
+// Returns how a child that runs `work` ends: the signal's number, or the negated exit status.
 int EndOf(const std::function<void()>& work) {
   const pid_t child = fork();
   if (child == 0) {
@@ -48,8 +48,8 @@ int EndOf(const std::function<void()>& work) {
   return WIFSIGNALED(status) ? WTERMSIG(status) : -WEXITSTATUS(status);
 }
 
-// From here on mremap(2) fails in this process when its flags are these, as it does on older
-// kernels or when a process has too many mappings.
+// From here on mremap(2) with these flags fails in this process, as it does on older kernels or
+// when a process has too many mappings.
 void RefuseMoves(uint32_t flags) {
   sock_filter steps[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -67,11 +67,11 @@ void RefuseMoves(uint32_t flags) {
 constexpr uint32_t kMove = MREMAP_MAYMOVE | MREMAP_FIXED;
 constexpr uint32_t kMoveOfShared = kMove | 4;
 
-// Ends this process with its line when a child finds that something is not so.
+// Ends the child with this line's number as its status if the condition is false.
 #define EXPECT_IN_CHILD(condition) \
   if (!(condition)) _exit(static_cast<int>(__LINE__ % 256))
 
-// Writes, gives away twice, and looks at who sees what.
+// Writes and gives away twice, and checks what each reader sees.
 void WriteAndGiveAway(FileMapping& mapping) {
   constexpr uint64_t kGiven = kBytes - 3 * 4096 - 7;
   FileMapping::GivenAway before;

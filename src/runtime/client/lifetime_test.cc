@@ -1,4 +1,4 @@
-// Who holds what, as clients of a real node say it.
+// Holds, as clients of a real node take and drop them.
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +35,7 @@ class LifetimeTest : public ::testing::Test {
   }
   void AwaitHeld(uint64_t held) {
     for (bool reached = false; !reached;) {
-      // What the node has not read in time is sent by whoever calls next.
+      // The next call of the client sends what the node has not read in time.
       if (client_ != nullptr) client_->Poll();
       node_.OnLoop([&] { reached = node_.store().stats().held == held; });
     }

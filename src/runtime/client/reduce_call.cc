@@ -15,12 +15,13 @@ namespace {
 
 static_assert(kMaxReductionSources == kMaxReduceSources);
 
-// The nil id, one that is there twice, or the target.
+// Rejects the nil id, a duplicate, or the target among the sources.
 absl::Status CheckSources(const ObjectId& target, absl::Span<const ObjectId> sources) {
   if (sources.size() > kMaxReduceSources) {
     return absl::InvalidArgumentError(absl::StrCat(sources.size(), " sources are more than the ",
                                                    kMaxReduceSources, " that there can be"));
   }
+  // Sorted once, because a reduction can have tens of thousands of sources.
   std::vector<ObjectId> sorted(sources.begin(), sources.end());
   std::sort(sorted.begin(), sorted.end());
   if (!sorted.empty() && sorted.front().nil()) {
@@ -42,12 +43,14 @@ absl::Status CheckRange(const ReduceOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("offset ", options.offset, " without a length: a range has both"));
   }
+  // A length of 0 means the whole object, whose size this client does not know.
   const bool whole = options.length == 0 || CheckWhole(elements, options.length).ok();
   if (options.offset % elements.Grain() != 0 || !whole) {
     return absl::InvalidArgumentError(absl::StrCat("the range of ", options.length, " bytes at ",
                                                    options.offset, " is no whole elements of ",
                                                    elements.Name()));
   }
+  // Checked without the sum of both, which could overflow.
   if (options.offset > kMaxObjectBytes || options.length > kMaxObjectBytes) {
     return absl::InvalidArgumentError(absl::StrCat("the range of ", options.length, " bytes at ",
                                                    options.offset, " is beyond any object"));
@@ -60,6 +63,7 @@ absl::Status CheckArguments(const ObjectId& target, absl::Span<const ObjectId> s
   PHALANX_RETURN_IF_ERROR(CheckReducible(ElementTypes(options.dtype, options.runs), options.op));
   PHALANX_RETURN_IF_ERROR(CheckSources(target, sources));
   PHALANX_RETURN_IF_ERROR(CheckRange(options));
+  // An open reduction gets its sources later, so their number cannot be checked here.
   if (options.open) return absl::OkStatus();
   if (sources.empty()) return absl::InvalidArgumentError("there is no source");
   if (options.num_objects > sources.size()) {
@@ -69,7 +73,7 @@ absl::Status CheckArguments(const ObjectId& target, absl::Span<const ObjectId> s
   return absl::OkStatus();
 }
 
-// `status` with the object in front.
+// Prefixes `status` with the object.
 absl::Status About(const ObjectId& target, const absl::Status& status) {
   if (status.ok()) return status;
   return absl::Status(status.code(),
@@ -108,6 +112,7 @@ local::Reduce ReduceMessage(uint64_t request, const ObjectId& target,
 }
 
 void MakeAndGetCall::SendGet(absl::Duration timeout) {
+  // The reduction can have failed before the Get is sent.
   if (done()) return;
   const uint64_t number = first_ + 1;
   connection().SendPart(shared_from_this(), local::Get{number, id(), false, timeout, 0, UINT64_MAX},
@@ -131,6 +136,8 @@ void MakeAndGetCall::OnAnswer(uint64_t request, const local::Answer& answer) {
     if (!buffer.ok()) return Fail(buffer.status());
     buffer_ = *std::move(buffer);
   }
+  // Both answers are needed: the Get can return an object that existed before under this id, and
+  // the reduction then fails.
   if (made_ && buffer_.has_value()) Set(*std::move(buffer_));
 }
 

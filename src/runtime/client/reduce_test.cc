@@ -1,4 +1,4 @@
-// The verbs about reductions against a real socket and store, with what reduces played.
+// The reduction verbs against a real socket and store; reductions are simulated.
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,7 +51,7 @@ class ReduceTest : public ::testing::Test {
     node_.OnLoop([&] { node_.reduce().Answer(std::move(status)); });
   }
 
-  // As a reduction leaves it behind.
+  // Leaves the store as a reduction does.
   void PutResult(const ObjectId& id, const std::vector<ObjectId>& sources) {
     bool put = false;
     node_.OnLoop([&] {
@@ -250,7 +250,7 @@ TEST_F(ReduceTest, AllReduceIsNoBufferOfAnotherObjectThatHasTheId) {
   PHALANX_ASSERT_OK(client_->Put(kTarget, "of somebody else").Wait());
   const Future<Buffer> all = client_->AllReduce(kTarget, Sources(2));
   AwaitCalls(1);
-  // The Get has been answered once a later request was.
+  // The answer to a later request shows that the Get was answered.
   PHALANX_ASSERT_OK(client_->Contains(kTarget).Wait());
   EXPECT_FALSE(all.ready());
   Answer(absl::AlreadyExistsError("the target was put"));
