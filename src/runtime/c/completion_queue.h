@@ -1,8 +1,7 @@
-// Where calls that end are announced to an event loop of another language: tags behind a
-// descriptor.
+// Announces ended calls to an event loop of another language: tags behind a descriptor.
 //
-// Callbacks of calls may run on any thread, even after the queue was freed, so what they write to
-// is shared with them.
+// Callbacks of calls can run on any thread, even after the queue was freed, so they share ownership
+// of the mailbox to which they write.
 #ifndef PHALANX_RUNTIME_C_COMPLETION_QUEUE_H_
 #define PHALANX_RUNTIME_C_COMPLETION_QUEUE_H_
 
@@ -25,7 +24,7 @@ class Mailbox {
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
-  // Readable while there are tags; -1 when the system refused one.
+  // Readable while there are tags; -1 if the system refused a descriptor.
   int fd() const { return event_; }
   void Add(uint64_t tag);
   size_t Take(uint64_t* tags, size_t n);

@@ -1,4 +1,4 @@
-// Connecting, driving, names.
+// Connecting, driving and names.
 
 #include <cstring>
 #include <utility>
@@ -34,7 +34,7 @@ phx_client* phx_connect(const phx_connect_options* options) {
 void phx_close(phx_client* client) { client->client->Close(); }
 void phx_client_free(phx_client* client) {
   if (client == nullptr) return;
-  // Refs keep the client, and must not keep it open.
+  // References keep the client object alive, but they must not keep the connection open.
   client->client->Close();
   delete client;
 }

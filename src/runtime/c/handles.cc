@@ -7,6 +7,7 @@
 namespace phalanx::c {
 namespace {
 
+// Per thread, like errno: a call on another thread must not replace the error before it is read.
 thread_local int last_code = 0;
 thread_local std::string last_text;
 
@@ -64,6 +65,7 @@ absl::Status OutcomeOf(const AnyCall& call) {
 }
 
 phx_call* Handle(AnyCall call) {
+  // The caller passed a writer or future that another call has consumed.
   if (StateOf(call) == nullptr) {
     Report(absl::FailedPreconditionError("a handle that was used up"));
     return nullptr;
