@@ -23,6 +23,7 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& file) {
         absl::StrCat("cannot read the secret in ", file, ": ", strerror(errno));
     return errno == EACCES ? absl::PermissionDeniedError(text) : absl::NotFoundError(text);
   }
+  // One byte more than allowed, so that a file that is too long is an error and not cut off.
   std::string bytes(kMaxSecretBytes + 1, '\0');
   in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   if (in.gcount() > static_cast<std::streamsize>(kMaxSecretBytes)) {
@@ -32,6 +33,7 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& file) {
   bytes.resize(static_cast<size_t>(in.gcount()));
   std::string secret(absl::StripAsciiWhitespace(bytes));
   if (secret.empty()) return absl::InvalidArgumentError(absl::StrCat(file, " has no secret in it"));
+  // Only a warning: the node works, but other users of this host can join its cluster.
   struct stat info;
   if (stat(file.c_str(), &info) == 0 && (info.st_mode & S_IROTH) != 0) {
     PHALANX_LOG(WARNING) << "everybody on this host can read the secret" << LogField("file", file);

@@ -24,6 +24,8 @@ absl::Status Validate(const DirectoryConfig& config) {
                                                    config.num_shards, " (at most ", kMaxShards,
                                                    ")"));
   }
+  // A shorter lease would expire under ordinary scheduling delays; a longer one would leave dead
+  // nodes in the directory.
   if (config.core.lease < absl::Milliseconds(100) || config.core.lease > absl::Hours(1)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the lease is ", absl::FormatDuration(config.core.lease), ", not between 100ms and 1h"));
@@ -53,8 +55,9 @@ std::string CollectMetrics(const directory::Shard& shard) {
                 static_cast<double>(status.inline_bytes()));
   metrics.Gauge("phalanx_directory_waiting", "Nodes that wait for an object, over all objects.",
                 static_cast<double>(status.waiting()));
-  // In order of their names: a map has none of its own.
+  // Sorted by name, so that the samples of each scrape have the same order.
   std::map<std::string, uint64_t> counters(status.counters().begin(), status.counters().end());
+  // These counters can fall, so they are gauges under their own names. All others only grow.
   for (const absl::string_view now : {"sessions", "streams", "messages_unacknowledged", "holds",
                                       "holds_complete", "sticky", "broadcasts_waited_for"}) {
     const auto found = counters.find(std::string(now));
@@ -70,7 +73,8 @@ std::string CollectMetrics(const directory::Shard& shard) {
   return metrics.text();
 }
 
-// Expected ends of sessions are news, the others are trouble; a crowd of either fills no disk.
+// An expected end of a session is INFO, any other is a WARNING. The rate limit keeps a burst of
+// either from filling the disk.
 void LogEvent(absl::string_view event, absl::string_view node, const absl::Status& why) {
   if (why.ok()) {
     PHALANX_LOG_EVERY(INFO, absl::Milliseconds(100)) << event << LogField("node", node);
@@ -91,7 +95,7 @@ struct DirectoryDaemon::Impl {
 
   directory::Shard shard;
   const directory::LocalDoor local_door;
-  // Before the shard that they serve.
+  // Destroyed before the shard that they serve.
   std::unique_ptr<directory::FrontDoor> door;
   std::unique_ptr<MetricsServer> metrics;
 };
@@ -107,6 +111,7 @@ absl::StatusOr<std::unique_ptr<DirectoryDaemon>> DirectoryDaemon::Start(
   session.lease = config.core.lease;
   session.reconnect_grace = config.reconnect_grace;
   auto impl = std::make_unique<Impl>(control, std::move(session), config);
+  // The observer is set before the port opens, so that it sees the first session too.
   impl->shard.Observe(LogEvent);
   PHALANX_ASSIGN_OR_RETURN(
       impl->door, directory::FrontDoor::Listen(config.listen, control, network, impl->shard));

@@ -17,8 +17,8 @@ constexpr char kAnyPort[] = "127.0.0.1:0";
 
 }  // namespace
 
-// One daemon on a loop of its own; destroying it ends it. The daemon is made before the loop starts
-// and destroyed after it has stopped, both on the caller's thread.
+// One daemon on its own loop; the destructor ends it. The daemon is created before the loop starts
+// and destroyed after the loop has stopped, both on the caller's thread.
 struct LocalCluster::Member {
   ~Member() {
     loop.Stop();
@@ -40,6 +40,7 @@ LocalCluster::LocalCluster(LocalClusterOptions options, TemporaryFolder folder)
       nodes_(static_cast<size_t>(options_.nodes)) {}
 
 LocalCluster::~LocalCluster() {
+  // Nodes first: they would otherwise log the loss of their shards.
   nodes_.clear();
   shards_.clear();
 }
@@ -65,11 +66,12 @@ absl::Status LocalCluster::StartShard(int shard) {
   config.num_shards = options_.shards;
   config.secret = options_.secret;
   config.core = options_.directory;
-  // It gets a port of its own then, which nobody knows.
+  // A first life gets a new port, which no node knows yet, so no node can have registered before.
   config.core.first_life = config.listen == kAnyPort;
   auto member = std::make_unique<Member>();
   PHALANX_ASSIGN_OR_RETURN(member->shard,
                            DirectoryDaemon::Start(config, member->loop, member->network));
+  // A restart binds the same port, which the nodes have in their configuration.
   shard_addresses_[index] = member->shard->address();
   PHALANX_RETURN_IF_ERROR(member->loop.Start(absl::StrCat("shard-", shard)));
   shards_[index] = std::move(member);

@@ -15,7 +15,7 @@ using testing::StatusIs;
 
 constexpr uint64_t kMiB = 1 << 20;
 
-// A made-up /proc and /sys.
+// Fakes /proc and /sys in a folder.
 class MachineTest : public ::testing::Test {
  protected:
   MachineTest() {

@@ -20,6 +20,7 @@ void MetricsText::Gauge(absl::string_view name, absl::string_view help, double v
 
 void MetricsText::Sample(absl::string_view type, absl::string_view name, absl::string_view help,
                          double value, const Labels& labels) {
+  // The format allows one heading per name, before its first sample.
   if (name != last_name_) {
     absl::StrAppend(&text_, "# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n");
     last_name_ = std::string(name);
@@ -31,7 +32,7 @@ void MetricsText::Sample(absl::string_view type, absl::string_view name, absl::s
     absl::StrAppend(&text_, i == 0 ? "{" : ",", labels[i].first, "=\"", escaped, "\"");
   }
   if (!labels.empty()) absl::StrAppend(&text_, "}");
-  // Whole numbers as such: a count of bytes is not to lose its last digits.
+  // Whole numbers are written as such, so that a count of bytes keeps its last digits.
   const bool whole = value == std::floor(value) && std::fabs(value) < 9e15;
   absl::StrAppend(&text_, " ",
                   whole ? absl::StrFormat("%.0f", value) : absl::StrFormat("%.9g", value), "\n");

@@ -25,7 +25,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// A server on a loop of its own, and blocking sockets that ask it.
+// A server on its own loop, and blocking sockets that send requests.
 class MetricsServerTest : public ::testing::Test {
  protected:
   MetricsServerTest() {
@@ -52,7 +52,7 @@ class MetricsServerTest : public ::testing::Test {
     EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&place), sizeof(place)), 0);
     return fd;
   }
-  // Everything until the end.
+  // Reads everything until the end of the stream.
   std::string ReadAll(int fd) {
     std::string text;
     char bytes[4096];
@@ -119,13 +119,13 @@ class ManualLoop final : public Executor {
   Task timer;
 };
 
-// What a test needs to make a stream ready.
+// The callbacks with which a test makes a stream ready.
 struct Readiness {
   Task readable;
   Task writable;
 };
 
-// A peer that sent `request` and takes nothing of the answer.
+// A peer that has sent `request` and reads nothing of the answer.
 class StuckStream final : public net::ByteStream {
  public:
   StuckStream(Readiness& readiness, std::string request)
@@ -160,7 +160,7 @@ class OneStreamNetwork final : public net::Network {
   Accepted accept;
 };
 
-// In the turn of the deadline the peer may become ready before the stream is closed.
+// In the turn of the deadline the peer can become ready before the stream is closed.
 void ExpectSilenceAfterTheDeadline(const std::string& request) {
   ManualLoop loop;
   OneStreamNetwork network;

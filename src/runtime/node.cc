@@ -16,13 +16,15 @@
 namespace phalanx::runtime {
 namespace {
 
+// Nanoseconds, so that two lives of one name never get the same incarnation.
 uint64_t WallClockNanos() {
   timespec now;
   PHALANX_CHECK(clock_gettime(CLOCK_REALTIME, &now) == 0, "the system has a clock");
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// Names and labels stand in logs and drawings: nothing that moves a terminal's cursor.
+// Names and labels appear in logs and drawings, so they must not contain characters that move a
+// terminal's cursor.
 bool Printable(absl::string_view text) {
   for (const char c : text) {
     if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f) return false;
@@ -85,13 +87,13 @@ v1::NodeInfo DescribeSelf(const NodeOptions& options, const NodeKey& key,
 
 uint64_t NodeNumber(absl::string_view name) {
   const uint64_t hash = XXH3_64bits(name.data(), name.size());
+  // 0 marks an invalid key.
   return hash != 0 ? hash : 1;
 }
 
-// Taken down from the top: sessions, so that nothing is told any more; the folds, and then the
-// store, which cancels its
-// pulls; then the data plane, whose pushes find that the store, to which their pins belong, is
-// gone.
+// Destroyed from the top: first the sessions, so that no more messages arrive or leave; then the
+// folds; then the store, which cancels its pulls; then the data plane, whose pushes find that the
+// store that owns their pins is gone.
 struct Node::Impl {
   Impl(NodeOptions options, NodeKey key, size_t num_shards)
       : options(std::move(options)), key(key), shard_states(num_shards) {}
@@ -146,8 +148,9 @@ void Node::Impl::MakeStore(NodeSeams& seams) {
   store =
       std::make_unique<object_store::Store>(std::move(store_options), seams.control, seams.memory,
                                             [this](int shard, v1::NodeMessage message) {
-                                              // None while the node is being taken down: the
-                                              // directory learns it from the broken session.
+                                              // There are no clients while the node is destroyed.
+                                              // The directory learns about that from the broken
+                                              // session.
                                               if (static_cast<size_t>(shard) < clients.size())
                                                 clients[shard]->Send(std::move(message));
                                             });
@@ -175,9 +178,12 @@ absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
       data_plane, net::DataPlane::Create(
                       seams.network, seams.control, std::move(seams.io), std::move(plane),
                       [this](const net::ServeRequest& request, net::DataPlane::ServeReply reply) {
+                        // The reducer serves the objects that it folds; every other request goes to
+                        // the store.
                         if (reducer->Serve(request, reply)) return;
                         store->Serve(request, std::move(reply));
                       }));
+  // Listening comes last but before the sessions: the shards get the address with the real port.
   PHALANX_ASSIGN_OR_RETURN(address, data_plane->Listen(options.listen));
   if (!options.advertise.empty()) address = options.advertise;
   store->SetDataPlane(data_plane.get());
@@ -201,6 +207,7 @@ void Node::Impl::ConnectShard(NodeSeams& seams, int shard, const v1::NodeInfo& s
     ShardStateChanged(shard, connected, why);
   };
   clients.push_back(std::make_unique<directory::DirectoryClient>(
+      // Each session has its own generator, so that the draws of one do not shift those of another.
       seams.control, std::move(seams.shards[shard]), std::move(session), self, seams.random.Fork(),
       std::move(handlers)));
 }

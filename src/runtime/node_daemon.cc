@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kMaxIoThreads = 64;
 constexpr int kDefaultIoThreads = 4;
-// How often a shard that stays away is spoken of.
+// How often the log repeats that a shard is unreachable.
 constexpr absl::Duration kRepeatComplaint = absl::Minutes(1);
 
 int IoThreads(int wanted) {
@@ -53,7 +53,7 @@ absl::Status Validate(const NodeConfig& config) {
   return absl::OkStatus();
 }
 
-// Says once that a shard is not there, then rarely, and that it is back.
+// Logs once that a shard is unreachable, repeats it rarely, and logs that it is back.
 class ShardWatch {
  public:
   ShardWatch(Executor& loop, std::vector<net::Address> shards)
@@ -62,6 +62,8 @@ class ShardWatch {
   void OnState(int shard, const absl::Status& state) {
     Seen& seen = seen_[static_cast<size_t>(shard)];
     const bool changed = seen.spoken_at.infinite() || seen.ok != state.ok();
+    // Attempts to reconnect fail again and again while a shard is down. Only a change, or the
+    // interval, is logged.
     if (!changed && (state.ok() || loop_.Now() < seen.spoken_at + kRepeatComplaint)) return;
     seen = {state.ok(), loop_.Now()};
     if (state.ok()) {
@@ -77,7 +79,7 @@ class ShardWatch {
  private:
   struct Seen {
     bool ok = false;
-    Instant spoken_at = Instant::Infinite();  // never
+    Instant spoken_at = Instant::Infinite();  // never logged
   };
   Executor& loop_;
   const std::vector<net::Address> shards_;
@@ -142,7 +144,7 @@ void AddTransferMetrics(const net::DataPlaneStats& stats, MetricsText& out) {
 
 }  // namespace
 
-// From the bottom up; destroyed in the opposite order.
+// Built from the bottom up; destroyed in the opposite order.
 struct NodeDaemon::Impl {
   Impl(NodeConfig config, net::EventLoop& control)
       : config(std::move(config)),
@@ -153,6 +155,7 @@ struct NodeDaemon::Impl {
     metrics.reset();
     service.reset();
     node.reset();
+    // The loops stop last: the members above post to them until they are destroyed.
     for (auto& loop : io) loop->Stop();
   }
 
@@ -188,6 +191,8 @@ absl::Status NodeDaemon::Impl::Start() {
   local.socket_path = config.socket;
   local.greeting = {node->name(), absl::StrJoin(config.directories, ","), node->key()};
   local.reduce = &node->reduce_verbs();
+  // The memory of a killed client can be reused only after the process has ended, so this is the
+  // time to check.
   local.client_process_ended = [this] { memory.Reconsider(); };
   PHALANX_ASSIGN_OR_RETURN(
       service, object_store::LocalService::Start(control, node->store(), std::move(local)));
@@ -272,7 +277,7 @@ void NodeDaemon::Leave(absl::AnyInvocable<void(absl::Status)> done) {
   for (const object_store::Store::CopyInfo& copy : impl_->node->store().Copies()) {
     holds_something = holds_something || copy.complete;
   }
-  // Without a copy there is nothing to ask the directory, which may be gone, too.
+  // Without a copy there is nothing to move, and the directory does not need to be reachable.
   if (!holds_something || impl_->config.drain_timeout == absl::ZeroDuration()) {
     impl_->control.Post([done = std::move(done)]() mutable { done(absl::OkStatus()); });
     return;
@@ -282,6 +287,7 @@ void NodeDaemon::Leave(absl::AnyInvocable<void(absl::Status)> done) {
 
 std::string DefaultNodeName(const net::Address& listen) {
   const absl::StatusOr<net::HostPort> place = net::ParseHostPort(listen);
+  // A restart on the same port gets the same name, and so replaces its earlier incarnation at once.
   if (place.ok() && place->port != 0) return absl::StrCat(ShortHostName(), "-", place->port);
   return absl::StrCat(ShortHostName(), "-",
                       absl::Hex(static_cast<uint32_t>(SystemRandom64()), absl::kZeroPad8));

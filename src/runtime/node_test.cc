@@ -31,7 +31,7 @@ class DeafConnector : public directory::ShardConnector {
   std::string target() const override { return "nowhere:7400"; }
 };
 
-// Nodes on a loop that does not run: what Start itself does.
+// Nodes on a loop that does not run, so only Start itself acts.
 class NodeTest : public ::testing::Test {
  protected:
   static NodeOptions Options() {

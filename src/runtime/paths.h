@@ -1,4 +1,4 @@
-// Where sockets of this user's daemons are. Any thread.
+// Paths of sockets of this user's daemons. Any thread.
 #ifndef PHALANX_RUNTIME_PATHS_H_
 #define PHALANX_RUNTIME_PATHS_H_
 
@@ -9,16 +9,18 @@
 
 namespace phalanx::runtime {
 
-// $XDG_RUNTIME_DIR/phalanx, or /tmp/phalanx-UID.
+// Returns $XDG_RUNTIME_DIR/phalanx, or /tmp/phalanx-UID.
 std::string UserFolder();
 
-// node.sock in the user's folder: where a node listens and commands look unless told otherwise.
+// Returns node.sock in the user's folder. Nodes listen there, and commands connect there, by
+// default.
 std::string DefaultSocketPath();
 
-// A new folder of mode 0700 that goes, with what is directly in it, when this object does.
+// A new folder of mode 0700. The destructor removes it and the files directly in it.
 class TemporaryFolder {
  public:
-  // Below $XDG_RUNTIME_DIR, or /tmp when that is not to be written to. Unavailable.
+  // Creates it below $XDG_RUNTIME_DIR, or below /tmp if that is not writable. Returns Unavailable
+  // if both fail.
   static absl::StatusOr<TemporaryFolder> Make();
   ~TemporaryFolder();
   TemporaryFolder(TemporaryFolder&& other) noexcept;

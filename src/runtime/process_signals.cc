@@ -38,6 +38,7 @@ absl::StatusOr<std::unique_ptr<ProcessSignals>> ProcessSignals::Watch(
 }
 
 ProcessSignals::~ProcessSignals() {
+  // The watcher goes first: it must not watch a descriptor number that can be reused.
   watcher_.reset();
   close(fd_);
 }
@@ -45,6 +46,7 @@ ProcessSignals::~ProcessSignals() {
 void ProcessSignals::Read() {
   signalfd_siginfo info;
   const bool one = read(fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info));
+  // Armed again before the callback, which can destroy this object.
   watcher_->OnReadable([this] { Read(); });
   if (one) on_signal_(static_cast<int>(info.ssi_signo));
 }
