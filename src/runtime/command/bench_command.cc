@@ -72,6 +72,8 @@ class BenchCommand : public Command {
   }
 
   absl::Status Run() override {
+    // All text arguments are checked before the first connection, so that no rank waits for one
+    // that cannot start.
     PHALANX_RETURN_IF_ERROR(ParseLists());
     if (no_limit_) options_.raw_host.clear();
     PHALANX_ASSIGN_OR_RETURN(options_.dtype, ParseDType(dtype_));
@@ -80,6 +82,7 @@ class BenchCommand : public Command {
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(directory_.node));
     bench::DirectoryTools tools;
     DirectoryConnection connection;
+    // Only rank 0 kills relays and draws trees.
     if ((options_.kill > 0 || options_.trace) && options_.rank == 0) {
       PHALANX_ASSIGN_OR_RETURN(connection, ConnectToDirectory(directory_));
       tools = bench::MakeDirectoryTools(*connection.tools, options_.kill, options_.kill_fraction,
@@ -91,6 +94,7 @@ class BenchCommand : public Command {
     }
     PHALANX_ASSIGN_OR_RETURN(const std::vector<bench::BenchRecord> records,
                              bench::RunBench(options_, client, tools));
+    // Rank 0 has collected the records of all ranks.
     return options_.rank == 0 ? Show(records) : absl::OkStatus();
   }
 
@@ -142,6 +146,7 @@ class BenchCommand : public Command {
     if (!json_file_.empty()) {
       std::ofstream file(json_file_);
       file << bench::RecordsAsJson(records) << "\n";
+      // A full disk shows only at the flush.
       if (!file.flush()) {
         return absl::UnavailableError(absl::StrCat("cannot write ", json_file_));
       }

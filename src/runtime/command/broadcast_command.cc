@@ -11,6 +11,7 @@
 namespace phalanx::runtime {
 namespace {
 
+// Often enough for the progress bar; each look is one request to the directory.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(250);
 
 class BroadcastCommand : public Command {
@@ -37,6 +38,7 @@ class BroadcastCommand : public Command {
   }
 
   absl::Status Run() override {
+    // A stop applies to the object's whole sticky broadcast, so it takes no list of nodes.
     if (stop_ && (sticky_ || !nodes_.empty())) {
       return absl::InvalidArgumentError("--stop goes with neither --sticky nor --to");
     }
@@ -49,9 +51,11 @@ class BroadcastCommand : public Command {
     options.timeout = timeout_;
     ProgressBar bar(absl::StrCat("broadcast ", id.ShortHex()), !json_ && !quiet_);
     const Future<int> broadcast = client->Broadcast(id, options);
+    // The broadcast goes on at the shard while this loop only shows its progress.
     absl::StatusOr<int> nodes = broadcast.Wait(kLookEvery);
     while (!broadcast.ready()) {
       const auto progress = client->ProgressOf(id, options.nodes, kLookEvery).Wait();
+      // A failed look is not the end of the broadcast; the next look can succeed.
       if (progress.ok()) bar.Update(progress->bytes, progress->total_bytes);
       nodes = broadcast.Wait(kLookEvery);
     }

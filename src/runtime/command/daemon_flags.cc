@@ -11,7 +11,7 @@
 namespace phalanx::runtime {
 namespace {
 
-// Below this the many small objects of a default run do not find a descriptor each.
+// With fewer descriptors a default run with many small objects runs out of them.
 constexpr uint64_t kFewDescriptors = 1024;
 
 }  // namespace
@@ -76,11 +76,14 @@ void AddNodeTransferFlags(Flags& flags, NodeConfig* target) {
 }
 
 absl::Status PrepareDaemon(const DaemonFlags& flags) {
+  // The log goes first, so that every later warning reaches the file.
   PHALANX_RETURN_IF_ERROR(SetLogLevel(flags.log.level));
   PHALANX_RETURN_IF_ERROR(SetLogFile(flags.log.file));
+  // Before any thread starts, because threads inherit the signal mask.
   HoldSignals();
   IgnoreBrokenPipes();
   const absl::StatusOr<uint64_t> descriptors = net::RaiseFileDescriptorLimit();
+  // A node with few descriptors works, but only for few clients, so this is a warning.
   if (!descriptors.ok() || *descriptors < kFewDescriptors) {
     PHALANX_LOG(WARNING) << "few file descriptors are allowed, so that few clients, peers and "
                             "large objects fit; raise the hard limit (ulimit -Hn)"

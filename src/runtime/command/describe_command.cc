@@ -58,7 +58,7 @@ class DescribeCommand : public Command {
     const Instant start = MonotonicNow();
     while (true) {
       const absl::StatusOr<v1::DescribeObjectResponse> object = tools.Describe(id);
-      // Not there yet, or a directory that is being restarted: looked for again.
+      // The object does not exist yet, or the directory is restarting: look again.
       if (object.ok()) {
         screen.Show(Render(*object));
         const int complete = static_cast<int>(object->summary().complete_copies());
@@ -67,6 +67,7 @@ class DescribeCommand : public Command {
                  !absl::IsDeadlineExceeded(object.status())) {
         return object.status();
       }
+      // Checked after the look, so that a timeout of 0 still looks once.
       if (MonotonicNow() - start >= timeout_) {
         return absl::DeadlineExceededError(
             absl::StrCat("object ", id.hex(), " did not get there in time: ",

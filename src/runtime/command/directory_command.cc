@@ -44,12 +44,16 @@ class DirectoryCommand : public Command {
   absl::Status Run() override {
     PHALANX_RETURN_IF_ERROR(PrepareDaemon(daemon_));
     config_.cluster_id = daemon_.cluster_id;
+    // Read from a file or the environment, never from a flag: flags are visible in the process
+    // list.
     PHALANX_ASSIGN_OR_RETURN(config_.secret, ReadClusterSecret(daemon_.secret_file));
     DaemonLoop process(daemon_.log.file);
     net::TcpNetwork network;
     PHALANX_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryDaemon> daemon,
                              DirectoryDaemon::Start(config_, process.loop(), network));
+    // Printed only after the port is open, so that scripts can wait for this line.
     Announce(*daemon);
+    // A shard has nothing to move, so it leaves at the first signal.
     return process.Run([](const std::function<void()>& gone) { gone(); });
   }
 

@@ -40,6 +40,7 @@ absl::StatusOr<DirectoryConnection> ConnectToDirectory(const DirectoryFlags& fla
   PHALANX_ASSIGN_OR_RETURN(options.secret, ReadClusterSecret(flags.secret_file));
   DirectoryConnection connection;
   connection.shards = flags.directory;
+  // The node knows its shards, so on a node's host no flag is needed.
   if (connection.shards.empty()) {
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(flags.node));
     connection.shards = absl::StrSplit(client->directory(), ',', absl::SkipEmpty());
@@ -48,6 +49,8 @@ absl::StatusOr<DirectoryConnection> ConnectToDirectory(const DirectoryFlags& fla
           absl::StrCat("node ", client->node_name(), " does not say where its directory is"));
     }
     const std::string beside = SecretFileBeside(client->address());
+    // A given secret wins. Only the owner can read the file, so an unreadable file is another
+    // user's cluster.
     if (options.secret.empty() && access(beside.c_str(), R_OK) == 0) {
       PHALANX_ASSIGN_OR_RETURN(options.secret, ReadClusterSecret(beside));
     }

@@ -16,7 +16,7 @@
 namespace phalanx::runtime {
 namespace {
 
-// A flag of one value: the last one given counts. `parse` turns a text into a T.
+// A flag with one value; the last value wins. `parse` turns a text into a T.
 template <typename T, typename Parse>
 FlagValue OneValue(T* target, std::string type, std::string default_text, Parse parse) {
   FlagValue value;
@@ -31,7 +31,7 @@ FlagValue OneValue(T* target, std::string type, std::string default_text, Parse 
   return value;
 }
 
-// A flag of several: what is given, split at commas, replaces the default.
+// A flag with several values. The given values, split at commas, replace the default.
 template <typename T, typename Parse>
 FlagValue ManyValues(std::vector<T>* target, std::string type, std::string default_text,
                      Parse parse) {
@@ -48,6 +48,7 @@ FlagValue ManyValues(std::vector<T>* target, std::string type, std::string defau
         all.push_back(*std::move(parsed));
       }
     }
+    // Written only after all parts are valid: the target keeps its default on an error.
     *target = std::move(all);
     return absl::OkStatus();
   };
@@ -103,11 +104,13 @@ FlagValue Fraction(double* target) {
 }
 
 FlagValue ByteSize(uint64_t* target) {
+  // Zero means that the daemon chooses, so the help shows no default.
   return OneValue(target, "SIZE", *target == 0 ? "" : HumanBytes(*target), ParseBytes);
 }
 
 FlagValue ByteSizeList(std::vector<uint64_t>* target) {
   const std::string defaults = absl::StrJoin(*target, ",", [](std::string* out, uint64_t bytes) {
+    // Without a blank, so that the default can be pasted into a command line.
     absl::StrAppend(out, absl::StrReplaceAll(HumanBytes(bytes), {{" ", ""}}));
   });
   return ManyValues(target, "SIZE", defaults, ParseBytes);
@@ -131,6 +134,7 @@ FlagValue Labels(std::map<std::string, std::string>* target) {
       for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
         const std::pair<std::string, std::string> label =
             absl::StrSplit(part, absl::MaxSplits('=', 1));
+        // Without "=" the first part is the whole text.
         if (label.first.empty() || label.first.size() == part.size()) {
           return absl::InvalidArgumentError(
               absl::StrCat("\"", part, "\" is not a label such as zone=a"));

@@ -38,6 +38,7 @@ class GetCommand : public Command {
   }
 
   absl::Status Run() override {
+    // Both would write to standard output.
     if (json_ && output_ == "-") {
       return absl::InvalidArgumentError("--json needs an output file: -o FILE");
     }
@@ -45,6 +46,8 @@ class GetCommand : public Command {
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
     PHALANX_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Open(output_));
     ProgressBar bar(absl::StrCat("get ", id.ShortHex()), !json_ && !quiet_);
+    // A pipe cannot take bytes back when the arriving copy becomes void, so it gets only complete
+    // objects.
     PHALANX_RETURN_IF_ERROR(file.restartable() ? CopyStream(*client, id, file, bar)
                                                : CopyWhole(*client, id, file, bar));
     PHALANX_RETURN_IF_ERROR(file.Commit());
@@ -57,7 +60,7 @@ class GetCommand : public Command {
     return std::max(absl::ZeroDuration(), timeout_ - bar.elapsed());
   }
 
-  // Writes what arrives, and begins again when it is void.
+  // Writes bytes as they arrive, and starts again at the beginning if the copy becomes void.
   absl::Status CopyStream(Client& client, const ObjectId& id, OutputFile& file, ProgressBar& bar) {
     bar.Say("waiting");
     PHALANX_ASSIGN_OR_RETURN(ObjectStream stream, client.GetStream(id, TimeLeft(bar)));
@@ -77,7 +80,7 @@ class GetCommand : public Command {
     }
   }
 
-  // What is written cannot be taken back: only what is complete.
+  // Written bytes cannot be taken back, so this waits until the object is complete.
   absl::Status CopyWhole(Client& client, const ObjectId& id, OutputFile& file, ProgressBar& bar) {
     bar.Say("waiting");
     GetOptions options;
@@ -95,6 +98,7 @@ class GetCommand : public Command {
                                   {"output", output_}}
                 << std::endl;
     } else if (!quiet_ && isatty(STDERR_FILENO) == 1) {
+      // To standard error: standard output can be the object itself.
       std::cerr << HumanBytes(size_) << " in " << HumanDuration(elapsed) << std::endl;
     }
   }

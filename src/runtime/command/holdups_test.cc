@@ -13,8 +13,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Node `number`, which pulls from `sender` (0: a root) and found it without bytes for so much of
-// the last second.
+// Adds node `number`, which pulls from `sender` (0: a root) and was starved for `starved` of the
+// last second.
 v1::CopyDescription& Add(v1::DescribeObjectResponse& object, uint64_t number, uint64_t sender,
                          double starved) {
   v1::CopyDescription& copy = *object.add_copies();
@@ -31,7 +31,7 @@ v1::CopyDescription& Add(v1::DescribeObjectResponse& object, uint64_t number, ui
   return copy;
 }
 
-// "SLOW: NAMES" for each.
+// Returns "SLOW: NAMES" for each.
 std::vector<std::string> Holdups(const v1::DescribeObjectResponse& object) {
   std::vector<std::string> texts;
   for (const Holdup& holdup : FindHoldups(object)) {

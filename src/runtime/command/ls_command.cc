@@ -11,6 +11,7 @@
 namespace phalanx::runtime {
 namespace {
 
+// One page fits well into a message; a large listing does not block a shard for long.
 constexpr int kPage = 1000;
 
 class LsCommand : public Command {
@@ -42,6 +43,7 @@ class LsCommand : public Command {
       more = page.more();
       if (!more) break;
       PHALANX_ASSIGN_OR_RETURN(const ObjectId listed_to, ObjectId::FromBinary(page.listed_to()));
+      // Without progress this loop would not end.
       if (after.has_value() && listed_to <= *after) {
         return absl::InternalError("the directory lists the same objects again");
       }
@@ -55,6 +57,7 @@ class LsCommand : public Command {
   void Print(const v1::ListObjectsResponse& page, bool first) const {
     if (json_) {
       for (const v1::ObjectSummary& object : page.objects()) {
+        // One object per line, so that a reader can process the list as it arrives.
         std::cout << SummaryAsJson(object) << "\n";
       }
     } else if (first || page.objects_size() > 0) {

@@ -76,8 +76,11 @@ class NodeCommand : public Command {
     DaemonLoop process(daemon_.log.file);
     PHALANX_ASSIGN_OR_RETURN(const std::unique_ptr<NodeDaemon> node,
                              NodeDaemon::Start(config_, process.loop()));
+    // Printed only after the sockets are open, so that scripts can wait for this line.
     Announce(*node);
     absl::Status drained;
+    // The signal starts the drain; its result becomes the exit code, so that an operator sees lost
+    // objects.
     PHALANX_RETURN_IF_ERROR(process.Run([&node, &drained](std::function<void()> gone) {
       node->Leave([&drained, gone = std::move(gone)](const absl::Status& status) {
         drained = status;
@@ -93,6 +96,7 @@ class NodeCommand : public Command {
     config_.node.process_id = static_cast<uint64_t>(getpid());
     PHALANX_ASSIGN_OR_RETURN(config_.node.secret, ReadClusterSecret(daemon_.secret_file));
     PHALANX_RETURN_IF_ERROR(SettleCapacity(&config_.node.capacity_bytes));
+    // After the flags are known: the default name contains the port.
     if (config_.node.name.empty()) config_.node.name = DefaultNodeName(config_.node.listen);
     config_.socket = std::string(absl::StripPrefix(config_.socket, "unix:"));
     if (config_.socket.empty()) config_.socket = DefaultSocketPath();

@@ -26,6 +26,7 @@ absl::StatusOr<std::shared_ptr<Client>> ConnectToNode(const NodeFlags& flags) {
   options.connect_timeout = flags.connect_timeout;
   if (options.address.empty()) {
     const std::string path = DefaultSocketPath();
+    // Checked here for a better message: without an address Connect would start a private cluster.
     if (access(path.c_str(), F_OK) != 0) {
       return absl::UnavailableError(
           absl::StrCat("no node is running at ", path,
@@ -43,6 +44,7 @@ absl::StatusOr<ObjectId> ResolveObject(const ObjectFlags& flags, const std::stri
   }
   if (!flags.name.empty()) return ObjectId::FromName(name_space, flags.name);
   absl::StatusOr<ObjectId> id = ObjectId::FromHex(flags.id);
+  // The nil id is reserved, so the node would refuse it with a less clear text.
   if (id.ok() && id->nil()) return absl::InvalidArgumentError("the id of zeros names no object");
   return id;
 }

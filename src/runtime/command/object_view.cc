@@ -25,7 +25,7 @@ std::string GenerationText(const v1::Generation& generation) {
   return Generation{creator, generation.sequence()}.ToString();
 }
 
-// What a copy waits for, by copy.
+// The hold-up of each waiting copy.
 std::map<const v1::CopyDescription*, std::string> Reasons(
     const v1::DescribeObjectResponse& object) {
   std::map<const v1::CopyDescription*, std::string> reasons;
@@ -35,7 +35,7 @@ std::map<const v1::CopyDescription*, std::string> Reasons(
   return reasons;
 }
 
-// Ids of 20 bytes each, one after the other.
+// `ids` has 20 bytes per id, without separators.
 nlohmann::json IdsAsJson(absl::string_view ids) {
   nlohmann::json json = nlohmann::json::array();
   for (; ids.size() >= ObjectId::kSize; ids.remove_prefix(ObjectId::kSize)) {
@@ -47,6 +47,7 @@ nlohmann::json IdsAsJson(absl::string_view ids) {
 nlohmann::json CopyAsJson(const TreeRow& row, uint64_t size_bytes) {
   const v1::CopyDescription& copy = *row.copy;
   nlohmann::json sender;
+  // A copy without a sender is a root; its sender is null in the JSON.
   if (copy.sender().node() != 0) sender = Printable(copy.sender_name());
   return {{"node", Printable(copy.name())},
           {"state", CopyState(copy)},
@@ -101,6 +102,7 @@ nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object) {
   for (const TreeRow& row : LayOutTree(object)) {
     nlohmann::json copy = CopyAsJson(row, object.summary().info().size_bytes());
     const auto reason = reasons.find(row.copy);
+    // The key is always present, so that programs can read it without a check.
     copy["held_up_by"] = nullptr;
     if (reason != reasons.end()) copy["held_up_by"] = reason->second;
     json["copies"].push_back(std::move(copy));
@@ -133,6 +135,7 @@ std::string ObjectsAsTable(const v1::ListObjectsResponse& list) {
       {"ID", "SIZE", "COMPLETE", "PARTIAL", "WAITING", "NOTES"}};
   for (const v1::ObjectSummary& object : list.objects()) {
     std::string notes = object.deleted() ? "deleted" : object.inline_cached() ? "cached" : "";
+    // A waiting node makes an object known before its Put.
     if (!object.has_info() && !object.deleted()) notes = "not put yet";
     if (object.reducing()) notes = "being reduced";
     if (object.conflicts() > 0) {

@@ -21,10 +21,10 @@
 namespace phalanx::runtime {
 namespace {
 
-// Read, and shown to receivers, at a time.
+// The bytes that are read, and published to receivers, at a time.
 constexpr size_t kChunkBytes = 1 << 20;
 
-// Bytes read, fewer than asked for only at the end of the file.
+// Returns how many bytes were read; fewer than asked for only at the end of the file.
 absl::StatusOr<size_t> ReadFully(int fd, const std::string& path, absl::Span<char> into) {
   size_t done = 0;
   while (done < into.size()) {
@@ -82,9 +82,10 @@ class PutCommand : public Command {
     if (fstat(fd, &info) != 0 || S_ISDIR(info.st_mode)) {
       return absl::InvalidArgumentError(absl::StrCat(path_, " is not a file"));
     }
+    // The file is open by now, so a wrong path does not need a node to be reported.
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
     ProgressBar bar(absl::StrCat("put ", path_), !json_ && !quiet_);
-    // Files of /proc say that they are empty, and are read like a pipe.
+    // Files of /proc report a size of 0, so they are read like a pipe.
     const bool regular = S_ISREG(info.st_mode) && info.st_size > 0;
     const uint64_t size = regular ? static_cast<uint64_t>(info.st_size) : pipe_size_;
     absl::StatusOr<PutResult> result =
@@ -105,22 +106,25 @@ class PutCommand : public Command {
       PHALANX_ASSIGN_OR_RETURN(const size_t got,
                                ReadFully(fd, path_, buffer.span().subspan(done, chunk)));
       done += got;
+      // The file was shortened while it was read. The writer's destructor aborts the object.
       if (got < chunk) {
         return absl::AbortedError(absl::StrCat("put of ", id.hex(), ": ",
                                                path_ == "-" ? "standard input" : path_,
                                                " ended early: ", done, " of ", size, " bytes"));
       }
+      // Receivers can relay the bytes from here on.
       PHALANX_RETURN_IF_ERROR(buffer.Publish(done));
       bar.Update(done, size);
     }
     return buffer.Seal().Wait();
   }
 
-  // Of unknown size: read to the end first.
+  // The size is unknown, so the input is read to its end first.
   absl::StatusOr<PutResult> PutUnsized(Client& client, const ObjectId& id, int fd) {
     std::string bytes;
     while (true) {
       const size_t before = bytes.size();
+      // Doubled each time, so that the number of copies stays small.
       bytes.resize(std::max(before * 2, before + kChunkBytes));
       PHALANX_ASSIGN_OR_RETURN(
           const size_t got,

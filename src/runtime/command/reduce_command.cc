@@ -61,6 +61,7 @@ class ReduceCommand : public Command {
     for (const std::string& source : sources_) {
       PHALANX_ASSIGN_OR_RETURN(sources.emplace_back(), Resolve(source));
     }
+    // With sources the caller probably meant to reduce; running neither is safer.
     if (reduced_from_ && !sources.empty()) {
       return absl::InvalidArgumentError("--reduced-from takes no sources");
     }
@@ -69,6 +70,7 @@ class ReduceCommand : public Command {
     if (!reduced_from_) {
       PHALANX_RETURN_IF_ERROR(client->Reduce(target, sources, options_).Wait().status());
     }
+    // The order of the fold, or the chosen subset, is known only after the reduction.
     PHALANX_ASSIGN_OR_RETURN(const std::vector<ObjectId> from,
                              client->ReducedFrom(target, timeout_).Wait());
     Print(target, from);

@@ -20,7 +20,7 @@ namespace {
 using Slot = v1::ReductionDescription::Slot;
 
 constexpr int kBarCells = 10;
-// Deeper branches are not moved to the right any more.
+// Deeper branches are not indented further.
 constexpr size_t kMaxIndent = 12;
 
 std::string VersionText(const v1::Generation& version) {
@@ -34,6 +34,7 @@ class Drawing {
   Drawing(const v1::ReductionDescription& reduction, bool unicode)
       : reduction_(reduction), unicode_(unicode) {
     for (const Slot& slot : reduction.slots()) {
+      // A shard of another version could send a slot twice; the first one counts.
       if (!by_number_.emplace(slot.slot(), &slot).second) continue;
       below_[slot.parent()].push_back(&slot);
     }
@@ -43,7 +44,7 @@ class Drawing {
     for (const auto& [number, slot] : by_number_) {
       if (!by_number_.contains(slot->parent())) AddSubtree(*slot);
     }
-    // What is left hangs in circles.
+    // The remaining slots form cycles.
     for (const auto& [number, slot] : by_number_) {
       if (!drawn_.contains(number)) AddSubtree(*slot);
     }
@@ -53,12 +54,13 @@ class Drawing {
  private:
   struct Visit {
     const Slot* slot;
-    // As wide as a branch, and what hangs from it.
+    // The branch in front of this slot, and the indentation of its children.
     std::string prefix;
     std::string below;
   };
 
   void AddSubtree(const Slot& root) {
+    // A stack instead of recursion: a chain can have thousands of slots.
     std::vector<Visit> stack = {{&root, "", ""}};
     while (!stack.empty()) {
       const Visit visit = std::move(stack.back());
@@ -69,6 +71,7 @@ class Drawing {
       if (found == below_.end()) continue;
       const std::vector<const Slot*>& children = found->second;
       const bool branches = children.size() > 1 && visit.below.size() < kMaxIndent * 3;
+      // In reverse, because the stack returns the last one first.
       for (size_t i = children.size(); i-- > 0;) {
         const bool last = i + 1 == children.size();
         if (!branches) {
@@ -102,7 +105,7 @@ class Drawing {
     if (slot.source_ids_size() > 0 && !slot.has_version()) {
       notes.push_back("waits for those below it");
     }
-    // Such a slot computes nothing, and so has nothing to say of how far it is.
+    // Such a slot computes nothing, so it has no progress.
     const bool leaf = !below_.contains(static_cast<int>(slot.slot()));
     if (leaf && slot.has_version() && slot.source_ids_size() == 1) {
       notes.push_back("hands on its source");
@@ -128,7 +131,7 @@ class Drawing {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Whatever numbers a shard of another version sends.
+// Accepts the numbers of any dtype, also from a shard of another version.
 std::string NameOfElements(const v1::Reduction& asked) {
   std::vector<ElementRun> runs;
   for (const v1::ElementRun& run : asked.runs()) {
@@ -158,6 +161,7 @@ std::string DrawReduction(const v1::ReductionDescription& reduction, bool unicod
     absl::StrAppend(&text, AlignColumns(Drawing(reduction, unicode).Rows(),
                                         {false, false, false, true, false}));
   }
+  // The shard omits slots of a large reduction, so a cut drawing says so.
   if (reduction.slots_left_out() > 0) {
     absl::StrAppend(&text, "not shown: ", reduction.slots_left_out(), " slots\n");
   }

@@ -30,6 +30,7 @@ class RmCommand : public Command {
   }
 
   absl::Status Run() override {
+    // All ids are checked before the first Delete, so that a typing error deletes nothing.
     std::vector<ObjectId> objects;
     for (const std::string& id : ids_) {
       PHALANX_ASSIGN_OR_RETURN(objects.emplace_back(), ResolveObject({id, ""}, node_.name_space));
@@ -40,6 +41,7 @@ class RmCommand : public Command {
     if (objects.empty()) return absl::InvalidArgumentError("say which objects: ids or --name");
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
     absl::Status first_error;
+    // Continues after an error: the other objects can still be deleted.
     for (const ObjectId& id : objects) {
       absl::Status status = client->Delete(id, timeout_).Wait().status();
       if (json_) {

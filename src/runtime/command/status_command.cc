@@ -45,7 +45,7 @@ class StatusCommand : public Command {
     return json_ ? absl::StrCat(StatusAsJson(cluster).dump(), "\n") : StatusAsText(cluster);
   }
 
-  // With --until-nodes alone only the last look is shown.
+  // With --until-nodes alone, only the last status is shown.
   absl::Status Follow(const DirectoryConnection& directory) const {
     Screen screen;
     const Instant start = MonotonicNow();
@@ -53,6 +53,7 @@ class StatusCommand : public Command {
       const ClusterStatus cluster = MergeStatus(directory.shards, directory.tools->GetStatus());
       const bool there = until_nodes_ > 0 && cluster.connected_nodes() >= until_nodes_;
       const bool late = MonotonicNow() - start >= timeout_;
+      // A script that waits for a cluster needs one output, not one for each look.
       if (follow_ || there || late) screen.Show(Render(cluster));
       if (there) return absl::OkStatus();
       if (!MayPass(cluster.status())) return cluster.status();
@@ -65,7 +66,7 @@ class StatusCommand : public Command {
     }
   }
 
-  // A shard that is not there may come; one that refuses us will go on doing so.
+  // An unreachable shard can come up later; a shard that refuses this client will keep doing so.
   static bool MayPass(const absl::Status& status) {
     return status.ok() || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
   }

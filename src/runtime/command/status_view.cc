@@ -17,6 +17,7 @@ constexpr int kBarCells = 10;
 
 void Merge(const v1::NodeStatus& seen, ClusterNode& node) {
   const bool first = !node.info.has_key();
+  // Each shard heard from the node at another time; the largest use is the safe one to show.
   const uint64_t used = std::max(node.info.used_bytes(), seen.info().used_bytes());
   if (first) node.info = seen.info();
   node.info.set_used_bytes(used);
@@ -37,6 +38,8 @@ std::string LabelsText(const v1::NodeInfo& info) {
 std::string NodeState(const ClusterNode& node, const ClusterStatus& cluster) {
   if (node.connected_shards == 0) return "lost";
   if (node.draining) return "draining";
+  // Compared with the shards that answer, so that one silent shard does not make every node look
+  // bad.
   if (node.connected_shards < cluster.answering_shards()) {
     return absl::StrCat(node.connected_shards, " of ", cluster.answering_shards(), " shards");
   }
@@ -60,6 +63,7 @@ std::vector<std::string> NodeRow(const ClusterNode& node, const ClusterStatus& c
 
 nlohmann::json NodeAsJson(const ClusterNode& node) {
   nlohmann::json labels = nlohmann::json::object();
+  // Labels come from other hosts, so they must not control the terminal.
   for (const auto& [key, value] : node.info.labels()) labels[Printable(key)] = Printable(value);
   return {{"name", Printable(node.info.name())},
           {"address", Printable(node.info.address())},
@@ -102,6 +106,7 @@ int ClusterStatus::answering_shards() const {
 }
 
 int ClusterStatus::connected_nodes() const {
+  // While a shard is silent, its view of the nodes is unknown.
   if (answering_shards() != static_cast<int>(shards.size())) return 0;
   return static_cast<int>(
       std::count_if(nodes.begin(), nodes.end(), [this](const ClusterNode& node) {
@@ -135,6 +140,7 @@ ClusterStatus MergeStatus(const std::vector<std::string>& addresses,
     ClusterShard shard{addresses[i], answers[i].status(), {}};
     if (answers[i].ok()) {
       for (const v1::NodeStatus& seen : answers[i]->nodes()) {
+        // By incarnation too: a restarted node can appear beside its former life for a moment.
         Merge(seen, nodes[NodeKey{seen.info().key().node(), seen.info().key().incarnation()}]);
       }
       shard.answer = *std::move(answers[i]);
@@ -173,6 +179,7 @@ std::string StatusAsText(const ClusterStatus& cluster) {
   absl::StrAppend(&text, cluster.answering_shards(), " of ", cluster.shards.size(),
                   " shards up for ", HumanDuration(uptime), ", ", cluster.nodes.size(), " nodes, ",
                   cluster.objects(), " objects, ", waiting, " waiting\n");
+  // A new cluster has no nodes; a table with only a heading would confuse.
   if (cluster.nodes.empty()) return text;
   std::vector<std::vector<std::string>> rows = {
       {"NODE", "ADDRESS", "STATE", "MEMORY", "USED", "OF", "COPIES", "PULLS", "PUSHES", "LABELS"}};

@@ -19,14 +19,14 @@
 namespace phalanx::runtime {
 namespace {
 
-// Objects looked at for what moves, and shown.
+// The number of objects that are searched for transfers, and the number shown.
 constexpr uint32_t kMaxListed = 10'000;
 constexpr size_t kMaxShown = 10;
 
 struct Motion {
   v1::ObjectSummary summary;
   double bytes_per_second = 0;
-  // What holds up most of its nodes; empty if nothing does.
+  // The hold-up of most of its nodes; empty if there is none.
   std::string held_up_by;
 };
 
@@ -80,13 +80,15 @@ class TopCommand : public Command {
   }
 
  private:
-  // Objects on their way somewhere; none while the directory does not answer.
+  // Objects with transfers in progress; empty while the directory does not answer.
   static std::vector<Motion> Motions(directory::ToolsClient& tools) {
     std::vector<Motion> motions;
     const absl::StatusOr<v1::ListObjectsResponse> list = tools.List(std::nullopt, kMaxListed);
+    // The status above shows already that a shard does not answer.
     if (!list.ok()) return motions;
     for (const v1::ObjectSummary& object : list->objects()) {
       if (object.partial_copies() == 0 && object.waiting() == 0) continue;
+      // Each description is a request, so their number is limited.
       if (motions.size() == kMaxShown) break;
       Motion motion{object, 0, {}};
       const absl::StatusOr<ObjectId> id = ObjectId::FromBinary(object.object_id());
@@ -105,6 +107,7 @@ class TopCommand : public Command {
   static std::vector<v1::RunningReduction> RunningReductions(const ClusterStatus& cluster) {
     std::vector<v1::RunningReduction> reductions;
     for (const ClusterShard& shard : cluster.shards) {
+      // The status of a silent shard holds no reductions.
       if (!shard.status.ok()) continue;
       reductions.insert(reductions.end(), shard.answer.running_reductions().begin(),
                         shard.answer.running_reductions().end());

@@ -30,6 +30,7 @@ class Layout {
  public:
   explicit Layout(const v1::DescribeObjectResponse& object) {
     for (const v1::CopyDescription& copy : object.copies()) {
+      // A node that is listed twice is drawn once.
       if (by_node_.emplace(KeyOf(copy.node()), &copy).second) copies_.push_back(&copy);
     }
     std::sort(copies_.begin(), copies_.end(), NameBefore);
@@ -42,7 +43,7 @@ class Layout {
     for (const v1::CopyDescription* copy : copies_) {
       if (!HasSender(*copy)) AddSubtree(copy);
     }
-    // What is left hangs below nobody: circles.
+    // The remaining copies form cycles: every one of them has a sender.
     for (const v1::CopyDescription* copy : copies_) {
       if (!drawn_.contains(copy)) AddSubtree(copy);
     }
@@ -60,6 +61,7 @@ class Layout {
       std::vector<bool> more_siblings;
     };
     const size_t first_row = rows_.size();
+    // A stack instead of recursion: a chain can have thousands of nodes.
     std::vector<Visit> stack = {{root, {}}};
     while (!stack.empty()) {
       Visit visit = std::move(stack.back());
@@ -69,6 +71,7 @@ class Layout {
       const auto found = children_.find(KeyOf(visit.copy->node()));
       if (found != children_.end()) {
         for (const v1::CopyDescription* child : found->second) {
+          // Drawn copies are skipped, or a cycle would not end.
           if (drawn_.contains(child)) continue;
           below.push_back({child, visit.more_siblings});
           below.back().more_siblings.push_back(true);
@@ -83,6 +86,7 @@ class Layout {
   }
 
   void CountDescendants(size_t first_row) {
+    // Descendants follow their ancestor directly and are deeper, so counting rows is enough.
     for (size_t i = first_row; i < rows_.size(); ++i) {
       const size_t depth = rows_[i].more_siblings.size();
       size_t end = i + 1;
@@ -116,7 +120,7 @@ std::string Times(uint32_t count) {
   return count == 1 ? std::string("once") : absl::StrCat(count, " times");
 }
 
-// `all`: every copy is drawn.
+// `all`: the directory omitted no copy.
 std::string Notes(const TreeRow& row, uint64_t size_bytes, bool all) {
   const v1::CopyDescription& copy = *row.copy;
   std::vector<std::string> notes;
@@ -140,7 +144,7 @@ std::vector<std::string> Cells(const TreeRow& row, uint64_t size_bytes, bool all
   const double fraction = copy.complete() || size_bytes == 0
                               ? 1
                               : static_cast<double>(BytesPresent(copy, size_bytes)) / size_bytes;
-  // A partial copy is never shown as all there.
+  // A partial copy never shows 100 %.
   const int percent = copy.complete() ? 100 : std::min(99, static_cast<int>(fraction * 100));
   return {absl::StrCat(Branches(row.more_siblings, unicode), Printable(copy.name())),
           CopyState(copy),
@@ -201,6 +205,7 @@ std::string CopyState(const v1::CopyDescription& copy) {
   if (!copy.connected()) return "lost";
   if (copy.complete()) return "complete";
   if (copy.pulling()) {
+    // Half of the time is the limit: a sender that waits now and then is normal in a relay tree.
     const bool starved = copy.starved_ns() > 0 && copy.starved_ns() >= copy.elapsed_ns() / 2;
     return starved ? "starved" : "pulling";
   }
@@ -211,6 +216,7 @@ uint64_t BytesPresent(const v1::CopyDescription& copy, uint64_t size_bytes) {
   if (copy.complete()) return size_bytes;
   uint64_t present = 0;
   for (const uint64_t watermark : copy.watermarks()) {
+    // Watermarks can exceed the size if the record is damaged; the sum must not.
     present += std::min(watermark, size_bytes - present);
   }
   return present;
@@ -231,6 +237,7 @@ std::string DrawTree(const v1::DescribeObjectResponse& object, bool unicode) {
   std::set<NodeKey> with_copy;
   for (const v1::CopyDescription& copy : object.copies()) with_copy.insert(KeyOf(copy.node()));
   for (const v1::NodeInfo& node : object.waiting()) {
+    // A waiting node with a partial copy is in the tree already.
     if (!with_copy.contains(KeyOf(node.key()))) waiting.push_back(Printable(node.name()));
   }
   std::sort(waiting.begin(), waiting.end(),

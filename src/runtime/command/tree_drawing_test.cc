@@ -22,7 +22,7 @@ v1::DescribeObjectResponse Object() {
   return object;
 }
 
-// Node `number`, called n<number>, fed by node `sender` (0: a root).
+// Adds node `number`, called n<number>, with the sender `sender` (0: a root).
 v1::CopyDescription& AddCopy(v1::DescribeObjectResponse& object, uint64_t number, uint64_t sender) {
   v1::CopyDescription& copy = *object.add_copies();
   copy.mutable_node()->set_node(number);
@@ -162,7 +162,7 @@ TEST(TreeDrawingTest, EveryCopyIsDrawnOnceEvenInACircle) {
   AddPulling(object, 2, 3, 0);
   AddPulling(object, 3, 1, 0);
   AddPulling(object, 4, 4, 0);
-  AddPulling(object, 4, 1, 0);  // the same node again
+  AddPulling(object, 4, 1, 0);  // a second entry for the same node
   const std::vector<TreeRow> rows = LayOutTree(object);
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_TRUE(rows[0].sender_gone);

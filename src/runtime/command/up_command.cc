@@ -26,7 +26,7 @@
 namespace phalanx::runtime {
 namespace {
 
-// The whole line or nothing that matters: the parent may be gone, which its end of file tells.
+// Writes the whole line. Errors are ignored: if the parent has ended, the end of file says so.
 void WriteLine(int fd, std::string line) {
   line.push_back('\n');
   absl::string_view left = line;
@@ -38,8 +38,9 @@ void WriteLine(int fd, std::string line) {
   }
 }
 
-// So that tools on this host can show the secret of the private cluster.
+// Tools on this host read the secret of the private cluster from this file.
 absl::Status WriteSecretFile(const std::string& path, const std::string& secret) {
+  // O_EXCL: the folder is new, so no other process can own a file here.
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0)
     return absl::UnavailableError(absl::StrCat("cannot make ", path, ": ", strerror(errno)));
@@ -77,6 +78,7 @@ class UpCommand : public Command {
   absl::Status Run() override {
     const absl::Status status = Serve();
     if (!status.ok() && embedded_fd_ >= 0 && !ready_) {
+      // The contract is one line.
       const std::string text = absl::StrReplaceAll(status.message(), {{"\n", " "}});
       WriteLine(embedded_fd_, absl::StrCat("ERROR ", text));
     }
@@ -85,7 +87,7 @@ class UpCommand : public Command {
 
  private:
   absl::Status Serve() {
-    // A program's private cluster says only what goes wrong.
+    // A program's private cluster logs only errors and warnings.
     if (embedded_fd_ >= 0 && daemon_.log.level == "info") daemon_.log.level = "warning";
     PHALANX_RETURN_IF_ERROR(PrepareDaemon(daemon_));
     PHALANX_ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::Make());
@@ -99,11 +101,13 @@ class UpCommand : public Command {
     PHALANX_ASSIGN_OR_RETURN(const std::unique_ptr<NodeDaemon> node,
                              NodeDaemon::Start(node_, process.loop()));
     if (embedded_fd_ >= 0) {
+      // The descriptor was inherited without FD_CLOEXEC; processes started from here must not keep
+      // it open.
       fcntl(embedded_fd_, F_SETFD, FD_CLOEXEC);
       PHALANX_RETURN_IF_ERROR(process.StopAtEndOfFile(embedded_fd_));
     }
     Announce(*node, folder.path());
-    // Nobody else has copies to move: leaving takes no time.
+    // There is no other node that could fetch copies, so the cluster leaves at once.
     return process.Run([](const std::function<void()>& gone) { gone(); });
   }
 
@@ -112,7 +116,7 @@ class UpCommand : public Command {
     PHALANX_RETURN_IF_ERROR(WriteSecretFile(absl::StrCat(folder, "/secret"), secret));
     directory_.listen = "127.0.0.1:0";
     directory_.secret = secret;
-    // Nobody has had this secret before.
+    // No node has had this secret before, so there is nothing to recover.
     directory_.core.first_life = true;
     node_.node.name = absl::StrCat(ShortHostName(), "-", getpid());
     node_.node.secret = secret;
