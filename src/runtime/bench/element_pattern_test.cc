@@ -66,7 +66,7 @@ TEST(ElementPattern, SumsThatWereComputedMatchAndOthersDoNot) {
 TEST(ElementPattern, SumsOfTheMostRanksAreExactInEveryFloat) {
   std::vector<int> ranks;
   for (int rank = 0; rank < kMaxExactRanks; ++rank) ranks.push_back(rank);
-  // bf16 has 8 bits of precision, f16 has 11: what a sum of them reaches stays below.
+  // bf16 has 8 bits of precision and f16 has 11; the sums stay below these limits.
   const auto largest = [&ranks](DType dtype) {
     int64_t most = 0;
     const Elements elements{dtype, ReduceOp::kSum};

@@ -11,7 +11,7 @@
 namespace phalanx::runtime::bench {
 namespace {
 
-// Whose ranks do something together.
+// Operations in which several ranks take part.
 const std::vector<std::string> kTogether = {"broadcast", "broadcast_all",  "gather",
                                             "allgather", "all_to_all",     "reduce",
                                             "allreduce", "reduce_scatter", "roundtrip"};

@@ -50,12 +50,13 @@ absl::Status Resolve(const std::string& address, bool passive, AddressList* out)
   return absl::InvalidArgumentError(absl::StrCat(address, ": ", gai_strerror(error)));
 }
 
+// Otherwise Nagle's algorithm would delay the last bytes of a transfer.
 void SetNoDelay(int fd) {
   const int one = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
-// For each call that waits: connect and accept, too.
+// Applies to every call that waits, including connect and accept.
 void SetTimeout(int fd, absl::Duration timeout) {
   const timeval limit = absl::ToTimeval(std::max(timeout, absl::Milliseconds(1)));
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
@@ -75,6 +76,7 @@ absl::StatusOr<int> Dial(const std::string& address, char kind, uint32_t rank,
     return error;
   }
   SetNoDelay(fd);
+  // The kind and the rank: the other side cannot see from where the connection comes.
   char greeting[5] = {kind};
   std::memcpy(greeting + 1, &rank, sizeof rank);
   if (send(fd, greeting, sizeof greeting, MSG_NOSIGNAL) != sizeof greeting) {
@@ -84,7 +86,7 @@ absl::StatusOr<int> Dial(const std::string& address, char kind, uint32_t rank,
   return fd;
 }
 
-// received[i] += own[i], for what may be at any address.
+// received[i] += own[i]; `received` can be unaligned.
 void FoldInto(const float* own, size_t count, char* received) {
   for (size_t i = 0; i < count; ++i) {
     float value;
@@ -96,8 +98,9 @@ void FoldInto(const float* own, size_t count, char* received) {
 
 }  // namespace
 
-// Everything that a rank sends in a ring, as one stream: the first part is its own, what follows is
-// what it has received, a part later. So position p may go out once p - part bytes have come in.
+// The bytes that a rank sends in a ring, as one stream: the first part is its own, and each later
+// part is the one that it received before. So it can send position p once it has received p - part
+// bytes.
 class RawLinks::RingTurn {
  public:
   RingTurn(RawLinks& links, uint64_t part, int folding_steps, int copying_steps)
@@ -110,6 +113,7 @@ class RawLinks::RingTurn {
 
   absl::Status Go() {
     while (sent_ < total_ || received_ < total_) {
+      // Polling both directions: with blocking calls every rank of a ring could wait in send.
       pollfd ready[2] = {{links_.next_, 0, 0}, {links_.previous_, 0, 0}};
       if (sent_ < SendLimit()) ready[0].events = POLLOUT;
       if (received_ < total_) ready[1].events = POLLIN;
@@ -123,9 +127,10 @@ class RawLinks::RingTurn {
   }
 
  private:
-  // What has come in and is folded: whole elements alone, but for the end of a part.
+  // Limited by the bytes that are received and folded: whole elements only, except at the end of a
+  // part.
   uint64_t SendLimit() const { return std::min(total_, part_ + folded_); }
-  // Where the stream's position `at` of step 0 at rank_ - `back` is in the whole.
+  // The place in the whole of position `at` in the stream of rank_ - `back`.
   char* Place(uint64_t at, int back) {
     const uint64_t step = at / part_;
     const uint64_t world = static_cast<uint64_t>(links_.world_);
@@ -156,6 +161,7 @@ class RawLinks::RingTurn {
     if (n <= 0) return SystemError("receive");
     received_ += static_cast<uint64_t>(n);
     if (fold) {
+      // The last bytes of a part can be less than an element.
       Fold(static_cast<uint64_t>(n) == left);
     } else {
       folded_ = received_;
@@ -192,7 +198,7 @@ absl::Status RawLinks::Ring(uint64_t bytes, bool fold, bool copy) {
   if (world_ < 2) return absl::OkStatus();
   const uint64_t world = static_cast<uint64_t>(world_);
   const uint64_t element = sizeof(float);
-  // Equal parts of whole elements; the last may be padded.
+  // Equal parts of whole elements; the last part can be padded.
   const uint64_t part = (bytes / world + element - 1) / element * element;
   if (part == 0) return absl::OkStatus();
   return RingTurn(*this, part, fold ? world_ - 1 : 0, copy ? world_ - 1 : 0).Go();
@@ -208,6 +214,7 @@ RawLinks::RawLinks(int rank, int world, absl::Duration timeout)
 RawLinks::~RawLinks() {
   for (const int fd : from_others_)
     if (fd >= 0) close(fd);
+  // Closed by hand, because descriptors of a benchmark have no other owner.
   for (const int fd : {listener_, previous_, next_, to_root_})
     if (fd >= 0) close(fd);
 }
@@ -239,6 +246,7 @@ absl::Status RawLinks::Connect(const std::vector<std::string>& addresses) {
     PHALANX_ASSIGN_OR_RETURN(to_root_, Dial(addresses[0], 's', rank_, timeout_));
   }
   const int expected = (world_ > 1 ? 1 : 0) + (rank_ == 0 ? world_ - 1 : 0);
+  // Both kinds of connection arrive in any order; the greeting tells them apart.
   for (int i = 0; i < expected; ++i) {
     const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) return SystemError(absl::StrCat("no rank has connected to rank ", rank_));
@@ -313,7 +321,7 @@ absl::Status RawLinks::FoldingChain(uint64_t bytes) {
     const ssize_t n = recv(previous_, buffer_.data() + have, room, 0);
     if (n <= 0) return SystemError("receive");
     have += static_cast<size_t>(n);
-    // A part of an element waits for the rest of it.
+    // The rest of an element stays in the buffer until it is complete.
     const size_t whole = done + have == bytes ? have : have - have % sizeof(float);
     FoldInto(own_.data() + done / sizeof(float), whole / sizeof(float), buffer_.data());
     if (rank_ + 1 < world_) PHALANX_RETURN_IF_ERROR(SendAll(next_, buffer_.data(), whole));
@@ -338,6 +346,7 @@ absl::Status RawLinks::Star(uint64_t bytes) {
     if (ready == 0) return absl::UnavailableError("nothing comes from the other ranks");
     for (int i = 1, w = 0; i < world_; ++i) {
       if (left[i] == 0) continue;
+      // `waiting` has an entry only for ranks with bytes left.
       if (waiting[w++].revents == 0) continue;
       const ssize_t n = recv(from_others_[i], buffer_.data(),
                              std::min<uint64_t>(left[i], buffer_.size()), MSG_DONTWAIT);

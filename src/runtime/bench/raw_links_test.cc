@@ -50,7 +50,7 @@ TEST(RawLinksTest, ARankThatDiesBeforeItDialsOrInTheMiddleIsAStatusForTheOthers)
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_TRUE(absl::IsUnavailable(root.Connect({*first, *second})));
 
-  // Rank 0's first call waits for it there.
+  // Rank 0's first call waits for the connection there.
   ASSERT_TRUE(silent.Connect({*first, *second}).ok());
   ASSERT_TRUE(root.Connect({*first, *second}).ok());
   EXPECT_TRUE(absl::IsUnavailable(root.Star(1))) << "rank 1 sends nothing";

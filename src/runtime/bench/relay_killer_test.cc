@@ -61,7 +61,7 @@ TEST(RelayKillerTest, ARecordThatRunsInACircleEnds) {
   EXPECT_THAT(ChooseVictims(tree, kSize, 0.5, 2), ElementsAre("y", "x"));
 }
 
-// A chain of seven slots, the root last, of which slot i has folded 100 * (7 - i) bytes.
+// A chain of seven slots, with the root last. Slot i has folded 100 * (7 - i) bytes.
 v1::ReductionDescription ReduceChain() {
   v1::ReductionDescription tree;
   tree.set_size_bytes(kSize);
