@@ -1,7 +1,6 @@
-// Feeds every file of the folders named on the command line to LLVMFuzzerTestOneInput, once and in
-// the order of their names, so that a fuzz target's corpus runs as an ordinary test with any
-// compiler. Exits with 1 if there was no input at all: an empty corpus would be a test that cannot
-// fail.
+// Passes every file of the folders on the command line to LLVMFuzzerTestOneInput, once and in the
+// order of their names, so that a fuzz target's corpus runs as an ordinary test with any compiler.
+// Exits with 1 if there was no input, because a test with an empty corpus cannot fail.
 
 #include <algorithm>
 #include <cstddef>
@@ -27,7 +26,7 @@ std::vector<std::filesystem::path> FilesUnder(const char* folder) {
 }
 
 void Replay(const std::filesystem::path& file) {
-  // Named before it runs, so that a crash tells which input it was.
+  // Printed and flushed before the run, so that the last line before a crash names the input.
   std::printf("%s\n", file.c_str());
   std::fflush(stdout);
   std::ifstream stream(file, std::ios::binary);
