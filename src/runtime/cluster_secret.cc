@@ -32,11 +32,11 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& file) {
   }
   bytes.resize(static_cast<size_t>(in.gcount()));
   std::string secret(absl::StripAsciiWhitespace(bytes));
-  if (secret.empty()) return absl::InvalidArgumentError(absl::StrCat(file, " has no secret in it"));
+  if (secret.empty()) return absl::InvalidArgumentError(absl::StrCat(file, " contains no secret"));
   // Only a warning: the node works, but other users of this host can join its cluster.
   struct stat info;
   if (stat(file.c_str(), &info) == 0 && (info.st_mode & S_IROTH) != 0) {
-    PHALANX_LOG(WARNING) << "everybody on this host can read the secret" << LogField("file", file);
+    PHALANX_LOG(WARNING) << "every user of this host can read the secret" << LogField("file", file);
   }
   return secret;
 }

@@ -20,9 +20,9 @@ constexpr int kMaxShards = 4096;
 absl::Status Validate(const DirectoryConfig& config) {
   if (config.num_shards < 1 || config.num_shards > kMaxShards || config.shard_index < 0 ||
       config.shard_index >= config.num_shards) {
-    return absl::InvalidArgumentError(absl::StrCat("there is no shard ", config.shard_index, " of ",
-                                                   config.num_shards, " (at most ", kMaxShards,
-                                                   ")"));
+    return absl::InvalidArgumentError(absl::StrCat("shard ", config.shard_index, " of ",
+                                                   config.num_shards, " does not exist (at most ",
+                                                   kMaxShards, " shards)"));
   }
   // A shorter lease would expire under ordinary scheduling delays; a longer one would leave dead
   // nodes in the directory.
@@ -41,19 +41,19 @@ std::string CollectMetrics(const directory::Shard& shard) {
   v1::GetStatusResponse status;
   shard.FillStatus(&status);
   MetricsText metrics;
-  metrics.Gauge("phalanx_directory_uptime_seconds", "Since this shard started.",
+  metrics.Gauge("phalanx_directory_uptime_seconds", "Seconds since this shard started.",
                 static_cast<double>(status.uptime_ns()) / 1e9);
   double connected = 0;
   for (const v1::NodeStatus& node : status.nodes()) connected += node.connected() ? 1 : 0;
   metrics.Gauge("phalanx_directory_nodes", "Nodes with a session.", status.nodes_size());
-  metrics.Gauge("phalanx_directory_nodes_connected", "Nodes whose stream is up.", connected);
-  metrics.Gauge("phalanx_directory_objects", "Objects known.",
+  metrics.Gauge("phalanx_directory_nodes_connected", "Nodes with a connected stream.", connected);
+  metrics.Gauge("phalanx_directory_objects", "Objects that this shard knows.",
                 static_cast<double>(status.objects()));
-  metrics.Gauge("phalanx_directory_tombstones", "Deleted objects remembered.",
+  metrics.Gauge("phalanx_directory_tombstones", "Tombstones of deleted objects.",
                 static_cast<double>(status.tombstones()));
-  metrics.Gauge("phalanx_directory_inline_bytes", "Bytes of small objects kept.",
+  metrics.Gauge("phalanx_directory_inline_bytes", "Bytes of small objects in the inline cache.",
                 static_cast<double>(status.inline_bytes()));
-  metrics.Gauge("phalanx_directory_waiting", "Nodes that wait for an object, over all objects.",
+  metrics.Gauge("phalanx_directory_waiting", "Waiting nodes, summed over all objects.",
                 static_cast<double>(status.waiting()));
   // Sorted by name, so that the samples of each scrape have the same order.
   std::map<std::string, uint64_t> counters(status.counters().begin(), status.counters().end());
@@ -62,13 +62,13 @@ std::string CollectMetrics(const directory::Shard& shard) {
                                       "holds_complete", "sticky", "broadcasts_waited_for"}) {
     const auto found = counters.find(std::string(now));
     if (found == counters.end()) continue;
-    metrics.Gauge(absl::StrCat("phalanx_directory_", now), "How many there are now.",
+    metrics.Gauge(absl::StrCat("phalanx_directory_", now), "Current number.",
                   static_cast<double>(found->second));
     counters.erase(found);
   }
   for (const auto& [name, value] : counters) {
-    metrics.Counter("phalanx_directory_events_total", "What happened, by kind.",
-                    static_cast<double>(value), {{"event", name}});
+    metrics.Counter("phalanx_directory_events_total", "Events by kind.", static_cast<double>(value),
+                    {{"event", name}});
   }
   return metrics.text();
 }

@@ -36,7 +36,7 @@ absl::Status CheckMetricsAddress(absl::string_view address, bool open) {
   if (open) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("--metrics-listen ", address,
-                   " is reached by other hosts, and metrics ask for no secret: give --metrics-open "
+                   " is reachable from other hosts, and metrics need no secret: set --metrics-open "
                    "to allow that, or listen on 127.0.0.1"));
 }
 

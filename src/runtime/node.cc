@@ -37,7 +37,7 @@ absl::Status Validate(const NodeOptions& options, const NodeSeams& seams) {
   if (!Printable(options.name)) {
     return absl::InvalidArgumentError(absl::StrCat("the node's name \"",
                                                    absl::CHexEscape(options.name),
-                                                   "\" has blanks or control characters in it"));
+                                                   "\" contains blanks or control characters"));
   }
   if (options.name.size() > directory::kMaxNodeNameBytes) {
     return absl::InvalidArgumentError(absl::StrCat("the node's name has ", options.name.size(),

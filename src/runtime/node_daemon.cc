@@ -89,39 +89,43 @@ class ShardWatch {
 double Number(uint64_t value) { return static_cast<double>(value); }
 
 void AddStoreMetrics(const object_store::StoreStats& stats, MetricsText& out) {
-  out.Gauge("phalanx_node_capacity_bytes", "Bytes of objects that fit.",
+  out.Gauge("phalanx_node_capacity_bytes", "Capacity for objects in bytes.",
             Number(stats.capacity_bytes));
   out.Gauge("phalanx_node_used_bytes", "Bytes reserved for objects.", Number(stats.used_bytes));
   out.Gauge("phalanx_node_pinned_bytes", "Bytes that cannot be evicted.",
             Number(stats.pinned_bytes));
-  out.Gauge("phalanx_node_objects", "Copies here, complete or not.", Number(stats.objects));
-  out.Gauge("phalanx_node_clients", "Clients connected.", Number(stats.clients));
-  out.Gauge("phalanx_node_pins", "Views that clients hold.", Number(stats.pins));
-  out.Gauge("phalanx_node_waiting_gets", "Gets that wait.", Number(stats.waiting_gets));
+  out.Gauge("phalanx_node_objects", "Copies on this node, complete or partial.",
+            Number(stats.objects));
+  out.Gauge("phalanx_node_clients", "Connected clients.", Number(stats.clients));
+  out.Gauge("phalanx_node_pins", "Pins that clients hold.", Number(stats.pins));
+  out.Gauge("phalanx_node_waiting_gets", "Waiting Gets.", Number(stats.waiting_gets));
   out.Gauge("phalanx_node_waiting_for_memory", "Requests that wait for memory.",
             Number(stats.waiting_for_memory));
-  out.Counter("phalanx_node_evictions_total", "Secondary copies dropped for room.",
+  out.Counter("phalanx_node_evictions_total", "Secondary copies evicted to free memory.",
               Number(stats.evictions));
-  out.Counter("phalanx_node_pulls_started_total", "Pulls begun.", Number(stats.pulls_started));
-  out.Counter("phalanx_node_pulls_failed_total", "Pulls that ended early.",
+  out.Counter("phalanx_node_pulls_started_total", "Pulls started.", Number(stats.pulls_started));
+  out.Counter("phalanx_node_pulls_failed_total", "Pulls that ended before their last byte.",
               Number(stats.pulls_failed));
-  out.Counter("phalanx_node_conflicts_total", "Acknowledged Puts dropped for another.",
+  out.Counter("phalanx_node_conflicts_total", "Acknowledged Puts dropped because of a conflict.",
               Number(stats.conflicts));
-  out.Gauge("phalanx_node_held_objects", "Objects that somebody here holds.", Number(stats.held));
-  out.Gauge("phalanx_node_transits", "References on their way from here.", Number(stats.transits));
-  out.Counter("phalanx_node_transits_unclaimed_total", "References that nobody claimed in time.",
-              Number(stats.unclaimed));
-  out.Counter("phalanx_node_transits_cut_short_total", "References given up before their time.",
+  out.Gauge("phalanx_node_held_objects", "Objects that clients of this node hold.",
+            Number(stats.held));
+  out.Gauge("phalanx_node_transits", "References in transit from this node.",
+            Number(stats.transits));
+  out.Counter("phalanx_node_transits_unclaimed_total",
+              "References in transit that were not claimed in time.", Number(stats.unclaimed));
+  out.Counter("phalanx_node_transits_cut_short_total",
+              "References in transit dropped early because there were too many.",
               Number(stats.cut_short));
 }
 
 void AddReductionMetrics(const collectives::Reducer::Stats& stats, MetricsText& out) {
-  out.Gauge("phalanx_node_folds", "Parts of reductions placed here.", Number(stats.folds));
-  out.Gauge("phalanx_node_fold_scratch_bytes", "Bytes that folds hold beside objects.",
+  out.Gauge("phalanx_node_folds", "Folds of reductions on this node.", Number(stats.folds));
+  out.Gauge("phalanx_node_fold_scratch_bytes", "Scratch bytes that folds use besides objects.",
             Number(stats.scratch_bytes));
   out.Gauge("phalanx_node_waiting_reductions", "Calls that wait for a reduction.",
             Number(stats.waiting));
-  out.Counter("phalanx_node_folds_total", "Folds computed to their end.", Number(stats.folds_done));
+  out.Counter("phalanx_node_folds_total", "Completed folds.", Number(stats.folds_done));
   out.Counter("phalanx_node_folded_bytes_total", "Bytes of operands folded.",
               Number(stats.bytes_folded));
 }
@@ -133,12 +137,12 @@ void AddTransferMetrics(const net::DataPlaneStats& stats, MetricsText& out) {
               Number(stats.bytes_received));
   out.Counter("phalanx_node_wasted_bytes_total", "Received bytes that were not needed.",
               Number(stats.bytes_wasted));
-  out.Gauge("phalanx_node_pulls_active", "Pulls under way.", stats.pulls_active);
-  out.Gauge("phalanx_node_pushes_active", "Pulls of peers served now.", stats.pushes_active);
+  out.Gauge("phalanx_node_pulls_active", "Pulls in progress.", stats.pulls_active);
+  out.Gauge("phalanx_node_pushes_active", "Pulls of peers in progress.", stats.pushes_active);
   out.Gauge("phalanx_node_peer_connections", "Connections with peers.", stats.connections);
-  out.Counter("phalanx_node_handshakes_refused_total", "Peers of other clusters or secrets.",
-              Number(stats.handshakes_refused));
-  out.Counter("phalanx_node_frames_refused_total", "Malformed messages of peers.",
+  out.Counter("phalanx_node_handshakes_refused_total",
+              "Handshakes with a different cluster or secret.", Number(stats.handshakes_refused));
+  out.Counter("phalanx_node_frames_refused_total", "Malformed messages from peers.",
               Number(stats.frames_refused));
 }
 
@@ -184,7 +188,7 @@ absl::Status NodeDaemon::Impl::Start() {
   NodeOptions options = config.node;
   options.data_plane.turned_away = [](absl::string_view peer, const absl::Status& why) {
     PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
-        << "turned a peer away" << LogField("peer", peer) << LogField("cause", why.message());
+        << "refused a peer" << LogField("peer", peer) << LogField("cause", why.message());
   };
   PHALANX_ASSIGN_OR_RETURN(node, Node::Start(options, MakeSeams()));
   object_store::LocalServiceOptions local;
@@ -236,10 +240,11 @@ std::string NodeDaemon::Impl::CollectMetrics() const {
   AddTransferMetrics(node->data_plane_stats(), text);
   AddReductionMetrics(node->reducer().stats(), text);
   const object_store::SharedMemoryStats shared = memory.stats();
-  text.Gauge("phalanx_node_pooled_bytes", "Free memory kept warm.", Number(shared.pooled_bytes));
-  text.Gauge("phalanx_node_condemned_bytes", "Memory that a lost client may still see.",
+  text.Gauge("phalanx_node_pooled_bytes", "Bytes of free memory kept warm.",
+             Number(shared.pooled_bytes));
+  text.Gauge("phalanx_node_condemned_bytes", "Bytes that a lost client can still see.",
              Number(shared.condemned_bytes));
-  text.Gauge("phalanx_node_files", "Files in memory.", Number(shared.files));
+  text.Gauge("phalanx_node_files", "Shared memory files.", Number(shared.files));
   const std::vector<absl::Status> states = node->ShardStates();
   for (size_t shard = 0; shard < states.size(); ++shard) {
     text.Gauge("phalanx_node_shard_connected", "1 while the directory's shard is connected.",
@@ -248,8 +253,8 @@ std::string NodeDaemon::Impl::CollectMetrics() const {
   const net::EventLoop::Stats loop = control.stats();
   text.Counter("phalanx_node_control_turns_total", "Turns of the control loop.",
                Number(loop.turns));
-  text.Gauge("phalanx_node_control_longest_turn_seconds", "Its longest turn so far.",
-             absl::ToDoubleSeconds(loop.longest_turn));
+  text.Gauge("phalanx_node_control_longest_turn_seconds",
+             "Longest turn of the control loop so far.", absl::ToDoubleSeconds(loop.longest_turn));
   text.Counter("phalanx_node_lost_log_lines_total", "Log lines that could not be written.",
                Number(LostLogLines()));
   return text.text();

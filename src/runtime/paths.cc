@@ -41,7 +41,7 @@ absl::StatusOr<TemporaryFolder> TemporaryFolder::Make() {
     if (mkdtemp(path.data()) != nullptr) return TemporaryFolder(std::move(path));
     absl::StrAppend(&why, why.empty() ? "" : "; ", root, ": ", strerror(errno));
   }
-  return absl::UnavailableError(absl::StrCat("cannot make a folder for the socket: ", why));
+  return absl::UnavailableError(absl::StrCat("cannot create a folder for the socket: ", why));
 }
 
 TemporaryFolder::TemporaryFolder(TemporaryFolder&& other) noexcept

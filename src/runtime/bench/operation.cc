@@ -31,9 +31,9 @@ absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(const BenchOptions& opt
   if (operation == nullptr) operation = MakeLocalOperation(options, client);
   if (operation == nullptr) operation = MakeReducingOperation(options, client);
   if (operation != nullptr) return operation;
-  return absl::InvalidArgumentError(absl::StrCat("unknown operation '", options.op, "'; there are ",
-                                                 absl::StrJoin(kTogether, ", "), ", ",
-                                                 absl::StrJoin(kAlone, ", ")));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown operation '", options.op, "'; the operations are ",
+                   absl::StrJoin(kTogether, ", "), ", ", absl::StrJoin(kAlone, ", ")));
 }
 
 }  // namespace phalanx::runtime::bench

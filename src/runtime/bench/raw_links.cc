@@ -119,7 +119,7 @@ class RawLinks::RingTurn {
       if (received_ < total_) ready[1].events = POLLIN;
       const int count = poll(ready, 2, PollMillis(links_.timeout_));
       if (count < 0) return SystemError("poll");
-      if (count == 0) return absl::UnavailableError("nothing comes from the other ranks");
+      if (count == 0) return absl::UnavailableError("no bytes arrive from the other ranks");
       if (ready[1].revents != 0) PHALANX_RETURN_IF_ERROR(TakeSome());
       if (ready[0].events != 0 && ready[0].revents != 0) PHALANX_RETURN_IF_ERROR(SendSome());
     }
@@ -343,7 +343,7 @@ absl::Status RawLinks::Star(uint64_t bytes) {
       if (left[i] > 0) waiting.push_back({from_others_[i], POLLIN, 0});
     const int ready = poll(waiting.data(), waiting.size(), PollMillis(timeout_));
     if (ready < 0) return SystemError("poll");
-    if (ready == 0) return absl::UnavailableError("nothing comes from the other ranks");
+    if (ready == 0) return absl::UnavailableError("no bytes arrive from the other ranks");
     for (int i = 1, w = 0; i < world_; ++i) {
       if (left[i] == 0) continue;
       // `waiting` has an entry only for ranks with bytes left.

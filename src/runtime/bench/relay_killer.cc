@@ -86,7 +86,7 @@ absl::Status KillNode(const std::map<std::string, pid_t>& pids, const std::strin
                       int signal) {
   const auto pid = pids.find(name);
   if (pid == pids.end()) {
-    return absl::UnavailableError(absl::StrCat("cannot kill ", name, ": it is gone"));
+    return absl::UnavailableError(absl::StrCat("cannot kill ", name, ": it is not connected"));
   }
   PHALANX_RETURN_IF_ERROR(RequireOurs(name, pid->second));
   if (kill(pid->second, signal) == 0) return absl::OkStatus();
@@ -113,13 +113,13 @@ absl::StatusOr<KillReport> KillChosen(
     }
     if (over(tree)) {
       return absl::FailedPreconditionError(
-          "it was over before a node in the middle of the tree was seen so far");
+          "the operation ended before an inner node of the tree had that fraction");
     }
     SleepUntilNanos(MonotonicNanos() + absl::ToInt64Nanoseconds(kLookEvery));
   }
-  return absl::DeadlineExceededError(absl::StrCat("no ", count,
-                                                  " nodes in the middle of the tree were seen in ",
-                                                  absl::FormatDuration(kPatience)));
+  return absl::DeadlineExceededError(
+      absl::StrCat("no ", count, " inner nodes of the tree had that fraction within ",
+                   absl::FormatDuration(kPatience)));
 }
 
 absl::StatusOr<uint64_t> CountBytesReceived(directory::ToolsClient& client,

@@ -210,7 +210,7 @@ class Runner {
       double other = 0;
       const std::vector<std::string> parts = absl::StrSplit(value, ' ');
       if (parts.size() != 2 || !absl::SimpleAtod(parts[0], &other)) {
-        return absl::InternalError(absl::StrCat("a rank's result is not a result: ", value));
+        return absl::InternalError(absl::StrCat("a rank sent an invalid result: ", value));
       }
       maximum = std::max(maximum, other);
       ranks_s_.push_back(other);
@@ -318,10 +318,11 @@ absl::Status CheckReduction(const BenchOptions& options) {
       (options.absent > 0 && options.subset == 0)) {
     return absl::InvalidArgumentError(absl::StrCat("--subset ", options.subset, " and --absent ",
                                                    options.absent, " of ", options.world,
-                                                   " ranks: so many sources will not come"));
+                                                   " ranks: too few sources will arrive"));
   }
   if (options.spare_copies && options.absent == 0) {
-    return absl::InvalidArgumentError("--spare-copies are at the nodes of --absent ranks");
+    return absl::InvalidArgumentError(
+        "--spare-copies needs --absent: the copies are on the nodes of these ranks");
   }
   return absl::OkStatus();
 }
@@ -339,8 +340,8 @@ absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
       options.op == "broadcast" || options.op == "reduce" || options.op == "allreduce";
   if (options.kill > 0 && (!killable || options.runs != 1)) {
     return absl::InvalidArgumentError(
-        "--kill and --stop are for broadcast, reduce and allreduce with --runs 1: the nodes do not "
-        "come back by themselves");
+        "--kill and --stop are for broadcast, reduce and allreduce with --runs 1: killed nodes do "
+        "not restart");
   }
   PHALANX_RETURN_IF_ERROR(CheckReduction(options));
   if (options.trace && options.op != "broadcast" && options.op != "broadcast_all") {

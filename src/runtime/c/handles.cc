@@ -67,7 +67,7 @@ absl::Status OutcomeOf(const AnyCall& call) {
 phx_call* Handle(AnyCall call) {
   // The caller passed a writer or future that another call has consumed.
   if (StateOf(call) == nullptr) {
-    Report(absl::FailedPreconditionError("a handle that was used up"));
+    Report(absl::FailedPreconditionError("the handle has been consumed"));
     return nullptr;
   }
   return new phx_call{std::move(call)};

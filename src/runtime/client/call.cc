@@ -16,7 +16,7 @@ void Call::LetGo() {
 }
 
 absl::Status Call::Unexpected() const {
-  return Explain(absl::StatusCode::kInternal, "the node's answer is not one to this request");
+  return Explain(absl::StatusCode::kInternal, "the node's answer does not match the request");
 }
 
 absl::Status Call::Refusal(const local::Answer& answer) const {

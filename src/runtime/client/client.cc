@@ -59,7 +59,7 @@ struct ProgressCall final : public FutureState<BroadcastProgress> {
     const local::Described& described = **expected;
     if (!described.known || described.deleted) {
       return Set(
-          Explain(absl::NotFoundError(described.deleted ? "it was deleted" : "nobody has put it")));
+          Explain(absl::NotFoundError(described.deleted ? "it was deleted" : "it does not exist")));
     }
     BroadcastProgress progress;
     progress.nodes = static_cast<int>(described.named);
@@ -209,8 +209,8 @@ Future<std::vector<Client::Arrival>> Client::GetFirst(absl::Span<const ObjectId>
   // More objects than ids can never arrive, so the call would wait until its deadline.
   if (count > ids.size()) {
     return Refused<Result>(connection_, "GetFirst", ObjectId(),
-                           absl::InvalidArgumentError(
-                               absl::StrCat("the first ", count, " of ", ids.size(), " objects")));
+                           absl::InvalidArgumentError(absl::StrCat(
+                               "cannot get the first ", count, " of ", ids.size(), " objects")));
   }
   return internal::GetFirstOf(connection_, ids, count, options);
 }

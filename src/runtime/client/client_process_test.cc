@@ -181,7 +181,7 @@ TEST_F(EmbeddedTest, WhatGoesWrongIsSaid) {
   };
   EXPECT_EQ(code_with("PHALANX_BINARY", "/nowhere/phalanx", "/nowhere/phalanx"),
             static_cast<int>(absl::StatusCode::kNotFound));
-  EXPECT_EQ(code_with("PHALANX_BINARY", "/bin/false", "ended at once"),
+  EXPECT_EQ(code_with("PHALANX_BINARY", "/bin/false", "ended before it was ready"),
             static_cast<int>(absl::StatusCode::kUnavailable));
   EXPECT_EQ(code_with("PHALANX_TEST_NODE", "fail", "no room on this machine"),
             static_cast<int>(absl::StatusCode::kUnavailable));

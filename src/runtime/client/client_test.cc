@@ -467,7 +467,7 @@ TEST_F(ClientTest, AStreamIsToldWhenWhatItReadIsVoidAndStartsAgain) {
 
 TEST_F(ClientTest, AStreamThatNeverBeginsEndsAtItsDeadline) {
   EXPECT_THAT(client_->GetStream(Id(1), absl::Milliseconds(10)).status(),
-              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("not begun")));
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("no bytes have arrived")));
   node_.Await([&] { return node_.store().stats().waiting_gets == 0; });
 }
 

@@ -24,18 +24,17 @@ using Buffers = std::vector<Buffer>;
 
 absl::Status CheckIndex(size_t index, size_t participants) {
   if (index < participants) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("there is no index ", index, " of ", participants));
+  return absl::InvalidArgumentError(absl::StrCat("index ", index, " is not below ", participants));
 }
 
 absl::Status CheckTargets(absl::Span<const ObjectId> targets) {
-  if (targets.empty()) return absl::InvalidArgumentError("there is no target");
+  if (targets.empty()) return absl::InvalidArgumentError("no target is given");
   // Two parts cannot share an id.
   std::vector<ObjectId> sorted(targets.begin(), targets.end());
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice == sorted.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("target ", twice->hex(), " is there twice"));
+  return absl::InvalidArgumentError(absl::StrCat("target ", twice->hex(), " is given twice"));
 }
 
 template <typename T>
@@ -68,11 +67,11 @@ absl::StatusOr<Part> ReducedPart(absl::Span<const ObjectId> targets, size_t inde
   PHALANX_RETURN_IF_ERROR(CheckIndex(index, targets.size()));
   // Runs of types have no common element size to cut at.
   if (!options.runs.empty()) {
-    return absl::InvalidArgumentError("parts are of elements of one type");
+    return absl::InvalidArgumentError("parts need elements of one type");
   }
   PHALANX_RETURN_IF_ERROR(CheckReducible(options.dtype, options.op));
   if (options.offset != 0 || options.length != 0) {
-    return absl::InvalidArgumentError("the range is chosen by the index");
+    return absl::InvalidArgumentError("the index determines the range, so it cannot be set");
   }
   return PartOf(bytes, ElementSize(options.dtype), targets.size(), index);
 }
@@ -83,7 +82,7 @@ absl::StatusOr<Part> PartOf(uint64_t bytes, uint64_t unit, size_t parts, size_t 
   PHALANX_RETURN_IF_ERROR(CheckIndex(index, parts));
   if (unit == 0 || bytes % unit != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(bytes, " bytes are no whole number of units of ", unit));
+        absl::StrCat(bytes, " bytes are not a whole number of units of ", unit));
   }
   // The first `longer` parts get one unit more, so that sizes differ by at most one unit.
   const uint64_t units = bytes / unit;

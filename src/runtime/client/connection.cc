@@ -31,7 +31,7 @@ absl::StatusOr<std::string> ReceiveFrame(LocalSocket& socket, local::FrameBuffer
     if (payload.has_value()) return std::string(*payload);
     const absl::Duration left = until - MonotonicNow();
     if (left <= absl::ZeroDuration()) {
-      return absl::DeadlineExceededError("it has not answered in time");
+      return absl::DeadlineExceededError("the node has not answered in time");
     }
     pollfd ready{socket.fd(), POLLIN, 0};
     // ppoll rejects a timespec of an infinite duration, so each wait is bounded.
@@ -114,7 +114,7 @@ absl::Status Connection::TakeHello(absl::string_view payload) {
   const uint8_t code = start.U8();
   const absl::string_view message = start.Bytes(local::kMaxTextBytes);
   if (!start.ok() || kind != local::NodeHello::kKind || magic != local::kMagic) {
-    return absl::FailedPreconditionError("what listens there is no Phalanx node");
+    return absl::FailedPreconditionError("the listener is not a Phalanx node");
   }
   if (code != 0) return absl::Status(static_cast<absl::StatusCode>(code), message);
   if (version != local::kVersion) {
@@ -365,7 +365,7 @@ void Connection::TakeFrames() {
     // The stream cannot be resynchronized after a bad frame.
     if (!answer.ok()) {
       return Fail(absl::InternalError(absl::StrCat(
-          "the node at ", address(), " sent what is no answer: ", answer.status().message())));
+          "the node at ", address(), " sent an invalid answer: ", answer.status().message())));
     }
     ++progress_;
     Dispatch(*answer);
@@ -392,7 +392,7 @@ void Connection::Dispatch(const local::Answer& answer) {
 void Connection::OnFile(const local::File& file) {
   if (descriptors_.empty()) {
     return Fail(absl::InternalError(
-        absl::StrCat("the node at ", address(), " named a file and sent no descriptor")));
+        absl::StrCat("the node at ", address(), " named a file but sent no descriptor")));
   }
   const int fd = descriptors_.front();
   descriptors_.pop_front();

@@ -123,7 +123,7 @@ absl::StatusOr<std::string> FindExecutable(const std::string& named) {
     if (file && access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return absl::NotFoundError(
-      absl::StrCat("a private cluster needs the `phalanx` executable, which is neither of: ",
+      absl::StrCat("a private cluster needs the `phalanx` executable, which was not found at: ",
                    absl::StrJoin(candidates, ", "),
                    " (set PHALANX_BINARY, or PHALANX_ADDRESS to use a running node)"));
 }
@@ -133,7 +133,8 @@ absl::StatusOr<std::string> ReadLine(int fd, Instant until) {
   std::string line;
   while (line.size() < kMaxLineBytes) {
     const absl::Duration left = until - MonotonicNow();
-    if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("it is not ready in time");
+    if (left <= absl::ZeroDuration())
+      return absl::DeadlineExceededError("it was not ready in time");
     pollfd ready{fd, POLLIN, 0};
     const timespec limit = absl::ToTimespec(std::min(left, absl::Hours(1)));
     if (ppoll(&ready, 1, &limit, nullptr) <= 0) continue;
@@ -141,11 +142,12 @@ absl::StatusOr<std::string> ReadLine(int fd, Instant until) {
     char byte = 0;
     const ssize_t got = read(fd, &byte, 1);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return absl::UnavailableError("it ended at once; its log says why");
+    if (got <= 0)
+      return absl::UnavailableError("it ended before it was ready; its log has the reason");
     if (byte == '\n') return line;
     line.push_back(byte);
   }
-  return absl::UnavailableError("it does not say READY");
+  return absl::UnavailableError("it did not write READY");
 }
 
 absl::StatusOr<std::string> ReadAddress(int fd, Instant until) {

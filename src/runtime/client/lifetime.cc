@@ -68,7 +68,7 @@ absl::Status Client::Hold(const ObjectId& id, absl::string_view token) {
   claim.number = in.U64();
   if (!in.Finish().ok() || !claim.node.valid()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("Hold of ", id.hex(), ": ", token.size(), " bytes that are no token"));
+        absl::StrCat("Hold of ", id.hex(), ": ", token.size(), " bytes are not a valid token"));
   }
   return connection_->Post(claim);
 }

@@ -29,7 +29,7 @@ struct ReducedFromCall final : public internal::FutureState<Ids> {
       return Set(Explain(absl::StatusCode::kNotFound, "it was deleted"));
     }
     if (!described.known) {
-      return Set(Explain(absl::StatusCode::kNotFound, "nobody has made it"));
+      return Set(Explain(absl::StatusCode::kNotFound, "it does not exist"));
     }
     // The sources are final only when the target is complete: a failed node can still change them.
     if (!described.complete) {
@@ -98,7 +98,7 @@ Future<Done> Client::Fail(const ObjectId& id, const absl::Status& why, absl::Dur
   // OK is not an error, and consumers could not tell it from success.
   if (status.ok() && why.ok()) {
     status = absl::InvalidArgumentError(
-        absl::StrCat("object ", id.hex(), " cannot fail with OK: say why"));
+        absl::StrCat("object ", id.hex(), " cannot fail with the code OK"));
   }
   if (!status.ok()) return Refused<Done>(connection_, "Fail", id, std::move(status));
   return StartOne<Done>(std::make_shared<CountCall<Done>>(connection_, "Fail", id),

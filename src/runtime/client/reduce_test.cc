@@ -118,8 +118,8 @@ struct BadReduce {
 
 std::vector<BadReduce> BadReduces() {
   std::vector<BadReduce> bad;
-  bad.push_back({"there is no source", {}});
-  bad.push_back({absl::StrCat("source ", Id(1).hex(), " is there twice"), {Id(1), Id(0), Id(1)}});
+  bad.push_back({"no source is given", {}});
+  bad.push_back({absl::StrCat("source ", Id(1).hex(), " is given twice"), {Id(1), Id(0), Id(1)}});
   bad.push_back({"the target is among its own sources", {Id(0), kTarget}});
   bad.push_back({"the nil id is among the sources", {Id(0), ObjectId()}});
   bad.push_back({"16385 sources", std::vector<ObjectId>(16385, Id(0))});
@@ -132,9 +132,9 @@ std::vector<BadReduce> BadReduces() {
   bad.back().options.op = ReduceOp::kMean;
   bad.push_back({"no such op or dtype"});
   bad.back().options.dtype = static_cast<DType>(77);
-  bad.push_back({"the range of 6 bytes at 0 is no whole elements of f32"});
+  bad.push_back({"the range of 6 bytes at 0 does not consist of whole elements of f32"});
   bad.back().options.length = 6;
-  bad.push_back({"the range of 8 bytes at 2 is no whole elements of f32"});
+  bad.push_back({"the range of 8 bytes at 2 does not consist of whole elements of f32"});
   bad.back().options.offset = 2;
   bad.back().options.length = 8;
   bad.push_back({"no mean of i64"});
@@ -142,13 +142,14 @@ std::vector<BadReduce> BadReduces() {
   bad.back().options.op = ReduceOp::kMean;
   bad.push_back({"a run of f32 from byte 0 to 8"});
   bad.back().options.runs = {{8, DType::kF32}, {16, DType::kI64}};
-  bad.push_back({"the range of 64 bytes at 64 is no whole elements of runs of f32, i64"});
+  bad.push_back(
+      {"the range of 64 bytes at 64 does not consist of whole elements of runs of f32, i64"});
   bad.back().options.runs = {{64, DType::kF32}, {72, DType::kI64}};
   bad.back().options.offset = 64;
   bad.back().options.length = 64;
-  bad.push_back({"offset 4 without a length"});
+  bad.push_back({"offset 4 needs a length"});
   bad.back().options.offset = 4;
-  bad.push_back({"beyond any object"});
+  bad.push_back({"exceeds the largest object"});
   bad.back().options.offset = uint64_t{1} << 60;
   bad.back().options.length = 4;
   return bad;

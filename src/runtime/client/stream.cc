@@ -101,14 +101,14 @@ absl::Status StreamCall::WaitForView(Instant until) {
   if (came) return failure_;
   // Otherwise the node would keep a stream without a reader.
   connection().Cancel(*this);
-  return Explain(absl::StatusCode::kDeadlineExceeded, "it has not begun to arrive");
+  return Explain(absl::StatusCode::kDeadlineExceeded, "no bytes have arrived");
 }
 
 absl::StatusOr<absl::string_view> StreamCall::Next(size_t max_bytes, absl::Duration timeout) {
   const absl::Status process = connection().CheckProcess();
   if (!process.ok()) return process;
   if (!connection().WaitInsideCall([this] { return HasNews(); }, MonotonicNow() + timeout)) {
-    return Explain(absl::StatusCode::kDeadlineExceeded, "no more bytes have come");
+    return Explain(absl::StatusCode::kDeadlineExceeded, "no more bytes have arrived");
   }
   absl::StatusOr<absl::string_view> next = absl::string_view();
   connection().Update([this, max_bytes, &next] { next = Take(max_bytes); });
@@ -120,7 +120,7 @@ absl::StatusOr<absl::string_view> StreamCall::Take(size_t max_bytes) {
   if (void_reason_.has_value()) {
     const absl::Status aborted =
         Explain(absl::StatusCode::kAborted,
-                absl::StrCat("what was read is void, start again at 0: ", *void_reason_));
+                absl::StrCat("the bytes read are void, start again at 0: ", *void_reason_));
     void_reason_.reset();
     Drop(current_);
     current_ = std::exchange(upcoming_, std::nullopt);

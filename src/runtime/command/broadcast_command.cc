@@ -17,20 +17,21 @@ constexpr absl::Duration kLookEvery = absl::Milliseconds(250);
 class BroadcastCommand : public Command {
  public:
   absl::string_view name() const override { return "broadcast"; }
-  absl::string_view summary() const override { return "Have nodes fetch an object"; }
+  absl::string_view summary() const override { return "Make nodes fetch an object"; }
   absl::string_view details() const override {
-    return "Waits until each of them has it. With --sticky, nodes that come later get it, too, "
-           "until "
-           "--stop, or the object is deleted.";
+    return "Waits until every node has the object. With --sticky, nodes that join later get it "
+           "too,\n"
+           "until --stop or until the object is deleted.";
   }
 
   void AddFlags(Flags& flags) override {
     flags.Positional("ID", "40 hexadecimal digits", Text(&object_.id), /*required=*/false);
-    flags.Argument("-n,--name", "Instead of an id: the object's name", Text(&object_.name, "NAME"));
+    flags.Argument("-n,--name", "The object's name, instead of its id",
+                   Text(&object_.name, "NAME"));
     flags.Argument("--to", "Only these nodes", TextList(&nodes_, "NODE"));
-    flags.Argument("--sticky", "Also nodes that come later", Switch(&sticky_));
-    flags.Argument("--stop", "Not to nodes that come later any more", Switch(&stop_));
-    flags.Argument("--timeout", "Give up waiting after; what was begun goes on",
+    flags.Argument("--sticky", "Also nodes that join later", Switch(&sticky_));
+    flags.Argument("--stop", "Stop a sticky broadcast", Switch(&stop_));
+    flags.Argument("--timeout", "Stop waiting after this time; the broadcast continues",
                    TimeSpan(&timeout_));
     flags.Argument("--json", "Print a JSON object when done", Switch(&json_));
     flags.Argument("-q,--quiet", "No progress bar", Switch(&quiet_));

@@ -179,7 +179,7 @@ void SetUp(CLI::App& app, const std::string& chosen) {
   app.config_formatter(std::make_shared<LayeredConfig>(app, chosen));
   app.require_subcommand(1);
   app.footer(
-      "`phalanx COMMAND --help` tells a command's flags. Exit codes: 0 done, 1 error, 2 usage,\n"
+      "`phalanx COMMAND --help` shows a command's flags. Exit codes: 0 done, 1 error, 2 usage,\n"
       "3 not found, 4 timed out, 5 unavailable.");
 }
 
@@ -189,7 +189,8 @@ ParsedCommandLine ParseCommandLine(const std::vector<std::unique_ptr<Command>>& 
                                    const std::vector<std::string>& arguments, std::ostream& out,
                                    std::ostream& err) {
   const std::string chosen = ChosenName(commands, arguments);
-  CLI::App app("An object store whose every reader relays: put once, get everywhere.", "phalanx");
+  CLI::App app("A distributed object store in which every reader relays: put once, get everywhere.",
+               "phalanx");
   SetUp(app, chosen);
   const std::string name = absl::StrCat("phalanx", chosen.empty() ? "" : " ", chosen);
   const auto complain = [&name, &err](absl::string_view what) {

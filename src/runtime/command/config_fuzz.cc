@@ -55,7 +55,7 @@ class FuzzedCommand : public Command {
     if (address.ok()) {
       const auto again = net::ParseHostPort(address->ToString());
       PHALANX_CHECK(again.ok() && again->host == address->host && again->port == address->port,
-                    "an address is told as it is taken");
+                    "an address parses again after it is printed");
     }
   }
 

@@ -29,7 +29,7 @@ void DaemonLoop::OnSignal(int number) {
   if (number == SIGHUP) {
     // Log rotation renames the file and sends SIGHUP.
     const absl::Status status = SetLogFile(log_file_);
-    PHALANX_LOG(INFO) << "the log goes on" << LogField("status", status.ToString());
+    PHALANX_LOG(INFO) << "reopened the log" << LogField("status", status.ToString());
     return;
   }
   // The second signal stands for an operator who does not want to wait for the drain.

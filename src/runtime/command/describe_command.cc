@@ -22,19 +22,20 @@ class DescribeCommand : public Command {
   absl::string_view details() const override {
     return "States of a copy: complete; writing (not sealed yet); pulling; starved (its sender "
            "waits\n"
-           "itself); idle (partial, with nobody to pull from); lost (its node is not connected).";
+           "itself); idle (partial, without a sender); lost (its node is not connected).";
   }
 
   void AddFlags(Flags& flags) override {
     flags.Positional("ID", "40 hexadecimal digits", Text(&object_.id), /*required=*/false);
-    flags.Argument("-n,--name", "Instead of an id: the object's name", Text(&object_.name, "NAME"));
-    flags.Argument("-f,--follow", "Show it again and again until interrupted", Switch(&follow_));
-    flags.Argument("--until-copies", "Follow until so many copies are complete",
+    flags.Argument("-n,--name", "The object's name, instead of its id",
+                   Text(&object_.name, "NAME"));
+    flags.Argument("-f,--follow", "Repeat until interrupted", Switch(&follow_));
+    flags.Argument("--until-copies", "Follow until this many copies are complete",
                    Integer(&until_copies_, 0, 1 << 30));
-    flags.Argument("--interval", "Between two looks", TimeSpan(&interval_));
-    flags.Argument("--timeout", "Stop following after", TimeSpan(&timeout_));
+    flags.Argument("--interval", "Time between two updates", TimeSpan(&interval_));
+    flags.Argument("--timeout", "Stop following after this time", TimeSpan(&timeout_));
     flags.Argument("--ascii", "Draw with plain characters", Switch(&ascii_));
-    flags.Argument("--json", "Print a JSON object (with --follow one per look)", Switch(&json_));
+    flags.Argument("--json", "Print a JSON object (with --follow one per update)", Switch(&json_));
     AddDirectoryFlags(flags, &directory_);
   }
 
@@ -70,7 +71,7 @@ class DescribeCommand : public Command {
       // Checked after the look, so that a timeout of 0 still looks once.
       if (MonotonicNow() - start >= timeout_) {
         return absl::DeadlineExceededError(
-            absl::StrCat("object ", id.hex(), " did not get there in time: ",
+            absl::StrCat("timed out following object ", id.hex(), ": ",
                          object.ok() ? "too few complete copies" : object.status().message()));
       }
       if (!screen.Wait(interval_)) return absl::OkStatus();

@@ -22,21 +22,21 @@ class DirectoryCommand : public Command {
   absl::string_view name() const override { return "directory"; }
   absl::string_view summary() const override { return "Run a shard of the directory"; }
   absl::string_view details() const override {
-    return "Keeps nothing on disk: started again, it is whole again from what the nodes tell it.";
+    return "Keeps nothing on disk: after a restart it rebuilds its state from the nodes' reports.";
   }
 
   void AddFlags(Flags& flags) override {
     flags.Group("Directory");
-    flags.Setting("--listen", "Where nodes and tools reach it; port 0 takes a free one",
+    flags.Setting("--listen", "Address for nodes and tools; port 0 chooses a free port",
                   Text(&config_.listen, "HOST:PORT"));
-    flags.Setting("--shard-index", "Which shard this is, from 0",
+    flags.Setting("--shard-index", "Index of this shard, from 0",
                   Integer(&config_.shard_index, 0, 4095));
-    flags.Setting("--num-shards", "How many shards the directory has",
+    flags.Setting("--num-shards", "Number of shards of the directory",
                   Integer(&config_.num_shards, 1, 4096));
     AddShardFlags(flags, &config_);
-    flags.Setting("--metrics-listen", "Where Prometheus finds /metrics; without it nowhere",
+    flags.Setting("--metrics-listen", "Address of /metrics for Prometheus; by default none",
                   Text(&config_.metrics_listen, "HOST:PORT"));
-    flags.Setting("--metrics-open", "Metrics may be read from other hosts, without a secret",
+    flags.Setting("--metrics-open", "Allow other hosts to read metrics without a secret",
                   Switch(&config_.metrics_open));
     AddDaemonFlags(flags, &daemon_);
   }

@@ -24,14 +24,15 @@ class GetCommand : public Command {
   absl::string_view name() const override { return "get"; }
   absl::string_view summary() const override { return "Fetch an object into a file"; }
   absl::string_view details() const override {
-    return "Waits for an object that nobody has put yet. The file appears when it is whole.";
+    return "Waits for an object that does not exist yet. The file appears when it is complete.";
   }
 
   void AddFlags(Flags& flags) override {
     flags.Positional("ID", "40 hexadecimal digits", Text(&object_.id), /*required=*/false);
-    flags.Argument("-n,--name", "Instead of an id: the object's name", Text(&object_.name, "NAME"));
-    flags.Argument("-o,--output", "Where to write; - is standard output", Text(&output_, "FILE"));
-    flags.Argument("--timeout", "Give up after", TimeSpan(&timeout_));
+    flags.Argument("-n,--name", "The object's name, instead of its id",
+                   Text(&object_.name, "NAME"));
+    flags.Argument("-o,--output", "The output file; - is standard output", Text(&output_, "FILE"));
+    flags.Argument("--timeout", "Stop waiting after this time", TimeSpan(&timeout_));
     flags.Argument("--json", "Print a JSON object when done (not with -o -)", Switch(&json_));
     flags.Argument("-q,--quiet", "No progress bar", Switch(&quiet_));
     AddNodeFlags(flags, &node_);
@@ -67,7 +68,7 @@ class GetCommand : public Command {
     while (true) {
       const absl::StatusOr<absl::string_view> bytes = stream.Next(kChunkBytes, TimeLeft(bar));
       if (absl::IsAborted(bytes.status())) {
-        bar.Say("begins again: what had arrived is void");
+        bar.Say("starts again: the received bytes are void");
         PHALANX_RETURN_IF_ERROR(file.Restart());
         size_ = 0;
         continue;

@@ -74,7 +74,7 @@ std::string HoldupText(const Holdup& holdup) {
                             : "");
   }
   return slow.primary() ? absl::StrCat("the writer at ", name)
-                        : absl::StrCat(name, ", which has nobody to pull from");
+                        : absl::StrCat(name, ", which has no sender");
 }
 
 }  // namespace phalanx::runtime

@@ -29,7 +29,7 @@ struct Holdup {
 // Sorted by the number of waiting copies, largest first. The results point into `object`.
 std::vector<Holdup> FindHoldups(const v1::DescribeObjectResponse& object);
 
-// "n2 -> n3 at 3.12 MB/s", "the writer at n1", "n4, which has no sender to pull from", "n4, which
+// "n2 -> n3 at 3.12 MB/s", "the writer at n1", "n4, which has no sender", "n4, which
 // is not connected".
 std::string HoldupText(const Holdup& holdup);
 

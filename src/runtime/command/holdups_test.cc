@@ -73,7 +73,7 @@ TEST(HoldupsTest, ASlowWriterAndALostSenderAreNamed) {
   Add(object, 7, 6, 0.9);
   EXPECT_THAT(Holdups(object),
               ElementsAre("the writer at n1: n2 n3", "n4, which is not connected: n5",
-                          "n6, which has nobody to pull from: n7"));
+                          "n6, which has no sender: n7"));
 }
 
 TEST(HoldupsTest, WhatNoDirectoryShouldSayIsLeftOut) {

@@ -20,8 +20,8 @@ class LsCommand : public Command {
   absl::string_view summary() const override { return "List objects, in order of their ids"; }
 
   void AddFlags(Flags& flags) override {
-    flags.Argument("--after", "Begin after this id", Text(&after_, "ID"));
-    flags.Argument("--limit", "At most so many", Integer(&limit_, 1, 1 << 30));
+    flags.Argument("--after", "Start after this id", Text(&after_, "ID"));
+    flags.Argument("--limit", "List at most this many", Integer(&limit_, 1, 1 << 30));
     flags.Argument("--json", "Print a JSON object per line", Switch(&json_));
     AddDirectoryFlags(flags, &directory_);
   }
@@ -49,7 +49,8 @@ class LsCommand : public Command {
       }
       after = listed_to;
     }
-    if (more && !json_) std::cerr << "There are more; see --after and --limit." << std::endl;
+    if (more && !json_)
+      std::cerr << "There are more objects; see --after and --limit." << std::endl;
     return absl::OkStatus();
   }
 

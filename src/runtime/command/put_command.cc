@@ -49,16 +49,17 @@ class PutCommand : public Command {
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Positional("FILE", "What to store; - is standard input", Text(&path_));
+    flags.Positional("FILE", "The file to store; - is standard input", Text(&path_));
     flags.Argument("--id", "40 hexadecimal digits", Text(&object_.id, "ID"));
-    flags.Argument("-n,--name", "The id that stands for this name", Text(&object_.name, "NAME"));
+    flags.Argument("-n,--name", "The object's name, instead of its id",
+                   Text(&object_.name, "NAME"));
     flags.Argument("--metadata", "Up to 4 KiB that travel with the object",
                    Text(&options_.metadata));
-    flags.Argument("--slices", "Parts that may take different ways",
+    flags.Argument("--slices", "Parts that can be sent over different paths",
                    Integer(&options_.slices, 1, 64));
-    flags.Argument("--size", "How many bytes a pipe will bring: others get them while they come",
+    flags.Argument("--size", "Number of bytes of a pipe; others can get them while they arrive",
                    ByteSize(&pipe_size_));
-    flags.Argument("--wait", "End only when the directory has adopted the object",
+    flags.Argument("--wait", "Wait until the directory has adopted the object",
                    Switch(&options_.wait_for_adoption));
     flags.Argument("--timeout", "How long to wait for memory", TimeSpan(&options_.timeout));
     flags.Argument("--json", "Print a JSON object", Switch(&json_));
@@ -148,7 +149,7 @@ class PutCommand : public Command {
     }
     std::cout << id.hex() << std::endl;
     if (result.already_existed) {
-      std::cerr << "An object of this size was there already; it stays." << std::endl;
+      std::cerr << "An object of this size already exists; it was kept." << std::endl;
     } else if (!quiet_ && isatty(STDERR_FILENO) == 1) {
       std::cerr << HumanBytes(size_) << " in " << HumanDuration(elapsed) << std::endl;
     }

@@ -22,34 +22,35 @@ class ReduceCommand : public Command {
  public:
   absl::string_view name() const override { return "reduce"; }
   absl::string_view summary() const override {
-    return "Make an object out of others, element-wise";
+    return "Reduce objects element-wise into a new object";
   }
   absl::string_view details() const override {
-    return "The sources may be put later, or some of them never with --num-objects. What went in "
-           "is\n"
-           "printed at the end; of an object that is there already it is told by --reduced-from\n"
-           "TARGET alone. The reduction goes on if this command is interrupted.";
+    return "The sources can be put later; with --num-objects some of them can stay missing. Prints "
+           "the\n"
+           "reduced sources at the end. --reduced-from TARGET prints them for an existing object. "
+           "The\n"
+           "reduction continues if this command is interrupted.";
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Positional("TARGET", "The object to make, 40 hexadecimal digits", Text(&target_, "ID"));
+    flags.Positional("TARGET", "The object to create, 40 hexadecimal digits", Text(&target_, "ID"));
     flags.Positional("SOURCE", "Objects of the same size", TextList(&sources_, "ID"),
                      /*required=*/false);
     flags.Argument("-n,--names", "TARGET and SOURCEs are names", Switch(&names_));
-    flags.Argument("--dtype", "Of the elements", Choice(&dtype_, Names(kAllDTypes, DTypeName)));
-    flags.Argument("--op", "What is done to them",
-                   Choice(&op_, Names(kAllReduceOps, ReduceOpName)));
-    flags.Argument("--num-objects", "So many of the sources, those that come first; 0: all",
+    flags.Argument("--dtype", "Type of the elements",
+                   Choice(&dtype_, Names(kAllDTypes, DTypeName)));
+    flags.Argument("--op", "The operation", Choice(&op_, Names(kAllReduceOps, ReduceOpName)));
+    flags.Argument("--num-objects", "Number of sources to reduce, the first to arrive; 0: all",
                    Integer(&num_objects_, 0, static_cast<int>(kMaxReductionSources)));
-    flags.Argument("--order", "Of the fold: as they arrive, or as they are listed (slower)",
+    flags.Argument("--order", "Order of the fold: as sources arrive, or as listed (slower)",
                    Choice(&order_, {"arrival", "fixed"}));
-    flags.Argument("--root", "Where the result is made: at this node, or at any",
+    flags.Argument("--root", "Node of the result: this node, or any node",
                    Choice(&root_, {"caller", "any"}));
-    flags.Argument("--offset", "Of a range of each source", ByteSize(&options_.offset));
-    flags.Argument("--length", "Of a range of each source; 0: all of it",
+    flags.Argument("--offset", "Start of a range of each source", ByteSize(&options_.offset));
+    flags.Argument("--length", "Length of the range; 0: the whole source",
                    ByteSize(&options_.length));
-    flags.Argument("--timeout", "Give up after; the reduction ends then, too", TimeSpan(&timeout_));
-    flags.Argument("--reduced-from", "Reduce nothing, tell what TARGET was reduced from",
+    flags.Argument("--timeout", "Timeout; it also ends the reduction", TimeSpan(&timeout_));
+    flags.Argument("--reduced-from", "Reduce nothing; print the sources of TARGET",
                    Switch(&reduced_from_));
     flags.Argument("--json", "Print a JSON object", Switch(&json_));
     AddNodeFlags(flags, &node_);

@@ -103,17 +103,17 @@ class Drawing {
     if (!slot.trouble().empty()) notes.push_back(Printable(slot.trouble()));
     if (!placed && slot.source_ids_size() == 0) notes.push_back("waits for a source");
     if (slot.source_ids_size() > 0 && !slot.has_version()) {
-      notes.push_back("waits for those below it");
+      notes.push_back("waits for its children");
     }
     // Such a slot computes nothing, so it has no progress.
     const bool leaf = !below_.contains(static_cast<int>(slot.slot()));
     if (leaf && slot.has_version() && slot.source_ids_size() == 1) {
-      notes.push_back("hands on its source");
+      notes.push_back("forwards its source");
     }
     if (slot.source_ids_size() > 1) {
       notes.push_back(absl::StrCat(slot.source_ids_size(), " sources"));
     }
-    return {absl::StrCat(prefix, placed ? Printable(slot.node_name()) : "nobody"),
+    return {absl::StrCat(prefix, placed ? Printable(slot.node_name()) : "no node"),
             absl::StrCat("slot ", slot.slot()),
             slot.watermark() == 0
                 ? ""
@@ -146,15 +146,15 @@ std::string DrawReduction(const v1::ReductionDescription& reduction, bool unicod
   const v1::Reduction& asked = reduction.reduction();
   std::string text = absl::StrCat(
       ReduceOpName(static_cast<ReduceOp>(asked.op())), " of ", NameOfElements(asked), ", ",
-      asked.order() == 0 ? "in order of arrival" : "in the order asked for", ": ",
-      reduction.ready(), " of ", reduction.needed(), " sources are there, ", reduction.spares(),
-      " to spare", asked.open() ? ", more may be added" : "", "\n");
+      asked.order() == 0 ? "in order of arrival" : "in the listed order", ": ", reduction.ready(),
+      " of ", reduction.needed(), " sources are ready, ", reduction.spares(), " to spare",
+      asked.open() ? ", more can be added" : "", "\n");
   if (reduction.slots_size() > 0) {
     const std::string shape =
         reduction.ring()
             ? absl::StrCat("ring of ", reduction.slots_size(),
-                           " members: each folds a slice of the result, and is "
-                           "fed by the one below it, the last by the first")
+                           " members: each folds a slice of the result and "
+                           "receives from the one below it, the last from the first")
             : absl::StrCat("tree of degree ", reduction.degree(), " over ", reduction.slots_size(),
                            " slots, version ", reduction.epoch(), " of its root");
     absl::StrAppend(&text, shape, reduction.committed() ? ", committed" : "", "\n\n");

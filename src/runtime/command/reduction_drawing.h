@@ -1,7 +1,7 @@
 // Draws a reduction that has not ended, as the directory reports it: its tree from the root down,
 // the node of each slot, its progress and rate, and the reason if it waits.
 //
-//   sum of f32, in order of arrival: 7 of 8 sources are there, 0 to spare
+//   sum of f32, in order of arrival: 7 of 8 sources are ready, 0 to spare
 //   tree of degree 2 over 8 slots, the root's 1st version
 //
 //   n5          slot 3  ██▌        25 %  118 MB/s  root

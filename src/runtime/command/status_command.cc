@@ -19,16 +19,16 @@ class StatusCommand : public Command {
   absl::string_view name() const override { return "status"; }
   absl::string_view summary() const override { return "Show shards and nodes"; }
   absl::string_view details() const override {
-    return "Fails when a shard does not answer. --until-nodes waits for a cluster to come up.";
+    return "Fails if a shard does not answer. --until-nodes waits for a cluster to start.";
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Argument("-f,--follow", "Show it again and again until interrupted", Switch(&follow_));
-    flags.Argument("--until-nodes", "Wait until so many nodes are connected to every shard",
+    flags.Argument("-f,--follow", "Repeat until interrupted", Switch(&follow_));
+    flags.Argument("--until-nodes", "Wait until this many nodes are connected to every shard",
                    Integer(&until_nodes_, 0, 1 << 30));
-    flags.Argument("--interval", "Between two looks", TimeSpan(&interval_));
-    flags.Argument("--timeout", "Stop following or waiting after", TimeSpan(&timeout_));
-    flags.Argument("--json", "Print a JSON object (with --follow one per look)", Switch(&json_));
+    flags.Argument("--interval", "Time between two updates", TimeSpan(&interval_));
+    flags.Argument("--timeout", "Stop following or waiting after this time", TimeSpan(&timeout_));
+    flags.Argument("--json", "Print a JSON object (with --follow one per update)", Switch(&json_));
     AddDirectoryFlags(flags, &directory_);
   }
 

@@ -55,15 +55,15 @@ std::string MotionsAsTable(const std::vector<Motion>& motions) {
 class TopCommand : public Command {
  public:
   absl::string_view name() const override { return "top"; }
-  absl::string_view summary() const override { return "Show nodes and what moves, live"; }
+  absl::string_view summary() const override { return "Show nodes and transfers, live"; }
   absl::string_view details() const override {
-    return "q leaves. Where the output is no terminal a new text follows after each interval.";
+    return "q quits. If the output is not a terminal, prints a new text after each interval.";
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Argument("--interval", "Between two looks", TimeSpan(&interval_));
-    flags.Argument("--once", "One look", Switch(&once_));
-    flags.Argument("--json", "Print a JSON object per look", Switch(&json_));
+    flags.Argument("--interval", "Time between two updates", TimeSpan(&interval_));
+    flags.Argument("--once", "Print one update", Switch(&once_));
+    flags.Argument("--json", "Print a JSON object per update", Switch(&json_));
     AddDirectoryFlags(flags, &directory_);
   }
 
@@ -118,10 +118,9 @@ class TopCommand : public Command {
   std::string Render(const ClusterStatus& cluster, const std::vector<Motion>& motions) const {
     if (!json_) {
       const std::vector<v1::RunningReduction> reductions = RunningReductions(cluster);
-      return absl::StrCat(StatusAsText(cluster), "\n",
-                          motions.empty() ? "nothing moves\n" : MotionsAsTable(motions),
-                          reductions.empty() ? "" : "\n",
-                          reductions.empty() ? "" : ReductionsAsTable(reductions));
+      return absl::StrCat(
+          StatusAsText(cluster), "\n", motions.empty() ? "no transfers\n" : MotionsAsTable(motions),
+          reductions.empty() ? "" : "\n", reductions.empty() ? "" : ReductionsAsTable(reductions));
     }
     nlohmann::json json = StatusAsJson(cluster);
     json["moving"] = nlohmann::json::array();

@@ -190,7 +190,7 @@ std::string Counts(const v1::DescribeObjectResponse& object) {
   std::string text = absl::StrCat(absl::StrJoin(parts, ", "), "\n");
   if (object.copies_left_out() > 0 || object.waiting_left_out() > 0) {
     absl::StrAppend(&text, "not shown: ", object.copies_left_out(), " copies and ",
-                    object.waiting_left_out(), " nodes that wait\n");
+                    object.waiting_left_out(), " waiting nodes\n");
   }
   return text;
 }

@@ -201,7 +201,7 @@ TEST(TreeDrawingTest, WhatTheDirectoryLeftOutIsCounted) {
   object.set_copies_left_out(3);
   object.set_waiting_left_out(5);
   const std::string drawn = DrawTree(object, true);
-  EXPECT_NE(drawn.find("not shown: 3 copies and 5 nodes that wait\n"), std::string::npos);
+  EXPECT_NE(drawn.find("not shown: 3 copies and 5 waiting nodes\n"), std::string::npos);
   EXPECT_NE(drawn.find("from n7\n"), std::string::npos) << "n7 may be one of those: " << drawn;
 }
 

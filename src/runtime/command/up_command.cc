@@ -43,7 +43,7 @@ absl::Status WriteSecretFile(const std::string& path, const std::string& secret)
   // O_EXCL: the folder is new, so no other process can own a file here.
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0)
-    return absl::UnavailableError(absl::StrCat("cannot make ", path, ": ", strerror(errno)));
+    return absl::UnavailableError(absl::StrCat("cannot create ", path, ": ", strerror(errno)));
   WriteLine(fd, secret);
   close(fd);
   return absl::OkStatus();
@@ -56,23 +56,24 @@ class UpCommand : public Command {
     return "Run a private directory and node in one process";
   }
   absl::string_view details() const override {
-    return "For one machine, and for programs that bring their own cluster. It ends with SIGTERM,\n"
-           "or, with --embedded-fd, when the other end of that descriptor is closed.";
+    return "For one machine, and for programs that start their own cluster. Ends on SIGTERM or, "
+           "with\n"
+           "--embedded-fd, when the other end of that descriptor is closed.";
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Argument("--embedded-fd", "Write READY or ERROR there, and end at its end of file",
+    flags.Argument("--embedded-fd",
+                   "Write READY or ERROR to this descriptor, and end at its end of file",
                    Integer(&embedded_fd_, 0, 1 << 20));
     AddNodeMemoryFlags(flags, &node_);
     AddNodeTransferFlags(flags, &node_);
     AddShardFlags(flags, &directory_);
     flags.Group("Log");
-    flags.Setting("--log-level", "What is written to the log",
+    flags.Setting("--log-level", "The lowest level that is logged",
                   Choice(&daemon_.log.level, {"debug", "info", "warning", "error", "off"}));
-    flags.Setting("--log-file", "Append to it instead of standard error",
+    flags.Setting("--log-file", "Append the log to this file instead of standard error",
                   Text(&daemon_.log.file, "FILE"));
-    flags.Argument("--json", "Print what would be said on standard output as JSON",
-                   Switch(&daemon_.json));
+    flags.Argument("--json", "Print the cluster's addresses as JSON", Switch(&daemon_.json));
   }
 
   absl::Status Run() override {
@@ -141,7 +142,7 @@ class UpCommand : public Command {
       std::cout << "A private cluster is up. In another terminal:\n\n  export PHALANX_ADDRESS="
                 << node.client_address()
                 << "\n  phalanx put FILE      # prints an id\n  phalanx get ID -o COPY\n"
-                   "  phalanx status\n\nCtrl-C ends it; its objects end with it."
+                   "  phalanx status\n\nCtrl-C ends the cluster and its objects."
                 << std::endl;
     }
   }
