@@ -94,7 +94,7 @@ class LocalCollectivesTest : public ::testing::Test {
   std::vector<std::shared_ptr<Client>> clients_;
 };
 
-TEST_F(LocalCollectivesTest, WhoComesLateToAnAllGatherHasTheSame) {
+TEST_F(LocalCollectivesTest, ALateParticipantOfAnAllGatherGetsTheSame) {
   std::vector<Future<std::vector<Buffer>>> gathered;
   for (int n = 0; n < kNodes - 1; ++n) Put(n);
   // 4 is the neighbour of 3; it has neither put its object nor called AllGather.
@@ -107,7 +107,7 @@ TEST_F(LocalCollectivesTest, WhoComesLateToAnAllGatherHasTheSame) {
   for (const auto& each : gathered) ExpectAll(each);
 }
 
-TEST_F(LocalCollectivesTest, AnAllGatherGoesOnWithoutANeighbourThatDies) {
+TEST_F(LocalCollectivesTest, AnAllGatherContinuesWithoutADeadNeighbour) {
   for (int n = 0; n < kNodes; ++n) Put(n);
   // Another node also has a copy of node 2's object.
   ASSERT_THAT(clients_[0]->Get(Ids("source")[2]).Wait(kDeadline), IsOk());
@@ -119,7 +119,7 @@ TEST_F(LocalCollectivesTest, AnAllGatherGoesOnWithoutANeighbourThatDies) {
   for (const size_t n : {0, 2, 3, 4}) ExpectAll(gathered[n]);
 }
 
-TEST_F(LocalCollectivesTest, AReduceScatterIsTheSumAndCanBeGatheredAndDeleted) {
+TEST_F(LocalCollectivesTest, AReduceScatterResultCanBeGatheredAndDeleted) {
   std::vector<Future<Buffer>> reduced;
   for (int n = 0; n < kNodes; ++n) {
     Put(n);
@@ -139,7 +139,7 @@ TEST_F(LocalCollectivesTest, AReduceScatterIsTheSumAndCanBeGatheredAndDeleted) {
   }
 }
 
-TEST_F(LocalCollectivesTest, AReduceScatterGoesOnWhenATaskThatWasKilledIsRunAgain) {
+TEST_F(LocalCollectivesTest, AReduceScatterContinuesWhenAKilledTaskRestarts) {
   for (int n = 0; n < kNodes; ++n) Put(n);
   std::vector<Future<Buffer>> reduced(kNodes);
   for (const int n : {0, 1, 3, 4}) reduced[n] = Reduce(n);

@@ -90,13 +90,13 @@ TEST_F(LocalReduceTest, SumsOfAllSizesAreExact) {
   }
 }
 
-TEST_F(LocalReduceTest, SourcesMayBeOfOtherShards) {
+TEST_F(LocalReduceTest, SourcesCanBeOnOtherShards) {
   Start({.shards = 3, .nodes = 4});
   for (int round = 0; round < 10; ++round) ReduceOnce(round, round % 4, 50'000);
 }
 
 // Small objects, trees and rings, each with sources on several shards.
-TEST_F(LocalReduceTest, AResultHasTheMetadataOfTheFirstSourceThatHasAny) {
+TEST_F(LocalReduceTest, TheResultHasTheMetadataOfTheFirstSourceWithMetadata) {
   Start({.shards = 3, .nodes = 4});
   int round = 0;
   for (const uint64_t count : {10, 50'000, 2'000'000}) {
@@ -167,7 +167,7 @@ void ExpectSums(absl::string_view result, const std::vector<std::string>& source
 }
 
 // With inline bytes, with trees and with a ring.
-TEST_F(LocalReduceTest, ElementsOfSeveralTypesAreEachFoldedAsWhatTheyAre) {
+TEST_F(LocalReduceTest, FoldsRunsOfSeveralTypesEachInItsType) {
   Start({.shards = 2, .nodes = 4});
   int round = 0;
   for (const uint64_t half : {uint64_t{64}, uint64_t{100'032}, uint64_t{4'000'000}}) {
@@ -203,7 +203,7 @@ TEST_F(LocalReduceTest, ElementsOfSeveralTypesAreEachFoldedAsWhatTheyAre) {
   }
 }
 
-TEST_F(LocalReduceTest, SourcesOfAnotherSizeThanTheRunsAreRefused) {
+TEST_F(LocalReduceTest, RejectsSourcesOfAnotherSizeThanTheRuns) {
   Start({.shards = 1, .nodes = 2});
   std::vector<ObjectId> sources = {Source(1, 0), Source(1, 1)};
   for (int n = 0; n < 2; ++n) {

@@ -22,7 +22,7 @@ TEST(PathsTest, TheSocketIsInTheUsersRuntimeFolder) {
   EXPECT_EQ(DefaultSocketPath(), absl::StrCat("/tmp/phalanx-", geteuid(), "/node.sock"));
 }
 
-TEST(PathsTest, ATemporaryFolderGoesWithWhatIsInIt) {
+TEST(PathsTest, RemovesTheTemporaryFolderAndItsFiles) {
   std::string path;
   {
     PHALANX_ASSERT_OK_AND_ASSIGN(const TemporaryFolder folder, TemporaryFolder::Make());
@@ -35,7 +35,7 @@ TEST(PathsTest, ATemporaryFolderGoesWithWhatIsInIt) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST(PathsTest, ARuntimeFolderThatCannotBeWrittenIsPassedOver) {
+TEST(PathsTest, SkipsARuntimeFolderThatIsNotWritable) {
   setenv("XDG_RUNTIME_DIR", "/nonexistent", 1);
   PHALANX_ASSERT_OK_AND_ASSIGN(const TemporaryFolder folder, TemporaryFolder::Make());
   EXPECT_TRUE(absl::StartsWith(folder.path(), "/tmp/"));

@@ -49,7 +49,7 @@ TEST(ElementPattern, OneSourceIsItsOwnReductionWhateverTheDTypeAndOp) {
   }
 }
 
-TEST(ElementPattern, SumsThatWereComputedMatchAndOthersDoNot) {
+TEST(ElementPattern, MatchesCorrectSumsOnly) {
   const std::vector<int> ranks = {0, 1, 2, 5, 7};
   const Elements floats{DType::kF32, ReduceOp::kSum};
   const std::string sum = SumOf<float>(floats, ranks);
@@ -88,7 +88,7 @@ TEST(ElementPattern, SumsOfTheMostRanksAreExactInEveryFloat) {
   EXPECT_LE(largest(DType::kBf16), 256);
 }
 
-TEST(ElementPattern, AMeanMayDifferInItsLastBitsAlone) {
+TEST(ElementPattern, AMeanCanDifferOnlyInItsLastBits) {
   const Elements elements{DType::kF32, ReduceOp::kMean};
   const std::vector<int> ranks = {0, 1, 2};
   std::string mean = SumOf<float>({DType::kF32, ReduceOp::kSum}, ranks);

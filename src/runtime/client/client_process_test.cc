@@ -96,7 +96,7 @@ TEST_F(EmbeddedTest, ClientsOfAProcessShareOnePrivateCluster) {
   EXPECT_EQ(second->Get(Id(1)).Wait()->view(), "bytes");
 }
 
-TEST_F(EmbeddedTest, ItEndsWithTheProcessHoweverThatEnds) {
+TEST_F(EmbeddedTest, TheClusterEndsWithTheProcess) {
   for (const bool killed : {false, true}) {
     int result[2];
     ASSERT_EQ(pipe(result), 0);
@@ -117,7 +117,7 @@ TEST_F(EmbeddedTest, ItEndsWithTheProcessHoweverThatEnds) {
   }
 }
 
-TEST_F(EmbeddedTest, ItEndsWithTheProcessAlthoughAChildLivesOn) {
+TEST_F(EmbeddedTest, TheClusterEndsAlthoughAChildProcessLives) {
   int result[2];
   int hold[2];
   ASSERT_EQ(pipe(result), 0);
@@ -143,7 +143,7 @@ TEST_F(EmbeddedTest, ItEndsWithTheProcessAlthoughAChildLivesOn) {
   for (const int fd : {result[0], result[1], hold[0], hold[1]}) close(fd);
 }
 
-TEST_F(EmbeddedTest, ADeadOneIsReplaced) {
+TEST_F(EmbeddedTest, ADeadClusterIsReplaced) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const auto first, Client::Connect());
   const pid_t daemon = DaemonOf(*first);
   kill(daemon, SIGKILL);
@@ -155,7 +155,7 @@ TEST_F(EmbeddedTest, ADeadOneIsReplaced) {
   PHALANX_EXPECT_OK(second->Put(Id(1), "x").Wait());
 }
 
-TEST_F(EmbeddedTest, AChildGetsOneOfItsOwn) {
+TEST_F(EmbeddedTest, AChildProcessStartsItsOwnCluster) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const auto client, Client::Connect());
   EXPECT_EQ(InChild([&] {
               auto own = Client::Connect();
@@ -166,7 +166,7 @@ TEST_F(EmbeddedTest, AChildGetsOneOfItsOwn) {
   PHALANX_EXPECT_OK(client->Put(Id(2), "x").Wait());
 }
 
-TEST_F(EmbeddedTest, WhatGoesWrongIsSaid) {
+TEST_F(EmbeddedTest, ErrorsNameTheirCause) {
   // Each case in a child, which has no cluster yet.
   const auto code_with = [](const char* variable, const char* value, const char* text,
                             absl::Duration patience = absl::Minutes(1)) {
@@ -226,7 +226,7 @@ TEST_F(EmbeddedTest, ADaemonThatWasNotReadyInTimeLeavesOneZombieAtMost) {
             0);
 }
 
-TEST_F(EmbeddedTest, TheExecutableIsLookedForBesideTheProgramAndAlongPath) {
+TEST_F(EmbeddedTest, FindsTheExecutableBesideTheProgramAndOnPath) {
   unsetenv("PHALANX_BINARY");
   setenv("PATH", "/first:/second", 1);
   const std::vector<std::string> candidates = internal::ExecutableCandidates();
@@ -238,7 +238,7 @@ TEST_F(EmbeddedTest, TheExecutableIsLookedForBesideTheProgramAndAlongPath) {
 
 // ---------------------------------------------------------------------------- daemon death
 
-TEST_F(EmbeddedTest, ADaemonsDeathEndsEverythingAndViewsStay) {
+TEST_F(EmbeddedTest, ADaemonsDeathEndsCallsAndKeepsViews) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const auto client, Client::Connect());
   const std::string bytes(3 << 20, 'v');
   PHALANX_ASSERT_OK(client->Put(Id(101), bytes).Wait());
@@ -291,7 +291,7 @@ TEST_F(EmbeddedTest, ADaemonKilledAtAnyMomentIsNoticed) {
   }
 }
 
-TEST_F(EmbeddedTest, AStoppedDaemonDoesNotKeepAnybodyBeyondADeadline) {
+TEST_F(EmbeddedTest, CallsToAStoppedDaemonEndAtTheirDeadline) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const auto client, Client::Connect());
   const pid_t daemon = DaemonOf(*client);
   kill(daemon, SIGSTOP);
@@ -346,7 +346,7 @@ TEST(ClientProcess, SegmentsOfAKilledClientAreReusedOnceItHasEnded) {
   node.Await([&] { return node.memory().stats().condemned_bytes == 0; });
 }
 
-TEST(ClientProcess, ClientsWithoutDescriptorsLoseOneGetAndNotTheConnection) {
+TEST(ClientProcess, WithoutDescriptorsAGetFailsAndTheConnectionStays) {
   LocalNode node;
   const auto client = ConnectTo(node.address());
   const std::string bytes(2 << 20, 'x');
@@ -375,7 +375,7 @@ TEST(ClientProcess, ClientsWithoutDescriptorsLoseOneGetAndNotTheConnection) {
 
 // ---------------------------------------------------------------------------- fork
 
-TEST(ClientFork, AChildMayReadBuffersAndNothingElse) {
+TEST(ClientFork, AChildCanOnlyReadBuffers) {
   LocalNode node;
   auto client = ConnectTo(node.address());
   const std::string bytes(2 << 20, 'x');
@@ -418,7 +418,7 @@ TEST(ClientFork, AChildMayReadBuffersAndNothingElse) {
   EXPECT_EQ(waiting.Wait()->view(), "came");
 }
 
-TEST(ClientFork, AChildMayHaveAClientOfItsOwn) {
+TEST(ClientFork, AChildCanHaveItsOwnClient) {
   LocalNode node;
   const auto client = ConnectTo(node.address());
   PHALANX_ASSERT_OK(client->Put(Id(1), "bytes").Wait());
@@ -460,7 +460,7 @@ TEST(ClientFork, ForkingWhileThreadsWaitIsSafe) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(ClientFork, PagesThatAChildMayStillSeeAreNotReused) {
+TEST(ClientFork, PagesThatAChildCanSeeAreNotReused) {
   for (const bool forked : {false, true}) {
     LocalNode node;
     const auto client = ConnectTo(node.address());

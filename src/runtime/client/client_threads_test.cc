@@ -106,7 +106,7 @@ TEST(ClientThreads, WaitersOfOneObjectAllWake) {
   EXPECT_EQ(got, 8);
 }
 
-TEST(ClientThreads, WritersEndHoweverManyCallsAreOutstanding) {
+TEST(ClientThreads, WritersCanEndWhileTheRequestLimitIsReached) {
   LocalNode node;
   const auto client = ConnectTo(node);
   auto sealed = client->Create(Id(1), 2 << 20);
@@ -125,7 +125,7 @@ TEST(ClientThreads, WritersEndHoweverManyCallsAreOutstanding) {
   EXPECT_THAT(ConnectTo(node)->Put(Id(2), "bytes").Wait(), IsOk());
 }
 
-TEST(ClientThreads, ALeaderThatIsServedHandsOver) {
+TEST(ClientThreads, ALeaderWithItsResultHandsOver) {
   LocalNode node;
   const auto client = ConnectTo(node);
   const auto writer = ConnectTo(node);
@@ -139,7 +139,7 @@ TEST(ClientThreads, ALeaderThatIsServedHandsOver) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(ClientThreads, CancelAndCloseWakeWhoLeads) {
+TEST(ClientThreads, CancelAndCloseWakeTheLeader) {
   LocalNode node;
   const auto client = ConnectTo(node);
   for (const bool close : {false, true}) {
@@ -159,7 +159,7 @@ TEST(ClientThreads, CancelAndCloseWakeWhoLeads) {
   }
 }
 
-TEST(ClientThreads, BuffersMayBeDroppedAnywhere) {
+TEST(ClientThreads, BuffersCanBeDroppedOnAnyThread) {
   LocalNode node;
   const auto client = ConnectTo(node);
   ASSERT_THAT(client->Put(Id(1), std::string(100000, 'x')).Wait(), IsOk());
@@ -199,7 +199,7 @@ TEST(ClientCallbacks, RunInPollAndNotInTheCallThatRegistersThem) {
   EXPECT_EQ(client->Poll(), 0);
 }
 
-TEST(ClientCallbacks, MayCallTheClientAndWait) {
+TEST(ClientCallbacks, CanCallTheClientAndWait) {
   LocalNode node;
   const auto client = ConnectTo(node);
   std::vector<std::string> order;
@@ -217,7 +217,7 @@ TEST(ClientCallbacks, MayCallTheClientAndWait) {
   EXPECT_THAT(order, ::testing::ElementsAre("put", "one", "second"));
 }
 
-TEST(ClientCallbacks, WhoeverWaitsRunsThem) {
+TEST(ClientCallbacks, RunInAnyThreadThatWaits) {
   LocalNode node;
   const auto client = ConnectTo(node);
   std::thread::id ran_on;
@@ -243,7 +243,7 @@ TEST(ClientCallbacks, AWaitingLeaderRunsWhatAnotherThreadRegisters) {
   leader.join();
 }
 
-TEST(ClientCallbacks, AThreadOfTheClientsOwnRunsThem) {
+TEST(ClientCallbacks, RunInTheCallbackThread) {
   LocalNode node;
   auto client = ConnectTo(node, /*callback_thread=*/true);
   Gate ran;
@@ -275,7 +275,7 @@ TEST(ClientCallbacks, AThreadOfTheClientsOwnRunsThem) {
   EXPECT_TRUE(closed);
 }
 
-TEST(ClientCallbacks, TheLastReferenceMayGoInACallback) {
+TEST(ClientCallbacks, ACallbackCanDropTheLastReference) {
   LocalNode node;
   for (const bool thread : {false, true}) {
     auto client = ConnectTo(node, thread);
@@ -333,7 +333,7 @@ TEST(ClientLoop, AnEpollLoopDrivesEverything) {
   close(loop);
 }
 
-TEST(ClientLoop, ACallbackOnWhatIsReadyMakesItReadable) {
+TEST(ClientLoop, ACallbackOnAnEndedCallMakesTheDescriptorReadable) {
   LocalNode node;
   const auto client = ConnectTo(node);
   const Future<PutResult> put = client->Put(Id(1), "bytes");
@@ -383,7 +383,7 @@ TEST(ClientLoop, CallsOtherThanWaitAndPollRunNoCallbacks) {
   while (calls < 2) client->Poll(absl::Seconds(60));
 }
 
-TEST(ClientLoop, AWaitWithoutTimeTakesInWhatIsThere) {
+TEST(ClientLoop, AWaitWithZeroTimeoutHandlesReceivedAnswers) {
   LocalNode node;
   const auto client = ConnectTo(node);
   const Future<PutResult> put = client->Put(Id(1), "bytes");
@@ -393,7 +393,7 @@ TEST(ClientLoop, AWaitWithoutTimeTakesInWhatIsThere) {
               StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
-TEST(ClientLoop, ANodeThatDoesNotAnswerIsAnsweredForAfterTheDeadline) {
+TEST(ClientLoop, ClientEndsCallsOfASilentNodeAfterTheDeadline) {
   LocalNode node;
   const auto client = ConnectTo(node);
   Gate stop;
@@ -423,7 +423,7 @@ TEST(ClientLoop, ANodeThatDoesNotAnswerIsAnsweredForAfterTheDeadline) {
   EXPECT_THAT(client->Put(Id(3), "bytes").Wait(), IsOk());
 }
 
-TEST(ClientLoop, ANodeThatDoesNotReadMakesPutsWaitAndThenFail) {
+TEST(ClientLoop, PutsWaitAndFailIfTheNodeDoesNotRead) {
   LocalNode node;
   const auto client = ConnectTo(node);
   Gate stop;

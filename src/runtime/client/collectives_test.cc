@@ -34,7 +34,7 @@ std::vector<std::string> Views(const std::vector<Buffer>& buffers) {
   return views;
 }
 
-TEST(PartOf, PartsFollowEachOtherAndDifferByAtMostOneUnit) {
+TEST(PartOf, PartsAreContiguousAndDifferByAtMostOneUnit) {
   for (const uint64_t units : {0, 1, 2, 7, 8, 9, 1000003}) {
     for (const uint64_t unit : {1, 4, 8}) {
       for (const size_t parts : {1, 2, 7, 8, 64}) {
@@ -55,7 +55,7 @@ TEST(PartOf, PartsFollowEachOtherAndDifferByAtMostOneUnit) {
   EXPECT_EQ(*PartOf(40, 4, 4, 3), (Part{32, 8}));
 }
 
-TEST(PartOf, WhatDoesNotComeOutEvenIsRefused) {
+TEST(PartOf, RejectsFractionalUnits) {
   EXPECT_THAT(PartOf(10, 4, 2, 0), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("10")));
   EXPECT_THAT(PartOf(8, 0, 2, 0), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(PartOf(8, 4, 2, 2),
@@ -158,7 +158,7 @@ TEST_F(CollectivesTest, AllToAllHandsEveryPartToItsReceiver) {
   }
 }
 
-TEST_F(CollectivesTest, AllToAllThatCannotPutCancelsItsGets) {
+TEST_F(CollectivesTest, AFailedAllToAllCancelsItsGets) {
   PHALANX_ASSERT_OK(client_->Put(Id(0), "of another size").Wait());
   EXPECT_THAT(AllToAll(*client_, {{Id(0), "part"}}, {Id(1)}).Wait(),
               StatusIs(absl::StatusCode::kAlreadyExists));
@@ -193,7 +193,7 @@ TEST_F(CollectivesTest, ReduceScatterOfFewerElementsThanTasksLeavesTheLastEmpty)
   node_.OnLoop([this] { EXPECT_TRUE(node_.reduce().calls.empty()); });
 }
 
-TEST_F(CollectivesTest, ReduceScatterRefusesWhatDoesNotFit) {
+TEST_F(CollectivesTest, ReduceScatterRejectsBadArguments) {
   const auto refused = [this](size_t index, uint64_t bytes, ReduceOptions options) {
     return ReduceScatter(*client_, Ids(3, 100), Ids(3), index, bytes, options).Wait().status();
   };
@@ -208,7 +208,7 @@ TEST_F(CollectivesTest, ReduceScatterRefusesWhatDoesNotFit) {
   EXPECT_THAT(refused(0, 40, unknown), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-TEST_F(CollectivesTest, NobodyPassesABarrierBeforeTheLastHasCome) {
+TEST_F(CollectivesTest, NoParticipantPassesABarrierBeforeTheLastArrives) {
   // Three levels of the tree.
   constexpr size_t kTasks = 1100;
   std::vector<Future<Done>> barriers;
@@ -225,7 +225,7 @@ TEST_F(CollectivesTest, NobodyPassesABarrierBeforeTheLastHasCome) {
   EXPECT_TRUE(left);
 }
 
-TEST_F(CollectivesTest, WhoComesAgainPassesTheBarrierAtOnce) {
+TEST_F(CollectivesTest, ARepeatedBarrierPassesAtOnce) {
   const Future<Done> second = Barrier(*client_, "again", 2, 1);
   PHALANX_ASSERT_OK(Barrier(*client_, "again", 2, 0).Wait());
   PHALANX_ASSERT_OK(second.Wait());
@@ -245,7 +245,7 @@ TEST_F(CollectivesTest, ABarrierEndsAtItsDeadlineAndWhenItIsCancelled) {
   ExpectNothingWaits();
 }
 
-TEST_F(CollectivesTest, ACallbackMayWaitForACollective) {
+TEST_F(CollectivesTest, ACallbackCanWaitForACollective) {
   std::vector<std::string> got;
   client_->Put(Id(0), "zero").OnReady([&](const auto&) {
     const auto all = AllGather(*client_, Ids(1), 0).Wait(absl::Seconds(60));
@@ -255,7 +255,7 @@ TEST_F(CollectivesTest, ACallbackMayWaitForACollective) {
   EXPECT_THAT(got, ElementsAre("zero"));
 }
 
-TEST_F(CollectivesTest, CollectivesUnderWayEndWhenTheClientIsClosed) {
+TEST_F(CollectivesTest, CloseEndsRunningCollectives) {
   const Future<std::vector<Buffer>> gathered = AllGather(*client_, Ids(2), 0);
   const Future<Done> barrier = Barrier(*client_, "never", 2, 1);
   client_->Close();

@@ -118,7 +118,7 @@ class FileMappingTest : public ::testing::Test {
   std::shared_ptr<FileMapping> mapping_;
 };
 
-TEST_F(FileMappingTest, WhatIsWrittenIsInTheFileAndToBeReadInPlace) {
+TEST_F(FileMappingTest, WrittenBytesAreInTheFileAndReadableInPlace) {
   for (const char byte : {'a', 'b', 'c'}) {
     Write(byte);
     for (const uint64_t offset : {uint64_t{0}, kBytes / 2, kBytes - 1}) {
@@ -140,14 +140,14 @@ TEST_F(FileMappingTest, AStrayWriteFaultsBeforeAndAfterButNotDuringWriting) {
   }
 }
 
-TEST_F(FileMappingTest, AChildReadsWhatWasSealedAndHasNothingOfWhatIsBeingWritten) {
+TEST_F(FileMappingTest, AChildSeesSealedMemoryAndNoMemoryBeingWritten) {
   Write('a');
   EXPECT_EQ(EndOf([this] { _exit(mapping_->data()[0] == 'a' ? 0 : 1); }), 0);
   PHALANX_ASSERT_OK(mapping_->BeginWriting(kBytes));
   EXPECT_EQ(EndOf([this] { _exit(mapping_->writing()[0]); }), SIGSEGV);
 }
 
-TEST_F(FileMappingTest, WhatIsGivenAwayIsNobodyElses) {
+TEST_F(FileMappingTest, GivenAwayMemoryIsPrivate) {
   EXPECT_EQ(EndOf([this] {
               const auto mapping = FileMapping::Map(fd_, kBytes, /*writable=*/true);
               EXPECT_IN_CHILD(mapping.ok());
@@ -156,7 +156,7 @@ TEST_F(FileMappingTest, WhatIsGivenAwayIsNobodyElses) {
             0);
 }
 
-TEST_F(FileMappingTest, IsGivenAwayWhereTheSystemDoesNotMovePagesOfSharedMemory) {
+TEST_F(FileMappingTest, GivesMemoryAwayWithoutMovablePages) {
   EXPECT_EQ(EndOf([this] {
               RefuseMoves(kMoveOfShared);
               const auto mapping = FileMapping::Map(fd_, kBytes, /*writable=*/true);
@@ -166,7 +166,7 @@ TEST_F(FileMappingTest, IsGivenAwayWhereTheSystemDoesNotMovePagesOfSharedMemory)
             0);
 }
 
-TEST_F(FileMappingTest, WhatCouldNotBeGivenAwayIsNotWrittenAgain) {
+TEST_F(FileMappingTest, MemoryIsNotWrittenAgainAfterAFailedGiveAway) {
   EXPECT_EQ(EndOf([this] {
               const auto mapping = FileMapping::Map(fd_, kBytes, /*writable=*/true);
               EXPECT_IN_CHILD(mapping.ok() && (*mapping)->BeginWriting(kBytes).ok());

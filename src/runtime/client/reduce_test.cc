@@ -166,7 +166,7 @@ TEST_F(ReduceTest, ElementsOfSeveralTypesReachTheNode) {
   });
 }
 
-TEST_F(ReduceTest, BadArgumentsAreRefusedBeforeAnythingIsSentAndNamed) {
+TEST_F(ReduceTest, RejectsAndNamesBadArgumentsBeforeSending) {
   for (const BadReduce& bad : BadReduces()) {
     const Future<Done> reduced = client_->Reduce(kTarget, bad.sources, bad.options);
     const Future<Buffer> all = client_->AllReduce(kTarget, bad.sources, bad.options);
@@ -186,7 +186,7 @@ TEST_F(ReduceTest, BadArgumentsAreRefusedBeforeAnythingIsSentAndNamed) {
   node_.OnLoop([this] { EXPECT_THAT(node_.reduce().calls, IsEmpty()); });
 }
 
-TEST_F(ReduceTest, AnOpenReductionMayBeginEmptyIsExtendedAndClosed) {
+TEST_F(ReduceTest, AnOpenReductionStartsEmptyAndIsExtendedAndClosed) {
   ReduceOptions options;
   options.open = true;
   options.num_objects = 2;
@@ -212,7 +212,7 @@ TEST_F(ReduceTest, AnOpenReductionMayBeginEmptyIsExtendedAndClosed) {
   EXPECT_THAT(closed.Wait(), IsOk());
 }
 
-TEST_F(ReduceTest, AProducerThatFailedSaysWhy) {
+TEST_F(ReduceTest, FailReachesTheNodeWithItsReason) {
   const Future<Done> failed = client_->Fail(Id(1), absl::DataLossError("its input was torn"));
   AwaitCalls(1);
   node_.OnLoop([this] {
@@ -225,7 +225,7 @@ TEST_F(ReduceTest, AProducerThatFailedSaysWhy) {
   EXPECT_THAT(failed.Wait(), IsOk());
 }
 
-TEST_F(ReduceTest, AllReduceEndsWithTheResultWhenItIsThereAndCommitted) {
+TEST_F(ReduceTest, AllReduceEndsWhenTheResultIsFetchedAndCommitted) {
   for (const bool committed_first : {true, false}) {
     const ObjectId target = Id(100 + committed_first);
     const Future<Buffer> all = client_->AllReduce(target, Sources(2));
@@ -240,14 +240,14 @@ TEST_F(ReduceTest, AllReduceEndsWithTheResultWhenItIsThereAndCommitted) {
   }
 }
 
-TEST_F(ReduceTest, AllReduceFailsWithTheReductionAndItsGetIsCancelled) {
+TEST_F(ReduceTest, AllReduceFailsWithTheReductionAndCancelsItsGet) {
   const Future<Buffer> all = client_->AllReduce(kTarget, Sources(2));
   Answer(absl::InvalidArgumentError("source 1 has 5 bytes"));
   EXPECT_THAT(all.Wait(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("5 bytes")));
   node_.Await([this] { return node_.store().stats().waiting_gets == 0; });
 }
 
-TEST_F(ReduceTest, AllReduceIsNoBufferOfAnotherObjectThatHasTheId) {
+TEST_F(ReduceTest, AllReduceDoesNotReturnAnEarlierObjectWithTheId) {
   PHALANX_ASSERT_OK(client_->Put(kTarget, "of somebody else").Wait());
   const Future<Buffer> all = client_->AllReduce(kTarget, Sources(2));
   AwaitCalls(1);
@@ -258,7 +258,7 @@ TEST_F(ReduceTest, AllReduceIsNoBufferOfAnotherObjectThatHasTheId) {
   EXPECT_THAT(all.Wait(), StatusIs(absl::StatusCode::kAlreadyExists));
 }
 
-TEST_F(ReduceTest, ACancelledCallIsTakenBackFromTheNode) {
+TEST_F(ReduceTest, CancelReachesTheNode) {
   const Future<Done> reduced = client_->Reduce(kTarget, Sources(2));
   const Future<Buffer> all = client_->AllReduce(Id(9), Sources(2));
   AwaitCalls(2);
@@ -270,7 +270,7 @@ TEST_F(ReduceTest, ACancelledCallIsTakenBackFromTheNode) {
   node_.Await([this] { return node_.store().stats().waiting_gets == 0; });
 }
 
-TEST_F(ReduceTest, AClientThatLeavesTakesItsCallsBackAndIsClosed) {
+TEST_F(ReduceTest, ALeavingClientCancelsItsCallsAndIsClosed) {
   const Future<Done> reduced = client_->Reduce(kTarget, Sources(2));
   AwaitCalls(1);
   client_->Close();
@@ -296,7 +296,7 @@ TEST_F(ReduceTest, ReducedFromIsInTheOrderOfTheFold) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted")));
 }
 
-TEST_F(ReduceTest, ReducedFromOfAnObjectInTheMakingIsRefused) {
+TEST_F(ReduceTest, ReducedFromRejectsAnIncompleteObject) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const WritableBuffer writer, client_->Create(kTarget, 8));
   EXPECT_THAT(client_->ReducedFrom(kTarget).Wait(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not complete")));
@@ -319,7 +319,7 @@ TEST_F(ReduceTest, ManyAnswersWithSourcesAtOnceAreBounded) {
   EXPECT_GE(answered, 64);
 }
 
-TEST_F(ReduceTest, IdsUnderWayOfOneClientAreBounded) {
+TEST_F(ReduceTest, OutstandingIdsOfOneClientAreBounded) {
   const std::vector<ObjectId> sources = Sources(16384);
   std::vector<Future<Done>> reduced;
   for (int i = 0; i < 64; ++i) reduced.push_back(client_->Reduce(Id(-1 - i), sources));

@@ -43,7 +43,7 @@ std::vector<std::string> Holdups(const v1::DescribeObjectResponse& object) {
   return texts;
 }
 
-TEST(HoldupsTest, ASlowLinkHoldsUpAllBelowIt) {
+TEST(HoldupsTest, ASlowLinkHoldsUpAllDescendants) {
   v1::DescribeObjectResponse object;
   Add(object, 5, 4, 0.9);
   Add(object, 4, 3, 0.8);
@@ -54,7 +54,7 @@ TEST(HoldupsTest, ASlowLinkHoldsUpAllBelowIt) {
   EXPECT_THAT(Holdups(object), ElementsAre("n2 -> n3 at 3.10 MB/s: n4 n5 n10"));
 }
 
-TEST(HoldupsTest, WhereEveryLinkIsBusyNobodyIsHeldUp) {
+TEST(HoldupsTest, NoHoldupIfEveryLinkIsBusy) {
   v1::DescribeObjectResponse object;
   Add(object, 1, 0, 0).set_complete(true);
   Add(object, 2, 1, 0);
@@ -76,7 +76,7 @@ TEST(HoldupsTest, ASlowWriterAndALostSenderAreNamed) {
                           "n6, which has no sender: n7"));
 }
 
-TEST(HoldupsTest, WhatNoDirectoryShouldSayIsLeftOut) {
+TEST(HoldupsTest, IgnoresInvalidRecords) {
   v1::DescribeObjectResponse object;
   Add(object, 1, 2, 0.9);
   Add(object, 2, 1, 0.9);

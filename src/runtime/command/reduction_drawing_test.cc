@@ -37,7 +37,7 @@ Slot& Add(v1::ReductionDescription& reduction, int parent, const std::string& no
   return slot;
 }
 
-TEST(ReductionDrawingTest, SlotsHangBelowThoseThatFoldThem) {
+TEST(ReductionDrawingTest, DrawsSlotsBelowTheirParents) {
   v1::ReductionDescription reduction = Described(3);
   Add(reduction, 1, "n0");
   Add(reduction, -1, "n1", 250).set_bytes_per_second(118e6);
@@ -51,7 +51,7 @@ TEST(ReductionDrawingTest, SlotsHangBelowThoseThatFoldThem) {
             "└─ n2  slot 2                              forwards its source\n");
 }
 
-TEST(ReductionDrawingTest, ARingIsAListThatSaysSo) {
+TEST(ReductionDrawingTest, DrawsARingAsAList) {
   v1::ReductionDescription reduction = Described(3);
   reduction.set_ring(true);
   for (int i = 0; i < 3; ++i) Add(reduction, (i + 1) % 3, "n" + std::to_string(i), 500);
@@ -62,7 +62,7 @@ TEST(ReductionDrawingTest, ARingIsAListThatSaysSo) {
   EXPECT_EQ(ReductionAsJson(reduction)["shape"], "ring");
 }
 
-TEST(ReductionDrawingTest, AChainIsAList) {
+TEST(ReductionDrawingTest, DrawsAChainAsAList) {
   v1::ReductionDescription reduction = Described(40);
   for (int i = 0; i < 40; ++i) Add(reduction, i == 39 ? -1 : i + 1, "n" + std::to_string(i));
   const std::string text = DrawReduction(reduction, /*unicode=*/false);
@@ -70,7 +70,7 @@ TEST(ReductionDrawingTest, AChainIsAList) {
   EXPECT_THAT(text, HasSubstr("\nn0   slot 0   forwards its source\n"));
 }
 
-TEST(ReductionDrawingTest, ASlotSaysWhatItWaitsFor) {
+TEST(ReductionDrawingTest, ShowsTheReasonWhyASlotWaits) {
   v1::ReductionDescription reduction = Described(3);
   Add(reduction, 1, "n0").set_trouble("n3 refused\x1b[2J");
   Add(reduction, -1, "n1").clear_version();
@@ -84,7 +84,7 @@ TEST(ReductionDrawingTest, ASlotSaysWhatItWaitsFor) {
   EXPECT_THAT(text, HasSubstr("missing: 0101"));
 }
 
-TEST(ReductionDrawingTest, CirclesStrangersAndTwinsAreDrawnOnce) {
+TEST(ReductionDrawingTest, DrawsCyclesUnknownParentsAndDuplicatesOnce) {
   v1::ReductionDescription reduction = Described(3);
   Add(reduction, 1, "a");
   Add(reduction, 0, "b");
@@ -97,7 +97,7 @@ TEST(ReductionDrawingTest, CirclesStrangersAndTwinsAreDrawnOnce) {
   }
 }
 
-TEST(ReductionDrawingTest, AsJsonItHasEverySlot) {
+TEST(ReductionDrawingTest, JsonHasEverySlot) {
   v1::ReductionDescription reduction = Described(2);
   Add(reduction, 1, "n0");
   Add(reduction, -1, "");
