@@ -44,6 +44,8 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& file) {
 }  // namespace
 
 absl::StatusOr<std::string> ReadClusterSecret(const std::string& file) {
+  // A file on the command line is deliberate, so an error in it must not fall back to the
+  // environment.
   if (!file.empty()) return ReadSecretFile(file);
   const char* secret = std::getenv("PHALANX_SECRET");
   const absl::string_view text = absl::StripAsciiWhitespace(secret == nullptr ? "" : secret);

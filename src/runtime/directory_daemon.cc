@@ -43,6 +43,8 @@ std::string CollectMetrics(const directory::Shard& shard) {
   MetricsText metrics;
   metrics.Gauge("phalanx_directory_uptime_seconds", "Seconds since this shard started.",
                 static_cast<double>(status.uptime_ns()) / 1e9);
+  // A node keeps its session for the grace time after its stream broke, so both numbers are
+  // reported.
   double connected = 0;
   for (const v1::NodeStatus& node : status.nodes()) connected += node.connected() ? 1 : 0;
   metrics.Gauge("phalanx_directory_nodes", "Nodes with a session.", status.nodes_size());
@@ -106,6 +108,8 @@ absl::StatusOr<std::unique_ptr<DirectoryDaemon>> DirectoryDaemon::Start(
   directory::SessionConfig session;
   session.cluster_id = config.cluster_id;
   session.secret = config.secret;
+  // The handshake carries the index and the number of shards, so a node with a wrong list is
+  // refused.
   session.shard_index = static_cast<uint32_t>(config.shard_index);
   session.num_shards = static_cast<uint32_t>(config.num_shards);
   session.lease = config.core.lease;

@@ -49,6 +49,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(LocalClusterOp
   if (options.shards < 1 || options.nodes < 0) {
     return absl::InvalidArgumentError("a cluster has at least one shard");
   }
+  // All members share one process, and so one limit of descriptors.
   PHALANX_RETURN_IF_ERROR(net::RaiseFileDescriptorLimit().status());
   PHALANX_ASSIGN_OR_RETURN(TemporaryFolder folder, TemporaryFolder::Make());
   auto cluster =
@@ -87,6 +88,7 @@ absl::Status LocalCluster::StartNode(int node) {
   config.directories = shard_addresses_;
   config.socket = absl::StrCat(folder_.path(), "/", NodeName(node), ".sock");
   config.io_threads = options_.io_threads;
+  // Last, so that a test can override every setting above.
   if (options_.configure_node) options_.configure_node(node, config);
   auto member = std::make_unique<Member>();
   PHALANX_ASSIGN_OR_RETURN(member->node, NodeDaemon::Start(std::move(config), member->loop));
@@ -135,6 +137,7 @@ void LocalCluster::OnNode(int node, absl::AnyInvocable<void(Node&)> task) {
   Member& member = *nodes_[static_cast<size_t>(node)];
   std::promise<void> ran;
   member.loop.Post([&member, &task, &ran] {
+    // The caller waits, so references to its variables are safe.
     task(member.node->node());
     ran.set_value();
   });

@@ -14,6 +14,7 @@
 namespace phalanx::runtime {
 namespace {
 
+// HTTP/1.1 needs a length or a close; this sends both, which every client understands.
 std::string Response(absl::string_view status, absl::string_view type, absl::string_view body) {
   return absl::StrCat("HTTP/1.1 ", status, "\r\nContent-Type: ", type,
                       "\r\nContent-Length: ", body.size(), "\r\nConnection: close\r\n\r\n", body);

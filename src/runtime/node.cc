@@ -32,6 +32,7 @@ bool Printable(absl::string_view text) {
   return true;
 }
 
+// Checked before anything listens, so that a bad option has no effect on other nodes.
 absl::Status Validate(const NodeOptions& options, const NodeSeams& seams) {
   if (options.name.empty()) return absl::InvalidArgumentError("a node needs a name");
   if (!Printable(options.name)) {
@@ -79,6 +80,7 @@ v1::NodeInfo DescribeSelf(const NodeOptions& options, const NodeKey& key,
   info.set_address(address);
   for (const auto& [label, value] : options.labels) (*info.mutable_labels())[label] = value;
   info.set_capacity_bytes(options.capacity_bytes);
+  // The benchmark and operators find the daemon by this id.
   info.set_process_id(options.process_id);
   return info;
 }
@@ -161,6 +163,7 @@ void Node::Impl::MakeReducer(NodeSeams& seams) {
   reducer_options.self = key;
   reducer_options.name = options.name;
   reducer_options.num_shards = static_cast<int>(seams.shards.size());
+  // The reducer sends through the store, which keeps the order of registrations and messages.
   reducer = std::make_unique<collectives::Reducer>(
       std::move(reducer_options), seams.control, seams.io, *store,
       [this](int shard, v1::NodeMessage message) { store->Tell(shard, std::move(message)); });
@@ -186,6 +189,7 @@ absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
   // Listening comes last but before the sessions: the shards get the address with the real port.
   PHALANX_ASSIGN_OR_RETURN(address, data_plane->Listen(options.listen));
   if (!options.advertise.empty()) address = options.advertise;
+  // Store and reducer exist before the data plane, because its callbacks use them.
   store->SetDataPlane(data_plane.get());
   reducer->SetDataPlane(data_plane.get());
   return absl::OkStatus();
@@ -193,6 +197,7 @@ absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
 
 void Node::Impl::ConnectShard(NodeSeams& seams, int shard, const v1::NodeInfo& self) {
   directory::SessionConfig session;
+  // A node of another cluster or with another secret is refused in the handshake.
   session.cluster_id = options.cluster_id;
   session.secret = options.secret;
   session.shard_index = static_cast<uint32_t>(shard);

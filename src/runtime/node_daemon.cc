@@ -44,6 +44,7 @@ object_store::MemfdMemoryOptions MemoryOptions(uint64_t capacity_bytes) {
 absl::Status Validate(const NodeConfig& config) {
   PHALANX_RETURN_IF_ERROR(
       net::RequireLoopbackWithoutSecret(config.node.listen, config.node.secret));
+  // Peers could not dial a bad address; the operator should see that at the start.
   if (!config.node.advertise.empty()) {
     PHALANX_RETURN_IF_ERROR(net::ParseHostPort(config.node.advertise).status());
   }
@@ -86,6 +87,7 @@ class ShardWatch {
   std::vector<Seen> seen_;
 };
 
+// Prometheus knows only doubles; counts stay exact up to 2^53.
 double Number(uint64_t value) { return static_cast<double>(value); }
 
 void AddStoreMetrics(const object_store::StoreStats& stats, MetricsText& out) {
@@ -185,6 +187,7 @@ absl::Status NodeDaemon::Impl::Start() {
     io.push_back(std::make_unique<net::EventLoop>());
     PHALANX_RETURN_IF_ERROR(io.back()->Start(absl::StrCat("phalanx-io-", i)));
   }
+  // A copy, because the configuration stays constant.
   NodeOptions options = config.node;
   options.data_plane.turned_away = [](absl::string_view peer, const absl::Status& why) {
     PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
@@ -245,6 +248,7 @@ std::string NodeDaemon::Impl::CollectMetrics() const {
   text.Gauge("phalanx_node_condemned_bytes", "Bytes that a lost client can still see.",
              Number(shared.condemned_bytes));
   text.Gauge("phalanx_node_files", "Shared memory files.", Number(shared.files));
+  // One sample per shard, so that an alert can name the shard.
   const std::vector<absl::Status> states = node->ShardStates();
   for (size_t shard = 0; shard < states.size(); ++shard) {
     text.Gauge("phalanx_node_shard_connected", "1 while the directory's shard is connected.",

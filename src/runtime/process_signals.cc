@@ -29,6 +29,8 @@ void HoldSignals() {
 absl::StatusOr<std::unique_ptr<ProcessSignals>> ProcessSignals::Watch(
     net::EventLoop& loop, absl::AnyInvocable<void(int)> on_signal) {
   const sigset_t set = HeldSignals();
+  // A descriptor instead of a handler: the callback runs on the loop and can use all of its
+  // objects.
   const int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
   if (fd < 0) return absl::UnavailableError(absl::StrCat("signalfd: ", strerror(errno)));
   auto signals = std::unique_ptr<ProcessSignals>(new ProcessSignals(fd, std::move(on_signal)));

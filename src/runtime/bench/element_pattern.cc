@@ -31,6 +31,7 @@ int64_t Value(const Elements& elements, uint64_t seed, int rank, uint64_t index)
   return 0;
 }
 
+// In 64-bit integers, where every fold of small values is exact.
 int64_t Fold(ReduceOp op, int64_t a, int64_t b) {
   switch (op) {
     case ReduceOp::kSum:
@@ -113,6 +114,7 @@ T Load(const char* at) {
   return value;
 }
 
+// A double represents every value of the narrower types exactly.
 double FloatAt(DType dtype, const char* at) {
   if (dtype == DType::kF16) return FromHalfBits(Load<uint16_t>(at));
   if (dtype == DType::kF32) return Load<float>(at);

@@ -27,6 +27,7 @@ absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(const BenchOptions& opt
     return absl::InvalidArgumentError(
         absl::StrCat(options.op, " needs --world of 2 or more, not ", options.world));
   }
+  // Each family returns null for an op that it does not know.
   std::unique_ptr<Operation> operation = MakeMovingOperation(options, client);
   if (operation == nullptr) operation = MakeLocalOperation(options, client);
   if (operation == nullptr) operation = MakeReducingOperation(options, client);

@@ -26,6 +26,7 @@ absl::Status SystemError(absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
+// poll takes an int, and 0 would not wait at all.
 int PollMillis(absl::Duration timeout) {
   return static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(timeout), 1, INT_MAX));
 }
@@ -63,6 +64,7 @@ void SetTimeout(int fd, absl::Duration timeout) {
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
+// Every kind of link starts with the same greeting of five bytes.
 absl::StatusOr<int> Dial(const std::string& address, char kind, uint32_t rank,
                          absl::Duration timeout) {
   AddressList resolved;
@@ -231,6 +233,7 @@ absl::StatusOr<std::string> RawLinks::Listen(const std::string& host) {
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;
   getsockname(listener_, reinterpret_cast<sockaddr*>(&bound), &length);
+  // The system chose the port, so it is read back.
   const uint16_t port = bound.ss_family == AF_INET6
                             ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
                             : reinterpret_cast<sockaddr_in*>(&bound)->sin_port;
@@ -268,6 +271,7 @@ absl::Status RawLinks::Connect(const std::vector<std::string>& addresses) {
   return absl::OkStatus();
 }
 
+// Sockets block with a timeout, so a short send is not an error.
 absl::Status RawLinks::SendAll(int to, const char* data, uint64_t bytes) {
   while (bytes > 0) {
     const ssize_t n = send(to, data, bytes, MSG_NOSIGNAL);
@@ -289,6 +293,7 @@ absl::Status RawLinks::SendZeroes(int to, uint64_t bytes) {
 
 absl::Status RawLinks::Receive(int from, uint64_t bytes) { return Relay(from, -1, bytes); }
 
+// Only the number of bytes matters here, so this forwards whatever the buffer holds.
 absl::Status RawLinks::Relay(int from, int to, uint64_t bytes) {
   for (uint64_t left = bytes; left > 0;) {
     const ssize_t n = recv(from, buffer_.data(), std::min<uint64_t>(left, buffer_.size()), 0);
@@ -334,6 +339,7 @@ absl::Status RawLinks::FoldingChain(uint64_t bytes) {
 
 absl::Status RawLinks::Star(uint64_t bytes) {
   if (rank_ > 0) return SendZeroes(to_root_, bytes);
+  // Bytes left per rank; the order in which ranks finish is free.
   std::vector<uint64_t> left(world_, bytes);
   uint64_t total = bytes * (world_ - 1);
   std::vector<pollfd> waiting;

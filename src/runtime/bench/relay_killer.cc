@@ -29,6 +29,7 @@ constexpr absl::Duration kLookEvery = absl::Milliseconds(5);
 // A receiver that waits forever keeps the broadcast from ending.
 constexpr absl::Duration kPatience = absl::Minutes(2);
 
+// Watermarks are per slice, so their sum counts the bytes of a partial copy.
 uint64_t Present(const v1::CopyDescription& copy, uint64_t size_bytes) {
   if (copy.complete()) return size_bytes;
   return std::accumulate(copy.watermarks().begin(), copy.watermarks().end(), uint64_t{0});
@@ -160,6 +161,7 @@ std::vector<std::string> ChooseVictims(const v1::DescribeObjectResponse& tree, u
       candidates.emplace_back(below[copy.name()].size(), copy.name());
     }
   }
+  // Descending: a relay with many descendants makes the repair visible.
   std::sort(candidates.rbegin(), candidates.rend());
   std::vector<std::string> victims;
   for (const auto& [descendants, name] : candidates) {

@@ -33,6 +33,7 @@ Rendezvous::Rendezvous(std::shared_ptr<Client> client, std::string session, int 
       world_(world),
       timeout_(timeout) {}
 
+// Names contain the session, so ranks of two benchmarks never meet.
 ObjectId Rendezvous::Id(const std::string& tag, int rank) const {
   return ObjectId::FromName(session_, absl::StrCat(tag, "/", rank));
 }
@@ -97,6 +98,7 @@ absl::StatusOr<int64_t> Rendezvous::AgreeOnStart(const std::string& tag, absl::D
   return start;
 }
 
+// One object for all ranks: the store broadcasts it.
 absl::Status Rendezvous::FollowRankZero(const std::string& tag) {
   if (rank_ == 0) return Give(tag, "");
   GetOptions options;

@@ -41,6 +41,7 @@ double CpuSeconds(const std::vector<int>& pids) {
   return total;
 }
 
+// The median, because a disturbance makes single runs much slower.
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
@@ -87,6 +88,7 @@ class Runner {
   }
 
  private:
+  // A rank whose node is killed ends, so its bare links would break.
   bool measures_limit() const {
     return !options_.raw_host.empty() && options_.world > 1 &&
            operation_->shape() != Operation::Shape::kNone &&
@@ -143,6 +145,7 @@ class Runner {
     return record;
   }
 
+  // Warm-up runs are not in the lists, so every entry counts.
   void Summarise(const std::vector<double>& pair, const std::vector<double>& shape, double cpu,
                  BenchRecord* record) const {
     if (record->each_s.empty()) return;
@@ -224,6 +227,7 @@ class Runner {
     const std::string tag = absl::StrCat("run/", run.number);
     PHALANX_RETURN_IF_ERROR(operation_->Prepare(run));
     PHALANX_ASSIGN_OR_RETURN(const int64_t start, rendezvous_.AgreeOnStart(tag, kStartDelay));
+    // Read after the agreement, so that the rendezvous of the ranks is not counted.
     const double cpu_before = CpuSeconds(options_.cpu_pids);
     const absl::StatusOr<double> seconds = operation_->Execute(run, start);
     if (!seconds.ok()) return seconds;
@@ -336,6 +340,7 @@ absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
     return absl::InvalidArgumentError(
         absl::StrCat("--rank is ", options.rank, ", it must be 0..", options.world - 1));
   }
+  // Other operations have no tree whose repair could be measured.
   const bool killable =
       options.op == "broadcast" || options.op == "reduce" || options.op == "allreduce";
   if (options.kill > 0 && (!killable || options.runs != 1)) {

@@ -82,6 +82,7 @@ size_t phx_wait_some(phx_call* const* calls, size_t n, size_t count, int64_t tim
   return ended();
 }
 
+// `done` is atomic, so bindings can poll without a lock.
 int phx_call_ended(const phx_call* call) { return StateOf(call->call)->done() ? 1 : 0; }
 
 void phx_cancel(phx_call* call) {
@@ -102,6 +103,7 @@ void phx_call_free(phx_call* call) {
 }
 
 void phx_call_notify(phx_call* call, phx_queue* queue, uint64_t tag) {
+  // Holds the mailbox and not the queue: the call can end after the queue was freed.
   const auto told = [mailbox = queue->mailbox, tag](const auto&) { mailbox->Add(tag); };
   std::visit([&told](const auto& future) { phalanx::c::NotifyOf(future, told); }, call->call);
 }

@@ -39,6 +39,7 @@ void phx_client_free(phx_client* client) {
   delete client;
 }
 
+// The strings live as long as the client, so no copy has to be freed.
 const char* phx_client_address(const phx_client* client) {
   return client->client->address().c_str();
 }

@@ -40,6 +40,7 @@ ObjectId IdOf(const char* id) {
   return *ObjectId::FromBinary(absl::string_view(id, ObjectId::kSize));
 }
 
+// Ids are one array of 20 bytes each, so bindings pass them without a copy per id.
 std::vector<ObjectId> IdsOf(const char* ids, size_t n) {
   std::vector<ObjectId> result;
   result.reserve(n);
@@ -57,6 +58,7 @@ std::vector<std::string> NamesOf(const char* names, size_t n) {
 }
 
 internal::Call* StateOf(const AnyCall& call) {
+  // Every alternative of AnyCall is a call, so the functions of this folder share one handle type.
   return std::visit([](const auto& future) { return StateOfFuture(future); }, call);
 }
 

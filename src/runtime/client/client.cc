@@ -72,6 +72,7 @@ struct ProgressCall final : public FutureState<BroadcastProgress> {
   }
 };
 
+// Node names go into one message, whose size is limited.
 absl::Status CheckNodes(absl::Span<const std::string> nodes) {
   if (nodes.empty() || nodes.size() > local::kMaxNodeNames) {
     return absl::InvalidArgumentError(
@@ -85,6 +86,7 @@ absl::Status CheckNodes(absl::Span<const std::string> nodes) {
   return absl::OkStatus();
 }
 
+// Contains means complete somewhere: a Get could then return without waiting for a writer.
 struct ContainsCall final : public FutureState<bool> {
   using FutureState::FutureState;
   void OnAnswer(uint64_t, const local::Answer& answer) override {
@@ -159,6 +161,7 @@ Future<PutResult> Client::Put(const ObjectId& id, absl::string_view bytes, PutOp
     return (*writer)->Seal();
   }
   const Instant deadline = MonotonicNow() + options.timeout;
+  // The bytes are copied into the message, so the caller can reuse its memory at once.
   auto call = std::make_shared<internal::PutCall>(connection_, "Put", id);
   // The node refuses Puts beyond its limit of bytes in flight, so the wait for room is here.
   status = connection_->ReservePutBytes(bytes.size(), deadline);
@@ -172,6 +175,7 @@ Future<PutResult> Client::Put(const ObjectId& id, absl::string_view bytes, PutOp
 
 absl::StatusOr<WritableBuffer> Client::Create(const ObjectId& id, uint64_t size,
                                               PutOptions options) {
+  // WriterState does all checks, because a Create also starts from the C functions.
   PHALANX_ASSIGN_OR_RETURN(std::shared_ptr<internal::WriterState> writer,
                            internal::WriterState::Open(connection_, id, size, options));
   return WritableBuffer(std::move(writer));
@@ -183,6 +187,7 @@ Future<Buffer> Client::Get(const ObjectId& id, GetOptions options) {
   const absl::Status status = CheckId(*connection_, id);
   if (!status.ok()) return Refused<Buffer>(connection_, "Get", id, status);
   auto call = std::make_shared<internal::GetCall>(connection_, "Get", id);
+  // The node maps the whole object; the answer is cut to the range here.
   call->offset = options.offset;
   call->length = options.length;
   return StartOne<Buffer>(call, MonotonicNow() + options.timeout, [&](uint64_t request) {
@@ -230,6 +235,7 @@ absl::StatusOr<size_t> Client::GetInto(const ObjectId& id, absl::Span<char> into
 absl::StatusOr<ObjectStream> Client::GetStream(const ObjectId& id, absl::Duration timeout) {
   PHALANX_RETURN_IF_ERROR(CheckId(*connection_, id));
   auto call = std::make_shared<internal::StreamCall>(connection_, "GetStream", id);
+  // Made before Start: its destructor cancels the Get if the wait below fails.
   auto state = std::make_shared<internal::StreamState>(call);
   const uint64_t request = connection_->NewRequests(1);
   // The stream lives longer than the wait for its first bytes, so only this client enforces the
@@ -284,6 +290,7 @@ Future<int> Client::Prefetch(const ObjectId& id, std::vector<std::string> nodes,
 
 Future<int> Client::Broadcast(const ObjectId& id, BroadcastOptions options) {
   absl::Status status = CheckId(*connection_, id);
+  // "*" stands for all nodes; the directory resolves names, so unknown ones are no error here.
   status.Update(CheckNodes(options.nodes));
   if (!status.ok()) return Refused<int>(connection_, "Broadcast", id, status);
   return StartOne<int>(std::make_shared<CountCall<int>>(connection_, "Broadcast", id),
@@ -320,6 +327,7 @@ Future<BroadcastProgress> Client::ProgressOf(const ObjectId& id, std::vector<std
 
 // ---------------------------------------------------------------------------- names, driving
 
+// Names are hashed here, so no request is needed and the id is known before the object exists.
 ObjectId Client::Id(absl::string_view name) const { return ObjectId::FromName(name_space_, name); }
 
 int Client::fd() const { return connection_->fd(); }

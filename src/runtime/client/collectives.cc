@@ -92,6 +92,7 @@ absl::StatusOr<Part> PartOf(uint64_t bytes, uint64_t unit, size_t parts, size_t 
   return Part{begin * unit, (least + (index < longer ? 1 : 0)) * unit};
 }
 
+// Only the root calls this; the other participants have put their objects and need no call.
 Future<Buffers> Gather(Client& client, absl::Span<const ObjectId> ids, GetOptions options) {
   return client.GetMany(ids, options);
 }
@@ -125,6 +126,7 @@ Future<Done> Scatter(Client& client, absl::Span<const ObjectId> targets, absl::s
                      uint64_t unit, PutOptions options) {
   const auto parts = PartsOf(bytes.size(), unit, targets);
   if (!parts.ok()) return RefusedBy<Done>(client, "Scatter", parts.status());
+  // The first failure cancels the Puts that have not ended.
   auto call = Join<Done>(client, "Scatter");
   for (size_t i = 0; i < targets.size(); ++i) {
     const Part& part = (*parts)[i];
@@ -177,6 +179,7 @@ ObjectId BarrierObject(const Client& client, absl::string_view name) {
 
 Future<Done> Barrier(Client& client, absl::string_view name, size_t participants, size_t index,
                      absl::Duration timeout) {
+  // Checked here, because BarrierCall starts its requests without further checks.
   absl::Status status = Access::ConnectionOf(client)->CheckProcess();
   if (status.ok()) status = CheckIndex(index, participants);
   if (!status.ok()) return RefusedBy<Done>(client, "Barrier", status);

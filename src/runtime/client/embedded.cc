@@ -41,6 +41,7 @@ struct Cluster {
   int lifeline = -1;
 };
 
+// An empty folder would mean the root, so a bare name gives ".".
 std::string FolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash);

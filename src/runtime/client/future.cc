@@ -14,6 +14,7 @@ typename Future<T>::Result Future<T>::Wait(absl::Duration timeout) const {
   const absl::Status process = connection.CheckProcess();
   if (!process.ok()) return process;
   if (connection.WaitFor(*state_, MonotonicNow() + timeout)) return *state_->result;
+  // The call goes on: a later Wait can still return its result.
   return state_->Explain(absl::StatusCode::kDeadlineExceeded, "still waiting");
 }
 
@@ -41,6 +42,7 @@ void Future<T>::Cancel() const {
   if (state_ != nullptr) state_->connection().Cancel(*state_);
 }
 
+// All result types of the public headers, so that this source alone needs the implementation.
 template class Future<PutResult>;
 template class Future<Buffer>;
 template class Future<std::vector<Buffer>>;

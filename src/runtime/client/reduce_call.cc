@@ -103,6 +103,7 @@ local::Reduce ReduceMessage(uint64_t request, const ObjectId& target,
   message.num_objects = static_cast<uint32_t>(options.num_objects);
   message.range_offset = options.offset;
   message.range_bytes = options.length;
+  // The node knows its own key, so the message only says whether the caller wants the result there.
   message.root_here = options.root == ReduceOptions::Root::kCaller;
   message.owned = options.owned;
   message.timeout = options.timeout;
@@ -119,6 +120,7 @@ void MakeAndGetCall::SendGet(absl::Duration timeout) {
 }
 
 void MakeAndGetCall::Fail(absl::Status why) {
+  // The other request would create or fetch an object that no caller waits for.
   connection().CancelRequests(*this);
   Set(std::move(why));
 }

@@ -74,6 +74,7 @@ class BenchCommand : public Command {
     // All text arguments are checked before the first connection, so that no rank waits for one
     // that cannot start.
     PHALANX_RETURN_IF_ERROR(ParseLists());
+    // Scripts pass --raw-host always; the switch overrides it.
     if (no_limit_) options_.raw_host.clear();
     PHALANX_ASSIGN_OR_RETURN(options_.dtype, ParseDType(dtype_));
     PHALANX_ASSIGN_OR_RETURN(options_.reduce_op, ParseReduceOp(reduce_op_));
@@ -84,6 +85,7 @@ class BenchCommand : public Command {
     // Only rank 0 kills relays and draws trees.
     if ((options_.kill > 0 || options_.trace) && options_.rank == 0) {
       PHALANX_ASSIGN_OR_RETURN(connection, ConnectToDirectory(directory_));
+      // The tools keep a reference to the connection, which lives until the end of Run.
       tools = bench::MakeDirectoryTools(*connection.tools, options_.kill, options_.kill_fraction,
                                         options_.stop_victims ? SIGSTOP : SIGKILL);
       tools.draw_tree = [&connection](const ObjectId& id) -> absl::StatusOr<std::string> {
@@ -124,6 +126,7 @@ class BenchCommand : public Command {
   }
 
   absl::Status ParseVictims() {
+    // One signal per run, so that a record has one cause.
     if (!kill_.empty() && !stop_.empty()) {
       return absl::InvalidArgumentError("--kill and --stop exclude each other");
     }

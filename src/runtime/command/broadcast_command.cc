@@ -50,6 +50,7 @@ class BroadcastCommand : public Command {
     if (!nodes_.empty()) options.nodes = nodes_;
     options.sticky = sticky_;
     options.timeout = timeout_;
+    // JSON output is for programs, so it disables the bar.
     ProgressBar bar(absl::StrCat("broadcast ", id.ShortHex()), !json_ && !quiet_);
     const Future<int> broadcast = client->Broadcast(id, options);
     // The broadcast goes on at the shard while this loop only shows its progress.

@@ -47,6 +47,7 @@ void AddShardFlags(Flags& flags, DirectoryConfig* target) {
                 TimeSpan(&target->core.tombstone_age));
 }
 
+// Shared by `node` and `up`, so that a private cluster has the same limits.
 void AddNodeMemoryFlags(Flags& flags, NodeConfig* target) {
   flags.Group("Memory");
   flags.Setting(

@@ -50,11 +50,13 @@ class DescribeCommand : public Command {
   }
 
  private:
+  // Without --json the text ends with a newline already.
   std::string Render(const v1::DescribeObjectResponse& object) const {
     return json_ ? absl::StrCat(ObjectAsJson(object).dump(), "\n") : ObjectAsText(object, !ascii_);
   }
 
   absl::Status Follow(directory::ToolsClient& tools, const ObjectId& id) const {
+    // One screen for all updates, so that each redraws the last one.
     Screen screen;
     const Instant start = MonotonicNow();
     while (true) {

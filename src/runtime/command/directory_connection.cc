@@ -24,6 +24,7 @@ void AddDirectoryFlags(Flags& flags, DirectoryFlags* target) {
   AddNodeFlags(flags, &target->node);
 }
 
+// `up` writes it there; see up_command.cc.
 std::string SecretFileBeside(const std::string& socket_address) {
   const absl::string_view path = absl::StripPrefix(socket_address, "unix:");
   const size_t slash = path.rfind('/');

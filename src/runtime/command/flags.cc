@@ -59,6 +59,7 @@ absl::StatusOr<std::string> AnyText(absl::string_view text) { return std::string
 
 }  // namespace
 
+// A switch takes a text as well, because files and the environment write "true" or "false".
 FlagValue Switch(bool* target) {
   FlagValue value;
   value.parse = [target](const std::vector<std::string>& texts) -> absl::Status {
@@ -80,6 +81,7 @@ FlagValue TextList(std::vector<std::string>* target, absl::string_view type) {
   return ManyValues(target, std::string(type), absl::StrJoin(*target, ","), AnyText);
 }
 
+// The range is part of the flag, so that commands need no checks of their own.
 FlagValue Integer(int* target, int least, int most) {
   return OneValue(target, "NUMBER", absl::StrCat(*target),
                   [least, most](absl::string_view text) -> absl::StatusOr<int> {
@@ -132,6 +134,7 @@ FlagValue Labels(std::map<std::string, std::string>* target) {
     std::map<std::string, std::string> labels;
     for (const std::string& text : texts) {
       for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+        // Only the first "=" separates, so values can contain one.
         const std::pair<std::string, std::string> label =
             absl::StrSplit(part, absl::MaxSplits('=', 1));
         // Without "=" the first part is the whole text.
@@ -162,6 +165,7 @@ FlagValue Choice(std::string* target, std::vector<std::string> choices) {
       });
 }
 
+// Derived from the flag's name, so that no setting can lack a variable.
 std::string EnvironmentName(absl::string_view names) {
   const std::vector<absl::string_view> all = absl::StrSplit(names, ',');
   const std::string name = absl::AsciiStrToUpper(absl::StripPrefix(all.back(), "--"));

@@ -57,6 +57,7 @@ class GetCommand : public Command {
   }
 
  private:
+  // One timeout covers the wait for the object and its transfer.
   absl::Duration TimeLeft(const ProgressBar& bar) const {
     return std::max(absl::ZeroDuration(), timeout_ - bar.elapsed());
   }

@@ -84,6 +84,7 @@ class NodeCommand : public Command {
     // The signal starts the drain; its result becomes the exit code, so that an operator sees lost
     // objects.
     PHALANX_RETURN_IF_ERROR(process.Run([&node, &drained](std::function<void()> gone) {
+      // A drain that runs out of time is an error: objects are lost then.
       node->Leave([&drained, gone = std::move(gone)](const absl::Status& status) {
         drained = status;
         gone();
@@ -100,6 +101,7 @@ class NodeCommand : public Command {
     PHALANX_RETURN_IF_ERROR(SettleCapacity(&config_.node.capacity_bytes));
     // After the flags are known: the default name contains the port.
     if (config_.node.name.empty()) config_.node.name = DefaultNodeName(config_.node.listen);
+    // Clients write "unix:PATH", so operators do too.
     config_.socket = std::string(absl::StripPrefix(config_.socket, "unix:"));
     if (config_.socket.empty()) config_.socket = DefaultSocketPath();
     return absl::OkStatus();

@@ -18,6 +18,7 @@
 namespace phalanx::runtime {
 namespace {
 
+// JSON consumers expect seconds; the protocol counts nanoseconds.
 double Seconds(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
 
 std::string GenerationText(const v1::Generation& generation) {
@@ -117,6 +118,7 @@ std::string ObjectAsText(const v1::DescribeObjectResponse& object, bool unicode)
   if (object.has_reduction()) {
     absl::StrAppend(&text, "\n", DrawReduction(object.reduction(), unicode));
   }
+  // The drawing shows states only; the cause of a slow tree needs a line of its own.
   const std::vector<Holdup> holdups = FindHoldups(object);
   if (!holdups.empty()) absl::StrAppend(&text, "\n");
   for (const Holdup& holdup : holdups) {

@@ -68,6 +68,7 @@ class PutCommand : public Command {
   }
 
   absl::Status Run() override {
+    // Without a name every put is a new object, so repeated puts of a file do not conflict.
     ObjectId id = ObjectId::Random();
     if (!object_.id.empty() || !object_.name.empty()) {
       PHALANX_ASSIGN_OR_RETURN(id, ResolveObject(object_, node_.name_space));
@@ -78,6 +79,7 @@ class PutCommand : public Command {
       const std::string text = absl::StrCat("cannot open ", path_, ": ", strerror(errno));
       return errno == ENOENT ? absl::NotFoundError(text) : absl::PermissionDeniedError(text);
     }
+    // Standard input is closed too; the process ends soon.
     const auto closer = absl::MakeCleanup([fd] { close(fd); });
     struct stat info;
     if (fstat(fd, &info) != 0 || S_ISDIR(info.st_mode)) {
@@ -130,6 +132,7 @@ class PutCommand : public Command {
       PHALANX_ASSIGN_OR_RETURN(
           const size_t got,
           ReadFully(fd, path_, absl::MakeSpan(bytes.data() + before, bytes.size() - before)));
+      // ReadFully returns less than asked for only at the end.
       const bool full = before + got == bytes.size();
       bytes.resize(before + got);
       if (!full) break;

@@ -79,10 +79,12 @@ class ReduceCommand : public Command {
   }
 
  private:
+  // --names applies to all objects of the call; mixing ids and names would be ambiguous.
   absl::StatusOr<ObjectId> Resolve(const std::string& text) const {
     return ResolveObject(names_ ? ObjectFlags{"", text} : ObjectFlags{text, ""}, node_.name_space);
   }
 
+  // The choices are checked by the flags, so only the types can fail here.
   absl::Status SetOptions() {
     PHALANX_ASSIGN_OR_RETURN(options_.dtype, ParseDType(dtype_));
     PHALANX_ASSIGN_OR_RETURN(options_.op, ParseReduceOp(op_));
@@ -96,6 +98,7 @@ class ReduceCommand : public Command {
 
   void Print(const ObjectId& target, const std::vector<ObjectId>& from) const {
     if (!json_) {
+      // One id per line, in the order of the fold, for other programs.
       for (const ObjectId& source : from) std::cout << source.hex() << "\n";
     } else {
       nlohmann::json ids = nlohmann::json::array();

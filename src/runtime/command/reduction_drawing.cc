@@ -23,6 +23,7 @@ constexpr int kBarCells = 10;
 // Deeper branches are not indented further.
 constexpr size_t kMaxIndent = 12;
 
+// The version is an opaque id, so it is printed as one number.
 std::string VersionText(const v1::Generation& version) {
   return absl::StrFormat("%016x%016x", version.creator().incarnation(), version.creator().node());
 }
@@ -40,6 +41,7 @@ class Drawing {
     }
   }
 
+  // Roots first: slots whose parent is not in the record.
   std::vector<std::vector<std::string>> Rows() {
     for (const auto& [number, slot] : by_number_) {
       if (!by_number_.contains(slot->parent())) AddSubtree(*slot);
@@ -92,6 +94,7 @@ class Drawing {
   }
 
   std::vector<std::string> Cells(const Slot& slot, const std::string& prefix) const {
+    // A slot without a node waits for its first source.
     const bool placed = slot.node().node() != 0;
     const double fraction =
         reduction_.size_bytes() == 0
@@ -228,6 +231,7 @@ std::string ReductionsAsTable(const std::vector<v1::RunningReduction>& reduction
   std::vector<std::vector<std::string>> rows = {
       {"REDUCTION", "SIZE", "SOURCES", "FOLDED", "FOR", "STATE"}};
   for (const v1::RunningReduction& reduction : reductions) {
+    // The size is known only after the first source exists.
     const bool sized = reduction.size_bytes() > 0;
     rows.push_back(
         {absl::BytesToHexString(reduction.object_id()),

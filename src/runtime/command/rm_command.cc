@@ -51,6 +51,7 @@ class RmCommand : public Command {
                                     {"code", absl::StatusCodeToString(status.code())}}
                   << std::endl;
       }
+      // After the JSON line, which always reports the real code.
       if (force_ && absl::IsNotFound(status)) status = absl::OkStatus();
       first_error.Update(status);
     }

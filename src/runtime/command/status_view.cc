@@ -30,11 +30,13 @@ void Merge(const v1::NodeStatus& seen, ClusterNode& node) {
       first ? seen.last_heard_ns() : std::min(node.last_heard_ns, seen.last_heard_ns());
 }
 
+// Sorted, because a protobuf map has no order.
 std::string LabelsText(const v1::NodeInfo& info) {
   const std::map<std::string, std::string> labels(info.labels().begin(), info.labels().end());
   return Printable(absl::StrJoin(labels, ",", absl::PairFormatter("=")));
 }
 
+// A lost node stays in the table until its lease ends, so that operators see it.
 std::string NodeState(const ClusterNode& node, const ClusterStatus& cluster) {
   if (node.connected_shards == 0) return "lost";
   if (node.draining) return "draining";
@@ -121,6 +123,7 @@ uint64_t ClusterStatus::objects() const {
 }
 
 absl::Status ClusterStatus::status() const {
+  // All addresses are named: an operator must not fix one shard to learn about the next.
   std::vector<std::string> silent;
   absl::Status first;
   for (const ClusterShard& shard : shards) {
@@ -148,6 +151,7 @@ ClusterStatus MergeStatus(const std::vector<std::string>& addresses,
     cluster.shards.push_back(std::move(shard));
   }
   for (auto& [key, node] : nodes) cluster.nodes.push_back(std::move(node));
+  // Sorted here, because each shard lists the nodes in its own order.
   std::stable_sort(cluster.nodes.begin(), cluster.nodes.end(),
                    [](const ClusterNode& a, const ClusterNode& b) {
                      return CompareNaturally(a.info.name(), b.info.name()) < 0;

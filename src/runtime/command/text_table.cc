@@ -36,6 +36,7 @@ size_t DisplayWidth(absl::string_view text) {
 
 std::string Printable(absl::string_view text) {
   std::string result(text);
+  // Replaced, not removed, so that the width stays and the operator sees that something was there.
   for (char& c : result) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   }

@@ -69,6 +69,7 @@ class TopCommand : public Command {
 
   absl::Status Run() override {
     PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(directory_));
+    // Keys are read only on a terminal, so a pipe gets plain text.
     Screen screen;
     while (true) {
       const ClusterStatus cluster = MergeStatus(directory.shards, directory.tools->GetStatus());
@@ -99,6 +100,7 @@ class TopCommand : public Command {
         const std::vector<Holdup> holdups = FindHoldups(*description);
         if (!holdups.empty()) motion.held_up_by = HoldupText(holdups.front());
       }
+      // Listed without rates if the object was deleted in the meantime.
       motions.push_back(std::move(motion));
     }
     return motions;
@@ -106,6 +108,7 @@ class TopCommand : public Command {
 
   static std::vector<v1::RunningReduction> RunningReductions(const ClusterStatus& cluster) {
     std::vector<v1::RunningReduction> reductions;
+    // Every object belongs to one shard, so no reduction appears twice.
     for (const ClusterShard& shard : cluster.shards) {
       // The status of a silent shard holds no reductions.
       if (!shard.status.ok()) continue;

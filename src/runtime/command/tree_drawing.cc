@@ -20,6 +20,7 @@ constexpr int kBarCells = 10;
 
 NodeKey KeyOf(const v1::NodeKey& key) { return NodeKey{key.node(), key.incarnation()}; }
 
+// Two lives of one node have the same name, so the key decides.
 bool NameBefore(const v1::CopyDescription* a, const v1::CopyDescription* b) {
   const int order = CompareNaturally(a->name(), b->name());
   return order != 0 ? order < 0 : KeyOf(a->node()) < KeyOf(b->node());
@@ -39,6 +40,7 @@ class Layout {
     }
   }
 
+  // Roots first: copies without a sender, and copies whose sender has dropped its own copy.
   std::vector<TreeRow> Walk() {
     for (const v1::CopyDescription* copy : copies_) {
       if (!HasSender(*copy)) AddSubtree(copy);
@@ -85,6 +87,7 @@ class Layout {
     CountDescendants(first_row);
   }
 
+  // The walk is depth first, so the descendants of a row follow it directly.
   void CountDescendants(size_t first_row) {
     // Descendants follow their ancestor directly and are deeper, so counting rows is enough.
     for (size_t i = first_row; i < rows_.size(); ++i) {
@@ -102,6 +105,7 @@ class Layout {
   std::vector<TreeRow> rows_;
 };
 
+// Each level needs two states only: whether another sibling follows.
 std::string Branches(const std::vector<bool>& more_siblings, bool unicode) {
   std::string text;
   for (size_t level = 0; level < more_siblings.size(); ++level) {
@@ -134,6 +138,7 @@ std::string Notes(const TreeRow& row, uint64_t size_bytes, bool all) {
     notes.push_back(absl::StrCat("from ", sender, all ? ", which has no copy now" : ""));
   }
   if (copy.repairs() > 0) notes.push_back(absl::StrCat("repaired ", Times(copy.repairs())));
+  // Bytes that arrived twice are the cost of a repair, so operators look for this note.
   const uint64_t twice = BytesSentTwice(copy, size_bytes);
   if (twice > 0) notes.push_back(absl::StrCat(HumanBytes(twice), " sent twice"));
   return absl::StrJoin(notes, ", ");
@@ -202,6 +207,7 @@ std::vector<TreeRow> LayOutTree(const v1::DescribeObjectResponse& object) {
 }
 
 std::string CopyState(const v1::CopyDescription& copy) {
+  // The order matters: the record of a lost node can still say that it pulls.
   if (!copy.connected()) return "lost";
   if (copy.complete()) return "complete";
   if (copy.pulling()) {
@@ -234,6 +240,7 @@ std::string DrawTree(const v1::DescribeObjectResponse& object, bool unicode) {
   for (const TreeRow& row : LayOutTree(object))
     rows.push_back(Cells(row, size_bytes, all, unicode));
   std::vector<std::string> waiting;
+  // A node with a partial copy also waits for the object; it is drawn once.
   std::set<NodeKey> with_copy;
   for (const v1::CopyDescription& copy : object.copies()) with_copy.insert(KeyOf(copy.node()));
   for (const v1::NodeInfo& node : object.waiting()) {

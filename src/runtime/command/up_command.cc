@@ -115,6 +115,7 @@ class UpCommand : public Command {
   absl::Status Configure(const std::string& folder) {
     const std::string secret = NewClusterSecret();
     PHALANX_RETURN_IF_ERROR(WriteSecretFile(absl::StrCat(folder, "/secret"), secret));
+    // Tools need a port; the node itself uses the local door.
     directory_.listen = "127.0.0.1:0";
     directory_.secret = secret;
     // No node has had this secret before, so there is nothing to recover.
@@ -128,6 +129,7 @@ class UpCommand : public Command {
   }
 
   void Announce(const NodeDaemon& node, const std::string& folder) {
+    // After READY the parent reads no more lines, so later errors go to the log only.
     ready_ = true;
     if (embedded_fd_ >= 0) {
       WriteLine(embedded_fd_, absl::StrCat("READY ", node.client_address()));
