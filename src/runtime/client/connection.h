@@ -48,10 +48,10 @@
 #include "src/common/instant.h"
 #include "src/common/mutex.h"
 #include "src/object_store/local_protocol.h"
-#include "src/runtime/client/attention.h"
 #include "src/runtime/client/file_mapping.h"
 #include "src/runtime/client/fork_guard.h"
 #include "src/runtime/client/local_socket.h"
+#include "src/runtime/client/readiness_fd.h"
 
 namespace phalanx::internal {
 
@@ -263,7 +263,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<MappingTable> files_ ABSL_GUARDED_BY(mu_);
   std::deque<absl::AnyInvocable<void()>> ready_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<void>> trash_ ABSL_GUARDED_BY(mu_);
-  Attention attention_ ABSL_GUARDED_BY(mu_);
+  ReadinessFd readiness_fd_ ABSL_GUARDED_BY(mu_);
 
   bool leading_ ABSL_GUARDED_BY(mu_) = false;
   bool nudged_ ABSL_GUARDED_BY(mu_) = false;

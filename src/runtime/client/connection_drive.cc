@@ -68,15 +68,15 @@ void Connection::PushOut() {
 // ---------------------------------------------------------------------------- leader and followers
 
 void Connection::Unlock() {
-  if (attention_.made()) {
-    Attention::Wish wish;
+  if (readiness_fd_.made()) {
+    ReadinessFd::Interest interest;
     if (status_.ok()) {
-      wish.socket = socket_.fd();
-      wish.write = queued() > 0;
-      if (!deadlines_.empty()) wish.deadline = deadlines_.begin()->first.first;
+      interest.socket = socket_.fd();
+      interest.write = queued() > 0;
+      if (!deadlines_.empty()) interest.deadline = deadlines_.begin()->first.first;
     }
-    wish.callbacks = !ready_.empty() && !options_.callback_thread;
-    attention_.Watch(wish);
+    interest.callbacks = !ready_.empty() && !options_.callback_thread;
+    readiness_fd_.Watch(interest);
   }
   std::vector<std::shared_ptr<void>> trash;
   // Swapped out under the lock and destroyed after it: destructors of user objects can call the
@@ -255,7 +255,7 @@ void Connection::RunCallbackThread() {
 int Connection::fd() {
   if (forked()) return -1;
   Hold hold(*this);
-  return attention_.fd();
+  return readiness_fd_.fd();
 }
 
 int Connection::Poll(absl::Duration timeout) {
@@ -339,7 +339,7 @@ void Connection::CloseSocketIfDone() {
   // Pins delay the close: each later Release still goes over this socket.
   const bool done = broken_ || (pins_.empty() && queued() == 0);
   if (!closed_ || leading_ || !done || socket_.fd() < 0) return;
-  if (attention_.made()) attention_.Watch({});
+  if (readiness_fd_.made()) readiness_fd_.Watch({});
   socket_.Close();
 }
 

@@ -1,4 +1,4 @@
-#include "src/runtime/client/attention.h"
+#include "src/runtime/client/readiness_fd.h"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -31,9 +31,9 @@ bool AddForReading(int epoll, int fd) {
 
 }  // namespace
 
-Attention::~Attention() { CloseAll({&epoll_, &event_, &timer_}); }
+ReadinessFd::~ReadinessFd() { CloseAll({&epoll_, &event_, &timer_}); }
 
-int Attention::fd() {
+int ReadinessFd::fd() {
   if (epoll_ >= 0) return epoll_;
   // All three descriptors or none: a partial set would miss deadlines or callbacks without an
   // error.
@@ -46,41 +46,41 @@ int Attention::fd() {
     return -1;
   }
   for (const int fd : {epoll_, event_, timer_}) CloseInChildren(fd);
-  now_ = Wish();
+  current_ = Interest();
   return epoll_;
 }
 
-void Attention::Watch(const Wish& wish) {
+void ReadinessFd::Watch(const Interest& interest) {
   // Every unlock of the connection calls Watch, so the common case must not cost a system call.
-  if (wish == now_) return;
-  if (wish.socket != now_.socket || wish.write != now_.write) WatchSocket(wish);
-  if (wish.callbacks != now_.callbacks) {
+  if (interest == current_) return;
+  if (interest.socket != current_.socket || interest.write != current_.write) WatchSocket(interest);
+  if (interest.callbacks != current_.callbacks) {
     uint64_t count = 1;
-    [[maybe_unused]] const ssize_t done =
-        wish.callbacks ? write(event_, &count, sizeof(count)) : read(event_, &count, sizeof(count));
+    [[maybe_unused]] const ssize_t done = interest.callbacks ? write(event_, &count, sizeof(count))
+                                                             : read(event_, &count, sizeof(count));
   }
-  if (wish.deadline != now_.deadline) {
+  if (interest.deadline != current_.deadline) {
     itimerspec spec{};
-    if (!wish.deadline.infinite()) {
+    if (!interest.deadline.infinite()) {
       // Instants count from the start of CLOCK_MONOTONIC. A timer set to 0 would be disarmed.
-      const int64_t nanos = wish.deadline.nanos() > 0 ? wish.deadline.nanos() : 1;
+      const int64_t nanos = interest.deadline.nanos() > 0 ? interest.deadline.nanos() : 1;
       spec.it_value = {nanos / 1000000000, nanos % 1000000000};
     }
     timerfd_settime(timer_, TFD_TIMER_ABSTIME, &spec, nullptr);
   }
-  now_ = wish;
+  current_ = interest;
 }
 
-void Attention::WatchSocket(const Wish& wish) {
+void ReadinessFd::WatchSocket(const Interest& interest) {
   // A closed descriptor number can be reused at once, so the old socket leaves the set explicitly.
-  if (now_.socket >= 0 && wish.socket != now_.socket) {
-    epoll_ctl(epoll_, EPOLL_CTL_DEL, now_.socket, nullptr);
+  if (current_.socket >= 0 && interest.socket != current_.socket) {
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, current_.socket, nullptr);
   }
-  if (wish.socket < 0) return;
+  if (interest.socket < 0) return;
   epoll_event event{};
-  event.events = EPOLLIN | (wish.write ? uint32_t{EPOLLOUT} : 0u);
-  const int operation = wish.socket == now_.socket ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-  epoll_ctl(epoll_, operation, wish.socket, &event);
+  event.events = EPOLLIN | (interest.write ? uint32_t{EPOLLOUT} : 0u);
+  const int operation = interest.socket == current_.socket ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+  epoll_ctl(epoll_, operation, interest.socket, &event);
 }
 
 }  // namespace phalanx::internal
