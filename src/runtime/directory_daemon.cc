@@ -7,7 +7,7 @@
 #include "src/common/log.h"
 #include "src/common/random.h"
 #include "src/common/status_macros.h"
-#include "src/directory/grpc/front_door.h"
+#include "src/directory/grpc/port_multiplexer.h"
 #include "src/directory/shard.h"
 #include "src/runtime/metrics.h"
 #include "src/runtime/metrics_server.h"
@@ -98,7 +98,7 @@ struct DirectoryDaemon::Impl {
   directory::Shard shard;
   const directory::LocalDoor local_door;
   // Destroyed before the shard that they serve.
-  std::unique_ptr<directory::FrontDoor> door;
+  std::unique_ptr<directory::PortMultiplexer> port;
   std::unique_ptr<MetricsServer> metrics;
 };
 
@@ -118,7 +118,7 @@ absl::StatusOr<std::unique_ptr<DirectoryDaemon>> DirectoryDaemon::Start(
   // The observer is set before the port opens, so that it sees the first session too.
   impl->shard.Observe(LogEvent);
   PHALANX_ASSIGN_OR_RETURN(
-      impl->door, directory::FrontDoor::Listen(config.listen, control, network, impl->shard));
+      impl->port, directory::PortMultiplexer::Listen(config.listen, control, network, impl->shard));
   if (!config.metrics_listen.empty()) {
     PHALANX_RETURN_IF_ERROR(CheckMetricsAddress(config.metrics_listen, config.metrics_open));
     PHALANX_ASSIGN_OR_RETURN(
@@ -132,7 +132,7 @@ absl::StatusOr<std::unique_ptr<DirectoryDaemon>> DirectoryDaemon::Start(
 DirectoryDaemon::DirectoryDaemon(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 DirectoryDaemon::~DirectoryDaemon() = default;
 
-const net::Address& DirectoryDaemon::address() const { return impl_->door->address(); }
+const net::Address& DirectoryDaemon::address() const { return impl_->port->address(); }
 
 net::Address DirectoryDaemon::metrics_address() const {
   return impl_->metrics == nullptr ? "" : impl_->metrics->address();
