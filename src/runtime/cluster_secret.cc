@@ -31,6 +31,7 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& file) {
         absl::StrCat("the secret in ", file, " is longer than ", kMaxSecretBytes, " bytes"));
   }
   bytes.resize(static_cast<size_t>(in.gcount()));
+  // Editors add a newline, and `echo` does too.
   std::string secret(absl::StripAsciiWhitespace(bytes));
   if (secret.empty()) return absl::InvalidArgumentError(absl::StrCat(file, " contains no secret"));
   // Only a warning: the node works, but other users of this host can join its cluster.

@@ -69,6 +69,7 @@ std::string CollectMetrics(const directory::Shard& shard) {
     counters.erase(found);
   }
   for (const auto& [name, value] : counters) {
+    // One metric with a label, so that a new event needs no new metric.
     metrics.Counter("phalanx_directory_events_total", "Events by kind.", static_cast<double>(value),
                     {{"event", name}});
   }

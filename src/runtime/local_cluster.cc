@@ -62,6 +62,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(LocalClusterOp
 absl::Status LocalCluster::StartShard(int shard) {
   const size_t index = static_cast<size_t>(shard);
   DirectoryConfig config;
+  // An ephemeral port at the first start, and the same port at a restart.
   config.listen = shard_addresses_[index];
   config.shard_index = shard;
   config.num_shards = options_.shards;
@@ -86,6 +87,7 @@ absl::Status LocalCluster::StartNode(int node) {
   config.node.secret = options_.secret;
   config.node.data_plane = options_.data_plane;
   config.directories = shard_addresses_;
+  // The same path after a restart, so that clients can reconnect.
   config.socket = absl::StrCat(folder_.path(), "/", NodeName(node), ".sock");
   config.io_threads = options_.io_threads;
   // Last, so that a test can override every setting above.

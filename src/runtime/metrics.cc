@@ -27,6 +27,7 @@ void MetricsText::Sample(absl::string_view type, absl::string_view name, absl::s
   }
   absl::StrAppend(&text_, name);
   for (size_t i = 0; i < labels.size(); ++i) {
+    // Node names and addresses come from other hosts, and must not break the format.
     const std::string escaped =
         absl::StrReplaceAll(labels[i].second, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}});
     absl::StrAppend(&text_, i == 0 ? "{" : ",", labels[i].first, "=\"", escaped, "\"");

@@ -109,6 +109,7 @@ void MetricsServer::Write(ConnectionId id) {
                    connection.answer.size() - connection.written};
   const absl::StatusOr<size_t> size = connection.stream->Write({&from, 1});
   if (!size.ok()) return End(id);
+  // A write can take a part only, if the client reads slowly.
   connection.written += *size;
   if (connection.written == connection.answer.size()) return End(id);
   connection.stream->OnWritable([this, id] { Write(id); });

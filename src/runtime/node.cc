@@ -71,6 +71,7 @@ absl::Status Validate(const NodeOptions& options, const NodeSeams& seams) {
   return absl::OkStatus();
 }
 
+// Built once: every shard must get the same description.
 v1::NodeInfo DescribeSelf(const NodeOptions& options, const NodeKey& key,
                           const net::Address& address) {
   v1::NodeInfo info;
@@ -87,6 +88,7 @@ v1::NodeInfo DescribeSelf(const NodeOptions& options, const NodeKey& key,
 
 }  // namespace
 
+// A hash of the name, so that every process computes the same number without a registry.
 uint64_t NodeNumber(absl::string_view name) {
   const uint64_t hash = XXH3_64bits(name.data(), name.size());
   // 0 marks an invalid key.
@@ -174,6 +176,7 @@ absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
   net::DataPlaneOptions plane = options.data_plane;
   plane.self = key;
   plane.handshake.self = key;
+  // Peers check cluster and secret too, not only the directory.
   plane.handshake.cluster_id = options.cluster_id;
   plane.handshake.secret = options.secret;
   if (seams.nonce_bytes) plane.handshake.nonce_bytes = seams.nonce_bytes;
@@ -220,6 +223,7 @@ void Node::Impl::ConnectShard(NodeSeams& seams, int shard, const v1::NodeInfo& s
 void Node::Impl::ShardStateChanged(int shard, bool connected, const absl::Status& why) {
   absl::Status state = absl::OkStatus();
   if (!connected) state = why.ok() ? absl::UnavailableError("the connection ended") : why;
+  // Kept for metrics, which are read at another time.
   shard_states[shard] = state;
   if (on_shard_state) on_shard_state(shard, state);
 }

@@ -184,6 +184,7 @@ absl::Status NodeDaemon::Impl::Start() {
   PHALANX_RETURN_IF_ERROR(Validate(config));
   const int threads = IoThreads(config.io_threads);
   for (int i = 0; i < threads; ++i) {
+    // Started before the node, which hands its connections to them.
     io.push_back(std::make_unique<net::EventLoop>());
     PHALANX_RETURN_IF_ERROR(io.back()->Start(absl::StrCat("phalanx-io-", i)));
   }
@@ -196,6 +197,7 @@ absl::Status NodeDaemon::Impl::Start() {
   PHALANX_ASSIGN_OR_RETURN(node, Node::Start(options, MakeSeams()));
   object_store::LocalServiceOptions local;
   local.socket_path = config.socket;
+  // Clients pass the directory's address on to tools.
   local.greeting = {node->name(), absl::StrJoin(config.directories, ","), node->key()};
   local.reduce = &node->reduce_verbs();
   // The memory of a killed client can be reused only after the process has ended, so this is the
@@ -216,6 +218,7 @@ NodeSeams NodeDaemon::Impl::MakeSeams() {
   for (auto& loop : io) loops.push_back(loop.get());
   std::vector<std::unique_ptr<directory::ShardConnector>> shards;
   for (const net::Address& address : config.directories) {
+    // In one process the session needs no socket.
     if (config.local_directory != nullptr) {
       shards.push_back(config.local_directory->NewConnector(address));
     } else if (config.directory_over_grpc) {
@@ -247,6 +250,7 @@ std::string NodeDaemon::Impl::CollectMetrics() const {
              Number(shared.pooled_bytes));
   text.Gauge("phalanx_node_condemned_bytes", "Bytes that a lost client can still see.",
              Number(shared.condemned_bytes));
+  // Each file uses a descriptor, which is a limited resource.
   text.Gauge("phalanx_node_files", "Shared memory files.", Number(shared.files));
   // One sample per shard, so that an alert can name the shard.
   const std::vector<absl::Status> states = node->ShardStates();

@@ -167,6 +167,7 @@ void FillElements(const Elements& elements, uint64_t seed, int rank, absl::Span<
 
 bool MatchesReduction(const Elements& elements, uint64_t seed, const std::vector<int>& ranks,
                       uint64_t first, absl::string_view bytes) {
+  // An empty list of ranks would accept any bytes.
   if (ranks.empty() || bytes.size() % ElementSize(elements.dtype) != 0) return false;
   if (elements.op == ReduceOp::kMean) return MatchesMean(elements, seed, ranks, first, bytes);
   std::string period;

@@ -156,6 +156,7 @@ class Directory : public Base {
     got_.clear();
     std::deque<Future<Done>> deletes;
     for (int i = 0; i < kObjects; ++i) {
+      // Pipelined too, or cleaning up would take longer than the run.
       deletes.push_back(client_->Delete(Name(run, options_.rank, i)));
       if (deletes.size() >= kOutstanding) PHALANX_RETURN_IF_ERROR(TakeFront(deletes));
     }

@@ -39,6 +39,7 @@ class Broadcast : public Base {
       if (run.kill) PHALANX_RETURN_IF_ERROR(run.kill_now().status());
       return seconds;
     }
+    // Rank 1 starts with the others at the agreed instant; each later rank waits longer.
     const int64_t own_start =
         start_nanos + (options_.rank - 1) * absl::ToInt64Nanoseconds(options_.stagger);
     // A receiver that called Get before the start waits already. To wake it at the start would only
@@ -215,6 +216,7 @@ class AllToAllOperation : public Base {
     for (int i = 1; i < options_.world; ++i) {
       const int other = (options_.rank + i) % options_.world;
       bytes_.push_back(PartPattern(run, options_.rank, other));
+      // In turn after this rank, so that not all ranks read from the same one first.
       incoming_.push_back(PartId(run, other, options_.rank));
       if (!options_.with_put) {
         PHALANX_RETURN_IF_ERROR(PutNow(PartId(run, options_.rank, other), bytes_.back()));

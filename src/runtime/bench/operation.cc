@@ -22,6 +22,7 @@ const std::vector<std::string> kAlone = {"put",       "put_turns", "get", "put_g
 
 absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(const BenchOptions& options,
                                                          std::shared_ptr<Client> client) {
+  // A single rank would wait for a partner until its deadline.
   const bool needs_two = std::count(kTogether.begin(), kTogether.end(), options.op) > 0;
   if (needs_two && options.world < 2) {
     return absl::InvalidArgumentError(

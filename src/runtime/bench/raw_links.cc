@@ -117,6 +117,7 @@ class RawLinks::RingTurn {
     while (sent_ < total_ || received_ < total_) {
       // Polling both directions: with blocking calls every rank of a ring could wait in send.
       pollfd ready[2] = {{links_.next_, 0, 0}, {links_.previous_, 0, 0}};
+      // Without bytes to send POLLOUT would end every poll at once.
       if (sent_ < SendLimit()) ready[0].events = POLLOUT;
       if (received_ < total_) ready[1].events = POLLIN;
       const int count = poll(ready, 2, PollMillis(links_.timeout_));
@@ -319,6 +320,7 @@ absl::Status RawLinks::Chain(uint64_t bytes) {
 absl::Status RawLinks::FoldingChain(uint64_t bytes) {
   if (world_ < 2) return absl::OkStatus();
   if (rank_ == 0) return SendZeroes(next_, bytes);
+  // Kept between runs, so that the pages are warm like those of the store.
   own_.resize(bytes / sizeof(float));
   size_t have = 0;
   for (uint64_t done = 0; done < bytes;) {

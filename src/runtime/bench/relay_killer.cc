@@ -105,6 +105,7 @@ absl::StatusOr<KillReport> KillChosen(
   while (MonotonicNanos() < until) {
     PHALANX_ASSIGN_OR_RETURN(const v1::DescribeObjectResponse tree, client.Describe(object));
     KillReport report;
+    // All victims from one look, so that no repair has started between two choices.
     report.nodes = choose(tree);
     if (report.nodes.size() == count) {
       for (const std::string& name : report.nodes) {

@@ -42,6 +42,7 @@ absl::Status Rendezvous::Give(const std::string& tag, const std::string& value) 
   const ObjectId id = Id(tag, rank_);
   // One byte in front: the put object is never empty, even if the value is.
   PHALANX_RETURN_IF_ERROR(client_->Put(id, absl::StrCat("=", value)).Wait(timeout_).status());
+  // Deleted later by Forget, when no rank can need it.
   given_.push_back(id);
   return absl::OkStatus();
 }

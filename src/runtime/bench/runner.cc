@@ -136,6 +136,7 @@ class Runner {
       PHALANX_ASSIGN_OR_RETURN(const double seconds, TimeOnce(run, &record, &run_cpu));
       if (!run.counted) continue;
       record.each_s.push_back(seconds);
+      // The limit of each run, because a shared machine changes from run to run.
       pair.push_back(pair_s);
       shape.push_back(shape_s);
       cpu += run_cpu / operation_->bytes_moved(run) * 1e9;
@@ -348,6 +349,7 @@ absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
         "--kill and --stop are for broadcast, reduce and allreduce with --runs 1: killed nodes do "
         "not restart");
   }
+  // Checked on every rank before they meet, so that no rank waits for one that failed.
   PHALANX_RETURN_IF_ERROR(CheckReduction(options));
   if (options.trace && options.op != "broadcast" && options.op != "broadcast_all") {
     return absl::InvalidArgumentError("--trace is for broadcasts: other operations build no tree");

@@ -118,6 +118,7 @@ size_t phx_result_count(const phx_call* call) {
 
 int phx_result_views(const phx_call* call, size_t begin, size_t end, phx_view* views) {
   const absl::Span<const Buffer> buffers = BuffersOf(call);
+  // A range, so that a binding can fetch the views of a large Get in batches.
   if (begin > end || end > buffers.size()) {
     return Report(absl::OutOfRangeError("the call has no such buffers"));
   }
@@ -192,6 +193,7 @@ phx_writer* phx_result_writer(phx_call* call) {
     return nullptr;
   }
   auto writer = phalanx::internal::WriterState::Take(**creating);
+  // The grant can be taken once, so a second call is an error.
   if (!writer.ok()) {
     Report(writer.status());
     return nullptr;

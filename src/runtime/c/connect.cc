@@ -23,6 +23,7 @@ phx_client* phx_connect(const phx_connect_options* options) {
   to.embedded_executable = TextOf(options->executable);
   to.connect_timeout = DurationOf(options->connect_timeout);
   to.embedded_capacity = options->embedded_capacity;
+  // Names are hashed by phx_id_from_name, so the client needs no namespace.
   auto client = phalanx::Client::Connect(std::move(to));
   if (!client.ok()) {
     Report(client.status());

@@ -27,6 +27,7 @@ absl::Status OutcomeOfFuture(const Creating& creating) { return creating->result
 
 int Report(const absl::Status& status) {
   if (status.ok()) return 0;
+  // A success leaves the last error, as errno does.
   last_code = static_cast<int>(status.code());
   last_text = std::string(status.message());
   return last_code;

@@ -66,6 +66,7 @@ char* phx_private_pages(const phx_buffer* buffer) {
 }
 
 void phx_private_free(char* pages, size_t size) {
+  // phx_private_pages returns null for small objects, so null is allowed.
   if (pages != nullptr) munmap(pages, size);
 }
 

@@ -63,6 +63,7 @@ int phx_writer_abort(phx_writer* writer, int keep_memory) {
 void phx_writer_free(phx_writer* writer) { delete writer; }
 
 void phx_copy(void* to, const void* from, size_t size) {
+  // hardware_concurrency can return 0.
   const size_t cores = std::max(1u, std::thread::hardware_concurrency());
   const size_t copiers = std::min({size / kBytesPerCopier, cores, kMostCopiers});
   if (copiers < 2) {

@@ -187,6 +187,7 @@ absl::StatusOr<Cluster> StartCluster(const std::string& named, uint64_t capacity
   Cluster cluster;
   cluster.lifeline = pair[0];
   CloseInChildren(cluster.lifeline);
+  // The parent's settings reach the daemon by the environment, the capacity by this flag.
   std::vector<std::string> arguments = {executable, "up",
                                         absl::StrCat("--embedded-fd=", kInheritedFd)};
   if (capacity_bytes > 0) arguments.push_back(absl::StrCat("--capacity=", capacity_bytes));

@@ -113,6 +113,7 @@ class BenchCommand : public Command {
                    Switch(&options_.spare_copies));
   }
 
+  // Process ids are parsed here, because a list flag has texts only.
   absl::Status ParseLists() {
     for (const std::string& text : cpu_pids_) {
       int pid = 0;
@@ -130,6 +131,7 @@ class BenchCommand : public Command {
     if (!kill_.empty() && !stop_.empty()) {
       return absl::InvalidArgumentError("--kill and --stop exclude each other");
     }
+    // Both flags have the same form, so one parser serves them.
     options_.stop_victims = !stop_.empty();
     const std::string& text = options_.stop_victims ? stop_ : kill_;
     if (text.empty()) return absl::OkStatus();

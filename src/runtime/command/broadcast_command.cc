@@ -47,6 +47,7 @@ class BroadcastCommand : public Command {
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
     if (stop_) return client->StopBroadcast(id).Wait().status();
     BroadcastOptions options;
+    // The default of the options stands for all nodes.
     if (!nodes_.empty()) options.nodes = nodes_;
     options.sticky = sticky_;
     options.timeout = timeout_;

@@ -42,6 +42,7 @@ class DescribeCommand : public Command {
   absl::Status Run() override {
     PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ResolveObject(object_, directory_.node.name_space));
     PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(directory_));
+    // Without --follow an unknown object is an error; with it, the object can still appear.
     if (follow_ || until_copies_ > 0) return Follow(*directory.tools, id);
     PHALANX_ASSIGN_OR_RETURN(const v1::DescribeObjectResponse object,
                              directory.tools->Describe(id));

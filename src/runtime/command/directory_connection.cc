@@ -42,6 +42,7 @@ absl::StatusOr<DirectoryConnection> ConnectToDirectory(const DirectoryFlags& fla
   // The node knows its shards, so on a node's host no flag is needed.
   if (connection.shards.empty()) {
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(flags.node));
+    // In the order of the shards, as the node was configured.
     connection.shards = absl::StrSplit(client->directory(), ',', absl::SkipEmpty());
     if (connection.shards.empty()) {
       return absl::UnavailableError(

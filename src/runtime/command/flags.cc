@@ -24,6 +24,7 @@ FlagValue OneValue(T* target, std::string type, std::string default_text, Parse 
   value.default_text = std::move(default_text);
   value.parse = [target, parse](const std::vector<std::string>& texts) -> absl::Status {
     if (texts.empty()) return absl::OkStatus();
+    // Earlier values are ignored without a check, as the last one replaces them.
     absl::StatusOr<T> parsed = parse(absl::string_view(texts.back()));
     if (parsed.ok()) *target = *std::move(parsed);
     return parsed.status();
@@ -142,6 +143,7 @@ FlagValue Labels(std::map<std::string, std::string>* target) {
           return absl::InvalidArgumentError(
               absl::StrCat("\"", part, "\" is not a label such as zone=a"));
         }
+        // Two values for one key would make the location of the node ambiguous.
         if (!labels.insert(label).second) {
           return absl::InvalidArgumentError(absl::StrCat("label ", label.first, " is given twice"));
         }
@@ -154,6 +156,7 @@ FlagValue Labels(std::map<std::string, std::string>* target) {
 }
 
 FlagValue Choice(std::string* target, std::vector<std::string> choices) {
+  // The list is also the type in the help, so the choices need no text of their own.
   const std::string list = absl::StrJoin(choices, "|");
   return OneValue(
       target, list, *target,

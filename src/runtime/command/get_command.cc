@@ -46,6 +46,7 @@ class GetCommand : public Command {
     PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ResolveObject(object_, node_.name_space));
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
     PHALANX_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Open(output_));
+    // JSON output is for programs, so it disables the bar.
     ProgressBar bar(absl::StrCat("get ", id.ShortHex()), !json_ && !quiet_);
     // A pipe cannot take bytes back when the arriving copy becomes void, so it gets only complete
     // objects.

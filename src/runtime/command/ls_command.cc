@@ -27,6 +27,7 @@ class LsCommand : public Command {
   }
 
   absl::Status Run() override {
+    // Listing by id, so that a new object does not shift the next page.
     std::optional<ObjectId> after;
     if (!after_.empty()) {
       PHALANX_ASSIGN_OR_RETURN(after, ObjectId::FromHex(after_));

@@ -96,6 +96,7 @@ class NodeCommand : public Command {
  private:
   absl::Status FillDefaults() {
     config_.node.cluster_id = daemon_.cluster_id;
+    // Shown by `status`, so that an operator finds the process of a node.
     config_.node.process_id = static_cast<uint64_t>(getpid());
     PHALANX_ASSIGN_OR_RETURN(config_.node.secret, ReadClusterSecret(daemon_.secret_file));
     PHALANX_RETURN_IF_ERROR(SettleCapacity(&config_.node.capacity_bytes));

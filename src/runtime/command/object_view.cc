@@ -72,6 +72,7 @@ nlohmann::json CopyAsJson(const TreeRow& row, uint64_t size_bytes) {
 }  // namespace
 
 nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary) {
+  // Keys are an interface for scripts: add new ones, but do not rename them.
   return {{"id", absl::BytesToHexString(summary.object_id())},
           {"generation", GenerationText(summary.generation())},
           {"size_bytes", summary.info().size_bytes()},
@@ -100,6 +101,7 @@ nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object) {
   json["waiting_left_out"] = object.waiting_left_out();
   json["copies"] = nlohmann::json::array();
   const std::map<const v1::CopyDescription*, std::string> reasons = Reasons(object);
+  // The order of the drawing, so that depth and descendants describe the list.
   for (const TreeRow& row : LayOutTree(object)) {
     nlohmann::json copy = CopyAsJson(row, object.summary().info().size_bytes());
     const auto reason = reasons.find(row.copy);
@@ -140,6 +142,7 @@ std::string ObjectsAsTable(const v1::ListObjectsResponse& list) {
     // A waiting node makes an object known before its Put.
     if (!object.has_info() && !object.deleted()) notes = "not put yet";
     if (object.reducing()) notes = "being reduced";
+    // A conflict means that two writers used one id, which an operator should see.
     if (object.conflicts() > 0) {
       absl::StrAppend(&notes, notes.empty() ? "" : ", ", object.conflicts(), " conflicts");
     }

@@ -67,6 +67,7 @@ ProgressBar::~ProgressBar() {
 void ProgressBar::Update(uint64_t done, uint64_t total) {
   if (!enabled_) return;
   const Instant now = MonotonicNow();
+  // Drawing for every chunk would cost more than the transfer of small chunks.
   if (now < next_draw_) return;
   next_draw_ = now + kDrawEvery;
   // One column less: a terminal can wrap a line that fills its last column.

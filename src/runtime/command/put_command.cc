@@ -82,6 +82,7 @@ class PutCommand : public Command {
     // Standard input is closed too; the process ends soon.
     const auto closer = absl::MakeCleanup([fd] { close(fd); });
     struct stat info;
+    // open succeeds for a folder, and only read would fail.
     if (fstat(fd, &info) != 0 || S_ISDIR(info.st_mode)) {
       return absl::InvalidArgumentError(absl::StrCat(path_, " is not a file"));
     }

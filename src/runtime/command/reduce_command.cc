@@ -68,6 +68,7 @@ class ReduceCommand : public Command {
     }
     PHALANX_RETURN_IF_ERROR(SetOptions());
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
+    // Waits for the commit, so that the sources below are final.
     if (!reduced_from_) {
       PHALANX_RETURN_IF_ERROR(client->Reduce(target, sources, options_).Wait().status());
     }

@@ -88,6 +88,7 @@ class Drawing {
     }
   }
 
+  // The same width with and without unicode, so that columns stay aligned.
   std::string Branch(bool last) const {
     if (last) return unicode_ ? "└─ " : "`- ";
     return unicode_ ? "├─ " : "|- ";
@@ -218,6 +219,7 @@ nlohmann::json ReductionAsJson(const v1::ReductionDescription& reduction) {
                             {"bytes_per_second", slot.bytes_per_second()},
                             {"trouble", Printable(slot.trouble())}};
     if (slot.node().node() != 0) entry["node"] = Printable(slot.node_name());
+    // Null before the slot has started.
     if (slot.has_version()) entry["version"] = VersionText(slot.version());
     for (const std::string& id : slot.source_ids()) {
       entry["sources"].push_back(absl::BytesToHexString(id));

@@ -14,6 +14,7 @@
 namespace phalanx::runtime {
 namespace {
 
+// Read for every update, because the user can resize the terminal.
 int TerminalRows() {
   winsize size = {};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) return 24;

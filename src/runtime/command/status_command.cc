@@ -47,6 +47,7 @@ class StatusCommand : public Command {
 
   // With --until-nodes alone, only the last status is shown.
   absl::Status Follow(const DirectoryConnection& directory) const {
+    // Redraws in place on a terminal; with --until-nodes it is used once.
     Screen screen;
     const Instant start = MonotonicNow();
     while (true) {

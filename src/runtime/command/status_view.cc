@@ -48,6 +48,7 @@ std::string NodeState(const ClusterNode& node, const ClusterStatus& cluster) {
   return "up";
 }
 
+// Numbers are texts here, because the table aligns cells by their width.
 std::vector<std::string> NodeRow(const ClusterNode& node, const ClusterStatus& cluster) {
   const double capacity = static_cast<double>(node.info.capacity_bytes());
   const double used = static_cast<double>(node.info.used_bytes());
@@ -81,6 +82,7 @@ nlohmann::json NodeAsJson(const ClusterNode& node) {
           {"last_heard_s", static_cast<double>(node.last_heard_ns) / 1e9}};
 }
 
+// A shard that does not answer has only its error, so that no stale number is shown.
 nlohmann::json ShardAsJson(const ClusterShard& shard) {
   if (!shard.status.ok()) {
     return {{"address", shard.address}, {"ok", false}, {"error", shard.status.ToString()}};
@@ -171,6 +173,7 @@ nlohmann::json StatusAsJson(const ClusterStatus& cluster) {
 
 std::string StatusAsText(const ClusterStatus& cluster) {
   std::string text;
+  // The header line sums over the shards that answered.
   uint64_t waiting = 0;
   absl::Duration uptime;
   for (const ClusterShard& shard : cluster.shards) {

@@ -92,6 +92,7 @@ class TopCommand : public Command {
       // Each description is a request, so their number is limited.
       if (motions.size() == kMaxShown) break;
       Motion motion{object, 0, {}};
+      // The id comes from another process, so its length is checked.
       const absl::StatusOr<ObjectId> id = ObjectId::FromBinary(object.object_id());
       const absl::StatusOr<v1::DescribeObjectResponse> description =
           id.ok() ? tools.Describe(*id) : absl::StatusOr<v1::DescribeObjectResponse>(id.status());
@@ -134,6 +135,7 @@ class TopCommand : public Command {
       if (!motion.held_up_by.empty()) object["held_up_by"] = motion.held_up_by;
       json["moving"].push_back(std::move(object));
     }
+    // Present even without reductions, so that programs need no check.
     json["reducing"] = nlohmann::json::array();
     for (const v1::RunningReduction& reduction : RunningReductions(cluster)) {
       json["reducing"].push_back({{"id", absl::BytesToHexString(reduction.object_id())},

@@ -146,6 +146,7 @@ std::string Notes(const TreeRow& row, uint64_t size_bytes, bool all) {
 
 std::vector<std::string> Cells(const TreeRow& row, uint64_t size_bytes, bool all, bool unicode) {
   const v1::CopyDescription& copy = *row.copy;
+  // An empty object has no bytes to divide by.
   const double fraction = copy.complete() || size_bytes == 0
                               ? 1
                               : static_cast<double>(BytesPresent(copy, size_bytes)) / size_bytes;
@@ -174,6 +175,7 @@ std::string Headline(const v1::DescribeObjectResponse& object) {
   return text;
 }
 
+// The counts come from the summary, so they are right even if copies are omitted below.
 std::string Counts(const v1::DescribeObjectResponse& object) {
   const v1::ObjectSummary& summary = object.summary();
   std::vector<std::string> parts = {absl::StrCat(summary.complete_copies(), " complete"),
@@ -228,6 +230,7 @@ uint64_t BytesPresent(const v1::CopyDescription& copy, uint64_t size_bytes) {
   return present;
 }
 
+// Received bytes minus present bytes: a repair resends bytes that had arrived.
 uint64_t BytesSentTwice(const v1::CopyDescription& copy, uint64_t size_bytes) {
   const uint64_t present = BytesPresent(copy, size_bytes);
   return copy.bytes_received() > present ? copy.bytes_received() - present : 0;

@@ -97,6 +97,7 @@ class UpCommand : public Command {
     net::TcpNetwork network;
     PHALANX_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryDaemon> directory,
                              DirectoryDaemon::Start(directory_, process.loop(), network));
+    // Clients report this address to tools, although the node itself does not dial it.
     node_.directories = {directory->address()};
     node_.local_directory = &directory->local_door();
     PHALANX_ASSIGN_OR_RETURN(const std::unique_ptr<NodeDaemon> node,
