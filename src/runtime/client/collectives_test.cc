@@ -59,7 +59,7 @@ TEST(PartOf, RejectsFractionalUnits) {
   EXPECT_THAT(PartOf(10, 4, 2, 0), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("10")));
   EXPECT_THAT(PartOf(8, 0, 2, 0), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(PartOf(8, 4, 2, 2),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no index 2 of 2")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("index 2 is not below 2")));
   EXPECT_THAT(PartOf(8, 4, 0, 0), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
@@ -102,7 +102,7 @@ TEST_F(CollectivesTest, AllGatherIsTheSameForEveryIndex) {
     EXPECT_THAT(Views(got), ElementsAre("object 0", "object 1", "object 2", "object 3"));
   }
   EXPECT_THAT(AllGather(*client_, Ids(4), 4).Wait(),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no index 4 of 4")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("index 4 is not below 4")));
 }
 
 TEST_F(CollectivesTest, AllGatherEndsAtItsDeadlineAndWhenItIsCancelled) {
@@ -197,7 +197,8 @@ TEST_F(CollectivesTest, ReduceScatterRejectsBadArguments) {
   const auto refused = [this](size_t index, uint64_t bytes, ReduceOptions options) {
     return ReduceScatter(*client_, Ids(3, 100), Ids(3), index, bytes, options).Wait().status();
   };
-  EXPECT_THAT(refused(3, 40, {}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("of 3")));
+  EXPECT_THAT(refused(3, 40, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not below 3")));
   EXPECT_THAT(refused(0, 42, {}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("42")));
   ReduceOptions ranged;
   ranged.length = 4;
