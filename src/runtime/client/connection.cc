@@ -14,7 +14,7 @@
 #include "src/common/status_macros.h"
 #include "src/common/wire.h"
 #include "src/runtime/client/call.h"
-#include "src/runtime/client/connection_hold.h"
+#include "src/runtime/client/connection_lock.h"
 
 namespace phalanx::internal {
 namespace {
@@ -152,7 +152,7 @@ absl::Status Connection::Admit() const {
 
 void Connection::Start(const std::shared_ptr<Call>& call, uint64_t first, uint64_t count,
                        Instant deadline, const local::Request& request) {
-  Hold hold(*this);
+  Lock lock(*this);
   const auto* put = std::get_if<local::Put>(&request);
   // Without a Seal the node would keep the writer's memory, so a Seal passes the limits.
   const bool ends_writer = std::holds_alternative<local::Seal>(request);
@@ -186,7 +186,7 @@ void Connection::Start(const std::shared_ptr<Call>& call, uint64_t first, uint64
 
 absl::Status Connection::Post(const local::Request& request) {
   PHALANX_RETURN_IF_ERROR(CheckProcess());
-  Hold hold(*this);
+  Lock lock(*this);
   // Requests that free resources must get through when the limits are reached, or nothing would
   // ever be freed.
   const bool ends_something = std::holds_alternative<local::Abort>(request) ||
@@ -197,7 +197,7 @@ absl::Status Connection::Post(const local::Request& request) {
 }
 
 absl::Status Connection::ReservePutBytes(size_t bytes, Instant until) {
-  Hold hold(*this);
+  Lock lock(*this);
   const auto has_room = [this, bytes] {
     // One Put always fits, even one above the limit; otherwise it would wait forever.
     return !status_.ok() || put_bytes_sum_ == 0 ||
@@ -213,13 +213,13 @@ absl::Status Connection::ReservePutBytes(size_t bytes, Instant until) {
 }
 
 void Connection::Update(absl::FunctionRef<void()> change) {
-  Hold hold(*this);
+  Lock lock(*this);
   change();
 }
 
 void Connection::Cancel(Call& call) {
   if (forked() || call.done()) return;
-  Hold hold(*this);
+  Lock lock(*this);
   // Another thread can end the call between the check without the lock and this one.
   if (call.done()) return;
   CancelRequests(call);
@@ -294,7 +294,7 @@ void HeldPin::Release() {
 void Connection::ReleasePin(uint64_t pin, uint64_t forks, std::shared_ptr<FileMapping> mapping) {
   if (forked()) return;
   // From here the lock is held; the mapping's last reference must not be dropped under it.
-  Hold hold(*this);
+  Lock lock(*this);
   pins_.erase(pin);
   files_->PutBack(mapping.get());
   Trash(std::move(mapping));

@@ -132,7 +132,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Sends a request that has no answer. Returns ResourceExhausted if too much is outstanding or
   // queued; Abort and Unhold are exempt.
   absl::Status Post(const local::Request& request);
-  // Runs `change` under the lock, then does the work that follows from it (see Hold).
+  // Runs `change` under the lock, then does the work that follows from it (see Lock).
   void Update(absl::FunctionRef<void()> change);
   // Marks a call that no other thread knows as ended.
   static void MarkEnded(Call& call);
@@ -174,7 +174,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   friend class HeldPin;
   // Locks. The destructor does the work that is due after a change, unlocks and empties the trash.
-  class Hold;
+  class Lock;
   struct Waiter {
     absl::FunctionRef<bool()> done;
     bool runs_callbacks = false;

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/runtime/client/call.h"
 #include "src/runtime/client/connection.h"
-#include "src/runtime/client/connection_hold.h"
+#include "src/runtime/client/connection_lock.h"
 
 namespace phalanx::internal {
 namespace {
@@ -118,12 +118,12 @@ void Connection::HandOver(const Waiter* self) {
 
 bool Connection::WaitFor(const Call& call, Instant until) {
   if (call.done()) return true;
-  Hold hold(*this);
+  Lock lock(*this);
   return WaitLocked([&call] { return call.done(); }, until, Callbacks::kRun);
 }
 
 bool Connection::WaitInsideCall(absl::FunctionRef<bool()> done, Instant until) {
-  Hold hold(*this);
+  Lock lock(*this);
   return WaitLocked(done, until, Callbacks::kLeave);
 }
 
@@ -244,7 +244,7 @@ void Connection::RunCallbackThread() {
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   callback_thread_of = this;
-  Hold hold(*this);
+  Lock lock(*this);
   WaitLocked([this] { return closed_; }, Instant::Infinite(), Callbacks::kRun);
   while (RunCallbacks(nullptr) > 0) {
   }
@@ -254,14 +254,14 @@ void Connection::RunCallbackThread() {
 
 int Connection::fd() {
   if (forked()) return -1;
-  Hold hold(*this);
+  Lock lock(*this);
   return readiness_fd_.fd();
 }
 
 int Connection::Poll(absl::Duration timeout) {
   if (forked()) return 0;
   const Instant until = MonotonicNow() + std::max(timeout, absl::ZeroDuration());
-  Hold hold(*this, Hold::Rest::kLeave);
+  Lock lock(*this, Lock::Unsent::kLeave);
   const uint64_t before = progress_;
   const bool runs = MayRunCallbacks();
   int ran = runs ? RunCallbacks(nullptr) : 0;
@@ -284,7 +284,7 @@ int Connection::Poll(absl::Duration timeout) {
 void Connection::Close() {
   if (forked()) return;
   {
-    Hold hold(*this);
+    Lock lock(*this);
     if (closed_) return;
     closed_ = true;
     Fail(absl::FailedPreconditionError(absl::StrCat("the client of ", address(), " is closed")));

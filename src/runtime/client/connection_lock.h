@@ -1,38 +1,38 @@
 // The lock of a connection, and the work that is due after a change: see connection.h.
 //
 // Included only by the connection's own sources.
-#ifndef PHALANX_RUNTIME_CLIENT_CONNECTION_HOLD_H_
-#define PHALANX_RUNTIME_CLIENT_CONNECTION_HOLD_H_
+#ifndef PHALANX_RUNTIME_CLIENT_CONNECTION_LOCK_H_
+#define PHALANX_RUNTIME_CLIENT_CONNECTION_LOCK_H_
 
 #include "src/runtime/client/connection.h"
 
 namespace phalanx::internal {
 
-class Connection::Hold {
+class Connection::Lock {
  public:
   // kPushOut: if bytes are left to send and no thread leads, the destructor waits a moment for the
   // node to read them.
-  enum class Rest { kPushOut, kLeave };
+  enum class Unsent { kPushOut, kLeave };
 
-  explicit Hold(Connection& connection, Rest rest = Rest::kPushOut)
-      : connection_(connection), rest_(rest) {
+  explicit Lock(Connection& connection, Unsent unsent = Unsent::kPushOut)
+      : connection_(connection), unsent_(unsent) {
     connection_.mu_.Lock();
   }
-  ~Hold() {
+  ~Lock() {
     connection_.Flush();
-    if (rest_ == Rest::kPushOut) connection_.PushOut();
+    if (unsent_ == Unsent::kPushOut) connection_.PushOut();
     connection_.CloseSocketIfDone();
     connection_.WakeWaiters();
     connection_.Unlock();
   }
-  Hold(const Hold&) = delete;
-  Hold& operator=(const Hold&) = delete;
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
 
  private:
   Connection& connection_;
-  const Rest rest_;
+  const Unsent unsent_;
 };
 
 }  // namespace phalanx::internal
 
-#endif  // PHALANX_RUNTIME_CLIENT_CONNECTION_HOLD_H_
+#endif  // PHALANX_RUNTIME_CLIENT_CONNECTION_LOCK_H_
