@@ -104,8 +104,9 @@ void phx_call_free(phx_call* call) {
 
 void phx_call_notify(phx_call* call, phx_queue* queue, uint64_t tag) {
   // Holds the mailbox and not the queue: the call can end after the queue was freed.
-  const auto told = [mailbox = queue->mailbox, tag](const auto&) { mailbox->Add(tag); };
-  std::visit([&told](const auto& future) { phalanx::c::NotifyOf(future, told); }, call->call);
+  const auto add_tag = [mailbox = queue->mailbox, tag](const auto&) { mailbox->Add(tag); };
+  std::visit([&add_tag](const auto& future) { phalanx::c::NotifyWhenEnded(future, add_tag); },
+             call->call);
 }
 
 size_t phx_result_count(const phx_call* call) {

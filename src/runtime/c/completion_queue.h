@@ -35,18 +35,18 @@ class Mailbox {
   std::deque<uint64_t> tags_ ABSL_GUARDED_BY(mu_);
 };
 
-template <typename T, typename Told>
-void NotifyOf(const Future<T>& future, const Told& told) {
-  future.OnReady([told](const auto& result) { told(result); });
+template <typename T, typename Callback>
+void NotifyWhenEnded(const Future<T>& future, const Callback& callback) {
+  future.OnReady([callback](const auto& result) { callback(result); });
 }
 
-template <typename Told>
-void NotifyOf(const Creating& creating, const Told& told) {
+template <typename Callback>
+void NotifyWhenEnded(const Creating& creating, const Callback& callback) {
   if (creating->connection().forked()) return;
-  creating->connection().Update([&creating, &told] {
-    auto callback = [told](const auto& result) { told(result); };
-    if (creating->done()) return creating->connection().AddReady(creating->Bind(callback));
-    creating->callbacks.push_back(callback);
+  creating->connection().Update([&creating, &callback] {
+    const auto on_result = [callback](const auto& result) { callback(result); };
+    if (creating->done()) return creating->connection().AddReady(creating->Bind(on_result));
+    creating->callbacks.push_back(on_result);
   });
 }
 
