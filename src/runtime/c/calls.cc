@@ -92,7 +92,7 @@ void phx_cancel(phx_call* call) {
 
 void phx_call_free(phx_call* call) {
   if (call == nullptr) return;
-  // Nobody can write the object after this, so the call is cancelled, or its writer is taken and
+  // No caller can write the object after this, so the call is cancelled, or its writer is taken and
   // dropped.
   const auto* creating = std::get_if<Creating>(&call->call);
   if (creating != nullptr && !(*creating)->connection().forked()) {

@@ -14,7 +14,7 @@ typename Future<T>::Result Future<T>::Wait(absl::Duration timeout) const {
   const absl::Status process = connection.CheckProcess();
   if (!process.ok()) return process;
   if (connection.WaitFor(*state_, MonotonicNow() + timeout)) return *state_->result;
-  // The call goes on: a later Wait can still return its result.
+  // The call continues: a later Wait can still return its result.
   return state_->Explain(absl::StatusCode::kDeadlineExceeded, "still waiting");
 }
 

@@ -74,7 +74,7 @@ StreamCall::View* StreamCall::newest() {
 void StreamCall::BecomeFinal(View& view) {
   view.watermark = view.bytes.size();
   view.is_final = true;
-  // A final view gets no more messages, so the request ends although the reader goes on reading.
+  // A final view gets no more messages, so the request ends although the reader continues.
   connection().Finish(*this);
 }
 

@@ -54,7 +54,7 @@ class BroadcastCommand : public Command {
     // JSON output is for programs, so it disables the bar.
     ProgressBar bar(absl::StrCat("broadcast ", id.ShortHex()), !json_ && !quiet_);
     const Future<int> broadcast = client->Broadcast(id, options);
-    // The broadcast goes on at the shard while this loop only shows its progress.
+    // The broadcast continues at the shard while this loop only shows its progress.
     absl::StatusOr<int> nodes = broadcast.Wait(kLookEvery);
     while (!broadcast.ready()) {
       const auto progress = client->ProgressOf(id, options.nodes, kLookEvery).Wait();
