@@ -21,7 +21,7 @@ bool Write(phalanx::Client& client, const phalanx::ObjectId& id) {
   for (size_t done = 0; done < kBytes; done += kStep) {
     const auto part = buffer->span().subspan(done, kStep);
     std::fill(part.begin(), part.end(), Expected(done));
-    // Everything up to here is final: receivers may have it now.
+    // All bytes up to here are final, so receivers can get them now.
     if (!buffer->Publish(done + kStep).ok()) return false;
   }
   // From now on Get returns it.

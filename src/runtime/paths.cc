@@ -23,6 +23,7 @@ constexpr char kOwner[] = "/owner";
 
 std::string RuntimeRoot() {
   const char* root = getenv("XDG_RUNTIME_DIR");
+  // The XDG specification ignores a relative path.
   return root != nullptr && root[0] == '/' ? root : "";
 }
 
@@ -73,6 +74,8 @@ int LockOwner(const std::string& folder) {
 std::string UserFolder() {
   const std::string root = RuntimeRoot();
   if (!root.empty()) return absl::StrCat(root, "/phalanx");
+  // The user's number keeps users apart in the shared /tmp; the folder's mode is checked where it
+  // is used.
   return absl::StrCat("/tmp/phalanx-", geteuid());
 }
 
@@ -87,7 +90,7 @@ absl::StatusOr<TemporaryFolder> TemporaryFolder::Make() {
     if (mkdtemp(path.data()) != nullptr) return TemporaryFolder(std::move(path));
     absl::StrAppend(&why, why.empty() ? "" : "; ", root, ": ", strerror(errno));
   }
-  return absl::UnavailableError(absl::StrCat("cannot make a folder for the socket: ", why));
+  return absl::UnavailableError(absl::StrCat("cannot create a folder for the socket: ", why));
 }
 
 TemporaryFolder::TemporaryFolder(std::string path)

@@ -1,4 +1,4 @@
-// Where sockets of this user's daemons are. Any thread.
+// Paths of sockets of this user's daemons. Any thread.
 #ifndef PHALANX_RUNTIME_PATHS_H_
 #define PHALANX_RUNTIME_PATHS_H_
 
@@ -9,10 +9,11 @@
 
 namespace phalanx::runtime {
 
-// $XDG_RUNTIME_DIR/phalanx, or /tmp/phalanx-UID.
+// Returns $XDG_RUNTIME_DIR/phalanx, or /tmp/phalanx-UID.
 std::string UserFolder();
 
-// node.sock in the user's folder: where a node listens and commands look unless told otherwise.
+// Returns node.sock in the user's folder. Nodes listen there, and commands connect there, by
+// default.
 std::string DefaultSocketPath();
 
 // A new folder of mode 0700, removed with the files directly in it when this object is destroyed.

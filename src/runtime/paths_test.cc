@@ -26,7 +26,7 @@ TEST(PathsTest, TheSocketIsInTheUsersRuntimeFolder) {
   EXPECT_EQ(DefaultSocketPath(), absl::StrCat("/tmp/phalanx-", geteuid(), "/node.sock"));
 }
 
-TEST(PathsTest, ATemporaryFolderGoesWithWhatIsInIt) {
+TEST(PathsTest, RemovesTheTemporaryFolderAndItsFiles) {
   std::string path;
   {
     PHALANX_ASSERT_OK_AND_ASSIGN(const TemporaryFolder folder, TemporaryFolder::Make());
