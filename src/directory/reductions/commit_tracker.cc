@@ -33,7 +33,7 @@ bool CommitTracker::AwaitsResult(const Object& object) const {
 void CommitTracker::StopAwaiting(Reduction& reduction) {
   absl::btree_set<NodeKey> back;
   for (const NodeKey& key : reduction.commit.awaited) {
-    // Who tells what it has just now is heard to the end.
+    // A node that is registering may register the result yet.
     if (nodes_.Find(key) != nullptr) back.insert(key);
   }
   reduction.commit.awaited = std::move(back);
@@ -69,7 +69,8 @@ Reduction::Placed* CommitTracker::PlaceAgain(Reduction& reduction, const NodeKey
 void CommitTracker::CommittedIsBack(Reduction& reduction, const NodeKey& key) {
   if (reduction.placed.contains({key, reduction.plan.RootVersion()}) &&
       reduction.commit.lost_roots.erase(key) != 0) {
-    // The root goes on there. What else of it was there was forgotten with the node.
+    // The root's fold continues on the node. Its other folds were forgotten when the node went
+    // down.
     for (const ReducePlan::SlotView& slot : reduction.plan.Look().slots) {
       const bool lost = slot.node == key && slot.version.valid() &&
                         !reduction.placed.contains({key, slot.version});
@@ -89,15 +90,15 @@ void CommitTracker::ForgetCommitted(Reduction& reduction) {
     reduction.plan.OnNodeDown(lost);
     back = back || nodes_.Find(lost) != nullptr;
   }
-  // With what they hold.
+  // The plan dropped the copies on these nodes; those that are back hold them still.
   if (back) watcher_.TellSources(reduction);
 }
 
 void CommitTracker::PlanAgain(Reduction& reduction) {
   reduction.commit.root_generation = Generation();
   reduction.commit.root_ready = false;
-  // The plan begins anew, and may have committed another one, when it hears that the root's node is
-  // gone.
+  // When the plan hears that the root's node is gone, it starts over by itself and may commit
+  // another root: it must not be told a second time.
   const bool hears = reduction.commit.lost_roots.contains(reduction.plan.RootNode());
   ForgetCommitted(reduction);
   if (!hears) reduction.plan.OnResultLost();
@@ -113,7 +114,7 @@ bool CommitTracker::IsRoot(const ObjectId& target, const Generation& version,
 bool CommitTracker::ResultUndecided(const Reduction& reduction) const {
   const Object* object = objects_.Find(reduction.target);
   if (object == nullptr || !object->adopted || !reduction.committed()) return false;
-  // Lost, it stays adopted.
+  // A lost generation stays adopted, so adoption alone does not say that the result can come.
   const bool may_be = !object->sealed || object->complete_copies > 0 || object->has_writer() ||
                       !object->unreported_receivers.empty() || gate_.learning();
   return may_be && reduction.commit.root_generation.valid() &&

@@ -49,7 +49,8 @@ void FoldDispatcher::FillFold(const Reduction& reduction, const FoldTask& task, 
       if (const Node* node = nodes_.Find(input.node)) to.set_sender_address(node->info.address());
       continue;
     }
-    // What is committed beforehand must not depend on what may be gone when the order arrives.
+    // A fold that is committed in advance must not depend on a source that may be gone when the
+    // order arrives.
     std::optional<absl::string_view> bytes;
     if (input.kind == FoldInput::Kind::kInline || task.committed) {
       bytes = watcher_.InlineBytesOf(reduction, input, task.size_bytes);

@@ -30,7 +30,7 @@ absl::Status FoldRecovery::OnRegisterFold(Node& node, const v1::RegisterFold& m)
   if (Refuse(node.key, m)) return absl::OkStatus();
   Reduction* reduction = catalog_.Find(target);
   if (gate_.learning() && (reduction == nullptr || reduction->phase != ReductionPhase::kPlanned)) {
-    // Who asks for it, or keeps it in mind, may register after this node.
+    // The node that knows the description may register after this one.
     const size_t size = 1 + static_cast<size_t>(m.source_ids_size());
     if (size_ + size > context_.options.max_reduce_sources) {
       dispatcher_.SendDrop(node.key, target, version);
@@ -97,7 +97,6 @@ void FoldRecovery::HandOut() {
   }
 }
 
-// Who asked may not know which one it was; those who fold do.
 void FoldRecovery::SetIds() {
   absl::btree_map<ObjectId, Generation> latest;
   for (const auto& [node, folds] : folds_) {

@@ -62,14 +62,14 @@ bool ReductionDescriptors::TakenBefore(const v1::ExtendRequest& m, const ObjectI
   };
   const Reduction* running = catalog_.Find(target);
   if (running != nullptr && running->Is(number)) return false;
-  // Without a number it may be for the one under way, which may have the same sources.
+  // An extension without an id may mean the running reduction, which can have the same sources.
   const bool tells = number.valid() || running == nullptr;
   for (const auto& [of, ended] : catalog_.ended().Of(target)) {
     const bool meant = tells && (!number.valid() || number == of);
     const bool done = ended->arguments.open && (!m.close() || ended->closed);
     if (meant && done && all_in(ended->sources)) return true;
   }
-  // An earlier life of the shard may have closed it and seen its end.
+  // An earlier life of the shard may have carried out the extension; the result tells.
   const Object* object = objects_.Find(target);
   if (running != nullptr || object == nullptr || !object->adopted) return false;
   const std::optional<ReduceRecord> made = ReduceRecord::Decode(object->info.asked_for);
@@ -89,7 +89,7 @@ bool ReductionDescriptors::Join(Reduction& reduction, const ReduceSpec& asked,
   if (m.closed() && (end < known || reduction.replicas.closed_at.value_or(end) != end))
     return false;
   if (end > known) {
-    // When the plan has begun nothing comes any more to fill a gap.
+    // Once the plan has begun, no node sends the missing part any more.
     const bool gap = reduction.phase == ReductionPhase::kPlanned && first > known;
     const bool over = reduction.plan.closed() || end > reduction.replicas.closed_at.value_or(end);
     const bool room = end <= kMaxReduceSources && catalog_.HasRoomForSources(asked.sources.size());
@@ -102,7 +102,7 @@ bool ReductionDescriptors::Join(Reduction& reduction, const ReduceSpec& asked,
   }
   if (m.closed()) reduction.replicas.closed_at = end;
   const bool taken = TakeParts(reduction);
-  // Who joins with more has added to it: the others keep that in mind, too.
+  // A request with more sources extends the list: the other replicas are sent the extension.
   if (taken && reduction.plan.spec().sources.size() > known) {
     for (const NodeKey& keeper : reduction.replicas.extensions) SendPart(reduction, keeper, known);
   }
@@ -170,7 +170,7 @@ void ReductionDescriptors::AnswerExtend(const NodeKey& node, const v1::ExtendReq
                        (reduction->identity.confirmed || catalog_.HasEnded(target, number));
   absl::Status status;
   if (m.again() && TakenBefore(m, target, number)) {
-    // Its answer died with the session.
+    // Carried out before: only the answer was lost with the session.
   } else if (reduction == nullptr || another) {
     status = About(target, absl::StatusCode::kNotFound, "it is not under way");
   } else {

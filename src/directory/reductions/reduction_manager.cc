@@ -44,7 +44,8 @@ void ReductionManager::ReplaceRoot(Object& object) {
   const Generation old = object.generation;
   const ObjectInfo info = object.info;
   const bool listed = object.copies.contains(old.creator);
-  // Void is what is pulled. What is written, or sealed, its creator drops when it is superseded.
+  // Receivers drop what they pulled, because it is void. The creator keeps its copy until it is
+  // sent SUPERSEDED, because it may be writing.
   objects_.VoidGeneration(object, "it is computed anew", old.creator);
   if (listed) outbox_.SendSuperseded(old.creator, object.id, old, info);
 }
@@ -125,11 +126,11 @@ void ReductionManager::AddRequester(Reduction& reduction, const Reduction::Reque
   const bool stays = !reduction.owned && result != nullptr && !result->info.reduced_from.empty();
   if (stays) objects_.ClearOwned(*result);
   if (!m.again()) reduction.requests.has_new = true;
-  // Who wants the object waits for this one.
+  // Gets of a deleted target wait for this reduction instead of ending with NotFound.
   tombstones_.Revive(reduction.target);
   const bool open = reduction.plan.spec().open;
   if (requester.request_id == 0) {
-    // Nobody waits there: the node was told to keep it in mind, and is told when to forget it.
+    // The node keeps the description and waits for no answer; it is sent a forget at the end.
     (open ? reduction.replicas.parts : reduction.replicas.whole).insert(requester.node);
   } else {
     reduction.requests.waiting.push_back(requester);
@@ -152,7 +153,7 @@ void ReductionManager::AddRequester(Reduction& reduction, const Reduction::Reque
 void ReductionManager::AnswerReduce(const ObjectId& target, const Reduction::Requester& requester,
                                     const absl::Status& status) {
   const Node* node = nodes_.Find(requester.node);
-  // In a new session it asks again.
+  // A node repeats its requests in a new session.
   if (node == nullptr || node->session != requester.session) return;
   if (requester.request_id == 0)
     return descriptors_.SendForget(requester.node, target, requester.id);
@@ -172,7 +173,7 @@ void ReductionManager::End(Reduction& reduction, const absl::Status& status) {
     const Object* object = objects_.Find(reduction.target);
     const bool made =
         status.ok() && object != nullptr && object->generation == reduction.ring.plan->generation();
-    // Its members come to their ends by themselves.
+    // The members of a ring that made the result finish by themselves.
     if (!made) rings_.TakeBack(reduction);
   }
   reduction.plan.Cancel();
@@ -190,7 +191,7 @@ void ReductionManager::End(Reduction& reduction, const absl::Status& status) {
   watcher_.UnwatchAll(reduction);
   const ObjectId target = reduction.target;
   catalog_.Erase(reduction);
-  // A Put that stood by may be the object now; and who waits for the target as a source.
+  // A Put that stood by can be adopted now, and other reductions may have the target as a source.
   OnObjectChanged(target);
   if (Object* object = objects_.Find(target)) objects_.Reevaluate(*object);
 }
@@ -202,8 +203,8 @@ absl::Status ReductionManager::OnFoldReport(Node& node, const v1::FoldReport& m)
   const auto found = reduction == nullptr ? decltype(reduction->placed)::iterator()
                                           : reduction->placed.find({node.key, version});
   if (reduction == nullptr || found == reduction->placed.end()) {
-    // A member of a ring that has made the result may wait for what nobody sends it any more. What
-    // an earlier life of this shard planned goes on until the plan begins.
+    // A member of a finished ring may still wait for bytes that no node sends any more. Folds of an
+    // earlier life of the shard continue until the plan begins.
     const bool known = !gate_.learning() && (reduction == nullptr || reduction->registered.empty());
     if (m.kind() == v1::FoldReport::FAILED && known)
       dispatcher_.SendDrop(node.key, target, version);
@@ -249,13 +250,14 @@ absl::Status ReductionManager::OnFoldReport(Node& node, const v1::FoldReport& m)
 void ReductionManager::NoteAbsent(Reduction& reduction, const FoldTask& task, const NodeKey& node,
                                   size_t input) {
   if (input >= task.inputs.size() || task.inputs[input].kind != FoldInput::Kind::kSource) return;
-  // A report that was under way when the root was committed: it has been folded since.
+  // The report crossed the commit: the source was folded meanwhile.
   if (reduction.plan.committed() && !task.root) return;
   const ObjectId source = task.inputs[input].source;
   const Generation generation = task.inputs[input].generation;
   if (!reduction.sources.absent.insert({source, generation, node}).second) return;
   watcher_.TellSource(reduction, source);
-  // What was committed with it will never be folded: the plan begins anew, and knows better now.
+  // The committed root waits for this source in vain. The plan starts over, and knows now that the
+  // node does not hold it.
   if (!reduction.plan.committed()) return;
   reduction.commit.open_root = std::exchange(reduction.commit.root_generation, Generation());
   commits_.ForgetCommitted(reduction);
@@ -270,8 +272,8 @@ void ReductionManager::OnTimer(Reduction& reduction) {
   if (reduction.commit.awaited_until <= context_.now) commits_.StopAwaiting(reduction);
   const bool over = reduction.deadline <= context_.now;
   if (over && !reduction.committed()) return end();
-  // What is committed is about to be sealed, and was seen whole by somebody, maybe: it is waited
-  // for, unless its node has lost it.
+  // A committed result is about to be sealed, and a client may have read it already. So it is
+  // waited for beyond the deadline, unless its node has lost it.
   Instant next = std::min(over ? context_.now + context_.options.lease : reduction.deadline,
                           reduction.commit.awaited_until);
   std::vector<Reduction::FoldKey> lost;
@@ -303,7 +305,7 @@ void ReductionManager::ForgetRequesters(Reduction& reduction, const NodeKey& nod
 void ReductionManager::NodeDown(const NodeKey& key) {
   watcher_.NodeDown(key);
   fold_recovery_.Forget(key);
-  // What became of sources comes first: the plan moves to their other holders what it can.
+  // Changes of sources come first, so that the plan can move folds to their other holders.
   watcher_.RunChanges();
   for (const auto& [target, reduction] : catalog_.all()) {
     rings_.MemberLost(*reduction, key);
@@ -357,7 +359,7 @@ void ReductionManager::SessionRegistered(const NodeKey& key) {
       reduction->plan.OnFoldLost(key, version);
     }
     commits_.CommittedIsBack(*reduction, key);
-    // The node may be the first by way of whom the sources of other shards can be watched.
+    // The node may be the first that can be the watch proxy.
     const bool unwatched =
         reduction->sources.has_foreign && !reduction->sources.watch_proxy.valid();
     if (!lost.empty() || unwatched) catalog_.Touch(target);
@@ -386,7 +388,7 @@ void ReductionManager::Run(Reduction& reduction) {
                About(reduction.target, absl::StatusCode::kAlreadyExists,
                      absl::StrCat("there is the result of another one; what differs: ", differ)));
   }
-  // One of which the shard learns late, from one node: another may follow that knows the rest.
+  // One node has registered a part of the list; another node may follow with the rest.
   const Instant patience = reduction.started + context_.options.lease;
   const bool waits = descriptors_.HasGap(reduction) && context_.now < patience;
   if (reduction.phase != ReductionPhase::kPlanned && waits) catalog_.SetTimer(reduction, patience);
@@ -427,7 +429,7 @@ absl::Status ReductionManager::BeginPlan(Reduction& reduction) {
     return About(reduction.target, absl::StatusCode::kDataLoss, kPartsLost);
   reduction.plan.SetCosts(MeasuredCosts(links_));
   fold_recovery_.Restore(reduction);
-  // After a restart: it did not come back.
+  // After a restart of the shard, the root's node may not have registered.
   const NodeKey root = reduction.plan.root();
   if (root.valid() && nodes_.Find(root) == nullptr) reduction.plan.OnNodeDown(root);
   reduction.plan.Begin();

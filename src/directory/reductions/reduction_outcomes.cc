@@ -30,7 +30,7 @@ bool Agree(const std::vector<ObjectId>& a, const std::vector<ObjectId>& b) {
 }  // namespace
 
 void ReductionManager::Remember(const Reduction& reduction, const absl::Status& status) {
-  // Nothing ever began.
+  // A request that was refused before its reduction began.
   if (absl::IsCancelled(status)) return;
   if (DefectActive(Defect::kEndedReductionForgotten)) return;
   EndedReduction ended;
@@ -51,7 +51,7 @@ void ReductionManager::EndIfEarlier(const ObjectId& target, const Generation& nu
   if (!earlier || catalog_.HasEnded(target, number)) return;
   const ReduceSpec& before = running->plan.spec();
   const bool same = SameArguments(before, spec) && before.sources == spec.sources;
-  // Who waits for the one may as well wait for the other.
+  // The same arguments and sources give the same result, so the requesters can wait for this one.
   if (same && !spec.open) return descriptors_.SetId(*running, number);
   End(*running, About(target, absl::StatusCode::kDataLoss,
                       "it had ended before the shard began anew, nobody knows how"));
@@ -68,13 +68,14 @@ std::optional<absl::Status> ReductionManager::AnswerOfEarlier(const Reduction::R
   if (tombstones_.Refuses(target, number)) {
     return About(target, absl::StatusCode::kNotFound, "the target was deleted");
   }
-  // Nobody waits for it.
+  // The node only keeps the description; it is sent a forget.
   if (requester.request_id == 0) return About(target, absl::StatusCode::kNotFound, "it has ended");
   const EndedReduction* ended = catalog_.ended().Find(target, number);
   if (ended != nullptr && absl::IsDataLoss(ended->status)) return ended->status;
-  // Its result, or what has the same arguments, will do; unless something was added to just it.
+  // A closed reduction is determined by its arguments, so any result of them answers the request.
+  // An open one may have sources that were added to it alone.
   if (!spec.open) return std::nullopt;
-  // It was told the number of one that it had not come to when that ended.
+  // The node was sent the id of a reduction that ended before the node's request arrived.
   const bool ours = catalog_.MintedHere(number);
   if (ended != nullptr && ours && !ended->asked.contains(requester.key())) return std::nullopt;
   const bool running = catalog_.Find(target) != nullptr;
@@ -90,14 +91,14 @@ std::optional<absl::Status> ReductionManager::AnswerOfUnnumbered(
   Generation last_number;
   for (const auto& [number, ended] : catalog_.ended().Of(target)) {
     const bool same = SameArguments(ended->arguments, spec) && Agree(ended->sources, spec.sources);
-    // What is lost may be that of an earlier life of the shard.
+    // A lost outcome may belong to a request of an earlier life of the shard.
     const bool meant =
         same && (ended->asked.contains(requester.key()) || absl::IsDataLoss(ended->status));
     if (!meant || (last != nullptr && BegunLater(last_number, number))) continue;
     last = ended;
     last_number = number;
   }
-  // Something may have been added to it: it must not begin without that.
+  // Sources may have been added to it, so it must not begin without them.
   if (last == nullptr) return std::nullopt;
   if (!last->status.ok()) return last->status;
   if (catalog_.Find(target) != nullptr) return std::nullopt;
@@ -132,9 +133,9 @@ std::optional<absl::Status> ReductionManager::AnswerBeforeBegin(const ObjectId& 
   const Object* object = objects_.Find(target);
   if (object == nullptr || !object->adopted) return std::nullopt;
   const std::string& from = object->info.reduced_from;
-  // A part of a reduction that an earlier life of this shard planned: it goes on, or is withdrawn.
+  // The root of a reduction that an earlier life of the shard planned: it is restored or withdrawn.
   if (!object->sealed && !from.empty()) return std::nullopt;
-  // A result that nobody has any more is computed anew.
+  // A result of which no copy is left is computed again.
   const bool lost =
       object->complete_copies == 0 && object->unreported_receivers.empty() && !gate_.learning();
   if (lost && !from.empty()) return std::nullopt;

@@ -98,7 +98,7 @@ void DescribeReduction(const Reduction& reduction, const NodeTable& nodes, Insta
   ToProto(spec, reduction.plan.root(), out->mutable_reduction());
   out->set_ready(view.ready);
   out->set_needed(spec.num_objects != 0 ? spec.num_objects : spec.sources.size());
-  // As long as there are too few of them none is to spare, placed or not.
+  // While too few sources are ready, none of them is a spare, whether it is placed or not.
   const size_t needed = out->needed();
   out->set_spares(view.ready > needed ? view.ready - needed : 0);
   out->set_degree(view.degree);

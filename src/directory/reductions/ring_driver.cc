@@ -45,7 +45,7 @@ RingDriver::RingDriver(const ReductionParts& parts, ReductionCatalog& catalog,
 bool RingDriver::Run(Reduction& reduction) {
   if (reduction.ring.plan != nullptr) {
     RingPlan& ring = *reduction.ring.plan;
-    // An older generation may have come back with a node.
+    // A node that registered an older generation may have taken the object away from the ring.
     const bool announced = reduction.commit.root_generation == ring.generation();
     if (announced && !ring.broken() && !ring.committed() && !IsObject(reduction)) {
       Break(reduction);
@@ -62,7 +62,6 @@ bool RingDriver::Run(Reduction& reduction) {
   return reduction.phase != ReductionPhase::kCollecting;
 }
 
-// True: there is one now, or may be one soon.
 bool RingDriver::Await(Reduction& reduction) {
   const ReduceSpec& spec = reduction.plan.spec();
   const Object* object = objects_.Find(reduction.target);
@@ -99,7 +98,7 @@ bool RingDriver::Begin(Reduction& reduction) {
     sources.push_back({source, *std::move(known)});
   }
   const Generation version = VersionOfHash(context_.random.Next(), context_.random.Next());
-  // Above all that a node mints.
+  // Nodes mint smaller sequences, so that no node's generation equals the ring's.
   const uint64_t sequence = context_.random.Next() | uint64_t{1} << 63;
   std::optional<RingPlan> ring = RingPlan::Choose(
       reduction.plan.spec(), sources, MeasuredCosts(links_), version,
@@ -174,8 +173,6 @@ bool RingDriver::IsMember(const ObjectId& target, const Generation& version,
          reduction->ring.plan->PlaceOf(node).has_value();
 }
 
-// Each member announces that it begins to write the target. With the first all of them are listed:
-// nobody is to send it to a node that makes it itself.
 absl::Status RingDriver::OnCreate(Node& node, const ObjectId& target,
                                   ObjectTable::Announcement announced) {
   const Generation generation = announced.generation;
@@ -195,7 +192,7 @@ absl::Status RingDriver::OnCreate(Node& node, const ObjectId& target,
     reduction.commit.open_root = generation;
   }
   if (!object.adopted || object.generation != generation || !object.copies.contains(node.key)) {
-    // It was put meanwhile.
+    // A client put an object under the target's id after the ring was placed.
     outbox_.SendSuperseded(node.key, target, generation, object.info);
     Break(reduction);
     if (Object* left = objects_.Find(target)) objects_.ReleaseIfEmpty(*left);
@@ -213,7 +210,7 @@ void RingDriver::OnReport(Reduction& reduction, const NodeKey& node, Reduction::
   RingPlan& ring = *reduction.ring.plan;
   switch (m.kind()) {
     case v1::FoldReport::READY:
-      // An older generation may have come back with a node.
+      // A node that registered an older generation may have taken the object away from the ring.
       if (!IsObject(reduction)) return Break(reduction);
       if (!ring.OnReady(node)) return;
       reduction.commit.open_root = Generation();
@@ -253,8 +250,6 @@ void RingDriver::MemberLost(Reduction& reduction, const NodeKey& key) {
   if (!reduction.ring.plan->broken()) Break(reduction);
 }
 
-// Members that have sealed a committed result keep it, and say so; the others take back what they
-// have. What is not committed nobody can have.
 void RingDriver::Break(Reduction& reduction) {
   reduction.ring.plan->OnLost(reduction.ring.plan->members().front().node);
   TakeBack(reduction);

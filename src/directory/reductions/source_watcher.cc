@@ -141,7 +141,7 @@ absl::Status SourceWatcher::OnWatchSource(Node& node, const v1::WatchSource& m) 
     watchers_[source].insert(Watcher{node.key, target});
     watched_through_[node.key].insert({source, target});
     v1::SourceState state = ForeignStateOf(source, bytes_left);
-    // It may still be registered; and what was put behind a tombstone, too.
+    // While the shard learns, the source may still be registered: absence is not reported.
     if (gate_.learning() && !state.has_generation()) continue;
     state.set_target_id(target.binary().data(), ObjectId::kSize);
     *outbox_.Send(node.key).mutable_source_state() = std::move(state);
@@ -156,7 +156,7 @@ v1::SourceState SourceWatcher::ForeignStateOf(const ObjectId& source, size_t& by
   const bool room = bytes.size() <= bytes_left &&
                     outbox_.unacknowledged_bytes() + outbox_.inline_bytes() + bytes.size() <=
                         context_.options.inline_under_way_bytes;
-  // What nobody else can be named for is sent in any case.
+  // Without a holder, the bytes are the only way to the source.
   state.set_has_inline(room || state.holders_size() == 0);
   if (!state.has_inline()) return state;
   state.set_inline_bytes(bytes);
@@ -169,7 +169,7 @@ v1::SourceState SourceWatcher::StateOf(const ObjectId& source, bool with_bytes) 
   v1::SourceState state;
   state.set_source_id(source.binary().data(), ObjectId::kSize);
   Object* object = objects_.Find(source);
-  // As long as generations may still be registered that were put since.
+  // A generation that was put after the failure or the Delete may still be registered.
   const bool sure = gate_.MayAdoptFromAbsence();
   if (const absl::Status* failed = failures_.Find(source); sure && failed != nullptr) {
     state.set_code(static_cast<int>(failed->code()));
@@ -182,7 +182,7 @@ v1::SourceState SourceWatcher::StateOf(const ObjectId& source, bool with_bytes) 
     state.set_message(absl::StrCat("object ", source.hex(), " was deleted"));
     return state;
   }
-  // What is being reduced counts once it is committed.
+  // The target of a running reduction is a source only once it is committed.
   if (object->complete_copies == 0 && catalog_.Find(source) != nullptr) return state;
   ListHolders(*object, &state);
   const bool bytes_here = object->inline_entry.cached() && object->complete_copies > 0;
@@ -196,8 +196,8 @@ v1::SourceState SourceWatcher::StateOf(const ObjectId& source, bool with_bytes) 
 }
 
 void SourceWatcher::ListHolders(const Object& object, v1::SourceState* state) const {
-  // Of what is broadcast as well there may be ten thousand, and each changes it: the creator's and
-  // some others will do, if one of them is complete.
+  // An object that is also broadcast may have ten thousand copies, and each change comes here: the
+  // creator's copy and some others are enough, if one of them is complete.
   std::vector<std::pair<NodeKey, const Copy*>> copies;
   bool complete = object.complete_copies == 0;
   const auto created = object.copies.find(object.generation.creator);
@@ -217,7 +217,8 @@ void SourceWatcher::ListHolders(const Object& object, v1::SourceState* state) co
                                  [](uint64_t watermark) { return watermark > 0; });
     any_bytes = any_bytes || has;
   }
-  // Complete ones first, of these the primary; a session that is broken for a moment comes last.
+  // Complete copies first, and the primary first among them. A node whose session is broken may be
+  // back in a moment, so it is listed, but last.
   std::vector<std::pair<int, NodeKey>> holders;
   for (const auto& [key, listed] : copies) {
     const Copy& copy = *listed;
@@ -275,7 +276,8 @@ void SourceWatcher::TellPlan(Reduction& reduction, const ObjectId& source,
                              const v1::SourceState& state) {
   if (state.code() != 0) {
     reduction.sources.ready.erase(source);
-    // What is in a slot is held by its node, though it was deleted; unless that came too late.
+    // The node of a slot holds its sources until the commit, even if they are deleted. Only a
+    // source that its node reported absent is really gone.
     const auto absent = reduction.sources.absent.lower_bound({source, Generation(), NodeKey()});
     const bool held = absent == reduction.sources.absent.end() || std::get<0>(*absent) != source;
     if (held && reduction.plan.Placed(source)) return;
@@ -348,7 +350,6 @@ void SourceWatcher::RunChanges() {
   for (const ObjectId& target : held) catalog_.Find(target)->plan.Release();
 }
 
-// Nodes of which other shards knew before this one did.
 void SourceWatcher::NodeUp() {
   for (const auto& [target, reduction] : catalog_.all()) {
     if (!reduction->sources.has_foreign) continue;
@@ -384,7 +385,6 @@ std::optional<absl::string_view> SourceWatcher::InlineBytesOf(const Reduction& r
   return absl::string_view(*bytes).substr(offset, size_bytes);
 }
 
-// What was deleted while its node held it is gone with the node, and nobody says so again.
 void SourceWatcher::TellUnplaced(Reduction& reduction) {
   reduction.plan.Hold();
   for (const ObjectId& source : reduction.plan.spec().sources) {
