@@ -101,7 +101,7 @@ absl::StatusOr<RingPlace> ParseRing(const v1::Fold& fold, const FoldOrder& order
 
 bool FoldOrder::Answers(const v1::Reduction& asked) const {
   if (!root || asked_for.empty() || asked.open()) return false;
-  const absl::StatusOr<directory::ReduceSpec> spec = directory::ParseReduction(asked);
+  const absl::StatusOr<ReduceSpec> spec = directory::ParseReduction(asked);
   return spec.ok() && directory::ReduceRecord(*spec).Encode() == asked_for;
 }
 

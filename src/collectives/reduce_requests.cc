@@ -16,7 +16,6 @@ constexpr absl::Duration kShardsLastWord = absl::Milliseconds(100);
 }  // namespace
 
 using object_store::ClientId;
-using object_store::ReduceDone;
 using object_store::RequestId;
 
 ReduceRequests::ReduceRequests(std::string name, Executor& control, Send send)

@@ -13,13 +13,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/executor.h"
-#include "src/object_store/reduce_verbs.h"
+#include "src/object_store/store.h"
 
 namespace phalanx::collectives {
+
+using ReduceDone = absl::AnyInvocable<void(absl::Status)>;
 
 class ReduceRequests {
  public:
@@ -35,10 +38,9 @@ class ReduceRequests {
   // shard's word, which names what is missing and is waited for a moment longer. ResourceExhausted
   // when the client has too many already.
   object_store::RequestId Ask(object_store::ClientId client, const ObjectId& target,
-                              v1::NodeMessage message, Instant deadline,
-                              object_store::ReduceDone done);
+                              v1::NodeMessage message, Instant deadline, ReduceDone done);
   // Not even begun: `done` is called with `why`.
-  void Refuse(absl::Status why, object_store::ReduceDone done);
+  void Refuse(absl::Status why, ReduceDone done);
   void Cancel(object_store::ClientId client, object_store::RequestId request);
   void ClientClosed(object_store::ClientId client);
 
@@ -61,7 +63,7 @@ class ReduceRequests {
     ObjectId target;
     v1::NodeMessage message;
     Instant deadline;
-    object_store::ReduceDone done;
+    ReduceDone done;
     TimerId timer = 0;
   };
 

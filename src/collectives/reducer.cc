@@ -21,8 +21,6 @@ namespace phalanx::collectives {
 namespace {
 
 using object_store::ClientId;
-using object_store::ReduceCall;
-using object_store::ReduceDone;
 using object_store::RequestId;
 
 }  // namespace
@@ -503,12 +501,13 @@ Reducer::~Reducer() = default;
 
 void Reducer::SetDataPlane(net::DataPlane* data_plane) { impl_->data_plane_ = data_plane; }
 
-RequestId Reducer::Reduce(ClientId client, ReduceCall call, ReduceDone done) {
-  absl::Status status = CheckReducible(call.elements, call.op);
-  if (call.target.nil()) status = absl::InvalidArgumentError("the nil id names no object");
-  if (call.sources.size() > kMaxReduceSources) {
+RequestId Reducer::Reduce(ClientId client, const ReduceTarget& target, const ReduceSpec& spec,
+                          Instant deadline, ReduceDone done) {
+  absl::Status status = CheckReducible(spec.elements, spec.op);
+  if (target.id.nil()) status = absl::InvalidArgumentError("the nil id names no object");
+  if (spec.sources.size() > kMaxReduceSources) {
     status = absl::InvalidArgumentError(
-        absl::StrCat(call.sources.size(), " sources; at most ", kMaxReduceSources));
+        absl::StrCat(spec.sources.size(), " sources; at most ", kMaxReduceSources));
   }
   if (!status.ok()) {
     impl_->requests_.Refuse(std::move(status), std::move(done));
@@ -516,26 +515,15 @@ RequestId Reducer::Reduce(ClientId client, ReduceCall call, ReduceDone done) {
   }
   v1::NodeMessage message;
   v1::ReduceRequest* request = message.mutable_reduce_request();
-  request->set_object_id(object_store::IdBytes(call.target));
-  request->set_owned(call.owned);
-  v1::Reduction* reduction = request->mutable_reduction();
-  reduction->set_dtype(directory::ToProto(call.elements, reduction->mutable_runs()));
-  reduction->set_op(static_cast<uint32_t>(call.op));
-  reduction->set_order(call.fixed_order ? 1 : 0);
-  reduction->set_num_objects(call.num_objects);
-  reduction->set_open(call.open);
-  reduction->set_everybody(call.everybody);
-  for (const ObjectId& source : call.sources) {
-    reduction->add_source_ids(source.binary().data(), source.binary().size());
-  }
-  reduction->set_range_offset(call.range_offset);
-  reduction->set_range_bytes(call.range_bytes);
-  if (call.root_here) directory::ToProto(impl_->options_.self, reduction->mutable_root());
-  return impl_->requests_.Ask(client, call.target, std::move(message), call.deadline,
-                              std::move(done));
+  request->set_object_id(object_store::IdBytes(target.id));
+  request->set_owned(target.owned);
+  directory::ToProto(spec, target.root_here ? impl_->options_.self : NodeKey(),
+                     request->mutable_reduction());
+  request->mutable_reduction()->set_everybody(target.everybody);
+  return impl_->requests_.Ask(client, target.id, std::move(message), deadline, std::move(done));
 }
 
-void Reducer::Extend(ClientId client, const ObjectId& target, std::vector<ObjectId> sources,
+void Reducer::Extend(ClientId client, const ObjectId& target, const std::vector<ObjectId>& sources,
                      bool close, Instant deadline, ReduceDone done) {
   if (target.nil() || sources.size() > kMaxReduceSources) {
     return impl_->requests_.Refuse(
@@ -552,7 +540,7 @@ void Reducer::Extend(ClientId client, const ObjectId& target, std::vector<Object
   impl_->requests_.Ask(client, target, std::move(message), deadline, std::move(done));
 }
 
-void Reducer::Fail(ClientId client, const ObjectId& id, absl::Status why, Instant deadline,
+void Reducer::Fail(ClientId client, const ObjectId& id, const absl::Status& why, Instant deadline,
                    ReduceDone done) {
   if (id.nil() || why.ok()) {
     return impl_->requests_.Refuse(

@@ -27,15 +27,15 @@
 #include <string>
 #include <vector>
 
-#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
+#include "src/collectives/reduce_requests.h"
 #include "src/common/executor.h"
 #include "src/common/ids.h"
+#include "src/common/reduce_spec.h"
 #include "src/net/data_plane.h"
-#include "src/object_store/reduce_verbs.h"
 #include "src/object_store/store.h"
 
 namespace phalanx::collectives {
@@ -62,25 +62,34 @@ struct ReducerOptions {
   size_t max_kept = 1 << 16;
 };
 
-class Reducer final : public object_store::ReduceVerbs {
+class Reducer {
  public:
   using SendToShard = std::function<void(int shard, v1::NodeMessage message)>;
 
   // All of them outlive the reducer. `io` has at least one executor; folds run there.
   Reducer(ReducerOptions options, Executor& control, std::vector<Executor*> io,
           object_store::Store& store, SendToShard send);
-  ~Reducer() override;
+  ~Reducer();
   void SetDataPlane(net::DataPlane* data_plane);
 
-  // ---- clients (ReduceVerbs)
-  object_store::RequestId Reduce(object_store::ClientId client, object_store::ReduceCall call,
-                                 object_store::ReduceDone done) override;
-  void Extend(object_store::ClientId client, const ObjectId& target, std::vector<ObjectId> sources,
-              bool close, Instant deadline, object_store::ReduceDone done) override;
-  void Fail(object_store::ClientId client, const ObjectId& id, absl::Status why, Instant deadline,
-            object_store::ReduceDone done) override;
-  void Cancel(object_store::ClientId client, object_store::RequestId request) override;
-  void ClientClosed(object_store::ClientId client) override;
+  // ---- clients
+  // Ends when the reduction is committed. InvalidArgument naming what does not fit, AlreadyExists
+  // (another reduction, or another object, has that id), DeadlineExceeded, NotFound (the target was
+  // deleted meanwhile), ResourceExhausted, or the error of the sources that failed. `deadline` is
+  // the reduction's as well as the call's.
+  object_store::RequestId Reduce(object_store::ClientId client, const ReduceTarget& target,
+                                 const ReduceSpec& spec, Instant deadline, ReduceDone done);
+  // Adds sources to an open reduction; `close`: there will be no more. NotFound,
+  // FailedPrecondition, InvalidArgument, DeadlineExceeded.
+  void Extend(object_store::ClientId client, const ObjectId& target,
+              const std::vector<ObjectId>& sources, bool close, Instant deadline, ReduceDone done);
+  // The object will not be put: Gets of it end with `why`, reductions do without it. AlreadyExists
+  // if it exists.
+  void Fail(object_store::ClientId client, const ObjectId& id, const absl::Status& why,
+            Instant deadline, ReduceDone done);
+  // `done` of the call is not called any more; the reduction continues.
+  void Cancel(object_store::ClientId client, object_store::RequestId request);
+  void ClientClosed(object_store::ClientId client);
 
   // ---- directory
   // A new session with this shard: the messages of its registration that tell what goes on here.

@@ -168,7 +168,7 @@ class World {
   }
 
   void Ask(int which, uint8_t argument) {
-    object_store::ReduceVerbs& verbs = node_.reducer();
+    Reducer& reducer = node_.reducer();
     const Instant deadline = world_.scheduler().now() + absl::Milliseconds(10) * argument;
     node_.Run([&] {
       switch (argument & 7) {
@@ -176,15 +176,15 @@ class World {
         case 1:
           return Reduce(which, deadline);
         case 2:
-          return verbs.Extend(node_.client(), Target(which), {Object(which % kSources)},
-                              (which & 16) != 0, deadline, [](const absl::Status&) {});
+          return reducer.Extend(node_.client(), Target(which), {Object(which % kSources)},
+                                (which & 16) != 0, deadline, [](const absl::Status&) {});
         case 3:
-          return verbs.Fail(node_.client(), Object(which % kSources), absl::AbortedError("failed"),
-                            deadline, [](const absl::Status&) {});
+          return reducer.Fail(node_.client(), Object(which % kSources),
+                              absl::AbortedError("failed"), deadline, [](const absl::Status&) {});
         case 4:
-          return verbs.Cancel(node_.client(), static_cast<RequestId>(which));
+          return reducer.Cancel(node_.client(), static_cast<RequestId>(which));
         case 5:
-          return verbs.ClientClosed(node_.client());
+          return reducer.ClientClosed(node_.client());
         default:
           return node_.store().Delete(node_.client(), Object(which % (kSources + kTargets)),
                                       deadline, [](const absl::Status&) {});
@@ -193,14 +193,12 @@ class World {
   }
 
   void Reduce(int which, Instant deadline) {
-    object_store::ReduceCall call;
-    call.target = Target(which);
-    call.sources = {Object(0), Object(1 + which % 3)};
-    call.elements = DType::kU32;
-    call.open = (which & 8) != 0;
-    call.root_here = (which & 16) != 0;
-    call.deadline = deadline;
-    node_.reducer().Reduce(node_.client(), std::move(call), [](const absl::Status&) {});
+    ReduceSpec spec;
+    spec.sources = {Object(0), Object(1 + which % 3)};
+    spec.elements = DType::kU32;
+    spec.open = (which & 8) != 0;
+    node_.reducer().Reduce(node_.client(), {Target(which), (which & 16) != 0}, spec, deadline,
+                           [](const absl::Status&) {});
   }
 
   // Whatever was ordered is dropped: what then is held is objects' alone.

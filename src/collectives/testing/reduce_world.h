@@ -25,7 +25,6 @@
 #include "src/directory/validate.h"
 #include "src/net/testing/sim_plane.h"
 #include "src/object_store/heap_memory.h"
-#include "src/object_store/reduce_verbs.h"
 #include "src/object_store/store.h"
 #include "src/object_store/subject.h"
 
@@ -104,17 +103,7 @@ class FoldOf {
     return *this;
   }
   // What such a call asks for, with whatever comes of its sources.
-  FoldOf& Answering(const object_store::ReduceCall& call) {
-    directory::ReduceSpec spec;
-    spec.elements = call.elements;
-    spec.op = call.op;
-    spec.order = call.fixed_order ? directory::ReduceSpec::Order::kFixed
-                                  : directory::ReduceSpec::Order::kArrival;
-    spec.num_objects = call.num_objects;
-    spec.open = call.open;
-    spec.sources = call.sources;
-    spec.range_offset = call.range_offset;
-    spec.range_bytes = call.range_bytes;
+  FoldOf& Answering(const ReduceSpec& spec) {
     fold_.set_asked_for(directory::ReduceRecord(spec).Encode());
     return *this;
   }

@@ -21,8 +21,8 @@
 // writable mappings of one file are two files in this respect; a reader uses either.
 //
 // Messages are values; views in them point into the frame they were decoded from. Any thread.
-#ifndef PHALANX_OBJECT_STORE_LOCAL_PROTOCOL_H_
-#define PHALANX_OBJECT_STORE_LOCAL_PROTOCOL_H_
+#ifndef PHALANX_LOCAL_LOCAL_PROTOCOL_H_
+#define PHALANX_LOCAL_LOCAL_PROTOCOL_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +40,7 @@
 #include "phalanx/object_id.h"
 #include "src/common/elements.h"
 #include "src/common/ids.h"
+#include "src/common/reduce_spec.h"
 #include "src/common/wire.h"
 #include "src/object_store/shared_memory.h"
 
@@ -208,24 +209,10 @@ struct Leave {
 struct Reduce {
   static constexpr uint8_t kKind = 15;
   uint64_t request = 0;
-  ObjectId target;
-  ElementTypes elements;
-  ReduceOp op = ReduceOp::kSum;
-  bool fixed_order = false;
-  bool open = false;
-  // 0: all.
-  uint32_t num_objects = 0;
-  // Of each source; 0 bytes: all of it.
-  uint64_t range_offset = 0;
-  uint64_t range_bytes = 0;
-  bool root_here = true;
-  // All nodes that have sources want the result.
-  bool everybody = false;
-  // The target is: see Description.
-  bool owned = false;
+  ReduceTarget target;
+  ReduceSpec spec;
   // Of the reduction as well.
   Timeout timeout = absl::InfiniteDuration();
-  std::vector<ObjectId> sources;
 };
 
 // More sources for an open reduction; `close`: the last ones. At most kMaxReduceSources ids.
@@ -465,4 +452,4 @@ class FrameBuffer {
 
 }  // namespace phalanx::object_store::local
 
-#endif  // PHALANX_OBJECT_STORE_LOCAL_PROTOCOL_H_
+#endif  // PHALANX_LOCAL_LOCAL_PROTOCOL_H_

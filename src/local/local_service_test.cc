@@ -1,5 +1,5 @@
 // The socket as clients that know no manners see it: raw bytes.
-#include "src/object_store/local_service.h"
+#include "src/local/local_service.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -23,7 +23,7 @@
 #include "src/common/random.h"
 #include "src/common/testing/seed.h"
 #include "src/common/testing/status_matchers.h"
-#include "src/object_store/testing/local_node.h"
+#include "src/local/testing/local_node.h"
 
 namespace phalanx::object_store {
 namespace {
@@ -162,7 +162,7 @@ TEST(LocalService, AFolderThatOthersMayEnterIsRefused) {
   absl::Status started;
   node.OnLoop([&] {
     net::EventLoop loop;
-    started = LocalService::Start(loop, node.store(), Options(path)).status();
+    started = LocalService::Start(loop, node.store(), node.reducer(), Options(path)).status();
   });
   EXPECT_THAT(started, StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("755")));
   EXPECT_NE(access(path.c_str(), F_OK), 0);
@@ -176,7 +176,7 @@ TEST(LocalService, ASocketInUseIsNotTakenAndADeadOneIs) {
     absl::Status second;
     node.OnLoop([&] {
       net::EventLoop loop;
-      second = LocalService::Start(loop, node.store(), Options(path)).status();
+      second = LocalService::Start(loop, node.store(), node.reducer(), Options(path)).status();
     });
     EXPECT_THAT(second, StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("in use")));
     ExpectServes(node);
@@ -202,10 +202,12 @@ TEST(LocalService, AFileInTheSocketsPlaceIsLeftAlone) {
   LocalNode node;
   node.OnLoop([&] {
     net::EventLoop loop;
-    EXPECT_THAT(LocalService::Start(loop, node.store(), Options(path)).status(),
+    EXPECT_THAT(LocalService::Start(loop, node.store(), node.reducer(), Options(path)).status(),
                 StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("no socket")));
-    EXPECT_THAT(LocalService::Start(loop, node.store(), Options(std::string(108, 'x'))).status(),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("107")));
+    EXPECT_THAT(
+        LocalService::Start(loop, node.store(), node.reducer(), Options(std::string(108, 'x')))
+            .status(),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("107")));
   });
   EXPECT_EQ(access(path.c_str(), F_OK), 0);
   unlink(path.c_str());

@@ -6,8 +6,8 @@
 // when an answer is encoded, in the order of the stream.
 //
 // Owned by a LocalSession; loop thread only.
-#ifndef PHALANX_OBJECT_STORE_LOCAL_OUTBOX_H_
-#define PHALANX_OBJECT_STORE_LOCAL_OUTBOX_H_
+#ifndef PHALANX_LOCAL_LOCAL_OUTBOX_H_
+#define PHALANX_LOCAL_LOCAL_OUTBOX_H_
 
 #include <cstdint>
 #include <deque>
@@ -17,7 +17,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
-#include "src/object_store/local_protocol.h"
+#include "src/local/local_protocol.h"
 #include "src/object_store/shared_memory.h"
 
 namespace phalanx::object_store {
@@ -92,4 +92,4 @@ class LocalOutbox {
 
 }  // namespace phalanx::object_store
 
-#endif  // PHALANX_OBJECT_STORE_LOCAL_OUTBOX_H_
+#endif  // PHALANX_LOCAL_LOCAL_OUTBOX_H_

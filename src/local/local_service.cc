@@ -1,4 +1,4 @@
-#include "src/object_store/local_service.h"
+#include "src/local/local_service.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -119,15 +119,18 @@ struct LocalService::Exit {
 
 absl::StatusOr<std::unique_ptr<LocalService>> LocalService::Start(net::EventLoop& loop,
                                                                   Store& store,
+                                                                  collectives::Reducer& reducer,
                                                                   LocalServiceOptions options) {
-  std::unique_ptr<LocalService> service(new LocalService(loop, store, std::move(options)));
+  std::unique_ptr<LocalService> service(new LocalService(loop, store, reducer, std::move(options)));
   PHALANX_RETURN_IF_ERROR(service->Listen());
   return service;
 }
 
-LocalService::LocalService(net::EventLoop& loop, Store& store, LocalServiceOptions options)
+LocalService::LocalService(net::EventLoop& loop, Store& store, collectives::Reducer& reducer,
+                           LocalServiceOptions options)
     : loop_(loop),
       store_(store),
+      reducer_(reducer),
       options_(std::move(options)),
       spare_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
 
@@ -239,7 +242,7 @@ void LocalService::Serve(int socket) {
   ++stats_.accepted;
   const uint64_t number = next_number_++;
   const auto session = std::make_shared<LocalSession>(
-      loop_, store_, options_.reduce, options_.greeting, socket,
+      loop_, store_, reducer_, options_.greeting, socket,
       [this, number](const absl::Status& why) { OnEnded(number, why); });
   sessions_[number] = session;
   session->Start();
