@@ -12,25 +12,14 @@
 #include "absl/status/statusor.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
-#include "src/common/elements.h"
 #include "src/common/ids.h"
+#include "src/common/reduce_spec.h"
+#include "src/directory/reduce_plan.h"
 #include "src/net/address.h"
 
 namespace phalanx::collectives {
 
-struct FoldInput {
-  enum class Kind : uint8_t {
-    kSource,  // a copy that this node holds
-    kSender,  // the output of another fold, perhaps of one on this very node
-    kInline,  // bytes that came with the order
-  };
-  Kind kind = Kind::kSource;
-  ObjectId source;
-  Generation generation;  // of the source, or the other fold's version
-  NodeKey sender;
-  net::Address address;
-  std::string bytes;
-};
+using directory::FoldInput;
 
 // The place of one of the nodes that fold a slice each, in a ring.
 struct RingPlace {
@@ -40,32 +29,20 @@ struct RingPlace {
   net::Address address;
 };
 
-struct FoldOrder {
+// The task as the shard's plan made it, and what the order adds for the node.
+struct FoldOrder : directory::FoldTask {
   ObjectId target;
-  Generation version;
-  // Where in the tree: for who looks at it, and for registration.
-  uint32_t slot = 0;
-  uint32_t slots = 0;
-  uint32_t degree = 0;
-  ElementTypes elements;
-  ReduceOp op = ReduceOp::kSum;
-  uint64_t planned = 1;
-  uint64_t range_offset = 0;
-  uint64_t size_bytes = 0;
-  std::vector<FoldInput> inputs;
-  bool root = false;
-  bool committed = false;
-  std::string reduced_from;
+  // Without the sources: each input of the kinds kSource and kInline is one.
+  ReduceSpec spec;
   bool owned = false;     // the target is
-  std::string metadata;   // the target's
-  std::string asked_for;  // and what it answers
+  std::string asked_for;  // the record of the reduction that the target answers
   // The reduction's.
   Generation number;
   // This node is member `slot` of a ring of `slots`; the inputs are its own sources.
   std::optional<RingPlace> ring;
 
   // How many sources went into the target. REQUIRES: root.
-  uint64_t sources() const { return reduced_from.size() / ObjectId::kSize; }
+  uint64_t sources() const { return reduced_from.size(); }
   // Whether the target, once it is committed, is what such a reduction would give. False also when
   // that cannot be known here: of an open one.
   bool Answers(const v1::Reduction& asked) const;

@@ -25,7 +25,7 @@ using object_store::RequestId;
 
 }  // namespace
 
-struct Reducer::Impl final : public NodeFold::Host, public RingFold::Host {
+struct Reducer::Impl final : public Fold::Host {
   using Key = std::pair<ObjectId, Generation>;  // target, version
 
   // A receiver whose sender we are to be as soon as the fold begins here.
@@ -47,7 +47,7 @@ struct Reducer::Impl final : public NodeFold::Host, public RingFold::Host {
        object_store::Store& store, SendToShard send);
   ~Impl() override;
 
-  // ---- NodeFold::Host, RingFold::Host
+  // ---- Fold::Host
   object_store::Store& store() override { return store_; }
   ClientId client() override;
   std::shared_ptr<void> Hold(object_store::PinId pin) override;
@@ -56,14 +56,11 @@ struct Reducer::Impl final : public NodeFold::Host, public RingFold::Host {
   void Report(const FoldOrder& order, v1::FoldReport report) override;
   std::optional<net::ServeGrant> OutputOf(const ObjectId& target,
                                           const Generation& version) override;
-  void OutputBegan(NodeFold& fold) override;
+  void OutputBegan(Fold& fold) override;
   void Folded(uint64_t bytes, bool done) override;
   void Sealed(const FoldOrder& order) override;
-  void Leaving(NodeFold& fold) override;
-  void Gone(NodeFold& fold) override;
-  void OutputBegan(RingFold& fold) override;
-  void Leaving(RingFold& fold) override;
-  void Gone(RingFold& fold) override;
+  void Leaving(Fold& fold) override;
+  void Gone(Fold& fold) override;
 
   // What holds nothing needs no client.
   void CloseIdleClient();
@@ -72,10 +69,8 @@ struct Reducer::Impl final : public NodeFold::Host, public RingFold::Host {
   int ShardOf(const ObjectId& id) const {
     return static_cast<int>(id.ShardHash() % static_cast<uint64_t>(options_.num_shards));
   }
-  NodeFold* Find(const Key& key) const;
-  RingFold* FindRing(const Key& key) const;
+  Fold* Find(const Key& key) const;
   void OnFold(const v1::Fold& message);
-  void OnRing(FoldOrder order);
   FoldOptions OptionsOfFolds() const {
     return {options_.self, options_.retry_after, options_.retry_at_most, options_.memory_patience};
   }
@@ -112,11 +107,9 @@ struct Reducer::Impl final : public NodeFold::Host, public RingFold::Host {
   ReduceRequests requests_;
   SourceWatches watches_;
   std::map<ObjectId, Kept> kept_;
-  std::map<Key, std::unique_ptr<NodeFold>> folds_;
-  std::map<Key, std::unique_ptr<RingFold>> rings_;
-  // Left, and not gone.
-  std::vector<std::unique_ptr<NodeFold>> leaving_;
-  std::vector<std::unique_ptr<RingFold>> leaving_rings_;
+  std::map<Key, std::unique_ptr<Fold>> folds_;
+  // Not placed any more, and not gone.
+  std::vector<std::unique_ptr<Fold>> leaving_;
   std::map<Key, std::vector<WaitingServe>> waiting_serves_;
   size_t waiting_serves_count_ = 0;
   uint64_t next_serial_ = 1;
@@ -145,8 +138,6 @@ Reducer::Impl::~Impl() {
   if (progress_timer_ != 0) control_.Cancel(progress_timer_);
   folds_.clear();
   leaving_.clear();
-  rings_.clear();
-  leaving_rings_.clear();
   if (client_ != 0) store_.CloseClient(client_, /*clean=*/true);
 }
 
@@ -169,8 +160,7 @@ std::shared_ptr<void> Reducer::Impl::Hold(object_store::PinId pin) {
 }
 
 void Reducer::Impl::CloseIdleClient() {
-  const bool idle = folds_.empty() && leaving_.empty() && rings_.empty() && leaving_rings_.empty();
-  if (client_ == 0 || holds_ > 0 || !idle) return;
+  if (client_ == 0 || holds_ > 0 || !folds_.empty() || !leaving_.empty()) return;
   store_.CloseClient(std::exchange(client_, 0), /*clean=*/true);
 }
 
@@ -182,23 +172,24 @@ void Reducer::Impl::Report(const FoldOrder& order, v1::FoldReport report) {
   send_(ShardOf(order.target), std::move(message));
 }
 
-NodeFold* Reducer::Impl::Find(const Key& key) const {
+Fold* Reducer::Impl::Find(const Key& key) const {
   const auto it = folds_.find(key);
   return it == folds_.end() ? nullptr : it->second.get();
 }
 
 std::optional<net::ServeGrant> Reducer::Impl::OutputOf(const ObjectId& target,
                                                        const Generation& version) {
-  const NodeFold* fold = Find({target, version});
-  return fold == nullptr ? std::nullopt : fold->Output();
+  const Fold* fold = Find({target, version});
+  // Slices of a ring are partial until they have gone around: no tree folds them.
+  return fold == nullptr || fold->order().ring ? std::nullopt : fold->Output();
 }
 
-void Reducer::Impl::OutputBegan(NodeFold& fold) {
+void Reducer::Impl::OutputBegan(Fold& fold) {
   const Key key{fold.order().target, fold.order().version};
   AnswerServes(key, /*serial=*/0);
   for (auto it = folds_.lower_bound({key.first, Generation()});
        it != folds_.end() && it->first.first == key.first;) {
-    NodeFold& other = *(it++)->second;
+    Fold& other = *(it++)->second;
     if (&other != &fold) other.OutputBeganHere(key.second);
   }
   ArmProgress();
@@ -216,13 +207,13 @@ void Reducer::Impl::Sealed(const FoldOrder& order) {
                    [&order](const v1::Reduction& asked) { return order.Answers(asked); });
 }
 
-void Reducer::Impl::Leaving(NodeFold& fold) {
+void Reducer::Impl::Leaving(Fold& fold) {
   const auto it = folds_.find({fold.order().target, fold.order().version});
   leaving_.push_back(std::move(it->second));
   folds_.erase(it);
 }
 
-void Reducer::Impl::Gone(NodeFold& fold) {
+void Reducer::Impl::Gone(Fold& fold) {
   control_.Post([this, alive = std::weak_ptr<char>(alive_), gone = &fold] {
     if (alive.expired()) return;
     std::erase_if(leaving_, [gone](const auto& left) { return left.get() == gone; });
@@ -230,62 +221,33 @@ void Reducer::Impl::Gone(NodeFold& fold) {
   });
 }
 
-RingFold* Reducer::Impl::FindRing(const Key& key) const {
-  const auto it = rings_.find(key);
-  return it == rings_.end() ? nullptr : it->second.get();
-}
-
-void Reducer::Impl::OutputBegan(RingFold& fold) {
-  AnswerServes({fold.order().target, fold.order().version}, /*serial=*/0);
-  ArmProgress();
-}
-
-void Reducer::Impl::Leaving(RingFold& fold) {
-  const auto it = rings_.find({fold.order().target, fold.order().version});
-  leaving_rings_.push_back(std::move(it->second));
-  rings_.erase(it);
-}
-
-void Reducer::Impl::Gone(RingFold& fold) {
-  control_.Post([this, alive = std::weak_ptr<char>(alive_), gone = &fold] {
-    if (alive.expired()) return;
-    std::erase_if(leaving_rings_, [gone](const auto& left) { return left.get() == gone; });
-    CloseIdleClient();
-  });
-}
-
-void Reducer::Impl::OnRing(FoldOrder order) {
-  const Key key{order.target, order.version};
-  auto& ring = rings_[key];
-  ring = std::make_unique<RingFold>(std::move(order), OptionsOfFolds(), *this, control_);
-  ring->Start();
-}
-
 void Reducer::Impl::EndRings(int shard) {
-  std::vector<RingFold*> ended;
-  for (const auto& [key, ring] : rings_) {
-    if (ShardOf(key.first) == shard && !ring->sealed()) ended.push_back(ring.get());
+  std::vector<Fold*> ended;
+  for (const auto& [key, fold] : folds_) {
+    if (ShardOf(key.first) == shard && fold->ends_with_session()) ended.push_back(fold.get());
   }
-  for (RingFold* ring : ended) ring->Drop();
+  for (Fold* fold : ended) fold->Drop();
 }
 
 void Reducer::Impl::OnFold(const v1::Fold& message) {
   absl::StatusOr<FoldOrder> order = ParseFold(message);
   if (!order.ok()) return Reject(message, order.status());
   const Key key{order->target, order->version};
-  if (FindRing(key) != nullptr) return;
-  if (NodeFold* fold = Find(key); fold != nullptr) {
-    if (fold->order().SameWork(*order, options_.self)) return fold->Update(*order);
+  if (Fold* fold = Find(key); fold != nullptr) {
+    if (fold->Update(*order)) return;
     fold->Drop();
   }
-  if (folds_.size() + rings_.size() >= options_.max_folds) {
-    return Reject(message, absl::ResourceExhaustedError(
-                               absl::StrCat("node ", options_.name, " computes ",
-                                            folds_.size() + rings_.size(), " folds already")));
+  if (folds_.size() >= options_.max_folds) {
+    return Reject(message,
+                  absl::ResourceExhaustedError(absl::StrCat("node ", options_.name, " computes ",
+                                                            folds_.size(), " folds already")));
   }
-  if (order->ring) return OnRing(*std::move(order));
   auto& fold = folds_[key];
-  fold = std::make_unique<NodeFold>(*std::move(order), OptionsOfFolds(), *this, control_);
+  if (order->ring) {
+    fold = std::make_unique<RingFold>(*std::move(order), OptionsOfFolds(), *this, control_);
+  } else {
+    fold = std::make_unique<NodeFold>(*std::move(order), OptionsOfFolds(), *this, control_);
+  }
   fold->Start();
 }
 
@@ -294,8 +256,7 @@ void Reducer::Impl::Reject(const v1::Fold& message, const absl::Status& why) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(message.object_id());
   const absl::StatusOr<Generation> version = directory::ParseGeneration(message.version());
   if (!target.ok() || !version.ok()) return;
-  if (NodeFold* fold = Find({*target, *version}); fold != nullptr) fold->Drop();
-  if (RingFold* ring = FindRing({*target, *version}); ring != nullptr) ring->Drop();
+  if (Fold* fold = Find({*target, *version}); fold != nullptr) fold->Drop();
   order.target = *target;
   order.version = *version;
   v1::FoldReport report;
@@ -310,16 +271,14 @@ void Reducer::Impl::OnFoldDrop(const v1::FoldDrop& drop) {
   if (!target.ok()) return;
   if (DefectActive(Defect::kFoldDropIgnored)) return;
   const Key key{*target, directory::FromProto(drop.version())};
-  if (NodeFold* fold = Find(key); fold != nullptr) fold->Drop();
-  if (RingFold* ring = FindRing(key); ring != nullptr) ring->Drop();
+  if (Fold* fold = Find(key); fold != nullptr) fold->Drop();
 }
 
 void Reducer::Impl::OnFoldCommit(const v1::FoldCommit& commit) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(commit.object_id());
   if (!target.ok()) return;
   const Key key{*target, directory::FromProto(commit.version())};
-  if (NodeFold* fold = Find(key); fold != nullptr) fold->Commit();
-  if (RingFold* ring = FindRing(key); ring != nullptr) ring->Commit();
+  if (Fold* fold = Find(key); fold != nullptr) fold->Commit();
 }
 
 void Reducer::Impl::ArmProgress() {
@@ -332,7 +291,6 @@ void Reducer::Impl::OnProgress() {
   progress_timer_ = 0;
   bool more = false;
   for (auto& [key, fold] : folds_) more = fold->TellProgress(control_.Now()) || more;
-  for (auto& [key, ring] : rings_) more = ring->TellProgress(control_.Now()) || more;
   if (more) ArmProgress();
 }
 
@@ -389,11 +347,12 @@ std::vector<v1::NodeMessage> Reducer::Impl::Register(int shard) {
   }
   TellKept(shard, messages);
   for (const auto& [key, fold] : folds_) {
-    if (!here(key.first)) continue;
-    v1::RegisterFold* out = messages.emplace_back().mutable_register_fold();
+    v1::NodeMessage message;
+    v1::RegisterFold* out = message.mutable_register_fold();
+    if (!here(key.first) || !fold->Describe(out)) continue;
     out->set_object_id(object_store::IdBytes(key.first));
     directory::ToProto(key.second, out->mutable_version());
-    fold->Describe(out);
+    messages.push_back(std::move(message));
   }
   if (!DefectActive(Defect::kSourceWatchForgotten)) watches_.OnSession(shard);
   // Their copies may be told among the store's: what becomes of them is told behind.
@@ -425,20 +384,14 @@ void Reducer::Impl::TellKept(int shard, std::vector<v1::NodeMessage>& messages) 
 
 bool Reducer::Impl::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply& reply) {
   const Key key{request.object, request.generation};
-  if (const RingFold* ring = FindRing(key); ring != nullptr) {
-    if (std::optional<net::ServeGrant> folded = ring->Folded()) {
-      reply(*std::move(folded));
-      return true;
-    }
-  }
-  const NodeFold* fold = Find(key);
+  const Fold* fold = Find(key);
   if (IsVersion(request.generation) && DefectActive(Defect::kAnyVersionServed)) {
     const auto any = folds_.lower_bound({request.object, Generation()});
     if (any != folds_.end() && any->first.first == request.object) fold = any->second.get();
   }
   if (fold != nullptr) {
     if (std::optional<net::ServeGrant> output = fold->Output()) {
-      if (request.slices == 1) {
+      if (request.slices == 1 || fold->order().ring) {
         reply(*std::move(output));
       } else {
         reply(absl::InvalidArgumentError("a fold's output has one slice"));
@@ -464,10 +417,8 @@ bool Reducer::Impl::Serve(const net::ServeRequest& request, net::DataPlane::Serv
 void Reducer::Impl::AnswerServes(const Key& key, uint64_t serial) {
   const auto found = waiting_serves_.find(key);
   if (found == waiting_serves_.end()) return;
-  const NodeFold* fold = Find(key);
-  const RingFold* ring = FindRing(key);
-  const bool here = (fold != nullptr && fold->Output().has_value()) ||
-                    (ring != nullptr && ring->Folded().has_value());
+  const Fold* fold = Find(key);
+  const bool here = fold != nullptr && fold->Output().has_value();
   std::vector<WaitingServe> ready;
   std::vector<WaitingServe> kept;
   for (WaitingServe& waiting : found->second) {
@@ -606,7 +557,7 @@ bool Reducer::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply
 
 Reducer::Stats Reducer::stats() const {
   Stats stats;
-  stats.folds = impl_->folds_.size() + impl_->rings_.size();
+  stats.folds = impl_->folds_.size();
   stats.folds_done = impl_->folds_done_;
   stats.bytes_folded = impl_->bytes_folded_;
   for (const auto& [key, fold] : impl_->folds_) stats.scratch_bytes += fold->scratch_bytes();

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/collectives/block_fold.h"
 #include "src/common/check.h"
 #include "src/common/defects.h"
 
@@ -125,7 +124,7 @@ StreamFold::Work::Work(Spec spec, Executor& io, Executor& control, Done done)
   }
   const uint64_t share = kBytesPerTurn / sources_.size();
   block_ = std::clamp(share, kLeastBlockBytes, kBlockBytes) / grain_ * grain_;
-  fold_.emplace(BlockFold::Spec{spec.elements, spec.op, spec.planned, spec.finish_sources}, block_);
+  fold_.emplace(spec, block_);
   folded_ = spec.begin;
   out_ = spec.into->slice(spec.into_slice).data();
   spec_ = std::move(spec);

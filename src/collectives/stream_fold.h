@@ -26,7 +26,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
-#include "src/common/elements.h"
+#include "src/collectives/block_fold.h"
 #include "src/common/executor.h"
 #include "src/net/transfer_buffer.h"
 
@@ -46,17 +46,11 @@ class StreamFold {
     int slice = kWhole;
   };
 
-  struct Spec {
-    ElementTypes elements;
-    ReduceOp op = ReduceOp::kSum;
+  struct Spec : BlockFold::Spec {
     std::vector<Input> inputs;
     // The output is this slice of it. Nobody else publishes to that.
     std::shared_ptr<net::TransferBuffer> into;
     int into_slice = 0;
-    // Sources of the whole reduction.
-    uint64_t planned = 1;
-    // At the root: how many sources went in, for Finish(); elsewhere 0.
-    uint64_t finish_sources = 0;
     // So many bytes at the end are not published before Release().
     uint64_t hold_back = 0;
     // Bytes that an earlier fold into the same memory has folded.

@@ -48,6 +48,7 @@
 #include "src/common/ids.h"
 #include "src/common/reduce_spec.h"
 #include "src/directory/reduce_shape.h"
+#include "src/net/address.h"
 
 namespace phalanx::directory {
 
@@ -84,6 +85,9 @@ struct FoldInput {
   ObjectId source;
   Generation generation;
   NodeKey node;
+  // What an order adds for the node that folds: where `node` listens, and the bytes of kInline.
+  net::Address address = {};
+  std::string bytes = {};
 
   friend bool operator==(const FoldInput&, const FoldInput&) = default;
 };
