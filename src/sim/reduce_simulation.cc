@@ -540,8 +540,7 @@ class ReduceSimulation final : public ClientSimulation {
   // Nobody is told that there was no reduction to add to, or to close, when there was. A shard that
   // was away may not know it any more.
   void CheckRefused(const Round& round) {
-    const int shard =
-        static_cast<int>(round.target.ShardHash() % static_cast<uint64_t>(cluster_.num_shards()));
+    const int shard = cluster_.ShardOf(round.target);
     if (cluster_.last_shard_start(shard) > Instant()) return;
     for (const int source : round.carried_out) {
       const bool refused = std::all_of(
@@ -572,8 +571,7 @@ class ReduceSimulation final : public ClientSimulation {
   // Nobody has all bytes of a result before it is one. A shard that was away may not know it any
   // more.
   void CheckCommitted(const Round& round, const Generation& generation) {
-    const int shard =
-        static_cast<int>(round.target.ShardHash() % static_cast<uint64_t>(cluster_.num_shards()));
+    const int shard = cluster_.ShardOf(round.target);
     if (cluster_.last_shard_start(shard) > Instant() || cluster_.shard(shard) == nullptr) return;
     const v1::DescribeObjectResponse known = cluster_.Describe(round.target);
     if (!known.has_reduction() || known.reduction().committed()) return;
