@@ -12,6 +12,14 @@ using object_store::PutOptions;
 using object_store::PutResult;
 using object_store::WriteGrant;
 
+namespace {
+
+// A failed pull is retried after this time, and after twice as long each time.
+constexpr absl::Duration kRetryAfter = absl::Milliseconds(10);
+constexpr absl::Duration kRetryAtMost = absl::Milliseconds(500);
+
+}  // namespace
+
 Fold::Fold(FoldOrder order, const FoldOptions& options, Host& host, Executor& control)
     : order_(std::move(order)), options_(options), host_(host), control_(control) {}
 
@@ -78,10 +86,9 @@ void Fold::Seal() {
 // --------------------------------------------------------------------------------------- pulls
 
 void Fold::RetryLater(Pull& pull, Task again) {
-  // Sixteen doublings are beyond any retry_at_most, and the shift stays within an int.
+  // Sixteen doublings are beyond kRetryAtMost, and the shift stays within an int.
   const int doublings = std::min(pull.failures++, 16);
-  const absl::Duration wait =
-      std::min(options_.retry_after * (1 << doublings), options_.retry_at_most);
+  const absl::Duration wait = std::min(kRetryAfter * (1 << doublings), kRetryAtMost);
   pull.retry =
       control_.RunAt(control_.Now() + wait, Guarded([&pull, again = std::move(again)]() mutable {
                        pull.retry = 0;

@@ -12,12 +12,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/collectives/fold_order.h"
+#include "src/common/callback_guard.h"
 #include "src/common/executor.h"
 #include "src/common/ids.h"
 #include "src/net/data_plane.h"
@@ -28,9 +30,6 @@ namespace phalanx::collectives {
 // The same for all folds of a node.
 struct FoldOptions {
   NodeKey self;
-  // A failed pull is retried after this time, and after twice as long each time.
-  absl::Duration retry_after;
-  absl::Duration retry_at_most;
   // How long a fold waits for memory.
   absl::Duration memory_patience;
 };
@@ -112,13 +111,11 @@ class Fold {
     TimerId retry = 0;
   };
 
-  // Wraps a callback so that it does nothing once the fold is destroyed. Destructors reset alive_
+  // Wraps a callback so that it does nothing once the fold is destroyed. Destructors close guard_
   // first.
   template <typename F>
   auto Guarded(F f) {
-    return [alive = std::weak_ptr<char>(alive_), f = std::move(f)](auto&&... args) mutable {
-      if (!alive.expired()) f(std::forward<decltype(args)>(args)...);
-    };
+    return guard_.Wrap(std::move(f));
   }
   bool ending() const { return stage_ == Stage::kEnding; }
 
@@ -166,7 +163,7 @@ class Fold {
   const FoldOptions options_;
   Host& host_;
   Executor& control_;
-  std::shared_ptr<char> alive_ = std::make_shared<char>();
+  CallbackGuard guard_;
 
   Stage stage_ = Stage::kNew;
   object_store::RequestId request_ = 0;  // for memory, or for the target

@@ -49,7 +49,7 @@ NodeFold::NodeFold(FoldOrder order, const FoldOptions& options, Host& host, Exec
     : Fold(std::move(order), options, host, control), inputs_(order_.inputs.size()) {}
 
 NodeFold::~NodeFold() {
-  alive_.reset();
+  guard_.Close();
   for (Input& input : inputs_) Abandon(input);
   if (output_watch_ != 0) output_->Unsubscribe(output_watch_);
   if (part_watch_ != 0) output_->Unsubscribe(part_watch_);
@@ -498,7 +498,7 @@ bool NodeFold::Describe(v1::RegisterFold* out) {
   out->set_ready(order_.root && (stage_ == Stage::kFolded || stage_ == Stage::kSealed));
   for (const FoldInput& input : order_.inputs) {
     const bool own = input.kind != FoldInput::Kind::kSlot && !input.source.nil();
-    if (own) out->add_source_ids(input.source.binary().data(), input.source.binary().size());
+    if (own) directory::ToProto(input.source, out->add_source_ids());
   }
   return true;
 }

@@ -22,7 +22,7 @@ ReduceRequests::ReduceRequests(std::string name, Executor& control, Send send)
     : name_(std::move(name)), control_(control), send_(std::move(send)) {}
 
 ReduceRequests::~ReduceRequests() {
-  alive_.reset();
+  guard_.Close();
   for (const auto& [id, request] : requests_) {
     if (request.timer != 0) control_.Cancel(request.timer);
   }
@@ -57,10 +57,8 @@ RequestId ReduceRequests::Ask(ClientId client, const ObjectId& target, v1::NodeM
 }
 
 void ReduceRequests::Refuse(absl::Status why, ReduceDone done) {
-  control_.Post([alive = std::weak_ptr<char>(alive_), why = std::move(why),
-                 done = std::move(done)]() mutable {
-    if (!alive.expired()) done(std::move(why));
-  });
+  control_.Post(guard_.Wrap(
+      [why = std::move(why), done = std::move(done)]() mutable { done(std::move(why)); }));
 }
 
 v1::NodeMessage ReduceRequests::MessageOf(RequestId id, const Request& request) const {

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
+#include "src/common/callback_guard.h"
 #include "src/common/executor.h"
 #include "src/object_store/store.h"
 
@@ -74,7 +75,7 @@ class ReduceRequests {
   const std::string name_;
   Executor& control_;
   Send send_;
-  std::shared_ptr<char> alive_ = std::make_shared<char>();
+  CallbackGuard guard_;
   object_store::RequestId next_id_ = 1;
   std::map<object_store::RequestId, Request> requests_;
   std::map<object_store::ClientId, size_t> by_client_;

@@ -7,21 +7,28 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/collectives/fold_order.h"
+#include "src/collectives/kept_reductions.h"
 #include "src/collectives/node_fold.h"
 #include "src/collectives/reduce_requests.h"
 #include "src/collectives/ring_fold.h"
 #include "src/collectives/source_watches.h"
+#include "src/common/callback_guard.h"
 #include "src/common/defects.h"
+#include "src/common/shard_of.h"
 #include "src/common/version.h"
 #include "src/directory/reduce_messages.h"
 #include "src/directory/validate.h"
-#include "src/object_store/subject.h"
 
 namespace phalanx::collectives {
 namespace {
 
 using object_store::ClientId;
 using object_store::RequestId;
+
+// Folds that a node has at a time.
+constexpr size_t kMaxFolds = 1 << 16;
+// Folds report their progress at least so often; large ones report each eighth as well.
+constexpr absl::Duration kProgressInterval = absl::Milliseconds(250);
 
 }  // namespace
 
@@ -33,14 +40,6 @@ struct Reducer::Impl final : public Fold::Host {
     uint64_t serial = 0;
     net::ServeRequest request;
     net::DataPlane::ServeReply reply;
-  };
-  // For a shard that begins anew.
-  struct Kept {
-    Generation number;
-    // By place in the list of sources: one, of a reduction that is not open.
-    std::map<uint32_t, v1::Reduction> parts;
-    bool owned = false;
-    Instant deadline = Instant::Infinite();
   };
 
   Impl(ReducerOptions options, Executor& control, std::vector<Executor*> io,
@@ -66,14 +65,10 @@ struct Reducer::Impl final : public Fold::Host {
   void CloseIdleClient();
 
   // ---- directory
-  int ShardOf(const ObjectId& id) const {
-    return static_cast<int>(id.ShardHash() % static_cast<uint64_t>(options_.num_shards));
-  }
+  int ShardOf(const ObjectId& id) const { return phalanx::ShardOf(id, options_.num_shards); }
   Fold* Find(const Key& key) const;
   void OnFold(const v1::Fold& message);
-  FoldOptions OptionsOfFolds() const {
-    return {options_.self, options_.retry_after, options_.retry_at_most, options_.memory_patience};
-  }
+  FoldOptions OptionsOfFolds() const { return {options_.self, options_.memory_patience}; }
   // They live in one session of each member with the shard: what is not sealed ends.
   void EndRings(int shard);
   // The order cannot be carried out: if it says for what, that is told.
@@ -81,9 +76,7 @@ struct Reducer::Impl final : public Fold::Host {
   void OnFoldDrop(const v1::FoldDrop& drop);
   void OnFoldCommit(const v1::FoldCommit& commit);
   void OnKeep(const v1::KeepReduction& keep);
-  static void AddPart(const v1::Reduction& part, Kept& kept);
   std::vector<v1::NodeMessage> Register(int shard);
-  void TellKept(int shard, std::vector<v1::NodeMessage>& messages);
 
   // ---- data plane
   bool Serve(const net::ServeRequest& request, net::DataPlane::ServeReply& reply);
@@ -99,14 +92,14 @@ struct Reducer::Impl final : public Fold::Host {
   object_store::Store& store_;
   SendToShard send_;
   net::DataPlane* data_plane_ = nullptr;
-  std::shared_ptr<char> alive_ = std::make_shared<char>();
+  CallbackGuard guard_;
 
   ClientId client_ = 0;  // while there is something to hold
   size_t holds_ = 0;     // pins of its
   size_t next_io_ = 0;
   ReduceRequests requests_;
   SourceWatches watches_;
-  std::map<ObjectId, Kept> kept_;
+  KeptReductions kept_;
   std::map<Key, std::unique_ptr<Fold>> folds_;
   // Not placed any more, and not gone.
   std::vector<std::unique_ptr<Fold>> leaving_;
@@ -114,9 +107,7 @@ struct Reducer::Impl final : public Fold::Host {
   size_t waiting_serves_count_ = 0;
   uint64_t next_serial_ = 1;
   TimerId progress_timer_ = 0;
-
-  uint64_t folds_done_ = 0;
-  uint64_t bytes_folded_ = 0;
+  Stats totals_;  // what is counted since the start
 };
 
 Reducer::Impl::Impl(ReducerOptions options, Executor& control, std::vector<Executor*> io,
@@ -134,7 +125,7 @@ Reducer::Impl::Impl(ReducerOptions options, Executor& control, std::vector<Execu
                [this](int shard, v1::NodeMessage message) { send_(shard, std::move(message)); }) {}
 
 Reducer::Impl::~Impl() {
-  alive_.reset();
+  guard_.Close();
   if (progress_timer_ != 0) control_.Cancel(progress_timer_);
   folds_.clear();
   leaving_.clear();
@@ -150,13 +141,12 @@ ClientId Reducer::Impl::client() {
 
 std::shared_ptr<void> Reducer::Impl::Hold(object_store::PinId pin) {
   ++holds_;
-  return std::shared_ptr<void>(nullptr, [this, alive = std::weak_ptr<char>(alive_), pin](void*) {
-    // Without the reducer its client has gone, with all its pins.
-    if (alive.expired()) return;
+  // Once the reducer is destroyed its client is closed, with all its pins.
+  return std::shared_ptr<void>(nullptr, guard_.Wrap([this, pin](void*) {
     (void)store_.Release(client_, pin);
     --holds_;
     CloseIdleClient();
-  });
+  }));
 }
 
 void Reducer::Impl::CloseIdleClient() {
@@ -166,7 +156,7 @@ void Reducer::Impl::CloseIdleClient() {
 
 void Reducer::Impl::Report(const FoldOrder& order, v1::FoldReport report) {
   v1::NodeMessage message;
-  report.set_object_id(object_store::IdBytes(order.target));
+  directory::ToProto(order.target, report.mutable_object_id());
   directory::ToProto(order.version, report.mutable_version());
   *message.mutable_fold_report() = std::move(report);
   send_(ShardOf(order.target), std::move(message));
@@ -196,8 +186,8 @@ void Reducer::Impl::OutputBegan(Fold& fold) {
 }
 
 void Reducer::Impl::Folded(uint64_t bytes, bool done) {
-  bytes_folded_ += bytes;
-  if (done) ++folds_done_;
+  totals_.bytes_folded += bytes;
+  if (done) ++totals_.folds_done;
 }
 
 // Who asked here need not wait until the shard has heard of it: what they tell it from now on comes
@@ -214,11 +204,10 @@ void Reducer::Impl::Leaving(Fold& fold) {
 }
 
 void Reducer::Impl::Gone(Fold& fold) {
-  control_.Post([this, alive = std::weak_ptr<char>(alive_), gone = &fold] {
-    if (alive.expired()) return;
+  control_.Post(guard_.Wrap([this, gone = &fold] {
     std::erase_if(leaving_, [gone](const auto& left) { return left.get() == gone; });
     CloseIdleClient();
-  });
+  }));
 }
 
 void Reducer::Impl::EndRings(int shard) {
@@ -237,7 +226,7 @@ void Reducer::Impl::OnFold(const v1::Fold& message) {
     if (fold->Update(*order)) return;
     fold->Drop();
   }
-  if (folds_.size() >= options_.max_folds) {
+  if (folds_.size() >= kMaxFolds) {
     return Reject(message,
                   absl::ResourceExhaustedError(absl::StrCat("node ", options_.name, " computes ",
                                                             folds_.size(), " folds already")));
@@ -283,8 +272,7 @@ void Reducer::Impl::OnFoldCommit(const v1::FoldCommit& commit) {
 
 void Reducer::Impl::ArmProgress() {
   if (progress_timer_ != 0) return;
-  progress_timer_ =
-      control_.RunAt(control_.Now() + options_.progress_interval, [this] { OnProgress(); });
+  progress_timer_ = control_.RunAt(control_.Now() + kProgressInterval, [this] { OnProgress(); });
 }
 
 void Reducer::Impl::OnProgress() {
@@ -299,42 +287,10 @@ void Reducer::Impl::OnProgress() {
 void Reducer::Impl::OnKeep(const v1::KeepReduction& keep) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(keep.object_id());
   if (!target.ok()) return;
-  const Generation number = directory::FromProto(keep.reduction().begun());
-  const auto known = kept_.find(*target);
-  const bool another = known != kept_.end() && known->second.number.valid() && number.valid() &&
-                       known->second.number != number;
-  if (keep.forget()) {
-    // What is to be forgotten may be one that is forgotten already, for another of that target.
-    if (known != kept_.end() && !another) kept_.erase(known);
-    return;
+  if (!keep.forget() && directory::FromProto(keep.reduction().begun()).valid()) {
+    requests_.OnNumbered(*target, keep.reduction().begun());
   }
-  // The list of another one, or of the same by another name: it is told from the start.
-  if (another) kept_.erase(known);
-  if (number.valid()) requests_.OnNumbered(*target, keep.reduction().begun());
-  if (kept_.size() >= options_.max_kept && !kept_.contains(*target)) return;
-  if (keep.reduction().first_source() > kMaxReduceSources) return;
-  Kept& kept = kept_[*target];
-  kept.number = number;
-  AddPart(keep.reduction(), kept);
-  kept.owned = keep.owned();
-  kept.deadline = keep.timeout_ms() == 0 ? Instant::Infinite()
-                                         : control_.Now() + absl::Milliseconds(keep.timeout_ms());
-}
-
-// What goes on where another part ends, or within it, is added to that.
-void Reducer::Impl::AddPart(const v1::Reduction& part, Kept& kept) {
-  const uint32_t first = part.first_source();
-  auto before = kept.parts.upper_bound(first);
-  if (before == kept.parts.begin() ||
-      first - std::prev(before)->first >
-          static_cast<uint32_t>(std::prev(before)->second.source_ids_size())) {
-    kept.parts[first] = part;
-    return;
-  }
-  v1::Reduction& grown = std::prev(before)->second;
-  const int known = grown.source_ids_size() - static_cast<int>(first - grown.first_source());
-  for (int i = known; i < part.source_ids_size(); ++i) grown.add_source_ids(part.source_ids(i));
-  if (part.closed()) grown.set_closed(true);
+  kept_.OnKeep(*target, keep, control_.Now());
 }
 
 std::vector<v1::NodeMessage> Reducer::Impl::Register(int shard) {
@@ -345,39 +301,19 @@ std::vector<v1::NodeMessage> Reducer::Impl::Register(int shard) {
     if (DefectActive(Defect::kCallerForgottenAtRestart)) break;
     messages.push_back(std::move(asked));
   }
-  TellKept(shard, messages);
+  kept_.Register(here, control_.Now(), messages);
   for (const auto& [key, fold] : folds_) {
     v1::NodeMessage message;
     v1::RegisterFold* out = message.mutable_register_fold();
     if (!here(key.first) || !fold->Describe(out)) continue;
-    out->set_object_id(object_store::IdBytes(key.first));
+    directory::ToProto(key.first, out->mutable_object_id());
     directory::ToProto(key.second, out->mutable_version());
     messages.push_back(std::move(message));
   }
   if (!DefectActive(Defect::kSourceWatchForgotten)) watches_.OnSession(shard);
   // Their copies may be told among the store's: what becomes of them is told behind.
-  control_.Post([this, alive = std::weak_ptr<char>(alive_), shard] {
-    if (!alive.expired()) EndRings(shard);
-  });
+  control_.Post(guard_.Wrap([this, shard] { EndRings(shard); }));
   return messages;
-}
-
-void Reducer::Impl::TellKept(int shard, std::vector<v1::NodeMessage>& messages) {
-  const Instant now = control_.Now();
-  std::erase_if(kept_, [now](const auto& kept) { return kept.second.deadline <= now; });
-  for (const auto& [target, kept] : kept_) {
-    if (ShardOf(target) != shard) continue;
-    for (const auto& [first, part] : kept.parts) {
-      v1::ReduceRequest* request = messages.emplace_back().mutable_reduce_request();
-      request->set_object_id(object_store::IdBytes(target));
-      *request->mutable_reduction() = part;
-      request->set_again(true);
-      request->set_owned(kept.owned);
-      if (kept.deadline.infinite()) continue;
-      const int64_t ms = absl::ToInt64Milliseconds(kept.deadline - now);
-      request->set_timeout_ms(static_cast<uint64_t>(std::max<int64_t>(1, ms)));
-    }
-  }
 }
 
 // ---------------------------------------------------------------------------------- data plane
@@ -407,9 +343,7 @@ bool Reducer::Impl::Serve(const net::ServeRequest& request, net::DataPlane::Serv
   ++waiting_serves_count_;
   waiting_serves_[key].push_back({serial, request, std::move(reply)});
   control_.RunAt(control_.Now() + patience,
-                 [this, alive = std::weak_ptr<char>(alive_), key, serial] {
-                   if (!alive.expired()) AnswerServes(key, serial);
-                 });
+                 guard_.Wrap([this, key, serial] { AnswerServes(key, serial); }));
   return true;
 }
 
@@ -466,7 +400,7 @@ RequestId Reducer::Reduce(ClientId client, const ReduceTarget& target, const Red
   }
   v1::NodeMessage message;
   v1::ReduceRequest* request = message.mutable_reduce_request();
-  request->set_object_id(object_store::IdBytes(target.id));
+  directory::ToProto(target.id, request->mutable_object_id());
   request->set_owned(target.owned);
   directory::ToProto(spec, target.root_here ? impl_->options_.self : NodeKey(),
                      request->mutable_reduction());
@@ -483,10 +417,8 @@ void Reducer::Extend(ClientId client, const ObjectId& target, const std::vector<
   }
   v1::NodeMessage message;
   v1::ExtendRequest* request = message.mutable_extend_request();
-  request->set_object_id(object_store::IdBytes(target));
-  for (const ObjectId& source : sources) {
-    request->add_source_ids(source.binary().data(), source.binary().size());
-  }
+  directory::ToProto(target, request->mutable_object_id());
+  for (const ObjectId& source : sources) directory::ToProto(source, request->add_source_ids());
   request->set_close(close);
   impl_->requests_.Ask(client, target, std::move(message), deadline, std::move(done));
 }
@@ -500,7 +432,7 @@ void Reducer::Fail(ClientId client, const ObjectId& id, const absl::Status& why,
   }
   v1::NodeMessage message;
   v1::FailRequest* request = message.mutable_fail_request();
-  request->set_object_id(object_store::IdBytes(id));
+  directory::ToProto(id, request->mutable_object_id());
   request->set_code(static_cast<int>(why.code()));
   request->set_message(std::string(why.message()));
   impl_->requests_.Ask(client, id, std::move(message), deadline, std::move(done));
@@ -556,10 +488,8 @@ bool Reducer::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply
 }
 
 Reducer::Stats Reducer::stats() const {
-  Stats stats;
+  Stats stats = impl_->totals_;
   stats.folds = impl_->folds_.size();
-  stats.folds_done = impl_->folds_done_;
-  stats.bytes_folded = impl_->bytes_folded_;
   for (const auto& [key, fold] : impl_->folds_) stats.scratch_bytes += fold->scratch_bytes();
   for (const auto& fold : impl_->leaving_) stats.scratch_bytes += fold->scratch_bytes();
   stats.waiting = impl_->requests_.size();

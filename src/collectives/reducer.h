@@ -44,22 +44,12 @@ struct ReducerOptions {
   NodeKey self;
   std::string name;
   int num_shards = 1;
-  // A pull that failed is tried again after so long, and after twice as long each time up to the
-  // second.
-  absl::Duration retry_after = absl::Milliseconds(10);
-  absl::Duration retry_at_most = absl::Milliseconds(500);
   // How long a receiver is kept waiting for an output that is about to be placed here, and how many
   // are.
   absl::Duration serve_patience = absl::Milliseconds(200);
   size_t max_waiting_serves = 4096;
   // How long a fold waits for its memory before it is reported and dropped.
   absl::Duration memory_patience = absl::Seconds(1);
-  // How often folds that go on say how far they are, at least; large ones say so at each eighth.
-  absl::Duration progress_interval = absl::Milliseconds(250);
-  // Placed here at a time.
-  size_t max_folds = 1 << 16;
-  // Descriptors kept in mind for shards.
-  size_t max_kept = 1 << 16;
 };
 
 class Reducer {

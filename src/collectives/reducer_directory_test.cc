@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "src/collectives/reducer.h"
 #include "src/collectives/testing/reduce_world.h"
+#include "src/common/shard_of.h"
 
 namespace phalanx::collectives {
 namespace {
@@ -75,7 +76,7 @@ class ReducerDirectoryTest : public ::testing::Test {
   static ObjectId IdOfShard(absl::string_view kind, int shard, int num_shards) {
     for (int n = 0;; ++n) {
       const ObjectId id = Named(kind, n);
-      if (static_cast<int>(id.ShardHash() % static_cast<uint64_t>(num_shards)) == shard) return id;
+      if (ShardOf(id, num_shards) == shard) return id;
     }
   }
   void NewSession(ReduceNode& node, int shard = 0) {

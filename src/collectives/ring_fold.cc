@@ -25,7 +25,7 @@ RingFold::RingFold(FoldOrder order, const FoldOptions& options, Host& host, Exec
     : Fold(std::move(order), options, host, control) {}
 
 RingFold::~RingFold() {
-  alive_.reset();
+  guard_.Close();
   for (SlicesPull& pull : pulls_) Abandon(pull);
   if (watch_ != 0) target_->Unsubscribe(watch_);
 }

@@ -39,7 +39,6 @@ class SourceWatches {
   size_t size() const { return size_; }
 
  private:
-  int ShardOf(const ObjectId& id) const;
   // To the shards of the sources, one message to each.
   void Tell(const ObjectId& target, const std::set<ObjectId>& sources, bool end);
   void End(const ObjectId& target, const std::set<ObjectId>& sources);

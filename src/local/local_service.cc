@@ -224,7 +224,7 @@ absl::Status LocalService::Check(int socket) const {
                                                     " belongs to user ", geteuid(),
                                                     " and serves no other: not user ", peer.uid));
   }
-  if (sessions_.size() >= options_.max_clients) {
+  if (sessions_.size() >= kMaxLocalClients) {
     return absl::ResourceExhaustedError(absl::StrCat("node ", options_.greeting.node_name, " has ",
                                                      sessions_.size(), " clients already"));
   }

@@ -29,12 +29,13 @@
 
 namespace phalanx::object_store {
 
+// More clients are refused with ResourceExhausted.
+inline constexpr size_t kMaxLocalClients = 4096;
+
 struct LocalServiceOptions {
   // At most 107 bytes.
   std::string socket_path;
   LocalGreeting greeting;
-  // More are refused with ResourceExhausted.
-  size_t max_clients = 4096;
   // Called on the loop when a process has ended whose connection had broken while it might look at
   // the store's memory (SharedMemory::Reconsider).
   std::function<void()> client_process_ended = [] {};
