@@ -29,6 +29,7 @@ PutOptions Fold::TargetOptions() const {
   PutOptions target;
   target.id = order_.target;
   target.version = order_.version;
+  // The ids stand one after the other in the object's record.
   for (const ObjectId& source : order_.reduced_from) {
     target.reduced_from.append(source.binary().data(), ObjectId::kSize);
   }
@@ -56,6 +57,7 @@ void Fold::ReserveMemory(uint64_t bytes) {
 }
 
 void Fold::CreateTarget(PutOptions target) {
+  // The target's bytes come out of the reservation, which no other object can take.
   target.memory = reserved_;
   request_ = host_.store().Create(host_.client(), std::move(target), order_.size_bytes,
                                   Guarded([this](const absl::StatusOr<WriteGrant>& result) {
@@ -129,6 +131,7 @@ void Fold::Refuse(v1::FoldReport::Kind kind, const absl::Status& why) {
 }
 
 bool Fold::TellProgress(Instant now) {
+  // A fold that waits for memory will make progress, but has none to report yet.
   if (stage_ != Stage::kFolding) return stage_ == Stage::kMemory;
   const uint64_t folded = FoldedBytes();
   const double seconds = absl::ToDoubleSeconds(now - told_at_);
@@ -155,6 +158,7 @@ void Fold::Drop() {
   StopWork();
   if (writer_ != 0) (void)host_.store().Abort(host_.client(), std::exchange(writer_, 0));
   CloseOutput(was, why);
+  // Peers that are being sent the output get the reason.
   host_.data_plane().AbortPushes(order_.target, order_.version, why);
   Settle();
 }

@@ -36,6 +36,7 @@ absl::StatusOr<FoldInput> ParseSource(const v1::Fold::Input& in) {
 }
 
 absl::StatusOr<FoldInput> ParseInput(const v1::Fold::Input& in, uint64_t size_bytes) {
+  // The kind of an input follows from the fields that are set.
   if (in.has_sender() && (in.has_inline() || !in.source_id().empty())) {
     return Bad("an input is a source or comes from a sender, not both");
   }
@@ -43,7 +44,7 @@ absl::StatusOr<FoldInput> ParseInput(const v1::Fold::Input& in, uint64_t size_by
   if (!in.has_inline()) return ParseSource(in);
   FoldInput input;
   input.kind = FoldInput::Kind::kInline;
-  // Whose bytes they are is told for registration; it need not be.
+  // The source's id is there for a later registration, and optional.
   if (!in.source_id().empty()) {
     PHALANX_ASSIGN_OR_RETURN(input.source, directory::ParseObjectId(in.source_id()));
   }
@@ -58,14 +59,17 @@ absl::StatusOr<FoldInput> ParseInput(const v1::Fold::Input& in, uint64_t size_by
 
 // `reduced_from` are the bytes of order.reduced_from.
 absl::Status CheckOrder(const FoldOrder& order, absl::string_view reduced_from) {
+  // The kernels abort on elements and ops that these two refuse.
   PHALANX_RETURN_IF_ERROR(CheckReducible(order.spec.elements, order.spec.op));
   PHALANX_RETURN_IF_ERROR(CheckWhole(order.spec.elements, order.size_bytes));
+  // Within this limit no sum of an offset and a size overflows.
   if (order.size_bytes > kMaxObjectBytes || order.spec.range_offset > kMaxObjectBytes) {
     return Bad(absl::StrCat("bytes [", order.spec.range_offset, ", + ", order.size_bytes,
                             ") are beyond the largest object"));
   }
   if (order.inputs.empty()) return Bad("nothing to fold");
   if (order.planned < 1) return Bad("planned for no source");
+  // Only a root carries what its target is put with.
   if (!order.root) return absl::OkStatus();
   const bool ids = reduced_from.size() % ObjectId::kSize == 0;
   if (!ids || order.sources() < 1 || order.sources() > kMaxReduceSources) {
@@ -87,11 +91,13 @@ absl::StatusOr<RingPlace> ParseRing(const v1::Fold& fold, const FoldOrder& order
   if (order.slots < 2 || order.slots > kMaxSlices || order.slot < 0 || order.slot >= order.slots) {
     return Bad(absl::StrCat("no ring has member ", order.slot, " of ", order.slots));
   }
+  // The shard commits a ring only after all members are ready.
   if (!order.root || order.committed) return Bad("a ring makes the target, and is not committed");
   for (const FoldInput& input : order.inputs) {
     if (input.kind != FoldInput::Kind::kSource) return Bad("a ring's inputs are its own sources");
   }
   const net::SliceLayout layout{order.size_bytes, order.slots};
+  // Each member finishes a slice of whole elements.
   if (layout.Size(layout.slices - 1) == 0 || layout.Size(0) % kElementRunAlignment != 0) {
     return Bad(absl::StrCat(order.size_bytes, " bytes are too few for ", order.slots, " slices"));
   }
@@ -103,6 +109,7 @@ absl::StatusOr<RingPlace> ParseRing(const v1::Fold& fold, const FoldOrder& order
 bool FoldOrder::Answers(const v1::Reduction& asked) const {
   if (!root || asked_for.empty() || asked.open()) return false;
   const absl::StatusOr<ReduceSpec> other = directory::ParseReduction(asked);
+  // Equal records mean equal arguments, sources included.
   return other.ok() && directory::ReduceRecord(*other).Encode() == asked_for;
 }
 
@@ -120,6 +127,7 @@ bool FoldOrder::SameWork(const FoldOrder& other, const NodeKey& self) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const FoldInput& mine = inputs[i];
     const FoldInput& theirs = other.inputs[i];
+    // The bytes of an inline input are the generation's, so they need no comparison.
     if (mine.kind != theirs.kind || mine.source != theirs.source ||
         mine.generation != theirs.generation) {
       return false;
@@ -149,6 +157,7 @@ absl::StatusOr<FoldOrder> ParseFold(const v1::Fold& fold) {
   order.metadata = fold.metadata();
   order.asked_for = fold.asked_for();
   PHALANX_ASSIGN_OR_RETURN(order.number, directory::ParseNumber(fold));
+  // Before anything is allocated for them.
   if (fold.inputs_size() > static_cast<int>(kMaxReduceSources)) return Bad("too many inputs");
   for (const v1::Fold::Input& in : fold.inputs()) {
     PHALANX_ASSIGN_OR_RETURN(FoldInput input, ParseInput(in, order.size_bytes));

@@ -1,4 +1,4 @@
-// What a shard orders one node to fold, checked: the value that a Fold message becomes.
+// A shard's order to one node: the checked value of a Fold message.
 //
 // Pure; any thread.
 #ifndef PHALANX_COLLECTIVES_FOLD_ORDER_H_
@@ -21,9 +21,9 @@ namespace phalanx::collectives {
 
 using directory::FoldInput;
 
-// The place of one of the nodes that fold a slice each, in a ring.
+// This node's place in a ring, in which each member folds one slice to its end.
 struct RingPlace {
-  // Of the target, named by the shard: all members create it.
+  // The target's, chosen by the shard: all members create the same generation.
   Generation generation;
   NodeKey before;
   net::Address address;
@@ -43,13 +43,14 @@ struct FoldOrder : directory::FoldTask {
 
   // How many sources went into the target. REQUIRES: root.
   uint64_t sources() const { return reduced_from.size(); }
-  // Whether the target, once it is committed, is what such a reduction would give. False also when
-  // that cannot be known here: of an open one.
+  // Whether the committed target is the result of such a reduction. Returns false for an open one:
+  // the node does not know all of its sources.
   bool Answers(const v1::Reduction& asked) const;
-  // The output may be the only input's bytes as they are.
+  // The output is the bytes of the only input, unchanged.
   bool PassesOn() const;
-  // The same but for where inputs come from and whether it is committed. An input that is this
-  // node's own must have been so before: no memory was kept to pull it into.
+  // Whether the orders differ only in where inputs come from and in the commit. An input
+  // that was pulled can come from this node now, but not the other way around: no memory was kept
+  // to pull it into.
   bool SameWork(const FoldOrder& other, const NodeKey& self) const;
 };
 

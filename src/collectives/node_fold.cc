@@ -18,12 +18,13 @@ using object_store::Store;
 using object_store::View;
 using object_store::WriteGrant;
 
-// Of operands, folded on the control loop in one turn.
+// Bytes of operands that are folded on the control loop in one turn.
 constexpr uint64_t kAtOnceBytes = uint64_t{1} << 20;
-// A fold of this node that is to be an input may be ordered a little later.
+// Failures to find another fold of this node before one is reported: the order of that fold can
+// arrive a little later than this one's.
 constexpr int kSilentLocalFailures = 4;
-// How far a fold is, is told at each such part of it, if a part takes a while to come: at most so
-// often, all slots of the tree together.
+// A fold reports its progress after each such part, but not more often than this: the more slots
+// the tree has, the less often, so that the shard's load does not grow with the tree.
 constexpr uint64_t kPartsTold = 8;
 constexpr uint64_t kLeastPartTold = uint64_t{1} << 20;
 constexpr absl::Duration kBetweenTold = absl::Milliseconds(10);
@@ -80,7 +81,7 @@ bool NodeFold::FoldAtOnce() {
   if (!order_.root || !order_.committed || bytes > kMaxInlineBytes) return false;
   if (bytes * inputs_.size() > kAtOnceBytes) return false;
   std::vector<BlockFold::Operand> operands;
-  std::vector<std::shared_ptr<void>> held;
+  std::vector<std::shared_ptr<void>> held;  // pins, until the fold has read the sources
   for (const FoldInput& input : order_.inputs) {
     if (input.kind == FoldInput::Kind::kInline) {
       operands.push_back({input.bytes.data(), true});
@@ -116,8 +117,8 @@ void NodeFold::OnPut(const absl::StatusOr<PutResult>& result) {
   if (ending()) return;
   if (!result.ok()) return RefuseTarget(result.status());
   if (result->already_existed) {
-    // Somebody put the target here, which may stand by for ever: a writer learns what becomes of
-    // it.
+    // A client of this node has put the target, and that copy can stand by for ever. A writer's
+    // buffer is closed when its generation loses, so that the fold learns the outcome.
     folded_ = 0;
     return AskMemory();
   }
@@ -132,6 +133,7 @@ void NodeFold::AskMemory() {
   uint64_t bytes = order_.root ? TargetBytes() : order_.size_bytes;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (!Remote(i)) continue;
+    // One pulled input lies in the output's memory. StreamFold takes only one of the first two.
     if (!in_place_ && i < 2) {
       in_place_ = i;
     } else if (bytes <= UINT64_MAX - order_.size_bytes) {
@@ -147,6 +149,7 @@ void NodeFold::OnReserved() {
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (inputs_[i].scratch_bytes > 0) Allocate(i);
   }
+  // Allocations call back in a later turn, so that this is a root without scratch.
   if (allocating_ == 0) CreateTarget(TargetOptions());
 }
 
@@ -190,24 +193,27 @@ void NodeFold::OnCreated(const WriteGrant& grant) {
 
 void NodeFold::Begin() {
   stage_ = Stage::kFolding;
+  // Gives back what the output, the target and the scratch have not taken.
   reserved_.reset();
   told_at_ = control_.Now();
   if (in_place_) {
     inputs_[*in_place_].buffer =
         BufferOver(absl::MakeSpan(output_->slice(0).data(), order_.size_bytes), output_block_);
   }
+  // Before the inputs: the nodes above pull while this node still waits for its first byte.
   host_.OutputBegan(*this);
   if (order_.root && DefectActive(Defect::kReadyTooEarly)) {
     Report(v1::FoldReport::READY, absl::OkStatus());
   }
   WatchPart();
+  // Acquire can refuse the order, which ends the fold.
   for (size_t i = 0; i < inputs_.size() && stage_ == Stage::kFolding; ++i) Acquire(i);
 }
 
 // -------------------------------------------------------------------------------------- inputs
 
-// The source as it is here is the output. If only a part of it is, or it is in slices, it is
-// copied.
+// The source's own buffer becomes the output, without a copy. A part of a source, or a source in
+// slices, is copied: peers pull an output as one slice from its begin.
 void NodeFold::PassOn() {
   if (!PinSource(0)) return;
   Input& source = inputs_[0];
@@ -232,7 +238,8 @@ void NodeFold::Acquire(size_t i) {
       if (!PinSource(i)) return;
       break;
     case FoldInput::Kind::kSlot:
-      // One that has moved here since is pulled like any other: its memory is there.
+      // A sender that has moved to this node since is pulled like any other: the memory is
+      // reserved.
       if (inputs_[i].buffer != nullptr) {
         StartPull(i);
       } else if (!TakeLocal(i)) {
@@ -251,6 +258,7 @@ bool NodeFold::PinSource(size_t i) {
     Failed(i, view.status());
     return false;
   }
+  // Held before the check: the pin is released on every way out.
   std::shared_ptr<void> held = host_.Hold(view->pin);
   const uint64_t bytes = view->buffer->layout().object_bytes;
   if (order_.spec.range_offset > bytes || bytes - order_.spec.range_offset < order_.size_bytes) {
@@ -287,6 +295,7 @@ void NodeFold::OutputBeganHere(const Generation& version) {
     const FoldInput& input = order_.inputs[i];
     const bool missing = input.kind == FoldInput::Kind::kSlot && inputs_[i].buffer == nullptr;
     if (!missing || input.generation != version) continue;
+    // The input is here now; the retry would come later.
     CancelRetry(inputs_[i]);
     Acquire(i);
   }
@@ -309,6 +318,7 @@ void NodeFold::OnPullDone(size_t i, const net::PullOutcome& outcome) {
   const bool replaced = std::exchange(input.cancelling, false);
   if (ending()) return Settle();
   if (stage_ != Stage::kFolding) return Release(input);
+  // A sender that makes progress is retried soon, however often its connection breaks.
   if (outcome.bytes_received > 0) input.failures = 0;
   if (input.buffer->complete()) return;
   if (replaced) return StartPull(i);
@@ -317,6 +327,7 @@ void NodeFold::OnPullDone(size_t i, const net::PullOutcome& outcome) {
 
 void NodeFold::Failed(size_t i, const absl::Status& why) {
   Input& input = inputs_[i];
+  // The order of the other fold can still be on its way.
   const bool silent = Local(i) && input.failures + 1 < kSilentLocalFailures;
   if (!silent) Report(v1::FoldReport::FAILED, why, i);
   RetryLater(input, [this, i] {
@@ -326,6 +337,7 @@ void NodeFold::Failed(size_t i, const absl::Status& why) {
 }
 
 void NodeFold::Release(Input& input) {
+  // The pull still writes into the buffer; its end releases the input.
   if (input.pulling) return;
   input.buffer.reset();
   input.held.reset();
@@ -337,11 +349,13 @@ void NodeFold::Release(Input& input) {
 void NodeFold::TryFold() {
   if (stage_ != Stage::kFolding || stream_ != nullptr) return;
   StreamFold::Spec spec;
-  // They are acquired in order: the last one is missing for as long as any is, mostly.
+  // Backwards: inputs are acquired in order, so that the last one is mostly the one that is
+  // missing.
   for (size_t i = inputs_.size(); i-- > 0;) {
     if (inputs_[i].buffer == nullptr) return;
   }
   for (size_t i = 0; i < inputs_.size(); ++i) {
+    // Outputs of other slots are prepared already.
     const bool raw = order_.inputs[i].kind != FoldInput::Kind::kSlot;
     spec.inputs.push_back({inputs_[i].buffer, inputs_[i].offset, raw});
   }
@@ -352,6 +366,7 @@ void NodeFold::TryFold() {
   spec.begin = folded_;
   if (order_.root) {
     spec.finish_sources = order_.sources();
+    // Readers of the target must not have all bytes of a result that can still be dropped.
     const bool shows_all = order_.committed || DefectActive(Defect::kRootShowsAll);
     spec.hold_back = shows_all ? 0 : std::min(order_.size_bytes, kHeldBackBytes);
   }
@@ -361,6 +376,7 @@ void NodeFold::TryFold() {
 }
 
 Executor& NodeFold::FoldLoop() {
+  // The loop that receives an input's bytes: no other thread has to be woken for them.
   for (const Input& input : inputs_) {
     Executor* const loop = input.pulling ? host_.data_plane().LoopOf(input.handle) : nullptr;
     if (loop != nullptr) return *loop;
@@ -370,6 +386,7 @@ Executor& NodeFold::FoldLoop() {
 
 void NodeFold::OnFolded(const StreamFold::Outcome& outcome) {
   stream_.reset();
+  // A fold that stopped short continues from here once its input is back.
   const uint64_t before = std::exchange(folded_, outcome.folded);
   host_.Folded((folded_ - before) * inputs_.size(), outcome.status.ok());
   if (ending()) return Settle();
@@ -380,6 +397,7 @@ void NodeFold::OnFolded(const StreamFold::Outcome& outcome) {
     return Failed(i, outcome.status);
   }
   stage_ = Stage::kFolded;
+  // Sources and scratch are not needed to serve the output.
   for (Input& input : inputs_) Release(input);
   if (!order_.root) return;
   if (order_.committed) {
@@ -401,7 +419,8 @@ void NodeFold::Commit() {
   if (stream_ != nullptr) stream_->Release();
 }
 
-// Hears when somebody else gives the output up: the store, of a source or of a target that lost.
+// The store closes a buffer that is not this fold's alone: a source that is passed on and deleted,
+// or a target whose generation lost. No watermark is above `never`: only the close wakes the fold.
 void NodeFold::WatchOutput() {
   const uint64_t never = UINT64_MAX;
   output_watch_ = output_->Subscribe(1, absl::MakeConstSpan(&never, 1), control_,
@@ -414,6 +433,7 @@ void NodeFold::OnOutputClosed() {
   const absl::Status why = output_->close_status();
   if (why.ok()) return;
   if (order_.root) return Refuse(v1::FoldReport::DROPPED, why);
+  // The source that was passed on is gone from this node; it can be put again.
   stage_ = Stage::kNew;
   output_.reset();
   output_held_.reset();
@@ -441,12 +461,14 @@ bool NodeFold::Update(const FoldOrder& order) {
     // A pull that is cancelled starts again from the new sender when its end is called back.
     input.pulling ? Stop(input) : Acquire(i);
   }
+  // The shard that registered this fold has ordered it again, so it expects the target.
   if (std::exchange(announce_again_, false)) {
     host_.store().AnnounceAgain(order_.target, target_, order_.version);
   }
   if (order.committed) {
     Commit();
   } else if (order_.root && stage_ == Stage::kFolded) {
+    // A shard that has restarted does not know of the first report.
     Report(v1::FoldReport::READY, absl::OkStatus());
   }
   return true;
@@ -460,11 +482,13 @@ void NodeFold::StopWork() {
 }
 
 void NodeFold::CloseOutput(Stage was, const absl::Status& why) {
+  // A target is the store's, and a source that is passed on stays a source.
   const bool own_output = output_ != nullptr && !order_.root && was != Stage::kPassingOn;
   if (own_output) output_->Close(why);
 }
 
 void NodeFold::Settle() {
+  // Called again at the end of the stream and of each pull.
   if (!ending() || stream_ != nullptr) return;
   for (Input& input : inputs_) {
     Release(input);
@@ -505,7 +529,7 @@ bool NodeFold::Describe(v1::RegisterFold* out) {
 
 uint64_t NodeFold::FoldedBytes() const { return stream_ != nullptr ? stream_->folded() : folded_; }
 
-// Wakes when the next part of the output is there.
+// Subscribes to the end of the next part. Small folds are reported by the reducer's timer alone.
 void NodeFold::WatchPart() {
   const uint64_t part = order_.size_bytes / kPartsTold;
   const uint64_t there = output_->watermark(0);
@@ -527,6 +551,7 @@ void NodeFold::OnPart(Instant now) {
 
 uint64_t NodeFold::scratch_bytes() const {
   uint64_t bytes = output_scratch_bytes_;
+  // Scratch that is reserved, but not allocated yet, is not held.
   for (const Input& input : inputs_) bytes += input.held != nullptr ? input.scratch_bytes : 0;
   return bytes;
 }

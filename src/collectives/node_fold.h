@@ -1,4 +1,5 @@
-// One slot of a reduction's tree on this node: folds its inputs into an output, or into the target.
+// One slot of a reduction's tree on this node: folds its inputs into an output, or, at the root,
+// into the target.
 //
 //   Start ─► [memory] ─► [folding] ─────────► [folded] ──Commit──► [sealed]      (root)
 //     │                   pulls, pins,            │ serves (target, version)     (others)
@@ -7,15 +8,15 @@
 //                                                 ▼
 //   Drop, or a refusal, anywhere ─► [ending] ─► Gone, when nothing writes or reads here any more
 //
-// A small root that is committed beforehand and has all its inputs is folded in the turn in which
-// it is ordered, and put like a small object: its bytes reach the shard with the announcement.
+// A small root that is committed beforehand and has all its inputs is folded in the turn of its
+// order, and put like a small object: its bytes reach the shard with the announcement.
 //
 // Invariants
-//  1. All its memory is reserved at once, before any of it is used; no source is pinned while it is
-//     waited for.
-//  2. At most one pull writes into an input: the next begins when the end of the last was told.
-//  3. What the fold pins and reserves is given back when its pulls and its StreamFold have ended,
-//     what its output is made of when nobody is being sent it either.
+//  1. All memory is reserved at once, before any of it is used; no source is pinned while the fold
+//     waits for memory.
+//  2. At most one pull writes into an input: the next one begins after the callback of the last.
+//  3. Pins and scratch are given back once the pulls and the StreamFold have ended, those of the
+//     output once no peer is being sent the output either.
 //
 // Thread rule: everything on the control loop. Owned by the reducer.
 #ifndef PHALANX_COLLECTIVES_NODE_FOLD_H_

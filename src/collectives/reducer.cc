@@ -61,7 +61,7 @@ struct Reducer::Impl final : public Fold::Host {
   void Leaving(Fold& fold) override;
   void Gone(Fold& fold) override;
 
-  // What holds nothing needs no client.
+  // Closes the store's client while no fold holds anything.
   void CloseIdleClient();
 
   // ---- directory
@@ -69,9 +69,9 @@ struct Reducer::Impl final : public Fold::Host {
   Fold* Find(const Key& key) const;
   void OnFold(const v1::Fold& message);
   FoldOptions OptionsOfFolds() const { return {options_.self, options_.memory_patience}; }
-  // They live in one session of each member with the shard: what is not sealed ends.
+  // Drops the folds that cannot continue in a new session with the shard.
   void EndRings(int shard);
-  // The order cannot be carried out: if it says for what, that is told.
+  // Reports that the order cannot be carried out, if it names a target and a version.
   void Reject(const v1::Fold& message, const absl::Status& why);
   void OnFoldDrop(const v1::FoldDrop& drop);
   void OnFoldCommit(const v1::FoldCommit& commit);
@@ -94,8 +94,8 @@ struct Reducer::Impl final : public Fold::Host {
   net::DataPlane* data_plane_ = nullptr;
   CallbackGuard guard_;
 
-  ClientId client_ = 0;  // while there is something to hold
-  size_t holds_ = 0;     // pins of its
+  ClientId client_ = 0;  // 0 while no fold holds anything
+  size_t holds_ = 0;     // its pins
   size_t next_io_ = 0;
   ReduceRequests requests_;
   SourceWatches watches_;
@@ -107,7 +107,7 @@ struct Reducer::Impl final : public Fold::Host {
   size_t waiting_serves_count_ = 0;
   uint64_t next_serial_ = 1;
   TimerId progress_timer_ = 0;
-  Stats totals_;  // what is counted since the start
+  Stats totals_;  // the counters since the start; gauges are computed by stats()
 };
 
 Reducer::Impl::Impl(ReducerOptions options, Executor& control, std::vector<Executor*> io,
@@ -125,6 +125,7 @@ Reducer::Impl::Impl(ReducerOptions options, Executor& control, std::vector<Execu
                [this](int shard, v1::NodeMessage message) { send_(shard, std::move(message)); }) {}
 
 Reducer::Impl::~Impl() {
+  // Before the folds: their pins go with the client, not one by one.
   guard_.Close();
   if (progress_timer_ != 0) control_.Cancel(progress_timer_);
   folds_.clear();
@@ -135,6 +136,7 @@ Reducer::Impl::~Impl() {
 // --------------------------------------------------------------------------------------- folds
 
 ClientId Reducer::Impl::client() {
+  // On demand: CloseIdleClient closes it while no fold holds anything.
   if (client_ == 0) client_ = store_.OpenClient();
   return client_;
 }
@@ -177,6 +179,7 @@ std::optional<net::ServeGrant> Reducer::Impl::OutputOf(const ObjectId& target,
 void Reducer::Impl::OutputBegan(Fold& fold) {
   const Key key{fold.order().target, fold.order().version};
   AnswerServes(key, /*serial=*/0);
+  // Advanced before the call: a fold that refuses its inputs leaves the map.
   for (auto it = folds_.lower_bound({key.first, Generation()});
        it != folds_.end() && it->first.first == key.first;) {
     Fold& other = *(it++)->second;
@@ -190,8 +193,8 @@ void Reducer::Impl::Folded(uint64_t bytes, bool done) {
   if (done) ++totals_.folds_done;
 }
 
-// Who asked here need not wait until the shard has heard of it: what they tell it from now on comes
-// after the announcement.
+// Calls of this node's clients end before the shard has confirmed the result: their later messages
+// to the shard follow the announcement of the result.
 void Reducer::Impl::Sealed(const FoldOrder& order) {
   requests_.OnMade(order.target,
                    [&order](const v1::Reduction& asked) { return order.Answers(asked); });
@@ -204,6 +207,7 @@ void Reducer::Impl::Leaving(Fold& fold) {
 }
 
 void Reducer::Impl::Gone(Fold& fold) {
+  // In a later turn: the fold is still on the stack.
   control_.Post(guard_.Wrap([this, gone = &fold] {
     std::erase_if(leaving_, [gone](const auto& left) { return left.get() == gone; });
     CloseIdleClient();
@@ -211,6 +215,7 @@ void Reducer::Impl::Gone(Fold& fold) {
 }
 
 void Reducer::Impl::EndRings(int shard) {
+  // Collected first: a drop changes the map.
   std::vector<Fold*> ended;
   for (const auto& [key, fold] : folds_) {
     if (ShardOf(key.first) == shard && fold->ends_with_session()) ended.push_back(fold.get());
@@ -226,6 +231,7 @@ void Reducer::Impl::OnFold(const v1::Fold& message) {
     if (fold->Update(*order)) return;
     fold->Drop();
   }
+  // After the known folds: an update needs no room.
   if (folds_.size() >= kMaxFolds) {
     return Reject(message,
                   absl::ResourceExhaustedError(absl::StrCat("node ", options_.name, " computes ",
@@ -245,6 +251,7 @@ void Reducer::Impl::Reject(const v1::Fold& message, const absl::Status& why) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(message.object_id());
   const absl::StatusOr<Generation> version = directory::ParseGeneration(message.version());
   if (!target.ok() || !version.ok()) return;
+  // The shard has replaced the fold here by an order that this node does not carry out.
   if (Fold* fold = Find({*target, *version}); fold != nullptr) fold->Drop();
   order.target = *target;
   order.version = *version;
@@ -278,6 +285,7 @@ void Reducer::Impl::ArmProgress() {
 void Reducer::Impl::OnProgress() {
   progress_timer_ = 0;
   bool more = false;
+  // `|| more` last: every fold reports.
   for (auto& [key, fold] : folds_) more = fold->TellProgress(control_.Now()) || more;
   if (more) ArmProgress();
 }
@@ -287,6 +295,7 @@ void Reducer::Impl::OnProgress() {
 void Reducer::Impl::OnKeep(const v1::KeepReduction& keep) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(keep.object_id());
   if (!target.ok()) return;
+  // Also if there is no room to keep it: the calls that wait must carry the number.
   if (!keep.forget() && directory::FromProto(keep.reduction().begun()).valid()) {
     requests_.OnNumbered(*target, keep.reduction().begun());
   }
@@ -296,7 +305,7 @@ void Reducer::Impl::OnKeep(const v1::KeepReduction& keep) {
 std::vector<v1::NodeMessage> Reducer::Impl::Register(int shard) {
   std::vector<v1::NodeMessage> messages;
   const auto here = [this, shard](const ObjectId& target) { return ShardOf(target) == shard; };
-  // In the order of the lists: what was asked for, then what was added.
+  // Calls first, kept parts after them: the shard appends sources in the order of the messages.
   for (v1::NodeMessage& asked : requests_.AskAgain(here)) {
     if (DefectActive(Defect::kCallerForgottenAtRestart)) break;
     messages.push_back(std::move(asked));
@@ -305,13 +314,15 @@ std::vector<v1::NodeMessage> Reducer::Impl::Register(int shard) {
   for (const auto& [key, fold] : folds_) {
     v1::NodeMessage message;
     v1::RegisterFold* out = message.mutable_register_fold();
+    // Rings are not registered: they end in a new session.
     if (!here(key.first) || !fold->Describe(out)) continue;
     directory::ToProto(key.first, out->mutable_object_id());
     directory::ToProto(key.second, out->mutable_version());
     messages.push_back(std::move(message));
   }
   if (!DefectActive(Defect::kSourceWatchForgotten)) watches_.OnSession(shard);
-  // Their copies may be told among the store's: what becomes of them is told behind.
+  // In a later turn: the store registers the rings' targets in this one, and messages about their
+  // end must follow.
   control_.Post(guard_.Wrap([this, shard] { EndRings(shard); }));
   return messages;
 }
@@ -388,6 +399,7 @@ void Reducer::SetDataPlane(net::DataPlane* data_plane) { impl_->data_plane_ = da
 
 RequestId Reducer::Reduce(ClientId client, const ReduceTarget& target, const ReduceSpec& spec,
                           Instant deadline, ReduceDone done) {
+  // The client library checks the same, but the socket takes messages of any process of the user.
   absl::Status status = CheckReducible(spec.elements, spec.op);
   if (target.id.nil()) status = absl::InvalidArgumentError("the nil id names no object");
   if (spec.sources.size() > kMaxReduceSources) {

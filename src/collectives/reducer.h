@@ -1,5 +1,5 @@
-// What one node does for reductions: computes the folds that shards place here, serves their
-// outputs to the nodes above, and asks for reductions on behalf of its clients.
+// One node's part in reductions: computes the folds that shards place here, serves their outputs to
+// the nodes above, and requests reductions for its clients.
 //
 //   clients ──Reduce──►┌──────────────┐──NodeMessage──► shards
 //                      │   Reducer    │◄─Fold FoldDrop FoldCommit ReduceReply ...
@@ -9,12 +9,12 @@
 //                             ▼ Store: sources, memory, and the target that a root writes
 //
 // A fold's output
-//   one source, nothing to compute    the source's own bytes (its range), pinned
-//   several inputs                    memory of its own; the first input, when it is pulled, is
-//                                     pulled into it and the others are folded onto it in place
+//   one source, nothing to compute    the source's own bytes, pinned
+//   several inputs                    memory of its own; an input that is pulled is pulled into it
+//                                     and the others are folded onto it in place
 //   the root                          the target: a generation like one that a client writes, all
 //                                     but the last bytes published as they are computed
-// All memory of a fold is reserved before it begins; nothing is held while memory is waited for.
+// All memory of a fold is reserved before the fold begins; a fold that waits for memory holds none.
 //
 // Thread rule: everything, callbacks too, on the control loop; callbacks never run inside a call.
 // Owned by the node.
@@ -48,7 +48,7 @@ struct ReducerOptions {
   // are.
   absl::Duration serve_patience = absl::Milliseconds(200);
   size_t max_waiting_serves = 4096;
-  // How long a fold waits for its memory before it is reported and dropped.
+  // A fold that waits longer for its memory is reported and dropped.
   absl::Duration memory_patience = absl::Seconds(1);
 };
 
@@ -82,9 +82,9 @@ class Reducer {
   void ClientClosed(object_store::ClientId client);
 
   // ---- directory
-  // A new session with this shard: the messages of its registration that tell what goes on here.
-  // What else it has to be told again is sent, and must come behind the registration: what
-  // Store::OnRegistering is for, with Store::Tell to send.
+  // For a new session with this shard: returns the messages that register this node's reductions
+  // and folds. Messages that repeat other requests are sent, and must follow the registration: call
+  // this from Store::OnRegistering, and send by Store::Tell.
   std::vector<v1::NodeMessage> Register(int shard);
   // True: the message was for reductions.
   bool OnShardMessage(int shard, const v1::ShardMessage& message);
@@ -95,10 +95,10 @@ class Reducer {
 
   struct Stats {
     uint64_t folds = 0;          // placed here now
-    uint64_t folds_done = 0;     // computed to their end, ever
-    uint64_t bytes_folded = 0;   // of operands, ever
+    uint64_t folds_done = 0;     // computed to their end since the start
+    uint64_t bytes_folded = 0;   // of operands since the start
     uint64_t scratch_bytes = 0;  // held by folds now
-    uint64_t waiting = 0;        // clients' requests
+    uint64_t waiting = 0;        // calls of clients now
   };
   Stats stats() const;
   absl::Status CheckInvariants() const;

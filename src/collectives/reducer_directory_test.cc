@@ -1,5 +1,5 @@
-// What a reducer says to shards and hears from them, beside its folds: clients' requests,
-// registration, descriptors that are kept, sources that are watched.
+// The reducer's messages to and from shards, beside those about folds: clients' requests,
+// registration, kept descriptors, watched sources.
 #include <optional>
 #include <string>
 #include <vector>
@@ -72,7 +72,7 @@ class ReducerDirectoryTest : public ::testing::Test {
     message.mutable_reduce_reply()->set_message(text);
     return message;
   }
-  // The first name of that kind that belongs to this of so many shards.
+  // The first name of that kind that belongs to shard `shard`.
   static ObjectId IdOfShard(absl::string_view kind, int shard, int num_shards) {
     for (int n = 0;; ++n) {
       const ObjectId id = Named(kind, n);
@@ -319,7 +319,7 @@ TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistra
   EXPECT_TRUE(told.ready());
   EXPECT_THAT(told.source_ids(), ::testing::ElementsAre(IdBytes(Source(1))));
   EXPECT_EQ(told.generation().creator().node(), a.self().node);
-  // The answer finds everything as it was, and the target announced again.
+  // The repeated order changes nothing, and has the target announced again.
   a.sent().clear();
   a.Shard(fold);
   EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kAnnounceCreate, Kind::kFoldReport));
@@ -403,7 +403,7 @@ TEST_F(ReducerDirectoryTest, AnExtensionThatIsAskedForAgainSaysSo) {
   EXPECT_TRUE(SentOf(a, Kind::kExtendRequest)[0].extend_request().again());
 }
 
-// Who asks again says which one it asked for, if that was told meanwhile.
+// A repeated request carries the reduction's number, if the shard has sent the number meanwhile.
 TEST_F(ReducerDirectoryTest, WhatIsAskedForAgainNamesTheReductionThatItWasAskedOf) {
   ReduceNode& a = world_.Add("a");
   Reduce(a, SumOfTwo());

@@ -42,6 +42,7 @@ void RingFold::OnReserved() {
 }
 
 void RingFold::OnCreated(const WriteGrant& grant) {
+  // Gives back what the target has not taken.
   reserved_.reset();
   target_ = grant.buffer;
   const net::SliceLayout layout{order_.size_bytes, slices()};
@@ -49,6 +50,7 @@ void RingFold::OnCreated(const WriteGrant& grant) {
   pulls_[kPartial].into = std::make_shared<net::TransferBuffer>(layout, bytes, grant.block);
   folded_ = std::make_shared<net::TransferBuffer>(layout, bytes, grant.block);
   const uint64_t never = UINT64_MAX;
+  // No watermark is above `never`: only the close of the target wakes the fold.
   const std::vector<uint64_t> seen(static_cast<size_t>(slices()), never);
   watch_ = target_->Subscribe(1, seen, control_, Guarded([this] { OnTargetClosed(); }));
   if (PinSources()) Begin();
@@ -62,6 +64,7 @@ bool RingFold::PinSources() {
       Refuse(v1::FoldReport::DROPPED, view.status());
       return false;
     }
+    // Before the check: the pin is released on every way out.
     sources_.push_back({view->buffer, host_.Hold(view->pin)});
     const uint64_t bytes = view->buffer->layout().object_bytes;
     if (bytes != order_.size_bytes) {
@@ -82,8 +85,10 @@ void RingFold::Begin() {
   pulls_[kResult].into = target_;
   pulls_[kResult].what = order_.ring->generation;
   pulls_[kResult].slices = AllBut(slices(), own());
+  // The slice that begins here has no partial bytes, and the own slice is finished here.
   StartPull(kPartial);
   StartPull(kResult);
+  // The loop that receives the partial slices: no other thread has to be woken for them.
   Executor* const near = host_.data_plane().LoopOf(pulls_[kPartial].handle);
   Executor& loop = near != nullptr ? *near : host_.NextIo();
   folds_.resize(static_cast<size_t>(slices()));
@@ -96,6 +101,7 @@ void RingFold::Begin() {
 
 void RingFold::StartFold(int slice, Executor& loop) {
   StreamFold::Spec spec;
+  // First, so that it is folded in place.
   if (slice != first()) spec.inputs.push_back({pulls_[kPartial].into, 0, /*raw=*/false, slice});
   for (const Source& source : sources_) {
     spec.inputs.push_back({source.buffer, target_->layout().Begin(slice), /*raw=*/true});
@@ -103,6 +109,7 @@ void RingFold::StartFold(int slice, Executor& loop) {
   spec.elements = order_.spec.elements;
   spec.op = order_.spec.op;
   spec.planned = order_.planned;
+  // Partial slices are published in folded_ alone: readers of the target see results only.
   spec.into = slice == own() ? target_ : folded_;
   spec.into_slice = slice;
   if (slice == own()) {
@@ -126,18 +133,21 @@ void RingFold::OnFolded(int slice, const StreamFold::Outcome& outcome) {
     own_done_ = true;
     Report(v1::FoldReport::READY, absl::OkStatus());
   }
+  // The pulls of the result may take long; the sources need not stay pinned for them.
   if (folding_ == 0) sources_.clear();
   SealIfWhole();
 }
 
 void RingFold::Commit() {
   if (order_.committed || stage_ != Stage::kFolding || !own_done_) return;
+  // The StreamFold of this slice has ended, so its bytes are published here.
   order_.committed = true;
   target_->Publish(own(), target_->layout().Size(own()));
   SealIfWhole();
 }
 
 void RingFold::SealIfWhole() {
+  // A pull that has all bytes but has not ended yet still refers to the target's memory.
   const bool whole = stage_ == Stage::kFolding && order_.committed && folding_ == 0 &&
                      target_->complete() && !pulls_[kPartial].pulling && !pulls_[kResult].pulling;
   if (!whole) return;
@@ -147,11 +157,11 @@ void RingFold::SealIfWhole() {
 
 void RingFold::OnSealed(const absl::StatusOr<PutResult>& result) {
   if (result.ok() && !result->already_existed) host_.Sealed(order_);
-  // What was folded has gone around, and the target is the store's.
+  // The partial slices have gone around, and the target belongs to the store now.
   result.ok() ? Drop() : Refuse(v1::FoldReport::DROPPED, result.status());
 }
 
-// Somebody else gives the target up: the store, since another one won.
+// The store closes the target if another generation has won.
 void RingFold::OnTargetClosed() {
   watch_ = 0;
   if (stage_ != Stage::kFolding && stage_ != Stage::kMemory) return;
@@ -177,6 +187,7 @@ void RingFold::OnPullDone(Way way, const net::PullOutcome& outcome) {
   if (ending()) return Settle();
   if (stage_ != Stage::kFolding) return;
   if (outcome.status.ok()) return SealIfWhole();
+  // A sender that makes progress is retried soon, however often its connection breaks.
   if (outcome.bytes_received > 0) pull.failures = 0;
   Report(v1::FoldReport::FAILED, outcome.status, way);
   RetryLater(pull, [this, way] {
@@ -199,6 +210,7 @@ void RingFold::CloseOutput(Stage was, const absl::Status& why) {
 }
 
 void RingFold::Settle() {
+  // Called again at the end of each fold and pull.
   const bool busy = folding_ > 0 || pulls_[kPartial].pulling || pulls_[kResult].pulling;
   if (!ending() || busy) return;
   for (SlicesPull& pull : pulls_) pull.into.reset();

@@ -1,21 +1,21 @@
-// One node's part in a reduction by a ring: of the n nodes that have the sources, each has a slice
-// of the result end at it, and all of them get the whole.
+// One node's part in a reduction by a ring: of the n nodes that have the sources, each finishes one
+// slice of the result, and all of them get the whole result.
 //
-//   member i-1 ═══ (target, version): slices as folded so far ═══► member i ═══► member i+1
+//   member i-1 ═══ (target, version): partly folded slices ══════► member i ═══► member i+1
 //              ═══ (target, generation): slices of the result ═══►
 //
 // Slice s is folded from member s+1 on around the ring to member s, which finishes it; from there
-// it goes around once more. So each link carries 2(n-1)/n of the object, one way (the bandwidth-
-// optimal ring of Patarasuk and Yuan, 2009). Everything happens in the target's own memory: where
-// a byte of the result arrives, what was folded there has gone around the whole ring, the next
-// member included, and is not needed any more.
+// the result of the slice goes around once more. So each link carries 2(n-1)/n of the object, one
+// way (the bandwidth-optimal ring of Patarasuk and Yuan, 2009). Everything happens in the target's
+// own memory: a byte of the result arrives after the partial byte at the same place has gone around
+// the whole ring, the next member included, so that the partial byte is not needed any more.
 //
 //   Start ─► [memory] ─► [folding] ──READY──► Commit ─► [sealed] once every slice is here
 //   Drop, or a refusal, anywhere ─► [ending] ─► Gone
 //
-// The last bytes of each slice are held back by the member that finishes it until all of them are
-// told to commit: nobody has a whole copy of what is not committed. Nothing is mended here: when a
-// member fails its shard drops all of them and has the result computed another way.
+// The member that finishes a slice holds the last bytes of the slice back until the shard commits
+// the ring: before the commit no node has a whole copy. A ring is not mended: when a member fails,
+// the shard drops all members and has the result computed by a tree.
 //
 // Thread rule: everything on the control loop. Owned by the reducer.
 #ifndef PHALANX_COLLECTIVES_RING_FOLD_H_
@@ -69,7 +69,7 @@ class RingFold final : public Fold {
 
   int slices() const { return order_.slots; }
   int own() const { return order_.slot; }
-  // The slice that begins here.
+  // The slice whose fold begins at this member.
   int first() const { return (own() + slices() - 1) % slices(); }
 
   void OnReserved() override;

@@ -17,6 +17,7 @@ SourceWatches::SourceWatches(std::string name, int num_shards, Send send, size_t
       send_(std::move(send)) {}
 
 void SourceWatches::Tell(const ObjectId& target, const std::set<ObjectId>& sources, bool end) {
+  // Ordered, so that the messages are the same in every run of a simulation.
   std::map<int, v1::NodeMessage> by_shard;
   for (const ObjectId& source : sources) {
     v1::WatchSource* watch = by_shard[ShardOf(source, num_shards_)].mutable_watch_source();
@@ -33,6 +34,7 @@ void SourceWatches::Tell(const ObjectId& target, const std::set<ObjectId>& sourc
 void SourceWatches::End(const ObjectId& target, const std::set<ObjectId>& sources) {
   const auto it = watches_.find(target);
   if (it == watches_.end()) return;
+  // Only what was watched is ended: the source's shard has no other watch.
   std::set<ObjectId> ended;
   for (const ObjectId& source : sources) {
     if (it->second.erase(source) > 0) ended.insert(source);
@@ -51,13 +53,14 @@ void SourceWatches::OnWatch(const v1::WatchSource& watch) {
     if (source.ok()) sources.insert(*source);
   }
   if (watch.end()) {
-    // No source named: none is watched for it any more.
+    // An end without sources ends all watches of the target.
     const auto it = watches_.find(*target);
     if (watch.source_ids().empty() && it != watches_.end()) sources = it->second;
     return End(*target, sources);
   }
   if (sources.empty()) return;
   const auto known = watches_.find(*target);
+  // A repeated watch must not count twice.
   size_t added = sources.size();
   for (const ObjectId& source : sources) {
     if (known != watches_.end() && known->second.contains(source)) --added;
@@ -85,18 +88,22 @@ void SourceWatches::OnState(const v1::SourceState& state) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(state.target_id());
   const absl::StatusOr<ObjectId> source = directory::ParseObjectId(state.source_id());
   if (!target.ok() || !source.ok()) return;
+  // The end of the watch and a state of the source can cross.
   const auto it = watches_.find(*target);
   if (it == watches_.end() || !it->second.contains(*source)) return;
   v1::NodeMessage message;
+  // Unchanged: only the two shards interpret states.
   *message.mutable_source_state() = state;
   send_(ShardOf(*target, num_shards_), std::move(message));
 }
 
 void SourceWatches::OnSession(int shard) {
+  // The shard begins its watches anew in this session, so the old ones must not stay.
   std::vector<ObjectId> over;
   for (const auto& [target, sources] : watches_) {
     if (ShardOf(target, num_shards_) == shard) over.push_back(target);
   }
+  // A copy: End erases from the set.
   for (const ObjectId& target : over) End(target, std::set<ObjectId>(watches_.at(target)));
   for (const auto& [target, sources] : watches_) {
     std::set<ObjectId> again;
