@@ -59,7 +59,8 @@ class LocalOutbox {
   LocalOutbox(const LocalOutbox&) = delete;
   LocalOutbox& operator=(const LocalOutbox&) = delete;
 
-  // For whom files are opened. REQUIRES: before the first answer that points into one.
+  // The viewer for which files are opened. REQUIRES: before the first answer that points into a
+  // file.
   void SetViewer(ViewerId viewer) { batch_.viewer_ = viewer; }
   // Whether a file was sent, or is about to be.
   bool has_shown_files() const { return batch_.has_shown_files_; }

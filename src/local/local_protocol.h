@@ -1,5 +1,5 @@
 // The messages between a client and the node of its host, and their encoding: frames over a Unix
-// stream socket. Neither protobuf nor gRPC, because clients live in other people's processes.
+// stream socket. Neither protobuf nor gRPC: clients are linked into processes of users.
 //
 //   client                                    node
 //    │── ClientHello ──────────────────────────►│
@@ -9,16 +9,16 @@
 //    │◄── PutDone Granted Object Mapped ... ────│   one answer to each request with a number
 //    │── Release Forget Leave ─────────────────►│
 //
-// A frame is a u32 length and so many bytes: a u8 kind and the fields, little-endian. Lengths are
-// checked before anything is allocated for them. `request` is a number that the client chose; it
-// is free again when the answer came or Cancel was sent.
+// A frame is a u32 length and that many bytes: a u8 kind and the fields, little-endian. The decoder
+// checks lengths before it allocates. `request` is a number that the client chooses; the number is
+// free again after the answer or a Cancel.
 //
 // Files. Large bytes do not travel: an answer names a file and an offset. The node sends each
 // file's descriptor once, as SCM_RIGHTS on the first byte of its own File frame (one descriptor per
-// send, so that a receiver that has no room for it loses that one and no other), and believes from
-// then on that the client has it mapped. A client that wants to unmap says Forget, and unmaps when
-// Forgotten comes back: an answer that crossed the Forget still finds the mapping. Read-only and
-// writable mappings of one file are two files in this respect; a reader uses either.
+// send, so that a receiver without room for a descriptor loses only that one), and assumes from
+// then on that the client has the file mapped. A client that wants to unmap sends Forget, and
+// unmaps when Forgotten arrives: an answer that crossed the Forget still finds the mapping.
+// Read-only and writable mappings of one file count as two files here; a reader uses either.
 //
 // Messages are values; views in them point into the frame they were decoded from. Any thread.
 #ifndef PHALANX_LOCAL_LOCAL_PROTOCOL_H_
@@ -83,7 +83,7 @@ struct Description {
   uint8_t slices = 1;
   Timeout timeout = absl::InfiniteDuration();
   absl::string_view metadata;
-  // Freed when nobody holds it: the client has sent a Hold before.
+  // The object is freed when its last hold ends. The client has sent a Hold before.
   bool owned = false;
   // At most kMaxReferences.
   std::vector<ObjectId> refers_to = {};

@@ -87,8 +87,8 @@ int OpenPeerProcess(int socket) {
   socklen_t length = sizeof(handle);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &handle, &length) == 0) return handle;
   if (errno != ENOPROTOOPT) return -1;
-  // Older kernels. By now the number may be another process's, whose end is as good a moment to
-  // look.
+  // Older kernels. The number can belong to another process by now; the end of that process is as
+  // good a moment to look.
   ucred peer{};
   length = sizeof(peer);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return -1;

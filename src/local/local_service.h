@@ -3,8 +3,8 @@
 //   listening socket ──► LocalSession × n ──► Store, Reducer
 //
 // The socket is 0600, in a folder that is made 0700 if there is none, and only processes of the
-// node's own user are served. A socket that a dead node left behind is replaced; one that somebody
-// listens on is not.
+// node's own user are served. A socket that a dead node left behind is replaced; a socket with a
+// listener is not.
 //
 // Made and destroyed while the loop does not run, or on it; in between loop thread only. Owned by
 // the node's daemon; loop, store and reducer outlive it.
@@ -36,8 +36,8 @@ struct LocalServiceOptions {
   // At most 107 bytes.
   std::string socket_path;
   LocalGreeting greeting;
-  // Called on the loop when a process has ended whose connection had broken while it might look at
-  // the store's memory (SharedMemory::Reconsider).
+  // Called on the loop when a process ends that could still see the store's memory after its
+  // connection broke (SharedMemory::Reconsider).
   std::function<void()> client_process_ended = [] {};
 };
 
@@ -49,7 +49,7 @@ class LocalService {
   static absl::StatusOr<std::unique_ptr<LocalService>> Start(net::EventLoop& loop, Store& store,
                                                              collectives::Reducer& reducer,
                                                              LocalServiceOptions options);
-  // Every client is told and sees the node end; the socket is removed.
+  // Sends every client a Goodbye and closes the connections; removes the socket.
   ~LocalService();
   LocalService(const LocalService&) = delete;
   LocalService& operator=(const LocalService&) = delete;
@@ -73,7 +73,7 @@ class LocalService {
   absl::Status Listen();
   void KeepAccepting();
   void AcceptSome();
-  // False when there is nobody to accept now.
+  // Returns false if no client waits to be accepted.
   bool AcceptOne();
   // OK if the process at the other end may be served.
   absl::Status Check(int socket) const;
@@ -90,10 +90,10 @@ class LocalService {
   ino_t inode_ = 0;
 
   int listener_ = -1;
-  // Given up for a moment when the process has no descriptor left, to accept a client and tell it
-  // so.
+  // Closed for a moment if the process has no descriptor left, so that a client can be accepted and
+  // refused with that error.
   int spare_ = -1;
-  // Set when there was no descriptor even for that: nobody is accepted for a while.
+  // There was no descriptor even for a refusal: no client is accepted for a while.
   bool exhausted_ = false;
   TimerId retry_timer_ = 0;
   std::unique_ptr<net::FdWatcher> watcher_;

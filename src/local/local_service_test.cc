@@ -183,7 +183,7 @@ TEST(LocalService, ASocketInUseIsNotTakenAndADeadOneIs) {
   }
   EXPECT_NE(access(path.c_str(), F_OK), 0) << "it is removed at the end";
 
-  // What a killed node leaves: a socket that nobody listens on.
+  // A killed node leaves a socket without a listener.
   const int dead = socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -359,7 +359,7 @@ TEST(LocalService, AClientThatDoesNotReadIsNotReadFrom) {
       continue;
     }
     ASSERT_LT(sent, 0) << "frames this small are taken whole";
-    // It may be on its way to reading on: what it owes tells when it has stopped.
+    // The node can still be about to read: it has stopped when its pins stay the same.
     const size_t before = node.store_stats().pins;
     full = before >= kMaxWaitingAnswers && node.store_stats().pins == before;
   }
@@ -488,7 +488,7 @@ TEST(LocalService, WhatAVanishedClientSawIsNeverRecycled) {
   }
   node.Await([&] { return node.service().stats().clients == 0; });
   EXPECT_EQ(node.store_stats().pins, 0u);
-  // Both go; the one that nobody saw at the end is kept warm, the other is not.
+  // Both are deleted; only the file that no client had mapped is kept warm.
   RawClient client(node);
   for (const int i : {1, 2}) {
     client.Send(local::Delete{static_cast<uint64_t>(i), Id(i), absl::Seconds(10)});
@@ -514,8 +514,8 @@ int ReceiveDescriptor(int socket) {
   return descriptor;
 }
 
-// A process that maps the segment in which an object is, breaks its connection without a word, and
-// ends when it is told to.
+// A process that maps the segment of an object, breaks its connection without a message, and ends
+// when the test asks for it.
 class VanishedClient {
  public:
   VanishedClient(const LocalNode& node, const ObjectId& id) {

@@ -100,7 +100,7 @@ void LocalSession::End(const absl::Status& why) {
   for (const uint64_t request : streams) EndStream(request);
   if (client_ != 0) reducer_.ClientClosed(client_);
   if (client_ != 0) store_.CloseClient(client_, clean);
-  // Before anybody asks who still has files of ours.
+  // Before the search for processes that still have the node's files open.
   out_.Close();
   writers_.clear();
   shutdown(socket_, SHUT_RDWR);
@@ -123,7 +123,7 @@ void LocalSession::ReadSome() {
   const bool go_on = TakeWhatCame();
   store_.HandOutAnswers();
   in_read_ = false;
-  // Before the directory is told by a later task: the client waits for this, nobody for that.
+  // Before a later task sends messages to the directory: the client waits for its answers.
   if (std::exchange(send_due_, false)) SendNow();
   if (go_on) KeepReading();
 }

@@ -9,9 +9,9 @@
 //  2. Bytes of Puts that the store has not answered are at most local::kMaxPutBytesInFlight; more
 //     are refused, not left unread: a Release behind them may be what makes room for them.
 //  3. Requests that wait are bounded by the store; reductions by the ids that they name, and
-//     answers that tell what a result was reduced from by their number.
+//     answers with the sources of a result by their number.
 //
-// What a client sends that it must not send ends this client with a message, and nobody else.
+// A message that a client must not send ends this client's session with an error, and no other's.
 //
 // Loop thread only. Owned by the LocalService; after `ended` it is inert.
 #ifndef PHALANX_LOCAL_LOCAL_SESSION_H_
@@ -61,7 +61,7 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
 
   // REQUIRES: called once, first.
   void Start();
-  // The node ends: tells the client.
+  // The node ends: sends the client the reason.
   void Close(const absl::Status& why);
 
   // Open as long as the session is there.
