@@ -130,7 +130,7 @@ std::vector<BadReduce> BadReduces() {
   bad.push_back({"no mean of u8"});
   bad.back().options.dtype = DType::kU8;
   bad.back().options.op = ReduceOp::kMean;
-  bad.push_back({"no such op or dtype"});
+  bad.push_back({"unknown op or dtype"});
   bad.back().options.dtype = static_cast<DType>(77);
   bad.push_back({"the range of 6 bytes at 0 is no whole elements of f32"});
   bad.back().options.length = 6;
