@@ -31,6 +31,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "src/common/shard_of.h"
 #include "src/object_store/eviction.h"
 #include "src/object_store/hold_table.h"
 #include "src/object_store/intrusive_list.h"
@@ -378,9 +379,7 @@ struct Store::Impl {
   absl::Status CheckHolds() const;
 
   // ---- directory
-  int ShardOf(const ObjectId& id) const {
-    return static_cast<int>(id.ShardHash() % static_cast<uint64_t>(options_.num_shards));
-  }
+  int ShardOf(const ObjectId& id) const { return phalanx::ShardOf(id, options_.num_shards); }
   void SendTo(int shard, v1::NodeMessage message);
   void Send(const ObjectId& id, v1::NodeMessage message) {
     SendTo(ShardOf(id), std::move(message));

@@ -205,7 +205,7 @@ MEASURES = {
     ),
     "if": Measure(rate_of("if"), "'if' in 10,000 words of comment", at_least=60, at_most=120),
     "returns": Measure(
-        rate_of("returns"), "'returns' in 10,000 words of comment", at_least=12, at_most=35
+        rate_of("returns"), "'returns' in 10,000 words of comment", at_least=10, at_most=44
     ),
     "prose": Measure(prose, "% comment lines in the product's .cc", at_least=8, at_most=12),
 }

@@ -33,7 +33,7 @@ CLANG_FORMAT = "clang-format-14"
 
 # A folder of src/ may include from itself and from those before it. `sim` may include everything,
 # and nothing but tests may include it.
-LAYERS = ("common", "net", "directory", "object_store", "collectives", "runtime", "python")
+LAYERS = ("common", "net", "directory", "object_store", "collectives", "local", "runtime", "python")
 
 TESTS = ("tests/*", "*_test.cc", "*_fuzz.cc", "*_conformance.h", "*_conformance.cc")
 TESTS += ("src/sim/*", "src/*/testing/*", "benchmarks/*")

@@ -1,6 +1,6 @@
 // One client of the node: its requests become calls of the Store, their results become answers.
 //
-//   socket ──► FrameBuffer ──► On(request) ──► Store, ReduceVerbs
+//   socket ──► FrameBuffer ──► On(request) ──► Store, Reducer
 //   socket ◄── LocalOutbox ◄── closures ◄───── callbacks
 //
 // Bounds
@@ -9,13 +9,13 @@
 //  2. Bytes of Puts that the store has not answered are at most local::kMaxPutBytesInFlight; more
 //     are refused, not left unread: a Release behind them may be what makes room for them.
 //  3. Requests that wait are bounded by the store; reductions by the ids that they name, and
-//     answers that tell what a result was reduced from by their number.
+//     answers with the sources of a result by their number.
 //
-// What a client sends that it must not send ends this client with a message, and nobody else.
+// A message that a client must not send ends this client's session with an error, and no other's.
 //
 // Loop thread only. Owned by the LocalService; after `ended` it is inert.
-#ifndef PHALANX_OBJECT_STORE_LOCAL_SESSION_H_
-#define PHALANX_OBJECT_STORE_LOCAL_SESSION_H_
+#ifndef PHALANX_LOCAL_LOCAL_SESSION_H_
+#define PHALANX_LOCAL_LOCAL_SESSION_H_
 
 #include <cstdint>
 #include <memory>
@@ -27,10 +27,10 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "src/collectives/reducer.h"
+#include "src/local/local_outbox.h"
+#include "src/local/local_protocol.h"
 #include "src/net/event_loop.h"
-#include "src/object_store/local_outbox.h"
-#include "src/object_store/local_protocol.h"
-#include "src/object_store/reduce_verbs.h"
 #include "src/object_store/store.h"
 
 namespace phalanx::object_store {
@@ -53,15 +53,15 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
  public:
   // Takes over the socket. `ended` is called once, within a call of another method or a callback of
   // the loop: the session is to be destroyed, in a later turn. `why` is OK for a client that left
-  // in order. Without `reduce` every call about reductions fails with Unimplemented.
-  LocalSession(net::EventLoop& loop, Store& store, ReduceVerbs* reduce,
+  // in order.
+  LocalSession(net::EventLoop& loop, Store& store, collectives::Reducer& reducer,
                const LocalGreeting& greeting, int socket,
                absl::AnyInvocable<void(const absl::Status& why)> ended);
   ~LocalSession();
 
   // REQUIRES: called once, first.
   void Start();
-  // The node ends: tells the client.
+  // The node ends: sends the client the reason.
   void Close(const absl::Status& why);
 
   // Open as long as the session is there.
@@ -120,7 +120,7 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   // Whether a call about reductions that names so many ids can be made; answers it if it cannot.
   bool AdmitReduce(uint64_t request, size_t ids);
   // What answers such a call.
-  ReduceDone AnswerReduce(uint64_t request, size_t ids);
+  collectives::ReduceDone AnswerReduce(uint64_t request, size_t ids);
   // Nothing happens if there is no such Reduce.
   void CancelReduce(uint64_t request);
   void CancelAllReduces();
@@ -155,7 +155,7 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   // Constant after construction.
   net::EventLoop& loop_;
   Store& store_;
-  ReduceVerbs* const reduce_;
+  collectives::Reducer& reducer_;
   const LocalGreeting& greeting_;
   const int socket_;
 
@@ -192,4 +192,4 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
 
 }  // namespace phalanx::object_store
 
-#endif  // PHALANX_OBJECT_STORE_LOCAL_SESSION_H_
+#endif  // PHALANX_LOCAL_LOCAL_SESSION_H_

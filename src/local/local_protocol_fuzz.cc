@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "src/object_store/local_protocol.h"
+#include "src/local/local_protocol.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-// Reductions of a LocalSession: its requests to the ReduceVerbs, and what a result was made of.
+// Reductions of a LocalSession: its requests to the Reducer, and what a result was made of.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "src/common/utf8.h"
-#include "src/object_store/local_session.h"
+#include "src/local/local_session.h"
 
 namespace phalanx::object_store {
 namespace {
@@ -47,11 +47,6 @@ local::Described DescribedFrom(uint64_t request, const ObjectStat& found) {
 }  // namespace
 
 bool LocalSession::AdmitReduce(uint64_t request, size_t ids) {
-  if (reduce_ == nullptr) {
-    AnswerFailed(request, absl::UnimplementedError(
-                              absl::StrCat("node ", greeting_.node_name, " does not reduce")));
-    return false;
-  }
   if (reduce_ids_ > 0 && reduce_ids_ + ids + 1 > kMaxReduceIds) {
     AnswerFailed(request, absl::ResourceExhaustedError(absl::StrCat(
                               "this client's reductions under way name ", reduce_ids_, " objects; ",
@@ -62,7 +57,7 @@ bool LocalSession::AdmitReduce(uint64_t request, size_t ids) {
   return true;
 }
 
-ReduceDone LocalSession::AnswerReduce(uint64_t request, size_t ids) {
+collectives::ReduceDone LocalSession::AnswerReduce(uint64_t request, size_t ids) {
   return [weak = weak_from_this(), request, ids](const absl::Status& done) {
     const std::shared_ptr<LocalSession> self = weak.lock();
     if (self == nullptr || self->state_ == State::kEnded) return;
@@ -76,22 +71,8 @@ absl::Status LocalSession::On(const local::Reduce& reduce) {
   if (requests_.contains(reduce.request) || reductions_.contains(reduce.request)) {
     return absl::InvalidArgumentError(absl::StrCat("request ", reduce.request, " is used twice"));
   }
-  const size_t ids = reduce.sources.size();
+  const size_t ids = reduce.spec.sources.size();
   if (!AdmitReduce(reduce.request, ids)) return absl::OkStatus();
-  ReduceCall call;
-  call.target = reduce.target;
-  call.sources = reduce.sources;
-  call.elements = reduce.elements;
-  call.op = reduce.op;
-  call.fixed_order = reduce.fixed_order;
-  call.open = reduce.open;
-  call.num_objects = reduce.num_objects;
-  call.range_offset = reduce.range_offset;
-  call.range_bytes = reduce.range_bytes;
-  call.root_here = reduce.root_here;
-  call.everybody = reduce.everybody;
-  call.owned = reduce.owned;
-  call.deadline = Deadline(reduce.timeout);
   auto done = [weak = weak_from_this(), request = reduce.request,
                answer = AnswerReduce(reduce.request, ids)](absl::Status status) mutable {
     const std::shared_ptr<LocalSession> self = weak.lock();
@@ -100,14 +81,16 @@ absl::Status LocalSession::On(const local::Reduce& reduce) {
     answer(std::move(status));
   };
   reductions_[reduce.request] =
-      Reduction{reduce_->Reduce(client_, std::move(call), std::move(done)), ids};
+      Reduction{reducer_.Reduce(client_, reduce.target, reduce.spec, Deadline(reduce.timeout),
+                                std::move(done)),
+                ids};
   return absl::OkStatus();
 }
 
 absl::Status LocalSession::On(const local::Extend& extend) {
   const size_t ids = extend.sources.size();
   if (!AdmitReduce(extend.request, ids)) return absl::OkStatus();
-  reduce_->Extend(client_, extend.target, extend.sources, extend.close, Deadline(extend.timeout),
+  reducer_.Extend(client_, extend.target, extend.sources, extend.close, Deadline(extend.timeout),
                   AnswerReduce(extend.request, ids));
   return absl::OkStatus();
 }
@@ -121,7 +104,7 @@ absl::Status LocalSession::On(const local::Fail& fail) {
   // The shard reads text alone.
   const std::string why =
       IsUtf8(fail.message) ? std::string(fail.message) : absl::CHexEscape(fail.message);
-  reduce_->Fail(client_, fail.id, absl::Status(fail.code, why), Deadline(fail.timeout),
+  reducer_.Fail(client_, fail.id, absl::Status(fail.code, why), Deadline(fail.timeout),
                 AnswerReduce(fail.request, 0));
   return absl::OkStatus();
 }
@@ -129,7 +112,7 @@ absl::Status LocalSession::On(const local::Fail& fail) {
 void LocalSession::CancelReduce(uint64_t request) {
   const auto it = reductions_.find(request);
   if (it == reductions_.end()) return;
-  reduce_->Cancel(client_, it->second.id);
+  reducer_.Cancel(client_, it->second.id);
   reduce_ids_ -= it->second.ids + 1;
   reductions_.erase(it);
 }

@@ -1,4 +1,4 @@
-#include "src/object_store/local_protocol.h"
+#include "src/local/local_protocol.h"
 
 #include <string>
 #include <vector>
@@ -40,9 +40,11 @@ std::vector<Request> EveryRequest() {
       Prefetch{8, Id(), absl::Seconds(1), {"a", "node b", "*"}},
       Forget{11, true},
       Leave{true, {1, 2, 3}},
-      Reduce{9, Id(), ElementTypes(DType::kU8, {{64, DType::kBf16}, {72, DType::kF64}}),
-             ReduceOp::kMean, true, true, 2, 64, 72, false, true, true, absl::Seconds(2),
-             Sources(3)},
+      Reduce{9,
+             {Id(), false, true, true},
+             {ElementTypes(DType::kU8, {{64, DType::kBf16}, {72, DType::kF64}}), ReduceOp::kMean,
+              ReduceSpec::Order::kFixed, 2, true, Sources(3), 64, 72},
+             absl::Seconds(2)},
       Extend{10, Id(), true, absl::Seconds(3), Sources(2)},
       Fail{11, Id(), absl::StatusCode::kDataLoss, "its task failed", absl::Seconds(4)},
       Hold{Sources(3)},
@@ -151,37 +153,37 @@ TEST(LocalProtocol, ValuesOutOfRangeAreRefused) {
 TEST(LocalProtocol, AReductionKeepsItsSourcesAndArguments) {
   Reduce sent;
   sent.request = 7;
-  sent.target = Id();
-  sent.elements = DType::kU64;
-  sent.op = ReduceOp::kBitXor;
-  sent.num_objects = 3;
-  sent.range_offset = 8;
-  sent.range_bytes = 16;
-  sent.sources = Sources(5);
+  sent.target.id = Id();
+  sent.spec.elements = DType::kU64;
+  sent.spec.op = ReduceOp::kBitXor;
+  sent.spec.num_objects = 3;
+  sent.spec.range_offset = 8;
+  sent.spec.range_bytes = 16;
+  sent.spec.sources = Sources(5);
   const std::string frame = Encoded(Request(sent));
   PHALANX_ASSERT_OK_AND_ASSIGN(const Request decoded,
                                DecodeRequest(absl::string_view(frame).substr(4)));
   const Reduce& got = std::get<Reduce>(decoded);
-  EXPECT_EQ(got.target, Id());
-  EXPECT_EQ(got.elements, ElementTypes(DType::kU64));
-  EXPECT_EQ(got.op, ReduceOp::kBitXor);
-  EXPECT_FALSE(got.fixed_order);
-  EXPECT_FALSE(got.open);
-  EXPECT_TRUE(got.root_here);
-  EXPECT_EQ(got.num_objects, 3u);
-  EXPECT_EQ(got.range_offset, 8u);
-  EXPECT_EQ(got.range_bytes, 16u);
+  EXPECT_EQ(got.target.id, Id());
+  EXPECT_EQ(got.spec.elements, ElementTypes(DType::kU64));
+  EXPECT_EQ(got.spec.op, ReduceOp::kBitXor);
+  EXPECT_EQ(got.spec.order, ReduceSpec::Order::kArrival);
+  EXPECT_FALSE(got.spec.open);
+  EXPECT_TRUE(got.target.root_here);
+  EXPECT_EQ(got.spec.num_objects, 3u);
+  EXPECT_EQ(got.spec.range_offset, 8u);
+  EXPECT_EQ(got.spec.range_bytes, 16u);
   EXPECT_EQ(got.timeout, absl::InfiniteDuration());
-  EXPECT_EQ(got.sources, Sources(5));
+  EXPECT_EQ(got.spec.sources, Sources(5));
 }
 
 TEST(LocalProtocol, AReductionOfTheMostSourcesFitsIntoAFrameAndOfOneMoreIsRefused) {
   Reduce reduce;
-  reduce.sources.resize(kMaxReduceSources, Id());
+  reduce.spec.sources.resize(kMaxReduceSources, Id());
   std::string frame = Encoded(Request(reduce));
   EXPECT_LE(frame.size(), kMaxFrameBytes);
   EXPECT_THAT(DecodeRequest(absl::string_view(frame).substr(4)), IsOk());
-  reduce.sources.push_back(Id());
+  reduce.spec.sources.push_back(Id());
   frame = Encoded(Request(reduce));
   EXPECT_THAT(DecodeRequest(absl::string_view(frame).substr(4)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("16385 ids are too many")));
@@ -201,13 +203,14 @@ TEST(LocalProtocol, AnUnknownDTypeOrOpIsRefused) {
 TEST(LocalProtocol, AReductionHasAsManyRunsAsThereMayBe) {
   Reduce reduce;
   for (uint64_t i = 1; i <= kMaxElementRuns; ++i) {
-    reduce.elements.runs.push_back({i * kElementRunAlignment, kAllDTypes[i % kAllDTypes.size()]});
+    reduce.spec.elements.runs.push_back(
+        {i * kElementRunAlignment, kAllDTypes[i % kAllDTypes.size()]});
   }
   std::string frame = Encoded(Request(reduce));
   PHALANX_ASSERT_OK_AND_ASSIGN(const Request decoded,
                                DecodeRequest(absl::string_view(frame).substr(4)));
-  EXPECT_EQ(std::get<Reduce>(decoded).elements, reduce.elements);
-  reduce.elements.runs.push_back({1 << 20, DType::kI8});
+  EXPECT_EQ(std::get<Reduce>(decoded).spec.elements, reduce.spec.elements);
+  reduce.spec.elements.runs.push_back({1 << 20, DType::kI8});
   frame = Encoded(Request(reduce));
   EXPECT_THAT(DecodeRequest(absl::string_view(frame).substr(4)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("65 runs are too many")));

@@ -1,6 +1,6 @@
 // Reading, requests, writing. What answers look like is in local_session_answers.cc, reductions in
 // local_session_reduce.cc.
-#include "src/object_store/local_session.h"
+#include "src/local/local_session.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -42,12 +42,12 @@ absl::Status CheckNames(absl::Span<const absl::string_view> names) {
 
 }  // namespace
 
-LocalSession::LocalSession(net::EventLoop& loop, Store& store, ReduceVerbs* reduce,
+LocalSession::LocalSession(net::EventLoop& loop, Store& store, collectives::Reducer& reducer,
                            const LocalGreeting& greeting, int socket,
                            absl::AnyInvocable<void(const absl::Status&)> ended)
     : loop_(loop),
       store_(store),
-      reduce_(reduce),
+      reducer_(reducer),
       greeting_(greeting),
       socket_(socket),
       ended_(std::move(ended)) {}
@@ -98,9 +98,9 @@ void LocalSession::End(const absl::Status& why) {
   for (const auto& [request, stream] : streams_) streams.push_back(request);
   std::sort(streams.begin(), streams.end());
   for (const uint64_t request : streams) EndStream(request);
-  if (client_ != 0 && reduce_ != nullptr) reduce_->ClientClosed(client_);
+  if (client_ != 0) reducer_.ClientClosed(client_);
   if (client_ != 0) store_.CloseClient(client_, clean);
-  // Before anybody asks who still has files of ours.
+  // Before the search for processes that still have the node's files open.
   out_.Close();
   writers_.clear();
   shutdown(socket_, SHUT_RDWR);
@@ -123,7 +123,7 @@ void LocalSession::ReadSome() {
   const bool go_on = TakeWhatCame();
   store_.HandOutAnswers();
   in_read_ = false;
-  // Before the directory is told by a later task: the client waits for this, nobody for that.
+  // Before a later task sends messages to the directory: the client waits for its answers.
   if (std::exchange(send_due_, false)) SendNow();
   if (go_on) KeepReading();
 }

@@ -1,4 +1,4 @@
-#include "src/object_store/local_protocol.h"
+#include "src/local/local_protocol.h"
 
 #include <algorithm>
 #include <array>
@@ -250,20 +250,20 @@ struct Fields {
   template <typename M>
   void Visit(Reduce*, M& m) {
     a.U64(m.request);
-    a.Id(m.target);
-    a.Choice(m.elements.dtype, kAllDTypes);
-    a.Choice(m.op, kAllReduceOps);
-    a.Flag(m.fixed_order);
-    a.Flag(m.open);
-    a.U32(m.num_objects);
-    a.U64(m.range_offset);
-    a.U64(m.range_bytes);
-    a.Flag(m.root_here);
-    a.Flag(m.everybody);
-    a.Flag(m.owned);
+    a.Id(m.target.id);
+    a.Choice(m.spec.elements.dtype, kAllDTypes);
+    a.Choice(m.spec.op, kAllReduceOps);
+    a.Choice(m.spec.order, kAllReduceOrders);
+    a.Flag(m.spec.open);
+    a.U32(m.spec.num_objects);
+    a.U64(m.spec.range_offset);
+    a.U64(m.spec.range_bytes);
+    a.Flag(m.target.root_here);
+    a.Flag(m.target.everybody);
+    a.Flag(m.target.owned);
     a.Span(m.timeout);
-    a.Ids(m.sources);
-    a.Runs(m.elements.runs);
+    a.Ids(m.spec.sources);
+    a.Runs(m.spec.elements.runs);
   }
   template <typename M>
   void Visit(Extend*, M& m) {

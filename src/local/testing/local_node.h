@@ -1,12 +1,12 @@
 // A node for client tests: a real store over real shared memory behind a real socket, and a
-// directory of one node and what reduces are played here. Testonly.
+// directory of one node is played here; the test answers the calls about reductions. Testonly.
 //
 //   LocalNode node;
 //   auto client = Client::Connect({.address = node.address()}).value();
 //
 // Any one thread; the node runs on a loop of its own.
-#ifndef PHALANX_OBJECT_STORE_TESTING_LOCAL_NODE_H_
-#define PHALANX_OBJECT_STORE_TESTING_LOCAL_NODE_H_
+#ifndef PHALANX_LOCAL_TESTING_LOCAL_NODE_H_
+#define PHALANX_LOCAL_TESTING_LOCAL_NODE_H_
 
 #include <stdlib.h>
 
@@ -25,12 +25,13 @@
 #include "absl/strings/str_cat.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
+#include "src/collectives/reducer.h"
 #include "src/common/check.h"
+#include "src/local/local_service.h"
+#include "src/local/testing/reduce_shard.h"
 #include "src/net/event_loop.h"
-#include "src/object_store/local_service.h"
 #include "src/object_store/memfd_memory.h"
 #include "src/object_store/store.h"
-#include "src/object_store/testing/fake_reduce_verbs.h"
 
 namespace phalanx::object_store::testing {
 
@@ -186,10 +187,18 @@ class LocalNode {
                                          });
                                        }
                                      });
-    auto service = LocalService::Start(loop_, *store_,
+    collectives::ReducerOptions reducer;
+    reducer.self = options.self;
+    reducer.name = options.name;
+    reducer_ = std::make_unique<collectives::Reducer>(
+        reducer, loop_, std::vector<Executor*>{&loop_}, *store_,
+        [this](int, v1::NodeMessage message) { reduce_.Receive(std::move(message)); });
+    reduce_.reply = [this](const v1::ShardMessage& message) {
+      PHALANX_CHECK(reducer_->OnShardMessage(0, message), "it is for reductions");
+    };
+    auto service = LocalService::Start(loop_, *store_, *reducer_,
                                        {.socket_path = socket_,
                                         .greeting = {"node-a", "127.0.0.1:7400", NodeKey{7, 1}},
-                                        .reduce = &reduce_,
                                         .client_process_ended = [this] { memory_.Reconsider(); }});
     PHALANX_CHECK(service.ok(), service.status().ToString());
     service_ = *std::move(service);
@@ -199,6 +208,7 @@ class LocalNode {
   ~LocalNode() {
     OnLoop([this] {
       service_.reset();
+      reducer_.reset();
       store_.reset();
     });
     loop_.Stop();
@@ -249,7 +259,9 @@ class LocalNode {
   Store& store() { return *store_; }
   LocalService& service() { return *service_; }
   MemfdMemory& memory() { return memory_; }
-  FakeReduceVerbs& reduce() { return reduce_; }
+  collectives::Reducer& reducer() { return *reducer_; }
+  // The calls about reductions, to be answered by the test.
+  ReduceShard& reduce() { return reduce_; }
 
  private:
   const SocketFolder folder_;
@@ -258,11 +270,12 @@ class LocalNode {
   // The rest: on the loop.
   MemfdMemory memory_;
   OneNodeDirectory directory_;
-  FakeReduceVerbs reduce_;
+  ReduceShard reduce_;
   std::unique_ptr<Store> store_;
+  std::unique_ptr<collectives::Reducer> reducer_;
   std::unique_ptr<LocalService> service_;
 };
 
 }  // namespace phalanx::object_store::testing
 
-#endif  // PHALANX_OBJECT_STORE_TESTING_LOCAL_NODE_H_
+#endif  // PHALANX_LOCAL_TESTING_LOCAL_NODE_H_

@@ -6,8 +6,8 @@
 // when an answer is encoded, in the order of the stream.
 //
 // Owned by a LocalSession; loop thread only.
-#ifndef PHALANX_OBJECT_STORE_LOCAL_OUTBOX_H_
-#define PHALANX_OBJECT_STORE_LOCAL_OUTBOX_H_
+#ifndef PHALANX_LOCAL_LOCAL_OUTBOX_H_
+#define PHALANX_LOCAL_LOCAL_OUTBOX_H_
 
 #include <cstdint>
 #include <deque>
@@ -17,7 +17,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
-#include "src/object_store/local_protocol.h"
+#include "src/local/local_protocol.h"
 #include "src/object_store/shared_memory.h"
 
 namespace phalanx::object_store {
@@ -59,7 +59,8 @@ class LocalOutbox {
   LocalOutbox(const LocalOutbox&) = delete;
   LocalOutbox& operator=(const LocalOutbox&) = delete;
 
-  // For whom files are opened. REQUIRES: before the first answer that points into one.
+  // The viewer for which files are opened. REQUIRES: before the first answer that points into a
+  // file.
   void SetViewer(ViewerId viewer) { batch_.viewer_ = viewer; }
   // Whether a file was sent, or is about to be.
   bool has_shown_files() const { return batch_.has_shown_files_; }
@@ -92,4 +93,4 @@ class LocalOutbox {
 
 }  // namespace phalanx::object_store
 
-#endif  // PHALANX_OBJECT_STORE_LOCAL_OUTBOX_H_
+#endif  // PHALANX_LOCAL_LOCAL_OUTBOX_H_

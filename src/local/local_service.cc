@@ -1,4 +1,4 @@
-#include "src/object_store/local_service.h"
+#include "src/local/local_service.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -87,8 +87,8 @@ int OpenPeerProcess(int socket) {
   socklen_t length = sizeof(handle);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &handle, &length) == 0) return handle;
   if (errno != ENOPROTOOPT) return -1;
-  // Older kernels. By now the number may be another process's, whose end is as good a moment to
-  // look.
+  // Older kernels. The number can belong to another process by now; the end of that process is as
+  // good a moment to look.
   ucred peer{};
   length = sizeof(peer);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return -1;
@@ -119,15 +119,18 @@ struct LocalService::Exit {
 
 absl::StatusOr<std::unique_ptr<LocalService>> LocalService::Start(net::EventLoop& loop,
                                                                   Store& store,
+                                                                  collectives::Reducer& reducer,
                                                                   LocalServiceOptions options) {
-  std::unique_ptr<LocalService> service(new LocalService(loop, store, std::move(options)));
+  std::unique_ptr<LocalService> service(new LocalService(loop, store, reducer, std::move(options)));
   PHALANX_RETURN_IF_ERROR(service->Listen());
   return service;
 }
 
-LocalService::LocalService(net::EventLoop& loop, Store& store, LocalServiceOptions options)
+LocalService::LocalService(net::EventLoop& loop, Store& store, collectives::Reducer& reducer,
+                           LocalServiceOptions options)
     : loop_(loop),
       store_(store),
+      reducer_(reducer),
       options_(std::move(options)),
       spare_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
 
@@ -221,7 +224,7 @@ absl::Status LocalService::Check(int socket) const {
                                                     " belongs to user ", geteuid(),
                                                     " and serves no other: not user ", peer.uid));
   }
-  if (sessions_.size() >= options_.max_clients) {
+  if (sessions_.size() >= kMaxLocalClients) {
     return absl::ResourceExhaustedError(absl::StrCat("node ", options_.greeting.node_name, " has ",
                                                      sessions_.size(), " clients already"));
   }
@@ -239,7 +242,7 @@ void LocalService::Serve(int socket) {
   ++stats_.accepted;
   const uint64_t number = next_number_++;
   const auto session = std::make_shared<LocalSession>(
-      loop_, store_, options_.reduce, options_.greeting, socket,
+      loop_, store_, reducer_, options_.greeting, socket,
       [this, number](const absl::Status& why) { OnEnded(number, why); });
   sessions_[number] = session;
   session->Start();

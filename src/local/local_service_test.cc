@@ -1,5 +1,5 @@
 // The socket as clients that know no manners see it: raw bytes.
-#include "src/object_store/local_service.h"
+#include "src/local/local_service.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -23,7 +23,7 @@
 #include "src/common/random.h"
 #include "src/common/testing/seed.h"
 #include "src/common/testing/status_matchers.h"
-#include "src/object_store/testing/local_node.h"
+#include "src/local/testing/local_node.h"
 
 namespace phalanx::object_store {
 namespace {
@@ -165,7 +165,7 @@ TEST(LocalService, AFolderThatOthersMayEnterIsRefused) {
   absl::Status started;
   node.OnLoop([&] {
     net::EventLoop loop;
-    started = LocalService::Start(loop, node.store(), Options(path)).status();
+    started = LocalService::Start(loop, node.store(), node.reducer(), Options(path)).status();
   });
   EXPECT_THAT(started, StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("755")));
   EXPECT_NE(access(path.c_str(), F_OK), 0);
@@ -179,14 +179,14 @@ TEST(LocalService, ASocketInUseIsNotTakenAndADeadOneIs) {
     absl::Status second;
     node.OnLoop([&] {
       net::EventLoop loop;
-      second = LocalService::Start(loop, node.store(), Options(path)).status();
+      second = LocalService::Start(loop, node.store(), node.reducer(), Options(path)).status();
     });
     EXPECT_THAT(second, StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("in use")));
     ExpectServes(node);
   }
   EXPECT_NE(access(path.c_str(), F_OK), 0) << "it is removed at the end";
 
-  // What a killed node leaves: a socket that nobody listens on.
+  // A killed node leaves a socket without a listener.
   const int dead = socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -204,10 +204,12 @@ TEST(LocalService, AFileInTheSocketsPlaceIsLeftAlone) {
   LocalNode node;
   node.OnLoop([&] {
     net::EventLoop loop;
-    EXPECT_THAT(LocalService::Start(loop, node.store(), Options(path)).status(),
+    EXPECT_THAT(LocalService::Start(loop, node.store(), node.reducer(), Options(path)).status(),
                 StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("no socket")));
-    EXPECT_THAT(LocalService::Start(loop, node.store(), Options(std::string(108, 'x'))).status(),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("107")));
+    EXPECT_THAT(
+        LocalService::Start(loop, node.store(), node.reducer(), Options(std::string(108, 'x')))
+            .status(),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("107")));
   });
   EXPECT_EQ(access(path.c_str(), F_OK), 0);
 }
@@ -357,7 +359,7 @@ TEST(LocalService, AClientThatDoesNotReadIsNotReadFrom) {
       continue;
     }
     ASSERT_LT(sent, 0) << "frames this small are taken whole";
-    // It may be on its way to reading on: what it owes tells when it has stopped.
+    // The node can still be about to read: it has stopped when its pins stay the same.
     const size_t before = node.store_stats().pins;
     full = before >= kMaxWaitingAnswers && node.store_stats().pins == before;
   }
@@ -488,7 +490,7 @@ TEST(LocalService, WhatAVanishedClientSawIsNeverRecycled) {
   }
   node.Await([&] { return node.service().stats().clients == 0; });
   EXPECT_EQ(node.store_stats().pins, 0u);
-  // Both go; the one that nobody saw at the end is kept warm, the other is not.
+  // Both are deleted; only the file that no client had mapped is kept warm.
   RawClient client(node);
   for (const int i : {1, 2}) {
     client.Send(local::Delete{static_cast<uint64_t>(i), Id(i), absl::Seconds(10)});
@@ -514,8 +516,8 @@ int ReceiveDescriptor(int socket) {
   return descriptor;
 }
 
-// A process that maps the segment in which an object is, breaks its connection without a word, and
-// ends when it is told to.
+// A process that maps the segment of an object, breaks its connection without a message, and ends
+// when the test asks for it.
 class VanishedClient {
  public:
   VanishedClient(const LocalNode& node, const ObjectId& id) {

@@ -1,15 +1,15 @@
 // The Unix socket on which a node serves the clients of its host: a rim around the Store.
 //
-//   listening socket ──► LocalSession × n ──► Store
+//   listening socket ──► LocalSession × n ──► Store, Reducer
 //
 // The socket is 0600, in a folder that is made 0700 if there is none, and only processes of the
-// node's own user are served. A socket that a dead node left behind is replaced; one that somebody
-// listens on is not.
+// node's own user are served. A socket that a dead node left behind is replaced; a socket with a
+// listener is not.
 //
 // Made and destroyed while the loop does not run, or on it; in between loop thread only. Owned by
-// the node's daemon; loop and store outlive it.
-#ifndef PHALANX_OBJECT_STORE_LOCAL_SERVICE_H_
-#define PHALANX_OBJECT_STORE_LOCAL_SERVICE_H_
+// the node's daemon; loop, store and reducer outlive it.
+#ifndef PHALANX_LOCAL_LOCAL_SERVICE_H_
+#define PHALANX_LOCAL_LOCAL_SERVICE_H_
 
 #include <sys/types.h>
 
@@ -22,23 +22,22 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "src/collectives/reducer.h"
+#include "src/local/local_session.h"
 #include "src/net/event_loop.h"
-#include "src/object_store/local_session.h"
-#include "src/object_store/reduce_verbs.h"
 #include "src/object_store/store.h"
 
 namespace phalanx::object_store {
+
+// More clients are refused with ResourceExhausted.
+inline constexpr size_t kMaxLocalClients = 4096;
 
 struct LocalServiceOptions {
   // At most 107 bytes.
   std::string socket_path;
   LocalGreeting greeting;
-  // More are refused with ResourceExhausted.
-  size_t max_clients = 4096;
-  // Serves the calls about reductions; outlives the service. Null: they fail with Unimplemented.
-  ReduceVerbs* reduce = nullptr;
-  // Called on the loop when a process has ended whose connection had broken while it might look at
-  // the store's memory (SharedMemory::Reconsider).
+  // Called on the loop when a process ends that could still see the store's memory after its
+  // connection broke (SharedMemory::Reconsider).
   std::function<void()> client_process_ended = [] {};
 };
 
@@ -48,8 +47,9 @@ class LocalService {
   // the path is something else than a socket, FailedPrecondition when others may write to the
   // folder, InvalidArgument for a path that is too long, Unavailable; the text names the path.
   static absl::StatusOr<std::unique_ptr<LocalService>> Start(net::EventLoop& loop, Store& store,
+                                                             collectives::Reducer& reducer,
                                                              LocalServiceOptions options);
-  // Every client is told and sees the node end; the socket is removed.
+  // Sends every client a Goodbye and closes the connections; removes the socket.
   ~LocalService();
   LocalService(const LocalService&) = delete;
   LocalService& operator=(const LocalService&) = delete;
@@ -68,11 +68,12 @@ class LocalService {
   Stats stats() const;
 
  private:
-  LocalService(net::EventLoop& loop, Store& store, LocalServiceOptions options);
+  LocalService(net::EventLoop& loop, Store& store, collectives::Reducer& reducer,
+               LocalServiceOptions options);
   absl::Status Listen();
   void KeepAccepting();
   void AcceptSome();
-  // False when there is nobody to accept now.
+  // Returns false if no client waits to be accepted.
   bool AcceptOne();
   // OK if the process at the other end may be served.
   absl::Status Check(int socket) const;
@@ -84,14 +85,15 @@ class LocalService {
   // Constant after Start.
   net::EventLoop& loop_;
   Store& store_;
+  collectives::Reducer& reducer_;
   const LocalServiceOptions options_;
   ino_t inode_ = 0;
 
   int listener_ = -1;
-  // Given up for a moment when the process has no descriptor left, to accept a client and tell it
-  // so.
+  // Closed for a moment if the process has no descriptor left, so that a client can be accepted and
+  // refused with that error.
   int spare_ = -1;
-  // Set when there was no descriptor even for that: nobody is accepted for a while.
+  // There was no descriptor even for a refusal: no client is accepted for a while.
   bool exhausted_ = false;
   TimerId retry_timer_ = 0;
   std::unique_ptr<net::FdWatcher> watcher_;
@@ -105,4 +107,4 @@ class LocalService {
 
 }  // namespace phalanx::object_store
 
-#endif  // PHALANX_OBJECT_STORE_LOCAL_SERVICE_H_
+#endif  // PHALANX_LOCAL_LOCAL_SERVICE_H_

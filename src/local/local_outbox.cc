@@ -1,4 +1,4 @@
-#include "src/object_store/local_outbox.h"
+#include "src/local/local_outbox.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "src/object_store/local_session.h"
+#include "src/local/local_session.h"
 
 namespace phalanx::object_store {
 namespace {

@@ -1,5 +1,5 @@
 // The messages between a client and the node of its host, and their encoding: frames over a Unix
-// stream socket. Neither protobuf nor gRPC, because clients live in other people's processes.
+// stream socket. Neither protobuf nor gRPC: clients are linked into processes of users.
 //
 //   client                                    node
 //    │── ClientHello ──────────────────────────►│
@@ -9,20 +9,20 @@
 //    │◄── PutDone Granted Object Mapped ... ────│   one answer to each request with a number
 //    │── Release Forget Leave ─────────────────►│
 //
-// A frame is a u32 length and so many bytes: a u8 kind and the fields, little-endian. Lengths are
-// checked before anything is allocated for them. `request` is a number that the client chose; it
-// is free again when the answer came or Cancel was sent.
+// A frame is a u32 length and that many bytes: a u8 kind and the fields, little-endian. The decoder
+// checks lengths before it allocates. `request` is a number that the client chooses; the number is
+// free again after the answer or a Cancel.
 //
 // Files. Large bytes do not travel: an answer names a file and an offset. The node sends each
 // file's descriptor once, as SCM_RIGHTS on the first byte of its own File frame (one descriptor per
-// send, so that a receiver that has no room for it loses that one and no other), and believes from
-// then on that the client has it mapped. A client that wants to unmap says Forget, and unmaps when
-// Forgotten comes back: an answer that crossed the Forget still finds the mapping. Read-only and
-// writable mappings of one file are two files in this respect; a reader uses either.
+// send, so that a receiver without room for a descriptor loses only that one), and assumes from
+// then on that the client has the file mapped. A client that wants to unmap sends Forget, and
+// unmaps when Forgotten arrives: an answer that crossed the Forget still finds the mapping.
+// Read-only and writable mappings of one file count as two files here; a reader uses either.
 //
 // Messages are values; views in them point into the frame they were decoded from. Any thread.
-#ifndef PHALANX_OBJECT_STORE_LOCAL_PROTOCOL_H_
-#define PHALANX_OBJECT_STORE_LOCAL_PROTOCOL_H_
+#ifndef PHALANX_LOCAL_LOCAL_PROTOCOL_H_
+#define PHALANX_LOCAL_LOCAL_PROTOCOL_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +40,7 @@
 #include "phalanx/object_id.h"
 #include "src/common/elements.h"
 #include "src/common/ids.h"
+#include "src/common/reduce_spec.h"
 #include "src/common/wire.h"
 #include "src/object_store/shared_memory.h"
 
@@ -82,7 +83,7 @@ struct Description {
   uint8_t slices = 1;
   Timeout timeout = absl::InfiniteDuration();
   absl::string_view metadata;
-  // Freed when nobody holds it: the client has sent a Hold before.
+  // The object is freed when its last hold ends. The client has sent a Hold before.
   bool owned = false;
   // At most kMaxReferences.
   std::vector<ObjectId> refers_to = {};
@@ -208,24 +209,10 @@ struct Leave {
 struct Reduce {
   static constexpr uint8_t kKind = 15;
   uint64_t request = 0;
-  ObjectId target;
-  ElementTypes elements;
-  ReduceOp op = ReduceOp::kSum;
-  bool fixed_order = false;
-  bool open = false;
-  // 0: all.
-  uint32_t num_objects = 0;
-  // Of each source; 0 bytes: all of it.
-  uint64_t range_offset = 0;
-  uint64_t range_bytes = 0;
-  bool root_here = true;
-  // All nodes that have sources want the result.
-  bool everybody = false;
-  // The target is: see Description.
-  bool owned = false;
+  ReduceTarget target;
+  ReduceSpec spec;
   // Of the reduction as well.
   Timeout timeout = absl::InfiniteDuration();
-  std::vector<ObjectId> sources;
 };
 
 // More sources for an open reduction; `close`: the last ones. At most kMaxReduceSources ids.
@@ -465,4 +452,4 @@ class FrameBuffer {
 
 }  // namespace phalanx::object_store::local
 
-#endif  // PHALANX_OBJECT_STORE_LOCAL_PROTOCOL_H_
+#endif  // PHALANX_LOCAL_LOCAL_PROTOCOL_H_
