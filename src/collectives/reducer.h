@@ -1,7 +1,7 @@
 // What one node does for reductions: computes the folds that shards place here, serves their
 // outputs to the nodes above, and asks for reductions on behalf of its clients.
 //
-//   clients ──Reduce──►┌──────────────┐──NodeMessage──► shards
+//   clients ──Reduce──►┌──────────────┐──NodeMessage──► ShardChannel
 //                      │   Reducer    │◄─Fold FoldDrop FoldCommit ReduceReply ...
 //   other nodes ──────►│  (target,    │──StartPull────► DataPlane     the folds below
 //     pull an output   │   version)   │──StreamFold───► I/O loops     arithmetic, as bytes arrive
@@ -22,7 +22,6 @@
 #define PHALANX_COLLECTIVES_REDUCER_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +35,7 @@
 #include "src/common/ids.h"
 #include "src/net/data_plane.h"
 #include "src/object_store/reduce_verbs.h"
+#include "src/object_store/shard_channel.h"
 #include "src/object_store/store.h"
 
 namespace phalanx::collectives {
@@ -43,7 +43,6 @@ namespace phalanx::collectives {
 struct ReducerOptions {
   NodeKey self;
   std::string name;
-  int num_shards = 1;
   // A pull that failed is tried again after so long, and after twice as long each time up to the
   // second.
   absl::Duration retry_after = absl::Milliseconds(10);
@@ -64,11 +63,10 @@ struct ReducerOptions {
 
 class Reducer final : public object_store::ReduceVerbs {
  public:
-  using SendToShard = std::function<void(int shard, v1::NodeMessage message)>;
-
-  // All of them outlive the reducer. `io` has at least one executor; folds run there.
+  // All of them outlive the reducer, which handles the shards' messages about reductions and
+  // registers its folds at `channel`. `io` has at least one executor; folds run there.
   Reducer(ReducerOptions options, Executor& control, std::vector<Executor*> io,
-          object_store::Store& store, SendToShard send);
+          object_store::Store& store, object_store::ShardChannel& channel);
   ~Reducer() override;
   void SetDataPlane(net::DataPlane* data_plane);
 
@@ -81,14 +79,6 @@ class Reducer final : public object_store::ReduceVerbs {
             object_store::ReduceDone done) override;
   void Cancel(object_store::ClientId client, object_store::RequestId request) override;
   void ClientClosed(object_store::ClientId client) override;
-
-  // ---- directory
-  // A new session with this shard: the messages of its registration that tell what goes on here.
-  // What else it has to be told again is sent, and must come behind the registration: what
-  // Store::OnRegistering is for, with Store::Tell to send.
-  std::vector<v1::NodeMessage> Register(int shard);
-  // True: the message was for reductions.
-  bool OnShardMessage(int shard, const v1::ShardMessage& message);
 
   // ---- data plane
   // True: the request is for a fold's output, or may soon be, and `reply` was taken.

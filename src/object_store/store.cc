@@ -18,19 +18,25 @@ constexpr absl::Duration kTooLate = absl::Milliseconds(100);
 
 }  // namespace
 
-Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory, SendToShard send)
+Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory,
+                  ShardChannel& channel)
     : options_(std::move(options)),
       executor_(executor),
       memory_(memory),
-      send_(std::move(send)),
+      channel_(channel),
       table_(options_.capacity_bytes),
       eviction_(table_),
       pushes_(options_.self, PushLimits(), table_),
       holds_({options_.max_holds_per_client, options_.max_transits}),
-      last_stamps_(static_cast<size_t>(options_.num_shards)),
-      registered_(static_cast<size_t>(options_.num_shards)) {}
+      waiting_serves_(options_.max_waiting_serves),
+      last_stamps_(static_cast<size_t>(channel_.num_shards())) {
+  channel_.AddRegistrant(this);
+  channel_.SetFlushHolds(WhileAlive([this] { FlushHolds(); }));
+  HandleShardMessages();
+}
 
 Store::Impl::~Impl() {
+  channel_.RemoveRegistrant(this);
   alive_.reset();
   if (timer_ != 0) executor_.Cancel(timer_);
   for (const auto& [id, pull] : running_) data_plane_->CancelPull(pull.handle);
@@ -287,8 +293,9 @@ absl::Status Store::Impl::CheckGets() const {
 }
 
 absl::Status Store::Impl::CheckInvariants() const {
-  for (const absl::Status& status : {table_.CheckInvariants(), pulls_.CheckInvariants(),
-                                     CheckPins(), CheckGets(), CheckHolds()}) {
+  for (const absl::Status& status :
+       {table_.CheckInvariants(), pulls_.CheckInvariants(), waiting_serves_.CheckInvariants(),
+        CheckPins(), CheckGets(), CheckHolds()}) {
     if (!status.ok()) return status;
   }
   for (const Copy* copy : table_.Sorted()) {
@@ -307,8 +314,8 @@ absl::Status Store::Impl::CheckInvariants() const {
 
 // ------------------------------------------------------------------------------ public methods
 
-Store::Store(StoreOptions options, Executor& executor, SharedMemory& memory, SendToShard send)
-    : impl_(std::make_unique<Impl>(std::move(options), executor, memory, std::move(send))) {}
+Store::Store(StoreOptions options, Executor& executor, SharedMemory& memory, ShardChannel& channel)
+    : impl_(std::make_unique<Impl>(std::move(options), executor, memory, channel)) {}
 
 Store::~Store() = default;
 

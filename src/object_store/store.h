@@ -4,7 +4,7 @@
 //     clients (local_service, simulation, LocalCluster)
 //        │ Put Create Publish Seal Get Release Delete ...        (this interface)
 //     ┌──▼───────────────────────────────────────┐
-//     │ Store: object_table · eviction · clients  │── NodeMessage ──► DirectoryClient (k of them)
+//     │ Store: object_table · eviction · clients  │── NodeMessage ──► ShardChannel
 //     │        pull_manager · push_manager        │── StartPull ────► DataPlane
 //     └───────────────────────────────────────────┘── Allocate ─────► SharedMemory
 //
@@ -29,6 +29,7 @@
 #include "src/common/executor.h"
 #include "src/common/ids.h"
 #include "src/net/data_plane.h"
+#include "src/object_store/shard_channel.h"
 #include "src/object_store/shared_memory.h"
 
 namespace phalanx::object_store {
@@ -42,7 +43,6 @@ inline constexpr uint64_t kRecordBytes = 1024;
 struct StoreOptions {
   NodeKey self;
   std::string name;
-  int num_shards = 1;
   uint64_t capacity_bytes = 0;
   // Each object counts so much of the capacity, beside its bytes and metadata: without it there is
   // no limit to the number of small ones. kRecordBytes in a node.
@@ -226,11 +226,9 @@ struct StoreStats {
 
 class Store {
  public:
-  // Sends to shard i; queued by the session below.
-  using SendToShard = absl::AnyInvocable<void(int shard, v1::NodeMessage message)>;
-
-  // All of them outlive the store. The data plane's ServeHandler calls Serve().
-  Store(StoreOptions options, Executor& executor, SharedMemory& memory, SendToShard send);
+  // All of them outlive the store, which handles the shards' messages about objects and registers
+  // its objects at `channel`. The data plane's ServeHandler calls Serve().
+  Store(StoreOptions options, Executor& executor, SharedMemory& memory, ShardChannel& channel);
   ~Store();
   void SetDataPlane(net::DataPlane* data_plane);
 
@@ -325,17 +323,6 @@ class Store {
                       Instant deadline, absl::AnyInvocable<void(absl::StatusOr<int>)> done);
   // Only what is here: ids of complete copies.
   bool ContainsLocally(const ObjectId& id) const;
-
-  // ---- directory
-  // A new session with this shard: send the whole state that belongs to it, in this turn and others
-  // if there is much.
-  void OnRegister(int shard);
-  // Others' part in it: what it returns is told at the end of the registration, what it Tells comes
-  // behind.
-  void OnRegistering(absl::AnyInvocable<std::vector<v1::NodeMessage>(int shard)> others);
-  // Sends to the shard, behind the registration if one is under way.
-  void Tell(int shard, v1::NodeMessage message);
-  void OnShardMessage(int shard, const v1::ShardMessage& message);
 
   // ---- data plane
   // What can be served now. NotFound, Aborted (another generation is here), ResourceExhausted,

@@ -17,12 +17,6 @@ absl::Status DeletedStatus(const ObjectId& id) {
 
 // ------------------------------------------------------------------------------------- sending
 
-void Store::Impl::SendTo(int shard, v1::NodeMessage message) {
-  const auto registration = registrations_.find(shard);
-  if (registration == registrations_.end()) return send_(shard, std::move(message));
-  registration->second.held.push_back(std::move(message));
-}
-
 void Store::Impl::AnnounceCreate(const Copy& copy, std::string bytes, const Generation& version) {
   if (!DefectActive(Defect::kHoldAfterAnnouncement)) FlushHolds();
   v1::NodeMessage message;
@@ -35,7 +29,7 @@ void Store::Impl::AnnounceCreate(const Copy& copy, std::string bytes, const Gene
     announce->set_has_inline(true);
     announce->set_inline_bytes(std::move(bytes));
   }
-  Send(copy.id, std::move(message));
+  channel_.Send(copy.id, std::move(message));
 }
 
 void Store::Impl::AnnounceSeal(const Copy& copy) {
@@ -46,7 +40,7 @@ void Store::Impl::AnnounceSeal(const Copy& copy) {
     announce->set_has_inline(true);
     announce->set_inline_bytes(copy.block->bytes().data(), copy.size_bytes);
   }
-  Send(copy.id, std::move(message));
+  channel_.Send(copy.id, std::move(message));
 }
 
 void Store::Impl::SendWithdraw(const ObjectId& id, const Generation& generation,
@@ -54,13 +48,13 @@ void Store::Impl::SendWithdraw(const ObjectId& id, const Generation& generation,
   v1::NodeMessage message;
   SetSubject(id, generation, message.mutable_withdraw());
   message.mutable_withdraw()->set_reason(std::string(why.message()));
-  Send(id, std::move(message));
+  channel_.Send(id, std::move(message));
 }
 
 void Store::Impl::SendEvictRequest(const Copy& copy) {
   v1::NodeMessage message;
   SetSubject(copy.id, copy.generation, message.mutable_evict_request());
-  Send(copy.id, std::move(message));
+  channel_.Send(copy.id, std::move(message));
 }
 
 void Store::Impl::ReportComplete(const Copy& copy, PlanId plan) {
@@ -69,13 +63,13 @@ void Store::Impl::ReportComplete(const Copy& copy, PlanId plan) {
   SetSubject(copy.id, copy.generation, report);
   report->set_plan_id(plan);
   report->set_complete(true);
-  Send(copy.id, std::move(message));
+  channel_.Send(copy.id, std::move(message));
 }
 
 void Store::Impl::SendDeleteConfirm(const ObjectId& id, const Generation& generation) {
   v1::NodeMessage message;
   SetSubject(id, generation, message.mutable_delete_confirm());
-  Send(id, std::move(message));
+  channel_.Send(id, std::move(message));
 }
 
 void Store::Impl::SendRequest(const Request& request) {
@@ -108,10 +102,37 @@ void Store::Impl::SendRequest(const Request& request) {
   } else {
     return;
   }
-  Send(request.object, std::move(message));
+  channel_.Send(request.object, std::move(message));
 }
 
 // ------------------------------------------------------------------------ messages of the shard
+
+void Store::Impl::HandleShardMessages() {
+  using Message = v1::ShardMessage;
+  const auto handle = [this](Message::KindCase kind, auto handler) {
+    channel_.Handle(kind, Guarded(std::move(handler)));
+  };
+  handle(Message::kVerdict, [this](int, const Message& m) { OnVerdict(m.verdict()); });
+  handle(Message::kAssign, [this](int, const Message& m) { OnAssign(m.assign()); });
+  handle(Message::kDeliver, [this](int, const Message& m) { OnDeliver(m.deliver()); });
+  handle(Message::kGone, [this](int, const Message& m) { OnGone(m.gone()); });
+  handle(Message::kEvictReply, [this](int, const Message& m) { OnEvictReply(m.evict_reply()); });
+  handle(Message::kDeleteReply, [this](int, const Message& m) { OnDeleteReply(m.delete_reply()); });
+  handle(Message::kQueryReply, [this](int, const Message& m) { OnQueryReply(m.query_reply()); });
+  handle(Message::kPrefetchReply,
+         [this](int, const Message& m) { OnPrefetchReply(m.prefetch_reply()); });
+  handle(Message::kBroadcastReply,
+         [this](int, const Message& m) { OnBroadcastReply(m.broadcast_reply()); });
+  handle(Message::kSticky, [this](int shard, const Message& m) { OnSticky(shard, m.sticky()); });
+  handle(Message::kBroadcastBegun,
+         [this](int shard, const Message& m) { OnBroadcastBegun(shard, m.broadcast_begun()); });
+  handle(Message::kFetch, [this](int, const Message& m) { OnFetch(m.fetch()); });
+  handle(Message::kDrainStatus,
+         [this](int shard, const Message& m) { OnDrainStatus(shard, m.drain_status()); });
+  handle(Message::kClaimed, [this](int, const Message& m) { OnClaimed(m.claimed()); });
+  handle(Message::kKept, [this](int, const Message& m) { OnKept(m.kept()); });
+  handle(Message::kKeepReply, [this](int, const Message& m) { OnKeepReply(m.keep_reply()); });
+}
 
 void Store::Impl::OnVerdict(const v1::Verdict& verdict) {
   const absl::StatusOr<ObjectId> id = directory::ParseObjectId(verdict.object_id());
@@ -198,7 +219,7 @@ bool Store::Impl::TellIfDeleted(const ObjectId& id, const Generation& generation
   if (tombstones_.count({id, generation}) == 0) return false;
   v1::NodeMessage message;
   SetSubject(id, generation, message.mutable_register_tombstone());
-  Send(id, std::move(message));
+  channel_.Send(id, std::move(message));
   return true;
 }
 

@@ -20,16 +20,16 @@ constexpr absl::Duration kTooLate = absl::Seconds(1);
 void Store::Impl::SendHolds(const std::vector<ObjectId>& ids, bool held) {
   std::map<int, v1::NodeMessage> by_shard;
   for (const ObjectId& id : ids) {
-    const int shard = ShardOf(id);
+    const int shard = channel_.ShardOf(id);
     v1::NodeMessage& message = by_shard[shard];
     std::string* bytes = held ? message.mutable_hold()->mutable_object_ids()
                               : message.mutable_unhold()->mutable_object_ids();
     bytes->append(id.binary().data(), ObjectId::kSize);
     if (bytes->size() < kMaxReferences * ObjectId::kSize) continue;
-    SendTo(shard, std::move(message));
+    channel_.SendTo(shard, std::move(message));
     by_shard.erase(shard);
   }
-  for (auto& [shard, message] : by_shard) SendTo(shard, std::move(message));
+  for (auto& [shard, message] : by_shard) channel_.SendTo(shard, std::move(message));
 }
 
 void Store::Impl::FlushHolds() {
@@ -67,7 +67,7 @@ void Store::Impl::LeaveReferences(const Copy& copy) {
   absl::string_view ids = copy.refers_to;
   for (; !ids.empty(); ids.remove_prefix(ObjectId::kSize)) {
     const ObjectId id = *ObjectId::FromBinary(ids.substr(0, ObjectId::kSize));
-    if (ShardOf(id) != ShardOf(copy.id)) holds_.Linger(id, until);
+    if (channel_.ShardOf(id) != channel_.ShardOf(copy.id)) holds_.Linger(id, until);
   }
   holds_.DropReferences(copy.refers_to);
 }
@@ -146,7 +146,7 @@ absl::Status Store::Claim(ClientId client, const ObjectId& id, const TransitMark
   claim->set_object_id(IdBytes(id));
   directory::ToProto(from.node, claim->mutable_node());
   claim->set_number(from.number);
-  impl_->Send(id, std::move(message));
+  impl_->channel_.Send(id, std::move(message));
   return absl::OkStatus();
 }
 

@@ -37,11 +37,12 @@
 #include "src/object_store/object_table.h"
 #include "src/object_store/pull_manager.h"
 #include "src/object_store/push_manager.h"
+#include "src/object_store/serve_waitlist.h"
 #include "src/object_store/store.h"
 
 namespace phalanx::object_store {
 
-struct Store::Impl {
+struct Store::Impl final : public Registrant {
   // A Put, or a Seal that waits for its verdict.
   struct PutPart {
     PutOptions options;
@@ -169,13 +170,6 @@ struct Store::Impl {
     uint64_t size_bytes = 0;  // of the object itself, set by AskMemory
   };
 
-  // A receiver whose relay we are to be as soon as the object begins here.
-  struct WaitingServe {
-    uint64_t serial = 0;
-    net::ServeRequest request;
-    net::DataPlane::ServeReply reply;
-  };
-
   struct RunningPull {
     net::DataPlane::PullHandle handle = 0;
     uint64_t serial = 0;
@@ -185,8 +179,8 @@ struct Store::Impl {
     std::shared_ptr<net::PullProgress> progress;
   };
 
-  Impl(StoreOptions options, Executor& executor, SharedMemory& memory, SendToShard send);
-  ~Impl();
+  Impl(StoreOptions options, Executor& executor, SharedMemory& memory, ShardChannel& channel);
+  ~Impl() override;
 
   // ---- turns
   class Turn {
@@ -208,6 +202,13 @@ struct Store::Impl {
       if (alive.expired()) return;
       Turn turn(*this);
       f(std::forward<decltype(args)>(args)...);
+    };
+  }
+  // The same without a turn.
+  template <typename F>
+  auto WhileAlive(F f) {
+    return [alive = std::weak_ptr<char>(alive_), f = std::move(f)](auto&&... args) mutable {
+      if (!alive.expired()) f(std::forward<decltype(args)>(args)...);
     };
   }
   void Settle();
@@ -332,30 +333,27 @@ struct Store::Impl {
   void TellUsage();
   absl::StatusOr<net::ServeGrant> Serve(const net::ServeRequest& request);
   void Serve(const net::ServeRequest& request, net::DataPlane::ServeReply reply);
-  // Answers those who wait for the object, if it is here now or `serial`'s patience is over.
-  void AnswerServes(const ObjectId& id, uint64_t serial);
+  // Answers the receivers that wait for bytes of the object which are here now, and the one whose
+  // patience is over (`expired`; 0: none).
+  void AnswerServes(const ObjectId& id, uint64_t expired);
 
   // ---- registration
-  // A new session that is told the node's state in parts, so that no turn is longer for it. What
-  // else is to be said to the shard meanwhile is held back until the end.
+  // What is registered in a new session, and how far that has come.
   struct Registration {
-    uint64_t serial = 0;
     std::vector<ObjectId> holds;
     std::vector<std::pair<ObjectId, Generation>> copies;
     std::vector<v1::RegisterWant> wants;
     std::vector<std::pair<ObjectId, Generation>> tombstones;
-    std::vector<v1::NodeMessage> others;
     size_t holds_told = 0;
     size_t copies_told = 0;
     size_t wants_told = 0;
     size_t tombstones_told = 0;
-    std::vector<v1::NodeMessage> held;
   };
-  void OnRegister(int shard);
+  void FillBegin(int shard, v1::RegisterBegin* begin) override;
+  std::vector<v1::NodeMessage> BeginSession(int shard) override;
+  bool RegisterSome(int shard) override;
+  void EndRegistrationTurn() override { Turn turn(*this); }
   void AskAgain(int shard);
-  void RegisterMore(int shard);
-  // True when everything has been told.
-  bool RegisterSome(int shard, Registration& registration);
   void RegisterCopy(int shard, Copy* copy);
   // At most `most` of the ids that are held; how many.
   size_t RegisterHolds(int shard, Registration& registration, size_t most);
@@ -378,13 +376,7 @@ struct Store::Impl {
   absl::Status CheckHolds() const;
 
   // ---- directory
-  int ShardOf(const ObjectId& id) const {
-    return static_cast<int>(id.ShardHash() % static_cast<uint64_t>(options_.num_shards));
-  }
-  void SendTo(int shard, v1::NodeMessage message);
-  void Send(const ObjectId& id, v1::NodeMessage message) {
-    SendTo(ShardOf(id), std::move(message));
-  }
+  void HandleShardMessages();
   // A complete copy's `bytes` travel inline if there are few enough of them.
   void AnnounceCreate(const Copy& copy, std::string bytes, const Generation& version = {});
   void AnnounceSeal(const Copy& copy);
@@ -438,7 +430,7 @@ struct Store::Impl {
   const StoreOptions options_;
   Executor& executor_;
   SharedMemory& memory_;
-  SendToShard send_;
+  ShardChannel& channel_;
   net::DataPlane* data_plane_ = nullptr;
   std::shared_ptr<char> alive_ = std::make_shared<char>();
 
@@ -449,7 +441,6 @@ struct Store::Impl {
   HoldTable holds_;
   // Why Gets for these wait: no copy is left. While somebody here wants them.
   absl::flat_hash_map<ObjectId, absl::Status> lost_;
-  absl::AnyInvocable<std::vector<v1::NodeMessage>(int shard)> others_register_;
 
   uint64_t next_number_ = 1;  // clients, requests, writers, pins, pulls
   uint64_t next_sequence_ = 1;
@@ -458,8 +449,7 @@ struct Store::Impl {
   absl::flat_hash_map<WriterId, Writer> writers_;
   absl::flat_hash_map<ObjectId, std::unique_ptr<Gets>> gets_;
   absl::flat_hash_map<ObjectId, RunningPull> running_;
-  std::map<ObjectId, std::vector<WaitingServe>> waiting_serves_;
-  size_t waiting_serves_count_ = 0;
+  ServeWaitlist waiting_serves_;
   // The node's own fetches, and when each is looked at; soonest first.
   std::deque<std::pair<Instant, ObjectId>> fetches_;
   // Pulls that wait for memory, or did; in order of time.
@@ -475,9 +465,7 @@ struct Store::Impl {
   RequestId drain_ = 0;
   // What the shards have told of copies that are here; told again in a new session.
   absl::flat_hash_map<std::pair<ObjectId, Generation>, v1::StickyMark> stickies_;
-  std::vector<uint64_t> last_stamps_;  // by shard, the greatest that it has told of any
-  // By shard: this life of the node has had a session there.
-  std::vector<char> registered_;
+  std::vector<uint64_t> last_stamps_;          // by shard, the greatest that it has told of any
   std::map<int, Registration> registrations_;  // under way, by shard
 
   absl::flat_hash_set<std::pair<ObjectId, Generation>> tombstones_;

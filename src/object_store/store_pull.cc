@@ -77,7 +77,7 @@ void Store::Impl::OnAllocated(uint64_t bytes, const MemoryOwner& owner,
     HoldReferences(*table_.Add(std::move(copy)));
     Touch(owner.object);
     pulls_.OnMemory(owner.object, owner.token, absl::OkStatus());
-    AnswerServes(owner.object, /*serial=*/0);
+    AnswerServes(owner.object, /*expired=*/0);
   } else if (std::holds_alternative<PutPart>(request->part)) {
     FinishPut(*request, *std::move(result));
   } else {
@@ -181,7 +181,7 @@ void Store::Impl::EvictCopy(Copy* copy) {
 
 // ------------------------------------------------------------------- what was decided of pulls
 
-void Store::Impl::Carry(TellShard& effect) { Send(effect.id, std::move(effect.message)); }
+void Store::Impl::Carry(TellShard& effect) { channel_.Send(effect.id, std::move(effect.message)); }
 
 void Store::Impl::Carry(ReserveMemory& effect) {
   MemoryOwner owner{0, effect.id, effect.token, std::move(effect.target)};
@@ -287,7 +287,7 @@ void Store::Impl::SendProgress() {
   std::map<int, v1::NodeMessage> by_shard;
   for (const PullManager::Running& pull : pulls_.RunningPulls()) {
     RunningPull& running = running_.at(pull.id);
-    v1::Progress* progress = by_shard[ShardOf(pull.id)].mutable_progress();
+    v1::Progress* progress = by_shard[channel_.ShardOf(pull.id)].mutable_progress();
     v1::Progress::Pull* out = progress->add_pulls();
     SetSubject(pull.id, pull.generation, out);
     out->set_plan_id(pull.plan);
@@ -305,9 +305,9 @@ void Store::Impl::SendProgress() {
   }
   for (auto& [shard, message] : by_shard) {
     message.mutable_progress()->set_used_bytes(table_.used_bytes());
-    SendTo(shard, std::move(message));
+    channel_.SendTo(shard, std::move(message));
   }
-  if (by_shard.size() == static_cast<size_t>(options_.num_shards)) {
+  if (by_shard.size() == static_cast<size_t>(channel_.num_shards())) {
     next_usage_ = Instant::Infinite();
     told_used_bytes_ = table_.used_bytes();
   }
@@ -319,10 +319,10 @@ void Store::Impl::SendProgress() {
 void Store::Impl::TellUsage() {
   next_usage_ = Instant::Infinite();
   told_used_bytes_ = table_.used_bytes();
-  for (int shard = 0; shard < options_.num_shards; ++shard) {
+  for (int shard = 0; shard < channel_.num_shards(); ++shard) {
     v1::NodeMessage message;
     message.mutable_progress()->set_used_bytes(told_used_bytes_);
-    SendTo(shard, std::move(message));
+    channel_.SendTo(shard, std::move(message));
   }
 }
 
@@ -344,34 +344,24 @@ void Store::Impl::Serve(const net::ServeRequest& request, net::DataPlane::ServeR
   const bool about_to_begin = pulls_.Wants(request.object) &&
                               table_.Find(request.object, request.generation) == nullptr &&
                               (target == nullptr || target->generation == request.generation);
-  if (!about_to_begin || waiting_serves_count_ >= options_.max_waiting_serves) {
+  if (!about_to_begin || waiting_serves_.full()) {
     reply(Serve(request));
     return;
   }
   const uint64_t serial = next_number_++;
   const absl::Duration patience = std::min(options_.serve_patience, request.patience);
-  ++waiting_serves_count_;
-  waiting_serves_[request.object].push_back({serial, request, std::move(reply)});
+  waiting_serves_.Add(serial, request, std::move(reply));
   executor_.RunAt(executor_.Now() + patience,
                   Guarded([this, id = request.object, serial] { AnswerServes(id, serial); }));
 }
 
-void Store::Impl::AnswerServes(const ObjectId& id, uint64_t serial) {
-  const auto found = waiting_serves_.find(id);
-  if (found == waiting_serves_.end()) return;
-  std::vector<WaitingServe> ready;
-  std::vector<WaitingServe> kept;
-  for (WaitingServe& waiting : found->second) {
-    const bool here = table_.Find(id, waiting.request.generation) != nullptr;
-    (here || waiting.serial == serial ? ready : kept).push_back(std::move(waiting));
+void Store::Impl::AnswerServes(const ObjectId& id, uint64_t expired) {
+  const auto is_here = [this](const net::ServeRequest& request) {
+    return table_.Find(request.object, request.generation) != nullptr;
+  };
+  for (ServeWaitlist::Waiting& waiting : waiting_serves_.Take(id, expired, is_here)) {
+    waiting.reply(Serve(waiting.request));
   }
-  if (kept.empty()) {
-    waiting_serves_.erase(found);
-  } else {
-    found->second = std::move(kept);
-  }
-  waiting_serves_count_ -= ready.size();
-  for (WaitingServe& waiting : ready) waiting.reply(Serve(waiting.request));
 }
 
 }  // namespace phalanx::object_store

@@ -110,7 +110,7 @@ void Store::Impl::FinishCreate(Request& request, std::shared_ptr<MemoryBlock> bl
   AnnounceCreate(*copy, "", part.options.version);
   Touch(request.object);
   // Of a generation that the shard has named others may know before it begins here.
-  AnswerServes(request.object, /*serial=*/0);
+  AnswerServes(request.object, /*expired=*/0);
   AnswerCreate(request, WriteGrant{id, copy->generation, std::move(block), copy->buffer});
 }
 

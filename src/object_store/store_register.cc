@@ -18,72 +18,53 @@ void Store::Impl::Describe(const Copy& copy, v1::ObjectInfo* out) {
   if (!copy.asked_for.empty()) out->set_asked_for(copy.asked_for);
 }
 
+void Store::Impl::FillBegin(int shard, v1::RegisterBegin* begin) {
+  begin->set_sticky_stamp(last_stamps_[static_cast<size_t>(shard)]);
+}
+
 // What is listed here is told as it is when its turn comes: a copy that is gone by then is passed
 // over, and what became of any meanwhile is said behind the registration.
-void Store::Impl::OnRegister(int shard) {
-  v1::NodeMessage message;
-  char& had_session = registered_[static_cast<size_t>(shard)];
-  message.mutable_register_begin()->set_had_session(std::exchange(had_session, 1) != 0);
-  message.mutable_register_begin()->set_sticky_stamp(last_stamps_[static_cast<size_t>(shard)]);
-  send_(shard, std::move(message));
+std::vector<v1::NodeMessage> Store::Impl::BeginSession(int shard) {
   told_used_bytes_ = 0;  // as the node's description has it
-  // What an earlier one held back is void with its session.
+  ++next_number_;
   Registration& registration = registrations_[shard] = Registration();
-  registration.serial = next_number_++;
-  const auto here = [this, shard](const ObjectId& id) { return ShardOf(id) == shard; };
+  const auto here = [this, shard](const ObjectId& id) { return channel_.ShardOf(id) == shard; };
   registration.holds = holds_.TellAgain(here);
   if (DefectActive(Defect::kHoldsForgottenAtRestart)) registration.holds.clear();
   absl::erase_if(lost_, [&here](const auto& lost) { return here(lost.first); });
   std::vector<const Copy*> asked;
   for (Copy* copy : table_.Sorted()) {
-    if (ShardOf(copy->id) != shard) continue;
+    if (channel_.ShardOf(copy->id) != shard) continue;
     registration.copies.emplace_back(copy->id, copy->generation);
     if (copy->eviction == Copy::Eviction::kAsked) asked.push_back(copy);
   }
-  registration.wants = pulls_.Register(shard, options_.num_shards);
+  registration.wants = pulls_.Register(shard, channel_.num_shards());
   if (DefectActive(Defect::kTombstoneForgottenAtRestart)) tombstones_by_age_.clear();
   for (const auto& tombstone : tombstones_by_age_) {
-    if (ShardOf(tombstone.first) == shard) registration.tombstones.push_back(tombstone);
+    if (channel_.ShardOf(tombstone.first) == shard) registration.tombstones.push_back(tombstone);
   }
   // What the old session had not answered is asked again.
   for (const Copy* copy : asked) SendEvictRequest(*copy);
   AskAgain(shard);
-  if (others_register_) registration.others = others_register_(shard);
   if (DefectActive(Defect::kPinDroppedOnReconnect)) DropPins(shard);
-  RegisterMore(shard);
+  return {};
 }
 
 void Store::Impl::AskAgain(int shard) {
   std::vector<RequestId> open;
   for (const auto& [id, request] : requests_) {
     if (request->stage != Request::Stage::kWaiting) continue;
-    if (ShardOf(request->object) == shard && !request->object.nil()) open.push_back(id);
+    if (channel_.ShardOf(request->object) == shard && !request->object.nil()) open.push_back(id);
   }
   std::sort(open.begin(), open.end());
   for (const RequestId id : open) SendRequest(*requests_.at(id));
   if (drain_ != 0) SendDrain(shard);
 }
 
-void Store::Impl::RegisterMore(int shard) {
-  Registration& r = registrations_.at(shard);
-  if (!RegisterSome(shard, r)) {
-    executor_.Post(Guarded([this, shard, serial = r.serial] {
-      const auto found = registrations_.find(shard);
-      // Another session may have begun since.
-      if (found != registrations_.end() && found->second.serial == serial) RegisterMore(shard);
-    }));
-    return;
-  }
-  for (v1::NodeMessage& message : r.others) send_(shard, std::move(message));
-  v1::NodeMessage end;
-  end.mutable_register_end();
-  send_(shard, std::move(end));
-  const std::vector<v1::NodeMessage> held = std::move(r.held);
-  registrations_.erase(shard);
-  for (const v1::NodeMessage& message : held) send_(shard, message);
-}
-
-bool Store::Impl::RegisterSome(int shard, Registration& r) {
+bool Store::Impl::RegisterSome(int shard) {
+  const auto found = registrations_.find(shard);
+  if (found == registrations_.end()) return true;
+  Registration& r = found->second;
   size_t left = options_.registered_per_turn;
   left -= RegisterHolds(shard, r, left);
   for (; left > 0 && r.copies_told < r.copies.size(); --left) {
@@ -93,16 +74,18 @@ bool Store::Impl::RegisterSome(int shard, Registration& r) {
   for (; left > 0 && r.wants_told < r.wants.size(); --left) {
     v1::NodeMessage message;
     *message.mutable_register_want() = std::move(r.wants[r.wants_told++]);
-    send_(shard, std::move(message));
+    channel_.Register(shard, std::move(message));
   }
   for (; left > 0 && r.tombstones_told < r.tombstones.size(); --left) {
     const auto& [id, generation] = r.tombstones[r.tombstones_told++];
     v1::NodeMessage message;
     SetSubject(id, generation, message.mutable_register_tombstone());
-    send_(shard, std::move(message));
+    channel_.Register(shard, std::move(message));
   }
-  return r.holds_told == r.holds.size() && r.copies_told == r.copies.size() &&
-         r.wants_told == r.wants.size() && r.tombstones_told == r.tombstones.size();
+  const bool done = r.holds_told == r.holds.size() && r.copies_told == r.copies.size() &&
+                    r.wants_told == r.wants.size() && r.tombstones_told == r.tombstones.size();
+  if (done) registrations_.erase(found);
+  return done;
 }
 
 size_t Store::Impl::RegisterHolds(int shard, Registration& r, size_t most) {
@@ -113,7 +96,7 @@ size_t Store::Impl::RegisterHolds(int shard, Registration& r, size_t most) {
   for (size_t i = 0; i < most; ++i) {
     ids->append(r.holds[r.holds_told++].binary().data(), ObjectId::kSize);
   }
-  send_(shard, std::move(message));
+  channel_.Register(shard, std::move(message));
   return most;
 }
 
@@ -140,14 +123,14 @@ void Store::Impl::RegisterCopy(int shard, Copy* copy) {
   }
   const std::optional<NodeKey> sender = pulls_.RunningSender(copy->id, copy->generation);
   if (sender) directory::ToProto(*sender, out->mutable_sender());
-  send_(shard, std::move(message));
+  channel_.Register(shard, std::move(message));
 }
 
 void Store::Impl::DropPins(int shard) {
   for (auto& [id, client] : clients_) {
     for (auto it = client->pins.begin(); it != client->pins.end();) {
       const auto pin = it++;
-      if (ShardOf(pin->second.copy->id) == shard && pin->second.streaming == 0) {
+      if (channel_.ShardOf(pin->second.copy->id) == shard && pin->second.streaming == 0) {
         Unpin(*client, pin->first, /*recycle=*/true);
       }
     }

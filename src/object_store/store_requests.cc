@@ -138,7 +138,7 @@ void Store::Impl::LeaveBroadcast(const Request& request) {
   out->set_request_id(request.id);
   out->set_object_id(request.object.binary().data(), ObjectId::kSize);
   out->set_end(true);
-  Send(request.object, std::move(message));
+  channel_.Send(request.object, std::move(message));
 }
 
 // What is not here any more need not be told again.
@@ -158,7 +158,7 @@ void Store::Impl::NoteStamp(int shard, const v1::StickyMark& mark) {
 void Store::Impl::SendDrain(int shard) {
   v1::NodeMessage message;
   message.mutable_drain_request();
-  SendTo(shard, std::move(message));
+  channel_.SendTo(shard, std::move(message));
 }
 
 void Store::Impl::OnDrainStatus(int shard, const v1::DrainStatus& status) {
@@ -216,7 +216,7 @@ void Store::Prefetch(ClientId client, const ObjectId& id, std::vector<std::strin
 void Store::Drain(Instant deadline, absl::AnyInvocable<void(absl::Status)> done) {
   Impl::Turn turn(*impl_);
   Impl::DrainPart part;
-  part.left.resize(static_cast<size_t>(impl_->options_.num_shards));
+  part.left.resize(static_cast<size_t>(impl_->channel_.num_shards()));
   part.message = "the directory has not answered";
   part.done = std::move(done);
   Impl::Request& request = impl_->NewRequest(0, ObjectId(), deadline, std::move(part));
@@ -226,71 +226,7 @@ void Store::Drain(Instant deadline, absl::AnyInvocable<void(absl::Status)> done)
   }
   impl_->drain_ = request.id;
   impl_->WatchDeadline(request);
-  for (int shard = 0; shard < impl_->options_.num_shards; ++shard) impl_->SendDrain(shard);
-}
-
-void Store::OnRegister(int shard) {
-  Impl::Turn turn(*impl_);
-  impl_->OnRegister(shard);
-}
-
-void Store::OnRegistering(absl::AnyInvocable<std::vector<v1::NodeMessage>(int shard)> others) {
-  impl_->others_register_ = std::move(others);
-}
-
-void Store::Tell(int shard, v1::NodeMessage message) {
-  impl_->FlushHolds();
-  impl_->SendTo(shard, std::move(message));
-}
-
-void Store::OnShardMessage(int shard, const v1::ShardMessage& message) {
-  Impl::Turn turn(*impl_);
-  switch (message.kind_case()) {
-    case v1::ShardMessage::kVerdict:
-      return impl_->OnVerdict(message.verdict());
-    case v1::ShardMessage::kAssign:
-      return impl_->OnAssign(message.assign());
-    case v1::ShardMessage::kDeliver:
-      return impl_->OnDeliver(message.deliver());
-    case v1::ShardMessage::kGone:
-      return impl_->OnGone(message.gone());
-    case v1::ShardMessage::kEvictReply:
-      return impl_->OnEvictReply(message.evict_reply());
-    case v1::ShardMessage::kDeleteReply:
-      return impl_->OnDeleteReply(message.delete_reply());
-    case v1::ShardMessage::kQueryReply:
-      return impl_->OnQueryReply(message.query_reply());
-    case v1::ShardMessage::kPrefetchReply:
-      return impl_->OnPrefetchReply(message.prefetch_reply());
-    case v1::ShardMessage::kBroadcastReply:
-      return impl_->OnBroadcastReply(message.broadcast_reply());
-    case v1::ShardMessage::kSticky:
-      return impl_->OnSticky(shard, message.sticky());
-    case v1::ShardMessage::kBroadcastBegun:
-      return impl_->OnBroadcastBegun(shard, message.broadcast_begun());
-    case v1::ShardMessage::kFetch:
-      return impl_->OnFetch(message.fetch());
-    case v1::ShardMessage::kDrainStatus:
-      return impl_->OnDrainStatus(shard, message.drain_status());
-    case v1::ShardMessage::kClaimed:
-      return impl_->OnClaimed(message.claimed());
-    case v1::ShardMessage::kKept:
-      return impl_->OnKept(message.kept());
-    case v1::ShardMessage::kKeepReply:
-      return impl_->OnKeepReply(message.keep_reply());
-    // Of reductions: not the store's.
-    case v1::ShardMessage::kReduceReply:
-    case v1::ShardMessage::kExtendReply:
-    case v1::ShardMessage::kFold:
-    case v1::ShardMessage::kFoldDrop:
-    case v1::ShardMessage::kFoldCommit:
-    case v1::ShardMessage::kFailReply:
-    case v1::ShardMessage::kKeepReduction:
-    case v1::ShardMessage::kWatchSource:
-    case v1::ShardMessage::kSourceState:
-    case v1::ShardMessage::KIND_NOT_SET:
-      return;
-  }
+  for (int shard = 0; shard < impl_->channel_.num_shards(); ++shard) impl_->SendDrain(shard);
 }
 
 }  // namespace phalanx::object_store

@@ -27,6 +27,7 @@
 #include "src/net/event_loop.h"
 #include "src/object_store/local_service.h"
 #include "src/object_store/memfd_memory.h"
+#include "src/object_store/shard_channel.h"
 #include "src/object_store/store.h"
 #include "src/object_store/testing/fake_reduce_verbs.h"
 
@@ -154,14 +155,7 @@ class LocalNode {
     options.self = NodeKey{7, 1};
     options.name = "node-a";
     options.capacity_bytes = capacity;
-    store_ = std::make_unique<Store>(options, loop_, memory_,
-                                     [this](int, const v1::NodeMessage& message) {
-                                       for (v1::ShardMessage& answer : directory_.Answer(message)) {
-                                         loop_.Post([this, answer = std::move(answer)] {
-                                           if (store_ != nullptr) store_->OnShardMessage(0, answer);
-                                         });
-                                       }
-                                     });
+    store_ = std::make_unique<Store>(options, loop_, memory_, channel_);
     auto service = LocalService::Start(loop_, *store_,
                                        {.socket_path = socket_,
                                         .greeting = {"node-a", "127.0.0.1:7400", NodeKey{7, 1}},
@@ -170,7 +164,7 @@ class LocalNode {
     PHALANX_CHECK(service.ok(), service.status().ToString());
     service_ = *std::move(service);
     PHALANX_CHECK(loop_.Start("node").ok(), "a thread");
-    OnLoop([this] { store_->OnRegister(0); });
+    OnLoop([this] { channel_.OnSession(0); });
   }
   ~LocalNode() {
     OnLoop([this] {
@@ -245,6 +239,14 @@ class LocalNode {
   MemfdMemory memory_;
   OneNodeDirectory directory_;
   FakeReduceVerbs reduce_;
+  ShardChannel channel_{
+      /*num_shards=*/1,
+      [this](int, const v1::NodeMessage& message) {
+        for (v1::ShardMessage& answer : directory_.Answer(message)) {
+          loop_.Post([this, answer = std::move(answer)] { channel_.OnMessage(0, answer); });
+        }
+      },
+      [this](Task task) { loop_.Post(std::move(task)); }};
   std::unique_ptr<Store> store_;
   std::unique_ptr<LocalService> service_;
 };
