@@ -18,6 +18,7 @@
 #include "src/common/version.h"
 #include "src/directory/reduce_messages.h"
 #include "src/directory/validate.h"
+#include "src/object_store/serve_waitlist.h"
 
 namespace phalanx::collectives {
 namespace {
@@ -32,18 +33,11 @@ constexpr absl::Duration kProgressInterval = absl::Milliseconds(250);
 
 }  // namespace
 
-struct Reducer::Impl final : public Fold::Host {
+struct Reducer::Impl final : public Fold::Host, public object_store::Registrant {
   using Key = std::pair<ObjectId, Generation>;  // target, version
 
-  // A receiver whose sender we are to be as soon as the fold begins here.
-  struct WaitingServe {
-    uint64_t serial = 0;
-    net::ServeRequest request;
-    net::DataPlane::ServeReply reply;
-  };
-
   Impl(ReducerOptions options, Executor& control, std::vector<Executor*> io,
-       object_store::Store& store, SendToShard send);
+       object_store::Store& store, object_store::ShardChannel& channel);
   ~Impl() override;
 
   // ---- Fold::Host
@@ -65,7 +59,8 @@ struct Reducer::Impl final : public Fold::Host {
   void CloseIdleClient();
 
   // ---- directory
-  int ShardOf(const ObjectId& id) const { return phalanx::ShardOf(id, options_.num_shards); }
+  int ShardOf(const ObjectId& id) const { return channel_.ShardOf(id); }
+  void HandleShardMessages();
   Fold* Find(const Key& key) const;
   void OnFold(const v1::Fold& message);
   FoldOptions OptionsOfFolds() const { return {options_.self, options_.memory_patience}; }
@@ -76,11 +71,11 @@ struct Reducer::Impl final : public Fold::Host {
   void OnFoldDrop(const v1::FoldDrop& drop);
   void OnFoldCommit(const v1::FoldCommit& commit);
   void OnKeep(const v1::KeepReduction& keep);
-  std::vector<v1::NodeMessage> Register(int shard);
+  std::vector<v1::NodeMessage> BeginSession(int shard) override;
 
   // ---- data plane
   bool Serve(const net::ServeRequest& request, net::DataPlane::ServeReply& reply);
-  void AnswerServes(const Key& key, uint64_t serial);
+  void AnswerServes(const Key& key, uint64_t expired);
 
   void ArmProgress();
   void OnProgress();
@@ -90,7 +85,7 @@ struct Reducer::Impl final : public Fold::Host {
   Executor& control_;
   const std::vector<Executor*> io_;
   object_store::Store& store_;
-  SendToShard send_;
+  object_store::ShardChannel& channel_;
   net::DataPlane* data_plane_ = nullptr;
   CallbackGuard guard_;
 
@@ -103,28 +98,34 @@ struct Reducer::Impl final : public Fold::Host {
   std::map<Key, std::unique_ptr<Fold>> folds_;
   // Not placed any more, and not gone.
   std::vector<std::unique_ptr<Fold>> leaving_;
-  std::map<Key, std::vector<WaitingServe>> waiting_serves_;
-  size_t waiting_serves_count_ = 0;
+  object_store::ServeWaitlist waiting_serves_;
   uint64_t next_serial_ = 1;
   TimerId progress_timer_ = 0;
   Stats totals_;  // the counters since the start; gauges are computed by stats()
 };
 
 Reducer::Impl::Impl(ReducerOptions options, Executor& control, std::vector<Executor*> io,
-                    object_store::Store& store, SendToShard send)
+                    object_store::Store& store, object_store::ShardChannel& channel)
     : options_(std::move(options)),
       control_(control),
       io_(std::move(io)),
       store_(store),
-      send_(std::move(send)),
+      channel_(channel),
       requests_(options_.name, control,
                 [this](const ObjectId& target, v1::NodeMessage message) {
-                  send_(ShardOf(target), std::move(message));
+                  channel_.SendAfterHolds(channel_.ShardOf(target), std::move(message));
                 }),
-      watches_(options_.name, options_.num_shards,
-               [this](int shard, v1::NodeMessage message) { send_(shard, std::move(message)); }) {}
+      watches_(options_.name, channel_.num_shards(),
+               [this](int shard, v1::NodeMessage message) {
+                 channel_.SendAfterHolds(shard, std::move(message));
+               }),
+      waiting_serves_(options_.max_waiting_serves) {
+  channel_.AddRegistrant(this);
+  HandleShardMessages();
+}
 
 Reducer::Impl::~Impl() {
+  channel_.RemoveRegistrant(this);
   // Before the folds: their pins go with the client, not one by one.
   guard_.Close();
   if (progress_timer_ != 0) control_.Cancel(progress_timer_);
@@ -161,7 +162,7 @@ void Reducer::Impl::Report(const FoldOrder& order, v1::FoldReport report) {
   directory::ToProto(order.target, report.mutable_object_id());
   directory::ToProto(order.version, report.mutable_version());
   *message.mutable_fold_report() = std::move(report);
-  send_(ShardOf(order.target), std::move(message));
+  channel_.SendAfterHolds(channel_.ShardOf(order.target), std::move(message));
 }
 
 Fold* Reducer::Impl::Find(const Key& key) const {
@@ -178,7 +179,7 @@ std::optional<net::ServeGrant> Reducer::Impl::OutputOf(const ObjectId& target,
 
 void Reducer::Impl::OutputBegan(Fold& fold) {
   const Key key{fold.order().target, fold.order().version};
-  AnswerServes(key, /*serial=*/0);
+  AnswerServes(key, /*expired=*/0);
   // Advanced before the call: a fold that refuses its inputs leaves the map.
   for (auto it = folds_.lower_bound({key.first, Generation()});
        it != folds_.end() && it->first.first == key.first;) {
@@ -292,6 +293,25 @@ void Reducer::Impl::OnProgress() {
 
 // ----------------------------------------------------------------------------------- directory
 
+void Reducer::Impl::HandleShardMessages() {
+  using Message = v1::ShardMessage;
+  const auto handle = [this](Message::KindCase kind, auto handler) {
+    channel_.Handle(kind, guard_.Wrap([handler](int, const Message& m) { handler(m); }));
+  };
+  const auto answer = [this](const auto& reply) {
+    requests_.OnReply(reply.request_id(), reply.code(), reply.message());
+  };
+  handle(Message::kReduceReply, [answer](const Message& m) { answer(m.reduce_reply()); });
+  handle(Message::kExtendReply, [answer](const Message& m) { answer(m.extend_reply()); });
+  handle(Message::kFailReply, [answer](const Message& m) { answer(m.fail_reply()); });
+  handle(Message::kFold, [this](const Message& m) { OnFold(m.fold()); });
+  handle(Message::kFoldDrop, [this](const Message& m) { OnFoldDrop(m.fold_drop()); });
+  handle(Message::kFoldCommit, [this](const Message& m) { OnFoldCommit(m.fold_commit()); });
+  handle(Message::kKeepReduction, [this](const Message& m) { OnKeep(m.keep_reduction()); });
+  handle(Message::kWatchSource, [this](const Message& m) { watches_.OnWatch(m.watch_source()); });
+  handle(Message::kSourceState, [this](const Message& m) { watches_.OnState(m.source_state()); });
+}
+
 void Reducer::Impl::OnKeep(const v1::KeepReduction& keep) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(keep.object_id());
   if (!target.ok()) return;
@@ -302,7 +322,7 @@ void Reducer::Impl::OnKeep(const v1::KeepReduction& keep) {
   kept_.OnKeep(*target, keep, control_.Now());
 }
 
-std::vector<v1::NodeMessage> Reducer::Impl::Register(int shard) {
+std::vector<v1::NodeMessage> Reducer::Impl::BeginSession(int shard) {
   std::vector<v1::NodeMessage> messages;
   const auto here = [this, shard](const ObjectId& target) { return ShardOf(target) == shard; };
   // Calls first, kept parts after them: the shard appends sources in the order of the messages.
@@ -348,34 +368,23 @@ bool Reducer::Impl::Serve(const net::ServeRequest& request, net::DataPlane::Serv
   } else if (!IsVersion(request.generation)) {
     return false;
   }
-  if (waiting_serves_count_ >= options_.max_waiting_serves) return false;
+  if (waiting_serves_.full()) return false;
   const uint64_t serial = next_serial_++;
   const absl::Duration patience = std::min(options_.serve_patience, request.patience);
-  ++waiting_serves_count_;
-  waiting_serves_[key].push_back({serial, request, std::move(reply)});
+  waiting_serves_.Add(serial, request, std::move(reply));
   control_.RunAt(control_.Now() + patience,
                  guard_.Wrap([this, key, serial] { AnswerServes(key, serial); }));
   return true;
 }
 
-// Those who wait for the fold, if its output can be had now; and whose patience is over.
-void Reducer::Impl::AnswerServes(const Key& key, uint64_t serial) {
-  const auto found = waiting_serves_.find(key);
-  if (found == waiting_serves_.end()) return;
+// Answers the receivers of the fold's output if it has begun, and the one whose patience is over.
+void Reducer::Impl::AnswerServes(const Key& key, uint64_t expired) {
   const Fold* fold = Find(key);
   const bool here = fold != nullptr && fold->Output().has_value();
-  std::vector<WaitingServe> ready;
-  std::vector<WaitingServe> kept;
-  for (WaitingServe& waiting : found->second) {
-    (here || waiting.serial == serial ? ready : kept).push_back(std::move(waiting));
-  }
-  if (kept.empty()) {
-    waiting_serves_.erase(found);
-  } else {
-    found->second = std::move(kept);
-  }
-  waiting_serves_count_ -= ready.size();
-  for (WaitingServe& waiting : ready) {
+  const auto is_here = [&key, here](const net::ServeRequest& request) {
+    return here && request.generation == key.second;
+  };
+  for (auto& waiting : waiting_serves_.Take(key.first, expired, is_here)) {
     if (here) {
       (void)Serve(waiting.request, waiting.reply);
     } else {
@@ -389,9 +398,8 @@ void Reducer::Impl::AnswerServes(const Key& key, uint64_t serial) {
 // ------------------------------------------------------------------------------ public methods
 
 Reducer::Reducer(ReducerOptions options, Executor& control, std::vector<Executor*> io,
-                 object_store::Store& store, SendToShard send)
-    : impl_(std::make_unique<Impl>(std::move(options), control, std::move(io), store,
-                                   std::move(send))) {}
+                 object_store::Store& store, object_store::ShardChannel& channel)
+    : impl_(std::make_unique<Impl>(std::move(options), control, std::move(io), store, channel)) {}
 
 Reducer::~Reducer() = default;
 
@@ -456,45 +464,6 @@ void Reducer::Cancel(ClientId client, RequestId request) {
 
 void Reducer::ClientClosed(ClientId client) { impl_->requests_.ClientClosed(client); }
 
-std::vector<v1::NodeMessage> Reducer::Register(int shard) { return impl_->Register(shard); }
-
-bool Reducer::OnShardMessage(int, const v1::ShardMessage& message) {
-  const auto answer = [this](const auto& reply) {
-    impl_->requests_.OnReply(reply.request_id(), reply.code(), reply.message());
-  };
-  switch (message.kind_case()) {
-    case v1::ShardMessage::kReduceReply:
-      answer(message.reduce_reply());
-      return true;
-    case v1::ShardMessage::kExtendReply:
-      answer(message.extend_reply());
-      return true;
-    case v1::ShardMessage::kFailReply:
-      answer(message.fail_reply());
-      return true;
-    case v1::ShardMessage::kFold:
-      impl_->OnFold(message.fold());
-      return true;
-    case v1::ShardMessage::kFoldDrop:
-      impl_->OnFoldDrop(message.fold_drop());
-      return true;
-    case v1::ShardMessage::kFoldCommit:
-      impl_->OnFoldCommit(message.fold_commit());
-      return true;
-    case v1::ShardMessage::kKeepReduction:
-      impl_->OnKeep(message.keep_reduction());
-      return true;
-    case v1::ShardMessage::kWatchSource:
-      impl_->watches_.OnWatch(message.watch_source());
-      return true;
-    case v1::ShardMessage::kSourceState:
-      impl_->watches_.OnState(message.source_state());
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool Reducer::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply& reply) {
   return impl_->Serve(request, reply);
 }
@@ -509,14 +478,8 @@ Reducer::Stats Reducer::stats() const {
 }
 
 absl::Status Reducer::CheckInvariants() const {
-  size_t waiting = 0;
-  for (const auto& [key, serves] : impl_->waiting_serves_) {
-    if (serves.empty()) return absl::InternalError("a list of waiting receivers without any");
-    waiting += serves.size();
-  }
-  if (waiting != impl_->waiting_serves_count_) {
-    return absl::InternalError("the number of waiting receivers is wrong");
-  }
+  const absl::Status waiting = impl_->waiting_serves_.CheckInvariants();
+  if (!waiting.ok()) return waiting;
   for (const auto& [key, fold] : impl_->folds_) {
     if (fold == nullptr || fold->order().target != key.first ||
         fold->order().version != key.second) {

@@ -1,7 +1,7 @@
 // One node's part in reductions: computes the folds that shards place here, serves their outputs to
 // the nodes above, and requests reductions for its clients.
 //
-//   clients ──Reduce──►┌──────────────┐──NodeMessage──► shards
+//   clients ──Reduce──►┌──────────────┐──NodeMessage──► ShardChannel
 //                      │   Reducer    │◄─Fold FoldDrop FoldCommit ReduceReply ...
 //   other nodes ──────►│  (target,    │──StartPull────► DataPlane     the folds below
 //     pull an output   │   version)   │──StreamFold───► I/O loops     arithmetic, as bytes arrive
@@ -22,7 +22,6 @@
 #define PHALANX_COLLECTIVES_REDUCER_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +35,7 @@
 #include "src/common/ids.h"
 #include "src/common/reduce_spec.h"
 #include "src/net/data_plane.h"
+#include "src/object_store/shard_channel.h"
 #include "src/object_store/store.h"
 
 namespace phalanx::collectives {
@@ -43,7 +43,6 @@ namespace phalanx::collectives {
 struct ReducerOptions {
   NodeKey self;
   std::string name;
-  int num_shards = 1;
   // How long a receiver is kept waiting for an output that is about to be placed here, and how many
   // are.
   absl::Duration serve_patience = absl::Milliseconds(200);
@@ -54,11 +53,10 @@ struct ReducerOptions {
 
 class Reducer {
  public:
-  using SendToShard = std::function<void(int shard, v1::NodeMessage message)>;
-
-  // All of them outlive the reducer. `io` has at least one executor; folds run there.
+  // All of them outlive the reducer, which handles the shards' messages about reductions and
+  // registers its folds at `channel`. `io` has at least one executor; folds run there.
   Reducer(ReducerOptions options, Executor& control, std::vector<Executor*> io,
-          object_store::Store& store, SendToShard send);
+          object_store::Store& store, object_store::ShardChannel& channel);
   ~Reducer();
   void SetDataPlane(net::DataPlane* data_plane);
 
@@ -80,14 +78,6 @@ class Reducer {
   // `done` of the call is not called any more; the reduction continues.
   void Cancel(object_store::ClientId client, object_store::RequestId request);
   void ClientClosed(object_store::ClientId client);
-
-  // ---- directory
-  // For a new session with this shard: returns the messages that register this node's reductions
-  // and folds. Messages that repeat other requests are sent, and must follow the registration: call
-  // this from Store::OnRegistering, and send by Store::Tell.
-  std::vector<v1::NodeMessage> Register(int shard);
-  // True: the message was for reductions.
-  bool OnShardMessage(int shard, const v1::ShardMessage& message);
 
   // ---- data plane
   // True: the request is for a fold's output, or may soon be, and `reply` was taken.

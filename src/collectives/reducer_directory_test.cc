@@ -81,7 +81,7 @@ class ReducerDirectoryTest : public ::testing::Test {
   }
   void NewSession(ReduceNode& node, int shard = 0) {
     node.sent().clear();
-    node.Run([&] { node.store().OnRegister(shard); });
+    node.Run([&] { node.channel().OnSession(shard); });
   }
   static std::vector<Kind> Kinds(ReduceNode& node) {
     std::vector<Kind> kinds;

@@ -251,7 +251,7 @@ TEST_F(RingFoldTest, ANewSessionWithTheShardEndsWhatIsNotSealed) {
   AddMembers(3);
   PlaceAll();
   ASSERT_TRUE(AllReady());
-  members_[1]->Run([&] { members_[1]->store().OnRegister(0); });
+  members_[1]->Run([&] { members_[1]->channel().OnSession(0); });
   world_.RunFor(absl::Seconds(1));
   EXPECT_FALSE(members_[1]->Copy(target_).has_value());
   ExpectNothingHeld(*members_[1], kBytes);

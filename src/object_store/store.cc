@@ -4,251 +4,275 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/common/check.h"
 #include "src/common/defects.h"
-#include "src/object_store/store_impl.h"
+#include "src/object_store/copy_reporter.h"
+#include "src/object_store/deleted_generations.h"
+#include "src/object_store/directory_decisions.h"
+#include "src/object_store/get_requests.h"
+#include "src/object_store/hold_reporter.h"
+#include "src/object_store/local_copies.h"
+#include "src/object_store/memory_queue.h"
+#include "src/object_store/object_table.h"
+#include "src/object_store/peer_server.h"
+#include "src/object_store/pull_manager.h"
+#include "src/object_store/pull_runner.h"
+#include "src/object_store/put_requests.h"
+#include "src/object_store/request_table.h"
+#include "src/object_store/shard_requests.h"
+#include "src/object_store/sticky_marks.h"
+#include "src/object_store/store_registrant.h"
+#include "src/object_store/turns.h"
+#include "src/object_store/usage_reporter.h"
 
 namespace phalanx::object_store {
-namespace {
 
-// How soon the shards learn that the memory in use has changed.
-constexpr absl::Duration kUsageInterval = absl::Seconds(1);
-// How late the mistake is that Defect::kHoldAfterAnnouncement makes.
-constexpr absl::Duration kTooLate = absl::Milliseconds(100);
+// The components of the store, and what passes between them: turns, the timer, memory that goes to
+// its owner, requests that end.
+struct Store::Impl final : public MemoryUser {
+  Impl(StoreOptions options, Executor& executor, SharedMemory& memory, ShardChannel& channel);
+  ~Impl() override;
+  void HandleShardMessages(ShardChannel& channel);
 
-}  // namespace
+  // ---- MemoryUser
+  bool StillWants(const MemoryOwner& owner) const override;
+  void OnMemory(const MemoryOwner& owner, std::shared_ptr<MemoryBlock> block) override;
+  void OnNoMemory(const MemoryOwner& owner, const absl::Status& why) override;
+  void RequestEviction(Copy* copy) override;
 
-Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory, SendToShard send)
+  // ---- turns
+  // Carries out what was decided (effects of pulls, touched objects, memory to hand out) until
+  // nothing is left.
+  void Settle();
+  void ArmTimer();
+  void OnTimer();
+
+  // ---- requests
+  void HandOutAnswers();
+  // Without calling back.
+  void CancelRequest(Request& request);
+  void OnDeadline(Request& request);
+  void AnswerError(Request& request, const absl::Status& why);
+
+  absl::Status CheckPins() const;
+  absl::Status CheckInvariants() const;
+
+  const StoreOptions options_;
+  Executor& executor_;
+  // Each component refers to those before it.
+  Turns turns_;
+  ObjectTable table_;
+  PullManager pulls_;
+  DeletedGenerations deleted_;
+  StickyMarks stickies_;
+  RequestTable requests_;
+  UsageReporter usage_;
+  HoldReporter holds_;
+  CopyReporter reporter_;
+  GetRequests gets_;
+  LocalCopies copies_;
+  PeerServer peers_;
+  MemoryQueue memory_;
+  PutRequests puts_;
+  PullRunner runner_;
+  ShardRequests shard_requests_;
+  DirectoryDecisions decisions_;
+  StoreRegistrant registrant_;
+
+  // One timer for all deadlines.
+  TimerId timer_ = 0;
+  Instant timer_at_ = Instant::Infinite();
+};
+
+Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory,
+                  ShardChannel& channel)
     : options_(std::move(options)),
       executor_(executor),
-      memory_(memory),
-      send_(std::move(send)),
+      turns_([this] { Settle(); }),
       table_(options_.capacity_bytes),
-      eviction_(table_),
-      pushes_(options_.self, PushLimits(), table_),
-      holds_({options_.max_holds_per_client, options_.max_transits}),
-      last_stamps_(static_cast<size_t>(options_.num_shards)),
-      registered_(static_cast<size_t>(options_.num_shards)) {}
+      deleted_(options_.max_tombstones),
+      stickies_(channel.num_shards()),
+      requests_(options_.name, options_.max_requests_per_client,
+                [this] { executor_.Post(turns_.Guarded([this] { HandOutAnswers(); })); }),
+      usage_(table_, channel),
+      holds_(options_, executor_, channel, turns_, requests_),
+      reporter_(channel, holds_),
+      gets_(options_.name, executor_, turns_, requests_, table_, pulls_),
+      copies_(options_, turns_, table_, gets_, holds_, stickies_),
+      peers_(options_, executor_, turns_, requests_, table_, pulls_),
+      memory_(options_, executor_, memory, turns_, requests_, table_, pulls_, *this),
+      puts_(options_, executor_, turns_, requests_, table_, copies_, reporter_, memory_, pulls_,
+            peers_),
+      runner_(options_, executor_, turns_, requests_, table_, pulls_, copies_, gets_, memory_,
+              peers_, usage_, channel),
+      shard_requests_(options_.name, executor_, turns_, requests_, table_, gets_, deleted_,
+                      stickies_, channel),
+      decisions_(options_.self, turns_, table_, pulls_, gets_, copies_, reporter_, memory_, puts_,
+                 runner_, deleted_, stickies_),
+      registrant_(options_.registered_per_turn, turns_, requests_, table_, pulls_, gets_, copies_,
+                  holds_, reporter_, shard_requests_, usage_, deleted_, stickies_, channel) {
+  // The channel outlives the store.
+  channel.SetFlushHolds([this, alive = turns_.alive()] {
+    if (!alive.expired()) holds_.Flush();
+  });
+  HandleShardMessages(channel);
+}
 
 Store::Impl::~Impl() {
-  alive_.reset();
+  turns_.Close();
   if (timer_ != 0) executor_.Cancel(timer_);
-  for (const auto& [id, pull] : running_) data_plane_->CancelPull(pull.handle);
+}
+
+void Store::Impl::HandleShardMessages(ShardChannel& channel) {
+  using Message = v1::ShardMessage;
+  const auto handle = [this, &channel](Message::KindCase kind, auto handler) {
+    channel.Handle(kind, turns_.Guarded(std::move(handler)));
+  };
+  DirectoryDecisions& d = decisions_;
+  ShardRequests& r = shard_requests_;
+  handle(Message::kVerdict, [&d](int, const Message& m) { d.OnVerdict(m.verdict()); });
+  handle(Message::kAssign, [&d](int, const Message& m) { d.OnAssign(m.assign()); });
+  handle(Message::kDeliver, [&d](int, const Message& m) { d.OnDeliver(m.deliver()); });
+  handle(Message::kFetch, [&d](int, const Message& m) { d.OnFetch(m.fetch()); });
+  handle(Message::kGone, [&d](int, const Message& m) { d.OnGone(m.gone()); });
+  handle(Message::kEvictReply, [&d](int, const Message& m) { d.OnEvictReply(m.evict_reply()); });
+  handle(Message::kSticky, [&d](int shard, const Message& m) { d.OnSticky(shard, m.sticky()); });
+  handle(Message::kKept, [&d](int, const Message& m) { d.OnKept(m.kept()); });
+  handle(Message::kClaimed, [this](int, const Message& m) { holds_.OnClaimed(m.claimed()); });
+  handle(Message::kDeleteReply, [&r](int, const Message& m) { r.OnDeleteReply(m.delete_reply()); });
+  handle(Message::kKeepReply, [&r](int, const Message& m) { r.OnKeepReply(m.keep_reply()); });
+  handle(Message::kQueryReply, [&r](int, const Message& m) { r.OnQueryReply(m.query_reply()); });
+  handle(Message::kPrefetchReply,
+         [&r](int, const Message& m) { r.OnPrefetchReply(m.prefetch_reply()); });
+  handle(Message::kBroadcastReply,
+         [&r](int, const Message& m) { r.OnBroadcastReply(m.broadcast_reply()); });
+  handle(Message::kBroadcastBegun,
+         [&r](int shard, const Message& m) { r.OnBroadcastBegun(shard, m.broadcast_begun()); });
+  handle(Message::kDrainStatus,
+         [&r](int shard, const Message& m) { r.OnDrainStatus(shard, m.drain_status()); });
 }
 
 // --------------------------------------------------------------------------------------- turns
 
 void Store::Impl::Settle() {
-  ++depth_;  // what runs here opens no turn of its own
   bool again = true;
   while (again) {
-    again = false;
-    for (PullEffect& effect : pulls_.TakeEffects()) {
-      std::visit([this](auto& e) { Carry(e); }, effect);
+    again = runner_.ApplyEffects();
+    for (const ObjectId& id : turns_.TakeTouched()) {
+      gets_.Resolve(id);
       again = true;
     }
-    for (const ObjectId& id : std::exchange(touched_, {})) {
-      Resolve(id);
-      again = true;
-    }
-    again = HandOutMemory() || again;
+    again = memory_.HandOut() || again;
   }
-  if (!DefectActive(Defect::kHoldAfterAnnouncement)) {
-    FlushHolds();
-  } else if (holds_.changed()) {
-    executor_.RunAt(executor_.Now() + kTooLate, Guarded([this] { FlushHolds(); }));
-  }
-  --depth_;
-  if (table_.used_bytes() != told_used_bytes_ && next_usage_.infinite()) {
-    next_usage_ = executor_.Now() + kUsageInterval;
-  }
+  holds_.Settle();
+  usage_.Settle(executor_.Now());
   ArmTimer();
 }
 
 void Store::Impl::ArmTimer() {
-  Instant next =
-      std::min({eviction_.NextDeadline(), next_progress_, next_usage_, holds_.NextDeadline()});
-  if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
-  while (!fetches_.empty() && !pulls_.Fetches(fetches_.front().second)) fetches_.pop_front();
-  if (!fetches_.empty()) next = std::min(next, fetches_.front().first);
-  while (!impatient_.empty() && !ticket_of_token_.contains(impatient_.front().token)) {
-    impatient_.pop_front();
-  }
-  if (!impatient_.empty()) next = std::min(next, impatient_.front().when);
+  const Instant next =
+      std::min({memory_.NextDeadline(), runner_.NextDeadline(), usage_.NextDeadline(),
+                holds_.table().NextDeadline(), requests_.NextDeadline()});
   if (next == timer_at_) return;
   if (timer_ != 0) executor_.Cancel(timer_);
   timer_at_ = next;
-  timer_ = next.infinite() ? 0 : executor_.RunAt(next, Guarded([this] { OnTimer(); }));
+  timer_ = next.infinite() ? 0 : executor_.RunAt(next, turns_.Guarded([this] { OnTimer(); }));
 }
 
 void Store::Impl::OnTimer() {
   timer_ = 0;
   timer_at_ = Instant::Infinite();
   const Instant now = executor_.Now();
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-    Request* request = FindRequest(deadlines_.begin()->second);
-    deadlines_.erase(deadlines_.begin());
-    request->in_deadlines = false;
-    OnDeadline(*request);
+  while (Request* request = requests_.TakeOverdue(now)) OnDeadline(*request);
+  runner_.OnTimer(now);
+  memory_.ExpireWaits();
+  holds_.table().Expire(now);
+  usage_.OnTimer(now);
+}
+
+// -------------------------------------------------------------------------------------- memory
+
+bool Store::Impl::StillWants(const MemoryOwner& owner) const {
+  if (owner.request == 0) return pulls_.AwaitsMemory(owner.object, owner.token);
+  const Request* request = requests_.Find(owner.request);
+  return request != nullptr && request->stage == Request::Stage::kWaiting;
+}
+
+void Store::Impl::OnMemory(const MemoryOwner& owner, std::shared_ptr<MemoryBlock> block) {
+  if (Request* request = requests_.Find(owner.request); request != nullptr) {
+    puts_.OnMemory(*request, std::move(block));
+  } else {
+    runner_.OnMemory(owner, std::move(block));
   }
-  LoseFetchPatience();
-  LoseMemoryPatience();
-  holds_.Expire(now);
-  if (next_progress_ <= now) SendProgress();
-  if (next_usage_ <= now) TellUsage();
+}
+
+void Store::Impl::OnNoMemory(const MemoryOwner& owner, const absl::Status& why) {
+  if (Request* request = requests_.Find(owner.request); request != nullptr) {
+    AnswerError(*request, why);
+  } else {
+    pulls_.OnMemory(owner.object, owner.token, why);
+  }
+}
+
+void Store::Impl::RequestEviction(Copy* copy) {
+  if (DefectActive(Defect::kEvictWithoutAsking)) {
+    copies_.Evict(copy);
+  } else {
+    reporter_.RequestEviction(*copy);
+  }
 }
 
 // ------------------------------------------------------------------------------------ requests
 
-Store::Impl::Request* Store::Impl::FindRequest(RequestId id) {
-  const auto it = requests_.find(id);
-  return it == requests_.end() ? nullptr : it->second.get();
-}
-
-Store::Impl::Client* Store::Impl::FindClient(ClientId id) {
-  const auto it = clients_.find(id);
-  return it == clients_.end() ? nullptr : it->second.get();
-}
-
-absl::Status Store::Impl::Admit(ClientId client, const ObjectId& id) const {
-  const auto it = clients_.find(client);
-  if (it == clients_.end()) return absl::InvalidArgumentError("the client is not open");
-  if (it->second->requests.size() > options_.max_requests_per_client) {
-    return absl::ResourceExhaustedError(absl::StrCat("node ", options_.name, ": ",
-                                                     options_.max_requests_per_client,
-                                                     " requests of this client wait already"));
-  }
-  if (id.nil()) return absl::InvalidArgumentError("the nil id names no object");
-  return absl::OkStatus();
-}
-
-void Store::Impl::WatchDeadline(Request& request) {
-  if (request.in_deadlines || request.deadline.infinite()) return;
-  request.in_deadlines = true;
-  deadlines_.emplace(request.deadline, request.id);
-}
-
-void Store::Impl::Queue(Request& request) {
-  if (std::exchange(request.in_answers, true)) return;
-  answers_.push_back(request.id);
-  if (std::exchange(answers_posted_, true)) return;
-  executor_.Post(Guarded([this] { HandOutAnswers(); }));
-}
-
-void Store::Impl::Finish(Request& request) {
-  LeaveObject(request);
-  request.stage = Request::Stage::kAnswered;
-  if (request.in_deadlines) deadlines_.erase({request.deadline, request.id});
-  request.in_deadlines = false;
-  Queue(request);
-}
-
 void Store::Impl::HandOutAnswers() {
-  answers_posted_ = false;
-  for (const RequestId id : std::exchange(answers_, {})) {
-    Request* request = FindRequest(id);
+  for (const RequestId id : requests_.TakeAnswers()) {
+    Request* request = requests_.Find(id);
     if (request == nullptr) continue;
     request->in_answers = false;
     if (std::holds_alternative<GetPart>(request->part)) {
-      HandOutGet(id);
+      gets_.HandOut(id);
       continue;
     }
     Task answer = std::move(request->answer);
-    if (auto* create = std::get_if<CreatePart>(&request->part)) create->writer = 0;
-    Forget(*request);
+    shard_requests_.Leave(*request);
+    requests_.Erase(*request);
     answer();
   }
 }
 
-void Store::HandOutAnswers() {
-  if (!impl_->answers_posted_) return;
-  Impl::Turn turn(*impl_);
-  impl_->HandOutAnswers();
-}
-
-void Store::Impl::Forget(Request& request) {
-  LeaveBroadcast(request);
-  LeaveObject(request);
-  if (request.in_deadlines) deadlines_.erase({request.deadline, request.id});
-  ForgetTicket(request.ticket);
-  if (request.of_client.linked) FindClient(request.client)->requests.Remove(&request);
-  requests_.erase(request.id);
-}
-
 void Store::Impl::CancelRequest(Request& request) {
-  Touch(request.object);
-  if (auto* create = std::get_if<CreatePart>(&request.part); create != nullptr) {
-    if (create->writer != 0) AbortWriter(create->writer, absl::CancelledError("Create cancelled"));
-  }
-  if (auto* get = std::get_if<GetPart>(&request.part); get != nullptr) {
-    EndStreaming(request.client, get->void_pin);
-    // A view that was handed out is the reader's to release.
-    if (get->view && get->view->ok()) {
-      Unpin(*FindClient(request.client), get->pin, /*recycle=*/true);
-    } else {
-      EndStreaming(request.client, get->pin);
-    }
-  }
-  for (Copy* copy = table_.First(request.object); copy != nullptr; copy = copy->next_generation) {
-    if (copy->waiting_put == request.id) copy->waiting_put = 0;
-  }
-  if (drain_ == request.id) drain_ = 0;
-  Forget(request);
+  if (std::holds_alternative<GetPart>(request.part)) return gets_.Cancel(request);
+  turns_.Touch(request.object);
+  puts_.Cancel(request);
+  shard_requests_.Leave(request);
+  memory_.Forget(request);
+  requests_.Erase(request);
 }
 
 void Store::Impl::OnDeadline(Request& request) {
-  Touch(request.object);
-  const auto text = [&](absl::string_view what) {
-    return absl::StrCat("object ", request.object.hex(), " on node ", options_.name, ": ", what);
-  };
-  const bool memory = request.ticket != 0 || (std::holds_alternative<GetPart>(request.part) &&
-                                              pulls_.WaitsForMemory(request.object));
-  if (memory) {
-    AnswerError(request,
-                absl::ResourceExhaustedError(text(absl::StrCat(
-                    "no memory became free before the deadline; ", table_.used_bytes(), " of ",
-                    table_.capacity_bytes(), " bytes are used, ", table_.pinned_bytes(),
-                    " by primary copies and readers: delete objects, release views, wait "
-                    "longer or give the node a larger --capacity"))));
-  } else if (auto* drain = std::get_if<DrainPart>(&request.part); drain != nullptr) {
-    uint64_t left = 0;
-    for (const auto& shard : drain->left) left += shard.value_or(0);
-    AnswerError(request, absl::DeadlineExceededError(
-                             absl::StrCat("node ", options_.name, ": ", left,
-                                          " objects have no other copy yet; ", drain->message)));
-  } else {
-    AnswerError(request, absl::DeadlineExceededError(text("no answer before the deadline")));
-  }
+  turns_.Touch(request.object);
+  const auto* drain = std::get_if<DrainPart>(&request.part);
+  AnswerError(request, drain != nullptr ? shard_requests_.DrainOverdue(*drain)
+                                        : gets_.DeadlineStatus(request));
 }
 
 void Store::Impl::AnswerError(Request& request, const absl::Status& why) {
-  ForgetTicket(std::exchange(request.ticket, 0));
-  std::visit(
-      [&](auto& part) {
-        using Part = std::decay_t<decltype(part)>;
-        if constexpr (std::is_same_v<Part, PutPart>) {
-          AnswerPut(request, why);
-        } else if constexpr (std::is_same_v<Part, CreatePart>) {
-          AnswerCreate(request, why);
-        } else if constexpr (std::is_same_v<Part, GetPart>) {
-          AnswerGet(request, why);
-        } else {
-          request.answer = [done = std::move(part.done), why]() mutable { done(why); };
-          Finish(request);
-        }
-      },
-      request.part);
+  memory_.Forget(request);
+  if (std::holds_alternative<GetPart>(request.part)) {
+    gets_.Answer(request, why);
+  } else {
+    requests_.Fail(request, why);
+  }
 }
 
 // ---------------------------------------------------------------------------------- invariants
 
 absl::Status Store::Impl::CheckPins() const {
   absl::flat_hash_map<const Copy*, uint32_t> pins;
-  for (const auto& [id, client] : clients_) {
+  for (const auto& [id, client] : requests_.clients()) {
     for (const auto& [pin, held] : client->pins) ++pins[held.copy];
   }
-  for (const auto& [id, writer] : writers_) ++pins[writer.copy];
-  for (const auto& [id, pull] : running_) ++pins[pull.copy];
+  for (const auto& [id, writer] : puts_.writers()) ++pins[writer.copy];
+  for (const auto& [id, pull] : runner_.running()) ++pins[pull.copy];
   uint64_t explained = 0;
   for (const auto& [copy, count] : pins) {
     explained += count;
@@ -257,7 +281,7 @@ absl::Status Store::Impl::CheckPins() const {
                                               " holders, ", copy->pins, " pins"));
     }
   }
-  explained += static_cast<uint64_t>(pushes_.active());
+  explained += static_cast<uint64_t>(peers_.active());
   if (explained != table_.pins()) {
     return absl::InternalError(
         absl::StrCat(explained, " holders of copies, ", table_.pins(), " pins"));
@@ -265,82 +289,187 @@ absl::Status Store::Impl::CheckPins() const {
   return absl::OkStatus();
 }
 
-absl::Status Store::Impl::CheckGets() const {
-  for (const auto& [id, gets] : gets_) {
-    if (gets->list.empty()) return absl::InternalError("a list of Gets without any");
-    if (gets->waiting == 0) continue;
-    if (table_.Complete(id) != nullptr) {
-      return absl::InternalError(
-          absl::StrCat("object ", id.ShortHex(), " is complete, and Gets wait for it"));
-    }
-    if (!pulls_.Wants(id) && StreamSource(id) == nullptr) {
-      return absl::InternalError(
-          absl::StrCat("Gets wait for object ", id.ShortHex(), ", and nobody is asked for it"));
-    }
-  }
-  for (const ObjectId& id : pulls_.WantedByClients()) {
-    if (gets_.contains(id)) continue;
-    return absl::InternalError(
-        absl::StrCat("object ", id.ShortHex(), " is wanted by clients, and no Get is open"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Store::Impl::CheckInvariants() const {
-  for (const absl::Status& status : {table_.CheckInvariants(), pulls_.CheckInvariants(),
-                                     CheckPins(), CheckGets(), CheckHolds()}) {
+  const std::vector<Copy*> copies = table_.Sorted();
+  for (const absl::Status& status :
+       {table_.CheckInvariants(), pulls_.CheckInvariants(), deleted_.CheckInvariants(),
+        requests_.CheckInvariants(), CheckPins(), gets_.CheckInvariants(),
+        holds_.CheckInvariants(copies), peers_.CheckInvariants(), memory_.CheckInvariants(),
+        puts_.CheckInvariants(), runner_.CheckInvariants()}) {
     if (!status.ok()) return status;
   }
-  for (const Copy* copy : table_.Sorted()) {
+  for (const Copy* copy : copies) {
     if (copy->state != CopyState::kComplete || copy->buffer->complete()) continue;
     return absl::InternalError(
         absl::StrCat("object ", copy->id.ShortHex(), ": called complete with bytes missing"));
-  }
-  if (table_.reserved_bytes() != allocating_bytes_ + scratch_bytes_) {
-    return absl::InternalError("memory is reserved that nobody is to get");
-  }
-  if (running_.size() != pulls_.running()) {
-    return absl::InternalError("the data plane runs other pulls than were decided");
   }
   return absl::OkStatus();
 }
 
 // ------------------------------------------------------------------------------ public methods
 
-Store::Store(StoreOptions options, Executor& executor, SharedMemory& memory, SendToShard send)
-    : impl_(std::make_unique<Impl>(std::move(options), executor, memory, std::move(send))) {}
+using Turn = Turns::Turn;
+
+Store::Store(StoreOptions options, Executor& executor, SharedMemory& memory, ShardChannel& channel)
+    : impl_(std::make_unique<Impl>(std::move(options), executor, memory, channel)) {}
 
 Store::~Store() = default;
 
-void Store::SetDataPlane(net::DataPlane* data_plane) { impl_->data_plane_ = data_plane; }
-
-ClientId Store::OpenClient() {
-  const ClientId id = impl_->next_number_++;
-  impl_->clients_.emplace(id, std::make_unique<Impl::Client>()).first->second->id = id;
-  return id;
+void Store::SetDataPlane(net::DataPlane* data_plane) {
+  impl_->copies_.SetDataPlane(data_plane);
+  impl_->runner_.SetDataPlane(data_plane);
 }
 
+ClientId Store::OpenClient() { return impl_->requests_.OpenClient(); }
+
 void Store::CloseClient(ClientId id, bool clean) {
-  Impl::Turn turn(*impl_);
-  Impl::Client* client = impl_->FindClient(id);
+  Turn turn(impl_->turns_);
+  Client* client = impl_->requests_.FindClient(id);
   if (client == nullptr) return;
   while (!client->requests.empty()) impl_->CancelRequest(*client->requests.front());
-  for (const WriterId writer : std::set<WriterId>(client->writers)) {
-    if (!clean) impl_->writers_.at(writer).copy->block->Condemn(id);
-    impl_->AbortWriter(writer, absl::AbortedError("the writer ended before it sealed"));
-  }
-  std::vector<PinId> pins;
-  for (const auto& [pin, held] : client->pins) pins.push_back(pin);
-  std::sort(pins.begin(), pins.end());
-  for (const PinId pin : pins) impl_->Unpin(*client, pin, /*recycle=*/clean);
-  if (clean || !DefectActive(Defect::kDeadClientHolds)) impl_->holds_.CloseClient(id);
-  impl_->clients_.erase(id);
+  impl_->puts_.CloseClient(*client, clean);
+  impl_->gets_.CloseClient(*client, clean);
+  if (clean || !DefectActive(Defect::kDeadClientHolds)) impl_->holds_.table().CloseClient(id);
+  impl_->requests_.CloseClient(id);
 }
 
 void Store::Cancel(ClientId client, RequestId id) {
-  Impl::Turn turn(*impl_);
-  Impl::Request* request = impl_->FindRequest(id);
+  Turn turn(impl_->turns_);
+  Request* request = impl_->requests_.Find(id);
   if (request != nullptr && request->client == client) impl_->CancelRequest(*request);
+}
+
+void Store::HandOutAnswers() {
+  if (!impl_->requests_.has_answers()) return;
+  Turn turn(impl_->turns_);
+  impl_->HandOutAnswers();
+}
+
+RequestId Store::Put(ClientId client, PutOptions options, std::string bytes, PutDone done) {
+  Turn turn(impl_->turns_);
+  return impl_->puts_.Put(client, std::move(options), std::move(bytes), std::move(done));
+}
+
+RequestId Store::Create(ClientId client, PutOptions options, uint64_t size, CreateDone done) {
+  Turn turn(impl_->turns_);
+  return impl_->puts_.Create(client, std::move(options), size, std::move(done));
+}
+
+absl::Status Store::Publish(ClientId client, WriterId writer, uint64_t n) {
+  Turn turn(impl_->turns_);
+  return impl_->puts_.Publish(client, writer, n);
+}
+
+void Store::Seal(ClientId client, WriterId writer, bool wait_for_adoption, PutDone done) {
+  Turn turn(impl_->turns_);
+  impl_->puts_.Seal(client, writer, wait_for_adoption, std::move(done));
+}
+
+absl::Status Store::Abort(ClientId client, WriterId writer) {
+  Turn turn(impl_->turns_);
+  return impl_->puts_.Abort(client, writer);
+}
+
+void Store::AnnounceAgain(const ObjectId& id, const Generation& generation,
+                          const Generation& version) {
+  Turn turn(impl_->turns_);
+  impl_->puts_.AnnounceAgain(id, generation, version);
+}
+
+RequestId Store::Get(ClientId client, GetOptions options, GetEvents events) {
+  Turn turn(impl_->turns_);
+  return impl_->gets_.Get(client, std::move(options), std::move(events));
+}
+
+absl::StatusOr<View> Store::PinCopy(ClientId client, const ObjectId& id,
+                                    const Generation& generation) {
+  Turn turn(impl_->turns_);
+  return impl_->gets_.PinCopy(client, id, generation);
+}
+
+absl::Status Store::Release(ClientId client, PinId pin, bool recycle) {
+  Turn turn(impl_->turns_);
+  return impl_->gets_.Release(client, pin, recycle);
+}
+
+absl::Status Store::Hold(ClientId client, absl::Span<const ObjectId> ids) {
+  Turn turn(impl_->turns_);
+  return impl_->holds_.Hold(client, ids);
+}
+
+void Store::Unhold(ClientId client, absl::Span<const ObjectId> ids) {
+  Turn turn(impl_->turns_);
+  impl_->holds_.table().Release(client, ids);
+}
+
+void Store::UnholdAll(ClientId client) {
+  Turn turn(impl_->turns_);
+  impl_->holds_.table().CloseClient(client);
+}
+
+bool Store::Holds(ClientId client, const ObjectId& id) const {
+  return impl_->holds_.table().Holds(client, id);
+}
+
+void Store::Transit(const ObjectId& id, uint64_t number) {
+  Turn turn(impl_->turns_);
+  impl_->holds_.Transit(id, number);
+}
+
+absl::Status Store::Claim(ClientId client, const ObjectId& id, const TransitMark& from) {
+  Turn turn(impl_->turns_);
+  return impl_->holds_.Claim(client, id, from);
+}
+
+RequestId Store::ReserveScratch(ClientId client, const ObjectId& purpose, uint64_t bytes,
+                                Instant deadline, ReserveDone done) {
+  Turn turn(impl_->turns_);
+  return impl_->memory_.Reserve(client, purpose, bytes, deadline, std::move(done));
+}
+
+uint64_t Store::CountedBytes(uint64_t size, const PutOptions& options) const {
+  return size + impl_->copies_.RecordBytes(CopyTraits(options));
+}
+
+void Store::AllocateScratch(const std::shared_ptr<Reservation>& from, uint64_t bytes,
+                            ScratchDone done) {
+  Turn turn(impl_->turns_);
+  impl_->memory_.AllocateScratch(*from, bytes, std::move(done));
+}
+
+void Store::Delete(ClientId client, const ObjectId& id, Instant deadline, StatusDone done) {
+  Turn turn(impl_->turns_);
+  impl_->shard_requests_.Start(client, id, deadline, DeletePart{std::move(done)});
+}
+
+void Store::Keep(ClientId client, const ObjectId& id, Instant deadline, StatusDone done) {
+  Turn turn(impl_->turns_);
+  impl_->shard_requests_.Start(client, id, deadline, KeepPart{std::move(done)});
+}
+
+void Store::Stat(ClientId client, const ObjectId& id, Instant deadline, StatDone done,
+                 std::vector<std::string> nodes) {
+  Turn turn(impl_->turns_);
+  impl_->shard_requests_.Start(client, id, deadline, StatPart{std::move(nodes), std::move(done)});
+}
+
+void Store::Prefetch(ClientId client, const ObjectId& id, std::vector<std::string> nodes,
+                     Instant deadline, NodesDone done) {
+  Turn turn(impl_->turns_);
+  impl_->shard_requests_.Start(client, id, deadline,
+                               PrefetchPart{std::move(nodes), std::move(done)});
+}
+
+RequestId Store::Broadcast(ClientId client, const ObjectId& id, BroadcastOptions options,
+                           Instant deadline, NodesDone done) {
+  Turn turn(impl_->turns_);
+  return impl_->shard_requests_.Start(client, id, deadline,
+                                      BroadcastPart{std::move(options), std::move(done)});
+}
+
+void Store::Drain(Instant deadline, StatusDone done) {
+  Turn turn(impl_->turns_);
+  impl_->shard_requests_.StartDrain(deadline, std::move(done));
 }
 
 bool Store::ContainsLocally(const ObjectId& id) const {
@@ -348,13 +477,13 @@ bool Store::ContainsLocally(const ObjectId& id) const {
 }
 
 absl::StatusOr<net::ServeGrant> Store::Serve(const net::ServeRequest& request) {
-  Impl::Turn turn(*impl_);
-  return impl_->Serve(request);
+  Turn turn(impl_->turns_);
+  return impl_->peers_.Serve(request);
 }
 
 void Store::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply reply) {
-  Impl::Turn turn(*impl_);
-  impl_->Serve(request, std::move(reply));
+  Turn turn(impl_->turns_);
+  impl_->peers_.Serve(request, std::move(reply));
 }
 
 StoreStats Store::stats() const {
@@ -363,18 +492,19 @@ StoreStats Store::stats() const {
   stats.used_bytes = impl_->table_.used_bytes();
   stats.pinned_bytes = impl_->table_.pinned_bytes();
   stats.objects = impl_->table_.objects();
-  stats.clients = impl_->clients_.size();
-  for (const auto& [id, client] : impl_->clients_) stats.pins += client->pins.size();
-  stats.waiting_gets = impl_->waiting_gets_;
-  stats.waiting_for_memory = impl_->eviction_.waiting();
-  stats.evictions = impl_->evictions_;
-  stats.pulls_started = impl_->pulls_started_;
-  stats.pulls_failed = impl_->pulls_failed_;
-  stats.conflicts = impl_->conflicts_;
-  stats.held = impl_->holds_.ids();
-  stats.transits = impl_->holds_.transits();
-  stats.unclaimed = impl_->holds_.unclaimed();
-  stats.cut_short = impl_->holds_.cut_short();
+  stats.clients = impl_->requests_.clients().size();
+  for (const auto& [id, client] : impl_->requests_.clients()) stats.pins += client->pins.size();
+  stats.waiting_gets = impl_->gets_.open();
+  stats.waiting_for_memory = impl_->memory_.waiting();
+  stats.evictions = impl_->copies_.evictions();
+  stats.pulls_started = impl_->runner_.started();
+  stats.pulls_failed = impl_->runner_.failed();
+  stats.conflicts = impl_->puts_.conflicts();
+  const HoldTable& holds = impl_->holds_.table();
+  stats.held = holds.ids();
+  stats.transits = holds.transits();
+  stats.unclaimed = holds.unclaimed();
+  stats.cut_short = holds.cut_short();
   return stats;
 }
 
@@ -392,8 +522,8 @@ std::vector<Store::CopyInfo> Store::Copies() const {
                       copy->buffer->bytes_present(),
                       copy->buffer,
                       {}});
-    const auto sticky = impl_->stickies_.find({copy->id, copy->generation});
-    if (sticky != impl_->stickies_.end()) copies.back().sticky = sticky->second;
+    const v1::StickyMark* sticky = impl_->stickies_.Find(copy->id, copy->generation);
+    if (sticky != nullptr) copies.back().sticky = *sticky;
   }
   return copies;
 }

@@ -55,7 +55,7 @@ class StoreBroadcastTest : public ::testing::Test {
   }
   v1::StickyMark Registered() {
     w_.ForgetSent();
-    w_.Run([&] { w_.store().OnRegister(0); });
+    w_.Run([&] { w_.channel().OnSession(0); });
     const auto copies = w_.Sent<v1::RegisterCopy>();
     return copies.empty() ? v1::StickyMark() : copies.back().sticky();
   }
@@ -85,7 +85,7 @@ TEST_F(StoreBroadcastTest, ItsErrorIsTheShards) {
 TEST_F(StoreBroadcastTest, ANewSessionIsAskedAgain) {
   const RequestId request = Ask({{"*"}, true, false});
   w_.ForgetSent();
-  w_.Run([&] { w_.store().OnRegister(0); });
+  w_.Run([&] { w_.channel().OnSession(0); });
   ASSERT_EQ(w_.Sent<v1::BroadcastRequest>().size(), 1u);
   EXPECT_EQ(w_.Sent<v1::BroadcastRequest>()[0].request_id(), request);
 }
@@ -101,7 +101,7 @@ TEST_F(StoreBroadcastTest, WhatHasBegunIsAskedAgainAsThat) {
   w_.Shard(message);
   const RequestId second = Ask({{"*"}});
   w_.ForgetSent();
-  w_.Run([&] { w_.store().OnRegister(0); });
+  w_.Run([&] { w_.channel().OnSession(0); });
   EXPECT_EQ(w_.Sent<v1::RegisterBegin>().at(0).sticky_stamp(), 7u);
   const auto asked = w_.Sent<v1::BroadcastRequest>();
   ASSERT_EQ(asked.size(), 2u);
@@ -116,7 +116,7 @@ TEST_F(StoreBroadcastTest, WhatHasBegunIsAskedAgainAsThat) {
   message.mutable_broadcast_begun()->clear_mark();
   w_.Shard(message);
   w_.ForgetSent();
-  w_.Run([&] { w_.store().OnRegister(0); });
+  w_.Run([&] { w_.channel().OnSession(0); });
   EXPECT_TRUE(w_.Sent<v1::BroadcastRequest>().at(1).begun());
   Reply(first, absl::StatusCode::kOk, 1);
   EXPECT_THAT(*answer_, IsOk());

@@ -28,7 +28,7 @@ constexpr Generation kForeign{kPeer, 7};
 
 void Register(StoreWorld& w, int shard = 0) {
   w.ForgetSent();
-  w.Run([&] { w.store().OnRegister(shard); });
+  w.Run([&] { w.channel().OnSession(shard); });
 }
 
 // ------------------------------------------------------------------------------- registration
@@ -121,9 +121,7 @@ TEST(StoreRegisterTest, TheWholeStateIsToldBetweenBeginAndEnd) {
 }
 
 TEST(StoreRegisterTest, EachShardIsToldOfItsOwnObjectsOnly) {
-  StoreOptions options;
-  options.num_shards = 3;
-  StoreWorld w(64 << 20, options);
+  StoreWorld w(64 << 20, {}, /*num_shards=*/3);
   for (int i = 0; i < 30; ++i) ASSERT_THAT(w.Put(Id(i), "x"), IsOk());
   size_t told = 0;
   for (int shard = 0; shard < 3; ++shard) {
@@ -635,9 +633,7 @@ TEST(StoreRequestTest, WhatIsCompleteHereIsCompleteWhateverANewShardKnows) {
 }
 
 TEST(StoreRequestTest, DrainEndsWhenNoShardHasObjectsLeft) {
-  StoreOptions options;
-  options.num_shards = 2;
-  StoreWorld w(64 << 20, options);
+  StoreWorld w(64 << 20, {}, /*num_shards=*/2);
   std::optional<absl::Status> drained;
   const Instant deadline = w.now() + absl::Seconds(9);
   w.Run([&] { w.store().Drain(deadline, [&](absl::Status s) { drained = s; }); });

@@ -75,7 +75,7 @@ class World {
         return Ask(which, argument);
       default:
         if (which == 31) {
-          world_.Run([this] { world_.store().OnRegister(0); });
+          world_.Run([this] { world_.channel().OnSession(0); });
         } else {
           world_.Pass(absl::Milliseconds(10) * argument);
         }

@@ -154,7 +154,7 @@ TEST(StoreGetTest, WhoLetsGoOfAViewBeforeHearingThatItIsVoidHearsNoMore) {
   const auto stream = w.Stream(Id(1));
   w.Shard(Assign(Id(1), kFirst, {.size = 1000, .plan = 4}));
   w.Run([&] {
-    w.store().OnShardMessage(0, Gone(Id(1), kFirst, v1::Gone::VOID));
+    w.channel().OnMessage(0, Gone(Id(1), kFirst, v1::Gone::VOID));
     EXPECT_THAT(w.store().Release(w.client(), stream->view().pin), IsOk());
   });
   EXPECT_TRUE(stream->voids.empty());

@@ -157,7 +157,7 @@ TEST_F(StoreHoldTest, ANewSessionIsToldTheHoldsBeforeTheCopies) {
   PHALANX_ASSERT_OK(w_.Put(Id(3), "bytes"));
   Unhold({Id(2)});
   w_.ForgetSent();
-  w_.Run([&] { w_.store().OnRegister(0); });
+  w_.Run([&] { w_.channel().OnSession(0); });
   EXPECT_THAT(Told(w_), ElementsAre(Kind::kRegisterBegin, Kind::kRegisterHolds, Kind::kRegisterCopy,
                                     Kind::kRegisterEnd));
   EXPECT_EQ(w_.Sent<v1::RegisterHolds>()[0].object_ids(), Ids({Id(1)}));
@@ -172,7 +172,7 @@ TEST(StoreHoldRegister, ManyHoldsAreToldInSeveralTurns) {
   w.Run([&] { EXPECT_THAT(w.store().Hold(w.client(), ids), IsOk()); });
   w.ForgetSent();
   w.Run([&] {
-    w.store().OnRegister(0);
+    w.channel().OnSession(0);
     // Told behind the registration.
     w.store().Unhold(w.client(), {&ids[0], 1});
   });
@@ -213,7 +213,7 @@ TEST_F(StoreHoldTest, SoDoesWhoFetchesThem) {
   w_.Run([&] { w_.pulls().Finish(0, Content(100'000)); });
   ASSERT_TRUE(reading->answered());
   w_.ForgetSent();
-  w_.Run([&] { w_.store().OnRegister(0); });
+  w_.Run([&] { w_.channel().OnSession(0); });
   ASSERT_EQ(w_.Sent<v1::RegisterCopy>().size(), 1u);
   EXPECT_TRUE(w_.Sent<v1::RegisterCopy>()[0].info().owned());
   EXPECT_EQ(w_.Sent<v1::RegisterCopy>()[0].info().refers_to(), Ids({Id(2)}));
@@ -221,9 +221,7 @@ TEST_F(StoreHoldTest, SoDoesWhoFetchesThem) {
 }
 
 TEST(StoreHoldReferences, WhereAnotherShardIsToldTheyLastALittleLonger) {
-  StoreOptions options;
-  options.num_shards = 2;
-  StoreWorld w(64 << 20, options);
+  StoreWorld w(64 << 20, {}, /*num_shards=*/2);
   // Of the same shard as Id(1), and of the other.
   ObjectId same = Id(2), other = Id(2);
   for (int i = 2; same.ShardHash() % 2 != Id(1).ShardHash() % 2; ++i) same = Id(i);
@@ -235,7 +233,7 @@ TEST(StoreHoldReferences, WhereAnotherShardIsToldTheyLastALittleLonger) {
   w.Shard(Gone(Id(1), Generation{kSelf, 1}, v1::Gone::DELETED));
   ASSERT_EQ(w.Sent<v1::Unhold>().size(), 1u);
   EXPECT_EQ(w.Sent<v1::Unhold>()[0].object_ids(), Ids({same}));
-  w.Pass(options.reference_patience);
+  w.Pass(StoreOptions().reference_patience);
   ASSERT_EQ(w.Sent<v1::Unhold>().size(), 2u);
   EXPECT_EQ(w.Sent<v1::Unhold>()[1].object_ids(), Ids({other}));
   EXPECT_EQ(w.store().stats().unclaimed, 0u);
@@ -263,7 +261,7 @@ TEST_F(StoreHoldTest, WhatIsKeptIsRegisteredSo) {
   v1::ShardMessage kept;
   SetSubject(Id(1), Generation{kSelf, 1}, kept.mutable_kept());
   w_.Shard(kept);
-  w_.Run([&] { w_.store().OnRegister(0); });
+  w_.Run([&] { w_.channel().OnSession(0); });
   ASSERT_EQ(w_.Sent<v1::RegisterCopy>().size(), 1u);
   EXPECT_FALSE(w_.Sent<v1::RegisterCopy>()[0].info().owned());
 }
@@ -274,7 +272,7 @@ TEST_F(StoreHoldTest, KeepIsAskedAgainInANewSession) {
     w_.store().Keep(w_.client(), Id(1), Instant::Infinite(),
                     [&done](absl::Status status) { done = std::move(status); });
   });
-  w_.Run([&] { w_.store().OnRegister(0); });
+  w_.Run([&] { w_.channel().OnSession(0); });
   const auto asked = w_.Sent<v1::KeepRequest>();
   ASSERT_EQ(asked.size(), 2u);
   v1::ShardMessage reply;
@@ -313,7 +311,7 @@ TEST_F(StoreHoldTest, WhatIsPutAgainIsNotLost) {
 TEST_F(StoreHoldTest, ANewSessionKnowsNothingOfLosses) {
   const auto patient = Get(Id(1), /*fail_when_lost=*/false);
   w_.Shard(Lost(Id(1)));
-  w_.Run([&] { w_.store().OnRegister(0); });
+  w_.Run([&] { w_.channel().OnSession(0); });
   EXPECT_FALSE(Get(Id(1), /*fail_when_lost=*/true)->answered());
 }
 

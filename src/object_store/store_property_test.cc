@@ -394,7 +394,7 @@ class RandomRun {
 
   void Register() {
     w_.ForgetSent();
-    w_.Run([&] { w_.store().OnRegister(0); });
+    w_.Run([&] { w_.channel().OnSession(0); });
     if (w_.Sent<v1::RegisterTombstone>().size() != deleted_.size()) {
       Problem("a tombstone was forgotten");
     }

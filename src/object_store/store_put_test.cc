@@ -144,7 +144,7 @@ TEST(StorePutTest, AVerdictInTheTurnOfTheDeadlineDoesNotAnswerAgain) {
   options.deadline = w.now() + absl::Seconds(1);
   w.RunAt(options.deadline, [&] {
     const Generation g = w.store().Copies()[0].generation;
-    w.store().OnShardMessage(0, Verdict(Id(1), g, v1::Verdict::ADOPTED));
+    w.channel().OnMessage(0, Verdict(Id(1), g, v1::Verdict::ADOPTED));
   });
   const auto answer = w.StartPut(options, "bytes");
   w.Pass(absl::Seconds(1));

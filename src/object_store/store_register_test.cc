@@ -62,7 +62,7 @@ class StoreRegisterTest : public ::testing::Test {
 TEST_F(StoreRegisterTest, ATurnTellsAPart) {
   std::string at_once;
   w_.Run([&] {
-    w_.store().OnRegister(0);
+    w_.channel().OnSession(0);
     at_once = Told();
   });
   EXPECT_EQ(at_once, "bcc");
@@ -73,7 +73,7 @@ TEST_F(StoreRegisterTest, WhatHappensMeanwhileIsSaidBehindIt) {
   const auto reading = w_.Get(Id(7));
   w_.ForgetSent();
   w_.Run([&] {
-    w_.store().OnRegister(0);
+    w_.channel().OnSession(0);
     PutNow(5);
     w_.store().Delete(w_.client(), Id(1), Instant::Infinite(), [](const absl::Status&) {});
     w_.store().Cancel(w_.client(), reading->request);
@@ -89,8 +89,8 @@ TEST_F(StoreRegisterTest, WhatIsGoneWhenItsTurnComesIsNotTold) {
   v1::ShardMessage last = gone;
   last.mutable_gone()->set_object_id(w_.store().Copies()[4].id.binary().data(), ObjectId::kSize);
   w_.Run([&] {
-    w_.store().OnRegister(0);
-    w_.store().OnShardMessage(0, last);
+    w_.channel().OnSession(0);
+    w_.channel().OnMessage(0, last);
   });
   EXPECT_EQ(Told(), "bcccce.");
   EXPECT_EQ(w_.Sent<v1::DeleteConfirm>().size(), 1u);
@@ -98,9 +98,9 @@ TEST_F(StoreRegisterTest, WhatIsGoneWhenItsTurnComesIsNotTold) {
 
 TEST_F(StoreRegisterTest, ASessionThatBeginsMeanwhileIsToldEverything) {
   w_.Run([&] {
-    w_.store().OnRegister(0);
+    w_.channel().OnSession(0);
     w_.store().Delete(w_.client(), Id(1), Instant::Infinite(), [](const absl::Status&) {});
-    w_.store().OnRegister(0);
+    w_.channel().OnSession(0);
   });
   EXPECT_EQ(Told(), "bccbccccce.") << "what was held back is asked again, once";
 }
@@ -110,7 +110,7 @@ TEST_F(StoreRegisterTest, TombstonesAreToldInPartsToo) {
     w_.Shard(Gone(copy.id, copy.generation, v1::Gone::DELETED));
   }
   w_.ForgetSent();
-  w_.Run([&] { w_.store().OnRegister(0); });
+  w_.Run([&] { w_.channel().OnSession(0); });
   EXPECT_EQ(Told(), "bttttte");
 }
 

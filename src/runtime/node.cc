@@ -12,6 +12,7 @@
 #include "src/common/check.h"
 #include "src/common/status_macros.h"
 #include "src/directory/session_handshake.h"
+#include "src/object_store/shard_channel.h"
 
 namespace phalanx::runtime {
 namespace {
@@ -109,6 +110,7 @@ struct Node::Impl {
   }
 
   absl::Status Start(NodeSeams seams);
+  void MakeChannel(NodeSeams& seams);
   void MakeStore(NodeSeams& seams);
   void MakeReducer(NodeSeams& seams);
   absl::Status MakeDataPlane(NodeSeams& seams);
@@ -120,6 +122,7 @@ struct Node::Impl {
   net::Address address;
   absl::AnyInvocable<void(int, const absl::Status&)> on_shard_state;
   std::vector<absl::Status> shard_states;
+  std::unique_ptr<object_store::ShardChannel> channel;
   std::unique_ptr<object_store::Store> store;
   std::unique_ptr<collectives::Reducer> reducer;
   std::unique_ptr<net::DataPlane> data_plane;
@@ -128,6 +131,7 @@ struct Node::Impl {
 
 absl::Status Node::Impl::Start(NodeSeams seams) {
   on_shard_state = std::move(seams.on_shard_state);
+  MakeChannel(seams);
   MakeStore(seams);
   MakeReducer(seams);
   PHALANX_RETURN_IF_ERROR(MakeDataPlane(seams));
@@ -140,36 +144,35 @@ absl::Status Node::Impl::Start(NodeSeams seams) {
   return absl::OkStatus();
 }
 
+void Node::Impl::MakeChannel(NodeSeams& seams) {
+  channel = std::make_unique<object_store::ShardChannel>(
+      static_cast<int>(seams.shards.size()),
+      [this](int shard, v1::NodeMessage message) {
+        // No session is left while the node is being taken down: the directory learns of that from
+        // the broken connection.
+        if (static_cast<size_t>(shard) < clients.size()) clients[shard]->Send(std::move(message));
+      },
+      [&control = seams.control](Task task) { control.Post(std::move(task)); });
+}
+
 void Node::Impl::MakeStore(NodeSeams& seams) {
   object_store::StoreOptions store_options;
   store_options.self = key;
   store_options.name = options.name;
-  store_options.num_shards = static_cast<int>(seams.shards.size());
   store_options.capacity_bytes = options.capacity_bytes;
   store_options.record_bytes = object_store::kRecordBytes;
   store_options.registered_per_turn = options.registered_per_turn;
   store_options.transit_patience = options.transit_patience;
-  store =
-      std::make_unique<object_store::Store>(std::move(store_options), seams.control, seams.memory,
-                                            [this](int shard, v1::NodeMessage message) {
-                                              // There are no clients while the node is destroyed.
-                                              // The directory learns about that from the broken
-                                              // session.
-                                              if (static_cast<size_t>(shard) < clients.size())
-                                                clients[shard]->Send(std::move(message));
-                                            });
+  store = std::make_unique<object_store::Store>(std::move(store_options), seams.control,
+                                                seams.memory, *channel);
 }
 
 void Node::Impl::MakeReducer(NodeSeams& seams) {
   collectives::ReducerOptions reducer_options;
   reducer_options.self = key;
   reducer_options.name = options.name;
-  reducer_options.num_shards = static_cast<int>(seams.shards.size());
-  // The reducer sends through the store, which keeps the order of registrations and messages.
-  reducer = std::make_unique<collectives::Reducer>(
-      std::move(reducer_options), seams.control, seams.io, *store,
-      [this](int shard, v1::NodeMessage message) { store->Tell(shard, std::move(message)); });
-  store->OnRegistering([this](int shard) { return reducer->Register(shard); });
+  reducer = std::make_unique<collectives::Reducer>(std::move(reducer_options), seams.control,
+                                                   seams.io, *store, *channel);
 }
 
 absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
@@ -207,9 +210,9 @@ void Node::Impl::ConnectShard(NodeSeams& seams, int shard, const v1::NodeInfo& s
   session.num_shards = static_cast<uint32_t>(seams.shards.size());
   if (seams.nonce_bytes) session.nonce_bytes = seams.nonce_bytes;
   directory::DirectoryClient::Handlers handlers;
-  handlers.on_register = [this, shard] { store->OnRegister(shard); };
+  handlers.on_register = [this, shard] { channel->OnSession(shard); };
   handlers.on_message = [this, shard](const v1::ShardMessage& message) {
-    if (!reducer->OnShardMessage(shard, message)) store->OnShardMessage(shard, message);
+    channel->OnMessage(shard, message);
   };
   handlers.on_connection = [this, shard](bool connected, const absl::Status& why) {
     ShardStateChanged(shard, connected, why);

@@ -97,7 +97,7 @@ class World {
         return Ask(which, argument);
       default:
         if (which == 31) {
-          node_.Run([this] { node_.store().OnRegister(0); });
+          node_.Run([this] { node_.channel().OnSession(0); });
         } else {
           world_.RunFor(absl::Milliseconds(3) * argument);
         }

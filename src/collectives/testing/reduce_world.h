@@ -25,6 +25,7 @@
 #include "src/directory/validate.h"
 #include "src/net/testing/sim_plane.h"
 #include "src/object_store/heap_memory.h"
+#include "src/object_store/shard_channel.h"
 #include "src/object_store/store.h"
 #include "src/object_store/subject.h"
 
@@ -151,25 +152,27 @@ class ReduceNode {
 
   ReduceNode(sim::SimScheduler& scheduler, net::testing::SimPlane& plane, const std::string& name,
              uint64_t capacity, int num_shards, ReducerOptions options)
-      : scheduler_(scheduler), plane_(plane), memory_(plane.control()) {
+      : scheduler_(scheduler),
+        plane_(plane),
+        memory_(plane.control()),
+        channel_(
+            num_shards,
+            [this](int shard, v1::NodeMessage message) {
+              sent_.push_back({shard, std::move(message)});
+            },
+            [this](Task task) { plane_.control().Post(std::move(task)); }) {
     Run([&] {
       object_store::StoreOptions store_options;
       store_options.self = plane.self();
       store_options.name = name;
-      store_options.num_shards = num_shards;
       store_options.capacity_bytes = capacity;
-      store_ = std::make_unique<object_store::Store>(store_options, plane.control(), memory_,
-                                                     [this](int shard, v1::NodeMessage message) {
-                                                       sent_.push_back({shard, std::move(message)});
-                                                     });
+      store_ =
+          std::make_unique<object_store::Store>(store_options, plane.control(), memory_, channel_);
       options.self = plane.self();
       options.name = name;
-      options.num_shards = num_shards;
       reducer_ = std::make_unique<Reducer>(
           options, plane.control(), std::vector<Executor*>{&plane.process().NewExecutor("fold")},
-          *store_,
-          [this](int shard, v1::NodeMessage message) { store_->Tell(shard, std::move(message)); });
-      store_->OnRegistering([this](int shard) { return reducer_->Register(shard); });
+          *store_, channel_);
       store_->SetDataPlane(&plane_.plane());
       reducer_->SetDataPlane(&plane_.plane());
       plane_.serve = [this](const net::ServeRequest& request, net::DataPlane::ServeReply reply) {
@@ -197,9 +200,7 @@ class ReduceNode {
     PHALANX_CHECK(scheduler_.RunUntil([&] { return ran; }, absl::Seconds(1)), "the loop runs");
   }
   void Shard(const v1::ShardMessage& message) {
-    Run([&] {
-      if (!reducer_->OnShardMessage(0, message)) store_->OnShardMessage(0, message);
-    });
+    Run([&] { channel_.OnMessage(0, message); });
   }
 
   Generation Put(const ObjectId& id, std::string bytes) {
@@ -266,6 +267,7 @@ class ReduceNode {
   std::vector<Sent>& sent() { return sent_; }
 
   object_store::Store& store() { return *store_; }
+  object_store::ShardChannel& channel() { return channel_; }
   Reducer& reducer() { return *reducer_; }
   net::testing::SimPlane& plane() { return plane_; }
   const NodeKey& self() const { return plane_.self(); }
@@ -277,6 +279,7 @@ class ReduceNode {
   sim::SimScheduler& scheduler_;
   net::testing::SimPlane& plane_;
   object_store::HeapMemory memory_;
+  object_store::ShardChannel channel_;
   std::unique_ptr<object_store::Store> store_;
   std::unique_ptr<Reducer> reducer_;
   object_store::ClientId client_ = 0;

@@ -31,6 +31,7 @@
 #include "src/local/testing/reduce_shard.h"
 #include "src/net/event_loop.h"
 #include "src/object_store/memfd_memory.h"
+#include "src/object_store/shard_channel.h"
 #include "src/object_store/store.h"
 
 namespace phalanx::object_store::testing {
@@ -179,23 +180,13 @@ class LocalNode {
     options.self = NodeKey{7, 1};
     options.name = "node-a";
     options.capacity_bytes = capacity;
-    store_ = std::make_unique<Store>(options, loop_, memory_,
-                                     [this](int, const v1::NodeMessage& message) {
-                                       for (v1::ShardMessage& answer : directory_.Answer(message)) {
-                                         loop_.Post([this, answer = std::move(answer)] {
-                                           if (store_ != nullptr) store_->OnShardMessage(0, answer);
-                                         });
-                                       }
-                                     });
+    store_ = std::make_unique<Store>(options, loop_, memory_, channel_);
     collectives::ReducerOptions reducer;
     reducer.self = options.self;
     reducer.name = options.name;
     reducer_ = std::make_unique<collectives::Reducer>(
-        reducer, loop_, std::vector<Executor*>{&loop_}, *store_,
-        [this](int, v1::NodeMessage message) { reduce_.Receive(std::move(message)); });
-    reduce_.reply = [this](const v1::ShardMessage& message) {
-      PHALANX_CHECK(reducer_->OnShardMessage(0, message), "it is for reductions");
-    };
+        reducer, loop_, std::vector<Executor*>{&loop_}, *store_, channel_);
+    reduce_.reply = [this](const v1::ShardMessage& message) { channel_.OnMessage(0, message); };
     auto service = LocalService::Start(loop_, *store_, *reducer_,
                                        {.socket_path = socket_,
                                         .greeting = {"node-a", "127.0.0.1:7400", NodeKey{7, 1}},
@@ -203,7 +194,7 @@ class LocalNode {
     PHALANX_CHECK(service.ok(), service.status().ToString());
     service_ = *std::move(service);
     PHALANX_CHECK(loop_.Start("node").ok(), "a thread");
-    OnLoop([this] { store_->OnRegister(0); });
+    OnLoop([this] { channel_.OnSession(0); });
   }
   ~LocalNode() {
     OnLoop([this] {
@@ -271,6 +262,16 @@ class LocalNode {
   MemfdMemory memory_;
   OneNodeDirectory directory_;
   ReduceShard reduce_;
+  ShardChannel channel_{
+      /*num_shards=*/1,
+      [this](int, v1::NodeMessage message) {
+        // The directory answers for objects, the fake shard keeps requests about reductions.
+        for (v1::ShardMessage& answer : directory_.Answer(message)) {
+          loop_.Post([this, answer = std::move(answer)] { channel_.OnMessage(0, answer); });
+        }
+        reduce_.Receive(std::move(message));
+      },
+      [this](Task task) { loop_.Post(std::move(task)); }};
   std::unique_ptr<Store> store_;
   std::unique_ptr<collectives::Reducer> reducer_;
   std::unique_ptr<LocalService> service_;

@@ -22,6 +22,7 @@
 #include "src/common/check.h"
 #include "src/directory/validate.h"
 #include "src/object_store/heap_memory.h"
+#include "src/object_store/shard_channel.h"
 #include "src/object_store/store.h"
 #include "src/object_store/subject.h"
 #include "src/object_store/testing/fake_data_plane.h"
@@ -164,21 +165,24 @@ struct Reading {
 
 class StoreWorld {
  public:
-  explicit StoreWorld(uint64_t capacity = 64 << 20, StoreOptions options = {})
+  explicit StoreWorld(uint64_t capacity = 64 << 20, StoreOptions options = {}, int num_shards = 1)
       : scheduler_({}),
         process_(scheduler_.NewProcess("node")),
         loop_(process_->NewExecutor("control")),
         memory_(loop_),
-        pulls_(loop_) {
+        pulls_(loop_),
+        channel_(
+            num_shards,
+            [this](int shard, v1::NodeMessage message) {
+              if (keep_sent) sent_.push_back(message);
+              if (on_sent) on_sent(shard, message);
+            },
+            [this](Task task) { loop_.Post(std::move(task)); }) {
     options.self = kSelf;
     options.name = "node-a";
     options.capacity_bytes = capacity;
     Run([&] {
-      store_ = std::make_unique<Store>(options, loop_, memory_,
-                                       [this](int shard, v1::NodeMessage message) {
-                                         if (keep_sent) sent_.push_back(message);
-                                         if (on_sent) on_sent(shard, message);
-                                       });
+      store_ = std::make_unique<Store>(options, loop_, memory_, channel_);
       store_->SetDataPlane(&pulls_);
       client_ = store_->OpenClient();
     });
@@ -188,6 +192,7 @@ class StoreWorld {
   }
 
   Store& store() { return *store_; }
+  ShardChannel& channel() { return channel_; }
   FakeDataPlane& pulls() { return pulls_; }
   HeapMemory& memory() { return memory_; }
   ClientId client() const { return client_; }
@@ -225,7 +230,7 @@ class StoreWorld {
     Drain();
   }
   void Shard(const v1::ShardMessage& message, int shard = 0) {
-    Run([&] { store_->OnShardMessage(shard, message); });
+    Run([&] { channel_.OnMessage(shard, message); });
   }
 
   template <typename T>
@@ -346,6 +351,7 @@ class StoreWorld {
   sim::SimExecutor& loop_;
   HeapMemory memory_;
   FakeDataPlane pulls_;
+  ShardChannel channel_;
   std::unique_ptr<Store> store_;
   ClientId client_ = 0;
   uint64_t peer_sequence_ = 1000;

@@ -1,0 +1,87 @@
+// The life of this node's copies: how they are made, sealed, dropped and evicted, with all that
+// hangs on a copy (readers, pushes, references, sticky marks).
+//
+//   New ─► Add ─► (writing or pulling) ─► Complete ─► Evict
+//                          └───────── Drop ─────────────┘
+//
+// Thread rule: the control loop only. Owned by the store.
+#ifndef PHALANX_OBJECT_STORE_LOCAL_COPIES_H_
+#define PHALANX_OBJECT_STORE_LOCAL_COPIES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "src/net/data_plane.h"
+#include "src/object_store/get_requests.h"
+#include "src/object_store/hold_reporter.h"
+#include "src/object_store/object_table.h"
+#include "src/object_store/pull_manager.h"
+#include "src/object_store/sticky_marks.h"
+#include "src/object_store/store_types.h"
+#include "src/object_store/turns.h"
+
+namespace phalanx::object_store {
+
+// What is fixed of a generation beside its bytes.
+struct CopyTraits {
+  explicit CopyTraits(const PutOptions& options)
+      : metadata(options.metadata),
+        reduced_from(options.reduced_from),
+        refers_to(options.refers_to),
+        asked_for(options.asked_for),
+        owned(options.owned) {}
+  explicit CopyTraits(const PullTarget& target)
+      : metadata(target.metadata),
+        reduced_from(target.reduced_from),
+        refers_to(target.refers_to),
+        asked_for(target.asked_for),
+        owned(target.owned) {}
+
+  std::string metadata;
+  std::string reduced_from;
+  std::string refers_to;
+  std::string asked_for;
+  bool owned = false;
+};
+
+class LocalCopies {
+ public:
+  // All of them outlive this.
+  LocalCopies(const StoreOptions& options, Turns& turns, ObjectTable& table, GetRequests& gets,
+              HoldReporter& holds, StickyMarks& stickies);
+  void SetDataPlane(net::DataPlane* data_plane) { data_plane_ = data_plane; }
+
+  // What an object counts beside its bytes.
+  uint64_t RecordBytes(const CopyTraits& traits) const;
+
+  std::unique_ptr<Copy> New(const ObjectId& id, const Generation& generation, uint64_t size,
+                            int slices, CopyTraits traits,
+                            std::shared_ptr<MemoryBlock> block) const;
+  // Holds what its bytes refer to. REQUIRES: as ObjectTable::Add.
+  Copy* Add(std::unique_ptr<Copy> copy);
+  // All bytes are here: closes the buffer and ends the streaming Gets.
+  void Complete(Copy* copy);
+  // The copy leaves the table; its readers' views are void, its pushes end. The caller touches the
+  // object.
+  void Drop(Copy* copy, const absl::Status& why);
+  // The copy leaves the table. Readers and pushes keep its memory until they end.
+  void Evict(Copy* copy);
+
+  uint64_t evictions() const { return evictions_; }
+
+ private:
+  const StoreOptions& options_;
+  Turns& turns_;
+  ObjectTable& table_;
+  GetRequests& gets_;
+  HoldReporter& holds_;
+  StickyMarks& stickies_;
+  net::DataPlane* data_plane_ = nullptr;
+  uint64_t evictions_ = 0;
+};
+
+}  // namespace phalanx::object_store
+
+#endif  // PHALANX_OBJECT_STORE_LOCAL_COPIES_H_
