@@ -206,7 +206,7 @@ class Client(_collectives.Collectives):
         timeout: float | None = _DEFAULT,
         allow_pickle: bool = True,
     ) -> ObjectRef:
-        """Put a value as an object. Returns when the value is sealed on this node.
+        """Put a value as an object, and return its ref when the value is sealed on this node.
 
         Parameters
         ----------
@@ -224,11 +224,6 @@ class Client(_collectives.Collectives):
             Seconds to wait for memory if the node is full.
         allow_pickle
             Whether pickle can be used.
-
-        Returns
-        -------
-        ObjectRef
-            `ref`, or the new one.
 
         Raises
         ------
@@ -255,8 +250,7 @@ class Client(_collectives.Collectives):
             object_id = self._checked(ref)
             ref._reason = None
         keep = ref._named if keep is None else keep
-        # An object without a file of its own is copied by the library, in one call. A larger one is
-        # written in place, without a copy.
+        # The library copies an object without a file of its own. A larger one is written in place.
         if encoded.nbytes < _native.OWN_FILE_BYTES:
             source = encoded.buffer
             if source is None:
