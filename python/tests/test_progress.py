@@ -1,4 +1,4 @@
-"""Bars of how many objects have come."""
+"""Bars that count arrived objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _tqdm():
 
 
 def drawn(capfd) -> list[str]:
-    """What the bars have said: counts, as "2/5"."""
+    """Return the counts that the bars have shown, as "2/5"."""
     err = capfd.readouterr().err
     assert "phalanx:" in err
     return re.findall(r"\d+/\d+", err)

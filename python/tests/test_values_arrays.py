@@ -328,7 +328,7 @@ def test_threads_may_encode_and_decode_at_once():
 
 
 class Foreign:
-    """An array of some other library."""
+    """An array of another library."""
 
     def __init__(self, array, device=(1, 0)):
         self._array = array

@@ -1,4 +1,4 @@
-"""Values that are pickled, and those with short paths of their own."""
+"""Values that are pickled, and values with short paths."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ def test_what_was_never_written_goes_without_a_word(monkeypatch):
 
 
 class Ref:
-    """Stands for ObjectRef, which tells the collection under way of itself."""
+    """A stand-in for ObjectRef: pickling it adds its id to the current collection."""
 
     def __init__(self, identity: bytes) -> None:
         self.identity = identity
@@ -318,7 +318,7 @@ def test_refs_inside_are_collected():
 
 
 class Putting:
-    """Puts something while it is being pickled itself."""
+    """An object that puts another object while it is pickled."""
 
     def __reduce__(self):
         self.inner = values.encode([Ref(b"i" * 20), "x"])

@@ -1,4 +1,4 @@
-"""torch tensors of the CPU."""
+"""torch tensors on the CPU."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ torch = pytest.importorskip("torch")
 
 @pytest.fixture(autouse=True)
 def no_warnings():
-    """A tensor over read-only memory is a warning first and a crash later."""
+    """Fail on the warning about read-only memory: a later write to such a tensor would crash."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
 
 
 def in_private_pages(value, **how):
-    """Return what a reader gets by default: over pages of its own, as it asked for."""
+    """Return the value that a reader gets by default, over private pages if the metadata asks for them."""
     encoded = values.encode(value, **how)
     assert values.wants_private_pages(encoded.metadata)
     pages = private_pages(encoded)
