@@ -44,13 +44,14 @@ void Checkers::CheckCores() {
 
 void Checkers::CheckBytes(int n, const Copies& copies) {
   for (const CopyInfo& copy : copies) {
-    // Of a Put that was not answered yet nobody knows which one it is.
+    // The history learns the generation of a Put with its answer; until then the attempt is
+    // unknown.
     const uint64_t attempt = cluster_.history().AttemptOf(copy.generation);
     if (attempt != 0) CheckCopyBytes(n, copy, attempt);
   }
 }
 
-// Compares what has come since the last time.
+// Compares the bytes that arrived since the previous sample: comparing all each time is too slow.
 void Checkers::CheckCopyBytes(int n, const CopyInfo& copy, uint64_t number) {
   const Attempt& attempt = cluster_.history().attempt(number);
   const auto breach = [&](absl::string_view what) {
@@ -85,6 +86,7 @@ void Checkers::CheckAdoption() {
       const Generation now = directory::FromProto(object.generation());
       if (!id.ok() || object.deleted() || !now.valid()) continue;
       const uint64_t number = cluster_.history().AttemptOf(now);
+      // Read before NoteAdopted sets it.
       const bool returned = number != 0 && cluster_.history().attempt(number).adopted;
       cluster_.history().NoteAdopted(now);
       const Generation before = std::exchange(adopted_[*id], now);
@@ -99,12 +101,13 @@ void Checkers::CheckReplacement(const ObjectId& id, const Generation& before, co
   const uint64_t number = history.AttemptOf(before);
   if (number == 0) return;
   const Attempt& attempt = history.attempt(number);
+  // A Delete explains any change of the generation.
   if (history.MayBeDeleted(attempt)) return;
   const Instant since = cluster_.scheduler().now() - Grace();
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     if (!cluster_.Undisturbed(n, cluster_.ShardOf(id), since)) continue;
     const NodeKey key = cluster_.node(n)->key();
-    // What had been adopted before, and comes back complete, wins over what is being written.
+    // A complete copy that was adopted before wins over one that is being written.
     const bool writes = !returned && attempt.state == AttemptState::kOpen && attempt.creator == key;
     const auto holding = holdings_.find(number);
     const bool holds = holding != holdings_.end() && holding->second.holders.contains(key);
@@ -119,7 +122,7 @@ bool Checkers::MustBeDeleted(const Attempt& attempt) {
   for (const Deletion& deletion : cluster_.history().deletions()) {
     if (deletion.doomed != attempt.number || !deletion.confirmed) continue;
     if (cluster_.last_shard_start(cluster_.ShardOf(deletion.id)) <= deletion.begun) return true;
-    // Who asked was told which generations were deleted, and tells a shard that forgets.
+    // The node of the Delete knows the deleted generations, and tells them to a restarted shard.
     if (deletion.undisturbed && cluster_.FindNode(deletion.by) >= 0) return true;
     for (const NodeKey& key : attempt.told_of_deletion) {
       if (cluster_.FindNode(key) >= 0) return true;
@@ -145,9 +148,11 @@ void Checkers::CheckLosses(const std::map<Generation, std::set<NodeKey>>& comple
         holding.last_death = now;
       }
     }
+    // Not lost now, or lost with the death of its last holder.
     if (before.empty() || !holding.holders.empty() || !alive.valid()) continue;
     const auto adopted = adopted_.find(attempt.id);
     const bool replaced = adopted != adopted_.end() && adopted->second != *attempt.generation;
+    // The shard can have granted the eviction because of a copy on a node that had just died.
     const bool granted_on_a_dead_word =
         holding.last_death.nanos() >= 0 && now - holding.last_death < Fencing();
     if (attempt.unsealed || replaced || granted_on_a_dead_word) continue;
@@ -171,7 +176,7 @@ absl::Status Checkers::NodesAtRest() {
   const auto not_yet = [](int n, const auto&... what) {
     return absl::UnavailableError(absl::StrCat(SimCluster::NodeName(n), ": ", what...));
   };
-  // A partial copy of what nobody has whole is still passed on.
+  // While nodes wait for an object without a complete copy, its partial copies are still relayed.
   bool wanted_in_vain = false;
   for (int s = 0; s < cluster_.num_shards(); ++s) {
     for (const v1::ObjectSummary& object : cluster_.List(s)) {
@@ -196,7 +201,7 @@ absl::Status Checkers::NodesAtRest() {
 absl::Status Checkers::RequestsAtRest() {
   for (const Operation& operation : cluster_.history().operations()) {
     if (operation.state != Operation::State::kRunning) continue;
-    // A stream that has begun has no deadline.
+    // The deadline of a streaming Get ends with its first view.
     const bool in_time = operation.streaming || cluster_.scheduler().now() < operation.deadline;
     if (operation.read && in_time && MayWait(operation)) continue;
     return absl::UnavailableError(
@@ -207,7 +212,7 @@ absl::Status Checkers::RequestsAtRest() {
   return absl::OkStatus();
 }
 
-// A Get for which there is no copy, or no room.
+// A Get can wait if there is no complete copy, or no room for one.
 bool Checkers::MayWait(const Operation& get) {
   const v1::ObjectSummary summary = cluster_.Describe(get.id).summary();
   if (summary.complete_copies() == 0) return true;
@@ -216,7 +221,7 @@ bool Checkers::MayWait(const Operation& get) {
          KeptBytes(n) + SimCluster::CountedBytes(summary) > cluster_.options().capacity_bytes;
 }
 
-// What cannot be evicted from a node: what is pinned, and the last complete copies of objects.
+// The bytes that cannot be evicted from a node: pinned ones, and last complete copies.
 uint64_t Checkers::KeptBytes(int n) {
   uint64_t bytes = cluster_.store(n)->stats().pinned_bytes;
   for (const CopyInfo& copy : cluster_.store(n)->Copies()) {
@@ -274,11 +279,12 @@ absl::Status Checkers::ObjectIsTrue(const ObjectId& id) {
         return wrong(name, " was deleted");
       }
       const bool current = !deleted && copy.generation == adopted;
-      // Another generation is kept only while this one may still fail.
+      // A copy of another generation is kept only while the adopted generation has no complete
+      // copy.
       if (!current && described.summary().complete_copies() == 0 && !deleted) continue;
       if (!current) return wrong(name, " is superseded or deleted");
       const auto at = listed.find(key);
-      // Memory that came before a sender: who waits hears what becomes of the object.
+      // Memory that was allocated before a sender was named: the shard lists the node as waiting.
       const bool begun = copy.complete || copy.buffer->bytes_present() > 0;
       if (at == listed.end() && !begun && waiting.contains(key)) continue;
       if (at == listed.end()) return wrong(name, " is not listed");
@@ -288,7 +294,8 @@ absl::Status Checkers::ObjectIsTrue(const ObjectId& id) {
   }
   const bool lost = described.summary().complete_copies() == 0;
   for (const auto& [key, complete] : listed) {
-    // It was given a sender that crossed its next question, and there is no other to name.
+    // The shard named a sender, and the node's next request crossed that message. Another sender
+    // does not exist.
     if (lost && !complete && waiting.contains(key)) continue;
     return wrong("listed on ", key.ToString(), ", which does not have it");
   }

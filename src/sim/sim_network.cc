@@ -15,7 +15,7 @@ namespace {
 constexpr uint16_t kFirstEphemeralPort = 40000;
 constexpr uint64_t kLongestTrickle = 300;
 
-// Bytes in order: appended at the back, taken from the front.
+// A queue of bytes: appended at the back, taken from the front.
 class ByteQueue {
  public:
   size_t size() const { return bytes_.size() - head_; }
@@ -24,7 +24,7 @@ class ByteQueue {
   std::string Take(size_t size) {
     std::string taken = bytes_.substr(head_, size);
     head_ += size;
-    // Moved to the front once half is gone: each byte moves once on average.
+    // Compacts when half of the bytes are gone, so each byte moves once on average.
     if (head_ * 2 > bytes_.size()) {
       bytes_.erase(0, head_);
       head_ = 0;
@@ -57,33 +57,33 @@ absl::Duration TransferTime(size_t size, double bytes_per_second) {
 }  // namespace
 
 struct SimFabric::Connection {
-  // One direction: from the end with its index to the other.
+  // One direction, from the end with the same index to the other end.
   struct Pipe {
     ByteQueue unsent;
     size_t unsent_limit;
-    // Sent, in order, not delivered yet.
+    // Segments that were sent and not delivered yet, in order.
     std::deque<std::string> in_flight;
-    // One is on its way out of the host.
+    // A segment is on its way out of the host.
     bool departing = false;
-    // Segments that arrived while a partition was up; they are delivered when it heals.
+    // The number of segments that arrived during a partition. They are delivered when it heals.
     int held_back = 0;
     ByteQueue arrived;
-    // Sent and not known to be read: bounded by the receive buffer.
+    // Bytes sent and not known to be read, bounded by the receive buffer.
     size_t outstanding = 0;
-    // Read, but the acknowledgement could not pass.
+    // Bytes read whose acknowledgement could not pass.
     size_t unacknowledged = 0;
-    // End of file is wanted, sent (an empty segment), arrived.
+    // The end of file is requested, sent (as an empty segment), and has arrived.
     bool closing = false;
     bool end_sent = false;
     bool end_arrived = false;
-    // Half-open: nothing passes any more.
+    // Half-open: this direction carries nothing any more.
     bool frozen = false;
   };
   struct End {
     std::string host;
-    // Null when the process is gone.
+    // Null after the process has ended.
     SimNetwork* network = nullptr;
-    // Null until accepted, and after close.
+    // Null until the connection is accepted, and after the close.
     Executor* executor = nullptr;
     bool open = true;
     bool read_broken = false;
@@ -142,6 +142,7 @@ class SimByteStream final : public net::ByteStream {
   absl::StatusOr<size_t> Read(absl::Span<const iovec> into) override {
     CheckThread();
     auto& pipe = connection_->pipes[1 - side_];
+    // The errors come before the bytes, as a kernel drops received bytes after a reset.
     if (!end().open) return Broken("is closed");
     if (end().read_broken) return Broken("was reset");
     if (pipe.arrived.empty() && pipe.end_arrived) {
@@ -165,6 +166,7 @@ class SimByteStream final : public net::ByteStream {
     auto& pipe = connection_->pipes[side_];
     if (!end().open) return Broken("is closed");
     if (end().write_broken) return Broken("was reset");
+    // A short write still makes the sender wait for OnWritable.
     if (pipe.unsent.size() >= pipe.unsent_limit) return 0;
     const size_t room = pipe.unsent_limit - pipe.unsent.size();
     const size_t size = fabric_.Shorten(std::min(TotalSize(from), room), trickle_[0]);
@@ -213,7 +215,7 @@ class SimByteStream final : public net::ByteStream {
     return absl::UnavailableError(absl::StrCat("connection with ", peer(), " ", what));
   }
 
-  // Between tasks the test itself may act for a process.
+  // Between tasks the test itself can act for a process.
   void CheckThread() const {
     PHALANX_CHECK(fabric_.scheduler_.running() == nullptr || end().executor == nullptr ||
                       end().executor->InLoop(),
@@ -223,6 +225,7 @@ class SimByteStream final : public net::ByteStream {
   void Arm(int readable, Task ready) {
     CheckThread();
     if (!end().open) return;
+    // The old callback is destroyed last: it can own the stream.
     std::swap(end().callback[readable], ready);
     fabric_.Notify(connection_, side_, readable != 0);
   }
@@ -290,6 +293,7 @@ void SimFabric::SetInterface(absl::string_view host, double bytes_per_second) {
 }
 
 void SimFabric::Reset(absl::string_view a, absl::string_view b) {
+  // A copy, because callbacks can close connections while this iterates.
   const std::map<uint64_t, ConnectionPtr> connections = connections_;
   for (const auto& [id, connection] : connections) {
     if ((connection->from(0) != a || connection->to(0) != b) &&
@@ -319,6 +323,7 @@ void SimFabric::Sever(absl::string_view from, absl::string_view to, absl::Durati
     for (const int side : {0, 1}) {
       if (connection->from(side) != from || connection->to(side) != to) continue;
       Connection::Pipe& pipe = connection->pipes[side];
+      // A direction that is half-open delivers nothing, even if it is severed later.
       if (pipe.frozen || connection->ends[side].write_broken) continue;
       std::string sent;
       for (const std::string& segment : std::exchange(pipe.in_flight, {})) sent += segment;
@@ -327,6 +332,7 @@ void SimFabric::Sever(absl::string_view from, absl::string_view to, absl::Durati
       scheduler_.After(late, [this, connection = connection, side, sent] {
         Connection::Pipe& pipe = connection->pipes[side];
         const Connection::End& receiver = connection->ends[1 - side];
+        // The receiver can have closed or broken its end before the bytes arrive.
         if (receiver.open && !receiver.read_broken) pipe.arrived.Append(sent);
         pipe.end_arrived = true;
         connection->ends[1 - side].write_broken = true;
@@ -354,6 +360,8 @@ void SimFabric::Heal(absl::string_view from, absl::string_view to) {
   for (const auto& [id, connection] : connections) {
     for (const int side : {0, 1}) {
       Connection::Pipe& pipe = connection->pipes[side];
+      // After a partition the sender's TCP repeats the lost segments, so they arrive with a new
+      // delay.
       const absl::Duration delay = Delay(connection->from(side), connection->to(side));
       for (; pipe.held_back > 0; --pipe.held_back) {
         scheduler_.After(delay,
@@ -435,7 +443,7 @@ Instant SimFabric::Departure(const std::string& from, const std::string& to, siz
   const absl::Duration on_link = TransferTime(size, GetLink(from, to).bytes_per_second);
   if (from == to) return link_free = departed + on_link;
   const absl::Duration on_interface = TransferTime(size, InterfaceRate(from));
-  // A slow link does not keep the interface from serving others meanwhile.
+  // A slow link does not occupy the interface: other links can use it at the same time.
   egress_free_[from] = departed + on_interface;
   link_free = departed + std::max(on_link, on_interface);
   return link_free;
@@ -458,13 +466,14 @@ void SimFabric::Pump(const ConnectionPtr& connection, int side) {
   Connection::Pipe& pipe = connection->pipes[side];
   const std::string& from = connection->from(side);
   const std::string& to = connection->to(side);
+  // One segment departs at a time, and none after the end of file.
   if (pipe.departing || pipe.frozen || pipe.end_sent || connection->ends[side].write_broken ||
       !Passable(from, to)) {
     return;
   }
   const size_t window = options_.receive_buffer_bytes - pipe.outstanding;
   const size_t size = std::min({pipe.unsent.size(), window, options_.segment_bytes});
-  // Not in dribbles: a window that opens a little is left alone until it is worth a segment.
+  // Like a kernel, waits until the window has room for a whole segment, to avoid tiny segments.
   if (size < std::min(pipe.unsent.size(), options_.segment_bytes) && pipe.outstanding > 0) return;
   if (size == 0) {
     if (!pipe.unsent.empty() || !pipe.closing) return;
@@ -485,6 +494,7 @@ void SimFabric::Pump(const ConnectionPtr& connection, int side) {
 
 void SimFabric::Arrive(const ConnectionPtr& connection, int side, size_t size) {
   const std::string& to = connection->to(side);
+  // A host's interface does not limit its own loopback.
   const double rate = connection->from(side) == to ? 0 : InterfaceRate(to);
   if (rate <= 0) return Deliver(connection, side);
   Instant& free = ingress_free_[to];
@@ -505,7 +515,7 @@ void SimFabric::Deliver(const ConnectionPtr& connection, int side) {
   if (segment.empty()) {
     pipe.end_arrived = true;
   } else if (!receiver.open) {
-    // Nobody reads this any more. The sender is told once it has all that was sent to it.
+    // The receiver has closed. The sender gets the reset after all data that was sent to it.
     pipe.outstanding -= segment.size();
     if (connection->pipes[1 - side].end_arrived) {
       BreakEnd(connection, side, /*drop_arrived=*/false);
@@ -519,7 +529,7 @@ void SimFabric::Deliver(const ConnectionPtr& connection, int side) {
   ForgetIfOver(connection);
 }
 
-// `size` bytes of a pipe were read: the sender may send as many more, once it knows.
+// The reader has taken `size` bytes of a pipe, so the sender can send as many more once it knows.
 void SimFabric::Credit(const ConnectionPtr& connection, int side, size_t size) {
   Connection::Pipe& pipe = connection->pipes[side];
   if (!Passable(connection->to(side), connection->from(side)) ||
@@ -537,10 +547,11 @@ void SimFabric::CloseEnd(const ConnectionPtr& connection, int side) {
   end.open = false;
   end.executor = nullptr;
   end.network = nullptr;
-  // Destroyed last: they may own the stream's owner.
+  // Destroyed last, because a callback can own the owner of the stream.
   const Task writable = std::exchange(end.callback[0], nullptr);
   const Task readable = std::exchange(end.callback[1], nullptr);
   Connection::Pipe& incoming = connection->pipes[1 - side];
+  // Unread bytes free the sender's window; otherwise it could never send its end of file.
   const size_t unread = incoming.arrived.size();
   incoming.arrived.Clear();
   connection->pipes[side].closing = true;
@@ -554,6 +565,7 @@ void SimFabric::BreakEnd(const ConnectionPtr& connection, int side, bool drop_ar
   Connection::Pipe& incoming = connection->pipes[1 - side];
   end.write_broken = true;
   if (drop_arrived) incoming.arrived.Clear();
+  // An orderly end of file that has arrived stays readable after the break.
   if (drop_arrived || !incoming.end_arrived) end.read_broken = true;
   connection->pipes[side].unsent.Clear();
   connection->pipes[side].in_flight.clear();
@@ -562,7 +574,7 @@ void SimFabric::BreakEnd(const ConnectionPtr& connection, int side, bool drop_ar
 }
 
 void SimFabric::ForgetIfOver(const ConnectionPtr& connection) {
-  // What waits for a half-open connection's acknowledgements waits for ever.
+  // A half-open connection never gets its last acknowledgements, so it is not waited for.
   const bool half_open = connection->pipes[0].frozen || connection->pipes[1].frozen;
   for (const int side : {0, 1}) {
     const Connection::End& end = connection->ends[side];
@@ -581,6 +593,7 @@ void SimFabric::Notify(const ConnectionPtr& connection, int side, bool readable)
       !ready(*connection, side)) {
     return;
   }
+  // One notification at a time, and readiness is checked again when the task runs.
   end.notified[readable] = true;
   end.executor->Post([connection, side, readable, ready] {
     Connection::End& end = connection->ends[side];
@@ -594,7 +607,7 @@ void SimFabric::Notify(const ConnectionPtr& connection, int side, bool readable)
 void SimFabric::SendSyn(const DialPtr& dial) {
   if (dial->over) return;
   const std::string& from = dial->network->host();
-  // A lost request is sent again; what counts is that both ways are open when it gets through.
+  // A lost request is repeated, so the dial waits until both directions are open.
   if (!Passable(from, dial->to.host) || !Passable(dial->to.host, from)) {
     waiting_dials_.push_back(dial);
     return;
@@ -602,6 +615,7 @@ void SimFabric::SendSyn(const DialPtr& dial) {
   scheduler_.After(Delay(from, dial->to.host), [this, dial] { ReceiveSyn(dial); });
 }
 
+// The port is checked when the request arrives: the listener can start during the delay.
 void SimFabric::ReceiveSyn(const DialPtr& dial) {
   if (dial->over) return;
   const auto listener = listeners_.find({dial->to.host, dial->to.port});
@@ -636,6 +650,7 @@ void SimFabric::Establish(const DialPtr& dial, const std::shared_ptr<ListenState
     });
   });
   scheduler_.After(Delay(dial->to.host, host), [this, dial, connection] {
+    // The dialer gave up during the handshake; the accepted end must not stay open.
     if (dial->over) return CloseEnd(connection, 0);
     connection->ends[0].executor = dial->executor;
     dial->network->Finished(dial, std::make_unique<SimByteStream>(*this, connection, 0));
