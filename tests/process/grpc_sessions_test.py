@@ -1,4 +1,4 @@
-"""Nodes that reach the directory over gRPC: the way is a proxy that lets only HTTP/2 through."""
+"""Nodes that reach the directory over gRPC, through a proxy that accepts only HTTP/2."""
 
 import unittest
 
@@ -11,7 +11,7 @@ HTTP2 = b"PRI * HTTP/2.0"
 
 class GrpcSessionsTest(ClusterTest):
     def start_behind_proxies(self, nodes, shards, arguments=("--directory-grpc",)):
-        """The gates, one for each shard."""
+        """Return the proxies, one for each shard."""
         gates = [Proxy(shard.address, opening=HTTP2) for shard in self.cluster.start_shards(shards)]
         for gate in gates:
             self.addCleanup(gate.close)

@@ -1,4 +1,4 @@
-"""Daemons that leave: with what is only theirs moved, in no time when asked twice, with their parent."""
+"""Daemons that leave: they move sole copies, exit at once if asked twice, and end with their parent."""
 
 import json
 import os
@@ -81,7 +81,7 @@ class DrainTest(ClusterTest):
         self.assertIn("leaving", log.read_text())
 
 
-# Starts a private cluster as a library would, says its address and process id, and waits.
+# Starts a private cluster like the library, prints its address and process id, and waits.
 PARENT = """
 import os, socket, subprocess, sys
 ours, theirs = socket.socketpair()
@@ -148,7 +148,7 @@ class EmbeddedTest(ClusterTest):
         self.cluster.run("put", self.cluster.make_file("file", MIB), f"--id={ID_A}", "--wait", at)
         self.cluster.run("reduce", ID_B, ID_A, "--dtype=u8", at)
         self.cluster.run("rm", ID_A, at)
-        # Of what it has never heard of, too, it knows that it is not there.
+        # It answers for an unknown object too.
         self.cluster.run("rm", "cc" * 20, at, expect=NOT_FOUND)
 
     def test_a_private_cluster_talks_within_its_process(self):

@@ -1,4 +1,4 @@
-"""Objects that live as long as somebody holds them, with processes that hold, pass on and die."""
+"""Objects that live as long as some process holds them, with processes that hold, pass on and die."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ ID_C = "cc" * 20
 
 
 class Holder:
-    """A client process that does what it is told."""
+    """A client process that executes commands."""
 
     def __init__(self, node):
         self.process = subprocess.Popen(
@@ -100,7 +100,7 @@ class LifetimeTest(ClusterTest):
         self.await_holders(ID_A, 1)
         self.ok(second, "claim", ID_A, token)
         self.ok(second, "get", ID_A)
-        # The sender's node does not hold it any more, long before its patience is over.
+        # The sender's node has released it, long before the reference in transit expires.
         self.cluster.follow(lambda look: look["holders"] == 1, "describe", ID_A)
         self.ok(second, "release", ID_A)
         self.await_freed(ID_A)

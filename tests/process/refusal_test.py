@@ -1,4 +1,4 @@
-"""What daemons and commands refuse, and what they say: input from people, peers and strangers."""
+"""Input from users, peers and strangers that daemons and commands refuse, and their error texts."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from tests.process.harness import DEADLINE_S, ID_A, ID_B, ClusterTest, own_bytes
 
 MIB = 1 << 20
 
-# What strangers send to a port: nothing, noise, other protocols, huge lengths, the beginning of ours.
+# Input of strangers: nothing, noise, other protocols, huge lengths, the start of our own protocol.
 GARBAGE = (
     b"",
     b"\x00",
@@ -25,14 +25,14 @@ GARBAGE = (
     b"PHLX\x01\x00\x00\x00\xff\xff\xff\xff",
     bytes(range(256)) * 64,
 )
-# The beginning of HTTP/2, and frames of it that ask for an answer each: PING and SETTINGS.
+# The start of HTTP/2, and frames that require an answer: PING and SETTINGS.
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 FLOODS = (b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + b"12345678", b"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 
 
 class RefusalTest(ClusterTest):
     def fail_to_start(self, *arguments, expect):
-        """What a daemon says that does not come up."""
+        """Return the error text of a daemon that does not start."""
         return self.cluster.finish(self.cluster.begin(*arguments), expect)
 
     def start_one(self, arguments=()):
@@ -48,7 +48,7 @@ class RefusalTest(ClusterTest):
     # ---- strangers
 
     def connections(self):
-        """A connection to each of the three doors."""
+        """Return a connection to each of the two ports and the socket."""
         for daemon in (self.cluster.nodes["n0"], self.cluster.shards[0]):
             host, port = daemon.address.rsplit(":", 1)
             yield lambda place=(host, int(port)): socket.create_connection(place, DEADLINE_S)
@@ -70,7 +70,7 @@ class RefusalTest(ClusterTest):
                     try:
                         stranger.sendall(garbage)
                         stranger.shutdown(socket.SHUT_WR)
-                        # Whatever they say, they end.
+                        # The daemon closes the connection after any answer.
                         while stranger.recv(65536):
                             pass
                     except TimeoutError:
@@ -80,7 +80,7 @@ class RefusalTest(ClusterTest):
         self.check_works()
 
     def wait_until_all_are_closed(self, strangers):
-        """Reads what they are told, a greeting perhaps, until the other side has ended each."""
+        """Read all answers, such as a greeting, until the other side has closed each connection."""
         end = time.monotonic() + DEADLINE_S
         with selectors.DefaultSelector() as selector:
             for stranger in strangers:
@@ -131,7 +131,7 @@ class RefusalTest(ClusterTest):
         before = own_bytes(shard.pid)
         for frame in FLOODS:
             with socket.create_connection((host, int(port)), DEADLINE_S) as stranger:
-                # It is closed, or read from no more.
+                # The connection is closed, or the daemon no longer reads from it.
                 stranger.settimeout(1)
                 with self.assertRaises(OSError):
                     stranger.sendall(HTTP2)
