@@ -114,7 +114,7 @@ def test_a_long_exception_does_not_stop_the_loop(client, monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["closed", "cancelled"])
-def test_a_loop_that_is_closed_is_let_go(client, how):
+def test_a_closed_loop_is_freed(client, how):
     ref, told = client.ref(), []
 
     def begin():

@@ -20,7 +20,7 @@ LARGE = (3 << 20) // 8
 
 
 @pytest.mark.parametrize("size", [0, 1, 128, 1 << 16, (1 << 17) - 1, 1 << 17, LARGE])
-def test_arrays_come_back_as_they_were(client, size):
+def test_arrays_round_trip(client, size):
     value = np.arange(size, dtype=np.float64)
     got = client.get(client.put(value))
     assert type(got) is np.ndarray and got.dtype == value.dtype and got.shape == value.shape
@@ -29,7 +29,7 @@ def test_arrays_come_back_as_they_were(client, size):
 
 
 @pytest.mark.parametrize("value", [b"bytes", "text", None, 7, {"a": [1, 2]}, [np.ones(3)], lambda: 5])
-def test_any_value_comes_back(client, value):
+def test_any_value_round_trips(client, value):
     got = client.get(client.put(value))
     if callable(value):
         assert got() == value()
@@ -388,7 +388,7 @@ def test_ref_of_another_cluster(client, nodes):
         client.get(theirs)
 
 
-def test_memory_comes_back(client):
+def test_dropped_views_free_memory(client):
     """Dropping a view, on any thread, frees its pages for the node."""
     for _ in range(60):
         ref = client.put(np.ones(4 * LARGE))

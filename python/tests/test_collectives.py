@@ -112,7 +112,7 @@ def test_reduce_trees_of_several_dtypes(nodes, size, order):
         clients[1].reduce(refs, order=order, dtype=np.uint8, ref=result, timeout=60)
 
 
-def test_allreduce_of_a_tree_of_several_dtypes_goes_round_a_ring(nodes):
+def test_allreduce_of_a_tree_of_several_dtypes_uses_a_ring(nodes):
     clients, _, cluster = nodes
     # A directory that has just started answers for unknown ids only after it can plan rings.
     with pytest.raises(exceptions.ObjectDeletedError):
@@ -267,7 +267,7 @@ def test_the_names_of_dtypes_are_the_librarys():
 
 
 @pytest.mark.parametrize("name", [name for name in dtypes.REDUCED_NAMES if name != "bfloat16"])
-def test_each_dtype_is_reduced_as_what_it_is(client, name):
+def test_each_dtype_is_reduced_in_its_own_type(client, name):
     sources = [client.put(np.ones(3, name)) for _ in range(2)]
     for dtype in (None, name, np.dtype(name)):
         result = client.get(client.reduce(sources, dtype=dtype, timeout=60))
@@ -316,7 +316,7 @@ def test_a_broadcast_ends_when_each_node_has_it(nodes):
     assert all(client.stat(ref).local for client in clients)
 
 
-def test_nodes_that_come_later_get_what_is_sticky(nodes):
+def test_nodes_that_join_later_get_sticky_objects(nodes):
     clients, daemons, cluster = nodes
     ref = clients[0].put(np.ones(LARGE))
     sent = clients[0].broadcast(ref)

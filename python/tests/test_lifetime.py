@@ -44,7 +44,7 @@ def still_there(client: phalanx.Client, ref: ObjectRef) -> bool:
     return status.complete and (status.holders > 0 or not status.owned)
 
 
-def test_what_is_still_there(cluster):
+def test_objects_that_still_exist(cluster):
     """Within the shard's first lease, and after it, when the shard frees unreferenced objects."""
     cluster.start_shards()
     with phalanx.Client(cluster.start_node("n0").client_address) as client:
@@ -197,7 +197,7 @@ def test_results_of_reductions(client):
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_results_of_reductions_that_nobody_waits_for(client, ended):
+def test_results_of_reductions_without_a_waiting_caller(client, ended):
     first, second = client.put(np.ones(10)), client.ref()
     reduction = client.open_reduction([first, second], dtype="f64")
     reduction.close()
@@ -278,7 +278,7 @@ def test_a_long_exception_goes_with_the_refs_of_its_object(cluster):
         assert raised(client, watched, KeyError).args == ("shard 7",)
 
 
-def test_a_put_lets_go_of_what_was_raised_before(client):
+def test_a_put_releases_the_earlier_exception(client):
     ref = client.ref()
     ref.set_exception(Long(os.urandom(4096)))
     assert ref._reason is not None

@@ -60,7 +60,7 @@ def test_as_completed(client, capfd):
     assert drawn(capfd)[-1] == "4/4"
 
 
-def test_it_is_said_when_tqdm_is_missing(client, monkeypatch):
+def test_a_missing_tqdm_is_an_error(client, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "tqdm"]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)

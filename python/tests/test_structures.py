@@ -115,7 +115,7 @@ def test_trees_of_several_dtypes_reduce(client):
     assert read_elsewhere(client, result) == summary(value(3))
 
 
-def test_what_cannot_be_reduced_is_told(client):
+def test_a_tree_that_cannot_be_reduced_is_an_error(client):
     with pytest.raises(TypeError, match="no sums"):
         client.reduce([client.put({**tree(7), "flags": np.array([True])})])
 

@@ -33,7 +33,7 @@ def _mypy(path: pathlib.Path, cache: pathlib.Path) -> subprocess.CompletedProces
     )
 
 
-def test_checkers_see_what_the_guide_says(tmp_path):
+def test_type_checkers_infer_the_types_of_the_guide(tmp_path):
     pytest.importorskip("mypy")
     checked = _mypy(_SAMPLE, tmp_path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
