@@ -44,13 +44,13 @@ class LayeringTest(unittest.TestCase):
     def test_cores_have_no_grpc_no_sockets_no_locks_and_no_executor(self):
         self.assert_reach_nothing(reached("cores"))
 
-    def test_what_the_simulation_runs_has_no_sockets_no_files_and_no_loop(self):
+    def test_libraries_of_the_simulation_have_no_sockets_no_files_and_no_loop(self):
         self.assert_reach_nothing(reached("seamless"))
 
     def test_the_client_has_no_grpc_and_no_protobuf(self):
         self.assert_reach_nothing(reached("client"))
 
-    def test_the_queries_find_what_they_look_for_where_it_is(self):
+    def test_the_queries_find_forbidden_libraries_in_the_rims(self):
         found = reached("rims")
         expected = {
             "//src/directory/grpc:shard_connector": "//third_party:grpc",

@@ -73,7 +73,7 @@ class ClockTest(ClusterTest):
         self.cluster.restart_shard(0, [f"--lease={LEASE_S}s"])
         self.cluster.wait_for_nodes(3)
 
-    def test_leases_transfers_and_deadlines_take_no_notice(self):
+    def test_leases_transfers_and_deadlines_are_unaffected(self):
         self.start()
         index = 0
         for seconds in JUMPS:
@@ -105,7 +105,7 @@ class ClockTest(ClusterTest):
             for name in ("tools", "n0", "shard"):
                 self.jump(name, 0)
 
-    def test_a_node_that_starts_again_in_the_past_is_let_in_when_its_earlier_life_has_ended(self):
+    def test_a_node_that_restarts_in_the_past_is_accepted_when_its_earlier_life_has_ended(self):
         self.clock_for("shard")
         self.cluster.start_shards(1, ["--lease=1s"])
         self.clock_for("n1")

@@ -110,7 +110,7 @@ class ContainerTest(ClusterTest):
         self.cluster.run("rm", f"{1:040x}", node="n0")
         self.cluster.put("n0", path, ID_A)
 
-    def test_what_is_pulled_beyond_the_limit_waits_and_ends(self):
+    def test_a_pull_beyond_the_limit_waits_and_ends(self):
         self.start("1GiB")
         self.cluster.start_node("n1", capacity="512MiB")
         self.cluster.wait_for_nodes(2)

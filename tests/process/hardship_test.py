@@ -30,7 +30,7 @@ def metric(node, name):
 
 
 class HardshipTest(ClusterTest):
-    def test_a_directory_that_dies_again_and_again_loses_nothing(self):
+    def test_a_directory_that_dies_repeatedly_loses_nothing(self):
         self.cluster.start_shards(1, ["--lease=300ms"])
         self.cluster.start_nodes(3)
         adopted, slowest = {}, 0
@@ -55,7 +55,7 @@ class HardshipTest(ClusterTest):
         for object_id, path in adopted.items():
             self.assertEqual(self.cluster.get("n2", object_id), sha256(path))
 
-    def test_a_node_that_was_taken_for_dead_is_back_with_its_objects_whole(self):
+    def test_a_node_that_was_declared_dead_rejoins_with_its_objects_whole(self):
         self.cluster.start_shards(1, ["--lease=500ms"])
         self.cluster.start_nodes(2)
         paths = {}
@@ -118,7 +118,7 @@ class HardshipTest(ClusterTest):
         for get in gets:
             self.assertEqual(self.cluster.finish_get(get), sha256(path))
 
-    def test_whoever_needs_more_descriptors_than_there_are_is_told_of_the_limit(self):
+    def test_a_lack_of_descriptors_is_an_error_that_names_the_limit(self):
         self.cluster.start_shards(1)
         node = self.cluster.start_node("n0", capacity="512MiB", preexec_fn=few_descriptors)
         self.assertIn("ulimit", node.wait_for_log("few file descriptors"))
@@ -136,7 +136,7 @@ class HardshipTest(ClusterTest):
         self.cluster.run("rm", f"{1:040x}", node="n0")
         self.cluster.put("n0", path, ID_A)
 
-    def test_a_capacity_that_is_not_there_is_told_and_what_is_there_is_used(self):
+    def test_a_node_with_too_little_memory_warns_and_uses_it(self):
         self.cluster.start_shards(1)
         node = self.cluster.start_node("n0", capacity="100TiB")
         warning = node.wait_for_log("is more than")
@@ -146,7 +146,7 @@ class HardshipTest(ClusterTest):
         self.cluster.put("n0", path, ID_A)
         self.assertEqual(self.cluster.get("n0", ID_A), sha256(path))
 
-    def test_whoever_finds_no_memory_is_told_what_to_do(self):
+    def test_a_lack_of_memory_is_an_error_with_advice(self):
         self.cluster.start_shards(1)
         self.cluster.start_nodes(2, capacity="4MiB")
         path = self.cluster.make_file("file", 3 * MIB)

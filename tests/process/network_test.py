@@ -103,7 +103,7 @@ class NetworkTest(ClusterTest):
         self.assertEqual(counters["sessions_opened"], 2)
         self.assertEqual(counters["sessions_resumed"], 2)
 
-    def test_a_silent_directory_is_taken_up_again_where_it_was(self):
+    def test_a_session_with_a_silent_directory_is_resumed(self):
         gate = self.start_directory_behind_proxy()
         path = self.cluster.make_file("file", SIZE)
         self.cluster.put("n0", path, ID_A, "--wait")

@@ -110,13 +110,13 @@ class ReduceTest(ClusterTest):
         self.assertFalse({2, 5} & set(went_in))
         self.assertEqual(self.values("f"), sum_of("f", MIB // 4, went_in))
 
-    def test_any_four_of_eight_while_two_never_come(self):
+    def test_any_four_of_eight_while_two_are_never_put(self):
         self.check_subset(shards=1)
 
     def test_any_four_of_eight_on_three_shards(self):
         self.check_subset(shards=3)
 
-    def test_the_fixed_order_is_the_left_fold_of_the_list_whoever_comes_first(self):
+    def test_the_fixed_order_is_the_left_fold_of_the_list_in_any_order_of_arrival(self):
         for shards, arrival in ((1, (2, 1, 0)), (3, (1, 0, 2))):
             with self.subTest(shards=shards):
                 self.setUp()
@@ -132,7 +132,7 @@ class ReduceTest(ClusterTest):
                 self.assertEqual(self.values("f", target="fe" * 20), array.array("f", [1.0] * 1000))
                 self.cluster.close()
 
-    def test_bad_arguments_are_refused_and_named_each_for_itself(self):
+    def test_each_bad_argument_is_refused_and_named(self):
         self.start(nodes=2)
         self.put(0, source("f", 1000, 0))
         self.put(1, source("f", 1000, 1))
@@ -175,7 +175,7 @@ class ReduceTest(ClusterTest):
         self.put(0, source("f", 1000, 0))
         self.refused("", (0, 1), "--timeout=200ms", status=TIMED_OUT)
 
-    def test_what_an_object_was_reduced_from_is_told_to_everybody(self):
+    def test_every_reader_gets_the_sources_of_a_result(self):
         self.start(nodes=3)
         for index in range(3):
             self.put(index, source("f", 1000, index))

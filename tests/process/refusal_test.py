@@ -62,7 +62,7 @@ class RefusalTest(ClusterTest):
 
         yield connect
 
-    def test_garbage_on_every_door_disturbs_nobody(self):
+    def test_garbage_on_every_port_and_socket_is_harmless(self):
         self.start_one()
         for connect in self.connections():
             for garbage in GARBAGE:
@@ -96,7 +96,7 @@ class RefusalTest(ClusterTest):
                     if not said:
                         selector.unregister(key.fileobj)
 
-    def test_whoever_says_nothing_or_not_enough_is_closed_at_every_door(self):
+    def test_silent_and_incomplete_connections_are_closed(self):
         self.start_one()
         strangers = []
         for connect in self.connections():
@@ -124,7 +124,7 @@ class RefusalTest(ClusterTest):
             self.assertLess(own_bytes(daemon.pid) - before[daemon], 32 * MIB, daemon.arguments[0])
         self.check_works()
 
-    def test_whoever_asks_and_does_not_read_is_not_answered_without_end(self):
+    def test_answers_to_a_peer_that_does_not_read_are_bounded(self):
         self.start_one()
         shard = self.cluster.shards[0]
         host, port = shard.address.rsplit(":", 1)
@@ -249,7 +249,7 @@ class RefusalTest(ClusterTest):
 
     # ---- commands
 
-    def test_commands_end_with_the_code_of_what_went_wrong(self):
+    def test_commands_exit_with_the_code_of_the_error(self):
         self.start_one()
         run = self.cluster.run
         run("get", "--timeout=100ms", "-o", "/dev/null", ID_A, node="n0", expect=4)
@@ -288,7 +288,7 @@ class RefusalTest(ClusterTest):
         self.cluster.run("rm", ID_A, node="n0")
         self.check_works()
 
-    def test_a_file_of_proc_is_stored_with_what_it_says(self):
+    def test_a_file_of_proc_is_stored_with_its_content(self):
         self.start_one()
         self.cluster.put("n0", "/proc/version", ID_A)
         self.assertEqual(self.cluster.get("n0", ID_A), sha256("/proc/version"))

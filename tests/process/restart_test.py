@@ -40,7 +40,7 @@ class RestartTest(ClusterTest):
         # Deleted objects stay deleted.
         self.cluster.run("get", "01" * 20, "-o", "/dev/null", "--timeout=5s", node="n1", expect=3)
 
-    def test_a_transfer_goes_on_while_the_directory_is_away(self):
+    def test_a_transfer_continues_while_the_directory_is_down(self):
         self.start(2, arguments=["--max-egress=8MB/s"])
         path = self.cluster.make_file("file", 8 * MIB)
         self.cluster.put("n0", path, ID_A)
@@ -67,7 +67,7 @@ class RestartTest(ClusterTest):
             get = self.cluster.begin_get("n1", ID_A)
         self.assertEqual(self.cluster.finish_get(get), sha256(path))
 
-    def test_a_stopped_node_comes_back_with_what_it_had(self):
+    def test_a_stopped_node_rejoins_with_its_copies(self):
         self.start(3)
         path = self.cluster.make_file("file", 2 * MIB)
         self.cluster.put("n0", path, ID_A)

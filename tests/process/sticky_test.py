@@ -89,7 +89,7 @@ class StickyTest(ClusterTest):
         self.assertEqual(self.broadcast(), 3)
         self.assert_is_there("n2", path)
 
-    def test_nodes_that_come_later_have_it_until_it_is_stopped(self):
+    def test_nodes_that_join_later_have_it_until_the_stop(self):
         self.start(2)
         path = self.put(3 * MIB)
         self.put(100, ID_B)
@@ -109,7 +109,7 @@ class StickyTest(ClusterTest):
         self.assertNotIn("n3", look["waiting_nodes"])
         self.assertEqual(len(self.holders(look)), 3, "those that have it keep it")
 
-    def test_a_node_that_is_still_to_come_may_be_named(self):
+    def test_a_node_that_joins_later_can_be_named(self):
         self.start(1)
         self.put(MIB)
         self.assertEqual(self.broadcast("--sticky", "--to=n2"), 0)
@@ -133,7 +133,7 @@ class StickyTest(ClusterTest):
         self.await_copy("n3", ID_B)
         self.assertNotIn("n3", self.holders(self.described()))
 
-    def test_it_outlives_who_asked(self):
+    def test_a_broadcast_outlives_its_client(self):
         self.start(4, SLOW)
         path = self.put(32 * MIB)
         client = self.begin("--sticky", node="n1")
@@ -169,7 +169,7 @@ class StickyTest(ClusterTest):
         self.cluster.restart_shard(0)
         self.assertFalse(self.cluster.await_copies(ID_A, 4)["sticky"], "nor is it forgotten that it was stopped")
 
-    def test_a_stop_is_not_undone_by_who_waits_still(self):
+    def test_a_waiting_client_does_not_undo_a_stop(self):
         self.start(2, capacity="16MiB")
         self.put(12 * MIB, ID_B, node="n1")
         self.put(12 * MIB)
@@ -220,7 +220,7 @@ class StickyTest(ClusterTest):
         self.cluster.run("rm", ID_B, node="n0")
         self.assertEqual(self.finish(sending), 1)
 
-    def test_what_is_too_large_for_a_node_is_refused_by_it(self):
+    def test_a_node_refuses_an_object_that_is_too_large(self):
         self.start(2)
         self.cluster.start_node("small", capacity="4MiB")
         self.cluster.wait_for_nodes(3)
@@ -230,7 +230,7 @@ class StickyTest(ClusterTest):
             self.assertIn(words, said)
         self.assertEqual(sorted(self.holders(self.described())), ["n0", "n1"])
 
-    def test_what_cannot_be_is_refused(self):
+    def test_an_invalid_broadcast_is_refused(self):
         self.start(2, shards=2)
         self.put(100)
         self.assertIn("nothing was put under this id", self.refusal(NOT_FOUND, object_id=ID_C))

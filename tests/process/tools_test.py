@@ -117,7 +117,7 @@ class ToolsTest(ClusterTest):
         self.assertEqual(node["process_id"], self.cluster.nodes["n2"].pid)
         self.assertIn("rack=7,zone=b", self.cluster.run("status", node="n0"))
 
-    def test_top_goes_on_until_nobody_reads_it(self):
+    def test_top_runs_until_its_reader_closes(self):
         self.start(1)
         once = self.cluster.run("top", "--once", node="n0")
         self.assertIn("nothing moves", once)
