@@ -134,6 +134,7 @@ class BroadcastSimulation final : public ClientSimulation {
   }
 
   absl::Status Empty() override {
+    // The general checks first: their messages are more specific.
     if (absl::Status status = checkers_.Empty(); !status.ok()) return status;
     for (int s = 0; s < cluster_.num_shards(); ++s) {
       v1::GetStatusResponse status;
@@ -322,6 +323,7 @@ class BroadcastSimulation final : public ClientSimulation {
     if (object.deleting || object.puts != 1 || ask.puts != 1) return;
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
       const bool named = ask.names.contains("*") || ask.names.contains(SimCluster::NodeName(n));
+      // A lease and a half: a node that was away just before the start can have been declared dead.
       const Instant since = ask.begun - plan_.world.cluster.lease * 1.5;
       if (!named || !cluster_.Undisturbed(n, object.shard, since)) continue;
       ++checked_;
@@ -362,6 +364,7 @@ class BroadcastSimulation final : public ClientSimulation {
       return ask.second.sticky && ask.second.object == number;
     });
     if (plan_.world.cluster.peaceful || !waited_for || random_.Chance(0.5)) return;
+    // The clients stop using this object, so no later request changes the outcome.
     std::erase(current_, number);
     NewObject();
     const int shard = objects_[number].shard;
@@ -486,6 +489,7 @@ class BroadcastSimulation final : public ClientSimulation {
     const std::set<std::string> told(latest.nodes().begin(), latest.nodes().end());
     const std::set<std::string> known(summary.sticky().nodes().begin(),
                                       summary.sticky().nodes().end());
+    // A restarted shard must have learned the mark from the nodes that have copies.
     if (told != known) {
       return wrong("nodes keep in mind that it is for [", absl::StrJoin(told, " "),
                    "], its shard has [", absl::StrJoin(known, " "), "]");

@@ -24,6 +24,7 @@ void Checkers::Sample() {
     for (const CopyInfo& copy : copies) {
       if (copy.complete) complete[copy.generation].insert(cluster_.node(n)->key());
     }
+    // A sample of each view only, because checking all bytes at each sample is too slow.
     for (SimClient* client : cluster_.clients(n)) client->CheckViews(/*all_bytes=*/false);
   }
   CheckAdoption();
@@ -59,6 +60,7 @@ void Checkers::CheckCopyBytes(int n, const CopyInfo& copy, uint64_t number) {
                                               " attempt ", number, " on ", SimCluster::NodeName(n),
                                               ": ", what));
   };
+  // Checked before the bytes, which are indexed by this size.
   if (copy.size_bytes != attempt.size_bytes || copy.id != attempt.id) return breach("its size");
   net::TransferBuffer& buffer = *copy.buffer;
   Verified& verified = verified_[{cluster_.node(n)->key(), copy.generation}];
@@ -121,6 +123,7 @@ void Checkers::CheckReplacement(const ObjectId& id, const Generation& before, co
 bool Checkers::MustBeDeleted(const Attempt& attempt) {
   for (const Deletion& deletion : cluster_.history().deletions()) {
     if (deletion.doomed != attempt.number || !deletion.confirmed) continue;
+    // The same life of the shard remembers the deletion itself.
     if (cluster_.last_shard_start(cluster_.ShardOf(deletion.id)) <= deletion.begun) return true;
     // The node of the Delete knows the deleted generations, and tells them to a restarted shard.
     if (deletion.undisturbed && cluster_.FindNode(deletion.by) >= 0) return true;
@@ -190,6 +193,7 @@ absl::Status Checkers::NodesAtRest() {
     for (size_t s = 0; s < states.size(); ++s) {
       if (!states[s].ok()) return not_yet(n, "shard ", s, ": ", states[s].ToString());
     }
+    // Partial relays continue then, so their transfers are not an error.
     if (wanted_in_vain) continue;
     const net::DataPlaneStats plane = node->data_plane_stats();
     if (plane.pulls_active != 0) return not_yet(n, plane.pulls_active, " pulls");
@@ -288,6 +292,7 @@ absl::Status Checkers::ObjectIsTrue(const ObjectId& id) {
       const bool begun = copy.complete || copy.buffer->bytes_present() > 0;
       if (at == listed.end() && !begun && waiting.contains(key)) continue;
       if (at == listed.end()) return wrong(name, " is not listed");
+      // The shard plans pulls from this flag.
       if (at->second != copy.complete) return wrong(name, " is listed as if complete or not");
       listed.erase(at);
     }

@@ -144,6 +144,7 @@ void Faults::StallShard() {
 void Faults::PartitionBetween(const std::string& a, const std::string& b, bool both_ways) {
   // A process is never partitioned from itself.
   if (a == b) return;
+  // Drawn in both cases, so that a seed draws the same afterwards.
   const bool forward = random_.Chance(0.5);
   if (both_ways || forward) cluster_.Partition(a, b);
   if (both_ways || !forward) cluster_.Partition(b, a);
@@ -163,6 +164,7 @@ void Faults::SlowLink() {
   const std::string b = random_.Chance(0.8) ? AnyNodeName() : AnyShardName();
   if (a == b) return;
   Link link = cluster_.fabric().GetLink(a, b);
+  // Restores this link, because the plan can have set it.
   const Link before = link;
   link.latency = link.latency + absl::Milliseconds(50) * random_.Unit();
   link.jitter = absl::Milliseconds(20) * random_.Unit();
@@ -213,6 +215,7 @@ void Faults::Drain() {
   if (n < 0 || cluster_.node(n) == nullptr) return;
   const NodeKey life = cluster_.node(n)->key();
   const absl::Duration timeout = options_.mean_length * 4 * random_.Unit();
+  // Before the drain starts, so that the calm waits for this node in any case.
   leaving_.push_back(life);
   cluster_.OnNode(n, [this, n, life, timeout] {
     cluster_.journal().Note("drain ", SimCluster::NodeName(n));
@@ -220,6 +223,7 @@ void Faults::Drain() {
       cluster_.journal().Note("drained ", SimCluster::NodeName(n), ": ", status.ToString());
       // Posted, because LeaveNode must not run inside the drain's own callback.
       cluster_.scheduler().After(absl::ZeroDuration(), [this, n, life] {
+        // The node can have crashed during the drain.
         if (cluster_.FindNode(life) != n) return;
         cluster_.LeaveNode(n);
         // Not by Mend: the node must restart even if Stop has repaired everything else in the

@@ -113,6 +113,7 @@ class LifetimeSimulation final : public ClientSimulation {
 
   Process& AnyProcess(int n) {
     const std::vector<Process*> here = ProcessesOf(n);
+    // Mostly an existing process, so that processes collect refs.
     if (!here.empty() && (here.size() >= kMostProcesses || random_.Chance(0.9))) {
       return *here[random_.Below(here.size())];
     }
@@ -225,6 +226,7 @@ class LifetimeSimulation final : public ClientSimulation {
       --process->refs.at(other).busy;
       LetGo(n, *process, other);
     }
+    // Below: a failed Put leaves no object, so its ref protects nothing.
     if (status.ok()) return;
     objects_[number].safe = false;
     if (process->refs.contains(number)) LetGo(n, *process, number);
@@ -259,6 +261,7 @@ class LifetimeSimulation final : public ClientSimulation {
     // The sender can release at once: the reference in transit keeps the object.
     if (random_.Chance(0.6)) Release(n, process, object);
     if (random_.Chance(0.05)) return;  // the message is lost
+    // Some messages arrive after the reference in transit has expired.
     const absl::Duration most = random_.Chance(0.8) ? absl::Milliseconds(100) : patience() * 1.2;
     const int to = static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes())));
     cluster_.scheduler().After(most * random_.Unit(), [this, index, to] {
@@ -277,6 +280,7 @@ class LifetimeSimulation final : public ClientSimulation {
                       links_[{message.from, object.shard}].here;
     cluster_.journal().Note(NameOf(process), " receives ", NameOf(message.object),
                             sure ? "" : ", not for sure");
+    // A claimed reference no longer protects the object by itself.
     message.arrived = true;
     const absl::Status held = cluster_.store(n)->Claim(
         process.client, object.id, object_store::TransitMark{message.from, message.number});
@@ -314,6 +318,7 @@ class LifetimeSimulation final : public ClientSimulation {
     cluster_.journal().Note(NameOf(process), " reads ", NameOf(object), ": ", status.ToString());
     const auto ref = process.refs.find(object);
     if (ref == process.refs.end()) return;
+    // NotFound means freed, which a certain ref must prevent.
     if (absl::IsNotFound(status) && IsSure(process, object)) Violate(object, "is said to be gone");
     // With faults the last copy can die with its node while a hold keeps the id.
     if (absl::IsDataLoss(status) && (!impatient || plan_.world.cluster.peaceful)) {
@@ -322,6 +327,7 @@ class LifetimeSimulation final : public ClientSimulation {
     if (!status.ok() || !random_.Chance(0.7)) return;
     const std::vector<size_t> inner = objects_[object].refers_to;
     for (const size_t other : inner) {
+      // The copy that was read protects the inner object until this hold counts.
       Hold(n, process, other, objects_[other].safe && Protected(other));
     }
   }
@@ -345,6 +351,7 @@ class LifetimeSimulation final : public ClientSimulation {
     for (int s = 0; s < cluster_.num_shards(); ++s) {
       if (cluster_.shard(s) != nullptr) LookAtNodes(s);
     }
+    // The processes of a dead node died with it.
     std::erase_if(processes_, [this](const auto& p) { return cluster_.FindNode(p->life) < 0; });
     LookAtCopies();
     for (const auto& process : processes_) {
@@ -396,6 +403,7 @@ class LifetimeSimulation final : public ClientSimulation {
 
   void Review(const Process& process, const Object& object, Ref& ref) {
     if (!ref.sure) return;
+    // The shard ends the holds of a node whose lease has expired.
     if (AwaySince(process.life, object.shard, ref.since)) ref.sure = false;
     // A young ref is certain only if the shard could hear of it from both nodes in time.
     if (now() > ref.young_until) return;
@@ -446,6 +454,7 @@ class LifetimeSimulation final : public ClientSimulation {
   void LookAt(size_t number) {
     Object& object = objects_[number];
     if (object.freed || !object.safe) return;
+    // Never true again after one sample without protection: the object can be freed from then on.
     object.safe = Protected(number);
     if (!object.safe) return;
     const v1::ObjectSummary summary = cluster_.Describe(object.id).summary();
@@ -495,6 +504,7 @@ class LifetimeSimulation final : public ClientSimulation {
     for (size_t i = 0; i < objects_.size(); ++i) {
       const v1::DescribeObjectResponse described = cluster_.Describe(objects_[i].id);
       const v1::ObjectSummary& summary = described.summary();
+      // Tombstones and objects that were never put need no holder.
       if (summary.deleted() || !summary.has_info()) continue;
       if (!reachable.contains(i)) {
         return absl::UnavailableError(absl::StrCat(NameOf(i), " is there, and nobody holds it: ",

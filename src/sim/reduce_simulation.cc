@@ -480,6 +480,7 @@ class ReduceSimulation final : public ClientSimulation {
       from.push_back(source);
     }
     const std::set<int> distinct(from.begin(), from.end());
+    // Each source must be in the sum once, even if a fold was repeated.
     if (distinct.size() != from.size()) return wrong("has a source twice");
     std::set<int> allowed(round.sources.begin(), round.sources.end());
     allowed.insert(round.added.begin(), round.added.end());
@@ -494,6 +495,7 @@ class ReduceSimulation final : public ClientSimulation {
       if (distinct.contains(source) || !MustHaveAdded(round, view.generation, node)) continue;
       return wrong("has not source ", source, ", whose addition was acknowledged");
     }
+    // The sources of a request are in ascending order, so the fold must be too.
     if (round.fixed && !round.open && !std::is_sorted(from.begin(), from.end())) {
       return wrong("is not in the order asked for");
     }
@@ -507,6 +509,7 @@ class ReduceSimulation final : public ClientSimulation {
           attempts.back() > 0 && attempts.back() <= sources_[static_cast<size_t>(source)].attempts;
       if (!known) return wrong("has no attempt at source ", source, " in it");
     }
+    // A remainder is a source that `reduced_from` does not list.
     if (told != 0) return wrong("has more in it than its sources");
     const std::vector<ElementRun>& runs = round.elements.runs;
     for (uint64_t i = 0; i < elements.size(); ++i) {
@@ -516,6 +519,7 @@ class ReduceSimulation final : public ClientSimulation {
         const uint64_t element = Element(from[k], attempts[k], i);
         sum = halved ? SumOfHalves(sum, element) : sum + element;
       }
+      // Other attempts in a later element: the fold mixed two generations of a source.
       if (sum != elements[i]) return wrong("has other attempts in it from element ", i, " on");
     }
     if (!GoesWith(round, from, attempts, view.metadata)) {
@@ -533,6 +537,7 @@ class ReduceSimulation final : public ClientSimulation {
   }
 
   void NoteCarriedOut(Round& round, const std::vector<int>& from) {
+    // Only open reductions can be extended.
     if (!round.open) return;
     round.carried_out.insert(kClosing);
     for (const int source : from) {

@@ -48,9 +48,11 @@ SimClient::~SimClient() { LoseEverything(); }
 void SimClient::LoseEverything() {
   for (const auto& [operation, attempt] : attempts_) {
     Attempt& lost = history_.attempt(attempt);
+    // Only open attempts: an answer that has come stays true.
     if (lost.state == AttemptState::kOpen) lost.state = AttemptState::kUnknown;
   }
   for (const auto& [writer_id, writer] : writers_) {
+    // The node drops unsealed objects, but other nodes can have got all bytes already.
     history_.attempt(writer.attempt).state = AttemptState::kUnknown;
   }
   for (const uint64_t operation : operations_) {
@@ -110,6 +112,7 @@ uint64_t SimClient::Put(const PutShape& shape) {
 uint64_t SimClient::Create(const PutShape& shape) {
   Attempt& attempt =
       history_.Begin(shape.id, shape.size_bytes, shape.slices, shape.metadata_bytes, node_);
+  // From the start: the checkers must know that readers can see its bytes before the seal.
   attempt.written = attempt.unsealed = true;
   const uint64_t number = attempt.number;
   const uint64_t operation = Begin(absl::StrCat("create attempt ", number, " of ", shape.size_bytes,
@@ -133,6 +136,7 @@ void SimClient::CreateDone(uint64_t operation, uint64_t number, absl::StatusOr<W
     return;
   }
   history_.Bind(attempt, result->generation);
+  // An empty object is complete as soon as it exists.
   attempt.sealing = attempt.size_bytes == 0;
   Writer writer;
   writer.attempt = number;
@@ -151,6 +155,7 @@ void SimClient::CreateDone(uint64_t operation, uint64_t number, absl::StatusOr<W
 void SimClient::Write(Writer& writer, uint64_t bytes) {
   bytes = std::min(bytes, writer.size_bytes - writer.written);
   if (bytes == 0) return;
+  // The client has only a weak reference, so it notices pages that the store gave back.
   if (writer.block.expired()) {
     history_.journal().Violation(
         absl::StrCat("the memory of attempt ", writer.attempt, " went while it was written"));
@@ -170,6 +175,7 @@ uint64_t SimClient::Seal(WriterId id, bool wait_for_adoption) {
   Write(writer, writer.size_bytes);
   const uint64_t number = writer.attempt;
   Attempt& attempt = history_.attempt(number);
+  // Before the call, because the answer can come from within it.
   attempt.sealing = true;
   attempt.unsealed = false;
   writers_.erase(id);
@@ -198,6 +204,7 @@ void SimClient::PutDone(uint64_t operation, uint64_t number, bool waited,
   End(operation, result.status());
   Attempt& attempt = history_.attempt(number);
   if (!result.ok()) return PutFailed(attempt, result.status());
+  // Also OK, but readers must never see the dropped bytes.
   if (result->already_existed) {
     attempt.state = AttemptState::kDropped;
     history_.journal().Note("attempt ", number, " existed as ", result->generation.ToString());
@@ -218,6 +225,7 @@ void SimClient::PutFailed(Attempt& attempt, const absl::Status& why) {
       attempt.state = AttemptState::kFailed;
       attempt.sealing = false;
       break;
+    // The shard can still adopt the object, or have adopted it.
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kCancelled:
     case absl::StatusCode::kAborted:
@@ -282,6 +290,7 @@ void SimClient::AddView(uint64_t operation, bool streaming, const View& view) {
   open.buffer = view.buffer;
   open.layout = view.buffer->layout();
   if (open.has_memory) open.bytes = view.block->bytes();
+  // Bytes below `seen` were checked once; samples check them again.
   open.seen.assign(static_cast<size_t>(open.layout.slices), 0);
   if (!streaming && !view.buffer->complete()) {
     history_.journal().Violation(absl::StrCat("#", operation, " was shown an incomplete copy"));
@@ -330,6 +339,7 @@ void SimClient::Follow(PinId pin) {
     if (view.seen[static_cast<size_t>(i)] < view.layout.Size(i)) missing |= uint64_t{1} << i;
   }
   view.subscription = buffer->Subscribe(missing & all, view.seen, control_, [this, pin] {
+    // The subscription has ended with this call, so Release must not end it again.
     views_.at(pin).subscription = 0;
     ReadOn(pin);
   });
@@ -381,8 +391,10 @@ void SimClient::Cancel(uint64_t operation) {
     views_.at(it->second).operation = 0;
   }
   if (const auto it = attempts_.find(operation); it != attempts_.end()) {
+    // A cancelled Create has announced nothing.
     history_.attempt(it->second).state = AttemptState::kFailed;
   }
+  // Before the call: an answer after this is a violation.
   history_.Drop(operation, Operation::State::kCancelled);
   operations_.erase(operation);
   requests_.erase(operation);
@@ -492,6 +504,8 @@ void SimClient::CheckView(PinId pin, const OpenView& view, bool all_bytes) {
     uint64_t from = 0;
     uint64_t to = seen;
     if (!all_bytes && seen > kSampleBytes) {
+      // A prime stride visits all parts of the view over time, without a draw that would change the
+      // run.
       from = ++samples_ * 7919 % (seen - kSampleBytes);
       to = from + kSampleBytes;
     }
@@ -508,6 +522,7 @@ bool SimClient::CheckSlice(PinId pin, const OpenView& view, int slice, uint64_t 
                                               what));
     return false;
   };
+  // Checked first, because reading freed memory would crash instead of reporting.
   if (!view.has_memory || view.block.expired()) return breach("its memory has been given back");
   const uint64_t begin = view.layout.Begin(slice);
   const auto wrong =

@@ -50,6 +50,7 @@ SimCluster::SimCluster(const ClusterOptions& options)
 }
 
 SimCluster::~SimCluster() {
+  // Nodes first: they have connections to the shards.
   for (int n = 0; n < num_nodes(); ++n) CrashNode(n);
   for (int s = 0; s < num_shards(); ++s) CrashShard(s);
 }
@@ -88,6 +89,7 @@ std::vector<v1::ObjectSummary> SimCluster::List(int s) {
   if (shard(s) == nullptr) return objects;
   v1::ListObjectsRequest request;
   v1::ListObjectsResponse response;
+  // A list has a limited size, so it is read in parts.
   do {
     response.Clear();
     PHALANX_CHECK(shard(s)->core().List(request, &response).ok(), "a list goes on from its end");
@@ -115,6 +117,7 @@ v1::DescribeObjectResponse SimCluster::Describe(const ObjectId& id) {
 std::string SimCluster::DescribeEverywhere(const ObjectId& id) {
   std::string text =
       absl::StrCat(ShardName(ShardOf(id)), " says: ", Describe(id).ShortDebugString());
+  // The description goes into a violation, which has to be readable.
   if (text.size() > 1500) text.resize(1500);
   for (int n = 0; n < num_nodes(); ++n) {
     if (node(n) == nullptr) continue;
@@ -149,6 +152,7 @@ std::vector<SimClient*> SimCluster::clients(int n) {
 
 void SimCluster::OnNode(int n, std::function<void()> task) {
   NodeSlot& slot = nodes_[static_cast<size_t>(n)];
+  // A leaving node accepts no more requests of clients.
   if (slot.node == nullptr || slot.leaving) return;
   slot.control->Post([this, n, task = std::move(task)] {
     // The node can have left in the meantime.
@@ -183,6 +187,7 @@ void SimCluster::StartNode(int n) {
   slot.network = fabric_.Join(*slot.process, NodeName(n));
   slot.control = &slot.process->NewExecutor("control");
   slot.memory = std::make_unique<SimMemory>(*slot.control, random_.Fork());
+  // A new life starts with the usual memory, whatever fault the previous one had.
   slot.memory->SetTrouble(options_.allocation_delay, options_.allocation_failures);
   TroubleForNode(n);
   // On the node's own loop, because its constructor uses the loop's timers.
@@ -195,6 +200,7 @@ void SimCluster::MakeNode(int n) {
   for (int i = 0; i < options_.io_loops; ++i) {
     io.push_back(&slot.process->NewExecutor(absl::StrCat("io", i)));
   }
+  // Production can run with one loop too.
   if (io.empty()) io.push_back(slot.control);
   std::vector<std::unique_ptr<directory::ShardConnector>> shards;
   for (int s = 0; s < num_shards(); ++s) {
@@ -236,6 +242,7 @@ void SimCluster::OnSent(int n, int s, const v1::NodeMessage& message) {
   if (message.has_delete_confirm() && node(n) != nullptr) {
     const uint64_t number =
         history_.AttemptOf(directory::FromProto(message.delete_confirm().generation()));
+    // The confirmation shows that the node has dropped its copy and will remember the deletion.
     if (number != 0) history_.attempt(number).told_of_deletion.insert(node(n)->key());
   }
   // In a world without faults no sender stalls: a receiver without bytes reports "starved" instead.
@@ -277,6 +284,7 @@ void SimCluster::EndNode(NodeSlot& slot) {
   slot.control = nullptr;
   slot.process = nullptr;
   slot.leaving = false;
+  // Checkers allow for losses shortly after a death.
   slot.last_crash = scheduler_.now();
 }
 
@@ -299,14 +307,17 @@ void SimCluster::LeaveNode(int n) {
   slot.control->Post([this, n, incarnation] {
     NodeSlot& slot = nodes_[static_cast<size_t>(n)];
     for (const auto& client : slot.clients) {
+      // Clients lose their connection when the daemon exits.
       if (!client->closed()) client->Close(/*clean=*/false);
     }
     slot.node = nullptr;
     // The last bytes are still in the kernel's send buffers.
     scheduler_.After(absl::Milliseconds(1), [this, n, incarnation] {
       NodeSlot& slot = nodes_[static_cast<size_t>(n)];
+      // A crash was faster.
       if (slot.process == nullptr || slot.incarnation != incarnation) return;
       EndNode(slot);
+      // HealEverything could not start it while it was leaving.
       if (std::exchange(slot.wanted_back, false)) StartNode(n);
     });
   });
@@ -333,6 +344,7 @@ void SimCluster::CheckDrained(int n) {
     const uint64_t number = history_.AttemptOf(copy.generation);
     if (!copy.complete || number == 0 || elsewhere.contains({copy.id, copy.generation})) continue;
     const Attempt& attempt = history_.attempt(number);
+    // A drain moves adopted objects only.
     if (!attempt.adopted || history_.MayBeDeleted(attempt)) continue;
     // Another holder can have died just now, with a copy that the drain relied on.
     bool quiet = Undisturbed(n, ShardOf(copy.id), scheduler_.now() - options_.lease * 3);
@@ -370,6 +382,7 @@ void SimCluster::StartShard(int s) {
   slot.control = &slot.process->NewExecutor("control");
   slot.started = scheduler_.now();
   TroubleForShard(s);
+  // On its own loop, as its listener and timers belong to that loop.
   slot.control->Post([this, s] { MakeShard(s); });
 }
 
@@ -435,6 +448,7 @@ void SimCluster::Partition(const std::string& from, const std::string& to) {
 }
 
 void SimCluster::Heal(const std::string& from, const std::string& to) {
+  // Repairs can come twice, from the fault and from HealEverything.
   if (partitions_.erase({from, to}) == 0) return;
   journal_.Note("heal ", from, " -> ", to);
   TroubleBetween(from, to);
@@ -493,6 +507,7 @@ void SimCluster::HealEverything() {
     nodes_[static_cast<size_t>(n)].wanted_back = nodes_[static_cast<size_t>(n)].leaving;
     StartNode(n);
     ResumeNode(n);
+    // Even without a fault allocations can fail in a run; in the calm they must succeed.
     memory(n).SetTrouble(options_.allocation_delay, 0);
   }
 }

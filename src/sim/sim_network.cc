@@ -278,6 +278,7 @@ void SimFabric::SetLabelLink(absl::string_view from, absl::string_view to, const
 
 Link SimFabric::GetLink(const std::string& from, const std::string& to) const {
   if (const auto it = links_.find({from, to}); it != links_.end()) return it->second;
+  // Before labels: a host is never in another zone than itself.
   if (from == to) return options_.loopback;
   const auto label_from = labels_.find(from);
   const auto label_to = labels_.find(to);
@@ -335,6 +336,7 @@ void SimFabric::Sever(absl::string_view from, absl::string_view to, absl::Durati
         // The receiver can have closed or broken its end before the bytes arrive.
         if (receiver.open && !receiver.read_broken) pipe.arrived.Append(sent);
         pipe.end_arrived = true;
+        // The other end learns of the break when the late bytes arrive, not earlier.
         connection->ends[1 - side].write_broken = true;
         Notify(connection, 1 - side, /*readable=*/true);
         Notify(connection, 1 - side, /*readable=*/false);
@@ -364,9 +366,11 @@ void SimFabric::Heal(absl::string_view from, absl::string_view to) {
       // delay.
       const absl::Duration delay = Delay(connection->from(side), connection->to(side));
       for (; pipe.held_back > 0; --pipe.held_back) {
+        // One event for each segment that was held back, because Deliver takes one.
         scheduler_.After(delay,
                          [this, connection = connection, side] { Deliver(connection, side); });
       }
+      // The acknowledgements that the partition blocked pass now.
       Credit(connection, side, std::exchange(pipe.unacknowledged, 0));
       Pump(connection, side);
     }
@@ -402,6 +406,7 @@ std::string SimFabric::Corrupted(const Connection& connection, int side, absl::s
   std::string out(bytes.data(), bytes.size());
   const auto chance = corruption_.find({connection.from(side), connection.to(side)});
   if (chance == corruption_.end() || !random_.Chance(chance->second)) return out;
+  // One bit only: every checksum must detect it.
   const uint64_t bit = random_.Below(out.size() * 8);
   out[bit / 8] = static_cast<char>(out[bit / 8] ^ (1 << (bit % 8)));
   return out;
@@ -427,6 +432,7 @@ std::string SimFabric::DescribeConnections() const {
 
 absl::Duration SimFabric::Delay(const std::string& from, const std::string& to) {
   const Link link = GetLink(from, to);
+  // Without jitter nothing is drawn, so such links do not change the other draws.
   if (link.jitter <= absl::ZeroDuration()) return link.latency;
   return link.latency + link.jitter * random_.Unit();
 }
@@ -450,6 +456,7 @@ Instant SimFabric::Departure(const std::string& from, const std::string& to, siz
 }
 
 size_t SimFabric::Shorten(size_t size, int& trickle) {
+  // Cannot be shorter; zero means that nothing is possible.
   if (size <= 1) return size;
   if (options_.one_byte_at_a_time) return 1;
   if (trickle == 0 && random_.Chance(options_.trickle)) {
@@ -477,9 +484,11 @@ void SimFabric::Pump(const ConnectionPtr& connection, int side) {
   if (size < std::min(pipe.unsent.size(), options_.segment_bytes) && pipe.outstanding > 0) return;
   if (size == 0) {
     if (!pipe.unsent.empty() || !pipe.closing) return;
+    // The end of file travels as an empty segment, behind all bytes.
     pipe.end_sent = true;
   }
   pipe.departing = true;
+  // Counted when it leaves, so the window includes bytes in flight.
   pipe.outstanding += size;
   pipe.in_flight.push_back(pipe.unsent.Take(size));
   bytes_carried_[{from, to}] += size;
@@ -498,12 +507,14 @@ void SimFabric::Arrive(const ConnectionPtr& connection, int side, size_t size) {
   const double rate = connection->from(side) == to ? 0 : InterfaceRate(to);
   if (rate <= 0) return Deliver(connection, side);
   Instant& free = ingress_free_[to];
+  // Senders share the interface of the receiver, in the order of arrival.
   free = Later(free, scheduler_.now()) + TransferTime(size, rate);
   scheduler_.At(free, [this, connection, side] { Deliver(connection, side); });
 }
 
 void SimFabric::Deliver(const ConnectionPtr& connection, int side) {
   Connection::Pipe& pipe = connection->pipes[side];
+  // A break can have cleared the segments that this event was for.
   if (pipe.frozen || pipe.in_flight.empty()) return;
   if (!Passable(connection->from(side), connection->to(side))) {
     ++pipe.held_back;
@@ -522,6 +533,7 @@ void SimFabric::Deliver(const ConnectionPtr& connection, int side) {
     } else {
       Pump(connection, side);
     }
+    // A broken end reads nothing any more.
   } else if (!receiver.read_broken) {
     pipe.arrived.Append(segment);
   }
@@ -537,6 +549,7 @@ void SimFabric::Credit(const ConnectionPtr& connection, int side, size_t size) {
     pipe.unacknowledged += size;
     return;
   }
+  // Late bytes of a severed connection are read without having been counted.
   pipe.outstanding -= std::min(size, pipe.outstanding);
   if (size > 0) Pump(connection, side);
 }
@@ -599,12 +612,14 @@ void SimFabric::Notify(const ConnectionPtr& connection, int side, bool readable)
     Connection::End& end = connection->ends[side];
     end.notified[readable] = false;
     if (end.callback[readable] == nullptr || !ready(*connection, side)) return;
+    // The callback can arm itself again, so it is taken out before the call.
     const auto callback = std::make_unique<Task>(std::exchange(end.callback[readable], nullptr));
     (*callback)();
   });
 }
 
 void SimFabric::SendSyn(const DialPtr& dial) {
+  // The deadline can have ended the dial in the meantime.
   if (dial->over) return;
   const std::string& from = dial->network->host();
   // A lost request is repeated, so the dial waits until both directions are open.
@@ -641,6 +656,7 @@ void SimFabric::Establish(const DialPtr& dial, const std::shared_ptr<ListenState
   for (Connection::Pipe& pipe : connection->pipes) pipe.unsent_limit = options_.send_buffer_bytes;
 
   listener->executor->Post([this, listener, connection] {
+    // The listener can close between the handshake and the accept.
     if (!listener->open) return CloseEnd(connection, 1);
     Executor& owner = listener->pick();
     owner.Post([this, listener, connection, &owner] {
@@ -691,6 +707,7 @@ void SimNetwork::Die() {
   for (const SimFabric::DialPtr& dial : std::exchange(dials_, {})) {
     dial->over = true;
     if (process_.alive()) dial->executor->Cancel(dial->deadline);
+    // Destroyed without a call, because the owner of this network is gone.
     const DialDone done = std::exchange(dial->done, nullptr);
   }
 }
@@ -710,6 +727,7 @@ void SimNetwork::Dial(Executor& executor, const net::Address& to, Instant deadli
   const absl::Status late = absl::DeadlineExceededError(absl::StrCat("connecting to ", to));
   if (deadline <= executor.Now()) return dial->Finish(late);
   dial->to = *std::move(address);
+  // Aliases of the host get the loopback link.
   if (Mine(dial->to.host)) dial->to.host = host_;
   dials_.insert(dial);
   dial->deadline = executor.RunAt(deadline, [this, dial, late] {
@@ -732,6 +750,7 @@ absl::StatusOr<std::unique_ptr<net::Listener>> SimNetwork::Listen(
   if (!Mine(address.host) && address.host != "0.0.0.0") {
     return absl::InvalidArgumentError(absl::StrCat("cannot listen on ", on, " of another host"));
   }
+  // Ports are not reused soon, so a dial to an earlier life does not reach a new one.
   while (address.port == 0) {
     uint16_t& last = fabric_.last_port_.try_emplace(host_, kFirstEphemeralPort).first->second;
     last = last == 65535 ? kFirstEphemeralPort : last + 1;

@@ -65,6 +65,7 @@ class Simulation {
     cluster_.journal().Note("---- calm");
     faults_.Stop();
     workload_.FinishWriters();
+    // Time for the seals and aborts to reach the stores.
     RunFor(absl::Milliseconds(100));
     workload_.LetGoOfMemory();
     Await("to settle", [this] {
@@ -80,6 +81,7 @@ class Simulation {
   void Probe() {
     if (failed()) return;
     cluster_.journal().Note("---- probe");
+    // Only the Gets of the probe are checked below.
     const size_t before = cluster_.history().operations().size();
     workload_.GetEverything(absl::Seconds(20));
     RunFor(absl::Seconds(1));
@@ -113,11 +115,13 @@ class Simulation {
   void Farewell() {
     if (failed()) return;
     cluster_.journal().Note("---- farewell");
+    // Pins and waiting Gets would keep objects on the nodes.
     workload_.LetGo();
     RunFor(absl::Milliseconds(200));
     // A prefetch of an object that was never put stays pending until the put.
     workload_.PutWhatIsMissing(0);
     RunFor(absl::Seconds(1));
+    // One node deletes all, so every other node must learn of it from the shards.
     workload_.DeleteEverything(0);
     RunFor(absl::Seconds(1));
     for (int n = 0; n < cluster_.num_nodes(); ++n) CloseClients(n);
@@ -137,6 +141,7 @@ class Simulation {
     cluster_.fabric().SetShortIo(0, /*one_byte_at_a_time=*/false);
     // After this time idle connections must be closed.
     RunFor(plan_.cluster.data_plane.idle_timeout + absl::Seconds(1));
+    // Events measure work without depending on the machine.
     const uint64_t before = cluster_.scheduler().steps();
     RunFor(kSilence);
     const uint64_t events = cluster_.scheduler().steps() - before;

@@ -26,6 +26,7 @@ double BetweenLog(Random& random, double least, double most) {
 void DrawCluster(Random& random, ClusterOptions& cluster) {
   cluster.nodes = Between(random, 2, 5);
   cluster.shards = random.Chance(0.6) ? 1 : Between(random, 2, 3);
+  // From a few objects to most of them, so that some runs evict.
   cluster.capacity_bytes = static_cast<uint64_t>(BetweenLog(random, 1.5e6, 12e6));
   cluster.lease = absl::Milliseconds(BetweenLog(random, 400, 2000));
   cluster.io_loops = Between(random, 0, 2);
@@ -63,6 +64,7 @@ void DrawWorkload(Random& random, WorkloadOptions& workload) {
   workload.large = random.Unit();
   workload.max_slices = random.Chance(0.3) ? Between(random, 2, 8) : 1;
   workload.wait_for_adoption = random.Unit();
+  // Requests without a deadline must be answered in the calm.
   workload.patient = random.Unit();
   workload.max_write = static_cast<uint64_t>(BetweenLog(random, 10'000, 500'000));
   workload.reuse_ids = random.Unit();
@@ -81,6 +83,7 @@ void Quiet(FaultOptions& faults) { faults.weights.fill(0); }
 void LeanToPeace(Random& random, SimulationPlan& plan) {
   ClusterOptions& cluster = plan.cluster;
   FaultOptions& faults = plan.faults;
+  // No fault is ever drawn.
   faults.mean_pause = absl::InfiniteDuration();
   cluster.peaceful = true;
   // Fast enough that a segment does not wait long behind all the others.
@@ -91,6 +94,7 @@ void LeanToPeace(Random& random, SimulationPlan& plan) {
 void LeanToDeletes(Random& random, SimulationPlan& plan) {
   WorkloadOptions& workload = plan.workload;
   FaultOptions& faults = plan.faults;
+  // Few ids, so that requests meet.
   workload.objects = Between(random, 1, 3);
   Weight(workload, Action::kDelete) = 4;
   Weight(workload, Action::kGet) = 8;

@@ -113,6 +113,7 @@ Action Workload::Choose() {
 }
 
 SimClient& Workload::AnyClient(int n) {
+  // All clients can have closed or died.
   const std::vector<SimClient*> clients = cluster_.clients(n);
   return clients.empty() ? *cluster_.OpenClient(n) : *AnyOf(clients, random_);
 }
@@ -186,6 +187,7 @@ void Workload::Delete(SimClient& client) {
 void Workload::Prefetch(SimClient& client) {
   std::vector<std::string> names = {"*"};
   if (random_.Chance(0.7)) {
+    // Mostly one node, so that the other nodes still pull for their own Gets.
     names = {SimCluster::NodeName(
         static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes()))))};
   }
@@ -230,6 +232,7 @@ void Workload::LetGoOfMemory() {
 void Workload::GetEverything(absl::Duration timeout) {
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     cluster_.OnNode(n, [this, n, timeout] {
+      // Different nodes name different objects, so the probe covers most neighbours.
       const ObjectId& near = all_ids_[static_cast<size_t>(n) % all_ids_.size()];
       for (const ObjectId& id : all_ids_) {
         AnyClient(n).Get(id, timeout, /*streaming=*/random_.Chance(0.2), near);
