@@ -54,14 +54,14 @@ struct Attempt {
   AttemptState state = AttemptState::kOpen;
   // All bytes were handed over, so complete views can show it.
   bool sealing = false;
-  // Written by a writer that has not sealed yet. Its published bytes can be read, and can still be
-  // dropped.
+  // `written`: by a writer, whose published bytes can be read before it is known whether they
+  // count. `unsealed`: the writer has not sealed them, so they can still be dropped.
   bool written = false;
   bool unsealed = false;
   // It is known to have been the object's generation.
   bool adopted = false;
   std::optional<Generation> generation;
-  // Nodes that got the answer to its deletion: while one of them lives, it stays deleted.
+  // Nodes that confirmed its deletion: while one of them lives, it stays deleted.
   std::set<NodeKey> told_of_deletion;
 };
 

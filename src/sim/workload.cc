@@ -69,7 +69,7 @@ void Workload::Do(Action action, int n, SimClient& client) {
       return;
     case Action::kGet:
     case Action::kStream:
-      // The first object is everybody's affinity object, so that Gets with one are common.
+      // All Gets name the first object as their affinity object, so such Gets are common.
       client.Get(AnyId(), AnyTimeout(), action == Action::kStream, ids_.front());
       return;
     case Action::kReadRange:
