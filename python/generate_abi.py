@@ -1,4 +1,4 @@
-"""generate_abi.py HEADER OUTPUT: cffi's declarations of phalanx/c.h, as a Python module."""
+"""generate_abi.py HEADER OUTPUT: writes cffi's declarations of phalanx/c.h as a Python module."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""The wheel's tag: an executable and a library inside, no extension of one Python's own."""
+"""Builds the wheel. Its tag names a platform but no Python version: it has an executable and a library."""
 
 import os
 

@@ -6,8 +6,9 @@
 >>> phalanx.get(ref)
 array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
 
-The functions here use one client per process, which connects by itself with the first use: to
-``PHALANX_ADDRESS``, or to a private cluster that ends with the process. `Client` is for several at once.
+The functions here use one client per process. It connects at the first use: to
+``PHALANX_ADDRESS``, or to a private cluster that ends with the process. Use `Client` for
+several clusters at once.
 NumPy, torch and cloudpickle are imported when a value first needs them.
 """
 
@@ -84,7 +85,7 @@ def _of_default_client(verb: Callable[Concatenate[Any, _P], _R]) -> Callable[_P,
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = verb.__doc__
-    # For inspect.signature: without the client.
+    # inspect.signature then shows the signature without the client.
     function.__wrapped__ = types.MethodType(verb, Client)  # type: ignore[attr-defined]
     return function
 

@@ -1,8 +1,8 @@
 """Calls of a client as futures of an event loop, without a thread.
 
-The loop watches two descriptors while calls are pending: the client's, to drive it, and a queue's, to
-learn which calls have ended, whichever thread drove them. What is pending belongs to the loop, and goes with
-it when it is closed:
+The loop watches two descriptors while calls are pending: the client's, to drive the client, and a
+queue's, to learn which calls have ended, whichever thread drove them. The loop owns the pending
+calls through its readers, so a closed loop frees and cancels them:
 
     client ──► bridge ┄┄(weak)┄┄► pending ──► futures ──► loop
                  ▲                   ▲                     │
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 class _Pending(dict[int, "tuple[asyncio.Future[None], Any]"]):
-    """Futures and their calls, by tag. Freed with it, the calls of a closed loop are cancelled."""
+    """Futures and their calls, by tag. Freeing this dict cancels the calls of a closed loop."""
 
 
 def _nothing() -> None:
-    """What a weak reference to nothing gives."""
+    """Stand in for a weak reference whose target is gone."""
 
 
 class Bridge:
-    """A client's calls in one event loop. Used on the loop's thread alone."""
+    """A client's calls in one event loop. Loop thread only."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -43,7 +43,7 @@ class Bridge:
         self._tag = 0
 
     def watch(self, call: Any) -> asyncio.Future[None]:
-        """Return a future that ends, with None, when the call has ended. Cancelling it cancels the call."""
+        """Return a future that ends with None when the call ends. Cancelling it cancels the call."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         pending = self._pending()
@@ -56,7 +56,7 @@ class Bridge:
         pending[self._tag] = (future, call)
         future.add_done_callback(partial(self._drop, self._tag, call))
         lib.phx_call_notify(call, self._queue, self._tag)
-        # What a request has set off may be here already.
+        # The answer can be here already, because the request itself set it off.
         self._drive(pending)
         return future
 
@@ -68,6 +68,7 @@ class Bridge:
         tags = ffi.new("uint64_t[64]")
         while taken := lib.phx_queue_take(self._queue, tags, 64):
             for tag in tags[0:taken]:
+                # The future of a call that was cancelled meanwhile has left `pending`.
                 entry = pending.pop(tag, None)
                 if entry is not None and not entry[0].done():
                     entry[0].set_result(None)
@@ -76,6 +77,7 @@ class Bridge:
     def _drop(self, tag: int, call: Any, future: asyncio.Future[None]) -> None:
         if not future.cancelled():
             return
+        # The call holds the object for its waiter until it is cancelled.
         lib.phx_cancel(call)
         pending = self._pending()
         if pending is not None:
@@ -83,7 +85,7 @@ class Bridge:
             self._rest(pending)
 
     def _rest(self, pending: _Pending) -> None:
-        """Let the loop rest when nothing is pending."""
+        """Stop watching the descriptors if nothing is pending, so that an idle loop does not wake."""
         if pending or self._pending() is not pending:
             return
         self._pending = _nothing

@@ -1,4 +1,4 @@
-"""Objects that are sent to nodes before somebody there asks, and to those that come later."""
+"""Broadcasts: objects that nodes fetch before a task there gets them, and nodes that join later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def names_of(nodes: str | Sequence[str]) -> tuple[bytes, int]:
-    """Return names of nodes as the library takes them, and their number."""
+    """Return node names joined as the library takes them, and their number."""
     names = ["*"] if nodes == "all" else [nodes] if isinstance(nodes, str) else list(nodes)
     if any("\0" in name for name in names):
         raise exceptions.InvalidArgumentError("a node's name has no zero byte")
@@ -24,20 +24,20 @@ def names_of(nodes: str | Sequence[str]) -> tuple[bytes, int]:
 
 
 class Progress:
-    """How far a broadcast has come; as `Broadcast.progress` found it.
+    """The state of a broadcast, as `Broadcast.progress` returns it.
 
     Attributes
     ----------
     nodes : int
-        That are to have it, of those that are there.
+        Connected nodes that are to have the object.
     complete : int
-        Of these, that have all of it.
+        Those of them that have all of it.
     without_room : int
-        That have no memory for it now, or have not taken it.
+        Those of them that have no memory for it now, or have not accepted it.
     nbytes, total_nbytes : int
-        What has come to all of them together, of how much.
+        Bytes that have arrived on these nodes together, and the bytes to arrive in all.
     sticky : bool
-        Nodes that come later get it, too.
+        Whether nodes that join later get the object too.
     """
 
     __slots__ = ("complete", "nbytes", "nodes", "sticky", "total_nbytes", "without_room")
@@ -58,14 +58,14 @@ class Progress:
 
 
 class Broadcast:
-    """A broadcast that was begun (`Client.broadcast`); ``await broadcast`` waits for it.
+    """A broadcast that has started (`Client.broadcast`); ``await broadcast`` waits for it.
 
-    It goes on when this is dropped.
+    The broadcast continues when this handle is dropped. Any thread can use it.
 
     Attributes
     ----------
     ref : ObjectRef
-        Of the object.
+        The ref of the object.
     """
 
     def __init__(
@@ -87,21 +87,28 @@ class Broadcast:
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, well or not; as far as this client has heard."""
+        """Whether it has ended, with or without an error, as far as this client knows."""
+        # Without a thread of its own the client reads answers only when a call drives it.
         lib.phx_poll(self._client._ptr, 0)
         return bool(lib.phx_call_ended(self._call))
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until each of the nodes that were there when it began has it, or is gone; how many have.
+        """Wait until every node that was connected at the start has the object or is gone.
+
+        Returns
+        -------
+        int
+            The number of nodes that have the object.
 
         Raises
         ------
         GetTimeoutError
-            The time is over. It goes on, and may be waited for again.
+            The timeout expired. The broadcast continues, and another wait is possible.
         StoreFullError
-            Some nodes have not taken it; they are named.
+            Some nodes have not accepted the object; the message names them.
         ObjectDeletedError, ObjectLostError
-            Nobody has put it, or it is there no more; or, unless it is sticky, there is no such node.
+            The object was never put, or it is gone; or the broadcast is not sticky and a named node
+            does not exist.
         """
         self._client._finish(self._call, timeout, "broadcast", self.ref, cancel=False)
         return self._arrived()
@@ -113,7 +120,7 @@ class Broadcast:
         import asyncio
 
         if lib.phx_wait(self._call, 0) == _native.PENDING:
-            # Who is cancelled waits no longer; others may.
+            # Cancelling this waiter must not cancel the call: other waiters can share it.
             await asyncio.shield(self._client._bridge().watch(self._call))
         return self.wait(0)
 
@@ -124,12 +131,12 @@ class Broadcast:
         return number[0]
 
     def progress(self, timeout: float | None = 30.0) -> Progress:
-        """Return how far it has come, on the nodes that are there now.
+        """Return the progress of the broadcast on the nodes that are connected now.
 
         Raises
         ------
         ObjectDeletedError
-            The object is there no more.
+            The object is gone.
         """
         client = self._client
         call = _waiting.owned(
@@ -144,12 +151,12 @@ class Broadcast:
         return Progress(progress)
 
     def stop(self, timeout: float | None = 30.0) -> None:
-        """Say that nodes that come later do not get it. What is under way goes on.
+        """Stop sending the object to nodes that join later. Transfers under way continue.
 
         Raises
         ------
         ObjectDeletedError
-            The object is there no more.
+            The object is gone.
         """
         client = self._client
         call = _waiting.owned(

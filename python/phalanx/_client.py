@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _values.use_copier(_native.copy)
 
-# Given where None would mean "for ever".
+# The default of a timeout argument, because None already means "no limit".
 _DEFAULT: Any = ...
 _LOOPBACKS = ("127.", "localhost:", "[::1]:")
 
@@ -40,29 +40,30 @@ _LOOPBACKS = ("127.", "localhost:", "[::1]:")
 class Client(_collectives.Collectives):
     """A connection to the node of this host.
 
-    Any thread may use it. A child of fork cannot (`ClosedError`); the functions of the package connect
-    anew there. Values got from it stay valid when it is closed.
+    Any thread can use it. A child of fork cannot: its calls raise ClosedError, and the functions of
+    the package connect again there. Values stay valid after the client is closed.
 
     Parameters
     ----------
     address
-        "unix:PATH" or PATH of a node's socket. None: ``PHALANX_ADDRESS``; when that is empty too, a
-        private cluster is started that ends with this process.
+        "unix:PATH" or PATH of a node's socket. None: ``PHALANX_ADDRESS``. If that is empty too,
+        the client starts a private cluster, which ends with this process.
     timeout
-        Seconds that calls take which are given none. Default: ``PHALANX_TIMEOUT``, else for ever.
+        Seconds; the limit of every call without a timeout of its own. Default:
+        ``PHALANX_TIMEOUT``; if that is empty, no limit.
     connect_timeout
         Seconds.
     capacity
-        Bytes of a private cluster's node; 0: its default.
+        Bytes of memory of a private cluster's node; 0: the node's default.
 
     Raises
     ------
     DisconnectedError
-        There is no such node, or the private one does not start.
+        No node listens at the address, or the private cluster does not start.
     VersionError
-        It speaks another version of the protocol.
+        The node speaks another version of the protocol.
     AccessError
-        It belongs to another user.
+        The node belongs to another user.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Client(_collectives.Collectives):
         connect_timeout: float = 10.0,
         capacity: int = 0,
     ) -> None:
-        self._closed = True  # until it is connected
+        self._closed = True  # __init__ can raise before it connects
         self._timeout = _timeout_setting() if timeout is _DEFAULT else timeout
         spelled = ffi.new("char[]", (address or "").encode())
         executable = ffi.new("char[]", _native.EXECUTABLE.encode())
@@ -104,7 +105,7 @@ class Client(_collectives.Collectives):
 
     @property
     def directory(self) -> str:
-        """The directory that the node belongs to, as ``phalanx --directory`` takes it."""
+        """The address of the cluster's directory, as ``phalanx --directory`` takes it."""
         return self._directory
 
     @property
@@ -114,19 +115,19 @@ class Client(_collectives.Collectives):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can be asked of it here: `closed` or `forked`."""
+        """Whether the client is unusable here: `closed` or `forked`."""
         return self._closed or self.forked
 
     @property
     def forked(self) -> bool:
-        """Whether this is a child of the process that made the client: nothing works here then."""
+        """Whether this process is a child of the one that made the client; calls then raise ClosedError."""
         return bool(lib.phx_client_forked(self._ptr))
 
     def __repr__(self) -> str:
         return f"<phalanx.Client of {self._node} at {self._address}{' closed' * self._closed}>"
 
     def close(self) -> None:
-        """End the connection. What is outstanding fails with ClosedError; values stay valid. Idempotent."""
+        """Close the connection. Pending calls fail with ClosedError; values stay valid. Idempotent."""
         if not self._closed:
             self._closed = True
             lib.phx_close(self._ptr)
@@ -151,7 +152,7 @@ class Client(_collectives.Collectives):
     # ---- refs
 
     def ref(self, name: str | None = None) -> ObjectRef:
-        """Return a ref for an object that somebody is going to put: a fresh one, or a name's."""
+        """Return a ref to an object that is not put yet: a new one, or the one with this name."""
         made = _native.random_id() if name is None else _native.id_from_name("default", name)
         ref = ObjectRef(made, self._directory, client=self)
         ref._named = name is not None
@@ -159,10 +160,12 @@ class Client(_collectives.Collectives):
         return ref
 
     def _checked(self, ref: ObjectRef) -> bytes:
-        """Return a ref's id, or raise if it cannot be of this cluster."""
+        """Return the id of a ref; raise ForeignRefError if the ref is of another cluster."""
         if type(ref) is not ObjectRef and not isinstance(ref, ObjectRef):
             raise TypeError(f"an ObjectRef is wanted, not a {type(ref).__name__}")
         theirs = ref._cluster
+        # One directory can have several spellings, so only addresses that cannot be aliases are an
+        # error.
         if theirs and theirs != self._directory and _tells_clusters_apart(theirs, self._directory):
             raise exceptions.ForeignRefError(
                 f"{ref!r} belongs to the cluster of {theirs}, this client to that of {self._directory}",
@@ -203,48 +206,51 @@ class Client(_collectives.Collectives):
         timeout: float | None = _DEFAULT,
         allow_pickle: bool = True,
     ) -> ObjectRef:
-        """Put a value as an object; it returns when the value is sealed on this node.
+        """Put a value as an object, and return its ref when the value is sealed on this node.
 
         Parameters
         ----------
         value
-            Arrays, tensors, trees of them, bytes and text are kept as they are; everything else is
-            pickled.
+            Any value. Arrays, tensors, trees of them, bytes and text keep their own form; all other
+            values are pickled.
         ref
-            Of the object; None: a fresh one. When it is there already with as many bytes (a task that is
-            run again), it stays and this value is dropped.
+            The ref of the object; None: a new one. If the object exists with the same size (a task
+            that runs again), the object stays and this value is dropped.
         keep
-            True: the object stays until `delete`, as objects under a name do. False: it is freed when no ref to
-            it is left anywhere, as others are. Refs inside the value are held by the object.
+            True: the object stays until `delete`, as named objects do. False: the object is freed
+            when the last ref to it is gone. None: True for a named ref, else False. The object holds
+            the refs inside the value.
         timeout
-            Seconds to wait for room when the node is full.
+            Seconds to wait for memory if the node is full.
         allow_pickle
-            Whether pickle may be used.
+            Whether pickle can be used.
 
         Raises
         ------
         StoreFullError
-            The node has had no room for so long, or never can have.
+            The node had no memory within `timeout`, or can never have enough.
         ObjectExistsError
-            There is an object of another size under this ref.
+            An object of another size exists under this ref.
         PickleRefusedError, TypeError
             The value cannot be put.
         """
         encoded = _values.encode(value, allow_pickle=allow_pickle)
         seconds = self._seconds(timeout)
+        # The structure and the value share one timeout.
         if encoded.structure is not None:
             deadline = _waiting.Deadline(seconds)
             structure = _structures.put(self, encoded.structure, seconds)
             encoded.refs = [*encoded.refs, structure.id]
             seconds = deadline.left()
         if ref is None:
-            # It counts from the put on.
+            # A new ref takes no hold before the put: the put itself returns one.
             ref = ObjectRef(_native.random_id(), self._directory, client=self)
             object_id = ref._id
         else:
             object_id = self._checked(ref)
             ref._reason = None
         keep = ref._named if keep is None else keep
+        # The library copies an object without a file of its own. A larger one is written in place.
         if encoded.nbytes < _native.OWN_FILE_BYTES:
             source = encoded.buffer
             if source is None:
@@ -263,12 +269,12 @@ class Client(_collectives.Collectives):
         return ref
 
     def keep(self, ref: ObjectRef, timeout: float | None = _DEFAULT) -> None:
-        """Let an object live until `delete`, whoever refers to it.
+        """Keep an object until `delete`, even if no ref to it is left.
 
         Raises
         ------
         ObjectDeletedError
-            Nobody has put it, or it is gone already.
+            The object was never put, or it is gone.
         """
         seconds = self._seconds(timeout)
         call = _waiting.owned(lib.phx_keep(self._ptr, self._checked(ref), nanos(seconds)))
@@ -284,12 +290,14 @@ class Client(_collectives.Collectives):
         keep: bool | None = None,
         timeout: float | None = _DEFAULT,
     ) -> Draft:
-        """Return an array in shared memory to write into, which becomes an object without a copy.
+        """Return a draft: an array in shared memory, which becomes an object without a copy.
 
         Parameters
         ----------
         shape, dtype, order
-            As `numpy.empty` takes them.
+            As in `numpy.empty`.
+        ref, keep, timeout
+            As in `put`.
 
         Examples
         --------
@@ -304,7 +312,7 @@ class Client(_collectives.Collectives):
     def set_exception(
         self, ref: ObjectRef, error: BaseException, *, timeout: float | None = _DEFAULT
     ) -> None:
-        """Say that the object will not be put; as `ObjectRef.set_exception`."""
+        """Mark the object as failed; see `ObjectRef.set_exception`."""
         deadline = _waiting.Deadline(self._seconds(timeout))
         object_id = self._checked(ref)
         message = _failures.encode(self, ref, error, deadline)
@@ -328,38 +336,39 @@ class Client(_collectives.Collectives):
         on_lost: str = "raise",
         progress: bool = False,
     ) -> Any:
-        """Return the value of an object, or of several, waiting until they are there.
+        """Return the value of an object, or a list of values. Blocks until the objects are here.
 
         Parameters
         ----------
         refs
-            One, or several: a list of values in their order comes back then.
+            One ref, or several; several return a list of values in the same order.
         timeout
-            Seconds; 0: only what is on this node already; None: wait for ever.
+            Seconds. 0: only objects that are on this node already. None: no limit.
         copy
-            True: values of this caller's own.
+            True: return writable copies that belong to the caller.
         out
-            An array or tensor to copy into, of the object's shape and dtype; it is returned.
+            An array or tensor of the object's shape and dtype. The value is copied into it, and it is
+            returned.
         writable
-            "cow": arrays are private pages, copied as they are written. Default: arrays are read-only views
-            of shared memory, tensors have private pages.
+            "cow": arrays are private pages, which the kernel copies on the first write. Default:
+            arrays are read-only views of shared memory, tensors have private pages.
         allow_pickle
-            Whether pickled values are read.
+            Whether pickled values can be read.
         on_lost
-            "wait": when every node that had it is gone, wait until it is put again.
+            "raise", or "wait": if every node that had the object is gone, wait until it is put again.
         progress
-            Draw a bar, by tqdm, of how many of several objects are there.
+            Whether tqdm draws a bar of the objects that have arrived.
 
         Raises
         ------
         GetTimeoutError
-            It is not there in time.
+            The object did not arrive in time.
         ObjectDeletedError, ObjectLostError
-            It is there no more.
+            The object is gone.
         StoreFullError
-            This node has no room for it.
+            This node has no memory for the object.
         Exception
-            What the producer raised (`ObjectRef.set_exception`).
+            The exception of the producer (`ObjectRef.set_exception`).
         """
         many = not isinstance(refs, ObjectRef)
         wanted: Sequence[ObjectRef] = list(refs) if many else [refs]
@@ -374,7 +383,7 @@ class Client(_collectives.Collectives):
         try:
             if progress:
                 self._show_progress(wanted, seconds, on_lost == "raise")
-            # The library knows the deadline, and of which object it is.
+            # The library keeps the deadline, and its error names the object that is missing.
             self._finish(call, None, "Get", wanted[0])
         except exceptions.PhalanxError as error:
             failure = _failures.raised(self, error, wanted, allow_pickle)
@@ -405,6 +414,7 @@ class Client(_collectives.Collectives):
             _progress.until_all_or_one_fails(calls, _waiting.Deadline(seconds))
         finally:
             for call in calls:
+                # Only the bar needs these calls; the Get itself is another one.
                 lib.phx_cancel(call)
 
     def _values_of(
@@ -416,11 +426,12 @@ class Client(_collectives.Collectives):
         writable: object = None,
         allow_pickle: bool = True,
     ) -> list[Any]:
-        """Return the values of a Get that has ended well."""
+        """Return the values of a Get that has succeeded."""
         views = ffi.new("phx_view[]", count)
         if lib.phx_result_views(call, 0, count, views) != 0:
             raise _native.last_error(self._address)
-        # All of them are owned before anything can be raised.
+        # Every view gets its owner before the first decode, because a decode that raises would leak
+        # the rest.
         owned = [_native.view_bytes(view) for view in views]
         opened = [(view, _metadata(view), data) for view, data in zip(views, owned)]
         if out is not None:
@@ -447,7 +458,8 @@ class Client(_collectives.Collectives):
         private = writable == "cow"
         if copy is None and (private or _values.wants_private_pages(metadata)):
             data = _native.private_bytes(view, data)
-        # Arrays beside tensors, whose pages are private anyway, are read-only all the same.
+        # Arrays beside tensors in one tree stay read-only, although the tensors make all pages
+        # private.
         how = None if private else False if writable is None else writable
         with reading(self):
             return _values.decode(
@@ -458,7 +470,10 @@ class Client(_collectives.Collectives):
         return _structures.find(self, digest)
 
     async def get_async(self, ref: ObjectRef, timeout: float | None = _DEFAULT) -> Any:
-        """Return an object's value, waiting in the running event loop. Cancelling drops this waiter alone."""
+        """Return the value of an object, awaited in the running event loop.
+
+        Cancelling the task ends this wait only. Errors are those of `get`.
+        """
         call = self._get_call([ref], self._seconds(timeout), free=_waiting.abandon)
         await self._ended(call)
         try:
@@ -469,7 +484,7 @@ class Client(_collectives.Collectives):
         return self._values_of(call, 1)[0]
 
     async def _ended(self, call: Any) -> None:
-        """Wait in the running event loop until a call has ended, however."""
+        """Wait in the running event loop until a call has ended, with or without an error."""
         if lib.phx_wait(call, 0) == _native.PENDING:
             await self._bridge().watch(call)
 
@@ -488,7 +503,7 @@ class Client(_collectives.Collectives):
             return bridge
 
     def future(self, ref: ObjectRef) -> concurrent.futures.Future[Any]:
-        """Return a future of an object's value; as `ObjectRef.future`."""
+        """Return a future of the object's value; see `ObjectRef.future`."""
         from phalanx import _futures
 
         call = self._get_call([ref], None)
@@ -502,23 +517,23 @@ class Client(_collectives.Collectives):
     def stream(
         self, ref: ObjectRef, nbytes: int = 1 << 20, timeout: float | None = _DEFAULT
     ) -> Iterator[memoryview]:
-        """Iterate over an object's bytes while they arrive, in order.
+        """Iterate over the bytes of an object, in order, while they arrive.
 
-        What comes is provisional until the iteration has ended; each piece is valid until the next.
+        The bytes are provisional until the iteration ends. Each piece is valid until the next one.
 
         Parameters
         ----------
         nbytes
-            The largest piece.
+            The size of the largest piece.
         timeout
-            Seconds, of the wait for each piece.
+            Seconds; the limit of the wait for each piece.
 
         Raises
         ------
         StreamVoidError
-            The object was lost half-way and another attempt took its place: what was read is void.
+            The object was lost during the stream and a new generation replaced it: discard the pieces.
         GetTimeoutError, ObjectDeletedError
-            As `get`.
+            As in `get`.
         """
         from phalanx import _streams
 
@@ -534,15 +549,15 @@ class Client(_collectives.Collectives):
         *,
         progress: bool = False,
     ) -> tuple[list[ObjectRef], list[ObjectRef]]:
-        """Wait until `num_returns` of the objects are on this node, or the time is over.
+        """Wait until `num_returns` of the objects are on this node, or the timeout expires.
 
-        An object whose Get raises (it was deleted, its producer failed) is done, too. `progress` draws a
-        bar, by tqdm.
+        An object whose Get raises (it was deleted, its producer failed) counts as done. `progress` makes
+        tqdm draw a bar.
 
         Returns
         -------
         done, pending : list of ObjectRef
-            In the order given. `done` may have more than `num_returns`.
+            In the given order. `done` can have more than `num_returns` refs.
         """
         wanted = list(refs)
         if not 0 <= num_returns <= len(wanted):
@@ -558,6 +573,7 @@ class Client(_collectives.Collectives):
                 some = _progress.some
             ended = some(calls, num_returns, seconds, lambda: f"{num_returns} of {len(wanted)} objects")
         finally:
+            # Without this, the node would still fetch the objects of pending calls.
             for call in calls:
                 lib.phx_cancel(call)
         done = [ref for ref, there in zip(wanted, ended) if there]
@@ -566,13 +582,14 @@ class Client(_collectives.Collectives):
     def as_completed(
         self, refs: Iterable[ObjectRef], timeout: float | None = _DEFAULT, *, progress: bool = False
     ) -> Iterator[ObjectRef]:
-        """Iterate over the refs in the order in which their objects come to this node. `progress` draws a
-        bar, by tqdm.
+        """Iterate over the refs in the order in which their objects arrive on this node.
+
+        `progress` makes tqdm draw a bar.
 
         Raises
         ------
         GetTimeoutError
-            The time, which begins with this call, is over before all have come.
+            Not all objects arrived in time; the timeout starts with this call.
         """
         from phalanx import _streams
 
@@ -587,16 +604,19 @@ class Client(_collectives.Collectives):
     # ---- managing
 
     def delete(self, refs: ObjectRef | Iterable[ObjectRef], timeout: float | None = _DEFAULT) -> None:
-        """Delete objects everywhere. Gets of them raise ObjectDeletedError; values that exist stay valid.
-        Deleting one again does nothing.
+        """Delete objects in the whole cluster.
+
+        Later Gets raise ObjectDeletedError; values in use stay valid. Deleting an object twice is not
+        an error.
 
         Raises
         ------
         ObjectDeletedError
-            Nobody has put it.
+            The object was never put.
         """
         seconds = self._seconds(timeout)
         wanted = [refs] if isinstance(refs, ObjectRef) else list(refs)
+        # All deletes are in flight before the first wait.
         calls = [
             _waiting.owned(lib.phx_delete(self._ptr, self._checked(ref), nanos(seconds))) for ref in wanted
         ]
@@ -604,7 +624,7 @@ class Client(_collectives.Collectives):
             self._finish(call, seconds, "Delete", ref)
 
     def contains(self, ref: ObjectRef, timeout: float | None = _DEFAULT) -> bool:
-        """Return whether a complete copy is somewhere in the cluster."""
+        """Return whether the cluster has a complete copy of the object."""
         return self._number(lib.phx_contains, ref, timeout, "contains") == 1
 
     def _number(self, verb: Any, ref: ObjectRef, timeout: float | None, what: str) -> int:
@@ -617,7 +637,7 @@ class Client(_collectives.Collectives):
         return number[0]
 
     def stat(self, ref: ObjectRef, timeout: float | None = _DEFAULT) -> ObjectStatus:
-        """Return what the cluster knows of an object."""
+        """Return the state of an object in the cluster."""
         seconds = self._seconds(timeout)
         call = _waiting.owned(lib.phx_stat(self._ptr, self._checked(ref), nanos(seconds)))
         self._finish(call, seconds, "stat", ref)
@@ -632,12 +652,17 @@ class Client(_collectives.Collectives):
         nodes: str | Sequence[str] = "all",
         timeout: float | None = _DEFAULT,
     ) -> int:
-        """Have nodes fetch copies, each from the next as in any broadcast; how many were told.
+        """Make nodes fetch copies, relayed as in a broadcast, and return without waiting for the bytes.
 
         Parameters
         ----------
         nodes
-            Names of nodes, or "all". It returns when they have been told, not when they have it.
+            Names of nodes, or "all".
+
+        Returns
+        -------
+        int
+            The number of nodes that were asked to fetch the object.
         """
         packed, count = _broadcast.names_of(nodes)
 
@@ -654,18 +679,19 @@ class Client(_collectives.Collectives):
         sticky: bool = True,
         timeout: float | None = None,
     ) -> _broadcast.Broadcast:
-        """Have nodes fetch an object, each from the next, before somebody there asks; returns at once.
+        """Make nodes fetch an object, relayed from node to node. Returns without waiting for the bytes.
 
         Parameters
         ----------
         nodes
             Names of nodes, or "all".
         sticky
-            Nodes of these names that come later get it, too: until `Broadcast.stop`, or the object is
-            deleted or freed, whether or not this client lives. It holds no ref: keep one, or put with
-            ``keep=True``. False: a name that no node has is an error.
+            True: nodes of these names that join later get the object too, until `Broadcast.stop` or
+            until the object is deleted or freed, even after this client has closed. A broadcast holds
+            no ref: keep a ref, or put with ``keep=True``. False: the name of an unknown node is an
+            error.
         timeout
-            Seconds, after which the broadcast is not waited for any more; it goes on.
+            Seconds; the limit of the wait. The broadcast continues after the timeout.
 
         Examples
         --------
@@ -678,19 +704,21 @@ class Client(_collectives.Collectives):
         return _broadcast.Broadcast(self, ref, nodes, sticky, timeout)
 
     def status(self) -> dict[str, Any]:
-        """Return what the cluster is and does, as ``phalanx status --json`` prints it: shards, nodes, their
-        memory and objects."""
+        """Return the state of the cluster, as ``phalanx status --json`` prints it.
+
+        It has the shards, and the nodes with their memory and objects.
+        """
         from phalanx import _tools
 
         return _tools.status(self._directory, self._address)
 
     def tree(self, ref: ObjectRef) -> _tools.Tree:
-        """Return a picture of where an object is and how it got there, as ``phalanx describe`` draws it.
+        """Return a drawing of an object's copies and transfers, as ``phalanx describe`` draws it.
 
         Raises
         ------
         ObjectDeletedError
-            Nobody has put it, or it was deleted.
+            The object was never put, or it was deleted.
         """
         from phalanx import _tools
 
@@ -705,7 +733,7 @@ _clients: weakref.WeakValueDictionary[int, Client] = weakref.WeakValueDictionary
 
 
 def _after_fork() -> None:
-    """Forget locks that threads of the parent may have held."""
+    """Replace locks that a thread of the parent can have held at the fork."""
     for made in _clients.valuerefs():
         client = made()
         if client is None:
@@ -719,8 +747,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def of_cluster(directory: str) -> Client | None:
-    """Return a client of this process that is connected to a cluster; None if there is none."""
-    for made in _clients.valuerefs():  # a copy: other threads may be connecting
+    """Return a usable client of this process for a cluster; None if there is none."""
+    for made in _clients.valuerefs():  # a copy: other threads can be connecting
         client = made()
         if client is not None and client._directory == directory and not client.ended:
             return client
@@ -738,6 +766,8 @@ def _timeout_setting() -> float | None:
 
 
 def _tells_clusters_apart(one: str, other: str) -> bool:
-    """Whether different spellings of two directories mean different clusters: on one host they do, while a
-    directory that others reach may have several names."""
+    """Whether two spellings of directories certainly mean different clusters.
+
+    Two loopback addresses do; a directory that other hosts reach can have several names.
+    """
     return any(spelled.startswith(_LOOPBACKS) for spelled in (one, other))

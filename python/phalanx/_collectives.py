@@ -1,7 +1,8 @@
-"""What a set of tasks does together: reductions, and the collectives over the client's verbs.
+"""Reductions, and the collectives over the client's verbs.
 
-There are no groups, no ranks to be joined and no common start: whoever knows the refs takes part. A task
-that is run again makes the same calls again. See docs/collectives.md for steps and bytes on the wire.
+There are no groups, no ranks to join and no common start: every task that knows the refs takes
+part. A task that runs again makes the same calls again. See docs/collectives.md for the steps and
+the bytes on the wire.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from phalanx._client import Client
 
 _DEFAULT: Any = ...
-# As ReduceOp in phalanx/elements.h.
+# In the order of ReduceOp in phalanx/elements.h: the index is the number.
 _OPS = ("sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor", "mean")
 _UFUNCS = {
     "add": "sum",
@@ -43,7 +44,7 @@ def _op_number(op: Any) -> int:
 
 
 def _reduced_names() -> dict[str, str]:
-    """Return what reductions call NumPy's dtypes, in the order of DType in phalanx/elements.h."""
+    """Return the reductions' names of NumPy's dtypes, in the order of DType in phalanx/elements.h."""
     from phalanx._values import dtypes
 
     return dtypes.REDUCED_NAMES
@@ -54,11 +55,12 @@ def _number_of(reduced: str) -> int:
 
 
 def _dtype_number(dtype: Any) -> int:
-    """Return the number of a dtype that a caller gave: NumPy's, torch's, or the name of one."""
+    """Return the number of a caller's dtype: a NumPy or torch dtype, or the name of one."""
     names = _reduced_names()
     spelled = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
     if spelled is None:
         spelled = getattr(dtype, "__name__", None) or str(dtype)
+    # NumPy counts bytes and reductions count bits, so these two names have two meanings.
     if spelled in ("i8", "u8"):
         raise exceptions.InvalidArgumentError(
             f"dtype={spelled!r} has 8 bits here and 8 bytes in NumPy: give numpy.int8 or numpy.int64"
@@ -76,12 +78,21 @@ def _dtype_number(dtype: Any) -> int:
     return _number_of(name)
 
 
-# The library's numbers of dtypes, and where the run of each ends; of one alone the end does not matter.
+# The library's number of each dtype, and the end of its run in bytes. For a single run the end is
+# not used.
 _Elements = list[tuple[int, int]]
 
 
 def _elements_in(metadata: bytes, nbytes: int) -> _Elements:
-    """Return what objects with that metadata and size consist of."""
+    """Return the elements of objects with this metadata and size.
+
+    Raises
+    ------
+    ValueFormatError
+        The size does not match the metadata.
+    InvalidArgumentError
+        The metadata is empty, so the dtype is unknown.
+    """
     runs = _values.reduce_runs(metadata)
     if runs and runs[-1].end != nbytes:
         raise exceptions.ValueFormatError(
@@ -96,7 +107,7 @@ def _elements_in(metadata: bytes, nbytes: int) -> _Elements:
 
 
 def _elements_like(dtype: Any) -> _Elements:
-    """Return what a caller says that sources consist of: a dtype, or a tree like them."""
+    """Return the elements that a caller's `dtype` argument describes: a dtype, or a tree of arrays."""
     if isinstance(dtype, (dict, list, tuple)):
         like = _values.encode(dtype)
         return _elements_in(like.metadata, like.nbytes)
@@ -104,14 +115,15 @@ def _elements_like(dtype: Any) -> _Elements:
 
 
 class Reduction:
-    """A reduction to which sources may still be added (`Client.open_reduction`).
+    """An open reduction: a reduction that still accepts sources (`Client.open_reduction`).
 
-    It goes on when nobody has it any more; its result is freed when nobody has the ref either.
+    The reduction continues when this handle is dropped; the result is freed when the last ref to it
+    is gone too. Any thread can use it.
 
     Attributes
     ----------
     ref : ObjectRef
-        Of the result.
+        The ref of the result.
     """
 
     def __init__(self, client: Client, ref: ObjectRef, call: Any) -> None:
@@ -126,7 +138,7 @@ class Reduction:
         Raises
         ------
         InvalidArgumentError
-            One is a source already, or the reduction is closed.
+            An object is a source already, or the reduction is closed.
         """
         client = self._client
         wanted = [refs] if isinstance(refs, ObjectRef) else list(refs)
@@ -136,20 +148,24 @@ class Reduction:
         client._finish(call, timeout, "adding sources", self.ref)
 
     def close(self, timeout: float | None = 30.0) -> ObjectRef:
-        """Say that no more sources come: a reduction of all ends with them. Its ref."""
+        """Close the reduction to new sources, and return its ref.
+
+        A reduction over all sources ends when these sources are folded.
+        """
         client = self._client
         call = _waiting.owned(lib.phx_close_reduction(client._ptr, self.ref.id, nanos(timeout)))
         client._finish(call, timeout, "closing the reduction", self.ref)
         return self.ref
 
     def wait(self, timeout: float | None = None) -> ObjectRef:
-        """Wait until the result is committed; its ref."""
+        """Wait until the result is committed, and return its ref. Raises what `Client.reduce` raises."""
         client = self._client
         try:
             client._finish(self._call, timeout, "Reduce", self.ref, cancel=False)
         except exceptions.PhalanxError as error:
             failure = _failures.raised(client, error, [self.ref])
             raise failure from failure.__cause__
+        # The call holds the result once. A second wait must not count that hold again.
         if not self._ended:
             self._ended = True
             self._call = client._counted(self._call, self.ref)
@@ -158,7 +174,7 @@ class Reduction:
 
 
 class Collectives:
-    """The part of `Client` about reductions and collectives."""
+    """The reductions and collectives of `Client`."""
 
     # ---- reducing
 
@@ -174,44 +190,47 @@ class Collectives:
         root: str = "caller",
         timeout: float | None = _DEFAULT,
     ) -> ObjectRef:
-        """Reduce objects into one; its ref, when it is committed.
+        """Reduce objects into one. Returns its ref when the result is committed.
 
-        The sources may be put before or after, anywhere. The result has shape and dtype of the first of
-        those that went in.
+        The sources can be put before or after the call, on any node. The result has the shape and dtype of
+        the first source that was folded.
 
         Parameters
         ----------
         refs
-            Arrays, tensors or trees of them, all of one structure and size, and of the same dtypes. Trees
-            are reduced leaf by leaf, each in its dtype, which must have the op: a "mean" is for floats.
+            Refs of arrays, tensors or trees of them, all of the same structure, size and dtypes. A
+            tree is reduced leaf by leaf, each in its own dtype, and every dtype must support the op:
+            "mean" needs floats.
         op
             "sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor" (integers), "mean" (floats), or
             the NumPy ufunc (`numpy.add`).
         num_objects
-            How many, those that come first; the others may never come. None: all.
+            Fold only so many sources, those that are ready first; the others need not exist. None: all.
         order
-            "arrival": as they become ready. "fixed": the strict left fold of `refs`, bit for bit the same
-            every time.
+            "arrival": fold sources as they become ready. "fixed": the strict left fold of `refs`,
+            bit for bit the same every time.
         dtype
-            Of the elements: NumPy's, torch's, or the name of one; or, for trees of several dtypes, a tree like
-            the sources. None: that of the first source that comes, which is fetched here for it.
+            The dtype of the elements: NumPy's, torch's, or its name; or, for trees of several dtypes,
+            a tree like the sources. None: the dtype of the first source; the caller's node fetches
+            that source to read it.
         ref
-            Of the result; None: a fresh one. The same call again, from anywhere, joins.
+            The ref of the result; None: a new one. The same call with the same `ref`, from any node,
+            joins the reduction.
         root
-            "caller": the result is made on this node; "any": where it suits.
+            "caller": the result is on this node. "any": the cluster chooses the node.
         timeout
-            Seconds, of the reduction as well.
+            Seconds; the limit of the call and of the reduction.
 
         Raises
         ------
         InvalidArgumentError
-            A source has another size, is given twice, or cannot be reduced so.
+            A source has another size, is given twice, or cannot be reduced this way.
         ObjectExistsError
-            `ref` is another object's or reduction's.
+            `ref` belongs to another object or reduction.
         GetTimeoutError
-            Too few sources came in time.
+            Too few sources arrived in time.
         Exception
-            What a producer raised without whose source there are too few.
+            The exception of a producer, if too few sources are left without its object.
         """
         call, target = self._begin(
             "phx_reduce", refs, op, num_objects, order, dtype, ref, root, timeout, False
@@ -232,7 +251,7 @@ class Collectives:
         ref: ObjectRef | None = None,
         timeout: float | None = _DEFAULT,
     ) -> Reduction:
-        """Begin a reduction to which sources can be added until it is closed; as `reduce`."""
+        """Start a reduction that accepts more sources until it is closed. Arguments are those of `reduce`."""
         call, target = self._begin(
             "phx_reduce", refs, op, num_objects, "arrival", dtype, ref, "caller", timeout, True
         )
@@ -249,17 +268,17 @@ class Collectives:
         dtype: Any = None,
         timeout: float | None = _DEFAULT,
     ) -> Any:
-        """Reduce, and get the result: every participant makes the same call and gets the same bits.
+        """Reduce, and return the result. Every participant makes the same call and gets the same bits.
 
         Parameters
         ----------
         ref
-            Of the result, the same for everybody.
+            The ref of the result, the same for all participants.
 
         Returns
         -------
         value
-            As `get` returns it. A copy of it stays on each node until no ref to it is left.
+            As from `get`. Each node keeps a copy of it until the last ref to it is gone.
         """
         call, target = self._begin(
             "phx_all_reduce", refs, op, num_objects, order, dtype, ref, "any", timeout, False
@@ -280,10 +299,10 @@ class Collectives:
         dtype: Any = None,
         timeout: float | None = _DEFAULT,
     ) -> Any:
-        """Reduce part `index` of all sources into ``targets[index]``, and get it as a flat array.
+        """Reduce part `index` of all sources into ``targets[index]``, and return it as a flat array.
 
-        Task `index` of n, with n sources and n targets, makes the call; the parts are cut as evenly as
-        whole elements can be, one after the other.
+        With n sources and n targets, task `index` of n makes the call. The parts are consecutive, and as
+        equal as whole elements allow.
         """
         import numpy as np
 
@@ -314,7 +333,7 @@ class Collectives:
         views = ffi.new("phx_view[1]")
         if lib.phx_result_views(call, 0, 1, views) != 0:
             raise _native.last_error(self.address)
-        # Its metadata is that of a whole source.
+        # The metadata describes a whole source, so it cannot decode the part.
         spelled = list(_reduced_names())[number]
         if spelled == "bfloat16":
             import ml_dtypes
@@ -323,12 +342,12 @@ class Collectives:
         return np.frombuffer(_native.view_bytes(views[0]), spelled)
 
     def reduced_from(self: Any, ref: ObjectRef, timeout: float | None = _DEFAULT) -> list[ObjectRef]:
-        """Return the sources that went into a result, in the order in which they were folded.
+        """Return the sources of a result, in the order in which they were folded.
 
         Raises
         ------
         ObjectDeletedError
-            Nobody has made it, or it was deleted.
+            The object was never made, or it was deleted.
         """
         seconds = self._seconds(timeout)
         call = _waiting.owned(lib.phx_reduced_from(self._ptr, self._checked(ref), nanos(seconds)))
@@ -363,6 +382,8 @@ class Collectives:
             if not wanted:
                 raise exceptions.InvalidArgumentError("a reduction of no sources")
             metadata, nbytes = self._first_of(wanted, deadline, num_objects)
+            # Reductions keep the digest of a tree's structure only, so its object must outlive the
+            # sources.
             elements = _elements_in(metadata, nbytes)
             _structures.keep(self, metadata, deadline.left())
         else:
@@ -375,7 +396,7 @@ class Collectives:
         return _waiting.owned(call, lib.phx_call_forget), target
 
     def _counted(self: Any, call: Any, target: ObjectRef) -> Any:
-        """Make a result's ref count for the hold that the call, which has ended well, took; the call."""
+        """Count the hold of a successful call with the result's ref, and return the call."""
         if target._named:
             return call
         call = _waiting.taken(call)
@@ -385,15 +406,16 @@ class Collectives:
     def _first_of(
         self: Any, refs: list[ObjectRef], deadline: _waiting.Deadline, needed: int | None = None
     ) -> tuple[bytes, int]:
-        """Return metadata and size of the sources that are there, waiting for the first one.
+        """Return the metadata and size of the sources that exist; blocks until there is one.
 
         Raises
         ------
         InvalidArgumentError
-            They differ, and would be folded element by element all the same.
+            Sources differ. The fold works element by element, so it would not notice.
         Exception
-            What a producer raised, when fewer than `needed` (None: all) can still come.
+            The exception of a producer, if fewer than `needed` (None: all) sources are left.
         """
+        # Each failed source uses up one of the sources that the reduction can do without.
         found = self._alike(refs, deadline.left())
         spare, pending = len(refs) - (needed or len(refs)), refs
         while found is None:
@@ -413,6 +435,7 @@ class Collectives:
         return found
 
     def _alike(self: Any, refs: list[ObjectRef], seconds: float | None) -> tuple[bytes, int] | None:
+        # All requests are in flight before the first wait.
         calls = [_waiting.owned(lib.phx_stat(self._ptr, self._checked(ref), nanos(seconds))) for ref in refs]
         first = None
         status = ffi.new("phx_object_status*")
@@ -442,7 +465,10 @@ class Collectives:
         seconds: float | None,
         is_open: bool,
     ) -> tuple[Any, Any]:
-        """Return the library's options of a reduction, and what they point to: to be kept until the call."""
+        """Return the library's options of a reduction, and the memory that they point to.
+
+        Keep that memory until the call is made.
+        """
         if order not in ("arrival", "fixed") or root not in ("caller", "any"):
             raise exceptions.InvalidArgumentError(
                 f"order={order!r}, root={root!r}: 'arrival' or 'fixed', 'caller' or 'any'"
@@ -465,28 +491,30 @@ class Collectives:
 
     def _end(self: Any, call: Any, target: ObjectRef, refs: Sequence[ObjectRef]) -> None:
         try:
-            # The cluster knows the deadline; it says what is missing.
+            # The cluster keeps the deadline: its error names the missing sources.
             self._finish(call, None, "Reduce", target)
         except exceptions.PhalanxError as error:
             failure = _failures.raised(self, error, refs)
             raise failure from failure.__cause__
 
     def _keep_structure(self: Any, target: ObjectRef, timeout: float | None) -> None:
-        """Let the structure of a result stay, when its sources were not looked at."""
+        """Keep the structure of a result's tree if the call did not read the metadata of its sources."""
         deadline = _waiting.Deadline(self._seconds(timeout))
         _structures.keep(self, self.stat(target, deadline.left()).metadata, deadline.left())
 
     # ---- moving
 
     def gather(self: Any, refs: Sequence[ObjectRef], timeout: float | None = _DEFAULT) -> list[Any]:
-        """Return the values of objects in their order; `get` of a list by another name."""
+        """Return the values of objects in their order. Equivalent to `get` of a list."""
         return self.get(list(refs), timeout)
 
     def allgather(
         self: Any, refs: Sequence[ObjectRef], index: int, timeout: float | None = _DEFAULT
     ) -> list[Any]:
-        """Return the values that n tasks have put, for task `index` of them: around a ring, so that no two
-        share a link."""
+        """Return the values of n tasks' objects; called by task `index` of the n.
+
+        The tasks fetch around a ring, so no two transfers share a link.
+        """
         wanted = list(refs)
         seconds = self._seconds(timeout)
         call = _waiting.owned(
@@ -500,7 +528,7 @@ class Collectives:
         return self._values_of(call, len(wanted))
 
     def scatter(self: Any, value: Any, refs: Sequence[ObjectRef], timeout: float | None = _DEFAULT) -> None:
-        """Put the parts of an array, cut evenly along its first axis, as `refs`; who wants one gets it."""
+        """Split an array evenly along its first axis and put the parts as `refs`, for others to get."""
         import numpy as np
 
         deadline = _waiting.Deadline(self._seconds(timeout))
@@ -513,7 +541,7 @@ class Collectives:
         incoming: Sequence[ObjectRef],
         timeout: float | None = _DEFAULT,
     ) -> list[Any]:
-        """Put what goes out, and return what comes in, in the order of `incoming`."""
+        """Put the outgoing values, and return the values of `incoming` in that order."""
         deadline = _waiting.Deadline(self._seconds(timeout))
         for ref, value in outgoing:
             self.put(value, ref, timeout=deadline.left())
@@ -522,9 +550,9 @@ class Collectives:
     def barrier(
         self: Any, name: str, participants: int, index: int, timeout: float | None = _DEFAULT
     ) -> None:
-        """Return when all `participants` have called it with the same name, each with its index.
+        """Return when all `participants` have called it with the same name, each with its own index.
 
-        A name is good for one barrier.
+        Use a name for one barrier only.
         """
         seconds = self._seconds(timeout)
         spelled = name.encode()

@@ -9,6 +9,6 @@ _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bin")
 
 
 def main() -> None:
-    """Become the executable."""
+    """Replace this process with the packaged executable."""
     executable = os.path.join(_FOLDER, "phalanx")
     os.execv(executable, [executable, *sys.argv[1:]])

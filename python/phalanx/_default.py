@@ -1,4 +1,4 @@
-"""The client that the functions of the package use."""
+"""The default client: the one that the functions of the package use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _options: dict[str, Any] = {}
 
 
 def client() -> Client:
-    """Return the default client, connecting it if there is none (or only the parent's, after a fork)."""
+    """Return the default client. Connects if there is none, or if it was made before a fork."""
     current = _client
     if current is not None and not current.closed and not current.forked:
         return current
@@ -47,7 +47,7 @@ def init(address: str | None = None, **options: Any) -> Client:
 
 
 def _after_fork() -> None:
-    """Forget a lock that a thread of the parent may have held."""
+    """Replace a lock that a thread of the parent can have held at the fork."""
     global _lock
     _lock = threading.Lock()
 

@@ -1,10 +1,10 @@
-"""What producers raise: from `set_exception` to whoever gets the object.
+"""Exceptions of producers: from `set_exception` to every reader of the object.
 
-The reason that the cluster keeps for an object nobody will put is a text of at most 1,024 bytes. It says
-what happened; behind a mark it has as much as fits of the pickled exception and of the end of the traceback.
-What does not fit is in an object of its own, whose id the reason has. That one lives as long as the ref that was
-failed, or one whose object somebody tried to get, and for a minute in any case: afterwards readers have what
-fitted.
+The cluster keeps a failure reason of at most 1,024 bytes for an object that will not be put. The
+reason begins with the error text. After a mark it has the pickled exception and the end of the
+traceback, as far as they fit. If they do not fit, an object of its own has all of it, and the
+reason has the id of that object. This object lives as long as the failed ref, or as a ref whose Get
+failed, and for at least one minute. After that, readers get the part that is in the reason.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 CODE = 2  # Unknown
 _MARK = " \x1f"
-# Behind the mark: the body, compressed, in base 85; and the id of the object that has all of it.
+# Behind the mark: the body, compressed, in base 85; then the id of the object with the whole body.
 _PACKED = re.compile(r"([^ ]+)( [0-9a-f]{40})? ")
 _MAX_TEXT = 900
 _MAX_SAID = 200
-# For the object that has a long one.
+# The limit of a Put and a Get of an object with a long reason.
 _PATIENCE_S = 10.0
 
 
 def encode(client: Client, ref: ObjectRef, error: BaseException, deadline: _waiting.Deadline) -> bytes:
-    """Return the reason for an exception, putting what does not fit into it."""
+    """Return the reason for an exception. Puts a second object if the exception does not fit."""
     import pickle
     import traceback
 
@@ -43,9 +43,12 @@ def encode(client: Client, ref: ObjectRef, error: BaseException, deadline: _wait
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     trace = trace.encode("utf-8", "replace")
     pickled = b""
-    # What ends a program or a task must not end those of who reads it.
+    # SystemExit and CancelledError end a program or a task here. They must not end those of a
+    # reader.
     if isinstance(error, Exception):
         try:
+            # An exception that pickles need not unpickle: readers get the text then, so it is tried
+            # here.
             pickled = pickle.dumps(error)
             pickle.loads(pickled)
         except Exception:  # whatever its own reduction raises
@@ -60,14 +63,15 @@ def encode(client: Client, ref: ObjectRef, error: BaseException, deadline: _wait
 
 
 def _put(client: Client, ref: ObjectRef, body: bytes, deadline: _waiting.Deadline) -> str:
-    """Put what a reason has no room for; how the reason ends that names it."""
+    """Put the body of a long reason. Returns the end of the reason, which names the object."""
     left = deadline.left()
     try:
         place = client.put(body, timeout=_PATIENCE_S if left is None else min(left, _PATIENCE_S))
+    # A full node must not hide the failure: the short reason is enough for readers.
     except exceptions.StoreFullError:
         return " "
     ref._reason = place
-    # For who asks when this process or the ref is gone.
+    # Keeps the object for a minute for readers that come after this process or the ref is gone.
     lib.phx_transit(client._ptr, place.id, ffi.new("char[24]"))
     return f" {place.hex()} "
 
@@ -84,10 +88,11 @@ def _packed(pickled: bytes, trace: bytes) -> str:
 
 
 def _fitting(pickled: bytes, trace: bytes, room: int) -> str:
-    """Return what fits: rather the exception than the traceback, of which the end says most."""
+    """Return what fits into `room`: the exception before the traceback, and of that the end."""
     for kept in (pickled, b""):
         end = trace
         while len(packed := _packed(kept, end)) > room and end:
+            # The innermost frames are at the end, so the front is cut.
             end = end[len(end) // 2 + 1 :]
         if len(packed) <= room:
             break
@@ -100,11 +105,10 @@ def raised(
     refs: Sequence[ObjectRef],
     allow_pickle: bool = True,
 ) -> Exception:
-    """Return what a Get that failed shall raise: the producer's own exception if it was that, and may be
-    unpickled."""
+    """Return the exception of a failed Get: the producer's own, if there is one and pickle is allowed."""
     whole = _fetch(client, error, refs)
     if whole is not None:
-        with contextlib.suppress(exceptions.PhalanxError):  # it is gone
+        with contextlib.suppress(exceptions.PhalanxError):  # the object is gone
             client._finish(whole, None, "what was raised", None)
     return _rebuilt(client, error, whole, allow_pickle)
 
@@ -112,7 +116,7 @@ def raised(
 async def raised_async(
     client: Client, error: exceptions.PhalanxError, refs: Sequence[ObjectRef], allow_pickle: bool = True
 ) -> Exception:
-    """As `raised`, waiting in the running event loop."""
+    """Like `raised`, but awaits in the running event loop."""
     whole = _fetch(client, error, refs)
     if whole is not None:
         await client._ended(whole)
@@ -120,13 +124,13 @@ async def raised_async(
 
 
 def _fetch(client: Client, error: exceptions.PhalanxError, refs: Sequence[ObjectRef]) -> Any:
-    """Return the call that gets all of what a producer raised; None when the reason has it."""
+    """Return the Get of the whole body; None if the reason has all of it."""
     found = _PACKED.match(error.message.partition(_MARK)[2])
     if found is None or found[2] is None:
         return None
     place = ObjectRef.from_hex(found[2].strip())
     call = client._get_call([place], _PATIENCE_S, free=_waiting.abandon)
-    # Only now does `place` count: the one it replaces may have been the last.
+    # Assigned after the Get holds the object: the ref that this replaces can be the last one.
     for ref in refs:
         if ref.hex() == error.ref:
             ref._reason = place
@@ -142,22 +146,22 @@ def _rebuilt(client: Client, error: exceptions.PhalanxError, whole: Any, allow_p
     fallback = exceptions.ProducerError(said, error.ref, error.node)
     try:
         pickled, trace = _parts(client, whole, found[1])
-    except Exception:  # none of ours
+    except Exception:  # the text only looks like a reason of this package
         return fallback
     if allow_pickle and pickled:
         import pickle
 
-        with contextlib.suppress(Exception):  # a class that is not here
+        with contextlib.suppress(Exception):  # the class cannot be imported here
             original = pickle.loads(pickled)
     result = original if isinstance(original, Exception) else fallback
     cause = exceptions.RemoteTraceback(trace.decode("utf-8", "replace"))
-    # Past a __setattr__ of the class's own.
+    # The class can define a __setattr__ that refuses the attribute.
     BaseException.__cause__.__set__(result, cause)  # type: ignore[attr-defined]
     return result
 
 
 def _parts(client: Client, whole: Any, packed: str) -> tuple[bytes, bytes]:
-    """Return the pickled exception and the traceback: all of it, or what fitted into the reason."""
+    """Return the pickled exception and the traceback: whole, or the part that fits into the reason."""
     body: bytes = b""
     if whole is not None and lib.phx_wait(whole, 0) == 0:
         body = client._values_of(whole, 1, allow_pickle=False)[0]

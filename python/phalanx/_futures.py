@@ -1,4 +1,4 @@
-"""concurrent.futures for objects, fulfilled by one thread of the client's."""
+"""concurrent.futures for objects, which one thread of each client fulfils."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class Driver:
-    """Drives a client in a thread while futures are pending, and fulfils them there."""
+    """Drives a client in a thread while futures are pending, and fulfils them in that thread.
+
+    Any thread can call `add`.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -43,13 +46,15 @@ class Driver:
             self._tag += 1
             self._pending[self._tag] = (future, ref, call)
             lib.phx_call_notify(call, self._queue, self._tag)
+            # The thread ends when nothing is pending, so that a program without futures has no
+            # extra thread.
             if not self._running:
                 self._running = True
                 threading.Thread(target=self._run, name="phalanx-futures", daemon=True).start()
         return future
 
     def after_fork(self) -> None:
-        """Forget, in a child, a lock that a thread of the parent may have held."""
+        """In a child, replace a lock that a thread of the parent can have held at the fork."""
         self._lock = threading.Lock()
 
     def _run(self) -> None:
@@ -63,17 +68,18 @@ class Driver:
                 fulfil(self._client, *self._pending.pop(tag))
             if taken:
                 continue
+            # `add` starts a thread if `_running` is false, so both change under the lock.
             with self._lock:
                 if not self._pending:
                     self._running = False
                     return
-            # Either: other threads may drive the client meanwhile.
+            # Polls both descriptors, because another thread can drive the client and end the call.
             watched.poll()
             lib.phx_poll(self._client._ptr, 0)
 
 
 def fulfil(client: Client, future: concurrent.futures.Future[Any], ref: ObjectRef, call: Any) -> None:
-    """Give a future what its call, which has ended, came to."""
+    """Set the result or exception of a future from its call, which has ended."""
     if not future.set_running_or_notify_cancel():
         return
     try:
@@ -90,7 +96,7 @@ def fulfil(client: Client, future: concurrent.futures.Future[Any], ref: ObjectRe
 
 
 def fulfilled(client: Client, ref: ObjectRef, call: Any) -> concurrent.futures.Future[Any]:
-    """Return the future of a call that has ended."""
+    """Return a fulfilled future for a call that has ended."""
     future: concurrent.futures.Future[Any] = concurrent.futures.Future()
     fulfil(client, future, ref, call)
     return future

@@ -1,5 +1,8 @@
-"""Refuses sub-interpreters, before cffi is imported: there it fails less clearly, works half-way, or breaks
-the main interpreter's own import of it (3.12)."""
+"""Refuses sub-interpreters before cffi is imported.
+
+In a sub-interpreter cffi fails with an unclear error, works only partly, or breaks its own import in
+the main interpreter (3.12).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ def check() -> None:
     try:
         known: Any = __import__("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
     except ImportError:
-        return  # there are none
+        return  # this Python has no sub-interpreters
     if known.get_current() != known.get_main():
         raise ImportError(
             "phalanx cannot be imported in a sub-interpreter: use a thread of the main one, or a process",

@@ -1,7 +1,7 @@
-"""The C functions of the client, and what is common to all calls of them.
+"""The C functions of the client, and the helpers that all calls share.
 
-``lib`` and ``ffi`` are cffi's, from the declarations of phalanx/c.h (``_abi`` is made of that header when
-the package is built). cffi lets the interpreter's lock go around every call.
+``lib`` and ``ffi`` are cffi's, from the declarations of phalanx/c.h; the build of the package
+generates ``_abi`` from that header. cffi releases the interpreter's lock around every call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bin")
 EXECUTABLE = os.path.join(FOLDER, "phalanx")
-# Beginning with it an object has a file of its own in the node, which can be mapped alone.
+# From this size on, an object has a file of its own in the node, which can be mapped alone.
 OWN_FILE_BYTES = 1 << 20
 ID_BYTES = 20
 FOREVER = -1
@@ -55,6 +55,7 @@ _ID = re.compile(r"\b[0-9a-f]{40}\b")
 def error_of(code: int, message: str, node: str | None = None) -> exceptions.PhalanxError:
     """Return the exception for a status of the library."""
     kind = _errors.get(code, exceptions.PhalanxError)
+    # The status code is also that of a closed client; only the text distinguishes them.
     if code == _PRECONDITION and "speaks version" in message:
         kind = exceptions.VersionError
         message = f"{message}; this is phalanx {__version__} on host {os.uname().nodename}"
@@ -72,14 +73,14 @@ def text(pointer: Any) -> str:
 
 
 def checked(pointer: Any, node: str | None = None) -> Any:
-    """Return a pointer that is not NULL; raise what the library says otherwise."""
+    """Return a pointer that is not NULL; raise the library's last error if it is NULL."""
     if pointer == ffi.NULL:
         raise last_error(node)
     return pointer
 
 
 def nanos(seconds: float | None) -> int:
-    """Return seconds as the library wants them; None is for ever."""
+    """Return seconds as the library's nanoseconds; None means no limit."""
     if seconds is None or seconds == float("inf"):
         return FOREVER
     if seconds != seconds or seconds < 0:
@@ -90,7 +91,7 @@ def nanos(seconds: float | None) -> int:
 def put_options(
     metadata: bytes, seconds: float | None, owned: bool, refs: Sequence[bytes] = ()
 ) -> tuple[Any, Any]:
-    """Return the library's options of a Put, and what they point to: to be kept as long as they are used."""
+    """Return the library's options of a Put, and the memory they point to; keep it while they are used."""
     options = ffi.new("phx_put_options*")
     options.metadata = kept = ffi.from_buffer(metadata)
     options.metadata_size = len(metadata)
@@ -104,7 +105,7 @@ def put_options(
 
 
 def view_bytes(view: Any) -> memoryview:
-    """Return the read-only bytes of a phx_view, whose buffer lives as long as they do."""
+    """Return the read-only bytes of a phx_view. The buffer lives as long as the bytes."""
     pages = ffi.gc(view.data, partial(_free_buffer, view.buffer), view.size)
     return memoryview(ffi.buffer(pages, view.size)).toreadonly()
 
@@ -114,15 +115,17 @@ def _free_buffer(buffer: Any, _pages: Any, _free: Any = lib.phx_buffer_free) -> 
 
 
 def private_bytes(view: Any, data: memoryview) -> memoryview:
-    """Return writable bytes that are a phx_view's, of this caller alone: pages that are copied when they
-    are written, or a copy. `data` are its bytes."""
+    """Return writable bytes of a phx_view that belong to this caller: copy-on-write pages, or a copy.
+
+    `data` are the bytes of the view.
+    """
     pages = lib.phx_private_pages(view.buffer)
     if pages == ffi.NULL:
         copy = bytearray(view.size)
         if view.size:
             lib.phx_copy(ffi.from_buffer(copy), view.data, view.size)
         return memoryview(copy)
-    # `data` keeps the file as it is under the pages that nobody has written.
+    # Pages without a write still map the file; `data` keeps the node from reusing the file.
     owned = ffi.gc(pages, partial(_free_pages, view.size, data), view.size)
     return memoryview(ffi.buffer(owned, view.size))
 
@@ -132,16 +135,16 @@ def _free_pages(size: int, _data: memoryview, pages: Any, _free: Any = lib.phx_p
 
 
 def bytes_of(source: Any, writable: bool = False) -> Any:
-    """Return the bytes of a buffer for the library, to be used by `with` alone.
+    """Return the bytes of a buffer for the library. Use the result only in a `with` block.
 
-    Before 3.13 a collection of cycles that clears a memoryview which somebody still has the bytes of makes the
-    interpreter crash, and an exception with its frames is such a cycle soon.
+    Before Python 3.13 the interpreter crashes if the cycle collector clears a memoryview whose bytes
+    are still in use; an exception with its frames easily forms such a cycle.
     """
     return ffi.from_buffer(source, require_writable=writable)
 
 
 def copy(to: memoryview, source: Any) -> None:
-    """Copy bytes, by several threads when there are many."""
+    """Copy bytes; the library uses several threads for large copies."""
     with bytes_of(source) as data, bytes_of(to, writable=True) as place:
         if len(data) != len(to):
             raise ValueError(f"{len(data)} bytes do not fill {len(to)}")

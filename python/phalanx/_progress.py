@@ -1,4 +1,4 @@
-"""Bars that show how many of several objects have come."""
+"""Bars that show how many objects of several have arrived."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def bar(total: int) -> Any:
-    """Return a bar of tqdm's.
+    """Return a bar of tqdm.
 
     Raises
     ------
     ImportError
-        It is not installed.
+        tqdm is not installed.
     """
     try:
         from tqdm.auto import tqdm
@@ -33,7 +33,7 @@ def bar(total: int) -> Any:
 
 
 def counted(shown: Any, items: Iterable[_T]) -> Iterator[_T]:
-    """Iterate, telling a bar of each item; it ends with the iteration, however that ends."""
+    """Iterate, and advance a bar by one for each item. The bar closes when the iteration ends or fails."""
     with shown:
         for item in items:
             shown.update()
@@ -41,7 +41,7 @@ def counted(shown: Any, items: Iterable[_T]) -> Iterator[_T]:
 
 
 def some(calls: list[Any], count: int, seconds: float | None, describe: _waiting.Describe) -> list[bool]:
-    """Wait as `_waiting.some`, and show how many of the `count` calls have ended."""
+    """Like `_waiting.some`, and show how many of the `count` calls have ended."""
     deadline = _waiting.Deadline(seconds)
     with bar(count) as shown:
         ended = _waiting.some(calls, 0, 0, describe)
@@ -51,12 +51,13 @@ def some(calls: list[Any], count: int, seconds: float | None, describe: _waiting
             if there >= count:
                 return ended
             ended = _waiting.some(calls, there + 1, deadline.left(), describe)
+            # No new call ended, so the timeout expired.
             if sum(ended) == there:
                 return ended
 
 
 def until_all_or_one_fails(calls: list[Any], deadline: _waiting.Deadline) -> None:
-    """Show how many of these calls have ended, until all have, one of them badly, or the time is over."""
+    """Show how many calls have ended, until all have, one fails, or the timeout expires."""
     pending = calls
     with bar(len(calls)) as shown:
         while pending:

@@ -1,4 +1,4 @@
-"""References to objects."""
+"""References to objects, and the holds that they count for."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ if TYPE_CHECKING:
 
 
 class ObjectRef:
-    """The name of an immutable object, which may not have been put yet.
+    """The name of an immutable object. The object need not exist yet.
 
-    A ref is small, can be pickled, hashed and compared, and means the same object on every host of its
-    cluster. ``await ref`` is the object's value.
+    A ref is small, can be pickled, hashed and compared, and means the same object on every host of
+    its cluster. ``await ref`` returns the value. Any thread can use it.
 
-    Objects are freed when the last ref to them is gone, in all processes (docs/lifetime.md). Those under a
-    name (`from_name`), and those put with ``keep=True``, stay until they are deleted.
+    An object is freed when the last ref to it, in all processes, is gone (docs/lifetime.md). Objects
+    with a name (`from_name`) and objects that were put with ``keep=True`` stay until they are deleted.
 
     Parameters
     ----------
     object_id
         20 bytes.
     cluster
-        The directory of the cluster that it belongs to; empty: that of whoever uses it first.
+        The address of its cluster's directory. Empty: the cluster of the first client that uses
+        the ref.
 
     See Also
     --------
-    phalanx.ref : A ref for an object that somebody is going to put.
+    phalanx.ref : A ref to an object that will be put later.
     """
 
     __slots__ = ("__weakref__", "_client", "_cluster", "_held", "_id", "_named", "_reason", "_token")
@@ -45,10 +46,10 @@ class ObjectRef:
             raise exceptions.InvalidArgumentError(
                 f"an object id has {_native.ID_BYTES} bytes, not {len(object_id)}"
             )
-        # The hold of each client that has used it, which ends with this ref.
+        # By client that has used this ref: its hold, which ends with the ref.
         self._held: dict[Client, Any] = {}
         self._named = False
-        # The object that has what a producer raised, if that is long: it stays as long as this ref.
+        # The object with a producer's long exception: it lives as long as this ref.
         self._reason: ObjectRef | None = None
         self._token: bytes | None = None
         self._id = bytes(object_id)
@@ -57,7 +58,7 @@ class ObjectRef:
 
     @classmethod
     def from_name(cls, name: str, name_space: str = "default") -> ObjectRef:
-        """Return the ref that everybody gets who gives the same name.
+        """Return the ref of a name. The same name gives the same ref everywhere.
 
         Parameters
         ----------
@@ -70,12 +71,12 @@ class ObjectRef:
 
     @classmethod
     def from_hex(cls, text: str) -> ObjectRef:
-        """Return the ref that `hex` gave as text.
+        """Return the ref whose `hex` is `text`.
 
         Raises
         ------
         InvalidArgumentError
-            These are not 40 hexadecimal digits.
+            `text` is not 40 hexadecimal digits.
         """
         try:
             return cls(bytes.fromhex(text))
@@ -84,7 +85,7 @@ class ObjectRef:
 
     @property
     def id(self) -> bytes:
-        """The 20 bytes."""
+        """The object id, 20 bytes."""
         return self._id
 
     def hex(self) -> str:
@@ -101,23 +102,27 @@ class ObjectRef:
         return _default.client()
 
     def get(self, timeout: float | None = ..., **options: Any) -> Any:  # type: ignore[assignment]
-        """Return the object's value; as `phalanx.get`."""
+        """Return the object's value; see `phalanx.get`."""
         return self._connected().get(self, timeout=timeout, **options)
 
     def set_exception(self, error: BaseException) -> None:
-        """Say that the object will not be put: Gets of it raise `error`, with this traceback as its cause,
-        and reductions do without it. A later put takes it back.
+        """Mark the object as failed: it will not be put.
+
+        Gets raise `error` with this traceback as its cause, and reductions do without the object. A
+        later put cancels the failure.
 
         Raises
         ------
         ObjectExistsError
-            It is there already.
+            The object exists already.
         """
         self._connected().set_exception(self, error)
 
     def future(self) -> concurrent.futures.Future[Any]:
-        """Return a future of the value, which one thread of the client's own fulfils. Cancelling it drops
-        this waiter alone."""
+        """Return a future of the value. A thread of the client fulfils it.
+
+        Cancelling the future ends this wait only. The future's exceptions are those of `get`.
+        """
         return self._connected().future(self)
 
     def stream(
@@ -125,7 +130,7 @@ class ObjectRef:
         nbytes: int = 1 << 20,
         timeout: float | None = ...,  # type: ignore[assignment]
     ) -> Iterator[memoryview]:
-        """Iterate over the object's bytes while they arrive; as `Client.stream`."""
+        """Iterate over the bytes of the object while they arrive; see `Client.stream`."""
         return self._connected().stream(self, nbytes, timeout)
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -148,9 +153,11 @@ class ObjectRef:
     # ---- lifetime
 
     def _hold(self, client: Client) -> None:
-        """Make this ref count, with that client, if it does not yet."""
+        """Take a hold with this client, unless this ref has one already or is named."""
         if client in self._held or self._named:
             return
+        # A token keeps the object alive in transit. It is claimed once; later clients take a plain
+        # hold.
         token, self._token = self._token, None
         if token is not None:
             code = lib.phx_claim(client._ptr, self._id, token, len(token))
@@ -161,8 +168,8 @@ class ObjectRef:
             self._cluster = self._cluster or client.directory
 
     def _counts_with(self, client: Client) -> None:
-        """The client holds the object once more, for this ref."""
-        # The one that it had before ends.
+        """Own a hold that the client has taken for this ref."""
+        # Replacing the entry ends the hold that the ref had before.
         self._held[client] = ffi.gc(lib.phx_ref_of(client._ptr, self._id), lib.phx_ref_free)
         if self._client is None or self._client.ended:
             self._client = client
@@ -176,9 +183,10 @@ class ObjectRef:
     def __reduce__(self) -> tuple[Any, ...]:
         met = _values.collecting()
         if met is not None:
-            # The object that this becomes a part of refers to it.
+            # The object that will contain this ref holds it.
             met.append(self._id)
             return _received, (self._id, self._cluster, None, self._named)
+        # In a message nothing holds the object, so a token keeps it until the receiver claims it.
         token = None
         holder = next((client for client in list(self._held) if not client.ended), None)
         if holder is not None:
@@ -188,13 +196,13 @@ class ObjectRef:
         return _received, (self._id, self._cluster, token, self._named)
 
 
-# The client that reads an object on this thread: refs inside it count with that one.
+# The client that reads an object on this thread. Refs inside the object count with this client.
 _reading = threading.local()
 
 
 @contextlib.contextmanager
 def reading(client: Client) -> Iterator[None]:
-    """Make refs that are unpickled on this thread count with a client."""
+    """Make refs that are unpickled on this thread count with `client`."""
     outer = getattr(_reading, "client", None)
     _reading.client = client
     try:
@@ -204,7 +212,7 @@ def reading(client: Client) -> Iterator[None]:
 
 
 def _received(object_id: bytes, cluster: str, token: bytes | None, named: bool) -> ObjectRef:
-    """Return a ref that came in a message or in an object."""
+    """Rebuild a ref from a message or from an object. Pickles name this function."""
     ref = ObjectRef(object_id, cluster)
     ref._token = token
     ref._named = named

@@ -1,3 +1,3 @@
-"""Which release this is; src/common/release.h says the same."""
+"""The version of this release. src/common/release.h has the same."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""What the cluster knows of an object."""
+"""The state of an object in the cluster."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ if TYPE_CHECKING:
 
 
 class ObjectStatus:
-    """What the cluster knows of an object; as `Client.stat` found it.
+    """The state of an object in the cluster, as `Client.stat` returns it.
 
     Attributes
     ----------
     known : bool
-        Somebody put it or began to.
+        A Put has started or finished.
     deleted : bool
-        It was there and was deleted, or freed.
+        The object existed, and was deleted or freed.
     complete, local : bool
         A complete copy is in the cluster; on this client's node.
     nbytes : int
-        Its size; 0 when it is not known.
+        The size in bytes; 0 if it is not known.
     complete_copies, partial_copies : int
-        On how many nodes.
+        Numbers of nodes.
     waiting : int
-        Nodes that wait for it.
+        The number of nodes that wait for the object.
     conflicts : int
-        Puts of another size under this id that were dropped.
+        The number of dropped Puts of another size under this id.
     owned : bool
-        It is freed when nobody refers to it.
+        The object is freed when the last ref to it is gone.
     holders : int
-        Nodes on which somebody refers to it.
+        The number of nodes that have refs to the object.
     sticky : bool
-        Nodes that come later get a copy (`Client.broadcast`).
+        Nodes that join later get a copy (`Client.broadcast`).
     metadata : bytes
-        As the store has it.
+        The metadata, as the store has it.
     """
 
     __slots__ = (

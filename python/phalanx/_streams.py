@@ -1,4 +1,4 @@
-"""Iterators over what arrives: the bytes of one object, and objects one after the other."""
+"""Iterators over arrivals: the bytes of one object, and objects one after the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEADLINE = 4
 
 
 def _patiently(step: Any, patience: _waiting.Patience, node: str) -> None:
-    """Repeat a step of the library that takes a time, until it ends or patience does."""
+    """Repeat a library step that has a timeout, until it succeeds, fails, or the patience is used up."""
     while True:
         left = patience.slice()
         code = step(left)
@@ -52,12 +52,12 @@ def pieces(client: Client, ref: ObjectRef, nbytes: int, seconds: float | None) -
         _patiently(next_piece, _waiting.Patience(seconds, describe), client.address)
         if size[0] == 0:
             return
-        # A copy: should what was read become void, its pages are another object's.
+        # Yields a copy: if the stream becomes void, its pages can belong to another object.
         yield memoryview(bytes(ffi.buffer(data[0], size[0])))
 
 
 def completed(client: Client, refs: list[ObjectRef], deadline: _waiting.Deadline) -> Iterator[ObjectRef]:
-    """Iterate over refs as their objects come; see `Client.as_completed`."""
+    """Iterate over refs in the order in which their objects arrive; see `Client.as_completed`."""
     pending: list[tuple[ObjectRef, Any]] = []
     try:
         pending.extend((ref, client._get_call([ref], None)) for ref in refs)

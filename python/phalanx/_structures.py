@@ -1,7 +1,8 @@
-"""The structures of trees that are too large for metadata: objects of their own, named by their digest.
+"""Structures of trees that do not fit into metadata: objects of their own, named by their digest.
 
-Such a tree's object has its leaves alone, so that it can be reduced, and holds its structure's object.
-The result of a reduction has the same digest but holds nothing: for it the structure is kept.
+The object of such a tree has leaves only, so that it can be reduced, and holds the object of its
+structure. The result of a reduction has the same digest and holds nothing, so the reduction keeps
+the structure.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
     from phalanx._values.trees import TreeSpec
 
 _NAME_SPACE = "phalanx/structures"
-# Of a Get of one, which whoever waited for the tree does not expect to wait for.
+# The limit of the Get of a structure. The caller has waited for its tree already.
 _PATIENCE_S = 10.0
 _MAX_KNOWN = 64
-# By digest: what this process has put or read.
+# By digest: the structures that this process has put or read.
 _known: dict[bytes, TreeSpec] = {}
-# By client: the digests of those that it has kept.
+# By client: the digests of the structures that it has kept.
 _kept: weakref.WeakKeyDictionary[Client, set[bytes]] = weakref.WeakKeyDictionary()
 
 
@@ -41,7 +42,7 @@ def _remember(spec: TreeSpec) -> None:
 
 
 def put(client: Client, spec: TreeSpec, seconds: float | None) -> ObjectRef:
-    """Put a structure; its ref, to be held until the tree's object holds it."""
+    """Put a structure. The returned ref must live until the tree's object holds the structure."""
     _remember(spec)
     return client.put(spec.to_bytes(), ref_of(client, spec.digest), timeout=seconds)
 
@@ -52,15 +53,15 @@ def find(client: Client, digest: bytes) -> TreeSpec:
     Raises
     ------
     ObjectLostError
-        It is gone.
+        The object of the structure is gone.
     ValueFormatError
-        What is there is another.
+        The object has another digest.
     """
     spec = _known.get(digest)
     if spec is not None:
         return spec
     ref = ref_of(client, digest)
-    ref._named = True  # nothing is to be held
+    ref._named = True  # a named ref takes no hold
     try:
         text: Any = client.get(ref, timeout=_PATIENCE_S, allow_pickle=False)
     except exceptions.PhalanxError as error:
@@ -75,7 +76,7 @@ def find(client: Client, digest: bytes) -> TreeSpec:
 
 
 def keep(client: Client, metadata: bytes, seconds: float | None) -> None:
-    """Let the structure that an object's metadata names, if it does, stay for the result of a reduction."""
+    """Keep the structure that this metadata names, if there is one, for the result of a reduction."""
     digest = _values.structure_elsewhere(metadata)
     if digest is None:
         return
@@ -83,7 +84,7 @@ def keep(client: Client, metadata: bytes, seconds: float | None) -> None:
     if digest not in kept:
         ref = ref_of(client, digest)
         ref._named = True
-        # Where it was deleted, readers of the result are told.
+        # If the structure was deleted, the readers of the result get the error.
         with contextlib.suppress(exceptions.ObjectDeletedError):
             client.keep(ref, seconds)
             kept.add(digest)

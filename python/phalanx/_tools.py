@@ -1,4 +1,4 @@
-"""What the ``phalanx`` command knows, as values: the cluster's state and drawings of trees."""
+"""Results of the ``phalanx`` command as values: the cluster's state and drawings of trees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# As docs/operations.md has them.
+# Exit codes, as in docs/operations.md.
 _KINDS: dict[int, type[exceptions.PhalanxError]] = {
     3: exceptions.ObjectDeletedError,
     4: exceptions.GetTimeoutError,
@@ -23,7 +23,7 @@ _PATIENCE_S = 60.0
 
 
 class Tree:
-    """A drawing of an object's copies and pulls, or of a reduction's slots.
+    """A drawing of an object's copies and transfers, or of a reduction's slots.
 
     ``str(tree)`` is the text; a notebook shows it as a picture. ``tree.data`` is the same as a dict.
     """
@@ -54,6 +54,7 @@ class Tree:
 
 
 def _run(*command: str) -> str:
+    # The flags name the cluster. The variable could name another one.
     environment = {k: v for k, v in os.environ.items() if k != "PHALANX_ADDRESS"}
     try:
         done = subprocess.run(
@@ -78,19 +79,19 @@ def _run(*command: str) -> str:
 
 
 def _where(directory: str, node: str) -> list[str]:
-    """Return the flags that name a cluster: its directory, and the secret that `phalanx up` left beside
-    the socket of its node."""
+    """Return the flags of a cluster: its directory, and the secret that `phalanx up` wrote beside the
+    socket of the node."""
     secret = os.path.join(os.path.dirname(node.removeprefix("unix:")), "secret")
     flags = [f"--directory={directory}"]
     return [*flags, f"--secret-file={secret}"] if os.access(secret, os.R_OK) else flags
 
 
 def status(directory: str, node: str) -> dict[str, Any]:
-    """Return ``phalanx status --json``; `node` is the address at which this client reached its node."""
+    """Return the result of ``phalanx status --json``; `node` is the address of the client's node."""
     return json.loads(_run("status", "--json", *_where(directory, node)))
 
 
 def tree(directory: str, node: str, object_id: str) -> Tree:
-    """Return ``phalanx describe`` of an object."""
+    """Return the result of ``phalanx describe`` of an object."""
     where = _where(directory, node)
     return Tree(_run("describe", object_id, *where), json.loads(_run("describe", object_id, "--json", *where)))

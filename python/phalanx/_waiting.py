@@ -1,4 +1,4 @@
-"""Waiting for calls of the library: interruptible, with deadlines, and not in silence."""
+"""Interruptible waits for calls of the library, with deadlines and a log line for long waits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# The interpreter runs signal handlers between calls: how long Ctrl-C may wait.
+# The longest delay of Ctrl-C: the interpreter runs signal handlers only between calls.
 _SLICE_S = 0.05
-# After so long a wait says whom it waits for, in the log.
+# The interval after which a wait logs the object it waits for.
 NOTICE_S = 30.0
 _DEADLINE = 4
 
@@ -22,27 +22,27 @@ Describe = Callable[[], str]
 
 
 class Deadline:
-    """The time that the steps of one call have together; None: for ever."""
+    """One time limit for all steps of a call. None: no limit."""
 
     def __init__(self, seconds: float | None) -> None:
-        nanos(seconds)  # or raises
+        nanos(seconds)  # raises if it is negative or NaN
         self.seconds = seconds
         self._until = None if seconds is None else time.monotonic() + seconds
 
     def left(self) -> float | None:
-        """Return the seconds that are left for the next step."""
+        """Return the seconds that are left; None: no limit."""
         return None if self._until is None else max(0.0, self._until - time.monotonic())
 
 
 class Patience:
-    """How long a wait may still take, in slices after each of which signals are seen.
+    """The time that a wait can still take, cut into slices so that signals are handled between them.
 
     Parameters
     ----------
     seconds
-        None: for ever.
+        None: no limit.
     describe
-        What is waited for, for the log.
+        Returns the subject of the wait, for the log.
     """
 
     def __init__(self, seconds: float | None, describe: Describe) -> None:
@@ -53,13 +53,14 @@ class Patience:
         self._main = threading.current_thread() is threading.main_thread()
 
     def slice(self) -> int:
-        """Return the next slice in nanoseconds; 0 when the time is over."""
+        """Return the length of the next slice in nanoseconds; 0 if the time is up."""
         now = time.monotonic()
         if now >= self._notice:
             self._notice = now + NOTICE_S
             import logging
 
             logging.getLogger("phalanx").warning("still waiting for %s", self._describe())
+        # Signal handlers run on the main thread only; other threads need no short slices.
         seconds = _SLICE_S if self._main else self._notice - now
         if self._until is not None:
             seconds = min(seconds, self._until - now)
@@ -67,20 +68,20 @@ class Patience:
 
 
 def owned(call: Any, free: Any = lib.phx_call_free) -> Any:
-    """Return a call's pointer that frees it; raise if the library gave none."""
+    """Return a call that is freed with its last reference; raise the last error if it is NULL."""
     if call == ffi.NULL:
         raise error_of(lib.phx_error_code(), text(lib.phx_error()))
     return ffi.gc(call, free)
 
 
 def taken(call: Any) -> Any:
-    """Return a call that was to be forgotten, and whose hold is counted by a ref from here on."""
+    """Return a call for normal freeing, once a ref counts its hold; it was to be forgotten before."""
     ffi.gc(call, None)
     return ffi.gc(call, lib.phx_call_free)
 
 
 def abandon(call: Any, _cancel: Any = lib.phx_cancel, _free: Any = lib.phx_call_free) -> None:
-    """Free a call and cancel it, unless it has ended."""
+    """Cancel a call that has not ended, and free it."""
     _cancel(call)
     _free(call)
 
@@ -88,14 +89,14 @@ def abandon(call: Any, _cancel: Any = lib.phx_cancel, _free: Any = lib.phx_call_
 def finish(
     call: Any, seconds: float | None, describe: Describe, node: str | None, cancel: bool = True
 ) -> None:
-    """Wait until a call has ended well. Whatever ends the wait otherwise cancels the call, or not.
+    """Wait until a call succeeds. If the wait ends otherwise, `cancel` says whether to cancel the call.
 
     Raises
     ------
     PhalanxError
-        As the call ended, or GetTimeoutError.
+        The error of the call, or GetTimeoutError.
     """
-    # Most calls have ended before any patience would count.
+    # Most calls end within the first slice. They never construct a Patience.
     first = _SLICE_S if seconds is None else min(seconds, _SLICE_S)
     try:
         code = lib.phx_wait(call, int(first * 1e9))
@@ -115,7 +116,7 @@ def finish(
 
 
 def _check_process(calls: list[Any]) -> None:
-    """Raise ClosedError if the calls are those of a parent, which will not end here."""
+    """Raise ClosedError if the calls were made before a fork: they do not end in the child."""
     call = next((call for call in calls if not lib.phx_call_ended(call)), None)
     if call is None:
         return
@@ -125,12 +126,17 @@ def _check_process(calls: list[Any]) -> None:
 
 
 def some(calls: list[Any], count: int, seconds: float | None, describe: Describe) -> list[bool]:
-    """Wait until `count` of the calls have ended, however, or the time is over; which have.
+    """Wait until `count` calls have ended, with or without an error, or the timeout expires.
+
+    Returns
+    -------
+    list of bool
+        For each call, whether it has ended.
 
     Raises
     ------
     ClosedError
-        They were made before this process was forked.
+        The calls were made before this process was forked.
     """
     pointers = ffi.new("phx_call*[]", calls)
     patience = Patience(seconds, describe)

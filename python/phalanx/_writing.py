@@ -1,4 +1,4 @@
-"""Objects that are written where they will lie: large puts, and drafts."""
+"""Objects that are written in place, in shared memory: large puts, and drafts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CLOSED = 9  # FailedPrecondition
 
 
 class _Writer:
-    """An object's memory, and its end."""
+    """The memory of an object that is not sealed yet. One thread at a time."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class _Writer:
         Raises
         ------
         PhalanxError
-            It could not begin: everything is as before.
+            The seal could not start. The writer is unchanged.
         """
         call = _waiting.owned(lib.phx_writer_seal(self._ptr, self._watched()), lib.phx_call_forget)
         if lib.phx_call_ended(call) and self._is_open():
@@ -68,7 +68,7 @@ class _Writer:
         Raises
         ------
         PhalanxError
-            Everything is as before.
+            The object is not dropped. The writer is unchanged.
         """
         if lib.phx_writer_abort(self._ptr, self._watched()) != 0:
             error = _native.last_error(self._client.address)
@@ -77,36 +77,36 @@ class _Writer:
                 raise error
 
     def _is_open(self) -> bool:
-        # Publishing nothing does nothing, and is refused when there is an end.
+        # Publishing zero bytes changes nothing, and fails once the writer is sealed or aborted.
         return lib.phx_writer_publish(self._ptr, 0) != _CLOSED
 
     def _look(self) -> None:
-        """Take the memory in hand."""
+        """Map the memory as `memory`, sharing the buffer of views that are still alive."""
         buffer = self._looked_at()
         if buffer is None:
-            # Whoever still looks at the memory keeps the writer.
+            # Views of the memory keep the writer alive, because it owns the pages.
             pages = ffi.gc(lib.phx_writer_data(self._ptr), partial(_let_go, self._ptr))
             buffer = ffi.buffer(pages, self._nbytes)
             self._looked_at = weakref.ref(buffer)
         self.memory = memoryview(buffer)
 
     def _watched(self) -> int:
-        """Let go of the memory; 1 when somebody else still looks at it."""
+        """Release `memory`; returns 1 if views of it are still alive, else 0."""
         del self.memory
         return int(self._looked_at() is not None)
 
 
 def _let_go(_writer: Any, _pages: Any) -> None:
-    """The writer is freed with the last reference to it."""
+    """Do nothing; the partial object that calls it owns the writer."""
 
 
 def write(client: Client, object_id: bytes, encoded: Any, seconds: float | None, owned: bool) -> Any:
-    """Write an encoded value as an object; the call that ends when it is sealed."""
+    """Write an encoded value as an object. Returns the call that ends when the object is sealed."""
     writer = _Writer(client, object_id, encoded.nbytes, encoded.metadata, seconds, owned, encoded.refs)
     try:
         encoded.write_into(writer.memory)
     except BaseException:
-        with contextlib.suppress(exceptions.PhalanxError):  # it is dropped with the writer
+        with contextlib.suppress(exceptions.PhalanxError):  # freeing the writer drops the object
             writer.abort()
         raise
     return _waiting.taken(writer.seal())
@@ -115,19 +115,19 @@ def write(client: Client, object_id: bytes, encoded: Any, seconds: float | None,
 class Draft:
     """An array in shared memory that becomes an object when it is sealed.
 
-    Leaving a ``with`` block seals it, or drops it when the block raised. What is written afterwards to
-    arrays that still look at it goes to a private copy.
+    A ``with`` block seals the draft at its end, or drops it if the block raises. After that, writes to
+    arrays over the memory go to a private copy. One thread at a time.
 
     Attributes
     ----------
     array : numpy.ndarray
         Writable, not initialised.
     ref : ObjectRef
-        Of the object; others can wait for it already.
+        The ref of the object; others can wait for the object already.
     """
 
     _writer: _Writer | None = None
-    # Of a seal that was interrupted.
+    # The call of a seal that was interrupted; the next `seal` waits for it.
     _sealing: Any = None
 
     def __init__(
@@ -160,12 +160,18 @@ class Draft:
         return self._writer
 
     def publish(self, nbytes: int) -> None:
-        """Say that the first `nbytes` bytes in memory are final: receivers may have them now."""
+        """Mark the first `nbytes` bytes of the memory as final: receivers can read them from now on.
+
+        Raises
+        ------
+        ClosedError
+            The draft is sealed or dropped.
+        """
         self._open().publish(nbytes)
 
     @contextlib.contextmanager
     def _ending(self) -> Iterator[_Writer]:
-        """Let go of the array, unless the end is refused."""
+        """Release the array, and restore it if the seal or drop fails."""
         writer = self._open()
         del self.array
         try:
@@ -176,15 +182,15 @@ class Draft:
         self._writer = None
 
     def seal(self) -> ObjectRef:
-        """Make it an object; its ref.
+        """Seal the draft as an object, and return its ref.
 
         Raises
         ------
         StoreFullError
-            There is no memory for arrays that still look at it. The draft is as before: let go of them and seal
-            again, or drop it.
+            Arrays over the memory are still alive, and there is no memory for their private copy. The
+            draft is unchanged: release the arrays and seal again, or drop the draft.
         KeyboardInterrupt
-            Sealing again waits on.
+            The wait was interrupted. Call `seal` again to continue it.
         """
         if self._sealing is None:
             with self._ending() as writer:
@@ -201,18 +207,18 @@ class Draft:
         return self.ref
 
     def drop(self) -> None:
-        """Give it up: the object is not put. Does nothing when it is sealed or dropped.
+        """Drop the draft: the object is not put. Does nothing if the draft is sealed or dropped.
 
         Raises
         ------
         StoreFullError
-            As `seal`.
+            As in `seal`.
         """
         if self._writer is not None:
             with self._ending() as writer:
                 writer.abort()
         elif self._sealing is not None:
-            self._sealing = None  # which forgets it
+            self._sealing = None  # freeing the call forgets its hold
 
     def __enter__(self) -> Draft:
         return self
@@ -230,7 +236,7 @@ class Draft:
         try:
             self.drop()
         except exceptions.PhalanxError as refused:
-            # What the block raised says more.
+            # The exception of the block is more useful to the caller than this one.
             import logging
 
             logging.getLogger("phalanx").warning("the draft of %s is still there: %s", self.ref.hex(), refused)

@@ -1,22 +1,22 @@
-"""The errors that Phalanx raises, each also the built-in error that it is a kind of.
+"""The errors that Phalanx raises. Each is also a subclass of the matching built-in error.
 
-Every error names what it is about: ``error.ref`` is the object's id in hexadecimal or None, ``error.node``
-the address of the node that was asked, or None. All of them can be pickled. What a producer raised
-(`ObjectRef.set_exception`) is raised as it was, with the producer's traceback as its cause.
+``error.ref`` is the id of the object in hexadecimal, or None. ``error.node`` is the address of the
+node that was asked, or None. All errors can be pickled. The exception of a producer
+(`ObjectRef.set_exception`) is raised unchanged, with the producer's traceback as its cause.
 """
 
 from __future__ import annotations
 
 
 class PhalanxError(Exception):
-    """What all errors of this package are.
+    """The base class of all errors of this package.
 
     Parameters
     ----------
     message
-        What happened, to what, and where.
+        The event, its subject and its place.
     ref
-        The object's id as 40 hexadecimal digits.
+        The id of the object as 40 hexadecimal digits.
     node
         "unix:PATH" of the node that was asked.
     """
@@ -27,7 +27,7 @@ class PhalanxError(Exception):
         self.ref = ref
         self.node = node
 
-    def __str__(self) -> str:  # KeyError's own shows the repr
+    def __str__(self) -> str:  # KeyError.__str__ returns the repr
         return self.message
 
     def __reduce__(self) -> tuple:
@@ -35,27 +35,27 @@ class PhalanxError(Exception):
 
 
 class GetTimeoutError(PhalanxError, TimeoutError):
-    """The time given was over first. The object may still come."""
+    """The timeout expired. The object can still arrive."""
 
 
 class ObjectDeletedError(PhalanxError, KeyError):
-    """The object was there and has been deleted, or freed with its last reference."""
+    """The object existed, and was deleted, or freed with its last ref."""
 
 
 class ObjectLostError(PhalanxError, KeyError):
-    """Every node that had the object is gone. Putting it again brings it back."""
+    """Every node that had the object is gone. A new put restores the object."""
 
 
 class ObjectExistsError(PhalanxError, ValueError):
-    """Another object, or another reduction, has that id."""
+    """Another object, or another reduction, has this id."""
 
 
 class InvalidArgumentError(PhalanxError, ValueError):
-    """The call cannot be carried out as it was made; the message names the argument."""
+    """The call is invalid; the message names the argument."""
 
 
 class ForeignRefError(PhalanxError, ValueError):
-    """The ref belongs to another cluster than the client that it was given to."""
+    """The ref belongs to a different cluster than the client."""
 
 
 class StoreFullError(PhalanxError, MemoryError):
@@ -63,7 +63,7 @@ class StoreFullError(PhalanxError, MemoryError):
 
 
 class DisconnectedError(PhalanxError, ConnectionError):
-    """The node, or the directory behind it, cannot be reached. What is mapped already stays readable."""
+    """The node, or the directory behind it, cannot be reached. Values that are mapped stay readable."""
 
 
 class VersionError(PhalanxError, ConnectionError):
@@ -83,23 +83,23 @@ class CallCancelledError(PhalanxError, RuntimeError):
 
 
 class StreamVoidError(PhalanxError, RuntimeError):
-    """What a stream had read is void: the object was lost half-way, and another attempt took its place."""
+    """The stream is void: the object was lost during it and another generation replaced it."""
 
 
 class ProducerError(PhalanxError, RuntimeError):
-    """Who was to put the object said that it cannot; raised when its own exception cannot be."""
+    """The producer marked the object as failed. Raised if the producer's own exception cannot be."""
 
 
 class ValueFormatError(PhalanxError, ValueError):
-    """An object's metadata or bytes are not what this package writes; nothing of it was run."""
+    """The metadata or bytes of an object are not in this package's format. No code of the object ran."""
 
 
 class PickleRefusedError(PhalanxError, TypeError):
-    """``allow_pickle=False`` was given, and the value cannot travel without pickle."""
+    """``allow_pickle=False`` was given, and the value needs pickle."""
 
 
 class RemoteTraceback(Exception):
-    """The producer's traceback, as text: the cause of what it raised."""
+    """The producer's traceback as text: the cause of the producer's exception."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

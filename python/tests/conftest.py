@@ -1,6 +1,6 @@
-"""Clusters for the tests: private ones, and daemons on loopback.
+"""Fixtures: private clusters, and daemons on loopback.
 
-The package under test is the one that is installed, or, for the tests of values alone, the checkout.
+The tests use the installed package, or, for the tests of values only, the checkout.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if importlib.util.find_spec("phalanx") is None:
     sys.path.insert(0, str(_ROOT / "python"))
 sys.path.insert(0, str(_ROOT / "tests" / "process"))
 
-# What PHALANX_TEST_... says is for the tests themselves.
+# Settings of the caller must not change the tests; PHALANX_TEST_* is for the tests themselves.
 for _name in [name for name in os.environ if re.match("PHALANX_(?!TEST_)", name)]:
     del os.environ[_name]
 
@@ -48,14 +48,14 @@ def binary() -> str:
 
 @pytest.fixture
 def client():
-    """The default client, of a private cluster that the tests of a run share."""
+    """The default client, of a private cluster that all tests of a run share."""
     import phalanx
 
     return phalanx.init(capacity=256 << 20)
 
 
 class Clock:
-    """Time as waits see it, moved by hand."""
+    """The clock of waits. The test moves it by hand."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -66,7 +66,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The clock of waits, in this process."""
+    """Replace the clock of waits in this process."""
     from phalanx import _waiting
 
     made = Clock()
@@ -76,7 +76,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def cluster(binary):
-    """A cluster without daemons yet, which ends with the test."""
+    """A cluster without daemons yet. It ends with the test."""
     import harness
 
     harness.BINARY = binary
@@ -87,7 +87,7 @@ def cluster(binary):
 
 @pytest.fixture
 def nodes(cluster):
-    """Clients of three nodes of one cluster, by name, and the daemons: (clients, daemons, cluster)."""
+    """Clients of three nodes of one cluster by name, the daemons, and the cluster."""
     import phalanx
 
     cluster.start_shards()

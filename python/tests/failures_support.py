@@ -1,4 +1,4 @@
-"""What the tests of failures share: exactly which exception, and within how long."""
+"""Helpers for the tests of failures: the exact exception, and the time it takes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-# What "at once" may take on a machine that is doing something else.
+# The limit of "at once", with a margin for a busy machine.
 AT_ONCE_S = 2.0
 
 
 @contextlib.contextmanager
 def raises(kind: type[BaseException], after: float = 0.0, match: str | None = None):
-    """Expect exactly this exception, `after` seconds from now and hardly later."""
+    """Expect exactly this exception, `after` seconds from now, within AT_ONCE_S."""
     begun = time.monotonic()
     with pytest.raises(kind, match=match) as caught:
         yield caught

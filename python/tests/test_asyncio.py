@@ -1,4 +1,4 @@
-"""Awaiting refs: in the event loop, without threads; asyncio's own and uvloop's."""
+"""Awaiting refs in the event loop without threads, with asyncio's loop and uvloop's."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_many_at_once_and_from_another_thread(client):
 
 
 def test_blocking_calls_beside_the_loop(client):
-    """A thread that waits drives the client; the loop is told all the same."""
+    """The event loop learns that a call has ended even if a waiting thread drives the client."""
     ref, other = client.ref(), client.ref()
 
     async def main():
@@ -93,7 +93,7 @@ def test_errors(client):
 
 
 def test_a_long_exception_does_not_stop_the_loop(client, monkeypatch):
-    """It is fetched as the object was: what else the loop has to do may be what brings it."""
+    """The loop fetches a long exception as it fetches the object: other tasks can make it arrive."""
     ref, late, bodies = client.ref(), client.ref(), []
 
     def put_later(body, **options):
@@ -114,7 +114,7 @@ def test_a_long_exception_does_not_stop_the_loop(client, monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["closed", "cancelled"])
-def test_a_loop_that_is_closed_is_let_go(client, how):
+def test_a_closed_loop_is_freed(client, how):
     ref, told = client.ref(), []
 
     def begin():

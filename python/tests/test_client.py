@@ -1,4 +1,4 @@
-"""Put, get, wait and manage: against the daemons that the package brings."""
+"""Put, get, wait and manage, against the daemons in the package."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGE = (3 << 20) // 8
 
 
 @pytest.mark.parametrize("size", [0, 1, 128, 1 << 16, (1 << 17) - 1, 1 << 17, LARGE])
-def test_arrays_come_back_as_they_were(client, size):
+def test_arrays_round_trip(client, size):
     value = np.arange(size, dtype=np.float64)
     got = client.get(client.put(value))
     assert type(got) is np.ndarray and got.dtype == value.dtype and got.shape == value.shape
@@ -29,7 +29,7 @@ def test_arrays_come_back_as_they_were(client, size):
 
 
 @pytest.mark.parametrize("value", [b"bytes", "text", None, 7, {"a": [1, 2]}, [np.ones(3)], lambda: 5])
-def test_any_value_comes_back(client, value):
+def test_any_value_round_trips(client, value):
     got = client.get(client.put(value))
     if callable(value):
         assert got() == value()
@@ -172,7 +172,7 @@ def test_delete_is_told_apart_from_unknown(client):
         client.get(ref)
     assert isinstance(caught.value, KeyError)
     assert not client.contains(ref) and client.stat(ref).deleted
-    assert view.sum() == LARGE  # what is mapped stays
+    assert view.sum() == LARGE  # mapped pages stay
     assert not client.stat(client.ref()).known
 
 
@@ -194,7 +194,7 @@ def test_what_a_producer_raised(client):
     with pytest.raises(ValueError, match="x{5000}"):
         client.get(long)
 
-    # Nothing of it is unpickled where that is refused.
+    # allow_pickle=False unpickles nothing of the exception.
     gadget = client.ref()
     gadget.set_exception(Gadget())
     Gadget.ran = 0
@@ -202,7 +202,7 @@ def test_what_a_producer_raised(client):
         client.get(gadget, allow_pickle=False)
     assert Gadget.ran == 0 and "Gadget" in str(refused.value.__cause__)
 
-    # What ends a program does not end the reader's.
+    # SystemExit of a producer must not end the reader.
     ending = client.ref()
     ending.set_exception(SystemExit(3))
     with pytest.raises(exceptions.ProducerError):
@@ -215,7 +215,7 @@ def test_what_a_producer_raised(client):
 
 
 class Gadget(Exception):
-    """An exception that tells when it is unpickled."""
+    """An exception that records that it was unpickled."""
 
     ran = 0
 
@@ -251,7 +251,7 @@ def test_drafts(client, size):
     with client.create((size,), "f8") as draft:
         array = draft.array
         array[:] = 2
-    array[0] = 100  # goes to memory of its own
+    array[0] = 100  # goes to a private copy
     assert client.get(draft.ref)[0] == 2 and client.get(draft.ref).sum() == 2 * size
     assert array.sum() == 2 * size + 98
     with pytest.raises(exceptions.ClosedError):
@@ -324,7 +324,7 @@ def test_futures(client):
 
 
 def test_ctrl_c_ends_a_wait_within_100_ms(client):
-    # What runs in the background has it ignored.
+    # A process that a shell started in the background ignores SIGINT.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         interrupt_a_wait(client)
@@ -344,7 +344,7 @@ def interrupt_a_wait(client):
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         client.get(ref, timeout=30)
-    assert time.monotonic() - sent[0] < 1  # a busy machine's 100 ms
+    assert time.monotonic() - sent[0] < 1  # 100 ms, with a margin for a busy machine
     timer.join()
     client.put(1, ref)
     assert client.get(ref) == 1
@@ -388,8 +388,8 @@ def test_ref_of_another_cluster(client, nodes):
         client.get(theirs)
 
 
-def test_memory_comes_back(client):
-    """Views that are dropped, on whatever thread, let the node use their pages again."""
+def test_dropped_views_free_memory(client):
+    """Dropping a view, on any thread, frees its pages for the node."""
     for _ in range(60):
         ref = client.put(np.ones(4 * LARGE))
         view = client.get(ref)

@@ -71,7 +71,7 @@ def test_reduce_trees(nodes):
 
 
 def _mixed(size, i):
-    """A tree of five dtypes, whose sums over i = 0, 1, 2 are 3 i everywhere, and which overflow in none."""
+    """A tree of five dtypes. The sums over i = 0, 1, 2 are 3 times the tree of 1, without overflow."""
     return {
         "f": np.full(size, i, np.float32),
         "steps": np.array(1000 * i, np.int64),
@@ -94,7 +94,7 @@ def _assert_mixed(got, size):
 
 
 def _rings(cluster):
-    """How many reductions have gone round a ring."""
+    """Return the number of reductions that used a ring."""
     return sum(shard["counters"]["rings"] for shard in cluster.ask("status")["shards"])
 
 
@@ -106,15 +106,15 @@ def test_reduce_trees_of_several_dtypes(nodes, size, order):
     result = clients[0].reduce(refs, order=order, timeout=60)
     _assert_mixed(clients[1].get(result, timeout=60), size)
     assert clients[2].reduced_from(result) == refs or order == "arrival"
-    # The same call joins, another is told so.
+    # The same call joins the reduction; a different call is an error.
     assert clients[1].reduce(refs, order=order, ref=result, timeout=60) == result
     with pytest.raises(exceptions.ObjectExistsError, match="dtype"):
         clients[1].reduce(refs, order=order, dtype=np.uint8, ref=result, timeout=60)
 
 
-def test_allreduce_of_a_tree_of_several_dtypes_goes_round_a_ring(nodes):
+def test_allreduce_of_a_tree_of_several_dtypes_uses_a_ring(nodes):
     clients, _, cluster = nodes
-    # A directory that has just started says that an id is nobody's when it plans rings, too.
+    # A directory that has just started answers for unknown ids only after it can plan rings.
     with pytest.raises(exceptions.ObjectDeletedError):
         clients[0].delete(clients[0].ref())
     refs = [c.put(_mixed(8 * LARGE, i)) for i, c in enumerate(clients)]
@@ -217,7 +217,7 @@ def test_reduce_scatter_and_scatter(nodes):
 
 
 def test_the_steps_of_a_call_share_its_time(client, clock, monkeypatch):
-    """The first source comes late in the reduction's time, the second never."""
+    """The first source arrives near the end of the timeout, the second never."""
     sources, given = [], []
     arrive, begin = client.wait, client._reduce_options
 
@@ -267,7 +267,7 @@ def test_the_names_of_dtypes_are_the_librarys():
 
 
 @pytest.mark.parametrize("name", [name for name in dtypes.REDUCED_NAMES if name != "bfloat16"])
-def test_each_dtype_is_reduced_as_what_it_is(client, name):
+def test_each_dtype_is_reduced_in_its_own_type(client, name):
     sources = [client.put(np.ones(3, name)) for _ in range(2)]
     for dtype in (None, name, np.dtype(name)):
         result = client.get(client.reduce(sources, dtype=dtype, timeout=60))
@@ -316,13 +316,13 @@ def test_a_broadcast_ends_when_each_node_has_it(nodes):
     assert all(client.stat(ref).local for client in clients)
 
 
-def test_nodes_that_come_later_get_what_is_sticky(nodes):
+def test_nodes_that_join_later_get_sticky_objects(nodes):
     clients, daemons, cluster = nodes
     ref = clients[0].put(np.ones(LARGE))
     sent = clients[0].broadcast(ref)
     assert sent.wait(timeout=60) == 3
     assert clients[1].stat(ref).sticky
-    # Looked at after the first one, in the order of ids.
+    # The directory visits ids in order, so this one comes after the first.
     after = next(made for made in iter(clients[0].ref, None) if made.id > ref.id)
     other = clients[0].put(np.ones(LARGE), after)
     assert clients[0].broadcast(other).wait(timeout=60) == 3
@@ -381,7 +381,7 @@ def test_a_broadcast_is_awaited(nodes):
         sent = clients[0].broadcast(ref)
         waiting = asyncio.ensure_future(_awaited(sent))
         await asyncio.sleep(0)
-        waiting.cancel()  # ends this waiter alone
+        waiting.cancel()  # ends this waiter only
         return await sent
 
     assert asyncio.run(send()) == 3

@@ -1,5 +1,5 @@
-"""The examples, and the samples of the guide and the package's README: each as it stands, in an interpreter
-of its own and a private cluster of its own."""
+"""The examples, and the samples in the guide and the package's README. Each runs unchanged, in its own
+interpreter and private cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXAMPLES = sorted((_ROOT / "examples" / "python").glob("*.py"))
 _NOTEBOOKS = sorted((_ROOT / "examples" / "python").glob("*.ipynb"))
 _PAGES = (_ROOT / "docs" / "python.md", _ROOT / "python" / "README.md")
 _FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# Longer than anything here takes on a slow machine.
+# Longer than any example takes on a slow machine.
 _DEADLINE_S = 120
 
 
@@ -33,7 +33,7 @@ def _samples() -> list:
 
 
 def _run(path: pathlib.Path, *args: object, warnings: str = "error") -> str:
-    """Run a program with this package; its output."""
+    """Run a program with this package, and return its output."""
     where = str(pathlib.Path(phalanx.__file__).resolve().parents[1])
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PHALANX_")}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [where, environment.get("PYTHONPATH")]))
@@ -47,12 +47,12 @@ def _run(path: pathlib.Path, *args: object, warnings: str = "error") -> str:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    # Whatever a thread raised is there.
+    # An exception of a thread is printed there.
     assert done.stderr == ""
     return done.stdout
 
 
-# Runs the cells of a notebook as a kernel does, showing what each ends with; prints how often a picture.
+# Runs the cells of a notebook as a kernel does; prints the last value of each, and the number of pictures.
 _KERNEL = """
 import json, sys
 from IPython.core.interactiveshell import InteractiveShell
@@ -82,7 +82,7 @@ def test_notebook(path, tmp_path, monkeypatch):
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     kernel = tmp_path / "kernel.py"
     kernel.write_text(_KERNEL)
-    # IPython's own warnings are none of ours.
+    # Warnings of IPython itself are not ours to fix.
     assert "pictures 1" in _run(kernel, path, warnings="default")
     assert f"`{path.name}`" in (path.parent / "README.md").read_text()
 

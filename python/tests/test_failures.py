@@ -1,4 +1,4 @@
-"""The failure table of docs/python.md: the exact exception of each case, and within how long it comes."""
+"""The failure table of docs/python.md: the exact exception of each case, and the time it takes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from phalanx import _values, exceptions
 from phalanx._values import _wire
 
 NOBODY = 65534
-# As src/local/local_protocol.h has them: a u32 length, a u8 kind, a u32 magic and the version.
+# As in src/local/local_protocol.h: a u32 length, a u8 kind, a u32 magic and the version.
 HELLO = struct.Struct("<IBII")
 
 
@@ -90,7 +90,7 @@ def test_no_room_now(cluster):
 
 
 def test_a_tensor_without_torch(client, monkeypatch):
-    """Somebody else put it; here torch is not installed."""
+    """Another process put a tensor, and torch is not installed here."""
     metadata = _wire.pack_layout(_wire.TENSOR, _wire.Layout("float32", (3,), "C"))
     with monkeypatch.context() as patch:
         patch.setattr(_values, "encode", lambda array, **_: _values.Encoded(metadata, 12, memoryview(array)))
@@ -104,7 +104,7 @@ def test_a_tensor_without_torch(client, monkeypatch):
 
 
 class Between:
-    """What listens for a client in front of a real node, and lets one of them look like another version."""
+    """A proxy between a client and a real node that makes one of them look like another version."""
 
     def __init__(self, path: str, node: str, of_client: int, of_node: int) -> None:
         self._node = node.removeprefix("unix:")
@@ -124,7 +124,7 @@ class Between:
                 kind, magic, version = start
                 rest = self._read(source, 4 + length - HELLO.size)
                 to.sendall(HELLO.pack(length, kind, magic, version + more) + rest)
-            client.recv(1)  # until it has read what it was told
+            client.recv(1)  # until the client has read the answer
 
     @staticmethod
     def _read(source: socket.socket, count: int) -> bytes:
@@ -137,7 +137,7 @@ class Between:
 
 @pytest.mark.parametrize("of_client, of_node", [(-1, 0), (2, 0), (0, -1), (0, 2)])
 def test_other_protocol_version(cluster, of_client, of_node):
-    """A client before a node of another release, whichever of the two finds out."""
+    """A client meets a node of another release; either side can detect it."""
     cluster.start_shards()
     node = cluster.start_node("n0")
     path = cluster.path("between")
@@ -158,7 +158,7 @@ def test_other_protocol_version(cluster, of_client, of_node):
 
 @pytest.mark.parametrize("secret", [None, "another"])
 def test_no_secret(cluster, tmp_path, monkeypatch, secret):
-    """The node of a host lets its user in; what asks the directory has to show the cluster's secret."""
+    """The node accepts its own user; a request to the directory needs the cluster's secret."""
     file = tmp_path / "secret"
     file.write_text("of this cluster\n")
     file.chmod(stat.S_IRUSR | stat.S_IWUSR)

@@ -1,4 +1,4 @@
-"""Installing the wheel where nothing of what it was built with can be reached."""
+"""Installs the wheel where none of its build dependencies can be reached."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _wheel() -> pathlib.Path:
 
 
 def _environment_with(packages: list[str], folder: pathlib.Path) -> None:
-    """Make an environment that has these packages of the one that runs the tests, and no others."""
+    """Make an environment with only these packages of the environment that runs the tests."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (place,) = folder.glob("lib/python*/site-packages")
     for package in packages:

@@ -1,4 +1,4 @@
-"""Sub-interpreters: refused clearly, and without harm to the main one."""
+"""Sub-interpreters: a clear error, and no harm to the main interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes: forks, exits, daemons that die. Each case in an interpreter of its own."""
+"""Processes: forks, exits, daemons that die. Each case runs in its own interpreter."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from failures_support import AT_ONCE_S
 import phalanx
 from phalanx import exceptions
 
-# How often a program exits with everything under way; by hand, 200.
+# The number of exits with all kinds of work pending; 200 in runs by hand.
 _EXITS = int(os.environ.get("PHALANX_TEST_EXITS", "3"))
 
 
 def run(code: str, expect: int = 0, timeout: float = 120) -> str:
-    """Run a program; its output."""
+    """Run a program, and return its output."""
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", code],
         capture_output=True,
@@ -141,7 +141,7 @@ os._exit(0)
 
 
 def test_a_draft_whose_end_is_refused_is_as_before():
-    """There is no memory for who still looks at it."""
+    """A drop fails if there is no memory for the arrays that still use the pages."""
     code = """
 import logging, resource, numpy as np, phalanx  # not to be read when memory is scarce
 from phalanx import exceptions
@@ -273,7 +273,7 @@ def test_directory_restarted_under_a_wait(nodes):
     cluster.restart_shard(0)
     cluster.wait_for_nodes(3)
     clients[0].put("there", ref)
-    # A shard that begins waits for its nodes' news for a lease of 2 s before it adopts.
+    # A shard that starts waits one lease of 2 s for its nodes to register, then it adopts objects.
     assert future.result(timeout=4 + AT_ONCE_S) == "there"
 
 

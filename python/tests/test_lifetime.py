@@ -1,4 +1,4 @@
-"""What keeps objects, and what frees them."""
+"""Lifetime: the refs and holds that keep objects, and the release that frees them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phalanx import ObjectRef, exceptions
 
 
 def nameless(ref: ObjectRef) -> ObjectRef:
-    """A ref to the same object that does not count."""
+    """Return a ref to the same object without a hold."""
     other = ObjectRef(ref.id)
     other._named = True
     return other
@@ -36,16 +36,16 @@ def wait_for_holders(client: phalanx.Client, ref: ObjectRef, nodes: int) -> None
 
 
 def still_there(client: phalanx.Client, ref: ObjectRef) -> bool:
-    """Whether it is there and stays, after everything that this client has sent before.
+    """Whether the object exists and stays, after all earlier requests of this client.
 
-    A shard frees nothing in its first lease: what is there and held by nobody then will be freed.
+    A shard frees no object in its first lease. After it, the shard frees the unreferenced objects.
     """
     status = client.stat(ref)
     return status.complete and (status.holders > 0 or not status.owned)
 
 
-def test_what_is_still_there(cluster):
-    """In the shard's first lease, and when it frees what nobody holds."""
+def test_objects_that_still_exist(cluster):
+    """Within the shard's first lease, and after it, when the shard frees unreferenced objects."""
     cluster.start_shards()
     with phalanx.Client(cluster.start_node("n0").client_address) as client:
         for _ in range(2):
@@ -75,7 +75,7 @@ def test_the_last_ref_frees(client, size):
 
 
 def test_a_fresh_ref_that_is_put_elsewhere(client):
-    """Who made the ref keeps what another client puts and forgets."""
+    """The ref of one client keeps an object that another client put and released."""
     ref = client.ref()
     with phalanx.Client(client.address) as other:
         other.put("x", ObjectRef(ref.id))
@@ -197,7 +197,7 @@ def test_results_of_reductions(client):
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_results_of_reductions_that_nobody_waits_for(client, ended):
+def test_results_of_reductions_without_a_waiting_caller(client, ended):
     first, second = client.put(np.ones(10)), client.ref()
     reduction = client.open_reduction([first, second], dtype="f64")
     reduction.close()
@@ -234,11 +234,11 @@ def test_a_forked_child_frees_nothing(client):
 
 
 class Long(Exception):
-    """One that no reason has room for."""
+    """An exception that is too long for a reason."""
 
 
 def raised(client: phalanx.Client, ref: ObjectRef, kind: type[Exception]) -> Exception:
-    """What getting an object raises, without the frames that it went through, which have the ref."""
+    """Return the exception of a Get without its frames, because the frames have the ref."""
     try:
         client.get(ref)
     except kind as error:
@@ -259,14 +259,14 @@ def test_a_long_exception_goes_with_the_refs_of_its_object(cluster):
         assert raised(reader, theirs, Long).args == (payload,)
         reason, watched = nameless(ref._reason), nameless(ref)
         del ref
-        wait_for_holders(client, reason, 1)  # the reference on its way is given up
+        wait_for_holders(client, reason, 1)  # the reference in transit expires
         assert raised(reader, theirs, Long).args == (payload,)
         assert still_there(client, reason)
         del theirs
         wait_until_freed(client, reason)
         assert "Long" in str(raised(client, watched, exceptions.ProducerError))
 
-        # What fits is told all the same.
+        # Readers still get the part that fits.
         ref = client.ref()
         try:
             raise KeyError("shard 7") from ValueError(payload.hex())
@@ -278,7 +278,7 @@ def test_a_long_exception_goes_with_the_refs_of_its_object(cluster):
         assert raised(client, watched, KeyError).args == ("shard 7",)
 
 
-def test_a_put_lets_go_of_what_was_raised_before(client):
+def test_a_put_releases_the_earlier_exception(client):
     ref = client.ref()
     ref.set_exception(Long(os.urandom(4096)))
     assert ref._reason is not None

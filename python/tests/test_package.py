@@ -1,4 +1,4 @@
-"""What is in the package: the library's and the executable's needs, stubs of the interface, versions."""
+"""The content of the package: dependencies of the library and the executable, exports, versions, docstrings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bars of how many objects have come."""
+"""Bars that count arrived objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _tqdm():
 
 
 def drawn(capfd) -> list[str]:
-    """What the bars have said: counts, as "2/5"."""
+    """Return the counts that the bars have shown, as "2/5"."""
     err = capfd.readouterr().err
     assert "phalanx:" in err
     return re.findall(r"\d+/\d+", err)
@@ -60,7 +60,7 @@ def test_as_completed(client, capfd):
     assert drawn(capfd)[-1] == "4/4"
 
 
-def test_it_is_said_when_tqdm_is_missing(client, monkeypatch):
+def test_a_missing_tqdm_is_an_error(client, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "tqdm"]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)

@@ -1,5 +1,5 @@
-"""Beside Ray in one process, whichever of the two is imported first: both bring gRPC, allocators, threads and
-signal handlers of their own. Runs where Ray is installed."""
+"""Phalanx and Ray in one process, imported in either order: both bring gRPC, allocators, threads and
+signal handlers. Runs if Ray is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees whose structure is too long for metadata: reduced, and read, like all others."""
+"""Trees whose structure is too long for metadata can be reduced and read like other trees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from phalanx import _structures, exceptions
 
 
 def tree(seed: int, factor: float = 1) -> dict:
-    """A tree of 300 leaves under names that cannot be compressed; each seed is another structure."""
+    """Return a tree of 300 leaves with incompressible names; each seed gives another structure."""
     noise = np.random.default_rng(seed)
     return {noise.bytes(30).hex(): np.full(i % 7, factor * i, np.float32) for i in range(300)}
 
@@ -31,7 +31,7 @@ def structure_of(client: phalanx.Client, ref: phalanx.ObjectRef) -> phalanx.Obje
 
 
 def read_elsewhere(client: phalanx.Client, ref: phalanx.ObjectRef) -> str:
-    """What a process finds that has never seen such a tree."""
+    """A process that has never seen the structure reads the tree."""
     code = """
 import pickle, sys, phalanx
 value = phalanx.init(sys.argv[1]).get(phalanx.ObjectRef.from_hex(sys.argv[2]), timeout=60)
@@ -56,7 +56,7 @@ def test_it_is_freed_with_the_last_tree(client):
     assert read_elsewhere(client, second) == summary(tree(1, 2))
     del second
     wait_until_freed(client, structure)
-    # And comes back with the next.
+    # The next put restores the structure.
     third = client.put(value)
     assert read_elsewhere(client, third) == summary(value)
 
@@ -73,7 +73,7 @@ def test_allreduce(nodes, dtype):
     with ThreadPoolExecutor() as pool:
         for result in pool.map(task, range(3)):
             assert same(result, tree(2, 3))
-    # What was reduced is gone; who reads the result has seen none of it.
+    # The sources are gone, and the reader of the result has never seen them.
     structure = structure_of(clients[0], target)
     clients[0].delete(refs)
     assert read_elsewhere(clients[1], target) == summary(tree(2, 3))
@@ -115,7 +115,7 @@ def test_trees_of_several_dtypes_reduce(client):
     assert read_elsewhere(client, result) == summary(value(3))
 
 
-def test_what_cannot_be_reduced_is_told(client):
+def test_a_tree_that_cannot_be_reduced_is_an_error(client):
     with pytest.raises(TypeError, match="no sums"):
         client.reduce([client.put({**tree(7), "flags": np.array([True])})])
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_reduced_is_told(client):
 def test_a_structure_that_is_gone(client):
     ref = client.put(tree(8))
     client.delete(structure_of(client, ref))
-    assert same(client.get(ref), tree(8))  # it is known here
+    assert same(client.get(ref), tree(8))  # this process knows the structure
     _structures._known.clear()
     with pytest.raises(exceptions.ObjectLostError, match="structure"):
         client.get(ref)

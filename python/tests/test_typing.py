@@ -1,4 +1,4 @@
-"""The package is typed: what checkers see, and that nothing public lacks its types."""
+"""The package is typed: the types that checkers see, and no public function without types."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def _mypy(path: pathlib.Path, cache: pathlib.Path) -> subprocess.CompletedProces
     )
 
 
-def test_checkers_see_what_the_guide_says(tmp_path):
+def test_type_checkers_infer_the_types_of_the_guide(tmp_path):
     pytest.importorskip("mypy")
     checked = _mypy(_SAMPLE, tmp_path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    # The sample holds the package to something.
+    # The sample has assertions to check.
     text = _SAMPLE.read_text()
     other = tmp_path / "other.py"
     other.write_text(text.replace("assert_type(phalanx.contains(ref), bool)", "assert_type(phalanx.contains(ref), int)"))
@@ -51,7 +51,7 @@ def _public(of: object, where: str) -> list[tuple[str, object]]:
 
 
 def _bare(where: str, function: object) -> list[str]:
-    """What of a function's signature has no type."""
+    """Return the untyped parameters of a function, and its return if that is untyped."""
     signature = inspect.signature(function)  # type: ignore[arg-type]
     bare = [
         f"{where}({name})"

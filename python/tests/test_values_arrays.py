@@ -61,7 +61,7 @@ def filled(dtype: object, shape: tuple[int, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (7,), (2, 3, 4)], ids=str)
-def test_an_array_comes_back_with_its_dtype_and_shape_without_pickle(dtype, shape):
+def test_an_array_keeps_its_dtype_and_shape_without_pickle(dtype, shape):
     array = filled(dtype, shape)
     back = round_trip(array, allow_pickle=False)
     assert_same_array(array, back)
@@ -149,7 +149,7 @@ def test_a_view_cannot_be_made_writable_and_holds_the_memory(array):
     pages.close()
 
 
-def test_memory_is_let_go_with_the_last_view():
+def test_memory_is_released_with_the_last_view():
     class Pages(bytearray):
         pass
 
@@ -164,7 +164,7 @@ def test_memory_is_let_go_with_the_last_view():
     assert gone() is None
 
 
-def test_writable_follows_the_pages_unless_told_otherwise():
+def test_arrays_are_writable_if_the_pages_are_unless_requested_otherwise():
     encoded = values.encode(np.arange(3))
     pages = private_pages(encoded)
     view = values.decode(encoded.metadata, pages)
@@ -235,7 +235,7 @@ def test_a_missing_ml_dtypes_is_named(monkeypatch):
     [np.array([1, "a", None], object), np.zeros(2, [("a", "O")]), np.ndarray((3,), "S0")],
     ids=["objects", "object field", "no bytes"],
 )
-def test_what_is_no_plain_elements_needs_pickle(array):
+def test_an_array_without_plain_elements_needs_pickle(array):
     back = round_trip(array)
     assert back.dtype == array.dtype
     assert back.tolist() == array.tolist()
@@ -328,7 +328,7 @@ def test_threads_may_encode_and_decode_at_once():
 
 
 class Foreign:
-    """An array of some other library."""
+    """An array of another library."""
 
     def __init__(self, array, device=(1, 0)):
         self._array = array
@@ -341,7 +341,7 @@ class Foreign:
         return self._device
 
 
-def test_an_array_of_another_library_comes_back_as_an_ndarray():
+def test_an_array_of_another_library_is_decoded_as_an_ndarray():
     array = np.arange(12.0).reshape(3, 4)
     for source in (array, array.T, array[::2, ::3]):
         assert_same_array(source, round_trip(Foreign(source), allow_pickle=False))

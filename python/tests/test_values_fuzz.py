@@ -1,4 +1,4 @@
-"""Properties over many values, and metadata and bytes that nobody here has written."""
+"""Properties over many values, and metadata and bytes that this package has not written."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DTYPES = st.one_of(PLAIN_DTYPES, hnp.array_dtypes(PLAIN_DTYPES, max_size=4, allo
 
 @st.composite
 def arrays(draw):
-    """Arrays of all kinds of dtypes, with their axes permuted, cut and turned round."""
+    """Arrays of all kinds of dtypes, with axes permuted, sliced and reversed."""
     dtype = draw(DTYPES)
     shape = draw(hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5))
     base = np.zeros(shape, dtype)

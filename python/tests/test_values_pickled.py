@@ -1,4 +1,4 @@
-"""Values that are pickled, and those with short paths of their own."""
+"""Values that are pickled, and values with short paths."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_subclasses_of_plain_types_are_pickled():
     ],
     ids=lambda view: f"{view.format}{view.shape}",
 )
-def test_a_memoryview_comes_back_as_a_read_only_view(view):
+def test_a_memoryview_is_decoded_as_a_read_only_view(view):
     encoded = values.encode(view, allow_pickle=False)
     data = stored(encoded)
     back = values.decode(encoded.metadata, data, allow_pickle=False)
@@ -128,7 +128,7 @@ class Base:
         self.item = item
 
 
-def test_what_has_no_form_of_its_own_is_pickled():
+def test_a_value_without_its_own_form_is_pickled():
     assert round_trip({"a": 1, "b": [1, 2, {3}]}) == {"a": 1, "b": [1, 2, {3}]}
     assert round_trip(lambda x: x + 1)(2) == 3
     assert round_trip(Record("n", np.arange(3))).name == "n"
@@ -168,7 +168,7 @@ def test_arrays_inside_are_aligned_read_only_views_of_the_object():
     assert not any(bytes(data)[i : i + 8] == b"\xaa" * 8 for i in range(len(data) - 8))
 
 
-def test_private_pages_make_what_was_writable_writable():
+def test_private_pages_keep_writable_arrays_writable():
     frozen = np.arange(3)
     frozen.flags.writeable = False
     encoded = values.encode([np.arange(5), frozen, "x"])
@@ -203,7 +203,7 @@ SUBCLASSES = [
 
 
 @pytest.mark.parametrize("value", SUBCLASSES, ids=lambda value: type(value).__name__)
-def test_subclasses_come_back_as_what_they_were_over_the_objects_memory(value):
+def test_subclasses_keep_their_type_over_the_objects_memory(value):
     encoded = values.encode(value)
     data = stored(encoded)
     back = values.decode(encoded.metadata, data)
@@ -236,7 +236,7 @@ def test_a_subclass_that_pickles_itself_is_asked():
     assert type(back).__name__ == "Tagged" and back.tag == "t"
 
 
-def test_a_memory_mapped_file_comes_back_as_one(tmp_path):
+def test_a_memory_mapped_file_is_decoded_as_one(tmp_path):
     mapped = np.memmap(tmp_path / "file", "i4", "w+", shape=(5,))
     mapped[:] = 3
     assert round_trip([mapped, 1])[0].tolist() == [3] * 5
@@ -281,7 +281,7 @@ assert value["f"](value["a"][3]) == 6
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_what_was_never_written_goes_without_a_word(monkeypatch):
+def test_dropping_an_unwritten_value_is_silent(monkeypatch):
     complaints = []
     monkeypatch.setattr(sys, "unraisablehook", complaints.append)
     for value in ({"a": np.arange(3), "b": "x"}, {"b": "x"}):
@@ -296,7 +296,7 @@ def test_what_was_never_written_goes_without_a_word(monkeypatch):
 
 
 class Ref:
-    """Stands for ObjectRef, which tells the collection under way of itself."""
+    """A stand-in for ObjectRef: pickling it adds its id to the current collection."""
 
     def __init__(self, identity: bytes) -> None:
         self.identity = identity
@@ -318,7 +318,7 @@ def test_refs_inside_are_collected():
 
 
 class Putting:
-    """Puts something while it is being pickled itself."""
+    """An object that puts another object while it is pickled."""
 
     def __reduce__(self):
         self.inner = values.encode([Ref(b"i" * 20), "x"])

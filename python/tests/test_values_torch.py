@@ -1,4 +1,4 @@
-"""torch tensors of the CPU."""
+"""torch tensors on the CPU."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ torch = pytest.importorskip("torch")
 
 @pytest.fixture(autouse=True)
 def no_warnings():
-    """A tensor over read-only memory is a warning first and a crash later."""
+    """Fail on the warning about read-only memory: a later write to such a tensor would crash."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
 
 
 def in_private_pages(value, **how):
-    """Return what a reader gets by default: over pages of its own, as it asked for."""
+    """Return the value that a reader gets by default, over private pages if the metadata asks for them."""
     encoded = values.encode(value, **how)
     assert values.wants_private_pages(encoded.metadata)
     pages = private_pages(encoded)
@@ -52,7 +52,7 @@ DTYPES = [
 
 @pytest.mark.parametrize("name", sum(DTYPES, []))
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (5,), (2, 3, 4)], ids=str)
-def test_a_tensor_comes_back_as_a_writable_view_without_pickle(name, shape):
+def test_a_tensor_is_decoded_as_a_writable_view_without_pickle(name, shape):
     tensor = torch.arange(torch.Size(shape).numel()).reshape(shape).to(getattr(torch, name))
     back, pages = in_private_pages(tensor, allow_pickle=False)
     assert_same_tensor(tensor, back)
@@ -94,13 +94,13 @@ def test_the_order_of_axes_is_kept():
     ],
     ids=["strided", "expanded", "conjugate", "negated"],
 )
-def test_what_has_gaps_becomes_contiguous(tensor):
+def test_a_tensor_with_gaps_becomes_contiguous(tensor):
     back, _ = in_private_pages(tensor)
     assert_same_tensor(tensor, back)
     assert back.is_contiguous()
 
 
-def test_a_tensor_that_requires_grad_comes_back_as_a_leaf_that_does():
+def test_a_tensor_that_requires_grad_is_decoded_as_a_leaf_that_does():
     leaf = torch.ones(3, requires_grad=True)
     product = leaf * 2
     for tensor in (leaf, product, leaf.detach()):
@@ -133,7 +133,7 @@ def test_a_tensor_holds_its_memory():
     pages.clear()
 
 
-def test_a_target_is_let_go_after_writing():
+def test_a_target_is_released_after_writing():
     for tensor in (torch.arange(40)[::2], torch.arange(4)):
         encoded = values.encode(tensor)
         pages = bytearray(encoded.nbytes)
@@ -280,7 +280,7 @@ def test_mutated_metadata_is_an_error_or_another_value():
             attempt(metadata, data)
 
 
-def test_torch_is_imported_for_tensors_alone_and_missed_by_name():
+def test_torch_is_imported_only_for_tensors_and_named_if_missing():
     encoded = values.encode(torch.arange(3))
     tree = values.encode({"a": torch.arange(3)})
     script = f"""

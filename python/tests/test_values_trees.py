@@ -65,7 +65,7 @@ TREES = [
 
 
 @pytest.mark.parametrize("tree", TREES, ids=range(len(TREES)))
-def test_a_tree_comes_back_with_its_structure_without_pickle(tree):
+def test_a_tree_keeps_its_structure_without_pickle(tree):
     assert is_tree(tree)
     back = round_trip(tree, allow_pickle=False)
     assert_same_tree(tree, back)
@@ -112,7 +112,7 @@ def test_everything_else_in_a_container_makes_it_one_for_pickle(value):
     assert repr(back) == repr(value)
 
 
-def test_what_cannot_be_named_is_pickled():
+def test_a_namedtuple_that_cannot_be_imported_is_pickled():
     Local = collections.namedtuple("Local", "a")
     back = round_trip(Local(np.arange(2)))
     assert not is_tree(Local(np.arange(2)))
@@ -163,7 +163,7 @@ def random_keys(count: int) -> dict[str, np.ndarray]:
     return {noise.bytes(30).hex(): np.full(3, i, "f4") for i in range(count)}
 
 
-def test_a_structure_that_does_not_fit_is_told_beside_the_leaves():
+def test_a_structure_that_does_not_fit_is_stored_beside_the_leaves():
     tree = random_keys(300)
     encoded = values.encode(tree)
     assert len(encoded.metadata) < 50 and encoded.nbytes == encoded.structure.nbytes
@@ -193,7 +193,7 @@ def test_a_structure_that_does_not_fit_stands_in_the_payload_if_it_cannot_be_red
 
 
 @pytest.mark.parametrize("keys", [3, 300])
-def test_runs_of_a_tree_of_several_dtypes_are_told(keys):
+def test_metadata_has_the_runs_of_a_tree_of_several_dtypes(keys):
     tree = {**random_keys(keys), "n": np.arange(3), "e": np.zeros((0, 2), "f8"), "h": np.ones(5, "f2")}
     encoded = values.encode(tree)
     runs = values.reduce_runs(encoded.metadata)
@@ -211,7 +211,7 @@ def test_runs_of_a_tree_of_several_dtypes_are_told(keys):
     assert_same_tree({key: leaf * leaf.dtype.type(2) for key, leaf in tree.items()}, doubled)
 
 
-def test_runs_that_cannot_be_are_corrupt():
+def test_impossible_runs_are_corrupt():
     metadata = values.encode({**random_keys(300), "n": np.arange(3)}).metadata
     told = metadata[metadata.index(b"f32:") :]
     for bad in (b"f32:64", b"f32:64,i64:64", b"f32:64,i64", b"x:64,i64:72", b"f32:-1,i64:72", b"f32:64,i64:99", b"f32:0,i64:72", b"f32:60,i64:72"):
@@ -238,7 +238,7 @@ def test_flattened_trees_of_any_size_reduce():
         values.unflatten(spec, result[:-1])
 
 
-def test_another_structure_is_told():
+def test_another_structure_is_an_error():
     spec, one = values.flatten({"a": np.zeros(2)})
     values.check_spec(spec, one.metadata)
     for other in ({"b": np.zeros(2)}, {"a": np.zeros(3)}, random_keys(300)):
@@ -288,7 +288,7 @@ def test_a_tree_of_a_dtype_that_does_not_reduce_names_it(dtype, name):
 # ---- lazily
 
 
-def test_only_the_ranges_of_the_keys_asked_for_are_read():
+def test_only_the_ranges_of_requested_keys_are_read():
     tree = {"a": np.arange(10), "b": {"c": np.arange(5.0), "d": [np.zeros(3), None]}}
     for value in (tree, {**random_keys(300), **tree, "flag": np.array(True)}):
         encoded = values.encode(value)

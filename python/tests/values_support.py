@@ -1,4 +1,4 @@
-"""What the tests of values share: an object in memory, and what equal means."""
+"""Helpers for the tests of values: an object in memory, and the meaning of equal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STALE = 0xAA
 
 
 def stored(encoded: values.Encoded) -> memoryview:
-    """Return page-aligned read-only memory that an object was written into, over stale bytes."""
+    """Return page-aligned read-only memory with an object, written over stale bytes."""
     pages = mmap.mmap(-1, max(encoded.nbytes, 1))
     pages.write(bytes([STALE]) * encoded.nbytes)
     target = memoryview(pages)[: encoded.nbytes]
@@ -24,7 +24,7 @@ def stored(encoded: values.Encoded) -> memoryview:
 
 
 def round_trip(value: Any, *, allow_pickle: bool = True, **how: Any) -> Any:
-    """Return what a reader gets of a value that was put."""
+    """Return the value that a reader gets after a put."""
     encoded = values.encode(value, allow_pickle=allow_pickle)
     data = stored(encoded)
     if encoded.buffer is not None:
@@ -37,14 +37,14 @@ def round_trip(value: Any, *, allow_pickle: bool = True, **how: Any) -> Any:
 
 
 def private_pages(encoded: values.Encoded) -> memoryview:
-    """Return writable memory of a reader's own with an object's bytes."""
+    """Return private writable memory with an object's bytes."""
     target = memoryview(bytearray(encoded.nbytes))
     encoded.write_into(target)
     return target
 
 
 def address(array: np.ndarray) -> int:
-    """Return where an array's elements begin."""
+    """Return the address of an array's elements."""
     return array.__array_interface__["data"][0]
 
 
@@ -67,7 +67,7 @@ def assert_same_array(expected: np.ndarray, actual: np.ndarray) -> None:
 
 
 def mutations(metadata: bytes, count: int) -> Iterator[bytes]:
-    """Yield metadata with a few bytes changed, cut off or put in between, behind the version."""
+    """Yield metadata with a few bytes behind the version changed, removed or inserted."""
     noise = np.random.default_rng(7)
     for _ in range(count):
         mutated = bytearray(metadata)
@@ -86,7 +86,7 @@ def mutations(metadata: bytes, count: int) -> Iterator[bytes]:
 
 
 def attempt(metadata: bytes, data: bytes) -> None:
-    """Read an object that may be anything, and all of the value if there is one."""
+    """Read an arbitrary object, and the whole value if decoding succeeds."""
     view = memoryview(data)
     calls = (
         lambda: values.decode(metadata, view, allow_pickle=False),

@@ -19,9 +19,10 @@ using object_store::ClientId;
 using CopyInfo = object_store::Store::CopyInfo;
 
 constexpr absl::Duration kSettleWithin = absl::Seconds(40);
-// And as long for each node: it waits for what is lost, and then who waits for its bytes does.
+// In addition, for each node: a Get of a lost object waits this long, and then so do requests that
+// wait for its memory.
 constexpr absl::Duration kWaitForLost = absl::Seconds(60);
-// In which what a shard has said comes to a node that nothing stands in the way of.
+// The time within which a shard's message reaches an undisturbed node.
 constexpr absl::Duration kToldWithin = absl::Milliseconds(500);
 
 class BroadcastSimulation final : public ClientSimulation {
@@ -45,19 +46,19 @@ class BroadcastSimulation final : public ClientSimulation {
     int shard = 0;
     int puts = 0;
     bool deleting = false;
-    // Sticky requests that were made; and those that may still take effect: neither has the shard
-    // said that they have begun, nor have they ended.
+    // The number of sticky requests, and those that can still take effect: the shard has not
+    // confirmed the start, and the request has not ended.
     int sticky_asked = 0;
     std::set<uint64_t> to_begin;
-    // Somebody was told that it was stopped, and nobody has asked for it to be sticky since; and
-    // who has a copy and must know.
+    // A client was answered that the broadcast is stopped, and there was no sticky request since;
+    // and the holders of copies that must know.
     bool stopped = false;
     Instant stopped_at;
     Instant stop_asked_at;
     std::set<NodeKey> know_stop;
-    // Of the marks that somebody was told, but for those of a stop.
+    // The latest stamp of a mark in a message to a node, except marks of a stop.
     uint64_t last_stamp = 0;
-    // Who has kept the mark since the last sample.
+    // The nodes that had the mark at the previous sample, with its stamp.
     std::map<NodeKey, uint64_t> keepers;
   };
   struct Ask {
@@ -103,8 +104,9 @@ class BroadcastSimulation final : public ClientSimulation {
     }
   }
 
-  // What was put last comes to its shard before it is deleted: what nodes ask is behind that, and
-  // behind what they register.
+  // Awaits that each shard knows the last puts before the deletes: a Stat is behind the puts and
+  // the registrations of its node.
+  // A Put on a node that died gets no answer.
   void AwaitWord() {
     Await("for puts", [this] {
       const bool open = std::any_of(puts_.begin(), puts_.end(), [this](const auto& put) {
@@ -132,6 +134,7 @@ class BroadcastSimulation final : public ClientSimulation {
   }
 
   absl::Status Empty() override {
+    // The general checks first: their messages are more specific.
     if (absl::Status status = checkers_.Empty(); !status.ok()) return status;
     for (int s = 0; s < cluster_.num_shards(); ++s) {
       v1::GetStatusResponse status;
@@ -156,6 +159,7 @@ class BroadcastSimulation final : public ClientSimulation {
     const auto client = clients_.find(cluster_.node(n)->key());
     if (client == clients_.end()) return;
     cluster_.store(n)->CloseClient(client->second, /*clean=*/true);
+    // The node drops the callbacks of a closed client, so nothing else would remove these entries.
     clients_.erase(client);
     const NodeKey life = cluster_.node(n)->key();
     std::erase_if(asks_, [&life](const auto& ask) { return ask.second.life == life; });
@@ -197,7 +201,7 @@ class BroadcastSimulation final : public ClientSimulation {
   void Put(int n, size_t number) {
     Object& object = objects_[number];
     const v1::ObjectSummary summary = cluster_.Describe(object.id).summary();
-    // As a task that is run again when its result is lost; and now and then when it is not.
+    // Like a task that runs again because its result is lost; sometimes also if it is not lost.
     if (object.puts > 0 && summary.complete_copies() > 0 && !random_.Chance(0.1)) return;
     ++object.puts;
     cluster_.journal().Note(SimCluster::NodeName(n), " puts ", NameOf(number));
@@ -233,6 +237,7 @@ class BroadcastSimulation final : public ClientSimulation {
     cluster_.journal().Note(SimCluster::NodeName(n), " deletes ", NameOf(number));
     cluster_.store(n)->Delete(ClientOf(n), object.id, cluster_.NowAt(n) + absl::Seconds(5),
                               [](const absl::Status&) {});
+    // Invariants hold until a Delete only, so the clients continue with another object.
     std::erase(current_, number);
     NewObject();
   }
@@ -248,6 +253,8 @@ class BroadcastSimulation final : public ClientSimulation {
     ask.sticky = random_.Chance(0.6);
     ask.begun = now();
     ask.puts = object.puts;
+    // From here on the object can become sticky at any time, so an earlier stop no longer forbids
+    // it.
     if (ask.sticky) {
       ++object.sticky_asked;
       object.to_begin.insert(ask.number);
@@ -268,7 +275,7 @@ class BroadcastSimulation final : public ClientSimulation {
         [this, number = ask.number](const absl::StatusOr<int>& nodes) { Answered(number, nodes); });
   }
 
-  // From now on it is asked again as what has begun.
+  // The shard has confirmed the start. A new session repeats the request as already started.
   void Begun(int n, const v1::BroadcastBegun& begun) {
     for (const auto& [number, ask] : asks_) {
       if (ask.request != begun.request_id() || cluster_.FindNode(ask.life) != n) continue;
@@ -292,13 +299,13 @@ class BroadcastSimulation final : public ClientSimulation {
     const Ask ask = found->second;
     asks_.erase(found);
     Object& object = objects_[ask.object];
-    // After a deadline it may be on its way still.
+    // A request whose deadline has passed can still be on its way to the shard.
     const bool over = !absl::IsDeadlineExceeded(nodes.status());
     if (over) object.to_begin.erase(ask.number);
     cluster_.journal().Note("broadcast of ", NameOf(ask.object), " ", nodes.status().ToString());
     const bool known = nodes.ok() || absl::IsDeadlineExceeded(nodes.status()) ||
                        absl::IsNotFound(nodes.status()) || absl::IsDataLoss(nodes.status());
-    // Who waits for what is lost for a minute gives up.
+    // A node that waits for a lost object gives up after a minute.
     const bool given_up = absl::IsResourceExhausted(nodes.status()) && !running_;
     if (!known && !given_up) {
       cluster_.journal().Violation(absl::StrCat("Broadcast of ", NameOf(ask.object)),
@@ -307,14 +314,16 @@ class BroadcastSimulation final : public ClientSimulation {
     if (nodes.ok()) CheckArrived(ask);
   }
 
-  // Each node that it was for, and that nothing has happened to meanwhile, or so shortly before
-  // that it may not have been there, has it.
+  // Checks that each node of the broadcast has the object. Skips nodes with trouble since the
+  // start, and shortly before it, because the shard can have missed such a node.
   void CheckArrived(const Ask& ask) {
     ++answered_;
     const Object& object = objects_[ask.object];
+    // A second put can have replaced the generation while the first was under way.
     if (object.deleting || object.puts != 1 || ask.puts != 1) return;
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
       const bool named = ask.names.contains("*") || ask.names.contains(SimCluster::NodeName(n));
+      // A lease and a half: a node that was away just before the start can have been declared dead.
       const Instant since = ask.begun - plan_.world.cluster.lease * 1.5;
       if (!named || !cluster_.Undisturbed(n, object.shard, since)) continue;
       ++checked_;
@@ -325,7 +334,7 @@ class BroadcastSimulation final : public ClientSimulation {
     }
   }
 
-  // What is asked at the same time may come to the shard before or after it.
+  // A request that is open at the same time can reach the shard before or after the stop.
   void Stop(int n, size_t number) {
     Object& object = objects_[number];
     const bool alone = object.to_begin.empty();
@@ -348,13 +357,14 @@ class BroadcastSimulation final : public ClientSimulation {
                                  });
   }
 
-  // Where somebody waits still for what has been stopped, and asks again. What then becomes of it
-  // is to be seen: nobody does anything with it any more.
+  // Restarts the shard if a waiting sticky request will be repeated in the new session. The clients
+  // no longer use this object, so the checks see what the repeated request does.
   void RestartShardLater(size_t number) {
     const bool waited_for = std::any_of(asks_.begin(), asks_.end(), [number](const auto& ask) {
       return ask.second.sticky && ask.second.object == number;
     });
     if (plan_.world.cluster.peaceful || !waited_for || random_.Chance(0.5)) return;
+    // The clients stop using this object, so no later request changes the outcome.
     std::erase(current_, number);
     NewObject();
     const int shard = objects_[number].shard;
@@ -378,7 +388,7 @@ class BroadcastSimulation final : public ClientSimulation {
     for (size_t number = 0; number < objects_.size(); ++number) LookAt(number);
   }
 
-  // By node's life: the stamp that it keeps, of complete copies of what the shard's generation is.
+  // By node's life: the mark of its complete copy of the shard's generation.
   std::map<NodeKey, v1::StickyMark> MarksOf(const ObjectId& id, const Generation& generation) {
     std::map<NodeKey, v1::StickyMark> marks;
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
@@ -401,7 +411,7 @@ class BroadcastSimulation final : public ClientSimulation {
     LookAtStop(number);
   }
 
-  // What a node was told of its copy it keeps, or learns something later.
+  // A node keeps the mark of its copy, or replaces it by a later one.
   void LookAtMarks(size_t number) {
     Object& object = objects_[number];
     const std::map<NodeKey, v1::StickyMark> marks = MarksOf(object.id, Generation());
@@ -417,8 +427,8 @@ class BroadcastSimulation final : public ClientSimulation {
     }
   }
 
-  // Nobody may bring it back: not in the life of the shard that was asked, nor in one that has
-  // heard of it from somebody who knows.
+  // A stopped broadcast must not return: not in the life of the shard that stopped it, nor in a
+  // later life that has heard of the stop from a holder of a copy.
   void LookAtStop(size_t number) {
     Object& object = objects_[number];
     const v1::DescribeObjectResponse described = cluster_.Describe(object.id);
@@ -434,6 +444,8 @@ class BroadcastSimulation final : public ClientSimulation {
       cluster_.journal().Violation(absl::StrCat(NameOf(number), " is sticky after it was stopped; ",
                                                 cluster_.DescribeEverywhere(object.id)));
     }
+    // A node knows the stop if its mark is empty and later than every other, or if it had enough
+    // time.
     const bool long_ago = same_shard && now() >= object.stopped_at + kToldWithin;
     for (const auto& [key, mark] : marks) {
       const bool undisturbed =
@@ -469,6 +481,7 @@ class BroadcastSimulation final : public ClientSimulation {
       return absl::UnavailableError(absl::StrCat(NameOf(number), ": ", what..., "; ",
                                                  cluster_.DescribeEverywhere(object.id)));
     };
+    // The latest mark wins: a shard learns it from the nodes after a restart.
     v1::StickyMark latest;
     for (const auto& [key, mark] : MarksOf(object.id, directory::FromProto(summary.generation()))) {
       if (mark.stamp() > latest.stamp()) latest = mark;
@@ -476,6 +489,7 @@ class BroadcastSimulation final : public ClientSimulation {
     const std::set<std::string> told(latest.nodes().begin(), latest.nodes().end());
     const std::set<std::string> known(summary.sticky().nodes().begin(),
                                       summary.sticky().nodes().end());
+    // A restarted shard must have learned the mark from the nodes that have copies.
     if (told != known) {
       return wrong("nodes keep in mind that it is for [", absl::StrJoin(told, " "),
                    "], its shard has [", absl::StrJoin(known, " "), "]");
@@ -489,7 +503,7 @@ class BroadcastSimulation final : public ClientSimulation {
     return absl::OkStatus();
   }
 
-  // What was stopped, as somebody knows who has a copy, has not come back.
+  // A stopped broadcast has not returned, if a node with a copy knows of the stop.
   void CheckStops() {
     for (size_t i = 0; i < objects_.size(); ++i) {
       const Object& object = objects_[i];
@@ -512,11 +526,11 @@ class BroadcastSimulation final : public ClientSimulation {
 
   const BroadcastPlan& plan_;
   std::vector<Object> objects_;
-  std::vector<size_t> current_;  // those that clients act on
+  std::vector<size_t> current_;  // the objects that clients use
   std::map<NodeKey, ClientId> clients_;
-  std::map<uint64_t, Ask> asks_;  // without an answer
+  std::map<uint64_t, Ask> asks_;  // not answered yet
   uint64_t last_ask_ = 0;
-  std::map<uint64_t, NodeKey> puts_;  // likewise, by whom
+  std::map<uint64_t, NodeKey> puts_;  // not answered yet, with the node
   uint64_t last_put_ = 0;
   uint64_t answered_ = 0;
   uint64_t checked_ = 0;
@@ -529,7 +543,7 @@ BroadcastPlan DrawBroadcastPlan(uint64_t seed, bool peace) {
   plan.seed = seed;
   plan.world = DrawPlan(seed, peace ? Focus::kPeace : Focus::kAnything);
   Random random(seed * 157 + 5);
-  // Nobody is full for long, and nothing is evicted: each node can have all.
+  // No node is full for long, and nothing is evicted: each node has room for all objects.
   plan.world.cluster.capacity_bytes = 64 << 20;
   plan.world.cluster.allocation_failures = 0;
   auto& weights = plan.world.faults.weights;
@@ -538,7 +552,7 @@ BroadcastPlan DrawBroadcastPlan(uint64_t seed, bool peace) {
   if (!peace) {
     weights[static_cast<size_t>(Fault::kCrashNode)] += 1;
     weights[static_cast<size_t>(Fault::kCrashShard)] += 0.5;
-    // So that requests stay open.
+    // Slow memory keeps requests open for longer.
     if (random.Chance(0.5)) weights[static_cast<size_t>(Fault::kMemory)] += 1;
     if (random.Chance(0.5)) plan.world.cluster.allocation_delay = absl::Seconds(1) * random.Unit();
     plan.world.faults.memory_fails = false;

@@ -1,11 +1,11 @@
-// Simulated clusters whose clients put objects, have them broadcast to some nodes or to all, also
-// those that come later, stop that, and delete; while nodes crash and come back, and shards begin
-// anew.
+// Simulated clusters whose clients put objects, broadcast them to some or all nodes (including
+// nodes that join later), stop broadcasts, and delete objects, while nodes crash and return and
+// shards restart.
 //
-//   storm     clients act, things break     always: who has a copy that was told to be sticky does
-//                                           not forget it; who was answered was answered the truth
-//   calm      faults stop                   within a bound: each node has what is sticky for it,
-//                                           shards and nodes agree on what is, nobody waits
+//   storm     clients act, faults happen    always: a node keeps the sticky mark of its copy; every
+//                                           answer to a client is true
+//   calm      faults stop                   within a bound: each node has the objects that are
+//                                           sticky for it, and no request waits
 //   farewell  everything is deleted         within a bound: nothing is left
 //
 // A run is a pure function of its seed. Testonly.
@@ -21,18 +21,18 @@ namespace phalanx::sim {
 
 struct BroadcastPlan {
   uint64_t seed = 1;
-  SimulationPlan world;  // cluster and faults; its workload is not run
+  SimulationPlan world;  // cluster and faults; its workload is not used
   absl::Duration mean_pause = absl::Milliseconds(60);
   uint64_t max_bytes = 200'000;
-  int objects = 8;  // that are acted on at a time
+  int objects = 8;  // in use at a time
 };
 
-// `peace`: without faults.
+// `peace`: the plan has no faults.
 BroadcastPlan DrawBroadcastPlan(uint64_t seed, bool peace = false);
 std::string Describe(const BroadcastPlan& plan);
 
-// `operations` counts broadcasts that were answered well; `bytes_checked` how often a node was
-// found to have, or in the end was awaited to have, what is sticky for it.
+// `operations` counts successful broadcasts. `bytes_checked` counts the checks that found a sticky
+// object on a node of its broadcast.
 SimulationResult RunBroadcastSimulation(const BroadcastPlan& plan);
 
 }  // namespace phalanx::sim

@@ -24,6 +24,7 @@ void Checkers::Sample() {
     for (const CopyInfo& copy : copies) {
       if (copy.complete) complete[copy.generation].insert(cluster_.node(n)->key());
     }
+    // A sample of each view only, because checking all bytes at each sample is too slow.
     for (SimClient* client : cluster_.clients(n)) client->CheckViews(/*all_bytes=*/false);
   }
   CheckAdoption();
@@ -44,13 +45,14 @@ void Checkers::CheckCores() {
 
 void Checkers::CheckBytes(int n, const Copies& copies) {
   for (const CopyInfo& copy : copies) {
-    // Of a Put that was not answered yet nobody knows which one it is.
+    // The history learns the generation of a Put with its answer; until then the attempt is
+    // unknown.
     const uint64_t attempt = cluster_.history().AttemptOf(copy.generation);
     if (attempt != 0) CheckCopyBytes(n, copy, attempt);
   }
 }
 
-// Compares what has come since the last time.
+// Compares the bytes that arrived since the previous sample: comparing all each time is too slow.
 void Checkers::CheckCopyBytes(int n, const CopyInfo& copy, uint64_t number) {
   const Attempt& attempt = cluster_.history().attempt(number);
   const auto breach = [&](absl::string_view what) {
@@ -58,6 +60,7 @@ void Checkers::CheckCopyBytes(int n, const CopyInfo& copy, uint64_t number) {
                                               " attempt ", number, " on ", SimCluster::NodeName(n),
                                               ": ", what));
   };
+  // Checked before the bytes, which are indexed by this size.
   if (copy.size_bytes != attempt.size_bytes || copy.id != attempt.id) return breach("its size");
   net::TransferBuffer& buffer = *copy.buffer;
   Verified& verified = verified_[{cluster_.node(n)->key(), copy.generation}];
@@ -85,6 +88,7 @@ void Checkers::CheckAdoption() {
       const Generation now = directory::FromProto(object.generation());
       if (!id.ok() || object.deleted() || !now.valid()) continue;
       const uint64_t number = cluster_.history().AttemptOf(now);
+      // Read before NoteAdopted sets it.
       const bool returned = number != 0 && cluster_.history().attempt(number).adopted;
       cluster_.history().NoteAdopted(now);
       const Generation before = std::exchange(adopted_[*id], now);
@@ -99,12 +103,13 @@ void Checkers::CheckReplacement(const ObjectId& id, const Generation& before, co
   const uint64_t number = history.AttemptOf(before);
   if (number == 0) return;
   const Attempt& attempt = history.attempt(number);
+  // A Delete explains any change of the generation.
   if (history.MayBeDeleted(attempt)) return;
   const Instant since = cluster_.scheduler().now() - Grace();
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     if (!cluster_.Undisturbed(n, cluster_.ShardOf(id), since)) continue;
     const NodeKey key = cluster_.node(n)->key();
-    // What had been adopted before, and comes back complete, wins over what is being written.
+    // A complete copy that was adopted before wins over one that is being written.
     const bool writes = !returned && attempt.state == AttemptState::kOpen && attempt.creator == key;
     const auto holding = holdings_.find(number);
     const bool holds = holding != holdings_.end() && holding->second.holders.contains(key);
@@ -118,8 +123,9 @@ void Checkers::CheckReplacement(const ObjectId& id, const Generation& before, co
 bool Checkers::MustBeDeleted(const Attempt& attempt) {
   for (const Deletion& deletion : cluster_.history().deletions()) {
     if (deletion.doomed != attempt.number || !deletion.confirmed) continue;
+    // The same life of the shard remembers the deletion itself.
     if (cluster_.last_shard_start(cluster_.ShardOf(deletion.id)) <= deletion.begun) return true;
-    // Who asked was told which generations were deleted, and tells a shard that forgets.
+    // The node of the Delete knows the deleted generations, and tells them to a restarted shard.
     if (deletion.undisturbed && cluster_.FindNode(deletion.by) >= 0) return true;
     for (const NodeKey& key : attempt.told_of_deletion) {
       if (cluster_.FindNode(key) >= 0) return true;
@@ -145,9 +151,11 @@ void Checkers::CheckLosses(const std::map<Generation, std::set<NodeKey>>& comple
         holding.last_death = now;
       }
     }
+    // Not lost now, or lost with the death of its last holder.
     if (before.empty() || !holding.holders.empty() || !alive.valid()) continue;
     const auto adopted = adopted_.find(attempt.id);
     const bool replaced = adopted != adopted_.end() && adopted->second != *attempt.generation;
+    // The shard can have granted the eviction because of a copy on a node that had just died.
     const bool granted_on_a_dead_word =
         holding.last_death.nanos() >= 0 && now - holding.last_death < Fencing();
     if (attempt.unsealed || replaced || granted_on_a_dead_word) continue;
@@ -171,7 +179,7 @@ absl::Status Checkers::NodesAtRest() {
   const auto not_yet = [](int n, const auto&... what) {
     return absl::UnavailableError(absl::StrCat(SimCluster::NodeName(n), ": ", what...));
   };
-  // A partial copy of what nobody has whole is still passed on.
+  // While nodes wait for an object without a complete copy, its partial copies are still relayed.
   bool wanted_in_vain = false;
   for (int s = 0; s < cluster_.num_shards(); ++s) {
     for (const v1::ObjectSummary& object : cluster_.List(s)) {
@@ -185,6 +193,7 @@ absl::Status Checkers::NodesAtRest() {
     for (size_t s = 0; s < states.size(); ++s) {
       if (!states[s].ok()) return not_yet(n, "shard ", s, ": ", states[s].ToString());
     }
+    // Partial relays continue then, so their transfers are not an error.
     if (wanted_in_vain) continue;
     const net::DataPlaneStats plane = node->data_plane_stats();
     if (plane.pulls_active != 0) return not_yet(n, plane.pulls_active, " pulls");
@@ -196,7 +205,7 @@ absl::Status Checkers::NodesAtRest() {
 absl::Status Checkers::RequestsAtRest() {
   for (const Operation& operation : cluster_.history().operations()) {
     if (operation.state != Operation::State::kRunning) continue;
-    // A stream that has begun has no deadline.
+    // The deadline of a streaming Get ends with its first view.
     const bool in_time = operation.streaming || cluster_.scheduler().now() < operation.deadline;
     if (operation.read && in_time && MayWait(operation)) continue;
     return absl::UnavailableError(
@@ -207,7 +216,7 @@ absl::Status Checkers::RequestsAtRest() {
   return absl::OkStatus();
 }
 
-// A Get for which there is no copy, or no room.
+// A Get can wait if there is no complete copy, or no room for one.
 bool Checkers::MayWait(const Operation& get) {
   const v1::ObjectSummary summary = cluster_.Describe(get.id).summary();
   if (summary.complete_copies() == 0) return true;
@@ -216,7 +225,7 @@ bool Checkers::MayWait(const Operation& get) {
          KeptBytes(n) + SimCluster::CountedBytes(summary) > cluster_.options().capacity_bytes;
 }
 
-// What cannot be evicted from a node: what is pinned, and the last complete copies of objects.
+// The bytes that cannot be evicted from a node: pinned ones, and last complete copies.
 uint64_t Checkers::KeptBytes(int n) {
   uint64_t bytes = cluster_.store(n)->stats().pinned_bytes;
   for (const CopyInfo& copy : cluster_.store(n)->Copies()) {
@@ -274,21 +283,24 @@ absl::Status Checkers::ObjectIsTrue(const ObjectId& id) {
         return wrong(name, " was deleted");
       }
       const bool current = !deleted && copy.generation == adopted;
-      // Another generation is kept only while this one may still fail.
+      // A copy of another generation is kept only while the adopted generation has no complete
+      // copy.
       if (!current && described.summary().complete_copies() == 0 && !deleted) continue;
       if (!current) return wrong(name, " is superseded or deleted");
       const auto at = listed.find(key);
-      // Memory that came before a sender: who waits hears what becomes of the object.
+      // Memory that was allocated before a sender was named: the shard lists the node as waiting.
       const bool begun = copy.complete || copy.buffer->bytes_present() > 0;
       if (at == listed.end() && !begun && waiting.contains(key)) continue;
       if (at == listed.end()) return wrong(name, " is not listed");
+      // The shard plans pulls from this flag.
       if (at->second != copy.complete) return wrong(name, " is listed as if complete or not");
       listed.erase(at);
     }
   }
   const bool lost = described.summary().complete_copies() == 0;
   for (const auto& [key, complete] : listed) {
-    // It was given a sender that crossed its next question, and there is no other to name.
+    // The shard named a sender, and the node's next request crossed that message. Another sender
+    // does not exist.
     if (lost && !complete && waiting.contains(key)) continue;
     return wrong("listed on ", key.ToString(), ", which does not have it");
   }

@@ -1,24 +1,23 @@
-// What must hold in a simulated cluster whatever happens to it, and what must hold once it has come
-// to rest. Breaches go to the journal. Testonly.
+// The invariants of a simulated cluster: always, and at rest. Violations go to the journal.
+// Testonly.
 //
 // Always (Sample, between any two events)
 //  1. Every core's own invariants.
-//  2. Below the watermarks every copy on every node has the bytes of its generation's attempt; so
-//     has all that clients look at.
-//  3. The adopted generation changes only when the one before was deleted, or nobody whom the shard
-//     could know of had it: not while a node in undisturbed contact with the shard has it complete,
-//     or writes it.
-//  4. The last complete copy of an adopted generation does not go while its node lives, unless it
-//     was deleted, replaced by another (3), or granted for eviction on the word of a node that
-//     died.
-// At rest (Settled, to be asked until it is OK)
-//  5. Every node is in touch with every shard; nothing is being fetched, sent or decided.
-//  6. The directory lists exactly the copies that there are.
-//  7. What was deleted is nowhere, as long as somebody can know: the shard's life in which that
-//     was, or a node that was told. What was superseded is nowhere.
-//  8. No request waits but Gets for objects of which there is no copy.
-// When everything was deleted and let go (Empty)
-//  9. No memory, pins, references, requests, pulls, pushes; no state in the shards.
+//  2. Below the watermarks every copy on every node has the bytes of its generation's attempt. So
+//     has every view of a client.
+//  3. The adopted generation changes only if the previous one was deleted, or if no node known to
+//     the shard has it: not while a node in undisturbed contact with the shard has it complete, or
+//     writes it.
+//  4. The last complete copy of an adopted generation stays while its node lives, unless it was
+//     deleted, replaced (3), or granted for eviction because of a copy on a node that died.
+// At rest (Settled, polled until it is OK)
+//  5. Every node is in contact with every shard; no fetch, send or decision is pending.
+//  6. The directory lists exactly the existing copies.
+//  7. A deleted object is nowhere, as long as the shard's life or a node remembers the deletion. A
+//     superseded generation is nowhere.
+//  8. No request waits except Gets of objects without a copy.
+// When everything was deleted and released (Empty)
+//  9. No memory, pins, references, requests, pulls or pushes; no state in the shards.
 #ifndef PHALANX_SIM_CHECKERS_H_
 #define PHALANX_SIM_CHECKERS_H_
 
@@ -35,15 +34,15 @@ namespace phalanx::sim {
 
 class Checkers {
  public:
-  // `cluster` outlives this.
+  // `cluster` must outlive this.
   explicit Checkers(SimCluster& cluster) : cluster_(cluster) {}
 
   void Sample();
-  // OK, or what is not yet so.
+  // Returns OK at rest, else the first condition that does not hold yet.
   absl::Status Settled();
   absl::Status Empty();
 
-  // Bytes of copies that were compared so far.
+  // The number of bytes of copies compared so far.
   uint64_t bytes_checked() const { return bytes_checked_; }
 
  private:
@@ -53,8 +52,8 @@ class Checkers {
     std::vector<uint64_t> watermarks;
   };
   struct Holding {
-    std::set<NodeKey> holders;  // at the last sample
-    // When a holder died last.
+    std::set<NodeKey> holders;  // at the previous sample
+    // The time of the last death of a holder.
     Instant last_death = Instant::FromNanos(-1);
   };
 
@@ -62,7 +61,7 @@ class Checkers {
   void CheckBytes(int n, const Copies& copies);
   void CheckCopyBytes(int n, const object_store::Store::CopyInfo& copy, uint64_t attempt);
   void CheckAdoption();
-  // `returned`: had been the object's generation before.
+  // `returned`: the generation `now` had been adopted before.
   void CheckReplacement(const ObjectId& id, const Generation& before, const Generation& now,
                         bool returned);
   bool MustBeDeleted(const Attempt& attempt);
@@ -74,9 +73,9 @@ class Checkers {
   absl::Status DirectoryIsTrue();
   absl::Status ObjectIsTrue(const ObjectId& id);
   absl::Status NodeIsEmpty(int n);
-  // So long after a node died its shards may believe that it lives.
+  // The longest time for which shards can believe that a dead node lives.
   absl::Duration Fencing() const { return cluster_.options().lease * 2 + absl::Milliseconds(200); }
-  // So long after trouble nobody can say that a shard might not know.
+  // After trouble, the time in which a shard can miss the state of a node.
   absl::Duration Grace() const { return cluster_.options().lease * 3 + absl::Seconds(1); }
 
   SimCluster& cluster_;

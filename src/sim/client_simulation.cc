@@ -36,6 +36,7 @@ void ClientSimulation::Storm() {
 void ClientSimulation::Calm() {
   if (failed()) return;
   cluster_.journal().Note("---- calm");
+  // A leaving node drains on its own time, after Stop has repaired everything else.
   faults_.Stop();
   Await("for nodes to leave", [this] {
     return faults_.SomebodyLeaves() ? absl::UnavailableError("a node is about to leave")
@@ -62,6 +63,7 @@ void ClientSimulation::RunFor(absl::Duration time) {
         return failed();
       },
       time);
+  // No event is left before the end, so the clock is moved there.
   if (!failed() && now() < end) cluster_.scheduler().RunFor(end - now());
 }
 
@@ -87,6 +89,7 @@ void ClientSimulation::Await(absl::string_view what, absl::FunctionRef<absl::Sta
     last = condition();
     if (last.ok()) return;
     if (now() >= end) break;
+    // Not after every event: the conditions read the state of the whole cluster.
     RunFor(kAskEvery);
   }
   if (failed()) return;
@@ -96,6 +99,7 @@ void ClientSimulation::Await(absl::string_view what, absl::FunctionRef<absl::Sta
 }
 
 void ClientSimulation::OnNode(int n, std::function<void(int)> task) {
+  // A stalled node would run all posted tasks at once when it resumes.
   if (n < 0 || cluster_.node(n) == nullptr || cluster_.node_stalled(n)) return;
   cluster_.OnNode(n, [n, task = std::move(task)] { task(n); });
 }

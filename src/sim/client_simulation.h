@@ -1,12 +1,11 @@
-// What simulations of clients of one kind have in common: a storm in which clients act at random
-// while things break, a calm in which everything comes to its end, and a farewell after which
-// nothing is left.
+// The base of the simulations of one kind of client: a storm in which clients act at random while
+// faults happen, a calm in which all requests end, and a farewell after which nothing is left.
 //
 //   ClientSimulation ◄── of reductions, of lifetimes, of broadcasts
 //     ├─ SimCluster, Checkers, Faults
-//     └─ Act(n), again and again, on the control loop of each node
+//     └─ Act(n), repeatedly, on the control loop of each node
 //
-// Everything random is drawn from the plan's seed. Thread rule: the test's thread. Testonly.
+// All random choices are drawn from the plan's seed. Thread rule: the test's thread. Testonly.
 #ifndef PHALANX_SIM_CLIENT_SIMULATION_H_
 #define PHALANX_SIM_CLIENT_SIMULATION_H_
 
@@ -28,7 +27,7 @@ namespace phalanx::sim {
 class ClientSimulation {
  public:
   struct Settings {
-    absl::Duration mean_pause;  // of a node, between two of its clients' acts
+    absl::Duration mean_pause;  // between two acts of a node's clients
     absl::Duration settle_within = absl::Seconds(60);
     int sample_every = 1;  // events
   };
@@ -36,7 +35,7 @@ class ClientSimulation {
   SimulationResult Run();
 
  protected:
-  // `world` outlives this.
+  // `world` must outlive this.
   ClientSimulation(const SimulationPlan& world, const Settings& settings, Random faults,
                    Random clients)
       : cluster_(world.cluster),
@@ -47,35 +46,36 @@ class ClientSimulation {
         settings_(settings) {}
   virtual ~ClientSimulation() = default;
 
-  // ---- what kind it is
-  // Before the storm.
+  // ---- for the subclass to implement
+  //
+  // Called before the storm.
   virtual void Begin() {}
-  // A client of that node, which is up, does something.
+  // A client of node `n`, which is up, acts.
   virtual void Act(int n) = 0;
-  // Beside the invariants of shards and nodes, which are checked before it.
+  // Called at each sample, after the invariants of shards and nodes were checked.
   virtual void LookAround() {}
-  // No fault is left: awaits what must come, and checks what has.
+  // Called when the faults have stopped: awaits the end of all requests and checks the results.
   virtual void ComeToRest() = 0;
-  // Has everything deleted and closed.
+  // Deletes all objects and closes all clients.
   virtual void Leave() = 0;
   virtual absl::Status Empty() { return checkers_.Empty(); }
-  // `operations`, `bytes_checked` and what else is its own.
+  // Sets `operations`, `bytes_checked` and the subclass's other results.
   virtual void Fill(SimulationResult& result) = 0;
 
-  // ---- for these
+  // ---- for the subclass to call
   bool failed() { return !cluster_.journal().violation().ok(); }
   Instant now() { return cluster_.scheduler().now(); }
   void RunFor(absl::Duration time);
-  // Fails if the condition is not OK within the time to settle.
+  // Steps until the condition returns OK; a violation if it does not within the time to settle.
   void Await(absl::string_view what, absl::FunctionRef<absl::Status()> condition);
-  // On its control loop, if it is up and not stalled.
+  // Runs `task` on the node's control loop, if the node is up and not stalled.
   void OnNode(int n, std::function<void(int)> task);
 
   SimCluster cluster_;
   Checkers checkers_;
   Faults faults_;
   Random random_;
-  bool running_ = false;  // the storm
+  bool running_ = false;  // during the storm
 
  private:
   void Storm();

@@ -8,16 +8,16 @@ namespace {
 
 constexpr uint64_t kWord = sizeof(uint64_t);
 
-// The eight bytes at word * 8; a mix that is cheap and has no period that anybody would hit.
+// The eight bytes at word * 8: a cheap mix without a period that a test could hit.
 uint64_t Word(uint64_t attempt, uint64_t word) {
   uint64_t z = (attempt + 1) * 0x9e3779b97f4a7c15 + word * 0xd1342543de82ef95;
   z = (z ^ (z >> 32)) * 0xd6e8feb86659fd93;
   return z ^ (z >> 29);
 }
 
-// Calls visit(position in the span, bytes, length) for the pieces of the range, in order, until it
-// returns false. All pieces but the first and the last are whole words, whose length the compiler
-// is told: most of a simulation's time would be spent in calls of memcmp otherwise.
+// Calls visit(position in the span, bytes, length) for the pieces of the range in order, until it
+// returns false. All pieces except the first and the last are whole words of constant length,
+// because calls of memcmp with a variable length would take most of a simulation's time.
 template <typename Visit>
 void ForEachPiece(uint64_t attempt, uint64_t offset, uint64_t size, Visit visit) {
   uint64_t at = 0;

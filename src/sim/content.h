@@ -1,8 +1,8 @@
-// What simulated writers write: the byte at each offset of each attempt is a closed form, so that
-// whoever sees bytes can tell whether they are right without anybody keeping them. Testonly.
+// The bytes of simulated writers: the byte at each offset of each attempt is a closed form, so a
+// reader can check any bytes without a stored copy. Testonly.
 //
-// An attempt is one Put or one writer, numbered by the history. Attempts at the same object differ
-// nearly everywhere, and so does an attempt from itself when it is shifted by a byte.
+// An attempt is one Put or one writer, numbered by the history. Two attempts at one object differ
+// nearly everywhere. So do an attempt and the same attempt shifted by a byte.
 #ifndef PHALANX_SIM_CONTENT_H_
 #define PHALANX_SIM_CONTENT_H_
 
@@ -18,7 +18,8 @@ namespace phalanx::sim {
 void FillContent(uint64_t attempt, uint64_t offset, absl::Span<char> out);
 std::string ContentOf(uint64_t attempt, uint64_t size_bytes);
 
-// The offset within the object of the first byte that is not the attempt's; none if all are.
+// Returns the offset within the object of the first byte that differs from the attempt; nullopt if
+// none does.
 std::optional<uint64_t> FirstWrongByte(uint64_t attempt, uint64_t offset,
                                        absl::Span<const char> bytes);
 

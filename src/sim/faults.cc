@@ -21,6 +21,7 @@ void Faults::Start() {
 
 void Faults::Stop() {
   running_ = false;
+  // HealEverything repairs all faults at once, so pending repairs check `running_` and do nothing.
   cluster_.HealEverything();
 }
 
@@ -40,12 +41,14 @@ Fault Faults::Choose() {
     if (at < weights[i]) return static_cast<Fault>(i);
     at -= weights[i];
   }
+  // Rounding can leave a remainder above the last weight.
   return Fault::kResetNodes;
 }
 
 void Faults::Mend(std::function<void()> mend) {
   cluster_.scheduler().After(AnyLength(options_.mean_length, random_),
                              [this, mend = std::move(mend)] {
+                               // Stop has repaired everything else already.
                                if (running_) mend();
                              });
 }
@@ -115,6 +118,7 @@ void Faults::EndNode(bool crash) {
   const int n = AnyVictim();
   if (n < 0) return;
   crash ? cluster_.CrashNode(n) : cluster_.LeaveNode(n);
+  // A node that is still leaving at that time is running, and StartNode does nothing then.
   Mend([this, n] { cluster_.StartNode(n); });
 }
 
@@ -138,7 +142,9 @@ void Faults::StallShard() {
 }
 
 void Faults::PartitionBetween(const std::string& a, const std::string& b, bool both_ways) {
+  // A process is never partitioned from itself.
   if (a == b) return;
+  // Drawn in both cases, so that a seed draws the same afterwards.
   const bool forward = random_.Chance(0.5);
   if (both_ways || forward) cluster_.Partition(a, b);
   if (both_ways || !forward) cluster_.Partition(b, a);
@@ -158,6 +164,7 @@ void Faults::SlowLink() {
   const std::string b = random_.Chance(0.8) ? AnyNodeName() : AnyShardName();
   if (a == b) return;
   Link link = cluster_.fabric().GetLink(a, b);
+  // Restores this link, because the plan can have set it.
   const Link before = link;
   link.latency = link.latency + absl::Milliseconds(50) * random_.Unit();
   link.jitter = absl::Milliseconds(20) * random_.Unit();
@@ -178,17 +185,20 @@ void Faults::StarveMemory() {
   const int n = AnyNode();
   if (cluster_.node(n) == nullptr) return;
   const bool fails = options_.memory_fails;
+  // Drawn in both cases, so that the following draws of a seed do not depend on the option.
   const double failures = random_.Unit();
   const absl::Duration delay = absl::Milliseconds(fails ? 100 : 5000) * random_.Unit();
   cluster_.memory(n).SetTrouble(delay, fails ? failures : 0);
   const ClusterOptions& usual = cluster_.options();
   Mend([this, n, usual] {
+    // The next life of a stopped node starts with the usual memory.
     if (cluster_.node(n) == nullptr) return;
     cluster_.memory(n).SetTrouble(usual.allocation_delay, usual.allocation_failures);
   });
 }
 
 void Faults::Corrupt() {
+  // Without checksums a flipped bit is not detected, so every run would fail.
   if (!cluster_.options().data_plane.checksums) return;
   cluster_.CorruptNodes(0.05 * random_.Unit());
   Mend([this] { cluster_.CorruptNodes(0); });
@@ -199,21 +209,25 @@ bool Faults::SomebodyLeaves() const {
                      [this](const NodeKey& life) { return cluster_.FindNode(life) >= 0; });
 }
 
-// A node leaves as it should: its sole copies are moved first.
+// A node leaves in the proper way: its sole copies are moved first.
 void Faults::Drain() {
   const int n = AnyVictim();
   if (n < 0 || cluster_.node(n) == nullptr) return;
   const NodeKey life = cluster_.node(n)->key();
   const absl::Duration timeout = options_.mean_length * 4 * random_.Unit();
+  // Before the drain starts, so that the calm waits for this node in any case.
   leaving_.push_back(life);
   cluster_.OnNode(n, [this, n, life, timeout] {
     cluster_.journal().Note("drain ", SimCluster::NodeName(n));
     cluster_.Drain(n, timeout, [this, n, life](const absl::Status& status) {
       cluster_.journal().Note("drained ", SimCluster::NodeName(n), ": ", status.ToString());
+      // Posted, because LeaveNode must not run inside the drain's own callback.
       cluster_.scheduler().After(absl::ZeroDuration(), [this, n, life] {
+        // The node can have crashed during the drain.
         if (cluster_.FindNode(life) != n) return;
         cluster_.LeaveNode(n);
-        // Also when all has been mended meanwhile.
+        // Not by Mend: the node must restart even if Stop has repaired everything else in the
+        // meantime.
         cluster_.scheduler().After(AnyLength(options_.mean_length, random_) + absl::Milliseconds(2),
                                    [this, n] { cluster_.StartNode(n); });
       });

@@ -1,7 +1,7 @@
-// Random faults: processes that crash, leave, stall and come back; links that are cut, slow,
-// partitioned one way or both, or die without a word; nodes that run out of memory. Which kinds
-// happen at all in a run, how often and for how long is drawn from the seed (a swarm): a run with
-// few kinds goes deeper than one that has a bit of everything. Testonly.
+// Random faults: processes that crash, leave, stall and return; links that are reset, slow,
+// partitioned in one direction or both, or silently stop; nodes that run out of memory. The seed
+// draws the kinds of faults of a run, their rates and lengths (a swarm): a run with few kinds tests
+// them more deeply than a run with a little of every kind. Testonly.
 #ifndef PHALANX_SIM_FAULTS_H_
 #define PHALANX_SIM_FAULTS_H_
 
@@ -22,8 +22,8 @@ enum class Fault {
   kStallNode,
   kCrashShard,
   kStallShard,
-  kPartitionNodes,        // both ways
-  kPartitionNodesOneWay,  // one of them
+  kPartitionNodes,        // both directions
+  kPartitionNodesOneWay,  // one direction
   kPartitionShard,
   kResetNodes,
   kResetShard,
@@ -33,36 +33,36 @@ enum class Fault {
   kShortIo,
   kMemory,
   kDrain,
-  kCorruption,  // only where checksums are on
-  kSeverNodes,  // a broken connection; what was sent on it comes late
+  kCorruption,  // only with checksums
+  kSeverNodes,  // a broken connection whose sent bytes arrive late
   kSeverShard,
 };
 inline constexpr size_t kFaults = 19;
 
 struct FaultOptions {
-  // Between two faults; infinite for none.
+  // The mean time between two faults; infinite: no faults.
   absl::Duration mean_pause = absl::Milliseconds(300);
-  // Until one that can be mended is.
+  // The mean time until a fault is repaired.
   absl::Duration mean_length = absl::Milliseconds(500);
   std::array<double, kFaults> weights = {};
-  // What has no memory fails; or it waits, for long.
+  // True: allocations fail. False: they wait, for long.
   bool memory_fails = true;
-  // So many nodes at least are up and running.
+  // The minimum number of nodes that stay up and running.
   int nodes_left = 1;
 };
 
 class Faults {
  public:
-  // `cluster` outlives this, and all that was started by it ends before.
+  // `cluster` must outlive this. The tasks that this starts must end first.
   Faults(SimCluster& cluster, const FaultOptions& options, Random random)
       : cluster_(cluster), options_(options), random_(std::move(random)) {}
 
-  // Things break until Stop.
+  // Injects faults until Stop.
   void Start();
-  // No more breaks, and all is mended. Who was told to leave does so in its own time, and comes
-  // back.
+  // Stops injecting faults and repairs all. A node that is leaving finishes first, and restarts
+  // then.
   void Stop();
-  // A node that was told to leave is still there.
+  // Returns whether a node that was asked to leave is still running.
   bool SomebodyLeaves() const;
 
  private:
@@ -70,11 +70,11 @@ class Faults {
   void Break();
   void Do(Fault fault);
   Fault Choose();
-  // After a while, unless all was mended before.
+  // Calls `mend` after a while, unless Stop repairs everything first.
   void Mend(std::function<void()> mend);
   int AnyNode();
   int AnyShard();
-  // A node that may be taken away; -1 if too few would be left.
+  // Returns a node that can be stopped; -1 if too few would be left.
   int AnyVictim();
   int Running();
   std::string AnyNodeName() { return SimCluster::NodeName(AnyNode()); }
@@ -95,7 +95,7 @@ class Faults {
   const FaultOptions options_;
   Random random_;
   bool running_ = false;
-  std::vector<NodeKey> leaving_;  // lives that were told to
+  std::vector<NodeKey> leaving_;  // lives that were asked to leave
 };
 
 }  // namespace phalanx::sim

@@ -13,14 +13,14 @@ namespace {
 
 constexpr absl::string_view kMetadataPrefix = "attempt ";
 
-// "attempt 17" and filler up to the length asked for.
+// Returns "attempt 17", padded to the requested length.
 std::string MetadataOf(uint64_t number, size_t bytes) {
   std::string metadata = absl::StrCat(kMetadataPrefix, number);
   if (metadata.size() < bytes) metadata.append(bytes - metadata.size(), '.');
   return metadata;
 }
 
-// 0 if it is not of that form.
+// Returns 0 if the metadata has another form.
 uint64_t NumberIn(absl::string_view metadata) {
   if (!absl::ConsumePrefix(&metadata, kMetadataPrefix)) return 0;
   while (absl::ConsumeSuffix(&metadata, ".")) {
@@ -69,6 +69,7 @@ uint64_t History::Identify(const ObjectId& id, const Generation& generation,
   if (attempt.size_bytes != size_bytes) {
     return breach(absl::StrCat("the attempt has ", attempt.size_bytes, " bytes"));
   }
+  // A reader can see a Put before its answer, so the generation is bound here too.
   Bind(attempt, generation);
   return attempt.generation == generation ? number : 0;
 }
@@ -85,6 +86,7 @@ void History::Bind(Attempt& attempt, const Generation& generation) {
   if (it->second != attempt.number || attempt.generation != generation) {
     journal_.Violation(absl::StrCat("generation ", generation.ToString(), " is attempt ",
                                     it->second, " and attempt ", attempt.number));
+    // The creator includes the incarnation, so this also catches a copy of an earlier life.
   } else if (generation.creator != attempt.creator) {
     journal_.Violation(absl::StrCat("generation ", generation.ToString(), " of attempt ",
                                     attempt.number, " was created by ",
@@ -101,8 +103,11 @@ void History::NoteAdopted(const Generation& generation) {
 
 void History::ToldAdopted(Attempt& attempt) {
   const bool news = !std::exchange(attempt.adopted, true);
+  // Known before: the generation was adopted at some time, and the answer can be older than a
+  // change.
   if (!news || MayBeDeleted(attempt)) return;
   const auto now = oracle_->AdoptedNow(attempt.id, attempt.creator, attempt.begun);
+  // Without contact the answer can be outdated, and then it is not checked.
   if (!now || *now == attempt.generation) return;
   journal_.Violation(absl::StrCat("attempt ", attempt.number, " at ", NameOf(attempt.id),
                                   " was told that it is adopted, but the shard has ",
@@ -131,6 +136,7 @@ void History::End(uint64_t number, const absl::Status& status) {
     journal_.Violation(absl::StrCat("#", number, " ", operation.what, " ended twice"));
     return;
   }
+  // The store promises no answer after Cancel.
   if (operation.state == Operation::State::kCancelled) {
     journal_.Violation(
         absl::StrCat("#", number, " ", operation.what, " was answered after it was cancelled"));
@@ -158,12 +164,14 @@ void History::Saw(uint64_t number, uint64_t seen, bool complete) {
   };
   if (attempt.id != operation.id) breach("which was at another object");
   if (complete && !attempt.sealing) breach("which nobody has sealed");
+  // A writer publishes before its seal is refused, so only Puts are checked.
   if (complete && attempt.state == AttemptState::kDropped && !attempt.written) {
     breach("which was told that it is dropped");
   }
   for (const Deletion& deletion : deletions_) {
     if (deletion.doomed != seen || !deletion.confirmed) continue;
     if (deletion.by != operation.node || deletion.ended > operation.begun) continue;
+    // A restarted shard can have adopted the generation again.
     if (!deletion.undisturbed) continue;
     breach("which this node had been told is deleted");
   }
@@ -178,6 +186,7 @@ Deletion& History::BeginDeletion(const ObjectId& id, const NodeKey& by) {
   deletion.by = by;
   deletion.begun = scheduler_.now();
   deletion.last_attempt_before = attempts_.size();
+  // With trouble on the way the Delete can hit a later generation.
   if (const auto now = oracle_->AdoptedNow(id, by, scheduler_.now())) {
     deletion.doomed = AttemptOf(*now);
   }
@@ -189,19 +198,22 @@ void History::EndDeletion(uint64_t number, const absl::Status& status) {
   Deletion& deletion = this->deletion(number);
   deletion.confirmed = status.ok();
   deletion.undisturbed = oracle_->ShardStarted(deletion.id) <= deletion.begun;
+  // Trouble since the start: another generation can have been adopted in between.
   if (!oracle_->AdoptedNow(deletion.id, deletion.by, deletion.begun)) deletion.doomed = 0;
-  // Any other error leaves it open what became of it.
+  // After any other error the outcome of the Delete is unknown.
   if (status.ok() || absl::IsNotFound(status)) deletion.ended = scheduler_.now();
 }
 
 void History::CloseDeletions() {
   for (Deletion& deletion : deletions_) {
+    // Deletes with an unknown outcome end here; confirmed ones keep their time.
     deletion.ended = std::min(deletion.ended, scheduler_.now());
   }
 }
 
 bool History::MayBeDeleted(const Attempt& attempt) const {
   return std::any_of(deletions_.begin(), deletions_.end(), [&](const Deletion& deletion) {
+    // A Delete that ended before the attempt started cannot have hit it.
     return deletion.id == attempt.id && deletion.ended >= attempt.begun;
   });
 }

@@ -1,18 +1,18 @@
-// What clients asked of a simulated cluster and what they were told: the record that checkers hold
-// the cluster against.
+// The requests of clients to a simulated cluster and the answers: the record that checkers compare
+// the cluster with.
 //
-// Each Put or writer is an attempt, with a number that stands in its metadata and decides its bytes
-// (content.h). So everybody who sees a copy knows which attempt it claims to be, and generations
-// and attempts must map to each other one to one.
+// Each Put or writer is an attempt. Its number is in its metadata and determines its bytes
+// (content.h). So every reader of a copy knows the attempt that the copy claims to be, and
+// generations and attempts must map one to one.
 //
-// Invariants, checked as things are noted; a breach goes to the journal
-//  1. A generation belongs to one attempt, an attempt has one generation, created by the attempt's
-//     node in that life.
-//  2. Whoever sees a complete view sees an attempt at that object all bytes of which were handed
-//     over, and no Put that was told that its bytes are dropped.
-//  3. A Put that waits for adoption is not told that it was adopted while another generation is.
-//  4. A Get that began on a node after that node was told of a Delete does not see what that hit,
-//     in one life of the shard.
+// Invariants, checked at each call; a violation goes to the journal
+//  1. A generation belongs to one attempt, and an attempt has one generation, created by the
+//     attempt's node in that life.
+//  2. A complete view shows an attempt at that object whose bytes were all handed over. It never
+//     shows a Put that was answered as dropped.
+//  3. A Put that waits for adoption is not answered as adopted while another generation is adopted.
+//  4. A Get that starts on a node after the node got the answer to a Delete does not see the
+//     deleted attempt, within one life of the shard.
 //
 // Testonly; on the test's thread. Owned by the simulation.
 #ifndef PHALANX_SIM_HISTORY_H_
@@ -36,10 +36,10 @@
 namespace phalanx::sim {
 
 enum class AttemptState {
-  kOpen,          // nothing was answered, or not yet sealed
+  kOpen,          // no answer yet, or not sealed yet
   kAcknowledged,  // Put or Seal ended with OK
-  kDropped,       // told that another one existed: its bytes are shown to nobody from then on
-  kFailed,        // an error, or aborted before it was sealed
+  kDropped,       // answered that another one exists: no reader sees its bytes from then on
+  kFailed,        // failed, or aborted before the seal
   kUnknown,       // its client or node died, or its deadline passed
 };
 
@@ -52,16 +52,16 @@ struct Attempt {
   NodeKey creator;
   Instant begun;
   AttemptState state = AttemptState::kOpen;
-  // All bytes were handed over: complete views may show it.
+  // All bytes were handed over, so complete views can show it.
   bool sealing = false;
-  // By a writer, who publishes bytes before anybody knows whether they will count; and who has not
-  // sealed them, so that they may still come to nothing.
+  // `written`: by a writer, whose published bytes can be read before it is known whether they
+  // count. `unsealed`: the writer has not sealed them, so they can still be dropped.
   bool written = false;
   bool unsealed = false;
-  // Known to have been the object's generation.
+  // It is known to have been the object's generation.
   bool adopted = false;
   std::optional<Generation> generation;
-  // Nodes that confirmed that it was deleted: as long as one lives, it stays deleted.
+  // Nodes that confirmed its deletion: while one of them lives, it stays deleted.
   std::set<NodeKey> told_of_deletion;
 };
 
@@ -70,14 +70,14 @@ struct Deletion {
   ObjectId id;
   NodeKey by;
   Instant begun;
-  // Attempts up to this number had begun.
+  // The last attempt that had started before the Delete.
   uint64_t last_attempt_before = 0;
-  // The attempt that it is known to have hit; 0 if that is not so certain.
+  // The attempt that the Delete is known to have removed; 0 if that is not certain.
   uint64_t doomed = 0;
-  // Infinite while it may still take effect.
+  // Infinite while the Delete can still take effect.
   Instant ended = Instant::Infinite();
   bool confirmed = false;
-  // In one life of the shard: `doomed` is what was deleted.
+  // Within one life of the shard, so `doomed` is certain.
   bool undisturbed = false;
 };
 
@@ -88,37 +88,38 @@ struct Operation {
   ObjectId id;
   NodeKey node;
   Instant begun;
-  Instant deadline;  // the world's time
+  Instant deadline;  // in the world's time
   bool read = false;
   bool streaming = false;
   State state = State::kRunning;
   absl::Status status;
-  // Of a Get that was answered: what it saw.
+  // For an answered Get: the attempt that it saw.
   uint64_t attempt = 0;
-  // Of a Get that got no memory: what could not be evicted just then.
+  // For a Get that got no memory: the bytes that could not be evicted at that time.
   uint64_t pinned_bytes = 0;
 };
 
-// What is so in truth, whatever clients were told.
+// The true state of the cluster, for comparison with the answers to clients.
 class Oracle {
  public:
   virtual ~Oracle() = default;
-  // What the object's shard has as its generation (invalid: none); nothing when something has come
-  // between the shard and the node since then, so that what the node was told may be old news.
+  // Returns the adopted generation of the object at its shard (invalid: none). Returns nullopt if
+  // there was trouble between the shard and the node since then, because the node's answer can be
+  // outdated.
   virtual std::optional<Generation> AdoptedNow(const ObjectId& id, const NodeKey& node,
                                                Instant since) = 0;
-  // When the object's shard began its life; infinite while it is down.
+  // Returns the start of the shard's current life; infinite while the shard is down.
   virtual Instant ShardStarted(const ObjectId& id) = 0;
 };
 
 class History {
  public:
-  // Both outlive this.
+  // Both arguments must outlive this.
   History(const SimScheduler& scheduler, Journal& journal)
       : scheduler_(scheduler), journal_(journal) {}
 
   Journal& journal() { return journal_; }
-  // Short names for logs: "o3" is the third object of the world.
+  // Returns a short name for logs: "o3" is the third object of the world.
   std::string NameOf(const ObjectId& id);
 
   // ---- attempts
@@ -126,16 +127,16 @@ class History {
                  const NodeKey& creator);
   Attempt& attempt(uint64_t number) { return attempts_.at(number - 1); }
   const std::vector<Attempt>& attempts() const { return attempts_; }
-  // The attempt that a copy claims to be, by generation and metadata; a breach of invariant 1 is
-  // noted, and 0 returned.
+  // Returns the attempt that a copy claims to be, by generation and metadata. Returns 0 and reports
+  // a violation if invariant 1 does not hold.
   uint64_t Identify(const ObjectId& id, const Generation& generation, absl::string_view metadata,
                     uint64_t size_bytes);
-  // 0 for a generation that nobody has seen.
+  // Returns 0 for an unknown generation.
   uint64_t AttemptOf(const Generation& generation) const;
   void Bind(Attempt& attempt, const Generation& generation);
-  // The shard has it as the object's generation.
+  // Records that the shard has adopted the generation.
   void NoteAdopted(const Generation& generation);
-  // A Put that began at `begun` was told that its generation has been adopted.
+  // Checks invariant 3 for a Put that was answered as adopted.
   void ToldAdopted(Attempt& attempt);
   void SetOracle(Oracle* oracle) { oracle_ = oracle; }
 
@@ -146,7 +147,7 @@ class History {
   const std::vector<Operation>& operations() const { return operations_; }
   void End(uint64_t operation, const absl::Status& status);
   void Drop(uint64_t operation, Operation::State state);
-  // A Get that began as `operation` is shown this attempt; `complete` unless it streams.
+  // Records that the Get `operation` sees this attempt; `complete` unless the Get streams.
   void Saw(uint64_t operation, uint64_t attempt, bool complete);
 
   // ---- deletions
@@ -154,9 +155,9 @@ class History {
   Deletion& deletion(uint64_t number) { return deletions_.at(number - 1); }
   const std::vector<Deletion>& deletions() const { return deletions_; }
   void EndDeletion(uint64_t number, const absl::Status& status);
-  // Everything that could still take effect has: called when the cluster is quiet.
+  // Ends all Deletes. Call it when the cluster is quiet, so that none can take effect later.
   void CloseDeletions();
-  // Somebody asked for a Delete that may have hit this attempt.
+  // Returns whether some Delete can have removed this attempt.
   bool MayBeDeleted(const Attempt& attempt) const;
 
  private:

@@ -1,6 +1,6 @@
-// What happened in a simulated world, in one line per event: a hash of all lines (two runs of one
-// seed must have the same), the last ones for whoever looks into a failure, and the first
-// violation. Testonly; on the test's thread.
+// The trace of a simulated world, one line for each event: a hash of all lines (equal for two runs
+// of one seed), the last lines for the report of a failure, and the first violation. Testonly; on
+// the test's thread.
 #ifndef PHALANX_SIM_JOURNAL_H_
 #define PHALANX_SIM_JOURNAL_H_
 
@@ -16,10 +16,10 @@ namespace phalanx::sim {
 
 class Journal {
  public:
-  // Lines kept for a failure's report.
+  // The number of lines kept for the report of a failure.
   static constexpr size_t kKeptLines = 60;
 
-  // `scheduler` outlives this. `verbose` prints every line to stderr as it comes.
+  // `scheduler` must outlive this. `verbose` prints every line to stderr immediately.
   explicit Journal(const SimScheduler& scheduler, bool verbose = false)
       : scheduler_(scheduler), verbose_(verbose) {}
 
@@ -28,15 +28,15 @@ class Journal {
     Add(absl::StrCat(args...));
   }
 
-  // An invariant does not hold. The first one counts.
+  // Records that an invariant does not hold. Only the first violation is kept.
   void Violation(absl::string_view what);
-  // Nothing if `status` is OK.
+  // Does nothing if `status` is OK.
   void Violation(absl::string_view where, const absl::Status& status);
-  // Internal with the simulated time and what does not hold.
+  // Returns OK, or Internal with the simulated time and the invariant.
   const absl::Status& violation() const { return violation_; }
 
   uint64_t trace_hash() const { return hash_; }
-  // The last lines, the oldest first.
+  // Returns the last lines, oldest first.
   std::string Tail() const;
 
  private:

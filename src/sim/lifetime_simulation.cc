@@ -16,8 +16,8 @@ namespace {
 using object_store::ClientId;
 using object_store::View;
 
-constexpr int kMostProcesses = 3;  // on one node
-// Of a lease: a node that is away for longer may be given up before the next sample.
+constexpr int kMostProcesses = 3;  // per node
+// The share of a lease after which an absent node can be declared dead before the next sample.
 constexpr double kAway = 0.9;
 
 class LifetimeSimulation final : public ClientSimulation {
@@ -40,12 +40,12 @@ class LifetimeSimulation final : public ClientSimulation {
     bool kept = false;
     bool freed = false;
   };
-  // What one process has of one object.
+  // The refs of one process to one object.
   struct Ref {
     int times = 0;
-    int busy = 0;  // of these, those that Puts need until they end
-    // It counts for sure, as far as is known; until `young_until` only if nothing happens to its
-    // node, or the one that it came from.
+    int busy = 0;  // the part that pending Puts need
+    // The ref certainly counts. Until `young_until` this holds only if nothing happens to the
+    // process's node and to the node that the ref came from.
     bool sure = false;
     Instant since;
     Instant young_until;
@@ -65,11 +65,11 @@ class LifetimeSimulation final : public ClientSimulation {
     bool sure = false;
     bool arrived = false;
   };
-  using Link = std::pair<NodeKey, int>;  // a node's life and a shard
+  using Link = std::pair<NodeKey, int>;  // a node's life, and a shard
   struct Absence {
     bool here = false;
-    Instant seen;  // last
-    // When it was away for too long, last.
+    Instant seen;  // the last time that the shard had a session with the node
+    // The last time that the node was absent for too long.
     Instant too_long = Instant::FromNanos(-1);
   };
 
@@ -78,6 +78,7 @@ class LifetimeSimulation final : public ClientSimulation {
   // ---- phases
 
   void ComeToRest() override {
+    // References in transit expire after `patience`; only then are their objects unreferenced.
     RunFor(patience() + lease_ * 4);
     Await("to free what nobody holds", [this] { return AtRest(); });
   }
@@ -89,6 +90,7 @@ class LifetimeSimulation final : public ClientSimulation {
     OnNode(0, [this](int n) {
       kept_deleter_ = cluster_.store(n)->OpenClient();
       for (Object& object : objects_) {
+        // Kept objects have no holder, so only a Delete removes them.
         if (!object.kept) continue;
         object.safe = false;
         cluster_.store(n)->Delete(kept_deleter_, object.id, cluster_.NowAt(n) + absl::Seconds(20),
@@ -111,6 +113,7 @@ class LifetimeSimulation final : public ClientSimulation {
 
   Process& AnyProcess(int n) {
     const std::vector<Process*> here = ProcessesOf(n);
+    // Mostly an existing process, so that processes collect refs.
     if (!here.empty() && (here.size() >= kMostProcesses || random_.Chance(0.9))) {
       return *here[random_.Below(here.size())];
     }
@@ -151,7 +154,7 @@ class LifetimeSimulation final : public ClientSimulation {
                         SimCluster::NodeName(cluster_.FindNode(process.life)));
   }
 
-  // Takes a reference that the process may rely on, if `sure`.
+  // Takes a ref. If `sure`, the process can rely on it.
   void Hold(int n, Process& process, size_t object, bool sure, const NodeKey& from = {}) {
     cluster_.journal().Violation(
         "Hold", cluster_.store(n)->Hold(process.client, {&objects_[object].id, 1}));
@@ -161,7 +164,7 @@ class LifetimeSimulation final : public ClientSimulation {
   void Took(Process& process, size_t object, bool sure, const NodeKey& from) {
     Ref& ref = process.refs[object];
     ++ref.times;
-    // What was sure already does not depend on where this one came from.
+    // A ref that is certain already does not depend on the source of this one.
     if (ref.sure || !sure) return;
     ref.sure = true;
     ref.since = now();
@@ -190,7 +193,7 @@ class LifetimeSimulation final : public ClientSimulation {
     options.owned = true;
     options.deadline = cluster_.NowAt(n) + absl::Seconds(2);
     objects_.push_back(object);
-    // What it refers to is held by who puts it until the Put has ended.
+    // The process of the Put holds the inner objects until the Put has ended.
     for (const size_t other : object.refers_to) {
       if (process.refs.at(other).sure) objects_[other].referred_by.push_back(number);
       ++process.refs.at(other).times;
@@ -213,6 +216,7 @@ class LifetimeSimulation final : public ClientSimulation {
     Process* process = Find(who);
     if (n < 0 || process == nullptr) return;
     cluster_.journal().Note(NameOf(number), ": ", status.ToString());
+    // A Put that was refused is only a violation if nothing in the run explains the error.
     const bool explained = status.ok() || absl::IsResourceExhausted(status) ||
                            (absl::IsNotFound(status) && !objects_[number].safe);
     if (!explained) {
@@ -222,6 +226,7 @@ class LifetimeSimulation final : public ClientSimulation {
       --process->refs.at(other).busy;
       LetGo(n, *process, other);
     }
+    // Below: a failed Put leaves no object, so its ref protects nothing.
     if (status.ok()) return;
     objects_[number].safe = false;
     if (process->refs.contains(number)) LetGo(n, *process, number);
@@ -236,6 +241,7 @@ class LifetimeSimulation final : public ClientSimulation {
 
   void Release(int n, Process& process, size_t object) {
     const Ref& ref = process.refs.at(object);
+    // A ref that a pending Put needs must stay.
     if (ref.times == ref.busy) return;
     cluster_.journal().Note(NameOf(process), " lets go of ", NameOf(object));
     LetGo(n, process, object);
@@ -252,8 +258,10 @@ class LifetimeSimulation final : public ClientSimulation {
     const size_t index = messages_.size();
     messages_.push_back(message);
     cluster_.journal().Note(NameOf(process), " sends ", NameOf(object));
+    // The sender can release at once: the reference in transit keeps the object.
     if (random_.Chance(0.6)) Release(n, process, object);
-    if (random_.Chance(0.05)) return;  // it is lost
+    if (random_.Chance(0.05)) return;  // the message is lost
+    // Some messages arrive after the reference in transit has expired.
     const absl::Duration most = random_.Chance(0.8) ? absl::Milliseconds(100) : patience() * 1.2;
     const int to = static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes())));
     cluster_.scheduler().After(most * random_.Unit(), [this, index, to] {
@@ -265,18 +273,20 @@ class LifetimeSimulation final : public ClientSimulation {
     Message& message = messages_[index];
     Process& process = AnyProcess(n);
     const Object& object = objects_[message.object];
+    // A margin for clocks of the two nodes and for the claim's way to the shard.
     const bool in_time = now() + lease_ * 3 < message.sent + patience();
     const bool sure = Carries(message) && in_time && object.safe &&
                       links_[{process.life, object.shard}].here &&
                       links_[{message.from, object.shard}].here;
     cluster_.journal().Note(NameOf(process), " receives ", NameOf(message.object),
                             sure ? "" : ", not for sure");
+    // A claimed reference no longer protects the object by itself.
     message.arrived = true;
     const absl::Status held = cluster_.store(n)->Claim(
         process.client, object.id, object_store::TransitMark{message.from, message.number});
     cluster_.journal().Violation("Claim", held);
     Took(process, message.object, sure, message.from);
-    // A message that comes twice.
+    // Sometimes the message is delivered twice.
     if (!random_.Chance(0.05)) return;
     Process& again = AnyProcess(n);
     cluster_.store(n)
@@ -285,7 +295,7 @@ class LifetimeSimulation final : public ClientSimulation {
     Took(again, message.object, /*sure=*/&again == &process && sure, message.from);
   }
 
-  // Gets it, and holds what it refers to.
+  // Gets the object, and holds the objects that it refers to.
   void Read(int n, Process& process, size_t object) {
     object_store::GetOptions options;
     options.id = objects_[object].id;
@@ -308,13 +318,16 @@ class LifetimeSimulation final : public ClientSimulation {
     cluster_.journal().Note(NameOf(process), " reads ", NameOf(object), ": ", status.ToString());
     const auto ref = process.refs.find(object);
     if (ref == process.refs.end()) return;
+    // NotFound means freed, which a certain ref must prevent.
     if (absl::IsNotFound(status) && IsSure(process, object)) Violate(object, "is said to be gone");
+    // With faults the last copy can die with its node while a hold keeps the id.
     if (absl::IsDataLoss(status) && (!impatient || plan_.world.cluster.peaceful)) {
       Violate(object, "is said to be lost");
     }
     if (!status.ok() || !random_.Chance(0.7)) return;
     const std::vector<size_t> inner = objects_[object].refers_to;
     for (const size_t other : inner) {
+      // The copy that was read protects the inner object until this hold counts.
       Hold(n, process, other, objects_[other].safe && Protected(other));
     }
   }
@@ -338,6 +351,7 @@ class LifetimeSimulation final : public ClientSimulation {
     for (int s = 0; s < cluster_.num_shards(); ++s) {
       if (cluster_.shard(s) != nullptr) LookAtNodes(s);
     }
+    // The processes of a dead node died with it.
     std::erase_if(processes_, [this](const auto& p) { return cluster_.FindNode(p->life) < 0; });
     LookAtCopies();
     for (const auto& process : processes_) {
@@ -346,7 +360,7 @@ class LifetimeSimulation final : public ClientSimulation {
     for (size_t object = 0; object < objects_.size(); ++object) LookAt(object);
   }
 
-  // Which of them have sessions with the shard, as it knows.
+  // Records which nodes have sessions with the shard, according to the shard.
   void LookAtNodes(int s) {
     v1::GetStatusResponse status;
     cluster_.shard(s)->FillStatus(&status);
@@ -372,7 +386,7 @@ class LifetimeSimulation final : public ClientSimulation {
     return links_[{life, shard}].too_long >= since;
   }
 
-  // Since when each node has had a complete copy of each.
+  // Records since when each node has had a complete copy of each object.
   void LookAtCopies() {
     std::map<std::pair<NodeKey, ObjectId>, Instant> before = std::move(copies_);
     copies_.clear();
@@ -389,12 +403,14 @@ class LifetimeSimulation final : public ClientSimulation {
 
   void Review(const Process& process, const Object& object, Ref& ref) {
     if (!ref.sure) return;
+    // The shard ends the holds of a node whose lease has expired.
     if (AwaySince(process.life, object.shard, ref.since)) ref.sure = false;
+    // A young ref is certain only if the shard could hear of it from both nodes in time.
     if (now() > ref.young_until) return;
     const bool both_there =
         links_[{process.life, object.shard}].here &&
         (!ref.from.valid() || (Alive(ref.from) && links_[{ref.from, object.shard}].here));
-    // Who creates it holds it before anybody knows of it.
+    // A creator holds its object before any other process knows the id.
     if (ref.from.valid() && !both_there) ref.sure = false;
   }
 
@@ -414,13 +430,14 @@ class LifetimeSimulation final : public ClientSimulation {
       if (cluster_.node(n) == nullptr) continue;
       const NodeKey life = cluster_.node(n)->key();
       const auto copy = copies_.find({life, referring.id});
+      // A new copy counts only when its node has had the time to register the inner references.
       if (copy == copies_.end() || now() < copy->second + lease_ / 2) continue;
       if (!AwaySince(life, object.shard, copy->second)) return true;
     }
     return false;
   }
 
-  // Somebody's hold counts for sure.
+  // Returns whether some hold certainly counts.
   bool Protected(size_t number) {
     const Object& object = objects_[number];
     for (const auto& process : processes_) {
@@ -437,6 +454,7 @@ class LifetimeSimulation final : public ClientSimulation {
   void LookAt(size_t number) {
     Object& object = objects_[number];
     if (object.freed || !object.safe) return;
+    // Never true again after one sample without protection: the object can be freed from then on.
     object.safe = Protected(number);
     if (!object.safe) return;
     const v1::ObjectSummary summary = cluster_.Describe(object.id).summary();
@@ -461,7 +479,7 @@ class LifetimeSimulation final : public ClientSimulation {
 
   // ---- at rest
 
-  // Those that somebody holds, and what they refer to.
+  // Returns the held objects, and the objects that they refer to.
   std::set<size_t> Reachable() {
     std::vector<size_t> left;
     for (const auto& process : processes_) {
@@ -486,6 +504,7 @@ class LifetimeSimulation final : public ClientSimulation {
     for (size_t i = 0; i < objects_.size(); ++i) {
       const v1::DescribeObjectResponse described = cluster_.Describe(objects_[i].id);
       const v1::ObjectSummary& summary = described.summary();
+      // Tombstones and objects that were never put need no holder.
       if (summary.deleted() || !summary.has_info()) continue;
       if (!reachable.contains(i)) {
         return absl::UnavailableError(absl::StrCat(NameOf(i), " is there, and nobody holds it: ",
@@ -541,7 +560,7 @@ class LifetimeSimulation final : public ClientSimulation {
   const LifetimePlan& plan_;
   const absl::Duration lease_;
   std::vector<Object> objects_;
-  std::vector<std::unique_ptr<Process>> processes_;  // that live
+  std::vector<std::unique_ptr<Process>> processes_;  // that are alive
   int last_process_ = 0;
   std::vector<Message> messages_;
   uint64_t last_token_ = 0;
@@ -563,7 +582,8 @@ LifetimePlan DrawLifetimePlan(uint64_t seed, bool peace) {
   plan.world.cluster.transit_patience = plan.world.cluster.lease * 8;
   plan.mean_pause = absl::Milliseconds(20 + random.Below(100));
   plan.max_bytes = 1000 + random.Below(150'000);
-  // What is sent late was not carried by links that are slow for everything else.
+  // Links are fast enough to carry everything in time: a late message could make a safe object
+  // unsafe.
   SimFabric::Options& fabric = plan.world.cluster.fabric;
   if (fabric.link.bytes_per_second > 0) {
     fabric.link.bytes_per_second = std::max(fabric.link.bytes_per_second, 4e7);

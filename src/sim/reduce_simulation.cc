@@ -19,16 +19,16 @@ namespace {
 using object_store::ClientId;
 using object_store::View;
 
-// Beyond it a call's deadline is not kept.
+// The tolerance for a call's deadline.
 constexpr absl::Duration kLate = absl::Seconds(1);
 
-// So many bits of an attempt's first element are its number, each source's in another place: the
-// sum of several says which attempts were summed.
+// The width of the attempt's number in its first element. Each source has its own position, so a
+// sum shows which attempts were summed.
 constexpr int kAttemptBits = 9;
 constexpr uint64_t kMaxAttempts = (uint64_t{1} << kAttemptBits) - 1;
 constexpr int kMaxSources = 64 / kAttemptBits;
 
-// Element `i` of an attempt at a source: SplitMix64 of all three, but for the first.
+// Element `i` of an attempt at a source: SplitMix64 of all three, except for i = 0.
 uint64_t Element(int source, uint64_t attempt, uint64_t i) {
   if (i == 0) return attempt << (kAttemptBits * source);
   uint64_t z = (static_cast<uint64_t>(source) << 48) + (attempt << 32) + i + 0x9e3779b97f4a7c15;
@@ -37,14 +37,14 @@ uint64_t Element(int source, uint64_t attempt, uint64_t i) {
   return z ^ (z >> 31);
 }
 
-// What travels with an attempt: some have none.
+// The metadata of an attempt; some have none.
 std::string MetadataOf(int source, uint64_t attempt) {
   return (static_cast<uint64_t>(source) + attempt) % 4 == 0
              ? ""
              : absl::StrCat("attempt ", attempt, " at ", source);
 }
 
-// To each open reduction, at least tried.
+// The number of additions that are tried for each open reduction.
 constexpr int kAdditions = 6;
 
 class ReduceSimulation final : public ClientSimulation {
@@ -63,7 +63,7 @@ class ReduceSimulation final : public ClientSimulation {
   struct Source {
     ObjectId id;
     uint64_t attempts = 0;
-    bool deleted = false;  // at some time
+    bool deleted = false;  // at any time in the run
   };
   struct Call {
     NodeKey node;
@@ -71,21 +71,21 @@ class ReduceSimulation final : public ClientSimulation {
     bool ended = false;
     absl::Status status;
   };
-  // To an open reduction: of a source, or of nothing (kClosing) when it is to be closed.
+  // An addition to an open reduction: of a source, or kClosing for its close.
   static constexpr int kClosing = -1;
   struct Addition {
     int source = kClosing;
-    bool refused = false;  // NotFound: there is, or was, no such reduction
+    bool refused = false;  // NotFound: no such reduction exists or existed
   };
   struct Round {
     ObjectId target;
     std::vector<int> sources;
-    std::vector<int> added;  // to an open one
-    // Of these, those that were acknowledged before any call had ended; and by whose node.
+    std::vector<int> added;  // to an open reduction
+    // The added sources that were acknowledged before any call had ended; with the adder's node.
     std::vector<std::pair<int, NodeKey>> acknowledged;
     std::vector<Addition> additions;
-    // Of its results, those that are not among `sources`; and kClosing, without which there is
-    // none.
+    // The sources in its results that are not among `sources`; and kClosing if there is a result,
+    // because an open reduction must be closed before it has one.
     std::set<int> carried_out;
     uint32_t num_objects = 0;
     ElementTypes elements = DType::kU64;
@@ -94,13 +94,14 @@ class ReduceSimulation final : public ClientSimulation {
     bool everybody = false;
     bool deleted = false;
     std::vector<Call> calls;
-    // What was seen of each generation of the target.
+    // By generation of the target: the first element that readers saw.
     std::map<Generation, uint64_t> seen;
   };
 
   // ---- phases
 
   void ComeToRest() override {
+    // The shards need a lease to recover, and open reductions are closed only after it.
     RunFor(plan_.world.cluster.lease * 4);
     for (size_t i = 0; i < rounds_.size(); ++i) {
       if (rounds_[i].open) OnNode(0, [this, i](int n) { Extend(n, i, kClosing); });
@@ -125,7 +126,7 @@ class ReduceSimulation final : public ClientSimulation {
     return absl::OkStatus();
   }
 
-  // What a caller may be told.
+  // Checks that an error to a caller has a cause in the run.
   void CheckEnds(const Round& round) {
     const auto deleted = [this](int source) {
       return sources_[static_cast<size_t>(source)].deleted;
@@ -159,6 +160,7 @@ class ReduceSimulation final : public ClientSimulation {
       if (ok && !round.deleted) promised.push_back(i);
     }
     for (const size_t i : promised) {
+      // The last copy can have died with its node after the call was answered.
       if (cluster_.Describe(rounds_[i].target).summary().complete_copies() == 0) continue;
       for (int n = 0; n < cluster_.num_nodes(); ++n) {
         OnNode(n, [this, i](int node) { Get(node, i, absl::Seconds(30), /*must=*/true); });
@@ -236,14 +238,14 @@ class ReduceSimulation final : public ClientSimulation {
     }
   }
 
-  // Where all want the result, sources have homes, as those of tasks do; mostly.
+  // If all nodes want the result, each node mostly puts its own source, as tasks do.
   int SourceFor(int n) {
     const int any = static_cast<int>(random_.Below(sources_.size()));
     if (!plan_.everybody || random_.Chance(0.1)) return any;
     return n < static_cast<int>(sources_.size()) ? n : any;
   }
 
-  // One of the last few.
+  // One of the most recent rounds.
   size_t AnyRound() {
     const size_t last = std::min<size_t>(rounds_.size(), 4);
     return rounds_.size() - 1 - random_.Below(last);
@@ -261,6 +263,7 @@ class ReduceSimulation final : public ClientSimulation {
 
   void Put(int n, int number) {
     Source& source = sources_[static_cast<size_t>(number)];
+    // The attempt's number has a fixed width in the first element.
     if (source.attempts == kMaxAttempts) return;
     const uint64_t attempt = ++source.attempts;
     std::string bytes(plan_.elements * sizeof(uint64_t), '\0');
@@ -289,7 +292,7 @@ class ReduceSimulation final : public ClientSimulation {
       if (random_.Chance(0.7)) round.sources.push_back(static_cast<int>(i));
     }
     if (round.sources.empty()) round.sources.push_back(0);
-    // The second half in elements of half the size, whose carries go nowhere.
+    // The second half has elements of half the size. Their carries are dropped.
     const uint64_t bytes = plan_.elements * sizeof(uint64_t);
     const uint64_t half = bytes / 2 / kElementRunAlignment * kElementRunAlignment;
     if (half > 0 && rounds_.size() % 2 == 1) {
@@ -301,6 +304,7 @@ class ReduceSimulation final : public ClientSimulation {
       round.num_objects = static_cast<uint32_t>(1 + random_.Below(round.sources.size()));
     }
     if (plan_.everybody && random_.Chance(0.7)) {
+      // Rings need all sources, arrival order, and a closed reduction.
       round.everybody = true;
       round.fixed = false;
       round.open = false;
@@ -331,7 +335,7 @@ class ReduceSimulation final : public ClientSimulation {
     return spec;
   }
 
-  // There is a result: who wants that of another operation is told so.
+  // The target has a result, so a request with another operation must fail.
   void AskForAnother(int n, size_t number) {
     ReduceSpec spec = SpecFor(rounds_[number]);
     spec.op = ReduceOp::kMax;
@@ -367,6 +371,7 @@ class ReduceSimulation final : public ClientSimulation {
           ended.status = status;
           cluster_.journal().Note("reduction of ", NameOf(rounds_[number]), " told ",
                                   status.ToString());
+          // With faults a stalled node answers late.
           if (cluster_.scheduler().now() > ended.deadline + kLate && plan_.world.cluster.peaceful) {
             cluster_.journal().Violation("a call outlived its deadline");
           }
@@ -379,7 +384,7 @@ class ReduceSimulation final : public ClientSimulation {
     Extend(n, number, kClosing);
   }
 
-  // By somebody, while it is open.
+  // Soon, on a random node, while the reduction is open.
   void Soon(std::function<void(int)> act) {
     cluster_.scheduler().After(plan_.mean_pause * 4 * random_.Unit(), [this, act] {
       const int n = static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes())));
@@ -419,6 +424,7 @@ class ReduceSimulation final : public ClientSimulation {
   }
 
   static void Acknowledge(Round& round, int source, const NodeKey& node) {
+    // After the first call has ended, a repeated reduction need not know of this addition.
     const bool first = std::none_of(round.calls.begin(), round.calls.end(),
                                     [](const Call& call) { return call.ended; });
     if (first) round.acknowledged.emplace_back(source, node);
@@ -454,7 +460,7 @@ class ReduceSimulation final : public ClientSimulation {
   // ---- what they see
 
   void CheckView(Round& round, const View& view) {
-    // All slices, one after the other.
+    // The memory of all slices is contiguous.
     const absl::Span<char> bytes(view.buffer->slice(0).data(), view.buffer->layout().object_bytes);
     bytes_checked_ += bytes.size();
     if (view.buffer->layout().slices > 1) ++from_rings_;
@@ -474,6 +480,7 @@ class ReduceSimulation final : public ClientSimulation {
       from.push_back(source);
     }
     const std::set<int> distinct(from.begin(), from.end());
+    // Each source must be in the sum once, even if a fold was repeated.
     if (distinct.size() != from.size()) return wrong("has a source twice");
     std::set<int> allowed(round.sources.begin(), round.sources.end());
     allowed.insert(round.added.begin(), round.added.end());
@@ -488,9 +495,11 @@ class ReduceSimulation final : public ClientSimulation {
       if (distinct.contains(source) || !MustHaveAdded(round, view.generation, node)) continue;
       return wrong("has not source ", source, ", whose addition was acknowledged");
     }
+    // The sources of a request are in ascending order, so the fold must be too.
     if (round.fixed && !round.open && !std::is_sorted(from.begin(), from.end())) {
       return wrong("is not in the order asked for");
     }
+    // The first element encodes one attempt number per source.
     uint64_t told = elements.front();
     std::vector<uint64_t> attempts;
     for (const int source : from) {
@@ -500,6 +509,7 @@ class ReduceSimulation final : public ClientSimulation {
           attempts.back() > 0 && attempts.back() <= sources_[static_cast<size_t>(source)].attempts;
       if (!known) return wrong("has no attempt at source ", source, " in it");
     }
+    // A remainder is a source that `reduced_from` does not list.
     if (told != 0) return wrong("has more in it than its sources");
     const std::vector<ElementRun>& runs = round.elements.runs;
     for (uint64_t i = 0; i < elements.size(); ++i) {
@@ -509,6 +519,7 @@ class ReduceSimulation final : public ClientSimulation {
         const uint64_t element = Element(from[k], attempts[k], i);
         sum = halved ? SumOfHalves(sum, element) : sum + element;
       }
+      // Other attempts in a later element: the fold mixed two generations of a source.
       if (sum != elements[i]) return wrong("has other attempts in it from element ", i, " on");
     }
     if (!GoesWith(round, from, attempts, view.metadata)) {
@@ -519,13 +530,14 @@ class ReduceSimulation final : public ClientSimulation {
     NoteCarriedOut(round, from);
   }
 
-  // As two u32.
+  // Adds the two u32 halves without a carry between them.
   static uint64_t SumOfHalves(uint64_t a, uint64_t b) {
     constexpr uint64_t kLow = 0xffffffff;
     return ((a & kLow) + (b & kLow)) % (kLow + 1) | ((a & ~kLow) + (b & ~kLow));
   }
 
   void NoteCarriedOut(Round& round, const std::vector<int>& from) {
+    // Only open reductions can be extended.
     if (!round.open) return;
     round.carried_out.insert(kClosing);
     for (const int source : from) {
@@ -537,8 +549,8 @@ class ReduceSimulation final : public ClientSimulation {
     CheckRefused(round);
   }
 
-  // Nobody is told that there was no reduction to add to, or to close, when there was. A shard that
-  // was away may not know it any more.
+  // An addition or a close that is in a result must not have been refused. A shard that has
+  // restarted can have forgotten the reduction.
   void CheckRefused(const Round& round) {
     const int shard = cluster_.ShardOf(round.target);
     if (cluster_.last_shard_start(shard) > Instant()) return;
@@ -553,8 +565,8 @@ class ReduceSimulation final : public ClientSimulation {
     }
   }
 
-  // With what the first in the list goes with that has any. The list of an open one grows in an
-  // order that nobody here knows.
+  // The metadata is that of the first source in the list that has some. For an open reduction the
+  // order of the list is unknown here.
   static bool GoesWith(const Round& round, const std::vector<int>& from,
                        const std::vector<uint64_t>& attempts, absl::string_view metadata) {
     std::map<int, std::string> there;
@@ -568,8 +580,8 @@ class ReduceSimulation final : public ClientSimulation {
                        [metadata](const auto& each) { return each.second == metadata; });
   }
 
-  // Nobody has all bytes of a result before it is one. A shard that was away may not know it any
-  // more.
+  // No node has all bytes of a result before the shard has committed it. A shard that has restarted
+  // can have forgotten the commit.
   void CheckCommitted(const Round& round, const Generation& generation) {
     const int shard = cluster_.ShardOf(round.target);
     if (cluster_.last_shard_start(shard) > Instant() || cluster_.shard(shard) == nullptr) return;
@@ -580,9 +592,9 @@ class ReduceSimulation final : public ClientSimulation {
         absl::StrCat("the result of ", NameOf(round), " was seen before it was committed"));
   }
 
-  // What began anew, after it had ended, or after the nodes that knew had died, may lack additions.
-  // At its deadline it is over, also for whom the shard had not heard before; and who asked may
-  // hear of that later.
+  // Additions can be missing if the reduction was restarted after it had ended, or after the nodes
+  // that knew them died. A reduction ends at its deadline even for callers that the shard has not
+  // heard yet, and a caller can get that answer later.
   bool MustHaveAdded(const Round& round, const Generation& generation, const NodeKey& adder) {
     const Instant now = cluster_.scheduler().now();
     const bool failed_before = std::any_of(
@@ -599,6 +611,7 @@ class ReduceSimulation final : public ClientSimulation {
       cluster_.journal().Violation(
           absl::StrCat("two readers of ", NameOf(round), " saw other bytes"));
     }
+    // A second generation needs the loss of the first, so there is none without faults.
     if (first && round.seen.size() > 1 && plan_.world.cluster.peaceful) {
       cluster_.journal().Violation(absl::StrCat("two results of ", NameOf(round), " were seen"));
     }
@@ -645,13 +658,13 @@ ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace) {
   plan.world.cluster.capacity_bytes = 64 << 20;
   plan.world.cluster.allocation_failures = 0;
   plan.sources = static_cast<int>(2 + random.Below(kMaxSources - 1));
-  // From what travels inline to what makes a chain.
+  // From sizes that travel inline to sizes that form a chain.
   constexpr uint64_t kElements[] = {1, 100, 5000, 20'000, 40'000};
   plan.elements = kElements[random.Below(5)];
   plan.mean_pause = absl::Milliseconds(30 + random.Below(100));
-  // Memory that runs out is for the store's own simulation, mostly.
+  // Memory failures are mostly left to the store's own simulation.
   if (!random.Chance(0.2)) plan.world.faults.weights[static_cast<size_t>(Fault::kMemory)] = 0;
-  // All reductions of a run go on at once in the end: links that would carry them for minutes
+  // All reductions of a run can be pending at the end: links that carry them for minutes would
   // starve the sessions on them.
   SimFabric::Options& fabric = plan.world.cluster.fabric;
   if (fabric.link.bytes_per_second > 0) {
@@ -660,10 +673,10 @@ ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace) {
   if (fabric.interface_bytes_per_second > 0) {
     fabric.interface_bytes_per_second = std::max(fabric.interface_bytes_per_second, 4e7);
   }
-  // Drawn last: what earlier seeds found stays where it is.
+  // Drawn last, so that earlier seeds keep their runs.
   plan.everybody = random.Chance(0.25);
   if (!plan.everybody) return plan;
-  // What makes rings, after the first lease; and trees now and then.
+  // Conditions for rings, after the first lease; sometimes for trees.
   plan.world.cluster.zones = 0;
   plan.world.storm += plan.world.cluster.lease;
   plan.sources = std::min(plan.world.cluster.nodes, static_cast<int>(3 + random.Below(3)));
@@ -675,7 +688,7 @@ ReducePlanOfRun LeanToAdditions(ReducePlanOfRun plan) {
   plan.everybody = false;
   plan.open = 0.8;
   plan.closed_soon = true;
-  // Things break in each of these worlds, also in one that was drawn without faults.
+  // Faults happen in each of these worlds, even if it was drawn without faults.
   plan.world.cluster.peaceful = false;
   FaultOptions& faults = plan.world.faults;
   faults.weights.fill(0);

@@ -1,22 +1,22 @@
-// Reductions in a simulated cluster: clients put sources, reduce some of them, join, read results
-// while and after they are computed, add to open reductions, delete; things break; then peace, and
-// everything has to come out right.
+// Reductions in a simulated cluster: clients put sources, reduce some of them, join reductions,
+// read results during and after the fold, add to open reductions, and delete objects while faults
+// happen. Then the faults stop and every reduction must end correctly.
 //
-//   storm     clients act, things break
-//   calm      faults stop; what is missing is put: every reduction ends within a bound
-//   probe     every result that was promised is got everywhere
+//   storm     clients act, faults happen
+//   calm      faults stop; missing sources are put: every reduction ends within a bound
+//   probe     every promised result is fetched on every node
 //   farewell  everything is deleted: no fold, no memory, no state is left
 //
-// A source's elements are 64-bit numbers, another for each attempt to put it, so that a sum tells
-// which attempts are in it. What must hold, always:
-//  1. Every element of a result is the sum over the same attempts: one of each source that
-//     `reduced_from` names, each of them once, as many as were asked for, of those asked for; its
-//     metadata is that of the first of these in the list that has any.
-//  2. All who got the same generation of a target got the same bytes; two generations of one target
-//     are seen only where nodes died or were cut off.
-//  3. A call ends, and with an error that something explains. No addition is refused that is in a
-//     result; and who asks for another operation than that of a result is not given it.
-//  4. Nobody has all bytes of a result before its shard has committed it.
+// The elements of a source are 64-bit numbers that differ for each attempt to put it, so a sum
+// shows which attempts are in it. The invariants:
+//  1. Every element of a result is the sum over the same attempts: one for each source in
+//     `reduced_from`, each source once, only sources of the request, and as many as it asked for.
+//     The metadata is that of the first source in the list that has some.
+//  2. All readers of one generation of a target get the same bytes. A target has two generations
+//     only if nodes died or were cut off.
+//  3. A call ends, and an error has a cause in the run. An addition that is in a result was not
+//     refused. A request for another operation does not get this result.
+//  4. No node has all bytes of a result before its shard has committed it.
 //  5. Every core's own invariants.
 //
 // A run is a pure function of its seed. Testonly.
@@ -34,23 +34,23 @@ struct ReducePlanOfRun {
   uint64_t seed = 1;
   SimulationPlan world;  // cluster and faults; its workload is not run
   int sources = 6;
-  // Elements of each source.
+  // The number of elements of each source.
   uint64_t elements = 1000;
   absl::Duration mean_pause = absl::Milliseconds(30);
-  // Of some of the results all nodes are said to want them.
+  // Some results are requested with all nodes as readers.
   bool everybody = false;
-  // So many of the reductions are open; closed by somebody soon, or by chance and in the end.
+  // The share of open reductions. A client closes an open one soon, or at random, or at the end.
   double open = 0.15;
   bool closed_soon = false;
 };
 
-// `peace`: without faults.
+// `peace`: the plan has no faults.
 ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace = false);
-// Nodes lose touch with shards, which stay, while they add to reductions that end soon.
+// Nodes lose contact with shards, which stay up, while they add to reductions that end soon.
 ReducePlanOfRun LeanToAdditions(ReducePlanOfRun plan);
 std::string Describe(const ReducePlanOfRun& plan);
 
-// `operations` counts reductions, `bytes_checked` those of results.
+// `operations` counts reductions; `bytes_checked` counts bytes of results.
 SimulationResult RunReduceSimulation(const ReducePlanOfRun& plan);
 
 }  // namespace phalanx::sim

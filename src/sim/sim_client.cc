@@ -21,14 +21,14 @@ struct SimClient::OpenView {
   ObjectId id;
   Generation generation;
   uint64_t attempt = 0;
-  // The streaming Get that still reads it; 0 for all others.
+  // The streaming Get that still reads it; 0 if there is none.
   uint64_t operation = 0;
   bool has_memory = false;
   std::weak_ptr<MemoryBlock> block;
   std::weak_ptr<net::TransferBuffer> buffer;
   absl::Span<const char> bytes;
   net::SliceLayout layout;
-  // Of each slice, what has been read.
+  // By slice: the number of bytes that were read.
   std::vector<uint64_t> seen;
   net::TransferBuffer::SubscriptionId subscription = 0;
 };
@@ -44,13 +44,15 @@ SimClient::SimClient(const NodeKey& node, object_store::Store& store, Executor& 
 
 SimClient::~SimClient() { LoseEverything(); }
 
-// What was asked for and not answered never will be.
+// Pending requests will not be answered: their outcome is unknown.
 void SimClient::LoseEverything() {
   for (const auto& [operation, attempt] : attempts_) {
     Attempt& lost = history_.attempt(attempt);
+    // Only open attempts: an answer that has come stays true.
     if (lost.state == AttemptState::kOpen) lost.state = AttemptState::kUnknown;
   }
   for (const auto& [writer_id, writer] : writers_) {
+    // The node drops unsealed objects, but other nodes can have got all bytes already.
     history_.attempt(writer.attempt).state = AttemptState::kUnknown;
   }
   for (const uint64_t operation : operations_) {
@@ -92,6 +94,7 @@ object_store::PutOptions SimClient::OptionsOf(const PutShape& shape, const Attem
 uint64_t SimClient::Put(const PutShape& shape) {
   Attempt& attempt =
       history_.Begin(shape.id, shape.size_bytes, shape.slices, shape.metadata_bytes, node_);
+  // A Put hands over all bytes at once, so complete views can show it before the answer.
   attempt.sealing = true;
   const uint64_t number = attempt.number;
   const uint64_t operation =
@@ -109,6 +112,7 @@ uint64_t SimClient::Put(const PutShape& shape) {
 uint64_t SimClient::Create(const PutShape& shape) {
   Attempt& attempt =
       history_.Begin(shape.id, shape.size_bytes, shape.slices, shape.metadata_bytes, node_);
+  // From the start: the checkers must know that readers can see its bytes before the seal.
   attempt.written = attempt.unsealed = true;
   const uint64_t number = attempt.number;
   const uint64_t operation = Begin(absl::StrCat("create attempt ", number, " of ", shape.size_bytes,
@@ -127,11 +131,12 @@ void SimClient::CreateDone(uint64_t operation, uint64_t number, absl::StatusOr<W
   End(operation, result.status());
   Attempt& attempt = history_.attempt(number);
   if (!result.ok()) {
-    // Nothing was announced.
+    // The store announced nothing to the directory.
     attempt.state = AttemptState::kFailed;
     return;
   }
   history_.Bind(attempt, result->generation);
+  // An empty object is complete as soon as it exists.
   attempt.sealing = attempt.size_bytes == 0;
   Writer writer;
   writer.attempt = number;
@@ -150,6 +155,7 @@ void SimClient::CreateDone(uint64_t operation, uint64_t number, absl::StatusOr<W
 void SimClient::Write(Writer& writer, uint64_t bytes) {
   bytes = std::min(bytes, writer.size_bytes - writer.written);
   if (bytes == 0) return;
+  // The client has only a weak reference, so it notices pages that the store gave back.
   if (writer.block.expired()) {
     history_.journal().Violation(
         absl::StrCat("the memory of attempt ", writer.attempt, " went while it was written"));
@@ -157,7 +163,7 @@ void SimClient::Write(Writer& writer, uint64_t bytes) {
   }
   FillContent(writer.attempt, writer.written, absl::MakeSpan(writer.bytes + writer.written, bytes));
   writer.written += bytes;
-  // All bytes are final then: whoever got them has a whole object.
+  // All bytes are final from here on, so other nodes can have a complete copy before the seal.
   if (writer.written == writer.size_bytes) history_.attempt(writer.attempt).sealing = true;
   history_.journal().Note(node_.ToString(), " publishes ", writer.written, " of attempt ",
                           writer.attempt);
@@ -169,6 +175,7 @@ uint64_t SimClient::Seal(WriterId id, bool wait_for_adoption) {
   Write(writer, writer.size_bytes);
   const uint64_t number = writer.attempt;
   Attempt& attempt = history_.attempt(number);
+  // Before the call, because the answer can come from within it.
   attempt.sealing = true;
   attempt.unsealed = false;
   writers_.erase(id);
@@ -197,6 +204,7 @@ void SimClient::PutDone(uint64_t operation, uint64_t number, bool waited,
   End(operation, result.status());
   Attempt& attempt = history_.attempt(number);
   if (!result.ok()) return PutFailed(attempt, result.status());
+  // Also OK, but readers must never see the dropped bytes.
   if (result->already_existed) {
     attempt.state = AttemptState::kDropped;
     history_.journal().Note("attempt ", number, " existed as ", result->generation.ToString());
@@ -213,10 +221,11 @@ void SimClient::PutFailed(Attempt& attempt, const absl::Status& why) {
       attempt.state = AttemptState::kDropped;
       break;
     case absl::StatusCode::kResourceExhausted:
-      // Of a Put, which got no memory. A Seal has it already.
+      // Only a Put fails for lack of memory. A Seal has its memory already.
       attempt.state = AttemptState::kFailed;
       attempt.sealing = false;
       break;
+    // The shard can still adopt the object, or have adopted it.
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kCancelled:
     case absl::StatusCode::kAborted:
@@ -261,6 +270,7 @@ void SimClient::OnView(uint64_t operation, bool streaming, absl::StatusOr<View> 
         absl::StrCat("#", operation, " was given another view before the first was void"));
   }
   if (!result.ok()) {
+    // Recorded now: the pins can be gone when the checker looks at this error.
     history_.operation(operation).pinned_bytes = store_.stats().pinned_bytes;
     return End(operation, result.status());
   }
@@ -280,6 +290,7 @@ void SimClient::AddView(uint64_t operation, bool streaming, const View& view) {
   open.buffer = view.buffer;
   open.layout = view.buffer->layout();
   if (open.has_memory) open.bytes = view.block->bytes();
+  // Bytes below `seen` were checked once; samples check them again.
   open.seen.assign(static_cast<size_t>(open.layout.slices), 0);
   if (!streaming && !view.buffer->complete()) {
     history_.journal().Violation(absl::StrCat("#", operation, " was shown an incomplete copy"));
@@ -287,6 +298,7 @@ void SimClient::AddView(uint64_t operation, bool streaming, const View& view) {
   for (int i = 0; i < open.layout.slices; ++i) {
     open.seen[static_cast<size_t>(i)] = view.buffer->watermark(i);
   }
+  // All bytes that are visible now are checked at once; later ones when they arrive.
   CheckView(view.pin, open, true);
   history_.journal().Note("#", operation, " sees attempt ", attempt, " (",
                           view.buffer->bytes_present(), " bytes)");
@@ -299,6 +311,7 @@ void SimClient::AddView(uint64_t operation, bool streaming, const View& view) {
     streams_[operation] = view.pin;
   }
   views_.emplace(view.pin, std::move(open));
+  // After the view is in the table: both can end the operation and release the pin.
   if (!over && !EndIfEnough(view.pin)) Follow(view.pin);
 }
 
@@ -315,7 +328,7 @@ bool SimClient::EndIfEnough(PinId pin) {
   return true;
 }
 
-// Waits for more of a view that is streamed.
+// Waits for more bytes of a streamed view.
 void SimClient::Follow(PinId pin) {
   OpenView& view = views_.at(pin);
   const auto buffer = view.buffer.lock();
@@ -326,6 +339,7 @@ void SimClient::Follow(PinId pin) {
     if (view.seen[static_cast<size_t>(i)] < view.layout.Size(i)) missing |= uint64_t{1} << i;
   }
   view.subscription = buffer->Subscribe(missing & all, view.seen, control_, [this, pin] {
+    // The subscription has ended with this call, so Release must not end it again.
     views_.at(pin).subscription = 0;
     ReadOn(pin);
   });
@@ -343,7 +357,7 @@ void SimClient::ReadOn(PinId pin) {
   }
   if (EndIfEnough(pin)) return;
   if (!buffer->closed()) return Follow(pin);
-  // Otherwise the void is on its way.
+  // The copy failed: the store will call on_void.
   if (!buffer->close_status().ok()) return;
   if (!buffer->complete()) {
     history_.journal().Violation(absl::StrCat("pin ", pin, ": closed with bytes missing"));
@@ -354,7 +368,7 @@ void SimClient::ReadOn(PinId pin) {
 }
 
 void SimClient::OnVoid(uint64_t operation, const absl::Status& why) {
-  // On its way when the view was released: the stream would go on with another.
+  // The release and the void crossed. Without the cancel, the stream would get another view.
   if (const auto it = let_go_.find(operation); it != let_go_.end()) {
     store_.Cancel(id_, it->second);
     let_go_.erase(it);
@@ -372,13 +386,15 @@ void SimClient::OnVoid(uint64_t operation, const absl::Status& why) {
 
 void SimClient::Cancel(uint64_t operation) {
   const RequestId request = requests_.at(operation);
-  // A stream's view is still ours.
+  // The client keeps the view of a cancelled stream, and releases it later.
   if (const auto it = streams_.find(operation); it != streams_.end()) {
     views_.at(it->second).operation = 0;
   }
   if (const auto it = attempts_.find(operation); it != attempts_.end()) {
+    // A cancelled Create has announced nothing.
     history_.attempt(it->second).state = AttemptState::kFailed;
   }
+  // Before the call: an answer after this is a violation.
   history_.Drop(operation, Operation::State::kCancelled);
   operations_.erase(operation);
   requests_.erase(operation);
@@ -396,6 +412,7 @@ void SimClient::Release(PinId pin, bool recycle) {
   if (view.operation != 0) {
     const uint64_t operation = view.operation;
     history_.Drop(operation, Operation::State::kCancelled);
+    // The entry stays until the void, because on_void cannot be withdrawn.
     let_go_[operation] = requests_.at(operation);
     operations_.erase(operation);
     requests_.erase(operation);
@@ -487,6 +504,8 @@ void SimClient::CheckView(PinId pin, const OpenView& view, bool all_bytes) {
     uint64_t from = 0;
     uint64_t to = seen;
     if (!all_bytes && seen > kSampleBytes) {
+      // A prime stride visits all parts of the view over time, without a draw that would change the
+      // run.
       from = ++samples_ * 7919 % (seen - kSampleBytes);
       to = from + kSampleBytes;
     }
@@ -494,7 +513,7 @@ void SimClient::CheckView(PinId pin, const OpenView& view, bool all_bytes) {
   }
 }
 
-// Bytes [from, to) of the slice.
+// Checks the bytes [from, to) of the slice.
 bool SimClient::CheckSlice(PinId pin, const OpenView& view, int slice, uint64_t from, uint64_t to) {
   if (view.attempt == 0 || from >= to) return true;
   const auto breach = [&](absl::string_view what) {
@@ -503,6 +522,7 @@ bool SimClient::CheckSlice(PinId pin, const OpenView& view, int slice, uint64_t 
                                               what));
     return false;
   };
+  // Checked first, because reading freed memory would crash instead of reporting.
   if (!view.has_memory || view.block.expired()) return breach("its memory has been given back");
   const uint64_t begin = view.layout.Begin(slice);
   const auto wrong =

@@ -1,11 +1,11 @@
-// One simulated client of one node's store: does what it is told, remembers what it holds, and
-// holds everything it is answered and everything it sees against the history.
+// One simulated client of one node's store. It executes the workload's operations, remembers its
+// pins and references, and checks every answer and every view against the history.
 //
-// As a client in another process would, it keeps addresses and not owners: of the memory behind its
-// views it has weak references only. So a store that gives pages back too early is found out, by
-// the reference that has gone or by the bytes that have changed.
+// Like a client in another process, it keeps addresses and not owners: it has only weak references
+// to the memory behind its views. So a store that frees pages too early is detected, by the expired
+// reference or by changed bytes.
 //
-// Thread rule: every call on the node's control loop, but for the checks and the const members.
+// Thread rule: every call on the node's control loop, except the checks and the const members.
 // Owned by the simulation; when its node dies, it is destroyed before the next event. Testonly.
 #ifndef PHALANX_SIM_SIM_CLIENT_H_
 #define PHALANX_SIM_SIM_CLIENT_H_
@@ -47,49 +47,49 @@ class SimClient {
     uint64_t written = 0;
   };
 
-  // Opens a client. `store`, `control` and `history` outlive this.
+  // Opens a client. `store`, `control` and `history` must outlive this.
   SimClient(const NodeKey& node, object_store::Store& store, Executor& control,
             const SimScheduler& scheduler, History& history);
-  // The client is gone without a word, with its node or because nobody asks any more.
+  // The client ends without closing: its node died, or the run is over.
   ~SimClient();
   SimClient(const SimClient&) = delete;
   SimClient& operator=(const SimClient&) = delete;
 
-  // ---- operations; each returns its number in the history
+  // ---- operations; each returns the operation's number in the history
   uint64_t Put(const PutShape& shape);
-  // A writer is among writers() once it is granted.
+  // The writer is in writers() once the store has granted memory.
   uint64_t Create(const PutShape& shape);
   // Writes the next `bytes` bytes, and publishes them.
   void Write(Writer& writer, uint64_t bytes);
-  // Writes what is left and seals. The writer is gone.
+  // Writes the rest and seals. The writer is gone afterwards.
   uint64_t Seal(object_store::WriterId writer, bool wait_for_adoption);
   void Abort(object_store::WriterId writer);
-  // `near`: whose maker is the neighbour; nil: none.
+  // `near`: the object whose creator's node is preferred; nil: none.
   uint64_t Get(const ObjectId& id, absl::Duration timeout, bool streaming,
                const ObjectId& near = ObjectId());
-  // Streams until so much of the object (of each slice, if there are several) has come, and lets
-  // go.
+  // Streams until this share of the object (of each slice, if there are several) has arrived, and
+  // then releases the view.
   uint64_t ReadUntil(const ObjectId& id, absl::Duration timeout, double share);
   void Cancel(uint64_t operation);
   void Release(object_store::PinId pin, bool recycle);
   uint64_t Delete(const ObjectId& id, absl::Duration timeout);
   uint64_t Stat(const ObjectId& id, absl::Duration timeout);
   uint64_t Prefetch(const ObjectId& id, std::vector<std::string> nodes, absl::Duration timeout);
-  // The connection ends. Everything held is given up; nothing may be called any more.
+  // Ends the connection and releases everything. No call is allowed afterwards.
   void Close(bool clean);
 
-  // ---- looking
+  // ---- inspection
   std::vector<object_store::WriterId> writers() const;
   Writer& writer(object_store::WriterId id) { return writers_.at(id); }
   std::vector<object_store::PinId> pins() const;
-  // The view is being read as it grows.
+  // Returns whether the view is a stream that is still being read.
   bool streams(object_store::PinId pin) const;
-  // Gets and Creates that have not ended.
+  // Returns the Gets and Creates that have not ended.
   std::vector<uint64_t> cancellable() const;
   bool closed() const { return closed_; }
   const NodeKey& node() const { return node_; }
 
-  // Everything it can see is what it was when it was shown: all bytes, or a sample.
+  // Checks that every view still shows its attempt: all bytes, or a sample of them.
   void CheckViews(bool all_bytes);
 
  private:
@@ -110,7 +110,7 @@ class SimClient {
   void OnVoid(uint64_t operation, const absl::Status& why);
   void AddView(uint64_t operation, bool streaming, const object_store::View& view);
   void Follow(PinId pin);
-  // The range that was asked for is there: the stream ends.
+  // Ends the stream if the requested share has arrived.
   bool EndIfEnough(PinId pin);
   void ReadOn(PinId pin);
   void CheckView(PinId pin, const OpenView& view, bool all_bytes);
@@ -126,13 +126,14 @@ class SimClient {
 
   std::map<object_store::WriterId, Writer> writers_;
   std::map<PinId, OpenView> views_;
-  std::map<uint64_t, object_store::RequestId> requests_;  // by operation: those to be cancelled
-  std::map<uint64_t, PinId> streams_;                     // by operation: the view it reads now
-  std::map<uint64_t, double> shares_;                     // by operation: what ReadUntil wants
-  // By operation: streams whose view was released, which ends them unless it is void just then.
+  std::map<uint64_t, object_store::RequestId> requests_;  // by operation: cancellable requests
+  std::map<uint64_t, PinId> streams_;                     // by operation: the view that it reads
+  std::map<uint64_t, double> shares_;                     // by operation: the share for ReadUntil
+  // By operation: streams whose view was released. The release ends the stream, unless the view
+  // becomes void at the same time.
   std::map<uint64_t, object_store::RequestId> let_go_;
   std::map<uint64_t, uint64_t> attempts_;  // by operation: Puts, Creates and Seals
-  std::set<uint64_t> operations_;          // those without an answer
+  std::set<uint64_t> operations_;          // without an answer yet
   uint64_t samples_ = 0;
 };
 

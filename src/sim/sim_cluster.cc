@@ -26,7 +26,7 @@ SimFabric::Options Seeded(SimFabric::Options options, uint64_t seed) {
   return options;
 }
 
-// The number in "n3" if the name begins with that letter; -1 otherwise.
+// Returns the number in "n3" if the name begins with that letter; else -1.
 int NumberOf(const std::string& name, char letter) {
   int number = -1;
   if (name[0] != letter || !absl::SimpleAtoi(name.substr(1), &number)) return -1;
@@ -45,11 +45,13 @@ SimCluster::SimCluster(const ClusterOptions& options)
       nodes_(static_cast<size_t>(options.nodes)),
       shards_(static_cast<size_t>(options.shards)) {
   history_.SetOracle(this);
+  // Shards first, so that the first dial of a node succeeds.
   for (int s = 0; s < options.shards; ++s) StartShard(s);
   for (int n = 0; n < options.nodes; ++n) StartNode(n);
 }
 
 SimCluster::~SimCluster() {
+  // Nodes first: they have connections to the shards.
   for (int n = 0; n < num_nodes(); ++n) CrashNode(n);
   for (int s = 0; s < num_shards(); ++s) CrashShard(s);
 }
@@ -86,6 +88,7 @@ std::vector<v1::ObjectSummary> SimCluster::List(int s) {
   if (shard(s) == nullptr) return objects;
   v1::ListObjectsRequest request;
   v1::ListObjectsResponse response;
+  // A list has a limited size, so it is read in parts.
   do {
     response.Clear();
     PHALANX_CHECK(shard(s)->core().List(request, &response).ok(), "a list goes on from its end");
@@ -99,6 +102,7 @@ uint64_t SimCluster::CountedBytes(const v1::ObjectSummary& object) {
   return object.info().size_bytes() + object.info().metadata().size() + object_store::kRecordBytes;
 }
 
+// Describes without a message to the shard, so a checker does not disturb the run.
 v1::DescribeObjectResponse SimCluster::Describe(const ObjectId& id) {
   v1::DescribeObjectResponse response;
   const size_t s = static_cast<size_t>(ShardOf(id));
@@ -112,6 +116,7 @@ v1::DescribeObjectResponse SimCluster::Describe(const ObjectId& id) {
 std::string SimCluster::DescribeEverywhere(const ObjectId& id) {
   std::string text =
       absl::StrCat(ShardName(ShardOf(id)), " says: ", Describe(id).ShortDebugString());
+  // The description goes into a violation, which has to be readable.
   if (text.size() > 1500) text.resize(1500);
   for (int n = 0; n < num_nodes(); ++n) {
     if (node(n) == nullptr) continue;
@@ -146,9 +151,10 @@ std::vector<SimClient*> SimCluster::clients(int n) {
 
 void SimCluster::OnNode(int n, std::function<void()> task) {
   NodeSlot& slot = nodes_[static_cast<size_t>(n)];
+  // A leaving node accepts no more requests of clients.
   if (slot.node == nullptr || slot.leaving) return;
   slot.control->Post([this, n, task = std::move(task)] {
-    // It may have left meanwhile.
+    // The node can have left in the meantime.
     if (node(n) != nullptr) task();
   });
 }
@@ -174,13 +180,16 @@ void SimCluster::StartNode(int n) {
   if (slot.process != nullptr) return;
   journal_.Note("start ", NodeName(n));
   ++lives_;
+  // A new incarnation: the directory distinguishes the lives of a node by it.
   ++slot.incarnation;
   slot.process = scheduler_.NewProcess(NodeName(n));
   slot.network = fabric_.Join(*slot.process, NodeName(n));
   slot.control = &slot.process->NewExecutor("control");
   slot.memory = std::make_unique<SimMemory>(*slot.control, random_.Fork());
+  // A new life starts with the usual memory, whatever fault the previous one had.
   slot.memory->SetTrouble(options_.allocation_delay, options_.allocation_failures);
   TroubleForNode(n);
+  // On the node's own loop, because its constructor uses the loop's timers.
   slot.control->Post([this, n] { MakeNode(n); });
 }
 
@@ -190,6 +199,7 @@ void SimCluster::MakeNode(int n) {
   for (int i = 0; i < options_.io_loops; ++i) {
     io.push_back(&slot.process->NewExecutor(absl::StrCat("io", i)));
   }
+  // Production can run with one loop too.
   if (io.empty()) io.push_back(slot.control);
   std::vector<std::unique_ptr<directory::ShardConnector>> shards;
   for (int s = 0; s < num_shards(); ++s) {
@@ -217,6 +227,8 @@ void SimCluster::MakeNode(int n) {
                          .on_shard_state = [this, n](int s, const absl::Status& state) {
                            journal_.Note(NodeName(n), "-", ShardName(s), ": ",
                                          state.ok() ? "connected" : state.ToString());
+                           // The shard sees this change only after the node, so the pair counts as
+                           // disturbed from here on.
                            Trouble(n, s);
                          }});
   PHALANX_CHECK(node.ok(), "a simulated node starts");
@@ -224,21 +236,22 @@ void SimCluster::MakeNode(int n) {
 }
 
 void SimCluster::OnSent(int n, int s, const v1::NodeMessage& message) {
-  // A new session: what was asked in the old one is asked again.
+  // A new session repeats the requests of the previous one.
   if (message.has_register_begin()) answered_.erase({n, s});
   if (message.has_delete_confirm() && node(n) != nullptr) {
     const uint64_t number =
         history_.AttemptOf(directory::FromProto(message.delete_confirm().generation()));
+    // The confirmation shows that the node has dropped its copy and will remember the deletion.
     if (number != 0) history_.attempt(number).told_of_deletion.insert(node(n)->key());
   }
-  // Nobody stalls where nothing is ever stopped or cut: who waits for bytes hears "starved".
+  // In a world without faults no sender stalls: a receiver without bytes reports "starved" instead.
   const auto stalled = static_cast<int>(absl::StatusCode::kDeadlineExceeded);
   if (!options_.peaceful || message.pull_report().code() != stalled) return;
   journal_.Violation(absl::StrCat(NodeName(n), " gave up a sender in a world without faults: ",
                                   message.pull_report().message()));
 }
 
-// In one session a shard hears every message once, so it answers every request once.
+// In one session a shard receives every message once, so it must answer every request once.
 void SimCluster::OnReceived(int n, int s, uint64_t sequence, const v1::ShardMessage& message) {
   if (watcher_) watcher_(n, message);
   uint64_t request = 0;
@@ -248,7 +261,7 @@ void SimCluster::OnReceived(int n, int s, uint64_t sequence, const v1::ShardMess
   if (message.has_prefetch_reply()) request = message.prefetch_reply().request_id();
   if (request == 0) return;
   const auto [answer, first] = answered_[{n, s}].try_emplace(request, sequence);
-  // The same message again, after a stream broke, is for the session to see to.
+  // The session discards the same message if a stream broke and it is sent again.
   if (first || answer->second == sequence) return;
   journal_.Violation(absl::StrCat(ShardName(s), " answered request ", request, " of ", NodeName(n),
                                   " twice in one session"));
@@ -261,6 +274,7 @@ std::function<void(void*, size_t)> SimCluster::NonceBytes() {
 }
 
 void SimCluster::EndNode(NodeSlot& slot) {
+  // The process dies first: destructors must not send a goodbye.
   slot.process->Kill();
   slot.clients.clear();
   slot.node = nullptr;
@@ -269,6 +283,7 @@ void SimCluster::EndNode(NodeSlot& slot) {
   slot.control = nullptr;
   slot.process = nullptr;
   slot.leaving = false;
+  // Checkers allow for losses shortly after a death.
   slot.last_crash = scheduler_.now();
 }
 
@@ -286,18 +301,22 @@ void SimCluster::LeaveNode(int n) {
   journal_.Note("leave ", NodeName(n));
   TroubleForNode(n);
   slot.leaving = true;
+  // The node can crash and start again before the task runs.
   const uint64_t incarnation = slot.incarnation;
   slot.control->Post([this, n, incarnation] {
     NodeSlot& slot = nodes_[static_cast<size_t>(n)];
     for (const auto& client : slot.clients) {
+      // Clients lose their connection when the daemon exits.
       if (!client->closed()) client->Close(/*clean=*/false);
     }
     slot.node = nullptr;
-    // What was sent last is still in the kernel's buffers.
+    // The last bytes are still in the kernel's send buffers.
     scheduler_.After(absl::Milliseconds(1), [this, n, incarnation] {
       NodeSlot& slot = nodes_[static_cast<size_t>(n)];
+      // A crash was faster.
       if (slot.process == nullptr || slot.incarnation != incarnation) return;
       EndNode(slot);
+      // HealEverything could not start it while it was leaving.
       if (std::exchange(slot.wanted_back, false)) StartNode(n);
     });
   });
@@ -324,8 +343,9 @@ void SimCluster::CheckDrained(int n) {
     const uint64_t number = history_.AttemptOf(copy.generation);
     if (!copy.complete || number == 0 || elsewhere.contains({copy.id, copy.generation})) continue;
     const Attempt& attempt = history_.attempt(number);
+    // A drain moves adopted objects only.
     if (!attempt.adopted || history_.MayBeDeleted(attempt)) continue;
-    // Another holder may have died just now.
+    // Another holder can have died just now, with a copy that the drain relied on.
     bool quiet = Undisturbed(n, ShardOf(copy.id), scheduler_.now() - options_.lease * 3);
     for (const NodeSlot& slot : nodes_) {
       quiet = quiet && slot.last_crash + options_.lease * 3 < scheduler_.now();
@@ -361,6 +381,7 @@ void SimCluster::StartShard(int s) {
   slot.control = &slot.process->NewExecutor("control");
   slot.started = scheduler_.now();
   TroubleForShard(s);
+  // On its own loop, as its listener and timers belong to that loop.
   slot.control->Post([this, s] { MakeShard(s); });
 }
 
@@ -374,6 +395,7 @@ void SimCluster::MakeShard(int s) {
   session.nonce_bytes = NonceBytes();
   directory::DirectoryOptions options = options_.directory;
   options.lease = options_.lease;
+  // Only the first life of a shard can skip the recovery.
   options.first_life = options.first_life && !std::exchange(slot.had_a_life, true);
   slot.shard = std::make_unique<directory::Shard>(*slot.control, std::move(session), options,
                                                   random_.Fork());
@@ -425,6 +447,7 @@ void SimCluster::Partition(const std::string& from, const std::string& to) {
 }
 
 void SimCluster::Heal(const std::string& from, const std::string& to) {
+  // Repairs can come twice, from the fault and from HealEverything.
   if (partitions_.erase({from, to}) == 0) return;
   journal_.Note("heal ", from, " -> ", to);
   TroubleBetween(from, to);
@@ -460,6 +483,7 @@ void SimCluster::SetLink(const std::string& from, const std::string& to, const L
   journal_.Note("link ", from, " -> ", to, ": ", absl::FormatDuration(link.latency), " ",
                 link.bytes_per_second, " B/s");
   TroubleBetween(from, to);
+  // The original link is remembered only once, so that repeated faults do not replace it.
   links_.try_emplace({from, to}, fabric_.GetLink(from, to));
   fabric_.SetLink(from, to, link);
 }
@@ -478,9 +502,11 @@ void SimCluster::HealEverything() {
     ResumeShard(s);
   }
   for (int n = 0; n < num_nodes(); ++n) {
+    // A node that is leaving now starts again when it has left.
     nodes_[static_cast<size_t>(n)].wanted_back = nodes_[static_cast<size_t>(n)].leaving;
     StartNode(n);
     ResumeNode(n);
+    // Even without a fault allocations can fail in a run; in the calm they must succeed.
     memory(n).SetTrouble(options_.allocation_delay, 0);
   }
 }
@@ -501,6 +527,8 @@ void SimCluster::TroubleBetween(const std::string& a, const std::string& b) {
   for (const auto& [node, shard] : {std::pair(a, b), std::pair(b, a)}) {
     const int n = NumberOf(node, 'n');
     const int s = NumberOf(shard, 's');
+    // Only pairs of a node and a shard count: trouble between nodes does not excuse a wrong
+    // directory.
     if (n >= 0 && s >= 0) Trouble(n, s);
   }
 }
@@ -522,6 +550,7 @@ std::optional<Generation> SimCluster::AdoptedNow(const ObjectId& id, const NodeK
   const int s = ShardOf(id);
   if (n < 0 || !Undisturbed(n, s, since)) return std::nullopt;
   const v1::DescribeObjectResponse described = Describe(id);
+  // Distinguishes "none adopted" from the unknown state above.
   if (described.summary().deleted()) return Generation();
   return directory::FromProto(described.summary().generation());
 }

@@ -1,13 +1,13 @@
-// A whole cluster on one thread: shards of the directory and nodes as production has them (Shard,
-// Node), on simulated processes, network, memory and time; and everything that can happen to them.
+// A whole cluster on one thread: shards of the directory and nodes of the production code (Shard,
+// Node) on simulated processes, network, memory and time; and all faults that can hit them.
 //
 //   SimScheduler ◄── SimFabric
 //     ├─ process "s0": Shard over streams from a SimNetwork              × shards
 //     └─ process "n0": Node (store, data plane, sessions), SimClients    × nodes
 //
-// Faults are what the world does to the processes: they cannot tell it otherwise than real ones
-// could. The cluster also keeps book of which pairs of node and shard have been in trouble since
-// when, so that checkers can be strict with those that have not.
+// Faults happen to the processes from outside, so the code cannot distinguish them from real ones.
+// The cluster also records the time of the last trouble for each pair of node and shard, so that
+// checkers can be strict with undisturbed pairs.
 //
 // Thread rule: the test's thread, between the scheduler's steps. Testonly.
 #ifndef PHALANX_SIM_SIM_CLUSTER_H_
@@ -39,24 +39,24 @@ struct ClusterOptions {
   int nodes = 4;
   int shards = 1;
   uint64_t capacity_bytes = 4 << 20;
-  // Of a node's state that it tells a new session in one turn.
+  // The number of copies that a node registers in a new session per turn.
   size_t registered_per_turn = 4096;
   absl::Duration transit_patience = absl::Seconds(60);
-  // I/O loops of a node; 0: its control loop does that too.
+  // I/O loops of a node; 0: the control loop does the I/O too.
   int io_loops = 1;
   absl::Duration lease = absl::Seconds(2);
   directory::DirectoryOptions
-      directory;  // the lease is filled in; `first_life` of the first one only
+      directory;  // the lease is filled in; `first_life` applies to a shard's first life only
   net::DataPlaneOptions data_plane;
   SimScheduler::Options scheduler;  // the seed is filled in
   SimFabric::Options fabric;        // the seed is filled in
-  // Of each node's memory.
+  // The longest allocation of each node's memory.
   absl::Duration allocation_delay;
   double allocation_failures = 0;
   // Node i is in zone i % zones; 0: no labels.
   int zones = 0;
   std::string secret;
-  // The test promises to break nothing: checkers may be stricter.
+  // The test injects no faults, so checkers can be stricter.
   bool peaceful = false;
   bool verbose = false;
 };
@@ -64,7 +64,7 @@ struct ClusterOptions {
 class SimCluster : private Oracle {
  public:
   explicit SimCluster(const ClusterOptions& options);
-  // Everybody is killed.
+  // Kills all processes.
   ~SimCluster() override;
 
   const ClusterOptions& options() const { return options_; }
@@ -77,44 +77,44 @@ class SimCluster : private Oracle {
   int num_shards() const { return static_cast<int>(shards_.size()); }
   int ShardOf(const ObjectId& id) const;
 
-  // ---- looking; null while it is down
+  // ---- inspection; null while the process is down
   runtime::Node* node(int n) { return nodes_[static_cast<size_t>(n)].node.get(); }
   object_store::Store* store(int n);
-  // The clock of a node that is up: another one than the world's.
+  // The clock of a running node. It differs from the world's clock.
   Instant NowAt(int n) const { return nodes_[static_cast<size_t>(n)].control->Now(); }
   SimMemory& memory(int n) { return *nodes_[static_cast<size_t>(n)].memory; }
   directory::Shard* shard(int s) { return shards_[static_cast<size_t>(s)].shard.get(); }
   bool node_stalled(int n) const;
   bool shard_stalled(int s) const;
-  // What a shard knows; nothing while it is down.
+  // Returns the shard's objects; empty while the shard is down.
   std::vector<v1::ObjectSummary> List(int s);
   v1::DescribeObjectResponse Describe(const ObjectId& id);
-  // Of a node's capacity.
+  // Returns the bytes that count against a node's capacity.
   static uint64_t CountedBytes(const v1::ObjectSummary& object);
-  // The same in words, and what each node has of it.
+  // Returns the state of an object in words, with the copy of each node.
   std::string DescribeEverywhere(const ObjectId& id);
-  // By name of the process's life; -1 if it is none that runs.
+  // Returns the node whose current life has this key; -1 if no running node has.
   int FindNode(const NodeKey& key) const;
   static std::string NodeName(int n) { return absl::StrCat("n", n); }
   static std::string ShardName(int s) { return absl::StrCat("s", s); }
 
-  // ---- clients; they end with their node
+  // ---- clients; a client ends with its node
   SimClient* OpenClient(int n);
-  // Those that are not closed.
+  // Returns the clients that are not closed.
   std::vector<SimClient*> clients(int n);
-  // Runs on the node's control loop, soon; not at all if the node dies first.
+  // Runs `task` on the node's control loop soon. Drops it if the node dies first.
   void OnNode(int n, std::function<void()> task);
-  // Whatever a node has from a shard, before the node sees it.
+  // Called with every message of a shard before the node receives it.
   using Watcher = std::function<void(int n, const v1::ShardMessage&)>;
   void OnShardMessage(Watcher watcher) { watcher_ = std::move(watcher); }
 
-  // ---- machines. Starting what is up and stopping what is down does nothing.
+  // ---- machines. Starting a running process and stopping a stopped one does nothing.
   void StartNode(int n);
   void CrashNode(int n);
-  // As after SIGTERM without a drain: says goodbye and is gone.
+  // Stops like SIGTERM without a drain: the node says goodbye and exits.
   void LeaveNode(int n);
-  // On the node's control loop. A drain that says OK while an adopted object has its only complete
-  // copy here is a violation.
+  // Drains on the node's control loop. It is a violation if a drain returns OK while this node has
+  // the only complete copy of an adopted object.
   void Drain(int n, absl::Duration timeout, std::function<void(const absl::Status&)> done);
   void StallNode(int n);
   void ResumeNode(int n);
@@ -123,26 +123,27 @@ class SimCluster : private Oracle {
   void StallShard(int s);
   void ResumeShard(int s);
 
-  // ---- network, by names of processes
+  // ---- network; arguments are names of processes
   void Partition(const std::string& from, const std::string& to);
   void Heal(const std::string& from, const std::string& to);
   void Reset(const std::string& a, const std::string& b);
   void HalfOpen(const std::string& from, const std::string& to);
   void Sever(const std::string& from, const std::string& to, absl::Duration late);
   void SetLink(const std::string& from, const std::string& to, const Link& link);
-  // How often a bit flips in what nodes write to each other: in payload, which checksums cover.
+  // Sets the chance of a bit flip in a write between nodes. Only payload is hit, which checksums
+  // cover.
   void CorruptNodes(double chance);
 
-  // Everybody up and running, the network as it was made.
+  // Starts and resumes all processes, and restores the original network.
   void HealEverything();
 
   // ---- trouble
-  // Nothing stands between node and shard, and nothing has since then.
+  // Returns whether there was no trouble between node and shard since then, and there is none now.
   bool Undisturbed(int n, int s, Instant since) const;
-  // When the node's last life ended.
+  // The end of the node's previous life.
   Instant last_crash(int n) const { return nodes_[static_cast<size_t>(n)].last_crash; }
   Instant last_shard_start(int s) const { return shards_[static_cast<size_t>(s)].started; }
-  // Every life of every node that has been.
+  // The number of lives of all nodes so far.
   int lives() const { return lives_; }
 
  private:
@@ -155,7 +156,7 @@ class SimCluster : private Oracle {
     std::vector<std::unique_ptr<SimClient>> clients;
     uint64_t incarnation = 0;
     bool leaving = false;
-    // To be started as soon as it has left.
+    // Start the node again as soon as it has left.
     bool wanted_back = false;
     Instant last_crash;
   };
@@ -180,7 +181,7 @@ class SimCluster : private Oracle {
   void Trouble(int n, int s);
   void TroubleForNode(int n);
   void TroubleForShard(int s);
-  // Between the two processes, whatever they are.
+  // Records trouble between two processes, if they are a node and a shard.
   void TroubleBetween(const std::string& a, const std::string& b);
   std::optional<Generation> AdoptedNow(const ObjectId& id, const NodeKey& node,
                                        Instant since) override;
@@ -198,7 +199,8 @@ class SimCluster : private Oracle {
   std::set<std::pair<std::string, std::string>> partitions_;
   std::map<std::pair<std::string, std::string>, Link> links_;
   std::map<std::pair<int, int>, Instant> last_trouble_;  // node, shard
-  // By node and shard: the requests of their session that were answered, by which message.
+  // By node and shard: each answered request of their session, with the number of the answering
+  // message.
   std::map<std::pair<int, int>, std::map<uint64_t, uint64_t>> answered_;
   Watcher watcher_;
 };

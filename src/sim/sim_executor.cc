@@ -10,15 +10,16 @@
 
 namespace phalanx::sim {
 
-// Held by the executor and by its events in the queue, which may outlive it.
+// Shared by the executor and its events in the queue, which can outlive it.
 struct SimExecutor::State {
   // Null once the executor is gone.
   SimExecutor* executor;
   std::deque<Task> tasks;
   TimerQueue timers;
-  // Timers that were due when the last one was taken, in order.
+  // The timers that were due when the last one was taken, in order.
   std::deque<TimerId> due;
-  // The next turn, and which event of the queue it is; events with another number are stale.
+  // The instant of the next turn, and the number of its event. Events with another number are
+  // stale.
   Instant turn_at = Instant::Infinite();
   uint64_t turn = 0;
   bool running = false;
@@ -35,7 +36,7 @@ struct SimScheduler::Event {
   uint64_t turn;
   Task task;
 
-  // For a heap with the earliest event in front.
+  // The order of a heap with the earliest event in front.
   static bool Later(const Event& a, const Event& b) {
     return std::tie(a.when, a.tie, a.sequence) > std::tie(b.when, b.tie, b.sequence);
   }
@@ -44,7 +45,7 @@ struct SimScheduler::Event {
 SimScheduler::SimScheduler(const Options& options) : options_(options), random_(options.seed) {}
 
 SimScheduler::~SimScheduler() {
-  // Destructors of tasks may still schedule; that goes nowhere.
+  // Destructors of tasks can schedule more events; those are dropped too.
   while (!events_.empty()) std::exchange(events_, {});
 }
 
@@ -59,8 +60,10 @@ void SimScheduler::At(Instant when, Task event) {
 
 void SimScheduler::Push(Event event) {
   if (event.when.infinite()) return;
+  // Time never moves backwards.
   event.when = std::max(event.when, now_);
   event.tie = options_.shuffle_ties ? random_.Next() : 0;
+  // Makes the order total, so a run does not depend on the heap.
   event.sequence = ++last_sequence_;
   events_.push_back(std::move(event));
   std::push_heap(events_.begin(), events_.end(), Event::Later);
@@ -75,6 +78,7 @@ bool SimScheduler::Step() {
   ++steps_;
   if (event.executor == nullptr) {
     event.task();
+    // Stale events stay in the heap, because removing one is expensive.
   } else if (event.executor->executor != nullptr && event.executor->turn == event.turn) {
     event.executor->executor->RunOne();
   }
@@ -119,6 +123,7 @@ SimExecutor::~SimExecutor() {
 }
 
 void SimExecutor::Post(Task task) {
+  // A dead process runs nothing, but its objects can still post while they are destroyed.
   if (!process_.alive()) return;
   state_->tasks.push_back(std::move(task));
   Schedule();
@@ -140,7 +145,7 @@ void SimExecutor::Cancel(TimerId id) { state_->timers.Cancel(id); }
 
 bool SimExecutor::InLoop() const { return state_->running; }
 
-// Puts the next turn into the queue, unless one is there that comes no later.
+// Schedules the next turn, unless one is scheduled that is not later.
 void SimExecutor::Schedule() {
   State& state = *state_;
   if (!process_.alive() || process_.stalled() || state.running) return;
@@ -150,6 +155,7 @@ void SimExecutor::Schedule() {
   } else if (const Instant next = state.timers.Next(); !next.infinite()) {
     when = std::max(scheduler_.now(), next - clock_offset_);
   }
+  // An earlier turn is scheduled already; a later one becomes stale.
   if (when >= state.turn_at) return;
   state.turn_at = when;
   const int64_t delay_nanos = absl::ToInt64Nanoseconds(scheduler_.options_.max_turn_delay);
@@ -164,7 +170,8 @@ void SimExecutor::Schedule() {
                    .task = nullptr});
 }
 
-// One timer or one task, so that the turns of different executors mix as finely as they can.
+// Runs one timer or one task, so that turns of different executors interleave as finely as
+// possible.
 void SimExecutor::RunOne() {
   State& state = *state_;
   state.turn_at = Instant::Infinite();
@@ -186,10 +193,12 @@ void SimExecutor::RunOne() {
     state.tasks.pop_front();
   }
   if (task != nullptr) {
+    // Detects a task that destroys its own executor.
     const std::shared_ptr<State> keep = state_;
     state.running = true;
     scheduler_.running_ = this;
     task();
+    // Destroyed while `running` is set: its captures can post.
     task = nullptr;
     scheduler_.running_ = nullptr;
     state.running = false;
@@ -200,6 +209,7 @@ void SimExecutor::RunOne() {
 
 void SimExecutor::DropEverything() {
   State& state = *state_;
+  // Destructors of tasks can post more tasks.
   while (!state.tasks.empty() || !state.timers.empty()) {
     state.due.clear();
     const std::deque<Task> tasks = std::exchange(state.tasks, {});
@@ -224,6 +234,7 @@ void SimProcess::Kill() {
     PHALANX_CHECK(!executor->InLoop(), "a process is killed from outside");
   }
   alive_ = false;
+  // Connections close before the tasks go, as a kernel closes them before memory is gone.
   for (Task& task : std::exchange(on_death_, {})) task();
   for (const auto& executor : executors_) executor->DropEverything();
 }
@@ -234,6 +245,7 @@ void SimProcess::Resume() {
   if (!stalled_) return;
   stalled_ = false;
   for (const auto& executor : executors_) {
+    // The turn that was scheduled at the stall has run without effect.
     executor->state_->turn_at = Instant::Infinite();
     executor->Schedule();
   }

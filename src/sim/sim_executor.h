@@ -1,14 +1,14 @@
-// Simulated time: one scheduler for the whole cluster, processes on it, and the executors that are
+// Simulated time: one scheduler for the whole cluster, its processes, and the executors that are
 // their event loops.
 //
 //   SimScheduler ── one clock, one queue of events
-//     ├─ events of the world (At, After): what the network does, what a test breaks and mends
-//     └─ SimProcess ── may be stalled (as by SIGSTOP) and killed
+//     ├─ events of the world (At, After): the network's steps, a test's faults and repairs
+//     └─ SimProcess ── can be stalled (like SIGSTOP) and killed
 //          └─ SimExecutor ── an Executor: its tasks and timers
 //
-// Everything happens on the test's thread, inside Step and what calls it. Events run in order of
-// time, then of insertion; with `shuffle_ties` those of one instant run in an order drawn from the
-// seed (each executor's own tasks stay in order). A run replays exactly from its seed. Testonly.
+// Everything runs on the test's thread, inside Step and its callers. Events run in order of time,
+// then of insertion. With `shuffle_ties`, events of one instant run in an order drawn from the seed
+// (each executor keeps the order of its own tasks). A run replays exactly from its seed. Testonly.
 #ifndef PHALANX_SIM_SIM_EXECUTOR_H_
 #define PHALANX_SIM_SIM_EXECUTOR_H_
 
@@ -37,7 +37,8 @@ class SimScheduler {
     bool shuffle_ties = false;
     // Each turn of an executor starts up to this much late.
     absl::Duration max_turn_delay = absl::ZeroDuration();
-    // Each process's clock starts at an instant of its own, so that none can be sent to another.
+    // Each process's clock starts at its own instant, so an instant of one process is useless to
+    // another.
     bool skew_clocks = true;
   };
 
@@ -46,26 +47,27 @@ class SimScheduler {
   ~SimScheduler();
 
   Instant now() const { return now_; }
-  // Events run so far.
+  // The number of events run so far.
   uint64_t steps() const { return steps_; }
-  // Whose task runs now; null between tasks and during events of the world.
+  // The executor whose task is running; null between tasks and during events of the world.
   const SimExecutor* running() const { return running_; }
-  // For parts that draw: fork it.
+  // The source of randomness. Users fork it.
   Random& random() { return random_; }
 
-  // An event of the world, at `when` or now if that is past. It cannot be cancelled.
+  // Schedules an event of the world, at `when`, or now if `when` is in the past. It cannot be
+  // cancelled.
   void At(Instant when, Task event);
   void After(absl::Duration delay, Task event) { At(now_ + delay, std::move(event)); }
 
-  // Runs the next event, moving the clock to it. False when there is none.
+  // Runs the next event and moves the clock to it. Returns false if there is none.
   bool Step();
-  // Steps until `done` (asked before each step) is true: true then. False when `limit` of simulated
-  // time has passed, or when nothing is left that could happen.
+  // Steps until `done` returns true (checked before each step), and returns true. Returns false if
+  // `limit` of simulated time has passed or no event is left.
   bool RunUntil(absl::FunctionRef<bool()> done, absl::Duration limit);
-  // Steps through all events of the next `time`; the clock is then that much later.
+  // Runs all events of the next `time`. The clock is that much later afterwards.
   void RunFor(absl::Duration time);
 
-  // A process that runs; its executors live as long as it.
+  // Starts a process. Its executors live as long as the process.
   std::unique_ptr<SimProcess> NewProcess(absl::string_view name);
 
  private:
@@ -80,7 +82,7 @@ class SimScheduler {
   uint64_t steps_ = 0;
   uint64_t last_sequence_ = 0;
   const SimExecutor* running_ = nullptr;
-  // A heap, the next event in front.
+  // A heap with the next event in front.
   std::vector<Event> events_;
 };
 
@@ -119,24 +121,26 @@ class SimExecutor final : public Executor {
 class SimProcess {
  public:
   SimProcess(SimScheduler& scheduler, absl::string_view name, absl::Duration clock_offset);
-  // Kills it. REQUIRES: whatever uses its executors is destroyed.
+  // Kills the process. REQUIRES: all users of its executors are destroyed.
   ~SimProcess();
 
   const std::string& name() const { return name_; }
   bool alive() const { return alive_; }
   bool stalled() const { return stalled_; }
 
-  // One more event loop of the process.
+  // Adds an event loop to the process.
   SimExecutor& NewExecutor(absl::string_view name);
 
-  // From here on no task of the process runs; those that wait are destroyed. What the process held
-  // in the world (see OnDeath) ends first. Idempotent. REQUIRES: not called from its own tasks.
+  // Kills the process: no task of it runs any more, and waiting tasks are destroyed. The process's
+  // resources in the world (see OnDeath) end first. Idempotent. REQUIRES: not called from its own
+  // tasks.
   void Kill();
-  // Its tasks wait until Resume, as after SIGSTOP and SIGCONT; time and the network go on.
+  // The tasks wait until Resume, as after SIGSTOP and SIGCONT. Time and the network continue.
   void Stall();
   void Resume();
 
-  // Runs when the process dies, before its tasks are dropped: how the world learns of it.
+  // Registers a task for the death of the process, before its tasks are dropped: the world learns
+  // of the death from it.
   void OnDeath(Task task) { on_death_.push_back(std::move(task)); }
 
  private:

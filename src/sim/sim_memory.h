@@ -1,5 +1,5 @@
-// Memory of a simulated node: HeapMemory that takes its time and sometimes has none, as the helper
-// thread and the system behind the real one do. Answers may overtake each other.
+// The memory of a simulated node: HeapMemory with delays and failures, like the helper thread and
+// the system behind the real one. Answers can overtake each other.
 //
 // Thread rule: as SharedMemory. Testonly.
 #ifndef PHALANX_SIM_SIM_MEMORY_H_
@@ -17,11 +17,11 @@ namespace phalanx::sim {
 
 class SimMemory final : public object_store::SharedMemory {
  public:
-  // `executor` outlives this.
+  // `executor` must outlive this.
   SimMemory(Executor& executor, Random random)
       : executor_(executor), random_(std::move(random)), heap_(executor) {}
 
-  // From now on: how long an allocation takes at most, and how often it fails.
+  // Sets the longest delay and the failure rate of the allocations from now on.
   void SetTrouble(absl::Duration max_delay, double failures) {
     max_delay_ = max_delay;
     failures_ = failures;

@@ -1,6 +1,6 @@
-// Control streams over the simulated network: the production ones of
+// Control streams over the simulated network: the production streams of
 // directory/byte_message_stream.h, so that cuts, delays, half-open connections and short reads
-// reach them and the sessions above.
+// reach them and the sessions above them.
 //
 // Deterministic. Testonly.
 #ifndef PHALANX_SIM_SIM_MESSAGE_STREAM_H_
@@ -16,12 +16,12 @@
 
 namespace phalanx::sim {
 
-// Opens streams to the shard that listens on `address`. `network` outlives it.
+// Opens streams to the shard that listens on `address`. `network` must outlive it.
 std::unique_ptr<directory::ShardConnector> NewSimShardConnector(net::Network& network,
                                                                 net::Address address);
 
-// Accepts nodes' streams on `executor`, until the listener is destroyed; streams live on. Errors as
-// Network::Listen.
+// Accepts nodes' streams on `executor` until the listener is destroyed; accepted streams stay open.
+// Errors are those of Network::Listen.
 using AcceptShardStream = absl::AnyInvocable<void(std::unique_ptr<directory::ShardStream>)>;
 absl::StatusOr<std::unique_ptr<net::Listener>> ListenForSimShardStreams(net::Network& network,
                                                                         Executor& executor,

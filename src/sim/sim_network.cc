@@ -15,7 +15,7 @@ namespace {
 constexpr uint16_t kFirstEphemeralPort = 40000;
 constexpr uint64_t kLongestTrickle = 300;
 
-// Bytes in order: appended at the back, taken from the front.
+// A queue of bytes: appended at the back, taken from the front.
 class ByteQueue {
  public:
   size_t size() const { return bytes_.size() - head_; }
@@ -24,7 +24,7 @@ class ByteQueue {
   std::string Take(size_t size) {
     std::string taken = bytes_.substr(head_, size);
     head_ += size;
-    // Moved to the front once half is gone: each byte moves once on average.
+    // Compacts when half of the bytes are gone, so each byte moves once on average.
     if (head_ * 2 > bytes_.size()) {
       bytes_.erase(0, head_);
       head_ = 0;
@@ -57,33 +57,33 @@ absl::Duration TransferTime(size_t size, double bytes_per_second) {
 }  // namespace
 
 struct SimFabric::Connection {
-  // One direction: from the end with its index to the other.
+  // One direction, from the end with the same index to the other end.
   struct Pipe {
     ByteQueue unsent;
     size_t unsent_limit;
-    // Sent, in order, not delivered yet.
+    // Segments that were sent and not delivered yet, in order.
     std::deque<std::string> in_flight;
-    // One is on its way out of the host.
+    // A segment is on its way out of the host.
     bool departing = false;
-    // Segments that arrived while a partition was up; they are delivered when it heals.
+    // The number of segments that arrived during a partition. They are delivered when it heals.
     int held_back = 0;
     ByteQueue arrived;
-    // Sent and not known to be read: bounded by the receive buffer.
+    // Bytes sent and not known to be read, bounded by the receive buffer.
     size_t outstanding = 0;
-    // Read, but the acknowledgement could not pass.
+    // Bytes read whose acknowledgement could not pass.
     size_t unacknowledged = 0;
-    // End of file is wanted, sent (an empty segment), arrived.
+    // The end of file is requested, sent (as an empty segment), and has arrived.
     bool closing = false;
     bool end_sent = false;
     bool end_arrived = false;
-    // Half-open: nothing passes any more.
+    // Half-open: this direction carries nothing any more.
     bool frozen = false;
   };
   struct End {
     std::string host;
-    // Null when the process is gone.
+    // Null after the process has ended.
     SimNetwork* network = nullptr;
-    // Null until accepted, and after close.
+    // Null until the connection is accepted, and after the close.
     Executor* executor = nullptr;
     bool open = true;
     bool read_broken = false;
@@ -142,6 +142,7 @@ class SimByteStream final : public net::ByteStream {
   absl::StatusOr<size_t> Read(absl::Span<const iovec> into) override {
     CheckThread();
     auto& pipe = connection_->pipes[1 - side_];
+    // The errors come before the bytes, as a kernel drops received bytes after a reset.
     if (!end().open) return Broken("is closed");
     if (end().read_broken) return Broken("was reset");
     if (pipe.arrived.empty() && pipe.end_arrived) {
@@ -165,6 +166,7 @@ class SimByteStream final : public net::ByteStream {
     auto& pipe = connection_->pipes[side_];
     if (!end().open) return Broken("is closed");
     if (end().write_broken) return Broken("was reset");
+    // A short write still makes the sender wait for OnWritable.
     if (pipe.unsent.size() >= pipe.unsent_limit) return 0;
     const size_t room = pipe.unsent_limit - pipe.unsent.size();
     const size_t size = fabric_.Shorten(std::min(TotalSize(from), room), trickle_[0]);
@@ -213,7 +215,7 @@ class SimByteStream final : public net::ByteStream {
     return absl::UnavailableError(absl::StrCat("connection with ", peer(), " ", what));
   }
 
-  // Between tasks the test itself may act for a process.
+  // Between tasks the test itself can act for a process.
   void CheckThread() const {
     PHALANX_CHECK(fabric_.scheduler_.running() == nullptr || end().executor == nullptr ||
                       end().executor->InLoop(),
@@ -223,6 +225,7 @@ class SimByteStream final : public net::ByteStream {
   void Arm(int readable, Task ready) {
     CheckThread();
     if (!end().open) return;
+    // The old callback is destroyed last: it can own the stream.
     std::swap(end().callback[readable], ready);
     fabric_.Notify(connection_, side_, readable != 0);
   }
@@ -275,6 +278,7 @@ void SimFabric::SetLabelLink(absl::string_view from, absl::string_view to, const
 
 Link SimFabric::GetLink(const std::string& from, const std::string& to) const {
   if (const auto it = links_.find({from, to}); it != links_.end()) return it->second;
+  // Before labels: a host is never in another zone than itself.
   if (from == to) return options_.loopback;
   const auto label_from = labels_.find(from);
   const auto label_to = labels_.find(to);
@@ -290,6 +294,7 @@ void SimFabric::SetInterface(absl::string_view host, double bytes_per_second) {
 }
 
 void SimFabric::Reset(absl::string_view a, absl::string_view b) {
+  // A copy, because callbacks can close connections while this iterates.
   const std::map<uint64_t, ConnectionPtr> connections = connections_;
   for (const auto& [id, connection] : connections) {
     if ((connection->from(0) != a || connection->to(0) != b) &&
@@ -319,6 +324,7 @@ void SimFabric::Sever(absl::string_view from, absl::string_view to, absl::Durati
     for (const int side : {0, 1}) {
       if (connection->from(side) != from || connection->to(side) != to) continue;
       Connection::Pipe& pipe = connection->pipes[side];
+      // A direction that is half-open delivers nothing, even if it is severed later.
       if (pipe.frozen || connection->ends[side].write_broken) continue;
       std::string sent;
       for (const std::string& segment : std::exchange(pipe.in_flight, {})) sent += segment;
@@ -327,8 +333,10 @@ void SimFabric::Sever(absl::string_view from, absl::string_view to, absl::Durati
       scheduler_.After(late, [this, connection = connection, side, sent] {
         Connection::Pipe& pipe = connection->pipes[side];
         const Connection::End& receiver = connection->ends[1 - side];
+        // The receiver can have closed or broken its end before the bytes arrive.
         if (receiver.open && !receiver.read_broken) pipe.arrived.Append(sent);
         pipe.end_arrived = true;
+        // The other end learns of the break when the late bytes arrive, not earlier.
         connection->ends[1 - side].write_broken = true;
         Notify(connection, 1 - side, /*readable=*/true);
         Notify(connection, 1 - side, /*readable=*/false);
@@ -354,11 +362,15 @@ void SimFabric::Heal(absl::string_view from, absl::string_view to) {
   for (const auto& [id, connection] : connections) {
     for (const int side : {0, 1}) {
       Connection::Pipe& pipe = connection->pipes[side];
+      // After a partition the sender's TCP repeats the lost segments, so they arrive with a new
+      // delay.
       const absl::Duration delay = Delay(connection->from(side), connection->to(side));
       for (; pipe.held_back > 0; --pipe.held_back) {
+        // One event for each segment that was held back, because Deliver takes one.
         scheduler_.After(delay,
                          [this, connection = connection, side] { Deliver(connection, side); });
       }
+      // The acknowledgements that the partition blocked pass now.
       Credit(connection, side, std::exchange(pipe.unacknowledged, 0));
       Pump(connection, side);
     }
@@ -394,6 +406,7 @@ std::string SimFabric::Corrupted(const Connection& connection, int side, absl::s
   std::string out(bytes.data(), bytes.size());
   const auto chance = corruption_.find({connection.from(side), connection.to(side)});
   if (chance == corruption_.end() || !random_.Chance(chance->second)) return out;
+  // One bit only: every checksum must detect it.
   const uint64_t bit = random_.Below(out.size() * 8);
   out[bit / 8] = static_cast<char>(out[bit / 8] ^ (1 << (bit % 8)));
   return out;
@@ -419,6 +432,7 @@ std::string SimFabric::DescribeConnections() const {
 
 absl::Duration SimFabric::Delay(const std::string& from, const std::string& to) {
   const Link link = GetLink(from, to);
+  // Without jitter nothing is drawn, so such links do not change the other draws.
   if (link.jitter <= absl::ZeroDuration()) return link.latency;
   return link.latency + link.jitter * random_.Unit();
 }
@@ -435,13 +449,14 @@ Instant SimFabric::Departure(const std::string& from, const std::string& to, siz
   const absl::Duration on_link = TransferTime(size, GetLink(from, to).bytes_per_second);
   if (from == to) return link_free = departed + on_link;
   const absl::Duration on_interface = TransferTime(size, InterfaceRate(from));
-  // A slow link does not keep the interface from serving others meanwhile.
+  // A slow link does not occupy the interface: other links can use it at the same time.
   egress_free_[from] = departed + on_interface;
   link_free = departed + std::max(on_link, on_interface);
   return link_free;
 }
 
 size_t SimFabric::Shorten(size_t size, int& trickle) {
+  // Cannot be shorter; zero means that nothing is possible.
   if (size <= 1) return size;
   if (options_.one_byte_at_a_time) return 1;
   if (trickle == 0 && random_.Chance(options_.trickle)) {
@@ -458,19 +473,22 @@ void SimFabric::Pump(const ConnectionPtr& connection, int side) {
   Connection::Pipe& pipe = connection->pipes[side];
   const std::string& from = connection->from(side);
   const std::string& to = connection->to(side);
+  // One segment departs at a time, and none after the end of file.
   if (pipe.departing || pipe.frozen || pipe.end_sent || connection->ends[side].write_broken ||
       !Passable(from, to)) {
     return;
   }
   const size_t window = options_.receive_buffer_bytes - pipe.outstanding;
   const size_t size = std::min({pipe.unsent.size(), window, options_.segment_bytes});
-  // Not in dribbles: a window that opens a little is left alone until it is worth a segment.
+  // Like a kernel, waits until the window has room for a whole segment, to avoid tiny segments.
   if (size < std::min(pipe.unsent.size(), options_.segment_bytes) && pipe.outstanding > 0) return;
   if (size == 0) {
     if (!pipe.unsent.empty() || !pipe.closing) return;
+    // The end of file travels as an empty segment, behind all bytes.
     pipe.end_sent = true;
   }
   pipe.departing = true;
+  // Counted when it leaves, so the window includes bytes in flight.
   pipe.outstanding += size;
   pipe.in_flight.push_back(pipe.unsent.Take(size));
   bytes_carried_[{from, to}] += size;
@@ -485,15 +503,18 @@ void SimFabric::Pump(const ConnectionPtr& connection, int side) {
 
 void SimFabric::Arrive(const ConnectionPtr& connection, int side, size_t size) {
   const std::string& to = connection->to(side);
+  // A host's interface does not limit its own loopback.
   const double rate = connection->from(side) == to ? 0 : InterfaceRate(to);
   if (rate <= 0) return Deliver(connection, side);
   Instant& free = ingress_free_[to];
+  // Senders share the interface of the receiver, in the order of arrival.
   free = Later(free, scheduler_.now()) + TransferTime(size, rate);
   scheduler_.At(free, [this, connection, side] { Deliver(connection, side); });
 }
 
 void SimFabric::Deliver(const ConnectionPtr& connection, int side) {
   Connection::Pipe& pipe = connection->pipes[side];
+  // A break can have cleared the segments that this event was for.
   if (pipe.frozen || pipe.in_flight.empty()) return;
   if (!Passable(connection->from(side), connection->to(side))) {
     ++pipe.held_back;
@@ -505,13 +526,14 @@ void SimFabric::Deliver(const ConnectionPtr& connection, int side) {
   if (segment.empty()) {
     pipe.end_arrived = true;
   } else if (!receiver.open) {
-    // Nobody reads this any more. The sender is told once it has all that was sent to it.
+    // The receiver has closed. The sender gets the reset after all data that was sent to it.
     pipe.outstanding -= segment.size();
     if (connection->pipes[1 - side].end_arrived) {
       BreakEnd(connection, side, /*drop_arrived=*/false);
     } else {
       Pump(connection, side);
     }
+    // A broken end reads nothing any more.
   } else if (!receiver.read_broken) {
     pipe.arrived.Append(segment);
   }
@@ -519,7 +541,7 @@ void SimFabric::Deliver(const ConnectionPtr& connection, int side) {
   ForgetIfOver(connection);
 }
 
-// `size` bytes of a pipe were read: the sender may send as many more, once it knows.
+// The reader has taken `size` bytes of a pipe, so the sender can send as many more once it knows.
 void SimFabric::Credit(const ConnectionPtr& connection, int side, size_t size) {
   Connection::Pipe& pipe = connection->pipes[side];
   if (!Passable(connection->to(side), connection->from(side)) ||
@@ -527,6 +549,7 @@ void SimFabric::Credit(const ConnectionPtr& connection, int side, size_t size) {
     pipe.unacknowledged += size;
     return;
   }
+  // Late bytes of a severed connection are read without having been counted.
   pipe.outstanding -= std::min(size, pipe.outstanding);
   if (size > 0) Pump(connection, side);
 }
@@ -537,10 +560,11 @@ void SimFabric::CloseEnd(const ConnectionPtr& connection, int side) {
   end.open = false;
   end.executor = nullptr;
   end.network = nullptr;
-  // Destroyed last: they may own the stream's owner.
+  // Destroyed last, because a callback can own the owner of the stream.
   const Task writable = std::exchange(end.callback[0], nullptr);
   const Task readable = std::exchange(end.callback[1], nullptr);
   Connection::Pipe& incoming = connection->pipes[1 - side];
+  // Unread bytes free the sender's window; otherwise it could never send its end of file.
   const size_t unread = incoming.arrived.size();
   incoming.arrived.Clear();
   connection->pipes[side].closing = true;
@@ -554,6 +578,7 @@ void SimFabric::BreakEnd(const ConnectionPtr& connection, int side, bool drop_ar
   Connection::Pipe& incoming = connection->pipes[1 - side];
   end.write_broken = true;
   if (drop_arrived) incoming.arrived.Clear();
+  // An orderly end of file that has arrived stays readable after the break.
   if (drop_arrived || !incoming.end_arrived) end.read_broken = true;
   connection->pipes[side].unsent.Clear();
   connection->pipes[side].in_flight.clear();
@@ -562,7 +587,7 @@ void SimFabric::BreakEnd(const ConnectionPtr& connection, int side, bool drop_ar
 }
 
 void SimFabric::ForgetIfOver(const ConnectionPtr& connection) {
-  // What waits for a half-open connection's acknowledgements waits for ever.
+  // A half-open connection never gets its last acknowledgements, so it is not waited for.
   const bool half_open = connection->pipes[0].frozen || connection->pipes[1].frozen;
   for (const int side : {0, 1}) {
     const Connection::End& end = connection->ends[side];
@@ -581,20 +606,23 @@ void SimFabric::Notify(const ConnectionPtr& connection, int side, bool readable)
       !ready(*connection, side)) {
     return;
   }
+  // One notification at a time, and readiness is checked again when the task runs.
   end.notified[readable] = true;
   end.executor->Post([connection, side, readable, ready] {
     Connection::End& end = connection->ends[side];
     end.notified[readable] = false;
     if (end.callback[readable] == nullptr || !ready(*connection, side)) return;
+    // The callback can arm itself again, so it is taken out before the call.
     const auto callback = std::make_unique<Task>(std::exchange(end.callback[readable], nullptr));
     (*callback)();
   });
 }
 
 void SimFabric::SendSyn(const DialPtr& dial) {
+  // The deadline can have ended the dial in the meantime.
   if (dial->over) return;
   const std::string& from = dial->network->host();
-  // A lost request is sent again; what counts is that both ways are open when it gets through.
+  // A lost request is repeated, so the dial waits until both directions are open.
   if (!Passable(from, dial->to.host) || !Passable(dial->to.host, from)) {
     waiting_dials_.push_back(dial);
     return;
@@ -602,6 +630,7 @@ void SimFabric::SendSyn(const DialPtr& dial) {
   scheduler_.After(Delay(from, dial->to.host), [this, dial] { ReceiveSyn(dial); });
 }
 
+// The port is checked when the request arrives: the listener can start during the delay.
 void SimFabric::ReceiveSyn(const DialPtr& dial) {
   if (dial->over) return;
   const auto listener = listeners_.find({dial->to.host, dial->to.port});
@@ -627,6 +656,7 @@ void SimFabric::Establish(const DialPtr& dial, const std::shared_ptr<ListenState
   for (Connection::Pipe& pipe : connection->pipes) pipe.unsent_limit = options_.send_buffer_bytes;
 
   listener->executor->Post([this, listener, connection] {
+    // The listener can close between the handshake and the accept.
     if (!listener->open) return CloseEnd(connection, 1);
     Executor& owner = listener->pick();
     owner.Post([this, listener, connection, &owner] {
@@ -636,6 +666,7 @@ void SimFabric::Establish(const DialPtr& dial, const std::shared_ptr<ListenState
     });
   });
   scheduler_.After(Delay(dial->to.host, host), [this, dial, connection] {
+    // The dialer gave up during the handshake; the accepted end must not stay open.
     if (dial->over) return CloseEnd(connection, 0);
     connection->ends[0].executor = dial->executor;
     dial->network->Finished(dial, std::make_unique<SimByteStream>(*this, connection, 0));
@@ -676,6 +707,7 @@ void SimNetwork::Die() {
   for (const SimFabric::DialPtr& dial : std::exchange(dials_, {})) {
     dial->over = true;
     if (process_.alive()) dial->executor->Cancel(dial->deadline);
+    // Destroyed without a call, because the owner of this network is gone.
     const DialDone done = std::exchange(dial->done, nullptr);
   }
 }
@@ -695,6 +727,7 @@ void SimNetwork::Dial(Executor& executor, const net::Address& to, Instant deadli
   const absl::Status late = absl::DeadlineExceededError(absl::StrCat("connecting to ", to));
   if (deadline <= executor.Now()) return dial->Finish(late);
   dial->to = *std::move(address);
+  // Aliases of the host get the loopback link.
   if (Mine(dial->to.host)) dial->to.host = host_;
   dials_.insert(dial);
   dial->deadline = executor.RunAt(deadline, [this, dial, late] {
@@ -717,6 +750,7 @@ absl::StatusOr<std::unique_ptr<net::Listener>> SimNetwork::Listen(
   if (!Mine(address.host) && address.host != "0.0.0.0") {
     return absl::InvalidArgumentError(absl::StrCat("cannot listen on ", on, " of another host"));
   }
+  // Ports are not reused soon, so a dial to an earlier life does not reach a new one.
   while (address.port == 0) {
     uint16_t& last = fabric_.last_port_.try_emplace(host_, kFirstEphemeralPort).first->second;
     last = last == 65535 ? kFirstEphemeralPort : last + 1;

@@ -1,18 +1,18 @@
-// A simulated network: byte streams between simulated processes, with everything that can go wrong.
+// A simulated network: byte streams between simulated processes, with faults.
 //
-//   SimFabric ── all links and connections of the world; the test breaks and mends it
-//     └─ SimNetwork ── net::Network as one process sees it; ends when the process dies
+//   SimFabric ── all links and connections of the world; the test breaks and repairs it
+//     └─ SimNetwork ── net::Network of one process; ends when the process dies
 //          └─ net::ByteStream, net::Listener
 //
-// What is modelled: per link latency, jitter and bandwidth; each host's interface as a limit on
-// what all its links carry together; kernel buffers, so that Write takes less than it is given and
-// a receiver that does not read stops the sender; connections that are reset, or silently stop for
-// ever; partitions in one direction, under which nothing gets lost but nothing moves until they
-// heal (TCP would send again); short reads and writes. A process that dies closes its connections
-// as its kernel would. Bytes of one connection always arrive in order.
+// The model: latency, jitter and bandwidth of each link; each host's interface as a limit on the
+// sum of its links; kernel buffers, so that Write accepts less than it is given and a receiver that
+// does not read stops the sender; connections that are reset, or silently stop for ever; partitions
+// in one direction, during which nothing is lost but nothing moves until they heal (TCP would send
+// again); short reads and writes. A process that dies closes its connections, as its kernel would.
+// Bytes of one connection always arrive in order.
 //
-// Hosts are plain names: "a:7400" is port 7400 on host a; "localhost" is one's own. Deterministic
-// by seed; on the test's thread. Testonly.
+// Hosts are plain names: "a:7400" is port 7400 on host a; "localhost" is the process's own host.
+// Deterministic by seed; on the test's thread. Testonly.
 #ifndef PHALANX_SIM_SIM_NETWORK_H_
 #define PHALANX_SIM_SIM_NETWORK_H_
 
@@ -35,7 +35,7 @@ namespace phalanx::sim {
 // One direction between two hosts.
 struct Link {
   absl::Duration latency = absl::Microseconds(50);
-  // Each segment is late by up to this much more.
+  // The longest additional delay of a segment.
   absl::Duration jitter = absl::ZeroDuration();
   // 0: no limit.
   double bytes_per_second = 0;
@@ -47,67 +47,69 @@ class SimFabric {
  public:
   struct Options {
     uint64_t seed = 1;
-    // Between hosts about whose pair nothing else was said, and within a host.
+    // The link within a host, and between hosts without a link of their own.
     Link link;
     Link loopback = {.latency = absl::Microseconds(5)};
-    // Of each host's interface, in each direction; 0: no limit.
+    // The bandwidth of each host's interface, in each direction; 0: no limit.
     double interface_bytes_per_second = 0;
     size_t send_buffer_bytes = 256 << 10;
     size_t receive_buffer_bytes = 256 << 10;
-    // What travels as one piece.
+    // The size of one piece on the wire.
     size_t segment_bytes = 16 << 10;
-    // How often a Read or Write moves only a random part of what it could.
+    // The chance that a Read or Write moves only a random part of the possible bytes.
     double short_io = 0;
     // Every Read and Write moves one byte.
     bool one_byte_at_a_time = false;
-    // How often a Read or Write begins a trickle: that and some hundred more move one byte each.
+    // The chance that a Read or Write starts a trickle: it and some hundred more move one byte
+    // each.
     double trickle = 0;
   };
 
-  // `scheduler` outlives the fabric.
+  // `scheduler` must outlive the fabric.
   SimFabric(SimScheduler& scheduler, const Options& options);
   // REQUIRES: its networks and streams are destroyed.
   ~SimFabric();
 
-  // The network as `process` on `host` sees it. `label` names a group of hosts, for links between
-  // groups (a zone, a rack). The fabric and the process outlive it.
+  // Returns the network of `process` on `host`. `label` names a group of hosts, for links between
+  // groups (a zone, a rack). The fabric and the process must outlive it.
   std::unique_ptr<SimNetwork> Join(SimProcess& process, absl::string_view host,
                                    absl::string_view label = "");
 
-  // The link from one host to another; from hosts with one label to hosts with another. A pair of
-  // hosts goes before a pair of labels. Counts for segments that start from now on.
+  // Sets the link from one host to another, or from hosts with one label to hosts with another. A
+  // pair of hosts has priority over a pair of labels. Applies to segments that start from now on.
   void SetLink(absl::string_view from, absl::string_view to, const Link& link);
   void SetLabelLink(absl::string_view from, absl::string_view to, const Link& link);
   Link GetLink(const std::string& from, const std::string& to) const;
-  // Bandwidth of one host's interface, instead of the option's.
+  // Sets the bandwidth of one host's interface, which replaces the option's.
   void SetInterface(absl::string_view host, double bytes_per_second);
 
   // Faults. Resets every connection between two hosts: both ends fail at once.
   void Reset(absl::string_view a, absl::string_view b);
-  // Every connection that now exists between two hosts stops carrying bytes from `from`, for ever
-  // and without an error.
+  // Every current connection between two hosts stops carrying bytes from `from`, for ever and
+  // without an error.
   void HalfOpen(absl::string_view from, absl::string_view to);
-  // Every connection that now exists between two hosts fails at `from`'s end at once, while what
-  // `from` has sent goes on to `to`, `late`, and only then is that end told.
+  // Every current connection between two hosts fails at once at the end of `from`. The bytes that
+  // `from` has sent still arrive, `late`, and only then does the other end fail.
   void Sever(absl::string_view from, absl::string_view to, absl::Duration late);
-  // Nothing passes from `from` to `to` until Heal; acknowledgements of the other direction, and
-  // with them its window, do not either.
+  // Stops all bytes from `from` to `to` until Heal, including acknowledgements of the other
+  // direction and so its window.
   void Partition(absl::string_view from, absl::string_view to);
   void PartitionBothWays(absl::string_view a, absl::string_view b);
   void Heal(absl::string_view from, absl::string_view to);
   void HealAll();
-  // Options::short_io, one_byte_at_a_time and trickle from now on.
+  // Sets Options::short_io, one_byte_at_a_time and trickle from now on.
   void SetShortIo(double chance, bool one_byte_at_a_time, double trickle = 0);
 
-  // How often a Write from one host to another has a bit flipped in one of its pieces of
-  // kCorruptible bytes and more: payload, while the headers before it stay whole.
+  // The chance that a Write from one host to another flips a bit in one of its pieces of
+  // kCorruptible bytes or more. Such pieces are payload; the headers before them stay intact.
   static constexpr size_t kCorruptible = 1024;
   void SetCorruption(absl::string_view from, absl::string_view to, double chance);
 
-  // Bytes that left `from` for `to` since the start, and connections that are not over.
+  // The bytes that left `from` for `to` since the start, and the number of connections that are not
+  // over.
   uint64_t BytesCarried(absl::string_view from, absl::string_view to) const;
   size_t open_connections() const { return connections_.size(); }
-  // One line for each of them, for whoever wonders why it is still there.
+  // One line for each open connection, for debugging.
   std::string DescribeConnections() const;
 
  private:
@@ -125,20 +127,20 @@ class SimFabric {
     return !partitions_.contains({from, to});
   }
   absl::Duration Delay(const std::string& from, const std::string& to);
-  // When `size` bytes that want to leave now have left, both limits kept.
+  // The instant at which `size` bytes leave if they are sent now, within both limits.
   Instant Departure(const std::string& from, const std::string& to, size_t size);
   double InterfaceRate(const std::string& host) const;
-  // `trickle`: how many bytes more the stream moves one by one in that direction.
+  // `trickle`: the number of further bytes that the stream moves one by one in that direction.
   size_t Shorten(size_t size, int& trickle);
-  // The bytes as they go out.
+  // Returns the bytes as they leave, perhaps with a flipped bit.
   std::string Corrupted(const Connection& connection, int side, absl::string_view bytes);
 
-  // The life of a segment: Pump takes it from the send buffer, it leaves, arrives, is delivered.
+  // The life of a segment: Pump takes it from the send buffer; it departs, arrives, is delivered.
   void Pump(const ConnectionPtr& connection, int side);
   void Arrive(const ConnectionPtr& connection, int side, size_t size);
   void Deliver(const ConnectionPtr& connection, int side);
   void Credit(const ConnectionPtr& connection, int side, size_t size);
-  // An end is gone; its bytes and then end of file go out.
+  // Closes one end: its bytes and then the end of file are sent.
   void CloseEnd(const ConnectionPtr& connection, int side);
   void BreakEnd(const ConnectionPtr& connection, int side, bool drop_arrived);
   void ForgetIfOver(const ConnectionPtr& connection);
@@ -158,7 +160,7 @@ class SimFabric {
   std::map<std::string, double> interfaces_;
   std::set<HostPair> partitions_;
   std::map<HostPair, double> corruption_;
-  // When the link, and the interface in each direction, is free again.
+  // The instant from which the link, and the interface in each direction, is free.
   std::map<HostPair, Instant> link_free_;
   std::map<std::string, Instant> egress_free_;
   std::map<std::string, Instant> ingress_free_;
@@ -168,7 +170,7 @@ class SimFabric {
   std::map<uint64_t, ConnectionPtr> connections_;
   std::map<std::pair<std::string, uint16_t>, std::shared_ptr<ListenState>> listeners_;
   std::map<std::string, uint16_t> last_port_;
-  // Stopped by a partition; they go on when it heals.
+  // Dials that a partition blocks. They continue when it heals.
   std::vector<DialPtr> waiting_dials_;
 };
 
@@ -188,7 +190,7 @@ class SimNetwork final : public net::Network {
   friend class SimFabric;
   friend class SimListener;
 
-  // Ends everything of this process in the fabric. Idempotent.
+  // Ends all sockets of this process in the fabric. Idempotent.
   void Die();
   void Finished(const SimFabric::DialPtr& dial,
                 absl::StatusOr<std::unique_ptr<net::ByteStream>> result);
@@ -197,7 +199,7 @@ class SimNetwork final : public net::Network {
   SimFabric& fabric_;
   SimProcess& process_;
   const std::string host_;
-  // Cleared when this network is gone, for the process's death that may come later.
+  // Cleared when this network is destroyed, because the death of the process can follow later.
   const std::shared_ptr<SimNetwork*> self_;
   std::set<SimFabric::DialPtr> dials_;
 };

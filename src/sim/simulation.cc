@@ -8,8 +8,7 @@
 namespace phalanx::sim {
 namespace {
 
-// How long the cluster may take to come to rest. Several leases, and the time to move what it
-// holds.
+// The limit for the cluster to come to rest: several leases, and the time to move its objects.
 constexpr absl::Duration kSettleWithin = absl::Seconds(40);
 constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
 constexpr absl::Duration kSilence = absl::Seconds(20);
@@ -38,7 +37,7 @@ class Simulation {
  private:
   bool failed() { return !cluster_.journal().violation().ok(); }
 
-  // Steps until then, the checkers looking on.
+  // Steps for this time, with a sample of the checkers after every few events.
   void RunFor(absl::Duration time) {
     const Instant end = cluster_.scheduler().now() + time;
     uint64_t events = 0;
@@ -66,20 +65,23 @@ class Simulation {
     cluster_.journal().Note("---- calm");
     faults_.Stop();
     workload_.FinishWriters();
+    // Time for the seals and aborts to reach the stores.
     RunFor(absl::Milliseconds(100));
     workload_.LetGoOfMemory();
     Await("to settle", [this] {
-      // Some were granted only now.
+      // Some writers got their memory only now.
       workload_.FinishWriters();
       if (faults_.SomebodyLeaves()) return absl::UnavailableError("a node is about to leave");
       return checkers_.Settled();
     });
+    // From here on a Delete can no longer hide the loss of an object.
     cluster_.history().CloseDeletions();
   }
 
   void Probe() {
     if (failed()) return;
     cluster_.journal().Note("---- probe");
+    // Only the Gets of the probe are checked below.
     const size_t before = cluster_.history().operations().size();
     workload_.GetEverything(absl::Seconds(20));
     RunFor(absl::Seconds(1));
@@ -94,14 +96,15 @@ class Simulation {
            plan_.cluster.capacity_bytes;
   }
 
-  // What there is must have been got; who waits does so for good reason.
+  // Each existing object must have been got; a request that still waits must have a reason.
   void CheckProbe(const Operation& probe) {
     if (probe.state != Operation::State::kEnded || !probe.read || probe.status.ok()) return;
     const auto summary = cluster_.Describe(probe.id).summary();
+    // Internal is never the answer for a missing object.
     if (summary.complete_copies() == 0 && probe.status.code() != absl::StatusCode::kInternal) {
       return;
     }
-    // There may be more than fits beside what is held there.
+    // The object can be too large beside the bytes that are pinned on that node.
     if (absl::IsResourceExhausted(probe.status) && WasFull(probe)) return;
     cluster_.journal().Violation(
         absl::StrCat("probe #", probe.number, " of ", cluster_.history().NameOf(probe.id), " with ",
@@ -112,11 +115,13 @@ class Simulation {
   void Farewell() {
     if (failed()) return;
     cluster_.journal().Note("---- farewell");
+    // Pins and waiting Gets would keep objects on the nodes.
     workload_.LetGo();
     RunFor(absl::Milliseconds(200));
-    // A prefetch of what nobody has put stands until somebody does.
+    // A prefetch of an object that was never put stays pending until the put.
     workload_.PutWhatIsMissing(0);
     RunFor(absl::Seconds(1));
+    // One node deletes all, so every other node must learn of it from the shards.
     workload_.DeleteEverything(0);
     RunFor(absl::Seconds(1));
     for (int n = 0; n < cluster_.num_nodes(); ++n) CloseClients(n);
@@ -132,16 +137,18 @@ class Simulation {
   void Silence() {
     if (failed()) return;
     cluster_.journal().Note("---- silence");
-    // What trickles takes an event for each byte.
+    // A trickle needs an event for each byte, which the count of events below does not allow.
     cluster_.fabric().SetShortIo(0, /*one_byte_at_a_time=*/false);
-    // Idle connections close.
+    // After this time idle connections must be closed.
     RunFor(plan_.cluster.data_plane.idle_timeout + absl::Seconds(1));
+    // Events measure work without depending on the machine.
     const uint64_t before = cluster_.scheduler().steps();
     RunFor(kSilence);
     const uint64_t events = cluster_.scheduler().steps() - before;
     const int sessions = cluster_.num_nodes() * cluster_.num_shards();
     const double a_second = static_cast<double>(events) / absl::ToDoubleSeconds(kSilence);
-    // Four heartbeats a lease each way, some eight events for each on its way, and timers.
+    // Each direction has four heartbeats per lease, with about eight events each, and there are
+    // timers.
     const double allowed = sessions * 100 / absl::ToDoubleSeconds(plan_.cluster.lease);
     if (a_second > allowed) {
       cluster_.journal().Violation(

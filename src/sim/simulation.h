@@ -1,11 +1,11 @@
-// One simulated run: a cluster, a workload and faults drawn from a seed; then peace, and everything
-// has to come out right. See docs/simulation.md.
+// One simulated run: a cluster, a workload and faults drawn from a seed. Then the faults stop, and
+// the run must end correctly. See docs/simulation.md.
 //
-//   storm    clients act, things break           always: Checkers::Sample
-//   calm     faults stop, writers finish         within a bound of simulated time:
-//   Checkers::Settled probe    every object is asked for everywhere: what has a complete copy is
-//   got farewell everything is let go and deleted    within a bound: Checkers::Empty silence
-//   nothing happens but heartbeats; idle connections close
+//   storm     clients act, faults happen         always: Checkers::Sample
+//   calm      faults stop, writers finish        within a bound: Checkers::Settled
+//   probe     every node gets every object       every object with a complete copy is got
+//   farewell  everything is released, deleted    within a bound: Checkers::Empty
+//   silence   only heartbeats                    idle connections close
 //
 // A run is a pure function of its plan: the same seed gives the same trace. Testonly.
 #ifndef PHALANX_SIM_SIMULATION_H_
@@ -23,15 +23,15 @@
 
 namespace phalanx::sim {
 
-// Where a run leans to. kAnything leaves that to the seed.
+// The emphasis of a run. kAnything: the seed draws it.
 enum class Focus {
   kAnything,
-  kPeace,     // no faults at all: the checkers may be strict
+  kPeace,     // no faults, so the checkers are strict
   kDeletes,   // few ids, many deletes, shards that restart
-  kMemory,    // nodes too small for what is asked of them
-  kStreams,   // slow writers and those who read while they write, relays that go away
+  kMemory,    // nodes too small for the workload
+  kStreams,   // slow writers with streaming readers, relays that die
   kLinks,     // large objects in slices, connections that break or flip bits, checksums on
-  kSessions,  // streams to the shards that break, are cut, go silent
+  kSessions,  // streams to the shards that break, are cut, or stop silently
   kRivals,    // several writers at every object
 };
 inline constexpr int kFocuses = 8;
@@ -44,18 +44,18 @@ struct SimulationPlan {
   WorkloadOptions workload;
   FaultOptions faults;
   absl::Duration storm = absl::Seconds(4);
-  // Checkers look after every so many events.
+  // The checkers run after every so many events.
   int sample_every = 16;
 };
 
-// Draws a plan. `focus` kAnything: that is drawn too.
+// Draws a plan. If `focus` is kAnything, it is drawn too.
 SimulationPlan DrawPlan(uint64_t seed, Focus focus = Focus::kAnything);
 std::string Describe(const SimulationPlan& plan);
 
 struct SimulationResult {
-  // OK, or Internal with the simulated time and what did not hold.
+  // OK, or Internal with the simulated time and the violated invariant.
   absl::Status status;
-  // The last things that happened, for whoever looks into a failure.
+  // The last lines of the journal, for the report of a failure.
   std::string tail;
   uint64_t trace_hash = 0;
   uint64_t events = 0;
@@ -63,11 +63,11 @@ struct SimulationResult {
   uint64_t operations = 0;
   uint64_t lives = 0;
   uint64_t bytes_checked = 0;
-  // Of reductions: results seen that a ring has made.
+  // For reductions: the number of results that a ring has made.
   uint64_t from_rings = 0;
 };
 
-// What every simulation tells of a cluster that has run.
+// Returns the results that all simulations have in common.
 SimulationResult ResultOf(SimCluster& cluster);
 
 SimulationResult RunSimulation(const SimulationPlan& plan);

@@ -1,4 +1,4 @@
-// Which runs there are: what is drawn from a seed, and what each focus leans to.
+// The plans of runs: the draws from a seed, and the emphasis of each focus.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +18,7 @@ int Between(Random& random, int least, int most) {
   return least + static_cast<int>(random.Below(static_cast<uint64_t>(most - least + 1)));
 }
 
-// Between the two, on a logarithmic scale.
+// Returns a value between the two, uniform on a logarithmic scale.
 double BetweenLog(Random& random, double least, double most) {
   return least * std::pow(most / least, random.Unit());
 }
@@ -26,15 +26,19 @@ double BetweenLog(Random& random, double least, double most) {
 void DrawCluster(Random& random, ClusterOptions& cluster) {
   cluster.nodes = Between(random, 2, 5);
   cluster.shards = random.Chance(0.6) ? 1 : Between(random, 2, 3);
+  // From a few objects to most of them, so that some runs evict.
   cluster.capacity_bytes = static_cast<uint64_t>(BetweenLog(random, 1.5e6, 12e6));
   cluster.lease = absl::Milliseconds(BetweenLog(random, 400, 2000));
   cluster.io_loops = Between(random, 0, 2);
   cluster.zones = random.Chance(0.7) ? 0 : 2;
   cluster.secret = random.Chance(0.2) ? "a secret" : "";
+  // A small cache evicts, so that small objects travel by pulls too.
   if (random.Chance(0.3)) cluster.directory.inline_cache_bytes = random.Below(100'000);
   cluster.data_plane.segment_bytes = static_cast<size_t>(BetweenLog(random, 4096, 65536));
   cluster.data_plane.checksums = random.Chance(0.5);
+  // Short, because the silence at the end waits for it.
   cluster.data_plane.idle_timeout = absl::Seconds(5);
+  // A low limit makes receivers queue at a sender.
   cluster.data_plane.max_pushes = random.Chance(0.2) ? 6 : 64;
   cluster.scheduler.shuffle_ties = random.Chance(0.5);
   if (random.Chance(0.5))
@@ -60,6 +64,7 @@ void DrawWorkload(Random& random, WorkloadOptions& workload) {
   workload.large = random.Unit();
   workload.max_slices = random.Chance(0.3) ? Between(random, 2, 8) : 1;
   workload.wait_for_adoption = random.Unit();
+  // Requests without a deadline must be answered in the calm.
   workload.patient = random.Unit();
   workload.max_write = static_cast<uint64_t>(BetweenLog(random, 10'000, 500'000));
   workload.reuse_ids = random.Unit();
@@ -69,6 +74,7 @@ void DrawWorkload(Random& random, WorkloadOptions& workload) {
 void DrawFaults(Random& random, FaultOptions& faults) {
   faults.mean_pause = absl::Milliseconds(BetweenLog(random, 50, 1500));
   faults.mean_length = absl::Milliseconds(BetweenLog(random, 20, 3000));
+  // A swarm: most kinds of faults are absent from a run.
   for (double& weight : faults.weights) weight = random.Chance(0.35) ? random.Unit() : 0;
 }
 
@@ -77,9 +83,10 @@ void Quiet(FaultOptions& faults) { faults.weights.fill(0); }
 void LeanToPeace(Random& random, SimulationPlan& plan) {
   ClusterOptions& cluster = plan.cluster;
   FaultOptions& faults = plan.faults;
+  // No fault is ever drawn.
   faults.mean_pause = absl::InfiniteDuration();
   cluster.peaceful = true;
-  // Fast enough that no segment takes long beside all the others.
+  // Fast enough that a segment does not wait long behind all the others.
   cluster.fabric.link.bytes_per_second = BetweenLog(random, 2e7, 1e9);
   cluster.fabric.interface_bytes_per_second = BetweenLog(random, 5e7, 1e9);
 }
@@ -87,6 +94,7 @@ void LeanToPeace(Random& random, SimulationPlan& plan) {
 void LeanToDeletes(Random& random, SimulationPlan& plan) {
   WorkloadOptions& workload = plan.workload;
   FaultOptions& faults = plan.faults;
+  // Few ids, so that requests meet.
   workload.objects = Between(random, 1, 3);
   Weight(workload, Action::kDelete) = 4;
   Weight(workload, Action::kGet) = 8;
@@ -100,8 +108,9 @@ void LeanToMemory(Random& random, SimulationPlan& plan) {
   ClusterOptions& cluster = plan.cluster;
   WorkloadOptions& workload = plan.workload;
   FaultOptions& faults = plan.faults;
-  // Much that is got again and again, little that is put: and its writers' nodes die.
+  // Many Gets of the same objects and few puts, while the nodes of the writers die.
   cluster.capacity_bytes = 500'000 + random.Below(400'000);
+  // Short, so that a dead node is noticed within the storm.
   cluster.lease = absl::Milliseconds(400);
   workload.objects = Between(random, 5, 10);
   workload.mean_pause = absl::Milliseconds(15);
@@ -136,6 +145,7 @@ void LeanToLinks(Random& random, SimulationPlan& plan) {
   FaultOptions& faults = plan.faults;
   workload.max_slices = 8;
   workload.large = 0.9;
+  // Corruption is only a fault if it is detected.
   cluster.data_plane.checksums = true;
   cluster.fabric.link.bytes_per_second = BetweenLog(random, 1e6, 2e7);
   Quiet(faults);
@@ -209,6 +219,7 @@ SimulationPlan DrawPlan(uint64_t seed, Focus focus) {
   SimulationPlan plan;
   plan.seed = seed;
   plan.cluster.seed = seed;
+  // Drawn even if the caller gives the focus, so that the other draws stay the same.
   const Focus drawn = static_cast<Focus>(random.Below(kFocuses));
   plan.focus = focus == Focus::kAnything ? drawn : focus;
   DrawCluster(random, plan.cluster);
@@ -217,7 +228,7 @@ SimulationPlan DrawPlan(uint64_t seed, Focus focus) {
   Lean(plan.focus, random, plan);
   plan.storm = absl::Seconds(1 + 4 * random.Unit());
   plan.sample_every = 1 << random.Below(7);
-  // Drawn last, so that what a seed drew before it still draws.
+  // Drawn last, so that earlier draws of a seed stay the same.
   directory::DirectoryOptions& shard = plan.cluster.directory;
   if (random.Chance(0.3)) shard.inline_burst_bytes = random.Below(20'000);
   shard.inline_always_bytes = std::min(shard.inline_always_bytes, shard.inline_burst_bytes);

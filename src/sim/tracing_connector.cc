@@ -10,8 +10,8 @@
 namespace phalanx::sim {
 namespace {
 
-// What a message says, as far as it helps a reader: the object's name, generations as attempts, and
-// the other fields that are short.
+// Appends the fields of a message that help a reader: the object's name, generations as attempts,
+// and the other short fields.
 void Tell(const google::protobuf::Message& message, History& history, std::string* out) {
   const auto* reflection = message.GetReflection();
   std::vector<const google::protobuf::FieldDescriptor*> fields;
@@ -104,7 +104,7 @@ class TracingConnector final : public directory::ShardConnector {
                    History& history)
       : connector_(std::move(connector)), trace_(std::move(trace)), history_(history) {}
 
-  // The connector outlives its streams.
+  // The connector must outlive its streams.
   std::unique_ptr<directory::NodeStream> Connect(Executor& executor) override {
     return std::make_unique<TracingStream>(connector_->Connect(executor), trace_, history_);
   }

@@ -1,5 +1,5 @@
-// A ShardConnector that tells the journal every message that a node and a shard send each other,
-// for whoever looks into one run. Testonly.
+// A ShardConnector that writes every message between a node and a shard to the journal, to debug
+// one run. Testonly.
 #ifndef PHALANX_SIM_TRACING_CONNECTOR_H_
 #define PHALANX_SIM_TRACING_CONNECTOR_H_
 
@@ -14,9 +14,9 @@
 namespace phalanx::sim {
 
 struct Trace {
-  // Stands at the beginning of each line.
+  // The prefix of each line.
   std::string who;
-  // Every message is told to the journal.
+  // Whether messages are written to the journal.
   bool tell = false;
   // Called with every message that the node sends; may be empty.
   std::function<void(const v1::NodeMessage&)> on_sent;
@@ -24,7 +24,7 @@ struct Trace {
   std::function<void(uint64_t sequence, const v1::ShardMessage&)> on_received;
 };
 
-// `history` outlives it.
+// `history` must outlive it.
 std::unique_ptr<directory::ShardConnector> NewTracingConnector(
     std::unique_ptr<directory::ShardConnector> connector, Trace trace, History& history);
 

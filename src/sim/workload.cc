@@ -15,7 +15,7 @@ const T& AnyOf(const std::vector<T>& of, Random& random) {
   return of[random.Below(of.size())];
 }
 
-// Exponentially distributed.
+// Returns an exponentially distributed time.
 absl::Duration AnyPause(absl::Duration mean, Random& random) {
   return mean * -std::log(1.0 - random.Unit());
 }
@@ -35,6 +35,7 @@ void Workload::Start() {
 void Workload::Later(int n) {
   cluster_.scheduler().After(AnyPause(options_.mean_pause, random_), [this, n] {
     if (!running_) return;
+    // A stalled node would run all its posted actions at once when it resumes.
     if (cluster_.node(n) != nullptr && !cluster_.node_stalled(n)) {
       cluster_.OnNode(n, [this, n] { Act(n); });
     }
@@ -68,6 +69,7 @@ void Workload::Do(Action action, int n, SimClient& client) {
       return;
     case Action::kGet:
     case Action::kStream:
+      // All Gets name the first object as their affinity object, so such Gets are common.
       client.Get(AnyId(), AnyTimeout(), action == Action::kStream, ids_.front());
       return;
     case Action::kReadRange:
@@ -111,6 +113,7 @@ Action Workload::Choose() {
 }
 
 SimClient& Workload::AnyClient(int n) {
+  // All clients can have closed or died.
   const std::vector<SimClient*> clients = cluster_.clients(n);
   return clients.empty() ? *cluster_.OpenClient(n) : *AnyOf(clients, random_);
 }
@@ -127,7 +130,7 @@ uint64_t Workload::AnySize() {
     const uint64_t least = kMaxInlineBytes + 1;
     return options_.max_bytes <= least ? least : least + random_.Below(options_.max_bytes - least);
   }
-  // Where something changes, and in between.
+  // Sizes at and around the limits at which the code changes its path.
   static constexpr uint64_t kCorners[] = {0, 1, 63, 64, 4096, kMaxInlineBytes, kMaxInlineBytes + 1};
   if (random_.Chance(0.3)) return kCorners[random_.Below(std::size(kCorners))];
   return random_.Below(random_.Chance(0.8) ? 3000 : kMaxInlineBytes);
@@ -135,7 +138,7 @@ uint64_t Workload::AnySize() {
 
 absl::Duration Workload::AnyTimeout() {
   if (random_.Chance(options_.patient)) return absl::InfiniteDuration();
-  // Now and then only what is here already counts.
+  // Sometimes a request accepts only a local copy.
   if (random_.Chance(0.1)) return absl::ZeroDuration();
   return options_.max_timeout * random_.Unit();
 }
@@ -145,23 +148,25 @@ SimClient::PutShape Workload::AnyShape() {
   shape.id = AnyId();
   shape.size_bytes = AnySize();
   shape.slices = 1 + static_cast<int>(random_.Below(static_cast<uint64_t>(options_.max_slices)));
+  // A task that runs again puts the same size and slices, so most runs need such attempts.
   const Shape& first =
       shapes_.try_emplace(shape.id, Shape{shape.size_bytes, shape.slices}).first->second;
   if (random_.Chance(options_.same_shape)) {
     shape.size_bytes = first.size_bytes;
     shape.slices = first.slices;
   }
+  // The largest metadata must fit into every message.
   if (random_.Chance(0.02)) shape.metadata_bytes = kMaxMetadataBytes;
   shape.wait_for_adoption = random_.Chance(options_.wait_for_adoption);
   shape.timeout = AnyTimeout();
-  // Who is that impatient cannot put.
+  // A Put needs time for memory, so it never has a zero timeout.
   if (shape.timeout == absl::ZeroDuration()) shape.timeout = options_.max_timeout;
   return shape;
 }
 
 void Workload::Put(SimClient& client) {
   SimClient::PutShape shape = AnyShape();
-  // It cannot be cancelled.
+  // A Put cannot be cancelled, so its timeout is bounded.
   shape.timeout = std::min(shape.timeout, options_.max_timeout);
   client.Put(shape);
 }
@@ -175,12 +180,14 @@ void Workload::Write(SimClient& client) {
 void Workload::Delete(SimClient& client) {
   ObjectId& id = ids_[random_.Below(ids_.size())];
   client.Delete(id, AnyTimeout());
+  // A reused id tests tombstones; a new one lets the workload make progress.
   if (!random_.Chance(options_.reuse_ids)) id = NewId();
 }
 
 void Workload::Prefetch(SimClient& client) {
   std::vector<std::string> names = {"*"};
   if (random_.Chance(0.7)) {
+    // Mostly one node, so that the other nodes still pull for their own Gets.
     names = {SimCluster::NodeName(
         static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes()))))};
   }
@@ -210,9 +217,11 @@ void Workload::LetGoOfMemory() {
     cluster_.OnNode(n, [this, n] {
       for (SimClient* client : cluster_.clients(n)) {
         for (const uint64_t operation : client->cancellable()) {
+          // Gets stay: they need no new memory of the writers, and calm must answer them.
           if (!cluster_.history().operation(operation).read) client->Cancel(operation);
         }
         for (const object_store::PinId pin : client->pins()) {
+          // Streams end by themselves when their bytes arrive.
           if (!client->streams(pin)) client->Release(pin, true);
         }
       }
@@ -223,6 +232,7 @@ void Workload::LetGoOfMemory() {
 void Workload::GetEverything(absl::Duration timeout) {
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     cluster_.OnNode(n, [this, n, timeout] {
+      // Different nodes name different objects, so the probe covers most neighbours.
       const ObjectId& near = all_ids_[static_cast<size_t>(n) % all_ids_.size()];
       for (const ObjectId& id : all_ids_) {
         AnyClient(n).Get(id, timeout, /*streaming=*/random_.Chance(0.2), near);
@@ -248,6 +258,7 @@ void Workload::PutWhatIsMissing(int n) {
     SimClient& client = *cluster_.OpenClient(n);
     for (const ObjectId& id : all_ids_) {
       const v1::ObjectSummary summary = cluster_.Describe(id).summary();
+      // Only missing objects: another put would replace or drop a generation.
       if (summary.waiting() == 0 || summary.complete_copies() != 0) continue;
       SimClient::PutShape shape;
       shape.id = id;

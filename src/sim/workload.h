@@ -1,7 +1,6 @@
-// A random workload by simulated clients: on every node some clients put, write, get, stream,
-// delete, prefetch, cancel, let go and die, at random times, at a few objects that all of them
-// share. What they do and how often is drawn from the seed too, so that each run leans another way.
-// Testonly.
+// A random workload of simulated clients. On every node some clients put, write, get, stream,
+// delete, prefetch, cancel, release and die, at random times, on a few objects that all of them
+// share. The seed draws the actions and their rates too, so runs differ in emphasis. Testonly.
 #ifndef PHALANX_SIM_WORKLOAD_H_
 #define PHALANX_SIM_WORKLOAD_H_
 
@@ -37,52 +36,53 @@ enum class Action {
 inline constexpr size_t kActions = 16;
 
 struct WorkloadOptions {
-  // How many objects everybody shares.
+  // The number of objects that all clients share.
   int objects = 6;
-  // Between two actions on one node.
+  // The mean time between two actions on one node.
   absl::Duration mean_pause = absl::Milliseconds(20);
-  // How often each action is chosen, in proportion.
+  // The relative weight of each action.
   std::array<double, kActions> weights = {6,   3, 6,   3,   0.5, 8,   4,   8,
                                           0.5, 1, 0.5, 0.5, 1,   0.5, 0.2, 0.2};
-  // Largest object; how often an object is larger than what travels inline.
+  // The size of the largest object; the share of objects that are too large to travel inline.
   uint64_t max_bytes = 400'000;
   double large = 0.4;
   int max_slices = 1;
-  // How often a Put or Seal waits for its verdict, a Get is streamed later than it could be.
+  // The share of Puts and Seals that wait for adoption, and of Gets that stream later than
+  // possible.
   double wait_for_adoption = 0.5;
-  // How often a request has no deadline.
+  // The share of requests without a deadline.
   double patient = 0.5;
   absl::Duration max_timeout = absl::Seconds(5);
-  // How much a writer publishes at a time, at most.
+  // The most bytes that a writer publishes at once.
   uint64_t max_write = 100'000;
-  // How often an attempt has the size and slices of the first one at its object, as that of a task
-  // that is run again.
+  // The share of attempts with the size and slices of the first attempt at the object, like a task
+  // that runs again.
   double same_shape = 0.5;
-  // A deleted object's id is used again (rather than a new one) so often.
+  // The chance that the id of a deleted object is used again, instead of a new one.
   double reuse_ids = 0.5;
 };
 
 class Workload {
  public:
-  // `cluster` outlives this, and all that was started by it ends before.
+  // `cluster` must outlive this. The tasks that this starts must end first.
   Workload(SimCluster& cluster, const WorkloadOptions& options, Random random);
 
   // Clients act until Stop.
   void Start();
   void Stop() { running_ = false; }
 
-  // ---- afterwards; each acts on nodes that are up
-  // Writers seal or abort.
+  // ---- after the storm; each acts on nodes that are up
+  // All writers seal or abort.
   void FinishWriters();
-  // Whoever waits for memory to write gives up; views are released.
+  // Cancels requests that wait for memory to write, and releases views.
   void LetGoOfMemory();
-  // A Get of each object on each node. Their numbers in the history follow those there are.
+  // Gets each object on each node. The operations get the next numbers in the history.
   void GetEverything(absl::Duration timeout);
-  // Views are released, Gets cancelled; then the clients say goodbye.
+  // Releases views, cancels Gets, and then closes the clients.
   void LetGo();
-  // One client on node `n` puts what nodes ask for in vain.
+  // A client on node `n` puts the objects that nodes wait for in vain.
   void PutWhatIsMissing(int n);
-  // One client on node `n` deletes each object that anybody ever used.
+  // A client on node `n` deletes each object that was ever used.
   void DeleteEverything(int n);
 
   const std::vector<ObjectId>& all_ids() const { return all_ids_; }
@@ -113,7 +113,7 @@ class Workload {
     uint64_t size_bytes;
     int slices;
   };
-  std::map<ObjectId, Shape> shapes_;  // of the first attempts
+  std::map<ObjectId, Shape> shapes_;  // of the first attempt at each object
 };
 
 }  // namespace phalanx::sim

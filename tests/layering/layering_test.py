@@ -1,5 +1,5 @@
-"""What the libraries of the tree depend on, however indirectly, as Bazel itself sees it, and which
-headers of the system the cores include."""
+"""The dependencies of the tree's libraries, direct and indirect, as Bazel reports them, and the system
+headers that the cores include."""
 
 import pathlib
 import re
@@ -7,23 +7,23 @@ import unittest
 
 from bazel import unittest_xml
 
-# Outside the sandbox this file of the runfiles leads to the real tree.
+# The test runs outside the sandbox, so this runfile links to the real tree.
 ROOT = pathlib.Path("WORKSPACE").resolve().parent
 
-# What has no place where decisions are made. <atomic> and <memory> do not block anybody.
+# Headers that a core must not include. <atomic> and <memory> are allowed: they do not block.
 FORBIDDEN_HEADERS = re.compile(
     r"#include <(thread|mutex|shared_mutex|condition_variable|future|semaphore|barrier|latch|stop_token"
     r"|chrono|ctime|time\.h|fstream|filesystem|random|pthread\.h|unistd\.h|fcntl\.h|dirent\.h|sched\.h"
     r"|sys/(?!uio)[a-z_]+\.h|netinet/[a-z_]+\.h|arpa/[a-z_]+\.h|poll\.h|netdb\.h|asio.*|grpc.*)>"
     r'|#include "(absl/synchronization|absl/time/clock|grpc|asio|spdlog)'
 )
-# Where ids and incarnations come from, and how a broken invariant is told: the system's generator and
-# standard error.
+# Sources of ids and incarnations, and the report of a broken invariant: they use the system's
+# random generator and standard error.
 EXEMPT = {"src/common/object_id.cc", "src/common/random.cc", "src/common/check.cc"}
 
 
 def reached(name):
-    """{library: what it reaches of the forbidden} from a phalanx_reaches file of this folder."""
+    """Return {library: the forbidden libraries that it reaches}, from a phalanx_reaches file here."""
     libraries = {}
     for line in (pathlib.Path("tests/layering") / f"{name}.txt").read_text().splitlines():
         if line.startswith("  "):
@@ -44,13 +44,13 @@ class LayeringTest(unittest.TestCase):
     def test_cores_have_no_grpc_no_sockets_no_locks_and_no_executor(self):
         self.assert_reach_nothing(reached("cores"))
 
-    def test_what_the_simulation_runs_has_no_sockets_no_files_and_no_loop(self):
+    def test_libraries_of_the_simulation_have_no_sockets_no_files_and_no_loop(self):
         self.assert_reach_nothing(reached("seamless"))
 
     def test_the_client_has_no_grpc_and_no_protobuf(self):
         self.assert_reach_nothing(reached("client"))
 
-    def test_the_queries_find_what_they_look_for_where_it_is(self):
+    def test_the_queries_find_forbidden_libraries_in_the_rims(self):
         found = reached("rims")
         expected = {
             "//src/directory/grpc:shard_connector": "//third_party:grpc",

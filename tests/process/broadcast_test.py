@@ -1,4 +1,4 @@
-"""Put on one node, get on the others: whole daemons, undisturbed and disturbed."""
+"""Put on one node, get on the others: whole daemons, with and without faults."""
 
 import hashlib
 import os
@@ -44,8 +44,8 @@ class BroadcastTest(ClusterTest):
             self.cluster.put("n0", path, object_id)
             self.assertEqual(self.cluster.get("n1", object_id), sha256(path), f"{size} bytes")
 
-    def test_a_killed_relay_is_cut_out_and_the_others_finish(self):
-        # A slow network, so that there is a half-way.
+    def test_the_others_finish_without_a_killed_relay(self):
+        # A slow network, so that the fault comes in the middle.
         self.start(6, arguments=["--max-egress=8MB/s"])
         path = self.cluster.make_file("file", 16 * MIB)
         self.cluster.put("n0", path, ID_A)
@@ -71,8 +71,8 @@ class BroadcastTest(ClusterTest):
         twice = sum(copy["bytes_sent_twice"] for copy in described["copies"])
         self.assertLessEqual(twice, MIB)
 
-    def test_a_stopped_relay_is_passed_by(self):
-        # The directory does not miss it: whoever pulls from it has to find out.
+    def test_receivers_replace_a_stopped_relay(self):
+        # The lease does not expire: the receivers of the stopped node must detect it.
         self.cluster.start_shards(1, ["--lease=1h"])
         self.cluster.start_nodes(4, ["--max-egress=8MB/s"])
         path = self.cluster.make_file("file", 12 * MIB)
@@ -87,7 +87,7 @@ class BroadcastTest(ClusterTest):
             for name, get in gets.items():
                 if name != victim:
                     self.assertEqual(self.cluster.finish_get(get), sha256(path), name)
-        # It goes on where it was.
+        # The Get resumes at its offset.
         self.assertEqual(self.cluster.finish_get(gets[victim]), sha256(path))
 
     def test_the_death_of_the_only_holder_leaves_readers_waiting_for_a_new_put(self):
@@ -101,14 +101,14 @@ class BroadcastTest(ClusterTest):
             ID_A,
         )
         self.cluster.nodes["n0"].kill()
-        # For a lease its copy is believed to be there.
+        # For one lease the directory still lists its copy.
         self.cluster.follow(lambda look: look["complete_copies"] == 0, "describe", ID_A)
         other = self.cluster.make_file("other", 8 * MIB + 1, seed=2)
         self.cluster.put("n2", other, ID_A)
         self.assertEqual(self.cluster.finish_get(get), sha256(other))
 
     def begin_half_a_put(self):
-        """A writer that has written and published 4 MiB of 8 and waits for the rest."""
+        """Start a writer that has published 4 MiB of 8 and waits for the rest."""
         put = self.cluster.begin(
             "put", "-", "--size=8MiB", f"--id={ID_A}", "-q", node="n0", stdin=subprocess.PIPE
         )
@@ -145,11 +145,11 @@ class BroadcastTest(ClusterTest):
         self.cluster.finish(put)
         self.assertEqual(self.cluster.finish_get(get), hashlib.sha256(b"x" * (8 * MIB)).hexdigest())
 
-    def test_a_dead_client_gives_back_what_it_held(self):
+    def test_a_dead_client_releases_its_memory(self):
         self.start(1, capacity="16MiB")
         first = self.cluster.make_file("first", 10 * MIB)
         self.cluster.put("n0", first, ID_A)
-        # A reader that is stopped holds the object mapped while it writes into a full pipe.
+        # A reader that blocks on a full pipe keeps the object mapped.
         get = self.cluster.begin("get", ID_A, "-q", node="n0")
         self.assertTrue(os.read(get.stdout.fileno(), 1))
         self.cluster.run("rm", ID_A, node="n0")

@@ -1,20 +1,22 @@
-"""A mixed load on eight nodes and three shards, under faults that a seed draws; everything that is
-promised is checked.
+"""A mixed load on eight nodes and three shards, under faults that a seed draws. Checks every promise
+of the store.
 
     scripts/bazel run //tests/process:chaos -- --seconds=1800 --seed=7
 
-Promised, and checked:
-- whatever a Get, stream, copy or view shows is what some attempt put, whole, and a view stays as it is;
-- a sum has in every word one attempt of each of so many sources as were asked for, whoever dies meanwhile;
-- what a writer alone puts under an id, acknowledged as adopted, is what everybody reads until it asks
-  for the Delete, as long as the node it was put at lives; once a Delete is acknowledged, the
-  next Put of that writer finds nothing there;
-- every call ends, and no daemon but a victim dies;
-- when the faults have ended everything answers, and when all objects are deleted no node has
-  memory, views, clients or pulls, and no daemon descriptors or memory of its own, that it did not
-  have at the start.
+The promises:
+- a Get, stream, copy or view shows all bytes of one attempt to put the object, and a view never
+  changes;
+- every word of a sum has one attempt of each of the requested number of sources, whichever process
+  dies during the reduction;
+- if one writer puts an id and gets the answer "adopted", every reader gets these bytes until that
+  writer requests the Delete, as long as the node of the put lives; once a Delete is acknowledged, the
+  next Put of that writer finds no object;
+- every call ends, and no daemon dies except the victims;
+- after the faults have ended every daemon answers; after all objects are deleted no node has more
+  memory, views, clients or pulls, and no daemon more descriptors or memory of its own, than at the
+  start.
 
-Ends with 0, or with 1 after a violation; logs and histories are kept then.
+Exits with 0, or with 1 after a violation; then the logs and histories are kept.
 """
 
 import argparse
@@ -42,7 +44,7 @@ LOADS_PER_NODE = 2
 CAPACITY = "16MiB"
 LEASE_S = 1
 SHARED = 48
-# All that the load makes in its longest call, and what the daemons wait after the last fault.
+# The longest call of the load, and the longest wait of a daemon after the last fault.
 CALM_S = 90
 MEMORY_SLACK_MIB = 48
 DESCRIPTOR_SLACK = 8
@@ -55,11 +57,11 @@ class Violation(Exception):
 
 
 class Load:
-    """A load process, and what it says."""
+    """A load process, and its output."""
 
     def __init__(self, chaos, node, writer, orphans):
         self.node, self.writer = node, writer
-        # Which life of the node it talks to.
+        # The life of its node.
         self.life = chaos.cluster.nodes[node].pid
         self.path = chaos.cluster.path(f"load{writer}.log")
         seed = chaos.seed * 100003 + writer
@@ -75,7 +77,7 @@ class Load:
         return [line.split(" ", 5) for line in pathlib.Path(self.path).read_text().splitlines()]
 
     def live(self):
-        """Object -> attempt that is promised, and all objects that may be there."""
+        """Return a dict from object to promised attempt, and the set of all objects that can exist."""
         promised, possible = {}, set()
         for event in self.events():
             if event[0] not in "BE" or int(event[2]) < SHARED:
@@ -106,10 +108,10 @@ class Chaos:
         self.listen = {}
         self.advertise = {}
         self.doors = {}
-        # What lasts: (end, what to do then).
+        # Faults under way: (end, repair).
         self.pending = []
         self.busy = set()
-        # Daemon -> (bytes, descriptors), at the start and when all is deleted.
+        # Daemon -> (bytes, descriptors), at the start and after all objects are deleted.
         self.before, self.after = {}, {}
 
     # ---- daemons
@@ -151,8 +153,8 @@ class Chaos:
         return {key: float(value) for key, value in found}
 
     def holdings(self, name):
-        """Memory of a daemon's own, and descriptors that are no object's file and no connection of a
-        peer or client."""
+        """Return a daemon's own memory, and its descriptors except objects' files and connections of
+        peers or clients."""
         pid = self.daemon(name).pid
         count = len(os.listdir(f"/proc/{pid}/fd"))
         if name in self.cluster.nodes:
@@ -242,7 +244,7 @@ class Chaos:
     # ---- the run
 
     def tend(self):
-        """Ends what has lasted long enough, and replaces clients that have ended."""
+        """Repair the faults whose time is over, and replace clients that have ended."""
         now = time.monotonic()
         due = [entry for entry in self.pending if entry[0] <= now]
         self.pending = [entry for entry in self.pending if entry[0] > now]
@@ -297,7 +299,7 @@ class Chaos:
         return self.finished + self.loads
 
     def check_reads(self):
-        """Everything promised is read from every node."""
+        """Read every promised object from every node."""
         promised = {}
         for load in self.history():
             node = self.cluster.nodes[load.node]
@@ -317,7 +319,7 @@ class Chaos:
         listed = self.cluster.run("ls", "--json", f"--directory={self.cluster.directory}")
         ids = [json.loads(line)["id"] for line in listed.splitlines()]
         for object_id in ids:
-            # Of some there is nothing but somebody who waits.
+            # Some objects do not exist; only Gets wait for them.
             rm = self.cluster.begin("rm", object_id, node="n0")
             said = rm.communicate(timeout=DEADLINE_S)[1]
             if rm.returncode not in (OK, NOT_FOUND):
@@ -364,7 +366,7 @@ class Chaos:
                   f"{memory >> 10} at the end; {self.before[name][1]} descriptors, {descriptors}")
 
     def close(self, keep):
-        """Ends every process; keeps the logs and histories if asked to, and then tells where they are."""
+        """End every process. If asked to, keep the logs and histories and print their folder."""
         folder = self.cluster.folder
         try:
             for load in self.history():
@@ -391,7 +393,7 @@ def main(arguments=None):
     chaos = Chaos(options.seconds, options.seed, options.memory_slack << 20)
     interrupts = (signal.SIGINT, signal.SIGTERM)
     for number in interrupts:
-        # Also when a shell in the background had them ignored.
+        # A shell starts background processes with these signals ignored.
         signal.signal(number, signal.default_int_handler)
     failures = ["it did not end"]
     try:

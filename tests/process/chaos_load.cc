@@ -1,18 +1,18 @@
-// One client of a chaos run: puts, reads, pins, deletes and puts again through the node of this
-// host, checks every byte it reads, and writes one line for each call that began or ended.
+// One client of a chaos run: it puts, reads, pins, deletes and puts again through the node of this
+// host, checks every byte that it reads, and writes one line for each call that started or ended.
 //
 //   chaos_load ADDRESS run WRITER SEED WRITERS [ORPHAN...]   until SIGTERM
-//   chaos_load ADDRESS check < lines "OBJECT ATTEMPT"        each must be there, exactly so
+//   chaos_load ADDRESS check < lines "OBJECT ATTEMPT"        each must have exactly this attempt
 //
-// Lines: "B op object attempt", "E op object attempt code text", "V text" (a violation). Ends with
-// 0, with 3 when the node is gone, with 9 when a call is stuck.
+// Lines: "B op object attempt", "E op object attempt code text", "V text" (a violation). Exits with
+// 0; with 3 if the node is gone; with 9 if a call is stuck.
 //
-// Also reduces, adds to and closes reductions, cancels some of them, and checks every word of what
-// comes of it: see chaos_sums.h.
+// The client also reduces, adds to and closes reductions, cancels some of them, and checks every
+// word of the results: see chaos_sums.h.
 //
-// Object 0 to 47 belong to everybody; all others are writer << 20 | slot, written and deleted by
-// that writer alone. What attempt a of object o holds, and how much, follows from (o, a); the
-// metadata tells both, and the first eight bytes are a.
+// All clients write objects 0 to 47. The other objects are writer << 20 | slot, and only that
+// writer writes and deletes them. The bytes and size of attempt a of object o follow from (o, a);
+// the metadata has both, and the first eight bytes are a.
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,12 +55,12 @@ constexpr int kMaxLives = 40;
 constexpr size_t kWindow = 8;
 constexpr size_t kHeld = 4;
 constexpr size_t kSumWindow = 6;
-// How many groups of sources are worked on at a time; those before are deleted.
+// The number of groups of sources in use at a time; earlier groups are deleted.
 constexpr uint64_t kLiveGroups = 2;
-// A client that comes so late to a group leaves it to others.
+// A client that is so many groups late leaves their deletion to others.
 constexpr uint64_t kLateGroups = 6;
 constexpr uint64_t kDropsPerGroup = 3;
-// Longer than any fault lasts together with what the protocol waits after it.
+// Longer than any fault and the protocol's waits after it.
 constexpr unsigned kStuckSeconds = 60;
 constexpr absl::Duration kTimeout = absl::Seconds(4);
 
@@ -84,7 +84,7 @@ uint64_t Mix(uint64_t x) {
 }
 
 uint64_t SizeOf(uint64_t object, uint64_t attempt) {
-  // Every second attempt has the size that all such attempts of the object have.
+  // Every second attempt has the size that all even attempts of the object share.
   const uint64_t draw = Mix(object * 1000003 + (attempt % 2 == 0 ? attempt : 0) + 17);
   const uint64_t limit[] = {200, 40000, 40000, 400000, 400000, kMaxBytes - 8};
   return sizeof(attempt) + (draw >> 8) % limit[draw % 6];
@@ -94,7 +94,7 @@ uint64_t WordOf(uint64_t object, uint64_t attempt, uint64_t index) {
   return index == 0 ? attempt : Mix(object ^ Mix(attempt)) + index * 0x9e3779b97f4a7c15;
 }
 
-// Bytes [offset, offset + size) of attempt `attempt`.
+// Returns whether `bytes` are the bytes [offset, offset + size) of the attempt.
 bool Holds(uint64_t object, uint64_t attempt, uint64_t offset, absl::string_view bytes) {
   for (size_t at = 0; at < bytes.size();) {
     const uint64_t position = offset + at;
@@ -124,7 +124,8 @@ std::string Metadata(uint64_t object, uint64_t attempt) {
   return absl::StrCat(object, "/", attempt);
 }
 
-// The attempt that metadata of `object` names; nothing when it is another object's or noise.
+// Returns the attempt that the metadata of `object` names; nullopt if it names another object or
+// none.
 std::optional<uint64_t> AttemptOf(uint64_t object, absl::string_view metadata) {
   const std::vector<std::string> parts = absl::StrSplit(metadata, '/');
   uint64_t told = 0;
@@ -134,7 +135,7 @@ std::optional<uint64_t> AttemptOf(uint64_t object, absl::string_view metadata) {
   return attempt;
 }
 
-// The attempt read, or nothing and a violation.
+// Returns the attempt that was read; nullopt after a violation.
 std::optional<uint64_t> Verify(uint64_t object, uint64_t offset, uint64_t length,
                                const phalanx::Buffer& buffer) {
   const auto attempt = AttemptOf(object, buffer.metadata());
@@ -176,7 +177,7 @@ class Load {
     phalanx::Future<phalanx::Buffer> future;
   };
   struct Slot {
-    uint64_t attempt = 0;  // 0: nothing is there
+    uint64_t attempt = 0;  // 0: the object does not exist
     int lives = 0;
   };
   struct Held {
@@ -185,7 +186,7 @@ class Load {
     phalanx::Buffer buffer;
   };
 
-  // A call for a sum that has not ended: the result is there at once, or to be asked for.
+  // A call for a sum that has not ended. Its result is in the answer, or is read by a Get.
   struct PendingSum {
     uint64_t group;
     SumKind kind;
@@ -212,7 +213,7 @@ class Load {
     }
   }
 
-  // Somebody's object, now and then one that nobody ever puts.
+  // Returns an object of any writer, sometimes one that is never put.
   uint64_t Any() {
     if (Draw(3) == 0) return Draw(kShared);
     const uint64_t writer = 1 + Draw(writers_);
@@ -254,7 +255,7 @@ class Load {
 
   void WriteShared() { Put(Draw(kShared), ++attempts_ << 24 | writer_); }
 
-  // Whether it is there now, adopted and ours.
+  // Returns whether the object is adopted now, with this attempt.
   bool Put(uint64_t object, uint64_t attempt) {
     phalanx::PutOptions options;
     options.metadata = Metadata(object, attempt);
@@ -291,13 +292,13 @@ class Load {
     Fill(object, attempt, buffer->span());
     for (uint64_t part = 1; part < 4; ++part) {
       if (auto status = buffer->Publish(size * part / 4); !status.ok()) return status;
-      // Others act between the parts.
+      // Other calls end between the parts.
       while (!gets_.empty() && gets_.front().future.ready()) Reap();
     }
     return buffer->Seal().Wait();
   }
 
-  // Half an object, never sealed.
+  // Writes half an object and never seals it.
   void Abandon() {
     const uint64_t object = writer_ << 20 | (kSlots + Draw(4));
     const uint64_t attempt = ++attempts_;
@@ -365,7 +366,7 @@ class Load {
     End("get", get.object, attempt, got.status());
   }
 
-  // Keeps the view for a while, and looks whether it is still what it was.
+  // Keeps the view for a while, and checks then that its bytes have not changed.
   void Hold(uint64_t object, uint64_t attempt, phalanx::Buffer buffer) {
     held_.push_back({object, attempt, std::move(buffer)});
     if (held_.size() <= kHeld) return;
@@ -376,7 +377,7 @@ class Load {
     held_.pop_front();
   }
 
-  // What this writer has put and not deleted is what it reads.
+  // Checks that this writer reads the attempts that it has put and not deleted.
   void LookAtOwn() {
     const uint64_t slot = Draw(kSlots);
     const uint64_t expected = slots_[slot].attempt;
@@ -498,7 +499,7 @@ class Load {
     PutSource(group, Draw(kSources));
   }
 
-  // Others do the same: each member is deleted by several of them.
+  // Other clients do the same, so each member is deleted several times.
   void EndGroup(uint64_t group) {
     if (GroupNow() - group > kLateGroups) return;
     for (uint64_t i = 0; i < kDropsPerGroup && !gone_; ++i) {
@@ -571,7 +572,8 @@ class Load {
            client_->Get(IdOf(*client_, TargetOf(group, kind)), options).Wait());
   }
 
-  // What the arguments of a call follow from is its target: nobody has asked for another one.
+  // The arguments of a call follow from its target, so no other client has requested another
+  // reduction.
   void EndSum(absl::string_view op, uint64_t group, SumKind kind,
               const absl::StatusOr<phalanx::Buffer>& result) {
     const uint64_t target = TargetOf(group, kind);
@@ -586,7 +588,8 @@ class Load {
     End(op, target, 0, result.status());
   }
 
-  // Of a target that was deleted meanwhile there may be another result, of as many unless open.
+  // If the target was deleted during the call, it can have another result, with as many sources
+  // unless it is open.
   void CheckReducedFrom(uint64_t group, SumKind kind, const std::set<uint64_t>& within) {
     const uint64_t target = TargetOf(group, kind);
     const auto from = client_->ReducedFrom(IdOf(*client_, target), kTimeout).Wait();
@@ -639,7 +642,7 @@ class Load {
   std::deque<Pending> gets_;
   std::deque<Held> held_;
   std::deque<PendingSum> sums_;
-  // The first group that this client has not ended.
+  // The first group that this client has not deleted.
   uint64_t oldest_ = GroupNow();
 };
 

@@ -1,5 +1,5 @@
-"""A network of proxies on loopback for a whole cluster, in which every pair of daemons can be disturbed
-on its own: nodes reach each other and the shards through it."""
+"""A network of proxies on loopback for a whole cluster. Nodes reach each other and the shards through
+it, so each pair of daemons can be disturbed separately."""
 
 import asyncio
 import contextlib
@@ -12,35 +12,35 @@ import threading
 CHUNK = 65536
 
 
-# The kernel's list of connections is not read in one piece: one of them may be passed over. Once in so many
-# looks it is not.
+# Reading the kernel's list of connections is not atomic and can miss a connection, so it is read up
+# to this many times.
 LOOKS = 20
 
 
 def hexadecimal(address):
-    """As /proc/net/tcp shows an address of IPv4."""
+    """Return an IPv4 address in the format of /proc/net/tcp."""
     host, port = address
     return f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
 
 
 def inode_of(local, remote):
-    """The socket that is this end of a connection; None while it is not found."""
+    """Return the inode of the socket at this end of a connection; None if it is not found."""
     wanted = [hexadecimal(local), hexadecimal(remote)]
     for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
-        # Of one that nobody has any more it is 0.
+        # The inode is 0 if no process has the socket.
         if fields[1:3] == wanted and fields[9] != "0":
             return f"socket:[{fields[9]}]"
     return None
 
 
 def process_of(local, remote, pids):
-    """The key in `pids` (key -> process id) of who has the end `local` of the connection with `remote`;
-    None when nobody has it any more."""
+    """Return the key in `pids` (key -> process id) of the process with the end `local` of the connection
+    with `remote`; None if no process has it."""
     for _ in range(LOOKS):
         inode = inode_of(local, remote)
         for key, pid in list(pids.items()) if inode else ():
-            # Processes end and descriptors close while we look.
+            # Processes can end and descriptors can close during the search.
             with contextlib.suppress(OSError):
                 for descriptor in os.listdir(f"/proc/{pid}/fd"):
                     with contextlib.suppress(OSError):
@@ -50,7 +50,7 @@ def process_of(local, remote, pids):
 
 
 class Pair:
-    """How it is between two daemons now."""
+    """The state of the link between two daemons."""
 
     def __init__(self):
         self.open = asyncio.Event()
@@ -63,11 +63,11 @@ class Pair:
 
 
 class Network:
-    """Doors to daemons, on a thread of its own. Methods may be called from one other thread."""
+    """Proxied addresses of daemons, served on a thread of its own. One other thread can call the methods."""
 
     def __init__(self):
         self.pids = {}
-        # Bytes flipped since the beginning.
+        # Bytes flipped since the start.
         self.corrupted = 0
         self._pairs = {}
         self._servers = []
@@ -80,14 +80,14 @@ class Network:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
 
     def door(self, target, name, source=None):
-        """An address that leads to `target`, the daemon `name`; for `source`, or for whoever comes."""
+        """Return an address that leads to `target`, the daemon `name`; for `source`, or for any source."""
         return self._call(self._door(target, name, source))
 
     async def _door(self, target, name, source):
         host, port = target.rsplit(":", 1)
 
         async def serve(reader, writer):
-            # The end of the network is no error of a connection's.
+            # Closing the network is not an error of a connection.
             with contextlib.suppress(asyncio.CancelledError):
                 await self._serve(reader, writer, (host, int(port)), name, source)
 
@@ -103,14 +103,14 @@ class Network:
             ends = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
             source = process_of(*ends, self.pids)
         pair = self._pair(source, name)
-        # Let through as if it were somebody else's, it would join who is kept apart.
+        # An unidentified connection could join two daemons that are partitioned.
         if source is None or pair.refused:
             writer.transport.abort()
             return
         pair.transports.add(writer.transport)
         ends = {writer.transport}
         try:
-            # A half-open network swallows the greeting as well.
+            # A half-open link drops the greeting too.
             await pair.open.wait()
             their_reader, their_writer = await asyncio.open_connection(*target)
             ends.add(their_writer.transport)
@@ -142,11 +142,12 @@ class Network:
         writer.write_eof()
 
     def passed(self, one, other):
-        """Bytes that went between the two so far, both ways."""
+        """Return the bytes between the two so far, in both directions."""
         return self._pair(one, other).passed
 
     def disturb(self, one, other, kind, amount=0):
-        """`kind`: stall (half-open), refuse (cut, and no new ones), cut, delay, corrupt, heal."""
+        """Disturb a pair. `kind`: stall (half-open), refuse (cut, and refuse new connections), cut, delay,
+        corrupt, heal."""
         self._call(self._disturb(one, other, kind, amount))
 
     async def _disturb(self, one, other, kind, amount):

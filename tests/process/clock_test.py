@@ -1,5 +1,5 @@
-"""Wall clocks that jump: nothing that runs takes notice. Each process has a wall clock of its own, which the
-test sets (jumping_clock.cc); that of the machine is left alone."""
+"""Wall clocks that jump: running processes do not notice. Each process has a wall clock of its own,
+which the test sets (jumping_clock.cc); the machine's clock is not changed."""
 
 import os
 import struct
@@ -11,7 +11,7 @@ from tests.process.harness import TIMED_OUT, ClusterTest, sha256
 LIBRARY = os.path.abspath("tests/process/libjumping_clock.so")
 HOUR_S = 3600
 YEAR_S = 365 * 24 * HOUR_S
-# Neither hardly passes in a test, and each is passed by every jump.
+# Too long to expire within a test, and shorter than every jump.
 LEASE_S = 30
 JUMPS = (LEASE_S + 1, -HOUR_S, 10 * YEAR_S, -10 * YEAR_S)
 
@@ -34,7 +34,7 @@ class ClockTest(ClusterTest):
             file.write(struct.pack("=q", seconds))
 
     def clock_for(self, name):
-        """Whoever starts from now on has this clock."""
+        """Processes that start from now on have this clock."""
         os.environ["JUMPING_CLOCK"] = path = self.cluster.path(name + ".clock")
         if not os.path.exists(path):
             with open(path, "wb") as file:
@@ -55,7 +55,7 @@ class ClockTest(ClusterTest):
     def put_and_get(self, index):
         object_id = f"{index + 1:040x}"
         path = self.cluster.make_file("file", (10, 70000, 3 << 20)[index % 3], seed=index)
-        # One waits while the clocks jump, one comes later.
+        # One Get waits during the jump, one starts after it.
         waiting = self.cluster.begin_get("n1", object_id)
         yield
         self.cluster.put("n0", path, object_id, "--wait")
@@ -73,7 +73,7 @@ class ClockTest(ClusterTest):
         self.cluster.restart_shard(0, [f"--lease={LEASE_S}s"])
         self.cluster.wait_for_nodes(3)
 
-    def test_leases_transfers_and_deadlines_take_no_notice(self):
+    def test_leases_transfers_and_deadlines_are_unaffected(self):
         self.start()
         index = 0
         for seconds in JUMPS:
@@ -105,7 +105,7 @@ class ClockTest(ClusterTest):
             for name in ("tools", "n0", "shard"):
                 self.jump(name, 0)
 
-    def test_a_node_that_starts_again_in_the_past_is_let_in_when_its_earlier_life_has_ended(self):
+    def test_a_node_that_restarts_in_the_past_is_accepted_when_its_earlier_life_has_ended(self):
         self.clock_for("shard")
         self.cluster.start_shards(1, ["--lease=1s"])
         self.clock_for("n1")
@@ -123,7 +123,7 @@ class ClockTest(ClusterTest):
             self.cluster.start_node("n0")
             self.clock_for("tools")
             self.assertEqual(self.cluster.get("n0", f"{index + 1:040x}"), sha256(path))
-            # And what it puts is found.
+            # Other nodes find its puts.
             self.cluster.put("n0", path, f"{index + 100:040x}", "--wait")
             self.assertEqual(self.cluster.get("n1", f"{index + 100:040x}"), sha256(path))
 

@@ -1,4 +1,4 @@
-"""Collectives that move objects, each as a benchmark, whose ranks verify every byte."""
+"""Collectives that move objects. Each runs as a benchmark whose ranks verify every byte."""
 
 import unittest
 
@@ -20,7 +20,7 @@ class CollectivesTest(ClusterTest):
 
     def test_allgather(self):
         self.check("allgather")
-        # Shares of different sizes, none at all, and large enough to be had from the neighbour.
+        # Shares of different sizes: empty, small, and large enough to come from the neighbour.
         self.check("allgather", "--stagger=0s", sizes="1000003,3,10000003")
 
     def test_all_to_all(self):

@@ -1,5 +1,6 @@
-"""A node in a container whose limit of memory is smaller than the capacity asked for: it says so, keeps
-to the limit, and is never killed for it. Outside Bazel's sandbox, which shows no control groups that can be made."""
+"""A node in a container whose memory limit is smaller than the requested capacity: the node reports
+this, keeps to the limit, and is never killed for it. Runs outside Bazel's sandbox, where no control
+groups can be made."""
 
 import contextlib
 import os
@@ -14,7 +15,7 @@ from tests.process.harness import DEADLINE_S, ERROR, ID_A, ID_B, ClusterTest, en
 MIB = 1 << 20
 LIMIT = 256 * MIB
 MANY = os.path.abspath("tests/process/many_objects")
-# (type in /proc/mounts, an option there), the limit, who was killed for it.
+# (type in /proc/mounts, an option there), the file of the limit, the file with the count of kills.
 VERSIONS = (
     ("cgroup2", "", "memory.max", "memory.events"),
     ("cgroup", "memory", "memory.limit_in_bytes", "memory.oom_control"),
@@ -22,7 +23,7 @@ VERSIONS = (
 
 
 class Container:
-    """A control group with a limit of memory, for processes that enter it before they begin."""
+    """A control group with a memory limit. Processes enter it before they start."""
 
     def __init__(self, limit):
         self.path, problems = None, []
@@ -35,7 +36,7 @@ class Container:
                 try:
                     path.mkdir()
                     self.path = path
-                    # Not opened for writing anew: a file that is not there is no limit.
+                    # Opened without creating it: a missing file is not a limit.
                     with open(path / limit_file, "r+", encoding="ascii") as file:
                         file.write(str(limit))
                     return
@@ -66,7 +67,7 @@ class ContainerTest(ClusterTest):
     def setUp(self):
         container = Container(LIMIT)
         self.addCleanup(container.close)
-        # Before that its processes end.
+        # Its processes must end first.
         super().setUp()
         self.container = container
         self.cluster.start_shards(1)
@@ -80,7 +81,7 @@ class ContainerTest(ClusterTest):
         self.assertEqual(self.container.kills(), 0)
 
     def fill(self, path, first=1, most=1000):
-        """Puts the file again and again until that fails; how many there were, and why no more."""
+        """Put the file repeatedly until a put fails; return the number of puts and the error."""
         for count in range(most):
             put = self.cluster.begin("put", path, f"--id={first + count:040x}", "-q", "--timeout=1s", node="n0")
             error = put.communicate(timeout=DEADLINE_S)[1]
@@ -105,11 +106,11 @@ class ContainerTest(ClusterTest):
         self.assertIn("--capacity", error)
         self.assertGreaterEqual(count, 8)
         self.assertEqual(self.cluster.get("n0", f"{count:040x}"), sha256(path))
-        # What is deleted makes room.
+        # A delete frees memory.
         self.cluster.run("rm", f"{1:040x}", node="n0")
         self.cluster.put("n0", path, ID_A)
 
-    def test_what_is_pulled_beyond_the_limit_waits_and_ends(self):
+    def test_a_pull_beyond_the_limit_waits_and_ends(self):
         self.start("1GiB")
         self.cluster.start_node("n1", capacity="512MiB")
         self.cluster.wait_for_nodes(2)

@@ -1,5 +1,5 @@
-"""Every kind of process killed and stopped at several points of a broadcast: the others do not notice
-more than they must."""
+"""Every kind of process killed and stopped at several points of a broadcast. The other processes are
+not disturbed more than necessary."""
 
 import contextlib
 import os
@@ -11,15 +11,16 @@ from tests.process.harness import ID_A, ClusterTest, of_this_shard, sha256
 
 MIB = 1 << 20
 SIZE = 12 * MIB
-# How much of the object the slowest receiver has when the fault comes.
+# The bytes of the slowest receiver at the time of the fault.
 POINTS = {"at_the_start": 1, "half_way": SIZE // 2, "near_the_end": SIZE - 2 * MIB}
 READERS = ("n1", "n2", "n3", "n4")
-# Nobody who is stopped is missed by the directory: whoever pulls from him has to find out.
+# The lease never expires: the receivers of a stopped node must detect it.
 LONG_LEASE = "1h"
 
 
 class FaultsTest(ClusterTest):
-    """n0 puts while n1..n4 get, at some 16 MB/s. Tests are made below, one for each victim, signal and point."""
+    """n0 puts while n1..n4 get, at about 16 MB/s. The tests are generated below, one for each victim,
+    signal and point."""
 
     def start(self, lease=None):
         self.cluster.start_shards(1, [f"--lease={lease}"] if lease else [])
@@ -28,7 +29,7 @@ class FaultsTest(ClusterTest):
         self.expected = sha256(self.path)
 
     def begin(self, lease=None):
-        """Whoever writes, and whoever reads; the writer is half done and waits for the rest."""
+        """Start the writer and the readers; the writer has put a part and waits for the rest."""
         self.start(lease)
         self.writer = self.cluster.begin(
             "put", "-", f"--size={SIZE}", f"--id={ID_A}", "-q", node="n0", stdin=subprocess.PIPE
@@ -40,7 +41,7 @@ class FaultsTest(ClusterTest):
         with open(self.path, "rb") as file:
             file.seek(begin)
             left = file.read(end - begin)
-        # The pipe's other end may be dead.
+        # The reader of the pipe can be dead.
         with contextlib.suppress(BrokenPipeError):
             while left:
                 left = left[os.write(self.writer.stdin.fileno(), left) :]
@@ -53,16 +54,16 @@ class FaultsTest(ClusterTest):
         self.cluster.follow(all_have, "describe", ID_A)
 
     def reach(self, point, lease=None):
-        """Brings all readers to this point, with bytes left to come."""
+        """Bring all readers to this point, with bytes left to arrive."""
         self.begin(lease)
-        # What is written is sent in whole MiB.
+        # The writer publishes whole MiB.
         upto = min(SIZE - MIB, (point // MIB + 1) * MIB)
         self.write(0, upto)
         self.wait_until_all_have(min(point, upto))
         self.rest = upto
 
     def relay(self):
-        """A reader that feeds another one, to which bytes are left to come."""
+        """Return a reader that feeds another reader which lacks bytes."""
 
         def relays(look):
             return [copy["node"] for copy in look["copies"] if copy["sender"] and copy["descendants"] > 0]
@@ -121,7 +122,7 @@ class FaultsTest(ClusterTest):
         with self.stopped(self.cluster.shards[0]):
             self.write(self.rest, SIZE)
             self.rest = SIZE
-            # Who pulls goes on without it.
+            # The other receivers continue without it.
             first = READERS[0]
             self.assertEqual(self.cluster.finish_get(self.readers[first]), self.expected)
         self.finish(but=[first])
@@ -141,7 +142,7 @@ class FaultsTest(ClusterTest):
     def kill_writer(self, point):
         self.reach(point)
         self.cluster.discard(self.writer)
-        # Its object is void everywhere; another attempt with other bytes takes its place.
+        # Its object is void on all nodes; another attempt with other bytes replaces it.
         other = self.cluster.make_file("other", SIZE + 1, seed=2)
         self.cluster.put("n3", other, ID_A)
         for name, get in self.readers.items():
@@ -150,7 +151,7 @@ class FaultsTest(ClusterTest):
     def stop_writer(self, point):
         self.reach(point)
         self.writer.send_signal(signal.SIGSTOP)
-        # A new reader, who finds what there is.
+        # A new reader finds the existing copy.
         get = self.cluster.begin_get("n0", ID_A)
         self.writer.send_signal(signal.SIGCONT)
         self.finish()
@@ -161,7 +162,7 @@ class FaultsTest(ClusterTest):
         self.cluster.nodes["n0"].kill()
         self.cluster.discard(self.writer)
         other = self.cluster.make_file("other", SIZE + 1, seed=2)
-        # Until the lease is over the lost attempt may still come back, and then wins.
+        # Until the lease expires the lost attempt can still return, and then it wins.
         self.cluster.follow(
             lambda look: all(node["name"] != "n0" or not node["connected_shards"] for node in look["nodes"]),
             "status",
@@ -173,7 +174,7 @@ class FaultsTest(ClusterTest):
     def stop_writers_node(self, point):
         self.reach(point, LONG_LEASE)
         with self.stopped(self.cluster.nodes["n0"]):
-            # Long enough for whoever pulls from it to give it up.
+            # Long enough for its receivers to give it up.
             self.cluster.follow(
                 lambda look: not any(copy["pulling"] and copy["sender"] == "n0" for copy in look["copies"]),
                 "describe",

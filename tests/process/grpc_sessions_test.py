@@ -1,4 +1,4 @@
-"""Nodes that reach the directory over gRPC: the way is a proxy that lets only HTTP/2 through."""
+"""Nodes that reach the directory over gRPC, through a proxy that accepts only HTTP/2."""
 
 import unittest
 
@@ -11,7 +11,7 @@ HTTP2 = b"PRI * HTTP/2.0"
 
 class GrpcSessionsTest(ClusterTest):
     def start_behind_proxies(self, nodes, shards, arguments=("--directory-grpc",)):
-        """The gates, one for each shard."""
+        """Return the proxies, one for each shard."""
         gates = [Proxy(shard.address, opening=HTTP2) for shard in self.cluster.start_shards(shards)]
         for gate in gates:
             self.addCleanup(gate.close)
@@ -35,7 +35,7 @@ class GrpcSessionsTest(ClusterTest):
         self.cluster.run("get", ID_A, "-o", "/dev/null", "--timeout=5s", node="n1", expect=3)
         self.assertEqual(gates[0].refused, 0)
 
-    def test_a_killed_shard_comes_back_and_is_told_everything(self):
+    def test_a_killed_shard_restarts_and_learns_everything(self):
         self.start_behind_proxies(2, shards=2)
         self.cluster.wait_for_nodes(2)
         paths = {}
@@ -50,7 +50,7 @@ class GrpcSessionsTest(ClusterTest):
             self.assertEqual(self.cluster.finish_get(get), sha256(paths[object_id]))
         self.cluster.wait_for_nodes(2)
 
-    def test_without_it_the_proxy_lets_nobody_through(self):
+    def test_the_proxy_refuses_sessions_over_plain_tcp(self):
         gate = self.start_behind_proxies(1, shards=1, arguments=())[0]
         path = self.cluster.make_file("file", 1000)
         self.cluster.put("n0", path, ID_A, "--wait", "--timeout=1s", expect=4)

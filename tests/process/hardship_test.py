@@ -1,4 +1,4 @@
-"""Long trouble: a directory that dies again and again, nodes that are taken for dead, links that stay broken,
+"""Long trouble: a directory that dies repeatedly, nodes that are declared dead, links that stay broken,
 logs that cannot be written, descriptors and memory that run out."""
 
 import os
@@ -13,7 +13,7 @@ from tests.process.harness import DEADLINE_S, ERROR, ID_A, ID_B, ClusterTest, sh
 from tests.process.proxy import free_address
 
 MIB = 1 << 20
-# By hand 100.
+# 100 in runs by hand.
 RESTARTS = int(os.environ.get("DIRECTORY_RESTARTS", "10"))
 
 
@@ -30,14 +30,14 @@ def metric(node, name):
 
 
 class HardshipTest(ClusterTest):
-    def test_a_directory_that_dies_again_and_again_loses_nothing(self):
+    def test_a_directory_that_dies_repeatedly_loses_nothing(self):
         self.cluster.start_shards(1, ["--lease=300ms"])
         self.cluster.start_nodes(3)
         adopted, slowest = {}, 0
         for life in range(RESTARTS):
             object_id = f"{life + 1:04x}" * 10
             path = self.cluster.make_file(f"file{life}", (10, 70000, MIB)[life % 3], seed=life)
-            # Both are under way while the directory dies.
+            # Put and Get are in flight while the directory dies.
             put = self.cluster.begin("put", path, f"--id={object_id}", "-q", "--wait", node="n0")
             get = self.cluster.begin_get("n1", object_id)
             begun = time.monotonic()
@@ -47,7 +47,7 @@ class HardshipTest(ClusterTest):
             self.assertEqual(self.cluster.finish_get(get), sha256(path), life)
             slowest = max(slowest, time.monotonic() - begun)
             adopted[object_id] = path
-            # Nobody has forgotten an earlier one.
+            # An earlier object is still known.
             earlier = f"{life // 2 + 1:04x}" * 10
             self.assertEqual(self.cluster.get("n2", earlier), sha256(adopted[earlier]), life)
         print(f"{RESTARTS} lives, the slowest Put and Get over a restart took {slowest:.1f} s", flush=True)
@@ -55,7 +55,7 @@ class HardshipTest(ClusterTest):
         for object_id, path in adopted.items():
             self.assertEqual(self.cluster.get("n2", object_id), sha256(path))
 
-    def test_a_node_that_was_taken_for_dead_is_back_with_its_objects_whole(self):
+    def test_a_node_that_was_declared_dead_rejoins_with_its_objects_whole(self):
         self.cluster.start_shards(1, ["--lease=500ms"])
         self.cluster.start_nodes(2)
         paths = {}
@@ -64,7 +64,7 @@ class HardshipTest(ClusterTest):
             paths[object_id] = self.cluster.make_file(f"file{index}", size, seed=index)
             self.cluster.put("n0", paths[object_id], object_id, "--wait")
         with self.stopped(self.cluster.nodes["n0"]):
-            # Its session is ended, not only its connection.
+            # The directory ends its session, not only its connection.
             self.cluster.follow(
                 lambda look: look["shards"][0]["counters"]["sessions_fenced"] == 1, "status"
             )
@@ -92,7 +92,7 @@ class HardshipTest(ClusterTest):
                 get = self.cluster.begin_get("n1", object_id)
                 self.assertEqual(self.cluster.get("n2", object_id), sha256(path))
                 self.assertEqual(self.cluster.finish_get(get), sha256(path))
-                # Who fed it last is not always who fed it: under load it may have been sent to n0 again, in vain.
+                # The last sender can differ: under load the shard can name n0 again, in vain.
                 self.assertEqual(network.passed("n0", "n1"), passed)
                 network.disturb("n0", "n1", "heal")
 
@@ -118,7 +118,7 @@ class HardshipTest(ClusterTest):
         for get in gets:
             self.assertEqual(self.cluster.finish_get(get), sha256(path))
 
-    def test_whoever_needs_more_descriptors_than_there_are_is_told_of_the_limit(self):
+    def test_a_lack_of_descriptors_is_an_error_that_names_the_limit(self):
         self.cluster.start_shards(1)
         node = self.cluster.start_node("n0", capacity="512MiB", preexec_fn=few_descriptors)
         self.assertIn("ulimit", node.wait_for_log("few file descriptors"))
@@ -131,12 +131,12 @@ class HardshipTest(ClusterTest):
                 break
         self.assertIn("RESOURCE_EXHAUSTED", error)
         self.assertIn("ulimit", error)
-        # It goes on with what it has, and with more when some are free again.
+        # The node continues with its descriptors, and uses more when they are free again.
         self.assertEqual(self.cluster.get("n0", f"{1:040x}"), sha256(path))
         self.cluster.run("rm", f"{1:040x}", node="n0")
         self.cluster.put("n0", path, ID_A)
 
-    def test_a_capacity_that_is_not_there_is_told_and_what_is_there_is_used(self):
+    def test_a_node_with_too_little_memory_warns_and_uses_it(self):
         self.cluster.start_shards(1)
         node = self.cluster.start_node("n0", capacity="100TiB")
         warning = node.wait_for_log("is more than")
@@ -146,7 +146,7 @@ class HardshipTest(ClusterTest):
         self.cluster.put("n0", path, ID_A)
         self.assertEqual(self.cluster.get("n0", ID_A), sha256(path))
 
-    def test_whoever_finds_no_memory_is_told_what_to_do(self):
+    def test_a_lack_of_memory_is_an_error_with_advice(self):
         self.cluster.start_shards(1)
         self.cluster.start_nodes(2, capacity="4MiB")
         path = self.cluster.make_file("file", 3 * MIB)
@@ -160,7 +160,7 @@ class HardshipTest(ClusterTest):
         error = self.cluster.put("n0", large, ID_B, expect=ERROR)
         for word in ("RESOURCE_EXHAUSTED", ID_B, "5243904", "4194304", "--capacity"):
             self.assertIn(word, error)
-        # As it says.
+        # The error text recommends a delete, so it must work.
         self.cluster.run("rm", ID_A, node="n0")
         self.cluster.put("n0", path, ID_B)
         self.assertEqual(self.cluster.get("n1", ID_B), sha256(path))

@@ -1,6 +1,6 @@
-"""Real daemons on loopback, for tests: started, watched, stopped by process id.
+"""Real daemons on loopback for tests: started, watched, and stopped by process id.
 
-Everything has a deadline, nothing sleeps: a test waits for a line of output, for the end of a
+Every wait has a deadline and nothing sleeps: a test waits for a line of output, for the end of a
 process, or for a command (`phalanx status --until-nodes`) that waits itself.
 """
 
@@ -17,9 +17,9 @@ import tempfile
 import time
 import unittest
 
-# The executable under test, in the tree of files that Bazel lays out for a test.
+# The executable under test, in the runfiles of the test.
 BINARY = os.environ.get("PHALANX_BINARY", os.path.abspath("src/runtime/phalanx"))
-# Longer than anything here takes on a slow machine, shorter than Bazel's own limit.
+# Longer than any step takes on a slow machine, shorter than Bazel's own limit.
 DEADLINE_S = 60
 
 OK, ERROR, USAGE, NOT_FOUND, TIMED_OUT, UNAVAILABLE = range(6)
@@ -29,17 +29,17 @@ ID_B = "bb" * 20
 
 
 def environment():
-    """Without variables that would change what the commands do."""
+    """Return the environment without variables that change the commands."""
     return {key: value for key, value in os.environ.items() if not key.startswith("PHALANX_")}
 
 
 def tied(*command):
-    """The command so that the kernel kills it when the thread that starts it ends, however that ends."""
+    """Return the command wrapped so that the kernel kills it when the thread that starts it ends."""
     return ["setpriv", "--pdeathsig=KILL", *command]
 
 
 def wait_for_end(pid, timeout=DEADLINE_S):
-    """Waits until a process that need not be our child has ended."""
+    """Wait until a process has ended. The process need not be a child of ours."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -54,7 +54,7 @@ def wait_for_end(pid, timeout=DEADLINE_S):
 
 
 def own_bytes(pid):
-    """Memory that a process shares with nobody."""
+    """Return the memory that a process does not share."""
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
@@ -62,7 +62,7 @@ def own_bytes(pid):
 
 
 class Daemon:
-    """A process of ours, with its standard output as lines."""
+    """A process that this one started, with its standard output as lines."""
 
     def __init__(self, arguments, log_path, **popen):
         self.log_path = log_path
@@ -79,7 +79,7 @@ class Daemon:
         return self.process.pid
 
     def read_line(self, timeout=DEADLINE_S):
-        """The next line, without its end; EOFError when there is none any more."""
+        """Return the next line without its end; raise EOFError at the end of the output."""
         end = time.monotonic() + timeout
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
@@ -94,7 +94,7 @@ class Daemon:
         return line.decode()
 
     def wait_for_log(self, text, timeout=DEADLINE_S):
-        """The first line of the log that has `text` in it, once there is one."""
+        """Wait for a log line that contains `text`, and return it."""
         end = time.monotonic() + timeout
         with subprocess.Popen(
             ["tail", "--lines=+1", "--follow", self.log_path], stdout=subprocess.PIPE
@@ -118,12 +118,12 @@ class Daemon:
         self.process.send_signal(number)
 
     def kill(self):
-        """SIGKILL, also for one that was stopped; waits until it is gone."""
+        """Send SIGKILL, which also ends a stopped process, and wait until it is gone."""
         self.process.kill()
         self.process.wait(DEADLINE_S)
 
     def wait(self, timeout=DEADLINE_S):
-        """Its exit status."""
+        """Wait for the process, and return its exit status."""
         return self.process.wait(timeout)
 
     def close(self):
@@ -149,14 +149,14 @@ class Node(Daemon):
 
 
 class Cluster:
-    """Shards and nodes of one test, and the commands that talk to them."""
+    """The shards and nodes of one test, and the commands for them."""
 
     def __init__(self):
         # Short: the path of a Unix socket has at most 107 bytes.
         self.folder = tempfile.mkdtemp(prefix="phx-", dir="/tmp")
         self.shards = []
         self.nodes = {}
-        # For every command that asks the directory.
+        # Arguments of every command that queries the directory.
         self.tool_arguments = []
         self._daemons = []
         self._commands = []
@@ -172,7 +172,7 @@ class Cluster:
         return os.path.join(self.folder, name)
 
     def logs(self):
-        """The end of every daemon's log, for the message of a failed test."""
+        """Return the end of every daemon's log, for the message of a failed test."""
         parts = []
         for daemon in self._daemons:
             parts.append(f"--- {daemon.log_path} (exit {daemon.process.poll()})\n{daemon.log()[-1500:]}")
@@ -193,7 +193,7 @@ class Cluster:
         return self.start(DirectoryShard, [*place, *arguments], f"shard{index}")
 
     def restart_shard(self, index, arguments=()):
-        """A new life at the same address. REQUIRES: the earlier one is dead."""
+        """Start the shard again at the same address. REQUIRES: its previous process is dead."""
         self.shards[index] = self.start_shard(
             index, len(self.shards), listen=self.shards[index].address, arguments=arguments
         )
@@ -224,7 +224,7 @@ class Cluster:
     # ---- commands
 
     def begin(self, *arguments, node=None, **popen):
-        """Starts a command; its output is text unless `popen` says otherwise."""
+        """Start a command. Its output is text unless `popen` says otherwise."""
         command = tied(BINARY, *arguments)
         if node is not None:
             command.append(f"--address={self.nodes[node].client_address}")
@@ -234,7 +234,7 @@ class Cluster:
         return process
 
     def finish(self, process, expect=OK, timeout=DEADLINE_S):
-        """What a command said on standard output; fails unless it ends with `expect`."""
+        """Return a command's standard output; fail unless it exits with `expect`."""
         try:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -248,12 +248,12 @@ class Cluster:
         return out if expect == OK else err
 
     def discard(self, process):
-        """Kills a command, whatever it was about to say."""
+        """Kill a command and drop its output."""
         process.kill()
         process.wait(DEADLINE_S)
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
-                # What could not be written does not matter.
+                # Input that could not be written does not matter.
                 with contextlib.suppress(OSError):
                     pipe.close()
 
@@ -261,7 +261,7 @@ class Cluster:
         return self.finish(self.begin(*arguments, node=node), expect, timeout)
 
     def ask(self, *arguments, expect=OK):
-        """A command that asks the directory, as JSON."""
+        """Run a command that queries the directory, and return its JSON."""
         place = [f"--directory={self.directory}", *self.tool_arguments]
         return json.loads(self.run(*arguments, "--json", *place, expect=expect))
 
@@ -269,7 +269,7 @@ class Cluster:
         return self.ask("status", f"--until-nodes={count}", f"--timeout={DEADLINE_S}s", "--interval=20ms")
 
     def follow(self, condition, *arguments, timeout=DEADLINE_S):
-        """Looks again and again until `condition` holds for what the command shows."""
+        """Follow a command until `condition` holds for its output, and return that output."""
         watcher = Daemon(
             [*arguments, "--follow", "--json", "--interval=10ms", f"--directory={self.directory}",
              *self.tool_arguments],
@@ -290,11 +290,11 @@ class Cluster:
             watcher.close()
 
     def await_copies(self, object_id, count):
-        """Until the directory knows of so many: who put or got an object does not wait for that."""
+        """Wait until the directory lists this many complete copies. Put and Get do not wait for that."""
         return self.follow(lambda look: look["complete_copies"] == count, "describe", object_id)
 
     def bench(self, op, *flags, sizes="1KiB,1MiB"):
-        """A benchmark with a rank at each node; its records. Every rank has verified every byte."""
+        """Run a benchmark with a rank at each node, and return its records. Every rank verifies every byte."""
         names = list(self.nodes)
         shared = ["bench", op, f"--world={len(names)}", f"--session={' '.join([op, *flags])}", f"--sizes={sizes}",
                   "--runs=2", "--warmup=1", "--json", *flags]
@@ -307,7 +307,7 @@ class Cluster:
     # ---- files
 
     def make_file(self, name, size, seed=1):
-        """A file with bytes that follow from `seed`; its path."""
+        """Make a file with bytes that follow from `seed`, and return its path."""
         path = self.path(name)
         with open(path, "wb") as file:
             left, counter = size, 0
@@ -330,7 +330,7 @@ class Cluster:
         return process
 
     def finish_get(self, process):
-        """The SHA-256 of what the Get wrote."""
+        """Return the SHA-256 of the output of a Get."""
         self.finish(process)
         return sha256(process.output)
 
@@ -347,7 +347,7 @@ def sha256(path):
 
 
 class ClusterTest(unittest.TestCase):
-    """A test with a cluster of its own."""
+    """A test with its own cluster."""
 
     def setUp(self):
         self.cluster = Cluster()
@@ -358,7 +358,7 @@ class ClusterTest(unittest.TestCase):
 
     @contextlib.contextmanager
     def stopped(self, daemon):
-        """SIGSTOP for the length of the block."""
+        """Stop a daemon with SIGSTOP for the length of the block."""
         daemon.signal(signal.SIGSTOP)
         try:
             yield
@@ -367,10 +367,10 @@ class ClusterTest(unittest.TestCase):
 
 
 def of_this_shard(tests):
-    """Of a suite the tests that this process is to run, when Bazel shares them out among several: what a module
-    with `shard_count` returns from `load_tests`."""
+    """Return the tests of a suite that this process runs if Bazel splits them among several processes. A
+    module with `shard_count` returns this from `load_tests`."""
     if status := os.environ.get("TEST_SHARD_STATUS_FILE"):
-        pathlib.Path(status).touch()  # says that the tests are shared out indeed
+        pathlib.Path(status).touch()  # reports to Bazel that the tests are split
     each = [test for of_class in tests for test in of_class]
     index, count = (int(os.environ.get(name, default)) for name, default in (("TEST_SHARD_INDEX", 0), ("TEST_TOTAL_SHARDS", 1)))
     return unittest.TestSuite(each[index::count])

@@ -1,14 +1,14 @@
-// A client that does what its standard input says, a line at a time, and says how it went:
+// A client that executes the commands on its standard input, one per line, and prints each result:
 //
 //   holder ADDRESS
 //   put ID SIZE [ID-REFERRED-TO]   owned
 //   hold ID | release ID | keep ID
-//   transit ID                     says the token, in hexadecimal
+//   transit ID                     prints the token, in hexadecimal
 //   claim ID TOKEN
-//   get ID [fail]                  with "fail": not waiting for what is lost
+//   get ID [fail]                  with "fail": fails if the object is lost
 //   reduce TARGET SOURCE SOURCE    owned
 //
-// Says "OK", "OK TOKEN", or the status.
+// Prints "OK", "OK TOKEN", or the status.
 #include <iostream>
 #include <sstream>
 #include <string>

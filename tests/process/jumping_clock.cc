@@ -1,7 +1,6 @@
-// Loaded before the C library (LD_PRELOAD): the process sees a wall clock that is off by as many
-// seconds as the file named by JUMPING_CLOCK says, now and whenever the file is changed. What waits
-// until an instant of that clock waits for what the kernel calls so. The monotonic clock is left
-// alone.
+// Loaded before the C library (LD_PRELOAD). The wall clock of the process is off by the number of
+// seconds in the file that JUMPING_CLOCK names, and follows later changes of the file. Waits until
+// an instant of the wall clock use this clock too. The monotonic clock is unchanged.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -82,7 +81,7 @@ int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
   return clock_wait(condition, mutex, CLOCK_REALTIME, &real);
 }
 
-// What Abseil waits with.
+// Abseil waits with this call.
 long syscall(long number, ...) {
   static const auto next = Next<long (*)(long, ...)>("syscall");
   va_list list;

@@ -1,4 +1,4 @@
-// One object of many bytes: puts it, or gets it and ranges of it and looks at every byte.
+// One large object: puts it, or gets it whole and in ranges and checks every byte.
 //
 //   large_object ADDRESS put|check BYTES ID
 #include <algorithm>
@@ -22,7 +22,7 @@ void Require(bool holds, const std::string& what) {
   std::exit(1);
 }
 
-// Differs between places that are a multiple of 4 GiB apart.
+// Differs between places that are a multiple of 4 GiB apart, so truncated offsets are detected.
 char ByteAt(uint64_t offset) {
   return static_cast<char>(offset * 0x9e3779b97f4a7c15u >> 56 ^ offset >> 32);
 }

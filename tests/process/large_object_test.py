@@ -1,6 +1,6 @@
-"""A large object: put on one node, fetched by another through the data plane, whole and in ranges.
+"""A large object is put on one node, and another node fetches it whole and in ranges.
 
-The ordinary run has 80 MiB; large_object_full_test 5 GiB, and 11 GB of memory.
+The ordinary run uses 80 MiB; large_object_full_test uses 5 GiB, and needs 11 GB of memory.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ TIMEOUT_S = 600
 
 class LargeObjectTest(ClusterTest):
     def client(self, node, verb, object_id, size=SIZE):
-        """What the program says on standard error; empty if all is well."""
+        """Return the program's standard error; empty if it succeeded."""
         command = [CLIENT, self.cluster.nodes[node].client_address, verb, str(size), object_id]
         done = subprocess.run(
             command, env=environment(), stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=False
@@ -27,7 +27,7 @@ class LargeObjectTest(ClusterTest):
         return done.stderr
 
     def sha256(self, node):
-        """Of what `phalanx get` writes to its standard output."""
+        """Return the SHA-256 of the standard output of `phalanx get`."""
         get = self.cluster.begin("get", ID_A, "-o", "-", "-q", node=node, text=False)
         digest = hashlib.sha256()
         while block := get.stdout.read(1 << 20):
@@ -43,9 +43,9 @@ class LargeObjectTest(ClusterTest):
         self.assertEqual(self.sha256("n0"), self.sha256("n1"))
         copies = self.cluster.ask("describe", ID_A)["copies"]
         self.assertEqual({copy["node"]: copy["bytes_present"] for copy in copies}, {"n0": SIZE, "n1": SIZE})
-        # Another one does not fit beside it.
+        # A second object does not fit.
         self.assertIn("RESOURCE_EXHAUSTED", self.client("n0", "put", ID_B, size=SIZE + (32 << 20)))
-        # More than any machine has.
+        # More memory than any machine has.
         self.assertIn("RESOURCE_EXHAUSTED", self.client("n0", "put", ID_B, size=1 << 45))
 
 

@@ -1,4 +1,4 @@
-"""Daemons that leave: with what is only theirs moved, in no time when asked twice, with their parent."""
+"""Daemons that leave: they move sole copies, exit at once if asked twice, and end with their parent."""
 
 import json
 import os
@@ -43,7 +43,7 @@ class DrainTest(ClusterTest):
         for object_id, path in paths.items():
             self.assertEqual(self.cluster.get("n1", object_id), sha256(path))
 
-    def test_a_sole_copy_with_nowhere_to_go_is_told_at_the_deadline(self):
+    def test_a_sole_copy_without_a_target_is_reported_at_the_deadline(self):
         self.start(1, ["--drain-timeout=300ms"])
         self.cluster.put("n0", self.cluster.make_file("file", 2 * MIB), ID_A, "--wait")
         self.cluster.nodes["n0"].signal(signal.SIGTERM)
@@ -71,7 +71,7 @@ class DrainTest(ClusterTest):
         self.assert_dies(self.cluster.nodes["n0"], 0)
         self.assertFalse(os.path.exists(path))
 
-    def test_the_log_goes_on_in_a_new_file_after_a_hangup(self):
+    def test_the_log_continues_in_a_new_file_after_a_hangup(self):
         log = pathlib.Path(self.cluster.path("own.log"))
         self.cluster.start_shards(1, [f"--log-file={log}"])
         log.rename(self.cluster.path("old.log"))
@@ -82,7 +82,7 @@ class DrainTest(ClusterTest):
         self.assertIn("leaving", log.read_text())
 
 
-# Starts a private cluster as a library would, says its address and process id, and waits.
+# Starts a private cluster like the library, prints its address and process id, and waits.
 PARENT = """
 import os, socket, subprocess, sys
 ours, theirs = socket.socketpair()
@@ -160,14 +160,14 @@ class EmbeddedTest(ClusterTest):
                 self.assertIn("ERROR", lines.readline())
             self.assertNotEqual(process.wait(DEADLINE_S), 0)
 
-    def test_a_private_cluster_waits_for_nobody_of_an_earlier_life(self):
+    def test_a_private_cluster_does_not_wait_for_nodes_of_an_earlier_life(self):
         up = Daemon(["up", "--capacity=64MiB", "--lease=1h", "--json"], self.cluster.path("up.log"))
         self.addCleanup(up.close)
         at = f"--address={json.loads(up.read_line())['socket']}"
         self.cluster.run("put", self.cluster.make_file("file", MIB), f"--id={ID_A}", "--wait", at)
         self.cluster.run("reduce", ID_B, ID_A, "--dtype=u8", at)
         self.cluster.run("rm", ID_A, at)
-        # Of what it has never heard of, too, it knows that it is not there.
+        # It answers for an unknown object too.
         self.cluster.run("rm", "cc" * 20, at, expect=NOT_FOUND)
 
     def test_a_private_cluster_talks_within_its_process(self):
@@ -180,7 +180,7 @@ class EmbeddedTest(ClusterTest):
         self.assertNotEqual(ours, [], "tools and peers are listened to")
         self.assertEqual({state for _, state in ours}, {listening})
 
-    def test_up_tells_people_how_to_use_it(self):
+    def test_up_prints_how_to_use_the_cluster(self):
         up = Daemon(["up", "--capacity=64MiB"], self.cluster.path("up.log"))
         self.addCleanup(up.close)
         text = ""

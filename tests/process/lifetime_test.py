@@ -1,4 +1,4 @@
-"""Objects that live as long as somebody holds them, with processes that hold, pass on and die."""
+"""Objects that live as long as some process holds them, with processes that hold, pass on and die."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ ID_C = "cc" * 20
 
 
 class Holder:
-    """A client process that does what it is told."""
+    """A client process that executes commands."""
 
     def __init__(self, node):
         self.process = subprocess.Popen(
@@ -65,7 +65,7 @@ class LifetimeTest(ClusterTest):
             lambda look: look["holders"] == holders and look["complete_copies"] > 0, "describe", object_id
         )
 
-    def test_an_object_lives_until_its_last_holder_lets_go(self):
+    def test_an_object_lives_until_its_last_holder_releases_it(self):
         self.start(2)
         first, second = self.holder("n0"), self.holder("n1")
         self.ok(first, "put", ID_A, 100)
@@ -80,7 +80,7 @@ class LifetimeTest(ClusterTest):
         self.await_freed(ID_A, ID_B)
         self.assertIn("NOT_FOUND", second.say("get", ID_A))
 
-    def test_what_a_killed_process_held_is_freed(self):
+    def test_the_objects_of_a_killed_process_are_freed(self):
         self.start(2)
         first, second = self.holder("n0"), self.holder("n1")
         self.ok(first, "put", ID_A, 3 << 20)
@@ -91,7 +91,7 @@ class LifetimeTest(ClusterTest):
         second.kill()
         self.await_freed(ID_A)
 
-    def test_a_reference_that_is_passed_on_is_never_unheld(self):
+    def test_a_passed_reference_is_always_held(self):
         self.start(2)
         first, second = self.holder("n0"), self.holder("n1")
         self.ok(first, "put", ID_A, 100)
@@ -100,12 +100,12 @@ class LifetimeTest(ClusterTest):
         self.await_holders(ID_A, 1)
         self.ok(second, "claim", ID_A, token)
         self.ok(second, "get", ID_A)
-        # The sender's node does not hold it any more, long before its patience is over.
+        # The sender's node has released it, long before the reference in transit expires.
         self.cluster.follow(lambda look: look["holders"] == 1, "describe", ID_A)
         self.ok(second, "release", ID_A)
         self.await_freed(ID_A)
 
-    def test_a_reference_that_nobody_claims_is_held_for_a_while(self):
+    def test_an_unclaimed_reference_is_held_for_a_while(self):
         self.start(1, arguments=["--transit-patience=300ms"])
         first = self.holder("n0")
         self.ok(first, "put", ID_A, 100)
@@ -113,7 +113,7 @@ class LifetimeTest(ClusterTest):
         first.kill()
         self.await_freed(ID_A)
 
-    def test_what_an_object_refers_to_lives_as_long(self):
+    def test_objects_live_as_long_as_objects_that_refer_to_them(self):
         self.start(2, shards=2)
         first, second = self.holder("n0"), self.holder("n1")
         self.ok(first, "put", ID_A, 100)
@@ -154,7 +154,7 @@ class LifetimeTest(ClusterTest):
         self.cluster.nodes["n1"].kill()
         self.await_freed(ID_A)
 
-    def test_what_is_kept_stays(self):
+    def test_kept_objects_stay(self):
         self.start(1)
         first = self.holder("n0")
         self.ok(first, "put", ID_A, 100)
@@ -166,7 +166,7 @@ class LifetimeTest(ClusterTest):
         look = self.cluster.ask("describe", ID_A)
         self.assertEqual((look["complete_copies"], look["owned"]), (1, False))
 
-    def test_a_result_is_owned_by_who_asked_for_it(self):
+    def test_a_result_is_owned_by_the_caller(self):
         self.start(2)
         first, second = self.holder("n0"), self.holder("n1")
         self.ok(first, "put", ID_A, 4096)
@@ -177,7 +177,7 @@ class LifetimeTest(ClusterTest):
         self.await_freed(ID_A, ID_C)
         self.await_holders(ID_B, 1)
 
-    def test_who_does_not_wait_for_what_is_lost_is_told_who_had_it(self):
+    def test_a_get_that_fails_when_lost_names_the_last_holder(self):
         self.start(2)
         first, second, third = self.holder("n0"), self.holder("n1"), self.holder("n1")
         self.ok(first, "put", ID_A, 3 << 20)

@@ -1,5 +1,5 @@
-// Puts many objects through the node of this host, gets all of them back and looks at every byte,
-// with all views held at once. Then says "held", and lets go when its standard input ends.
+// Puts many objects through the node of this host, or gets all of them and checks every byte, with
+// all views held at once. Then prints "held", and releases them when its standard input ends.
 //
 //   many_objects ADDRESS put|get COUNT BYTES
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace {
 
-// Calls under way at a time.
+// The number of calls in flight.
 constexpr uint64_t kWindow = 1000;
 
 void Check(const absl::Status& status, absl::string_view what) {
@@ -24,7 +24,7 @@ void Check(const absl::Status& status, absl::string_view what) {
   std::exit(1);
 }
 
-// Word w of object i is i * 2^32 + w; the bytes that make no word are zero.
+// Word w of object i is i * 2^32 + w. The bytes after the last whole word are zero.
 void Fill(uint64_t object, std::string& bytes) {
   for (uint64_t word = 0; word < bytes.size() / sizeof(word); ++word) {
     const uint64_t value = (object << 32) + word;

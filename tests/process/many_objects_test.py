@@ -1,9 +1,8 @@
 """Many objects on one node, within a default system's limits on descriptors and mappings.
 
-The ordinary run has few of each and fewer objects; many_objects_full_test has what a system has by
-default, and 100,000 objects of 100 KB (10 GB of memory). Both say what an object costs.
+The ordinary run has lower limits and fewer objects. many_objects_full_test has a system's default
+limits and 100,000 objects of 100 KB (10 GB of memory). Both print the overhead of an object.
 """
-
 import os
 import pathlib
 import resource
@@ -16,10 +15,11 @@ CLIENT = os.environ.get("PHALANX_MANY_OBJECTS", os.path.abspath("tests/process/m
 FULL = os.environ.get("MANY_OBJECTS_FULL") == "1"
 COUNT, DESCRIPTORS = (100_000, 1024) if FULL else (3_000, 256)
 SIZE = 100_000
-# More than before or, in a reader, at all (with those of its libraries): segments have up to 64 MiB.
+# The limit of additional mappings of a node, and of all mappings of a reader. A segment has up to
+# 64 MiB.
 MAX_MAPPINGS = 600 if FULL else 300
 WARM_UP = 1_000
-# For an object beside its bytes, in the node and in the directory.
+# The overhead of an object, in the node and in the directory.
 MAX_OVERHEAD_BYTES = 1024
 TIMEOUT_S = 600
 
@@ -33,7 +33,7 @@ def count_mappings(pid):
 
 
 class Client(Daemon):
-    """The program that puts or gets, until it holds all."""
+    """The program that puts or gets; it is up when it holds all objects."""
 
     def __init__(self, address, verb, count):
         self.arguments = ["many_objects", verb]
@@ -75,7 +75,7 @@ class ManyObjectsTest(ClusterTest):
         capacity = COUNT * SIZE * 11 // 10
         node = self.cluster.start_node("n0", capacity=str(capacity), preexec_fn=limit_descriptors)
         self.cluster.wait_for_nodes(1)
-        # Buffers for what is under way are there from now on.
+        # The buffers for transfers are allocated from now on.
         self.assertEqual(self.run_client(node, "put", WARM_UP).finish(), 0)
         before = {who: own_bytes(who.pid) for who in (shard, node)}
         mappings = count_mappings(node.pid)
@@ -84,7 +84,7 @@ class ManyObjectsTest(ClusterTest):
         for who, name in ((shard, "directory"), (node, "node")):
             each = (own_bytes(who.pid) - before[who]) / (COUNT - WARM_UP)
             print(f"{name}: {each:.0f} bytes for each of {COUNT} objects", flush=True)
-            # A short run shows the noise of the allocator instead.
+            # A short run would measure the noise of the allocator.
             if FULL:
                 self.assertLess(each, MAX_OVERHEAD_BYTES, name)
         reader = self.run_client(node, "get")

@@ -1,4 +1,4 @@
-"""Real daemons over a network that delays, corrupts, goes silent and breaks."""
+"""Real daemons over a network that delays, corrupts, stops silently and breaks."""
 
 import unittest
 
@@ -11,7 +11,7 @@ SIZE = 8 * MIB
 
 class NetworkTest(ClusterTest):
     def start_behind_proxy(self, name, arguments=(), **proxy):
-        """A node that its peers reach through a proxy only."""
+        """Start a node that its peers reach only through a proxy."""
         listen = free_address()
         gate = Proxy(listen, **proxy)
         self.addCleanup(gate.close)
@@ -24,7 +24,7 @@ class NetworkTest(ClusterTest):
         return self.cluster.begin_get("n1", ID_A), sha256(path)
 
     def wait_for_bytes(self, least):
-        """Until n1 has so many bytes, but not all."""
+        """Wait until n1 has this many bytes, but not all."""
         self.cluster.follow(
             lambda look: any(
                 copy["node"] == "n1" and least <= copy["bytes_present"] < SIZE for copy in look["copies"]
@@ -72,7 +72,7 @@ class NetworkTest(ClusterTest):
         self.assertEqual(self.cluster.get("n2", ID_A), sha256(path))
         get = self.cluster.begin_get("n1", ID_A)
         self.wait_for_bytes(MIB)
-        # Half-open: the sender is well, and the directory hears it, but its bytes do not arrive.
+        # Half-open: the sender is in contact with the directory, but its bytes do not arrive.
         sender = self.describe_copy("n1")["sender"]
         gates[sender].stall()
         self.assertEqual(self.cluster.finish_get(get), sha256(path))
@@ -91,7 +91,7 @@ class NetworkTest(ClusterTest):
         return gate
 
     def test_a_broken_connection_to_the_directory_loses_nothing(self):
-        # The proxy answers when this process has time for it, which may take longer than 30 ms.
+        # The proxy runs in this process and can take longer than 30 ms.
         gate = self.start_directory_behind_proxy(["--reconnect-grace=2s"])
         get = self.cluster.begin_get("n1", ID_A)
         self.cluster.follow(lambda look: look["waiting"] == 1, "describe", ID_A)
@@ -103,7 +103,7 @@ class NetworkTest(ClusterTest):
         self.assertEqual(counters["sessions_opened"], 2)
         self.assertEqual(counters["sessions_resumed"], 2)
 
-    def test_a_silent_directory_is_taken_up_again_where_it_was(self):
+    def test_a_session_with_a_silent_directory_is_resumed(self):
         gate = self.start_directory_behind_proxy()
         path = self.cluster.make_file("file", SIZE)
         self.cluster.put("n0", path, ID_A, "--wait")

@@ -1,4 +1,4 @@
-"""What another user of the host may not do. Outside Bazel's sandbox, where there is one user only."""
+"""The operations that another user of the host is refused. Runs outside Bazel's sandbox, which has only one user."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ class OtherUserTest(ClusterTest):
             self.skipTest("to be somebody else one must be root")
         self.cluster.start_shards(1)
         self.cluster.start_nodes(1)
-        # The build's folders may be closed to others; the executable need not be.
+        # Other users may lack access to the build's folders, so the executable is copied.
         self.binary = shutil.copy(BINARY, self.cluster.path("phalanx"))
         os.chmod(self.cluster.folder, 0o755)
 
@@ -47,7 +47,7 @@ class OtherUserTest(ClusterTest):
         process = self.get_as_nobody()
         self.assertNotEqual(process.returncode, 0)
         self.assertIn("PERMISSION_DENIED", process.stderr)
-        # And nobody else is disturbed.
+        # The cluster still works for its own user.
         self.cluster.put("n0", self.cluster.make_file("file", 1000), ID_A)
 
 

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that delays, corrupts, stalls and cuts what passes through it."""
+"""A TCP proxy on loopback that delays, corrupts, stalls and cuts its connections."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ CHUNK = 65536
 
 
 def free_address():
-    """An address that nobody listens on: each test has a network of its own."""
+    """Return an address without a listener. Each test has its own network, so no other process takes it."""
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{place.getsockname()[1]}"
@@ -22,9 +22,9 @@ class Proxy:
         self._host, port = target.rsplit(":", 1)
         self._port = int(port)
         self._delay_s = delay_s
-        # Position, among all bytes that come back from the target, of one to be flipped.
+        # The position of the byte to flip, among all bytes from the target.
         self._corrupt_at = corrupt_at
-        # A connection that does not begin with these bytes is cut.
+        # The proxy cuts a connection that does not begin with these bytes.
         self._opening = opening
         self._refused = 0
         self._passed = 0
@@ -84,23 +84,23 @@ class Proxy:
 
     @property
     def passed(self):
-        """Bytes that came back from the target."""
+        """Return the number of bytes from the target."""
         return self._passed
 
     @property
     def refused(self):
-        """Connections that were cut because of how they begin."""
+        """Return the number of connections that were cut because of their first bytes."""
         return self._refused
 
     def stall(self):
-        """Nothing passes any more, while all connections stay open."""
+        """Stop all bytes; all connections stay open."""
         self._loop.call_soon_threadsafe(self._open.clear)
 
     def resume(self):
         self._loop.call_soon_threadsafe(self._open.set)
 
     def cut(self):
-        """Every connection breaks; new ones are served."""
+        """Break every connection; serve new ones."""
         self._call(self._cut())
 
     async def _cut(self):

@@ -1,14 +1,14 @@
-// One call for tests of reductions under faults, with every element checked.
+// One call for tests of reductions under faults. Checks every element.
 //
 //   reduce_caller ADDRESS put SOURCE ATTEMPT BYTES DTYPE ID
 //   reduce_caller ADDRESS reduce|join|allreduce TARGET COUNT BYTES DTYPE SECONDS ID...
 //   reduce_caller - shard ID SHARDS
 //
-// Source s is the s-th of the IDs. What attempt a at it holds follows from (s, a), so that every
-// element of a sum tells which attempts are in it: all must tell the same ones, one attempt of each
-// source that the result is said to be reduced from, COUNT in all. `reduce` has the root here,
-// `join` anywhere. One line: "OK SOURCE:ATTEMPT ...", "ERROR CODE text", "LOST CODE text" (reduced,
-// but not to be had), or "WRONG text".
+// Source s is the s-th of the IDs. The bytes of attempt a at it follow from (s, a), so every
+// element of a sum shows its attempts: all elements must show the same ones, one attempt for each
+// source that the result reports, COUNT in all. `reduce` has the root on this node, `join` on any
+// node. Prints one line: "OK SOURCE:ATTEMPT ...", "ERROR CODE text", "LOST CODE text" (the
+// reduction succeeded, but its result cannot be read), or "WRONG text".
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -30,7 +30,7 @@ namespace {
 using phalanx::DType;
 using phalanx::ObjectId;
 
-// Of 8 sources: 53 bits in all, which an f64 holds exactly.
+// For 8 sources: 53 bits in all, which an f64 represents exactly.
 constexpr int kAttemptBits = 5;
 constexpr int kMaxSources = 8;
 constexpr int kPatternShift = kAttemptBits * kMaxSources;
@@ -54,7 +54,7 @@ uint64_t Load(DType dtype, const char* from) {
   return dtype == DType::kF64 ? static_cast<uint64_t>(as_float) : value;
 }
 
-// What the sum of these attempts, one of each source or 0, repeats.
+// Returns the period of the sum of these attempts, one of each source or 0.
 std::string PeriodOf(DType dtype, const std::vector<uint64_t>& attempts) {
   std::string period(kPeriod * 8, '\0');
   for (uint64_t place = 0; place < kPeriod; ++place) {
@@ -94,7 +94,7 @@ struct Sum {
   phalanx::ReduceOptions options;
 };
 
-// Which attempts the first element tells.
+// Returns the attempts that the first element shows.
 std::vector<uint64_t> AttemptsIn(const Sum& sum, absl::string_view bytes) {
   const uint64_t first = Load(sum.options.dtype, bytes.data());
   std::vector<uint64_t> attempts;

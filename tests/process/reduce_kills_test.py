@@ -1,19 +1,20 @@
-"""Every kind of process killed and stopped while a reduction goes on, at points that its progress tells.
+"""Every kind of process is killed and stopped during a reduction, at points of its progress.
 
     scripts/bazel run //tests/process:reduce_kills -- --shards=3 --operation=allreduce
 
-Eight nodes; one source on each. A round puts them, has some or all nodes ask for the sum, waits until the root has
-folded so much, and strikes: SIGKILL, SIGSTOP until everybody else is done, or SIGSTOP until the directory has given
-the node up. Who holds which place in the tree is asked of the directory. What a dead or stopped node held of sources
-is put again elsewhere by another attempt, with other bytes; or there are two sources to spare; or the next node has
-a copy. Then, each round:
+Eight nodes have one source each. A round puts the sources, makes some or all nodes request the sum,
+waits until the root has folded a given part, and strikes: SIGKILL, SIGSTOP until all others are
+done, or SIGSTOP until the directory has declared the node dead. The directory names the node at each
+place of the tree. The lost source of a dead or stopped node is put on another node by another
+attempt with other bytes; or there are two spare sources; or the next node has a copy. Checks in each
+round:
 
-- everybody whose process and node live ends with the sum, every element of which tells the same attempts, one of
-  each source that it is said to be of; the same for all of them;
-- everybody else ends, too;
-- no daemon but the victim has died, and once all is deleted no node has memory, folds, calls or pulls.
+- every caller whose process and node live ends with the sum; all its elements show the same
+  attempts, one for each reported source; all callers get the same;
+- every other caller ends too;
+- only the victim has died; after all objects are deleted no node has memory, folds, calls or pulls.
 
-In the end memory and descriptors of the daemons are where they were.
+At the end the memory and descriptors of the daemons are at their initial values.
 """
 
 import argparse
@@ -45,7 +46,7 @@ DESCRIPTOR_SLACK = 8
 ROLES = ("leaf", "interior", "root", "caller", "shard")
 STRIKES = ("kill", "stop", "pause")
 COVERS = ("again", "spare", "copy")
-# Numbers of rounds that make up for those that came too late begin here.
+# The first number of rounds that repeat rounds which ended before their strike.
 MISSED = 100000
 
 
@@ -54,7 +55,7 @@ class Violation(Exception):
 
 
 def slots_of(reduction):
-    """A ring is cut open before its first member: a chain whose last one counts as the root."""
+    """Return the slots of a tree; a ring is cut before its first member, and its last member is the root."""
     if reduction["shape"] != "ring":
         return reduction["slots"]
     return [slot | {"parent": -1} if slot["parent"] == 0 else slot for slot in reduction["slots"]]
@@ -74,7 +75,7 @@ def height_above(slots, slot):
 
 
 def place_of(slots, role):
-    """The node in that place of the tree; None when there is no such place."""
+    """Return the node at that place of the tree; None if the place does not exist."""
     placed = [slot for slot in slots if slot["node"] is not None]
     parents = {slot["parent"] for slot in slots}
     found = []
@@ -90,19 +91,19 @@ def place_of(slots, role):
 
 
 class Round:
-    """What one round does, and to whom."""
+    """The victim, strike and checks of one round."""
 
     def __init__(self, number, operation, role, strike, point, cover):
         self.number, self.operation, self.role, self.strike = number, operation, role, strike
         self.point, self.cover = point, cover
-        # Half of them of integers.
+        # Half of the rounds use integers.
         self.dtype = "u64" if number % 2 else "f64"
         self.target = self.object_id("target")
         self.sources = [self.object_id(index) for index in range(NODES)]
         self.count = NODES - 2 if cover == "spare" else NODES
         self.victim = None
         self.late = False
-        # What all callers must say.
+        # The output that all callers must have.
         self.said = None
 
     def object_id(self, name):
@@ -120,7 +121,7 @@ class Fire:
         self.never = threading.Event()
         self.rounds = []
         self.callers = {}
-        # Callers that have not been waited for.
+        # Callers that have not been reaped.
         self.processes = []
         self.before = {}
         self.counts = collections.Counter()
@@ -146,7 +147,8 @@ class Fire:
         return {key: float(value) for key, value in found}
 
     def holdings(self, name):
-        """Memory of a daemon's own, and descriptors that are no object's file and no connection of a peer or client."""
+        """Return a daemon's own memory, and its descriptors except objects' files and connections of
+        peers or clients."""
         daemon = self.cluster.nodes[name] if name[0] == "n" else self.cluster.shards[int(name[1:])]
         count = len(os.listdir(f"/proc/{daemon.pid}/fd"))
         if name[0] == "n":
@@ -168,7 +170,7 @@ class Fire:
         return process
 
     def end(self, process, what):
-        """What it said."""
+        """Return the caller's output."""
         try:
             said = process.communicate(timeout=TIMEOUT_S + DEADLINE_S)[0].strip()
         except subprocess.TimeoutExpired:
@@ -213,7 +215,7 @@ class Fire:
     # ---- the strike
 
     def reach(self, this):
-        """The directory's look at the reduction when its root has come so far."""
+        """Wait until the root has come so far; return the directory's description of the reduction."""
 
         def reached(look):
             if look["complete_copies"] > 0:
@@ -242,7 +244,7 @@ class Fire:
         look = self.reach(this)
         this.victim = self.choose(this, look)
         if this.victim is None or this.late:
-            # It was over before it could be struck: no round.
+            # The reduction ended before the strike, so this round does not count.
             this.victim = None
             return
         if this.role == "caller":
@@ -271,7 +273,7 @@ class Fire:
             self.cluster.restart_shard(index, [f"--lease={LEASE_S}s"])
             return
         self.cluster.shards[index].signal(signal.SIGSTOP)
-        # What the nodes can do without it they do.
+        # The other nodes fold as much as they can without the victim.
         folded = -1
         while (now := sum(self.metrics(name)["folded_bytes_total"] for name in self.cluster.nodes)) != folded:
             folded = now
@@ -284,7 +286,7 @@ class Fire:
             node.kill()
             if this.victim in self.callers:
                 said = self.end(self.callers.pop(this.victim), "the caller of a killed node")
-                # It may have been over just before.
+                # The caller can have ended just before the strike.
                 if said and not said.startswith(("ERROR", "LOST", "OK")):
                     raise Violation(f"the caller at the killed {this.victim} said {said}")
             self.cover(this)
@@ -292,7 +294,7 @@ class Fire:
         node.signal(signal.SIGSTOP)
         if this.strike == "stop":
             if this.cover == "again":
-                # What a node has that is believed to live is not put again.
+                # The source is put again only after the directory has declared its node dead.
                 self.wait_until_given_up(this.victim)
             self.cover(this)
             others = {name: caller for name, caller in self.callers.items() if name != this.victim}
@@ -307,7 +309,7 @@ class Fire:
             lambda look: all(node["name"] != name or not node["connected_shards"] for node in look["nodes"]), "status")
 
     def cover(self, this):
-        """Another attempt at the source that the victim held."""
+        """Put another attempt at the victim's source."""
         if this.cover != "again":
             return
         index = int(this.victim[1:])
@@ -332,7 +334,7 @@ class Fire:
         removals = [self.cluster.begin("rm", object_id, node="n1") for object_id in (this.target, *this.sources)]
         for removal in removals:
             said = removal.communicate(timeout=DEADLINE_S)[1]
-            # A source may have died with its node.
+            # A source can be lost with its node.
             if removal.returncode not in (OK, NOT_FOUND):
                 raise Violation(f"cannot delete: {said}")
         end = time.monotonic() + DEADLINE_S
@@ -373,7 +375,8 @@ class Fire:
         return took
 
     def check_holdings(self):
-        """Against what they were after the first rounds; who was started since must not have more than its like."""
+        """Compare memory and descriptors with those after the first rounds. A daemon that was started since
+        must not exceed a daemon of its kind."""
         if not self.before:
             self.before = {name: self.holdings(name) for name in self.names()}
             return
@@ -396,7 +399,7 @@ class Fire:
 
 
 def matrix(options):
-    """Each role, strike and point; covers take turns."""
+    """Yield each role, strike and point; covers alternate."""
     number = options.first
     for turn in range(options.repeat):
         for point in options.at.split(","):
@@ -411,7 +414,7 @@ def matrix(options):
 
 
 def missed(options, never_struck):
-    """Early, for each role whose rounds were all over before their strikes."""
+    """Yield early rounds for each role whose rounds all ended before their strikes."""
     number = options.first + MISSED
     for _ in range(3):
         for role in sorted(never_struck):
@@ -454,7 +457,7 @@ def main(arguments=None):
             if count == 3:
                 fire.check_holdings()
         fire.check_holdings()
-        # Its rounds were over before their strikes, or had nobody to strike, or time did not allow any.
+        # All its rounds ended before their strikes, or had no victim, or time did not allow any.
         failure = f"never struck: {', '.join(sorted(never_struck))}" if never_struck else None
     except Violation as violation:
         failure = str(violation)

@@ -17,7 +17,7 @@ def source_id(index):
 
 
 def element(index, place):
-    """Of source `index`: sums of many are exact in every dtype used here."""
+    """Return an element of source `index`; sums of many are exact in every dtype used here."""
     return (place * 7 + index) % 31
 
 
@@ -46,7 +46,7 @@ class ReduceTest(ClusterTest):
         )
 
     def finish_reduce(self, process):
-        """The indexes of the sources that went in."""
+        """Return the indexes of the sources in the result."""
         names = {source_id(index): index for index in range(64)}
         return [names[name] for name in json.loads(self.cluster.finish(process))["reduced_from"]]
 
@@ -103,20 +103,20 @@ class ReduceTest(ClusterTest):
 
     def check_subset(self, shards):
         self.start(shards)
-        for index in (1, 3, 4, 6, 7, 0):  # 2 and 5 never come
+        for index in (1, 3, 4, 6, 7, 0):  # 2 and 5 are never put
             self.put(index, source("f", MIB // 4, index))
         went_in = self.reduce(range(NODES), "--num-objects=4")
         self.assertEqual(len(set(went_in)), 4)
         self.assertFalse({2, 5} & set(went_in))
         self.assertEqual(self.values("f"), sum_of("f", MIB // 4, went_in))
 
-    def test_any_four_of_eight_while_two_never_come(self):
+    def test_any_four_of_eight_while_two_are_never_put(self):
         self.check_subset(shards=1)
 
     def test_any_four_of_eight_on_three_shards(self):
         self.check_subset(shards=3)
 
-    def test_the_fixed_order_is_the_left_fold_of_the_list_whoever_comes_first(self):
+    def test_the_fixed_order_is_the_left_fold_of_the_list_in_any_order_of_arrival(self):
         for shards, arrival in ((1, (2, 1, 0)), (3, (1, 0, 2))):
             with self.subTest(shards=shards):
                 self.setUp()
@@ -132,7 +132,7 @@ class ReduceTest(ClusterTest):
                 self.assertEqual(self.values("f", target="fe" * 20), array.array("f", [1.0] * 1000))
                 self.cluster.close()
 
-    def test_bad_arguments_are_refused_and_named_each_for_itself(self):
+    def test_each_bad_argument_is_refused_and_named(self):
         self.start(nodes=2)
         self.put(0, source("f", 1000, 0))
         self.put(1, source("f", 1000, 1))
@@ -145,7 +145,7 @@ class ReduceTest(ClusterTest):
         self.refused("3 of 2 sources", (0, 1), "--num-objects=3")
         self.refused(source_id(2), (0, 1, 2))  # of another size
         self.refused(source_id(3), (3,), target="fd" * 20)  # no whole elements
-        # Nothing of it stands in the way of a good one.
+        # The refused requests do not affect a valid one.
         self.assertEqual(sorted(self.reduce((0, 1))), [0, 1])
 
     def test_the_same_reduction_joins_and_another_is_refused(self):
@@ -159,7 +159,7 @@ class ReduceTest(ClusterTest):
             self.put(index, source("f", MIB // 4, index))
         self.assertEqual(sorted(self.finish_reduce(first)), [0, 1])
         self.assertEqual(sorted(self.finish_reduce(second)), [0, 1])
-        # It is over: who comes again passes.
+        # The reduction is over: the same call again returns at once.
         self.assertEqual(sorted(self.reduce((0, 1), node="n2")), [0, 1])
         self.refused("what differs: sources", (0, 2), node="n1", status=ERROR)
 
@@ -175,7 +175,7 @@ class ReduceTest(ClusterTest):
         self.put(0, source("f", 1000, 0))
         self.refused("", (0, 1), "--timeout=200ms", status=TIMED_OUT)
 
-    def test_what_an_object_was_reduced_from_is_told_to_everybody(self):
+    def test_every_reader_gets_the_sources_of_a_result(self):
         self.start(nodes=3)
         for index in range(3):
             self.put(index, source("f", 1000, index))

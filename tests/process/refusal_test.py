@@ -1,4 +1,4 @@
-"""What daemons and commands refuse, and what they say: input from people, peers and strangers."""
+"""Input from users, peers and strangers that daemons and commands refuse, and their error texts."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from tests.process.harness import DEADLINE_S, ID_A, ID_B, ClusterTest, own_bytes
 
 MIB = 1 << 20
 
-# What strangers send to a port: nothing, noise, other protocols, huge lengths, the beginning of ours.
+# Input of strangers: nothing, noise, other protocols, huge lengths, the start of our own protocol.
 GARBAGE = (
     b"",
     b"\x00",
@@ -25,14 +25,14 @@ GARBAGE = (
     b"PHLX\x01\x00\x00\x00\xff\xff\xff\xff",
     bytes(range(256)) * 64,
 )
-# The beginning of HTTP/2, and frames of it that ask for an answer each: PING and SETTINGS.
+# The start of HTTP/2, and frames that require an answer: PING and SETTINGS.
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 FLOODS = (b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + b"12345678", b"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 
 
 class RefusalTest(ClusterTest):
     def fail_to_start(self, *arguments, expect):
-        """What a daemon says that does not come up."""
+        """Return the error text of a daemon that does not start."""
         return self.cluster.finish(self.cluster.begin(*arguments), expect)
 
     def start_one(self, arguments=()):
@@ -48,7 +48,7 @@ class RefusalTest(ClusterTest):
     # ---- strangers
 
     def connections(self):
-        """A connection to each of the three doors."""
+        """Return a connection to each of the two ports and the socket."""
         for daemon in (self.cluster.nodes["n0"], self.cluster.shards[0]):
             host, port = daemon.address.rsplit(":", 1)
             yield lambda place=(host, int(port)): socket.create_connection(place, DEADLINE_S)
@@ -62,7 +62,7 @@ class RefusalTest(ClusterTest):
 
         yield connect
 
-    def test_garbage_on_every_door_disturbs_nobody(self):
+    def test_garbage_on_every_port_and_socket_is_harmless(self):
         self.start_one()
         for connect in self.connections():
             for garbage in GARBAGE:
@@ -70,7 +70,7 @@ class RefusalTest(ClusterTest):
                     try:
                         stranger.sendall(garbage)
                         stranger.shutdown(socket.SHUT_WR)
-                        # Whatever they say, they end.
+                        # The daemon closes the connection after any answer.
                         while stranger.recv(65536):
                             pass
                     except TimeoutError:
@@ -80,7 +80,7 @@ class RefusalTest(ClusterTest):
         self.check_works()
 
     def wait_until_all_are_closed(self, strangers):
-        """Reads what they are told, a greeting perhaps, until the other side has ended each."""
+        """Read all answers, such as a greeting, until the other side has closed each connection."""
         end = time.monotonic() + DEADLINE_S
         with selectors.DefaultSelector() as selector:
             for stranger in strangers:
@@ -96,7 +96,7 @@ class RefusalTest(ClusterTest):
                     if not said:
                         selector.unregister(key.fileobj)
 
-    def test_whoever_says_nothing_or_not_enough_is_closed_at_every_door(self):
+    def test_silent_and_incomplete_connections_are_closed(self):
         self.start_one()
         strangers = []
         for connect in self.connections():
@@ -124,14 +124,14 @@ class RefusalTest(ClusterTest):
             self.assertLess(own_bytes(daemon.pid) - before[daemon], 32 * MIB, daemon.arguments[0])
         self.check_works()
 
-    def test_whoever_asks_and_does_not_read_is_not_answered_without_end(self):
+    def test_answers_to_a_peer_that_does_not_read_are_bounded(self):
         self.start_one()
         shard = self.cluster.shards[0]
         host, port = shard.address.rsplit(":", 1)
         before = own_bytes(shard.pid)
         for frame in FLOODS:
             with socket.create_connection((host, int(port)), DEADLINE_S) as stranger:
-                # It is closed, or read from no more.
+                # The connection is closed, or the daemon no longer reads from it.
                 stranger.settimeout(1)
                 with self.assertRaises(OSError):
                     stranger.sendall(HTTP2)
@@ -249,7 +249,7 @@ class RefusalTest(ClusterTest):
 
     # ---- commands
 
-    def test_commands_end_with_the_code_of_what_went_wrong(self):
+    def test_commands_exit_with_the_code_of_the_error(self):
         self.start_one()
         run = self.cluster.run
         run("get", "--timeout=100ms", "-o", "/dev/null", ID_A, node="n0", expect=4)
@@ -288,7 +288,7 @@ class RefusalTest(ClusterTest):
         self.cluster.run("rm", ID_A, node="n0")
         self.check_works()
 
-    def test_a_file_of_proc_is_stored_with_what_it_says(self):
+    def test_a_file_of_proc_is_stored_with_its_content(self):
         self.start_one()
         self.cluster.put("n0", "/proc/version", ID_A)
         self.assertEqual(self.cluster.get("n0", ID_A), sha256("/proc/version"))

@@ -1,4 +1,4 @@
-"""Directory and nodes die, stop and come back while objects are waited for and moved."""
+"""Directory and nodes die, stop and restart while Gets wait and transfers run."""
 
 import signal
 import unittest
@@ -37,10 +37,10 @@ class RestartTest(ClusterTest):
         self.cluster.wait_for_nodes(2)
         for object_id, path in list(paths.items())[1:]:
             self.assertEqual(self.cluster.get("n1", object_id), sha256(path))
-        # What was deleted stays deleted.
+        # Deleted objects stay deleted.
         self.cluster.run("get", "01" * 20, "-o", "/dev/null", "--timeout=5s", node="n1", expect=3)
 
-    def test_a_transfer_goes_on_while_the_directory_is_away(self):
+    def test_a_transfer_continues_while_the_directory_is_down(self):
         self.start(2, arguments=["--max-egress=8MB/s"])
         path = self.cluster.make_file("file", 8 * MIB)
         self.cluster.put("n0", path, ID_A)
@@ -67,12 +67,12 @@ class RestartTest(ClusterTest):
             get = self.cluster.begin_get("n1", ID_A)
         self.assertEqual(self.cluster.finish_get(get), sha256(path))
 
-    def test_a_stopped_node_comes_back_with_what_it_had(self):
+    def test_a_stopped_node_rejoins_with_its_copies(self):
         self.start(3)
         path = self.cluster.make_file("file", 2 * MIB)
         self.cluster.put("n0", path, ID_A)
         with self.stopped(self.cluster.nodes["n0"]):
-            # Longer than the lease: it is fenced.
+            # Stopped for longer than the lease, so the node is fenced.
             self.cluster.follow(lambda look: look["connected_nodes"] == 2, "status")
             get = self.cluster.begin_get("n1", ID_A)
         self.assertEqual(self.cluster.finish_get(get), sha256(path))
@@ -85,7 +85,7 @@ class RestartTest(ClusterTest):
         self.assertEqual(self.cluster.get("n1", ID_A), sha256(path))
         self.cluster.nodes["n1"].kill()
         self.cluster.start_node("n1")
-        # Rejoin needs no special call.
+        # The node rejoins by itself.
         self.assertEqual(self.cluster.get("n1", ID_A), sha256(path))
         status = self.cluster.wait_for_nodes(2)
         self.assertEqual([node["name"] for node in status["nodes"]], ["n0", "n1"])
@@ -108,7 +108,7 @@ class RestartTest(ClusterTest):
             self.assertEqual(self.cluster.finish_get(get), sha256(paths[object_id]))
 
     def is_described(self, object_id):
-        """Whether the shard of the object answers."""
+        """Return whether the object's shard answers."""
         describe = self.cluster.begin("describe", object_id, f"--directory={self.cluster.directory}")
         describe.communicate()
         self.assertIn(describe.returncode, (OK, UNAVAILABLE))
@@ -123,7 +123,7 @@ class RestartTest(ClusterTest):
         for daemon in (self.cluster.shards[0], *self.cluster.nodes.values()):
             daemon.wait()
         self.cluster.restart_shard(0)
-        # Their sockets are still in the folder.
+        # The sockets of the killed nodes are still in the folder.
         self.cluster.start_nodes(2)
         self.cluster.run("get", ID_A, "-o", "/dev/null", "--timeout=100ms", node="n0", expect=4)
         self.cluster.put("n0", path, ID_B)

@@ -1,10 +1,12 @@
-"""A steady light load without faults, for as long as one likes: memory, descriptors and latency minute by minute.
+"""A steady light load without faults, for any length of time. Reports memory, descriptors and latency
+for each minute.
 
     scripts/bazel run //tests/process:soak -- --seconds=3600
 
-Four nodes, two shards. In each round a client at every node puts an object, and then gets its neighbour's; those
-of 50 rounds ago are deleted. Every byte is looked at. Ends with 1 if a call fails, a daemon ends, or if at the end a
-daemon has more memory of its own or more descriptors than after the warm-up.
+Four nodes, two shards. In each round a client at every node puts an object and then gets its
+neighbour's; the objects of 50 rounds ago are deleted. Every byte is checked. Exits with 1 if a call
+fails, a daemon ends, or a daemon has more memory of its own or more descriptors at the end than after
+the warm-up.
 """
 
 import argparse
@@ -26,7 +28,7 @@ MINUTE_S = 60
 WARM_UP_MINUTES = 5
 MEMORY_SLACK = 8 << 20
 DESCRIPTOR_SLACK = 4
-# Until a round has answered.
+# The limit for the answers of a round.
 STUCK_S = 600
 
 
@@ -119,7 +121,7 @@ class Soak:
         self.start()
         print("minute, rounds; ms of put (median, 99 %), get, rm; most MiB and descriptors of a node, of a shard")
         begun = time.monotonic()
-        # A call that never ends is ended from here, and seen as one that failed.
+        # A call that hangs is ended here, and counts as failed.
         while time.monotonic() - begun < self.seconds and not self.never.wait(self.interval):
             guard = threading.Timer(STUCK_S, self.kill_loads)
             guard.start()
@@ -133,7 +135,7 @@ class Soak:
             load.process.kill()
 
     def grown(self):
-        """What has more now than after the warm-up."""
+        """Return the daemons that have more memory or descriptors than after the warm-up."""
         if len(self.minutes) <= WARM_UP_MINUTES:
             return []
         found = []

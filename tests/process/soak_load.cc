@@ -1,10 +1,10 @@
-// One client of a soak: does what each line of its standard input says, through the node of this
-// host, and tells how long it took.
+// One client of a soak run: executes each line of its standard input through the node of this host,
+// and prints the time that it took.
 //
 //   soak_load ADDRESS
 //   put OBJECT BYTES    get OBJECT BYTES    rm OBJECT
 //
-// Answers "put MICROSECONDS" and the like, or ends with 1. The last views are held for a while.
+// Prints "put MICROSECONDS" and the like, or exits with 1. The last views are held for a while.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,4 @@
-"""Objects that are sent to nodes before somebody there asks, also to nodes that come later."""
+"""Broadcasts to nodes before a Get there, and to nodes that join later."""
 
 import json
 import unittest
@@ -17,7 +17,7 @@ from tests.process.harness import (
 
 MIB = 1 << 20
 ID_C = "cc" * 20
-# So that there is a half-way.
+# Slow enough for faults in the middle.
 SLOW = ["--max-egress=8MB/s"]
 
 
@@ -35,14 +35,14 @@ class StickyTest(ClusterTest):
         return self.cluster.begin("broadcast", object_id, "--json", *arguments, node=node)
 
     def finish(self, process):
-        """How many nodes have it."""
+        """Return the number of nodes that have the object."""
         return json.loads(self.cluster.finish(process))["nodes"]
 
     def broadcast(self, *arguments, object_id=ID_A, node="n0"):
         return self.finish(self.begin(*arguments, object_id=object_id, node=node))
 
     def refusal(self, expect, *arguments, object_id=ID_A, node="n0"):
-        """What the command says when it ends with `expect`."""
+        """Return the output of a broadcast command that exits with `expect`."""
         return self.cluster.finish(self.begin(*arguments, object_id=object_id, node=node), expect=expect)
 
     @staticmethod
@@ -56,7 +56,7 @@ class StickyTest(ClusterTest):
         return self.cluster.follow(lambda look: node in self.holders(look), "describe", object_id)
 
     def await_half_way(self):
-        """Until some node has a part of it."""
+        """Wait until some node has a part of the object."""
         return self.cluster.follow(
             lambda look: any(0 < copy["bytes_present"] and not copy["complete"] for copy in look["copies"]),
             "describe",
@@ -64,7 +64,7 @@ class StickyTest(ClusterTest):
         )
 
     def assert_is_there(self, node, path, object_id=ID_A):
-        """Read without the directory: the bytes are on the node."""
+        """Read the object while the directory is stopped: the bytes must be on the node."""
         with self.stopped(self.cluster.shards[0]):
             self.assertEqual(self.cluster.get(node, object_id), sha256(path))
 
@@ -89,7 +89,7 @@ class StickyTest(ClusterTest):
         self.assertEqual(self.broadcast(), 3)
         self.assert_is_there("n2", path)
 
-    def test_nodes_that_come_later_have_it_until_it_is_stopped(self):
+    def test_nodes_that_join_later_have_it_until_the_stop(self):
         self.start(2)
         path = self.put(3 * MIB)
         self.put(100, ID_B)
@@ -102,14 +102,14 @@ class StickyTest(ClusterTest):
         self.cluster.run("broadcast", ID_A, "--stop", node="n1")
         self.assertFalse(self.described()["sticky"])
         self.cluster.start_node("n3")
-        # What is stopped comes first in the order in which they are looked at.
+        # The directory would send the stopped object first.
         self.await_copy("n3", ID_B)
         look = self.described()
         self.assertNotIn("n3", [copy["node"] for copy in look["copies"]])
         self.assertNotIn("n3", look["waiting_nodes"])
         self.assertEqual(len(self.holders(look)), 3, "those that have it keep it")
 
-    def test_a_node_that_is_still_to_come_may_be_named(self):
+    def test_a_node_that_joins_later_can_be_named(self):
         self.start(1)
         self.put(MIB)
         self.assertEqual(self.broadcast("--sticky", "--to=n2"), 0)
@@ -133,7 +133,7 @@ class StickyTest(ClusterTest):
         self.await_copy("n3", ID_B)
         self.assertNotIn("n3", self.holders(self.described()))
 
-    def test_it_outlives_who_asked(self):
+    def test_a_broadcast_outlives_its_client(self):
         self.start(4, SLOW)
         path = self.put(32 * MIB)
         client = self.begin("--sticky", node="n1")
@@ -158,7 +158,7 @@ class StickyTest(ClusterTest):
         self.cluster.restart_shard(0)
         self.assertEqual(self.finish(sending), 3)
         self.assertEqual(len(self.holders(self.described())), 3)
-        # Nobody asks any more: it is what the nodes remember.
+        # The client has ended: only the nodes still have the sticky marks.
         self.cluster.shards[0].kill()
         self.cluster.restart_shard(0)
         self.cluster.start_node("n3", SLOW)
@@ -169,7 +169,7 @@ class StickyTest(ClusterTest):
         self.cluster.restart_shard(0)
         self.assertFalse(self.cluster.await_copies(ID_A, 4)["sticky"], "nor is it forgotten that it was stopped")
 
-    def test_a_stop_is_not_undone_by_who_waits_still(self):
+    def test_a_waiting_client_does_not_undo_a_stop(self):
         self.start(2, capacity="16MiB")
         self.put(12 * MIB, ID_B, node="n1")
         self.put(12 * MIB)
@@ -194,7 +194,7 @@ class StickyTest(ClusterTest):
         self.put(12 * MIB)
         sending = self.begin("--to=n1", "--to=n2")
         self.cluster.follow(lambda look: len(look["waiting_nodes"]) == 2, "describe", ID_A)
-        # Its answer comes behind whatever n0 was told of the first one.
+        # Its answer arrives after all messages to n0 about the first one.
         self.assertEqual(self.broadcast("--to=n0"), 1)
         self.cluster.shards[0].kill()
         self.cluster.nodes["n2"].kill()
@@ -220,7 +220,7 @@ class StickyTest(ClusterTest):
         self.cluster.run("rm", ID_B, node="n0")
         self.assertEqual(self.finish(sending), 1)
 
-    def test_what_is_too_large_for_a_node_is_refused_by_it(self):
+    def test_a_node_refuses_an_object_that_is_too_large(self):
         self.start(2)
         self.cluster.start_node("small", capacity="4MiB")
         self.cluster.wait_for_nodes(3)
@@ -230,7 +230,7 @@ class StickyTest(ClusterTest):
             self.assertIn(words, said)
         self.assertEqual(sorted(self.holders(self.described())), ["n0", "n1"])
 
-    def test_what_cannot_be_is_refused(self):
+    def test_an_invalid_broadcast_is_refused(self):
         self.start(2, shards=2)
         self.put(100)
         self.assertIn("nothing was put under this id", self.refusal(NOT_FOUND, object_id=ID_C))

@@ -1,4 +1,4 @@
-"""What the tools say about a running cluster."""
+"""The output of the tools for a running cluster."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import urllib.request
 from tests.process.harness import BINARY, DEADLINE_S, ID_A, ID_B, ClusterTest, Daemon, environment, sha256
 
 MIB = 1 << 20
-RECORD = 1024  # what an object counts beside its bytes
+RECORD = 1024  # counted for an object in addition to its bytes
 
 
 class ToolsTest(ClusterTest):
@@ -80,7 +80,7 @@ class ToolsTest(ClusterTest):
         subprocess.run([BINARY, "put", "-", f"--id={ID_A}", at], input=content, **settings)
         got = subprocess.run([BINARY, "get", ID_A, at], **settings)
         self.assertEqual(got.stdout, content)
-        # Of a known size, so that it streams.
+        # A known size makes the put stream.
         size = f"--size={len(content)}"
         subprocess.run([BINARY, "put", "-", size, f"--id={ID_B}", at], input=content, **settings)
         got = subprocess.run([BINARY, "get", ID_B, "-o", "-", at], **settings)
@@ -117,7 +117,7 @@ class ToolsTest(ClusterTest):
         self.assertEqual(node["process_id"], self.cluster.nodes["n2"].pid)
         self.assertIn("rack=7,zone=b", self.cluster.run("status", node="n0"))
 
-    def test_top_goes_on_until_nobody_reads_it(self):
+    def test_top_runs_until_its_reader_closes(self):
         self.start(1)
         once = self.cluster.run("top", "--once", node="n0")
         self.assertIn("no transfers", once)
@@ -132,14 +132,14 @@ class ToolsTest(ClusterTest):
         self.assertIn(watcher.wait(), (0, 1))
 
     def open_terminal(self):
-        """Our end and theirs of a terminal of 30 lines by 100 columns."""
+        """Return both ends of a terminal of 30 lines by 100 columns, ours first."""
         ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (30, 100))
         self.addCleanup(os.close, ours)
         return ours, theirs
 
     def read_terminal(self, ours, text):
-        """What is on it, up to `text`."""
+        """Return the terminal's output up to `text`."""
         seen = b""
         end = time.monotonic() + DEADLINE_S
         with selectors.DefaultSelector() as selector:
@@ -162,7 +162,7 @@ class ToolsTest(ClusterTest):
         )
         self.addCleanup(top.kill)
         self.read_terminal(ours, "n0")
-        # Drawn again in the same place.
+        # The tool draws in the same place again.
         self.read_terminal(ours, "\x1b[6A")
         os.write(ours, b"q")
         self.assertEqual(top.wait(DEADLINE_S), 0)

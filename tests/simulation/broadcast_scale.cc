@@ -1,5 +1,5 @@
-// Broadcasts among thousands of nodes in the coarse model, by hand: one row for each size and
-// number of receivers. See docs/benchmarks.md.
+// Runs broadcasts among thousands of nodes in the coarse model by hand. Prints one row for each
+// size and number of receivers. See docs/benchmarks.md.
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>

@@ -1,6 +1,6 @@
-// Broadcasts to thousands of receivers against closed forms: TreeTime in coarse_broadcast.h, after
-// the Hoplite paper (SIGCOMM 2021, section 3.3 and the model of section 4), with what a hop costs
-// on the way. Larger worlds are run by hand (broadcast_scale).
+// Broadcasts to thousands of receivers compared with closed forms: TreeTime in coarse_broadcast.h,
+// after the Hoplite paper (SIGCOMM 2021, section 3.3 and the model of section 4), plus the cost of
+// a hop on the way. Larger worlds are run by hand (broadcast_scale).
 #include <cstdint>
 #include <ostream>
 #include <string>
@@ -32,7 +32,7 @@ CoarsePlan Plan(int receivers, uint64_t size, bool waiting = false) {
   plan.receivers = receivers;
   plan.size_bytes = size;
   plan.waiting = waiting;
-  // Real hops would take the test too long.
+  // Hops of the real size would take the test too long.
   if (size >= 64 * kMiB) plan.links.hop_bytes = size / 4096;
   return plan;
 }
@@ -63,8 +63,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"TenThousand4MiBWaiting", Plan(10'000, 4 * kMiB, true)}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// Who comes one by one first makes the chain as long as it pays, and is not moved when a bushy tree
-// would have been better: the price of not knowing how many come.
+// Receivers that arrive one by one first extend the chain as long as this pays, and are not moved
+// if a wider tree would be better. This is the price of an unknown number of receivers.
 TEST(BroadcastScaleTest, WhoAsksUnannouncedTakesAboutHalfMoreThanTheBestTreeAtMost) {
   for (const int receivers : {100, 300, 1000}) {
     for (const uint64_t mib : {1, 4, 16, 64}) {
@@ -77,7 +77,7 @@ TEST(BroadcastScaleTest, WhoAsksUnannouncedTakesAboutHalfMoreThanTheBestTreeAtMo
   }
 }
 
-// Nothing is guessed: before the first measurement everybody serves one receiver.
+// Before the first measurement every node serves one receiver: the planner does not guess.
 TEST(BroadcastScaleTest, TheFirstBroadcastOfAClusterIsAChain) {
   CoarsePlan plan = Plan(1000, kMiB);
   plan.measured = false;
@@ -112,9 +112,9 @@ TEST(BroadcastScaleTest, TheShardsWorkForAGetIsTheSameForAHundredAndForTenThousa
 
 class Deaths : public ::testing::TestWithParam<Case> {};
 
-// Those below a dead relay lose their root and find it again, in a chain as many as it is deep
-// there; nobody else is looked at but the candidates for its own receivers. (What an earlier death
-// moved below a later one counts there too.)
+// The nodes below a dead relay lose their root and find it again; in a chain they are as many as
+// the depth below it. The core examines no other nodes except candidates for the relay's own
+// receivers. (Nodes that an earlier death moved below a later one count there too.)
 TEST_P(Deaths, CostAFewVisitsToEachNodeBelow) {
   const CoarsePlan& plan = GetParam().plan;
   const CoarseResult result = RunCoarseBroadcast(plan);

@@ -1,5 +1,5 @@
-// Some seeds of simulated broadcasts with every ordinary test run. More by hand:
-// docs/simulation.md.
+// Some seeds of simulated broadcasts, with every ordinary test run. docs/simulation.md explains how
+// to run more by hand.
 #include "src/sim/broadcast_simulation.h"
 
 #include <cstdint>
@@ -23,7 +23,7 @@ TEST_P(BroadcastSimulation, EachNodeGetsWhatIsSticky) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, BroadcastSimulation, ::testing::Range(0, kCases));
 
-// The checker must have something to check, also while things break.
+// The checker must have something to check, also during faults.
 TEST(BroadcastSimulationRun, MuchIsBroadcast) {
   SetLogLevel(LogLevel::kOff);
   for (const bool peace : {true, false}) {

@@ -47,8 +47,8 @@ class CoarseWorld {
     uint64_t order = 0;
     Kind kind = Kind::kToShard;
     int node = 0;
-    // The life of the pull that it belongs to (kSent: below its sender, in the upper half), or the
-    // place of the letter or of the order.
+    // The life of the pull that the event belongs to (for kSent: below its sender, in the upper
+    // half), or the index of the message or of the order.
     uint64_t detail = 0;
 
     friend bool operator>(const Event& a, const Event& b) {
@@ -61,28 +61,28 @@ class CoarseWorld {
     PlanId plan = 0;
     int sender = kNobody;
   };
-  // A node, and its one pull.
+  // A node and its one pull.
   struct Node {
     NodeKey key;
     bool alive = true;
     bool sending = false;
-    std::vector<int> receivers;  // by turns
+    std::vector<int> receivers;  // served in turn
     uint64_t hops = 0;           // has [0, hops)
     Assigned pull;
-    uint64_t life = 0;  // of the pull; what belongs to an earlier one is void
-    uint64_t sent = 0;  // by its sender, up to here
+    uint64_t life = 0;  // of the pull; events of an earlier life are void
+    uint64_t sent = 0;  // the sender has sent hops up to here
     bool starved = true;
     Instant last_arrival;
     absl::Duration starved_for;
     net::SegmentRate rate;
     uint64_t hops_reported = 0;
-    int fed_by = kNobody;  // by whom it was completed
+    int fed_by = kNobody;  // the sender of its last hop
   };
 
   void Schedule(absl::Duration after, Kind kind, int node, uint64_t detail = 0);
   void Step();
   void RunUntilQuiet();
-  // To the shard, at once or after the way there.
+  // Sends a message to the shard; it arrives at once, or after `control`.
   void Tell(int node, const v1::NodeMessage& message);
   void TellLater(int node, v1::NodeMessage message);
   void TakeOutbox();
@@ -109,7 +109,7 @@ class CoarseWorld {
   uint64_t next_order_ = 0;
   std::vector<std::pair<int, v1::NodeMessage>> letters_;
   std::vector<Assigned> orders_;
-  uint64_t hops_ = 0;  // of the object under way
+  uint64_t hops_ = 0;  // of the current object
   Instant last_byte_;
   bool killed_ = true;
   CoarseResult result_;
@@ -231,7 +231,7 @@ void CoarseWorld::ClosePull(int key) {
   node.pull.sender = kNobody;
 }
 
-// The link's next hop, to whoever has waited longest of those that lack something.
+// Sends the link's next hop, to the receiver that has waited longest of those that lack hops.
 void CoarseWorld::Send(int key) {
   Node& sender = nodes_[key];
   if (sender.sending || !sender.alive) return;
@@ -263,7 +263,7 @@ void CoarseWorld::Arrived(int key) {
   const Node& sender = nodes_[node.pull.sender];
   node.rate.Segment(now_, plan_.links.hop_bytes, node.starved);
   if (node.starved) node.starved_for += now_ - node.last_arrival;
-  // Had the sender nothing more when this hop arrived, the next comes after a gap.
+  // If the sender had no more hops when this one arrived, the next comes after a gap.
   node.starved = node.sent >= sender.hops;
   node.last_arrival = now_;
   ++node.hops;
@@ -330,7 +330,8 @@ uint64_t CoarseWorld::Below(int key) const {
   return below;
 }
 
-// Spread over those that relay to somebody now. The shard sees each at once: a broken connection.
+// Kills relays that have receivers, spread over all of them. The shard sees each death at once,
+// like a broken connection.
 void CoarseWorld::KillRelays() {
   killed_ = true;
   std::vector<int> relays;
@@ -360,7 +361,7 @@ void CoarseWorld::KillRelays() {
   result_.repairs = shard_.Counter("repairs") - repairs;
 }
 
-// Node 0 puts the object; nodes [1, last) ask for it at one moment.
+// Node 0 puts the object; nodes [1, last) get it at one instant.
 void CoarseWorld::Broadcast(const ObjectId& id, uint64_t size, int last, bool waiting) {
   hops_ = size / plan_.links.hop_bytes;
   for (Node& node : nodes_) node.hops = 0;
@@ -397,7 +398,7 @@ void CoarseWorld::Measure(CoarseResult& result) const {
 }
 
 CoarseResult CoarseWorld::Run() {
-  // Enough for a rate: SegmentRate leaves out what comes first.
+  // Enough bytes for a rate: SegmentRate ignores the first ones.
   const uint64_t probe = std::max<uint64_t>(8 * plan_.links.hop_bytes, 1 << 20);
   if (plan_.measured) Broadcast(ObjectId::FromName("coarse", "probe"), probe, 2, /*waiting=*/false);
   result_ = CoarseResult();

@@ -66,9 +66,9 @@ class CoarseCrowd::World {
   struct Node {
     NodeKey key;
     bool sending = false;
-    std::vector<PullPtr> pushes;  // by turns
+    std::vector<PullPtr> pushes;  // served in turn
     std::deque<PullPtr> arriving;
-    std::map<int, uint64_t> hops;  // by object: has so many
+    std::map<int, uint64_t> hops;  // by object: the number of hops that it has
     std::map<int, int> depth;      // by object
     std::map<int, PullPtr> pulls;  // by object
   };
@@ -99,7 +99,7 @@ class CoarseCrowd::World {
   std::vector<Node> nodes_;
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events_;
   uint64_t next_order_ = 0;
-  // Of the objects of the call that goes on.
+  // The objects of the current call.
   std::map<ObjectId, int> numbers_;
   std::vector<std::pair<ObjectId, Generation>> objects_;
   Instant last_byte_;
@@ -159,8 +159,8 @@ void CoarseCrowd::World::Close(Pull& pull) {
   std::erase_if(nodes_[pull.sender].pushes, [&pull](const PullPtr& p) { return p.get() == &pull; });
 }
 
-// The next hop, of the pull that has waited longest of those that lack something and may have more
-// on its way.
+// Sends the next hop, of the pull that has waited longest of those that lack hops and have room in
+// their window.
 void CoarseCrowd::World::Send(int key) {
   Node& sender = nodes_[key];
   if (sender.sending) return;
@@ -250,7 +250,7 @@ void CoarseCrowd::World::ReportProgress(const PullPtr& pull) {
   After(kProgressInterval, [this, pull] { ReportProgress(pull); });
 }
 
-// Everybody asks for all in one go; who is heard first is drawn.
+// All nodes send all their Gets at once; the order of arrival is drawn.
 void CoarseCrowd::World::Ask(int sources) {
   for (int receiver = 0; receiver < plan.nodes; ++receiver) {
     absl::Duration wait = plan.latency + absl::Microseconds(random_.Below(3000));

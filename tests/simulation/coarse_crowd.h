@@ -1,9 +1,8 @@
-// Many broadcasts at once among a few nodes: the production DirectoryCore and its planner, around
-// which nodes and links are a coarse model. Every link carries what its node sends, and what it
-// receives, one hop of `hop_bytes` at a time each way; pulls take turns, each with at most
-// `window_hops` on their way, as TCP connections that share links do, roughly. Requests of the
-// nodes reach the shard in an order drawn from a seed. coarse_broadcast.h has one broadcast to
-// thousands.
+// Many simultaneous broadcasts among a few nodes: the production DirectoryCore and its planner,
+// with a coarse model of nodes and links. Every link carries one hop of `hop_bytes` at a time in
+// each direction. Pulls take turns, each with at most `window_hops` in flight, roughly like TCP
+// connections that share links. A seed draws the order in which requests reach the shard.
+// coarse_broadcast.h has one broadcast to thousands of nodes.
 //
 // Replays from its inputs; one thread.
 #ifndef PHALANX_TESTS_SIMULATION_COARSE_CROWD_H_
@@ -33,12 +32,13 @@ class CoarseCrowd {
   CoarseCrowd(const CoarseCrowd&) = delete;
   CoarseCrowd& operator=(const CoarseCrowd&) = delete;
 
-  // Each of the first `sources` nodes has an object; everybody gets all others at one moment. From
-  // then until the last byte of the last.
+  // Each of the first `sources` nodes has an object, and all nodes get all others at one instant.
+  // Returns the time from then until the last byte of the last Get.
   absl::Duration BroadcastFrom(int sources);
-  // What the links of the nodes carried in the last call, at most, in objects.
+  // The most that the link of one node carried in the last call, in objects.
   double most_sent() const;
-  // Nodes on the longest way from a source to a receiver in the last call, not counting the source.
+  // The number of nodes on the longest path from a source to a receiver in the last call, without
+  // the source.
   int depth() const;
 
  private:

@@ -1,5 +1,5 @@
-// Many broadcasts at once: no link should carry much more than the busiest one must, and what was
-// measured while links were shared must not mislead who comes after.
+// Many simultaneous broadcasts: no link should carry much more than the minimum of the busiest
+// link, and measurements of shared links must not mislead later pulls.
 #include "tests/simulation/coarse_crowd.h"
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kSeeds = 10;
 
-// Times what a link takes for an object once.
+// Returns the time as a multiple of the time of one object on a link.
 double Rounds(CoarseCrowd& crowd, const CrowdPlan& plan, int sources) {
   const double once = static_cast<double>(plan.size_bytes) / plan.bytes_per_second;
   return absl::ToDoubleSeconds(crowd.BroadcastFrom(sources)) / once;
@@ -26,7 +26,7 @@ TEST(CoarseCrowdTest, EightObjectsAtOnceTakeLittleMoreThanTheBusiestLinkMustCarr
     CrowdPlan plan;
     plan.seed = seed;
     CoarseCrowd crowd(plan);
-    Rounds(crowd, plan, 1);  // so that links are known
+    Rounds(crowd, plan, 1);  // so that the shard has measured links
     const double ratio = Rounds(crowd, plan, plan.nodes) / (plan.nodes - 1);
     EXPECT_LE(ratio, 1.13) << crowd.most_sent() << " sent by one node, depth " << crowd.depth();
     sum += ratio;
@@ -40,7 +40,7 @@ TEST(CoarseCrowdTest, ABroadcastAfterACrowdIsAChainAsBefore) {
     CrowdPlan plan;
     plan.seed = seed;
     CoarseCrowd crowd(plan);
-    Rounds(crowd, plan, plan.nodes);  // nothing was measured before
+    Rounds(crowd, plan, plan.nodes);  // without earlier measurements
     const double before = Rounds(crowd, plan, 1);
     EXPECT_LE(before, 1.05);
     Rounds(crowd, plan, plan.nodes);

@@ -27,7 +27,7 @@ using directory::FromProto;
 using directory::ReduceShape;
 using directory::ToProto;
 
-// Node 0 asks, and has the result.
+// Node 0 sends the request and gets the result.
 class CoarseReduction {
  public:
   explicit CoarseReduction(const CoarseReducePlan& plan);
@@ -51,7 +51,8 @@ class CoarseReduction {
   void TakeOrders();
   void MeasureTree();
   bool IsWhole() const;
-  // When each hop of the node's output is there. The nodes below are done, and forgotten.
+  // Computes the time of each hop of the node's output, after those of the nodes below, which it
+  // drops.
   void Fold(int node, Instant begun);
   void Finish();
   void Report(v1::FoldReport::Kind kind);
@@ -74,7 +75,7 @@ CoarseReduction::CoarseReduction(const CoarseReducePlan& plan)
       slots_(plan.sources),
       output_(plan.sources) {}
 
-// With an order: as its root announces the target.
+// `order`: the put announces the target, as its root does.
 void CoarseReduction::Put(int node, const ObjectId& id, const Generation& generation,
                           const v1::Fold* order) {
   v1::NodeMessage message;
@@ -92,7 +93,7 @@ void CoarseReduction::Put(int node, const ObjectId& id, const Generation& genera
   shard_.Tell(node, message, now_);
 }
 
-// One object goes from one node to another, so that the shard knows what links are like.
+// One object goes from one node to another, so that the shard has measured a link.
 void CoarseReduction::MeasureLinks() {
   const ObjectId probe = ObjectId::FromName("coarse", "probe");
   Put(0, probe, Generation{CoarseShard::KeyOf(0), 1}, nullptr);
@@ -179,7 +180,7 @@ void CoarseReduction::Fold(int node, Instant begun) {
       absl::Seconds(static_cast<double>(links.hop_bytes) / links.bytes_per_second);
   std::vector<Instant>& output = output_[node];
   output.assign(plan_.size_bytes / links.hop_bytes, begun);
-  // The requests are on their way first.
+  // The requests of the pulls take one latency first.
   Instant free = begun + links.latency;
   for (size_t i = 0; i < output.size(); ++i) {
     for (const int below : slots_[node].below) {
@@ -200,7 +201,7 @@ void CoarseReduction::Report(v1::FoldReport::Kind kind) {
   shard_.Tell(0, message, now_);
 }
 
-// Whether node 0 is told that in what the shard says now.
+// Returns whether the shard's current messages to node 0 have the wanted one.
 template <typename Wanted>
 bool CoarseReduction::Told(Wanted wanted) {
   bool told = false;

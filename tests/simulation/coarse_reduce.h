@@ -1,12 +1,12 @@
-// One reduction of thousands of sources, each on a node of its own: the production DirectoryCore
-// and its plan, around which nodes and links are a coarse model. The nodes do what they are
-// ordered; when each hop of each slot's output is there follows from the orders, since nothing
-// fails here (worlds of whole nodes, in which things do, are src/sim's).
+// One reduction of thousands of sources, each on its own node: the production DirectoryCore and its
+// plan, with a coarse model of nodes and links. The nodes execute the orders. The time of each hop
+// of each slot's output follows from the orders, because nothing fails here (src/sim has worlds of
+// whole nodes with failures).
 //
 // Times of the model
 //   a message to or from the shard             `control`
 //   a request, or a hop of bytes, on its way   `latency` (one way)
-//   a hop on a receiver's link                 hop_bytes / bytes_per_second, its children by turns
+//   a hop on a receiver's link                 hop_bytes / bytes_per_second, its children in turn
 //
 // One thread.
 #ifndef PHALANX_TESTS_SIMULATION_COARSE_REDUCE_H_
@@ -27,14 +27,16 @@ struct CoarseReducePlan {
 };
 
 struct CoarseReduceResult {
-  // From the moment at which the first node asks, when all sources are there, to its answer.
+  // From the first request, when all sources exist, to its answer.
   absl::Duration time;
-  // Of the tree of orders: edges on the longest way to the root, most inputs of other slots.
+  // The tree of orders: edges on the longest path to the root, and the most inputs from other
+  // slots.
   int depth = 0;
   int fan_in = 0;
-  // Every source is in one order, and all of them in the root's list.
+  // Every source is in exactly one order, and all sources are in the root's list.
   bool whole = false;
-  // To and from the shard from then on, and the time that the core took by the machine's clock.
+  // Messages to and from the shard during this time, and the time in the core by the machine's
+  // clock.
   uint64_t messages_in = 0;
   uint64_t messages_out = 0;
   absl::Duration core_time;
@@ -42,8 +44,9 @@ struct CoarseReduceResult {
 
 CoarseReduceResult RunCoarseReduce(const CoarseReducePlan& plan);
 
-// The least time of a reduction along an in-order tree of that degree (0: of the best):
-//   2 control + latency                     ask, be told, open the pulls
+// Returns the least time of a reduction along an in-order tree of that degree (0: of the best
+// degree):
+//   2 control + latency                     request, orders, start of the pulls
 //   + depth * (latency + hop / B)           the first hop's way up
 //   + fan-in * S / B                        the busiest link
 //   + 4 control                             ready, commit, sealed, the answer

@@ -1,6 +1,5 @@
-// The production DirectoryCore among nodes that are a coarse model: registered, past the first
-// lease, told what their owner says at the instants that it says. Counts what the core does.
-// One thread.
+// The production DirectoryCore with nodes of a coarse model: registered, after the first lease. The
+// owner delivers the nodes' messages at its own instants. Counts the work of the core. One thread.
 #ifndef PHALANX_TESTS_SIMULATION_COARSE_SHARD_H_
 #define PHALANX_TESTS_SIMULATION_COARSE_SHARD_H_
 
@@ -20,22 +19,22 @@ class CoarseShard {
   // Nodes are numbered from 0.
   CoarseShard(const directory::DirectoryOptions& options, int nodes, uint64_t seed = 1);
 
-  // When all nodes have registered: nothing is to be told earlier.
+  // The instant at which all nodes have registered. No message can be delivered earlier.
   Instant start() const { return start_; }
   static NodeKey KeyOf(int node) { return NodeKey{static_cast<uint64_t>(node) + 1, 1}; }
   static int NodeOf(const NodeKey& key) { return static_cast<int>(key.node) - 1; }
 
-  // The message arrives; a deadline of the core that has passed comes first.
-  // REQUIRES: the core takes it.
+  // Delivers a message. The core first handles its deadlines that have passed. REQUIRES: the core
+  // accepts the message.
   void Tell(int node, const v1::NodeMessage& message, Instant now);
   void NodeDown(int node, Instant now);
   void Tick(Instant now);
   std::vector<directory::DirectoryCore::Outgoing> TakeOutbox() { return core_.TakeOutbox(); }
 
   const directory::DirectoryCore& core() const { return core_; }
-  // Of FillStatus.
+  // Returns a counter of FillStatus.
   uint64_t Counter(const char* name) const;
-  // Since the last ResetCounts: messages it was told, and the time it has taken by the machine's
+  // Since the last ResetCounts: the messages delivered, and the time in the core by the machine's
   // clock.
   uint64_t messages() const { return messages_; }
   absl::Duration core_time() const { return core_time_; }

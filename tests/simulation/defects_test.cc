@@ -1,5 +1,6 @@
-// A simulation that finds nothing proves nothing: every named mistake, switched on, must be noticed
-// by whole simulated clusters within 200 seeds, and the seed that notices it must be fine without.
+// A simulation that finds nothing proves nothing. Every named defect, switched on, must be detected
+// by whole simulated clusters within 200 seeds, and the seed that detects it must pass without the
+// defect.
 #include "src/common/defects.h"
 
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace {
 
 constexpr uint64_t kSeeds = 200;
 
-// What needs several rare things at once is looked for in runs that lean to them.
+// Defects that need several rare events at once are searched in runs with that focus.
 Focus LeanFor(Defect defect) {
   switch (defect) {
     case Defect::kNoGenerationCheck:
@@ -36,14 +37,14 @@ Focus LeanFor(Defect defect) {
   }
 }
 
-// Mistakes in reductions are looked for in runs of those.
+// Defects of reductions are searched in runs of reductions.
 SimulationResult RunFor(Defect defect, uint64_t seed) {
   if (defect == Defect::kEndedReductionForgotten) {
     return RunReduceSimulation(LeanToAdditions(DrawReducePlan(seed)));
   }
   if (defect == Defect::kLostResultForgotten) {
     ReducePlanOfRun plan = DrawReducePlan(seed);
-    // Only where a shard waits for a first lease has it been noticed.
+    // It has been detected only in shards that wait for a first lease.
     plan.world.cluster.directory.first_life = false;
     return RunReduceSimulation(plan);
   }
@@ -62,9 +63,9 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
   return RunSimulation(DrawPlan(seed, LeanFor(defect)));
 }
 
-// All but those that only the plan's own worlds notice (reduce_plan_defects_test): one that costs
-// work and no bytes, and one that needs a root to be ready in the instant in which its version
-// changes.
+// All defects except those that only the plan's own worlds detect (reduce_plan_defects_test): one
+// costs work but no bytes, and one needs a root that becomes ready in the instant in which its
+// version changes.
 std::vector<Defect> NoticeableHere() {
   std::vector<Defect> defects;
   for (const Defect defect : AllDefects()) {
@@ -75,7 +76,8 @@ std::vector<Defect> NoticeableHere() {
   return defects;
 }
 
-// Where the search begins, which goes round all seeds: near one that has noticed what most do not.
+// Returns the start of the search, which goes round all seeds: near a seed that detects the defect,
+// for defects that most seeds miss.
 uint64_t FirstSeedFor(Defect defect) {
   switch (defect) {
     case Defect::kLostResultForgotten:

@@ -1,4 +1,5 @@
-// Some seeds of simulated lifetimes with every ordinary test run. More by hand: docs/simulation.md.
+// Some seeds of simulated lifetimes, with every ordinary test run. More by hand:
+// docs/simulation.md.
 #include "src/sim/lifetime_simulation.h"
 
 #include <cstdint>
@@ -22,7 +23,7 @@ TEST_P(LifetimeSimulation, WhatIsHeldStaysAndWhatIsNotGoes) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, LifetimeSimulation, ::testing::Range(0, kCases));
 
-// The checker must have something to check, also while things break.
+// The checker must have something to check, also during faults.
 TEST(LifetimeSimulationRun, MuchIsHeldForSure) {
   SetLogLevel(LogLevel::kOff);
   for (const bool peace : {true, false}) {

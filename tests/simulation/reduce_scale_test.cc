@@ -1,6 +1,6 @@
-// Reductions of thousands of sources against a closed form: ReduceTreeTime in coarse_reduce.h,
-// after the cost model of the Hoplite paper (SIGCOMM 2021, section 3.4.2) with the actual in-order
-// tree.
+// Reductions of thousands of sources compared with a closed form: ReduceTreeTime in
+// coarse_reduce.h, after the cost model of the Hoplite paper (SIGCOMM 2021, section 3.4.2) with the
+// actual in-order tree.
 #include <cstdint>
 #include <cstdio>
 #include <ostream>
@@ -44,7 +44,7 @@ TEST_P(ReduceScale, TakesTheTimeOfTheBestTreeAndAnOrderForEachSource) {
   EXPECT_LE(ratio, 1.1);
   EXPECT_GE(ratio, 0.9) << "the model is wrong";
   EXPECT_EQ(result.depth, directory::ReduceShape::DepthOf(plan.sources, result.fan_in));
-  // The request, the announcement, ready, sealed; an order and its end for each source.
+  // In: the request, the announcement, ready, sealed. Out: an order and its end for each source.
   EXPECT_EQ(result.messages_in, 4u);
   EXPECT_LE(result.messages_out, 2u * plan.sources + 8);
 }

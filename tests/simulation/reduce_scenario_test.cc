@@ -1,5 +1,5 @@
-// Reductions over a simulated cluster, with shards, nodes and data planes as production has them:
-// results to the bit, and what happens when nodes and shards die in the middle.
+// Reductions over a simulated cluster with production shards, nodes and data planes: results bit
+// for bit, and deaths of nodes and shards during a reduction.
 #include <cstring>
 #include <functional>
 #include <map>
@@ -144,7 +144,7 @@ class ReduceScenario : public ::testing::Test {
     });
     return bytes;
   }
-  // Nothing is left of the reduction but its result.
+  // Expects that only the result of the reduction is left.
   void ExpectRest() {
     Pass(absl::Seconds(3));
     for (int n = 0; n < cluster_->num_nodes(); ++n) {
@@ -159,7 +159,7 @@ class ReduceScenario : public ::testing::Test {
       EXPECT_TRUE(cluster_->node(n)->reducer().CheckInvariants().ok());
     }
   }
-  // A node other than `but` that computes a part of it, half-way.
+  // Returns a node other than `but` that has folded half of its part.
   int Folder(int but) {
     int found = -1;
     Until([&] {

@@ -1,4 +1,4 @@
-// Some seeds of simulated reductions with every ordinary test run. More by hand:
+// Some seeds of simulated reductions, with every ordinary test run. More by hand:
 // docs/simulation.md.
 #include "src/sim/reduce_simulation.h"
 
@@ -23,16 +23,17 @@ TEST_P(ReduceSimulation, ComesOutRightWhateverBreaks) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ReduceSimulation, ::testing::Range(0, kCases));
 
-// Two results of one reduction, an addition that was left out, a result that was lost and waited
-// for: each was found by one of these.
+// Each of these seeds found one of these bugs: two results of one reduction, a missing addition, a
+// wait for a lost result.
 TEST(ReduceSimulationRun, SeedsThatFoundSomethingAreFineNow) {
   for (const uint64_t seed : {805, 1010, 1213, 1472, 1756, 9335, 60236}) {
     ExpectSeedFine(seed, /*peace=*/false);
   }
 }
 
-// A deadline that passed while who had given it was out of touch, before whoever gave a later one
-// was heard; and a result that another replaced while the only node that had it was out of touch.
+// A deadline that passed while its caller was out of contact, before the shard heard of a caller
+// with a later one; and a result that was replaced while the only node that had it was out of
+// contact.
 TEST(ReduceSimulationRun, SeedsOfAdditionsThatFoundSomethingAreFineNow) {
   for (const uint64_t seed : {5348, 5382}) {
     ExpectFine(LeanToAdditions(DrawReducePlan(seed)), RunReduceSimulation);
@@ -55,7 +56,7 @@ TEST(ReduceSimulationRun, InPeaceEveryResultIsTheOnlyOne) {
   EXPECT_GT(from_rings, 20u);
 }
 
-// Under fire, too: what of the storms' results a ring has made.
+// With faults too: rings make some of the results during the storms.
 TEST(ReduceSimulationRun, RingsComeToTheirEndsInStorms) {
   SetLogLevel(LogLevel::kOff);
   uint64_t from_rings = 0;

@@ -1,4 +1,4 @@
-// What happens to a broadcast when this or that goes wrong in the middle, told step by step.
+// Failures in the middle of a broadcast, step by step.
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,14 +11,14 @@ namespace phalanx::sim {
 namespace {
 
 constexpr uint64_t kBytes = 1'000'000;
-// What may be under way on a connection that breaks: both ends' buffers and a segment or two.
+// The most bytes in flight on a connection that breaks: the buffers of both ends and some segments.
 constexpr uint64_t kUnderWay = 200'000;
 
 class Scenario : public ::testing::Test {
  protected:
   void SetUp() override { SetLogLevel(LogLevel::kOff); }
 
-  // Node 0 has "weights"; everybody else wants them, and a relay, which is returned, is half-way.
+  // Node 0 has "weights" and all other nodes get them. Returns a relay that has half of them.
   int BroadcastToHalf(Story& story) {
     story.Put(0, "weights", kBytes);
     for (int n = 1; n < story.cluster().num_nodes(); ++n) {
@@ -32,7 +32,7 @@ class Scenario : public ::testing::Test {
     return relay;
   }
 
-  // The Gets of all nodes but that one.
+  // Returns the Gets of all nodes except that one.
   std::vector<uint64_t> GetsBut(int n) const {
     std::vector<uint64_t> gets = gets_;
     gets.erase(gets.begin() + n - 1);
@@ -46,7 +46,7 @@ class Scenario : public ::testing::Test {
     }
   }
 
-  std::vector<uint64_t> gets_;  // of nodes 1, 2, ...
+  std::vector<uint64_t> gets_;  // by nodes 1, 2, ...
 };
 
 TEST_F(Scenario, ARelayDiesHalfWayAndNobodyDownstreamStartsOver) {
@@ -124,7 +124,7 @@ TEST_F(Scenario, OtherBytesPutAfterTheLastWholeCopyWasLostNeverMixWithTheOldOnes
   const uint64_t stream = story.StartStream(1, "weights");
   story.Until([&] { return story.Has(1, "weights") >= kBytes / 2; });
   story.cluster().CrashNode(0);
-  // When the lease has passed the shard knows that nobody has it.
+  // After the lease the shard knows that no node has it.
   story.Pass(absl::Seconds(2));
   story.Put(2, "weights", kBytes);
   story.AwaitAll({get, stream});
@@ -175,7 +175,7 @@ TEST_F(Scenario, ANodeThatWasFencedIsBackWithItsSoleCopy) {
   story.ComeToRest();
 }
 
-// The one that missed the Delete registers first at the shard's next life.
+// The node that missed the Delete registers first with the restarted shard.
 TEST_F(Scenario, WhatWasPutAfterADeleteOutlivesAHolderThatHeardOfNeither) {
   Story story(2);
   SimCluster& cluster = story.cluster();
@@ -191,7 +191,7 @@ TEST_F(Scenario, WhatWasPutAfterADeleteOutlivesAHolderThatHeardOfNeither) {
   story.AwaitAll({before});
   story.ComeToRest();
   part(1, true);
-  // So that it does not find the word of the Delete waiting on its connection.
+  // Otherwise the node would find the Delete on its old connection.
   cluster.fabric().Reset(SimCluster::NodeName(1), SimCluster::ShardName(0));
   story.Delete(0, "weights");
   story.Put(0, "weights", kBytes);
@@ -229,7 +229,7 @@ TEST_F(Scenario, ADeleteThatArrivesOnceMoreLateDoesNotHitTheNextGeneration) {
   story.Put(0, "weights", kBytes);
   const uint64_t deletion = story.StartDelete(1, "weights");
   story.Pass(absl::Microseconds(1));
-  // The request is on its way; node 1 will say it again on a new connection.
+  // The request is in flight; node 1 will repeat it on a new connection.
   story.cluster().Sever("n1", "s0", absl::Milliseconds(500));
   story.AwaitAll({deletion});
   story.Put(2, "weights", kBytes);

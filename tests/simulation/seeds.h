@@ -1,5 +1,5 @@
-// What the tests of all simulations of clients do: some seeds, in some cases so that they can run
-// beside each other. Testonly.
+// The tests that all simulations of clients share: some seeds, split into cases so that they can
+// run in parallel. Testonly.
 #ifndef PHALANX_TESTS_SIMULATION_SEEDS_H_
 #define PHALANX_TESTS_SIMULATION_SEEDS_H_
 
@@ -31,7 +31,7 @@ SimulationResult ExpectFine(const Plan& plan, SimulationResult (*run)(const Plan
   return result;
 }
 
-// Of this case; or the one that was asked for.
+// Runs the seeds of this case; or only the seed that the caller gave.
 template <typename Plan>
 void ExpectSeedsFine(int of_case, Plan (*draw)(uint64_t, bool),
                      SimulationResult (*run)(const Plan&)) {

@@ -1,4 +1,4 @@
-// Some seeds of the simulation with every ordinary test run. More by hand: docs/simulation.md.
+// Some seeds of the simulation, with every ordinary test run. More by hand: docs/simulation.md.
 #include "src/sim/simulation.h"
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kSeeds = 200;
 constexpr int kSeedsCases = 20;
 
-// PHALANX_SEEDS says how many.
+// The number of seeds, from PHALANX_SEEDS.
 uint64_t NumSeeds() {
   const char* text = std::getenv("PHALANX_SEEDS");
   if (text == nullptr) return kSeeds;
@@ -33,7 +33,7 @@ void ExpectFine(uint64_t seed) {
   EXPECT_TRUE(result.status.ok()) << Describe(plan) << "\n" << result.tail << "\n" << result.status;
 }
 
-// Cases, so that shards of the test share them.
+// Several cases, so that the shards of the test split them.
 class Simulation : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override { SetLogLevel(LogLevel::kOff); }

@@ -1,5 +1,5 @@
-// Runs many simulated clusters by hand: seeds one after the other over some processes, or one seed
-// with everything that happens in it. See docs/simulation.md.
+// Runs many simulated clusters by hand: consecutive seeds in some processes, or one seed with a log
+// of all its events. See docs/simulation.md.
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,7 +50,7 @@ Focus FocusOf(const std::string& name) {
   std::exit(2);
 }
 
-// Of a kind of run that is told what to do by its plan alone.
+// For kinds of runs that are determined by their plan.
 template <typename Plan>
 bool RunPlan(uint64_t seed, Plan plan, SimulationResult (*run)(const Plan&), const Flags& flags) {
   plan.world.cluster.verbose = flags.verbose;
@@ -62,7 +62,7 @@ bool RunPlan(uint64_t seed, Plan plan, SimulationResult (*run)(const Plan&), con
   return false;
 }
 
-// True if the seed is fine.
+// Returns whether the seed passes.
 bool RunSeed(uint64_t seed, const Flags& flags) {
   if (flags.additions) {
     return RunPlan(seed, LeanToAdditions(DrawReducePlan(seed)), RunReduceSimulation, flags);
@@ -94,7 +94,7 @@ bool RunSeed(uint64_t seed, const Flags& flags) {
   return fine;
 }
 
-// In a process of its own, which may die.
+// Runs a seed in a process of its own, because it can abort.
 bool RunApart(uint64_t seed, const Flags& flags) {
   const pid_t child = fork();
   if (child == 0) std::_Exit(RunSeed(seed, flags) ? 0 : 1);
@@ -106,7 +106,7 @@ bool RunApart(uint64_t seed, const Flags& flags) {
   return status == 0;
 }
 
-// Every `jobs`-th seed, in a process of its own. The exit status says whether all were fine.
+// Runs every `jobs`-th seed, in a process of its own. The exit status is 0 if all pass.
 pid_t StartJob(int job, const Flags& flags) {
   const pid_t child = fork();
   if (child != 0) return child;

@@ -24,7 +24,7 @@ ObjectId Id(absl::string_view name) { return ObjectId::FromName("story", name); 
 }  // namespace
 
 Story::Story(int nodes) : cluster_(Options(nodes)), checkers_(cluster_) {
-  // Everybody has found the shard.
+  // Waits until all nodes have connected to the shard.
   Until([this] {
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
       if (cluster_.node(n) == nullptr) return false;

@@ -1,8 +1,8 @@
-// Scripted scenarios: a few verbs over a simulated cluster, so that a test reads as what happened.
-// Every step is watched by the same checkers as the random runs; what they find fails the test.
+// Scripted scenarios: a few verbs over a simulated cluster, so that a test reads as a sequence of
+// events. The checkers of the random runs watch every step; a violation fails the test.
 //
-// All links are alike, nothing is drawn: a story is the same every time. Testonly; on the test's
-// thread, owned by the test.
+// All links are equal and nothing is random: a story is the same in every run. Testonly; on the
+// test's thread, owned by the test.
 #ifndef PHALANX_TESTS_SIMULATION_STORY_H_
 #define PHALANX_TESTS_SIMULATION_STORY_H_
 
@@ -27,41 +27,42 @@ class Story {
 
   SimCluster& cluster() { return cluster_; }
 
-  // ---- what clients ask; node `n`'s client asks, the number is the operation's (0 if the test has
-  // failed meanwhile). REQUIRES: a Put of at most 1 MiB.
+  // ---- requests; node `n`'s client sends them, and the result is the operation's number (0 if the
+  // test has failed already). REQUIRES: a Put of at most 1 MiB.
   uint64_t StartPut(int n, absl::string_view name, uint64_t bytes);
   uint64_t StartGet(int n, absl::string_view name);
   uint64_t StartStream(int n, absl::string_view name);
   uint64_t StartDelete(int n, absl::string_view name);
-  // A writer on node `n` that has been granted its memory and has published `bytes` of `size`.
+  // Starts a writer on node `n`, awaits its memory, and publishes `bytes` of `size`.
   void StartWriting(int n, absl::string_view name, uint64_t size, uint64_t bytes);
-  // Time passes until it is answered: how. A minute is a failure.
+  // Lets time pass until the operation is answered, and returns its status. Fails after a minute.
   absl::Status Await(uint64_t operation);
-  // All of them, expected to be OK.
+  // Awaits all of them, and expects OK.
   void AwaitAll(const std::vector<uint64_t>& operations);
-  // The same, started and awaited, expected to be OK.
+  // Starts and awaits a Put, and expects OK.
   void Put(int n, absl::string_view name, uint64_t bytes);
   void Delete(int n, absl::string_view name);
-  // The number of the attempt whose bytes a Get saw.
+  // Returns the number of the attempt whose bytes a Get saw.
   uint64_t Seen(uint64_t get) { return cluster_.history().operation(get).attempt; }
-  // The one client of a node; it opens when first asked for, and dies with its node.
+  // Returns the one client of a node. It opens at the first call, and dies with its node.
   SimClient& ClientOf(int n);
 
   // ---- time
   void Pass(absl::Duration time);
-  // A minute is a failure.
+  // Fails after a minute.
   void Until(absl::FunctionRef<bool()> done);
-  // Comes to rest: the directory lists exactly what there is, nothing is in flight.
+  // Lets the cluster come to rest: the directory lists exactly the existing copies, nothing is in
+  // flight.
   void ComeToRest();
 
-  // ---- looking
-  // Bytes of the object's copy on node `n`.
+  // ---- inspection
+  // Returns the number of bytes of the object's copy on node `n`.
   uint64_t Has(int n, absl::string_view name);
-  // Who is being fed by node `n`.
+  // Returns the receivers of node `n`.
   std::vector<int> FedBy(int n, absl::string_view name);
-  // A node but `writer` that feeds another one; -1 if there is none.
+  // Returns a node other than `writer` that feeds another one; -1 if there is none.
   int Relay(int writer, absl::string_view name);
-  // Bytes that other nodes have sent to node `n`.
+  // Returns the number of bytes that other nodes have sent to node `n`.
   uint64_t SentTo(int n);
 
  private:

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Checks what a machine can check of the house style, over the whole tree.
+"""Checks the part of the house style that a machine can check, over the whole tree.
 
 usage: tests/tidy/tidy.py [--measure | --lower] [ROOT]
 
 --measure prints the sizes and the rates that measures.py knows; --lower brings the entries of
 ratchet.txt down to the values of today.
 
-Each check is a function from a Tree to a list of findings, "path:line: what is wrong". CHECKS names
-them all; what is allowed where is in the tables at the top. tidy_test.py shows each of them catching
-a small offender, tree_test.py runs them over the real tree.
+Each check is a function from a Tree to a list of findings, "path:line: message". CHECKS names all
+checks; the tables at the top have the exceptions. tidy_test.py runs each check over a small violation,
+and tree_test.py runs all checks over the real tree.
 """
 
 import dataclasses
@@ -31,8 +31,8 @@ MAX_FILE_LINES = 800
 SOURCES = CPP + (".py", ".bzl", ".proto")
 CLANG_FORMAT = "clang-format-14"
 
-# A folder of src/ may include from itself and from those before it. `sim` may include everything,
-# and nothing but tests may include it.
+# A folder of src/ can include from itself and from the folders before it. `sim` can include
+# from all folders, and only tests can include from `sim`.
 LAYERS = ("common", "net", "directory", "object_store", "collectives", "local", "runtime", "python")
 
 TESTS = ("tests/*", "*_test.cc", "*_fuzz.cc", "*_conformance.h", "*_conformance.cc")
@@ -87,7 +87,7 @@ BANS = (
 
 @dataclasses.dataclass(frozen=True)
 class Confinement:
-    """Headers that only some files may include."""
+    """Headers that only some files can include."""
 
     headers: str
     allowed: tuple
@@ -108,13 +108,13 @@ CONFINED = (
     ),
 )
 
-# What the public headers may include: a user compiles them with Abseil and nothing else of ours.
+# The headers that public headers can include: a user compiles them with Abseil only.
 PUBLIC_HEADERS = r"absl/|phalanx/(?!v\d)|[a-z_]+$|std(def|int)\.h$|(sys|linux)/"
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+[<"]([^>"]+)[>"]', re.MULTILINE)
 RULE_CALL = re.compile(r"^(native\.\w+|(cc|py|proto|java|sh)_\w+|new_\w+|bind)\(", re.MULTILINE)
 LOAD = re.compile(r'^load\(\s*"([^"]+)"', re.MULTILINE)
-# Written so that this file does not contain the words.
+# Split so that this file does not contain the words.
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK|[Ff]or" r" now)\b")
 
 
@@ -123,7 +123,7 @@ def finding(path, text, offset, message):
 
 
 def includes(tree, path):
-    """(offset, header) of every include of a file."""
+    """Return (offset, header) of every include of a file."""
     return [(match.start(), match.group(1)) for match in INCLUDE.finditer(tree.text(path))]
 
 
@@ -142,7 +142,7 @@ def check_format(tree):
 
 
 def check_banned_calls(tree):
-    """No sleeping, no randomness of one's own, no wall clock, no stray threads."""
+    """No sleeps, no private randomness, no wall clock, no threads outside the rims."""
     findings = []
     for ban in BANS:
         pattern = re.compile(ban.pattern)
@@ -158,7 +158,7 @@ def check_banned_calls(tree):
 
 
 def function_lengths(tree):
-    """(lines, path, first line, name) of every C++ and Python function."""
+    """Yield (lines, path, first line, name) of every C++ and Python function."""
     files = tree.ending(CPP + (".py",))
     kinds = ("--kinds-C++=f", "--kinds-Python=fm")
     languages = ("--languages=C++,Python", "--map-C++=+.h")
@@ -198,14 +198,14 @@ def check_file_length(tree):
 
 
 def named_in(readme, name):
-    """Whether a README names a file, itself or through x.h or x.cc (which cover x_test.cc)."""
+    """Whether a README names a file, directly or by x.h or x.cc (which cover x_test.cc)."""
     stem = re.sub(r"(_test|_fuzz)?\.\w+$", "", name)
     names = (name, stem + ".h", stem + ".cc", stem + ".{h,cc}")
     return any(re.search(r"(?<![\w/])" + re.escape(each) + r"(?!\w)", readme) for each in names)
 
 
 def check_readmes(tree):
-    """Every folder of src/ says in its README.md what each file is."""
+    """Every folder of src/ has a README.md that names each file."""
     folders = {}
     for path in tree.matching(("src/*",)):
         folder, _, name = path.rpartition("/")
@@ -227,7 +227,7 @@ def check_readmes(tree):
 
 
 def check_unfinished(tree):
-    """Nothing is left for later in the text of the tree."""
+    """The tree has no notes about unfinished work."""
     findings = []
     for path in tree.ending(SOURCES + (".md", "BUILD", ".sh")) + tree.matching(("scripts/*",)):
         text = tree.text(path)
@@ -239,7 +239,7 @@ def check_unfinished(tree):
 
 
 def check_build_files(tree):
-    """BUILD files load from //bazel:defs.bzl alone and call no rule of Bazel's own."""
+    """BUILD files load only from //bazel:defs.bzl and call no native rule of Bazel."""
     findings = []
     for path in tree.matching(("BUILD", "*/BUILD", "BUILD.bazel", "*/BUILD.bazel")):
         if path.startswith(("third_party/rules_cc/", "third_party/remote_coverage_tools/")):

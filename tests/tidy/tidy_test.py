@@ -1,4 +1,4 @@
-"""Each check of tidy.py catches a small offender and lets its decent neighbour pass."""
+"""Each check of tidy.py reports a small violation and accepts a similar valid file."""
 
 import pathlib
 import shutil
@@ -13,7 +13,7 @@ STYLE = "BasedOnStyle: Google\nColumnLimit: 100\n"
 
 class TidyTest(unittest.TestCase):
     def findings(self, check, files):
-        """What a check says of a tree made of {path: text}."""
+        """Return the findings of a check for a tree of {path: text}."""
         with tempfile.TemporaryDirectory() as root:
             for path, text in {".clang-format": STYLE, **files}.items():
                 target = pathlib.Path(root) / path

@@ -6,7 +6,7 @@ import unittest
 from bazel import unittest_xml
 from tests.tidy import tidy
 
-# The test runs outside the sandbox, where this file of its runfiles leads to the real tree.
+# The test runs outside the sandbox, so this runfile links to the real tree.
 ROOT = pathlib.Path("WORKSPACE").resolve().parent
 
 

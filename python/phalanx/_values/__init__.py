@@ -1,7 +1,7 @@
-"""Values into the bytes and metadata of objects, and back. Pure Python; any thread.
+"""Encodes values into the bytes and metadata of objects, and decodes them. Pure Python; any thread.
 
-What becomes what is told in README.md beside this file. NumPy, torch and cloudpickle are imported
-when a value first needs them.
+README.md beside this file has the forms of values. NumPy, torch and cloudpickle are imported when a
+value first needs them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def _encode_dlpack(value: Any) -> Encoded | None:
     return arrays.encode(dlpack.as_array(value))
 
 
-# By exact type. NumPy's and torch's types join when they are first met.
+# By exact type. NumPy's and torch's types are added when the first value of the type is encoded, so
+# that a program without them imports neither.
 _encoders: dict[type, _Encoder] = {
     bytes: plain.encode_bytes,
     bytearray: plain.encode_bytearray,
@@ -78,7 +79,7 @@ _encoders: dict[type, _Encoder] = {
 
 
 def _find_encoder(kind: type) -> _Encoder | None:
-    """Return the encoder for a type that is not in the table; None: only pickle will do."""
+    """Return the encoder for a type that is not in the table; None if the value must be pickled."""
     np = sys.modules.get("numpy")
     if np is not None and issubclass(kind, (np.ndarray, np.generic)):
         from phalanx._values import arrays
@@ -108,10 +109,10 @@ def encode(value: Any, *, allow_pickle: bool = True) -> Encoded:
     Parameters
     ----------
     value
-        Anything. Arrays, tensors, trees of them, bytes, text and plain numbers have forms of their
-        own; everything else is pickled.
+        Any value. Arrays, tensors, trees of them, bytes, text and plain numbers have their own
+        forms; all other values are pickled.
     allow_pickle
-        Whether pickle may be used.
+        Whether pickle can be used.
 
     Returns
     -------
@@ -121,9 +122,9 @@ def encode(value: Any, *, allow_pickle: bool = True) -> Encoded:
     Raises
     ------
     PickleRefusedError
-        It needs pickle, and that is not allowed.
+        The value needs pickle, and `allow_pickle` is False.
     TypeError
-        Its memory is not the CPU's; or pickle raised it, as it may anything else.
+        The memory of the value is on another device. Pickle can raise this and other errors too.
     """
     kind = type(value)
     encoder = _encoders.get(kind) or _find_encoder(kind)
@@ -163,33 +164,35 @@ def decode(
     Parameters
     ----------
     metadata
-        The object's. Empty: the object was not put by this package, and the value is `data`.
+        The metadata of the object. If it is empty, another program put the object, and the value
+        is `data`.
     data
-        All its bytes. Whatever is a view of them keeps an export of this memoryview alive.
+        All bytes of the object. Views of them keep an export of this memoryview alive.
         Read-only, or writable pages that belong to this caller alone.
     copy
-        None: views, copies where the type or read-only memory demands it (bytes, text; tensors
-        from read-only pages). True: a writable copy of one's own. False: ValueError instead of
-        copying the elements of a tensor.
+        None: return views, and copies only if the type or read-only memory requires it (bytes,
+        text; tensors from read-only pages). True: return a writable copy that belongs to the caller.
+        False: raise ValueError instead of copying the elements of a tensor.
     writable
-        None: arrays can be written if `data` can. False: arrays cannot; tensors and what is
-        pickled with tensors follow `data`. Anything else: ValueError unless `data` can be written.
+        None: arrays are writable if `data` is. False: arrays are read-only; tensors, and pickled
+        values with tensors, follow `data`. Other values: raise ValueError unless `data` is writable.
     allow_pickle
-        Whether pickled values are read, and modules imported that define namedtuples.
+        Whether pickled values can be read, and modules imported that define namedtuples.
     find
-        Called with a digest for the structure of a tree that the object does not have (`Encoded.structure`).
+        A function from a digest to the structure of a tree whose object does not have its structure
+        (`Encoded.structure`).
 
     Raises
     ------
     ValueFormatError
-        The metadata is foreign or corrupt, or the bytes do not go with it. Nothing was run.
+        The metadata is foreign or corrupt, or does not match the bytes. No code of the object ran.
     PickleRefusedError
-        The value is pickled, and that is not allowed.
+        The value is pickled, and `allow_pickle` is False.
     ImportError
         The value needs a package that is not installed.
     """
     if copy is None and writable is None and metadata.startswith(AN_ARRAY):
-        # What most calls are, and none of what follows matters to.
+        # The fast path: most values are arrays, and none of the cases below applies to them.
         return decode_array(metadata, data if type(data) is memoryview else memoryview(data))
     if type(data) is not memoryview or data.format != "B" or data.ndim != 1:
         data = _wire.as_bytes_view(data)
@@ -213,18 +216,20 @@ def decode(
     return value.copy(order="K") if copy and kind == _wire.ARRAY else value
 
 
-# What the metadata of a NumPy array begins with.
+# The first bytes of the metadata of every NumPy array.
 AN_ARRAY = _wire.pack_head(_wire.ARRAY)
 
 
 def decode_array(metadata: bytes, data: memoryview) -> Any:
-    """Return a view of `data`, read-only if that is; as `decode` with its defaults, of metadata that begins
-    with AN_ARRAY."""
+    """Return a view of `data`, read-only if `data` is.
+
+    The metadata must begin with AN_ARRAY. Equivalent to `decode` with default arguments.
+    """
     decoder = _decoders.get(_wire.ARRAY) or _load_decoder(_wire.ARRAY)
     return decoder(metadata, data)
 
 
-# Their values own their memory.
+# The values of these kinds own their memory, so decoding copies anyway.
 _COPIED_ANYWAY = (_wire.BYTES, _wire.BYTEARRAY, _wire.STR, _wire.PYARRAY, _wire.PLAIN)
 
 _decoders: dict[int, _Decoder] = {
@@ -258,9 +263,9 @@ def _load_decoder(kind: int) -> _Decoder:
 
 
 def wants_private_pages(metadata: bytes) -> bool:
-    """Whether `decode` should be given writable pages of the caller's own: for torch tensors.
+    """Whether `decode` needs writable private pages: True for values with torch tensors.
 
-    Never raises: of foreign metadata `decode` says what is wrong.
+    Never raises. If the metadata is foreign, `decode` reports the error.
     """
     if len(metadata) <= _wire.HEAD.size or metadata[:3] != _wire.MAGIC:
         return False
@@ -270,14 +275,14 @@ def wants_private_pages(metadata: bytes) -> bool:
 
 
 def copy_into(metadata: bytes, data: memoryview, out: Any) -> None:
-    """Copy an object that is one array or tensor into an array or tensor of the caller's.
+    """Copy an object that is one array or tensor into an array or tensor of the caller.
 
     Raises
     ------
     TypeError
-        The object or `out` is none.
+        The object or `out` is not an array or tensor.
     ValueError
-        Their shapes or dtypes differ.
+        The shapes or dtypes differ.
     """
     kind = _wire.parse_kind(metadata) if metadata else _wire.NOTHING
     if kind not in (_wire.ARRAY, _wire.SCALAR, _wire.TENSOR):
@@ -288,16 +293,16 @@ def copy_into(metadata: bytes, data: memoryview, out: Any) -> None:
 
 
 def metadata_for(shape: int | tuple[int, ...], dtype: Any, order: str = "C") -> tuple[bytes, int]:
-    """Return the metadata and the size in bytes of an array that is to be written in place.
+    """Return the metadata and the size in bytes of an array that will be written in place.
 
-    `decode` of the metadata and the writable memory is then the array.
+    `decode` of this metadata and the writable memory is the array.
 
     Raises
     ------
     TypeError
-        The dtype is one that only pickle can carry.
+        Only pickle can store this dtype.
     ValueError
-        The shape is negative, or the order neither "C" nor "F".
+        The shape is negative, or the order is neither "C" nor "F".
     """
     from phalanx._values import arrays
 
@@ -313,19 +318,19 @@ def metadata_for(shape: int | tuple[int, ...], dtype: Any, order: str = "C") -> 
 
 
 def flatten(tree: Any) -> tuple[TreeSpec, Encoded]:
-    """Encode a tree of arrays so that it can be reduced, however large its structure is.
+    """Encode a tree of arrays so that it can be reduced, even if its structure is large.
 
     Returns
     -------
     spec
-        The structure; the same for trees of the same structure (``spec.digest``).
+        The structure. Trees of equal structure have equal specs (``spec.digest``).
     encoded
-        Leaves alone. Its metadata has the structure inside if that fits, else its digest.
+        The leaves only. The metadata has the structure if it fits, else the digest of it.
 
     Raises
     ------
     TypeError
-        It is no tree of arrays.
+        The value is not a tree of arrays.
     """
     from phalanx._values import packed_trees
 
@@ -338,7 +343,7 @@ def flatten(tree: Any) -> tuple[TreeSpec, Encoded]:
 def unflatten(
     spec: TreeSpec, data: memoryview, *, writable: object = None, allow_pickle: bool = True
 ) -> Any:
-    """Return the tree of a known structure whose leaves are views of `data`.
+    """Return the tree with this structure and leaves that are views of `data`.
 
     Raises
     ------
@@ -351,7 +356,7 @@ def unflatten(
 
 
 def check_spec(spec: TreeSpec, metadata: bytes) -> None:
-    """Raise ValueFormatError unless an object is a flattened tree of this very structure."""
+    """Raise ValueFormatError unless an object is a flattened tree of exactly this structure."""
     from phalanx._values import packed_trees
 
     if not metadata or _wire.parse_kind(metadata) != _wire.TREE:
@@ -360,9 +365,9 @@ def check_spec(spec: TreeSpec, metadata: bytes) -> None:
 
 
 def structure_elsewhere(metadata: bytes) -> bytes | None:
-    """Return the digest of the structure that a tree's object does not have; None for all other objects.
+    """Return the digest of a structure that is not in the tree's object; None for all other objects.
 
-    Never raises: of foreign metadata `decode` says what is wrong.
+    Never raises. If the metadata is foreign, `decode` reports the error.
     """
     if len(metadata) <= _wire.HEAD.size or metadata[:3] != _wire.MAGIC or metadata[4] != _wire.TREE:
         return None
@@ -375,7 +380,7 @@ def structure_elsewhere(metadata: bytes) -> bytes | None:
 
 
 def structure_of(text: Any, digest: bytes) -> TreeSpec:
-    """Return what `TreeSpec.to_bytes` gave, or raise ValueFormatError if it has another digest."""
+    """Return the spec from the bytes of `TreeSpec.to_bytes`; raise ValueFormatError if its digest differs."""
     from phalanx._values.trees import TreeSpec
 
     spec = TreeSpec.from_bytes(text) if isinstance(text, bytes) else None
@@ -391,23 +396,23 @@ def open_tree(
     copy: bool = False,
     allow_pickle: bool = True,
 ) -> LazyTree:
-    """Return a mapping whose values are made when their keys are asked for.
+    """Return a mapping that makes each value when its key is read.
 
     Parameters
     ----------
     metadata
-        Of an object that is a dict of arrays.
+        The metadata of an object that is a dict of arrays.
     source
-        Its bytes; or a function that gives ``[offset, offset + nbytes)`` of them.
+        The bytes of the object; or a function that returns ``[offset, offset + nbytes)`` of them.
     copy
         Whether leaves are private writable copies.
     allow_pickle
-        Whether modules may be imported that define namedtuples.
+        Whether modules that define namedtuples can be imported.
 
     Raises
     ------
     ValueFormatError
-        It is no such object, or corrupt.
+        The object is not a dict of arrays, or it is corrupt.
     """
     from phalanx._values import packed_trees
 
@@ -420,12 +425,12 @@ def open_tree(
 
 
 def reduce_runs(metadata: bytes) -> tuple[Run, ...]:
-    """Return the runs of elements that a reduction folds of a tree of several dtypes; none of other objects.
+    """Return the runs of elements of a tree of several dtypes; an empty tuple for other objects.
 
     Raises
     ------
     TypeError
-        It is a tree that cannot be reduced.
+        The object is a tree that cannot be reduced.
     ValueFormatError
         The metadata is foreign or corrupt.
     """
@@ -438,18 +443,18 @@ def reduce_runs(metadata: bytes) -> tuple[Run, ...]:
 
 
 def reduce_dtype(metadata: bytes) -> str | None:
-    """Return what reductions call the elements of an object.
+    """Return the reductions' name of the elements of an object.
 
     Returns
     -------
     str or None
-        "f16", "bf16", "f32", "f64", "i8", "u8", "i16", "i32", "u32", "i64" or "u64"; None for
-        empty metadata, which tells nothing.
+        "f16", "bf16", "f32", "f64", "i8", "u8", "i16", "i32", "u32", "i64" or "u64". None if the
+        metadata is empty, because the dtype is unknown then.
 
     Raises
     ------
     TypeError
-        The object is not one block of such elements; says what it is instead.
+        The object is not one block of such elements; the message names its kind.
     ValueFormatError
         The metadata is foreign or corrupt.
     """

@@ -1,6 +1,6 @@
-"""What every kind of value shares: the metadata's head, bounds checks, orders and copies.
+"""The parts that all kinds of values share: the metadata's head, bounds checks, orders and copies.
 
-Nothing here imports NumPy. The format is told in README.md beside this file.
+Does not import NumPy. README.md beside this file has the format.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from collections.abc import Callable, Sequence
 
 from phalanx import exceptions
 
-# Importing typing would take as long as all the rest of this package's import.
+# Not imported from typing: that import takes as long as the whole rest of this package.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NamedTuple, Union
 
     # "C", "F", or the axes from the slowest to the fastest.
     Order = Union[str, tuple[int, ...]]
-    # The parts of a payload: where each begins, how long it is, and what writes it.
+    # One part of a payload: its offset, its length, and the function that writes it.
     Part = tuple[int, int, Callable[[memoryview], None]]
 
 MAX_METADATA_BYTES = 4096
-# Of the parts of one payload: no vector instruction and no cache line needs more.
+# The alignment of each part of a payload. It suffices for vector instructions and cache lines.
 ALIGNMENT = 64
-# Below this, a copy under the GIL is over before a release of the GIL would have paid.
+# A smaller copy ends before releasing the GIL pays off.
 LARGE_COPY_BYTES = 64 * 1024
 
 MAGIC = b"PHX"
 VERSION = 1
 HEAD = struct.Struct("<3sBB")
 
-# No kind byte: the object has no metadata.
+# No kind byte: this object has no metadata.
 NOTHING = -1
 ARRAY = 1
 SCALAR = 2
@@ -46,16 +46,16 @@ PYARRAY = 9
 PLAIN = 10
 TREE = 11
 
-# In the byte behind the head of PICKLE and TREE: there are torch tensors inside.
+# A flag in the byte behind the head of PICKLE and TREE: the value contains torch tensors.
 HAS_TENSORS = 0x10
 
 
 class NotATree(Exception):
-    """Why a container is no tree of arrays, and where in it: pickle takes it then."""
+    """The reason why a container is not a tree of arrays, with the place. Pickle takes the value then."""
 
 
 def pack_head(kind: int) -> bytes:
-    """Return the five bytes that all metadata of this package begins with."""
+    """Return the first five bytes of all metadata of this package."""
     return HEAD.pack(MAGIC, VERSION, kind)
 
 
@@ -82,18 +82,18 @@ def parse_kind(metadata: bytes) -> int:
 
 
 def malformed(what: str) -> exceptions.ValueFormatError:
-    """Return the error that says what is wrong with an object."""
+    """Return an error that describes a malformed object."""
     return exceptions.ValueFormatError(f"not a value of phalanx: {what}")
 
 
 def check_size(what: str, expected: int, actual: int) -> None:
-    """Raise ValueFormatError unless an object has as many bytes as its metadata says."""
+    """Raise ValueFormatError unless the object's size is the size from its metadata."""
     if expected != actual:
         raise malformed(f"{what} needs {expected} bytes, the object has {actual}")
 
 
 class Reader:
-    """A cursor over metadata that never reads past its end.
+    """A cursor over metadata that never reads past the end.
 
     Parameters
     ----------
@@ -121,11 +121,11 @@ class Reader:
         return taken
 
     def rest(self) -> bytes:
-        """Return everything that was not read yet."""
+        """Return all bytes that are not read yet."""
         return self.take(len(self._bytes) - self._at)
 
     def end(self) -> None:
-        """Raise ValueFormatError if there is more."""
+        """Raise ValueFormatError if bytes are left."""
         if self._at != len(self._bytes):
             raise malformed(f"{len(self._bytes) - self._at} stray bytes at the end of metadata")
 
@@ -133,10 +133,10 @@ class Reader:
 if TYPE_CHECKING:
 
     class Layout(NamedTuple):
-        """The elements of one array or tensor: what they are and where each of them stands.
+        """The elements of one array or tensor: their type and their places in memory.
 
-        `code` is a dtype's (``dtypes.py``), a torch dtype's name or a ``struct`` format; `order`
-        says which axis is the fastest.
+        `code` is the code of a dtype (``dtypes.py``), the name of a torch dtype or a ``struct`` format;
+        `order` is the order of the axes.
         """
 
         code: str
@@ -161,6 +161,7 @@ def pack_layout(kind: int, layout: Layout) -> bytes | None:
     else:
         order, permutation = _PERMUTED, bytes(layout.order)
     flags = order | (_REQUIRES_GRAD if layout.requires_grad else 0)
+    # Such an array is pickled instead: one byte counts its axes.
     ndim = len(layout.shape)
     if len(code) > MAX_METADATA_BYTES or ndim > 255:
         return None
@@ -170,7 +171,7 @@ def pack_layout(kind: int, layout: Layout) -> bytes | None:
 
 
 def parse_layout(metadata: bytes) -> Layout:
-    """Return what `pack_layout` was given; raises ValueFormatError."""
+    """Return the layout from the metadata of `pack_layout`; raises ValueFormatError."""
     reader = Reader(metadata)
     flags, ndim, code_length = reader.unpack(_LAYOUT)
     try:
@@ -197,7 +198,7 @@ def check_order(order: object, ndim: int) -> None:
 def order_of(shape: Sequence[int], strides: Sequence[int]) -> Order:
     """Return the order of contiguous axes that is closest to the given strides.
 
-    Axes of length one have no say, and a broadcast axis makes it "C".
+    Axes of length one are ignored, and an array with a broadcast axis is "C".
     """
     axes = [axis for axis, length in enumerate(shape) if length != 1]
     if 0 in shape or any(strides[axis] == 0 for axis in axes):
@@ -221,7 +222,7 @@ def slowest_first(layout: Layout) -> tuple[int, ...]:
 
 
 def strides_of(layout: Layout, itemsize: int) -> tuple[int, ...]:
-    """Return the strides of a contiguous block, in units of what `itemsize` is in."""
+    """Return the strides of a contiguous block, in the unit of `itemsize`."""
     strides = [0] * len(layout.shape)
     step = itemsize
     for axis in reversed(slowest_first(layout)):
@@ -231,7 +232,7 @@ def strides_of(layout: Layout, itemsize: int) -> tuple[int, ...]:
 
 
 def aligned(offset: int) -> int:
-    """Return the first multiple of ALIGNMENT that is not below `offset`."""
+    """Return the smallest multiple of ALIGNMENT that is at least `offset`."""
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
@@ -253,7 +254,7 @@ _copier: Callable[[memoryview, Any], None] = _copy_with_numpy
 
 
 def use_copier(copier: Callable[[memoryview, Any], None] | None) -> None:
-    """Have `copier(target, source)` copy what is large; None: NumPy, which releases the GIL."""
+    """Use `copier(target, source)` for large copies; None: NumPy, which releases the GIL."""
     global _copier
     _copier = copier or _copy_with_numpy
 
@@ -270,6 +271,7 @@ def private_copy(data: memoryview) -> memoryview:
     """Return writable memory of this process alone with the same bytes."""
     if data.nbytes < LARGE_COPY_BYTES:
         return memoryview(bytearray(data))
+    # numpy.empty leaves the pages untouched, where bytearray would write zeros first.
     import numpy as np
 
     target = memoryview(np.empty(data.nbytes, np.uint8))
@@ -278,24 +280,24 @@ def private_copy(data: memoryview) -> memoryview:
 
 
 class Encoded:
-    """A value on its way into an object.
+    """A value in the form of an object.
 
-    Made by one thread and used by one at a time. It refers to the value, whose bytes must not
-    change until they are written.
+    One thread at a time can use it. It refers to the value, whose bytes must not change until they are
+    written.
 
     Attributes
     ----------
     metadata
-        At most 4096 bytes, to be stored with the object.
+        At most 4096 bytes, stored with the object.
     nbytes
         The size of the object in bytes.
     refs
-        The 20-byte ids of the refs that were met inside the value.
+        The 20-byte ids of the refs inside the value.
     buffer
-        All bytes of the object as one flat read-only memoryview of format "B", when they stand
-        like that in memory already; else None.
+        All bytes of the object as one flat read-only memoryview of format "B", if memory has them
+        in this form already; else None.
     structure
-        The TreeSpec that metadata has the digest of, and the object not: readers are to find it.
+        The TreeSpec if the metadata has its digest only, for the caller to put; else None.
     """
 
     __slots__ = ("_write", "buffer", "metadata", "nbytes", "refs", "structure")
@@ -316,7 +318,7 @@ class Encoded:
         self._write = write
 
     def write_into(self, target: memoryview) -> None:
-        """Write all `nbytes` bytes, padding included, in one pass.
+        """Write all `nbytes` bytes, including padding, in one pass.
 
         Parameters
         ----------
@@ -338,9 +340,10 @@ class Encoded:
 
 
 def write_parts(target: memoryview, parts: Sequence[Part]) -> None:
-    """Write parts in rising order of offset, and zeros between them and behind the last."""
+    """Write parts in order of offset, and zeros into the gaps and behind the last part."""
     at = 0
     for offset, nbytes, write in parts:
+        # The memory is recycled: without the zeros a reader could see bytes of an earlier object.
         if offset > at:
             target[at:offset] = bytes(offset - at)
         if nbytes:
@@ -358,12 +361,12 @@ _collections = _Collections()
 
 
 def collecting() -> list[bytes] | None:
-    """Return the list that takes the ids of refs pickled by this thread now; None outside."""
+    """Return the list for the ids of refs that this thread pickles now; None outside `Collecting`."""
     return _collections.current
 
 
 class Collecting:
-    """A context in which `collecting()` is a new list; nests."""
+    """A context in which `collecting()` is a new list. Contexts can be nested."""
 
     __slots__ = ("_before", "refs")
 

@@ -1,4 +1,4 @@
-"""NumPy arrays and scalars: the object's bytes are the elements, the metadata says the rest."""
+"""NumPy arrays and scalars. The object's bytes are the elements; the metadata has dtype and shape."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _MAX_CACHED = 1024
 _EMPTY = memoryview(b"")
-# All are filled by any thread: an entry never changes, and losing some costs only time.
-# (dtype, shape) of an array in C order: its metadata, its size, whether memoryview can cast it.
+# Any thread fills these caches: an entry never changes, and a lost entry only costs time. From
+# (dtype, shape) of an array in C order to metadata, size, and whether memoryview can cast it.
 _c_order_cache: dict[tuple[Any, ...], tuple[bytes, int, bool]] = {}
 _document_cache: dict[tuple[Any, ...], list[Any]] = {}
 _metadata_cache: dict[tuple[Any, ...], bytes] = {}
@@ -36,7 +36,7 @@ _layout_cache: dict[bytes, tuple[Any, ...]] = {}
 
 
 def remember(cache: dict[Any, Any], key: Any, value: Any) -> None:
-    """Add an entry to a cache that is emptied when it is full."""
+    """Add an entry to a cache; a full cache is emptied first."""
     if len(cache) >= _MAX_CACHED:
         cache.clear()
     cache[key] = value
@@ -59,7 +59,7 @@ def order_in(array: np.ndarray[Any, Any]) -> Order:
 
 
 def leaf_document(array: np.ndarray[Any, Any]) -> list[Any] | None:
-    """Return what a tree's structure says of an array; None if it must be pickled."""
+    """Return the description of an array in a tree's structure; None if it must be pickled."""
     dtype = array.dtype
     order = order_in(array)
     key = (dtype, array.shape, order)
@@ -83,15 +83,17 @@ def metadata_of(array: np.ndarray[Any, Any], kind: int = ARRAY) -> bytes | None:
         return metadata
     layout = layout_of(array)
     metadata = None if layout is None else pack_layout(kind, layout)
-    # Dtypes with fields may be equal and yet differ in what their codes tell.
+    # Dtypes with fields can be equal although their codes differ, so they are not cached.
     if metadata is not None and dtype.names is None:
         remember(_metadata_cache, key, metadata)
     return metadata
 
 
 def flat_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """Return an array's elements as they stand in memory, as bytes; None if there are gaps."""
+    """Return an array's elements in memory order, as bytes; None if the memory has gaps."""
     if not array.flags.c_contiguous:
+        # The transposed view has the order of the memory, so it is contiguous unless there are
+        # gaps.
         order = order_of(array.shape, array.strides)
         array = array.transpose(slowest_first(Layout("", array.shape, order)))
         if not array.flags.c_contiguous:
@@ -100,7 +102,7 @@ def flat_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
 
 
 def flat_bytes(array: np.ndarray[Any, Any]) -> memoryview | None:
-    """Return an array's elements as they stand in memory; None if there are gaps."""
+    """Return an array's elements in memory order; None if the memory has gaps."""
     if array.size == 0:
         return _EMPTY
     flat = flat_array(array)
@@ -108,7 +110,7 @@ def flat_bytes(array: np.ndarray[Any, Any]) -> memoryview | None:
 
 
 def encode(array: np.ndarray[Any, Any], kind: int = ARRAY) -> Encoded | None:
-    """Return an exact ndarray, encoded; None if it must be pickled."""
+    """Encode an exact ndarray; None if it must be pickled."""
     if kind == ARRAY and array.flags.c_contiguous:
         known = _c_order_cache.get((array.dtype, array.shape))
         if known is not None and known[2]:
@@ -123,6 +125,7 @@ def encode(array: np.ndarray[Any, Any], kind: int = ARRAY) -> Encoded | None:
             known = metadata, nbytes, _is_castable(array)
             remember(_c_order_cache, (array.dtype, array.shape), known)
         return Encoded(metadata, nbytes, buffer)
+    # The memory has gaps: one pass closes them while it writes into the object.
     layout = parse_layout(metadata)
     return Encoded(metadata, nbytes, None, lambda target: write(layout, array, target))
 
@@ -135,19 +138,19 @@ def _is_castable(array: np.ndarray[Any, Any]) -> bool:
 
 
 def encode_scalar(scalar: np.generic) -> Encoded | None:
-    """Return a NumPy scalar, encoded; None if it must be pickled."""
+    """Encode a NumPy scalar; None if it must be pickled."""
     return encode(np.asarray(scalar), SCALAR)
 
 
 def write(layout: Layout, array: np.ndarray[Any, Any], target: memoryview) -> None:
-    """Write the elements of an array of any strides; releases the GIL."""
+    """Write the elements of an array with any strides. Releases the GIL."""
     np.copyto(_view(target, array.dtype, layout), array)
 
 
 def _view(data: memoryview, dtype: np.dtype[Any], layout: Layout) -> np.ndarray[Any, Any]:
     if data.nbytes == 0:
         return np.ndarray(layout.shape, dtype, data, 0, strides_of(layout, dtype.itemsize))
-    # Unlike ndarray(), frombuffer() holds the memoryview itself, and with it the export.
+    # Unlike ndarray(), frombuffer() keeps the memoryview, and with it the export, alive.
     flat = np.frombuffer(data, dtype)
     if isinstance(layout.order, str):
         if len(layout.shape) == 1:
@@ -162,7 +165,7 @@ def size_of(layout: Layout) -> int:
 
 
 def view(layout: Layout, data: memoryview) -> np.ndarray[Any, Any]:
-    """Return an array over `data`, writable if that is; raises ValueFormatError."""
+    """Return an array over `data`, writable if `data` is; raises ValueFormatError."""
     dtype = dtypes.dtype_of(layout.code)
     nbytes = math.prod(layout.shape) * dtype.itemsize
     if nbytes != data.nbytes:
@@ -199,7 +202,7 @@ def decode(metadata: bytes, data: memoryview) -> np.ndarray[Any, Any]:
 
 
 def decode_scalar(metadata: bytes, data: memoryview) -> Any:
-    """Return a NumPy scalar; a structured one is a view."""
+    """Return a NumPy scalar; a structured scalar is a view."""
     array = decode(metadata, data)
     if array.ndim != 0:
         raise malformed(f"a scalar of shape {array.shape}")
@@ -207,12 +210,12 @@ def decode_scalar(metadata: bytes, data: memoryview) -> Any:
 
 
 def metadata_for(shape: tuple[int, ...], dtype: Any, order: str) -> tuple[bytes, int]:
-    """Return the metadata and size of an array that is still to be written.
+    """Return the metadata and size of an array that will be written in place.
 
     Raises
     ------
     TypeError
-        Its elements cannot be written in place.
+        The elements cannot be written in place.
     """
     wanted = np.dtype(dtype)
     code = dtypes.code_of(wanted)

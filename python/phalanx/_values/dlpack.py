@@ -1,4 +1,4 @@
-"""Arrays of other libraries, taken over by DLPack."""
+"""Arrays of other libraries, imported by DLPack."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _DEVICES = {
     17: "MAIA",
     18: "Trainium",
 }
-# Their arrays are more than elements: pickle brings them back as what they were.
+# Their arrays have more than elements, and only pickle restores that.
 _PICKLED = ("pyarrow",)
 
 
 def speaks(kind: type) -> bool:
-    """Whether values of a type are taken as arrays by DLPack."""
+    """Whether values of a type are imported as arrays by DLPack."""
     return (
         hasattr(kind, "__dlpack__")
         and hasattr(kind, "__dlpack_device__")
@@ -39,12 +39,12 @@ def speaks(kind: type) -> bool:
 def as_array(value: Any) -> Any:
     """Return an ndarray over the memory of `value`.
 
-    Elements that DLPack or NumPy have no name for (bfloat16) are asked for by ``__array__``.
+    Elements without a name in DLPack or NumPy (bfloat16) are read through ``__array__``.
 
     Raises
     ------
     TypeError
-        The memory is another device's, or nothing that NumPy can read.
+        The memory is on another device, or NumPy cannot read it.
     """
     import numpy as np
 

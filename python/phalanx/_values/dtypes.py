@@ -1,14 +1,13 @@
-"""Codes of NumPy dtypes, and the names that reductions have for them.
+"""Codes of NumPy dtypes, and their names in reductions.
 
-A code is text that says everything about a dtype and is read without pickle:
+A code is text that describes a dtype completely and is read without pickle:
 
-- ``"<f4"``, ``"|b1"``, ``"<M8[25s]"``: what ``dtype.str`` says;
+- ``"<f4"``, ``"|b1"``, ``"<M8[25s]"``: the value of ``dtype.str``;
 - ``"bfloat16"``, ``"int4"``: a type of ml_dtypes, by its name there;
 - ``{"n": names, "f": codes, "o": offsets, "z": itemsize, ...}`` as JSON: a structured dtype, with
   ``"t"`` its titles, ``"a"`` if it is aligned, ``"r"`` if its scalars are records; a sub-array
   inside is ``[code, shape]``.
 """
-
 from __future__ import annotations
 
 import functools
@@ -29,8 +28,8 @@ _PLAIN = re.compile(
 _EXTENSION = re.compile(r"(bfloat16|u?int[124]|float[468]_[a-z0-9_]{1,20})", re.ASCII)
 _MAX_DEPTH = 16
 
-# What NumPy and torch call the elements that can be reduced, and what reductions do; in the order of
-# DType in phalanx/elements.h.
+# From the names of NumPy and torch to the names of reductions, for all elements that can be
+# reduced; in the order of DType in phalanx/elements.h.
 REDUCED_NAMES = {
     "float16": "f16",
     "bfloat16": "bf16",
@@ -47,7 +46,7 @@ REDUCED_NAMES = {
 
 
 def _native_code(name: str, reduced: str) -> str:
-    """Return the code of a dtype in native order, which is little-endian: the kernels know no other."""
+    """Return the code of a dtype in little-endian order, the only one that the kernels can fold."""
     if name == "bfloat16":
         return name
     nbytes = int(reduced[1:]) // 8
@@ -58,12 +57,12 @@ _REDUCED = {_native_code(name, reduced): reduced for name, reduced in REDUCED_NA
 
 
 def reduced_name(code: str, torch: bool) -> str | None:
-    """Return the reductions' name of a dtype code, None if they have none."""
+    """Return the reductions' name of a dtype code; None if it cannot be reduced."""
     return (REDUCED_NAMES if torch else _REDUCED).get(code)
 
 
 def spoken_name(code: str) -> str:
-    """Return how an error calls a dtype: as NumPy does, with the byte order if that is foreign."""
+    """Return the name of a dtype for error texts: NumPy's, with the byte order if it is foreign."""
     if not _PLAIN.fullmatch(code):
         return "with fields" if code.startswith("{") else code
     try:
@@ -74,7 +73,7 @@ def spoken_name(code: str) -> str:
 
 
 def code_of(dtype: np.dtype[Any]) -> str | None:
-    """Return the code of a dtype; None if only pickle can carry its elements."""
+    """Return the code of a dtype; None if only pickle can store its elements."""
     described = _describe(dtype)
     if described is None or isinstance(described, str):
         return described
@@ -126,9 +125,9 @@ def dtype_of(code: str) -> np.dtype[Any]:
     Raises
     ------
     ValueFormatError
-        It is no code, or one of a dtype that NumPy does not know.
+        The text is not a code, or NumPy does not know the dtype.
     ImportError
-        The dtype is one of ml_dtypes, which is not installed.
+        The dtype is in ml_dtypes, which is not installed.
     """
     described: Any = code
     if code.startswith("{"):

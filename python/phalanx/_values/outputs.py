@@ -1,4 +1,4 @@
-"""Copying an object into memory that the caller brings."""
+"""Copies an object into memory of the caller."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def copy_into(layout: Layout, is_tensor: bool, data: memoryview, out: Any) -> No
     Raises
     ------
     TypeError
-        `out` is not of the object's kind.
+        `out` is of another kind than the object.
     ValueError
-        Shapes or dtypes differ, or `out` cannot be written.
+        The shapes or dtypes differ, or `out` is read-only.
     """
     import numpy as np
 

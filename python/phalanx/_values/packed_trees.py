@@ -1,9 +1,12 @@
-"""Trees as objects: where the structure is told, the writer of the leaves, and lazy reading.
+"""Trees as objects: where the structure is stored, the writer of the leaves, and lazy reading.
 
-Metadata: flags, then the structure (as JSON, or compressed); or, when that does not fit, its length
-in bytes, and it stands at the head of the payload, padded to 64 bytes; or, for a payload of leaves
-alone whose structure its readers know, that structure's digest, the payload's size and, if it can be
-reduced, the name of the one element type, or name and end of each run of several ("f32:128,i64:136").
+Metadata is flags, then one of these:
+
+- the structure, as JSON or compressed;
+- its length in bytes, if it does not fit: it is at the head of the payload, padded to 64 bytes;
+- its digest, if the payload has leaves only and readers find the structure elsewhere; then the size
+  of the payload and, if the tree can be reduced, the name of the one element type, or the name and
+  end of each run of several ("f32:128,i64:136").
 """
 
 from __future__ import annotations
@@ -45,9 +48,9 @@ _MAX_CACHED = 64
 _metadata_cache: dict[bytes, Union[bytes, None]] = {}
 _spec_cache: dict[bytes, TreeSpec] = {}
 
-# Gives the bytes [offset, offset + nbytes) of an object.
+# Returns the bytes [offset, offset + nbytes) of an object.
 Read = Callable[[int, int], memoryview]
-# Gives the structure with a digest.
+# Returns the structure with a digest.
 Find = Callable[[bytes], TreeSpec]
 
 
@@ -55,19 +58,21 @@ Find = Callable[[bytes], TreeSpec]
 
 
 def encode(value: Any) -> Encoded:
-    """Encode a tree that tells its structure itself, or, where that is long and the leaves can be reduced,
-    its digest.
+    """Encode a tree with its structure, or with the digest if the structure is long and the leaves can be
+    reduced.
 
     Raises
     ------
     NotATree
-        It is no tree.
+        The value is not a tree.
     """
     spec, leaves = trees.scan(value)
     metadata = _whole_metadata(spec)
     if metadata is not None:
         return _encoded(metadata, spec, leaves)
     if spec.runs:
+        # A structure inside the payload would be folded like elements, so it becomes an object of
+        # its own.
         encoded = _encoded(_elsewhere(spec), spec, leaves)
         encoded.structure = spec
         return encoded
@@ -76,12 +81,12 @@ def encode(value: Any) -> Encoded:
 
 
 def flatten(value: Any) -> tuple[TreeSpec, Encoded]:
-    """Encode a tree as its leaves alone, whatever its structure; that is told beside it.
+    """Encode the leaves of a tree only. The caller stores the structure, which is returned too.
 
     Raises
     ------
     NotATree
-        It is no tree.
+        The value is not a tree.
     """
     spec, leaves = trees.scan(value)
     return spec, _encoded(_whole_metadata(spec) or _elsewhere(spec), spec, leaves)
@@ -100,7 +105,7 @@ def _pack(where: int, spec: TreeSpec, body: bytes) -> bytes:
 
 
 def _whole_metadata(spec: TreeSpec) -> bytes | None:
-    """Return metadata with the structure inside, None if that does not fit."""
+    """Return metadata with the structure inside; None if it does not fit."""
     text = spec.to_bytes()
     if text in _metadata_cache:
         return _metadata_cache[text]
@@ -122,6 +127,7 @@ def _encoded(metadata: bytes, spec: TreeSpec, leaves: list[Any], text: bytes = b
         for leaf, value in zip(spec.leaves, leaves)
     ]
     parts.sort(key=lambda part: part[:2])
+    # Sorted by offset for `write_parts`: leaves are numbered by the tree, not by their place.
     if text:
         parts.insert(0, (0, len(text), lambda target: copy_bytes(target, text, len(text))))
     return Encoded(metadata, begin + spec.nbytes, None, lambda target: write_parts(target, parts))
@@ -145,20 +151,22 @@ def _writer_of(leaf: Leaf, value: Any) -> Callable[[memoryview], None]:
 
 
 def digest_in(metadata: bytes) -> bytes | None:
-    """Return the digest of a structure that is neither in metadata nor payload, else None; raises
-    ValueFormatError."""
+    """Return the digest of a structure that is in neither metadata nor payload; None if it is in one.
+
+    Raises ValueFormatError.
+    """
     reader = Reader(metadata)
     where = reader.unpack(_FLAGS)[0] & _WHERE
     return bytes(reader.take(_DIGEST_BYTES)) if where == _ELSEWHERE else None
 
 
 def spec_in(metadata: bytes, read: Read | None, find: Find | None = None) -> tuple[TreeSpec, int]:
-    """Return an object's structure, and where its leaves begin.
+    """Return the structure of an object, and the offset of its first leaf.
 
     Raises
     ------
     ValueFormatError
-        It is corrupt, or not in the object.
+        The object is corrupt, or does not have its structure.
     """
     spec = _spec_cache.get(metadata)
     if spec is not None:
@@ -182,7 +190,7 @@ def spec_in(metadata: bytes, read: Read | None, find: Find | None = None) -> tup
 
 
 def reader_of(data: memoryview) -> Read:
-    """Return a Read of an object whose bytes are all here."""
+    """Return a Read over an object whose bytes are all here."""
 
     def read(offset: int, nbytes: int) -> memoryview:
         if offset + nbytes > data.nbytes:
@@ -206,6 +214,7 @@ def decode(
 
 
 def _build(spec: TreeSpec, data: memoryview, writable: object, allow_pickle: bool) -> Any:
+    # Tensors need writable pages; `writable=False` makes only the arrays over them read-only.
     array_data = data.toreadonly() if writable is False else data
 
     def leaf(index: int) -> Any:
@@ -221,14 +230,14 @@ def _build(spec: TreeSpec, data: memoryview, writable: object, allow_pickle: boo
 def unflatten(
     spec: TreeSpec, data: memoryview, writable: object = None, allow_pickle: bool = True
 ) -> Any:
-    """Return the tree whose payload `data` is; raises ValueFormatError if sizes differ."""
+    """Return the tree with the payload `data`; raises ValueFormatError if the sizes differ."""
     data = as_bytes_view(data)
     check_size("a tree of this structure", spec.nbytes, data.nbytes)
     return _build(spec, data, writable, allow_pickle)
 
 
 def check_spec(spec: TreeSpec, metadata: bytes) -> None:
-    """Raise ValueFormatError unless `metadata` is that of a tree of this very structure."""
+    """Raise ValueFormatError unless `metadata` belongs to a tree of exactly this structure."""
     reader = Reader(metadata)
     where = reader.unpack(_FLAGS)[0] & _WHERE
     if where == _ELSEWHERE:
@@ -240,7 +249,7 @@ def check_spec(spec: TreeSpec, metadata: bytes) -> None:
 
 
 def reduced_runs(metadata: bytes) -> tuple[Run, ...]:
-    """Return what a reduction of such objects folds; raises TypeError if it cannot."""
+    """Return the runs that a reduction of such objects folds; raises TypeError if there are none."""
     reader = Reader(metadata)
     where = reader.unpack(_FLAGS)[0] & _WHERE
     if where == _IN_PAYLOAD:
@@ -267,6 +276,8 @@ def _parse_runs(told: bytes, nbytes: int) -> tuple[Run, ...]:
         text = f"{text}:{nbytes}"
     runs: list[Run] = []
     for part in text.split(","):
+        # The metadata comes from other processes: a run must end on a boundary that the writer can
+        # produce.
         name, _, end = part.partition(":")
         known = name in dtypes.REDUCED_NAMES.values() and end.isdigit() and len(end) < 20
         begin = runs[-1].end if runs else 0
@@ -282,22 +293,22 @@ def _parse_runs(told: bytes, nbytes: int) -> tuple[Run, ...]:
 
 
 class LazyTree(Mapping[Any, Any]):
-    """A dict of arrays that stay where they are until their key is asked for.
+    """A dict of arrays that makes each array when its key is read.
 
-    Nested dicts are LazyTrees, everything else is made whole. Any thread.
+    Values that are dicts are LazyTrees too; all others are made whole. Any thread.
 
     Parameters
     ----------
     node
         A dict.
     spec
-        Of the whole tree.
+        The spec of the whole tree.
     read
-        Gives ranges of the payload, which begins with the first leaf.
+        Returns ranges of the payload, which begins with the first leaf.
     copy
         Whether each leaf is a private writable copy.
     allow_pickle
-        Whether modules that define namedtuples may be imported.
+        Whether modules that define namedtuples can be imported.
     """
 
     __slots__ = ("_allow_pickle", "_children", "_copy", "_node", "_read", "_spec")
@@ -326,7 +337,7 @@ class LazyTree(Mapping[Any, Any]):
         return (tensors if leaf.is_tensor else arrays).view(leaf.layout, data)
 
     def load(self) -> Any:
-        """Return the whole of it as what was put."""
+        """Return the whole value, as it was put."""
         return trees.build(self._node, self._leaf, self._allow_pickle)
 
     def __iter__(self) -> Iterator[Any]:
@@ -342,12 +353,12 @@ class LazyTree(Mapping[Any, Any]):
 def open_tree(
     metadata: bytes, source: memoryview | Read, copy: bool = False, allow_pickle: bool = True
 ) -> LazyTree:
-    """Return a LazyTree of an object that is a dict of arrays.
+    """Return a LazyTree over an object that is a dict of arrays.
 
     Raises
     ------
     ValueFormatError
-        It is corrupt, or no dict.
+        The object is corrupt, or not a dict.
     """
     read = source if callable(source) else reader_of(as_bytes_view(source))
     spec, begin = spec_in(metadata, read)

@@ -1,8 +1,8 @@
-"""Everything else: one pickle stream with its buffers beside it, in one object.
+"""All other values: a pickle stream and its buffers in one object.
 
-Payload: a table of (offset, length) pairs of 64 bits, one for each buffer; the stream; the buffers,
-each at a multiple of 64 bytes, with zeros between. Metadata: flags, the stream's length, the number
-of buffers.
+Payload: a table with one pair (offset, length) of 64-bit numbers for each buffer; the stream; the
+buffers, each at a multiple of 64 bytes, with zeros between. Metadata: flags, the length of the
+stream, the number of buffers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ENTRY = struct.Struct("<QQ")
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """A cloudpickle pickler that keeps the bytes of arrays and tensors out of its stream."""
+    """A cloudpickle pickler that moves the bytes of arrays and tensors out of its stream."""
 
     def __init__(self, file: io.BytesIO, buffers: list[pickle.PickleBuffer]) -> None:
         super().__init__(file, protocol=5, buffer_callback=buffers.append)
@@ -54,7 +54,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def encode(value: Any) -> Encoded:
-    """Pickle a value; what pickling raises is raised."""
+    """Pickle a value. Raises the errors of pickle."""
     stream = io.BytesIO()
     buffers: list[pickle.PickleBuffer] = []
     with Collecting() as refs:
@@ -74,7 +74,7 @@ def encode(value: Any) -> Encoded:
     parts.insert(0, (0, len(table), _copier_of(memoryview(table))))
     flags = HAS_TENSORS if pickler.has_tensors else 0
     metadata = pack_head(PICKLE) + _BODY.pack(flags, stream_view.nbytes, len(views))
-    # Without buffers the stream is all there is.
+    # Without buffers the stream is the whole payload, and needs no copy.
     whole = None if views else stream_view
     return Encoded(metadata, at, whole, lambda target: write_parts(target, parts), refs)
 
@@ -84,12 +84,12 @@ def _copier_of(source: memoryview) -> Callable[[memoryview], None]:
 
 
 def decode(metadata: bytes, data: memoryview) -> Any:
-    """Unpickle a value whose buffers are views of `data`.
+    """Unpickle a value; its buffers are views of `data`.
 
     Raises
     ------
     ValueFormatError
-        The frame is corrupt, or the stream is cut short. Other errors are those of the value.
+        The frame is corrupt, or the stream is incomplete. Other errors come from the value.
     """
     reader = Reader(metadata)
     _, stream_length, count = reader.unpack(_BODY)

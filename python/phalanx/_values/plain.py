@@ -1,4 +1,4 @@
-"""Bytes, text, flat memory and Python's own scalars: short paths without pickle."""
+"""Bytes, text, flat memory and Python's scalars: short paths without pickle."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _INT64 = struct.Struct("<q")
 _DOUBLE = struct.Struct("<d")
 _MEMORY_FORMATS = "bBhHiIlLqQnNfd?c"
 _ARRAY_CODES = "bBhHiIlLqQfd"
-# What struct calls these formats: signed, unsigned or floating, and any width.
+# The characters of these formats in struct: signed, unsigned or floating, of any width.
 _SIGNED = "bhilqn"
 _UNSIGNED = "BHILQN"
 _REDUCED = ("i8", "u8", "i16", "i32", "u32", "i64", "u64", "f32", "f64")
@@ -59,12 +59,12 @@ def encode_str(value: str) -> Encoded:
 
 
 def encode_memoryview(value: memoryview) -> Encoded:
-    """Encode a memoryview; what is not contiguous becomes so, in C order.
+    """Encode a memoryview. Memory with gaps becomes contiguous, in C order.
 
     Raises
     ------
     TypeError
-        Its format is not one native type.
+        The format is not one native type.
     """
     if value.format not in _MEMORY_FORMATS or len(value.format) != 1:
         raise TypeError(
@@ -75,13 +75,13 @@ def encode_memoryview(value: memoryview) -> Encoded:
     metadata = pack_layout(MEMORYVIEW, layout)
     if metadata is None:
         raise TypeError(f"a memoryview of {value.ndim} dimensions cannot be put")
-    # A cast refuses shapes with a zero in them.
+    # memoryview.cast refuses a shape with a zero.
     buffer = flat.cast("B").toreadonly() if value.nbytes else memoryview(b"")
     return Encoded(metadata, value.nbytes, buffer)
 
 
 def encode_array(value: array.array[Any]) -> Encoded | None:
-    """Encode an exact array.array; None if it holds characters, whose width is the platform's."""
+    """Encode an exact array.array; None if it has characters, whose width depends on the platform."""
     if value.typecode not in _ARRAY_CODES:
         return None
     metadata = pack_layout(PYARRAY, Layout(value.typecode, (len(value),), "C"))
@@ -94,7 +94,7 @@ def encode_array(value: array.array[Any]) -> Encoded | None:
 def encode_plain(value: bool | int | float | None) -> Encoded:
     """Encode None, or an exact bool, int or float.
 
-    A float is one f64, an int that fits is one i64: both can be reduced.
+    A float is one f64, and an int of 64 bits is one i64: both can be reduced.
     """
     payload = b""
     if value is None:
@@ -112,7 +112,7 @@ def encode_plain(value: bool | int | float | None) -> Encoded:
 
 
 def decode_bytes(metadata: bytes, data: memoryview) -> bytes:
-    """Return a copy: bytes own their memory."""
+    """Return a copy, because bytes own their memory."""
     Reader(metadata).end()
     return bytes(data)
 
@@ -124,7 +124,7 @@ def decode_bytearray(metadata: bytes, data: memoryview) -> bytearray:
 
 
 def decode_str(metadata: bytes, data: memoryview) -> str:
-    """Return text; raises ValueFormatError if it is no UTF-8."""
+    """Return text; raises ValueFormatError if it is not UTF-8."""
     Reader(metadata).end()
     try:
         return str(data, "utf-8", "surrogatepass")
@@ -143,7 +143,7 @@ def _parse_elements(metadata: bytes, data: memoryview, codes: str) -> Layout:
 
 
 def decode_memoryview(metadata: bytes, data: memoryview) -> memoryview:
-    """Return a view of `data` with the format and shape that were put."""
+    """Return a view of `data` with the original format and shape."""
     layout = _parse_elements(metadata, data, _MEMORY_FORMATS)
     if data.nbytes == 0:
         return data if layout.code == "B" else data.cast(layout.code)  # type: ignore[call-overload]
@@ -154,7 +154,7 @@ def decode_memoryview(metadata: bytes, data: memoryview) -> memoryview:
 
 
 def decode_array(metadata: bytes, data: memoryview) -> array.array[Any]:
-    """Return a copy: an array.array owns its memory."""
+    """Return a copy, because an array.array owns its memory."""
     layout = _parse_elements(metadata, data, _ARRAY_CODES)
     value: array.array[Any] = array.array(layout.code)
     value.frombytes(data)
@@ -179,13 +179,13 @@ def decode_plain(metadata: bytes, data: memoryview) -> bool | int | float | None
 
 
 def reduced_name(metadata: bytes) -> str | None:
-    """Return the reductions' name of a Python number's type, None if it has none."""
+    """Return the reductions' name of a Python number's type; None if it cannot be reduced."""
     tag = Reader(metadata).rest()
     return {b"d": "f64", b"q": "i64"}.get(tag)
 
 
 def reduced_name_of_format(code: str) -> str | None:
-    """Return the reductions' name of a ``struct`` format, None if it has none."""
+    """Return the reductions' name of a ``struct`` format; None if it cannot be reduced."""
     if len(code) != 1 or code not in _MEMORY_FORMATS:
         return None
     letter = "i" if code in _SIGNED else "u" if code in _UNSIGNED else "f" if code in "fd" else "x"

@@ -1,7 +1,7 @@
-"""How arrays, tensors and Arrow tables inside a pickled value leave their bytes out of the stream.
+"""Reducers that move the bytes of arrays, tensors and Arrow tables out of a pickle stream.
 
-A reducer returns what ``__reduce__`` would, or None to leave the value to its own. The functions
-that rebuild are named in streams: they keep their names and arguments.
+A reducer returns a tuple like ``__reduce__``, or None to leave the value to its own ``__reduce__``.
+Streams name the rebuild functions, so their names and arguments cannot change.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from phalanx._values._wire import Layout
 
 Reducer = Callable[[Any], "tuple[Any, ...] | None"]
 
-# Of types that live as long as the process: those of the packages named, and Python's own.
+# Only types of these packages and of Python are cached, because they live as long as the process.
 _CACHED = ("builtins", "numpy", "torch", "pyarrow")
 _cache: dict[type, Reducer | None] = {}
 
 
 def reducer_for(kind: type) -> Reducer | None:
-    """Return the reducer for values of a type, None for most."""
+    """Return the reducer for values of a type; None for most types."""
     try:
         return _cache[kind]
     except KeyError:
@@ -50,7 +50,7 @@ def _find_array(kind: type, np: Any) -> Reducer | None:
         return reduce_array
     if kind is np.ma.MaskedArray:
         return reduce_masked
-    # A subclass that says itself how it is pickled knows better.
+    # A subclass with a pickle method of its own restores more than elements.
     for name in ("__reduce__", "__reduce_ex__", "__setstate__", "__getstate__"):
         if getattr(kind, name, None) is not getattr(np.ndarray, name, None):
             return None
@@ -58,7 +58,7 @@ def _find_array(kind: type, np: Any) -> Reducer | None:
 
 
 def _leave_out(array: Any) -> tuple[Any, ...] | None:
-    """Return (dtype, shape, order, buffer) of an array of plain elements."""
+    """Return (dtype, shape, order, buffer) of an array of plain elements; None for others."""
     from phalanx._values import arrays
 
     np = sys.modules["numpy"]
@@ -66,7 +66,7 @@ def _leave_out(array: Any) -> tuple[Any, ...] | None:
         return None
     plain = array.view(np.ndarray)
     if plain.size == 0:
-        # NumPy's own way forgets a foreign byte order.
+        # NumPy's own reducer drops a foreign byte order.
         return plain.dtype, plain.shape, arrays.order_in(plain), b""
     flat = arrays.flat_array(plain)
     if flat is None:
@@ -77,25 +77,25 @@ def _leave_out(array: Any) -> tuple[Any, ...] | None:
 
 
 def reduce_array(array: Any) -> tuple[Any, ...] | None:
-    """Leave out the bytes of an ndarray or of a subclass that adds nothing to it."""
+    """Reduce an ndarray, or a subclass without state of its own, to a buffer outside the stream."""
     parts = _leave_out(array)
     return None if parts is None else (rebuild_array, (type(array), *parts))
 
 
 def rebuild_array(kind: type, dtype: Any, shape: tuple[int, ...], order: Any, buffer: Any) -> Any:
-    """Return an array over `buffer`, made as unpickling makes it: from no other array."""
+    """Return an array over `buffer`, constructed as unpickling does: not as a view of an array."""
     import numpy as np
 
     from phalanx._values._wire import strides_of
 
-    # Unlike ndarray(), frombuffer() holds an export of the buffer.
+    # Unlike ndarray(), frombuffer() keeps an export of the buffer.
     flat = buffer if buffer == b"" else np.frombuffer(buffer, np.uint8)
     strides = strides_of(Layout("", shape, order), dtype.itemsize)
     return np.ndarray.__new__(kind, shape, dtype, flat, 0, strides)
 
 
 def reduce_masked(array: Any) -> tuple[Any, ...] | None:
-    """Leave out the bytes of a masked array and of its mask."""
+    """Move the bytes of a masked array and of its mask out of the stream."""
     np = sys.modules["numpy"]
     if type(array.data) is not np.ndarray:
         return None
@@ -105,7 +105,7 @@ def reduce_masked(array: Any) -> tuple[Any, ...] | None:
 
 
 def rebuild_masked(data: Any, mask: Any, fill_value: Any, hard: bool, optinfo: Any) -> Any:
-    """Return a masked array over the arrays given."""
+    """Return a masked array over the given arrays."""
     import numpy as np
 
     array = np.ma.MaskedArray(
@@ -118,9 +118,9 @@ def rebuild_masked(data: Any, mask: Any, fill_value: Any, hard: bool, optinfo: A
 
 
 def reduce_tensor(tensor: Any) -> tuple[Any, ...] | None:
-    """Leave out the bytes of a tensor or parameter.
+    """Move the bytes of a tensor or parameter out of the stream.
 
-    Tensors that share memory come back without sharing it, unless they are one object.
+    Tensors that share memory no longer share it after unpickling, unless they are the same object.
     """
     from phalanx._values import tensors
 
@@ -144,7 +144,7 @@ def reduce_tensor(tensor: Any) -> tuple[Any, ...] | None:
 def rebuild_tensor(
     kind: str, code: str, shape: tuple[int, ...], order: Any, requires_grad: bool, buffer: Any
 ) -> Any:
-    """Return a tensor or parameter over `buffer`, over a copy if that is read-only."""
+    """Return a tensor or parameter over `buffer`, or over a copy if `buffer` is read-only."""
     from phalanx._values import tensors
     from phalanx._values._wire import as_bytes_view
 
@@ -156,11 +156,11 @@ def rebuild_tensor(
 
 
 def reduce_arrow(table: Any) -> tuple[Any, ...] | None:
-    """Cut a slice of a table out of its parent's buffers, which pickle would take along whole."""
+    """Copy a slice of a table out of its parent's buffers, because pickle would store all of them."""
     if table.get_total_buffer_size() <= 2 * table.nbytes + 4096:
         return None
     arrow = sys.modules["pyarrow"]
-    import pyarrow.ipc  # noqa: F401  (an attribute of pyarrow from here on)
+    import pyarrow.ipc  # noqa: F401  (makes it an attribute of pyarrow)
 
     sink = arrow.BufferOutputStream()
     with arrow.ipc.new_stream(sink, table.schema) as writer:
@@ -170,7 +170,7 @@ def reduce_arrow(table: Any) -> tuple[Any, ...] | None:
 
 
 def rebuild_arrow(is_batch: bool, buffer: Any) -> Any:
-    """Return a table or a record batch over a stream of Arrow's own format."""
+    """Return a table or a record batch from a stream in Arrow's format."""
     import pyarrow.ipc
 
     reader = pyarrow.ipc.open_stream(pyarrow.py_buffer(buffer))

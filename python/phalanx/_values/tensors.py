@@ -1,7 +1,7 @@
-"""torch tensors of the CPU, as views of memory. Imports torch only when a tensor is at hand.
+"""torch tensors on the CPU, as views of memory. Imports torch only when the first tensor is met.
 
-Values come back with dtype, shape and the order of their axes (channels_last, too). A tensor that
-requires grad comes back as a leaf that requires grad, without its graph, grad or hooks.
+Values keep dtype, shape and the order of their axes (including channels_last). A tensor that
+requires grad is restored as a leaf that requires grad, without its graph, grad or hooks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from phalanx._values._wire import (
 if TYPE_CHECKING:
     import torch
 
-# The size of an element in bytes, by dtype; known without torch.
+# The size of an element in bytes, by dtype. A constant table, because sizes are checked before
+# torch is imported.
 _ITEMSIZES = {
     "bool": 1,
     "int8": 1,
@@ -73,13 +74,13 @@ def is_tensor_type(kind: type) -> bool:
 
 
 def is_tensor_subclass(kind: type) -> bool:
-    """Whether values of a type are tensors that only pickle brings back as what they are."""
+    """Whether values of a type are tensors of a subclass, which only pickle restores."""
     module = sys.modules.get("torch")
     return module is not None and issubclass(kind, module.Tensor) and kind is not module.Tensor
 
 
 def check_device(tensor: torch.Tensor) -> None:
-    """Raise TypeError unless a tensor's memory is the CPU's."""
+    """Raise TypeError unless the memory of a tensor is on the CPU."""
     if tensor.device.type != "cpu":
         raise TypeError(
             f"the tensor is on {tensor.device}: only CPU tensors can be put; use .cpu()"
@@ -92,7 +93,7 @@ def layout_of(tensor: torch.Tensor) -> Layout | None:
     Raises
     ------
     TypeError
-        It is on another device.
+        The tensor is on another device.
     """
     check_device(tensor)
     name = str(tensor.dtype).partition(".")[2]
@@ -103,7 +104,7 @@ def layout_of(tensor: torch.Tensor) -> Layout | None:
 
 
 def flat_array(layout: Layout, tensor: torch.Tensor) -> Any:
-    """Return a tensor's elements as they stand in memory, as an ndarray of bytes; None for gaps."""
+    """Return a tensor's elements in memory order, as an ndarray of bytes; None if memory has gaps."""
     flat = tensor.detach().permute(slowest_first(layout))
     if not flat.is_contiguous() or flat.is_conj() or flat.is_neg():
         return None
@@ -111,7 +112,7 @@ def flat_array(layout: Layout, tensor: torch.Tensor) -> Any:
 
 
 def flat_bytes(layout: Layout, tensor: torch.Tensor) -> memoryview | None:
-    """Return a tensor's elements as they stand in memory; None if there are gaps."""
+    """Return a tensor's elements in memory order; None if memory has gaps."""
     if tensor.numel() == 0:
         return memoryview(b"")
     flat = flat_array(layout, tensor)
@@ -119,7 +120,7 @@ def flat_bytes(layout: Layout, tensor: torch.Tensor) -> memoryview | None:
 
 
 def encode(tensor: torch.Tensor) -> Encoded | None:
-    """Return an exact tensor, encoded; None if it must be pickled."""
+    """Encode an exact tensor; None if it must be pickled."""
     layout = layout_of(tensor)
     metadata = None if layout is None else pack_layout(TENSOR, layout)
     if layout is None or metadata is None:
@@ -130,7 +131,7 @@ def encode(tensor: torch.Tensor) -> Encoded | None:
 
 
 def write(layout: Layout, tensor: torch.Tensor, target: memoryview) -> None:
-    """Write the elements of a tensor of any strides; releases the GIL."""
+    """Write the elements of a tensor with any strides. Releases the GIL."""
     if target.nbytes:
         _view(layout, target, tensor.dtype).copy_(tensor.detach())
 
@@ -159,9 +160,9 @@ def size_of(layout: Layout) -> int:
 
 
 def view(layout: Layout, data: memoryview) -> torch.Tensor:
-    """Return a tensor over `data`; over a private copy of it if it is read-only.
+    """Return a tensor over `data`, or over a private copy if `data` is read-only.
 
-    torch knows no read-only memory: a write would end the process.
+    torch does not support read-only memory: a write to it would end the process.
     """
     expected = size_of(layout)
     dtype = _dtype_of(layout)

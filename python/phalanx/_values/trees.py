@@ -1,12 +1,13 @@
-"""Trees of arrays as one object: the leaves one after the other, the structure beside them.
+"""Trees of arrays as one object: the leaves one after the other, and their structure.
 
 A tree is a nest of exact dicts, OrderedDicts, lists, tuples, namedtuples and Nones with at least
-one leaf, all leaves being exact ndarrays, exact CPU tensors or arrays of DLPack. Anything else in
-it, and a key that is no plain scalar (or tuple of such), makes the whole value one for pickle.
+one leaf. All leaves are exact ndarrays, exact CPU tensors or arrays of DLPack. If the tree has
+anything else, or a key that is not a plain scalar (or a tuple of scalars), the whole value is
+pickled.
 
-Leaves stand in the payload sorted by the type of their elements (in the order in which the types
-are met first), each at a multiple of 64 bytes with zeros between. So each type is one range, and a
-tree of one type is one block that folds element by element, padding and all.
+Leaves are sorted in the payload by the type of their elements (in the order in which the types
+first occur), each at a multiple of 64 bytes with zeros between. So each type is one range, and a
+tree of one type is one block that folds element by element, including padding.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ LEAF, NONE, DICT, ORDERED, LIST, TUPLE, NAMED = "xzdoltn"
 
 
 class Node(NamedTuple):
-    """A part of a tree: its kind, its children, and what tells them apart."""
+    """A part of a tree: its kind, its children, and their keys."""
 
     kind: str
     keys: tuple[Any, ...] = ()
     children: tuple[Node, ...] = ()
-    # LEAF: its index; NAMED: "module:qualname"; ORDERED: its `_metadata`.
+    # LEAF: the index; NAMED: "module:qualname"; ORDERED: the `_metadata`.
     extra: Any = None
 
 
 class Leaf(NamedTuple):
-    """One array or tensor of a tree, and where its bytes stand."""
+    """One array or tensor of a tree, and the range of its bytes."""
 
     layout: Layout
     is_tensor: bool
@@ -49,14 +50,14 @@ class Leaf(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The range of a payload that holds all elements of one type, with zeros between leaves.
+    """The range of a payload that has all elements of one type, with zeros between leaves.
 
     Attributes
     ----------
     dtype
-        The reductions' name of the type; None if they have none.
+        The reductions' name of the type; None if it cannot be reduced.
     name
-        The type in words, for errors.
+        The name of the type for errors.
     offset, nbytes
         The range, in bytes.
     """
@@ -68,14 +69,14 @@ class Group(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A range of a payload that a reduction folds as elements of one type: from the end of the run before.
+    """A range of a payload that a reduction folds as one type. It begins at the end of the previous run.
 
     Attributes
     ----------
     dtype
         The reductions' name of the type.
     end
-        In bytes of the payload; the last run's is its size.
+        An offset in bytes. The end of the last run is the size of the payload.
     """
 
     dtype: str
@@ -88,9 +89,9 @@ class TreeSpec:
     Attributes
     ----------
     nbytes
-        The size of the payload.
+        The size of the payload in bytes.
     groups
-        One for each type of elements; together they are the payload but for padding.
+        One for each type of elements; together they cover the payload except padding.
     """
 
     __slots__ = ("_digest", "_json", "groups", "leaves", "nbytes", "root")
@@ -103,12 +104,12 @@ class TreeSpec:
 
     @property
     def dtype(self) -> str | None:
-        """The reductions' name of the one type of all elements; None if there is no such."""
+        """The reductions' name of the type of all elements; None if there are several types, or no name."""
         return self.groups[0].dtype if len(self.groups) == 1 else None
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """What a reduction folds: a run for each type that has elements; none if one of these has no sums."""
+        """The runs of a reduction, one for each type with elements; empty if a type cannot be reduced."""
         present = [group for group in self.groups if group.nbytes > 0]
         if not present:
             present = [group for group in self.groups if group.dtype is not None][:1]
@@ -118,23 +119,23 @@ class TreeSpec:
 
     @property
     def has_tensors(self) -> bool:
-        """Whether there are torch tensors among the leaves."""
+        """Whether some leaves are torch tensors."""
         return any(leaf.is_tensor for leaf in self.leaves)
 
     @property
     def digest(self) -> bytes:
-        """16 bytes that are the same for equal structures alone."""
+        """16 bytes that are equal only for equal structures."""
         if self._digest is None:
             self._digest = hashlib.blake2b(self._json, digest_size=16).digest()
         return self._digest
 
     def to_bytes(self) -> bytes:
-        """Return the structure in a form that `from_bytes` reads; equal for equal structures."""
+        """Return the structure in the form that `from_bytes` reads. Equal structures give equal bytes."""
         return self._json
 
     @classmethod
     def from_bytes(cls, text: bytes) -> TreeSpec:
-        """Return the spec that `to_bytes` wrote; raises ValueFormatError."""
+        """Return the spec from the bytes of `to_bytes`; raises ValueFormatError."""
         text = bytes(text)
         spec = _specs.get(text)
         if spec is None:
@@ -192,7 +193,7 @@ def scan(value: Any) -> tuple[TreeSpec, list[Any]]:
     Raises
     ------
     NotATree
-        It is no tree.
+        The value is not a tree.
     TypeError
         A leaf is on another device.
     """
@@ -205,7 +206,7 @@ def scan(value: Any) -> tuple[TreeSpec, list[Any]]:
     return TreeSpec.from_bytes(text), scanner.values
 
 
-# How a value is reached: the way to its container, and its key there.
+# The place of a value in its tree: the place of its container, and its key there.
 Path = Union["tuple[Path, Any]", None]
 
 
@@ -218,7 +219,7 @@ def _spoken(path: Path) -> str:
 
 
 class _Scanner:
-    """Turns a tree into the JSON document of its structure, and collects the leaves."""
+    """Converts a tree into the JSON document of its structure, and collects the leaves."""
 
     def __init__(self) -> None:
         np = sys.modules.get("numpy")
@@ -280,7 +281,7 @@ class _Scanner:
 
 
 def _leaf_document(code: str, layout: Layout) -> list[Any]:
-    """[code, shape] and, unless it is C, the order. Tensors: "t:" code, "g:" if requiring grad."""
+    """[code, shape] and, unless it is C, the order. Tensors: "t:" code, or "g:" if they require grad."""
     if layout.order == "C":
         return [code, layout.shape]
     return [code, layout.shape, layout.order]
@@ -306,7 +307,7 @@ def _key_document(key: Any, path: Path) -> Any:
 
 
 def _attributes_of(value: OrderedDict[Any, Any], path: Path) -> Any:
-    """Return what torch keeps beside a state dict: versions, as plain text and numbers."""
+    """Return torch's attributes of a state dict: versions, as plain text and numbers."""
     attributes = vars(value)
     if not attributes:
         return None
@@ -411,14 +412,14 @@ def _parse_leaf(document: Any) -> tuple[Layout, bool, int]:
 
 
 def compress(text: bytes) -> bytes:
-    """Return a structure, compressed."""
+    """Compress a structure."""
     return zlib.compress(text, 9)
 
 
 def decompress(packed: bytes) -> bytes:
-    """Return a structure that was compressed; raises ValueFormatError.
+    """Return a decompressed structure; raises ValueFormatError.
 
-    zlib makes at most 1032 bytes of one: 4 MiB of all the metadata there can be.
+    zlib expands a byte to at most 1032: 4 MiB for the largest metadata.
     """
     try:
         machine = zlib.decompressobj()
@@ -434,7 +435,7 @@ def decompress(packed: bytes) -> bytes:
 
 
 def build(node: Node, leaf: Callable[[int], Any], allow_import: bool) -> Any:
-    """Return the value of a node; `leaf(index)` gives the leaves."""
+    """Return the value of a node; `leaf(index)` returns the leaves."""
     if node.kind == LEAF:
         return leaf(node.extra)
     if node.kind == NONE:

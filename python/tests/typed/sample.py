@@ -1,4 +1,4 @@
-"""What type checkers make of the package: `assert_type` fails where one sees something else. Not run."""
+"""The types that checkers infer: `assert_type` fails if a checker infers another type. Not run."""
 
 from __future__ import annotations
 
