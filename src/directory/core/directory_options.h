@@ -59,8 +59,7 @@ struct DirectoryOptions {
   // in these and in deferred broadcasts; above these limits the shard answers ResourceExhausted.
   size_t max_deferred = 1 << 20;
   size_t max_deferred_name_bytes = 64 << 20;
-  // Bytes of the names in the marks of lost objects; above this limit the shard drops the
-  // mark.
+  // Bytes of the names in the marks of lost objects; above this limit the shard drops the mark.
   size_t max_lost_name_bytes = 64 << 20;
   // Sticky objects, and broadcasts that a caller waits for; above these limits the shard answers a
   // BroadcastRequest with ResourceExhausted.
