@@ -50,7 +50,7 @@ struct DirectoryClient::Impl {
 
   // Last, so that they are destroyed first: no callback runs while the rest is being destroyed.
   LoopTimer timer;
-  // Runs one task later than possible: replies to clients, who wait for them, go first.
+  // Runs one task later than possible: replies to waiting clients go first.
   LoopSignal late_flush;
   LoopSignal flush;
 };
