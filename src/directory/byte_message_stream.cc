@@ -68,7 +68,7 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
 
   // The connection is made, or `bytes` has the error.
   void Connected(absl::StatusOr<std::unique_ptr<net::ByteStream>> bytes) {
-    // The stream was closed while the dial was in progress.
+    // The stream was closed, and its time to linger passed before the connection was made.
     if (over_) return;
     if (!bytes.ok()) return Broken(bytes.status());
     bytes_ = *std::move(bytes);

@@ -57,6 +57,7 @@ void HoldSets::SetUntil(const NodeKey& key, Node& node, Instant until) {
 
 void HoldSets::SessionBegins(const NodeKey& key) {
   Node& node = nodes_[key];
+  // A node with a session has no deadline.
   SetUntil(key, node, Instant::Infinite());
   // Holds of two earlier sessions can be stale at once if the node's registration never ended.
   node.more_stale = node.more_stale || std::exchange(node.more, false);

@@ -5,7 +5,7 @@
 namespace phalanx::directory {
 
 void LinkLoad::End(Instant now) {
-  // A query never needs an earlier period with fewer pulls: this one ends later and has more.
+  // A query never needs an earlier period with no more pulls than this one, which ends later.
   while (!peaks_.empty() && peaks_.back().second <= count_) peaks_.pop_back();
   peaks_.emplace_back(now, count_);
   if (--count_ == 0) peaks_.clear();

@@ -216,8 +216,7 @@ ShardSession::ShardSession(SessionId id, uint64_t shard_incarnation, const Sessi
 }
 
 bool ShardSession::CanResume(const v1::Hello& hello) const {
-  // A node that started again has the same number and another incarnation, and lost what it
-  // received.
+  // A restarted node has the same number and another incarnation, and lost what it received.
   return hello.session_id() == id_ && hello.shard_incarnation() == shard_incarnation_ &&
          hello.node().key().node() == node_.key().node() &&
          hello.node().key().incarnation() == node_.key().incarnation() && !ended_ &&

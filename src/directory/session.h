@@ -42,7 +42,7 @@ class NodeSession {
   enum class Event {
     kRegister,  // a new session is up: Send the whole state now, RegisterBegin to RegisterEnd,
                 // before anything else
-    kResumed,   // the same session goes on
+    kResumed,   // the same session continues
   };
 
   NodeSession(SessionConfig config, v1::NodeInfo self);

@@ -280,7 +280,7 @@ void Shard::Impl::OnStreamClosed(StreamId id) {
 
 void Shard::Impl::CloseStream(StreamId id, const absl::Status& why) {
   ShardStream& stream = *streams.at(id).stream;
-  // The node reads the cause in a frame; not every transport carries the status of a close.
+  // A frame has room for the whole cause; gRPC shortens the status of a close.
   if (!why.ok() && stream.writable()) stream.Send(RefusedFrame(why));
   stream.Close(why);
   OnStreamClosed(id);

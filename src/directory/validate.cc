@@ -58,6 +58,7 @@ absl::StatusOr<absl::btree_set<std::string>> ParseNodeNames(
     if (name.empty()) return absl::InvalidArgumentError("nodes: a name is empty");
     if (name.size() > kMaxNamedNodeBytes) return TooLong("nodes", name.size(), kMaxNamedNodeBytes);
   }
+  // A set: a broadcast counts a repeated name once.
   return absl::btree_set<std::string>(names.begin(), names.end());
 }
 

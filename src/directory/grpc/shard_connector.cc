@@ -49,6 +49,7 @@ class NodeReactor final : public StreamReactor<v1::NodeFrame, v1::ShardFrame, Cl
         context_.TryCancel();
       }
     }
+    // From here on OnDone can run.
     RemoveHold();
   }
 
