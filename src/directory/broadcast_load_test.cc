@@ -1,5 +1,5 @@
-// Pulls of several objects over one node's link: how far they share it, and when one is moved to
-// somebody who serves fewer.
+// Pulls of several objects over one node's link: how far they share the link, and when the planner
+// moves a pull to a sender that serves fewer.
 #include <string>
 #include <vector>
 
@@ -18,7 +18,7 @@ constexpr uint64_t kSize = 64 * kMiB;
 constexpr double kRate = 10.0 * kMiB;
 const ObjectId x = Id("x");
 
-// r pulls x from a, which others pull other objects from; then b has all of x too.
+// r pulls x from a, from which other nodes pull other objects; then b has all of x too.
 class SharedLinkTest : public ::testing::Test {
  protected:
   SharedLinkTest() {
@@ -36,7 +36,7 @@ class SharedLinkTest : public ::testing::Test {
     h.Want(b, x);
     h.Finish(b, x);
   }
-  // Who feeds r after it has told how it got on for 100 ms.
+  // The sender of r after r has reported its progress for 100 ms.
   NodeKey SenderAfterReport(uint64_t bytes = kMiB, absl::Duration starved = absl::ZeroDuration()) {
     h.Advance(absl::Milliseconds(100));
     h.Progress(r, x, bytes, kRate, starved);
@@ -102,7 +102,7 @@ TEST(SharedLinkOrderTest, NobodyMovesToWhoHasLess) {
   h.Want(p, Id("y"));
   h.Fail(r, x);
   ASSERT_EQ(h.SenderOf(r, x), a) << "b has failed it";
-  // Until b is as good as before.
+  // Until b counts as good as before.
   h.Advance(absl::Seconds(3));
   h.Progress(r, x, kMiB, kRate);
   EXPECT_EQ(h.SenderOf(r, x), a) << "b has nothing yet";

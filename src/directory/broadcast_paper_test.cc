@@ -44,8 +44,8 @@ TEST(BroadcastPaperTest, Section3TheDirectoryKnowsSizeAndLocationOfEveryCopy) {
   EXPECT_EQ(described.copies(1).sender_name(), "a");
 }
 
-// Section 3.2: a location is published when creation starts and again when it is complete, so that
-// a partial copy serves.
+// Section 3.2: a node publishes a location when creation starts and again when the object is
+// complete, so that a partial copy serves.
 TEST(BroadcastPaperTest, Section3APartialCopyServesBeforeItIsComplete) {
   Harness h;
   const NodeKey a = h.Up("a");
@@ -69,7 +69,7 @@ TEST(BroadcastPaperTest, Section3ASmallObjectComesWithTheAnswerInOneRoundTrip) {
   EXPECT_EQ(h.Last(b, v1::ShardMessage::kDeliver)->deliver().inline_bytes(), bytes);
 }
 
-// Section 3.2: a query for an object that does not exist yet is answered when it does.
+// Section 3.2: if an object does not exist yet, the directory answers the query when it does.
 TEST(BroadcastPaperTest, Section3AQueryForAnObjectThatDoesNotExistYetWaits) {
   Harness h;
   const NodeKey a = h.Up("a");
@@ -95,8 +95,8 @@ TEST(BroadcastPaperTest, Section4CompleteCopiesArePreferred) {
   EXPECT_NE(h.SenderOf(r[1], x), h.SenderOf(r[2], x));
 }
 
-// Section 3.3: a location that was handed out is taken from the list, so that a sender serves one
-// receiver at a time.
+// Section 3.3: the directory removes a location from the list when it assigns it, so that a sender
+// serves one receiver at a time.
 TEST(BroadcastPaperTest, Section4ASenderServesOneReceiverAtATime) {
   Harness h;
   const NodeKey a = h.Up("a");
@@ -108,8 +108,8 @@ TEST(BroadcastPaperTest, Section4ASenderServesOneReceiverAtATime) {
   }
 }
 
-// Section 3.3: a receiver is added to the list as a partial copy at once, so that the next one can
-// take it.
+// Section 3.3: the directory adds a receiver to the list as a partial copy at once, so that the
+// next receiver can pull from it.
 TEST(BroadcastPaperTest, Section4AReceiverIsListedAtOnceAndServesTheNext) {
   Harness h;
   const NodeKey a = h.Up("a");
@@ -121,7 +121,8 @@ TEST(BroadcastPaperTest, Section4AReceiverIsListedAtOnceAndServesTheNext) {
   EXPECT_EQ(h.SenderOf(r[1], x), r[0]) << "before it has a single byte";
 }
 
-// Section 3.3: when a receiver has finished, its sender is put back and it counts as complete.
+// Section 3.3: when a receiver has finished, the directory lists its sender again and counts the
+// receiver as complete.
 TEST(BroadcastPaperTest, Section4AFinishedReceiverFreesItsSenderAndIsAnother) {
   Harness h;
   const NodeKey a = h.Up("a");
@@ -137,8 +138,8 @@ TEST(BroadcastPaperTest, Section4AFinishedReceiverFreesItsSenderAndIsAnother) {
   EXPECT_EQ(senders, (std::set<NodeKey>{a, r[0]}));
 }
 
-// Section 3.3 and figure 4: receivers that come while nobody has finished form a chain; later ones
-// spread over what is complete.
+// Section 3.3 and figure 4: receivers that arrive while no other has finished form a chain; later
+// ones spread over the complete copies.
 TEST(BroadcastPaperTest, Section4LateReceiversSpreadOverCompleteCopies) {
   Harness h;
   const NodeKey a = h.Up("a");
@@ -161,8 +162,8 @@ TEST(BroadcastPaperTest, Section4LateReceiversSpreadOverCompleteCopies) {
   EXPECT_EQ(senders.size(), 4u) << "five complete copies, four receivers, none shared";
 }
 
-// Section 3.5 (fault tolerance of broadcast): a receiver whose sender failed asks again and gets
-// another one.
+// Section 3.5 (fault tolerance of broadcast): a receiver whose sender failed requests another one
+// and gets it.
 TEST(BroadcastPaperTest, Section5AFailedSenderIsReplaced) {
   Harness h;
   const NodeKey a = h.Up("a");
@@ -176,7 +177,7 @@ TEST(BroadcastPaperTest, Section5AFailedSenderIsReplaced) {
 }
 
 // Section 3.5: only missing bytes are sent again. The Assign names the same generation; the
-// receiver goes on at its watermark.
+// receiver continues at its watermark.
 TEST(BroadcastPaperTest, Section5TheNewSenderContinuesTheSameGeneration) {
   Harness h;
   const NodeKey a = h.Up("a");
@@ -200,21 +201,22 @@ TEST(BroadcastPaperTest, Section5NobodyDownstreamOfTheReceiverIsChosen) {
   const auto r = UpMany(h, 4);
   h.Create(a, x, {.size = kLarge, .complete = true});
   for (const NodeKey& node : r) h.Want(node, x);
-  // r0 loses touch with a. Everybody else is downstream of it: it must wait for a, not pull from
-  // its own receivers.
+  // r0 loses its connection to a. All other receivers are downstream of r0: it must wait for a, not
+  // pull from its own receivers.
   h.Fail(r[0], x);
   EXPECT_EQ(h.SenderOf(r[0], x), a);
   h.Advance(absl::Milliseconds(20));
   EXPECT_EQ(h.SenderOf(r[0], x), a);
   for (int i = 1; i < 4; ++i) EXPECT_EQ(h.SenderOf(r[i], x), r[i - 1]) << "their pulls go on";
-  // It does not come back: now its receiver has the sender, and it what is downstream no more.
+  // The connection stays broken: now r0's receiver has the sender, and r0 is no longer upstream of
+  // the others.
   h.Fail(r[0], x);
   EXPECT_EQ(h.SenderOf(r[1], x), a);
   h.Advance(absl::Milliseconds(20));
   EXPECT_NE(h.SenderOf(r[0], x), a);
 }
 
-// Section 3.5: when no copy is left the receivers wait until the object is put again (by
+// Section 3.5: if no copy is left, the receivers wait until the object is put again (by
 // re-executing its task).
 TEST(BroadcastPaperTest, Section5WithoutACopyReceiversWaitForTheObjectToBePutAgain) {
   Harness h;
@@ -231,7 +233,7 @@ TEST(BroadcastPaperTest, Section5WithoutACopyReceiversWaitForTheObjectToBePutAga
   EXPECT_EQ(h.LastAssign(b, x)->generation, again);
 }
 
-// Section 3.5: a node that comes back joins simply by asking.
+// Section 3.5: a restarted node joins with an ordinary query.
 TEST(BroadcastPaperTest, Section5ARestartedNodeJoinsByAskingAgain) {
   Harness h;
   const NodeKey a = h.Up("a");
@@ -245,7 +247,7 @@ TEST(BroadcastPaperTest, Section5ARestartedNodeJoinsByAskingAgain) {
   EXPECT_EQ(h.SenderOf(again, x), r[1]) << "at the end of the chain";
 }
 
-// Section 3.2 (API): Delete removes every copy, and who asks afterwards is told so.
+// Section 3.2 (API): Delete removes every copy, and a later query returns an error.
 TEST(BroadcastPaperTest, Section3DeleteRemovesEveryCopy) {
   Harness h;
   const NodeKey a = h.Up("a");

@@ -17,17 +17,17 @@ enum FrameKind : uint8_t { kFrame = 0, kClose = 1 };
 
 constexpr size_t kHeaderBytes = 5;
 constexpr size_t kReadBytes = 64 << 10;
-// An emptied buffer larger than this is given back.
+// An empty buffer with a larger capacity is freed.
 constexpr size_t kRestingBytes = 256 << 10;
-// After a longer frame the loop's other work has its turn before the next.
+// After a longer frame the loop's other tasks run before the next frame.
 constexpr size_t kBytesPerTurn = 256 << 10;
-// How long a connection may take to be made: all addresses of a name are tried within the lease,
-// after which a session takes its shard for silent and asks for another stream.
+// The limit of connecting. All addresses of a name are tried within the lease; after the lease the
+// session considers its shard silent and opens another stream.
 constexpr absl::Duration kConnectTimeout = absl::Seconds(2);
-// How long a closed stream may take to hand over what was sent before.
+// How long a closed stream can take to send what is queued.
 constexpr absl::Duration kLinger = absl::Seconds(1);
 
-// Bytes that are taken from the front and added at the back.
+// A byte queue: appended at the back, taken from the front.
 class Queue {
  public:
   absl::string_view view() const { return absl::string_view(bytes_).substr(begin_); }
@@ -39,6 +39,7 @@ class Queue {
       begin_ = 0;
       if (bytes_.capacity() > kRestingBytes) bytes_.shrink_to_fit();
     } else if (begin_ > bytes_.size() / 2) {
+      // More than half is free: each byte is moved a bounded number of times.
       bytes_.erase(0, begin_);
       begin_ = 0;
     }
@@ -49,7 +50,8 @@ class Queue {
   size_t begin_ = 0;
 };
 
-// What lives as long as the stream, or until what it sent is out. Everything on the executor.
+// The shared state of a stream: lives as long as the stream, or until its queued bytes are sent.
+// Everything on the executor.
 template <typename Out, typename In>
 class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
  public:
@@ -57,18 +59,20 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
 
   Connection(Executor& executor, std::string peer) : executor_(executor), peer_(std::move(peer)) {}
 
-  // One of them, before everything else: this end is the node, or the shard.
+  // The caller uses one of the two before everything else: this end is the node, or the shard.
   void SendPreamble() { output_.back().append(kStreamPreamble.data(), kStreamPreamble.size()); }
   void ExpectPreamble(absl::string_view already_read) {
     preamble_left_ = kStreamPreamble.size();
     input_.back().append(already_read.data(), already_read.size());
   }
 
-  // The bytes' stream is there, or why not.
+  // The connection is made, or `bytes` has the error.
   void Connected(absl::StatusOr<std::unique_ptr<net::ByteStream>> bytes) {
+    // The stream was closed, and its time to linger passed before the connection was made.
     if (over_) return;
     if (!bytes.ok()) return Broken(bytes.status());
     bytes_ = *std::move(bytes);
+    // Control frames precede object bytes where both queue for the link.
     bytes_->SetUrgent();
     if (handlers_ != nullptr) ArmRead();
     Write();
@@ -78,6 +82,7 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
     PHALANX_CHECK(handlers_ == nullptr, "a stream is started once");
     handlers_ = std::make_shared<Handlers>(std::move(handlers));
     if (bytes_ != nullptr) ArmRead();
+    // The connection failed before the owner had handlers to report to.
     if (early_failure_.has_value()) PostClosed(*std::exchange(early_failure_, std::nullopt));
   }
 
@@ -91,6 +96,7 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
     if (over_) return;
     sending_ = true;
     Append(kFrame, frame);
+    // A long frame occupied this turn; other tasks of the loop run before the next frame.
     yields_ = output_.view().size() > kBytesPerTurn;
     Write();
   }
@@ -98,10 +104,12 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
   void Close(const absl::Status& why) {
     if (std::exchange(closing_, true)) return;
     handlers_.reset();
+    // No more callbacks. The queued frames and the close still go out.
     input_ = Queue();
     if (bytes_ != nullptr) bytes_->OnReadable(nullptr);
     if (over_) return;
     Append(kClose, RefusedFrame(why).refused());
+    // A peer that does not read must not keep the connection for ever.
     executor_.RunAt(executor_.Now() + kLinger, [self = this->shared_from_this()] { self->Over(); });
     Write();
   }
@@ -126,7 +134,8 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
       const iovec piece = {const_cast<char*>(left.data()), left.size()};
       const absl::StatusOr<size_t> wrote = bytes_->Write({&piece, 1});
       if (!wrote.ok()) {
-        // What the peer said before it went is still to be read; reading tells of the end, too.
+        // The frames that the peer sent before it left are still to be read; reading also reports
+        // the end.
         if (closing_) Over();
         return;
       }
@@ -142,6 +151,7 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
     }
     sending_ = false;
     if (!std::exchange(wake_when_writable_, false)) return;
+    // A callback never runs inside a call of the stream's owner.
     executor_.Post([self = this->shared_from_this()] {
       if (const auto handlers = self->handlers_) handlers->on_writable();
     });
@@ -160,17 +170,19 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
           absl::StrCat("the connection to ", peer_, " broke: ", read.status().message())));
     }
     input_.back().append(buffer, *read);
+    // A handler can close or destroy the stream, so each frame checks again.
     while (handlers_ != nullptr && !over_ && TakePreamble() && TakeFrame()) {
     }
     if (handlers_ != nullptr && !over_) ArmRead();
   }
 
-  // True when it has been read.
+  // True if the whole preamble was read.
   bool TakePreamble() {
     if (preamble_left_ == 0) return true;
     const absl::string_view expected =
         kStreamPreamble.substr(kStreamPreamble.size() - preamble_left_);
     const absl::string_view got = input_.view().substr(0, expected.size());
+    // Compares the bytes that arrived: a stranger is rejected at its first wrong byte.
     if (got != expected.substr(0, got.size())) {
       Broken(absl::InvalidArgumentError(absl::StrCat(peer_, " does not speak to a directory")));
       return false;
@@ -180,12 +192,13 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
     return preamble_left_ == 0;
   }
 
-  // Hands on the first frame of the input; false when it is not all there.
+  // Delivers the first frame of the input. False if the frame is incomplete.
   bool TakeFrame() {
     ByteReader in(input_.view());
     const uint32_t size = in.U32();
     const uint8_t kind = in.U8();
     if (!in.ok()) return false;
+    // Before the payload is awaited: the length comes from the peer and bounds the buffer.
     if (size > (greetings_left_ > 0 ? kMaxGreetingBytes : kMaxFrameBytes) || kind > kClose) {
       Malformed(greetings_left_ == kGreetingFrames
                     ? "does not speak as we do: another program, or an older version of this one?"
@@ -204,7 +217,9 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
     if (!message.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
       return Malformed("has sent a frame that is no proto");
     }
+    // Before the handler runs, because the handler can close the stream, which replaces the input.
     input_.Take(kHeaderBytes + payload.size());
+    // A copy of the pointer keeps the handlers alive if on_message destroys the stream.
     const auto handlers = handlers_;
     handlers->on_message(std::move(message));
   }
@@ -217,7 +232,7 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
     Broken(refused.code() == 0 ? absl::OkStatus() : RefusedStatus(refused));
   }
 
-  // Nothing that comes after this can be understood. The peer is told, if it reads.
+  // The bytes after this cannot be parsed. Sends the error to the peer, in case it still reads.
   void Malformed(absl::string_view what) {
     absl::Status why = absl::InvalidArgumentError(absl::StrCat(peer_, " ", what));
     Append(kClose, RefusedFrame(why).refused());
@@ -227,6 +242,7 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
 
   void Broken(absl::Status why) {
     Over();
+    // The owner closed the stream itself, so it gets no callback.
     if (closing_) return;
     if (handlers_ == nullptr) {
       early_failure_ = std::move(why);
@@ -251,7 +267,7 @@ class Connection : public std::enable_shared_from_this<Connection<Out, In>> {
   Executor& executor_;
   const std::string peer_;
   std::unique_ptr<net::ByteStream> bytes_;  // null until connected
-  std::shared_ptr<Handlers> handlers_;      // null before Start, and once nobody is to be told
+  std::shared_ptr<Handlers> handlers_;      // null before Start, and after the last callback
   std::optional<absl::Status> early_failure_;
   Queue input_;
   Queue output_;

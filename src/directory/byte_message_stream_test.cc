@@ -1,4 +1,5 @@
-// Control streams over real sockets of the loopback, and what they make of bytes that are none.
+// Control streams over real loopback sockets, and their errors if a peer sends bytes that are no
+// stream.
 #include "src/directory/byte_message_stream.h"
 
 #include <functional>
@@ -54,7 +55,8 @@ class TcpHarness final : public MessageStreamHarness {
     return NewByteShardConnector(network_, "127.0.0.1:1")->Connect(loop_);
   }
 
-  // Dials as no node does, sends `bytes`, and returns how the shard's end of the stream closed.
+  // Dials like a foreign program, sends `bytes`, and returns the status with which the shard's end
+  // of the stream closed.
   absl::Status ClosedBy(std::string bytes) {
     absl::Status closed;
     std::unique_ptr<net::ByteStream> stranger;
@@ -108,8 +110,8 @@ TEST(ByteMessageStreamTest, BytesThatAreNoStreamEndIt) {
   const std::string preamble(kStreamPreamble);
   const std::vector<std::string> strangers = {
       "GET / HTTP/1.1\r\n\r\n",
-      "PHXT",  // a preamble but for its last letter
-      // Nobody has shown the secret yet: this is not waited for.
+      "PHXT",  // a preamble with a wrong last letter
+      // The peer has not proved the secret yet, so the shard does not wait for such a frame.
       preamble + Header(kMaxGreetingBytes + 1, 0),
       preamble + Header(kMaxGreetingBytes + 1, 1),
       preamble + Header(1, 2) + "x",
@@ -121,7 +123,7 @@ TEST(ByteMessageStreamTest, BytesThatAreNoStreamEndIt) {
   }
 }
 
-// Takes everything at once, as a kernel does whose peer reads as fast.
+// Accepts all bytes at once, like a kernel with a peer that reads as fast.
 class Sink final : public net::ByteStream {
  public:
   explicit Sink(bool& urgent) : urgent_(urgent) {}
@@ -182,7 +184,7 @@ class DeadlineNetwork final : public net::Network {
   Instant dial_deadline;
 };
 
-// The network gives each address a like share of the time that it has.
+// The network divides the available time equally among the addresses.
 TEST(ByteMessageStreamTest, TheLastAddressOfANameIsTriedBeforeTheSessionGivesTheStreamUp) {
   TcpHarness harness;
   DeadlineNetwork network;

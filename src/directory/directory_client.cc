@@ -48,9 +48,9 @@ struct DirectoryClient::Impl {
   Instant down_since;
   absl::Status error;
 
-  // Last: nothing of theirs runs once the rest is being destroyed.
+  // Last, so that they are destroyed first: no callback runs while the rest is being destroyed.
   LoopTimer timer;
-  // By a later task than it could be: what there is for clients, who wait for it, goes first.
+  // Runs one task later than possible: replies to waiting clients go first.
   LoopSignal late_flush;
   LoopSignal flush;
 };
@@ -67,6 +67,7 @@ void DirectoryClient::Impl::Open() {
                        Broken(why.ok() ? absl::UnavailableError("the shard closed the stream")
                                        : why);
                      }});
+  // The hello is due at once; no event of the loop would send it.
   Pump();
 }
 
@@ -87,6 +88,7 @@ void DirectoryClient::Impl::OnTimer() {
 void DirectoryClient::Impl::OnFrame(v1::ShardFrame frame) {
   const absl::Status taken = session.OnFrame(std::move(frame), executor.Now());
   if (const auto event = session.TakeEvent()) {
+    // Handlers can send at once, so the state is consistent before they run.
     up = true;
     error = absl::OkStatus();
     handlers.on_connection(true, error);
@@ -97,12 +99,13 @@ void DirectoryClient::Impl::OnFrame(v1::ShardFrame frame) {
       ++counters.resumed;
     }
   }
+  // After the events: on_register comes before the messages of the new session.
   for (const v1::ShardMessage& message : session.TakeMessages()) handlers.on_message(message);
   if (!taken.ok()) return Broken(taken);
   flush.Raise();
 }
 
-// Puts what is due on the stream as long as the stream takes it.
+// Puts the due frames on the stream as long as the stream takes them.
 void DirectoryClient::Impl::Pump() {
   if (stream == nullptr) return;
   if (session.overflowed()) {
@@ -110,8 +113,9 @@ void DirectoryClient::Impl::Pump() {
     return Broken(absl::ResourceExhaustedError(absl::StrCat(
         "directory ", connector->target(), " acknowledges too slowly: a new session is needed")));
   }
-  // The stream is asked only when something is due, so that it wakes us only for that.
+  // Checks the stream only if something is due, so that on_writable wakes the loop only for that.
   while (session.NextDeadline() <= executor.Now()) {
+    // on_writable continues; until then only the shard's silence needs the timer.
     if (!stream->writable()) return timer.Ensure(session.SilenceDeadline());
     auto frame = session.NextFrame(executor.Now());
     if (!frame.has_value()) break;
@@ -122,6 +126,7 @@ void DirectoryClient::Impl::Pump() {
 
 void DirectoryClient::Impl::Broken(const absl::Status& why) {
   const Instant now = executor.Now();
+  // Before `up` changes: the delay depends on whether a stream was up.
   const absl::Duration delay = Delay(why);
   if (up) down_since = now;
   session.StreamClosed(now);
@@ -131,15 +136,18 @@ void DirectoryClient::Impl::Broken(const absl::Status& why) {
   timer.Ensure(*open_at);
   const bool news = std::exchange(up, false) || why != error;
   error = why;
+  // One report per cause: a shard that is down for an hour must not fill the log.
   if (news) handlers.on_connection(false, error);
 }
 
 absl::Duration DirectoryClient::Impl::Delay(const absl::Status& why) {
+  // Only the shard's own answer counts as a refusal, not a stream that broke later.
   const bool refused = !up && (absl::IsFailedPrecondition(why) || absl::IsPermissionDenied(why) ||
                                absl::IsInvalidArgument(why));
   absl::Duration delay = up ? kFirstReconnectDelay : kReconnectDelay;
   if (!up && executor.Now() - down_since > kReconnectPatience) delay = kSlowReconnectDelay;
   if (refused) delay = kRefusedDelay;
+  // Spread, so that the nodes of a restarted shard do not all connect at once.
   return delay * (0.75 + 0.5 * random.Unit());
 }
 
@@ -152,6 +160,7 @@ DirectoryClient::DirectoryClient(Executor& executor, std::unique_ptr<ShardConnec
 }
 
 DirectoryClient::~DirectoryClient() {
+  // Between two streams there is nothing to say goodbye on; the shard's grace ends the session.
   if (impl_->stream == nullptr) return;
   if (impl_->stream->writable()) {
     if (auto frame = impl_->session.LastFrame(impl_->executor.Now())) {

@@ -1,8 +1,8 @@
-// A node's view of one shard: keeps a session up over streams from a ShardConnector, and hands
-// whole messages to its owner. Decides nothing; the same class runs in the daemon and in
-// simulation.
+// A node's view of one shard: keeps a session up over streams from a ShardConnector, and passes
+// whole messages to its owner. Makes no decisions of the protocol; the daemon and the simulation
+// run the same class.
 //
-// Thread rule: made, used and destroyed on the node's control loop; callbacks run there, never
+// Thread rule: created, used and destroyed on the node's control loop; callbacks run there, never
 // inside a call.
 #ifndef PHALANX_DIRECTORY_DIRECTORY_CLIENT_H_
 #define PHALANX_DIRECTORY_DIRECTORY_CLIENT_H_
@@ -22,15 +22,16 @@
 
 namespace phalanx::directory {
 
-// After a stream broke the next is opened so soon, give or take a quarter: the shard does not wait
-// for long.
+// The delay of the first reconnect after a stream broke, plus or minus a quarter: short, because
+// the shard does not wait long.
 inline constexpr absl::Duration kFirstReconnectDelay = absl::Milliseconds(4);
-// And then every so often: a shard that restarts is found within 100 ms.
+// The delay of later attempts: the node finds a restarted shard within 100 ms.
 inline constexpr absl::Duration kReconnectDelay = absl::Milliseconds(40);
-// A shard that stays away for so long is then asked less often.
+// If the shard is unreachable for so long, the node retries less often.
 inline constexpr absl::Duration kReconnectPatience = absl::Seconds(10);
 inline constexpr absl::Duration kSlowReconnectDelay = absl::Milliseconds(400);
-// A shard that refuses us (other version, cluster, secret) will hardly change its mind.
+// If the shard refuses the node (other version, cluster, secret), an early retry will hardly
+// succeed.
 inline constexpr absl::Duration kRefusedDelay = absl::Seconds(1);
 
 class DirectoryClient {
@@ -39,8 +40,8 @@ class DirectoryClient {
     // A new session: Send RegisterBegin .. RegisterEnd now. Everything sent before is void.
     absl::AnyInvocable<void()> on_register;
     absl::AnyInvocable<void(const v1::ShardMessage&)> on_message;
-    // The stream is up (true; before on_register) or broken (false, with the reason). A shard that
-    // cannot be reached or that refuses us comes here too, once per reason.
+    // The stream is up (true; before on_register) or broken (false, with the reason). Also called,
+    // once per reason, if the shard cannot be reached or refuses the node.
     absl::AnyInvocable<void(bool connected, const absl::Status& why)> on_connection;
   };
 
@@ -55,11 +56,12 @@ class DirectoryClient {
   // Begins to connect. `executor` outlives this.
   DirectoryClient(Executor& executor, std::unique_ptr<ShardConnector> connector,
                   SessionConfig config, v1::NodeInfo self, Random random, Handlers handlers);
-  // Says goodbye if it can: the session ends at once, and the lease is not waited for.
+  // Says goodbye if possible: the session then ends at once, and the shard does not wait for the
+  // lease.
   ~DirectoryClient();
 
-  // Queues for the current session; what is sent in one turn travels in one batch. Dropped silently
-  // when there is no session yet, since registration will tell the state.
+  // Queues for the current session; the messages of one turn travel in one batch. Drops the message
+  // silently if there is no session yet, since registration will report the state.
   void Send(v1::NodeMessage message);
 
   bool connected() const;

@@ -1,6 +1,6 @@
-// A node that was told to commit a result, and is fenced before the shard has heard that it sealed
-// it: it may have answered its clients from it, so nothing else is computed until it is known what
-// became of it.
+// A node got the order to commit a result, and is fenced before the shard has its report that the
+// result is sealed. The node can have answered its clients from the result, so the shard computes
+// no other until it knows the outcome.
 #include <string>
 
 #include "absl/time/time.h"
@@ -18,7 +18,8 @@ using testing::kTarget;
 
 class CommitTest : public testing::ReduceTest {
  protected:
-  // Sources on nodes 0 to 2, the root on node 3, told to commit; nodes 0 and 3 ask.
+  // Sources on nodes 0 to 2, the root on node 3 with the order to commit; nodes 0 and 3 request the
+  // result.
   void Commit() {
     AddNodes(4);
     for (int i = 0; i < 3; ++i) Put(i, i);
@@ -30,7 +31,7 @@ class CommitTest : public testing::ReduceTest {
     Reduce(0, 3, /*root_here=*/false);
     h_.Clear();
   }
-  // The same with small sources: the root is told with its order that it is committed.
+  // The same with small sources: the root's order says that the result is committed.
   void CommitBeforehand() {
     AddNodes(4);
     for (int i = 0; i < 3; ++i) Put(i, i, 1024);
@@ -41,7 +42,7 @@ class CommitTest : public testing::ReduceTest {
     Reduce(0, 3, /*root_here=*/false);
     h_.Clear();
   }
-  // The copy as the root's node tells it in a new session.
+  // The copy as the root's node registers it in a new session.
   void RegisterResult(bool complete, bool adopted = true) {
     v1::NodeMessage message;
     v1::RegisterCopy& copy = *message.mutable_register_copy();

@@ -1,5 +1,5 @@
-// Each mistake that the core could make, switched on, is noticed within 200 random worlds: by an
-// invariant, by a node that is told what must not be, or by somebody who is left waiting.
+// Each named defect of the core, switched on, shows within 200 random worlds: a broken invariant, a
+// message that must not be sent, or a node that waits for ever.
 #include <cstdint>
 #include <string>
 

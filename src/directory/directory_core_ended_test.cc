@@ -1,5 +1,5 @@
-// Reductions that are over, and those of the same target that come after them: who was away and
-// still asks for the one, keeps it in mind, folds it or adds to it changes nothing of the other.
+// Ended reductions, and later reductions of the same target. A node that was away and still
+// requests, keeps, folds or extends the ended one changes nothing of the later one.
 #include <functional>
 #include <string>
 #include <vector>
@@ -22,8 +22,8 @@ using testing::kTarget;
 
 class Ended : public testing::KeepingTest {
  protected:
-  // An open one of sources 0 and 1, the second kept in mind by node 1 alone, which is away when the
-  // target is deleted.
+  // An open reduction of sources 0 and 1. Only node 1 keeps the second source, and it is away when
+  // the target is deleted.
   void EndWhileItsKeeperIsAway() {
     AddNodes(4);
     Open(0, 1);
@@ -51,7 +51,7 @@ class Ended : public testing::KeepingTest {
     const auto told = h_.Last(nodes_[node], Kind::kKeepReduction);
     return told.has_value() && told->keep_reduction().forget();
   }
-  // With what there is of sources 0 to 2, each on its node, and these folds.
+  // Registers node i with its copy of source i, its reductions and the fold.
   void RegisterWithFold(int node, const Generation& source, const v1::Fold& fold) {
     h_.NewSession(nodes_[node], /*had_session=*/true);
     h_.RegisterCopy(nodes_[node], Source(node), source, {.size = kSize});
@@ -72,14 +72,14 @@ class Ended : public testing::KeepingTest {
     Send(node, message);
     h_.RegisterEnd(nodes_[node]);
   }
-  // What such a request, not asked before, is told.
+  // The reply to the request, sent under a new number.
   v1::ReduceReply Answer(int node, v1::NodeMessage message) {
     h_.Clear();
     message.mutable_reduce_request()->set_request_id(++requests_);
     Send(node, message);
     return Reply(node).value_or(v1::ReduceReply());
   }
-  // Computes and seals what is ordered.
+  // Executes the orders and seals the result.
   Generation MakeResult() {
     const int at = RootAt();
     root_ = *FoldAt(at);
@@ -198,7 +198,8 @@ TEST_F(Ended, WhoWasAwayWhenItFailedIsToldWhyThoughAnotherHasBegun) {
   }
 }
 
-// Who asks for it later had asked in time, and was not heard.
+// Node 1 sent its request in time, but the shard gets the request after the deadline: the request
+// begins another reduction.
 TEST_F(Ended, AtItsDeadlineItIsOverForWhoWasNotHeardBefore) {
   AddNodes(2);
   v1::NodeMessage message = OpenRequest(1);
@@ -229,7 +230,7 @@ TEST_F(Ended, OneThatHadNoNumberWhenItEndedIsNotBroughtBackByWhoKnowsIt) {
     message.mutable_reduce_request()->set_timeout_ms(10'000);
     Ask(2, message);
     ASSERT_FALSE(kept_[0].empty());
-    // Who asked for it was not told its number, and who keeps it in mind is away.
+    // The requesting node did not get the reduction's number, and the keeper is away.
     Restart({2, 3});
     ASSERT_TRUE(UnderWay());
     if (deleted) h_.Delete(nodes_[3], kTarget);
@@ -272,7 +273,7 @@ TEST_F(Ended, FoldsOfTheLaterOneGoOnWhenTheShardBeginsAnew) {
       h_.RegisterEnd(nodes_[3]);
     };
     if (tombstone_first) tombstone();
-    // Who folds for the one that was deleted, and has not heard of it.
+    // This node folds for the deleted reduction, and has no message that it was deleted.
     h_.NewSession(nodes_[4], /*had_session=*/true);
     h_.RegisterCopy(nodes_[4], Source(0), generations[0], {.primary = false, .size = kSize});
     Send(4, Registered(before));
@@ -394,7 +395,7 @@ TEST_F(Ended, AnAdditionThatWasTakenIsToldSoThoughItsReductionHasEnded) {
   EXPECT_EQ(Extend(1, added), 0);
   EXPECT_EQ(Extend(1, closed), 0);
   EXPECT_EQ(Extend(1, other), Number(absl::StatusCode::kNotFound));
-  // By its result, too.
+  // The same if its result is known.
   h_.Clear();
   h_.RestartShard();
   RegisterResult(0, g, root_);

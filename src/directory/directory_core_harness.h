@@ -1,5 +1,5 @@
-// A DirectoryCore with named nodes around it, for tests: messages in one line each, answers picked
-// out by kind. Testonly.
+// A DirectoryCore with named nodes around it, for tests: one line per message, answers selected by
+// kind. Testonly.
 //
 //   Harness h;
 //   const NodeKey a = h.Up("a"), b = h.Up("b");
@@ -7,7 +7,7 @@
 //   h.Want(b, x);
 //   EXPECT_EQ(h.LastAssign(b).sender, a);
 //
-// Every step checks the core's invariants. Time moves by Advance alone.
+// Every step checks the core's invariants. Only Advance moves the time.
 #ifndef PHALANX_DIRECTORY_DIRECTORY_CORE_HARNESS_H_
 #define PHALANX_DIRECTORY_DIRECTORY_CORE_HARNESS_H_
 
@@ -29,20 +29,20 @@ namespace phalanx::directory::testing {
 
 using Labels = std::map<std::string, std::string>;
 
-// The object called `name`.
+// The id of the object called `name`.
 ObjectId Id(absl::string_view name);
 
 struct Creation {
   uint64_t size = 1 << 20;
   uint32_t slices = 1;
   bool complete = false;
-  // Of `size` bytes, complete; empty: not inline.
+  // The bytes of a complete inline object, in place of `size`; empty: not inline.
   std::string inline_bytes = {};
   std::string metadata = {};
   bool owned = false;
 };
 
-// What a test looks at of an Assign.
+// The fields of an Assign that tests check.
 struct Assignment {
   NodeKey sender;
   PlanId plan = 0;
@@ -52,18 +52,18 @@ struct Assignment {
 
 class Harness {
  public:
-  // With `learning`, time stands at the start; otherwise the first lease has passed.
+  // If `learning`, the time is that of the start; otherwise the first lease has passed.
   explicit Harness(bool learning = false, DirectoryOptions options = {});
 
   DirectoryCore& core() { return *core_; }
   Instant now() const { return now_; }
   void Advance(absl::Duration by);
-  // Forgets the whole core and starts another; nodes have to come up again.
+  // Replaces the core by a new one; the nodes have to open new sessions.
   void RestartShard();
 
   // A new node and session, registered without any state.
   NodeKey Up(const std::string& name, Labels labels = {});
-  // The session alone, to be followed by Register*.
+  // Only the session, for Register* calls after it.
   void NewSession(const NodeKey& node, bool had_session = false);
   void RegisterEnd(const NodeKey& node);
   void Down(const NodeKey& node);
@@ -77,17 +77,17 @@ class Harness {
             const std::string& inline_bytes = {});
   void Withdraw(const NodeKey& node, const ObjectId& id, const Generation& generation);
   void Want(const NodeKey& node, const ObjectId& id, bool keep = false);
-  // A Want that names the object whose maker is its neighbour.
+  // A Want that names the object whose creator is the node's neighbour.
   void WantNear(const NodeKey& node, const ObjectId& id, const ObjectId& near);
   // A Want of a node that has no memory for the generation.
   void WantWithoutRoom(const NodeKey& node, const ObjectId& id, const Generation& generation);
   void Unwant(const NodeKey& node, const ObjectId& id);
-  // Ends the node's current pull, as of its last Assign.
+  // Ends the node's current pull, according to its last Assign.
   void Finish(const NodeKey& node, const ObjectId& id);
   void Fail(const NodeKey& node, const ObjectId& id,
             absl::StatusCode code = absl::StatusCode::kUnavailable);
   void Report(const NodeKey& node, const v1::PullReport& report);
-  // The report that Finish would send, to be changed.
+  // The report that Finish would send, for the test to change.
   v1::PullReport ReportOf(const NodeKey& node, const ObjectId& id, bool complete);
   void Progress(const NodeKey& node, const ObjectId& id, uint64_t bytes, double rate,
                 absl::Duration starved = absl::ZeroDuration());
@@ -102,7 +102,7 @@ class Harness {
     bool primary = true;
     NodeKey sender = {};
     uint64_t size = 1 << 20;
-    // A part without a sender at its creator: of a pull, not being written.
+    // A partial copy without a sender at its creator: a pull, not a write.
     bool pulled = false;
     bool owned = false;
   };
@@ -112,7 +112,7 @@ class Harness {
   void RegisterHold(const NodeKey& node, const ObjectId& id);
   void Hold(const NodeKey& node, const ObjectId& id);
   void Unhold(const NodeKey& node, const ObjectId& id);
-  // By `node`, of what left `from` under that number.
+  // Claims, for `node`, the reference that `from` sent with that number.
   void Claim(const NodeKey& node, const ObjectId& id, const NodeKey& from, uint64_t number);
   void Keep(const NodeKey& node, const ObjectId& id, uint64_t request = 1);
   void RegisterTombstone(const NodeKey& node, const ObjectId& id, const Generation& generation);
@@ -121,14 +121,14 @@ class Harness {
   const absl::Status& status() const { return status_; }
   absl::Status Send(const NodeKey& node, const v1::NodeMessage& message);
 
-  // What the node has got since the last Clear.
+  // The node's messages since the last Clear.
   const std::vector<v1::ShardMessage>& Received(const NodeKey& node) { return inboxes_[node]; }
   void Clear() { inboxes_.clear(); }
   size_t messages() const;
   std::optional<v1::ShardMessage> Last(const NodeKey& node, v1::ShardMessage::KindCase kind);
-  // The node's last Assign for the object, from any time.
+  // The node's last Assign for the object, also from before a Clear.
   std::optional<Assignment> LastAssign(const NodeKey& node, const ObjectId& id);
-  // Who the node was told to pull from; an invalid key when nobody.
+  // The sender in the node's last Assign; invalid if there is none.
   NodeKey SenderOf(const NodeKey& node, const ObjectId& id);
   v1::Verdict::Kind LastVerdict(const NodeKey& node);
   std::optional<v1::Gone::Kind> LastGone(const NodeKey& node);
@@ -137,11 +137,11 @@ class Harness {
   v1::DescribeObjectResponse Describe(const ObjectId& id);
   bool Known(const ObjectId& id);
   const v1::NodeInfo& Info(const NodeKey& node) { return infos_[node]; }
-  // How many invariants were found broken; tests that do not switch defects on want 0 (and fail at
-  // once otherwise).
+  // The number of broken invariants. Must be 0 unless a test switches a defect on; other tests fail
+  // at the first one.
   int broken() const { return broken_; }
   void TolerateBrokenInvariants() { tolerate_ = true; }
-  // For large tests: the check costs as much as the shard has state.
+  // For large tests: the cost of a check grows with the shard's state.
   void CheckEvery(int steps) { check_every_ = steps; }
 
  private:

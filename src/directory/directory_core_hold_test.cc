@@ -1,4 +1,4 @@
-// Owned objects live as long as somebody holds them (docs/lifetime.md): as nodes see it.
+// Owned objects live as long as a node holds them (docs/lifetime.md), as the nodes observe it.
 #include <string>
 
 #include "gtest/gtest.h"
@@ -135,7 +135,7 @@ TEST_F(HoldTest, AShardThatWasStoppedGivesTheHoldersTheirTime) {
   EXPECT_TRUE(Freed(x));
 }
 
-// ---- a shard that begins anew
+// ---- a restarted shard
 
 TEST_F(HoldTest, AShardThatLearnsFreesNothing) {
   const Generation g = PutOwned(a(), x);
@@ -179,7 +179,7 @@ TEST_F(HoldTest, ANodeThatComesLateWithItsCopyHoldsItBefore) {
   EXPECT_EQ(h_.Describe(x).summary().complete_copies(), 1u);
 }
 
-// ---- references on their way
+// ---- references in transit
 
 TEST_F(HoldTest, WhoSentAReferenceIsToldWhenItIsHeldWhereItWentTo) {
   PutOwned(a(), x);
@@ -200,7 +200,7 @@ TEST_F(HoldTest, AClaimOfWhoDoesNotHoldItIsNotPassedOn) {
   EXPECT_TRUE(h_.status().ok()) << "nobody is left to be told";
 }
 
-// ---- objects that are to stay after all
+// ---- objects that are kept
 
 TEST_F(HoldTest, WhatIsKeptIsNotFreed) {
   const Generation g = PutOwned(a(), x);

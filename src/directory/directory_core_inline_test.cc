@@ -1,4 +1,4 @@
-// When the shard sends an object's bytes itself, and when it names a sender.
+// The choice between sending an object's bytes from the shard and naming a sender.
 #include <string>
 #include <vector>
 
@@ -58,7 +58,7 @@ TEST(DirectoryCoreInlineTest, AFailedPullOfASmallObjectIsAnsweredWithItsBytes) {
   EXPECT_EQ(Delivered(h, b), 1) << "nobody else has it, and it is with the shard";
 }
 
-// The bytes are at the shard for a moment only after the last node that had them has gone.
+// The shard has the bytes only for a moment after the last node that had them has gone.
 TEST(DirectoryCoreInlineTest, WithoutASenderTheBytesAreSentWhateverIsUnderWay) {
   Harness h(/*learning=*/false, SmallLimits());
   const NodeKey a = h.Up("a");
@@ -70,8 +70,8 @@ TEST(DirectoryCoreInlineTest, WithoutASenderTheBytesAreSentWhateverIsUnderWay) {
   EXPECT_EQ(Delivered(h, b), 1);
 }
 
-// One link at 1 MB/s, which is what the shard's own is taken for: seven times 60,000 bytes would
-// take it 0.42 s; the creator and those who have been served serve the rest.
+// One measured link of 1 MB/s, which the core also assumes for the shard's own link. Seven times
+// 60,000 bytes would take 0.42 s, so the creator and the served nodes serve the rest.
 TEST(DirectoryCoreInlineTest, ManyWhoWaitAreServedByEachOtherWhereThatIsSooner) {
   Harness h;
   const NodeKey a = h.Up("a");
@@ -95,7 +95,7 @@ TEST(DirectoryCoreInlineTest, ManyWhoWaitAreServedByEachOtherWhereThatIsSooner) 
   EXPECT_GE(assigned, 3);
 }
 
-// Links are taken for 1 Gbit/s: 23 times 60,000 bytes are 11 ms.
+// Without measurements the core assumes links of 1 Gbit/s: 23 times 60,000 bytes take 11 ms.
 TEST(DirectoryCoreInlineTest, WithNothingMeasuredFewAreSentTheBytesAndManyServeEachOther) {
   for (const int count : {5, 23}) {
     Harness h;
@@ -122,7 +122,7 @@ TEST(DirectoryCoreInlineTest, WithNothingMeasuredEverybodyIsSentAFewBytes) {
   for (const NodeKey& node : nodes) EXPECT_EQ(Delivered(h, node), 1);
 }
 
-// As nodes ask that have had many Gets from their clients at once: all in one turn of the shard.
+// The messages of a node whose clients call many Gets at once: all in one turn of the shard.
 struct Crowd {
   int delivered = 0;
   int assigned = 0;
@@ -152,8 +152,8 @@ TEST(DirectoryCoreInlineTest, ManySmallObjectsAskedForAtOnceAreAllSentByTheShard
   EXPECT_EQ(crowd.assigned, 0);
 }
 
-// 33 us of the shard's link each, and 100 us of both nodes for a pull: 2 ms go by until a pull is
-// worth it, and from then on one in seven is.
+// Each object takes 33 us of the shard's link, and a pull 100 us of both nodes. A pull is worth it
+// only after 2 ms of queued bytes, and from then on for one object in seven.
 TEST(DirectoryCoreInlineTest, PullsOfManyObjectsAreCountedAsOneAfterAnother) {
   Harness h;
   const Crowd crowd = AskForMany(h, 4096, 1000);

@@ -1,4 +1,4 @@
-// What is told of objects of which no copy is left.
+// The answers about objects without any copy.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/directory/directory_core_harness.h"
@@ -139,7 +139,7 @@ TEST(Loss, ADeleteWhileTheShardLearnsIsCarriedOutWhenItHas) {
   EXPECT_EQ(h.LastVerdict(a), v1::Verdict::DELETED);
 }
 
-// x went with a, while the shard learned or later; then b registers.
+// x is lost with a, while the shard learns or later; then b registers.
 class LossAtAnyTime : public ::testing::TestWithParam<bool> {
  protected:
   LossAtAnyTime() {
@@ -155,7 +155,7 @@ class LossAtAnyTime : public ::testing::TestWithParam<bool> {
   const Generation lost_ = h_.Create(a_, x, {.complete = true});
 };
 
-// Somebody was told that it was deleted by the shard's earlier life.
+// The earlier incarnation of the shard has confirmed the Delete to a node.
 TEST_P(LossAtAnyTime, ATombstoneThatComesLaterSaysThatItWasDeleted) {
   h_.RegisterTombstone(b_, x, lost_);
   h_.RegisterEnd(b_);

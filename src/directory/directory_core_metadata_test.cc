@@ -1,5 +1,5 @@
-// What travels with a reduction's result: the metadata of the first source in the list that has
-// any, of those that went in; whatever arrives when, and fails.
+// The metadata of a reduction's result: that of the first source in the list that has any, among
+// the folded ones, for every order of arrivals and failures.
 #include <string>
 #include <vector>
 
@@ -173,11 +173,11 @@ TEST_F(ResultMetadata, IsTheSameForAShardThatBeganAnew) {
   EXPECT_EQ(AtRoot(), "source 0");
 }
 
-// ---- of another shard
+// ---- sources of another shard
 
 class ForeignMetadata : public ::testing::Test {
  protected:
-  // One source of this shard and two of the other, first in the list.
+  // One source of this shard and two of the other, which are first in the list.
   ForeignMetadata() : h_(/*learning=*/false, OptionsOfTarget()), a_(h_.Up("a")), b_(h_.Up("b")) {
     for (int i = 0; ours_.empty() || theirs_.size() < 2; ++i) {
       const ObjectId id = testing::Id("source" + std::to_string(i));

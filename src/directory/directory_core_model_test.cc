@@ -1,5 +1,5 @@
-// Random messages to the core and to a model of adoption and copies that is too simple to be wrong:
-// it knows no plans, no trees, no waiting, and walks over everything it has.
+// Random messages to the core and to a model of adoption and copies that is too simple to be wrong.
+// The model has no plans, no trees and no waiting, and scans all of its state.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -35,7 +35,7 @@ struct Model {
   std::vector<Attempt> attempts;
   uint32_t conflicts = 0;
   bool deleted = false;
-  bool lost = false;  // and nobody has any part in it
+  bool lost = false;  // and no node has a part of it
   std::set<NodeKey> wants;
 
   Attempt* Find(const Generation& g) {
@@ -97,12 +97,12 @@ struct Model {
     if (adopted && sealed && complete.empty()) {
       const bool standby = std::any_of(attempts.begin(), attempts.end(),
                                        [](const Attempt& a) { return !a.superseded; });
-      // Lost: kept in mind only for who wants it, or has an attempt of it to drop.
+      // Lost: remembered only if a node wants the object, or has an attempt to drop.
       lost = !standby && wants.empty() && attempts.empty();
       if (standby || lost) adopted.reset();
     }
     if (adopted) return;
-    // Of an object that nobody has any part in, nothing is remembered.
+    // If no node has a part of an object, the shard remembers nothing of it.
     if (attempts.empty() && wants.empty()) conflicts = 0;
     const Attempt* best = nullptr;
     for (const Attempt& a : attempts) {
@@ -242,7 +242,7 @@ class Driver {
     }
   }
 
-  // Those who pulled from it say at once that they did not finish, the others that they go on.
+  // The sender's receivers report at once that they did not finish, the others that they continue.
   void NobodyHasFinished(const ObjectId& id, const NodeKey& sender) {
     for (const NodeKey& other : nodes_) {
       if (h_.SenderOf(other, id) == sender) h_.Fail(other, id);

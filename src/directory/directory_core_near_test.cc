@@ -1,4 +1,5 @@
-// Wants that name a neighbour: who is asked for the bytes, and how long it is waited for.
+// Wants that name a neighbour: the choice of the sender, and how long the core waits for the
+// neighbour.
 #include <string>
 #include <vector>
 
@@ -12,12 +13,12 @@ using testing::Harness;
 using testing::Id;
 
 constexpr int kNodes = 5;
-// At 1 Gbit/s, which is assumed as long as nothing is measured, 16.8 ms.
+// 16.8 ms at 1 Gbit/s, the assumed rate while nothing is measured.
 constexpr uint64_t kBytes = 2 << 20;
 
 ObjectId Share(int i) { return Id("share " + std::to_string(i)); }
 
-// As many nodes as there are objects, each of which has made one.
+// As many nodes as objects; each node creates one object.
 class DirectoryCoreNearTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -29,7 +30,7 @@ class DirectoryCoreNearTest : public ::testing::Test {
   void PutAll(uint64_t size = kBytes) {
     for (int i = 0; i < kNodes; ++i) Put(i, size);
   }
-  // Node i wants what node j has made, from its own neighbour if it can be.
+  // Node i wants the object of node j, if possible from its own neighbour.
   void Want(int i, int j) { h_.WantNear(nodes_[i], Share(j), Share((i + 1) % kNodes)); }
   int SenderOf(int i, int j) {
     const NodeKey sender = h_.SenderOf(nodes_[i], Share(j));
@@ -45,7 +46,7 @@ class DirectoryCoreNearTest : public ::testing::Test {
 
 TEST_F(DirectoryCoreNearTest, InWhateverOrderTheyAskEverybodyIsFedByItsNeighbourAlone) {
   PutAll();
-  // 3, 1, 4, 2, 0: nobody after its neighbour, but for one.
+  // An order in which most nodes ask before their neighbour.
   for (const int i : {3, 1, 4, 2, 0}) {
     for (int j = 0; j < kNodes; ++j) {
       if (j != i) Want(i, j);

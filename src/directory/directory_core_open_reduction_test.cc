@@ -1,5 +1,5 @@
-// Open reductions: who adds to them, who joins, and what becomes of them when the shard begins anew
-// while nodes come back in any order, or not at all.
+// Open reductions: additions, requests that join, and restarts of the shard while nodes reconnect
+// in any order, or not at all.
 #include <string>
 #include <vector>
 
@@ -62,7 +62,7 @@ TEST_F(OpenReduction, EndsWhenAPartOfTheListIsKnownToNobodyAnyMore) {
   Open(0, 1);
   ASSERT_EQ(Add(1, {1}), 0);
   ASSERT_EQ(Add(2, {2}), 0);
-  // Who joins late knows what it asked for, and is told the rest.
+  // A node that joins late knows its own request, and gets the rest from the shard.
   h_.Down(nodes_[0]);
   asked_[3].push_back(OpenRequest(1));
   Restart({2, 3});
@@ -138,7 +138,7 @@ TEST_F(OpenReduction, WhoKeepsAPartThatCannotBePutBackEndsIt) {
   h_.NewSession(nodes_[2], /*had_session=*/true);
   h_.RegisterEnd(nodes_[2]);
   h_.Advance(absl::Seconds(3));
-  // Nobody who knew was back in time, and somebody began it again.
+  // No node that knew the list reconnected in time, and a client began the reduction again.
   asked_.clear();
   Open(2, 1);
   ASSERT_EQ(Add(2, {5}), 0);

@@ -1,4 +1,4 @@
-// Reductions at their edges: targets that are deleted early, results that are asked for again with
+// Edge cases of reductions: targets that are deleted early, requests for an existing result with
 // other arguments, sources of a shard that still learns, and limits.
 #include <string>
 #include <vector>
@@ -23,7 +23,7 @@ using testing::kTarget;
 
 class ReduceEdges : public testing::ReduceTest {
  protected:
-  // Asks node 0, and says what the answer was.
+  // The reply to the request, sent from node 0.
   v1::ReduceReply Ask(v1::NodeMessage message) {
     h_.Clear();
     message.mutable_reduce_request()->set_request_id(++requests_);
@@ -47,7 +47,7 @@ class ReduceEdges : public testing::ReduceTest {
   }
 };
 
-// ---- results that are there
+// ---- existing results
 
 TEST_F(ReduceEdges, AResultIsGivenToWhoAsksForJustThat) {
   AddNodes(3);
@@ -120,7 +120,7 @@ TEST_F(ReduceEdges, AfterARestartAResultIsToldByItsSourcesAndSize) {
   EXPECT_THAT(Ask(turned).message(), HasSubstr("order"));
 }
 
-// ---- targets that are deleted before there is anything
+// ---- targets that are deleted before they exist
 
 TEST_F(ReduceEdges, ATargetThatWasDeletedEarlyIsNotBroughtBackByWhoAsksAgain) {
   AddNodes(3);
@@ -170,7 +170,7 @@ TEST_F(ReduceEdges, ALateRootDoesNotBringADeletedTargetBackToAShardThatBeganAnew
       h_.RegisterEnd(nodes_[1]);
     };
     if (tombstone_first) tombstone();
-    // The root has sealed what it was ordered, and heard of nothing.
+    // The root has sealed its result and has no message about the Delete.
     h_.NewSession(nodes_[2], /*had_session=*/true);
     const Generation late = h_.NewGeneration(nodes_[2]);
     v1::NodeMessage message;
@@ -343,7 +343,7 @@ TEST_F(ReduceEdges, APartOfAListIsOfAnOpenReductionAndLeavesNothingWhenItIsRefus
   Send(0, message);
   EXPECT_EQ(Code(0), Number(absl::StatusCode::kInvalidArgument));
   h_.Clear();
-  // Another one may have that id.
+  // A later object can have that id.
   Put(0, 0);
   Put(1, 1);
   Reduce(1, 2);

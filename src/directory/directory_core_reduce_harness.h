@@ -1,5 +1,5 @@
-// The target's shard with nodes "n0", "n1", ... that keep to the protocol of reductions as far as a
-// test tells them to. Testonly.
+// The target's shard with nodes "n0", "n1", ... that follow the protocol of reductions as far as a
+// test makes them. Testonly.
 #ifndef PHALANX_DIRECTORY_DIRECTORY_CORE_REDUCE_HARNESS_H_
 #define PHALANX_DIRECTORY_DIRECTORY_CORE_REDUCE_HARNESS_H_
 
@@ -65,7 +65,7 @@ class ReduceTest : public ::testing::Test {
   void Send(int node, const v1::NodeMessage& message) {
     ASSERT_TRUE(h_.Send(nodes_[node], message).ok()) << h_.status();
   }
-  // The last Fold that the node was told, if it was told one.
+  // The node's last Fold, if there is one.
   std::optional<v1::Fold> FoldAt(int node) {
     const auto message = h_.Last(nodes_[node], Kind::kFold);
     return message.has_value() ? std::optional(message->fold()) : std::nullopt;
@@ -78,7 +78,7 @@ class ReduceTest : public ::testing::Test {
     }
     return -1;
   }
-  // The target as who carries out the order creates it.
+  // The target as the node that executes the order creates it.
   static v1::ObjectInfo ResultOf(const v1::Fold& fold) {
     v1::ObjectInfo info;
     info.set_size_bytes(fold.size_bytes());
@@ -112,7 +112,7 @@ class ReduceTest : public ::testing::Test {
     message.mutable_fold_report()->set_kind(kind);
     Send(node, message);
   }
-  // What a node that goes on with the fold tells a shard that began anew.
+  // The registration of a running fold with a restarted shard.
   static v1::NodeMessage Registered(const v1::Fold& fold) {
     v1::NodeMessage message;
     v1::RegisterFold& told = *message.mutable_register_fold();
@@ -141,8 +141,8 @@ class ReduceTest : public ::testing::Test {
   uint64_t requests_ = 0;
 };
 
-// Nodes keep in mind what they are told to, and what they asked for; and the number of what they
-// asked for, once it was told.
+// Nodes keep what KeepReduction orders and the requests that they sent, with the number of each
+// requested reduction once they have it.
 class KeepingTest : public ReduceTest {
  protected:
   v1::NodeMessage OpenRequest(int sources) {
@@ -175,7 +175,7 @@ class KeepingTest : public ReduceTest {
     return Extend(node, ExtendRequest(sources, false));
   }
   int Close(int node) { return Extend(node, ExtendRequest({}, true)); }
-  // What nodes were told since the last Clear.
+  // Applies the nodes' messages since the last Clear.
   void Hear() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       for (const v1::ShardMessage& message : h_.Received(nodes_[i])) {
@@ -196,7 +196,7 @@ class KeepingTest : public ReduceTest {
     }
     for (const v1::NodeMessage& kept : kept_[node]) Send(node, kept);
   }
-  // The shard begins anew, and these come back before it has learned what there is.
+  // The shard restarts, and these nodes reconnect before its first lease has passed.
   void Restart(const std::vector<int>& nodes) {
     h_.Clear();
     h_.RestartShard();

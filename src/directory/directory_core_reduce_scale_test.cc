@@ -1,5 +1,4 @@
-// How the work of reductions grows with their sources: counted in sources looked at, not in
-// seconds.
+// How the work of reductions grows with their sources: counts examined sources, not seconds.
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "src/directory/directory_core_harness.h"
@@ -11,8 +10,8 @@ namespace {
 using testing::Bytes;
 using testing::kTarget;
 
-// Small sources whose bytes the shard does not have: it looks again and again for a single fold of
-// all of them.
+// Small sources whose bytes the shard does not have: the shard checks again and again if a single
+// fold can take all of them.
 class ManySources : public testing::ReduceTest {
  protected:
   static constexpr int kMany = 5000;
@@ -52,7 +51,7 @@ TEST_F(ManySources, ThatComeOneByOneAreLookedAtAFewTimesEach) {
   ReduceSome(2, 2 * kMany, kMany);
   for (int i = 0; i < 2 * kMany; ++i) PutPlain(i % 3, i);
   ASSERT_GE(RootAt(), 0);
-  // Those of one node go, one after the other, and come again.
+  // The sources of one node are deleted one by one, and put again.
   for (int i = 0; i < 500; ++i) h_.Delete(nodes_[2], Source(2 * kMany - 1 - i));
   EXPECT_LT(Examined() - before, 10u * 2 * kMany);
 }

@@ -1,5 +1,5 @@
-// Reductions as nodes and callers see them: what is asked, what is told to whom, what follows when
-// sources, nodes, sessions and the shard itself come and go.
+// Reductions as nodes and callers observe them: requests, orders and replies, and the effects of
+// sources, nodes, sessions and the shard that fail or start.
 #include <set>
 #include <string>
 #include <vector>
@@ -36,7 +36,7 @@ TEST_F(ReduceTest, SourcesThatAreThereAreFoldedAlongTheTreeUpToWhoAsked) {
     ASSERT_TRUE(FoldAt(node).has_value()) << node;
     EXPECT_FALSE(FoldAt(node)->root());
   }
-  // Each input of another slot names the node and the version that was placed there.
+  // Each input from another slot names that slot's node and version.
   for (const v1::Fold::Input& input : root.inputs()) {
     if (!input.has_sender()) continue;
     const int below = FromProto(input.sender()) == nodes_[0] ? 0 : 1;
@@ -61,7 +61,7 @@ TEST_F(ReduceTest, EndsForEverybodyWhoAskedWhenTheCommittedResultIsSealed) {
   EXPECT_EQ(Code(2), 0);
   EXPECT_EQ(Code(0), 0);
   for (const int node : {0, 1, 2}) EXPECT_TRUE(Has(node, Kind::kFoldDrop)) << node;
-  // Who asks again is told at once.
+  // A second request gets its reply at once.
   h_.Clear();
   Reduce(1, 3);
   EXPECT_EQ(Code(1), 0);
@@ -124,7 +124,7 @@ TEST_F(ReduceTest, AllWhoWaitForASmallResultGetItsBytesAsSoonAsItIsAnnounced) {
   }
 }
 
-// Each hop of a chain costs what is handed on at a time, not a whole segment of the wire.
+// Each hop of a chain adds the time of one forwarded block, not of a whole segment.
 TEST_F(ReduceTest, AMiddleReductionOfManyIsAChain) {
   AddNodes(24);
   for (int i = 0; i < 24; ++i) Put(i, i, 1 << 20);
@@ -213,7 +213,7 @@ TEST_F(ReduceTest, ALostSourceIsReplacedAndTheOldResultIsNotCommitted) {
   Report(2, old_root, v1::FoldReport::READY);
   EXPECT_FALSE(Has(2, Kind::kFoldCommit));
   h_.Clear();
-  // The same task, run again elsewhere.
+  // The same task, executed again on another node.
   Put(3, 0);
   ASSERT_TRUE(FoldAt(2).has_value());
   const v1::Fold root = *FoldAt(2);
@@ -303,7 +303,7 @@ TEST_F(ReduceTest, AFailedProducerEndsItAndTheGetsOfItsObject) {
   EXPECT_THAT(Reply(2)->message(), HasSubstr("out of luck"));
   EXPECT_EQ(h_.LastGone(nodes_[1]), v1::Gone::REFUSED);
   EXPECT_EQ(h_.Last(nodes_[0], Kind::kFailReply)->fail_reply().code(), 0);
-  // Put after all: a Get finds it.
+  // The object is put after all: a Get finds it.
   Put(0, 1);
   h_.Want(nodes_[1], Source(1));
   EXPECT_EQ(h_.SenderOf(nodes_[1], Source(1)), nodes_[0]);
@@ -452,7 +452,7 @@ TEST_F(ReduceTest, ACommittedFoldWithoutItsSourceIsPlacedAnew) {
   message.mutable_fold_report()->set_input(own);
   message.mutable_fold_report()->set_code(Number(absl::StatusCode::kNotFound));
   Send(2, message);
-  // Source 2 is folded where it still is.
+  // The fold uses source 2 at its other node.
   bool elsewhere = false;
   for (const int node : {0, 1}) {
     for (const v1::ShardMessage& told : h_.Received(nodes_[node])) {
@@ -570,7 +570,7 @@ TEST_F(ReduceTest, SourcesOfOtherShardsAreWatchedThroughTheRootsNode) {
   ASSERT_TRUE(h.Send(b, state).ok());
   EXPECT_TRUE(h.Last(a, Kind::kFold).has_value());
   EXPECT_TRUE(h.Last(b, Kind::kFold).has_value());
-  // Through somebody else when that one dies.
+  // If that node dies, the shard watches through another one.
   h.Down(b);
   const auto again = h.Last(a, Kind::kWatchSource);
   ASSERT_TRUE(again.has_value());

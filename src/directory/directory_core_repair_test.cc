@@ -1,7 +1,7 @@
 // Repair, exhaustively at small scale: a chain of receivers, one or two deaths at every point of
-// the broadcast, every kind of death. Everybody alive finishes whenever a complete copy lives,
-// nobody pulls from the dead or from downstream of himself (the core's invariants, checked at each
-// step), and nobody is told anything he need not know.
+// the broadcast, every kind of death. Every live node finishes if a complete copy lives. No node
+// pulls from a dead node or from downstream of itself (the core's invariants, checked at each
+// step), and no node gets a superfluous message.
 #include <set>
 #include <string>
 #include <vector>
@@ -20,8 +20,8 @@ const ObjectId x = Id("x");
 
 enum class Death { kCrash, kFailedPull, kUnwant };
 
-// A holder and `length` receivers, in a chain when all have asked. The first `finished` of them are
-// complete.
+// A holder and `length` receivers, which form a chain once all have asked. The first `finished` of
+// them are complete.
 struct Chain {
   Chain(int length, int finished, bool sealed) : length(length) {
     holder = h.Up("holder");
@@ -55,8 +55,8 @@ struct Chain {
     }
   }
 
-  // Pulls end as the bytes come: whoever pulls from a complete copy is complete next. Returns who
-  // is left without.
+  // Ends the pulls as bytes arrive: a receiver whose sender is complete is the next to be complete.
+  // Returns the nodes that did not finish.
   std::set<NodeKey> RunToTheEnd() {
     for (int round = 0; round < 4 * length + 8; ++round) {
       for (const NodeKey& node : receivers) {

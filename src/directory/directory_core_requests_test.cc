@@ -143,7 +143,7 @@ TEST(DeleteTest, WhatANodeDoesNotRegisterAgainNeedsNoConfirmation) {
   h.Want(b, x);
   h.Finish(b, x);
   h.Delete(a, x);
-  // The confirmations are lost with their sessions; b never read that it is to drop its copy.
+  // The confirmations are lost with their sessions; b never got the order to drop its copy.
   for (const NodeKey& node : {a, b}) h.NewSession(node, /*had_session=*/true);
   h.RegisterCopy(b, x, g, {.primary = false});
   for (const NodeKey& node : {a, b}) h.RegisterEnd(node);

@@ -1,6 +1,6 @@
-// A shard that began anew and learns of several generations of one id, and of Deletes, in whatever
-// order its nodes come back. `deleted` is what a Delete hit that one holder, `late`, did not hear
-// of.
+// A restarted shard that learns of several generations of one id, and of Deletes, in every order in
+// which its nodes reconnect. `deleted` is a generation that a Delete removed; one holder, `late`,
+// has no message of that Delete.
 #include "gtest/gtest.h"
 #include "src/directory/directory_core.h"
 #include "src/directory/directory_core_harness.h"
@@ -27,13 +27,13 @@ class RestartedShard : public ::testing::Test {
     h_.RegisterCopy(node, x, Put(node), copy);
     h_.RegisterEnd(node);
   }
-  // Of another node, which heard of the Delete.
+  // Of another node, which knows of the Delete.
   void RegisterTombstone() {
     h_.NewSession(other_, true);
     h_.RegisterTombstone(other_, x, deleted_);
     h_.RegisterEnd(other_);
   }
-  // What was put after the Delete.
+  // The generation that was put after the Delete.
   static Generation Put(const NodeKey& node) { return Generation{node, 99}; }
   int Answers(v1::ShardMessage::KindCase kind) { return h_.Count(asks_, kind); }
 
@@ -125,8 +125,8 @@ TEST_F(RestartedShard, WhatIsDeletedIsAnsweredForOnceEverybodyWasHeard) {
   EXPECT_EQ(h_.Last(asks_, v1::ShardMessage::kDeleteReply)->delete_reply().code(), 0);
 }
 
-// The shard died before the word that it is adopted had reached its creator, which was told by
-// others that were served: it may be the only generation that was not deleted.
+// The shard died before its verdict ADOPTED reached the creator; the creator learned of the
+// adoption from the nodes that it served. Its generation can be the only one that was not deleted.
 TEST_F(RestartedShard, NothingIsSupersededByWhatMayTurnOutDeleted) {
   Register(holder_, {.adopted = false, .sender = {}});
   EXPECT_EQ(h_.LastVerdict(holder_), v1::Verdict::UNKNOWN);

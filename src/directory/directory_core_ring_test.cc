@@ -1,5 +1,5 @@
-// Reductions whose result everybody wants: the ring that is tried first, and what follows when it
-// breaks, as nodes and callers see it.
+// Reductions with a result for all nodes: the ring, which the shard tries first, and the effects of
+// a broken ring, as nodes and callers observe them.
 #include <string>
 #include <vector>
 
@@ -23,7 +23,7 @@ class RingTest : public ReduceTest {
     message.mutable_reduce_request()->mutable_reduction()->set_everybody(true);
     Send(node, message);
   }
-  // Each of so many nodes has a source, and all of them have asked.
+  // `members` nodes have one source each, and all of them have requested the result.
   void BeginRing(int members) {
     AddNodes(members);
     for (int i = 0; i < members; ++i) Put(i, i);
@@ -57,7 +57,7 @@ class RingTest : public ReduceTest {
       Report(i, *FoldAt(i), v1::FoldReport::READY);
     }
   }
-  // The last order of the node is one of the tree.
+  // The node's last order is one of the tree.
   bool InTree(int node) { return FoldAt(node).has_value() && !FoldAt(node)->has_ring(); }
 };
 
@@ -199,7 +199,7 @@ TEST_F(RingTest, AMemberThatGivesUpLeavesItToATree) {
     EXPECT_TRUE(Has(i, Kind::kFoldDrop)) << i;
     EXPECT_TRUE(InTree(i)) << i;
   }
-  // Somebody who had not heard of it announces: that is not wanted any more.
+  // A node that has not read the drop yet announces its copy: the verdict is SUPERSEDED.
   AnnounceAs(2, ring);
   EXPECT_EQ(h_.LastVerdict(nodes_[2]), v1::Verdict::SUPERSEDED);
   int tree_root = -1;
@@ -297,7 +297,7 @@ TEST_F(RingTest, OneThatIsGivenUpAtItsDeadlineLeavesNoTraceOfWhoHadNotBegun) {
   h_.Withdraw(nodes_[0], kTarget, g);
   h_.Withdraw(nodes_[1], kTarget, g);
   h_.Clear();
-  // The next one is not kept waiting by a writer that never was.
+  // The next reduction does not wait for a writer that never existed.
   AllReduce(0, 3);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(InRing(i)) << i;
 }
@@ -309,7 +309,7 @@ TEST_F(RingTest, AnOlderGenerationThatComesBackIsNotCommittedOver) {
   std::vector<v1::Fold> folds(1);
   for (int i = 1; i < 4; ++i) folds.push_back(*FoldAt(i));
   for (int i = 1; i < 4; ++i) AnnounceAs(i, folds[i]);
-  // Smaller than what the ring makes, adopted once, and being written still.
+  // Smaller than the ring's result, adopted once, and still being written.
   h_.NewSession(nodes_[0], /*had_session=*/true);
   h_.RegisterCopy(nodes_[0], kTarget, Generation{nodes_[0], 1},
                   {.adopted = true, .complete = false, .size = kSize});

@@ -1,5 +1,5 @@
-// What becomes of a reduction's result when its root goes, or another takes its place: nobody who
-// may have read it is contradicted.
+// A reduction's result when its root dies or is replaced: the shard never contradicts a result that
+// a node can have read.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/directory/directory_core.h"
@@ -105,7 +105,7 @@ TEST_F(RootTest, AResultOfAnEarlierLifeOfTheShardIsWaitedForWhileANewRootStandsB
   Commit();
   h_.RestartShard();
   h_.Advance(absl::Seconds(1));
-  // The receiver pulls from the root, which does not come back.
+  // The receiver pulls from the root, which does not reconnect.
   h_.NewSession(nodes_[4], /*had_session=*/true);
   v1::NodeMessage part;
   v1::RegisterCopy& copy = *part.mutable_register_copy();

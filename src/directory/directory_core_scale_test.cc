@@ -1,4 +1,4 @@
-// How the core's work grows: counted in candidates looked at and messages sent, not in seconds.
+// How the core's work grows: counts examined candidates and sent messages, not seconds.
 #include <string>
 #include <vector>
 
@@ -49,8 +49,8 @@ struct Case {
 
 class ManyReceivers : public ::testing::TestWithParam<Case> {};
 
-// Asking one by one, then all waiting before the object is put, then half of them dying: the work
-// per receiver is bounded.
+// Wants one by one, then all before the object is put, then half of the nodes dying: the work per
+// receiver is bounded.
 TEST_P(ManyReceivers, CostBoundedWorkEach) {
   const Case& c = GetParam();
   Harness h;

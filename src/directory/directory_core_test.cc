@@ -691,7 +691,7 @@ TEST(RestartTest, ATombstoneThatComesAfterTheCopyDeletesIt) {
   EXPECT_EQ(h.LastGone(b), v1::Gone::DELETED);
 }
 
-// A node that was out of touch during the Delete comes first, with what was deleted.
+// A node that was disconnected during the Delete registers first, with the deleted generation.
 TEST(RestartTest, WhatWasAdoptedAfterADeleteIsSparedByTheTombstone) {
   for (const bool told_by_its_holder : {true, false}) {
     Harness h(/*learning=*/true);
@@ -719,8 +719,8 @@ TEST(RestartTest, WhatWasAdoptedAfterADeleteIsSparedByTheTombstone) {
   }
 }
 
-// The same when what was put after it comes first and is not sealed: then the late one displaces
-// it.
+// The same if the later generation registers first and is not sealed: then the deleted one
+// displaces it.
 TEST(RestartTest, WhatIsBeingPutAfterADeleteIsSparedThoughTheLateHolderDisplacedIt) {
   Harness h(/*learning=*/true);
   const NodeKey late = h.Up("late");

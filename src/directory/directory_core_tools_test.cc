@@ -1,4 +1,4 @@
-// What the core answers the tools: descriptions, lists, and what is left out of them.
+// The core's answers to the tools: descriptions, lists, and the entries that are left out of them.
 #include <algorithm>
 #include <string>
 #include <vector>

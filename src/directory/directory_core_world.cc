@@ -130,7 +130,7 @@ void World::Fence(Node& node) {
     Open(node);
     return;
   }
-  // A new session without the shard having noticed that the old one is over, or after it has.
+  // Opens a new session before the shard has noticed the end of the old one, or after it.
   if (random_.Chance(0.5)) {
     Trace(node, "is fenced");
     core_->NodeDown(node.key, now_);
@@ -187,7 +187,7 @@ void World::RestartShard() {
 void World::ToggleStream(Node& node) {
   if (!node.up) return;
   node.connected = !node.connected;
-  // One whose connection broke is given a grace, one that is silent a lease.
+  // The grace if the connection broke, the lease if the node fell silent.
   node.believed_until = now_ + (random_.Chance(0.25) ? kGrace : directory_options_.lease);
   Trace(node, node.connected ? "is connected again" : "is disconnected");
   core_->NodeConnected(node.key, node.connected, now_);
@@ -226,7 +226,7 @@ bool World::Lacks(Node& node, const ObjectId& id, const Generation& generation) 
   if (!already) node.lacking.erase(id);
   const bool runs_out = options_.memory_runs_out && !settling_ && !part && random_.Chance(0.15);
   if (!already && !runs_out) return false;
-  // What there was of another generation went before the memory was asked for.
+  // The node drops a copy of another generation before it requests the memory.
   if (local != node.locals.end()) node.locals.erase(local);
   node.lacking[id] = generation;
   AskAgain(node, id);
@@ -326,7 +326,7 @@ void World::Act() {
   } else if (dice < 94) {
     if (options_.drains) node.to_shard.emplace_back().mutable_drain_request();
   } else if (dice < 96) {
-    // A link that breaks for no reason.
+    // A link breaks without a cause.
     for (auto& [id, local] : node.locals) {
       if (local.plan == 0) continue;
       Fail(node, id, absl::StatusCode::kUnavailable);
@@ -481,7 +481,7 @@ void World::OnDeliver(Node& node, const v1::Deliver& m) {
   if (!node.wants.contains(id) || Lacks(node, id, generation)) {
     v1::NodeMessage withdraw;
     About(id, generation, withdraw.mutable_withdraw());
-    // Before the want, if that is opened again.
+    // Before the Want, if Lacks has opened it again.
     node.to_shard.insert(node.to_shard.begin() + static_cast<std::ptrdiff_t>(told), withdraw);
     return;
   }
@@ -566,7 +566,7 @@ absl::Status World::Step() {
   return Invariants();
 }
 
-// One round of everything that can go on; false when nothing did.
+// One round of every possible step. False if no step was possible.
 bool World::Finishing() {
   bool moved = false;
   for (Node& node : nodes_) {
@@ -625,7 +625,7 @@ absl::Status World::Check() {
       if (!node.alive) continue;
       const auto local = node.locals.find(id);
       const bool has = local != node.locals.end();
-      // The start of a pull that failed may stay with who still wants the object.
+      // A node that still wants the object can keep the first part of a failed pull.
       const bool counts = has && (local->second.complete || !node.wants.contains(id));
       if (counts && (deleted || !known)) return wrong("has what the shard knows nothing of");
       if (counts && local->second.generation != adopted) return wrong("has another generation");

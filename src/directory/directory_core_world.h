@@ -1,14 +1,13 @@
-// Nodes that keep to the protocol, in a world that does not: messages wait, sessions are fenced,
-// nodes and the shard die at any moment. Around the real DirectoryCore; no bytes, no streams.
-// Testonly.
+// Nodes that follow the protocol, in a world of faults: messages wait, sessions are fenced, nodes
+// and the shard die at any moment. Around the real DirectoryCore; no bytes, no streams. Testonly.
 //
 //   actions, drawn from a seed ──► WorldNode ── queue ──► DirectoryCore
 //                                     ▲                        │
 //                                     └───────── queue ◄───────┘
 //
-// A pull is done when its sender has every byte; a sender that is dead or lacks the generation
-// fails it. `Settle` stops the faults and lets everything finish; `Check` then compares what the
-// shard believes with what the nodes have.
+// A pull finishes if its sender has every byte, and fails if its sender is dead or lacks the
+// generation. `Settle` stops the faults and lets everything finish; `Check` then compares the
+// shard's state with the nodes' state.
 #ifndef PHALANX_DIRECTORY_DIRECTORY_CORE_WORLD_H_
 #define PHALANX_DIRECTORY_DIRECTORY_CORE_WORLD_H_
 
@@ -42,17 +41,18 @@ class World {
     bool drains = true;
     bool stale_reports = true;
     bool memory_runs_out = true;
-    // Every message, as it is taken, on stderr.
+    // Prints every event and every message, as it is taken, to stderr.
     bool trace = false;
-    // Sees every message of the core, in order, also those to nodes that are down. May be empty.
+    // Called with every message of the core, in order, also those to nodes that are down. Can be
+    // empty.
     std::function<void(const DirectoryCore::Outgoing&)> on_outgoing = {};
   };
 
   World(Options options, uint64_t seed);
 
-  // One drawn action, then one message each way. Returns what is wrong, if anything is.
+  // One drawn action, then one message in each direction. An error if something is wrong.
   absl::Status Step();
-  // No faults any more: everything that can finish does.
+  // No faults from now on: everything that can finish finishes.
   absl::Status Settle();
   // After Settle.
   absl::Status Check();
@@ -80,9 +80,9 @@ class World {
     uint64_t next_sequence = 1;
     std::map<ObjectId, Local> locals;
     std::map<ObjectId, bool> wants;  // value: keep
-    // Of those: for what there is no memory, as the shard was told.
+    // The wants without memory for the object, as the node reported them to the shard.
     std::map<ObjectId, Generation> lacking;
-    std::map<ObjectId, PlanId> fetches;  // until they are confirmed
+    std::map<ObjectId, PlanId> fetches;  // until the shard confirms them
     std::map<ObjectId, Generation> tombstones;
     std::deque<v1::NodeMessage> to_shard;
     std::deque<v1::ShardMessage> from_shard;
@@ -99,12 +99,12 @@ class World {
   void Open(Node& node);
   void RestartShard();
   void ToggleStream(Node& node);
-  // As the shard around the core does with nodes that are not back in time.
+  // As the shard around the core does with nodes that do not reconnect in time.
   void FenceTheSilent();
   void AskFor(Node& node, const ObjectId& id, bool keep);
-  // The open want again, with or without memory for it.
+  // Sends the open want again, with or without memory for it.
   void AskAgain(Node& node, const ObjectId& id);
-  // True, and the shard told, if there is no memory for it.
+  // True if there is no memory for the generation; reports it to the shard then.
   bool Lacks(Node& node, const ObjectId& id, const Generation& generation);
   void FindMemory(Node& node);
   void TellProgress(Node& node);
@@ -120,8 +120,8 @@ class World {
   void ReportComplete(Node& node, const ObjectId& id, const Generation& generation, PlanId plan);
   void OnGone(Node& node, const v1::Gone& m);
   void Drop(Node& node, const ObjectId& id, const Generation& generation);
-  // At the moment of the decision: a complete, adopted copy that was not deleted must not be the
-  // last of its object.
+  // Checked when the order is decided: it must not remove the last complete, adopted copy of an
+  // object that was not deleted.
   void CheckOrder(const Node& node, const v1::ShardMessage& message);
   void Collect();
   Node* FindLife(const NodeKey& key);

@@ -1,5 +1,5 @@
-// Random worlds around the core: whatever happens, its invariants hold at every step, and once the
-// faults stop everybody has what he wants, and the shard's list is what the nodes have.
+// Random worlds around the core. Its invariants hold at every step. Once the faults stop, every
+// node has the objects that it wants, and the shard's list matches the nodes' copies.
 #include "src/directory/directory_core_world.h"
 
 #include <cstdint>

@@ -10,11 +10,13 @@ namespace phalanx::directory {
 
 void HoldSets::Hold(const NodeKey& key, const ObjectId& id) {
   Node& node = nodes_[key];
+  // The new session confirms a hold of an earlier one: its number of holders is unchanged.
   if (node.stale.erase(id) != 0) {
     node.ids.insert(id);
     return;
   }
   if (node.ids.contains(id)) return;
+  // An object whose hold is not recorded must not be freed: the mark makes complete() false.
   if (holds_ >= max_holds_) {
     ever_too_many_ = node.more = true;
     return;
@@ -27,6 +29,8 @@ void HoldSets::Hold(const NodeKey& key, const ObjectId& id) {
 void HoldSets::Unhold(const NodeKey& key, const ObjectId& id) {
   const auto node = nodes_.find(key);
   if (node == nodes_.end()) return;
+  // A node that releases a stale hold before its registration ends releases it for good. A hold
+  // that was not recorded (`more`) is in neither set.
   if (node->second.ids.erase(id) + node->second.stale.erase(id) != 0) Drop(id);
 }
 
@@ -39,6 +43,7 @@ void HoldSets::Drop(const ObjectId& id) {
 }
 
 void HoldSets::DropAll(const absl::flat_hash_set<ObjectId>& ids) {
+  // In order of ids: the core frees objects in this order, and a run must replay exactly.
   std::vector<ObjectId> sorted(ids.begin(), ids.end());
   std::sort(sorted.begin(), sorted.end());
   for (const ObjectId& id : sorted) Drop(id);
@@ -52,7 +57,9 @@ void HoldSets::SetUntil(const NodeKey& key, Node& node, Instant until) {
 
 void HoldSets::SessionBegins(const NodeKey& key) {
   Node& node = nodes_[key];
+  // A node with a session has no deadline.
   SetUntil(key, node, Instant::Infinite());
+  // Holds of two earlier sessions can be stale at once if the node's registration never ended.
   node.more_stale = node.more_stale || std::exchange(node.more, false);
   if (node.stale.empty()) {
     std::swap(node.stale, node.ids);
@@ -78,6 +85,7 @@ void HoldSets::SessionEnds(const NodeKey& key, Instant until) {
 void HoldSets::Expire(Instant now) {
   while (!ending_.empty() && ending_.begin()->first <= now) {
     const auto node = nodes_.find(ending_.begin()->second);
+    // The defect leaks the holds of dead nodes, to show that the tests notice it.
     ending_.erase(ending_.begin());
     if (DefectActive(Defect::kDeadNodeHolds)) continue;
     DropAll(node->second.ids);
@@ -87,6 +95,7 @@ void HoldSets::Expire(Instant now) {
 }
 
 void HoldSets::Postpone(Instant until) {
+  // Terminates: each round moves the earliest deadline to `until`.
   while (!ending_.empty() && ending_.begin()->first < until) {
     const NodeKey key = ending_.begin()->second;
     SetUntil(key, nodes_.at(key), until);
@@ -108,6 +117,7 @@ bool HoldSets::HeldBy(const NodeKey& key, const ObjectId& id) const {
 }
 
 bool HoldSets::complete() const {
+  // In the usual case no hold was ever left out, and the nodes need no scan.
   return !ever_too_many_ || std::none_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
     return node.second.more || node.second.more_stale;
   });

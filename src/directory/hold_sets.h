@@ -1,12 +1,13 @@
-// Which objects are held, and by how many nodes, as the nodes tell their shard; and what becomes of
-// the holds of a node whose session has ended: they count for a while longer, and the node may come
-// back with them. Pure.
+// The objects that nodes hold, with the number of holding nodes, as each node reports them to the
+// shard. If a node's session ends, its holds count for a while longer, because the node can return
+// with them. Pure.
 //
-//   session begins ──► told before: stale ──► RegisterHolds ──► registered: what is stale goes
-//   session ends   ──► counts until `until` ──► session begins, or Expire
+//   session begins ──► earlier holds: stale ──► RegisterHolds ──► registered: drop the stale holds
+//   session ends   ──► they count until `until` ──► session begins, or Expire
 //
-// Bounded by the number of holds of all nodes. A node of which some were not recorded holds, for
-// all that is known, everything: complete() is false until it has told its holds again, or is gone.
+// Bounded by the number of holds of all nodes. If some holds of a node were not recorded, that node
+// could hold any object: complete() is false until the node has registered its holds again, or is
+// gone.
 //
 // Thread rule: no thread, lock or clock inside. Owned by the directory's core.
 #ifndef PHALANX_DIRECTORY_HOLD_SETS_H_
@@ -32,32 +33,33 @@ class HoldSets {
  public:
   explicit HoldSets(size_t max_holds) : max_holds_(max_holds) {}
 
-  // ---- what nodes tell. REQUIRES: the node's session goes on.
+  // ---- reports of nodes. REQUIRES: the node has a session.
   void Hold(const NodeKey& node, const ObjectId& id);
   void Unhold(const NodeKey& node, const ObjectId& id);
 
   // ---- sessions
-  // What it held in an earlier one is stale, and counts.
+  // The holds of the node's earlier session become stale. Stale holds still count.
   void SessionBegins(const NodeKey& node);
-  // It has told all its holds.
+  // The node has registered all its holds: drops the stale ones.
   void Registered(const NodeKey& node);
-  // What it holds counts until then.
+  // The node's holds count until `until`.
   void SessionEnds(const NodeKey& node, Instant until);
   void Expire(Instant now);
-  // No node is given up before `until`.
+  // Keeps the holds of every node without a session at least until `until`.
   void Postpone(Instant until);
   Instant NextDeadline() const;
 
-  // ---- looking
+  // ---- queries
   bool Held(const ObjectId& id) const { return holders_.contains(id); }
   uint32_t Holders(const ObjectId& id) const;
   bool HeldBy(const NodeKey& node, const ObjectId& id) const;
-  // Every hold that was told is recorded.
+  // Returns true if every reported hold is recorded.
   bool complete() const;
   // Over all nodes.
   size_t holds() const { return holds_; }
 
-  // Ids that somebody held and nobody does any more, since the last call; one may be held again.
+  // Returns the ids whose last hold was dropped since the last call. Such an id can be held again
+  // by now.
   std::vector<ObjectId> TakeUnheld();
 
   absl::Status CheckInvariants() const;
@@ -66,7 +68,7 @@ class HoldSets {
   struct Node {
     absl::flat_hash_set<ObjectId> ids;
     absl::flat_hash_set<ObjectId> stale;
-    // Some are not recorded: of this session, of an earlier one.
+    // True if some holds were not recorded: of this session, of an earlier session.
     bool more = false;
     bool more_stale = false;
     Instant until = Instant::Infinite();

@@ -1,7 +1,7 @@
-// How many pulls share a node's link, now and at most since some moment: what a rate that was
-// measured meanwhile says of the link depends on it.
+// The number of pulls that share a node's link, now and at most since a given moment. A rate that
+// was measured meanwhile can only be interpreted with this number.
 //
-// Only a pull's own life is ever asked about, so that nothing is kept of a link once it idles.
+// Queries only cover the life of a running pull, so an idle link keeps no history.
 //
 // Pure. Owned by the BroadcastPlanner: one for what a node sends, one for what it receives.
 #ifndef PHALANX_DIRECTORY_LINK_LOAD_H_
@@ -16,18 +16,19 @@ namespace phalanx::directory {
 
 class LinkLoad {
  public:
-  // REQUIRES: a pull ends no more often than one begins.
+  // REQUIRES: at most one End per Begin.
   void Begin() { ++count_; }
   void End(Instant now);
 
   bool idle() const { return count_ == 0; }
   int count() const { return count_; }
-  // REQUIRES: some pull has gone on since then.
+  // REQUIRES: some pull has run since then.
   int PeakSince(Instant since) const;
 
  private:
   int count_ = 0;
-  // Until when there were so many, the fewer the later; what no later moment exceeds.
+  // Pairs of (the end of a period, the pulls in it), with fewer pulls the later they end. A period
+  // that a later one equals or exceeds is dropped.
   std::vector<std::pair<Instant, int>> peaks_;
 };
 

@@ -37,7 +37,7 @@ TEST(LinkLoadTest, IsTheMostOfAnyMomentSince) {
   for (int world = 0; world < 200; ++world) {
     LinkLoad load;
     std::vector<int> most_in_second = {1};
-    load.Begin();  // the pull that is asked about
+    load.Begin();  // the pull in question
     for (int second = 1; second < 60; ++second) {
       int most = load.count();
       for (uint64_t steps = random.Below(4); steps > 0; --steps) {

@@ -22,15 +22,17 @@ uint64_t HashPath(uint64_t outer, absl::string_view label, absl::string_view val
 
 uint64_t LabelPath(const v1::NodeInfo& node, const char* label, uint64_t outer) {
   const auto found = node.labels().find(label);
+  // An empty value is no label: such nodes have nothing in common.
   if (found == node.labels().end() || found->second.empty()) return 0;
   return HashPath(outer, label, found->second);
 }
 
-// A pair that was measured faster than its like by more than this was, nearly always, measured in a
-// burst; believing it would give a sender several receivers of a large object.
+// A pair that was measured faster than others like it by more than this factor was, nearly always,
+// measured in a burst. If the model believed it, a sender would get several receivers of a large
+// object.
 constexpr double kBelievedSpeedup = 1.5;
 
-// What a class of nodes is known by: the innermost of rack and zone.
+// The identity of a class of nodes: the innermost of rack and zone.
 uint64_t LabelClass(const Place& place) { return place.rack != 0 ? place.rack : place.zone; }
 
 }  // namespace
@@ -76,7 +78,7 @@ void LinkModel::SmoothRate::Add(double sample, Instant now) {
 
 void LinkModel::MiddleRate::Add(double sample, Instant now) {
   last = {sample, last[0], last[1]};
-  // A report that has not come yet is 0, less than any.
+  // A report that has not arrived yet is 0, less than any.
   std::array<double, 3> sorted = last;
   std::sort(sorted.begin(), sorted.end());
   const bool three = sorted.front() > 0;
@@ -87,7 +89,7 @@ void LinkModel::MiddleRate::Add(double sample, Instant now) {
 void LinkModel::LeastLatency::Add(absl::Duration sample, absl::Duration window, Instant now) {
   if (current == absl::InfiniteDuration()) window_start = now;
   if (now - window_start > window) {
-    // What two windows ago was least says nothing of today.
+    // The least latency of two windows ago is out of date.
     previous = now - window_start > 2 * window ? absl::InfiniteDuration() : current;
     current = absl::InfiniteDuration();
     window_start = now;
@@ -98,12 +100,14 @@ void LinkModel::LeastLatency::Add(absl::Duration sample, absl::Duration window, 
 std::optional<absl::Duration> LinkModel::LeastLatency::Get(absl::Duration window,
                                                            Instant now) const {
   const absl::Duration least = std::min(current, previous);
+  // Both windows are too old if no sample has arrived for two of them.
   if (least == absl::InfiniteDuration() || now - window_start > 2 * window) return std::nullopt;
   return least;
 }
 
 template <typename T>
 void LinkModel::Recent<T>::Add(T sample) {
+  // Median() computes it again when a caller needs it.
   median_.reset();
   if (samples_.size() < kSamples) {
     samples_.push_back(sample);
@@ -135,6 +139,7 @@ LinkModel::Link& LinkModel::Touch(const Endpoint& sender, const Endpoint& receiv
     by_age_.splice(by_age_.begin(), by_age_, at->second.age);
     return at->second.link;
   }
+  // The new pair is at the front, so it is never the one that is dropped.
   by_age_.push_front(key);
   at->second.age = by_age_.begin();
   if (pairs_.size() > options_.max_pairs) {
@@ -149,8 +154,8 @@ LinkModel::LabelLink* LinkModel::ByLabels(const Endpoint& sender, const Endpoint
   if (key == PairKey{0, 0}) return nullptr;
   const auto found = by_labels_.find(key);
   if (found != by_labels_.end()) return &found->second;
-  // Labels are few where they are of use; a cluster with more pairs of them than this goes by its
-  // median.
+  // Clusters where labels help have few of them. A cluster with more pairs of labels than this uses
+  // its median.
   if (by_labels_.size() >= options_.max_pairs) return nullptr;
   return &by_labels_[key];
 }
@@ -163,28 +168,31 @@ void LinkModel::RecordLatency(const Endpoint& sender, const Endpoint& receiver,
   if (LabelLink* labels = ByLabels(sender, receiver)) {
     labels->latency.Add(latency, options_.forget_after, now);
   }
+  // The pair's least, not the sample: one delayed sample must not raise the cluster's median.
   latencies_.Add(*pair.Get(options_.forget_after, now));
 }
 
 void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
                            double bytes_per_second, int sharing, Instant now) {
   if (!(bytes_per_second > 0)) return;
-  // What a share says of a link that nobody knows would be a guess.
+  // Without any unshared measurement, a share would say nothing about the link's rate.
   if (sharing > 1 && rates_.empty()) return;
   Link& link = Touch(sender, receiver);
+  // Old reports do not count in the median of three.
   if (!Fresh(link.rate, options_.forget_after, now).has_value()) link.rate = MiddleRate();
   double sample = bytes_per_second;
   if (sharing > 1) {
     std::optional<double> known = Fresh(link.rate, options_.forget_after, now);
     if (!known.has_value()) known = UsualRate(sender, receiver, now);
     sample = std::clamp(*known, bytes_per_second, bytes_per_second * sharing);
+    // Within the bounds: the report confirms the known rate and only refreshes its age.
     if (sample == *known) {
       if (link.rate.value > 0) link.rate.at = now;
       return;
     }
   }
   link.rate.Add(sample, now);
-  // A bound says how fast this link is at most or at least; of others like it, nothing.
+  // A bound limits the rate of this link only, not of others like it.
   if (sharing > 1) return;
   if (LabelLink* labels = ByLabels(sender, receiver)) labels->rate.Add(sample, now);
   by_level_[static_cast<int>(NearnessOf(sender.place, receiver.place))].Add(sample, now);
@@ -210,6 +218,7 @@ std::optional<double> LinkModel::Rate(const Endpoint& sender, const Endpoint& re
   const std::optional<double> usual = UsualRate(sender, receiver, now);
   if (const auto pair = pairs_.find(KeyOf(sender, receiver)); pair != pairs_.end()) {
     const auto rate = Fresh(pair->second.link.rate, options_.forget_after, now);
+    // A burst can make a pair look fast; the usual rate caps it.
     if (rate.has_value()) return std::min(*rate, kBelievedSpeedup * usual.value_or(*rate));
   }
   return usual;

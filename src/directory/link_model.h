@@ -1,12 +1,12 @@
-// What has been measured between nodes: latency and bandwidth per ordered pair, from what receivers
-// report of their pulls.
+// Measured latency and bandwidth between nodes, per ordered pair, from the receivers' reports of
+// their pulls.
 //
-// A question about a pair that nobody has measured is answered from what was measured between other
-// nodes with the same pair of labels, else from the cluster's median, else not at all: there are no
-// built-in guesses. One report says little: of a pair's last three rates the middle one counts, of
-// many pairs with the same labels an average that fades. A latency is the least of the last
-// minutes, and what was not refreshed for `forget_after` is as if never measured. The number of
-// pairs is bounded; the least recently measured go first.
+// For an unmeasured pair the answer comes from measurements between other nodes with the same pair
+// of labels, else from the cluster's median, else there is none: no guess is built in. A single
+// report is weak evidence. Of a pair's last three rates the middle one counts; of many pairs with
+// the same labels, an average that fades. A latency is the least of the last minutes. A measurement
+// that was not refreshed for `forget_after` no longer counts. The number of pairs is bounded; the
+// model drops the least recently measured first.
 //
 // Pure: no clock, thread or lock; `now` is passed in. Owned by the BroadcastPlanner, on the shard's
 // control loop.
@@ -28,25 +28,25 @@
 
 namespace phalanx::directory {
 
-// How close two nodes stand, by the innermost of the labels "host", "rack", "zone" that they share.
+// How close two nodes are: the innermost of the labels "host", "rack", "zone" that they share.
 enum class Nearness { kHost = 0, kRack = 1, kZone = 2, kWorld = 3 };
 inline constexpr int kNearnessLevels = 4;
 
-// Where a node stands: a number for each label with all labels around it (so that rack 1 of zone a
-// is not rack 1 of zone b); 0 where there is no such label.
+// The location of a node: a number for each label together with all labels around it (so that rack
+// 1 of zone a is not rack 1 of zone b); 0 if the node has no such label.
 struct Place {
   uint64_t host = 0;
   uint64_t rack = 0;
   uint64_t zone = 0;
 
   static Place FromNode(const v1::NodeInfo& node);
-  // The domain at a level; one and the same for everybody at kWorld.
+  // The domain at a level; the same for all nodes at kWorld.
   uint64_t domain(Nearness level) const;
   friend bool operator==(const Place&, const Place&) = default;
 };
 
 Nearness NearnessOf(const Place& a, const Place& b);
-// Different zones, or different racks: a link that may be slower than those inside. Nodes without
+// Different zones, or different racks: a link that can be slower than those inside. Nodes without
 // labels never cross.
 bool Crosses(const Place& a, const Place& b);
 
@@ -65,30 +65,31 @@ class LinkModel {
   LinkModel() : LinkModel(Options()) {}
   explicit LinkModel(Options options) : options_(options) {}
 
-  // A round trip, or the time from a request to the first frame of its answer. Ignored unless
-  // positive.
+  // Records a round trip, or the time from a request to the first frame of its answer. Ignored
+  // unless positive.
   void RecordLatency(const Endpoint& sender, const Endpoint& receiver, absl::Duration latency,
                      Instant now);
-  // A rate seen while the sender was not starved and had `sharing` (>= 1) pulls to serve. A shared
-  // link is at least as fast as what one pull saw and at most `sharing` times that, and only what
-  // lies outside is news; as long as no link was measured by a pull of its own, it is not.
+  // Records a rate that was seen while the sender was not starved and served `sharing` (>= 1)
+  // pulls. A shared link is at least as fast as one pull saw and at most `sharing` times that, so
+  // only a rate outside these bounds changes the model. Ignored until some link was measured by an
+  // unshared pull.
   void RecordRate(const Endpoint& sender, const Endpoint& receiver, double bytes_per_second,
                   int sharing, Instant now);
 
-  // Nothing when not even the cluster's median is known. A rate far above what is usual between
-  // such nodes is not believed.
+  // Nothing if not even the cluster's median is known. A rate far above the usual one between such
+  // nodes is capped.
   std::optional<absl::Duration> Latency(const Endpoint& sender, const Endpoint& receiver,
                                         Instant now) const;
   std::optional<double> Rate(const Endpoint& sender, const Endpoint& receiver, Instant now) const;
   // The medians of the cluster's last measurements.
   std::optional<absl::Duration> MedianLatency() const;
-  // What a quarter of them were not above: less than the median where many were taken at once, each
+  // The lower quartile of the latencies: less than the median if many were taken at once, each
   // behind the others' requests.
   std::optional<absl::Duration> LowLatency() const;
   std::optional<double> MedianRate() const;
 
-  // What the boundary around the domains of `inner` costs: slow when links that cross it carry less
-  // than half of what links inside do, alike otherwise, unknown when either was not measured.
+  // The cost of the boundary around the domains of `inner`: slow if links that cross it carry less
+  // than half of what links inside carry, alike otherwise, unknown if either was not measured.
   enum class Boundary { kUnknown, kSlow, kAlike };
   Boundary BoundaryAround(Nearness inner, Instant now) const;
 
@@ -101,8 +102,8 @@ class LinkModel {
     Instant at;
     void Add(double sample, Instant now);
   };
-  // The middle of the last three reports, the faster of two: a pull that was disturbed once, or a
-  // burst, does not make a link slow or fast.
+  // The middle of the last three reports, the faster of two: a single disturbed pull, or a burst,
+  // does not make a link slow or fast.
   struct MiddleRate {
     std::array<double, 3> last = {0, 0, 0};
     double value = 0;
@@ -125,19 +126,19 @@ class LinkModel {
     SmoothRate rate;
     LeastLatency latency;
   };
-  // Nodes without their incarnation: a daemon that starts again is behind the same link.
+  // Nodes without their incarnation: a restarted daemon is behind the same link.
   using PairKey = std::pair<uint64_t, uint64_t>;
   struct Pair {
     Link link;
     std::list<PairKey>::iterator age;
   };
-  // The last measurements of anybody, for a median.
+  // The last measurements of all pairs, for a median.
   template <typename T>
   class Recent {
    public:
     void Add(T sample);
     std::optional<T> Median() const;
-    // What one in `parts` of them is not above.
+    // The value that one in `parts` of the samples does not exceed.
     std::optional<T> Quantile(size_t parts) const;
     bool empty() const { return samples_.empty(); }
 
@@ -153,7 +154,7 @@ class LinkModel {
     if (rate.value == 0 || now - rate.at > forget_after) return std::nullopt;
     return rate.value;
   }
-  // Between nodes with these labels, else in the cluster.
+  // The rate between nodes with these labels, else the cluster's.
   std::optional<double> UsualRate(const Endpoint& sender, const Endpoint& receiver,
                                   Instant now) const;
   Link& Touch(const Endpoint& sender, const Endpoint& receiver);

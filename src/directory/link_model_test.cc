@@ -101,7 +101,7 @@ TEST(LinkModelTest, ASharedLinkTellsOnlyWhatLiesOutsideWhatIsKnown) {
 TEST(LinkModelTest, SharesOfALinkSayNothingOfLinksLikeIt) {
   LinkModel model;
   model.RecordRate(At(1, "a"), At(2, "a"), kFast, 1, kStart);
-  // Eight pulls from one node by way of a slow link, eight at the receiver: a bound, not a rate.
+  // Eight pulls from one node over a slow link, eight at the receiver: a bound, not a rate.
   for (int i = 0; i < 6; ++i) model.RecordRate(At(1, "a"), At(3, "b"), kFast / 100, 64, kStart);
   EXPECT_EQ(model.BoundaryAround(Nearness::kZone, kStart), LinkModel::Boundary::kUnknown);
   EXPECT_DOUBLE_EQ(*model.MedianRate(), kFast);

@@ -1,8 +1,8 @@
-// LoopTimer and LoopSignal: the two ways in which a rim asks its loop to call it back later, both
-// safe to destroy at any time.
+// LoopTimer and LoopSignal: the two ways in which a rim requests a later callback from its loop.
+// Both are safe to destroy at any time.
 //
-// Thread rule: made, used and destroyed on their executor, which outlives them; the callback runs
-// there and may use its timer or signal, but not destroy it.
+// Thread rule: created, used and destroyed on their executor, which outlives them. The callback
+// runs there; it can use its timer or signal, but not destroy it.
 #ifndef PHALANX_DIRECTORY_LOOP_TIMER_H_
 #define PHALANX_DIRECTORY_LOOP_TIMER_H_
 
@@ -15,9 +15,9 @@
 
 namespace phalanx::directory {
 
-// Calls back at or before the deadline it was asked for: a deadline that moves later costs nothing,
-// the callback looks what is due and asks again. It is told when it was to run, so that it can
-// notice a pause of the whole process.
+// Calls back at or before the requested deadline. A deadline that moves later costs nothing: the
+// callback checks what is due and requests the next deadline. The callback gets the time at which
+// it was due, so that it can notice a pause of the whole process.
 class LoopTimer {
  public:
   LoopTimer(Executor& executor, absl::AnyInvocable<void(Instant due)> callback)
@@ -50,7 +50,7 @@ class LoopTimer {
   Instant armed_ = Instant::Infinite();
 };
 
-// Calls back once, in a later turn, however often it was raised before.
+// Calls back once, in a later turn, for any number of earlier Raise calls.
 class LoopSignal {
  public:
   LoopSignal(Executor& executor, absl::AnyInvocable<void()> callback)

@@ -1,11 +1,13 @@
-// The seam for control streams: whole frames, in order, both ways, until it breaks.
+// The seam for control streams: whole frames, in order, in both directions, until the stream
+// breaks.
 //
 // Implementations: byte_message_stream.h, over TCP and, in simulation, over a network where frames
 // are delayed and streams break at any byte or fall silent; local_message_stream.h, within a
 // process (local/); and directory/grpc. All pass message_stream_conformance.h.
 //
-// Thread rule: a stream belongs to the executor it was made for; every call and every callback
-// happens there, callbacks never inside a call. A callback may close or destroy its stream.
+// Thread rule: a stream belongs to the executor that it was created for. Every call and every
+// callback runs there; a callback never runs inside a call. A callback can close or destroy its
+// stream.
 #ifndef PHALANX_DIRECTORY_MESSAGE_STREAM_H_
 #define PHALANX_DIRECTORY_MESSAGE_STREAM_H_
 
@@ -24,30 +26,31 @@ class MessageStream {
  public:
   struct Handlers {
     absl::AnyInvocable<void(In)> on_message;
-    // One more frame may be sent: called once after writable() was false, and only if somebody
-    // asked for it, so that a stream that is rarely used does not wake its loop for nothing.
+    // The owner can send one more frame: called once after writable() was false. Not called if the
+    // owner did not check writable(), so a stream that is rarely used does not wake its loop for
+    // nothing.
     absl::AnyInvocable<void()> on_writable;
-    // Once, last: the stream broke (Unavailable, or the peer's own status) or the peer closed it
-    // (OK). Not called after Close.
+    // Called once, last: the stream broke (Unavailable, or the peer's own status) or the peer
+    // closed it (OK). Not called after Close.
     absl::AnyInvocable<void(absl::Status)> on_closed;
   };
 
   // Destroying a stream closes it.
   virtual ~MessageStream() = default;
 
-  // Installs the handlers; frames that came before wait until then. REQUIRES: called once, before
-  // Send.
+  // Installs the handlers; frames that arrived before wait until then. REQUIRES: called once,
+  // before Send.
   virtual void Start(Handlers handlers) = 0;
 
-  // One frame at a time: batching is the sender's affair, and a slow peer makes batches longer, not
-  // queues. True after Start, even while the connection is still being made, and again when the
-  // frame that was sent last has been taken. REQUIRES for Send: writable(), a frame of at most
-  // kMaxFrameBytes; each of the first kGreetingFrames at most kMaxGreetingBytes.
+  // One frame at a time: the sender batches, and a slow peer makes batches longer, not queues. True
+  // after Start, even before the connection is made, and again when the stream has taken the last
+  // frame. REQUIRES for Send: writable(), a frame of at most kMaxFrameBytes; each of the first
+  // kGreetingFrames at most kMaxGreetingBytes.
   virtual bool writable() const = 0;
   virtual void Send(Out frame) = 0;
 
-  // What was sent goes out first, as far as the transport can tell. The peer's on_closed says `why`
-  // when it is the shard that closes. Idempotent; no callback afterwards.
+  // Sends the queued frame first, as far as the transport can. If the shard closes, the peer's
+  // on_closed gets `why`. Idempotent; no callback afterwards.
   virtual void Close(absl::Status why) = 0;
 
   virtual std::string peer() const = 0;
@@ -60,7 +63,7 @@ using ShardStream = MessageStream<v1::ShardFrame, v1::NodeFrame>;  // the shard'
 class ShardConnector {
  public:
   virtual ~ShardConnector() = default;
-  // The stream is returned at once and reports through its handlers whether it ever connected.
+  // Returns the stream at once; the stream's handlers report whether it ever connected.
   virtual std::unique_ptr<NodeStream> Connect(Executor& executor) = 0;
   // For messages: "10.77.0.1:7400".
   virtual std::string target() const = 0;

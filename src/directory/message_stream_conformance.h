@@ -1,6 +1,6 @@
-// The tests that every implementation of MessageStream passes, both ends of it. Testonly.
+// The tests that every implementation of MessageStream passes, for both ends. Testonly.
 //
-// An implementation includes this header in one test and says
+// An implementation includes this header in one test and instantiates the suite:
 //   INSTANTIATE_TEST_SUITE_P(Grpc, MessageStreamConformance, ::testing::Values(&MakeHarness));
 #ifndef PHALANX_DIRECTORY_MESSAGE_STREAM_CONFORMANCE_H_
 #define PHALANX_DIRECTORY_MESSAGE_STREAM_CONFORMANCE_H_
@@ -26,13 +26,13 @@ class MessageStreamHarness {
 
   virtual ~MessageStreamHarness() = default;
   virtual Executor& executor() = 0;
-  // Runs `body` as a task of the executor, and the executor until `done` was called.
+  // Runs `body` as a task of the executor, and the executor until `done` is called.
   virtual void Run(std::function<void(std::function<void()> done)> body) = 0;
-  // Where accepted streams go, on the executor. Called once, before the first Connect.
+  // Sets the receiver of accepted streams, on the executor. Called once, before the first Connect.
   virtual void OnAccept(Accept accept) = 0;
   // On the executor.
   virtual std::unique_ptr<NodeStream> Connect() = 0;
-  // To an address at which nobody listens.
+  // Connects to an address without a listener.
   virtual std::unique_ptr<NodeStream> ConnectToNobody() = 0;
 };
 
@@ -42,10 +42,10 @@ class MessageStreamConformance : public ::testing::TestWithParam<MakeMessageStre
  protected:
   using Done = std::function<void()>;
 
-  // One end: its stream and what it saw.
+  // One end: its stream and what it received.
   template <typename Stream, typename In>
   struct End {
-    // Handlers that record, and call what the test has set.
+    // Installs handlers that record each call and then call the test's own function.
     void Start() {
       stream->Start({.on_message =
                          [this](In frame) {
@@ -74,7 +74,7 @@ class MessageStreamConformance : public ::testing::TestWithParam<MakeMessageStre
       stream->Send(std::move(frame));
       inside_call = false;
     }
-    // Sends frames numbered from `next` to `end` as the stream takes them.
+    // Sends the frames numbered from `next` to `end`, as the stream takes them.
     void SendUpTo(uint64_t end, std::function<void(uint64_t)> send) {
       on_writable = [this, end, send] {
         while (next < end && stream->writable()) send(next++);
@@ -94,7 +94,7 @@ class MessageStreamConformance : public ::testing::TestWithParam<MakeMessageStre
     std::function<void()> on_message, on_writable, on_closed;
     uint64_t next = 0;
     bool inside_call = false;
-    bool quiet = false;  // no callback is allowed any more
+    bool quiet = false;  // no callback is allowed after this
   };
 
   void TearDown() override {
@@ -162,7 +162,7 @@ TEST_P(MessageStreamConformance, TellsWhenItTakesTheNextFrameIfItWasAsked) {
   int sent = 0, told = 0;
   WithStreams([this, &sent, &told](Done done) {
     const auto send = [this, &sent, done] {
-      // Larger than what any transport keeps for a peer: the stream is not writable for a while.
+      // Larger than the buffers of every transport: the stream is not writable for a while.
       while (node_.stream->writable()) {
         if (sent == 10) return done();
         node_.Send(NodeFrame(sent, sent < kGreetingFrames ? 0 : 2 << 20));

@@ -11,6 +11,7 @@
 namespace phalanx::directory {
 namespace {
 
+// One hour: bounds what a node accepts from the wire.
 constexpr uint32_t kMaxLeaseMs = 3'600'000;
 
 absl::Status OutOfOrder(absl::string_view what) {
@@ -21,6 +22,8 @@ absl::Status Malformed(absl::string_view what, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(what, ": ", why));
 }
 
+// A registration does not count against the limits (SessionLimits): its length is that of the
+// node's state.
 bool Registers(const v1::NodeMessage& message) {
   switch (message.kind_case()) {
     case v1::NodeMessage::kRegisterBegin:
@@ -42,6 +45,8 @@ NodeSession::NodeSession(SessionConfig config, v1::NodeInfo self)
     : config_(std::move(config)), self_(std::move(self)), link_(config_.lease, config_.limits) {}
 
 void NodeSession::StreamOpened(absl::string_view nonce, Instant now) {
+  // The link stays detached until the Welcome: no batch can go out before both ends have proved the
+  // secret.
   link_.Detach();
   nonce_ = std::string(nonce);
   link_.Heard(now);
@@ -54,6 +59,7 @@ void NodeSession::StreamClosed(Instant) {
 }
 
 absl::Status NodeSession::OnFrame(v1::ShardFrame frame, Instant now) {
+  // Even a frame that is rejected below shows that the shard lives.
   link_.Heard(now);
   switch (frame.kind_case()) {
     case v1::ShardFrame::kChallenge:
@@ -63,6 +69,8 @@ absl::Status NodeSession::OnFrame(v1::ShardFrame frame, Instant now) {
     case v1::ShardFrame::kRefused:
       return RefusedStatus(frame.refused());
     case v1::ShardFrame::kBatch:
+      // Before the Welcome both ends can disagree on the session, so no number in a batch has a
+      // meaning.
       if (phase_ != Phase::kEstablished) return OutOfOrder("a batch");
       return link_.Take(*frame.mutable_batch(), now);
     case v1::ShardFrame::KIND_NOT_SET:
@@ -78,6 +86,7 @@ absl::Status NodeSession::OnChallenge(const v1::Challenge& challenge) {
   }
   const std::string expected =
       SessionProof(config_.secret, SessionEnd::kShard, hello_, challenge.nonce());
+  // The shard proves the secret first. A node never proves it to a stranger.
   if (!net::ProofMatches(expected, challenge.proof())) {
     return absl::PermissionDeniedError(absl::StrCat("shard ", config_.shard_index,
                                                     " has not shown the secret of cluster \"",
@@ -95,14 +104,17 @@ absl::Status NodeSession::OnWelcome(const v1::Welcome& welcome, Instant now) {
     return Malformed("a welcome", "its session, incarnation or lease is missing");
   }
   if (welcome.resumed()) {
+    // The incarnation counts too: a restarted shard can draw the same session id again.
     const bool ours = session_id_ != 0 && welcome.session_id() == session_id_ &&
                       welcome.shard_incarnation() == shard_incarnation_;
     if (!ours || !link_.CanResume(welcome.last_received())) {
+      // The shard and this node disagree on what was received. Only a new session can repair that.
       session_id_ = 0;
       return Malformed("a welcome", "it resumes what is not our session");
     }
     event_ = Event::kResumed;
   } else {
+    // The numbers of a new session start at 1 on both ends.
     if (welcome.last_received() != 0) return Malformed("a welcome", "a new session has messages");
     session_id_ = welcome.session_id();
     shard_incarnation_ = welcome.shard_incarnation();
@@ -121,9 +133,11 @@ std::optional<NodeSession::Event> NodeSession::TakeEvent() {
 std::vector<v1::ShardMessage> NodeSession::TakeMessages() { return link_.TakeDelivered(); }
 
 void NodeSession::Send(v1::NodeMessage message) {
+  // Without a session the message is void: the user registers its whole state at the next Welcome.
   if (session_id_ == 0) return;
   const bool registers = Registers(message);
   link_.Send(std::move(message), /*counts=*/!registers);
+  // The next hello then carries no session id and requests a new session.
   if (link_.overflowed()) session_id_ = 0;
 }
 
@@ -147,6 +161,7 @@ std::optional<v1::NodeFrame> NodeSession::NextFrame(Instant now) {
 std::optional<v1::NodeFrame> NodeSession::LastFrame(Instant now) {
   if (phase_ != Phase::kEstablished || link_.overflowed()) return std::nullopt;
   v1::NodeFrame frame;
+  // If nothing is due, the goodbye still needs a batch to travel in.
   if (!link_.Fill(*frame.mutable_batch(), now)) frame.mutable_batch()->Clear();
   frame.mutable_batch()->set_goodbye(true);
   return frame;
@@ -160,6 +175,7 @@ v1::NodeFrame NodeSession::HelloFrame() {
   hello_.set_num_shards(config_.num_shards);
   *hello_.mutable_node() = self_;
   hello_.set_nonce(nonce_);
+  // A hello with a session id requests resumption; last_received is where the shard continues.
   if (session_id_ != 0) {
     hello_.set_session_id(session_id_);
     hello_.set_shard_incarnation(shard_incarnation_);
@@ -178,6 +194,7 @@ v1::NodeFrame NodeSession::ProofFrame() const {
 }
 
 Instant NodeSession::NextDeadline() const {
+  // A frame of the handshake is due at once.
   if (phase_ == Phase::kHelloDue || phase_ == Phase::kProofDue) return Instant();
   return established() ? std::min(SilenceDeadline(), link_.NextSend()) : SilenceDeadline();
 }
@@ -194,10 +211,12 @@ ShardSession::ShardSession(SessionId id, uint64_t shard_incarnation, const Sessi
       grace_(config.reconnect_grace),
       link_(config.lease, config.limits),
       expected_until_(now + config.reconnect_grace) {
+  // Silence counts from the creation; the default, a moment long ago, would expire the session.
   link_.Heard(now);
 }
 
 bool ShardSession::CanResume(const v1::Hello& hello) const {
+  // A restarted node has the same number and another incarnation, and lost what it received.
   return hello.session_id() == id_ && hello.shard_incarnation() == shard_incarnation_ &&
          hello.node().key().node() == node_.key().node() &&
          hello.node().key().incarnation() == node_.key().incarnation() && !ended_ &&
@@ -207,6 +226,7 @@ bool ShardSession::CanResume(const v1::Hello& hello) const {
 void ShardSession::StreamOpened(const v1::Hello& hello, Instant now) {
   resumed_ = std::exchange(had_stream_, true);
   PHALANX_CHECK(!resumed_ || CanResume(hello), "a session resumes where both ends know it");
+  // A new session ignores last_received: that number belongs to another session.
   link_.Attach(resumed_ ? hello.last_received() : 0, now);
   welcome_due_ = true;
 }
@@ -218,21 +238,25 @@ void ShardSession::StreamClosed(Instant now) {
 }
 
 void ShardSession::AwaitReconnect(Instant now) {
+  // Never shortens the wait that Forgive has granted.
   expected_until_ = std::max(expected_until_, now + grace_);
 }
 
 Instant ShardSession::ExpiresAt() const {
+  // Without a stream a live node reconnects within the grace, so the session expires at the earlier
+  // time.
   return link_.attached() ? link_.SilentAt() : std::min(link_.SilentAt(), expected_until_);
 }
 
 void ShardSession::Forgive(Instant now) {
   link_.Heard(now);
-  // The node may have given the stream up meanwhile, and try less often.
+  // The node can have closed its stream meanwhile and retry at a lower rate.
   expected_until_ = now + link_.lease();
 }
 
 absl::Status ShardSession::OnFrame(v1::NodeFrame frame, Instant now) {
   if (!frame.has_batch()) return OutOfOrder("a hello or proof");
+  // A message after the goodbye would change a state that the shard is about to drop.
   if (ended_) return OutOfOrder("a batch after the goodbye");
   PHALANX_RETURN_IF_ERROR(link_.Take(*frame.mutable_batch(), now));
   ended_ = frame.batch().goodbye();
@@ -242,6 +266,7 @@ absl::Status ShardSession::OnFrame(v1::NodeFrame frame, Instant now) {
 std::optional<v1::ShardFrame> ShardSession::NextFrame(Instant now) {
   if (!link_.attached() || link_.overflowed()) return std::nullopt;
   v1::ShardFrame frame;
+  // The Welcome is the first frame: the node accepts no batch before it.
   if (welcome_due_) {
     welcome_due_ = false;
     v1::Welcome& welcome = *frame.mutable_welcome();

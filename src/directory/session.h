@@ -1,18 +1,19 @@
 // The session between a node and a shard: handshake, numbering, acknowledgement, batching,
-// resumption. Two pure state machines, one for each end; the order of frames is told in
-// protos/phalanx/v1/directory.proto.
+// resumption. Two pure state machines, one for each end; protos/phalanx/v1/directory.proto defines
+// the order of frames.
 //
-// What a user of either end sees: messages handed to Send arrive at the other end once, in order,
-// for as long as the session lives, whatever happens to the streams below it. When the session ends
-// (fenced, given up because too much was unacknowledged, or the shard is another incarnation),
-// everything that was not delivered is void, the user is told, and starts again from its own state.
+// The guarantee for a user of either end: each message passed to Send arrives at the other end
+// once, in order, as long as the session lives, whatever happens to the streams below it. A session
+// ends if it is fenced, if too much is unacknowledged, or if the shard has a new incarnation. Then
+// every undelivered message is void, the session notifies the user, and the user starts again from
+// its own state.
 //
 // Invariants
-//  1. A message is delivered at most once per session, and only when all earlier ones were.
+//  1. A message is delivered at most once per session, and only after all earlier ones.
 //  2. `unacknowledged` counts exactly the messages of this session that the peer has not
 //     acknowledged.
-//  3. Frames are handed out one at a time (NextFrame), so a slow stream makes batches longer,
-//     bounded by kMaxBatchBytes.
+//  3. Frames are taken one at a time (NextFrame), so a slow stream makes batches longer, bounded by
+//     kMaxBatchBytes.
 //
 // Thread rule: no thread, lock or clock inside; `now` is passed in. Owned by the node's
 // DirectoryClient or the shard's Shard.
@@ -41,53 +42,53 @@ class NodeSession {
   enum class Event {
     kRegister,  // a new session is up: Send the whole state now, RegisterBegin to RegisterEnd,
                 // before anything else
-    kResumed,   // the same session goes on
+    kResumed,   // the same session continues
   };
 
   NodeSession(SessionConfig config, v1::NodeInfo self);
 
-  // A stream has been opened: the next frame is a Hello with this nonce.
+  // A stream was opened: the next frame is a Hello with this nonce.
   void StreamOpened(absl::string_view nonce, Instant now);
-  // The stream broke. What is unacknowledged is kept for resumption.
+  // The stream broke. The session keeps the unacknowledged messages for resumption.
   void StreamClosed(Instant now);
 
-  // Takes a frame from the shard. Delivered messages and events are read afterwards by TakeEvent,
-  // then TakeMessages. Errors, after which the stream is to be closed: FailedPrecondition and
+  // Takes a frame from the shard. Afterwards the caller reads events by TakeEvent, then delivered
+  // messages by TakeMessages. The caller closes the stream on an error: FailedPrecondition and
   // PermissionDenied (refused; the text names both sides' values), InvalidArgument (a frame out of
-  // order or malformed), or whatever else the shard refused with.
+  // order or malformed), or any other code in the shard's refusal.
   absl::Status OnFrame(v1::ShardFrame frame, Instant now);
   std::optional<Event> TakeEvent();
   std::vector<v1::ShardMessage> TakeMessages();
 
-  // Queues a message for the session; void while there is none (before the first Welcome, after an
-  // overflow).
+  // Queues a message for the session; drops the message if there is no session (before the first
+  // Welcome, after an overflow).
   void Send(v1::NodeMessage message);
 
   // The next frame to put on a writable stream, if there is one: handshake, messages, or an
   // acknowledgement / heartbeat that is due.
   std::optional<v1::NodeFrame> NextFrame(Instant now);
-  // The last frame before a node leaves for good: what is queued, and a goodbye. Nothing while not
-  // established.
+  // The last frame before a node leaves for good: the queued messages, and a goodbye. Nothing if
+  // the session is not established.
   std::optional<v1::NodeFrame> LastFrame(Instant now);
-  // When NextFrame has a frame (the past, if it has one now), or silence of the shard ends the
-  // stream. Infinite without a stream.
+  // When NextFrame has a frame (in the past, if it has one now), or when silence of the shard ends
+  // the stream. Infinite without a stream.
   Instant NextDeadline() const;
-  // The last of them alone: all there is to wait for while the stream takes no frame.
+  // Only the deadline of silence: the one deadline that matters while the stream takes no frame.
   Instant SilenceDeadline() const;
-  // True when the shard has been silent for a lease: close the stream and open another.
+  // True if the shard has been silent for a lease: close the stream and open another.
   bool ShardSilent(Instant now) const { return now >= SilenceDeadline(); }
-  // True when too much is unacknowledged: close the stream and open another; it will ask for a new
+  // True if too much is unacknowledged: close the stream and open another, which requests a new
   // session.
   bool overflowed() const { return link_.overflowed(); }
 
-  // Streams carry messages both ways.
+  // The stream carries messages in both directions.
   bool established() const { return phase_ == Phase::kEstablished; }
   size_t unacknowledged() const { return link_.unacknowledged(); }
-  // Messages that were too long to be sent.
+  // The number of messages that were too long to be sent.
   uint64_t oversized() const { return link_.oversized(); }
   // 0 before the first Welcome.
   uint64_t shard_incarnation() const { return shard_incarnation_; }
-  // As the shard told in its Welcome; before, as configured.
+  // As the shard's Welcome says; before it, as configured.
   absl::Duration lease() const { return link_.lease(); }
 
  private:
@@ -108,60 +109,61 @@ class NodeSession {
   const SessionConfig config_;
   const v1::NodeInfo self_;
 
-  // This stream.
+  // Of this stream.
   Phase phase_ = Phase::kNoStream;
   std::string nonce_;
   v1::Hello hello_;
   std::string shard_nonce_;
 
-  // This session; id 0 is none.
+  // Of this session; id 0: none.
   SessionId session_id_ = 0;
   uint64_t shard_incarnation_ = 0;
   SessionLink<v1::NodeMessage, v1::ShardMessage> link_;
   std::optional<Event> event_;
 };
 
-// The shard's end of one node's session; made when a node has proved itself and cannot resume
-// another session.
+// The shard's end of one node's session; created when a node has proved the secret and cannot
+// resume another session.
 class ShardSession {
  public:
   ShardSession(SessionId id, uint64_t shard_incarnation, const SessionConfig& config,
                v1::NodeInfo node, Instant now);
 
-  // Whether the session can go on for the node that says this hello.
+  // True if the node that sent this hello can resume the session.
   bool CanResume(const v1::Hello& hello) const;
-  // A stream of this node has proved itself: the next frame is the Welcome, `resumed` unless it is
-  // the session's first stream. Replaces an earlier stream. REQUIRES: CanResume(hello), or no
-  // stream before.
+  // A stream of this node has proved the secret. The next frame is the Welcome, with `resumed`
+  // unless this is the session's first stream. Replaces an earlier stream. REQUIRES:
+  // CanResume(hello), or no stream before.
   void StreamOpened(const v1::Hello& hello, Instant now);
   void StreamClosed(Instant now);
 
-  // Takes a frame that came after the proof. InvalidArgument for one out of order or malformed:
-  // close the stream.
+  // Takes a frame after the proof. InvalidArgument if the frame is out of order or malformed: close
+  // the stream.
   absl::Status OnFrame(v1::NodeFrame frame, Instant now);
   std::vector<v1::NodeMessage> TakeMessages() { return link_.TakeDelivered(); }
 
-  // Queues a message, whether there is a stream or not.
+  // Queues a message, with or without a stream.
   void Send(v1::ShardMessage message) { link_.Send(std::move(message)); }
 
   // The next frame to put on a writable stream, if there is one.
   std::optional<v1::ShardFrame> NextFrame(Instant now);
-  // When NextFrame has a frame (the past, if it has one now), or the session expires.
+  // When NextFrame has a frame (in the past, if it has one now), or when the session expires.
   Instant NextDeadline() const;
 
-  // When the node will have been silent for the lease, or without a stream for the grace: the
-  // session is to be fenced.
+  // When the node has been silent for the lease, or without a stream for the grace: the caller then
+  // fences the session.
   Instant ExpiresAt() const;
   bool Expired(Instant now) const { return now >= ExpiresAt(); }
-  // It was the lease.
+  // The reason of the expiry is the lease.
   bool Silent(Instant now) const { return now >= link_.SilentAt(); }
   // The node said goodbye: the session ends.
   bool ended() const { return ended_; }
-  // Too much is unacknowledged: the session ends, and the node will register anew.
+  // Too much is unacknowledged: the session ends, and the node registers again.
   bool overflowed() const { return link_.overflowed(); }
-  // We have not been listening (the process was stopped): the node's silence is not its own.
+  // The shard did not read for a while (the process was stopped): the silence does not count
+  // against the node.
   void Forgive(Instant now);
-  // We have not been listening for a part of the grace: it begins anew.
+  // The shard did not read for a part of the grace: the grace starts over.
   void AwaitReconnect(Instant now);
 
   bool connected() const { return link_.attached(); }
@@ -179,7 +181,7 @@ class ShardSession {
   const v1::NodeInfo node_;
   const absl::Duration grace_;
   SessionLink<v1::ShardMessage, v1::NodeMessage> link_;
-  Instant expected_until_;  // while no stream is there
+  Instant expected_until_;  // without a stream
   bool had_stream_ = false;
   bool welcome_due_ = false;
   bool resumed_ = false;

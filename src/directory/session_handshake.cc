@@ -13,14 +13,17 @@
 namespace phalanx::directory {
 namespace {
 
+// The cluster id and the node's name come from an unproven peer: a log line must not grow with
+// them.
 constexpr size_t kMaxQuotedBytes = 80;
 
-// Text from outside, fit for a message.
+// Escapes text from the peer for a message.
 std::string Quoted(absl::string_view text) {
   return absl::StrCat("\"", absl::CEscape(text.substr(0, kMaxQuotedBytes)), "\"");
 }
 
-// The hello as bytes that do not depend on a map's order or on unknown fields.
+// The hello as bytes that do not depend on a map's order or on unknown fields. Both ends compute
+// the proof over these bytes, so every field that the shard believes is in them.
 std::string CanonicalHello(const v1::Hello& hello) {
   std::string bytes;
   ByteWriter out(bytes);
@@ -33,6 +36,7 @@ std::string CanonicalHello(const v1::Hello& hello) {
   out.U64(node.key().incarnation());
   out.Bytes(node.name());
   out.Bytes(node.address());
+  // Sorted: the order of a proto's map differs between processes.
   const std::map<std::string, std::string> labels(node.labels().begin(), node.labels().end());
   out.U32(static_cast<uint32_t>(labels.size()));
   for (const auto& [name, value] : labels) {
@@ -62,6 +66,7 @@ absl::Status CheckBytes(absl::string_view what, size_t bytes, size_t limit) {
 }
 
 absl::Status CheckNode(const v1::NodeInfo& node) {
+  // Sessions are keyed by node, and incarnations order the lives of a node: 0 means unset in both.
   if (node.key().node() == 0 || node.key().incarnation() == 0) {
     return absl::InvalidArgumentError("the node's key is missing");
   }
@@ -88,17 +93,19 @@ std::string NewNonce(const SessionConfig& config) {
 
 std::string SessionProof(absl::string_view secret, SessionEnd end, const v1::Hello& hello,
                          absl::string_view shard_nonce) {
+  // Without a label for each end, the shard's proof would also be a valid proof of the node.
   const absl::string_view label =
       end == SessionEnd::kNode ? "phalanx session node" : "phalanx session shard";
   return net::ProveSecret(secret, label, {CanonicalHello(hello), hello.nonce(), shard_nonce});
 }
 
 absl::Status CheckHello(const SessionConfig& config, const v1::Hello& hello) {
+  // First, because the meaning of the other fields depends on the version.
   PHALANX_RETURN_IF_ERROR(
       CheckSame("protocol version", config.protocol_version, hello.protocol_version()));
   PHALANX_RETURN_IF_ERROR(
       CheckSame("cluster id", Quoted(config.cluster_id), Quoted(hello.cluster_id())));
-  // Before the rest: unknown fields count too.
+  // Before the rest: the limit also counts unknown fields.
   if (const size_t bytes = hello.ByteSizeLong(); bytes > kMaxHelloBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("a hello of ", bytes, " bytes, the limit is ", kMaxHelloBytes));
@@ -115,7 +122,7 @@ absl::Status CheckHello(const SessionConfig& config, const v1::Hello& hello) {
 v1::ShardFrame RefusedFrame(const absl::Status& why) {
   v1::ShardFrame frame;
   frame.mutable_refused()->set_code(static_cast<int>(why.code()));
-  // A proto's string must be UTF-8, and not every status text is.
+  // A proto's string must be UTF-8, and not every status text is valid UTF-8.
   std::string text(why.message().substr(0, kMaxRefusalBytes));
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
@@ -124,6 +131,7 @@ v1::ShardFrame RefusedFrame(const absl::Status& why) {
 }
 
 absl::Status RefusedStatus(const v1::Refused& refused) {
+  // OK is excluded: a refusal must never look like success.
   absl::StatusCode code = absl::StatusCode::kUnknown;
   if (refused.code() >= static_cast<int>(absl::StatusCode::kCancelled) &&
       refused.code() <= static_cast<int>(absl::StatusCode::kUnauthenticated)) {
@@ -145,7 +153,9 @@ absl::StatusOr<std::optional<v1::ShardFrame>> ShardHandshake::OnFrame(const v1::
   if (!frame.has_proof()) {
     return absl::InvalidArgumentError("the second frame of a stream must be a proof");
   }
+  // The proof must cover the hello that CheckHello accepted.
   const std::string expected = SessionProof(config_.secret, SessionEnd::kNode, *hello_, nonce_);
+  // Compares in constant time, so that the time of a refusal does not disclose the proof.
   if (!net::ProofMatches(expected, frame.proof().proof())) {
     return absl::PermissionDeniedError(absl::StrCat("node ", Quoted(hello_->node().name()),
                                                     " has not shown the secret of cluster ",
@@ -158,6 +168,7 @@ absl::StatusOr<std::optional<v1::ShardFrame>> ShardHandshake::OnFrame(const v1::
 absl::StatusOr<std::optional<v1::ShardFrame>> ShardHandshake::OnHello(const v1::Hello& hello) {
   PHALANX_RETURN_IF_ERROR(CheckHello(config_, hello));
   hello_ = hello;
+  // The shard keeps the hello until the proof; unknown fields would only hold memory.
   hello_->DiscardUnknownFields();
   v1::ShardFrame frame;
   frame.mutable_challenge()->set_nonce(nonce_);

@@ -1,20 +1,20 @@
 // One end of a session, the same for both ends: numbering, acknowledgement, deduplication, batches,
-// heartbeats, and how long the other end has been silent. Pure; NodeSession and ShardSession put
-// the handshake in front of it.
+// heartbeats, and the detection of a silent peer. Pure; NodeSession and ShardSession put the
+// handshake in front of it.
 //
 //   Send ──► unacknowledged: [sent on this stream | not yet sent] ──Fill──► batches
 //   batches ──Take──► delivered ──TakeDelivered──► user
 //
 // Invariants
 //  1. The first unacknowledged message has the number acknowledged + 1; numbers have no gaps.
-//  2. What is sent on a stream goes out in order of numbers; a new stream starts at the first that
-//     the other end lacks.
-//  3. A message is delivered when its number is received + 1, and never otherwise.
+//  2. Messages go out on a stream in order of numbers; a new stream starts at the first message
+//     that the other end lacks.
+//  3. A message is delivered if its number is received + 1, and never otherwise.
 //
-// Acknowledgements ride on batches of messages. A batch without messages goes out only when an
-// acknowledgement has waited for lease / 8 (or for kAckMessages, kAckBytes), or when nothing was
-// sent for lease / 3: the heartbeat. Heartbeats fall on a grid of lease / 32, so that the sessions
-// of one shard are served by few turns of its loop.
+// Acknowledgements ride on batches of messages. A batch without messages goes out only if an
+// acknowledgement has waited for lease / 8 (or for kAckMessages, kAckBytes), or if nothing was sent
+// for lease / 3: the heartbeat. Heartbeats fall on a grid of lease / 32, so that few turns of the
+// loop serve all sessions of a shard.
 //
 // Thread rule: a value of one loop; `now` is passed in.
 #ifndef PHALANX_DIRECTORY_SESSION_LINK_H_
@@ -36,23 +36,25 @@
 
 namespace phalanx::directory {
 
-// A batch stops growing beyond so many bytes of messages (one message may be larger).
+// The number of message bytes at which a batch is closed (one message can be larger).
 inline constexpr size_t kMaxBatchBytes = 1 << 20;
-// A longer message is dropped and counted instead of sent; no message of the protocol comes near.
+// A longer message is dropped and counted instead of sent; no message of the protocol is nearly as
+// long.
 inline constexpr size_t kMaxMessageBytes = 4 << 20;
-// What a transport must be able to carry as one frame.
+// The largest frame that a transport must carry.
 inline constexpr size_t kMaxFrameBytes = kMaxMessageBytes + (64 << 10);
-// The first frames of either end are shorter: by them it shows the secret, and nobody keeps more
-// for an other end that has not.
+// The first frames of either end are shorter: they carry the proof of the secret, and neither end
+// buffers more for a peer that has not proved it.
 inline constexpr int kGreetingFrames = 2;
 inline constexpr size_t kMaxGreetingBytes = 64 << 10;
-// So much received is acknowledged without waiting for a message to ride on.
+// After so much received data the link acknowledges at once, without waiting for a message to carry
+// the acknowledgement.
 inline constexpr uint64_t kAckMessages = 1000;
 inline constexpr size_t kAckBytes = 4 << 20;
 
-// How much one end keeps for an other end that does not acknowledge, before it gives the session
-// up. What a registration tells does not count: it is as long as the node has objects, and a
-// session that could not hold it could never begin.
+// How much one end keeps for a peer that does not acknowledge, before it ends the session. Messages
+// of a registration do not count: they are as many as the node has objects, and a session that
+// could not hold them could never begin.
 struct SessionLimits {
   size_t unacknowledged_messages = 1 << 22;
   size_t unacknowledged_bytes = size_t{256} << 20;
@@ -72,7 +74,7 @@ class SessionLink {
     attached_ = overflowed_ = false;
   }
 
-  // True when a stream can go on for an other end that has received so much.
+  // True if a stream can resume with a peer that has received so much.
   bool CanResume(uint64_t peer_received) const {
     return !overflowed_ && peer_received >= acknowledged_ &&
            peer_received <= acknowledged_ + unacknowledged_.size();
@@ -94,8 +96,8 @@ class SessionLink {
 
   void Detach() { attached_ = false; }
 
-  // Queues a message, which `counts` against the limits or does not; void once the session has
-  // overflowed.
+  // Queues a message. `counts`: the message counts against the limits. Drops the message if the
+  // session has overflowed.
   void Send(Out message, bool counts = true) {
     if (overflowed_) return;
     const size_t bytes = message.ByteSizeLong();
@@ -117,8 +119,8 @@ class SessionLink {
     }
   }
 
-  // Takes a batch and delivers what is new in it. InvalidArgument when numbers are missing or
-  // messages are acknowledged that were never sent; nothing of the batch is delivered then.
+  // Takes a batch and delivers its new messages. InvalidArgument if numbers are missing or if the
+  // batch acknowledges messages that were never sent; nothing of the batch is delivered then.
   template <typename Batch>
   absl::Status Take(Batch& batch, Instant now) {
     last_heard_ = now;
@@ -130,7 +132,7 @@ class SessionLink {
     }
     Acknowledged(batch.acknowledged());
     if (batch.messages().empty()) {
-      // Both ends' heartbeats in one turn: an idle end wakes half as often.
+      // Answers the peer's heartbeat in the same turn: an idle end wakes half as often.
       if (now >= last_sent_ + lease_ / 4) ack_due_ = now;
       return absl::OkStatus();
     }
@@ -144,8 +146,8 @@ class SessionLink {
 
   std::vector<In> TakeDelivered() { return std::exchange(delivered_, {}); }
 
-  // Fills an empty batch with what is to be sent now. False when there is nothing. REQUIRES:
-  // attached.
+  // Fills an empty batch with the messages to send now. Returns false if there is nothing to send.
+  // REQUIRES: attached.
   template <typename Batch>
   bool Fill(Batch& batch, Instant now) {
     if (now < NextSend()) return false;
@@ -165,17 +167,17 @@ class SessionLink {
     return true;
   }
 
-  // When Fill has something to send: long ago if messages wait.
+  // When Fill has something to send: in the past if messages wait.
   Instant NextSend() const {
     return sent_ < unacknowledged_.size() ? Instant() : std::min(ack_due_, HeartbeatDue());
   }
 
-  // Anything heard from the other end, and pauses of our own, count as a sign of life.
+  // Any frame of the peer, and a pause of this process, counts as a sign of life.
   void Heard(Instant now) { last_heard_ = now; }
   Instant SilentAt() const { return last_heard_ + lease_; }
 
   bool attached() const { return attached_; }
-  // The limit was passed: the session cannot go on, everything in it is void.
+  // The limit was exceeded: the session cannot continue, and every message in it is void.
   bool overflowed() const { return overflowed_; }
   uint64_t received() const { return received_; }
   size_t unacknowledged() const { return unacknowledged_.size(); }
@@ -190,7 +192,7 @@ class SessionLink {
     size_t bytes;
     bool counts;
   };
-  // Tag and length of a message in a batch.
+  // The tag and the length of a message in a batch.
   static constexpr size_t kMessageOverhead = 5;
 
   void Drop() {
@@ -243,18 +245,18 @@ class SessionLink {
   absl::Duration lease_;
   const SessionLimits limits_;
 
-  // What we send.
+  // Sending.
   std::deque<Pending> unacknowledged_;
   size_t unacknowledged_bytes_ = 0;
-  // Of those, what the limits are for.
+  // The part of it that counts against the limits.
   size_t counted_messages_ = 0;
   size_t counted_bytes_ = 0;
-  uint64_t acknowledged_ = 0;  // the last number the other end is known to have
-  size_t sent_ = 0;            // of `unacknowledged_`, how many went out on this stream
+  uint64_t acknowledged_ = 0;  // the last number that the other end is known to have
+  size_t sent_ = 0;            // the messages of `unacknowledged_` that went out on this stream
   Instant last_sent_;
   uint64_t oversized_ = 0;
 
-  // What we receive.
+  // Receiving.
   std::vector<In> delivered_;
   uint64_t received_ = 0;
   uint64_t unreported_messages_ = 0;

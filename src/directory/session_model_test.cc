@@ -1,5 +1,6 @@
-// Sessions under random streams against a dumb model: per session, what one end was handed is what
-// the other end delivers, a prefix at any time and all of it once the faults stop.
+// Sessions over random streams against a simple model: in each session, the messages that one end
+// got for sending are those that the other end delivers: a prefix at any time, and all of them once
+// the faults stop.
 #include <deque>
 #include <map>
 #include <memory>
@@ -33,7 +34,7 @@ class World {
  public:
   explicit World(uint64_t seed) : random_(seed), node_(Config(), Node()) {}
 
-  // One random step; faults only when asked for.
+  // One random step; with faults only if `faults`.
   void Step(bool faults) {
     switch (random_.Below(faults ? 12 : 9)) {
       case 0:
@@ -61,7 +62,7 @@ class World {
     }
   }
 
-  // Nothing fails any more: everything that is queued arrives.
+  // No faults from now on: every queued message arrives.
   void Settle() {
     for (int i = 0; i < 500; ++i) {
       NodeToShard();
@@ -70,7 +71,7 @@ class World {
     }
   }
 
-  // Empty when the model holds so far; with `all`, when nothing is missing either.
+  // Empty if the model holds so far; with `all`, only if nothing is missing either.
   std::string Violation(bool all) const {
     if (!error_.ok()) return error_.ToString();
     for (const auto& [id, model] : models_) {
@@ -144,7 +145,7 @@ class World {
     ++incarnation_;
   }
 
-  // The stream ends; some of what is under way still arrives, at either end.
+  // The stream ends; some frames in flight still arrive, at either end.
   void Break() {
     for (uint64_t n = random_.Below(4); n > 0; --n) {
       random_.Chance(0.5) ? Arrive(to_shard_) : Arrive(to_node_);
@@ -236,7 +237,7 @@ class World {
   std::unique_ptr<ShardSession> session_;
 
   bool open_ = false;      // the node has a stream
-  bool attached_ = false;  // and has proved itself on it
+  bool attached_ = false;  // and has proved the secret on it
   std::optional<ShardHandshake> handshake_;
   std::deque<v1::NodeFrame> to_shard_;
   std::deque<v1::ShardFrame> to_node_;
@@ -245,7 +246,7 @@ class World {
   int resumed_ = 0;
 };
 
-// What goes wrong first in this world, or nothing.
+// The first violation in this world, or nothing.
 std::string FirstViolation(World& world) {
   for (int step = 0; step < 4000; ++step) {
     world.Step(/*faults=*/true);

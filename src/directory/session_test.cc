@@ -75,7 +75,7 @@ struct Pair {
     shard->StreamClosed(now);
   }
 
-  // One frame each way, if there is one; returns how many went.
+  // One frame in each direction, if there is one; the result is how many moved.
   int Exchange() {
     int frames = 0;
     if (auto frame = node.NextFrame(now)) {
@@ -328,7 +328,7 @@ TEST(SessionTest, ARegistrationMayBeLongerThanTheLimits) {
   pair.Connect();
   for (int i = 0; i < 1000; ++i) pair.node.Send(Registration());
   EXPECT_FALSE(pair.node.overflowed());
-  // What comes on top of it is bounded, also after all of the registration was acknowledged.
+  // Later messages are bounded, even after the whole registration was acknowledged.
   for (uint64_t i = 0; i < 10; ++i) pair.node.Send(Query(i));
   EXPECT_FALSE(pair.node.overflowed());
   pair.Exchange();

@@ -17,19 +17,19 @@ namespace {
 
 using StreamId = uint64_t;
 
-// One stream: before its node has proved itself, and after.
+// One stream, before and after its node has proved the secret.
 struct Stream {
   std::unique_ptr<ShardStream> stream;
   ShardHandshake handshake;
   Instant opened;
-  uint64_t node = 0;  // whose session it carries; 0 while unproven
+  uint64_t node = 0;  // the node of the session that it carries; 0 while unproven
 };
 
-// At most one per node: a later life, or a new session of the same, replaces it.
+// At most one per node: a later incarnation, or a new session of the same one, replaces it.
 struct Session {
   ShardSession session;
   StreamId stream = 0;         // 0 while broken
-  size_t under_way_bytes = 0;  // as it was counted last
+  size_t under_way_bytes = 0;  // at the last count
 };
 
 struct Counters {
@@ -81,9 +81,9 @@ struct Shard::Impl {
   void EndSession(uint64_t node, absl::string_view event, const absl::Status& why);
 
   void OnCoreTimer(Instant due);
-  // Called back so much later than `due` that the process must have been stopped meanwhile.
+  // Called so much later than `due` that the process must have been stopped meanwhile.
   bool Paused(Instant due) const { return executor.Now() - due > config.lease / 4; }
-  // So late that a node's new stream may wait to be read.
+  // So late that a node's new stream can be waiting to be read.
   bool Late(Instant due) const { return executor.Now() - due > config.reconnect_grace / 4; }
   void OnSessionTimer(Instant due);
   absl::Status WhyFenced(const Session& session) const;
@@ -94,10 +94,10 @@ struct Shard::Impl {
   void Tell(absl::string_view event, absl::string_view node, const absl::Status& why) {
     if (observer) observer(event, node, why);
   }
-  // A stream that is not to be; counted and told.
+  // Counts, reports and closes a stream that the shard rejects.
   void Refuse(StreamId id, const absl::Status& why);
 
-  // Tells the core what all sessions hold, of which this one has changed.
+  // Reports the bytes under way of all sessions to the core; `session` is the one that changed.
   void NoteUnderWay(Session& session) {
     under_way_bytes -= session.under_way_bytes;
     session.under_way_bytes = session.session.unacknowledged_bytes();
@@ -127,15 +127,15 @@ struct Shard::Impl {
   DirectoryCore core;
 
   std::map<StreamId, Stream> streams;
-  size_t proven = 0;  // of them
+  size_t proven = 0;  // the proven ones of them
   StreamId last_stream = 0;
   std::map<uint64_t, Session> sessions;  // by node
   size_t under_way_bytes = 0;            // of all sessions
-  std::set<uint64_t> touched;            // nodes whose sessions may have something to send
+  std::set<uint64_t> touched;            // nodes whose sessions can have something to send
   Counters counters;
   Observer observer;
 
-  // Last: nothing of theirs runs once the rest is being destroyed.
+  // Last, so that they are destroyed first: no callback runs while the rest is being destroyed.
   LoopTimer core_timer;
   LoopTimer session_timer;
   LoopSignal flush;
@@ -157,10 +157,11 @@ void Shard::Impl::Accept(std::unique_ptr<ShardStream> stream) {
              if (node != 0) Pump(sessions.at(node));
            },
        .on_closed = [this, id](const absl::Status&) { OnStreamClosed(id); }});
+  // A peer that connects and says nothing would otherwise hold its place for ever.
   session_timer.Ensure(now + config.lease);
   if (streams.size() <= kMaxStreams && Unproven() <= kMaxUnprovenStreams) return;
-  // The one that has been silent longest: whoever knows the secret shows it at once, and is not
-  // kept out by those who never will.
+  // The oldest has been silent longest: a node with the secret proves it at once, so strangers
+  // cannot keep it out. One is always found, because the new stream itself is unproven.
   const auto oldest = std::find_if(streams.begin(), streams.end(),
                                    [](const auto& one) { return one.second.node == 0; });
   Refuse(oldest->first, absl::ResourceExhaustedError(
@@ -174,15 +175,18 @@ void Shard::Impl::OnFrame(StreamId id, v1::NodeFrame frame) {
   Session& session = sessions.at(node);
   absl::Status taken = session.session.OnFrame(std::move(frame), executor.Now());
   NoteUnderWay(session);
+  // The node does not send delivered messages again, so the core gets them after an error too.
   taken.Update(Deliver(session));
   touched.insert(node);
   flush.Raise();
   if (!taken.ok()) {
+    // Only the stream ends. The node can resume its session and send the next messages.
     ++counters.malformed;
     Tell("malformed message", session.session.node().name(), taken);
     return CloseStream(id, taken);
   }
   if (session.session.ended()) {
+    // The core drops the node's copies now, without waiting for the lease.
     ++counters.goodbyes;
     EndSession(node, "goodbye", absl::OkStatus());
   }
@@ -196,7 +200,7 @@ void Shard::Impl::OnHandshakeFrame(StreamId id, const v1::NodeFrame& frame) {
   if (stream.handshake.proven()) Admit(id);
 }
 
-// A node has proved itself: its session goes on, or a new one begins.
+// A node has proved the secret: resumes its session, or begins a new one.
 void Shard::Impl::Admit(StreamId id) {
   const v1::Hello hello = streams.at(id).handshake.TakeHello();
   const uint64_t node = hello.node().key().node();
@@ -204,6 +208,7 @@ void Shard::Impl::Admit(StreamId id) {
   const auto found = sessions.find(node);
   if (found != sessions.end()) {
     const ShardSession& session = found->second.session;
+    // A delayed stream of an old incarnation must not end the session of the running one.
     if (hello.node().key().incarnation() < session.key().incarnation) {
       return Refuse(id,
                     absl::FailedPreconditionError(absl::StrCat(
@@ -219,6 +224,7 @@ void Shard::Impl::Admit(StreamId id) {
     if (found->second.stream != 0) {
       CloseStream(found->second.stream, absl::AbortedError("another session has begun"));
     }
+    // Without NodeDown: NodeUp below ends the node's earlier session in the core.
     Forget(found);
   }
   ++counters.opened;
@@ -230,6 +236,7 @@ void Shard::Impl::Admit(StreamId id) {
 }
 
 void Shard::Impl::Attach(StreamId id, const v1::Hello& hello, Session& session) {
+  // The old stream can be half-open: the node has given it up, and the shard has not noticed.
   if (session.stream != 0) {
     CloseStream(session.stream, absl::AbortedError("another stream carries the session"));
   }
@@ -242,8 +249,8 @@ void Shard::Impl::Attach(StreamId id, const v1::Hello& hello, Session& session) 
   flush.Raise();
 }
 
-// Hands the core what the session has delivered. A message that is malformed is passed over; the
-// first one is told.
+// Passes the session's delivered messages to the core. Skips malformed messages and returns the
+// error of the first one.
 absl::Status Shard::Impl::Deliver(Session& session) {
   absl::Status first;
   const NodeKey key = session.session.key();
@@ -256,11 +263,13 @@ absl::Status Shard::Impl::Deliver(Session& session) {
 void Shard::Impl::OnStreamClosed(StreamId id) {
   const auto found = streams.find(id);
   const uint64_t node = found->second.node;
+  // Destroyed at the end of this function, when `streams` and `sessions` agree again.
   const std::unique_ptr<ShardStream> closed = std::move(found->second.stream);
   streams.erase(found);
   if (node == 0) return;
   --proven;
   Session& session = sessions.at(node);
+  // An earlier stream of the session, which another has replaced: the session is still connected.
   if (session.stream != id) return;
   session.stream = 0;
   session.session.StreamClosed(executor.Now());
@@ -271,6 +280,7 @@ void Shard::Impl::OnStreamClosed(StreamId id) {
 
 void Shard::Impl::CloseStream(StreamId id, const absl::Status& why) {
   ShardStream& stream = *streams.at(id).stream;
+  // A frame has room for the whole cause; gRPC shortens the status of a close.
   if (!why.ok() && stream.writable()) stream.Send(RefusedFrame(why));
   stream.Close(why);
   OnStreamClosed(id);
@@ -282,10 +292,11 @@ void Shard::Impl::Refuse(StreamId id, const absl::Status& why) {
   CloseStream(id, why);
 }
 
-// The session's messages are void, its node is down.
+// Ends the session: its messages are void, and its node is down.
 void Shard::Impl::EndSession(uint64_t node, absl::string_view event, const absl::Status& why) {
   Tell(event, sessions.at(node).session.node().name(), why);
   const NodeKey key = sessions.at(node).session.key();
+  // While the session is still in the map, because closing the stream looks it up.
   if (const StreamId stream = sessions.at(node).stream; stream != 0) CloseStream(stream, why);
   Forget(sessions.find(node));
   touched.erase(node);
@@ -294,6 +305,7 @@ void Shard::Impl::EndSession(uint64_t node, absl::string_view event, const absl:
 }
 
 void Shard::Impl::OnCoreTimer(Instant due) {
+  // Before Tick: the deadlines that passed during the pause must not expire.
   if (Paused(due)) core.NotePause(executor.Now());
   core.Tick(executor.Now());
   Flush();
@@ -301,8 +313,8 @@ void Shard::Impl::OnCoreTimer(Instant due) {
 
 void Shard::Impl::OnSessionTimer(Instant due) {
   const Instant now = executor.Now();
-  // A process that was stopped has heard nobody meanwhile; what its nodes said waits on the
-  // streams.
+  // The process read nothing while it was stopped. The nodes' messages of that time wait on the
+  // streams, so their silence does not count.
   const bool paused = Paused(due);
   if (paused) {
     ++counters.pauses;
@@ -310,6 +322,7 @@ void Shard::Impl::OnSessionTimer(Instant due) {
   }
   CloseSilentStreams(now);
   const bool late = Late(due);
+  // Collected first: EndSession erases from the map of this loop.
   std::vector<uint64_t> expired;
   for (auto& [node, session] : sessions) {
     if (paused) session.session.Forgive(now);
@@ -338,6 +351,7 @@ absl::Status Shard::Impl::WhyFenced(const Session& session) const {
 }
 
 void Shard::Impl::CloseSilentStreams(Instant now) {
+  // Collected first: Refuse erases from the map of this loop.
   std::vector<StreamId> silent;
   for (const auto& [id, stream] : streams) {
     if (stream.node != 0) continue;
@@ -353,10 +367,11 @@ void Shard::Impl::CloseSilentStreams(Instant now) {
   }
 }
 
-// Hands the core's messages to the sessions, and the sessions' frames to the streams.
+// Passes the core's messages to the sessions, and the sessions' frames to the streams.
 void Shard::Impl::Flush() {
   for (DirectoryCore::Outgoing& outgoing : core.TakeOutbox()) {
     const auto found = sessions.find(outgoing.to.node);
+    // The message is for an earlier incarnation of the node, or the node's session has ended.
     if (found == sessions.end() || found->second.session.key() != outgoing.to) continue;
     found->second.session.Send(std::move(outgoing.message));
     touched.insert(outgoing.to.node);
@@ -373,14 +388,16 @@ void Shard::Impl::Flush() {
       Pump(session);
     }
   }
+  // Any message or session event can have moved the core's deadline.
   core_timer.Ensure(core.NextDeadline());
 }
 
-// Puts what is due on the session's stream as long as the stream takes it.
+// Puts the due frames on the session's stream as long as the stream takes them.
 void Shard::Impl::Pump(Session& session) {
   ShardSession& due = session.session;
   while (session.stream != 0 && due.NextDeadline() <= executor.Now()) {
     ShardStream& stream = *streams.at(session.stream).stream;
+    // on_writable continues; until then only the expiry needs the timer.
     if (!stream.writable()) return session_timer.Ensure(due.ExpiresAt());
     auto frame = due.NextFrame(executor.Now());
     if (!frame.has_value()) break;
@@ -394,6 +411,7 @@ Shard::Shard(Executor& executor, SessionConfig session, DirectoryOptions options
                                    std::move(random))) {}
 
 Shard::~Shard() {
+  // The nodes reconnect at once instead of waiting for the lease.
   for (auto& [id, stream] : impl_->streams) {
     stream.stream->Close(absl::UnavailableError("the shard is shutting down"));
   }

@@ -1,16 +1,16 @@
-// One shard of the directory as it runs: sessions over message streams around a DirectoryCore.
-// Decides nothing; the same class runs in the daemon (streams from gRPC) and in simulation.
+// One running shard of the directory: sessions over message streams around a DirectoryCore. The
+// class makes no decisions of the protocol; the daemon (streams from gRPC and TCP) and the
+// simulation run the same class.
 //
 //   ShardStream ──► handshake ──► ShardSession ──► DirectoryCore
 //        ▲                             ▲                │
 //        └─────────── frames ──────────┴─── outbox ◄────┘
 //
-// A stream that breaks leaves its session waiting for the next one until the grace runs out; a
-// session that is fenced, that said goodbye, or that does not acknowledge, ends, and its node
-// registers anew.
+// If a stream breaks, its session waits for the next stream until the grace runs out. If a session
+// is fenced, says goodbye or does not acknowledge, it ends, and its node registers again.
 //
-// Thread rule: made, used and destroyed on one executor (the shard's control loop), which outlives
-// it. Owned by the daemon's main or the simulated process.
+// Thread rule: created, used and destroyed on one executor (the shard's control loop), which
+// outlives it. Owned by the daemon's main or the simulated process.
 #ifndef PHALANX_DIRECTORY_SHARD_H_
 #define PHALANX_DIRECTORY_SHARD_H_
 
@@ -30,8 +30,8 @@
 
 namespace phalanx::directory {
 
-// With more streams than these, all or those that have not shown the secret yet, the oldest of the
-// latter is closed with ResourceExhausted.
+// The limits of all streams, and of those that have not proved the secret. Above either limit the
+// shard closes the oldest unproven stream with ResourceExhausted.
 inline constexpr size_t kMaxStreams = 4096;
 inline constexpr size_t kMaxUnprovenStreams = 256;
 
@@ -42,12 +42,12 @@ class Shard {
   // Closes all streams with Unavailable.
   ~Shard();
 
-  // Takes over a stream that a node opened. One that has not proved itself within the lease is
-  // closed.
+  // Takes over a stream that a node opened. Closes the stream if it has not proved the secret
+  // within the lease.
   void Accept(std::unique_ptr<ShardStream> stream);
 
-  // Told of sessions that begin and end, of streams that are refused and of malformed messages: for
-  // a log. `node` is the node's name, as it says itself, or the stream's peer.
+  // For a log: called when a session begins or ends, when the shard refuses a stream, and for a
+  // malformed message. `node` is the name in the node's hello, or the stream's peer.
   using Observer = absl::AnyInvocable<void(absl::string_view event, absl::string_view node,
                                            const absl::Status& why)>;
   void Observe(Observer observer);
@@ -55,7 +55,7 @@ class Shard {
   const DirectoryCore& core() const;
   const SessionConfig& config() const;
   uint64_t incarnation() const;
-  // With shard index, incarnation, uptime and sessions filled in.
+  // Fills in the shard index, the incarnation, the uptime and the sessions too.
   void FillStatus(v1::GetStatusResponse* out) const;
 
  private:

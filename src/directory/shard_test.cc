@@ -32,7 +32,7 @@ SessionConfig Config() {
   return config;
 }
 
-// A world with one shard, which may be stopped, killed and started again.
+// A world with one shard, which can be stopped, killed and started again.
 class ShardTest : public ::testing::Test {
  protected:
   // A process on the simulated network.
@@ -55,7 +55,7 @@ class ShardTest : public ::testing::Test {
     std::unique_ptr<net::Listener> listener;
   };
 
-  // A node: registers with nothing, asks, and notes what it is told.
+  // A node: registers without state, sends queries and records the shard's messages.
   struct NodeMachine : Machine {
     using Machine::Machine;
     ~NodeMachine() { process->Kill(); }
@@ -142,7 +142,7 @@ class ShardTest : public ::testing::Test {
     return *nodes_.back();
   }
 
-  // Ends with the process's own goodbye, unlike a crash.
+  // Ends with the process's goodbye, unlike a crash.
   void Leave(NodeMachine& node) {
     node.loop.Post([&node] { node.client.reset(); });
   }
@@ -166,7 +166,7 @@ class ShardTest : public ::testing::Test {
     EXPECT_TRUE(Until([&filled] { return filled.has_value(); }));
     return status;
   }
-  // Whether the core, which picks senders by it, believes the only node to be connected.
+  // True if the core, which chooses senders by this state, considers the only node connected.
   bool ConnectedInCore() {
     v1::GetStatusResponse status;
     std::optional<bool> filled;
@@ -204,7 +204,7 @@ class ShardTest : public ::testing::Test {
   sim::SimScheduler scheduler_{{.seed = 5}};
   sim::SimFabric fabric_{scheduler_, sim::SimFabric::Options{}};
   uint64_t shard_lives_ = 0;
-  std::vector<std::string> events_;  // what the shard tells its observer
+  std::vector<std::string> events_;  // the shard's reports to its observer
   std::unique_ptr<ShardMachine> shard_;
   std::vector<std::unique_ptr<NodeMachine>> nodes_;
 };
@@ -319,7 +319,7 @@ TEST_F(ShardTest, AShardThatWasStoppedDoesNotBlameItsNodes) {
   scheduler_.RunFor(absl::Seconds(1));
   EXPECT_EQ(Counter("sessions_fenced"), 0);
   EXPECT_EQ(node.registered, 1);
-  // Much longer than a lease: the node has given the stream up, but its session is still there.
+  // Much longer than a lease: the node has closed the stream, but its session still lives.
   shard_->process->Stall();
   scheduler_.RunFor(absl::Seconds(30));
   shard_->process->Resume();
@@ -465,7 +465,7 @@ TEST_F(ShardTest, ANodeThatReadsNothingLosesItsSessionAndNotTheShardsMemory) {
   config.limits.unacknowledged_messages = 1000;
   StartShard(config);
   NodeMachine& node = ConnectedNode();
-  scheduler_.RunFor(absl::Seconds(3));  // until it answers what it does not know
+  scheduler_.RunFor(absl::Seconds(3));  // until it answers queries for unknown objects
   fabric_.HalfOpen("shard", "n1");
   for (uint64_t i = 0; i < 2000; ++i) node.Ask(i);
   scheduler_.RunFor(absl::Seconds(1));
@@ -477,8 +477,8 @@ TEST_F(ShardTest, AnIdleWorldIsQuiet) {
   for (int i = 1; i <= 8; ++i) ConnectedNode("n" + std::to_string(i));
   const uint64_t before = scheduler_.steps();
   scheduler_.RunFor(absl::Seconds(60));
-  // Two frames a second and direction: each a timer, a segment to leave and arrive, a read, its
-  // acknowledgement.
+  // Two frames per second and direction: each a timer, a segment that leaves and arrives, a read,
+  // and its acknowledgement.
   EXPECT_LT(scheduler_.steps() - before, 60u * 8 * 4 * 12);
   EXPECT_EQ(Status().nodes_size(), 8);
   EXPECT_EQ(Counter("sessions_fenced"), 0);

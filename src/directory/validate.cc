@@ -20,16 +20,19 @@ absl::StatusOr<ObjectId> ParseObjectId(absl::string_view bytes) {
   absl::StatusOr<ObjectId> id = ObjectId::FromBinary(bytes);
   if (!id.ok())
     return absl::InvalidArgumentError(absl::StrCat("object_id: ", id.status().message()));
+  // Containers and wire fields use nil as "no id"; an object with that id could not be named.
   if (id->nil()) return absl::InvalidArgumentError("object_id: the nil id names no object");
   return id;
 }
 
 absl::StatusOr<std::vector<ObjectId>> ParseObjectIds(absl::string_view field,
                                                      absl::string_view bytes) {
+  // The loop below takes whole ids from the front.
   if (bytes.size() % ObjectId::kSize != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(field, " has ", bytes.size(), " bytes, which are no whole ids"));
   }
+  // Before the vector is reserved: its size comes from the peer.
   if (bytes.size() > kMaxReferences * ObjectId::kSize) {
     return TooLong(field, bytes.size(), kMaxReferences * ObjectId::kSize);
   }
@@ -45,6 +48,7 @@ absl::StatusOr<std::vector<ObjectId>> ParseObjectIds(absl::string_view field,
 
 absl::StatusOr<absl::btree_set<std::string>> ParseNodeNames(
     const google::protobuf::RepeatedPtrField<std::string>& names) {
+  // An empty list would be a broadcast that completes without an effect.
   if (names.empty()) return absl::InvalidArgumentError("nodes: there is none");
   if (static_cast<size_t>(names.size()) > kMaxNamedNodes) {
     return absl::InvalidArgumentError(
@@ -54,10 +58,12 @@ absl::StatusOr<absl::btree_set<std::string>> ParseNodeNames(
     if (name.empty()) return absl::InvalidArgumentError("nodes: a name is empty");
     if (name.size() > kMaxNamedNodeBytes) return TooLong("nodes", name.size(), kMaxNamedNodeBytes);
   }
+  // A set: a broadcast counts a repeated name once.
   return absl::btree_set<std::string>(names.begin(), names.end());
 }
 
 absl::StatusOr<NodeKey> ParseNodeKey(const v1::NodeKey& key) {
+  // Node 0 means "no node" in every field that is optional.
   if (key.node() == 0) return absl::InvalidArgumentError("node: 0 is no node");
   return FromProto(key);
 }
@@ -66,6 +72,7 @@ absl::StatusOr<Generation> ParseGeneration(const v1::Generation& generation) {
   if (generation.creator().node() == 0) {
     return absl::InvalidArgumentError("generation: it has no creator");
   }
+  // A generation with sequence 0 equals one that was never set.
   if (generation.sequence() == 0) {
     return absl::InvalidArgumentError("generation: 0 is no sequence number");
   }
@@ -77,6 +84,7 @@ absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info) {
     return absl::InvalidArgumentError(absl::StrCat("info.size_bytes: ", info.size_bytes(),
                                                    ", at most ", kMaxObjectBytes, " are allowed"));
   }
+  // Nodes allocate memory by these values.
   if (info.slices() < 1 || info.slices() > kMaxSlices) {
     return absl::InvalidArgumentError(
         absl::StrCat("info.slices: ", info.slices(), " is not between 1 and ", kMaxSlices));
@@ -92,6 +100,7 @@ absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info) {
     return TooLong("info.reduced_from", info.reduced_from().size(),
                    kMaxReduceSources * ObjectId::kSize);
   }
+  // Only the form matters here; the core resolves the ids.
   PHALANX_RETURN_IF_ERROR(ParseObjectIds("info.refers_to", info.refers_to()).status());
   if (info.asked_for().size() > kMaxAskedForBytes) {
     return TooLong("info.asked_for", info.asked_for().size(), kMaxAskedForBytes);
@@ -103,6 +112,7 @@ absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info) {
 absl::Status ValidateInline(uint64_t size_bytes, bool complete, bool has_inline,
                             absl::string_view inline_bytes) {
   if (!has_inline) {
+    // An object of 0 bytes can be inline, so presence needs a field of its own.
     if (inline_bytes.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError("inline_bytes: there are some, but has_inline says none");
   }
@@ -112,6 +122,7 @@ absl::Status ValidateInline(uint64_t size_bytes, bool complete, bool has_inline,
   if (inline_bytes.size() > kMaxInlineBytes) {
     return TooLong("inline_bytes", inline_bytes.size(), kMaxInlineBytes);
   }
+  // A node would deliver a truncated object, or bytes that belong to no object.
   if (inline_bytes.size() != size_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("inline_bytes: ", inline_bytes.size(), " bytes of an object of ", size_bytes));
@@ -124,6 +135,7 @@ absl::Status ValidateWatermarkCount(absl::Span<const uint64_t> watermarks) {
     return absl::InvalidArgumentError(absl::StrCat(
         "watermarks: ", watermarks.size(), " of them, at most ", kMaxSlices, " are allowed"));
   }
+  // One slice can be the whole object, so the object's limit is the only one without its layout.
   for (const uint64_t watermark : watermarks) {
     if (watermark <= kMaxObjectBytes) continue;
     return absl::InvalidArgumentError(
@@ -133,6 +145,7 @@ absl::Status ValidateWatermarkCount(absl::Span<const uint64_t> watermarks) {
 }
 
 absl::Status ValidateWatermarks(const ObjectInfo& info, absl::Span<const uint64_t> watermarks) {
+  // A complete copy has no watermarks.
   if (watermarks.empty()) return absl::OkStatus();
   if (watermarks.size() != info.slices) {
     return absl::InvalidArgumentError(absl::StrCat("watermarks: ", watermarks.size(),
@@ -150,12 +163,14 @@ absl::Status ValidateWatermarks(const ObjectInfo& info, absl::Span<const uint64_
 
 double UsableRate(double bytes_per_second) {
   constexpr double kMaxBytesPerSecond = 1e15;
+  // The comparison with 0 is false for NaN too.
   const bool usable = bytes_per_second > 0 && bytes_per_second <= kMaxBytesPerSecond;
   return usable ? bytes_per_second : 0;
 }
 
 absl::Duration UsableLatency(uint64_t nanoseconds) {
   constexpr uint64_t kMaxNanoseconds = uint64_t{3600} * 1'000'000'000;
+  // Checked before the cast: a larger value could become negative.
   if (nanoseconds > kMaxNanoseconds) return absl::ZeroDuration();
   return absl::Nanoseconds(static_cast<int64_t>(nanoseconds));
 }

@@ -1,9 +1,9 @@
-// From the wire's messages to our values, with every limit of the protocol checked: the one place
-// where the directory's messages are judged for form. Whether they make sense for an object is the
-// core's affair.
+// Converts the messages of the wire to our values and checks every limit of the protocol. Only this
+// file checks the form of the directory's messages; the core decides whether a message makes sense
+// for an object.
 //
-// Pure functions, any thread. Errors are InvalidArgument and name the field and what is wrong with
-// it; nothing that is rejected has been stored.
+// Pure functions, any thread. Errors are InvalidArgument and name the field and the fault; a
+// rejected message has changed no state.
 #ifndef PHALANX_DIRECTORY_VALIDATE_H_
 #define PHALANX_DIRECTORY_VALIDATE_H_
 
@@ -23,20 +23,19 @@
 
 namespace phalanx::directory {
 
-// What is fixed when a generation is created, checked: size, slices and metadata are within the
-// limits.
+// The properties that are fixed when a generation is created, checked: size, slices and metadata
+// are within the limits.
 struct ObjectInfo {
   uint64_t size_bytes = 0;
   uint32_t slices = 1;
   std::string metadata;
-  // Of the result of a reduction: the ids of its sources in the order of the fold, one after the
-  // other.
+  // For the result of a reduction: the ids of its sources, concatenated in the order of the fold.
   std::string reduced_from = {};
-  // Ids of the objects that the bytes refer to, likewise.
+  // The ids of the objects that the bytes refer to, concatenated.
   std::string refers_to = {};
-  // Freed when nobody holds it. May end (Keep), so it is no part of what the generation is.
+  // The shard frees the object if no node holds it. Not part of equality, because Keep can end it.
   bool owned = false;
-  // And what was asked for, as reduce_result.h has it; may be empty.
+  // The request that the result belongs to, as reduce_result.h encodes it; can be empty.
   std::string asked_for = {};
 
   friend bool operator==(const ObjectInfo& a, const ObjectInfo& b) {
@@ -47,37 +46,38 @@ struct ObjectInfo {
 };
 
 inline constexpr size_t kMaxAskedForBytes = 64;
-// Of a broadcast: the nodes that are named, and each name.
+// Limits of a broadcast: the number of named nodes, and the length of each name.
 inline constexpr size_t kMaxNamedNodes = 256;
 inline constexpr size_t kMaxNamedNodeBytes = 256;
 
-// Exactly 20 bytes, not all of them zero.
+// Rejects bytes that are not exactly 20, or all zero.
 absl::StatusOr<ObjectId> ParseObjectId(absl::string_view bytes);
-// Ids one after the other, none of them nil, at most kMaxReferences. `field` is for the error.
+// Concatenated ids, none of them nil, at most kMaxReferences. The error names `field`.
 absl::StatusOr<std::vector<ObjectId>> ParseObjectIds(absl::string_view field,
                                                      absl::string_view bytes);
-// At least one, and as many and as long as kMaxNamedNodes and kMaxNamedNodeBytes allow.
+// At least one name; kMaxNamedNodes and kMaxNamedNodeBytes limit their number and length.
 absl::StatusOr<absl::btree_set<std::string>> ParseNodeNames(
     const google::protobuf::RepeatedPtrField<std::string>& names);
-// A node that is not 0.
+// Rejects node 0.
 absl::StatusOr<NodeKey> ParseNodeKey(const v1::NodeKey& key);
-// A creator, and a sequence that is not 0.
+// Rejects a generation without a creator or with sequence 0.
 absl::StatusOr<Generation> ParseGeneration(const v1::Generation& generation);
 absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info);
 
-// Inline bytes belong to a complete object, are at most kMaxInlineBytes and exactly as many as the
-// object has.
+// Rejects inline bytes if the object is incomplete, if they are longer than kMaxInlineBytes, or if
+// their length is not the object's.
 absl::Status ValidateInline(uint64_t size_bytes, bool complete, bool has_inline,
                             absl::string_view inline_bytes);
-// One watermark per slice (or none at all), each within its slice; slices are cut as
-// net::SliceLayout says.
+// Accepts no watermarks, or one per slice and each within its slice. net::SliceLayout defines the
+// slices.
 absl::Status ValidateWatermarks(const ObjectInfo& info, absl::Span<const uint64_t> watermarks);
-// The same without the object at hand: their number and the protocol's largest size.
+// The same check without the object: limits the number of watermarks and each value by the
+// protocol's largest object.
 absl::Status ValidateWatermarkCount(absl::Span<const uint64_t> watermarks);
 
-// What a node measured, or 0 ("nothing was measured") where no clock and no link could have given
-// it: not a number, negative, above 10^15 bytes a second; above an hour. A node that measures badly
-// still reports its pulls, and is not cut off for it.
+// The measured value, or 0 ("not measured") if no clock and no link can have produced it: not a
+// number, negative, above 10^15 bytes a second; above an hour. A bad measurement is no error, so a
+// node that measures badly still reports its pulls and keeps its stream.
 double UsableRate(double bytes_per_second);
 absl::Duration UsableLatency(uint64_t nanoseconds);
 
@@ -85,7 +85,7 @@ void ToProto(const ObjectId& id, std::string* out);
 void ToProto(const NodeKey& key, v1::NodeKey* out);
 void ToProto(const Generation& generation, v1::Generation* out);
 void ToProto(const ObjectInfo& info, v1::ObjectInfo* out);
-// The fields as they are; for messages that were checked already.
+// Copies the fields; for messages that were checked already.
 NodeKey FromProto(const v1::NodeKey& key);
 Generation FromProto(const v1::Generation& generation);
 

@@ -1,4 +1,4 @@
-// What a shard counts, for its status. A plain value.
+// The counters of a shard, for its status. A plain value.
 #ifndef PHALANX_DIRECTORY_CORE_DIRECTORY_COUNTERS_H_
 #define PHALANX_DIRECTORY_CORE_DIRECTORY_COUNTERS_H_
 

@@ -1,8 +1,8 @@
-// What a stranger may say to the port of a shard: bytes of a control stream, cut anywhere. Nothing
-// may abort; read at once and in pieces, the same frames are handed on, and the same end is told.
+// A stranger at the port of a shard: bytes of a control stream, cut anywhere. Nothing aborts. Read
+// at once and in pieces, the stream delivers the same frames and the same end.
 //
-// The first byte seeds the cuts. If it is even the rest is said as it is, else it is a list of
-// (kind, length, payload) behind a preamble, and is put into frames.
+// The first byte seeds the cuts. If it is even, the rest is sent unchanged. Otherwise the rest is a
+// list of (kind, length, payload), which is sent as frames behind a preamble.
 
 #include <algorithm>
 #include <cstddef>
@@ -21,7 +21,7 @@
 namespace phalanx::directory {
 namespace {
 
-// Says what it was given, in pieces of at most so many bytes, then that the peer has gone.
+// Sends its bytes in pieces of at most so many, then ends.
 class Speaker final : public net::ByteStream {
  public:
   Speaker(Executor& executor, absl::string_view words, uint64_t seed, size_t longest)
@@ -67,7 +67,7 @@ std::string InFrames(absl::string_view list) {
   return words;
 }
 
-// The frames that were handed on, and the end.
+// The delivered frames, and the end.
 std::string Told(absl::string_view words, uint64_t seed, size_t longest) {
   sim::SimScheduler scheduler({});
   const auto process = scheduler.NewProcess("shard");

@@ -1,7 +1,7 @@
-// A node's end of a session against a shard that says anything: frames as they are, and, so that
-// the fuzzer gets past the proof, the right challenge, welcomes and batches with drawn numbers.
+// A node's end of a session against a shard that sends anything: raw frames, and, so that the
+// fuzzer gets past the proof, the right challenge, welcomes and batches with drawn numbers.
 //
-// An input is a list of (what, argument, ...).
+// An input is a list of (step, argument, ...).
 
 #include <cstddef>
 #include <cstdint>

@@ -1,9 +1,9 @@
-// A node's end of a control stream against bytes that are anything, at once and in pieces: both
-// must hear the same frames and the same end, nothing is called after the end or a Close, and
-// nothing aborts while the shard takes what is sent in pieces, or not at all.
+// A node's end of a control stream against arbitrary bytes, at once and in pieces: both runs
+// deliver the same frames and the same end, no callback follows the end or a Close, and nothing
+// aborts if the shard reads the node's frames in pieces, or not at all.
 //
-// The first byte says whether the node closes after some frames (1; which, in the upper bits) and
-// whether the shard takes nothing (2). The rest is what the shard sends.
+// The first byte says if the node closes after some frames (1; the upper bits give the number)
+// and if the shard reads nothing (2). The rest is what the shard sends.
 
 #include <algorithm>
 #include <cstddef>
@@ -26,11 +26,11 @@ namespace {
 
 struct Plan {
   std::optional<size_t> close_after;
-  bool deaf = false;    // the shard
-  bool pieces = false;  // what comes and goes
+  bool deaf = false;    // the shard does not read
+  bool pieces = false;  // both directions in pieces
 };
 
-// Gives what it holds, then end of file.
+// Reads as its bytes, then end of file.
 class Tape final : public net::ByteStream {
  public:
   Tape(Executor& executor, absl::string_view bytes, const Plan& plan)
@@ -65,7 +65,7 @@ class Tape final : public net::ByteStream {
   size_t Piece(size_t size) {
     return plan_.pieces && size > 0 ? 1 + random_.Below(std::min<size_t>(size, 9)) : size;
   }
-  // As a stream that is ready: in a later turn.
+  // Like a stream that is ready: calls back in a later turn.
   void Call(Task ready) {
     if (ready == nullptr) return;
     executor_.Post([alive = alive_, ready = std::move(ready)]() mutable {
@@ -97,7 +97,7 @@ class TapeNetwork final : public net::Network {
   std::unique_ptr<Tape> tape_;
 };
 
-// What an end of a stream has heard.
+// The callbacks of one end of a stream.
 struct Heard {
   std::vector<std::string> frames;
   std::optional<std::string> end;

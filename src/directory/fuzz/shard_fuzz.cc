@@ -1,9 +1,10 @@
-// A shard against nodes that say anything: frames as they are, messages in well-formed batches,
-// streams that open, resume, close and do not read, and time that passes, in silence or not.
-// Nothing may abort, no invariant of the core may break, and what the shard says is in order.
+// A shard against nodes that send anything: raw frames, messages in well-formed batches, streams
+// that open, resume, close and do not read, and time that passes, with or without heartbeats.
+// Nothing aborts, no invariant of the core breaks, and the shard's messages are in order.
 //
-// An input is a list of (what and who, argument, ...); what follows is told at each of them.
-// Objects may be named by one byte (short_ids.h). The highest bit of all: there are two shards.
+// An input is a list of (step and node, argument, ...); each step describes the bytes that follow.
+// One byte can name an object (short_ids.h). If the highest bit of the first byte is set, there are
+// two shards.
 
 #include <algorithm>
 #include <array>
@@ -27,7 +28,7 @@ namespace {
 
 constexpr size_t kNodes = 3;
 constexpr int kMaxSteps = 200;
-// That a node keeps in mind.
+// The folds that a node remembers.
 constexpr size_t kFolds = 8;
 // Within a lease.
 constexpr absl::Duration kBeat = absl::Seconds(1);
@@ -46,7 +47,7 @@ struct Pipe {
   std::vector<v1::ShardFrame> said;
   bool closed = false;
   bool writable = true;
-  // Takes one frame and no more until it is asked again.
+  // Takes one frame, and the next only after another call.
   bool slow = false;
 };
 
@@ -70,7 +71,7 @@ class PipeStream : public ShardStream {
   const std::shared_ptr<Pipe> pipe_;
 };
 
-// What one node knows of its session.
+// A node's state of its session.
 struct Node {
   std::shared_ptr<Pipe> pipe;
   uint64_t incarnation = 1;
@@ -78,7 +79,7 @@ struct Node {
   uint64_t shard_incarnation = 0;
   uint64_t sent = 0;
   uint64_t received = 0;
-  // What it was told to fold, the latest first.
+  // The orders to fold, the latest first.
   std::deque<v1::Fold> folds;
 };
 
@@ -109,7 +110,7 @@ class World {
   }
 
  private:
-  // How much of the rest it used.
+  // The result is the number of bytes that the step used.
   size_t Step(int what, Node& node, uint8_t argument, absl::string_view rest) {
     const absl::string_view bytes = rest.substr(0, argument);
     switch (what) {
@@ -177,7 +178,7 @@ class World {
     Tell(node, frame);
   }
 
-  // A message of the node's session, which says what it has received or nothing of it.
+  // Sends a message in the node's session. `acknowledge`: with the number of received messages.
   void Say(Node& node, absl::string_view bytes, bool acknowledge) {
     v1::NodeMessage message;
     if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
@@ -194,7 +195,7 @@ class World {
     Tell(node, std::move(frame));
   }
 
-  // Something of a fold that it was told: versions are nothing that an input guesses.
+  // Answers one of the node's folds: an input cannot guess a fold's version.
   void AnswerFold(Node& node, uint8_t argument) {
     const size_t which = (argument >> 4) & 7;
     if (which >= node.folds.size()) return;
@@ -256,7 +257,7 @@ class World {
     registered->set_root(fold.root());
   }
 
-  // Nodes that are not silent say that they live.
+  // Lets time pass; nodes that are not silent send heartbeats.
   void Pass(absl::Duration time, bool silent) {
     for (; time > absl::ZeroDuration(); time -= kBeat) {
       scheduler_.RunFor(std::min(time, kBeat));
@@ -301,7 +302,7 @@ class World {
     Read(node);
   }
 
-  // What the shard says is in order: no message is left out, and none comes that has no kind.
+  // Checks the order of the shard's messages: no number is left out, and every message has a kind.
   void Read(Node& node) {
     if (node.pipe == nullptr) return;
     for (const v1::ShardFrame& frame : std::exchange(node.pipe->said, {})) {
@@ -325,7 +326,7 @@ class World {
     }
   }
 
-  // As the tools do.
+  // Queries the shard as the tools do.
   void Ask() {
     Run([this] {
       v1::GetStatusResponse status;

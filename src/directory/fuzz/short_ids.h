@@ -1,5 +1,5 @@
-// Lets an input of a fuzzer name objects by one byte: a mutation of the input then still names an
-// object that others name too. Testonly.
+// Lets a fuzzer's input name an object by one byte, so that a mutation of the input still names an
+// object that other messages name too. Testonly.
 #ifndef PHALANX_DIRECTORY_FUZZ_SHORT_IDS_H_
 #define PHALANX_DIRECTORY_FUZZ_SHORT_IDS_H_
 
@@ -12,10 +12,10 @@
 
 namespace phalanx::directory {
 
-// The id that is named by this byte.
+// The id that this byte names.
 inline std::string LongId(char short_id) { return std::string(ObjectId::kSize, short_id); }
 
-// Every id of an object, source or target that has one byte, at any depth, becomes its long one.
+// Replaces every id of one byte (object, source or target), at any depth, by its long id.
 inline void ExpandIds(google::protobuf::Message& message) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();
   std::vector<const google::protobuf::FieldDescriptor*> fields;
@@ -35,7 +35,7 @@ inline void ExpandIds(google::protobuf::Message& message) {
         if (id.size() == 1) reflection.SetRepeatedString(&message, field, i, LongId(id[0]));
       }
     } else if (field->name() == "object_ids" || field->name() == "refers_to") {
-      // One after the other: lists of fewer bytes than an id has are of short ones.
+      // Concatenated ids: a list that is shorter than an id consists of short ones.
       const std::string ids = reflection.GetString(message, field);
       if (ids.size() >= ObjectId::kSize) continue;
       std::string expanded;

@@ -20,9 +20,11 @@ using ServerReactor = grpc::ServerBidiReactor<v1::NodeFrame, v1::ShardFrame>;
 
 class ShardReactor final : public StreamReactor<v1::ShardFrame, v1::NodeFrame, ServerReactor> {
  public:
+  // Does not drain: the server ends the call with its own status at any time.
   ShardReactor(Executor& executor, grpc::CallbackServerContext* context)
       : StreamReactor(executor, /*drains=*/false), context_(context) {}
 
+  // Before gRPC gets the reactor: a cancellation can arrive at once on one of its threads.
   void Begin() {
     MutexLock lock(mu_);
     KeepSelf();
@@ -30,6 +32,7 @@ class ShardReactor final : public StreamReactor<v1::ShardFrame, v1::NodeFrame, S
 
  private:
   void PeerEnded() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    // A read fails both after the node's orderly end and after a cancellation.
     PostClosed(context_->IsCancelled() ? absl::UnavailableError("the node's stream broke")
                                        : absl::OkStatus());
     BeginClose(absl::OkStatus());
@@ -43,11 +46,13 @@ class ShardReactor final : public StreamReactor<v1::ShardFrame, v1::NodeFrame, S
 
   void OnCancel() override {
     MutexLock lock(mu_);
+    // gRPC can cancel a call without failing a read, for example if no read is in flight.
     PostClosed(absl::UnavailableError("the node's stream broke"));
     BeginClose(absl::UnavailableError("the stream was cancelled"));
   }
 
   void OnDone() override {
+    // Declared before the lock: destroying the last reference also destroys the mutex.
     std::shared_ptr<StreamReactor> keep;
     MutexLock lock(mu_);
     keep = Done();
@@ -58,7 +63,7 @@ class ShardReactor final : public StreamReactor<v1::ShardFrame, v1::NodeFrame, S
 
 using ShardGrpcStream = GrpcStream<v1::ShardFrame, v1::NodeFrame, ShardReactor>;
 
-// Where new streams go: a task that comes after the server's end finds it empty.
+// The receiver of new streams. A task that runs after the server's end finds it empty.
 struct Door {
   Mutex mu;
   GrpcDirectoryServer::Accept accept ABSL_GUARDED_BY(mu);
@@ -74,6 +79,7 @@ class DirectoryService final : public v1::Directory::CallbackService {
     reactor->Begin();
     ServerReactor* const bound = reactor.get();
     auto stream = std::make_unique<ShardGrpcStream>(std::move(reactor), context->peer());
+    // Holds the door, not the server: the task can run after the server is destroyed.
     executor_.Post([door = door_, stream = std::move(stream)]() mutable {
       MutexLock lock(door->mu);
       if (door->accept) door->accept(std::move(stream));
@@ -117,6 +123,7 @@ absl::StatusOr<std::unique_ptr<GrpcDirectoryServer>> GrpcDirectoryServer::Listen
   PrepareGrpc();
   auto impl = std::make_unique<Impl>(executor, std::move(accept), nullptr);
   grpc::ServerBuilder builder;
+  // Port 0: the system chooses a free one.
   int port = 0;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
   impl->Build(builder);
@@ -130,6 +137,7 @@ absl::StatusOr<std::unique_ptr<GrpcDirectoryServer>> GrpcDirectoryServer::ServeW
   PrepareGrpc();
   auto impl = std::make_unique<Impl>(executor, std::move(accept), std::move(tools));
   grpc::ServerBuilder builder;
+  // Experimental in gRPC; takes a socket that is accepted and partly read.
   impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       grpc::InsecureServerCredentials());
@@ -141,18 +149,20 @@ absl::StatusOr<std::unique_ptr<GrpcDirectoryServer>> GrpcDirectoryServer::ServeW
 void GrpcDirectoryServer::TakeConnection(net::UniqueFd socket, absl::string_view read) {
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
   connection.fd = std::move(socket).Release();
+  // gRPC must see these bytes first, because they are no longer in the socket.
   const grpc::Slice slice(read.data(), read.size());
   connection.read_buffer = grpc::ByteBuffer(&slice, 1);
   impl_->acceptor->HandleNewConnection(&connection);
 }
 
 GrpcDirectoryServer::~GrpcDirectoryServer() {
+  // First, so that no new stream reaches a shard that is being destroyed.
   {
     MutexLock lock(impl_->door->mu);
     impl_->door->accept = nullptr;
   }
   if (impl_->tools != nullptr) impl_->tools->Close();
-  // Calls that are under way are cancelled at once; their reactors end on gRPC's own threads.
+  // Cancels running calls at once; their reactors end on gRPC's own threads.
   impl_->server->Shutdown(gpr_inf_past(GPR_CLOCK_MONOTONIC));
   impl_->server->Wait();
 }

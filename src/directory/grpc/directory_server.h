@@ -1,10 +1,10 @@
-// A shard's gRPC server: takes tools' calls, and nodes' streams that come over gRPC, to the shard's
-// executor. The PortMultiplexer passes connections to it.
+// A shard's gRPC server: passes the tools' calls, and nodes' streams over gRPC, to the shard's
+// executor. The PortMultiplexer passes connections to this server.
 //
-// gRPC's threads do nothing but that; a stream that breaks, bytes that are no HTTP/2, frames that
-// are too large or no protos end that stream or connection, and nothing else.
+// gRPC's threads do nothing else. A stream that breaks, bytes that are not HTTP/2, frames that are
+// too large or are no protos end only that stream or connection.
 //
-// Thread rule: made and destroyed on any thread (the executor's too), while the executor runs or
+// Thread rule: created and destroyed on any thread (the executor's too), while the executor runs or
 // after it has stopped, but before it is destroyed. Owned by the daemon's main.
 #ifndef PHALANX_DIRECTORY_GRPC_DIRECTORY_SERVER_H_
 #define PHALANX_DIRECTORY_GRPC_DIRECTORY_SERVER_H_
@@ -31,22 +31,22 @@ class GrpcDirectoryServer {
   // Called on the executor with each stream that a node opens.
   using Accept = absl::AnyInvocable<void(std::unique_ptr<ShardStream>)>;
 
-  // Serves `shard`, which lives on `executor` and outlives the server, on no port: connections come
-  // by TakeConnection. ResourceExhausted when gRPC does not start.
+  // Serves `shard`, which lives on `executor` and outlives the server, without a port: connections
+  // arrive by TakeConnection. ResourceExhausted if gRPC does not start.
   static absl::StatusOr<std::unique_ptr<GrpcDirectoryServer>> WithoutPort(Executor& executor,
                                                                           Shard& shard);
-  // The streams alone, as `accept` takes them, on a port of the loopback that the system chooses.
+  // Serves only streams, passed to `accept`, on a loopback port that the system chooses.
   static absl::StatusOr<std::unique_ptr<GrpcDirectoryServer>> ListenForStreams(Executor& executor,
                                                                                Accept accept);
 
-  // Ends all streams and calls with Unavailable, and waits until gRPC has let go of them.
+  // Ends all streams and calls with Unavailable, and waits until gRPC has released them.
   ~GrpcDirectoryServer();
 
   // With the real port; empty without one.
   const net::Address& address() const;
 
-  // Takes over a connected, non-blocking socket, of which `read` has been read already. REQUIRES:
-  // WithoutPort.
+  // Takes over a connected, non-blocking socket, from which the caller has already read `read`.
+  // REQUIRES: WithoutPort.
   void TakeConnection(net::UniqueFd socket, absl::string_view read);
 
  private:

@@ -1,4 +1,4 @@
-// Shards behind their one port of the loopback, nodes on plain TCP and on gRPC, and tools.
+// Shards behind their one loopback port, with nodes over plain TCP and over gRPC, and with tools.
 #include <arpa/inet.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
@@ -52,7 +52,7 @@ void On(net::EventLoop& loop, const std::function<void()>& task) {
   done.get_future().wait();
 }
 
-// Waits until `done`, asked on the loop every millisecond, is true; false after kPatience.
+// Waits until `done` is true; checks it on the loop every millisecond. False after kPatience.
 bool Until(net::EventLoop& loop, const std::function<bool()>& done) {
   std::promise<bool> result;
   std::function<void(Instant)> ask = [&](Instant deadline) {
@@ -112,7 +112,8 @@ struct Directory {
   std::unique_ptr<PortMultiplexer> server;
 };
 
-// A node on a loop of its own: registers with nothing, asks, and notes what it is told.
+// A node on a loop of its own: registers without state, sends queries and records the shard's
+// messages.
 struct Node {
   explicit Node(const net::Address& address, const SessionConfig& config = Config(),
                 uint64_t number = 1)
@@ -159,7 +160,7 @@ struct Node {
     EXPECT_TRUE(Until(loop, [this] { return !states.empty(); }));
     return states.empty() ? absl::OkStatus() : states[0];
   }
-  // Announces a small object; the shard answers with a verdict.
+  // Announces a small object; the shard replies with a verdict.
   void Put(uint64_t object) {
     v1::NodeMessage message;
     v1::AnnounceCreate& create = *message.mutable_announce_create();
@@ -184,7 +185,7 @@ struct Node {
   net::EventLoop loop;
   net::TcpNetwork network;
   std::unique_ptr<DirectoryClient> client;
-  // The loop's.
+  // Used only on the loop.
   int registered = 0;
   int verdicts = 0;
   std::vector<absl::Status> states;
@@ -196,7 +197,7 @@ Node::MakeConnector OverGrpc(const net::Address& address) {
 
 uint16_t PortOf(const net::Address& address) { return net::ParseHostPort(address)->port; }
 
-// A plain TCP connection to it.
+// A plain TCP connection to the address.
 int DialRaw(const net::Address& address) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in to = {};
@@ -236,7 +237,7 @@ TEST(DirectoryServerTest, ServesNodesOnPlainTcpAndOnGrpcAtOnePort) {
   EXPECT_EQ(directory.Status().nodes_size(), 2);
 }
 
-// A directory from before nodes came on plain TCP, or another program.
+// A directory that is older than plain TCP streams, or another program.
 TEST(DirectoryServerTest, AServerThatSpeaksOnlyHttp2IsNotTakenForADirectory) {
   Directory directory;
   auto other = GrpcDirectoryServer::ListenForStreams(
@@ -251,7 +252,7 @@ TEST(DirectoryServerTest, AServerThatSpeaksOnlyHttp2IsNotTakenForADirectory) {
 TEST(DirectoryServerTest, SilentConnectionsDoNotBlockOthers) {
   Directory directory;
   std::vector<int> silent;
-  // A letter is not enough to be let in.
+  // One letter of the preamble admits no connection.
   for (size_t i = 0; i < kMaxUnclassifiedConnections / 2; ++i) {
     silent.push_back(DialRaw(directory.server->address()));
     EXPECT_EQ(send(silent.back(), "P", 1, MSG_NOSIGNAL), 1);
@@ -280,7 +281,7 @@ TEST(DirectoryServerTest, StrangersOnHttp2AreCountedAndKeepNoNodeOnPlainTcpOut) 
   for (int i = 0; i < 3; ++i) {
     strangers.push_back(DialRaw(address));
     ASSERT_EQ(send(strangers[i], hello.data(), hello.size(), MSG_NOSIGNAL), ssize_t(hello.size()));
-    // Settings, which HTTP/2 begins with, or the end.
+    // The settings frame with which HTTP/2 begins, or the end.
     EXPECT_EQ(recv(strangers[i], answer, sizeof(answer), 0) > 0, i < 2) << i;
   }
   Node plain(address, Config(), 1);
@@ -306,7 +307,7 @@ TEST(DirectoryServerTest, ABrokenStreamIsResumed) {
   const net::Address address = directory.server->address();
   Node node(OverGrpc(address));
   ASSERT_TRUE(node.WaitConnected());
-  // gRPC's streams end with their server, the shard's sessions do not.
+  // gRPC's streams end with their server, but the shard's sessions do not.
   directory.StopListening();
   ASSERT_TRUE(Until(node.loop, [&] { return !node.client->connected(); }));
   On(node.loop, [&] { node.Put(1); });
@@ -323,11 +324,11 @@ TEST(DirectoryServerTest, AShardThatRestartsOnItsPortIsFoundWithinAHundredMillis
   ASSERT_TRUE(node.WaitConnected());
   absl::Duration took = absl::InfiniteDuration();
   int restarts = 0;
-  // Again where other work on the machine may have been what it waited for.
+  // Repeats if the time could come from other work on the machine.
   for (; restarts < 3 && took >= absl::Milliseconds(100); ++restarts) {
     directory.reset();
     ASSERT_TRUE(Until(node.loop, [&] { return !node.client->connected(); }));
-    // Long enough for a transport that doubles its pauses to have doubled them a few times.
+    // Long enough for a transport with exponential backoff to have doubled its delay a few times.
     Instant later;
     On(node.loop, [&] { later = node.loop.Now() + absl::Milliseconds(700); });
     ASSERT_TRUE(Until(node.loop, [&] { return node.loop.Now() > later; }));
@@ -399,7 +400,7 @@ TEST(DirectoryServerTest, AProofThatWasRecordedIsRefused) {
   ASSERT_TRUE(replay->Write(hello) && replay->Read(&answer));
   EXPECT_TRUE(answer.has_challenge());
   ASSERT_TRUE(replay->Write(proof));
-  // A frame says so first, unless the stream was still busy with the challenge.
+  // A frame reports the refusal first, unless the stream was still busy with the challenge.
   if (replay->Read(&answer)) {
     EXPECT_TRUE(answer.has_refused());
     EXPECT_FALSE(replay->Read(&answer));
@@ -416,7 +417,7 @@ TEST(DirectoryServerTest, GarbageOnThePortHurtsNobody) {
   Random random(3);
   for (int i = 0; i < 20; ++i) {
     const int fd = DialRaw(directory.server->address());
-    // Some of it after the greeting of HTTP/2, so that its frames are garbage.
+    // Some of the bytes after the greeting of HTTP/2, so that its frames are garbage.
     std::string bytes = i % 2 == 0 ? "" : "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     for (int j = 0; j < 4096; ++j) bytes.push_back(static_cast<char>(random.Next()));
     EXPECT_GT(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
@@ -441,7 +442,7 @@ TEST(DirectoryServerTest, AFrameThatIsTooLargeEndsItsStream) {
   v1::NodeFrame frame;
   frame.mutable_hello()->set_nonce(std::string(32 << 20, 'x'));
   stream->Write(frame);
-  // A slow one may be refused for that first: it is late.
+  // A slow stream can be refused first for being late.
   v1::ShardFrame answer;
   while (stream->Read(&answer)) EXPECT_TRUE(answer.has_refused());
   EXPECT_FALSE(stream->Finish().ok());
@@ -619,7 +620,7 @@ TEST(ToolsTest, AShardThatHasLookedAtManyIdsOfNothingHoldsTheMergedListBack) {
 }
 
 TEST(ToolsTest, AreAnsweredByAllOthersThoughOneShardIsSilent) {
-  // Its host has stopped: the connection is accepted by the kernel, and nobody ever answers.
+  // A stopped host: the kernel accepts the connection, and no process ever answers.
   const int silent = socket(AF_INET, SOCK_STREAM, 0);
   ASSERT_GE(silent, 0);
   sockaddr_in address{};

@@ -17,14 +17,13 @@
 
 namespace phalanx::directory {
 namespace internal {
-// With a name that others could read, so that the pointer is really kept and nothing counts as
-// leaked.
+// With external linkage, so that the compiler keeps the pointer and the leak checker finds it.
 const void* last_grpc_user = nullptr;
 }  // namespace internal
 
 namespace {
 
-// What a stream may have under way before its reader has taken it.
+// The bytes that a stream can have in flight before its reader has taken them.
 constexpr int kStreamWindowBytes = 1 << 20;
 // A connection without any call is closed.
 constexpr int kIdleConnectionMs = 30'000;
@@ -36,9 +35,10 @@ void Log(gpr_log_func_args* args) {
                      << LogField("message", args->message);
 }
 
-// gRPC 1.51 shares one queue and its threads among all callback calls of a process, makes it with
-// the first user and destroys it with the last. Its destruction races with its threads and aborts
-// ("nexting_thread"), so this user never leaves: a call on a channel that leads nowhere.
+// gRPC 1.51 shares one queue and its threads among all callback calls of a process. It creates the
+// queue with the first user and destroys it with the last. The destruction races with the queue's
+// threads and aborts ("nexting_thread"), so this user never ends: a call on a channel without an
+// address.
 struct LastUser final : grpc::ClientUnaryReactor {
   LastUser() : channel(grpc::CreateChannel("", nullptr)), stub(channel), request(&nothing, 1) {
     stub.PrepareUnaryCall(&context, "/none", {}, &request, &response, this);

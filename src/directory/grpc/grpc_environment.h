@@ -1,5 +1,5 @@
-// How this process uses gRPC: its log, the settings of its channels and servers. The only place
-// that knows gRPC's knobs.
+// How this process uses gRPC: its log, and the settings of its channels and servers. All settings
+// of gRPC are in this file.
 //
 // Any thread.
 #ifndef PHALANX_DIRECTORY_GRPC_GRPC_ENVIRONMENT_H_
@@ -10,17 +10,17 @@
 
 namespace phalanx::directory {
 
-// Once per process, before the first channel or server; both make sure of it. gRPC's own log goes
-// to ours, at debug level (what it has to say comes as a status, too); its fork handlers, which
+// Prepares gRPC once per process, before the first channel or server; both call this. gRPC's log
+// goes to ours at debug level, because its errors also arrive as statuses. Its fork handlers, which
 // cost a lock on every call, stay off.
 void PrepareGrpc();
 
-// A channel that carries one stream: frames up to kMaxFrameBytes, no keepalive and no probing
-// (sessions have heartbeats), connections of its own, so that an attempt never waits out another's
-// backoff.
+// A channel that carries one stream: frames up to kMaxFrameBytes; no keepalive and no probing,
+// because sessions have heartbeats; connections of its own, so that an attempt never waits for
+// another's backoff.
 grpc::ChannelArguments StreamChannelArguments();
 
-// The server's side of the same.
+// The same settings for the server.
 void ConfigureServer(grpc::ServerBuilder& builder);
 
 }  // namespace phalanx::directory

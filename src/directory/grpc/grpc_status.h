@@ -10,7 +10,7 @@
 
 namespace phalanx::directory {
 
-// Long texts are cut to what fits into HTTP/2 trailers (kMaxStatusTextBytes).
+// Truncates the text to what fits into HTTP/2 trailers (kMaxStatusTextBytes).
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // A code that does not exist becomes Unknown.

@@ -1,4 +1,4 @@
-// The streams over real gRPC on a port of the loopback.
+// The streams over real gRPC on a loopback port.
 #include <future>
 #include <memory>
 #include <utility>

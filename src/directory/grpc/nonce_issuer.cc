@@ -8,7 +8,7 @@
 namespace phalanx::directory {
 namespace {
 
-// When, and a number of its own; then the seal.
+// The time of issue and a serial number; the seal follows.
 constexpr size_t kBodyBytes = 16;
 static_assert(kBodyBytes < net::kNonceBytes);
 
@@ -20,12 +20,14 @@ std::string NonceIssuer::Issue(Instant now) {
   std::string nonce;
   ByteWriter out(nonce);
   out.U64(static_cast<uint64_t>(now.nanos()));
+  // Two nonces of the same moment must differ.
   out.U64(++issued_);
   return nonce + Seal(nonce);
 }
 
 absl::Status NonceIssuer::Redeem(absl::string_view nonce, Instant now) {
   if (nonce.size() != net::kNonceBytes ||
+      // Before the time is read: without the seal a caller could choose the time.
       !net::ProofMatches(Seal(nonce.substr(0, kBodyBytes)), nonce.substr(kBodyBytes))) {
     return absl::PermissionDeniedError("the nonce is not this shard's");
   }
@@ -48,7 +50,7 @@ std::string NonceIssuer::Seal(absl::string_view body) const {
       .substr(0, net::kNonceBytes - kBodyBytes);
 }
 
-// An expired nonce needs no remembering: its age refuses it.
+// Drops expired nonces: Redeem rejects them by their age.
 void NonceIssuer::Forget(Instant now) {
   while (!expiries_.empty() && now > expiries_.front().first) {
     redeemed_.erase(expiries_.front().second);

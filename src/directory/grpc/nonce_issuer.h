@@ -1,5 +1,5 @@
-// Nonces that are good for one use within a short time, without remembering those that nobody uses:
-// each carries when it was issued and a seal, so that asking for many of them fills no table.
+// Nonces that are valid for one use within a short time. Unused nonces need no memory: each one
+// carries its time of issue and a seal, so requests for many nonces fill no table.
 //
 // Pure; `now` is passed in. One loop.
 #ifndef PHALANX_DIRECTORY_GRPC_NONCE_ISSUER_H_
@@ -19,20 +19,20 @@
 namespace phalanx::directory {
 
 inline constexpr absl::Duration kNonceLife = absl::Seconds(10);
-// Redeemed nonces that have not expired yet.
+// The limit of redeemed nonces that have not expired.
 inline constexpr size_t kMaxRedeemedNonces = 1 << 16;
 
 class NonceIssuer {
  public:
-  // `key`: random bytes that nobody else knows.
+  // `key`: secret random bytes.
   explicit NonceIssuer(std::string key);
 
   // kNonceBytes.
   std::string Issue(Instant now);
 
-  // OK once for each nonce of ours; then, and for any other, PermissionDenied. ResourceExhausted
-  // when too many were redeemed lately. REQUIRES: whoever presents the nonce has proved himself, so
-  // that strangers fill no table.
+  // OK once for each nonce of this issuer; PermissionDenied the second time and for any other
+  // nonce. ResourceExhausted if too many were redeemed in the last seconds. REQUIRES: the presenter
+  // of the nonce has proved the secret, so that strangers fill no table.
   absl::Status Redeem(absl::string_view nonce, Instant now);
 
  private:

@@ -38,6 +38,7 @@ void LogRefused(const net::ByteStream& bytes, absl::string_view cause) {
 absl::StatusOr<std::unique_ptr<PortMultiplexer>> PortMultiplexer::Listen(
     const net::Address& address, Executor& executor, net::TcpNetwork& network, Shard& shard,
     size_t max_grpc_connections) {
+  // Before the port opens: without a secret every peer on the network would be let in.
   PHALANX_RETURN_IF_ERROR(net::RequireLoopbackWithoutSecret(address, shard.config().secret));
   PHALANX_ASSIGN_OR_RETURN(std::unique_ptr<GrpcDirectoryServer> tools,
                            GrpcDirectoryServer::WithoutPort(executor, shard));
@@ -69,6 +70,7 @@ PortMultiplexer::~PortMultiplexer() {
 }
 
 void PortMultiplexer::Receive(std::unique_ptr<net::ByteStream> bytes) {
+  // The oldest is closed, not the new one: a silent peer then cannot keep others out.
   if (unclassified_.size() >= kMaxUnclassifiedConnections) {
     LogRefused(*Remove(unclassified_.begin()->first).bytes, "too many unclassified connections");
   }
@@ -76,6 +78,7 @@ void PortMultiplexer::Receive(std::unique_ptr<net::ByteStream> bytes) {
   UnclassifiedConnection& connection = unclassified_[number];
   connection.bytes = std::move(bytes);
   connection.timer = executor_.RunAt(executor_.Now() + kClassificationTimeout, [this, number] {
+    // The timer has fired, so there is nothing to cancel.
     unclassified_.at(number).timer = 0;
     Remove(number);
   });
@@ -94,6 +97,7 @@ void PortMultiplexer::ReadPreamble(uint64_t number) {
   const absl::StatusOr<size_t> read = connection.bytes->Read({&piece, 1});
   if (read.ok()) connection.read.append(first, *read);
   if (read.ok() && connection.read.size() < sizeof(first)) return AwaitPreamble(number);
+  // Classified or broken: in both cases the timeout no longer applies.
   UnclassifiedConnection complete = Remove(number);
   if (read.ok()) Dispatch(std::move(complete));
 }
@@ -111,6 +115,7 @@ void PortMultiplexer::PassToGrpc(UnclassifiedConnection connection) {
   if (!GrpcHasRoom()) return LogRefused(*connection.bytes, "gRPC has too many connections");
   auto* const tcp = dynamic_cast<net::TcpStream*>(connection.bytes.get());
   PHALANX_CHECK(tcp != nullptr, "a TcpNetwork makes TcpStreams");
+  // gRPC reads the socket on its own threads, so the loop must not watch it any more.
   net::UniqueFd socket = tcp->Release();
   if (const uint64_t cookie = CookieOf(socket.get()); cookie != 0) {
     grpc_connections_.push_back({socket.get(), cookie});

@@ -1,7 +1,7 @@
-// What a session costs: over plain TCP, and with SESSION_BENCH_GRPC=1 over gRPC.
+// The cost of a session: over plain TCP, and with SESSION_BENCH_GRPC=1 over gRPC.
 //
 //   session_bench latency [ROUNDS]   a shard and a node in two processes: a 1 KiB object announced,
-//                                    its verdict back
+//                                    and its verdict received
 //   session_bench batch [MESSAGES]   the same, all announced at once
 //   session_bench idle [SECONDS]     a shard and 8 nodes in nine processes: CPU time of all while
 //                                    nothing happens
@@ -54,7 +54,7 @@ void On(net::EventLoop& loop, const std::function<void()>& task) {
   done.get_future().wait();
 }
 
-// A node that is connected and has registered with nothing.
+// A node that is connected and has registered without state.
 class Node {
  public:
   Node(const net::Address& address, uint64_t number) {

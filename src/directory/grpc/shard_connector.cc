@@ -17,6 +17,7 @@ using ClientReactor = grpc::ClientBidiReactor<v1::NodeFrame, v1::ShardFrame>;
 
 class NodeReactor final : public StreamReactor<v1::NodeFrame, v1::ShardFrame, ClientReactor> {
  public:
+  // Drains, because the peer's last frame can be a refusal.
   NodeReactor(Executor& executor, const std::string& target)
       : StreamReactor(executor, /*drains=*/true),
         channel_(grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(),
@@ -27,6 +28,7 @@ class NodeReactor final : public StreamReactor<v1::NodeFrame, v1::ShardFrame, Cl
     MutexLock lock(mu_);
     KeepSelf();
     stub_->async()->Session(&context_, this);
+    // The hold keeps the call from ending, and OnDone from running, until End releases it.
     AddHold();
     StartCall();
   }
@@ -38,21 +40,26 @@ class NodeReactor final : public StreamReactor<v1::NodeFrame, v1::ShardFrame, Cl
   }
 
   void End(const absl::Status& why) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    // If the peer ended the call, there is nothing left to half-close or to cancel.
     if (!peer_ended_) {
+      // An orderly close lets the shard read the last frames; any other drops them.
       if (why.ok()) {
         StartWritesDone();
       } else {
         context_.TryCancel();
       }
     }
+    // From here on OnDone can run.
     RemoveHold();
   }
 
   void Cancel() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { context_.TryCancel(); }
 
   void OnDone(const grpc::Status& status) override {
+    // Declared before the lock: destroying the last reference also destroys the mutex.
     std::shared_ptr<StreamReactor> keep;
     MutexLock lock(mu_);
+    // Only OnDone has the final status, which carries the shard's reason.
     PostClosed(FromGrpcStatus(status));
     keep = Done();
   }

@@ -1,6 +1,6 @@
-// Streams to a shard over gRPC, as a node opens them.
+// Streams to a shard over gRPC, for nodes.
 //
-// Owned by the node, lives on its control loop; what it makes may outlive it.
+// Owned by the node, lives on its control loop; its streams can outlive it.
 #ifndef PHALANX_DIRECTORY_GRPC_SHARD_CONNECTOR_H_
 #define PHALANX_DIRECTORY_GRPC_SHARD_CONNECTOR_H_
 
@@ -13,9 +13,8 @@
 namespace phalanx::directory {
 
 // `address`: "10.77.0.1:7400" or "host.name:7400". Each stream has a channel and a connection of
-// its own, which is made at once and only once: when to try again is the session's affair. An
-// address that cannot be reached, or where something else than a shard answers, shows as
-// Unavailable in on_closed.
+// its own. A stream connects at once and only once; the session decides when to retry. If the
+// address cannot be reached, or if another program answers there, on_closed gets Unavailable.
 std::unique_ptr<ShardConnector> NewGrpcShardConnector(net::Address address);
 
 }  // namespace phalanx::directory

@@ -5,6 +5,7 @@
 
 namespace phalanx::directory {
 
+// In a file of its own: the rest of the server needs no Shard, only an Accept.
 absl::StatusOr<std::unique_ptr<GrpcDirectoryServer>> GrpcDirectoryServer::WithoutPort(
     Executor& executor, Shard& shard) {
   return ServeWithoutPort(

@@ -1,5 +1,5 @@
-// The hard part of a gRPC bidirectional stream, once for both ends: one read and one write in
-// flight, an orderly end, and the step from gRPC's threads to the executor of the stream's owner.
+// The common part of a gRPC bidirectional stream for both ends: one read and one write in flight,
+// an orderly end, and the step from gRPC's threads to the executor of the stream's owner.
 //
 //   owner's executor                         gRPC's threads
 //   GrpcStream (owned by its user) ──────►┌───────────────┐
@@ -9,11 +9,12 @@
 //
 // Invariants
 //  1. At most one read and one write are in flight; `in_` and `out_` belong to them.
-//  2. Operations start only before End, which is called once, after the write in flight; only a
-//     reaction may read on after it (gRPC may destroy the call as soon as it has no other work).
-//  3. The reactor lives until gRPC's last call (OnDone, which every path reaches: a closing stream
-//     that the peer does not let end is cancelled after kLingerMs) and until its GrpcStream is
-//     destroyed; gRPC's threads never touch the executor after that.
+//  2. Operations start only before End, which is called once, after the write in flight. After End
+//     only a reaction can start a read, because gRPC can destroy the call as soon as no other work
+//     is left.
+//  3. The reactor lives until gRPC's last call (OnDone) and until its GrpcStream is destroyed.
+//     Every path reaches OnDone: if the peer does not let a closing stream end, the reactor cancels
+//     it after kLingerMs. gRPC's threads never touch the executor after that.
 //
 // Thread rule: GrpcStream on its executor; gRPC's threads only post to it.
 #ifndef PHALANX_DIRECTORY_GRPC_STREAM_REACTOR_H_
@@ -33,7 +34,7 @@
 
 namespace phalanx::directory {
 
-// How long a closed stream may take to hand over what was sent before.
+// The time that a closed stream gets to send what is queued.
 inline constexpr int kLingerMs = 1000;
 
 // `Reactor` is grpc::ClientBidiReactor<Out, In> or grpc::ServerBidiReactor<In, Out>.
@@ -49,8 +50,8 @@ class StreamReactor : public Reactor,
     PHALANX_CHECK(handlers_ == nullptr, "a stream is started once");
     handlers_ = std::make_shared<Handlers>(std::move(handlers));
     MutexLock lock(mu_);
-    // Cancelled before its owner came to it: gRPC may be about to call OnDone, and would again for
-    // a read.
+    // The call was cancelled before its owner started it. gRPC can be about to call OnDone, and a
+    // read would make it call OnDone again.
     if (ended_) return PostClosed(why_);
     Read();
   }
@@ -70,7 +71,7 @@ class StreamReactor : public Reactor,
     this->StartWrite(&out_);
   }
 
-  // No callback runs after this; gRPC's threads let go of the executor.
+  // After this no callback runs, and gRPC's threads no longer use the executor.
   void Close(const absl::Status& why) {
     handlers_.reset();
     MutexLock lock(mu_);
@@ -84,12 +85,12 @@ class StreamReactor : public Reactor,
   // `drains`: the call ends only when everything that the peer sent has been read.
   StreamReactor(Executor& executor, bool drains) : drains_(drains), executor_(&executor) {}
 
-  // Ends the call. Called once, after the last write; then no operation is started except reads in
-  // reactions.
+  // Ends the call. Called once, after the last write. After this no operation starts except reads
+  // in reactions.
   virtual void End(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
   virtual void Cancel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
 
-  // The reactor keeps itself from the beginning of the call to OnDone.
+  // The reactor holds a reference to itself from the beginning of the call to OnDone.
   void KeepSelf() { self_ = this->shared_from_this(); }
 
   // --- On gRPC's threads.
@@ -115,17 +116,17 @@ class StreamReactor : public Reactor,
     }
   }
 
-  // No read will succeed any more.
+  // All later reads would fail.
   virtual void PeerEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) = 0;
 
-  // Begins the end; `why` is what the peer is told.
+  // Begins the end; `why` is the status for the peer.
   void BeginClose(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (std::exchange(closing_, true)) return;
     why_ = why;
     if (!write_in_flight_) EndOnce();
   }
 
-  // Tells the owner.
+  // Notifies the owner.
   void PostClosed(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (executor_ == nullptr) return;
     executor_->Post([self = this->shared_from_this(), status = std::move(status)]() mutable {
@@ -141,7 +142,8 @@ class StreamReactor : public Reactor,
     this->StartRead(&in_);
   }
 
-  // The call is over: returns what keeps the reactor, to be dropped without the lock.
+  // The call has ended: returns the reactor's reference to itself, which the caller drops without
+  // the lock.
   std::shared_ptr<StreamReactor> Done() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     done_ = true;
     return std::move(self_);
@@ -167,7 +169,7 @@ class StreamReactor : public Reactor,
         });
   }
 
-  // On the executor: the next frame is read while this one is handled.
+  // On the executor. Starts the next read before the handler runs, so that the two overlap.
   void Deliver() {
     const auto handlers = handlers_;
     if (handlers == nullptr) return;
@@ -185,15 +187,15 @@ class StreamReactor : public Reactor,
 
   const bool drains_;
 
-  // The executor's. Handlers are kept by whoever calls them, so that a callback may destroy its
-  // stream.
+  // Used only on the executor. Each caller of a handler copies the pointer, so that a callback can
+  // destroy its stream.
   std::shared_ptr<Handlers> handlers_;
 
-  // The operations' in flight.
+  // Owned by the operations in flight.
   In in_;
   Out out_;
 
-  Executor* executor_ ABSL_GUARDED_BY(mu_);  // null once nobody is to be told
+  Executor* executor_ ABSL_GUARDED_BY(mu_);  // null once the owner gets no more callbacks
   bool write_in_flight_ ABSL_GUARDED_BY(mu_) = false;
   bool wake_when_writable_ ABSL_GUARDED_BY(mu_) = false;
   bool closing_ ABSL_GUARDED_BY(mu_) = false;

@@ -1,4 +1,4 @@
-// What a reactor starts, and when, with gRPC's part played by the test.
+// The operations that a reactor starts, and when; the test plays gRPC's part.
 #include "src/directory/grpc/stream_reactor.h"
 
 #include <deque>
@@ -82,8 +82,8 @@ TEST(StreamReactor, ReadsWhenStarted) {
   EXPECT_EQ(seen.closed, 1);
 }
 
-// Each operation that begins after the last has ended makes gRPC end the call once more, and free
-// it twice.
+// If an operation starts after the last one has ended, gRPC ends the call once more and frees it
+// twice.
 TEST(StreamReactor, ReadsNothingWhenItWasCancelledBeforeItsOwnerStartedIt) {
   QueueExecutor executor;
   Seen seen;

@@ -31,7 +31,7 @@ struct ShardStub {
 using Deadline = gpr_timespec;
 using AsyncStub = v1::Tools::StubInterface::async_interface;
 
-// A generated method of the stub; calls back from one of gRPC's threads.
+// A generated method of the stub; calls back on one of gRPC's threads.
 template <typename Request, typename Response>
 using Method = void (AsyncStub::*)(grpc::ClientContext*, const Request*, Response*,
                                    std::function<void(grpc::Status)>);
@@ -42,7 +42,7 @@ absl::Status Naming(const ShardStub& shard, const grpc::Status& status) {
                       absl::StrCat("directory ", shard.address, ": ", converted.message()));
 }
 
-// Counts down calls that are under way.
+// Counts the running calls down to zero.
 class Countdown {
  public:
   explicit Countdown(size_t calls) : left_(calls) {}
@@ -65,7 +65,7 @@ class Countdown {
 }  // namespace
 
 struct ToolsClient::Impl {
-  // One call to one shard: its nonce, then what is asked. Lives until `done`.
+  // One call to one shard: fetches its nonce, then sends the query. Lives until `done`.
   template <typename Request, typename Response>
   struct Call {
     Impl& impl;
@@ -76,6 +76,7 @@ struct ToolsClient::Impl {
     const Deadline deadline;
     Countdown& done;
 
+    // gRPC writes into these fields until the calls end, so they live as long as the call.
     grpc::ClientContext nonce_context = {};
     v1::GetNonceRequest nonce_request = {};
     v1::GetNonceResponse nonce = {};
@@ -86,6 +87,7 @@ struct ToolsClient::Impl {
     const ShardStub& shard() const { return impl.shards[index]; }
 
     void Start() {
+      // Both calls share one deadline, so the timeout holds for the whole query.
       nonce_context.set_deadline(deadline);
       nonce_request.set_protocol_version(kProtocolVersion);
       nonce_request.set_cluster_id(impl.options.cluster_id);
@@ -95,12 +97,14 @@ struct ToolsClient::Impl {
 
     void OnNonce(const grpc::Status& answered) {
       if (!answered.ok()) return End(Naming(shard(), answered));
+      // With another number of shards the ids hash to other shards, and an answer would be wrong.
       if (nonce.shard_index() != index || nonce.num_shards() != impl.shards.size()) {
         return End(absl::FailedPreconditionError(absl::StrCat(
             "directory ", shard().address, ": is shard ", nonce.shard_index(), " of ",
             nonce.num_shards(), ", was asked as shard ", index, " of ", impl.shards.size())));
       }
       context.set_deadline(deadline);
+      // The proof covers the method and the request, so it is invalid for any other call.
       context.AddMetadata(kToolsProofKey, nonce.nonce() + ToolsProof(impl.options.secret, name,
                                                                      request, nonce.nonce()));
       AsyncStub* const stub = shard().stub->async();
@@ -111,6 +115,7 @@ struct ToolsClient::Impl {
 
     void End(absl::Status result) {
       status = std::move(result);
+      // Last: the waiting thread can destroy this call at once.
       done.Done();
     }
   };
@@ -121,12 +126,14 @@ struct ToolsClient::Impl {
         gpr_time_from_millis(absl::ToInt64Milliseconds(options.timeout), GPR_TIMESPAN));
   }
 
-  // Asks shards `first` to `last`, without it, all at once: the answers in their order.
+  // Queries shards `first` to `last` (exclusive), all at the same time. The answers are in their
+  // order.
   template <typename Request, typename Response>
   std::vector<absl::StatusOr<Response>> Ask(size_t first, size_t last, const char* name,
                                             Method<Request, Response> method,
                                             const Request& request) {
     const Deadline deadline = NewDeadline();
+    // Before the first call starts, because a call can end at once.
     Countdown done(last - first);
     std::vector<std::unique_ptr<Call<Request, Response>>> calls;
     for (size_t i = first; i < last; ++i) {
@@ -134,6 +141,7 @@ struct ToolsClient::Impl {
           new Call<Request, Response>{*this, i, name, method, request, deadline, done}));
       calls.back()->Start();
     }
+    // The calls refer to this frame's locals, so every call must end before it is left.
     done.Wait();
     std::vector<absl::StatusOr<Response>> answers;
     for (const auto& call : calls) {
@@ -177,6 +185,7 @@ std::vector<absl::StatusOr<v1::GetStatusResponse>> ToolsClient::GetStatus() {
 
 absl::StatusOr<v1::DescribeObjectResponse> ToolsClient::Describe(const ObjectId& id) {
   v1::DescribeObjectRequest request;
+  // The nodes use the same hash: only this shard knows the object.
   request.set_object_id(std::string(id.binary()));
   const size_t shard = static_cast<size_t>(ShardOf(id, static_cast<int>(impl_->shards.size())));
   auto answers = impl_->Ask<v1::DescribeObjectRequest, v1::DescribeObjectResponse>(
@@ -193,6 +202,7 @@ absl::StatusOr<v1::ListObjectsResponse> ToolsClient::List(const std::optional<Ob
       "ListObjects", &AsyncStub::ListObjects, request);
   std::vector<v1::ListObjectsResponse> lists;
   for (auto& answer : answers) {
+    // A list without one shard's objects would look complete.
     PHALANX_RETURN_IF_ERROR(answer.status());
     lists.push_back(*std::move(answer));
   }
@@ -201,7 +211,7 @@ absl::StatusOr<v1::ListObjectsResponse> ToolsClient::List(const std::optional<Ob
 
 v1::ListObjectsResponse MergeLists(std::vector<v1::ListObjectsResponse> lists, uint32_t limit) {
   if (limit == 0) limit = kDefaultListed;
-  // Beyond where a shard that has more has come, that shard's objects are unknown.
+  // If a shard has more objects, its objects after the end of its list are unknown.
   std::optional<std::string> known_to;
   std::vector<v1::ObjectSummary> all;
   for (v1::ListObjectsResponse& list : lists) {
@@ -213,8 +223,10 @@ v1::ListObjectsResponse MergeLists(std::vector<v1::ListObjectsResponse> lists, u
             [](const auto& a, const auto& b) { return a.object_id() < b.object_id(); });
   v1::ListObjectsResponse merged;
   for (v1::ObjectSummary& object : all) {
+    // An unlisted object of another shard can have a smaller id than this one.
     if (known_to.has_value() && object.object_id() > *known_to) break;
     if (merged.objects_size() == static_cast<int64_t>(limit)) {
+      // The next page starts at the last listed id, even if the shards have listed more.
       merged.set_more(true);
       merged.set_listed_to(merged.objects(merged.objects_size() - 1).object_id());
       return merged;

@@ -1,8 +1,9 @@
-// What the command line asks the directory: blocking calls over all shards, each with a deadline.
-// All shards are asked at once, so that one whose host is dead takes no time from the others.
+// The command line's queries to the directory: blocking calls over all shards, each with a
+// deadline. A call queries all shards at the same time, so a shard on a dead host does not delay
+// the others.
 //
-// Each call fetches a nonce and shows the proof of the secret over it. Use from one thread at a
-// time; not on an event loop.
+// Each call fetches a nonce and proves the secret over it. Use from one thread at a time; not on an
+// event loop.
 #ifndef PHALANX_DIRECTORY_GRPC_TOOLS_CLIENT_H_
 #define PHALANX_DIRECTORY_GRPC_TOOLS_CLIENT_H_
 
@@ -20,39 +21,40 @@
 
 namespace phalanx::directory {
 
-// What a list has when nobody says how many.
+// The default limit of a list.
 inline constexpr uint32_t kDefaultListed = 1000;
 
 struct ToolsClientOptions {
   std::string cluster_id = "default";
   std::string secret;
-  // Of one call of this class, however many shards it asks.
+  // The limit of one call of this class, for any number of shards.
   absl::Duration timeout = absl::Seconds(5);
 };
 
 class ToolsClient {
  public:
-  // `shards`: the directory's addresses in order of their index. Connects when it is first asked.
+  // `shards`: the directory's addresses in order of their index. Connects at the first call.
   // REQUIRES: not empty.
   ToolsClient(std::vector<net::Address> shards, ToolsClientOptions options);
   ~ToolsClient();
 
   // Errors of all calls name the shard's address:
-  //   Unavailable         it cannot be reached
-  //   DeadlineExceeded    it did not answer in time
+  //   Unavailable         the shard cannot be reached
+  //   DeadlineExceeded    the shard did not answer in time
   //   FailedPrecondition  other protocol version, cluster id, or place among the shards;
-  //                       both sides' values are named
+  //                       the text names both sides' values
   //   PermissionDenied    another secret
 
   // One answer or error per shard, in their order.
   std::vector<absl::StatusOr<v1::GetStatusResponse>> GetStatus();
 
-  // NotFound when the object's shard does not know it.
+  // NotFound if the object's shard does not know the object.
   absl::StatusOr<v1::DescribeObjectResponse> Describe(const ObjectId& id);
 
   // The first `limit` objects (0: kDefaultListed) after `after` over all shards, in order of ids.
-  // `more` says whether others may follow, `listed_to` after which id to go on; a page may have
-  // fewer than `limit`, and none, and yet others follow. The first shard's error ends it.
+  // `more` is true if others can follow; `listed_to` is the `after` of the next call. A page can
+  // have fewer than `limit` objects, even none, although others follow. The call
+  // fails with the error of the first shard that fails.
   absl::StatusOr<v1::ListObjectsResponse> List(const std::optional<ObjectId>& after,
                                                uint32_t limit);
 
@@ -61,7 +63,7 @@ class ToolsClient {
   std::unique_ptr<Impl> impl_;
 };
 
-// Puts the shards' lists together: in order of ids, no further than all of them are known, at most
+// Merges the shards' lists: in order of ids, up to the id to which all lists are known, at most
 // `limit`.
 v1::ListObjectsResponse MergeLists(std::vector<v1::ListObjectsResponse> lists, uint32_t limit);
 

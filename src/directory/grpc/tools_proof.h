@@ -1,5 +1,5 @@
-// What a tools call shows in its metadata: the nonce and a proof of the secret over it, the method
-// and the request.
+// The metadata of a tools call that proves the caller's right: a nonce, and a proof of the secret
+// over the nonce, the method and the request.
 //
 // Any thread.
 #ifndef PHALANX_DIRECTORY_GRPC_TOOLS_PROOF_H_

@@ -18,10 +18,10 @@
 namespace phalanx::directory {
 namespace {
 
-// One call: finished once, by the answer or by its cancellation, whichever comes first.
+// One call, finished once: by the answer or by its cancellation, whichever comes first.
 class CallReactor : public grpc::ServerUnaryReactor {
  public:
-  // True for the first caller, who then fills the response and calls Finish.
+  // True for the first caller, which then fills the response and calls Finish.
   bool Claim() { return !finished_.exchange(true); }
 
   void OnCancel() override {
@@ -29,7 +29,7 @@ class CallReactor : public grpc::ServerUnaryReactor {
   }
   void OnDone() override { const auto last = std::move(self_); }
 
-  // Until OnDone.
+  // Keeps the call alive until OnDone.
   void Keep(std::shared_ptr<CallReactor> self) { self_ = std::move(self); }
 
  private:
@@ -37,7 +37,7 @@ class CallReactor : public grpc::ServerUnaryReactor {
   std::shared_ptr<CallReactor> self_;
 };
 
-// What a call knows of its caller, and of its own kind.
+// The method of a call, and the proof that its caller sent.
 struct CallInfo {
   const char* method;
   std::string nonce_and_proof;
@@ -50,12 +50,13 @@ std::string ProofOf(const grpc::CallbackServerContext& context) {
 }
 
 std::string SealKey() {
+  // Random for each process: a nonce of an earlier process is invalid.
   std::string key(net::kNonceBytes, '\0');
   SystemRandomBytes(key.data(), key.size());
   return key;
 }
 
-// The shard as the calls see it; on the executor, until closed.
+// Answers calls from the shard, on the executor, until closed.
 class Answers {
  public:
   Answers(Executor& executor, Shard& shard)
@@ -70,6 +71,7 @@ class Answers {
     MutexLock lock(mu_);
     PHALANX_RETURN_IF_ERROR(Open());
     const SessionConfig& config = shard_->config();
+    // Checked here, before any proof: the caller must learn why its proof would be rejected.
     if (request.protocol_version() != config.protocol_version) {
       return absl::FailedPreconditionError(
           absl::StrCat("the shard's protocol version is ", config.protocol_version,
@@ -95,6 +97,7 @@ class Answers {
     MutexLock lock(mu_);
     PHALANX_RETURN_IF_ERROR(Open());
     const absl::string_view shown = call.nonce_and_proof;
+    // If the metadata is too short, both parts are short and the comparison fails.
     const absl::string_view nonce = shown.substr(0, net::kNonceBytes);
     const absl::string_view proof = shown.substr(nonce.size());
     if (!net::ProofMatches(ToolsProof(shard_->config().secret, call.method, request, nonce),
@@ -103,6 +106,7 @@ class Answers {
           absl::StrCat("the caller has not shown the secret of cluster \"",
                        absl::CEscape(shard_->config().cluster_id), "\""));
     }
+    // After the proof, as Redeem requires: only callers with the secret use up the table.
     PHALANX_RETURN_IF_ERROR(nonces_.Redeem(nonce, executor_.Now()));
     return Fill(request, response);
   }
@@ -131,7 +135,7 @@ class Answers {
   }
 
   Executor& executor_;
-  // Held by tasks of the executor, and by Close: not by gRPC's threads.
+  // Locked by tasks of the executor, and by Close: not by gRPC's threads.
   Mutex mu_;
   Shard* shard_ ABSL_GUARDED_BY(mu_);
   NonceIssuer nonces_ ABSL_GUARDED_BY(mu_);
@@ -148,6 +152,7 @@ class Service final : public v1::Tools::CallbackService, public ToolsService {
   grpc::ServerUnaryReactor* GetNonce(grpc::CallbackServerContext*,
                                      const v1::GetNonceRequest* request,
                                      v1::GetNonceResponse* response) override {
+    // Without a proof: the caller needs a nonce to make one.
     return Begin(*request, response, [answers = answers_](const auto& asked, auto* answer) {
       return answers->GetNonce(asked, answer);
     });
@@ -179,20 +184,22 @@ class Service final : public v1::Tools::CallbackService, public ToolsService {
             const auto& asked, auto* answer) { return answers->Answer(call, asked, answer); });
   }
 
-  // Answers by `fill` on the executor. gRPC's request and response are gone once the call was
-  // cancelled, so the task has a request of its own and touches the response only after it has
-  // claimed the call.
+  // Answers by `fill` on the executor. gRPC destroys its request and response when the call is
+  // cancelled. So the task has its own copy of the request, and it touches the response only after
+  // it has claimed the call.
   template <typename Request, typename Response, typename Fill>
   grpc::ServerUnaryReactor* Begin(const Request& request, Response* response, Fill fill) {
     auto call = std::make_shared<CallReactor>();
     call->Keep(call);
     grpc::ServerUnaryReactor* const bound = call.get();
+    // Counted on gRPC's threads: a busy executor must not queue calls without limit.
     if (waiting_->fetch_add(1) >= kMaxWaitingToolCalls) {
       waiting_->fetch_sub(1);
       call->Claim();
       call->Finish(ToGrpcStatus(absl::ResourceExhaustedError("the shard has too many calls")));
       return bound;
     }
+    // The counter falls when the task is destroyed, even if the executor stops before it runs.
     executor_.Post([call = std::move(call), response, asked = request, fill = std::move(fill),
                     waiting = std::shared_ptr<void>(
                         nullptr, [count = waiting_](void*) { count->fetch_sub(1); })] {

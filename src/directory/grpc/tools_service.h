@@ -1,7 +1,7 @@
 // The Tools service of one shard: unary calls, checked and answered on the shard's executor.
 //
-// Thread rule: made and closed on any thread; gRPC's threads only post. Owned by the
-// GrpcDirectoryServer, which ends the calls before it destroys this.
+// Thread rule: created and closed on any thread; gRPC's threads only post. Owned by the
+// GrpcDirectoryServer, which ends the calls before it destroys the service.
 #ifndef PHALANX_DIRECTORY_GRPC_TOOLS_SERVICE_H_
 #define PHALANX_DIRECTORY_GRPC_TOOLS_SERVICE_H_
 
@@ -14,14 +14,14 @@
 
 namespace phalanx::directory {
 
-// Calls that wait for the executor; more are refused with ResourceExhausted.
+// The limit of calls that wait for the executor; the service rejects more with ResourceExhausted.
 inline constexpr int kMaxWaitingToolCalls = 256;
 
 class ToolsService {
  public:
   virtual ~ToolsService() = default;
   virtual grpc::Service* service() = 0;
-  // After return the shard is not touched any more.
+  // After Close the service does not touch the shard any more.
   virtual void Close() = 0;
 };
 

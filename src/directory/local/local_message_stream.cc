@@ -10,8 +10,8 @@
 namespace phalanx::directory {
 namespace {
 
-// One end of a stream: what has come to it, and whom it tells. It lives as long as the stream, and
-// until the other end has closed.
+// One end of a stream: its received frame and its handlers. Lives as long as the stream, and until
+// the other end has closed.
 template <typename Out, typename In>
 class End : public std::enable_shared_from_this<End<Out, In>> {
  public:
@@ -32,11 +32,13 @@ class End : public std::enable_shared_from_this<End<Out, In>> {
   }
 
   bool writable() {
+    // Remembers the question: on_writable runs only for an end that found the stream busy.
     wake_when_writable_ = other_ == nullptr || other_->frame_.has_value();
     return handlers_ != nullptr && !wake_when_writable_;
   }
 
   void Send(Out frame) {
+    // The other end has closed; on_closed reports it, so the frame is dropped silently.
     if (other_ == nullptr) return;
     PHALANX_CHECK(handlers_ != nullptr && !other_->frame_.has_value(), "one frame at a time");
     other_->frame_ = std::move(frame);
@@ -44,12 +46,14 @@ class End : public std::enable_shared_from_this<End<Out, In>> {
   }
 
   void Close(const absl::Status& why) {
+    // No callback after Close, not even for a frame that is already posted.
     handlers_.reset();
     frame_.reset();
+    // Breaks the cycle of the two ends, which hold each other.
     if (const std::shared_ptr<Other> other = std::exchange(other_, nullptr)) other->Closed(why);
   }
 
-  // The other end closes, or there is none.
+  // The other end has closed, or no shard listens.
   void Closed(absl::Status why) {
     other_.reset();
     closed_ = std::move(why);
@@ -63,6 +67,7 @@ class End : public std::enable_shared_from_this<End<Out, In>> {
 
   void DeliverLater() {
     if (handlers_ == nullptr || !(frame_.has_value() || closed_.has_value())) return;
+    // One task at a time: it delivers the frame, and then the close.
     if (std::exchange(posted_, true)) return;
     executor_.Post([self = this->shared_from_this()] {
       self->posted_ = false;
@@ -71,14 +76,16 @@ class End : public std::enable_shared_from_this<End<Out, In>> {
   }
 
   void Deliver() {
+    // A copy of the pointer keeps the handlers alive if a handler destroys the stream.
     const std::shared_ptr<Handlers> handlers = handlers_;
     if (handlers == nullptr) return;
     if (frame_.has_value()) {
       In frame = *std::move(frame_);
       frame_.reset();
+      // Before the handler runs, so that the other end can send its next frame meanwhile.
       if (other_ != nullptr) other_->Taken();
       handlers->on_message(std::move(frame));
-      // What was sent before the close comes first.
+      // The frames that were sent before the close arrive before it.
       DeliverLater();
     } else if (closed_.has_value()) {
       handlers_.reset();
@@ -86,7 +93,7 @@ class End : public std::enable_shared_from_this<End<Out, In>> {
     }
   }
 
-  // What this end sent last.
+  // This end's last frame was taken.
   void Taken() {
     if (!std::exchange(wake_when_writable_, false)) return;
     executor_.Post([self = this->shared_from_this()] {
@@ -96,8 +103,8 @@ class End : public std::enable_shared_from_this<End<Out, In>> {
 
   Executor& executor_;
   const std::string peer_;
-  std::shared_ptr<Other> other_;        // null once one of them has closed
-  std::shared_ptr<Handlers> handlers_;  // null before Start, and once nobody is to be told
+  std::shared_ptr<Other> other_;        // null once either end has closed
+  std::shared_ptr<Handlers> handlers_;  // null before Start, and after the last callback
   std::optional<In> frame_;
   std::optional<absl::Status> closed_;
   bool posted_ = false;
@@ -136,6 +143,7 @@ class LocalShardConnector final : public ShardConnector {
     NodeEnd::Join(node, shard);
     auto accepted = std::make_unique<LocalMessageStream<v1::ShardFrame, v1::NodeFrame>>(shard);
     executor.Post([accept = accept_, accepted = std::move(accepted), target = target_]() mutable {
+      // The door is gone if `accept` is empty.
       if (*accept) return (*accept)(std::move(accepted));
       accepted->Close(absl::UnavailableError(absl::StrCat("nobody listens at ", target)));
     });
