@@ -1,5 +1,5 @@
-// The reductions that are over: how the last ones ended, for those who still ask for them, add to
-// them or keep them in mind. Pure. Owned by DirectoryCore; no thread of its own.
+// How the last reductions ended, for nodes that still request them, add sources to them, or keep
+// their descriptors. Pure. Owned by ReductionCatalog; no thread of its own.
 #ifndef PHALANX_DIRECTORY_ENDED_REDUCTIONS_H_
 #define PHALANX_DIRECTORY_ENDED_REDUCTIONS_H_
 
@@ -20,7 +20,7 @@ namespace phalanx::directory {
 struct EndedReduction {
   absl::Status status;
   ReduceSpec arguments;  // without the sources
-  // Of an open one: all that were added, and who asked for it, by node and number of the request.
+  // Of an open reduction: all sources that were added, and the requests for it (node, request).
   std::vector<ObjectId> sources;
   absl::btree_set<std::pair<NodeKey, uint64_t>> asked;
   bool closed = false;
@@ -32,12 +32,12 @@ class EndedReductions {
   EndedReductions(size_t max_reductions, size_t max_entries)
       : max_entries_(max_entries), ended_(max_reductions) {}
 
-  // The reduction of that target and that number is over.
+  // Stores how the reduction with that target and that id ended.
   void Remember(const ObjectId& target, const Generation& number, EndedReduction ended);
 
-  // Null: not known. Valid until the next Remember.
+  // Returns null if the reduction is not known. Valid until the next Remember.
   const EndedReduction* Find(const ObjectId& target, const Generation& number) const;
-  // Those of the target, with their numbers.
+  // Returns all known ones of the target, with their ids.
   std::vector<std::pair<Generation, const EndedReduction*>> Of(const ObjectId& target) const;
 
   absl::Status CheckInvariants() const;

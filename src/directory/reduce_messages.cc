@@ -57,6 +57,7 @@ absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction) {
   if (reduction.op() >= kAllReduceOps.size()) {
     return absl::InvalidArgumentError(absl::StrCat("op: ", reduction.op(), " is none"));
   }
+  // An open reduction can be described in several messages, each with a part of the list.
   const uint64_t first = reduction.first_source();
   if (first + spec.sources.size() > kMaxReduceSources) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -95,7 +96,7 @@ void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out, si
 }
 
 absl::Status CheckShape(uint32_t slots, uint32_t degree, uint32_t slot) {
-  // One slot more passes the result on, and the leaves beside the slots have numbers beyond theirs.
+  // A row of numbers has the slots and the delivering one; each seat adds a row of leaves.
   const uint64_t numbers = (uint64_t{kMaxReduceSources} + 1) * (uint64_t{slots} + 1);
   const bool sound = slots >= 1 && slots <= kMaxReduceSources + 1 && degree >= 1 &&
                      degree <= slots && slot < numbers;

@@ -1,5 +1,5 @@
-// Reductions in the wire's messages: checked, and to our values and back. Pure functions, any
-// thread. Errors are InvalidArgument and name the field and what is wrong with it.
+// Conversions between messages about reductions and checked values. Pure functions, any thread. All
+// errors are InvalidArgument and name the field and the reason.
 #ifndef PHALANX_DIRECTORY_REDUCE_MESSAGES_H_
 #define PHALANX_DIRECTORY_REDUCE_MESSAGES_H_
 
@@ -17,27 +17,28 @@
 
 namespace phalanx::directory {
 
-// At most kMaxReduceSources ids.
+// Accepts at most kMaxReduceSources ids.
 absl::StatusOr<std::vector<ObjectId>> ParseSources(
     const google::protobuf::RepeatedPtrField<std::string>& ids);
-// The dtype of a Reduction or Fold that has runs: who does not know of these refuses it.
+// The dtype of a Reduction or Fold that has runs. A peer that does not know runs rejects the value.
 inline constexpr uint32_t kSeveralDTypes = 255;
 
-// Of Reduction or Fold: numbers are ones that there are, and at most kMaxElementRuns.
+// Parses the elements of a Reduction or Fold. Accepts known dtypes and at most kMaxElementRuns
+// runs.
 absl::StatusOr<ElementTypes> ParseElements(
     uint32_t dtype, const google::protobuf::RepeatedPtrField<v1::ElementRun>& runs);
 // Returns the dtype.
 uint32_t ToProto(const ElementTypes& elements,
                  google::protobuf::RepeatedPtrField<v1::ElementRun>* runs);
 
-// Numbers are ones that there are; whether they go together is ValidateReduceSpec's affair.
+// Checks each field by itself. ValidateReduceSpec checks whether the fields agree.
 absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction);
-// The sources from place `first_source` on.
+// Writes the sources from index `first_source` on.
 void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out,
              size_t first_source = 0);
 
-// The reduction's number in a message that may have one (Reduction, ExtendRequest, RegisterFold);
-// not valid if there is none.
+// Returns the reduction id of a message that can have one (Reduction, ExtendRequest, RegisterFold);
+// not valid if the message has none.
 template <typename Message>
 absl::StatusOr<Generation> ParseNumber(const Message& message) {
   if (!message.has_begun()) return Generation();
@@ -46,12 +47,12 @@ absl::StatusOr<Generation> ParseNumber(const Message& message) {
   return absl::InvalidArgumentError("begun: it is no reduction's number");
 }
 
-// A tree of that many slots and that degree, with no more slots than there may be sources (and one
-// more, which passes the result on), and a slot of it or a leaf beside one, as the plan numbers
-// them.
+// Returns OK if a tree can have that many slots and that degree, and `slot` is a number of a slot
+// or leaf of it (reductions/tree_plan/slot_tree.h). A tree has at most one slot for each source and
+// the one that delivers the result.
 absl::Status CheckShape(uint32_t slots, uint32_t degree, uint32_t slot);
 
-// What is asked for but for the sources, and who computes the root.
+// Returns true if all fields but the sources are equal.
 bool SameArguments(const ReduceSpec& a, const ReduceSpec& b);
 
 }  // namespace phalanx::directory

@@ -1,4 +1,4 @@
-// What the Hoplite paper (SIGCOMM 2021) says of reductions, section by section.
+// The claims of the Hoplite paper (SIGCOMM 2021) about reductions, section by section.
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -50,7 +50,7 @@ class ReducePaperTest : public ::testing::Test {
     Look();
   }
   std::vector<ObjectId> SourcesIn() const { return folds_.Root()->second.reduced_from; }
-  // Slots that were given another version by the last effects.
+  // Returns the slots that got a new version by the last effects.
   std::set<int> StartedOver() const {
     std::set<int> slots;
     for (const PlaceFold& place : folds_.placed) slots.insert(place.task.slot);
@@ -61,7 +61,7 @@ class ReducePaperTest : public ::testing::Test {
   Folds folds_;
 };
 
-// Section 3.4.2: T(1) = n L + S / B, T(d) = L log_d(n) + d S / B; the least is taken.
+// Section 3.4.2: T(1) = n L + S / B, T(d) = L log_d(n) + d S / B. The plan takes the least.
 TEST_F(ReducePaperTest, TheDegreeIsChosenByTheCostModel) {
   const auto degree = [this](int sources, double hop_bytes) {
     Start(sources, 0, HopCosts(hop_bytes));
@@ -71,7 +71,7 @@ TEST_F(ReducePaperTest, TheDegreeIsChosenByTheCostModel) {
     }
     return plan_->Look().degree;
   };
-  // Where the links' rate is all that counts, a chain; where a hop is, everybody sends to one.
+  // If only the links' rate counts, a chain; if only a hop counts, every node sends to one.
   EXPECT_EQ(degree(16, 1), 1);
   EXPECT_EQ(degree(16, 1e9), 15);
   EXPECT_EQ(degree(16, kLarge / 4.0), 2);
@@ -90,7 +90,7 @@ TEST_F(ReducePaperTest, SlotsAreTakenInTheOrderOfArrival) {
     plan_->OnSource(Source(arrival[i] - 1), On(arrival[i] - 1, {arrival[i]}));
     Look();
     EXPECT_THAT(plan_->Look().slots[i].own, ElementsAre(Source(arrival[i] - 1)));
-    // The first child's subtree is always there before the slot.
+    // The first child's subtree is complete before the slot is.
     const ReduceShape shape(6, 2);
     if (const auto children = shape.Children(i); !children.empty()) {
       EXPECT_TRUE(plan_->Look().slots[children.front()].version.valid());
@@ -99,8 +99,8 @@ TEST_F(ReducePaperTest, SlotsAreTakenInTheOrderOfArrival) {
   EXPECT_EQ(plan_->RootNode(), Node(1));
 }
 
-// Section 3.4: num_objects of the sources, whichever are ready first; partial results are computed
-// while others are still to come.
+// Section 3.4: the first num_objects of the sources to be ready are reduced. Nodes compute partial
+// results before all sources are ready.
 TEST_F(ReducePaperTest, TheFirstSourcesAreReducedAndLaterOnesAreSpares) {
   Start(10, 4, CostsFor(4, 3).value());
   for (const int source : {9, 1, 5}) Ready(source);
@@ -113,8 +113,8 @@ TEST_F(ReducePaperTest, TheFirstSourcesAreReducedAndLaterOnesAreSpares) {
   EXPECT_EQ(plan_->Look().spares, 1u);
 }
 
-// Section 3.5.2, figure 5: 6 of 10 objects, degree 2. R2 fails, R7 takes its place; R4, above it,
-// starts over, all others keep what they have.
+// Section 3.5.2, figure 5: 6 of 10 objects, degree 2. R2 fails, R7 takes its slot. R4, above it,
+// starts over; all others keep their outputs.
 TEST_F(ReducePaperTest, AFailedSlotIsTakenByTheNextAndOnlyThoseAboveStartOver) {
   Start(10, 6, CostsFor(6, 2).value());
   for (int i = 1; i <= 6; ++i) Ready(i);
@@ -135,7 +135,7 @@ TEST_F(ReducePaperTest, AFailedSlotIsTakenByTheNextAndOnlyThoseAboveStartOver) {
   }
 }
 
-// The same, with R7 there already.
+// The same, with R7 ready before the failure.
 TEST_F(ReducePaperTest, ASpareTakesAFailedSlotAtOnce) {
   Start(10, 6, CostsFor(6, 2).value());
   for (int i = 1; i <= 7; ++i) Ready(i);
@@ -144,7 +144,7 @@ TEST_F(ReducePaperTest, ASpareTakesAFailedSlotAtOnce) {
   EXPECT_THAT(SourcesIn(), SizeIs(6));
 }
 
-// A failed leaf far from the root lowers its ancestors alone; a failed root nobody else.
+// If a leaf fails, only its ancestors start over. If the root fails, no other slot does.
 TEST_F(ReducePaperTest, ThoseBelowAFailedSlotKeepWhatTheyHave) {
   Start(10, 6, CostsFor(6, 2).value());
   for (int i = 1; i <= 7; ++i) Ready(i);
@@ -156,7 +156,7 @@ TEST_F(ReducePaperTest, ThoseBelowAFailedSlotKeepWhatTheyHave) {
   EXPECT_THAT(StartedOver(), UnorderedElementsAre(0, 1, 3));
 }
 
-// Section 3.5: a task that rejoins puts its object again and takes part like any other.
+// Section 3.5: a task that rejoins puts its object again and takes part like any other task.
 TEST_F(ReducePaperTest, ARejoinedSourceTakesTheFreeSlot) {
   Start(6, 6, CostsFor(6, 2).value());
   for (int i = 0; i < 6; ++i) {
@@ -172,7 +172,7 @@ TEST_F(ReducePaperTest, ARejoinedSourceTakesTheFreeSlot) {
   EXPECT_THAT(SourcesIn(), SizeIs(6));
 }
 
-// Section 3.2: objects of at most 64 KB travel in the answer of the directory.
+// Section 3.2: the directory sends objects of at most 64 KB in its answers.
 TEST_F(ReducePaperTest, SmallObjectsAreReducedInOneRoundTrip) {
   ReduceCosts costs = HopCosts(1e6);
   costs.segment_bytes = 64 << 10;

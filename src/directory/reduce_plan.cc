@@ -1,19 +1,28 @@
 #include "src/directory/reduce_plan.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
-#include <variant>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
 #include "src/common/status_macros.h"
-#include "src/directory/reduce_plan_impl.h"
+#include "src/directory/reductions/tree_plan/fold_ledger.h"
+#include "src/directory/reductions/tree_plan/fold_versions.h"
+#include "src/directory/reductions/tree_plan/restored_folds.h"
+#include "src/directory/reductions/tree_plan/slot_tree.h"
+#include "src/directory/reductions/tree_plan/source_table.h"
+#include "src/directory/reductions/tree_plan/star_fold.h"
+#include "src/directory/reductions/tree_plan/tree_layout.h"
 
 namespace phalanx::directory {
 namespace {
 
-// Until anything was measured: a data centre's network.
+// How often nodes that are up can lose one fold before the reduction ends.
+constexpr int kMaxFoldLosses = 100;
+
+// The costs of a data centre's network, for a plan without measured ones.
 ReduceCosts CommonCosts() {
   return {.latency = absl::Microseconds(200),
           .bytes_per_second = 1.25e9,
@@ -78,130 +87,198 @@ absl::Status ValidateReduceSpec(const ObjectId& target, const ReduceSpec& spec) 
 
 // ---- inside
 
-ReducePlan::Impl::Impl(const ObjectId& target, ReduceSpec spec, NodeKey root)
-    : target(target),
-      spec(std::move(spec)),
-      root(root),
-      root_up(root.valid()),
-      costs(CommonCosts()) {
-  for (const ObjectId& id : this->spec.sources) {
-    index.emplace(id, static_cast<int>(sources.size()));
-    sources.emplace_back().id = id;
+// The router: it decides when the shape is chosen, dropped and committed. Everything else is in the
+// components, in this order of use:
+//
+//   sources ──► versions ──► ledger ──► restored ──► star or tree
+struct ReducePlan::Impl {
+  //   kCollecting ──Begin──► kRunning ──READY of the root, or a star──► kCommitted
+  //                             ▲                                           │
+  //                             └─────────────the result is lost────────────┘
+  //   kCommitted ──End, Cancel──► kEndedCommitted       any other ──End, Cancel──► kEnded
+  enum class Phase : uint8_t { kCollecting, kRunning, kCommitted, kEnded, kEndedCommitted };
+
+  //   kNone ──► kTree                              large reductions
+  //   kNone ──► kStar ──► kSmallTree ──► kStar     small ones; a tree while no star can be placed
+  //   any ──Reset──► kNone
+  enum class Shape : uint8_t {
+    kNone,  // no source is in a seat
+    kTree,
+    kSmallTree,  // a star replaces it if it can, until all seats are taken
+    kStar,       // the fold is placed when all sources can be had
+  };
+
+  Impl(const ObjectId& target, ReduceSpec spec, NodeKey root)
+      : inputs{target, std::move(spec), root, root.valid(), CommonCosts()} {}
+
+  bool ended() const { return phase == Phase::kEnded || phase == Phase::kEndedCommitted; }
+  bool committed() const { return phase == Phase::kCommitted || phase == Phase::kEndedCommitted; }
+  bool takes_sources() const { return inputs.spec.open && !closed && !ended(); }
+  bool is_tree() const { return shape == Shape::kTree || shape == Shape::kSmallTree; }
+  // Returns true if the plan can still use news of the source.
+  bool follows(int source) const {
+    return source != SourceTable::kNone && !ended() && !sources[source].failed;
   }
+
+  void Advance();
+  bool FixSize();
+  bool EnoughLeft();
+  bool PlaceStar();
+  void BuildTree(bool small);
+  void SetState(int source, std::optional<ReduceSource> state);
+  void LoseRoot();
+  void ReplanResult();
+  void Reset();
+  void End(const absl::Status& why);
+  void MarkEnded();
+  const Fold* RootFold() const;
+  Fold* FoldOf(const NodeKey& node, const Generation& version);
+
+  PlanInputs inputs;
+  Phase phase = Phase::kCollecting;
+  Shape shape = Shape::kNone;
+  bool closed = false;  // an open reduction takes no more sources
+  bool held = false;    // between Hold and Release
+
+  SourceTable sources{inputs};
+  FoldVersions versions{inputs, sources};
+  FoldLedger ledger{versions};
+  RestoredFolds restored{inputs, sources, versions};
+  StarFold star{inputs, sources, restored, versions, ledger};
+  SlotTree tree{inputs, sources, versions, ledger};
+};
+
+// Moves the plan as far as the sources allow. Called after every event.
+void ReducePlan::Impl::Advance() {
+  if (held || phase != Phase::kRunning || (inputs.spec.open && !closed) || !EnoughLeft()) return;
+  // A shape without sources is chosen again for those that come: their size and nodes can differ.
+  if (is_tree() && tree.seated() == 0) Reset();
+  if (shape == Shape::kStar && sources.ready() == 0) Reset();
+  bool small = shape == Shape::kStar || shape == Shape::kSmallTree;
+  if (shape == Shape::kNone) {
+    if (!FixSize()) return;
+    small = star.Pays();
+    // Nodes have parts of a tree from before a restart; a star would fold everything again.
+    if (small && !restored.DescribeTree()) shape = Shape::kStar;
+  }
+  const bool enough = sources.ready() >= sources.wanted();
+  const bool waits = shape == Shape::kStar || (is_tree() && tree.has_free_seats());
+  if (small && enough && waits && PlaceStar()) return;
+  // All sources are ready, but some are too large for the order or only partly at the node.
+  if (shape == Shape::kNone || (shape == Shape::kStar && enough)) BuildTree(small);
+  if (!is_tree() || ended()) return;
+  if (const absl::Status status = tree.FillSeats(); !status.ok()) return End(status);
+  tree.Flush();
 }
 
-int ReducePlan::Impl::Find(const ObjectId& id) const {
-  const auto it = index.find(id);
-  return it == index.end() ? kNone : it->second;
-}
-
-int ReducePlan::Impl::Wanted() const {
-  return static_cast<int>(spec.num_objects > 0 ? spec.num_objects : sources.size());
-}
-
-void ReducePlan::Impl::SetState(int i, std::optional<ReduceSource> state) {
-  Source& source = sources[i];
-  if (state && state->holders.empty() && !state->has_inline) state.reset();
-  const bool again = source.state && state && source.state->generation != state->generation;
-  ready += (state ? 1 : 0) - (source.state ? 1 : 0);
-  waiting.erase({source.arrival, i});
-  placeable.erase({source.arrival, i});
-  if (CountsForStar(i)) --star_usable;
-  source.state = std::move(state);
-  if (!source.state) source.arrival = 0;
-  if (source.state && (source.arrival == 0 || again)) source.arrival = ++arrivals;
-  if (CountsForStar(i)) ++star_usable;
-  if (Placeable(source)) placeable.insert({source.arrival, i});
-  if (!committed) Recheck(i);
-  if (source.state && source.slot == kNone) waiting.insert({source.arrival, i});
-}
-
-void ReducePlan::Impl::SourceFailed(int i, const absl::Status& why) {
-  Source& source = sources[i];
-  source.failed = true;
-  ++failed;
-  why_failed = absl::Status(why.ok() ? absl::StatusCode::kUnknown : why.code(),
-                            absl::StrCat("source ", source.id.hex(), " failed: ", why.message()));
-  SetState(i, std::nullopt);
-  // The others in a fixed order move up.
-  if (source.home_slot != kNone && !committed) Unshape();
-}
-
-bool ReducePlan::Impl::EnoughLeft() {
-  const int left = static_cast<int>(sources.size()) - failed;
-  if (left >= Wanted()) return true;
-  End(absl::Status(why_failed.code(), absl::StrCat("reduction of ", target.hex(), ": ", Wanted(),
-                                                   " sources are wanted and ", left,
-                                                   " can still come; ", why_failed.message())));
+// Takes the size from the first ready source. Returns false if there is none, or if the source
+// cannot be reduced and the reduction has ended.
+bool ReducePlan::Impl::FixSize() {
+  const int end = sources.EligibleEnd();
+  for (const auto& [arrival, source] : sources.waiting()) {
+    if (source >= end) continue;
+    inputs.size_bytes = sources.FoldBytes(sources[source]);
+    const absl::Status status = sources.CheckFits(sources[source]);
+    if (!status.ok()) End(status);
+    return status.ok();
+  }
   return false;
 }
 
-void ReducePlan::Impl::LoseFoldsAt(const NodeKey& node) {
-  const auto lose = [&node](Fold& fold) {
-    if (fold.placed && fold.node == node) fold.lost = fold.gone = true;
-  };
-  lose(star);
-  for (Slot& slot : slots) {
-    lose(slot.fold);
-    for (Seat& seat : slot.seats) lose(seat.leaf);
+// Returns false if too few sources can still come, and the reduction has ended.
+bool ReducePlan::Impl::EnoughLeft() {
+  if (sources.remaining() >= sources.wanted()) return true;
+  const absl::Status& why = sources.why_failed();
+  End(absl::Status(
+      why.code(), absl::StrCat("reduction of ", inputs.target.hex(), ": ", sources.wanted(),
+                               " sources are wanted and ", sources.remaining(), " can still come; ",
+                               why.message())));
+  return false;
+}
+
+// Returns true if the star is placed, or the reduction has ended.
+bool ReducePlan::Impl::PlaceStar() {
+  const std::optional<StarFold::Placement> placement = star.FindPlacement();
+  if (!placement) return false;
+  for (const int source : placement->sources) {
+    if (const absl::Status status = sources.CheckFits(sources[source]); !status.ok()) {
+      End(status);
+      return true;
+    }
   }
+  if (is_tree()) Reset();
+  shape = Shape::kStar;
+  star.Place(*placement);
+  phase = Phase::kCommitted;
+  return true;
+}
+
+void ReducePlan::Impl::BuildTree(bool small) {
+  TreeLayout layout;
+  if (!restored.empty()) layout = restored.MakeLayout();
+  if (layout.groups.empty()) {
+    layout = inputs.spec.order == ReduceSpec::Order::kFixed ? FixedLayout(inputs, sources)
+                                                            : ArrivalLayout(inputs, sources);
+  }
+  if (layout.groups.empty()) return;
+  // The reports are used once: a later tree has other slots.
+  restored.Clear();
+  shape = small ? Shape::kSmallTree : Shape::kTree;
+  if (const absl::Status status = tree.Build(layout); !status.ok()) End(status);
+}
+
+void ReducePlan::Impl::SetState(int source, std::optional<ReduceSource> state) {
+  star.BeforeChange(source);
+  sources.SetState(source, std::move(state));
+  star.AfterChange(source);
+  if (phase != Phase::kCommitted && is_tree()) tree.OnSourceChanged(source);
 }
 
 // The tree's own root is the root from now on.
-void ReducePlan::Impl::ForgetRoot() {
-  root_up = false;
-  if (mode != Mode::kTree) return;
-  const int tree_root = shape->root();
-  if (Delivers()) {
-    Lower(tree_root);
-    Lower(shape->slots());
-    marked.erase({-slots.back().depth, shape->slots()});
-    slots.pop_back();
-    slots[tree_root].parent = kNone;
-  }
-  reserved = false;
-  Mark(tree_root);
+void ReducePlan::Impl::LoseRoot() {
+  inputs.root_up = false;
+  if (is_tree()) tree.OnRootDown();
 }
 
-void ReducePlan::Impl::BeginAnew() {
-  committed = false;
-  bool reshape = mode == Mode::kStar;
-  for (const Source& source : sources) reshape |= source.failed && source.home_slot != kNone;
-  if (reshape) {
-    Unshape();
-    return;
+void ReducePlan::Impl::ReplanResult() {
+  phase = Phase::kRunning;
+  bool reset = shape == Shape::kStar;
+  for (int i = 0; i < sources.size(); ++i) {
+    // Failures were not followed since the commit. In a fixed order, all later sources move up.
+    reset |= sources[i].failed && sources[i].reserved_seat.valid();
   }
-  Fold& root_fold = slots[TreeRoot()].fold;
-  EmitDrop(root_fold);
-  root_fold.lost = root_fold.gone = true;
-  for (int i = 0; i < static_cast<int>(sources.size()); ++i) Recheck(i);
-  for (int slot = 0; slot < static_cast<int>(slots.size()); ++slot) Mark(slot);
+  if (reset) return Reset();
+  tree.OnResultLost();
+}
+
+void ReducePlan::Impl::Reset() {
+  tree.Clear();
+  star.Drop();
+  sources.ClearSeats();
+  shape = Shape::kNone;
 }
 
 void ReducePlan::Impl::End(const absl::Status& why) {
-  Unshape();
-  effects.emplace_back(EndReduction{why});
-  ended = true;
+  Reset();
+  ledger.End(why);
+  MarkEnded();
 }
 
-const ReducePlan::Impl::Fold* ReducePlan::Impl::RootFold() const {
-  if (mode == Mode::kStar) return star.placed ? &star : nullptr;
-  if (mode != Mode::kTree) return nullptr;
-  const Fold& fold = slots[TreeRoot()].fold;
-  return fold.placed ? &fold : nullptr;
+void ReducePlan::Impl::MarkEnded() {
+  phase = phase == Phase::kCommitted ? Phase::kEndedCommitted : Phase::kEnded;
 }
 
-ReducePlan::Impl::Fold* ReducePlan::Impl::FoldOf(const NodeKey& node, const Generation& version) {
-  const auto it = placed.find(version);
-  if (it == placed.end()) return nullptr;
-  const int number = it->second;
-  Fold* fold = &star;
-  if (mode == Mode::kTree) {
-    const int row = shape->slots() + 1;
-    Slot& slot = slots[number % row];
-    fold = number < row ? &slot.fold : &slot.seats[number / row - 1].leaf;
-  }
-  return fold->gone || fold->node != node ? nullptr : fold;
+const Fold* ReducePlan::Impl::RootFold() const {
+  if (shape == Shape::kNone) return nullptr;
+  const Fold& fold = is_tree() ? tree.root_fold() : star.fold();
+  return fold.placed() ? &fold : nullptr;
+}
+
+Fold* ReducePlan::Impl::FoldOf(const NodeKey& node, const Generation& version) {
+  const std::optional<int> number = ledger.NumberOf(version);
+  if (!number) return nullptr;
+  Fold& fold = is_tree() ? tree.FoldOf(*number) : star.fold();
+  return fold.state == Fold::State::kGone || fold.node != node ? nullptr : &fold;
 }
 
 // ---- what happens
@@ -212,10 +289,12 @@ ReducePlan::~ReducePlan() = default;
 
 void ReducePlan::SetCosts(const ReduceCosts& costs) {
   const ReduceCosts common = CommonCosts();
-  impl_->costs = costs;
-  if (costs.latency <= absl::ZeroDuration()) impl_->costs.latency = common.latency;
-  if (!(costs.bytes_per_second > 0)) impl_->costs.bytes_per_second = common.bytes_per_second;
-  if (!(costs.fold_per_second > 0)) impl_->costs.fold_per_second = common.fold_per_second;
+  ReduceCosts& used = impl_->inputs.costs;
+  used = costs;
+  if (costs.latency <= absl::ZeroDuration()) used.latency = common.latency;
+  // Written so that NaN is replaced, too.
+  if (!(costs.bytes_per_second > 0)) used.bytes_per_second = common.bytes_per_second;
+  if (!(costs.fold_per_second > 0)) used.fold_per_second = common.fold_per_second;
 }
 
 void ReducePlan::Hold() { impl_->held = true; }
@@ -225,41 +304,52 @@ void ReducePlan::Release() {
   impl_->Advance();
 }
 
-uint64_t ReducePlan::TakeExamined() { return std::exchange(impl_->examined, 0); }
+uint64_t ReducePlan::TakeExamined() { return impl_->sources.TakeExamined(); }
 
 void ReducePlan::Begin() {
-  impl_->begun = true;
+  if (impl_->phase == Impl::Phase::kCollecting) impl_->phase = Impl::Phase::kRunning;
   impl_->Advance();
 }
 
+void ReducePlan::Restore(int slots, int degree, int slot, absl::Span<const ObjectId> sources,
+                         const NodeKey& node, const Generation& version) {
+  if (impl_->phase != Impl::Phase::kCollecting) return;
+  impl_->restored.Add(slots, degree, slot, sources, node, version);
+}
+
 void ReducePlan::OnSource(const ObjectId& source, std::optional<ReduceSource> state) {
-  const int i = impl_->Find(source);
-  if (i == Impl::kNone || impl_->ended || impl_->sources[i].failed) return;
+  const int i = impl_->sources.Find(source);
+  if (!impl_->follows(i)) return;
   impl_->SetState(i, std::move(state));
   impl_->Advance();
 }
 
 void ReducePlan::OnSourceFailed(const ObjectId& source, const absl::Status& why) {
-  const int i = impl_->Find(source);
-  if (i == Impl::kNone || impl_->ended || impl_->sources[i].failed) return;
-  impl_->SourceFailed(i, why);
-  impl_->Advance();
+  Impl& plan = *impl_;
+  const int i = plan.sources.Find(source);
+  if (!plan.follows(i)) return;
+  plan.sources.MarkFailed(i, why);
+  plan.SetState(i, std::nullopt);
+  // In a fixed order all later sources move up by one, into other slots.
+  if (plan.sources[i].reserved_seat.valid() && !plan.committed()) plan.Reset();
+  plan.Advance();
 }
 
 void ReducePlan::OnNodeDown(const NodeKey& node) {
   Impl& plan = *impl_;
-  if (plan.ended) return;
-  const Impl::Fold* root_fold = plan.RootFold();
-  const bool result_lost = plan.committed && root_fold != nullptr && root_fold->node == node;
-  plan.LoseFoldsAt(node);
-  for (auto it = plan.restored.begin(); it != plan.restored.end();) {
-    it = it->second.node == node ? plan.restored.erase(it) : std::next(it);
-  }
-  if (result_lost) plan.BeginAnew();
-  if (plan.root_up && plan.root == node && !DefectActive(Defect::kDeadRootKept)) plan.ForgetRoot();
-  for (int i = 0; i < static_cast<int>(plan.sources.size()); ++i) {
+  if (plan.ended()) return;
+  const Fold* root_fold = plan.RootFold();
+  const bool result_lost = plan.committed() && root_fold != nullptr && root_fold->node == node;
+  // Before anything is dropped: no DropFold goes to a node that is down.
+  plan.star.MarkNodeDown(node);
+  plan.tree.MarkNodeDown(node);
+  plan.restored.ForgetNode(node);
+  if (result_lost) plan.ReplanResult();
+  const bool root_lost = plan.inputs.root_up && plan.inputs.root == node;
+  if (root_lost && !DefectActive(Defect::kDeadRootKept)) plan.LoseRoot();
+  for (int i = 0; i < plan.sources.size(); ++i) {
     const std::optional<ReduceSource>& state = plan.sources[i].state;
-    if (!state || !Impl::Holds(*state, node)) continue;
+    if (!state || !Holds(*state, node)) continue;
     ReduceSource left = *state;
     left.holders.erase(
         std::remove_if(left.holders.begin(), left.holders.end(),
@@ -272,68 +362,70 @@ void ReducePlan::OnNodeDown(const NodeKey& node) {
 
 void ReducePlan::OnFoldLost(const NodeKey& node, const Generation& version) {
   Impl& plan = *impl_;
-  Impl::Fold* fold = plan.ended ? nullptr : plan.FoldOf(node, version);
-  if (fold == nullptr || fold->lost) return;
-  fold->lost = true;
-  int& losses = plan.mode == Impl::Mode::kStar ? plan.star_losses : fold->losses;
-  if (++losses > kMaxFoldLosses) {
-    plan.End(absl::UnavailableError(absl::StrCat("reduction of ", plan.target.hex(), ": node ",
-                                                 node.ToString(), " has lost or refused slot ",
-                                                 fold->task.slot, " too often")));
+  Fold* fold = plan.ended() ? nullptr : plan.FoldOf(node, version);
+  if (fold == nullptr || fold->lost()) return;
+  plan.ledger.MarkLost(*fold);
+  const int losses = plan.is_tree() ? ++fold->losses : plan.star.CountLoss();
+  if (losses > kMaxFoldLosses) {
+    plan.End(absl::UnavailableError(
+        absl::StrCat("reduction of ", plan.inputs.target.hex(), ": node ", node.ToString(),
+                     " has lost or refused slot ", fold->task.slot, " too often")));
     return;
   }
-  if (plan.committed && !fold->task.root) return;
+  // After a commit only the root's output is needed: the nodes below it have sent theirs.
+  if (plan.committed() && !fold->task.root) return;
   const int number = fold->task.slot;
-  if (plan.committed) plan.BeginAnew();
-  if (plan.mode == Impl::Mode::kTree) plan.MoveFold(number, node);
+  if (plan.committed()) plan.ReplanResult();
+  if (plan.is_tree()) plan.tree.OnFoldLost(number, node);
   plan.Advance();
 }
 
 void ReducePlan::OnReady(const NodeKey& node, const Generation& version) {
   Impl& plan = *impl_;
-  const Impl::Fold* fold = plan.RootFold();
-  if (plan.ended || fold == nullptr || fold->lost || fold->node != node) return;
+  const Fold* fold = plan.RootFold();
+  if (plan.ended() || fold == nullptr || fold->lost() || fold->node != node) return;
   if (fold->task.version != version && !DefectActive(Defect::kOldVersionCommitted)) return;
-  plan.committed = true;
-  plan.effects.emplace_back(CommitFold{node, version});
+  plan.phase = Impl::Phase::kCommitted;
+  plan.ledger.Commit(node, version);
 }
 
 void ReducePlan::OnResultLost() {
-  if (impl_->ended || !impl_->committed || DefectActive(Defect::kLostResultForgotten)) return;
-  impl_->BeginAnew();
+  if (impl_->phase != Impl::Phase::kCommitted || DefectActive(Defect::kLostResultForgotten)) return;
+  impl_->ReplanResult();
   impl_->Advance();
 }
 
 absl::Status ReducePlan::Add(absl::Span<const ObjectId> sources) {
   Impl& plan = *impl_;
-  if (!plan.spec.open || plan.closed || plan.ended) {
+  const ObjectId& target = plan.inputs.target;
+  if (!plan.takes_sources()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("reduction of ", plan.target.hex(), " takes no more sources"));
+        absl::StrCat("reduction of ", target.hex(), " takes no more sources"));
   }
-  PHALANX_RETURN_IF_ERROR(CheckCount(plan.target, plan.sources.size() + sources.size()));
+  PHALANX_RETURN_IF_ERROR(CheckCount(target, plan.sources.size() + sources.size()));
+  // All are checked before one is added: an error adds none.
   absl::flat_hash_set<ObjectId> seen;
   for (const ObjectId& id : sources) {
-    const bool twice = plan.Find(id) != Impl::kNone || !seen.insert(id).second;
-    PHALANX_RETURN_IF_ERROR(CheckNewSource(plan.target, id, twice));
+    const bool twice = Has(id) || !seen.insert(id).second;
+    PHALANX_RETURN_IF_ERROR(CheckNewSource(target, id, twice));
   }
   for (const ObjectId& id : sources) {
-    plan.index.emplace(id, static_cast<int>(plan.sources.size()));
-    plan.sources.emplace_back().id = id;
-    plan.spec.sources.push_back(id);
+    plan.sources.Add(id);
+    plan.inputs.spec.sources.push_back(id);
   }
   return absl::OkStatus();
 }
 
 absl::Status ReducePlan::Close() {
   Impl& plan = *impl_;
-  if (!plan.spec.open || plan.closed || plan.ended) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("reduction of ", plan.target.hex(), " is not open"));
+  const std::string what = absl::StrCat("reduction of ", plan.inputs.target.hex());
+  if (!plan.takes_sources()) {
+    return absl::FailedPreconditionError(absl::StrCat(what, " is not open"));
   }
-  if (plan.sources.empty() || plan.spec.num_objects > plan.sources.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("reduction of ", plan.target.hex(), ": ",
-                                                   plan.Wanted(), " objects out of ",
-                                                   plan.sources.size(), " sources"));
+  const int all = plan.sources.size();
+  if (all == 0 || plan.inputs.spec.num_objects > static_cast<uint32_t>(all)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": ", plan.sources.wanted(), " objects out of ", all, " sources"));
   }
   plan.closed = true;
   plan.Advance();
@@ -341,78 +433,79 @@ absl::Status ReducePlan::Close() {
 }
 
 void ReducePlan::Cancel() {
-  if (impl_->ended) return;
-  impl_->Unshape();
-  impl_->ended = true;
+  if (impl_->ended()) return;
+  impl_->Reset();
+  impl_->MarkEnded();
 }
 
-std::vector<ReduceEffect> ReducePlan::TakeEffects() { return std::exchange(impl_->effects, {}); }
+std::vector<ReduceEffect> ReducePlan::TakeEffects() { return impl_->ledger.TakeEffects(); }
 
 // ---- looking
 
-const ReduceSpec& ReducePlan::spec() const { return impl_->spec; }
-const NodeKey& ReducePlan::root() const { return impl_->root; }
+const ReduceSpec& ReducePlan::spec() const { return impl_->inputs.spec; }
+const NodeKey& ReducePlan::root() const { return impl_->inputs.root; }
 
 const FoldTask* ReducePlan::Find(const NodeKey& node, const Generation& version) const {
-  const Impl::Fold* fold = impl_->FoldOf(node, version);
+  const Fold* fold = impl_->FoldOf(node, version);
   return fold == nullptr ? nullptr : &fold->task;
 }
 
 Generation ReducePlan::RootVersion() const {
-  const Impl::Fold* fold = impl_->RootFold();
+  const Fold* fold = impl_->RootFold();
   return fold == nullptr ? Generation() : fold->task.version;
 }
 
 NodeKey ReducePlan::RootNode() const {
-  const Impl::Fold* fold = impl_->RootFold();
+  const Fold* fold = impl_->RootFold();
   return fold == nullptr ? NodeKey() : fold->node;
 }
 
-bool ReducePlan::committed() const { return impl_->committed; }
+bool ReducePlan::committed() const { return impl_->committed(); }
 
 bool ReducePlan::closed() const { return impl_->closed; }
 
-bool ReducePlan::Has(const ObjectId& source) const { return impl_->Find(source) != Impl::kNone; }
+bool ReducePlan::Has(const ObjectId& source) const {
+  return impl_->sources.Find(source) != SourceTable::kNone;
+}
 
 bool ReducePlan::Watches(const ObjectId& source) const {
-  const int i = impl_->Find(source);
-  return i != Impl::kNone && !impl_->ended && !impl_->sources[i].failed;
+  return impl_->follows(impl_->sources.Find(source));
 }
 
 bool ReducePlan::Placed(const ObjectId& source) const {
-  const int i = impl_->Find(source);
-  return i != Impl::kNone && impl_->sources[i].slot != Impl::kNone;
+  const int i = impl_->sources.Find(source);
+  return i != SourceTable::kNone && impl_->sources[i].seat.valid();
 }
 
 ReducePlan::View ReducePlan::Look() const {
   const Impl& plan = *impl_;
   View view;
-  view.size_bytes = plan.size_bytes;
-  view.ready = plan.ready;
-  view.spares = plan.waiting.size();
-  view.epoch = plan.epoch;
-  if (plan.shape) view.degree = plan.shape->degree();
-  if (plan.mode == Impl::Mode::kStar && plan.star.placed) {
+  view.size_bytes = plan.inputs.size_bytes;
+  view.ready = plan.sources.ready();
+  view.spares = plan.sources.waiting().size();
+  view.epoch = plan.ledger.epoch();
+  view.degree = plan.tree.degree();
+  if (const Fold& star = plan.star.fold(); star.placed()) {
+    view.degree = star.task.degree;
     view.slots.push_back(
-        {0, Impl::kNone, plan.star.node, plan.star.task.version, plan.star.task.reduced_from});
+        {0, SlotTree::kNone, star.node, star.task.version, star.task.reduced_from});
   }
-  const auto version_of = [](const Impl::Fold& fold) {
-    return fold.placed ? fold.task.version : Generation();
-  };
-  for (int number = 0; number < static_cast<int>(plan.slots.size()); ++number) {
-    const Impl::Slot& slot = plan.slots[number];
-    if (slot.closed) continue;
-    view.slots.push_back({number, slot.parent, slot.node, version_of(slot.fold), {}});
-    for (const Impl::Seat& seat : slot.seats) {
-      if (seat.source == Impl::kNone || seat.node != slot.node) continue;
+  const std::vector<SlotTree::Slot>& slots = plan.tree.slots();
+  for (int number = 0; number < static_cast<int>(slots.size()); ++number) {
+    const SlotTree::Slot& slot = slots[number];
+    if (slot.closed()) continue;
+    // The task of a fold that is not placed has no version.
+    view.slots.push_back({number, slot.parent, slot.node, slot.fold.task.version, {}});
+    for (const SlotTree::Seat& seat : slot.seats) {
+      if (seat.source == SourceTable::kNone || seat.node != slot.node) continue;
       view.slots.back().own.push_back(plan.sources[seat.source].id);
     }
   }
-  for (int number = 0; number < static_cast<int>(plan.slots.size()); ++number) {
-    for (size_t i = 0; i < plan.slots[number].seats.size(); ++i) {
-      const Impl::Seat& seat = plan.slots[number].seats[i];
-      if (!seat.leaf.placed) continue;
-      view.slots.push_back({plan.LeafNumber(number, static_cast<int>(i)),
+  for (int number = 0; number < static_cast<int>(slots.size()); ++number) {
+    for (size_t i = 0; i < slots[number].seats.size(); ++i) {
+      const SlotTree::Seat& seat = slots[number].seats[i];
+      if (!seat.leaf.placed()) continue;
+      view.slots.push_back({plan.tree.LeafNumber(number, static_cast<int>(i)),
                             number,
                             seat.node,
                             seat.leaf.task.version,
@@ -422,102 +515,19 @@ ReducePlan::View ReducePlan::Look() const {
   return view;
 }
 
-// ---- invariants
-
-absl::Status ReducePlan::Impl::CheckSeats() const {
-  int taken = 0;
-  int empty = 0;
-  for (int number = 0; number < static_cast<int>(slots.size()); ++number) {
-    for (int j = 0; j < static_cast<int>(slots[number].seats.size()); ++j) {
-      const Seat& seat = slots[number].seats[j];
-      if (seat.source == kNone) {
-        ++empty;
-        if (free.count({number, j}) == 0) return absl::InternalError("an empty seat is not free");
-        continue;
-      }
-      ++taken;
-      const Source& source = sources[seat.source];
-      if (source.slot != number || source.seat != j) {
-        return absl::InternalError(absl::StrCat("source ", source.id.hex(), " has two seats"));
-      }
-      if (waiting.count({source.arrival, seat.source}) > 0) {
-        return absl::InternalError(
-            absl::StrCat("source ", source.id.hex(), " has a seat and waits"));
-      }
-      if (committed) continue;
-      if (!source.state || source.state->generation != seat.generation ||
-          !Holds(*source.state, seat.node)) {
-        return absl::InternalError(
-            absl::StrCat("source ", source.id.hex(), " is seated where it is not"));
-      }
-    }
-  }
-  if (taken != seated || empty != static_cast<int>(free.size())) {
-    return absl::InternalError("seats are miscounted");
-  }
-  if (mode == Mode::kTree && taken + empty != Wanted()) {
-    return absl::InternalError("there are not as many seats as sources are wanted");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReducePlan::Impl::CheckSlot(int number) const {
-  const Slot& slot = slots[number];
-  const std::string what = absl::StrCat("slot ", number);
-  if (slot.closed) {
-    return slot.seats.empty() && !slot.fold.placed
-               ? absl::OkStatus()
-               : absl::InternalError(absl::StrCat(what, " is closed and used"));
-  }
-  for (const int child : ChildrenOf(number)) {
-    if (slots[child].parent != number) {
-      return absl::InternalError(absl::StrCat(what, " is not above ", child));
-    }
-  }
-  int missing = 0;
-  for (const Seat& seat : slot.seats) missing += seat.source == kNone ? 1 : 0;
-  for (const int child : ChildrenOf(number)) missing += slots[child].fold.placed ? 0 : 1;
-  if (missing != slot.missing) return absl::InternalError(absl::StrCat(what, " miscounts"));
-  if (slot.fold.placed != (missing == 0)) {
-    return absl::InternalError(absl::StrCat(what, missing == 0 ? " is not placed" : " is placed"));
-  }
-  for (const Seat& seat : slot.seats) {
-    const bool elsewhere = seat.source != kNone && seat.node != slot.node;
-    if (seat.leaf.placed != elsewhere || (elsewhere && seat.leaf.node != seat.node)) {
-      return absl::InternalError(
-          absl::StrCat(what, " has a leaf that it should not have, or none"));
-    }
-  }
-  const bool root_node = Pinned(number) || number == shape->slots();
-  if (root_node && slot.node != root) return absl::InternalError(absl::StrCat(what, " left root"));
-  if (missing > 0) return absl::OkStatus();
-  const FoldTask task = TaskOf(number);
-  if (slot.fold.node != slot.node || !(slot.fold.task == task) || slot.fold.lost) {
-    return absl::InternalError(absl::StrCat(what, " is placed as it should not be"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReducePlan::Impl::CheckPlaced() const {
-  size_t folds = star.placed ? 1 : 0;
-  for (const Slot& slot : slots) {
-    folds += slot.fold.placed ? 1 : 0;
-    for (const Seat& seat : slot.seats) folds += seat.leaf.placed ? 1 : 0;
-  }
-  if (folds != placed.size()) return absl::InternalError("two folds have one version");
-  if (!marked.empty() && !committed) return absl::InternalError("something is left to be placed");
-  if (committed && !ended && RootFold() == nullptr)
-    return absl::InternalError("nothing is committed");
-  return absl::OkStatus();
-}
-
 absl::Status ReducePlan::CheckInvariants() const {
   const Impl& plan = *impl_;
-  PHALANX_RETURN_IF_ERROR(plan.CheckSeats());
-  PHALANX_RETURN_IF_ERROR(plan.CheckPlaced());
-  if (plan.mode != Impl::Mode::kTree || plan.committed) return absl::OkStatus();
-  for (int number = 0; number < static_cast<int>(plan.slots.size()); ++number) {
-    PHALANX_RETURN_IF_ERROR(plan.CheckSlot(number));
+  PHALANX_RETURN_IF_ERROR(plan.sources.CheckInvariants());
+  PHALANX_RETURN_IF_ERROR(plan.versions.CheckInvariants());
+  PHALANX_RETURN_IF_ERROR(plan.restored.CheckInvariants());
+  PHALANX_RETURN_IF_ERROR(plan.star.CheckInvariants());
+  PHALANX_RETURN_IF_ERROR(plan.tree.CheckInvariants(plan.committed()));
+  const size_t placed = plan.tree.placed_folds() + (plan.star.fold().placed() ? 1 : 0);
+  PHALANX_RETURN_IF_ERROR(plan.ledger.CheckInvariants(placed));
+  if (plan.is_tree() == plan.tree.empty())
+    return absl::InternalError("the shape is not the tree's");
+  if (plan.phase == Impl::Phase::kCommitted && plan.RootFold() == nullptr) {
+    return absl::InternalError("nothing is committed");
   }
   return absl::OkStatus();
 }

@@ -1,34 +1,39 @@
-// The plan of one reduction: which source takes which slot of the tree, on which node each slot is
-// computed, and what is mended when sources and nodes come and go. Pure; the target's shard owns
-// one for each reduction that has not ended.
+// The tree plan of one reduction: which source takes which slot of the tree, on which node each
+// slot is computed, and how the plan repairs the tree when sources and nodes come and go. The
+// target's shard owns one plan for each reduction that has not ended.
 //
-//   DirectoryCore ── OnSource, OnNodeDown, OnReady, ... ──► ReducePlan ── TakeEffects ──► nodes
+//   ReductionManager ── OnSource, OnNodeDown, OnReady, ... ──► ReducePlan ── TakeEffects ──► nodes
 //
 // A slot's output is a function of its subtree: of the sources in it, their generations, and the
-// tree's shape. Its version is a hash of just that. So a slot whose node died and whose sources
-// exist elsewhere has the same version there and nobody starts over; one that gets another source
-// has a new version, and so have those above it, and no others. (A root's version is also a
-// function of whether it was dropped before at the same node: a void generation does not return.)
+// tree's shape. Its version is a hash of these (fold_versions.h). So if a slot's node dies and its
+// sources exist elsewhere, the slot has the same version there, and no other slot starts over. If
+// the slot gets another source, the slot and the slots above it have new versions, and no others.
+// (A root that was dropped at a node also gets a new version there: a void generation does not
+// return.)
 //
-// A slot has a seat for each of its sources: one, but for sources that were on one node when the
-// shape was chosen and share a slot. When the sources of such a slot come to be on several nodes,
-// one of these computes the slot, and each of the others has a leaf of its own below it, which
-// hands the source on: it is numbered like a slot, beyond the tree's (SlotView::parent says whose
-// it is). That is another shape, with another version: one version has inputs of the same kinds
-// wherever it is placed, and when it is placed again only where they come from may be another.
+// A slot has one seat for each of its sources. That is one seat, unless several sources were on one
+// node when the shape was chosen: they share a slot. If the sources of such a slot are later on
+// several nodes, one of these nodes computes the slot, and each of the others has a leaf below it,
+// which hands its source on. A leaf is numbered like a slot, beyond the tree's slots;
+// SlotView::parent names its slot. A slot with leaves has another version than one without: one
+// version always has inputs of the same kinds, and only their nodes can change.
 //
-// A source that comes for a seat of its own below a slot that is computed on its node already, and
-// has to start over or to wait anyway, joins that slot instead, and its own is closed: the fold
-// below it is an input of the one above. Two folds of one pipeline would share the node's link.
+// A source that is about to take a free seat can be on the node that computes a slot above it. If
+// the free slot would start over or wait anyway, the source joins the slot above, and the free slot
+// is closed: the fold below it becomes an input of the one above. Otherwise two folds of one
+// pipeline would share the node's link.
+//
+// Components (reductions/tree_plan/): SourceTable, FoldVersions, FoldLedger, RestoredFolds,
+// StarFold and SlotTree, each with its own state and invariants.
 //
 // Invariants, checked by CheckInvariants
-//  1. A source is in at most one seat; a slot with sources is computed where one of them is (or at
-//     the node that was asked for, if it is the root), and those elsewhere have leaves.
+//  1. A source is in at most one seat. A slot with sources is computed where one of them is (or at
+//     the requested root, if it is the root slot), and sources elsewhere have leaves.
 //  2. A fold is placed exactly for the slots whose whole subtree has its sources, each on a node
-//     that holds the slot's sources; its inputs name where the folds below it are placed now.
-//  3. At most num_objects sources are placed; the others that are ready are spares.
-//  4. At most one version is ever committed, and nothing changes after it unless its result is lost
-//     (OnResultLost).
+//     that holds the slot's sources. Its inputs name the current nodes of the folds below it.
+//  3. At most num_objects sources are placed; the other ready ones are spares.
+//  4. At most one version is ever committed, and nothing changes after the commit unless the result
+//     is lost (OnResultLost).
 //
 // Thread rule: no thread, lock, clock or I/O inside; a function of the calls made.
 #ifndef PHALANX_DIRECTORY_REDUCE_PLAN_H_
@@ -37,206 +42,125 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "phalanx/object_id.h"
-#include "src/common/elements.h"
 #include "src/common/ids.h"
 #include "src/common/reduce_spec.h"
 #include "src/directory/reduce_shape.h"
-#include "src/net/address.h"
+#include "src/directory/reductions/tree_plan/plan_types.h"
 
 namespace phalanx::directory {
 
-// InvalidArgument naming what is wrong: no sources, one that comes twice, the target among them,
-// more num_objects than sources (unless open), an op that does not go with the elements, a range
-// that is no whole number of elements or beyond the largest object.
+// Returns InvalidArgument naming what is wrong: no sources, a source that comes twice, the target
+// among the sources, more num_objects than sources (unless open), an op that the elements do not
+// support, a range that is not a whole number of elements or is beyond the largest object.
 absl::Status ValidateReduceSpec(const ObjectId& target, const ReduceSpec& spec);
-
-// A source as its shard knows it: a snapshot.
-struct ReduceSource {
-  struct Holder {
-    NodeKey node;
-    bool complete = false;
-    std::string zone;  // as labelled; may be empty
-  };
-  Generation generation;
-  uint64_t size_bytes = 0;
-  // Who has bytes of it, the best first. Empty: the bytes can be had from the shard alone.
-  std::vector<Holder> holders;
-  // The shard can send the bytes themselves.
-  bool has_inline = false;
-  // What travels with the generation.
-  std::string metadata = {};
-};
-
-struct FoldInput {
-  enum class Kind : uint8_t {
-    kSource,  // a source that the fold's node holds: `source`, `generation`
-    // The output of a fold, version `generation`, placed at `node`, which may be this fold's own.
-    kSlot,
-    kInline,  // a source whose bytes travel with the order: `source`, `generation`
-  };
-  Kind kind = Kind::kSource;
-  ObjectId source;
-  Generation generation;
-  NodeKey node;
-  // What an order adds for the node that folds: where `node` listens, and the bytes of kInline.
-  net::Address address = {};
-  std::string bytes = {};
-
-  friend bool operator==(const FoldInput&, const FoldInput&) = default;
-};
-
-// What one node is to compute: the inputs folded from left to right.
-struct FoldTask {
-  int slot = 0;
-  // The tree's, for Restore. The slot above the root that only delivers has the number `slots`,
-  // leaves within slots have greater ones.
-  int slots = 1;
-  int degree = 1;
-  Generation version;
-  uint64_t size_bytes = 0;
-  std::vector<FoldInput> inputs;
-  // The output is the target.
-  bool root = false;
-  // It need not ask before it ends: nothing that could be lost is in it.
-  bool committed = false;
-  // Of the root: the sources, in the order of the fold. Empty for others.
-  std::vector<ObjectId> reduced_from;
-  // Of the root: that of the first of these, as they stand in the list, that has any; of a range
-  // none.
-  std::string metadata = {};
-  // How many go into the whole reduction, for means.
-  uint64_t planned = 0;
-
-  friend bool operator==(const FoldTask&, const FoldTask&) = default;
-};
-
-// ---- effects
-// Compute this, or: the inputs of the version that you compute come from elsewhere now.
-struct PlaceFold {
-  NodeKey node;
-  FoldTask task;
-};
-// The fold is no longer wanted there; the node may have lost it before, but is up.
-struct DropFold {
-  NodeKey node;
-  Generation version;
-};
-// The root's version is the result.
-struct CommitFold {
-  NodeKey node;
-  Generation version;
-};
-// The reduction has failed; DropFolds went before it.
-struct EndReduction {
-  absl::Status why;
-};
-using ReduceEffect = std::variant<PlaceFold, DropFold, CommitFold, EndReduction>;
 
 class ReducePlan {
  public:
-  // `root`: the node that computes the root while it is up, whether it holds a source or not; not
-  // valid: the plan chooses. REQUIRES: ValidateReduceSpec(target, spec) is OK.
+  // `root`: the requested root, the node that computes the root while it is up, whether it holds a
+  // source or not. If `root` is not valid, the plan chooses. REQUIRES: ValidateReduceSpec(target,
+  // spec) is OK.
   ReducePlan(const ObjectId& target, ReduceSpec spec, NodeKey root);
   ~ReducePlan();
   ReducePlan(const ReducePlan&) = delete;
   ReducePlan& operator=(const ReducePlan&) = delete;
 
-  // What the shape is chosen by, as measured; taken when the shape is chosen, which is when the
-  // first source is ready. What is not positive is taken to be as in a common network.
+  // Sets the measured costs by which the shape is chosen. The plan reads them when it chooses the
+  // shape, which is when the first source is ready. Values that are not positive are replaced by
+  // those of a data centre's network.
   void SetCosts(const ReduceCosts& costs);
-  // Sources become ready one after the other although all may be there: until Begin nothing is
-  // decided, so that the first shape is made for all that are known by then.
+  // Begins to decide. The caller reports all sources that it knows first, so that the first shape
+  // is chosen for all of them.
   void Begin();
 
-  // Of many changes that come together nothing is decided before the last: between these two.
+  // Between Hold and Release the plan decides nothing. For several changes that belong together.
   void Hold();
   void Release();
 
   // ---- what happens
-  // A source as it is now; nothing: there is nothing of it (any more), it may come (again). Others
-  // than the plan's are ignored. A source that is placed and found to have another size than the
-  // first, or none that is whole elements or holds the range, ends the reduction with
-  // InvalidArgument naming it.
+  // Reports the current state of a source; nullopt if no node and no shard has bytes of it, which
+  // can change again. Ignored if the object is no source of this plan. The reduction ends with
+  // InvalidArgument naming the source when the plan is to place it, if the source has another size
+  // than the first one, is not a whole number of elements, or does not contain the range.
   void OnSource(const ObjectId& source, std::optional<ReduceSource> state);
-  // It will not come: its producer failed, or it was deleted. The reduction ends with `why` when
-  // too few are left.
+  // The source will never be ready: its producer failed, or it was deleted. The reduction ends with
+  // `why` if too few sources are left.
   void OnSourceFailed(const ObjectId& source, const absl::Status& why);
-  // The node and the folds there are gone, and what it held of sources; OnSource may say so again.
-  // A root that was asked for does not come back. After a commit nothing changes, unless it was
-  // the root's node: it begins anew then.
+  // The node, its folds and its copies of sources are gone. OnSource can report the sources too,
+  // before or after. A requested root that was down stays replaced. After a commit nothing changes,
+  // unless the root was computed there: then the plan computes the result again.
   void OnNodeDown(const NodeKey& node);
-  // The node is up, but has lost (or refused) this fold: it is placed anew at once, elsewhere if it
-  // can be. The reduction ends with Unavailable when that has happened a hundred times to one fold.
+  // The node is up, but has lost or refused this fold. The plan places it again at once, on another
+  // node if possible. After 100 losses of one fold the reduction ends with Unavailable.
   void OnFoldLost(const NodeKey& node, const Generation& version);
-  // The root has all but its last bytes. CommitFold follows if that is what is wanted still, each
-  // time that it is said.
+  // The root has all but its last bytes. Each call is answered by CommitFold if the version is
+  // still the root's.
   void OnReady(const NodeKey& node, const Generation& version);
-  // What was committed was lost before anybody had it all: begins anew, with what is there now. If
-  // its node is down, OnNodeDown has been called before and this does nothing.
+  // The committed result was lost before any node had all of it: the plan computes it again from
+  // the sources that are ready now. If the root's node is down, the caller calls OnNodeDown first,
+  // and this does nothing.
   void OnResultLost();
-  // InvalidArgument (a source comes twice, or is the target), FailedPrecondition (closed before).
+  // Returns InvalidArgument (a source comes twice, or is the target) or FailedPrecondition
+  // (closed). An error adds no source.
   absl::Status Add(absl::Span<const ObjectId> sources);
-  // FailedPrecondition when it is not open, InvalidArgument when there are fewer sources than
-  // num_objects: it stays open then.
+  // Returns FailedPrecondition if the reduction is not open, InvalidArgument if it has fewer
+  // sources than num_objects; it stays open then.
   absl::Status Close();
-  // Everything is dropped, nothing follows.
+  // Drops every fold and ends the plan, without an EndReduction.
   void Cancel();
 
   // ---- after a restart of the shard, before Begin
-  // What a node said that it folds, as its FoldTask had it (`sources`: those of its inputs that are
-  // no slots): the sources take that slot if they can be had. Of two that contradict each other the
-  // first counts; what cannot be is ignored. By its version it is known which slots below it were
-  // closed.
+  // Reports a fold that a node has, with the values of its FoldTask. `sources`: its inputs that are
+  // not slots. The sources take that slot if they are ready. The first of two reports that
+  // contradict each other counts; invalid reports are ignored. The version reveals which slots
+  // below were closed.
   void Restore(int slots, int degree, int slot, absl::Span<const ObjectId> sources,
                const NodeKey& node, const Generation& version);
 
-  // In order, since the last call.
+  // Returns the effects since the last call, in order.
   std::vector<ReduceEffect> TakeEffects();
 
   // ---- looking
   const ReduceSpec& spec() const;
   const NodeKey& root() const;
-  // What is placed at that node under that version; null: nothing is. Valid until the next call
-  // that changes the plan.
+  // Returns the task that is placed at that node under that version, or null. Valid until the next
+  // call that changes the plan.
   const FoldTask* Find(const NodeKey& node, const Generation& version) const;
-  // The version that the root computes now; not valid while it is not placed.
+  // Returns the version that the root computes now; not valid while the root is not placed.
   Generation RootVersion() const;
   NodeKey RootNode() const;
   bool committed() const;
-  // Of an open one: no more sources are added.
+  // Returns true if Close has succeeded.
   bool closed() const;
-  // It is in the list.
+  // Returns true if the object is in the list of sources.
   bool Has(const ObjectId& source) const;
-  // Of sources whose bytes or whereabouts matter still.
+  // Returns true if the plan still needs reports of the source's state.
   bool Watches(const ObjectId& source) const;
-  // Whether the plan counts on this generation of the source: it is in a slot.
+  // Returns true if the source is in a seat, so that the plan counts on its current generation.
   bool Placed(const ObjectId& source) const;
 
   struct SlotView {
     int slot = 0;
     int parent = ReduceShape::kNone;
-    NodeKey node;               // not valid: nobody yet
-    Generation version;         // not valid: some source of the subtree is missing
-    std::vector<ObjectId> own;  // empty: waits for a source, or only passes on
+    NodeKey node;               // not valid if no node is chosen yet
+    Generation version;         // not valid if a source of the subtree is missing
+    std::vector<ObjectId> own;  // empty if the slot waits for a source, or only passes on
   };
   struct View {
     int degree = 0;
     uint64_t size_bytes = 0;
     size_t ready = 0;
     size_t spares = 0;
-    uint64_t epoch = 0;  // counts the versions that the root has had
+    uint64_t epoch = 0;  // how many versions the root has had
     std::vector<SlotView> slots;
   };
   View Look() const;
 
-  // How many sources were looked at to decide, since the last call.
+  // Returns how many sources the plan has visited to decide, since the last call.
   uint64_t TakeExamined();
 
   absl::Status CheckInvariants() const;

@@ -1,4 +1,4 @@
-// How reductions of the same sources, each with another root, share the links.
+// Reductions of the same sources with different roots share the links evenly.
 #include "gtest/gtest.h"
 #include "src/directory/reduce_plan_harness.h"
 
@@ -15,8 +15,8 @@ using testing::Target;
 
 constexpr int kNodes = 6;
 
-// The chain of a reduction whose root is at that node; its sources, on nodes 1 to 6, become ready
-// in another order for each.
+// Returns the chain of a reduction with that requested root. Its sources, on nodes 1 to 6, become
+// ready in an order that differs for each root.
 Folds ChainTo(int root) {
   ReducePlan plan(Target(), SumOf(kNodes), Node(root));
   plan.SetCosts(CostsFor(kNodes, 1).value());

@@ -1,5 +1,5 @@
-// Each mistake that a plan could make, switched on, is noticed within 200 random worlds: by an
-// invariant, by a node that is told what must not be, or because the reduction never ends.
+// Each seeded defect of a plan is found within 200 random worlds: by an invariant, by a node that
+// receives an impossible order, or because the reduction never ends.
 #include <cstdint>
 #include <string>
 

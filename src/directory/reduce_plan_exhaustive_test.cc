@@ -1,6 +1,6 @@
-// Every order in which up to six sources can arrive, in trees of every degree that can be chosen,
-// with one failure at each point (and of four sources with two), against a left fold: see
-// reduce_plan_world.h for what is checked.
+// Every order of arrival of up to six sources, in trees of every degree that the plan can choose,
+// with one failure at each point (with four sources: two failures), against a left fold. The checks
+// are those of reduce_plan_world.h.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -19,7 +19,7 @@ using testing::HopCosts;
 using testing::ReduceWorld;
 using testing::SumOf;
 
-// Source i is on node i + 1; there are two nodes more.
+// Source i is on node i + 1. There are two more nodes.
 struct Failure {
   enum Kind { kSourceLost, kNodeDown, kNodeDownButCopied, kPutAgain, kFoldLost, kKinds };
   int point = 0;  // before so many have arrived; one more: after the commit
@@ -103,7 +103,7 @@ std::vector<ReduceCosts> EveryDegree(int slots) {
   return all;
 }
 
-// Of one kind or, if that is kKinds, of each.
+// Failures of one kind, or of each kind if `kind` is kKinds.
 template <typename Visit>
 void ForEveryFailure(int sources, int only, Visit visit) {
   for (int point = 1; point <= sources + 1; ++point) {
@@ -115,7 +115,7 @@ void ForEveryFailure(int sources, int only, Visit visit) {
   }
 }
 
-// All that differs by turns, so that each meets each other somewhere.
+// The variants alternate with different periods, so that each meets each other one.
 Case Vary(const std::vector<int>& arrival, const ReduceCosts& costs, int turn) {
   const int sources = static_cast<int>(arrival.size());
   const int roots[] = {0, arrival[turn % sources] + 1, sources + 2};
@@ -129,7 +129,7 @@ TEST(ReducePlanExhaustiveTest, OneFailureAtEveryPointOfEveryOrderOfArrival) {
     std::iota(arrival.begin(), arrival.end(), 0);
     do {
       for (const ReduceCosts& costs : EveryDegree(sources)) {
-        // Of six, one kind by turns.
+        // With six sources, one kind of failure in turn.
         const int kind = sources < 6 ? Failure::kKinds : (turn / 11) % Failure::kKinds;
         ForEveryFailure(sources, kind, [&](const Failure& failure) {
           Case c = Vary(arrival, costs, turn++);

@@ -1,5 +1,5 @@
-// Sources, nodes and costs with short names, and what nodes that obey a ReducePlan would be
-// computing. Testonly.
+// Short names for sources, nodes and costs, and the folds that nodes have which follow a
+// ReducePlan. Testonly.
 #ifndef PHALANX_DIRECTORY_REDUCE_PLAN_HARNESS_H_
 #define PHALANX_DIRECTORY_REDUCE_PLAN_HARNESS_H_
 
@@ -65,7 +65,7 @@ inline ReduceCosts HopCosts(double bytes) {
           .segment_bytes = 1};
 }
 
-// Costs by which a tree of so many slots has that degree; none if no costs call for it.
+// Returns costs by which a tree of so many slots has that degree, or nothing if there are none.
 inline std::optional<ReduceCosts> CostsFor(int slots, int degree, uint64_t size = kLarge) {
   for (double hop = 1; hop < 1e12; hop *= 1.2) {
     if (ChooseDegree(slots, size, HopCosts(hop)) == degree) return HopCosts(hop);
@@ -73,10 +73,10 @@ inline std::optional<ReduceCosts> CostsFor(int slots, int degree, uint64_t size 
   return std::nullopt;
 }
 
-// What nodes were told, as they keep it.
+// The folds that nodes have after the effects of a plan.
 class Folds {
  public:
-  // The first thing that is wrong: what is dropped or committed must have been placed.
+  // Returns the first violation: a fold that is dropped or committed must have been placed.
   absl::Status Apply(const std::vector<ReduceEffect>& effects) {
     placed.clear();
     dropped = 0;
@@ -104,7 +104,7 @@ class Folds {
     return absl::OkStatus();
   }
 
-  // Where the slot is placed, if it is at one node only.
+  // Returns the node and task of the slot, if exactly one node has the slot.
   std::optional<std::pair<NodeKey, FoldTask>> Slot(int slot) const {
     std::optional<std::pair<NodeKey, FoldTask>> found;
     for (const auto& [where, task] : at) {
@@ -127,7 +127,7 @@ class Folds {
   std::map<std::pair<NodeKey, Generation>, FoldTask> at;
   std::vector<CommitFold> commits;
   std::optional<absl::Status> ended;
-  // By the last effects.
+  // Placed by the last effects.
   std::vector<PlaceFold> placed;
   int dropped = 0;
 };

@@ -27,7 +27,7 @@ inline ReduceWorld::Options RandomReduction(Random& random) {
   return options;
 }
 
-// The first thing that went wrong. `on_effect` sees every effect of the plan.
+// Returns the first violation. Calls `on_effect` with every effect of the plan.
 inline absl::Status RunRandomReduction(uint64_t seed, bool trace = false,
                                        std::function<void(const ReduceEffect&)> on_effect = {}) {
   Random random(seed);

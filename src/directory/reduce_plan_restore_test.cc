@@ -1,4 +1,4 @@
-// What nodes tell of folds after a restart of the shard, when it cannot all be true.
+// Reports of folds after a restart of the shard that contradict each other.
 #include <memory>
 #include <vector>
 
@@ -41,7 +41,7 @@ class ReducePlanRestoreTest : public ::testing::Test {
   std::unique_ptr<ReducePlan> plan_;
 };
 
-// A slot was closed, and the node that had computed it was not there to be told.
+// A slot was closed while the node that had computed it was away, so the node missed the DropFold.
 TEST_F(ReducePlanRestoreTest, AFoldOfASlotThatWasClosedMeanwhileIsOneTooMany) {
   Start(5, 4, Node(4));
   Told(4, 0, {0}, 1);

@@ -1,4 +1,4 @@
-// What a plan promises, sentence by sentence.
+// The contract of ReducePlan (reduce_plan.h), sentence by sentence.
 #include "src/directory/reduce_plan.h"
 
 #include <memory>
@@ -39,7 +39,7 @@ class ReducePlanTest : public ::testing::Test {
     plan_ = std::make_unique<ReducePlan>(Target(), std::move(spec), root);
     if (slots > 0) plan_->SetCosts(CostsFor(slots, degree).value());
   }
-  // Takes the effects, as nodes would.
+  // Applies the effects as nodes do.
   void Look() {
     EXPECT_THAT(folds_.Apply(plan_->TakeEffects()), IsOk());
     EXPECT_THAT(plan_->CheckInvariants(), IsOk());
@@ -53,7 +53,7 @@ class ReducePlanTest : public ::testing::Test {
     Look();
   }
   void Down(int node) {
-    // What was there is gone with it.
+    // The node's folds are gone.
     for (auto it = folds_.at.begin(); it != folds_.at.end();) {
       it = it->first.first == Node(node) ? folds_.at.erase(it) : std::next(it);
     }
@@ -70,7 +70,7 @@ class ReducePlanTest : public ::testing::Test {
     for (int i = 0; i < 6; ++i) Ready(i, On(i, {i + 1}));
     BeginNow();
   }
-  // The shard starts again and is told what is folded, after it has seen the sources.
+  // The shard restarts. The sources are reported first, then the folds that nodes have.
   void Restart(ReduceSpec spec, NodeKey root, const std::vector<ReduceSource>& states) {
     Start(std::move(spec), root, 6, 1);
     for (int i = static_cast<int>(states.size()) - 1; i >= 0; --i) Ready(i, states[i]);
@@ -267,7 +267,7 @@ TEST_F(ReducePlanTest, WhatIsPutAgainAtTheRootsNodeJoinsTheRootAndItsSlotIsClose
   EXPECT_THAT(folds_.Root()->second.reduced_from,
               ElementsAre(Source(0), Source(1), Source(3), Source(4), Source(5), Source(2)));
   EXPECT_THAT(plan_->Look().slots, SizeIs(5));
-  // And what is below may come from elsewhere as ever.
+  // An input of the committed fold can still move.
   Down(2);
   Ready(1, On(1, {8}));
   EXPECT_EQ(folds_.Slot(3)->second.inputs.front().node, Node(8));
@@ -425,7 +425,7 @@ TEST_F(ReducePlanTest, ADroppedRootsVersionDoesNotReturnToItsNode) {
   Chain();
   const Generation root = plan_->RootVersion();
   const Generation fourth = VersionOf(4);
-  // The same attempt is lost, and found again.
+  // The same attempt is lost and reported again.
   Gone(5);
   Ready(5, On(5, {6}));
   EXPECT_EQ(plan_->RootNode(), Node(6));
@@ -552,7 +552,7 @@ TEST_F(ReducePlanTest, OfTenThousandSourcesALossTouchesThoseAboveItAlone) {
   EXPECT_THAT(folds_.placed, SizeIs(kSources));
   plan_->OnSource(Source(5), On(5, {kSources + 1}, kLarge, 2));
   const std::vector<ReduceEffect> effects = plan_->TakeEffects();
-  // A tree of two children each is thirteen deep.
+  // A tree of degree 2 has a depth of 13.
   EXPECT_LE(effects.size(), 2u * 14);
   EXPECT_GE(effects.size(), 2u);
 }
@@ -612,7 +612,7 @@ TEST_F(ReducePlanTest, SmallSourcesOfAFixedOrderAreFoldedInThatOrder) {
   EXPECT_THAT(folds_.Root()->second.reduced_from, ElementsAre(Source(0), Source(1), Source(2)));
 }
 
-// ---- small ones
+// ---- small reductions
 
 TEST_F(ReducePlanTest, SmallSourcesTravelWithTheOrder) {
   Start(SumOf(3, 2), Node(1));
@@ -671,7 +671,7 @@ TEST_F(ReducePlanTest, ATreeIsBetterWhenTheRootsLinkIsWhatTakesTime) {
   EXPECT_THAT(folds_.at, SizeIs(17));
 }
 
-// ---- open ones
+// ---- open reductions
 
 TEST_F(ReducePlanTest, AnOpenReductionBeginsWhenItIsClosed) {
   ReduceSpec spec = SumOf(1);
@@ -734,7 +734,7 @@ TEST_F(ReducePlanTest, ARestartedChainInAFixedOrderKeepsItsSharedSlots) {
   ASSERT_EQ(folds_.Root()->second.slots, 3);
   folds_ = Folds();
   Start(InOrder(SumOf(5)), NodeKey());
-  // By now the first would be taken from elsewhere.
+  // A new plan would take the first source from another node by now.
   Ready(0, On(0, {4, 1}));
   for (int i = 1; i < 5; ++i) Ready(i, On(i, {nodes[i]}));
   const ObjectId last[] = {Source(3), Source(4)};

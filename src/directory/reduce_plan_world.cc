@@ -207,7 +207,7 @@ void ReduceWorld::Up(int node) {
 void ReduceWorld::LoseFold(int node, const Generation& version) {
   const Where where = {Key(node), version};
   if (folds_.erase(where) == 0) return;
-  // What a node says comes in the order in which it says it.
+  // The messages of one node arrive in their order.
   ready_.erase(std::remove(ready_.begin(), ready_.end(), where), ready_.end());
   if (committed_ && committed_at_ == where) committed_ = false;
   lost_.insert(where);
@@ -243,7 +243,7 @@ void ReduceWorld::Close() {
   Apply();
 }
 
-// ---- what nodes do
+// ---- the nodes
 
 void ReduceWorld::Apply() {
   for (const ReduceEffect& effect : plan_->TakeEffects()) {
@@ -323,7 +323,7 @@ void ReduceWorld::SetResult(const Where& where, const Fold& fold) {
   }
 }
 
-// What is placed must be there to be had.
+// The inputs of a placed fold must exist.
 void ReduceWorld::CheckInputs(const PlaceFold& place) {
   for (const FoldInput& input : place.task.inputs) {
     if (input.kind == FoldInput::Kind::kSlot) {
@@ -365,7 +365,7 @@ std::optional<ReduceWorld::Value> ReduceWorld::ValueOf(const Where& where, const
       continue;
     }
     const int source = Index(input.source);
-    // What a node has pinned for a fold it keeps, whatever becomes of the object.
+    // A node pins the sources of its folds, so they outlive the object.
     value.emplace_back(source, static_cast<int>(input.generation.sequence));
   }
   const auto [it, added] = values_.try_emplace(where.second, std::make_pair(fold.task.root, value));
@@ -425,7 +425,7 @@ bool ReduceWorld::DeliverReady(size_t which) {
 
 // ---- a restart
 
-// Whether everything below a fold is still there.
+// Returns true if every fold below a fold still exists.
 bool ReduceWorld::Kept(const Where& where, const std::map<Where, Fold>& folds) const {
   const auto it = folds.find(where);
   if (it == folds.end() || !IsUp(where.first)) return false;
@@ -466,7 +466,7 @@ void ReduceWorld::Restart(Random& random, int node_too) {
   const NodeKey root = plan_->root();
   const bool root_dies = node_too > 0 && Key(node_too) == root && IsUp(root);
   if (node_too > 0) {
-    // Nobody is told.
+    // No node receives the effects of the plan that is lost.
     up_[node_too] = false;
     for (Item& item : items_) {
       auto& copies = item.copies;
@@ -495,14 +495,14 @@ void ReduceWorld::Restart(Random& random, int node_too) {
                    where.second);
   }
   plan_->Begin();
-  // The nodes that lost nothing go on with what is wanted still.
+  // The nodes that lost nothing continue with the folds that the new plan wants.
   const std::map<Where, Fold> before = std::exchange(folds_, {});
   for (const auto& [where, fold] : before) {
     const bool wanted = plan_->Find(where.first, where.second) != nullptr;
     if (wanted) folds_.insert({where, fold});
-    // A root that was dropped before has had another version since; one whose node dies is another.
-    // A leaf within a slot that nobody spoke of may be that slot's own place.
-    // Small ones may be one fold now.
+    // Exceptions: a root that was dropped at a node before has another version there, and a root
+    // whose node died is another fold. A leaf of a slot that no node reports can become that slot
+    // itself. A small reduction can be a star now.
     const bool may = plan_->committed() || fold.task.slot > fold.task.slots ||
                      (fold.task.root && dropped_at_.count(where.first) > 0) ||
                      (root_dies && (fold.task.slot + 1 >= fold.task.slots || fold.task.degree > 1));

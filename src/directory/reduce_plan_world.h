@@ -1,14 +1,14 @@
-// Sources that come, go and are put again, on nodes that die, around a real ReducePlan: nodes
-// compute the folds that they are told to, as values. Testonly.
+// A world around a real ReducePlan: sources that appear, disappear and are put again, and nodes
+// that die and compute the folds that the plan orders, as values. Testonly.
 //
-// A fold's value is the sequence of the sources' generations in it, so that folding is putting one
-// after the other: whatever the tree, the result must be the sequence that its root said. What is
-// checked at every step
-//  - a version has one value, ever, and a value has no source twice
-//  - what a node is told to fold is there: sources that it has, folds that are placed
-//  - nothing is told to dead nodes, and nothing is dropped that was not placed
-//  - one version is committed, unless the result was lost, and it is of as many sources as wanted
-//  - a shard that starts anew keeps every fold whose subtree is still there
+// A fold's value is the sequence of the source generations in it, so that to fold is to
+// concatenate. Whatever the tree, the result must be the sequence that the root's task names. The
+// world checks at every step
+//  - a version always has the same value, and no value has a source twice
+//  - the inputs of an order exist: sources that the node has, folds that are placed
+//  - no order goes to a dead node, and no fold is dropped that was not placed
+//  - one version is committed, unless the result was lost, and it has as many sources as wanted
+//  - a restarted shard keeps every fold whose subtree still exists
 #ifndef PHALANX_DIRECTORY_REDUCE_PLAN_WORLD_H_
 #define PHALANX_DIRECTORY_REDUCE_PLAN_WORLD_H_
 
@@ -35,56 +35,56 @@ class ReduceWorld {
     int root = 0;  // 0: the plan chooses
     uint64_t size = 1 << 20;
     ReduceCosts costs;
-    // Computes all that it can after every event.
+    // Nodes compute all folds that they can after every event.
     bool eager = false;
     // CheckInvariants after every event.
     bool invariants = true;
     // Events and effects on stderr.
     bool trace = false;
-    // Sees every effect of the plan, in order. May be empty.
+    // Called with every effect of the plan, in order. Can be empty.
     std::function<void(const ReduceEffect&)> on_effect = {};
   };
 
   explicit ReduceWorld(Options options);
 
-  // ---- events; nothing happens when they make no sense
+  // ---- events; ignored if impossible in the current state
   void Begin();
-  // A new attempt on the node, if it is up; the copies of the last one are gone.
+  // Puts a new attempt on the node, if it is up. The copies of the last attempt are gone.
   void Put(int source, int node, bool complete = true);
   void Copy(int source, int node, bool complete = true);
   void LoseCopy(int source, int node);
-  // All copies.
+  // Loses all copies.
   void Lose(int source);
   void SetInline(int source, bool has_inline);
   void Fail(int source);
-  // `sources_first`: what became of its copies is told before it is said to be down.
+  // `sources_first`: the plan learns of the lost copies before it learns that the node is down.
   void Down(int node, bool sources_first = false);
   void Up(int node);
   void LoseFold(int node, const Generation& version);
   void LoseResult();
   void Add(int sources);
   void Close();
-  // The shard dies, with the node if there is one, and learns what it can from the others, in an
-  // order drawn from `random`.
+  // The shard dies, together with node `node_too` if that is not 0, and learns its state from the
+  // other nodes, in an order drawn from `random`.
   void Restart(Random& random, int node_too = 0);
-  // One that can be computed; false: there is none.
+  // Computes one of the folds that can be computed. Returns false if there is none.
   bool Compute(size_t which);
   void ComputeAll();
-  // One of the READYs on their way, also those that are out of date.
+  // Delivers one of the READYs on their way, including outdated ones.
   bool DeliverReady(size_t which);
-  // One drawn event.
+  // Does one event drawn from `random`.
   void Step(Random& random);
-  // Everything comes that is still missing, and no fault: it must end.
+  // Adds everything that is missing, without faults. The reduction must end.
   void Settle();
 
   const ReducePlan& plan() const { return *plan_; }
-  // Of the last commit.
+  // Returns the value of the last commit.
   const std::vector<std::pair<int, int>>& result() const { return result_; }
   bool Done() const { return committed_ || ended_; }
-  // How many folds were computed.
+  // Returns how many folds were computed.
   int computed() const { return computed_; }
   int nodes() const { return options_.nodes; }
-  // The first thing that was wrong.
+  // Returns the first violation.
   const absl::Status& status() const { return broken_; }
 
  private:
@@ -134,11 +134,12 @@ class ReduceWorld {
   bool began_ = false;
   bool open_;
   std::map<Where, Fold> folds_;
-  std::map<Generation, std::pair<bool, Value>> values_;  // of versions: whether a root's, and what
-  std::set<Where> lost_;  // by nodes that are up: they may be dropped still
+  std::map<Generation, std::pair<bool, Value>>
+      values_;            // by version: is it a root's, and the value
+  std::set<Where> lost_;  // by nodes that are up: the plan can still drop them
   std::optional<NodeKey> dying_;
   std::vector<Where> ready_;
-  std::set<NodeKey> dropped_at_;  // nodes that were told to drop a root
+  std::set<NodeKey> dropped_at_;  // nodes that were ordered to drop a root
   bool committed_ = false;
   Where committed_at_;
   Value result_;

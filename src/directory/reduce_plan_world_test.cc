@@ -1,4 +1,4 @@
-// Random worlds of every kind of reduction: see reduce_plan_world.h for what is checked.
+// Random worlds of every kind of reduction. The checks are those of reduce_plan_world.h.
 #include "src/directory/reduce_plan_world.h"
 
 #include "gtest/gtest.h"

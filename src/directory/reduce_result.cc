@@ -40,7 +40,7 @@ Generation HashOf(const std::vector<ElementRun>& runs) {
 bool SameSources(const ReduceSpec& asked, const std::vector<ObjectId>& from) {
   if (asked.num_objects != 0 && from.size() != asked.num_objects) return false;
   const bool all = asked.num_objects == 0;
-  // To an open one more may have been added than who asks knows of.
+  // Other nodes can have added sources that this caller does not know.
   if (asked.open) {
     if (!all) return true;
     const absl::flat_hash_set<ObjectId> went_in(from.begin(), from.end());
@@ -53,8 +53,8 @@ bool SameSources(const ReduceSpec& asked, const std::vector<ObjectId>& from) {
                      [&listed](const ObjectId& id) { return listed.contains(id); });
 }
 
-// The record's bytes: a version, dtype, op, order and open, then integers, little-endian. Of
-// elements of several types there is a hash of the runs behind.
+// The record's bytes: a version of the encoding, dtype, op, a byte with order and open, then the
+// integers, little-endian. Elements of several types add a hash of the runs.
 constexpr size_t kEncodedBytes = 8 + 4 * 8;
 constexpr size_t kHashBytes = 2 * 8;
 constexpr char kEncoding = 1;
@@ -67,7 +67,7 @@ uint64_t Take(absl::string_view& bytes, size_t count) {
   return value;
 }
 
-// They went in as they stand in the list.
+// Returns true if `from` is a subsequence of the list.
 bool InOrder(const std::vector<ObjectId>& list, const std::vector<ObjectId>& from) {
   auto at = list.begin();
   for (const ObjectId& id : from) {
@@ -90,6 +90,7 @@ std::vector<ObjectId> IdsIn(absl::string_view bytes) {
 
 ReduceRecord::ReduceRecord(const ReduceSpec& spec)
     : arguments(spec), sources(HashOf(spec.sources)), runs(HashOf(spec.elements.runs)) {
+  // The list can have thousands of ids, and the record travels with every copy of the result.
   arguments.sources = {};
   arguments.elements.runs = {};
 }
@@ -122,6 +123,7 @@ std::optional<ReduceRecord> ReduceRecord::Decode(absl::string_view bytes) {
   const uint64_t dtype = Take(bytes, 1);
   const uint64_t op = Take(bytes, 1);
   const uint64_t flags = Take(bytes, 1);
+  // The bytes come from a node and can have any values.
   if (dtype >= kAllDTypes.size() || op >= kAllReduceOps.size() || flags > 3) return std::nullopt;
   ReduceSpec arguments;
   arguments.elements = static_cast<DType>(dtype);
@@ -156,6 +158,7 @@ std::string DifferenceOf(const ReduceSpec& asked, const ReduceRecord* made,
     if (was.range_offset != asked.range_offset || was.range_bytes != asked.range_bytes) {
       differ.push_back("range");
     }
+    // The caller of an open reduction knows only the sources that it added itself.
     const bool listed = asked.open || made->sources == HashOf(asked.sources);
     if (!listed || was.open != asked.open || !SameSources(asked, from)) {
       differ.push_back("sources");
@@ -166,6 +169,7 @@ std::string DifferenceOf(const ReduceSpec& asked, const ReduceRecord* made,
   if (asked.range_bytes != 0 && asked.range_bytes != size_bytes) differ.push_back("range");
   const bool same = SameSources(asked, from);
   if (!same) differ.push_back("sources");
+  // An open list grows in the order of the Adds of all callers, which no single caller knows.
   const bool fixed = asked.order == ReduceSpec::Order::kFixed && !asked.open;
   if (same && fixed && !InOrder(asked.sources, from)) differ.push_back("order");
   return absl::StrJoin(differ, ", ");

@@ -1,4 +1,5 @@
-// Whether what is asked for under the id of a finished reduction is its result. Pure.
+// Whether a request for the target of a finished reduction asks for its result. Pure functions and
+// values; any thread.
 #ifndef PHALANX_DIRECTORY_REDUCE_RESULT_H_
 #define PHALANX_DIRECTORY_REDUCE_RESULT_H_
 
@@ -13,27 +14,28 @@
 
 namespace phalanx::directory {
 
-// What was asked for, as it is remembered with the result.
+// The arguments of a reduction, as the shard stores them with the result.
 struct ReduceRecord {
   explicit ReduceRecord(const ReduceSpec& spec);
-  // As it travels with the result, ObjectInfo::asked_for: at most kMaxAskedForBytes. Equal ones
-  // mean the same.
+  // Returns the bytes that travel with the result in ObjectInfo::asked_for, at most
+  // kMaxAskedForBytes. Equal bytes mean equal arguments.
   std::string Encode() const;
-  // Nothing for what is no such record.
+  // Returns nothing if the bytes are not a record.
   static std::optional<ReduceRecord> Decode(absl::string_view bytes);
 
   ReduceSpec arguments;  // without the sources and the runs of elements
-  Generation sources;    // a hash of the list as it was in the end
-  Generation runs;       // a hash of them; not valid if there were none
+  Generation sources;    // a hash of the list, with all sources that were added
+  Generation runs;       // a hash of the runs; not valid if there were none
 };
 
-// The ids that stand one after the other, as in ObjectInfo::reduced_from.
+// Returns the ids in a concatenation of ids, as in ObjectInfo::reduced_from.
 std::vector<ObjectId> IdsIn(absl::string_view bytes);
 
-// What the result of `made` is not that `asked` wants, as a list of words ("op, range"); empty: it
-// is what is asked for. `reduced_from` and `size_bytes` are the result's. Without `made` (nobody
-// knows what was asked for) these alone decide: other sources, or another number of them, are told,
-// and a size that cannot be; another op is not.
+// Returns the differences between the result of `made` and the request `asked` as a list of words
+// ("op, range"), or an empty string if the result is the requested one. `reduced_from` and
+// `size_bytes` are those of the result. If `made` is null, because the arguments are lost, these
+// two alone decide: other sources, another number of them and an impossible size are differences
+// that are found; another op is not.
 std::string DifferenceOf(const ReduceSpec& asked, const ReduceRecord* made,
                          absl::string_view reduced_from, uint64_t size_bytes);
 

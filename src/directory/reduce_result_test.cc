@@ -22,7 +22,8 @@ std::string Ids(const ReduceSpec& spec) {
   return ids;
 }
 
-// What an asker of `asked` is told of a result of `made` whose record came back from its bytes.
+// Returns DifferenceOf for the request `asked` and a result of `made`, with an encoded and decoded
+// record.
 std::string Difference(const ReduceSpec& asked, const ReduceSpec& made) {
   const std::string bytes = ReduceRecord(made).Encode();
   const std::optional<ReduceRecord> record = ReduceRecord::Decode(bytes);

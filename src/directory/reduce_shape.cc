@@ -7,10 +7,11 @@
 namespace phalanx::directory {
 namespace {
 
-// A larger degree must be better by this share.
+// A larger degree must be faster by this share.
 constexpr double kMargin = 0.02;
 
-// Slots in the first child's subtree; no other child has more, nor fewer by more than one.
+// Returns the number of slots in the first child's subtree. No other child has more slots, and none
+// has fewer by more than one.
 int FirstSubtree(int slots, int degree) { return (slots - 1 + degree - 1) / degree; }
 
 int RootOf(int begin, int end, int degree) { return begin + FirstSubtree(end - begin, degree); }
@@ -47,7 +48,7 @@ double TimeOf(int slots, int degree, uint64_t size_bytes, const ReduceCosts& cos
 ReduceShape::ReduceShape(int slots, int degree) : degree_(degree) {
   PHALANX_CHECK(slots >= 1 && degree >= 1, "a tree has a slot and a degree");
   places_.resize(slots);
-  // A chain is as deep as it has slots: no recursion.
+  // Without recursion: a chain is as deep as it has slots.
   std::vector<Place> open = {Place{kNone, 0, slots}};
   while (!open.empty()) {
     const Place subtree = open.back();
@@ -90,7 +91,7 @@ absl::Duration ReduceTime(int slots, int degree, uint64_t size_bytes, const Redu
 int ChooseDegree(int slots, uint64_t size_bytes, const ReduceCosts& costs) {
   int best = 1;
   double least = TimeOf(slots, 1, size_bytes, costs);
-  // From some degree on the root's link alone takes longer.
+  // The root's link alone takes longer from some degree on, so larger degrees need no look.
   for (int degree = 2; degree < slots && FoldTime(degree, size_bytes, costs) < least; ++degree) {
     const double time = TimeOf(slots, degree, size_bytes, costs);
     if (time >= (1 - kMargin) * least) continue;

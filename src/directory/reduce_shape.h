@@ -1,11 +1,11 @@
-// The shape of a reduce tree, before anybody has taken a place in it.
+// The shape of a reduce tree, before sources take its slots.
 //
-// A tree of n slots in which every slot has up to d children, as balanced as can be. Slots are
+// A tree of n slots in which every slot has up to d children, as balanced as possible. Slots are
 // numbered in order: a slot comes after the subtree of its first child and before those of its
-// other children. The i-th source to become ready takes slot i, so that a slot's first subtree is
-// always there before the slot: bytes move while others are still on their way. A slot folds its
-// first child, then its own source, then its other children, whatever comes first; so the result
-// is a function of the slots' sources alone.
+// other children. The i-th source to become ready takes slot i. So a slot's first subtree is always
+// complete before the slot is, and bytes move while other sources are not ready. A slot folds its
+// first child, then its own source, then its other children, in whatever order they arrive. So the
+// result is a function of the slots' sources alone.
 //
 //   n = 6, d = 1                n = 6, d = 2               n = 6, d = 5
 //   0 -> 1 -> 2 -> ... -> 5          3                          1
@@ -20,10 +20,10 @@
 //
 //   T(d) = depth (L + segment / B) + fan-in S / min(B, fold rate)
 //
-// Several children come unevenly over their parent's link, and the fold waits for the last of them:
-// where the fan-in is more than 1 its term is `unevenness` times that.
+// The outputs of several children share their parent's link unevenly, and the fold waits for the
+// last of them: if the fan-in is more than 1, its term is multiplied by `unevenness`.
 //
-// Pure values; any thread, const methods at once.
+// Pure values; const methods can be called from several threads at once.
 #ifndef PHALANX_DIRECTORY_REDUCE_SHAPE_H_
 #define PHALANX_DIRECTORY_REDUCE_SHAPE_H_
 
@@ -46,21 +46,21 @@ class ReduceShape {
   int degree() const { return degree_; }
   int root() const { return root_; }
   int parent(int slot) const { return places_[slot].parent; }
-  // In the order of their slots, which is that of the fold: the first comes before the slot's own
-  // source, the others after it. Empty for a leaf.
+  // Returns the children in the order of their slots, which is that of the fold: the first comes
+  // before the slot's own source, the others after it. Empty for a leaf.
   std::vector<int> Children(int slot) const;
   // The slot's subtree is [subtree_begin, subtree_end).
   int subtree_begin(int slot) const { return places_[slot].begin; }
   int subtree_end(int slot) const { return places_[slot].end; }
-  // Slots whose output holds the slot's source, from its parent to the root: those that start over
-  // when it is lost.
+  // Returns the slots above, from the parent to the root. Their outputs contain the slot's source,
+  // so they start over if it is lost.
   std::vector<int> Ancestors(int slot) const;
-  // Edges on the longest way to the root.
+  // The number of edges on the longest path to the root.
   int depth() const { return DepthOf(slots(), degree_); }
-  // Most children of a slot.
+  // The largest number of children of a slot.
   int fan_in() const { return FanInOf(slots(), degree_); }
 
-  // The same of a tree that is not made.
+  // The same for a tree that is not built.
   static int DepthOf(int slots, int degree);
   static int FanInOf(int slots, int degree);
 
@@ -76,20 +76,20 @@ class ReduceShape {
   std::vector<Place> places_;
 };
 
-// What the shape is chosen by; all positive.
+// The costs by which the shape is chosen; all positive.
 struct ReduceCosts {
   absl::Duration latency;       // L: one way, from a slot's output to its parent's
   double bytes_per_second = 0;  // B: of a node's link
   double fold_per_second = 0;   // bytes of one operand that a node folds into another
-  uint64_t segment_bytes = 0;   // what is handed on in one go
+  uint64_t segment_bytes = 0;   // that a slot hands on at a time
   double unevenness = 1;        // at least 1
 };
 
-// From the moment at which all sources are ready to the last byte at the root.
+// Returns the time from the moment at which all sources are ready to the last byte at the root.
 absl::Duration ReduceTime(int slots, int degree, uint64_t size_bytes, const ReduceCosts& costs);
 
-// The degree with the least time; of those within a fiftieth of it the smallest, which leaves links
-// to others.
+// Returns the degree with the least time. A larger degree must be faster by a fiftieth, because it
+// leaves less of the links to other transfers.
 // REQUIRES: slots >= 1.
 int ChooseDegree(int slots, uint64_t size_bytes, const ReduceCosts& costs);
 

@@ -1,5 +1,5 @@
-// Trees of every small size and degree, looked at slot by slot; and the degrees that the cost model
-// of the Hoplite paper (SIGCOMM 2021, section 3.4.2) calls for.
+// Trees of every small size and degree, checked slot by slot, and the degrees that follow from the
+// cost model of the Hoplite paper (SIGCOMM 2021, section 3.4.2).
 #include "src/directory/reduce_shape.h"
 
 #include <algorithm>
@@ -78,7 +78,7 @@ TEST(ReduceShapeTest, AReduceOfOneIsItsSource) {
 
 TEST(ReduceShapeTest, EveryTreeFoldsItsSlotsInOrder) {
   ForEveryTree([](const ReduceShape& shape) {
-    // First child, own, other children: from the leaves up that is 0, 1, 2, ...
+    // The first child, the slot, the other children: counted in this order, slots are 0, 1, 2, ...
     std::vector<std::vector<int>> folded(shape.slots());
     std::vector<int> by_depth(shape.slots());
     std::iota(by_depth.begin(), by_depth.end(), 0);
@@ -130,7 +130,7 @@ TEST(ReduceShapeTest, DepthAndFanInAreThoseOfTheTree) {
 TEST(ReduceShapeTest, NoTreeOfTheSameDegreeIsLessDeep) {
   ForEveryTree([](const ReduceShape& shape) {
     if (shape.degree() == 1) return;
-    // So many slots fit into a tree that is one less deep.
+    // The number of slots of a full tree whose depth is one less.
     int64_t fit = 0;
     int64_t level = 1;
     for (int depth = 0; depth < shape.depth(); ++depth, level *= shape.degree()) fit += level;
@@ -191,7 +191,7 @@ TEST(ChooseDegreeTest, IsTheBestOfAllDegrees) {
   }
 }
 
-// With bytes that are all that matters the model's limits are the paper's.
+// If only the bytes count, the model has the limits of the paper's.
 TEST(ReduceTimeTest, HasThePapersLimits) {
   ReduceCosts costs = Gigabit();
   costs.segment_bytes = 0;

@@ -11,20 +11,20 @@ namespace phalanx::directory {
 namespace {
 
 constexpr int kLeastMembers = 3;
-// Slices begin at multiples of 64 bytes; a ring is worth nothing for objects of so few.
+// Slices begin at multiples of 64 bytes. A ring gains nothing for smaller slices than this.
 constexpr uint64_t kLeastSliceBytes = 4096;
 
 double Transfer(double bytes, const ReduceCosts& costs) {
   return bytes / std::min(costs.bytes_per_second, costs.fold_per_second);
 }
 
-// There and back again, hop by hop.
+// A slice passes every member twice: once to be folded, once to be handed on.
 double Hops(int members, double segment_bytes, const ReduceCosts& costs) {
   return 2.0 * (members - 1) *
          (absl::ToDoubleSeconds(costs.latency) + segment_bytes / costs.bytes_per_second);
 }
 
-// Who folds the source: the first that has it, and whole. Null: nobody.
+// Returns the holder that folds the source, or null if only the shard has the bytes.
 const ReduceSource::Holder* HolderOf(const ReduceSource& source) {
   return source.holders.empty() ? nullptr : &source.holders.front();
 }
@@ -33,6 +33,7 @@ const ReduceSource::Holder* HolderOf(const ReduceSource& source) {
 
 absl::Duration RingTime(int members, uint64_t size_bytes, const ReduceCosts& costs) {
   const double share = 2.0 * (members - 1) / members;
+  // A hop hands on one segment of each slice in turn.
   const double segment = static_cast<double>(costs.segment_bytes) * members;
   return absl::Seconds(Hops(members, segment, costs) +
                        Transfer(share * static_cast<double>(size_bytes), costs));
@@ -65,6 +66,7 @@ std::optional<RingPlan> RingPlan::Choose(const ReduceSpec& spec, absl::Span<cons
     if (&source == &sources.front()) plan.size_bytes_ = source.state.size_bytes;
     if (source.state.size_bytes != plan.size_bytes_) return std::nullopt;
     if (plan.metadata_.empty()) plan.metadata_ = source.state.metadata;
+    // In a ring every slice crosses the links between zones, which are slower.
     if (zone.value_or(holder->zone) != holder->zone) return std::nullopt;
     zone = holder->zone;
     auto member = std::find_if(plan.members_.begin(), plan.members_.end(),
@@ -100,6 +102,7 @@ const NodeKey& RingPlan::Before(size_t place) const {
 }
 
 void RingPlan::OnSource(const ObjectId& source, const Generation& generation) {
+  // The bytes of the old generation are folded to the end. A later Put does not change the result.
   if (committed_) return;
   const auto folded = folded_.find(source);
   if (folded != folded_.end() && folded->second != generation) broken_ = true;

@@ -1,19 +1,23 @@
-// The plan of a reduction whose result all nodes that have sources want: a ring of these, in which
-// each folds a slice of the object to its end.
+// The ring plan of a reduction whose result every node with sources wants: a ring of these nodes,
+// in which each node completes the fold of one slice of the object.
 //
 //     slice 2 of 4:   node 3 ──► node 0 ──► node 1 ──► node 2      folded on the way,
 //                     node 2 ──► node 3 ──► node 0 ──► node 1      then handed on
 //
 // Every link carries 2(n-1)/n of the object, in one direction (Patarasuk and Yuan, "Bandwidth
-// optimal all-reduce algorithms", 2009); a chain with the broadcast grown on it carries all of it
-// twice over each inner link. It is chosen when all sources are known, there is one generation of
-// each, and it is faster by the model: what is lost is that each hop waits for the other slices'
-// segments.
+// optimal all-reduce algorithms", 2009). In a chain with a broadcast behind it, each inner link
+// carries the whole object twice. The shard chooses a ring if all sources are known, each has one
+// generation, and the ring is faster by the model. The cost of a ring is that each hop waits for
+// the segments of the other slices.
 //
-// Nothing is mended: the ring is whole or broken. Who broke it is no matter; what was folded is
-// dropped, and the result is computed by a tree (reduce_plan.h), which is mended.
+//   running ──OnReady of every member──► committed
+//      └─────OnSource, OnLost──────► broken ◄──OnLost──┘
 //
-// Pure. Thread rule: no thread, lock, clock or I/O inside.
+// A ring is never repaired. If it breaks, the folded bytes are dropped, and a tree (reduce_plan.h),
+// which can be repaired, computes the result. A committed ring can also be broken: some members
+// have the result then.
+//
+// Pure. Owned by Reduction. Thread rule: no thread, lock, clock or I/O inside.
 #ifndef PHALANX_DIRECTORY_RING_PLAN_H_
 #define PHALANX_DIRECTORY_RING_PLAN_H_
 
@@ -33,14 +37,15 @@
 
 namespace phalanx::directory {
 
-// From all sources there to all of the result at every node: by a ring of `members`, and by a
-// chain on which the broadcast is grown while it is computed.
+// Returns the time from the moment at which all sources are ready to the last byte of the result at
+// the last node: in a ring of `members`, and in a chain whose result is broadcast while the chain
+// computes it.
 absl::Duration RingTime(int members, uint64_t size_bytes, const ReduceCosts& costs);
 absl::Duration ReduceAndBroadcastTime(int members, uint64_t size_bytes, const ReduceCosts& costs);
 
 class RingPlan {
  public:
-  // A source and where it is.
+  // A source and its holders.
   struct Known {
     ObjectId id;
     ReduceSource state;
@@ -54,14 +59,15 @@ class RingPlan {
     std::vector<Own> own;  // in the order of the list
   };
 
-  // Whether such a reduction can be a ring at all: of all of at least three sources, whole, in any
-  // order, wherever it ends.
+  // Returns true if the reduction can be a ring at all: it reduces all of at least three sources,
+  // as whole objects, in any order, without a requested root.
   static bool Possible(const ReduceSpec& spec, const NodeKey& root);
 
-  // The ring of the nodes that hold `sources`, which are all there are, in that order. Nothing when
-  // they are on fewer than three nodes, in several zones, of different sizes or not whole elements,
-  // when somebody's bytes are with the shard alone, or when a tree is faster. `version` and
-  // `generation` are what the members call what they fold, and the target. REQUIRES: Possible.
+  // Returns the ring of the nodes that hold `sources`, in that order. `sources` are all sources of
+  // the reduction. Returns nothing if the sources are on fewer than three nodes, in several zones,
+  // of different sizes or not a whole number of elements, if only the shard has the bytes of a
+  // source, or if a tree is faster. `version` identifies the ring's fold, `generation` its target.
+  // REQUIRES: Possible.
   static std::optional<RingPlan> Choose(const ReduceSpec& spec, absl::Span<const Known> sources,
                                         const ReduceCosts& costs, const Generation& version,
                                         const Generation& generation);
@@ -70,25 +76,26 @@ class RingPlan {
   const Generation& version() const { return version_; }
   const Generation& generation() const { return generation_; }
   uint64_t size_bytes() const { return size_bytes_; }
-  // The result's: that of the first source in the list that has any.
+  // The metadata of the result: that of the first source in the list that has any.
   const std::string& metadata() const { return metadata_; }
   size_t sources() const { return sources_; }
-  // The member's place, or nothing.
+  // Returns the place of the node in the ring, or nothing if the node is no member.
   std::optional<size_t> PlaceOf(const NodeKey& node) const;
-  // Who feeds the member at that place.
+  // Returns the node that sends to the member at that place.
   const NodeKey& Before(size_t place) const;
 
   // ---- what happens
-  // The source is now of another generation: what is folded of the old one is no result.
+  // The source has this generation now. If it was folded as another one, the ring is broken, unless
+  // the result is committed.
   void OnSource(const ObjectId& source, const Generation& generation);
-  // The member is gone, or gave up.
+  // The node is down, or has given up its fold.
   void OnLost(const NodeKey& node);
-  // The member has its slice, but for the last bytes. True: all have, and are to be told to commit.
-  // Once.
+  // The member has folded its slice up to the last bytes. Returns true, once, if all members have:
+  // the shard then orders them to commit.
   bool OnReady(const NodeKey& node);
 
   bool committed() const { return committed_; }
-  // It will not come to its end by itself. A committed one may have, at some member.
+  // The ring does not complete by itself. A committed ring can be complete at some members.
   bool broken() const { return broken_; }
 
  private:

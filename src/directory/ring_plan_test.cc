@@ -101,7 +101,7 @@ TEST(RingPlanTest, ItIsFasterForLargeObjectsOnly) {
     EXPECT_GT(RingTime(members, 1 << 15, Costs()),
               ReduceAndBroadcastTime(members, 1 << 15, Costs()));
   }
-  // What a link carries, and nothing else, counts in the end.
+  // For large objects only the bytes on a link count.
   const double ring = absl::ToDoubleSeconds(RingTime(4, uint64_t{1} << 40, Costs()));
   const double tree = absl::ToDoubleSeconds(ReduceAndBroadcastTime(4, uint64_t{1} << 40, Costs()));
   EXPECT_NEAR(ring / tree, 0.75, 0.001);

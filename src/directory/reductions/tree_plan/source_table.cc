@@ -1,0 +1,194 @@
+#include "src/directory/reductions/tree_plan/source_table.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
+
+namespace phalanx::directory {
+
+bool Holds(const ReduceSource& state, const NodeKey& node) {
+  return std::any_of(state.holders.begin(), state.holders.end(),
+                     [&](const ReduceSource::Holder& holder) { return holder.node == node; });
+}
+
+bool HoldsComplete(const ReduceSource& state, const NodeKey& node) {
+  return std::any_of(
+      state.holders.begin(), state.holders.end(),
+      [&](const ReduceSource::Holder& holder) { return holder.node == node && holder.complete; });
+}
+
+const ReduceSource::Holder& BestHolder(const ReduceSource& state) {
+  for (const ReduceSource::Holder& holder : state.holders) {
+    if (holder.complete) return holder;
+  }
+  return state.holders.front();
+}
+
+SourceTable::SourceTable(const PlanInputs& inputs) : inputs_(inputs) {
+  for (const ObjectId& id : inputs.spec.sources) Add(id);
+}
+
+// ---- the list
+
+void SourceTable::Add(const ObjectId& id) {
+  indexes_.emplace(id, size());
+  sources_.emplace_back().id = id;
+}
+
+int SourceTable::Find(const ObjectId& id) const {
+  const auto it = indexes_.find(id);
+  return it == indexes_.end() ? kNone : it->second;
+}
+
+int SourceTable::wanted() const {
+  return inputs_.spec.num_objects > 0 ? static_cast<int>(inputs_.spec.num_objects) : size();
+}
+
+int SourceTable::EligibleEnd() const {
+  if (inputs_.spec.order != ReduceSpec::Order::kFixed) return size();
+  if (failed_ == 0) return wanted();
+  // Only a failure or a new source moves the end. Without the cache, every event of a reduction
+  // with failures would visit all its sources.
+  const auto now = std::make_pair(failed_, size());
+  if (eligible_end_for_ != now) {
+    eligible_end_for_ = now;
+    eligible_end_ = FindEligibleEnd();
+  }
+  return eligible_end_;
+}
+
+int SourceTable::FindEligibleEnd() const {
+  CountExamined(sources_.size());
+  int left = wanted();
+  int end = 0;
+  for (; end < size() && left > 0; ++end) left -= sources_[end].failed ? 0 : 1;
+  return end;
+}
+
+// ---- states
+
+void SourceTable::SetState(int index, std::optional<ReduceSource> state) {
+  Source& source = sources_[index];
+  if (state && state->holders.empty() && !state->has_inline) state.reset();
+  // A new attempt arrives anew: bytes of the old one are no lead over other sources.
+  const bool new_attempt = source.state && state && source.state->generation != state->generation;
+  ready_ += (state ? 1 : 0) - (source.state ? 1 : 0);
+  waiting_.erase({source.arrival, index});
+  seatable_.erase({source.arrival, index});
+  source.state = std::move(state);
+  if (!source.state) source.arrival = 0;
+  if (source.state && (source.arrival == 0 || new_attempt)) source.arrival = ++last_arrival_;
+  if (source.seatable()) seatable_.insert({source.arrival, index});
+  if (source.state && !source.seat.valid()) waiting_.insert({source.arrival, index});
+}
+
+void SourceTable::MarkFailed(int index, const absl::Status& why) {
+  Source& source = sources_[index];
+  source.failed = true;
+  ++failed_;
+  why_failed_ = absl::Status(why.ok() ? absl::StatusCode::kUnknown : why.code(),
+                             absl::StrCat("source ", source.id.hex(), " failed: ", why.message()));
+}
+
+const SourceTable::Source* SourceTable::FirstSeatable() const {
+  return seatable_.empty() ? nullptr : &sources_[seatable_.begin()->second];
+}
+
+bool SourceTable::AtRoot(const Source& source) const {
+  return inputs_.root_up && source.seatable() &&
+         (HoldsComplete(*source.state, inputs_.root) ||
+          BestHolder(*source.state).node == inputs_.root);
+}
+
+uint64_t SourceTable::FoldBytes(const Source& source) const {
+  return inputs_.spec.range_bytes > 0 ? inputs_.spec.range_bytes : source.state->size_bytes;
+}
+
+absl::Status SourceTable::CheckFits(const Source& source) const {
+  const ReduceSpec& spec = inputs_.spec;
+  const uint64_t bytes = source.state->size_bytes;
+  const auto error = [&](const auto&... why) {
+    return absl::InvalidArgumentError(absl::StrCat("reduction of ", inputs_.target.hex(),
+                                                   ": source ", source.id.hex(), " has ", bytes,
+                                                   " bytes, ", why...));
+  };
+  if (spec.range_bytes > 0) {
+    // Written without a sum, which could overflow for a range near the largest offset.
+    if (spec.range_offset <= bytes && spec.range_bytes <= bytes - spec.range_offset) {
+      return absl::OkStatus();
+    }
+    return error("the range [", spec.range_offset, ", ", spec.range_offset + spec.range_bytes,
+                 ") is not within");
+  }
+  if (bytes != inputs_.size_bytes) {
+    return error("the first that was placed has ", inputs_.size_bytes);
+  }
+  if (const absl::Status whole = CheckWhole(spec.elements, bytes); !whole.ok()) {
+    return error("no whole number of ", spec.elements.Name(), ": ", whole.message());
+  }
+  return absl::OkStatus();
+}
+
+// ---- seats
+
+void SourceTable::TakeSeat(int index, const SeatId& seat) {
+  Source& source = sources_[index];
+  if (!DefectActive(Defect::kSpareTakenTwice)) waiting_.erase({source.arrival, index});
+  source.seat = seat;
+}
+
+void SourceTable::LeaveSeat(int index) {
+  Source& source = sources_[index];
+  source.seat = SeatId();
+  if (source.state) waiting_.insert({source.arrival, index});
+}
+
+void SourceTable::ReserveSeat(int index, const SeatId& seat) {
+  sources_[index].reserved_seat = seat;
+}
+
+void SourceTable::ClearSeats() {
+  CountExamined(sources_.size());
+  for (int i = 0; i < size(); ++i) {
+    sources_[i].reserved_seat = SeatId();
+    LeaveSeat(i);
+  }
+}
+
+std::string SourceTable::SeatedMetadata() const {
+  // Metadata describes a whole object; a range of the object is something else.
+  if (inputs_.spec.range_bytes > 0) return "";
+  for (const Source& source : sources_) {
+    if (source.seat.valid() && source.state && !source.state->metadata.empty()) {
+      return source.state->metadata;
+    }
+  }
+  return "";
+}
+
+absl::Status SourceTable::CheckInvariants() const {
+  int ready = 0;
+  int failed = 0;
+  ArrivalSet waiting;
+  ArrivalSet seatable;
+  for (int i = 0; i < size(); ++i) {
+    const Source& source = sources_[i];
+    const auto error = [&source](absl::string_view what) {
+      return absl::InternalError(absl::StrCat("source ", source.id.hex(), " ", what));
+    };
+    ready += source.state ? 1 : 0;
+    failed += source.failed ? 1 : 0;
+    if (source.failed && source.state) return error("has failed and is ready");
+    if (source.state.has_value() != (source.arrival != 0)) return error("has a wrong arrival");
+    if (Find(source.id) != i) return error("is not found");
+    if (source.state && !source.seat.valid()) waiting.insert({source.arrival, i});
+    if (source.seatable()) seatable.insert({source.arrival, i});
+  }
+  if (ready != ready_ || failed != failed_) return absl::InternalError("sources are miscounted");
+  if (waiting != waiting_) return absl::InternalError("wrong sources wait for a seat");
+  if (seatable != seatable_) return absl::InternalError("wrong sources are seatable");
+  return absl::OkStatus();
+}
+
+}  // namespace phalanx::directory

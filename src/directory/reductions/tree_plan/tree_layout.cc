@@ -1,0 +1,116 @@
+#include "src/directory/reductions/tree_plan/tree_layout.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "src/directory/reduce_shape.h"
+
+namespace phalanx::directory {
+namespace {
+
+using Group = TreeLayout::Group;
+
+std::string ZoneAt(const ReduceSource& state, const NodeKey& node) {
+  for (const ReduceSource::Holder& holder : state.holders) {
+    if (holder.node == node) return holder.zone;
+  }
+  return "";
+}
+
+// Returns the waiting sources that are best at the requested root, at most `wanted`.
+Group GroupAtRoot(const PlanInputs& inputs, const SourceTable& sources, int wanted) {
+  Group group;
+  if (!inputs.root_up) return group;
+  for (const auto& [arrival, i] : sources.waiting()) {
+    if (static_cast<int>(group.members.size()) == wanted) break;
+    if (!sources.AtRoot(sources[i])) continue;
+    group.members.push_back({i, inputs.root});
+    group.zone = ZoneAt(*sources[i].state, inputs.root);
+  }
+  return group;
+}
+
+// Returns the first `wanted` waiting sources at other nodes, one group for each node.
+std::vector<Group> GroupsElsewhere(const SourceTable& sources, int wanted) {
+  std::vector<Group> groups;
+  std::map<NodeKey, size_t> by_node;
+  for (const auto& [arrival, i] : sources.waiting()) {
+    if (wanted == 0) break;
+    const SourceTable::Source& source = sources[i];
+    if (!source.seatable() || sources.AtRoot(source)) continue;
+    const ReduceSource::Holder& holder = BestHolder(*source.state);
+    const auto [group, added] = by_node.try_emplace(holder.node, groups.size());
+    if (added) groups.push_back({{}, holder.zone, {}});
+    groups[group->second].members.push_back({i, holder.node});
+    --wanted;
+  }
+  return groups;
+}
+
+// In the order of the circle of nodes within a zone, and the root's zone last.
+void SortGroups(const PlanInputs& inputs, const Group& at_root, std::vector<Group>& groups) {
+  const auto place = [&](const Group& group) {
+    const NodeKey& node = group.members.front().node;
+    return std::make_pair(node < inputs.root, node);
+  };
+  if (inputs.root_up) {
+    std::sort(groups.begin(), groups.end(),
+              [&](const Group& a, const Group& b) { return place(a) < place(b); });
+  }
+  std::map<std::string, size_t> zones;
+  for (const Group& group : groups) zones.try_emplace(group.zone, zones.size());
+  // In a chain the last slots are next to the root: only one hop then leaves the root's zone.
+  if (!at_root.members.empty()) zones[at_root.zone] = zones.size() + 1;
+  std::stable_sort(groups.begin(), groups.end(), [&](const Group& a, const Group& b) {
+    return zones.at(a.zone) < zones.at(b.zone);
+  });
+}
+
+}  // namespace
+
+TreeLayout FixedLayout(const PlanInputs& inputs, const SourceTable& sources) {
+  TreeLayout layout;
+  bool any = false;
+  NodeKey last;
+  const int end = sources.EligibleEnd();
+  for (int i = 0; i < end; ++i) {
+    const SourceTable::Source& source = sources[i];
+    if (source.failed) continue;
+    NodeKey node;
+    if (source.seatable()) {
+      any = true;
+      node = sources.AtRoot(source) ? inputs.root : BestHolder(*source.state).node;
+    }
+    if (layout.groups.empty() || !node.valid() || node != last) layout.groups.emplace_back();
+    layout.groups.back().members.push_back({i, node});
+    last = node;
+  }
+  if (!any) return TreeLayout();
+  layout.root_in_tree = inputs.root_up && last == inputs.root;
+  return layout;
+}
+
+TreeLayout ArrivalLayout(const PlanInputs& inputs, const SourceTable& sources) {
+  const int wanted = sources.wanted();
+  Group at_root = GroupAtRoot(inputs, sources, wanted);
+  int missing = wanted - static_cast<int>(at_root.members.size());
+  TreeLayout layout;
+  layout.groups = GroupsElsewhere(sources, missing);
+  for (const Group& group : layout.groups) missing -= static_cast<int>(group.members.size());
+  if (missing == wanted) return TreeLayout();
+  SortGroups(inputs, at_root, layout.groups);
+  // Missing sources get the last slots: the early sources are then in the first subtrees, whose
+  // bytes move while the plan waits for the others.
+  for (; missing > 0; --missing) layout.groups.push_back({{{}}, "", {}});
+  layout.root_in_tree = !at_root.members.empty();
+  const int slots = static_cast<int>(layout.groups.size()) + (layout.root_in_tree ? 1 : 0);
+  layout.degree = ChooseDegree(slots, inputs.size_bytes, inputs.costs);
+  if (layout.root_in_tree) {
+    const int root_slot = ReduceShape(slots, layout.degree).root();
+    layout.groups.insert(layout.groups.begin() + root_slot, std::move(at_root));
+  }
+  return layout;
+}
+
+}  // namespace phalanx::directory
