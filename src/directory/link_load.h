@@ -1,9 +1,9 @@
-// How many pulls share a node's link, now and at most since some moment: what a rate that was
-// measured meanwhile says of the link depends on it.
+// The number of pulls that share a node's link: now, and the most since a moment in the past. A
+// measured rate is divided among that many pulls.
 //
-// Only a pull's own life is ever asked about, so that nothing is kept of a link once it idles.
+// Queries reach back to the beginning of a running pull only, so nothing is kept of an idle link.
 //
-// Pure. Owned by the BroadcastPlanner: one for what a node sends, one for what it receives.
+// Pure. Owned by PullPlanner: one for the pulls that a node sends, one for those it receives.
 #ifndef PHALANX_DIRECTORY_LINK_LOAD_H_
 #define PHALANX_DIRECTORY_LINK_LOAD_H_
 
@@ -22,12 +22,12 @@ class LinkLoad {
 
   bool idle() const { return count_ == 0; }
   int count() const { return count_; }
-  // REQUIRES: some pull has gone on since then.
+  // REQUIRES: a pull has been running since then.
   int PeakSince(Instant since) const;
 
  private:
   int count_ = 0;
-  // Until when there were so many, the fewer the later; what no later moment exceeds.
+  // {until when, how many}: the counts that no later moment exceeds, falling with time.
   std::vector<std::pair<Instant, int>> peaks_;
 };
 

@@ -26,24 +26,26 @@ uint64_t LabelPath(const v1::NodeInfo& node, const char* label, uint64_t outer) 
   return HashPath(outer, label, found->second);
 }
 
-// A pair that was measured faster than its like by more than this was, nearly always, measured in a
-// burst; believing it would give a sender several receivers of a large object.
+// A pair that was measured faster than similar pairs by more than this factor was nearly always
+// measured in a burst; with that rate, a sender would get several receivers of a large object.
 constexpr double kBelievedSpeedup = 1.5;
 
-// What a class of nodes is known by: the innermost of rack and zone.
-uint64_t LabelClass(const Place& place) { return place.rack != 0 ? place.rack : place.zone; }
+// Nodes with the same innermost label of rack and zone are one class.
+uint64_t LabelClass(const Locality& locality) {
+  return locality.rack != 0 ? locality.rack : locality.zone;
+}
 
 }  // namespace
 
-Place Place::FromNode(const v1::NodeInfo& node) {
-  Place place;
-  place.zone = LabelPath(node, "zone", 0);
-  place.rack = LabelPath(node, "rack", place.zone);
-  place.host = LabelPath(node, "host", place.rack != 0 ? place.rack : place.zone);
-  return place;
+Locality Locality::FromNode(const v1::NodeInfo& node) {
+  Locality locality;
+  locality.zone = LabelPath(node, "zone", 0);
+  locality.rack = LabelPath(node, "rack", locality.zone);
+  locality.host = LabelPath(node, "host", locality.rack != 0 ? locality.rack : locality.zone);
+  return locality;
 }
 
-uint64_t Place::domain(Nearness level) const {
+uint64_t Locality::domain(Nearness level) const {
   switch (level) {
     case Nearness::kHost:
       return host;
@@ -57,14 +59,14 @@ uint64_t Place::domain(Nearness level) const {
   return 1;
 }
 
-Nearness NearnessOf(const Place& a, const Place& b) {
+Nearness NearnessOf(const Locality& a, const Locality& b) {
   if (a.host != 0 && a.host == b.host) return Nearness::kHost;
   if (a.rack != 0 && a.rack == b.rack) return Nearness::kRack;
   if (a.zone != 0 && a.zone == b.zone) return Nearness::kZone;
   return Nearness::kWorld;
 }
 
-bool Crosses(const Place& a, const Place& b) {
+bool Crosses(const Locality& a, const Locality& b) {
   const auto differ = [](uint64_t x, uint64_t y) { return x != 0 && y != 0 && x != y; };
   return differ(a.zone, b.zone) || differ(a.rack, b.rack);
 }
@@ -76,7 +78,7 @@ void LinkModel::SmoothRate::Add(double sample, Instant now) {
 
 void LinkModel::MiddleRate::Add(double sample, Instant now) {
   last = {sample, last[0], last[1]};
-  // A report that has not come yet is 0, less than any.
+  // A missing report is 0, less than any rate.
   std::array<double, 3> sorted = last;
   std::sort(sorted.begin(), sorted.end());
   const bool three = sorted.front() > 0;
@@ -87,7 +89,7 @@ void LinkModel::MiddleRate::Add(double sample, Instant now) {
 void LinkModel::LeastLatency::Add(absl::Duration sample, absl::Duration window, Instant now) {
   if (current == absl::InfiniteDuration()) window_start = now;
   if (now - window_start > window) {
-    // What two windows ago was least says nothing of today.
+    // The minimum of two windows ago is out of date.
     previous = now - window_start > 2 * window ? absl::InfiniteDuration() : current;
     current = absl::InfiniteDuration();
     window_start = now;
@@ -145,12 +147,11 @@ LinkModel::Link& LinkModel::Touch(const Endpoint& sender, const Endpoint& receiv
 }
 
 LinkModel::LabelLink* LinkModel::ByLabels(const Endpoint& sender, const Endpoint& receiver) {
-  const PairKey key{LabelClass(sender.place), LabelClass(receiver.place)};
+  const PairKey key{LabelClass(sender.locality), LabelClass(receiver.locality)};
   if (key == PairKey{0, 0}) return nullptr;
   const auto found = by_labels_.find(key);
   if (found != by_labels_.end()) return &found->second;
-  // Labels are few where they are of use; a cluster with more pairs of them than this goes by its
-  // median.
+  // A cluster with more pairs of labels than this uses its median.
   if (by_labels_.size() >= options_.max_pairs) return nullptr;
   return &by_labels_[key];
 }
@@ -169,7 +170,7 @@ void LinkModel::RecordLatency(const Endpoint& sender, const Endpoint& receiver,
 void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
                            double bytes_per_second, int sharing, Instant now) {
   if (!(bytes_per_second > 0)) return;
-  // What a share says of a link that nobody knows would be a guess.
+  // The rate of a shared pull says nothing of a link whose own rate is not known.
   if (sharing > 1 && rates_.empty()) return;
   Link& link = Touch(sender, receiver);
   if (!Fresh(link.rate, options_.forget_after, now).has_value()) link.rate = MiddleRate();
@@ -184,10 +185,10 @@ void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
     }
   }
   link.rate.Add(sample, now);
-  // A bound says how fast this link is at most or at least; of others like it, nothing.
+  // A bound holds for this link only, not for similar ones.
   if (sharing > 1) return;
   if (LabelLink* labels = ByLabels(sender, receiver)) labels->rate.Add(sample, now);
-  by_level_[static_cast<int>(NearnessOf(sender.place, receiver.place))].Add(sample, now);
+  by_level_[static_cast<int>(NearnessOf(sender.locality, receiver.locality))].Add(sample, now);
   rates_.Add(sample);
 }
 
@@ -197,7 +198,7 @@ std::optional<absl::Duration> LinkModel::Latency(const Endpoint& sender, const E
     const auto least = pair->second.link.latency.Get(options_.forget_after, now);
     if (least.has_value()) return least;
   }
-  const PairKey labels{LabelClass(sender.place), LabelClass(receiver.place)};
+  const PairKey labels{LabelClass(sender.locality), LabelClass(receiver.locality)};
   if (const auto found = by_labels_.find(labels); found != by_labels_.end()) {
     const auto least = found->second.latency.Get(options_.forget_after, now);
     if (least.has_value()) return least;
@@ -217,7 +218,7 @@ std::optional<double> LinkModel::Rate(const Endpoint& sender, const Endpoint& re
 
 std::optional<double> LinkModel::UsualRate(const Endpoint& sender, const Endpoint& receiver,
                                            Instant now) const {
-  const PairKey labels{LabelClass(sender.place), LabelClass(receiver.place)};
+  const PairKey labels{LabelClass(sender.locality), LabelClass(receiver.locality)};
   if (const auto found = by_labels_.find(labels); found != by_labels_.end()) {
     const auto rate = Fresh(found->second.rate, options_.forget_after, now);
     if (rate.has_value()) return rate;

@@ -1,14 +1,13 @@
-// What has been measured between nodes: latency and bandwidth per ordered pair, from what receivers
-// report of their pulls.
+// Measured latency and bandwidth per ordered pair of nodes, from the reports of receivers.
 //
-// A question about a pair that nobody has measured is answered from what was measured between other
-// nodes with the same pair of labels, else from the cluster's median, else not at all: there are no
-// built-in guesses. One report says little: of a pair's last three rates the middle one counts, of
-// many pairs with the same labels an average that fades. A latency is the least of the last
-// minutes, and what was not refreshed for `forget_after` is as if never measured. The number of
-// pairs is bounded; the least recently measured go first.
+// For a pair without a measurement, the model returns what was measured between other nodes with
+// the same pair of labels, else the cluster's median, else nothing: there are no built-in guesses.
+// A single report is not reliable: the rate of a pair is the middle of its last three reports, the
+// rate of many pairs with the same labels an average that fades. A latency is the least of the last
+// minutes. A measurement that was not refreshed for `forget_after` is ignored. The number of pairs
+// is bounded; the least recently measured are forgotten first.
 //
-// Pure: no clock, thread or lock; `now` is passed in. Owned by the BroadcastPlanner, on the shard's
+// Pure: no clock, thread or lock; `now` is passed in. Owned by PullPlanner, on the shard's
 // control loop.
 #ifndef PHALANX_DIRECTORY_LINK_MODEL_H_
 #define PHALANX_DIRECTORY_LINK_MODEL_H_
@@ -28,31 +27,31 @@
 
 namespace phalanx::directory {
 
-// How close two nodes stand, by the innermost of the labels "host", "rack", "zone" that they share.
+// How close two nodes are: the innermost of the labels "host", "rack", "zone" that they share.
 enum class Nearness { kHost = 0, kRack = 1, kZone = 2, kWorld = 3 };
 inline constexpr int kNearnessLevels = 4;
 
-// Where a node stands: a number for each label with all labels around it (so that rack 1 of zone a
-// is not rack 1 of zone b); 0 where there is no such label.
-struct Place {
+// Where a node is: for each label, a number that includes the labels around it (rack 1 of zone a is
+// not rack 1 of zone b); 0 without the label.
+struct Locality {
   uint64_t host = 0;
   uint64_t rack = 0;
   uint64_t zone = 0;
 
-  static Place FromNode(const v1::NodeInfo& node);
-  // The domain at a level; one and the same for everybody at kWorld.
+  static Locality FromNode(const v1::NodeInfo& node);
+  // The domain at a level; the same for every node at kWorld.
   uint64_t domain(Nearness level) const;
-  friend bool operator==(const Place&, const Place&) = default;
+  friend bool operator==(const Locality&, const Locality&) = default;
 };
 
-Nearness NearnessOf(const Place& a, const Place& b);
-// Different zones, or different racks: a link that may be slower than those inside. Nodes without
-// labels never cross.
-bool Crosses(const Place& a, const Place& b);
+Nearness NearnessOf(const Locality& a, const Locality& b);
+// Returns true if the zones or the racks differ: such a link can be slower than the links inside.
+// Returns false for nodes without labels.
+bool Crosses(const Locality& a, const Locality& b);
 
 struct Endpoint {
   NodeKey node;
-  Place place;
+  Locality locality;
 };
 
 class LinkModel {
@@ -69,26 +68,26 @@ class LinkModel {
   // positive.
   void RecordLatency(const Endpoint& sender, const Endpoint& receiver, absl::Duration latency,
                      Instant now);
-  // A rate seen while the sender was not starved and had `sharing` (>= 1) pulls to serve. A shared
-  // link is at least as fast as what one pull saw and at most `sharing` times that, and only what
-  // lies outside is news; as long as no link was measured by a pull of its own, it is not.
+  // A rate measured while the sender was not starved and served `sharing` (>= 1) pulls. A shared
+  // link is at least as fast as one pull's rate and at most `sharing` times that: the model is
+  // updated only if it lies outside, and only if some link was measured by a pull without sharers.
   void RecordRate(const Endpoint& sender, const Endpoint& receiver, double bytes_per_second,
                   int sharing, Instant now);
 
-  // Nothing when not even the cluster's median is known. A rate far above what is usual between
-  // such nodes is not believed.
+  // nullopt if not even the cluster's median is known. A rate far above the usual one between such
+  // nodes is not used.
   std::optional<absl::Duration> Latency(const Endpoint& sender, const Endpoint& receiver,
                                         Instant now) const;
   std::optional<double> Rate(const Endpoint& sender, const Endpoint& receiver, Instant now) const;
   // The medians of the cluster's last measurements.
   std::optional<absl::Duration> MedianLatency() const;
-  // What a quarter of them were not above: less than the median where many were taken at once, each
-  // behind the others' requests.
+  // The lower quartile: less than the median if many latencies were measured at once, each delayed
+  // by the others' requests.
   std::optional<absl::Duration> LowLatency() const;
   std::optional<double> MedianRate() const;
 
-  // What the boundary around the domains of `inner` costs: slow when links that cross it carry less
-  // than half of what links inside do, alike otherwise, unknown when either was not measured.
+  // Compares the links that cross the boundary around the domains of `inner` with the links inside:
+  // slow if they carry less than half, alike otherwise, unknown if either was not measured.
   enum class Boundary { kUnknown, kSlow, kAlike };
   Boundary BoundaryAround(Nearness inner, Instant now) const;
 
@@ -101,8 +100,8 @@ class LinkModel {
     Instant at;
     void Add(double sample, Instant now);
   };
-  // The middle of the last three reports, the faster of two: a pull that was disturbed once, or a
-  // burst, does not make a link slow or fast.
+  // The middle of the last three reports, or the faster of two: a pull that was disturbed once, or
+  // a burst, does not make a link slow or fast.
   struct MiddleRate {
     std::array<double, 3> last = {0, 0, 0};
     double value = 0;
@@ -131,13 +130,13 @@ class LinkModel {
     Link link;
     std::list<PairKey>::iterator age;
   };
-  // The last measurements of anybody, for a median.
+  // The last measurements of all pairs, for a median.
   template <typename T>
   class Recent {
    public:
     void Add(T sample);
     std::optional<T> Median() const;
-    // What one in `parts` of them is not above.
+    // The lowest 1/parts quantile.
     std::optional<T> Quantile(size_t parts) const;
     bool empty() const { return samples_.empty(); }
 

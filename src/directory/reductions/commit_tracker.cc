@@ -25,7 +25,7 @@ void CommitTracker::AwaitCommitted(const NodeKey& key) {
 }
 
 bool CommitTracker::AwaitsResult(const Object& object) const {
-  const Reduction* reduction = object.adopted ? catalog_.Find(object.id) : nullptr;
+  const Reduction* reduction = object.adopted() ? catalog_.Find(object.id) : nullptr;
   return reduction != nullptr && !reduction->awaited.empty() &&
          reduction->root_generation == object.generation;
 }
@@ -109,18 +109,19 @@ bool CommitTracker::IsRoot(const ObjectId& target, const Generation& version,
 
 bool CommitTracker::ResultUndecided(const Reduction& reduction) const {
   const Object* object = objects_.Find(reduction.target);
-  if (object == nullptr || !object->adopted || !reduction.committed()) return false;
+  if (object == nullptr || !object->adopted() || !reduction.committed()) return false;
   // Lost, it stays adopted.
-  const bool may_be = !object->sealed || object->complete_copies > 0 || object->has_writer() ||
-                      !object->unreported_receivers.empty() || gate_.learning();
+  const bool may_be = !object->sealed() || object->copies.complete() > 0 ||
+                      object->copies.writing() > 0 || !object->final_reports.awaited.empty() ||
+                      gate_.learning();
   return may_be && reduction.root_generation.valid() &&
          object->generation == reduction.root_generation;
 }
 
 bool CommitTracker::RootStandsBy(const Reduction& reduction) const {
   Object* object = objects_.Find(reduction.target);
-  return object != nullptr && objects_.FindAttempt(*object, reduction.root_generation,
-                                                   reduction.root_generation.creator) != nullptr;
+  return object != nullptr && object->FindStandby(reduction.root_generation,
+                                                  reduction.root_generation.creator) != nullptr;
 }
 
 void CommitTracker::NotePause(Instant until) {
