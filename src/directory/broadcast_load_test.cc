@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "src/directory/broadcast_planner.h"
 #include "src/directory/directory_core_harness.h"
+#include "src/directory/pulls/pull_planner.h"
 
 namespace phalanx::directory {
 namespace {
@@ -116,16 +116,16 @@ Instant At(int second) { return Instant::FromNanos(0) + absl::Seconds(second); }
 
 class SharedByTest : public ::testing::Test {
  protected:
-  BroadcastTree::Member* Add(const NodeKey& node, BroadcastTree::Role role) {
+  RelayTree::Member* Add(const NodeKey& node, RelayTree::Role role) {
     return tree_.Add(Endpoint{node, {}}, role, /*connected=*/true, /*draining=*/false);
   }
 
   const NodeKey a_{1, 1}, b_{2, 1}, r_{3, 1}, p_{4, 1};
-  BroadcastPlanner planner_{absl::Seconds(2), 16 << 10};
-  BroadcastTree tree_{kSize};
-  BroadcastTree::Member* const sender_ = Add(a_, BroadcastTree::Role::kComplete);
-  BroadcastTree::Member* const receiver_ = Add(r_, BroadcastTree::Role::kReceiver);
-  const BroadcastTree::Feed& feed_ = *tree_.Attach(receiver_, sender_, 1, 1, true, At(0));
+  PullPlanner planner_{absl::Seconds(2), 16 << 10};
+  RelayTree tree_{kSize};
+  RelayTree::Member* const sender_ = Add(a_, RelayTree::Role::kComplete);
+  RelayTree::Member* const receiver_ = Add(r_, RelayTree::Role::kReceiver);
+  const RelayTree::Feed& feed_ = *tree_.Attach(receiver_, sender_, 1, 1, true, At(0));
 };
 
 TEST_F(SharedByTest, SharesAtBothEndsMultiply) {

@@ -5,7 +5,7 @@
 //   Shard (rim: sessions, streams, timers)
 //     │ NodeUp / NodeDown / Connected / OnMessage(node, message, now) / Tick(now)
 //     ▼
-//   DirectoryCore ── uses ──► BroadcastPlanner ── uses ──► LinkModel
+//   DirectoryCore ── uses ──► PullPlanner ── uses ──► LinkModel
 //     │
 //     └► TakeOutbox(): messages to nodes, in the order in which they were decided
 //

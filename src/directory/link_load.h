@@ -3,7 +3,7 @@
 //
 // Queries only cover the life of a running pull, so an idle link keeps no history.
 //
-// Pure. Owned by the BroadcastPlanner: one for what a node sends, one for what it receives.
+// Pure. Owned by PullPlanner: one for the pulls that a node sends, one for those it receives.
 #ifndef PHALANX_DIRECTORY_LINK_LOAD_H_
 #define PHALANX_DIRECTORY_LINK_LOAD_H_
 

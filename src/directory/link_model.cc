@@ -33,19 +33,21 @@ uint64_t LabelPath(const v1::NodeInfo& node, const char* label, uint64_t outer) 
 constexpr double kBelievedSpeedup = 1.5;
 
 // The identity of a class of nodes: the innermost of rack and zone.
-uint64_t LabelClass(const Place& place) { return place.rack != 0 ? place.rack : place.zone; }
+uint64_t LabelClass(const Locality& locality) {
+  return locality.rack != 0 ? locality.rack : locality.zone;
+}
 
 }  // namespace
 
-Place Place::FromNode(const v1::NodeInfo& node) {
-  Place place;
-  place.zone = LabelPath(node, "zone", 0);
-  place.rack = LabelPath(node, "rack", place.zone);
-  place.host = LabelPath(node, "host", place.rack != 0 ? place.rack : place.zone);
-  return place;
+Locality Locality::FromNode(const v1::NodeInfo& node) {
+  Locality locality;
+  locality.zone = LabelPath(node, "zone", 0);
+  locality.rack = LabelPath(node, "rack", locality.zone);
+  locality.host = LabelPath(node, "host", locality.rack != 0 ? locality.rack : locality.zone);
+  return locality;
 }
 
-uint64_t Place::domain(Nearness level) const {
+uint64_t Locality::domain(Nearness level) const {
   switch (level) {
     case Nearness::kHost:
       return host;
@@ -59,14 +61,14 @@ uint64_t Place::domain(Nearness level) const {
   return 1;
 }
 
-Nearness NearnessOf(const Place& a, const Place& b) {
+Nearness NearnessOf(const Locality& a, const Locality& b) {
   if (a.host != 0 && a.host == b.host) return Nearness::kHost;
   if (a.rack != 0 && a.rack == b.rack) return Nearness::kRack;
   if (a.zone != 0 && a.zone == b.zone) return Nearness::kZone;
   return Nearness::kWorld;
 }
 
-bool Crosses(const Place& a, const Place& b) {
+bool Crosses(const Locality& a, const Locality& b) {
   const auto differ = [](uint64_t x, uint64_t y) { return x != 0 && y != 0 && x != y; };
   return differ(a.zone, b.zone) || differ(a.rack, b.rack);
 }
@@ -150,7 +152,7 @@ LinkModel::Link& LinkModel::Touch(const Endpoint& sender, const Endpoint& receiv
 }
 
 LinkModel::LabelLink* LinkModel::ByLabels(const Endpoint& sender, const Endpoint& receiver) {
-  const PairKey key{LabelClass(sender.place), LabelClass(receiver.place)};
+  const PairKey key{LabelClass(sender.locality), LabelClass(receiver.locality)};
   if (key == PairKey{0, 0}) return nullptr;
   const auto found = by_labels_.find(key);
   if (found != by_labels_.end()) return &found->second;
@@ -195,7 +197,7 @@ void LinkModel::RecordRate(const Endpoint& sender, const Endpoint& receiver,
   // A bound limits the rate of this link only, not of others like it.
   if (sharing > 1) return;
   if (LabelLink* labels = ByLabels(sender, receiver)) labels->rate.Add(sample, now);
-  by_level_[static_cast<int>(NearnessOf(sender.place, receiver.place))].Add(sample, now);
+  by_level_[static_cast<int>(NearnessOf(sender.locality, receiver.locality))].Add(sample, now);
   rates_.Add(sample);
 }
 
@@ -205,7 +207,7 @@ std::optional<absl::Duration> LinkModel::Latency(const Endpoint& sender, const E
     const auto least = pair->second.link.latency.Get(options_.forget_after, now);
     if (least.has_value()) return least;
   }
-  const PairKey labels{LabelClass(sender.place), LabelClass(receiver.place)};
+  const PairKey labels{LabelClass(sender.locality), LabelClass(receiver.locality)};
   if (const auto found = by_labels_.find(labels); found != by_labels_.end()) {
     const auto least = found->second.latency.Get(options_.forget_after, now);
     if (least.has_value()) return least;
@@ -226,7 +228,7 @@ std::optional<double> LinkModel::Rate(const Endpoint& sender, const Endpoint& re
 
 std::optional<double> LinkModel::UsualRate(const Endpoint& sender, const Endpoint& receiver,
                                            Instant now) const {
-  const PairKey labels{LabelClass(sender.place), LabelClass(receiver.place)};
+  const PairKey labels{LabelClass(sender.locality), LabelClass(receiver.locality)};
   if (const auto found = by_labels_.find(labels); found != by_labels_.end()) {
     const auto rate = Fresh(found->second.rate, options_.forget_after, now);
     if (rate.has_value()) return rate;

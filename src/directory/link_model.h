@@ -8,7 +8,7 @@
 // that was not refreshed for `forget_after` no longer counts. The number of pairs is bounded; the
 // model drops the least recently measured first.
 //
-// Pure: no clock, thread or lock; `now` is passed in. Owned by the BroadcastPlanner, on the shard's
+// Pure: no clock, thread or lock; `now` is passed in. Owned by PullPlanner, on the shard's
 // control loop.
 #ifndef PHALANX_DIRECTORY_LINK_MODEL_H_
 #define PHALANX_DIRECTORY_LINK_MODEL_H_
@@ -34,25 +34,25 @@ inline constexpr int kNearnessLevels = 4;
 
 // The location of a node: a number for each label together with all labels around it (so that rack
 // 1 of zone a is not rack 1 of zone b); 0 if the node has no such label.
-struct Place {
+struct Locality {
   uint64_t host = 0;
   uint64_t rack = 0;
   uint64_t zone = 0;
 
-  static Place FromNode(const v1::NodeInfo& node);
+  static Locality FromNode(const v1::NodeInfo& node);
   // The domain at a level; the same for all nodes at kWorld.
   uint64_t domain(Nearness level) const;
-  friend bool operator==(const Place&, const Place&) = default;
+  friend bool operator==(const Locality&, const Locality&) = default;
 };
 
-Nearness NearnessOf(const Place& a, const Place& b);
+Nearness NearnessOf(const Locality& a, const Locality& b);
 // Different zones, or different racks: a link that can be slower than those inside. Nodes without
 // labels never cross.
-bool Crosses(const Place& a, const Place& b);
+bool Crosses(const Locality& a, const Locality& b);
 
 struct Endpoint {
   NodeKey node;
-  Place place;
+  Locality locality;
 };
 
 class LinkModel {

@@ -20,7 +20,7 @@ v1::NodeInfo Node(uint64_t node, const char* zone = "", const char* rack = "",
 }
 
 Endpoint At(uint64_t node, const char* zone = "", const char* rack = "", const char* host = "") {
-  return Endpoint{NodeKey{node, 1}, Place::FromNode(Node(node, zone, rack, host))};
+  return Endpoint{NodeKey{node, 1}, Locality::FromNode(Node(node, zone, rack, host))};
 }
 
 TEST(LinkModelTest, NothingIsKnownBeforeAnythingIsMeasured) {
@@ -169,21 +169,22 @@ TEST(LinkModelTest, ABoundaryIsSlowWhenLinksAcrossCarryLessThanHalf) {
 }
 
 TEST(PlaceTest, NearnessIsTheInnermostSharedLabel) {
-  const Place here = At(1, "a", "1", "x").place;
-  EXPECT_EQ(NearnessOf(here, At(2, "a", "1", "x").place), Nearness::kHost);
-  EXPECT_EQ(NearnessOf(here, At(2, "a", "1", "y").place), Nearness::kRack);
-  EXPECT_EQ(NearnessOf(here, At(2, "a", "2", "y").place), Nearness::kZone);
-  EXPECT_EQ(NearnessOf(here, At(2, "b", "1", "x").place), Nearness::kWorld)
+  const Locality here = At(1, "a", "1", "x").locality;
+  EXPECT_EQ(NearnessOf(here, At(2, "a", "1", "x").locality), Nearness::kHost);
+  EXPECT_EQ(NearnessOf(here, At(2, "a", "1", "y").locality), Nearness::kRack);
+  EXPECT_EQ(NearnessOf(here, At(2, "a", "2", "y").locality), Nearness::kZone);
+  EXPECT_EQ(NearnessOf(here, At(2, "b", "1", "x").locality), Nearness::kWorld)
       << "rack 1 of another zone is another rack";
-  EXPECT_EQ(NearnessOf(At(1).place, At(2).place), Nearness::kWorld) << "no labels, nothing shared";
+  EXPECT_EQ(NearnessOf(At(1).locality, At(2).locality), Nearness::kWorld)
+      << "no labels, nothing shared";
 }
 
 TEST(PlaceTest, OnlyLabelsThatDifferAreCrossed) {
-  EXPECT_TRUE(Crosses(At(1, "a").place, At(2, "b").place));
-  EXPECT_TRUE(Crosses(At(1, "a", "1").place, At(2, "a", "2").place));
-  EXPECT_FALSE(Crosses(At(1, "a").place, At(2, "a").place));
-  EXPECT_FALSE(Crosses(At(1).place, At(2).place));
-  EXPECT_FALSE(Crosses(At(1, "a").place, At(2).place));
+  EXPECT_TRUE(Crosses(At(1, "a").locality, At(2, "b").locality));
+  EXPECT_TRUE(Crosses(At(1, "a", "1").locality, At(2, "a", "2").locality));
+  EXPECT_FALSE(Crosses(At(1, "a").locality, At(2, "a").locality));
+  EXPECT_FALSE(Crosses(At(1).locality, At(2).locality));
+  EXPECT_FALSE(Crosses(At(1, "a").locality, At(2).locality));
 }
 
 }  // namespace

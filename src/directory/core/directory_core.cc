@@ -79,23 +79,22 @@ DirectoryCore::Impl::Impl(const DirectoryOptions& options, Instant start, Random
       failures(context),
       hold_sets(options.max_holds),
       placement_table({options.max_sticky, options.max_broadcasts}),
-      objects({context, nodes, outbox, gate, hold_sets, tombstones, losses, failures, inline_cache,
-               placement_table},
+      objects({context, nodes, outbox, gate, hold_sets, tombstones, losses, failures, inline_cache},
               listeners),
       drains(context, nodes, outbox, objects),
       pulls({context, nodes, outbox, gate, objects, tombstones, failures, inline_cache,
              placement_table},
             drains),
       placements({context, nodes, outbox, gate, objects, tombstones, losses, placement_table}),
-      requests({context, nodes, outbox, gate, hold_sets, tombstones, losses, placement_table,
-                objects, pulls, drains, placements, reductions}),
+      requests({context, nodes, outbox, gate, hold_sets, tombstones, losses, failures,
+                placement_table, objects, pulls, drains, placements, reductions}),
       reductions(
           {context, nodes, outbox, gate, objects, tombstones, failures, pulls.planner().links()},
           requests),
       holds({context, nodes, outbox, gate, hold_sets, tombstones, objects, reductions, requests}),
       report({context, nodes, hold_sets, tombstones, inline_cache, placement_table, objects, pulls,
               reductions}) {
-  listeners = {&pulls, &reductions, &drains};
+  listeners = {&pulls, &reductions, &drains, &placements};
 }
 
 void DirectoryCore::Impl::DrainPendingWork() {
@@ -119,7 +118,7 @@ void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info) {
     placement_table.SessionBegins(key);
   }
   node.info = info;
-  node.endpoint = Endpoint{key, Place::FromNode(info)};
+  node.endpoint = Endpoint{key, Locality::FromNode(info)};
   node.session = nodes.NewSession();
   node.connected = true;
   node.registering = true;
@@ -137,7 +136,7 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
   reductions.NodeLeaves(key);
   objects.NodeDown(*node);
   reductions.NodeDown(key);
-  placement_table.NodeGone(key);
+  placement_table.NodeDown(key);
   nodes.EndRemove();
 }
 
@@ -257,7 +256,7 @@ absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& mess
     case v1::NodeMessage::kBroadcastRequest:
       return placements.OnBroadcast(node, message.broadcast_request());
     case v1::NodeMessage::kDrainRequest:
-      if (drains.OnDrain(node)) placements.NodeLeaves(node);
+      if (drains.OnDrain(node)) placements.NodeDrains(node);
       return absl::OkStatus();
     case v1::NodeMessage::kReduceRequest:
       return reductions.OnReduce(node, message.reduce_request());
@@ -266,7 +265,7 @@ absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& mess
     case v1::NodeMessage::kFoldReport:
       return reductions.OnFoldReport(node, message.fold_report());
     case v1::NodeMessage::kFailRequest:
-      return objects.OnFail(node, message.fail_request());
+      return requests.OnFail(node, message.fail_request());
     case v1::NodeMessage::kWatchSource:
       return reductions.OnWatchSource(node, message.watch_source());
     case v1::NodeMessage::kSourceState:
@@ -290,7 +289,7 @@ absl::Status DirectoryCore::Impl::HandleRegistration(Node& node, const v1::NodeM
       const v1::RegisterBegin& m = message.register_begin();
       node.registering = true;
       if (m.had_session()) gate.NoteEarlierLife();
-      if (m.sticky_stamp() <= Broadcasts::kMaxStamp) placement_table.HeardOf(m.sticky_stamp());
+      if (m.sticky_stamp() <= kMaxPolicyStamp) placement_table.NoteStamp(m.sticky_stamp());
       return absl::OkStatus();
     }
     case v1::NodeMessage::kRegisterCopy:

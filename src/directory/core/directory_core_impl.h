@@ -6,7 +6,8 @@
 //   requests    holds      report      placements      drains       reductions
 //     └───────────┴───────────┴─────┬──────┴──────────────┴──────────────┘
 //                                 pulls
-//                                   │   (ObjectPulls, ObjectReductions, ObjectDrains: upwards)
+//                                   │   (ObjectPulls, ObjectReductions, ObjectDrains,
+//                                   ObjectPlacements: up)
 //                                objects
 //     ┌──────────┬──────────┬───────┴────┬──────────────┬─────────────────┐
 //   nodes     outbox      gate     tombstones     losses, failures   hold sets, placement table
@@ -17,7 +18,6 @@
 #define PHALANX_DIRECTORY_CORE_DIRECTORY_CORE_IMPL_H_
 
 #include "absl/status/status.h"
-#include "src/directory/broadcasts/broadcasts.h"
 #include "src/directory/core/core_context.h"
 #include "src/directory/core/node_table.h"
 #include "src/directory/core/outbox.h"
@@ -34,6 +34,7 @@
 #include "src/directory/objects/tombstone_table.h"
 #include "src/directory/placement/drain_manager.h"
 #include "src/directory/placement/placement_manager.h"
+#include "src/directory/placement/placement_table.h"
 #include "src/directory/pulls/pull_scheduler.h"
 #include "src/directory/reductions/reduction_manager.h"
 
@@ -76,7 +77,7 @@ struct DirectoryCore::Impl {
   LossTable losses;
   FailureTable failures;
   HoldSets hold_sets;
-  Broadcasts placement_table;
+  PlacementTable placement_table;
   ObjectListeners listeners;
   ObjectTable objects;
   DrainManager drains;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "src/directory/placement/policy_messages.h"
+#include "src/directory/placement/placement_policy.h"
 #include "src/directory/reductions/reduction_report.h"
 
 namespace phalanx::directory {
@@ -26,19 +26,19 @@ uint64_t NanosBetween(Instant from, Instant to) {
 
 void StatusReport::Summarize(const Object& object, v1::ObjectSummary* out) const {
   out->set_object_id(object.id.binary().data(), ObjectId::kSize);
-  if (object.adopted) {
+  if (object.adopted()) {
     ToProto(object.generation, out->mutable_generation());
     ToProto(object.info, out->mutable_info());
   }
-  out->set_complete_copies(object.complete_copies);
-  out->set_partial_copies(object.copies.size() - object.complete_copies);
+  out->set_complete_copies(object.copies.complete());
+  out->set_partial_copies(object.copies.size() - object.copies.complete());
   out->set_waiting(object.waiting.size());
   out->set_inline_cached(object.inline_entry.cached());
   out->set_conflicts(object.conflicts);
   out->set_reducing(parts_.reductions.IsReducing(object.id));
   out->set_holders(parts_.holds.Holders(object.id));
-  if (const BroadcastMark* policy = parts_.placements.MarkOf(object.id);
-      policy != nullptr && policy->on()) {
+  if (const PlacementPolicy* policy = parts_.placements.PolicyOf(object.id);
+      policy != nullptr && policy->sticky()) {
     ToProto(*policy, out->mutable_sticky());
   }
 }
@@ -58,11 +58,11 @@ void StatusReport::DescribeCopy(const Object& object, const NodeKey& key, const 
     out->set_name(node->info.name());
     out->set_connected(node->connected);
   }
-  out->set_complete(copy.complete);
+  out->set_complete(copy.complete());
   out->set_primary(copy.primary);
   out->mutable_watermarks()->Add(copy.watermarks.begin(), copy.watermarks.end());
   const auto want = object.wants.find(key);
-  out->set_pulling(want != object.wants.end() && want->second.pulling);
+  out->set_pulling(want != object.wants.end() && want->second.state == WantState::kPulling);
   if (object.tree != nullptr) {
     if (const auto* member = object.tree->Find(key)) out->set_receivers(member->receivers);
   }
@@ -83,7 +83,7 @@ absl::Status StatusReport::Describe(const ObjectId& id, Instant now,
                                     v1::DescribeObjectResponse* out) const {
   const Object* const found = parts_.objects.Find(id);
   const Tombstone* tombstone = parts_.tombstones.FindDeleted(id);
-  const bool live = found != nullptr && found->adopted;
+  const bool live = found != nullptr && found->adopted();
   if (!live && tombstone != nullptr) {
     Summarize(id, *tombstone, out->mutable_summary());
     return absl::OkStatus();
@@ -212,7 +212,7 @@ void StatusReport::FillCounters(google::protobuf::Map<std::string, uint64_t>& co
   counters["folds_dropped"] = parts_.context.counters.folds_dropped;
   counters["reduce_sources_examined"] = parts_.context.counters.reduce_sources_examined;
   counters["sticky"] = parts_.placements.sticky();
-  counters["broadcasts_waited_for"] = parts_.placements.askers();
+  counters["broadcasts_waited_for"] = parts_.placements.requests();
   counters["broadcast_orders"] = parts_.placements.orders();
   counters["broadcast_refusals"] = parts_.placements.refusals();
   counters["broadcasts_examined"] = parts_.placements.examined();

@@ -8,6 +8,7 @@
 #include "phalanx/v1/tools.pb.h"
 #include "src/common/instant.h"
 #include "src/directory/objects/object_table.h"
+#include "src/directory/placement/placement_table.h"
 #include "src/directory/pulls/pull_scheduler.h"
 #include "src/directory/reductions/reduction_manager.h"
 
@@ -22,7 +23,7 @@ class StatusReport {
     const HoldSets& holds;
     const TombstoneTable& tombstones;
     const InlineCache& inline_cache;
-    const Broadcasts& placements;
+    const PlacementTable& placements;
     const ObjectTable& objects;
     const PullScheduler& pulls;
     const ReductionManager& reductions;

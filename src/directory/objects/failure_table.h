@@ -1,5 +1,5 @@
 // The ids whose producers reported that they will never be put, with the error that Gets and
-// reductions are given.
+// reductions receive.
 //
 // Bounded by options.max_failed, the oldest forgotten first. Owned by DirectoryCore. Thread rule:
 // the shard's control loop.

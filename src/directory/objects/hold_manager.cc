@@ -35,7 +35,8 @@ absl::Status HoldManager::OnClaim(Node& node, const v1::Claim& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   PHALANX_ASSIGN_OR_RETURN(const NodeKey from, ParseNodeKey(m.node()));
   ++parts_.context.counters.claims;
-  // Who let go of it again before it was told needs no claim: what is on its way may be the last.
+  // A claimant that has released its hold again needs no confirmation: the confirmation would let
+  // `from` release what may be the last hold.
   const bool held = parts_.holds.HeldBy(node.key, id) || DefectActive(Defect::kClaimBeforeHold);
   if (!held || parts_.nodes.Find(from) == nullptr) return absl::OkStatus();
   v1::Claimed& claimed = *parts_.outbox.Send(from).mutable_claimed();
@@ -60,7 +61,8 @@ absl::Status HoldManager::OnKeep(Node& node, const v1::KeepRequest& m) {
 
 void HoldManager::AnswerKeep(const ObjectId& id, const NodeKey& node, uint64_t request_id) {
   Object* object = parts_.objects.Find(id);
-  const bool adopted = object != nullptr && object->adopted;
+  const bool adopted = object != nullptr && object->adopted();
+  // Also while a reduction still computes the object: its result is then not owned.
   const bool reducing = parts_.reductions.ClearOwned(id);
   if (adopted) parts_.objects.ClearOwned(*object);
   v1::KeepReply& reply = *parts_.outbox.Send(node).mutable_keep_reply();
@@ -81,6 +83,7 @@ bool HoldManager::MayFree(const Object& object) const {
 
 bool HoldManager::FreeUnreferenced() {
   ReviewUnreferenced();
+  // An id without a hold is not necessarily unreferenced: MayFree decides.
   for (const ObjectId& id : parts_.holds.TakeUnheld()) parts_.objects.NoteUnreferenced(id);
   const absl::btree_set<ObjectId> unreferenced = parts_.objects.TakeUnreferenced();
   if (unreferenced.empty()) return false;
@@ -88,13 +91,14 @@ bool HoldManager::FreeUnreferenced() {
     Object* object = parts_.objects.Find(id);
     if (object == nullptr || !MayFree(*object)) continue;
     ++parts_.context.counters.freed;
-    parts_.requests.DeleteObject(*object);
+    parts_.freer.Free(*object);
   }
   return true;
 }
 
 void HoldManager::ReviewUnreferenced() {
   const bool complete = parts_.holds.complete();
+  // Only the change to complete matters: while holds are unrecorded, MayFree frees nothing.
   if (complete == std::exchange(holds_were_complete_, complete) || !complete) return;
   for (const auto& [id, object] : parts_.objects.all()) {
     if (parts_.objects.Unreferenced(*object)) parts_.objects.NoteUnreferenced(id);

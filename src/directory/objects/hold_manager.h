@@ -1,9 +1,9 @@
 // References: which nodes hold which objects, and which owned objects are freed because no node
-// does (docs/lifetime.md).
+// holds them (docs/lifetime.md).
 //
-// An owned object that no node holds is deleted, as by a Delete, at the end of the turn in which
-// its last hold went; or, while something else needs it (MayFree), when that has ended: each such
-// thing notes the id as unreferenced again.
+// An owned object without a hold is deleted, as by a Delete, at the end of the turn in which its
+// last hold ended. While a reduction or a grace period needs the object (MayFree), it stays; when
+// that ends, the component notes the id as unreferenced again.
 //
 // Owned by DirectoryCore. Thread rule: the shard's control loop; no I/O.
 #ifndef PHALANX_DIRECTORY_OBJECTS_HOLD_MANAGER_H_
@@ -16,9 +16,7 @@
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids.h"
 #include "src/directory/hold_sets.h"
-#include "src/directory/objects/object_requests.h"
 #include "src/directory/objects/object_table.h"
-#include "src/directory/reductions/reduction_manager.h"
 
 namespace phalanx::directory {
 
@@ -33,8 +31,8 @@ class HoldManager {
     HoldSets& holds;
     const TombstoneTable& tombstones;
     ObjectTable& objects;
-    ReductionManager& reductions;
-    ObjectRequests& requests;
+    ObjectReductions& reductions;
+    ObjectFreer& freer;
   };
 
   explicit HoldManager(const Parts& parts) : parts_(parts) {}
@@ -45,7 +43,7 @@ class HoldManager {
   absl::Status OnUnhold(Node& node, const v1::Unhold& m);
   absl::Status OnClaim(Node& node, const v1::Claim& m);
   absl::Status OnKeep(Node& node, const v1::KeepRequest& m);
-  // At once, or when the gate has opened.
+  // Called at once, or when the gate has opened.
   void AnswerKeep(const ObjectId& id, const NodeKey& node, uint64_t request_id);
 
   // Deletes what can be freed. Returns false if there was nothing to look at.
@@ -54,7 +52,7 @@ class HoldManager {
  private:
   // Returns true if no node holds the owned object and nothing else needs it.
   bool MayFree(const Object& object) const;
-  // Every hold is recorded again: objects that unrecorded holds may have kept are looked at.
+  // If every hold is recorded again, notes the objects that unrecorded holds may have kept.
   void ReviewUnreferenced();
 
   const Parts parts_;

@@ -1,9 +1,9 @@
-// The bytes of small objects, of which the shard answers Gets itself; bounded, least recently used
-// first out.
+// The bytes of small objects, with which the shard answers Gets itself. Bounded; the least recently
+// used entry is evicted first.
 //
-// Each object embeds an Entry, so that a look at its bytes costs no search; only the cache writes
-// it. The owner of the objects evicts: while over_limit(), it removes the entry of oldest(). Owned
-// by DirectoryCore. Thread rule: the shard's control loop.
+// Each object embeds an Entry, so that reading its bytes needs no search; only the cache writes it.
+// The owner of the objects evicts: while over_limit(), it removes the entry of oldest(). Owned by
+// DirectoryCore. Thread rule: the shard's control loop.
 #ifndef PHALANX_DIRECTORY_OBJECTS_INLINE_CACHE_H_
 #define PHALANX_DIRECTORY_OBJECTS_INLINE_CACHE_H_
 

@@ -7,7 +7,7 @@
 namespace phalanx::directory {
 namespace {
 
-size_t BytesOf(const BroadcastMark& policy) {
+size_t BytesOf(const PlacementPolicy& policy) {
   size_t bytes = 0;
   for (const std::string& name : policy.nodes) bytes += sizeof(std::string) + name.size();
   return bytes;
@@ -18,12 +18,14 @@ size_t BytesOf(const BroadcastMark& policy) {
 void LossTable::Add(const ObjectId& id, const Generation& generation,
                     absl::string_view last_holder) {
   const auto [at, added] = lost_.try_emplace(id);
+  // The first reason names the node that had the last copy.
   if (!added) return;
   ++context_.counters.lost;
   at->second.generation = generation;
   at->second.reason = absl::StrCat("no complete copy is left; the last was on node ", last_holder);
   at->second.order = context_.NewOrder();
   by_age_[at->second.order] = id;
+  // A copy of the id: Erase ends the entry that it is in.
   if (lost_.size() > context_.options.max_lost) Erase(ObjectId(by_age_.begin()->second));
 }
 
@@ -45,13 +47,14 @@ bool LossTable::Contains(const ObjectId& id, const Generation& generation) const
   return lost != nullptr && lost->generation == generation;
 }
 
-void LossTable::SetPolicy(const ObjectId& id, BroadcastMark policy) {
+void LossTable::SetPolicy(const ObjectId& id, PlacementPolicy policy) {
   const auto found = lost_.find(id);
   if (found == lost_.end()) return;
   LostObject& lost = found->second;
   name_bytes_ -= BytesOf(lost.policy);
+  // Beyond the limit the policy is dropped: the object returns without one.
   const bool room = BytesOf(policy) <= context_.options.max_lost_name_bytes - name_bytes_;
-  lost.policy = room ? std::move(policy) : BroadcastMark();
+  lost.policy = room ? std::move(policy) : PlacementPolicy();
   name_bytes_ += BytesOf(lost.policy);
 }
 

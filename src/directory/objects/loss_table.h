@@ -1,5 +1,5 @@
-// The objects of which no complete copy is left, with the reason that waiting Gets are given and
-// the placement policy that a holder restores if it comes back with a copy.
+// The objects without a complete copy, with the reason that waiting Gets receive and the placement
+// policy that is restored if a node returns with a copy.
 //
 // Bounded by options.max_lost, the oldest forgotten first, and by options.max_lost_name_bytes of
 // node names in policies, beyond which a policy is not kept. Owned by DirectoryCore. Thread rule:
@@ -16,15 +16,15 @@
 #include "absl/strings/string_view.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids.h"
-#include "src/directory/broadcasts/broadcasts.h"
 #include "src/directory/core/core_context.h"
+#include "src/directory/placement/placement_policy.h"
 
 namespace phalanx::directory {
 
 struct LostObject {
   Generation generation;
-  std::string reason;         // names the node that had the last complete copy
-  BroadcastMark policy = {};  // the last one that any holder may know
+  std::string reason;           // names the node that had the last complete copy
+  PlacementPolicy policy = {};  // the last one that any holder may know
   uint64_t order = 0;
 };
 
@@ -40,7 +40,7 @@ class LossTable {
   // Returns true if this generation was the one that was lost.
   bool Contains(const ObjectId& id, const Generation& generation) const;
   // Does nothing if the object is not lost.
-  void SetPolicy(const ObjectId& id, BroadcastMark policy);
+  void SetPolicy(const ObjectId& id, PlacementPolicy policy);
 
   absl::Status CheckInvariants() const;
 

@@ -1,15 +1,22 @@
-// What a shard knows of one object. Plain values, kept by ObjectTable; the fields of wants, plans
-// and measurements are written by PullScheduler.
+// What a shard knows of one object: values, owned by ObjectTable. Each section of Object names the
+// component that writes it.
 //
-//   an object's generation:
-//     none ──Adopt──► writing ──CompleteCopy──► sealed ──last complete copy gone──► lost
-//       ▲                │                        │  ▲                               │
-//       └───── void ─────┘◄──────── deleted ──────┘  └──── a holder comes back ──────┘
+//   ObjectPhase, of an object's adopted generation:
+//     kAbsent ──Adopt──► kWriting ──CompleteCopy──► kSealed ──no copy is left──► kLost
+//        ▲                  │                        │  ▲                         │
+//        ├────── void ──────┘◄─────── deleted ───────┤  └── a copy is registered ──┤
+//        └───────────────────────────────────────────┴──────── deleted ────────────┘
 //
-//   a node's copy:
-//     receiving ──pull complete──► complete        writing ──Seal──► complete
-//     (none) ──Deliver──► delivered ──the node reports it──► complete
-//     any, when its node begins a new session ──► stale ──registered──► as registered
+//   CopyState, of a node's copy of the adopted generation:
+//     (no copy) ──Assign──► kReceiving ──the pull completes──► kComplete
+//     (no copy) ──Create──► kWriting ────Seal────────────────► kComplete
+//     (no copy) ──Deliver─► kDelivered ──the node confirms───► kComplete
+//     any state, when the node begins a new session ──► stale ──registered──► as registered
+//
+//   WantState, of a node that waits for the object:
+//     kHeld ──the registration of its session ends──► kWaiting ──Assign──► kPulling
+//                                                        ▲                    │
+//                                                        └────── Requeue ─────┘
 #ifndef PHALANX_DIRECTORY_OBJECTS_OBJECT_H_
 #define PHALANX_DIRECTORY_OBJECTS_OBJECT_H_
 
@@ -26,9 +33,10 @@
 #include "phalanx/object_id.h"
 #include "src/common/ids.h"
 #include "src/common/instant.h"
-#include "src/directory/broadcast_tree.h"
-#include "src/directory/broadcasts/broadcasts.h"
+#include "src/directory/core/node_table.h"
 #include "src/directory/objects/inline_cache.h"
+#include "src/directory/placement/placement_policy.h"
+#include "src/directory/pulls/relay_tree.h"
 #include "src/directory/validate.h"
 
 namespace phalanx::directory {
@@ -48,15 +56,26 @@ struct PullRecord {
   bool reported = false;
 };
 
+enum class CopyState {
+  kReceiving,  // a pull makes the copy grow; also the remainder of a pull that has ended
+  kWriting,    // created on this node and not sealed: its writer makes the copy grow
+  // Complete as far as the shard knows: sent in a Deliver, which the node may have no memory to
+  // keep. Does not count when another copy is evicted.
+  kDelivered,
+  kComplete,
+};
+
 // A node's copy of the adopted generation.
 struct Copy {
-  bool complete = false;
+  CopyState state() const { return state_; }
+  // Includes copies that are known from a Deliver only.
+  bool complete() const {
+    return state_ == CopyState::kComplete || state_ == CopyState::kDelivered;
+  }
+  bool writing() const { return state_ == CopyState::kWriting; }
+  bool unconfirmed() const { return state_ == CopyState::kDelivered; }
+
   bool primary = false;
-  // Created on this node and not sealed: its writer makes it grow, not a pull.
-  bool writer = false;
-  // Sent in a Deliver, which the node may have no memory to keep: does not count when another copy
-  // is evicted.
-  bool unconfirmed = false;
   // Known from a session that has ended; removed unless the new session registers it.
   bool stale = false;
   // Registered in this session: its pull may have a plan of an earlier session.
@@ -67,6 +86,49 @@ struct Copy {
   uint64_t registered_stamp = 0;
   absl::InlinedVector<uint64_t, 1> watermarks;
   std::unique_ptr<PullRecord> pull;
+
+ private:
+  friend class CopyMap;
+  CopyState state_ = CopyState::kReceiving;
+};
+
+// The copies of one object by node, with the numbers of complete copies and of those being written.
+// Only ObjectTable adds, removes and changes copies.
+class CopyMap {
+ public:
+  using Map = absl::btree_map<NodeKey, Copy>;
+
+  int complete() const { return complete_; }
+  int writing() const { return writing_; }
+  bool empty() const { return copies_.empty(); }
+  size_t size() const { return copies_.size(); }
+  bool contains(const NodeKey& node) const { return copies_.contains(node); }
+  Map::iterator find(const NodeKey& node) { return copies_.find(node); }
+  Map::const_iterator find(const NodeKey& node) const { return copies_.find(node); }
+  Copy& at(const NodeKey& node) { return copies_.at(node); }
+  const Copy& at(const NodeKey& node) const { return copies_.at(node); }
+  Map::iterator begin() { return copies_.begin(); }
+  Map::iterator end() { return copies_.end(); }
+  Map::const_iterator begin() const { return copies_.begin(); }
+  Map::const_iterator end() const { return copies_.end(); }
+
+ private:
+  friend class ObjectTable;
+
+  // Returns the node's copy, and whether it is new.
+  std::pair<Copy&, bool> Add(const NodeKey& node);
+  void SetState(Copy& copy, CopyState state);
+  void Remove(Map::iterator copy);
+
+  Map copies_;
+  int complete_ = 0;
+  int writing_ = 0;
+};
+
+enum class WantState {
+  kHeld,     // registered in a session whose registration has not ended: not planned
+  kWaiting,  // for a sender
+  kPulling,  // assigned: the receiver has feeds in the tree, or pulls from an outside sender
 };
 
 // A node that waits for the object, or pulls it.
@@ -74,12 +136,9 @@ struct Want {
   uint64_t order = 0;
   uint64_t number = 0;  // the node's number of the request; repeated in each Assign
   bool keep = false;    // as a primary copy
-  // Assigned to a sender: the receiver has feeds in the tree, or pulls from `outside_sender`.
-  bool pulling = false;
-  // A sender that has not registered yet.
+  WantState state = WantState::kWaiting;
+  // The sender of a pull that was registered before the sender was.
   NodeKey outside_sender;
-  // Registered in a session whose registration has not ended: not planned.
-  bool held = false;
   int withdrawals = 0;
   Instant not_before;
   // Its node has no memory for this generation: not planned while the generation is the object's.
@@ -90,80 +149,112 @@ struct Want {
   std::optional<Instant> affinity_until;
 };
 
-// A generation that is not the adopted one, on the node that created it.
-struct Attempt {
+// A generation that is not the adopted one, on the node that created it. Written by Standbys.
+struct Standby {
   Generation generation;
   NodeKey node;
   ObjectInfo info;
   bool complete = false;
-  // Its node was sent SUPERSEDED; kept until the node has dropped it.
+  // The node was sent SUPERSEDED; kept until the node has dropped it.
   bool superseded = false;
+  // Known from a session that has ended.
   bool stale = false;
-  // Its node registered it as adopted in an earlier life of the shard: the generation that is
+  // The node registered it as adopted in an earlier life of the shard: the generation that is
   // adopted now may turn out to be deleted.
+  bool was_adopted = false;
+  PlacementPolicy policy = {};  // as the node registered it
+};
+
+// A copy as a node registers it.
+struct Registration {
+  Generation generation;
+  ObjectInfo info;
+  bool primary = false;
   bool adopted = false;
-  BroadcastMark policy = {};  // as its node registered it
+  bool complete = false;
+  bool writing = false;
+  NodeKey sender;
+  PlacementPolicy policy = {};
+};
+
+// The last source of bytes is gone, and receivers that it fed may have received every byte without
+// having reported it. Until they have, or the deadline has passed, the generation is neither void
+// nor lost.
+struct FinalReports {
+  absl::btree_set<NodeKey> awaited;
+  Instant deadline = Instant::Infinite();
+
+  void Clear() { *this = FinalReports(); }
+};
+
+enum class ObjectPhase {
+  kAbsent,   // no generation is adopted
+  kWriting,  // a complete copy never existed: without a source, the generation is void
+  kSealed,   // a complete copy existed: without one, the generation is lost
+  kLost,     // sealed, no copy is left, and the waiting nodes were notified
 };
 
 struct Object {
   explicit Object(const ObjectId& object_id) : id(object_id) {}
 
-  bool has_writer() const { return writers > 0; }
+  ObjectPhase phase() const { return phase_; }
+  bool adopted() const { return phase_ != ObjectPhase::kAbsent; }
+  bool sealed() const { return phase_ == ObjectPhase::kSealed || phase_ == ObjectPhase::kLost; }
+  bool IsAdopted(const Generation& other) const { return adopted() && generation == other; }
   // Returns true if the node holds a complete copy and has reported so in this session.
-  bool HasConfirmedCopy(const NodeKey& node) const {
-    const auto copy = copies.find(node);
-    return copy != copies.end() && copy->second.complete && !copy->second.unconfirmed &&
-           !copy->second.stale;
-  }
+  bool HasConfirmedCopy(const NodeKey& node) const;
+  // Returns true if a complete copy exists on a connected node other than `except` that stays.
+  bool HasOtherCompleteCopy(const NodeTable& nodes, const NodeKey& except) const;
+  // Returns a node other than `except` whose complete copy is known from a Deliver only, or
+  // nullptr.
+  Node* FindUnconfirmed(NodeTable& nodes, const NodeKey& except) const;
   // Returns true if the want's node has no memory for the object's generation.
-  bool LacksRoom(const Want& want) const { return adopted && want.no_room_for == generation; }
+  bool LacksRoom(const Want& want) const { return adopted() && want.no_room_for == generation; }
+  // Returns nullptr if the generation does not stand by on the node.
+  Standby* FindStandby(const Generation& standby_generation, const NodeKey& node);
+  void EraseStandby(const Generation& standby_generation, const NodeKey& node);
 
   const ObjectId id;
 
   // ---- written by ObjectTable
   // `generation` and `info` are those of the adopted generation.
-  bool adopted = false;
-  // A complete copy existed: from then on the generation can be lost, but not become void.
-  bool sealed = false;
+  Generation generation;
+  ObjectInfo info;
   // Adopted from absence in the first lease after a start: gives way to a generation that was
   // adopted before the start.
   bool tentative = false;
   // The creator is notified of the adoption when it is no longer tentative.
   bool verdict_held = false;
-  // The waiting nodes were notified of the loss.
-  bool loss_reported = false;
   std::string last_holder;  // the name of the node whose complete copy went last
   // An owned object that is not referenced is not freed before: a reduction may need it again.
   Instant gc_grace_until;
   // Plans from here on belong to this adoption. A generation can be given up and return with a
   // fenced node; reports under earlier plans are void.
   PlanId first_plan = 0;
-  Generation generation;
-  ObjectInfo info;
-  absl::btree_map<NodeKey, Copy> copies;
-  int complete_copies = 0;
-  int writers = 0;  // copies that are being written
-  std::vector<Attempt> attempts;
-  uint32_t conflicts = 0;
-  // The last source of bytes is gone: receivers that it fed, which may have received every byte and
-  // not reported it. Until they have, or a lease has passed (`void_at`), the generation is neither
-  // void nor lost.
-  absl::btree_set<NodeKey> unreported_receivers;
-  Instant void_at = Instant::Infinite();
+  CopyMap copies;
+  FinalReports final_reports;
   Instant timer = Instant::Infinite();
+
+  // ---- written by Standbys
+  std::vector<Standby> standbys;
+  uint32_t conflicts = 0;  // standby generations of another size than the adopted one
 
   // ---- written by InlineCache
   InlineCache::Entry inline_entry;
 
   // ---- written by PullScheduler
   absl::btree_map<NodeKey, Want> wants;
-  // Those of `wants` that are not pulling, oldest first.
+  // The wants that are not pulling, oldest first.
   absl::btree_set<std::pair<uint64_t, NodeKey>> waiting;
-  std::unique_ptr<BroadcastTree> tree;  // while there is something to plan
+  std::unique_ptr<RelayTree> tree;  // while there is something to plan
 
   // ---- written by DrainManager
   // The node that was asked to fetch the sole copy of a draining node.
   NodeKey drain_target;
+
+ private:
+  friend class ObjectTable;
+  ObjectPhase phase_ = ObjectPhase::kAbsent;
 };
 
 }  // namespace phalanx::directory

@@ -58,6 +58,18 @@ class ObjectReductions {
   virtual std::optional<Generation> PlannedResult(const ObjectId& id) const = 0;
   // Returns true if the object is a committed result whose node may come back with it.
   virtual bool AwaitsResult(const Object& object) const = 0;
+  // Returns true if a reduction of any shard reads the object as a source.
+  virtual bool Watches(const ObjectId& source) const = 0;
+  // The result is to stay. Returns false if no reduction of this target is running.
+  virtual bool ClearOwned(const ObjectId& target) = 0;
+};
+
+// Frees objects that no node references. Implemented by ObjectRequests.
+class ObjectFreer {
+ public:
+  virtual ~ObjectFreer() = default;
+  // Deletes the object as a Delete does. The object may be gone after it.
+  virtual void Free(Object& object) = 0;
 };
 
 // The draining nodes that hold an object's only complete copies. Implemented by DrainManager.
@@ -75,10 +87,30 @@ class ObjectDrains {
   virtual void OnReleased(const Object& object) = 0;
 };
 
+// The placement policy of an object, and the broadcasts that wait for its copies. Implemented by
+// PlacementManager.
+class ObjectPlacements {
+ public:
+  virtual ~ObjectPlacements() = default;
+
+  // Another generation is adopted: nodes that were ordered to fetch the object are ordered again.
+  virtual void OnAdopted(const Object& object) = 0;
+  // The object returns from a registered copy: if it was lost, the policy from before is restored.
+  virtual void OnReturned(const Object& object) = 0;
+  // The node has registered a copy with the policy that it knows.
+  virtual void OnPolicyRegistered(const Object& object, const NodeKey& node,
+                                  const PlacementPolicy& policy) = 0;
+  // The node has a complete copy that it keeps.
+  virtual void OnCopyConfirmed(const Object& object, const NodeKey& node) = 0;
+  // The object is about to be erased.
+  virtual void OnReleased(const Object& object) = 0;
+};
+
 struct ObjectListeners {
   ObjectPulls* pulls = nullptr;
   ObjectReductions* reductions = nullptr;
   ObjectDrains* drains = nullptr;
+  ObjectPlacements* placements = nullptr;
 };
 
 }  // namespace phalanx::directory

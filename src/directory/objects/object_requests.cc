@@ -12,19 +12,20 @@
 
 namespace phalanx::directory {
 
-// A root that is on its way, and who asks again or keeps the reduction in mind, must not bring it
-// back: also when the shard begins anew, so there is something that nodes can register.
-void ObjectRequests::BuryReduction(const ObjectId& id, const Generation& reduction_id) {
+// A result that is on its way, or a retry of the request, must not bring the reduction back. The
+// tombstone of its id refuses both; nodes register it at a shard that restarts.
+void ObjectRequests::AddReductionTombstone(const ObjectId& id, const Generation& reduction_id) {
   parts_.losses.Erase(id);
   parts_.tombstones.Add(id, reduction_id);
   if (Object* object = parts_.objects.Find(id)) parts_.objects.Reevaluate(*object);
 }
 
-// Its node may be gone, and come back with it.
-void ObjectRequests::BuryLost(const ObjectId& id) {
+// A node that is down can return with a copy: the tombstone refuses it.
+void ObjectRequests::AddLostTombstone(const ObjectId& id) {
   const LostObject* lost = parts_.losses.Find(id);
   if (lost == nullptr) return;
   ++parts_.context.counters.deleted;
+  // A copy: Erase ends `lost`.
   const Generation generation = lost->generation;
   parts_.losses.Erase(id);
   parts_.tombstones.Add(id, generation).info = ObjectInfo();
@@ -50,10 +51,10 @@ absl::Status ObjectRequests::OnDelete(Node& node, const v1::DeleteRequest& m) {
 void ObjectRequests::AnswerDelete(const ObjectId& id, const NodeKey& node, uint64_t request_id) {
   const ReductionManager::Cancelled cancelled = parts_.reductions.CancelDeleted(id);
   Object* object = parts_.objects.Find(id);
-  const bool adopted = object != nullptr && object->adopted;
-  if (!adopted) BuryLost(id);
-  if (cancelled.was_running && !adopted) BuryReduction(id, cancelled.id);
-  // Its node may be gone, and come back with it.
+  const bool adopted = object != nullptr && object->adopted();
+  if (!adopted) AddLostTombstone(id);
+  if (cancelled.was_running && !adopted) AddReductionTombstone(id, cancelled.id);
+  // The root's node can return with the result: the tombstone refuses it.
   if (cancelled.was_running && !adopted && cancelled.announced.valid()) {
     parts_.tombstones.AddOlder(id, cancelled.announced);
   }
@@ -78,7 +79,8 @@ void ObjectRequests::DeleteObject(Object& object, bool spare_others) {
   parts_.losses.Erase(object.id);
   Tombstone& tombstone = parts_.tombstones.Add(object.id, object.generation);
   tombstone.info = object.info;
-  DeleteAttempts(object, tombstone, spare_others);
+  DeleteStandbys(object, tombstone, spare_others);
+  // First, so that receivers that still want the object are not sent DELETED.
   if (spare_others) VoidReceivers(object);
   absl::btree_set<NodeKey> notified;
   std::vector<NodeKey> stale;
@@ -104,39 +106,40 @@ void ObjectRequests::DeleteObject(Object& object, bool spare_others) {
     parts_.objects.RemoveCopy(object, key);
     parts_.drains.OnNodeLeft(object, key);
   }
+  // Without a message: their nodes are notified when they register the copies.
   for (const NodeKey& key : stale) parts_.objects.RemoveCopy(object, key);
-  if (object.attempts.empty() && object.wants.empty()) {
+  if (object.standbys.empty() && object.wants.empty()) {
     return parts_.objects.ForgetDeleted(object);
   }
   parts_.objects.ForgetGeneration(object);
-  parts_.objects.AdoptSpared(object);
+  parts_.objects.standbys().AdoptSpared(object);
   parts_.objects.Reevaluate(object);
 }
 
-void ObjectRequests::DeleteAttempts(Object& object, Tombstone& tombstone, bool spare_others) {
-  const auto spared = [spare_others](const Attempt& attempt) {
-    return spare_others && !attempt.stale && !attempt.superseded;
+void ObjectRequests::DeleteStandbys(Object& object, Tombstone& tombstone, bool spare_others) {
+  const auto spared = [spare_others](const Standby& standby) {
+    return spare_others && !standby.stale && !standby.superseded;
   };
-  std::vector<NodeKey> stood_by;
-  for (const Attempt& attempt : object.attempts) {
-    if (spared(attempt)) continue;
-    stood_by.push_back(attempt.node);
-    // What is stale is refused when its node registers it again.
-    parts_.tombstones.AddOlder(object.id, attempt.generation);
-    if (attempt.stale) continue;
-    parts_.outbox.SendVerdict(attempt.node, object.id, attempt.generation, v1::Verdict::DELETED);
-    parts_.tombstones.AwaitConfirm(tombstone, object.id, attempt.generation, attempt.node,
-                                   parts_.nodes.Find(attempt.node)->session);
+  std::vector<NodeKey> standby_nodes;
+  for (const Standby& standby : object.standbys) {
+    if (spared(standby)) continue;
+    standby_nodes.push_back(standby.node);
+    // A stale one is refused when its node registers it again.
+    parts_.tombstones.AddOlder(object.id, standby.generation);
+    if (standby.stale) continue;
+    parts_.outbox.SendVerdict(standby.node, object.id, standby.generation, v1::Verdict::DELETED);
+    parts_.tombstones.AwaitConfirm(tombstone, object.id, standby.generation, standby.node,
+                                   parts_.nodes.Find(standby.node)->session);
   }
-  parts_.objects.EraseAttempts(object, std::not_fn(spared));
-  for (const NodeKey& key : stood_by) parts_.objects.UnlinkNodeIfUnused(key, object);
+  std::erase_if(object.standbys, std::not_fn(spared));
+  for (const NodeKey& key : standby_nodes) parts_.objects.UnlinkNodeIfUnused(key, object);
 }
 
 void ObjectRequests::VoidReceivers(Object& object) {
   std::vector<NodeKey> receivers;
   for (const auto& [key, want] : object.wants) {
     const auto copy = object.copies.find(key);
-    if (copy == object.copies.end() || copy->second.stale || copy->second.writer) continue;
+    if (copy == object.copies.end() || copy->second.stale || copy->second.writing()) continue;
     receivers.push_back(key);
   }
   for (const NodeKey& key : receivers) {
@@ -177,13 +180,13 @@ void ObjectRequests::AnswerQuery(const ObjectId& id, const NodeKey& node, uint64
   reply.set_request_id(request_id);
   reply.set_holders(parts_.holds.Holders(id));
   const Object* object = parts_.objects.Find(id);
-  if (object != nullptr && object->adopted) {
+  if (object != nullptr && object->adopted()) {
     reply.set_known(true);
-    reply.set_complete(object->complete_copies > 0);
+    reply.set_complete(object->copies.complete() > 0);
     ToProto(object->generation, reply.mutable_generation());
     ToProto(object->info, reply.mutable_info());
-    reply.set_complete_copies(object->complete_copies);
-    reply.set_partial_copies(object->copies.size() - object->complete_copies);
+    reply.set_complete_copies(object->copies.complete());
+    reply.set_partial_copies(object->copies.size() - object->copies.complete());
   } else if (const Tombstone* tombstone = parts_.tombstones.FindDeleted(id)) {
     reply.set_known(true);
     reply.set_deleted(true);
@@ -192,8 +195,8 @@ void ObjectRequests::AnswerQuery(const ObjectId& id, const NodeKey& node, uint64
   if (object == nullptr) return;
   reply.set_waiting(object->waiting.size());
   reply.set_conflicts(object->conflicts);
-  const BroadcastMark* policy = parts_.placement_table.MarkOf(id);
-  reply.set_sticky(policy != nullptr && policy->on());
+  const PlacementPolicy* policy = parts_.placement_table.PolicyOf(id);
+  reply.set_sticky(policy != nullptr && policy->sticky());
   if (!names.empty()) parts_.placements.CountNamed(*object, names, reply);
 }
 
@@ -202,34 +205,31 @@ absl::Status ObjectRequests::OnEvict(Node& node, const v1::EvictRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const Generation generation, ParseGeneration(m.generation()));
   Object* object = parts_.objects.Find(id);
   bool granted = true;
-  if (object != nullptr && object->adopted && object->generation == generation) {
+  if (object != nullptr && object->IsAdopted(generation)) {
     const auto copy = object->copies.find(node.key);
     const bool listed = copy != object->copies.end();
-    if (listed) copy->second.unconfirmed = false;
-    const bool needed = listed && (copy->second.complete || copy->second.writer) &&
-                        !parts_.objects.HasOtherCompleteCopy(*object, node.key);
+    if (listed) parts_.objects.ConfirmCopy(*object, copy->second);
+    const bool needed = listed && (copy->second.complete() || copy->second.writing()) &&
+                        !object->HasOtherCompleteCopy(parts_.nodes, node.key);
+    // The last complete copy is never evicted: the object would be lost.
     granted = !needed || DefectActive(Defect::kEvictLastCopy);
-    // Asked again, it may be granted on that node's word.
-    Node* other = granted ? nullptr : parts_.objects.FindUnconfirmed(*object, node.key);
+    // If that node confirms its copy, the next EvictRequest is granted.
+    Node* other = granted ? nullptr : object->FindUnconfirmed(parts_.nodes, node.key);
     if (other != nullptr) {
       parts_.outbox.SendFetch(other->key, id, parts_.context.NewPlan(), /*keep=*/false,
                               /*only_confirm=*/true);
     }
     if (granted && listed) {
       parts_.objects.RemoveCopy(*object, node.key);
-      // Ordered while it had the copy: that has not brought it to fetch another one.
-      parts_.placement_table.OrderAgain(id, node.key,
-                                        [this](const ObjectId& of, const NodeKey& key) {
-                                          return parts_.objects.LacksCopy(of, key);
-                                        });
+      parts_.placements.OnEvicted(*object, node.key);
     } else {
-      if (listed && copy->second.complete) parts_.placement_table.Arrived(id, node.key);
+      if (listed && copy->second.complete()) parts_.placements.OnCopyConfirmed(*object, node.key);
       parts_.drains.OnCopiesChanged(*object);
     }
   } else if (object != nullptr) {
-    // What stands by may be the only one that is left.
-    const Attempt* attempt = parts_.objects.FindAttempt(*object, generation, node.key);
-    granted = attempt == nullptr || attempt->superseded;
+    // A standby copy may be the last one if the adopted generation dies.
+    const Standby* standby = object->FindStandby(generation, node.key);
+    granted = standby == nullptr || standby->superseded;
   }
   ++(granted ? parts_.context.counters.evictions_granted
              : parts_.context.counters.evictions_refused);
@@ -237,6 +237,27 @@ absl::Status ObjectRequests::OnEvict(Node& node, const v1::EvictRequest& m) {
   reply.set_object_id(m.object_id());
   ToProto(generation, reply.mutable_generation());
   reply.set_granted(granted);
+  if (object != nullptr) parts_.objects.Reevaluate(*object);
+  return absl::OkStatus();
+}
+
+absl::Status ObjectRequests::OnFail(Node& node, const v1::FailRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  Object* object = parts_.objects.Find(id);
+  v1::FailReply& reply = *parts_.outbox.Send(node.key).mutable_fail_reply();
+  reply.set_request_id(m.request_id());
+  if (m.code() <= 0 || m.code() > static_cast<int>(absl::StatusCode::kUnauthenticated)) {
+    reply.set_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
+    reply.set_message(absl::StrCat("object ", id.hex(), ": ", m.code(), " is no error's code"));
+    return absl::OkStatus();
+  }
+  if (object != nullptr && object->adopted() && object->copies.complete() > 0) {
+    reply.set_code(static_cast<int>(absl::StatusCode::kAlreadyExists));
+    reply.set_message(absl::StrCat("object ", id.hex(), " was put; it cannot fail any more"));
+    return absl::OkStatus();
+  }
+  parts_.failures.Set(id, absl::Status(static_cast<absl::StatusCode>(m.code()), m.message()));
+  parts_.objects.NoteChange(id);
   if (object != nullptr) parts_.objects.Reevaluate(*object);
   return absl::OkStatus();
 }
@@ -253,19 +274,19 @@ absl::Status ObjectRequests::OnRegisterTombstone(const v1::RegisterTombstone& m)
 void ObjectRequests::OnDeletedGeneration(const ObjectId& id, const Generation& generation) {
   if (IsReductionNumber(generation)) parts_.reductions.EndIfBuried(id, generation);
   Object* object = parts_.objects.Find(id);
-  if (object != nullptr && object->adopted && object->generation == generation) {
+  if (object != nullptr && object->IsAdopted(generation)) {
     DeleteObject(*object, /*spare_others=*/true);
   } else {
     const Tombstone* known = parts_.tombstones.FindRefusing(id, generation);
     if (parts_.losses.Contains(id, generation)) parts_.losses.Erase(id);
-    const bool revived = (object != nullptr && object->adopted) ||
+    const bool revived = (object != nullptr && object->adopted()) ||
                          parts_.losses.Find(id) != nullptr ||
                          (known != nullptr && known->revived) || parts_.reductions.IsReducing(id);
-    // Behind what was deleted in this life of the shard: a node's old tombstones must not push out
-    // the last one.
+    // Behind the generations that were deleted in this life of the shard: a node's old tombstones
+    // must not push out the newest.
     Tombstone& tombstone = parts_.tombstones.AddOlder(id, generation);
     tombstone.revived = revived;
-    if (object != nullptr) parts_.objects.RefuseAttempts(*object, generation, tombstone);
+    if (object != nullptr) parts_.objects.standbys().Refuse(*object, generation, tombstone);
     if (object != nullptr) parts_.objects.Reevaluate(*object);
   }
 }

@@ -1,5 +1,5 @@
-// Requests about one object: delete, query, evict; and what a deleted generation means for the
-// object and its reduction.
+// Requests about one object: delete, query, evict, fail; and what a deleted generation means for
+// the object and its reduction.
 //
 // Owned by DirectoryCore, above the components whose state a Delete touches. Thread rule: the
 // shard's control loop; no I/O.
@@ -17,12 +17,13 @@
 #include "src/directory/objects/object_table.h"
 #include "src/directory/placement/drain_manager.h"
 #include "src/directory/placement/placement_manager.h"
+#include "src/directory/placement/placement_table.h"
 #include "src/directory/pulls/pull_scheduler.h"
 #include "src/directory/reductions/reduction_manager.h"
 
 namespace phalanx::directory {
 
-class ObjectRequests final : public DeletedResultListener {
+class ObjectRequests final : public DeletedResultListener, public ObjectFreer {
  public:
   // What the requests stand on; all of it outlives them.
   struct Parts {
@@ -33,7 +34,8 @@ class ObjectRequests final : public DeletedResultListener {
     const HoldSets& holds;
     TombstoneTable& tombstones;
     LossTable& losses;
-    Broadcasts& placement_table;
+    FailureTable& failures;
+    PlacementTable& placement_table;
     ObjectTable& objects;
     PullScheduler& pulls;
     DrainManager& drains;
@@ -48,6 +50,7 @@ class ObjectRequests final : public DeletedResultListener {
   absl::Status OnDeleteConfirm(Node& node, const v1::DeleteConfirm& m);
   absl::Status OnQuery(Node& node, const v1::QueryRequest& m);
   absl::Status OnEvict(Node& node, const v1::EvictRequest& m);
+  absl::Status OnFail(Node& node, const v1::FailRequest& m);
   absl::Status OnRegisterTombstone(const v1::RegisterTombstone& m);
 
   // The answers, at once or when the gate has opened.
@@ -60,19 +63,18 @@ class ObjectRequests final : public DeletedResultListener {
   // deleted in an earlier life of the shard; nodes that want the object wait for what was put after
   // that.
   void DeleteObject(Object& object, bool spare_others = false);
+  void Free(Object& object) override { DeleteObject(object); }
   // A node has registered that the generation was deleted.
   void OnDeletedGeneration(const ObjectId& id, const Generation& generation) override;
 
  private:
-  void DeleteAttempts(Object& object, Tombstone& tombstone, bool spare_others);
+  void DeleteStandbys(Object& object, Tombstone& tombstone, bool spare_others);
   // Nodes that were receiving what is deleted still want the object.
   void VoidReceivers(Object& object);
-  // A reduction of which nothing was adopted: leaves a tombstone of its id, which nodes can
-  // register at a shard that restarts, so that a root on its way or a retry cannot bring the
-  // reduction back.
-  void BuryReduction(const ObjectId& id, const Generation& reduction_id);
-  // An object of which no copy is left: its node may come back with a copy.
-  void BuryLost(const ObjectId& id);
+  // For a reduction without an adopted result: leaves a tombstone of its id.
+  void AddReductionTombstone(const ObjectId& id, const Generation& reduction_id);
+  // For an object without a copy: leaves a tombstone of the lost generation.
+  void AddLostTombstone(const ObjectId& id);
 
   const Parts parts_;
 };

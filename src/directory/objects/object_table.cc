@@ -27,8 +27,8 @@ ObjectTable::ObjectTable(const Parts& parts, const ObjectListeners& listeners)
       losses_(parts.losses),
       failures_(parts.failures),
       inline_cache_(parts.inline_cache),
-      placements_(parts.placements),
-      listeners_(listeners) {}
+      listeners_(listeners),
+      standbys_({context_, nodes_, outbox_, gate_, tombstones_, *this, listeners_}) {}
 
 Object* ObjectTable::Find(const ObjectId& id) {
   const auto found = objects_.find(id);
@@ -41,17 +41,16 @@ Object& ObjectTable::GetOrCreate(const ObjectId& id) {
   return *at->second;
 }
 
-// There may be another copy of what was there: it is lost when the shard has learned.
 bool ObjectTable::MayComeBack(const Object& object) const {
-  return object.adopted && object.sealed && object.copies.empty() && gate_.learning();
+  return object.sealed() && object.copies.empty() && gate_.learning();
 }
 
 void ObjectTable::UnlinkNodeIfUnused(const NodeKey& key, Object& object) {
   Node* node = nodes_.Find(key);
   if (node == nullptr || object.copies.contains(key) || object.wants.contains(key)) return;
   if (object.drain_target == key) return;
-  for (const Attempt& attempt : object.attempts) {
-    if (attempt.node == key) return;
+  for (const Standby& standby : object.standbys) {
+    if (standby.node == key) return;
   }
   node->objects.erase(object.id);
 }
@@ -71,23 +70,22 @@ absl::Status ObjectTable::OnSeal(Node& node, const v1::AnnounceSeal& m) {
     ++context_.counters.late_messages;
     return absl::OkStatus();
   }
-  if (Attempt* attempt = FindAttempt(*object, generation, node.key)) {
+  if (Standby* standby = object->FindStandby(generation, node.key)) {
     PHALANX_RETURN_IF_ERROR(
-        ValidateInline(attempt->info.size_bytes, true, m.has_inline(), m.inline_bytes()));
-    if (attempt->complete) return absl::OkStatus();
-    attempt->complete = true;
-    if (attempt->superseded && attempt->info.size_bytes != object->info.size_bytes) {
+        ValidateInline(standby->info.size_bytes, true, m.has_inline(), m.inline_bytes()));
+    if (standby->complete) return absl::OkStatus();
+    standby->complete = true;
+    if (standby->superseded && standby->info.size_bytes != object->info.size_bytes) {
       ++object->conflicts;
       ++context_.counters.conflicts;
     }
-    if (!attempt->superseded && DefectActive(Defect::kStandbyAdoptedEarly)) {
+    if (!standby->superseded && DefectActive(Defect::kStandbyAdoptedEarly)) {
       VoidGeneration(*object, "another generation was complete first", NodeKey());
     }
     Reevaluate(*object);
     return absl::OkStatus();
   }
-  const bool current =
-      object->adopted && object->generation == generation && object->copies.contains(node.key);
+  const bool current = object->IsAdopted(generation) && object->copies.contains(node.key);
   if (!current) {
     ++context_.counters.late_messages;
     return absl::OkStatus();
@@ -103,14 +101,15 @@ absl::Status ObjectTable::OnSeal(Node& node, const v1::AnnounceSeal& m) {
 absl::Status ObjectTable::OnWithdraw(Node& node, const v1::Withdraw& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   PHALANX_ASSIGN_OR_RETURN(const Generation generation, ParseGeneration(m.generation()));
+  // A node that drops a copy on its own has dropped what a Delete asked it to drop.
   tombstones_.Confirm(id, generation, node.key);
   Object* object = Find(id);
   if (object == nullptr) return absl::OkStatus();
-  if (object->adopted && object->generation == generation && object->copies.contains(node.key)) {
+  if (object->IsAdopted(generation) && object->copies.contains(node.key)) {
     RemoveCopy(*object, node.key);
     listeners_.pulls->Postpone(*object, node.key);
   }
-  EraseAttempt(*object, generation, node.key);
+  object->EraseStandby(generation, node.key);
   UnlinkNodeIfUnused(node.key, *object);
   Reevaluate(*object);
   return absl::OkStatus();
@@ -118,10 +117,9 @@ absl::Status ObjectTable::OnWithdraw(Node& node, const v1::Withdraw& m) {
 
 void ObjectTable::Adopt(Object& object, Node& node, const Generation& generation, ObjectInfo info,
                         bool complete, bool notify) {
-  PHALANX_CHECK(!object.adopted && object.copies.empty(), "one generation at a time");
-  object.adopted = true;
-  object.sealed = false;
-  object.loss_reported = false;
+  PHALANX_CHECK(!object.adopted() && object.copies.empty(), "one generation at a time");
+  object.phase_ = ObjectPhase::kWriting;
+  // While nodes register, one of them may have an older adopted generation.
   object.tentative = gate_.learning();
   object.first_plan = context_.NewPlan();
   object.generation = generation;
@@ -132,181 +130,109 @@ void ObjectTable::Adopt(Object& object, Node& node, const Generation& generation
   tombstones_.Revive(object.id);
   Copy& copy = AddCopy(object, node);
   copy.primary = true;
-  SetWriter(object, copy, !complete);
+  object.copies.SetState(copy, complete ? CopyState::kReceiving : CopyState::kWriting);
   if (notify) ReportAdopted(object);
-  RestartPlacement(object);
+  listeners_.placements->OnAdopted(object);
   if (complete) CompleteCopy(object, node.key);
 }
 
 void ObjectTable::ReportAdopted(Object& object) {
   object.verdict_held = object.tentative;
   if (object.tentative || !object.copies.contains(object.generation.creator)) return;
-  SendVerdict(object.generation.creator, object, object.generation, v1::Verdict::ADOPTED);
+  outbox_.SendVerdict(object.generation.creator, object.id, object.generation,
+                      v1::Verdict::ADOPTED);
 }
 
-Attempt* ObjectTable::FindAttempt(Object& object, const Generation& generation,
-                                  const NodeKey& node) {
-  for (Attempt& attempt : object.attempts) {
-    if (attempt.generation == generation && attempt.node == node) return &attempt;
-  }
-  return nullptr;
-}
-
-void ObjectTable::EraseAttempt(Object& object, const Generation& generation, const NodeKey& node) {
-  std::erase_if(object.attempts, [&generation, &node](const Attempt& a) {
-    return a.generation == generation && a.node == node;
-  });
-}
-
-void ObjectTable::StandBy(Object& object, Node& node, const Generation& generation, ObjectInfo info,
-                          bool complete, bool adopted) {
-  EraseAttempt(object, generation, node.key);
-  object.attempts.push_back(Attempt{generation, node.key, std::move(info), complete,
-                                    /*superseded=*/false, /*stale=*/false, adopted});
-  node.objects.insert(object.id);
-  if (!object.adopted) return;
-  Attempt& attempt = object.attempts.back();
-  const bool in_sight = CompleteInSight(object);
-  if (in_sight) Supersede(object, attempt);
-  // What may have been adopted before goes on as it was until it is judged.
-  const bool as_it_was = in_sight && (attempt.adopted || node.registering);
-  if (!attempt.superseded && !as_it_was) {
-    SendVerdict(node.key, object, generation, v1::Verdict::STANDBY);
-  }
-}
-
-void ObjectTable::Supersede(Object& object, Attempt& attempt) {
-  // One that is stale is judged when it is registered again.
-  if (attempt.superseded || attempt.stale) return;
-  // The tombstone of the other one may be among what is still to be registered. This one may have
-  // been adopted since, and its node not have heard of it.
-  const Node* node = nodes_.Find(attempt.node);
-  if ((gate_.learning() && gate_.restarted()) || (node != nullptr && node->registering)) return;
-  attempt.superseded = true;
-  ++context_.counters.superseded;
-  if (attempt.complete && attempt.info.size_bytes != object.info.size_bytes) {
-    ++object.conflicts;
-    ++context_.counters.conflicts;
-  }
-  SendVerdict(attempt.node, object, attempt.generation, v1::Verdict::SUPERSEDED);
-}
-
-bool ObjectTable::CompleteInSight(const Object& object) const {
-  // One that was adopted before may still be registered, and then wins over a tentative one: also
-  // over its complete copy, so that what stands by may be that very generation.
-  if (object.complete_copies == 0 || object.tentative) return false;
-  return std::any_of(object.copies.begin(), object.copies.end(), [this](const auto& entry) {
-    const Node* node = nodes_.Find(entry.first);
-    return entry.second.complete && !entry.second.stale && node != nullptr && node->connected;
-  });
-}
-
-void ObjectTable::SupersedeAll(Object& object) {
-  if (!object.adopted || object.attempts.empty() || !CompleteInSight(object)) return;
-  for (Attempt& attempt : object.attempts) Supersede(object, attempt);
-}
-
-void ObjectTable::NotifyStandbys(Object& object) {
-  for (const Attempt& attempt : object.attempts) {
-    if (!attempt.superseded && !attempt.stale) {
-      SendVerdict(attempt.node, object, attempt.generation, v1::Verdict::STANDBY);
-    }
-  }
-}
-
-void ObjectTable::CompleteCopy(Object& object, const NodeKey& key) {
+void ObjectTable::CompleteCopy(Object& object, const NodeKey& key, CopyState state) {
   Copy& copy = object.copies.at(key);
-  if (!copy.complete) {
-    copy.complete = true;
-    ++object.complete_copies;
-  }
-  SetWriter(object, copy, false);
+  // A delivered copy stays unconfirmed until its node reports it.
+  if (!copy.complete()) object.copies.SetState(copy, state);
   copy.watermarks.clear();
   NoteChange(object.id);
-  object.sealed = true;
+  object.phase_ = ObjectPhase::kSealed;
   failures_.Erase(object.id);
   losses_.Erase(object.id);
-  object.loss_reported = false;
-  object.unreported_receivers.clear();
-  object.void_at = Instant::Infinite();
+  object.final_reports.Clear();
   if (const auto want = object.wants.find(key); want != object.wants.end()) {
     copy.primary = copy.primary || want->second.keep;
   }
   listeners_.pulls->OnCopyComplete(object, key);
-  if (!object.copies.at(key).unconfirmed) placements_.Arrived(object.id, key);
-  SupersedeAll(object);
+  if (!object.copies.at(key).unconfirmed()) listeners_.placements->OnCopyConfirmed(object, key);
+  standbys_.SupersedeAll(object);
   listeners_.drains->OnCopiesChanged(object);
+}
+
+void ObjectTable::ConfirmCopy(Object& object, Copy& copy) {
+  if (copy.unconfirmed()) object.copies.SetState(copy, CopyState::kComplete);
 }
 
 void ObjectTable::RemoveCopy(Object& object, const NodeKey& key) {
   const auto found = object.copies.find(key);
   if (found == object.copies.end()) return;
   NoteChange(object.id);
-  const bool source = found->second.writer || found->second.complete;
+  const bool source = found->second.writing() || found->second.complete();
   EndFinalReport(object, key);
-  if (found->second.complete) --object.complete_copies;
-  SetWriter(object, found->second, false);
+  // Before its receivers wait again: the copy is no source for them any more.
+  object.copies.SetState(found->second, CopyState::kReceiving);
   listeners_.pulls->OnCopyRemoved(object, key);
-  object.copies.erase(found);
-  if (source && object.complete_copies == 0) object.last_holder = nodes_.NameOf(key);
-  if (source && object.complete_copies == 0) AwaitFinalReports(object);
+  object.copies.Remove(found);
+  if (source && object.copies.complete() == 0) {
+    object.last_holder = nodes_.NameOf(key);
+    AwaitFinalReports(object);
+  }
   if (Node* node = nodes_.Find(key)) --node->copies;
   UnlinkNodeIfUnused(key, object);
   listeners_.drains->OnCopiesChanged(object);
 }
 
 void ObjectTable::AwaitFinalReports(Object& object) {
+  FinalReports& reports = object.final_reports;
   for (const auto& [key, copy] : object.copies) {
-    // Downstream, too: it may have had every byte from an earlier sender.
+    // Also receivers that are not fed any more: an earlier sender may have sent them every byte.
     const bool unknown = copy.stale || (copy.pull != nullptr && !copy.pull->reported);
-    if (unknown && !copy.complete) object.unreported_receivers.insert(key);
+    if (unknown && !copy.complete()) reports.awaited.insert(key);
   }
-  if (object.unreported_receivers.empty()) return;
-  object.void_at = context_.now + context_.options.lease;
-  SetTimer(object, object.void_at);
+  if (reports.awaited.empty()) return;
+  reports.deadline = context_.now + context_.options.lease;
+  SetTimer(object, reports.deadline);
 }
 
 void ObjectTable::EndFinalReport(Object& object, const NodeKey& key) {
-  if (object.unreported_receivers.erase(key) != 0 && object.unreported_receivers.empty()) {
-    object.void_at = Instant::Infinite();
-  }
-}
-
-void ObjectTable::SetWriter(Object& object, Copy& copy, bool writes) {
-  object.writers += (writes ? 1 : 0) - (copy.writer ? 1 : 0);
-  copy.writer = writes;
+  FinalReports& reports = object.final_reports;
+  if (reports.awaited.erase(key) != 0 && reports.awaited.empty()) reports.Clear();
 }
 
 void ObjectTable::Reevaluate(Object& object) {
   NoteChange(object.id);
-  // A writer may still seal, also what receivers had whole before it did and lost again.
-  const bool may_come = object.complete_copies > 0 || object.has_writer() ||
-                        !object.unreported_receivers.empty() ||
+  // A writer may still seal, even if receivers were complete before it and were lost again.
+  const bool may_come = object.copies.complete() > 0 || object.copies.writing() > 0 ||
+                        !object.final_reports.awaited.empty() ||
                         listeners_.reductions->AwaitsResult(object);
-  if (object.adopted && !may_come && !gate_.learning()) {
-    object.sealed ? DecideLoss(object) : DecideVoid(object);
-  } else if (object.complete_copies == 0 && !gate_.learning()) {
+  if (object.adopted() && !may_come && !gate_.learning()) {
+    object.sealed() ? DecideLoss(object) : DecideVoid(object);
+  } else if (object.copies.complete() == 0 && !gate_.learning()) {
     DropInline(object);
   }
-  if (!object.adopted && !object.attempts.empty()) AdoptBestAttempt(object);
-  if (!object.adopted) listeners_.pulls->RefuseWants(object);
-  SupersedeAll(object);
+  if (!object.adopted() && !object.standbys.empty()) standbys_.AdoptBest(object);
+  if (!object.adopted()) listeners_.pulls->RefuseWants(object);
+  standbys_.SupersedeAll(object);
   listeners_.pulls->Plan(object);
   listeners_.pulls->DropTreeIfIdle(object);
   if (Unreferenced(object)) unreferenced_.insert(object.id);
+  // Last: the object may be gone after it.
   ReleaseIfEmpty(object);
 }
 
 void ObjectTable::DecideLoss(Object& object) {
-  for (const Attempt& attempt : object.attempts) {
-    if (attempt.superseded) continue;
+  for (const Standby& standby : object.standbys) {
+    if (standby.superseded) continue;
     VoidGeneration(object, "no copy of it is left, and it was put again", NodeKey());
     return;
   }
   DropInline(object);
   losses_.Add(object.id, object.generation, object.last_holder);
-  if (object.loss_reported) return;
-  object.loss_reported = true;
+  if (object.phase() == ObjectPhase::kLost) return;
+  object.phase_ = ObjectPhase::kLost;
   for (const auto& [key, want] : object.wants) SendLoss(key, object.id);
 }
 
@@ -320,7 +246,7 @@ void ObjectTable::VoidGeneration(Object& object, absl::string_view reason, const
   for (const auto& [key, copy] : object.copies) concerned.insert(key);
   for (const auto& [key, want] : object.wants) concerned.insert(key);
   for (const NodeKey& key : concerned) {
-    // A node that registers anew is told when it comes to this copy.
+    // A node in a new session is notified when it registers this copy.
     const auto copy = object.copies.find(key);
     const bool stale = copy != object.copies.end() && copy->second.stale;
     if (key != except && !stale) {
@@ -331,7 +257,7 @@ void ObjectTable::VoidGeneration(Object& object, absl::string_view reason, const
     listeners_.pulls->Requeue(object, key);
     const auto copy = object.copies.find(key);
     if (copy == object.copies.end()) continue;
-    object.copies.erase(copy);
+    object.copies.Remove(copy);
     if (Node* node = nodes_.Find(key)) --node->copies;
     UnlinkNodeIfUnused(key, object);
   }
@@ -341,87 +267,22 @@ void ObjectTable::VoidGeneration(Object& object, absl::string_view reason, const
 void ObjectTable::ForgetGeneration(Object& object) {
   NoteChange(object.id);
   listeners_.pulls->DropTree(object);
-  object.complete_copies = 0;
-  object.writers = 0;
-  object.adopted = false;
-  object.sealed = false;
+  object.phase_ = ObjectPhase::kAbsent;
   object.tentative = false;
   object.verdict_held = false;
-  object.unreported_receivers.clear();
-  object.void_at = Instant::Infinite();
+  object.final_reports.Clear();
   DropInline(object);
   listeners_.drains->OnCopiesChanged(object);
 }
 
-bool ObjectTable::AdoptBestAttempt(Object& object) {
-  if (!gate_.MayAdoptFromAbsence()) return false;
-  // What a reduction computes comes before what was put under its target meanwhile. A result that
-  // is complete was committed by an earlier life of this shard.
-  const std::optional<Generation> planned = listeners_.reductions->PlannedResult(object.id);
-  const Attempt* best = nullptr;
-  for (const Attempt& attempt : object.attempts) {
-    const bool result =
-        (attempt.complete && !attempt.info.reduced_from.empty()) || attempt.generation == planned;
-    if (planned.has_value() && !result) continue;
-    if (attempt.superseded || attempt.stale || nodes_.Find(attempt.node) == nullptr) continue;
-    const bool better = best == nullptr || (attempt.complete != best->complete
-                                                ? attempt.complete
-                                                : attempt.generation < best->generation);
-    if (better) best = &attempt;
-  }
-  if (best == nullptr) return false;
-  const Attempt chosen = *best;
-  EraseAttempt(object, chosen.generation, chosen.node);
-  Adopt(object, *nodes_.Find(chosen.node), chosen.generation, chosen.info, chosen.complete,
-        /*notify=*/true);
-  TakePolicy(object, chosen.node, chosen.policy);
-  AbsorbAttempts(object);
-  if (!chosen.complete) NotifyStandbys(object);
-  return true;
-}
-
-bool ObjectTable::LacksCopy(const ObjectId& id, const NodeKey& key) const {
-  const Object* object = Find(id);
-  const Node* node = nodes_.Find(key);
-  if (gate_.learning() || node == nullptr || node->registering || node->draining) return false;
-  if (object == nullptr || object->HasConfirmedCopy(key)) return false;
-  const auto copy = object->copies.find(key);
-  return copy == object->copies.end() || !copy->second.writer;
-}
-
-void ObjectTable::TakePolicy(const Object& object, const NodeKey& key, const BroadcastMark& mark) {
-  if (mark.stamp == 0) return;
-  placements_.Registered(object.id, key, mark, [this](const ObjectId& of, const NodeKey& other) {
-    return LacksCopy(of, other);
-  });
-}
-
 bool ObjectTable::MustLearnAbout(const ObjectId& id) const {
   const Object* object = Find(id);
-  return gate_.learning() && (object == nullptr || !object->adopted || MayComeBack(*object));
-}
-
-bool ObjectTable::HasOtherCompleteCopy(const Object& object, const NodeKey& but) const {
-  for (const auto& [key, copy] : object.copies) {
-    if (!copy.complete || copy.stale || copy.unconfirmed || key == but) continue;
-    const Node* node = nodes_.Find(key);
-    if (node != nullptr && node->connected && !node->draining) return true;
-  }
-  return false;
-}
-
-Node* ObjectTable::FindUnconfirmed(const Object& object, const NodeKey& but) {
-  for (const auto& [key, copy] : object.copies) {
-    if (!copy.complete || !copy.unconfirmed || copy.stale || key == but) continue;
-    Node* node = nodes_.Find(key);
-    if (node != nullptr && node->connected && !node->draining && !node->registering) return node;
-  }
-  return nullptr;
+  return gate_.learning() && (object == nullptr || !object->adopted() || MayComeBack(*object));
 }
 
 void ObjectTable::ClearOwned(Object& object) {
   if (!std::exchange(object.info.owned, false)) return;
-  // What is stale is told when its node registers it.
+  // The node of a stale copy is notified when it registers the copy.
   for (const auto& [key, copy] : object.copies) {
     if (!copy.stale) outbox_.SendKept(key, object.id, object.generation);
   }
@@ -429,30 +290,29 @@ void ObjectTable::ClearOwned(Object& object) {
 
 void ObjectTable::GrantGrace(const ObjectId& source) {
   Object* object = Find(source);
-  if (object == nullptr || !object->adopted || !object->info.owned) return;
+  if (object == nullptr || !object->adopted() || !object->info.owned) return;
   object->gc_grace_until = context_.now + context_.options.lease;
   SetTimer(*object, object->gc_grace_until);
 }
 
-Copy& ObjectTable::AddCopy(Object& object, Node& node, bool* added) {
-  const auto [copy, inserted] = object.copies.try_emplace(node.key);
-  if (inserted) ++node.copies;
-  if (added != nullptr) *added = inserted;
+Copy& ObjectTable::AddCopy(Object& object, Node& node) {
+  const auto [copy, added] = object.copies.Add(node.key);
+  if (added) ++node.copies;
   node.objects.insert(object.id);
-  return copy->second;
+  return copy;
 }
 
 void ObjectTable::AddWriter(Object& object, const NodeKey& key) {
   Node* node = nodes_.Find(key);
   if (node == nullptr) return;
   Copy& copy = AddCopy(object, *node);
-  SetWriter(object, copy, true);
+  object.copies.SetState(copy, CopyState::kWriting);
   copy.primary = key == object.generation.creator;
 }
 
 absl::Status ObjectTable::CheckCopies(const Object& object) const {
   int complete = 0;
-  int writers = 0;
+  int writing = 0;
   for (const auto& [key, copy] : object.copies) {
     const Node* node = nodes_.Find(key);
     if (node == nullptr) {
@@ -460,22 +320,21 @@ absl::Status ObjectTable::CheckCopies(const Object& object) const {
                     absl::StrCat("a copy is listed for ", key.ToString(), ", which is down"));
     }
     if (!node->objects.contains(object.id)) return Broken(object, "a holder does not know of it");
-    if (copy.complete) ++complete;
-    if (copy.writer) ++writers;
-    if (copy.complete && copy.writer) return Broken(object, "a complete copy is being written");
-    const BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(key);
+    if (copy.complete()) ++complete;
+    if (copy.writing()) ++writing;
+    const RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(key);
     if (object.tree != nullptr && member == nullptr) return Broken(object, "a copy is in no tree");
-    if (member != nullptr && member->complete() != copy.complete) {
+    if (member != nullptr && member->complete() != copy.complete()) {
       return Broken(object, "list and tree differ on what is complete");
     }
     if (member != nullptr && member->connected != (node->connected && !copy.stale)) {
-      return Broken(object, "list and tree differ on who is connected");
+      return Broken(object, "list and tree differ on a connection");
     }
   }
-  if (complete != object.complete_copies) return Broken(object, "complete copies are miscounted");
-  if (writers != object.writers) return Broken(object, "writers are miscounted");
-  if (complete > 0 && !object.sealed) return Broken(object, "complete and not sealed");
-  if (!object.adopted && !object.copies.empty()) return Broken(object, "copies of no generation");
+  if (complete != object.copies.complete()) return Broken(object, "complete copies are miscounted");
+  if (writing != object.copies.writing()) return Broken(object, "writers are miscounted");
+  if (complete > 0 && !object.sealed()) return Broken(object, "complete and not sealed");
+  if (!object.adopted() && !object.copies.empty()) return Broken(object, "copies of no generation");
   if (object.tree != nullptr && object.tree->members() != object.copies.size()) {
     return Broken(object, "the tree has members without a copy");
   }
@@ -488,11 +347,11 @@ const Object* ObjectTable::Find(const ObjectId& id) const {
 }
 
 void ObjectTable::ReleaseIfEmpty(Object& object) {
-  if (!object.copies.empty() || !object.wants.empty() || !object.attempts.empty()) return;
+  if (!object.copies.empty() || !object.wants.empty() || !object.standbys.empty()) return;
   if (listeners_.reductions->AwaitsResult(object)) return;
+  // Kept while a node may still register a copy: a loss is decided when the gate opens.
   if (MayComeBack(object)) return;
-  KeepPolicy(object);
-  placements_.End(object.id, absl::DataLossError("no copy of it is left"));
+  listeners_.placements->OnReleased(object);
   if (object.inline_entry.cached() && DefectActive(Defect::kInlineKeptAfterDelete)) return;
   DropInline(object);
   if (!object.timer.infinite()) timers_.erase({object.timer, object.id});
@@ -501,19 +360,19 @@ void ObjectTable::ReleaseIfEmpty(Object& object) {
 }
 
 void ObjectTable::OnTimer(Object& object) {
-  const bool unheard = std::any_of(object.unreported_receivers.begin(),
-                                   object.unreported_receivers.end(), [this](const NodeKey& key) {
-                                     const Node* node = nodes_.Find(key);
-                                     return node != nullptr && !node->connected;
-                                   });
-  if (object.void_at <= context_.now && unheard) {
-    // Its session is resumed or fenced before another lease has passed.
-    object.void_at = context_.now + context_.options.lease;
-  } else if (object.void_at <= context_.now) {
-    object.unreported_receivers.clear();
-    object.void_at = Instant::Infinite();
+  FinalReports& reports = object.final_reports;
+  const bool unreachable =
+      std::any_of(reports.awaited.begin(), reports.awaited.end(), [this](const NodeKey& key) {
+        const Node* node = nodes_.Find(key);
+        return node != nullptr && !node->connected;
+      });
+  if (reports.deadline <= context_.now && unreachable) {
+    // The node's session is resumed or fenced before another lease has passed.
+    reports.deadline = context_.now + context_.options.lease;
+  } else if (reports.deadline <= context_.now) {
+    reports.Clear();
   }
-  SetTimer(object, object.void_at);
+  SetTimer(object, reports.deadline);
   if (object.gc_grace_until > context_.now) SetTimer(object, object.gc_grace_until);
   listeners_.drains->OnTimer(object);
   Reevaluate(object);
@@ -532,7 +391,8 @@ void ObjectTable::Tick() {
 void ObjectTable::NotePause(Instant until) {
   for (const auto& [when, id] : timers_) {
     Object& object = *Find(id);
-    if (!object.void_at.infinite()) object.void_at = std::max(object.void_at, until);
+    Instant& deadline = object.final_reports.deadline;
+    if (!deadline.infinite()) deadline = std::max(deadline, until);
   }
 }
 
@@ -548,7 +408,7 @@ void ObjectTable::NodeDown(const Node& node) {
     if (object->copies.contains(node.key) && !DefectActive(Defect::kCopyListKeepsDeadNode)) {
       RemoveCopy(*object, node.key);
     }
-    EraseAttempts(*object, [&node](const Attempt& a) { return a.node == node.key; });
+    std::erase_if(object->standbys, [&node](const Standby& s) { return s.node == node.key; });
     listeners_.drains->OnNodeLeft(*object, node.key);
     Reevaluate(*object);
   }
@@ -558,16 +418,17 @@ void ObjectTable::SessionBegins(Node& node) {
   for (const ObjectId& id : Sorted(node.objects)) {
     Object* object = Find(id);
     if (object == nullptr) continue;
-    const bool awaited = object->unreported_receivers.contains(node.key);
+    const bool awaited = object->final_reports.awaited.contains(node.key);
     listeners_.pulls->EndWant(*object, node.key);
     listeners_.drains->OnNodeLeft(*object, node.key);
     if (const auto copy = object->copies.find(node.key); copy != object->copies.end()) {
       copy->second.stale = true;
+      // EndWant took the node out of the awaited reports; a stale receiver may be complete.
       if (awaited) AwaitFinalReports(*object);
       listeners_.pulls->SetConnected(*object, node.key, false);
     }
-    for (Attempt& attempt : object->attempts) {
-      if (attempt.node == node.key) attempt.stale = true;
+    for (Standby& standby : object->standbys) {
+      if (standby.node == node.key) standby.stale = true;
     }
     UnlinkNodeIfUnused(node.key, *object);
     Reevaluate(*object);
@@ -579,7 +440,7 @@ void ObjectTable::SessionRegistered(Node& node) {
   for (const ObjectId& id : Sorted(node.objects)) {
     Object* object = Find(id);
     if (object == nullptr) continue;
-    SupersedeAll(*object);
+    standbys_.SupersedeAll(*object);
     if (listeners_.pulls->AdmitRegisteredWant(*object, node)) Reevaluate(*object);
   }
 }
@@ -592,18 +453,20 @@ void ObjectTable::SetConnected(Node& node, bool connected) {
     const bool stale = copy != object->copies.end() && copy->second.stale;
     listeners_.pulls->SetConnected(*object, node.key, connected && !stale);
     if (!connected) continue;
-    SupersedeAll(*object);
+    standbys_.SupersedeAll(*object);
     listeners_.pulls->Plan(*object);
   }
 }
 
 void ObjectTable::EndLearning() {
+  // Ids, not objects: Reevaluate erases objects.
   std::vector<ObjectId> ids;
   ids.reserve(objects_.size());
   for (const auto& [id, object] : objects_) ids.push_back(id);
   for (const ObjectId& id : ids) {
     Object* object = Find(id);
     if (object == nullptr) continue;
+    // No older adopted generation was registered.
     object->tentative = false;
     if (object->verdict_held) ReportAdopted(*object);
     listeners_.pulls->RequeueOutsidePulls(*object);
@@ -611,8 +474,7 @@ void ObjectTable::EndLearning() {
   }
 }
 
-absl::StatusOr<ObjectTable::Announcement> ObjectTable::ParseAnnouncement(
-    const v1::AnnounceCreate& m) {
+absl::StatusOr<Announcement> ParseAnnouncement(const v1::AnnounceCreate& m) {
   Announcement announced;
   PHALANX_ASSIGN_OR_RETURN(announced.generation, ParseGeneration(m.generation()));
   PHALANX_ASSIGN_OR_RETURN(announced.info, ParseObjectInfo(m.info()));
@@ -651,69 +513,43 @@ absl::StatusOr<Object*> ObjectTable::BeginCreate(Node& node, const ObjectId& id,
 absl::Status ObjectTable::FinishCreate(Object& object, Node& node, Announcement announced,
                                        bool may_adopt) {
   const Generation generation = announced.generation;
-  const bool current = object.adopted && object.generation == generation;
+  const bool current = object.IsAdopted(generation);
   if (current && !(object.info == announced.info)) {
     return absl::InvalidArgumentError("info: it differs from what was announced");
   }
   if (current) {
     ReportAdopted(object);
     if (announced.complete && object.copies.contains(node.key)) CompleteCopy(object, node.key);
-  } else if (!object.adopted && may_adopt) {
+  } else if (!object.adopted() && may_adopt) {
     // The node may have registered the generation before this announcement.
-    EraseAttempt(object, generation, node.key);
+    object.EraseStandby(generation, node.key);
     Adopt(object, node, generation, std::move(announced.info), announced.complete,
           /*notify=*/true);
   } else {
-    StandBy(object, node, generation, std::move(announced.info), announced.complete);
+    standbys_.Add(object, node,
+                  Standby{.generation = generation,
+                          .node = node.key,
+                          .info = std::move(announced.info),
+                          .complete = announced.complete});
   }
-  const bool adopted = object.adopted && object.generation == generation;
-  if (adopted && announced.inline_bytes != nullptr) CacheInline(object, *announced.inline_bytes);
-  return absl::OkStatus();
-}
-
-absl::Status ObjectTable::OnFail(Node& node, const v1::FailRequest& m) {
-  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
-  Object* object = Find(id);
-  v1::FailReply& reply = *outbox_.Send(node.key).mutable_fail_reply();
-  reply.set_request_id(m.request_id());
-  if (m.code() <= 0 || m.code() > static_cast<int>(absl::StatusCode::kUnauthenticated)) {
-    reply.set_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
-    reply.set_message(absl::StrCat("object ", id.hex(), ": ", m.code(), " is no error's code"));
-    return absl::OkStatus();
-  }
-  if (object != nullptr && object->adopted && object->complete_copies > 0) {
-    reply.set_code(static_cast<int>(absl::StatusCode::kAlreadyExists));
-    reply.set_message(absl::StrCat("object ", id.hex(), " was put; it cannot fail any more"));
-    return absl::OkStatus();
-  }
-  failures_.Set(id, absl::Status(static_cast<absl::StatusCode>(m.code()), m.message()));
-  NoteChange(id);
-  if (object != nullptr) Reevaluate(*object);
+  if (object.IsAdopted(generation) && announced.inline_bytes != nullptr)
+    CacheInline(object, *announced.inline_bytes);
   return absl::OkStatus();
 }
 
 void ObjectTable::ForgetDeleted(Object& object) {
-  // MayComeBack must not keep it.
-  object.adopted = false;
+  // Otherwise MayComeBack keeps it.
+  object.phase_ = ObjectPhase::kAbsent;
   ReleaseIfEmpty(object);
 }
 
 bool ObjectTable::Unreferenced(const Object& object) const {
-  return object.adopted && object.info.owned && !holds_.Held(object.id);
-}
-
-void ObjectTable::SendVerdict(const NodeKey& to, const Object& object, const Generation& generation,
-                              v1::Verdict::Kind kind) {
-  if (kind == v1::Verdict::STANDBY || kind == v1::Verdict::SUPERSEDED) {
-    outbox_.SendVerdict(to, object.id, generation, kind, object.generation, object.info);
-  } else {
-    outbox_.SendVerdict(to, object.id, generation, kind);
-  }
+  return object.adopted() && object.info.owned && !holds_.Held(object.id);
 }
 
 void ObjectTable::SendLoss(const NodeKey& to, const ObjectId& id) {
   const LostObject* lost = losses_.Find(id);
-  // A running reduction computes it again.
+  // A running reduction computes its result again.
   if (lost == nullptr || listeners_.reductions->IsReducing(id)) return;
   v1::Gone& gone = *outbox_.Send(to).mutable_gone();
   gone.set_object_id(id.binary().data(), ObjectId::kSize);
@@ -723,6 +559,7 @@ void ObjectTable::SendLoss(const NodeKey& to, const ObjectId& id) {
 
 void ObjectTable::CacheInline(Object& object, const std::string& bytes) {
   if (!inline_cache_.Add(object.id, object.inline_entry, bytes)) return;
+  // The new entry is the youngest, so it goes last.
   while (inline_cache_.over_limit()) DropInline(*Find(ObjectId(inline_cache_.oldest())));
 }
 
@@ -732,31 +569,14 @@ void ObjectTable::DropInline(Object& object) {
   inline_cache_.Remove(object.inline_entry);
 }
 
-void ObjectTable::KeepPolicy(const Object& object) {
-  const BroadcastMark* policy = placements_.MarkOf(object.id);
-  if (policy != nullptr) losses_.SetPolicy(object.id, *policy);
-}
-
-void ObjectTable::RestorePolicy(const Object& object) {
-  const LostObject* lost = losses_.Find(object.id);
-  if (lost == nullptr) return;
-  placements_.Merge(object.id, lost->policy,
-                    [this](const ObjectId& of, const NodeKey& key) { return LacksCopy(of, key); });
-}
-
-void ObjectTable::RestartPlacement(const Object& object) {
-  placements_.BeginAnew(
-      object.id, [this](const ObjectId& of, const NodeKey& key) { return LacksCopy(of, key); });
-}
-
 absl::Status ObjectTable::CheckObject(const Object& object) const {
-  const bool listed = !object.copies.empty() || !object.wants.empty() || !object.attempts.empty();
+  const bool listed = !object.copies.empty() || !object.wants.empty() || !object.standbys.empty();
   if (!listed && !listeners_.reductions->AwaitsResult(object) && !MayComeBack(object)) {
     return Broken(object, "state without copies, wants or standbys");
   }
-  for (const Attempt& attempt : object.attempts) {
-    if (nodes_.Find(attempt.node) == nullptr) return Broken(object, "a standby's node is down");
-    if (object.adopted && attempt.generation == object.generation) {
+  for (const Standby& standby : object.standbys) {
+    if (nodes_.Find(standby.node) == nullptr) return Broken(object, "a standby's node is down");
+    if (object.IsAdopted(standby.generation)) {
       return Broken(object, "the adopted generation stands by");
     }
   }
@@ -765,7 +585,7 @@ absl::Status ObjectTable::CheckObject(const Object& object) const {
   if (entry.cached() && entry.bytes().size() != object.info.size_bytes) {
     return Broken(object, "inline bytes of another size");
   }
-  if (entry.cached() && object.complete_copies == 0 && !gate_.learning()) {
+  if (entry.cached() && object.copies.complete() == 0 && !gate_.learning()) {
     return Broken(object, "inline bytes without a copy");
   }
   return absl::OkStatus();

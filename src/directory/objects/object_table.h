@@ -2,19 +2,19 @@
 // which generations stand by.
 //
 //   Create, Register ──► Adopt ──► CompleteCopy ──► RemoveCopy ──► Reevaluate ──► lost or void
-//                    └─► StandBy ──(the adopted generation dies)──► Adopt
-//                               └──(the adopted generation is complete)──► Supersede
+//                    └─► Standbys (another generation is adopted) ──► Adopt, or SUPERSEDED
 //
 // Every change ends with Reevaluate(object), which draws the conclusions: loss, void, adoption of a
 // generation that stands by, plans for the nodes that wait, release of an object without any state.
 //
-// Only ObjectTable writes the section of Object that object.h gives it. The components above it
-// look objects up here and hear of changes through the interfaces of object_listeners.h.
+// ObjectTable alone moves an object through ObjectPhase and a copy through CopyState (object.h).
+// The components above it look objects up here and are notified of changes through the interfaces
+// of object_listeners.h.
 //
 // Invariants (CheckInvariants)
 //  1. At most one generation per id is adopted; a generation that stands by is not the adopted one.
 //  2. A copy is listed only for a node with a session, and that node is linked to the object.
-//  3. complete_copies and writers count the copies; a complete copy is not being written.
+//  3. An object with a complete copy is sealed.
 //  4. An object without copies, wants and standby generations is released, unless a reduction or a
 //     registration may still bring back a copy.
 //
@@ -24,7 +24,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -38,7 +37,6 @@
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids.h"
 #include "src/common/instant.h"
-#include "src/directory/broadcasts/broadcasts.h"
 #include "src/directory/core/core_context.h"
 #include "src/directory/core/node_table.h"
 #include "src/directory/core/outbox.h"
@@ -49,9 +47,18 @@
 #include "src/directory/objects/loss_table.h"
 #include "src/directory/objects/object.h"
 #include "src/directory/objects/object_listeners.h"
+#include "src/directory/objects/standbys.h"
 #include "src/directory/objects/tombstone_table.h"
 
 namespace phalanx::directory {
+
+struct Announcement {
+  Generation generation;
+  ObjectInfo info;
+  bool complete = false;
+  const std::string* inline_bytes = nullptr;  // into the message; nullptr if it has none
+};
+absl::StatusOr<Announcement> ParseAnnouncement(const v1::AnnounceCreate& m);
 
 class ObjectTable {
  public:
@@ -66,7 +73,6 @@ class ObjectTable {
     LossTable& losses;
     FailureTable& failures;
     InlineCache& inline_cache;
-    Broadcasts& placements;
   };
 
   // `listeners` is filled in before the first call.
@@ -78,7 +84,6 @@ class ObjectTable {
   absl::Status OnWithdraw(Node& node, const v1::Withdraw& m);
   // Returns through `adopted` whether the object has an adopted generation now.
   absl::Status OnRegisterCopy(Node& node, const v1::RegisterCopy& m, bool* adopted);
-  absl::Status OnFail(Node& node, const v1::FailRequest& m);
 
   // ---- nodes and time
   // The node's session ended: it has no copies, wants or standby generations any more. Called after
@@ -102,13 +107,6 @@ class ObjectTable {
   const Object* Find(const ObjectId& id) const;
   // In the order of ids.
   const absl::btree_map<ObjectId, std::unique_ptr<Object>>& all() const { return objects_; }
-  static Attempt* FindAttempt(Object& object, const Generation& generation, const NodeKey& node);
-  // Returns true if a complete copy exists on a connected node other than `except` that stays.
-  bool HasOtherCompleteCopy(const Object& object, const NodeKey& except) const;
-  // A node other than `except` whose complete copy is known from a Deliver only; nullptr if none.
-  Node* FindUnconfirmed(const Object& object, const NodeKey& except);
-  // Returns true if the node has a session, lacks a copy and could fetch one.
-  bool LacksCopy(const ObjectId& id, const NodeKey& node) const;
   // Returns true if a copy may still be registered: a request about the id cannot be answered from
   // absence.
   bool MustLearnAbout(const ObjectId& id) const;
@@ -126,13 +124,6 @@ class ObjectTable {
   void UnlinkNodeIfUnused(const NodeKey& key, Object& object);
   void NoteChange(const ObjectId& id) { listeners_.reductions->OnObjectChanged(id); }
 
-  struct Announcement {
-    Generation generation;
-    ObjectInfo info;
-    bool complete = false;
-    const std::string* inline_bytes = nullptr;
-  };
-  static absl::StatusOr<Announcement> ParseAnnouncement(const v1::AnnounceCreate& m);
   // Returns the object of a generation that `node` announces, or nullptr if a tombstone refuses it.
   absl::StatusOr<Object*> BeginCreate(Node& node, const ObjectId& id, const Generation& generation);
   // Adopts the generation if `may_adopt` and nothing else is adopted, else lets it stand by.
@@ -142,13 +133,22 @@ class ObjectTable {
   // ADOPTED.
   void Adopt(Object& object, Node& node, const Generation& generation, ObjectInfo info,
              bool complete, bool notify);
-  // Lists a copy of the node, if there is none, and links the node. `added`: the copy is new.
-  Copy& AddCopy(Object& object, Node& node, bool* added = nullptr);
+  // Adopts the registered generation unless it is adopted, and lists or updates the node's copy.
+  void RegisterAdopted(Object& object, Node& node, const Registration& r,
+                       absl::Span<const uint64_t> watermarks);
+  // Lists a copy of the node, if there is none, and links the node.
+  Copy& AddCopy(Object& object, Node& node);
   // A node writes the adopted generation beside its creator.
   void AddWriter(Object& object, const NodeKey& key);
-  // The copy is complete: the generation is sealed, standby generations are superseded, the want of
-  // its node ends.
-  void CompleteCopy(Object& object, const NodeKey& key);
+  // The copy has every byte: the generation is sealed, standby generations are superseded, the want
+  // of its node ends. A copy that is not complete yet becomes kComplete or kDelivered, as `state`
+  // says.
+  void CompleteCopy(Object& object, const NodeKey& key, CopyState state = CopyState::kComplete);
+  void SetCopyState(Object& object, Copy& copy, CopyState state) {
+    object.copies.SetState(copy, state);
+  }
+  // The node has reported that it keeps the copy that it was sent in a Deliver.
+  void ConfirmCopy(Object& object, Copy& copy);
   // Receivers of the copy wait for another sender. Followed by Reevaluate.
   void RemoveCopy(Object& object, const NodeKey& key);
   // The node has reported how its pull ended.
@@ -159,19 +159,6 @@ class ObjectTable {
   void ForgetGeneration(Object& object);
   // The deletion leaves an object without copies, wants and standby generations.
   void ForgetDeleted(Object& object);
-  void EraseAttempt(Object& object, const Generation& generation, const NodeKey& node);
-  // Erases the attempts that `which` selects.
-  template <typename Predicate>
-  void EraseAttempts(Object& object, Predicate which) {
-    std::erase_if(object.attempts, which);
-  }
-  // The generation that was adopted turns out to be deleted: adopts the best of those that nodes
-  // registered as adopted after that Delete.
-  void AdoptSpared(Object& object);
-  // Standby copies of a deleted generation are refused.
-  void RefuseAttempts(Object& object, const Generation& generation, Tombstone& tombstone);
-  // The generation is superseded on nodes whose standby copy lost to a complete one.
-  void SupersedeAll(Object& object);
   // The object is not owned any more: its holders are notified.
   void ClearOwned(Object& object);
   // An owned source is not freed for a lease: another node may watch it next.
@@ -183,42 +170,20 @@ class ObjectTable {
   absl::btree_set<ObjectId> TakeUnreferenced() { return std::exchange(unreferenced_, {}); }
   void NoteUnreferenced(const ObjectId& id) { unreferenced_.insert(id); }
 
+  // The generations that are not adopted.
+  Standbys& standbys() { return standbys_; }
+
   absl::Status CheckInvariants() const;
 
  private:
-  // A copy as a node registers it.
-  struct Registration {
-    Generation generation;
-    ObjectInfo info;
-    bool primary = false;
-    bool adopted = false;
-    bool complete = false;
-    bool writing = false;
-    NodeKey sender;
-    BroadcastMark policy = {};
-  };
-  static Registration FromAttempt(const Attempt& attempt);
-
+  // Returns true if the object has no copy but one may still be registered.
   bool MayComeBack(const Object& object) const;
   void OnTimer(Object& object);
 
-  // ---- adoption
-  // Now, or when the adoption is no longer tentative.
+  // Notifies the creator, now or when the adoption is no longer tentative.
   void ReportAdopted(Object& object);
-  void StandBy(Object& object, Node& node, const Generation& generation, ObjectInfo info,
-               bool complete, bool adopted = false);
-  void Supersede(Object& object, Attempt& attempt);
-  // A complete copy on a connected session. Whether any other still exists is known when its
-  // session is back or its lease has ended.
-  bool CompleteInSight(const Object& object) const;
-  bool AdoptBestAttempt(Object& object);
-  // Repeats STANDBY after another generation was adopted.
-  void NotifyStandbys(Object& object);
-  void SendVerdict(const NodeKey& to, const Object& object, const Generation& generation,
-                   v1::Verdict::Kind kind);
 
   // ---- copies
-  void SetWriter(Object& object, Copy& copy, bool writes);
   // The last source is gone: the generation is decided when its receivers have reported.
   void AwaitFinalReports(Object& object);
   void DecideLoss(Object& object);
@@ -226,23 +191,12 @@ class ObjectTable {
   void DropInline(Object& object);
 
   // ---- registration (object_registration.cc)
-  void RegisterAdopted(Object& object, Node& node, const Registration& r,
-                       absl::Span<const uint64_t> watermarks);
-  // Nodes that stood by with the generation that is adopted now have copies.
-  void AbsorbAttempts(Object& object);
-  // A generation that is not the adopted one.
-  void RegisterRival(Object& object, Node& node, const Registration& r,
-                     absl::Span<const uint64_t> watermarks);
-  bool RivalWins(const Object& object, const Registration& r) const;
+  // Returns true if the registered generation was not adopted before.
+  bool AdoptRegistered(Object& object, const Registration& r);
+  // The copy takes over what the registration says of its pull.
+  void UpdateCopy(Object& object, Node& node, Copy& copy, const Registration& r,
+                  absl::Span<const uint64_t> watermarks);
   void RemoveStale(Node& node);
-
-  // ---- placement policies
-  void TakePolicy(const Object& object, const NodeKey& key, const BroadcastMark& policy);
-  void KeepPolicy(const Object& object);
-  void RestorePolicy(const Object& object);
-  // Another generation was adopted: the nodes that were ordered to fetch the object are ordered
-  // anew.
-  void RestartPlacement(const Object& object);
 
   absl::Status CheckObject(const Object& object) const;
   absl::Status CheckCopies(const Object& object) const;
@@ -256,8 +210,8 @@ class ObjectTable {
   LossTable& losses_;
   FailureTable& failures_;
   InlineCache& inline_cache_;
-  Broadcasts& placements_;
   const ObjectListeners& listeners_;
+  Standbys standbys_;
   absl::btree_map<ObjectId, std::unique_ptr<Object>> objects_;
   absl::btree_set<std::pair<Instant, ObjectId>> timers_;
   absl::btree_set<ObjectId> unreferenced_;

@@ -108,7 +108,7 @@ void TombstoneTable::EndConfirm(const ObjectId& id, const NodeKey& node, Tombsto
   const auto next = tombstone.unconfirmed.lower_bound({node, Generation()});
   const bool others = next != tombstone.unconfirmed.end() && next->first.first == node;
   if (!others) Unlist(node, id);
-  // One that has expired waits for the last confirmation only.
+  // An expired tombstone exists only to wait for its confirmations.
   if (tombstone.order == 0 && tombstone.unconfirmed.empty()) Erase(id);
 }
 
@@ -170,7 +170,8 @@ Instant TombstoneTable::NextDeadline() const {
   if (by_age_.empty()) return Instant::Infinite();
   const Tombstone& oldest = *tombstones_.at(by_age_.begin()->second);
   const bool too_many = tombstones_.size() > context_.options.max_tombstones;
-  // What the last turn left over is due now; a deadline in the past would look like a pause.
+  // Tombstones that the last turn left over are due now: a deadline in the past would look like a
+  // pause of the process.
   return too_many ? context_.now
                   : std::max(oldest.since + context_.options.tombstone_age, context_.now);
 }

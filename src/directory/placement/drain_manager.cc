@@ -38,8 +38,7 @@ bool DrainManager::OnDrain(Node& node) {
   for (const ObjectId& id : Sorted(node.objects)) {
     Object* object = objects_.Find(id);
     if (object == nullptr) continue;
-    BroadcastTree::Member* member =
-        object->tree == nullptr ? nullptr : object->tree->Find(node.key);
+    RelayTree::Member* member = object->tree == nullptr ? nullptr : object->tree->Find(node.key);
     if (member != nullptr) object->tree->SetDraining(member, true);
     OnCopiesChanged(*object);
   }
@@ -58,6 +57,7 @@ void DrainManager::SessionBegins(Node& node) {
   if (found == draining_.end()) return;
   const SoleCopies sole = std::move(found->second);
   draining_.erase(found);
+  // Its copies count as staying again.
   for (const auto* ids : {&sole.fetching, &sole.queued, &sole.stuck}) {
     for (const ObjectId& id : *ids) {
       if (Object* object = objects_.Find(id)) OnCopiesChanged(*object);
@@ -70,7 +70,7 @@ void DrainManager::OnCopiesChanged(Object& object) {
   bool elsewhere = false;
   for (const auto& [key, copy] : object.copies) {
     // A delivered copy is not counted: its node may have no memory for it and withdraw it.
-    const Node* node = copy.complete && !copy.unconfirmed ? nodes_.Find(key) : nullptr;
+    const Node* node = copy.state() == CopyState::kComplete ? nodes_.Find(key) : nullptr;
     if (node != nullptr && !node->draining) elsewhere = true;
     if (elsewhere) break;
   }
@@ -78,7 +78,7 @@ void DrainManager::OnCopiesChanged(Object& object) {
   for (auto& [key, leaving] : draining_) {
     const auto copy = object.copies.find(key);
     const bool sole =
-        object.adopted && !elsewhere && copy != object.copies.end() && copy->second.complete;
+        object.adopted() && !elsewhere && copy != object.copies.end() && copy->second.complete();
     wanted = wanted || sole;
     if (!sole) {
       leaving.Erase(object.id);
@@ -147,7 +147,7 @@ void DrainManager::AwaitRefusers(Object& object) {
 
 Node* DrainManager::ChooseTarget(const Object& object) {
   // A node with a delivered copy probably has the bytes, and needs no room for them.
-  if (Node* node = objects_.FindUnconfirmed(object, NodeKey())) return node;
+  if (Node* node = object.FindUnconfirmed(nodes_, NodeKey())) return node;
   Node* best = nullptr;
   uint64_t most_room = 0;
   size_t compared = 0;

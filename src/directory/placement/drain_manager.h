@@ -1,5 +1,5 @@
-// Draining nodes: every object of which a draining node has the only complete copy is fetched by a
-// node that stays, before the draining node leaves.
+// Draining nodes: if a draining node has the only complete copy of an object, a node that stays
+// fetches the object before the draining node leaves.
 //
 //   sole copies of a draining node:  queued ──► fetching (another node was asked) ──► gone
 //                                      ▲  └──► stuck (no node has room) ──┐

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/common/status_macros.h"
-#include "src/directory/placement/policy_messages.h"
+#include "src/directory/placement/placement_policy.h"
 
 namespace phalanx::directory {
 
@@ -23,8 +23,8 @@ PlacementManager::PlacementManager(const Parts& parts)
 absl::Status PlacementManager::OnBroadcast(Node& node, const v1::BroadcastRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   if (m.end()) {
-    placements_.Leave(id, node.key, m.request_id());
-    // One that has not begun does so all the same; nobody waits for it.
+    placements_.Cancel(id, node.key, m.request_id());
+    // A deferred request still starts when the gate opens; it is cancelled at once.
     gate_.CancelBroadcast(node.key, m.request_id());
     return absl::OkStatus();
   }
@@ -51,15 +51,16 @@ void PlacementManager::BeginBroadcast(Node& node, const v1::BroadcastRequest& m)
     reply.set_message(absl::StrCat("object ", id.hex(), ": ", status.message()));
   };
   const Object* object = objects_.Find(id);
-  const bool there = object != nullptr && object->adopted;
-  // Also of what is lost, which would be sticky again when it is put again; and of what somebody
-  // who is away was told by an earlier life of the shard.
-  if (m.stop() && (placements_.MarkOf(id) != nullptr || (there && !context_.options.first_life))) {
+  const bool there = object != nullptr && object->adopted();
+  // A lost object is stopped, too: otherwise it would be sticky again when a copy returns. So is an
+  // object without a known policy: a node that is away may know one from an earlier life.
+  if (m.stop() &&
+      (placements_.PolicyOf(id) != nullptr || (there && !context_.options.first_life))) {
     placements_.Stop(id);
     return answer(absl::OkStatus());
   }
   const LostObject* lost = losses_.Find(id);
-  if (m.stop() && lost != nullptr && lost->policy.on()) {
+  if (m.stop() && lost != nullptr && lost->policy.sticky()) {
     losses_.SetPolicy(id, placements_.MintStop());
     return answer(absl::OkStatus());
   }
@@ -87,19 +88,58 @@ void PlacementManager::BeginBroadcast(Node& node, const v1::BroadcastRequest& m)
       missing.insert(other->key);
     }
   }
-  const Broadcasts::Asker asker{node.key, m.request_id(),
-                                absl::btree_set<std::string>(m.nodes().begin(), m.nodes().end()),
-                                m.sticky(), m.begun()};
-  const absl::Status begun = placements_.Ask(id, asker, arrived, std::move(missing), Lacks());
+  const PlacementTable::Requester requester{
+      node.key, m.request_id(), absl::btree_set<std::string>(m.nodes().begin(), m.nodes().end()),
+      m.sticky(), m.begun()};
+  const absl::Status begun = placements_.Begin(id, requester, arrived, std::move(missing), Lacks());
   if (!begun.ok()) answer(begun);
 }
 
-void PlacementManager::NodeLeaves(const Node& node) {
-  placements_.NodeLeaves(node.key, [this](const ObjectId& id, const NodeKey& key) {
+void PlacementManager::OnAdopted(const Object& object) {
+  placements_.OnNewGeneration(object.id, Lacks());
+}
+
+void PlacementManager::OnReturned(const Object& object) {
+  if (const LostObject* lost = losses_.Find(object.id)) {
+    placements_.Merge(object.id, lost->policy, Lacks());
+  }
+}
+
+void PlacementManager::OnPolicyRegistered(const Object& object, const NodeKey& node,
+                                          const PlacementPolicy& policy) {
+  placements_.Registered(object.id, node, policy, Lacks());
+}
+
+void PlacementManager::OnCopyConfirmed(const Object& object, const NodeKey& node) {
+  placements_.Arrived(object.id, node);
+}
+
+void PlacementManager::OnReleased(const Object& object) {
+  // A holder that returns with a copy restores the policy from the record of the loss.
+  const PlacementPolicy* policy = placements_.PolicyOf(object.id);
+  if (policy != nullptr) losses_.SetPolicy(object.id, *policy);
+  placements_.End(object.id, absl::DataLossError("no copy of it is left"));
+}
+
+void PlacementManager::OnEvicted(const Object& object, const NodeKey& node) {
+  placements_.OrderAgain(object.id, node, Lacks());
+}
+
+bool PlacementManager::LacksCopy(const ObjectId& id, const NodeKey& key) const {
+  const Object* object = objects_.Find(id);
+  const Node* node = nodes_.Find(key);
+  if (gate_.learning() || node == nullptr || node->registering || node->draining) return false;
+  if (object == nullptr || object->HasConfirmedCopy(key)) return false;
+  const auto copy = object->copies.find(key);
+  return copy == object->copies.end() || !copy->second.writing();
+}
+
+void PlacementManager::NodeDrains(const Node& node) {
+  placements_.NodeDrains(node.key, [this](const ObjectId& id, const NodeKey& key) {
     const Object* object = objects_.Find(id);
     if (object == nullptr) return false;
     const auto want = object->wants.find(key);
-    return want != object->wants.end() && want->second.pulling;
+    return want != object->wants.end() && want->second.state == WantState::kPulling;
   });
 }
 
@@ -113,34 +153,34 @@ void PlacementManager::RunPending() {
 }
 
 void PlacementManager::Apply(const OrderFetch& effect) {
-  // It may have ended in the same turn.
+  // The order may have ended in the same turn.
   if (!placements_.IsOrdered(effect.id, effect.to)) return;
   const PlanId plan = context_.NewPlan();
   outbox_.SendFetch(effect.to, effect.id, plan, /*keep=*/false);
   placements_.Ordered(effect.id, effect.to, plan);
 }
 
-void PlacementManager::Apply(const TellMark& effect) {
+void PlacementManager::Apply(const AnnouncePolicy& effect) {
   const Object* object = objects_.Find(effect.id);
-  const BroadcastMark* policy = placements_.MarkOf(effect.id);
+  const PlacementPolicy* policy = placements_.PolicyOf(effect.id);
   if (object == nullptr || policy == nullptr) return;
   for (const auto& [key, copy] : object->copies) {
     if (effect.only.has_value() && *effect.only != key) continue;
-    // What is stale is told when its node registers it.
-    const bool has = (copy.complete || copy.writer) && !copy.stale;
+    // The node of a stale copy is sent the policy when it registers the copy.
+    const bool has = (copy.complete() || copy.writing()) && !copy.stale;
     if (has && copy.registered_stamp != policy->stamp) SendPolicy(*object, key, *policy);
   }
 }
 
-void PlacementManager::Apply(const TellBegun& effect) {
+void PlacementManager::Apply(const ConfirmStart& effect) {
   if (nodes_.Find(effect.node) == nullptr) return;
   v1::BroadcastBegun& begun = *outbox_.Send(effect.node).mutable_broadcast_begun();
   begun.set_request_id(effect.request_id);
-  if (effect.mark.stamp != 0) ToProto(effect.mark, begun.mutable_mark());
+  if (effect.policy.stamp != 0) ToProto(effect.policy, begun.mutable_mark());
 }
 
 void PlacementManager::SendPolicy(const Object& object, const NodeKey& key,
-                                  const BroadcastMark& policy) {
+                                  const PlacementPolicy& policy) {
   v1::Sticky& sticky = *outbox_.Send(key).mutable_sticky();
   sticky.set_object_id(object.id.binary().data(), ObjectId::kSize);
   ToProto(object.generation, sticky.mutable_generation());
@@ -154,7 +194,8 @@ void PlacementManager::Apply(const AnswerBroadcast& effect) {
   reply.set_nodes(effect.arrived);
   absl::Status status = effect.why;
   const Object* object = objects_.Find(effect.id);
-  const bool lost = object == nullptr || (object->complete_copies == 0 && !object->has_writer());
+  const bool lost =
+      object == nullptr || (object->copies.complete() == 0 && object->copies.writing() == 0);
   if (status.ok() && effect.refused > 0 && lost) {
     status = absl::DataLossError("no complete copy of it is left");
   } else if (status.ok() && effect.refused > 0) {
@@ -184,7 +225,7 @@ void PlacementManager::CountNamed(const Object& object, absl::Span<const std::st
     if (there) {
       ++complete;
       bytes += object.info.size_bytes;
-    } else if (copy != object.copies.end() && !copy->second.complete) {
+    } else if (copy != object.copies.end() && !copy->second.complete()) {
       for (const uint64_t watermark : copy->second.watermarks) bytes += watermark;
     }
     const auto want = object.wants.find(node->key);
@@ -200,18 +241,18 @@ void PlacementManager::CountNamed(const Object& object, absl::Span<const std::st
 absl::Status PlacementManager::OnPrefetch(Node& node, const v1::PrefetchRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   absl::btree_set<absl::string_view> names(m.nodes().begin(), m.nodes().end());
-  const bool everybody = names.erase("*") != 0;
+  const bool all_nodes = names.erase("*") != 0;
   const Object* object = objects_.Find(id);
   uint32_t asked = 0;
   for (const auto& [key, other] : nodes_.all()) {
     const bool named = names.erase(other->info.name()) != 0;
-    if (!named && !everybody) continue;
+    if (!named && !all_nodes) continue;
     ++asked;
     const auto has = [&key = key, object] {
       if (object == nullptr) return false;
       const auto copy = object->copies.find(key);
       return object->wants.contains(key) ||
-             (copy != object->copies.end() && copy->second.complete && !copy->second.stale);
+             (copy != object->copies.end() && copy->second.complete() && !copy->second.stale);
     };
     if (!has()) outbox_.SendFetch(key, id, context_.NewPlan(), /*keep=*/false);
   }
@@ -228,8 +269,8 @@ absl::Status PlacementManager::OnPrefetch(Node& node, const v1::PrefetchRequest&
 void PlacementManager::MergePolicy(const v1::BroadcastRequest& m) {
   const ObjectId id = *ParseObjectId(m.object_id());
   const Object* object = objects_.Find(id);
-  const BroadcastMark policy = *ParsePolicy(m.mark());
-  if (!m.begun() || policy.stamp == 0 || object == nullptr || !object->adopted) return;
+  const PlacementPolicy policy = *ParsePolicy(m.mark());
+  if (!m.begun() || policy.stamp == 0 || object == nullptr || !object->adopted()) return;
   placements_.Merge(id, policy, Lacks());
 }
 
@@ -238,7 +279,7 @@ void PlacementManager::EndLearning() {
     if (!node->registering) placements_.NodeJoined(key, node->info.name());
   }
   const std::vector<DeferredBroadcast> deferred = gate_.TakeBroadcasts();
-  // Broadcasts that began in an earlier life of the shard came before all others.
+  // Policies of an earlier life are merged before new requests extend them.
   for (const DeferredBroadcast& broadcast : deferred) MergePolicy(broadcast.request);
   for (const DeferredBroadcast& broadcast : deferred) {
     const v1::BroadcastRequest& m = broadcast.request;
@@ -246,7 +287,7 @@ void PlacementManager::EndLearning() {
     // A node repeats its requests in a new session.
     if (node != nullptr && node->session == broadcast.session) BeginBroadcast(*node, m);
     if (!broadcast.cancelled) continue;
-    placements_.Leave(*ParseObjectId(m.object_id()), broadcast.node, m.request_id());
+    placements_.Cancel(*ParseObjectId(m.object_id()), broadcast.node, m.request_id());
   }
 }
 

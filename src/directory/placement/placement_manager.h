@@ -2,7 +2,7 @@
 // join.
 //
 //   BroadcastRequest ──► placement table ──► OrderFetch: the node is asked to fetch the object
-//                                       ├──► TellMark: holders are sent the placement policy
+//                                       ├──► AnnouncePolicy: holders are sent the placement policy
 //                                       └──► AnswerBroadcast: the requester is answered
 //
 // The placement table decides which nodes are ordered; this class feeds it with requests and
@@ -21,12 +21,12 @@
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids.h"
-#include "src/directory/broadcasts/broadcasts.h"
 #include "src/directory/objects/object_table.h"
+#include "src/directory/placement/placement_table.h"
 
 namespace phalanx::directory {
 
-class PlacementManager {
+class PlacementManager final : public ObjectPlacements {
  public:
   // What the manager stands on; all of them outlive it.
   struct Parts {
@@ -37,7 +37,7 @@ class PlacementManager {
     ObjectTable& objects;
     const TombstoneTable& tombstones;
     LossTable& losses;
-    Broadcasts& placements;
+    PlacementTable& placements;
   };
 
   explicit PlacementManager(const Parts& parts);
@@ -49,25 +49,38 @@ class PlacementManager {
   // The gate has opened: broadcasts that waited begin.
   void EndLearning();
   // The node is draining: it is waited for only if it is receiving the object already.
-  void NodeLeaves(const Node& node);
+  void NodeDrains(const Node& node);
   // Continues the walks over objects and applies what the placement table has decided.
   void RunPending();
   // Fills in how many of the named nodes have the object, and how many of its bytes.
   void CountNamed(const Object& object, absl::Span<const std::string> names, v1::QueryReply& out);
 
+  // The node has evicted its copy: an order from the time when it had one has fetched nothing.
+  void OnEvicted(const Object& object, const NodeKey& node);
+
+  // ---- ObjectPlacements
+  void OnAdopted(const Object& object) override;
+  void OnReturned(const Object& object) override;
+  void OnPolicyRegistered(const Object& object, const NodeKey& node,
+                          const PlacementPolicy& policy) override;
+  void OnCopyConfirmed(const Object& object, const NodeKey& node) override;
+  void OnReleased(const Object& object) override;
+
  private:
+  // Returns true if the node has a session, lacks a copy and could fetch one.
+  bool LacksCopy(const ObjectId& id, const NodeKey& node) const;
   void BeginBroadcast(Node& node, const v1::BroadcastRequest& m);
   // A requester that repeats its request knows the policy that its first request made.
   void MergePolicy(const v1::BroadcastRequest& m);
   auto Lacks() const {
-    return [this](const ObjectId& id, const NodeKey& node) { return objects_.LacksCopy(id, node); };
+    return [this](const ObjectId& id, const NodeKey& node) { return LacksCopy(id, node); };
   }
 
   void Apply(const OrderFetch& effect);
-  void Apply(const TellMark& effect);
-  void Apply(const TellBegun& effect);
+  void Apply(const AnnouncePolicy& effect);
+  void Apply(const ConfirmStart& effect);
   void Apply(const AnswerBroadcast& effect);
-  void SendPolicy(const Object& object, const NodeKey& key, const BroadcastMark& policy);
+  void SendPolicy(const Object& object, const NodeKey& key, const PlacementPolicy& policy);
 
   CoreContext& context_;
   NodeTable& nodes_;
@@ -76,7 +89,7 @@ class PlacementManager {
   ObjectTable& objects_;
   const TombstoneTable& tombstones_;
   LossTable& losses_;
-  Broadcasts& placements_;
+  PlacementTable& placements_;
 };
 
 }  // namespace phalanx::directory

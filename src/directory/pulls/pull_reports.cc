@@ -10,7 +10,7 @@
 namespace phalanx::directory {
 namespace {
 
-// A connection that broke once is made again.
+// One broken connection is not evidence that two nodes cannot reach each other.
 constexpr int kFailuresToSwap = 2;
 
 uint64_t Sum(const google::protobuf::RepeatedField<uint64_t>& watermarks) {
@@ -28,12 +28,12 @@ absl::Status PullScheduler::OnPullReport(Node& node, const v1::PullReport& m) {
   if (tombstones_.Refuses(id, generation) && m.complete() &&
       DefectActive(Defect::kLateCompletionAfterDelete)) {
     Object& object = objects_.GetOrCreate(id);
-    if (!object.adopted)
+    if (!object.adopted())
       objects_.Adopt(object, node, generation, ObjectInfo(), true, /*notify=*/false);
     return absl::OkStatus();
   }
   Object* object = objects_.Find(id);
-  if (object == nullptr || !object->adopted || object->generation != generation) {
+  if (object == nullptr || !object->IsAdopted(generation)) {
     ++context_.counters.late_messages;
     if (m.complete()) RefuseCompletion(node, id, generation);
     return absl::OkStatus();
@@ -49,7 +49,7 @@ absl::Status PullScheduler::OnPullReport(Node& node, const v1::PullReport& m) {
     ++context_.counters.pulls_completed;
     Copy& copy = objects_.AddCopy(*object, node);
     if (copy.pull != nullptr) planner_.ForgetFailure(node.key, copy.pull->sender);
-    copy.unconfirmed = false;
+    objects_.ConfirmCopy(*object, copy);
     objects_.CompleteCopy(*object, node.key);
   } else if (want != object->wants.end()) {
     PullFailed(*object, node, want->second, m);
@@ -58,9 +58,9 @@ absl::Status PullScheduler::OnPullReport(Node& node, const v1::PullReport& m) {
   return absl::OkStatus();
 }
 
-// A completion is a fact whichever of this adoption's plans brought it. One from before is void:
-// its node was told so, and has dropped the bytes by the time it reads a newer plan (or has kept
-// them, and says so under that plan).
+// A completion counts under any plan of the current adoption. Under an earlier plan it is void: the
+// shard has sent Gone, so the node has dropped the bytes by the time it reads a newer plan (or has
+// kept them, and reports so under that plan).
 bool PullScheduler::ReportsCurrentPull(const Object& object, const NodeKey& key,
                                        PlanId plan) const {
   if (plan >= object.first_plan && plan <= context_.last_plan) return true;
@@ -68,8 +68,8 @@ bool PullScheduler::ReportsCurrentPull(const Object& object, const NodeKey& key,
   return copy != object.copies.end() && copy->second.registered;
 }
 
-// The node has a complete copy of what is not (or no longer) the object's generation: it is told to
-// drop it, so that it does not believe to hold what is not listed.
+// The node has a complete copy of a generation that is not adopted. It is asked to drop the copy:
+// otherwise it would hold a copy that the shard does not list.
 void PullScheduler::RefuseCompletion(Node& node, const ObjectId& id, const Generation& generation) {
   if (Tombstone* tombstone = tombstones_.FindRefusing(id, generation)) {
     tombstones_.AwaitConfirm(*tombstone, id, generation, node.key, node.session);
@@ -77,7 +77,7 @@ void PullScheduler::RefuseCompletion(Node& node, const ObjectId& id, const Gener
     return;
   }
   const Object* object = objects_.Find(id);
-  if (object != nullptr && object->adopted && object->complete_copies > 0) {
+  if (object != nullptr && object->adopted() && object->copies.complete() > 0) {
     outbox_.SendVerdict(node.key, id, generation, v1::Verdict::SUPERSEDED, object->generation,
                         object->info);
     return;
@@ -86,7 +86,7 @@ void PullScheduler::RefuseCompletion(Node& node, const ObjectId& id, const Gener
                    "the generation was given up before this copy was complete");
 }
 
-// What the pull under the current plan has measured.
+// Only the current plan's report measures the link between this sender and this receiver.
 void PullScheduler::MeasurePull(Object& object, const NodeKey& receiver, const v1::PullReport& m) {
   const auto copy = object.copies.find(receiver);
   if (copy == object.copies.end()) return;
@@ -97,10 +97,10 @@ void PullScheduler::MeasurePull(Object& object, const NodeKey& receiver, const v
     record->starved_ns = std::max(record->starved_ns, m.starved_ns());
     if (rate > 0) record->bytes_per_second = rate;
   }
-  BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
+  RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
   if (member == nullptr || member->sender() == nullptr) return;
   member->progress.bytes = m.complete() ? object.info.size_bytes : Sum(m.watermarks());
-  const BroadcastTree::Feed& feed = *member->feeds.front();
+  const RelayTree::Feed& feed = *member->feeds.front();
   if (feed.plan != m.plan_id()) return;
   const Endpoint& sender = member->sender()->endpoint;
   LinkModel& links = planner_.links();
@@ -116,18 +116,18 @@ void PullScheduler::PullFailed(Object& object, Node& node, Want& want, const v1:
     record->reported = true;
     objects_.EndFinalReport(object, node.key);
   }
-  if (!want.pulling) {
+  if (want.state != WantState::kPulling) {
     ++context_.counters.late_messages;
     return;
   }
   NodeKey sender = want.outside_sender;
   if (!sender.valid()) {
-    const BroadcastTree::Feed& feed = *object.tree->Find(node.key)->feeds.front();
-    // Plan 0 is a pull that was registered: its number is an earlier shard's.
+    const RelayTree::Feed& feed = *object.tree->Find(node.key)->feeds.front();
+    // Plan 0 is a registered pull, whose number is from an earlier shard.
     const bool current = feed.plan == m.plan_id() || feed.plan == 0;
     if (!current && DefectActive(Defect::kOldPlanEndsNewPlan)) {
       EndFeeds(object, node.key);
-      want.pulling = true;
+      want.state = WantState::kPulling;
       ++node.pulls;
       return;
     }
@@ -144,19 +144,19 @@ void PullScheduler::PullFailed(Object& object, Node& node, Want& want, const v1:
   if (record != nullptr) ++record->repairs;
   Requeue(object, node.key);
   const bool once = planner_.Failures(node.key, sender) < kFailuresToSwap;
-  if (!once && !BroadcastPlanner::MerelyBusy(code)) SwapWithDescendants(object, node.key);
+  if (!once && !PullPlanner::IsBusy(code)) SwapWithDescendants(object, node.key);
 }
 
-// Two nodes that cannot reach each other may both reach those downstream of the one: these go to
-// the sender that failed it, and it can have the bytes from them.
+// Two nodes that cannot reach each other may both reach the receiver's descendants: these are moved
+// to the sender, and the receiver pulls from them.
 void PullScheduler::SwapWithDescendants(Object& object, const NodeKey& receiver) {
-  BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
+  RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
   if (member == nullptr || member->first_receiver == nullptr) return;
   if (!planner_.Choose(*object.tree, member, context_.now).troubled) return;
   RequeueReceivers(object, *member);
 }
 
-void PullScheduler::RequeueReceivers(Object& object, const BroadcastTree::Member& sender) {
+void PullScheduler::RequeueReceivers(Object& object, const RelayTree::Member& sender) {
   while (sender.first_receiver != nullptr) {
     const NodeKey receiver = sender.first_receiver->receiver->endpoint.node;
     Requeue(object, receiver);
@@ -180,42 +180,42 @@ absl::Status PullScheduler::OnProgress(Node& node, const v1::Progress& m) {
 
 void PullScheduler::NotePullProgress(Node& node, const v1::Progress::Pull& pull) {
   Object* object = objects_.Find(*ParseObjectId(pull.object_id()));
-  if (object == nullptr || !object->adopted || object->generation != FromProto(pull.generation()) ||
+  if (object == nullptr || !object->IsAdopted(FromProto(pull.generation())) ||
       !ValidateWatermarks(object->info, pull.watermarks()).ok()) {
     return;
   }
   const auto copy = object->copies.find(node.key);
-  if (copy == object->copies.end() || copy->second.complete) return;
+  if (copy == object->copies.end() || copy->second.complete()) return;
   copy->second.watermarks.assign(pull.watermarks().begin(), pull.watermarks().end());
   objects_.NoteChange(object->id);
-  BroadcastTree::Member* member = object->tree == nullptr ? nullptr : object->tree->Find(node.key);
+  RelayTree::Member* member = object->tree == nullptr ? nullptr : object->tree->Find(node.key);
   if (member == nullptr || member->sender() == nullptr) return;
   const PlanId plan = member->feeds.front()->plan;
   if (plan != 0 && plan != pull.plan_id()) return;
   const double rate = UsableRate(pull.bytes_per_second());
   copy->second.pull->bytes_per_second = rate;
   copy->second.pull->starved_ns = pull.starved_ns();
-  // It pulls as we last told it, from somebody who has not every byte either.
-  if (object->unreported_receivers.contains(node.key)) {
+  // The node pulls under its current plan, from a sender that is not complete either: it does not
+  // have every byte.
+  if (object->final_reports.awaited.contains(node.key)) {
     objects_.EndFinalReport(*object, node.key);
-    if (object->unreported_receivers.empty()) return objects_.Reevaluate(*object);
+    if (object->final_reports.awaited.empty()) return objects_.Reevaluate(*object);
   }
-  // Out of touch with the shard, and nothing comes from it by its receiver's own word: the lease is
-  // not waited for. A sender that delivers goes on, whatever became of its session.
+  // The sender is disconnected, and its receiver reports no progress: the receiver is moved before
+  // the lease ends. A sender that still delivers keeps its receiver.
   const Node* sender = nodes_.Find(member->sender()->endpoint.node);
   const bool silent = Sum(pull.watermarks()) <= member->progress.bytes;
   if (sender != nullptr && !sender->connected && silent) return ReplaceSlowSender(*object, member);
-  const BroadcastPlanner::Sample sample{Sum(pull.watermarks()), rate, pull.starved_ns()};
-  for (BroadcastTree::Member* slow :
-       planner_.OnProgress(*object->tree, member, sample, context_.now)) {
+  const PullPlanner::Sample sample{Sum(pull.watermarks()), rate, pull.starved_ns()};
+  for (RelayTree::Member* slow : planner_.OnProgress(*object->tree, member, sample, context_.now)) {
     ReplaceSlowSender(*object, slow);
   }
 }
 
-void PullScheduler::ReplaceSlowSender(Object& object, BroadcastTree::Member* receiver) {
+void PullScheduler::ReplaceSlowSender(Object& object, RelayTree::Member* receiver) {
   const NodeKey key = receiver->endpoint.node;
   Node* node = nodes_.Find(key);
-  const BroadcastPlanner::Choice choice =
+  const PullPlanner::Choice choice =
       planner_.Choose(*object.tree, receiver, context_.now, receiver->blamed);
   if (choice.sender == nullptr || choice.sender == receiver->sender() || node == nullptr) return;
   Requeue(object, key);
@@ -230,26 +230,26 @@ absl::Status PullScheduler::OnRegisterWant(Node& node, const v1::RegisterWant& m
   Want asked;
   asked.number = m.number();
   asked.keep = m.keep();
-  asked.held = node.registering;
+  if (node.registering) asked.state = WantState::kHeld;
   AddWant(object, node, asked);
-  // One that was open before is not held: no end of a registration answers it.
+  // A want that was open before is not held: the end of the registration does not plan it.
   const auto want = object.wants.find(node.key);
-  const bool held = want != object.wants.end() && want->second.held;
+  const bool held = want != object.wants.end() && want->second.state == WantState::kHeld;
   held ? objects_.ReleaseIfEmpty(object) : objects_.Reevaluate(object);
   return absl::OkStatus();
 }
 
 bool PullScheduler::AdmitRegisteredWant(Object& object, Node& node) {
   const auto found = object.wants.find(node.key);
-  if (found == object.wants.end() || !found->second.held) return false;
+  if (found == object.wants.end() || found->second.state != WantState::kHeld) return false;
   Want& want = found->second;
-  want.held = false;
+  want.state = WantState::kWaiting;
   const auto copy = object.copies.find(node.key);
   if (copy == object.copies.end() || !copy->second.registered_sender.valid()) return true;
   const NodeKey sender = std::exchange(copy->second.registered_sender, NodeKey());
   if (LinkRegisteredPull(object, node, want, sender) || !gate_.learning()) return true;
-  // Its sender may still register: the pull goes on meanwhile.
-  want.pulling = true;
+  // The sender may still register: until the gate opens, the pull counts as running.
+  want.state = WantState::kPulling;
   want.outside_sender = sender;
   ++node.pulls;
   object.waiting.erase({want.order, node.key});
@@ -262,9 +262,9 @@ bool PullScheduler::LinkRegisteredPull(Object& object, Node& node, Want& want,
                                        const NodeKey& sender) {
   const auto copy = object.copies.find(sender);
   if (copy == object.copies.end() || copy->second.stale) return false;
-  BroadcastTree& tree = Tree(object);
-  BroadcastTree::Member* from = Join(object, sender, copy->second);
-  BroadcastTree::Member* to = Join(object, node.key, object.copies.at(node.key));
+  RelayTree& tree = Tree(object);
+  RelayTree::Member* from = Join(object, sender, copy->second);
+  RelayTree::Member* to = Join(object, node.key, object.copies.at(node.key));
   tree.MarkDownstream(to);
   if (tree.Downstream(*from)) return false;
   tree.SetFedFromOutside(to, false);
@@ -272,8 +272,8 @@ bool PullScheduler::LinkRegisteredPull(Object& object, Node& node, Want& want,
   to->progress.at = context_.now;
   planner_.PullBegan(sender, node.key);
   want.outside_sender = NodeKey();
-  if (want.pulling) return true;
-  want.pulling = true;
+  if (want.state == WantState::kPulling) return true;
+  want.state = WantState::kPulling;
   ++node.pulls;
   object.waiting.erase({want.order, node.key});
   --waiting_wants_;

@@ -10,19 +10,19 @@ namespace phalanx::directory {
 namespace {
 
 // Assumed for a link that was not measured, when the shard decides whether to send a small object
-// to every node itself: 1 Gbit/s, and the time in which a node can ask a sender.
+// itself: 1 Gbit/s, and the time that a node needs to open a pull.
 constexpr double kAssumedRate = 125e6;
 constexpr absl::Duration kAssumedInlineLatency = absl::Milliseconds(1);
-// A pull's work at each of its two nodes, whatever its length. A node works on its pulls one after
-// another, however many are started at once.
+// The work of a pull at each of its two nodes, independent of its length. A node works on its pulls
+// one after another, even if many are started at once.
 constexpr absl::Duration kPullWork = absl::Microseconds(100);
 
-// A receiver waits for its neighbour no longer than this; and only while so few nodes wait that all
-// of them can be examined again and again.
+// A receiver waits for its neighbour at most this long, and only while few enough nodes wait that
+// each change can examine all of them.
 constexpr absl::Duration kMaxAffinityWait = absl::Milliseconds(100);
 constexpr size_t kMaxAffinityWaiters = 64;
 
-// A receiver that failed so often at a sender does not take the sender's one place.
+// A receiver that failed this often at a sender does not occupy the sender.
 constexpr int kFailuresToNotOccupy = 2;
 
 uint64_t AllSlices(const ObjectInfo& info) {
@@ -62,7 +62,7 @@ absl::Status PullScheduler::OnWant(Node& node, const v1::Want& m) {
   ++context_.counters.wants;
   Object& object = objects_.GetOrCreate(id);
   AddWant(object, node, asked);
-  // Who waits for memory feeds nobody, and nobody's time is spent on feeding it.
+  // A node that waits for memory neither sends its partial copy nor occupies a sender.
   if (object.LacksRoom(asked)) {
     RemovePartialCopy(object, node.key);
     listener_.OnRefused(object, node.key);
@@ -73,7 +73,7 @@ absl::Status PullScheduler::OnWant(Node& node, const v1::Want& m) {
 
 void PullScheduler::RemovePartialCopy(Object& object, const NodeKey& key) {
   const auto copy = object.copies.find(key);
-  if (copy == object.copies.end() || copy->second.complete || copy->second.writer) return;
+  if (copy == object.copies.end() || copy->second.complete() || copy->second.writing()) return;
   objects_.RemoveCopy(object, key);
 }
 
@@ -84,18 +84,18 @@ void PullScheduler::AddWant(Object& object, Node& node, const Want& asked) {
     open->second.keep = open->second.keep || keep;
     open->second.number = asked.number;
     open->second.no_room_for = asked.no_room_for;
-    // A node asks once: that it asks again says that it takes the first question for answered.
+    // A node sends one Want at a time: a second one says that the first pull has ended there.
     Requeue(object, node.key);
     return;
   }
   if (const auto copy = object.copies.find(node.key);
-      copy != object.copies.end() && copy->second.complete && !copy->second.stale) {
-    // It has what it asks for: the question crossed our answer.
+      copy != object.copies.end() && copy->second.complete() && !copy->second.stale) {
+    // The Want crossed the Deliver, or the report of the pull.
     copy->second.primary = copy->second.primary || keep;
     if (answerable) Deliver(object, node, keep);
     return;
   }
-  if (object.adopted && answerable && !asked.held && DeliversAtOnce(object)) {
+  if (object.adopted() && answerable && asked.state != WantState::kHeld && DeliversAtOnce(object)) {
     Deliver(object, node, keep);
     return;
   }
@@ -112,7 +112,7 @@ void PullScheduler::AddWant(Object& object, Node& node, const Want& asked) {
   ++open_wants_;
   ++waiting_wants_;
   node.objects.insert(object.id);
-  if (object.complete_copies == 0 && !gate_.learning()) objects_.SendLoss(node.key, object.id);
+  if (object.copies.complete() == 0 && !gate_.learning()) objects_.SendLoss(node.key, object.id);
 }
 
 void PullScheduler::EndWant(Object& object, const NodeKey& key) {
@@ -136,32 +136,32 @@ void PullScheduler::Deliver(Object& object, Node& node, bool keep) {
   deliver.set_inline_bytes(object.inline_entry.bytes());
   deliver.set_keep(keep);
   inline_cache_.Touch(object.inline_entry);
-  bool added = false;
-  Copy& copy = objects_.AddCopy(object, node, &added);
+  Copy& copy = objects_.AddCopy(object, node);
   copy.primary = copy.primary || keep;
-  // Asking twice confirms nothing: the first answer may be about to be withdrawn.
-  copy.unconfirmed |= added || !copy.complete;
-  objects_.CompleteCopy(object, node.key);
+  // A second Want confirms nothing: the node may be about to withdraw the first copy.
+  objects_.CompleteCopy(object, node.key, CopyState::kDelivered);
 }
 
-BroadcastTree& PullScheduler::Tree(Object& object) {
+RelayTree& PullScheduler::Tree(Object& object) {
   if (object.tree == nullptr) {
-    object.tree = std::make_unique<BroadcastTree>(object.info.size_bytes, planner_.visited());
+    object.tree = std::make_unique<RelayTree>(object.info.size_bytes, planner_.visited());
     for (const auto& [key, copy] : object.copies) Join(object, key, copy);
   }
   return *object.tree;
 }
 
-BroadcastTree::Member* PullScheduler::Join(Object& object, const NodeKey& key, const Copy& copy) {
-  BroadcastTree& tree = *object.tree;
-  if (BroadcastTree::Member* member = tree.Find(key)) return member;
-  using Role = BroadcastTree::Role;
-  const Role role = copy.complete ? Role::kComplete : copy.writer ? Role::kWriter : Role::kReceiver;
+RelayTree::Member* PullScheduler::Join(Object& object, const NodeKey& key, const Copy& copy) {
+  RelayTree& tree = *object.tree;
+  if (RelayTree::Member* member = tree.Find(key)) return member;
+  using Role = RelayTree::Role;
+  const Role role = copy.complete()  ? Role::kComplete
+                    : copy.writing() ? Role::kWriter
+                                     : Role::kReceiver;
   const Node* node = nodes_.Find(key);
-  // Only a defect under test lists a node that is gone.
+  // Only a defect under test lists a node that is down.
   const Endpoint endpoint = node != nullptr ? node->endpoint : Endpoint{key, {}};
   const bool connected = (node == nullptr || node->connected) && !copy.stale;
-  BroadcastTree::Member* member =
+  RelayTree::Member* member =
       tree.Add(endpoint, role, connected, node != nullptr && node->draining);
   for (const uint64_t watermark : copy.watermarks) member->progress.bytes += watermark;
   return member;
@@ -174,10 +174,11 @@ bool PullScheduler::DeliversAtOnce(const Object& object) const {
          outbox_.unacknowledged_bytes() + bytes <= context_.options.inline_under_way_bytes;
 }
 
-// All that goes out in this turn shares the shard's link, which is taken to be like those of the
-// nodes. A sender must be sooner by far: a pull costs both nodes more work than a message.
+// Every message of this turn shares the shard's link, which is assumed to be like the nodes' links.
+// A sender is preferred only if it is much faster: a pull costs both nodes more work than a
+// message.
 bool PullScheduler::PrefersInline(const Object& object, const Node& receiver,
-                                  const BroadcastPlanner::Choice& choice) const {
+                                  const PullPlanner::Choice& choice) const {
   if (choice.sender == nullptr) return true;
   const uint64_t bytes = outbox_.inline_bytes() + object.inline_entry.bytes().size();
   if (outbox_.unacknowledged_bytes() + bytes > context_.options.inline_under_way_bytes)
@@ -194,14 +195,14 @@ bool PullScheduler::PrefersInline(const Object& object, const Node& receiver,
 
 bool PullScheduler::MayBeServed(const Object& object, const NodeKey& key) const {
   const Want& want = object.wants.at(key);
-  return !want.held && nodes_.Find(key)->connected && !object.LacksRoom(want);
+  return want.state != WantState::kHeld && nodes_.Find(key)->connected && !object.LacksRoom(want);
 }
 
 void PullScheduler::Plan(Object& object) {
-  // Who waits for a neighbour may have been passed over before that was served.
+  // A node that waits for its neighbour may have been passed over before the neighbour was served.
   for (uint64_t assigned = context_.counters.assigned;; assigned = context_.counters.assigned) {
     Round round;
-    if (object.adopted) PlanRound(object, round);
+    if (object.adopted()) PlanRound(object, round);
     if (!round.awaits_neighbour || context_.counters.assigned == assigned) return;
   }
 }
@@ -224,25 +225,27 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
     return true;
   }
   if (!in_time) {
+    // The timer plans again.
     objects_.SetTimer(object, want.not_before);
     return true;
   }
-  BroadcastTree& tree = Tree(object);
+  RelayTree& tree = Tree(object);
   if (tree.Candidates(Nearness::kWorld, 1) == nullptr) {
     if (!object.inline_entry.cached()) return false;
     Deliver(object, node, want.keep);
     return true;
   }
   const auto copy = object.copies.find(node.key);
-  if (copy != object.copies.end() && copy->second.writer) return true;
+  if (copy != object.copies.end() && copy->second.writing()) return true;
   if (AwaitsNeighbour(object, node.key, want)) {
     round.awaits_neighbour = true;
     objects_.SetTimer(object, *want.affinity_until);
     return true;
   }
+  // The planner needs the receiver as a member; it is removed again if there is no sender.
   const bool stranger = tree.Find(node.key) == nullptr;
   const Copy none;
-  BroadcastTree::Member* receiver =
+  RelayTree::Member* receiver =
       Join(object, node.key, copy != object.copies.end() ? copy->second : none);
   if (!round.left.has_value()) {
     round.left = std::count_if(
@@ -250,7 +253,7 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
         [this, &object](const auto& waiting) { return MayBeServed(object, waiting.second); });
   }
   planner_.ExpectReceivers(tree, (*round.left)--);
-  const BroadcastPlanner::Choice choice =
+  const PullPlanner::Choice choice =
       planner_.Choose(tree, receiver, context_.now, NodeKey(), NeighbourOf(object, node.key, want));
   if (choice.sender != nullptr &&
       !(object.inline_entry.cached() && PrefersInline(object, node, choice))) {
@@ -270,13 +273,13 @@ NodeKey PullScheduler::NeighbourOf(const Object& object, const NodeKey& key, con
   if (want.affinity_object.nil() || object.info.size_bytes < context_.options.least_near_bytes)
     return NodeKey();
   const Object* made_there = objects_.Find(want.affinity_object);
-  if (made_there == nullptr || !made_there->adopted) return NodeKey();
+  if (made_there == nullptr || !made_there->adopted()) return NodeKey();
   const NodeKey& neighbour = made_there->generation.creator;
   const Node* receiver = nodes_.Find(key);
   const Node* sender = nodes_.Find(neighbour);
   if (neighbour == key || receiver == nullptr || sender == nullptr) return NodeKey();
-  // A ring that goes to and fro between zones would cross what is between them again and again.
-  return Crosses(receiver->endpoint.place, sender->endpoint.place) ? NodeKey() : neighbour;
+  // Pulls between neighbours in different zones would cross the boundary once per neighbour.
+  return Crosses(receiver->endpoint.locality, sender->endpoint.locality) ? NodeKey() : neighbour;
 }
 
 bool PullScheduler::AwaitsNeighbour(const Object& object, const NodeKey& key, Want& want) {
@@ -292,18 +295,19 @@ bool PullScheduler::AwaitsNeighbour(const Object& object, const NodeKey& key, Wa
   }
   if (*want.affinity_until <= context_.now) return false;
   const Object* made_there = objects_.Find(want.affinity_object);
-  if (made_there == nullptr || !made_there->adopted) return true;
+  if (made_there == nullptr || !made_there->adopted()) return true;
   const NodeKey neighbour = NeighbourOf(object, key, want);
   if (!neighbour.valid()) return false;
-  const BroadcastTree::Member* member = object.tree->Find(neighbour);
+  const RelayTree::Member* member = object.tree->Find(neighbour);
   return member == nullptr || !member->rooted();
 }
 
-void PullScheduler::Assign(Object& object, Node& node, Want& want, BroadcastTree::Member* sender,
+void PullScheduler::Assign(Object& object, Node& node, Want& want, RelayTree::Member* sender,
                            Instant finish) {
   const NodeKey from = sender->endpoint.node;
   Copy& copy = objects_.AddCopy(object, node);
   if (copy.pull == nullptr) copy.pull = std::make_unique<PullRecord>();
+  // The record outlives the pull: the tools and repairs of later pulls read it.
   copy.pull->sender = from;
   copy.pull->plan = context_.NewPlan();
   copy.pull->started = context_.now;
@@ -312,8 +316,8 @@ void PullScheduler::Assign(Object& object, Node& node, Want& want, BroadcastTree
   copy.pull->bytes_per_second = 0;
   copy.pull->starved_ns = 0;
 
-  BroadcastTree& tree = *object.tree;
-  BroadcastTree::Member* receiver = tree.Find(node.key);
+  RelayTree& tree = *object.tree;
+  RelayTree::Member* receiver = tree.Find(node.key);
   const bool occupies = planner_.Failures(node.key, from) < kFailuresToNotOccupy;
   tree.Attach(receiver, sender, context_.last_plan, AllSlices(object.info), occupies, context_.now);
   receiver->finish = finish;
@@ -322,15 +326,15 @@ void PullScheduler::Assign(Object& object, Node& node, Want& want, BroadcastTree
   receiver->progress.at = context_.now;
   planner_.PullBegan(from, node.key);
   ++node.pulls;
-  want.pulling = true;
+  want.state = WantState::kPulling;
+  // Both were about this pull only; a retry is planned like any other want.
   want.no_room_for = Generation();
   want.affinity_object = ObjectId();
   object.waiting.erase({want.order, node.key});
   --waiting_wants_;
   ++context_.counters.assigned;
-  if (DefectActive(Defect::kCompleteForPartial) && !copy.complete) {
-    copy.complete = true;
-    ++object.complete_copies;
+  if (DefectActive(Defect::kCompleteForPartial) && !copy.complete()) {
+    objects_.SetCopyState(object, copy, CopyState::kComplete);
   }
 
   v1::Assign& assign = *outbox_.Send(node.key).mutable_assign();
@@ -349,20 +353,20 @@ void PullScheduler::Assign(Object& object, Node& node, Want& want, BroadcastTree
 
 void PullScheduler::EndFeeds(Object& object, const NodeKey& receiver, bool completed) {
   const auto found = object.wants.find(receiver);
-  if (found == object.wants.end() || !found->second.pulling) return;
+  if (found == object.wants.end() || found->second.state != WantState::kPulling) return;
   Want& want = found->second;
-  want.pulling = false;
+  want.state = WantState::kWaiting;
   if (Node* node = nodes_.Find(receiver)) --node->pulls;
   const auto copy = object.copies.find(receiver);
   if (copy != object.copies.end() && copy->second.pull != nullptr)
     copy->second.pull->ended = context_.now;
-  BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
+  RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
   if (member == nullptr) return;
   for (const auto& feed : member->feeds) {
     planner_.PullEnded(feed->sender->endpoint.node, receiver, context_.now);
   }
   if (completed) {
-    // Not by way of Detach: everybody downstream would lose its root and find it again.
+    // Not through Detach: every member downstream would lose its root and be rooted again.
     object.tree->Complete(member);
   } else {
     object.tree->Detach(member);
@@ -373,7 +377,7 @@ void PullScheduler::EndFeeds(Object& object, const NodeKey& receiver, bool compl
 
 void PullScheduler::Requeue(Object& object, const NodeKey& key) {
   const auto found = object.wants.find(key);
-  if (found == object.wants.end() || !found->second.pulling) return;
+  if (found == object.wants.end() || found->second.state != WantState::kPulling) return;
   EndFeeds(object, key);
   object.waiting.insert({found->second.order, key});
   ++waiting_wants_;
@@ -381,7 +385,7 @@ void PullScheduler::Requeue(Object& object, const NodeKey& key) {
 
 void PullScheduler::OnCopyRemoved(Object& object, const NodeKey& key) {
   if (object.wants.contains(key)) Requeue(object, key);
-  BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(key);
+  RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(key);
   if (member == nullptr) return;
   RequeueReceivers(object, *member);
   object.tree->Remove(key);
@@ -416,7 +420,7 @@ void PullScheduler::OnCopyRegistered(Object& object, const NodeKey& node, bool c
 }
 
 void PullScheduler::SetConnected(Object& object, const NodeKey& node, bool connected) {
-  BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(node);
+  RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(node);
   if (member != nullptr) object.tree->SetConnected(member, connected);
 }
 
@@ -438,7 +442,7 @@ void PullScheduler::RequeueOutsidePulls(Object& object) {
 void PullScheduler::RefuseWants(Object& object) {
   if (object.wants.empty()) return;
   const Tombstone* tombstone =
-      object.attempts.empty() && !gate_.learning() ? tombstones_.FindDeleted(object.id) : nullptr;
+      object.standbys.empty() && !gate_.learning() ? tombstones_.FindDeleted(object.id) : nullptr;
   const absl::Status* failure = failures_.Find(object.id);
   if (tombstone == nullptr && failure == nullptr) return;
   while (!object.wants.empty()) {
@@ -463,25 +467,26 @@ absl::Status PullScheduler::CheckWants(const Object& object) const {
     const Node* node = nodes_.Find(key);
     if (node == nullptr) return Broken(object, "a node that is down wants it");
     const bool waits = object.waiting.contains({want.order, key});
-    if (waits == want.pulling) return Broken(object, "a want neither waits nor pulls, or both");
+    const bool pulls = want.state == WantState::kPulling;
+    if (waits == pulls) return Broken(object, "a want neither waits nor pulls, or both");
     const auto copy = object.copies.find(key);
-    if (copy != object.copies.end() && copy->second.complete && !copy->second.stale) {
+    if (copy != object.copies.end() && copy->second.complete() && !copy->second.stale) {
       return Broken(object, "a node wants what it has");
     }
-    const BroadcastTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(key);
+    const RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(key);
     const bool fed = member != nullptr && !member->feeds.empty();
-    if (want.pulling && !fed && !want.outside_sender.valid()) {
+    if (pulls && !fed && !want.outside_sender.valid()) {
       return Broken(object, "a want is assigned to no sender");
     }
-    if (!want.pulling && fed) return Broken(object, "a waiting node pulls");
+    if (!pulls && fed) return Broken(object, "a waiting node pulls");
     if (fed) feeds += member->feeds.size();
     const bool lacks_room = object.LacksRoom(want);
-    if (lacks_room && want.pulling) return Broken(object, "a node without room for it pulls");
-    const bool plannable = !want.pulling && !want.held && !lacks_room && node->connected &&
-                           object.adopted && want.not_before <= context_.now &&
+    if (lacks_room && pulls) return Broken(object, "a node without room for it pulls");
+    const bool plannable = want.state == WantState::kWaiting && !lacks_room && node->connected &&
+                           object.adopted() && want.not_before <= context_.now &&
                            object.timer.infinite();
     if (plannable && object.inline_entry.cached()) return Broken(object, "a want is not answered");
-    const bool writes = copy != object.copies.end() && copy->second.writer;
+    const bool writes = copy != object.copies.end() && copy->second.writing();
     if (!plannable || writes || object.tree == nullptr) continue;
     // Every candidate in the index is rooted and the waiting node is not, so a candidate cannot be
     // downstream of it.
@@ -504,7 +509,7 @@ absl::Status PullScheduler::CheckInvariants() const {
   for (const auto& [id, object] : objects_.all()) {
     if (absl::Status status = CheckWants(*object); !status.ok()) return status;
     for (const auto& [key, want] : object->wants) {
-      if (!want.pulling) continue;
+      if (want.state != WantState::kPulling) continue;
       ++pulls[key];
       if (object->tree == nullptr || want.outside_sender.valid()) continue;
       for (const auto& feed : object->tree->Find(key)->feeds) {

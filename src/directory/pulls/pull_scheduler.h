@@ -5,17 +5,16 @@
 //              │  └── waits for a neighbour, for memory, for its session
 //              └───── Requeue: the pull failed, its sender left, or a better sender was found
 //
-// Plans are made by BroadcastPlanner over the tree of each object. PullScheduler applies them: it
+// Plans are made by PullPlanner over the tree of each object. PullScheduler applies them: it
 // writes the section of Object that object.h gives it, the pulls of a Node, and the progress that
 // receivers report into copies.
 //
 // Invariants (CheckInvariants)
-//  1. A want either waits or pulls; a pull has a feed in the tree or a sender that has not
-//  registered.
+//  1. A want waits (or is held) or pulls; a pull has a feed in the tree or a sender that has not
+//     registered.
 //  2. A node that can be served does not wait: every change is followed by Plan.
 //  3. A node neither wants an object of which it holds a complete copy, nor pulls one for which it
-//  has
-//     no memory.
+//     has no memory.
 //  4. At most options.max_waiting wants are open.
 //
 // Owned by DirectoryCore. Thread rule: the shard's control loop; no I/O, replays from its inputs.
@@ -31,9 +30,10 @@
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids.h"
 #include "src/common/instant.h"
-#include "src/directory/broadcast_planner.h"
-#include "src/directory/broadcast_tree.h"
 #include "src/directory/objects/object_table.h"
+#include "src/directory/placement/placement_table.h"
+#include "src/directory/pulls/pull_planner.h"
+#include "src/directory/pulls/relay_tree.h"
 
 namespace phalanx::directory {
 
@@ -41,7 +41,7 @@ namespace phalanx::directory {
 class PullListener {
  public:
   virtual ~PullListener() = default;
-  // The node will not fetch the object: it has no memory for it, or was told not to.
+  // The node will not fetch the object: it has no memory for it, or has withdrawn its Want.
   virtual void OnRefused(Object& object, const NodeKey& node) = 0;
   // A node uses less memory than before.
   virtual void OnRoomFreed() = 0;
@@ -59,7 +59,7 @@ class PullScheduler final : public ObjectPulls {
     TombstoneTable& tombstones;
     const FailureTable& failures;
     InlineCache& inline_cache;
-    Broadcasts& placements;
+    PlacementTable& placements;
   };
 
   PullScheduler(const Parts& parts, PullListener& listener);
@@ -89,7 +89,7 @@ class PullScheduler final : public ObjectPulls {
 
   void Tick() { planner_.Tick(context_.now); }
 
-  const BroadcastPlanner& planner() const { return planner_; }
+  const PullPlanner& planner() const { return planner_; }
   size_t waiting_wants() const { return waiting_wants_; }
   absl::Status CheckInvariants() const;
 
@@ -116,21 +116,20 @@ class PullScheduler final : public ObjectPulls {
   bool DeliversAtOnce(const Object& object) const;
   // Returns true if sending the cached bytes is faster than the sender in `choice`.
   bool PrefersInline(const Object& object, const Node& receiver,
-                     const BroadcastPlanner::Choice& choice) const;
+                     const PullPlanner::Choice& choice) const;
   // The node that made the want's affinity object; invalid if the want names none or it does not
   // help.
   NodeKey NeighbourOf(const Object& object, const NodeKey& key, const Want& want);
   // Returns true while the want waits for its neighbour to receive some of the object.
   bool AwaitsNeighbour(const Object& object, const NodeKey& key, Want& want);
-  void Assign(Object& object, Node& node, Want& want, BroadcastTree::Member* sender,
-              Instant finish);
+  void Assign(Object& object, Node& node, Want& want, RelayTree::Member* sender, Instant finish);
 
   // ---- the tree
-  BroadcastTree& Tree(Object& object);
-  BroadcastTree::Member* Join(Object& object, const NodeKey& key, const Copy& copy);
+  RelayTree& Tree(Object& object);
+  RelayTree::Member* Join(Object& object, const NodeKey& key, const Copy& copy);
   // The receiver's pull ends; `completed`: because it has every byte.
   void EndFeeds(Object& object, const NodeKey& receiver, bool completed = false);
-  void RequeueReceivers(Object& object, const BroadcastTree::Member& sender);
+  void RequeueReceivers(Object& object, const RelayTree::Member& sender);
   // Two nodes cannot reach each other: if only descendants of the receiver are left to pull from,
   // they are requeued and the receiver can pull from them.
   void SwapWithDescendants(Object& object, const NodeKey& receiver);
@@ -143,9 +142,8 @@ class PullScheduler final : public ObjectPulls {
   void MeasurePull(Object& object, const NodeKey& receiver, const v1::PullReport& m);
   void PullFailed(Object& object, Node& node, Want& want, const v1::PullReport& m);
   void NotePullProgress(Node& node, const v1::Progress::Pull& pull);
-  // Assigns another sender to a receiver whose sender delivers too little, if there is a better
-  // one.
-  void ReplaceSlowSender(Object& object, BroadcastTree::Member* receiver);
+  // Assigns a better sender to a receiver whose sender delivers too little, if there is one.
+  void ReplaceSlowSender(Object& object, RelayTree::Member* receiver);
 
   absl::Status CheckWants(const Object& object) const;
 
@@ -157,9 +155,9 @@ class PullScheduler final : public ObjectPulls {
   TombstoneTable& tombstones_;
   const FailureTable& failures_;
   InlineCache& inline_cache_;
-  Broadcasts& placements_;
+  PlacementTable& placements_;
   PullListener& listener_;
-  BroadcastPlanner planner_;
+  PullPlanner planner_;
   size_t open_wants_ = 0;
   size_t waiting_wants_ = 0;
 };

@@ -25,7 +25,7 @@ void CommitTracker::AwaitCommitted(const NodeKey& key) {
 }
 
 bool CommitTracker::AwaitsResult(const Object& object) const {
-  const Reduction* reduction = object.adopted ? catalog_.Find(object.id) : nullptr;
+  const Reduction* reduction = object.adopted() ? catalog_.Find(object.id) : nullptr;
   return reduction != nullptr && !reduction->commit.awaited.empty() &&
          reduction->commit.root_generation == object.generation;
 }
@@ -113,10 +113,11 @@ bool CommitTracker::IsRoot(const ObjectId& target, const Generation& version,
 
 bool CommitTracker::ResultUndecided(const Reduction& reduction) const {
   const Object* object = objects_.Find(reduction.target);
-  if (object == nullptr || !object->adopted || !reduction.committed()) return false;
+  if (object == nullptr || !object->adopted() || !reduction.committed()) return false;
   // A lost generation stays adopted, so adoption alone does not say that the result can come.
-  const bool may_be = !object->sealed || object->complete_copies > 0 || object->has_writer() ||
-                      !object->unreported_receivers.empty() || gate_.learning();
+  const bool may_be = !object->sealed() || object->copies.complete() > 0 ||
+                      object->copies.writing() > 0 || !object->final_reports.awaited.empty() ||
+                      gate_.learning();
   return may_be && reduction.commit.root_generation.valid() &&
          object->generation == reduction.commit.root_generation;
 }
@@ -124,8 +125,8 @@ bool CommitTracker::ResultUndecided(const Reduction& reduction) const {
 bool CommitTracker::RootStandsBy(const Reduction& reduction) const {
   Object* object = objects_.Find(reduction.target);
   return object != nullptr &&
-         objects_.FindAttempt(*object, reduction.commit.root_generation,
-                              reduction.commit.root_generation.creator) != nullptr;
+         object->FindStandby(reduction.commit.root_generation,
+                             reduction.commit.root_generation.creator) != nullptr;
 }
 
 void CommitTracker::NotePause(Instant until) {

@@ -71,7 +71,7 @@ bool ReductionDescriptors::TakenBefore(const v1::ExtendRequest& m, const ObjectI
   }
   // An earlier life of the shard may have carried out the extension; the result tells.
   const Object* object = objects_.Find(target);
-  if (running != nullptr || object == nullptr || !object->adopted) return false;
+  if (running != nullptr || object == nullptr || !object->adopted()) return false;
   const std::optional<ReduceRecord> made = ReduceRecord::Decode(object->info.asked_for);
   if (!made.has_value() || !made->arguments.open) return false;
   return made->arguments.num_objects != 0 || all_in(IdsIn(object->info.reduced_from));

@@ -376,8 +376,8 @@ void ReductionManager::RunPending() {
 
 void ReductionManager::Run(Reduction& reduction) {
   const Object* object = objects_.Find(reduction.target);
-  const bool adopted = object != nullptr && object->adopted;
-  if (adopted && object->complete_copies > 0 && !object->tentative) {
+  const bool adopted = object != nullptr && object->adopted();
+  if (adopted && object->copies.complete() > 0 && !object->tentative) {
     if (object->info.reduced_from.empty()) {
       return End(reduction, About(reduction.target, absl::StatusCode::kAlreadyExists,
                                   "an object that is not its result was put under this id"));
@@ -465,7 +465,7 @@ Reduction* ReductionManager::Begin(const ObjectId& target, ReduceSpec spec, cons
 
 absl::Status ReductionManager::OnCreate(Node& node, const v1::AnnounceCreate& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
-  PHALANX_ASSIGN_OR_RETURN(ObjectTable::Announcement announced, ObjectTable::ParseAnnouncement(m));
+  PHALANX_ASSIGN_OR_RETURN(Announcement announced, ParseAnnouncement(m));
   ++context_.counters.creates;
   const Generation version = FromProto(m.version());
   if (rings_.IsMember(id, version, node.key)) {
@@ -482,12 +482,12 @@ absl::Status ReductionManager::OnCreate(Node& node, const v1::AnnounceCreate& m)
 }
 
 absl::Status ReductionManager::OnRootCreate(Node& node, const ObjectId& id,
-                                            ObjectTable::Announcement announced) {
+                                            Announcement announced) {
   const Generation generation = announced.generation;
   PHALANX_ASSIGN_OR_RETURN(Object* const object, objects_.BeginCreate(node, id, generation));
   if (object == nullptr) return absl::OkStatus();
   Reduction& reduction = *catalog_.Find(id);
-  const bool other = object->adopted && object->generation != generation;
+  const bool other = object->adopted() && object->generation != generation;
   // A node may have every byte of any other generation: that one is waited for, and this one stands
   // by.
   if (other && object->generation == reduction.commit.open_root) ReplaceRoot(*object);
@@ -496,7 +496,7 @@ absl::Status ReductionManager::OnRootCreate(Node& node, const ObjectId& id,
   PHALANX_RETURN_IF_ERROR(
       objects_.FinishCreate(*object, node, std::move(announced), gate_.MayAdoptFromAbsence()));
   // A requester that wants the result to stay may have joined since the root was placed.
-  const bool adopted = object->adopted && object->generation == generation;
+  const bool adopted = object->IsAdopted(generation);
   if (adopted && !catalog_.Find(id)->owned) objects_.ClearOwned(*object);
   objects_.Reevaluate(*object);
   return absl::OkStatus();

@@ -108,8 +108,8 @@ class ReductionManager final : public ObjectReductions {
   // tombstone was known.
   void EndIfBuried(const ObjectId& target, const Generation& id);
   // The result is to stay. Returns false if no reduction of the target runs.
-  bool ClearOwned(const ObjectId& target);
-  bool Watches(const ObjectId& source) const { return watcher_.Watches(source); }
+  bool ClearOwned(const ObjectId& target) override;
+  bool Watches(const ObjectId& source) const override { return watcher_.Watches(source); }
 
   const ReductionCatalog& catalog() const { return catalog_; }
   absl::Status CheckInvariants() const;
@@ -156,7 +156,7 @@ class ReductionManager final : public ObjectReductions {
   absl::Status BeginPlan(Reduction& reduction);
   // The node of a fold does not hold one of its own sources.
   void NoteAbsent(Reduction& reduction, const FoldTask& task, const NodeKey& node, size_t input);
-  absl::Status OnRootCreate(Node& node, const ObjectId& id, ObjectTable::Announcement announced);
+  absl::Status OnRootCreate(Node& node, const ObjectId& id, Announcement announced);
   // A new root's generation replaces one of which no node can have every byte.
   void ReplaceRoot(Object& object);
 

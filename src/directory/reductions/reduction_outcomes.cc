@@ -131,13 +131,13 @@ std::optional<absl::Status> ReductionManager::AnswerBeforeBegin(const ObjectId& 
     return About(target, absl::StatusCode::kNotFound, "the target was deleted");
   }
   const Object* object = objects_.Find(target);
-  if (object == nullptr || !object->adopted) return std::nullopt;
+  if (object == nullptr || !object->adopted()) return std::nullopt;
   const std::string& from = object->info.reduced_from;
   // The root of a reduction that an earlier life of the shard planned: it is restored or withdrawn.
-  if (!object->sealed && !from.empty()) return std::nullopt;
+  if (!object->sealed() && !from.empty()) return std::nullopt;
   // A result of which no copy is left is computed again.
   const bool lost =
-      object->complete_copies == 0 && object->unreported_receivers.empty() && !gate_.learning();
+      object->copies.complete() == 0 && object->final_reports.awaited.empty() && !gate_.learning();
   if (lost && !from.empty()) return std::nullopt;
   if (from.empty()) {
     return About(target, absl::StatusCode::kAlreadyExists,

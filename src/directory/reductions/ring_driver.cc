@@ -8,7 +8,7 @@
 
 #include "src/common/defects.h"
 #include "src/common/version.h"
-#include "src/directory/broadcast_planner.h"
+#include "src/directory/pulls/pull_planner.h"
 #include "src/directory/reduce_messages.h"
 #include "src/directory/reduce_result.h"
 #include "src/directory/reductions/measured_costs.h"
@@ -65,7 +65,7 @@ bool RingDriver::Run(Reduction& reduction) {
 bool RingDriver::Await(Reduction& reduction) {
   const ReduceSpec& spec = reduction.plan.spec();
   const Object* object = objects_.Find(reduction.target);
-  const bool put = object != nullptr && (object->adopted || !object->attempts.empty());
+  const bool put = object != nullptr && (object->adopted() || !object->standbys.empty());
   if (put || gate_.learning() || !reduction.registered.empty() || reduction.sources.failed ||
       !RingPlan::Possible(spec, reduction.plan.root())) {
     return false;
@@ -127,7 +127,7 @@ bool RingDriver::Begin(Reduction& reduction) {
 
 bool RingDriver::IsObject(const Reduction& reduction) const {
   const Object* object = objects_.Find(reduction.target);
-  return object != nullptr && object->adopted &&
+  return object != nullptr && object->adopted() &&
          object->generation == reduction.ring.plan->generation();
 }
 
@@ -173,8 +173,7 @@ bool RingDriver::IsMember(const ObjectId& target, const Generation& version,
          reduction->ring.plan->PlaceOf(node).has_value();
 }
 
-absl::Status RingDriver::OnCreate(Node& node, const ObjectId& target,
-                                  ObjectTable::Announcement announced) {
+absl::Status RingDriver::OnCreate(Node& node, const ObjectId& target, Announcement announced) {
   const Generation generation = announced.generation;
   ObjectInfo& info = announced.info;
   Reduction& reduction = *catalog_.Find(target);
@@ -185,13 +184,13 @@ absl::Status RingDriver::OnCreate(Node& node, const ObjectId& target,
   }
   const bool info_owned = info.owned;
   Object& object = objects_.GetOrCreate(target);
-  if (!object.adopted && !tombstones_.Refuses(target, generation)) {
+  if (!object.adopted() && !tombstones_.Refuses(target, generation)) {
     objects_.Adopt(object, node, generation, std::move(info), /*complete=*/false, /*notify=*/false);
     for (const RingPlan::Member& member : ring.members()) objects_.AddWriter(object, member.node);
     reduction.commit.root_generation = generation;
     reduction.commit.open_root = generation;
   }
-  if (!object.adopted || object.generation != generation || !object.copies.contains(node.key)) {
+  if (!object.adopted() || object.generation != generation || !object.copies.contains(node.key)) {
     // A client put an object under the target's id after the ring was placed.
     outbox_.SendSuperseded(node.key, target, generation, object.info);
     Break(reduction);
@@ -240,8 +239,7 @@ bool RingDriver::MayRecover(Reduction& reduction, const NodeKey& node, Reduction
   if (before == nullptr || !before->connected) return false;
   if (ring.committed()) return placed.times_lost++ < kPullsAfterCommit;
   const auto code = static_cast<absl::StatusCode>(m.code());
-  return BroadcastPlanner::MerelyBusy(code) &&
-         context_.now < reduction.ring.began + kPatienceToBegin;
+  return PullPlanner::IsBusy(code) && context_.now < reduction.ring.began + kPatienceToBegin;
 }
 
 void RingDriver::MemberLost(Reduction& reduction, const NodeKey& key) {

@@ -35,7 +35,7 @@ class RingDriver final : public RingListener {
   bool IsMember(const ObjectId& target, const Generation& version, const NodeKey& node) const;
   // A member announces that it begins to write the target. With the first announcement all members
   // are listed as writers, so that no node sends the target to one that makes it itself.
-  absl::Status OnCreate(Node& node, const ObjectId& target, ObjectTable::Announcement announced);
+  absl::Status OnCreate(Node& node, const ObjectId& target, Announcement announced);
   void OnReport(Reduction& reduction, const NodeKey& node, Reduction::Placed& placed,
                 const v1::FoldReport& m);
   // The node is down, or has begun a new session: a ring does not outlive a member's session.

@@ -176,16 +176,16 @@ v1::SourceState SourceWatcher::StateOf(const ObjectId& source, bool with_bytes) 
     state.set_message(std::string(failed->message()));
     return state;
   }
-  if (object == nullptr || !object->adopted) {
+  if (object == nullptr || !object->adopted()) {
     if (!sure || tombstones_.FindDeleted(source) == nullptr) return state;
     state.set_code(static_cast<int>(absl::StatusCode::kNotFound));
     state.set_message(absl::StrCat("object ", source.hex(), " was deleted"));
     return state;
   }
   // The target of a running reduction is a source only once it is committed.
-  if (object->complete_copies == 0 && catalog_.Find(source) != nullptr) return state;
+  if (object->copies.complete() == 0 && catalog_.Find(source) != nullptr) return state;
   ListHolders(*object, &state);
-  const bool bytes_here = object->inline_entry.cached() && object->complete_copies > 0;
+  const bool bytes_here = object->inline_entry.cached() && object->copies.complete() > 0;
   if (state.holders_size() == 0 && !bytes_here) return state;
   ToProto(object->generation, state.mutable_generation());
   state.set_size_bytes(object->info.size_bytes);
@@ -199,17 +199,17 @@ void SourceWatcher::ListHolders(const Object& object, v1::SourceState* state) co
   // An object that is also broadcast may have ten thousand copies, and each change comes here: the
   // creator's copy and some others are enough, if one of them is complete.
   std::vector<std::pair<NodeKey, const Copy*>> copies;
-  bool complete = object.complete_copies == 0;
+  bool complete = object.copies.complete() == 0;
   const auto created = object.copies.find(object.generation.creator);
   if (created != object.copies.end()) {
     copies.push_back({created->first, &created->second});
-    complete = complete || created->second.complete;
+    complete = complete || created->second.complete();
   }
   for (auto at = object.copies.begin(); at != object.copies.end(); ++at) {
     if (copies.size() >= kMaxCopiesExamined && complete) break;
-    if (at == created || (copies.size() >= kMaxCopiesExamined && !at->second.complete)) continue;
+    if (at == created || (copies.size() >= kMaxCopiesExamined && !at->second.complete())) continue;
     copies.push_back({at->first, &at->second});
-    complete = complete || at->second.complete;
+    complete = complete || at->second.complete();
   }
   bool any_bytes = false;
   for (const auto& [key, copy] : copies) {
@@ -224,10 +224,10 @@ void SourceWatcher::ListHolders(const Object& object, v1::SourceState* state) co
     const Copy& copy = *listed;
     const Node* node = nodes_.Find(key);
     const bool has_bytes =
-        copy.complete || (any_bytes && (copy.writer || !copy.watermarks.empty()));
-    if (node == nullptr || !has_bytes || copy.unconfirmed) continue;
-    const int rank =
-        (copy.complete ? 0 : 4) + (copy.primary ? 0 : 1) + (node->connected && !copy.stale ? 0 : 2);
+        copy.complete() || (any_bytes && (copy.writing() || !copy.watermarks.empty()));
+    if (node == nullptr || !has_bytes || copy.unconfirmed()) continue;
+    const int rank = (copy.complete() ? 0 : 4) + (copy.primary ? 0 : 1) +
+                     (node->connected && !copy.stale ? 0 : 2);
     holders.push_back({rank, key});
   }
   std::sort(holders.begin(), holders.end());
@@ -235,7 +235,7 @@ void SourceWatcher::ListHolders(const Object& object, v1::SourceState* state) co
   for (const auto& [rank, key] : holders) {
     v1::SourceState::Holder& holder = *state->add_holders();
     ToProto(key, holder.mutable_node());
-    holder.set_complete(object.copies.at(key).complete);
+    holder.set_complete(object.copies.at(key).complete());
   }
 }
 

@@ -5,7 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "src/directory/broadcasts/broadcast_harness.h"
+#include "src/directory/broadcast_harness.h"
 
 namespace phalanx::directory::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/directory/broadcast_planner.h"
+#include "src/directory/pulls/pull_planner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,26 +10,26 @@
 namespace phalanx::directory {
 namespace {
 
-using Tier = BroadcastTree::Tier;
+using Tier = RelayTree::Tier;
 
-// Candidates of one load that are compared; the order of the index has the likely best in front.
+// Candidates of one load that are compared: the index has the likely best in front.
 constexpr int kCompared = 8;
-// Loads that are compared: a sender with more receivers than this is never the best.
+// Loads that are compared: a sender with more receivers is never the best.
 constexpr int kMaxLoads = 32;
-// Another candidate must be better by this share to be taken before the one in front.
+// A candidate replaces the one in front if it is better by this share.
 constexpr double kMargin = 0.02;
 constexpr size_t kMaxFailedPairs = 1 << 16;
 constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
-// A pull crawls when it gets less than this share of what is usual, twice in a row, and has so long
-// to go.
+// A pull crawls if it is slower than this share of the usual rate in this many reports in a row,
+// and needs at least this long to finish.
 constexpr double kCrawlShare = 0.25;
 constexpr int kCrawlReports = 2;
 constexpr absl::Duration kWorthMoving = absl::Milliseconds(500);
-// A pull is moved to spread the load of several objects if it has so long to go.
+// A pull that finishes sooner is not moved to balance the load of several objects.
 constexpr absl::Duration kWorthBalancing = absl::Milliseconds(100);
 constexpr int64_t kMostShares = 1 << 20;
 
-uint64_t Missing(const BroadcastTree& tree, const BroadcastTree::Member& member) {
+uint64_t Missing(const RelayTree& tree, const RelayTree::Member& member) {
   return tree.size_bytes() - std::min(tree.size_bytes(), member.progress.bytes);
 }
 
@@ -37,7 +37,7 @@ absl::Duration TransferTime(double bytes, double bytes_per_second) {
   return absl::Seconds(bytes / bytes_per_second);
 }
 
-// Of a tree with so many receivers in which everybody feeds `fan_out` others.
+// The depth of a tree with `receivers` members in which each feeds `fan_out` others.
 double TreeDepth(double receivers, int fan_out) {
   if (fan_out == 1) return receivers;
   int depth = 0;
@@ -46,28 +46,27 @@ double TreeDepth(double receivers, int fan_out) {
   return depth;
 }
 
-// The deepest of a receiver's own receivers: the wrong sender, for a test that must notice.
-BroadcastTree::Member* SomebodyDownstream(BroadcastTree::Member* receiver) {
-  BroadcastTree::Member* at = receiver;
+// The deepest descendant of a receiver: a wrong sender, chosen by a defect under test.
+RelayTree::Member* DeepestDescendant(RelayTree::Member* receiver) {
+  RelayTree::Member* at = receiver;
   while (at->first_receiver != nullptr) at = at->first_receiver->receiver;
   return at == receiver ? nullptr : at;
 }
 
 }  // namespace
 
-struct BroadcastPlanner::Search {
-  BroadcastTree& tree;
+struct PullPlanner::Search {
+  RelayTree& tree;
   Member* receiver;
   Instant now;
   NodeKey avoid;
   Instant retry_at = Instant::Infinite();
 };
 
-BroadcastPlanner::Choice BroadcastPlanner::Choose(BroadcastTree& tree, Member* receiver,
-                                                  Instant now, const NodeKey& avoid,
-                                                  const NodeKey& prefer) {
+PullPlanner::Choice PullPlanner::Choose(RelayTree& tree, Member* receiver, Instant now,
+                                        const NodeKey& avoid, const NodeKey& prefer) {
   if (DefectActive(Defect::kCyclicSender)) {
-    if (Member* wrong = SomebodyDownstream(receiver)) return Choice{wrong};
+    if (Member* wrong = DeepestDescendant(receiver)) return Choice{wrong};
   }
   tree.MarkRootedDownstream(receiver);
   Search search{tree, receiver, now, avoid};
@@ -83,7 +82,7 @@ BroadcastPlanner::Choice BroadcastPlanner::Choose(BroadcastTree& tree, Member* r
         const Best here = BestAt(search, static_cast<Nearness>(level), tier, pass);
         if (here.sender == nullptr) continue;
         if (best.sender == nullptr || Better(here, best, now)) best = here;
-        // Whether it pays to look further out is known only once links across have been measured.
+        // Senders further out are compared only if links across are known to be as good.
         const auto boundary = links_.BoundaryAround(static_cast<Nearness>(level), now);
         if (boundary != LinkModel::Boundary::kAlike) break;
       }
@@ -95,7 +94,7 @@ BroadcastPlanner::Choice BroadcastPlanner::Choose(BroadcastTree& tree, Member* r
   return Choice{.retry_at = search.retry_at, .troubled = !search.retry_at.infinite()};
 }
 
-bool BroadcastPlanner::Eligible(Search& search, const Member& candidate, Pass pass) {
+bool PullPlanner::Eligible(Search& search, const Member& candidate, Pass pass) {
   ++examined_;
   if (search.tree.Downstream(candidate) || candidate.endpoint.node == search.avoid) return false;
   if (failures_.empty()) return pass == Pass::kUntroubled;
@@ -108,18 +107,17 @@ bool BroadcastPlanner::Eligible(Search& search, const Member& candidate, Pass pa
   return false;
 }
 
-BroadcastPlanner::Member* BroadcastPlanner::Preferred(Search& search, const NodeKey& node) {
+PullPlanner::Member* PullPlanner::Preferred(Search& search, const NodeKey& node) {
   Member* const member = search.tree.Find(node);
   if (member == nullptr || member == search.receiver) return nullptr;
   const bool good = member->rooted() && member->connected && member->tier() == Tier::kGood;
   return good && Eligible(search, *member, Pass::kUntroubled) ? member : nullptr;
 }
 
-BroadcastPlanner::Best BroadcastPlanner::BestAt(Search& search, Nearness level, Tier tier,
-                                                Pass pass) {
+PullPlanner::Best PullPlanner::BestAt(Search& search, Nearness level, Tier tier, Pass pass) {
   if (pass == Pass::kFailedBefore && failures_.empty()) return {};
-  const uint64_t domain = search.receiver->endpoint.place.domain(level);
-  const BroadcastTree::Index* index = search.tree.Candidates(level, domain);
+  const uint64_t domain = search.receiver->endpoint.locality.domain(level);
+  const RelayTree::Index* index = search.tree.Candidates(level, domain);
   if (index == nullptr) return {};
   Best best;
   auto at = index->lower_bound({.tier = tier, .load = std::numeric_limits<int>::min()});
@@ -127,24 +125,21 @@ BroadcastPlanner::Best BroadcastPlanner::BestAt(Search& search, Nearness level, 
     if (at == index->end() || at->tier != tier) break;
     const Best here = BestInClass(search, *index, at, pass);
     if (here.sender == nullptr) continue;
-    // Nothing measured: the first in order is as good as can be told.
+    // Nothing is measured: the order of the index decides.
     if (!here.known) return best.sender != nullptr ? best : here;
     if (best.sender == nullptr || Better(here, best, search.now)) best = here;
   }
   return best;
 }
 
-// Compares the first eligible candidates of the load that `at` begins; leaves `at` at the next
-// load.
-BroadcastPlanner::Best BroadcastPlanner::BestInClass(Search& search,
-                                                     const BroadcastTree::Index& index,
-                                                     BroadcastTree::Index::const_iterator& at,
-                                                     Pass pass) {
-  const BroadcastTree::Key first = *at;
+// Compares the first eligible candidates of the load at `at`; leaves `at` at the next load.
+PullPlanner::Best PullPlanner::BestInClass(Search& search, const RelayTree::Index& index,
+                                           RelayTree::Index::const_iterator& at, Pass pass) {
+  const RelayTree::Key first = *at;
   Best best;
   int least_pushes = std::numeric_limits<int>::max();
   int compared = 0;
-  BroadcastTree::Key best_key;
+  RelayTree::Key best_key;
   for (; at != index.end() && at->tier == first.tier && at->load == first.load; ++at) {
     if (compared == kCompared) break;
     if (!Eligible(search, *at->member, pass)) continue;
@@ -155,7 +150,7 @@ BroadcastPlanner::Best BroadcastPlanner::BestInClass(Search& search,
       if (best.sender == nullptr || Better(here, best, search.now)) best = here;
       continue;
     }
-    // Among equals, whoever serves the fewest other objects.
+    // Among equals, the sender that serves the fewest pulls of other objects.
     const bool equal = best.sender != nullptr && at->depth == best_key.depth &&
                        at->crossings == best_key.crossings;
     if (best.sender != nullptr && !equal) break;
@@ -170,19 +165,19 @@ BroadcastPlanner::Best BroadcastPlanner::BestInClass(Search& search,
   return best;
 }
 
-bool BroadcastPlanner::Better(const Best& a, const Best& b, Instant now) {
+bool PullPlanner::Better(const Best& a, const Best& b, Instant now) {
   if (!a.known || !b.known) return false;
   return (a.finish - now) < (1 - kMargin) * (b.finish - now);
 }
 
-// The bytes go one way only: the pull is open by then.
-absl::Duration BroadcastPlanner::RelayTime(absl::Duration round_trip, int receivers,
-                                           double bytes_per_second) const {
+// Half a round trip: the bytes cross the link once, since the pull is open by then.
+absl::Duration PullPlanner::RelayTime(absl::Duration round_trip, int receivers,
+                                      double bytes_per_second) const {
   return round_trip / 2 + TransferTime(receivers * relay_bytes_, bytes_per_second);
 }
 
-int BroadcastPlanner::Sharing(const Member& sender, const Member& receiver, Instant now) const {
-  const Nearness nearness = NearnessOf(sender.endpoint.place, receiver.endpoint.place);
+int PullPlanner::Sharing(const Member& sender, const Member& receiver, Instant now) const {
+  const Nearness nearness = NearnessOf(sender.endpoint.locality, receiver.endpoint.locality);
   int sharing = Pushes(sender.endpoint.node) - sender.receivers;
   for (int level = 0; level < kNearnessLevels; ++level) {
     if (sender.load[level] == 0) continue;
@@ -191,16 +186,15 @@ int BroadcastPlanner::Sharing(const Member& sender, const Member& receiver, Inst
                                                LinkModel::Boundary::kAlike;
     if (same) sharing += sender.load[level];
   }
-  // A pull that the receiver has from this sender already goes away when it is chosen anew.
+  // The receiver's current pull from this sender ends when a sender is chosen.
   for (const auto& feed : receiver.feeds) {
     if (feed->sender == &sender && feed->occupies) --sharing;
   }
   return std::max(0, sharing);
 }
 
-std::optional<Instant> BroadcastPlanner::EstimateFinish(const BroadcastTree& tree,
-                                                        const Member& sender,
-                                                        const Member& receiver, Instant now) const {
+std::optional<Instant> PullPlanner::EstimateFinish(const RelayTree& tree, const Member& sender,
+                                                   const Member& receiver, Instant now) const {
   const auto round_trip = links_.Latency(sender.endpoint, receiver.endpoint, now);
   if (!round_trip.has_value()) return std::nullopt;
   const auto rate = links_.Rate(sender.endpoint, receiver.endpoint, now);
@@ -218,18 +212,18 @@ std::optional<Instant> BroadcastPlanner::EstimateFinish(const BroadcastTree& tre
   const double bytes = static_cast<double>(Missing(tree, receiver)) * sharing;
   const Instant finish =
       std::max(sender_finish + relay, now + *round_trip + TransferTime(bytes, *rate));
-  // One more than the tree was laid out for delays those whom the sender has, and all below them.
+  // A receiver beyond the planned fan-out delays the other receivers and every member below them.
   const bool overloads = tree.fan_out() > 1 && sharers > tree.fan_out();
   return overloads ? finish + TransferTime(bytes / sharing, *rate) : finish;
 }
 
-void BroadcastPlanner::ExpectReceivers(BroadcastTree& tree, size_t waiting) const {
+void PullPlanner::ExpectReceivers(RelayTree& tree, size_t waiting) const {
   tree.set_fan_out(1);
   const auto round_trip = links_.MedianLatency();
   const auto rate = links_.MedianRate();
   if (!round_trip.has_value() || !rate.has_value()) return;
   const size_t served = tree.feeds();
-  // All but those who are served, and the one who is served next.
+  // Every member but the served receivers and the one that is served next.
   const size_t sources = tree.members() > served + 2 ? tree.members() - served - 1 : 1;
   const double receivers = std::ceil(static_cast<double>(waiting + served) / sources);
   const double once = static_cast<double>(tree.size_bytes()) / *rate;
@@ -244,12 +238,12 @@ void BroadcastPlanner::ExpectReceivers(BroadcastTree& tree, size_t waiting) cons
   }
 }
 
-void BroadcastPlanner::PullBegan(const NodeKey& sender, const NodeKey& receiver) {
+void PullPlanner::PullBegan(const NodeKey& sender, const NodeKey& receiver) {
   pushes_[sender].Begin();
   pulls_[receiver].Begin();
 }
 
-void BroadcastPlanner::PullEnded(const NodeKey& sender, const NodeKey& receiver, Instant now) {
+void PullPlanner::PullEnded(const NodeKey& sender, const NodeKey& receiver, Instant now) {
   const auto end = [now](absl::flat_hash_map<NodeKey, LinkLoad>& loads, const NodeKey& node) {
     const auto load = loads.find(node);
     PHALANX_CHECK(load != loads.end(), "a pull ends that began");
@@ -260,70 +254,68 @@ void BroadcastPlanner::PullEnded(const NodeKey& sender, const NodeKey& receiver,
   end(pulls_, receiver);
 }
 
-int BroadcastPlanner::Pushes(const NodeKey& sender) const {
+int PullPlanner::Pushes(const NodeKey& sender) const {
   const auto found = pushes_.find(sender);
   return found == pushes_.end() ? 0 : found->second.count();
 }
 
-int BroadcastPlanner::Pulls(const NodeKey& receiver) const {
+int PullPlanner::Pulls(const NodeKey& receiver) const {
   const auto found = pulls_.find(receiver);
   return found == pulls_.end() ? 0 : found->second.count();
 }
 
-int BroadcastPlanner::SharedBy(const BroadcastTree::Feed& feed, Instant since) const {
+int PullPlanner::SharedBy(const RelayTree::Feed& feed, Instant since) const {
   const int64_t shares = int64_t{pushes_.at(feed.sender->endpoint.node).PeakSince(since)} *
                          pulls_.at(feed.receiver->endpoint.node).PeakSince(since);
   return static_cast<int>(std::min(shares, kMostShares));
 }
 
-bool BroadcastPlanner::MerelyBusy(absl::StatusCode code) {
+bool PullPlanner::IsBusy(absl::StatusCode code) {
   return code == absl::StatusCode::kNotFound || code == absl::StatusCode::kAborted ||
          code == absl::StatusCode::kResourceExhausted;
 }
 
-void BroadcastPlanner::RememberFailure(const NodeKey& receiver, const NodeKey& sender,
-                                       absl::StatusCode code, Instant now) {
+void PullPlanner::RememberFailure(const NodeKey& receiver, const NodeKey& sender,
+                                  absl::StatusCode code, Instant now) {
   if (failures_.size() >= kMaxFailedPairs) {
     failures_.erase(failures_by_age_.begin()->second);
     failures_by_age_.erase(failures_by_age_.begin());
   }
   const Pair pair{receiver, sender};
   Failure& failure = failures_[pair];
-  // Of many that were asked for together and refused, each says what the first has said.
-  if (failure.count > 0 && MerelyBusy(code) && now < failure.retry_at) return;
+  // Pulls that were started together and refused together count as one failure.
+  if (failure.count > 0 && IsBusy(code) && now < failure.retry_at) return;
   if (failure.count > 0) failures_by_age_.erase({failure.forget_at, pair});
   const int doublings = std::min(failure.count, 16);
   ++failure.count;
   failure.retry_at = now + std::min(lease_, kFirstPause * (1 << doublings));
-  failure.avoid_until = MerelyBusy(code) ? failure.retry_at : now + lease_;
+  failure.avoid_until = IsBusy(code) ? failure.retry_at : now + lease_;
   failure.forget_at = now + lease_;
   failures_by_age_.insert({failure.forget_at, pair});
 }
 
-void BroadcastPlanner::ForgetFailure(const NodeKey& receiver, const NodeKey& sender) {
+void PullPlanner::ForgetFailure(const NodeKey& receiver, const NodeKey& sender) {
   const auto found = failures_.find({receiver, sender});
   if (found == failures_.end()) return;
   failures_by_age_.erase({found->second.forget_at, found->first});
   failures_.erase(found);
 }
 
-int BroadcastPlanner::Failures(const NodeKey& receiver, const NodeKey& sender) const {
+int PullPlanner::Failures(const NodeKey& receiver, const NodeKey& sender) const {
   const auto found = failures_.find({receiver, sender});
   return found == failures_.end() ? 0 : found->second.count;
 }
 
-void BroadcastPlanner::Tick(Instant now) {
+void PullPlanner::Tick(Instant now) {
   while (!failures_by_age_.empty() && failures_by_age_.begin()->first <= now) {
     failures_.erase(failures_by_age_.begin()->second);
     failures_by_age_.erase(failures_by_age_.begin());
   }
 }
 
-std::vector<BroadcastPlanner::Member*> BroadcastPlanner::OnProgress(BroadcastTree& tree,
-                                                                    Member* receiver,
-                                                                    const Sample& sample,
-                                                                    Instant now) {
-  BroadcastTree::Progress& progress = receiver->progress;
+std::vector<PullPlanner::Member*> PullPlanner::OnProgress(RelayTree& tree, Member* receiver,
+                                                          const Sample& sample, Instant now) {
+  RelayTree::Progress& progress = receiver->progress;
   const absl::Duration passed = now - progress.at;
   const uint64_t starved_before = std::min(progress.starved_ns, sample.starved_ns);
   const absl::Duration starved =
@@ -346,13 +338,13 @@ std::vector<BroadcastPlanner::Member*> BroadcastPlanner::OnProgress(BroadcastTre
   progress.slow_reports = pace == Pace::kFine ? 0 : progress.slow_reports + 1;
   if (progress.slow_reports < kCrawlReports) return {};
   progress.slow_reports = 0;
-  return Relieve(tree, receiver, pace, now);
+  return ReplaceSlowLink(tree, receiver, pace, now);
 }
 
-// Compares what the receiver gets with what its sender is offered itself, what the sender's other
-// receivers get, and what is usual in the cluster.
-BroadcastPlanner::Pace BroadcastPlanner::PaceOf(const BroadcastTree& tree, const Member& receiver,
-                                                bool starved) const {
+// Compares the receiver's rate with the rate at which its sender receives, with the sender's other
+// receivers, and with the cluster's median.
+PullPlanner::Pace PullPlanner::PaceOf(const RelayTree& tree, const Member& receiver,
+                                      bool starved) const {
   const double rate = receiver.progress.bytes_per_second;
   if (starved || receiver.slow_receiver || rate <= 0) return Pace::kFine;
   const Member& sender = *receiver.sender();
@@ -361,7 +353,7 @@ BroadcastPlanner::Pace BroadcastPlanner::PaceOf(const BroadcastTree& tree, const
   if (TransferTime(static_cast<double>(backlog), rate) < kWorthMoving) return Pace::kFine;
   double usual = links_.MedianRate().value_or(0);
   if (!sender.complete()) usual = std::max(usual, sender.progress.bytes_per_second);
-  // Of the sender's link, and of the receiver's, other objects have their shares.
+  // Pulls of other objects have their shares of both links.
   const int pulls = pulls_.at(receiver.endpoint.node).count();
   usual *= static_cast<double>(sender.receivers) / std::max(Pushes(sender.endpoint.node), pulls);
   double delivered = 0;
@@ -374,14 +366,14 @@ BroadcastPlanner::Pace BroadcastPlanner::PaceOf(const BroadcastTree& tree, const
   return rate < kCrawlShare * best ? Pace::kReceiverCrawls : Pace::kFine;
 }
 
-bool BroadcastPlanner::HasPromisingSender(BroadcastTree& tree, Member* receiver, Instant now) {
+bool PullPlanner::HasPromisingSender(RelayTree& tree, Member* receiver, Instant now) {
   const Choice other = Choose(tree, receiver, now, receiver->sender()->endpoint.node);
   if (other.sender == nullptr || other.sender->tier() != Tier::kGood) return false;
   const auto rate = links_.Rate(other.sender->endpoint, receiver->endpoint, now);
   return !rate.has_value() || *rate > 2 * receiver->progress.bytes_per_second;
 }
 
-bool BroadcastPlanner::SenderIsOverloaded(BroadcastTree& tree, Member* receiver, Instant now) {
+bool PullPlanner::SenderIsOverloaded(RelayTree& tree, Member* receiver, Instant now) {
   const Member& sender = *receiver->sender();
   const int pushes = Pushes(sender.endpoint.node);
   const bool others = pushes > sender.receivers && pushes > tree.fan_out();
@@ -389,35 +381,34 @@ bool BroadcastPlanner::SenderIsOverloaded(BroadcastTree& tree, Member* receiver,
   const absl::Duration left = TransferTime(static_cast<double>(Missing(tree, *receiver)),
                                            receiver->progress.bytes_per_second);
   if (left < kWorthBalancing) return false;
-  // As it will be chosen.
+  // The same choice that the scheduler makes if this returns true.
   const Member* other = Choose(tree, receiver, now, receiver->blamed).sender;
   if (other == nullptr || other == &sender || other->tier() != Tier::kGood) return false;
   const bool ahead = other->complete() || other->progress.bytes > receiver->progress.bytes;
   return ahead && Pushes(other->endpoint.node) + 2 <= pushes;
 }
 
-std::vector<BroadcastPlanner::Member*> BroadcastPlanner::Relieve(BroadcastTree& tree,
-                                                                 Member* receiver, Pace pace,
-                                                                 Instant now) {
+std::vector<PullPlanner::Member*> PullPlanner::ReplaceSlowLink(RelayTree& tree, Member* receiver,
+                                                               Pace pace, Instant now) {
   if (!receiver->blamed.valid() && HasPromisingSender(tree, receiver, now)) {
     if (pace == Pace::kSenderCrawls) return MakeLeaf(tree, receiver->sender());
-    // Its link alone, so far.
+    // Only this link is known to be slow so far.
     receiver->blamed = receiver->sender()->endpoint.node;
     return {receiver};
   }
-  if (Member* innocent = tree.Find(receiver->blamed)) {
+  if (Member* sender = tree.Find(receiver->blamed)) {
     tree.SetLeaf(innocent, false);
   } else if (receiver->receivers == 0) {
     return {};
   }
-  // Slow whoever sends: its receivers had better pass it by, and it takes nobody's place.
+  // Slow at a second sender, too: the receiver itself is slow. Its receivers are moved, and it does
+  // not occupy a sender.
   receiver->slow_receiver = true;
   for (const auto& feed : receiver->feeds) tree.SetOccupies(feed.get(), false);
   return MakeLeaf(tree, receiver);
 }
 
-std::vector<BroadcastPlanner::Member*> BroadcastPlanner::MakeLeaf(BroadcastTree& tree,
-                                                                  Member* member) {
+std::vector<PullPlanner::Member*> PullPlanner::MakeLeaf(RelayTree& tree, Member* member) {
   tree.SetLeaf(member, true);
   std::vector<Member*> relieved;
   for (auto* feed = member->first_receiver; feed != nullptr; feed = feed->next) {

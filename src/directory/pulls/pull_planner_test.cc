@@ -1,6 +1,6 @@
 // The shapes that broadcasts take, seen through the core: what is measured decides, and with
 // nothing measured only the order.
-#include "src/directory/broadcast_planner.h"
+#include "src/directory/pulls/pull_planner.h"
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,6 @@
 // What tests of the core's broadcasts have in common. Testonly.
-#ifndef PHALANX_DIRECTORY_BROADCASTS_BROADCAST_HARNESS_H_
-#define PHALANX_DIRECTORY_BROADCASTS_BROADCAST_HARNESS_H_
+#ifndef PHALANX_DIRECTORY_BROADCAST_HARNESS_H_
+#define PHALANX_DIRECTORY_BROADCAST_HARNESS_H_
 
 #include <optional>
 #include <string>
@@ -141,4 +141,4 @@ class BroadcastTest : public ::testing::Test {
 
 }  // namespace phalanx::directory::testing
 
-#endif  // PHALANX_DIRECTORY_BROADCASTS_BROADCAST_HARNESS_H_
+#endif  // PHALANX_DIRECTORY_BROADCAST_HARNESS_H_

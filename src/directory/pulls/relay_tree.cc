@@ -1,4 +1,4 @@
-#include "src/directory/broadcast_tree.h"
+#include "src/directory/pulls/relay_tree.h"
 
 #include <algorithm>
 #include <tuple>
@@ -10,20 +10,20 @@
 
 namespace phalanx::directory {
 
-BroadcastTree::Member* BroadcastTree::Find(const NodeKey& node) const {
+RelayTree::Member* RelayTree::Find(const NodeKey& node) const {
   const auto found = members_.find(node);
   return found == members_.end() ? nullptr : found->second.get();
 }
 
-BroadcastTree::Key BroadcastTree::KeyAt(const Member& member, Nearness level) const {
+RelayTree::Key RelayTree::KeyAt(const Member& member, Nearness level) const {
   return Key{member.tier(), member.load[static_cast<int>(level)], member.crossings, member.depth,
              member.order,  const_cast<Member*>(&member)};
 }
 
-void BroadcastTree::Unlist(Member* member) {
+void RelayTree::Unlist(Member* member) {
   if (!member->connected || !member->rooted()) return;
   for (int level = 0; level < kNearnessLevels; ++level) {
-    const uint64_t domain = member->endpoint.place.domain(static_cast<Nearness>(level));
+    const uint64_t domain = member->endpoint.locality.domain(static_cast<Nearness>(level));
     if (domain == 0) continue;
     const auto found = index_[level].find(domain);
     found->second.erase(KeyAt(*member, static_cast<Nearness>(level)));
@@ -31,23 +31,24 @@ void BroadcastTree::Unlist(Member* member) {
   }
 }
 
-void BroadcastTree::List(Member* member) {
+void RelayTree::List(Member* member) {
   if (!member->connected || !member->rooted()) return;
   for (int level = 0; level < kNearnessLevels; ++level) {
-    const uint64_t domain = member->endpoint.place.domain(static_cast<Nearness>(level));
+    const uint64_t domain = member->endpoint.locality.domain(static_cast<Nearness>(level));
     if (domain != 0) index_[level][domain].insert(KeyAt(*member, static_cast<Nearness>(level)));
   }
 }
 
-const BroadcastTree::Index* BroadcastTree::Candidates(Nearness level, uint64_t domain) const {
+const RelayTree::Index* RelayTree::Candidates(Nearness level, uint64_t domain) const {
+  // Nodes without the label share no domain.
   if (domain == 0) return nullptr;
   const auto& domains = index_[static_cast<int>(level)];
   const auto found = domains.find(domain);
   return found == domains.end() ? nullptr : &found->second;
 }
 
-BroadcastTree::Member* BroadcastTree::Add(const Endpoint& endpoint, Role role, bool connected,
-                                          bool draining) {
+RelayTree::Member* RelayTree::Add(const Endpoint& endpoint, Role role, bool connected,
+                                  bool draining) {
   auto [at, added] = members_.try_emplace(endpoint.node);
   PHALANX_CHECK(added, "a node is a member once");
   at->second = std::make_unique<Member>();
@@ -62,18 +63,20 @@ BroadcastTree::Member* BroadcastTree::Add(const Endpoint& endpoint, Role role, b
   return member;
 }
 
-void BroadcastTree::Remove(const NodeKey& node) {
+void RelayTree::Remove(const NodeKey& node) {
   const auto found = members_.find(node);
   if (found == members_.end()) return;
   Member* member = found->second.get();
   Detach(member);
   while (member->first_receiver != nullptr) Detach(member->first_receiver->receiver);
+  // After the feeds: unlinking them lists the member again.
   Unlist(member);
   members_.erase(found);
 }
 
-std::pair<int, int> BroadcastTree::DepthAndCrossings(const Member& member) const {
+std::pair<int, int> RelayTree::DepthAndCrossings(const Member& member) const {
   if (member.role == Role::kComplete) return {0, 0};
+  // Depth 1: a complete copy ranks before a writer.
   if (member.role == Role::kWriter || member.fed_from_outside) return {1, 0};
   if (member.feeds.empty()) return {kUnrooted, 0};
   int depth = 0;
@@ -82,13 +85,13 @@ std::pair<int, int> BroadcastTree::DepthAndCrossings(const Member& member) const
     const Member& sender = *feed->sender;
     if (!sender.rooted()) return {kUnrooted, 0};
     depth = std::max(depth, sender.depth + 1);
-    const int crosses = Crosses(sender.endpoint.place, member.endpoint.place) ? 1 : 0;
+    const int crosses = Crosses(sender.endpoint.locality, member.endpoint.locality) ? 1 : 0;
     crossings = std::max(crossings, sender.crossings + crosses);
   }
   return {depth, crossings};
 }
 
-void BroadcastTree::Reroot(Member* member) {
+void RelayTree::Reroot(Member* member) {
   std::vector<Member*> pending = {member};
   while (!pending.empty()) {
     Member* current = pending.back();
@@ -100,14 +103,15 @@ void BroadcastTree::Reroot(Member* member) {
     current->depth = depth;
     current->crossings = crossings;
     List(current);
+    // A complete receiver is a root: nothing below it changes.
     for (Feed* feed = current->first_receiver; feed != nullptr; feed = feed->next) {
       if (!feed->receiver->complete()) pending.push_back(feed->receiver);
     }
   }
 }
 
-BroadcastTree::Feed* BroadcastTree::Attach(Member* receiver, Member* sender, PlanId plan,
-                                           uint64_t slices, bool occupies, Instant now) {
+RelayTree::Feed* RelayTree::Attach(Member* receiver, Member* sender, PlanId plan, uint64_t slices,
+                                   bool occupies, Instant now) {
   if (!DefectActive(Defect::kCyclicSender)) {
     sender->rooted() ? MarkRootedDownstream(receiver) : MarkDownstream(receiver);
     PHALANX_CHECK(!Downstream(*sender), "a sender is never downstream of its receiver");
@@ -118,13 +122,15 @@ BroadcastTree::Feed* BroadcastTree::Attach(Member* receiver, Member* sender, Pla
   feed->receiver = receiver;
   feed->plan = plan;
   feed->slices = slices;
-  feed->nearness = NearnessOf(sender->endpoint.place, receiver->endpoint.place);
+  feed->nearness = NearnessOf(sender->endpoint.locality, receiver->endpoint.locality);
   feed->since = now;
   feed->previous = sender->last_receiver;
   (sender->last_receiver != nullptr ? sender->last_receiver->next : sender->first_receiver) = feed;
+  // Receivers are iterated in the order of attachment, the same in every replay.
   sender->last_receiver = feed;
   ++sender->receivers;
   ++feeds_;
+  // SetOccupies counts it, and lists the sender under its new load.
   feed->occupies = false;
   SetOccupies(feed, occupies && receiver->connected && !receiver->slow_receiver);
   receiver->feeds.push_back(std::move(owned));
@@ -132,7 +138,7 @@ BroadcastTree::Feed* BroadcastTree::Attach(Member* receiver, Member* sender, Pla
   return feed;
 }
 
-void BroadcastTree::SetOccupies(Feed* feed, bool occupies) {
+void RelayTree::SetOccupies(Feed* feed, bool occupies) {
   if (feed->occupies == occupies) return;
   feed->occupies = occupies;
   Unlist(feed->sender);
@@ -140,7 +146,7 @@ void BroadcastTree::SetOccupies(Feed* feed, bool occupies) {
   List(feed->sender);
 }
 
-void BroadcastTree::Unlink(Feed* feed) {
+void RelayTree::Unlink(Feed* feed) {
   SetOccupies(feed, false);
   Member* sender = feed->sender;
   (feed->previous != nullptr ? feed->previous->next : sender->first_receiver) = feed->next;
@@ -149,14 +155,14 @@ void BroadcastTree::Unlink(Feed* feed) {
   --feeds_;
 }
 
-void BroadcastTree::Detach(Member* receiver) {
+void RelayTree::Detach(Member* receiver) {
   for (const auto& feed : receiver->feeds) Unlink(feed.get());
   receiver->feeds.clear();
   receiver->progress.slow_reports = 0;
   Reroot(receiver);
 }
 
-void BroadcastTree::Complete(Member* member) {
+void RelayTree::Complete(Member* member) {
   if (member->complete()) return;
   for (const auto& feed : member->feeds) Unlink(feed.get());
   member->feeds.clear();
@@ -167,20 +173,20 @@ void BroadcastTree::Complete(Member* member) {
   member->depth = 0;
   member->crossings = 0;
   List(member);
-  // Depths below only order candidates: an upper bound serves, and keeps a long chain's completion
-  // linear.
+  // Depths only order candidates, so an upper bound is enough below: the completions of a long
+  // chain stay linear.
   if (was_rooted) return;
   for (Feed* feed = member->first_receiver; feed != nullptr; feed = feed->next) {
     Reroot(feed->receiver);
   }
 }
 
-void BroadcastTree::SetFedFromOutside(Member* member, bool fed) {
+void RelayTree::SetFedFromOutside(Member* member, bool fed) {
   member->fed_from_outside = fed;
   Reroot(member);
 }
 
-void BroadcastTree::SetConnected(Member* member, bool connected) {
+void RelayTree::SetConnected(Member* member, bool connected) {
   if (member->connected == connected) return;
   Unlist(member);
   member->connected = connected;
@@ -190,19 +196,19 @@ void BroadcastTree::SetConnected(Member* member, bool connected) {
   }
 }
 
-void BroadcastTree::SetDraining(Member* member, bool draining) {
+void RelayTree::SetDraining(Member* member, bool draining) {
   Unlist(member);
   member->draining = draining;
   List(member);
 }
 
-void BroadcastTree::SetLeaf(Member* member, bool leaf) {
+void RelayTree::SetLeaf(Member* member, bool leaf) {
   Unlist(member);
   member->leaf = leaf;
   List(member);
 }
 
-void BroadcastTree::MarkDownstream(Member* member) {
+void RelayTree::MarkDownstream(Member* member) {
   ++mark_;
   std::vector<Member*> pending = {member};
   member->mark = mark_;
@@ -218,21 +224,21 @@ void BroadcastTree::MarkDownstream(Member* member) {
   }
 }
 
-void BroadcastTree::MarkRootedDownstream(Member* member) {
+void RelayTree::MarkRootedDownstream(Member* member) {
   if (member->rooted()) return MarkDownstream(member);
   member->mark = ++mark_;
   ++*visited_;
 }
 
-absl::Status BroadcastTree::CheckMember(const Member& member) const {
+absl::Status RelayTree::CheckMember(const Member& member) const {
   const auto wrong = [&member](absl::string_view what) {
     return absl::InternalError(
-        absl::StrCat("broadcast: node ", member.endpoint.node.ToString(), ": ", what));
+        absl::StrCat("relay tree: node ", member.endpoint.node.ToString(), ": ", what));
   };
   std::array<int, kNearnessLevels> load = {};
   int receivers = 0;
   for (const Feed* feed = member.first_receiver; feed != nullptr; feed = feed->next) {
-    if (feed->sender != &member) return wrong("feeds somebody else's receiver");
+    if (feed->sender != &member) return wrong("feeds a receiver of another member");
     if (feed->occupies) ++load[static_cast<int>(feed->nearness)];
     ++receivers;
   }
@@ -247,17 +253,17 @@ absl::Status BroadcastTree::CheckMember(const Member& member) const {
   if (rooted != member.rooted()) return wrong("rooted without a root, or the reverse");
   for (int level = 0; level < kNearnessLevels; ++level) {
     const auto nearness = static_cast<Nearness>(level);
-    const Index* index = Candidates(nearness, member.endpoint.place.domain(nearness));
+    const Index* index = Candidates(nearness, member.endpoint.locality.domain(nearness));
     const bool listed = index != nullptr && index->count(KeyAt(member, nearness)) != 0;
-    const bool wanted = member.connected && rooted && member.endpoint.place.domain(nearness) != 0;
+    const bool wanted =
+        member.connected && rooted && member.endpoint.locality.domain(nearness) != 0;
     if (listed != wanted) return wrong("is not listed as it should be");
   }
   return absl::OkStatus();
 }
 
-absl::Status BroadcastTree::CheckAcyclic() const {
-  // Takes away what has no sender left, until nothing is left or everything that is left is a
-  // cycle.
+absl::Status RelayTree::CheckAcyclic() const {
+  // Removes members without senders until none is left; members that remain are in a cycle.
   absl::flat_hash_map<const Member*, size_t> above;
   std::vector<const Member*> free;
   for (const auto& [node, member] : members_) {
@@ -275,10 +281,10 @@ absl::Status BroadcastTree::CheckAcyclic() const {
   }
   if (taken == members_.size()) return absl::OkStatus();
   return absl::InternalError(
-      absl::StrCat("broadcast: ", members_.size() - taken, " nodes pull in a circle"));
+      absl::StrCat("relay tree: ", members_.size() - taken, " nodes pull in a circle"));
 }
 
-absl::Status BroadcastTree::CheckInvariants() const {
+absl::Status RelayTree::CheckInvariants() const {
   size_t listed = 0;
   size_t feeds = 0;
   for (const auto& [node, member] : members_) {
@@ -286,10 +292,10 @@ absl::Status BroadcastTree::CheckInvariants() const {
     if (member->connected && member->rooted()) ++listed;
     feeds += member->feeds.size();
   }
-  if (feeds != feeds_) return absl::InternalError("broadcast: the feeds are miscounted");
+  if (feeds != feeds_) return absl::InternalError("relay tree: the feeds are miscounted");
   const Index* everybody = Candidates(Nearness::kWorld, 1);
-  if ((everybody == nullptr ? 0 : everybody->size()) != listed) {
-    return absl::InternalError("broadcast: the index has strangers");
+  if ((all == nullptr ? 0 : all->size()) != listed) {
+    return absl::InternalError("relay tree: the index has strangers");
   }
   return CheckAcyclic();
 }

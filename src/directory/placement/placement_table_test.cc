@@ -1,5 +1,5 @@
-// Random broadcasts against a model too simple to be wrong: nodes that come, go, fetch and refuse.
-#include "src/directory/broadcasts/broadcasts.h"
+// Random broadcasts against a simple model: nodes that join, leave, fetch and refuse.
+#include "src/directory/placement/placement_table.h"
 
 #include <map>
 #include <set>
@@ -22,8 +22,8 @@ constexpr int kObjects = 4;
 
 ObjectId Object(int i) { return ObjectId::FromName("broadcasts", absl::StrCat(i)); }
 
-// Nodes are numbered; each life has a key of its own and the name of its number. Every node has a
-// set of what it has, and obeys its orders at random times.
+// Nodes are numbered; each life has its own key and the name of its number. Every node has a set of
+// objects, and obeys its orders at random times.
 class World {
  public:
   explicit World(uint64_t seed) : random_(seed), broadcasts_({}) {}
@@ -34,7 +34,7 @@ class World {
       Carry();
       Check();
     }
-    // Everybody obeys, and nobody is left to come.
+    // Every node has joined and obeys its orders.
     for (int n = 0; n < kNodes; ++n) Join(n);
     for (int round = 0; round < 10; ++round) {
       Carry();
@@ -43,11 +43,11 @@ class World {
     }
     Carry();
     Check();
-    EXPECT_EQ(broadcasts_.askers(), 0u) << "who asked is answered";
+    EXPECT_EQ(broadcasts_.requests(), 0u) << "every request is answered";
     for (int n = 0; n < kNodes; ++n) {
       for (int object = 0; object < kObjects; ++object) {
-        const BroadcastMark* mark = broadcasts_.MarkOf(Object(object));
-        if (mark == nullptr || !mark->Names(Name(n))) continue;
+        const PlacementPolicy* policy = broadcasts_.PolicyOf(Object(object));
+        if (policy == nullptr || !policy->Names(Name(n))) continue;
         if (broadcasts_.RefusedBy(Object(object), nodes_[n].key)) continue;
         EXPECT_TRUE(nodes_[n].has.contains(object)) << Name(n) << " lacks object " << object;
       }
@@ -63,7 +63,7 @@ class World {
   };
   struct Asked {
     int object = 0;
-    Broadcasts::Asker asker;
+    PlacementTable::Requester requester;
     std::set<NodeKey> missing;
   };
 
@@ -123,7 +123,7 @@ class World {
     EraseOrders(n);
     std::erase_if(asked_, [&](const auto& a) { return std::get<0>(a.first) == node.key; });
     for (auto& [who, asked] : asked_) asked.missing.erase(node.key);
-    broadcasts_.NodeGone(node.key);
+    broadcasts_.NodeDown(node.key);
   }
 
   void EraseOrders(int n) {
@@ -132,10 +132,10 @@ class World {
 
   void Ask(int n) {
     const int object = AnyObject();
-    Broadcasts::Asker asker{nodes_[n].key, ++requests_, {"*"}, random_.Chance(0.5)};
-    if (random_.Chance(0.5)) asker.names = {Name(AnyNode()), Name(AnyNode())};
-    const BroadcastMark named{1, asker.names};
-    Asked asked{object, asker, {}};
+    PlacementTable::Requester requester{nodes_[n].key, ++requests_, {"*"}, random_.Chance(0.5)};
+    if (random_.Chance(0.5)) requester.names = {Name(AnyNode()), Name(AnyNode())};
+    const PlacementPolicy named{1, requester.names};
+    Asked asked{object, requester, {}};
     absl::btree_set<NodeKey> missing;
     uint32_t there = 0;
     for (const auto& [other, node] : nodes_) {
@@ -147,11 +147,12 @@ class World {
         asked.missing.insert(node.key);
       }
     }
-    asked_[{asker.node, asker.request_id}] = asked;
-    PHALANX_ASSERT_OK(broadcasts_.Ask(Object(object), asker, there, std::move(missing), lacks()));
+    asked_[{requester.node, requester.request_id}] = asked;
+    PHALANX_ASSERT_OK(
+        broadcasts_.Begin(Object(object), requester, there, std::move(missing), lacks()));
   }
 
-  // What has begun takes effect no second time; what was not told so goes.
+  // A repeated request that has started has no second effect; one that has not started is dropped.
   void AskAgain(const NodeKey& key) {
     std::map<std::pair<NodeKey, uint64_t>, Asked> again;
     for (auto at = asked_.begin(); at != asked_.end();) {
@@ -159,26 +160,26 @@ class World {
       if (asked->first.first == key) again.insert(asked_.extract(asked));
     }
     for (auto& [who, asked] : again) {
-      if (!asked.asker.begun) continue;
-      const BroadcastMark* mark = broadcasts_.MarkOf(Object(asked.object));
-      const uint64_t stamp = mark == nullptr ? 0 : mark->stamp;
+      if (!asked.requester.already_started) continue;
+      const PlacementPolicy* policy = broadcasts_.PolicyOf(Object(asked.object));
+      const uint64_t stamp = policy == nullptr ? 0 : policy->stamp;
       absl::btree_set<NodeKey> missing(asked.missing.begin(), asked.missing.end());
       asked_[who] = asked;
       PHALANX_ASSERT_OK(
-          broadcasts_.Ask(Object(asked.object), asked.asker, 0, std::move(missing), lacks()));
-      mark = broadcasts_.MarkOf(Object(asked.object));
-      EXPECT_EQ(mark == nullptr ? 0 : mark->stamp, stamp);
+          broadcasts_.Begin(Object(asked.object), asked.requester, 0, std::move(missing), lacks()));
+      policy = broadcasts_.PolicyOf(Object(asked.object));
+      EXPECT_EQ(policy == nullptr ? 0 : policy->stamp, stamp);
     }
   }
 
-  // What it has been ordered to fetch it gets, now and then.
+  // The node drains and still receives one object.
   void Leave(int n) {
     const int gets = AnyObject();
     const NodeKey key = nodes_[n].key;
     for (auto& [who, asked] : asked_) {
       if (asked.object != gets) asked.missing.erase(key);
     }
-    broadcasts_.NodeLeaves(
+    broadcasts_.NodeDrains(
         key, [gets](const ObjectId& id, const NodeKey&) { return id == Object(gets); });
   }
 
@@ -191,11 +192,11 @@ class World {
     broadcasts_.End(Object(object), absl::NotFoundError("deleted"));
   }
 
-  // Another generation: nobody has it.
+  // Another generation is adopted: no node has it.
   void Anew(int object) {
     for (auto& [n, node] : nodes_) node.has.erase(object);
     std::erase_if(orders_, [object](const auto& order) { return order.second == object; });
-    broadcasts_.BeginAnew(Object(object), lacks());
+    broadcasts_.OnNewGeneration(Object(object), lacks());
   }
 
   void Obey(int n, int object, bool refuse) {
@@ -217,21 +218,21 @@ class World {
         for (const auto& [n, node] : nodes_) {
           for (int object = 0; object < kObjects; ++object) {
             if (node.up && node.key == order->to && Object(object) == order->id) {
-              EXPECT_TRUE(node.joined) << "ordered before it has told what it has";
-              // Maybe once more: what a broadcast that was stopped had ordered goes on by itself.
+              EXPECT_TRUE(node.joined) << "ordered before it has registered";
+              // Possibly for the second time: a stopped broadcast leaves its fetches running.
               orders_.insert({n, object});
             }
           }
         }
-      } else if (const auto* begun = std::get_if<TellBegun>(&effect)) {
+      } else if (const auto* begun = std::get_if<ConfirmStart>(&effect)) {
         const auto asked = asked_.find({begun->node, begun->request_id});
-        if (asked == asked_.end()) continue;  // struck in the same turn
-        EXPECT_FALSE(asked->second.asker.begun) << "told twice";
-        asked->second.asker.begun = true;
-        EXPECT_EQ(begun->mark.on(), asked->second.asker.sticky);
+        if (asked == asked_.end()) continue;  // void since the same turn
+        EXPECT_FALSE(asked->second.requester.already_started) << "confirmed twice";
+        asked->second.requester.already_started = true;
+        EXPECT_EQ(begun->policy.sticky(), asked->second.requester.sticky);
       } else if (const auto* answer = std::get_if<AnswerBroadcast>(&effect)) {
         const auto asked = asked_.find({answer->node, answer->request_id});
-        ASSERT_TRUE(asked != asked_.end()) << "answered twice, or to who is gone";
+        ASSERT_TRUE(asked != asked_.end()) << "answered twice, or to a node that is down";
         EXPECT_TRUE(asked->second.missing.empty()) << "answered too early";
         asked_.erase(asked);
       }
@@ -246,7 +247,7 @@ class World {
   }
 
   Random random_;
-  Broadcasts broadcasts_;
+  PlacementTable broadcasts_;
   std::map<int, Node> nodes_;
   std::set<std::pair<int, int>> orders_;
   std::map<std::pair<NodeKey, uint64_t>, Asked> asked_;
@@ -254,7 +255,7 @@ class World {
   uint64_t requests_ = 0;
 };
 
-TEST(BroadcastsTest, RandomWorldsKeepToTheModel) {
+TEST(PlacementTableTest, RandomWorldsKeepToTheModel) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     PHALANX_TRACE_SEED(seed);
     World(seed).Run(300);

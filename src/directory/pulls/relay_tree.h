@@ -1,12 +1,12 @@
-// The broadcast of one generation as it stands: who holds or receives it, who pulls from whom, and
-// who could be asked next.
+// The pulls of one generation: which nodes hold or receive it, which node pulls from which, and
+// which nodes can send to the next receiver.
 //
-//   BroadcastPlanner ── Attach / Detach / Complete ──► BroadcastTree
-//          ◄── candidates, ordered ──────────────────────┘
+//   PullPlanner ── Attach / Detach / Complete ──► RelayTree
+//          ◄── candidates, ordered ──────────────────┘
 //
 // Members are complete copies, the writer while it writes, and receivers. A pull is an edge (Feed);
-// a receiver may have several with disjoint slices. `BroadcastTree` keeps the forest and the order
-// of candidates; which of them is right for a receiver is the planner's affair.
+// a receiver can have several with disjoint slices. RelayTree keeps the forest and the order of
+// candidates; the planner chooses among the candidates.
 //
 // Invariants (CheckInvariants)
 //  1. For each slice the feeds form a forest: no member is upstream of itself.
@@ -17,10 +17,10 @@
 //  4. A member's load at a level is the number of its occupying feeds to receivers of that
 //     nearness.
 //
-// Pure; order never depends on addresses or hashes. Owned by the directory's core, one per object
-// that is being pulled.
-#ifndef PHALANX_DIRECTORY_BROADCAST_TREE_H_
-#define PHALANX_DIRECTORY_BROADCAST_TREE_H_
+// Pure; order never depends on addresses or hashes. Owned by Object, one per object that is being
+// pulled.
+#ifndef PHALANX_DIRECTORY_PULLS_RELAY_TREE_H_
+#define PHALANX_DIRECTORY_PULLS_RELAY_TREE_H_
 
 #include <array>
 #include <compare>
@@ -39,11 +39,11 @@
 
 namespace phalanx::directory {
 
-class BroadcastTree {
+class RelayTree {
  public:
-  // Why a member has bytes, or will.
+  // Why a member has bytes or will have them.
   enum class Role { kReceiver, kWriter, kComplete };
-  // How gladly a member is asked: the later ones only when no earlier one will do.
+  // A member of a later tier sends only if no member of an earlier tier can.
   enum class Tier { kGood = 0, kDraining = 1, kLeaf = 2 };
   static constexpr int kUnrooted = std::numeric_limits<int>::max();
 
@@ -55,8 +55,8 @@ class BroadcastTree {
     PlanId plan = 0;
     uint64_t slices = 1;
     Nearness nearness = Nearness::kWorld;
-    // Counts against the sender's one receiver. Not so while the receiver is disconnected, cannot
-    // be fed faster anyway, or has failed here again and again.
+    // Counts against the sender's one receiver. False while the receiver is disconnected, is slow
+    // whichever node sends, or has failed at this sender repeatedly.
     bool occupies = true;
     Instant since;
     // The sender's other feeds.
@@ -64,9 +64,9 @@ class BroadcastTree {
     Feed* previous = nullptr;
   };
 
-  // What Progress said of a receiver's pull.
+  // A receiver's pull as its node reported it last.
   struct Progress {
-    uint64_t bytes = 0;  // here, over all slices
+    uint64_t bytes = 0;  // received, over all slices
     double bytes_per_second = 0;
     uint64_t starved_ns = 0;
     Instant at;
@@ -79,17 +79,18 @@ class BroadcastTree {
     Role role = Role::kReceiver;
     bool connected = true;
     bool draining = false;
-    // Delivered much less than it was offered: has no receivers as long as there is anybody else.
+    // Delivered much less than it was offered: has no receivers while any other member can send.
     bool leaf = false;
-    // Receives slowly whoever sends: never counts against a sender, nobody else is blamed for it.
+    // Receives slowly whichever node sends: never counts against a sender, and no sender is blamed
+    // for it.
     bool slow_receiver = false;
-    // Pulls from a sender that this shard does not know (yet).
+    // Pulls from a sender that has not registered at this shard.
     bool fed_from_outside = false;
-    // Hops from a root, at most; kUnrooted when no root is above.
+    // An upper bound of the hops from a root; kUnrooted if no root is above.
     int depth = kUnrooted;
-    // How many boundaries of racks and zones its bytes have crossed.
+    // The boundaries of racks and zones that its bytes have crossed.
     int crossings = 0;
-    // When it was expected to be complete, as far as anything was measured.
+    // When the copy is expected to be complete; infinite if nothing was measured.
     Instant finish = Instant::Infinite();
     std::vector<std::unique_ptr<Feed>> feeds;  // from its senders
     Feed* first_receiver = nullptr;
@@ -97,7 +98,7 @@ class BroadcastTree {
     int receivers = 0;
     std::array<int, kNearnessLevels> load = {};
     Progress progress;
-    // Whom it was taken from because that one delivered too little.
+    // The sender from which it was moved because that sender delivered too little.
     NodeKey blamed;
     uint64_t mark = 0;  // scratch of MarkDownstream
 
@@ -107,8 +108,8 @@ class BroadcastTree {
     Tier tier() const { return leaf ? Tier::kLeaf : draining ? Tier::kDraining : Tier::kGood; }
   };
 
-  // The order of candidates at one level: the less busy, the less far from a root, the earlier
-  // first.
+  // The order of candidates at one level: the least busy first, then the nearest to a root, then
+  // the earliest.
   struct Key {
     Tier tier = Tier::kGood;
     int load = 0;
@@ -124,29 +125,29 @@ class BroadcastTree {
   };
   using Index = std::set<Key>;
 
-  // Adds to `visited` each member that it looks at to see or change what is downstream of another.
-  explicit BroadcastTree(uint64_t size_bytes, uint64_t* visited = nullptr)
+  // Adds 1 to `visited` for each member that is visited on the way downstream of another one.
+  explicit RelayTree(uint64_t size_bytes, uint64_t* visited = nullptr)
       : size_bytes_(size_bytes), visited_(visited != nullptr ? visited : &own_visited_) {}
-  BroadcastTree(const BroadcastTree&) = delete;
-  BroadcastTree& operator=(const BroadcastTree&) = delete;
+  RelayTree(const RelayTree&) = delete;
+  RelayTree& operator=(const RelayTree&) = delete;
 
   uint64_t size_bytes() const { return size_bytes_; }
-  // How many receivers the planner means a sender to have.
+  // The number of receivers that the planner plans for each sender.
   int fan_out() const { return fan_out_; }
   void set_fan_out(int fan_out) { fan_out_ = fan_out; }
   size_t members() const { return members_.size(); }
   // Feeds over all receivers.
   size_t feeds() const { return feeds_; }
-  // Null for a node that is no member.
+  // Returns nullptr if the node is not a member.
   Member* Find(const NodeKey& node) const;
 
   // REQUIRES: not a member yet.
   Member* Add(const Endpoint& endpoint, Role role, bool connected, bool draining);
-  // Takes a member out with all its feeds: those it fed have none.
+  // Removes a member with all its feeds: its receivers have no sender then.
   void Remove(const NodeKey& node);
 
-  // A pull from now on. REQUIRES: `sender` is not downstream of `receiver` (the planner may be told
-  // not to look, by a defect under test), none of `slices` is fed already.
+  // A pull begins. REQUIRES: `sender` is not downstream of `receiver` (unless a defect under test
+  // disables the check), and none of `slices` has a feed.
   Feed* Attach(Member* receiver, Member* sender, PlanId plan, uint64_t slices, bool occupies,
                Instant now);
   // Ends all of a receiver's pulls.
@@ -159,25 +160,26 @@ class BroadcastTree {
   void SetLeaf(Member* member, bool leaf);
   void SetOccupies(Feed* feed, bool occupies);
 
-  // Marks `member` and everybody downstream of it; Downstream() then tells who was. Costs O(those).
+  // Marks `member` and every member downstream of it for Downstream(). Costs O(marked members).
   void MarkDownstream(Member* member);
-  // The same of those that are rooted, which candidates are. Below one without a root there are
-  // none, so that a receiver that lost its sender costs nothing here.
+  // Marks the rooted ones only, which is enough for candidates: they are rooted. Below a member
+  // without a root there are none, so a receiver that lost its sender costs nothing here.
   void MarkRootedDownstream(Member* member);
+  // Returns true if the last Mark call marked `other`.
   bool Downstream(const Member& other) const { return other.mark == mark_; }
 
-  // The candidates at a level, in the receiver's domain there. Null when there are none.
+  // The candidates in one domain of a level; nullptr if there are none.
   const Index* Candidates(Nearness level, uint64_t domain) const;
 
   absl::Status CheckInvariants() const;
 
  private:
   Key KeyAt(const Member& member, Nearness level) const;
-  // Around every change of what an index key is made of.
+  // Called before and after every change of a field that is part of an index key.
   void Unlist(Member* member);
   void List(Member* member);
-  // Sets depth and crossings of `member` from its feeds, and of everybody downstream whom that
-  // concerns.
+  // Sets depth and crossings of `member` from its feeds, and of every member downstream that this
+  // changes.
   void Reroot(Member* member);
   std::pair<int, int> DepthAndCrossings(const Member& member) const;
   void Unlink(Feed* feed);
@@ -198,4 +200,4 @@ class BroadcastTree {
 
 }  // namespace phalanx::directory
 
-#endif  // PHALANX_DIRECTORY_BROADCAST_TREE_H_
+#endif  // PHALANX_DIRECTORY_PULLS_RELAY_TREE_H_

@@ -1,0 +1,61 @@
+#include "src/directory/objects/object.h"
+
+namespace phalanx::directory {
+
+std::pair<Copy&, bool> CopyMap::Add(const NodeKey& node) {
+  const auto [at, added] = copies_.try_emplace(node);
+  return {at->second, added};
+}
+
+void CopyMap::SetState(Copy& copy, CopyState state) {
+  complete_ -= copy.complete() ? 1 : 0;
+  writing_ -= copy.writing() ? 1 : 0;
+  copy.state_ = state;
+  complete_ += copy.complete() ? 1 : 0;
+  writing_ += copy.writing() ? 1 : 0;
+}
+
+void CopyMap::Remove(Map::iterator copy) {
+  // Takes the copy out of both counts.
+  SetState(copy->second, CopyState::kReceiving);
+  copies_.erase(copy);
+}
+
+bool Object::HasConfirmedCopy(const NodeKey& node) const {
+  const auto copy = copies.find(node);
+  return copy != copies.end() && copy->second.state() == CopyState::kComplete &&
+         !copy->second.stale;
+}
+
+bool Object::HasOtherCompleteCopy(const NodeTable& nodes, const NodeKey& except) const {
+  for (const auto& [key, copy] : copies) {
+    if (copy.state() != CopyState::kComplete || copy.stale || key == except) continue;
+    const Node* node = nodes.Find(key);
+    if (node != nullptr && node->connected && !node->draining) return true;
+  }
+  return false;
+}
+
+Node* Object::FindUnconfirmed(NodeTable& nodes, const NodeKey& except) const {
+  for (const auto& [key, copy] : copies) {
+    if (!copy.unconfirmed() || copy.stale || key == except) continue;
+    Node* node = nodes.Find(key);
+    if (node != nullptr && node->connected && !node->draining && !node->registering) return node;
+  }
+  return nullptr;
+}
+
+Standby* Object::FindStandby(const Generation& standby_generation, const NodeKey& node) {
+  for (Standby& standby : standbys) {
+    if (standby.generation == standby_generation && standby.node == node) return &standby;
+  }
+  return nullptr;
+}
+
+void Object::EraseStandby(const Generation& standby_generation, const NodeKey& node) {
+  std::erase_if(standbys, [&standby_generation, &node](const Standby& standby) {
+    return standby.generation == standby_generation && standby.node == node;
+  });
+}
+
+}  // namespace phalanx::directory

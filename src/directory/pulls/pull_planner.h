@@ -1,0 +1,180 @@
+// Chooses the sender of every pull, and so the shape of every relay tree.
+//
+// Order of preference for a receiver
+//   1. a sender that has not just failed the receiver, then one that has (after a pause, so that a
+//      pull does not fail in a busy loop);
+//   2. a sender that stays, then a draining node, then one that delivered too little;
+//   3. a sender in the same host, rack or zone, if any node there holds or receives the object and
+//      links across are not known to be as good: a slow link is crossed once. An edge across does
+//      not count against the sender's one receiver inside;
+//   4. with links measured: the sender from which the receiver finishes first,
+//        max(sender's own finish + L/2 + r * (receivers + 1) / B,
+//            now + L + bytes missing * (receivers + 1) / B)
+//      with L the round trip, of which a relay adds one way only, and r the bytes that a relay
+//      forwards at a time. This gives one receiver per sender for large objects and several for
+//      small ones, and at least as many as the waiting receivers need (ExpectReceivers);
+//      with nothing measured: the least busy, a complete copy before a partial one, the shallowest,
+//      the earliest.
+// A sender is never downstream of its receiver. If every other sender has failed the receiver, the
+// scheduler takes the receiver's own receivers away: they may reach the sender that failed it.
+//
+// A pull that works is not moved to a slightly better sender. A pull that crawls is (OnProgress):
+// its sender becomes a leaf, once; if the pull crawls at another sender too, the receiver itself is
+// slow, and loses its own receivers.
+//
+// Several objects share a node's link. Later requests are not known when a sender is chosen, so
+// some nodes come to serve more than others: a pull that is limited by its sender's link is moved
+// to a node that has more of the object and serves at least two pulls fewer (OnProgress). Every
+// such move makes the loads more equal, so the moves end.
+//
+// Pure; replays from its inputs. Owned by PullScheduler, shared by all objects of the shard.
+#ifndef PHALANX_DIRECTORY_PULLS_PULL_PLANNER_H_
+#define PHALANX_DIRECTORY_PULLS_PULL_PLANNER_H_
+
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "src/common/ids.h"
+#include "src/common/instant.h"
+#include "src/directory/link_load.h"
+#include "src/directory/link_model.h"
+#include "src/directory/pulls/relay_tree.h"
+
+namespace phalanx::directory {
+
+class PullPlanner {
+ public:
+  using Member = RelayTree::Member;
+
+  // A pair that failed is avoided for `lease`; a relay forwards `relay_bytes` at a time.
+  PullPlanner(absl::Duration lease, uint64_t relay_bytes)
+      : lease_(lease), relay_bytes_(static_cast<double>(relay_bytes)) {}
+
+  LinkModel& links() { return links_; }
+  const LinkModel& links() const { return links_; }
+
+  struct Choice {
+    // nullptr if no node can send.
+    Member* sender = nullptr;
+    // When the receiver is expected to be complete; infinite if nothing is measured.
+    Instant finish = Instant::Infinite();
+    // Without a sender: when a sender that failed can be tried again; infinite if there is none.
+    Instant retry_at = Instant::Infinite();
+    // Every candidate that is not downstream of the receiver has failed it.
+    bool troubled = false;
+  };
+  // Returns the sender for `receiver`, which is a member without feeds or about to lose them.
+  // `avoid` is not considered; `prefer` is chosen if it is in the first tier, however busy it is.
+  Choice Choose(RelayTree& tree, Member* receiver, Instant now, const NodeKey& avoid = {},
+                const NodeKey& prefer = {});
+
+  // Senders are about to be chosen for `waiting` more receivers: sets the fan-out with which they,
+  // and the receivers that are served already, finish first if all links are like the median. A
+  // number that is known beforehand makes a bushy tree from the start; one receiver at a time, the
+  // tree begins with a chain. The fan-out is 1 while nothing is measured.
+  void ExpectReceivers(RelayTree& tree, size_t waiting) const;
+
+  // Counts the pulls of all objects: they share the links of their nodes.
+  void PullBegan(const NodeKey& sender, const NodeKey& receiver);
+  void PullEnded(const NodeKey& sender, const NodeKey& receiver, Instant now);
+  int Pushes(const NodeKey& sender) const;
+  int Pulls(const NodeKey& receiver) const;
+  // Returns the factor by which the link can be faster than this pull, because other pulls shared
+  // it at the sender and at the receiver since `since`; the shares need not have been equal.
+  // REQUIRES: the pull has not ended.
+  int SharedBy(const RelayTree::Feed& feed, Instant since) const;
+
+  // Returns true if a pull that ended with `code` reached its sender, which could not serve it.
+  static bool IsBusy(absl::StatusCode code);
+  // The receiver's pull from the sender ended with `code`. A sender that could not be reached is
+  // avoided for the lease; one that could not serve (it lacks the object, or serves too many) for a
+  // short pause, which doubles with every failure.
+  void RememberFailure(const NodeKey& receiver, const NodeKey& sender, absl::StatusCode code,
+                       Instant now);
+  void ForgetFailure(const NodeKey& receiver, const NodeKey& sender);
+  // The failures in a row within the lease.
+  int Failures(const NodeKey& receiver, const NodeKey& sender) const;
+
+  struct Sample {
+    uint64_t bytes = 0;
+    double bytes_per_second = 0;
+    uint64_t starved_ns = 0;
+  };
+  // Records the progress of a receiver. Returns the receivers that should have another sender,
+  // nearly always none.
+  std::vector<Member*> OnProgress(RelayTree& tree, Member* receiver, const Sample& sample,
+                                  Instant now);
+
+  // Forgets failures that are older than a lease.
+  void Tick(Instant now);
+  // Candidates examined since the start: measures the planner's work.
+  uint64_t candidates_examined() const { return examined_; }
+  // Members visited since the start on the way downstream of another: measures the work of all
+  // trees, which count here.
+  uint64_t members_visited() const { return visited_; }
+  uint64_t* visited() { return &visited_; }
+
+ private:
+  using Pair = std::pair<NodeKey, NodeKey>;  // receiver, sender
+  struct Failure {
+    int count = 0;
+    Instant avoid_until;
+    Instant retry_at;
+    Instant forget_at;
+  };
+  struct Search;
+
+  // Senders that failed the receiver are excluded in the first pass, and allowed after their pause
+  // in the second.
+  enum class Pass { kUntroubled, kFailedBefore };
+  bool Eligible(Search& search, const Member& candidate, Pass pass);
+  // Returns nullptr unless the node is an eligible sender of the first tier.
+  Member* Preferred(Search& search, const NodeKey& node);
+  // The best candidate at one level and tier; no sender if there is none.
+  struct Best {
+    Member* sender = nullptr;
+    Instant finish = Instant::Infinite();
+    bool known = false;
+  };
+  Best BestAt(Search& search, Nearness level, RelayTree::Tier tier, Pass pass);
+  Best BestInClass(Search& search, const RelayTree::Index& index,
+                   RelayTree::Index::const_iterator& at, Pass pass);
+  std::optional<Instant> EstimateFinish(const RelayTree& tree, const Member& sender,
+                                        const Member& receiver, Instant now) const;
+  // The delay that a relay adds for each of `receivers` receivers.
+  absl::Duration RelayTime(absl::Duration round_trip, int receivers, double bytes_per_second) const;
+  // The receivers and other objects' pulls that would share the link from sender to receiver.
+  int Sharing(const Member& sender, const Member& receiver, Instant now) const;
+  static bool Better(const Best& a, const Best& b, Instant now);
+
+  // The pace of a pull, and which end makes it crawl.
+  enum class Pace { kFine, kSenderCrawls, kReceiverCrawls };
+  Pace PaceOf(const RelayTree& tree, const Member& receiver, bool starved) const;
+  // Returns true if another sender can serve the receiver at twice the rate, or was not measured.
+  bool HasPromisingSender(RelayTree& tree, Member* receiver, Instant now);
+  // Returns the receivers to move because this receiver's pull crawls.
+  std::vector<Member*> ReplaceSlowLink(RelayTree& tree, Member* receiver, Pace pace, Instant now);
+  std::vector<Member*> MakeLeaf(RelayTree& tree, Member* member);
+  // Returns true if the sender's link, which serves other objects too, limits the receiver, and a
+  // node that has more of the object than the receiver serves fewer pulls.
+  bool SenderIsOverloaded(RelayTree& tree, Member* receiver, Instant now);
+
+  const absl::Duration lease_;
+  const double relay_bytes_;
+  LinkModel links_;
+  absl::flat_hash_map<NodeKey, LinkLoad> pushes_;
+  absl::flat_hash_map<NodeKey, LinkLoad> pulls_;
+  absl::flat_hash_map<Pair, Failure> failures_;
+  std::set<std::pair<Instant, Pair>> failures_by_age_;
+  uint64_t examined_ = 0;
+  uint64_t visited_ = 0;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_PULLS_PULL_PLANNER_H_
