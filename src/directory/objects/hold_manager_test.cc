@@ -33,7 +33,7 @@ class HoldManagerTest : public ObjectFixture {
   template <typename Message>
   static Message About(const ObjectId& id) {
     Message m;
-    m.add_object_ids(id.binary().data(), ObjectId::kSize);
+    m.set_object_ids(id.binary().data(), ObjectId::kSize);
     return m;
   }
   void Hold(const NodeKey& key) {

@@ -397,7 +397,7 @@ std::vector<PullPlanner::Member*> PullPlanner::ReplaceSlowLink(RelayTree& tree, 
     return {receiver};
   }
   if (Member* sender = tree.Find(receiver->blamed)) {
-    tree.SetLeaf(innocent, false);
+    tree.SetLeaf(sender, false);
   } else if (receiver->receivers == 0) {
     return {};
   }

@@ -150,8 +150,13 @@ TEST_F(PullSchedulerTest, ReceiversOfARemovedCopyWaitAgain) {
   Create(kA, /*complete=*/false);
   Want(kB);
   EXPECT_EQ(Sent(), Messages{"b <- a"});
-  // The generation is void without its writer; the node still wants the object.
   Down(kA);
+  // The node may have received every byte: the generation is void when the node has not reported so
+  // within a lease.
+  EXPECT_EQ(Sent(), Messages{});
+  EXPECT_EQ(StateOf(kB), WantState::kWaiting);
+  Advance(context_.options.lease);
+  table_.Tick();
   EXPECT_EQ(Sent(), Messages{"b: gone"});
   EXPECT_EQ(StateOf(kB), WantState::kWaiting);
   Create(kC, /*complete=*/true);

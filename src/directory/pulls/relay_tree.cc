@@ -293,7 +293,7 @@ absl::Status RelayTree::CheckInvariants() const {
     feeds += member->feeds.size();
   }
   if (feeds != feeds_) return absl::InternalError("relay tree: the feeds are miscounted");
-  const Index* everybody = Candidates(Nearness::kWorld, 1);
+  const Index* all = Candidates(Nearness::kWorld, 1);
   if ((all == nullptr ? 0 : all->size()) != listed) {
     return absl::InternalError("relay tree: the index has strangers");
   }
