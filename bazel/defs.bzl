@@ -271,16 +271,34 @@ def phalanx_proto_root(name, visibility):
     """
     cc_library(name = name, includes = ["."], visibility = visibility)
 
+def _unpacked_corpus_impl(ctx):
+    folder = ctx.actions.declare_directory(ctx.label.name)
+    ctx.actions.run(
+        executable = "/usr/bin/python3",
+        arguments = ["-m", "zipfile", "-e", ctx.file.archive.path, folder.path],
+        inputs = [ctx.file.archive],
+        outputs = [folder],
+        mnemonic = "UnpackCorpus",
+    )
+    return [DefaultInfo(files = depset([folder]), runfiles = ctx.runfiles([folder]))]
+
+_unpacked_corpus = rule(
+    implementation = _unpacked_corpus_impl,
+    doc = "The inputs of a fuzz target's archive, one file each, in a folder named as this target.",
+    attrs = {"archive": attr.label(allow_single_file = [".zip"], mandatory = True)},
+)
+
 def phalanx_fuzz_test(name, srcs, corpus, deps = [], tags = [], size = "small", copts = [], **kwargs):
     """A decoder under test, written as LLVMFuzzerTestOneInput.
 
     Under --config=fuzz this is a libFuzzer executable; otherwise an ordinary test that feeds every
-    file of the corpus to it once, and fails if there is none.
+    input of the corpus to it once, and fails if there is none. The corpus is unpacked into a folder
+    that is named as the archive without its extension, and is a target of that name.
 
     Args:
       name: the target.
       srcs: sources that define LLVMFuzzerTestOneInput.
-      corpus: a folder of this package with one input per file.
+      corpus: a zip archive of this package with one input per entry (scripts/corpus_add.py).
       deps: as in cc_test.
       tags: "decoder" is added: the sanitizer run picks these tests up by it.
       size: as in cc_test.
@@ -288,13 +306,20 @@ def phalanx_fuzz_test(name, srcs, corpus, deps = [], tags = [], size = "small", 
       **kwargs: passed to cc_test.
     """
     precompiled = _precompiled("precompiled_for_libraries")
+    folder = corpus[:-len(".zip")]
+    _unpacked_corpus(
+        name = folder,
+        archive = corpus,
+        testonly = True,
+        visibility = ["//visibility:public"],
+    )
     cc_test(
         name = name,
         size = size,
         srcs = srcs,
-        args = [native.package_name() + "/" + corpus],
+        args = ["$(rootpath :%s)" % folder],
         copts = _COPTS + copts + precompiled.copts,
-        data = native.glob([corpus + "/**"]),
+        data = [":" + folder],
         linkopts = select({
             "//bazel:fuzz": ["-fsanitize=fuzzer"],
             "//conditions:default": [],

@@ -1,4 +1,4 @@
-// A program with an event loop of its own: no thread waits for Phalanx, the loop watches one
+// A program with its own event loop: no thread waits for Phalanx, since the loop watches one
 // descriptor.
 #include <sys/epoll.h>
 #include <unistd.h>

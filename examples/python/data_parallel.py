@@ -76,7 +76,7 @@ def train(client: phalanx.Client, job: str, worker: int) -> dict[str, object]:
         mean = client.allreduce(sources, "mean", ref=named(job, "mean", step))
         for name, gradient in mean.items():
             weights[name] -= LEARNING_RATE * gradient
-        # Everybody who put a gradient in this round has the mean of the last one: nobody needs it any more.
+        # Every worker that put a gradient in this round has the mean of the last round: it can be deleted.
         if step > 0:
             client.delete(gradients_of(job, step - 1)[worker])
             if worker == 0:

@@ -1,8 +1,8 @@
-"""An asynchronous parameter server: each round takes the first k of n gradients, whosever they are.
+"""An asynchronous parameter server: each round takes the first k of n gradients, of any workers.
 
 The server hands every worker a task, an object with the ref of the weights to use, and begins a reduction
 of all outstanding gradients with ``num_objects=k``. `reduced_from` tells whose went in; only these
-workers get new tasks. A slow worker holds nobody up; its gradient goes into a later round.
+workers get new tasks. A slow worker delays no other; its gradient goes into a later round.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from phalanx import _values, exceptions
 from phalanx._values import _wire
 
 NOBODY = 65534
-# As src/object_store/local_protocol.h has them: a u32 length, a u8 kind, a u32 magic and the version.
+# As src/local/local_protocol.h has them: a u32 length, a u8 kind, a u32 magic and the version.
 HELLO = struct.Struct("<IBII")
 
 

@@ -1,7 +1,7 @@
-// Folds blocks of operands into blocks of the result, from left to right: what a StreamFold does
-// with whatever bytes have come, and a small reduction with all of them at once.
+// Folds blocks of operands into blocks of the result, from left to right. A StreamFold folds the
+// bytes that have arrived block by block; a small reduction folds all bytes in one block.
 //
-// Thread rule: any thread, one at a time: preparing needs memory of its own.
+// Thread rule: any thread, one at a time: prepared operands lie in scratch memory of the fold.
 #ifndef PHALANX_COLLECTIVES_BLOCK_FOLD_H_
 #define PHALANX_COLLECTIVES_BLOCK_FOLD_H_
 
@@ -17,7 +17,7 @@ class BlockFold {
  public:
   struct Operand {
     const char* from = nullptr;
-    // A source as it was put: goes through Prepare() where that is called for.
+    // A source as it was put, which goes through Prepare() if the op needs it.
     bool raw = false;
   };
 
@@ -42,13 +42,13 @@ class BlockFold {
   // Bytes of one type, from `at` on in the block.
   void RunOf(DType dtype, absl::Span<const Operand> operands, char* out, uint64_t at,
              uint64_t bytes);
-  // The operand's bytes from `at` on, prepared if they have to be.
+  // The operand's bytes from `at` on, prepared if the op needs it.
   const void* Prepared(DType dtype, absl::Span<const Operand> operands, size_t index, uint64_t at,
                        uint64_t count);
 
   const Spec spec_;
   const uint64_t block_bytes_;
-  // Two operands of a block, prepared; made when the first is.
+  // Two prepared operands of a block; allocated with the first one.
   std::vector<char> scratch_;
 };
 

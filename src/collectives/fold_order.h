@@ -1,4 +1,4 @@
-// What a shard orders one node to fold, checked: the value that a Fold message becomes.
+// A shard's order to one node: the checked value of a Fold message.
 //
 // Pure; any thread.
 #ifndef PHALANX_COLLECTIVES_FOLD_ORDER_H_
@@ -12,67 +12,45 @@
 #include "absl/status/statusor.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
-#include "src/common/elements.h"
 #include "src/common/ids.h"
+#include "src/common/reduce_spec.h"
+#include "src/directory/reduce_plan.h"
 #include "src/net/address.h"
 
 namespace phalanx::collectives {
 
-struct FoldInput {
-  enum class Kind : uint8_t {
-    kSource,  // a copy that this node holds
-    kSender,  // the output of another fold, perhaps of one on this very node
-    kInline,  // bytes that came with the order
-  };
-  Kind kind = Kind::kSource;
-  ObjectId source;
-  Generation generation;  // of the source, or the other fold's version
-  NodeKey sender;
-  net::Address address;
-  std::string bytes;
-};
+using directory::FoldInput;
 
-// The place of one of the nodes that fold a slice each, in a ring.
+// This node's place in a ring, in which each member folds one slice to its end.
 struct RingPlace {
-  // Of the target, named by the shard: all members create it.
+  // The target's, chosen by the shard: all members create the same generation.
   Generation generation;
   NodeKey before;
   net::Address address;
 };
 
-struct FoldOrder {
+// The task as the shard's plan made it, and what the order adds for the node.
+struct FoldOrder : directory::FoldTask {
   ObjectId target;
-  Generation version;
-  // Where in the tree: for who looks at it, and for registration.
-  uint32_t slot = 0;
-  uint32_t slots = 0;
-  uint32_t degree = 0;
-  ElementTypes elements;
-  ReduceOp op = ReduceOp::kSum;
-  uint64_t planned = 1;
-  uint64_t range_offset = 0;
-  uint64_t size_bytes = 0;
-  std::vector<FoldInput> inputs;
-  bool root = false;
-  bool committed = false;
-  std::string reduced_from;
+  // Without the sources: each input of the kinds kSource and kInline is one.
+  ReduceSpec spec;
   bool owned = false;     // the target is
-  std::string metadata;   // the target's
-  std::string asked_for;  // and what it answers
+  std::string asked_for;  // the record of the reduction that the target answers
   // The reduction's.
   Generation number;
   // This node is member `slot` of a ring of `slots`; the inputs are its own sources.
   std::optional<RingPlace> ring;
 
   // How many sources went into the target. REQUIRES: root.
-  uint64_t sources() const { return reduced_from.size() / ObjectId::kSize; }
-  // Whether the target, once it is committed, is what such a reduction would give. False also when
-  // that cannot be known here: of an open one.
+  uint64_t sources() const { return reduced_from.size(); }
+  // Whether the committed target is the result of such a reduction. Returns false for an open one:
+  // the node does not know all of its sources.
   bool Answers(const v1::Reduction& asked) const;
-  // The output may be the only input's bytes as they are.
+  // The output is the bytes of the only input, unchanged.
   bool PassesOn() const;
-  // The same but for where inputs come from and whether it is committed. An input that is this
-  // node's own must have been so before: no memory was kept to pull it into.
+  // Whether the orders differ only in where inputs come from and in the commit. An input
+  // that was pulled can come from this node now, but not the other way around: no memory was kept
+  // to pull it into.
   bool SameWork(const FoldOrder& other, const NodeKey& self) const;
 };
 

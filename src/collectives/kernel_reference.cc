@@ -31,6 +31,7 @@ bool IsSigned(DType dtype) {
          dtype == DType::kI64;
 }
 
+// Modulo 2^bits, as integers wrap.
 Bits Truncate(DType dtype, Bits bits) {
   const uint64_t size = ElementSize(dtype);
   return size == 8 ? bits : bits & ((Bits{1} << (8 * size)) - 1);
@@ -66,12 +67,14 @@ Bits FoldIntegers(DType dtype, ReduceOp op, Bits a, Bits b) {
 
 double Extreme(ReduceOp op, double x, double y) {
   if (std::isnan(x) || std::isnan(y)) return std::numeric_limits<double>::quiet_NaN();
+  // -0 is less than +0, although they compare equal.
   const bool x_is_less = x < y || (x == y && std::signbit(x));
   return (op == ReduceOp::kMin) == x_is_less ? x : y;
 }
 
 template <typename Float>
 double FoldFloats(ReduceOp op, double x, double y) {
+  // volatile: the compiler rounds to Float here, and contracts nothing.
   const volatile Float a = static_cast<Float>(x);
   const volatile Float b = static_cast<Float>(y);
   if (op == ReduceOp::kProd) return a * b;
@@ -89,6 +92,7 @@ double ValueOf(DType dtype, Bits bits) {
   if (magnitude == format.Infinity()) return sign * std::numeric_limits<double>::infinity();
   const int field = static_cast<int>(magnitude >> format.fraction_bits);
   const Bits fraction = magnitude & ((Bits{1} << format.fraction_bits) - 1);
+  // Denormals have no hidden bit, and the exponent of the smallest normal number.
   const Bits hidden = field > 0 ? Bits{1} << format.fraction_bits : 0;
   const int exponent = std::max(field, 1) - format.Bias() - format.fraction_bits;
   return sign * std::ldexp(static_cast<double>(hidden + fraction), exponent);
@@ -113,6 +117,7 @@ Bits FoldReference(DType dtype, ReduceOp op, Bits a, Bits b) {
   if (!IsFloat(dtype)) return FoldIntegers(dtype, op, a, b);
   const double x = ValueOf(dtype, a);
   const double y = ValueOf(dtype, b);
+  // A double holds the product of two f32 exactly, but f16 and bf16 are folded in f32 by contract.
   const double folded =
       dtype == DType::kF64 ? FoldFloats<double>(op, x, y) : FoldFloats<float>(op, x, y);
   return NearestTo(dtype, folded);

@@ -1,5 +1,6 @@
-// What kernels.h promises, computed element by element, slowly and in another way: floats of 16
-// bits through the value that their fields stand for, integers in the widest type. Testonly.
+// The results that kernels.h promises, computed element by element, slowly and in another way:
+// floats of 16 bits through the value that their fields stand for, integers in the widest type.
+// Testonly.
 #ifndef PHALANX_COLLECTIVES_KERNEL_REFERENCE_H_
 #define PHALANX_COLLECTIVES_KERNEL_REFERENCE_H_
 
@@ -10,7 +11,7 @@
 
 namespace phalanx::collectives {
 
-// An element as the number that its bytes make, little-endian.
+// An element as the little-endian number of its bytes.
 using Bits = uint64_t;
 
 // The value of a float. Exact.

@@ -12,8 +12,8 @@
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #endif
 
-// Includes this file once more for each instruction set. What stands before HWY_ONCE is compiled
-// each time, in a namespace and with compiler flags of its own.
+// foreach_target.h includes this file once more for each instruction set. The part before HWY_ONCE
+// is compiled each time, in a namespace and with compiler flags of its own.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/collectives/kernel_targets.cc"
 #include "hwy/foreach_target.h"
@@ -25,11 +25,12 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Bytes to lanes and back. Objects lie anywhere, so nothing is known of the alignment.
+// Bytes to lanes and back. An object can begin at any address, so no load assumes an alignment.
 
 template <class D>
 hn::Vec<D> FromBytes(D d, const uint8_t* from) {
   using Lane = hn::TFromD<D>;
+  // The scalar target dereferences a typed pointer, which an unaligned address does not allow.
 #if HWY_TARGET == HWY_SCALAR
   Lane lane;
   std::memcpy(&lane, from, sizeof(lane));
@@ -53,6 +54,7 @@ void ToBytes(D d, hn::Vec<D> v, uint8_t* to) {
 
 template <class D>
 hn::Vec<D> FromSomeBytes(D d, const uint8_t* from, size_t bytes) {
+  // Zeros behind the bytes: lanes beyond them are computed, too, and must be defined.
   uint8_t whole[HWY_MAX_BYTES] = {};
   std::memcpy(whole, from, bytes);
   return FromBytes(d, whole);
@@ -65,7 +67,8 @@ void ToSomeBytes(D d, hn::Vec<D> v, uint8_t* to, size_t bytes) {
   std::memcpy(to, whole, bytes);
 }
 
-// dst = function(from...) block by block; what is left at the end goes through a block of its own.
+// dst = function(from...) block by block. The rest at the end goes through a block of its own: a
+// full load there would read beyond the object.
 template <class Function, class... From>
 void ForEachBlock(const Function& function, size_t bytes, uint8_t* dst, From... from) {
   const typename Function::D d;
@@ -76,8 +79,9 @@ void ForEachBlock(const Function& function, size_t bytes, uint8_t* dst, From... 
   if (rest > 0) ToSomeBytes(d, function(FromSomeBytes(d, from + at, rest)...), dst + at, rest);
 }
 
-// How elements are stored and computed with: `D` is how they are loaded, operator() applies the op.
+// How elements are stored and computed: `D` is the lane type for loads, operator() applies the op.
 
+// Processors differ in the NaN that they produce: results are the same bits on all machines.
 template <class D, class V>
 V OneNaN(D d, V v) {
   using Float = hn::TFromD<D>;
@@ -104,8 +108,8 @@ struct Floats {
   Op op;
 };
 
-// Two elements of 16 bits in each lane of 32: the even ones below, the odd ones above. Nothing
-// crosses lanes on the way to f32 and back.
+// Two elements of 16 bits in each lane of 32: the even ones below, the odd ones above. Widening to
+// f32 and narrowing again moves nothing from one lane to another.
 template <class Format, class Op>
 struct Pairs {
   using D = hn::ScalableTag<uint32_t>;
@@ -133,7 +137,7 @@ struct Bf16Format {
 
  private:
   static Bits Upper() { return hn::Set(D(), 0xffff0000u); }
-  // To nearest, ties to even, in the upper half; the largest go on to infinity by themselves.
+  // To nearest, ties to even, in the upper half. A carry out of the largest number is infinity.
   static Bits Round(Value value) {
     const Bits bits = hn::BitCast(D(), value);
     const Bits is_odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(D(), 1u));
@@ -141,8 +145,8 @@ struct Bf16Format {
   }
 };
 
-// binary16 by integer arithmetic, for machines without instructions for it. Denormals of f16 become
-// exact by a subtraction or addition of a power of two, which does their shifting.
+// binary16 by integer arithmetic, for machines without instructions for it. Subtracting or adding a
+// power of two shifts denormals of f16 into place without rounding.
 struct F16Format {
   using D = hn::ScalableTag<uint32_t>;
   using Wide = hn::ScalableTag<float>;
@@ -176,7 +180,7 @@ struct F16Format {
     return AsFloat(hn::Or(magnitude, hn::ShiftLeft<16>(hn::And(half, Set(0x8000)))));
   }
 
-  // To nearest, ties to even. The only NaN is OneNaN's.
+  // To nearest, ties to even. The only NaN that reaches this is OneNaN's.
   static Bits Round(Value value) {
     const Bits bits = AsBits(value);
     const Bits sign = hn::And(bits, Set(0x80000000u));
@@ -216,7 +220,7 @@ using F16s = Pairs<F16Format, Op>;
 template <class Op>
 using Bf16s = Pairs<Bf16Format, Op>;
 
-// The ops.
+// The ops, on whole vectors.
 
 struct Sum {
   template <class D, class V>
@@ -232,7 +236,7 @@ struct Prod {
   }
 };
 
-// There is no multiplication of bytes: the product of two u16 ends in that of their lower bytes.
+// No instruction multiplies bytes: the product of two u16 ends in that of their lower bytes.
 struct ProdOfBytePairs {
   template <class D, class V>
   V operator()(D d, V a, V b) const {
@@ -242,7 +246,7 @@ struct ProdOfBytePairs {
   }
 };
 
-// Few have a multiplication of u64: modulo 2^64 it is three of u32.
+// Few instruction sets multiply u64: modulo 2^64 the product takes three multiplications of u32.
 struct Prod64 {
   template <class D, class V>
   V operator()(D, V a, V b) const {
@@ -273,8 +277,8 @@ struct Max {
   }
 };
 
-// Processors disagree on NaN and on zeros of either sign. `chosen` is already right of different
-// numbers and where `b` is NaN; `of_equals` differs from either only when they are -0 and +0.
+// Processors disagree on NaN and on zeros of either sign. `chosen` is already right for different
+// numbers and where `b` is NaN; `of_equals` differs from both only for -0 and +0.
 template <class V>
 V MendExtreme(V a, V b, V chosen, V of_equals) {
   return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::Eq(a, b), of_equals, chosen));
@@ -344,7 +348,8 @@ struct FinishF16 {
   float divisor;
 };
 
-// Which loop folds what. The bits of a sum and a product of integers do not depend on the sign.
+// Which loop folds which type. Sums and products of integers have the same bits with and without
+// sign, so that both share a loop.
 
 template <class Function>
 void Fold(uint8_t* dst, const uint8_t* a, const uint8_t* b, size_t bytes) {
@@ -401,6 +406,7 @@ FoldLoop ProdLoop(DType dtype) {
   return nullptr;
 }
 
+// Unlike sums, minima and maxima depend on the sign: each integer type has a loop of its own.
 template <class IntegerOp, class FloatOp>
 FoldLoop ExtremeLoop(DType dtype) {
   switch (dtype) {
@@ -442,6 +448,7 @@ FoldLoop LoopFor(DType dtype, ReduceOp op) {
     case ReduceOp::kMax:
       return ExtremeLoop<Max, FloatMax>(dtype);
     case ReduceOp::kBitAnd:
+      // Bitwise ops do not see elements: the widest lanes do for all types.
       return Fold<Integers<uint64_t, BitAnd>>;
     case ReduceOp::kBitOr:
       return Fold<Integers<uint64_t, BitOr>>;
@@ -460,6 +467,7 @@ void FinishF16Mean(uint8_t* values, size_t bytes, float factor, uint64_t divisor
   ForEachBlock(F16s<FinishF16>{finish}, bytes, values, values);
 }
 
+// f16 has FinishF16Mean instead, and integers have no mean.
 void DivideBy(DType dtype, uint8_t* values, size_t bytes, uint64_t divisor) {
   const Divide<float> by_float = {static_cast<float>(divisor)};
   const Divide<double> by_double = {static_cast<double>(divisor)};
@@ -472,6 +480,7 @@ void DivideBy(DType dtype, uint8_t* values, size_t bytes, uint64_t divisor) {
   }
 }
 
+// One table for each instruction set: the best one is chosen once, at the first call.
 KernelTarget Kernels() {
   return {hwy::TargetName(HWY_TARGET), LoopFor, ScaleF16, FinishF16Mean, DivideBy};
 }
@@ -489,8 +498,8 @@ HWY_AFTER_NAMESPACE();
 namespace phalanx::collectives {
 namespace {
 
-// Highway's own choice lives in its shared library, which a statically linked executable has not.
-// The conditions are the compiler flags that Highway sets for each of its targets.
+// Highway's own detection is in its shared library, which a statically linked executable does not
+// load. The conditions are the compiler flags that Highway sets for each of its targets.
 #if HWY_ARCH_X86
 bool HasF16Conversions() {
   unsigned eax, ebx, ecx, edx;
@@ -516,6 +525,7 @@ std::vector<KernelTarget> Detect() {
   add(avx2, HWY_CHOOSE_AVX2(Kernels));
   add(sse4, HWY_CHOOSE_SSE4(Kernels));
   add(ssse3, HWY_CHOOSE_SSSE3(Kernels));
+  // The compiler's baseline, which runs everywhere, unless it is the last one found.
   add(found.empty() || found.back().name != HWY_STATIC_DISPATCH(Kernels)().name,
       &HWY_STATIC_DISPATCH(Kernels));
   return found;
@@ -527,6 +537,7 @@ std::vector<KernelTarget> Detect() { return {HWY_STATIC_DISPATCH(Kernels)()}; }
 }  // namespace
 
 absl::Span<const KernelTarget> SupportedKernelTargets() {
+  // Never destroyed: folds on other threads can outlast static destructors.
   static const auto* const kTargets = new std::vector<KernelTarget>(Detect());
   return *kTargets;
 }

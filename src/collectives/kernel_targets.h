@@ -1,5 +1,5 @@
-// The loops over elements, once for each instruction set that they were compiled for. For
-// kernels.h, which says what they compute; tests and benchmarks choose one of them by hand.
+// The loops over elements, once for each instruction set that they were compiled for. kernels.h
+// uses the loops and defines what they compute; tests and benchmarks choose a target by hand.
 //
 // Constant data and pure functions: any thread.
 #ifndef PHALANX_COLLECTIVES_KERNEL_TARGETS_H_
@@ -33,7 +33,7 @@ struct KernelTarget {
   void (*divide)(DType dtype, uint8_t* values, size_t bytes, uint64_t divisor);
 };
 
-// Those that this machine can run, the best first; never empty.
+// The targets that this machine can run, the fastest first; never empty.
 absl::Span<const KernelTarget> SupportedKernelTargets();
 
 inline const KernelTarget& BestKernelTarget() { return SupportedKernelTargets().front(); }

@@ -16,12 +16,14 @@ bool SameOrDisjoint(const void* x, const void* y, uint64_t bytes) {
   return x_begin == y_begin || x_begin + bytes <= y_begin || y_begin + bytes <= x_begin;
 }
 
-// f16 is scaled by 2^-this: the sum of `planned` largest numbers becomes less than half of one.
+// Sources of f16 are scaled by 2 to the power of minus this: the sum of `planned` of the largest
+// numbers becomes less than half of the largest number. One source needs no room.
 int ScaleExponent(uint64_t planned) {
   return planned == 1 ? 0 : static_cast<int>(std::bit_width(planned - 1)) + 1;
 }
 
-// The bits of 1, and of the two infinities of a float or the two ends of an integer's range.
+// The bits of 1, and of the two infinities of a float or the two ends of an integer's range. As
+// bits, so that one table serves all types.
 struct Landmarks {
   uint64_t one;
   uint64_t lowest;
@@ -57,7 +59,7 @@ uint64_t IdentityBits(DType dtype, ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kMean:
-      // -0 + +0 is +0, but +0 + -0 would not be -0.
+      // -0 for floats: -0 + +0 is +0 and -0 + -0 is -0, but +0 + -0 would lose the sign.
       return IsFloat(dtype) ? uint64_t{1} << (8 * ElementSize(dtype) - 1) : 0;
     case ReduceOp::kProd:
       return LandmarksOf(dtype).one;
@@ -74,6 +76,7 @@ uint64_t IdentityBits(DType dtype, ReduceOp op) {
   return 0;
 }
 
+// Once for each call, not for each element: the loops rely on it.
 void CheckArguments(DType dtype, ReduceOp op, bool overlap_allowed) {
   PHALANX_CHECK(CheckReducible(dtype, op).ok(), "dtype and op are checked where they come in");
   PHALANX_CHECK(overlap_allowed, "memory is folded in place or elsewhere, not half over itself");
@@ -95,6 +98,7 @@ bool NeedsPrepare(DType dtype, ReduceOp op) {
 
 bool NeedsPrepare(const ElementTypes& elements, ReduceOp op) {
   if (elements.runs.empty()) return NeedsPrepare(elements.dtype, op);
+  // One run is enough: bytes that are handed on as they are cannot be prepared in part.
   return std::any_of(elements.runs.begin(), elements.runs.end(),
                      [op](const ElementRun& run) { return NeedsPrepare(run.dtype, op); });
 }
@@ -108,6 +112,7 @@ void Prepare(DType dtype, ReduceOp op, void* dst, const void* src, uint64_t coun
     target.scale_f16(static_cast<uint8_t*>(dst), static_cast<const uint8_t*>(src), bytes,
                      std::ldexp(1.0f, -ScaleExponent(planned)));
   } else if (dst != src && bytes > 0) {
+    // memcpy takes no null pointer, even for no bytes.
     std::memcpy(dst, src, bytes);
   }
 }
@@ -116,10 +121,12 @@ void Finish(DType dtype, ReduceOp op, void* values, uint64_t count, uint64_t sou
             uint64_t planned, const KernelTarget& target) {
   CheckArguments(dtype, op, true);
   PHALANX_CHECK(sources >= 1 && planned >= 1, "a result has at least one source");
+  // Only means are scaled and divided; the fold of another op is its result.
   if (op != ReduceOp::kMean) return;
   const uint64_t bytes = count * ElementSize(dtype);
   auto* const first = static_cast<uint8_t*>(values);
   if (dtype == DType::kF16) {
+    // In one step in f32: scaled up in f16, the sum could overflow although the mean does not.
     target.finish_f16(first, bytes, std::ldexp(1.0f, ScaleExponent(planned)), sources);
   } else {
     target.divide(dtype, first, bytes, sources);
@@ -131,6 +138,7 @@ void FillIdentity(DType dtype, ReduceOp op, void* dst, uint64_t count) {
   const uint64_t size = ElementSize(dtype);
   const uint64_t bits = IdentityBits(dtype, op);
   auto* const first = static_cast<uint8_t*>(dst);
+  // The low bytes of `bits` are the element: all supported machines are little-endian.
   for (uint64_t i = 0; i < count; ++i) std::memcpy(first + i * size, &bits, size);
 }
 

@@ -7,7 +7,7 @@
 //
 // Pure functions of their arguments, without allocation: any thread. Pointers may have any
 // alignment; nothing is read or written beyond `count` elements; `count` may be 0. They are for
-// arguments that CheckReducible() has passed: a pair that it refuses is a broken invariant.
+// arguments that CheckReducible() has accepted: a pair that it refuses is a broken invariant.
 //
 // What is computed, bit for bit the same with every instruction set:
 // - Integers wrap: the result modulo 2^bits.
@@ -17,8 +17,8 @@
 //   partial results have the type of the elements. One fold of normal numbers is off by at most
 //   2^-11 (f16) or 2^-8 (bf16) of its result, a sum of n sources of one sign by about n - 1 times
 //   that in a chain and ceil(log2 n) times in a balanced tree. A chain stagnates: adding 1 to 2048
-//   in f16, or to 256 in bf16, changes nothing. What rounds beyond the largest number (f16: 65504,
-//   from 65520 on; bf16: 3.39e38) is infinity. Denormals are kept.
+//   in f16, or to 256 in bf16, changes nothing. A result that rounds beyond the largest number
+//   (f16: 65504, from 65520 on; bf16: 3.39e38) is infinity. Denormals are kept.
 // - A NaN among the inputs of a fold makes its result NaN, for minimum and maximum too, and every
 //   NaN that comes out of a fold is the positive quiet one without payload (f32: 0x7fc00000).
 // - -0 is less than +0: the minimum of both is -0, the maximum +0 (IEEE 754-2019, minimum and
@@ -26,12 +26,12 @@
 //
 // A mean is a sum that is divided once, by how many sources went in. To keep sums of f16 from
 // overflowing, Prepare() scales each source down by a power of two, so that the sum of as many as
-// were planned stays below half of the largest number, and Finish() takes that back together with
-// the division. The other half is room for what the folds round up: a mean of finite f16 is finite
-// as long as no more sources come than were planned and either each is folded in one after the
-// other or no source passes more than 1,400 folds on its way to the root. Scaling is exact but for
-// numbers that it takes below 2^-14: with P planned sources the mean is off by up to P * 2^-23
-// more than by the folds. The others are not scaled: the sum in f32, f64 and bf16 may overflow
+// were planned stays below half of the largest number, and Finish() undoes the scaling together
+// with the division. The other half is room for what the folds round up: a mean of finite f16 is
+// finite as long as no more sources arrive than were planned and either each is folded in one after
+// the other or no source passes more than 1,400 folds on its way to the root. Scaling is exact but
+// for numbers that it takes below 2^-14: with P planned sources the mean is off by up to P * 2^-23
+// more than by the folds. The other types are not scaled: a sum in f32, f64 and bf16 can overflow
 // where the mean would not.
 #ifndef PHALANX_COLLECTIVES_KERNELS_H_
 #define PHALANX_COLLECTIVES_KERNELS_H_
@@ -51,12 +51,12 @@ void Fold(DType dtype, ReduceOp op, void* dst, const void* a, const void* b, uin
 // Whether sources must go through Prepare() before they are folded: means of f16. The sources of
 // all other reductions are folded where they lie.
 bool NeedsPrepare(DType dtype, ReduceOp op);
-// Of any of them.
+// Whether any of the elements' types needs it.
 bool NeedsPrepare(const ElementTypes& elements, ReduceOp op);
 
-// dst[i] = what stands for src[i] in the folds of a reduction that was planned for that many
-// sources, which is the same at every node and in Finish(); a copy unless NeedsPrepare().
-// REQUIRES: `dst` is `src` or does not overlap it; planned >= 1.
+// dst[i] = the value that stands for src[i] in the folds of a reduction of `planned` sources; a
+// copy unless NeedsPrepare(). `planned` is the same at every node and in Finish(). REQUIRES: `dst`
+// is `src` or does not overlap it; planned >= 1.
 void Prepare(DType dtype, ReduceOp op, void* dst, const void* src, uint64_t count, uint64_t planned,
              const KernelTarget& target = BestKernelTarget());
 

@@ -1,5 +1,5 @@
-// What kernels.h says of floats and wrapping integers, in numbers that can be checked by hand;
-// means.
+// The rules of kernels.h for floats, wrapping integers and means, in numbers that can be checked by
+// hand.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -22,7 +22,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// One fold of two values that the type has.
+// One fold of two values that the type can represent.
 double FoldValues(DType dtype, ReduceOp op, double a, double b, const KernelTarget& target) {
   const Bits x = NearestTo(dtype, a);
   const Bits y = NearestTo(dtype, b);

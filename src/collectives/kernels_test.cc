@@ -53,7 +53,7 @@ std::vector<Bits> Folded(const Kernel& kernel, const std::vector<Bits>& a,
   return ElementsOf(kernel.dtype, out);
 }
 
-// The first element that is not as expected, in words; empty if there is none.
+// Describes the first element that differs from the expected one; empty if none does.
 std::string Difference(const std::vector<Bits>& expected, const std::vector<Bits>& actual,
                        const std::vector<Bits>& a, const std::vector<Bits>& b) {
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -74,7 +74,7 @@ std::vector<Bits> Pattern(DType dtype, size_t count, uint64_t rank) {
   return elements;
 }
 
-// Memory between two pages that nobody may touch.
+// Memory between two inaccessible pages.
 class Fenced {
  public:
   Fenced() {
@@ -93,7 +93,7 @@ class Fenced {
   uint8_t* begin() { return begin_; }
   uint8_t* end() { return end_; }
 
-  // Whether everything but [from, from + bytes) is as it was, and makes it all so again.
+  // Whether all bytes outside [from, from + bytes) are unchanged. Restores all bytes.
   bool OnlyWritten(uint8_t* from, size_t bytes) {
     const auto intact = [](uint8_t byte) { return byte == kCanary; };
     const bool only = std::all_of(begin_, from, intact) && std::all_of(from + bytes, end_, intact);
@@ -158,7 +158,7 @@ class FencedFold {
   Fenced x_;
   Fenced y_;
   Fenced z_;
-  bool has_failed_ = false;  // Once is told; the others would say the same.
+  bool has_failed_ = false;  // Only the first failure is printed; later ones would repeat it.
 };
 
 TEST(KernelsTest, AnyNumberOfElementsIsFoldedAndNothingBeyond) {

@@ -18,12 +18,13 @@ using object_store::Store;
 using object_store::View;
 using object_store::WriteGrant;
 
-// Of operands, folded on the control loop in one turn.
+// Bytes of operands that are folded on the control loop in one turn.
 constexpr uint64_t kAtOnceBytes = uint64_t{1} << 20;
-// A fold of this node that is to be an input may be ordered a little later.
+// Failures to find another fold of this node before one is reported: the order of that fold can
+// arrive a little later than this one's.
 constexpr int kSilentLocalFailures = 4;
-// How far a fold is, is told at each such part of it, if a part takes a while to come: at most so
-// often, all slots of the tree together.
+// A fold reports its progress after each such part, but not more often than this: the more slots
+// the tree has, the less often, so that the shard's load does not grow with the tree.
 constexpr uint64_t kPartsTold = 8;
 constexpr uint64_t kLeastPartTold = uint64_t{1} << 20;
 constexpr absl::Duration kBetweenTold = absl::Milliseconds(10);
@@ -45,34 +46,24 @@ std::shared_ptr<net::TransferBuffer> BufferOf(std::string bytes) {
 
 }  // namespace
 
-// Wraps what is called back later, so that it does nothing once the fold is gone.
-template <typename F>
-auto NodeFold::Guarded(F f) {
-  return [alive = std::weak_ptr<char>(alive_), f = std::move(f)](auto&&... args) mutable {
-    if (!alive.expired()) f(std::forward<decltype(args)>(args)...);
-  };
-}
-
 NodeFold::NodeFold(FoldOrder order, const FoldOptions& options, Host& host, Executor& control)
-    : order_(std::move(order)),
-      options_(options),
-      host_(host),
-      control_(control),
-      inputs_(order_.inputs.size()) {}
+    : Fold(std::move(order), options, host, control), inputs_(order_.inputs.size()) {}
 
 NodeFold::~NodeFold() {
-  alive_.reset();
-  for (Input& input : inputs_) {
-    if (input.retry != 0) control_.Cancel(input.retry);
-    if (input.pulling) host_.data_plane().CancelPull(input.pull);
-  }
+  guard_.Close();
+  for (Input& input : inputs_) Abandon(input);
   if (output_watch_ != 0) output_->Unsubscribe(output_watch_);
   if (part_watch_ != 0) output_->Unsubscribe(part_watch_);
 }
 
 bool NodeFold::Remote(size_t i) const {
   const FoldInput& input = order_.inputs[i];
-  return input.kind == FoldInput::Kind::kSender && input.sender != options_.self;
+  return input.kind == FoldInput::Kind::kSlot && input.node != options_.self;
+}
+
+bool NodeFold::Local(size_t i) const {
+  const FoldInput& input = order_.inputs[i];
+  return input.kind == FoldInput::Kind::kSlot && input.node == options_.self;
 }
 
 void NodeFold::Start() {
@@ -90,7 +81,7 @@ bool NodeFold::FoldAtOnce() {
   if (!order_.root || !order_.committed || bytes > kMaxInlineBytes) return false;
   if (bytes * inputs_.size() > kAtOnceBytes) return false;
   std::vector<BlockFold::Operand> operands;
-  std::vector<std::shared_ptr<void>> held;
+  std::vector<std::shared_ptr<void>> held;  // pins, until the fold has read the sources
   for (const FoldInput& input : order_.inputs) {
     if (input.kind == FoldInput::Kind::kInline) {
       operands.push_back({input.bytes.data(), true});
@@ -102,27 +93,22 @@ bool NodeFold::FoldAtOnce() {
     if (!view.ok()) return false;
     held.push_back(host_.Hold(view->pin));
     const uint64_t there = view->buffer->layout().object_bytes;
-    const bool reaches = order_.range_offset <= there && bytes <= there - order_.range_offset;
+    const bool reaches =
+        order_.spec.range_offset <= there && bytes <= there - order_.spec.range_offset;
     if (!view->buffer->complete() || !reaches) return false;
-    operands.push_back({view->buffer->slice(0).data() + order_.range_offset, true});
+    operands.push_back({view->buffer->slice(0).data() + order_.spec.range_offset, true});
   }
   std::string result(bytes, '\0');
-  BlockFold fold({order_.elements, order_.op, order_.planned, order_.sources()}, bytes);
+  BlockFold fold({order_.spec.elements, order_.spec.op, order_.planned, order_.sources()}, bytes);
   fold.Run(operands, result.data(), 0, bytes);
   folded_ = bytes;
   host_.Folded(bytes * operands.size(), /*done=*/true);
   stage_ = Stage::kMemory;
-  object_store::PutOptions target;
-  target.id = order_.target;
-  target.version = order_.version;
-  target.reduced_from = order_.reduced_from;
-  target.owned = order_.owned;
-  target.metadata = order_.metadata;
-  target.asked_for = order_.asked_for;
+  object_store::PutOptions target = TargetOptions();
   target.deadline = control_.Now() + options_.memory_patience;
-  request_ = host_.store().Put(
-      host_.client(), std::move(target), std::move(result),
-      Guarded([this](const absl::StatusOr<PutResult>& result) { OnPut(result); }));
+  request_ =
+      host_.store().Put(host_.client(), std::move(target), std::move(result),
+                        Guarded([this](const absl::StatusOr<PutResult>& put) { OnPut(put); }));
   return true;
 }
 
@@ -131,8 +117,8 @@ void NodeFold::OnPut(const absl::StatusOr<PutResult>& result) {
   if (ending()) return;
   if (!result.ok()) return RefuseTarget(result.status());
   if (result->already_existed) {
-    // Somebody put the target here, which may stand by for ever: a writer learns what becomes of
-    // it.
+    // A client of this node has put the target, and that copy can stand by for ever. A writer's
+    // buffer is closed when its generation loses, so that the fold learns the outcome.
     folded_ = 0;
     return AskMemory();
   }
@@ -141,24 +127,13 @@ void NodeFold::OnPut(const absl::StatusOr<PutResult>& result) {
   host_.Sealed(order_);
 }
 
-void NodeFold::RefuseTarget(const absl::Status& why) {
-  Refuse(absl::IsResourceExhausted(why) ? v1::FoldReport::NO_MEMORY : v1::FoldReport::DROPPED, why);
-}
-
 // -------------------------------------------------------------------------------------- memory
 
 void NodeFold::AskMemory() {
-  stage_ = Stage::kMemory;
-  uint64_t bytes = order_.size_bytes;
-  if (order_.root) {
-    object_store::PutOptions target;
-    target.reduced_from = order_.reduced_from;
-    target.metadata = order_.metadata;
-    target.asked_for = order_.asked_for;
-    bytes = host_.store().CountedBytes(order_.size_bytes, target);
-  }
+  uint64_t bytes = order_.root ? TargetBytes() : order_.size_bytes;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (!Remote(i)) continue;
+    // One pulled input lies in the output's memory. StreamFold takes only one of the first two.
     if (!in_place_ && i < 2) {
       in_place_ = i;
     } else if (bytes <= UINT64_MAX - order_.size_bytes) {
@@ -166,26 +141,18 @@ void NodeFold::AskMemory() {
       bytes += order_.size_bytes;
     }
   }
-  request_ = host_.store().ReserveScratch(
-      host_.client(), order_.target, bytes, control_.Now() + options_.memory_patience,
-      Guarded([this](absl::StatusOr<std::shared_ptr<object_store::Reservation>> result) {
-        OnReserved(std::move(result));
-      }));
+  ReserveMemory(bytes);
 }
 
-void NodeFold::OnReserved(absl::StatusOr<std::shared_ptr<object_store::Reservation>> result) {
-  request_ = 0;
-  if (ending()) return;
-  if (!result.ok()) return Refuse(v1::FoldReport::NO_MEMORY, result.status());
-  reserved_ = *std::move(result);
+void NodeFold::OnReserved() {
   if (!order_.root) Allocate(std::nullopt);
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (inputs_[i].scratch_bytes > 0) Allocate(i);
   }
-  if (allocating_ == 0) CreateTarget();
+  // Allocations call back in a later turn, so that this is a root without scratch.
+  if (allocating_ == 0) CreateTarget(TargetOptions());
 }
 
-// Memory for that input, or for the output.
 void NodeFold::Allocate(std::optional<size_t> input) {
   ++allocating_;
   host_.store().AllocateScratch(reserved_, order_.size_bytes,
@@ -210,61 +177,43 @@ void NodeFold::OnScratch(std::optional<size_t> input, absl::StatusOr<Store::Scra
   }
   if (allocating_ > 0) return;
   if (order_.root) {
-    CreateTarget();
+    CreateTarget(TargetOptions());
   } else {
     Begin();
   }
 }
 
-void NodeFold::CreateTarget() {
-  object_store::PutOptions target;
-  target.id = order_.target;
-  target.version = order_.version;
-  target.reduced_from = order_.reduced_from;
-  target.owned = order_.owned;
-  target.metadata = order_.metadata;
-  target.asked_for = order_.asked_for;
-  target.memory = reserved_;
-  request_ = host_.store().Create(
-      host_.client(), std::move(target), order_.size_bytes,
-      Guarded([this](absl::StatusOr<WriteGrant> result) { OnCreated(std::move(result)); }));
-}
-
-void NodeFold::OnCreated(absl::StatusOr<WriteGrant> result) {
-  request_ = 0;
-  if (ending()) {
-    if (result.ok()) (void)host_.store().Abort(host_.client(), result->writer);
-    return;
-  }
-  if (!result.ok()) return RefuseTarget(result.status());
-  writer_ = result->writer;
-  target_ = result->generation;
-  output_ = result->buffer;
-  output_block_ = result->block;
+void NodeFold::OnCreated(const WriteGrant& grant) {
+  target_ = grant.generation;
+  output_ = grant.buffer;
+  output_block_ = grant.block;
   WatchOutput();
   Begin();
 }
 
 void NodeFold::Begin() {
   stage_ = Stage::kFolding;
+  // Gives back what the output, the target and the scratch have not taken.
   reserved_.reset();
   told_at_ = control_.Now();
   if (in_place_) {
     inputs_[*in_place_].buffer =
         BufferOver(absl::MakeSpan(output_->slice(0).data(), order_.size_bytes), output_block_);
   }
+  // Before the inputs: the nodes above pull while this node still waits for its first byte.
   host_.OutputBegan(*this);
   if (order_.root && DefectActive(Defect::kReadyTooEarly)) {
     Report(v1::FoldReport::READY, absl::OkStatus());
   }
   WatchPart();
+  // Acquire can refuse the order, which ends the fold.
   for (size_t i = 0; i < inputs_.size() && stage_ == Stage::kFolding; ++i) Acquire(i);
 }
 
 // -------------------------------------------------------------------------------------- inputs
 
-// The source as it is here is the output. If only a part of it is, or it is in slices, it is
-// copied.
+// The source's own buffer becomes the output, without a copy. A part of a source, or a source in
+// slices, is copied: peers pull an output as one slice from its begin.
 void NodeFold::PassOn() {
   if (!PinSource(0)) return;
   Input& source = inputs_[0];
@@ -288,8 +237,9 @@ void NodeFold::Acquire(size_t i) {
     case FoldInput::Kind::kSource:
       if (!PinSource(i)) return;
       break;
-    case FoldInput::Kind::kSender:
-      // One that has moved here since is pulled like any other: its memory is there.
+    case FoldInput::Kind::kSlot:
+      // A sender that has moved to this node since is pulled like any other: the memory is
+      // reserved.
       if (inputs_[i].buffer != nullptr) {
         StartPull(i);
       } else if (!TakeLocal(i)) {
@@ -308,19 +258,20 @@ bool NodeFold::PinSource(size_t i) {
     Failed(i, view.status());
     return false;
   }
+  // Held before the check: the pin is released on every way out.
   std::shared_ptr<void> held = host_.Hold(view->pin);
   const uint64_t bytes = view->buffer->layout().object_bytes;
-  if (order_.range_offset > bytes || bytes - order_.range_offset < order_.size_bytes) {
+  if (order_.spec.range_offset > bytes || bytes - order_.spec.range_offset < order_.size_bytes) {
     Refuse(v1::FoldReport::DROPPED,
-           absl::InvalidArgumentError(absl::StrCat("source ", source.source.hex(), " has ", bytes,
-                                                   " bytes, not [", order_.range_offset, ", ",
-                                                   order_.range_offset + order_.size_bytes, ")")));
+           absl::InvalidArgumentError(absl::StrCat(
+               "source ", source.source.hex(), " has ", bytes, " bytes, not [",
+               order_.spec.range_offset, ", ", order_.spec.range_offset + order_.size_bytes, ")")));
     return false;
   }
   Input& input = inputs_[i];
   input.failures = 0;
   input.buffer = view->buffer;
-  input.offset = order_.range_offset;
+  input.offset = order_.spec.range_offset;
   input.held = std::move(held);
   return true;
 }
@@ -342,9 +293,10 @@ bool NodeFold::TakeLocal(size_t i) {
 void NodeFold::OutputBeganHere(const Generation& version) {
   for (size_t i = 0; i < inputs_.size() && stage_ == Stage::kFolding; ++i) {
     const FoldInput& input = order_.inputs[i];
-    const bool missing = input.kind == FoldInput::Kind::kSender && inputs_[i].buffer == nullptr;
+    const bool missing = input.kind == FoldInput::Kind::kSlot && inputs_[i].buffer == nullptr;
     if (!missing || input.generation != version) continue;
-    if (inputs_[i].retry != 0) control_.Cancel(std::exchange(inputs_[i].retry, 0));
+    // The input is here now; the retry would come later.
+    CancelRetry(inputs_[i]);
     Acquire(i);
   }
 }
@@ -354,8 +306,8 @@ void NodeFold::StartPull(size_t i) {
   Input& input = inputs_[i];
   if (input.pulling || input.buffer->complete()) return;
   input.pulling = true;
-  net::PullSpec spec{from.sender, from.address, order_.target, from.generation, input.buffer};
-  input.pull = host_.data_plane().StartPull(
+  net::PullSpec spec{from.node, from.address, order_.target, from.generation, input.buffer};
+  input.handle = host_.data_plane().StartPull(
       std::move(spec),
       Guarded([this, i](const net::PullOutcome& outcome) { OnPullDone(i, outcome); }));
 }
@@ -366,6 +318,7 @@ void NodeFold::OnPullDone(size_t i, const net::PullOutcome& outcome) {
   const bool replaced = std::exchange(input.cancelling, false);
   if (ending()) return Settle();
   if (stage_ != Stage::kFolding) return Release(input);
+  // A sender that makes progress is retried soon, however often its connection breaks.
   if (outcome.bytes_received > 0) input.failures = 0;
   if (input.buffer->complete()) return;
   if (replaced) return StartPull(i);
@@ -374,21 +327,17 @@ void NodeFold::OnPullDone(size_t i, const net::PullOutcome& outcome) {
 
 void NodeFold::Failed(size_t i, const absl::Status& why) {
   Input& input = inputs_[i];
-  ++input.failures;
-  const FoldInput& order = order_.inputs[i];
-  const bool local = order.kind == FoldInput::Kind::kSender && order.sender == options_.self;
-  if (!local || input.failures >= kSilentLocalFailures) Report(v1::FoldReport::FAILED, why, i);
-  const int doublings = std::min(input.failures - 1, 16);
-  const absl::Duration wait =
-      std::min(options_.retry_after * (1 << doublings), options_.retry_at_most);
-  input.retry = control_.RunAt(control_.Now() + wait, Guarded([this, i] {
-                                 inputs_[i].retry = 0;
-                                 if (stage_ == Stage::kNew) return PassOn();
-                                 if (stage_ == Stage::kFolding) Acquire(i);
-                               }));
+  // The order of the other fold can still be on its way.
+  const bool silent = Local(i) && input.failures + 1 < kSilentLocalFailures;
+  if (!silent) Report(v1::FoldReport::FAILED, why, i);
+  RetryLater(input, [this, i] {
+    if (stage_ == Stage::kNew) return PassOn();
+    if (stage_ == Stage::kFolding) Acquire(i);
+  });
 }
 
 void NodeFold::Release(Input& input) {
+  // The pull still writes into the buffer; its end releases the input.
   if (input.pulling) return;
   input.buffer.reset();
   input.held.reset();
@@ -400,21 +349,24 @@ void NodeFold::Release(Input& input) {
 void NodeFold::TryFold() {
   if (stage_ != Stage::kFolding || stream_ != nullptr) return;
   StreamFold::Spec spec;
-  // They are acquired in order: the last one is missing for as long as any is, mostly.
+  // Backwards: inputs are acquired in order, so that the last one is mostly the one that is
+  // missing.
   for (size_t i = inputs_.size(); i-- > 0;) {
     if (inputs_[i].buffer == nullptr) return;
   }
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    const bool raw = order_.inputs[i].kind != FoldInput::Kind::kSender;
+    // Outputs of other slots are prepared already.
+    const bool raw = order_.inputs[i].kind != FoldInput::Kind::kSlot;
     spec.inputs.push_back({inputs_[i].buffer, inputs_[i].offset, raw});
   }
-  spec.elements = order_.elements;
-  spec.op = order_.op;
+  spec.elements = order_.spec.elements;
+  spec.op = order_.spec.op;
   spec.into = output_;
   spec.planned = order_.planned;
   spec.begin = folded_;
   if (order_.root) {
     spec.finish_sources = order_.sources();
+    // Readers of the target must not have all bytes of a result that can still be dropped.
     const bool shows_all = order_.committed || DefectActive(Defect::kRootShowsAll);
     spec.hold_back = shows_all ? 0 : std::min(order_.size_bytes, kHeldBackBytes);
   }
@@ -424,8 +376,9 @@ void NodeFold::TryFold() {
 }
 
 Executor& NodeFold::FoldLoop() {
+  // The loop that receives an input's bytes: no other thread has to be woken for them.
   for (const Input& input : inputs_) {
-    Executor* const loop = input.pulling ? host_.data_plane().LoopOf(input.pull) : nullptr;
+    Executor* const loop = input.pulling ? host_.data_plane().LoopOf(input.handle) : nullptr;
     if (loop != nullptr) return *loop;
   }
   return host_.NextIo();
@@ -433,6 +386,7 @@ Executor& NodeFold::FoldLoop() {
 
 void NodeFold::OnFolded(const StreamFold::Outcome& outcome) {
   stream_.reset();
+  // A fold that stopped short continues from here once its input is back.
   const uint64_t before = std::exchange(folded_, outcome.folded);
   host_.Folded((folded_ - before) * inputs_.size(), outcome.status.ok());
   if (ending()) return Settle();
@@ -443,6 +397,7 @@ void NodeFold::OnFolded(const StreamFold::Outcome& outcome) {
     return Failed(i, outcome.status);
   }
   stage_ = Stage::kFolded;
+  // Sources and scratch are not needed to serve the output.
   for (Input& input : inputs_) Release(input);
   if (!order_.root) return;
   if (order_.committed) {
@@ -450,13 +405,6 @@ void NodeFold::OnFolded(const StreamFold::Outcome& outcome) {
   } else {
     Report(v1::FoldReport::READY, absl::OkStatus());
   }
-}
-
-void NodeFold::Seal() {
-  stage_ = Stage::kSealed;
-  host_.store().Seal(
-      host_.client(), std::exchange(writer_, 0), /*wait_for_adoption=*/false,
-      Guarded([this](const absl::StatusOr<PutResult>& result) { OnSealed(result); }));
 }
 
 void NodeFold::OnSealed(const absl::StatusOr<PutResult>& result) {
@@ -471,7 +419,8 @@ void NodeFold::Commit() {
   if (stream_ != nullptr) stream_->Release();
 }
 
-// Hears when somebody else gives the output up: the store, of a source or of a target that lost.
+// The store closes a buffer that is not this fold's alone: a source that is passed on and deleted,
+// or a target whose generation lost. No watermark is above `never`: only the close wakes the fold.
 void NodeFold::WatchOutput() {
   const uint64_t never = UINT64_MAX;
   output_watch_ = output_->Subscribe(1, absl::MakeConstSpan(&never, 1), control_,
@@ -484,6 +433,7 @@ void NodeFold::OnOutputClosed() {
   const absl::Status why = output_->close_status();
   if (why.ok()) return;
   if (order_.root) return Refuse(v1::FoldReport::DROPPED, why);
+  // The source that was passed on is gone from this node; it can be put again.
   stage_ = Stage::kNew;
   output_.reset();
   output_held_.reset();
@@ -492,7 +442,8 @@ void NodeFold::OnOutputClosed() {
 
 // ----------------------------------------------------------------------------------- directory
 
-void NodeFold::Update(const FoldOrder& order) {
+bool NodeFold::Update(const FoldOrder& order) {
+  if (!order_.SameWork(order, options_.self)) return false;
   order_.slot = order.slot;
   order_.slots = order.slots;
   order_.degree = order.degree;
@@ -500,51 +451,44 @@ void NodeFold::Update(const FoldOrder& order) {
   for (size_t i = 0; i < inputs_.size(); ++i) {
     FoldInput& mine = order_.inputs[i];
     const FoldInput& theirs = order.inputs[i];
-    if (mine.sender == theirs.sender && mine.address == theirs.address) continue;
-    mine.sender = theirs.sender;
+    if (mine.node == theirs.node && mine.address == theirs.address) continue;
+    mine.node = theirs.node;
     mine.address = theirs.address;
     Input& input = inputs_[i];
     input.failures = 0;
-    if (input.retry != 0) control_.Cancel(std::exchange(input.retry, 0));
+    CancelRetry(input);
     if (stage_ != Stage::kFolding) continue;
-    if (!input.pulling) {
-      Acquire(i);
-    } else if (!std::exchange(input.cancelling, true)) {
-      host_.data_plane().CancelPull(input.pull);
-    }
+    // A pull that is cancelled starts again from the new sender when its end is called back.
+    input.pulling ? Stop(input) : Acquire(i);
   }
+  // The shard that registered this fold has ordered it again, so it expects the target.
   if (std::exchange(announce_again_, false)) {
     host_.store().AnnounceAgain(order_.target, target_, order_.version);
   }
   if (order.committed) {
     Commit();
   } else if (order_.root && stage_ == Stage::kFolded) {
+    // A shard that has restarted does not know of the first report.
     Report(v1::FoldReport::READY, absl::OkStatus());
   }
+  return true;
 }
 
-void NodeFold::Drop() {
-  if (ending()) return;
-  const bool own_output = output_ != nullptr && !order_.root && stage_ != Stage::kPassingOn;
-  stage_ = Stage::kEnding;
-  host_.Leaving(*this);
-  const absl::Status why = absl::AbortedError("the fold was dropped");
-  if (request_ != 0) host_.store().Cancel(host_.client(), std::exchange(request_, 0));
+void NodeFold::StopWork() {
   if (stream_ != nullptr) stream_->Cancel();
-  for (Input& input : inputs_) {
-    if (input.retry != 0) control_.Cancel(std::exchange(input.retry, 0));
-    if (!input.pulling || std::exchange(input.cancelling, true)) continue;
-    host_.data_plane().CancelPull(input.pull);
-  }
+  for (Input& input : inputs_) Stop(input);
   if (output_watch_ != 0) output_->Unsubscribe(std::exchange(output_watch_, 0));
   if (part_watch_ != 0) output_->Unsubscribe(std::exchange(part_watch_, 0));
-  if (writer_ != 0) (void)host_.store().Abort(host_.client(), std::exchange(writer_, 0));
+}
+
+void NodeFold::CloseOutput(Stage was, const absl::Status& why) {
+  // A target is the store's, and a source that is passed on stays a source.
+  const bool own_output = output_ != nullptr && !order_.root && was != Stage::kPassingOn;
   if (own_output) output_->Close(why);
-  host_.data_plane().AbortPushes(order_.target, order_.version, why);
-  Settle();
 }
 
 void NodeFold::Settle() {
+  // Called again at the end of the stream and of each pull.
   if (!ending() || stream_ != nullptr) return;
   for (Input& input : inputs_) {
     Release(input);
@@ -558,21 +502,6 @@ void NodeFold::Settle() {
   host_.Gone(*this);
 }
 
-void NodeFold::Report(v1::FoldReport::Kind kind, const absl::Status& why, size_t input) {
-  v1::FoldReport report;
-  report.set_kind(kind);
-  report.set_input(static_cast<uint32_t>(input));
-  report.set_code(static_cast<int>(why.code()));
-  report.set_message(std::string(why.message()));
-  report.set_watermark(stream_ != nullptr ? stream_->folded() : folded_);
-  host_.Report(order_, std::move(report));
-}
-
-void NodeFold::Refuse(v1::FoldReport::Kind kind, const absl::Status& why) {
-  Report(kind, why);
-  Drop();
-}
-
 // ------------------------------------------------------------------------------------- looking
 
 std::optional<net::ServeGrant> NodeFold::Output() const {
@@ -582,37 +511,25 @@ std::optional<net::ServeGrant> NodeFold::Output() const {
   return net::ServeGrant{output_, output_held_};
 }
 
-void NodeFold::Describe(v1::RegisterFold* out) {
+bool NodeFold::Describe(v1::RegisterFold* out) {
   announce_again_ = target_.valid();
-  out->set_slot(order_.slot);
-  out->set_slots(order_.slots);
-  out->set_degree(order_.degree);
+  out->set_slot(static_cast<uint32_t>(order_.slot));
+  out->set_slots(static_cast<uint32_t>(order_.slots));
+  out->set_degree(static_cast<uint32_t>(order_.degree));
   if (order_.number.valid()) directory::ToProto(order_.number, out->mutable_begun());
   out->set_root(order_.root);
   if (target_.valid()) directory::ToProto(target_, out->mutable_generation());
   out->set_ready(order_.root && (stage_ == Stage::kFolded || stage_ == Stage::kSealed));
   for (const FoldInput& input : order_.inputs) {
-    const bool own = input.kind != FoldInput::Kind::kSender && !input.source.nil();
-    if (own) out->add_source_ids(input.source.binary().data(), input.source.binary().size());
+    const bool own = input.kind != FoldInput::Kind::kSlot && !input.source.nil();
+    if (own) directory::ToProto(input.source, out->add_source_ids());
   }
-}
-
-bool NodeFold::TellProgress(Instant now) {
-  if (stage_ != Stage::kFolding) return stage_ == Stage::kMemory;
-  const uint64_t folded = stream_ != nullptr ? stream_->folded() : folded_;
-  const double seconds = absl::ToDoubleSeconds(now - told_at_);
-  if (folded == told_ || seconds <= 0) return true;
-  v1::FoldReport report;
-  report.set_kind(v1::FoldReport::PROGRESS);
-  report.set_watermark(folded);
-  report.set_bytes_per_second(static_cast<double>(folded - told_) / seconds);
-  told_ = folded;
-  told_at_ = now;
-  host_.Report(order_, std::move(report));
   return true;
 }
 
-// Wakes when the next part of the output is there.
+uint64_t NodeFold::FoldedBytes() const { return stream_ != nullptr ? stream_->folded() : folded_; }
+
+// Subscribes to the end of the next part. Small folds are reported by the reducer's timer alone.
 void NodeFold::WatchPart() {
   const uint64_t part = order_.size_bytes / kPartsTold;
   const uint64_t there = output_->watermark(0);
@@ -627,14 +544,14 @@ void NodeFold::WatchPart() {
 
 void NodeFold::OnPart(Instant now) {
   if (ending() || output_ == nullptr) return;
-  const absl::Duration between =
-      std::max(kBetweenTold, kBetweenToldPerSlot * static_cast<int64_t>(order_.slots));
+  const absl::Duration between = std::max(kBetweenTold, kBetweenToldPerSlot * order_.slots);
   if (now - told_at_ >= between) TellProgress(now);
   WatchPart();
 }
 
 uint64_t NodeFold::scratch_bytes() const {
   uint64_t bytes = output_scratch_bytes_;
+  // Scratch that is reserved, but not allocated yet, is not held.
   for (const Input& input : inputs_) bytes += input.held != nullptr ? input.scratch_bytes : 0;
   return bytes;
 }

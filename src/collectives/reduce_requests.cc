@@ -10,21 +10,21 @@ namespace phalanx::collectives {
 
 namespace {
 
-// The shard ends a reduction at the deadline; its word is on the way then.
+// The shard ends a reduction at its deadline; the reply is on the way for up to this long.
 constexpr absl::Duration kShardsLastWord = absl::Milliseconds(100);
 
 }  // namespace
 
 using object_store::ClientId;
-using object_store::ReduceDone;
 using object_store::RequestId;
 
 ReduceRequests::ReduceRequests(std::string name, Executor& control, Send send)
     : name_(std::move(name)), control_(control), send_(std::move(send)) {}
 
 ReduceRequests::~ReduceRequests() {
-  alive_.reset();
+  guard_.Close();
   for (const auto& [id, request] : requests_) {
+    // The timers' callbacks refer to this.
     if (request.timer != 0) control_.Cancel(request.timer);
   }
 }
@@ -53,15 +53,14 @@ RequestId ReduceRequests::Ask(ClientId client, const ObjectId& target, v1::NodeM
                                                           ": no answer before the deadline")));
     });
   }
+  // A call whose deadline has passed ends by its timer; the shard need not begin anything for it.
   if (deadline > control_.Now()) send_(target, MessageOf(id, request));
   return id;
 }
 
 void ReduceRequests::Refuse(absl::Status why, ReduceDone done) {
-  control_.Post([alive = std::weak_ptr<char>(alive_), why = std::move(why),
-                 done = std::move(done)]() mutable {
-    if (!alive.expired()) done(std::move(why));
-  });
+  control_.Post(guard_.Wrap(
+      [why = std::move(why), done = std::move(done)]() mutable { done(std::move(why)); }));
 }
 
 v1::NodeMessage ReduceRequests::MessageOf(RequestId id, const Request& request) const {
@@ -71,6 +70,7 @@ v1::NodeMessage ReduceRequests::MessageOf(RequestId id, const Request& request) 
     reduce.set_request_id(id);
     if (!request.deadline.infinite()) {
       const absl::Duration left = request.deadline - control_.Now();
+      // Rounded up, and at least 1: 0 means no deadline.
       const int64_t ms = absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1)));
       reduce.set_timeout_ms(static_cast<uint64_t>(std::max<int64_t>(1, ms)));
     }
@@ -92,6 +92,7 @@ void ReduceRequests::Forget(std::map<RequestId, Request>::iterator it) {
 void ReduceRequests::Answer(RequestId id, absl::Status status) {
   const auto it = requests_.find(id);
   if (it == requests_.end()) return;
+  // Forgotten first: `done`, in a later turn, finds the client's count without this call.
   ReduceDone done = std::move(it->second.done);
   Forget(it);
   Refuse(std::move(status), std::move(done));
@@ -99,11 +100,13 @@ void ReduceRequests::Answer(RequestId id, absl::Status status) {
 
 void ReduceRequests::Cancel(ClientId client, RequestId id) {
   const auto it = requests_.find(id);
+  // Another client's number is ignored.
   if (it != requests_.end() && it->second.client == client) Forget(it);
 }
 
 void ReduceRequests::ClientClosed(ClientId client) {
   if (!by_client_.contains(client)) return;
+  // Most clients reduce nothing, which the test above answers without this walk.
   std::vector<RequestId> of_client;
   for (const auto& [id, request] : requests_) {
     if (request.client == client) of_client.push_back(id);
@@ -112,6 +115,7 @@ void ReduceRequests::ClientClosed(ClientId client) {
 }
 
 void ReduceRequests::OnReply(uint64_t request_id, int code, const std::string& message) {
+  // From the wire: a code that this release does not know.
   if (code < 0 || code > 16) code = static_cast<int>(absl::StatusCode::kUnknown);
   Answer(request_id,
          code == 0 ? absl::OkStatus() : absl::Status(static_cast<absl::StatusCode>(code), message));
@@ -119,6 +123,7 @@ void ReduceRequests::OnReply(uint64_t request_id, int code, const std::string& m
 
 void ReduceRequests::OnMade(const ObjectId& target,
                             const std::function<bool(const v1::Reduction&)>& answers) {
+  // Collected first: answering erases from the map.
   std::vector<RequestId> answered;
   for (const auto& [id, request] : requests_) {
     const bool reduces = request.target == target && request.message.has_reduce_request();
@@ -136,6 +141,7 @@ void ReduceRequests::OnNumbered(const ObjectId& target, const v1::Generation& nu
     } else if (message.has_extend_request()) {
       *message.mutable_extend_request()->mutable_begun() = number;
     }
+    // A FailRequest is about an object, not about a reduction.
   }
 }
 
@@ -150,6 +156,7 @@ std::vector<v1::NodeMessage> ReduceRequests::AskAgain(
       reductions.push_back(std::move(message));
       continue;
     }
+    // An extension is sent after the registration, which makes its reduction known to the shard.
     if (message.has_extend_request()) message.mutable_extend_request()->set_again(true);
     send_(request.target, std::move(message));
   }

@@ -1,5 +1,5 @@
-// The reductions that clients of this node have asked for, until they are answered: the shard's
-// word, the deadline, or nobody who waits any more, whichever is first.
+// The calls about reductions of this node's clients. A call ends with the shard's reply, at its
+// deadline, when it is cancelled or when its client closes, whichever is first.
 //
 // Thread rule: everything, callbacks too, on the control loop; callbacks never run inside a call.
 // Owned by the reducer.
@@ -13,13 +13,17 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
+#include "src/common/callback_guard.h"
 #include "src/common/executor.h"
-#include "src/object_store/reduce_verbs.h"
+#include "src/object_store/store.h"
 
 namespace phalanx::collectives {
+
+using ReduceDone = absl::AnyInvocable<void(absl::Status)>;
 
 class ReduceRequests {
  public:
@@ -27,30 +31,30 @@ class ReduceRequests {
 
   // `name` is the node's, for messages. `control` outlives this.
   ReduceRequests(std::string name, Executor& control, Send send);
-  // Nobody is called back.
+  // No pending call is called back.
   ~ReduceRequests();
 
   // Sends one of ReduceRequest, ExtendRequest and FailRequest, complete but for its request_id and
-  // its timeout, now and whenever a new session begins. DeadlineExceeded: of a reduction by the
-  // shard's word, which names what is missing and is waited for a moment longer. ResourceExhausted
-  // when the client has too many already.
+  // its timeout, now and in every new session. DeadlineExceeded at the deadline; of a reduction a
+  // moment later, so that the shard's reply, which names what is missing, arrives first.
+  // ResourceExhausted if the client has too many calls already.
   object_store::RequestId Ask(object_store::ClientId client, const ObjectId& target,
-                              v1::NodeMessage message, Instant deadline,
-                              object_store::ReduceDone done);
-  // Not even begun: `done` is called with `why`.
-  void Refuse(absl::Status why, object_store::ReduceDone done);
+                              v1::NodeMessage message, Instant deadline, ReduceDone done);
+  // Calls `done` with `why`, in a later turn. Nothing is sent.
+  void Refuse(absl::Status why, ReduceDone done);
   void Cancel(object_store::ClientId client, object_store::RequestId request);
   void ClientClosed(object_store::ClientId client);
 
-  // The target was made here, and committed: those who wait for such a reduction are answered at
-  // once. The shard's replies to them, which follow, are ignored.
+  // The target was made on this node, and committed: calls for a reduction that `answers` accepts
+  // end at once. The shard's later replies to them are ignored.
   void OnMade(const ObjectId& target, const std::function<bool(const v1::Reduction&)>& answers);
-  // The number of the reduction that those who wait for it mean: told with what is asked again.
+  // The shard has named the reduction of this target. Later requests for it carry the number, so
+  // that a shard that restarts does not take them for another reduction.
   void OnNumbered(const ObjectId& target, const v1::Generation& number);
-  // A reply of whatever kind; unknown numbers are ignored.
+  // A reply of any kind; unknown request ids are ignored.
   void OnReply(uint64_t request_id, int code, const std::string& message);
-  // Those whose targets are chosen are asked for again: reductions by what is returned, within the
-  // registration; what is sent must come behind it.
+  // For a new session: requests for the chosen targets again. Returns the requests for reductions,
+  // which belong into the registration. Sends the others, which the session must deliver after it.
   std::vector<v1::NodeMessage> AskAgain(const std::function<bool(const ObjectId& target)>& chosen);
 
   size_t size() const { return requests_.size(); }
@@ -61,7 +65,7 @@ class ReduceRequests {
     ObjectId target;
     v1::NodeMessage message;
     Instant deadline;
-    object_store::ReduceDone done;
+    ReduceDone done;
     TimerId timer = 0;
   };
 
@@ -72,7 +76,7 @@ class ReduceRequests {
   const std::string name_;
   Executor& control_;
   Send send_;
-  std::shared_ptr<char> alive_ = std::make_shared<char>();
+  CallbackGuard guard_;
   object_store::RequestId next_id_ = 1;
   std::map<object_store::RequestId, Request> requests_;
   std::map<object_store::ClientId, size_t> by_client_;

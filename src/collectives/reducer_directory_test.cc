@@ -1,5 +1,5 @@
-// What a reducer says to shards and hears from them, beside its folds: clients' requests,
-// registration, descriptors that are kept, sources that are watched.
+// The reducer's messages to and from shards, beside those about folds: clients' requests,
+// registration, kept descriptors, watched sources.
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,12 +8,12 @@
 #include "gtest/gtest.h"
 #include "src/collectives/reducer.h"
 #include "src/collectives/testing/reduce_world.h"
+#include "src/common/shard_of.h"
 
 namespace phalanx::collectives {
 namespace {
 
 using object_store::IdBytes;
-using object_store::ReduceCall;
 using object_store::RequestId;
 using testing::FoldOf;
 using testing::Named;
@@ -32,18 +32,25 @@ class ReducerDirectoryTest : public ::testing::Test {
     options.num_shards = num_shards;
     return options;
   }
-  ReduceCall Call() {
-    ReduceCall call;
-    call.target = target_;
-    call.sources = {Source(1), Source(2)};
+  // The arguments of a call.
+  struct Call {
+    ReduceTarget target;
+    ReduceSpec spec;
+    Instant deadline = Instant::Infinite();
+  };
+  Call SumOfTwo() {
+    Call call;
+    call.target.id = target_;
+    call.spec.sources = {Source(1), Source(2)};
     return call;
   }
   using Result = std::shared_ptr<std::optional<absl::Status>>;
-  Result Reduce(ReduceNode& node, ReduceCall call, RequestId* id = nullptr) {
+  Result Reduce(ReduceNode& node, const Call& call, RequestId* id = nullptr) {
     auto result = std::make_shared<std::optional<absl::Status>>();
     node.Run([&] {
-      const RequestId request = node.reducer().Reduce(
-          node.client(), std::move(call), [result](absl::Status status) { *result = status; });
+      const RequestId request =
+          node.reducer().Reduce(node.client(), call.target, call.spec, call.deadline,
+                                [result](absl::Status status) { *result = status; });
       if (id != nullptr) *id = request;
       EXPECT_FALSE(result->has_value()) << "never inside the call";
     });
@@ -65,11 +72,11 @@ class ReducerDirectoryTest : public ::testing::Test {
     message.mutable_reduce_reply()->set_message(text);
     return message;
   }
-  // The first name of that kind that belongs to this of so many shards.
+  // The first name of that kind that belongs to shard `shard`.
   static ObjectId IdOfShard(absl::string_view kind, int shard, int num_shards) {
     for (int n = 0;; ++n) {
       const ObjectId id = Named(kind, n);
-      if (static_cast<int>(id.ShardHash() % static_cast<uint64_t>(num_shards)) == shard) return id;
+      if (ShardOf(id, num_shards) == shard) return id;
     }
   }
   void NewSession(ReduceNode& node, int shard = 0) {
@@ -88,14 +95,14 @@ class ReducerDirectoryTest : public ::testing::Test {
 
 TEST_F(ReducerDirectoryTest, AReduceIsAskedForWithAllItsArguments) {
   ReduceNode& a = world_.Add("a");
-  ReduceCall call = Call();
-  call.elements = DType::kF16;
-  call.op = ReduceOp::kMean;
-  call.fixed_order = true;
-  call.open = true;
-  call.num_objects = 2;
-  call.range_offset = 8;
-  call.range_bytes = 16;
+  Call call = SumOfTwo();
+  call.spec.elements = DType::kF16;
+  call.spec.op = ReduceOp::kMean;
+  call.spec.order = ReduceSpec::Order::kFixed;
+  call.spec.open = true;
+  call.spec.num_objects = 2;
+  call.spec.range_offset = 8;
+  call.spec.range_bytes = 16;
   Reduce(a, call);
   const auto asked = SentOf(a, Kind::kReduceRequest);
   ASSERT_EQ(asked.size(), 1u);
@@ -117,66 +124,66 @@ TEST_F(ReducerDirectoryTest, AReduceIsAskedForWithAllItsArguments) {
 
 TEST_F(ReducerDirectoryTest, WhoAskedWhereTheResultIsMadeNeedNotWaitForTheShardsWord) {
   ReduceNode& a = world_.Add("a");
-  ReduceCall call = Call();
-  call.elements = DType::kU32;
+  Call call = SumOfTwo();
+  call.spec.elements = DType::kU32;
   const Result small = Reduce(a, call);
   a.Shard(FoldOf(target_, Version(1), 40)
               .Inline(Numbers(1, 10))
               .Inline(Numbers(2, 10))
               .Root({Source(2), Source(1)})
-              .Answering(call)
+              .Answering(call.spec)
               .Committed());
   ASSERT_TRUE(world_.RunUntil([&] { return small->has_value(); }));
   EXPECT_TRUE((*small)->ok());
   EXPECT_TRUE(a.Complete(target_));
 
-  call.target = Named("target", 1);
+  call.target.id = Named("target", 1);
   const Result large = Reduce(a, call);
   const Generation g1 = a.Put(Source(1), Numbers(1, 100'000));
   const Generation g2 = a.Put(Source(2), Numbers(2, 100'000));
-  FoldOf fold(call.target, Version(2), 400'000);
+  FoldOf fold(call.target.id, Version(2), 400'000);
   a.Shard(fold.Source(Source(1), g1)
               .Source(Source(2), g2)
               .Root({Source(1), Source(2)})
-              .Answering(call));
+              .Answering(call.spec));
   ASSERT_TRUE(world_.RunUntil([&] { return !a.Reports(v1::FoldReport::READY).empty(); }));
   world_.RunFor(absl::Milliseconds(10));
   EXPECT_FALSE(large->has_value()) << "not before the commit";
-  a.Shard(testing::CommitOf(call.target, Version(2)));
+  a.Shard(testing::CommitOf(call.target.id, Version(2)));
   ASSERT_TRUE(world_.RunUntil([&] { return large->has_value(); }));
   EXPECT_TRUE((*large)->ok());
-  EXPECT_TRUE(a.Complete(call.target));
+  EXPECT_TRUE(a.Complete(call.target.id));
   EXPECT_EQ(a.reducer().stats().waiting, 0u);
 }
 
 TEST_F(ReducerDirectoryTest, WhoAskedForAnotherReductionIsNotAnsweredByThisOne) {
   ReduceNode& a = world_.Add("a");
-  ReduceCall made = Call();
-  made.elements = DType::kU32;
-  std::vector<ReduceCall> calls(7, Call());
-  calls[0].op = ReduceOp::kMax;
-  calls[1].elements = DType::kI32;
-  calls[2].sources = {Source(1), Source(3)};
-  calls[3].num_objects = 1;
-  calls[4].range_offset = 8;
-  calls[4].range_bytes = 40;
-  calls[5].fixed_order = true;
-  calls[5].sources = {Source(2), Source(1)};
-  calls[6].fixed_order = true;
+  Call made = SumOfTwo();
+  made.spec.elements = DType::kU32;
+  std::vector<Call> calls(7, SumOfTwo());
+  calls[0].spec.op = ReduceOp::kMax;
+  calls[1].spec.elements = DType::kI32;
+  calls[2].spec.sources = {Source(1), Source(3)};
+  calls[3].spec.num_objects = 1;
+  calls[4].spec.range_offset = 8;
+  calls[4].spec.range_bytes = 40;
+  calls[5].spec.order = ReduceSpec::Order::kFixed;
+  calls[5].spec.sources = {Source(2), Source(1)};
+  calls[6].spec.order = ReduceSpec::Order::kFixed;
   std::vector<Result> results;
-  for (ReduceCall& call : calls) {
-    if (call.elements != DType::kI32) call.elements = DType::kU32;
+  for (Call& call : calls) {
+    if (call.spec.elements != DType::kI32) call.spec.elements = DType::kU32;
     results.push_back(Reduce(a, call));
   }
-  ReduceCall open = Call();
-  open.elements = DType::kU32;
-  open.open = true;
+  Call open = SumOfTwo();
+  open.spec.elements = DType::kU32;
+  open.spec.open = true;
   results.push_back(Reduce(a, open));
   a.Shard(FoldOf(target_, Version(1), 40)
               .Inline(Numbers(1, 10))
               .Inline(Numbers(2, 10))
               .Root({Source(1), Source(2)})
-              .Answering(made)
+              .Answering(made.spec)
               .Committed());
   ASSERT_TRUE(world_.RunUntil([&] { return a.Complete(target_); }));
   world_.RunFor(absl::Milliseconds(10));
@@ -185,8 +192,8 @@ TEST_F(ReducerDirectoryTest, WhoAskedForAnotherReductionIsNotAnsweredByThisOne) 
 
 TEST_F(ReducerDirectoryTest, TwoClientsThatAskForTheSameAreAnsweredEach) {
   ReduceNode& a = world_.Add("a");
-  const Result first = Reduce(a, Call());
-  const Result second = Reduce(a, Call());
+  const Result first = Reduce(a, SumOfTwo());
+  const Result second = Reduce(a, SumOfTwo());
   const auto asked = SentOf(a, Kind::kReduceRequest);
   ASSERT_EQ(asked.size(), 2u);
   EXPECT_EQ(a.reducer().stats().waiting, 2u);
@@ -205,7 +212,7 @@ TEST_F(ReducerDirectoryTest, TwoClientsThatAskForTheSameAreAnsweredEach) {
 
 TEST_F(ReducerDirectoryTest, ADeadlineIsToldToTheShardWhoseWordIsWaitedForAMoment) {
   ReduceNode& a = world_.Add("a");
-  ReduceCall call = Call();
+  Call call = SumOfTwo();
   call.deadline = a.plane().control().Now() + absl::Microseconds(99'500);
   const Result result = Reduce(a, call);
   EXPECT_EQ(SentOf(a, Kind::kReduceRequest)[0].reduce_request().timeout_ms(), 100u);
@@ -218,13 +225,13 @@ TEST_F(ReducerDirectoryTest, ADeadlineIsToldToTheShardWhoseWordIsWaitedForAMomen
 
 TEST_F(ReducerDirectoryTest, WhatMakesNoSenseIsNotAskedFor) {
   ReduceNode& a = world_.Add("a");
-  ReduceCall nil = Call();
-  nil.target = ObjectId();
-  ReduceCall bits = Call();
-  bits.op = ReduceOp::kBitAnd;
-  ReduceCall many = Call();
-  many.sources.assign(kMaxReduceSources + 1, Source(1));
-  for (const ReduceCall& call : {nil, bits, many}) {
+  Call nil = SumOfTwo();
+  nil.target.id = ObjectId();
+  Call bits = SumOfTwo();
+  bits.spec.op = ReduceOp::kBitAnd;
+  Call many = SumOfTwo();
+  many.spec.sources.assign(kMaxReduceSources + 1, Source(1));
+  for (const Call& call : {nil, bits, many}) {
     const Result result = Reduce(a, call);
     world_.RunFor(absl::Milliseconds(1));
     ASSERT_TRUE(result->has_value());
@@ -236,8 +243,8 @@ TEST_F(ReducerDirectoryTest, WhatMakesNoSenseIsNotAskedFor) {
 TEST_F(ReducerDirectoryTest, WhoCancelsOrLeavesIsNotCalled) {
   ReduceNode& a = world_.Add("a");
   RequestId id = 0;
-  const Result cancelled = Reduce(a, Call(), &id);
-  const Result left = Reduce(a, Call());
+  const Result cancelled = Reduce(a, SumOfTwo(), &id);
+  const Result left = Reduce(a, SumOfTwo());
   a.Run([&] { a.reducer().Cancel(a.client() + 1, id); });
   EXPECT_EQ(a.reducer().stats().waiting, 2u) << "another client's is not theirs to cancel";
   a.Run([&] { a.reducer().Cancel(a.client(), id); });
@@ -285,7 +292,7 @@ TEST_F(ReducerDirectoryTest, ExtendAndFailGoToTheirObjectsShard) {
 TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistration) {
   ReduceNode& a = world_.Add("a");
   const Generation g = a.Put(Source(1), Numbers(1, 1000));
-  Reduce(a, Call());
+  Reduce(a, SumOfTwo());
   FoldOf fold(target_, Version(4), 4000);
   fold.Source(Source(1), g).Root({Source(1)});
   fold.fold().set_slot(3);
@@ -312,7 +319,7 @@ TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistra
   EXPECT_TRUE(told.ready());
   EXPECT_THAT(told.source_ids(), ::testing::ElementsAre(IdBytes(Source(1))));
   EXPECT_EQ(told.generation().creator().node(), a.self().node);
-  // The answer finds everything as it was, and the target announced again.
+  // The repeated order changes nothing, and has the target announced again.
   a.sent().clear();
   a.Shard(fold);
   EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kAnnounceCreate, Kind::kFoldReport));
@@ -396,10 +403,10 @@ TEST_F(ReducerDirectoryTest, AnExtensionThatIsAskedForAgainSaysSo) {
   EXPECT_TRUE(SentOf(a, Kind::kExtendRequest)[0].extend_request().again());
 }
 
-// Who asks again says which one it asked for, if that was told meanwhile.
+// A repeated request carries the reduction's number, if the shard has sent the number meanwhile.
 TEST_F(ReducerDirectoryTest, WhatIsAskedForAgainNamesTheReductionThatItWasAskedOf) {
   ReduceNode& a = world_.Add("a");
-  Reduce(a, Call());
+  Reduce(a, SumOfTwo());
   a.Run([&] {
     a.reducer().Extend(a.client(), target_, {Source(3)}, false, Instant::Infinite(),
                        [](const absl::Status&) {});

@@ -35,7 +35,7 @@ class ReducerTest : public ::testing::Test {
     const Generation generation = node.Put(Source(n), Numbers(n, kCount));
     node.Shard(FoldOf(target_, Version(version), kBytes).Source(Source(n), generation));
   }
-  // More than one message holds.
+  // More than fits into one message.
   static Generation PutLarge(ReduceNode& node, int n, uint64_t count) {
     const object_store::WriteGrant grant = node.Create(Source(n), 4 * count);
     node.Write(grant, Numbers(n, count), 4 * count);
@@ -55,7 +55,7 @@ class ReducerTest : public ::testing::Test {
     for (const auto& [node, version] : folds) node->Shard(DropOf(target_, Version(version)));
     world_.RunFor(absl::Milliseconds(100));
   }
-  // Nothing but these objects' bytes is counted, and nothing but primaries is pinned.
+  // Only these objects' bytes are counted, and only primaries are pinned.
   void ExpectHoldsOnly(ReduceNode& node, uint64_t bytes) {
     EXPECT_EQ(node.store().stats().used_bytes, bytes);
     EXPECT_EQ(node.store().stats().pins, 0u);
@@ -289,7 +289,7 @@ TEST_F(ReducerTest, FoldsOfOneNodeFeedEachOtherInMemory) {
   const Generation g1 = a.Put(Source(1), Numbers(1, kCount));
   const Generation g2 = a.Put(Source(2), Numbers(2, kCount));
   const Generation g3 = a.Put(Source(3), Numbers(3, kCount));
-  // The parent first: it waits for what is ordered after it.
+  // The parent first: it waits for the child, which is ordered after it.
   a.Shard(FoldOf(target_, Version(2), kBytes)
               .Slot(a, Version(1))
               .Source(Source(3), g3)
@@ -344,7 +344,7 @@ TEST_F(ReducerTest, TheSameVersionElsewhereGoesOnAtTheWatermark) {
   };
   root.Shard(fold_from(a));
   ASSERT_TRUE(world_.RunUntil([&] { return root.Published(target_).size() == kBytes / 2; }));
-  // Elsewhere the same source lies complete: what the version stands for is the same there.
+  // Another node has the same source complete: the version names the same bytes there.
   b.Shard(FoldOf(target_, Version(1), kBytes).Inline(bytes));
   root.Shard(fold_from(b));
   CommitAndExpect(root, 3, SumOf({1, 2}, kCount));

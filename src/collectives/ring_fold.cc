@@ -21,80 +21,37 @@ uint64_t AllBut(int slices, int one) {
 
 }  // namespace
 
-// Wraps what is called back later, so that it does nothing once this is gone.
-template <typename F>
-auto RingFold::Guarded(F f) {
-  return [alive = std::weak_ptr<char>(alive_), f = std::move(f)](auto&&... args) mutable {
-    if (!alive.expired()) f(std::forward<decltype(args)>(args)...);
-  };
-}
-
 RingFold::RingFold(FoldOrder order, const FoldOptions& options, Host& host, Executor& control)
-    : order_(std::move(order)), options_(options), host_(host), control_(control) {}
+    : Fold(std::move(order), options, host, control) {}
 
 RingFold::~RingFold() {
-  alive_.reset();
-  for (Pull& pull : pulls_) {
-    if (pull.retry != 0) control_.Cancel(pull.retry);
-    if (pull.pulling) host_.data_plane().CancelPull(pull.handle);
-  }
+  guard_.Close();
+  for (SlicesPull& pull : pulls_) Abandon(pull);
   if (watch_ != 0) target_->Unsubscribe(watch_);
 }
 
 // -------------------------------------------------------------------------------------- memory
 
-void RingFold::Start() {
-  object_store::PutOptions target;
-  target.reduced_from = order_.reduced_from;
-  target.metadata = order_.metadata;
-  target.asked_for = order_.asked_for;
-  const uint64_t bytes = host_.store().CountedBytes(order_.size_bytes, target);
-  request_ = host_.store().ReserveScratch(
-      host_.client(), order_.target, bytes, control_.Now() + options_.memory_patience,
-      Guarded([this](absl::StatusOr<std::shared_ptr<object_store::Reservation>> result) {
-        OnReserved(std::move(result));
-      }));
-}
+void RingFold::Start() { ReserveMemory(TargetBytes()); }
 
-void RingFold::OnReserved(absl::StatusOr<std::shared_ptr<object_store::Reservation>> result) {
-  request_ = 0;
-  if (ending()) return;
-  if (!result.ok()) return Refuse(v1::FoldReport::NO_MEMORY, result.status());
-  reserved_ = *std::move(result);
-  object_store::PutOptions target;
-  target.id = order_.target;
-  target.version = order_.version;
+void RingFold::OnReserved() {
+  object_store::PutOptions target = TargetOptions();
   target.generation = order_.ring->generation;
   target.slices = slices();
-  target.reduced_from = order_.reduced_from;
-  target.owned = order_.owned;
-  target.metadata = order_.metadata;
-  target.asked_for = order_.asked_for;
-  target.memory = reserved_;
-  request_ = host_.store().Create(
-      host_.client(), std::move(target), order_.size_bytes,
-      Guarded([this](absl::StatusOr<WriteGrant> granted) { OnCreated(std::move(granted)); }));
+  CreateTarget(std::move(target));
 }
 
-void RingFold::OnCreated(absl::StatusOr<WriteGrant> result) {
-  request_ = 0;
-  if (ending()) {
-    if (result.ok()) (void)host_.store().Abort(host_.client(), result->writer);
-    return;
-  }
-  if (!result.ok()) {
-    const bool full = absl::IsResourceExhausted(result.status());
-    return Refuse(full ? v1::FoldReport::NO_MEMORY : v1::FoldReport::DROPPED, result.status());
-  }
+void RingFold::OnCreated(const WriteGrant& grant) {
+  // Gives back what the target has not taken.
   reserved_.reset();
-  writer_ = result->writer;
-  target_ = result->buffer;
+  target_ = grant.buffer;
   const net::SliceLayout layout{order_.size_bytes, slices()};
-  const absl::Span<char> bytes = result->block->bytes().subspan(0, order_.size_bytes);
-  pulls_[kPartial].into = std::make_shared<net::TransferBuffer>(layout, bytes, result->block);
-  folded_ = std::make_shared<net::TransferBuffer>(layout, bytes, result->block);
+  const absl::Span<char> bytes = grant.block->bytes().subspan(0, order_.size_bytes);
+  pulls_[kPartial].into = std::make_shared<net::TransferBuffer>(layout, bytes, grant.block);
+  folded_ = std::make_shared<net::TransferBuffer>(layout, bytes, grant.block);
   const uint64_t never = UINT64_MAX;
-  const std::vector<uint64_t> seen(order_.slots, never);
+  // No watermark is above `never`: only the close of the target wakes the fold.
+  const std::vector<uint64_t> seen(static_cast<size_t>(slices()), never);
   watch_ = target_->Subscribe(1, seen, control_, Guarded([this] { OnTargetClosed(); }));
   if (PinSources()) Begin();
 }
@@ -107,6 +64,7 @@ bool RingFold::PinSources() {
       Refuse(v1::FoldReport::DROPPED, view.status());
       return false;
     }
+    // Before the check: the pin is released on every way out.
     sources_.push_back({view->buffer, host_.Hold(view->pin)});
     const uint64_t bytes = view->buffer->layout().object_bytes;
     if (bytes != order_.size_bytes) {
@@ -127,11 +85,13 @@ void RingFold::Begin() {
   pulls_[kResult].into = target_;
   pulls_[kResult].what = order_.ring->generation;
   pulls_[kResult].slices = AllBut(slices(), own());
+  // The slice that begins here has no partial bytes, and the own slice is finished here.
   StartPull(kPartial);
   StartPull(kResult);
+  // The loop that receives the partial slices: no other thread has to be woken for them.
   Executor* const near = host_.data_plane().LoopOf(pulls_[kPartial].handle);
   Executor& loop = near != nullptr ? *near : host_.NextIo();
-  folds_.resize(order_.slots);
+  folds_.resize(static_cast<size_t>(slices()));
   folding_ = slices();
   for (int slice = 0; slice < slices(); ++slice) StartFold(slice, loop);
   host_.OutputBegan(*this);
@@ -141,13 +101,15 @@ void RingFold::Begin() {
 
 void RingFold::StartFold(int slice, Executor& loop) {
   StreamFold::Spec spec;
+  // First, so that it is folded in place.
   if (slice != first()) spec.inputs.push_back({pulls_[kPartial].into, 0, /*raw=*/false, slice});
   for (const Source& source : sources_) {
     spec.inputs.push_back({source.buffer, target_->layout().Begin(slice), /*raw=*/true});
   }
-  spec.elements = order_.elements;
-  spec.op = order_.op;
+  spec.elements = order_.spec.elements;
+  spec.op = order_.spec.op;
   spec.planned = order_.planned;
+  // Partial slices are published in folded_ alone: readers of the target see results only.
   spec.into = slice == own() ? target_ : folded_;
   spec.into_slice = slice;
   if (slice == own()) {
@@ -171,35 +133,35 @@ void RingFold::OnFolded(int slice, const StreamFold::Outcome& outcome) {
     own_done_ = true;
     Report(v1::FoldReport::READY, absl::OkStatus());
   }
+  // The pulls of the result may take long; the sources need not stay pinned for them.
   if (folding_ == 0) sources_.clear();
   SealIfWhole();
 }
 
 void RingFold::Commit() {
   if (order_.committed || stage_ != Stage::kFolding || !own_done_) return;
+  // The StreamFold of this slice has ended, so its bytes are published here.
   order_.committed = true;
   target_->Publish(own(), target_->layout().Size(own()));
   SealIfWhole();
 }
 
 void RingFold::SealIfWhole() {
+  // A pull that has all bytes but has not ended yet still refers to the target's memory.
   const bool whole = stage_ == Stage::kFolding && order_.committed && folding_ == 0 &&
                      target_->complete() && !pulls_[kPartial].pulling && !pulls_[kResult].pulling;
   if (!whole) return;
-  stage_ = Stage::kSealed;
   target_->Unsubscribe(std::exchange(watch_, 0));
-  host_.store().Seal(
-      host_.client(), std::exchange(writer_, 0), /*wait_for_adoption=*/false,
-      Guarded([this](const absl::StatusOr<PutResult>& result) { OnSealed(result); }));
+  Seal();
 }
 
 void RingFold::OnSealed(const absl::StatusOr<PutResult>& result) {
   if (result.ok() && !result->already_existed) host_.Sealed(order_);
-  // What was folded has gone around, and the target is the store's.
+  // The partial slices have gone around, and the target belongs to the store now.
   result.ok() ? Drop() : Refuse(v1::FoldReport::DROPPED, result.status());
 }
 
-// Somebody else gives the target up: the store, since another one won.
+// The store closes the target if another generation has won.
 void RingFold::OnTargetClosed() {
   watch_ = 0;
   if (stage_ != Stage::kFolding && stage_ != Stage::kMemory) return;
@@ -210,7 +172,7 @@ void RingFold::OnTargetClosed() {
 // --------------------------------------------------------------------------------------- pulls
 
 void RingFold::StartPull(Way way) {
-  Pull& pull = pulls_[way];
+  SlicesPull& pull = pulls_[way];
   pull.pulling = true;
   net::PullSpec spec{order_.ring->before, order_.ring->address, order_.target, pull.what,
                      pull.into,           pull.slices};
@@ -220,49 +182,38 @@ void RingFold::StartPull(Way way) {
 }
 
 void RingFold::OnPullDone(Way way, const net::PullOutcome& outcome) {
-  Pull& pull = pulls_[way];
+  SlicesPull& pull = pulls_[way];
   pull.pulling = false;
   if (ending()) return Settle();
   if (stage_ != Stage::kFolding) return;
   if (outcome.status.ok()) return SealIfWhole();
+  // A sender that makes progress is retried soon, however often its connection breaks.
   if (outcome.bytes_received > 0) pull.failures = 0;
   Report(v1::FoldReport::FAILED, outcome.status, way);
-  const absl::Duration wait =
-      std::min(options_.retry_after * (1 << std::min(pull.failures++, 16)), options_.retry_at_most);
-  pull.retry = control_.RunAt(control_.Now() + wait, Guarded([this, way] {
-                                pulls_[way].retry = 0;
-                                if (stage_ == Stage::kFolding) StartPull(way);
-                              }));
+  RetryLater(pull, [this, way] {
+    if (stage_ == Stage::kFolding) StartPull(way);
+  });
 }
 
 // --------------------------------------------------------------------------------------- ending
 
-void RingFold::Drop() {
-  if (ending()) return;
-  const bool sealed = stage_ == Stage::kSealed;
-  stage_ = Stage::kEnding;
-  host_.Leaving(*this);
-  const absl::Status why = absl::AbortedError("the ring was dropped");
-  if (request_ != 0) host_.store().Cancel(host_.client(), std::exchange(request_, 0));
+void RingFold::StopWork() {
   for (const auto& fold : folds_) {
     if (fold != nullptr) fold->Cancel();
   }
-  for (Pull& pull : pulls_) {
-    if (pull.retry != 0) control_.Cancel(std::exchange(pull.retry, 0));
-    if (!pull.pulling || std::exchange(pull.cancelling, true)) continue;
-    host_.data_plane().CancelPull(pull.handle);
-  }
+  for (SlicesPull& pull : pulls_) Stop(pull);
   if (watch_ != 0) target_->Unsubscribe(std::exchange(watch_, 0));
-  if (writer_ != 0) (void)host_.store().Abort(host_.client(), std::exchange(writer_, 0));
-  if (folded_ != nullptr && !sealed) folded_->Close(why);
-  host_.data_plane().AbortPushes(order_.target, order_.version, why);
-  Settle();
+}
+
+void RingFold::CloseOutput(Stage was, const absl::Status& why) {
+  if (folded_ != nullptr && was != Stage::kSealed) folded_->Close(why);
 }
 
 void RingFold::Settle() {
+  // Called again at the end of each fold and pull.
   const bool busy = folding_ > 0 || pulls_[kPartial].pulling || pulls_[kResult].pulling;
   if (!ending() || busy) return;
-  for (Pull& pull : pulls_) pull.into.reset();
+  for (SlicesPull& pull : pulls_) pull.into.reset();
   reserved_.reset();
   sources_.clear();
   target_.reset();
@@ -270,41 +221,13 @@ void RingFold::Settle() {
   host_.Gone(*this);
 }
 
-void RingFold::Report(v1::FoldReport::Kind kind, const absl::Status& why, size_t input) {
-  v1::FoldReport report;
-  report.set_kind(kind);
-  report.set_input(static_cast<uint32_t>(input));
-  report.set_code(static_cast<int>(why.code()));
-  report.set_message(std::string(why.message()));
-  report.set_watermark(target_ != nullptr ? target_->bytes_present() : 0);
-  host_.Report(order_, std::move(report));
-}
-
-void RingFold::Refuse(v1::FoldReport::Kind kind, const absl::Status& why) {
-  Report(kind, why);
-  Drop();
-}
-
 // -------------------------------------------------------------------------------------- looking
 
-std::optional<net::ServeGrant> RingFold::Folded() const {
+std::optional<net::ServeGrant> RingFold::Output() const {
   if (stage_ != Stage::kFolding) return std::nullopt;
   return net::ServeGrant{folded_, nullptr};
 }
 
-bool RingFold::TellProgress(Instant now) {
-  if (stage_ != Stage::kFolding) return stage_ == Stage::kMemory;
-  const uint64_t here = target_->bytes_present();
-  const double seconds = absl::ToDoubleSeconds(now - told_at_);
-  if (here == told_ || seconds <= 0) return true;
-  v1::FoldReport report;
-  report.set_kind(v1::FoldReport::PROGRESS);
-  report.set_watermark(here);
-  report.set_bytes_per_second(static_cast<double>(here - told_) / seconds);
-  told_ = here;
-  told_at_ = now;
-  host_.Report(order_, std::move(report));
-  return true;
-}
+uint64_t RingFold::FoldedBytes() const { return target_ != nullptr ? target_->bytes_present() : 0; }
 
 }  // namespace phalanx::collectives

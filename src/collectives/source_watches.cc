@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "src/common/shard_of.h"
 #include "src/directory/validate.h"
 
 namespace phalanx::collectives {
@@ -15,19 +16,16 @@ SourceWatches::SourceWatches(std::string name, int num_shards, Send send, size_t
       max_watches_(max_watches),
       send_(std::move(send)) {}
 
-int SourceWatches::ShardOf(const ObjectId& id) const {
-  return static_cast<int>(id.ShardHash() % static_cast<uint64_t>(num_shards_));
-}
-
 void SourceWatches::Tell(const ObjectId& target, const std::set<ObjectId>& sources, bool end) {
+  // Ordered, so that the messages are the same in every run of a simulation.
   std::map<int, v1::NodeMessage> by_shard;
   for (const ObjectId& source : sources) {
-    v1::WatchSource* watch = by_shard[ShardOf(source)].mutable_watch_source();
-    watch->add_source_ids(source.binary().data(), source.binary().size());
+    v1::WatchSource* watch = by_shard[ShardOf(source, num_shards_)].mutable_watch_source();
+    directory::ToProto(source, watch->add_source_ids());
   }
   for (auto& [shard, message] : by_shard) {
     v1::WatchSource* watch = message.mutable_watch_source();
-    watch->set_target_id(target.binary().data(), target.binary().size());
+    directory::ToProto(target, watch->mutable_target_id());
     watch->set_end(end);
     send_(shard, std::move(message));
   }
@@ -36,6 +34,7 @@ void SourceWatches::Tell(const ObjectId& target, const std::set<ObjectId>& sourc
 void SourceWatches::End(const ObjectId& target, const std::set<ObjectId>& sources) {
   const auto it = watches_.find(target);
   if (it == watches_.end()) return;
+  // Only what was watched is ended: the source's shard has no other watch.
   std::set<ObjectId> ended;
   for (const ObjectId& source : sources) {
     if (it->second.erase(source) > 0) ended.insert(source);
@@ -54,13 +53,14 @@ void SourceWatches::OnWatch(const v1::WatchSource& watch) {
     if (source.ok()) sources.insert(*source);
   }
   if (watch.end()) {
-    // No source named: none is watched for it any more.
+    // An end without sources ends all watches of the target.
     const auto it = watches_.find(*target);
     if (watch.source_ids().empty() && it != watches_.end()) sources = it->second;
     return End(*target, sources);
   }
   if (sources.empty()) return;
   const auto known = watches_.find(*target);
+  // A repeated watch must not count twice.
   size_t added = sources.size();
   for (const ObjectId& source : sources) {
     if (known != watches_.end() && known->second.contains(source)) --added;
@@ -75,12 +75,12 @@ void SourceWatches::Refuse(const ObjectId& target, const std::set<ObjectId>& sou
   for (const ObjectId& source : sources) {
     v1::NodeMessage message;
     v1::SourceState* state = message.mutable_source_state();
-    state->set_target_id(target.binary().data(), target.binary().size());
-    state->set_source_id(source.binary().data(), source.binary().size());
+    directory::ToProto(target, state->mutable_target_id());
+    directory::ToProto(source, state->mutable_source_id());
     state->set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
     state->set_message(
         absl::StrCat("node ", name_, " watches ", size_, " sources of other shards already"));
-    send_(ShardOf(target), std::move(message));
+    send_(ShardOf(target, num_shards_), std::move(message));
   }
 }
 
@@ -88,23 +88,27 @@ void SourceWatches::OnState(const v1::SourceState& state) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(state.target_id());
   const absl::StatusOr<ObjectId> source = directory::ParseObjectId(state.source_id());
   if (!target.ok() || !source.ok()) return;
+  // The end of the watch and a state of the source can cross.
   const auto it = watches_.find(*target);
   if (it == watches_.end() || !it->second.contains(*source)) return;
   v1::NodeMessage message;
+  // Unchanged: only the two shards interpret states.
   *message.mutable_source_state() = state;
-  send_(ShardOf(*target), std::move(message));
+  send_(ShardOf(*target, num_shards_), std::move(message));
 }
 
 void SourceWatches::OnSession(int shard) {
+  // The shard begins its watches anew in this session, so the old ones must not stay.
   std::vector<ObjectId> over;
   for (const auto& [target, sources] : watches_) {
-    if (ShardOf(target) == shard) over.push_back(target);
+    if (ShardOf(target, num_shards_) == shard) over.push_back(target);
   }
+  // A copy: End erases from the set.
   for (const ObjectId& target : over) End(target, std::set<ObjectId>(watches_.at(target)));
   for (const auto& [target, sources] : watches_) {
     std::set<ObjectId> again;
     for (const ObjectId& source : sources) {
-      if (ShardOf(source) == shard) again.insert(source);
+      if (ShardOf(source, num_shards_) == shard) again.insert(source);
     }
     Tell(target, again, /*end=*/false);
   }

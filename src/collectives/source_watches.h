@@ -1,10 +1,11 @@
-// What the shards of sources tell the shards of targets, by way of this node.
+// Forwards the states of sources from the sources' shards to the targets' shards: shards have no
+// connections to each other.
 //
 //   target's shard ──WatchSource──► node ──WatchSource──► source's shard
 //                  ◄──SourceState──      ◄──SourceState──
 //
-// A watch lasts until the target's shard ends it, or begins a new session (it asks again then); the
-// source's shard is told again when that one begins a new session.
+// A watch lasts until the target's shard ends it or begins a new session, in which it watches
+// again. When a source's shard begins a new session, the node sends that shard its watches again.
 //
 // Thread rule: no thread, lock, clock or I/O inside; on the control loop. Owned by the reducer.
 #ifndef PHALANX_COLLECTIVES_SOURCE_WATCHES_H_
@@ -22,15 +23,15 @@ namespace phalanx::collectives {
 
 class SourceWatches {
  public:
-  // Sources over all targets. Of those beyond them the target's shard is told that they failed,
-  // with ResourceExhausted and this node's name.
+  // Watched sources of all targets. A source beyond the limit is reported to the target's shard as
+  // failed, with ResourceExhausted and this node's name.
   static constexpr size_t kMaxWatches = 1 << 20;
   using Send = std::function<void(int shard, v1::NodeMessage message)>;
 
-  // `name` is the node's, for messages.
+  // `name` is the node's, for error texts.
   SourceWatches(std::string name, int num_shards, Send send, size_t max_watches = kMaxWatches);
 
-  // Malformed messages are ignored, and states that nobody watches.
+  // Malformed messages are ignored, and states of sources that are not watched.
   void OnWatch(const v1::WatchSource& watch);
   void OnState(const v1::SourceState& state);
   // A new session with this shard.
@@ -39,8 +40,7 @@ class SourceWatches {
   size_t size() const { return size_; }
 
  private:
-  int ShardOf(const ObjectId& id) const;
-  // To the shards of the sources, one message to each.
+  // Sends to the shards of the sources, one message to each.
   void Tell(const ObjectId& target, const std::set<ObjectId>& sources, bool end);
   void End(const ObjectId& target, const std::set<ObjectId>& sources);
   void Refuse(const ObjectId& target, const std::set<ObjectId>& sources);

@@ -1,4 +1,4 @@
-// Watches of sources at other shards, and what becomes of those beyond the limit.
+// Watches of sources at other shards, and the refusal of watches beyond the limit.
 #include "src/collectives/source_watches.h"
 
 #include <utility>
@@ -56,7 +56,7 @@ TEST_F(SourceWatchesLimit, WhatIsBeyondItFailsWithTheNodesName) {
     EXPECT_THAT(state.message(), HasSubstr("node-a"));
   }
   EXPECT_EQ(watches_.size(), 4u);
-  // There is room again when others end.
+  // Watches that end make room.
   watches_.OnWatch(Watch(1000, 0, 4, /*end=*/true));
   sent_.clear();
   watches_.OnWatch(Watch(1001, 10, 2));

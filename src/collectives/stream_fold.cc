@@ -6,21 +6,20 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/collectives/block_fold.h"
 #include "src/common/check.h"
 #include "src/common/defects.h"
 
 namespace phalanx::collectives {
 namespace {
 
-// Small enough to stay in a core's cache from the first operand to the last.
+// A block stays in a core's cache from the first operand to the last.
 constexpr uint64_t kBlockBytes = uint64_t{64} * 1024;
 constexpr uint64_t kLeastBlockBytes = 4096;
-// Of operands, in one turn of the loop.
+// Bytes of operands in one turn: pulls and pushes share the loop.
 constexpr uint64_t kBytesPerTurn = uint64_t{2} << 20;
 
-// What is there of an input without a gap, and which slice brings more; none does when nothing is
-// missing.
+// How far an input has arrived without a gap, and the slice in which the next byte arrives; kWhole
+// if nothing is missing.
 struct Reach {
   uint64_t bytes = 0;
   int slice = StreamFold::kWhole;
@@ -52,7 +51,8 @@ const char* DataOf(const StreamFold::Input& input) {
 
 }  // namespace
 
-// Made on the control loop; from its first task on it belongs to the I/O loop, but for `done`.
+// Made on the control loop. From its first task on it belongs to the I/O loop, except `done`. Tasks
+// keep it alive, so that the I/O loop never runs into the destruction of the StreamFold.
 class StreamFold::Work : public std::enable_shared_from_this<Work> {
  public:
   Work(Spec spec, Executor& io, Executor& control, Done done);
@@ -71,7 +71,7 @@ class StreamFold::Work : public std::enable_shared_from_this<Work> {
     Input input;
     net::TransferBuffer::SubscriptionId subscription = 0;
   };
-  // How far the inputs have come together, and what keeps them from going on.
+  // How far all inputs have arrived, or which input was closed before its end.
   struct Ahead {
     uint64_t to = 0;
     absl::Status failed;
@@ -91,7 +91,7 @@ class StreamFold::Work : public std::enable_shared_from_this<Work> {
   Executor& control_;
   uint64_t size_ = 0;
   uint64_t position_ = 0;  // of the output in its object
-  uint64_t grain_ = 1;     // what is folded at a time is a multiple of it, but at the end
+  uint64_t grain_ = 1;     // blocks are multiples of it, except the last one
   uint64_t block_ = 0;
 
   // On the I/O loop.
@@ -101,8 +101,9 @@ class StreamFold::Work : public std::enable_shared_from_this<Work> {
   uint64_t folded_ = 0;
   bool ended_ = false;
   std::optional<BlockFold> fold_;
-  std::vector<BlockFold::Operand> operands_;  // of the block that is folded
+  std::vector<BlockFold::Operand> operands_;  // of the current block; kept to save allocations
 
+  // Written on the I/O loop, read on the control loop.
   std::atomic<uint64_t> progress_;
 
   // On the control loop.
@@ -115,6 +116,7 @@ StreamFold::Work::Work(Spec spec, Executor& io, Executor& control, Done done)
   size_ = spec.into->layout().Size(spec.into_slice);
   position_ = spec.into->layout().Begin(spec.into_slice);
   grain_ = spec.elements.Grain();
+  // A slice of several types can end within a run, but begins at a multiple of the grain.
   const bool mixed = !spec.elements.runs.empty();
   PHALANX_CHECK(mixed ? position_ % grain_ == 0 : size_ % grain_ == 0, "whole elements");
   PHALANX_CHECK(spec.begin <= size_ && spec.hold_back <= size_, "within the output");
@@ -123,9 +125,10 @@ StreamFold::Work::Work(Spec spec, Executor& io, Executor& control, Done done)
     PHALANX_CHECK(input.offset <= bytes && bytes - input.offset >= size_, "long enough");
     sources_.push_back({std::move(input)});
   }
+  // With many inputs the blocks become smaller, so that a turn stays bounded.
   const uint64_t share = kBytesPerTurn / sources_.size();
   block_ = std::clamp(share, kLeastBlockBytes, kBlockBytes) / grain_ * grain_;
-  fold_.emplace(BlockFold::Spec{spec.elements, spec.op, spec.planned, spec.finish_sources}, block_);
+  fold_.emplace(spec, block_);
   folded_ = spec.begin;
   out_ = spec.into->slice(spec.into_slice).data();
   spec_ = std::move(spec);
@@ -133,6 +136,7 @@ StreamFold::Work::Work(Spec spec, Executor& io, Executor& control, Done done)
 
 void StreamFold::Work::Release() {
   io_.Post([self = shared_from_this()] {
+    // The end of the fold can have been posted before this.
     if (self->ended_) return;
     self->spec_.hold_back = 0;
     self->Publish();
@@ -148,6 +152,7 @@ void StreamFold::Work::Cancel() {
 void StreamFold::Work::Run() {
   if (ended_) return;
   StopWaiting();
+  // Before folding: a closed input fails the fold even if other inputs could be folded further.
   const Ahead ahead = Look();
   if (!ahead.failed.ok()) return End(ahead.failed, ahead.failed_input);
   for (uint64_t left = kBytesPerTurn; folded_ < ahead.to && left > 0;) {
@@ -158,6 +163,7 @@ void StreamFold::Work::Run() {
   }
   if (folded_ == size_) return End(absl::OkStatus(), -1);
   if (folded_ < ahead.to) {
+    // In a later turn: tasks of other connections on this loop come first.
     Start();
   } else {
     WaitForMore();
@@ -169,7 +175,8 @@ StreamFold::Work::Ahead StreamFold::Work::Look() const {
   ahead.to = size_;
   for (size_t i = 0; i < sources_.size(); ++i) {
     const Input& input = sources_[i].input;
-    // Asked before the watermarks: what is there when the buffer is closed is all there will be.
+    // Read before the watermarks: a closed buffer gets no more bytes, an open one may get them
+    // between the two reads.
     const bool closed = input.from->closed();
     const uint64_t there = ReachOf(input).bytes;
     if (there >= input.offset + size_) continue;
@@ -179,6 +186,8 @@ StreamFold::Work::Ahead StreamFold::Work::Look() const {
       ahead.failed_input = static_cast<int>(i);
       return ahead;
     }
+    // Whole elements: the rest of an element that is cut by the watermark is folded with the next
+    // bytes.
     const uint64_t usable = there <= input.offset ? 0 : there - input.offset;
     ahead.to = std::min(ahead.to, usable / grain_ * grain_);
   }
@@ -198,13 +207,15 @@ void StreamFold::Work::FoldNext(uint64_t bytes) {
 }
 
 void StreamFold::Work::Publish() {
+  // Published in order, so that a reader can send the bytes on while the rest is folded.
   const uint64_t to = std::min(folded_, size_ - spec_.hold_back);
   const int slice = spec_.into_slice;
   if (to > spec_.into->watermark(slice)) spec_.into->Publish(slice, to);
 }
 
-// Those that lag wake it by their next bytes, the others only by ending badly. If none lags, it was
-// looked too early.
+// Inputs that lag wake the fold by their next byte. The others wake it only if they are closed too
+// early, so that a fast input causes no idle turns. If no input lags any more, bytes arrived since
+// Look, and the fold continues at once.
 void StreamFold::Work::WaitForMore() {
   std::vector<uint64_t> seen;
   bool waits = false;
@@ -234,9 +245,10 @@ void StreamFold::Work::StopWaiting() {
 void StreamFold::Work::End(absl::Status status, int input) {
   StopWaiting();
   ended_ = true;
+  // Before `done`, which frees the memory that the buffers lie in.
   sources_.clear();
   spec_.into.reset();
-  // A status that shares nothing with this loop's: see TransferBuffer::Close.
+  // A copy that shares nothing with the status of this loop: see TransferBuffer::Close.
   Outcome outcome{absl::Status(status.code(), status.message()), input, folded_};
   control_.Post([self = shared_from_this(), outcome = std::move(outcome)] {
     Done done = std::exchange(self->done_, nullptr);
@@ -250,6 +262,7 @@ StreamFold::StreamFold(Spec spec, Executor& io, Executor& control, Done done)
 }
 
 StreamFold::~StreamFold() {
+  // Work that is under way on the I/O loop is not interrupted; Cancel is posted behind it.
   work_->Forget();
   work_->Cancel();
 }

@@ -49,7 +49,7 @@ struct Bytes {
   std::shared_ptr<TransferBuffer> buffer;
 };
 
-// Input s as whoever brings it writes it: [watermark, to) of the object, then published.
+// Writes input s as a pull does: [watermark, to) of the object, then published.
 void Bring(TransferBuffer& buffer, size_t s, uint64_t to, uint64_t offset = 0) {
   for (int slice = 0; slice < buffer.layout().slices; ++slice) {
     const uint64_t begin = buffer.layout().Begin(slice);
@@ -315,7 +315,7 @@ TEST_F(StreamFoldTest, MeansOfHalvesArePreparedAndFinished) {
     }
     inputs.back().buffer->Publish(0, 2 * count);
   }
-  // The first two here, the third at the root: as two slots of a chain do it.
+  // The first two here, the third at the root, like two slots of a chain.
   Bytes partial(2 * count), out(2 * count);
   StreamFold::Spec below = SpecOf({inputs[0].buffer, inputs[1].buffer}, partial.buffer);
   below.elements = DType::kF16;
@@ -338,7 +338,7 @@ TEST_F(StreamFoldTest, MeansOfHalvesArePreparedAndFinished) {
   }
 }
 
-// What elements of several types sum to: i8 in [0, 192), u32 in [192, 4032), i16 in [4032, 4078).
+// The sum of elements of several types: i8 in [0, 192), u32 in [192, 4032), i16 in [4032, 4078).
 const ElementTypes kMixed(DType::kU8,
                           {{192, DType::kI8}, {4032, DType::kU32}, {4078, DType::kI16}});
 
@@ -369,7 +369,7 @@ TEST_F(StreamFoldTest, EachRunIsFoldedInItsType) {
       for (char& byte : *inputs.emplace_back(size).memory)
         byte = static_cast<char>(random.Below(256));
     }
-    // A slice of the output at a time, as a ring's members fold it.
+    // One slice of the output at a time, like the members of a ring.
     const int slices = 1 + round % 5;
     Bytes out(size, slices);
     for (int slice = 0; slice < slices; ++slice) {

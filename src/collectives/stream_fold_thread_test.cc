@@ -1,4 +1,4 @@
-// Folds whose inputs come from other threads, for ThreadSanitizer as much as for the sums.
+// Folds with inputs that other threads write: checks the sums, and is run under ThreadSanitizer.
 #include <condition_variable>
 #include <cstring>
 #include <functional>
@@ -79,7 +79,7 @@ class StreamFoldThreadTest : public ::testing::Test {
 };
 
 TEST_F(StreamFoldThreadTest, AChainFoldsInPlaceWhileBytesComeAndGo) {
-  // The first fold's output is the second's input; both lie over what is being brought.
+  // The first fold's output is the second's input; both lie over memory that another thread writes.
   std::vector<std::shared_ptr<std::vector<char>>> memory;
   for (int i = 0; i < 4; ++i) memory.push_back(std::make_shared<std::vector<char>>(kBytes));
   const auto first_in = BufferOver(memory[0]);

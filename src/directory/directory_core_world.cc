@@ -31,7 +31,7 @@ ObjectId IdOf(const std::string& bytes) { return *ObjectId::FromBinary(bytes); }
 
 }  // namespace
 
-World::World(Options options, uint64_t seed) : options_(options), random_(seed) {
+World::World(Options options, uint64_t seed) : options_(std::move(options)), random_(seed) {
   directory_options_.inline_cache_bytes = 64;
   core_ = std::make_unique<DirectoryCore>(directory_options_, now_, random_.Fork());
   for (int i = 0; i < options_.objects; ++i) {
@@ -352,6 +352,7 @@ bool World::SendOne(Node& node) {
 
 void World::Collect() {
   for (DirectoryCore::Outgoing& out : core_->TakeOutbox()) {
+    if (options_.on_outgoing) options_.on_outgoing(out);
     Node* node = FindLife(out.to);
     if (node != nullptr) CheckOrder(*node, out.message);
     if (node != nullptr && node->up) node->from_shard.push_back(std::move(out.message));

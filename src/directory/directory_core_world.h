@@ -13,6 +13,7 @@
 #define PHALANX_DIRECTORY_DIRECTORY_CORE_WORLD_H_
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -43,6 +44,8 @@ class World {
     bool memory_runs_out = true;
     // Every message, as it is taken, on stderr.
     bool trace = false;
+    // Sees every message of the core, in order, also those to nodes that are down. May be empty.
+    std::function<void(const DirectoryCore::Outgoing&)> on_outgoing = {};
   };
 
   World(Options options, uint64_t seed);

@@ -1,47 +1,40 @@
 #include "src/directory/ended_reductions.h"
 
+#include <optional>
+
 namespace phalanx::directory {
 
 void EndedReductions::Remember(const ObjectId& target, const Generation& number,
                                EndedReduction ended) {
   const Key key(target, number);
-  if (const auto known = entries_.find(key); known != entries_.end()) Forget(known);
-  const uint64_t order = next_order_++;
-  Entry& entry = entries_[key];
-  entry = {std::move(ended), order};
-  size_ += entry.size();
-  by_age_[order] = key;
-  while (entries_.size() > max_reductions_ || size_ > max_entries_) {
-    Forget(entries_.find(by_age_.begin()->second));
-  }
-}
-
-void EndedReductions::Forget(absl::btree_map<Key, Entry>::iterator entry) {
-  size_ -= entry->second.size();
-  by_age_.erase(entry->second.order);
-  entries_.erase(entry);
+  if (const auto known = ended_.Take(key)) size_ -= SizeOf(*known);
+  size_ += SizeOf(ended);
+  if (const auto forgotten = ended_.Put(key, std::move(ended))) size_ -= SizeOf(forgotten->second);
+  while (size_ > max_entries_) size_ -= SizeOf(ended_.TakeOldest().second);
 }
 
 const EndedReduction* EndedReductions::Find(const ObjectId& target,
                                             const Generation& number) const {
-  const auto found = entries_.find({target, number});
-  return found == entries_.end() ? nullptr : &found->second.ended;
+  return ended_.Find({target, number});
 }
 
 std::vector<std::pair<Generation, const EndedReduction*>> EndedReductions::Of(
     const ObjectId& target) const {
   std::vector<std::pair<Generation, const EndedReduction*>> found;
-  for (auto at = entries_.lower_bound({target, Generation()});
-       at != entries_.end() && at->first.first == target; ++at) {
-    found.push_back({at->first.second, &at->second.ended});
-  }
+  ended_.VisitFrom({target, Generation()}, [&](const Key& key, const EndedReduction& ended) {
+    if (key.first == target) found.push_back({key.second, &ended});
+    return key.first == target;
+  });
   return found;
 }
 
 absl::Status EndedReductions::CheckInvariants() const {
   size_t size = 0;
-  for (const auto& [key, entry] : entries_) size += entry.size();
-  if (entries_.size() == by_age_.size() && size == size_) return absl::OkStatus();
+  ended_.VisitFrom(Key(), [&size](const Key&, const EndedReduction& ended) {
+    size += SizeOf(ended);
+    return true;
+  });
+  if (size == size_) return absl::OkStatus();
   return absl::InternalError("reductions that are over are miscounted");
 }
 

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
+#include "src/common/bounded_map.h"
 #include "src/common/ids.h"
 #include "src/directory/reduce_plan.h"
 
@@ -30,7 +30,7 @@ class EndedReductions {
  public:
   // So many, with so many sources and requests; the oldest are forgotten first.
   EndedReductions(size_t max_reductions, size_t max_entries)
-      : max_reductions_(max_reductions), max_entries_(max_entries) {}
+      : max_entries_(max_entries), ended_(max_reductions) {}
 
   // The reduction of that target and that number is over.
   void Remember(const ObjectId& target, const Generation& number, EndedReduction ended);
@@ -44,20 +44,13 @@ class EndedReductions {
 
  private:
   using Key = std::pair<ObjectId, Generation>;
-  struct Entry {
-    EndedReduction ended;
-    uint64_t order = 0;
-    size_t size() const { return ended.sources.size() + ended.asked.size(); }
-  };
+  static size_t SizeOf(const EndedReduction& ended) {
+    return ended.sources.size() + ended.asked.size();
+  }
 
-  void Forget(absl::btree_map<Key, Entry>::iterator entry);
-
-  const size_t max_reductions_;
   const size_t max_entries_;
-  absl::btree_map<Key, Entry> entries_;
-  absl::btree_map<uint64_t, Key> by_age_;
+  BoundedMap<Key, EndedReduction> ended_;
   size_t size_ = 0;  // of all of them
-  uint64_t next_order_ = 1;
 };
 
 }  // namespace phalanx::directory

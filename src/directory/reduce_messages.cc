@@ -87,7 +87,7 @@ void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out, si
   out->set_open(spec.open);
   out->set_first_source(static_cast<uint32_t>(first_source));
   for (size_t i = first_source; i < spec.sources.size(); ++i) {
-    out->add_source_ids(spec.sources[i].binary().data(), ObjectId::kSize);
+    ToProto(spec.sources[i], out->add_source_ids());
   }
   out->set_range_offset(spec.range_offset);
   out->set_range_bytes(spec.range_bytes);

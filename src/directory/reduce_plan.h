@@ -46,32 +46,11 @@
 #include "phalanx/object_id.h"
 #include "src/common/elements.h"
 #include "src/common/ids.h"
+#include "src/common/reduce_spec.h"
 #include "src/directory/reduce_shape.h"
+#include "src/net/address.h"
 
 namespace phalanx::directory {
-
-// What is asked for.
-struct ReduceSpec {
-  enum class Order : uint8_t {
-    kArrival,  // a source takes the next slot when it becomes ready
-    // The strict left fold of `sources` in their order: of the first num_objects that do not fail.
-    kFixed,
-  };
-  ElementTypes elements;
-  ReduceOp op = ReduceOp::kSum;
-  Order order = Order::kArrival;
-  // How many of the sources; 0: all of them.
-  uint32_t num_objects = 0;
-  // Sources may be added until Close; nothing is folded before.
-  bool open = false;
-  std::vector<ObjectId> sources;
-  // Bytes of each source; 0 bytes: all of it.
-  uint64_t range_offset = 0;
-  uint64_t range_bytes = 0;
-
-  // Joins: the same but for who asked.
-  friend bool operator==(const ReduceSpec&, const ReduceSpec&) = default;
-};
 
 // InvalidArgument naming what is wrong: no sources, one that comes twice, the target among them,
 // more num_objects than sources (unless open), an op that does not go with the elements, a range
@@ -106,6 +85,9 @@ struct FoldInput {
   ObjectId source;
   Generation generation;
   NodeKey node;
+  // What an order adds for the node that folds: where `node` listens, and the bytes of kInline.
+  net::Address address = {};
+  std::string bytes = {};
 
   friend bool operator==(const FoldInput&, const FoldInput&) = default;
 };

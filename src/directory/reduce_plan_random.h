@@ -3,6 +3,8 @@
 #define PHALANX_DIRECTORY_REDUCE_PLAN_RANDOM_H_
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "src/common/random.h"
@@ -25,11 +27,13 @@ inline ReduceWorld::Options RandomReduction(Random& random) {
   return options;
 }
 
-// The first thing that went wrong.
-inline absl::Status RunRandomReduction(uint64_t seed, bool trace = false) {
+// The first thing that went wrong. `on_effect` sees every effect of the plan.
+inline absl::Status RunRandomReduction(uint64_t seed, bool trace = false,
+                                       std::function<void(const ReduceEffect&)> on_effect = {}) {
   Random random(seed);
   ReduceWorld::Options options = RandomReduction(random);
   options.trace = trace;
+  options.on_effect = std::move(on_effect);
   ReduceWorld world(std::move(options));
   for (uint64_t left = 20 + random.Below(200); left > 0 && world.status().ok(); --left) {
     world.Step(random);

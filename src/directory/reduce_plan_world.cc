@@ -248,6 +248,7 @@ void ReduceWorld::Close() {
 void ReduceWorld::Apply() {
   for (const ReduceEffect& effect : plan_->TakeEffects()) {
     if (options_.trace) TraceEffect(effect);
+    if (options_.on_effect) options_.on_effect(effect);
     if (const auto* place = std::get_if<PlaceFold>(&effect)) ApplyPlace(*place);
     if (const auto* drop = std::get_if<DropFold>(&effect)) ApplyDrop(*drop);
     if (const auto* commit = std::get_if<CommitFold>(&effect)) ApplyCommit(*commit);
@@ -603,6 +604,7 @@ void ReduceWorld::Settle() {
   plan_->Cancel();
   ended_ = true;
   for (const ReduceEffect& effect : plan_->TakeEffects()) {
+    if (options_.on_effect) options_.on_effect(effect);
     if (const auto* drop = std::get_if<DropFold>(&effect)) ApplyDrop(*drop);
   }
   if (!folds_.empty()) Break("folds were left behind");

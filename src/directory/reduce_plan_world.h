@@ -12,6 +12,7 @@
 #ifndef PHALANX_DIRECTORY_REDUCE_PLAN_WORLD_H_
 #define PHALANX_DIRECTORY_REDUCE_PLAN_WORLD_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,6 +41,8 @@ class ReduceWorld {
     bool invariants = true;
     // Events and effects on stderr.
     bool trace = false;
+    // Sees every effect of the plan, in order. May be empty.
+    std::function<void(const ReduceEffect&)> on_effect = {};
   };
 
   explicit ReduceWorld(Options options);

@@ -160,6 +160,10 @@ absl::Duration UsableLatency(uint64_t nanoseconds) {
   return absl::Nanoseconds(static_cast<int64_t>(nanoseconds));
 }
 
+void ToProto(const ObjectId& id, std::string* out) {
+  out->assign(id.binary().data(), ObjectId::kSize);
+}
+
 void ToProto(const NodeKey& key, v1::NodeKey* out) {
   out->set_node(key.node);
   out->set_incarnation(key.incarnation);

@@ -81,6 +81,7 @@ absl::Status ValidateWatermarkCount(absl::Span<const uint64_t> watermarks);
 double UsableRate(double bytes_per_second);
 absl::Duration UsableLatency(uint64_t nanoseconds);
 
+void ToProto(const ObjectId& id, std::string* out);
 void ToProto(const NodeKey& key, v1::NodeKey* out);
 void ToProto(const Generation& generation, v1::Generation* out);
 void ToProto(const ObjectInfo& info, v1::ObjectInfo* out);

@@ -26,6 +26,10 @@ bool Fits(uint64_t file_bytes, uint64_t bytes) {
 // so many extents it is asked whether the machine has that much left. They and their metadata take
 // 5 MiB at most, a third of it.
 constexpr int kExtentsBetweenLooks = 1024;
+// Warm files together.
+constexpr uint64_t kMaxPooledBytes = uint64_t{1} << 30;
+constexpr size_t kMaxPooledFiles = 64;
+constexpr uint64_t kMaxSegmentBytes = uint64_t{64} << 20;
 constexpr uint64_t kLeastForRecords = uint64_t{16} << 20;
 
 // Runs tasks in order on a thread of its own, which ends with it. Tasks that have not begun then
@@ -368,7 +372,7 @@ void MemfdMemory::Core::OnSegment(FileResult result) {
   const bool failed_before = std::exchange(segment_failed_, false);
   if (result.ok()) {
     const uint64_t bytes = (*result)->bytes();
-    next_segment_bytes_ = std::min(2 * next_segment_bytes_, options_.max_segment_bytes);
+    next_segment_bytes_ = std::min(2 * next_segment_bytes_, kMaxSegmentBytes);
     segment_bytes_ += bytes;
     const ExtentAllocator::SegmentId id = next_id_++;
     extents_.AddSegment(id, bytes);
@@ -417,8 +421,8 @@ void MemfdMemory::Core::ReturnFile(std::shared_ptr<MemfdFile> file, uint64_t id,
   }
   warm_.push_back({std::move(file), id});
   stats_.pooled_bytes += bytes;
-  Trim(std::min(options_.max_pooled_bytes, Room()));
-  while (warm_.size() > options_.max_pooled_files) {
+  Trim(std::min(kMaxPooledBytes, Room()));
+  while (warm_.size() > kMaxPooledFiles) {
     stats_.pooled_bytes -= warm_.front().file->bytes();
     GiveUp(std::move(warm_.front().file));
     warm_.erase(warm_.begin());

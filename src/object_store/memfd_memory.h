@@ -24,14 +24,11 @@
 namespace phalanx::object_store {
 
 struct MemfdMemoryOptions {
-  // Warm files together. The pool gives way first: with the blocks that live and all segments it
-  // does not exceed max_bytes. Those go beyond it only for a block that finds no place in them
-  // otherwise, by first_segment_bytes at a time.
-  uint64_t max_pooled_bytes = uint64_t{1} << 30;
-  size_t max_pooled_files = 64;
+  // Warm files, live blocks and segments together. Warm files are given up first. Blocks and
+  // segments exceed the limit only for a block that finds no place in a segment otherwise, by
+  // first_segment_bytes at a time.
   uint64_t max_bytes = UINT64_MAX;
   uint64_t first_segment_bytes = uint64_t{4} << 20;
-  uint64_t max_segment_bytes = uint64_t{64} << 20;
   // What the machine can still give: asked on the helper thread before pages are reserved (see
   // MemfdFile), and on the control loop once for many small blocks, for the sake of the records
   // that their owner keeps of them.

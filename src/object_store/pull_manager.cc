@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/common/defects.h"
+#include "src/common/shard_of.h"
 #include "src/object_store/subject.h"
 
 namespace phalanx::object_store {
@@ -436,9 +437,7 @@ void PullManager::OnPullDone(const ObjectId& id, PullEnd end) {
 std::vector<v1::RegisterWant> PullManager::Register(int shard, int num_shards) {
   std::vector<ObjectId> ids;
   for (const auto& [id, pull] : pulls_) {
-    if (id.ShardHash() % static_cast<uint64_t>(num_shards) == static_cast<uint64_t>(shard)) {
-      ids.push_back(id);
-    }
+    if (ShardOf(id, num_shards) == shard) ids.push_back(id);
   }
   std::sort(ids.begin(), ids.end());
   std::vector<v1::RegisterWant> wants;

@@ -231,7 +231,6 @@ Node::Node(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Node::~Node() = default;
 
 object_store::Store& Node::store() { return *impl_->store; }
-object_store::ReduceVerbs& Node::reduce_verbs() { return *impl_->reducer; }
 collectives::Reducer& Node::reducer() { return *impl_->reducer; }
 const NodeKey& Node::key() const { return impl_->key; }
 const std::string& Node::name() const { return impl_->options.name; }

@@ -75,7 +75,6 @@ class Node {
   ~Node();
 
   object_store::Store& store();
-  object_store::ReduceVerbs& reduce_verbs();
   collectives::Reducer& reducer();
   const NodeKey& key() const;
   const std::string& name() const;

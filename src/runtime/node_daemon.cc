@@ -11,10 +11,10 @@
 #include "src/common/status_macros.h"
 #include "src/directory/byte_message_stream.h"
 #include "src/directory/grpc/shard_connector.h"
+#include "src/local/local_service.h"
 #include "src/net/address.h"
 #include "src/net/require_loopback.h"
 #include "src/net/tcp/tcp_network.h"
-#include "src/object_store/local_service.h"
 #include "src/object_store/memfd_memory.h"
 #include "src/runtime/machine.h"
 #include "src/runtime/metrics.h"
@@ -187,10 +187,9 @@ absl::Status NodeDaemon::Impl::Start() {
   object_store::LocalServiceOptions local;
   local.socket_path = config.socket;
   local.greeting = {node->name(), absl::StrJoin(config.directories, ","), node->key()};
-  local.reduce = &node->reduce_verbs();
   local.client_process_ended = [this] { memory.Reconsider(); };
-  PHALANX_ASSIGN_OR_RETURN(
-      service, object_store::LocalService::Start(control, node->store(), std::move(local)));
+  PHALANX_ASSIGN_OR_RETURN(service, object_store::LocalService::Start(
+                                        control, node->store(), node->reducer(), std::move(local)));
   if (!config.metrics_listen.empty()) {
     PHALANX_RETURN_IF_ERROR(CheckMetricsAddress(config.metrics_listen, config.metrics_open));
     PHALANX_ASSIGN_OR_RETURN(metrics, MetricsServer::Start(control, network, config.metrics_listen,

@@ -17,7 +17,6 @@ namespace phalanx::sim {
 namespace {
 
 using object_store::ClientId;
-using object_store::ReduceCall;
 using object_store::View;
 
 // Beyond it a call's deadline is not kept.
@@ -184,7 +183,7 @@ class ReduceSimulation final : public ClientSimulation {
         const NodeKey key = cluster_.node(node)->key();
         const auto client = clients_.find(key);
         if (client == clients_.end()) return;
-        cluster_.node(node)->reduce_verbs().ClientClosed(client->second);
+        cluster_.node(node)->reducer().ClientClosed(client->second);
         cluster_.store(node)->CloseClient(client->second, /*clean=*/true);
         clients_.erase(client);
       });
@@ -319,28 +318,28 @@ class ReduceSimulation final : public ClientSimulation {
     if (plan_.closed_soon) Soon([this, number](int node) { Extend(node, number, kClosing); });
   }
 
-  ReduceCall CallFor(const Round& round) const {
-    ReduceCall call;
-    call.target = round.target;
+  ReduceSpec SpecFor(const Round& round) const {
+    ReduceSpec spec;
     for (const int source : round.sources) {
-      call.sources.push_back(sources_[static_cast<size_t>(source)].id);
+      spec.sources.push_back(sources_[static_cast<size_t>(source)].id);
     }
-    call.elements = round.elements;
-    call.op = ReduceOp::kSum;
-    call.fixed_order = round.fixed;
-    call.open = round.open;
-    call.num_objects = round.num_objects;
-    return call;
+    spec.elements = round.elements;
+    spec.op = ReduceOp::kSum;
+    if (round.fixed) spec.order = ReduceSpec::Order::kFixed;
+    spec.open = round.open;
+    spec.num_objects = round.num_objects;
+    return spec;
   }
 
   // There is a result: who wants that of another operation is told so.
   void AskForAnother(int n, size_t number) {
-    ReduceCall call = CallFor(rounds_[number]);
-    call.op = ReduceOp::kMax;
-    call.deadline = cluster_.NowAt(n) + absl::Seconds(30);
+    ReduceSpec spec = SpecFor(rounds_[number]);
+    spec.op = ReduceOp::kMax;
+    const Instant deadline = cluster_.NowAt(n) + absl::Seconds(30);
     ++probes_open_;
-    cluster_.node(n)->reduce_verbs().Reduce(
-        ClientOf(n), std::move(call), [this, number](const absl::Status& status) {
+    cluster_.node(n)->reducer().Reduce(
+        ClientOf(n), {rounds_[number].target}, std::move(spec), deadline,
+        [this, number](const absl::Status& status) {
           --probes_open_;
           if (absl::IsAlreadyExists(status)) return;
           cluster_.journal().Violation(absl::StrCat("who asks for another reduction than that of ",
@@ -351,17 +350,18 @@ class ReduceSimulation final : public ClientSimulation {
 
   void Reduce(int n, size_t number) {
     Round& round = rounds_[number];
-    ReduceCall call = CallFor(round);
-    call.root_here = random_.Chance(0.7) && !round.everybody;
-    call.everybody = round.everybody;
+    ReduceTarget target{round.target};
+    target.root_here = random_.Chance(0.7) && !round.everybody;
+    target.everybody = round.everybody;
     const absl::Duration timeout = AnyTimeout();
-    call.deadline = cluster_.NowAt(n) + timeout;
+    const Instant deadline = cluster_.NowAt(n) + timeout;
     const size_t index = round.calls.size();
     round.calls.push_back(
         {cluster_.node(n)->key(), cluster_.scheduler().now() + timeout, false, {}});
     cluster_.journal().Note(SimCluster::NodeName(n), " reduces ", NameOf(round));
-    cluster_.node(n)->reduce_verbs().Reduce(
-        ClientOf(n), std::move(call), [this, number, index](const absl::Status& status) {
+    cluster_.node(n)->reducer().Reduce(
+        ClientOf(n), target, SpecFor(round), deadline,
+        [this, number, index](const absl::Status& status) {
           Call& ended = rounds_[number].calls[index];
           ended.ended = true;
           ended.status = status;
@@ -403,7 +403,7 @@ class ReduceSimulation final : public ClientSimulation {
     if (!close) sources.push_back(sources_[static_cast<size_t>(source)].id);
     const size_t index = round.additions.size();
     round.additions.push_back({source});
-    cluster_.node(n)->reduce_verbs().Extend(
+    cluster_.node(n)->reducer().Extend(
         ClientOf(n), round.target, std::move(sources), close, cluster_.NowAt(n) + absl::Seconds(5),
         [this, number, index, node = cluster_.node(n)->key()](const absl::Status& status) {
           Round& added_to = rounds_[number];
@@ -540,8 +540,7 @@ class ReduceSimulation final : public ClientSimulation {
   // Nobody is told that there was no reduction to add to, or to close, when there was. A shard that
   // was away may not know it any more.
   void CheckRefused(const Round& round) {
-    const int shard =
-        static_cast<int>(round.target.ShardHash() % static_cast<uint64_t>(cluster_.num_shards()));
+    const int shard = cluster_.ShardOf(round.target);
     if (cluster_.last_shard_start(shard) > Instant()) return;
     for (const int source : round.carried_out) {
       const bool refused = std::all_of(
@@ -572,8 +571,7 @@ class ReduceSimulation final : public ClientSimulation {
   // Nobody has all bytes of a result before it is one. A shard that was away may not know it any
   // more.
   void CheckCommitted(const Round& round, const Generation& generation) {
-    const int shard =
-        static_cast<int>(round.target.ShardHash() % static_cast<uint64_t>(cluster_.num_shards()));
+    const int shard = cluster_.ShardOf(round.target);
     if (cluster_.last_shard_start(shard) > Instant() || cluster_.shard(shard) == nullptr) return;
     const v1::DescribeObjectResponse known = cluster_.Describe(round.target);
     if (!known.has_reduction() || known.reduction().committed()) return;

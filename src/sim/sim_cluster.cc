@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "phalanx/v1/tools.pb.h"
 #include "src/common/check.h"
+#include "src/common/shard_of.h"
 #include "src/directory/validate.h"
 #include "src/sim/sim_message_stream.h"
 #include "src/sim/tracing_connector.h"
@@ -53,9 +54,7 @@ SimCluster::~SimCluster() {
   for (int s = 0; s < num_shards(); ++s) CrashShard(s);
 }
 
-int SimCluster::ShardOf(const ObjectId& id) const {
-  return static_cast<int>(id.ShardHash() % static_cast<uint64_t>(options_.shards));
-}
+int SimCluster::ShardOf(const ObjectId& id) const { return phalanx::ShardOf(id, options_.shards); }
 
 // ------------------------------------------------------------------------------------- looking
 

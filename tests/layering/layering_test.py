@@ -56,7 +56,7 @@ class LayeringTest(unittest.TestCase):
             "//src/directory/grpc:shard_connector": "//third_party:grpc",
             "//src/net:event_loop": "//third_party:asio",
             "//src/net:transfer_buffer": "//src/common:mutex",
-            "//src/object_store:local_service": "//src/common:log",
+            "//src/local:local_service": "//src/common:log",
             "//src/object_store:memfd_memory": "//src/object_store:memfd_file",
         }
         self.assertEqual(found.keys(), expected.keys())

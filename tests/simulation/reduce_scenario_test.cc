@@ -21,7 +21,6 @@ using object_store::GetEvents;
 using object_store::GetOptions;
 using object_store::PutOptions;
 using object_store::PutResult;
-using object_store::ReduceCall;
 using object_store::View;
 
 constexpr uint64_t kCount = 100'000;
@@ -111,19 +110,18 @@ class ReduceScenario : public ::testing::Test {
     ASSERT_TRUE(Until([&] { return result->has_value(); }));
     EXPECT_TRUE((*result)->ok()) << **result;
   }
-  ReduceCall CallOf(int sources) {
-    ReduceCall call;
-    call.target = kTarget;
-    call.elements = DType::kU32;
-    for (int n = 0; n < sources; ++n) call.sources.push_back(Source(n));
-    return call;
+  static ReduceSpec SpecOf(int sources) {
+    ReduceSpec spec;
+    spec.elements = DType::kU32;
+    for (int n = 0; n < sources; ++n) spec.sources.push_back(Source(n));
+    return spec;
   }
   using Pending = std::shared_ptr<std::optional<absl::Status>>;
-  Pending StartReduce(int n, ReduceCall call) {
+  Pending StartReduce(int n, ReduceSpec spec) {
     auto result = std::make_shared<std::optional<absl::Status>>();
     OnNode(n, [&](object_store::Store&, Client client) {
-      cluster_->node(n)->reduce_verbs().Reduce(client, std::move(call),
-                                               [result](absl::Status s) { *result = s; });
+      cluster_->node(n)->reducer().Reduce(client, {kTarget}, std::move(spec), Instant::Infinite(),
+                                          [result](absl::Status s) { *result = s; });
     });
     return result;
   }
@@ -182,14 +180,14 @@ class ReduceScenario : public ::testing::Test {
 TEST_F(ReduceScenario, EveryNodesSourceIsSummed) {
   Begin(5);
   for (int n = 0; n < 5; ++n) Put(n, Source(n), Numbers(n));
-  ExpectReduced(StartReduce(2, CallOf(5)));
+  ExpectReduced(StartReduce(2, SpecOf(5)));
   for (int n = 0; n < 5; ++n) EXPECT_TRUE(Get(n, kTarget) == SumOf({0, 1, 2, 3, 4})) << n;
   ExpectRest();
 }
 
 TEST_F(ReduceScenario, SourcesComeAfterTheReduceAndOnAnyNode) {
   Begin(4);
-  const Pending reduced = StartReduce(0, CallOf(6));
+  const Pending reduced = StartReduce(0, SpecOf(6));
   Pass(absl::Milliseconds(50));
   for (int s = 5; s >= 0; --s) {
     Put(1 + s % 3, Source(s), Numbers(s));
@@ -203,14 +201,14 @@ TEST_F(ReduceScenario, SourcesComeAfterTheReduceAndOnAnyNode) {
 TEST_F(ReduceScenario, SmallSourcesAreSummedToo) {
   Begin(4);
   for (int n = 0; n < 4; ++n) Put(n, Source(n), Numbers(n, 10));
-  ExpectReduced(StartReduce(1, CallOf(4)));
+  ExpectReduced(StartReduce(1, SpecOf(4)));
   EXPECT_TRUE(Get(2, kTarget) == SumOf({0, 1, 2, 3}, 10));
   ExpectRest();
 }
 
 TEST_F(ReduceScenario, SourcesOfOtherShardsAreWatchedThroughTheRootsNode) {
   Begin(4, /*shards=*/3);
-  const Pending reduced = StartReduce(0, CallOf(8));
+  const Pending reduced = StartReduce(0, SpecOf(8));
   for (int s = 0; s < 8; ++s) Put(s % 4, Source(s), Numbers(s));
   ExpectReduced(reduced);
   EXPECT_TRUE(Get(2, kTarget) == SumOf({0, 1, 2, 3, 4, 5, 6, 7}));
@@ -220,7 +218,7 @@ TEST_F(ReduceScenario, SourcesOfOtherShardsAreWatchedThroughTheRootsNode) {
 TEST_F(ReduceScenario, ANodeThatDiesIsReplacedByASourceThatIsPutAgain) {
   Begin(6);
   for (int n = 0; n < 5; ++n) Put(n, Source(n), Numbers(n));
-  const Pending reduced = StartReduce(5, CallOf(5));
+  const Pending reduced = StartReduce(5, SpecOf(5));
   const int dead = Folder(/*but=*/5);
   cluster_->CrashNode(dead);
   Pass(absl::Milliseconds(100));
@@ -233,9 +231,9 @@ TEST_F(ReduceScenario, ANodeThatDiesIsReplacedByASourceThatIsPutAgain) {
 TEST_F(ReduceScenario, ASpareTakesTheSlotOfANodeThatDies) {
   Begin(7);
   for (int n = 0; n < 6; ++n) Put(n, Source(n), Numbers(n));
-  ReduceCall call = CallOf(6);
-  call.num_objects = 4;
-  const Pending reduced = StartReduce(6, call);
+  ReduceSpec spec = SpecOf(6);
+  spec.num_objects = 4;
+  const Pending reduced = StartReduce(6, spec);
   const int dead = Folder(/*but=*/6);
   cluster_->CrashNode(dead);
   ExpectReduced(reduced);
@@ -257,7 +255,7 @@ TEST_F(ReduceScenario, ASpareTakesTheSlotOfANodeThatDies) {
 TEST_F(ReduceScenario, TheShardMayDieInTheMiddle) {
   Begin(5);
   for (int n = 0; n < 4; ++n) Put(n, Source(n), Numbers(n));
-  const Pending reduced = StartReduce(4, CallOf(4));
+  const Pending reduced = StartReduce(4, SpecOf(4));
   Folder(/*but=*/-1);
   cluster_->CrashShard(0);
   Pass(absl::Milliseconds(200));
@@ -270,10 +268,10 @@ TEST_F(ReduceScenario, TheShardMayDieInTheMiddle) {
 TEST_F(ReduceScenario, TheCallersNodeMayDieAndAnotherAskAgain) {
   Begin(5);
   for (int n = 0; n < 4; ++n) Put(n, Source(n), Numbers(n));
-  StartReduce(4, CallOf(4));
+  StartReduce(4, SpecOf(4));
   Folder(/*but=*/-1);
   cluster_->CrashNode(4);
-  ExpectReduced(StartReduce(3, CallOf(4)));
+  ExpectReduced(StartReduce(3, SpecOf(4)));
   EXPECT_TRUE(Get(3, kTarget) == SumOf({0, 1, 2, 3}));
   ExpectRest();
 }
@@ -281,7 +279,7 @@ TEST_F(ReduceScenario, TheCallersNodeMayDieAndAnotherAskAgain) {
 TEST_F(ReduceScenario, ADeletedTargetEndsItsReduction) {
   Begin(4);
   for (int n = 0; n < 3; ++n) Put(n, Source(n), Numbers(n));
-  const Pending reduced = StartReduce(3, CallOf(3));
+  const Pending reduced = StartReduce(3, SpecOf(3));
   Folder(/*but=*/-1);
   OnNode(0, [&](object_store::Store& store, Client client) {
     store.Delete(client, kTarget, Instant::Infinite(), [](absl::Status) {});

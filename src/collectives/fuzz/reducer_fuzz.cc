@@ -1,10 +1,10 @@
-// A node's reducer against a shard that says anything: messages as they are, orders that fit
-// together, in any order, with another node that does what it is told, while clients put, reduce
-// and go, and time passes. Nothing may abort, no invariant of the reducer or the store may break,
-// and when all is dropped nothing is held.
+// A node's reducer against a shard that sends arbitrary bytes as messages, and well-formed orders
+// in any order, beside a node that carries out its orders, while clients put, reduce and leave, and
+// time passes. The reducer must not abort, no invariant of the reducer or the store can break, and
+// once all folds are dropped nothing is held.
 //
-// An input is a list of (what and which, argument, ...); what follows is told at each of them.
-// Objects may be named by one byte (directory/fuzz/short_ids.h).
+// An input is a list of (kind and index, argument, ...); each step says how many bytes it takes.
+// One byte can name an object (directory/fuzz/short_ids.h).
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -120,7 +120,7 @@ class World {
     return found == generations_.end() ? Version(9) : found->second;
   }
 
-  // An order that fits together; its inputs may not be there.
+  // A well-formed order; its inputs need not exist.
   void Order(int which, uint8_t argument) {
     const ObjectId target = Target(which);
     FoldOf order(target, Version((which >> 2) % kVersions), 4 * Count(argument));
@@ -136,7 +136,7 @@ class World {
     node_.Shard(order);
   }
 
-  // Of two types, cut where that may be, or not.
+  // Elements of two types, whose cut can be valid or not.
   void Mix(v1::Fold& fold, uint8_t argument) {
     fold.set_dtype(directory::kSeveralDTypes);
     v1::ElementRun& first = *fold.add_runs();
@@ -147,7 +147,7 @@ class World {
     second.set_dtype(static_cast<uint32_t>(DType::kU32));
   }
 
-  // Of which the peer is a member, too, or says that it is none.
+  // The peer is the member before, whether it has an order or not.
   void PlaceInRing(v1::Fold& fold, uint8_t argument) {
     fold.set_slots(2 + (argument >> 3) % 3);
     fold.set_slot(argument % 3);
@@ -168,7 +168,7 @@ class World {
   }
 
   void Ask(int which, uint8_t argument) {
-    object_store::ReduceVerbs& verbs = node_.reducer();
+    Reducer& reducer = node_.reducer();
     const Instant deadline = world_.scheduler().now() + absl::Milliseconds(10) * argument;
     node_.Run([&] {
       switch (argument & 7) {
@@ -176,15 +176,15 @@ class World {
         case 1:
           return Reduce(which, deadline);
         case 2:
-          return verbs.Extend(node_.client(), Target(which), {Object(which % kSources)},
-                              (which & 16) != 0, deadline, [](const absl::Status&) {});
+          return reducer.Extend(node_.client(), Target(which), {Object(which % kSources)},
+                                (which & 16) != 0, deadline, [](const absl::Status&) {});
         case 3:
-          return verbs.Fail(node_.client(), Object(which % kSources), absl::AbortedError("failed"),
-                            deadline, [](const absl::Status&) {});
+          return reducer.Fail(node_.client(), Object(which % kSources),
+                              absl::AbortedError("failed"), deadline, [](const absl::Status&) {});
         case 4:
-          return verbs.Cancel(node_.client(), static_cast<RequestId>(which));
+          return reducer.Cancel(node_.client(), static_cast<RequestId>(which));
         case 5:
-          return verbs.ClientClosed(node_.client());
+          return reducer.ClientClosed(node_.client());
         default:
           return node_.store().Delete(node_.client(), Object(which % (kSources + kTargets)),
                                       deadline, [](const absl::Status&) {});
@@ -193,17 +193,15 @@ class World {
   }
 
   void Reduce(int which, Instant deadline) {
-    object_store::ReduceCall call;
-    call.target = Target(which);
-    call.sources = {Object(0), Object(1 + which % 3)};
-    call.elements = DType::kU32;
-    call.open = (which & 8) != 0;
-    call.root_here = (which & 16) != 0;
-    call.deadline = deadline;
-    node_.reducer().Reduce(node_.client(), std::move(call), [](const absl::Status&) {});
+    ReduceSpec spec;
+    spec.sources = {Object(0), Object(1 + which % 3)};
+    spec.elements = DType::kU32;
+    spec.open = (which & 8) != 0;
+    node_.reducer().Reduce(node_.client(), {Target(which), (which & 16) != 0}, spec, deadline,
+                           [](const absl::Status&) {});
   }
 
-  // Whatever was ordered is dropped: what then is held is objects' alone.
+  // Drops all folds that were ordered. After that only objects hold memory.
   void End() {
     for (const auto& [target, version] : heard_) {
       v1::ShardMessage drop;
@@ -228,7 +226,7 @@ class World {
   ReduceNode& node_;
   ReduceNode& peer_;
   std::map<std::pair<ReduceNode*, int>, Generation> generations_;
-  // Folds that messages as they are have ordered.
+  // Folds that arbitrary messages have ordered.
   std::vector<std::pair<std::string, v1::Generation>> heard_;
 };
 

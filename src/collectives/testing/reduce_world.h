@@ -25,7 +25,6 @@
 #include "src/directory/validate.h"
 #include "src/net/testing/sim_plane.h"
 #include "src/object_store/heap_memory.h"
-#include "src/object_store/reduce_verbs.h"
 #include "src/object_store/shard_channel.h"
 #include "src/object_store/store.h"
 #include "src/object_store/subject.h"
@@ -50,7 +49,7 @@ inline std::string Numbers(int n, uint64_t count) {
   }
   return bytes;
 }
-// What the sum of those sources is.
+// The sum of these sources.
 inline std::string SumOf(const std::vector<int>& sources, uint64_t count, uint64_t first = 0) {
   std::string bytes(4 * count, '\0');
   for (uint64_t i = 0; i < count; ++i) {
@@ -104,18 +103,8 @@ class FoldOf {
     fold_.set_metadata(metadata);
     return *this;
   }
-  // What such a call asks for, with whatever comes of its sources.
-  FoldOf& Answering(const object_store::ReduceCall& call) {
-    directory::ReduceSpec spec;
-    spec.elements = call.elements;
-    spec.op = call.op;
-    spec.order = call.fixed_order ? directory::ReduceSpec::Order::kFixed
-                                  : directory::ReduceSpec::Order::kArrival;
-    spec.num_objects = call.num_objects;
-    spec.open = call.open;
-    spec.sources = call.sources;
-    spec.range_offset = call.range_offset;
-    spec.range_bytes = call.range_bytes;
+  // The record of a reduction with these arguments.
+  FoldOf& Answering(const ReduceSpec& spec) {
     fold_.set_asked_for(directory::ReduceRecord(spec).Encode());
     return *this;
   }
@@ -201,7 +190,7 @@ class ReduceNode {
     });
   }
 
-  // On the node's loop; returns when it has run.
+  // Runs on the node's loop; returns after the task has run.
   void Run(std::function<void()> task) {
     bool ran = false;
     plane_.control().Post([&] {
@@ -225,7 +214,7 @@ class ReduceNode {
     PHALANX_CHECK(result->ok(), result->status().ToString());
     return (*result)->generation;
   }
-  // To be written by the test.
+  // The test writes the bytes.
   object_store::WriteGrant Create(const ObjectId& id, uint64_t size, int slices = 1) {
     std::optional<absl::StatusOr<object_store::WriteGrant>> result;
     Run([&] {
@@ -256,7 +245,7 @@ class ReduceNode {
     }
     return std::nullopt;
   }
-  // What of it is published, in one piece.
+  // The published bytes of an object in one slice.
   std::string Published(const ObjectId& id) {
     const auto copy = Copy(id);
     if (!copy) return "";

@@ -14,6 +14,7 @@
 #include "src/common/check.h"
 #include "src/common/ids.h"
 #include "src/common/mutex.h"
+#include "src/common/shard_of.h"
 #include "src/common/status_macros.h"
 #include "src/directory/grpc/grpc_environment.h"
 #include "src/directory/grpc/grpc_status.h"
@@ -177,7 +178,7 @@ std::vector<absl::StatusOr<v1::GetStatusResponse>> ToolsClient::GetStatus() {
 absl::StatusOr<v1::DescribeObjectResponse> ToolsClient::Describe(const ObjectId& id) {
   v1::DescribeObjectRequest request;
   request.set_object_id(std::string(id.binary()));
-  const size_t shard = id.ShardHash() % impl_->shards.size();
+  const size_t shard = static_cast<size_t>(ShardOf(id, static_cast<int>(impl_->shards.size())));
   auto answers = impl_->Ask<v1::DescribeObjectRequest, v1::DescribeObjectResponse>(
       shard, shard + 1, "DescribeObject", &AsyncStub::DescribeObject, request);
   return std::move(answers.front());

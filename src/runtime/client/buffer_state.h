@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "phalanx/client.h"
-#include "src/object_store/local_protocol.h"
+#include "src/local/local_protocol.h"
 #include "src/runtime/client/call.h"
 #include "src/runtime/client/connection.h"
 

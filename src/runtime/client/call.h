@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "phalanx/object_id.h"
 #include "src/common/instant.h"
-#include "src/object_store/local_protocol.h"
+#include "src/local/local_protocol.h"
 #include "src/runtime/client/connection.h"
 
 namespace phalanx::internal {

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "phalanx/client.h"
 #include "src/common/testing/status_matchers.h"
-#include "src/object_store/testing/local_node.h"
+#include "src/local/testing/local_node.h"
 
 namespace phalanx {
 namespace {

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
-#include "src/object_store/testing/local_node.h"
+#include "src/local/testing/local_node.h"
 
 namespace phalanx {
 namespace {
@@ -173,11 +173,11 @@ TEST_F(CollectivesTest, ReduceScatterReducesItsPartOfEverySource) {
         ReduceScatter(*client_, Ids(3, 100), Ids(3), index, 40, ReduceOptions());
     node_.Await([this] { return node_.reduce().calls.size() == 1; });
     node_.OnLoop([&] {
-      const object_store::ReduceCall& call = node_.reduce().calls[0].reduce;
-      EXPECT_EQ(call.target, Id(100 + index));
-      EXPECT_EQ(call.sources, Ids(3));
-      EXPECT_EQ((Part{call.range_offset, call.range_bytes}), parts[index]);
-      EXPECT_TRUE(call.root_here);
+      const auto& call = node_.reduce().calls[0];
+      EXPECT_EQ(call.target.id, Id(100 + index));
+      EXPECT_EQ(call.spec.sources, Ids(3));
+      EXPECT_EQ((Part{call.spec.range_offset, call.spec.range_bytes}), parts[index]);
+      EXPECT_TRUE(call.target.root_here);
       node_.reduce().Answer();
     });
     PHALANX_ASSERT_OK(client_->Put(Id(100 + index), "part").Wait());

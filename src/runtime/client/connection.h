@@ -45,7 +45,7 @@
 #include "src/common/clock.h"
 #include "src/common/instant.h"
 #include "src/common/mutex.h"
-#include "src/object_store/local_protocol.h"
+#include "src/local/local_protocol.h"
 #include "src/runtime/client/attention.h"
 #include "src/runtime/client/file_mapping.h"
 #include "src/runtime/client/fork_guard.h"

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "phalanx/client.h"
 #include "src/common/testing/status_matchers.h"
-#include "src/object_store/testing/local_node.h"
+#include "src/local/testing/local_node.h"
 
 namespace phalanx {
 namespace {
@@ -179,7 +179,7 @@ TEST_F(LifetimeTest, WhoAsksForAnOwnedResultHoldsIt) {
   AwaitHeld(1);
   node_.Await([this] { return node_.reduce().calls.size() == 1; });
   node_.OnLoop([this] {
-    EXPECT_TRUE(node_.reduce().calls.front().reduce.owned);
+    EXPECT_TRUE(node_.reduce().calls.front().target.owned);
     node_.reduce().Answer(absl::NotFoundError("deleted"));
   });
   EXPECT_THAT(failing.Wait(), StatusIs(absl::StatusCode::kNotFound));

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/ids.h"
+#include "src/common/reduce_spec.h"
 #include "src/common/status_macros.h"
 #include "src/runtime/client/buffer_state.h"
 #include "src/runtime/client/verb.h"
@@ -92,18 +93,20 @@ local::Reduce ReduceMessage(uint64_t request, const ObjectId& target,
                             absl::Span<const ObjectId> sources, const ReduceOptions& options) {
   local::Reduce message;
   message.request = request;
-  message.target = target;
-  message.elements = ElementTypes(options.dtype, options.runs);
-  message.op = options.op;
-  message.fixed_order = options.order == ReduceOptions::Order::kFixed;
-  message.open = options.open;
-  message.num_objects = static_cast<uint32_t>(options.num_objects);
-  message.range_offset = options.offset;
-  message.range_bytes = options.length;
-  message.root_here = options.root == ReduceOptions::Root::kCaller;
-  message.owned = options.owned;
+  message.target.id = target;
+  message.target.root_here = options.root == ReduceOptions::Root::kCaller;
+  message.target.owned = options.owned;
   message.timeout = options.timeout;
-  message.sources.assign(sources.begin(), sources.end());
+  ReduceSpec& spec = message.spec;
+  spec.elements = ElementTypes(options.dtype, options.runs);
+  spec.op = options.op;
+  spec.order = options.order == ReduceOptions::Order::kFixed ? ReduceSpec::Order::kFixed
+                                                             : ReduceSpec::Order::kArrival;
+  spec.num_objects = static_cast<uint32_t>(options.num_objects);
+  spec.open = options.open;
+  spec.sources.assign(sources.begin(), sources.end());
+  spec.range_offset = options.offset;
+  spec.range_bytes = options.length;
   return message;
 }
 
@@ -144,7 +147,7 @@ Future<Buffer> ReduceAndGet(std::shared_ptr<Connection> connection, const char* 
   if (options.owned) call->HoldFirst();
   call->Begin(options.timeout, [&](uint64_t request) {
     local::Reduce message = ReduceMessage(request, target, sources, options);
-    message.everybody = everybody;
+    message.target.everybody = everybody;
     return message;
   });
   return Future<Buffer>(std::move(call));

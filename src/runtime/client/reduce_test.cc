@@ -8,13 +8,13 @@
 #include "gtest/gtest.h"
 #include "phalanx/client.h"
 #include "src/common/testing/status_matchers.h"
-#include "src/object_store/testing/local_node.h"
+#include "src/local/testing/local_node.h"
 
 namespace phalanx {
 namespace {
 
-using ::phalanx::object_store::testing::FakeReduceVerbs;
 using ::phalanx::object_store::testing::LocalNode;
+using ::phalanx::object_store::testing::ReduceShard;
 using ::phalanx::testing::IsOk;
 using ::phalanx::testing::StatusIs;
 using ::testing::AllOf;
@@ -84,18 +84,18 @@ TEST_F(ReduceTest, AReductionReachesTheNodeWithItsArgumentsAndEndsWhenItIsCommit
   const Future<Done> reduced = client_->Reduce(kTarget, Sources(3), options);
   AwaitCalls(1);
   node_.OnLoop([this] {
-    const object_store::ReduceCall& call = node_.reduce().calls[0].reduce;
-    EXPECT_EQ(call.target, kTarget);
-    EXPECT_EQ(call.sources, Sources(3));
-    EXPECT_EQ(call.elements, ElementTypes(DType::kI16));
-    EXPECT_EQ(call.op, ReduceOp::kBitOr);
-    EXPECT_TRUE(call.fixed_order);
-    EXPECT_FALSE(call.open);
-    EXPECT_EQ(call.num_objects, 2u);
-    EXPECT_EQ(call.range_offset, 4u);
-    EXPECT_EQ(call.range_bytes, 8u);
-    EXPECT_FALSE(call.root_here);
-    EXPECT_TRUE(call.deadline.infinite());
+    const ReduceShard::Call& call = node_.reduce().calls[0];
+    EXPECT_EQ(call.target.id, kTarget);
+    EXPECT_EQ(call.spec.sources, Sources(3));
+    EXPECT_EQ(call.spec.elements, ElementTypes(DType::kI16));
+    EXPECT_EQ(call.spec.op, ReduceOp::kBitOr);
+    EXPECT_EQ(call.spec.order, ReduceSpec::Order::kFixed);
+    EXPECT_FALSE(call.spec.open);
+    EXPECT_EQ(call.spec.num_objects, 2u);
+    EXPECT_EQ(call.spec.range_offset, 4u);
+    EXPECT_EQ(call.spec.range_bytes, 8u);
+    EXPECT_FALSE(call.target.root_here);
+    EXPECT_EQ(call.message.reduce_request().timeout_ms(), 0u);
   });
   EXPECT_FALSE(reduced.ready());
   Answer();
@@ -130,7 +130,7 @@ std::vector<BadReduce> BadReduces() {
   bad.push_back({"no mean of u8"});
   bad.back().options.dtype = DType::kU8;
   bad.back().options.op = ReduceOp::kMean;
-  bad.push_back({"no such op or dtype"});
+  bad.push_back({"unknown op or dtype"});
   bad.back().options.dtype = static_cast<DType>(77);
   bad.push_back({"the range of 6 bytes at 0 is no whole elements of f32"});
   bad.back().options.length = 6;
@@ -160,8 +160,8 @@ TEST_F(ReduceTest, ElementsOfSeveralTypesReachTheNode) {
   const Future<Done> reduced = client_->Reduce(kTarget, Sources(3), options);
   AwaitCalls(1);
   node_.OnLoop([this, &options] {
-    const object_store::ReduceCall& call = node_.reduce().calls[0].reduce;
-    EXPECT_EQ(call.elements, ElementTypes(DType::kF32, options.runs));
+    const ReduceSpec& spec = node_.reduce().calls[0].spec;
+    EXPECT_EQ(spec.elements, ElementTypes(DType::kF32, options.runs));
   });
 }
 
@@ -195,13 +195,13 @@ TEST_F(ReduceTest, AnOpenReductionMayBeginEmptyIsExtendedAndClosed) {
   AwaitCalls(3);
   node_.OnLoop([this] {
     const auto& calls = node_.reduce().calls;
-    EXPECT_TRUE(calls[0].reduce.open);
-    EXPECT_EQ(calls[1].kind, FakeReduceVerbs::Call::Kind::kExtend);
-    EXPECT_EQ(calls[1].reduce.target, kTarget);
-    EXPECT_EQ(calls[1].reduce.sources, Sources(2));
-    EXPECT_FALSE(calls[1].close);
-    EXPECT_THAT(calls[2].reduce.sources, IsEmpty());
-    EXPECT_TRUE(calls[2].close);
+    EXPECT_TRUE(calls[0].spec.open);
+    ASSERT_TRUE(calls[1].message.has_extend_request());
+    EXPECT_EQ(calls[1].target.id, kTarget);
+    EXPECT_EQ(calls[1].sources, Sources(2));
+    EXPECT_FALSE(calls[1].message.extend_request().close());
+    EXPECT_THAT(calls[2].sources, IsEmpty());
+    EXPECT_TRUE(calls[2].message.extend_request().close());
   });
   Answer();
   Answer(absl::NotFoundError("no such reduction"));
@@ -216,8 +216,8 @@ TEST_F(ReduceTest, AProducerThatFailedSaysWhy) {
   AwaitCalls(1);
   node_.OnLoop([this] {
     const auto& call = node_.reduce().calls[0];
-    EXPECT_EQ(call.kind, FakeReduceVerbs::Call::Kind::kFail);
-    EXPECT_EQ(call.reduce.target, Id(1));
+    ASSERT_TRUE(call.message.has_fail_request());
+    EXPECT_EQ(call.target.id, Id(1));
     EXPECT_EQ(call.why, absl::DataLossError("its input was torn"));
   });
   Answer();
@@ -229,7 +229,7 @@ TEST_F(ReduceTest, AllReduceEndsWithTheResultWhenItIsThereAndCommitted) {
     const ObjectId target = Id(100 + committed_first);
     const Future<Buffer> all = client_->AllReduce(target, Sources(2));
     AwaitCalls(1);
-    node_.OnLoop([this] { EXPECT_FALSE(node_.reduce().calls[0].reduce.root_here); });
+    node_.OnLoop([this] { EXPECT_FALSE(node_.reduce().calls[0].target.root_here); });
     if (committed_first) Answer();
     EXPECT_FALSE(all.ready());
     PHALANX_ASSERT_OK(client_->Put(target, "result").Wait());
@@ -265,7 +265,7 @@ TEST_F(ReduceTest, ACancelledCallIsTakenBackFromTheNode) {
   all.Cancel();
   EXPECT_THAT(reduced.Wait(), StatusIs(absl::StatusCode::kCancelled));
   EXPECT_THAT(all.Wait(), StatusIs(absl::StatusCode::kCancelled));
-  node_.Await([this] { return node_.reduce().cancelled == 2; });
+  node_.Await([this] { return node_.reducer().stats().waiting == 0; });
   node_.Await([this] { return node_.store().stats().waiting_gets == 0; });
 }
 
@@ -274,8 +274,7 @@ TEST_F(ReduceTest, AClientThatLeavesTakesItsCallsBackAndIsClosed) {
   AwaitCalls(1);
   client_->Close();
   EXPECT_THAT(reduced.Wait(), StatusIs(absl::StatusCode::kFailedPrecondition));
-  node_.Await([this] { return node_.reduce().closed == 1; });
-  node_.OnLoop([this] { EXPECT_THAT(node_.reduce().calls, IsEmpty()); });
+  node_.Await([this] { return node_.reducer().stats().waiting == 0; });
 }
 
 TEST_F(ReduceTest, ReducedFromIsInTheOrderOfTheFold) {

@@ -13,7 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "src/object_store/testing/local_node.h"
+#include "src/local/testing/local_node.h"
 
 namespace {
 

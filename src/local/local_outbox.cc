@@ -1,0 +1,105 @@
+#include "src/local/local_outbox.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace phalanx::object_store {
+namespace {
+
+// A batch grows no further beyond so many bytes.
+constexpr size_t kMaxBatchBytes = size_t{256} << 10;
+
+}  // namespace
+
+LocalOutbox::Batch::Reference LocalOutbox::Batch::Refer(const std::shared_ptr<MemoryBlock>& block,
+                                                        bool writable) {
+  const uint64_t file = block->file_id();
+  // A reader looks through a writable mapping as well.
+  if (files_.contains({file, true}) || (!writable && files_.contains({file, false}))) {
+    return Reference::kGiven;
+  }
+  if (!bytes_.empty()) return Reference::kLater;
+  // The one to write by is the block's own, which may be gone when this is sent.
+  descriptor_ =
+      writable ? fcntl(block->writable_fd(), F_DUPFD_CLOEXEC, 0) : block->OpenFor(viewer_);
+  if (descriptor_ < 0) return Reference::kNone;
+  has_shown_files_ = true;
+  files_.insert({file, writable});
+  Add(local::File{file, writable, block->file_bytes()});
+  return Reference::kGiven;
+}
+
+void LocalOutbox::Batch::CloseDescriptor() {
+  if (descriptor_ >= 0) close(std::exchange(descriptor_, -1));
+}
+
+void LocalOutbox::Batch::Forget(uint64_t file, bool writable) {
+  files_.erase({file, writable});
+  Add(local::Forgotten{file, writable});
+}
+
+void LocalOutbox::Add(const local::Answer& answer) {
+  std::string frame;
+  local::Encode(answer, frame);
+  items_.push_back([frame = std::move(frame)](Batch& batch) {
+    batch.bytes_.append(frame);
+    return true;
+  });
+}
+
+void LocalOutbox::Close() {
+  items_.clear();
+  batch_.bytes_.clear();
+  batch_.sent_ = 0;
+  batch_.CloseDescriptor();
+}
+
+void LocalOutbox::Fill() {
+  batch_.bytes_.clear();
+  batch_.sent_ = 0;
+  while (!items_.empty() && batch_.bytes_.size() < kMaxBatchBytes) {
+    // It may add others behind itself.
+    Item item = std::move(items_.front());
+    items_.pop_front();
+    if (item(batch_)) continue;
+    items_.push_front(std::move(item));
+    return;
+  }
+}
+
+LocalOutbox::State LocalOutbox::Send(int socket) {
+  while (true) {
+    if (batch_.sent_ == batch_.bytes_.size()) Fill();
+    if (batch_.bytes_.empty()) return State::kEmpty;
+    iovec rest{batch_.bytes_.data() + batch_.sent_, batch_.bytes_.size() - batch_.sent_};
+    msghdr message{};
+    message.msg_iov = &rest;
+    message.msg_iovlen = 1;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    if (batch_.descriptor_ >= 0) {
+      message.msg_control = control;
+      message.msg_controllen = sizeof(control);
+      cmsghdr* header = CMSG_FIRSTHDR(&message);
+      header->cmsg_level = SOL_SOCKET;
+      header->cmsg_type = SCM_RIGHTS;
+      header->cmsg_len = CMSG_LEN(sizeof(int));
+      std::memcpy(CMSG_DATA(header), &batch_.descriptor_, sizeof(int));
+    }
+    const ssize_t sent = sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) return State::kFull;
+    if (sent < 0 && (errno == ETOOMANYREFS || errno == ENOBUFS || errno == ENOMEM)) {
+      return State::kCrowded;
+    }
+    if (sent < 0) return State::kBroken;
+    batch_.sent_ += static_cast<size_t>(sent);
+    batch_.CloseDescriptor();
+  }
+}
+
+}  // namespace phalanx::object_store

@@ -1,0 +1,296 @@
+#include "src/local/local_service.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/log.h"
+#include "src/common/private_folder.h"
+#include "src/common/status_macros.h"
+
+// Not in this C library's headers.
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+namespace phalanx::object_store {
+namespace {
+
+constexpr int kBacklog = 1024;
+// Clients accepted in a turn.
+constexpr int kAcceptsPerTurn = 64;
+// Processes awaited at a time. Of more nothing is lost: what they saw is looked at when memory is
+// short.
+constexpr size_t kMaxAwaitedExits = 1024;
+// When the process has no descriptor left, not even for refusing.
+constexpr absl::Duration kRetryAfter = absl::Milliseconds(100);
+
+absl::Status Failed(absl::string_view what, absl::string_view path, int error) {
+  return absl::UnavailableError(
+      absl::StrCat("cannot ", what, " ", path, ": ", std::strerror(error)));
+}
+
+absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a socket's path has 1 to ", sizeof(address.sun_path) - 1, " bytes: ", path));
+  }
+  path.copy(address.sun_path, path.size());
+  return address;
+}
+
+// Nobody else could put another socket in the place of ours.
+absl::Status PrepareFolder(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return MakePrivateFolder(".");
+  return MakePrivateFolder(slash == 0 ? "/" : path.substr(0, slash));
+}
+
+// Whether a process accepts connections at the address.
+bool SomebodyListens(const sockaddr_un& address) {
+  const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (probe < 0) return true;
+  const int failed = connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  const int error = errno;
+  close(probe);
+  // EAGAIN: its backlog is full.
+  return failed == 0 || (error != ECONNREFUSED && error != ENOENT);
+}
+
+// Removes the socket of a node that is gone. AlreadyExists when it is not gone, or no socket.
+absl::Status RemoveStale(const std::string& path, const sockaddr_un& address) {
+  struct stat found {};
+  if (lstat(path.c_str(), &found) != 0) return absl::OkStatus();
+  if (!S_ISSOCK(found.st_mode)) {
+    return absl::AlreadyExistsError(absl::StrCat(path, " is there, and is no socket"));
+  }
+  if (SomebodyListens(address)) {
+    return absl::AlreadyExistsError(absl::StrCat(path, " is in use by another process"));
+  }
+  unlink(path.c_str());
+  return absl::OkStatus();
+}
+
+// Readable when the process that connected has ended; -1 with ESRCH when it has already.
+int OpenPeerProcess(int socket) {
+  int handle = -1;
+  socklen_t length = sizeof(handle);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &handle, &length) == 0) return handle;
+  if (errno != ENOPROTOOPT) return -1;
+  // Older kernels. The number can belong to another process by now; the end of that process is as
+  // good a moment to look.
+  ucred peer{};
+  length = sizeof(peer);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return -1;
+  return static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0));
+}
+
+// Tells a process that it will not be served.
+void Refuse(int socket, const LocalGreeting& greeting, const absl::Status& why) {
+  std::string hello;
+  local::Encode(local::NodeHello{local::kMagic, local::kVersion, why.code(), why.message(),
+                                 greeting.node_name, greeting.directory},
+                hello);
+  send(socket, hello.data(), hello.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  close(socket);
+}
+
+}  // namespace
+
+struct LocalService::Exit {
+  explicit Exit(int handle) : handle(handle) {}
+  ~Exit() {
+    watcher.reset();
+    close(handle);
+  }
+  const int handle;
+  std::unique_ptr<net::FdWatcher> watcher;
+};
+
+absl::StatusOr<std::unique_ptr<LocalService>> LocalService::Start(net::EventLoop& loop,
+                                                                  Store& store,
+                                                                  collectives::Reducer& reducer,
+                                                                  LocalServiceOptions options) {
+  std::unique_ptr<LocalService> service(new LocalService(loop, store, reducer, std::move(options)));
+  PHALANX_RETURN_IF_ERROR(service->Listen());
+  return service;
+}
+
+LocalService::LocalService(net::EventLoop& loop, Store& store, collectives::Reducer& reducer,
+                           LocalServiceOptions options)
+    : loop_(loop),
+      store_(store),
+      reducer_(reducer),
+      options_(std::move(options)),
+      spare_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
+
+LocalService::~LocalService() {
+  watcher_.reset();
+  exits_.clear();
+  loop_.Cancel(retry_timer_);
+  if (listener_ >= 0) {
+    struct stat found {};
+    const char* path = options_.socket_path.c_str();
+    // Another node may have taken the place.
+    if (lstat(path, &found) == 0 && found.st_ino == inode_) unlink(path);
+    close(listener_);
+  }
+  if (spare_ >= 0) close(spare_);
+  const std::map<uint64_t, std::shared_ptr<LocalSession>> sessions = std::move(sessions_);
+  sessions_.clear();
+  for (const auto& [number, session] : sessions) {
+    session->Close(absl::UnavailableError(
+        absl::StrCat("node ", options_.greeting.node_name, " is shutting down")));
+  }
+}
+
+absl::Status LocalService::Listen() {
+  const std::string& path = options_.socket_path;
+  PHALANX_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
+  PHALANX_RETURN_IF_ERROR(PrepareFolder(path));
+  PHALANX_RETURN_IF_ERROR(RemoveStale(path, address));
+  const int made = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (made < 0) return Failed("make a socket for", path, errno);
+  // The file takes its mode from the socket, so that it never is open to others.
+  const bool bound =
+      fchmod(made, 0600) == 0 &&
+      bind(made, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
+      listen(made, kBacklog) == 0;
+  struct stat found {};
+  if (!bound || lstat(path.c_str(), &found) != 0) {
+    const int error = errno;
+    close(made);
+    return Failed("listen on", path, error);
+  }
+  listener_ = made;
+  inode_ = found.st_ino;
+  PHALANX_ASSIGN_OR_RETURN(watcher_, loop_.Watch(listener_));
+  KeepAccepting();
+  return absl::OkStatus();
+}
+
+void LocalService::KeepAccepting() {
+  watcher_->OnReadable([this] { AcceptSome(); });
+}
+
+void LocalService::AcceptSome() {
+  for (int i = 0; i < kAcceptsPerTurn && AcceptOne(); ++i) {
+  }
+  if (!std::exchange(exhausted_, false)) return KeepAccepting();
+  // The listener stays readable: waiting for that would not be waiting.
+  retry_timer_ = loop_.RunAt(loop_.Now() + kRetryAfter, [this] { AcceptSome(); });
+}
+
+bool LocalService::AcceptOne() {
+  int socket = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (socket >= 0) {
+    Serve(socket);
+    return true;
+  }
+  if (errno != EMFILE && errno != ENFILE) return errno == ECONNABORTED || errno == EINTR;
+  if (spare_ >= 0) close(spare_);
+  socket = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (socket >= 0) {
+    ++stats_.refused;
+    Refuse(socket, options_.greeting,
+           absl::ResourceExhaustedError(
+               absl::StrCat("node ", options_.greeting.node_name, " has no descriptor left")));
+  }
+  exhausted_ = socket < 0;
+  spare_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
+      << "no descriptor left for a client" << LogField("socket", options_.socket_path);
+  return socket >= 0;
+}
+
+absl::Status LocalService::Check(int socket) const {
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+    return absl::UnavailableError(std::strerror(errno));
+  }
+  if (peer.uid != geteuid()) {
+    return absl::PermissionDeniedError(absl::StrCat("node ", options_.greeting.node_name,
+                                                    " belongs to user ", geteuid(),
+                                                    " and serves no other: not user ", peer.uid));
+  }
+  if (sessions_.size() >= kMaxLocalClients) {
+    return absl::ResourceExhaustedError(absl::StrCat("node ", options_.greeting.node_name, " has ",
+                                                     sessions_.size(), " clients already"));
+  }
+  return absl::OkStatus();
+}
+
+void LocalService::Serve(int socket) {
+  const absl::Status checked = Check(socket);
+  if (!checked.ok()) {
+    ++stats_.refused;
+    PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
+        << "client refused" << LogField("why", checked.ToString());
+    return Refuse(socket, options_.greeting, checked);
+  }
+  ++stats_.accepted;
+  const uint64_t number = next_number_++;
+  const auto session = std::make_shared<LocalSession>(
+      loop_, store_, reducer_, options_.greeting, socket,
+      [this, number](const absl::Status& why) { OnEnded(number, why); });
+  sessions_[number] = session;
+  session->Start();
+}
+
+void LocalService::OnEnded(uint64_t number, const absl::Status& why) {
+  if (why.code() == absl::StatusCode::kInvalidArgument) {
+    ++stats_.misbehaved;
+    PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
+        << "client ended" << LogField("why", why.ToString());
+  } else if (why.code() == absl::StatusCode::kFailedPrecondition) {
+    ++stats_.refused;
+  }
+  const auto it = sessions_.find(number);
+  if (it == sessions_.end()) return;
+  if (!why.ok() && it->second->has_shown_memory()) AwaitExit(it->second->socket());
+  // It is in the middle of something of its own.
+  loop_.Post([session = std::move(it->second)] {});
+  sessions_.erase(it);
+}
+
+void LocalService::AwaitExit(int socket) {
+  if (exits_.size() >= kMaxAwaitedExits) return;
+  const int handle = OpenPeerProcess(socket);
+  if (handle < 0) {
+    if (errno == ESRCH) options_.client_process_ended();
+    return;
+  }
+  auto exit = std::make_unique<Exit>(handle);
+  absl::StatusOr<std::unique_ptr<net::FdWatcher>> watcher = loop_.Watch(handle);
+  if (!watcher.ok()) return;
+  exit->watcher = *std::move(watcher);
+  const uint64_t number = next_number_++;
+  exit->watcher->OnReadable([this, number] {
+    // This closure is the watcher's.
+    const auto ended = exits_.extract(number);
+    loop_.Post([exit = std::shared_ptr<Exit>(std::move(ended.mapped()))] {});
+    options_.client_process_ended();
+  });
+  exits_[number] = std::move(exit);
+}
+
+std::string LocalService::address() const { return absl::StrCat("unix:", options_.socket_path); }
+
+LocalService::Stats LocalService::stats() const {
+  Stats stats = stats_;
+  stats.clients = sessions_.size();
+  return stats;
+}
+
+}  // namespace phalanx::object_store

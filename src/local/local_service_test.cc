@@ -1,0 +1,626 @@
+// The socket as clients that know no manners see it: raw bytes.
+#include "src/local/local_service.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/common/check.h"
+#include "src/common/random.h"
+#include "src/common/testing/seed.h"
+#include "src/common/testing/status_matchers.h"
+#include "src/local/testing/local_node.h"
+
+namespace phalanx::object_store {
+namespace {
+
+using ::phalanx::object_store::testing::LocalNode;
+using ::phalanx::object_store::testing::SocketFolder;
+using ::phalanx::testing::StatusIs;
+using ::phalanx::testing::TestSeed;
+using ::testing::HasSubstr;
+
+// A blocking socket that speaks frames.
+class RawClient {
+ public:
+  explicit RawClient(const LocalNode& node, bool greet = true) {
+    fd_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    node.socket().copy(address.sun_path, sizeof(address.sun_path) - 1);
+    connected_ = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    if (!greet) return;
+    Send(local::ClientHello{});
+    greeting_ = Receive();
+  }
+  ~RawClient() { close(fd_); }
+
+  bool connected() const { return connected_; }
+  int fd() const { return fd_; }
+  // Whether the node takes it all before it closes.
+  bool SendBytes(absl::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent <= 0) return false;
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    }
+    return true;
+  }
+  bool Send(const local::Request& request) {
+    std::string frame;
+    local::Encode(request, frame);
+    return SendBytes(frame);
+  }
+  // The next answer; nothing at the end of the stream. What it points into lives until the next
+  // call.
+  std::optional<local::Answer> Receive() {
+    while (true) {
+      const auto payload = in_.Next();
+      EXPECT_TRUE(payload.ok()) << payload.status();
+      if (!payload.ok()) return std::nullopt;
+      if (payload->has_value()) {
+        last_ = std::string(**payload);
+        auto answer = local::DecodeAnswer(last_);
+        EXPECT_TRUE(answer.ok()) << answer.status();
+        return *answer;
+      }
+      const absl::Span<char> space = in_.Space();
+      const ssize_t got = recv(fd_, space.data(), space.size(), 0);
+      if (got <= 0) return std::nullopt;
+      in_.Filled(static_cast<size_t>(got));
+    }
+  }
+  // Reads to the end; the reason that the node gave.
+  absl::Status Reason() {
+    absl::Status reason = absl::UnknownError("it gave none");
+    while (const std::optional<local::Answer> answer = Receive()) {
+      if (const auto* goodbye = std::get_if<local::Goodbye>(&*answer)) {
+        reason = absl::Status(goodbye->code, goodbye->message);
+      } else if (const auto* hello = std::get_if<local::NodeHello>(&*answer)) {
+        reason = absl::Status(hello->code, hello->message);
+      }
+    }
+    return reason;
+  }
+
+ private:
+  int fd_ = -1;
+  bool connected_ = false;
+  local::FrameBuffer in_;
+  std::string last_;
+  std::optional<local::Answer> greeting_;
+};
+
+ObjectId Id(int i) { return ObjectId::FromName("test", absl::StrCat(i)); }
+
+local::Put SmallPut(uint64_t request, const ObjectId& id, absl::string_view bytes) {
+  return {request, {id, false, 1, absl::InfiniteDuration(), ""}, bytes};
+}
+
+LocalServiceOptions Options(const std::string& path) {
+  LocalServiceOptions options;
+  options.socket_path = path;
+  return options;
+}
+
+// That the node serves others as if nothing had happened.
+void ExpectServes(LocalNode& node, int i = 1000) {
+  RawClient client(node);
+  ASSERT_TRUE(client.Send(SmallPut(1, Id(i), "bytes")));
+  const auto answer = client.Receive();
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_TRUE(std::holds_alternative<local::PutDone>(*answer));
+  EXPECT_TRUE(node.CheckInvariants().ok());
+}
+
+TEST(LocalService, AnswersAPutAndAGet) {
+  LocalNode node;
+  RawClient client(node);
+  client.Send(SmallPut(1, Id(1), "bytes"));
+  EXPECT_TRUE(std::holds_alternative<local::PutDone>(*client.Receive()));
+  client.Send(local::Get{2, Id(1)});
+  const auto answer = client.Receive();
+  ASSERT_TRUE(answer.has_value());
+  ASSERT_TRUE(std::holds_alternative<local::Object>(*answer));
+  EXPECT_EQ(std::get<local::Object>(*answer).bytes, "bytes");
+  EXPECT_EQ(node.store_stats().pins, 0u) << "what travelled inline is not pinned";
+}
+
+TEST(LocalService, TheSocketIsForItsOwnerAlone) {
+  LocalNode node;
+  struct stat found {};
+  ASSERT_EQ(stat(node.socket().c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0600u);
+}
+
+TEST(LocalService, MakesItsFolderPrivate) {
+  const SocketFolder parent;
+  const std::string folder = parent.path() + "/private";
+  LocalNode node(uint64_t{64} << 20, folder + "/node.sock");
+  struct stat found {};
+  ASSERT_EQ(stat(folder.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0700u);
+}
+
+TEST(LocalService, AFolderThatOthersMayEnterIsRefused) {
+  const SocketFolder parent;
+  const std::string folder = parent.path() + "/public";
+  const std::string path = folder + "/node.sock";
+  ASSERT_EQ(mkdir(folder.c_str(), 0755), 0);
+  LocalNode node;
+  absl::Status started;
+  node.OnLoop([&] {
+    net::EventLoop loop;
+    started = LocalService::Start(loop, node.store(), node.reducer(), Options(path)).status();
+  });
+  EXPECT_THAT(started, StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("755")));
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
+}
+
+TEST(LocalService, ASocketInUseIsNotTakenAndADeadOneIs) {
+  const SocketFolder folder;
+  const std::string path = folder.path() + "/node.sock";
+  {
+    LocalNode node(uint64_t{64} << 20, path);
+    absl::Status second;
+    node.OnLoop([&] {
+      net::EventLoop loop;
+      second = LocalService::Start(loop, node.store(), node.reducer(), Options(path)).status();
+    });
+    EXPECT_THAT(second, StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("in use")));
+    ExpectServes(node);
+  }
+  EXPECT_NE(access(path.c_str(), F_OK), 0) << "it is removed at the end";
+
+  // A killed node leaves a socket without a listener.
+  const int dead = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(dead, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  close(dead);
+  LocalNode node(uint64_t{64} << 20, path);
+  ExpectServes(node);
+}
+
+TEST(LocalService, AFileInTheSocketsPlaceIsLeftAlone) {
+  const SocketFolder folder;
+  const std::string path = folder.path() + "/node.sock";
+  close(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  LocalNode node;
+  node.OnLoop([&] {
+    net::EventLoop loop;
+    EXPECT_THAT(LocalService::Start(loop, node.store(), node.reducer(), Options(path)).status(),
+                StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("no socket")));
+    EXPECT_THAT(
+        LocalService::Start(loop, node.store(), node.reducer(), Options(std::string(108, 'x')))
+            .status(),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("107")));
+  });
+  EXPECT_EQ(access(path.c_str(), F_OK), 0);
+}
+
+TEST(LocalService, AnotherVersionIsRefusedWithBothNamed) {
+  LocalNode node;
+  RawClient client(node, /*greet=*/false);
+  client.Send(local::ClientHello{local::kMagic, 99});
+  EXPECT_THAT(client.Reason(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr(absl::StrCat("version 99, node node-a ", local::kVersion))));
+  ExpectServes(node);
+}
+
+TEST(LocalService, ALaterVersionsLongerHelloIsUnderstood) {
+  LocalNode node;
+  RawClient client(node, /*greet=*/false);
+  std::string hello;
+  local::Encode(local::Request(local::ClientHello{local::kMagic, local::kVersion + 1}), hello);
+  hello[0] = static_cast<char>(hello[0] + 5);
+  hello += "more!";
+  client.SendBytes(hello);
+  EXPECT_THAT(client.Reason(), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST(LocalService, GarbageEndsItsClientOnly) {
+  LocalNode node;
+  RawClient bystander(node);
+  for (const bool greet : {false, true}) {
+    RawClient client(node, greet);
+    client.SendBytes("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    EXPECT_THAT(client.Reason(), StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+  bystander.Send(SmallPut(1, Id(1), "bytes"));
+  EXPECT_TRUE(std::holds_alternative<local::PutDone>(*bystander.Receive()));
+  EXPECT_EQ(node.service_stats().misbehaved, 2u);
+}
+
+TEST(LocalService, WildRequestsEndTheirClientWithAMessage) {
+  LocalNode node;
+  const std::vector<std::pair<local::Request, std::string>> wild = {
+      {local::Release{12345, true}, "pin 12345 is not held"},
+      {local::Publish{99, 10, ""}, "writer 99 is not open"},
+      {local::Seal{1, 99, false, ""}, "writer 99 is not open"},
+      {local::Abort{99}, "writer 99 is not open"},
+      {local::ClientHello{}, "second hello"},
+  };
+  for (const auto& [request, why] : wild) {
+    RawClient client(node);
+    client.Send(request);
+    EXPECT_THAT(client.Reason(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
+  }
+  ExpectServes(node);
+}
+
+TEST(LocalService, AWriterCannotWriteBeyondItsObject) {
+  LocalNode node;
+  const auto wild = [&](uint64_t upto, absl::string_view bytes) {
+    RawClient client(node);
+    client.Send(local::Create{1, {Id(1), false, 1, absl::InfiniteDuration(), ""}, 10});
+    const auto answer = client.Receive();
+    ASSERT_TRUE(answer && std::holds_alternative<local::Granted>(*answer));
+    const uint64_t writer = std::get<local::Granted>(*answer).writer;
+    client.Send(local::Publish{writer, upto, bytes});
+    EXPECT_THAT(client.Reason(), StatusIs(absl::StatusCode::kInvalidArgument));
+  };
+  wild(11, "eleven byte");
+  wild(5, "more than five");
+  wild(UINT64_MAX, "x");
+  wild(10, "");
+  ExpectServes(node);
+  EXPECT_EQ(node.store_stats().pins, 0u);
+}
+
+TEST(LocalService, AWriterThatGoesTooFarDoesNotReachItsNeighbour) {
+  LocalNode node;
+  RawClient client(node);
+  RawClient wild(node);
+  wild.Send(local::Create{1, {Id(1), false, 1, absl::InfiniteDuration(), ""}, 1000});
+  const auto granted = wild.Receive();
+  ASSERT_TRUE(granted && std::holds_alternative<local::Granted>(*granted));
+  const local::Granted grant = std::get<local::Granted>(*granted);
+  // Small objects that are made one after the other lie so in the segment.
+  const std::string bytes(1000, 'n');
+  client.Send(SmallPut(1, Id(2), bytes));
+  ASSERT_TRUE(std::holds_alternative<local::PutDone>(*client.Receive()));
+  wild.Send(local::Publish{grant.writer, 4000, std::string(4000, 'w')});
+  EXPECT_THAT(wild.Reason(), StatusIs(absl::StatusCode::kInvalidArgument));
+  client.Send(local::Get{2, Id(2)});
+  const auto answer = client.Receive();
+  ASSERT_TRUE(answer && std::holds_alternative<local::Object>(*answer));
+  EXPECT_EQ(std::get<local::Object>(*answer).bytes, bytes);
+}
+
+TEST(LocalService, HalfARequestAndThenNothing) {
+  LocalNode node;
+  {
+    RawClient client(node);
+    std::string frame;
+    local::Encode(local::Request(SmallPut(1, Id(1), std::string(1000, 'x'))), frame);
+    client.SendBytes(frame.substr(0, 500));
+  }
+  ExpectServes(node);
+  EXPECT_EQ(node.store_stats().objects, 1u) << "half an object is none";
+}
+
+TEST(LocalService, RandomBytesNeverHurtIt) {
+  const uint64_t seed = TestSeed(11);
+  PHALANX_TRACE_SEED(seed);
+  Random random(seed);
+  LocalNode node;
+  for (int round = 0; round < 200; ++round) {
+    RawClient client(node);
+    std::string bytes;
+    // Frames with a true length and kind get further than noise.
+    for (int frame = 0; frame < 5; ++frame) {
+      const size_t length = 1 + random.Below(100);
+      for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(i == 0 ? length : 0));
+      bytes.push_back(static_cast<char>(random.Below(16)));
+      for (size_t i = 1; i < length; ++i) {
+        bytes.push_back(static_cast<char>(random.Chance(0.6) ? 0 : random.Below(256)));
+      }
+    }
+    client.SendBytes(bytes);
+  }
+  ExpectServes(node);
+}
+
+TEST(LocalService, AClientThatDoesNotReadIsNotReadFrom) {
+  LocalNode node;
+  RawClient writer(node);
+  writer.Send(SmallPut(1, Id(1), std::string(60000, 'x')));
+  ASSERT_TRUE(writer.Receive().has_value());
+
+  RawClient client(node);
+  // 60 kB of answer to each 60 bytes of question, until the node takes no more.
+  fcntl(client.fd(), F_SETFL, O_NONBLOCK);
+  uint64_t asked = 0;
+  std::string frame;
+  bool full = false;
+  while (!full) {
+    frame.clear();
+    local::Encode(local::Request(local::Get{asked + 1, Id(1)}), frame);
+    const ssize_t sent = send(client.fd(), frame.data(), frame.size(), MSG_NOSIGNAL);
+    if (sent == static_cast<ssize_t>(frame.size())) {
+      ++asked;
+      continue;
+    }
+    ASSERT_LT(sent, 0) << "frames this small are taken whole";
+    // The node can still be about to read: it has stopped when its pins stay the same.
+    const size_t before = node.store_stats().pins;
+    full = before >= kMaxWaitingAnswers && node.store_stats().pins == before;
+  }
+  EXPECT_LT(node.store_stats().pins, kMaxWaitingAnswers + 4096);
+  ExpectServes(node);
+  // When it reads, everything comes.
+  fcntl(client.fd(), F_SETFL, 0);
+  for (uint64_t i = 1; i <= asked; ++i) {
+    const auto answer = client.Receive();
+    ASSERT_TRUE(answer.has_value());
+    ASSERT_EQ(std::get<local::Object>(*answer).request, i);
+  }
+  EXPECT_EQ(node.store_stats().pins, 0u);
+}
+
+TEST(LocalService, ThousandsOfGetsWaitTogether) {
+  LocalNode node;
+  RawClient client(node);
+  constexpr int kGets = 20000;
+  std::string requests;
+  for (int i = 0; i < kGets; ++i) {
+    local::Encode(local::Request(local::Get{static_cast<uint64_t>(i) + 1, Id(i % 100)}), requests);
+  }
+  ASSERT_TRUE(client.SendBytes(requests));
+  RawClient writer(node);
+  for (int i = 0; i < 100; ++i) writer.Send(SmallPut(static_cast<uint64_t>(i) + 1, Id(i), "bytes"));
+  std::vector<bool> answered(kGets + 1);
+  for (int i = 0; i < kGets; ++i) {
+    const auto answer = client.Receive();
+    ASSERT_TRUE(answer.has_value());
+    answered[std::get<local::Object>(*answer).request] = true;
+  }
+  EXPECT_EQ(std::count(answered.begin(), answered.end(), true), kGets);
+}
+
+TEST(LocalService, MorePutsThanItTakesAreRefusedNotLeftUnread) {
+  LocalNode node(uint64_t{8} << 20);
+  RawClient client(node);
+  // The node is full, so these wait; beyond the window they are refused at once.
+  const std::string bytes(1 << 19, 'x');
+  for (uint64_t i = 1; i <= 90; ++i) client.Send(SmallPut(i, Id(static_cast<int>(i)), bytes));
+  int refused = 0;
+  int stored = 0;
+  while (refused == 0 || stored < 15) {
+    const auto answer = client.Receive();
+    ASSERT_TRUE(answer.has_value());
+    if (const auto* failed = std::get_if<local::Failed>(&*answer)) {
+      EXPECT_EQ(failed->code, absl::StatusCode::kResourceExhausted);
+      EXPECT_THAT(std::string(failed->message), HasSubstr("earlier Puts"));
+      ++refused;
+    } else {
+      ++stored;
+    }
+  }
+  EXPECT_TRUE(node.CheckInvariants().ok());
+}
+
+TEST(LocalService, SurvivesHavingNoDescriptorLeft) {
+  LocalNode node;
+  RawClient before(node);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const int highest = dup(before.fd());
+  close(highest);
+  const rlimit tight{static_cast<rlim_t>(highest + 4), limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &tight), 0);
+  // This process is node and client at once: a forked child makes the connections.
+  const pid_t child = fork();
+  if (child == 0) {
+    setrlimit(RLIMIT_NOFILE, &limit);
+    int refused = 0;
+    std::vector<std::unique_ptr<RawClient>> clients;
+    for (int i = 0; i < 10; ++i) clients.push_back(std::make_unique<RawClient>(node, false));
+    for (auto& client : clients) {
+      client->Send(local::ClientHello{});
+      const auto hello = client->Receive();
+      if (!hello || std::get<local::NodeHello>(*hello).code != absl::StatusCode::kOk) ++refused;
+    }
+    _exit(refused >= 5 && refused < 10 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  EXPECT_EQ(status, 0);
+  EXPECT_GE(node.service_stats().refused, 5u);
+  ExpectServes(node);
+}
+
+TEST(LocalService, AnotherUserIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  // Another user can get there.
+  const SocketFolder folder("/tmp");
+  LocalNode node(uint64_t{64} << 20, folder.path() + "/node.sock");
+  // Even with a socket that is open to all.
+  ASSERT_EQ(chmod(node.socket().c_str(), 0666), 0);
+  ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (seteuid(65534) != 0) _exit(2);
+    RawClient client(node, /*greet=*/false);
+    if (!client.connected()) _exit(3);
+    const absl::Status reason = client.Reason();
+    _exit(absl::IsPermissionDenied(reason) && absl::StrContains(reason.message(), "65534") ? 0 : 4);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(node.service_stats().refused, 1u);
+}
+
+TEST(LocalService, WhatAVanishedClientSawIsNeverRecycled) {
+  LocalNode node;
+  {
+    RawClient writer(node);
+    for (const int i : {1, 2}) {
+      writer.Send(local::Create{1, {Id(i), false, 1, absl::InfiniteDuration(), ""}, 2 << 20});
+      auto answer = writer.Receive();
+      while (answer && std::holds_alternative<local::File>(*answer)) answer = writer.Receive();
+      ASSERT_TRUE(answer && std::holds_alternative<local::Granted>(*answer));
+      writer.Send(local::Seal{2, std::get<local::Granted>(*answer).writer, false, ""});
+      ASSERT_TRUE(std::holds_alternative<local::PutDone>(*writer.Receive()));
+    }
+    RawClient reader(node);
+    reader.Send(local::Get{1, Id(1)});
+    ASSERT_TRUE(std::holds_alternative<local::File>(*reader.Receive()));
+    ASSERT_TRUE(std::holds_alternative<local::Mapped>(*reader.Receive()));
+    EXPECT_EQ(node.store_stats().pins, 1u);
+  }
+  node.Await([&] { return node.service().stats().clients == 0; });
+  EXPECT_EQ(node.store_stats().pins, 0u);
+  // Both are deleted; only the file that no client had mapped is kept warm.
+  RawClient client(node);
+  for (const int i : {1, 2}) {
+    client.Send(local::Delete{static_cast<uint64_t>(i), Id(i), absl::Seconds(10)});
+    ASSERT_TRUE(std::holds_alternative<local::Counted>(*client.Receive()));
+  }
+  node.Await([&] { return node.memory().stats().allocated_bytes == 0; });
+  EXPECT_EQ(node.memory_stats().pooled_bytes, uint64_t{2} << 20);
+}
+
+// The descriptor that comes with the next answer; the answer itself is dropped.
+int ReceiveDescriptor(int socket) {
+  char bytes[256];
+  iovec rest{bytes, sizeof(bytes)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &rest;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  int descriptor = -1;
+  if (recvmsg(socket, &message, 0) <= 0 || CMSG_FIRSTHDR(&message) == nullptr) return -1;
+  std::memcpy(&descriptor, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
+  return descriptor;
+}
+
+// A process that maps the segment of an object, breaks its connection without a message, and ends
+// when the test asks for it.
+class VanishedClient {
+ public:
+  VanishedClient(const LocalNode& node, const ObjectId& id) {
+    PHALANX_CHECK(pipe(tell_) == 0 && pipe(told_) == 0, "pipes");
+    child_ = fork();
+    if (child_ != 0) {
+      close(told_[1]);
+      char byte;
+      PHALANX_CHECK(read(told_[0], &byte, 1) == 1, "the object is mapped");
+      return;
+    }
+    close(tell_[1]);
+    {
+      RawClient client(node);
+      client.Send(local::Get{1, id});
+      const int file = ReceiveDescriptor(client.fd());
+      const bool mapped = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0) != MAP_FAILED;
+      close(file);
+      if (!mapped) _exit(1);
+    }
+    char byte = 0;
+    _exit(write(told_[1], "!", 1) == 1 && read(tell_[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  ~VanishedClient() { End(); }
+  void End() {
+    if (child_ == 0) return;
+    close(tell_[1]);
+    int status = 0;
+    waitpid(std::exchange(child_, 0), &status, 0);
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    close(tell_[0]);
+    close(told_[0]);
+  }
+
+ private:
+  int tell_[2];
+  int told_[2];
+  pid_t child_ = -1;
+};
+
+TEST(LocalService, WhatAVanishedClientSawInASegmentWaitsUntilItsProcessHasEnded) {
+  LocalNode node;
+  RawClient client(node);
+  for (const int i : {1, 2}) {
+    client.Send(SmallPut(1, Id(i), std::string(100000, 'a')));
+    ASSERT_TRUE(std::holds_alternative<local::PutDone>(*client.Receive()));
+  }
+  VanishedClient vanished(node, Id(1));
+  node.Await([&] { return node.service().stats().clients == 1; });
+  client.Send(local::Delete{2, Id(1), absl::Seconds(10)});
+  ASSERT_TRUE(std::holds_alternative<local::Counted>(*client.Receive()));
+  node.Await([&] { return node.store().stats().objects == 1; });
+  EXPECT_GE(node.memory_stats().condemned_bytes, 100000u);
+  vanished.End();
+  node.Await([&] { return node.memory().stats().condemned_bytes == 0; });
+}
+
+TEST(LocalService, AClientThatLeavesKeepsThePinsItNames) {
+  LocalNode node;
+  RawClient client(node);
+  client.Send(SmallPut(1, Id(1), std::string(100000, 'a')));
+  ASSERT_TRUE(std::holds_alternative<local::PutDone>(*client.Receive()));
+  std::vector<uint64_t> pins;
+  for (uint64_t i = 2; i < 5; ++i) {
+    client.Send(local::Get{i, Id(1)});
+    auto answer = client.Receive();
+    if (answer && std::holds_alternative<local::File>(*answer)) answer = client.Receive();
+    ASSERT_TRUE(answer && std::holds_alternative<local::Mapped>(*answer));
+    pins.push_back(std::get<local::Mapped>(*answer).pin);
+  }
+  client.Send(local::Get{9, Id(2)});
+  client.Send(local::Leave{true, {pins[0]}});
+  client.Send(local::Leave{false, {pins[1]}});
+  node.Await([&] { return node.store().stats().pins == 2; });
+  EXPECT_EQ(node.store_stats().waiting_gets, 0u);
+  client.Send(local::Release{pins[0], true});
+  node.Await([&] { return node.store().stats().pins == 1; });
+  client.Send(local::Stat{10, Id(1), false, false, absl::Seconds(1)});
+  EXPECT_THAT(client.Reason(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("left")));
+  node.Await([&] { return node.store().stats().pins == 0; });
+}
+
+// The writable file of a 2 MiB object that `client` has begun.
+uint64_t BeginWriting(RawClient& client, uint64_t request, const ObjectId& id) {
+  client.Send(local::Create{request, {id, false, 1, absl::InfiniteDuration(), ""}, 2 << 20});
+  auto answer = client.Receive();
+  while (answer && std::holds_alternative<local::File>(*answer)) answer = client.Receive();
+  EXPECT_TRUE(answer && std::holds_alternative<local::Granted>(*answer));
+  return std::get<local::Granted>(*answer).writer;
+}
+
+TEST(LocalService, WhatAClientThatLeavesWasWritingIsNeverRecycled) {
+  LocalNode node;
+  const auto pooled = [&] { return node.memory().stats().pooled_bytes; };
+  RawClient client(node);
+  client.Send(local::Abort{BeginWriting(client, 1, Id(1))});
+  node.Await([&] { return pooled() > 0; });
+  BeginWriting(client, 2, Id(2));
+  node.Await([&] { return pooled() == 0; });
+  client.Send(local::Leave{false, {}});
+  node.Await([&] { return node.memory().stats().allocated_bytes == 0; });
+  EXPECT_EQ(pooled(), 0u) << "the client may still write there";
+}
+
+}  // namespace
+}  // namespace phalanx::object_store
