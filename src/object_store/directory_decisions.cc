@@ -252,7 +252,7 @@ void DirectoryDecisions::OnKept(const v1::Kept& kept) {
   const absl::StatusOr<ObjectId> id = directory::ParseObjectId(kept.object_id());
   if (!id.ok()) return;
   Copy* copy = table_.Find(*id, directory::FromProto(kept.generation()));
-  if (copy != nullptr) copy->owned = false;
+  if (copy != nullptr) copy->traits.owned = false;
 }
 
 }  // namespace phalanx::object_store

@@ -8,6 +8,14 @@
 #include "src/common/defects.h"
 
 namespace phalanx::object_store {
+namespace {
+
+View ViewOf(const Copy& copy, PinId pin) {
+  return View{pin,         copy.generation, copy.traits.metadata,
+              copy.buffer, copy.block,      copy.traits.reduced_from};
+}
+
+}  // namespace
 
 GetRequests::GetRequests(std::string node_name, Executor& executor, Turns& turns,
                          RequestTable& requests, ObjectTable& table, PullManager& pulls)
@@ -24,8 +32,7 @@ View GetRequests::MakeView(Request& request, Copy* copy) {
   part.copy = copy;
   table_.Pin(copy);
   requests_.FindClient(request.client)->pins.emplace(part.pin, Pin{copy, 0});
-  return View{part.pin,     copy->generation, copy->metadata,
-              copy->buffer, copy->block,      copy->reduced_from};
+  return ViewOf(*copy, part.pin);
 }
 
 void GetRequests::Answer(Request& request, absl::StatusOr<View> result) {
@@ -300,7 +307,7 @@ absl::StatusOr<View> GetRequests::PinCopy(ClientId id, const ObjectId& object,
   const PinId pin = requests_.NewNumber();
   table_.Pin(copy);
   client->pins.emplace(pin, Pin{copy, 0});
-  return View{pin, copy->generation, copy->metadata, copy->buffer, copy->block, copy->reduced_from};
+  return ViewOf(*copy, pin);
 }
 
 absl::Status GetRequests::Release(ClientId id, PinId pin, bool recycle) {

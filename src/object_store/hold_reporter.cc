@@ -68,7 +68,7 @@ void HoldReporter::Settle() {
 
 void HoldReporter::HoldReferences(const Copy& copy) {
   if (DefectActive(Defect::kReferencesNotHeld) && !copy.created_here) return;
-  table_.AddReferences(copy.refers_to);
+  table_.AddReferences(copy.traits.refers_to);
 }
 
 // Another node may have told the object's shard that it has a copy, too, and the shards of what
@@ -77,17 +77,17 @@ void HoldReporter::HoldReferences(const Copy& copy) {
 void HoldReporter::DropReferences(const Copy& copy) {
   if (DefectActive(Defect::kReferencesNotHeld) && !copy.created_here) return;
   const Instant until = executor_.Now() + options_.reference_patience;
-  absl::string_view ids = copy.refers_to;
+  absl::string_view ids = copy.traits.refers_to;
   for (; !ids.empty(); ids.remove_prefix(ObjectId::kSize)) {
     const ObjectId id = *ObjectId::FromBinary(ids.substr(0, ObjectId::kSize));
     if (channel_.ShardOf(id) != channel_.ShardOf(copy.id)) table_.Linger(id, until);
   }
-  table_.DropReferences(copy.refers_to);
+  table_.DropReferences(copy.traits.refers_to);
 }
 
 absl::Status HoldReporter::CheckInvariants(const std::vector<Copy*>& copies) const {
   uint64_t references = 0;
-  for (const Copy* copy : copies) references += copy->refers_to.size() / ObjectId::kSize;
+  for (const Copy* copy : copies) references += copy->traits.refers_to.size() / ObjectId::kSize;
   if (references != table_.references() && !DefectActive(Defect::kReferencesNotHeld)) {
     return absl::InternalError(
         absl::StrCat("copies refer to ", references, " objects, and hold ", table_.references()));

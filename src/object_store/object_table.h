@@ -32,6 +32,7 @@
 #include "phalanx/object_id.h"
 #include "src/common/ids.h"
 #include "src/common/instant.h"
+#include "src/object_store/copy_traits.h"
 #include "src/object_store/intrusive_list.h"
 #include "src/object_store/shared_memory.h"
 
@@ -59,11 +60,7 @@ struct Copy {
   ObjectId id;
   Generation generation;
   uint64_t size_bytes = 0;
-  int slices = 1;
-  std::string metadata;
-  std::string reduced_from;
-  std::string asked_for;
-  std::string refers_to;
+  CopyTraits traits;  // but for `owned`
   // What is kept for it beside its bytes, as far as that counts: its metadata, its sources, what it
   // refers to, and its records.
   uint64_t record_bytes = 0;
@@ -73,8 +70,6 @@ struct Copy {
 
   CopyState state = CopyState::kPulling;
   Standing standing = Standing::kPending;
-  // Freed when nobody holds it, as far as this node knows.
-  bool owned = false;
   // The Put that waits for a verdict, 0 if none.
   uint64_t waiting_put = 0;
   // Streaming Gets that look through it.

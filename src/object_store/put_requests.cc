@@ -133,7 +133,7 @@ Copy* PutRequests::AddCreated(const PutOptions& options, uint64_t size,
   const Generation generation =
       options.generation.valid() ? options.generation : Generation{options_.self, next_sequence_++};
   std::unique_ptr<Copy> copy = copies_.New(options.id, generation, size, options.slices,
-                                           CopyTraits(options), std::move(block));
+                                           TraitsOf(options), std::move(block));
   copy->created_here = true;
   copy->state = CopyState::kWriting;
   // While another generation is being fetched it is the adopted one.
