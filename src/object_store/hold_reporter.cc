@@ -71,9 +71,9 @@ void HoldReporter::HoldReferences(const Copy& copy) {
   table_.AddReferences(copy.traits.refers_to);
 }
 
-// Another node may have told the object's shard that it has a copy, too, and the shards of what
-// that refers to may not have heard of its holds yet: so ours last a little longer there. Within
-// one shard's session they come in order.
+// Another node can have a copy of the object whose holds have not reached the shards of the
+// references yet, so the holds of this node linger there. Within one shard's session the messages
+// come in order, so references of the object's own shard do not need that.
 void HoldReporter::DropReferences(const Copy& copy) {
   if (DefectActive(Defect::kReferencesNotHeld) && !copy.created_here) return;
   const Instant until = executor_.Now() + options_.reference_patience;
