@@ -14,7 +14,6 @@
 #include "src/collectives/source_watches.h"
 #include "src/common/callback_guard.h"
 #include "src/common/defects.h"
-#include "src/common/shard_of.h"
 #include "src/common/version.h"
 #include "src/directory/reduce_messages.h"
 #include "src/directory/validate.h"
@@ -59,7 +58,6 @@ struct Reducer::Impl final : public Fold::Host, public object_store::Registrant 
   void CloseIdleClient();
 
   // ---- directory
-  int ShardOf(const ObjectId& id) const { return channel_.ShardOf(id); }
   void HandleShardMessages();
   Fold* Find(const Key& key) const;
   void OnFold(const v1::Fold& message);
@@ -219,7 +217,8 @@ void Reducer::Impl::EndRings(int shard) {
   // Collected first: a drop changes the map.
   std::vector<Fold*> ended;
   for (const auto& [key, fold] : folds_) {
-    if (ShardOf(key.first) == shard && fold->ends_with_session()) ended.push_back(fold.get());
+    if (channel_.ShardOf(key.first) == shard && fold->ends_with_session())
+      ended.push_back(fold.get());
   }
   for (Fold* fold : ended) fold->Drop();
 }
@@ -324,7 +323,9 @@ void Reducer::Impl::OnKeep(const v1::KeepReduction& keep) {
 
 std::vector<v1::NodeMessage> Reducer::Impl::BeginSession(int shard) {
   std::vector<v1::NodeMessage> messages;
-  const auto here = [this, shard](const ObjectId& target) { return ShardOf(target) == shard; };
+  const auto here = [this, shard](const ObjectId& target) {
+    return channel_.ShardOf(target) == shard;
+  };
   // Calls first, kept parts after them: the shard appends sources in the order of the messages.
   for (v1::NodeMessage& asked : requests_.AskAgain(here)) {
     if (DefectActive(Defect::kCallerForgottenAtRestart)) break;

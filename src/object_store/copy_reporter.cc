@@ -12,11 +12,11 @@ namespace {
 void Describe(const Copy& copy, v1::ObjectInfo* out) {
   out->set_size_bytes(copy.size_bytes);
   out->set_slices(static_cast<uint32_t>(copy.buffer->layout().slices));
-  out->set_metadata(copy.metadata);
-  if (!copy.reduced_from.empty()) out->set_reduced_from(copy.reduced_from);
-  if (!copy.refers_to.empty()) out->set_refers_to(copy.refers_to);
-  if (copy.owned) out->set_owned(true);
-  if (!copy.asked_for.empty()) out->set_asked_for(copy.asked_for);
+  out->set_metadata(copy.traits.metadata);
+  if (!copy.traits.reduced_from.empty()) out->set_reduced_from(copy.traits.reduced_from);
+  if (!copy.traits.refers_to.empty()) out->set_refers_to(copy.traits.refers_to);
+  if (copy.traits.owned) out->set_owned(true);
+  if (!copy.traits.asked_for.empty()) out->set_asked_for(copy.traits.asked_for);
 }
 
 }  // namespace

@@ -62,11 +62,11 @@ void DirectoryDecisions::OnSuperseded(Copy* copy, const v1::Verdict& verdict) {
       absl::StrCat("object ", copy->id.hex(), ": generation ", copy->generation.ToString(),
                    " gave way to another that is complete"));
   reporter_.Withdraw(copy->id, copy->generation, why);
-  // Since it said so it may have adopted this one after all, and have taken the copy for an answer
-  // to the open want.
+  // Since the verdict the shard can have adopted this generation after all, and can have taken the
+  // copy for the answer to the open want.
   pulls_.AskAgain(copy->id);
   if (!copy->created_here) {
-    // What was pulled belonged to a generation that lost after a restart of the shard.
+    // The pulled generation lost against another one after a restart of the shard.
     pulls_.OnVoid(copy->id, copy->generation, why);
     if (copy->state == CopyState::kComplete) copies_.Drop(copy, why);
     return;
@@ -92,8 +92,8 @@ bool DirectoryDecisions::AlreadyHere(const ObjectId& id, const Generation& gener
   return true;
 }
 
-// A shard that began anew may not know of the other one, and so cannot void it: it waited for its
-// memory here, or its sender died, when we registered.
+// A shard that has restarted does not know the other generation if that generation waited for its
+// memory here, or its sender died, when this node registered. So the shard cannot void it.
 void DirectoryDecisions::NoteAdopted(Copy* copy) {
   copy->standing = Standing::kAdopted;
   const PullTarget* target = pulls_.Target(copy->id);
@@ -111,8 +111,8 @@ void DirectoryDecisions::StandBehind(const ObjectId& id, const Generation& adopt
   }
 }
 
-// The shard has forgotten, or never heard, that the generation was deleted. Were it not told, it
-// would take the want for answered, and the Get would wait for ever.
+// The shard has forgotten, or has never known, that the generation was deleted. Without the report
+// it would take the want for answered, and the Get would wait for ever.
 bool DirectoryDecisions::ReportIfDeleted(const ObjectId& id, const Generation& generation) {
   if (!deleted_.Contains(id, generation)) return false;
   reporter_.ReportDeleted(id, generation);
@@ -127,8 +127,8 @@ void DirectoryDecisions::OnAssign(const v1::Assign& assign) {
   if (AlreadyHere(*id, *generation)) {
     const Copy* copy = table_.Find(*id, *generation);
     if (copy->state != CopyState::kComplete) return;
-    // The plan crossed with our word that the copy is complete. Said again behind the request to
-    // evict it, that would list a copy which the grant takes away.
+    // The plan crossed with this node's report that the copy is complete. A second report, behind
+    // the request to evict the copy, would list a copy that the grant takes away.
     if (copy->eviction == Copy::Eviction::kAsked) return;
     reporter_.ReportComplete(*copy, assign.plan_id());
     return;
@@ -182,9 +182,8 @@ void DirectoryDecisions::OnVoid(const ObjectId& id, const Generation& generation
       absl::StrCat("object ", id.hex(), ": generation ", generation.ToString(), " died: ", reason));
   pulls_.OnVoid(id, generation, why);
   Copy* copy = table_.Find(id, generation);
-  // Complete here, yet gone for the shard: another generation will be adopted, and bytes of two
-  // must not be told apart by which node one asks. (What was made here alone is judged by a
-  // verdict.)
+  // The copy is complete here, but the shard will adopt another generation, and all nodes must read
+  // the same bytes. (A generation that this node alone created gets a verdict instead.)
   const bool judged = copy != nullptr && copy->created_here && copy->generation.creator == self_;
   if (copy != nullptr && !judged && copy->state == CopyState::kComplete) {
     turns_.Touch(id);
@@ -202,7 +201,7 @@ void DirectoryDecisions::OnDeleted(const ObjectId& id, const Generation& generat
   Copy* copy = table_.Find(id, generation);
   if (copy != nullptr && copy->state != CopyState::kPulling) {
     const bool waited_for = copy->state == CopyState::kWriting;
-    // A Put whose verdict is its deletion had been adopted before.
+    // A Put whose verdict is a deletion was adopted before the deletion.
     puts_.AnswerCreator(copy, copy->waiting_put != 0
                                   ? absl::StatusOr<PutResult>(PutResult{false, generation})
                                   : absl::StatusOr<PutResult>(why));
@@ -235,11 +234,11 @@ void DirectoryDecisions::OnFetch(const v1::Fetch& fetch) {
     return;
   }
   if (fetch.keep()) table_.MakePrimary(copy);
-  // The request to evict it, which is on its way, says as much.
+  // A request to evict the copy, which is on its way, reports the same.
   if (copy->eviction != Copy::Eviction::kAsked) reporter_.ReportComplete(*copy, fetch.plan_id());
 }
 
-// What is not here any more need not be told again.
+// The mark of a copy that is gone is never registered again.
 void DirectoryDecisions::OnSticky(int shard, const v1::Sticky& sticky) {
   stickies_.NoteStamp(shard, sticky.mark().stamp());
   const absl::StatusOr<ObjectId> id = directory::ParseObjectId(sticky.object_id());
@@ -252,7 +251,7 @@ void DirectoryDecisions::OnKept(const v1::Kept& kept) {
   const absl::StatusOr<ObjectId> id = directory::ParseObjectId(kept.object_id());
   if (!id.ok()) return;
   Copy* copy = table_.Find(*id, directory::FromProto(kept.generation()));
-  if (copy != nullptr) copy->owned = false;
+  if (copy != nullptr) copy->traits.owned = false;
 }
 
 }  // namespace phalanx::object_store

@@ -44,7 +44,7 @@ class DirectoryDecisions {
   void OnSuperseded(Copy* copy, const v1::Verdict& verdict);
   void OnVoid(const ObjectId& id, const Generation& generation, const std::string& reason);
   void OnDeleted(const ObjectId& id, const Generation& generation);
-  // Returns true if the generation was deleted: the shard is told so.
+  // Reports a generation that was deleted, and returns true; else returns false.
   bool ReportIfDeleted(const ObjectId& id, const Generation& generation);
   // The shard has named this copy's generation as the object's, so none that is being fetched is.
   void NoteAdopted(Copy* copy);

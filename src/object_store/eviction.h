@@ -1,12 +1,12 @@
-// Who gets memory next, and which copies make room for it. Pure.
+// Which request gets memory next, and which copies make room for it. Pure.
 //
-// Requests are served in the order in which they came. One that eviction can make room for is
-// served before all later ones; one that only a Delete or a Release can make room for lets later
-// ones pass, since those may be what the Delete waits for. A request holds no memory while it
-// waits, so requests cannot wait for each other in a circle.
+// Requests get memory in the order in which they came. A request that eviction can make room for
+// gets memory before all later ones. A request that only a Delete or a Release can make room for
+// lets later requests pass, since the Delete can depend on one of these. A request holds no memory
+// while it waits, so requests cannot wait for each other in a circle.
 //
-// Eviction asks: a copy is chosen here (least recently used first), the shard is asked, and only
-// its grant drops the copy. A refused copy is not asked for again for kRefusalHolds.
+// A copy is chosen here, least recently used first. The store asks the copy's shard, and drops the
+// copy only if the shard grants that. A refused copy is not chosen again for kRefusalHolds.
 //
 // Thread rule: no thread, lock or clock inside. Owned by the store, on the control loop.
 #ifndef PHALANX_OBJECT_STORE_EVICTION_H_
@@ -24,14 +24,15 @@ namespace phalanx::object_store {
 
 class Eviction {
  public:
-  // Questions to the shards that are open at a time.
+  // Requests to the shards that are open at a time.
   static constexpr size_t kMaxAsked = 1024;
   static constexpr absl::Duration kRefusalHolds = absl::Seconds(1);
 
   // `table` outlives this.
   explicit Eviction(ObjectTable& table) : table_(table) {}
 
-  // Reserves at once if that passes nobody by: true. Else nothing changed.
+  // Reserves the bytes and returns true if no request waits that comes before. Else changes
+  // nothing.
   bool TryNow(uint64_t bytes);
 
   using Ticket = uint64_t;  // never 0, never reused
@@ -43,17 +44,17 @@ class Eviction {
   struct Decisions {
     std::vector<Ticket> granted;  // their memory is reserved
     std::vector<Copy*> ask;       // marked as asked
-    // Partial copies that nothing feeds at the moment, to be given up.
+    // Partial copies without a pull or a writer, to be given up.
     std::vector<Copy*> give_up;
   };
-  // Does what can be done now. To be called after anything that frees memory, adds a candidate or a
-  // request, and when NextDeadline has passed.
+  // Does what can be done now. The owner calls this after anything that frees memory, adds a
+  // candidate or a request, and when NextDeadline has passed.
   Decisions Decide(Instant now);
 
   // The shard refused: the copy stays.
   void Refused(Copy* copy, Instant now);
 
-  // Infinite while nobody waits.
+  // Infinite while no request waits.
   Instant NextDeadline() const;
   size_t waiting() const { return queue_.size(); }
   uint64_t waiting_bytes() const { return waiting_bytes_; }

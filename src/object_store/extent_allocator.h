@@ -1,9 +1,9 @@
-// Where in which segment the next small object goes: free extents of several segments, best fit
-// first. Pure.
+// Chooses the segment and the place for the next small object: free extents of several segments,
+// best fit first. Pure.
 //
-// Offsets and lengths are multiples of kUnitBytes. Neighbours that are free become one extent. An
-// extent that is given up (somebody may still see it) is not handed out again; its segment can be
-// closed once nothing in it is used any more.
+// Offsets and lengths are multiples of kUnitBytes. Free neighbours become one extent. An extent
+// that is given up (another process can still see it) is not allocated again; its segment can be
+// closed once no extent in it is used.
 //
 // Thread rule: no thread, lock or system call inside. Owned by MemfdMemory.
 #ifndef PHALANX_OBJECT_STORE_EXTENT_ALLOCATOR_H_
@@ -32,20 +32,20 @@ class ExtentAllocator {
 
   // REQUIRES: the id is new, bytes is a multiple of kUnitBytes and not 0.
   void AddSegment(SegmentId id, uint64_t bytes);
-  // REQUIRES: nothing in it is used.
+  // REQUIRES: no extent in it is used.
   void RemoveSegment(SegmentId id);
 
-  // The smallest free extent that is large enough, the rest of it staying free; at least
-  // kUnitBytes. Nothing when there is none.
+  // Allocates from the smallest free extent that is large enough, at least kUnitBytes; the rest of
+  // it stays free. Returns nothing if there is none.
   std::optional<Extent> Allocate(uint64_t bytes);
   // REQUIRES: `extent` was allocated and not freed since.
   void Free(const Extent& extent);
-  // As Free, but never handed out again.
+  // As Free, but the extent is not allocated again.
   void GiveUp(const Extent& extent);
-  // It can be handed out again after all. REQUIRES: `extent` was given up, its segment is there.
+  // The extent can be allocated again. REQUIRES: it was given up, and its segment exists.
   void TakeBack(const Extent& extent);
 
-  // Bytes in use in a segment; 0: it may be removed.
+  // Bytes in use in a segment; 0: the segment can be removed.
   uint64_t used_bytes(SegmentId id) const { return segments_.at(id).used; }
   uint64_t given_up_bytes(SegmentId id) const { return segments_.at(id).given_up; }
   uint64_t free_bytes() const { return free_bytes_; }

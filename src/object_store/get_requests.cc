@@ -8,6 +8,14 @@
 #include "src/common/defects.h"
 
 namespace phalanx::object_store {
+namespace {
+
+View ViewOf(const Copy& copy, PinId pin) {
+  return View{pin,         copy.generation, copy.traits.metadata,
+              copy.buffer, copy.block,      copy.traits.reduced_from};
+}
+
+}  // namespace
 
 GetRequests::GetRequests(std::string node_name, Executor& executor, Turns& turns,
                          RequestTable& requests, ObjectTable& table, PullManager& pulls)
@@ -24,8 +32,7 @@ View GetRequests::MakeView(Request& request, Copy* copy) {
   part.copy = copy;
   table_.Pin(copy);
   requests_.FindClient(request.client)->pins.emplace(part.pin, Pin{copy, 0});
-  return View{part.pin,     copy->generation, copy->metadata,
-              copy->buffer, copy->block,      copy->reduced_from};
+  return ViewOf(*copy, part.pin);
 }
 
 void GetRequests::Answer(Request& request, absl::StatusOr<View> result) {
@@ -37,7 +44,7 @@ void GetRequests::Answer(Request& request, absl::StatusOr<View> result) {
 void GetRequests::HandOut(RequestId id) {
   Request* request = requests_.Find(id);
   GetPart* part = &std::get<GetPart>(request->part);
-  // The callbacks may end the request: they are called from outside of it.
+  // A callback can end the request, so the callbacks are moved out of it before they are called.
   if (part->why_void) {
     const absl::Status why = *std::exchange(part->why_void, std::nullopt);
     EndStreaming(request->client, std::exchange(part->void_pin, 0));
@@ -108,8 +115,8 @@ void GetRequests::Resolve(const ObjectId& id) {
   if (it != gets_.end() && it->second->waiting > 0) {
     Copy* complete = table_.Complete(id);
     Copy* partial = it->second->waiting_streaming > 0 ? StreamSource(id) : nullptr;
-    // Looks at each of them only when there is news for some: what many wait for is touched by
-    // every one that gives up.
+    // The list is only walked if a Get can be answered: an object with many waiting Gets is touched
+    // whenever one of them gives up, and a walk each time would be quadratic.
     const bool news = complete != nullptr || partial != nullptr;
     for (Request* request = news ? it->second->list.front() : nullptr; request != nullptr;) {
       Request* next = request->of_object.next;
@@ -164,7 +171,7 @@ void GetRequests::EndReaders(Copy* copy) {
     requests_.FindClient(request->client)->pins.at(pin).streaming = 0;
     Leave(*request);
     request->stage = Request::Stage::kAnswered;
-    // A view that is still to be handed out ends the request then.
+    // Handing out a view that is still queued erases the request.
     if (!request->in_answers) Erase(*request);
   }
 }
@@ -174,7 +181,7 @@ void GetRequests::VoidReaders(Copy* copy, const absl::Status& why) {
   for (Request* request : ReadersOf(copy)) {
     GetPart& part = std::get<GetPart>(request->part);
     if (part.view) {
-      // It has seen nothing yet.
+      // The view was not handed out: the reader has read nothing.
       Unpin(*requests_.FindClient(request->client), part.pin, /*recycle=*/true);
       part.view.reset();
     } else {
@@ -249,7 +256,7 @@ void GetRequests::Cancel(Request& request) {
   turns_.Touch(request.object);
   GetPart& part = std::get<GetPart>(request.part);
   EndStreaming(request.client, part.void_pin);
-  // A view that was handed out is the reader's to release.
+  // A view that was handed out stays pinned until the reader releases it.
   if (part.view && part.view->ok()) {
     Unpin(*requests_.FindClient(request.client), part.pin, /*recycle=*/true);
   } else {
@@ -300,7 +307,7 @@ absl::StatusOr<View> GetRequests::PinCopy(ClientId id, const ObjectId& object,
   const PinId pin = requests_.NewNumber();
   table_.Pin(copy);
   client->pins.emplace(pin, Pin{copy, 0});
-  return View{pin, copy->generation, copy->metadata, copy->buffer, copy->block, copy->reduced_from};
+  return ViewOf(*copy, pin);
 }
 
 absl::Status GetRequests::Release(ClientId id, PinId pin, bool recycle) {
@@ -311,7 +318,7 @@ absl::Status GetRequests::Release(ClientId id, PinId pin, bool recycle) {
   if (client == nullptr) return not_held();
   const auto it = client->pins.find(pin);
   if (it == client->pins.end()) return not_held();
-  // Who lets go of a partial view wants no more of it.
+  // A reader that releases a partial view does not want the rest.
   if (Request* request = requests_.Find(it->second.streaming); request != nullptr) {
     Cancel(*request);
   }

@@ -1,7 +1,7 @@
 // SharedMemory for simulation and unit tests: blocks of the heap that no other process can see.
 //
-// It recycles eagerly and never zeroes, so that a reader of pages that were given back reads other
-// bytes, and can be told to run out.
+// Blocks are reused at once and never zeroed, so that a reader of a released block reads other
+// bytes. Tests can make allocations fail.
 //
 // Thread rule: as SharedMemory; it has no helper thread, `done` is posted to the executor.
 #ifndef PHALANX_OBJECT_STORE_HEAP_MEMORY_H_
@@ -17,19 +17,18 @@ namespace phalanx::object_store {
 
 class HeapMemory : public SharedMemory {
  public:
-  // `executor` outlives this and is the loop on which it is used. Without a limit the heap is the
-  // limit.
+  // `executor` outlives this, and is the loop on which this is used.
   explicit HeapMemory(Executor& executor, uint64_t limit_bytes = UINT64_MAX);
   // Blocks may outlive it.
   ~HeapMemory() override;
 
   void Allocate(uint64_t bytes, Allocated done) override;
-  // Nothing of the heap waits for anybody.
+  // No block waits for a viewer.
   void Reconsider() override {}
   void Trim(uint64_t keep_bytes) override;
   SharedMemoryStats stats() const override;
 
-  // The next so many Allocates fail.
+  // The next `count` Allocates fail.
   void FailNext(int count) { fail_next_ = count; }
 
  private:

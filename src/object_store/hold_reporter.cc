@@ -68,26 +68,26 @@ void HoldReporter::Settle() {
 
 void HoldReporter::HoldReferences(const Copy& copy) {
   if (DefectActive(Defect::kReferencesNotHeld) && !copy.created_here) return;
-  table_.AddReferences(copy.refers_to);
+  table_.AddReferences(copy.traits.refers_to);
 }
 
-// Another node may have told the object's shard that it has a copy, too, and the shards of what
-// that refers to may not have heard of its holds yet: so ours last a little longer there. Within
-// one shard's session they come in order.
+// Another node can have a copy of the object whose holds have not reached the shards of the
+// references yet, so the holds of this node linger there. Within one shard's session the messages
+// come in order, so references of the object's own shard do not need that.
 void HoldReporter::DropReferences(const Copy& copy) {
   if (DefectActive(Defect::kReferencesNotHeld) && !copy.created_here) return;
   const Instant until = executor_.Now() + options_.reference_patience;
-  absl::string_view ids = copy.refers_to;
+  absl::string_view ids = copy.traits.refers_to;
   for (; !ids.empty(); ids.remove_prefix(ObjectId::kSize)) {
     const ObjectId id = *ObjectId::FromBinary(ids.substr(0, ObjectId::kSize));
     if (channel_.ShardOf(id) != channel_.ShardOf(copy.id)) table_.Linger(id, until);
   }
-  table_.DropReferences(copy.refers_to);
+  table_.DropReferences(copy.traits.refers_to);
 }
 
 absl::Status HoldReporter::CheckInvariants(const std::vector<Copy*>& copies) const {
   uint64_t references = 0;
-  for (const Copy* copy : copies) references += copy->refers_to.size() / ObjectId::kSize;
+  for (const Copy* copy : copies) references += copy->traits.refers_to.size() / ObjectId::kSize;
   if (references != table_.references() && !DefectActive(Defect::kReferencesNotHeld)) {
     return absl::InternalError(
         absl::StrCat("copies refer to ", references, " objects, and hold ", table_.references()));

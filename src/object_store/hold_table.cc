@@ -144,7 +144,7 @@ HoldTable::Changes HoldTable::TakeChanges() {
   Changes changes;
   for (const ObjectId& id : std::exchange(touched_, {})) {
     const auto entry = ids_.find(id);
-    // Told anew since, and gone.
+    // Its shard has got the present state since, in a registration.
     if (entry == ids_.end() || !std::exchange(entry->second.touched, false)) continue;
     const bool held = entry->second.count > 0;
     if (held != entry->second.told) (held ? changes.held : changes.unheld).push_back(id);

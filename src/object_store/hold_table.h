@@ -1,18 +1,18 @@
-// Who on this node holds which objects: clients, references that left this node and have not
-// arrived, copies here whose bytes refer to others. The shards are told only whether anybody does.
-// Pure.
+// The objects that this node holds, and by what: clients, references that left this node and have
+// not arrived, copies here whose bytes refer to other objects. The shards learn only whether this
+// node holds an object at all. Pure.
 //
 //   clients ── Hold, Release ────────────►┐
 //   Transit ── claimed, or its time over ─┼─► how many, per id ──► TakeChanges
 //   copies ── AddReferences, Drop... ────►┘
 //
 // Invariants, checked by CheckInvariants
-//  1. An id's count is what clients, transits and references have of it, each client once, however
-//     often it holds the id.
-//  2. An id that nobody holds, and of which its shard knows that, is not in the table.
+//  1. An id's count is the number of clients, transits and references that hold it; a client counts
+//     once, however often it holds the id.
+//  2. An id without holds is in the table only until its shard knows that.
 //
-// Bounded: by ids per client, by references on their way (beyond that the oldest ends early), and
-// by the memory that copies count for what they refer to.
+// Bounded by ids per client, by references in transit (beyond the limit the oldest ends early), and
+// by the memory that copies count for their references.
 //
 // Thread rule: no thread, lock or clock inside. Owned by the store, on the control loop.
 #ifndef PHALANX_OBJECT_STORE_HOLD_TABLE_H_
@@ -38,7 +38,7 @@ namespace phalanx::object_store {
 struct HoldLimits {
   // Different ids that one client holds.
   size_t ids_per_client = 1 << 20;
-  // References on their way from here, and those that copies had a moment ago.
+  // References in transit, and references that linger.
   size_t transits = 1 << 20;
 };
 
@@ -50,50 +50,50 @@ class HoldTable {
   explicit HoldTable(HoldLimits limits) : limits_(limits) {}
 
   // ---- clients
-  // ResourceExhausted, and none of them is held for it, when the client would hold too many.
+  // ResourceExhausted, without holding any of them, if the client would hold too many.
   absl::Status Hold(Client client, Ids ids);
-  // Ends one hold of each; what the client does not hold is passed over.
+  // Ends one hold of each. Ids that the client does not hold are ignored.
   void Release(Client client, Ids ids);
-  // Everything that the client holds.
+  // Ends all holds of the client.
   void CloseClient(Client client);
 
-  // ---- references on their way
-  // Under a number that nobody else uses for this id; held until then, or until it is claimed.
+  // ---- references in transit
+  // Holds the id until `until`, or until EndTransit. REQUIRES: `number` was not used for this id.
   void Transit(const ObjectId& id, uint64_t number, Instant until);
-  // Nothing happens if there is no such.
+  // Unknown numbers are ignored.
   void EndTransit(const ObjectId& id, uint64_t number);
 
   // ---- copies; ids of 20 bytes, one after the other
   void AddReferences(absl::string_view ids);
   void DropReferences(absl::string_view ids);
-  // Held until then, by nobody in particular.
+  // Holds the id until `until`.
   void Linger(const ObjectId& id, Instant until);
 
   // ---- time
   void Expire(Instant now);
   Instant NextDeadline() const;
 
-  // ---- what the shards are to be told
+  // ---- changes for the shards
   struct Changes {
     std::vector<ObjectId> held;
     std::vector<ObjectId> unheld;
     bool empty() const { return held.empty() && unheld.empty(); }
   };
   bool changed() const { return !touched_.empty(); }
-  // Since the last call, and only where it makes a difference.
+  // The ids whose state differs from what their shard knows. They count as known from now on.
   Changes TakeChanges();
-  // All that is held of those chosen, in order of ids; they count as told, and the others among the
-  // chosen as well: for a shard that knows nothing.
+  // The chosen ids that are held, in order, for a shard that knows nothing. The state of all chosen
+  // ids counts as known from now on.
   std::vector<ObjectId> TellAgain(const std::function<bool(const ObjectId&)>& chosen);
 
   // ---- looking
   size_t ids() const { return ids_.size(); }
-  // References on their way, and what lingers.
+  // References in transit, and references that linger.
   size_t transits() const { return deadlines_.size(); }
   uint64_t references() const { return references_; }
-  // Of a client; for checkers.
+  // Whether the client holds the id; for checkers.
   bool Holds(Client client, const ObjectId& id) const;
-  // References whose time was over before anybody claimed them; and those that ended early.
+  // Transits that ended by time, not by a claim; and transits that ended early for lack of room.
   uint64_t unclaimed() const { return unclaimed_; }
   uint64_t cut_short() const { return cut_short_; }
 
@@ -106,7 +106,7 @@ class HoldTable {
     bool touched = false;
   };
   using Deadline = std::pair<Instant, uint64_t>;  // with a serial number
-  // A reference on its way, under its number, or what lingers.
+  // A reference in transit, under its number, or one that lingers.
   struct Passing {
     ObjectId id;
     std::optional<uint64_t> number;

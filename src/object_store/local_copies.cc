@@ -27,13 +27,8 @@ std::unique_ptr<Copy> LocalCopies::New(const ObjectId& id, const Generation& gen
   copy->id = id;
   copy->generation = generation;
   copy->size_bytes = size;
-  copy->slices = slices;
   copy->record_bytes = RecordBytes(traits);
-  copy->metadata = std::move(traits.metadata);
-  copy->reduced_from = std::move(traits.reduced_from);
-  copy->refers_to = std::move(traits.refers_to);
-  copy->asked_for = std::move(traits.asked_for);
-  copy->owned = traits.owned;
+  copy->traits = std::move(traits);
   copy->buffer =
       std::make_shared<net::TransferBuffer>(net::SliceLayout{size, slices}, block->bytes(), block);
   copy->block = std::move(block);

@@ -10,41 +10,22 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "absl/status/status.h"
 #include "src/net/data_plane.h"
 #include "src/object_store/get_requests.h"
 #include "src/object_store/hold_reporter.h"
 #include "src/object_store/object_table.h"
-#include "src/object_store/pull_manager.h"
 #include "src/object_store/sticky_marks.h"
 #include "src/object_store/store_types.h"
 #include "src/object_store/turns.h"
 
 namespace phalanx::object_store {
 
-// What is fixed of a generation beside its bytes.
-struct CopyTraits {
-  explicit CopyTraits(const PutOptions& options)
-      : metadata(options.metadata),
-        reduced_from(options.reduced_from),
-        refers_to(options.refers_to),
-        asked_for(options.asked_for),
-        owned(options.owned) {}
-  explicit CopyTraits(const PullTarget& target)
-      : metadata(target.metadata),
-        reduced_from(target.reduced_from),
-        refers_to(target.refers_to),
-        asked_for(target.asked_for),
-        owned(target.owned) {}
-
-  std::string metadata;
-  std::string reduced_from;
-  std::string refers_to;
-  std::string asked_for;
-  bool owned = false;
-};
+inline CopyTraits TraitsOf(const PutOptions& options) {
+  return {options.metadata, options.reduced_from, options.asked_for, options.refers_to,
+          options.owned};
+}
 
 class LocalCopies {
  public:

@@ -65,7 +65,7 @@ absl::StatusOr<char*> Fill(int fd, uint64_t bytes, const MemfdFile::Available& a
   return static_cast<char*>(data);
 }
 
-// With none left for clients, nobody could even delete.
+// The rest stays for clients: without a descriptor they could not even connect to delete objects.
 constexpr rlim_t kKeptDescriptors = 64;
 
 // Whether `fd`, the lowest that was free, leaves enough of them.

@@ -1,7 +1,7 @@
-// One anonymous file in memory, all of its pages there, mapped by this process.
+// One anonymous file in memory, mapped by this process. All of its pages exist.
 //
-// Its size is sealed. It can be handed to other processes by descriptor: one that can only be
-// mapped read-only, or, unless it was made for this process alone, one to write through.
+// The size is sealed. Other processes get a descriptor that can only be mapped read-only, or a
+// writable one, unless the file was made for this process alone.
 //
 // Thread rule: made and destroyed on any thread (both take time with the size); otherwise used by
 // one thread at a time.
@@ -20,16 +20,16 @@ namespace phalanx::object_store {
 class MemfdFile {
  public:
   enum class Writers {
-    kAnyHolder,    // whoever gets the writable descriptor
-    kThisProcess,  // nobody else, ever: no new writable mapping can be made by any descriptor
+    kAnyHolder,    // every process that has the writable descriptor
+    kThisProcess,  // seals forbid any new writable mapping
   };
 
-  // Bytes that the system can give; asked between steps of the reservation. Empty: only the kernel
-  // is asked.
+  // Returns the bytes that the system can give; called between steps of the reservation. If empty,
+  // only the kernel limits the reservation.
   using Available = std::function<uint64_t()>;
 
-  // `bytes` are rounded up to whole pages. ResourceExhausted when there is no memory or no
-  // descriptor; the text says how much was asked. REQUIRES: bytes > 0.
+  // Rounds `bytes` up to whole pages. ResourceExhausted if there is no memory or no descriptor; the
+  // text names the bytes. REQUIRES: bytes > 0.
   static absl::StatusOr<std::unique_ptr<MemfdFile>> Create(uint64_t bytes, Writers writers,
                                                            const Available& available);
   // Unmaps and closes. Other processes keep what they mapped.
@@ -40,19 +40,19 @@ class MemfdFile {
   char* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
 
-  // -1 if it was made for this process alone.
+  // -1 if the file was made for this process alone.
   int writable_fd() const { return writers_ == Writers::kAnyHolder ? fd_ : -1; }
-  // Opened at the first call; -1 when there is no descriptor left.
+  // Opened by the first call; -1 if the process has no descriptor left.
   int read_only_fd();
-  // A new descriptor like read_only_fd, for another process; the caller closes it. The kernel
-  // remembers the viewer until everything that was mapped by it is unmapped, in children of fork
-  // too. -1 when there is no descriptor left.
+  // Returns a new descriptor like read_only_fd for another process; the caller closes it. The
+  // kernel remembers the viewer until all that was mapped by the descriptor is unmapped, in forked
+  // processes too. -1 if the process has no descriptor left.
   int OpenFor(uint64_t viewer) const;
-  // Whether a descriptor from OpenFor, or anything mapped by one, is still there.
+  // Whether a descriptor from OpenFor, or a mapping by one, still exists.
   bool SeenBy(uint64_t viewer) const;
-  // The pages go back to the system at once, although other processes may have the file mapped
-  // still: clients keep mappings that they do not look through. Nothing may be read or written any
-  // more. Without effect on a file that was made for this process alone, whose seals forbid it.
+  // Gives the pages back to the system at once, although other processes can still have the file
+  // mapped: clients keep mappings that they do not read. REQUIRES: no process reads or writes the
+  // file any more. No effect on a file that was made for this process alone: its seals forbid it.
   void GiveUpPages();
 
  private:

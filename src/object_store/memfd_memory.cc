@@ -22,9 +22,9 @@ bool Fits(uint64_t file_bytes, uint64_t bytes) {
   return file_bytes >= bytes && file_bytes - bytes <= bytes / 4;
 }
 
-// What is kept for each small object lies in the process's own memory, which nobody reserves: after
-// so many extents it is asked whether the machine has that much left. They and their metadata take
-// 5 MiB at most, a third of it.
+// The records of each small object lie in the own memory of the process, which is not reserved:
+// after so many extents it is asked whether the machine has that much left. They and their metadata
+// take 5 MiB at most, a third of it.
 constexpr int kExtentsBetweenLooks = 1024;
 // Warm files together.
 constexpr uint64_t kMaxPooledBytes = uint64_t{1} << 30;
@@ -91,7 +91,7 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
   void Close();
   void Allocate(uint64_t bytes, Allocated done);
   void Trim(uint64_t keep_bytes);
-  // Frees the extents that nobody sees any more. True if there was one.
+  // Frees the extents that no viewer sees any more. Returns true if there was one.
   bool FreeUnseen();
   SharedMemoryStats stats() const;
 
@@ -132,10 +132,10 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
   std::shared_ptr<MemoryBlock> NewExtentBlock(uint64_t bytes);
   // ResourceExhausted when another small object would bring the process near its end.
   absl::Status RoomForRecord();
-  // Looked at before the last one is full, so that nobody waits for pages to be zeroed.
+  // A new segment is made before the last one is full, so that no request waits for zeroed pages.
   bool RunsLow() const { return extents_.free_bytes() < next_segment_bytes_ / 8; }
   void MakeSegment();
-  // As large as there is room for, and for who waits never less than the first one was.
+  // As large as there is room for. If requests wait, never smaller than the first segment.
   uint64_t SegmentBytes() const;
   void OnSegment(FileResult result);
   void FailWaiting(const absl::Status& why);
@@ -146,7 +146,7 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
   void MakeRoom(uint64_t bytes) { Trim(Room() - std::min(Room(), bytes)); }
   void RemoveSegment(ExtentAllocator::SegmentId id);
   void Unmap(std::shared_ptr<MemfdFile> file);
-  // As Unmap, for a file that nobody looks at any more: its pages do not wait for clients to unmap
+  // As Unmap, for a file that no client reads any more: its pages do not wait for clients to unmap
   // it.
   void GiveUp(std::shared_ptr<MemfdFile> file);
 

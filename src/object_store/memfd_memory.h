@@ -2,12 +2,12 @@
 //
 //   1 MiB and more  A file each. A released file goes to a pool of warm ones (its pages exist and
 //                   are mapped, so reuse costs nothing) and is taken again for sizes down to 4/5.
-//   smaller         Extents of segments, files of 4 to 64 MiB that nobody but this process can map
+//   smaller         Extents of segments, files of 4 to 64 MiB that only this process can map
 //                   writable. 100,000 objects of 100 KB need some 170 files.
 //
-// A condemned file is closed, never pooled. A condemned extent waits until none of those for whom
-// it was condemned has the segment mapped any more; when nothing else in its segment is used, that
-// is closed.
+// A condemned file is closed, never pooled. A condemned extent waits until none of the viewers for
+// which it was condemned maps the segment any more. When no other extent of the segment is used,
+// the segment is closed.
 //
 // Thread rule: as SharedMemory. Files are made and unmapped on a helper thread that this owns.
 #ifndef PHALANX_OBJECT_STORE_MEMFD_MEMORY_H_

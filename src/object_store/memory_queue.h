@@ -1,4 +1,5 @@
-// Who waits for memory on this node, and what is counted of the capacity before it is an object's.
+// The requests and pulls that wait for memory on this node, and the bytes of the capacity that are
+// reserved before they are an object's.
 //
 //   Ask ─► fits now? ── yes ─────────────────► Allocate ─► SharedMemory ─► MemoryUser::OnMemory
 //            └── no ──► Eviction's queue ─ granted ──┘
@@ -33,7 +34,7 @@
 
 namespace phalanx::object_store {
 
-// Who a piece of memory is for: a request, or, without one, the pull with this token.
+// The request that a piece of memory is for or, without one, the pull with this token.
 struct MemoryOwner {
   RequestId request = 0;
   ObjectId object;

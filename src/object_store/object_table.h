@@ -1,20 +1,19 @@
-// What this node holds: every copy of every object, who holds it in memory, and how much memory
-// that is. Pure.
+// This node's copies of objects: their states, their pins, and the memory that they count. Pure.
 //
 //     id ──► Copy (adopted, complete) ──► Copy (standing by) ──► ...      almost always one
 //              │ pins: readers, pushes, a writer, a running pull
 //              ▼
-//            detached: left the table (deleted, evicted, void), its bytes still counted until the
-//            last pin goes
+//            detached: left the table (deleted, evicted, void); its bytes count until the last
+//            pin goes
 //
 // Invariants, checked by CheckInvariants
-//  1. used = reserved + what all copies count, detached ones too; used <= capacity. Memory is
-//     reserved before it exists.
+//  1. used = reserved + the counted bytes of all copies, detached ones too; used <= capacity.
+//     Memory is reserved before it exists.
 //  2. At most one copy per (id, generation) is in the table.
-//  3. The LRU list holds exactly the copies that may be evicted and were not asked for: complete,
-//     secondary, in the table, without pins. Oldest use first.
-//  4. The list of idle partials holds exactly the copies that were begun to be pulled, and that
-//     nobody writes or reads at the moment. Idle for longest first.
+//  3. The LRU list has exactly the copies that can be evicted and whose eviction no shard has been
+//     asked for: complete, secondary, in the table, without pins. Oldest use first.
+//  4. The list of idle partials has exactly the partial copies of pulls that have no pins. The copy
+//     that has been idle for longest comes first.
 //  5. A detached copy has pins.
 //
 // Thread rule: no thread, lock or clock inside. Owned by the store, on the control loop. A Copy* is
@@ -32,6 +31,7 @@
 #include "phalanx/object_id.h"
 #include "src/common/ids.h"
 #include "src/common/instant.h"
+#include "src/object_store/copy_traits.h"
 #include "src/object_store/intrusive_list.h"
 #include "src/object_store/shared_memory.h"
 
@@ -43,15 +43,18 @@ namespace phalanx::object_store {
 
 enum class CopyState : uint8_t {
   kWriting,   // a client here writes it
-  kPulling,   // bytes of it come, or came, from a peer
-  kComplete,  // all of it is here and final
+  kPulling,   // a pull from a peer brings its bytes
+  kComplete,  // all bytes are here and final
 };
 
-// What the shard says of the generation, as far as this node knows.
+// The shard's verdict on the generation, as far as this node knows.
+//
+//   created here: kPending ─► kAdopted      pulled: kAdopted
+//                     └─────► kStandby ─► kAdopted
 enum class Standing : uint8_t {
   kPending,  // announced, no verdict yet
   kAdopted,  // it is the object's generation
-  kStandby,  // another one is: these bytes are kept, and shown to nobody
+  kStandby,  // another one is: these bytes are kept, but no Get reads them
 };
 
 struct Copy {
@@ -59,13 +62,8 @@ struct Copy {
   ObjectId id;
   Generation generation;
   uint64_t size_bytes = 0;
-  int slices = 1;
-  std::string metadata;
-  std::string reduced_from;
-  std::string asked_for;
-  std::string refers_to;
-  // What is kept for it beside its bytes, as far as that counts: its metadata, its sources, what it
-  // refers to, and its records.
+  CopyTraits traits;  // but for `owned`
+  // The bytes that its traits and its records count beside its own bytes.
   uint64_t record_bytes = 0;
   bool created_here = false;
   std::shared_ptr<net::TransferBuffer> buffer;
@@ -73,11 +71,9 @@ struct Copy {
 
   CopyState state = CopyState::kPulling;
   Standing standing = Standing::kPending;
-  // Freed when nobody holds it, as far as this node knows.
-  bool owned = false;
-  // The Put that waits for a verdict, 0 if none.
+  // The Put that waits for the verdict; 0 if none does.
   uint64_t waiting_put = 0;
-  // Streaming Gets that look through it.
+  // Streaming Gets that read it.
   size_t readers = 0;
 
   // Changed by ObjectTable only.
@@ -91,7 +87,7 @@ struct Copy {
   Copy* next_generation = nullptr;
   ListHook<Copy> list;
 
-  // What it counts of the capacity.
+  // The bytes of the capacity that it counts.
   uint64_t counted_bytes() const { return size_bytes + record_bytes; }
 };
 
@@ -105,47 +101,48 @@ class ObjectTable {
   ObjectTable& operator=(const ObjectTable&) = delete;
 
   // ---- memory
-  // False, and nothing changed, when it does not fit.
+  // Returns false, and changes nothing, if the bytes do not fit.
   bool TryReserve(uint64_t bytes);
-  // REQUIRES: so much is reserved.
+  // REQUIRES: so many bytes are reserved.
   void Unreserve(uint64_t bytes);
   uint64_t capacity_bytes() const { return capacity_; }
   uint64_t used_bytes() const { return used_; }
   uint64_t free_bytes() const { return capacity_ - used_; }
   uint64_t reserved_bytes() const { return reserved_; }
-  // Of primary copies and of those with pins.
+  // Of primary copies and copies with pins.
   uint64_t pinned_bytes() const { return pinned_bytes_; }
-  // Over all copies.
+  // Of all copies.
   uint64_t pins() const { return pins_; }
 
   // ---- copies
-  // Its memory passes from reserved to the copy. REQUIRES: counted_bytes() are reserved, the
+  // The copy takes over its reserved bytes. REQUIRES: counted_bytes() are reserved, and the
   // generation is not in the table.
   Copy* Add(std::unique_ptr<Copy> copy);
-  // Null if it is not in the table.
+  // Null if the generation is not in the table.
   Copy* Find(const ObjectId& id, const Generation& generation) const;
   // The first copy of the id; the others follow by next_generation.
   Copy* First(const ObjectId& id) const;
-  // The copy that Gets here are answered from: complete and not standing by. Null if there is none.
+  // The copy that answers Gets: complete and not standing by. Null if there is none.
   Copy* Complete(const ObjectId& id) const;
 
   void MarkComplete(Copy* copy);
   void MakePrimary(Copy* copy);
 
   void Pin(Copy* copy);
-  // The last pin of a detached copy ends it; that of a secondary copy makes it the most recently
-  // used. True: it is gone.
+  // The last pin of a detached copy destroys it; that of a secondary copy makes it the most
+  // recently used. Returns true if the copy is destroyed.
   bool Unpin(Copy* copy);
-  // Takes it out of the table. It ends now, or with its last pin. True: it is gone.
+  // Takes the copy out of the table, and destroys it now or with its last pin. Returns true if it
+  // is destroyed.
   bool Detach(Copy* copy);
 
-  // In order of (id, generation); detached ones are not among them.
+  // In order of (id, generation), without detached copies.
   std::vector<Copy*> Sorted() const;
   size_t objects() const { return copies_.size(); }
 
   // ---- eviction
   Copy* OldestCandidate() const { return lru_.front(); }
-  // Of candidates and of copies that were asked for.
+  // Of candidates, and of copies whose eviction the shards have been asked for.
   uint64_t evictable_bytes() const { return candidate_bytes_ + asked_bytes_; }
   uint64_t asked_bytes() const { return asked_bytes_; }
   size_t asked() const { return asked_; }
@@ -153,20 +150,19 @@ class ObjectTable {
   void MarkAsked(Copy* copy);
   // REQUIRES: asked. Not a candidate again before Reconsider.
   void MarkRefused(Copy* copy, Instant now);
-  // Those refused at or before `until` are candidates again, as the oldest ones.
+  // Copies refused at or before `until` are candidates again, as the oldest ones.
   void Reconsider(Instant until);
-  // The partial copy that has been idle for longest, and the next; null if there is none.
+  // The partial copy that has been idle for longest, and the one after a copy; null if none is.
   Copy* OldestIdlePartial() const { return idle_.front(); }
   static Copy* NextIdlePartial(const Copy* copy) { return List::Next(copy); }
   uint64_t idle_partial_bytes() const { return idle_bytes_; }
-  // When the oldest refusal was; infinite if none stands.
+  // The time of the oldest refusal; infinite if there is none.
   Instant OldestRefusal() const;
 
   absl::Status CheckInvariants() const;
 
  private:
-  // Puts the copy into the LRU list or takes it out, as it now may be evicted or not; `oldest`: at
-  // the front.
+  // Puts the copy into the list that its state demands; `oldest`: at the front of the LRU list.
   void Update(Copy* copy, bool oldest = false);
   void LeaveEviction(Copy* copy);
   void Unlink(Copy* copy);

@@ -16,14 +16,11 @@ enum class Memory : uint8_t { kNone, kWaiting, kHere };
 
 // Nothing when the message cannot be meant.
 std::optional<PullTarget> TargetOf(const v1::Generation& generation, const v1::ObjectInfo& info) {
-  PullTarget target{directory::FromProto(generation),
-                    info.size_bytes(),
-                    static_cast<int>(info.slices()),
-                    info.metadata(),
-                    info.reduced_from(),
-                    info.refers_to(),
-                    info.owned(),
-                    info.asked_for()};
+  PullTarget target{
+      directory::FromProto(generation),
+      info.size_bytes(),
+      static_cast<int>(info.slices()),
+      {info.metadata(), info.reduced_from(), info.asked_for(), info.refers_to(), info.owned()}};
   const bool sane = target.generation.valid() && target.generation.creator.valid() &&
                     info.size_bytes() <= kMaxObjectBytes && info.slices() >= 1 &&
                     info.slices() <= static_cast<uint32_t>(kMaxSlices) &&

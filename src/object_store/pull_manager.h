@@ -35,6 +35,7 @@
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids.h"
 #include "src/net/pull.h"
+#include "src/object_store/copy_traits.h"
 
 namespace phalanx::object_store {
 
@@ -51,11 +52,7 @@ struct PullTarget {
   Generation generation;
   uint64_t size_bytes = 0;
   int slices = 1;
-  std::string metadata;
-  std::string reduced_from = {};
-  std::string refers_to = {};
-  bool owned = false;
-  std::string asked_for = {};
+  CopyTraits traits = {};
 };
 
 // ---- effects; each names its object

@@ -12,7 +12,7 @@ namespace phalanx::object_store {
 PullRunner::PullRunner(const StoreOptions& options, Executor& executor, Turns& turns,
                        RequestTable& requests, ObjectTable& table, PullManager& pulls,
                        LocalCopies& copies, GetRequests& gets, MemoryQueue& memory,
-                       PeerServer& peers, UsageReporter& usage, ShardChannel& channel)
+                       PeerServer& peers, ShardChannel& channel)
     : options_(options),
       executor_(executor),
       turns_(turns),
@@ -23,8 +23,8 @@ PullRunner::PullRunner(const StoreOptions& options, Executor& executor, Turns& t
       gets_(gets),
       memory_(memory),
       peers_(peers),
-      usage_(usage),
-      channel_(channel) {}
+      channel_(channel),
+      usage_(table, channel) {}
 
 PullRunner::~PullRunner() {
   for (const auto& [id, pull] : running_) data_plane_->CancelPull(pull.handle);
@@ -44,7 +44,7 @@ void PullRunner::Apply(TellShard& effect) { channel_.Send(effect.id, std::move(e
 
 void PullRunner::Apply(ReserveMemory& effect) {
   MemoryOwner owner{0, effect.id, effect.token, std::move(effect.target)};
-  const uint64_t records = copies_.RecordBytes(CopyTraits(owner.target));
+  const uint64_t records = copies_.RecordBytes(owner.target.traits);
   memory_.Ask(owner.target.size_bytes, records, std::move(owner));
 }
 
@@ -170,7 +170,7 @@ void PullRunner::SendProgress() {
 void PullRunner::OnMemory(const MemoryOwner& owner, std::shared_ptr<MemoryBlock> block) {
   const PullTarget& target = owner.target;
   std::unique_ptr<Copy> copy = copies_.New(owner.object, target.generation, target.size_bytes,
-                                           target.slices, CopyTraits(target), std::move(block));
+                                           target.slices, target.traits, std::move(block));
   copy->standing = Standing::kAdopted;
   copies_.Add(std::move(copy));
   turns_.Touch(owner.object);
@@ -200,11 +200,13 @@ void PullRunner::ExpireFetches(Instant now) {
 void PullRunner::OnTimer(Instant now) {
   ExpireFetches(now);
   if (next_progress_ <= now) SendProgress();
+  usage_.OnTimer(now);
 }
 
 Instant PullRunner::NextDeadline() {
   while (!fetches_.empty() && !pulls_.Fetches(fetches_.front().second)) fetches_.pop_front();
-  return fetches_.empty() ? next_progress_ : std::min(next_progress_, fetches_.front().first);
+  const Instant next = std::min(next_progress_, usage_.NextDeadline());
+  return fetches_.empty() ? next : std::min(next, fetches_.front().first);
 }
 
 absl::Status PullRunner::CheckInvariants() const {

@@ -44,7 +44,7 @@ class PullRunner {
   // All of them outlive this.
   PullRunner(const StoreOptions& options, Executor& executor, Turns& turns, RequestTable& requests,
              ObjectTable& table, PullManager& pulls, LocalCopies& copies, GetRequests& gets,
-             MemoryQueue& memory, PeerServer& peers, UsageReporter& usage, ShardChannel& channel);
+             MemoryQueue& memory, PeerServer& peers, ShardChannel& channel);
   // Cancels every pull.
   ~PullRunner();
   void SetDataPlane(net::DataPlane* data_plane) { data_plane_ = data_plane; }
@@ -55,6 +55,11 @@ class PullRunner {
   void OnMemory(const MemoryOwner& owner, std::shared_ptr<MemoryBlock> block);
   // The shard wants this node to have the object; see PullManager::Fetch.
   void Fetch(const ObjectId& id, bool keep, PlanId order);
+
+  // ---- the used memory, which is reported with the progress of pulls
+  void BeginSession() { usage_.BeginSession(); }
+  // At the end of a turn.
+  void Settle() { usage_.Settle(executor_.Now()); }
 
   // ---- time
   void OnTimer(Instant now);
@@ -90,8 +95,8 @@ class PullRunner {
   GetRequests& gets_;
   MemoryQueue& memory_;
   PeerServer& peers_;
-  UsageReporter& usage_;
   ShardChannel& channel_;
+  UsageReporter usage_;
   net::DataPlane* data_plane_ = nullptr;
 
   absl::flat_hash_map<ObjectId, Running> running_;

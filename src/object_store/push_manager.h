@@ -1,6 +1,6 @@
-// Which requests of peers are served, and how many at a time. Pure.
+// Decides which requests of peers are served, and how many at a time. Pure.
 //
-// A refusal tells the peer to try another sender; nothing is queued, so pushes cannot wait for each
+// A refusal makes the peer try another sender. Nothing is queued, so pushes cannot wait for each
 // other.
 //
 // Thread rule: no thread, lock or clock inside. Owned by the store, on the control loop.

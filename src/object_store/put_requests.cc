@@ -12,7 +12,7 @@
 namespace phalanx::object_store {
 namespace {
 
-// What a Put is told when another generation of the object is complete.
+// The result of a Put if another generation of the object is complete.
 absl::StatusOr<PutResult> Existing(const ObjectId& id, const Generation& generation,
                                    uint64_t existing_bytes, uint64_t own_bytes) {
   if (existing_bytes == own_bytes) return PutResult{true, generation};
@@ -123,7 +123,7 @@ void PutRequests::FinishCreate(Request& request, std::shared_ptr<MemoryBlock> bl
   requests_.FindClient(request.client)->writers.insert(id);
   reporter_.AnnounceCreate(*copy, "", part.options.version);
   turns_.Touch(request.object);
-  // Of a generation that the shard has named others may know before it begins here.
+  // Receivers can know a generation that the shard has named before it begins here.
   peers_.OnBegun(request.object);
   AnswerCreate(request, WriteGrant{id, copy->generation, std::move(block), copy->buffer});
 }
@@ -133,13 +133,13 @@ Copy* PutRequests::AddCreated(const PutOptions& options, uint64_t size,
   const Generation generation =
       options.generation.valid() ? options.generation : Generation{options_.self, next_sequence_++};
   std::unique_ptr<Copy> copy = copies_.New(options.id, generation, size, options.slices,
-                                           CopyTraits(options), std::move(block));
+                                           TraitsOf(options), std::move(block));
   copy->created_here = true;
   copy->state = CopyState::kWriting;
-  // While another generation is being fetched it is the adopted one.
+  // A generation that is being fetched is the adopted one.
   copy->standing = pulls_.Target(options.id) != nullptr ? Standing::kStandby : Standing::kPending;
   Copy* added = copies_.Add(std::move(copy));
-  // Of what several nodes make together, one copy is the primary.
+  // Of a generation that several nodes make together, only one copy is the primary.
   if (generation.creator == options_.self) table_.MakePrimary(added);
   return added;
 }
@@ -156,7 +156,7 @@ void PutRequests::SealWriter(Request& request, const Writer& writer, bool wait_f
     return;
   }
   turns_.Touch(copy->id);
-  // Of two that wait for their verdicts the shard may have adopted this one: it decides.
+  // If both wait for their verdicts, the shard can have adopted this one: the verdicts decide.
   const Copy* there = table_.Complete(copy->id);
   const bool lost = there != nullptr && there->standing == Standing::kAdopted;
   if (lost && copy->standing != Standing::kAdopted) {
@@ -198,7 +198,7 @@ void PutRequests::AbortWriter(WriterId id, const absl::Status& why) {
 
 bool PutRequests::AnswerCreator(Copy* copy, const absl::StatusOr<PutResult>& outcome) {
   Request* put = requests_.Find(std::exchange(copy->waiting_put, 0));
-  // It may have been answered at its deadline in this very turn.
+  // The Put can have been answered at its deadline in this turn.
   if (put != nullptr && put->stage == Request::Stage::kWaiting) {
     AnswerPut(*put, outcome);
     return true;
@@ -248,7 +248,7 @@ RequestId PutRequests::Create(ClientId client, PutOptions options, uint64_t size
   absl::Status status = requests_.Admit(client, id);
   if (status.ok()) status = Check(kept, size);
   if (const Copy* there = table_.Complete(id); status.ok() && there != nullptr) {
-    // Of the same size: the Seal says that it existed already.
+    // Not an error if the size is the same: the Seal returns that the object existed already.
     status = Existing(id, there->generation, there->size_bytes, size).status();
   }
   if (status.ok() && kept.memory != nullptr) {

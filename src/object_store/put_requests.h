@@ -84,7 +84,7 @@ class PutRequests {
   Writer* FindWriter(ClientId client, WriterId id);
   void AbortWriter(WriterId id, const absl::Status& why);
   uint64_t RecordBytes(const PutOptions& options) const {
-    return copies_.RecordBytes(CopyTraits(options));
+    return copies_.RecordBytes(TraitsOf(options));
   }
 
   const StoreOptions& options_;

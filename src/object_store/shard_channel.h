@@ -32,6 +32,7 @@
 #include "absl/functional/any_invocable.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
+#include "src/common/shard_of.h"
 
 namespace phalanx::object_store {
 
@@ -81,9 +82,7 @@ class ShardChannel {
   // ---- sending
   int num_shards() const { return num_shards_; }
   // The shard that keeps the object.
-  int ShardOf(const ObjectId& id) const {
-    return static_cast<int>(id.ShardHash() % static_cast<uint64_t>(num_shards_));
-  }
+  int ShardOf(const ObjectId& id) const { return phalanx::ShardOf(id, num_shards_); }
   // Sends to the shard, after its registration if one is under way.
   void SendTo(int shard, v1::NodeMessage message);
   void Send(const ObjectId& id, v1::NodeMessage message) {

@@ -101,10 +101,10 @@ ObjectStat ShardRequests::LocalStat(const ObjectId& id) const {
   if (copy == nullptr) return stat;
   stat.known = stat.complete = stat.local_complete = true;
   stat.size_bytes = copy->size_bytes;
-  stat.metadata = copy->metadata;
-  stat.reduced_from = copy->reduced_from;
+  stat.metadata = copy->traits.metadata;
+  stat.reduced_from = copy->traits.reduced_from;
   stat.complete_copies = 1;
-  stat.owned = copy->owned;
+  stat.owned = copy->traits.owned;
   return stat;
 }
 

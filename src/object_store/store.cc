@@ -22,7 +22,6 @@
 #include "src/object_store/sticky_marks.h"
 #include "src/object_store/store_registrant.h"
 #include "src/object_store/turns.h"
-#include "src/object_store/usage_reporter.h"
 
 namespace phalanx::object_store {
 
@@ -65,7 +64,6 @@ struct Store::Impl final : public MemoryUser {
   DeletedGenerations deleted_;
   StickyMarks stickies_;
   RequestTable requests_;
-  UsageReporter usage_;
   HoldReporter holds_;
   CopyReporter reporter_;
   GetRequests gets_;
@@ -79,8 +77,11 @@ struct Store::Impl final : public MemoryUser {
   StoreRegistrant registrant_;
 
   // One timer for all deadlines.
-  TimerId timer_ = 0;
-  Instant timer_at_ = Instant::Infinite();
+  struct Timer {
+    TimerId id = 0;
+    Instant at = Instant::Infinite();
+  };
+  Timer timer_;
 };
 
 Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory,
@@ -93,7 +94,6 @@ Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory
       stickies_(channel.num_shards()),
       requests_(options_.name, options_.max_requests_per_client,
                 [this] { executor_.Post(turns_.Guarded([this] { HandOutAnswers(); })); }),
-      usage_(table_, channel),
       holds_(options_, executor_, channel, turns_, requests_),
       reporter_(channel, holds_),
       gets_(options_.name, executor_, turns_, requests_, table_, pulls_),
@@ -103,13 +103,13 @@ Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory
       puts_(options_, executor_, turns_, requests_, table_, copies_, reporter_, memory_, pulls_,
             peers_),
       runner_(options_, executor_, turns_, requests_, table_, pulls_, copies_, gets_, memory_,
-              peers_, usage_, channel),
+              peers_, channel),
       shard_requests_(options_.name, executor_, turns_, requests_, table_, gets_, deleted_,
                       stickies_, channel),
       decisions_(options_.self, turns_, table_, pulls_, gets_, copies_, reporter_, memory_, puts_,
                  runner_, deleted_, stickies_),
       registrant_(options_.registered_per_turn, turns_, requests_, table_, pulls_, gets_, copies_,
-                  holds_, reporter_, shard_requests_, usage_, deleted_, stickies_, channel) {
+                  holds_, reporter_, shard_requests_, runner_, deleted_, stickies_, channel) {
   // The channel outlives the store.
   channel.SetFlushHolds([this, alive = turns_.alive()] {
     if (!alive.expired()) holds_.Flush();
@@ -119,7 +119,7 @@ Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory
 
 Store::Impl::~Impl() {
   turns_.Close();
-  if (timer_ != 0) executor_.Cancel(timer_);
+  if (timer_.id != 0) executor_.Cancel(timer_.id);
 }
 
 void Store::Impl::HandleShardMessages(ShardChannel& channel) {
@@ -164,29 +164,26 @@ void Store::Impl::Settle() {
     again = memory_.HandOut() || again;
   }
   holds_.Settle();
-  usage_.Settle(executor_.Now());
+  runner_.Settle();
   ArmTimer();
 }
 
 void Store::Impl::ArmTimer() {
-  const Instant next =
-      std::min({memory_.NextDeadline(), runner_.NextDeadline(), usage_.NextDeadline(),
-                holds_.table().NextDeadline(), requests_.NextDeadline()});
-  if (next == timer_at_) return;
-  if (timer_ != 0) executor_.Cancel(timer_);
-  timer_at_ = next;
-  timer_ = next.infinite() ? 0 : executor_.RunAt(next, turns_.Guarded([this] { OnTimer(); }));
+  const Instant next = std::min({memory_.NextDeadline(), runner_.NextDeadline(),
+                                 holds_.table().NextDeadline(), requests_.NextDeadline()});
+  if (next == timer_.at) return;
+  if (timer_.id != 0) executor_.Cancel(timer_.id);
+  timer_.at = next;
+  timer_.id = next.infinite() ? 0 : executor_.RunAt(next, turns_.Guarded([this] { OnTimer(); }));
 }
 
 void Store::Impl::OnTimer() {
-  timer_ = 0;
-  timer_at_ = Instant::Infinite();
+  timer_ = Timer();
   const Instant now = executor_.Now();
   while (Request* request = requests_.TakeOverdue(now)) OnDeadline(*request);
   runner_.OnTimer(now);
   memory_.ExpireWaits();
   holds_.table().Expire(now);
-  usage_.OnTimer(now);
 }
 
 // -------------------------------------------------------------------------------------- memory
@@ -428,7 +425,7 @@ RequestId Store::ReserveScratch(ClientId client, const ObjectId& purpose, uint64
 }
 
 uint64_t Store::CountedBytes(uint64_t size, const PutOptions& options) const {
-  return size + impl_->copies_.RecordBytes(CopyTraits(options));
+  return size + impl_->copies_.RecordBytes(TraitsOf(options));
 }
 
 void Store::AllocateScratch(const std::shared_ptr<Reservation>& from, uint64_t bytes,

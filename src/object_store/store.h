@@ -1,5 +1,5 @@
-// The store of one node: objects, pulls and pushes, memory, and the clients' requests. The meeting
-// point of the directory's decisions, the data plane's bytes and the clients' calls.
+// The store of one node: objects, pulls and pushes, memory, and the clients' requests. The shards'
+// decisions, the data plane's bytes and the clients' calls meet here.
 //
 //     clients (local_service, simulation, LocalCluster)
 //        │ Put Create Publish Seal Get Release Delete ...        (this interface)
@@ -10,7 +10,7 @@
 //
 // Thread rule: everything, callbacks too, on the control loop; callbacks never run inside a call.
 // Owned by the node. The pieces that decide (object_table, eviction, pull_manager, push_manager)
-// are pure; this class carries their effects to the seams.
+// are pure; the store carries out their effects.
 #ifndef PHALANX_OBJECT_STORE_STORE_H_
 #define PHALANX_OBJECT_STORE_STORE_H_
 
@@ -45,100 +45,99 @@ class Store {
 
   // ---- clients
   ClientId OpenClient();
-  // Frees what the client held. `clean`: it has said goodbye and can see no memory any more;
-  // otherwise blocks that it had mapped are condemned, never recycled. Its requests end without a
-  // callback; its unsealed generations end with it.
+  // Ends the client's requests without a callback, its unsealed generations, pins and holds.
+  // `clean`: the client has said goodbye and sees no memory any more. Otherwise the blocks that it
+  // had mapped are condemned: they are never reused.
   void CloseClient(ClientId client, bool clean);
 
   // A whole object at once. `bytes` has at most kOwnFileBytes.
   RequestId Put(ClientId client, PutOptions options, std::string bytes, PutDone done);
-  // Memory of `size` bytes to write into; announced at once, so that receivers stream what is
-  // published. For writers through `WriteGrant::block` (mapped by the client, or written by the rim
-  // on its behalf).
+  // Grants memory of `size` bytes to write into through `WriteGrant::block`. The object is
+  // announced at once, so that receivers stream what the writer publishes.
   RequestId Create(ClientId client, PutOptions options, uint64_t size, CreateDone done);
-  // Bytes [0, n) are final. InvalidArgument when n shrinks or passes the size; NotFound for an
-  // unknown writer.
+  // Bytes [0, n) are final. InvalidArgument if n is less than before or more than the size;
+  // NotFound if the client has no such writer.
   absl::Status Publish(ClientId client, WriterId writer, uint64_t n);
-  // All bytes are final and the client cannot write any more.
+  // All bytes are final. REQUIRES: the client cannot write any more.
   void Seal(ClientId client, WriterId writer, bool wait_for_adoption, PutDone done);
   absl::Status Abort(ClientId client, WriterId writer);
-  // Says once more that the generation is here, and what version it is of: a shard that is new to
-  // it had only heard of the copy. Nothing is said of one that is gone.
+  // Announces the generation again, with the version of the reduction that computed it: a shard
+  // that has restarted knows the copy from the registration, but not its version. Does nothing if
+  // the copy is gone.
   void AnnounceAgain(const ObjectId& id, const Generation& generation, const Generation& version);
 
   RequestId Get(ClientId client, GetOptions options, GetEvents events);
-  // Calls back now whom a task of its own would have called: for who has made several calls and is
-  // about to send their answers.
+  // Calls the callbacks of answered requests now instead of in a task of their own: for a session
+  // that has made several calls and is about to send the answers.
   void HandOutAnswers();
-  // A Get's, Create's or Broadcast's callback is not called any more; what it would have got is
-  // released.
+  // Ends a Get, Create or Broadcast without its callback; releases what it would have returned.
   void Cancel(ClientId client, RequestId request);
-  // NotFound for a pin that the client does not hold. `recycle` false: the client cannot vouch that
-  // nobody sees the pages any more (it was forked meanwhile), so the block is condemned, never
-  // reused.
+  // NotFound if the client does not hold the pin. `recycle` false: another process can still see
+  // the pages (the client was forked meanwhile), so the block is condemned, never reused.
   absl::Status Release(ClientId client, PinId pin, bool recycle = true);
 
   // ---- lifetime (docs/lifetime.md)
-  // The client holds these ids, each as often as it says so, whether anybody has put them or not.
-  // ResourceExhausted when it holds too many: none of them is held then.
+  // The client holds these ids, each as often as it calls Hold, whether the objects exist or not.
+  // ResourceExhausted, without holding any of them, if the client holds too many.
   absl::Status Hold(ClientId client, absl::Span<const ObjectId> ids);
-  // Ends one hold of each; what is not held is passed over.
+  // Ends one hold of each. Ids that the client does not hold are ignored.
   void Unhold(ClientId client, absl::Span<const ObjectId> ids);
-  // The client leaves: as if it let go of everything it holds.
+  // Ends all holds of the client.
   void UnholdAll(ClientId client);
-  // A reference leaves this node in a message: it is held for `transit_patience`, unless it is
-  // claimed before. The number is the caller's, and none that was used for this id before.
+  // A reference leaves this node in a message: the node holds the object for `transit_patience`,
+  // or until the reference is claimed. REQUIRES: `number` was not used for this id before.
   void Transit(const ObjectId& id, uint64_t number);
-  // Holds it, and says so to the node that the reference comes from. Errors as Hold.
+  // Holds the object, and claims the reference from the node that sent it. Errors as Hold.
   absl::Status Claim(ClientId client, const ObjectId& id, const TransitMark& from);
-  // The object is not owned any more. NotFound when nobody has put it.
+  // The object is not owned any more: it stays without holds. NotFound if it does not exist.
   void Keep(ClientId client, const ObjectId& id, Instant deadline, StatusDone done);
-  // For checkers.
+  // Whether the client holds the id; for checkers.
   bool Holds(ClientId client, const ObjectId& id) const;
 
-  // The very copy, complete or not, whatever it is to the shard. NotFound.
+  // Pins this node's copy of the generation, complete or not, adopted or not. NotFound.
   absl::StatusOr<View> PinCopy(ClientId client, const ObjectId& id, const Generation& generation);
 
-  // Memory for what is no object: `bytes` of the capacity, waited for like an object's.
-  // ResourceExhausted when it can never be had, or was not had before the deadline. `purpose` is
-  // for messages.
+  // Reserves `bytes` of the capacity for memory that is no object's; waits for them as an object
+  // does. ResourceExhausted if the node never has so many, or not before the deadline. `purpose` is
+  // the object that error texts name.
   RequestId ReserveScratch(ClientId client, const ObjectId& purpose, uint64_t bytes,
                            Instant deadline, ReserveDone done);
-  // What an object of this size counts.
+  // The bytes of the capacity that an object of this size counts.
   uint64_t CountedBytes(uint64_t size, const PutOptions& options) const;
-  // A block whose bytes are taken out of the reservation and counted until `counted` goes, on the
-  // control loop. REQUIRES: the reservation has so many.
+  // Allocates a block whose bytes are taken out of the reservation. REQUIRES: the reservation has
+  // so many.
   using Scratch = ScratchBlock;
   void AllocateScratch(const std::shared_ptr<Reservation>& from, uint64_t bytes, ScratchDone done);
 
-  // Ends with OK when the shard has recorded the deletion; NotFound for an id under which nothing
+  // Ends with OK when the shard has recorded the deletion. NotFound if no generation of the object
   // is adopted.
   void Delete(ClientId client, const ObjectId& id, Instant deadline, StatusDone done);
-  // `nodes`: how far a broadcast to them has come is told, too.
+  // `nodes`: the answer has the progress of a broadcast to them, too.
   void Stat(ClientId client, const ObjectId& id, Instant deadline, StatDone done,
             std::vector<std::string> nodes = {});
   void Prefetch(ClientId client, const ObjectId& id, std::vector<std::string> nodes,
                 Instant deadline, NodesDone done);
-  // Has nodes fetch copies, and ends when each of them has one, with their number; or has not taken
-  // it (ResourceExhausted). NotFound when nobody has put it, it was deleted meanwhile, or, unless
-  // it is sticky, no node has one of the names; DataLoss. May be cancelled: what was begun goes on.
+  // Has nodes fetch copies. Ends with their number when each of them has a copy. ResourceExhausted
+  // if a node has no room; NotFound if the object does not exist, is deleted meanwhile, or, unless
+  // the broadcast is sticky, no node has one of the names; DataLoss. Cancel ends the call only: the
+  // nodes still fetch.
   RequestId Broadcast(ClientId client, const ObjectId& id, BroadcastOptions options,
                       Instant deadline, NodesDone done);
-  // Only what is here: ids of complete copies.
+  // Whether a complete copy is here.
   bool ContainsLocally(const ObjectId& id) const;
 
   // ---- data plane
-  // What can be served now. NotFound, Aborted (another generation is here), ResourceExhausted,
+  // Serves the copy now. NotFound, Aborted (another generation is here), ResourceExhausted,
   // InvalidArgument.
   absl::StatusOr<net::ServeGrant> Serve(const net::ServeRequest& request);
-  // The same; but a request for an object that this node waits for itself is kept until the object
-  // begins here, `serve_patience` at most: a shard names a node as a relay as soon as it has told
-  // it whom to fetch from, and the next receiver may be quicker than the relay's own memory.
+  // The same; but a request for an object that this node wants itself waits until the object begins
+  // here, `serve_patience` at most: see PeerServer.
   void Serve(const net::ServeRequest& request, net::DataPlane::ServeReply reply);
 
   // ---- leaving
-  // Has sole copies fetched elsewhere; `done` when none is left, or DeadlineExceeded naming how
-  // many are.
+  // Has other nodes fetch copies of the objects that only this node has. Ends when no such object
+  // is left. DeadlineExceeded, with the number of those that are left; FailedPrecondition if a
+  // Drain is under way.
   void Drain(Instant deadline, StatusDone done);
 
   StoreStats stats() const;

@@ -13,7 +13,7 @@ namespace phalanx::object_store {
 StoreRegistrant::StoreRegistrant(size_t entries_per_turn, Turns& turns, RequestTable& requests,
                                  ObjectTable& table, PullManager& pulls, GetRequests& gets,
                                  LocalCopies& copies, HoldReporter& holds, CopyReporter& reporter,
-                                 ShardRequests& shard_requests, UsageReporter& usage,
+                                 ShardRequests& shard_requests, PullRunner& runner,
                                  DeletedGenerations& deleted, StickyMarks& stickies,
                                  ShardChannel& channel)
     : entries_per_turn_(entries_per_turn),
@@ -26,7 +26,7 @@ StoreRegistrant::StoreRegistrant(size_t entries_per_turn, Turns& turns, RequestT
       holds_(holds),
       reporter_(reporter),
       shard_requests_(shard_requests),
-      usage_(usage),
+      runner_(runner),
       deleted_(deleted),
       stickies_(stickies),
       channel_(channel) {
@@ -40,7 +40,7 @@ void StoreRegistrant::FillBegin(int shard, v1::RegisterBegin* begin) {
 }
 
 std::vector<v1::NodeMessage> StoreRegistrant::BeginSession(int shard) {
-  usage_.BeginSession();
+  runner_.BeginSession();
   requests_.NewNumber();
   Registration& registration = registrations_[shard] = Registration();
   const auto here = [this, shard](const ObjectId& id) { return channel_.ShardOf(id) == shard; };

@@ -15,10 +15,10 @@
 #include "src/object_store/hold_reporter.h"
 #include "src/object_store/local_copies.h"
 #include "src/object_store/pull_manager.h"
+#include "src/object_store/pull_runner.h"
 #include "src/object_store/shard_channel.h"
 #include "src/object_store/shard_requests.h"
 #include "src/object_store/sticky_marks.h"
-#include "src/object_store/usage_reporter.h"
 
 namespace phalanx::object_store {
 
@@ -27,7 +27,7 @@ class StoreRegistrant final : public Registrant {
   // All of them outlive this.
   StoreRegistrant(size_t entries_per_turn, Turns& turns, RequestTable& requests, ObjectTable& table,
                   PullManager& pulls, GetRequests& gets, LocalCopies& copies, HoldReporter& holds,
-                  CopyReporter& reporter, ShardRequests& shard_requests, UsageReporter& usage,
+                  CopyReporter& reporter, ShardRequests& shard_requests, PullRunner& runner,
                   DeletedGenerations& deleted, StickyMarks& stickies, ShardChannel& channel);
   ~StoreRegistrant() override;
 
@@ -67,7 +67,7 @@ class StoreRegistrant final : public Registrant {
   HoldReporter& holds_;
   CopyReporter& reporter_;
   ShardRequests& shard_requests_;
-  UsageReporter& usage_;
+  PullRunner& runner_;
   DeletedGenerations& deleted_;
   StickyMarks& stickies_;
   ShardChannel& channel_;

@@ -19,7 +19,7 @@
 
 namespace phalanx::object_store {
 
-// The node keeps so many requests of one client; see local::kMaxRequestsUnderWay.
+// The node accepts this many requests of one client; see local::kMaxRequestsUnderWay.
 inline constexpr size_t kMaxRequestsPerClient = 1 << 16;
 
 // What a node and the object's shard keep for an object beside its bytes and metadata.
@@ -29,47 +29,48 @@ struct StoreOptions {
   NodeKey self;
   std::string name;
   uint64_t capacity_bytes = 0;
-  // Each object counts so much of the capacity, beside its bytes and metadata: without it there is
-  // no limit to the number of small ones. kRecordBytes in a node.
+  // Each object counts this many bytes of the capacity beside its bytes and metadata, so that the
+  // number of small objects is limited. kRecordBytes in a node.
   uint64_t record_bytes = 0;
-  // How often Progress is told while pulls are in flight.
+  // How often Progress is sent while pulls run.
   absl::Duration progress_interval = absl::Milliseconds(250);
-  // Copies, wants and tombstones that a new session is told in one turn.
+  // Copies, wants and tombstones that one turn of a registration sends.
   size_t registered_per_turn = 4096;
-  // Tombstones remembered for registration.
+  // Tombstones kept for registrations.
   size_t max_tombstones = 1 << 16;
-  // How long a receiver is kept waiting for an object that is about to begin here, unless it has
-  // less patience itself, and how many are.
+  // How long a receiver waits here for an object that is about to begin, unless the receiver's own
+  // patience is shorter; and how many receivers wait at a time.
   absl::Duration serve_patience = absl::Milliseconds(200);
   size_t max_waiting_serves = 4096;
-  // How long a shard counts on a pull that still waits for its memory here.
+  // A pull that waits longer for its memory is parked: see PullManager::OnNoRoom.
   absl::Duration memory_patience = absl::Milliseconds(200);
-  // How long the node goes on wanting, on its own account, what nobody sends it.
+  // How long the node keeps a want of its own for an object that no node sends.
   absl::Duration fetch_patience = absl::Minutes(1);
-  // Requests of one client that wait at a time; more are refused with ResourceExhausted.
+  // Requests of one client that wait at a time. Further ones end with ResourceExhausted.
   size_t max_requests_per_client = kMaxRequestsPerClient;
-  // How long what left this node in a message is held, unless it is claimed.
+  // How long a reference that left this node in a message is held, unless it is claimed.
   absl::Duration transit_patience = absl::Seconds(60);
-  // How long what a copy here referred to is held after the copy is gone, where it is another
-  // shard's: that may hear of this sooner than of those who have the object, too.
+  // How long the objects that a copy referred to are held after the copy is gone, if they belong to
+  // another shard than the copy: that shard can learn that this hold has ended before it learns of
+  // the holds of other nodes with copies.
   absl::Duration reference_patience = absl::Seconds(2);
   size_t max_holds_per_client = 1 << 20;
   size_t max_transits = 1 << 20;
 };
 
 using ClientId = uint64_t;
-// A client's request that has not ended, a writer's grant, a reader's pin: numbers never reused
-// within a store's life.
+// A client's request that has not ended, a writer's grant, a reader's pin. A store never uses a
+// number twice.
 using RequestId = uint64_t;
 using WriterId = uint64_t;
 using PinId = uint64_t;
 
-// Bytes of the capacity that are counted as used until this goes, on the control loop: memory that
-// its holder may have at once.
+// Bytes of the capacity that count as used until this is destroyed, on the control loop. The holder
+// gets that much memory without waiting.
 class Reservation {
  public:
   virtual ~Reservation() = default;
-  // What is left of it.
+  // The bytes that have not been taken out of it.
   virtual uint64_t bytes() const = 0;
 };
 
@@ -77,32 +78,33 @@ struct PutOptions {
   ObjectId id;
   std::string metadata;
   int slices = 1;
-  // Of what a reduction's root computes: its version, the ids of its sources one after the other,
-  // and what was asked for; see AnnounceCreate and ObjectInfo in the protocol.
+  // Set if a reduction's root computes the object: its version, the ids of its sources one after
+  // the other, and the reduction that was requested; see AnnounceCreate and ObjectInfo in the
+  // protocol.
   Generation version = {};
   std::string reduced_from = {};
-  // Freed when nobody holds it. Who creates it holds it before.
+  // Freed when no node holds it. The creator holds it before it creates it.
   bool owned = false;
-  // Ids of the objects that the bytes refer to, one after the other: held by every node that has a
-  // copy. At most kMaxReferences.
+  // Ids of the objects that the bytes refer to, one after the other. Every node with a copy holds
+  // them. At most kMaxReferences.
   std::string refers_to = {};
   std::string asked_for = {};
-  // Of what several nodes make together, each a slice: the shard has named it. Not valid: this node
-  // mints one. Aborted when bytes of it are here already.
+  // Of an object that several nodes make together, a slice each: the generation that the shard has
+  // named. If it is not valid, this node mints one. Aborted if bytes of it are here already.
   Generation generation = {};
-  // Where a Create's memory comes from; null: it waits for its turn.
+  // The memory of a Create. If null, the Create waits for its turn.
   std::shared_ptr<Reservation> memory = nullptr;
-  // End only when the shard has adopted the generation (or said that another one already is).
+  // Ends only after the shard has adopted the generation, or another one instead.
   bool wait_for_adoption = false;
-  // How long to wait for memory (and adoption). ResourceExhausted when it passes without memory.
+  // For memory and adoption. ResourceExhausted if it passes without memory.
   Instant deadline = Instant::Infinite();
 };
 struct PutResult {
-  // Another generation of the same size was complete already; the new bytes were dropped.
+  // Another generation of the same size was complete before; the new bytes were dropped.
   bool already_existed = false;
   Generation generation;
 };
-// AlreadyExists: another generation of another size is complete. ResourceExhausted,
+// Errors: AlreadyExists (another generation of another size is complete), ResourceExhausted,
 // InvalidArgument, Cancelled.
 using PutDone = absl::AnyInvocable<void(absl::StatusOr<PutResult>)>;
 
@@ -110,50 +112,50 @@ struct WriteGrant {
   WriterId writer = 0;
   Generation generation;
   std::shared_ptr<MemoryBlock> block;
-  // Over the block, for who writes in this process: publishing to it is what Publish does.
+  // Over the block, for a writer in this process: publishing to it does what Publish does.
   std::shared_ptr<net::TransferBuffer> buffer;
 };
 using CreateDone = absl::AnyInvocable<void(absl::StatusOr<WriteGrant>)>;
 
-// What a reader holds until Release(pin).
+// A copy that a reader has pinned until Release(pin).
 struct View {
   PinId pin = 0;
   Generation generation;
   std::string metadata;
   std::shared_ptr<net::TransferBuffer> buffer;  // its bytes; complete unless streaming
   std::shared_ptr<MemoryBlock> block;
-  // Of the result of a reduction: the ids of its sources one after the other.
+  // The ids of the sources, one after the other, if a reduction computed the object.
   std::string reduced_from = {};
 };
 
 struct GetOptions {
   ObjectId id;
-  // DeadlineExceeded when it passes; at or before now: only what is here already is answered.
+  // DeadlineExceeded if it passes. At or before now: the Get succeeds only if a complete copy is
+  // here.
   Instant deadline = Instant::Infinite();
-  // Answer as soon as a generation and its size are known; bytes are provisional until the buffer
-  // is complete. The store calls `on_void` when what was read must be forgotten (generation died);
-  // the request then starts again with a new view.
+  // Answers as soon as a generation and its size are known. The bytes are provisional until the
+  // buffer is complete: if the generation dies, the store calls `on_void`, the reader discards what
+  // it has read, and the Get starts again with a new view.
   bool streaming = false;
-  // Who gets it is one of many that get this object and others alike: it is best had from the node
-  // that made this one (v1::Want has more). Nil: from whoever is best.
+  // An object whose creator is the preferred sender: the caller is one of many that get this object
+  // and others of the same node (see v1::Want). Nil: no preference.
   ObjectId near = {};
-  // End with DataLoss when the object was there and its last copy is lost, rather than wait for
-  // somebody to put it again.
+  // Ends with DataLoss if the last copy of the object is lost, instead of waiting for a new Put.
   bool fail_when_lost = false;
 };
-// Errors: DeadlineExceeded, NotFound ("deleted"), ResourceExhausted (larger than what the node can
-// make room for before the deadline), DataLoss (`fail_when_lost`), Cancelled, InvalidArgument,
-// Unavailable (the store shuts down).
+// Errors: DeadlineExceeded, NotFound ("deleted"), ResourceExhausted (the node cannot make room
+// before the deadline), DataLoss (`fail_when_lost`), Cancelled, InvalidArgument, Unavailable (the
+// store shuts down).
 struct GetEvents {
   absl::AnyInvocable<void(absl::StatusOr<View>)> on_view;
-  // Streaming only; the view's pin is still to be released.
+  // Streaming only. The reader still has to release the view's pin.
   absl::AnyInvocable<void(const absl::Status& why)> on_void;
 };
 
 struct ObjectStat {
   bool known = false;
   bool deleted = false;
-  bool complete = false;        // somewhere in the cluster, here included
+  bool complete = false;        // on any node, this one included
   bool local_complete = false;  // here
   uint64_t size_bytes = 0;
   std::string metadata;
@@ -164,27 +166,27 @@ struct ObjectStat {
   uint32_t conflicts = 0;
   bool owned = false;
   uint32_t holders = 0;  // nodes that hold it
-  // Nodes that come get a copy, too.
+  // Nodes that join later get a copy, too.
   bool sticky = false;
-  // Of the nodes that were named: those that are there, that have it complete, and that have no
-  // room for it; and what has come to all of them together.
+  // Of the nodes that the caller named: how many are in the cluster, have a complete copy, and have
+  // no room for one; and the bytes that all of them have together.
   uint32_t named = 0;
   uint32_t named_complete = 0;
   uint32_t named_without_room = 0;
   uint64_t named_bytes = 0;
 };
 
-// Who is to have a copy.
+// Which nodes get a copy.
 struct BroadcastOptions {
   // Names, or "*".
   std::vector<std::string> nodes;
-  // Also those that come later, until the object is deleted or that is stopped.
+  // Also nodes that join later, until the object is deleted or the broadcast is stopped.
   bool sticky = false;
-  // Instead: ends that.
+  // Stops a sticky broadcast instead.
   bool stop = false;
 };
 
-// A reference that has left a node: where from, and under which number of its.
+// A reference that has left a node in a message: the node, and its number for the reference.
 struct TransitMark {
   NodeKey node;
   uint64_t number = 0;
@@ -203,16 +205,16 @@ struct StoreStats {
   uint64_t pulls_started = 0;
   uint64_t pulls_failed = 0;
   uint64_t conflicts = 0;
-  uint64_t held = 0;       // objects that somebody here holds
-  uint64_t transits = 0;   // references on their way from here
-  uint64_t unclaimed = 0;  // of those, ever: not claimed in time
-  uint64_t cut_short = 0;  // ended before their time, because there were too many
+  uint64_t held = 0;       // objects that this node holds
+  uint64_t transits = 0;   // references in messages from here
+  uint64_t unclaimed = 0;  // transits that were never claimed, since the start
+  uint64_t cut_short = 0;  // transits that ended early, because there were too many
 };
 
-// Ends with the memory that was asked for.
+// The reservation, or ResourceExhausted.
 using ReserveDone = absl::AnyInvocable<void(absl::StatusOr<std::shared_ptr<Reservation>>)>;
 
-// A block that is no object's, counted until `counted` goes, on the control loop.
+// A block that belongs to no object; it counts until `counted` is destroyed on the control loop.
 struct ScratchBlock {
   std::shared_ptr<MemoryBlock> block;
   std::shared_ptr<Reservation> counted;

@@ -262,10 +262,10 @@ class LocalNode {
   MemfdMemory memory_;
   OneNodeDirectory directory_;
   ReduceShard reduce_;
+  // The directory and the shard of reductions answer their own kinds of message.
   ShardChannel channel_{
       /*num_shards=*/1,
       [this](int, v1::NodeMessage message) {
-        // The directory answers for objects, the fake shard keeps requests about reductions.
         for (v1::ShardMessage& answer : directory_.Answer(message)) {
           loop_.Post([this, answer = std::move(answer)] { channel_.OnMessage(0, answer); });
         }
