@@ -109,7 +109,7 @@ class DefectSwitch {
   static std::atomic<Defect> active_;
 };
 
-// Returns true if a test has switched `defect` on. REQUIRES: `defect` is not kNone.
+// True if a test has switched `defect` on. REQUIRES: `defect` is not kNone.
 inline bool DefectActive(Defect defect) { return DefectSwitch::Active(defect); }
 
 // Returns a name like "no-generation-check", or "none" for kNone.

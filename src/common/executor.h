@@ -39,7 +39,7 @@ class Executor {
   // of this turn at the latest. Cancel ignores unknown, fired and cancelled ids.
   virtual void Cancel(TimerId id) = 0;
 
-  // Returns true if a task of this executor is the caller.
+  // True if a task of this executor is the caller.
   virtual bool InLoop() const = 0;
 };
 

@@ -26,7 +26,7 @@ class ExecutorHarness {
   virtual void Run(std::function<void(std::function<void()> done)> body) = 0;
   // Shuts the executor down: after this, no task runs.
   virtual void Shutdown() = 0;
-  // Returns true if other threads may post to this executor.
+  // True if other threads may post to this executor.
   virtual bool threads() const = 0;
 };
 

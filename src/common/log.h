@@ -72,7 +72,7 @@ class LogLine {
 // Passes at most one line per `period` and counts the others. One instance per call site.
 class LogLimiter {
  public:
-  // Returns true if the caller may write a line. `suppressed` is then the number of lines dropped
+  // True if the caller may write a line. `suppressed` is then the number of lines dropped
   // since the last one.
   bool Pass(absl::Duration period, uint64_t& suppressed);
 

@@ -14,7 +14,7 @@ namespace phalanx {
 // Any thread may call it. REQUIRES: `begin` is the start of a page.
 void Populate(char* begin, uint64_t bytes);
 
-// Returns true if the kernel supports Populate.
+// True if the kernel supports Populate.
 bool CanPopulate();
 
 }  // namespace phalanx

@@ -6,7 +6,7 @@
 
 namespace phalanx {
 
-// Returns true if `text` is UTF-8 as RFC 3629 defines it: no surrogates, no overlong sequences,
+// True if `text` is UTF-8 as RFC 3629 defines it: no surrogates, no overlong sequences,
 // nothing beyond U+10FFFF. Protobuf writes other text into a string, but fails to parse it.
 bool IsUtf8(absl::string_view text);
 

@@ -34,7 +34,7 @@ inline bool IsReductionNumber(const Generation& generation) {
   return generation.sequence > 1 && (generation.creator.incarnation & kVersionIncarnation) != 0;
 }
 
-// Returns true if `a` began after `b`. REQUIRES: both have the same target. A restarted shard
+// True if `a` began after `b`. REQUIRES: both have the same target. A restarted shard
 // continues from the greatest count that nodes report to it.
 inline bool BegunLater(const Generation& a, const Generation& b) {
   return a.sequence != b.sequence ? a.sequence > b.sequence : b.creator < a.creator;

@@ -64,7 +64,7 @@ class FrameReader {
   // Discards the rest of the current segment, if any: no more of its bytes are stored in its place.
   void Discard();
 
-  // Returns true if no byte of the next frame has arrived.
+  // True if no byte of the next frame has arrived.
   bool between_frames() const { return !in_payload_ && header_filled_ == 0; }
   // Returns the number of discarded bytes of segments.
   uint64_t bytes_discarded() const { return bytes_discarded_; }

@@ -73,7 +73,7 @@ class Handshake {
   //     PermissionDenied    the proof is wrong
   absl::StatusOr<size_t> Consume(absl::string_view bytes);
 
-  // Returns true if the peer has proved itself and TakeOutput has returned our proof.
+  // True if the peer has proved itself and TakeOutput has returned our proof.
   bool done() const { return state_ == State::kDone && output_.empty(); }
   // REQUIRES: done().
   const NodeKey& peer() const { return peer_; }

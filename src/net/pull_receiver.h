@@ -72,7 +72,7 @@ class PullReceiver final : private FrameSink {
   // Ends the pull with Cancelled if its outcome has not been reported.
   void Cancel();
 
-  // Returns true if any byte of the answer has arrived.
+  // True if any byte of the answer has arrived.
   bool heard() const { return heard_; }
 
  private:

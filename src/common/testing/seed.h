@@ -15,7 +15,7 @@
 
 namespace phalanx::testing {
 
-// Returns true if PHALANX_SEED is set: a test over many seeds then runs only this one.
+// True if PHALANX_SEED is set: a test over many seeds then runs only this one.
 inline bool SeedGiven() { return std::getenv("PHALANX_SEED") != nullptr; }
 
 // Aborts if PHALANX_SEED is not a number: a replay with another seed would prove nothing.

@@ -77,7 +77,7 @@ class ScriptedPeer final : public FrameSink {
     (void)stream_->Write(absl::MakeConstSpan(&part, 1));
     world_.RunFor(absl::Milliseconds(2));
   }
-  // Returns true if the other side has closed the connection.
+  // True if the other side has closed the connection.
   bool closed() {
     Listen(absl::Milliseconds(2));
     return closed_;

@@ -14,7 +14,7 @@ namespace phalanx::runtime::bench {
 
 void FillPattern(uint64_t seed, absl::Span<char> out);
 
-// Returns true if `bytes` are exactly pattern `seed`.
+// True if `bytes` are exactly pattern `seed`.
 bool MatchesPattern(uint64_t seed, absl::string_view bytes);
 
 }  // namespace phalanx::runtime::bench
