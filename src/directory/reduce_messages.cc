@@ -8,6 +8,7 @@ namespace phalanx::directory {
 
 absl::StatusOr<std::vector<ObjectId>> ParseSources(
     const google::protobuf::RepeatedPtrField<std::string>& ids) {
+  // Checked before memory is reserved for the ids.
   if (static_cast<size_t>(ids.size()) > kMaxReduceSources) {
     return absl::InvalidArgumentError(absl::StrCat("source_ids: ", ids.size(), " of them, at most ",
                                                    kMaxReduceSources, " are allowed"));
@@ -27,6 +28,7 @@ absl::StatusOr<ElementTypes> ParseElements(
     if (number < kAllDTypes.size()) return static_cast<DType>(number);
     return absl::InvalidArgumentError(absl::StrCat("dtype: ", number, " is none"));
   };
+  // Without runs, all elements have one dtype.
   if (runs.empty()) return parse(dtype);
   if (dtype != kSeveralDTypes || static_cast<size_t>(runs.size()) > kMaxElementRuns) {
     return absl::InvalidArgumentError(absl::StrCat("runs: ", runs.size(), " of them and dtype ",
@@ -59,6 +61,7 @@ absl::StatusOr<ReduceSpec> ParseReduction(const v1::Reduction& reduction) {
   }
   // An open reduction can be described in several messages, each with a part of the list.
   const uint64_t first = reduction.first_source();
+  // The sum is one of 64 bits: it cannot wrap.
   if (first + spec.sources.size() > kMaxReduceSources) {
     return absl::InvalidArgumentError(absl::StrCat(
         "first_source: ", first, " and ", spec.sources.size(), " sources are beyond any list"));
@@ -86,6 +89,7 @@ void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out, si
   out->set_order(spec.order == ReduceSpec::Order::kFixed ? 1 : 0);
   out->set_num_objects(spec.num_objects);
   out->set_open(spec.open);
+  // The receiver appends the ids to those that it has, so the message names where they begin.
   out->set_first_source(static_cast<uint32_t>(first_source));
   for (size_t i = first_source; i < spec.sources.size(); ++i) {
     ToProto(spec.sources[i], out->add_source_ids());

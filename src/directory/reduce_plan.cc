@@ -363,6 +363,7 @@ void ReducePlan::OnNodeDown(const NodeKey& node) {
 void ReducePlan::OnFoldLost(const NodeKey& node, const Generation& version) {
   Impl& plan = *impl_;
   Fold* fold = plan.ended() ? nullptr : plan.FoldOf(node, version);
+  // A second report of one loss does not count as a second loss.
   if (fold == nullptr || fold->lost()) return;
   plan.ledger.MarkLost(*fold);
   const int losses = plan.is_tree() ? ++fold->losses : plan.star.CountLoss();
@@ -385,6 +386,7 @@ void ReducePlan::OnReady(const NodeKey& node, const Generation& version) {
   const Fold* fold = plan.RootFold();
   if (plan.ended() || fold == nullptr || fold->lost() || fold->node != node) return;
   if (fold->task.version != version && !DefectActive(Defect::kOldVersionCommitted)) return;
+  // A READY after the commit is answered again: the first CommitFold can have been lost.
   plan.phase = Impl::Phase::kCommitted;
   plan.ledger.Commit(node, version);
 }
@@ -427,6 +429,7 @@ absl::Status ReducePlan::Close() {
     return absl::InvalidArgumentError(
         absl::StrCat(what, ": ", plan.sources.wanted(), " objects out of ", all, " sources"));
   }
+  // Only now the plan knows how many sources the result has.
   plan.closed = true;
   plan.Advance();
   return absl::OkStatus();

@@ -69,6 +69,7 @@ uint64_t Take(absl::string_view& bytes, size_t count) {
 
 // Returns true if `from` is a subsequence of the list.
 bool InOrder(const std::vector<ObjectId>& list, const std::vector<ObjectId>& from) {
+  // One pass over both lists: a result can have thousands of sources.
   auto at = list.begin();
   for (const ObjectId& id : from) {
     at = std::find(at, list.end(), id);
@@ -118,6 +119,7 @@ std::optional<ReduceRecord> ReduceRecord::Decode(absl::string_view bytes) {
   const bool plain = bytes.size() == kEncodedBytes && bytes[0] == kEncoding;
   const bool with_runs =
       bytes.size() == kEncodedBytes + kHashBytes && bytes[0] == kEncodingWithRuns;
+  // A record of an unknown encoding is no record: the caller compares without one then.
   if (!plain && !with_runs) return std::nullopt;
   bytes.remove_prefix(1);
   const uint64_t dtype = Take(bytes, 1);

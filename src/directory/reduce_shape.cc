@@ -31,6 +31,7 @@ void VisitSubtrees(int begin, int end, int degree, Visit visit) {
 }
 
 double FoldTime(int fan_in, uint64_t size_bytes, const ReduceCosts& costs) {
+  // Bytes arrive and are folded at the same time, so the slower of the two rates counts.
   const double once =
       static_cast<double>(size_bytes) / std::min(costs.bytes_per_second, costs.fold_per_second);
   return fan_in > 1 ? fan_in * once * costs.unevenness : fan_in * once;
@@ -77,6 +78,7 @@ std::vector<int> ReduceShape::Ancestors(int slot) const {
 
 int ReduceShape::DepthOf(int slots, int degree) {
   if (degree == 1) return slots - 1;
+  // No subtree is larger than the first one, so none is deeper.
   int depth = 0;
   for (; slots > 1; ++depth) slots = FirstSubtree(slots, degree);
   return depth;

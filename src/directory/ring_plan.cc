@@ -62,6 +62,7 @@ std::optional<RingPlan> RingPlan::Choose(const ReduceSpec& spec, absl::Span<cons
   std::optional<std::string> zone;
   for (const Known& source : sources) {
     const ReduceSource::Holder* holder = HolderOf(source.state);
+    // A member folds its own copy, so every source needs a node that has one.
     if (holder == nullptr || !source.state.generation.valid()) return std::nullopt;
     if (&source == &sources.front()) plan.size_bytes_ = source.state.size_bytes;
     if (source.state.size_bytes != plan.size_bytes_) return std::nullopt;
@@ -74,6 +75,7 @@ std::optional<RingPlan> RingPlan::Choose(const ReduceSpec& spec, absl::Span<cons
     if (member == plan.members_.end()) {
       member = plan.members_.insert(plan.members_.end(), Member{holder->node, {}});
     }
+    // Each member has one slice.
     if (plan.members_.size() > kMaxSlices) return std::nullopt;
     member->own.push_back({source.id, source.state.generation});
     plan.folded_[source.id] = source.state.generation;
@@ -113,6 +115,7 @@ void RingPlan::OnLost(const NodeKey& node) {
 }
 
 bool RingPlan::OnReady(const NodeKey& node) {
+  // If the ring is broken, the tree computes the result: two commits would be two results.
   if (committed_ || broken_ || !PlaceOf(node)) return false;
   ready_.insert(node);
   committed_ = ready_.size() == members_.size() || DefectActive(Defect::kRingCommittedEarly);

@@ -6,6 +6,7 @@ namespace phalanx::directory {
 
 bool FoldLedger::Place(Fold& fold, const NodeKey& node, FoldTask task) {
   const bool moved = !fold.placed() || fold.node != node;
+  // The node has this order already.
   if (!moved && !fold.lost() && fold.task == task) return false;
   if (fold.placed() && moved) EmitDrop(fold);
   numbers_[task.version] = task.slot;
@@ -22,8 +23,10 @@ bool FoldLedger::Place(Fold& fold, const NodeKey& node, FoldTask task) {
 }
 
 void FoldLedger::EmitDrop(const Fold& fold) {
+  // A node that is down has no folds, and its next incarnation starts without them.
   if (fold.state == Fold::State::kGone) return;
   effects_.emplace_back(DropFold{fold.node, fold.task.version});
+  // A READY of this root can still be on the way (fold_versions.h).
   if (fold.task.root) versions_.OnRootDropped(fold.node, fold.task.version);
 }
 

@@ -52,6 +52,7 @@ VersionText FoldVersions::Begin(bool root) const {
         inputs_.size_bytes, static_cast<uint64_t>(root)}) {
     text.Append(value);
   }
+  // With their number, so that the bytes of a run are never those of an input.
   text.Append(spec.elements.runs.size());
   for (const ElementRun& run : spec.elements.runs) {
     text.Append(run.end);
@@ -63,6 +64,7 @@ VersionText FoldVersions::Begin(bool root) const {
 Generation FoldVersions::OfRoot(VersionText text, const NodeKey& node) const {
   Generation version = text.Hash();
   while (dropped_roots_.count({node, version}) > 0) {
+    // No input begins with this letter, so no other fold has the text.
     text.text_.push_back('+');
     version = text.Hash();
   }
@@ -76,6 +78,7 @@ Generation FoldVersions::OfLeaf(const ObjectId& source, const Generation& genera
 }
 
 void FoldVersions::OnRootDropped(const NodeKey& node, const Generation& version) {
+  // Only a bound on memory: no READY is on the way for as many drops.
   if (dropped_roots_.size() >= kMaxDroppedRoots) dropped_roots_.clear();
   dropped_roots_.insert({node, version});
 }

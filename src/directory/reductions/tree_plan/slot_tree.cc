@@ -33,6 +33,7 @@ absl::Status SlotTree::Build(const TreeLayout& layout) {
       if (index == kNone) continue;
       if (inputs_.spec.order == ReduceSpec::Order::kFixed) sources_.ReserveSeat(index, id);
       const SourceTable::Source& source = sources_[index];
+      // The seat stays free until the source is ready.
       if (!source.seatable()) continue;
       PHALANX_RETURN_IF_ERROR(sources_.CheckFits(source));
       const bool held = Holds(*source.state, node);
@@ -49,6 +50,7 @@ void SlotTree::LinkSlots() {
     slots_[shape_->root()].parent = shape_->slots();
     slots_[shape_->root()].depth = 1;
   }
+  // Without recursion: a chain is as deep as it has slots.
   std::vector<int> open = {shape_->root()};
   while (!open.empty()) {
     const int slot = open.back();
@@ -87,6 +89,7 @@ void SlotTree::OnSourceChanged(int index) {
   if (!same || source.state->holders.empty()) {
     LeaveSeat(source.seat);
   } else if (!Holds(*source.state, seat.node)) {
+    // The same bytes from another node: the version stays, and no slot above starts over.
     seat.node = ChooseHolder(source, slots_[source.seat.slot], seat.node);
     Mark(source.seat.slot);
   }
@@ -113,6 +116,7 @@ void SlotTree::OnFoldLost(int number, const NodeKey& from) {
   for (Seat& seat : slot.seats) {
     if (seat.source != kNone && seat.node == from) own.push_back(&seat);
   }
+  // The fold has only outputs of other folds as inputs, so nothing calls for another node.
   if (own.empty()) return;
   // All of them move or none: a slot that is split over two nodes has another version, and every
   // slot above it would start over.
@@ -142,6 +146,7 @@ void SlotTree::OnRootDown() {
 }
 
 void SlotTree::OnResultLost() {
+  // The generation is void, so the root gets a new version if its node is still up.
   ledger_.Withdraw(slots_[TopSlot()].fold);
   // Changes were not followed since the commit.
   for (int i = 0; i < sources_.size(); ++i) OnSourceChanged(i);
@@ -157,6 +162,7 @@ absl::Status SlotTree::FillSeats() {
     const SourceTable::Source& source = sources_[index];
     if (!source.seatable()) continue;
     const bool fixed = inputs_.spec.order == ReduceSpec::Order::kFixed;
+    // A spare of a fixed order has no seat. If a source before it fails, the tree is built again.
     if (fixed && !source.reserved_seat.valid()) continue;
     PHALANX_RETURN_IF_ERROR(sources_.CheckFits(source));
     const SeatId seat = fixed ? source.reserved_seat : SeatFor(source);
@@ -250,6 +256,7 @@ SeatId SlotTree::SeatFor(const SourceTable::Source& source) {
 // Returns kNone if there is no such slot.
 int SlotTree::HostAbove(const SourceTable::Source& source, int slot) const {
   if (!Closable(slot)) return kNone;
+  // The requested root folds in any case, so its sources never need a slot of their own.
   if (Pinned(shape_->root()) && sources_.AtRoot(source)) return shape_->root();
   // Seats are first filled from the bottom, so the slots above a new one are still empty.
   if (slots_[slot].state != Slot::State::kVacated) return kNone;
@@ -269,6 +276,7 @@ void SlotTree::TakeSeat(int source, const SeatId& id, const NodeKey& node) {
   Slot& slot = slots_[id.slot];
   Seat& seat = slot.seats[id.seat];
   seat.source = source;
+  // Kept beside the state: after a commit the source can have a newer attempt than the fold.
   seat.generation = sources_[source].state->generation;
   seat.node = node;
   if (DefectActive(Defect::kSlotAcrossNodes) && slot.node.valid()) seat.node = slot.node;
@@ -313,6 +321,7 @@ void SlotTree::Mark(int slot) {
 }
 
 void SlotTree::Lower(int slot) {
+  // By invariant 1 no slot above the first one without a fold has a fold.
   while (slot != kNone && slots_[slot].fold.placed()) {
     ledger_.Drop(slots_[slot].fold);
     slot = slots_[slot].parent;
@@ -336,6 +345,7 @@ void SlotTree::UpdateSlot(int number) {
   for (int seat = 0; seat < static_cast<int>(slot.seats.size()); ++seat) {
     UpdateLeaf({number, seat});
   }
+  // The slot is marked again when what is missing is placed.
   if (slot.missing > 0) return;
   FoldTask task = TaskOf(number);
   // A source that comes to the slot's node or leaves it for a leaf changes the kinds of inputs, and
@@ -345,6 +355,7 @@ void SlotTree::UpdateSlot(int number) {
   if (!ledger_.Place(slot.fold, slot.node, std::move(task))) return;
   if (slot.parent != kNone && !was_placed) --slots_[slot.parent].missing;
   if (was_placed && DefectActive(Defect::kMovedFoldKeepsSender)) return;
+  // The order of the parent names the version and the node of this fold.
   Mark(slot.parent);
 }
 
@@ -417,6 +428,7 @@ FoldTask SlotTree::TaskOf(int number) const {
 
 void SlotTree::FinishRoot(FoldTask& task, VersionText text, const NodeKey& node) const {
   task.version = versions_.OfRoot(std::move(text), node);
+  // Slots are numbered in the order of the fold.
   for (const Slot& slot : slots_) {
     for (const Seat& seat : slot.seats) task.reduced_from.push_back(sources_[seat.source].id);
   }

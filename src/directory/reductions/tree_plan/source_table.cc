@@ -20,6 +20,7 @@ bool HoldsComplete(const ReduceSource& state, const NodeKey& node) {
 
 const ReduceSource::Holder& BestHolder(const ReduceSource& state) {
   for (const ReduceSource::Holder& holder : state.holders) {
+    // An incomplete holder can only hand on what it has received.
     if (holder.complete) return holder;
   }
   return state.holders.front();
@@ -60,6 +61,7 @@ int SourceTable::EligibleEnd() const {
 
 int SourceTable::FindEligibleEnd() const {
   CountExamined(sources_.size());
+  // Later sources take the places of failed ones.
   int left = wanted();
   int end = 0;
   for (; end < size() && left > 0; ++end) left -= sources_[end].failed ? 0 : 1;
@@ -70,10 +72,12 @@ int SourceTable::FindEligibleEnd() const {
 
 void SourceTable::SetState(int index, std::optional<ReduceSource> state) {
   Source& source = sources_[index];
+  // Nothing can be read from such a source.
   if (state && state->holders.empty() && !state->has_inline) state.reset();
   // A new attempt arrives anew: bytes of the old one are no lead over other sources.
   const bool new_attempt = source.state && state && source.state->generation != state->generation;
   ready_ += (state ? 1 : 0) - (source.state ? 1 : 0);
+  // The sets have the entries under the old arrival, so the entries leave before it changes.
   waiting_.erase({source.arrival, index});
   seatable_.erase({source.arrival, index});
   source.state = std::move(state);
@@ -87,6 +91,7 @@ void SourceTable::MarkFailed(int index, const absl::Status& why) {
   Source& source = sources_[index];
   source.failed = true;
   ++failed_;
+  // The reduction can end with this code, so the code cannot be OK.
   why_failed_ = absl::Status(why.ok() ? absl::StatusCode::kUnknown : why.code(),
                              absl::StrCat("source ", source.id.hex(), " failed: ", why.message()));
 }

@@ -11,6 +11,7 @@ namespace phalanx::directory {
 bool StarFold::Pays() const {
   const uint64_t slots = table_.wanted();
   const uint64_t bytes = inputs_.size_bytes;
+  // The shard keeps the bytes of an object up to kMaxInlineBytes only.
   if (bytes > kMaxInlineBytes || slots * bytes > kMaxBytes) return false;
   const ReduceCosts& costs = inputs_.costs;
   const int degree = ChooseDegree(static_cast<int>(slots), bytes, costs);
@@ -82,6 +83,7 @@ void StarFold::Place(const Placement& placement) {
   task.size_bytes = inputs_.size_bytes;
   task.planned = table_.wanted();
   task.root = true;
+  // No input can be lost any more, so the node need not wait for a CommitFold.
   task.committed = true;
   VersionText text = versions_.Begin(/*root=*/true);
   for (size_t i = 0; i < placement.sources.size(); ++i) {

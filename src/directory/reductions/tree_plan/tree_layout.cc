@@ -41,6 +41,7 @@ std::vector<Group> GroupsElsewhere(const SourceTable& sources, int wanted) {
     if (!source.seatable() || sources.AtRoot(source)) continue;
     const ReduceSource::Holder& holder = BestHolder(*source.state);
     const auto [group, added] = by_node.try_emplace(holder.node, groups.size());
+    // The slot of a node has the place of the first source there.
     if (added) groups.push_back({{}, holder.zone, {}});
     groups[group->second].members.push_back({i, holder.node});
     --wanted;
@@ -82,11 +83,13 @@ TreeLayout FixedLayout(const PlanInputs& inputs, const SourceTable& sources) {
       any = true;
       node = sources.AtRoot(source) ? inputs.root : BestHolder(*source.state).node;
     }
+    // A source that is not ready has no node yet, and so a slot of its own.
     if (layout.groups.empty() || !node.valid() || node != last) layout.groups.emplace_back();
     layout.groups.back().members.push_back({i, node});
     last = node;
   }
   if (!any) return TreeLayout();
+  // The root of a chain is its last slot.
   layout.root_in_tree = inputs.root_up && last == inputs.root;
   return layout;
 }
