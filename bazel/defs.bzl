@@ -280,7 +280,7 @@ def phalanx_fuzz_test(name, srcs, corpus, deps = [], tags = [], size = "small", 
     Args:
       name: the target.
       srcs: sources that define LLVMFuzzerTestOneInput.
-      corpus: a folder of this package with one input per file.
+      corpus: a folder of this package with one input per file; a target of that name, too.
       deps: as in cc_test.
       tags: "decoder" is added: the sanitizer run picks these tests up by it.
       size: as in cc_test.
@@ -288,6 +288,12 @@ def phalanx_fuzz_test(name, srcs, corpus, deps = [], tags = [], size = "small", 
       **kwargs: passed to cc_test.
     """
     precompiled = _precompiled("precompiled_for_libraries")
+    native.filegroup(
+        name = corpus,
+        testonly = True,
+        srcs = native.glob([corpus + "/**"]),
+        visibility = ["//visibility:public"],
+    )
     cc_test(
         name = name,
         size = size,

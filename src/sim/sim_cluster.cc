@@ -225,6 +225,9 @@ void SimCluster::MakeNode(int n) {
 }
 
 void SimCluster::OnSent(int n, int s, const v1::NodeMessage& message) {
+  if (options_.listener) {
+    options_.listener(absl::StrCat(NodeName(n), "-", ShardName(s), " ->"), message);
+  }
   // A new session: what was asked in the old one is asked again.
   if (message.has_register_begin()) answered_.erase({n, s});
   if (message.has_delete_confirm() && node(n) != nullptr) {
@@ -242,6 +245,9 @@ void SimCluster::OnSent(int n, int s, const v1::NodeMessage& message) {
 // In one session a shard hears every message once, so it answers every request once.
 void SimCluster::OnReceived(int n, int s, uint64_t sequence, const v1::ShardMessage& message) {
   if (watcher_) watcher_(n, message);
+  if (options_.listener) {
+    options_.listener(absl::StrCat(NodeName(n), "-", ShardName(s), " <-"), message);
+  }
   uint64_t request = 0;
   if (message.has_delete_reply()) request = message.delete_reply().request_id();
   if (message.has_query_reply()) request = message.query_reply().request_id();

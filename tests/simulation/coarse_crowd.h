@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "absl/time/time.h"
+#include "tests/simulation/coarse_shard.h"
 
 namespace phalanx::sim {
 
@@ -24,6 +25,7 @@ struct CrowdPlan {
   absl::Duration latency = absl::Microseconds(100);  // one way, to a node or to the shard
   int window_hops = 8;
   uint64_t seed = 1;
+  OutgoingListener listener = {};
 };
 
 class CoarseCrowd {

@@ -5,6 +5,7 @@
 #define PHALANX_TESTS_SIMULATION_COARSE_SHARD_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -15,10 +16,14 @@
 
 namespace phalanx::sim {
 
+// Sees every message of the core, in order.
+using OutgoingListener = std::function<void(const directory::DirectoryCore::Outgoing&)>;
+
 class CoarseShard {
  public:
-  // Nodes are numbered from 0.
-  CoarseShard(const directory::DirectoryOptions& options, int nodes, uint64_t seed = 1);
+  // Nodes are numbered from 0. An empty listener is not called.
+  CoarseShard(const directory::DirectoryOptions& options, int nodes, uint64_t seed = 1,
+              OutgoingListener listener = {});
 
   // When all nodes have registered: nothing is to be told earlier.
   Instant start() const { return start_; }
@@ -30,7 +35,7 @@ class CoarseShard {
   void Tell(int node, const v1::NodeMessage& message, Instant now);
   void NodeDown(int node, Instant now);
   void Tick(Instant now);
-  std::vector<directory::DirectoryCore::Outgoing> TakeOutbox() { return core_.TakeOutbox(); }
+  std::vector<directory::DirectoryCore::Outgoing> TakeOutbox();
 
   const directory::DirectoryCore& core() const { return core_; }
   // Of FillStatus.
@@ -43,6 +48,7 @@ class CoarseShard {
 
  private:
   const Instant start_;
+  const OutgoingListener listener_;
   directory::DirectoryCore core_;
   uint64_t messages_ = 0;
   absl::Duration core_time_;

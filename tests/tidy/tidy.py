@@ -31,7 +31,7 @@ CTAGS = "ctags-universal"
 # and nothing but tests may include it.
 LAYERS = ("common", "net", "directory", "object_store", "collectives", "runtime", "python")
 
-TESTS = ("tests/*", "*_test.cc", "*_fuzz.cc", "*_conformance.h", "*_conformance.cc")
+TESTS = ("tests/*", "*_test.cc", "*_fuzz.cc", "*_fuzz.h", "*_conformance.h", "*_conformance.cc")
 TESTS += ("src/sim/*", "src/*/testing/*", "benchmarks/*")
 
 
