@@ -1,13 +1,13 @@
-"""The rules of this tree. BUILD files load from here and from nowhere else.
+"""The rules of this tree. BUILD files load rules only from this file.
 
-  phalanx_cc_library, phalanx_cc_binary, phalanx_cc_test    C++ with the warnings of the house
+  phalanx_cc_library, phalanx_cc_binary, phalanx_cc_test    C++ with this tree's warnings
   phalanx_proto_library, phalanx_grpc_library               messages; the services of the same files
   phalanx_fuzz_test                                         a decoder under libFuzzer, or its corpus replayed
   phalanx_proto_root                                        their include path
-  phalanx_system_library                                    what a Debian package provides
-  phalanx_reaches                                           what a library depends on, as a file
+  phalanx_system_library                                    a library from a Debian package
+  phalanx_reaches                                           the dependencies of a library, as a file
   phalanx_py_library, phalanx_py_binary, phalanx_py_test    Python with the system's interpreter
-  phalanx_precompiled_header                                what most files include, parsed once
+  phalanx_precompiled_header                                common headers, parsed once
 """
 
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
@@ -24,20 +24,20 @@ _COPTS = [
     "include",
 ]
 
-# No symbol of libphalanx.so may be shared with another library of a process: everything is compiled so,
-# for compiling it twice would be the only difference.
+# libphalanx.so must not share a symbol with another library of a process. All code is compiled with this
+# option, because a second build of the same code would have no other difference.
 _CODE_COPTS = select({
     "//bazel:fuzz": [],
     "//conditions:default": ["-fno-gnu-unique"],
 })
 
-# Where `import "phalanx/v1/x.proto"` is looked up.
+# The root of `import "phalanx/v1/x.proto"`.
 _PROTO_ROOT = "protos"
 
-# Test cases are compiled more often than they run.
+# Test code is compiled more often than it runs, so it is optimized less.
 _TEST_COPTS = ["-O1"]
 
-# Of what gcc 12 inlines from a precompiled header it warns as if that were no system's header, in vain.
+# gcc 12 reports these false warnings in system code that it inlines from a precompiled header.
 _PRECOMPILED_COPTS = [
     "-Wno-array-bounds",
     "-Wno-maybe-uninitialized",
@@ -47,7 +47,7 @@ _PRECOMPILED_COPTS = [
 ]
 
 def _precompiled(name):
-    """The options and the dependency that make a target use a phalanx_precompiled_header."""
+    """Returns the options and the dependency with which a target uses a phalanx_precompiled_header."""
     return struct(
         copts = select({
             "//bazel:no_precompiled_headers": [],
@@ -82,8 +82,8 @@ def phalanx_cc_binary(name, copts = [], deps = [], **kwargs):
     )
 
 def phalanx_cc_test(name, copts = [], deps = [], size = "small", gtest_main = True, **kwargs):
-    """A GoogleTest test. With gtest_main = False the sources bring their own main(); with None they do
-    without GoogleTest (and may be C)."""
+    """A GoogleTest test. With gtest_main = False the sources define main(); with None they do not use
+    GoogleTest (and can be C)."""
     gtest = "//third_party:gtest_main" if gtest_main else "//third_party:gtest"
     if type(deps) == "list":
         deps = [dep for dep in deps if dep != gtest]
@@ -133,7 +133,7 @@ def _precompiled_header_impl(ctx):
         mnemonic = "CppPrecompile",
     )
 
-    # Found only where the precompiled one is of no use to the compiler.
+    # The compiler reads this only if it cannot use the precompiled header.
     ctx.actions.write(header, '#include "%s"\n' % ctx.file.header.path)
     headers = [header, compiled, ctx.file.header] + ctx.files.includes
     return [
@@ -143,10 +143,10 @@ def _precompiled_header_impl(ctx):
 
 phalanx_precompiled_header = rule(
     implementation = _precompiled_header_impl,
-    doc = """Parses a header of headers once, as gcc's precompiled headers, for all that is compiled with
-the flags of this configuration: half of the time that compilation takes would be the parsing of the same
-headers. Targets of this file use it by `-include bazel/<name>.h`; --define=phalanx_precompiled=0 turns it
-off, and shows what a file forgot to include.""",
+    doc = """Precompiles a header with gcc for all code that is compiled with the flags of this configuration.
+Without it, half of the compile time is the parsing of the same headers. Targets of this file use it with
+`-include bazel/<name>.h`. --define=phalanx_precompiled=0 turns it off, and so finds files that lack an
+include.""",
     attrs = {
         "header": attr.label(allow_single_file = [".h"], mandatory = True),
         "includes": attr.label_list(allow_files = [".h"], doc = "What `header` includes of this tree."),
@@ -158,13 +158,13 @@ off, and shows what a file forgot to include.""",
 )
 
 def phalanx_system_library(name, libraries = [], linkopts = [], archives = False, **kwargs):
-    """A library of the system, by the names the linker knows; only those really used are linked.
+    """A system library, by its linker names; only libraries that are used are linked.
 
     Args:
       name: the target.
-      libraries: as after -l.
-      linkopts: whatever else the linker needs.
-      archives: the package has them as archives, too: those are linked under --config=static.
+      libraries: names for -l.
+      linkopts: other options of the linker.
+      archives: the package also has archives, which are linked under --config=static.
       **kwargs: passed to cc_library.
     """
     as_needed = ["-Wl,--push-state,--as-needed"]
@@ -271,36 +271,55 @@ def phalanx_proto_root(name, visibility):
     """
     cc_library(name = name, includes = ["."], visibility = visibility)
 
+def _unpacked_corpus_impl(ctx):
+    folder = ctx.actions.declare_directory(ctx.label.name)
+    ctx.actions.run(
+        executable = "/usr/bin/python3",
+        arguments = ["-m", "zipfile", "-e", ctx.file.archive.path, folder.path],
+        inputs = [ctx.file.archive],
+        outputs = [folder],
+        mnemonic = "UnpackCorpus",
+    )
+    return [DefaultInfo(files = depset([folder]), runfiles = ctx.runfiles([folder]))]
+
+_unpacked_corpus = rule(
+    implementation = _unpacked_corpus_impl,
+    doc = "The inputs of a fuzz target's archive, one file each, in a folder named as this target.",
+    attrs = {"archive": attr.label(allow_single_file = [".zip"], mandatory = True)},
+)
+
 def phalanx_fuzz_test(name, srcs, corpus, deps = [], tags = [], size = "small", copts = [], **kwargs):
-    """A decoder under test, written as LLVMFuzzerTestOneInput.
+    """A test of a decoder, written as LLVMFuzzerTestOneInput.
 
     Under --config=fuzz this is a libFuzzer executable; otherwise an ordinary test that feeds every
-    file of the corpus to it once, and fails if there is none.
+    input of the corpus to it once, and fails if there is none. The corpus is unpacked into a folder
+    that is named as the archive without its extension, and is a target of that name.
 
     Args:
       name: the target.
       srcs: sources that define LLVMFuzzerTestOneInput.
-      corpus: a folder of this package with one input per file; a target of that name, too.
+      corpus: a zip archive of this package with one input per entry (scripts/corpus_add.py).
       deps: as in cc_test.
-      tags: "decoder" is added: the sanitizer run picks these tests up by it.
+      tags: "decoder" is added; the sanitizer run selects these tests by it.
       size: as in cc_test.
       copts: as in cc_test.
       **kwargs: passed to cc_test.
     """
     precompiled = _precompiled("precompiled_for_libraries")
-    native.filegroup(
-        name = corpus,
+    folder = corpus[:-len(".zip")]
+    _unpacked_corpus(
+        name = folder,
+        archive = corpus,
         testonly = True,
-        srcs = native.glob([corpus + "/**"]),
         visibility = ["//visibility:public"],
     )
     cc_test(
         name = name,
         size = size,
         srcs = srcs,
-        args = [native.package_name() + "/" + corpus],
+        args = ["$(rootpath :%s)" % folder],
         copts = _COPTS + copts + precompiled.copts,
-        data = native.glob([corpus + "/**"]),
+        data = [":" + folder],
         linkopts = select({
             "//bazel:fuzz": ["-fsanitize=fuzzer"],
             "//conditions:default": [],
@@ -327,7 +346,7 @@ def phalanx_py_test(name, size = "small", **kwargs):
     native.py_test(name = name, size = size, python_version = "PY3", srcs_version = "PY3", **kwargs)
 
 def phalanx_reaches(name, targets, what):
-    """A file `name` listing which of `what` each of the targets depends on, however indirectly.
+    """A file `name` that lists the direct and indirect dependencies of each target that match `what`.
 
     Args:
       name: the file: one line "TARGET" per target, then one indented line per dependency found.

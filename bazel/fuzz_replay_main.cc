@@ -1,38 +1,24 @@
-// Feeds every file of the folders named on the command line to LLVMFuzzerTestOneInput, once and in
-// the order of their names, so that a fuzz target's corpus runs as an ordinary test with any
-// compiler. Exits with 1 if there was no input at all: an empty corpus would be a test that cannot
-// fail.
+// Feeds every input of the unpacked corpora named on the command line to LLVMFuzzerTestOneInput,
+// once and in the order of their names, so that a fuzz target's corpus runs as an ordinary test
+// with any compiler. Exits with 1 if there is no input at all: with an empty corpus the test could
+// not fail.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <string>
-#include <vector>
+
+#include "bazel/fuzz_corpus.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace {
 
-std::vector<std::filesystem::path> FilesUnder(const char* folder) {
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) files.push_back(entry.path());
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
-void Replay(const std::filesystem::path& file) {
-  // Named before it runs, so that a crash tells which input it was.
-  std::printf("%s\n", file.c_str());
+void Replay(const FuzzInput& input) {
+  // Printed before the input runs, so that the output of a crash ends with the name of its input.
+  std::printf("%s\n", input.name.c_str());
   std::fflush(stdout);
-  std::ifstream stream(file, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.bytes.data()),
+                         input.bytes.size());
 }
 
 }  // namespace
@@ -40,8 +26,8 @@ void Replay(const std::filesystem::path& file) {
 int main(int argc, char** argv) {
   std::size_t inputs = 0;
   for (int i = 1; i < argc; ++i) {
-    for (const auto& file : FilesUnder(argv[i])) {
-      Replay(file);
+    for (const FuzzInput& input : ReadFuzzCorpus(argv[i])) {
+      Replay(input);
       ++inputs;
     }
   }

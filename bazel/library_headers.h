@@ -1,8 +1,8 @@
 #ifndef PHALANX_BAZEL_LIBRARY_HEADERS_H_
 #define PHALANX_BAZEL_LIBRARY_HEADERS_H_
 
-// What most files include, parsed once for all of them: see phalanx_precompiled_header in defs.bzl.
-// A file includes what it uses all the same.
+// The headers that most files include, parsed once for all of them: see phalanx_precompiled_header
+// in defs.bzl. Each file still includes the headers that it uses.
 
 #include <algorithm>
 #include <array>

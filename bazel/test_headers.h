@@ -1,7 +1,7 @@
 #ifndef PHALANX_BAZEL_TEST_HEADERS_H_
 #define PHALANX_BAZEL_TEST_HEADERS_H_
 
-// As library_headers.h, for tests.
+// Like library_headers.h, for tests.
 
 #include "bazel/library_headers.h"
 #include "gmock/gmock.h"

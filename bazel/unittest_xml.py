@@ -1,6 +1,6 @@
-"""Runs the unittest cases of the calling program and tells Bazel about each of them.
+"""Runs the unittest cases of the calling program and reports each of them to Bazel.
 
-Bazel by itself reports a Python test as a single case. This runner writes the file named by
+Without it Bazel reports a Python test as a single case. This runner writes the file named by
 XML_OUTPUT_FILE, as GoogleTest does, so that every method is counted and named.
 """
 
@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ElementTree
 
 
 class _Result(unittest.TextTestResult):
-    """Remembers, per test method, what went wrong with it (nothing, if it passed)."""
+    """Keeps the error of each test method (None if it passed)."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

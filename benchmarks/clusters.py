@@ -12,7 +12,7 @@ from emulated_hosts import Loopback
 
 DIRECTORY_PORT = 7400
 NODE_PORT = 7410
-# A directory that has just begun takes nothing for lost before all that knew an earlier one could have come: its --lease.
+# A new directory reports no object as lost until every node of an earlier directory could have registered: its --lease.
 LEARNING_S = 2
 
 
@@ -37,7 +37,7 @@ class Cluster:
     def __enter__(self):
         try:
             self._begin()
-        except BaseException:  # `with` does not call __exit__ then
+        except BaseException:  # `with` does not call __exit__ if __init__ fails
             self.__exit__()
             raise
         return self
@@ -74,7 +74,7 @@ class Cluster:
         return [daemon.pid for daemon in self.daemons]
 
     def wait_until_it_decides(self):
-        """Until the directory would take what a killed node held for lost at once."""
+        """Waits until the directory would report the copies of a killed node as lost at once."""
         time.sleep(max(0, self.began + LEARNING_S - time.monotonic()))
 
     def _start(self, host, name, command):
@@ -86,7 +86,7 @@ class Cluster:
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL))
 
     def _wait_for_socket(self, host):
-        """A node opens its socket when it serves; whether it is there is all that a client would see."""
+        """Waits for the sockets: a node opens its socket when it starts to serve."""
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):

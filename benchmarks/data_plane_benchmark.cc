@@ -1,12 +1,12 @@
-// Micro benchmark of the data plane over this machine's loopback, each node with threads of its
-// own: from one node to another, and along a chain of relays that stream.
+// Micro benchmark of the data plane over this machine's loopback. Each node has its own threads.
+// Transfers go from one node to another, and along a chain of relays that stream.
 //
 //   data_plane_benchmark --benchmark_repetitions=10 --benchmark_report_aggregates_only
 //
-// Reported: bytes a second at the last receiver, and CPU seconds (of all threads, user and system)
-// per GB and hop. A hop is one send and one receive. After warm-up every copy is verified once.
-// The raw rows do the same with nothing but two sockets and two threads: the share of what the
-// machine can do is the quotient of two rows of one run.
+// Reports bytes per second at the last receiver, and CPU seconds (of all threads, user and system)
+// per GB and hop. A hop is one send and one receive. After the warm-up every copy is verified once.
+// The raw rows do the same with only two sockets and two threads: divide two rows of one run to get
+// the share of the machine's limit.
 
 #include <arpa/inet.h>
 #include <benchmark/benchmark.h>
@@ -54,7 +54,7 @@ void Require(bool good, const char* what) {
   std::exit(1);
 }
 
-// Memory that is reused from one pull to the next, as the store's pool of warm memory does it.
+// Memory that is reused from one pull to the next, as in the store's pool of warm memory.
 class WarmCopy {
  public:
   explicit WarmCopy(uint64_t bytes) : memory_(std::make_shared<std::vector<char>>(bytes)) {}
@@ -77,7 +77,7 @@ class Chain {
     nodes_[0]->Put(Id(1), WholeBuffer(bytes));
   }
 
-  // All pulls at once, each from the node before; returns when the last has ended.
+  // Starts all pulls at once, each from the node before. Returns when the last one has ended.
   void Run(bool verify) {
     std::vector<std::shared_ptr<TransferBuffer>> buffers;
     std::vector<TcpPlane::Pull> pulls;

@@ -13,7 +13,7 @@ def missing(packages):
 
 
 def require(packages, command):
-    """BadInput, saying that `command` installs them, if any is missing."""
+    """Raises BadInput, with `command` as the remedy, if any package is missing."""
     absent = missing(packages)
     if absent:
         raise BadInput(f"these Debian packages are missing: {' '.join(absent)}; install them with {command} (as root)")

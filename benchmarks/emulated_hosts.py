@@ -4,8 +4,8 @@
         hosts.popen(0, ["iperf3", "-s"])          # on the first host
         hosts.address(0)                          # "10.77.0.1"
 
-With zones, the hosts stand in so many groups of neighbours, each on a bridge of its own, and every group reaches the others
-through one link, shaped both ways. Everything is removed at the end, however it ends. Names carry the process id, so that several runs do not meet.
+With zones, the hosts form groups of neighbours. Each group has its own bridge and reaches the other groups through one link, shaped
+both ways. Everything is removed at the end, also after an error. Names contain the process id, so that several runs do not collide.
 """
 
 import os
@@ -13,9 +13,9 @@ import subprocess
 
 
 class EmulatedHosts:
-    """`count` hosts 10.77.0.1 ...; `rate` as tc writes it ("1gbit"), or None for links not shaped.
+    """`count` hosts 10.77.0.1 ...; `rate` in tc's form ("1gbit"), or None for unshaped links.
 
-    `zones` groups of neighbouring hosts are joined by links of `zone_rate`.
+    Links of `zone_rate` join `zones` groups of neighbouring hosts.
     """
 
     # A smaller burst loses rate; a larger one lets a 1 MiB message through unshaped.
@@ -34,13 +34,13 @@ class EmulatedHosts:
     def __enter__(self):
         try:
             self._make()
-        except BaseException:  # Ctrl-C and a signal's SystemExit too
+        except BaseException:  # also Ctrl-C and a signal's SystemExit
             self.__exit__(None, None, None)
             raise
         return self
 
     def __exit__(self, *_):
-        # A link goes at once; a namespace lives on in the kernel until its last closing connection is gone.
+        # A link is removed at once; a namespace stays in the kernel until its last closing connection has ended.
         for link in reversed(self._links):
             subprocess.run(["ip", "link", "del", link], check=False, stderr=subprocess.DEVNULL)
         self._links = []
@@ -52,11 +52,11 @@ class EmulatedHosts:
         return f"10.77.{host // 250}.{host % 250 + 1}"
 
     def command_at(self, host, command):
-        """What to execute for `command` to run on a host, in the same process."""
+        """Returns the command line that runs `command` on a host, in the same process."""
         return ["ip", "netns", "exec", self._namespaces[host]] + command
 
     def popen(self, host, command, **keywords):
-        """Starts `command` on a host; the process id is the command's own."""
+        """Starts `command` on a host; the process id is that of the command."""
         return subprocess.Popen(self.command_at(host, command), **keywords)
 
     def zone(self, host):
@@ -106,7 +106,7 @@ class EmulatedHosts:
             _run("tc", "qdisc", "add", "dev", outer, *self._shape(self.rate))
             inside = ["ip", "netns", "exec", namespace, "tc", "qdisc", "add", "dev", "eth0"]
             _run(*inside, "handle", "1:", *self._shape(self.rate))
-            # What a real interface has by default: three bands, by the priority of the socket.
+            # The default of a real interface: three bands, by the priority of the socket.
             _run(*inside, "parent", "1:", "pfifo_fast")
 
 

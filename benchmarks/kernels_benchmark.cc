@@ -1,12 +1,11 @@
-// Micro benchmark of the folds of a reduction, on one core, beside the addition of STREAM
-// (McCalpin):
+// Micro benchmark of a reduction's folds on one core, beside the addition of STREAM (McCalpin):
 //
 //   kernels_benchmark --benchmark_repetitions=10 --benchmark_enable_random_interleaving=true
 //       --benchmark_report_aggregates_only
 //
-// Every row reads two arrays and writes one; reported are those three times their bytes, a second.
-// A kernel's share of what the machine's memory can do is the quotient of its row by `stream_add`
-// of the same run. Arrays of 64 MiB do not fit into a cache, those of 64 KiB stay in one.
+// Every row reads two arrays and writes one, and reports three times their bytes per second. A
+// kernel's share of the memory bandwidth is its row divided by `stream_add` of the same run. Arrays
+// of 64 MiB do not fit into a cache; arrays of 64 KiB do.
 
 #include <benchmark/benchmark.h>
 
@@ -26,8 +25,8 @@ namespace {
 constexpr int64_t kCached = 64 << 10;
 constexpr int64_t kUncached = 64 << 20;
 
-// As objects lie in the store's memory: aligned to 64 bytes. Touched, so that the kernel has given
-// the pages.
+// Memory as the store allocates it: aligned to 64 bytes. Written once, so that the kernel has
+// allocated the pages.
 class Array {
  public:
   explicit Array(size_t bytes)
@@ -56,7 +55,7 @@ void Report(benchmark::State& state) {
   state.SetBytesProcessed(3 * state.range(0) * static_cast<int64_t>(state.iterations()));
 }
 
-// What the compiler makes of a plain loop for the machine at hand.
+// A plain loop, compiled for the machine at hand.
 __attribute__((optimize("O3"), target_clones("default", "avx2", "avx512f"))) void StreamAdd(
     double* __restrict dst, const double* __restrict a, const double* __restrict b, size_t count) {
   for (size_t i = 0; i < count; ++i) dst[i] = a[i] + b[i];

@@ -1,7 +1,7 @@
-"""What `benchmarks/peers` lets each peer do: algorithms to choose from, plans for its program, the best of what was tried.
+"""The work of each peer in `benchmarks/peers`: its algorithms, the plans for its program, and the choice of the best.
 
 A plan is a list of steps (one line each, as peer_programs/trial.h reads them). First a scouting plan tries every algorithm a
-few times, giving up on what is far behind; then a measuring plan runs the default and, for each op and size, the finalists.
+few times and gives up on slow ones; then a measuring plan runs the default and, for each op and size, the finalists.
 """
 
 import dataclasses
@@ -10,15 +10,15 @@ from benchmarks.records import BadInput, format_size
 
 OPS = ("broadcast", "reduce", "allreduce", "gather", "allgather")
 
-# What bare sockets do for an op, where there is a shape for it.
+# Ops for which bare sockets have a shape.
 SHAPES = ("broadcast", "reduce", "gather")
 
 DEFAULT = "default"
 
 SCOUT_WARMUP = 1
-# A run so many times slower than the best median so far ends the scouting of an algorithm.
+# A run that is slower than the best median so far by this factor ends the scouting of an algorithm.
 PATIENCE = 2
-# So many of the best by scouting are measured: few runs tell those that are close to each other apart badly.
+# The number of algorithms that are measured after scouting: few runs cannot separate algorithms of similar speed.
 FINALISTS = 3
 
 
@@ -28,7 +28,7 @@ class Algorithm:
 
     name: str
     settings: str = "-"
-    # Of its segments; no use for sizes that one segment holds.
+    # The size of its segments; the algorithm is skipped for sizes that fit into one segment.
     segment: int = 0
 
 
@@ -45,8 +45,8 @@ def _open_mpi(op, number, name, segments=(), **others):
 
 
 def _open_mpi_algorithms():
-    """Those of its component "tuned", as `ompi_info --param coll tuned --level 9` numbers them; what is often best comes first,
-    so that scouting gives up early on the others."""
+    """The algorithms of its component "tuned", numbered as by `ompi_info --param coll tuned --level 9`. The ones that are often
+    best come first, so that scouting gives up early on the others."""
     radixes = (2, 4, 8)
     return {
         "broadcast": [
@@ -100,7 +100,7 @@ ALGORITHMS = {
         "gather": [],
         "allgather": [Algorithm("ring")],
     },
-    # Its object store has one way to move an object; these are what tasks make of it.
+    # Its object store has one way to move an object; these are the ways in which tasks can use it.
     "ray": {
         "broadcast": [Algorithm("waves")],
         "reduce": [Algorithm("tree")],
@@ -128,7 +128,7 @@ def _line(op, algorithm, size, warmup, runs, patience=0):
 
 
 def limits_plan(ops, sizes, warmup, runs):
-    """For the bare sockets: one pair of ranks, and each op's shape."""
+    """The plan of the bare sockets: one pair of ranks, and the shape of each op."""
     shapes = ["pair"] + [op for op in ops if op in SHAPES]
     return [_line(op, Algorithm("bare"), size, warmup, runs) for op in shapes for size in sizes]
 
@@ -139,9 +139,9 @@ def scouting_plan(peer, ops, sizes, runs):
 
 
 def finalists(scouted):
-    """{(op, size): names} of the least minima among summarized records whose bytes were right.
+    """Returns {(op, size): names} with the smallest minima among summarized records whose bytes were right.
 
-    Of so few runs the minimum: what disturbs one only adds to it, and the median of three may be a disturbed one.
+    The minimum, because a disturbance only makes a run slower, and the median of three runs can be a disturbed one.
     """
     names = {}
     for record in sorted(scouted, key=lambda record: record["min_s"]):
@@ -152,7 +152,7 @@ def finalists(scouted):
 
 
 def measuring_plan(peer, ops, sizes, chosen, warmup, runs):
-    """`chosen` as finalists() returns it."""
+    """The measuring plan; `chosen` is the result of finalists()."""
     lines = []
     for op in ops:
         for size in sizes:
@@ -163,7 +163,7 @@ def measuring_plan(peer, ops, sizes, chosen, warmup, runs):
 
 
 def choose(measured):
-    """Of each op and size, the record of the default and that of the best other, with the key "choice"."""
+    """Returns, for each op and size, the record of the default and of the best other algorithm, with the key "choice"."""
     chosen = {}
     for record in measured:
         choice = "default" if record["algorithm"] == DEFAULT else "best"
@@ -175,7 +175,7 @@ def choose(measured):
 
 
 def with_limits(records, limits):
-    """The records with the medians of the bare sockets: limit_s of a pair, shape_limit_s of the op's shape or 0."""
+    """Adds the medians of the bare sockets: limit_s of a pair, shape_limit_s of the op's shape, or 0."""
     medians = {(limit["op"], limit["size_bytes"]): limit["median_s"] for limit in limits}
     return [dict(record, limit_s=medians["pair", record["size_bytes"]],
                  shape_limit_s=medians.get((record["op"], record["size_bytes"]), 0)) for record in records]

@@ -1,4 +1,4 @@
-"""What peers are made to do, and which of their algorithms is told as the best."""
+"""Tests the plans of the peers and the choice of the best algorithm."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""Ray from PyPI, in an environment of its own: what the store is compared with."""
+"""Ray from PyPI, in its own environment, for comparison with Phalanx."""
 
 import os
 import pathlib

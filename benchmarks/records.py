@@ -1,11 +1,11 @@
-"""Records of benchmarks: one op of one size, some runs. What `run` and `peers` write as JSON and `report` reads."""
+"""Records of benchmarks: one op of one size, several runs. `run` and `peers` write them as JSON, `report` reads them."""
 
 import json
 import pathlib
 import re
 import statistics
 
-# What every record of an operation has, and of which type.
+# The keys of every record of an operation, and their types.
 REQUIRED = {
     "op": str, "size_bytes": int, "world": int, "median_s": (int, float), "min_s": (int, float), "max_s": (int, float),
     "limit_s": (int, float), "verified": bool,
@@ -14,7 +14,7 @@ UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 class BadInput(Exception):
-    """Something the user gave; the text says what to do."""
+    """An error in the user's input; the text gives the remedy."""
 
 
 def parse_size(text):
@@ -32,13 +32,13 @@ def format_size(size):
 
 
 def summarize(record):
-    """The record with what follows from `each_s`, the runs' maxima over ranks."""
+    """Adds the statistics of `each_s`, the maxima over ranks of each run."""
     each = record["each_s"]
     return dict(record, runs=len(each), median_s=statistics.median(each), min_s=min(each), max_s=max(each))
 
 
 def check(record, where):
-    """BadInput, naming `where`, unless it is a record of an operation."""
+    """Raises BadInput, naming `where`, unless `record` is a record of an operation."""
     if not isinstance(record, dict):
         raise BadInput(f"{where} is {json.dumps(record)[:40]}, not a record")
     for key, kind in REQUIRED.items():
@@ -51,7 +51,7 @@ def check(record, where):
 
 
 def load(path):
-    """The records of one file; what is no operation (`idle`) is left out."""
+    """Returns the records of one file, without those that are not operations (`idle`)."""
     try:
         records = json.loads(pathlib.Path(path).read_text())
     except OSError as error:

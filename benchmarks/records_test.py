@@ -1,4 +1,4 @@
-"""Records: sizes, the statistic over runs, and what is said about a file that has none."""
+"""Tests records: sizes, the statistics over runs, and the error for a file without records."""
 
 import json
 import pathlib

@@ -1,7 +1,7 @@
 """One Markdown page of records from several files: a section for each op on the same hosts, tables of time and of ratio.
 
-A series is who did it (Phalanx, or a peer by its default or its best algorithm), and under which conditions. Where several
-files have the same series, its name tells the file.
+A series is Phalanx, or a peer with its default or its best algorithm, under given conditions. If several files have the same
+series, its name contains the file.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ import pathlib
 
 from benchmarks.records import BadInput, format_size
 
-# Keys of a record that make it another experiment, and how a series is named after them.
+# Keys of a record that define another experiment, and the form in which they appear in a series' name.
 CONDITIONS = {
     "waiting": "Gets waiting", "with_put": "Put included", "stagger": "staggered by {}", "kill": "killing {}",
     "stop": "stopping {}", "beside": "beside {}", "clients": "{} clients each", "dtype": "{}", "reduce_op": "{}",
@@ -21,7 +21,7 @@ PEERS = {"openmpi": "Open MPI", "gloo": "Gloo"}
 
 @dataclasses.dataclass
 class Section:
-    """What was measured of one op on the same hosts."""
+    """The measurements of one op on the same hosts."""
 
     op: str
     world: int
@@ -36,7 +36,7 @@ class Section:
         return f"{self.op}, {self.world} ranks, {links}{zones}"
 
     def name(self):
-        """For files and anchors."""
+        """The name for files and anchors."""
         parts = [self.op, self.world, self.rate or "unshaped"]
         parts += [f"{self.zones}zones", self.zone_rate or "unshaped"] if self.zones > 1 else []
         return "-".join(map(str, parts))
@@ -45,7 +45,7 @@ class Section:
         return sorted({size for each in self.series.values() for size in each})
 
     def limits(self):
-        """{size: the least limit_s of any series}; sizes where none was measured are left out."""
+        """Returns {size: the smallest limit_s of any series}, without sizes that have no limit."""
         limits = {}
         for each in self.series.values():
             for size, record in each.items():
@@ -66,7 +66,7 @@ def series_name(record):
 
 
 def sections(files):
-    """The sections of {path: records}, ordered by op, ranks and rate."""
+    """Returns the sections of {path: records}, ordered by op, ranks and rate."""
     found, homes = {}, {}
     for path, loaded in files.items():
         for record in loaded:
@@ -129,7 +129,7 @@ def _render_section(section, plots):
 
 
 def render(made, files, plots):
-    """The page of `sections`; `plots` is {section name: [(what it shows, file)]}."""
+    """Returns the page of `sections`; `plots` is {section name: [(title, file)]}."""
     intro = ("The limit is one bare transfer of the same size between two ranks over a warm socket, measured in the same run. "
              "A peer's default is what it chooses itself, its best the best of all its algorithms, chosen by hand for each size.")
     parts = ["# Benchmarks", intro, "Records: " + ", ".join(f"`{pathlib.Path(path).name}`" for path in files) + "."]

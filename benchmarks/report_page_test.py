@@ -1,4 +1,4 @@
-"""The report's page: what stands in one section, in one series, and in each cell."""
+"""Tests the report's page: the content of a section, of a series, and of each cell."""
 
 import unittest
 

@@ -11,7 +11,7 @@ matplotlib.rcParams.update({"svg.hashsalt": "phalanx", "font.size": 9})
 
 
 def draw(section, folder):
-    """Two plots of a section; returns [(what it shows, file name)]."""
+    """Draws two plots of a section; returns [(title, file name)]."""
     drawn = [("time over size", _draw_times)]
     if section.limits():
         drawn.append(("ratio to the limit", _draw_ratios))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Counts the test cases of the phases that scripts/test ran.
 
-usage: count_results.py FOLDER, where each phase left NAME.json (Bazel's build events, one per line), or
-NAME-*.xml (what pytest reports), and NAME.status (the exit status). Prints what failed, then "N passed, N failed" as its last line;
-exits with 1 if anything failed.
+usage: count_results.py FOLDER, where each phase wrote NAME.json (Bazel's build events, one per line), or
+NAME-*.xml (pytest's report), and NAME.status (the exit status). Prints the failures, then "N passed, N failed" as its last
+line. Exits with 1 if anything failed.
 
 A case is a <testcase> of the target's test.xml. A target that crashed, timed out or did not build
 counts as one failure, and so does a phase that failed without naming a test.
@@ -30,7 +30,7 @@ class Tally:
 
 
 def tally_xml(label, text):
-    """The cases in the text of one test.xml."""
+    """Counts the cases in the text of one test.xml."""
     tally = Tally()
     try:
         cases = list(ElementTree.fromstring(text).iter("testcase"))
@@ -48,7 +48,7 @@ def tally_xml(label, text):
 
 
 def tally_result(label, result):
-    """The cases of one testResult event."""
+    """Counts the cases of one testResult event."""
     tally = Tally()
     for output in result.get("testActionOutput", []):
         if output["name"] == "test.xml":
@@ -60,7 +60,7 @@ def tally_result(label, result):
 
 
 def tally_events(events):
-    """The cases of one phase, from its build events."""
+    """Counts the cases of one phase from its build events."""
     tally = Tally()
     tests, tested = set(), set()
     for event in events:

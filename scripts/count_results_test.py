@@ -1,4 +1,4 @@
-"""What count_results.py makes of a phase's build events."""
+"""Tests the counts of count_results.py for a phase's build events."""
 
 import contextlib
 import io
@@ -23,7 +23,7 @@ class CountResultsTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def result(self, cases, status="PASSED"):
-        """The event of a test that ran and left these cases."""
+        """Returns the event of a test that reported these cases."""
         xml = self.folder / "test.xml"
         xml.write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
         outputs = [{"name": "test.xml", "uri": xml.as_uri()}]
@@ -33,7 +33,7 @@ class CountResultsTest(unittest.TestCase):
         }
 
     def count(self, events, status):
-        """(exit status, last line) of a run with one phase."""
+        """Returns (exit status, last line) of a run with one phase."""
         lines = "\n".join(json.dumps(event) for event in events)
         (self.folder / "all.json").write_text(lines)
         (self.folder / "all.status").write_text(str(status))

@@ -17,11 +17,11 @@ import time
 
 NODES = 8
 DEFAULT_BYTES = 100_000_000
-# Each node sends no faster than this, so that one can watch.
+# The limit at which each node sends, so that the transfers last long enough to watch.
 EGRESS = "40MB/s"
 POLL_SECONDS = 0.2
 DEADLINE_SECONDS = 60
-# Of the reduction: floats of each source, and after so many they come again.
+# For the reduction: the floats of each source, and the period after which they repeat.
 FLOATS = 16_000_000
 PERIOD = 1000
 
@@ -35,7 +35,7 @@ class Demo:
         self.binary, self.folder = binary, pathlib.Path(folder)
         self.directory = f"127.0.0.1:{free_port()}"
         self.daemons = {}
-        # Settings of another cluster, as an operator exports them, are not for these daemons.
+        # Exported settings of another cluster must not reach these daemons.
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("PHALANX_")}
 
     def start(self):
@@ -59,21 +59,21 @@ class Demo:
         self._command(["put", str(file), "--name", name, "--address", f"unix:{self.socket(index)}"])
 
     def get(self, index, name, output):
-        """Starts to fetch; the process ends when the file is whole."""
+        """Starts a get; the process ends when the file is complete."""
         return subprocess.Popen(
             [self.binary, "get", "--name", name, "-o", str(output), "--address", f"unix:{self.socket(index)}",
              "--timeout", f"{DEADLINE_SECONDS}s"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             env=self.environment)
 
     def reduce(self, index, target, sources):
-        """Starts a sum of floats; the process ends when the target is whole."""
+        """Starts a sum of floats; the process ends when the target is complete."""
         return subprocess.Popen(
             [self.binary, "reduce", "--names", target, *sources, "--dtype", "f32", "--op", "sum", "--address",
              f"unix:{self.socket(index)}", "--timeout", f"{DEADLINE_SECONDS}s"], stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True, env=self.environment)
 
     def look(self, name):
-        """As describe; nothing while nobody has or wants it."""
+        """Returns the output of describe; nothing while the directory does not know the object."""
         result = subprocess.run([self.binary, "describe", "--name", name, "--directory", self.directory, "--json"],
                                 capture_output=True, text=True, timeout=DEADLINE_SECONDS, env=self.environment)
         return json.loads(result.stdout) if result.returncode == 0 else {}
@@ -143,7 +143,7 @@ def sha256(file):
 
 
 def make_file(path):
-    """Some 100 MB of files that are on every machine."""
+    """Writes about 100 MB of files that every machine has."""
     left = DEFAULT_BYTES
     with open(path, "wb") as out:
         for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib", "/usr/bin"):
@@ -184,7 +184,7 @@ class Bars:
 
 
 def broadcast(demo, file, digest, name, kill_at=None):
-    """Puts on node1, gets everywhere else; with kill_at a relay dies when the broadcast is that far."""
+    """Puts a file on node1 and gets it on all other nodes; with kill_at, kills a relay at that fraction of the broadcast."""
     size = os.path.getsize(file)
     demo.put(1, file, name)
     started = time.monotonic()
@@ -218,7 +218,7 @@ def broadcast(demo, file, digest, name, kill_at=None):
 
 
 def kill_a_relay(demo, tree, size, kill_at):
-    """The relay with the most descendants, once it has that part of the object."""
+    """Returns the relay with the most descendants, once it has that fraction of the object."""
     relays = [(copy["descendants"], copy["node"]) for copy in tree
               if copy["sender"] and kill_at * size <= copy["bytes_present"] < size]
     if not relays or max(relays)[0] < 2:
@@ -230,12 +230,12 @@ def kill_a_relay(demo, tree, size, kill_at):
 
 
 def floats(factor):
-    """FLOATS of little-endian f32: 0, factor, 2 factor, ... again and again."""
+    """Returns FLOATS little-endian f32: 0, factor, 2 factor, ..., repeated."""
     return array.array("f", [factor * i for i in range(PERIOD)]).tobytes() * (FLOATS // PERIOD)
 
 
 def reduction(demo, name):
-    """Every node that is left puts floats, node1 asks for their sum; half-way the node of a slot in the middle dies."""
+    """Every remaining node puts floats and node1 reduces them; half-way the node of an inner slot is killed."""
     nodes = [index for index in range(1, NODES + 1) if demo.daemons[f"node{index}"].poll() is None]
     sources = {f"node{index}": f"{name}-{index}" for index in nodes}
     file = demo.folder / "floats"
@@ -265,7 +265,7 @@ def reduction(demo, name):
 
 
 def kill_a_slot(demo, name, nodes):
-    """One with slots below and above it, once it has computed half; what its node had put is put again on node1."""
+    """Kills the node of a slot with slots below and above it, once that has computed half; puts its source again on node1."""
     tree = demo.look(name).get("reduction") or {"slots": []}
     above = {slot["parent"] for slot in tree["slots"]}
     below = {slot["slot"] for slot in tree["slots"]}
@@ -323,5 +323,6 @@ def main():
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     main()

@@ -1,4 +1,4 @@
-// Gloo as a peer, over its TCP transport. Most algorithms beyond "default" are those of its older,
+// Gloo as a peer, over its TCP transport. Most algorithms besides "default" belong to its older,
 // stateful interface, which it offers beside the newer one.
 #include <gloo/allgather.h>
 #include <gloo/allgather_ring.h>
@@ -52,7 +52,7 @@ class Gloo : public Peer {
   void Perform() override { perform_(); }
 
  private:
-  // Stateful algorithms are bound to their buffers when they are made.
+  // Stateful algorithms are bound to their buffers when they are constructed.
   template <typename Algorithm>
   void Keep(std::shared_ptr<Algorithm> algorithm) {
     perform_ = [algorithm = std::move(algorithm)] { algorithm->run(); };
@@ -82,7 +82,7 @@ class Gloo : public Peer {
     };
   }
 
-  // The stateful ones work in place: copying the input is part of giving what was asked for.
+  // The stateful algorithms work in place, so copying the input is part of the operation.
   template <typename Algorithm>
   void KeepInPlace(const float* in, float* out, size_t count) {
     auto algorithm =

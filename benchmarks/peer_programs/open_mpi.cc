@@ -1,5 +1,6 @@
 // Open MPI as a peer: mpirun starts one such process per host. The settings of a step are control
-// variables ("coll_tuned_bcast_algorithm=3"); a communicator keeps those it was made under.
+// variables ("coll_tuned_bcast_algorithm=3"); a communicator keeps the values under which it was
+// created.
 #include <mpi.h>
 
 #include <cstdio>

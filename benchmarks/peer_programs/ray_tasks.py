@@ -1,9 +1,10 @@
-"""Ray's object store as tasks use it: an actor on every host, the driver on the first. Steps and records are as trial.h has them.
+"""Ray's object store as tasks use it: an actor on every host, the driver on the first. Steps and records are those of trial.h.
 
     ray_tasks.py --world 8 --hosts 10.77.0.1,... --plan PLAN --output RECORDS
 
-Times are the driver's, from the call to the last answer; a call of an actor is in them, as it is for whoever uses Ray. The
-inputs are there before. Every byte is verified after the clock has stopped. CPU seconds are those of the whole machine meanwhile.
+Times are measured by the driver, from the call to the last answer. They include a call of an actor, as for every user of Ray.
+The inputs are put before the start. Every byte is verified after the clock has stopped. CPU seconds are those of the whole
+machine during the run.
 """
 
 import argparse
@@ -20,7 +21,7 @@ START_TIMEOUT_S = 120
 
 
 def values(rank, count, seed):
-    """Small whole numbers, so that every order of adding gives the same floats."""
+    """Returns small whole numbers, so that every order of adding gives the same floats."""
     period = (np.arange(PERIOD, dtype=np.int64) * (rank + 3) + seed) % 97
     return np.resize(period.astype(np.float32), count)
 
@@ -31,7 +32,7 @@ def summed(ranks, count, seed):
 
 @ray.remote(num_cpus=0)
 class Host:
-    """What runs on one host."""
+    """The actor of one host."""
 
     def __init__(self, rank):
         self.rank = rank
@@ -42,7 +43,7 @@ class Host:
         return self.rank
 
     def hold(self, count, seed, parts):
-        """Puts this rank's floats, in parts; their references."""
+        """Puts this rank's floats in parts, and returns their references."""
         self.held = [ray.put(part) for part in np.array_split(values(self.rank, count, seed), parts)]
         return self.held
 
@@ -53,7 +54,7 @@ class Host:
         return add_up(ray.get(list(references)))
 
     def holds(self, ranks, count, seed):
-        """Whether what was got, put together, is the sum of what these ranks put."""
+        """Returns whether the received parts, joined, are the sum of these ranks' floats."""
         return bool(np.array_equal(np.concatenate(self.got), summed(ranks, count, seed)))
 
     def holds_each(self, count, seed):
@@ -82,12 +83,12 @@ class Driver:
         ray.get([host.ready.remote() for host in self.hosts])
         self.everybody = list(range(world))
 
-    # Each returns its seconds, and a function that verifies.
+    # Each op returns its seconds and a function that verifies the result.
 
     def broadcast(self, algorithm, count, seed):
         reference = ray.get(self.hosts[0].hold.remote(count, seed, 1))
         start = time.perf_counter()
-        if algorithm == "waves":  # those that have it are doubled each time
+        if algorithm == "waves":  # each wave doubles the number of hosts that have the object
             done = 1
             while done < self.world:
                 ray.get([host.get.remote(reference) for host in self.hosts[done:2 * done]])
@@ -121,7 +122,7 @@ class Driver:
     def allreduce(self, algorithm, count, seed):
         parts = self._hold(count, seed, self.world if algorithm == "scatter" else 1)
         start = time.perf_counter()
-        if algorithm == "scatter":  # host i adds up part i, everybody gets all parts
+        if algorithm == "scatter":  # host i adds up part i, every host gets all parts
             result = [host.sum_parts.remote([each[i] for each in parts]) for i, host in enumerate(self.hosts)]
         elif algorithm == "tree":
             result = [self._tree([each[0] for each in parts])]
@@ -135,7 +136,7 @@ class Driver:
         return ray.get([host.hold.remote(count, seed, parts) for host in self.hosts])
 
     def _flat(self, references):
-        """The driver adds them up as they come."""
+        """The driver adds the parts up as they arrive."""
         total, left = None, list(references)
         while left:
             ready, left = ray.wait(left, num_returns=1)
@@ -161,7 +162,7 @@ class Driver:
 
 
 def bytes_moved(op, world, size):
-    """As trial.cc: what crosses the network at least."""
+    """The minimum of bytes that cross the network, as in trial.cc."""
     return {"allreduce": 2, "allgather": world}.get(op, 1) * (world - 1) * size
 
 

@@ -1,6 +1,6 @@
-// Bare warm sockets without any store, as a peer: what the hosts let through at best. A chain of
-// relays for broadcast and reduce (towards rank 0), everybody sending to rank 0 for gather, rank 0
-// sending to rank 1 for pair.
+// Bare warm sockets without a store, as a peer: the best that the hosts allow. A chain of relays
+// for broadcast and reduce (towards rank 0); every rank sends to rank 0 for gather; rank 0 sends to
+// rank 1 for pair.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -60,7 +60,7 @@ int Listen(const std::string& host) {
   return listener;
 }
 
-// Says who calls, in four bytes.
+// Connects, and sends this rank's number in four bytes.
 int Dial(const std::string& host, int rank) {
   const sockaddr_in address = Address(host);
   for (int attempt = 0; attempt < kDialAttempts; ++attempt) {
@@ -71,14 +71,14 @@ int Dial(const std::string& host, int rank) {
       return link;
     }
     close(link);
-    poll(nullptr, 0, 20);  // the other has not begun to listen
+    poll(nullptr, 0, 20);  // the other rank does not listen yet
   }
   Fail("connect");
 }
 
 class Sockets : public Peer {
  public:
-  // A link between neighbours, used both ways, and one from everybody to rank 0.
+  // A link between neighbours, used both ways, and one from every rank to rank 0.
   explicit Sockets(const TrialOptions& options)
       : rank_(options.rank), world_(options.world), links_(options.world, -1) {
     const int listener = Listen(options.hosts[rank_]);
@@ -121,7 +121,7 @@ class Sockets : public Peer {
     }
   }
 
-  // Adds its own to what comes from the rank after it, and passes the sums on, whole floats only.
+  // Adds its own floats to those from the rank after it, and sends the sums on, whole floats only.
   void Fold() {
     const size_t size = count_ * sizeof(float);
     if (down_ < 0) return SendAll(up_, reinterpret_cast<const char*>(in_), size);
@@ -149,7 +149,7 @@ class Sockets : public Peer {
         char* to = reinterpret_cast<char*>(out_ + rank * count_) + received[rank];
         received[rank] += ReceiveSome(links_[rank], to, size - received[rank]);
         if (received[rank] < size) continue;
-        waiting[rank].fd = -1;  // poll passes over it
+        waiting[rank].fd = -1;  // poll ignores it
         --open;
       }
     }
@@ -157,7 +157,7 @@ class Sockets : public Peer {
 
   const int rank_;
   const int world_;
-  std::vector<int> links_;  // from those that called, by rank
+  std::vector<int> links_;  // accepted connections, by rank
   int up_ = -1;             // to the rank before this one
   int down_ = -1;           // from the rank after it
   int root_ = -1;           // to rank 0

@@ -21,11 +21,11 @@ namespace {
 
 // Inputs repeat with this period, and sums of 1,000 of them are still exact floats.
 constexpr size_t kPeriod = 1021;
-// From "all are ready" to the common start; all must be asleep by then.
+// The time from "all are ready" to the common start; all ranks must be asleep by then.
 constexpr double kStartDelay = 0.02;
-// What a first run may take longer because links are made in it.
+// The extra time that a first run can need to make its connections.
 constexpr double kConnecting = 0.05;
-// Between two calls of Progress.
+// The time between two calls of Progress.
 constexpr double kProgressInterval = 0.002;
 
 [[noreturn]] void Fail(const std::string& what) {
@@ -52,7 +52,7 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// What rank's element i of run `seed` is.
+// Element i of the rank's input in run `seed`.
 float Value(int rank, size_t i, size_t seed) { return (i * 7 + rank * 13 + seed) % kPeriod; }
 
 class Meeting {
@@ -79,7 +79,7 @@ class Meeting {
     while (state_->ready.load(std::memory_order_acquire) == 0) WaitAMoment();
   }
 
-  // A rank whose library needs calls goes to sleep only when nobody waits for its bytes any more.
+  // A rank whose library needs calls sleeps only when no other rank waits for its bytes.
   void Barrier() {
     state_->arrivals.fetch_add(1, std::memory_order_acq_rel);
     const uint64_t all = ++barriers_ * world_;
@@ -153,14 +153,15 @@ class Trial {
     if (output != nullptr) Write(output, times, cpu / times.size(), right);
   }
 
-  // The same on every rank: the times are.
+  // The result is the same on every rank, because the times are.
   bool GivesUp(double seconds) const {
     const auto best = best_.find({step_.op, step_.size});
     return step_.patience > 0 && best != best_.end() &&
            seconds > step_.patience * best->second + kConnecting;
   }
 
-  // On every rank: the maximum of the seconds, the sum of the CPU seconds, whether all were right.
+  // Returns, on every rank, the maximum of the seconds, the sum of the CPU seconds, and whether all
+  // ranks were right.
   Meeting::Result RunOnce(size_t seed) {
     Fill(seed);
     meeting_.Barrier();
@@ -173,7 +174,7 @@ class Trial {
     Meeting::Result& own = meeting_.result(options_.rank);
     own.seconds = Seconds(CLOCK_MONOTONIC) - start;
     own.cpu = Seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-    meeting_.Barrier();  // nobody verifies while somebody's clock runs
+    meeting_.Barrier();  // no rank verifies while another one is measured
     own.right = Right(seed);
     meeting_.Barrier();
     Meeting::Result all{0, 0, true};
@@ -208,7 +209,7 @@ class Trial {
     return Is(0, everybody, seed);
   }
 
-  // Whether out_, from `begin` on, has the sum of these ranks' inputs.
+  // Returns whether out_, from `begin` on, has the sum of these ranks' inputs.
   bool Is(size_t begin, const std::vector<int>& ranks, size_t seed) const {
     std::vector<float> expected(kPeriod, 0);
     for (size_t i = 0; i < kPeriod; ++i) {
@@ -220,7 +221,7 @@ class Trial {
     return true;
   }
 
-  // What crosses the network at least, over all ranks.
+  // The minimum of bytes that cross the network, over all ranks.
   double BytesMoved() const {
     const double size = step_.size, others = options_.world - 1;
     if (step_.op == "pair") return size;
@@ -246,9 +247,9 @@ class Trial {
   Peer& peer_;
   Meeting meeting_;
   bool right_ = true;
-  // The least medians so far, by op and size.
+  // The smallest medians so far, by op and size.
   std::map<std::pair<std::string, size_t>, double> best_;
-  // Of the current step.
+  // The current step.
   Step step_;
   size_t count_ = 0;
   std::vector<float> in_, out_;
@@ -283,7 +284,7 @@ TrialOptions ParseTrialOptions(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) flags[argv[i]] = argv[i + 1];
   TrialOptions options;
   options.world = std::atoi(flags["--world"].c_str());
-  // mpirun tells a rank who it is by its environment.
+  // mpirun passes the rank in the environment.
   const char* mpi_rank = std::getenv("OMPI_COMM_WORLD_RANK");
   options.rank = std::atoi(mpi_rank != nullptr ? mpi_rank : flags["--rank"].c_str());
   options.meeting = flags["--meeting"];

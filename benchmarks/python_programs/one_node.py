@@ -2,7 +2,7 @@
 
     one_node.py phalanx|ray --works put,get,small,refs --size 268435456
 
-A work's seconds are those of the calls alone, as the caller sees them. What is got is verified after the clock has stopped.
+A work's seconds are those of the calls alone, as the caller sees them. Results are verified after the clock has stopped.
 """
 
 import argparse
@@ -26,25 +26,25 @@ ROUNDS = 4
 
 
 def values(size, seed=1):
-    """Small whole numbers, `size` bytes of them, whose sum is exact in any order."""
+    """Returns `size` bytes of small whole numbers, whose sum is exact in any order."""
     return np.resize(((np.arange(997) * 31 + seed) % 251).astype(np.float64), size // 8)
 
 
 class Worker:
-    """What another process does with refs."""
+    """The operations of another process on refs."""
 
     def __init__(self, store):
         self.store = store
         self.held = None
 
     def put(self, size):
-        """Seconds that putting an array takes, when the one before is gone."""
+        """Returns the seconds of putting an array after the last one was freed."""
         self.held = None
         array = values(size)
         return timed(lambda: setattr(self, "held", self.store.put(array)))[0]
 
     def get(self, refs):
-        """Seconds to get the one ref of the list, and then to get it and to sum it."""
+        """The seconds to get the one ref of the list, and then to get it and to sum it."""
         took, array = timed(lambda: self.store.get(refs[0]))
         return took, bool(np.array_equal(array, values(array.nbytes)))
 
@@ -54,7 +54,7 @@ class Worker:
 
 
 def serve(pipe, address):
-    """A worker of Phalanx, in a process of its own."""
+    """A worker of Phalanx in its own process."""
     import phalanx
 
     with phalanx.Client(address) as client:
@@ -142,7 +142,7 @@ def timed(call):
 
 
 def put(store, size):
-    """The first of a fresh store, then each after the one before is gone."""
+    """The first Put of a fresh store, then further Puts, each after the last array was freed."""
     array, each = values(size), []
     for _ in range(1 + ROUNDS):
         took, ref = timed(lambda: store.put(array))
@@ -152,7 +152,7 @@ def put(store, size):
 
 
 def put_turns(store, size):
-    """Several processes, each in its turn; the first round of all does not count."""
+    """Several processes, one after the other; the first round does not count."""
     with contextlib.ExitStack() as stack:
         workers = [store.worker() for _ in range(WRITERS)]
         for worker in workers:
@@ -216,5 +216,5 @@ def main():
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave by the exits that clean up
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # exit through the handlers that clean up
     main()

@@ -1,10 +1,10 @@
-"""A rank of the package on its host: does what it is told line by line, and tells when it was done.
+"""A rank of the package on its host. It reads one command per line and answers when the command is done.
 
     rank.py --address unix:SOCKET --rank 3 --world 8
 
-"clear" deletes what the run before has left and is answered "clear"; "prepare OP NUMBER SIZE" puts what is there beforehand and
-is answered "ready"; "go INSTANT" does the operation from that instant of CLOCK_MONOTONIC on and is answered with the instant of
-its end; "check" is answered with whether every number was right, which other ranks that still work need not wait for.
+"clear" deletes the objects of the last run; the answer is "clear". "prepare OP NUMBER SIZE" puts the inputs; the answer is
+"ready". "go INSTANT" starts the operation at that instant of CLOCK_MONOTONIC; the answer is the instant of its end. "check"
+verifies every number; the answer is the result. It is a separate command, so that it does not delay ranks that still work.
 """
 
 import argparse
@@ -15,12 +15,12 @@ import numpy as np
 import phalanx
 
 ARRAYS = 60
-# Parts of a state dict have different lengths, as those of a model do.
+# The parts of a state dict have different lengths, as in a model.
 WEIGHTS = [1 + i % 7 for i in range(ARRAYS)]
 
 
 def floats(rank, count, seed):
-    """Small whole numbers, so that every order of adding gives the same floats."""
+    """Returns small whole numbers, so that every order of adding gives the same floats."""
     period = (np.arange(1021, dtype=np.int64) * (rank + 3) + seed) % 97
     return np.resize(period.astype(np.float32), count)
 
@@ -38,7 +38,7 @@ class Rank:
         self.held = []
 
     def clear(self):
-        """Nothing is left of the run before: nodes use its memory again."""
+        """Drops everything of the last run, so that nodes reuse its memory."""
         if self.rank == 0 and self.held and self.op == "allreduce":
             self.held.append(self.result)
         self.client.delete(self.held)

@@ -1,4 +1,4 @@
-// A program with an event loop of its own: no thread waits for Phalanx, the loop watches one
+// A program with its own event loop: no thread waits for Phalanx, since the loop watches one
 // descriptor.
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ struct Program {
     client->Put(id, std::string(100000, static_cast<char>('a' + i)))
         .OnReady([this, id](const absl::StatusOr<phalanx::PutResult>& put) {
           if (!put.ok()) return Finish(put.status());
-          // A callback may call the client.
+          // A callback can call the client.
           client->Get(id).OnReady(
               [this](const absl::StatusOr<phalanx::Buffer>& buffer) { Finish(buffer.status()); });
         });
@@ -53,7 +53,7 @@ int main() {
   while (program.finished < kObjects) {
     epoll_event event{};
     epoll_wait(loop, &event, 1, -1);
-    program.client->Poll();  // takes what has come, runs callbacks, does not block
+    program.client->Poll();  // handles answers, runs callbacks, does not block
   }
   close(loop);
   std::printf("%d objects put and got\n", program.finished);

@@ -1,6 +1,6 @@
-"""Runs every C++ example against a private cluster and looks at what it prints.
+"""Runs every C++ example against a private cluster and checks its output.
 
-usage: examples_test PHALANX, the executable that makes the private cluster
+usage: examples_test PHALANX, the executable that starts the private cluster
 """
 
 import os

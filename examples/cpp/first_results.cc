@@ -1,4 +1,4 @@
-// Take the first few results of many tasks, whichever they are, and leave the stragglers.
+// Takes the first few results of many tasks, whichever they are, and leaves the stragglers.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ int main() {
   for (int task = 0; task < 8; ++task) {
     results.push_back((*client)->Id(absl::StrCat("result-", task)));
   }
-  // Asked for before anybody has put one of them: a Get waits, up to its deadline.
+  // None of them is put yet: each Get blocks until its object is created, up to its deadline.
   phalanx::GetOptions options;
   options.timeout = absl::Seconds(30);
   const auto first = (*client)->GetFirst(results, 3, options);

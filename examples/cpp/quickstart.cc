@@ -1,4 +1,4 @@
-// Put an object and get it back.
+// Puts an object and gets it back.
 //
 //   quickstart                                               with a private cluster
 //   PHALANX_ADDRESS=unix:/run/phalanx/node.sock quickstart   with the node of this host
@@ -14,7 +14,7 @@ int main() {
     return 1;
   }
 
-  // Any 20 bytes name an object; names are shared by everybody who knows them.
+  // Any 20 bytes name an object. Every client that uses the same name gets the same id.
   const phalanx::ObjectId id = (*client)->Id("greeting");
 
   phalanx::PutOptions options;
@@ -30,7 +30,7 @@ int main() {
     std::fprintf(stderr, "%s\n", got.status().ToString().c_str());
     return 1;
   }
-  // Shared memory, read-only, no copy; it stays as it is for as long as `got` lives.
+  // Shared memory, read-only, no copy. The bytes stay valid for as long as `got` lives.
   std::printf("%s (%s)\n", std::string(got->view()).c_str(), std::string(got->metadata()).c_str());
   return 0;
 }

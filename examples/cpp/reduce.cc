@@ -1,5 +1,5 @@
-// Reduce what tasks make before all of them have made it: the element-wise maximum of any three of
-// four results.
+// Reduces the results of tasks before all of them exist: the element-wise maximum of any three of
+// four.
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -27,7 +27,7 @@ int main() {
   for (int task = 0; task < 4; ++task) {
     results.push_back((*client)->Id(absl::StrCat("task-", task)));
   }
-  // Asked for before any result is there. Whoever else makes this call joins.
+  // Called before any result exists. If another client makes the same call, it joins.
   const phalanx::ObjectId best = (*client)->Id("best");
   phalanx::ReduceOptions options;
   options.op = phalanx::ReduceOp::kMax;

@@ -1,5 +1,5 @@
-// A writer that publishes while it writes, and a reader that follows it: what is published is on
-// its way to other hosts long before the object is whole.
+// A writer that publishes while it writes, and a reader that follows it: published bytes travel to
+// other hosts long before the object is complete.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kBytes = 8 << 20;
 constexpr size_t kStep = 1 << 20;
 
-// What stands in byte i.
+// The value of byte i.
 char Expected(size_t i) { return static_cast<char>(i / kStep); }
 
 bool Write(phalanx::Client& client, const phalanx::ObjectId& id) {
@@ -21,10 +21,10 @@ bool Write(phalanx::Client& client, const phalanx::ObjectId& id) {
   for (size_t done = 0; done < kBytes; done += kStep) {
     const auto part = buffer->span().subspan(done, kStep);
     std::fill(part.begin(), part.end(), Expected(done));
-    // Everything up to here is final: receivers may have it now.
+    // All bytes up to here are final, so receivers can get them now.
     if (!buffer->Publish(done + kStep).ok()) return false;
   }
-  // Only now can anybody Get it.
+  // From now on Get returns it.
   return buffer->Seal().Wait().ok();
 }
 
@@ -36,13 +36,13 @@ bool Read(phalanx::Client& client, const phalanx::ObjectId& id) {
   while (true) {
     const auto next = stream->Next();
     if (absl::IsAborted(next.status())) {
-      // The writer was lost half-way and another one took over: what was read is void.
+      // The writer was lost half-way and another one took over: the bytes read so far are void.
       read = 0;
       right = true;
       continue;
     }
     if (!next.ok()) return false;
-    if (next->empty()) break;  // the end: what was read is final
+    if (next->empty()) break;  // the end: all bytes read are final
     for (const char byte : *next) right = right && byte == Expected(read++);
   }
   std::printf("read %zu bytes, %s\n", read, right ? "all as written" : "with errors");

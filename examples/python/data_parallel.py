@@ -2,8 +2,8 @@
 
 Each worker has its own part of the data and its own copy of a small network. In every round it puts its
 gradients, a dict of arrays, as one object, and `allreduce` gives all workers the same bits of the mean, so
-their weights never part. There is no group to join: the names of the objects are all that workers share.
-On several hosts the same program would give each worker its own node's address.
+their weights stay equal. There is no group to join: workers share only the names of the objects. On
+several hosts the same program would pass each worker its own node's address.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import phalanx
 
 WORKERS = 4
 ROUNDS = 40
-SAMPLES = 256  # of each worker
+SAMPLES = 256  # per worker
 LEARNING_RATE = np.float32(0.1)
 TIMEOUT_S = 30.0
 
@@ -25,7 +25,7 @@ Tree = dict[str, np.ndarray]
 
 
 def initial_weights() -> Tree:
-    """Return the same weights everywhere."""
+    """Return the same weights for every worker."""
     rng = np.random.default_rng(0)
     return {
         "w1": rng.normal(0, 0.5, (8, 32)).astype(np.float32),
@@ -76,7 +76,7 @@ def train(client: phalanx.Client, job: str, worker: int) -> dict[str, object]:
         mean = client.allreduce(sources, "mean", ref=named(job, "mean", step))
         for name, gradient in mean.items():
             weights[name] -= LEARNING_RATE * gradient
-        # Everybody who put a gradient in this round has the mean of the last one: nobody needs it any more.
+        # Every worker that put a gradient in this round has the mean of the last round: it can be deleted.
         if step > 0:
             client.delete(gradients_of(job, step - 1)[worker])
             if worker == 0:

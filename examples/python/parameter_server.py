@@ -1,8 +1,8 @@
-"""An asynchronous parameter server: each round takes the first k of n gradients, whosever they are.
+"""An asynchronous parameter server: each round takes the first k of n gradients, of any workers.
 
 The server hands every worker a task, an object with the ref of the weights to use, and begins a reduction
 of all outstanding gradients with ``num_objects=k``. `reduced_from` tells whose went in; only these
-workers get new tasks. A slow worker holds nobody up; its gradient goes into a later round.
+workers get new tasks. A slow worker delays no other; its gradient goes into a later round.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 import phalanx
 
 WORKERS = 4
-NEEDED = 2  # gradients of a round
-SLOW = {3: 0.05}  # worker: seconds that a gradient takes longer
+NEEDED = 2  # gradients per round
+SLOW = {3: 0.05}  # worker: extra seconds for each gradient
 MIN_ROUNDS = 80
 FEATURES, SAMPLES = 50, 400
 LEARNING_RATE = np.float32(0.05)
@@ -26,7 +26,7 @@ TIMEOUT_S = 30.0
 
 
 def truth() -> np.ndarray:
-    """Return the weights that are to be found."""
+    """Return the weights that the training must find."""
     return np.random.default_rng(0).normal(size=FEATURES).astype(np.float32)
 
 
@@ -51,22 +51,22 @@ def gradient(job: str, worker: int, step: int) -> phalanx.ObjectRef:
 
 
 class Server:
-    """The weights, and what every worker is at."""
+    """The weights, and the current step of every worker."""
 
     def __init__(self, client: phalanx.Client, job: str) -> None:
         self.client, self.job = client, job
         self.weights = np.zeros(FEATURES, np.float32)
         self.newest = client.put(self.weights)
-        self.given = [self.newest] * WORKERS  # what each worker computes with
+        self.given = [self.newest] * WORKERS  # the weights that each worker uses
         self.steps = [0] * WORKERS
         self.rounds = 0
-        self.used: Counter[int] = Counter()  # gradients of each worker that went in
-        self.late = 0  # of these, computed with weights of an earlier round
+        self.used: Counter[int] = Counter()  # reduced gradients of each worker
+        self.late = 0  # those computed with weights of an earlier round
         for worker in range(WORKERS):
             client.put(self.newest, task(job, worker, 0))
 
     def round(self) -> None:
-        """Wait for the first gradients, step, and give their workers something new to do."""
+        """Wait for the first gradients, make a step, and give their workers new tasks."""
         client = self.client
         sources = [gradient(self.job, i, self.steps[i]) for i in range(WORKERS)]
         mean = client.reduce(sources, "mean", num_objects=NEEDED, dtype=np.float32)
@@ -91,7 +91,7 @@ class Server:
         return float(np.linalg.norm(self.weights - truth()) / np.linalg.norm(truth()))
 
     def end(self) -> None:
-        """Have each worker end when it has delivered what it is at."""
+        """Make each worker end after its current gradient."""
         for worker, step in enumerate(self.steps):
             self.client.put(None, task(self.job, worker, step + 1))
 
@@ -105,7 +105,7 @@ def main() -> int:
     for process in workers:
         process.start()
     server = Server(client, job)
-    # Until the slow one's gradients have gone in, too, and those of old weights are made up for.
+    # Until a gradient of the slow worker was reduced too, and the error of old gradients is corrected.
     while server.rounds < MIN_ROUNDS or len(server.used) < WORKERS or server.off() > 1e-2:
         server.round()
     server.end()

@@ -6,15 +6,15 @@ import numpy as np
 
 import phalanx
 
-ref = phalanx.put(np.arange(10))  # PHALANX_ADDRESS's node, or a private cluster
+ref = phalanx.put(np.arange(10))  # at PHALANX_ADDRESS's node, or in a private cluster
 print(phalanx.get(ref))  # a view of shared memory, read-only
 
-late = phalanx.ref()  # nobody has put it yet
+late = phalanx.ref()  # not put yet
 threading.Timer(0.2, phalanx.put, [{"weights": np.ones(3), "bias": np.zeros(1)}, late]).start()
-print(phalanx.get(late, timeout=30)["weights"])  # waits for it
+print(phalanx.get(late, timeout=30)["weights"])  # waits for the object
 
 parts = [phalanx.put(np.full((2, 2), i, np.float32)) for i in range(4)]
-total = phalanx.get(phalanx.reduce(parts))  # of any op, of any k of them, across all hosts
+total = phalanx.get(phalanx.reduce(parts))  # other ops, or any k of the parts, work too
 print(total)
 assert total.shape == (2, 2) and total.dtype == np.float32 and (total == 6).all()
 

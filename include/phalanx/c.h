@@ -1,22 +1,23 @@
-/* The client of client.h as C functions: what bindings to other languages load. Python's calls it
+/* The client of client.h as C functions, for bindings to other languages. Python calls them
  * through cffi.
  *
- * The library of these functions, libphalanx.so, exports them and nothing else, links neither gRPC
- * nor protobuf, and may live in one process with any other library.
+ * The library libphalanx.so exports these functions and nothing else. It links neither gRPC nor
+ * protobuf, and can be loaded into one process with any other library.
  *
- * Threads and fork: as client.h says. Any function may be called from any thread; an object of this
- * interface must not be used after, or while, it is freed.
+ * Threads and fork: as client.h. Any thread may call any function. An object of this interface
+ * must not be used after, or while, it is freed.
  *
- * Errors. A function that can fail returns a code: 0, or one of absl::StatusCode, which are gRPC's
- * (3 InvalidArgument, 4 DeadlineExceeded, 5 NotFound, 6 AlreadyExists, 8 ResourceExhausted,
- * 9 FailedPrecondition, 14 Unavailable, 15 DataLoss, ...). phx_error() has the text of the last one
- * that this thread was given. Functions that return a pointer return NULL for an error, and
- * phx_error_code() has its code.
+ * Errors. A function that can fail returns a code: 0, or an absl::StatusCode, which are those of
+ * gRPC (3 InvalidArgument, 4 DeadlineExceeded, 5 NotFound, 6 AlreadyExists, 8 ResourceExhausted, 9
+ * FailedPrecondition, 14 Unavailable, 15 DataLoss, ...). phx_error() returns the text of the last
+ * error of this thread. A function that returns a pointer returns NULL for an error;
+ * phx_error_code() returns its code.
  *
- * Ids are 20 bytes; several of them lie one after the other. Times are nanoseconds; less than 0 is
- * for ever. Texts end with a zero byte and are copied by who is given them, unless said otherwise.
+ * Ids have 20 bytes; lists of ids are contiguous. Times are nanoseconds; a negative time is
+ * infinite. Texts end with a zero byte, and the callee copies them, except where a comment says
+ * otherwise.
  *
- * This file is read by cffi as well: it has declarations and no macros between the two lines.
+ * cffi reads this file, too: it has declarations and no macros between the two lines.
  */
 #ifndef PHALANX_C_H_
 #define PHALANX_C_H_
@@ -31,48 +32,49 @@ extern "C" {
 /* ---- begin ---- */
 
 typedef struct phx_client phx_client;
-/* A call that may take time. Freeing it does not cancel it. */
+/* An asynchronous call. Freeing it does not cancel it. */
 typedef struct phx_call phx_call;
-/* An object's bytes, read-only, which stay as they are until it is freed, whatever happens to the
- * object, the client or the daemon. */
+/* The bytes of an object, read-only. They do not change until the buffer is freed, even if the
+ * object is deleted or the client or the daemon ends. */
 typedef struct phx_buffer phx_buffer;
-/* Memory of an object that is being made. */
+/* Memory of an object that the caller writes. */
 typedef struct phx_writer phx_writer;
 typedef struct phx_stream phx_stream;
 /* One hold of an object. */
 typedef struct phx_ref phx_ref;
-/* Where calls that end are announced, for event loops. */
+/* Announces calls that have ended, for event loops. */
 typedef struct phx_queue phx_queue;
 
-/* Of the last error of this thread; valid until its next one. */
+/* The last error of this thread; valid until the next one. */
 const char* phx_error(void);
 int phx_error_code(void);
-/* Of the library: "0.1.0". */
+/* The version of the library: "0.1.0". */
 const char* phx_version(void);
 
 /* ---- connecting */
 
 typedef struct {
   const char* address;    /* NULL or "": PHALANX_ADDRESS, else a private cluster */
-  const char* executable; /* of a private cluster; NULL: where client.h looks for it */
+  const char* executable; /* of a private cluster; NULL: as in client.h */
   int64_t connect_timeout;
   uint64_t embedded_capacity; /* bytes; 0: the default */
 } phx_connect_options;
 
 phx_client* phx_connect(const phx_connect_options* options);
-/* What is outstanding ends with FailedPrecondition ("closed"); buffers stay. May be repeated. */
+/* Ends all outstanding calls with FailedPrecondition ("closed"). Buffers stay valid. Can be
+ * repeated. */
 void phx_close(phx_client* client);
-/* Closes. Calls, buffers, refs, writers and streams of it may be used and freed later. */
+/* Closes the client. Its calls, buffers, refs, writers and streams can be used and freed later. */
 void phx_client_free(phx_client* client);
-/* Valid as long as the client. */
+/* Valid until the client is freed. */
 const char* phx_client_address(const phx_client* client);
 const char* phx_client_node(const phx_client* client);
 const char* phx_client_directory(const phx_client* client);
-/* True in a child of fork: nothing works there. */
+/* Returns 1 in a child of fork, where no function of the client works. */
 int phx_client_forked(const phx_client* client);
-/* Readable when phx_poll has something to do; -1 when the system refuses. */
+/* Readable if phx_poll has something to do. Returns -1 if the system refuses a descriptor. */
 int phx_client_fd(phx_client* client);
-/* Handles what has arrived; waits for something at most so long. */
+/* Handles received messages; waits at most `timeout` for one. */
 void phx_poll(phx_client* client, int64_t timeout);
 
 void phx_id_random(char* id);
@@ -81,34 +83,34 @@ void phx_id_from_name(const char* name_space, size_t name_space_size, const char
 
 /* ---- calls */
 
-/* The code with which it ended, or -1 when `timeout` passes first. */
+/* Returns the code of the call, or -1 if `timeout` passes first. */
 int phx_wait(phx_call* call, int64_t timeout);
-/* Until `count` of the n calls have ended, or `timeout` has passed; how many have. All of them are
- * of one client. */
+/* Waits until `count` of the n calls have ended or `timeout` has passed. Returns the number of
+ * calls that have ended. All calls belong to one client. */
 size_t phx_wait_some(phx_call* const* calls, size_t n, size_t count, int64_t timeout);
 int phx_call_ended(const phx_call* call);
-/* It ends with Cancelled unless it has ended. */
+/* Ends the call with Cancelled if it has not ended. */
 void phx_cancel(phx_call* call);
 void phx_call_free(phx_call* call);
-/* Frees a call for who has no use for what it makes: it ends as by phx_cancel (a reduction goes
- * on), and the hold that it took of an owned object ends, also when it has ended well before. As a
- * buffer it may be freed so from a finaliser. */
+/* Frees a call whose result is not needed. The call ends as by phx_cancel (a reduction continues),
+ * and the hold that it took on an owned object ends, even if the call had already succeeded. Like
+ * a buffer, the call can be freed this way from a finaliser. */
 void phx_call_forget(phx_call* call);
-/* `tag` is put into the queue when the call has ended; at once if it has. */
+/* Puts `tag` into the queue when the call has ended; at once if it already has. */
 void phx_call_notify(phx_call* call, phx_queue* queue, uint64_t tag);
 
 phx_queue* phx_queue_new(void);
-/* Readable while there are tags; -1 when the system refused one. */
+/* Readable while the queue has tags. Returns -1 if the system refused a descriptor. */
 int phx_queue_fd(const phx_queue* queue);
-/* Takes at most `n` tags out; how many. */
+/* Takes at most `n` tags out of the queue. Returns their number. */
 size_t phx_queue_take(phx_queue* queue, uint64_t* tags, size_t n);
-/* Tags that come later are lost. */
+/* Later tags are lost. */
 void phx_queue_free(phx_queue* queue);
 
-/* ---- results: of a call that has ended well */
+/* ---- results of a call that has succeeded */
 
 typedef struct {
-  phx_buffer* buffer; /* to be freed */
+  phx_buffer* buffer; /* the caller frees it */
   const char* data;
   size_t size;
   const char* metadata;
@@ -134,32 +136,33 @@ typedef struct {
 } phx_object_status;
 
 typedef struct {
-  int nodes;        /* that are to have it, of those that are there */
-  int complete;     /* of these, that have all of it */
-  int without_room; /* that have no memory for it now, or have not taken it */
-  uint64_t bytes;   /* that have come to all of them together */
+  int nodes;        /* connected nodes that the names select */
+  int complete;     /* of these, nodes with a complete copy */
+  int without_room; /* nodes that have no memory for it or have declined it */
+  uint64_t bytes;   /* received by all these nodes together */
   uint64_t total_bytes;
   int sticky;
 } phx_broadcast_progress;
 
-/* How many results it has: buffers of a Get, ids of ReducedFrom. */
+/* Returns the number of results: buffers of a Get, ids of ReducedFrom. */
 size_t phx_result_count(const phx_call* call);
-/* The buffers [begin, end); each one may be taken several times, and is freed each time. */
+/* Returns the buffers [begin, end). Each can be taken several times, and is freed as often. */
 int phx_result_views(const phx_call* call, size_t begin, size_t end, phx_view* views);
 int phx_result_ids(const phx_call* call, char* ids);
 int phx_result_status(const phx_call* call, phx_object_status* status);
 int phx_result_progress(const phx_call* call, phx_broadcast_progress* progress);
-/* Contains: 0 or 1. Prefetch, Broadcast: nodes. Put, Seal: 1 when the object had existed already.
- */
+/* Contains: 0 or 1. Prefetch, Broadcast: the number of nodes. Put, Seal: 1 if the object already
+ * existed. */
 int phx_result_number(const phx_call* call, int64_t* number);
-/* Of phx_create, once. */
+/* The result of phx_create. Can be taken once. */
 phx_writer* phx_result_writer(phx_call* call);
 
-/* What is dropped here is given back by this or another thread, never waited for. */
+/* Does not block: this or another thread releases the buffer. */
 void phx_buffer_free(phx_buffer* buffer);
-/* Private, writable pages with the buffer's bytes: copied page by page when they are written, seen
- * by nobody else. `size` bytes; phx_private_free returns them. NULL when the buffer is not mapped
- * (below 1 MiB) or the system refuses: copy then. */
+/* Returns private, writable pages with the bytes of the buffer, copied page by page when they are
+ * written. Other processes and buffers do not see the changes. phx_private_free returns the pages,
+ * of `size` bytes. Returns NULL if the buffer is not mapped (below 1 MiB) or the system refuses;
+ * the caller then copies the bytes. */
 char* phx_private_pages(const phx_buffer* buffer);
 void phx_private_free(char* pages, size_t size);
 
@@ -178,44 +181,47 @@ typedef struct {
 
 phx_call* phx_put(phx_client* client, const char* id, const void* bytes, size_t size,
                   const phx_put_options* options);
-/* Its result is a writer. Cancelled, or freed without having given it, it leaves no object. */
+/* The result is a writer. A call that is cancelled, or freed before its writer is taken, leaves no
+ * object. */
 phx_call* phx_create(phx_client* client, const char* id, uint64_t size,
                      const phx_put_options* options);
 char* phx_writer_data(phx_writer* writer);
 int phx_writer_publish(phx_writer* writer, uint64_t n);
-/* The memory must not be touched from here on; or, with `keep_memory`, it is private memory with
- * the same bytes from here on, until the writer is freed. */
+/* After the call the memory must not be touched. With `keep_memory` it becomes private memory with
+ * the same bytes, until the writer is freed. */
 phx_call* phx_writer_seal(phx_writer* writer, int keep_memory);
-/* Aborts the object unless it is sealed; of the memory as phx_writer_seal. */
+/* Aborts the object if it is not sealed. For the memory see phx_writer_seal. */
 int phx_writer_abort(phx_writer* writer, int keep_memory);
-/* Aborts the object unless it is sealed. */
+/* Aborts the object if it is not sealed. */
 void phx_writer_free(phx_writer* writer);
-/* memcpy, by several threads when it is large. */
+/* memcpy, with several threads for large sizes. */
 void phx_copy(void* to, const void* from, size_t size);
 
 /* ---- reading */
 
-/* With `fail_if_lost` it ends with DataLoss when every copy is lost, which is waited out otherwise.
- */
+/* With `fail_if_lost` the call ends with DataLoss if every copy is lost. Otherwise it waits until
+ * the object exists again. */
 phx_call* phx_get(phx_client* client, const char* ids, size_t n, uint64_t offset, uint64_t length,
                   int fail_if_lost, int64_t timeout);
-/* Of n tasks, task `index` gathers what each has put (collectives.h, AllGather). */
+/* Task `index` of n gathers the objects of all tasks (collectives.h, AllGather). */
 phx_call* phx_all_gather(phx_client* client, const char* ids, size_t n, size_t index,
                          int64_t timeout);
-/* DeadlineExceeded, or what a Get ends with. The stream begins with the object's first bytes. */
+/* Returns DeadlineExceeded or the errors of a Get. The stream begins with the first bytes of the
+ * object. */
 int phx_stream_open(phx_client* client, const char* id, int64_t timeout, phx_stream** stream);
-/* The next bytes, at most `most` of them; size 0 at the end. Aborted: what was read is void,
- * reading starts again at 0. The bytes are valid until the stream is freed, or was void. */
+/* Returns the next bytes, at most `most`; size 0 at the end. Aborted: the bytes read so far are
+ * void, and reading restarts at 0. The bytes are valid until the stream is freed or returns
+ * Aborted. */
 int phx_stream_next(phx_stream* stream, size_t most, int64_t timeout, const char** data,
                     size_t* size);
 uint64_t phx_stream_size(phx_stream* stream);
-size_t phx_stream_metadata(phx_stream* stream, char* metadata); /* 4096 bytes; how many it has */
+size_t phx_stream_metadata(phx_stream* stream, char* metadata); /* 4096 bytes; returns the size */
 void phx_stream_free(phx_stream* stream);
 
 /* ---- reducing */
 
-/* Elements of one type, from the end of the run before (the first: from 0) up to `end`, in bytes of
- * the result. */
+/* A run of elements of one type. It begins at the end of the previous run (the first: at 0) and
+ * extends to `end`, in bytes of the result. */
 typedef struct {
   uint64_t end;
   int dtype; /* DType of elements.h */
@@ -224,7 +230,7 @@ typedef struct {
 typedef struct {
   int dtype; /* DType of elements.h */
   int op;    /* ReduceOp of elements.h */
-  /* ElementRuns of elements.h, in place of dtype; 0 of them: all elements are of one type. */
+  /* ElementRuns of elements.h, instead of dtype; 0 runs: all elements have one type. */
   const phx_element_run* runs;
   size_t num_runs;
   int fixed_order;
@@ -239,17 +245,17 @@ typedef struct {
 
 phx_call* phx_reduce(phx_client* client, const char* target, const char* sources, size_t n,
                      const phx_reduce_options* options);
-/* Its result is the target's buffer. */
+/* The result is the buffer of the target. */
 phx_call* phx_all_reduce(phx_client* client, const char* target, const char* sources, size_t n,
                          const phx_reduce_options* options);
-/* Its result is the buffer of targets[index]; n targets and n sources. */
+/* The result is the buffer of targets[index]; n targets and n sources. */
 phx_call* phx_reduce_scatter(phx_client* client, const char* targets, const char* sources, size_t n,
                              size_t index, uint64_t bytes, const phx_reduce_options* options);
 phx_call* phx_add_sources(phx_client* client, const char* target, const char* sources, size_t n,
                           int64_t timeout);
 phx_call* phx_close_reduction(phx_client* client, const char* target, int64_t timeout);
 phx_call* phx_reduced_from(phx_client* client, const char* target, int64_t timeout);
-/* `code` and `why` are what Gets of it end with. */
+/* Gets of the object end with `code` and `why`. */
 phx_call* phx_fail(phx_client* client, const char* id, int code, const char* why, size_t why_size,
                    int64_t timeout);
 phx_call* phx_barrier(phx_client* client, const char* name, size_t name_size, size_t participants,
@@ -258,8 +264,8 @@ phx_call* phx_barrier(phx_client* client, const char* name, size_t name_size, si
 /* ---- lifetime: docs/lifetime.md */
 
 int phx_hold(phx_client* client, const char* ids, size_t n);
-/* Takes over one hold that the client has; freeing it ends that. As a buffer it may be freed from a
- * finaliser, also when the client has been freed. */
+/* Takes over one hold of the client; freeing the ref ends the hold. Like a buffer, the ref can be
+ * freed from a finaliser, even after the client has been freed. */
 phx_ref* phx_ref_of(phx_client* client, const char* id);
 void phx_ref_free(phx_ref* ref);
 /* `token`: 24 bytes. */
@@ -272,14 +278,15 @@ phx_call* phx_keep(phx_client* client, const char* id, int64_t timeout);
 phx_call* phx_stat(phx_client* client, const char* id, int64_t timeout);
 phx_call* phx_contains(phx_client* client, const char* id, int64_t timeout);
 phx_call* phx_delete(phx_client* client, const char* id, int64_t timeout);
-/* Names one after the other, each with its zero byte; "*" is all nodes. */
+/* Names are consecutive, each with its zero byte; "*" is all nodes. */
 phx_call* phx_prefetch(phx_client* client, const char* id, const char* names, size_t n,
                        int64_t timeout);
-/* Ends when each node has a complete copy; names as for phx_prefetch. `sticky`: nodes of these
- * names that come later get one, too. Cancelled, or freed, it goes on. */
+/* Ends when each node has a complete copy; names as for phx_prefetch. With `sticky`, nodes of
+ * these names that join later also get one. The broadcast continues after the call is cancelled or
+ * freed. */
 phx_call* phx_broadcast(phx_client* client, const char* id, const char* names, size_t n, int sticky,
                         int64_t timeout);
-/* Nodes that come later do not get it any more. */
+/* Nodes that join later no longer get the object. */
 phx_call* phx_broadcast_stop(phx_client* client, const char* id, int64_t timeout);
 phx_call* phx_broadcast_progress_of(phx_client* client, const char* id, const char* names, size_t n,
                                     int64_t timeout);

@@ -1,4 +1,5 @@
-// Phalanx's client: put, get and reduce immutable objects by id, as futures, from any thread.
+// The client of Phalanx: puts, gets and reduces immutable objects by id. Calls return futures and
+// can be made from any thread.
 //
 //   auto client = phalanx::Client::Connect().value();   // PHALANX_ADDRESS, or a private cluster
 //   phalanx::ObjectId id = phalanx::ObjectId::Random();
@@ -6,22 +7,24 @@
 //   absl::StatusOr<phalanx::Buffer> got = client->Get(id).Wait();
 //   absl::string_view bytes = got->view();               // shared memory, read-only, no copy
 //
-// A client is a connection to the node daemon of its host over a Unix socket; bytes pass through
-// shared memory. It links no gRPC and no protobuf.
+// A client is a connection to the node daemon of its host over a Unix socket. Bytes pass through
+// shared memory. The client links neither gRPC nor protobuf.
 //
-// Threads. Every method of Client, Future, Buffer and WritableBuffer may be called from any thread.
-// No thread is started unless ClientOptions::callback_thread asks for one: whoever waits drives the
-// connection for everybody; programs with their own event loop watch fd() and call Poll(). (Within
-// a Put of 32 MiB and more several make its pages, and have ended when it returns.) Callbacks run
-// inside Wait, Poll or Close of whatever thread is there (or on the callback thread), never inside
-// any other call, one that blocks included, and hold no lock of the client: they may call it.
+// Threads. Any thread may call any method of Client, Future, Buffer and WritableBuffer. The client
+// starts no thread unless ClientOptions::callback_thread is set: a thread that waits drives the
+// connection for all threads. Programs with their own event loop watch fd() and call Poll(). (A Put
+// of 32 MiB or more allocates pages with several threads, which end before it returns.) A callback
+// runs inside Wait, Poll or Close of any thread, or on the callback thread. It never runs inside
+// another call, even one that blocks. The client holds no lock during a callback, so a callback may
+// call the client.
 //
-// Fork. A child must not use a client made before fork: every call there returns
-// FailedPrecondition, callbacks do not run, and the child's copy needs no care (its copies of the
-// sockets are closed before fork returns). Buffers stay readable in the child; when their last copy
-// in the *parent* is gone, pages that a child may still see are not reused. See docs/client.md.
+// Fork. A child process must not use a client that was made before the fork: every call returns
+// FailedPrecondition, callbacks do not run, and the child need not close its copy (fork closes the
+// child's copies of the sockets before it returns). Buffers stay readable in the child. After their
+// last copy in the *parent* is gone, pages that a child can still see are not reused. See
+// docs/client.md.
 //
-// Errors, of every call: Unavailable (no daemon, or it died; text names the address),
+// Errors of every call: Unavailable (no daemon, or the daemon died; the text names the address),
 // FailedPrecondition (closed, forked, or another protocol version), PermissionDenied (the daemon
 // belongs to another user), InvalidArgument. Each text names the object, the node and the cause.
 #ifndef PHALANX_CLIENT_H_
@@ -45,11 +48,11 @@
 
 namespace phalanx {
 
-// The largest metadata of an object.
+// The maximum size of the metadata of an object.
 inline constexpr size_t kMaxObjectMetadataBytes = 4096;
-// The most sources of one reduction.
+// The maximum number of sources of one reduction.
 inline constexpr size_t kMaxReductionSources = 16384;
-// The most objects that one object refers to.
+// The maximum number of objects that one object can refer to.
 inline constexpr size_t kMaxObjectReferences = 16384;
 
 namespace internal {
@@ -62,24 +65,23 @@ struct StreamState;
 class Access;
 }  // namespace internal
 
-// The result of a call that may take time. Copies share it. Dropping the last copy does not cancel
-// the call.
+// The result of an asynchronous call. Copies share it. Dropping the last copy does not cancel the
+// call.
 template <typename T>
 class Future {
  public:
   using Result = absl::StatusOr<T>;
 
   Future() = default;
-  // Blocks until the result is there, driving the connection meanwhile. DeadlineExceeded when
-  // `timeout` passes first: the call goes on, and may be waited for again.
+  // Blocks until the result is available, and drives the connection meanwhile. Returns
+  // DeadlineExceeded if `timeout` passes first; the call continues, and the caller can wait again.
   Result Wait(absl::Duration timeout = absl::InfiniteDuration()) const;
-  // Never blocks, drives nothing.
+  // Returns true if the result is available. Never blocks and does not drive the connection.
   bool ready() const;
-  // Runs `callback` once with the result, later (soon if it is there already). Any number of
-  // callbacks.
+  // Runs `callback` once with the result, after OnReady returns; soon if the result is already
+  // available. A future can have any number of callbacks.
   void OnReady(absl::AnyInvocable<void(const Result&)> callback) const;
-  // The call ends with Cancelled unless its result is there already. A Put that was cancelled may
-  // still take place.
+  // Ends the call with Cancelled if it has no result yet. A cancelled Put can still take effect.
   void Cancel() const;
 
   explicit Future(std::shared_ptr<internal::FutureState<T>> state) : state_(std::move(state)) {}
@@ -90,11 +92,11 @@ class Future {
   std::shared_ptr<internal::FutureState<T>> state_;
 };
 
-// Nothing, as a value.
+// The value of a call that returns nothing.
 struct Done {};
 
-// Bytes of an object, in shared memory, read-only. Copies share them; the pages stay as they are
-// until the last copy is gone, whatever happens to the object, the client or the daemon.
+// Bytes of an object, read-only, in shared memory. Copies share them. The pages do not change until
+// the last copy is gone, even if the object is deleted or the client or the daemon ends.
 class Buffer {
  public:
   Buffer() = default;
@@ -102,10 +104,10 @@ class Buffer {
   size_t size() const { return view().size(); }
   absl::string_view view() const;
   absl::Span<const char> span() const { return absl::Span<const char>(data(), size()); }
-  // As given to Put; at most kMaxObjectMetadataBytes.
+  // The metadata given to Put; at most kMaxObjectMetadataBytes.
   absl::string_view metadata() const;
   const ObjectId& id() const;
-  // The whole object's size; differs from size() for ranged Gets.
+  // The size of the whole object. It differs from size() for ranged Gets.
   uint64_t object_size() const;
 
   explicit Buffer(std::shared_ptr<const internal::BufferState> state) : state_(std::move(state)) {}
@@ -118,45 +120,45 @@ class Buffer {
 
 struct PutOptions {
   std::string metadata;
-  // Into how many independently moved parts the object is cut, 1..64.
+  // The number of slices, 1..64: parts of the object that are transferred independently.
   int slices = 1;
-  // End only when the directory has adopted this object, not already when it is sealed on this
-  // node.
+  // Ends the call only when the directory has adopted this object, instead of when it is sealed on
+  // this node.
   bool wait_for_adoption = false;
-  // The object is freed when nobody holds it any more (docs/lifetime.md); otherwise it stays until
-  // it is deleted. This client holds it from now on, once, unless the call fails.
+  // The object is freed when its last hold ends (docs/lifetime.md). Otherwise it exists until it is
+  // deleted. This client holds it once from the call on, unless the call fails.
   bool owned = false;
-  // Objects that the bytes refer to: held wherever there is a copy of this one. At most
+  // Objects that the bytes refer to. Each node that has a copy of this object holds them. At most
   // kMaxObjectReferences.
   std::vector<ObjectId> refers_to = {};
-  // How long to wait for memory when the node is full; ResourceExhausted then. (At once when the
-  // machine itself has none.) With wait_for_adoption also how long for that, from Put or Seal on;
-  // DeadlineExceeded then, and the object is there.
+  // Limits the wait for memory if the node is full; the call then ends with ResourceExhausted (at
+  // once if the machine itself has no memory). With wait_for_adoption it also limits that wait,
+  // from Put or Seal on; the call then ends with DeadlineExceeded, and the object exists.
   absl::Duration timeout = absl::InfiniteDuration();
 };
 
 struct PutResult {
-  // The id had a complete object of the same size already: it stays, the new bytes were dropped.
-  // (Of another size: AlreadyExists.)
+  // The id already had a complete object of the same size. That object stays, and the new bytes are
+  // dropped. (With another size the call returns AlreadyExists.)
   bool already_existed = false;
 };
 
-// Memory of an object that is being made. Dropping it unsealed aborts the object.
+// Memory of an object that the caller writes. Dropping it unsealed aborts the object.
 class WritableBuffer {
  public:
   WritableBuffer() = default;
   WritableBuffer(WritableBuffer&&) = default;
   WritableBuffer& operator=(WritableBuffer&&) = default;
 
-  // The object's place, to write into. Not to be touched after Seal or Abort (it becomes read-only,
-  // or is unmapped).
+  // The memory to write into. The caller must not touch it after Seal or Abort, which make it
+  // read-only or unmap it.
   absl::Span<char> span() const;
   const ObjectId& id() const;
 
-  // Bytes [0, n) are final: receivers may have them now. n grows from call to call. InvalidArgument
-  // otherwise.
+  // Declares bytes [0, n) final, so that receivers can read them. Returns InvalidArgument if n
+  // decreases or exceeds the size.
   absl::Status Publish(uint64_t n);
-  // All bytes are final. Ends as Put does.
+  // Declares all bytes final. The future ends like that of Put.
   Future<PutResult> Seal();
   void Abort();
 
@@ -168,29 +170,29 @@ class WritableBuffer {
 };
 
 struct GetOptions {
-  // DeadlineExceeded when it passes; an id that nobody has put yet is waited for until then. Zero:
-  // only what is on this node already.
+  // The call ends with DeadlineExceeded after this time, also if no client has put the id yet.
+  // Zero: only an object that is already on this node.
   absl::Duration timeout = absl::InfiniteDuration();
-  // A part of the object: [offset, offset + length), cut at its end. OutOfRange when it begins
-  // beyond the end.
+  // Selects the bytes [offset, offset + length), cut at the end of the object. The call returns
+  // OutOfRange if `offset` is beyond the end.
   uint64_t offset = 0;
   uint64_t length = UINT64_MAX;
-  // What to do about an object that was there and of which no copy is left, because nodes died.
+  // The behaviour for an object that has lost its last copy because nodes died.
   enum class OnLost {
-    kWait,  // for somebody to put it again
-    kFail,  // DataLoss, naming the node that had the last copy
+    kWait,  // until a client puts it again or a holder returns
+    kFail,  // DataLoss that names the node of the last copy
   };
   OnLost on_lost = OnLost::kWait;
 };
 
-// Reads an object from its beginning while it arrives. What is read is provisional until Next has
-// returned the end: Aborted
-// ("what was read is void") means that the object was lost half-way and another attempt took its
-// place; reading starts again at 0. Any thread, one at a time.
+// Reads an object from its beginning while it arrives. The bytes are provisional until Next returns
+// the end. Aborted ("what was read is void") means that this generation of the object was lost and
+// another one has replaced it; reading restarts at 0. Any thread, one at a time.
 class ObjectStream {
  public:
-  // The next bytes, at most `max_bytes`, as soon as there are any; empty at the end, when
-  // everything read is final. The view is valid until the stream is gone or returned Aborted.
+  // Returns the next bytes, at most `max_bytes`, as soon as some are available. Returns an empty
+  // view at the end, when everything read is final. The view is valid until the stream is destroyed
+  // or returns Aborted.
   absl::StatusOr<absl::string_view> Next(size_t max_bytes = SIZE_MAX,
                                          absl::Duration timeout = absl::InfiniteDuration());
   uint64_t object_size() const;
@@ -203,132 +205,139 @@ class ObjectStream {
 };
 
 struct ObjectStatus {
-  bool known = false;     // somebody put it or began to
-  bool deleted = false;   // it was there and was deleted
-  bool complete = false;  // a complete copy is in the cluster; so whenever `local` is set
-  bool local = false;     // a complete copy is on this node
+  bool known = false;     // a client has put it or is writing it
+  bool deleted = false;   // it existed and was deleted
+  bool complete = false;  // the cluster has a complete copy; always set with `local`
+  bool local = false;     // this node has a complete copy
   uint64_t size = 0;
   std::string metadata;
   int complete_copies = 0;
   int partial_copies = 0;
   int waiting = 0;      // nodes that wait for it
   int conflicts = 0;    // acknowledged Puts of another size under this id that were dropped
-  bool owned = false;   // freed when nobody holds it
-  int holders = 0;      // nodes on which somebody holds it, whether it is there or not
-  bool sticky = false;  // nodes that come later get a copy
+  bool owned = false;   // freed when its last hold ends
+  int holders = 0;      // nodes that hold it, even if it does not exist
+  bool sticky = false;  // nodes that join later get a copy
 };
 
-// What a reduction computes. Element i of the result is the op over the elements i of the sources,
-// all of which have the same size, a whole number of elements. Partial results have the dtype, too:
-// integers wrap, and each step of f16 and bf16 rounds. Shapes are no matter of the store.
+// What a reduction computes. Element i of the result is the op over the elements i of all sources.
+// All sources have the same size, a whole number of elements. Partial results have the dtype of the
+// elements: integers wrap, and each step of f16 and bf16 rounds. The store does not know shapes.
 struct ReduceOptions {
   DType dtype = DType::kF32;
-  // For elements of several types, instead of `dtype`: run after run (elements.h), in bytes of the
-  // result, whose size is the end of the last one. InvalidArgument: more than kMaxElementRuns, one
-  // that is empty or ends at no multiple of kElementRunAlignment (but the last), a dtype that does
-  // not have the op. A single run is another reduction than one of that dtype.
+  // For elements of several types, instead of `dtype`: consecutive runs (elements.h), in bytes of
+  // the result. The end of the last run is the size of the result. Returns InvalidArgument if there
+  // are more than kMaxElementRuns, a run is empty, a run other than the last ends at no multiple of
+  // kElementRunAlignment, or a dtype does not support the op. A single run is not the same
+  // reduction as its dtype alone.
   std::vector<ElementRun> runs;
-  // Bits are for integers, kMean is for floats.
+  // Bit ops need integers, kMean needs floats.
   ReduceOp op = ReduceOp::kSum;
   enum class Order {
-    // As the sources become ready: the fastest. Floats may differ in their last bits from one
-    // reduction to the next, never from one reader of a result to another.
+    // In the order in which sources become ready: the fastest. Floats can differ in their last bits
+    // between two reductions, but never between two readers of one result.
     kArrival,
-    // The strict left fold of the list of sources, rounded at each step: the same bits whatever the
-    // timing, the number of nodes or the failures. Slower: each step waits for the one before.
+    // The strict left fold of the list of sources, rounded at each step: the same bits regardless
+    // of timing, number of nodes and failures. Slower, since each step waits for the previous one.
     kFixed,
   };
   Order order = Order::kArrival;
-  // How many of the sources, those that come first; 0: all of them. The others may never come.
+  // The number of sources to fold: the first ones to arrive. 0: all of them. The others need not
+  // exist.
   size_t num_objects = 0;
-  // More sources may be added, until the reduction is closed.
+  // Sources can be added until the reduction is closed.
   bool open = false;
   enum class Root {
-    kCaller,  // the result is made on this client's node
-    kAny,     // on any node that suits
+    kCaller,  // the node of this client computes the result
+    kAny,     // the directory chooses the node
   };
   Root root = Root::kCaller;
-  // Of the reduction, and of the wait for it. The latest that anybody gave counts for the
-  // reduction, which goes on without who asked for it.
+  // Limits the reduction and the wait for it. The latest timeout of all requests applies to the
+  // reduction, which continues without its requesters.
   absl::Duration timeout = absl::InfiniteDuration();
-  // Bytes [offset, offset + length) of each source, whole elements both; length 0: all of it. With
-  // runs the offset is a multiple of kElementRunAlignment, the length the end of the last run.
+  // The bytes [offset, offset + length) of each source, both a whole number of elements. If length
+  // is 0, the whole source. With runs, the offset is a multiple of kElementRunAlignment and the
+  // length is the end of the last run.
   uint64_t offset = 0;
   uint64_t length = 0;
-  // The target is freed when nobody holds it, if all who ask for it before it is made say so. This
-  // client holds it from now on, once, unless the call fails. Sources are held by who asks until
-  // the call has ended.
+  // The target is owned: it is freed when its last hold ends, if all requests before its creation
+  // set this field. This client holds it once from the call on, unless the call fails. The client
+  // holds the sources until the call has ended.
   bool owned = false;
 };
 
 struct BroadcastOptions {
-  // Names of nodes, at most 256; "*": all.
+  // Node names, at most 256, or "*" for all nodes.
   std::vector<std::string> nodes = {"*"};
-  // Nodes of these names that come later get it, too: until StopBroadcast, or the object is deleted
-  // or freed, or no copy of it is left. Whoever asked may be gone meanwhile.
+  // Nodes of these names that join later also get the object, until StopBroadcast, until the object
+  // is deleted or freed, or until no copy is left. The mark does not depend on the client that set
+  // it.
   bool sticky = false;
-  // Of the wait; what was begun goes on after it.
+  // Limits the wait. The broadcast continues after it.
   absl::Duration timeout = absl::InfiniteDuration();
 };
 
-// How far a broadcast has come, as the directory has heard, which nodes tell four times a second.
+// The progress of a broadcast, as known to the directory. Nodes report to it four times per second.
 struct BroadcastProgress {
-  int nodes = 0;         // that are to have it, of those that are there
-  int complete = 0;      // of these, that have all of it
-  int without_room = 0;  // that have no memory for it now, or have not taken it
-  uint64_t bytes = 0;    // that have come to all of them together
+  int nodes = 0;         // connected nodes that the names select
+  int complete = 0;      // of these, nodes with a complete copy
+  int without_room = 0;  // nodes that have no memory for it or have declined it
+  uint64_t bytes = 0;    // received by all these nodes together
   uint64_t total_bytes = 0;
   bool sticky = false;
 };
 
 struct ClientOptions {
-  // "unix:/run/phalanx/node.sock" or a path. Empty: PHALANX_ADDRESS; when that is empty too, a
-  // private cluster (`phalanx up`) is started that ends with this process.
+  // "unix:/run/phalanx/node.sock" or a path. If empty, PHALANX_ADDRESS. If that is empty, too,
+  // Connect starts a private cluster (`phalanx up`) that ends with this process.
   std::string address;
-  // Prefixed to names by Id(name).
+  // The namespace of Id(name).
   std::string name_space = "default";
   absl::Duration connect_timeout = absl::Seconds(10);
-  // Run callbacks on a thread of the client's own.
+  // Runs callbacks on a thread of the client.
   bool callback_thread = false;
-  // Capacity of a private cluster's node in bytes; 0: its default.
+  // The capacity of the private cluster's node in bytes. 0: its default.
   uint64_t embedded_capacity = 0;
-  // The `phalanx` executable of a private cluster, unless PHALANX_BINARY names one. Empty: see
+  // The `phalanx` executable of a private cluster, unless PHALANX_BINARY names one. If empty, see
   // Connect.
   std::string embedded_executable;
 };
 
 class Client : public std::enable_shared_from_this<Client> {
  public:
-  // Unavailable when there is no daemon, DeadlineExceeded, or the errors above. NotFound when a
-  // private cluster is needed and the `phalanx` executable is neither at PHALANX_BINARY, nor beside
-  // this program, nor on PATH.
+  // Returns Unavailable if there is no daemon, DeadlineExceeded, or the errors above. Returns
+  // NotFound if a private cluster is needed and the `phalanx` executable is neither at
+  // PHALANX_BINARY, nor next to this program, nor on PATH.
   static absl::StatusOr<std::shared_ptr<Client>> Connect(ClientOptions options = {});
   ~Client();
 
   // ---- writing
-  // Copies `bytes` into the store before it returns. Ends when the object is sealed on this node.
-  // From 1 MiB on it blocks, driving, until the node has the memory; smaller ones while 32 MiB of
-  // them are not stored yet. Errors: AlreadyExists, ResourceExhausted, DeadlineExceeded.
+  // Copies `bytes` into the store before it returns. The future ends when the object is sealed on
+  // this node. For 1 MiB and more, Put blocks and drives the connection until the node has memory;
+  // smaller Puts block only while 32 MiB of them are not stored yet. Errors: AlreadyExists,
+  // ResourceExhausted, DeadlineExceeded.
   Future<PutResult> Put(const ObjectId& id, absl::string_view bytes, PutOptions options = {});
-  // Memory to write `size` bytes into, which others can read as far as Publish says. Blocks while
-  // the node is full, up to the timeout (ResourceExhausted).
+  // Returns memory to write `size` bytes into. Other clients can read the bytes that Publish
+  // declares final. Blocks while the node is full, up to the timeout, and then returns
+  // ResourceExhausted.
   absl::StatusOr<WritableBuffer> Create(const ObjectId& id, uint64_t size, PutOptions options = {});
 
   // ---- reading
-  // Errors: DeadlineExceeded, NotFound (deleted, or freed), ResourceExhausted (no room on this
+  // Errors: DeadlineExceeded, NotFound (deleted, or freed), ResourceExhausted (no memory on this
   // node), OutOfRange, DataLoss (GetOptions::on_lost).
   Future<Buffer> Get(const ObjectId& id, GetOptions options = {});
-  // All of them in the order given, or the first error.
+  // Returns all objects in the order of `ids`, or the first error.
   Future<std::vector<Buffer>> GetMany(absl::Span<const ObjectId> ids, GetOptions options = {});
-  // The first `count` to arrive, with their positions in `ids`; the others are cancelled.
+  // Returns the first `count` objects to arrive, with their positions in `ids`. Cancels the other
+  // Gets.
   struct Arrival {
     size_t index;
     Buffer buffer;
   };
   Future<std::vector<Arrival>> GetFirst(absl::Span<const ObjectId> ids, size_t count,
                                         GetOptions options = {});
-  // Copies into the caller's memory; the number of bytes. InvalidArgument when the object (or
-  // range) is larger than `into`.
+  // Copies the object into memory of the caller and returns the number of bytes. Returns
+  // InvalidArgument if the object (or range) is larger than `into`.
   absl::StatusOr<size_t> GetInto(const ObjectId& id, absl::Span<char> into,
                                  GetOptions options = {});
   // Blocks until the object begins to arrive.
@@ -336,101 +345,113 @@ class Client : public std::enable_shared_from_this<Client> {
                                          absl::Duration timeout = absl::InfiniteDuration());
 
   // ---- reducing (the Hoplite paper, SIGCOMM 2021, section 3.4.2); collectives.h has more
-  // Makes `target` out of `sources`, which may be put before or after, anywhere, several on one
-  // node. Ends when the result is committed: it has a complete copy, and no failure changes its
-  // bytes. It can be got from now on by anybody, and is relayed while it is being made. Its
-  // metadata is that of the source that comes first in `sources` of those that went in and have
-  // any, in whatever order they were folded; a result of a range has none. The same call again,
-  // from anywhere, joins (whatever its root and timeout); once the result is there, it ends at
-  // once. A source that is lost is replaced by the next to come, or by the same put again. Errors:
-  // InvalidArgument, at once if it can be seen here (no source, one twice, `target` among them, the
-  // nil id, op and dtype that do not go together, a range that is no whole elements, more sources
-  // than kMaxReductionSources), else as soon as a source of another size comes; AlreadyExists
-  // (another object has that id, or a reduction or result of other sources or arguments); NotFound
-  // (`target` was deleted meanwhile); DeadlineExceeded; ResourceExhausted; DataLoss (the directory
-  // was lost, and with it what was added to an open reduction); or why a source failed without
-  // which there are too few.
+  // Reduces `sources` into `target`. Sources can be put before or after the call, on any nodes. The
+  // future ends when the result is committed: it has a complete copy, and no failure changes its
+  // bytes. Every client can then get the result; nodes relay it while it is computed.
+  //
+  // The metadata of the result is that of the first source, in the order of `sources`, that was
+  // folded and has any, regardless of the order of the fold. The result of a range has no metadata.
+  //
+  // The same call again, from any client, joins the reduction (root and timeout are not compared).
+  // If the result exists, the call ends at once. A lost source is replaced by the next source to
+  // arrive, or by the same source if it is put again.
+  //
+  // Errors: InvalidArgument (no source, a duplicate source, `target` among the sources, the nil id,
+  // an op that does not fit the dtype, a range that is no whole number of elements, more sources
+  // than kMaxReductionSources; or, as soon as it arrives, a source of another size); AlreadyExists
+  // (another object has the id of `target`, or a reduction or result of other sources or
+  // arguments); NotFound (`target` was deleted meanwhile); DeadlineExceeded; ResourceExhausted;
+  // DataLoss (the directory was lost, and with it sources that were added to an open reduction); or
+  // the error of a failed source without which too few are left.
   Future<Done> Reduce(const ObjectId& target, absl::Span<const ObjectId> sources,
                       ReduceOptions options = {});
-  // More sources for an open reduction. NotFound (there is no such reduction), FailedPrecondition
-  // (it is not open), InvalidArgument.
+  // Adds sources to an open reduction. Errors: NotFound (no such reduction), FailedPrecondition (it
+  // is not open), InvalidArgument.
   Future<Done> AddSources(const ObjectId& target, absl::Span<const ObjectId> sources,
                           absl::Duration timeout = absl::Seconds(30));
-  // There are no more sources than were added until now: an open reduction of all ends with them.
-  // Errors as AddSources.
+  // Closes an open reduction: no more sources can be added, and one of all sources ends when these
+  // are folded. Errors as AddSources.
   Future<Done> CloseReduction(const ObjectId& target, absl::Duration timeout = absl::Seconds(30));
-  // Reduce, and the result: every participant makes the same call. The root is chosen freely.
+  // Reduces and returns the result. Every participant makes the same call. The directory chooses
+  // the root.
   Future<Buffer> AllReduce(const ObjectId& target, absl::Span<const ObjectId> sources,
                            ReduceOptions options = {});
-  // The sources that went into a result, in the order in which they were folded; empty for an
-  // object that was put. NotFound (nobody has made it, or it was deleted), FailedPrecondition (it
-  // is not complete).
+  // Returns the folded sources of a result in the order of the fold; empty for an object that was
+  // put. Errors: NotFound (the object does not exist or was deleted), FailedPrecondition (it is not
+  // complete).
   Future<std::vector<ObjectId>> ReducedFrom(const ObjectId& target,
                                             absl::Duration timeout = absl::Seconds(30));
-  // For who was to put `id` and cannot: Gets of it end with `why`, and reductions do without it. A
-  // later Put takes it back. InvalidArgument when `why` is OK, AlreadyExists when it is there.
+  // Declares that the producer of `id` has failed: Gets of it end with `why`, and reductions
+  // continue without it. A later Put cancels this. Returns InvalidArgument if `why` is OK,
+  // AlreadyExists if the object exists.
   Future<Done> Fail(const ObjectId& id, const absl::Status& why,
                     absl::Duration timeout = absl::Seconds(30));
 
   // ---- lifetime (docs/lifetime.md)
-  // This client holds these objects, each as often as it says so, whether anybody has put them or
-  // not: until Release, Close, or the end of the process. None of these blocks or is answered.
-  // Errors: InvalidArgument (the nil id), ResourceExhausted (the node has too much to read), or why
-  // the connection ended. A client that holds more than 1,048,576 objects is closed by its node.
+  // Adds one hold of this client on each of these objects, which need not exist. A hold lasts until
+  // Release, Close or the end of the process. The functions of this section, except Keep, neither
+  // block nor wait for an answer. Errors: InvalidArgument (the nil id), ResourceExhausted (the node
+  // has too much to read), or the error that ended the connection. The node closes a client that
+  // holds more than 1,048,576 objects.
   absl::Status Hold(absl::Span<const ObjectId> ids);
-  // Ends one hold of each; what is not held is passed over.
+  // Ends one hold of each object. Ignores objects that the client does not hold.
   void Release(absl::Span<const ObjectId> ids);
-  // For a reference that leaves this process in a message, which takes the result with it: the node
-  // holds the object for 60 s (`phalanx node --transit-patience`), or until it is claimed. The
-  // token is 24 bytes that mean nothing to who passes them on. Errors as Hold.
+  // Returns a token for a reference that leaves this process in a message. The node holds the
+  // object for 60 s (`phalanx node --transit-patience`) or until the token is claimed. The token
+  // has 24 opaque bytes, to be sent with the message. Errors as Hold.
   absl::StatusOr<std::string> Transit(const ObjectId& id);
-  // Holds an object of which a message has come, and takes over from the token that came with it:
-  // as soon as this hold counts, that of the sender's node ends. A token that was claimed before,
-  // or whose time is over, does no harm. InvalidArgument for what is no token; errors as Hold.
+  // Holds an object whose reference arrived in a message, and claims the token of the message: as
+  // soon as this hold is registered, the hold of the sender's node ends. A token that was claimed
+  // before or has expired has no effect. Returns InvalidArgument for a malformed token; errors as
+  // Hold.
   absl::Status Hold(const ObjectId& id, absl::string_view token);
-  // The object is not owned any more: it stays until it is deleted. NotFound when nobody has put
-  // it.
+  // The object is no longer owned: it exists until it is deleted. Returns NotFound if the object
+  // does not exist.
   Future<Done> Keep(const ObjectId& id, absl::Duration timeout = absl::Seconds(30));
 
   // ---- managing
   Future<ObjectStatus> Stat(const ObjectId& id, absl::Duration timeout = absl::Seconds(30));
-  // A complete copy is somewhere in the cluster.
+  // Returns true if the cluster has a complete copy.
   Future<bool> Contains(const ObjectId& id, absl::Duration timeout = absl::Seconds(30));
-  // NotFound when nobody has put it.
+  // Returns NotFound if the object does not exist.
   Future<Done> Delete(const ObjectId& id, absl::Duration timeout = absl::Seconds(30));
-  // Has the named nodes fetch copies ("*": all); ends when they have been told, with their number.
+  // Orders the named nodes ("*": all) to fetch copies. Ends when the order was sent to them, and
+  // returns their number.
   Future<int> Prefetch(const ObjectId& id, std::vector<std::string> nodes,
                        absl::Duration timeout = absl::Seconds(30));
-  // Has nodes fetch copies, each from the next: a broadcast that is not waited for by who asks for
-  // the object. Ends when each node that was named and there has a complete copy, with their
-  // number, or is gone. Cancelled, or dropped, it goes on. Errors: NotFound (nobody has put it, it
-  // was deleted meanwhile, or, unless it is sticky, no node has one of the names), DataLoss (no
-  // copy is left), ResourceExhausted (some nodes have not taken it, it names them; or there are too
-  // many broadcasts), DeadlineExceeded. A node that is full takes it when it has room again. A copy
-  // made so may be evicted later like any that was fetched.
+  // Orders nodes to fetch copies, each relaying to the next, and returns the number of nodes that
+  // have one. Ends when each named node that is connected has a complete copy or has disconnected.
+  // A broadcast continues after it is cancelled or its future is dropped. Errors: NotFound (the
+  // object does not exist, was deleted meanwhile, or, if not sticky, no node has one of the names),
+  // DataLoss (no copy is left), ResourceExhausted (some nodes, which the text names, have declined
+  // it; or there are too many broadcasts), DeadlineExceeded. A full node takes the object when it
+  // has memory. A copy made by a broadcast can be evicted like any fetched copy.
   Future<int> Broadcast(const ObjectId& id, BroadcastOptions options = {});
-  // Nodes that come later do not get it any more; what is under way goes on. NotFound as above.
+  // Stops a sticky broadcast: nodes that join later do not get the object. Transfers in progress
+  // continue. NotFound as above.
   Future<Done> StopBroadcast(const ObjectId& id, absl::Duration timeout = absl::Seconds(30));
-  // To these nodes, whoever asked for it. NotFound when nobody has put it, or it was deleted.
+  // Returns the progress of the broadcasts of this object to these nodes, of any client. Returns
+  // NotFound if the object does not exist or was deleted.
   Future<BroadcastProgress> ProgressOf(const ObjectId& id, std::vector<std::string> nodes = {"*"},
                                        absl::Duration timeout = absl::Seconds(30));
-  // Fetches a copy to this node and keeps it from eviction while the Buffer lives.
+  // Fetches a copy to this node. The copy is not evicted while the Buffer exists.
   Future<Buffer> Pin(const ObjectId& id, GetOptions options = {}) { return Get(id, options); }
 
   // ---- names
   ObjectId Id(absl::string_view name) const;
 
   // ---- driving
-  // Readable when Poll has something to do. Watch it for reading (level-triggered).
+  // Readable if Poll has something to do. Watch it for reading (level-triggered).
   int fd() const;
-  // Handles what has arrived and runs callbacks; returns how many ran. Blocks at most `timeout`.
+  // Handles received messages and runs callbacks. Returns the number of callbacks that ran. Blocks
+  // at most `timeout`.
   int Poll(absl::Duration timeout = absl::ZeroDuration());
-  // Everything outstanding ends with FailedPrecondition ("closed"). Idempotent; the destructor
-  // closes.
+  // Ends all outstanding calls with FailedPrecondition ("closed"). Idempotent; the destructor calls
+  // it.
   void Close();
 
-  // "unix:/..." of the daemon; its node's name; the directory it belongs to (for `phalanx
-  // --directory=`).
+  // The address of the daemon ("unix:/..."), the name of its node, and the address of its directory
+  // (for `phalanx --directory=`).
   const std::string& address() const;
   const std::string& node_name() const;
   const std::string& directory() const;

@@ -1,23 +1,22 @@
-// Collectives: what a set of tasks does together, as short programs over the client's verbs.
+// Collectives: operations of a set of tasks, written as short programs over the client's verbs.
 //
-//   task i of n:
-//     client->Put(own[i], bytes).Wait();                          // own: n ids that all of them
-//     know auto all = phalanx::AllGather(*client, own, i).Wait();      // n Buffers, the same on
-//     everybody
+//   task i of n:                                        // own: n ids that all tasks know
+//     client->Put(own[i], bytes).Wait();
+//     auto all = phalanx::AllGather(*client, own, i).Wait();   // n Buffers, the same on every task
 //
-// There are no groups, no ranks to be joined and no common start: whoever knows the ids takes part,
-// and every task goes on as soon as it has what it asked for. A task that is run again makes the
-// same calls again. Bytes are pulled by who wants them, in parallel over the links, and relayed by
-// who has them; so a slow or late task delays those alone that need its object. Ids are objects'
-// ids as everywhere: they name one object once, and a new round takes new ids. What was put stays
-// until it is deleted.
+// There are no groups, no ranks to join and no common start. Every task that knows the ids can take
+// part, and each task continues as soon as it has its own result. A task that is run again makes
+// the same calls again. Receivers pull bytes in parallel over the links and relay them to other
+// receivers; a slow or late task delays only the tasks that need its object. Ids are object ids:
+// each names one object once, and a new round takes new ids. An object exists until it is deleted.
 //
-// Reduce and AllReduce are verbs of the client itself. Steps and bytes on the wire of each are in
-// docs/collectives.md; the Hoplite paper (SIGCOMM 2021) has the model in section 3.4.
+// Reduce and AllReduce are verbs of the client itself. docs/collectives.md lists the steps and the
+// bytes on the wire of each operation; section 3.4 of the Hoplite paper (SIGCOMM 2021) has the
+// model.
 //
-// Everything returns at once with a Future, which may be cancelled, but where a Put of 1 MiB or
-// more waits for the node's memory. Any thread. Errors are those of the verbs: the first one
-// counts, and the rest is cancelled. The client outlives the call, not the Future.
+// Every function returns at once with a Future that can be cancelled, except that a Put of 1 MiB or
+// more waits for memory on the node. Any thread. Errors are those of the verbs: the first error
+// ends the call and cancels the rest. The client must outlive the call, but not the Future.
 #ifndef PHALANX_COLLECTIVES_H_
 #define PHALANX_COLLECTIVES_H_
 
@@ -42,28 +41,29 @@ struct Part {
   friend bool operator==(const Part&, const Part&) = default;
 };
 
-// The part number `index` of `bytes` cut into `parts`: one after the other, whole units of `unit`
-// bytes, the first ones a unit longer where it does not come out even; parts are empty when there
-// are more of them than units. InvalidArgument when `bytes` are no whole units or there is no such
-// part.
+// Returns part `index` of `bytes` cut into `parts` consecutive parts. Each part is a whole number
+// of units of `unit` bytes. The first parts are one unit longer if the number of units is no
+// multiple of `parts`, and the last ones are empty if there are more parts than units. Returns
+// InvalidArgument if `bytes` is no whole number of units or `index` is out of range.
 absl::StatusOr<Part> PartOf(uint64_t bytes, uint64_t unit, size_t parts, size_t index);
 
 // ---- moving
 
-// The objects in the order of `ids`, of whatever sizes. Errors as Client::GetMany.
+// Returns the objects, of any sizes, in the order of `ids`. Errors as Client::GetMany.
 Future<std::vector<Buffer>> Gather(Client& client, absl::Span<const ObjectId> ids,
                                    GetOptions options = {});
 
-// The same, for when all of n tasks gather the objects that each of them has put: task `index`
-// begins with the object after its own, so that not all of them ask for the same one first, and
-// has large ones from the node that made that, which gets them as well: in a ring, so that no two
-// share a link. InvalidArgument when there is no such index.
+// As Gather, for n tasks that all gather the objects that each of them has put. Task `index` starts
+// with the object after its own, so that the tasks do not all request the same object first. It
+// gets a large object from the node that created the object after its own, which also gets all
+// objects: a ring, so that no two tasks share a link. Returns InvalidArgument if `index` is out of
+// range.
 Future<std::vector<Buffer>> AllGather(Client& client, absl::Span<const ObjectId> ids, size_t index,
                                       GetOptions options = {});
 
-// Puts part i of `bytes` (PartOf with that unit) as targets[i]; who wants a part Gets it. Copies
-// the bytes before it returns. Ends when all are sealed on this node. InvalidArgument as PartOf,
-// and when there is no target or one twice.
+// Puts part i of `bytes` (PartOf with this unit) as targets[i]. Other tasks get the parts that they
+// need. Copies the bytes before it returns. Ends when all parts are sealed on this node. Returns
+// InvalidArgument as PartOf, or if there is no target or a duplicate target.
 Future<Done> Scatter(Client& client, absl::Span<const ObjectId> targets, absl::string_view bytes,
                      uint64_t unit = 1, PutOptions options = {});
 
@@ -73,29 +73,32 @@ struct Outgoing {
   absl::string_view bytes;
 };
 
-// Puts what goes out, and gets what comes in, in the order of `incoming`. Of n tasks each has n
-// outgoing and n incoming ids (its own part to itself may be left out of both); sizes may differ.
-// Copies the bytes before it returns. Ends when all have come and what goes out is sealed here.
+// Puts the outgoing objects and gets the incoming ones, in the order of `incoming`. Each of n tasks
+// has n outgoing and n incoming ids; it can omit its own part to itself from both. Sizes can
+// differ. Copies the bytes before it returns. Ends when all incoming objects have arrived and all
+// outgoing ones are sealed on this node.
 Future<std::vector<Buffer>> AllToAll(Client& client, absl::Span<const Outgoing> outgoing,
                                      absl::Span<const ObjectId> incoming, GetOptions options = {});
 
 // ---- reducing
 
-// Task `index` of n reduces part `index` (PartOf with the dtype's size) of all sources, which have
-// `bytes` each, into targets[index], and gets it. So n tasks that put a source each and make the
-// same call have the whole result among them; the other targets can be got as well, and Gather of
-// all of them is an AllReduce. Options as Client::Reduce, but for runs, offset and length.
-// InvalidArgument as there, and when there is no such index or `bytes` are no whole elements.
+// Task `index` of n reduces part `index` (PartOf with the size of the dtype) of all sources, which
+// have `bytes` each, into targets[index], and gets it. n tasks that each put a source and make the
+// same call have the whole result among them. Other targets can be fetched as well; a Gather of all
+// of them completes an AllReduce. Options as Client::Reduce, except runs, offset and length.
+// Returns InvalidArgument as Client::Reduce, or if `index` is out of range or `bytes` is no whole
+// number of elements.
 Future<Buffer> ReduceScatter(Client& client, absl::Span<const ObjectId> targets,
                              absl::Span<const ObjectId> sources, size_t index, uint64_t bytes,
                              ReduceOptions options = {});
 
 // ---- waiting
 
-// Ends when all of `participants` have called it with the same name, each with its index. A name is
-// good for one barrier. Who is run again and calls again passes at once if the others have passed.
-// Of what it puts one empty object stays (BarrierObject), for those who come again; delete it when
-// nobody will. InvalidArgument when there is no such index; DeadlineExceeded.
+// Ends when all `participants` have called it with the same name, each with its own index. A name
+// is valid for one barrier. A task that is run again and repeats the call passes at once if the
+// barrier has passed. The barrier leaves one empty object (BarrierObject) for such tasks; delete it
+// when no task can repeat the call. Returns InvalidArgument if `index` is out of range, or
+// DeadlineExceeded.
 Future<Done> Barrier(Client& client, absl::string_view name, size_t participants, size_t index,
                      absl::Duration timeout = absl::InfiniteDuration());
 ObjectId BarrierObject(const Client& client, absl::string_view name);

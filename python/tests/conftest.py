@@ -5,11 +5,14 @@ The package under test is the one that is installed, or, for the tests of values
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import pathlib
 import re
+import shutil
 import sys
+import tempfile
 
 import pytest
 
@@ -21,6 +24,18 @@ sys.path.insert(0, str(_ROOT / "tests" / "process"))
 # What PHALANX_TEST_... says is for the tests themselves.
 for _name in [name for name in os.environ if re.match("PHALANX_(?!TEST_)", name)]:
     del os.environ[_name]
+
+# Private clusters make their folders there, and tests kill some of them. The path of a socket is short.
+os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="phx-", dir="/tmp")
+
+
+def _remove_folder(folder: str, owner: int) -> None:
+    # Children of tests run this, too, when they exit.
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+atexit.register(_remove_folder, os.environ["XDG_RUNTIME_DIR"], os.getpid())
 
 
 @pytest.fixture(scope="session")

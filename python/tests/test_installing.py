@@ -17,7 +17,7 @@ import pytest
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The shared objects of the packages that scripts/setup installs for the build.
 _LIBRARIES = (
-    "absl_* address_sorting cares crypto fmt gpr grpc* hwy* jemalloc prometheus* protobuf* protoc re2 spdlog "
+    "absl_* address_sorting cares crypto fmt gpr grpc* hwy* jemalloc protobuf* protoc re2 spdlog "
     "ssl upb xxhash"
 ).split()
 # Run in a mount namespace of its own.

@@ -1,7 +1,8 @@
-// PHALANX_CHECK: for our own broken invariants, and for nothing else. On in every build.
+// PHALANX_CHECK aborts the process if one of our own invariants does not hold. It is on in every
+// build.
 //
-// Bad input from a user, a peer, a file or the network is an absl::Status, never a check. Any
-// thread.
+// Bad input from a user, a peer, a file or the network returns an absl::Status; it never fails a
+// check. Any thread.
 #ifndef PHALANX_COMMON_CHECK_H_
 #define PHALANX_COMMON_CHECK_H_
 
@@ -16,7 +17,7 @@ namespace phalanx::internal {
 
 }  // namespace phalanx::internal
 
-// `message` says what was believed; it is evaluated only when `condition` is false.
+// `message` states the invariant. The macro evaluates it only if `condition` is false.
 #define PHALANX_CHECK(condition, message)                                          \
   do {                                                                             \
     if (ABSL_PREDICT_FALSE(!(condition))) {                                        \

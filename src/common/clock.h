@@ -1,6 +1,6 @@
-// The monotonic clock: the one place of the code that reads it.
+// The monotonic clock. No other file reads it.
 //
-// For rims, on any thread. Cores are told the time.
+// For rims, on any thread. Cores take the time as an argument.
 #ifndef PHALANX_COMMON_CLOCK_H_
 #define PHALANX_COMMON_CLOCK_H_
 

@@ -26,6 +26,7 @@ std::optional<Defect> DefectFromName(absl::string_view name) {
 }
 
 const std::vector<Defect>& AllDefects() {
+  // Never destroyed: the destructors of other statics can still call this function.
   static const std::vector<Defect>& all = *new std::vector<Defect>{
 #define PHALANX_DEFECT_ITEM_(identifier, name) Defect::identifier,
       PHALANX_DEFECTS(PHALANX_DEFECT_ITEM_)

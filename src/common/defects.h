@@ -1,8 +1,8 @@
-// Named, seeded defects: mistakes that a test can switch on to see whether the tests notice them.
+// Named, seeded defects: mistakes that a test switches on to verify that the tests detect them.
 //
-// Code asks `DefectActive(Defect::kNoGenerationCheck)` at the place where the mistake would be.
-// Only the testonly ScopedDefect (testing/scoped_defect.h) can switch one on, so that in a
-// production process every question is one relaxed load that is false. Any thread.
+// Code calls `DefectActive(Defect::kNoGenerationCheck)` at the place of the mistake. Only the
+// testonly ScopedDefect (testing/scoped_defect.h) can switch a defect on. In a production process
+// each call is one relaxed load that returns false. Any thread.
 #ifndef PHALANX_COMMON_DEFECTS_H_
 #define PHALANX_COMMON_DEFECTS_H_
 
@@ -23,18 +23,18 @@ namespace phalanx {
   X(kWrongSliceOffset, "wrong-slice-offset")                        \
   X(kWatermarkBeforeCheck, "watermark-before-check")                \
   X(kCompleteForPartial, "complete-for-partial")                    \
-  /* Deleted objects come back. */                                  \
+  /* Deleted objects reappear. */                                   \
   X(kLateCompletionAfterDelete, "late-completion-after-delete")     \
   X(kTombstoneForgottenAtRestart, "tombstone-forgotten-at-restart") \
   X(kInlineKeptAfterDelete, "inline-kept-after-delete")             \
-  /* Plans: who pulls from whom. */                                 \
+  /* Plans: the sender of each receiver. */                         \
   X(kCyclicSender, "cyclic-sender")                                 \
   X(kOldPlanEndsNewPlan, "old-plan-ends-new-plan")                  \
   X(kStallNotDetected, "stall-not-detected")                        \
   X(kStarvedCountedAsStalled, "starved-counted-as-stalled")         \
   X(kCopyListKeepsDeadNode, "copy-list-keeps-dead-node")            \
   X(kWaiterDroppedAtRestart, "waiter-dropped-at-restart")           \
-  /* Adoption: which generation counts. */                          \
+  /* Adoption: the generation of an object. */                      \
   X(kAckBeforeAdoption, "ack-before-adoption")                      \
   X(kStandbyAdoptedEarly, "standby-adopted-early")                  \
   X(kProvisionalBeatsAdopted, "provisional-beats-adopted")          \
@@ -48,19 +48,19 @@ namespace phalanx {
   X(kMemoryKeptAfterFailedPull, "memory-kept-after-failed-pull")    \
   X(kEvictWithoutAsking, "evict-without-asking")                    \
   X(kParkedForEver, "parked-for-ever")                              \
-  /* Lifetime: who holds what. */                                   \
+  /* Lifetime: holds and references. */                             \
   X(kHoldAfterAnnouncement, "hold-after-announcement")              \
   X(kHoldsForgottenAtRestart, "holds-forgotten-at-restart")         \
   X(kClaimBeforeHold, "claim-before-hold")                          \
   X(kDeadClientHolds, "dead-client-holds")                          \
   X(kDeadNodeHolds, "dead-node-holds")                              \
   X(kReferencesNotHeld, "references-not-held")                      \
-  /* Broadcasts: who is to have a copy. */                          \
+  /* Broadcasts: the nodes that get a copy. */                      \
   X(kStickyForgottenAtRestart, "sticky-forgotten-at-restart")       \
   X(kJoinerNotOrdered, "joiner-not-ordered")                        \
   X(kStopNotTold, "stop-not-told")                                  \
   X(kAskedAgainAnew, "asked-again-anew")                            \
-  /* Reductions: who takes which slot, and what is mended. */       \
+  /* Reductions: assignment and repair of slots. */                 \
   X(kSpareTakenTwice, "spare-taken-twice")                          \
   X(kAncestorsNotLowered, "ancestors-not-lowered")                  \
   X(kOldVersionCommitted, "old-version-committed")                  \
@@ -72,7 +72,7 @@ namespace phalanx {
   X(kFoldLeftBehind, "fold-left-behind")                            \
   X(kLostResultForgotten, "lost-result-forgotten")                  \
   X(kNewAttemptNotNoticed, "new-attempt-not-noticed")               \
-  /* Reductions: what nodes fold, serve and say. */                 \
+  /* Reductions: folding, serving and reporting. */                 \
   X(kRootShowsAll, "root-shows-all")                                \
   X(kInputLeftOut, "input-left-out")                                \
   X(kFoldDropIgnored, "fold-drop-ignored")                          \
@@ -84,7 +84,7 @@ namespace phalanx {
   /* Reductions: rings. */                                          \
   X(kRingCommittedEarly, "ring-committed-early")                    \
   X(kRingHalfDropped, "ring-half-dropped")                          \
-  /* Reductions: which one is meant. */                             \
+  /* Reductions: identity. */                                       \
   X(kEndedReductionForgotten, "ended-reduction-forgotten")          \
   X(kArgumentsForgottenAtRestart, "arguments-forgotten-at-restart")
 
@@ -99,7 +99,7 @@ namespace testing {
 class ScopedDefect;
 }  // namespace testing
 
-// Holds which defect is on; at most one is.
+// The defect that is on, or kNone. At most one defect is on at a time.
 class DefectSwitch {
  public:
   static bool Active(Defect defect) { return active_.load(std::memory_order_relaxed) == defect; }
@@ -109,10 +109,10 @@ class DefectSwitch {
   static std::atomic<Defect> active_;
 };
 
-// False for every defect but the one that a test switched on. REQUIRES: not kNone.
+// Returns true if a test has switched `defect` on. REQUIRES: `defect` is not kNone.
 inline bool DefectActive(Defect defect) { return DefectSwitch::Active(defect); }
 
-// "no-generation-check"; "none" for kNone.
+// Returns a name like "no-generation-check", or "none" for kNone.
 absl::string_view DefectName(Defect defect);
 std::optional<Defect> DefectFromName(absl::string_view name);
 // Every defect but kNone, in the order of the list.

@@ -24,7 +24,7 @@ TEST(DefectsTest, AreOnOneAtATime) {
   EXPECT_DEATH(testing::ScopedDefect(Defect::kCyclicSender), "one defect at a time");
 }
 
-TEST(DefectsTest, HaveNamesOfTheirOwnThatReadBack) {
+TEST(DefectsTest, HaveUniqueNamesThatParse) {
   std::set<std::string> names;
   for (const Defect defect : AllDefects()) {
     EXPECT_TRUE(names.insert(std::string(DefectName(defect))).second) << DefectName(defect);

@@ -17,7 +17,7 @@ bool Contains(const Values& values, Value value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
-// The value whose name it is. `what` is for the message.
+// Returns the value of `values` whose name is `name`. `what` appears in the error.
 template <typename Values, typename Namer>
 auto Parse(absl::string_view what, absl::string_view name, const Values& values, Namer name_of)
     -> absl::StatusOr<typename Values::value_type> {
@@ -27,7 +27,7 @@ auto Parse(absl::string_view what, absl::string_view name, const Values& values,
   const std::string all = absl::StrJoin(
       values, ", ", [&](std::string* out, auto value) { absl::StrAppend(out, name_of(value)); });
   return absl::InvalidArgumentError(
-      absl::StrCat("\"", name, "\" is no ", what, "; there are ", all));
+      absl::StrCat("\"", name, "\" is not a valid ", what, "; use ", all));
 }
 
 bool IsBitOp(ReduceOp op) {
@@ -36,6 +36,7 @@ bool IsBitOp(ReduceOp op) {
 
 }  // namespace
 
+// The names are an interface: the command line and the Python package parse them.
 absl::string_view DTypeName(DType dtype) {
   switch (dtype) {
     case DType::kF16:
@@ -61,6 +62,7 @@ absl::string_view DTypeName(DType dtype) {
     case DType::kU64:
       return "u64";
   }
+  // An error of CheckReducible can name a number that is no dtype.
   return "unknown";
 }
 
@@ -112,7 +114,7 @@ uint64_t ElementSize(DType dtype) {
     case DType::kU64:
       return 8;
   }
-  PHALANX_CHECK(false, "the dtype was checked where it came in");
+  PHALANX_CHECK(false, "CheckReducible has accepted the dtype");
   return 0;
 }
 
@@ -122,23 +124,26 @@ bool IsFloat(DType dtype) {
 }
 
 absl::Status CheckReducible(DType dtype, ReduceOp op) {
+  // The numbers can come from a message: a value outside of the enum is an error, not a broken
+  // invariant.
   const bool known = Contains(kAllDTypes, dtype) && Contains(kAllReduceOps, op);
   const bool fits = IsFloat(dtype) ? !IsBitOp(op) : op != ReduceOp::kMean;
   if (known && fits) return absl::OkStatus();
-  const absl::string_view why = !known           ? "no such op or dtype"
-                                : IsFloat(dtype) ? "bits are for integers"
-                                                 : "a mean is for floats";
+  const absl::string_view why = !known           ? "unknown op or dtype"
+                                : IsFloat(dtype) ? "bit ops need integers"
+                                                 : "a mean needs floats";
   return absl::InvalidArgumentError(
       absl::StrCat("no ", ReduceOpName(op), " of ", DTypeName(dtype), ": ", why));
 }
 
 absl::StatusOr<uint64_t> CountElements(DType dtype, uint64_t bytes) {
+  // Every type has a minimum, so only an unknown dtype fails here.
   if (const absl::Status known = CheckReducible(dtype, ReduceOp::kMin); !known.ok()) return known;
   const uint64_t size = ElementSize(dtype);
   if (bytes % size == 0) return bytes / size;
-  return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes are no whole number of ",
-                                                 DTypeName(dtype), ", which have ", size,
-                                                 " bytes each"));
+  return absl::InvalidArgumentError(absl::StrCat(bytes, " bytes are not a whole number of ",
+                                                 DTypeName(dtype), " elements of ", size,
+                                                 " bytes"));
 }
 
 ElementTypes::ElementTypes(DType dtype, std::vector<ElementRun> runs)
@@ -161,16 +166,19 @@ absl::Status CheckReducible(const ElementTypes& elements, ReduceOp op) {
   if (runs.empty()) return CheckReducible(elements.dtype, op);
   if (runs.size() > kMaxElementRuns) {
     return absl::InvalidArgumentError(
-        absl::StrCat(runs.size(), " runs of elements, at most ", kMaxElementRuns, " can be"));
+        absl::StrCat(runs.size(), " runs of elements, more than the limit of ", kMaxElementRuns));
   }
   uint64_t begin = 0;
   for (const ElementRun& run : runs) {
     PHALANX_RETURN_IF_ERROR(CheckReducible(run.dtype, op));
+    // The last run ends with the object, which can have any size. The other ends are aligned, so
+    // that a cut at a multiple of the alignment never splits an element.
     const bool last = &run == &runs.back();
     if (run.end <= begin || (!last && run.end % kElementRunAlignment != 0)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a run of ", DTypeName(run.dtype), " from byte ", begin, " to ", run.end,
-          ": all have elements, and all but the last end at a multiple of ", kElementRunAlignment));
+      return absl::InvalidArgumentError(
+          absl::StrCat("a run of ", DTypeName(run.dtype), " from byte ", begin, " to ", run.end,
+                       ": a run is not empty, and all but the last end at a multiple of ",
+                       kElementRunAlignment));
     }
     PHALANX_RETURN_IF_ERROR(CountElements(run.dtype, run.end - begin).status());
     begin = run.end;
@@ -180,6 +188,7 @@ absl::Status CheckReducible(const ElementTypes& elements, ReduceOp op) {
 
 absl::Status CheckWhole(const ElementTypes& elements, uint64_t bytes) {
   if (elements.runs.empty()) return CountElements(elements.dtype, bytes).status();
+  // CheckReducible has verified that every run is a whole number of elements.
   if (elements.runs.back().end == bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("runs of elements end at byte ", elements.runs.back().end, " of ", bytes));

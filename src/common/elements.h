@@ -1,4 +1,4 @@
-// Elements of reductions: as they are known to users, and what all of an object's are.
+// Element types of a reduction: the public types, and the types of all elements of one object.
 #ifndef PHALANX_COMMON_ELEMENTS_H_
 #define PHALANX_COMMON_ELEMENTS_H_
 
@@ -11,31 +11,33 @@
 
 namespace phalanx {
 
-// Elements of one type, or runs of several. A value.
+// The elements of one object: all of one type, or runs of several types. A value.
 struct ElementTypes {
   ElementTypes() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): an object of one type is the common case
   ElementTypes(DType dtype) : dtype(dtype) {}
-  // The dtype counts when there are no runs; with runs it is left at f32, so that equal ones
-  // compare equal.
+  // With runs, the constructor sets `dtype` to f32, so that equal runs compare equal.
   ElementTypes(DType dtype, std::vector<ElementRun> runs);
 
   DType dtype = DType::kF32;
-  // CheckReducible says what they must be.
+  // CheckReducible defines which runs are valid.
   std::vector<ElementRun> runs;
 
-  // Where an object may be cut, but for its end: at multiples of so many bytes.
+  // An object can be cut at multiples of this many bytes, and at its end.
   uint64_t Grain() const;
-  // "f32"; "runs of f32, i64".
+  // Returns a text like "f32" or "runs of f32, i64".
   std::string Name() const;
   friend bool operator==(const ElementTypes&, const ElementTypes&) = default;
 };
 
-// Whether all of them can be reduced by that op, as the function for one type. InvalidArgument,
-// too, for more than kMaxElementRuns, one that is empty or ends where none may.
+// Returns OK if `op` can reduce all elements. Returns InvalidArgument if `op` does not fit a type
+// (as the overload for one type does), if there are more than kMaxElementRuns runs, if a run is
+// empty, or if a run other than the last ends at a byte that is no multiple of
+// kElementRunAlignment.
 absl::Status CheckReducible(const ElementTypes& elements, ReduceOp op);
 
-// Whether `bytes` are whole elements and end with the last run. InvalidArgument naming both.
+// Returns OK if `bytes` is a whole number of elements and, with runs, the end of the last run.
+// Returns InvalidArgument naming both numbers otherwise.
 absl::Status CheckWhole(const ElementTypes& elements, uint64_t bytes);
 
 }  // namespace phalanx

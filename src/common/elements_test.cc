@@ -25,7 +25,7 @@ TEST(ElementsTest, EveryOpIsFoundByItsName) {
   }
 }
 
-TEST(ElementsTest, AnUnknownNameIsRefusedWithWhatThereIs) {
+TEST(ElementsTest, TheErrorForAnUnknownNameListsTheValidOnes) {
   EXPECT_THAT(ParseDType("float"),
               StatusIs(kInvalid, AllOf(HasSubstr("\"float\""), HasSubstr("f16, bf16, f32, f64"))));
   EXPECT_THAT(ParseDType(""), StatusIs(kInvalid));
@@ -35,7 +35,7 @@ TEST(ElementsTest, AnUnknownNameIsRefusedWithWhatThereIs) {
   EXPECT_THAT(ParseReduceOp("unknown"), StatusIs(kInvalid));
 }
 
-TEST(ElementsTest, BitsAreForIntegersAndMeansForFloats) {
+TEST(ElementsTest, BitOpsNeedIntegersAndMeansNeedFloats) {
   for (const DType dtype : kAllDTypes) {
     const bool is_float = IsFloat(dtype);
     for (const ReduceOp op : {ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor}) {
@@ -50,9 +50,9 @@ TEST(ElementsTest, BitsAreForIntegersAndMeansForFloats) {
 
 TEST(ElementsTest, ARefusalNamesOpAndDType) {
   EXPECT_THAT(CheckReducible(DType::kF16, ReduceOp::kBitXor),
-              StatusIs(kInvalid, "no bit-xor of f16: bits are for integers"));
+              StatusIs(kInvalid, "no bit-xor of f16: bit ops need integers"));
   EXPECT_THAT(CheckReducible(DType::kI32, ReduceOp::kMean),
-              StatusIs(kInvalid, "no mean of i32: a mean is for floats"));
+              StatusIs(kInvalid, "no mean of i32: a mean needs floats"));
 }
 
 TEST(ElementsTest, ANumberThatIsNoDTypeOrOpIsRefused) {
@@ -74,10 +74,10 @@ TEST(ElementsTest, OnlyWholeElementsAreCounted) {
   }
   EXPECT_THAT(CountElements(static_cast<DType>(200), 12), StatusIs(kInvalid));
   EXPECT_THAT(CountElements(DType::kF64, 12),
-              StatusIs(kInvalid, "12 bytes are no whole number of f64, which have 8 bytes each"));
+              StatusIs(kInvalid, "12 bytes are not a whole number of f64 elements of 8 bytes"));
 }
 
-TEST(ElementTypes, OfOneTypeAreThatType) {
+TEST(ElementTypes, WithoutRunsHaveOneDType) {
   const ElementTypes f16 = DType::kF16;
   EXPECT_EQ(f16.Grain(), 2u);
   EXPECT_EQ(f16.Name(), "f16");
@@ -87,7 +87,7 @@ TEST(ElementTypes, OfOneTypeAreThatType) {
   EXPECT_THAT(CheckWhole(f16, 7), StatusIs(kInvalid));
 }
 
-TEST(ElementTypes, RunsMustAllHaveTheOp) {
+TEST(ElementTypes, EveryRunMustSupportTheOp) {
   const ElementTypes mixed(DType::kF64, {{128, DType::kF32}, {136, DType::kI64}});
   EXPECT_EQ(mixed, ElementTypes(DType::kI8, mixed.runs)) << "the dtype does not count";
   EXPECT_EQ(mixed.Grain(), kElementRunAlignment);
@@ -105,7 +105,7 @@ TEST(ElementTypes, RunsEndTogetherWithTheObject) {
   }
 }
 
-TEST(ElementTypes, RunsThatCannotBeAreRefused) {
+TEST(ElementTypes, InvalidRunsAreRefused) {
   const auto check = [](std::vector<ElementRun> runs) {
     return CheckReducible(ElementTypes(DType::kF32, std::move(runs)), ReduceOp::kSum);
   };

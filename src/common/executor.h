@@ -1,12 +1,12 @@
-// The seam for time and scheduling: one event loop as the code that runs on it sees it.
+// The seam for time and scheduling: the interface of an event loop for the code that runs on it.
 //
 // Implementations: net::EventLoop (a thread over Asio) and sim::SimExecutor (simulated time, one
 // thread for the whole cluster). Both pass the suite in executor_conformance.h.
 //
-// Thread rule: `Post` may be called from any thread; everything else only from a task that runs on
-// this executor. Tasks of one executor run one at a time, in the order they were posted, and never
-// inside `Post` itself. After the executor has shut down, tasks are destroyed instead of run; their
-// destructors must be safe then.
+// Thread rule: any thread may call `Post`. Only a task that runs on this executor may call the
+// other methods. An executor runs its tasks one at a time, in the order of their `Post`, and never
+// inside `Post` itself. After shutdown the executor destroys tasks instead of running them; the
+// destructors of tasks must be safe then.
 #ifndef PHALANX_COMMON_EXECUTOR_H_
 #define PHALANX_COMMON_EXECUTOR_H_
 
@@ -18,7 +18,7 @@
 namespace phalanx {
 
 using Task = absl::AnyInvocable<void()>;
-// 0 is never a timer. Ids are not reused within an executor's life.
+// No timer has the id 0. An executor does not reuse ids.
 using TimerId = uint64_t;
 
 class Executor {
@@ -27,18 +27,19 @@ class Executor {
 
   virtual void Post(Task task) = 0;
 
-  // The time, read once per turn of the loop: constant while one task runs. Never goes back.
+  // Returns the time, which the loop reads once per turn: constant while one task runs. Never
+  // decreases.
   virtual Instant Now() const = 0;
 
-  // Runs `task` in a turn whose Now() >= `when`, once. Timers due in the same turn run in order of
-  // (when, id).
+  // Runs `task` once, in a turn whose Now() >= `when`. Timers that are due in the same turn run in
+  // the order of (when, id).
   virtual TimerId RunAt(Instant when, Task task) = 0;
 
-  // After return the timer's task does not run any more and has been destroyed (at the latest at
-  // the end of this turn). Unknown, fired and cancelled ids are ignored.
+  // After Cancel returns, the timer's task does not run. The executor destroys the task at the end
+  // of this turn at the latest. Cancel ignores unknown, fired and cancelled ids.
   virtual void Cancel(TimerId id) = 0;
 
-  // True when called from a task of this executor.
+  // Returns true if a task of this executor is the caller.
   virtual bool InLoop() const = 0;
 };
 

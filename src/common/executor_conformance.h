@@ -1,6 +1,6 @@
 // The tests that every Executor passes. Testonly.
 //
-// An implementation includes this header in one test and says
+// An implementation includes this header in one test and adds
 //   INSTANTIATE_TEST_SUITE_P(EventLoop, ExecutorConformance, ::testing::Values(&MakeHarness));
 #ifndef PHALANX_COMMON_EXECUTOR_CONFORMANCE_H_
 #define PHALANX_COMMON_EXECUTOR_CONFORMANCE_H_
@@ -22,11 +22,11 @@ class ExecutorHarness {
  public:
   virtual ~ExecutorHarness() = default;
   virtual Executor& executor() = 0;
-  // Runs `body` as a task of the executor, and the executor until `done` was called.
+  // Runs `body` as a task of the executor, and runs the executor until the body calls `done`.
   virtual void Run(std::function<void(std::function<void()> done)> body) = 0;
-  // Shuts the executor down: no task runs any more.
+  // Shuts the executor down: after this, no task runs.
   virtual void Shutdown() = 0;
-  // Whether other threads exist in this world.
+  // Returns true if other threads may post to this executor.
   virtual bool threads() const = 0;
 };
 
@@ -35,7 +35,7 @@ using MakeExecutorHarness = std::unique_ptr<ExecutorHarness> (*)();
 class ExecutorConformance : public ::testing::TestWithParam<MakeExecutorHarness> {
  protected:
   using Done = std::function<void()>;
-  // An object whose destruction is counted, for a task to own.
+  // Returns an object for a task to own. Its destruction increments `destroyed`.
   static std::shared_ptr<int> Counted(int& destroyed) {
     return std::shared_ptr<int>(new int(0), [&destroyed](int* p) {
       delete p;
@@ -138,7 +138,7 @@ TEST_P(ExecutorConformance, RunsATimerOfThePastSoonButNotInsideRunAt) {
   });
 }
 
-TEST_P(ExecutorConformance, TasksGetTheirTurnBesideATimerThatIsAlwaysDue) {
+TEST_P(ExecutorConformance, TasksRunBesideATimerThatIsAlwaysDue) {
   bool stop = false;
   std::function<void()> again = [&] {
     if (!stop) executor_.RunAt(executor_.Now(), again);

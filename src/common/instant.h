@@ -1,8 +1,8 @@
 // A point on the monotonic clock, in nanoseconds since an arbitrary start that is the same for the
 // whole process.
 //
-// Protocol decisions use `Instant` and `absl::Duration` only; wall time appears in logs and nowhere
-// else. A value type: copy it freely, any thread.
+// Protocol decisions use `Instant` and `absl::Duration` only. Wall time appears only in logs. A
+// value type: any thread can copy it.
 #ifndef PHALANX_COMMON_INSTANT_H_
 #define PHALANX_COMMON_INSTANT_H_
 

@@ -29,7 +29,7 @@ constexpr char kPattern[] = "%Y-%m-%dT%H:%M:%S.%eZ %v";
 
 class Log {
  public:
-  // Lives until the process ends: destructors of other statics may log.
+  // Never destroyed: the destructors of other statics can still log.
   static Log& Get() {
     static Log& log = *new Log;
     return log;
@@ -48,6 +48,7 @@ class Log {
     }
     sink->set_formatter(
         std::make_unique<spdlog::pattern_formatter>(kPattern, spdlog::pattern_time_type::utc));
+    // The old sink is replaced only after the new one is open: an error leaves the log as it was.
     MutexLock lock(mu_);
     sink_ = std::move(sink);
     return absl::OkStatus();
@@ -55,13 +56,16 @@ class Log {
 
   void Write(absl::string_view text) {
     const spdlog::string_view_t view(text.data(), text.size());
+    // The level of spdlog has no effect: LogOn has already filtered the line, and `text` begins
+    // with its level.
     const spdlog::details::log_msg message("", spdlog::level::info, view);
     MutexLock lock(mu_);
     try {
-      // Flushed at once: the last lines before a crash are the ones that matter.
+      // Flushed for each line: the last lines before a crash matter most.
       sink_->log(message);
       sink_->flush();
     } catch (const std::exception&) {
+      // A caller has no way to handle a full disk, so a line is counted and dropped.
       lost_.fetch_add(1, std::memory_order_relaxed);
     }
   }
@@ -69,6 +73,7 @@ class Log {
   uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
 
  private:
+  // Logging works before main() and without any set-up.
   Log() { Open("").IgnoreError(); }
 
   std::atomic<uint64_t> lost_{0};
@@ -97,6 +102,7 @@ absl::string_view BaseName(absl::string_view path) {
 }
 
 bool NeedsQuotes(absl::string_view value) {
+  // Quotes keep a value with blanks in one field for a reader that splits at blanks.
   if (value.empty()) return true;
   for (const char c : value) {
     if (c <= ' ' || c == '"' || c == '\\' || c == 0x7f) return true;
@@ -117,7 +123,7 @@ LogLine::LogLine(LogLevel level, const char* file, int line, uint64_t suppressed
 
 LogLine::~LogLine() {
   std::string text = absl::StrCat(LevelName(level_), stream_.str());
-  // What a peer sent must not be able to forge a line.
+  // A text from a peer can contain newlines. Without this loop it could forge a line of the log.
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
   }
@@ -127,6 +133,8 @@ LogLine::~LogLine() {
 bool LogLimiter::Pass(absl::Duration period, uint64_t& suppressed) {
   const int64_t now = MonotonicNow().nanos();
   int64_t next = next_nanos_.load(std::memory_order_relaxed);
+  // If several threads pass `next` at the same time, only the one whose exchange succeeds writes a
+  // line. Relaxed order suffices: the counters protect no other data.
   if (now < next || !next_nanos_.compare_exchange_strong(
                         next, now + absl::ToInt64Nanoseconds(period), std::memory_order_relaxed)) {
     suppressed_.fetch_add(1, std::memory_order_relaxed);

@@ -1,12 +1,12 @@
-// The process's log: one line per event, levelled, with key=value fields.
+// The process's log: one line per event, with a level and key=value fields.
 //
 //   PHALANX_LOG(INFO) << "pull resumed" << LogField("object", id.hex()) << LogField("offset", n);
 //   PHALANX_LOG_EVERY(WARNING, absl::Seconds(1)) << "accept failed" << LogField("error", text);
 //
-// writes  2022-11-21T01:02:03.004Z INFO  pull_manager.cc:88 pull resumed object=9f.. offset=7
-// Any thread may log; set-up calls may come from any thread at any time. Cores do not log. Lines of
-// a level that is off cost one relaxed load. Losing what is behind the log (a full disk, a closed
-// pipe) loses lines and nothing else: they are counted by LostLogLines().
+// writes  2022-11-21T01:02:03.004Z INFO  pull_manager.cc:88 pull resumed object=9f.. offset=7 Any
+// thread may log, and may call the set-up functions at any time. Cores do not log. A line of a
+// level that is off costs one relaxed load. If the log's file fails (a full disk, a closed pipe),
+// lines are lost and nothing else happens; LostLogLines() counts them.
 #ifndef PHALANX_COMMON_LOG_H_
 #define PHALANX_COMMON_LOG_H_
 
@@ -24,19 +24,20 @@ namespace phalanx {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
 
-// Lines below `level` are dropped. The level at start is kInfo.
+// Drops lines below `level`. The initial level is kInfo.
 void SetLogLevel(LogLevel level);
-// InvalidArgument unless `name` is debug, info, warning, error or off.
+// Returns InvalidArgument if `name` is not debug, info, warning, error or off.
 absl::Status SetLogLevel(absl::string_view name);
 
-// Appends to `path` from now on (a file, created when missing) instead of stderr; "" goes back to
-// stderr. Unavailable when it cannot be opened; the log then stays where it was.
+// Appends later lines to the file `path`, which is created if it does not exist, instead of stderr.
+// "" selects stderr again. Returns Unavailable if the file cannot be opened; the log then keeps its
+// current output.
 absl::Status SetLogFile(const std::string& path);
 
-// Lines that could not be written since the process started.
+// Returns the number of lines that could not be written since the process started.
 uint64_t LostLogLines();
 
-// " key=value", the value quoted when it has blanks, quotes or control characters in it.
+// Prints " key=value". The value is quoted if it contains blanks, quotes or control characters.
 class LogField {
  public:
   LogField(absl::string_view key, const absl::AlphaNum& value);
@@ -56,7 +57,7 @@ inline constexpr LogLevel kLogERROR = LogLevel::kError;
 extern std::atomic<LogLevel> log_level;
 inline bool LogOn(LogLevel level) { return level >= log_level.load(std::memory_order_relaxed); }
 
-// One line; written when it is destroyed.
+// One line. The destructor writes it.
 class LogLine {
  public:
   LogLine(LogLevel level, const char* file, int line, uint64_t suppressed = 0);
@@ -68,10 +69,11 @@ class LogLine {
   std::ostringstream stream_;
 };
 
-// Lets a line through at most once per `period` and counts the others. One per call site.
+// Passes at most one line per `period` and counts the others. One instance per call site.
 class LogLimiter {
  public:
-  // True when a line may be written; `suppressed` is then how many were not since the last.
+  // Returns true if the caller may write a line. `suppressed` is then the number of lines dropped
+  // since the last one.
   bool Pass(absl::Duration period, uint64_t& suppressed);
 
  private:
@@ -88,7 +90,8 @@ class LogLimiter {
   } else /* NOLINT */                                                  \
     ::phalanx::internal::LogLine(::phalanx::internal::kLog##level, __FILE__, __LINE__).stream()
 
-// At most one line per `period` from this place in the code, with suppressed=N for those between.
+// Writes at most one line per `period` from this call site. suppressed=N counts the lines dropped
+// between two.
 #define PHALANX_LOG_EVERY(level, period)                                               \
   if (!::phalanx::internal::LogOn(::phalanx::internal::kLog##level)) {                 \
   } else if (static ::phalanx::internal::LogLimiter phalanx_limiter; false) {          \

@@ -23,7 +23,7 @@ std::string ReadAll(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
-// Each test logs to a file of its own.
+// Each test logs to its own file.
 class LogTest : public ::testing::Test {
  protected:
   LogTest()
@@ -90,8 +90,8 @@ TEST_F(LogTest, RateLimitCountsWhatItSuppressed) {
   EXPECT_FALSE(limiter.Pass(absl::Hours(1), suppressed));
 }
 
-TEST_F(LogTest, StaysWhereItWasWhenAFileCannotBeOpened) {
-  // Not even root can make a folder below a file.
+TEST_F(LogTest, KeepsItsOutputIfAFileCannotBeOpened) {
+  // Even root cannot create a folder below a file.
   const std::string below_a_file = path_ + "/log";
   EXPECT_THAT(SetLogFile(below_a_file),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr(below_a_file)));

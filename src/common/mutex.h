@@ -1,8 +1,8 @@
-// Mutex, MutexLock and CondVar: the standard library's, with annotations that clang's
-// -Wthread-safety checks. Rims only; cores have no locks.
+// Mutex, MutexLock and CondVar wrap the standard library's types and add annotations that clang's
+// -Wthread-safety checks. Rims only: cores have no locks.
 //
 // Not absl::Mutex: the system's Abseil is not instrumented, so ThreadSanitizer does not see its
-// locks and reports races that are none. The standard mutex is visible to it.
+// locks and reports false races. It sees the standard mutex.
 #ifndef PHALANX_COMMON_MUTEX_H_
 #define PHALANX_COMMON_MUTEX_H_
 
@@ -42,7 +42,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex& mu_;
 };
 
-// Waits may wake without a signal: test the condition in a loop.
+// A wait can wake without a signal: callers test the condition in a loop.
 class CondVar {
  public:
   CondVar() = default;
@@ -55,7 +55,8 @@ class CondVar {
     lock.release();
   }
 
-  // False when `timeout` passed first. An infinite timeout waits for a signal only.
+  // Returns false if `timeout` passes before a signal. With an infinite timeout it waits for a
+  // signal only.
   bool WaitFor(Mutex& mu, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     if (timeout == absl::InfiniteDuration()) {
       Wait(mu);

@@ -22,7 +22,7 @@ TEST(MutexTest, ExcludesOtherThreads) {
   EXPECT_EQ(count, 20'000);
 }
 
-TEST(MutexTest, CondVarHandsAValueBetweenThreads) {
+TEST(MutexTest, CondVarPassesAValueBetweenThreads) {
   Mutex mu;
   CondVar changed;
   int turn = 0;
@@ -42,7 +42,7 @@ TEST(MutexTest, CondVarHandsAValueBetweenThreads) {
   EXPECT_EQ(turn, 2);
 }
 
-TEST(MutexTest, WaitForSaysWhenTheTimeIsUp) {
+TEST(MutexTest, WaitForReturnsFalseAfterTheTimeout) {
   Mutex mu;
   CondVar never;
   MutexLock lock(mu);

@@ -18,9 +18,10 @@
 namespace phalanx {
 namespace {
 
-// Any constant will do, but it is for ever: names already in use hash with it.
+// The value is arbitrary but can never change: it determines the ids of names in use.
 constexpr uint64_t kTailSeed = 0x7068616c616e7831;
 
+// Little-endian on every machine: all processes must derive the same id from a name.
 void AppendLength(std::string& out, size_t length) {
   for (int shift = 0; shift < 64; shift += 8) {
     out.push_back(static_cast<char>((static_cast<uint64_t>(length) >> shift) & 0xff));
@@ -37,21 +38,23 @@ ObjectId ObjectId::Random() {
     if (got >= 0) {
       filled += static_cast<size_t>(got);
     } else if (errno != EINTR) {
-      std::abort();  // No kernel that runs this lacks getrandom(2); an id that is not random is
-                     // worse.
+      // Every supported kernel has getrandom(2). An abort is better than an id that is not random,
+      // since two objects could get the same one.
+      std::abort();
     }
   }
   return id;
 }
 
 ObjectId ObjectId::FromName(absl::string_view name_space, absl::string_view name) {
-  // The length in front keeps ("a", "bc") apart from ("ab", "c").
+  // The length prefix distinguishes ("a", "bc") from ("ab", "c").
   std::string key;
   key.reserve(8 + name_space.size() + name.size());
   AppendLength(key, name_space.size());
   absl::StrAppend(&key, name_space, name);
 
   ObjectId id;
+  // The canonical form does not depend on the byte order of the machine.
   XXH128_canonical_t head;
   XXH128_canonicalFromHash(&head, XXH3_128bits(key.data(), key.size()));
   static_assert(sizeof(head.digest) == 16);
@@ -89,6 +92,8 @@ std::string ObjectId::hex() const { return absl::BytesToHexString(binary()); }
 
 std::string ObjectId::ShortHex() const { return absl::BytesToHexString(binary().substr(0, 4)); }
 
+// A hash and not a prefix of the id: ids that a caller numbers itself must spread over the shards,
+// too.
 uint64_t ObjectId::ShardHash() const { return XXH3_64bits(bytes_.data(), kSize); }
 
 }  // namespace phalanx

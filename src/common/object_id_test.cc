@@ -20,8 +20,8 @@ TEST(ObjectIdTest, RandomIdsDiffer) {
   EXPECT_FALSE(ids.contains(ObjectId()));
 }
 
-// These bytes are a promise to every process and every later version.
-TEST(ObjectIdTest, NamesGiveTheSameIdForEver) {
+// Every process and every later version must derive these bytes.
+TEST(ObjectIdTest, ANameAlwaysGivesTheSameId) {
   EXPECT_EQ(ObjectId::FromName("", "").hex(), "2c0a8a99dc147d5445c3b49d035665b29ab2d962");
   EXPECT_EQ(ObjectId::FromName("training", "weights/7").hex(),
             "f711fdc340bde4f1819b691b15fffbf59a1b7f2b");

@@ -1,4 +1,4 @@
-// Pages before they are touched.
+// Creates the pages of shared memory before they are written.
 #ifndef PHALANX_COMMON_POPULATE_H_
 #define PHALANX_COMMON_POPULATE_H_
 
@@ -6,15 +6,15 @@
 
 namespace phalanx {
 
-// Fills the page tables of a writable shared mapping, and makes the pages of which there are none
-// yet: zeroing them is most of the first Put of a large object. Much of it is shared out among up
-// to four threads that end with the call. What the system refuses (before Linux 5.14 all of it)
-// comes page by page when it is written.
+// Fills the page tables of a writable shared mapping and allocates the missing pages: zeroing them
+// is most of the cost of the first Put of a large object. A large range is divided among up to four
+// threads, which end before Populate returns. If the kernel refuses (always before Linux 5.14),
+// pages are allocated one by one when they are written.
 //
-// Any thread may call it. `begin` is at the start of a page.
+// Any thread may call it. REQUIRES: `begin` is the start of a page.
 void Populate(char* begin, uint64_t bytes);
 
-// Whether this system knows how to.
+// Returns true if the kernel supports Populate.
 bool CanPopulate();
 
 }  // namespace phalanx

@@ -12,10 +12,10 @@
 namespace phalanx {
 namespace {
 
-// More than a huge page.
+// Larger than a huge page.
 constexpr uint64_t kGuard = uint64_t{8} << 20;
 
-// Shared memory of which a part in the middle is populated.
+// Shared memory. The test populates a part in the middle.
 class PopulateTest : public ::testing::TestWithParam<uint64_t> {
  protected:
   void SetUp() override {
@@ -26,7 +26,7 @@ class PopulateTest : public ::testing::TestWithParam<uint64_t> {
   void TearDown() override { munmap(memory_, All()); }
 
   uint64_t All() const { return kGuard + GetParam() + kGuard; }
-  // Of each page of [begin, begin + bytes): whether it is there.
+  // Returns for each page of [begin, begin + bytes) whether it is resident.
   std::vector<unsigned char> Resident(uint64_t begin, uint64_t bytes) const {
     const uint64_t page = static_cast<uint64_t>(getpagesize());
     std::vector<unsigned char> resident((bytes + page - 1) / page);
@@ -40,7 +40,7 @@ class PopulateTest : public ::testing::TestWithParam<uint64_t> {
     const std::vector<unsigned char> made = Resident(kGuard, GetParam());
     EXPECT_EQ(made, std::vector<unsigned char>(made.size(), 1));
     const uint64_t behind = kGuard + (GetParam() + page - 1) / page * page;
-    // Where huge pages are made, they may reach beyond.
+    // With huge pages, the populated range can extend beyond the requested one.
     for (const uint64_t guard : {uint64_t{0}, behind + kGuard / 2}) {
       const std::vector<unsigned char> left = Resident(guard, kGuard / 4);
       EXPECT_EQ(left, std::vector<unsigned char>(left.size(), 0));
@@ -50,13 +50,13 @@ class PopulateTest : public ::testing::TestWithParam<uint64_t> {
   char* memory_ = nullptr;
 };
 
-TEST_P(PopulateTest, MakesEveryPageAndNoOther) {
+TEST_P(PopulateTest, PopulatesEveryPageAndNoOther) {
   if (!CanPopulate()) GTEST_SKIP() << "before Linux 5.14";
   Populate(memory_ + kGuard, GetParam());
   ExpectMade();
 }
 
-TEST_P(PopulateTest, MakesThemAloneWhereThereIsNoThread) {
+TEST_P(PopulateTest, PopulatesWithoutThreads) {
   if (!CanPopulate()) GTEST_SKIP() << "before Linux 5.14";
   {
     const testing::NoThreads none;

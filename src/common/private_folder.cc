@@ -11,18 +11,20 @@
 namespace phalanx {
 
 absl::Status MakePrivateFolder(const std::string& folder) {
+  // EEXIST is no error here: the checks below decide whether an existing folder is private.
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", strerror(errno)));
+    return absl::UnavailableError(absl::StrCat("cannot create ", folder, ": ", strerror(errno)));
   }
   struct stat info;
-  // Not through a link that somebody else may have put there.
+  // lstat, because another user can have created a link of this name in a shared folder.
   if (lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
     return absl::UnavailableError(absl::StrCat(folder, " is not a folder"));
   }
   if (info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        folder, " is not this user's alone (owner ", info.st_uid, ", mode ",
-        absl::StrFormat("%03o", info.st_mode & 0777), "); a socket in it could be replaced"));
+    return absl::PermissionDeniedError(
+        absl::StrCat(folder, " is not private to this user (owner ", info.st_uid, ", mode ",
+                     absl::StrFormat("%03o", info.st_mode & 0777),
+                     "): another user could replace a socket in it"));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// A folder for sockets that only this user may enter, so that nobody else can put another socket in
-// the place of one. Any thread.
+// A folder for sockets that only this user may enter, so that no other user can replace a socket in
+// it. Any thread.
 #ifndef PHALANX_COMMON_PRIVATE_FOLDER_H_
 #define PHALANX_COMMON_PRIVATE_FOLDER_H_
 
@@ -9,9 +9,9 @@
 
 namespace phalanx {
 
-// Makes `folder` with mode 0700 unless it is there. PermissionDenied when it is there and belongs
-// to somebody else or is open to others; Unavailable when it cannot be made, or is a link or a
-// file.
+// Creates `folder` with mode 0700 if it does not exist. Returns PermissionDenied if it exists and
+// belongs to another user or other users have access to it, and Unavailable if it cannot be
+// created, or is a link or a file.
 absl::Status MakePrivateFolder(const std::string& folder);
 
 }  // namespace phalanx

@@ -12,7 +12,7 @@ namespace {
 
 using ::phalanx::testing::StatusIs;
 
-TEST(PrivateFolderTest, APrivateFolderIsMadeOnceAndOpenToNobodyElse) {
+TEST(PrivateFolderTest, CreatesAFolderOnceThatIsClosedToOthers) {
   const std::string folder = absl::StrCat(::testing::TempDir(), "/private");
   PHALANX_ASSERT_OK(MakePrivateFolder(folder));
   PHALANX_ASSERT_OK(MakePrivateFolder(folder));

@@ -22,6 +22,8 @@ uint64_t RotateLeft(uint64_t x, int bits) { return (x << bits) | (x >> (64 - bit
 }  // namespace
 
 Random::Random(uint64_t seed) {
+  // xoshiro stays at zero if all its words are zero. Four values of one SplitMix64 sequence are
+  // distinct, so this cannot happen.
   for (uint64_t& word : state_) word = SplitMix64(seed);
 }
 
@@ -39,7 +41,7 @@ uint64_t Random::Next() {
 
 uint64_t Random::Below(uint64_t bound) {
   PHALANX_CHECK(bound > 0, "Below(0) has no value to return");
-  // Lemire's multiplication; the rejected low range is what would make some values more likely.
+  // Lemire's multiplication. Rejecting the low range removes the bias towards some values.
   const uint64_t threshold = -bound % bound;
   while (true) {
     const auto product = static_cast<unsigned __int128>(Next()) * bound;
@@ -49,6 +51,7 @@ uint64_t Random::Below(uint64_t bound) {
 
 bool Random::Chance(double probability) { return Unit() < probability; }
 
+// 53 bits: all that the mantissa of a double holds, so that every value is equally likely.
 double Random::Unit() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }
 
 Random Random::Fork() { return Random(Next()); }
@@ -56,6 +59,7 @@ Random Random::Fork() { return Random(Next()); }
 void SystemRandomBytes(void* out, size_t size) {
   auto* at = static_cast<char*>(out);
   while (size > 0) {
+    // Requests over 256 bytes can return early or be interrupted by a signal.
     const ssize_t got = getrandom(at, size, 0);
     if (got < 0) {
       PHALANX_CHECK(errno == EINTR, "getrandom(2) failed");

@@ -1,6 +1,7 @@
-// The seam for randomness: a seeded generator, and the one way to get a seed from the system.
+// The seam for randomness: a seeded generator, and the only function that takes a seed from the
+// system.
 //
-// Cores take `Random&` so that a run replays exactly from its seed. Not for secrets: nonces come
+// Cores take `Random&`, so that a run replays exactly from its seed. Not for secrets: nonces come
 // from `SystemRandomBytes` (getrandom(2)). One instance belongs to one loop.
 #ifndef PHALANX_COMMON_RANDOM_H_
 #define PHALANX_COMMON_RANDOM_H_
@@ -16,14 +17,14 @@ class Random {
   explicit Random(uint64_t seed);
 
   uint64_t Next();
-  // Uniform in [0, bound). REQUIRES: bound > 0.
+  // Returns a number that is uniform in [0, bound). REQUIRES: bound > 0.
   uint64_t Below(uint64_t bound);
-  // True with the given probability.
+  // Returns true with the given probability.
   bool Chance(double probability);
-  // Uniform in [0, 1).
+  // Returns a number that is uniform in [0, 1).
   double Unit();
-  // A generator with an independent sequence, for a part that must not disturb its parent's
-  // sequence.
+  // Returns a generator with an independent sequence. What is drawn from it does not change the
+  // sequence of its parent.
   Random Fork();
 
  private:

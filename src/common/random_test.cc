@@ -41,7 +41,7 @@ TEST(RandomTest, AForkDoesNotDisturbItsParent) {
   Random with(3), without(3);
   Random fork = with.Fork();
   for (int i = 0; i < 100; ++i) fork.Next();
-  without.Next();  // what the fork was seeded with
+  without.Next();  // Fork takes its seed from here.
   EXPECT_EQ(with.Next(), without.Next());
   EXPECT_NE(fork.Next(), with.Next());
 }

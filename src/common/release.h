@@ -1,4 +1,5 @@
-// Which release of Phalanx this is; MODULE.bazel and the Python package say the same (a test).
+// The release of Phalanx. A test verifies that MODULE.bazel and the Python package name the same
+// one.
 #ifndef PHALANX_COMMON_RELEASE_H_
 #define PHALANX_COMMON_RELEASE_H_
 

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-// Returns the status of `expression` from the enclosing function unless it is OK.
+// Returns the status of `expression` from the enclosing function if it is an error.
 #define PHALANX_RETURN_IF_ERROR(expression)                              \
   do {                                                                   \
     absl::Status phalanx_status = (expression);                          \
@@ -17,7 +17,7 @@
   } while (false)
 
 // Assigns the value of `expression` (a StatusOr) to `target`, which may be a declaration, or
-// returns its status. Two statements: not usable as the lone body of an `if`.
+// returns its status. Expands to two statements: not usable as the only body of an `if`.
 #define PHALANX_ASSIGN_OR_RETURN(target, expression) \
   PHALANX_ASSIGN_OR_RETURN_NAMED_(PHALANX_STATUS_CONCAT_(phalanx_or_, __LINE__), target, expression)
 

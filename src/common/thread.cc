@@ -11,7 +11,10 @@
 namespace phalanx {
 
 absl::StatusOr<std::thread> StartThread(absl::string_view name, absl::AnyInvocable<void()> body) {
+  // std::thread reports an error only by an exception. The tree uses Status, so it is converted
+  // here.
   try {
+    // pthread_setname_np rejects names over 15 bytes instead of cutting them.
     return std::thread([name = std::string(name.substr(0, 15)), body = std::move(body)]() mutable {
       pthread_setname_np(pthread_self(), name.c_str());
       body();

@@ -1,4 +1,4 @@
-// StartThread: a thread, or a Status when the system has none left.
+// StartThread: starts a thread, or returns a Status if the system cannot create one.
 //
 // Any thread may call it.
 #ifndef PHALANX_COMMON_THREAD_H_
@@ -12,8 +12,9 @@
 
 namespace phalanx {
 
-// Runs `body` on a thread of its own, named `name` (the first 15 bytes show in top).
-// ResourceExhausted, with the name and the cause, when it cannot be made; `body` is destroyed then.
+// Runs `body` on a new thread named `name` (top shows the first 15 bytes). Returns
+// ResourceExhausted, with the name and the cause, if the thread cannot be created; `body` is
+// destroyed then.
 absl::StatusOr<std::thread> StartThread(absl::string_view name, absl::AnyInvocable<void()> body);
 
 }  // namespace phalanx

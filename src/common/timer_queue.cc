@@ -6,7 +6,8 @@
 
 namespace phalanx {
 
-// Below this many entries, cancelled ones are left until they come to the front.
+// Below this size the heap is not compacted: cancelled entries are dropped when they reach the
+// front.
 constexpr size_t kCompactAbove = 64;
 
 TimerId TimerQueue::Add(Instant when, Task task) {
@@ -20,8 +21,11 @@ TimerId TimerQueue::Add(Instant when, Task task) {
 Task TimerQueue::Cancel(TimerId id) {
   const auto it = tasks_.find(id);
   if (it == tasks_.end()) return nullptr;
+  // Moved out before the entry is erased: the task's destructor can call this queue again.
   Task task = std::move(it->second);
   tasks_.erase(it);
+  // The entry stays in the heap, since finding it there costs O(n). Compact costs O(n), too, but at
+  // least n / 2 calls of Cancel precede it.
   if (heap_.size() > kCompactAbove && heap_.size() > 2 * tasks_.size()) Compact();
   return task;
 }
@@ -32,6 +36,7 @@ Instant TimerQueue::Next() {
 }
 
 void TimerQueue::CollectDue(Instant now, std::vector<TimerId>& due) {
+  // A timer at Infinite never runs, whatever `now` is.
   while (!heap_.empty() && heap_.front().when <= now && !heap_.front().when.infinite()) {
     if (Live(heap_.front())) due.push_back(heap_.front().id);
     PopHeap();
@@ -40,6 +45,8 @@ void TimerQueue::CollectDue(Instant now, std::vector<TimerId>& due) {
 
 std::vector<Task> TimerQueue::Clear() {
   std::vector<Task> tasks;
+  // The caller destroys the tasks after the queue is empty, so that a destructor that adds or
+  // cancels a timer finds a consistent queue.
   for (auto& [id, task] : tasks_) tasks.push_back(std::move(task));
   tasks_.clear();
   heap_.clear();

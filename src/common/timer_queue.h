@@ -1,8 +1,8 @@
 // TimerQueue: the timers of one executor, in order of (when, id).
 //
-// Behind every Executor: the implementation owns one and asks it what is due. Adding and cancelling
-// cost O(log n); cancelled entries are dropped lazily, but there are never more of them than of
-// live ones (and a few). Values; one thread at a time.
+// Each implementation of Executor owns one and takes the due timers from it. Adding and cancelling
+// cost O(log n). Cancelled entries are dropped lazily, but their number never exceeds that of live
+// ones by more than a constant. One thread at a time.
 #ifndef PHALANX_COMMON_TIMER_QUEUE_H_
 #define PHALANX_COMMON_TIMER_QUEUE_H_
 
@@ -19,20 +19,21 @@ namespace phalanx {
 class TimerQueue {
  public:
   TimerId Add(Instant when, Task task);
-  // The task of a live timer, for the caller to destroy; an empty one otherwise.
+  // Cancels a live timer and returns its task for the caller to destroy. Returns an empty task if
+  // the timer is not live.
   Task Cancel(TimerId id);
 
-  // When the first live timer is due; Infinite when there is none.
+  // Returns the time of the first live timer, or Infinite if there is none.
   Instant Next();
   bool empty() const { return tasks_.empty(); }
 
   // Appends the ids that are due at `now`, in order. They stay live until they are cancelled or
   // taken, so that a timer can still cancel a later one of the same turn.
   void CollectDue(Instant now, std::vector<TimerId>& due);
-  // Takes a collected timer's task; an empty one when it was cancelled since.
+  // Takes the task of a collected timer. Returns an empty task if the timer was cancelled since.
   Task Take(TimerId id) { return Cancel(id); }
 
-  // Every live task, for the caller to destroy.
+  // Removes every live task and returns them for the caller to destroy.
   std::vector<Task> Clear();
 
  private:
@@ -47,7 +48,7 @@ class TimerQueue {
   void Compact();
 
   TimerId last_id_ = 0;
-  // A heap with the least entry in front; entries without a task are cancelled ones.
+  // A heap with the least entry in front. An entry without a task is a cancelled one.
   std::vector<Entry> heap_;
   absl::flat_hash_map<TimerId, Task> tasks_;
 };

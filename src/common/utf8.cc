@@ -6,15 +6,16 @@
 namespace phalanx {
 namespace {
 
-// Of a sequence, by its first byte: how many bytes follow, and within which bounds the first of
-// those is (RFC 3629, section 4).
+// The rest of a sequence, determined by its first byte: how many bytes follow, and the range of the
+// first of them (RFC 3629, section 4).
 struct Sequence {
   size_t following = 0;
   uint8_t least = 0x80;
   uint8_t most = 0xbf;
 };
 
-// False: no sequence begins with it.
+// Returns false if no sequence begins with `byte`. The ranges exclude overlong sequences (0xc0,
+// 0xc1, and after 0xe0 and 0xf0), surrogates (after 0xed) and numbers beyond U+10FFFF (after 0xf4).
 bool Begins(uint8_t byte, Sequence* sequence) {
   if (byte < 0x80) {
     *sequence = {0};

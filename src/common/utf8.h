@@ -1,4 +1,4 @@
-// Text that may travel in a protobuf string.
+// Checks that a text can be sent in a protobuf string.
 #ifndef PHALANX_COMMON_UTF8_H_
 #define PHALANX_COMMON_UTF8_H_
 
@@ -6,8 +6,8 @@
 
 namespace phalanx {
 
-// Whether it is UTF-8 as RFC 3629 has it: no surrogates, nothing longer than it must be, nothing
-// beyond U+10FFFF. Protobuf writes other text into a string, but does not read it back.
+// Returns true if `text` is UTF-8 as RFC 3629 defines it: no surrogates, no overlong sequences,
+// nothing beyond U+10FFFF. Protobuf writes other text into a string, but fails to parse it.
 bool IsUtf8(absl::string_view text);
 
 }  // namespace phalanx

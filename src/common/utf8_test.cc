@@ -9,7 +9,7 @@
 namespace phalanx {
 namespace {
 
-// As UTF-8 would write the number, whether it may or not.
+// Encodes any number as UTF-8 would, also those that UTF-8 forbids.
 std::string Encoded(uint32_t code, int bytes) {
   if (bytes == 1) return std::string(1, static_cast<char>(code));
   constexpr uint32_t kFirst[] = {0, 0, 0xc0, 0xe0, 0xf0};

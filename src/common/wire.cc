@@ -20,6 +20,7 @@ void ByteWriter::Fixed(uint64_t value, int width) {
 }
 
 uint64_t ByteReader::Fixed(int width) {
+  // Empty after an error: the result is then 0.
   const absl::string_view bytes = Raw(static_cast<size_t>(width));
   uint64_t value = 0;
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -30,6 +31,7 @@ uint64_t ByteReader::Fixed(int width) {
 
 absl::string_view ByteReader::Bytes(size_t max) {
   const uint32_t length = U32();
+  // Before Raw: a length that a peer claims must not exceed what the caller is ready to store.
   if (length > max) {
     Fail(absl::StrCat("length ", length, " is over the limit of ", max));
     return {};
@@ -49,6 +51,7 @@ absl::string_view ByteReader::Raw(size_t size) {
 }
 
 void ByteReader::Fail(absl::string_view why) {
+  // Only the first error counts: the later ones follow from it.
   if (!ok_) return;
   ok_ = false;
   error_ = absl::StrCat("at byte ", size_ - in_.size(), ": ", why);

@@ -1,8 +1,8 @@
 // ByteWriter and ByteReader: little-endian fixed-width numbers and length-prefixed bytes.
 //
-// The reader is made for bytes from outside: every access is checked, nothing is allocated, and the
-// first error sticks: later reads return zero or empty, so that a decoder reads all its fields and
-// looks at status() once. Values; one thread at a time.
+// The reader is made for untrusted bytes. Every access is checked and nothing is allocated. The
+// first error sticks: later reads return zero or empty, so a decoder reads all its fields and then
+// checks status() once. One thread at a time.
 #ifndef PHALANX_COMMON_WIRE_H_
 #define PHALANX_COMMON_WIRE_H_
 
@@ -24,9 +24,9 @@ class ByteWriter {
   void U16(uint16_t value) { Fixed(value, 2); }
   void U32(uint32_t value) { Fixed(value, 4); }
   void U64(uint64_t value) { Fixed(value, 8); }
-  // A u32 length, then the bytes. REQUIRES: fewer than 2^32 of them.
+  // Writes a u32 length, then the bytes. REQUIRES: fewer than 2^32 bytes.
   void Bytes(absl::string_view bytes);
-  // The bytes alone, for fields of a length that both sides know.
+  // Writes the bytes without a length, for fields whose length both sides know.
   void Raw(absl::string_view bytes) { out_.append(bytes.data(), bytes.size()); }
 
  private:
@@ -35,7 +35,8 @@ class ByteWriter {
   std::string& out_;
 };
 
-// Reads from bytes that the caller owns and that outlive the reader and what it returned.
+// Reads from bytes that the caller owns. The bytes outlive the reader and the views that it
+// returns.
 class ByteReader {
  public:
   explicit ByteReader(absl::string_view in) : size_(in.size()), in_(in) {}
@@ -44,18 +45,19 @@ class ByteReader {
   uint16_t U16() { return static_cast<uint16_t>(Fixed(2)); }
   uint32_t U32() { return static_cast<uint32_t>(Fixed(4)); }
   uint64_t U64() { return Fixed(8); }
-  // Counterpart of ByteWriter::Bytes. A length over `max` is an error before anything is touched.
+  // Counterpart of ByteWriter::Bytes. A length over `max` is an error before any byte is read.
   absl::string_view Bytes(size_t max);
-  // Exactly `size` bytes.
+  // Returns exactly `size` bytes.
   absl::string_view Raw(size_t size);
-  // Marks the input as bad, for values that can be read but are not allowed. Only the first sticks.
+  // Marks the input as bad, for values that are readable but not allowed. Only the first call has
+  // an effect.
   void Fail(absl::string_view why);
 
   bool ok() const { return ok_; }
   size_t remaining() const { return in_.size(); }
-  // OK, or InvalidArgument with the offset and the cause.
+  // Returns OK, or InvalidArgument with the offset and the cause.
   absl::Status status() const;
-  // As status(), and InvalidArgument when bytes are left over.
+  // As status(), but also returns InvalidArgument if bytes are left over.
   absl::Status Finish();
 
  private:

@@ -72,7 +72,7 @@ TEST(WireTest, RefusesALengthOverTheLimitAndBytesLeftOver) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("5 bytes too many")));
 }
 
-// Whatever the bytes, a reader neither reads outside them nor returns more than there is.
+// For any input, a reader reads only inside the input and returns at most its size.
 TEST(WireTest, SurvivesRandomBytes) {
   const uint64_t seed = testing::TestSeed();
   PHALANX_TRACE_SEED(seed);

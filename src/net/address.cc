@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kMaxHostBytes = 255;
 
 absl::Status Bad(absl::string_view address, absl::string_view why) {
+  // The text can come from a peer or a file, so it is escaped and cut.
   return absl::InvalidArgumentError(absl::StrCat(
       "address \"", absl::CHexEscape(address.substr(0, 2 * kMaxHostBytes)), "\": ", why));
 }
@@ -29,6 +30,7 @@ std::string HostPort::ToString() const {
 }
 
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
+  // The last colon: an IPv6 address contains others.
   const size_t colon = address.rfind(':');
   if (colon == absl::string_view::npos) return Bad(address, "no port; write host:port");
   absl::string_view host = address.substr(0, colon);

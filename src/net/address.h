@@ -1,4 +1,4 @@
-// Address: where something listens. HostPort: an Address taken apart. Values.
+// Address: where a process listens. HostPort: a parsed Address. Values.
 #ifndef PHALANX_NET_ADDRESS_H_
 #define PHALANX_NET_ADDRESS_H_
 
@@ -10,8 +10,8 @@
 
 namespace phalanx::net {
 
-// "10.0.0.7:7400", "[fe80::1]:7400", "host.name:7400". For a listener, port 0 asks the system for
-// one.
+// "10.0.0.7:7400", "[fe80::1]:7400", "host.name:7400". A listener with port 0 gets a free port from
+// the system.
 using Address = std::string;
 
 struct HostPort {
@@ -19,12 +19,12 @@ struct HostPort {
   std::string host;
   uint16_t port = 0;
 
-  // "host:port", with brackets around a host that has colons in it.
+  // Returns "host:port", with brackets around a host that contains colons.
   std::string ToString() const;
 };
 
-// InvalidArgument, with the text quoted, unless it is "host:port" or "[ipv6]:port" with a decimal
-// port. Does not look at whether the host exists.
+// Parses "host:port" or "[ipv6]:port" with a decimal port. Returns InvalidArgument that quotes the
+// text otherwise. Does not check that the host exists.
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address);
 
 }  // namespace phalanx::net

@@ -10,7 +10,7 @@ namespace {
 using ::phalanx::testing::StatusIs;
 using ::testing::HasSubstr;
 
-TEST(AddressTest, TakesHostAndPortApartAndPutsThemTogether) {
+TEST(AddressTest, ParsesAndFormatsHostAndPort) {
   struct Case {
     const char* text;
     const char* host;
@@ -27,7 +27,7 @@ TEST(AddressTest, TakesHostAndPortApartAndPutsThemTogether) {
   }
 }
 
-TEST(AddressTest, RefusesWhatIsNoAddressAndSaysWhy) {
+TEST(AddressTest, RefusesInvalidAddressesWithAReason) {
   struct Case {
     std::string text;
     const char* why;

@@ -1,6 +1,6 @@
 // The tests that every Network and its ByteStreams pass. Testonly.
 //
-// An implementation includes this header in one test and says
+// An implementation includes this header in one test and adds
 //   INSTANTIATE_TEST_SUITE_P(Tcp, ByteStreamConformance, ::testing::Values(&MakeHarness));
 #ifndef PHALANX_NET_BYTE_STREAM_CONFORMANCE_H_
 #define PHALANX_NET_BYTE_STREAM_CONFORMANCE_H_
@@ -20,21 +20,22 @@
 
 namespace phalanx::net {
 
-// Two parties that reach each other, and a way to run them. The test's thread calls everything.
+// Two parties that can reach each other, and a way to run them. The thread of the test calls every
+// method.
 class NetworkHarness {
  public:
   virtual ~NetworkHarness() = default;
-  // What one party uses. Both run on one thread while Run does.
+  // The network and executor of one party. Both parties run on one thread during Run.
   struct Party {
     Network& network;
     Executor& executor;
   };
   virtual Party client() = 0;
   virtual Party server() = 0;
-  // An address that the server may listen on, with port 0; one that is not its own.
+  // An address on which the server can listen, with port 0, and one that does not belong to it.
   virtual Address listen_address() = 0;
   virtual Address foreign_address() = 0;
-  // Runs `body` as a task of the client, and both until `done` was called.
+  // Runs `body` as a task of the client, and runs both parties until the body calls `done`.
   virtual void Run(std::function<void(std::function<void()> done)> body) = 0;
 };
 
@@ -45,18 +46,18 @@ class ByteStreamConformance : public ::testing::TestWithParam<MakeNetworkHarness
   using Done = std::function<void()>;
   static constexpr absl::Duration kSoon = absl::Seconds(20);
 
-  // One side of the connection under test; used on its executor.
+  // One side of the connection under test. Used on its executor.
   struct End {
     Executor* executor = nullptr;
     std::unique_ptr<ByteStream> stream;
     std::string received;
     size_t sent = 0;
-    // How reading, or writing, ended.
+    // The status with which reading, or writing, ended.
     absl::Status status;
   };
 
   ~ByteStreamConformance() override {
-    // Streams and listeners go where they live, before the executors do.
+    // Destroys streams and listeners on their executors, before those are destroyed.
     harness_->Run([this](Done done) {
       client_.stream.reset();
       OnServer([this, done] {
@@ -70,14 +71,14 @@ class ByteStreamConformance : public ::testing::TestWithParam<MakeNetworkHarness
   void OnClient(std::function<void()> task) { harness_->client().executor.Post(std::move(task)); }
   void OnServer(std::function<void()> task) { harness_->server().executor.Post(std::move(task)); }
 
-  // Byte i of what a side sends.
+  // Byte i of the bytes that a side sends.
   static std::string Pattern(size_t size, int salt) {
     std::string bytes(size, '\0');
     for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>((i * 7 + i / 251 + salt) % 256);
     return bytes;
   }
 
-  // Listens on `listener_`, hands accepted streams to `accepted`, then runs `then` on the client.
+  // Listens on `listener_`, passes accepted streams to `accepted`, then runs `then` on the client.
   void Listen(std::function<void(std::unique_ptr<ByteStream>)> accepted,
               std::function<void()> then) {
     OnServer([=, this] {
@@ -101,7 +102,7 @@ class ByteStreamConformance : public ::testing::TestWithParam<MakeNetworkHarness
     network.Dial(executor, to, executor.Now() + timeout, std::move(done));
   }
 
-  // Makes client_ and server_ the two ends of a connection, then runs `then` on the client.
+  // Connects client_ and server_, then runs `then` on the client.
   void Connect(std::function<void()> then) {
     auto missing = std::make_shared<int>(2);
     const auto arrived = [this, missing, then] {
@@ -124,7 +125,7 @@ class ByteStreamConformance : public ::testing::TestWithParam<MakeNetworkHarness
         });
   }
 
-  // Writes the rest of `bytes` (from end.sent on), then runs `then`; also when the stream failed.
+  // Writes the rest of `bytes` (from end.sent on), then runs `then`, also if the stream fails.
   static void WriteAll(End& end, std::shared_ptr<const std::string> bytes,
                        std::function<void()> then) {
     while (end.sent < bytes->size()) {
@@ -146,7 +147,7 @@ class ByteStreamConformance : public ::testing::TestWithParam<MakeNetworkHarness
     then();
   }
 
-  // Reads until there are `size` bytes, or the stream ends or fails, then runs `then`.
+  // Reads until `size` bytes have arrived or the stream ends or fails, then runs `then`.
   static void ReadUntil(End& end, size_t size, std::function<void()> then) {
     while (end.received.size() < size) {
       char small[3], large[5000];
@@ -171,7 +172,7 @@ class ByteStreamConformance : public ::testing::TestWithParam<MakeNetworkHarness
     return stream.Write({&part, 1});
   }
 
-  // Calls `done` when called for the `count`th time.
+  // Calls `done` on the `count`th call.
   static std::function<void()> After(int count, std::function<void()> done) {
     auto left = std::make_shared<int>(count);
     return [left, done] {
@@ -204,7 +205,7 @@ TEST_P(ByteStreamConformance, CarriesBytesBothWaysInOrder) {
   EXPECT_TRUE(client_.received == *down);
 }
 
-TEST_P(ByteStreamConformance, ReadsZeroBytesWhileNothingIsThere) {
+TEST_P(ByteStreamConformance, ReadsZeroBytesIfNoneAreAvailable) {
   harness_->Run([&](Done done) {
     Connect([&, done] {
       char byte;
@@ -217,7 +218,7 @@ TEST_P(ByteStreamConformance, ReadsZeroBytesWhileNothingIsThere) {
   });
 }
 
-TEST_P(ByteStreamConformance, SaysThatBytesAreThereInALaterTurnAndAsOftenAsItIsAsked) {
+TEST_P(ByteStreamConformance, ReportsAvailableBytesInALaterTurnEachTimeItIsArmed) {
   harness_->Run([&](Done done) {
     Connect([&, done] {
       auto inside = std::make_shared<bool>(true);
@@ -313,7 +314,7 @@ TEST_P(ByteStreamConformance, AnUnsentLimitDoesNotStopTheBytes) {
   EXPECT_TRUE(server_.received == *bytes);
 }
 
-TEST_P(ByteStreamConformance, CloseLetsWhatWasWrittenOutAndThenEndsTheFile) {
+TEST_P(ByteStreamConformance, CloseDeliversTheWrittenBytesAndThenEndOfFile) {
   const std::string bytes = Pattern(100'000, 5);
   size_t taken = 0;
   harness_->Run([&](Done done) {
@@ -331,7 +332,7 @@ TEST_P(ByteStreamConformance, CloseLetsWhatWasWrittenOutAndThenEndsTheFile) {
   EXPECT_THAT(server_.status, testing::StatusIs(absl::StatusCode::kOutOfRange));
 }
 
-TEST_P(ByteStreamConformance, CloseWithUnreadBytesStillLetsWhatWasWrittenOut) {
+TEST_P(ByteStreamConformance, CloseWithUnreadBytesStillDeliversTheWrittenOnes) {
   const std::string bytes = Pattern(500'000, 6);
   size_t taken = 0;
   harness_->Run([&](Done done) {
@@ -354,7 +355,7 @@ TEST_P(ByteStreamConformance, CloseWithUnreadBytesStillLetsWhatWasWrittenOut) {
   EXPECT_THAT(server_.status, testing::StatusIs(absl::StatusCode::kOutOfRange));
 }
 
-TEST_P(ByteStreamConformance, CloseLetsBytesOutWhileThePeerStillWrites) {
+TEST_P(ByteStreamConformance, CloseDeliversBytesWhileThePeerStillWrites) {
   const auto up = std::make_shared<const std::string>(Pattern(200'000, 8));
   const auto down = std::make_shared<const std::string>(Pattern(11 << 20, 9));
   absl::Status write_status;
@@ -366,7 +367,7 @@ TEST_P(ByteStreamConformance, CloseLetsBytesOutWhileThePeerStillWrites) {
           write_status = server_.status;
           finished();
         });
-        // Begins to read when bytes have come that nobody reads, and then the end of file.
+        // Starts to read only after bytes and the end of file have arrived unread.
         OnClient([&, finished] {
           client_.stream->OnReadable([&, finished] {
             WriteAll(client_, up, [&, finished] {
@@ -408,7 +409,7 @@ TEST_P(ByteStreamConformance, CallsNothingAfterCloseAndRefusesToMoveBytes) {
   EXPECT_EQ(calls, 0);
 }
 
-TEST_P(ByteStreamConformance, WritingToAPeerThatClosedFailsInTheEnd) {
+TEST_P(ByteStreamConformance, WritingToAPeerThatClosedFailsEventually) {
   harness_->Run([&](Done done) {
     Connect([&, done] {
       OnServer([this] { server_.stream.reset(); });
@@ -467,7 +468,7 @@ TEST_P(ByteStreamConformance, NamesItsPeerAndKnowsNoNegativeRoundTrip) {
   });
 }
 
-TEST_P(ByteStreamConformance, DialingNobodyIsUnavailableAndNamesTheAddress) {
+TEST_P(ByteStreamConformance, DialingWithoutAListenerIsUnavailableAndNamesTheAddress) {
   harness_->Run([&](Done done) {
     Listen([](auto) {},
            [&, done] {
@@ -486,7 +487,7 @@ TEST_P(ByteStreamConformance, DialingNobodyIsUnavailableAndNamesTheAddress) {
   });
 }
 
-TEST_P(ByteStreamConformance, DialingSaysInALaterTurnWhatIsNoAddressAndWhatIsTooLate) {
+TEST_P(ByteStreamConformance, DialingReportsInvalidAddressesAndDeadlinesInALaterTurn) {
   bool inside = true;
   harness_->Run([&](Done done) {
     Listen([](auto) {},
@@ -532,7 +533,7 @@ TEST_P(ByteStreamConformance, OnePortHasOneListenerAtATime) {
   });
 }
 
-TEST_P(ByteStreamConformance, ListensOnItsOwnAddressesOnly) {
+TEST_P(ByteStreamConformance, ListensOnlyOnItsOwnAddresses) {
   harness_->Run([&](Done done) {
     OnServer([&, done] {
       const auto [network, executor] = harness_->server();
@@ -558,7 +559,7 @@ TEST_P(ByteStreamConformance, ConnectionsDoNotMix) {
     const auto accepted = [&, finished](std::unique_ptr<ByteStream> stream) {
       End& end = servers.emplace_back();
       end.stream = std::move(stream);
-      // Until end of file: one message is all that a client sends.
+      // Reads until end of file: a client sends only one message.
       ReadUntil(end, SIZE_MAX, [&, finished] {
         const int index = static_cast<unsigned char>(end.received.at(0));
         ++seen.at(index);

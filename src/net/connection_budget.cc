@@ -9,9 +9,12 @@ ConnectionTicket ConnectionBudget::Dial(Executor& loop) {
   ConnectionTicket ticket;
   {
     MutexLock lock(mu_);
+    // Only an idle connection makes room: a pull in progress is never closed for another one.
     if (Full()) dropped = DropOldest(kIdle);
+    // Still full if no connection is idle; the caller then gets an invalid ticket.
     if (!Full()) ticket = Add(loop, kInUse, nullptr);
   }
+  // Without the lock, which so never nests with the lock of an executor.
   Tell(dropped);
   return ticket;
 }
@@ -49,6 +52,7 @@ ConnectionTicket ConnectionBudget::Add(Executor& loop, State state, Task drop) {
 void ConnectionBudget::Move(Place place, State to) {
   Entry& entry = **place;
   Entries& from = entries_[std::exchange(entry.state, to)];
+  // Appended, so that each list stays in the order of entry.
   entries_[to].splice(entries_[to].end(), from, place);
 }
 
@@ -66,7 +70,8 @@ std::shared_ptr<ConnectionBudget::Entry> ConnectionBudget::DropOldest(State amon
 
 void ConnectionBudget::Tell(const std::shared_ptr<Entry>& dropped) {
   if (dropped == nullptr) return;
-  // A ticket ends on its loop, and takes `drop` along: what is there when the task begins may run.
+  // The ticket is destroyed on its loop, together with `drop`. If the entry still exists when this
+  // task runs, `drop` may run.
   dropped->loop.Post([weak = std::weak_ptr<Entry>(dropped)] {
     const std::shared_ptr<Entry> entry = weak.lock();
     if (entry == nullptr) return;
@@ -80,6 +85,7 @@ bool ConnectionBudget::Prove(Place place) {
   bool proved = false;
   {
     MutexLock lock(mu_);
+    // Another loop has dropped the connection meanwhile.
     if ((*place)->state != kUnproven) return false;
     if (Full()) dropped = DropOldest(kIdle);
     proved = !Full();
@@ -91,6 +97,7 @@ bool ConnectionBudget::Prove(Place place) {
 
 void ConnectionBudget::Rest(Place place) {
   MutexLock lock(mu_);
+  // A dropped entry stays dropped: its loop is about to close the connection.
   if ((*place)->state != kDropped) Move(place, kIdle);
 }
 
@@ -102,9 +109,9 @@ bool ConnectionBudget::Claim(Place place) {
 }
 
 void ConnectionBudget::Remove(Place place) {
-  // Whoever is about to tell it that it was dropped may keep the entry for a moment longer.
+  // A task posted by Tell can keep the entry alive for a moment longer.
   (*place)->drop = nullptr;
-  // Destroyed without the lock.
+  // Destroyed after the lock is released.
   Entries removed;
   MutexLock lock(mu_);
   removed.splice(removed.end(), entries_[(*place)->state], place);

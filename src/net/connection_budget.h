@@ -1,17 +1,18 @@
-// ConnectionBudget: the connections that a node has with its peers, over all of its I/O loops, and
-// which of them goes when there are too many.
+// ConnectionBudget: counts the connections of a node with its peers, over all of its I/O loops, and
+// selects the connection to close when there are too many.
 //
 //   dialed ───────────────────────► in use ◄──Claim── idle
 //   accepted ──► unproven ──Prove──►   └─────Rest─────►  │
 //                   │ too many unproven: the oldest      │ too many in all: the one idle longest
 //                   └──────────────► dropped ◄───────────┘
 //
-// What has not shown that it knows the secret has a limit of its own, so that strangers take
-// nothing from those who have. A dropped connection does not count any more; its loop closes it in
-// a turn of its own, and until then there is a socket more than the limits say.
+// Unproven connections (the peer has not proved that it knows the secret) have their own limit, so
+// that unknown peers cannot exhaust the limit of proven ones. A dropped connection no longer
+// counts. Its loop closes it in a later turn; until then the number of sockets can exceed the
+// limits.
 //
-// Owned together by the loops of a data plane and by the tickets. Thread rule: every method of the
-// budget may be called on any of the loops; a ticket belongs to the loop that it was taken for.
+// Shared by the loops of a data plane and by the tickets. Thread rule: any of the loops may call
+// any method of the budget; a ticket belongs to the loop for which it was taken.
 #ifndef PHALANX_NET_CONNECTION_BUDGET_H_
 #define PHALANX_NET_CONNECTION_BUDGET_H_
 
@@ -38,14 +39,16 @@ class ConnectionBudget : public std::enable_shared_from_this<ConnectionBudget> {
   // REQUIRES: owned by a std::shared_ptr; the executors of all tickets outlive it.
   explicit ConnectionBudget(Limits limits) : limits_(limits) {}
 
-  // A ticket in use, for a connection that `loop` is about to dial; the connection that has idled
-  // longest, on any loop, makes room for it. Invalid when there is no room and nothing idles.
+  // Returns a ticket in use, for a connection that `loop` is about to dial. If the budget is full,
+  // drops the connection that has been idle longest, on any loop. Returns an invalid ticket if the
+  // budget is full and no connection is idle.
   ConnectionTicket Dial(Executor& loop);
-  // An unproven ticket; the oldest of them makes room for it. `drop` is called at most once, as a
-  // task of `loop`, while the ticket lives: it closes the connection and destroys the ticket.
+  // Returns an unproven ticket. If there are too many of them, drops the oldest. `drop` is called
+  // at most once, as a task of `loop`, while the ticket exists. `drop` closes the connection and
+  // destroys the ticket.
   ConnectionTicket Accept(Executor& loop, Task drop);
 
-  // Sockets, those included that are dropped and not closed yet.
+  // Returns the number of sockets, including those that are dropped and not closed yet.
   int open() const;
 
  private:
@@ -54,7 +57,7 @@ class ConnectionBudget : public std::enable_shared_from_this<ConnectionBudget> {
   enum State { kUnproven, kInUse, kIdle, kDropped, kStates };
   struct Entry {
     Executor& loop;
-    // Used on the loop only.
+    // Used only on the loop.
     Task drop;
     State state;
   };
@@ -64,7 +67,7 @@ class ConnectionBudget : public std::enable_shared_from_this<ConnectionBudget> {
   ConnectionTicket Add(Executor& loop, State state, Task drop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Move(Place place, State to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Full() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What was dropped, to be passed to Tell; null if there is none.
+  // Returns the dropped entry, which the caller passes to Tell, or null if there is none.
   std::shared_ptr<Entry> DropOldest(State among) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Called without the lock.
   static void Tell(const std::shared_ptr<Entry>& dropped);
@@ -77,11 +80,11 @@ class ConnectionBudget : public std::enable_shared_from_this<ConnectionBudget> {
   const Limits limits_;
 
   mutable Mutex mu_;
-  // By state, in the order in which they came to be in it.
+  // By state, in the order in which the entries entered the state.
   Entries entries_[kStates] ABSL_GUARDED_BY(mu_);
 };
 
-// One connection's place in the budget; given back when it is destroyed.
+// The place of one connection in the budget. The destructor returns it.
 class ConnectionTicket {
  public:
   ConnectionTicket() = default;
@@ -97,14 +100,15 @@ class ConnectionTicket {
 
   bool valid() const { return budget_ != nullptr; }
 
-  // The rest REQUIRES: valid.
+  // The following methods REQUIRE: valid().
   //
-  // The peer has shown that it knows the secret: in use from now on. False when there is no room,
-  // or the ticket was dropped before: the connection is to be closed.
+  // The peer has proved that it knows the secret; the connection is in use from now on. Returns
+  // false if the budget is full or the ticket was dropped; the caller then closes the connection.
   bool Prove() { return budget_->Prove(place_); }
-  // Nobody uses the connection now, so that it may be dropped: `drop` as in Accept.
+  // The connection is idle from now on and can be dropped; `drop` as in Accept.
   void Rest(Task drop);
-  // In use again, if it was at rest. False when it was dropped meanwhile: it must not be used.
+  // The connection is in use again. Returns false if it was dropped meanwhile; the caller must not
+  // use it then.
   bool Claim();
 
  private:

@@ -18,6 +18,7 @@ std::optional<ConnectionPool::Connection> ConnectionPool::Take(const Peer& peer)
     const auto found = idle_.find(peer);
     if (found == idle_.end()) return std::nullopt;
     Connection connection = Remove(found, std::prev(found->second.end()));
+    // Another loop can have dropped the connection; the next one may still be usable.
     if (connection.ticket.Claim()) return connection;
   }
 }
@@ -34,6 +35,7 @@ void ConnectionPool::Put(const Peer& peer, Connection connection) {
   });
   place->connection.stream->OnReadable(drop);
   place->connection.ticket.Rest(drop);
+  // The connection used last is the least likely to be closed by the peer, so the oldest goes.
   if (idle.size() > max_idle_per_peer_) Remove(of_peer, idle.begin());
 }
 
@@ -42,6 +44,7 @@ ConnectionPool::Connection ConnectionPool::Remove(OfPeer peer, Place place) {
   Connection connection = std::move(place->connection);
   peer->second.erase(place);
   if (peer->second.empty()) idle_.erase(peer);
+  // The callback refers to the removed entry.
   connection.stream->OnReadable(nullptr);
   return connection;
 }

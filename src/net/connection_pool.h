@@ -1,10 +1,10 @@
-// ConnectionPool: the authenticated connections of one loop that no pull uses now.
+// ConnectionPool: the authenticated idle connections of one loop.
 //
-// A connection that becomes readable while it idles is dropped: its peer has closed it, or speaks
-// out of turn. One that idles for too long is dropped too, a little before the peer would do it,
-// and one whose place the budget has given to another.
+// The pool drops a connection that becomes readable while it is idle: its peer has closed it or
+// violates the protocol. It also drops a connection that is idle for too long (a little before the
+// peer would close it), or whose place the budget has given to another connection.
 //
-// Owned by the loop's Puller; one loop. Destroying the pool closes what is in it.
+// Owned by the loop's Puller; one loop. Destroying the pool closes its connections.
 #ifndef PHALANX_NET_CONNECTION_POOL_H_
 #define PHALANX_NET_CONNECTION_POOL_H_
 
@@ -25,11 +25,11 @@ namespace phalanx::net {
 
 class ConnectionPool {
  public:
-  // One life of a peer, at one address.
+  // One incarnation of a peer, at one address.
   using Peer = std::pair<NodeKey, Address>;
   struct Connection {
     std::unique_ptr<ByteStream> stream;
-    // Pulls it has carried so far.
+    // Number of pulls that it has carried.
     uint32_t pulls = 0;
     ConnectionTicket ticket;
   };
@@ -39,9 +39,9 @@ class ConnectionPool {
   ConnectionPool(const ConnectionPool&) = delete;
   ConnectionPool& operator=(const ConnectionPool&) = delete;
 
-  // The connection to `peer` that was used last; empty if there is none.
+  // Takes the most recently used connection to `peer`. Returns nullopt if there is none.
   std::optional<Connection> Take(const Peer& peer);
-  // Keeps it; drops the one that has idled longest if the peer has more than its share.
+  // Adds the connection. If the peer then has more than its share, drops its longest idle one.
   void Put(const Peer& peer, Connection connection);
 
  private:
@@ -49,7 +49,7 @@ class ConnectionPool {
     Connection connection;
     TimerId timer = 0;
   };
-  // The one that has idled longest first; never empty.
+  // In the order of idle time, the longest first; never empty.
   using OfPeer = std::map<Peer, std::list<Idle>>::iterator;
   using Place = std::list<Idle>::iterator;
 

@@ -18,10 +18,10 @@
 namespace phalanx::net {
 namespace {
 
-// Shared by the bytes that all connections of a loop throw away.
+// The size of the block into which all connections of a loop read discarded bytes.
 constexpr size_t kScratchBytes = size_t{64} * 1024;
 
-// What all loops share. Each part has its own synchronization.
+// State that all loops share. Each part has its own synchronization.
 struct Shared {
   explicit Shared(const DataPlaneOptions& options)
       : budget(std::make_shared<ConnectionBudget>(
@@ -33,7 +33,8 @@ struct Shared {
   EgressLimiter limiter;
 };
 
-// Messages of I/O loop number `loop` to the control loop; the control side may be gone.
+// Receives the messages of the I/O loops on the control loop. I/O loops hold it weakly, since it
+// can be destroyed first.
 class ControlSide {
  public:
   virtual ~ControlSide() = default;
@@ -42,8 +43,8 @@ class ControlSide {
   virtual void OnPushEnded(size_t loop, Pusher::PushId push) = 0;
 };
 
-// What lives on one I/O loop. Made on the control loop; from then on used on its own, and destroyed
-// there, or anywhere once the loop has shut down.
+// The state of one I/O loop. Constructed on the control loop and then used only on its own loop.
+// Destroyed there, or on any thread after the loop has shut down.
 class IoLoop final : public Pusher::Listener {
  public:
   IoLoop(size_t index, Network& network, Executor& executor, Executor& control,
@@ -79,7 +80,8 @@ Puller::Options PullerOptions(const DataPlaneOptions& options, size_t max_idle_p
   result.handshake = options.handshake;
   result.receiver = {options.stall_timeout, options.checksums};
   result.connect_timeout = options.connect_timeout;
-  // Before the peer's own timer, so that we do not take up a connection that is being closed.
+  // Shorter than the idle timer of the peer, so that a pull does not take a connection that the
+  // peer is closing.
   result.idle_timeout = options.idle_timeout * 0.9;
   result.max_idle_per_peer = max_idle_per_peer;
   return result;
@@ -116,12 +118,13 @@ void IoLoop::Shutdown() {
 }
 
 void IoLoop::Grant(Pusher::PushId push, absl::StatusOr<ServeGrant> answer) {
+  // After Shutdown the grant must still return to the control loop, which releases the pin.
   if (pusher_ != nullptr) return pusher_->Grant(push, std::move(answer));
   if (answer.ok()) PushEnded(push, *std::move(answer));
 }
 
 void IoLoop::PullEnded(uint64_t handle, PullOutcome outcome) {
-  // A status that shares nothing with this loop's: see TransferBuffer::Close.
+  // The copy shares no memory with a status of this loop: see TransferBuffer::Close.
   outcome.status = absl::Status(outcome.status.code(), outcome.status.message());
   control_.Post([side = control_side_, loop = index_, handle, outcome = std::move(outcome)] {
     if (const auto control = side.lock()) control->OnPullEnded(loop, handle, outcome);
@@ -141,7 +144,7 @@ void IoLoop::PushEnded(Pusher::PushId push, ServeGrant grant) {
   });
 }
 
-// The control loop's side.
+// The part of the data plane that lives on the control loop.
 class Control final : public ControlSide, public std::enable_shared_from_this<Control> {
  public:
   Control(Executor& control, DataPlaneOptions options, DataPlane::ServeHandler serve)
@@ -190,14 +193,15 @@ class Control final : public ControlSide, public std::enable_shared_from_this<Co
   uint64_t next_handle_ = 1;
   std::map<uint64_t, Pull> pulls_;
   std::map<PushKey, Push> pushes_;
-  // Asked for and not answered yet.
+  // Number of requests without an answer so far.
   size_t requests_waiting_ = 0;
   std::vector<int> pulls_on_loop_;
-  // Where the next accepted connection goes.
+  // The loop of the next accepted connection.
   size_t next_accept_loop_ = 0;
 };
 
 void Control::Start(Network& network, const std::vector<Executor*>& io) {
+  // Each loop has its own pool, so the limit per peer is divided among them.
   const int idle_share = options_.max_idle_connections_per_peer / static_cast<int>(io.size());
   for (Executor* const executor : io) {
     loops_.push_back(std::make_shared<IoLoop>(loops_.size(), network, *executor, control_, options_,
@@ -210,6 +214,7 @@ void Control::Start(Network& network, const std::vector<Executor*>& io) {
 void Control::Shutdown() {
   listener_.reset();
   for (std::shared_ptr<IoLoop>& loop : loops_) {
+    // The task keeps the IoLoop alive until its own loop has shut it down.
     Executor& executor = loop->executor();
     executor.Post([loop = std::move(loop)] { loop->Shutdown(); });
   }
@@ -217,6 +222,7 @@ void Control::Shutdown() {
 }
 
 absl::StatusOr<Address> Control::Listen(Network& network, const Address& on) {
+  // A copy of the loops: a connection in transit can arrive after this object is destroyed.
   auto accepted = [loops = loops_](Executor& owner, std::unique_ptr<ByteStream> stream) {
     for (const std::shared_ptr<IoLoop>& loop : loops) {
       if (&loop->executor() != &owner) continue;
@@ -239,12 +245,14 @@ uint64_t Control::StartPull(PullSpec spec, DataPlane::PullDone done) {
   pulls_.emplace(handle, Pull{loop, std::move(done)});
   ++pulls_on_loop_[loop];
   loops_[loop]->executor().Post([loop = loops_[loop], handle, spec = std::move(spec)]() mutable {
+    // After Shutdown the pull is dropped: the data plane is gone, and its callbacks with it.
     if (loop->puller() != nullptr) loop->puller()->Start(handle, std::move(spec));
   });
   return handle;
 }
 
-// One that has least to do; of these the peer's own, which has connections to it, or the next.
+// Returns the loop with the fewest pulls. Among equals, prefers the loop determined by the peer,
+// whose pool has connections to it, and then the loops that follow.
 size_t Control::LoopFor(const NodeKey& peer) const {
   const size_t own = peer.node % loops_.size();
   size_t best = own;
@@ -272,13 +280,14 @@ Executor* Control::LoopOf(uint64_t handle) const {
 void Control::OnPullEnded(size_t loop, uint64_t handle, const PullOutcome& outcome) {
   const auto pull = pulls_.find(handle);
   PHALANX_CHECK(pull != pulls_.end() && pull->second.loop == loop, "a pull ends once");
+  // Moved out first, so that `done` can start or cancel other pulls.
   DataPlane::PullDone done = std::move(pull->second.done);
   pulls_.erase(pull);
   --pulls_on_loop_[loop];
   done(outcome);
 }
 
-// The answer to a request, once; one that is destroyed uncalled is a refusal.
+// The answer to one request. The destructor refuses the request if there was no answer.
 class Control::PendingPush {
  public:
   PendingPush(std::weak_ptr<Control> side, size_t loop, Pusher::PushId push, ServeRequest request)
@@ -292,7 +301,7 @@ class Control::PendingPush {
   }
 
  private:
-  // Empty once it was called, or moved from.
+  // Empty after a call, or after a move.
   std::weak_ptr<Control> side_;
   size_t loop_;
   Pusher::PushId push_;
@@ -300,14 +309,16 @@ class Control::PendingPush {
 };
 
 void Control::OnAsked(size_t loop, Pusher::PushId push, const ServeRequest& request) {
-  // Shutdown has begun.
+  // After Shutdown there is no loop to send the answer to.
   if (loops_.empty()) return;
+  // Requests that wait for an answer count, too: otherwise many requests could pass the limit
+  // before the first answer.
   const size_t pushes = pushes_.size() + requests_waiting_;
   ++requests_waiting_;
   PendingPush reply(weak_from_this(), loop, push, request);
   if (pushes >= static_cast<size_t>(options_.max_pushes)) {
     return reply(absl::ResourceExhaustedError(
-        absl::StrCat("node ", options_.self.ToString(), " serves ", pushes, " pulls already")));
+        absl::StrCat("node ", options_.self.ToString(), " already serves ", pushes, " pulls")));
   }
   serve_(request, std::move(reply));
 }
@@ -315,6 +326,7 @@ void Control::OnAsked(size_t loop, Pusher::PushId push, const ServeRequest& requ
 void Control::Answer(size_t loop, Pusher::PushId push, const ServeRequest& request,
                      absl::StatusOr<ServeGrant> answer) {
   --requests_waiting_;
+  // After Shutdown the grant is destroyed here, on the control loop.
   if (loops_.empty()) return;
   if (answer.ok()) {
     PHALANX_CHECK(answer->from != nullptr, "a grant has a buffer");
@@ -332,6 +344,8 @@ void Control::AbortPushes(const ObjectId& object, const Generation& generation,
   for (const auto& [key, push] : pushes_) {
     if (push.object != object || push.generation != generation) continue;
     const std::shared_ptr<IoLoop>& loop = loops_[key.first];
+    // The text is copied, since a status must not be shared between threads (see
+    // TransferBuffer::Close).
     loop->executor().Post([loop, id = key.second, text = std::string(why.message())] {
       if (loop->pusher() != nullptr) loop->pusher()->Abort(id, text);
     });

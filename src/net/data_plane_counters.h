@@ -1,4 +1,4 @@
-// DataPlaneCounters: what the loops of a data plane count together.
+// DataPlaneCounters: counters that the loops of a data plane share.
 //
 // Thread rule: written by the I/O loops, read by the control loop; relaxed atomics.
 #ifndef PHALANX_NET_DATA_PLANE_COUNTERS_H_
@@ -19,7 +19,7 @@ struct DataPlaneCounters {
   }
   static uint64_t Get(const Counter& counter) { return counter.load(std::memory_order_relaxed); }
 
-  // Far enough apart for cache lines of their own: senders and receivers run on different loops.
+  // On separate cache lines: senders and receivers run on different loops.
   Counter bytes_sent{0};
   char apart_[kApart] = {};
   Counter bytes_received{0};

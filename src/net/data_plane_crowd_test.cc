@@ -1,4 +1,4 @@
-// Many pulls that begin at once, from one peer.
+// Many pulls of one peer that begin at the same time.
 #include <string>
 #include <vector>
 
@@ -42,7 +42,7 @@ class DataPlaneCrowdTest : public ::testing::Test {
     receiver_ = &world_.Add("b", counting);
   }
 
-  // Of objects that the sender has.
+  // Pulls of objects that the sender has.
   std::vector<StartedPull> PullMany(int count) {
     std::vector<StartedPull> pulls;
     for (int i = 0; i < count; ++i) {
@@ -58,7 +58,7 @@ class DataPlaneCrowdTest : public ::testing::Test {
   int dials_ = 0;
 };
 
-TEST_F(DataPlaneCrowdTest, AThousandPullsShareTheConnectionsThatAreThereFirst) {
+TEST_F(DataPlaneCrowdTest, AThousandPullsShareTheFirstConnections) {
   for (const StartedPull& pull : PullMany(1000)) {
     ASSERT_TRUE(world_.RunUntilDone(pull, absl::Seconds(1)));
     ASSERT_THAT(pull.status(), IsOk());
@@ -71,7 +71,7 @@ TEST_F(DataPlaneCrowdTest, AThousandPullsShareTheConnectionsThatAreThereFirst) {
   EXPECT_EQ(dials_, dials) << "as many connections were kept";
 }
 
-TEST_F(DataPlaneCrowdTest, PullsThatTakeLongKeepNobodyFromConnecting) {
+TEST_F(DataPlaneCrowdTest, LongPullsDoNotKeepOthersFromConnecting) {
   std::vector<StartedPull> endless;
   for (int i = 0; i < 5 * kDialsAtOnce; ++i) {
     sender_->shelf.Put(Id(i), Gen(), EmptyBuffer(kBytes));
@@ -84,7 +84,7 @@ TEST_F(DataPlaneCrowdTest, PullsThatTakeLongKeepNobodyFromConnecting) {
   for (const StartedPull& pull : endless) EXPECT_FALSE(pull.done());
 }
 
-TEST_F(DataPlaneCrowdTest, NobodyWaitsLongerThanItMayTakeToConnect) {
+TEST_F(DataPlaneCrowdTest, NoPullWaitsLongerThanTheConnectTimeout) {
   world_.fabric().PartitionBothWays("a", "b");
   const std::vector<StartedPull> pulls = PullMany(5 * kDialsAtOnce);
   world_.RunFor(absl::Milliseconds(2001));
@@ -95,7 +95,7 @@ TEST_F(DataPlaneCrowdTest, NobodyWaitsLongerThanItMayTakeToConnect) {
   EXPECT_EQ(receiver_->plane().stats().connections, 0);
 }
 
-TEST_F(DataPlaneCrowdTest, WhoIsCancelledGivesItsTurnToTheNext) {
+TEST_F(DataPlaneCrowdTest, ACancelledPullLetsTheNextOneDial) {
   world_.fabric().PartitionBothWays("a", "b");
   std::vector<StartedPull> pulls = PullMany(3 * kDialsAtOnce);
   world_.RunFor(absl::Milliseconds(10));

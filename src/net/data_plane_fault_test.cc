@@ -1,5 +1,5 @@
-// The data plane when things go wrong: refusals, ends of generations, cancelled pulls, connections
-// that break, fall silent or lie.
+// The data plane under faults: refusals, ends of generations, cancelled pulls, and connections that
+// break, fall silent or send wrong bytes.
 #include <algorithm>
 #include <string>
 
@@ -54,7 +54,7 @@ class DataPlaneFaultTest : public ::testing::Test {
 
 // Refusals.
 
-TEST_F(DataPlaneFaultTest, AnObjectThatIsNotThereIsNotFound) {
+TEST_F(DataPlaneFaultTest, AMissingObjectIsNotFound) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   const StartedPull pull = b.Pull(a, Id(1), EmptyBuffer(10));
@@ -88,7 +88,7 @@ TEST_F(DataPlaneFaultTest, AnObjectOfAnotherSizeOrCutIsRefused) {
   ExpectEndsWith(b.Pull(a, Id(1), EmptyBuffer(1000, 3)), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(DataPlaneFaultTest, AnotherLifeAtTheAddressIsUnavailable) {
+TEST_F(DataPlaneFaultTest, AnotherIncarnationAtTheAddressIsUnavailable) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   a.shelf.Put(Id(1), Gen(), WholeBuffer(10));
@@ -98,7 +98,7 @@ TEST_F(DataPlaneFaultTest, AnotherLifeAtTheAddressIsUnavailable) {
   EXPECT_EQ(a.shelf.requests(), 0);
 }
 
-TEST_F(DataPlaneFaultTest, AnAddressWhereNobodyListensIsUnavailable) {
+TEST_F(DataPlaneFaultTest, AnAddressWithoutAListenerIsUnavailable) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   ExpectEndsWith(b.Pull({a.self(), "a:1", Id(1), Gen(), EmptyBuffer(10)}),
@@ -107,7 +107,7 @@ TEST_F(DataPlaneFaultTest, AnAddressWhereNobodyListensIsUnavailable) {
                  absl::StatusCode::kUnavailable);
 }
 
-TEST_F(DataPlaneFaultTest, AnUnreachablePeerIsGivenUpAfterTheConnectTimeout) {
+TEST_F(DataPlaneFaultTest, AnUnreachablePeerEndsThePullAfterTheConnectTimeout) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   world_.fabric().PartitionBothWays("a", "b");
@@ -116,7 +116,7 @@ TEST_F(DataPlaneFaultTest, AnUnreachablePeerIsGivenUpAfterTheConnectTimeout) {
   EXPECT_THAT(pull.status(), StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
-TEST_F(DataPlaneFaultTest, APeerThatNeverShakesHandsIsGivenUpAfterTheConnectTimeout) {
+TEST_F(DataPlaneFaultTest, APeerWithoutAHandshakeEndsThePullAfterTheConnectTimeout) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   std::vector<std::unique_ptr<ByteStream>> silent;
@@ -143,9 +143,9 @@ TEST_F(DataPlaneFaultTest, AnotherSecretOrClusterOrVersionIsDenied) {
   newer.handshake.protocol_version = kProtocolVersion + 1;
   int n = 0;
   for (const DataPlaneOptions& options : {theirs, none, elsewhere, newer}) {
-    SimPlane& stranger = world_.Add(absl::StrCat("stranger", n++), options);
-    ExpectEndsWith(stranger.Pull(a, Id(1), EmptyBuffer(10)), absl::StatusCode::kPermissionDenied);
-    EXPECT_EQ(stranger.plane().stats().handshakes_refused, 1u);
+    SimPlane& peer = world_.Add(absl::StrCat("peer", n++), options);
+    ExpectEndsWith(peer.Pull(a, Id(1), EmptyBuffer(10)), absl::StatusCode::kPermissionDenied);
+    EXPECT_EQ(peer.plane().stats().handshakes_refused, 1u);
   }
   world_.RunFor(absl::Seconds(10));
   EXPECT_EQ(a.plane().stats().handshakes_refused, 4u);
@@ -173,7 +173,7 @@ TEST_F(DataPlaneFaultTest, AbortedPushesEndWithTheReason) {
   EXPECT_EQ(a.plane().stats().connections, 2) << "both can be used again";
 }
 
-TEST_F(DataPlaneFaultTest, APushIsAbortedAmidItsBytes) {
+TEST_F(DataPlaneFaultTest, APushIsAbortedBetweenItsBytes) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   a.shelf.Put(Id(1), Gen(), WholeBuffer(64 * kMiB));
@@ -197,7 +197,7 @@ TEST_F(DataPlaneFaultTest, ABufferThatIsClosedEndsItsPushes) {
   EXPECT_THAT(pull.status().message(), HasSubstr("the writer died"));
 }
 
-TEST_F(DataPlaneFaultTest, ABufferClosedInGoodOrderBeforeItIsFullEndsItsPushesToo) {
+TEST_F(DataPlaneFaultTest, ABufferClosedWithoutErrorBeforeItIsFullEndsItsPushesToo) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   auto source = EmptyBuffer(100);
@@ -234,7 +234,7 @@ TEST_F(DataPlaneFaultTest, APullCanBeCancelledAtEveryPoint) {
     b.plane().CancelPull(pull.handle);
     ASSERT_TRUE(world_.RunUntilDone(pull, absl::Milliseconds(1))) << "step " << step;
     cancelled += absl::IsCancelled(pull.status()) ? 1 : 0;
-    // Nothing is written after `done`, though bytes are still on their way.
+    // Nothing is written after `done`, although bytes are still in transit.
     const std::vector<char> then(pull.into->slice(0).begin(), pull.into->slice(0).end());
     world_.RunFor(absl::Milliseconds(3));
     ASSERT_EQ(pull.into->bytes_present(), *pull.present_at_done);
@@ -279,7 +279,7 @@ TEST_F(DataPlaneFaultTest, APullOfAStarvedSenderIsCancelledToo) {
   EXPECT_EQ(a.plane().stats().connections, 1);
 }
 
-TEST_F(DataPlaneFaultTest, CancellingWhatHasEndedDoesNothing) {
+TEST_F(DataPlaneFaultTest, CancellingAnEndedPullDoesNothing) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   a.shelf.Put(Id(1), Gen(), WholeBuffer(10));
@@ -291,7 +291,7 @@ TEST_F(DataPlaneFaultTest, CancellingWhatHasEndedDoesNothing) {
   PHALANX_EXPECT_OK(pull.status());
 }
 
-TEST_F(DataPlaneFaultTest, ACancelledPullWhoseSenderIsSilentGivesTheConnectionUp) {
+TEST_F(DataPlaneFaultTest, ACancelledPullClosesTheConnectionOfASilentSender) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   a.shelf.Put(Id(1), Gen(), EmptyBuffer(100));
@@ -327,7 +327,7 @@ TEST_F(DataPlaneFaultTest, APullOverABrokenConnectionIsUnavailableAndCanBeResume
   EXPECT_EQ(a.shelf.pins(), 0);
 }
 
-TEST_F(DataPlaneFaultTest, ASilentSenderIsGivenUpAfterTheStallTimeout) {
+TEST_F(DataPlaneFaultTest, ASilentSenderEndsThePullAfterTheStallTimeout) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   a.shelf.Put(Id(1), Gen(), EmptyBuffer(100));
@@ -339,7 +339,7 @@ TEST_F(DataPlaneFaultTest, ASilentSenderIsGivenUpAfterTheStallTimeout) {
   EXPECT_THAT(pull.status(), StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
-TEST_F(DataPlaneFaultTest, ASenderSilentAmidItsBytesIsGivenUpToo) {
+TEST_F(DataPlaneFaultTest, ASenderThatFallsSilentEndsThePullToo) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   a.shelf.Put(Id(1), Gen(), WholeBuffer(64 * kMiB));
@@ -351,7 +351,7 @@ TEST_F(DataPlaneFaultTest, ASenderSilentAmidItsBytesIsGivenUpToo) {
   EXPECT_EQ(FirstWrongByte(*pull.into), std::nullopt);
 }
 
-TEST_F(DataPlaneFaultTest, AStallThatIsNotDetectedWouldBeSeen) {
+TEST_F(DataPlaneFaultTest, AMissedStallWouldBeDetected) {
   const ScopedDefect defect(Defect::kStallNotDetected);
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
@@ -362,7 +362,7 @@ TEST_F(DataPlaneFaultTest, AStallThatIsNotDetectedWouldBeSeen) {
   EXPECT_FALSE(world_.RunUntilDone(pull, absl::Seconds(60)));
 }
 
-TEST_F(DataPlaneFaultTest, APinIsNotHeldForAReceiverThatIsGone) {
+TEST_F(DataPlaneFaultTest, APinIsNotHeldForADeadReceiver) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   a.shelf.Put(Id(1), Gen(), EmptyBuffer(100));
@@ -371,7 +371,7 @@ TEST_F(DataPlaneFaultTest, APinIsNotHeldForAReceiverThatIsGone) {
   const StartedPull busy = b.Pull(a, Id(2), EmptyBuffer(64 * kMiB));
   world_.RunFor(absl::Milliseconds(10));
   ASSERT_EQ(a.shelf.pins(), 2);
-  // Nothing passes in either direction, and the sender is not told.
+  // Nothing passes in either direction, and the sender gets no error.
   world_.fabric().HalfOpen("a", "b");
   world_.fabric().HalfOpen("b", "a");
   world_.RunFor(absl::Milliseconds(2400));
@@ -379,7 +379,7 @@ TEST_F(DataPlaneFaultTest, APinIsNotHeldForAReceiverThatIsGone) {
   EXPECT_EQ(a.plane().stats().connections, 0);
 }
 
-TEST_F(DataPlaneFaultTest, AReceiverThatIsStoppedForAWhileIsNotMistakenForAStall) {
+TEST_F(DataPlaneFaultTest, APausedReceiverIsNotMistakenForAStall) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   auto source = EmptyBuffer(100);
@@ -402,7 +402,7 @@ TEST_F(DataPlaneFaultTest, APooledConnectionFoundDeadIsReplacedOnce) {
   SimPlane& b = world_.Add("b");
   a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
   ExpectEndsWith(b.Pull(a, Id(1), EmptyBuffer(100)), absl::StatusCode::kOk);
-  // The peer closes, and its end of file does not get through before the next request is made.
+  // The peer closes, and its end of file does not arrive before the next request.
   world_.fabric().Partition("a", "b");
   world_.RunFor(absl::Milliseconds(200));
   ASSERT_EQ(a.plane().stats().connections, 0);
@@ -414,7 +414,7 @@ TEST_F(DataPlaneFaultTest, APooledConnectionFoundDeadIsReplacedOnce) {
   ExpectEndsWith(pull, absl::StatusCode::kOk, absl::Milliseconds(5));
 }
 
-TEST_F(DataPlaneFaultTest, AConnectionThatIsClosedWhileItIdlesIsForgotten) {
+TEST_F(DataPlaneFaultTest, AnIdleConnectionThatClosesIsDropped) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
@@ -425,11 +425,11 @@ TEST_F(DataPlaneFaultTest, AConnectionThatIsClosedWhileItIdlesIsForgotten) {
   ExpectEndsWith(b.Pull(a, Id(1), EmptyBuffer(100)), absl::StatusCode::kOk);
 }
 
-// Strangers.
+// Unknown peers.
 
-class Stranger {
+class UnknownPeer {
  public:
-  Stranger(SimPlanes& world, SimPlane& from, const Address& to) : world_(world) {
+  UnknownPeer(SimPlanes& world, SimPlane& from, const Address& to) : world_(world) {
     from.network().Dial(from.control(), to, Instant::Infinite(),
                         [this](absl::StatusOr<std::unique_ptr<ByteStream>> stream) {
                           stream_ = std::move(stream).value();
@@ -441,11 +441,11 @@ class Stranger {
     (void)stream_->Write(absl::MakeConstSpan(&part, 1));
     world_.RunFor(absl::Milliseconds(1));
   }
-  bool shown_out() {
+  bool disconnected() {
     char byte;
     const iovec part = {&byte, 1};
     absl::StatusOr<size_t> size = 0;
-    // What the other side says first is its hello.
+    // The first bytes of the other side are its hello.
     do {
       size = stream_->Read(absl::MakeConstSpan(&part, 1));
     } while (size.ok() && *size > 0);
@@ -457,10 +457,10 @@ class Stranger {
   std::unique_ptr<ByteStream> stream_;
 };
 
-TEST_F(DataPlaneFaultTest, AStrangerWhoSaysNothingIsShownOut) {
+TEST_F(DataPlaneFaultTest, ASilentUnknownPeerIsDisconnected) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
-  Stranger stranger(world_, b, a.address());
+  UnknownPeer peer(world_, b, a.address());
   EXPECT_EQ(a.plane().stats().connections, 1);
   world_.RunFor(absl::Seconds(4.9));
   EXPECT_EQ(a.plane().stats().connections, 1);
@@ -468,16 +468,16 @@ TEST_F(DataPlaneFaultTest, AStrangerWhoSaysNothingIsShownOut) {
   EXPECT_EQ(a.plane().stats().connections, 0);
 }
 
-TEST_F(DataPlaneFaultTest, AStrangerWhoTalksNonsenseIsShownOutAtOnce) {
+TEST_F(DataPlaneFaultTest, AnUnknownPeerThatSendsGarbageIsDisconnectedAtOnce) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
-  Stranger stranger(world_, b, a.address());
-  stranger.Say("GET / HTTP/1.1\r\n\r\n");
+  UnknownPeer peer(world_, b, a.address());
+  peer.Say("GET / HTTP/1.1\r\n\r\n");
   EXPECT_EQ(a.plane().stats().connections, 0);
   EXPECT_EQ(a.plane().stats().handshakes_refused, 1u);
 }
 
-TEST_F(DataPlaneFaultTest, StrangersTakeNoConnectionsFromThoseWhoKnowTheSecret) {
+TEST_F(DataPlaneFaultTest, UnprovenPeersTakeNoConnectionsFromProvenOnes) {
   DataPlaneOptions few;
   few.max_connections = 4;
   few.max_unproven_connections = 3;
@@ -486,34 +486,34 @@ TEST_F(DataPlaneFaultTest, StrangersTakeNoConnectionsFromThoseWhoKnowTheSecret) 
   SimPlane& c = world_.Add("c");
   a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
   b.shelf.Put(Id(2), Gen(), WholeBuffer(100));
-  std::vector<std::unique_ptr<Stranger>> strangers;
+  std::vector<std::unique_ptr<UnknownPeer>> peers;
   for (int i = 0; i < 20; ++i) {
-    strangers.push_back(std::make_unique<Stranger>(world_, c, a.address()));
+    peers.push_back(std::make_unique<UnknownPeer>(world_, c, a.address()));
     EXPECT_LE(a.plane().stats().connections, 3 + 4);
   }
   EXPECT_EQ(a.plane().stats().connections, 3) << "of the silent ones, the last";
   ExpectEndsWith(a.Pull(b, Id(2), EmptyBuffer(100)), absl::StatusCode::kOk);
   ExpectEndsWith(b.Pull(a, Id(1), EmptyBuffer(100)), absl::StatusCode::kOk);
   for (int i = 0; i < 20; ++i) {
-    strangers.push_back(std::make_unique<Stranger>(world_, c, a.address()));
+    peers.push_back(std::make_unique<UnknownPeer>(world_, c, a.address()));
   }
   EXPECT_EQ(a.plane().stats().connections, 3 + 2) << "the proven ones are left alone";
 }
 
-TEST_F(DataPlaneFaultTest, OfTheSilentTheOldestIsShownOutFirst) {
+TEST_F(DataPlaneFaultTest, TheOldestUnprovenConnectionIsClosedFirst) {
   DataPlaneOptions few;
   few.max_unproven_connections = 2;
   SimPlane& a = world_.Add("a", few);
   SimPlane& c = world_.Add("c");
-  Stranger oldest(world_, c, a.address());
-  Stranger second(world_, c, a.address());
-  Stranger third(world_, c, a.address());
-  EXPECT_TRUE(oldest.shown_out());
-  EXPECT_FALSE(second.shown_out());
-  EXPECT_FALSE(third.shown_out());
+  UnknownPeer oldest(world_, c, a.address());
+  UnknownPeer second(world_, c, a.address());
+  UnknownPeer third(world_, c, a.address());
+  EXPECT_TRUE(oldest.disconnected());
+  EXPECT_FALSE(second.disconnected());
+  EXPECT_FALSE(third.disconnected());
 }
 
-// A sender at its limit drops connections just when their receivers ask for more over them.
+// A sender at its limit drops connections just when their receivers send another request over them.
 TEST_F(DataPlaneFaultTest, AtTheLimitEveryPullEndsAndTheLimitHolds) {
   const uint64_t seed = ::phalanx::testing::TestSeed(29);
   PHALANX_TRACE_SEED(seed);
@@ -532,7 +532,7 @@ TEST_F(DataPlaneFaultTest, AtTheLimitEveryPullEndsAndTheLimitHolds) {
       SimPlane* const from = nodes[random.Below(nodes.size())];
       if (from != node) pulls.push_back(node->Pull(*from, Id(1), EmptyBuffer(1000)));
       world_.RunFor(absl::Microseconds(static_cast<double>(random.Below(300))));
-      // One more in the moment until a dropped one is closed, on each loop.
+      // On each loop there is one more until a dropped connection is closed.
       EXPECT_LE(node->plane().stats().connections, 3 + 3);
     }
     for (const StartedPull& pull : pulls) {
@@ -550,7 +550,7 @@ TEST_F(DataPlaneFaultTest, AtTheLimitEveryPullEndsAndTheLimitHolds) {
   }
 }
 
-// Bytes are changed on their way.
+// Changed bytes.
 
 TEST_F(DataPlaneFaultTest, WithChecksumsNoChangedByteIsEverPublished) {
   const uint64_t seed = ::phalanx::testing::TestSeed(17);
@@ -604,7 +604,7 @@ TEST_F(DataPlaneFaultTest, AChangedByteOfASegmentIsDataLossAndTheWatermarkStaysB
   EXPECT_EQ(plane->stats().frames_refused, 1u);
   EXPECT_EQ(plane->stats().bytes_wasted, 65536u);
 
-  // The rest comes when it is asked for again: the fault happens once per connection.
+  // The next pull gets the rest: the fault happens once per connection.
   CorruptingNetwork sound(b.network(), ~uint64_t{0});
   auto again = DataPlane::Create(sound, loop, {&loop}, options, nullptr).value();
   StartedPull rest;
@@ -613,7 +613,7 @@ TEST_F(DataPlaneFaultTest, AChangedByteOfASegmentIsDataLossAndTheWatermarkStaysB
   ExpectEndsWith(rest, absl::StatusCode::kOk);
 }
 
-TEST_F(DataPlaneFaultTest, AWatermarkPublishedBeforeItsCheckWouldBeSeen) {
+TEST_F(DataPlaneFaultTest, AWatermarkPublishedBeforeItsCheckWouldBeDetected) {
   const ScopedDefect defect(Defect::kWatermarkBeforeCheck);
   SimPlane& a = world_.Add("a");
   a.shelf.Put(Id(1), Gen(), WholeBuffer(kMiB));
@@ -632,7 +632,7 @@ TEST_F(DataPlaneFaultTest, AWatermarkPublishedBeforeItsCheckWouldBeSeen) {
   EXPECT_NE(FirstWrongByte(*pull.into), std::nullopt);
 }
 
-// Everything at once.
+// All faults together.
 
 TEST_F(DataPlaneFaultTest, UnderRandomFaultsEveryPullEndsAndNoByteIsWrong) {
   const uint64_t first = ::phalanx::testing::TestSeed(1);
@@ -662,7 +662,7 @@ TEST_F(DataPlaneFaultTest, UnderRandomFaultsEveryPullEndsAndNoByteIsWrong) {
       copies.push_back(EmptyBuffer(bytes, slices));
       nodes[i]->shelf.Put(Id(1), Gen(), copies.back());
     }
-    // One pull per node at a time, each from a node before it, so that nobody waits in a circle.
+    // One pull per node at a time, each from a node before it, so that no nodes wait in a circle.
     std::vector<std::optional<StartedPull>> running(copies.size());
     for (int round = 0; round < 60; ++round) {
       for (size_t i = 0; i < copies.size(); ++i) {
@@ -679,7 +679,7 @@ TEST_F(DataPlaneFaultTest, UnderRandomFaultsEveryPullEndsAndNoByteIsWrong) {
       const size_t i = random.Below(copies.size());
       if (random.Chance(0.15)) nodes[i + 1]->plane().CancelPull(running[i]->handle);
     }
-    // From here on nothing breaks: everything must finish.
+    // From here on there are no faults, and everything must finish.
     world.fabric().HealAll();
     for (int round = 0; round < 20; ++round) {
       for (size_t i = 0; i < copies.size(); ++i) {

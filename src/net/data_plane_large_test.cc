@@ -1,5 +1,5 @@
-// Offsets and lengths beyond what 32 bits hold: pulls that resume near the end of objects of more
-// than 4 GiB, whose memory is there only where it is touched.
+// Offsets and lengths beyond 32 bits: pulls that resume near the end of objects of more than 4 GiB,
+// whose memory is sparse.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using testing::Id;
 using testing::TcpPlane;
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
-// What is left to be pulled of each slice.
+// The bytes of each slice that remain to be pulled.
 constexpr uint64_t kRest = 300'000;
 
 std::shared_ptr<TransferBuffer> SparseBuffer(uint64_t size, int slices) {
@@ -31,10 +31,10 @@ std::shared_ptr<TransferBuffer> SparseBuffer(uint64_t size, int slices) {
       SliceLayout{size, slices}, absl::MakeSpan(static_cast<char*>(data), size), std::move(memory));
 }
 
-// The byte of a slice `back` bytes before its end.
+// Returns the byte of a slice `back` bytes before its end.
 char ByteAt(int slice, uint64_t back) { return static_cast<char>(back * 7 + back / 251 + slice); }
 
-// Size and slices of an object, and whether segments are checked.
+// The size and slices of an object, and if segments are checked.
 using Case = std::tuple<uint64_t, int, bool>;
 
 class DataPlaneLarge : public ::testing::TestWithParam<Case> {};

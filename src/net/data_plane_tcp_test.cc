@@ -1,5 +1,5 @@
 // The data plane over real sockets and threads: the main cases of data_plane_test.cc and
-// data_plane_fault_test.cc, and what only threads can break.
+// data_plane_fault_test.cc, and errors that need threads.
 #include <string>
 
 #include "gmock/gmock.h"
@@ -28,7 +28,7 @@ DataPlaneOptions WithChecksums() {
   return options;
 }
 
-TEST(DataPlaneTcp, APullBringsEveryByte) {
+TEST(DataPlaneTcp, APullTransfersEveryByte) {
   TcpPlane a(1);
   TcpPlane b(2);
   a.Put(Id(1), WholeBuffer(12 * kMiB + 17, 3));
@@ -63,7 +63,7 @@ TEST(DataPlaneTcp, ManySmallPullsShareFewConnections) {
   EXPECT_EQ(b.stats().connections, 1);
 }
 
-TEST(DataPlaneTcp, AChainOfEightRelaysUnderWayTogether) {
+TEST(DataPlaneTcp, AChainOfEightRelaysRunsConcurrently) {
   const uint64_t size = 8 * kMiB;
   std::vector<std::unique_ptr<TcpPlane>> nodes;
   for (uint64_t i = 0; i <= 8; ++i) nodes.push_back(std::make_unique<TcpPlane>(i + 1));
@@ -76,7 +76,7 @@ TEST(DataPlaneTcp, AChainOfEightRelaysUnderWayTogether) {
     nodes[i]->Put(Id(1), copies.back());
     pulls.push_back(nodes[i]->Start(*nodes[i - 1], Id(1), copies.back()));
   }
-  // The writer is slower to begin with: all relays are hungry from the start.
+  // The writer is slower at first, so all relays are starved from the start.
   for (uint64_t n = 0; n <= size; n += 100'000) Grow(*source, 0, n);
   Grow(*source, 0, size);
   for (size_t i = 0; i < pulls.size(); ++i) {
@@ -153,8 +153,8 @@ TEST(DataPlaneTcp, AtTheLimitLoopsTakeIdleConnectionsFromOneAnother) {
       EXPECT_EQ(FirstWrongByte(*copies[i]), std::nullopt);
     }
   }
-  // With everything idle there is room for each in turn; a sender may be about to call its
-  // connection idle when its receiver has everything.
+  // If all connections are idle there is room for each pull in turn. A sender can mark its
+  // connection idle only after its receiver has everything.
   for (size_t i = 0; i < 9; ++i) {
     absl::Status status = absl::UnknownError("");
     for (int attempt = 0; attempt < 100 && !status.ok(); ++attempt) {
@@ -175,14 +175,14 @@ TEST(DataPlaneTcp, AnotherSecretIsDenied) {
               StatusIs(absl::StatusCode::kPermissionDenied));
 }
 
-TEST(DataPlaneTcp, APeerThatIsNotThereIsUnavailable) {
+TEST(DataPlaneTcp, AMissingPeerIsUnavailable) {
   TcpPlane b(2);
-  // Nobody listens on port 1 of a loopback of our own.
+  // No process listens on port 1 of this loopback.
   EXPECT_THAT(b.Start({{9, 9}, "127.0.0.1:1", Id(1), Gen(), EmptyBuffer(100)}).outcome.get().status,
               StatusIs(absl::StatusCode::kUnavailable));
 }
 
-TEST(DataPlaneTcp, ASenderThatEndsIsUnavailableAtOnceAndAnotherResumes) {
+TEST(DataPlaneTcp, ADestroyedSenderIsUnavailableAtOnceAndAnotherResumes) {
   TcpPlane a(1);
   TcpPlane b(2);
   TcpPlane c(3);
@@ -216,13 +216,13 @@ TEST(DataPlaneTcp, PinsAreReleasedOnTheControlLoop) {
   }
   a.Put(Id(2), EmptyBuffer(100));
   TcpPlane::Pull pull = b.Start(a, Id(2), EmptyBuffer(100));
-  // Whether the push has begun by now or not, its pin comes home.
+  // The pin is released in any case, whether the push has begun or not.
   a.Stop();
   EXPECT_THAT(pull.outcome.get().status, StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_EQ(a.pins_released_elsewhere(), 0);
 }
 
-TEST(DataPlaneTcp, PlanesMayEndAmidTransfers) {
+TEST(DataPlaneTcp, PlanesCanEndDuringTransfers) {
   for (int i = 0; i < 10; ++i) {
     auto into = EmptyBuffer(16 * kMiB);
     TcpPlane a(1, {}, 2);

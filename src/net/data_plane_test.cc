@@ -45,7 +45,7 @@ class DataPlaneTest : public ::testing::Test {
   SimPlanes world_{FastLinks()};
 };
 
-TEST_F(DataPlaneTest, APullBringsEveryByte) {
+TEST_F(DataPlaneTest, APullTransfersEveryByte) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   a.shelf.Put(Id(1), Gen(), WholeBuffer(3 * kMiB + 17));
@@ -73,7 +73,7 @@ TEST_F(DataPlaneTest, ThePinIsHeldForAsLongAsThePushRuns) {
   EXPECT_EQ(a.plane().stats().pushes_active, 0);
 }
 
-TEST_F(DataPlaneTest, WhoHasEverythingAsksNobody) {
+TEST_F(DataPlaneTest, ACompleteBufferNeedsNoSender) {
   SimPlane& b = world_.Add("b");
   const StartedPull empty = b.Pull({{99, 1}, "nowhere:1", Id(1), Gen(), EmptyBuffer(0)});
   const StartedPull full = b.Pull({{99, 1}, "nowhere:1", Id(1), Gen(), WholeBuffer(10)});
@@ -158,7 +158,7 @@ TEST_F(DataPlaneTest, ResumesAtTheWatermark) {
   EXPECT_EQ((*pull.outcome)->bytes_received, kMiB - 700'001);
 }
 
-TEST_F(DataPlaneTest, ResumingOneByteLateWouldBeSeen) {
+TEST_F(DataPlaneTest, ResumingOneByteLateWouldBeDetected) {
   const ScopedDefect defect(Defect::kResumeOneByteLate);
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
@@ -170,7 +170,7 @@ TEST_F(DataPlaneTest, ResumingOneByteLateWouldBeSeen) {
   EXPECT_EQ(FirstWrongByte(*into), 700'001);
 }
 
-TEST_F(DataPlaneTest, BringsTheSlicesAskedForAndNoOthers) {
+TEST_F(DataPlaneTest, TransfersOnlyTheRequestedSlices) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   a.shelf.Put(Id(1), Gen(), WholeBuffer(kMiB, 4));
@@ -215,7 +215,7 @@ TEST_F(DataPlaneTest, ASliceWithBytesDoesNotWaitForOneWithout) {
   ExpectWhole(pull);
 }
 
-TEST_F(DataPlaneTest, AWrongSliceOffsetWouldBeSeen) {
+TEST_F(DataPlaneTest, AWrongSliceOffsetWouldBeDetected) {
   const ScopedDefect defect(Defect::kWrongSliceOffset);
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
@@ -227,8 +227,8 @@ TEST_F(DataPlaneTest, AWrongSliceOffsetWouldBeSeen) {
 
 // Relays.
 
-// The Hoplite paper (SIGCOMM 2021), section 4.2: a receiver passes an object on while it arrives,
-// so that a chain takes little longer than its slowest link.
+// The Hoplite paper (SIGCOMM 2021), section 4.2: a receiver relays an object while it arrives, so a
+// chain takes little longer than its slowest link.
 TEST_F(DataPlaneTest, AChainOfEightRelaysIsPipelined) {
   const uint64_t size = 64 * kMiB;
   std::vector<SimPlane*> nodes;
@@ -247,11 +247,11 @@ TEST_F(DataPlaneTest, AChainOfEightRelaysIsPipelined) {
   }
   const absl::Duration one_link = absl::Seconds(static_cast<double>(size) / 1e9);
   EXPECT_GE(time, one_link);
-  // Per hop: three round trips to get started at most, and a segment.
+  // Per hop: at most three round trips to start, and a segment.
   EXPECT_LT(time, one_link + 8 * absl::Microseconds(700));
 }
 
-TEST_F(DataPlaneTest, ARelayBehindItsReceiverJustWaits) {
+TEST_F(DataPlaneTest, ARelayBehindItsReceiverWaits) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   auto relay = EmptyBuffer(kMiB);
@@ -287,7 +287,7 @@ TEST_F(DataPlaneTest, AStarvedSenderKeepsItsReceiverForLong) {
   EXPECT_EQ(world_.fabric().open_connections(), 1u);
 }
 
-TEST_F(DataPlaneTest, CountingStarvedAsStalledWouldBeSeen) {
+TEST_F(DataPlaneTest, CountingStarvedAsStalledWouldBeDetected) {
   const ScopedDefect defect(Defect::kStarvedCountedAsStalled);
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
@@ -298,7 +298,7 @@ TEST_F(DataPlaneTest, CountingStarvedAsStalledWouldBeSeen) {
   EXPECT_THAT(pull.status(), StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
-TEST_F(DataPlaneTest, TheRateLeavesOutTheTimeStarved) {
+TEST_F(DataPlaneTest, TheRateExcludesTheTimeStarved) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   auto source = EmptyBuffer(16 * kMiB);
@@ -313,7 +313,7 @@ TEST_F(DataPlaneTest, TheRateLeavesOutTheTimeStarved) {
   EXPECT_NEAR(absl::ToDoubleMilliseconds((*pull.outcome)->starved), 790, 20);
 }
 
-TEST_F(DataPlaneTest, NothingIsSaidAboutTheRateOfAFewBytes) {
+TEST_F(DataPlaneTest, TheRateOfAFewBytesIsUnknown) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   a.shelf.Put(Id(1), Gen(), WholeBuffer(1000));
@@ -338,12 +338,12 @@ TEST_F(DataPlaneTest, EgressIsLimitedOverAllPushes) {
   ExpectWhole(to_b);
   ExpectWhole(to_c);
   EXPECT_NEAR(absl::ToDoubleMilliseconds(world_.scheduler().now() - start), 200, 10);
-  // Throttled is not starved: it is this sender's true rate.
+  // A throttled sender is not starved: the limit is its true rate.
   EXPECT_EQ((*to_b.outcome)->starved, absl::ZeroDuration());
   EXPECT_NEAR((*to_b.outcome)->bytes_per_second, 50e6, 10e6);
 }
 
-TEST_F(DataPlaneTest, AThrottledSenderIsNotTakenForAStalledOne) {
+TEST_F(DataPlaneTest, AThrottledSenderIsNotMistakenForAStalledOne) {
   DataPlaneOptions slow;
   slow.max_egress = 20'000;
   SimPlane& a = world_.Add("a", slow);
@@ -395,7 +395,7 @@ TEST_F(DataPlaneTest, ARequestMayBeAnsweredLater) {
   PHALANX_EXPECT_OK(pull.status());
 }
 
-TEST_F(DataPlaneTest, AnAnswerJustWithinTheReceiversPatienceIsInTime) {
+TEST_F(DataPlaneTest, AnAnswerWithinTheReceiversPatienceIsInTime) {
   SimPlane& a = world_.Add("a");
   DataPlane::ServeReply later;
   absl::Duration patience;
@@ -513,7 +513,7 @@ TEST_F(DataPlaneTest, PullsOfOnePeerOneAfterAnotherShareOneConnection) {
   EXPECT_EQ(b.plane().stats().connections, 1);
 }
 
-TEST_F(DataPlaneTest, PullsAtOnceAreSpreadOverTheLoopsWhichAreTold) {
+TEST_F(DataPlaneTest, ConcurrentPullsAreSpreadOverTheLoops) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b", {}, 3);
   a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
@@ -539,7 +539,7 @@ TEST_F(DataPlaneTest, AnIdleConnectionOfAnotherLoopMakesRoomForANewOne) {
   SimPlane& c = world_.Add("c");
   a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
   c.shelf.Put(Id(1), Gen(), WholeBuffer(100));
-  // Each has a loop of its own for its pulls.
+  // Each peer has its own loop for its pulls.
   for (int i = 0; i < 7; ++i) {
     const StartedPull pull = b.Pull(i % 2 == 0 ? a : c, Id(1), EmptyBuffer(100));
     ASSERT_TRUE(world_.RunUntilDone(pull));
@@ -586,7 +586,7 @@ TEST_F(DataPlaneTest, AnIdleConnectionOfEitherSideMakesRoomForOneThatIsAccepted)
   EXPECT_EQ(a.plane().stats().connections, 2);
 }
 
-TEST_F(DataPlaneTest, ADialThatWasCancelledCountsUntilItsSocketIsGone) {
+TEST_F(DataPlaneTest, ACancelledDialCountsUntilItsSocketIsClosed) {
   DataPlaneOptions few;
   few.max_connections = 2;
   SimPlane& a = world_.Add("a");
@@ -641,9 +641,9 @@ TEST_F(DataPlaneTest, AnIdlePlaneDoesNothing) {
   EXPECT_EQ(world_.scheduler().steps(), steps);
 }
 
-// The end.
+// Destruction.
 
-TEST_F(DataPlaneTest, APlaneThatEndsLetsGoOfEverythingWithoutAWord) {
+TEST_F(DataPlaneTest, ADestroyedPlaneReleasesEverythingWithoutCallbacks) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   a.shelf.Put(Id(1), Gen(), EmptyBuffer(kMiB));
@@ -671,7 +671,7 @@ TEST_F(DataPlaneTest, ASenderThatEndsReleasesItsPins) {
   EXPECT_EQ(a.shelf.released_elsewhere(), 0);
 }
 
-TEST_F(DataPlaneTest, AProcessThatDiesIsNoticedAtOnce) {
+TEST_F(DataPlaneTest, ADeadProcessIsDetectedAtOnce) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   a.shelf.Put(Id(1), Gen(), EmptyBuffer(kMiB));
@@ -682,13 +682,13 @@ TEST_F(DataPlaneTest, AProcessThatDiesIsNoticedAtOnce) {
   EXPECT_THAT(pull.status(), StatusIs(absl::StatusCode::kUnavailable));
 }
 
-TEST(DataPlane, APeerThatIsTurnedAwayIsToldWithTheCause) {
+TEST(DataPlane, ARefusedPeerIsReportedWithTheCause) {
   SimPlanes world;
-  std::vector<std::string> told;
+  std::vector<std::string> reasons;
   DataPlaneOptions here;
   here.turned_away = [&](absl::string_view peer, const absl::Status& why) {
     EXPECT_FALSE(peer.empty());
-    told.emplace_back(why.message());
+    reasons.emplace_back(why.message());
   };
   DataPlaneOptions elsewhere;
   elsewhere.handshake.cluster_id = "elsewhere";
@@ -697,8 +697,8 @@ TEST(DataPlane, APeerThatIsTurnedAwayIsToldWithTheCause) {
   ASSERT_TRUE(world.RunUntilDone(b.Pull(a, Id(1), EmptyBuffer(10))));
   world.RunFor(absl::Milliseconds(10));
   EXPECT_EQ(a.plane().stats().handshakes_refused, 1u);
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_THAT(told[0], HasSubstr("elsewhere"));
+  ASSERT_EQ(reasons.size(), 1u);
+  EXPECT_THAT(reasons[0], HasSubstr("elsewhere"));
 }
 
 }  // namespace

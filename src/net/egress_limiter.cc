@@ -14,6 +14,7 @@ Instant EgressLimiter::Reserve(Instant now, size_t bytes) {
   int64_t before = full_at_nanos_.load();
   int64_t after;
   do {
+    // The maximum discards credit beyond a full bucket: idle time allows no more than one burst.
     after = std::max(before, now.nanos()) + cost;
   } while (!full_at_nanos_.compare_exchange_weak(before, after));
   return Instant::FromNanos(after - burst_nanos_);

@@ -1,12 +1,12 @@
 // EgressLimiter: a token bucket over the bytes that a node sends, shared by all its pushes on all
 // its loops.
 //
-// A push reserves what it wants to send next and is told when that may go. Reservations are served
-// in the order in which they were made, so that pushes which reserve one segment at a time take
-// turns. Kept as one number, the instant at which the bucket would be full again (the "theoretical
-// arrival time" of ATM's cell-rate algorithm).
+// A push reserves the bytes that it wants to send next, and gets the time at which it may send
+// them. Reservations are served in the order in which they were made, so pushes that reserve one
+// segment at a time take turns. The state is one number, the time at which the bucket would be full
+// again (the "theoretical arrival time" of ATM's cell-rate algorithm).
 //
-// Thread rule: thread-safe, lock-free; the instants are of one clock.
+// Thread rule: thread-safe, lock-free. All instants are of one clock.
 #ifndef PHALANX_NET_EGRESS_LIMITER_H_
 #define PHALANX_NET_EGRESS_LIMITER_H_
 
@@ -22,13 +22,13 @@ class EgressLimiter {
  public:
   static constexpr size_t kBurstBytes = size_t{128} * 1024;
 
-  // Bytes a second; 0 or less is no limit.
+  // Bytes per second; 0 or less means no limit.
   explicit EgressLimiter(double bytes_per_second, size_t burst_bytes = kBurstBytes);
 
   bool limited() const { return nanos_per_byte_ > 0; }
 
-  // When the next `bytes` bytes may be sent; not later than `now` if at once. What is reserved and
-  // not sent is lost to everybody.
+  // Returns the time at which the next `bytes` bytes may be sent; at most `now` if they may be sent
+  // at once. Reserved bytes that are not sent are lost for all pushes.
   Instant Reserve(Instant now, size_t bytes);
 
  private:

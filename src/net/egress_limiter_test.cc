@@ -15,13 +15,13 @@ constexpr size_t kBurst = 1000;
 
 Instant At(absl::Duration t) { return Instant::FromNanos(1'000'000'000) + t; }
 
-TEST(EgressLimiter, WithoutALimitEverythingGoesAtOnce) {
+TEST(EgressLimiter, WithoutALimitEverythingIsSentAtOnce) {
   EgressLimiter limiter(0);
   EXPECT_FALSE(limiter.limited());
   EXPECT_EQ(limiter.Reserve(At(absl::ZeroDuration()), size_t{1} << 40), At(absl::ZeroDuration()));
 }
 
-TEST(EgressLimiter, ABurstGoesAtOnceAndTheRestAtTheRate) {
+TEST(EgressLimiter, ABurstIsSentAtOnceAndTheRestAtTheRate) {
   EgressLimiter limiter(kRate, kBurst);
   const Instant now = At(absl::ZeroDuration());
   EXPECT_LE(limiter.Reserve(now, 400), now);
@@ -30,7 +30,7 @@ TEST(EgressLimiter, ABurstGoesAtOnceAndTheRestAtTheRate) {
   EXPECT_EQ(limiter.Reserve(now, 100), now + absl::Microseconds(200));
 }
 
-TEST(EgressLimiter, AnIdleBucketFillsUpToItsBurstAndNoFurther) {
+TEST(EgressLimiter, AnIdleBucketFillsUpToItsBurst) {
   EgressLimiter limiter(kRate, kBurst);
   limiter.Reserve(At(absl::ZeroDuration()), 5000);
   const Instant later = At(absl::Hours(1));
@@ -38,7 +38,7 @@ TEST(EgressLimiter, AnIdleBucketFillsUpToItsBurstAndNoFurther) {
   EXPECT_EQ(limiter.Reserve(later, 1), later + absl::Microseconds(1));
 }
 
-TEST(EgressLimiter, WhoReservesMoreThanABurstWaitsForWhatIsMissing) {
+TEST(EgressLimiter, AReservationBeyondABurstWaitsForTheRest) {
   EgressLimiter limiter(kRate, kBurst);
   const Instant now = At(absl::ZeroDuration());
   EXPECT_EQ(limiter.Reserve(now, 3000), now + absl::Microseconds(2000));

@@ -24,13 +24,13 @@ namespace {
 
 enum Direction { kReadable = 0, kWritable = 1 };
 
-// Of tasks that post tasks, before descriptors and timers are looked at again: so many rounds, none
-// of which begins later than that. What posts itself to make room for others soon makes room for
-// these.
+// Limits for tasks that post tasks, before the loop looks at descriptors and timers again: the
+// number of rounds, and the latest start of a round. A task that posts itself to let others run
+// must soon let descriptors and timers run, too.
 constexpr int kRoundsPerTurn = 8;
 constexpr absl::Duration kRoundsTime = absl::Microseconds(100);
 
-// What a watcher shares with the waits that Asio holds for it.
+// The state that a watcher shares with the waits that Asio holds for it.
 struct Watch {
   Watch(asio::io_context& context, std::vector<std::pair<std::shared_ptr<Watch>, Direction>>& ready)
       : descriptor(context), ready_list(ready) {}
@@ -38,7 +38,7 @@ struct Watch {
   asio::posix::stream_descriptor descriptor;
   std::vector<std::pair<std::shared_ptr<Watch>, Direction>>& ready_list;
   Task callback[2];
-  // A wait is with Asio. It is left there when the callback is disarmed.
+  // Asio holds a wait. The wait stays there when the callback is disarmed.
   bool waiting[2] = {false, false};
 };
 
@@ -49,7 +49,7 @@ class AsioFdWatcher final : public FdWatcher {
   explicit AsioFdWatcher(std::shared_ptr<Watch> watch) : watch_(std::move(watch)) {}
 
   ~AsioFdWatcher() override {
-    // Destroyed last: a callback may own what owns this watcher.
+    // Destroyed last: a callback can own the owner of this watcher.
     const Task readable = std::exchange(watch_->callback[kReadable], nullptr);
     const Task writable = std::exchange(watch_->callback[kWritable], nullptr);
     if (watch_->descriptor.is_open()) watch_->descriptor.release();
@@ -66,8 +66,8 @@ class AsioFdWatcher final : public FdWatcher {
     watch_->waiting[direction] = true;
     watch_->descriptor.async_wait(direction == kReadable ? asio::posix::descriptor_base::wait_read
                                                          : asio::posix::descriptor_base::wait_write,
-                                  // An error is readiness too: the owner's system call will tell
-                                  // it. Once the watcher is gone there is no callback left to run.
+                                  // An error counts as readiness: the owner's system call returns
+                                  // it. After the watcher is destroyed there is no callback to run.
                                   [watch = watch_, direction](const asio::error_code&) mutable {
                                     watch->waiting[direction] = false;
                                     ReadyList& ready_list = watch->ready_list;
@@ -86,7 +86,7 @@ class EventLoop::Impl {
 
   ~Impl() {
     Stop();
-    // A loop that never ran still has what was posted to it.
+    // A loop that never ran still has its posted tasks.
     DropEverything();
   }
 
@@ -105,7 +105,8 @@ class EventLoop::Impl {
 
   void Stop() {
     if (InLoop()) return AskToStop();
-    // Whoever comes second waits here for the first, who waits for the thread.
+    // A second caller waits here for the first, which waits for the thread. So Stop returns to both
+    // only after the thread has ended.
     MutexLock stop_lock(stop_mu_);
     AskToStop();
     std::thread ended;
@@ -125,7 +126,7 @@ class EventLoop::Impl {
         wake = NeedsWake();
       }
     }
-    // A task that came too late is destroyed here, outside the lock: its destructor may post.
+    // A task posted after Stop is destroyed here, without the lock: its destructor can call Post.
     if (wake) Wake();
   }
 
@@ -154,7 +155,8 @@ class EventLoop::Impl {
   }
 
  private:
-  // Memory for the one wake-up that Asio may hold at a time: see `wake_posted_`.
+  // Memory for the single wake-up that Asio can hold at a time (see `wake_posted_`), so that Post
+  // allocates nothing for it.
   template <typename T>
   struct WakeAllocator {
     using value_type = T;
@@ -203,8 +205,8 @@ class EventLoop::Impl {
     asio::post(context_, WakeUp{this});
   }
 
-  // Fills batch_, ready_ and the clock, sleeping until one of them or a timer has something. False
-  // once the loop was stopped.
+  // Fills batch_ and ready_ and reads the clock. Sleeps until one of them or a timer has work.
+  // Returns false after Stop.
   bool GatherWork() {
     const bool sleep = TakePosted(/*may_sleep=*/timers_.Next() > MonotonicNow());
     if (sleep) {
@@ -212,14 +214,15 @@ class EventLoop::Impl {
       context_.run_one();
     }
     context_.poll();
+    // Only after a sleep: without one, the batch is already taken and must not be swapped again.
     if (sleep) TakePosted(/*may_sleep=*/false);
     now_ = MonotonicNow();
     MutexLock lock(mu_);
     return !stopping_;
   }
 
-  // Takes what was posted. True when there was nothing and the loop may go to sleep: whoever posts
-  // from then on wakes it.
+  // Takes the posted tasks. Returns true if there are none and the loop may sleep: from then on
+  // each Post wakes it.
   bool TakePosted(bool may_sleep) {
     MutexLock lock(mu_);
     batch_.swap(incoming_);
@@ -227,7 +230,7 @@ class EventLoop::Impl {
     return asleep_;
   }
 
-  // Takes what was posted in this turn, if it goes on.
+  // Takes the tasks posted in this turn, unless the loop stops. Returns true if there are any.
   bool TakeMore() {
     MutexLock lock(mu_);
     if (!stopping_) batch_.swap(incoming_);
@@ -237,6 +240,7 @@ class EventLoop::Impl {
   void RunTurn() {
     timers_.CollectDue(now_, due_);
     for (const TimerId id : due_) {
+      // Empty if an earlier timer of this turn has cancelled it.
       Task task = timers_.Take(id);
       if (task != nullptr) task();
     }
@@ -244,14 +248,15 @@ class EventLoop::Impl {
 
     ready_running_.swap(ready_);
     for (auto& [watch, direction] : ready_running_) {
+      // Empty if the callback was disarmed, or its watcher destroyed, since the event arrived.
       Task task = std::exchange(watch->callback[direction], nullptr);
       if (task != nullptr) task();
     }
     ready_running_.clear();
 
     RunBatch();
-    // An answer is handed on by several tasks, each of which posts the next: none of them waits for
-    // another look at sockets.
+    // A request often passes through several tasks, each of which posts the next. Running them here
+    // saves them a system call per step.
     for (int round = 1; round < kRoundsPerTurn; ++round) {
       if (MonotonicNow() - now_ > kRoundsTime || !TakeMore()) break;
       RunBatch();
@@ -262,6 +267,8 @@ class EventLoop::Impl {
   void RunBatch() {
     for (Task& task : batch_) {
       task();
+      // Destroyed before the next task runs, so that no task holds resources for the rest of the
+      // batch.
       task = nullptr;
     }
     batch_.clear();
@@ -275,8 +282,8 @@ class EventLoop::Impl {
     }
   }
 
-  // Wakes the loop at `when` or earlier: an alarm that is set for an earlier time is left alone, so
-  // that a timer which is moved back and back again costs no system call.
+  // Wakes the loop at `when` or earlier. Keeps an alarm that is set for an earlier time, so that a
+  // timer that is postponed again and again costs no system call.
   void SetAlarm(Instant when) {
     if (alarm_at_ <= when) return;
     alarm_at_ = when;
@@ -287,7 +294,8 @@ class EventLoop::Impl {
     });
   }
 
-  // Destroys what will not run. Destructors may post and add timers; those go the same way.
+  // Destroys tasks that will not run. Their destructors can post tasks and add timers, which are
+  // destroyed, too.
   void DropEverything() {
     bool dropped = true;
     while (dropped) {
@@ -299,7 +307,8 @@ class EventLoop::Impl {
     }
   }
 
-  // What was posted; when that is nothing, later posts are destroyed where they come from.
+  // Takes the posted tasks. If there are none, the loop is stopped: Post destroys later tasks in
+  // its caller.
   std::vector<Task> TakeIncoming() {
     MutexLock lock(mu_);
     stopped_ = incoming_.empty();
@@ -327,16 +336,16 @@ class EventLoop::Impl {
   std::atomic<int64_t> longest_turn_nanos_{0};
   std::atomic<uint64_t> wakes_{0};
 
-  // Held, before mu_, by who stops the loop from elsewhere until its thread has ended.
+  // Held, before mu_, by a thread that stops the loop, until the thread of the loop has ended.
   Mutex stop_mu_;
   Mutex mu_;
   std::vector<Task> incoming_ ABSL_GUARDED_BY(mu_);
-  // The loop is, or is about to be, blocked in the kernel, and nobody has woken it yet.
+  // The loop is blocked in the kernel or is about to block, and no Post has woken it yet.
   bool asleep_ ABSL_GUARDED_BY(mu_) = false;
-  // A WakeUp is with Asio and occupies wake_memory_.
+  // Asio holds a WakeUp, which occupies wake_memory_.
   bool wake_posted_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  // Nothing will run or be dropped by the loop any more.
+  // The loop no longer runs or destroys tasks.
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_ ABSL_GUARDED_BY(mu_);
   alignas(std::max_align_t) std::byte wake_memory_[256];

@@ -1,15 +1,14 @@
 // EventLoop: the production Executor, one thread over Asio's reactor (epoll).
 //
-// A turn: wait for something to do, read the clock once, run the timers that are due, then the
-// callbacks of ready descriptors, then the tasks that were posted, in the order in which they were;
-// those that post others leave the rest to the next turn after some rounds, or a tenth of a
-// millisecond. An idle loop blocks in the
-// kernel and uses no CPU. Posting costs a short lock; it wakes the loop only
-// when the loop sleeps, and then once however many tasks follow.
+// A turn waits for an event, reads the clock once, runs the due timers, then the callbacks of ready
+// descriptors, then the posted tasks in the order of their Post. Tasks that these post run in the
+// same turn, up to a number of rounds or a tenth of a millisecond; the rest wait for the next turn.
+// An idle loop blocks in the kernel and uses no CPU. Post costs a short lock. It wakes the loop
+// only if the loop sleeps, and only once for any number of tasks that follow.
 //
-// Owned by `main` (or a test). Post and Stop may be called from any thread; the rest of Executor
-// and Watch from the loop's tasks, or from one thread while the loop does not run (before Start or
-// Run, after Stop).
+// Owned by `main` (or a test). Any thread may call Post and Stop. The other methods of Executor,
+// and Watch, are called by tasks of the loop, or by one thread while the loop does not run (before
+// Start or Run, after Stop).
 #ifndef PHALANX_NET_EVENT_LOOP_H_
 #define PHALANX_NET_EVENT_LOOP_H_
 
@@ -27,20 +26,20 @@ namespace phalanx::net {
 class EventLoop final : public Executor {
  public:
   EventLoop();
-  // Stops. REQUIRES: not called from a task of this loop; its watchers are destroyed.
+  // Stops the loop. REQUIRES: not called from a task of this loop; its watchers are destroyed.
   ~EventLoop() override;
 
-  // Runs on a thread of its own, named `name` (the first 15 bytes show in top). ResourceExhausted
-  // when there is none to be had; the loop has not started then. REQUIRES: called once at most, and
-  // not together with Run.
+  // Runs the loop on a new thread named `name` (top shows the first 15 bytes). Returns
+  // ResourceExhausted if the thread cannot be created; the loop has not started then. REQUIRES:
+  // called at most once, and not together with Run.
   absl::Status Start(absl::string_view name);
 
-  // Runs on the calling thread until Stop.
+  // Runs the loop on the calling thread until Stop.
   void Run();
 
-  // Ends the loop after the turn in progress; tasks that did not run are destroyed on its thread.
-  // Called elsewhere than on the loop, it returns when the thread that Start made has ended,
-  // however many call it. Idempotent. A stopped loop does not start again.
+  // Ends the loop after the current turn. The thread of the loop destroys tasks that did not run.
+  // On any other thread, Stop returns after the thread made by Start has ended, also if several
+  // threads call it. Idempotent. A stopped loop does not start again.
   void Stop();
 
   void Post(Task task) override;
@@ -49,14 +48,14 @@ class EventLoop final : public Executor {
   void Cancel(TimerId id) override;
   bool InLoop() const override;
 
-  // Starts to watch `fd`, which becomes non-blocking. Unavailable when the kernel refuses (not a
-  // descriptor that can be polled, out of memory).
+  // Starts to watch `fd`, which becomes non-blocking. Returns Unavailable if the kernel refuses (a
+  // descriptor that cannot be polled, or no memory).
   absl::StatusOr<std::unique_ptr<FdWatcher>> Watch(int fd);
 
-  // Counters since the loop was made. Any thread.
+  // Counters since the loop was constructed. Any thread.
   struct Stats {
     uint64_t turns = 0;
-    // Times that a Post had to wake the loop.
+    // Number of Posts that had to wake the loop.
     uint64_t wakes = 0;
     absl::Duration longest_turn;
   };

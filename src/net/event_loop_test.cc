@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(EventLoop, ExecutorConformance, ::testing::Values(&net:
 namespace phalanx::net {
 namespace {
 
-// Two connected descriptors, closed at the end.
+// Two connected descriptors. The destructor closes them.
 struct Pair {
   Pair() { EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0); }
   ~Pair() {
@@ -71,7 +71,7 @@ TEST(EventLoopTest, RunsOnTheCallingThreadUntilStopped) {
   loop.Run();
 }
 
-TEST(EventLoopTest, DestroysWhatItNeverRan) {
+TEST(EventLoopTest, DestroysTasksThatItNeverRan) {
   auto owned = std::make_shared<int>(7);
   {
     EventLoop loop;
@@ -114,7 +114,7 @@ TEST(EventLoopTest, TakesNoTurnWhileItIsIdle) {
   std::promise<uint64_t> turns;
   loop.Post([&] {
     before = loop.stats().turns;
-    // One alarm in a hundred milliseconds; nothing else may happen until then.
+    // One alarm in a hundred milliseconds; nothing else happens before it.
     loop.RunAt(loop.Now() + absl::Milliseconds(100), [&] {
       turns.set_value(loop.stats().turns - before);
       watcher.reset();
@@ -146,7 +146,7 @@ TEST(EventLoopTest, StopMayBeCalledByATaskAndTwice) {
   loop.Stop();
 }
 
-TEST(EventLoopTest, WhoeverStopsItReturnsWhenItsThreadHasEnded) {
+TEST(EventLoopTest, EveryStopReturnsAfterTheThreadHasEnded) {
   EventLoop loop;
   PHALANX_ASSERT_OK(loop.Start("stop"));
   std::promise<void> inside;
@@ -183,10 +183,10 @@ class FdWatcherTest : public ::testing::Test {
     PHALANX_EXPECT_OK(watcher);
     watcher_ = *std::move(watcher);
   }
-  // Runs `task` so many turns later: whatever was ready by then has been reported.
+  // Runs `task` after this number of turns, when every ready descriptor has been reported.
   void AfterTurns(int turns, std::function<void()> task) {
     if (turns == 0) return task();
-    // A timer that is due runs once a turn.
+    // A due timer runs once per turn.
     loop_.RunAt(loop_.Now(), [this, turns, task] { AfterTurns(turns - 1, task); });
   }
   void RunTurns(int turns) {
@@ -221,7 +221,7 @@ TEST_F(FdWatcherTest, IsLevelTriggeredWhenArmedAgain) {
   EXPECT_EQ(reads, 5);
 }
 
-TEST_F(FdWatcherTest, WhatIsHandedOnByTasksIsDoneInOneTurn) {
+TEST_F(FdWatcherTest, TasksPostedByTasksRunInTheSameTurn) {
   uint64_t turns = 1;
   watcher_->OnReadable([&] {
     const uint64_t begun = loop_.stats().turns;
@@ -237,7 +237,7 @@ TEST_F(FdWatcherTest, WhatIsHandedOnByTasksIsDoneInOneTurn) {
   EXPECT_EQ(turns, 0);
 }
 
-TEST_F(FdWatcherTest, TasksThatPostOthersWithoutEndDoNotKeepItWaiting) {
+TEST_F(FdWatcherTest, EndlesslyPostedTasksDoNotDelayIt) {
   std::function<void()> endless = [&] { loop_.Post(endless); };
   endless();
   watcher_->OnReadable([this] { loop_.Stop(); });
@@ -275,7 +275,7 @@ TEST_F(FdWatcherTest, ReportsEndOfFile) {
   EXPECT_EQ(reads, 1);
 }
 
-// Both callbacks are due in one turn: whichever runs first takes the other with it.
+// Both callbacks are due in one turn. The first to run destroys the other.
 TEST_F(FdWatcherTest, CallsNothingAfterItsDestruction) {
   Feed();
   int calls = 0;
@@ -289,7 +289,7 @@ TEST_F(FdWatcherTest, CallsNothingAfterItsDestruction) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST_F(FdWatcherTest, LetsTheDescriptorBeWatchedAnew) {
+TEST_F(FdWatcherTest, TheDescriptorCanBeWatchedAgain) {
   watcher_->OnReadable([] { FAIL() << "destroyed"; });
   watcher_.reset();
   Feed();
@@ -300,7 +300,7 @@ TEST_F(FdWatcherTest, LetsTheDescriptorBeWatchedAnew) {
   EXPECT_EQ(reads, 1);
 }
 
-TEST_F(FdWatcherTest, RefusesWhatIsNoDescriptor) {
+TEST_F(FdWatcherTest, RefusesAnInvalidDescriptor) {
   EXPECT_THAT(loop_.Watch(-1).status(), StatusIs(absl::StatusCode::kUnavailable));
 }
 

@@ -12,6 +12,7 @@ namespace phalanx::net {
 absl::StatusOr<uint64_t> RaiseFileDescriptorLimit() {
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    // Only the soft limit changes, so this needs no privilege.
     limit.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) == 0) return limit.rlim_cur;
   }

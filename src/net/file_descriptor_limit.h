@@ -1,4 +1,4 @@
-// RaiseFileDescriptorLimit: lets the process use as many descriptors as the system grants it.
+// RaiseFileDescriptorLimit: raises the number of descriptors that the process can open.
 #ifndef PHALANX_NET_FILE_DESCRIPTOR_LIMIT_H_
 #define PHALANX_NET_FILE_DESCRIPTOR_LIMIT_H_
 
@@ -8,8 +8,8 @@
 
 namespace phalanx::net {
 
-// Raises RLIMIT_NOFILE to its hard limit and returns the limit that now holds. Unavailable when the
-// system refuses; the limit is then as it was. Called by `main` before it opens anything.
+// Raises RLIMIT_NOFILE to its hard limit and returns the new limit. Returns Unavailable if the
+// system refuses; the limit is then unchanged. `main` calls it before it opens any descriptor.
 absl::StatusOr<uint64_t> RaiseFileDescriptorLimit();
 
 }  // namespace phalanx::net

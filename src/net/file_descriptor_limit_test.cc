@@ -8,7 +8,7 @@
 namespace phalanx::net {
 namespace {
 
-TEST(FileDescriptorLimitTest, GoesUpToTheHardLimit) {
+TEST(FileDescriptorLimitTest, RisesToTheHardLimit) {
   rlimit limit;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
   const rlim_t hard = limit.rlim_max;

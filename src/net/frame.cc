@@ -13,11 +13,13 @@
 namespace phalanx::net {
 namespace {
 
-// "PXF1" when read as bytes.
+// The bytes "PXF1".
 constexpr uint32_t kFrameMagic = 0x31465850;
+// The last field is the check of the fields before it.
 constexpr size_t kCheckedHeaderBytes = kFrameHeaderBytes - sizeof(uint32_t);
 constexpr int64_t kMaxSignOfLifeMillis = 15'000;
 
+// Unknown flags are rejected, since this version could not do what they request.
 uint8_t KnownFlags(FrameType type) {
   switch (type) {
     case FrameType::kOpen:
@@ -47,8 +49,10 @@ absl::Status CheckSegmentHeader(const FrameHeader& header) {
   if (header.offset > kMaxObjectBytes) {
     return Malformed(absl::StrCat("a segment at offset ", header.offset));
   }
+  // Every field has one valid encoding, so that a decoded frame encodes to the same bytes (the
+  // fuzzer verifies this).
   if ((header.flags & kSegmentChecked) == 0 && header.payload_check != 0) {
-    return Malformed("a check that no flag announces");
+    return Malformed("a payload check without its flag");
   }
   return absl::OkStatus();
 }
@@ -90,6 +94,7 @@ Generation ReadGeneration(ByteReader& in) {
   Generation generation;
   generation.creator = ReadNodeKey(in);
   generation.sequence = in.U64();
+  // Sequence 0 means that there is no generation.
   if (!generation.valid()) in.Fail("generation without a sequence number");
   return generation;
 }
@@ -98,6 +103,7 @@ OpenPayload::Want ReadWant(ByteReader& in, int lowest_slice) {
   OpenPayload::Want want;
   want.slice = in.U8();
   want.offset = in.U64();
+  // Ascending slices: no slice can be requested twice.
   if (want.slice < lowest_slice || want.slice >= kMaxSlices) in.Fail("slices out of order");
   if (want.offset > kMaxObjectBytes) in.Fail("offset too large");
   return want;
@@ -139,6 +145,7 @@ FrameHeaderBytes EncodeFrameHeader(const FrameHeader& header) {
   out.U8(static_cast<uint8_t>(header.type));
   out.U8(header.flags);
   out.U8(header.slice);
+  // Reserved: a receiver rejects any other value, so that a later version can use the byte.
   out.U8(0);
   out.U32(header.pull);
   out.U32(header.payload_bytes);
@@ -151,7 +158,7 @@ FrameHeaderBytes EncodeFrameHeader(const FrameHeader& header) {
 }
 
 absl::StatusOr<FrameHeader> DecodeFrameHeader(absl::string_view bytes) {
-  if (bytes.size() != kFrameHeaderBytes) return Malformed("a header of another size");
+  if (bytes.size() != kFrameHeaderBytes) return Malformed("a header of the wrong size");
   ByteReader in(bytes);
   FrameHeader header;
   const uint32_t magic = in.U32();
@@ -164,7 +171,9 @@ absl::StatusOr<FrameHeader> DecodeFrameHeader(absl::string_view bytes) {
   header.offset = in.U64();
   header.payload_check = in.U32();
   const uint32_t check = in.U32();
+  // The magic comes first: a peer with another protocol gets the clearest error.
   if (magic != kFrameMagic) return Malformed(absl::StrFormat("magic %08x", magic));
+  // The check precedes the other fields, so that a damaged length is never used.
   if (check != FrameCheck(bytes.substr(0, kCheckedHeaderBytes))) return Malformed("header check");
   if (!KnownType(type)) return Malformed(absl::StrCat("type ", type));
   if (reserved != 0) return Malformed("a reserved byte is set");
@@ -219,6 +228,7 @@ absl::StatusOr<OpenPayload> DecodeOpen(absl::string_view payload) {
   }
   const absl::Status status = in.Finish();
   if (!status.ok()) return status;
+  // Valid here: Finish would have returned an error if the id had been cut off.
   open.object = *object;
   if (open.object.nil()) return Malformed("OPEN of the nil id");
   return open;
@@ -256,7 +266,8 @@ std::string EncodePayload(const StarvedPayload& starved) {
 absl::StatusOr<StarvedPayload> DecodeStarved(absl::string_view payload) {
   ByteReader in(payload);
   const uint64_t micros = in.U64();
-  if (micros > uint64_t{1} << 53) in.Fail("starved for longer than anything runs");
+  // No pull runs this long, so the number is wrong.
+  if (micros > uint64_t{1} << 53) in.Fail("starved time out of bounds");
   const absl::Status status = in.Finish();
   if (!status.ok()) return status;
   return StarvedPayload{absl::Microseconds(static_cast<int64_t>(micros))};
@@ -266,6 +277,7 @@ std::string EncodePayload(const absl::Status& why) {
   std::string packed;
   ByteWriter out(packed);
   out.U32(static_cast<uint32_t>(why.code()));
+  // The text is for people, so a long one is cut.
   out.Bytes(why.message().substr(0, kMaxAbortTextBytes));
   return packed;
 }
@@ -276,6 +288,7 @@ absl::Status DecodeAborted(absl::string_view payload, absl::Status& why) {
   const absl::string_view text = in.Bytes(kMaxAbortTextBytes);
   const absl::Status status = in.Finish();
   if (!status.ok()) return status;
+  // A later version can add codes. OK would turn an abort into a success.
   const bool known = code > 0 && code <= static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
   why =
       absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown, text);

@@ -1,10 +1,10 @@
-// The frames of the data plane as values: headers and control payloads, to bytes and back.
+// The frames of the data plane as values: encoding and decoding of headers and control payloads.
 //
-// docs/data-plane.md tells the format in prose. A frame is a header of 32 bytes, little-endian, and
-// a payload; for a SEGMENT the payload is the object's bytes, for every other type a small packed
-// struct below. Decoding trusts nothing: a frame that decodes has a known type, known flags, a
-// bounded length and, for a SEGMENT, a slice and an offset within the protocol's limits. Whether
-// they fit the object is for the receiver of the frame to check.
+// docs/data-plane.md describes the format. A frame is a header of 32 bytes, little-endian, and a
+// payload. The payload of a SEGMENT is bytes of the object; the payload of any other type is a
+// small packed struct, defined below. Decoding trusts no input: a decoded frame has a known type,
+// known flags, a bounded length and, for a SEGMENT, a slice and an offset within the limits of the
+// protocol. The receiver of the frame checks that they fit the object.
 //
 // Pure functions and values; any thread.
 #ifndef PHALANX_NET_FRAME_H_
@@ -25,19 +25,19 @@
 namespace phalanx::net {
 
 inline constexpr size_t kFrameHeaderBytes = 32;
-// Of a SEGMENT.
+// The maximum payload of a SEGMENT.
 inline constexpr size_t kMaxSegmentBytes = size_t{1} << 20;
-// Of every other frame.
+// The maximum payload of any other frame.
 inline constexpr size_t kMaxControlBytes = 2048;
 inline constexpr size_t kMaxAbortTextBytes = 1024;
 
 enum class FrameType : uint8_t {
-  kOpen = 1,     // receiver: what is wanted
-  kAccept = 2,   // sender: it is served; size and cut of the object
+  kOpen = 1,     // receiver: requests slices
+  kAccept = 2,   // sender: grants; size and slices of the object
   kSegment = 3,  // sender: bytes
-  kStarved = 4,  // sender: alive, with nothing to send
-  kEnded = 5,    // sender: every slice asked for has been sent
-  kAborted = 6,  // sender: refused, or broken off
+  kStarved = 4,  // sender: alive, but has no bytes to send
+  kEnded = 5,    // sender: has sent every requested slice
+  kAborted = 6,  // sender: rejects or aborts the pull
   kCancel = 7,   // receiver: stop
   kWaiting = 8,  // receiver: alive; answers kStarved
 };
@@ -47,31 +47,32 @@ absl::string_view FrameTypeName(FrameType type);
 inline constexpr uint8_t kSegmentChecked = 1;  // payload_check is set
 inline constexpr uint8_t kSegmentAfterStarved =
     2;  // the first after the sender had nothing to send
-// Flag of an OPEN and an ACCEPT: segments are to be, or will be, checked.
+// Flag of an OPEN (requests checksums) and an ACCEPT (segments have checksums).
 inline constexpr uint8_t kWithChecksums = 1;
 
 struct FrameHeader {
   FrameType type = FrameType::kCancel;
   uint8_t flags = 0;
   uint8_t slice = 0;           // SEGMENT only
-  uint32_t pull = 0;           // number of the pull on its connection, from 1
+  uint32_t pull = 0;           // number of the pull on this connection, from 1
   uint32_t payload_bytes = 0;  // 1..kMaxSegmentBytes, or 0..kMaxControlBytes
-  uint64_t offset = 0;         // SEGMENT only: in the slice
+  uint64_t offset = 0;         // SEGMENT only: offset in the slice
   uint32_t payload_check = 0;  // every control frame, and a SEGMENT with kSegmentChecked
 
   friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
 };
 
-// Low half of XXH3-64. Finds accidents, not attackers.
+// The low half of XXH3-64. Detects accidents, not attacks.
 uint32_t FrameCheck(absl::string_view bytes);
 
 using FrameHeaderBytes = std::array<char, kFrameHeaderBytes>;
 FrameHeaderBytes EncodeFrameHeader(const FrameHeader& header);
-// InvalidArgument: another size than kFrameHeaderBytes, wrong magic or check, unknown type or
-// flags, a length or an offset out of bounds, a field set that the type does not have.
+// Returns InvalidArgument for a size other than kFrameHeaderBytes, a wrong magic or check, an
+// unknown type or flag, a length or offset out of bounds, or a field that the type does not have.
 absl::StatusOr<FrameHeader> DecodeFrameHeader(absl::string_view bytes);
 
-// The header for a control frame with this payload. REQUIRES: payload.size() <= kMaxControlBytes.
+// Returns the header of a control frame with this payload. REQUIRES: payload.size() <=
+// kMaxControlBytes.
 FrameHeader ControlHeader(FrameType type, uint32_t pull, absl::string_view payload,
                           uint8_t flags = 0);
 
@@ -81,10 +82,11 @@ struct OpenPayload {
     uint64_t offset = 0;
     friend bool operator==(const Want&, const Want&) = default;
   };
-  NodeKey sender;  // the life that is meant
+  NodeKey sender;  // the expected incarnation
   ObjectId object;
   Generation generation;
-  // The sender says "starved" at least so often. Milliseconds on the wire, 1..15,000.
+  // A sender without bytes sends STARVED at least once in this interval. Milliseconds on the wire,
+  // 1..15,000.
   absl::Duration sign_of_life;
   std::vector<Want> wants;  // 1..kMaxSlices, ascending slices
 
@@ -99,23 +101,23 @@ struct AcceptPayload {
   friend bool operator==(const AcceptPayload&, const AcceptPayload&) = default;
 };
 
-// Of STARVED and ENDED: how long the sender had nothing to send, over the pull so far. Microseconds
-// on the wire.
+// The payload of STARVED and ENDED: how long the sender had no bytes to send, over the pull so far.
+// Microseconds on the wire.
 struct StarvedPayload {
   absl::Duration total;
 };
 
-// Each decoder: InvalidArgument when a field is out of its limits or bytes are missing or left
-// over.
+// Each decoder returns InvalidArgument if a field is out of its limits, or if bytes are missing or
+// left over.
 std::string EncodePayload(const OpenPayload& open);
 std::string EncodePayload(const AcceptPayload& accept);
 std::string EncodePayload(const StarvedPayload& starved);
-// The code and the text, cut to kMaxAbortTextBytes.
+// Encodes the code and the text, cut to kMaxAbortTextBytes.
 std::string EncodePayload(const absl::Status& why);
 absl::StatusOr<OpenPayload> DecodeOpen(absl::string_view payload);
 absl::StatusOr<AcceptPayload> DecodeAccept(absl::string_view payload);
 absl::StatusOr<StarvedPayload> DecodeStarved(absl::string_view payload);
-// Into `why`. Codes that this version does not know, and OK, become Unknown.
+// Decodes into `why`. Unknown codes and OK become kUnknown.
 absl::Status DecodeAborted(absl::string_view payload, absl::Status& why);
 
 }  // namespace phalanx::net

@@ -19,14 +19,17 @@ absl::Span<const iovec> FrameReader::Want() {
     return absl::MakeConstSpan(want_.data(), 1);
   }
   if (!place_.empty()) {
+    // The next header follows the payload, so one read usually completes both.
     want_ = {iovec{place_.data() + payload_filled_, rest()}, header};
     return want_;
   }
   want_ = {iovec{scratch_.data(), std::min(rest(), scratch_.size())}, header};
+  // The header can only follow if the rest of the payload fits into the scratch block.
   return absl::MakeConstSpan(want_.data(), rest() <= scratch_.size() ? 2 : 1);
 }
 
 absl::Status FrameReader::Took(size_t bytes) {
+  // One read can end a payload and begin the next header, since Want offers both places.
   if (in_payload_) {
     const size_t of_payload = std::min(bytes, rest());
     PHALANX_RETURN_IF_ERROR(TookPayload(of_payload));
@@ -51,6 +54,7 @@ absl::Status FrameReader::Feed(absl::string_view bytes) {
 }
 
 void FrameReader::Discard() {
+  // Control payloads are still needed, and their place belongs to the reader.
   if (in_payload_ && header_.type == FrameType::kSegment) place_ = {};
 }
 
@@ -58,7 +62,7 @@ absl::Status FrameReader::TookPayload(size_t bytes) {
   if (bytes == 0) return absl::OkStatus();
   payload_filled_ += bytes;
   const bool whole = rest() == 0;
-  // Before the sink is called: it may ask for Discard.
+  // Before the sink is called, which can call Discard.
   if (whole) in_payload_ = false;
   if (header_.type != FrameType::kSegment) return whole ? EndControl() : absl::OkStatus();
   if (!place_.empty()) return sink_.SegmentArrived(header_, payload_filled_);
@@ -68,7 +72,7 @@ absl::Status FrameReader::TookPayload(size_t bytes) {
 
 absl::Status FrameReader::TookHeader(size_t bytes) {
   header_filled_ += bytes;
-  PHALANX_CHECK(header_filled_ <= kFrameHeaderBytes, "no more was read than asked for");
+  PHALANX_CHECK(header_filled_ <= kFrameHeaderBytes, "at most the wanted bytes were read");
   return header_filled_ == kFrameHeaderBytes ? BeginFrame() : absl::OkStatus();
 }
 
@@ -85,8 +89,10 @@ absl::Status FrameReader::BeginFrame() {
                   "a segment's place is as large as the segment");
     return absl::OkStatus();
   }
+  // Bounded by kMaxControlBytes, which the decoder of the header has checked.
   control_.resize(header_.payload_bytes);
   place_ = absl::MakeSpan(control_.data(), control_.size());
+  // CANCEL and WAITING have no payload: they end with their header.
   return in_payload_ ? absl::OkStatus() : EndControl();
 }
 

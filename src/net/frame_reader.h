@@ -1,13 +1,13 @@
-// FrameReader: cuts a stream of bytes into frames, and has the bytes of segments read straight into
-// their final place.
+// FrameReader: splits a stream of bytes into frames. The stream reads the bytes of segments
+// directly into their final place.
 //
 //   loop:  n = stream.Read(reader.Want());  reader.Took(n)  ──► FrameSink
 //
-// While a payload is being read, Want() also offers the place of the next header, so that a stream
-// of segments costs about one read each. Allocates nothing but one control payload, bounded by
+// While a payload is being read, Want() also offers the place of the next header, so that each
+// segment of a stream costs about one read. Allocates only one control payload, bounded by
 // kMaxControlBytes.
 //
-// Owned by the end of a connection; one loop.
+// Owned by one end of a connection; one loop.
 #ifndef PHALANX_NET_FRAME_READER_H_
 #define PHALANX_NET_FRAME_READER_H_
 
@@ -25,48 +25,48 @@
 
 namespace phalanx::net {
 
-// What the frames are for. Called from within FrameReader::Took; must not destroy the reader. An
-// error ends the connection: the reader returns it and is not to be used any more.
+// Handles the frames. Called from within FrameReader::Took; must not destroy the reader. An error
+// ends the connection: the reader returns it and must not be used after it.
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
 
-  // A SEGMENT's header has come and is well-formed. Returns where its payload goes: exactly
-  // `header.payload_bytes` bytes, or an empty span to throw it away.
+  // The header of a SEGMENT has arrived and is well-formed. Returns the place of its payload:
+  // exactly `header.payload_bytes` bytes, or an empty span to discard the payload.
   virtual absl::StatusOr<absl::Span<char>> PlaceSegment(const FrameHeader& header) = 0;
 
-  // So many bytes of the segment's payload are in place by now; the last call for a segment has
-  // arrived == header.payload_bytes. Not called for a payload that is thrown away.
+  // `arrived` bytes of the segment's payload are in place. The last call for a segment has arrived
+  // == header.payload_bytes. Not called for a discarded payload.
   virtual absl::Status SegmentArrived(const FrameHeader& header, size_t arrived) = 0;
 
-  // Any other frame; its payload check was right. `payload` is valid during the call.
+  // Any other frame, after its payload check. `payload` is valid during the call.
   virtual absl::Status ControlFrame(const FrameHeader& header, absl::string_view payload) = 0;
 };
 
 class FrameReader {
  public:
-  // `scratch` takes what is thrown away; it may be shared by all readers of a loop, since nobody
-  // looks at it. REQUIRES: sink and scratch outlive the reader; scratch is not empty.
+  // `scratch` takes discarded bytes. All readers of a loop can share it, since no code reads it.
+  // REQUIRES: sink and scratch outlive the reader; scratch is not empty.
   FrameReader(FrameSink& sink, absl::Span<char> scratch);
 
-  // Where the next bytes of the stream are to be stored, in order: one or two places, never empty.
+  // Returns where to store the next bytes of the stream, in order: one or two places, never empty.
   // Valid until the next call of Took or Discard.
   absl::Span<const iovec> Want();
 
-  // That many bytes were stored there. Calls the sink. InvalidArgument: a malformed frame.
-  // DataLoss: the check of a control payload did not match. Else the sink's error. REQUIRES: bytes
-  // <= the sizes of Want() together.
+  // `bytes` bytes were stored in the places of Want(). Calls the sink. Returns InvalidArgument for
+  // a malformed frame, DataLoss if the check of a control payload does not match, or the error of
+  // the sink. REQUIRES: bytes <= the total size of Want().
   absl::Status Took(size_t bytes);
 
-  // As if `bytes` had been read from the stream.
+  // Processes `bytes` as if they had been read from the stream.
   absl::Status Feed(absl::string_view bytes);
 
-  // From now on nothing more of the segment that is being read, if any, is stored in its place.
+  // Discards the rest of the current segment, if any: no more of its bytes are stored in its place.
   void Discard();
 
-  // True between frames, when not a byte of the next one has come.
+  // Returns true if no byte of the next frame has arrived.
   bool between_frames() const { return !in_payload_ && header_filled_ == 0; }
-  // Bytes of segments that went to scratch.
+  // Returns the number of discarded bytes of segments.
   uint64_t bytes_discarded() const { return bytes_discarded_; }
 
  private:
@@ -83,7 +83,7 @@ class FrameReader {
   // The frame whose payload is being read.
   FrameHeader header_;
   bool in_payload_ = false;
-  // Empty while a payload is thrown away.
+  // Empty while a payload is discarded.
   absl::Span<char> place_;
   size_t payload_filled_ = 0;
   std::string control_;

@@ -17,7 +17,7 @@ namespace {
 using ::phalanx::testing::StatusIs;
 using ::testing::ElementsAre;
 
-// Writes down what it is told; segments go to `object` at their offset, whatever their slice.
+// Records its calls. Stores segments in `object` at their offset, regardless of their slice.
 class Recorder : public FrameSink {
  public:
   absl::StatusOr<absl::Span<char>> PlaceSegment(const FrameHeader& header) override {
@@ -117,7 +117,7 @@ TEST_F(FrameReaderTest, CutsAConversationAtRandomPointsAlike) {
   ExpectWholeObject();
 }
 
-TEST_F(FrameReaderTest, ReadsAPayloadAndTheNextHeaderInOneGo) {
+TEST_F(FrameReaderTest, ReadsAPayloadAndTheNextHeaderInOneRead) {
   const std::string stream = Segment(0, 100);
   PHALANX_ASSERT_OK(reader_.Feed(absl::string_view(stream).substr(0, kFrameHeaderBytes)));
   const absl::Span<const iovec> want = reader_.Want();
@@ -127,7 +127,7 @@ TEST_F(FrameReaderTest, ReadsAPayloadAndTheNextHeaderInOneGo) {
   EXPECT_EQ(want[1].iov_len, kFrameHeaderBytes);
 }
 
-TEST_F(FrameReaderTest, ThrowsAwayWhatTheSinkDoesNotWant) {
+TEST_F(FrameReaderTest, DiscardsPayloadsThatTheSinkDoesNotWant) {
   sink_.throw_away = true;
   PHALANX_ASSERT_OK(reader_.Feed(Conversation()));
   EXPECT_THAT(sink_.events, ElementsAre("ACCEPT hello", "WAITING ", "ENDED bye"));
@@ -135,7 +135,7 @@ TEST_F(FrameReaderTest, ThrowsAwayWhatTheSinkDoesNotWant) {
   EXPECT_EQ(reader_.bytes_discarded(), 300u);
 }
 
-TEST_F(FrameReaderTest, StoresNothingMoreOnceTheRestIsDiscarded) {
+TEST_F(FrameReaderTest, StoresNothingAfterDiscard) {
   const std::string stream = Segment(0, 100) + Control(FrameType::kEnded, "bye");
   PHALANX_ASSERT_OK(reader_.Feed(absl::string_view(stream).substr(0, kFrameHeaderBytes + 40)));
   reader_.Discard();
@@ -158,7 +158,7 @@ TEST_F(FrameReaderTest, RefusesGarbage) {
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-TEST_F(FrameReaderTest, PassesOnTheSinksRefusal) {
+TEST_F(FrameReaderTest, ReturnsTheErrorOfTheSink) {
   EXPECT_THAT(reader_.Feed(Segment(250, 100)), StatusIs(absl::StatusCode::kOutOfRange));
 }
 

@@ -50,7 +50,7 @@ TEST(Frame, AHeaderIsLittleEndianAndThirtyTwoBytesLong) {
                         24));
 }
 
-TEST(Frame, EverySingleFlippedBitOfAHeaderIsNoticed) {
+TEST(Frame, EverySingleFlippedBitOfAHeaderIsDetected) {
   const FrameHeaderBytes good = EncodeFrameHeader(Segment());
   for (size_t bit = 0; bit < 8 * kFrameHeaderBytes; ++bit) {
     FrameHeaderBytes bad = good;
@@ -66,7 +66,7 @@ TEST(Frame, AHeaderOfAnotherLengthIsRefused) {
   EXPECT_THAT(DecodeFrameHeader(""), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-// Well-formed to the last bit, and still not allowed.
+// Well-formed, but not allowed.
 struct Forbidden {
   const char* why;
   void (*change)(FrameHeader&);
@@ -185,7 +185,7 @@ TEST(Frame, AReasonSurvivesTheWireAndIsCut) {
   EXPECT_THAT(why, StatusIs(absl::StatusCode::kNotFound, std::string(kMaxAbortTextBytes, 'x')));
 }
 
-TEST(Frame, AReasonThatIsNoneIsUnknown) {
+TEST(Frame, AnUnknownReasonBecomesUnknown) {
   absl::Status why;
   PHALANX_ASSERT_OK(DecodeAborted(EncodePayload(absl::OkStatus()), why));
   EXPECT_THAT(why, StatusIs(absl::StatusCode::kUnknown));
@@ -199,7 +199,7 @@ TEST(Frame, RandomBytesAreNeverAPayload) {
   for (int i = 0; i < 20000; ++i) {
     std::string bytes(random.Below(200), '\0');
     for (char& c : bytes) c = static_cast<char>(random.Next());
-    // What decodes is within the limits; nothing crashes.
+    // A decoded value is within the limits, and nothing crashes.
     const absl::StatusOr<OpenPayload> open = DecodeOpen(bytes);
     if (open.ok()) {
       EXPECT_LE(open->wants.size(), static_cast<size_t>(kMaxSlices));

@@ -9,7 +9,7 @@
 namespace phalanx::net {
 namespace {
 
-// A list of places to write from, of which the first `skip` bytes are left out.
+// A list of places to write from, without their first `skip` bytes.
 class Gather {
  public:
   explicit Gather(size_t skip) : skip_(skip) {}
@@ -44,11 +44,13 @@ void FrameWriter::Push(const FrameHeader& header, std::string control,
   PHALANX_CHECK(frames_.size() < kMaxQueuedFrames, "the writer's queue is bounded by its owner");
   frames_.push_back({EncodeFrameHeader(header), std::move(control), payload});
   Frame& frame = frames_.back();
+  // Set after the frame is in the deque: a moved string can have another address.
   if (!frame.control.empty()) frame.payload = frame.control;
 }
 
 absl::StatusOr<size_t> FrameWriter::WriteOnce(ByteStream& stream) {
   if (frames_.empty()) return 0;
+  // One call for all frames: a small object costs one write.
   Gather gather(written_);
   for (const Frame& frame : frames_) {
     gather.Add(frame.header.data(), frame.header.size());
@@ -68,6 +70,7 @@ void FrameWriter::Wrote(size_t bytes) {
 }
 
 void FrameWriter::DropUnstarted() {
+  // The receiver needs the rest of a frame whose header it has.
   const size_t started = written_ > 0 ? 1 : 0;
   while (frames_.size() > started) frames_.pop_back();
 }

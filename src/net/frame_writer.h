@@ -1,10 +1,10 @@
-// FrameWriter: the frames one end of a connection has decided to send and the stream has not taken
-// yet. Segments are written from where they lie; control frames are copied.
+// FrameWriter: the queued frames of one end of a connection. Segments are written from their place
+// in the object; control frames are copied.
 //
-// Its owner bounds it: segments are queued only while it is empty, and control frames are at most a
-// few at a time (kMaxQueuedFrames).
+// Its owner limits the queue: it queues segments only if the queue is empty, and at most a few
+// control frames at a time (kMaxQueuedFrames).
 //
-// Owned by the end of a connection; one loop.
+// Owned by one end of a connection; one loop.
 #ifndef PHALANX_NET_FRAME_WRITER_H_
 #define PHALANX_NET_FRAME_WRITER_H_
 
@@ -27,15 +27,15 @@ class FrameWriter {
 
   // REQUIRES: frames() < kMaxQueuedFrames.
   void Control(FrameType type, uint32_t pull, absl::string_view payload, uint8_t flags = 0);
-  // REQUIRES: as above, payload.size() == header.payload_bytes, and the bytes stay until they are
-  // written or dropped.
+  // REQUIRES: frames() < kMaxQueuedFrames, payload.size() == header.payload_bytes, and the bytes
+  // stay valid until they are written or dropped.
   void Segment(const FrameHeader& header, absl::Span<const char> payload);
 
-  // Hands to the stream what it takes in one write; returns how much that was. Unavailable when
-  // the connection broke.
+  // Writes as much as the stream takes in one write. Returns the number of bytes, or Unavailable if
+  // the connection is broken.
   absl::StatusOr<size_t> WriteOnce(ByteStream& stream);
 
-  // Forgets the frames of which nothing has been written.
+  // Drops the frames of which no byte has been written.
   void DropUnstarted();
 
   bool empty() const { return frames_.empty(); }
@@ -45,7 +45,7 @@ class FrameWriter {
   struct Frame {
     FrameHeaderBytes header;
     std::string control;
-    absl::Span<const char> payload;  // of `control`, or outside
+    absl::Span<const char> payload;  // in `control`, or owned by the caller
 
     size_t size() const { return header.size() + payload.size(); }
   };
@@ -53,9 +53,9 @@ class FrameWriter {
   void Push(const FrameHeader& header, std::string control, absl::Span<const char> payload);
   void Wrote(size_t bytes);
 
-  // Elements of a deque stay where they are while others come and go at its ends.
+  // A deque does not move its elements when others are added or removed at its ends.
   std::deque<Frame> frames_;
-  // Bytes of the first frame that are written.
+  // Number of bytes of the first frame that have been written.
   size_t written_ = 0;
 };
 

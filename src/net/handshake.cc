@@ -19,7 +19,8 @@ namespace {
 
 constexpr absl::string_view kMagic = "PHLX";
 constexpr absl::string_view kLabel = "phalanx data plane 1";
-// Magic, version, role, length of the cluster id; the first two look the same in every version.
+// Offsets of the fields. Magic and version have the same place in every version, so that peers of
+// different versions can name both.
 constexpr size_t kVersionEnd = 8;
 constexpr size_t kLengthEnd = 10;
 constexpr size_t kIdentityBytes = 16;
@@ -55,7 +56,7 @@ std::string ProveSecret(absl::string_view secret, absl::string_view label,
   for (const absl::string_view part : transcript) out.Bytes(part);
   std::string proof(EVP_MAX_MD_SIZE, '\0');
   unsigned int size = 0;
-  // A null key would mean "the previous key" to OpenSSL.
+  // OpenSSL interprets a null key as "the previous key".
   const char* const key = secret.empty() ? "" : secret.data();
   const unsigned char* const done =
       HMAC(EVP_sha256(), key, static_cast<int>(secret.size()),
@@ -67,6 +68,7 @@ std::string ProveSecret(absl::string_view secret, absl::string_view label,
 }
 
 bool ProofMatches(absl::string_view expected, absl::string_view given) {
+  // Constant time, so that an attacker cannot find a proof byte by byte.
   return expected.size() == given.size() &&
          CRYPTO_memcmp(expected.data(), given.data(), expected.size()) == 0;
 }
@@ -89,7 +91,8 @@ absl::StatusOr<size_t> Handshake::Consume(absl::string_view bytes) {
     }
     if (*forward) continue;
     if (used == bytes.size()) break;
-    // One byte at a time: a hundred or two per connection, and never one too many.
+    // One byte at a time, so that no byte of the protocol that follows is consumed. A handshake has
+    // only one or two hundred bytes.
     input_.push_back(bytes[used++]);
   }
   if (state_ == State::kFailed) {
@@ -99,6 +102,8 @@ absl::StatusOr<size_t> Handshake::Consume(absl::string_view bytes) {
 }
 
 absl::StatusOr<bool> Handshake::TakeHello() {
+  // Checked from the first byte on: a peer of another protocol can wait for an answer without
+  // sending a whole hello.
   PHALANX_RETURN_IF_ERROR(CheckHelloStart());
   if (input_.size() < kLengthEnd) return false;
   ByteReader in(input_);
@@ -128,6 +133,7 @@ absl::Status Handshake::CheckHelloStart() const {
   if (input_.size() < kVersionEnd) return absl::OkStatus();
   ByteReader in(input_);
   in.Raw(kMagic.size());
+  // Before the cluster id, whose place can differ in another version.
   const uint32_t version = in.U32();
   if (version == config_.protocol_version) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -137,11 +143,13 @@ absl::Status Handshake::CheckHelloStart() const {
 
 absl::Status Handshake::CheckHello(absl::string_view cluster_id, uint8_t role) const {
   const absl::string_view own = absl::string_view(config_.cluster_id).substr(0, kMaxClusterIdBytes);
+  // The id of the peer is escaped, since the text goes to logs.
   if (cluster_id != own) {
     return absl::FailedPreconditionError(
         absl::StrFormat("the peer belongs to cluster \"%s\", this node (%s) to \"%s\"",
                         absl::CHexEscape(cluster_id), config_.self.ToString(), own));
   }
+  // Equal roles would let an attacker return our own proof to us.
   if (role != static_cast<uint8_t>(Other(role_))) {
     return absl::FailedPreconditionError(
         absl::StrCat("the peer's role is ", role, ", ours ", static_cast<int>(role_)));
@@ -164,6 +172,7 @@ absl::StatusOr<bool> Handshake::TakeProof() {
 std::string Handshake::Proof(Role prover) const {
   const absl::string_view role = prover == Role::kDialer ? "dialer" : "acceptor";
   const bool dialer = role_ == Role::kDialer;
+  // Always the hello of the dialer first, so that both sides hash the same text.
   return ProveSecret(config_.secret, kLabel,
                      {role, dialer ? own_hello_ : peer_hello_, dialer ? peer_hello_ : own_hello_});
 }

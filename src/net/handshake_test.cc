@@ -34,7 +34,7 @@ Handshake Acceptor(const HandshakeConfig& config, char nonce = 'a') {
   return Handshake(config, Handshake::Role::kAcceptor, Nonce(nonce));
 }
 
-// Carries bytes to and fro until nothing moves; the first error of either side.
+// Passes bytes between both sides until nothing moves. Returns the first error of either side.
 absl::Status Meet(Handshake& a, Handshake& b) {
   for (;;) {
     const std::string from_a = a.TakeOutput();
@@ -47,7 +47,7 @@ absl::Status Meet(Handshake& a, Handshake& b) {
   }
 }
 
-TEST(Handshake, TwoEndsThatShareASecretMeet) {
+TEST(Handshake, TwoEndsWithTheSameSecretSucceed) {
   Handshake dialer = Dialer(Config(1));
   Handshake acceptor = Acceptor(Config(2));
   PHALANX_ASSERT_OK(Meet(dialer, acceptor));
@@ -57,7 +57,7 @@ TEST(Handshake, TwoEndsThatShareASecretMeet) {
   EXPECT_EQ(acceptor.peer(), (NodeKey{1, 101}));
 }
 
-TEST(Handshake, WithoutSecretsTwoEndsMeetToo) {
+TEST(Handshake, TwoEndsWithoutSecretsSucceed) {
   Handshake dialer = Dialer(Config(1, ""));
   Handshake acceptor = Acceptor(Config(2, ""));
   PHALANX_ASSERT_OK(Meet(dialer, acceptor));
@@ -145,8 +145,9 @@ TEST(Handshake, AReflectedHelloIsRefused) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("role")));
 }
 
-TEST(Handshake, AProofShownToTheOtherRoleProvesNothing) {
-  // The attacker, without the secret, says a hello of its own and gives back the proof it is shown.
+TEST(Handshake, AProofOfTheOtherRoleIsRefused) {
+  // The attacker does not know the secret. It sends its own hello and returns the proof that it
+  // receives.
   Handshake attacker = Dialer(Config(9, ""));
   Handshake acceptor = Acceptor(Config(2));
   std::string from_acceptor = acceptor.TakeOutput();
@@ -156,7 +157,7 @@ TEST(Handshake, AProofShownToTheOtherRoleProvesNothing) {
   EXPECT_THAT(acceptor.Consume(shown), StatusIs(absl::StatusCode::kPermissionDenied));
 }
 
-TEST(Handshake, AReplayedConversationProvesNothing) {
+TEST(Handshake, AReplayedConversationIsRefused) {
   Handshake dialer = Dialer(Config(1));
   Handshake acceptor = Acceptor(Config(2));
   std::string recorded = dialer.TakeOutput();
@@ -172,7 +173,7 @@ TEST(Handshake, AReplayedConversationProvesNothing) {
   EXPECT_THAT(again.Consume(recorded), StatusIs(absl::StatusCode::kPermissionDenied));
 }
 
-TEST(Handshake, AnyFlippedBitIsNoticed) {
+TEST(Handshake, AnyFlippedBitIsDetected) {
   Handshake dialer = Dialer(Config(1));
   Handshake acceptor = Acceptor(Config(2));
   std::string whole = dialer.TakeOutput();
@@ -184,7 +185,7 @@ TEST(Handshake, AnyFlippedBitIsNoticed) {
     Handshake fresh = Acceptor(Config(2));
     const absl::StatusOr<size_t> used = fresh.Consume(bad);
     fresh.TakeOutput();
-    // A longer cluster id than was meant leaves it waiting for more; nothing makes it succeed.
+    // A longer cluster id leaves the handshake waiting for more bytes; no input makes it succeed.
     EXPECT_FALSE(used.ok() && fresh.done()) << "bit " << bit;
   }
   Handshake fresh = Acceptor(Config(2));

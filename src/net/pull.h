@@ -1,6 +1,7 @@
-// The words of the data plane: what a pull is told, how it ends, what a sender is asked.
+// The values of the data plane: the request for a pull, its outcome, and the request that a sender
+// serves.
 //
-// Values; copy or move them freely, any thread.
+// Copy or move them freely, any thread.
 #ifndef PHALANX_NET_PULL_H_
 #define PHALANX_NET_PULL_H_
 
@@ -19,65 +20,66 @@ namespace phalanx::net {
 
 class TransferBuffer;
 
-// What is known of a pull while it runs, beside its watermarks: written by its loop, read by any.
+// The progress of a running pull, besides its watermarks. Written by the loop of the pull, read by
+// any thread.
 struct PullProgress {
-  // Of the time so far, what the sender spent without data to send, as this side sees it.
+  // How long the sender had no bytes to send so far, as measured by the receiver.
   std::atomic<uint64_t> starved_ns{0};
 };
 
-// What a receiver asks of a sender.
+// The request of a receiver.
 struct PullSpec {
-  NodeKey sender;  // the life we mean to reach: another life at the address refuses
+  NodeKey sender;  // another incarnation at the address rejects the request
   Address address;
   ObjectId object;
   Generation generation;
-  // What to fetch into; for each slice in `slices`, from its watermark at the start of the pull to
-  // its end.
+  // The destination. The pull fetches each slice in `slices` from its watermark at the start of the
+  // pull to its end.
   std::shared_ptr<TransferBuffer> into;
   uint64_t slices = 1;  // bit i: slice i
-  // May be null.
+  // Can be null.
   std::shared_ptr<PullProgress> progress = nullptr;
 };
 
-// How a pull ended; `status` is OK when every slice asked for is full. Else the code tells what to
-// do:
+// The outcome of a pull. `status` is OK if every requested slice is full. Otherwise the code
+// determines the reaction:
 //   Unavailable        connection refused or broken, or      ask the directory for another sender
-//                      another life at the address
-//   DeadlineExceeded   heard nothing for the stall timeout   the same
-//   NotFound           the sender does not have it           the same
-//   ResourceExhausted  the sender serves too many, or this   the same
-//                      node has too many connections
+//                      another incarnation at the address
+//   DeadlineExceeded   no bytes for the stall timeout        the same
+//   NotFound           the sender does not have the object   the same
+//   ResourceExhausted  the sender serves too many pulls, or  the same
+//                      this node has too many connections
 //   Aborted            the generation died at the sender     ask the directory
-//   DataLoss           checksum mismatch, or frames that     the same; the watermark did not pass
-//                      make no sense                         the bad segment
-//   PermissionDenied   the handshake failed: secret,         nothing helps
+//   DataLoss           checksum mismatch, or malformed       the same; the watermark did not pass
+//                      frames                                the bad segment
+//   PermissionDenied   the handshake failed: secret,         none; a retry fails, too
 //                      cluster or version differ
 //   Cancelled          CancelPull
 struct PullOutcome {
   absl::Status status;
   uint64_t bytes_received = 0;
-  // From the request to the first frame of the answer; zero when there was none.
+  // From the request to the first frame of the answer; zero if there was none.
   absl::Duration first_byte;
-  // Over segments whose sender was not starved; zero when too little was seen to tell.
+  // Measured over segments whose sender was not starved; zero if there were too few.
   double bytes_per_second = 0;
-  // The sender's own share of the time without data to send.
+  // How long the sender had no bytes to send, as reported by the sender.
   absl::Duration starved;
 };
 
-// What a sender is asked for, already checked for form (slices and offsets within limits), not yet
-// against the object.
+// The request that a sender receives. Its form has been checked (slices and offsets within limits),
+// but not yet against the object.
 struct ServeRequest {
   NodeKey receiver;
   ObjectId object;
   Generation generation;
   uint64_t slices = 1;
   std::string peer;
-  // How long the receiver may be left without an answer: a part of its stall timeout.
+  // How long the receiver can wait for an answer: a part of its stall timeout.
   absl::Duration patience = absl::InfiniteDuration();
 };
 
-// Keeps the object's pin while it is being sent: destroyed on the control loop when the push has
-// ended.
+// Holds the pin of the object while it is being sent. Destroyed on the control loop when the push
+// has ended.
 struct ServeGrant {
   std::shared_ptr<TransferBuffer> from;
   std::shared_ptr<void> pin;

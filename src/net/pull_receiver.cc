@@ -13,14 +13,17 @@
 namespace phalanx::net {
 namespace {
 
-// Read in one turn of the loop, so that one fast connection does not starve the others.
+// Limits the bytes read in one turn of the loop, so that a fast connection does not starve the
+// others.
 constexpr size_t kMaxBytesPerTurn = size_t{1} << 20;
-// The receiver tells how long it waits for a sign of life; the sender gives four in that time.
+// The receiver requests this number of signs of life per stall timeout, so that one late sign is no
+// stall.
 constexpr int kSignsPerStallTimeout = 4;
 
 absl::Status Malformed(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
-// What the sender's word means to the receiver; see PullOutcome.
+// Converts the error that the sender sent; see PullOutcome. Other codes must not look like errors
+// of this node.
 absl::Status FromSender(const absl::Status& word) {
   switch (word.code()) {
     case absl::StatusCode::kNotFound:
@@ -68,6 +71,7 @@ std::string PullReceiver::Wants() {
   for (int i = 0; i < layout.slices; ++i) {
     uint64_t& cursor = cursor_[static_cast<size_t>(i)];
     cursor = spec_.into->watermark(i);
+    // A full slice is not requested: the sender would have nothing to send for it.
     if ((spec_.slices >> i & 1) == 0 || cursor == layout.Size(i)) continue;
     if (DefectActive(Defect::kResumeOneByteLate) && cursor > 0) ++cursor;
     open.wants.push_back({static_cast<uint8_t>(i), cursor});
@@ -80,6 +84,8 @@ std::string PullReceiver::Wants() {
 void PullReceiver::Cancel() {
   if (told_) return;
   Tell(absl::CancelledError("the pull was cancelled"));
+  // The connection stays usable: the sender answers CANCEL with its last frame, and the rest is
+  // discarded.
   writer_.Control(FrameType::kCancel, pull_, "");
   Drive();
 }
@@ -89,7 +95,7 @@ bool PullReceiver::Drive() { return Settle(Exchange()); }
 absl::Status PullReceiver::Exchange() {
   PHALANX_RETURN_IF_ERROR(WritePending());
   PHALANX_RETURN_IF_ERROR(ReadAvailable());
-  // Reading may have queued an answer.
+  // Reading can have queued an answer.
   return WritePending();
 }
 
@@ -112,7 +118,7 @@ absl::Status PullReceiver::ReadAvailable() {
     heard_ = true;
     last_heard_ = executor_.Now();
     PHALANX_RETURN_IF_ERROR(reader_.Took(size));
-    // A short read has emptied the stream: asking again would be a call for nothing.
+    // A short read has emptied the stream, so another read would return 0.
     if (size < wanted) break;
     budget -= std::min(budget, size);
   }
@@ -123,9 +129,11 @@ absl::StatusOr<absl::Span<char>> PullReceiver::PlaceSegment(const FrameHeader& h
   place_ = {};
   if (header.pull != pull_) return Malformed("a segment of another pull");
   if (!accepted_ && !told_) return Malformed("a segment before the pull was accepted");
+  // After the outcome the buffer no longer belongs to this pull: the reader discards the bytes.
   if (told_) return place_;
   PHALANX_RETURN_IF_ERROR(CheckFits(header));
-  if (spec_.into->closed()) return absl::AbortedError("the object was given up on this node");
+  // Each Publish would be ignored, so more bytes are of no use.
+  if (spec_.into->closed()) return absl::AbortedError("the object was closed on this node");
   place_ = spec_.into->slice(header.slice).subspan(header.offset, header.payload_bytes);
   segment_published_ = header.offset;
   return place_;
@@ -134,8 +142,10 @@ absl::StatusOr<absl::Span<char>> PullReceiver::PlaceSegment(const FrameHeader& h
 absl::Status PullReceiver::CheckFits(const FrameHeader& header) const {
   const SliceLayout& layout = spec_.into->layout();
   if (header.slice >= layout.slices || (spec_.slices >> header.slice & 1) == 0) {
-    return Malformed(absl::StrCat("a segment of slice ", header.slice, ", not asked for"));
+    return Malformed(
+        absl::StrCat("a segment of slice ", header.slice, ", which was not requested"));
   }
+  // Bytes must be contiguous: the watermark declares everything below it final.
   if (header.offset != cursor_[header.slice]) {
     return Malformed(absl::StrFormat("a segment of slice %d at %d, not at the watermark %d",
                                      header.slice, header.offset, cursor_[header.slice]));
@@ -144,7 +154,7 @@ absl::Status PullReceiver::CheckFits(const FrameHeader& header) const {
     return Malformed(absl::StrCat("a segment beyond the end of slice ", header.slice));
   }
   if (options_.checksums && (header.flags & kSegmentChecked) == 0) {
-    return Malformed("a segment without the checksum that was asked for");
+    return Malformed("a segment without the requested checksum");
   }
   return absl::OkStatus();
 }
@@ -164,8 +174,8 @@ absl::Status PullReceiver::SegmentArrived(const FrameHeader& header, size_t arri
   const Instant before = std::exchange(last_segment_, executor_.Now());
   rate_.Segment(last_segment_, arrived, after_starved);
   if (after_starved && spec_.progress != nullptr) {
-    // Until the sender's own total comes at the end: that it had nothing is flagged, how long is
-    // seen here.
+    // An estimate until the sender reports its own total: the flag says that the sender had no
+    // bytes, and the gap between two segments says for how long.
     const int64_t waited = absl::ToInt64Nanoseconds(last_segment_ - before);
     spec_.progress->starved_ns.fetch_add(static_cast<uint64_t>(waited), std::memory_order_relaxed);
   }
@@ -195,7 +205,7 @@ absl::Status PullReceiver::ControlFrame(const FrameHeader& header, absl::string_
     return Malformed(absl::StrCat(FrameTypeName(header.type), " of another pull"));
   }
   if (!std::exchange(answered_, true)) {
-    // Zero would mean that there was no answer; a turn's clock may well stand still.
+    // Zero means that there was no answer, but the clock does not advance within a turn.
     outcome_.first_byte = std::max(executor_.Now() - asked_at_, absl::Nanoseconds(1));
   }
   switch (header.type) {
@@ -222,6 +232,7 @@ absl::Status PullReceiver::Accepted(absl::string_view payload) {
   PHALANX_ASSIGN_OR_RETURN(const AcceptPayload accept, DecodeAccept(payload));
   accepted_ = true;
   if (told_) return absl::OkStatus();
+  // Bytes of another generation must never enter the buffer, even if sizes match.
   if (accept.generation != spec_.generation && !DefectActive(Defect::kNoGenerationCheck)) {
     return absl::AbortedError(absl::StrFormat("the sender has generation %s, not %s",
                                               accept.generation.ToString(),
@@ -239,19 +250,22 @@ absl::Status PullReceiver::Starved(absl::string_view payload) {
   if (!accepted_) return Malformed("STARVED before ACCEPT");
   PHALANX_ASSIGN_OR_RETURN(const StarvedPayload starved, DecodeStarved(payload));
   outcome_.starved = starved.total;
-  // If the stream does not take it, the sender is busy enough to know that somebody is here.
+  // If frames are still queued, the sender has unread bytes of this node and needs no sign of life.
   if (writer_.empty()) writer_.Control(FrameType::kWaiting, pull_, "");
   return absl::OkStatus();
 }
 
 bool PullReceiver::Settle(const absl::Status& status) {
-  // The last byte counts, however the connection ended after it.
+  // The pull has succeeded once all bytes are in place, even if the connection failed after the
+  // last one.
   if (!told_ && accepted_ && bytes_missing_ == 0) Tell(CheckPublished());
   if (!told_ && !status.ok()) Tell(Explain(status));
   if (!told_ && finished_) {
-    Tell(last_word_.ok() ? Explain(absl::DataLossError("the sender ended before the end"))
-                         : Explain(FromSender(last_word_)));
+    Tell(last_word_.ok()
+             ? Explain(absl::DataLossError("the sender ended the pull before the last byte"))
+             : Explain(FromSender(last_word_)));
   }
+  // Draining a cancelled pull is cheaper than a new connection, but only up to kMaxDrainBytes.
   const bool hopeless = !status.ok() || reader_.bytes_discarded() > kMaxDrainBytes;
   if (finished_ || hopeless) {
     Release(!hopeless && reader_.between_frames() && writer_.empty());
@@ -262,12 +276,12 @@ bool PullReceiver::Settle(const absl::Status& status) {
   return true;
 }
 
-// A buffer that was closed meanwhile has not taken what was published to it.
+// A buffer that was closed meanwhile has ignored the last Publish calls.
 absl::Status PullReceiver::CheckPublished() const {
   const SliceLayout& layout = spec_.into->layout();
   for (int i = 0; i < layout.slices; ++i) {
     if ((spec_.slices >> i & 1) != 0 && spec_.into->watermark(i) < layout.Size(i)) {
-      return Explain(absl::AbortedError("the object was given up on this node"));
+      return Explain(absl::AbortedError("the object was closed on this node"));
     }
   }
   return absl::OkStatus();
@@ -275,6 +289,7 @@ absl::Status PullReceiver::CheckPublished() const {
 
 void PullReceiver::Tell(absl::Status status) {
   told_ = true;
+  // From here on the memory of the object can be freed, so no read may target it.
   reader_.Discard();
   spec_.into.reset();
   outcome_.status = std::move(status);
@@ -292,7 +307,7 @@ absl::Status PullReceiver::Explain(const absl::Status& error) const {
       DataPlaneCounters::Add(counters_.frames_refused);
       return absl::DataLossError(text);
     case absl::StatusCode::kOutOfRange:
-      return absl::UnavailableError(absl::StrCat(text, " (before the object was whole)"));
+      return absl::UnavailableError(absl::StrCat(text, " (before the object was complete)"));
     default:
       return absl::Status(error.code(), text);
   }
@@ -320,7 +335,8 @@ void PullReceiver::ArmStallTimer() {
 
 void PullReceiver::OnStallTimer() {
   stall_timer_ = 0;
-  // What waits in the kernel was heard: it is our own loop that was away.
+  // Reads the bytes that wait in the kernel first: if the loop itself was late, the sender is not
+  // to blame.
   if (!Drive()) return;
   const Instant heard =
       DefectActive(Defect::kStarvedCountedAsStalled) ? last_segment_ : last_heard_;
@@ -330,7 +346,7 @@ void PullReceiver::OnStallTimer() {
     return;
   }
   Settle(absl::DeadlineExceededError(
-      absl::StrCat("heard nothing for ", absl::FormatDuration(silence))));
+      absl::StrCat("received nothing for ", absl::FormatDuration(silence))));
 }
 
 }  // namespace phalanx::net

@@ -1,14 +1,14 @@
 // PullReceiver: the receiving end of one pull over one authenticated connection.
 //
-//        OPEN ──►            ┌─────── told ────────┐
-//   asked ──ACCEPT──► receiving ──full / ABORTED / CANCEL / error──► released
+//          OPEN ──►            ┌────── outcome ──────┐
+//     asked ──ACCEPT──► receiving ──full / ABORTED / CANCEL / error──► released
 //
-// The outcome is told as soon as it is known, and nothing is written into the buffer afterwards;
-// the connection is released when the sender has said its last word on the pull, so that it can
-// carry another one, or closed if that word does not come.
+// The receiver reports the outcome as soon as it is known, and writes nothing into the buffer after
+// that. It releases the connection when the sender has sent its last frame of the pull, so that the
+// connection can carry another pull. If that frame does not arrive, it closes the connection.
 //
-// Bytes are read straight into the buffer. Without checksums the watermark follows every read;
-// with them it passes a segment after its check.
+// The stream reads bytes directly into the buffer. Without checksums the watermark follows every
+// read. With checksums it passes a segment after its check.
 //
 // Owned by the loop's Puller; one loop.
 #ifndef PHALANX_NET_PULL_RECEIVER_H_
@@ -37,41 +37,42 @@ namespace phalanx::net {
 
 class PullReceiver final : private FrameSink {
  public:
-  // Bytes of a cancelled pull that are read and thrown away before the connection is rather closed.
+  // The receiver discards up to this many bytes of a cancelled pull; if more follow, it closes the
+  // connection.
   static constexpr uint64_t kMaxDrainBytes = uint64_t{4} << 20;
 
   struct Options {
     absl::Duration stall_timeout;
-    // Asks for checksums; the sender may send them unasked.
+    // Requests checksums. The sender can also send them without a request.
     bool checksums = false;
   };
 
   class Observer {
    public:
     virtual ~Observer() = default;
-    // Once; the buffer is not touched any more. Must not destroy the receiver.
+    // Called once. The receiver does not touch the buffer after it. Must not destroy the receiver.
     virtual void PullEnded(PullOutcome outcome) = 0;
-    // Once, after PullEnded, as the last thing the receiver does: it may be destroyed now. `stream`
-    // is null if the connection is of no more use.
+    // Called once, after PullEnded, as the last action of the receiver, which may be destroyed now.
+    // `stream` is null if the connection is not reusable.
     virtual void StreamReleased(std::unique_ptr<ByteStream> stream) = 0;
   };
 
-  // `pull`: the number of this pull on its connection. `spec.address` is not used. REQUIRES:
+  // `pull`: the number of this pull on its connection. `spec.address` is ignored. REQUIRES:
   // `scratch`, `counters` and `observer` outlive the receiver.
   PullReceiver(Executor& executor, std::unique_ptr<ByteStream> stream, uint32_t pull, PullSpec spec,
                Options options, absl::Span<char> scratch, DataPlaneCounters& counters,
                Observer& observer);
-  // Calls nothing; closes the stream if it was not released.
+  // Calls nothing. Closes the stream if it was not released.
   ~PullReceiver() override;
   PullReceiver(const PullReceiver&) = delete;
   PullReceiver& operator=(const PullReceiver&) = delete;
 
-  // Asks, and does the rest. The observer may be called from within Start and Cancel.
+  // Sends the request and runs the pull. The observer can be called from within Start and Cancel.
   void Start();
-  // Ends the pull with Cancelled, unless its outcome was told before.
+  // Ends the pull with Cancelled if its outcome has not been reported.
   void Cancel();
 
-  // Something of the answer has come.
+  // Returns true if any byte of the answer has arrived.
   bool heard() const { return heard_; }
 
  private:
@@ -85,7 +86,7 @@ class PullReceiver final : private FrameSink {
   void Publish(const FrameHeader& header, uint64_t to);
 
   std::string Wants();
-  // False when the stream was released: the receiver may not exist any more.
+  // Returns false if the stream was released: the receiver may no longer exist.
   bool Drive();
   absl::Status Exchange();
   absl::Status WritePending();
@@ -106,12 +107,12 @@ class PullReceiver final : private FrameSink {
   Observer& observer_;
 
   std::unique_ptr<ByteStream> stream_;
-  // `into` is let go when the outcome is told.
+  // `into` is reset when the outcome is reported.
   PullSpec spec_;
   FrameReader reader_;
   FrameWriter writer_;
 
-  // Per slice: bytes in place (and checked), and where the slice ends.
+  // Per slice: the number of bytes in place (and checked).
   std::array<uint64_t, kMaxSlices> cursor_ = {};
   uint64_t bytes_missing_ = 0;
   // The segment being read.
@@ -122,12 +123,12 @@ class PullReceiver final : private FrameSink {
   bool accepted_ = false;
   bool heard_ = false;
   bool told_ = false;
-  // The sender's last word; `last_word_` is OK for ENDED.
+  // The sender has sent its last frame of the pull. `last_word_` is OK for ENDED.
   bool finished_ = false;
   absl::Status last_word_;
 
   Instant asked_at_;
-  // Of any byte, and of a segment's.
+  // The times of the last byte and of the last segment.
   Instant last_heard_;
   Instant last_segment_;
   TimerId stall_timer_ = 0;

@@ -51,7 +51,7 @@ class PullReceiverTest : public ::testing::Test {
     world_.RunFor(absl::Milliseconds(2));
   }
 
-  // Says it, and expects the pull to end so with nothing wrong in the buffer.
+  // Sends the frame and expects the pull to end with this error, without wrong bytes in the buffer.
   void ExpectRefused(const std::string& bytes, absl::StatusCode code = absl::StatusCode::kDataLoss,
                      const std::string& text = "") {
     sender_.Say(bytes);
@@ -67,7 +67,7 @@ class PullReceiverTest : public ::testing::Test {
   StartedPull pull_;
 };
 
-TEST_F(PullReceiverTest, AsksForWhatItLacks) {
+TEST_F(PullReceiverTest, RequestsTheMissingBytes) {
   EXPECT_THAT(sender_.heard(), ElementsAre("OPEN"));
   const absl::StatusOr<OpenPayload> open = DecodeOpen(sender_.last_payload());
   PHALANX_ASSERT_OK(open);
@@ -78,18 +78,19 @@ TEST_F(PullReceiverTest, AsksForWhatItLacks) {
   EXPECT_THAT(open->wants, ElementsAre(OpenPayload::Want{0, 0}));
 }
 
-TEST_F(PullReceiverTest, AsksNothingOfAnotherLifeThanTheOneItMeans) {
+TEST_F(PullReceiverTest, RequestsNothingFromAnotherIncarnation) {
   ScriptedPeer other(world_, "other");
   other.Listen();
   const StartedPull pull =
       receiver_.Pull({{4711, 2}, other.address(), Id(1), Gen(), EmptyBuffer(kObjectBytes), 1});
   world_.RunFor(absl::Milliseconds(2));
   ASSERT_TRUE(pull.done());
-  EXPECT_THAT(pull.status(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("found node")));
+  EXPECT_THAT(pull.status(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("belongs to node")));
   EXPECT_TRUE(other.heard().empty());
 }
 
-TEST_F(PullReceiverTest, TakesAWellBehavedPull) {
+TEST_F(PullReceiverTest, AcceptsAWellBehavedSender) {
   sender_.Say(Accept() + SegmentOf(0, 600) + SegmentOf(600, 400) + Ended());
   ASSERT_TRUE(pull_.done());
   PHALANX_EXPECT_OK(pull_.status());
@@ -97,7 +98,7 @@ TEST_F(PullReceiverTest, TakesAWellBehavedPull) {
   EXPECT_FALSE(sender_.closed()) << "the connection goes to the pool";
 }
 
-TEST_F(PullReceiverTest, TheLastByteIsEnoughWhateverComesAfterIt) {
+TEST_F(PullReceiverTest, TheLastByteIsEnoughWhateverFollows) {
   sender_.Say(Accept() + SegmentOf(0, 1000));
   ASSERT_TRUE(pull_.done());
   PHALANX_EXPECT_OK(pull_.status());
@@ -105,14 +106,14 @@ TEST_F(PullReceiverTest, TheLastByteIsEnoughWhateverComesAfterIt) {
   EXPECT_TRUE(sender_.closed());
 }
 
-TEST_F(PullReceiverTest, TheLastByteIsEnoughWhateverComesWithIt) {
+TEST_F(PullReceiverTest, TheLastByteIsEnoughWhateverArrivesWithIt) {
   sender_.Say(Accept() + SegmentOf(0, 1000) + std::string(100, 'x'));
   ASSERT_TRUE(pull_.done());
   PHALANX_EXPECT_OK(pull_.status());
   EXPECT_TRUE(sender_.closed());
 }
 
-TEST_F(PullReceiverTest, AConnectionThatBreaksAfterItsAnswerIsNotTriedAgain) {
+TEST_F(PullReceiverTest, AConnectionThatBreaksAfterItsAnswerIsNotRetried) {
   sender_.Say(Accept() + SegmentOf(0, 1000) + Ended());
   ASSERT_TRUE(pull_.done());
   const StartedPull next = receiver_.Pull(
@@ -131,7 +132,7 @@ TEST_F(PullReceiverTest, PublishesAPartOfASegment) {
   EXPECT_EQ(pull_.into->watermark(0), 100u);
 }
 
-TEST_F(PullReceiverTest, ABufferClosedBeforeTheLastByteDoesNotEndWell) {
+TEST_F(PullReceiverTest, ABufferClosedBeforeTheLastByteIsAnError) {
   const std::string segment = SegmentOf(0, kObjectBytes);
   sender_.Say(Accept() + segment.substr(0, segment.size() - 1));
   ASSERT_EQ(pull_.into->watermark(0), kObjectBytes - 1);
@@ -148,7 +149,7 @@ TEST_F(PullReceiverTest, AnswersSignsOfLife) {
   EXPECT_THAT(sender_.heard(), ElementsAre("OPEN", "WAITING", "WAITING"));
 }
 
-TEST_F(PullReceiverTest, IsCutShortInEveryState) {
+TEST_F(PullReceiverTest, HandlesABrokenConnectionInEveryState) {
   const std::string whole = Accept() + SegmentOf(0, 40) + Starved() + SegmentOf(40, 5);
   for (size_t size = 0; size <= whole.size(); ++size) {
     SimPlanes world;
@@ -169,7 +170,7 @@ TEST_F(PullReceiverTest, IsCutShortInEveryState) {
   }
 }
 
-TEST_F(PullReceiverTest, FallsSilentInEveryState) {
+TEST_F(PullReceiverTest, HandlesASilentSenderInEveryState) {
   for (const std::string& said :
        {std::string(), Accept().substr(0, 20), Accept(), Accept() + SegmentOf(0, 40),
         Accept() + SegmentOf(0, 40).substr(0, 50), Accept() + Starved()}) {
@@ -196,7 +197,7 @@ TEST_F(PullReceiverTest, MapsTheSendersReasons) {
       {absl::StatusCode::kCancelled, absl::StatusCode::kUnavailable},
       {absl::StatusCode::kPermissionDenied, absl::StatusCode::kUnavailable},
       {absl::StatusCode::kOk, absl::StatusCode::kUnavailable}};
-  for (const auto& [said, told] : reasons) {
+  for (const auto& [sent, expected] : reasons) {
     SimPlanes world;
     SimPlane& receiver = world.Add("b");
     ScriptedPeer sender(world, "s");
@@ -204,9 +205,9 @@ TEST_F(PullReceiverTest, MapsTheSendersReasons) {
     const StartedPull pull =
         receiver.Pull({sender.self(), sender.address(), Id(1), Gen(), EmptyBuffer(1000), 1});
     world.RunFor(absl::Milliseconds(2));
-    sender.Say(Aborted(absl::Status(said, "so it is")));
+    sender.Say(Aborted(absl::Status(sent, "the reason")));
     ASSERT_TRUE(pull.done());
-    EXPECT_THAT(pull.status(), StatusIs(told));
+    EXPECT_THAT(pull.status(), StatusIs(expected));
     EXPECT_FALSE(sender.closed());
   }
 }
@@ -217,7 +218,7 @@ TEST_F(PullReceiverTest, RefusesAnotherGeneration) {
   EXPECT_EQ(pull_.into->watermark(0), 0u);
 }
 
-TEST_F(PullReceiverTest, WithoutItsGenerationCheckItWouldTakeAnother) {
+TEST_F(PullReceiverTest, WithoutItsGenerationCheckItAcceptsAnotherGeneration) {
   const ScopedDefect defect(Defect::kNoGenerationCheck);
   sender_.Say(Accept({Gen(2), kObjectBytes, 1}) + SegmentOf(0, 1000));
   ASSERT_TRUE(pull_.done());
@@ -257,7 +258,7 @@ TEST_F(PullReceiverTest, RefusesASegmentThatBeginsWithinAndEndsBeyondTheEnd) {
   EXPECT_EQ(pull_.into->watermark(0), 600u);
 }
 
-TEST_F(PullReceiverTest, RefusesUncheckedBytesWhenChecksumsWereAskedFor) {
+TEST_F(PullReceiverTest, RefusesUncheckedBytesIfChecksumsWereRequested) {
   DataPlaneOptions options;
   options.checksums = true;
   SimPlane& careful = world_.Add("careful", options);
@@ -272,7 +273,7 @@ TEST_F(PullReceiverTest, RefusesUncheckedBytesWhenChecksumsWereAskedFor) {
   EXPECT_EQ(pull.into->watermark(0), 0u);
 }
 
-TEST_F(PullReceiverTest, RefusesASliceThatWasNotAskedFor) {
+TEST_F(PullReceiverTest, RefusesAnUnrequestedSlice) {
   ExpectRefused(Accept() + SegmentOf(SegmentHeader(0, 10, 1)));
 }
 
@@ -290,7 +291,7 @@ TEST_F(PullReceiverTest, RefusesAnEndBeforeTheEnd) {
   EXPECT_THAT(pull_.status(), StatusIs(absl::StatusCode::kDataLoss));
 }
 
-TEST_F(PullReceiverTest, RefusesWhatOnlyReceiversSay) {
+TEST_F(PullReceiverTest, RefusesFramesThatOnlyReceiversSend) {
   ExpectRefused(ControlFrameOf(FrameType::kCancel));
 }
 
@@ -309,12 +310,12 @@ TEST_F(PullReceiverTest, RefusesGarbage) {
   EXPECT_EQ(receiver_.plane().stats().frames_refused, 1u);
 }
 
-TEST_F(PullReceiverTest, RefusesToDrainForEver) {
+TEST_F(PullReceiverTest, RefusesToDrainForever) {
   sender_.Say(Accept() + SegmentOf(0, 10));
   receiver_.plane().CancelPull(pull_.handle);
   world_.RunFor(absl::Milliseconds(2));
   ASSERT_TRUE(pull_.done());
-  // A sender that goes on as if it had not heard.
+  // A sender that ignores the cancellation.
   const std::string large = FrameOf(SegmentHeader(10, 60'000), std::string(60'000, 'x'));
   for (int i = 0; i < 200 && !sender_.closed(); ++i) sender_.Say(large);
   EXPECT_TRUE(sender_.closed());

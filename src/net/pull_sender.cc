@@ -11,11 +11,12 @@
 namespace phalanx::net {
 namespace {
 
-// Written, and read, in one turn of the loop, so that one fast connection does not starve others.
+// Limits of one turn of the loop, so that a fast connection does not starve the others.
 constexpr size_t kMaxBytesWrittenPerTurn = size_t{1} << 20;
 constexpr int kMaxReadsPerTurn = 16;
 
-// Signs of life that a receiver may miss while its request waits: it gives up after four.
+// The number of missing signs of life that a receiver tolerates while its request waits: it gives
+// up after four.
 constexpr double kUnansweredSigns = 4.0 / 3;
 
 absl::Status Malformed(absl::string_view what) { return absl::InvalidArgumentError(what); }
@@ -47,7 +48,7 @@ void PullSender::Start(absl::string_view rest) {
   Drive();
 }
 
-// The connection's turn.
+// A turn of the connection.
 
 void PullSender::Drive() {
   if (state_ == State::kClosed) return;
@@ -75,7 +76,7 @@ absl::Status PullSender::Read() {
     PHALANX_ASSIGN_OR_RETURN(const size_t size, stream_->Read(reader_.Want()));
     if (size == 0) break;
     PHALANX_RETURN_IF_ERROR(reader_.Took(size));
-    // Most of the time there is nothing to read, and after a frame there is nothing more.
+    // Usually there is nothing to read, and after one frame there is rarely another.
     if (reader_.between_frames()) break;
   }
   return absl::OkStatus();
@@ -84,6 +85,7 @@ absl::Status PullSender::Read() {
 absl::Status PullSender::Pump() {
   size_t written = 0;
   while (written < kMaxBytesWrittenPerTurn) {
+    // Segments are queued only if the queue is empty, which limits it (see FrameWriter).
     if (writer_.empty() && state_ == State::kServing) Fill();
     if (writer_.empty()) break;
     PHALANX_ASSIGN_OR_RETURN(const size_t taken, writer_.WriteOnce(*stream_));
@@ -92,7 +94,7 @@ absl::Status PullSender::Pump() {
     tick_bytes_ += taken;
     DataPlaneCounters::Add(counters_.bytes_sent, taken);
     last_sent_ = executor_.Now();
-    // A STARVED that the kernel took says nothing about the receiver.
+    // A STARVED that the kernel took proves nothing about the receiver.
     if (!starved_) last_sign_ = last_sent_;
   }
   turn_used_up_ = written >= kMaxBytesWrittenPerTurn;
@@ -100,7 +102,7 @@ absl::Status PullSender::Pump() {
   return absl::OkStatus();
 }
 
-// What the receiver says.
+// Frames of the receiver.
 
 absl::StatusOr<absl::Span<char>> PullSender::PlaceSegment(const FrameHeader&) {
   return Malformed("a segment from a receiver");
@@ -116,7 +118,7 @@ absl::Status PullSender::ControlFrame(const FrameHeader& header, absl::string_vi
       return Opened(header, payload);
     case FrameType::kCancel:
       if (header.pull > pull_) return Malformed("CANCEL of a pull that was not opened");
-      // Crossed with our last word.
+      // The CANCEL crossed the last frame of the pull.
       if (header.pull < pull_ || (state_ != State::kServing && state_ != State::kAsked)) {
         return absl::OkStatus();
       }
@@ -131,6 +133,7 @@ absl::Status PullSender::ControlFrame(const FrameHeader& header, absl::string_vi
 
 absl::Status PullSender::Opened(const FrameHeader& header, absl::string_view payload) {
   if (state_ != State::kIdle) return Malformed("OPEN while another pull is served");
+  // Numbers increase, so that frames of an earlier pull are recognized.
   if (header.pull <= pull_) return Malformed("OPEN with an old number");
   PHALANX_ASSIGN_OR_RETURN(open_, DecodeOpen(payload));
   pull_ = header.pull;
@@ -138,6 +141,8 @@ absl::Status PullSender::Opened(const FrameHeader& header, absl::string_view pay
   starved_total_ = absl::ZeroDuration();
   state_ = State::kAsked;
   SetTimer(open_.sign_of_life, &PullSender::OnTick);
+  // An address can be reused by another node, or by a later incarnation of this one, which has
+  // other objects.
   if (open_.sender != options_.self) {
     Refuse(absl::UnavailableError(absl::StrFormat(
         "this is node %s, not %s", options_.self.ToString(), open_.sender.ToString())));
@@ -154,6 +159,7 @@ absl::Status PullSender::Opened(const FrameHeader& header, absl::string_view pay
 
 void PullSender::Grant(uint32_t pull, absl::StatusOr<ServeGrant> answer) {
   if (state_ != State::kAsked || pull != pull_) {
+    // The receiver has cancelled, or has opened another pull, before the control loop answered.
     if (answer.ok()) host_.GrantReturned(*this, pull, *std::move(answer));
     return;
   }
@@ -179,7 +185,8 @@ void PullSender::Grant(uint32_t pull, absl::StatusOr<ServeGrant> answer) {
                                 static_cast<uint8_t>(layout.slices)};
   writer_.Control(FrameType::kAccept, pull_, EncodePayload(accept),
                   checksums_ ? kWithChecksums : 0);
-  // So that a small object is one write, and one wake-up at the other end.
+  // Queued together with ACCEPT, so that a small object is one write and one wake-up of the
+  // receiver.
   Fill();
   Drive();
 }
@@ -189,7 +196,7 @@ absl::Status PullSender::CheckWants(const TransferBuffer& from) const {
   for (const OpenPayload::Want& want : open_.wants) {
     if (want.slice >= layout.slices || want.offset > layout.Size(want.slice)) {
       return absl::FailedPreconditionError(
-          absl::StrFormat("asked for slice %d from %d, of an object of %d bytes in %d slices",
+          absl::StrFormat("requested slice %d from %d, of an object of %d bytes in %d slices",
                           want.slice, want.offset, layout.object_bytes, layout.slices));
     }
   }
@@ -202,9 +209,10 @@ void PullSender::Abort(uint32_t pull, absl::string_view why) {
   Drive();
 }
 
-// Queues segments, and the last word if they are the last; or arranges to be woken.
+// Queues segments, and ENDED after the last one. If there are no bytes, subscribes to the buffer.
 void PullSender::Fill() {
-  // Asked before the watermarks: what is there when the buffer is closed is all there will be.
+  // Read before the watermarks: after Close no more bytes follow, so the watermarks read now are
+  // final.
   const bool closed = grant_.from->closed();
   if (closed && !grant_.from->close_status().ok()) {
     return Refuse(absl::AbortedError(grant_.from->close_status().message()));
@@ -215,7 +223,7 @@ void PullSender::Fill() {
                                     [](const Lane& lane) { return lane.cursor == lane.end; });
   if (all_sent) return Finish(FrameType::kEnded, EncodePayload(StarvedPayload{starved_total_}));
   if (segments > 0 || limiter_timer_ != 0) return;
-  if (closed) return Refuse(absl::AbortedError("the object was closed before it was whole"));
+  if (closed) return Refuse(absl::AbortedError("the object was closed before it was complete"));
   WaitForBytes();
 }
 
@@ -230,7 +238,8 @@ bool PullSender::AddSegment() {
   return true;
 }
 
-// How much of `want` the limiter lets go now; with 0, a timer is set for when it does.
+// Returns how much of `want` the limiter allows now. If the result is 0, a timer is set for the
+// time when it allows more.
 size_t PullSender::Allowed(size_t want) {
   if (!limiter_.limited()) return want;
   const Instant now = executor_.Now();
@@ -253,12 +262,12 @@ size_t PullSender::Allowed(size_t want) {
   return 0;
 }
 
-// The next lane, in turn, that has bytes; null if none has.
+// Returns the next lane, in turn, that has bytes, or null if none has.
 PullSender::Lane* PullSender::NextLane() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = lanes_[next_lane_];
     next_lane_ = (next_lane_ + 1) % lanes_.size();
-    // A receiver may be ahead of us: we are its relay only from where it has got to.
+    // The receiver can be ahead of this node in a slice: this node serves it only from there on.
     if (grant_.from->watermark(lane.slice) > lane.cursor) return &lane;
   }
   return nullptr;
@@ -296,6 +305,7 @@ void PullSender::WaitForBytes() {
   for (const Lane& lane : lanes_) {
     if (lane.cursor == lane.end) continue;
     slices |= uint64_t{1} << lane.slice;
+    // Wakes as soon as there is a byte to send in any unfinished lane.
     seen_[static_cast<size_t>(lane.slice)] = lane.cursor;
   }
   subscription_ = grant_.from->Subscribe(slices, seen_, executor_, [this] {
@@ -315,7 +325,7 @@ void PullSender::StopWaiting() {
   if (limiter_timer_ != 0) executor_.Cancel(std::exchange(limiter_timer_, 0));
 }
 
-// The last word on the pull; once it is written the push is over.
+// Queues the last frame of the pull. The push has ended once it is written.
 void PullSender::Finish(FrameType word, absl::string_view payload) {
   StopWaiting();
   NoteFed(executor_.Now());
@@ -324,7 +334,7 @@ void PullSender::Finish(FrameType word, absl::string_view payload) {
 }
 
 void PullSender::Refuse(const absl::Status& why) {
-  // A frame that has begun must end; what comes after it need not.
+  // A frame that is partly written must be completed. Later frames are dropped.
   writer_.DropUnstarted();
   Finish(FrameType::kAborted, EncodePayload(why));
 }
@@ -352,7 +362,7 @@ ServeGrant PullSender::Stop() {
   StopWaiting();
   if (timer_ != 0) executor_.Cancel(std::exchange(timer_, 0));
   stream_->Close();
-  // It points into the memory that the grant keeps.
+  // The queue refers to memory that the grant keeps alive.
   writer_ = {};
   return std::exchange(grant_, {});
 }
@@ -373,7 +383,8 @@ void PullSender::OnTick() {
   const Instant now = executor_.Now();
   SetTimer(open_.sign_of_life, &PullSender::OnTick);
   if (now - last_sign_ >= open_.sign_of_life * kPatience) return Close();
-  // Until the control loop has answered, nobody can say that this push is alive.
+  // Without an answer of the control loop this sender cannot know if the push will happen, so it
+  // sends no sign of life.
   if (state_ == State::kAsked) return;
   AdaptUnsentLimit();
   if (state_ == State::kServing && writer_.empty() && now - last_sent_ >= open_.sign_of_life) {
@@ -388,6 +399,7 @@ void PullSender::AdaptUnsentLimit() {
   const uint64_t bytes = std::exchange(tick_bytes_, 0);
   const absl::Duration round_trip = stream_->RoundTrip();
   if (std::exchange(tick_waited_, false) || round_trip <= absl::ZeroDuration()) return;
+  // A tick measures the link only if the sender always had bytes to send.
   const double rate = static_cast<double>(bytes) / absl::ToDoubleSeconds(open_.sign_of_life);
   const double twice = 2 * rate * absl::ToDoubleSeconds(round_trip);
   stream_->SetUnsentLimit(

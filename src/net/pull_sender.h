@@ -1,17 +1,18 @@
-// PullSender: the sending end of one accepted connection: one pull after another, for as long as
-// the connection lives.
+// PullSender: the sending end of one accepted connection, which serves one pull after another.
 //
-//        ┌──────────────── last word written ◄──────────────────┐
-//        ▼                                                      │
-//      idle ──OPEN──► asked ──granted, ACCEPT──► serving ──► finishing
-//                       └────refused, CANCEL────────────────────┘
+//          ┌────────────── last frame written ◄───────────────────┐
+//          ▼                                                      │
+//        idle ──OPEN──► asked ──granted, ACCEPT──► serving ──► finishing
+//                         └────refused, CANCEL────────────────────┘
 //
-// While serving, it sends what the buffer has, slices taking turns; at the watermark it subscribes
-// to the buffer and says STARVED once in every interval the receiver asked for. It holds the grant
-// (and with it the object's pin) until the last byte was handed to the stream.
+// While serving, the sender sends the bytes below the watermarks of the buffer; slices take turns.
+// At the watermark it subscribes to the buffer and sends STARVED once in every interval that the
+// receiver requested. It holds the grant (and with it the object's pin) until the stream has taken
+// the last byte.
 //
-// A receiver that neither takes bytes nor says a word for kPatience of those intervals is gone:
-// without that, a half-open connection would hold a pin until the kernel gives up on it.
+// The sender closes the connection if the receiver neither takes bytes nor sends a frame for
+// kPatience of those intervals. Otherwise a half-open connection would hold a pin until the kernel
+// gives up on it.
 //
 // Owned by the loop's Pusher; one loop.
 #ifndef PHALANX_NET_PULL_SENDER_H_
@@ -41,12 +42,12 @@ namespace phalanx::net {
 
 class PullSender final : private FrameSink {
  public:
-  // Segments gathered into one write.
+  // Number of segments in one write.
   static constexpr int kBatchSegments = 4;
-  // Four stall timeouts of the receiver, which asks for four signs of life in each.
+  // Four stall timeouts of the receiver, which requests four signs of life per stall timeout.
   static constexpr int kPatience = 16;
-  // Bytes waiting unsent in the kernel: at first, and the bounds of what is adapted to about twice
-  // the measured rate times the round trip.
+  // Limits of the bytes that wait unsent in the kernel: the initial value, and the bounds of the
+  // adapted one, which is about twice the measured rate times the round trip.
   static constexpr size_t kFirstUnsentBytes = size_t{256} * 1024;
   static constexpr size_t kLeastUnsentBytes = size_t{128} * 1024;
   static constexpr size_t kMostUnsentBytes = size_t{8} << 20;
@@ -54,7 +55,7 @@ class PullSender final : private FrameSink {
   struct Options {
     NodeKey self;
     size_t segment_bytes = size_t{64} * 1024;
-    // Also sent to receivers that do not ask.
+    // Sends checksums also to receivers that do not request them.
     bool checksums = false;
     absl::Duration idle_timeout;
   };
@@ -62,43 +63,44 @@ class PullSender final : private FrameSink {
   class Host {
    public:
     virtual ~Host() = default;
-    // A receiver wants something: to be answered by one call of Grant, in a later turn.
+    // A receiver requests a pull. The host answers with one call of Grant, in a later turn.
     virtual void Asked(PullSender& sender, uint32_t pull, ServeRequest request) = 0;
-    // A grant is given back; once for each grant, unless the sender is destroyed first.
+    // Returns a grant: once for each grant, unless the sender is destroyed first.
     virtual void GrantReturned(PullSender& sender, uint32_t pull, ServeGrant grant) = 0;
-    // The last word on a pull is written; the next may come. The sender must not be destroyed now.
+    // The last frame of a pull is written, and the next pull can begin. Must not destroy the
+    // sender.
     virtual void WentIdle(PullSender& sender) = 0;
-    // The connection is closed; the last thing the sender does: it may be destroyed now.
+    // The connection is closed. The last action of the sender, which may be destroyed now.
     virtual void SenderClosed(PullSender& sender) = 0;
   };
 
-  // `connection`: a name for the host's use. `receiver` is who proved itself in the handshake.
-  // REQUIRES: all references outlive the sender.
+  // `connection`: an id for the host's use. `receiver`: the node that proved itself in the
+  // handshake. REQUIRES: all references outlive the sender.
   PullSender(uint64_t connection, Executor& executor, std::unique_ptr<ByteStream> stream,
              NodeKey receiver, Options options, EgressLimiter& limiter, absl::Span<char> scratch,
              DataPlaneCounters& counters, Host& host);
-  // Calls nothing; closes the stream. See Stop.
+  // Calls nothing. Closes the stream. See Stop.
   ~PullSender() override;
   PullSender(const PullSender&) = delete;
   PullSender& operator=(const PullSender&) = delete;
 
-  // `rest`: bytes that were read with the handshake. Host calls may come from within this and every
-  // call below.
+  // `rest`: bytes that were read with the handshake. Start and the following methods can call the
+  // host.
   void Start(absl::string_view rest);
-  // The answer to Asked. If the receiver has changed its mind meanwhile, the grant comes back.
+  // The answer to Asked. If the receiver has cancelled meanwhile, the sender returns the grant.
   void Grant(uint32_t pull, absl::StatusOr<ServeGrant> answer);
-  // Breaks off the push of this number with Aborted, if it is the one going on.
+  // Ends the push of this number with Aborted, if it is the current one.
   void Abort(uint32_t pull, absl::string_view why);
-  // Closes the connection and calls nothing; returns what the push going on, if any, held.
+  // Closes the connection and calls nothing. Returns the grant of the current push, if any.
   ServeGrant Stop();
 
   uint64_t connection() const { return connection_; }
-  // Number of the last pull that was opened.
+  // Returns the number of the last opened pull.
   uint32_t pull() const { return pull_; }
 
  private:
   enum class State { kIdle, kAsked, kServing, kFinishing, kClosed };
-  // One slice of the pull: what is left to send is [cursor, end).
+  // One slice of the pull: [cursor, end) remains to be sent.
   struct Lane {
     int slice;
     uint64_t cursor;
@@ -150,31 +152,32 @@ class PullSender final : private FrameSink {
   FrameWriter writer_;
   State state_ = State::kIdle;
   bool readable_armed_ = false;
-  // The last turn ended because others are to have theirs, not because there was no more to do.
+  // The last turn ended to let other connections run, not because there was nothing left to do.
   bool turn_used_up_ = false;
-  // Idle timer when idle, ticks otherwise.
+  // The idle timer in state kIdle, ticks otherwise.
   TimerId timer_ = 0;
 
-  // The pull going on.
+  // The current pull.
   uint32_t pull_ = 0;
   OpenPayload open_;
   ServeGrant grant_;
   bool checksums_ = false;
   std::vector<Lane> lanes_;
   size_t next_lane_ = 0;
-  // The receiver took bytes of a segment, or said something.
+  // When the receiver last took bytes of a segment or sent a frame.
   Instant last_sign_;
   Instant last_sent_;
 
-  // Waiting for the buffer, or for the limiter.
+  // While waiting for the buffer or for the limiter.
   TransferBuffer::SubscriptionId subscription_ = 0;
   std::vector<uint64_t> seen_;
   TimerId limiter_timer_ = 0;
-  // Reserved and not sent yet, and from when it may be. Kept from one pull to the next.
+  // Bytes reserved and not sent yet, and the time from which they may be sent. Kept from one pull
+  // to the next.
   size_t credit_bytes_ = 0;
   Instant credit_at_;
   bool starved_ = false;
-  // The next segment is the first since the buffer had none.
+  // The next segment is the first one since the buffer had no bytes.
   bool after_starved_ = false;
   Instant starved_since_;
   absl::Duration starved_total_;

@@ -60,7 +60,7 @@ class PullSenderTest : public ::testing::Test {
   ScriptedPeer receiver_{world_, "r"};
 };
 
-TEST_F(PullSenderTest, ServesEachSliceFromWhereItIsAsked) {
+TEST_F(PullSenderTest, ServesEachSliceFromTheRequestedOffset) {
   receiver_.Say(Say(OpenOf(1)));
   // 1000 bytes in two slices: 512 and 488.
   EXPECT_THAT(receiver_.heard(),
@@ -92,14 +92,14 @@ TEST_F(PullSenderTest, RefusesAnOffsetBeyondTheSlice) {
   EXPECT_THAT(LastReason(), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
-TEST_F(PullSenderTest, AnOffsetAtTheEndIsServedWithNothing) {
+TEST_F(PullSenderTest, AnOffsetAtTheEndIsServedWithoutBytes) {
   OpenPayload open = OpenOf(1);
   open.wants = {{0, 512}};
   receiver_.Say(Say(open));
   EXPECT_THAT(receiver_.heard(), ElementsAre("ACCEPT", "ENDED"));
 }
 
-TEST_F(PullSenderTest, RefusesToSpeakForAnotherLife) {
+TEST_F(PullSenderTest, RefusesARequestForAnotherIncarnation) {
   OpenPayload open = OpenOf(1);
   open.sender.incarnation += 1;
   receiver_.Say(Say(open));
@@ -118,7 +118,7 @@ TEST_F(PullSenderTest, NeverSendsWhatIsNotPublished) {
               ElementsAre("ACCEPT", "SEGMENT 0:0+10", "SEGMENT 0:10+15", "SEGMENT 1:100+1"));
 }
 
-TEST_F(PullSenderTest, SaysThatItIsStarvedOnceInEveryInterval) {
+TEST_F(PullSenderTest, SendsStarvedOnceInEveryInterval) {
   receiver_.Say(Say(OpenOf(2)));
   for (int i = 0; i < 10; ++i) {
     world_.RunFor(absl::Milliseconds(100));
@@ -136,7 +136,7 @@ TEST_F(PullSenderTest, GivesUpOnAReceiverThatNeverAnswers) {
   ExpectClosed(0);
 }
 
-TEST_F(PullSenderTest, StopsWhenItIsToldTo) {
+TEST_F(PullSenderTest, StopsAfterACancel) {
   receiver_.Say(Say(OpenOf(2)));
   receiver_.Say(ControlFrameOf(FrameType::kCancel));
   EXPECT_THAT(receiver_.heard(), ElementsAre("ACCEPT", "ABORTED"));
@@ -146,7 +146,7 @@ TEST_F(PullSenderTest, StopsWhenItIsToldTo) {
   EXPECT_EQ(receiver_.heard().back(), "ENDED");
 }
 
-TEST_F(PullSenderTest, ACancelThatComesWithTheOpenGivesTheGrantBack) {
+TEST_F(PullSenderTest, ACancelTogetherWithTheOpenReturnsTheGrant) {
   receiver_.Say(Say(OpenOf(2)) + ControlFrameOf(FrameType::kCancel));
   EXPECT_THAT(receiver_.heard(), ElementsAre("ABORTED"));
   EXPECT_EQ(node_.shelf.requests(), 1);
@@ -162,7 +162,7 @@ TEST_F(PullSenderTest, ACancelThatCrossesTheEndIsIgnored) {
   EXPECT_FALSE(receiver_.closed());
 }
 
-TEST_F(PullSenderTest, HangingUpInEveryStateReleasesThePin) {
+TEST_F(PullSenderTest, ClosingInEveryStateReleasesThePin) {
   const std::string open = Say(OpenOf(2));
   for (size_t size = 0; size <= open.size(); ++size) {
     ScriptedPeer receiver(world_, absl::StrCat("r", size));
@@ -176,7 +176,7 @@ TEST_F(PullSenderTest, HangingUpInEveryStateReleasesThePin) {
   EXPECT_EQ(node_.plane().stats().connections, 1) << "the fixture's own";
 }
 
-TEST_F(PullSenderTest, AGrantForAConnectionThatIsGoneComesBack) {
+TEST_F(PullSenderTest, AGrantForAClosedConnectionIsReturned) {
   std::optional<ServeRequest> asked;
   DataPlane::ServeReply later;
   node_.serve = [&](const ServeRequest& request, DataPlane::ServeReply reply) {
@@ -206,12 +206,12 @@ TEST_F(PullSenderTest, RefusesAnOldNumber) {
   ExpectClosed();
 }
 
-TEST_F(PullSenderTest, RefusesACancelOfWhatWasNotOpened) {
+TEST_F(PullSenderTest, RefusesACancelOfAnUnopenedPull) {
   receiver_.Say(ControlFrameOf(FrameType::kCancel));
   ExpectClosed();
 }
 
-TEST_F(PullSenderTest, RefusesAWaitingForWhatWasNotOpened) {
+TEST_F(PullSenderTest, RefusesAWaitingForAnUnopenedPull) {
   receiver_.Say(ControlFrameOf(FrameType::kWaiting));
   ExpectClosed();
 }
@@ -221,7 +221,7 @@ TEST_F(PullSenderTest, RefusesASegment) {
   ExpectClosed();
 }
 
-TEST_F(PullSenderTest, RefusesWhatOnlySendersSay) {
+TEST_F(PullSenderTest, RefusesFramesThatOnlySendersSend) {
   receiver_.Say(ControlFrameOf(FrameType::kEnded, EncodePayload(StarvedPayload{})));
   ExpectClosed();
 }
@@ -238,7 +238,7 @@ TEST_F(PullSenderTest, RefusesGarbageAmidAPush) {
   ExpectClosed();
 }
 
-// A stream that takes everything at once, and is always ready for more.
+// A stream that accepts everything at once and is always writable.
 class GreedyStream final : public ByteStream {
  public:
   GreedyStream(Executor& executor, std::string says, uint64_t& taken, int& turns)
@@ -290,7 +290,7 @@ class GrantingHost final : public PullSender::Host {
   bool idle = false;
 };
 
-TEST_F(PullSenderTest, GivesOthersTheirTurnAndGoesOn) {
+TEST_F(PullSenderTest, YieldsToOthersAndContinues) {
   constexpr uint64_t kBytes = 5 << 20;
   const auto process = world_.scheduler().NewProcess("greedy");
   sim::SimExecutor& loop = process->NewExecutor("loop");
@@ -316,7 +316,7 @@ TEST_F(PullSenderTest, GivesOthersTheirTurnAndGoesOn) {
   EXPECT_TRUE(host.ended);
 }
 
-TEST_F(PullSenderTest, RandomGarbageHurtsNobody) {
+TEST_F(PullSenderTest, SurvivesRandomBytes) {
   const uint64_t seed = ::phalanx::testing::TestSeed(23);
   PHALANX_TRACE_SEED(seed);
   Random random(seed);

@@ -8,7 +8,7 @@
 namespace phalanx::net {
 namespace {
 
-// Of a pull that got no connection; see PullOutcome.
+// Returns the status of a pull that got no connection; see PullOutcome.
 absl::Status Unreachable(const PullSpec& spec, const absl::Status& error) {
   const std::string text =
       absl::StrFormat("pull of %s from node %s at %s: %s", spec.object.ShortHex(),
@@ -35,14 +35,15 @@ bool HasEverything(const PullSpec& spec) {
 
 }  // namespace
 
-// One pull. Destroys itself through Puller::Remove, always as the last thing it does.
+// One pull. It destroys itself through Puller::Remove, always as its last action.
 class Puller::Pull final : public PullReceiver::Observer {
  public:
   Pull(Puller& owner, uint64_t handle, PullSpec spec)
       : owner_(owner), handle_(handle), spec_(std::move(spec)) {}
 
   void Begin();
-  // What a pull that waits is told: its turn has come, or a connection that carried another.
+  // Called for a waiting pull: it may dial now, or gets a connection that another pull has
+  // released.
   void TakeTurn();
   void TakeConnection(ConnectionPool::Connection connection);
   void Cancel();
@@ -50,7 +51,7 @@ class Puller::Pull final : public PullReceiver::Observer {
  private:
   Peer peer() const { return {spec_.sender, spec_.address}; }
   void Dial();
-  // True when it was dialing.
+  // Returns true if it was dialing.
   bool EndDial();
   void Dialed(absl::StatusOr<std::unique_ptr<ByteStream>> stream, ConnectionTicket ticket,
               Instant deadline);
@@ -63,13 +64,14 @@ class Puller::Pull final : public PullReceiver::Observer {
 
   Puller& owner_;
   const uint64_t handle_;
-  // `into` is let go before the outcome is told: what follows must not keep memory.
+  // `into` is reset before the outcome is reported, so that draining the connection keeps no
+  // memory.
   PullSpec spec_;
   std::unique_ptr<StreamHandshake> handshake_;
   std::unique_ptr<PullReceiver> receiver_;
-  // Its stream is with the handshake or the receiver while one of them is there.
+  // Its stream belongs to the handshake or the receiver while one of them exists.
   ConnectionPool::Connection connection_;
-  Instant began_;  // anew when a pooled connection was found dead
+  Instant began_;  // restarts if a pooled connection was dead
   bool waiting_ = false;
   bool dialing_ = false;
   bool pooled_ = false;
@@ -77,8 +79,9 @@ class Puller::Pull final : public PullReceiver::Observer {
 };
 
 void Puller::Pull::Begin() {
+  // Empty objects and full slices need no connection.
   if (HasEverything(spec_)) return Fail(absl::OkStatus());
-  if (spec_.into->closed()) return Fail(absl::AbortedError("the object was given up here"));
+  if (spec_.into->closed()) return Fail(absl::AbortedError("the object was closed on this node"));
   began_ = owner_.executor_.Now();
   auto idle = owner_.pool_.Take(peer());
   if (idle.has_value()) return TakeConnection(*std::move(idle));
@@ -104,8 +107,8 @@ void Puller::Pull::TakeConnection(ConnectionPool::Connection connection) {
 void Puller::Pull::Dial() {
   pooled_ = false;
   connection_ = {};
-  // It goes with the dial, which cannot be called back: a pull that is cancelled meanwhile leaves
-  // a socket behind for as long as the dial lasts.
+  // The ticket belongs to the dial, which cannot be cancelled: a pull that is cancelled meanwhile
+  // leaves a socket open until the dial ends.
   ConnectionTicket ticket = owner_.budget_.Dial(owner_.executor_);
   if (!ticket.valid()) {
     return Fail(Unreachable(
@@ -121,6 +124,7 @@ void Puller::Pull::Dial() {
         const std::shared_ptr<Puller*> puller = weak.lock();
         if (puller == nullptr) return;
         const auto pull = (*puller)->pulls_.find(handle);
+        // The pull was cancelled meanwhile; the stream closes with this task.
         if (pull == (*puller)->pulls_.end()) return;
         pull->second->Dialed(std::move(stream), std::move(ticket), deadline);
       });
@@ -146,12 +150,15 @@ void Puller::Pull::Authenticated(absl::StatusOr<StreamHandshake::Authenticated> 
     }
     return Fail(status);
   }
+  // Another node, or a later incarnation, can listen on the address now.
   if (peer->peer != spec_.sender) {
-    return Fail(Unreachable(
-        spec_, absl::UnavailableError(absl::StrCat("found node ", peer->peer.ToString()))));
+    return Fail(Unreachable(spec_, absl::UnavailableError(absl::StrCat(
+                                       "the address belongs to node ", peer->peer.ToString()))));
   }
+  // A sender only answers, so bytes before the first request cannot belong to a pull.
   if (!peer->rest.empty()) {
-    return Fail(Unreachable(spec_, absl::UnavailableError("the peer speaks before it is asked")));
+    return Fail(
+        Unreachable(spec_, absl::UnavailableError("the peer sent bytes before the first request")));
   }
   connection_.stream = std::move(peer->stream);
   EndDial();
@@ -181,6 +188,7 @@ void Puller::Pull::Fail(absl::Status status) {
   PullOutcome outcome;
   outcome.status = std::move(status);
   spec_.into.reset();
+  // Remove destroys this pull, so everything that follows is copied.
   Puller& owner = owner_;
   const Peer peer = this->peer();
   if (waiting_) owner.ways_.at(peer).waiting.erase(handle_);
@@ -191,6 +199,8 @@ void Puller::Pull::Fail(absl::Status status) {
 }
 
 void Puller::Pull::PullEnded(PullOutcome outcome) {
+  // The peer can close an idle connection just when a pull takes it. This is no failure of the
+  // peer, so the pull retries once with a new connection.
   again_ = pooled_ && absl::IsUnavailable(outcome.status) && !receiver_->heard();
   if (again_) return;
   spec_.into.reset();
@@ -241,6 +251,7 @@ void Puller::DialNext(const Peer& peer) {
     const uint64_t next = waiting.extract(waiting.begin()).value();
     pulls_.at(next)->TakeTurn();
   }
+  // If no dial is in progress, the loop above has emptied `waiting`.
   if (way->second.dialing == 0) ways_.erase(way);
 }
 

@@ -1,13 +1,13 @@
-// Puller: the pulls of one I/O loop, each from its start to its end: a pooled connection or a new
-// one, the handshake, the pull itself, and the connection back to the pool.
+// Puller: runs the pulls of one I/O loop: takes a pooled connection or dials, runs the handshake
+// and the pull, and returns the connection to the pool.
 //
-//   pull:  (pooled) ────────────────────────► PullReceiver ──► told ──► connection to the pool
-//             ▲ none                             │ pooled one found dead before it said a word:
-//             └► Dial ──► StreamHandshake ──►────┘ once more, with a new one
+//   pull:  (pooled) ────────────────────────► PullReceiver ──► outcome ──► connection to the pool
+//             ▲ none                             │ pooled connection dead before its first byte:
+//             └► Dial ──► StreamHandshake ──►────┘ retry once, with a new connection
 //
-// So many pulls may begin at once that their peer could not accept a connection for each: beyond
-// kDialsAtOnce they wait, and take whatever comes first, their turn to dial or a connection that
-// another pull is done with. None waits longer than the connect timeout.
+// If many pulls of one peer begin at once, the peer could not accept a connection for each. At most
+// kDialsAtOnce connections are dialed at a time. The other pulls wait until they can dial or
+// another pull releases its connection, but no longer than the connect timeout.
 //
 // Owned by the data plane; lives on its loop.
 #ifndef PHALANX_NET_PULLER_H_
@@ -34,7 +34,7 @@
 
 namespace phalanx::net {
 
-// Connections that one loop makes to one peer at a time.
+// The number of connections that one loop dials to one peer at the same time.
 inline constexpr int kDialsAtOnce = 16;
 
 class Puller {
@@ -48,32 +48,32 @@ class Puller {
   };
   using Ended = absl::AnyInvocable<void(uint64_t handle, PullOutcome outcome)>;
 
-  // `ended` is called on this loop once for every pull started, possibly from within Start and
-  // Cancel; it must not call back. REQUIRES: all references outlive the puller.
+  // `ended` is called on this loop once for every started pull, possibly from within Start and
+  // Cancel. It must not call the puller. REQUIRES: all references outlive the puller.
   Puller(Network& network, Executor& executor, Options options, absl::Span<char> scratch,
          DataPlaneCounters& counters, ConnectionBudget& budget, Ended ended);
-  // Ends all pulls without a word.
+  // Ends all pulls without calling `ended`.
   ~Puller();
   Puller(const Puller&) = delete;
   Puller& operator=(const Puller&) = delete;
 
   // REQUIRES: `handle` was not used before.
   void Start(uint64_t handle, PullSpec spec);
-  // Unknown and ended ones are ignored.
+  // Ignores unknown and ended pulls.
   void Cancel(uint64_t handle);
 
  private:
   class Pull;
   using Peer = ConnectionPool::Peer;
-  // Of one peer: connections that are being made, and pulls that wait, the earliest first.
+  // For one peer: the number of connections being dialed, and the waiting pulls, the oldest first.
   struct Way {
     int dialing = 0;
     std::set<uint64_t> waiting;
   };
 
-  // Whose turn it is to dial does so.
+  // Lets waiting pulls dial, as far as kDialsAtOnce allows.
   void DialNext(const Peer& peer);
-  // A pull is done with its connection: to one that waits, or to the pool.
+  // Passes the connection of an ended pull to a waiting pull, or to the pool.
   void Release(const Peer& peer, ConnectionPool::Connection connection);
   void Remove(uint64_t handle);
 
@@ -87,11 +87,11 @@ class Puller {
 
   Ended ended_;
   ConnectionPool pool_;
-  // Including those whose outcome was told and whose connection is being drained.
+  // Includes pulls whose outcome was reported and whose connection is being drained.
   std::map<uint64_t, std::unique_ptr<Pull>> pulls_;
-  // Of peers to whom connections are being made.
+  // Only peers to which connections are being dialed.
   std::map<Peer, Way> ways_;
-  // Tells a late Dial that we are gone.
+  // Expires with the puller, so that a late Dial does not use it.
   std::shared_ptr<Puller*> self_;
 };
 

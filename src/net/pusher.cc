@@ -17,6 +17,7 @@ Pusher::Pusher(Executor& executor, Options options, EgressLimiter& limiter,
 
 Pusher::~Pusher() {
   for (auto& [id, connection] : connections_) {
+    // Grants return even now, since their pins must be released on the control loop.
     if (connection.sender == nullptr) continue;
     const PushId push = {id, connection.sender->pull()};
     ServeGrant grant = connection.sender->Stop();
@@ -42,12 +43,14 @@ void Pusher::Accept(std::unique_ptr<ByteStream> stream) {
 
 void Pusher::Authenticated(uint64_t id, absl::StatusOr<StreamHandshake::Authenticated> peer) {
   if (!peer.ok()) {
+    // Broken connections and time-outs are not counted: only a peer that was refused is.
     if (absl::IsPermissionDenied(peer.status()) || absl::IsFailedPrecondition(peer.status())) {
       DataPlaneCounters::Add(counters_.handshakes_refused);
     }
     return TurnAway(id, peer.status());
   }
   Connection& connection = connections_[id];
+  // The limit of proven connections applies only from the proof on.
   if (!connection.ticket.Prove()) {
     return TurnAway(id, absl::ResourceExhaustedError("all connections of this node are in use"));
   }
@@ -72,6 +75,7 @@ PullSender* Pusher::Find(uint64_t id) {
 void Pusher::Grant(PushId push, absl::StatusOr<ServeGrant> answer) {
   PullSender* const sender = Find(push.connection);
   if (sender != nullptr) return sender->Grant(push.pull, std::move(answer));
+  // The connection was closed before the answer: the grant returns to the control loop.
   if (answer.ok()) listener_.PushEnded(push, *std::move(answer));
 }
 
@@ -81,8 +85,8 @@ void Pusher::Abort(PushId push, absl::string_view why) {
 }
 
 void Pusher::Asked(PullSender& sender, uint32_t pull, ServeRequest request) {
-  // One that was dropped a moment ago is closed before anything is answered: the peer asks again
-  // over another connection.
+  // The budget has just dropped this connection, and a posted task closes it. The peer repeats its
+  // request over another connection.
   if (!connections_.at(sender.connection()).ticket.Claim()) return;
   listener_.Asked({sender.connection(), pull}, std::move(request));
 }
@@ -93,6 +97,7 @@ void Pusher::GrantReturned(PullSender& sender, uint32_t pull, ServeGrant grant) 
 
 void Pusher::WentIdle(PullSender& sender) {
   const uint64_t id = sender.connection();
+  // From here on the budget can drop the connection; the peer dials again if it needs one.
   connections_.at(id).ticket.Rest([this, id] { connections_.erase(id); });
 }
 

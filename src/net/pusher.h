@@ -1,5 +1,5 @@
-// Pusher: the accepted connections of one I/O loop: each is made to show the secret, then serves
-// what its peer asks for.
+// Pusher: the accepted connections of one I/O loop. Runs the handshake on each and then serves the
+// requests of its peer.
 //
 // Owned by the data plane; lives on its loop.
 #ifndef PHALANX_NET_PUSHER_H_
@@ -35,40 +35,41 @@ class Pusher final : public PullSender::Host {
     absl::Duration handshake_timeout;
     std::function<void(absl::string_view peer, const absl::Status& why)> turned_away;
   };
-  // One push: the `pull`-th on the `connection`-th connection of this loop.
+  // One push: pull number `pull` on connection number `connection` of this loop.
   struct PushId {
     uint64_t connection = 0;
     uint32_t pull = 0;
     friend auto operator<=>(const PushId&, const PushId&) = default;
   };
-  // Told on this loop; must not call back from within.
+  // Called on this loop; must not call the pusher.
   class Listener {
    public:
     virtual ~Listener() = default;
-    // To be answered with Grant.
+    // The listener answers with Grant.
     virtual void Asked(PushId push, ServeRequest request) = 0;
-    // Once for each grant: the push is over. `grant` is to be destroyed on the control loop.
+    // Called once for each grant: the push has ended. `grant` must be destroyed on the control
+    // loop.
     virtual void PushEnded(PushId push, ServeGrant grant) = 0;
   };
 
   // REQUIRES: all references outlive the pusher.
   Pusher(Executor& executor, Options options, EgressLimiter& limiter, absl::Span<char> scratch,
          DataPlaneCounters& counters, ConnectionBudget& budget, Listener& listener);
-  // Closes all connections; PushEnded is still called for each push going on.
+  // Closes all connections. Still calls PushEnded for each current push.
   ~Pusher() override;
 
-  // The oldest connection that has not proved itself makes room for it when there are too many of
-  // them. What ends before its proof is told to `turned_away`.
+  // Runs the handshake on a new connection. If there are too many unproven connections, the oldest
+  // is dropped. `turned_away` is called for a connection that ends before its proof.
   void Accept(std::unique_ptr<ByteStream> stream);
   void Grant(PushId push, absl::StatusOr<ServeGrant> answer);
-  // Ends the push with Aborted and the text `why`, unless it has ended.
+  // Ends the push with Aborted and the text `why`, if it has not ended.
   void Abort(PushId push, absl::string_view why);
 
  private:
-  // One of the two is there.
+  // Either `handshake` or `sender` is set.
   struct Connection {
     ConnectionTicket ticket;
-    // For messages, as long as there is no sender.
+    // For messages, until `sender` is set.
     std::string peer;
     std::unique_ptr<StreamHandshake> handshake;
     std::unique_ptr<PullSender> sender;

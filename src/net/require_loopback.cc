@@ -14,6 +14,7 @@ namespace phalanx::net {
 namespace {
 
 bool IsLoopback(const std::string& host) {
+  // Names are not resolved: what a name resolves to can change after this check.
   if (absl::AsciiStrToLower(host) == "localhost") return true;
   in_addr v4;
   if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
@@ -28,7 +29,7 @@ absl::Status RequireLoopbackWithoutSecret(absl::string_view address, absl::strin
   if (!secret.empty() || IsLoopback(parsed.host)) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("listening on ", parsed.ToString(),
-                   " would let everybody on that network read and delete objects: set a cluster "
+                   " would let every host on that network read and delete objects: set a cluster "
                    "secret, or listen on 127.0.0.1"));
 }
 

@@ -1,5 +1,5 @@
-// RequireLoopbackWithoutSecret: the rule that a daemon without a cluster secret is reachable from
-// its own host only.
+// RequireLoopbackWithoutSecret: a daemon without a cluster secret must be reachable only from its
+// own host.
 //
 // Any thread.
 #ifndef PHALANX_NET_REQUIRE_LOOPBACK_H_
@@ -10,10 +10,10 @@
 
 namespace phalanx::net {
 
-// OK when there is a secret, or when `address` ("host:port") is on the loopback interface:
-// 127.0.0.0/8, [::1] or "localhost". FailedPrecondition, saying what to do, otherwise; other names
-// count as other interfaces, whatever they resolve to. InvalidArgument for an address that does not
-// parse, with or without a secret.
+// Returns OK if there is a secret, or if `address` ("host:port") is on the loopback interface:
+// 127.0.0.0/8, [::1] or "localhost". Returns FailedPrecondition with a remedy otherwise; any other
+// name counts as another interface, regardless of what it resolves to. Returns InvalidArgument for
+// an address that cannot be parsed, with or without a secret.
 absl::Status RequireLoopbackWithoutSecret(absl::string_view address, absl::string_view secret);
 
 }  // namespace phalanx::net

@@ -1,10 +1,10 @@
-// SegmentRate: how fast a link delivers while its sender has something to deliver, from the times
+// SegmentRate: measures how fast a link delivers while its sender has bytes to send, from the times
 // at which segments were complete.
 //
-// Only long busy runs count: segments one after another whose sender was never without bytes, and
-// of these what follows the first kSettleBytes. Before that the time from one segment to the next
-// measures the sender's own sender (a relay waits for its bytes, then sends what came at once), or
-// how fast buffers on the way are filled and emptied. A value; one loop.
+// Only long busy runs count: consecutive segments whose sender always had bytes, without the first
+// kSettleBytes of the run. Before that, the time between two segments measures the sender's own
+// sender (a relay waits for its bytes and then sends at once what arrived), or how fast buffers on
+// the way fill and drain. A value; one loop.
 #ifndef PHALANX_NET_SEGMENT_RATE_H_
 #define PHALANX_NET_SEGMENT_RATE_H_
 
@@ -20,9 +20,10 @@ namespace phalanx::net {
 
 class SegmentRate {
  public:
-  // The first of a busy run: more than a shaper's burst and the kernel's buffers hold.
+  // The start of a busy run that is not measured: more than the burst of a shaper and the buffers
+  // of the kernel hold.
   static constexpr uint64_t kSettleBytes = uint64_t{256} * 1024;
-  // What is timed as one; it doubles whenever kWindows of them are full.
+  // The size of one measurement. It doubles whenever kWindows of them are full.
   static constexpr uint64_t kFirstWindowBytes = uint64_t{256} * 1024;
   static constexpr size_t kWindows = 64;
 
@@ -34,16 +35,17 @@ class SegmentRate {
       return;
     }
     window_filled_ += bytes;
-    // All segments of one turn of the loop have the same time.
+    // All segments of one turn of the loop have the same time, which would give a window of no
+    // duration.
     if (window_filled_ < window_bytes_ || complete == window_start_) return;
     AddWindow((complete - window_start_) * (static_cast<double>(window_bytes_) / window_filled_));
     window_start_ = complete;
     window_filled_ = 0;
   }
 
-  // The middle of all windows: a receiver that was held up for a while, and then read what had
-  // gathered meanwhile, sees a few windows that are too slow and a few that are too fast. 0 when
-  // there was not one window.
+  // Returns the median of all windows: a receiver that pauses and then reads the accumulated bytes
+  // sees a few windows that are too slow and a few that are too fast. Returns 0 if there is no full
+  // window.
   double bytes_per_second() const {
     if (windows_ == 0) return 0;
     std::array<absl::Duration, kWindows> sorted = times_;
@@ -62,7 +64,7 @@ class SegmentRate {
     window_bytes_ *= 2;
   }
 
-  uint64_t run_bytes_ = 0;  // of the busy run under way, while it settles
+  uint64_t run_bytes_ = 0;  // of the current busy run, up to kSettleBytes
   uint64_t window_bytes_ = kFirstWindowBytes;
   uint64_t window_filled_ = 0;
   Instant window_start_;

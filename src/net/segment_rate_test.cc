@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint64_t kSegment = 64 * 1024;
 
-// Segments that come one every `gap`, each flagged as its sender says.
+// Segments at intervals of `gap`, each with the given flag of its sender.
 class Link {
  public:
   void Deliver(int segments, absl::Duration gap, bool starved = false) {
@@ -29,14 +29,14 @@ TEST(SegmentRate, IsTheLinksRateWhenTheSenderAlwaysHasBytes) {
   EXPECT_NEAR(link.rate(), kSegment / 500e-6, 1);
 }
 
-TEST(SegmentRate, LeavesOutWhatABufferOnTheWayHeld) {
+TEST(SegmentRate, ExcludesTheBurstOfABufferOnTheWay) {
   Link link;
   link.Deliver(4, absl::Microseconds(5));
   link.Deliver(50, absl::Microseconds(500));
   EXPECT_NEAR(link.rate(), kSegment / 500e-6, 1);
 }
 
-TEST(SegmentRate, SaysNothingOfARelayThatPassesOnWhatCameInClumps) {
+TEST(SegmentRate, IsUnknownForARelayThatSendsInBursts) {
   Link link;
   for (int i = 0; i < 200; ++i) {
     link.Deliver(1, absl::Milliseconds(2), /*starved=*/true);
@@ -45,7 +45,7 @@ TEST(SegmentRate, SaysNothingOfARelayThatPassesOnWhatCameInClumps) {
   EXPECT_EQ(link.rate(), 0);
 }
 
-TEST(SegmentRate, LeavesOutTheTimeInWhichTheSenderHadNothing) {
+TEST(SegmentRate, ExcludesTheTimeInWhichTheSenderWasStarved) {
   Link link;
   link.Deliver(50, absl::Microseconds(500));
   link.Deliver(1, absl::Seconds(3), /*starved=*/true);
@@ -53,7 +53,7 @@ TEST(SegmentRate, LeavesOutTheTimeInWhichTheSenderHadNothing) {
   EXPECT_NEAR(link.rate(), kSegment / 500e-6, 1);
 }
 
-TEST(SegmentRate, IsNotMovedByAReceiverThatWasHeldUp) {
+TEST(SegmentRate, IsNotChangedByAPausedReceiver) {
   Link link;
   link.Deliver(4, absl::Microseconds(500));
   for (int i = 0; i < 3; ++i) {
@@ -73,14 +73,14 @@ TEST(SegmentRate, MeasuresSegmentsThatArriveManyInOneTurn) {
   EXPECT_NEAR(link.rate(), 16 * kSegment / 1e-3, 0.02 * 16 * kSegment / 1e-3);
 }
 
-TEST(SegmentRate, FollowsALongPullInWindowsThatGrow) {
+TEST(SegmentRate, MeasuresALongPullInGrowingWindows) {
   Link link;
   link.Deliver(10000, absl::Microseconds(100));
   link.Deliver(50000, absl::Microseconds(500));
   EXPECT_NEAR(link.rate(), kSegment / 500e-6, 1);
 }
 
-TEST(SegmentRate, SaysNothingOfAFewSegments) {
+TEST(SegmentRate, IsUnknownForAFewSegments) {
   Link link;
   link.Deliver(7, absl::Microseconds(500));
   EXPECT_EQ(link.rate(), 0);

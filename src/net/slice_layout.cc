@@ -5,14 +5,14 @@ namespace {
 
 constexpr uint64_t kSliceAlignment = 64;
 
-// The size of every slice but the last.
+// Returns the size of every slice except the last.
 uint64_t CommonSliceBytes(const SliceLayout& layout) {
   const uint64_t slices = static_cast<uint64_t>(layout.slices);
   if (slices == 1) return layout.object_bytes;
   const uint64_t even = layout.object_bytes / slices;
   const uint64_t up = (layout.object_bytes + slices * kSliceAlignment - 1) /
                       (slices * kSliceAlignment) * kSliceAlignment;
-  // Rounding up balances best, but must leave something for the last slice.
+  // Rounding up gives the most even slices, but must leave bytes for the last one.
   if (up * (slices - 1) < layout.object_bytes) return up;
   return even >= kSliceAlignment ? even / kSliceAlignment * kSliceAlignment : even;
 }

@@ -1,4 +1,4 @@
-// How an object is cut into slices. A value.
+// SliceLayout: how an object is cut into slices. A value.
 #ifndef PHALANX_NET_SLICE_LAYOUT_H_
 #define PHALANX_NET_SLICE_LAYOUT_H_
 
@@ -6,9 +6,9 @@
 
 namespace phalanx::net {
 
-// How an object of `object_bytes` bytes is cut: slice i is [Begin(i), Begin(i) + Size(i)) of the
-// object. All slices but the last have the same size, a multiple of 64 bytes where the object has
-// at least 64 bytes per slice. The last one takes what is left.
+// Slice i of an object of `object_bytes` bytes is [Begin(i), Begin(i) + Size(i)). All slices except
+// the last have the same size, a multiple of 64 bytes if the object has at least 64 bytes per
+// slice. The last slice has the rest.
 struct SliceLayout {
   uint64_t object_bytes = 0;
   int slices = 1;

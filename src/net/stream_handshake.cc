@@ -9,7 +9,7 @@
 namespace phalanx::net {
 namespace {
 
-// Two hellos and proofs are far shorter: what else fits is the first frame.
+// A hello and a proof are much shorter; the rest of the block can hold the first frame.
 constexpr size_t kReadBytes = 1024;
 
 std::string FreshNonce(const HandshakeConfig& config) {
@@ -41,12 +41,14 @@ StreamHandshake::~StreamHandshake() {
 }
 
 void StreamHandshake::Arm() {
+  // After the handshake, later bytes stay in the stream for its next owner.
   if (!handshake_.done()) stream_->OnReadable([this] { Drive(); });
   if (!unsent_.empty()) stream_->OnWritable([this] { Drive(); });
 }
 
 void StreamHandshake::Drive() {
   const absl::Status status = Advance();
+  // The end waits until our own proof is written, too: the peer needs it.
   if (!status.ok() || (handshake_.done() && unsent_.empty())) return End(status);
   Arm();
 }
@@ -54,7 +56,7 @@ void StreamHandshake::Drive() {
 absl::Status StreamHandshake::Advance() {
   for (;;) {
     PHALANX_ASSIGN_OR_RETURN(const bool wrote, WriteSome());
-    // Once the peer has proved itself the rest of its bytes are the protocol's.
+    // After the proof of the peer, its bytes belong to the protocol.
     if (handshake_.done()) return absl::OkStatus();
     PHALANX_ASSIGN_OR_RETURN(const bool read, ReadSome());
     if (!wrote && !read) return absl::OkStatus();
@@ -80,6 +82,8 @@ absl::StatusOr<bool> StreamHandshake::ReadSome() {
   PHALANX_RETURN_IF_ERROR(size.status());
   const absl::string_view bytes(buffer.data(), *size);
   const absl::StatusOr<size_t> used = handshake_.Consume(bytes);
+  // Before the check of `used`: after an error the peer still gets our hello, from which it learns
+  // the reason.
   unsent_ += handshake_.TakeOutput();
   PHALANX_RETURN_IF_ERROR(used.status());
   rest_.append(bytes.data() + *used, bytes.size() - *used);
@@ -87,6 +91,7 @@ absl::StatusOr<bool> StreamHandshake::ReadSome() {
 }
 
 void StreamHandshake::End(absl::Status status) {
+  // `done` can destroy this object.
   Done done = std::move(done_);
   if (status.ok()) {
     stream_->OnReadable(nullptr);
@@ -94,7 +99,7 @@ void StreamHandshake::End(absl::Status status) {
     done(Authenticated{std::move(stream_), handshake_.peer(), std::move(rest_)});
     return;
   }
-  // Our hello tells the peer why; what the stream does not take now is lost.
+  // From our hello the peer learns the reason. Bytes that the stream does not take now are lost.
   (void)WriteSome();
   stream_->Close();
   done(std::move(status));

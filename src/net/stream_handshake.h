@@ -1,7 +1,7 @@
-// StreamHandshake: runs one end of the handshake over a fresh connection.
+// StreamHandshake: runs one end of the handshake over a new connection.
 //
-// Owned by the loop that owns the stream; every call and callback happens there. Destroying it
-// before it has ended closes the stream and calls nothing.
+// Owned by the loop that owns the stream; every call and callback runs there. Destroying it before
+// it has ended closes the stream and calls nothing.
 #ifndef PHALANX_NET_STREAM_HANDSHAKE_H_
 #define PHALANX_NET_STREAM_HANDSHAKE_H_
 
@@ -23,11 +23,11 @@ class StreamHandshake {
   struct Authenticated {
     std::unique_ptr<ByteStream> stream;
     NodeKey peer;
-    // What the peer sent after the handshake and was read with it.
+    // Bytes that follow the handshake and were read with it.
     std::string rest;
   };
-  // Called once, in a later turn, as the last thing: it may destroy the StreamHandshake. Errors:
-  // Handshake's, Unavailable when the connection broke, DeadlineExceeded at the deadline.
+  // Called once, in a later turn, as the last action: it may destroy the StreamHandshake. Errors:
+  // those of Handshake, Unavailable if the connection breaks, DeadlineExceeded at the deadline.
   using Done = absl::AnyInvocable<void(absl::StatusOr<Authenticated>)>;
 
   StreamHandshake(Executor& executor, std::unique_ptr<ByteStream> stream,
@@ -38,7 +38,7 @@ class StreamHandshake {
 
  private:
   void Drive();
-  // False when there is nothing to do before the stream is ready again.
+  // Returns false if the stream is not ready.
   absl::StatusOr<bool> WriteSome();
   absl::StatusOr<bool> ReadSome();
   absl::Status Advance();

@@ -10,20 +10,19 @@
 namespace phalanx::net {
 namespace {
 
-// A copy that shares nothing with the original. Copies of a status share a counted text; the
-// counting in the system's Abseil is sound but not visible to ThreadSanitizer.
+// Returns a copy that shares no memory with `status`. Copies of a status share a reference-counted
+// text. The counting in the system's Abseil is correct but invisible to ThreadSanitizer.
 absl::Status Unshared(const absl::Status& status) {
   return absl::Status(status.code(), status.message());
 }
 
 }  // namespace
 
-// The subscriptions of one buffer. A waiter whose condition has come true stays in the table,
-// fired, until its posted task takes it out; Unsubscribe takes it out earlier, and the task finds
-// nothing.
+// The subscriptions of one buffer. A fired waiter stays in the table until its posted task removes
+// it. If Unsubscribe removes it earlier, the task finds nothing.
 class TransferBuffer::Waiters {
  public:
-  // True when somebody waits who has not fired.
+  // Returns true if there is a waiter that has not fired.
   bool any() const { return waiting_.load() != 0; }
 
   SubscriptionId Add(uint64_t slices, absl::Span<const uint64_t> seen, Executor& executor,
@@ -36,9 +35,9 @@ class TransferBuffer::Waiters {
     return id;
   }
 
-  // Fires those who wait for `slice` below `to`; with slice -1, everybody.
+  // Fires the waiters for `slice` below `to`, or all waiters if `slice` is -1.
   static void Fire(const std::shared_ptr<Waiters>& self, int slice, uint64_t to) {
-    // Posted without the lock: an executor that has shut down destroys the task at once.
+    // Posts without the lock, since an executor that has shut down destroys the task at once.
     for (const auto& [id, executor] : self->Mark(slice, to)) {
       executor->Post([self, id = id] {
         Task wake = self->Take(id);
@@ -47,7 +46,7 @@ class TransferBuffer::Waiters {
     }
   }
 
-  // Null if it is not there any more.
+  // Returns null if the waiter has been removed.
   Task Take(SubscriptionId id) {
     MutexLock lock(mu_);
     const auto it = waiters_.find(id);
@@ -61,7 +60,7 @@ class TransferBuffer::Waiters {
   void Clear() {
     std::map<SubscriptionId, Waiter> dropped;
     MutexLock lock(mu_);
-    // Those who fired have a task under way that will take them.
+    // A fired waiter stays: its posted task removes it.
     for (auto it = waiters_.begin(); it != waiters_.end();) {
       const auto next = std::next(it);
       if (!it->second.fired) dropped.insert(waiters_.extract(it));
@@ -98,7 +97,7 @@ class TransferBuffer::Waiters {
 
   std::atomic<int> waiting_{0};
   Mutex mu_;
-  // Ordered: subscribers wake in the order in which they came.
+  // Ordered, so that subscribers wake in the order of their subscriptions.
   std::map<SubscriptionId, Waiter> waiters_ ABSL_GUARDED_BY(mu_);
   SubscriptionId next_id_ ABSL_GUARDED_BY(mu_) = 1;
 };
@@ -138,6 +137,8 @@ void TransferBuffer::Publish(int slice, uint64_t to) {
   PHALANX_CHECK(to >= watermark(slice) && to <= layout_.Size(slice),
                 "a watermark rises, and within its slice");
   watermarks_[static_cast<size_t>(slice)].store(to);
+  // After the store: a subscriber either sees the new watermark or is counted here (see
+  // watermarks_).
   if (waiters_->any()) Waiters::Fire(waiters_, slice, to);
 }
 
@@ -164,7 +165,7 @@ TransferBuffer::SubscriptionId TransferBuffer::Subscribe(uint64_t slices,
                                                          Executor& executor, Task wake) {
   PHALANX_CHECK(seen.size() == static_cast<size_t>(layout_.slices), "one entry per slice");
   const SubscriptionId id = waiters_->Add(slices, seen, executor, std::move(wake));
-  // What was published before the waiter was in the table has not fired it.
+  // A Publish before the waiter was in the table has not fired it.
   if (closed()) {
     Waiters::Fire(waiters_, -1, 0);
     return id;

@@ -1,5 +1,5 @@
-// The bytes of one generation on this node while they arrive, and how far they have come: what a
-// pull writes into, pushes read from, and clients look through.
+// TransferBuffer: the bytes of one generation on this node while they arrive, and their watermarks.
+// A pull writes into it, pushes read from it, and clients map it.
 //
 //    PullReceiver ──Publish──►┌────────────────┐◄──Subscribe── PullSender (0..n, any loop)
 //    client's Publish ───────►│ TransferBuffer │◄──Subscribe── Store (readers, streaming reads)
@@ -9,13 +9,13 @@
 // Invariants
 //  1. Bytes [0, watermark(s)) of slice s are final: written before the watermark moved (release),
 //     read after it was seen (acquire).
-//  2. At most one writer per slice at a time; the store sees to that.
-//  3. What is published after Close has returned is ignored; a Publish that runs at the same time
-//     may still count. A closed buffer with every slice full is a complete copy.
+//  2. At most one writer per slice at a time; the store ensures this.
+//  3. A Publish after Close has returned is ignored; a concurrent Publish can still take effect. A
+//     closed buffer with every slice full is a complete copy.
 //
 // Thread rule: shared between loops by std::shared_ptr; every method is thread-safe. `watermark`
-// costs one atomic load; `Publish` one store and, only while somebody is subscribed and waiting,
-// one lock.
+// costs one atomic load; `Publish` costs one store and, only if a subscription is waiting, one
+// lock.
 #ifndef PHALANX_NET_TRANSFER_BUFFER_H_
 #define PHALANX_NET_TRANSFER_BUFFER_H_
 
@@ -38,42 +38,41 @@ class TransferBuffer {
   // bytes.size() == layout.object_bytes, 1 <= layout.slices <= kMaxSlices. Every slice starts at
   // watermark 0.
   TransferBuffer(SliceLayout layout, absl::Span<char> bytes, std::shared_ptr<void> memory);
-  // Subscriptions that have not fired are dropped: their `wake` is destroyed here, unrun.
+  // Drops the subscriptions that have not fired: destroys their `wake` without running it.
   ~TransferBuffer();
   TransferBuffer(const TransferBuffer&) = delete;
   TransferBuffer& operator=(const TransferBuffer&) = delete;
 
   const SliceLayout& layout() const { return layout_; }
-  // The whole of a slice's place. Only the slice's writer writes, and only at and above the
+  // Returns the memory of a slice. Only the writer of the slice writes, and only at and above the
   // watermark.
   absl::Span<char> slice(int slice) const;
 
   uint64_t watermark(int slice) const;
-  // Bytes over all slices, for progress displays.
+  // Returns the number of bytes present in all slices, for progress displays.
   uint64_t bytes_present() const;
   bool complete() const;
 
-  // Raises a slice's watermark and wakes those waiting for it; ignored once closed, which the
-  // watermark tells.
-  // REQUIRES: watermark(slice) <= to <= layout().Size(slice).
+  // Raises the watermark of a slice and wakes the subscriptions that wait for it. Ignored after
+  // Close; the watermark then stays as it is. REQUIRES: watermark(slice) <= to <=
+  // layout().Size(slice).
   void Publish(int slice, uint64_t to);
 
-  // No more bytes will come; `why` says the reason (OK when complete). Wakes everybody. The first
-  // call counts.
+  // Declares that no more bytes follow; `why` gives the reason (OK if complete). Wakes every
+  // subscription. Only the first call has an effect.
   void Close(const absl::Status& why);
   bool closed() const;
-  // OK while open.
+  // Returns OK while the buffer is open.
   absl::Status close_status() const;
 
   // Calls `wake` once on `executor` when a slice in `slices` (bit i = slice i) passes the watermark
-  // that `seen` holds for it, or the buffer is closed; soon if that is so already. 0-based `seen`
-  // has one entry per slice. Returns an id for Unsubscribe, never 0. `wake` must not own the
-  // buffer.
+  // that `seen` has for it, or when the buffer is closed; soon, if this already holds. `seen` has
+  // one entry per slice. Returns an id for Unsubscribe, never 0. `wake` must not own the buffer.
   using SubscriptionId = uint64_t;
   SubscriptionId Subscribe(uint64_t slices, absl::Span<const uint64_t> seen, Executor& executor,
                            Task wake);
-  // After return `wake` has run, or never will, and has been destroyed unless it is what is running
-  // now. Unknown ids are ignored. REQUIRES: called on the subscription's executor.
+  // After Unsubscribe returns, `wake` either has run or never runs, and is destroyed unless it is
+  // the running task. Ignores unknown ids. REQUIRES: called on the executor of the subscription.
   void Unsubscribe(SubscriptionId id);
 
  private:
@@ -83,11 +82,11 @@ class TransferBuffer {
   const SliceLayout layout_;
   const absl::Span<char> bytes_;
   const std::shared_ptr<void> memory_;
-  // Own synchronization; shared with the wake-ups under way, which may outlive this buffer.
+  // Synchronizes itself. Shared with posted wake-ups, which can outlive this buffer.
   const std::shared_ptr<Waiters> waiters_;
 
-  // Lock-free. Sequentially consistent, so that a publisher that sees nobody waiting and a
-  // subscriber that sees no new bytes cannot both be right.
+  // Lock-free. Sequentially consistent, so that it cannot happen that a publisher sees no waiting
+  // subscription and the subscriber sees no new bytes.
   const std::unique_ptr<std::atomic<uint64_t>[]> watermarks_;
   std::atomic<bool> closed_{false};
 

@@ -88,7 +88,7 @@ TEST_F(TransferBufferTest, StartsEmptyAndFills) {
   EXPECT_EQ(FirstWrongByte(*buffer), std::nullopt);
 }
 
-TEST_F(TransferBufferTest, AnObjectOfNoBytesIsComplete) { EXPECT_TRUE(EmptyBuffer(0)->complete()); }
+TEST_F(TransferBufferTest, AnEmptyObjectIsComplete) { EXPECT_TRUE(EmptyBuffer(0)->complete()); }
 
 TEST_F(TransferBufferTest, TheMemoryLivesAsLongAsTheBuffer) {
   auto memory = std::make_shared<std::vector<char>>(10);
@@ -115,7 +115,7 @@ TEST_F(TransferBufferTest, WakesASubscriberOnceAndInALaterTurn) {
   EXPECT_EQ(woken, 1);
 }
 
-TEST_F(TransferBufferTest, WakesSoonIfTheBytesAreThereAlready) {
+TEST_F(TransferBufferTest, WakesSoonIfTheBytesAreAlreadyPresent) {
   auto buffer = EmptyBuffer(100);
   Grow(*buffer, 0, 50);
   int woken = 0;
@@ -125,7 +125,7 @@ TEST_F(TransferBufferTest, WakesSoonIfTheBytesAreThereAlready) {
   EXPECT_EQ(woken, 1);
 }
 
-TEST_F(TransferBufferTest, WakesOnlyForTheSlicesAskedForAndPastWhatWasSeen) {
+TEST_F(TransferBufferTest, WakesOnlyForTheSubscribedSlicesAndPastTheSeenWatermark) {
   auto buffer = EmptyBuffer(300, 3);
   int woken = 0;
   buffer->Subscribe(0b101, {0, 0, 40}, loop_, Count(woken));
@@ -138,7 +138,7 @@ TEST_F(TransferBufferTest, WakesOnlyForTheSlicesAskedForAndPastWhatWasSeen) {
   EXPECT_EQ(woken, 1);
 }
 
-TEST_F(TransferBufferTest, WakesEverybodyOnCloseAndWhoComesAfterIt) {
+TEST_F(TransferBufferTest, CloseWakesEarlierAndLaterSubscribers) {
   auto buffer = EmptyBuffer(100, 2);
   int woken = 0;
   buffer->Subscribe(0b01, {100, 100}, loop_, Count(woken));
@@ -163,21 +163,21 @@ TEST_F(TransferBufferTest, TheFirstCloseCountsAndNothingIsPublishedAfterIt) {
   EXPECT_EQ(buffer->watermark(0), 10u);
 }
 
-TEST_F(TransferBufferTest, UnsubscribedIsNeverWoken) {
+TEST_F(TransferBufferTest, AnUnsubscribedTaskNeverRuns) {
   auto buffer = EmptyBuffer(100);
   int woken = 0;
   const auto before = buffer->Subscribe(1, {0}, loop_, Count(woken));
   const auto posted = buffer->Subscribe(1, {0}, loop_, Count(woken));
   buffer->Unsubscribe(before);
   Grow(*buffer, 0, 1);
-  // Its wake-up is under way, and is stopped.
+  // Its wake-up is posted, and is cancelled before it runs.
   buffer->Unsubscribe(posted);
   buffer->Unsubscribe(4711);
   Settle();
   EXPECT_EQ(woken, 0);
 }
 
-TEST_F(TransferBufferTest, UnsubscribeDestroysWhatWouldHaveRun) {
+TEST_F(TransferBufferTest, UnsubscribeDestroysThePendingTask) {
   auto buffer = EmptyBuffer(100);
   auto owned = std::make_shared<int>(0);
   const auto id = buffer->Subscribe(1, {0}, loop_, [owned] {});
@@ -186,7 +186,7 @@ TEST_F(TransferBufferTest, UnsubscribeDestroysWhatWouldHaveRun) {
   EXPECT_EQ(owned.use_count(), 1);
 }
 
-TEST_F(TransferBufferTest, ABufferThatGoesTakesItsSubscriptionsWithIt) {
+TEST_F(TransferBufferTest, ADestroyedBufferDropsItsSubscriptions) {
   auto buffer = EmptyBuffer(100);
   int woken = 0;
   auto owned = std::make_shared<int>(0);
@@ -209,7 +209,7 @@ TEST_F(TransferBufferTest, WakingALoopThatHasShutDownIsHarmless) {
   EXPECT_EQ(woken, 0);
 }
 
-// A reader on a loop of its own that follows one slice to its end, and checks every byte.
+// A reader on its own loop that follows one slice to its end and checks every byte.
 class Follower {
  public:
   Follower(std::shared_ptr<TransferBuffer> buffer, int slice, std::latch& finished)
@@ -237,7 +237,7 @@ class Follower {
     std::vector<uint64_t> seen(static_cast<size_t>(buffer_->layout().slices), 0);
     seen[static_cast<size_t>(slice_)] = seen_;
     const auto id = buffer_->Subscribe(uint64_t{1} << slice_, seen, loop_, [this] { Follow(); });
-    // Now and then changes its mind.
+    // Sometimes unsubscribes and subscribes again.
     if (wakes_ % 7 != 0) return;
     buffer_->Unsubscribe(id);
     loop_.Post([this] { Follow(); });
@@ -272,7 +272,7 @@ TEST(TransferBufferThreads, ManyFollowersSeeEveryByteOfManyWritersAndMissNoWakeU
     });
   }
   for (std::thread& writer : writers) writer.join();
-  // A wake-up that got lost would leave its follower waiting; the test's time limit would tell.
+  // A lost wake-up would leave its follower waiting until the time limit of the test.
   finished.wait();
   for (auto& follower : followers) {
     EXPECT_EQ(follower->wrong(), 0);

@@ -29,6 +29,7 @@ namespace phalanx::object_store {
 namespace {
 
 using ::phalanx::object_store::testing::LocalNode;
+using ::phalanx::object_store::testing::SocketFolder;
 using ::phalanx::testing::StatusIs;
 using ::phalanx::testing::TestSeed;
 using ::testing::HasSubstr;
@@ -147,15 +148,17 @@ TEST(LocalService, TheSocketIsForItsOwnerAlone) {
 }
 
 TEST(LocalService, MakesItsFolderPrivate) {
-  LocalNode node(uint64_t{64} << 20, absl::StrCat("/tmp/phalanx.folder.", getpid(), "/node.sock"));
+  const SocketFolder parent;
+  const std::string folder = parent.path() + "/private";
+  LocalNode node(uint64_t{64} << 20, folder + "/node.sock");
   struct stat found {};
-  const std::string folder = absl::StrCat("/tmp/phalanx.folder.", getpid());
   ASSERT_EQ(stat(folder.c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777, 0700u);
 }
 
 TEST(LocalService, AFolderThatOthersMayEnterIsRefused) {
-  const std::string folder = absl::StrCat("/tmp/phalanx.public.", getpid());
+  const SocketFolder parent;
+  const std::string folder = parent.path() + "/public";
   const std::string path = folder + "/node.sock";
   ASSERT_EQ(mkdir(folder.c_str(), 0755), 0);
   LocalNode node;
@@ -166,11 +169,11 @@ TEST(LocalService, AFolderThatOthersMayEnterIsRefused) {
   });
   EXPECT_THAT(started, StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("755")));
   EXPECT_NE(access(path.c_str(), F_OK), 0);
-  EXPECT_EQ(rmdir(folder.c_str()), 0);
 }
 
 TEST(LocalService, ASocketInUseIsNotTakenAndADeadOneIs) {
-  const std::string path = absl::StrCat("/tmp/phalanx.stale.", getpid(), "/node.sock");
+  const SocketFolder folder;
+  const std::string path = folder.path() + "/node.sock";
   {
     LocalNode node(uint64_t{64} << 20, path);
     absl::Status second;
@@ -195,9 +198,8 @@ TEST(LocalService, ASocketInUseIsNotTakenAndADeadOneIs) {
 }
 
 TEST(LocalService, AFileInTheSocketsPlaceIsLeftAlone) {
-  const std::string folder = absl::StrCat("/tmp/phalanx.file.", getpid());
-  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
-  const std::string path = folder + "/node.sock";
+  const SocketFolder folder;
+  const std::string path = folder.path() + "/node.sock";
   close(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
   LocalNode node;
   node.OnLoop([&] {
@@ -208,8 +210,6 @@ TEST(LocalService, AFileInTheSocketsPlaceIsLeftAlone) {
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("107")));
   });
   EXPECT_EQ(access(path.c_str(), F_OK), 0);
-  unlink(path.c_str());
-  rmdir(folder.c_str());
 }
 
 TEST(LocalService, AnotherVersionIsRefusedWithBothNamed) {
@@ -448,10 +448,12 @@ TEST(LocalService, SurvivesHavingNoDescriptorLeft) {
 
 TEST(LocalService, AnotherUserIsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
-  LocalNode node(uint64_t{64} << 20, absl::StrCat("/tmp/phalanx.open.", getpid(), "/node.sock"));
+  // Another user can get there.
+  const SocketFolder folder("/tmp");
+  LocalNode node(uint64_t{64} << 20, folder.path() + "/node.sock");
   // Even with a socket that is open to all.
   ASSERT_EQ(chmod(node.socket().c_str(), 0666), 0);
-  ASSERT_EQ(chmod(absl::StrCat("/tmp/phalanx.open.", getpid()).c_str(), 0755), 0);
+  ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
   const pid_t child = fork();
   if (child == 0) {
     if (seteuid(65534) != 0) _exit(2);

@@ -3,7 +3,7 @@
 //
 // An input is a list of (what and which, argument, ...); what follows is told at each of them.
 // Objects may be named by one byte (directory/fuzz/short_ids.h).
-#include "src/object_store/store_fuzz.h"
+#include "src/object_store/testing/store_fuzz.h"
 
 #include <cstddef>
 #include <cstdint>

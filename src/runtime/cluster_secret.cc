@@ -23,6 +23,7 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& file) {
         absl::StrCat("cannot read the secret in ", file, ": ", strerror(errno));
     return errno == EACCES ? absl::PermissionDeniedError(text) : absl::NotFoundError(text);
   }
+  // One byte more than allowed, so that a file that is too long is an error and not cut off.
   std::string bytes(kMaxSecretBytes + 1, '\0');
   in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   if (in.gcount() > static_cast<std::streamsize>(kMaxSecretBytes)) {
@@ -30,11 +31,13 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& file) {
         absl::StrCat("the secret in ", file, " is longer than ", kMaxSecretBytes, " bytes"));
   }
   bytes.resize(static_cast<size_t>(in.gcount()));
+  // Editors add a newline, and `echo` does too.
   std::string secret(absl::StripAsciiWhitespace(bytes));
-  if (secret.empty()) return absl::InvalidArgumentError(absl::StrCat(file, " has no secret in it"));
+  if (secret.empty()) return absl::InvalidArgumentError(absl::StrCat(file, " contains no secret"));
+  // Only a warning: the node works, but other users of this host can join its cluster.
   struct stat info;
   if (stat(file.c_str(), &info) == 0 && (info.st_mode & S_IROTH) != 0) {
-    PHALANX_LOG(WARNING) << "everybody on this host can read the secret" << LogField("file", file);
+    PHALANX_LOG(WARNING) << "every user of this host can read the secret" << LogField("file", file);
   }
   return secret;
 }
@@ -42,6 +45,8 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& file) {
 }  // namespace
 
 absl::StatusOr<std::string> ReadClusterSecret(const std::string& file) {
+  // A file on the command line is deliberate, so an error in it must not fall back to the
+  // environment.
   if (!file.empty()) return ReadSecretFile(file);
   const char* secret = std::getenv("PHALANX_SECRET");
   const absl::string_view text = absl::StripAsciiWhitespace(secret == nullptr ? "" : secret);

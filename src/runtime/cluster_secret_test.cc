@@ -18,7 +18,7 @@ std::string WriteFile(const std::string& name, const std::string& text) {
   return path;
 }
 
-TEST(ClusterSecretTest, AFileWinsOverTheEnvironmentWhichWinsOverNone) {
+TEST(ClusterSecretTest, TheFileOverridesTheEnvironment) {
   unsetenv("PHALANX_SECRET");
   EXPECT_THAT(ReadClusterSecret(""), IsOkAndHolds(""));
   setenv("PHALANX_SECRET", " from the environment\n", 1);
@@ -27,7 +27,7 @@ TEST(ClusterSecretTest, AFileWinsOverTheEnvironmentWhichWinsOverNone) {
   unsetenv("PHALANX_SECRET");
 }
 
-TEST(ClusterSecretTest, FilesWithoutASecretAreRefused) {
+TEST(ClusterSecretTest, RejectsFilesWithoutASecret) {
   EXPECT_THAT(ReadClusterSecret("/nonexistent/secret"), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(ReadClusterSecret(WriteFile("blank", " \n")),
               StatusIs(absl::StatusCode::kInvalidArgument));

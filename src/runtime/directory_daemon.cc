@@ -7,7 +7,7 @@
 #include "src/common/log.h"
 #include "src/common/random.h"
 #include "src/common/status_macros.h"
-#include "src/directory/grpc/front_door.h"
+#include "src/directory/grpc/port_multiplexer.h"
 #include "src/directory/shard.h"
 #include "src/runtime/metrics.h"
 #include "src/runtime/metrics_server.h"
@@ -20,10 +20,12 @@ constexpr int kMaxShards = 4096;
 absl::Status Validate(const DirectoryConfig& config) {
   if (config.num_shards < 1 || config.num_shards > kMaxShards || config.shard_index < 0 ||
       config.shard_index >= config.num_shards) {
-    return absl::InvalidArgumentError(absl::StrCat("there is no shard ", config.shard_index, " of ",
-                                                   config.num_shards, " (at most ", kMaxShards,
-                                                   ")"));
+    return absl::InvalidArgumentError(absl::StrCat("shard ", config.shard_index, " of ",
+                                                   config.num_shards, " does not exist (at most ",
+                                                   kMaxShards, " shards)"));
   }
+  // A shorter lease would expire under ordinary scheduling delays; a longer one would leave dead
+  // nodes in the directory.
   if (config.core.lease < absl::Milliseconds(100) || config.core.lease > absl::Hours(1)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the lease is ", absl::FormatDuration(config.core.lease), ", not between 100ms and 1h"));
@@ -39,38 +41,43 @@ std::string CollectMetrics(const directory::Shard& shard) {
   v1::GetStatusResponse status;
   shard.FillStatus(&status);
   MetricsText metrics;
-  metrics.Gauge("phalanx_directory_uptime_seconds", "Since this shard started.",
+  metrics.Gauge("phalanx_directory_uptime_seconds", "Seconds since this shard started.",
                 static_cast<double>(status.uptime_ns()) / 1e9);
+  // A node keeps its session for the grace time after its stream broke, so both numbers are
+  // reported.
   double connected = 0;
   for (const v1::NodeStatus& node : status.nodes()) connected += node.connected() ? 1 : 0;
   metrics.Gauge("phalanx_directory_nodes", "Nodes with a session.", status.nodes_size());
-  metrics.Gauge("phalanx_directory_nodes_connected", "Nodes whose stream is up.", connected);
-  metrics.Gauge("phalanx_directory_objects", "Objects known.",
+  metrics.Gauge("phalanx_directory_nodes_connected", "Nodes with a connected stream.", connected);
+  metrics.Gauge("phalanx_directory_objects", "Objects that this shard knows.",
                 static_cast<double>(status.objects()));
-  metrics.Gauge("phalanx_directory_tombstones", "Deleted objects remembered.",
+  metrics.Gauge("phalanx_directory_tombstones", "Tombstones of deleted objects.",
                 static_cast<double>(status.tombstones()));
-  metrics.Gauge("phalanx_directory_inline_bytes", "Bytes of small objects kept.",
+  metrics.Gauge("phalanx_directory_inline_bytes", "Bytes of small objects in the inline cache.",
                 static_cast<double>(status.inline_bytes()));
-  metrics.Gauge("phalanx_directory_waiting", "Nodes that wait for an object, over all objects.",
+  metrics.Gauge("phalanx_directory_waiting", "Waiting nodes, summed over all objects.",
                 static_cast<double>(status.waiting()));
-  // In order of their names: a map has none of its own.
+  // Sorted by name, so that the samples of each scrape have the same order.
   std::map<std::string, uint64_t> counters(status.counters().begin(), status.counters().end());
+  // These counters can fall, so they are gauges under their own names. All others only grow.
   for (const absl::string_view now : {"sessions", "streams", "messages_unacknowledged", "holds",
                                       "holds_complete", "sticky", "broadcasts_waited_for"}) {
     const auto found = counters.find(std::string(now));
     if (found == counters.end()) continue;
-    metrics.Gauge(absl::StrCat("phalanx_directory_", now), "How many there are now.",
+    metrics.Gauge(absl::StrCat("phalanx_directory_", now), "Current number.",
                   static_cast<double>(found->second));
     counters.erase(found);
   }
   for (const auto& [name, value] : counters) {
-    metrics.Counter("phalanx_directory_events_total", "What happened, by kind.",
-                    static_cast<double>(value), {{"event", name}});
+    // One metric with a label, so that a new event needs no new metric.
+    metrics.Counter("phalanx_directory_events_total", "Events by kind.", static_cast<double>(value),
+                    {{"event", name}});
   }
   return metrics.text();
 }
 
-// Expected ends of sessions are news, the others are trouble; a crowd of either fills no disk.
+// An expected end of a session is INFO, any other is a WARNING. The rate limit keeps a burst of
+// either from filling the disk.
 void LogEvent(absl::string_view event, absl::string_view node, const absl::Status& why) {
   if (why.ok()) {
     PHALANX_LOG_EVERY(INFO, absl::Milliseconds(100)) << event << LogField("node", node);
@@ -91,8 +98,8 @@ struct DirectoryDaemon::Impl {
 
   directory::Shard shard;
   const directory::LocalDoor local_door;
-  // Before the shard that they serve.
-  std::unique_ptr<directory::FrontDoor> door;
+  // Destroyed before the shard that they serve.
+  std::unique_ptr<directory::PortMultiplexer> port;
   std::unique_ptr<MetricsServer> metrics;
 };
 
@@ -102,14 +109,17 @@ absl::StatusOr<std::unique_ptr<DirectoryDaemon>> DirectoryDaemon::Start(
   directory::SessionConfig session;
   session.cluster_id = config.cluster_id;
   session.secret = config.secret;
+  // The handshake carries the index and the number of shards, so a node with a wrong list is
+  // refused.
   session.shard_index = static_cast<uint32_t>(config.shard_index);
   session.num_shards = static_cast<uint32_t>(config.num_shards);
   session.lease = config.core.lease;
   session.reconnect_grace = config.reconnect_grace;
   auto impl = std::make_unique<Impl>(control, std::move(session), config);
+  // The observer is set before the port opens, so that it sees the first session too.
   impl->shard.Observe(LogEvent);
   PHALANX_ASSIGN_OR_RETURN(
-      impl->door, directory::FrontDoor::Listen(config.listen, control, network, impl->shard));
+      impl->port, directory::PortMultiplexer::Listen(config.listen, control, network, impl->shard));
   if (!config.metrics_listen.empty()) {
     PHALANX_RETURN_IF_ERROR(CheckMetricsAddress(config.metrics_listen, config.metrics_open));
     PHALANX_ASSIGN_OR_RETURN(
@@ -123,7 +133,7 @@ absl::StatusOr<std::unique_ptr<DirectoryDaemon>> DirectoryDaemon::Start(
 DirectoryDaemon::DirectoryDaemon(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 DirectoryDaemon::~DirectoryDaemon() = default;
 
-const net::Address& DirectoryDaemon::address() const { return impl_->door->address(); }
+const net::Address& DirectoryDaemon::address() const { return impl_->port->address(); }
 
 net::Address DirectoryDaemon::metrics_address() const {
   return impl_->metrics == nullptr ? "" : impl_->metrics->address();

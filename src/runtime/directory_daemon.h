@@ -1,6 +1,6 @@
 // One shard of the directory as a daemon: the shard, its port and its metrics.
 //
-// Made and destroyed by main while the control loop does not run, or on the loop; owned by main.
+// Owned by main. main creates and destroys it while the control loop does not run, or on the loop.
 #ifndef PHALANX_RUNTIME_DIRECTORY_DAEMON_H_
 #define PHALANX_RUNTIME_DIRECTORY_DAEMON_H_
 
@@ -25,29 +25,30 @@ struct DirectoryConfig {
   std::string secret;
   // Empty: no metrics.
   net::Address metrics_listen;
-  // Metrics ask for no secret: only with this are they served beyond loopback.
+  // Metrics need no secret. Only if this is true are they served beyond loopback.
   bool metrics_open = false;
   directory::DirectoryOptions core;
-  // The lease at most.
+  // At most the lease.
   absl::Duration reconnect_grace = directory::SessionConfig{}.reconnect_grace;
 };
 
 class DirectoryDaemon {
  public:
-  // Serves nodes and tools from the first turn of the loop on. InvalidArgument, FailedPrecondition
-  // (beyond loopback without a secret), AlreadyExists (port in use); the text names the address.
+  // Serves nodes and tools from the first turn of the loop on. Errors: InvalidArgument,
+  // FailedPrecondition (an address beyond loopback without a secret), AlreadyExists (port in use).
+  // The text names the address.
   static absl::StatusOr<std::unique_ptr<DirectoryDaemon>> Start(const DirectoryConfig& config,
                                                                 Executor& control,
                                                                 net::TcpNetwork& network);
-  // Nodes see their streams break, and come back when the next life listens there.
+  // The nodes' streams break. The nodes reconnect when a restarted shard listens on the address.
   ~DirectoryDaemon();
 
-  // With the real port.
+  // The address with the port that the system chose.
   const net::Address& address() const;
-  // Empty when there are none.
+  // Empty if there are no metrics.
   net::Address metrics_address() const;
 
-  // For a node on the same loop: its session needs no socket.
+  // For a node on the same loop, whose session then needs no socket.
   const directory::LocalDoor& local_door() const;
 
  private:

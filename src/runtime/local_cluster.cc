@@ -17,8 +17,8 @@ constexpr char kAnyPort[] = "127.0.0.1:0";
 
 }  // namespace
 
-// One daemon on a loop of its own; destroying it ends it. The daemon is made before the loop starts
-// and destroyed after it has stopped, both on the caller's thread.
+// One daemon on its own loop; the destructor ends it. The daemon is created before the loop starts
+// and destroyed after the loop has stopped, both on the caller's thread.
 struct LocalCluster::Member {
   ~Member() {
     loop.Stop();
@@ -40,6 +40,7 @@ LocalCluster::LocalCluster(LocalClusterOptions options, TemporaryFolder folder)
       nodes_(static_cast<size_t>(options_.nodes)) {}
 
 LocalCluster::~LocalCluster() {
+  // Nodes first: they would otherwise log the loss of their shards.
   nodes_.clear();
   shards_.clear();
 }
@@ -48,6 +49,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(LocalClusterOp
   if (options.shards < 1 || options.nodes < 0) {
     return absl::InvalidArgumentError("a cluster has at least one shard");
   }
+  // All members share one process, and so one limit of descriptors.
   PHALANX_RETURN_IF_ERROR(net::RaiseFileDescriptorLimit().status());
   PHALANX_ASSIGN_OR_RETURN(TemporaryFolder folder, TemporaryFolder::Make());
   auto cluster =
@@ -60,16 +62,18 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(LocalClusterOp
 absl::Status LocalCluster::StartShard(int shard) {
   const size_t index = static_cast<size_t>(shard);
   DirectoryConfig config;
+  // An ephemeral port at the first start, and the same port at a restart.
   config.listen = shard_addresses_[index];
   config.shard_index = shard;
   config.num_shards = options_.shards;
   config.secret = options_.secret;
   config.core = options_.directory;
-  // It gets a port of its own then, which nobody knows.
+  // A first life gets a new port, which no node knows yet, so no node can have registered before.
   config.core.first_life = config.listen == kAnyPort;
   auto member = std::make_unique<Member>();
   PHALANX_ASSIGN_OR_RETURN(member->shard,
                            DirectoryDaemon::Start(config, member->loop, member->network));
+  // A restart binds the same port, which the nodes have in their configuration.
   shard_addresses_[index] = member->shard->address();
   PHALANX_RETURN_IF_ERROR(member->loop.Start(absl::StrCat("shard-", shard)));
   shards_[index] = std::move(member);
@@ -83,8 +87,10 @@ absl::Status LocalCluster::StartNode(int node) {
   config.node.secret = options_.secret;
   config.node.data_plane = options_.data_plane;
   config.directories = shard_addresses_;
+  // The same path after a restart, so that clients can reconnect.
   config.socket = absl::StrCat(folder_.path(), "/", NodeName(node), ".sock");
   config.io_threads = options_.io_threads;
+  // Last, so that a test can override every setting above.
   if (options_.configure_node) options_.configure_node(node, config);
   auto member = std::make_unique<Member>();
   PHALANX_ASSIGN_OR_RETURN(member->node, NodeDaemon::Start(std::move(config), member->loop));
@@ -133,6 +139,7 @@ void LocalCluster::OnNode(int node, absl::AnyInvocable<void(Node&)> task) {
   Member& member = *nodes_[static_cast<size_t>(node)];
   std::promise<void> ran;
   member.loop.Post([&member, &task, &ran] {
+    // The caller waits, so references to its variables are safe.
     task(member.node->node());
     ran.set_value();
   });

@@ -1,8 +1,8 @@
-// A whole cluster in one process: k shards and n nodes over real sockets on loopback, each with
-// loops of its own and a socket for clients. For tests, benchmarks and experiments.
+// A whole cluster in one process: k shards and n nodes over real sockets on loopback. Each member
+// has its own loops, and each node has a socket for clients. For tests, benchmarks and experiments.
 //
-//   auto cluster = LocalCluster::Start({.nodes = 4}).value();
-//   auto client = Client::Connect({.address = cluster->client_address(2)}).value();
+// |  auto cluster = LocalCluster::Start({.nodes = 4}).value();
+// |  auto client = Client::Connect({.address = cluster->client_address(2)}).value();
 //
 // One thread at a time.
 #ifndef PHALANX_RUNTIME_LOCAL_CLUSTER_H_
@@ -29,30 +29,31 @@ struct LocalClusterOptions {
   directory::DirectoryOptions directory = {};
   net::DataPlaneOptions data_plane = {};
   int io_threads = 1;
-  // Changes the configuration of a node before it starts; may be empty.
+  // Changes the configuration of a node before the node starts; can be empty.
   std::function<void(int node, NodeConfig& config)> configure_node = {};
 };
 
 class LocalCluster {
  public:
-  // Starts everything. Nodes are called n0, n1, ...; they may not have reached the directory yet
-  // when this returns (calls wait for it). Errors as the daemons'.
+  // Starts all members. Nodes are named n0, n1, and so on. The nodes can still be connecting to the
+  // directory when this returns; calls wait for the connection. Errors as those of the daemons.
   static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(LocalClusterOptions options);
   ~LocalCluster();
 
   int nodes() const;
   int shards() const;
   static std::string NodeName(int node);
-  // "unix:...", the same for every life of the node.
+  // "unix:...", the same after every restart of the node.
   std::string client_address(int node) const;
   // The shards' addresses, separated by commas.
   std::string directory() const;
 
-  // The node or shard ends from one moment to the next, as if its process were killed: its sockets
-  // are closed, its memory is gone. REQUIRES: it runs.
+  // Ends the node or shard at once, as if its process were killed: its sockets are closed and its
+  // memory is lost. REQUIRES: it runs.
   void KillNode(int node);
   void KillShard(int shard);
-  // A new life in the same place. Errors as the daemons'. REQUIRES: it does not run.
+  // Starts it again under the same address and name. Errors as those of the daemons. REQUIRES: it
+  // does not run.
   absl::Status RestartNode(int node);
   absl::Status RestartShard(int shard);
   bool node_runs(int node) const;

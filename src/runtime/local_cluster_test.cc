@@ -51,7 +51,7 @@ class LocalClusterTest : public ::testing::Test {
   std::unique_ptr<LocalCluster> cluster_;
 };
 
-TEST_F(LocalClusterTest, EveryNodeGetsWhatOneHasPut) {
+TEST_F(LocalClusterTest, EveryNodeCanGetAnObject) {
   Start({.nodes = 4});
   const ObjectId id = ObjectId::FromName("test", "one");
   const std::string bytes = Pattern(3 << 20, 1);
@@ -81,7 +81,7 @@ TEST_F(LocalClusterTest, AKilledNodeCanBeStartedAgain) {
   ExpectGet(0, id, bytes);
 }
 
-TEST_F(LocalClusterTest, AKilledShardLearnsEverythingAgain) {
+TEST_F(LocalClusterTest, ARestartedShardRelearnsItsObjects) {
   Start({.nodes = 2});
   const ObjectId id = ObjectId::FromName("test", "kept");
   const std::string bytes = Pattern(2 << 20, 1);
@@ -91,7 +91,7 @@ TEST_F(LocalClusterTest, AKilledShardLearnsEverythingAgain) {
   ExpectGet(1, id, bytes);
 }
 
-TEST_F(LocalClusterTest, ClientsOfADeadNodeAreToldSo) {
+TEST_F(LocalClusterTest, ClientsOfADeadNodeGetUnavailable) {
   Start({.nodes = 1});
   const std::shared_ptr<Client> client = Connect(0);
   const Future<Buffer> get = client->Get(ObjectId::FromName("test", "never"));
@@ -107,7 +107,7 @@ TEST_F(LocalClusterTest, MembersShareTheSecret) {
   ExpectGet(1, id, bytes);
 }
 
-TEST_F(LocalClusterTest, ANodeWithAnotherSecretStaysOutside) {
+TEST_F(LocalClusterTest, ANodeWithAnotherSecretCannotJoin) {
   Start({.nodes = 2, .secret = "correct horse", .configure_node = [](int node, NodeConfig& config) {
            if (node == 1) config.node.secret = "battery staple";
          }});

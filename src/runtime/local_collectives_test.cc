@@ -19,7 +19,7 @@ using testing::IsOk;
 
 constexpr absl::Duration kDeadline = absl::Seconds(60);
 constexpr int kNodes = 5;
-// Parts of it are large enough to be had from a neighbour, and differ in size.
+// The parts are large enough to be fetched from a neighbour, and their sizes differ.
 constexpr uint64_t kCount = 2'000'003;
 
 // Element i of source n, or of the sum of all.
@@ -79,7 +79,7 @@ class LocalCollectivesTest : public ::testing::Test {
     ASSERT_THAT(got, IsOk());
     for (int n = 0; n < kNodes; ++n) EXPECT_TRUE((*got)[n].view() == Source(n)) << n;
   }
-  // The parts that were reduced, one after the other.
+  // Checks the parts that were reduced, one after the other.
   void ExpectSum(const std::vector<Future<Buffer>>& reduced) {
     std::string all;
     for (const Future<Buffer>& each : reduced) {
@@ -94,10 +94,10 @@ class LocalCollectivesTest : public ::testing::Test {
   std::vector<std::shared_ptr<Client>> clients_;
 };
 
-TEST_F(LocalCollectivesTest, WhoComesLateToAnAllGatherHasTheSame) {
+TEST_F(LocalCollectivesTest, ALateParticipantOfAnAllGatherGetsTheSame) {
   std::vector<Future<std::vector<Buffer>>> gathered;
   for (int n = 0; n < kNodes - 1; ++n) Put(n);
-  // 4 is the neighbour of 3, and has neither put nor asked.
+  // 4 is the neighbour of 3; it has neither put its object nor called AllGather.
   for (int n = 0; n < kNodes - 1; ++n) gathered.push_back(Gather(n));
   for (int n = 0; n < kNodes - 1; ++n) {
     EXPECT_THAT(clients_[n]->Get(Ids("source")[(n + 2) % (kNodes - 1)]).Wait(kDeadline), IsOk());
@@ -107,19 +107,19 @@ TEST_F(LocalCollectivesTest, WhoComesLateToAnAllGatherHasTheSame) {
   for (const auto& each : gathered) ExpectAll(each);
 }
 
-TEST_F(LocalCollectivesTest, AnAllGatherGoesOnWithoutANeighbourThatDies) {
+TEST_F(LocalCollectivesTest, AnAllGatherContinuesWithoutADeadNeighbour) {
   for (int n = 0; n < kNodes; ++n) Put(n);
-  // What node 2 has put is somewhere else, too.
+  // Another node also has a copy of node 2's object.
   ASSERT_THAT(clients_[0]->Get(Ids("source")[2]).Wait(kDeadline), IsOk());
   std::vector<Future<std::vector<Buffer>>> gathered;
   for (const int n : {1, 2, 0, 4, 3}) gathered.push_back(Gather(n));
   cluster_->KillNode(2);
-  // Its own may have been done before.
+  // Node 1 can have finished before node 2 died.
   gathered[1].Wait(kDeadline).status().IgnoreError();
   for (const size_t n : {0, 2, 3, 4}) ExpectAll(gathered[n]);
 }
 
-TEST_F(LocalCollectivesTest, AReduceScatterIsTheSumAndCanBeGatheredAndDeleted) {
+TEST_F(LocalCollectivesTest, AReduceScatterResultCanBeGatheredAndDeleted) {
   std::vector<Future<Buffer>> reduced;
   for (int n = 0; n < kNodes; ++n) {
     Put(n);
@@ -139,7 +139,7 @@ TEST_F(LocalCollectivesTest, AReduceScatterIsTheSumAndCanBeGatheredAndDeleted) {
   }
 }
 
-TEST_F(LocalCollectivesTest, AReduceScatterGoesOnWhenATaskThatWasKilledIsRunAgain) {
+TEST_F(LocalCollectivesTest, AReduceScatterContinuesWhenAKilledTaskRestarts) {
   for (int n = 0; n < kNodes; ++n) Put(n);
   std::vector<Future<Buffer>> reduced(kNodes);
   for (const int n : {0, 1, 3, 4}) reduced[n] = Reduce(n);

@@ -18,7 +18,7 @@ using testing::StatusIs;
 
 constexpr absl::Duration kDeadline = absl::Seconds(60);
 
-// Element i of the f32 that source `n` of so many consists of: sums of them are exact.
+// Element i of the f32 elements of source `n`. Their values are small, so sums are exact.
 std::string Floats(int n, uint64_t count) {
   std::string bytes(4 * count, '\0');
   for (uint64_t i = 0; i < count; ++i) {
@@ -54,7 +54,7 @@ class LocalReduceTest : public ::testing::Test {
   ObjectId Source(int round, int n) {
     return ObjectId::FromName("source", absl::StrCat(round, "/", n));
   }
-  // Every node has one; a Reduce by node `at` is asked for before half of them are there.
+  // Every node has one source. Node `at` calls Reduce before half of the sources exist.
   void ReduceOnce(int round, int at, uint64_t count) {
     SCOPED_TRACE(absl::StrCat("round ", round));
     const int nodes = cluster_->nodes();
@@ -90,13 +90,13 @@ TEST_F(LocalReduceTest, SumsOfAllSizesAreExact) {
   }
 }
 
-TEST_F(LocalReduceTest, SourcesMayBeOfOtherShards) {
+TEST_F(LocalReduceTest, SourcesCanBeOnOtherShards) {
   Start({.shards = 3, .nodes = 4});
   for (int round = 0; round < 10; ++round) ReduceOnce(round, round % 4, 50'000);
 }
 
-// Small ones, trees and rings, each of sources of several shards.
-TEST_F(LocalReduceTest, AResultHasTheMetadataOfTheFirstSourceThatHasAny) {
+// Small objects, trees and rings, each with sources on several shards.
+TEST_F(LocalReduceTest, TheResultHasTheMetadataOfTheFirstSourceWithMetadata) {
   Start({.shards = 3, .nodes = 4});
   int round = 0;
   for (const uint64_t count : {10, 50'000, 2'000'000}) {
@@ -134,7 +134,8 @@ TEST_F(LocalReduceTest, AResultHasTheMetadataOfTheFirstSourceThatHasAny) {
   }
 }
 
-// Half its bytes are floats, the others but the last are 16-bit integers that carry, and a count.
+// The first half of the bytes are floats; the others are 16-bit integers that carry, and a count at
+// the end.
 std::string Mixed(int n, uint64_t half) {
   std::string bytes(2 * half + 8, '\0');
   for (uint64_t at = 0; at < half; at += 4) {
@@ -165,8 +166,8 @@ void ExpectSums(absl::string_view result, const std::vector<std::string>& source
   }
 }
 
-// By inline bytes, by trees and by a ring.
-TEST_F(LocalReduceTest, ElementsOfSeveralTypesAreEachFoldedAsWhatTheyAre) {
+// With inline bytes, with trees and with a ring.
+TEST_F(LocalReduceTest, FoldsRunsOfSeveralTypesEachInItsType) {
   Start({.shards = 2, .nodes = 4});
   int round = 0;
   for (const uint64_t half : {uint64_t{64}, uint64_t{100'032}, uint64_t{4'000'000}}) {
@@ -202,7 +203,7 @@ TEST_F(LocalReduceTest, ElementsOfSeveralTypesAreEachFoldedAsWhatTheyAre) {
   }
 }
 
-TEST_F(LocalReduceTest, SourcesOfAnotherSizeThanTheRunsAreRefused) {
+TEST_F(LocalReduceTest, RejectsSourcesOfAnotherSizeThanTheRuns) {
   Start({.shards = 1, .nodes = 2});
   std::vector<ObjectId> sources = {Source(1, 0), Source(1, 1)};
   for (int n = 0; n < 2; ++n) {

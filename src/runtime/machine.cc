@@ -29,7 +29,8 @@ std::optional<std::string> ReadFile(const std::string& path) {
   return text.str();
 }
 
-// The number in a file of one; nothing for "max", what is no number, and no file.
+// Returns the number in a file. Returns nothing for "max", for any other text, and if there is no
+// file.
 std::optional<uint64_t> ReadNumber(const std::string& path) {
   const std::optional<std::string> text = ReadFile(path);
   uint64_t number = 0;
@@ -37,7 +38,7 @@ std::optional<uint64_t> ReadNumber(const std::string& path) {
   return number;
 }
 
-// The number after "key" at the start of a line.
+// Returns the number after "key" at the start of a line.
 std::optional<uint64_t> FindNumber(absl::string_view text, absl::string_view key) {
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     if (!absl::ConsumePrefix(&line, key)) continue;
@@ -49,12 +50,12 @@ std::optional<uint64_t> FindNumber(absl::string_view text, absl::string_view key
   return std::nullopt;
 }
 
-// How one version of cgroups names things.
+// The file names of one version of cgroups.
 struct CgroupFiles {
   absl::string_view mount;
   absl::string_view limit;
   absl::string_view usage;
-  // In memory.stat: page cache that the kernel would give up before the limit is felt.
+  // In memory.stat: page cache that the kernel reclaims before it enforces the limit.
   absl::string_view reclaimable;
 };
 constexpr CgroupFiles kVersion2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
@@ -68,11 +69,12 @@ std::optional<uint64_t> RoomInFolder(const std::string& folder, const CgroupFile
   uint64_t used = ReadNumber(absl::StrCat(folder, "/", files.usage)).value_or(0);
   const std::string stat = ReadFile(absl::StrCat(folder, "/memory.stat")).value_or("");
   used -= std::min(used, FindNumber(stat, files.reclaimable).value_or(0));
+  // The usage can exceed a limit that was lowered.
   return *limit - std::min(*limit, used);
 }
 
-// The least room in the cgroup and those above it. Inside a container the path may name a place
-// outside of what is mounted: folders that are not there do not limit, the mount's own does.
+// Returns the minimum over the cgroup and those above it. In a container the path can name a folder
+// that is not mounted; a missing folder does not limit, and the mount's own folder does.
 uint64_t RoomInCgroups(absl::string_view root, absl::string_view path, const CgroupFiles& files) {
   uint64_t room = UINT64_MAX;
   std::string below(absl::StripSuffix(path, "/"));
@@ -91,6 +93,7 @@ absl::StatusOr<uint64_t> AvailableMemory(absl::string_view root) {
   const std::optional<std::string> meminfo = ReadFile(path);
   const std::optional<uint64_t> available_kib =
       meminfo ? FindNumber(*meminfo, "MemAvailable:") : std::nullopt;
+  // Without this number any default could exhaust the machine, so the operator has to choose.
   if (!available_kib) {
     return absl::UnavailableError(
         absl::StrCat(path, " does not say how much memory is available: give --capacity"));
@@ -98,7 +101,7 @@ absl::StatusOr<uint64_t> AvailableMemory(absl::string_view root) {
   uint64_t available = *available_kib * 1024;
   const std::string cgroups = ReadFile(absl::StrCat(root, "/proc/self/cgroup")).value_or("");
   for (const absl::string_view line : absl::StrSplit(cgroups, '\n')) {
-    // "0::/path" for version 2, "4:memory:/path" for version 1.
+    // "0::/path" for version 2, "4:memory:/path" for version 1. A host can mount both.
     const std::vector<absl::string_view> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (fields.size() != 3) continue;
     if (fields[0] == "0" && fields[1].empty()) {
@@ -116,11 +119,13 @@ absl::StatusOr<uint64_t> DefaultCapacity(absl::string_view root) {
   const absl::StatusOr<uint64_t> available = AvailableMemory(root);
   if (!available.ok()) return available.status();
   const double share = kDefaultCapacityShare * static_cast<double>(*available);
+  // A machine without free memory still gets a node that starts.
   return std::max(static_cast<uint64_t>(share) / kMiB, uint64_t{64}) * kMiB;
 }
 
 std::string CapacityWarning(uint64_t capacity_bytes, absl::string_view root) {
   const uint64_t available = AvailableMemory(root).value_or(UINT64_MAX);
+  // If the memory is unknown there is nothing to warn about.
   if (capacity_bytes <= available) return "";
   return absl::StrCat(
       "the capacity of ", capacity_bytes / kMiB, " MiB is more than the ", available / kMiB,

@@ -1,5 +1,5 @@
-// What this machine and its limits allow: memory for the default capacity, signals, a name.
-// Any thread; called by main while there is only one.
+// The limits of this machine: memory for the default capacity, signals, the host name. Any thread;
+// main calls these functions before it starts other threads.
 #ifndef PHALANX_RUNTIME_MACHINE_H_
 #define PHALANX_RUNTIME_MACHINE_H_
 
@@ -12,32 +12,32 @@
 
 namespace phalanx::runtime {
 
-// The share of the memory that may be had which a node takes unless told otherwise. The rest is for
-// the tasks, whose memory it is.
+// The share of the available memory that a node takes by default. The rest is for the tasks on the
+// machine.
 inline constexpr double kDefaultCapacityShare = 0.3;
 
-// The least of: what the kernel says is available, and for this process' cgroup and each one above
-// it (version 2 or 1) the limit less what is in use that cannot be reclaimed. Reads below `root`,
-// "" for the real files. Unavailable when /proc/meminfo cannot be read; cgroups that cannot be read
-// do not limit.
+// Returns the minimum of the memory that the kernel reports as available and, for this process's
+// cgroup and each cgroup above it (version 2 or 1), the limit minus the used memory that cannot be
+// reclaimed. Reads below `root`, "" for the real files. Returns Unavailable if /proc/meminfo cannot
+// be read. A cgroup that cannot be read does not limit the result.
 absl::StatusOr<uint64_t> AvailableMemory(absl::string_view root);
 
-// kDefaultCapacityShare of AvailableMemory, in whole MiB, at least 64 MiB. Errors as
+// Returns kDefaultCapacityShare of AvailableMemory, in whole MiB, at least 64 MiB. Errors as
 // AvailableMemory.
 absl::StatusOr<uint64_t> DefaultCapacity(absl::string_view root);
 
-// What to tell whoever asks for `capacity_bytes`: nothing when AvailableMemory has them. Objects
-// are given memory as they come, so that such a node starts, and works as long as there is some.
+// Returns a warning if AvailableMemory is less than `capacity_bytes`, else "". Objects get memory
+// when they are created, so such a node starts and works until the memory is used up.
 std::string CapacityWarning(uint64_t capacity_bytes, absl::string_view root);
 
-// Sets what a node without a capacity takes; warns in the log of one that is not there. Errors as
-// DefaultCapacity.
+// Sets the capacity of a node that has none; logs the warning for a capacity that exceeds the
+// memory. Errors as DefaultCapacity.
 absl::Status SettleCapacity(uint64_t* capacity_bytes);
 
-// A broken connection is a Status where it is written to, not a signal.
+// A broken connection then returns an error from the write instead of a signal.
 void IgnoreBrokenPipes();
 
-// "worker-7" of "worker-7.example.org"; "localhost" when the system does not say.
+// Returns "worker-7" for "worker-7.example.org"; "localhost" if the system has no name.
 std::string ShortHostName();
 
 }  // namespace phalanx::runtime

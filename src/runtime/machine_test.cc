@@ -15,7 +15,7 @@ using testing::StatusIs;
 
 constexpr uint64_t kMiB = 1 << 20;
 
-// A made-up /proc and /sys.
+// Fakes /proc and /sys in a folder.
 class MachineTest : public ::testing::Test {
  protected:
   MachineTest() {
@@ -37,13 +37,13 @@ class MachineTest : public ::testing::Test {
   std::string root_;
 };
 
-TEST_F(MachineTest, WithoutCgroupsTheKernelsEstimateCounts) {
+TEST_F(MachineTest, UsesTheKernelsEstimateWithoutCgroups) {
   WriteAvailable(1000);
   EXPECT_THAT(AvailableMemory(root_), IsOkAndHolds(1000 * kMiB));
   EXPECT_THAT(DefaultCapacity(root_), IsOkAndHolds(300 * kMiB));
 }
 
-TEST_F(MachineTest, TheLimitOfAVersion2CgroupCountsLessWhatIsUsed) {
+TEST_F(MachineTest, SubtractsUseFromTheLimitOfAVersion2Cgroup) {
   WriteAvailable(1000);
   Write("/proc/self/cgroup", "0::/a/b\n");
   Write("/sys/fs/cgroup/a/b/memory.max", absl::StrCat(600 * kMiB, "\n"));
@@ -53,7 +53,7 @@ TEST_F(MachineTest, TheLimitOfAVersion2CgroupCountsLessWhatIsUsed) {
   EXPECT_THAT(AvailableMemory(root_), IsOkAndHolds(400 * kMiB));
 }
 
-TEST_F(MachineTest, ACgroupAboveMayBeTighter) {
+TEST_F(MachineTest, AnAncestorCgroupCanHaveALowerLimit) {
   WriteAvailable(1000);
   Write("/proc/self/cgroup", "0::/a/b\n");
   Write("/sys/fs/cgroup/a/b/memory.max", "max\n");
@@ -61,14 +61,14 @@ TEST_F(MachineTest, ACgroupAboveMayBeTighter) {
   EXPECT_THAT(AvailableMemory(root_), IsOkAndHolds(500 * kMiB));
 }
 
-TEST_F(MachineTest, InAContainerTheMountsOwnFolderIsTheCgroup) {
+TEST_F(MachineTest, UsesTheMountsFolderInAContainer) {
   WriteAvailable(1000);
   Write("/proc/self/cgroup", "0::/../not/mounted/here\n");
   Write("/sys/fs/cgroup/memory.max", absl::StrCat(200 * kMiB, "\n"));
   EXPECT_THAT(AvailableMemory(root_), IsOkAndHolds(200 * kMiB));
 }
 
-TEST_F(MachineTest, TheLimitOfAVersion1CgroupCountsToo) {
+TEST_F(MachineTest, UsesTheLimitOfAVersion1Cgroup) {
   WriteAvailable(1000);
   Write("/proc/self/cgroup", "5:devices:/x\n4:memory:/box/7\n");
   Write("/sys/fs/cgroup/memory/box/7/memory.limit_in_bytes", absl::StrCat(300 * kMiB, "\n"));
@@ -76,14 +76,14 @@ TEST_F(MachineTest, TheLimitOfAVersion1CgroupCountsToo) {
   EXPECT_THAT(AvailableMemory(root_), IsOkAndHolds(200 * kMiB));
 }
 
-TEST_F(MachineTest, NonsenseInCgroupFilesDoesNotLimit) {
+TEST_F(MachineTest, IgnoresInvalidCgroupFiles) {
   WriteAvailable(1000);
   Write("/proc/self/cgroup", "garbage\n::\n0::/\n7:memory\n");
   Write("/sys/fs/cgroup/memory.max", "-5\n");
   EXPECT_THAT(AvailableMemory(root_), IsOkAndHolds(1000 * kMiB));
 }
 
-TEST_F(MachineTest, ACgroupThatIsFullLeavesTheLeastCapacity) {
+TEST_F(MachineTest, AFullCgroupGivesTheMinimumCapacity) {
   WriteAvailable(1000);
   Write("/proc/self/cgroup", "0::/\n");
   Write("/sys/fs/cgroup/memory.max", absl::StrCat(100 * kMiB, "\n"));
@@ -91,7 +91,7 @@ TEST_F(MachineTest, ACgroupThatIsFullLeavesTheLeastCapacity) {
   EXPECT_THAT(DefaultCapacity(root_), IsOkAndHolds(64 * kMiB));
 }
 
-TEST_F(MachineTest, WhoeverAsksForMoreThanTheContainerHasIsTold) {
+TEST_F(MachineTest, WarnsIfTheCapacityExceedsTheContainer) {
   WriteAvailable(1000);
   Write("/proc/self/cgroup", "0::/\n");
   Write("/sys/fs/cgroup/memory.max", absl::StrCat(400 * kMiB, "\n"));
@@ -101,7 +101,7 @@ TEST_F(MachineTest, WhoeverAsksForMoreThanTheContainerHasIsTold) {
   EXPECT_THAT(warning, ::testing::HasSubstr("--capacity"));
 }
 
-TEST_F(MachineTest, WithoutMeminfoTheCapacityMustBeGiven) {
+TEST_F(MachineTest, FailsWithoutMeminfo) {
   EXPECT_THAT(DefaultCapacity(root_),
               StatusIs(absl::StatusCode::kUnavailable, ::testing::HasSubstr("--capacity")));
 }

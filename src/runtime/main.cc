@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   const ParsedCommandLine parsed = ParseCommandLine(
       commands, std::vector<std::string>(argv + 1, argv + argc), std::cout, std::cerr);
   if (parsed.command == nullptr) return parsed.exit_code;
-  // A reader of our output that is gone is an error of a write, not our end.
+  // If the reader of the output is gone, the write returns an error instead of ending the process.
   std::signal(SIGPIPE, SIG_IGN);
   const absl::Status status = parsed.command->Run();
   if (!status.ok()) {

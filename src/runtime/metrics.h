@@ -1,7 +1,7 @@
-// Numbers for Prometheus, in its text format (version 0.0.4).
+// Writes metrics in Prometheus' text format (version 0.0.4).
 //
-// A value; one thread. Written by hand, because the format is a page and the libraries that write
-// it bring a web server with threads of its own.
+// A value; one thread. Hand-written, because the format is small and the libraries that write it
+// bring a web server with its own threads.
 #ifndef PHALANX_RUNTIME_METRICS_H_
 #define PHALANX_RUNTIME_METRICS_H_
 
@@ -17,8 +17,8 @@ class MetricsText {
  public:
   using Labels = std::vector<std::pair<absl::string_view, absl::string_view>>;
 
-  // Samples of one name follow each other; `help` counts the first time.
-  // REQUIRES: `name` is a Prometheus name; a counter's ends in "_total".
+  // Samples of one name must follow each other; only the `help` of the first one is written.
+  // REQUIRES: `name` is a valid Prometheus name; a counter's name ends in "_total".
   void Counter(absl::string_view name, absl::string_view help, double value,
                const Labels& labels = {});
   void Gauge(absl::string_view name, absl::string_view help, double value,

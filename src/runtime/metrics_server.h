@@ -1,8 +1,8 @@
-// Answers GET /metrics over HTTP/1.1, one request per connection, on the control loop: nothing runs
-// while nobody asks. Whoever reaches the address may read, so it stays on loopback unless the
-// operator says otherwise.
+// Answers GET /metrics over HTTP/1.1 on the control loop, one request per connection. It does no
+// work between requests. Every client that reaches the address can read the metrics, so it stays on
+// loopback unless the operator opens it.
 //
-// Made, used and destroyed on the loop; owned by the daemon.
+// Created, used and destroyed on the loop; owned by the daemon.
 #ifndef PHALANX_RUNTIME_METRICS_SERVER_H_
 #define PHALANX_RUNTIME_METRICS_SERVER_H_
 
@@ -19,18 +19,18 @@
 
 namespace phalanx::runtime {
 
-// Metrics ask for no secret: FailedPrecondition, saying what to do, for an address beyond loopback
-// unless `open`; InvalidArgument for one that does not parse.
+// Metrics need no secret, so this returns FailedPrecondition, with the remedy, for an address
+// beyond loopback unless `open` is true; InvalidArgument for an address that does not parse.
 absl::Status CheckMetricsAddress(absl::string_view address, bool open);
 
 class MetricsServer {
  public:
-  // More connections at once, longer requests and slower ones are closed.
+  // Connections beyond this number, longer requests and slower clients are closed.
   static constexpr size_t kMaxConnections = 32;
   static constexpr size_t kMaxRequestBytes = 8192;
   static constexpr absl::Duration kDeadline = absl::Seconds(10);
 
-  // `collect` makes the text of each answer. Errors as Network::Listen.
+  // `collect` returns the text of each answer. Errors as Network::Listen.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(Executor& loop, net::Network& network,
                                                               const net::Address& listen,
                                                               std::function<std::string()> collect);

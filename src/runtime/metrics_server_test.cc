@@ -25,7 +25,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// A server on a loop of its own, and blocking sockets that ask it.
+// A server on its own loop, and blocking sockets that send requests.
 class MetricsServerTest : public ::testing::Test {
  protected:
   MetricsServerTest() {
@@ -52,7 +52,7 @@ class MetricsServerTest : public ::testing::Test {
     EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&place), sizeof(place)), 0);
     return fd;
   }
-  // Everything until the end.
+  // Reads everything until the end of the stream.
   std::string ReadAll(int fd) {
     std::string text;
     char bytes[4096];
@@ -74,7 +74,7 @@ class MetricsServerTest : public ::testing::Test {
   std::unique_ptr<MetricsServer> server_;
 };
 
-TEST_F(MetricsServerTest, EachRequestIsAnsweredWithFreshNumbers) {
+TEST_F(MetricsServerTest, EachRequestGetsFreshNumbers) {
   const std::string request = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
   EXPECT_THAT(Ask(request), ::testing::AllOf(StartsWith("HTTP/1.1 200 OK\r\n"),
                                              HasSubstr("Content-Length: 8\r\n"),
@@ -82,21 +82,21 @@ TEST_F(MetricsServerTest, EachRequestIsAnsweredWithFreshNumbers) {
   EXPECT_THAT(Ask(request), HasSubstr("asked 2"));
 }
 
-TEST_F(MetricsServerTest, OtherRequestsGetTheirCode) {
+TEST_F(MetricsServerTest, OtherRequestsGetAnErrorCode) {
   EXPECT_THAT(Ask("GET /healthz HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(Ask("GET / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 404"));
   EXPECT_THAT(Ask("POST /metrics HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 405"));
   EXPECT_THAT(Ask("nonsense\r\n\r\n"), StartsWith("HTTP/1.1 405"));
 }
 
-TEST_F(MetricsServerTest, ARequestWithoutEndIsCutOff) {
+TEST_F(MetricsServerTest, ClosesARequestWithoutEnd) {
   const int fd = Connect();
   const std::string flood(MetricsServer::kMaxRequestBytes + 4096, 'x');
   send(fd, flood.data(), flood.size(), MSG_NOSIGNAL);
   EXPECT_EQ(ReadAll(fd), "");
 }
 
-TEST_F(MetricsServerTest, MoreConnectionsThanAllowedAreClosed) {
+TEST_F(MetricsServerTest, ClosesConnectionsBeyondTheLimit) {
   std::vector<int> silent;
   for (size_t i = 0; i < MetricsServer::kMaxConnections; ++i) silent.push_back(Connect());
   EXPECT_EQ(ReadAll(Connect()), "");
@@ -119,13 +119,13 @@ class ManualLoop final : public Executor {
   Task timer;
 };
 
-// What a test needs to make a stream ready.
+// The callbacks with which a test makes a stream ready.
 struct Readiness {
   Task readable;
   Task writable;
 };
 
-// A peer that sent `request` and takes nothing of the answer.
+// A peer that has sent `request` and reads nothing of the answer.
 class StuckStream final : public net::ByteStream {
  public:
   StuckStream(Readiness& readiness, std::string request)
@@ -160,7 +160,7 @@ class OneStreamNetwork final : public net::Network {
   Accepted accept;
 };
 
-// In the turn of the deadline the peer may become ready before the stream is closed.
+// In the turn of the deadline the peer can become ready before the stream is closed.
 void ExpectSilenceAfterTheDeadline(const std::string& request) {
   ManualLoop loop;
   OneStreamNetwork network;
@@ -178,15 +178,15 @@ void ExpectSilenceAfterTheDeadline(const std::string& request) {
   for (Task& task : loop.posted) task();
 }
 
-TEST(MetricsServerDeadline, AByteThatComesWithTheDeadlineIsNotRead) {
+TEST(MetricsServerDeadline, DoesNotReadAByteThatArrivesAtTheDeadline) {
   ExpectSilenceAfterTheDeadline("");
 }
 
-TEST(MetricsServerDeadline, RoomThatComesWithTheDeadlineIsNotUsed) {
+TEST(MetricsServerDeadline, DoesNotWriteIfRoomArisesAtTheDeadline) {
   ExpectSilenceAfterTheDeadline("GET /metrics HTTP/1.1\r\n\r\n");
 }
 
-TEST(CheckMetricsAddress, AllowsLoopbackAndWhatWasOpenedOnPurpose) {
+TEST(CheckMetricsAddress, AllowsLoopbackAndOpenAddresses) {
   EXPECT_TRUE(CheckMetricsAddress("127.0.0.1:9100", false).ok());
   EXPECT_TRUE(CheckMetricsAddress("0.0.0.0:9100", true).ok());
   const absl::Status refused = CheckMetricsAddress("0.0.0.0:9100", false);

@@ -5,7 +5,7 @@
 namespace phalanx::runtime {
 namespace {
 
-TEST(MetricsTextTest, SamplesOfOneNameShareTheirHeading) {
+TEST(MetricsTextTest, SamplesOfOneNameShareAHeading) {
   MetricsText metrics;
   metrics.Gauge("phalanx_node_used_bytes", "Bytes in use.", 12345678901234);
   metrics.Counter("phalanx_shard_up_total", "Connections.", 1, {{"shard", "0"}, {"name", "a"}});

@@ -16,13 +16,15 @@
 namespace phalanx::runtime {
 namespace {
 
+// Nanoseconds, so that two lives of one name never get the same incarnation.
 uint64_t WallClockNanos() {
   timespec now;
   PHALANX_CHECK(clock_gettime(CLOCK_REALTIME, &now) == 0, "the system has a clock");
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// Names and labels stand in logs and drawings: nothing that moves a terminal's cursor.
+// Names and labels appear in logs and drawings, so they must not contain characters that move a
+// terminal's cursor.
 bool Printable(absl::string_view text) {
   for (const char c : text) {
     if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f) return false;
@@ -30,12 +32,13 @@ bool Printable(absl::string_view text) {
   return true;
 }
 
+// Checked before anything listens, so that a bad option has no effect on other nodes.
 absl::Status Validate(const NodeOptions& options, const NodeSeams& seams) {
   if (options.name.empty()) return absl::InvalidArgumentError("a node needs a name");
   if (!Printable(options.name)) {
     return absl::InvalidArgumentError(absl::StrCat("the node's name \"",
                                                    absl::CHexEscape(options.name),
-                                                   "\" has blanks or control characters in it"));
+                                                   "\" contains blanks or control characters"));
   }
   if (options.name.size() > directory::kMaxNodeNameBytes) {
     return absl::InvalidArgumentError(absl::StrCat("the node's name has ", options.name.size(),
@@ -68,6 +71,7 @@ absl::Status Validate(const NodeOptions& options, const NodeSeams& seams) {
   return absl::OkStatus();
 }
 
+// Built once: every shard must get the same description.
 v1::NodeInfo DescribeSelf(const NodeOptions& options, const NodeKey& key,
                           const net::Address& address) {
   v1::NodeInfo info;
@@ -77,21 +81,23 @@ v1::NodeInfo DescribeSelf(const NodeOptions& options, const NodeKey& key,
   info.set_address(address);
   for (const auto& [label, value] : options.labels) (*info.mutable_labels())[label] = value;
   info.set_capacity_bytes(options.capacity_bytes);
+  // The benchmark and operators find the daemon by this id.
   info.set_process_id(options.process_id);
   return info;
 }
 
 }  // namespace
 
+// A hash of the name, so that every process computes the same number without a registry.
 uint64_t NodeNumber(absl::string_view name) {
   const uint64_t hash = XXH3_64bits(name.data(), name.size());
+  // 0 marks an invalid key.
   return hash != 0 ? hash : 1;
 }
 
-// Taken down from the top: sessions, so that nothing is told any more; the folds, and then the
-// store, which cancels its
-// pulls; then the data plane, whose pushes find that the store, to which their pins belong, is
-// gone.
+// Destroyed from the top: first the sessions, so that no more messages arrive or leave; then the
+// folds; then the store, which cancels its pulls; then the data plane, whose pushes find that the
+// store that owns their pins is gone.
 struct Node::Impl {
   Impl(NodeOptions options, NodeKey key, size_t num_shards)
       : options(std::move(options)), key(key), shard_states(num_shards) {}
@@ -146,8 +152,9 @@ void Node::Impl::MakeStore(NodeSeams& seams) {
   store =
       std::make_unique<object_store::Store>(std::move(store_options), seams.control, seams.memory,
                                             [this](int shard, v1::NodeMessage message) {
-                                              // None while the node is being taken down: the
-                                              // directory learns it from the broken session.
+                                              // There are no clients while the node is destroyed.
+                                              // The directory learns about that from the broken
+                                              // session.
                                               if (static_cast<size_t>(shard) < clients.size())
                                                 clients[shard]->Send(std::move(message));
                                             });
@@ -158,6 +165,7 @@ void Node::Impl::MakeReducer(NodeSeams& seams) {
   reducer_options.self = key;
   reducer_options.name = options.name;
   reducer_options.num_shards = static_cast<int>(seams.shards.size());
+  // The reducer sends through the store, which keeps the order of registrations and messages.
   reducer = std::make_unique<collectives::Reducer>(
       std::move(reducer_options), seams.control, seams.io, *store,
       [this](int shard, v1::NodeMessage message) { store->Tell(shard, std::move(message)); });
@@ -168,6 +176,7 @@ absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
   net::DataPlaneOptions plane = options.data_plane;
   plane.self = key;
   plane.handshake.self = key;
+  // Peers check cluster and secret too, not only the directory.
   plane.handshake.cluster_id = options.cluster_id;
   plane.handshake.secret = options.secret;
   if (seams.nonce_bytes) plane.handshake.nonce_bytes = seams.nonce_bytes;
@@ -175,11 +184,15 @@ absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
       data_plane, net::DataPlane::Create(
                       seams.network, seams.control, std::move(seams.io), std::move(plane),
                       [this](const net::ServeRequest& request, net::DataPlane::ServeReply reply) {
+                        // The reducer serves the objects that it folds; every other request goes to
+                        // the store.
                         if (reducer->Serve(request, reply)) return;
                         store->Serve(request, std::move(reply));
                       }));
+  // Listening comes last but before the sessions: the shards get the address with the real port.
   PHALANX_ASSIGN_OR_RETURN(address, data_plane->Listen(options.listen));
   if (!options.advertise.empty()) address = options.advertise;
+  // Store and reducer exist before the data plane, because its callbacks use them.
   store->SetDataPlane(data_plane.get());
   reducer->SetDataPlane(data_plane.get());
   return absl::OkStatus();
@@ -187,6 +200,7 @@ absl::Status Node::Impl::MakeDataPlane(NodeSeams& seams) {
 
 void Node::Impl::ConnectShard(NodeSeams& seams, int shard, const v1::NodeInfo& self) {
   directory::SessionConfig session;
+  // A node of another cluster or with another secret is refused in the handshake.
   session.cluster_id = options.cluster_id;
   session.secret = options.secret;
   session.shard_index = static_cast<uint32_t>(shard);
@@ -201,6 +215,7 @@ void Node::Impl::ConnectShard(NodeSeams& seams, int shard, const v1::NodeInfo& s
     ShardStateChanged(shard, connected, why);
   };
   clients.push_back(std::make_unique<directory::DirectoryClient>(
+      // Each session has its own generator, so that the draws of one do not shift those of another.
       seams.control, std::move(seams.shards[shard]), std::move(session), self, seams.random.Fork(),
       std::move(handlers)));
 }
@@ -208,6 +223,7 @@ void Node::Impl::ConnectShard(NodeSeams& seams, int shard, const v1::NodeInfo& s
 void Node::Impl::ShardStateChanged(int shard, bool connected, const absl::Status& why) {
   absl::Status state = absl::OkStatus();
   if (!connected) state = why.ok() ? absl::UnavailableError("the connection ended") : why;
+  // Kept for metrics, which are read at another time.
   shard_states[shard] = state;
   if (on_shard_state) on_shard_state(shard, state);
 }

@@ -1,13 +1,13 @@
-// One node as it runs: store, data plane, and a session with each shard, wired together. Decides
-// nothing; the same class runs in the daemon (real seams), in LocalCluster (real seams, one
+// One node: the store, the data plane, and a session with each shard, wired together. It makes no
+// decisions. The same class runs in the daemon (real seams), in LocalCluster (real seams, one
 // process) and in simulation (simulated seams).
 //
-//     clients ──► Store, Reducer ──NodeMessage──► DirectoryClient × k ──► shards
-//                  │ ▲ ◄─ShardMessage──
-//        StartPull ▼ │ Serve
-//                DataPlane ◄──bytes──► other nodes
+// |    clients ──► Store, Reducer ──NodeMessage──► DirectoryClient × k ──► shards
+// |                 │ ▲ ◄─ShardMessage──
+// |       StartPull ▼ │ Serve
+// |               DataPlane ◄──bytes──► other nodes
 //
-// Thread rule: made, used and destroyed on its control loop.
+// Thread rule: created, used and destroyed on its control loop.
 #ifndef PHALANX_RUNTIME_NODE_H_
 #define PHALANX_RUNTIME_NODE_H_
 
@@ -30,48 +30,49 @@
 namespace phalanx::runtime {
 
 struct NodeOptions {
-  // Names the node for good: a later life with the same name replaces an earlier one at once.
+  // The node's permanent name: a later incarnation with the same name replaces the earlier one at
+  // once.
   std::string name;
-  // Of this life; greater than that of every earlier life of this name. 0: the system clock's
-  // nanoseconds, which is the only thing that outlives a process without a file of its own and the
-  // only wall clock that anything but a log reads.
+  // The incarnation of this life; greater than that of every earlier life of this name. 0: the
+  // nanoseconds of the system clock, because without a file nothing else outlives the process.
+  // Besides log timestamps, this is the only use of the wall clock.
   uint64_t incarnation = 0;
   net::Address listen = "127.0.0.1:0";
-  // What peers dial; empty: the listener's address.
+  // The address that peers dial; empty: the listener's address.
   std::string advertise;
   std::map<std::string, std::string> labels;
   uint64_t capacity_bytes = 0;
-  // For people who look for the process; 0 in simulation.
+  // Shown to operators who look for the process; 0 in simulation.
   uint64_t process_id = 0;
   std::string cluster_id = "default";
   std::string secret;
-  // As StoreOptions has it.
+  // As in StoreOptions.
   size_t registered_per_turn = object_store::StoreOptions().registered_per_turn;
   absl::Duration transit_patience = object_store::StoreOptions().transit_patience;
-  net::DataPlaneOptions data_plane;  // self and handshake are filled in by Node
+  net::DataPlaneOptions data_plane;  // Node sets self and handshake
 };
 
-// What Node is built upon; all of it outlives the node.
+// The seams on which Node is built; all of them outlive the node.
 struct NodeSeams {
   Executor& control;
   std::vector<Executor*> io;
   net::Network& network;
   object_store::SharedMemory& memory;
-  // One per shard, in order; taken over by the node.
+  // One per shard, in order; the node takes ownership.
   std::vector<std::unique_ptr<directory::ShardConnector>> shards;
   Random random;
-  // Where nonces of sessions and connections come from; empty: the system's generator.
+  // The source of nonces for sessions and connections; empty: the system's generator.
   std::function<void(void* out, size_t size)> nonce_bytes;
-  // Told when a shard's connection comes up (OK) or breaks (why); may be empty.
+  // Called when a shard's connection is established (OK) or breaks (the error); can be empty.
   absl::AnyInvocable<void(int shard, const absl::Status& state)> on_shard_state;
 };
 
 class Node {
  public:
-  // Listens and begins to connect to the shards (waiting for them as long as it takes). Errors as
-  // Network::Listen, InvalidArgument.
+  // Listens, and starts to connect to the shards; it retries without a limit. Errors as
+  // Network::Listen, and InvalidArgument.
   static absl::StatusOr<std::unique_ptr<Node>> Start(NodeOptions options, NodeSeams seams);
-  // Clients' requests, pulls and pushes end without being called back.
+  // Ends clients' requests, pulls and pushes without calling them back.
   ~Node();
 
   object_store::Store& store();
@@ -79,13 +80,13 @@ class Node {
   collectives::Reducer& reducer();
   const NodeKey& key() const;
   const std::string& name() const;
-  // Where peers reach it.
+  // The address under which peers reach this node.
   const net::Address& address() const;
   // One per shard: OK while connected, else the last error.
   std::vector<absl::Status> ShardStates() const;
   net::DataPlaneStats data_plane_stats() const;
 
-  // Moves sole copies elsewhere until `deadline`, then `done` (see Store::Drain).
+  // Moves sole copies to other nodes until `deadline`, then calls `done` (see Store::Drain).
   void Drain(Instant deadline, absl::AnyInvocable<void(absl::Status)> done);
 
  private:
@@ -94,7 +95,7 @@ class Node {
   std::unique_ptr<Impl> impl_;
 };
 
-// The number that a node's name stands for in every NodeKey; never 0.
+// The number for a node's name in every NodeKey; never 0.
 uint64_t NodeNumber(absl::string_view name);
 
 }  // namespace phalanx::runtime

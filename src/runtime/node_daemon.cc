@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kMaxIoThreads = 64;
 constexpr int kDefaultIoThreads = 4;
-// How often a shard that stays away is spoken of.
+// How often the log repeats that a shard is unreachable.
 constexpr absl::Duration kRepeatComplaint = absl::Minutes(1);
 
 int IoThreads(int wanted) {
@@ -44,6 +44,7 @@ object_store::MemfdMemoryOptions MemoryOptions(uint64_t capacity_bytes) {
 absl::Status Validate(const NodeConfig& config) {
   PHALANX_RETURN_IF_ERROR(
       net::RequireLoopbackWithoutSecret(config.node.listen, config.node.secret));
+  // Peers could not dial a bad address; the operator should see that at the start.
   if (!config.node.advertise.empty()) {
     PHALANX_RETURN_IF_ERROR(net::ParseHostPort(config.node.advertise).status());
   }
@@ -53,7 +54,7 @@ absl::Status Validate(const NodeConfig& config) {
   return absl::OkStatus();
 }
 
-// Says once that a shard is not there, then rarely, and that it is back.
+// Logs once that a shard is unreachable, repeats it rarely, and logs that it is back.
 class ShardWatch {
  public:
   ShardWatch(Executor& loop, std::vector<net::Address> shards)
@@ -62,6 +63,8 @@ class ShardWatch {
   void OnState(int shard, const absl::Status& state) {
     Seen& seen = seen_[static_cast<size_t>(shard)];
     const bool changed = seen.spoken_at.infinite() || seen.ok != state.ok();
+    // Attempts to reconnect fail again and again while a shard is down. Only a change, or the
+    // interval, is logged.
     if (!changed && (state.ok() || loop_.Now() < seen.spoken_at + kRepeatComplaint)) return;
     seen = {state.ok(), loop_.Now()};
     if (state.ok()) {
@@ -77,49 +80,54 @@ class ShardWatch {
  private:
   struct Seen {
     bool ok = false;
-    Instant spoken_at = Instant::Infinite();  // never
+    Instant spoken_at = Instant::Infinite();  // never logged
   };
   Executor& loop_;
   const std::vector<net::Address> shards_;
   std::vector<Seen> seen_;
 };
 
+// Prometheus knows only doubles; counts stay exact up to 2^53.
 double Number(uint64_t value) { return static_cast<double>(value); }
 
 void AddStoreMetrics(const object_store::StoreStats& stats, MetricsText& out) {
-  out.Gauge("phalanx_node_capacity_bytes", "Bytes of objects that fit.",
+  out.Gauge("phalanx_node_capacity_bytes", "Capacity for objects in bytes.",
             Number(stats.capacity_bytes));
   out.Gauge("phalanx_node_used_bytes", "Bytes reserved for objects.", Number(stats.used_bytes));
   out.Gauge("phalanx_node_pinned_bytes", "Bytes that cannot be evicted.",
             Number(stats.pinned_bytes));
-  out.Gauge("phalanx_node_objects", "Copies here, complete or not.", Number(stats.objects));
-  out.Gauge("phalanx_node_clients", "Clients connected.", Number(stats.clients));
-  out.Gauge("phalanx_node_pins", "Views that clients hold.", Number(stats.pins));
-  out.Gauge("phalanx_node_waiting_gets", "Gets that wait.", Number(stats.waiting_gets));
+  out.Gauge("phalanx_node_objects", "Copies on this node, complete or partial.",
+            Number(stats.objects));
+  out.Gauge("phalanx_node_clients", "Connected clients.", Number(stats.clients));
+  out.Gauge("phalanx_node_pins", "Pins that clients hold.", Number(stats.pins));
+  out.Gauge("phalanx_node_waiting_gets", "Waiting Gets.", Number(stats.waiting_gets));
   out.Gauge("phalanx_node_waiting_for_memory", "Requests that wait for memory.",
             Number(stats.waiting_for_memory));
-  out.Counter("phalanx_node_evictions_total", "Secondary copies dropped for room.",
+  out.Counter("phalanx_node_evictions_total", "Secondary copies evicted to free memory.",
               Number(stats.evictions));
-  out.Counter("phalanx_node_pulls_started_total", "Pulls begun.", Number(stats.pulls_started));
-  out.Counter("phalanx_node_pulls_failed_total", "Pulls that ended early.",
+  out.Counter("phalanx_node_pulls_started_total", "Pulls started.", Number(stats.pulls_started));
+  out.Counter("phalanx_node_pulls_failed_total", "Pulls that ended before their last byte.",
               Number(stats.pulls_failed));
-  out.Counter("phalanx_node_conflicts_total", "Acknowledged Puts dropped for another.",
+  out.Counter("phalanx_node_conflicts_total", "Acknowledged Puts dropped because of a conflict.",
               Number(stats.conflicts));
-  out.Gauge("phalanx_node_held_objects", "Objects that somebody here holds.", Number(stats.held));
-  out.Gauge("phalanx_node_transits", "References on their way from here.", Number(stats.transits));
-  out.Counter("phalanx_node_transits_unclaimed_total", "References that nobody claimed in time.",
-              Number(stats.unclaimed));
-  out.Counter("phalanx_node_transits_cut_short_total", "References given up before their time.",
+  out.Gauge("phalanx_node_held_objects", "Objects that clients of this node hold.",
+            Number(stats.held));
+  out.Gauge("phalanx_node_transits", "References in transit from this node.",
+            Number(stats.transits));
+  out.Counter("phalanx_node_transits_unclaimed_total",
+              "References in transit that were not claimed in time.", Number(stats.unclaimed));
+  out.Counter("phalanx_node_transits_cut_short_total",
+              "References in transit dropped early because there were too many.",
               Number(stats.cut_short));
 }
 
 void AddReductionMetrics(const collectives::Reducer::Stats& stats, MetricsText& out) {
-  out.Gauge("phalanx_node_folds", "Parts of reductions placed here.", Number(stats.folds));
-  out.Gauge("phalanx_node_fold_scratch_bytes", "Bytes that folds hold beside objects.",
+  out.Gauge("phalanx_node_folds", "Folds of reductions on this node.", Number(stats.folds));
+  out.Gauge("phalanx_node_fold_scratch_bytes", "Scratch bytes that folds use besides objects.",
             Number(stats.scratch_bytes));
   out.Gauge("phalanx_node_waiting_reductions", "Calls that wait for a reduction.",
             Number(stats.waiting));
-  out.Counter("phalanx_node_folds_total", "Folds computed to their end.", Number(stats.folds_done));
+  out.Counter("phalanx_node_folds_total", "Completed folds.", Number(stats.folds_done));
   out.Counter("phalanx_node_folded_bytes_total", "Bytes of operands folded.",
               Number(stats.bytes_folded));
 }
@@ -131,18 +139,18 @@ void AddTransferMetrics(const net::DataPlaneStats& stats, MetricsText& out) {
               Number(stats.bytes_received));
   out.Counter("phalanx_node_wasted_bytes_total", "Received bytes that were not needed.",
               Number(stats.bytes_wasted));
-  out.Gauge("phalanx_node_pulls_active", "Pulls under way.", stats.pulls_active);
-  out.Gauge("phalanx_node_pushes_active", "Pulls of peers served now.", stats.pushes_active);
+  out.Gauge("phalanx_node_pulls_active", "Pulls in progress.", stats.pulls_active);
+  out.Gauge("phalanx_node_pushes_active", "Pulls of peers in progress.", stats.pushes_active);
   out.Gauge("phalanx_node_peer_connections", "Connections with peers.", stats.connections);
-  out.Counter("phalanx_node_handshakes_refused_total", "Peers of other clusters or secrets.",
-              Number(stats.handshakes_refused));
-  out.Counter("phalanx_node_frames_refused_total", "Malformed messages of peers.",
+  out.Counter("phalanx_node_handshakes_refused_total",
+              "Handshakes with a different cluster or secret.", Number(stats.handshakes_refused));
+  out.Counter("phalanx_node_frames_refused_total", "Malformed messages from peers.",
               Number(stats.frames_refused));
 }
 
 }  // namespace
 
-// From the bottom up; destroyed in the opposite order.
+// Built from the bottom up; destroyed in the opposite order.
 struct NodeDaemon::Impl {
   Impl(NodeConfig config, net::EventLoop& control)
       : config(std::move(config)),
@@ -153,6 +161,7 @@ struct NodeDaemon::Impl {
     metrics.reset();
     service.reset();
     node.reset();
+    // The loops stop last: the members above post to them until they are destroyed.
     for (auto& loop : io) loop->Stop();
   }
 
@@ -175,19 +184,24 @@ absl::Status NodeDaemon::Impl::Start() {
   PHALANX_RETURN_IF_ERROR(Validate(config));
   const int threads = IoThreads(config.io_threads);
   for (int i = 0; i < threads; ++i) {
+    // Started before the node, which hands its connections to them.
     io.push_back(std::make_unique<net::EventLoop>());
     PHALANX_RETURN_IF_ERROR(io.back()->Start(absl::StrCat("phalanx-io-", i)));
   }
+  // A copy, because the configuration stays constant.
   NodeOptions options = config.node;
   options.data_plane.turned_away = [](absl::string_view peer, const absl::Status& why) {
     PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
-        << "turned a peer away" << LogField("peer", peer) << LogField("cause", why.message());
+        << "refused a peer" << LogField("peer", peer) << LogField("cause", why.message());
   };
   PHALANX_ASSIGN_OR_RETURN(node, Node::Start(options, MakeSeams()));
   object_store::LocalServiceOptions local;
   local.socket_path = config.socket;
+  // Clients pass the directory's address on to tools.
   local.greeting = {node->name(), absl::StrJoin(config.directories, ","), node->key()};
   local.reduce = &node->reduce_verbs();
+  // The memory of a killed client can be reused only after the process has ended, so this is the
+  // time to check.
   local.client_process_ended = [this] { memory.Reconsider(); };
   PHALANX_ASSIGN_OR_RETURN(
       service, object_store::LocalService::Start(control, node->store(), std::move(local)));
@@ -204,6 +218,7 @@ NodeSeams NodeDaemon::Impl::MakeSeams() {
   for (auto& loop : io) loops.push_back(loop.get());
   std::vector<std::unique_ptr<directory::ShardConnector>> shards;
   for (const net::Address& address : config.directories) {
+    // In one process the session needs no socket.
     if (config.local_directory != nullptr) {
       shards.push_back(config.local_directory->NewConnector(address));
     } else if (config.directory_over_grpc) {
@@ -231,10 +246,13 @@ std::string NodeDaemon::Impl::CollectMetrics() const {
   AddTransferMetrics(node->data_plane_stats(), text);
   AddReductionMetrics(node->reducer().stats(), text);
   const object_store::SharedMemoryStats shared = memory.stats();
-  text.Gauge("phalanx_node_pooled_bytes", "Free memory kept warm.", Number(shared.pooled_bytes));
-  text.Gauge("phalanx_node_condemned_bytes", "Memory that a lost client may still see.",
+  text.Gauge("phalanx_node_pooled_bytes", "Bytes of free memory kept warm.",
+             Number(shared.pooled_bytes));
+  text.Gauge("phalanx_node_condemned_bytes", "Bytes that a lost client can still see.",
              Number(shared.condemned_bytes));
-  text.Gauge("phalanx_node_files", "Files in memory.", Number(shared.files));
+  // Each file uses a descriptor, which is a limited resource.
+  text.Gauge("phalanx_node_files", "Shared memory files.", Number(shared.files));
+  // One sample per shard, so that an alert can name the shard.
   const std::vector<absl::Status> states = node->ShardStates();
   for (size_t shard = 0; shard < states.size(); ++shard) {
     text.Gauge("phalanx_node_shard_connected", "1 while the directory's shard is connected.",
@@ -243,8 +261,8 @@ std::string NodeDaemon::Impl::CollectMetrics() const {
   const net::EventLoop::Stats loop = control.stats();
   text.Counter("phalanx_node_control_turns_total", "Turns of the control loop.",
                Number(loop.turns));
-  text.Gauge("phalanx_node_control_longest_turn_seconds", "Its longest turn so far.",
-             absl::ToDoubleSeconds(loop.longest_turn));
+  text.Gauge("phalanx_node_control_longest_turn_seconds",
+             "Longest turn of the control loop so far.", absl::ToDoubleSeconds(loop.longest_turn));
   text.Counter("phalanx_node_lost_log_lines_total", "Log lines that could not be written.",
                Number(LostLogLines()));
   return text.text();
@@ -272,7 +290,7 @@ void NodeDaemon::Leave(absl::AnyInvocable<void(absl::Status)> done) {
   for (const object_store::Store::CopyInfo& copy : impl_->node->store().Copies()) {
     holds_something = holds_something || copy.complete;
   }
-  // Without a copy there is nothing to ask the directory, which may be gone, too.
+  // Without a copy there is nothing to move, and the directory does not need to be reachable.
   if (!holds_something || impl_->config.drain_timeout == absl::ZeroDuration()) {
     impl_->control.Post([done = std::move(done)]() mutable { done(absl::OkStatus()); });
     return;
@@ -282,6 +300,7 @@ void NodeDaemon::Leave(absl::AnyInvocable<void(absl::Status)> done) {
 
 std::string DefaultNodeName(const net::Address& listen) {
   const absl::StatusOr<net::HostPort> place = net::ParseHostPort(listen);
+  // A restart on the same port gets the same name, and so replaces its earlier incarnation at once.
   if (place.ok() && place->port != 0) return absl::StrCat(ShortHostName(), "-", place->port);
   return absl::StrCat(ShortHostName(), "-",
                       absl::Hex(static_cast<uint32_t>(SystemRandom64()), absl::kZeroPad8));

@@ -1,11 +1,11 @@
 // A node as a daemon: its loops, memory and data plane, the socket for its clients, its metrics.
 //
-//   main ── control loop ── Node ── Store, sessions
-//             │              └──── LocalService ── clients
-//             └─ I/O loops ─────── DataPlane ── peers
+// |  main ── control loop ── Node ── Store, sessions
+// |            │              └──── LocalService ── clients
+// |            └─ I/O loops ─────── DataPlane ── peers
 //
-// Made and destroyed by main while the control loop does not run; in between on that loop. Owned by
-// main (or a LocalCluster).
+// Owned by main (or a LocalCluster), which creates and destroys it while the control loop does not
+// run. Between these it is used only on that loop.
 #ifndef PHALANX_RUNTIME_NODE_DAEMON_H_
 #define PHALANX_RUNTIME_NODE_DAEMON_H_
 
@@ -26,34 +26,35 @@ struct NodeConfig {
   NodeOptions node;
   // One per shard, in order.
   std::vector<net::Address> directories = {"127.0.0.1:7400"};
-  // The one shard, if it is in this process and on the same loop. It outlives the node.
+  // The only shard, if it is in this process and on the same loop. It outlives the node.
   const directory::LocalDoor* local_directory = nullptr;
-  // Sessions over gRPC's streams instead of plain TCP: slower, and good for proxies that let only
-  // HTTP/2 through.
+  // Use gRPC streams for sessions instead of plain TCP: slower, but they pass proxies that allow
+  // only HTTP/2.
   bool directory_over_grpc = false;
-  // A path. Its folder is made with mode 0700, or is so already and this user's.
+  // A path. Its folder is created with mode 0700, or must have that mode and belong to this user.
   std::string socket;
   // 0: one per CPU, at most four.
   int io_threads = 0;
-  // How long Leave tries to have sole copies fetched elsewhere.
+  // How long Leave waits until other nodes have fetched sole copies.
   absl::Duration drain_timeout = absl::Seconds(30);
   // Empty: no metrics.
   net::Address metrics_listen;
-  // Metrics ask for no secret: only with this are they served beyond loopback.
+  // Metrics need no secret. Only if this is true are they served beyond loopback.
   bool metrics_open = false;
 };
 
-// "worker-7-7411" on a port of one's own choice, "worker-7-3f2a9c01" on port 0.
+// Returns "worker-7-7411" for a fixed port, "worker-7-3f2a9c01" for port 0.
 std::string DefaultNodeName(const net::Address& listen);
 
 class NodeDaemon {
  public:
   // Serves clients and peers from the first turn of the loop on, and connects to the directory,
-  // which need not be there yet. InvalidArgument, FailedPrecondition (beyond loopback without a
-  // secret), AlreadyExists (port or socket in use); the text names what.
+  // which can start later. Errors: InvalidArgument, FailedPrecondition (an address beyond loopback
+  // without a secret), AlreadyExists (port or socket in use). The text names the port, socket or
+  // address.
   static absl::StatusOr<std::unique_ptr<NodeDaemon>> Start(NodeConfig config,
                                                            net::EventLoop& control);
-  // What clients and peers see is a node that died.
+  // Clients and peers see the same as when the node dies.
   ~NodeDaemon();
 
   Node& node();
@@ -61,8 +62,9 @@ class NodeDaemon {
   std::string client_address() const;
   net::Address metrics_address() const;
 
-  // Has sole copies fetched elsewhere, serving everybody meanwhile; `done` with OK when the node
-  // holds nothing that would be missed, or with DeadlineExceeded. REQUIRES: called once at most.
+  // Asks other nodes to fetch sole copies, and keeps serving requests in the meantime. Calls `done`
+  // with OK when no copy on this node is the only one, or with DeadlineExceeded. REQUIRES: called
+  // at most once.
   void Leave(absl::AnyInvocable<void(absl::Status)> done);
 
  private:

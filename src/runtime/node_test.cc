@@ -31,7 +31,7 @@ class DeafConnector : public directory::ShardConnector {
   std::string target() const override { return "nowhere:7400"; }
 };
 
-// Nodes on a loop that does not run: what Start itself does.
+// Nodes on a loop that does not run, so only Start itself acts.
 class NodeTest : public ::testing::Test {
  protected:
   static NodeOptions Options() {
@@ -61,7 +61,7 @@ class NodeTest : public ::testing::Test {
   object_store::HeapMemory memory_{loop_};
 };
 
-TEST_F(NodeTest, ANodeListensAndTriesToReachItsShards) {
+TEST_F(NodeTest, ANodeListensAndConnectsToItsShards) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Node> node, Node::Start(Options(), Seams(3)));
   EXPECT_EQ(node->name(), "n1");
   EXPECT_THAT(node->address(), ::testing::MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
@@ -71,7 +71,7 @@ TEST_F(NodeTest, ANodeListensAndTriesToReachItsShards) {
   PHALANX_EXPECT_OK(node->store().CheckInvariants());
 }
 
-TEST_F(NodeTest, WhatIsAdvertisedIsWhatPeersAreTold) {
+TEST_F(NodeTest, PeersGetTheAdvertisedAddress) {
   NodeOptions options = Options();
   options.advertise = "worker-7:7411";
   PHALANX_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Node> node, Node::Start(options, Seams()));
@@ -87,19 +87,19 @@ TEST_F(NodeTest, ALaterLifeOfTheSameNameHasAGreaterIncarnation) {
   EXPECT_GT(node->key().incarnation, first.incarnation);
 }
 
-TEST_F(NodeTest, AGivenIncarnationIsTaken) {
+TEST_F(NodeTest, UsesTheGivenIncarnation) {
   NodeOptions options = Options();
   options.incarnation = 7;
   PHALANX_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Node> node, Node::Start(options, Seams()));
   EXPECT_EQ(node->key(), (NodeKey{NodeNumber("n1"), 7}));
 }
 
-TEST_F(NodeTest, NamesAreNumberedForGood) {
+TEST_F(NodeTest, ANameAlwaysHasTheSameNumber) {
   EXPECT_EQ(NodeNumber("n1"), 15506916534570490772u);
   EXPECT_NE(NodeNumber("n1"), NodeNumber("n2"));
 }
 
-TEST_F(NodeTest, BadOptionsAreRefusedByName) {
+TEST_F(NodeTest, RejectsBadOptionsByName) {
   const absl::StatusCode invalid = absl::StatusCode::kInvalidArgument;
   NodeOptions options = Options();
   options.name = "";
@@ -134,7 +134,7 @@ TEST_F(NodeTest, ANodeNeedsADirectoryAndALoop) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no I/O loop")));
 }
 
-TEST_F(NodeTest, APortInUseIsNamed) {
+TEST_F(NodeTest, ErrorNamesThePortInUse) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Node> node, Node::Start(Options(), Seams()));
   NodeOptions second = Options();
   second.name = "n2";

@@ -29,6 +29,8 @@ void HoldSignals() {
 absl::StatusOr<std::unique_ptr<ProcessSignals>> ProcessSignals::Watch(
     net::EventLoop& loop, absl::AnyInvocable<void(int)> on_signal) {
   const sigset_t set = HeldSignals();
+  // A descriptor instead of a handler: the callback runs on the loop and can use all of its
+  // objects.
   const int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
   if (fd < 0) return absl::UnavailableError(absl::StrCat("signalfd: ", strerror(errno)));
   auto signals = std::unique_ptr<ProcessSignals>(new ProcessSignals(fd, std::move(on_signal)));
@@ -38,6 +40,7 @@ absl::StatusOr<std::unique_ptr<ProcessSignals>> ProcessSignals::Watch(
 }
 
 ProcessSignals::~ProcessSignals() {
+  // The watcher goes first: it must not watch a descriptor number that can be reused.
   watcher_.reset();
   close(fd_);
 }
@@ -45,6 +48,7 @@ ProcessSignals::~ProcessSignals() {
 void ProcessSignals::Read() {
   signalfd_siginfo info;
   const bool one = read(fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info));
+  // Armed again before the callback, which can destroy this object.
   watcher_->OnReadable([this] { Read(); });
   if (one) on_signal_(static_cast<int>(info.ssi_signo));
 }

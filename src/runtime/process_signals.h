@@ -1,4 +1,4 @@
-// Signals as callbacks on an event loop.
+// Delivers signals as callbacks on an event loop.
 //
 // Owned by a daemon's main; loop rules as FdWatcher.
 #ifndef PHALANX_RUNTIME_PROCESS_SIGNALS_H_
@@ -12,13 +12,14 @@
 
 namespace phalanx::runtime {
 
-// SIGTERM, SIGINT and SIGHUP wait for ProcessSignals instead of ending the process. To be called
-// before the first thread starts: threads inherit it.
+// Blocks SIGTERM, SIGINT and SIGHUP, so that they wait for ProcessSignals instead of ending the
+// process. Must be called before the first thread starts, because threads inherit the mask.
 void HoldSignals();
 
 class ProcessSignals {
  public:
-  // `on_signal` is called on the loop with each of these signals. Unavailable.
+  // Calls `on_signal` on the loop with each of these signals. Returns Unavailable if the system
+  // refuses.
   static absl::StatusOr<std::unique_ptr<ProcessSignals>> Watch(
       net::EventLoop& loop, absl::AnyInvocable<void(int)> on_signal);
   ~ProcessSignals();

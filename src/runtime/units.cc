@@ -14,7 +14,7 @@ namespace {
 
 constexpr absl::string_view kPrefixes = "kmgtp";
 
-// Splits "1.5 GiB" into 1.5 and "gib". False without a number in front.
+// Splits "1.5 GiB" into 1.5 and "gib". Returns false if the text does not start with a number.
 bool SplitNumber(absl::string_view text, double& number, std::string& unit) {
   text = absl::StripAsciiWhitespace(text);
   const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
@@ -23,8 +23,8 @@ bool SplitNumber(absl::string_view text, double& number, std::string& unit) {
   return true;
 }
 
-// The factor of "", "b", "k", "kb", "kib", ...; 0 for anything else. `plain` is what a prefix alone
-// counts by.
+// Returns the factor of "", "b", "k", "kb", "kib", and so on; 0 for anything else. `plain` is the
+// base for a prefix without "b" or "ib".
 double UnitFactor(absl::string_view unit, double plain) {
   if (unit.empty() || unit == "b") return 1;
   const size_t exponent = kPrefixes.find(unit[0]);
@@ -37,7 +37,7 @@ double UnitFactor(absl::string_view unit, double plain) {
   return base == 0 ? 0 : std::pow(base, static_cast<double>(exponent + 1));
 }
 
-// Three significant digits.
+// Writes three significant digits. The limits are where rounding would add a digit.
 std::string ThreeDigits(double value) {
   return absl::StrFormat("%.*f", value < 9.995 ? 2 : value < 99.95 ? 1 : 0, value);
 }
@@ -48,12 +48,14 @@ absl::StatusOr<uint64_t> ParseBytes(absl::string_view text) {
   double number = 0;
   std::string unit;
   const double factor = SplitNumber(text, number, unit) ? UnitFactor(unit, 1024) : 0;
+  // llround overflows above 2^63.
   if (factor == 0 || number * factor >= 9.2e18) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", text, "\" is not a size such as 4096, 64MiB or 1.5GB"));
   }
   uint64_t whole = 0;
-  // Exact for what has no fraction, however large.
+  // A double cannot represent every integer above 2^53, so a number without a unit is parsed
+  // exactly.
   if (factor == 1 && absl::SimpleAtoi(text, &whole)) return whole;
   return static_cast<uint64_t>(std::llround(number * factor));
 }
@@ -66,11 +68,13 @@ absl::StatusOr<double> ParseRate(absl::string_view text) {
   double number = 0;
   std::string unit;
   if (!SplitNumber(text, number, unit)) return bad();
+  // Zero is the only number that needs no unit.
   if (number == 0 && unit.empty()) return 0.0;
   absl::string_view rest = unit;
   const bool per_second = absl::ConsumeSuffix(&rest, "/s") || absl::ConsumeSuffix(&rest, "ps");
   double factor = 0;
   if (absl::ConsumeSuffix(&rest, "bit")) {
+    // Bits always count by thousands, whatever the prefix alone means for bytes.
     factor = rest.empty() ? 1.0 / 8 : UnitFactor(rest, 1000) / 8;
   } else if (per_second && !rest.empty()) {
     factor = UnitFactor(rest, 1000);
@@ -93,6 +97,7 @@ std::string HumanBytes(uint64_t bytes) {
   if (bytes < 1024) return absl::StrCat(bytes, " B");
   double value = static_cast<double>(bytes) / 1024;
   size_t prefix = 0;
+  // 999.5 would round to four digits, so the next unit starts there.
   while (value >= 999.5 && prefix + 1 < kPrefixes.size()) {
     value /= 1024;
     ++prefix;
@@ -109,7 +114,7 @@ std::string HumanRate(double bytes_per_second) {
     value /= 1000;
     ++prefix;
   }
-  // "kB" is the one small letter.
+  // "kB" is the only unit with a small letter.
   const char letter = prefix == 0 ? 'k' : absl::ascii_toupper(kPrefixes[prefix]);
   return absl::StrFormat("%s %cB/s", ThreeDigits(value), letter);
 }

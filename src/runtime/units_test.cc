@@ -9,7 +9,7 @@ namespace {
 using testing::IsOkAndHolds;
 using testing::StatusIs;
 
-TEST(UnitsTest, BytesAreReadWithEveryUnit) {
+TEST(UnitsTest, ParsesSizesWithEveryUnit) {
   EXPECT_THAT(ParseBytes("0"), IsOkAndHolds(0u));
   EXPECT_THAT(ParseBytes("4096"), IsOkAndHolds(4096u));
   EXPECT_THAT(ParseBytes("7b"), IsOkAndHolds(7u));
@@ -21,7 +21,7 @@ TEST(UnitsTest, BytesAreReadWithEveryUnit) {
   EXPECT_THAT(ParseBytes("9007199254740993"), IsOkAndHolds(9007199254740993u));
 }
 
-TEST(UnitsTest, BytesThatAreNoSizeAreRefusedByName) {
+TEST(UnitsTest, RejectsBadSizesByName) {
   for (const char* text :
        {"", "MiB", "-1", "1x", "1.2.3MB", "8192PiB", "1 2", "0x10", "inf", "nan"}) {
     EXPECT_THAT(ParseBytes(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
@@ -30,7 +30,7 @@ TEST(UnitsTest, BytesThatAreNoSizeAreRefusedByName) {
               StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr("\"12 parsecs\"")));
 }
 
-TEST(UnitsTest, RatesAreReadInBitsAndBytes) {
+TEST(UnitsTest, ParsesRatesInBitsAndBytes) {
   EXPECT_THAT(ParseRate("0"), IsOkAndHolds(0.0));
   EXPECT_THAT(ParseRate("100mbit"), IsOkAndHolds(12.5e6));
   EXPECT_THAT(ParseRate("1gbit/s"), IsOkAndHolds(125e6));
@@ -56,7 +56,7 @@ TEST(UnitsTest, DurationsNeedAUnitAndASign) {
   }
 }
 
-TEST(UnitsTest, QuantitiesAreWrittenWithThreeDigits) {
+TEST(UnitsTest, WritesQuantitiesWithThreeDigits) {
   EXPECT_EQ(HumanBytes(0), "0 B");
   EXPECT_EQ(HumanBytes(1023), "1023 B");
   EXPECT_EQ(HumanBytes(1024), "1.00 KiB");

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -12,6 +9,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "bazel/fuzz_corpus.h"
 #include "src/collectives/fuzz/reducer_fuzz.h"
 #include "src/common/check.h"
 #include "src/common/ids.h"
@@ -22,7 +20,7 @@
 #include "src/directory/fuzz/shard_fuzz.h"
 #include "src/directory/reduce_plan.h"
 #include "src/directory/reduce_plan_random.h"
-#include "src/object_store/store_fuzz.h"
+#include "src/object_store/testing/store_fuzz.h"
 #include "src/sim/broadcast_simulation.h"
 #include "src/sim/lifetime_simulation.h"
 #include "src/sim/reduce_simulation.h"
@@ -178,13 +176,9 @@ auto ClusterOf(Plan (*draw)(uint64_t, bool), sim::SimulationResult (*run)(const 
 // In the order of their bytes: names of inputs, and how a corpus is stored, do not count.
 std::vector<std::string> ReadCorpus(const std::string& folder) {
   std::vector<std::string> inputs;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    if (!entry.is_regular_file()) continue;
-    std::ifstream stream(entry.path(), std::ios::binary);
-    inputs.emplace_back(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
-  }
+  for (FuzzInput& input : ReadFuzzCorpus(folder)) inputs.push_back(std::move(input.bytes));
   std::sort(inputs.begin(), inputs.end());
-  PHALANX_CHECK(!inputs.empty(), "a corpus has inputs; run from the root of the tree");
+  PHALANX_CHECK(!inputs.empty(), "a corpus has inputs");
   return inputs;
 }
 

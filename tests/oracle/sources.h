@@ -26,7 +26,7 @@ inline constexpr uint64_t kSlower = 50;
 
 // The core's worlds of `seeds` seeds from `first` on, fewer of slower worlds, and all inputs of the
 // corpora, which have numbers from 0.
-// REQUIRES: the working directory is the root of the tree, or of a runfiles tree with the corpora.
+// REQUIRES: the working directory is the root of the runfiles, as under `bazel run`.
 std::vector<Source> AllSources(uint64_t first, uint64_t seeds);
 
 struct SourceDigest {

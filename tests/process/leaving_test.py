@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 from tests.process.harness import (
     BINARY,
@@ -95,6 +96,13 @@ sys.stdin.read()
 
 
 class EmbeddedTest(ClusterTest):
+    def setUp(self):
+        super().setUp()
+        # Private clusters make their folders there, and some of them are killed.
+        patch = unittest.mock.patch.dict(os.environ, XDG_RUNTIME_DIR=self.cluster.folder)
+        patch.start()
+        self.addCleanup(patch.stop)
+
     def start_parent(self):
         parent = subprocess.Popen(
             [sys.executable, "-c", PARENT, BINARY],
@@ -126,6 +134,17 @@ class EmbeddedTest(ClusterTest):
         parent.kill()
         wait_for_end(pid)
         self.assertFalse(os.path.exists(folder))
+
+    def test_the_folder_of_a_killed_private_cluster_is_removed_by_the_next_and_a_live_ones_is_kept(self):
+        folders = []
+        for kill in (False, True, False):
+            _, pid, address = self.start_parent()
+            folders.append(os.path.dirname(address.removeprefix("unix:")))
+            if kill:
+                os.kill(pid, signal.SIGKILL)
+                wait_for_end(pid)
+                self.assertTrue(os.path.exists(os.path.join(folders[-1], "secret")))
+        self.assertEqual([os.path.isdir(folder) for folder in folders], [True, False, True])
 
     def test_a_private_cluster_that_cannot_start_says_why(self):
         ours, theirs = socket.socketpair()

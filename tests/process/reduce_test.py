@@ -138,7 +138,7 @@ class ReduceTest(ClusterTest):
         self.put(1, source("f", 1000, 1))
         self.put(2, source("f", 999, 2))
         self.put(3, source("B", 1001, 3))
-        self.refused("is there twice", (0, 1, 0))
+        self.refused("is given twice", (0, 1, 0))
         self.refused("the target is among its own sources", (0, 1), target=source_id(1))
         self.refused("no bit-or of f32", (0, 1), "--op=bit-or")
         self.refused("no mean of i32", (0, 1), "--op=mean", "--dtype=i32")

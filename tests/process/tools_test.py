@@ -120,7 +120,7 @@ class ToolsTest(ClusterTest):
     def test_top_goes_on_until_nobody_reads_it(self):
         self.start(1)
         once = self.cluster.run("top", "--once", node="n0")
-        self.assertIn("nothing moves", once)
+        self.assertIn("no transfers", once)
         watcher = Daemon(
             ["top", "--interval=10ms", f"--directory={self.cluster.directory}"], self.cluster.path("top.log")
         )

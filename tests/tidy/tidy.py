@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Checks what a machine can check of the house style, over the whole tree.
 
-usage: tests/tidy/tidy.py [ROOT]
+usage: tests/tidy/tidy.py [--measure | --lower] [ROOT]
+
+--measure prints the sizes and the rates that measures.py knows; --lower brings the entries of
+ratchet.txt down to the values of today.
 
 Each check is a function from a Tree to a list of findings, "path:line: what is wrong". CHECKS names
 them all; what is allowed where is in the tables at the top. tidy_test.py shows each of them catching
@@ -9,23 +12,24 @@ a small offender, tree_test.py runs them over the real tree.
 """
 
 import dataclasses
-import fnmatch
-import json
-import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
 
+HERE = pathlib.Path(__file__).resolve()
+sys.path.append(str(HERE.parents[2]))
+
+from tests.tidy import measures  # noqa: E402
+from tests.tidy.sources import CPP, Tree, code_of, ctags, matches  # noqa: E402
+
 MAX_FUNCTION_LINES = 70
 MAX_P90_FUNCTION_LINES = 35
 MAX_FILE_LINES = 800
 
-CPP = (".cc", ".h")
 SOURCES = CPP + (".py", ".bzl", ".proto")
 CLANG_FORMAT = "clang-format-14"
-CTAGS = "ctags-universal"
 
 # A folder of src/ may include from itself and from those before it. `sim` may include everything,
 # and nothing but tests may include it.
@@ -110,56 +114,8 @@ PUBLIC_HEADERS = r"absl/|phalanx/(?!v\d)|[a-z_]+$|std(def|int)\.h$|(sys|linux)/"
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+[<"]([^>"]+)[>"]', re.MULTILINE)
 RULE_CALL = re.compile(r"^(native\.\w+|(cc|py|proto|java|sh)_\w+|new_\w+|bind)\(", re.MULTILINE)
 LOAD = re.compile(r'^load\(\s*"([^"]+)"', re.MULTILINE)
-NOT_CODE = re.compile(
-    r"""//[^\n]*|/\*.*?\*/|R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)\""""
-    r"""|"(?:\\.|[^"\\\n])*"|(?<!\w)'(?:\\.|[^'\\\n])+'""",
-    re.DOTALL,
-)
-NOT_PYTHON_CODE = re.compile(
-    r"""\"{3}.*?\"{3}|#[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
-)
 # Written so that this file does not contain the words.
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK|[Ff]or" r" now)\b")
-
-
-class Tree:
-    """The files under a root that belong to the project, read once."""
-
-    def __init__(self, root):
-        self.root = pathlib.Path(root)
-        self.paths = sorted(self._walk())
-        self._texts = {}
-
-    def _walk(self):
-        for folder, subfolders, names in os.walk(self.root):
-            subfolders[:] = [
-                name
-                for name in subfolders
-                if not name.startswith((".", "bazel-")) and name != "__pycache__"
-            ]
-            for name in names:
-                yield (pathlib.Path(folder) / name).relative_to(self.root).as_posix()
-
-    def text(self, path):
-        if path not in self._texts:
-            self._texts[path] = (self.root / path).read_text(errors="replace")
-        return self._texts[path]
-
-    def matching(self, patterns):
-        return [path for path in self.paths if matches(path, patterns)]
-
-    def ending(self, suffixes):
-        return [path for path in self.paths if path.endswith(suffixes)]
-
-
-def matches(path, patterns):
-    return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
-
-
-def code_of(path, text):
-    """The text with comments and literals blanked, each line still in its place."""
-    pattern = NOT_CODE if path.endswith(CPP) else NOT_PYTHON_CODE
-    return pattern.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
 
 
 def finding(path, text, offset, message):
@@ -204,15 +160,9 @@ def check_banned_calls(tree):
 def function_lengths(tree):
     """(lines, path, first line, name) of every C++ and Python function."""
     files = tree.ending(CPP + (".py",))
-    if not files:
-        return []
-    command = [CTAGS, "--output-format=json", "--fields=+ne", "--kinds-C++=f", "--kinds-Python=fm"]
-    command += ["--languages=C++,Python", "--map-C++=+.h", "-f", "-", "-L", "-"]
-    listing = "\n".join(files)
-    run = subprocess.run(
-        command, cwd=tree.root, input=listing, capture_output=True, text=True, check=True
-    )
-    tags = [json.loads(line) for line in run.stdout.splitlines()]
+    kinds = ("--kinds-C++=f", "--kinds-Python=fm")
+    languages = ("--languages=C++,Python", "--map-C++=+.h")
+    tags = ctags(tree, files, "--fields=+ne", *kinds, *languages)
     return [
         (tag["end"] - tag["line"] + 1, tag["path"], tag["line"], tag["name"])
         for tag in tags
@@ -345,6 +295,26 @@ def check_confined_headers(tree):
     return findings
 
 
+def check_class_size(tree):
+    """No class over 60 methods, 20 fields or 1,300 lines of bodies."""
+    return measures.kept(tree, ("methods", "fields", "body-lines"))
+
+
+def check_folder_entries(tree):
+    """No folder of src/ and python/ with more than 30 entries."""
+    return measures.kept(tree, ("entries",))
+
+
+def check_words(tree):
+    """Comments use the words of the field: the rates of a few telling ones are within limits."""
+    return measures.kept(tree, ("told-who-nobody", "if", "returns"))
+
+
+def check_prose(tree):
+    """Of the lines of the product's .cc files 8 to 12 in a hundred are comments."""
+    return measures.kept(tree, ("prose",))
+
+
 CHECKS = (
     check_format,
     check_banned_calls,
@@ -355,16 +325,30 @@ CHECKS = (
     check_build_files,
     check_layers,
     check_confined_headers,
+    check_class_size,
+    check_folder_entries,
+    check_words,
+    check_prose,
 )
 
 
-def main(root):
-    tree = Tree(root)
+def main(arguments):
+    options = {each for each in arguments if each.startswith("--")}
+    roots = [each for each in arguments if each not in options]
+    if len(roots) > 1 or len(options) > 1 or options - {"--measure", "--lower"}:
+        print(__doc__.split("\n\n")[1], file=sys.stderr)
+        return 2
+    tree = Tree(roots[0] if roots else HERE.parents[2])
+    if "--measure" in options:
+        print(measures.table(tree))
+        return 0
+    if "--lower" in options:
+        measures.lower(tree)
+        return 0
     findings = [each for check in CHECKS for each in check(tree)]
     print("\n".join(findings) or f"{len(tree.paths)} files, nothing to say")
     return 1 if findings else 0
 
 
 if __name__ == "__main__":
-    here = pathlib.Path(__file__).resolve()
-    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else here.parents[2]))
+    sys.exit(main(sys.argv[1:]))

@@ -78,8 +78,8 @@ class World {
 
   void ForgetSent(ReduceNode& node) {
     for (const ReduceNode::Sent& sent : node.sent()) {
-      if (listener_)
-        listener_(absl::StrCat(&node == &node_ ? "a " : "b ", sent.shard), sent.message);
+      if (!listener_) break;
+      listener_(absl::StrCat(&node == &node_ ? "a " : "b ", sent.shard), sent.message);
     }
     node.sent().clear();
   }

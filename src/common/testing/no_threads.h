@@ -1,4 +1,4 @@
-// NoThreads: while it lives, no thread can be started in this process. Testonly.
+// NoThreads: while an instance exists, the process cannot start a thread. Testonly.
 #ifndef PHALANX_COMMON_TESTING_NO_THREADS_H_
 #define PHALANX_COMMON_TESTING_NO_THREADS_H_
 
@@ -10,7 +10,8 @@
 
 namespace phalanx::testing {
 
-// By asking for stacks that no address space holds: limits do not bind whoever is root.
+// Sets a default stack size that no address space has room for. Limits on the number of threads do
+// not apply to root.
 class NoThreads {
  public:
   NoThreads() {

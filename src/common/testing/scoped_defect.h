@@ -7,7 +7,7 @@
 
 namespace phalanx::testing {
 
-// Process-wide; scopes do not nest. Make and destroy it while no code under test runs.
+// Process-wide; scopes do not nest. Construct and destroy it only while no code under test runs.
 class ScopedDefect {
  public:
   explicit ScopedDefect(Defect defect) {

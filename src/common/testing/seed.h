@@ -1,4 +1,4 @@
-// The seed of a random test: from PHALANX_SEED when that is set, else the test's default. Testonly.
+// The seed of a random test: PHALANX_SEED if it is set, otherwise the test's default. Testonly.
 //
 //   const uint64_t seed = testing::TestSeed(7);
 //   PHALANX_TRACE_SEED(seed);   // every failure in this scope prints "PHALANX_SEED=7"
@@ -15,10 +15,10 @@
 
 namespace phalanx::testing {
 
-// True when PHALANX_SEED is set: a test over many seeds then runs this one only.
+// Returns true if PHALANX_SEED is set: a test over many seeds then runs only this one.
 inline bool SeedGiven() { return std::getenv("PHALANX_SEED") != nullptr; }
 
-// A PHALANX_SEED that is no number fails loudly: a replay with another seed proves nothing.
+// Aborts if PHALANX_SEED is not a number: a replay with another seed would prove nothing.
 inline uint64_t TestSeed(uint64_t default_seed = 1) {
   const char* text = std::getenv("PHALANX_SEED");
   if (text == nullptr) return default_seed;

@@ -1,5 +1,5 @@
 // A shard's gRPC server: takes tools' calls, and nodes' streams that come over gRPC, to the shard's
-// executor. Connections are handed to it by the FrontDoor.
+// executor. The PortMultiplexer passes connections to it.
 //
 // gRPC's threads do nothing but that; a stream that breaks, bytes that are no HTTP/2, frames that
 // are too large or no protos end that stream or connection, and nothing else.

@@ -20,7 +20,7 @@
 #include "src/common/testing/status_matchers.h"
 #include "src/directory/byte_message_stream.h"
 #include "src/directory/directory_client.h"
-#include "src/directory/grpc/front_door.h"
+#include "src/directory/grpc/port_multiplexer.h"
 #include "src/directory/grpc/shard_connector.h"
 #include "src/directory/grpc/tools_client.h"
 #include "src/net/address.h"
@@ -81,23 +81,23 @@ struct Directory {
   }
   void Listen(const net::Address& address) {
     On(loop, [&] {
-      auto listening = FrontDoor::Listen(address, loop, network, *shard);
+      auto listening = PortMultiplexer::Listen(address, loop, network, *shard);
       PHALANX_ASSERT_OK(listening);
       server = *std::move(listening);
     });
   }
   absl::Status WhyNotAlsoOn(const net::Address& address) {
     absl::Status status;
-    On(loop, [&] { status = FrontDoor::Listen(address, loop, network, *shard).status(); });
+    On(loop, [&] { status = PortMultiplexer::Listen(address, loop, network, *shard).status(); });
     return status;
   }
   void StopListening() {
     On(loop, [this] { server.reset(); });
   }
-  size_t Visitors() {
-    size_t visitors = 0;
-    On(loop, [&] { visitors = server->visitors(); });
-    return visitors;
+  size_t UnclassifiedConnections() {
+    size_t count = 0;
+    On(loop, [&] { count = server->unclassified_connections(); });
+    return count;
   }
   v1::GetStatusResponse Status() {
     v1::GetStatusResponse status;
@@ -109,7 +109,7 @@ struct Directory {
   net::EventLoop loop;
   net::TcpNetwork network;
   std::unique_ptr<Shard> shard;
-  std::unique_ptr<FrontDoor> server;
+  std::unique_ptr<PortMultiplexer> server;
 };
 
 // A node on a loop of its own: registers with nothing, asks, and notes what it is told.
@@ -223,7 +223,7 @@ TEST(DirectoryServerTest, ANodeRegistersAndIsAnswered) {
   EXPECT_EQ(directory.Status().nodes_size(), 1);
 }
 
-TEST(DirectoryServerTest, NodesOnPlainTcpAndOnGrpcComeThroughOneDoor) {
+TEST(DirectoryServerTest, ServesNodesOnPlainTcpAndOnGrpcAtOnePort) {
   Directory directory;
   Node plain(directory.server->address(), Config(), 1);
   Node grpc(OverGrpc(directory.server->address()), Config(), 2);
@@ -248,28 +248,30 @@ TEST(DirectoryServerTest, AServerThatSpeaksOnlyHttp2IsNotTakenForADirectory) {
                        AllOf(HasSubstr((*other)->address()), HasSubstr("an older version"))));
 }
 
-TEST(DirectoryServerTest, WhoStaysAtTheDoorKeepsNobodyOut) {
+TEST(DirectoryServerTest, SilentConnectionsDoNotBlockOthers) {
   Directory directory;
   std::vector<int> silent;
   // A letter is not enough to be let in.
-  for (size_t i = 0; i < kMaxVisitors / 2; ++i) {
+  for (size_t i = 0; i < kMaxUnclassifiedConnections / 2; ++i) {
     silent.push_back(DialRaw(directory.server->address()));
     EXPECT_EQ(send(silent.back(), "P", 1, MSG_NOSIGNAL), 1);
   }
-  EXPECT_TRUE(
-      Until(directory.loop, [&] { return directory.server->visitors() == kMaxVisitors / 2; }));
+  EXPECT_TRUE(Until(directory.loop, [&] {
+    return directory.server->unclassified_connections() == kMaxUnclassifiedConnections / 2;
+  }));
   Node node(directory.server->address());
   ASSERT_TRUE(node.WaitConnected());
-  EXPECT_EQ(directory.Visitors(), kMaxVisitors / 2);
+  EXPECT_EQ(directory.UnclassifiedConnections(), kMaxUnclassifiedConnections / 2);
   for (const int fd : silent) close(fd);
-  EXPECT_TRUE(Until(directory.loop, [&] { return directory.server->visitors() == 0; }));
+  EXPECT_TRUE(
+      Until(directory.loop, [&] { return directory.server->unclassified_connections() == 0; }));
 }
 
 TEST(DirectoryServerTest, StrangersOnHttp2AreCountedAndKeepNoNodeOnPlainTcpOut) {
   Directory directory;
   On(directory.loop, [&] {
-    directory.server = *FrontDoor::Listen("127.0.0.1:0", directory.loop, directory.network,
-                                          *directory.shard, /*max_grpc_connections=*/2);
+    directory.server = *PortMultiplexer::Listen("127.0.0.1:0", directory.loop, directory.network,
+                                                *directory.shard, /*max_grpc_connections=*/2);
   });
   const net::Address& address = directory.server->address();
   const std::string hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -12,6 +12,8 @@
 namespace phalanx::directory {
 namespace {
 
+using ::phalanx::testing::IsOk;
+
 class GrpcHarness final : public MessageStreamHarness {
  public:
   GrpcHarness() {

@@ -32,7 +32,7 @@
 #include "src/common/random.h"
 #include "src/directory/byte_message_stream.h"
 #include "src/directory/directory_client.h"
-#include "src/directory/grpc/front_door.h"
+#include "src/directory/grpc/port_multiplexer.h"
 #include "src/directory/grpc/shard_connector.h"
 #include "src/net/event_loop.h"
 
@@ -179,7 +179,7 @@ void ServeUntilKilled() {
   loop.Post([&] {
     shard = std::make_unique<Shard>(loop, SessionConfig(), DirectoryOptions(), Random(1));
     static net::TcpNetwork network;
-    static const auto server = FrontDoor::Listen("127.0.0.1:0", loop, network, *shard);
+    static const auto server = PortMultiplexer::Listen("127.0.0.1:0", loop, network, *shard);
     if (!server.ok()) abort();
     std::printf("%s\n", (*server)->address().c_str());
     std::fflush(stdout);

@@ -1,8 +1,9 @@
-// FrameReader and the payload decoders, fed with anything, cut anywhere.
+// Fuzzes FrameReader and the payload decoders with any input, cut at any byte.
 //
-// The first byte chooses: even, the rest is the stream as it is; odd, it is a list of frames whose
-// checks are made right, so that the fuzzer gets past them. The stream is fed twice, at once and in
-// pieces whose lengths are drawn from the input; both must tell the same.
+// The first byte selects the mode. If it is even, the rest is the stream. If it is odd, the rest is
+// a list of frames whose checks are corrected, so that the fuzzer gets past them. The stream is fed
+// twice, at once and in pieces whose lengths are derived from the input. Both runs must give the
+// same result.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +23,8 @@ constexpr size_t kObjectBytes = 1 << 16;
 class Sink : public FrameSink {
  public:
   absl::StatusOr<absl::Span<char>> PlaceSegment(const FrameHeader& header) override {
-    absl::StrAppend(&told, "segment ", header.slice, ":", header.offset, "+", header.payload_bytes);
+    absl::StrAppend(&events, "segment ", header.slice, ":", header.offset, "+",
+                    header.payload_bytes);
     PHALANX_CHECK(header.payload_bytes >= 1 && header.payload_bytes <= kMaxSegmentBytes, "length");
     PHALANX_CHECK(header.slice < kMaxSlices && header.offset <= kMaxObjectBytes, "place");
     if (header.payload_bytes > kObjectBytes) return absl::Span<char>();
@@ -30,19 +32,19 @@ class Sink : public FrameSink {
   }
   absl::Status SegmentArrived(const FrameHeader& header, size_t arrived) override {
     PHALANX_CHECK(arrived >= 1 && arrived <= header.payload_bytes, "arrived");
-    if (arrived == header.payload_bytes) absl::StrAppend(&told, " whole ");
+    if (arrived == header.payload_bytes) absl::StrAppend(&events, " whole ");
     return absl::OkStatus();
   }
   absl::Status ControlFrame(const FrameHeader& header, absl::string_view payload) override {
     PHALANX_CHECK(payload.size() <= kMaxControlBytes, "control payloads are bounded");
-    absl::StrAppend(&told, FrameTypeName(header.type), " ", Decode(payload), " ");
+    absl::StrAppend(&events, FrameTypeName(header.type), " ", Decode(payload), " ");
     return absl::OkStatus();
   }
 
-  std::string told;
+  std::string events;
 
  private:
-  // What decodes encodes to the same bytes again.
+  // A decoded frame encodes to the same bytes.
   static std::string Decode(absl::string_view payload) {
     const absl::StatusOr<OpenPayload> open = DecodeOpen(payload);
     if (open.ok()) PHALANX_CHECK(EncodePayload(*open) == payload, "one form");
@@ -59,8 +61,8 @@ class Sink : public FrameSink {
   std::vector<char> object_ = std::vector<char>(kObjectBytes);
 };
 
-// Frames of (type, flags, slice, pull, length, offset low, offset high, payload...) made
-// well-formed.
+// Builds well-formed frames from (type, flags, slice, pull, length, offset low, offset high,
+// payload...).
 std::string WithRightChecks(absl::string_view input) {
   constexpr size_t kFields = 7;
   std::string stream;
@@ -92,7 +94,7 @@ std::string FeedWhole(absl::string_view stream) {
   Sink sink;
   FrameReader reader(sink, absl::MakeSpan(scratch));
   const absl::Status status = reader.Feed(stream);
-  return sink.told + std::string(status.message());
+  return sink.events + std::string(status.message());
 }
 
 std::string FeedInPieces(absl::string_view stream, uint64_t seed) {
@@ -106,7 +108,7 @@ std::string FeedInPieces(absl::string_view stream, uint64_t seed) {
     status = reader.Feed(piece);
     stream.remove_prefix(piece.size());
   }
-  return sink.told + std::string(status.message());
+  return sink.events + std::string(status.message());
 }
 
 }  // namespace

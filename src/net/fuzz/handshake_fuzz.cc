@@ -1,8 +1,9 @@
-// Handshake, both ends, fed with anything in pieces. Whoever does not know the secret never gets
-// through; two ends that know it do, however their words are cut, and leave what follows to others.
+// Fuzzes both ends of Handshake with any input in pieces. A peer that does not know the secret
+// never completes the handshake. Two ends that know it always do, however their messages are cut,
+// and leave the following bytes unread.
 //
-// The first byte chooses the role (bit 0), whether the input is preceded by a well-formed hello
-// (bit 1), and how it is cut. Between two honest ends, the input is what follows the handshake.
+// The first byte selects the role (bit 0), a well-formed hello before the input (bit 1), and the
+// cuts. Between two honest ends, the input follows the handshake.
 
 #include <cstddef>
 #include <cstdint>
@@ -41,10 +42,11 @@ void Attack(Handshake::Role role, bool start_well, size_t piece, absl::string_vi
     PHALANX_CHECK(*used == part.size(), "an unfinished handshake wants everything");
     rest.remove_prefix(part.size());
   }
-  PHALANX_CHECK(!victim.done(), "nobody gets through without the secret");
+  PHALANX_CHECK(!victim.done(), "a peer without the secret never completes the handshake");
 }
 
-// Gives `from`'s words and then `after` to `to`, in pieces; returns what `to` left.
+// Passes the output of `from` and then `after` to `to`, in pieces. Returns the bytes that `to` left
+// unread.
 std::string Deliver(std::string words, absl::string_view after, size_t piece, Handshake& to,
                     std::string& answer) {
   words.append(after.data(), after.size());

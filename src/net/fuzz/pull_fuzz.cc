@@ -1,8 +1,9 @@
-// PullReceiver against a sender that says anything: bytes never land outside the watermark's next
-// place, the watermark never passes what the sender sent, and the pull always ends.
+// Fuzzes PullReceiver with a sender that sends any frames. Bytes never land outside the place after
+// the watermark, the watermark never passes the bytes that the sender sent, and the pull always
+// ends.
 //
-// The input is a list of frames as in frame_fuzz.cc, with the pull's number and a right offset
-// filled in where the field is 0, so that the fuzzer gets deep.
+// The input is a list of frames as in frame_fuzz.cc. Where the field is 0, the number of the pull
+// and the correct offset are filled in, so that the fuzzer reaches deep states.
 
 #include <algorithm>
 #include <cstddef>
@@ -22,7 +23,8 @@ namespace {
 constexpr uint64_t kObjectBytes = 4096;
 constexpr int kSlices = 3;
 
-// One turn of time, no timers that fire, tasks dropped: everything happens inside the calls.
+// An executor without time: no timers fire and tasks are dropped, so everything happens inside the
+// calls.
 class StillExecutor final : public Executor {
  public:
   void Post(Task) override {}
@@ -35,7 +37,7 @@ class StillExecutor final : public Executor {
   TimerId last_ = 0;
 };
 
-// Gives out `bytes` in pieces, then end of file. Takes everything.
+// A stream that returns `bytes` in pieces, then end of file. Accepts every write.
 class TapeStream final : public ByteStream {
  public:
   TapeStream(std::string bytes, size_t piece, Task& readable)
@@ -86,7 +88,8 @@ class Watcher final : public PullReceiver::Observer {
   bool released = false;
 };
 
-// As frame_fuzz.cc; offset byte 0 means "where the slice stands", and bytes are the letter 's'.
+// As in frame_fuzz.cc. Offset byte 0 means "the current end of the slice", and every byte is the
+// letter 's'.
 std::string Tape(absl::string_view input) {
   constexpr size_t kFields = 5;
   std::string stream;
@@ -150,7 +153,7 @@ void Run(absl::string_view input, size_t piece) {
     receiver.Start();
     while (!watcher.released) std::exchange(readable, nullptr)();
     CheckBytes(*buffer);
-    PHALANX_CHECK(buffer->watermark(1) == 0, "slice 1 was not asked for");
+    PHALANX_CHECK(buffer->watermark(1) == 0, "slice 1 was not requested");
     const uint64_t wanted = buffer->layout().Size(0) + buffer->layout().Size(2);
     PHALANX_CHECK(watcher.ended->status.ok() == (buffer->bytes_present() == wanted),
                   "OK means full");

@@ -1,12 +1,12 @@
-// PullSender against a receiver that says anything, cut anywhere, while its object grows, ends, and
-// time passes: what it sends keeps to the protocol and holds published bytes only, and every grant
-// comes back.
+// Fuzzes PullSender with a receiver that sends any frames, cut at any byte, while its object grows
+// and ends and time passes. The sender keeps to the protocol, sends only published bytes, and
+// returns every grant.
 //
-// The first byte seeds the cuts; if it is odd, the stream sometimes takes nothing. The rest is a
-// list of things to do, three bytes each: see Act. With an even first byte the list is run twice,
-// read at once and in pieces; both must be answered alike. A receiver who is cut off for what it
-// said (one that asks again before it was answered is, if both are read at once) has heard the
-// beginning of what it would have heard otherwise.
+// The first byte seeds the cuts; if it is odd, the stream sometimes accepts nothing. The rest is a
+// list of actions of three bytes each: see Act. If the first byte is even, the list runs twice,
+// read at once and in pieces, and both runs must be answered alike. If the sender closes the
+// connection because of a frame (for example a second request before the first was answered, which
+// happens only if both are read at once), the receiver has received a prefix of the other run.
 
 #include <algorithm>
 #include <cstddef>
@@ -33,7 +33,7 @@ constexpr Generation kGeneration = {{1, 1}, 1};
 
 char ByteAt(uint64_t i) { return static_cast<char>(i * 37 + i / 251 + 1); }
 
-// Tasks and timers that run when they are told to.
+// An executor that runs tasks and timers on demand.
 class SteppedExecutor final : public Executor {
  public:
   void Post(Task task) override { posted_.push_back(std::move(task)); }
@@ -67,7 +67,7 @@ class SteppedExecutor final : public Executor {
   TimerId last_ = 0;
 };
 
-// What the two ends of the connection share.
+// State that the two ends of the connection share.
 struct Wire {
   Wire(uint64_t seed, size_t longest_piece, bool slow)
       : seed(seed), longest_piece(longest_piece), slow(slow) {}
@@ -152,12 +152,12 @@ class CountingHost final : public PullSender::Host {
   bool closed = false;
 };
 
-// Reads what the sender sends, as a strict receiver.
+// Reads the output of the sender as a strict receiver.
 class Listener final : public FrameSink {
  public:
   absl::StatusOr<absl::Span<char>> PlaceSegment(const FrameHeader& header) override {
     PHALANX_CHECK(accepted_ && header.pull == pull_, "a segment of the pull that was accepted");
-    PHALANX_CHECK(header.slice < kSlices && header.slice != 1, "of a slice that was asked for");
+    PHALANX_CHECK(header.slice < kSlices && header.slice != 1, "of a requested slice");
     const SliceLayout layout = {kObjectBytes, kSlices};
     auto [cursor, first] = cursors_.emplace(header.slice, header.offset);
     PHALANX_CHECK(first || cursor->second == header.offset, "segments without a gap");
@@ -172,12 +172,12 @@ class Listener final : public FrameSink {
       PHALANX_CHECK(place_[i] == ByteAt(begin_ + i), "only what is published is sent");
     }
     if (arrived == header.payload_bytes) {
-      absl::StrAppend(&told, "segment ", header.slice, ":", header.offset, "+", arrived, " ");
+      absl::StrAppend(&events, "segment ", header.slice, ":", header.offset, "+", arrived, " ");
     }
     return absl::OkStatus();
   }
   absl::Status ControlFrame(const FrameHeader& header, absl::string_view payload) override {
-    absl::StrAppend(&told, FrameTypeName(header.type), " ", header.pull, " ");
+    absl::StrAppend(&events, FrameTypeName(header.type), " ", header.pull, " ");
     const bool answer = header.type == FrameType::kAccept;
     const bool first = header.pull > pull_;
     PHALANX_CHECK(first ? answer || header.type == FrameType::kAborted : header.pull == pull_,
@@ -198,7 +198,7 @@ class Listener final : public FrameSink {
     return absl::OkStatus();
   }
 
-  std::string told;
+  std::string events;
 
  private:
   uint32_t pull_ = 0;
@@ -226,7 +226,7 @@ std::string OpenOf(uint8_t how) {
 }
 
 struct Outcome {
-  std::string told;
+  std::string events;
   uint64_t refused = 0;
 };
 
@@ -240,7 +240,7 @@ class Conversation {
     sender_->Start("");
   }
 
-  // What the receiver has heard, and how it went.
+  // The frames that the receiver has received, and the result.
   Outcome Run(absl::string_view acts) {
     for (; acts.size() >= 3 && !host_.closed; acts.remove_prefix(3)) {
       Act(static_cast<uint8_t>(acts[0]), static_cast<uint8_t>(acts[1]),
@@ -255,12 +255,12 @@ class Conversation {
     std::vector<char> scratch(100);
     PHALANX_CHECK(FrameReader(listener, absl::MakeSpan(scratch)).Feed(wire_.from_sender).ok(),
                   "what is sent is well formed");
-    return {listener.told, counters_.frames_refused.load()};
+    return {listener.events, counters_.frames_refused.load()};
   }
 
  private:
   void Act(uint8_t what, uint8_t a, uint8_t b) {
-    // Frames wait together until something else is done; the cuts fall anywhere.
+    // Frames accumulate until another action; the cuts can fall anywhere.
     if (what % 8 >= 4 && what % 8 != 7) Settle();
     if (host_.closed) return;
     const int slice = a % kSlices;
@@ -297,7 +297,7 @@ class Conversation {
     buffer_->Publish(slice, to);
   }
 
-  // Until nothing happens any more unless time passes.
+  // Runs until nothing more happens unless time passes.
   void Settle() {
     for (bool more = true; more && !host_.closed;) {
       executor_.RunPosted();
@@ -344,9 +344,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Outcome pieces = Conversation(data[0], 1 + data[0] / 2u, slow).Run(acts);
   if (slow) return 0;
   const Outcome whole = Conversation(1, size_t{1} << 20, false).Run(acts);
-  const std::string both = absl::StrCat(whole.told, "against ", pieces.told);
-  if (whole.refused + pieces.refused == 0) PHALANX_CHECK(whole.told == pieces.told, both);
-  PHALANX_CHECK(
-      absl::StartsWith(pieces.told, whole.told) || absl::StartsWith(whole.told, pieces.told), both);
+  const std::string both = absl::StrCat(whole.events, "against ", pieces.events);
+  if (whole.refused + pieces.refused == 0) PHALANX_CHECK(whole.events == pieces.events, both);
+  PHALANX_CHECK(absl::StartsWith(pieces.events, whole.events) ||
+                    absl::StartsWith(whole.events, pieces.events),
+                both);
   return 0;
 }

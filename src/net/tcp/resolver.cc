@@ -31,6 +31,7 @@ Resolver::Resolver(BlockingLookUp look_up) : state_(std::make_shared<State>(std:
 
 Resolver::~Resolver() {
   std::deque<State::Request> dropped;
+  // `dropped` is declared first, so that callbacks are destroyed without the lock.
   MutexLock lock(state_->mu);
   state_->stopped = true;
   dropped.swap(state_->waiting);
@@ -41,6 +42,7 @@ void Resolver::LookUp(HostPort host_port, Executor& executor, Done done) {
   MutexLock lock(state_->mu);
   const absl::Status room = MakeRoom(state_);
   if (!room.ok()) {
+    // Posted, since `done` runs in a later turn.
     executor.Post(
         [done = std::move(done), text = absl::StrCat("cannot resolve ", host_port.ToString(), ": ",
                                                      room.message())]() mutable {
@@ -52,7 +54,7 @@ void Resolver::LookUp(HostPort host_port, Executor& executor, Done done) {
   state_->changed.Signal();
 }
 
-// For one more request; there is a thread that will come to it.
+// Makes room for one more request and ensures that a thread will take it.
 absl::Status Resolver::MakeRoom(const std::shared_ptr<State>& state) {
   if (state->waiting.size() >= kMaxWaiting) {
     return absl::UnavailableError("too many names are being looked up");
@@ -61,9 +63,10 @@ absl::Status Resolver::MakeRoom(const std::shared_ptr<State>& state) {
     return absl::OkStatus();
   }
   absl::StatusOr<std::thread> thread = StartThread("resolver", [state] { Work(state); });
+  // A thread that already runs takes the request later.
   if (!thread.ok()) return state->threads > 0 ? absl::OkStatus() : thread.status();
   ++state->threads;
-  // Detached: getaddrinfo cannot be interrupted, and nobody shall wait for it.
+  // Detached: getaddrinfo cannot be interrupted, and the destructor does not wait for it.
   thread->detach();
   return absl::OkStatus();
 }
@@ -80,8 +83,9 @@ void Resolver::Work(const std::shared_ptr<State>& state) {
       request = std::move(state->waiting.front());
       state->waiting.pop_front();
     }
+    // Without the lock: a lookup can take seconds.
     Addresses addresses = state->look_up(request.host_port);
-    // Under the lock: once the destructor has been through here, no executor is touched any more.
+    // Under the lock: after the destructor has held it, no executor is used any more.
     MutexLock lock(state->mu);
     if (state->stopped) return;
     request.executor->Post(

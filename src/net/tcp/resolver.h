@@ -1,8 +1,8 @@
-// Resolver: looks host names up on threads of its own, so that no loop waits for a name server.
+// Resolver: looks up host names on its own threads, so that no loop waits for a name server.
 //
-// Owned by TcpNetwork. Any thread may call LookUp. A few threads, made when they are first needed:
-// a name that takes long to fail does not hold up the others. Destruction does not wait for lookups
-// in progress; their results are dropped.
+// Owned by TcpNetwork. Any thread may call LookUp. It starts up to kMaxThreads threads as they are
+// needed, so that a name that takes long to fail does not delay the others. The destructor does not
+// wait for lookups in progress; it drops their results.
 #ifndef PHALANX_NET_TCP_RESOLVER_H_
 #define PHALANX_NET_TCP_RESOLVER_H_
 
@@ -21,7 +21,7 @@ namespace phalanx::net {
 class Resolver {
  public:
   static constexpr int kMaxThreads = 4;
-  // Lookups that wait for a thread; one more fails.
+  // The number of lookups that can wait for a thread. Further ones fail.
   static constexpr size_t kMaxWaiting = 1024;
 
   using Addresses = absl::StatusOr<std::vector<SocketAddress>>;
@@ -31,9 +31,9 @@ class Resolver {
   explicit Resolver(BlockingLookUp look_up = &LookUpAddress);
   ~Resolver();
 
-  // Calls `done` on `executor`, in a later turn: the addresses, or Unavailable with the name and
-  // the cause (among them: too many lookups wait, or no thread can be made). The executor outlives
-  // the resolver.
+  // Calls `done` on `executor`, in a later turn, with the addresses or with Unavailable, which
+  // names the host and the cause (also: too many waiting lookups, or no thread can be created). The
+  // executor outlives the resolver.
   void LookUp(HostPort host_port, Executor& executor, Done done);
 
  private:
@@ -41,7 +41,7 @@ class Resolver {
   static absl::Status MakeRoom(const std::shared_ptr<State>& state);
   static void Work(const std::shared_ptr<State>& state);
 
-  // Shared with the threads, which may be in a lookup when the resolver goes.
+  // Shared with the threads, which can be in a lookup when the resolver is destroyed.
   const std::shared_ptr<State> state_;
 };
 

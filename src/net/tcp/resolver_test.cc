@@ -31,12 +31,12 @@ TEST(ResolverTest, FindsLocalhostAndAnswersOnTheExecutor) {
   }
 }
 
-TEST(ResolverTest, SaysWhichNameItCannotFind) {
+TEST(ResolverTest, TheErrorNamesAnUnknownHost) {
   EXPECT_THAT(LookUpAddress({"no-such-name.invalid", 7400}),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no-such-name.invalid:7400")));
 }
 
-TEST(ResolverTest, ASlowNameHoldsUpNeitherTheLoopNorOtherNames) {
+TEST(ResolverTest, ASlowNameDelaysNeitherTheLoopNorOtherNames) {
   std::promise<void> release;
   std::shared_future<void> released = release.get_future().share();
   EventLoop loop;
@@ -111,7 +111,7 @@ TEST(ResolverTest, DoesNotWaitForALookupWhenItIsDestroyed) {
     resolver.LookUp({"name", 1}, loop, [](auto) { ADD_FAILURE() << "the resolver is gone"; });
   }
   release->set_value();
-  // Only if the thread had taken the request before the resolver went.
+  // Only if the thread had taken the request before the resolver was destroyed.
   has_finished.wait_for(std::chrono::milliseconds(20));
 }
 

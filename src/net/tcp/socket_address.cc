@@ -11,11 +11,12 @@
 namespace phalanx::net {
 namespace {
 
-// 0 or one of getaddrinfo's errors.
+// Returns 0 or an error of getaddrinfo.
 int GetAddresses(const HostPort& host_port, int flags, std::vector<SocketAddress>& addresses) {
   addrinfo hints = {};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
+  // Without it getaddrinfo would look up the port as the name of a service.
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* list = nullptr;
   const int error =
@@ -34,6 +35,7 @@ int GetAddresses(const HostPort& host_port, int flags, std::vector<SocketAddress
 
 std::string SocketAddress::ToString() const {
   char host[NI_MAXHOST], port[NI_MAXSERV];
+  // Numeric only, so that this never blocks.
   if (getnameinfo(get(), size, host, sizeof(host), port, sizeof(port),
                   NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return "unknown address";

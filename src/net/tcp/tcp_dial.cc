@@ -12,7 +12,8 @@
 namespace phalanx::net {
 namespace {
 
-// A connection to a free local port may meet itself: the system picks that port for its own end.
+// A connection to a free local port can connect to itself: the system can choose the same port for
+// this end.
 bool ConnectedToItself(int fd) {
   SocketAddress here, there;
   return getsockname(fd, here.get(), &here.size) == 0 &&
@@ -40,6 +41,7 @@ void TcpDial::Connect(absl::StatusOr<std::vector<SocketAddress>> addresses) {
 }
 
 void TcpDial::TryNext() {
+  // A watcher must be destroyed before its descriptor is closed.
   watcher_.reset();
   fd_ = UniqueFd();
   loop_.Cancel(std::exchange(attempt_timer_, 0));
@@ -48,6 +50,7 @@ void TcpDial::TryNext() {
   const size_t left = addresses_.size() - next_;
   const SocketAddress& address = addresses_[next_++];
   if (left > 1 && !deadline_.infinite()) {
+    // An equal share of the remaining time, so that one dead address leaves time for the others.
     const Instant until = loop_.Now() + (deadline_ - loop_.Now()) / static_cast<int64_t>(left);
     attempt_timer_ = loop_.RunAt(until, [weak = weak_from_this()] {
       if (const auto dial = weak.lock()) dial->AttemptFailed(ETIMEDOUT);
@@ -65,6 +68,8 @@ void TcpDial::Attempt(const SocketAddress& address) {
   auto watcher = loop_.Watch(fd_.get());
   if (!watcher.ok()) return Finish(watcher.status());
   watcher_ = *std::move(watcher);
+  // A non-blocking connect reports its result by writability. Weak, since only the deadline timer
+  // owns the dial.
   watcher_->OnWritable([weak = weak_from_this()] {
     if (const auto dial = weak.lock()) dial->FinishAttempt();
   });
@@ -87,7 +92,7 @@ void TcpDial::AttemptFailed(int error) {
 }
 
 void TcpDial::Finish(absl::StatusOr<std::unique_ptr<ByteStream>> result) {
-  // The timer owns this.
+  // The timer, which Cancel destroys below, owns this object.
   const std::shared_ptr<TcpDial> keep = shared_from_this();
   watcher_.reset();
   fd_ = UniqueFd();

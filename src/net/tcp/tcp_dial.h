@@ -13,15 +13,15 @@
 
 namespace phalanx::net {
 
-// On one loop. A timer of the loop owns it until it has called `done`, so that it goes with the
-// loop when that stops first; everybody else holds it weakly.
+// On one loop. A timer of the loop owns the dial until it has called `done`, so that the dial is
+// destroyed with the loop if that stops first. All other references are weak.
 class TcpDial : public std::enable_shared_from_this<TcpDial> {
  public:
-  // Calls `done` once, in a later turn, as Network::Dial says.
+  // Calls `done` once, in a later turn, as Network::Dial.
   static std::weak_ptr<TcpDial> Start(EventLoop& loop, Address to, Instant deadline,
                                       Network::DialDone done);
 
-  // Goes on with the addresses of the host, or ends with the error of finding them.
+  // Tries the addresses of the host, or ends with the error of the lookup.
   void Connect(absl::StatusOr<std::vector<SocketAddress>> addresses);
 
  private:
@@ -42,7 +42,7 @@ class TcpDial : public std::enable_shared_from_this<TcpDial> {
   std::vector<SocketAddress> addresses_;
   size_t next_ = 0;
   absl::Status last_error_;
-  // Of the attempt in progress.
+  // Belong to the current attempt.
   TimerId attempt_timer_ = 0;
   UniqueFd fd_;
   std::unique_ptr<FdWatcher> watcher_;

@@ -18,7 +18,7 @@ namespace phalanx::net {
 namespace {
 
 constexpr int kBacklog = 1024;
-// Accepted in one turn; the rest wait for the next, so that other callbacks get theirs.
+// Limits the connections accepted in one turn, so that other callbacks run, too.
 constexpr int kMaxAcceptsPerTurn = 64;
 constexpr absl::Duration kPause = absl::Milliseconds(50);
 
@@ -43,10 +43,10 @@ absl::Status BindError(const SocketAddress& on, int error) {
 absl::StatusOr<UniqueFd> Bind(const SocketAddress& on) {
   UniqueFd fd(socket(on.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return BindError(on, errno);
-  // Connections of an earlier life that linger do not keep the port.
+  // Lingering connections of an earlier process do not block the port.
   const int yes = 1, no = 0;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  // "[::]" is every address, those of IPv4 too.
+  // "[::]" includes all IPv4 addresses.
   if (on.family() == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
   if (bind(fd.get(), on.get(), on.size) != 0 || listen(fd.get(), kBacklog) != 0) {
     return BindError(on, errno);
@@ -54,7 +54,7 @@ absl::StatusOr<UniqueFd> Bind(const SocketAddress& on) {
   return fd;
 }
 
-// The connection failed before it was accepted; the next one may be well.
+// Returns true if only this connection failed before it was accepted; the next one can succeed.
 bool IsOfOneConnection(int error) {
   switch (error) {
     case EINTR:
@@ -88,6 +88,7 @@ absl::StatusOr<std::unique_ptr<TcpListener>> TcpListener::Make(EventLoop& loop,
                                                                Network::Accepted accepted) {
   PHALANX_ASSIGN_OR_RETURN(UniqueFd fd, Bind(on));
   SocketAddress bound;
+  // Port 0 has become an actual port by now.
   if (getsockname(fd.get(), bound.get(), &bound.size) != 0) return BindError(on, errno);
   PHALANX_ASSIGN_OR_RETURN(std::unique_ptr<FdWatcher> watcher, loop.Watch(fd.get()));
   std::unique_ptr<TcpListener> listener(new TcpListener(loop, std::move(fd), std::move(watcher),
@@ -133,6 +134,7 @@ void TcpListener::AcceptAll() {
 }
 
 void TcpListener::HandOver(UniqueFd fd, const SocketAddress& peer) {
+  // The stream is constructed on its own loop, to which its watcher belongs.
   Executor& owner = pick_();
   owner.Post([&owner, fd = std::move(fd), peer = peer.ToString(), accepted = accepted_]() mutable {
     auto stream = TcpStream::Make(LoopOf(owner), std::move(fd), peer);
@@ -146,10 +148,13 @@ void TcpListener::TurnAway(int error) {
   PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
       << "cannot accept connections" << LogField("address", address_)
       << LogField("error", std::strerror(error));
-  // Left in the queue, the connection would look accepted to a peer that then waits for nothing.
+  // In the queue, the connection would look accepted to a peer, which would wait for an answer. So
+  // it is accepted with the spare descriptor and closed.
   spare_.Close();
   UniqueFd(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC)).Close();
   spare_ = OpenSpare();
+  // Without a pause the loop would spin: the descriptor stays readable while other connections
+  // wait.
   pause_ = loop_.RunAt(loop_.Now() + kPause, [this] { WaitForConnections(); });
 }
 

@@ -1,4 +1,4 @@
-// TcpListener: accepts connections and hands each to the loop that shall own it.
+// TcpListener: accepts connections and passes each to the loop that owns it.
 #ifndef PHALANX_NET_TCP_TCP_LISTENER_H_
 #define PHALANX_NET_TCP_TCP_LISTENER_H_
 
@@ -12,11 +12,11 @@
 
 namespace phalanx::net {
 
-// On one loop, like the Listener it is. See TcpNetwork::Listen.
+// Belongs to one loop. See TcpNetwork::Listen.
 class TcpListener final : public Listener {
  public:
-  // Binds and listens. AlreadyExists when the port is in use, InvalidArgument when the address is
-  // not this machine's, Unavailable when the system has no means left.
+  // Binds and listens. Returns AlreadyExists if the port is in use, InvalidArgument if the address
+  // does not belong to this machine, Unavailable if the system has no resources left.
   static absl::StatusOr<std::unique_ptr<TcpListener>> Make(EventLoop& loop, const SocketAddress& on,
                                                            absl::AnyInvocable<Executor&()> pick,
                                                            Network::Accepted accepted);
@@ -31,7 +31,7 @@ class TcpListener final : public Listener {
   void WaitForConnections();
   void AcceptAll();
   void HandOver(UniqueFd fd, const SocketAddress& peer);
-  // Closes the next connection that waits, and pauses.
+  // Closes the next waiting connection, and pauses.
   void TurnAway(int error);
 
   EventLoop& loop_;
@@ -39,14 +39,15 @@ class TcpListener final : public Listener {
   UniqueFd fd_;
   std::unique_ptr<FdWatcher> watcher_;
   absl::AnyInvocable<Executor&()> pick_;
-  // Shared with connections on their way to other loops.
+  // Shared with connections in transit to other loops.
   const std::shared_ptr<Network::Accepted> accepted_;
-  // Given up for a moment when there is no other, to accept a connection and close it.
+  // Closed for a moment when the process has no other descriptor left, to accept a connection and
+  // close it.
   UniqueFd spare_;
   TimerId pause_ = 0;
 };
 
-// The EventLoop that `executor` is. REQUIRES: it is one.
+// Returns `executor` as an EventLoop. REQUIRES: it is one.
 EventLoop& LoopOf(Executor& executor);
 
 }  // namespace phalanx::net

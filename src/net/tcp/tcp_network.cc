@@ -14,14 +14,16 @@ void TcpNetwork::Dial(Executor& executor, const Address& to, Instant deadline, D
   EventLoop& loop = LoopOf(executor);
   std::weak_ptr<TcpDial> dial = TcpDial::Start(loop, to, deadline, std::move(done));
   absl::StatusOr<HostPort> host_port = ParseHostPort(to);
-  // A dial that is late ends by its timer, which runs before any of what follows.
+  // A dial past its deadline ends by its timer, after which the weak reference is empty.
   const auto connect = [dial](absl::StatusOr<std::vector<SocketAddress>> addresses) {
     if (const auto still = dial.lock()) still->Connect(std::move(addresses));
   };
   if (!host_port.ok()) {
+    // Posted, since `done` runs in a later turn.
     loop.Post([connect, error = host_port.status()] { connect(error); });
     return;
   }
+  // A numeric address needs no thread of the resolver.
   std::vector<SocketAddress> numeric = NumericAddress(*host_port);
   if (!numeric.empty()) {
     loop.Post([connect, numeric = std::move(numeric)] { connect(numeric); });
@@ -35,6 +37,7 @@ absl::StatusOr<std::unique_ptr<Listener>> TcpNetwork::Listen(Executor& executor,
                                                              Accepted accepted) {
   PHALANX_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(on));
   absl::StatusOr<std::vector<SocketAddress>> addresses = LookUpAddress(host_port);
+  // A name that cannot be resolved is not an address of this machine.
   if (!addresses.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("listening: ", addresses.status().message()));
   }

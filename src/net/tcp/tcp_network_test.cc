@@ -33,7 +33,7 @@ class TcpHarness final : public NetworkHarness {
   Party client() override { return {network_, loop_}; }
   Party server() override { return {network_, loop_}; }
   Address listen_address() override { return listen_; }
-  // From the block that is reserved for examples.
+  // An address of the block that is reserved for examples.
   Address foreign_address() override { return "192.0.2.1:0"; }
   void Run(std::function<void(std::function<void()> done)> body) override {
     std::promise<void> finished;
@@ -52,7 +52,7 @@ std::unique_ptr<NetworkHarness> MakeIpv6() { return std::make_unique<TcpHarness>
 
 INSTANTIATE_TEST_SUITE_P(Tcp, ByteStreamConformance, ::testing::Values(&MakeIpv4, &MakeIpv6));
 
-// One loop for the network, and one more.
+// One loop for the network, and another one.
 class TcpNetworkTest : public ::testing::Test {
  protected:
   TcpNetworkTest() {
@@ -81,8 +81,8 @@ class TcpNetworkTest : public ::testing::Test {
     return listener;
   }
 
-  // Not shared with the loop: the system's Abseil counts a Status's references where
-  // ThreadSanitizer does not see it, and their end would look like a race.
+  // Not shared with the loop: the system's Abseil counts the references of a Status where
+  // ThreadSanitizer does not see it, and would report a false race.
   static absl::StatusOr<std::unique_ptr<ByteStream>> OwnStatus(
       absl::StatusOr<std::unique_ptr<ByteStream>> stream) {
     if (stream.ok()) return stream;
@@ -104,7 +104,7 @@ class TcpNetworkTest : public ::testing::Test {
   TcpNetwork network_;
 };
 
-TEST_F(TcpNetworkTest, HandsStreamsToTheExecutorThatIsPicked) {
+TEST_F(TcpNetworkTest, PassesStreamsToThePickedExecutor) {
   std::promise<void> accepted;
   std::unique_ptr<ByteStream> stream;
   auto listener = Listen(
@@ -152,8 +152,8 @@ TEST_F(TcpNetworkTest, EveryAddressMeansIpv4Too) {
   On(loop_, [&] { listener.reset(); });
 }
 
-TEST_F(TcpNetworkTest, ADialThatNobodyAnswersEndsAtItsDeadline) {
-  // A full queue of connections: the system leaves further ones unanswered.
+TEST_F(TcpNetworkTest, AnUnansweredDialEndsAtItsDeadline) {
+  // A full queue of connections: the system does not answer further ones.
   UniqueFd deaf(socket(AF_INET, SOCK_STREAM, 0));
   SocketAddress address = NumericAddress({"127.0.0.1", 0}).at(0);
   ASSERT_EQ(bind(deaf.get(), address.get(), address.size), 0);
@@ -168,7 +168,7 @@ TEST_F(TcpNetworkTest, ADialThatNobodyAnswersEndsAtItsDeadline) {
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr(address.ToString())));
 }
 
-TEST_F(TcpNetworkTest, ALoopThatStopsTakesItsDialsWithIt) {
+TEST_F(TcpNetworkTest, AStoppedLoopDestroysItsDials) {
   auto owned = std::make_shared<int>();
   On(other_, [&] {
     network_.Dial(other_, "127.0.0.1:1", other_.Now() + absl::Hours(1), [owned](auto) {});
@@ -179,7 +179,7 @@ TEST_F(TcpNetworkTest, ALoopThatStopsTakesItsDialsWithIt) {
   EXPECT_EQ(owned.use_count(), 1);
 }
 
-TEST_F(TcpNetworkTest, AListenerOutlivesALackOfDescriptors) {
+TEST_F(TcpNetworkTest, AListenerSurvivesALackOfDescriptors) {
 #ifdef PHALANX_ASAN
   GTEST_SKIP() << "the sanitizers open descriptors themselves when they check a pointer";
 #endif
@@ -193,7 +193,7 @@ TEST_F(TcpNetworkTest, AListenerOutlivesALackOfDescriptors) {
       });
   PHALANX_ASSERT_OK_AND_ASSIGN(const HostPort bound, ParseHostPort(listener->address()));
   const SocketAddress address = NumericAddress(bound).at(0);
-  // Two sockets to dial with, then all other descriptors are used up.
+  // Two sockets to dial with. All other descriptors are in use.
   UniqueFd first(socket(AF_INET, SOCK_STREAM, 0)), second(socket(AF_INET, SOCK_STREAM, 0));
   rlimit limit;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -226,7 +226,7 @@ TEST_F(TcpNetworkTest, AListenerOutlivesALackOfDescriptors) {
   });
 }
 
-TEST_F(TcpNetworkTest, AnUnsentLimitBoundsWhatWaitsInTheKernel) {
+TEST_F(TcpNetworkTest, AnUnsentLimitBoundsTheBytesInTheKernel) {
   std::unique_ptr<ByteStream> reader;
   std::promise<void> accepted;
   auto listener = Listen(
@@ -238,7 +238,7 @@ TEST_F(TcpNetworkTest, AnUnsentLimitBoundsWhatWaitsInTheKernel) {
   auto writer = Dial(listener->address());
   PHALANX_ASSERT_OK(writer);
   accepted.get_future().wait();
-  // Fills the peer's window first, so that from then on whatever is taken stays unsent.
+  // Fills the window of the peer first, so that later bytes stay unsent.
   size_t bounded = 0, unbounded = 0;
   const auto fill = [&](size_t& taken) {
     std::string bytes(64 << 10, 'x');

@@ -21,13 +21,13 @@ namespace {
 constexpr absl::Duration kFirstLingerCheck = absl::Milliseconds(1);
 constexpr absl::Duration kSlowestLingerCheck = absl::Milliseconds(100);
 
-// A dead peer's machine is noticed after 15 s of silence and three probes; leases are much faster.
+// Detects a dead machine after 15 s of silence and three probes. Leases detect it much earlier.
 constexpr int kKeepAliveIdleSeconds = 15;
 constexpr int kKeepAliveIntervalSeconds = 5;
 constexpr int kKeepAliveProbes = 3;
 
 void SetOption(int fd, int level, int name, int value) {
-  // Each is an improvement, none a condition.
+  // The result is ignored: the stream works without any of these options.
   setsockopt(fd, level, name, &value, sizeof(value));
 }
 
@@ -43,15 +43,16 @@ bool Empty(absl::Span<const iovec> buffers) {
                      [](const iovec& buffer) { return buffer.iov_len == 0; });
 }
 
-// Bytes, end of file included, that the peer has not confirmed.
+// Returns the number of bytes, including the end of file, that the peer has not confirmed.
 int Unconfirmed(int fd) {
   int bytes = 0;
   return ioctl(fd, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
 }
 
-// Closing a socket while input is unread, or before later input arrives, makes the kernel reset the
-// connection and throw away what the peer has not got yet. So a socket is kept, after its end of
-// file was sent, until the peer confirmed everything. The loop's timer owns it meanwhile.
+// Closing a socket with unread input, or before later input arrives, makes the kernel reset the
+// connection and discard bytes that the peer has not received. So the socket stays open, after its
+// end of file was sent, until the peer has confirmed everything. A timer of the loop owns it
+// meanwhile.
 void CloseWhenConfirmed(EventLoop& loop, UniqueFd fd, Instant deadline, absl::Duration interval) {
   if (Unconfirmed(fd.get()) == 0 || loop.Now() >= deadline) return;
   loop.RunAt(loop.Now() + interval, [&loop, fd = std::move(fd), deadline, interval]() mutable {
@@ -82,7 +83,7 @@ TcpStream::~TcpStream() { Close(); }
 
 absl::StatusOr<size_t> TcpStream::Read(absl::Span<const iovec> into) {
   if (!fd_.valid()) return Broken(EBADF);
-  // The kernel says 0 for no room as it does for end of file.
+  // The kernel returns 0 for an empty buffer as for end of file.
   if (Empty(into)) return 0;
   msghdr message = Message(into);
   while (true) {
@@ -138,8 +139,8 @@ void TcpStream::Close() {
   EventLoop& loop = loop_;
   UniqueFd fd = std::move(fd_);
   std::unique_ptr<FdWatcher> watcher = std::move(watcher_);
-  // Before the descriptor, which may be reused once it is closed. Its callbacks may own the owner
-  // of this stream: nothing of `this` is touched from here on.
+  // The watcher is destroyed before the descriptor, whose number can be reused once it is closed.
+  // Its callbacks can own the owner of this stream, so nothing of `this` is touched after it.
   watcher.reset();
   if (shutdown(fd.get(), SHUT_WR) != 0) return;
   CloseWhenConfirmed(loop, std::move(fd), loop.Now() + kLinger, kFirstLingerCheck);

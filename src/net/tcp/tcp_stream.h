@@ -1,7 +1,7 @@
 // TcpStream: a ByteStream over a connected, non-blocking socket.
 //
-// Reads into and writes from the caller's buffers, nothing between. Made by TcpNetwork; owned by
-// whoever dialled or accepted; used on its loop only.
+// Reads into and writes from the buffers of the caller, without a copy. Created by TcpNetwork,
+// owned by the code that dialed or accepted, used only on its loop.
 #ifndef PHALANX_NET_TCP_TCP_STREAM_H_
 #define PHALANX_NET_TCP_TCP_STREAM_H_
 
@@ -17,11 +17,11 @@ namespace phalanx::net {
 
 class TcpStream final : public ByteStream {
  public:
-  // How long Close waits in the background for the peer to take what was written.
+  // How long the socket stays open after Close, until the peer has received the written bytes.
   static constexpr absl::Duration kLinger = absl::Seconds(10);
 
-  // Takes a connected socket over. Called on `loop`, which outlives the stream. Unavailable when
-  // the loop cannot watch it; the socket is then closed.
+  // Takes over a connected socket. Called on `loop`, which outlives the stream. Returns Unavailable
+  // if the loop cannot watch the socket, which is closed then.
   static absl::StatusOr<std::unique_ptr<TcpStream>> Make(EventLoop& loop, UniqueFd fd,
                                                          std::string peer);
   ~TcpStream() override;
@@ -36,8 +36,8 @@ class TcpStream final : public ByteStream {
   std::string peer() const override { return peer_; }
   void Close() override;
 
-  // Gives the socket up to somebody else, with what has not been read; the stream is closed here
-  // and the peer does not notice.
+  // Releases the socket to the caller, with its unread bytes. The stream is closed, but the
+  // connection stays open.
   UniqueFd Release();
 
  private:
@@ -46,7 +46,7 @@ class TcpStream final : public ByteStream {
 
   EventLoop& loop_;
   const std::string peer_;
-  // Both gone after Close.
+  // Both empty after Close.
   UniqueFd fd_;
   std::unique_ptr<FdWatcher> watcher_;
 };

@@ -21,7 +21,7 @@ class UniqueFd {
 
   bool valid() const { return fd_ >= 0; }
   int get() const { return fd_; }
-  // The caller closes it from now on.
+  // Releases the descriptor; the caller closes it.
   int Release() && { return std::exchange(fd_, -1); }
   void Close() {
     if (fd_ >= 0) close(std::exchange(fd_, -1));

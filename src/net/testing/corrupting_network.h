@@ -1,5 +1,5 @@
-// CorruptingNetwork: a network that forwards to another, except that one byte that comes in over
-// each connection dialed through it is changed. Testonly.
+// CorruptingNetwork: a network that forwards to another one, but changes one incoming byte of each
+// connection that is dialed through it. Testonly.
 #ifndef PHALANX_NET_TESTING_CORRUPTING_NETWORK_H_
 #define PHALANX_NET_TESTING_CORRUPTING_NETWORK_H_
 
@@ -48,7 +48,7 @@ class CorruptingStream final : public ByteStream {
 
 class CorruptingNetwork final : public Network {
  public:
-  // `at`: which byte of each stream, from 0. `base` outlives this.
+  // `at`: the index of the changed byte of each stream, from 0. `base` outlives this object.
   CorruptingNetwork(Network& base, uint64_t at) : base_(base), at_(at) {}
 
   void Dial(Executor& executor, const Address& to, Instant deadline, DialDone done) override {

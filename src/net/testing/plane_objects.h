@@ -22,13 +22,14 @@
 
 namespace phalanx::net::testing {
 
-// Byte `i` of every object: no two neighbours alike, and no period that a slice or a segment has.
+// Byte `i` of every object: adjacent bytes differ, and the period is not that of a slice or a
+// segment.
 inline char ByteAt(uint64_t i) { return static_cast<char>(i * 37 + i / 251 + 1); }
 
 inline ObjectId Id(int n) { return ObjectId::FromName("plane", absl::StrCat(n)); }
 inline Generation Gen(uint64_t sequence = 1) { return {{7, 7}, sequence}; }
 
-// Memory of its own, filled with zeros.
+// A buffer with its own memory, filled with zeros.
 inline std::shared_ptr<TransferBuffer> EmptyBuffer(uint64_t bytes, int slices = 1) {
   auto memory = std::make_shared<std::vector<char>>(bytes);
   const absl::Span<char> span = absl::MakeSpan(*memory);
@@ -50,7 +51,7 @@ inline std::shared_ptr<TransferBuffer> WholeBuffer(uint64_t bytes, int slices = 
   return buffer;
 }
 
-// The first byte below a watermark that is not the closed form's.
+// Returns the first byte below a watermark that differs from the closed form.
 inline std::optional<uint64_t> FirstWrongByte(const TransferBuffer& buffer) {
   for (int slice = 0; slice < buffer.layout().slices; ++slice) {
     const absl::Span<const char> place = buffer.slice(slice);
@@ -62,7 +63,8 @@ inline std::optional<uint64_t> FirstWrongByte(const TransferBuffer& buffer) {
   return std::nullopt;
 }
 
-// What a node serves: a ServeHandler over a map. Used on the node's control loop; `pins` anywhere.
+// The objects that a node serves: a ServeHandler over a map. Used on the control loop of the node;
+// `pins` on any thread.
 class Shelf {
  public:
   void Put(const ObjectId& id, const Generation& generation,
@@ -84,7 +86,7 @@ class Shelf {
                       })};
   }
 
-  // From here on it is noted whether pins are released on this executor.
+  // From this call on, records if pins are released on this executor.
   void SetHome(const Executor& home) { pins_->home = &home; }
 
   int pins() const { return pins_->held; }

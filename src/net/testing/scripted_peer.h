@@ -1,5 +1,5 @@
-// ScriptedPeer: the far end of a data connection, played by a test: it shakes hands properly and
-// then says what the test tells it to. Testonly.
+// ScriptedPeer: the other end of a data connection, played by a test. It runs a correct handshake
+// and then sends the frames that the test chooses. Testonly.
 #ifndef PHALANX_NET_TESTING_SCRIPTED_PEER_H_
 #define PHALANX_NET_TESTING_SCRIPTED_PEER_H_
 
@@ -25,7 +25,7 @@ inline std::string ControlFrameOf(FrameType type, absl::string_view payload = ""
                                   uint32_t pull = 1) {
   return FrameOf(ControlHeader(type, pull, payload), payload);
 }
-// With the closed form's bytes of an object in one slice.
+// A segment with the bytes of the closed form, of an object with one slice.
 inline FrameHeader SegmentHeader(uint64_t offset, size_t size, int slice = 0, uint32_t pull = 1) {
   FrameHeader header;
   header.type = FrameType::kSegment;
@@ -53,7 +53,7 @@ class ScriptedPeer final : public FrameSink {
         network_(world.fabric().Join(*process_, name)),
         address_(name + ":7400") {}
 
-  // Waits for somebody to dial, and plays the sender.
+  // Waits for a node to dial, and plays the sender.
   void Listen() {
     listener_ = network_
                     ->Listen(
@@ -77,17 +77,17 @@ class ScriptedPeer final : public FrameSink {
     (void)stream_->Write(absl::MakeConstSpan(&part, 1));
     world_.RunFor(absl::Milliseconds(2));
   }
-  // Whether the other side has closed the connection.
+  // Returns true if the other side has closed the connection.
   bool closed() {
     Listen(absl::Milliseconds(2));
     return closed_;
   }
-  // Names of the control frames and ranges of the segments heard so far.
+  // The names of the control frames and the ranges of the segments received so far.
   const std::vector<std::string>& heard() {
     Listen(absl::Milliseconds(2));
     return heard_;
   }
-  // The payload of the last control frame heard.
+  // The payload of the last received control frame.
   const std::string& last_payload() {
     Listen(absl::Milliseconds(2));
     return last_payload_;

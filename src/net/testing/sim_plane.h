@@ -21,7 +21,7 @@
 
 namespace phalanx::net::testing {
 
-// A pull that was started, and how it ended.
+// A started pull and its outcome.
 struct StartedPull {
   std::shared_ptr<TransferBuffer> into;
   DataPlane::PullHandle handle = 0;
@@ -81,7 +81,7 @@ class SimPlane {
   const Address& address() const { return address_; }
 
   Shelf shelf;
-  // Serves instead of the shelf, if set.
+  // If set, serves instead of the shelf.
   DataPlane::ServeHandler serve;
 
  private:
@@ -104,11 +104,11 @@ class SimPlanes {
       : scheduler_({.seed = seed}), fabric_(scheduler_, options) {}
   ~SimPlanes() {
     for (auto& plane : planes_) plane->Stop();
-    // What the planes let go of in their last turns.
+    // Resources that the planes release in their last turns.
     scheduler_.RunFor(absl::Seconds(1));
   }
 
-  // The n-th node, named n, unless `options.self` says something else.
+  // Adds the n-th node, named n, unless `options.self` is set.
   SimPlane& Add(const std::string& name, DataPlaneOptions options = {}, int io_loops = 1) {
     if (!options.self.valid()) options.self = {planes_.size() + 1, 1};
     planes_.push_back(std::make_unique<SimPlane>(scheduler_, fabric_, name, options, io_loops));
@@ -118,7 +118,7 @@ class SimPlanes {
   bool RunUntilDone(const StartedPull& pull, absl::Duration limit = absl::Seconds(60)) {
     return scheduler_.RunUntil([&pull] { return pull.done(); }, limit);
   }
-  // Simulated time of it; infinite if it did not end within `limit`.
+  // Returns the simulated duration of the pull; infinite if it did not end within `limit`.
   absl::Duration TimeUntilDone(const StartedPull& pull, absl::Duration limit = absl::Seconds(60)) {
     const Instant start = scheduler_.now();
     if (!RunUntilDone(pull, limit)) return absl::InfiniteDuration();

@@ -1,7 +1,8 @@
-// Nodes with a data plane over real sockets on this machine's loopback, each with a control loop
-// and I/O loops of its own. For tests and benchmarks. Testonly.
+// Nodes with a data plane over real sockets on the loopback of this machine, each with its own
+// control loop and I/O loops. For tests and benchmarks. Testonly.
 //
-// Called from the test's thread; what must run on the control loop is sent there and waited for.
+// Called from the thread of the test. Methods that must run on the control loop post a task there
+// and wait for it.
 #ifndef PHALANX_NET_TESTING_TCP_PLANE_H_
 #define PHALANX_NET_TESTING_TCP_PLANE_H_
 
@@ -48,7 +49,7 @@ class TcpPlane {
     control_.Stop();
   }
 
-  // Ends the data plane; the loops go on.
+  // Ends the data plane. The loops continue.
   void Stop() {
     OnControl([this] { plane_.reset(); });
   }
@@ -68,7 +69,7 @@ class TcpPlane {
     OnControl([&] {
       pull.handle = plane_->StartPull(
           std::move(spec), [promise = std::move(promise)](const PullOutcome& outcome) mutable {
-            // A status of its own, as everywhere that one passes between threads.
+            // A copy that shares no memory, as for every status that passes between threads.
             PullOutcome copy = outcome;
             copy.status = absl::Status(outcome.status.code(), outcome.status.message());
             promise.set_value(std::move(copy));
@@ -87,7 +88,7 @@ class TcpPlane {
     OnControl([&] { stats = plane_->stats(); });
     return stats;
   }
-  // Runs on the control loop before this returns.
+  // Runs `task` on the control loop and waits for it.
   void OnControl(absl::AnyInvocable<void()> task) {
     std::promise<void> done;
     control_.Post([&] {

@@ -8,15 +8,17 @@
 #ifndef PHALANX_OBJECT_STORE_TESTING_LOCAL_NODE_H_
 #define PHALANX_OBJECT_STORE_TESTING_LOCAL_NODE_H_
 
-#include <unistd.h>
+#include <stdlib.h>
 
 #include <condition_variable>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -144,11 +146,33 @@ class OneNodeDirectory {
   std::vector<v1::ShardMessage> answers_;
 };
 
+// A folder of mode 0700 for sockets, removed with everything in it.
+class SocketFolder {
+ public:
+  // Socket paths are short: below /tmp if the path of the test's own folder is not.
+  SocketFolder() : SocketFolder(std::getenv("TEST_TMPDIR")) {}
+  explicit SocketFolder(const char* base)
+      : path_(absl::StrCat(base == nullptr ? "/tmp" : base, "/phalanx.XXXXXX")) {
+    if (path_.size() > 80) path_ = "/tmp/phalanx.XXXXXX";
+    PHALANX_CHECK(mkdtemp(path_.data()) != nullptr, "a temporary folder");
+  }
+  ~SocketFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  SocketFolder(const SocketFolder&) = delete;
+  SocketFolder& operator=(const SocketFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 class LocalNode {
  public:
   explicit LocalNode(uint64_t capacity = uint64_t{512} << 20, std::string socket = "")
-      : folder_(MakeFolder()),
-        socket_(socket.empty() ? folder_ + "/node.sock" : std::move(socket)),
+      : socket_(socket.empty() ? folder_.path() + "/node.sock" : std::move(socket)),
         memory_(loop_, {}) {
     StoreOptions options;
     options.self = NodeKey{7, 1};
@@ -178,7 +202,6 @@ class LocalNode {
       store_.reset();
     });
     loop_.Stop();
-    rmdir(folder_.c_str());
   }
 
   std::string address() const { return absl::StrCat("unix:", socket_); }
@@ -229,16 +252,7 @@ class LocalNode {
   FakeReduceVerbs& reduce() { return reduce_; }
 
  private:
-  static std::string MakeFolder() {
-    const char* base = std::getenv("TEST_TMPDIR");
-    std::string folder = absl::StrCat(base == nullptr ? "/tmp" : base, "/phalanx.XXXXXX");
-    // Socket paths are short: the test's own folder may not be.
-    if (folder.size() > 80) folder = "/tmp/phalanx.XXXXXX";
-    PHALANX_CHECK(mkdtemp(folder.data()) != nullptr, "a temporary folder");
-    return folder;
-  }
-
-  const std::string folder_;
+  const SocketFolder folder_;
   const std::string socket_;
   net::EventLoop loop_;
   // The rest: on the loop.

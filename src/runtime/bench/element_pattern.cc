@@ -8,9 +8,10 @@
 namespace phalanx::runtime::bench {
 namespace {
 
+// A prime, so that shifts by a power of two never match.
 constexpr uint64_t kPeriod = 1021;
 
-// A small integer: of a size that sums of kMaxExactRanks of them are exact, where they must be.
+// A small integer: where sums must be exact, a sum of kMaxExactRanks of them is.
 int64_t Value(const Elements& elements, uint64_t seed, int rank, uint64_t index) {
   const int64_t i = static_cast<int64_t>((index + seed) % kPeriod);
   switch (elements.op) {
@@ -30,6 +31,7 @@ int64_t Value(const Elements& elements, uint64_t seed, int rank, uint64_t index)
   return 0;
 }
 
+// In 64-bit integers, where every fold of small values is exact.
 int64_t Fold(ReduceOp op, int64_t a, int64_t b) {
   switch (op) {
     case ReduceOp::kSum:
@@ -58,7 +60,8 @@ uint32_t FloatBits(double value) {
   return bits;
 }
 
-// A binary16 is a binary32 with fewer bits, for values that it has and that are 0 or normal.
+// Converts by dropping bits of a binary32. Valid for 0 and normal values that a binary16 can
+// represent.
 uint16_t HalfBits(double value) {
   const uint32_t bits = FloatBits(value);
   if (value == 0) return 0;
@@ -79,7 +82,7 @@ void Append(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// The element with that value, which the dtype has, or has modulo its width.
+// Appends the element with that value, which the dtype can represent, exactly or modulo its width.
 void AppendElement(DType dtype, int64_t value, std::string& out) {
   switch (dtype) {
     case DType::kF16:
@@ -111,6 +114,7 @@ T Load(const char* at) {
   return value;
 }
 
+// A double represents every value of the narrower types exactly.
 double FloatAt(DType dtype, const char* at) {
   if (dtype == DType::kF16) return FromHalfBits(Load<uint16_t>(at));
   if (dtype == DType::kF32) return Load<float>(at);
@@ -119,7 +123,7 @@ double FloatAt(DType dtype, const char* at) {
   return Load<float>(reinterpret_cast<const char*>(&bits));
 }
 
-// A few units in the last place: of the sum of scaled sources, and of the division.
+// A few units in the last place, for the sum of scaled sources and for the division.
 double Tolerance(DType dtype, size_t ranks) {
   const double places = dtype == DType::kF16 ? 0x1p-10 : dtype == DType::kBf16 ? 0x1p-7 : 0x1p-22;
   return places * static_cast<double>(ranks);
@@ -142,6 +146,7 @@ bool MatchesMean(const Elements& elements, uint64_t seed, const std::vector<int>
     const double sum = static_cast<double>(Expected(elements, seed, ranks, first + i));
     const double mean = sum / static_cast<double>(ranks.size());
     const double found = FloatAt(elements.dtype, bytes.data() + i * size);
+    // The negation also rejects NaN.
     if (!(std::abs(found - mean) <= tolerance * std::max(1.0, mean))) return false;
   }
   return true;
@@ -150,6 +155,7 @@ bool MatchesMean(const Elements& elements, uint64_t seed, const std::vector<int>
 }  // namespace
 
 void FillElements(const Elements& elements, uint64_t seed, int rank, absl::Span<char> out) {
+  // The pattern repeats, so it is computed once and copied.
   std::string period;
   for (uint64_t i = 0; i < kPeriod; ++i) {
     AppendElement(elements.dtype, Value(elements, seed, rank, i), period);
@@ -161,6 +167,7 @@ void FillElements(const Elements& elements, uint64_t seed, int rank, absl::Span<
 
 bool MatchesReduction(const Elements& elements, uint64_t seed, const std::vector<int>& ranks,
                       uint64_t first, absl::string_view bytes) {
+  // An empty list of ranks would accept any bytes.
   if (ranks.empty() || bytes.size() % ElementSize(elements.dtype) != 0) return false;
   if (elements.op == ReduceOp::kMean) return MatchesMean(elements, seed, ranks, first, bytes);
   std::string period;

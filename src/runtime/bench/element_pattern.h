@@ -1,8 +1,9 @@
-// Elements with a closed form, and what a reduction of them must be: sources of which every step of
-// the fold is exact in the dtype, so that the result's bits do not depend on its order.
+// Elements with a closed form, and the expected result of a reduction of them. Every step of a fold
+// of these sources is exact in the dtype, so the bits of the result do not depend on the order of
+// the fold.
 //
-// Element i of rank r's source depends on r and on i modulo a prime, so that a source that is
-// missing, there twice or shifted never passes. Any thread.
+// Element i of rank r's source depends on r and on i modulo a prime, so that a missing, duplicated
+// or shifted source never passes the check. Any thread.
 #ifndef PHALANX_RUNTIME_BENCH_ELEMENT_PATTERN_H_
 #define PHALANX_RUNTIME_BENCH_ELEMENT_PATTERN_H_
 
@@ -23,11 +24,11 @@ struct Elements {
 // More sources would make sums of bf16 inexact.
 inline constexpr int kMaxExactRanks = 50;
 
-// REQUIRES: `out` has whole elements.
+// REQUIRES: `out` has a whole number of elements.
 void FillElements(const Elements& elements, uint64_t seed, int rank, absl::Span<char> out);
 
-// Whether `bytes` are what the op makes of the sources of `ranks`, from the element number `first`
-// on: bit for bit, but for a mean, whose last bits may differ.
+// Returns whether `bytes` are the op's result over the sources of `ranks`, starting at element
+// number `first`. Compares every bit, except for a mean, whose last bits can differ.
 bool MatchesReduction(const Elements& elements, uint64_t seed, const std::vector<int>& ranks,
                       uint64_t first, absl::string_view bytes);
 

@@ -49,7 +49,7 @@ TEST(ElementPattern, OneSourceIsItsOwnReductionWhateverTheDTypeAndOp) {
   }
 }
 
-TEST(ElementPattern, SumsThatWereComputedMatchAndOthersDoNot) {
+TEST(ElementPattern, MatchesCorrectSumsOnly) {
   const std::vector<int> ranks = {0, 1, 2, 5, 7};
   const Elements floats{DType::kF32, ReduceOp::kSum};
   const std::string sum = SumOf<float>(floats, ranks);
@@ -66,7 +66,7 @@ TEST(ElementPattern, SumsThatWereComputedMatchAndOthersDoNot) {
 TEST(ElementPattern, SumsOfTheMostRanksAreExactInEveryFloat) {
   std::vector<int> ranks;
   for (int rank = 0; rank < kMaxExactRanks; ++rank) ranks.push_back(rank);
-  // bf16 has 8 bits of precision, f16 has 11: what a sum of them reaches stays below.
+  // bf16 has 8 bits of precision and f16 has 11; the sums stay below these limits.
   const auto largest = [&ranks](DType dtype) {
     int64_t most = 0;
     const Elements elements{dtype, ReduceOp::kSum};
@@ -88,7 +88,7 @@ TEST(ElementPattern, SumsOfTheMostRanksAreExactInEveryFloat) {
   EXPECT_LE(largest(DType::kBf16), 256);
 }
 
-TEST(ElementPattern, AMeanMayDifferInItsLastBitsAlone) {
+TEST(ElementPattern, AMeanCanDifferOnlyInItsLastBits) {
   const Elements elements{DType::kF32, ReduceOp::kMean};
   const std::vector<int> ranks = {0, 1, 2};
   std::string mean = SumOf<float>({DType::kF32, ReduceOp::kSum}, ranks);

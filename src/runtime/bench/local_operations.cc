@@ -1,4 +1,4 @@
-// Operations of every rank on its own node, and of many small objects.
+// Operations of every rank on its own node, and operations of many small objects.
 #include <algorithm>
 #include <deque>
 #include <utility>
@@ -11,8 +11,8 @@
 namespace phalanx::runtime::bench {
 namespace {
 
-// Every rank on its own node: Put of one object (op put; with put_turns one rank in each run, in
-// turn), or Get of one that is there (op get).
+// Every rank on its own node: a Put of one object (op put; with put_turns one rank per run, in
+// turn), or a Get of an existing object (op get).
 class Local : public Base {
  public:
   Local(const BenchOptions& options, std::shared_ptr<Client> client, bool put)
@@ -30,7 +30,7 @@ class Local : public Base {
   absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) override {
     if (!HasTurn(run)) return 0;
     SleepUntilNanos(start_nanos);
-    // Nobody else is waited for, so that how late this rank woke is no part of it.
+    // No other rank takes part, so a late wake-up of this rank must not count.
     start_nanos = MonotonicNanos();
     if (put_) {
       PHALANX_RETURN_IF_ERROR(PutNow(Name(run), bytes_));
@@ -42,6 +42,7 @@ class Local : public Base {
 
   absl::StatusOr<bool> Verify(const Run& run) override {
     if (!HasTurn(run)) return true;
+    // A Put is verified by a Get outside the clock.
     if (put_) {
       PHALANX_ASSIGN_OR_RETURN(got_, client_->Get(Name(run), Deadline()).Wait(options_.timeout));
     }
@@ -64,7 +65,7 @@ class Local : public Base {
   Buffer got_;
 };
 
-// Put and then Get on the own node, one object after the other: the seconds of one such pair.
+// A Put and a Get on the own node, one object after the other. The result is the time of one pair.
 class PutGet : public Base {
  public:
   using Base::Base;
@@ -103,7 +104,8 @@ class PutGet : public Base {
 
  private:
   static constexpr int kPairs = 200;
-  // All of them stay until the end of the run: no more than a node has room for.
+  // All objects stay until the end of the run, so they are limited to what a node has room for.
+  // Small sizes need many pairs to average out the clock; large ones fill the node.
   static int Pairs(const Run& run) {
     constexpr uint64_t kBytes = 512 << 20;
     return static_cast<int>(
@@ -117,8 +119,8 @@ class PutGet : public Base {
   std::vector<Buffer> got_;
 };
 
-// Many small objects, pipelined: every rank puts its own, then gets its neighbour's. With ops puts
-// and gets only that half is inside the clock.
+// Many small objects, pipelined: every rank puts its own objects, and then gets its neighbour's.
+// For the ops puts and gets only that half is inside the clock.
 class Directory : public Base {
  public:
   using Base::Base;
@@ -131,6 +133,7 @@ class Directory : public Base {
   absl::Status Prepare(const Run& run) override {
     bytes_ = Pattern(run);
     got_.clear();
+    // Reserved here, so that the vector does not grow inside the clock.
     got_.reserve(kObjects);
     return options_.op == "gets" ? PutAll(run) : absl::OkStatus();
   }
@@ -153,6 +156,7 @@ class Directory : public Base {
     got_.clear();
     std::deque<Future<Done>> deletes;
     for (int i = 0; i < kObjects; ++i) {
+      // Pipelined too, or cleaning up would take longer than the run.
       deletes.push_back(client_->Delete(Name(run, options_.rank, i)));
       if (deletes.size() >= kOutstanding) PHALANX_RETURN_IF_ERROR(TakeFront(deletes));
     }
@@ -175,6 +179,7 @@ class Directory : public Base {
   }
   absl::Status GetAll(const Run& run) {
     std::deque<Future<Buffer>> gets;
+    // A neighbour's objects, so that every Get needs the directory.
     const int neighbour = (options_.rank + 1) % options_.world;
     for (int i = 0; i < kObjects; ++i) {
       gets.push_back(client_->Get(Name(run, neighbour, i), Deadline()));

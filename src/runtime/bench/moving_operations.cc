@@ -26,7 +26,7 @@ class Broadcast : public Base {
       if (!options_.with_put && !options_.waiting) return PutNow(Id(run, "broadcast"), bytes_);
     } else if (options_.waiting) {
       waiting_ = client_->Get(Id(run, "broadcast"), Deadline());
-      // The request is in the daemon's hands once a later one on the same connection was answered.
+      // The node has the request once it has answered a later request on the same connection.
       return client_->Contains(ObjectId::Random()).Wait(options_.timeout).status();
     }
     return absl::OkStatus();
@@ -35,12 +35,15 @@ class Broadcast : public Base {
   absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) override {
     if (options_.rank == 0) {
       PHALANX_ASSIGN_OR_RETURN(const double seconds, Send(run, start_nanos));
+      // The other ranks receive while rank 0 kills relays.
       if (run.kill) PHALANX_RETURN_IF_ERROR(run.kill_now().status());
       return seconds;
     }
+    // Rank 1 starts with the others at the agreed instant; each later rank waits longer.
     const int64_t own_start =
         start_nanos + (options_.rank - 1) * absl::ToInt64Nanoseconds(options_.stagger);
-    // Who asked before waits already; to wake it at the start would only take time from the sender.
+    // A receiver that called Get before the start waits already. To wake it at the start would only
+    // take CPU time from the sender.
     if (!options_.waiting) {
       SleepUntilNanos(own_start);
       waiting_ = client_->Get(Id(run, "broadcast"), Deadline());
@@ -109,8 +112,8 @@ class GatherOperation : public Base {
   std::vector<Buffer> got_;
 };
 
-// Every rank is the source of one object, and gets those of all others at once. No link carries
-// less than world - 1 objects, which is what the star of bare sockets takes its time for.
+// Every rank is the source of one object, and gets the objects of all other ranks at once. Every
+// link carries at least world - 1 objects, as in the star of bare sockets.
 class BroadcastAll : public Base {
  public:
   using Base::Base;
@@ -150,14 +153,14 @@ class BroadcastAll : public Base {
   }
 
  private:
-  // The ranks after this one, in turn.
+  // The ranks after this one, in order. So no two ranks begin with the same source.
   int Source(int i) const { return (options_.rank + i) % options_.world; }
 
   std::vector<Buffer> got_;
 };
 
-// Every rank has put the same share of one whole, and gets all of it: the size is what each rank
-// has in the end.
+// Every rank has put an equal share of a whole, and gets all shares. The size is the size of the
+// whole.
 class AllGatherOperation : public Base {
  public:
   using Base::Base;
@@ -199,8 +202,8 @@ class AllGatherOperation : public Base {
   std::vector<Buffer> got_;
 };
 
-// Every rank has a part for every other one: the size is what each rank begins with, its part for
-// itself included, which goes nowhere. The Puts are inside the clock with --with-put.
+// Every rank has a part for every other rank. The size is the size of all parts of a rank,
+// including the part for itself, which is not sent. The Puts are inside the clock with --with-put.
 class AllToAllOperation : public Base {
  public:
   using Base::Base;
@@ -213,6 +216,7 @@ class AllToAllOperation : public Base {
     for (int i = 1; i < options_.world; ++i) {
       const int other = (options_.rank + i) % options_.world;
       bytes_.push_back(PartPattern(run, options_.rank, other));
+      // In turn after this rank, so that not all ranks read from the same one first.
       incoming_.push_back(PartId(run, other, options_.rank));
       if (!options_.with_put) {
         PHALANX_RETURN_IF_ERROR(PutNow(PartId(run, options_.rank, other), bytes_.back()));
@@ -224,6 +228,7 @@ class AllToAllOperation : public Base {
   absl::StatusOr<double> Execute(const Run& run, int64_t start_nanos) override {
     SleepUntilNanos(start_nanos);
     std::vector<Outgoing> outgoing;
+    // Without --with-put the list stays empty, because Prepare has put the parts.
     for (size_t i = 0; options_.with_put && i < bytes_.size(); ++i) {
       const int other = (options_.rank + static_cast<int>(i) + 1) % options_.world;
       outgoing.push_back({PartId(run, options_.rank, other), bytes_[i]});
@@ -264,7 +269,8 @@ class AllToAllOperation : public Base {
   std::vector<Buffer> got_;
 };
 
-// Rank 0 puts to a Get that waits on rank 1, which answers in the same way: half of that.
+// Rank 0 puts an object for which rank 1 waits in a Get, and rank 1 answers in the same way. The
+// result is half the time of both.
 class RoundTrip : public Base {
  public:
   using Base::Base;
@@ -275,6 +281,7 @@ class RoundTrip : public Base {
     bytes_ = Pattern(run);
     if (options_.rank > 1) return absl::OkStatus();
     waiting_ = client_->Get(Id(run, options_.rank == 0 ? "pong" : "ping"), Deadline());
+    // As in Broadcast: after this answer the node has the Get.
     return client_->Contains(ObjectId::Random()).Wait(options_.timeout).status();
   }
 
@@ -297,6 +304,7 @@ class RoundTrip : public Base {
   absl::Status Clean(const Run& run) override {
     got_ = Buffer();
     if (options_.rank > 1) return absl::OkStatus();
+    // Each of the two ranks deletes the object that it has put.
     return DeleteNow(Id(run, options_.rank == 0 ? "ping" : "pong"));
   }
 

@@ -1,4 +1,4 @@
-// What all operations share: the client, names, patterns, and small steps over the verbs. One
+// The base of all operations: the client, names, patterns, and short steps over the verbs. One
 // thread.
 #ifndef PHALANX_RUNTIME_BENCH_OPERATION_BASE_H_
 #define PHALANX_RUNTIME_BENCH_OPERATION_BASE_H_
@@ -50,8 +50,7 @@ class Base : public Operation {
   absl::Status PutNow(const ObjectId& id, absl::string_view bytes) {
     return client_->Put(id, bytes).Wait(options_.timeout).status();
   }
-  // Deleting is told to the directory and not waited for by the next run; an object that is gone
-  // already is as good.
+  // The next run does not wait for the Delete. An object that is already deleted is not an error.
   absl::Status DeleteNow(const ObjectId& id) {
     const absl::Status status = client_->Delete(id).Wait(options_.timeout).status();
     return absl::IsNotFound(status) ? absl::OkStatus() : status;
@@ -61,7 +60,7 @@ class Base : public Operation {
   const std::shared_ptr<Client> client_;
 };
 
-// Nothing, for an op that is not of this kind; `op` is options.op.
+// Returns null if `options.op` is not an op of this kind.
 std::unique_ptr<Operation> MakeMovingOperation(const BenchOptions& options,
                                                std::shared_ptr<Client> client);
 std::unique_ptr<Operation> MakeLocalOperation(const BenchOptions& options,

@@ -1,4 +1,4 @@
-// What a benchmark is asked to do, and what it found: one rank's view. Plain values.
+// The options of a benchmark and its results, as one rank sees them. Plain values.
 #ifndef PHALANX_RUNTIME_BENCH_OPTIONS_H_
 #define PHALANX_RUNTIME_BENCH_OPTIONS_H_
 
@@ -20,45 +20,47 @@ struct BenchOptions {
   std::vector<uint64_t> sizes = {1024, 1 << 20, 32 << 20};
   int runs = 10;
   int warmup = 2;
-  // Names the meeting; all ranks give the same, no two benchmarks of one cluster do.
+  // The name of the session: the same for all ranks, and different for every benchmark of a
+  // cluster.
   std::string session = "bench";
   // An address of this rank's host for the bare sockets that measure the limit; empty: no limit is
   // measured.
   std::string raw_host = "127.0.0.1";
-  // Receiver i of a broadcast comes i-1 times so much after the first; source i of a reduction i
-  // times so much after the first, and the clock starts with the last.
+  // Receiver i of a broadcast starts i-1 times this span after the first; source i of a reduction
+  // arrives i times this span after the first, and the clock starts with the last source.
   absl::Duration stagger;
-  // The Puts are inside the clock of a broadcast, or of an all_to_all.
+  // The Puts of a broadcast or an all_to_all are inside the clock.
   bool with_put = false;
-  // Receivers of a broadcast ask before the sender puts: the clock starts at the Put.
+  // Receivers of a broadcast call Get before the Put, which starts the clock.
   bool waiting = false;
-  // Of reductions.
+  // For reductions.
   DType dtype = DType::kF32;
   ReduceOp reduce_op = ReduceOp::kSum;
   bool fixed_order = false;
-  // How many sources go in, 0: all; and how many ranks, the last ones, never put theirs.
+  // The number of sources that are reduced (0: all), and the number of ranks, counted from the
+  // last, that never put their source.
   int subset = 0;
   int absent = 0;
-  // Those ranks' nodes get a copy of every source before the clock starts, and what is lost by a
-  // kill is not put again.
+  // The nodes of these ranks get a copy of every source before the clock starts. A source that is
+  // lost by a kill is not put again.
   bool spare_copies = false;
-  // Kill so many relays that have two descendants or more once so large a part has arrived
-  // everywhere; of a reduction, nodes with two slots below them and two above, whose sources rank 0
-  // puts again at once. One run only.
+  // Kill this many relays with at least two descendants once each has received `kill_fraction` of
+  // the object. For a reduction, kill nodes with two slots below and two above them; rank 0 puts
+  // their sources again at once. Only with one run.
   int kill = 0;
   double kill_fraction = 0.5;
-  // They are stopped (SIGSTOP) instead: alive, but silent.
+  // Stop the nodes (SIGSTOP) instead: alive, but silent.
   bool stop_victims = false;
-  // Keep the tree of a broadcast's slowest run, and each rank's time in it.
+  // Keep the tree of a broadcast's slowest run, and each rank's time in that run.
   bool trace = false;
-  // Processes whose CPU time is charged to the operation (the daemons); read by rank 0.
+  // Processes for which the benchmark counts CPU time (the daemons); only rank 0 reads it.
   std::vector<int> cpu_pids;
 
-  // Each rank waits for the others at most so long.
+  // The longest time that a rank waits for the others.
   absl::Duration timeout = absl::Seconds(120);
 };
 
-// One op and size, over all ranks: the maximum over ranks of each run, then statistics over runs.
+// One op and size, over all ranks: the maximum over ranks of each run, and statistics over runs.
 struct BenchRecord {
   std::string op;
   uint64_t size_bytes = 0;
@@ -68,19 +70,19 @@ struct BenchRecord {
   double min_s = 0;
   double max_s = 0;
   // Medians of the same size over bare warm sockets: one pair of ranks, and the op's whole shape.
-  // Of a local Put: copying into shared memory of new pages, and into warm memory. 0: not measured.
+  // For a local Put: copying into shared memory with new pages, and into warm memory. 0: not
+  // measured.
   double limit_s = 0;
   double shape_limit_s = 0;
   bool verified = false;
   double cpu_s_per_gb = 0;
   double operations_per_s = 0;
-  // With kill: how many were killed; of a broadcast, bytes that crossed the network beyond one copy
-  // for each survivor.
+  // With kill: the number of killed nodes and, for a broadcast, the bytes that crossed the network
+  // beyond one copy for each survivor.
   int killed = 0;
   uint64_t bytes_sent_twice = 0;
   std::vector<double> each_s;
-  // With trace: of the slowest run, the tree as it was drawn at its end, and the seconds of each
-  // rank.
+  // With trace: for the slowest run, the tree at its end, and the seconds of each rank.
   double slowest_s = 0;
   std::string slowest_tree;
   std::vector<double> slowest_ranks_s;

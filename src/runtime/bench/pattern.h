@@ -1,8 +1,7 @@
-// Bytes with a closed form, and their hash: what benchmarks put, and how every rank checks every
-// byte it got.
+// Bytes with a closed form. Benchmarks put them, and every rank checks every byte that it received.
 //
-// Word i of pattern `seed` is a mix of (seed, i), so that a byte in the wrong place, of another run
-// or of another rank never passes. Any thread.
+// Word i of pattern `seed` is a mix of (seed, i), so that a byte from the wrong place, another run
+// or another rank never passes the check. Any thread.
 #ifndef PHALANX_RUNTIME_BENCH_PATTERN_H_
 #define PHALANX_RUNTIME_BENCH_PATTERN_H_
 
@@ -15,7 +14,7 @@ namespace phalanx::runtime::bench {
 
 void FillPattern(uint64_t seed, absl::Span<char> out);
 
-// True when `bytes` is exactly pattern `seed`.
+// Returns true if `bytes` are exactly pattern `seed`.
 bool MatchesPattern(uint64_t seed, absl::string_view bytes);
 
 }  // namespace phalanx::runtime::bench

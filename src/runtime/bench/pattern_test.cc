@@ -19,7 +19,7 @@ TEST(PatternTest, MatchesItselfAtEverySizeAroundAWord) {
   }
 }
 
-TEST(PatternTest, OneWrongByteAnywhereIsSeen) {
+TEST(PatternTest, DetectsOneWrongByteAnywhere) {
   const std::string right = Pattern(7, 29);
   for (size_t i = 0; i < right.size(); ++i) {
     std::string wrong = right;

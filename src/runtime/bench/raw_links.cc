@@ -26,6 +26,7 @@ absl::Status SystemError(absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
+// poll takes an int, and 0 would not wait at all.
 int PollMillis(absl::Duration timeout) {
   return static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(timeout), 1, INT_MAX));
 }
@@ -50,18 +51,20 @@ absl::Status Resolve(const std::string& address, bool passive, AddressList* out)
   return absl::InvalidArgumentError(absl::StrCat(address, ": ", gai_strerror(error)));
 }
 
+// Otherwise Nagle's algorithm would delay the last bytes of a transfer.
 void SetNoDelay(int fd) {
   const int one = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
-// For each call that waits: connect and accept, too.
+// Applies to every call that waits, including connect and accept.
 void SetTimeout(int fd, absl::Duration timeout) {
   const timeval limit = absl::ToTimeval(std::max(timeout, absl::Milliseconds(1)));
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
+// Every kind of link starts with the same greeting of five bytes.
 absl::StatusOr<int> Dial(const std::string& address, char kind, uint32_t rank,
                          absl::Duration timeout) {
   AddressList resolved;
@@ -75,6 +78,7 @@ absl::StatusOr<int> Dial(const std::string& address, char kind, uint32_t rank,
     return error;
   }
   SetNoDelay(fd);
+  // The kind and the rank: the other side cannot see from where the connection comes.
   char greeting[5] = {kind};
   std::memcpy(greeting + 1, &rank, sizeof rank);
   if (send(fd, greeting, sizeof greeting, MSG_NOSIGNAL) != sizeof greeting) {
@@ -84,7 +88,7 @@ absl::StatusOr<int> Dial(const std::string& address, char kind, uint32_t rank,
   return fd;
 }
 
-// received[i] += own[i], for what may be at any address.
+// received[i] += own[i]; `received` can be unaligned.
 void FoldInto(const float* own, size_t count, char* received) {
   for (size_t i = 0; i < count; ++i) {
     float value;
@@ -96,8 +100,9 @@ void FoldInto(const float* own, size_t count, char* received) {
 
 }  // namespace
 
-// Everything that a rank sends in a ring, as one stream: the first part is its own, what follows is
-// what it has received, a part later. So position p may go out once p - part bytes have come in.
+// The bytes that a rank sends in a ring, as one stream: the first part is its own, and each later
+// part is the one that it received before. So it can send position p once it has received p - part
+// bytes.
 class RawLinks::RingTurn {
  public:
   RingTurn(RawLinks& links, uint64_t part, int folding_steps, int copying_steps)
@@ -110,12 +115,14 @@ class RawLinks::RingTurn {
 
   absl::Status Go() {
     while (sent_ < total_ || received_ < total_) {
+      // Polling both directions: with blocking calls every rank of a ring could wait in send.
       pollfd ready[2] = {{links_.next_, 0, 0}, {links_.previous_, 0, 0}};
+      // Without bytes to send POLLOUT would end every poll at once.
       if (sent_ < SendLimit()) ready[0].events = POLLOUT;
       if (received_ < total_) ready[1].events = POLLIN;
       const int count = poll(ready, 2, PollMillis(links_.timeout_));
       if (count < 0) return SystemError("poll");
-      if (count == 0) return absl::UnavailableError("nothing comes from the other ranks");
+      if (count == 0) return absl::UnavailableError("no bytes arrive from the other ranks");
       if (ready[1].revents != 0) PHALANX_RETURN_IF_ERROR(TakeSome());
       if (ready[0].events != 0 && ready[0].revents != 0) PHALANX_RETURN_IF_ERROR(SendSome());
     }
@@ -123,9 +130,10 @@ class RawLinks::RingTurn {
   }
 
  private:
-  // What has come in and is folded: whole elements alone, but for the end of a part.
+  // Limited by the bytes that are received and folded: whole elements only, except at the end of a
+  // part.
   uint64_t SendLimit() const { return std::min(total_, part_ + folded_); }
-  // Where the stream's position `at` of step 0 at rank_ - `back` is in the whole.
+  // The place in the whole of position `at` in the stream of rank_ - `back`.
   char* Place(uint64_t at, int back) {
     const uint64_t step = at / part_;
     const uint64_t world = static_cast<uint64_t>(links_.world_);
@@ -156,6 +164,7 @@ class RawLinks::RingTurn {
     if (n <= 0) return SystemError("receive");
     received_ += static_cast<uint64_t>(n);
     if (fold) {
+      // The last bytes of a part can be less than an element.
       Fold(static_cast<uint64_t>(n) == left);
     } else {
       folded_ = received_;
@@ -192,7 +201,7 @@ absl::Status RawLinks::Ring(uint64_t bytes, bool fold, bool copy) {
   if (world_ < 2) return absl::OkStatus();
   const uint64_t world = static_cast<uint64_t>(world_);
   const uint64_t element = sizeof(float);
-  // Equal parts of whole elements; the last may be padded.
+  // Equal parts of whole elements; the last part can be padded.
   const uint64_t part = (bytes / world + element - 1) / element * element;
   if (part == 0) return absl::OkStatus();
   return RingTurn(*this, part, fold ? world_ - 1 : 0, copy ? world_ - 1 : 0).Go();
@@ -208,6 +217,7 @@ RawLinks::RawLinks(int rank, int world, absl::Duration timeout)
 RawLinks::~RawLinks() {
   for (const int fd : from_others_)
     if (fd >= 0) close(fd);
+  // Closed by hand, because descriptors of a benchmark have no other owner.
   for (const int fd : {listener_, previous_, next_, to_root_})
     if (fd >= 0) close(fd);
 }
@@ -224,6 +234,7 @@ absl::StatusOr<std::string> RawLinks::Listen(const std::string& host) {
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;
   getsockname(listener_, reinterpret_cast<sockaddr*>(&bound), &length);
+  // The system chose the port, so it is read back.
   const uint16_t port = bound.ss_family == AF_INET6
                             ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
                             : reinterpret_cast<sockaddr_in*>(&bound)->sin_port;
@@ -239,6 +250,7 @@ absl::Status RawLinks::Connect(const std::vector<std::string>& addresses) {
     PHALANX_ASSIGN_OR_RETURN(to_root_, Dial(addresses[0], 's', rank_, timeout_));
   }
   const int expected = (world_ > 1 ? 1 : 0) + (rank_ == 0 ? world_ - 1 : 0);
+  // Both kinds of connection arrive in any order; the greeting tells them apart.
   for (int i = 0; i < expected; ++i) {
     const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) return SystemError(absl::StrCat("no rank has connected to rank ", rank_));
@@ -260,6 +272,7 @@ absl::Status RawLinks::Connect(const std::vector<std::string>& addresses) {
   return absl::OkStatus();
 }
 
+// Sockets block with a timeout, so a short send is not an error.
 absl::Status RawLinks::SendAll(int to, const char* data, uint64_t bytes) {
   while (bytes > 0) {
     const ssize_t n = send(to, data, bytes, MSG_NOSIGNAL);
@@ -281,6 +294,7 @@ absl::Status RawLinks::SendZeroes(int to, uint64_t bytes) {
 
 absl::Status RawLinks::Receive(int from, uint64_t bytes) { return Relay(from, -1, bytes); }
 
+// Only the number of bytes matters here, so this forwards whatever the buffer holds.
 absl::Status RawLinks::Relay(int from, int to, uint64_t bytes) {
   for (uint64_t left = bytes; left > 0;) {
     const ssize_t n = recv(from, buffer_.data(), std::min<uint64_t>(left, buffer_.size()), 0);
@@ -306,6 +320,7 @@ absl::Status RawLinks::Chain(uint64_t bytes) {
 absl::Status RawLinks::FoldingChain(uint64_t bytes) {
   if (world_ < 2) return absl::OkStatus();
   if (rank_ == 0) return SendZeroes(next_, bytes);
+  // Kept between runs, so that the pages are warm like those of the store.
   own_.resize(bytes / sizeof(float));
   size_t have = 0;
   for (uint64_t done = 0; done < bytes;) {
@@ -313,7 +328,7 @@ absl::Status RawLinks::FoldingChain(uint64_t bytes) {
     const ssize_t n = recv(previous_, buffer_.data() + have, room, 0);
     if (n <= 0) return SystemError("receive");
     have += static_cast<size_t>(n);
-    // A part of an element waits for the rest of it.
+    // The rest of an element stays in the buffer until it is complete.
     const size_t whole = done + have == bytes ? have : have - have % sizeof(float);
     FoldInto(own_.data() + done / sizeof(float), whole / sizeof(float), buffer_.data());
     if (rank_ + 1 < world_) PHALANX_RETURN_IF_ERROR(SendAll(next_, buffer_.data(), whole));
@@ -326,6 +341,7 @@ absl::Status RawLinks::FoldingChain(uint64_t bytes) {
 
 absl::Status RawLinks::Star(uint64_t bytes) {
   if (rank_ > 0) return SendZeroes(to_root_, bytes);
+  // Bytes left per rank; the order in which ranks finish is free.
   std::vector<uint64_t> left(world_, bytes);
   uint64_t total = bytes * (world_ - 1);
   std::vector<pollfd> waiting;
@@ -335,9 +351,10 @@ absl::Status RawLinks::Star(uint64_t bytes) {
       if (left[i] > 0) waiting.push_back({from_others_[i], POLLIN, 0});
     const int ready = poll(waiting.data(), waiting.size(), PollMillis(timeout_));
     if (ready < 0) return SystemError("poll");
-    if (ready == 0) return absl::UnavailableError("nothing comes from the other ranks");
+    if (ready == 0) return absl::UnavailableError("no bytes arrive from the other ranks");
     for (int i = 1, w = 0; i < world_; ++i) {
       if (left[i] == 0) continue;
+      // `waiting` has an entry only for ranks with bytes left.
       if (waiting[w++].revents == 0) continue;
       const ssize_t n = recv(from_others_[i], buffer_.data(),
                              std::min<uint64_t>(left[i], buffer_.size()), MSG_DONTWAIT);

@@ -1,15 +1,18 @@
-// Plain blocking TCP connections between the ranks of a benchmark, without any store: what the
-// hosts let through at best, measured in the same run as the store.
+// Plain blocking TCP connections between the ranks of a benchmark, without a store. They measure
+// the best that the hosts allow, in the same run as the store.
 //
-//   chain    rank 0 → rank 1 → ... → rank n-1, each relaying as bytes arrive: as a broadcast
-//   star     every other rank → rank 0 at once: as a gather
-//   folding chain   as the chain, each rank adds its own floats with a plain loop: as a reduce
-//   ring     each rank → the next, and the last → rank 0: (n-1)/n of the bytes on every link for an
-//            allgather (copying) or a reduce-scatter (folding), twice that for an allreduce (both)
+// |  chain    rank 0 → rank 1 → ... → rank n-1; each rank relays bytes as they arrive, as in a
+// broadcast
+// |  star     every other rank → rank 0 at once, as in a gather
+// |  folding chain   like the chain, but each rank adds its own floats with a plain loop, as in a
+// reduce
+// |  ring     each rank → the next, and the last → rank 0: (n-1)/n of the bytes on every link for
+// an
+// |           allgather (copying) or a reduce-scatter (folding), twice that for an allreduce (both)
 //
-// Connections are warm (made once, used in every run). One thread, blocking; the ranks' own
-// processes use it between runs. Whatever waits for another rank ends with Unavailable when nothing
-// has come, or gone, for the timeout.
+// Connections are warm: made once and used in every run. One thread, blocking; the ranks' own
+// processes use it between runs. A call that waits for another rank returns Unavailable if no byte
+// moves for the timeout.
 #ifndef PHALANX_RUNTIME_BENCH_RAW_LINKS_H_
 #define PHALANX_RUNTIME_BENCH_RAW_LINKS_H_
 
@@ -30,16 +33,16 @@ class RawLinks {
   RawLinks(const RawLinks&) = delete;
   RawLinks& operator=(const RawLinks&) = delete;
 
-  // Listens on an ephemeral port of `host` (an address of this host) and returns "host:port" for
-  // the others.
+  // Listens on an ephemeral port of `host` (an address of this host). Returns "host:port" for the
+  // other ranks.
   absl::StatusOr<std::string> Listen(const std::string& host);
   // Makes all connections. `addresses` has one entry per rank. REQUIRES: Listen succeeded on every
   // rank before.
   absl::Status Connect(const std::vector<std::string>& addresses);
 
-  // One transfer of `bytes` from rank 0 to rank 1 (others return at once). Ends on rank 1 when the
-  // last byte is there. The same holds for the others: every rank calls with the same arguments;
-  // the caller measures from an agreed instant.
+  // Transfers `bytes` from rank 0 to rank 1; other ranks return at once. Returns on rank 1 when the
+  // last byte has arrived. For all these calls: every rank calls with the same arguments, and the
+  // caller measures from an agreed instant.
   absl::Status Pair(uint64_t bytes);
   absl::Status Chain(uint64_t bytes);
   absl::Status Star(uint64_t bytes);
@@ -58,12 +61,12 @@ class RawLinks {
   const int world_;
   const absl::Duration timeout_;
   int listener_ = -1;
-  int previous_ = -1;             // from rank - 1, or the last
-  int next_ = -1;                 // to rank + 1, or the first
+  int previous_ = -1;             // from rank - 1, or from the last rank
+  int next_ = -1;                 // to rank + 1, or to rank 0
   int to_root_ = -1;              // rank > 0
   std::vector<int> from_others_;  // rank 0: by rank
   std::vector<char> buffer_;
-  // What a rank adds of its own, and what a ring makes.
+  // A rank's own floats, and the result of a ring.
   std::vector<float> own_;
   std::vector<char> ring_;
 };

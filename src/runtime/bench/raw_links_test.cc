@@ -9,7 +9,7 @@
 namespace phalanx::runtime::bench {
 namespace {
 
-TEST(RawLinksTest, EveryRankEndsEachShapeWithAllItsBytes) {
+TEST(RawLinksTest, EveryRankReceivesAllBytesOfEachShape) {
   constexpr int kWorld = 4;
   constexpr uint64_t kBytes = 1'000'003;
   std::vector<std::unique_ptr<RawLinks>> links;
@@ -41,7 +41,7 @@ TEST(RawLinksTest, EveryRankEndsEachShapeWithAllItsBytes) {
   for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
 }
 
-TEST(RawLinksTest, ARankThatDiesBeforeItDialsOrInTheMiddleIsAStatusForTheOthers) {
+TEST(RawLinksTest, ADeadRankReturnsAnErrorToOtherRanks) {
   constexpr absl::Duration kTimeout = absl::Milliseconds(50);
   RawLinks root(0, 2, kTimeout);
   RawLinks silent(1, 2, kTimeout);
@@ -50,14 +50,14 @@ TEST(RawLinksTest, ARankThatDiesBeforeItDialsOrInTheMiddleIsAStatusForTheOthers)
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_TRUE(absl::IsUnavailable(root.Connect({*first, *second})));
 
-  // Rank 0's first call waits for it there.
+  // Rank 0's first call waits for the connection there.
   ASSERT_TRUE(silent.Connect({*first, *second}).ok());
   ASSERT_TRUE(root.Connect({*first, *second}).ok());
   EXPECT_TRUE(absl::IsUnavailable(root.Star(1))) << "rank 1 sends nothing";
   EXPECT_TRUE(absl::IsUnavailable(root.Pair(uint64_t{1} << 30))) << "rank 1 takes nothing";
 }
 
-TEST(RawLinksTest, AHostThatIsNotOursIsRefused) {
+TEST(RawLinksTest, RejectsAddressOfAnotherHost) {
   RawLinks links(0, 2, absl::Seconds(60));
   EXPECT_FALSE(links.Listen("203.0.113.1").ok());
   EXPECT_FALSE(links.Listen("no such host").ok());

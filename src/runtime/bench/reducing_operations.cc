@@ -13,8 +13,8 @@
 namespace phalanx::runtime::bench {
 namespace {
 
-// The sources: put before the clock starts, or with --stagger one after the other, each sealed at
-// its instant; the last of them starts the clock then.
+// The sources are put before the clock starts. With --stagger they are sealed one after the other,
+// each at its instant, and the last one starts the clock.
 class Reducing : public Base {
  public:
   Reducing(const BenchOptions& options, std::shared_ptr<Client> client)
@@ -27,6 +27,7 @@ class Reducing : public Base {
     if (options_.stagger == absl::ZeroDuration()) {
       return PutNow(Source(run, options_.rank), SourceBytes(run, options_.rank));
     }
+    // Filled now, so that only the Seal is inside the clock.
     PHALANX_ASSIGN_OR_RETURN(writer_, client_->Create(Source(run, options_.rank), run.size));
     FillElements(elements_, run.seed, options_.rank, writer_->span());
     return absl::OkStatus();
@@ -43,7 +44,7 @@ class Reducing : public Base {
   bool present() const { return options_.rank < sources(); }
   int contributors() const { return options_.subset > 0 ? options_.subset : sources(); }
   ObjectId Source(const Run& run, int rank) const { return Id(run, "source", rank); }
-  // Those that never come as well.
+  // Includes the sources that are never put.
   std::vector<ObjectId> AllSources(const Run& run) const {
     std::vector<ObjectId> ids;
     for (int rank = 0; rank < options_.world; ++rank) ids.push_back(Source(run, rank));
@@ -65,7 +66,7 @@ class Reducing : public Base {
     return options;
   }
 
-  // So that this rank's node has a copy of each.
+  // Gives this rank's node a copy of each source.
   absl::Status GetSources(const Run& run) {
     for (int rank = 0; rank < sources(); ++rank) {
       PHALANX_RETURN_IF_ERROR(
@@ -87,7 +88,7 @@ class Reducing : public Base {
     return SecondsSince(Arrival(start_nanos, sources() - 1));
   }
 
-  // Kills, and puts at once what was lost, unless there are spare copies.
+  // Kills nodes, and puts their sources again at once unless there are spare copies.
   absl::Status KillAndPutAgain(const Run& run) {
     PHALANX_ASSIGN_OR_RETURN(const std::vector<int> ranks, run.kill_now());
     if (options_.spare_copies) return absl::OkStatus();
@@ -99,7 +100,8 @@ class Reducing : public Base {
     return absl::OkStatus();
   }
 
-  // Which ranks went into it: as many as were asked for, nobody twice.
+  // Returns the ranks whose sources were reduced. Fails if their number is wrong or one occurs
+  // twice.
   absl::StatusOr<std::vector<int>> ReducedRanks(const Run& run, const ObjectId& target) {
     PHALANX_ASSIGN_OR_RETURN(const std::vector<ObjectId> from,
                              client_->ReducedFrom(target).Wait(options_.timeout));
@@ -127,8 +129,9 @@ class Reducing : public Base {
   Buffer got_;
 };
 
-// Rank 0 has the result on its node. The others wait for its word, which they ask for before the
-// clock starts: what they do next is no part of what is timed.
+// Rank 0 has the result on its node. The other ranks wait for an object that rank 0 puts at the
+// end. They call its Get before the clock starts, so that their requests do not disturb the
+// measurement.
 class Reduce : public Reducing {
  public:
   using Reducing::Reducing;
@@ -136,6 +139,7 @@ class Reduce : public Reducing {
   absl::Status Prepare(const Run& run) override {
     over_.reset();
     PHALANX_RETURN_IF_ERROR(Reducing::Prepare(run));
+    // With a kill the other ranks do not wait, because their own node can be a victim.
     if (options_.rank != 0 && options_.kill == 0) over_ = client_->Get(Over(run), Deadline());
     return absl::OkStatus();
   }
@@ -152,6 +156,7 @@ class Reduce : public Reducing {
     if (options_.rank != 0) return 0;
     const ObjectId target = Id(run, "reduced");
     const Future<Done> reduced = client_->Reduce(target, AllSources(run), Arguments());
+    // The Get is sent before the reduction ends, so the result is pulled while it is folded.
     const Future<Buffer> got = client_->Get(target, Deadline());
     if (run.kill) PHALANX_RETURN_IF_ERROR(KillAndPutAgain(run));
     PHALANX_RETURN_IF_ERROR(reduced.Wait(options_.timeout).status());

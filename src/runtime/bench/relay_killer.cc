@@ -23,29 +23,31 @@
 namespace phalanx::runtime::bench {
 namespace {
 
-// The tree is asked for again after so long: often against a broadcast of 0.3 s, rarely against the
+// The interval between two looks at the tree: short against a broadcast of 0.3 s, long against the
 // shard's own work.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(5);
-// A receiver that waits for ever keeps the broadcast from being over.
+// A receiver that waits forever keeps the broadcast from ending.
 constexpr absl::Duration kPatience = absl::Minutes(2);
 
+// Watermarks are per slice, so their sum counts the bytes of a partial copy.
 uint64_t Present(const v1::CopyDescription& copy, uint64_t size_bytes) {
   if (copy.complete()) return size_bytes;
   return std::accumulate(copy.watermarks().begin(), copy.watermarks().end(), uint64_t{0});
 }
 
-// Name -> names of those it feeds.
+// The receivers of each node, by name.
 using Children = std::map<std::string, std::vector<std::string>>;
 
 void CollectBelow(const Children& children, const std::string& name, std::set<std::string>* below) {
   const auto found = children.find(name);
   if (found == children.end()) return;
   for (const std::string& child : found->second) {
+    // The set also ends the recursion if the record has a cycle.
     if (below->insert(child).second) CollectBelow(children, child, below);
   }
 }
 
-// Process ids of the nodes, by name.
+// The process ids of the nodes, by name.
 absl::StatusOr<std::map<std::string, pid_t>> ProcessIds(directory::ToolsClient& client) {
   std::map<std::string, pid_t> pids;
   for (const absl::StatusOr<v1::GetStatusResponse>& shard : client.GetStatus()) {
@@ -57,9 +59,9 @@ absl::StatusOr<std::map<std::string, pid_t>> ProcessIds(directory::ToolsClient& 
   return pids;
 }
 
-// Whether `pid` is this machine's node of that name: a process of this very executable that was
-// started with it. The id was told by the node, which may run on another machine, where it means
-// another process, or another node.
+// Checks that `pid` is the node of that name on this machine: a process of this executable, started
+// with that name. The id comes from the node, which can run on another machine. There the number
+// belongs to another process.
 absl::Status RequireOurs(const std::string& name, pid_t pid) {
   struct stat own {};
   struct stat its {};
@@ -85,23 +87,25 @@ absl::Status KillNode(const std::map<std::string, pid_t>& pids, const std::strin
                       int signal) {
   const auto pid = pids.find(name);
   if (pid == pids.end()) {
-    return absl::UnavailableError(absl::StrCat("cannot kill ", name, ": it is gone"));
+    return absl::UnavailableError(absl::StrCat("cannot kill ", name, ": it is not connected"));
   }
   PHALANX_RETURN_IF_ERROR(RequireOurs(name, pid->second));
   if (kill(pid->second, signal) == 0) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("cannot kill ", name, ": ", std::strerror(errno)));
 }
 
-// Looks at the tree until there are `count` victims, or until it is `over`.
+// Looks at the tree until there are `count` victims, or until `over` returns true.
 absl::StatusOr<KillReport> KillChosen(
     directory::ToolsClient& client, const ObjectId& object, size_t count, int signal,
     absl::FunctionRef<std::vector<std::string>(const v1::DescribeObjectResponse&)> choose,
     absl::FunctionRef<bool(const v1::DescribeObjectResponse&)> over) {
+  // Read before the loop: between the choice and the kill no request must pass.
   PHALANX_ASSIGN_OR_RETURN(const auto pids, ProcessIds(client));
   const int64_t until = MonotonicNanos() + absl::ToInt64Nanoseconds(kPatience);
   while (MonotonicNanos() < until) {
     PHALANX_ASSIGN_OR_RETURN(const v1::DescribeObjectResponse tree, client.Describe(object));
     KillReport report;
+    // All victims from one look, so that no repair has started between two choices.
     report.nodes = choose(tree);
     if (report.nodes.size() == count) {
       for (const std::string& name : report.nodes) {
@@ -111,13 +115,13 @@ absl::StatusOr<KillReport> KillChosen(
     }
     if (over(tree)) {
       return absl::FailedPreconditionError(
-          "it was over before a node in the middle of the tree was seen so far");
+          "the operation ended before an inner node of the tree had that fraction");
     }
     SleepUntilNanos(MonotonicNanos() + absl::ToInt64Nanoseconds(kLookEvery));
   }
-  return absl::DeadlineExceededError(absl::StrCat("no ", count,
-                                                  " nodes in the middle of the tree were seen in ",
-                                                  absl::FormatDuration(kPatience)));
+  return absl::DeadlineExceededError(
+      absl::StrCat("no ", count, " inner nodes of the tree had that fraction within ",
+                   absl::FormatDuration(kPatience)));
 }
 
 absl::StatusOr<uint64_t> CountBytesReceived(directory::ToolsClient& client,
@@ -158,6 +162,7 @@ std::vector<std::string> ChooseVictims(const v1::DescribeObjectResponse& tree, u
       candidates.emplace_back(below[copy.name()].size(), copy.name());
     }
   }
+  // Descending: a relay with many descendants makes the repair visible.
   std::sort(candidates.rbegin(), candidates.rend());
   std::vector<std::string> victims;
   for (const auto& [descendants, name] : candidates) {
@@ -171,7 +176,7 @@ std::vector<std::string> ChooseReducers(const v1::ReductionDescription& tree, do
   std::map<int, int> parents;
   std::map<std::string, int> slots_of;
   for (const auto& slot : tree.slots()) {
-    // A ring is cut open before its first member, whose node has the caller.
+    // A ring is cut before its first member, whose node has the caller.
     const bool cut = tree.ring() && slot.parent() == 0;
     parents[static_cast<int>(slot.slot())] = cut ? -1 : slot.parent();
     if (!slot.node_name().empty()) ++slots_of[slot.node_name()];
@@ -179,7 +184,7 @@ std::vector<std::string> ChooseReducers(const v1::ReductionDescription& tree, do
   std::map<int, int> above;
   std::map<int, int> below;
   for (const auto& [slot, parent] : parents) {
-    // No longer than the tree is large, whatever was told.
+    // At most as many steps as slots, because the record can contain a cycle.
     for (int at = parent; at >= 0 && above[slot] <= tree.slots_size();) {
       ++above[slot];
       ++below[at];

@@ -1,11 +1,11 @@
-// Kills or stops relays of a live broadcast, or nodes of a live reduction, and counts what the
-// repair cost: what --kill of the benchmark does.
+// Implements --kill of the benchmark: kills or stops relays of a running broadcast, or nodes of a
+// running reduction, and counts the bytes that the repair cost.
 //
-// The victims are read from the directory's live tree: nodes that receive, have `fraction` of the
-// object already, and have at least two descendants; of a reduction, nodes of slots that have
-// folded `fraction` of it, with two slots or more below and two or more above. Their daemons must
-// run on this machine, from this executable, started with their --name: no other process is ever
-// killed. One thread, blocking.
+// It takes the victims from the directory's record of the tree. For a broadcast they are nodes that
+// receive, have `fraction` of the object, and have at least two descendants. For a reduction they
+// are nodes of slots that have folded `fraction` of it, with at least two slots below and two
+// above. The daemons must run on this machine, from this executable, and with --name on their
+// command line; no other process is ever killed. One thread, blocking.
 #ifndef PHALANX_RUNTIME_BENCH_RELAY_KILLER_H_
 #define PHALANX_RUNTIME_BENCH_RELAY_KILLER_H_
 
@@ -20,24 +20,23 @@
 
 namespace phalanx::runtime::bench {
 
-// The nodes to kill, those with the most descendants first; fewer than `count` when there are not
-// so many.
+// Returns the nodes to kill, those with the most descendants first; fewer than `count` if there are
+// not enough.
 std::vector<std::string> ChooseVictims(const v1::DescribeObjectResponse& tree, uint64_t size_bytes,
                                        double fraction, int count);
 
-// The same of a reduction. Not those that compute two slots or more.
+// The same for a reduction. Excludes nodes that compute two or more slots.
 std::vector<std::string> ChooseReducers(const v1::ReductionDescription& tree, double fraction,
                                         int count);
 
-// Whether these arguments of a process, each ended by a zero byte, are those of `phalanx node` with
-// --name=`name`.
+// Returns whether these arguments of a process, each ended by a zero byte, are those of `phalanx
+// node` with --name=`name`.
 bool StartsNode(absl::string_view arguments, absl::string_view name);
 
-// Tools around `client`, which outlives them. The killer waits until there are `count` victims;
-// FailedPrecondition when it is over before, DeadlineExceeded when neither happens in
-// two minutes, Unavailable when a victim's process is not such a node on this machine, or cannot
-// be killed.
-// `signal` is SIGKILL or SIGSTOP.
+// Returns tools that use `client`, which must outlive them. `signal` is SIGKILL or SIGSTOP. The
+// killer waits until there are `count` victims. Errors: FailedPrecondition if the operation ends
+// before, DeadlineExceeded if neither happens within two minutes, Unavailable if a victim's process
+// is not such a node on this machine or cannot be killed.
 DirectoryTools MakeDirectoryTools(directory::ToolsClient& client, int count, double fraction,
                                   int signal);
 

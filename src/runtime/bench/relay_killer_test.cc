@@ -32,11 +32,11 @@ v1::DescribeObjectResponse Chain() {
   return tree;
 }
 
-TEST(RelayKillerTest, TakesTheRelayWithTheMostDescendants) {
+TEST(RelayKillerTest, ChoosesTheRelayWithTheMostDescendants) {
   EXPECT_THAT(ChooseVictims(Chain(), kSize, 0.5, 1), ElementsAre("b"));
 }
 
-TEST(RelayKillerTest, NeverTakesTheSourceNorARelayWithFewerThanTwoBelow) {
+TEST(RelayKillerTest, NeverChoosesTheSourceOrARelayWithFewDescendants) {
   EXPECT_THAT(ChooseVictims(Chain(), kSize, 0.1, 5), ElementsAre("b", "c"));
 }
 
@@ -44,7 +44,7 @@ TEST(RelayKillerTest, WaitsForTheFraction) {
   EXPECT_THAT(ChooseVictims(Chain(), kSize, 0.7, 1), IsEmpty());
 }
 
-TEST(RelayKillerTest, ANodeIsKnownByTheNameItWasStartedWith) {
+TEST(RelayKillerTest, IdentifiesANodeByItsNameFlag) {
   using namespace std::string_literals;
   EXPECT_TRUE(StartsNode("phalanx\0node\0--listen=h:1\0--name\0n2\0"s, "n2"));
   EXPECT_TRUE(StartsNode("phalanx\0node\0--name=n2\0"s, "n2"));
@@ -54,14 +54,14 @@ TEST(RelayKillerTest, ANodeIsKnownByTheNameItWasStartedWith) {
   EXPECT_FALSE(StartsNode("", "n2"));
 }
 
-TEST(RelayKillerTest, ARecordThatRunsInACircleEnds) {
+TEST(RelayKillerTest, HandlesACycleInTheRecord) {
   v1::DescribeObjectResponse tree;
   AddCopy(&tree, "x", "y", 900);
   AddCopy(&tree, "y", "x", 900);
   EXPECT_THAT(ChooseVictims(tree, kSize, 0.5, 2), ElementsAre("y", "x"));
 }
 
-// A chain of seven slots, the root last, of which slot i has folded 100 * (7 - i) bytes.
+// A chain of seven slots, with the root last. Slot i has folded 100 * (7 - i) bytes.
 v1::ReductionDescription ReduceChain() {
   v1::ReductionDescription tree;
   tree.set_size_bytes(kSize);
@@ -76,28 +76,28 @@ v1::ReductionDescription ReduceChain() {
   return tree;
 }
 
-TEST(ReducerKillerTest, TakesANodeWithTwoSlotsBelowAndTwoAboveThatHasFoldedSoMuch) {
+TEST(ReducerKillerTest, ChoosesAnInnerNodeThatHasFoldedTheFraction) {
   EXPECT_THAT(ChooseReducers(ReduceChain(), 0.0, 9), ElementsAre("c", "d", "e"));
   EXPECT_THAT(ChooseReducers(ReduceChain(), 0.4, 9), ElementsAre("c", "d"));
   EXPECT_THAT(ChooseReducers(ReduceChain(), 0.4, 1), ElementsAre("c"));
   EXPECT_THAT(ChooseReducers(ReduceChain(), 0.6, 9), IsEmpty());
 }
 
-TEST(ReducerKillerTest, LeavesNodesThatAreGoneOrComputeTwoSlots) {
+TEST(ReducerKillerTest, SkipsDisconnectedNodesAndNodesWithTwoSlots) {
   v1::ReductionDescription tree = ReduceChain();
   tree.mutable_slots(2)->set_connected(false);
   tree.mutable_slots(3)->set_node_name("a");
   EXPECT_THAT(ChooseReducers(tree, 0.1, 9), ElementsAre("e"));
 }
 
-TEST(ReducerKillerTest, ARingIsCutOpenBeforeItsFirstMember) {
+TEST(ReducerKillerTest, CutsARingBeforeItsFirstMember) {
   v1::ReductionDescription ring = ReduceChain();
   ring.set_ring(true);
   ring.mutable_slots(6)->set_parent(0);
   EXPECT_THAT(ChooseReducers(ring, 0.4, 9), ElementsAre("c", "d"));
 }
 
-TEST(ReducerKillerTest, ATreeThatIsNoneEnds) {
+TEST(ReducerKillerTest, HandlesACycleInTheTree) {
   v1::ReductionDescription tree = ReduceChain();
   tree.mutable_slots(6)->set_parent(0);
   ChooseReducers(tree, 0.1, 9);

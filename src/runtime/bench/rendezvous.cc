@@ -12,7 +12,7 @@
 namespace phalanx::runtime::bench {
 namespace {
 
-// So many of a rank's newest objects may still be wanted by ranks that are a step behind.
+// The number of a rank's newest objects that ranks one step behind can still need.
 constexpr size_t kKeptObjects = 16;
 
 }  // namespace
@@ -33,14 +33,16 @@ Rendezvous::Rendezvous(std::shared_ptr<Client> client, std::string session, int 
       world_(world),
       timeout_(timeout) {}
 
+// Names contain the session, so ranks of two benchmarks never meet.
 ObjectId Rendezvous::Id(const std::string& tag, int rank) const {
   return ObjectId::FromName(session_, absl::StrCat(tag, "/", rank));
 }
 
 absl::Status Rendezvous::Give(const std::string& tag, const std::string& value) {
   const ObjectId id = Id(tag, rank_);
-  // One byte in front: an empty value is a value too.
+  // One byte in front: the put object is never empty, even if the value is.
   PHALANX_RETURN_IF_ERROR(client_->Put(id, absl::StrCat("=", value)).Wait(timeout_).status());
+  // Deleted later by Forget, when no rank can need it.
   given_.push_back(id);
   return absl::OkStatus();
 }
@@ -82,6 +84,7 @@ absl::StatusOr<int64_t> Rendezvous::AgreeOnStart(const std::string& tag, absl::D
   PHALANX_RETURN_IF_ERROR(Collect(absl::StrCat(tag, "/ready"), "", everybody).status());
   const ObjectId start_id = Id(absl::StrCat(tag, "/start"), 0);
   if (rank_ == 0) {
+    // Rank 0 has seen every rank ready, so the instant lies in the future for all of them.
     const int64_t start = MonotonicNanos() + absl::ToInt64Nanoseconds(delay);
     PHALANX_RETURN_IF_ERROR(client_->Put(start_id, absl::StrCat(start)).Wait(timeout_).status());
     given_.push_back(start_id);
@@ -96,6 +99,7 @@ absl::StatusOr<int64_t> Rendezvous::AgreeOnStart(const std::string& tag, absl::D
   return start;
 }
 
+// One object for all ranks: the store broadcasts it.
 absl::Status Rendezvous::FollowRankZero(const std::string& tag) {
   if (rank_ == 0) return Give(tag, "");
   GetOptions options;
@@ -105,6 +109,7 @@ absl::Status Rendezvous::FollowRankZero(const std::string& tag) {
 
 void Rendezvous::Forget() {
   while (given_.size() > kKeptObjects) {
+    // A callback instead of a wait, because the next run must not wait for a Delete.
     client_->Delete(given_.front()).OnReady([](const absl::StatusOr<Done>&) {});
     given_.erase(given_.begin());
   }

@@ -1,6 +1,6 @@
-// How the ranks of a benchmark meet: through small objects in the very store they measure, and an
-// instant of CLOCK_MONOTONIC that all of them wait for (so all ranks must be on one machine's
-// clock).
+// How the ranks of a benchmark meet: they exchange small objects through the store that they
+// measure, and agree on an instant of CLOCK_MONOTONIC at which all of them start. So all ranks must
+// share one machine's clock.
 //
 // One thread, blocking. Names are "<session>/<tag>/<rank>"; a session's name must be new for each
 // set of processes.
@@ -27,23 +27,23 @@ class Rendezvous {
   Rendezvous(std::shared_ptr<Client> client, std::string session, int rank, int world,
              absl::Duration timeout);
 
-  // Every rank gives a value and gets everybody's, by rank. DeadlineExceeded when somebody does not
-  // come.
+  // Every rank passes a value and gets the values of all ranks, ordered by rank. Returns
+  // DeadlineExceeded if a rank is missing.
   absl::StatusOr<std::vector<std::string>> Exchange(const std::string& tag,
                                                     const std::string& value);
 
-  // Rank 0 gets the values of the ranks in `from` (in that order), everybody else only gives.
+  // Rank 0 gets the values of the ranks in `from`, in that order; the other ranks only pass a
+  // value.
   absl::StatusOr<std::vector<std::string>> Collect(const std::string& tag, const std::string& value,
                                                    const std::vector<int>& from);
 
-  // All ranks agree on an instant that lies `delay` after the last of them was ready.
+  // All ranks agree on an instant `delay` after the last of them was ready.
   absl::StatusOr<int64_t> AgreeOnStart(const std::string& tag, absl::Duration delay);
 
-  // Rank 0 says that it has come so far; everybody else waits for that.
+  // Rank 0 announces that it has reached this point; the other ranks wait for that.
   absl::Status FollowRankZero(const std::string& tag);
 
-  // Deletes this rank's objects of exchanges that everybody has left behind. Errors are of no
-  // interest.
+  // Deletes this rank's objects of exchanges that all ranks have finished. Ignores errors.
   void Forget();
 
   ObjectId Id(const std::string& tag, int rank) const;

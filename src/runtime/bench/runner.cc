@@ -21,11 +21,11 @@
 namespace phalanx::runtime::bench {
 namespace {
 
-// From "all are ready" to the common start: time enough for the announcement to reach everybody
+// The time from "all are ready" to the common start: enough for the announcement to reach all ranks
 // over a slow link.
 constexpr absl::Duration kStartDelay = absl::Milliseconds(40);
-// A rank that is done keeps quiet for so long: what it tells the others next goes the same ways as
-// what it measures, and other ranks may still be in the middle of it.
+// A rank that has finished is silent for this long. Its next messages use the same links as the
+// measured transfers, which can still run on other ranks.
 constexpr absl::Duration kQuiet = absl::Milliseconds(10);
 
 double CpuSeconds(const std::vector<int>& pids) {
@@ -33,6 +33,7 @@ double CpuSeconds(const std::vector<int>& pids) {
   for (const int pid : pids) {
     clockid_t clock;
     timespec used{};
+    // A daemon that was killed has no clock any more.
     if (clock_getcpuclockid(pid, &clock) == 0 && clock_gettime(clock, &used) == 0) {
       total += used.tv_sec + used.tv_nsec * 1e-9;
     }
@@ -40,6 +41,7 @@ double CpuSeconds(const std::vector<int>& pids) {
   return total;
 }
 
+// The median, because a disturbance makes single runs much slower.
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
@@ -47,11 +49,12 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// Seconds for copying so many bytes into shared memory: of new pages, and again.
+// The seconds of copying `bytes` into shared memory: with new pages, and again into warm pages.
 absl::StatusOr<std::pair<double, double>> TimeCopies(uint64_t bytes) {
   const std::string source(bytes, 'x');
   void* memory = mmap(nullptr, std::max<uint64_t>(bytes, 1), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  // mmap rejects a length of 0.
   if (memory == MAP_FAILED) return absl::ResourceExhaustedError("no memory to copy into");
   const int64_t start = MonotonicNanos();
   std::memcpy(memory, source.data(), bytes);
@@ -85,13 +88,14 @@ class Runner {
   }
 
  private:
+  // A rank whose node is killed ends, so its bare links would break.
   bool measures_limit() const {
     return !options_.raw_host.empty() && options_.world > 1 &&
            operation_->shape() != Operation::Shape::kNone &&
            operation_->shape() != Operation::Shape::kCopy && options_.kill == 0;
   }
 
-  // Everybody tells where its bare socket listens and what its node is called.
+  // Every rank publishes the address of its bare socket and the name of its node.
   absl::Status Meet() {
     std::string address;
     if (measures_limit()) {
@@ -121,15 +125,18 @@ class Runner {
       Run run;
       run.number = ++run_number_;
       run.size = size;
+      // Different for every size and run, so that old bytes never pass the check.
       run.seed = size * 1000003 + run_number_;
       double pair_s = 0, shape_s = 0, run_cpu = 0;
       PHALANX_RETURN_IF_ERROR(MeasureLimit(run, &pair_s, &shape_s));
+      // Warm-up runs do not kill: their nodes are needed later.
       run.counted = i >= options_.warmup;
       run.kill = options_.kill > 0 && run.counted;
       run.kill_now = [this, &run, &record] { return Kill(run, &record); };
       PHALANX_ASSIGN_OR_RETURN(const double seconds, TimeOnce(run, &record, &run_cpu));
       if (!run.counted) continue;
       record.each_s.push_back(seconds);
+      // The limit of each run, because a shared machine changes from run to run.
       pair.push_back(pair_s);
       shape.push_back(shape_s);
       cpu += run_cpu / operation_->bytes_moved(run) * 1e9;
@@ -139,6 +146,7 @@ class Runner {
     return record;
   }
 
+  // Warm-up runs are not in the lists, so every entry counts.
   void Summarise(const std::vector<double>& pair, const std::vector<double>& shape, double cpu,
                  BenchRecord* record) const {
     if (record->each_s.empty()) return;
@@ -193,7 +201,7 @@ class Runner {
     return MaximumOverRanks(tag, (MonotonicNanos() - start) * 1e-9, nullptr);
   }
 
-  // Rank 0: the maximum of everybody's seconds; false from anybody clears *verified.
+  // On rank 0, returns the maximum of all ranks' seconds. A false from any rank clears *verified.
   absl::StatusOr<double> MaximumOverRanks(const std::string& tag, double seconds, bool* verified) {
     ranks_s_.clear();
     const bool own = verified == nullptr || *verified;
@@ -206,7 +214,7 @@ class Runner {
       double other = 0;
       const std::vector<std::string> parts = absl::StrSplit(value, ' ');
       if (parts.size() != 2 || !absl::SimpleAtod(parts[0], &other)) {
-        return absl::InternalError(absl::StrCat("a rank's result is not a result: ", value));
+        return absl::InternalError(absl::StrCat("a rank sent an invalid result: ", value));
       }
       maximum = std::max(maximum, other);
       ranks_s_.push_back(other);
@@ -220,9 +228,11 @@ class Runner {
     const std::string tag = absl::StrCat("run/", run.number);
     PHALANX_RETURN_IF_ERROR(operation_->Prepare(run));
     PHALANX_ASSIGN_OR_RETURN(const int64_t start, rendezvous_.AgreeOnStart(tag, kStartDelay));
+    // Read after the agreement, so that the rendezvous of the ranks is not counted.
     const double cpu_before = CpuSeconds(options_.cpu_pids);
     const absl::StatusOr<double> seconds = operation_->Execute(run, start);
     if (!seconds.ok()) return seconds;
+    // The quiet time is before Verify, whose traffic would disturb slower ranks.
     SleepUntilNanos(MonotonicNanos() + absl::ToInt64Nanoseconds(kQuiet));
     bool verified = true;
     PHALANX_ASSIGN_OR_RETURN(verified, operation_->Verify(run));
@@ -235,7 +245,7 @@ class Runner {
     if (options_.trace && run.counted && options_.rank == 0) {
       PHALANX_RETURN_IF_ERROR(TraceIfSlowest(run, maximum, record));
     }
-    // Nobody deletes what another rank may still be getting.
+    // No rank deletes an object that another rank can still be fetching.
     PHALANX_RETURN_IF_ERROR(rendezvous_.FollowRankZero(tag + "/over"));
     PHALANX_RETURN_IF_ERROR(operation_->Clean(run));
     return maximum;
@@ -256,7 +266,7 @@ class Runner {
     return absl::OkStatus();
   }
 
-  // The ranks whose nodes were killed, or stopped.
+  // Returns the ranks whose nodes were killed or stopped.
   absl::StatusOr<std::vector<int>> Kill(const Run& run, BenchRecord* record) {
     const bool reduces = !operation_->reductions(run).empty();
     PHALANX_ASSIGN_OR_RETURN(
@@ -269,6 +279,7 @@ class Runner {
         if (node_names_[rank] == name) ranks.push_back(static_cast<int>(rank));
       }
     }
+    // These ranks report no results; waiting for them would end in a timeout.
     for (const int rank : ranks) std::erase(living_, rank);
     record->killed = report.nodes.size();
     return ranks;
@@ -276,6 +287,7 @@ class Runner {
 
   absl::Status CountBytesSentTwice(const Run& run, BenchRecord* record) {
     PHALANX_ASSIGN_OR_RETURN(const uint64_t received, tools_.bytes_received(Target(run)));
+    // Each survivor but the source needs one copy.
     const uint64_t needed = run.size * (living_.size() - 1);
     record->bytes_sent_twice = received > needed ? received - needed : 0;
     return absl::OkStatus();
@@ -289,7 +301,7 @@ class Runner {
   std::unique_ptr<Operation> operation_;
   std::vector<std::string> node_names_;
   std::vector<int> living_;
-  // Of the last MaximumOverRanks, on rank 0.
+  // The seconds of each rank in the last MaximumOverRanks, on rank 0.
   std::vector<double> ranks_s_;
   int run_number_ = 0;
 };
@@ -306,14 +318,16 @@ absl::Status CheckReduction(const BenchOptions& options) {
     if (reduces) PHALANX_RETURN_IF_ERROR(CountElements(options.dtype, size).status());
   }
   const int present = options.world - options.absent;
+  // With too few sources the reduction would wait until its deadline.
   if (options.absent < 0 || present < 1 || options.subset < 0 || options.subset > present ||
       (options.absent > 0 && options.subset == 0)) {
     return absl::InvalidArgumentError(absl::StrCat("--subset ", options.subset, " and --absent ",
                                                    options.absent, " of ", options.world,
-                                                   " ranks: so many sources will not come"));
+                                                   " ranks: too few sources will arrive"));
   }
   if (options.spare_copies && options.absent == 0) {
-    return absl::InvalidArgumentError("--spare-copies are at the nodes of --absent ranks");
+    return absl::InvalidArgumentError(
+        "--spare-copies needs --absent: the copies are on the nodes of these ranks");
   }
   return absl::OkStatus();
 }
@@ -327,13 +341,15 @@ absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
     return absl::InvalidArgumentError(
         absl::StrCat("--rank is ", options.rank, ", it must be 0..", options.world - 1));
   }
+  // Other operations have no tree whose repair could be measured.
   const bool killable =
       options.op == "broadcast" || options.op == "reduce" || options.op == "allreduce";
   if (options.kill > 0 && (!killable || options.runs != 1)) {
     return absl::InvalidArgumentError(
-        "--kill and --stop are for broadcast, reduce and allreduce with --runs 1: the nodes do not "
-        "come back by themselves");
+        "--kill and --stop are for broadcast, reduce and allreduce with --runs 1: killed nodes do "
+        "not restart");
   }
+  // Checked on every rank before they meet, so that no rank waits for one that failed.
   PHALANX_RETURN_IF_ERROR(CheckReduction(options));
   if (options.trace && options.op != "broadcast" && options.op != "broadcast_all") {
     return absl::InvalidArgumentError("--trace is for broadcasts: other operations build no tree");

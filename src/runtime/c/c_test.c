@@ -1,5 +1,5 @@
-/* That phalanx/c.h is C, and what other languages' tests do not see: each step against a real node.
- */
+/* Checks that phalanx/c.h is C, and what the tests of other languages do not cover. Each step runs
+ * against a real node. */
 #include "phalanx/c.h"
 
 #include <poll.h>
@@ -57,7 +57,7 @@ static void SmallObject(phx_client* client) {
   phx_buffer_free(view.buffer);
 }
 
-/* A writer whose memory is still looked at when it ends. */
+/* A writer that ends while its memory is still in use. */
 static void KeptMemory(phx_client* client, size_t size) {
   char id[20];
   const phx_put_options options = PutOptions();

@@ -19,7 +19,8 @@ using phalanx::c::StateOf;
 
 namespace {
 
-// The result of a call that has ended well, of the type asked for; null otherwise, reported.
+// Returns the result of a call that has succeeded, if it has the requested type; otherwise null,
+// and reports the error.
 template <typename T>
 const T* ResultOf(const phx_call* call) {
   const auto* future = std::get_if<Future<T>>(&call->call);
@@ -37,7 +38,7 @@ const T* ResultOf(const phx_call* call) {
   return nullptr;
 }
 
-// The buffers of a Get, whether of one or of many.
+// Returns the buffers of a Get of one or of many objects.
 absl::Span<const Buffer> BuffersOf(const phx_call* call) {
   if (std::holds_alternative<Future<Buffer>>(call->call)) {
     const Buffer* buffer = ResultOf<Buffer>(call);
@@ -52,6 +53,7 @@ absl::Span<const Buffer> BuffersOf(const phx_call* call) {
 int phx_wait(phx_call* call, int64_t timeout) {
   phalanx::internal::Call* state = StateOf(call->call);
   if (!state->done()) {
+    // In a child of fork no thread would ever receive the answer.
     const absl::Status process = state->connection().CheckProcess();
     if (!process.ok()) return Report(process);
     const phalanx::Instant until = phalanx::MonotonicNow() + DurationOf(timeout);
@@ -70,14 +72,17 @@ size_t phx_wait_some(phx_call* const* calls, size_t n, size_t count, int64_t tim
     std::erase_if(pending, [](const auto* state) { return state->done(); });
     return n - pending.size();
   };
+  // The common case returns without the lock.
   if (pending.empty() || ended() >= count) return ended();
   phalanx::internal::Connection& connection = pending.front()->connection();
   if (!connection.CheckProcess().ok()) return ended();
+  // The calls can be of several kinds, so this waits for a condition instead of one future.
   connection.WaitInsideCall([&ended, count] { return ended() >= count; },
                             phalanx::MonotonicNow() + DurationOf(timeout));
   return ended();
 }
 
+// `done` is atomic, so bindings can poll without a lock.
 int phx_call_ended(const phx_call* call) { return StateOf(call->call)->done() ? 1 : 0; }
 
 void phx_cancel(phx_call* call) {
@@ -87,7 +92,8 @@ void phx_cancel(phx_call* call) {
 
 void phx_call_free(phx_call* call) {
   if (call == nullptr) return;
-  // An object that nobody will write is not waited for.
+  // No caller can write the object after this, so the call is cancelled, or its writer is taken and
+  // dropped.
   const auto* creating = std::get_if<Creating>(&call->call);
   if (creating != nullptr && !(*creating)->connection().forked()) {
     (*creating)->connection().Cancel(**creating);
@@ -97,8 +103,10 @@ void phx_call_free(phx_call* call) {
 }
 
 void phx_call_notify(phx_call* call, phx_queue* queue, uint64_t tag) {
-  const auto told = [mailbox = queue->mailbox, tag](const auto&) { mailbox->Add(tag); };
-  std::visit([&told](const auto& future) { phalanx::c::NotifyOf(future, told); }, call->call);
+  // Holds the mailbox and not the queue: the call can end after the queue was freed.
+  const auto add_tag = [mailbox = queue->mailbox, tag](const auto&) { mailbox->Add(tag); };
+  std::visit([&add_tag](const auto& future) { phalanx::c::NotifyWhenEnded(future, add_tag); },
+             call->call);
 }
 
 size_t phx_result_count(const phx_call* call) {
@@ -111,9 +119,11 @@ size_t phx_result_count(const phx_call* call) {
 
 int phx_result_views(const phx_call* call, size_t begin, size_t end, phx_view* views) {
   const absl::Span<const Buffer> buffers = BuffersOf(call);
+  // A range, so that a binding can fetch the views of a large Get in batches.
   if (begin > end || end > buffers.size()) {
     return Report(absl::OutOfRangeError("the call has no such buffers"));
   }
+  // Each view has its own handle: the caller can drop the call and keep some of the buffers.
   for (size_t i = begin; i < end; ++i) {
     const Buffer& buffer = buffers[i];
     *views++ = {
@@ -184,6 +194,7 @@ phx_writer* phx_result_writer(phx_call* call) {
     return nullptr;
   }
   auto writer = phalanx::internal::WriterState::Take(**creating);
+  // The grant can be taken once, so a second call is an error.
   if (!writer.ok()) {
     Report(writer.status());
     return nullptr;

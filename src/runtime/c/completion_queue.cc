@@ -21,6 +21,7 @@ void Mailbox::Add(uint64_t tag) {
   MutexLock lock(mu_);
   tags_.push_back(tag);
   const uint64_t one = 1;
+  // The descriptor is readable already, so one system call serves many tags.
   if (tags_.size() > 1) return;
   [[maybe_unused]] const ssize_t done = write(event_, &one, sizeof(one));
 }
@@ -32,6 +33,7 @@ size_t Mailbox::Take(uint64_t* tags, size_t n) {
     tags[taken] = tags_.front();
     tags_.pop_front();
   }
+  // Reset only when the queue is empty, so that a reader that takes a part is called again.
   uint64_t count = 0;
   if (tags_.empty()) [[maybe_unused]]
     const ssize_t done = read(event_, &count, sizeof(count));

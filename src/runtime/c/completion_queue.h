@@ -1,8 +1,7 @@
-// Where calls that end are announced to an event loop of another language: tags behind a
-// descriptor.
+// Announces ended calls to an event loop of another language: tags behind a descriptor.
 //
-// Callbacks of calls may run on any thread, even after the queue was freed, so what they write to
-// is shared with them.
+// Callbacks of calls can run on any thread, even after the queue was freed, so they share ownership
+// of the mailbox to which they write.
 #ifndef PHALANX_RUNTIME_C_COMPLETION_QUEUE_H_
 #define PHALANX_RUNTIME_C_COMPLETION_QUEUE_H_
 
@@ -25,7 +24,7 @@ class Mailbox {
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
-  // Readable while there are tags; -1 when the system refused one.
+  // Readable while there are tags; -1 if the system refused a descriptor.
   int fd() const { return event_; }
   void Add(uint64_t tag);
   size_t Take(uint64_t* tags, size_t n);
@@ -36,18 +35,18 @@ class Mailbox {
   std::deque<uint64_t> tags_ ABSL_GUARDED_BY(mu_);
 };
 
-template <typename T, typename Told>
-void NotifyOf(const Future<T>& future, const Told& told) {
-  future.OnReady([told](const auto& result) { told(result); });
+template <typename T, typename Callback>
+void NotifyWhenEnded(const Future<T>& future, const Callback& callback) {
+  future.OnReady([callback](const auto& result) { callback(result); });
 }
 
-template <typename Told>
-void NotifyOf(const Creating& creating, const Told& told) {
+template <typename Callback>
+void NotifyWhenEnded(const Creating& creating, const Callback& callback) {
   if (creating->connection().forked()) return;
-  creating->connection().Update([&creating, &told] {
-    auto callback = [told](const auto& result) { told(result); };
-    if (creating->done()) return creating->connection().AddReady(creating->Bind(callback));
-    creating->callbacks.push_back(callback);
+  creating->connection().Update([&creating, &callback] {
+    const auto on_result = [callback](const auto& result) { callback(result); };
+    if (creating->done()) return creating->connection().AddReady(creating->Bind(on_result));
+    creating->callbacks.push_back(on_result);
   });
 }
 

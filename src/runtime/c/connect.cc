@@ -1,4 +1,4 @@
-// Connecting, driving, names.
+// Connecting, driving and names.
 
 #include <cstring>
 #include <utility>
@@ -23,6 +23,7 @@ phx_client* phx_connect(const phx_connect_options* options) {
   to.embedded_executable = TextOf(options->executable);
   to.connect_timeout = DurationOf(options->connect_timeout);
   to.embedded_capacity = options->embedded_capacity;
+  // Names are hashed by phx_id_from_name, so the client needs no namespace.
   auto client = phalanx::Client::Connect(std::move(to));
   if (!client.ok()) {
     Report(client.status());
@@ -34,11 +35,12 @@ phx_client* phx_connect(const phx_connect_options* options) {
 void phx_close(phx_client* client) { client->client->Close(); }
 void phx_client_free(phx_client* client) {
   if (client == nullptr) return;
-  // Refs keep the client, and must not keep it open.
+  // References keep the client object alive, but they must not keep the connection open.
   client->client->Close();
   delete client;
 }
 
+// The strings live as long as the client, so no copy has to be freed.
 const char* phx_client_address(const phx_client* client) {
   return client->client->address().c_str();
 }

@@ -1,4 +1,4 @@
-// What finalisers of another language drop: buffers, holds, and calls with theirs.
+// Drops buffers, holds and calls from finalisers of another language.
 
 #include <pthread.h>
 
@@ -11,7 +11,7 @@
 
 namespace {
 
-// One hold to be released, one buffer, or one call.
+// One hold, one buffer, or one call to drop.
 struct Dropped {
   std::unique_ptr<phx_buffer> buffer;
   std::shared_ptr<phalanx::Client> client;
@@ -24,28 +24,31 @@ void Forget(phx_call* call) {
   phalanx::internal::Call* state = phalanx::c::StateOf(call->call);
   phalanx::internal::Connection& connection = state->connection();
   connection.Cancel(*state);
-  // The hold of a Create is its writer's. A call that failed has let go.
+  // A Create's hold belongs to its writer. A failed call has dropped its hold already.
   const bool holds = state->done() && state->holds() &&
                      !std::holds_alternative<phalanx::c::Creating>(call->call) &&
                      phalanx::c::OutcomeOf(call->call).ok();
-  // Without a connection nothing is held.
+  // A connection that has ended holds nothing.
   if (holds) connection.Post(phalanx::internal::local::Unhold{{state->id()}}).IgnoreError();
   phx_call_free(call);
 }
 
-// A finaliser may run anywhere, so it waits for nothing: it puts what it drops into this list, and
-// gives back what the list holds unless somebody else is doing so, who then comes to this one as
-// well.
+// A finaliser can run at any point, so it must not block. It pushes its item onto this list, and
+// then drops all items of the list, unless another thread is doing so; that thread then drops this
+// item as well.
 std::atomic<Dropped*> dropped{nullptr};
 std::atomic_flag collecting;
-// In a child of fork nobody is collecting.
+// In a child of fork the collecting thread does not exist.
 [[maybe_unused]] const int at_fork = pthread_atfork(nullptr, nullptr, [] { collecting.clear(); });
 
 void Collect() {
+  // Read again after each round: an item that was pushed in the meantime has no other thread to
+  // drop it.
   while (dropped.load() != nullptr) {
     if (collecting.test_and_set()) return;
     Dropped* next = dropped.exchange(nullptr);
     while (next != nullptr) {
+      // The destructor frees the buffer.
       const std::unique_ptr<Dropped> one(next);
       next = one->next;
       if (one->client != nullptr) one->client->Release({&one->id, 1});

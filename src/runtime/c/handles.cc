@@ -7,6 +7,7 @@
 namespace phalanx::c {
 namespace {
 
+// Per thread, like errno: a call on another thread must not replace the error before it is read.
 thread_local int last_code = 0;
 thread_local std::string last_text;
 
@@ -26,6 +27,7 @@ absl::Status OutcomeOfFuture(const Creating& creating) { return creating->result
 
 int Report(const absl::Status& status) {
   if (status.ok()) return 0;
+  // A success leaves the last error, as errno does.
   last_code = static_cast<int>(status.code());
   last_text = std::string(status.message());
   return last_code;
@@ -39,6 +41,7 @@ ObjectId IdOf(const char* id) {
   return *ObjectId::FromBinary(absl::string_view(id, ObjectId::kSize));
 }
 
+// Ids are one array of 20 bytes each, so bindings pass them without a copy per id.
 std::vector<ObjectId> IdsOf(const char* ids, size_t n) {
   std::vector<ObjectId> result;
   result.reserve(n);
@@ -56,6 +59,7 @@ std::vector<std::string> NamesOf(const char* names, size_t n) {
 }
 
 internal::Call* StateOf(const AnyCall& call) {
+  // Every alternative of AnyCall is a call, so the functions of this folder share one handle type.
   return std::visit([](const auto& future) { return StateOfFuture(future); }, call);
 }
 
@@ -64,8 +68,9 @@ absl::Status OutcomeOf(const AnyCall& call) {
 }
 
 phx_call* Handle(AnyCall call) {
+  // The caller passed a writer or future that another call has consumed.
   if (StateOf(call) == nullptr) {
-    Report(absl::FailedPreconditionError("a handle that was used up"));
+    Report(absl::FailedPreconditionError("the handle has been consumed"));
     return nullptr;
   }
   return new phx_call{std::move(call)};

@@ -1,7 +1,7 @@
-// What the handles of phalanx/c.h are, and how its functions report errors.
+// The structs behind the handles of phalanx/c.h, and how its functions report errors.
 //
-// Each handle is freed by its own function; what it shares with others (a connection, a buffer's
-// pages) lives as long as any of them. The rules for threads are those of phalanx/c.h.
+// Each handle is freed by its own function. State that handles share (a connection, a buffer's
+// pages) lives as long as any of them. The thread rules are those of phalanx/c.h.
 #ifndef PHALANX_RUNTIME_C_HANDLES_H_
 #define PHALANX_RUNTIME_C_HANDLES_H_
 
@@ -27,26 +27,26 @@ namespace phalanx::c {
 
 using Creating = std::shared_ptr<internal::CreateCall>;
 
-// A Create is no Future: its result can be taken once.
+// A Create is not a Future: its result can be taken only once.
 using AnyCall = std::variant<Future<PutResult>, Future<Buffer>, Future<std::vector<Buffer>>,
                              Future<Done>, Future<int>, Future<bool>, Future<ObjectStatus>,
                              Future<BroadcastProgress>, Future<std::vector<ObjectId>>, Creating>;
 
-// Remembers `status` as this thread's last error, if it is one; its code.
+// Stores `status` as this thread's last error, unless it is OK, and returns its code.
 int Report(const absl::Status& status);
 
-// Less than 0 is for ever.
+// A negative number means no limit.
 absl::Duration DurationOf(int64_t nanos);
 ObjectId IdOf(const char* id);
 std::vector<ObjectId> IdsOf(const char* ids, size_t n);
-// n texts, one after the other, each with its zero byte.
+// Reads n strings, one after the other, each with its terminating zero.
 std::vector<std::string> NamesOf(const char* names, size_t n);
 
-// A call's handle. The nil call of a Future without one is refused with FailedPrecondition.
+// Returns a call's handle. Returns null, with FailedPrecondition, for a Future without a call.
 phx_call* Handle(AnyCall call);
-// Null when the call ended before it had a state.
+// Returns null if the call ended before it had a state.
 internal::Call* StateOf(const AnyCall& call);
-// How it ended. REQUIRES: it has.
+// Returns how the call ended. REQUIRES: the call has ended.
 absl::Status OutcomeOf(const AnyCall& call);
 
 }  // namespace phalanx::c

@@ -1,4 +1,4 @@
-// Holds, and references on their way.
+// Holds, and references in transit.
 
 #include <cstring>
 
@@ -17,6 +17,7 @@ int phx_hold(phx_client* client, const char* ids, size_t n) {
 int phx_transit(phx_client* client, const char* id, char* token) {
   const auto made = client->client->Transit(IdOf(id));
   if (!made.ok()) return Report(made.status());
+  // The header requires room for 24 bytes, the size of every token.
   std::memcpy(token, made->data(), made->size());
   return 0;
 }

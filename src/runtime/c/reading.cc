@@ -1,4 +1,4 @@
-// Get, private pages, streams, and what is asked about objects.
+// Get, private pages, streams, and queries about objects.
 
 #include <sys/mman.h>
 
@@ -22,6 +22,7 @@ phx_call* phx_get(phx_client* client, const char* ids, size_t n, uint64_t offset
   options.timeout = DurationOf(timeout);
   options.offset = offset;
   options.length = length;
+  // One id stays a plain Get: it needs no window and no sorting.
   if (n == 1) return Handle(client->client->Get(IdOf(ids), options));
   return Handle(client->client->GetMany(IdsOf(ids, n), options));
 }
@@ -53,6 +54,7 @@ uint64_t phx_stream_size(phx_stream* stream) { return stream->stream.object_size
 
 size_t phx_stream_metadata(phx_stream* stream, char* metadata) {
   const absl::string_view text = stream->stream.metadata();
+  // memcpy must not get a null pointer, which an empty view has.
   if (!text.empty()) std::memcpy(metadata, text.data(), text.size());
   return text.size();
 }
@@ -64,6 +66,7 @@ char* phx_private_pages(const phx_buffer* buffer) {
 }
 
 void phx_private_free(char* pages, size_t size) {
+  // phx_private_pages returns null for small objects, so null is allowed.
   if (pages != nullptr) munmap(pages, size);
 }
 

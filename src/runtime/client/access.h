@@ -1,4 +1,4 @@
-// What the library's own parts see of clients and futures.
+// Gives the parts of the client library access to private members of Client, Future and Buffer.
 #ifndef PHALANX_RUNTIME_CLIENT_ACCESS_H_
 #define PHALANX_RUNTIME_CLIENT_ACCESS_H_
 
@@ -19,7 +19,8 @@ class Access {
   static const std::shared_ptr<FutureState<T>>& StateOf(const Future<T>& future) {
     return future.state_;
   }
-  // FileMapping::PrivatePages of what the buffer looks at. They must be unmapped before it is gone.
+  // FileMapping::PrivatePages of the bytes that the buffer shows. The caller must unmap the pages
+  // before it drops the buffer. Null if there are none.
   static char* PrivatePagesOf(const Buffer& buffer);
 };
 

@@ -1,4 +1,4 @@
-// Where a node's socket is: "unix:/run/phalanx/node.sock" or a path.
+// Parses the address of a node's socket: "unix:/run/phalanx/node.sock" or a path.
 //
 // Functions, any thread.
 #ifndef PHALANX_RUNTIME_CLIENT_ADDRESS_H_
@@ -11,8 +11,8 @@
 
 namespace phalanx::internal {
 
-// The socket's path. InvalidArgument for another scheme, and for a path that is empty or does not
-// fit into a socket address (107 bytes); the text names the address.
+// Returns the socket's path. InvalidArgument for another scheme, and for a path that is empty or
+// does not fit into a socket address (107 bytes); the text names the address.
 absl::StatusOr<std::string> SocketPath(absl::string_view address);
 
 }  // namespace phalanx::internal

@@ -1,7 +1,8 @@
-// A barrier: a tree of empty objects. Each participant waits for those below it, puts its own, and
-// waits for that of the top, which everybody gets; a participant that comes again finds it there.
+// A barrier is a tree of empty objects. Each participant waits for the objects of its children,
+// puts its own object, and then waits for the object of the root, which every participant gets. A
+// participant that calls the barrier a second time finds the root's object and passes.
 //
-//   index 0 ◄── 1..32 ◄── 33..1056 ◄── ...        arrivals; then everybody ◄── 0
+// |   index 0 ◄── 1..32 ◄── 33..1056 ◄── ...        arrivals; then every participant ◄── 0
 //
 // Guarded by the connection's lock.
 #ifndef PHALANX_RUNTIME_CLIENT_BARRIER_CALL_H_
@@ -18,13 +19,13 @@
 
 namespace phalanx::internal {
 
-// How many arrivals a participant waits for.
+// The number of children for which a participant waits.
 inline constexpr size_t kBarrierFanIn = 32;
 
 class BarrierCall final : public FutureState<Done> {
  public:
-  // The ids of the top, of this participant (the top's for the top itself), and of those directly
-  // below it.
+  // Takes the ids of the root, of this participant (the root's own id at the root), and of its
+  // children.
   BarrierCall(std::shared_ptr<Connection> connection, const ObjectId& top, const ObjectId& own,
               std::vector<ObjectId> below)
       : FutureState(std::move(connection), "Barrier", own), top_(top), below_(std::move(below)) {}
@@ -35,8 +36,8 @@ class BarrierCall final : public FutureState<Done> {
   void OnAnswer(uint64_t request, const local::Answer& answer) override;
 
  private:
-  // Requests by their place in the row: a Get of the top, Gets of those below, a Put, and the
-  // Delete of what was put, whose answer is of no interest.
+  // The requests by their place in the row: a Get of the root, the Gets of the children, a Put, and
+  // the Delete of this participant's object. The call ignores the answer of the Delete.
   uint64_t GetBelow(size_t i) const { return first_ + 1 + i; }
   uint64_t put() const { return GetBelow(below_.size()); }
   local::Request GetOf(const ObjectId& id, uint64_t number) const;

@@ -27,7 +27,7 @@ namespace internal {
 
 char* Access::PrivatePagesOf(const Buffer& buffer) {
   const FileMapping* mapping = buffer.state_ == nullptr ? nullptr : buffer.state_->pin.mapping();
-  // Small objects share the pages of a file: what they are worth is copied sooner than mapped.
+  // Small objects share the pages of a file. Copying them costs less than mapping their pages.
   if (mapping == nullptr || buffer.size() < object_store::kOwnFileBytes) return nullptr;
   return mapping->PrivatePages(static_cast<uint64_t>(buffer.data() - mapping->data()),
                                buffer.size());
@@ -37,6 +37,8 @@ absl::StatusOr<Buffer> BufferFrom(Call& call, const local::Answer& answer, uint6
                                   uint64_t length) {
   auto state = std::make_shared<BufferState>();
   state->id = call.id();
+  // The answer points into the receive buffer, which the next frame overwrites, so small objects
+  // are copied here.
   if (const auto* object = std::get_if<local::Object>(&answer)) {
     state->object_size = object->object_size;
     state->metadata = std::string(object->metadata);
@@ -50,6 +52,8 @@ absl::StatusOr<Buffer> BufferFrom(Call& call, const local::Answer& answer, uint6
   state->object_size = mapped->object_size;
   state->metadata = std::string(mapped->metadata);
   state->pin = std::move(taken->pin);
+  // The node maps whole objects; the range is cut here, so Gets of several ranges share one
+  // mapping.
   const uint64_t begin = std::min<uint64_t>(offset, taken->bytes.size());
   state->view = taken->bytes.substr(begin, length);
   return Buffer(std::move(state));

@@ -1,6 +1,7 @@
-// What a Buffer shares: a part of an object, in the node's memory or, if small, in its own.
+// The state that copies of a Buffer share: a range of an object, in the node's memory or, if the
+// object is small, in `own`.
 //
-// Immutable; any thread may drop the last reference.
+// Immutable; any thread can drop the last reference.
 #ifndef PHALANX_RUNTIME_CLIENT_BUFFER_STATE_H_
 #define PHALANX_RUNTIME_CLIENT_BUFFER_STATE_H_
 
@@ -22,11 +23,11 @@ struct BufferState {
   std::string metadata;
   std::string own;
   HeldPin pin;
-  absl::string_view view;  // into `own` or into what `pin` keeps
+  absl::string_view view;  // into `own` or into the memory that `pin` holds
 };
 
-// The Buffer that answers a Get of [offset, offset + length); lock held. Errors: what the node
-// said, or as Connection::Take.
+// Returns the Buffer for an answer to a Get of [offset, offset + length); lock held. Errors: the
+// error in the node's answer, or as Connection::Take.
 absl::StatusOr<Buffer> BufferFrom(Call& call, const local::Answer& answer, uint64_t offset,
                                   uint64_t length);
 

@@ -11,11 +11,12 @@ absl::Status Call::Explain(const absl::Status& why) const {
 }
 
 void Call::LetGo() {
+  // The node has dropped all holds of a connection that has failed.
   if (holds_ && connection_->status().ok()) connection_->Send(local::Unhold{{id_}});
 }
 
 absl::Status Call::Unexpected() const {
-  return Explain(absl::StatusCode::kInternal, "the node's answer is not one to this request");
+  return Explain(absl::StatusCode::kInternal, "the node's answer does not match the request");
 }
 
 absl::Status Call::Refusal(const local::Answer& answer) const {

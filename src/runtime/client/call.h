@@ -1,9 +1,9 @@
-// A call in progress: one request, or a row of them, whose answers make one result; and
-// FutureState, a call whose result a Future hands out.
+// A call in progress: one request, or a row of requests, whose answers make one result. FutureState
+// is a call whose result a Future returns.
 //
-// Owned by the futures that wait for it and, until it ends, by its connection. What answers change
-// is guarded by the connection's lock; `done` and the result may be read without it once done() is
-// true.
+// Owned by the futures that wait for it and, until it ends, by its connection. State that answers
+// change is guarded by the connection's lock; `done` and the result can be read without the lock
+// once done() is true.
 #ifndef PHALANX_RUNTIME_CLIENT_CALL_H_
 #define PHALANX_RUNTIME_CLIENT_CALL_H_
 
@@ -30,40 +30,44 @@ namespace local = object_store::local;
 
 class Call : public std::enable_shared_from_this<Call> {
  public:
-  // `verb` ("Get") is for messages, and a literal.
+  // `verb` ("Get") appears in error messages; it must be a string literal.
   Call(std::shared_ptr<Connection> connection, const char* verb, const ObjectId& id)
       : connection_(std::move(connection)), verb_(verb), id_(id) {}
   virtual ~Call() = default;
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  // Before it is started: the client holds the object that it makes from its first request on,
-  // unless it fails.
+  // Before Start: the client holds the object that the call creates from the first request on,
+  // unless the call fails.
   void HoldFirst() { holds_first_ = true; }
-  // Lock held; before it begins. The client holds the object from now on, unless the call fails.
+  // Lock held; before the call begins. The client holds the object from now on, unless the call
+  // fails.
   void HoldUnlessItFails() { holds_ = true; }
-  // Whether it has done so.
+  // Returns whether the client holds the object through this call.
   bool holds() const { return holds_; }
 
-  // Lock held; not called once the call has ended. `answer` points into the receive buffer.
+  // Lock held; not called after the call has ended. `answer` points into the receive buffer.
   virtual void OnAnswer(uint64_t request, const local::Answer& answer) = 0;
-  // Lock held: the call ends without an answer (the connection broke, the deadline passed, Cancel).
+  // Lock held. Ends the call without an answer: the connection broke, the deadline passed, or the
+  // caller called Cancel.
   virtual void OnFailure(const absl::Status& why) = 0;
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   Connection& connection() const { return *connection_; }
   const std::shared_ptr<Connection>& shared_connection() const { return connection_; }
   const ObjectId& id() const { return id_; }
-  // `why` with the verb, the object and the node's address in front.
+  // Prefixes `why` with the verb, the object and the node's address.
   absl::Status Explain(const absl::Status& why) const;
   absl::Status Explain(absl::StatusCode code, absl::string_view why) const {
     return Explain(absl::Status(code, why));
   }
-  // For an answer of a kind that does not belong to the request.
+  // The error for an answer of a kind that does not belong to the request.
   absl::Status Unexpected() const;
-  // Why a call fails whose answer was to be of another kind: as the node said, or Unexpected.
+  // The error of a call whose answer has another kind than expected: the node's own error if the
+  // answer carries one, else Unexpected.
   absl::Status Refusal(const local::Answer& answer) const;
-  // The answer as the kind that belongs to the request, or why the call fails.
+  // Returns the answer as the kind that belongs to the request, or the error with which the call
+  // fails.
   template <typename Kind>
   absl::StatusOr<const Kind*> Expect(const local::Answer& answer) const {
     if (const Kind* expected = std::get_if<Kind>(&answer)) return expected;
@@ -71,7 +75,7 @@ class Call : public std::enable_shared_from_this<Call> {
   }
 
  protected:
-  // Lock held: the call has failed.
+  // Lock held. The call has failed: drops the hold that it took.
   void LetGo();
 
  private:
@@ -82,7 +86,7 @@ class Call : public std::enable_shared_from_this<Call> {
   const char* const verb_;
   const ObjectId id_;
 
-  // The connection's: the numbers [first_, first_ + requests_) are this call's.
+  // Used by the connection: the numbers [first_, first_ + requests_) belong to this call.
   uint64_t first_ = 0;
   uint64_t requests_ = 0;
   Instant deadline_ = Instant::Infinite();
@@ -96,7 +100,7 @@ struct FutureState : public Call {
   using Result = absl::StatusOr<T>;
   using Call::Call;
 
-  // Lock held: the call ends with this.
+  // Lock held. Ends the call with this result.
   void Set(Result value) {
     result.emplace(std::move(value));
     if (!result->ok()) LetGo();
@@ -111,8 +115,8 @@ struct FutureState : public Call {
   void OnFailure(const absl::Status& why) override { Set(Explain(why)); }
   void OnAnswer(uint64_t, const local::Answer&) override { Set(Unexpected()); }
 
-  // For a call that ends, with a value or a status, before it began, and is not known to any other
-  // thread. No lock.
+  // Returns a call that has already ended, with a value or a status, and that no other thread
+  // knows. No lock.
   template <typename Value>
   static std::shared_ptr<FutureState> Ended(std::shared_ptr<Connection> connection,
                                             const char* verb, const ObjectId& id, Value&& value) {
@@ -127,7 +131,7 @@ struct FutureState : public Call {
             callback = std::move(callback)]() mutable { callback(*self->result); };
   }
 
-  // Told, lock held, when this call ends.
+  // Called with the lock held when this call ends.
   using PartOf = absl::AnyInvocable<void(const absl::Status&)>;
   PartOf part_of;
 

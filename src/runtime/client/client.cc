@@ -59,7 +59,7 @@ struct ProgressCall final : public FutureState<BroadcastProgress> {
     const local::Described& described = **expected;
     if (!described.known || described.deleted) {
       return Set(
-          Explain(absl::NotFoundError(described.deleted ? "it was deleted" : "nobody has put it")));
+          Explain(absl::NotFoundError(described.deleted ? "it was deleted" : "it does not exist")));
     }
     BroadcastProgress progress;
     progress.nodes = static_cast<int>(described.named);
@@ -72,6 +72,7 @@ struct ProgressCall final : public FutureState<BroadcastProgress> {
   }
 };
 
+// Node names go into one message, whose size is limited.
 absl::Status CheckNodes(absl::Span<const std::string> nodes) {
   if (nodes.empty() || nodes.size() > local::kMaxNodeNames) {
     return absl::InvalidArgumentError(
@@ -85,6 +86,7 @@ absl::Status CheckNodes(absl::Span<const std::string> nodes) {
   return absl::OkStatus();
 }
 
+// Contains means complete somewhere: a Get could then return without waiting for a writer.
 struct ContainsCall final : public FutureState<bool> {
   using FutureState::FutureState;
   void OnAnswer(uint64_t, const local::Answer& answer) override {
@@ -94,7 +96,7 @@ struct ContainsCall final : public FutureState<bool> {
   }
 };
 
-// Empty: the program's private cluster.
+// Returns an empty string for the program's private cluster.
 std::string NamedAddress(const ClientOptions& options) {
   if (!options.address.empty()) return options.address;
   const char* address = std::getenv("PHALANX_ADDRESS");
@@ -105,6 +107,7 @@ absl::StatusOr<std::shared_ptr<Connection>> OpenAt(const std::string& address,
                                                    const ClientOptions& options) {
   internal::ConnectionOptions to;
   PHALANX_ASSIGN_OR_RETURN(to.socket_path, internal::SocketPath(address));
+  // Error messages always show the scheme, whichever form the caller used.
   to.address = absl::StrCat("unix:", to.socket_path);
   to.connect_timeout = options.connect_timeout;
   to.callback_thread = options.callback_thread;
@@ -121,7 +124,8 @@ absl::StatusOr<std::shared_ptr<Connection>> OpenConnection(const ClientOptions& 
   PHALANX_ASSIGN_OR_RETURN(std::string address, start());
   absl::StatusOr<std::shared_ptr<Connection>> connection = OpenAt(address, options);
   if (!absl::IsUnavailable(connection.status())) return connection;
-  // A daemon that is being killed looks alive until its descriptors are closed; a new one follows.
+  // A daemon that is being killed looks alive until its descriptors are closed. The second attempt
+  // starts a new one.
   PHALANX_ASSIGN_OR_RETURN(address, start());
   return OpenAt(address, options);
 }
@@ -148,6 +152,8 @@ Future<PutResult> Client::Put(const ObjectId& id, absl::string_view bytes, PutOp
   absl::Status status = connection_->CheckProcess();
   if (status.ok()) status = internal::CheckPut(id, bytes.size(), options);
   if (!status.ok()) return refuse(std::move(status));
+  // Large objects are written straight into the node's memory. Smaller ones travel in the message,
+  // which saves a round trip and a mapping.
   if (bytes.size() >= object_store::kOwnFileBytes) {
     auto writer = internal::WriterState::Open(connection_, id, bytes.size(), options);
     if (!writer.ok()) return refuse(writer.status());
@@ -155,9 +161,12 @@ Future<PutResult> Client::Put(const ObjectId& id, absl::string_view bytes, PutOp
     return (*writer)->Seal();
   }
   const Instant deadline = MonotonicNow() + options.timeout;
+  // The bytes are copied into the message, so the caller can reuse its memory at once.
   auto call = std::make_shared<internal::PutCall>(connection_, "Put", id);
+  // The node refuses Puts beyond its limit of bytes in flight, so the wait for room is here.
   status = connection_->ReservePutBytes(bytes.size(), deadline);
   if (!status.ok()) return refuse(call->Explain(status));
+  // Before the request, so that the object cannot be deleted before the client holds it.
   if (options.owned) call->HoldFirst();
   return StartOne<PutResult>(call, deadline, [&](uint64_t request) {
     return local::Put{request, internal::Describe(id, options), bytes};
@@ -166,6 +175,7 @@ Future<PutResult> Client::Put(const ObjectId& id, absl::string_view bytes, PutOp
 
 absl::StatusOr<WritableBuffer> Client::Create(const ObjectId& id, uint64_t size,
                                               PutOptions options) {
+  // WriterState does all checks, because a Create also starts from the C functions.
   PHALANX_ASSIGN_OR_RETURN(std::shared_ptr<internal::WriterState> writer,
                            internal::WriterState::Open(connection_, id, size, options));
   return WritableBuffer(std::move(writer));
@@ -177,6 +187,7 @@ Future<Buffer> Client::Get(const ObjectId& id, GetOptions options) {
   const absl::Status status = CheckId(*connection_, id);
   if (!status.ok()) return Refused<Buffer>(connection_, "Get", id, status);
   auto call = std::make_shared<internal::GetCall>(connection_, "Get", id);
+  // The node maps the whole object; the answer is cut to the range here.
   call->offset = options.offset;
   call->length = options.length;
   return StartOne<Buffer>(call, MonotonicNow() + options.timeout, [&](uint64_t request) {
@@ -185,6 +196,7 @@ Future<Buffer> Client::Get(const ObjectId& id, GetOptions options) {
 }
 
 Future<std::vector<Buffer>> Client::GetMany(absl::Span<const ObjectId> ids, GetOptions options) {
+  // One bad id fails the whole call before any request is sent.
   for (const ObjectId& id : ids) {
     const absl::Status status = CheckId(*connection_, id);
     if (!status.ok()) return Refused<std::vector<Buffer>>(connection_, "GetMany", id, status);
@@ -199,10 +211,11 @@ Future<std::vector<Client::Arrival>> Client::GetFirst(absl::Span<const ObjectId>
     const absl::Status status = CheckId(*connection_, id);
     if (!status.ok()) return Refused<Result>(connection_, "GetFirst", id, status);
   }
+  // More objects than ids can never arrive, so the call would wait until its deadline.
   if (count > ids.size()) {
     return Refused<Result>(connection_, "GetFirst", ObjectId(),
-                           absl::InvalidArgumentError(
-                               absl::StrCat("the first ", count, " of ", ids.size(), " objects")));
+                           absl::InvalidArgumentError(absl::StrCat(
+                               "cannot get the first ", count, " of ", ids.size(), " objects")));
   }
   return internal::GetFirstOf(connection_, ids, count, options);
 }
@@ -214,6 +227,7 @@ absl::StatusOr<size_t> Client::GetInto(const ObjectId& id, absl::Span<char> into
     return absl::InvalidArgumentError(absl::StrCat("GetInto of ", id.hex(), ": ", buffer.size(),
                                                    " bytes do not fit into ", into.size()));
   }
+  // memcpy must not get a null pointer, which an empty buffer has.
   if (buffer.size() > 0) std::memcpy(into.data(), buffer.data(), buffer.size());
   return buffer.size();
 }
@@ -221,9 +235,11 @@ absl::StatusOr<size_t> Client::GetInto(const ObjectId& id, absl::Span<char> into
 absl::StatusOr<ObjectStream> Client::GetStream(const ObjectId& id, absl::Duration timeout) {
   PHALANX_RETURN_IF_ERROR(CheckId(*connection_, id));
   auto call = std::make_shared<internal::StreamCall>(connection_, "GetStream", id);
+  // Made before Start: its destructor cancels the Get if the wait below fails.
   auto state = std::make_shared<internal::StreamState>(call);
   const uint64_t request = connection_->NewRequests(1);
-  // The stream lives longer than the wait for its beginning, so the deadline is this side's alone.
+  // The stream lives longer than the wait for its first bytes, so only this client enforces the
+  // deadline.
   connection_->Start(call, request, 1, Instant::Infinite(),
                      local::Get{request, id, true, absl::InfiniteDuration(), 0, UINT64_MAX});
   PHALANX_RETURN_IF_ERROR(call->WaitForView(MonotonicNow() + timeout));
@@ -274,6 +290,7 @@ Future<int> Client::Prefetch(const ObjectId& id, std::vector<std::string> nodes,
 
 Future<int> Client::Broadcast(const ObjectId& id, BroadcastOptions options) {
   absl::Status status = CheckId(*connection_, id);
+  // "*" stands for all nodes; the directory resolves names, so unknown ones are no error here.
   status.Update(CheckNodes(options.nodes));
   if (!status.ok()) return Refused<int>(connection_, "Broadcast", id, status);
   return StartOne<int>(std::make_shared<CountCall<int>>(connection_, "Broadcast", id),
@@ -310,6 +327,7 @@ Future<BroadcastProgress> Client::ProgressOf(const ObjectId& id, std::vector<std
 
 // ---------------------------------------------------------------------------- names, driving
 
+// Names are hashed here, so no request is needed and the id is known before the object exists.
 ObjectId Client::Id(absl::string_view name) const { return ObjectId::FromName(name_space_, name); }
 
 int Client::fd() const { return connection_->fd(); }

@@ -1,6 +1,6 @@
-"""What the client library brings into a program: no protobuf, no gRPC, nothing of the daemons.
+"""Checks what the client library links into a program: no protobuf, no gRPC, no daemon code.
 
-usage: client_links_test PROGRAM, any that is linked with the client
+usage: client_links_test PROGRAM, any program that links the client
 """
 
 import pathlib
@@ -22,17 +22,17 @@ def _lines(*command):
 
 
 class ClientLinksTest(unittest.TestCase):
-    def test_the_build_depends_on_no_foreign_library(self):
+    def test_build_depends_on_no_foreign_library(self):
         lines = pathlib.Path("src/runtime/client/client_reaches.txt").read_text().splitlines()
         self.assertEqual(lines, ["//src/runtime/client:client"])
 
-    def test_the_program_loads_abseil_and_the_system_alone(self):
+    def test_program_loads_only_abseil_and_system_libraries(self):
         needed = [line for line in _lines("readelf", "-d", sys.argv[1]) if "NEEDED" in line]
         self.assertTrue(needed)
         strangers = [line for line in needed if not ALLOWED.search(line)]
         self.assertEqual(strangers, [])
 
-    def test_no_symbol_is_of_a_foreign_library(self):
+    def test_no_symbol_belongs_to_a_foreign_library(self):
         symbols = _lines("nm", "--demangle", sys.argv[1])
         self.assertTrue(any("phalanx::Client::Connect" in symbol for symbol in symbols))
         self.assertEqual([symbol for symbol in symbols if FOREIGN.search(symbol)], [])

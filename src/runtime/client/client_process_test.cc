@@ -1,4 +1,4 @@
-// What happens to clients when processes are made, stopped and killed.
+// Clients while processes are started, stopped and killed.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -45,8 +45,7 @@ std::shared_ptr<Client> ConnectTo(const std::string& address) {
   return *client;
 }
 
-// The exit status of a child that runs `body` and ends with what it returns; -1 if a signal ended
-// it.
+// Returns the exit status of a child that runs `body`; -1 if a signal ended it.
 int InChild(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) _exit(body());
@@ -97,7 +96,7 @@ TEST_F(EmbeddedTest, ClientsOfAProcessShareOnePrivateCluster) {
   EXPECT_EQ(second->Get(Id(1)).Wait()->view(), "bytes");
 }
 
-TEST_F(EmbeddedTest, ItEndsWithTheProcessHoweverThatEnds) {
+TEST_F(EmbeddedTest, TheClusterEndsWithTheProcess) {
   for (const bool killed : {false, true}) {
     int result[2];
     ASSERT_EQ(pipe(result), 0);
@@ -118,7 +117,7 @@ TEST_F(EmbeddedTest, ItEndsWithTheProcessHoweverThatEnds) {
   }
 }
 
-TEST_F(EmbeddedTest, ItEndsWithTheProcessAlthoughAChildLivesOn) {
+TEST_F(EmbeddedTest, TheClusterEndsAlthoughAChildProcessLives) {
   int result[2];
   int hold[2];
   ASSERT_EQ(pipe(result), 0);
@@ -128,7 +127,7 @@ TEST_F(EmbeddedTest, ItEndsWithTheProcessAlthoughAChildLivesOn) {
     auto client = Client::Connect();
     const pid_t daemon = client.ok() ? DaemonOf(**client) : -1;
     if (fork() == 0) {
-      // Lives until the test lets it go.
+      // Lives until the test ends it.
       char byte = 0;
       close(hold[1]);
       _exit(static_cast<int>(read(hold[0], &byte, 1)));
@@ -144,7 +143,7 @@ TEST_F(EmbeddedTest, ItEndsWithTheProcessAlthoughAChildLivesOn) {
   for (const int fd : {result[0], result[1], hold[0], hold[1]}) close(fd);
 }
 
-TEST_F(EmbeddedTest, ADeadOneIsReplaced) {
+TEST_F(EmbeddedTest, ADeadClusterIsReplaced) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const auto first, Client::Connect());
   const pid_t daemon = DaemonOf(*first);
   kill(daemon, SIGKILL);
@@ -156,7 +155,7 @@ TEST_F(EmbeddedTest, ADeadOneIsReplaced) {
   PHALANX_EXPECT_OK(second->Put(Id(1), "x").Wait());
 }
 
-TEST_F(EmbeddedTest, AChildGetsOneOfItsOwn) {
+TEST_F(EmbeddedTest, AChildProcessStartsItsOwnCluster) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const auto client, Client::Connect());
   EXPECT_EQ(InChild([&] {
               auto own = Client::Connect();
@@ -167,8 +166,8 @@ TEST_F(EmbeddedTest, AChildGetsOneOfItsOwn) {
   PHALANX_EXPECT_OK(client->Put(Id(2), "x").Wait());
 }
 
-TEST_F(EmbeddedTest, WhatGoesWrongIsSaid) {
-  // Each in a child, which has no cluster yet.
+TEST_F(EmbeddedTest, ErrorsNameTheirCause) {
+  // Each case in a child, which has no cluster yet.
   const auto code_with = [](const char* variable, const char* value, const char* text,
                             absl::Duration patience = absl::Minutes(1)) {
     return InChild([&] {
@@ -182,7 +181,7 @@ TEST_F(EmbeddedTest, WhatGoesWrongIsSaid) {
   };
   EXPECT_EQ(code_with("PHALANX_BINARY", "/nowhere/phalanx", "/nowhere/phalanx"),
             static_cast<int>(absl::StatusCode::kNotFound));
-  EXPECT_EQ(code_with("PHALANX_BINARY", "/bin/false", "ended at once"),
+  EXPECT_EQ(code_with("PHALANX_BINARY", "/bin/false", "ended before it was ready"),
             static_cast<int>(absl::StatusCode::kUnavailable));
   EXPECT_EQ(code_with("PHALANX_TEST_NODE", "fail", "no room on this machine"),
             static_cast<int>(absl::StatusCode::kUnavailable));
@@ -213,7 +212,7 @@ TEST_F(EmbeddedTest, ADaemonThatWasNotReadyInTimeLeavesOneZombieAtMost) {
               setenv("PHALANX_TEST_NODE", "silent", 1);
               for (int i = 0; i < 3; ++i) {
                 if (Client::Connect(options).ok()) return 1;
-                // Ended, and not reaped by this.
+                // Ended, but not reaped by this call.
                 siginfo_t info;
                 waitid(P_ALL, 0, &info, WEXITED | WNOWAIT);
               }
@@ -227,7 +226,7 @@ TEST_F(EmbeddedTest, ADaemonThatWasNotReadyInTimeLeavesOneZombieAtMost) {
             0);
 }
 
-TEST_F(EmbeddedTest, TheExecutableIsLookedForBesideTheProgramAndAlongPath) {
+TEST_F(EmbeddedTest, FindsTheExecutableBesideTheProgramAndOnPath) {
   unsetenv("PHALANX_BINARY");
   setenv("PATH", "/first:/second", 1);
   const std::vector<std::string> candidates = internal::ExecutableCandidates();
@@ -237,9 +236,9 @@ TEST_F(EmbeddedTest, TheExecutableIsLookedForBesideTheProgramAndAlongPath) {
   EXPECT_EQ(candidates.back(), "/second/phalanx");
 }
 
-// ---------------------------------------------------------------------------- a daemon that dies
+// ---------------------------------------------------------------------------- daemon death
 
-TEST_F(EmbeddedTest, ADaemonsDeathEndsEverythingAndViewsStay) {
+TEST_F(EmbeddedTest, ADaemonsDeathEndsCallsAndKeepsViews) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const auto client, Client::Connect());
   const std::string bytes(3 << 20, 'v');
   PHALANX_ASSERT_OK(client->Put(Id(101), bytes).Wait());
@@ -269,7 +268,7 @@ TEST_F(EmbeddedTest, ADaemonsDeathEndsEverythingAndViewsStay) {
   streamed.span()[0] = 'x';
   EXPECT_TRUE(large.view() == bytes);
   EXPECT_TRUE(medium.view() == std::string(100000, 'm'));
-  // The program's loop is not kept busy by a dead connection.
+  // A dead connection does not keep the program's loop busy.
   pollfd idle{client->fd(), POLLIN, 0};
   EXPECT_EQ(poll(&idle, 1, 0), 0);
 }
@@ -292,7 +291,7 @@ TEST_F(EmbeddedTest, ADaemonKilledAtAnyMomentIsNoticed) {
   }
 }
 
-TEST_F(EmbeddedTest, AStoppedDaemonDoesNotKeepAnybodyBeyondADeadline) {
+TEST_F(EmbeddedTest, CallsToAStoppedDaemonEndAtTheirDeadline) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const auto client, Client::Connect());
   const pid_t daemon = DaemonOf(*client);
   kill(daemon, SIGSTOP);
@@ -307,7 +306,7 @@ TEST_F(EmbeddedTest, AStoppedDaemonDoesNotKeepAnybodyBeyondADeadline) {
   EXPECT_EQ(client->Get(Id(1)).Wait()->view(), "x");
 }
 
-// ---------------------------------------------------------------------------- clients that die
+// ---------------------------------------------------------------------------- client death
 
 TEST(ClientProcess, APinOfAKilledClientIsReleasedAndItsPagesAreNotReused) {
   LocalNode node;
@@ -347,7 +346,7 @@ TEST(ClientProcess, SegmentsOfAKilledClientAreReusedOnceItHasEnded) {
   node.Await([&] { return node.memory().stats().condemned_bytes == 0; });
 }
 
-TEST(ClientProcess, ClientsWithoutDescriptorsLoseOneGetAndNotTheConnection) {
+TEST(ClientProcess, WithoutDescriptorsAGetFailsAndTheConnectionStays) {
   LocalNode node;
   const auto client = ConnectTo(node.address());
   const std::string bytes(2 << 20, 'x');
@@ -355,7 +354,7 @@ TEST(ClientProcess, ClientsWithoutDescriptorsLoseOneGetAndNotTheConnection) {
     PHALANX_ASSERT_OK(client->Put(Id(i), bytes).Wait());
     PHALANX_ASSERT_OK(ConnectTo(node.address())->Get(Id(i)).Wait());
   }
-  // Node and reader are one process here: the node has opened its descriptors above.
+  // Node and reader are one process here, so the node opened its descriptors before the limit.
   const auto reader = ConnectTo(node.address());
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -376,7 +375,7 @@ TEST(ClientProcess, ClientsWithoutDescriptorsLoseOneGetAndNotTheConnection) {
 
 // ---------------------------------------------------------------------------- fork
 
-TEST(ClientFork, AChildMayReadBuffersAndNothingElse) {
+TEST(ClientFork, AChildCanOnlyReadBuffers) {
   LocalNode node;
   auto client = ConnectTo(node.address());
   const std::string bytes(2 << 20, 'x');
@@ -411,7 +410,7 @@ TEST(ClientFork, AChildMayReadBuffersAndNothingElse) {
               return 0;
             }),
             0);
-  // Nothing of that was seen here.
+  // The parent saw none of that.
   EXPECT_TRUE(large.view() == bytes);
   std::fill(writer.span().begin(), writer.span().end(), 'w');
   PHALANX_EXPECT_OK(writer.Seal().Wait());
@@ -419,7 +418,7 @@ TEST(ClientFork, AChildMayReadBuffersAndNothingElse) {
   EXPECT_EQ(waiting.Wait()->view(), "came");
 }
 
-TEST(ClientFork, AChildMayHaveAClientOfItsOwn) {
+TEST(ClientFork, AChildCanHaveItsOwnClient) {
   LocalNode node;
   const auto client = ConnectTo(node.address());
   PHALANX_ASSERT_OK(client->Put(Id(1), "bytes").Wait());
@@ -461,7 +460,7 @@ TEST(ClientFork, ForkingWhileThreadsWaitIsSafe) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(ClientFork, PagesThatAChildMayStillSeeAreNotReused) {
+TEST(ClientFork, PagesThatAChildCanSeeAreNotReused) {
   for (const bool forked : {false, true}) {
     LocalNode node;
     const auto client = ConnectTo(node.address());

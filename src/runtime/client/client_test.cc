@@ -43,7 +43,7 @@ class ClientTest : public ::testing::Test {
     client_.reset();
     EXPECT_THAT(node_.CheckInvariants(), IsOk());
   }
-  // After which every pin of a client that left is released.
+  // Waits until the node has released every pin of the clients that left.
   void ExpectNoPins() {
     node_.Await([this] { return node_.store().stats().pins == 0; });
   }
@@ -56,7 +56,7 @@ class ClientTest : public ::testing::Test {
 
 class RoundTrip : public ClientTest, public ::testing::WithParamInterface<size_t> {};
 
-TEST_P(RoundTrip, WhatIsPutIsGot) {
+TEST_P(RoundTrip, GetReturnsThePutBytes) {
   const std::string bytes = Content(GetParam());
   PutOptions options;
   options.metadata = "dtype=float32";
@@ -80,7 +80,7 @@ TEST_P(RoundTrip, AnotherClientSeesTheSame) {
   EXPECT_TRUE(second.view() == bytes);
 }
 
-TEST_P(RoundTrip, AnObjectWrittenPieceByPieceIsWhole) {
+TEST_P(RoundTrip, AnObjectWrittenInPiecesIsComplete) {
   const std::string bytes = Content(GetParam());
   PHALANX_ASSERT_OK_AND_ASSIGN(WritableBuffer buffer, client_->Create(Id(1), bytes.size()));
   ASSERT_EQ(buffer.span().size(), bytes.size());
@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, RoundTrip,
 
 // ---------------------------------------------------------------------------- writing
 
-TEST_F(ClientTest, PuttingTheSameAgainIsNoError) {
+TEST_F(ClientTest, PuttingTheSameObjectAgainSucceeds) {
   const std::string bytes = Content(2 << 20);
   PHALANX_ASSERT_OK(client_->Put(Id(1), bytes).Wait());
   PHALANX_ASSERT_OK(client_->Put(Id(2), "small").Wait());
@@ -129,14 +129,14 @@ TEST_F(ClientTest, PuttingTheSameAgainIsNoError) {
   EXPECT_EQ(client_->Get(Id(2)).Wait()->view(), "small");
 }
 
-TEST_F(ClientTest, PuttingAnotherSizeIsAnErrorThatNamesTheObject) {
+TEST_F(ClientTest, PuttingAnotherSizeFailsAndNamesTheObject) {
   PHALANX_ASSERT_OK(client_->Put(Id(1), "five!").Wait());
   EXPECT_THAT(client_->Put(Id(1), "seven!!").Wait(),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        AllOf(HasSubstr(Id(1).hex()), HasSubstr(node_.address()))));
 }
 
-TEST_F(ClientTest, BadArgumentsAreRefusedBeforeAnythingIsSent) {
+TEST_F(ClientTest, RejectsBadArgumentsBeforeSending) {
   PutOptions options;
   options.slices = 65;
   EXPECT_THAT(client_->Put(Id(1), "x", options).Wait(),
@@ -163,7 +163,7 @@ TEST_F(ClientTest, MetadataOf4096BytesAnd64SlicesTravel) {
   EXPECT_TRUE(buffer.metadata() == options.metadata);
 }
 
-TEST_F(ClientTest, MoreThanTheNodeHoldsIsRefused) {
+TEST_F(ClientTest, RejectsObjectsLargerThanTheNode) {
   EXPECT_THAT(client_->Create(Id(1), uint64_t{1} << 30).status(),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(Id(1).hex())));
 }
@@ -181,10 +181,10 @@ TEST(FullNode, PutWaitsForMemoryUpToItsTimeout) {
   PHALANX_ASSERT_OK(client->Put(Id(2), more_than_half).Wait());
 }
 
-TEST_F(ClientTest, ManyPutsAtOnceAllArrive) {
+TEST_F(ClientTest, ManyConcurrentPutsSucceed) {
   const std::string bytes = Content(500000);
   std::vector<Future<PutResult>> puts;
-  // More than may be on their way together.
+  // More than can be in flight together.
   for (int i = 0; i < 150; ++i) puts.push_back(client_->Put(Id(i), bytes));
   for (const auto& put : puts) EXPECT_THAT(put.Wait(), IsOk());
   std::vector<ObjectId> ids;
@@ -200,7 +200,7 @@ TEST_F(ClientTest, WaitForAdoptionEndsWhenTheDirectoryAgrees) {
   PHALANX_EXPECT_OK(client_->Put(Id(2), Content(2 << 20), options).Wait());
 }
 
-TEST_F(ClientTest, PublishGoesForwardOnly) {
+TEST_F(ClientTest, PublishOnlyGoesForward) {
   for (const uint64_t size : {uint64_t{1000}, uint64_t{2} << 20}) {
     PHALANX_ASSERT_OK_AND_ASSIGN(WritableBuffer buffer,
                                  client_->Create(Id(static_cast<int>(size)), size));
@@ -232,9 +232,9 @@ TEST_F(ClientTest, SealedMemoryCannotBeWritten) {
   EXPECT_DEATH(place[0] = 'b', "");
 }
 
-TEST_F(ClientTest, TheSameFileIsWrittenAgainAndAgain) {
-  // The node gives the warm file out again, this client has it mapped still; readers of the object
-  // before keep their bytes meanwhile.
+TEST_F(ClientTest, TheSameFileIsReusedForNewObjects) {
+  // The node hands out the warm file again while this client still has it mapped. Readers of the
+  // earlier object keep their bytes.
   for (int i = 0; i < 20; ++i) {
     const std::string bytes = Content(3 << 20, i);
     PHALANX_ASSERT_OK(client_->Put(Id(i), bytes).Wait());
@@ -337,7 +337,7 @@ TEST_F(ClientTest, GetManyEndsWithTheFirstError) {
   node_.Await([&] { return node_.store().stats().waiting_gets == 0; });
 }
 
-TEST_F(ClientTest, GetFirstTakesThoseThatComeFirstAndCancelsTheRest) {
+TEST_F(ClientTest, GetFirstReturnsTheFirstArrivalsAndCancelsTheRest) {
   const std::vector<ObjectId> ids = {Id(0), Id(1), Id(2), Id(3)};
   const auto first = client_->GetFirst(ids, 2);
   PHALANX_ASSERT_OK(client_->Put(Id(2), "two").Wait());
@@ -352,7 +352,7 @@ TEST_F(ClientTest, GetFirstTakesThoseThatComeFirstAndCancelsTheRest) {
   EXPECT_TRUE(client_->GetFirst(ids, 0).Wait()->empty());
 }
 
-TEST_F(ClientTest, GetFirstForgivesAsManyErrorsAsItCan) {
+TEST_F(ClientTest, GetFirstToleratesErrorsWhileEnoughObjectsRemain) {
   GetOptions options;
   options.timeout = absl::Milliseconds(10);
   PHALANX_ASSERT_OK(client_->Put(Id(0), "zero").Wait());
@@ -363,7 +363,7 @@ TEST_F(ClientTest, GetFirstForgivesAsManyErrorsAsItCan) {
               StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
-TEST_F(ClientTest, ManyLargeObjectsAtOnce) {
+TEST_F(ClientTest, GetsManyLargeObjectsAtOnce) {
   std::vector<ObjectId> ids;
   for (int i = 0; i < 200; ++i) {
     ids.push_back(Id(i));
@@ -378,7 +378,7 @@ TEST_F(ClientTest, ManyLargeObjectsAtOnce) {
     EXPECT_EQ(node_.store_stats().pins, 200u);
   }
   ExpectNoPins();
-  // Mappings that were given up come back.
+  // Mappings that were dropped are mapped again.
   PHALANX_ASSERT_OK_AND_ASSIGN(const std::vector<Buffer> again, reader->GetMany(ids).Wait());
   for (int i = 0; i < 200; ++i) {
     EXPECT_TRUE(again[static_cast<size_t>(i)].view() == Content(1 << 20, i));
@@ -440,7 +440,7 @@ TEST_F(ClientTest, AStreamFollowsTheWriter) {
   }
 }
 
-TEST_F(ClientTest, AStreamIsToldWhenWhatItReadIsVoidAndStartsAgain) {
+TEST_F(ClientTest, AStreamReportsVoidBytesAndRestarts) {
   const size_t size = 2 << 20;
   auto writer = client_->Create(Id(1), size);
   PHALANX_ASSERT_OK(writer);
@@ -451,7 +451,7 @@ TEST_F(ClientTest, AStreamIsToldWhenWhatItReadIsVoidAndStartsAgain) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const absl::string_view provisional, stream.Next());
   EXPECT_EQ(provisional, std::string(1000, 'a'));
   writer->Abort();
-  // Another attempt with other bytes.
+  // Another attempt, with other bytes.
   const std::string bytes = Content(size + 5);
   PHALANX_ASSERT_OK(client_->Put(Id(1), bytes).Wait());
   EXPECT_THAT(stream.Next(), StatusIs(absl::StatusCode::kAborted, HasSubstr("void")));
@@ -465,13 +465,13 @@ TEST_F(ClientTest, AStreamIsToldWhenWhatItReadIsVoidAndStartsAgain) {
   EXPECT_EQ(stream.object_size(), size + 5);
 }
 
-TEST_F(ClientTest, AStreamThatNeverBeginsEndsAtItsDeadline) {
+TEST_F(ClientTest, AStreamWithoutBytesEndsAtItsDeadline) {
   EXPECT_THAT(client_->GetStream(Id(1), absl::Milliseconds(10)).status(),
-              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("not begun")));
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("no bytes have arrived")));
   node_.Await([&] { return node_.store().stats().waiting_gets == 0; });
 }
 
-TEST_F(ClientTest, ADroppedStreamLetsGo) {
+TEST_F(ClientTest, ADroppedStreamReleasesItsPins) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const WritableBuffer writer, client_->Create(Id(1), 2 << 20));
   const auto reader = ConnectTo(node_);
   { PHALANX_ASSERT_OK_AND_ASSIGN(const ObjectStream stream, reader->GetStream(Id(1))); }
@@ -481,7 +481,7 @@ TEST_F(ClientTest, ADroppedStreamLetsGo) {
 
 // ---------------------------------------------------------------------------- managing
 
-TEST_F(ClientTest, StatTellsWhatThereIs) {
+TEST_F(ClientTest, StatReportsTheObject) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const ObjectStatus nothing, client_->Stat(Id(1)).Wait());
   EXPECT_FALSE(nothing.known);
   PutOptions options;
@@ -508,12 +508,12 @@ TEST_F(ClientTest, ContainsAndDelete) {
   EXPECT_TRUE(status.deleted);
 }
 
-TEST_F(ClientTest, PrefetchSaysHowManyNodesWereTold) {
+TEST_F(ClientTest, PrefetchReturnsTheNumberOfNodes) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const int told, client_->Prefetch(Id(1), {"a", "b"}).Wait());
   EXPECT_EQ(told, 2);
 }
 
-TEST_F(ClientTest, ABroadcastEndsWithTheNumberOfNodes) {
+TEST_F(ClientTest, BroadcastReturnsTheNumberOfNodes) {
   EXPECT_THAT(client_->Broadcast(Id(1)).Wait(), StatusIs(absl::StatusCode::kNotFound));
   PHALANX_ASSERT_OK(client_->Put(Id(1), "bytes").Wait());
   BroadcastOptions options;
@@ -533,8 +533,8 @@ TEST_F(ClientTest, ABroadcastEndsWithTheNumberOfNodes) {
   EXPECT_THAT(client_->ProgressOf(Id(2)).Wait(), StatusIs(absl::StatusCode::kNotFound));
 }
 
-// The shard would take it for what a broken node sends, and would hear no more from this one.
-TEST_F(ClientTest, ANameThatIsNoTextIsRefusedHere) {
+// The shard would treat such a name as an error of the node and end the node's session.
+TEST_F(ClientTest, RejectsNodeNamesThatAreNotText) {
   PHALANX_ASSERT_OK(client_->Put(Id(1), "bytes").Wait());
   BroadcastOptions options;
   options.nodes = {"caf\xe9"};
@@ -545,7 +545,7 @@ TEST_F(ClientTest, ANameThatIsNoTextIsRefusedHere) {
   EXPECT_THAT(client_->Prefetch(Id(1), options.nodes).Wait(), refused);
 }
 
-TEST_F(ClientTest, ABroadcastMayBeWaitedForAgainOrNotAtAll) {
+TEST_F(ClientTest, ABroadcastCanBeRepeatedOrDropped) {
   PHALANX_ASSERT_OK(client_->Put(Id(1), "bytes").Wait());
   BroadcastOptions options;
   options.nodes = {"absent"};
@@ -579,7 +579,7 @@ TEST_F(ClientTest, CancelEndsAGet) {
   waiting.Cancel();
 }
 
-TEST_F(ClientTest, AnAnswerThatCrossesItsCancelIsReturned) {
+TEST_F(ClientTest, ReturnsAGrantThatCrossesItsCancel) {
   PHALANX_ASSERT_OK(client_->Put(Id(1), Content(2 << 20)).Wait());
   for (int i = 0; i < 100; ++i) client_->Get(Id(1)).Cancel();
   PHALANX_ASSERT_OK(client_->Get(Id(1)).Wait());
@@ -592,7 +592,7 @@ TEST_F(ClientTest, DroppingAFutureDoesNotCancel) {
   EXPECT_EQ(buffer.view(), "bytes");
 }
 
-TEST_F(ClientTest, NamesAreTheSameForEverybody) {
+TEST_F(ClientTest, NamesGiveTheSameIdInEveryClient) {
   EXPECT_EQ(client_->Id("weights"), ConnectTo(node_)->Id("weights"));
   EXPECT_EQ(client_->Id("weights"), ObjectId::FromName("default", "weights"));
   EXPECT_EQ(client_->node_name(), "node-a");
@@ -600,7 +600,7 @@ TEST_F(ClientTest, NamesAreTheSameForEverybody) {
   EXPECT_EQ(client_->address(), node_.address());
 }
 
-TEST_F(ClientTest, CloseEndsEverythingOutstanding) {
+TEST_F(ClientTest, CloseEndsAllOutstandingCalls) {
   const Future<Buffer> waiting = client_->Get(Id(1));
   PHALANX_ASSERT_OK_AND_ASSIGN(WritableBuffer writer, client_->Create(Id(2), 2 << 20));
   bool called = false;
@@ -620,21 +620,21 @@ TEST_F(ClientTest, CloseEndsEverythingOutstanding) {
   EXPECT_EQ(node_.store_stats().objects, 0u);
 }
 
-TEST_F(ClientTest, AFutureWithoutACallSaysSo) {
+TEST_F(ClientTest, AFutureWithoutACallReturnsAnError) {
   EXPECT_THAT(Future<Buffer>().Wait(), StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_FALSE(Future<Buffer>().ready());
 }
 
 // ---------------------------------------------------------------------------- connecting
 
-TEST(Connect, NobodyThere) {
+TEST(Connect, FailsIfNoNodeListens) {
   ClientOptions options;
   options.address = "unix:/tmp/phalanx.nobody.sock";
   EXPECT_THAT(Client::Connect(options).status(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("unix:/tmp/phalanx.nobody.sock")));
 }
 
-TEST(Connect, AnAddressThatIsNone) {
+TEST(Connect, RejectsABadAddress) {
   ClientOptions options;
   options.address = "10.0.0.1:7400";
   EXPECT_THAT(Client::Connect(options).status(),
@@ -653,7 +653,7 @@ TEST(Connect, TheEnvironmentNamesTheNode) {
   EXPECT_EQ((*client)->address(), node.address());
 }
 
-TEST(Connect, APlainPathWillDo) {
+TEST(Connect, AcceptsAPlainPath) {
   LocalNode node;
   ClientOptions options;
   options.address = node.socket();

@@ -1,4 +1,5 @@
-// Who drives a client: threads that wait, programs with a loop of their own, a callback thread.
+// The threads that drive a client: threads that wait, a program's own event loop, a callback
+// thread.
 #include <poll.h>
 #include <sys/epoll.h>
 
@@ -35,7 +36,7 @@ std::shared_ptr<Client> ConnectTo(const LocalNode& node, bool callback_thread = 
   return *client;
 }
 
-// Passed once, by any thread.
+// Any thread can open it, once.
 class Gate {
  public:
   void Open() {
@@ -105,7 +106,7 @@ TEST(ClientThreads, WaitersOfOneObjectAllWake) {
   EXPECT_EQ(got, 8);
 }
 
-TEST(ClientThreads, WritersEndHoweverManyCallsAreOutstanding) {
+TEST(ClientThreads, WritersCanEndWhileTheRequestLimitIsReached) {
   LocalNode node;
   const auto client = ConnectTo(node);
   auto sealed = client->Create(Id(1), 2 << 20);
@@ -124,11 +125,11 @@ TEST(ClientThreads, WritersEndHoweverManyCallsAreOutstanding) {
   EXPECT_THAT(ConnectTo(node)->Put(Id(2), "bytes").Wait(), IsOk());
 }
 
-TEST(ClientThreads, ALeaderThatIsServedHandsOver) {
+TEST(ClientThreads, ALeaderWithItsResultHandsOver) {
   LocalNode node;
   const auto client = ConnectTo(node);
   const auto writer = ConnectTo(node);
-  // Each thread leads in turn: the one served first has to leave the rest to another.
+  // Each thread leads in turn: the first one to get its answer must hand over to another.
   std::vector<std::thread> threads;
   for (int t = 0; t < 6; ++t) {
     threads.emplace_back([&, t] { EXPECT_THAT(client->Get(Id(t)).Wait(), IsOk()); });
@@ -138,7 +139,7 @@ TEST(ClientThreads, ALeaderThatIsServedHandsOver) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(ClientThreads, CancelAndCloseWakeWhoLeads) {
+TEST(ClientThreads, CancelAndCloseWakeTheLeader) {
   LocalNode node;
   const auto client = ConnectTo(node);
   for (const bool close : {false, true}) {
@@ -158,7 +159,7 @@ TEST(ClientThreads, CancelAndCloseWakeWhoLeads) {
   }
 }
 
-TEST(ClientThreads, BuffersMayBeDroppedAnywhere) {
+TEST(ClientThreads, BuffersCanBeDroppedOnAnyThread) {
   LocalNode node;
   const auto client = ConnectTo(node);
   ASSERT_THAT(client->Put(Id(1), std::string(100000, 'x')).Wait(), IsOk());
@@ -198,13 +199,13 @@ TEST(ClientCallbacks, RunInPollAndNotInTheCallThatRegistersThem) {
   EXPECT_EQ(client->Poll(), 0);
 }
 
-TEST(ClientCallbacks, MayCallTheClientAndWait) {
+TEST(ClientCallbacks, CanCallTheClientAndWait) {
   LocalNode node;
   const auto client = ConnectTo(node);
   std::vector<std::string> order;
   client->Put(Id(1), "one").OnReady([&](const absl::StatusOr<PutResult>&) {
     order.push_back("put");
-    // Waits inside of a callback: drives the connection itself.
+    // Waits inside a callback, and so drives the connection itself.
     const auto buffer = client->Get(Id(1)).Wait();
     ASSERT_THAT(buffer, IsOk());
     order.emplace_back(buffer->view());
@@ -216,7 +217,7 @@ TEST(ClientCallbacks, MayCallTheClientAndWait) {
   EXPECT_THAT(order, ::testing::ElementsAre("put", "one", "second"));
 }
 
-TEST(ClientCallbacks, WhoeverWaitsRunsThem) {
+TEST(ClientCallbacks, RunInAnyThreadThatWaits) {
   LocalNode node;
   const auto client = ConnectTo(node);
   std::thread::id ran_on;
@@ -242,7 +243,7 @@ TEST(ClientCallbacks, AWaitingLeaderRunsWhatAnotherThreadRegisters) {
   leader.join();
 }
 
-TEST(ClientCallbacks, AThreadOfTheClientsOwnRunsThem) {
+TEST(ClientCallbacks, RunInTheCallbackThread) {
   LocalNode node;
   auto client = ConnectTo(node, /*callback_thread=*/true);
   Gate ran;
@@ -264,7 +265,7 @@ TEST(ClientCallbacks, AThreadOfTheClientsOwnRunsThem) {
   EXPECT_THAT(put.Wait(), IsOk());
   second.Pass();
   EXPECT_EQ(second_on, ran_on);
-  // What is outstanding is called back before Close returns.
+  // Outstanding calls are called back before Close returns.
   bool closed = false;
   client->Get(Id(3)).OnReady([&](const absl::StatusOr<Buffer>& result) {
     EXPECT_THAT(result, StatusIs(absl::StatusCode::kFailedPrecondition));
@@ -274,7 +275,7 @@ TEST(ClientCallbacks, AThreadOfTheClientsOwnRunsThem) {
   EXPECT_TRUE(closed);
 }
 
-TEST(ClientCallbacks, TheLastReferenceMayGoInACallback) {
+TEST(ClientCallbacks, ACallbackCanDropTheLastReference) {
   LocalNode node;
   for (const bool thread : {false, true}) {
     auto client = ConnectTo(node, thread);
@@ -293,7 +294,7 @@ TEST(ClientCallbacks, TheLastReferenceMayGoInACallback) {
   }
 }
 
-// ---------------------------------------------------------------------------- a loop of one's own
+// ---------------------------------------------------------------------------- a program's own loop
 
 TEST(ClientLoop, AnIdleClientIsNotReadable) {
   LocalNode node;
@@ -332,7 +333,7 @@ TEST(ClientLoop, AnEpollLoopDrivesEverything) {
   close(loop);
 }
 
-TEST(ClientLoop, ACallbackOnWhatIsReadyMakesItReadable) {
+TEST(ClientLoop, ACallbackOnAnEndedCallMakesTheDescriptorReadable) {
   LocalNode node;
   const auto client = ConnectTo(node);
   const Future<PutResult> put = client->Put(Id(1), "bytes");
@@ -350,7 +351,7 @@ TEST(ClientLoop, PollBlocksForItsTimeoutAndNoLonger) {
   EXPECT_EQ(client->Poll(absl::Milliseconds(20)), 0);
   const Future<Buffer> waiting = client->Get(Id(1));
   std::thread writer([&] { EXPECT_THAT(ConnectTo(node)->Put(Id(1), "bytes").Wait(), IsOk()); });
-  // Returns when the answer is there, although nobody asked for a callback.
+  // Returns when the answer has arrived, although there is no callback.
   while (!waiting.ready()) client->Poll(absl::Seconds(60));
   writer.join();
 }
@@ -358,7 +359,7 @@ TEST(ClientLoop, PollBlocksForItsTimeoutAndNoLonger) {
 TEST(ClientLoop, PollOfAClosedClientReturns) {
   LocalNode node;
   const auto client = ConnectTo(node);
-  // Whether it has begun to wait by then or not.
+  // Holds whether or not the poller has begun to wait.
   std::thread poller([&] { client->Poll(absl::InfiniteDuration()); });
   client->Close();
   poller.join();
@@ -370,7 +371,7 @@ TEST(ClientLoop, CallsOtherThanWaitAndPollRunNoCallbacks) {
   const auto client = ConnectTo(node);
   int calls = 0;
   const auto count = [&calls](const auto&) { ++calls; };
-  // The answer to the Put comes before what the other calls wait for.
+  // The answer to the Put arrives before the answers of the other calls.
   client->Put(Id(1), "bytes").OnReady(count);
   EXPECT_THAT(client->Create(Id(2), 1 << 20), IsOk());
   EXPECT_EQ(calls, 0);
@@ -382,7 +383,7 @@ TEST(ClientLoop, CallsOtherThanWaitAndPollRunNoCallbacks) {
   while (calls < 2) client->Poll(absl::Seconds(60));
 }
 
-TEST(ClientLoop, AWaitWithoutTimeTakesInWhatIsThere) {
+TEST(ClientLoop, AWaitWithZeroTimeoutHandlesReceivedAnswers) {
   LocalNode node;
   const auto client = ConnectTo(node);
   const Future<PutResult> put = client->Put(Id(1), "bytes");
@@ -392,7 +393,7 @@ TEST(ClientLoop, AWaitWithoutTimeTakesInWhatIsThere) {
               StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
-TEST(ClientLoop, ANodeThatDoesNotAnswerIsAnsweredForAfterTheDeadline) {
+TEST(ClientLoop, ClientEndsCallsOfASilentNodeAfterTheDeadline) {
   LocalNode node;
   const auto client = ConnectTo(node);
   Gate stop;
@@ -409,7 +410,7 @@ TEST(ClientLoop, ANodeThatDoesNotAnswerIsAnsweredForAfterTheDeadline) {
   const Future<Buffer> waited_for = client->Get(Id(1), options);
   EXPECT_THAT(waited_for.Wait(),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("has not answered")));
-  // The same for a loop: the descriptor tells that there is something to do.
+  // The same for an event loop: the descriptor becomes readable.
   const int fd = client->fd();
   const Future<Buffer> polled = client->Get(Id(2), options);
   EXPECT_FALSE(Readable(fd, 0));
@@ -418,11 +419,11 @@ TEST(ClientLoop, ANodeThatDoesNotAnswerIsAnsweredForAfterTheDeadline) {
   EXPECT_TRUE(polled.ready());
   stop.Open();
   stopper.join();
-  // Answers that come late are dropped.
+  // Late answers are dropped.
   EXPECT_THAT(client->Put(Id(3), "bytes").Wait(), IsOk());
 }
 
-TEST(ClientLoop, ANodeThatDoesNotReadMakesPutsWaitAndThenFail) {
+TEST(ClientLoop, PutsWaitAndFailIfTheNodeDoesNotRead) {
   LocalNode node;
   const auto client = ConnectTo(node);
   Gate stop;
@@ -439,7 +440,7 @@ TEST(ClientLoop, ANodeThatDoesNotReadMakesPutsWaitAndThenFail) {
   options.timeout = absl::Milliseconds(1);
   std::vector<Future<PutResult>> puts;
   for (int i = 0; i < 100; ++i) puts.push_back(client->Put(Id(i), bytes, options));
-  // Those beyond the window never left this process.
+  // The Puts beyond the window never left this process.
   EXPECT_THAT(puts.back().Wait(),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("earlier Puts")));
   stop.Open();

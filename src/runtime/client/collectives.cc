@@ -24,21 +24,22 @@ using Buffers = std::vector<Buffer>;
 
 absl::Status CheckIndex(size_t index, size_t participants) {
   if (index < participants) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("there is no index ", index, " of ", participants));
+  return absl::InvalidArgumentError(absl::StrCat("index ", index, " is not below ", participants));
 }
 
 absl::Status CheckTargets(absl::Span<const ObjectId> targets) {
-  if (targets.empty()) return absl::InvalidArgumentError("there is no target");
+  if (targets.empty()) return absl::InvalidArgumentError("no target is given");
+  // Two parts cannot share an id.
   std::vector<ObjectId> sorted(targets.begin(), targets.end());
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice == sorted.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("target ", twice->hex(), " is there twice"));
+  return absl::InvalidArgumentError(absl::StrCat("target ", twice->hex(), " is given twice"));
 }
 
 template <typename T>
 Future<T> RefusedBy(const Client& client, const char* verb, absl::Status why) {
+  // No single object is at fault, so the verb stands in for the id in the message.
   return Refused<T>(Access::ConnectionOf(client), verb, ObjectId(),
                     absl::Status(why.code(), absl::StrCat(verb, ": ", why.message())));
 }
@@ -48,7 +49,7 @@ std::shared_ptr<JoinCall<T>> Join(const Client& client, const char* verb) {
   return std::make_shared<JoinCall<T>>(Access::ConnectionOf(client), verb, ObjectId());
 }
 
-// The parts of all targets, or why there are none.
+// Returns the parts of all targets, or an error.
 absl::StatusOr<std::vector<Part>> PartsOf(uint64_t bytes, uint64_t unit,
                                           absl::Span<const ObjectId> targets) {
   PHALANX_RETURN_IF_ERROR(CheckTargets(targets));
@@ -64,12 +65,13 @@ absl::StatusOr<Part> ReducedPart(absl::Span<const ObjectId> targets, size_t inde
                                  const ReduceOptions& options) {
   PHALANX_RETURN_IF_ERROR(CheckTargets(targets));
   PHALANX_RETURN_IF_ERROR(CheckIndex(index, targets.size()));
+  // Runs of types have no common element size to cut at.
   if (!options.runs.empty()) {
-    return absl::InvalidArgumentError("parts are of elements of one type");
+    return absl::InvalidArgumentError("parts need elements of one type");
   }
   PHALANX_RETURN_IF_ERROR(CheckReducible(options.dtype, options.op));
   if (options.offset != 0 || options.length != 0) {
-    return absl::InvalidArgumentError("the range is chosen by the index");
+    return absl::InvalidArgumentError("the index determines the range, so it cannot be set");
   }
   return PartOf(bytes, ElementSize(options.dtype), targets.size(), index);
 }
@@ -80,8 +82,9 @@ absl::StatusOr<Part> PartOf(uint64_t bytes, uint64_t unit, size_t parts, size_t 
   PHALANX_RETURN_IF_ERROR(CheckIndex(index, parts));
   if (unit == 0 || bytes % unit != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(bytes, " bytes are no whole number of units of ", unit));
+        absl::StrCat(bytes, " bytes are not a whole number of units of ", unit));
   }
+  // The first `longer` parts get one unit more, so that sizes differ by at most one unit.
   const uint64_t units = bytes / unit;
   const uint64_t least = units / parts;
   const uint64_t longer = units % parts;
@@ -89,6 +92,7 @@ absl::StatusOr<Part> PartOf(uint64_t bytes, uint64_t unit, size_t parts, size_t 
   return Part{begin * unit, (least + (index < longer ? 1 : 0)) * unit};
 }
 
+// Only the root calls this; the other participants have put their objects and need no call.
 Future<Buffers> Gather(Client& client, absl::Span<const ObjectId> ids, GetOptions options) {
   return client.GetMany(ids, options);
 }
@@ -103,14 +107,15 @@ Future<Buffers> AllGather(Client& client, absl::Span<const ObjectId> ids, size_t
   std::vector<ObjectId> turned(ids.begin(), ids.end());
   const size_t first = (index + 1) % ids.size();
   std::rotate(turned.begin(), turned.begin() + static_cast<ptrdiff_t>(first), turned.end());
-  // Each from its neighbour, which gets the same: so every link carries each object once, and
-  // nobody's has to be shared.
+  // Each participant reads from its neighbour, which reads the same sequence one step ahead. So
+  // every link carries each object once, and no sender serves two receivers.
   const Future<Buffers> got =
       internal::GetAllOf(Access::ConnectionOf(client), turned, options, ids[first]);
   auto call = Join<Buffers>(client, "AllGather");
   call->Add(got);
   call->Begin([state = Access::StateOf(got), first] {
     Buffers buffers = **state->result;
+    // The result is in the order of `ids`, the same at every participant.
     std::rotate(buffers.begin(), buffers.end() - static_cast<ptrdiff_t>(first), buffers.end());
     return buffers;
   });
@@ -121,6 +126,7 @@ Future<Done> Scatter(Client& client, absl::Span<const ObjectId> targets, absl::s
                      uint64_t unit, PutOptions options) {
   const auto parts = PartsOf(bytes.size(), unit, targets);
   if (!parts.ok()) return RefusedBy<Done>(client, "Scatter", parts.status());
+  // The first failure cancels the Puts that have not ended.
   auto call = Join<Done>(client, "Scatter");
   for (size_t i = 0; i < targets.size(); ++i) {
     const Part& part = (*parts)[i];
@@ -132,7 +138,7 @@ Future<Done> Scatter(Client& client, absl::Span<const ObjectId> targets, absl::s
 
 Future<Buffers> AllToAll(Client& client, absl::Span<const Outgoing> outgoing,
                          absl::Span<const ObjectId> incoming, GetOptions options) {
-  // First of all the Gets: they wait, while a large Put takes its time.
+  // The Gets go first: they wait at the node while a large Put takes its time.
   const Future<Buffers> got = client.GetMany(incoming, options);
   PutOptions put;
   put.timeout = options.timeout;
@@ -155,7 +161,7 @@ Future<Buffer> ReduceScatter(Client& client, absl::Span<const ObjectId> targets,
     return internal::ReduceAndGet(Access::ConnectionOf(client), "ReduceScatter", target, sources,
                                   options, /*everybody=*/false);
   }
-  // No element is left for it.
+  // No element is left for this index.
   GetOptions get;
   get.timeout = options.timeout;
   const Future<PutResult> put = client.Put(target, "");
@@ -173,12 +179,15 @@ ObjectId BarrierObject(const Client& client, absl::string_view name) {
 
 Future<Done> Barrier(Client& client, absl::string_view name, size_t participants, size_t index,
                      absl::Duration timeout) {
+  // Checked here, because BarrierCall starts its requests without further checks.
   absl::Status status = Access::ConnectionOf(client)->CheckProcess();
   if (status.ok()) status = CheckIndex(index, participants);
   if (!status.ok()) return RefusedBy<Done>(client, "Barrier", status);
   const auto id = [&client, name](size_t i) {
     return client.Id(absl::StrCat("barrier/", i, "/", name));
   };
+  // Index i has the children i * fan-in + 1 up to (i + 1) * fan-in, so each participant computes
+  // the tree by itself.
   std::vector<ObjectId> below;
   const size_t first = index * internal::kBarrierFanIn + 1;
   for (size_t i = first; i < std::min(participants, first + internal::kBarrierFanIn); ++i) {

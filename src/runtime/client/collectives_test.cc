@@ -1,4 +1,4 @@
-// Collectives over a real socket and store, with what reduces played.
+// Collectives over a real socket and store; reductions are simulated.
 #include "phalanx/collectives.h"
 
 #include <memory>
@@ -34,7 +34,7 @@ std::vector<std::string> Views(const std::vector<Buffer>& buffers) {
   return views;
 }
 
-TEST(PartOf, PartsFollowEachOtherAndDifferByAtMostOneUnit) {
+TEST(PartOf, PartsAreContiguousAndDifferByAtMostOneUnit) {
   for (const uint64_t units : {0, 1, 2, 7, 8, 9, 1000003}) {
     for (const uint64_t unit : {1, 4, 8}) {
       for (const size_t parts : {1, 2, 7, 8, 64}) {
@@ -55,11 +55,11 @@ TEST(PartOf, PartsFollowEachOtherAndDifferByAtMostOneUnit) {
   EXPECT_EQ(*PartOf(40, 4, 4, 3), (Part{32, 8}));
 }
 
-TEST(PartOf, WhatDoesNotComeOutEvenIsRefused) {
+TEST(PartOf, RejectsFractionalUnits) {
   EXPECT_THAT(PartOf(10, 4, 2, 0), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("10")));
   EXPECT_THAT(PartOf(8, 0, 2, 0), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(PartOf(8, 4, 2, 2),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no index 2 of 2")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("index 2 is not below 2")));
   EXPECT_THAT(PartOf(8, 4, 0, 0), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
@@ -102,7 +102,7 @@ TEST_F(CollectivesTest, AllGatherIsTheSameForEveryIndex) {
     EXPECT_THAT(Views(got), ElementsAre("object 0", "object 1", "object 2", "object 3"));
   }
   EXPECT_THAT(AllGather(*client_, Ids(4), 4).Wait(),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no index 4 of 4")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("index 4 is not below 4")));
 }
 
 TEST_F(CollectivesTest, AllGatherEndsAtItsDeadlineAndWhenItIsCancelled) {
@@ -158,7 +158,7 @@ TEST_F(CollectivesTest, AllToAllHandsEveryPartToItsReceiver) {
   }
 }
 
-TEST_F(CollectivesTest, AllToAllThatCannotPutCancelsItsGets) {
+TEST_F(CollectivesTest, AFailedAllToAllCancelsItsGets) {
   PHALANX_ASSERT_OK(client_->Put(Id(0), "of another size").Wait());
   EXPECT_THAT(AllToAll(*client_, {{Id(0), "part"}}, {Id(1)}).Wait(),
               StatusIs(absl::StatusCode::kAlreadyExists));
@@ -193,11 +193,12 @@ TEST_F(CollectivesTest, ReduceScatterOfFewerElementsThanTasksLeavesTheLastEmpty)
   node_.OnLoop([this] { EXPECT_TRUE(node_.reduce().calls.empty()); });
 }
 
-TEST_F(CollectivesTest, ReduceScatterRefusesWhatDoesNotFit) {
+TEST_F(CollectivesTest, ReduceScatterRejectsBadArguments) {
   const auto refused = [this](size_t index, uint64_t bytes, ReduceOptions options) {
     return ReduceScatter(*client_, Ids(3, 100), Ids(3), index, bytes, options).Wait().status();
   };
-  EXPECT_THAT(refused(3, 40, {}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("of 3")));
+  EXPECT_THAT(refused(3, 40, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not below 3")));
   EXPECT_THAT(refused(0, 42, {}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("42")));
   ReduceOptions ranged;
   ranged.length = 4;
@@ -208,24 +209,24 @@ TEST_F(CollectivesTest, ReduceScatterRefusesWhatDoesNotFit) {
   EXPECT_THAT(refused(0, 40, unknown), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-TEST_F(CollectivesTest, NobodyPassesABarrierBeforeTheLastHasCome) {
+TEST_F(CollectivesTest, NoParticipantPassesABarrierBeforeTheLastArrives) {
   // Three levels of the tree.
   constexpr size_t kTasks = 1100;
   std::vector<Future<Done>> barriers;
   for (size_t i = kTasks; i-- > 1;) barriers.push_back(Barrier(*client_, "start", kTasks, i));
-  // Those requests have been handled, but for what follows from them.
+  // All earlier requests have been handled, except for their consequences.
   PHALANX_ASSERT_OK(client_->Contains(Id(1)).Wait());
   for (const Future<Done>& barrier : barriers) EXPECT_FALSE(barrier.ready());
   PHALANX_ASSERT_OK(Barrier(*client_, "start", kTasks, 0).Wait());
   for (const Future<Done>& barrier : barriers) PHALANX_ASSERT_OK(barrier.Wait());
-  // Of all of it one object is left.
+  // One object is left of the whole barrier.
   node_.Await([this] { return node_.store().stats().objects == 1; });
   PHALANX_ASSERT_OK_AND_ASSIGN(const bool left,
                                client_->Contains(BarrierObject(*client_, "start")).Wait());
   EXPECT_TRUE(left);
 }
 
-TEST_F(CollectivesTest, WhoComesAgainPassesTheBarrierAtOnce) {
+TEST_F(CollectivesTest, ARepeatedBarrierPassesAtOnce) {
   const Future<Done> second = Barrier(*client_, "again", 2, 1);
   PHALANX_ASSERT_OK(Barrier(*client_, "again", 2, 0).Wait());
   PHALANX_ASSERT_OK(second.Wait());
@@ -245,7 +246,7 @@ TEST_F(CollectivesTest, ABarrierEndsAtItsDeadlineAndWhenItIsCancelled) {
   ExpectNothingWaits();
 }
 
-TEST_F(CollectivesTest, ACallbackMayWaitForACollective) {
+TEST_F(CollectivesTest, ACallbackCanWaitForACollective) {
   std::vector<std::string> got;
   client_->Put(Id(0), "zero").OnReady([&](const auto&) {
     const auto all = AllGather(*client_, Ids(1), 0).Wait(absl::Seconds(60));
@@ -255,7 +256,7 @@ TEST_F(CollectivesTest, ACallbackMayWaitForACollective) {
   EXPECT_THAT(got, ElementsAre("zero"));
 }
 
-TEST_F(CollectivesTest, CollectivesUnderWayEndWhenTheClientIsClosed) {
+TEST_F(CollectivesTest, CloseEndsRunningCollectives) {
   const Future<std::vector<Buffer>> gathered = AllGather(*client_, Ids(2), 0);
   const Future<Done> barrier = Barrier(*client_, "never", 2, 1);
   client_->Close();

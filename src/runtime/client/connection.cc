@@ -1,4 +1,4 @@
-// Opening, requests, answers. Waiting and driving are in connection_drive.cc.
+// Opening, requests and answers. connection_drive.cc has waiting and driving.
 #include "src/runtime/client/connection.h"
 
 #include <poll.h>
@@ -14,7 +14,7 @@
 #include "src/common/status_macros.h"
 #include "src/common/wire.h"
 #include "src/runtime/client/call.h"
-#include "src/runtime/client/connection_hold.h"
+#include "src/runtime/client/connection_lock.h"
 
 namespace phalanx::internal {
 namespace {
@@ -23,7 +23,7 @@ absl::Status InFront(absl::string_view front, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(front, ": ", status.message()));
 }
 
-// Reads until one frame is whole. DeadlineExceeded, or as LocalSocket::Receive.
+// Reads until one frame is complete. Returns DeadlineExceeded, or an error of LocalSocket::Receive.
 absl::StatusOr<std::string> ReceiveFrame(LocalSocket& socket, local::FrameBuffer& in,
                                          std::deque<int>& descriptors, Instant until) {
   while (true) {
@@ -31,9 +31,10 @@ absl::StatusOr<std::string> ReceiveFrame(LocalSocket& socket, local::FrameBuffer
     if (payload.has_value()) return std::string(*payload);
     const absl::Duration left = until - MonotonicNow();
     if (left <= absl::ZeroDuration()) {
-      return absl::DeadlineExceededError("it has not answered in time");
+      return absl::DeadlineExceededError("the node has not answered in time");
     }
     pollfd ready{socket.fd(), POLLIN, 0};
+    // ppoll rejects a timespec of an infinite duration, so each wait is bounded.
     const timespec wait = absl::ToTimespec(std::min(left, absl::Hours(1)));
     if (ppoll(&ready, 1, &wait, nullptr) <= 0) continue;
     PHALANX_ASSIGN_OR_RETURN(const size_t got, socket.Receive(in.Space(), descriptors));
@@ -50,6 +51,7 @@ absl::StatusOr<std::shared_ptr<Connection>> Connection::Open(ConnectionOptions o
   absl::StatusOr<LocalSocket> socket =
       LocalSocket::Connect(options.socket_path, options.connect_timeout);
   if (!socket.ok()) return InFront(front, socket.status());
+  // The options move into the connection below.
   const bool callback_thread = options.callback_thread;
   std::shared_ptr<Connection> connection(new Connection(std::move(options), *std::move(socket)),
                                          &Connection::Delete);
@@ -59,6 +61,7 @@ absl::StatusOr<std::shared_ptr<Connection>> Connection::Open(ConnectionOptions o
   const absl::Status greeted = connection->Greet();
   if (!greeted.ok()) return InFront(front, greeted);
   if (callback_thread) {
+    // The thread holds a reference, so it cannot outlive the connection. Close ends the thread.
     connection->callback_thread_ =
         std::thread([connection]() mutable { connection->RunCallbackThread(); });
   }
@@ -75,6 +78,7 @@ Connection::Connection(ConnectionOptions options, LocalSocket socket)
 }
 
 Connection::~Connection() {
+  // Descriptors that arrived without their File frame have no other owner.
   for (const int fd : descriptors_) {
     if (fd >= 0) close(fd);
   }
@@ -84,6 +88,8 @@ Connection::~Connection() {
 }
 
 void Connection::Delete(Connection* connection) {
+  // In a child of fork the lock can be held by a thread that does not exist there, so the object is
+  // leaked.
   if (!connection->forked()) delete connection;
 }
 
@@ -99,7 +105,8 @@ absl::Status Connection::Greet() {
 }
 
 absl::Status Connection::TakeHello(absl::string_view payload) {
-  // Up to the message, a hello is the same in all versions.
+  // The fields up to the message are the same in all versions, so a version mismatch can be
+  // reported.
   ByteReader start(payload);
   const uint8_t kind = start.U8();
   const uint32_t magic = start.U32();
@@ -107,7 +114,7 @@ absl::Status Connection::TakeHello(absl::string_view payload) {
   const uint8_t code = start.U8();
   const absl::string_view message = start.Bytes(local::kMaxTextBytes);
   if (!start.ok() || kind != local::NodeHello::kKind || magic != local::kMagic) {
-    return absl::FailedPreconditionError("what listens there is no Phalanx node");
+    return absl::FailedPreconditionError("the listener is not a Phalanx node");
   }
   if (code != 0) return absl::Status(static_cast<absl::StatusCode>(code), message);
   if (version != local::kVersion) {
@@ -145,14 +152,17 @@ absl::Status Connection::Admit() const {
 
 void Connection::Start(const std::shared_ptr<Call>& call, uint64_t first, uint64_t count,
                        Instant deadline, const local::Request& request) {
-  Hold hold(*this);
+  Lock lock(*this);
   const auto* put = std::get_if<local::Put>(&request);
+  // Without a Seal the node would keep the writer's memory, so a Seal passes the limits.
   const bool ends_writer = std::holds_alternative<local::Seal>(request);
   const absl::Status admitted = ends_writer ? status_ : Admit();
   if (!admitted.ok()) {
+    // ReservePutBytes has counted these bytes; no answer will subtract them.
     if (put != nullptr) put_bytes_sum_ -= put->bytes.size();
     return call->OnFailure(admitted);
   }
+  // The Hold goes before the request, so that the object cannot be deleted between the two.
   if (call->holds_first_) {
     call->HoldUnlessItFails();
     Send(local::Hold{{call->id()}});
@@ -161,10 +171,13 @@ void Connection::Start(const std::shared_ptr<Call>& call, uint64_t first, uint64
   call->requests_ = count;
   pending_[first] = call;
   if (!deadline.infinite()) {
+    // The node answers DeadlineExceeded itself. The grace leaves it time, so that the client's own
+    // timeout only covers a node that is stuck.
     call->deadline_ = deadline + kDeadlineGrace;
     if (deadlines_.empty() || call->deadline_ < deadlines_.begin()->first.first) Nudge();
     deadlines_[{call->deadline_, first}] = call;
   }
+  // The bytes of a Put go straight to the socket if it has room, instead of through `out_`.
   if (put == nullptr) return Send(request);
   if (!put->bytes.empty()) put_bytes_[first] = put->bytes.size();
   local::EncodeAllButBytes(*put, out_);
@@ -173,7 +186,9 @@ void Connection::Start(const std::shared_ptr<Call>& call, uint64_t first, uint64
 
 absl::Status Connection::Post(const local::Request& request) {
   PHALANX_RETURN_IF_ERROR(CheckProcess());
-  Hold hold(*this);
+  Lock lock(*this);
+  // Requests that free resources must get through when the limits are reached, or nothing would
+  // ever be freed.
   const bool ends_something = std::holds_alternative<local::Abort>(request) ||
                               std::holds_alternative<local::Unhold>(request);
   PHALANX_RETURN_IF_ERROR(ends_something ? status_ : Admit());
@@ -182,8 +197,9 @@ absl::Status Connection::Post(const local::Request& request) {
 }
 
 absl::Status Connection::ReservePutBytes(size_t bytes, Instant until) {
-  Hold hold(*this);
+  Lock lock(*this);
   const auto has_room = [this, bytes] {
+    // One Put always fits, even one above the limit; otherwise it would wait forever.
     return !status_.ok() || put_bytes_sum_ == 0 ||
            put_bytes_sum_ + bytes <= local::kMaxPutBytesInFlight;
   };
@@ -197,13 +213,14 @@ absl::Status Connection::ReservePutBytes(size_t bytes, Instant until) {
 }
 
 void Connection::Update(absl::FunctionRef<void()> change) {
-  Hold hold(*this);
+  Lock lock(*this);
   change();
 }
 
 void Connection::Cancel(Call& call) {
   if (forked() || call.done()) return;
-  Hold hold(*this);
+  Lock lock(*this);
+  // Another thread can end the call between the check without the lock and this one.
   if (call.done()) return;
   CancelRequests(call);
   call.OnFailure(absl::CancelledError("cancelled"));
@@ -226,6 +243,7 @@ void Connection::SendPart(const std::shared_ptr<Call>& call, const local::Reques
 void Connection::EndPart(uint64_t number) {
   const auto it = pending_.find(number);
   if (it == pending_.end()) return;
+  // The reference can be the last one. Its destructor can run user code, so it goes to the trash.
   Trash(std::move(it->second));
   pending_.erase(it);
 }
@@ -275,11 +293,16 @@ void HeldPin::Release() {
 
 void Connection::ReleasePin(uint64_t pin, uint64_t forks, std::shared_ptr<FileMapping> mapping) {
   if (forked()) return;
-  Hold hold(*this);
+  // From here the lock is held; the mapping's last reference must not be dropped under it.
+  Lock lock(*this);
   pins_.erase(pin);
   files_->PutBack(mapping.get());
   Trash(std::move(mapping));
+  // A connection that failed (and was not closed) has no socket to send on. The node drops its
+  // pins.
   if (!status_.ok() && !closed_) return;
+  // The flag says whether the process has not forked since it got the pin. A child can still see
+  // the pages, and then the node must not reuse them.
   Send(local::Release{pin, ForkCount() == forks});
   if (!closed_) SendForgets();
 }
@@ -287,6 +310,7 @@ void Connection::ReleasePin(uint64_t pin, uint64_t forks, std::shared_ptr<FileMa
 absl::StatusOr<MappedObject> Connection::Take(const local::Mapped& answer) {
   std::shared_ptr<FileMapping> mapping = files_->ForReading(answer.file);
   if (mapping == nullptr || !mapping->Contains(answer.offset, answer.object_size)) {
+    // This process never looked at the pages, so the node can reuse them at once.
     Send(local::Release{answer.pin, true});
     if (mapping == nullptr) {
       return absl::ResourceExhaustedError(
@@ -338,9 +362,10 @@ void Connection::TakeFrames() {
     if (payload.ok() && !payload->has_value()) return;
     const absl::StatusOr<local::Answer> answer =
         payload.ok() ? local::DecodeAnswer(**payload) : payload.status();
+    // The stream cannot be resynchronized after a bad frame.
     if (!answer.ok()) {
       return Fail(absl::InternalError(absl::StrCat(
-          "the node at ", address(), " sent what is no answer: ", answer.status().message())));
+          "the node at ", address(), " sent an invalid answer: ", answer.status().message())));
     }
     ++progress_;
     Dispatch(*answer);
@@ -367,7 +392,7 @@ void Connection::Dispatch(const local::Answer& answer) {
 void Connection::OnFile(const local::File& file) {
   if (descriptors_.empty()) {
     return Fail(absl::InternalError(
-        absl::StrCat("the node at ", address(), " named a file and sent no descriptor")));
+        absl::StrCat("the node at ", address(), " named a file but sent no descriptor")));
   }
   const int fd = descriptors_.front();
   descriptors_.pop_front();
@@ -377,12 +402,14 @@ void Connection::OnFile(const local::File& file) {
     mapping = FileMapping::Map(fd, file.bytes, file.writable);
     close(fd);
   }
-  // What is not mapped is forgotten at once, so that the node sends it again when it is needed.
+  // A file that is not mapped is forgotten at once, so that the node sends it again when it is
+  // needed.
   if (!mapping.ok()) return Send(local::Forget{file.file, file.writable});
   files_->Add({file.file, file.writable}, *std::move(mapping));
 }
 
 void Connection::DispatchTo(uint64_t request, const local::Answer& answer) {
+  // The node answers cancelled Puts too, so their bytes are counted until then.
   const auto bytes = put_bytes_.find(request);
   if (bytes != put_bytes_.end()) {
     put_bytes_sum_ -= bytes->second;
@@ -390,11 +417,14 @@ void Connection::DispatchTo(uint64_t request, const local::Answer& answer) {
   }
   const auto it = pending_.find(request);
   if (it == pending_.end()) return ReturnUnclaimed(answer);
+  // A copy: OnAnswer can end the call, which erases the entry.
   const std::shared_ptr<Call> call = it->second;
   call->OnAnswer(request, answer);
 }
 
 void Connection::ReturnUnclaimed(const local::Answer& answer) {
+  // An answer can cross the Cancel of its request. The pin or writer that it grants is returned
+  // here, because no call owns it.
   if (const auto* mapped = std::get_if<local::Mapped>(&answer)) {
     Send(local::Release{mapped->pin, true});
     SendForgets();
@@ -408,6 +438,7 @@ void Connection::ExpireDeadlines() {
   const Instant now = MonotonicNow();
   while (!deadlines_.empty() && deadlines_.begin()->first.first <= now) {
     const std::shared_ptr<Call> call = deadlines_.begin()->second;
+    // The node can still be working on the requests; their late answers go to ReturnUnclaimed.
     CancelRequests(*call);
     call->OnFailure(absl::DeadlineExceededError("the node has not answered in time"));
   }
@@ -416,6 +447,7 @@ void Connection::ExpireDeadlines() {
 void Connection::Fail(const absl::Status& why) {
   if (!status_.ok()) return;
   status_ = why;
+  // OnFailure can erase other entries, so the loop takes the first entry each time.
   while (!pending_.empty()) {
     const uint64_t number = pending_.begin()->first;
     const std::shared_ptr<Call> call = pending_.begin()->second;
@@ -424,8 +456,10 @@ void Connection::Fail(const absl::Status& why) {
   }
   put_bytes_.clear();
   put_bytes_sum_ = 0;
+  // A closed client keeps its pins and files: buffers stay readable until they are dropped.
   if (closed_) return;
   broken_ = true;
+  // Buffers keep their own references to the mappings, so their bytes stay readable.
   Trash(std::exchange(files_, std::make_shared<MappingTable>()));
 }
 

@@ -1,25 +1,27 @@
-// A client's connection to its node: numbers requests, sends them, takes the answers, keeps the
-// mappings and pins, and lets whichever thread waits drive all of it.
+// A client's connection to its node. It numbers and sends requests, receives the answers, keeps
+// mappings and pins, and lets the threads that wait drive all of this.
 //
 //   Client, Future, WritableBuffer, ObjectStream ──► Connection ──► LocalSocket, MappingTable
 //   Buffer ── HeldPin ──────────────────────────────►    │
 //                                                     Call × n
 //
 // Leader and followers
-//  1. Whoever waits becomes the leader if there is none: it polls the socket without the lock, then
-//     takes what came with the lock. Everybody else waits on a condition of their own.
-//  2. `leading_` is true from before the leader lets go of the lock until it has it again; only the
-//     leader touches the receive buffer, and nobody closes the socket meanwhile.
-//  3. A leader whose own wait is over wakes one follower, which leads next.
-//  4. Whoever changes what a polling leader polls for (something to write, an earlier deadline, its
-//     own result, a callback to run) nudges it through an event.
-//  5. Callbacks, and destructors of what users gave, run without the lock: what is to be destroyed
-//     goes to `trash_`, which the holder of the lock empties after letting go.
+//  1. A thread that waits becomes the leader if there is none. The leader polls the socket without
+//     the lock, then handles the received frames with the lock. Every other waiting thread blocks
+//     on its own condition variable.
+//  2. `leading_` is true from before the leader releases the lock until it holds the lock again.
+//     Only the leader touches the receive buffer, and no thread closes the socket while `leading_`
+//     is true.
+//  3. A leader whose own wait has ended wakes one follower, which leads next.
+//  4. A thread that changes what the polling leader waits for (bytes to write, an earlier deadline,
+//     the leader's own result, a callback to run) wakes the leader through an eventfd (Nudge).
+//  5. Callbacks, and destructors of objects that the user passed, run without the lock. Objects to
+//     destroy go to `trash_`, which the thread that held the lock empties after it unlocks.
 //
-// In a child of fork every method returns at once, touching nothing.
+// In a child of fork every method returns at once and touches nothing.
 //
-// Owned by the client and everything that came from it; leaked in a child of fork, since its lock
-// may be held by a thread that does not exist there. Any thread.
+// Owned by the client and by every object that came from the client. Leaked in a child of fork,
+// because a thread that does not exist there can hold the lock. Any thread.
 #ifndef PHALANX_RUNTIME_CLIENT_CONNECTION_H_
 #define PHALANX_RUNTIME_CLIENT_CONNECTION_H_
 
@@ -46,10 +48,10 @@
 #include "src/common/instant.h"
 #include "src/common/mutex.h"
 #include "src/object_store/local_protocol.h"
-#include "src/runtime/client/attention.h"
 #include "src/runtime/client/file_mapping.h"
 #include "src/runtime/client/fork_guard.h"
 #include "src/runtime/client/local_socket.h"
+#include "src/runtime/client/readiness_fd.h"
 
 namespace phalanx::internal {
 
@@ -58,17 +60,17 @@ namespace local = object_store::local;
 class Call;
 class Connection;
 
-// Beyond so many requests that have not ended, new calls fail with ResourceExhausted. A call that
-// is let in may add a window of requests (gather.h): the node takes all of them.
+// Limit of requests that have not ended. Beyond it, new calls fail with ResourceExhausted. A call
+// that is admitted can add a window of requests (gather.h); the node accepts all of them.
 inline constexpr size_t kMaxOutstandingRequests = 60000;
-// Bytes that wait for the daemon to read them; beyond them calls fail with ResourceExhausted.
+// Bytes that wait for the daemon to read them. Beyond this limit calls fail with ResourceExhausted.
 inline constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
-// Mappings kept although nobody looks at them.
+// Mappings that are kept while no object uses them.
 inline constexpr size_t kMaxIdleMappings = 8;
-// A daemon that has not answered so long after a deadline passed is answered for.
+// If the daemon has not answered this long after the deadline, the client ends the call itself.
 inline constexpr absl::Duration kDeadlineGrace = absl::Seconds(1);
 
-// Pages that the node keeps for us. Released when destroyed.
+// Pages that the node keeps for this client. The destructor releases them.
 class HeldPin {
  public:
   HeldPin() = default;
@@ -77,7 +79,7 @@ class HeldPin {
   HeldPin(HeldPin&&) = default;
   HeldPin& operator=(HeldPin&& other) noexcept;
   ~HeldPin() { Release(); }
-  // Null when it holds nothing.
+  // Null if this holds no pin.
   const FileMapping* mapping() const { return mapping_.get(); }
 
  private:
@@ -104,49 +106,52 @@ struct ConnectionOptions {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // Unavailable, DeadlineExceeded, PermissionDenied, FailedPrecondition (another version); the text
-  // names the address.
+  // Errors: Unavailable, DeadlineExceeded, PermissionDenied, FailedPrecondition (another protocol
+  // version). The text names the address.
   static absl::StatusOr<std::shared_ptr<Connection>> Open(ConnectionOptions options);
 
   // ---- calls; without the lock
   uint64_t NewRequests(uint64_t count) { return next_request_.fetch_add(count); }
-  // Registers the call under `count` numbers from `first` and sends `request`, which has the first
-  // of them. On failure the call ends. A Seal is never too much: it only ends something.
+  // Registers the call under `count` numbers from `first` and sends `request`, which has the number
+  // `first`. On failure the call ends. A Seal is admitted beyond the limits, because it only ends a
+  // writer.
   void Start(const std::shared_ptr<Call>& call, uint64_t first, uint64_t count, Instant deadline,
              const local::Request& request);
-  // Waits, driving and running callbacks, until the call has ended; false when `until` came first.
+  // Waits, drives the connection and runs callbacks until the call has ended. Returns false if
+  // `until` passes first.
   bool WaitFor(const Call& call, Instant until);
-  // Waits, driving, until `done`, evaluated under the lock, is true; for calls that are no Wait and
-  // no Poll of the user's, so callbacks do not run.
+  // Waits and drives the connection until `done`, evaluated under the lock, is true. For calls
+  // other than Wait and Poll; these do not run callbacks.
   bool WaitInsideCall(absl::FunctionRef<bool()> done, Instant until);
-  // The call ends with Cancelled unless it has ended.
+  // Ends the call with Cancelled unless it has ended.
   void Cancel(Call& call);
-  // Waits until the node can take so many more bytes of Puts, and counts them: to be followed by
-  // the Start of the Put. DeadlineExceeded; or why the connection ended.
+  // Waits until the node can accept this many more bytes of Puts, and reserves them. The caller
+  // must call Start with the Put next. Returns DeadlineExceeded, or the error that ended the
+  // connection.
   absl::Status ReservePutBytes(size_t bytes, Instant until);
-  // Sends what is not answered. ResourceExhausted when too much is outstanding or queued, which
-  // an Abort or Unhold never is.
+  // Sends a request that has no answer. Returns ResourceExhausted if too much is outstanding or
+  // queued; Abort and Unhold are exempt.
   absl::Status Post(const local::Request& request);
-  // Runs `change` under the lock, then what follows from it.
+  // Runs `change` under the lock, then does the work that follows from it (see Lock).
   void Update(absl::FunctionRef<void()> change);
-  // A call that nobody else knows has ended.
+  // Marks a call that no other thread knows as ended.
   static void MarkEnded(Call& call);
 
   // ---- for calls; lock held
   void Send(const local::Request& request);
   // Sends one more request of a call that was started with a row of numbers.
   void SendPart(const std::shared_ptr<Call>& call, const local::Request& request, uint64_t number);
-  // One number of a row is answered.
+  // The request with this number of a row is answered.
   void EndPart(uint64_t number);
-  // The call's answers are not wanted any more.
+  // Cancels the call's open requests at the node.
   void CancelRequests(const Call& call);
   void Finish(Call& call);
   void AddReady(absl::AnyInvocable<void()> callback);
   void Trash(std::shared_ptr<void> trash) { trash_.push_back(std::move(trash)); }
-  // Takes over the pin. ResourceExhausted when the file could not be mapped here, Internal when the
-  // answer points outside of it: the pin is released then.
+  // Takes over the pin. Returns ResourceExhausted if the file could not be mapped here, or Internal
+  // if the answer points outside the file; in both cases the pin is released.
   absl::StatusOr<MappedObject> Take(const local::Mapped& answer);
-  // The mapping to write into, put back with PutBackWriter; errors as Take.
+  // Returns the mapping to write into. The caller returns it with PutBackWriter. Errors as Take.
   absl::StatusOr<std::shared_ptr<FileMapping>> TakeWriter(const local::Granted& answer,
                                                           uint64_t size);
   void PutBackWriter(std::shared_ptr<FileMapping> mapping);
@@ -158,7 +163,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   int Poll(absl::Duration timeout);
   void Close();
 
-  // FailedPrecondition, naming fork, in a child; lock-free.
+  // Returns FailedPrecondition, naming fork, in a child; lock-free.
   absl::Status CheckProcess() const;
   bool forked() const { return mark_.Forked(); }
   const std::string& address() const { return options_.address; }
@@ -168,8 +173,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   friend class HeldPin;
-  // Locks; on destruction does what is due after a change, unlocks and empties the trash.
-  class Hold;
+  // Locks. The destructor does the work that is due after a change, unlocks and empties the trash.
+  class Lock;
   struct Waiter {
     absl::FunctionRef<bool()> done;
     bool runs_callbacks = false;
@@ -183,14 +188,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   absl::Status TakeHello(absl::string_view payload);
 
   void ReleasePin(uint64_t pin, uint64_t forks, std::shared_ptr<FileMapping> mapping);
-  // Why a new call cannot be made; OK when it can.
+  // Returns why a new call cannot be made, or OK.
   absl::Status Admit() const;
 
   // ---- output; lock held
   void FlushWith(absl::string_view bytes);
   void Flush() { FlushWith({}); }
-  // Without a thread of its own a client must not leave behind what it has begun to say: a Release
-  // that nobody sends keeps memory of the node.
+  // A client without its own thread must not leave queued requests behind: an unsent Release keeps
+  // memory of the node.
   void PushOut();
   size_t queued() const { return out_.size() - out_sent_; }
   void SendForgets();
@@ -215,8 +220,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Nudge();
   void WakeWaiters();
   bool MayRunCallbacks() const;
-  // How many; lets go of the lock meanwhile, and of the lead for good: `self` is not asked to take
-  // it.
+  // Returns how many callbacks ran. Releases the lock while they run, and gives up the lead for
+  // good; it does not wake `self` to take the lead.
   int RunCallbacks(const Waiter* self);
   void HandOver(const Waiter* self);
   void RunCallbackThread();
@@ -235,36 +240,36 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   std::atomic<uint64_t> next_request_{1};
 
-  // The leader's: the receive buffer, and descriptors whose File frame has not been read.
+  // The leader's: the receive buffer, and descriptors whose File frame has not been read yet.
   local::FrameBuffer in_;
   std::deque<int> descriptors_;
 
   Mutex mu_;
-  LocalSocket socket_;  // replaced under mu_ and only while nobody leads
+  LocalSocket socket_;  // replaced under mu_ and only while no thread leads
   absl::Status status_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  bool broken_ ABSL_GUARDED_BY(mu_) = false;  // nothing can be sent any more
+  bool broken_ ABSL_GUARDED_BY(mu_) = false;  // the socket accepts no more bytes
   std::string out_ ABSL_GUARDED_BY(mu_);
   size_t out_sent_ ABSL_GUARDED_BY(mu_) = 0;
-  // The node did not read in time; it is not waited for until it has read everything.
+  // The node did not read in time. No call waits for it until it has read everything.
   bool stalled_ ABSL_GUARDED_BY(mu_) = false;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Call>> pending_ ABSL_GUARDED_BY(mu_);
   // By deadline and first number.
   std::map<std::pair<Instant, uint64_t>, std::shared_ptr<Call>> deadlines_ ABSL_GUARDED_BY(mu_);
-  // Bytes of Puts that the node has not answered, cancelled ones included.
+  // Bytes of Puts that the node has not answered, including cancelled Puts.
   absl::flat_hash_map<uint64_t, size_t> put_bytes_ ABSL_GUARDED_BY(mu_);
   size_t put_bytes_sum_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_set<uint64_t> pins_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<MappingTable> files_ ABSL_GUARDED_BY(mu_);
   std::deque<absl::AnyInvocable<void()>> ready_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<void>> trash_ ABSL_GUARDED_BY(mu_);
-  Attention attention_ ABSL_GUARDED_BY(mu_);
+  ReadinessFd readiness_fd_ ABSL_GUARDED_BY(mu_);
 
   bool leading_ ABSL_GUARDED_BY(mu_) = false;
   bool nudged_ ABSL_GUARDED_BY(mu_) = false;
   Waiter* leader_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::list<Waiter*> waiters_ ABSL_GUARDED_BY(mu_);
-  // Turns of a leader that took something in.
+  // Number of frames handled. Poll returns when it changes.
   uint64_t progress_ ABSL_GUARDED_BY(mu_) = 0;
 
   std::thread callback_thread_;

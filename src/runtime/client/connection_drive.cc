@@ -11,19 +11,19 @@
 #include "absl/strings/str_cat.h"
 #include "src/runtime/client/call.h"
 #include "src/runtime/client/connection.h"
-#include "src/runtime/client/connection_hold.h"
+#include "src/runtime/client/connection_lock.h"
 
 namespace phalanx::internal {
 namespace {
 
 // How long Close waits for a daemon that does not read.
 constexpr absl::Duration kFlushBeforeClosing = absl::Seconds(1);
-// How long any other call does.
+// How long any other call waits for it.
 constexpr absl::Duration kPushOut = absl::Milliseconds(50);
-// An emptied output buffer larger than this is given back.
+// An emptied output buffer larger than this is freed.
 constexpr size_t kRestingOutput = size_t{1} << 20;
 
-// How deep this thread is in callbacks, and whose callback thread it is.
+// How deep this thread is in callbacks, and the connection whose callback thread this is.
 thread_local int callback_depth = 0;
 thread_local const Connection* callback_thread_of = nullptr;
 
@@ -36,7 +36,7 @@ void Connection::FlushWith(absl::string_view bytes) {
     const iovec parts[2] = {{out_.data() + out_sent_, queued()},
                             {const_cast<char*>(bytes.data()), bytes.size()}};
     const absl::StatusOr<size_t> sent = socket_.Send(parts);
-    // Why is in what the node has sent before it closed; whoever reads next finds it.
+    // The node's last frame can hold the reason. The next thread that reads the socket finds it.
     if (!sent.ok()) broken_ = true;
     if (!sent.ok() || *sent == 0) break;
     const size_t of_queue = std::min(*sent, queued());
@@ -56,28 +56,31 @@ void Connection::FlushWith(absl::string_view bytes) {
 void Connection::PushOut() {
   if (queued() == 0) stalled_ = false;
   if (queued() == 0 || broken_ || leading_ || stalled_) return;
-  // A node that was told Leave answers nothing and reads everything.
+  // A node that has received Leave sends no answers but reads everything.
   if (closed_) return FlushBeforeClosing();
   if (!status_.ok()) return;
   const auto sent = [this] { return queued() == 0 || !status_.ok(); };
   Waiter self{sent, false, {}};
+  // One timeout marks the node as stalled, so that further calls do not each wait 50 ms.
   stalled_ = !WaitAs(self, MonotonicNow() + kPushOut, nullptr);
 }
 
 // ---------------------------------------------------------------------------- leader and followers
 
 void Connection::Unlock() {
-  if (attention_.made()) {
-    Attention::Wish wish;
+  if (readiness_fd_.made()) {
+    ReadinessFd::Interest interest;
     if (status_.ok()) {
-      wish.socket = socket_.fd();
-      wish.write = queued() > 0;
-      if (!deadlines_.empty()) wish.deadline = deadlines_.begin()->first.first;
+      interest.socket = socket_.fd();
+      interest.write = queued() > 0;
+      if (!deadlines_.empty()) interest.deadline = deadlines_.begin()->first.first;
     }
-    wish.callbacks = !ready_.empty() && !options_.callback_thread;
-    attention_.Watch(wish);
+    interest.callbacks = !ready_.empty() && !options_.callback_thread;
+    readiness_fd_.Watch(interest);
   }
   std::vector<std::shared_ptr<void>> trash;
+  // Swapped out under the lock and destroyed after it: destructors of user objects can call the
+  // client.
   trash.swap(trash_);
   mu_.Unlock();
 }
@@ -92,6 +95,7 @@ void Connection::Nudge() {
 void Connection::WakeWaiters() {
   bool runner_awake = false;
   for (Waiter* waiter : waiters_) {
+    // One thread is enough to run all ready callbacks.
     const bool runs = waiter->runs_callbacks && !ready_.empty() && !runner_awake;
     if (!runs && !waiter->done()) continue;
     runner_awake = runner_awake || runs;
@@ -114,12 +118,12 @@ void Connection::HandOver(const Waiter* self) {
 
 bool Connection::WaitFor(const Call& call, Instant until) {
   if (call.done()) return true;
-  Hold hold(*this);
+  Lock lock(*this);
   return WaitLocked([&call] { return call.done(); }, until, Callbacks::kRun);
 }
 
 bool Connection::WaitInsideCall(absl::FunctionRef<bool()> done, Instant until) {
-  Hold hold(*this);
+  Lock lock(*this);
   return WaitLocked(done, until, Callbacks::kLeave);
 }
 
@@ -139,12 +143,14 @@ bool Connection::WaitAs(Waiter& self, Instant until, int* callbacks_run) {
     if (callbacks_run != nullptr) *callbacks_run += ran;
     ended = self.done();
     const Instant now = MonotonicNow();
-    // Whoever has no time at all takes in what is there already.
+    // A thread whose timeout is zero still leads once, to take in the frames that have already
+    // arrived.
     if (ended || (now >= until && (led || leading_ || !status_.ok()))) break;
     if (!leading_ && status_.ok()) {
       Lead(&self, until);
       led = true;
     } else if (!trash_.empty()) {
+      // A follower can sleep for long, so it empties the trash first.
       Unlock();
       mu_.Lock();
     } else {
@@ -152,6 +158,7 @@ bool Connection::WaitAs(Waiter& self, Instant until, int* callbacks_run) {
     }
   }
   waiters_.erase(place);
+  // This thread no longer leads, and frames for others can still arrive.
   HandOver(nullptr);
   return ended;
 }
@@ -159,6 +166,7 @@ bool Connection::WaitAs(Waiter& self, Instant until, int* callbacks_run) {
 void Connection::Lead(Waiter* self, Instant until) {
   leading_ = true;
   leader_ = self;
+  // The lock is released below, so everything that the poll depends on is read here.
   if (!deadlines_.empty()) until = std::min(until, deadlines_.begin()->first.first);
   const bool want_write = queued() > 0;
   Unlock();
@@ -171,6 +179,8 @@ void Connection::Lead(Waiter* self, Instant until) {
     [[maybe_unused]] const ssize_t done = read(nudge_, &count, sizeof(count));
     nudged_ = false;
   }
+  // Frames that arrived before the end of the stream are handled first: the last one can be a
+  // Goodbye that says why.
   TakeFrames();
   if (!received.ok()) {
     Fail(absl::UnavailableError(
@@ -202,13 +212,14 @@ absl::Status Connection::PollAndReceive(bool want_write, Instant until) {
 // ---------------------------------------------------------------------------- callbacks
 
 bool Connection::MayRunCallbacks() const {
-  // A callback that waits does not run others: how deep that went would have no limit.
+  // A callback that waits does not run other callbacks: the recursion would have no limit.
   if (callback_depth > 0) return false;
   return !options_.callback_thread || callback_thread_of == this;
 }
 
 int Connection::RunCallbacks(const Waiter* self) {
-  // Those that are ready now; what they make ready comes next time.
+  // Runs the callbacks that are ready now. Callbacks that these make ready run in the next turn, so
+  // that the loop ends.
   size_t due = ready_.size();
   int ran = 0;
   if (due > 0) HandOver(self);
@@ -218,6 +229,7 @@ int Connection::RunCallbacks(const Waiter* self) {
     Unlock();
     ++callback_depth;
     (*callback)();
+    // Destroyed without the lock too: its captures are the user's.
     callback.reset();
     --callback_depth;
     mu_.Lock();
@@ -227,38 +239,39 @@ int Connection::RunCallbacks(const Waiter* self) {
 }
 
 void Connection::RunCallbackThread() {
+  // Signals belong to the program's own threads.
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   callback_thread_of = this;
-  Hold hold(*this);
+  Lock lock(*this);
   WaitLocked([this] { return closed_; }, Instant::Infinite(), Callbacks::kRun);
   while (RunCallbacks(nullptr) > 0) {
   }
 }
 
-// ---------------------------------------------------------------------------- for programs with a
-// loop
+// ---------------------------------------------------------------------------- fd and Poll
 
 int Connection::fd() {
   if (forked()) return -1;
-  Hold hold(*this);
-  return attention_.fd();
+  Lock lock(*this);
+  return readiness_fd_.fd();
 }
 
 int Connection::Poll(absl::Duration timeout) {
   if (forked()) return 0;
   const Instant until = MonotonicNow() + std::max(timeout, absl::ZeroDuration());
-  Hold hold(*this, Hold::Rest::kLeave);
+  Lock lock(*this, Lock::Unsent::kLeave);
   const uint64_t before = progress_;
   const bool runs = MayRunCallbacks();
   int ran = runs ? RunCallbacks(nullptr) : 0;
   if (!leading_ && status_.ok()) {
+    // With the current time as its limit: Poll first takes in what has arrived without waiting.
     Lead(nullptr, MonotonicNow());
     if (runs) ran += RunCallbacks(nullptr);
     HandOver(nullptr);
   }
-  // Nothing comes any more to a connection that has ended.
+  // A connection that has ended receives nothing more.
   const auto done = [this, before, &ran] {
     return ran > 0 || progress_ != before || !status_.ok();
   };
@@ -271,11 +284,11 @@ int Connection::Poll(absl::Duration timeout) {
 void Connection::Close() {
   if (forked()) return;
   {
-    Hold hold(*this);
+    Lock lock(*this);
     if (closed_) return;
     closed_ = true;
     Fail(absl::FailedPreconditionError(absl::StrCat("the client of ", address(), " is closed")));
-    // A connection that had failed before says from now on that it is closed.
+    // A connection that failed earlier reports from now on that it is closed.
     status_ =
         absl::FailedPreconditionError(absl::StrCat("the client of ", address(), " is closed"));
     SendLeave();
@@ -287,6 +300,7 @@ void Connection::Close() {
     }
   }
   if (!callback_thread_.joinable()) return;
+  // The last callback can close the client; a thread cannot join itself.
   if (callback_thread_of == this) {
     callback_thread_.detach();
   } else {
@@ -297,6 +311,7 @@ void Connection::Close() {
 void Connection::SendLeave() {
   local::Leave leave;
   for (const uint64_t pin : pins_) {
+    // A client can have more pins than fit into one frame.
     leave.pins.push_back(pin);
     if (leave.pins.size() < local::kMaxPinsPerFrame) continue;
     leave.more = true;
@@ -321,9 +336,10 @@ void Connection::FlushBeforeClosing() {
 }
 
 void Connection::CloseSocketIfDone() {
+  // Pins delay the close: each later Release still goes over this socket.
   const bool done = broken_ || (pins_.empty() && queued() == 0);
   if (!closed_ || leading_ || !done || socket_.fd() < 0) return;
-  if (attention_.made()) attention_.Watch({});
+  if (readiness_fd_.made()) readiness_fd_.Watch({});
   socket_.Close();
 }
 

@@ -31,7 +31,7 @@
 namespace phalanx::internal {
 namespace {
 
-// The descriptor under which the daemon finds its end of the pair.
+// The descriptor number under which the daemon inherits its end of the pair.
 constexpr int kInheritedFd = 3;
 constexpr size_t kMaxLineBytes = 4096;
 
@@ -41,20 +41,22 @@ struct Cluster {
   int lifeline = -1;
 };
 
+// An empty folder would mean the root, so a bare name gives ".".
 std::string FolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-// Settings of this host's cluster, which are none of the private one's: a listener would be taken
-// twice, and a mistake in a file that the program never named would keep its cluster from starting.
+// Settings of this host's cluster that do not apply to the private cluster. Both would bind the
+// same listener, and an error in a config file that the program never named would keep the private
+// cluster from starting.
 constexpr absl::string_view kSettingsOfTheHost[] = {
     "PHALANX_ADVERTISE", "PHALANX_CLUSTER_ID", "PHALANX_CONFIG",   "PHALANX_DIRECTORY",
     "PHALANX_LABEL",     "PHALANX_LISTEN",     "PHALANX_LOG_FILE", "PHALANX_METRICS_LISTEN",
     "PHALANX_NAME",      "PHALANX_NUM_SHARDS", "PHALANX_SECRET",   "PHALANX_SECRET_FILE",
     "PHALANX_SOCKET",    "PHALANX_SHARD_INDEX"};
 
-// What the daemon inherits, ended by a null pointer. Points into this process's environment.
+// The environment of the daemon, ended by a null pointer. Points into this process's environment.
 std::vector<char*> EnvironmentOfDaemon() {
   std::vector<char*> kept;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -67,12 +69,13 @@ std::vector<char*> EnvironmentOfDaemon() {
   return kept;
 }
 
-// Resets what a child would inherit and should not: masked signals, and the terminal's Ctrl-C.
+// Resets what a child would inherit and must not: masked signals, and the terminal's Ctrl-C.
 class SpawnSettings {
  public:
   explicit SpawnSettings(int inherited) {
     posix_spawn_file_actions_init(&actions_);
-    // First: in a program without standard input it may be in the place of the others.
+    // This goes first: in a program without standard input the inherited descriptor can be number 0
+    // or 1.
     posix_spawn_file_actions_adddup2(&actions_, inherited, kInheritedFd);
     posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
@@ -84,6 +87,8 @@ class SpawnSettings {
     sigemptyset(&defaults);
     for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGCHLD}) sigaddset(&defaults, number);
     posix_spawnattr_setsigdefault(&attributes_, &defaults);
+    // A session of its own: Ctrl-C in the terminal must end the program, which then ends the
+    // daemon, not the daemon first.
     posix_spawnattr_setflags(&attributes_,
                              POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
   }
@@ -114,33 +119,36 @@ class SpawnSettings {
 absl::StatusOr<std::string> FindExecutable(const std::string& named) {
   const std::vector<std::string> candidates = ExecutableCandidates(named);
   for (const std::string& candidate : candidates) {
-    struct stat info;  // a folder may be "executable" too
+    struct stat info;  // a folder can be "executable" too
     const bool file = stat(candidate.c_str(), &info) == 0 && S_ISREG(info.st_mode);
     if (file && access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return absl::NotFoundError(
-      absl::StrCat("a private cluster needs the `phalanx` executable, which is neither of: ",
+      absl::StrCat("a private cluster needs the `phalanx` executable, which was not found at: ",
                    absl::StrJoin(candidates, ", "),
                    " (set PHALANX_BINARY, or PHALANX_ADDRESS to use a running node)"));
 }
 
-// The daemon's first line. Unavailable when it ends without one.
+// Returns the daemon's first line. Unavailable if the daemon ends without one.
 absl::StatusOr<std::string> ReadLine(int fd, Instant until) {
   std::string line;
   while (line.size() < kMaxLineBytes) {
     const absl::Duration left = until - MonotonicNow();
-    if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("it is not ready in time");
+    if (left <= absl::ZeroDuration())
+      return absl::DeadlineExceededError("it was not ready in time");
     pollfd ready{fd, POLLIN, 0};
     const timespec limit = absl::ToTimespec(std::min(left, absl::Hours(1)));
     if (ppoll(&ready, 1, &limit, nullptr) <= 0) continue;
+    // Byte by byte: the descriptor stays open afterwards, and there is one line only.
     char byte = 0;
     const ssize_t got = read(fd, &byte, 1);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return absl::UnavailableError("it ended at once; its log says why");
+    if (got <= 0)
+      return absl::UnavailableError("it ended before it was ready; its log has the reason");
     if (byte == '\n') return line;
     line.push_back(byte);
   }
-  return absl::UnavailableError("it does not say READY");
+  return absl::UnavailableError("it did not write READY");
 }
 
 absl::StatusOr<std::string> ReadAddress(int fd, Instant until) {
@@ -151,12 +159,13 @@ absl::StatusOr<std::string> ReadAddress(int fd, Instant until) {
   return absl::UnavailableError(rest);
 }
 
-// Takes away those that are zombies by now.
+// Removes the daemons that have ended, and so leaves no zombies.
 void Reap(std::vector<pid_t>& ending) {
   std::erase_if(ending, [](pid_t pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
 }
 
-// The end of file tells the daemon, which joins `ending`: it may take a while.
+// Closes the daemon's end of file signal. The daemon can take a while to end, so its pid joins
+// `ending`.
 void End(Cluster& cluster, std::vector<pid_t>& ending) {
   if (cluster.lifeline >= 0) {
     KeepInChildren(cluster.lifeline);
@@ -178,10 +187,13 @@ absl::StatusOr<Cluster> StartCluster(const std::string& named, uint64_t capacity
   Cluster cluster;
   cluster.lifeline = pair[0];
   CloseInChildren(cluster.lifeline);
+  // The parent's settings reach the daemon by the environment, the capacity by this flag.
   std::vector<std::string> arguments = {executable, "up",
                                         absl::StrCat("--embedded-fd=", kInheritedFd)};
   if (capacity_bytes > 0) arguments.push_back(absl::StrCat("--capacity=", capacity_bytes));
   const absl::StatusOr<pid_t> daemon = SpawnSettings(pair[1]).Run(executable, arguments);
+  // The daemon has its own copy. While this one is open, the end of the daemon is not seen as end
+  // of file.
   close(pair[1]);
   if (daemon.ok()) cluster.daemon = *daemon;
   const absl::StatusOr<std::string> address =
@@ -200,12 +212,13 @@ struct SharedCluster {
   const ProcessMark mark = ProcessMark::Current();
   Mutex mu;
   Cluster cluster ABSL_GUARDED_BY(mu);
-  // Daemons that were told to end, until they are reaped: at the latest with the next connection.
+  // Daemons that are ending, until they are reaped, at the latest by the next connection.
   std::vector<pid_t> ending ABSL_GUARDED_BY(mu);
 };
 
-// A child of fork starts its own: the parent's lock may have been held when it was made, and its
-// descriptor has been closed. Never destroyed: threads may still connect when the process ends.
+// A child of fork starts its own cluster: another thread can have held the parent's lock during
+// fork, and the child's copy of the descriptor is closed. Never destroyed, because threads can
+// still connect while the process ends.
 SharedCluster& OfThisProcess() {
   static std::atomic<SharedCluster*> shared{nullptr};
   SharedCluster* current = shared.load();
@@ -219,6 +232,7 @@ SharedCluster& OfThisProcess() {
 
 bool Alive(const Cluster& cluster) {
   if (cluster.lifeline < 0) return false;
+  // The daemon writes only its first line, so anything readable now is its end of file.
   pollfd ready{cluster.lifeline, POLLIN, 0};
   return poll(&ready, 1, 0) == 0;
 }
@@ -227,6 +241,8 @@ bool Alive(const Cluster& cluster) {
 
 std::vector<std::string> ExecutableCandidates(const std::string& executable) {
   const char* binary = std::getenv("PHALANX_BINARY");
+  // A set variable is the only candidate, so that a typing error is reported instead of hidden by
+  // another binary.
   if (binary != nullptr && *binary != '\0') return {binary};
   if (!executable.empty()) return {executable};
   std::vector<std::string> candidates;

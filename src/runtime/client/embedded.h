@@ -1,9 +1,9 @@
-// The private cluster of a process: `phalanx up --embedded-fd=3`, started when a client is made
-// without an address, shared by all clients of the process, gone when the process is.
+// The private cluster of a process: `phalanx up --embedded-fd=3`. The first client that is made
+// without an address starts it, all clients of the process share it, and it ends with the process.
 //
-// The daemon inherits one end of a socket pair, writes one line to it, "READY unix:PATH" or
-// "ERROR why", and ends when the other end is closed: by the kernel, however this process ends.
-// PR_SET_PDEATHSIG would do so when the *thread* that forked ends. Children of fork close their
+// The daemon inherits one end of a socket pair. It writes one line, "READY unix:PATH" or "ERROR
+// why", and ends when the other end is closed. The kernel closes that end however this process
+// ends; PR_SET_PDEATHSIG would act when the *thread* that forked ends. Children of fork close their
 // copy.
 //
 // Any thread.
@@ -19,15 +19,16 @@
 
 namespace phalanx::internal {
 
-// The address of this process's private cluster, which is started if there is none or it has died.
-// NotFound when there is no executable, naming where it was looked for; Unavailable with what the
-// daemon said; DeadlineExceeded. `capacity_bytes` counts for the one that starts it; 0: its
-// default. So does `executable`; if it is empty the candidates are tried.
+// Returns the address of this process's private cluster, and starts the cluster if there is none or
+// the daemon has died. Errors: NotFound if there is no executable, with the places searched;
+// Unavailable with the daemon's message; DeadlineExceeded. `capacity_bytes` applies only to the
+// call that starts the cluster (0: the daemon's default). So does `executable`; if it is empty, the
+// candidates are tried.
 absl::StatusOr<std::string> EmbeddedAddress(const std::string& executable, uint64_t capacity_bytes,
                                             absl::Duration timeout);
 
-// Where the executable is looked for, in order: PHALANX_BINARY alone if it is set, `executable`
-// alone if it is not empty, else beside this program, beside this library, and along PATH.
+// The paths that are searched for the executable, in order: only PHALANX_BINARY if it is set, only
+// `executable` if it is not empty, else beside this program, beside this library, and along PATH.
 std::vector<std::string> ExecutableCandidates(const std::string& executable = "");
 
 }  // namespace phalanx::internal

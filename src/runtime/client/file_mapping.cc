@@ -23,11 +23,11 @@ namespace phalanx::internal {
 
 namespace {
 
-// Page tables move whole between addresses that are alike in their last 21 bits.
+// mremap moves whole page tables only between addresses that agree in their last 21 bits.
 constexpr uint64_t kMoveBytes = 2 << 20;
 
-// Maps the file, or nothing (-1), at a multiple of kMoveBytes. Null, with errno, when the system
-// refuses.
+// Maps the file, or anonymous memory (fd -1), at a multiple of kMoveBytes. Null, with errno, if the
+// system refuses.
 char* MapAligned(int fd, uint64_t bytes, int protection) {
   const uint64_t reserved = bytes + kMoveBytes;
   void* const hole =
@@ -38,6 +38,7 @@ char* MapAligned(int fd, uint64_t bytes, int protection) {
   char* const data = begin + (past == 0 ? 0 : kMoveBytes - past);
   const int kind = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
   if (mmap(data, bytes, protection, kind | MAP_FIXED, fd, 0) == MAP_FAILED) {
+    // munmap can overwrite errno.
     const int why = errno;
     munmap(hole, reserved);
     errno = why;
@@ -50,13 +51,13 @@ char* MapAligned(int fd, uint64_t bytes, int protection) {
   return data;
 }
 
-// Takes the pages of one mapping of a file to another of the same size; `from` stays mapped.
+// Moves the pages of one mapping of a file to another of the same size; `from` stays mapped.
 bool MovePages(char* from, char* to, uint64_t bytes) {
   return mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) !=
          MAP_FAILED;
 }
 
-// Whether the system moves pages of shared memory: Linux 5.13 and later.
+// Returns whether the system moves pages of shared memory (Linux 5.13 and later).
 bool PagesCanMove() {
   const uint64_t page = static_cast<uint64_t>(getpagesize());
   void* const both =
@@ -68,8 +69,8 @@ bool PagesCanMove() {
   return can;
 }
 
-// Another descriptor of the file, unless less than half of those that this process may have would
-// be left for it. -1: none.
+// Returns another descriptor of the file, or -1 if that would leave the process less than half of
+// its descriptors.
 int SparedCopy(int fd) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || static_cast<rlim_t>(fd) >= limit.rlim_cur / 2) {
@@ -95,7 +96,7 @@ absl::StatusOr<std::shared_ptr<FileMapping>> FileMapping::Map(int fd, uint64_t b
   std::shared_ptr<FileMapping> mapping(
       new FileMapping(static_cast<char*>(data), bytes, SparedCopy(fd)));
   if (!writable) return mapping;
-  // Writable at first, so that the system lets it become so again.
+  // Mapped writable first: the kernel then allows mprotect to make it writable again.
   mapping->writing_ = MapAligned(fd, bytes, PROT_READ | PROT_WRITE);
   if (mapping->writing_ == nullptr || mprotect(mapping->writing_, bytes, PROT_READ) != 0) {
     return Refused("map", bytes);
@@ -130,10 +131,11 @@ absl::Status FileMapping::BeginWriting(uint64_t upto) {
   if (writing_ == nullptr) {
     return absl::ResourceExhaustedError("the system took the memory that was to be written");
   }
+  // Without a twin children must not get the pages: they are the live file, not a copy.
   if (pages_at_twin_) {
     if (!MovePages(twin_, writing_, bytes_)) {
       const absl::Status why = Refused("make writable", bytes_);
-      // The system may have unmapped where they were to go: it is another's from now on.
+      // The system can have unmapped the destination, so another mapping can be there from now on.
       writing_ = nullptr;
       return why;
     }
@@ -145,6 +147,7 @@ absl::Status FileMapping::BeginWriting(uint64_t upto) {
   if (populated_ < upto) {
     static const uint64_t page = static_cast<uint64_t>(getpagesize());
     Populate(writing_ + populated_, upto - populated_);
+    // The page of the last byte is filled too.
     populated_ = (upto + page - 1) / page * page;
   }
   return absl::OkStatus();
@@ -152,9 +155,10 @@ absl::Status FileMapping::BeginWriting(uint64_t upto) {
 
 absl::Status FileMapping::EndWriting() {
   if (writing_ == nullptr) return absl::OkStatus();
-  // What a racing write brings back between the two calls, the second protects.
+  // A racing write can bring pages back between the two calls; mprotect protects them.
   pages_at_twin_ = twin_ != nullptr && MovePages(writing_, twin_, bytes_);
-  // The same of the twin; from here on each page's protection is changed.
+  // The system can have unmapped the twin as well. From here on each page's protection is changed
+  // instead.
   if (!pages_at_twin_) twin_ = nullptr;
   if (mprotect(writing_, bytes_, PROT_READ) != 0) {
     return absl::InternalError(
@@ -167,7 +171,7 @@ absl::Status FileMapping::EndWriting() {
 char* FileMapping::NextPlace() const {
   char* const place = MapAligned(-1, bytes_, PROT_NONE);
   if (place == nullptr || pages_at_twin_) return place;
-  // A shared mapping of which nothing is taken is mapped once more.
+  // mremap with an old size of 0 maps a shared mapping a second time.
   void* const again =
       mremap(writing_, 0, bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, static_cast<void*>(place));
   return again == MAP_FAILED ? nullptr : place;
@@ -179,6 +183,8 @@ absl::StatusOr<FileMapping::GivenAway> FileMapping::GiveAway(uint64_t upto) {
   }
   static const uint64_t page = static_cast<uint64_t>(getpagesize());
   const uint64_t kept = std::max(page, (upto + page - 1) / page * page);
+  // Copied to a new place and then moved over: the old address must keep its bytes for its reader
+  // at every moment.
   void* const copy =
       mmap(nullptr, kept, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (copy == MAP_FAILED) return Refused("copy", kept);
@@ -191,7 +197,7 @@ absl::StatusOr<FileMapping::GivenAway> FileMapping::GiveAway(uint64_t upto) {
   std::memcpy(copy, data_, upto);
   char* const given = std::exchange(writing_, nullptr);
   if (mremap(copy, kept, kept, MREMAP_MAYMOVE | MREMAP_FIXED, given) == MAP_FAILED) {
-    // The system may have unmapped where it was to go.
+    // The system can have unmapped the destination.
     const absl::Status why = Refused("move", kept);
     munmap(copy, kept);
     munmap(next, bytes_);
@@ -230,7 +236,7 @@ std::shared_ptr<FileMapping> MappingTable::ForWriting(uint64_t file) {
 
 void MappingTable::PutBack(const FileMapping* mapping) {
   const auto key = keys_.find(mapping);
-  // Forgotten meanwhile.
+  // The node has forgotten the file in the meantime.
   if (key == keys_.end()) return;
   Entry& entry = entries_[key->second];
   if (--entry.users == 0) entry.place = idle_.insert(idle_.end(), key->second);

@@ -1,4 +1,4 @@
-// The file of a node's pool, written again and again by one client: what may be written when, and
+// One client writes a file of the node's pool again and again: when the memory is writable, and
 // what it costs.
 #include "src/runtime/client/file_mapping.h"
 
@@ -27,7 +27,7 @@
 namespace phalanx::internal {
 namespace {
 
-// Not a multiple of what page tables move by.
+// Not a multiple of the size in which page tables move.
 constexpr uint64_t kBytes = (9 << 20) + 4096;
 
 int64_t Faults() {
@@ -36,7 +36,7 @@ int64_t Faults() {
   return usage.ru_minflt;
 }
 
-// How a child that does this ends: by a signal, or with an exit status, told as its negative.
+// Returns how a child that runs `work` ends: the signal's number, or the negated exit status.
 int EndOf(const std::function<void()>& work) {
   const pid_t child = fork();
   if (child == 0) {
@@ -48,8 +48,8 @@ int EndOf(const std::function<void()>& work) {
   return WIFSIGNALED(status) ? WTERMSIG(status) : -WEXITSTATUS(status);
 }
 
-// From here on mremap(2) fails in this process when its flags are these, as it does on older
-// kernels or when a process has too many mappings.
+// From here on mremap(2) with these flags fails in this process, as it does on older kernels or
+// when a process has too many mappings.
 void RefuseMoves(uint32_t flags) {
   sock_filter steps[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -67,11 +67,11 @@ void RefuseMoves(uint32_t flags) {
 constexpr uint32_t kMove = MREMAP_MAYMOVE | MREMAP_FIXED;
 constexpr uint32_t kMoveOfShared = kMove | 4;
 
-// Ends this process with its line when a child finds that something is not so.
+// Ends the child with this line's number as its status if the condition is false.
 #define EXPECT_IN_CHILD(condition) \
   if (!(condition)) _exit(static_cast<int>(__LINE__ % 256))
 
-// Writes, gives away twice, and looks at who sees what.
+// Writes and gives away twice, and checks what each reader sees.
 void WriteAndGiveAway(FileMapping& mapping) {
   constexpr uint64_t kGiven = kBytes - 3 * 4096 - 7;
   FileMapping::GivenAway before;
@@ -118,7 +118,7 @@ class FileMappingTest : public ::testing::Test {
   std::shared_ptr<FileMapping> mapping_;
 };
 
-TEST_F(FileMappingTest, WhatIsWrittenIsInTheFileAndToBeReadInPlace) {
+TEST_F(FileMappingTest, WrittenBytesAreInTheFileAndReadableInPlace) {
   for (const char byte : {'a', 'b', 'c'}) {
     Write(byte);
     for (const uint64_t offset : {uint64_t{0}, kBytes / 2, kBytes - 1}) {
@@ -140,14 +140,14 @@ TEST_F(FileMappingTest, AStrayWriteFaultsBeforeAndAfterButNotDuringWriting) {
   }
 }
 
-TEST_F(FileMappingTest, AChildReadsWhatWasSealedAndHasNothingOfWhatIsBeingWritten) {
+TEST_F(FileMappingTest, AChildSeesSealedMemoryAndNoMemoryBeingWritten) {
   Write('a');
   EXPECT_EQ(EndOf([this] { _exit(mapping_->data()[0] == 'a' ? 0 : 1); }), 0);
   PHALANX_ASSERT_OK(mapping_->BeginWriting(kBytes));
   EXPECT_EQ(EndOf([this] { _exit(mapping_->writing()[0]); }), SIGSEGV);
 }
 
-TEST_F(FileMappingTest, WhatIsGivenAwayIsNobodyElses) {
+TEST_F(FileMappingTest, GivenAwayMemoryIsPrivate) {
   EXPECT_EQ(EndOf([this] {
               const auto mapping = FileMapping::Map(fd_, kBytes, /*writable=*/true);
               EXPECT_IN_CHILD(mapping.ok());
@@ -156,7 +156,7 @@ TEST_F(FileMappingTest, WhatIsGivenAwayIsNobodyElses) {
             0);
 }
 
-TEST_F(FileMappingTest, IsGivenAwayWhereTheSystemDoesNotMovePagesOfSharedMemory) {
+TEST_F(FileMappingTest, GivesMemoryAwayWithoutMovablePages) {
   EXPECT_EQ(EndOf([this] {
               RefuseMoves(kMoveOfShared);
               const auto mapping = FileMapping::Map(fd_, kBytes, /*writable=*/true);
@@ -166,7 +166,7 @@ TEST_F(FileMappingTest, IsGivenAwayWhereTheSystemDoesNotMovePagesOfSharedMemory)
             0);
 }
 
-TEST_F(FileMappingTest, WhatCouldNotBeGivenAwayIsNotWrittenAgain) {
+TEST_F(FileMappingTest, MemoryIsNotWrittenAgainAfterAFailedGiveAway) {
   EXPECT_EQ(EndOf([this] {
               const auto mapping = FileMapping::Map(fd_, kBytes, /*writable=*/true);
               EXPECT_IN_CHILD(mapping.ok() && (*mapping)->BeginWriting(kBytes).ok());

@@ -12,11 +12,11 @@
 namespace phalanx::internal {
 namespace {
 
-// Never destroyed: clients may outlive static destructors.
+// Never destroyed: clients can outlive static destructors.
 struct Guard {
   std::atomic<uint64_t> forks{0};
-  // This process's number, on a page that is zero in every child: then a new number is drawn from
-  // `next_mark`, which children inherit.
+  // This process's number, on a page that is zero in every child. A child then draws a new number
+  // from `next_mark`, which children inherit.
   std::atomic<uint64_t>* mark = nullptr;
   std::atomic<uint64_t> next_mark{1};
   // Used where the kernel cannot wipe pages.
@@ -29,6 +29,7 @@ struct Guard {
 Guard* guard = nullptr;
 
 void BeforeFork() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  // Held across fork, so that the child's copy of the set is consistent and its mutex is free.
   guard->mu.Lock();
   guard->forks.fetch_add(1);
 }
@@ -38,6 +39,7 @@ void AfterForkInParent() ABSL_NO_THREAD_SAFETY_ANALYSIS { guard->mu.Unlock(); }
 void AfterForkInChild() ABSL_NO_THREAD_SAFETY_ANALYSIS {
   for (const int fd : guard->descriptors) close(fd);
   guard->descriptors.clear();
+  // Needed where the kernel cannot wipe the page.
   guard->mark->store(0);
   guard->mu.Unlock();
 }
@@ -69,7 +71,7 @@ uint64_t CurrentMark() {
   Guard& g = TheGuard();
   uint64_t mark = g.mark->load();
   if (mark != 0) return mark;
-  // Threads race for the first number; all take the winner's.
+  // Threads race for the first number; all use the winner's.
   const uint64_t fresh = g.next_mark.fetch_add(1);
   return g.mark->compare_exchange_strong(mark, fresh) ? fresh : mark;
 }

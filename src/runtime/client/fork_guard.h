@@ -1,9 +1,10 @@
-// What fork(2) means to a client: the parent learns that a child was made that sees its memory, the
-// child learns that it is one and lets go of the descriptors it got.
+// What fork(2) means to a client. The parent learns that a child was made that sees its memory. The
+// child learns that it is a child, and closes the descriptors that it inherited.
 //
-// A child that kept its copies of the sockets would keep the daemon from noticing the parent's end,
-// so they are closed there before fork() returns. Only fork(2) of the C library does this; a raw
-// clone(2) is recognized as a child all the same (the kernel wipes a page), without the closing.
+// A child that kept copies of the sockets would keep the daemon from noticing the parent's end, so
+// the copies are closed before fork() returns. This happens only for fork(2) of the C library. A
+// raw clone(2) is still recognized as a child, because the kernel wipes a page, but its descriptors
+// stay open.
 //
 // Functions of the process, any thread; also in a child.
 #ifndef PHALANX_RUNTIME_CLIENT_FORK_GUARD_H_
@@ -13,21 +14,21 @@
 
 namespace phalanx::internal {
 
-// Which process this is: another number in every descendant that came about without exec.
+// Identifies this process: the number differs in every descendant that was made without exec.
 class ProcessMark {
  public:
   static ProcessMark Current();
-  // True in a child of the process that made this mark.
+  // Returns true in a child of the process that made this mark.
   bool Forked() const;
 
  private:
   uint64_t mark_ = 0;
 };
 
-// How often this process has forked; a fork under way counts already.
+// Returns how often this process has forked; a fork in progress is counted.
 uint64_t ForkCount();
 
-// A descriptor that children close. Call the second one before closing it here.
+// A descriptor that children close. Call KeepInChildren before closing it here.
 void CloseInChildren(int fd);
 void KeepInChildren(int fd);
 

@@ -13,13 +13,15 @@ using Arrivals = std::vector<Client::Arrival>;
 void Shape(Arrivals arrivals, Arrivals& out) { out = std::move(arrivals); }
 
 void Shape(Arrivals arrivals, std::vector<Buffer>& out) {
+  // Arrivals are in the order of their answers; the caller expects the order of its ids.
   std::sort(arrivals.begin(), arrivals.end(),
             [](const auto& a, const auto& b) { return a.index < b.index; });
   for (Client::Arrival& arrival : arrivals) out.push_back(std::move(arrival.buffer));
 }
 
-// A row of Gets is let in by its first request and fills its window at once; later each answer
-// sends one. So the windows of several rows never come on top of the limit together.
+// Admission counts only the first request of a row; the row then fills its window at once, and
+// later each answer sends one request. So the windows of several rows never exceed the limit
+// together.
 static_assert(kMaxOutstandingRequests + kGatherWindow <= local::kMaxRequestsUnderWay);
 
 template <typename T>
@@ -35,6 +37,7 @@ class GatherCall final : public FutureState<T> {
         deadline_(MonotonicNow() + options.timeout) {}
 
   void Begin() {
+    // Numbers for all ids, although only a window is sent: a number then also gives the index.
     first_ = this->connection().NewRequests(ids_.size());
     const local::Request request = Next();
     this->connection().Start(this->shared_from_this(), first_, ids_.size(), deadline_, request);
@@ -45,7 +48,7 @@ class GatherCall final : public FutureState<T> {
     const size_t index = static_cast<size_t>(request - first_);
     this->connection().EndPart(request);
     --unanswered_;
-    // A Get of its own, for the message of a failure.
+    // A temporary Get, so that an error names this object and not the first one.
     GetCall part(this->shared_connection(), "Get", ids_[index]);
     absl::StatusOr<Buffer> buffer = BufferFrom(part, answer, options_.offset, options_.length);
     if (buffer.ok()) {
@@ -54,6 +57,7 @@ class GatherCall final : public FutureState<T> {
       ++failures_;
       if (first_failure_.ok()) first_failure_ = buffer.status();
     }
+    // One error is final only if the remaining objects cannot reach `count`.
     if (arrivals_.size() == count_ || ids_.size() - failures_ < count_) return End();
     Continue();
   }
@@ -74,6 +78,7 @@ class GatherCall final : public FutureState<T> {
   }
 
   void End() {
+    // The Gets that are still open have no reader any more.
     this->connection().CancelRequests(*this);
     if (arrivals_.size() < count_) return this->Set(first_failure_);
     T result;
@@ -97,6 +102,7 @@ class GatherCall final : public FutureState<T> {
 template <typename T>
 Future<T> Gather(std::shared_ptr<Connection> connection, absl::Span<const ObjectId> ids,
                  size_t count, const GetOptions& options, const ObjectId& near = ObjectId()) {
+  // Without a request no answer would end the call.
   if (count == 0) {
     return Future<T>(FutureState<T>::Ended(std::move(connection), "Get", ObjectId(), T()));
   }

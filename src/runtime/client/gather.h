@@ -1,6 +1,6 @@
-// Many Gets with one result: all of a list, or the first few to arrive.
+// Many Gets with one result: all objects of a list, or the first few that arrive.
 //
-// A window of requests is on its way at a time; each answer sends the next. Guarded by the
+// A window of requests is outstanding at a time; each answer sends the next request. Guarded by the
 // connection's lock.
 #ifndef PHALANX_RUNTIME_CLIENT_GATHER_H_
 #define PHALANX_RUNTIME_CLIENT_GATHER_H_
@@ -16,16 +16,16 @@
 
 namespace phalanx::internal {
 
-// Gets that one call has unanswered.
+// The limit of unanswered Gets of one call.
 inline constexpr size_t kGatherWindow = 4096;
 
-// Ends when `count` of `ids` have come, or so many have failed that they cannot: with the first
-// error then. What has not come is cancelled. REQUIRES: count <= ids.size().
+// Ends when `count` of `ids` have arrived, or with the first error once so many have failed that
+// `count` cannot be reached. The other Gets are cancelled then. REQUIRES: count <= ids.size().
 Future<std::vector<Client::Arrival>> GetFirstOf(std::shared_ptr<Connection> connection,
                                                 absl::Span<const ObjectId> ids, size_t count,
                                                 const GetOptions& options);
-// All of them, in the order of `ids`; `near`: best had from the node that made that object, if it
-// is not nil.
+// Gets all objects, in the order of `ids`. If `near` is not nil, the node prefers to fetch from the
+// node that made the object `near`.
 Future<std::vector<Buffer>> GetAllOf(std::shared_ptr<Connection> connection,
                                      absl::Span<const ObjectId> ids, const GetOptions& options,
                                      const ObjectId& near = ObjectId());
@@ -33,7 +33,7 @@ Future<std::vector<Buffer>> GetAllOf(std::shared_ptr<Connection> connection,
 local::Get GetMessage(uint64_t request, const ObjectId& id, const GetOptions& options,
                       absl::Duration timeout, const ObjectId& near = ObjectId());
 
-// The answer to a Get of one object.
+// A Get of one object.
 struct GetCall final : public FutureState<Buffer> {
   using FutureState::FutureState;
   void OnAnswer(uint64_t request, const local::Answer& answer) override;

@@ -1,9 +1,9 @@
-// A call made of others: it ends when all of them have succeeded, with what a function makes of
-// their results, or with the first failure; the others are cancelled then, as when it is cancelled
-// itself.
+// A call made of other calls (parts). It ends when all parts have succeeded, with the value that a
+// function makes of their results, or with the first failure. A failure, or a cancel of this call,
+// cancels the other parts.
 //
-// Guarded by the connection's lock, which all parts share: a part's end is its end in the same
-// breath, so that waiting for it inside a callback works as for any other call.
+// Guarded by the connection's lock, which all parts share. This call ends in the same critical
+// section as its last part, so that waiting for it inside a callback works as for any other call.
 #ifndef PHALANX_RUNTIME_CLIENT_JOIN_CALL_H_
 #define PHALANX_RUNTIME_CLIENT_JOIN_CALL_H_
 
@@ -24,7 +24,7 @@ class JoinCall final : public FutureState<T> {
  public:
   using FutureState<T>::FutureState;
 
-  // Calls of the same connection. REQUIRES: before Begin.
+  // Adds a call of the same connection. REQUIRES: before Begin.
   template <typename Part>
   void Add(const Future<Part>& part) {
     const std::shared_ptr<FutureState<Part>> state = Access::StateOf(part);
@@ -36,7 +36,7 @@ class JoinCall final : public FutureState<T> {
     });
   }
 
-  // `make` is called when all parts have succeeded; lock held.
+  // `make` is called with the lock held when all parts have succeeded.
   void Begin(absl::AnyInvocable<T()> make) {
     make_ = std::move(make);
     left_ = parts_.size();
@@ -64,7 +64,7 @@ class JoinCall final : public FutureState<T> {
       this->connection().CancelRequests(*part);
       part->OnFailure(absl::CancelledError("cancelled"));
     }
-    // They hold what must not be destroyed under the lock.
+    // Both can hold objects that must not be destroyed under the lock.
     this->connection().Trash(parts);
     this->connection().Trash(std::make_shared<absl::AnyInvocable<T()>>(std::move(make_)));
   }

@@ -1,4 +1,4 @@
-// The client's verbs about who holds what.
+// The client's verbs for holds.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -19,7 +19,7 @@ namespace local = object_store::local;
 
 static_assert(kMaxObjectReferences == kMaxReferences);
 
-// As many as fit into a message, and the next as many.
+// Sends the ids in as many messages as they need.
 template <typename Message>
 absl::Status PostAll(internal::Connection& connection, absl::Span<const ObjectId> ids) {
   while (!ids.empty()) {
@@ -33,17 +33,19 @@ absl::Status PostAll(internal::Connection& connection, absl::Span<const ObjectId
 }  // namespace
 
 absl::Status Client::Hold(absl::Span<const ObjectId> ids) {
+  // All ids are checked first, so that a bad one leaves no partial set of holds.
   for (const ObjectId& id : ids) PHALANX_RETURN_IF_ERROR(CheckId(*connection_, id));
   return PostAll<local::Hold>(*connection_, ids);
 }
 
 void Client::Release(absl::Span<const ObjectId> ids) {
-  // Without a connection nothing is held.
+  // A connection that has ended holds nothing, so the error has no meaning for the caller.
   PostAll<local::Unhold>(*connection_, ids).IgnoreError();
 }
 
 absl::StatusOr<std::string> Client::Transit(const ObjectId& id) {
   PHALANX_RETURN_IF_ERROR(CheckId(*connection_, id));
+  // Random, so that tokens of several processes at one node cannot collide.
   const uint64_t number = SystemRandom64();
   PHALANX_RETURN_IF_ERROR(connection_->Post(local::Transit{id, number}));
   std::string token;
@@ -58,13 +60,15 @@ absl::Status Client::Hold(const ObjectId& id, absl::string_view token) {
   PHALANX_RETURN_IF_ERROR(CheckId(*connection_, id));
   ByteReader in(token);
   local::Claim claim;
+  // The token names the node that keeps the reference alive, so that any node's client can claim it
+  // there.
   claim.id = id;
   claim.node.node = in.U64();
   claim.node.incarnation = in.U64();
   claim.number = in.U64();
   if (!in.Finish().ok() || !claim.node.valid()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("Hold of ", id.hex(), ": ", token.size(), " bytes that are no token"));
+        absl::StrCat("Hold of ", id.hex(), ": ", token.size(), " bytes are not a valid token"));
   }
   return connection_->Post(claim);
 }

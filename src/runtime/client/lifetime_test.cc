@@ -1,4 +1,4 @@
-// Who holds what, as clients of a real node say it.
+// Holds, as clients of a real node take and drop them.
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +35,7 @@ class LifetimeTest : public ::testing::Test {
   }
   void AwaitHeld(uint64_t held) {
     for (bool reached = false; !reached;) {
-      // What the node has not read in time is sent by whoever calls next.
+      // The next call of the client sends what the node has not read in time.
       if (client_ != nullptr) client_->Poll();
       node_.OnLoop([&] { reached = node_.store().stats().held == held; });
     }
@@ -50,7 +50,7 @@ class LifetimeTest : public ::testing::Test {
   std::shared_ptr<Client> client_ = Connect();
 };
 
-TEST_F(LifetimeTest, WhoPutsAnOwnedObjectHoldsIt) {
+TEST_F(LifetimeTest, PuttingAnOwnedObjectHoldsIt) {
   for (const size_t size : {size_t{5}, size_t{3} << 20}) {
     const ObjectId id = Id(static_cast<int>(size));
     PHALANX_ASSERT_OK(client_->Put(id, std::string(size, 'x'), Owned()).Wait());
@@ -126,7 +126,7 @@ TEST_F(LifetimeTest, MoreIdsThanAMessageHasAreHeld) {
   AwaitHeld(0);
 }
 
-TEST_F(LifetimeTest, AReferenceThatIsPassedOnIsHeldAllTheTime) {
+TEST_F(LifetimeTest, AReferenceInTransitIsHeld) {
   const std::shared_ptr<Client> other = Connect();
   PHALANX_ASSERT_OK(client_->Put(Id(1), "bytes", Owned()).Wait());
   PHALANX_ASSERT_OK_AND_ASSIGN(const std::string token, client_->Transit(Id(1)));
@@ -142,7 +142,7 @@ TEST_F(LifetimeTest, AReferenceThatIsPassedOnIsHeldAllTheTime) {
   AwaitHeld(0);
 }
 
-TEST_F(LifetimeTest, WhatIsNoTokenIsRefused) {
+TEST_F(LifetimeTest, RejectsABadToken) {
   EXPECT_THAT(client_->Hold(Id(1), ""), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(client_->Hold(Id(1), std::string(23, 'x')),
               StatusIs(absl::StatusCode::kInvalidArgument));
@@ -154,7 +154,7 @@ TEST_F(LifetimeTest, WhatIsNoTokenIsRefused) {
   EXPECT_THAT(client_->Transit(ObjectId()).status(), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-TEST_F(LifetimeTest, WhatAnObjectRefersToIsHeldWithIt) {
+TEST_F(LifetimeTest, ReferencedObjectsAreHeldWithTheirReferrer) {
   PutOptions options;
   options.refers_to = {Id(2), Id(3)};
   PHALANX_ASSERT_OK(client_->Put(Id(1), "bytes", options).Wait());
@@ -172,7 +172,7 @@ TEST_F(LifetimeTest, WhatAnObjectRefersToIsHeldWithIt) {
   PHALANX_ASSERT_OK(client_->Delete(Id(5)).Wait());
 }
 
-TEST_F(LifetimeTest, WhoAsksForAnOwnedResultHoldsIt) {
+TEST_F(LifetimeTest, AReductionHoldsItsOwnedResult) {
   ReduceOptions options;
   options.owned = true;
   const Future<Done> failing = client_->Reduce(Id(9), {{Id(1), Id(2)}}, options);

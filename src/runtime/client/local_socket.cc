@@ -19,6 +19,7 @@ namespace {
 absl::Status ConnectError(int error) {
   const char* text = std::strerror(error);
   if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(text);
+  // connect() reports the timeout of SO_SNDTIMEO as one of these.
   if (error == EAGAIN || error == EINPROGRESS) {
     return absl::DeadlineExceededError("the node does not accept connections");
   }
@@ -27,7 +28,7 @@ absl::Status ConnectError(int error) {
                                     : text);
 }
 
-// Somebody else could have put a socket there.
+// Another user could have bound a socket at this path.
 absl::Status CheckOwner(int fd) {
   ucred peer{};
   socklen_t length = sizeof(peer);
@@ -45,7 +46,7 @@ absl::StatusOr<LocalSocket> LocalSocket::Connect(const std::string& path, absl::
   LocalSocket made(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (made.fd_ < 0) return absl::ResourceExhaustedError(std::strerror(errno));
   CloseInChildren(made.fd_);
-  // A full backlog makes connect() wait; this bounds it.
+  // A full backlog makes connect() wait; the send timeout bounds the wait.
   const timeval limit =
       absl::ToTimeval(std::clamp(timeout, absl::Milliseconds(1), absl::Hours(24)));
   setsockopt(made.fd_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
@@ -59,6 +60,7 @@ absl::StatusOr<LocalSocket> LocalSocket::Connect(const std::string& path, absl::
   if (failed != 0) return ConnectError(errno);
   const absl::Status owner = CheckOwner(made.fd_);
   if (!owner.ok()) return owner;
+  // Non-blocking only now: the send timeout above applies to a blocking connect().
   fcntl(made.fd_, F_SETFL, fcntl(made.fd_, F_GETFL) | O_NONBLOCK);
   return made;
 }
@@ -79,6 +81,7 @@ absl::StatusOr<size_t> LocalSocket::Send(absl::Span<const iovec> from) {
   while (true) {
     const ssize_t sent = sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent >= 0) return static_cast<size_t>(sent);
+    // No room is not an error. The leader waits until the socket is writable.
     if (errno == EAGAIN || errno == ENOBUFS) return size_t{0};
     if (errno != EINTR) return absl::UnavailableError(std::strerror(errno));
   }
@@ -86,6 +89,7 @@ absl::StatusOr<size_t> LocalSocket::Send(absl::Span<const iovec> from) {
 
 absl::StatusOr<size_t> LocalSocket::Receive(absl::Span<char> into, std::deque<int>& descriptors) {
   iovec place{into.data(), into.size()};
+  // The node sends one descriptor at a time; there is room for a few more.
   alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
   msghdr message{};
   message.msg_iov = &place;
@@ -110,6 +114,8 @@ absl::StatusOr<size_t> LocalSocket::Receive(absl::Span<char> into, std::deque<in
       any = true;
     }
   }
+  // The kernel drops a descriptor that does not fit into this process's table. A -1 keeps the queue
+  // aligned with the File frames.
   if ((message.msg_flags & MSG_CTRUNC) != 0 && !any) descriptors.push_back(-1);
   return static_cast<size_t>(got);
 }

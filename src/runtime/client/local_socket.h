@@ -1,7 +1,7 @@
-// The client's end of the Unix socket: bytes both ways, descriptors inwards. Never blocks but in
-// Connect.
+// The client's end of the Unix socket: bytes in both directions, descriptors inwards. Only Connect
+// blocks.
 //
-// Owned by a connection. Send and Receive may run on two threads at once, Close on its own only.
+// Owned by a connection. Send and Receive can run on two threads at once; Close must run alone.
 #ifndef PHALANX_RUNTIME_CLIENT_LOCAL_SOCKET_H_
 #define PHALANX_RUNTIME_CLIENT_LOCAL_SOCKET_H_
 
@@ -20,7 +20,8 @@ namespace phalanx::internal {
 
 class LocalSocket {
  public:
-  // Unavailable (nobody listens), PermissionDenied (another user's), DeadlineExceeded.
+  // Errors: Unavailable (no process listens), PermissionDenied (another user's socket),
+  // DeadlineExceeded.
   static absl::StatusOr<LocalSocket> Connect(const std::string& path, absl::Duration timeout);
 
   LocalSocket() = default;
@@ -29,11 +30,11 @@ class LocalSocket {
   ~LocalSocket() { Close(); }
 
   int fd() const { return fd_; }
-  // How many bytes were taken, from the first buffers on; 0 when there is no room now. Unavailable
-  // when the peer is gone.
+  // Returns how many bytes were taken, from the first buffers on; 0 if there is no room now.
+  // Returns Unavailable if the peer is gone.
   absl::StatusOr<size_t> Send(absl::Span<const iovec> from);
-  // 0 when there is nothing now; Unavailable at the end of the stream. Descriptors that came along
-  // are appended, -1 for one that this process had no room for.
+  // Returns 0 if there is nothing now; Unavailable at the end of the stream. Appends the received
+  // descriptors, and -1 for one that this process had no room for.
   absl::StatusOr<size_t> Receive(absl::Span<char> into, std::deque<int>& descriptors);
   // Idempotent.
   void Close();

@@ -1,4 +1,4 @@
-// The client's verbs about reductions.
+// The client's verbs for reductions.
 #include <utility>
 #include <vector>
 
@@ -24,12 +24,14 @@ struct ReducedFromCall final : public internal::FutureState<Ids> {
     const auto expected = Expect<local::Described>(answer);
     if (!expected.ok()) return Set(expected.status());
     const local::Described& described = **expected;
+    // Deleted is checked first: a deleted object is not known either.
     if (described.deleted) {
       return Set(Explain(absl::StatusCode::kNotFound, "it was deleted"));
     }
     if (!described.known) {
-      return Set(Explain(absl::StatusCode::kNotFound, "nobody has made it"));
+      return Set(Explain(absl::StatusCode::kNotFound, "it does not exist"));
     }
+    // The sources are final only when the target is complete: a failed node can still change them.
     if (!described.complete) {
       return Set(Explain(absl::StatusCode::kFailedPrecondition, "it is not complete"));
     }
@@ -45,6 +47,7 @@ Future<Done> Client::Reduce(const ObjectId& target, absl::Span<const ObjectId> s
   if (status.ok()) status = internal::CheckReduce(target, sources, options);
   if (!status.ok()) return Refused<Done>(connection_, "Reduce", target, std::move(status));
   auto call = std::make_shared<CountCall<Done>>(connection_, "Reduce", target);
+  // Before the request, so that the target cannot be deleted before the client holds it.
   if (options.owned) call->HoldFirst();
   return StartOne<Done>(call, MonotonicNow() + options.timeout, [&](uint64_t request) {
     return internal::ReduceMessage(request, target, sources, options);
@@ -53,6 +56,8 @@ Future<Done> Client::Reduce(const ObjectId& target, absl::Span<const ObjectId> s
 
 Future<Buffer> Client::AllReduce(const ObjectId& target, absl::Span<const ObjectId> sources,
                                  ReduceOptions options) {
+  // With any root the target can be folded wherever it is fastest, because every participant gets a
+  // copy.
   options.root = ReduceOptions::Root::kAny;
   return internal::ReduceAndGet(connection_, "AllReduce", target, sources, options,
                                 /*everybody=*/true);
@@ -90,9 +95,10 @@ Future<Ids> Client::ReducedFrom(const ObjectId& target, absl::Duration timeout) 
 
 Future<Done> Client::Fail(const ObjectId& id, const absl::Status& why, absl::Duration timeout) {
   absl::Status status = CheckId(*connection_, id);
+  // OK is not an error, and consumers could not tell it from success.
   if (status.ok() && why.ok()) {
     status = absl::InvalidArgumentError(
-        absl::StrCat("object ", id.hex(), " cannot fail with OK: say why"));
+        absl::StrCat("object ", id.hex(), " cannot fail with the code OK"));
   }
   if (!status.ok()) return Refused<Done>(connection_, "Fail", id, std::move(status));
   return StartOne<Done>(std::make_shared<CountCall<Done>>(connection_, "Fail", id),

@@ -15,12 +15,13 @@ namespace {
 
 static_assert(kMaxReductionSources == kMaxReduceSources);
 
-// The nil id, one that is there twice, or the target.
+// Rejects the nil id, a duplicate, or the target among the sources.
 absl::Status CheckSources(const ObjectId& target, absl::Span<const ObjectId> sources) {
   if (sources.size() > kMaxReduceSources) {
-    return absl::InvalidArgumentError(absl::StrCat(sources.size(), " sources are more than the ",
-                                                   kMaxReduceSources, " that there can be"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(sources.size(), " sources exceed the limit of ", kMaxReduceSources));
   }
+  // Sorted once, because a reduction can have tens of thousands of sources.
   std::vector<ObjectId> sorted(sources.begin(), sources.end());
   std::sort(sorted.begin(), sorted.end());
   if (!sorted.empty() && sorted.front().nil()) {
@@ -28,7 +29,7 @@ absl::Status CheckSources(const ObjectId& target, absl::Span<const ObjectId> sou
   }
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice != sorted.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("source ", twice->hex(), " is there twice"));
+    return absl::InvalidArgumentError(absl::StrCat("source ", twice->hex(), " is given twice"));
   }
   if (std::binary_search(sorted.begin(), sorted.end(), target)) {
     return absl::InvalidArgumentError("the target is among its own sources");
@@ -39,18 +40,19 @@ absl::Status CheckSources(const ObjectId& target, absl::Span<const ObjectId> sou
 absl::Status CheckRange(const ReduceOptions& options) {
   const ElementTypes elements(options.dtype, options.runs);
   if (options.length == 0 && options.offset != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("offset ", options.offset, " without a length: a range has both"));
+    return absl::InvalidArgumentError(absl::StrCat("offset ", options.offset, " needs a length"));
   }
+  // A length of 0 means the whole object, whose size this client does not know.
   const bool whole = options.length == 0 || CheckWhole(elements, options.length).ok();
   if (options.offset % elements.Grain() != 0 || !whole) {
-    return absl::InvalidArgumentError(absl::StrCat("the range of ", options.length, " bytes at ",
-                                                   options.offset, " is no whole elements of ",
-                                                   elements.Name()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the range of ", options.length, " bytes at ", options.offset,
+                     " does not consist of whole elements of ", elements.Name()));
   }
+  // Checked without the sum of both, which could overflow.
   if (options.offset > kMaxObjectBytes || options.length > kMaxObjectBytes) {
     return absl::InvalidArgumentError(absl::StrCat("the range of ", options.length, " bytes at ",
-                                                   options.offset, " is beyond any object"));
+                                                   options.offset, " exceeds the largest object"));
   }
   return absl::OkStatus();
 }
@@ -60,16 +62,17 @@ absl::Status CheckArguments(const ObjectId& target, absl::Span<const ObjectId> s
   PHALANX_RETURN_IF_ERROR(CheckReducible(ElementTypes(options.dtype, options.runs), options.op));
   PHALANX_RETURN_IF_ERROR(CheckSources(target, sources));
   PHALANX_RETURN_IF_ERROR(CheckRange(options));
+  // An open reduction gets its sources later, so their number cannot be checked here.
   if (options.open) return absl::OkStatus();
-  if (sources.empty()) return absl::InvalidArgumentError("there is no source");
+  if (sources.empty()) return absl::InvalidArgumentError("no source is given");
   if (options.num_objects > sources.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(options.num_objects, " of ", sources.size(), " sources"));
+        absl::StrCat("cannot reduce ", options.num_objects, " of ", sources.size(), " sources"));
   }
   return absl::OkStatus();
 }
 
-// `status` with the object in front.
+// Prefixes `status` with the object.
 absl::Status About(const ObjectId& target, const absl::Status& status) {
   if (status.ok()) return status;
   return absl::Status(status.code(),
@@ -80,7 +83,7 @@ absl::Status About(const ObjectId& target, const absl::Status& status) {
 
 absl::Status CheckAdded(const ObjectId& target, absl::Span<const ObjectId> sources) {
   if (!sources.empty()) return About(target, CheckSources(target, sources));
-  return About(target, absl::InvalidArgumentError("there is no source to add"));
+  return About(target, absl::InvalidArgumentError("no source to add is given"));
 }
 
 absl::Status CheckReduce(const ObjectId& target, absl::Span<const ObjectId> sources,
@@ -100,6 +103,7 @@ local::Reduce ReduceMessage(uint64_t request, const ObjectId& target,
   message.num_objects = static_cast<uint32_t>(options.num_objects);
   message.range_offset = options.offset;
   message.range_bytes = options.length;
+  // The node knows its own key, so the message only says whether the caller wants the result there.
   message.root_here = options.root == ReduceOptions::Root::kCaller;
   message.owned = options.owned;
   message.timeout = options.timeout;
@@ -108,6 +112,7 @@ local::Reduce ReduceMessage(uint64_t request, const ObjectId& target,
 }
 
 void MakeAndGetCall::SendGet(absl::Duration timeout) {
+  // The reduction can have failed before the Get is sent.
   if (done()) return;
   const uint64_t number = first_ + 1;
   connection().SendPart(shared_from_this(), local::Get{number, id(), false, timeout, 0, UINT64_MAX},
@@ -115,6 +120,7 @@ void MakeAndGetCall::SendGet(absl::Duration timeout) {
 }
 
 void MakeAndGetCall::Fail(absl::Status why) {
+  // The other request would create or fetch an object that no caller waits for.
   connection().CancelRequests(*this);
   Set(std::move(why));
 }
@@ -131,6 +137,8 @@ void MakeAndGetCall::OnAnswer(uint64_t request, const local::Answer& answer) {
     if (!buffer.ok()) return Fail(buffer.status());
     buffer_ = *std::move(buffer);
   }
+  // Both answers are needed: the Get can return an object that existed before under this id, and
+  // the reduction then fails.
   if (made_ && buffer_.has_value()) Set(*std::move(buffer_));
 }
 

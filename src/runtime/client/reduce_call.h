@@ -1,7 +1,7 @@
-// What a reduction's arguments must satisfy, the message that carries them, and AllReduce: a
-// request that makes an object beside a Get of it.
+// Checks the arguments of a reduction and makes its message. MakeAndGetCall sends a request that
+// creates an object together with a Get of that object; AllReduce uses it.
 //
-// Any thread, without the connection's lock, but where stated.
+// Any thread, without the connection's lock, except where stated.
 #ifndef PHALANX_RUNTIME_CLIENT_REDUCE_CALL_H_
 #define PHALANX_RUNTIME_CLIENT_REDUCE_CALL_H_
 
@@ -16,23 +16,24 @@
 
 namespace phalanx::internal {
 
-// InvalidArgument naming the target and what does not fit, as far as it can be seen here.
+// Checks what can be checked without the node. Returns InvalidArgument, naming the target and the
+// argument.
 absl::Status CheckReduce(const ObjectId& target, absl::Span<const ObjectId> sources,
                          const ReduceOptions& options);
 
-// The same for sources that are added to it.
+// The same check for sources that are added to a reduction.
 absl::Status CheckAdded(const ObjectId& target, absl::Span<const ObjectId> sources);
 
 local::Reduce ReduceMessage(uint64_t request, const ObjectId& target,
                             absl::Span<const ObjectId> sources, const ReduceOptions& options);
 
-// Ends with the object when the request that makes it has succeeded, or with the first error; what
-// is left of the two requests is cancelled then.
+// Ends with the object when the request that creates it has succeeded too, or with the first error.
+// An error cancels what is left of the two requests.
 class MakeAndGetCall final : public FutureState<Buffer> {
  public:
   using FutureState::FutureState;
 
-  // `make` gets the number of the request that makes id(): a Reduce, or a Put without bytes.
+  // `make` gets the number of the request that creates id(): a Reduce, or a Put without bytes.
   template <typename Make>
   void Begin(absl::Duration timeout, Make make) {
     const Instant deadline = MonotonicNow() + timeout;
@@ -52,8 +53,8 @@ class MakeAndGetCall final : public FutureState<Buffer> {
   std::optional<Buffer> buffer_;
 };
 
-// A reduction and a Get of its target. `verb` is for messages, and a literal. `everybody`: who has
-// a source makes the same call.
+// Starts a reduction and a Get of its target. `verb` appears in error messages and must be a
+// literal. `everybody`: every node that has a source makes the same call.
 Future<Buffer> ReduceAndGet(std::shared_ptr<Connection> connection, const char* verb,
                             const ObjectId& target, absl::Span<const ObjectId> sources,
                             const ReduceOptions& options, bool everybody);

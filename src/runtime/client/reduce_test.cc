@@ -1,4 +1,4 @@
-// The verbs about reductions against a real socket and store, with what reduces played.
+// The reduction verbs against a real socket and store; reductions are simulated.
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,7 +51,7 @@ class ReduceTest : public ::testing::Test {
     node_.OnLoop([&] { node_.reduce().Answer(std::move(status)); });
   }
 
-  // As a reduction leaves it behind.
+  // Leaves the store as a reduction does.
   void PutResult(const ObjectId& id, const std::vector<ObjectId>& sources) {
     bool put = false;
     node_.OnLoop([&] {
@@ -118,8 +118,8 @@ struct BadReduce {
 
 std::vector<BadReduce> BadReduces() {
   std::vector<BadReduce> bad;
-  bad.push_back({"there is no source", {}});
-  bad.push_back({absl::StrCat("source ", Id(1).hex(), " is there twice"), {Id(1), Id(0), Id(1)}});
+  bad.push_back({"no source is given", {}});
+  bad.push_back({absl::StrCat("source ", Id(1).hex(), " is given twice"), {Id(1), Id(0), Id(1)}});
   bad.push_back({"the target is among its own sources", {Id(0), kTarget}});
   bad.push_back({"the nil id is among the sources", {Id(0), ObjectId()}});
   bad.push_back({"16385 sources", std::vector<ObjectId>(16385, Id(0))});
@@ -130,11 +130,11 @@ std::vector<BadReduce> BadReduces() {
   bad.push_back({"no mean of u8"});
   bad.back().options.dtype = DType::kU8;
   bad.back().options.op = ReduceOp::kMean;
-  bad.push_back({"no such op or dtype"});
+  bad.push_back({"unknown op or dtype"});
   bad.back().options.dtype = static_cast<DType>(77);
-  bad.push_back({"the range of 6 bytes at 0 is no whole elements of f32"});
+  bad.push_back({"the range of 6 bytes at 0 does not consist of whole elements of f32"});
   bad.back().options.length = 6;
-  bad.push_back({"the range of 8 bytes at 2 is no whole elements of f32"});
+  bad.push_back({"the range of 8 bytes at 2 does not consist of whole elements of f32"});
   bad.back().options.offset = 2;
   bad.back().options.length = 8;
   bad.push_back({"no mean of i64"});
@@ -142,13 +142,14 @@ std::vector<BadReduce> BadReduces() {
   bad.back().options.op = ReduceOp::kMean;
   bad.push_back({"a run of f32 from byte 0 to 8"});
   bad.back().options.runs = {{8, DType::kF32}, {16, DType::kI64}};
-  bad.push_back({"the range of 64 bytes at 64 is no whole elements of runs of f32, i64"});
+  bad.push_back(
+      {"the range of 64 bytes at 64 does not consist of whole elements of runs of f32, i64"});
   bad.back().options.runs = {{64, DType::kF32}, {72, DType::kI64}};
   bad.back().options.offset = 64;
   bad.back().options.length = 64;
-  bad.push_back({"offset 4 without a length"});
+  bad.push_back({"offset 4 needs a length"});
   bad.back().options.offset = 4;
-  bad.push_back({"beyond any object"});
+  bad.push_back({"exceeds the largest object"});
   bad.back().options.offset = uint64_t{1} << 60;
   bad.back().options.length = 4;
   return bad;
@@ -165,7 +166,7 @@ TEST_F(ReduceTest, ElementsOfSeveralTypesReachTheNode) {
   });
 }
 
-TEST_F(ReduceTest, BadArgumentsAreRefusedBeforeAnythingIsSentAndNamed) {
+TEST_F(ReduceTest, RejectsAndNamesBadArgumentsBeforeSending) {
   for (const BadReduce& bad : BadReduces()) {
     const Future<Done> reduced = client_->Reduce(kTarget, bad.sources, bad.options);
     const Future<Buffer> all = client_->AllReduce(kTarget, bad.sources, bad.options);
@@ -185,7 +186,7 @@ TEST_F(ReduceTest, BadArgumentsAreRefusedBeforeAnythingIsSentAndNamed) {
   node_.OnLoop([this] { EXPECT_THAT(node_.reduce().calls, IsEmpty()); });
 }
 
-TEST_F(ReduceTest, AnOpenReductionMayBeginEmptyIsExtendedAndClosed) {
+TEST_F(ReduceTest, AnOpenReductionStartsEmptyAndIsExtendedAndClosed) {
   ReduceOptions options;
   options.open = true;
   options.num_objects = 2;
@@ -211,7 +212,7 @@ TEST_F(ReduceTest, AnOpenReductionMayBeginEmptyIsExtendedAndClosed) {
   EXPECT_THAT(closed.Wait(), IsOk());
 }
 
-TEST_F(ReduceTest, AProducerThatFailedSaysWhy) {
+TEST_F(ReduceTest, FailReachesTheNodeWithItsReason) {
   const Future<Done> failed = client_->Fail(Id(1), absl::DataLossError("its input was torn"));
   AwaitCalls(1);
   node_.OnLoop([this] {
@@ -224,7 +225,7 @@ TEST_F(ReduceTest, AProducerThatFailedSaysWhy) {
   EXPECT_THAT(failed.Wait(), IsOk());
 }
 
-TEST_F(ReduceTest, AllReduceEndsWithTheResultWhenItIsThereAndCommitted) {
+TEST_F(ReduceTest, AllReduceEndsWhenTheResultIsFetchedAndCommitted) {
   for (const bool committed_first : {true, false}) {
     const ObjectId target = Id(100 + committed_first);
     const Future<Buffer> all = client_->AllReduce(target, Sources(2));
@@ -239,25 +240,25 @@ TEST_F(ReduceTest, AllReduceEndsWithTheResultWhenItIsThereAndCommitted) {
   }
 }
 
-TEST_F(ReduceTest, AllReduceFailsWithTheReductionAndItsGetIsCancelled) {
+TEST_F(ReduceTest, AllReduceFailsWithTheReductionAndCancelsItsGet) {
   const Future<Buffer> all = client_->AllReduce(kTarget, Sources(2));
   Answer(absl::InvalidArgumentError("source 1 has 5 bytes"));
   EXPECT_THAT(all.Wait(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("5 bytes")));
   node_.Await([this] { return node_.store().stats().waiting_gets == 0; });
 }
 
-TEST_F(ReduceTest, AllReduceIsNoBufferOfAnotherObjectThatHasTheId) {
+TEST_F(ReduceTest, AllReduceDoesNotReturnAnEarlierObjectWithTheId) {
   PHALANX_ASSERT_OK(client_->Put(kTarget, "of somebody else").Wait());
   const Future<Buffer> all = client_->AllReduce(kTarget, Sources(2));
   AwaitCalls(1);
-  // The Get has been answered once a later request was.
+  // The answer to a later request shows that the Get was answered.
   PHALANX_ASSERT_OK(client_->Contains(kTarget).Wait());
   EXPECT_FALSE(all.ready());
   Answer(absl::AlreadyExistsError("the target was put"));
   EXPECT_THAT(all.Wait(), StatusIs(absl::StatusCode::kAlreadyExists));
 }
 
-TEST_F(ReduceTest, ACancelledCallIsTakenBackFromTheNode) {
+TEST_F(ReduceTest, CancelReachesTheNode) {
   const Future<Done> reduced = client_->Reduce(kTarget, Sources(2));
   const Future<Buffer> all = client_->AllReduce(Id(9), Sources(2));
   AwaitCalls(2);
@@ -269,7 +270,7 @@ TEST_F(ReduceTest, ACancelledCallIsTakenBackFromTheNode) {
   node_.Await([this] { return node_.store().stats().waiting_gets == 0; });
 }
 
-TEST_F(ReduceTest, AClientThatLeavesTakesItsCallsBackAndIsClosed) {
+TEST_F(ReduceTest, ALeavingClientCancelsItsCallsAndIsClosed) {
   const Future<Done> reduced = client_->Reduce(kTarget, Sources(2));
   AwaitCalls(1);
   client_->Close();
@@ -295,7 +296,7 @@ TEST_F(ReduceTest, ReducedFromIsInTheOrderOfTheFold) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted")));
 }
 
-TEST_F(ReduceTest, ReducedFromOfAnObjectInTheMakingIsRefused) {
+TEST_F(ReduceTest, ReducedFromRejectsAnIncompleteObject) {
   PHALANX_ASSERT_OK_AND_ASSIGN(const WritableBuffer writer, client_->Create(kTarget, 8));
   EXPECT_THAT(client_->ReducedFrom(kTarget).Wait(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not complete")));
@@ -318,7 +319,7 @@ TEST_F(ReduceTest, ManyAnswersWithSourcesAtOnceAreBounded) {
   EXPECT_GE(answered, 64);
 }
 
-TEST_F(ReduceTest, IdsUnderWayOfOneClientAreBounded) {
+TEST_F(ReduceTest, OutstandingIdsOfOneClientAreBounded) {
   const std::vector<ObjectId> sources = Sources(16384);
   std::vector<Future<Done>> reduced;
   for (int i = 0; i < 64; ++i) reduced.push_back(client_->Reduce(Id(-1 - i), sources));

@@ -23,17 +23,22 @@ void StreamCall::OnAnswer(uint64_t, const local::Answer& answer) {
   if (const auto* progress = std::get_if<local::Progress>(&answer)) {
     View* view = newest();
     if (view == nullptr || progress->watermark > view->bytes.size()) return End(Unexpected());
+    // Progress can arrive after the view that it belongs to was completed; the watermark never goes
+    // back.
     view->watermark = std::max(view->watermark, progress->watermark);
     if (progress->final) BecomeFinal(*view);
     return;
   }
   if (const auto* voided = std::get_if<local::Void>(&answer)) {
+    // The reader learns about the abort first, so the current view stays until Next has returned
+    // it.
     Drop(upcoming_);
     if (current_.has_value()) void_reason_ = std::string(voided->reason);
     return;
   }
   absl::StatusOr<View> view = ViewFrom(answer);
   if (!view.ok()) return End(view.status());
+  // While the reader has not seen that its view is void, the replacement waits.
   std::optional<View>& place = current_.has_value() ? upcoming_ : current_;
   place = *std::move(view);
   if (place->is_final) BecomeFinal(*place);
@@ -42,6 +47,7 @@ void StreamCall::OnAnswer(uint64_t, const local::Answer& answer) {
 absl::StatusOr<StreamCall::View> StreamCall::ViewFrom(const local::Answer& answer) {
   View view;
   if (const auto* object = std::get_if<local::Object>(&answer)) {
+    // The answer points into the receive buffer, so small objects are copied.
     view.own = std::make_shared<std::string>(object->bytes);
     view.bytes = *view.own;
     view.metadata = std::string(object->metadata);
@@ -68,6 +74,7 @@ StreamCall::View* StreamCall::newest() {
 void StreamCall::BecomeFinal(View& view) {
   view.watermark = view.bytes.size();
   view.is_final = true;
+  // A final view gets no more messages, so the request ends although the reader continues.
   connection().Finish(*this);
 }
 
@@ -78,6 +85,7 @@ void StreamCall::End(absl::Status why) {
 
 void StreamCall::Drop(std::optional<View>& view) {
   if (!view.has_value()) return;
+  // The pin's destructor takes the lock of the connection, so it cannot run here.
   connection().Trash(std::move(view->pin));
   view.reset();
 }
@@ -91,15 +99,16 @@ absl::Status StreamCall::WaitForView(Instant until) {
   const bool came =
       connection().WaitInsideCall([this] { return current_.has_value() || !failure_.ok(); }, until);
   if (came) return failure_;
+  // Otherwise the node would keep a stream without a reader.
   connection().Cancel(*this);
-  return Explain(absl::StatusCode::kDeadlineExceeded, "it has not begun to arrive");
+  return Explain(absl::StatusCode::kDeadlineExceeded, "no bytes have arrived");
 }
 
 absl::StatusOr<absl::string_view> StreamCall::Next(size_t max_bytes, absl::Duration timeout) {
   const absl::Status process = connection().CheckProcess();
   if (!process.ok()) return process;
   if (!connection().WaitInsideCall([this] { return HasNews(); }, MonotonicNow() + timeout)) {
-    return Explain(absl::StatusCode::kDeadlineExceeded, "no more bytes have come");
+    return Explain(absl::StatusCode::kDeadlineExceeded, "no more bytes have arrived");
   }
   absl::StatusOr<absl::string_view> next = absl::string_view();
   connection().Update([this, max_bytes, &next] { next = Take(max_bytes); });
@@ -107,10 +116,11 @@ absl::StatusOr<absl::string_view> StreamCall::Next(size_t max_bytes, absl::Durat
 }
 
 absl::StatusOr<absl::string_view> StreamCall::Take(size_t max_bytes) {
+  // Reported before the failure: the bytes that the reader has seen are void in either case.
   if (void_reason_.has_value()) {
     const absl::Status aborted =
         Explain(absl::StatusCode::kAborted,
-                absl::StrCat("what was read is void, start again at 0: ", *void_reason_));
+                absl::StrCat("the bytes read are void, start again at 0: ", *void_reason_));
     void_reason_.reset();
     Drop(current_);
     current_ = std::exchange(upcoming_, std::nullopt);
@@ -127,6 +137,7 @@ absl::StatusOr<absl::string_view> StreamCall::Take(size_t max_bytes) {
 uint64_t StreamCall::size() {
   if (connection().forked()) return 0;
   uint64_t size = 0;
+  // Under the lock, because an answer can replace the view at any time.
   connection().Update([this, &size] { size = current_.has_value() ? current_->bytes.size() : 0; });
   return size;
 }
@@ -142,6 +153,7 @@ absl::string_view StreamCall::metadata() {
 
 void StreamCall::LetGo() {
   if (connection().forked()) return;
+  // The Cancel goes first, so that no answer brings another view.
   connection().Cancel(*this);
   connection().Update([this] {
     Drop(current_);

@@ -1,6 +1,6 @@
-// A streaming Get: the view that the reader looks through, and the next one when that became void.
+// A streaming Get: the view that the reader uses, and the next view if the first one became void.
 //
-// Guarded by the connection's lock, but for the bytes of the view, which lie still.
+// Guarded by the connection's lock, except the bytes of a view, which do not change.
 #ifndef PHALANX_RUNTIME_CLIENT_STREAM_STATE_H_
 #define PHALANX_RUNTIME_CLIENT_STREAM_STATE_H_
 
@@ -27,26 +27,26 @@ class StreamCall final : public Call {
   void OnAnswer(uint64_t request, const local::Answer& answer) override;
   void OnFailure(const absl::Status& why) override { End(Explain(why)); }
 
-  // Without the lock. WaitForView gives the Get up when it fails.
+  // Without the lock. WaitForView cancels the Get if it fails.
   absl::Status WaitForView(Instant until);
   absl::StatusOr<absl::string_view> Next(size_t max_bytes, absl::Duration timeout);
   uint64_t size();
   absl::string_view metadata();
-  // The reader is gone.
+  // Called when the reader is destroyed.
   void LetGo();
 
  private:
   struct View {
     std::shared_ptr<HeldPin> pin;
     std::shared_ptr<std::string> own;
-    absl::string_view bytes;  // the whole object's place
+    absl::string_view bytes;  // the place of the whole object
     std::string metadata;
     uint64_t watermark = 0;
     bool is_final = false;
   };
 
   absl::StatusOr<View> ViewFrom(const local::Answer& answer);
-  // The one that the node speaks of.
+  // The view to which the node's messages refer.
   View* newest();
   void BecomeFinal(View& view);
   void End(absl::Status why);
@@ -54,7 +54,8 @@ class StreamCall final : public Call {
   bool HasNews() const;
   absl::StatusOr<absl::string_view> Take(size_t max_bytes);
 
-  // The reader's, and what the reader sees after it was told that it is void.
+  // State of the reader. The reader sees `upcoming_` only after Next has returned that `current_`
+  // is void.
   std::optional<View> current_;
   std::optional<View> upcoming_;
   std::optional<std::string> void_reason_;

@@ -1,4 +1,4 @@
-// What the client's verbs have in common: a check, one request, and a call that takes its answer.
+// Code that the client's verbs share: a check, one request, and a call that takes the answer.
 //
 // Any thread, without the connection's lock.
 #ifndef PHALANX_RUNTIME_CLIENT_VERB_H_
@@ -19,7 +19,7 @@ namespace phalanx::internal {
 inline Done ValueOf(uint32_t, Done*) { return {}; }
 inline int ValueOf(uint32_t count, int*) { return static_cast<int>(count); }
 
-// A call that is answered by Counted.
+// A call whose answer is Counted.
 template <typename T>
 struct CountCall final : public FutureState<T> {
   using FutureState<T>::FutureState;
@@ -36,14 +36,14 @@ Future<T> Refused(const std::shared_ptr<Connection>& connection, const char* ver
   return Future<T>(FutureState<T>::Ended(connection, verb, id, std::move(why)));
 }
 
-// OK when a call about `id` can be made.
+// Returns OK if a call for `id` can be made.
 inline absl::Status CheckId(const Connection& connection, const ObjectId& id) {
   PHALANX_RETURN_IF_ERROR(connection.CheckProcess());
   if (!id.nil()) return absl::OkStatus();
   return absl::InvalidArgumentError("the nil id names no object");
 }
 
-// Starts one request. `make` gets its number and makes the message.
+// Starts one request. `make` gets the request's number and returns the message.
 template <typename T, typename CallType, typename Make>
 Future<T> StartOne(std::shared_ptr<CallType> call, Instant deadline, Make make) {
   Connection& connection = call->connection();

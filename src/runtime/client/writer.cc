@@ -38,10 +38,10 @@ void WritableBuffer::Abort() {
 namespace internal {
 namespace {
 
-// Bytes that travel in one message.
+// The bytes that one message carries.
 constexpr uint64_t kMaxPiece = object_store::kOwnFileBytes;
 
-// At least one byte, so that empty objects have a place too; aligned like every allocation.
+// At least one byte, so that an empty object has an address too; aligned like every allocation.
 std::unique_ptr<char[]> OwnMemory(uint64_t size) {
   return std::make_unique_for_overwrite<char[]>(size == 0 ? 1 : size);
 }
@@ -62,6 +62,8 @@ absl::Status CheckPut(const ObjectId& id, uint64_t size, const PutOptions& optio
   }
   if (options.refers_to.size() > kMaxObjectReferences) {
     return refuse(absl::StrCat("an object refers to at most ", kMaxObjectReferences,
+                               // The wire format has no limit of its own here; these limits match
+                               // the node's, so that errors are reported before anything is sent.
                                " others, not ", options.refers_to.size()));
   }
   for (const ObjectId& other : options.refers_to) {
@@ -87,6 +89,7 @@ void CreateCall::OnAnswer(uint64_t, const local::Answer& answer) {
   const auto expected = Expect<local::Granted>(answer);
   if (!expected.ok()) return Set(expected.status());
   const local::Granted& granted = **expected;
+  // Small objects have no file: the node gets their bytes through the socket.
   if (!granted.has_file) return Set(Grant{granted, nullptr});
   auto mapping = connection().TakeWriter(granted, size);
   if (!mapping.ok()) return Set(Explain(mapping.status()));
@@ -100,6 +103,7 @@ void PutCall::OnAnswer(uint64_t, const local::Answer& answer) {
   Set(Refusal(answer));
 }
 
+// Blocks without running callbacks, because Create is not a Wait of the user.
 absl::StatusOr<std::unique_ptr<WriterState>> WriterState::Open(
     std::shared_ptr<Connection> connection, const ObjectId& id, uint64_t size,
     const PutOptions& options) {
@@ -124,6 +128,7 @@ std::shared_ptr<CreateCall> WriterState::Begin(std::shared_ptr<Connection> conne
     Connection::MarkEnded(*call);
     return call;
   }
+  // Before the request, so that the object cannot be deleted before the client holds it.
   if (options.owned) call->HoldFirst();
   const uint64_t request = connection->NewRequests(1);
   connection->Start(call, request, 1, MonotonicNow() + options.timeout,
@@ -153,13 +158,14 @@ absl::StatusOr<std::unique_ptr<WriterState>> WriterState::Take(CreateCall& call)
     writer->data = writer->own.get();
     return writer;
   }
-  // From here on a failure drops the writer, which aborts.
+  // From here on a failure drops the writer, and its destructor aborts the object.
   PHALANX_RETURN_IF_ERROR(writer->mapping->BeginWriting(grant.answer.offset + size));
   writer->data = writer->mapping->writing() + grant.answer.offset;
   return writer;
 }
 
 WriterState::~WriterState() {
+  // An unsealed object would block its readers until their deadlines.
   Abort();
   if (given_away.begin != nullptr) munmap(given_away.begin, given_away.bytes);
 }
@@ -180,6 +186,8 @@ absl::Status WriterState::Publish(uint64_t n) {
   }
   PHALANX_RETURN_IF_ERROR(connection->CheckProcess());
   while (published < n) {
+    // Bytes in a file are shared, so one message is enough. Own bytes go in pieces that fit into a
+    // frame.
     const uint64_t upto = own == nullptr ? n : std::min(n, published + kMaxPiece);
     PHALANX_RETURN_IF_ERROR(connection->Post(local::Publish{number, upto, Unsent(upto)}));
     published = upto;
@@ -190,15 +198,18 @@ absl::Status WriterState::Publish(uint64_t n) {
 absl::Status WriterState::StopWriting() {
   open = false;
   if (mapping == nullptr) return absl::OkStatus();
+  // KeepMemory has ended the writing already.
   const absl::Status stopped =
       given_away.begin == nullptr ? mapping->EndWriting() : absl::OkStatus();
+  // Returned before Seal or Abort is sent: the node can hand the same file to this client again in
+  // its answer.
   connection->Update([this] { connection->PutBackWriter(std::move(mapping)); });
   return stopped;
 }
 
 absl::Status WriterState::KeepMemory() {
   if (mapping == nullptr) return absl::OkStatus();
-  // A child does not have that memory.
+  // A child of fork does not have that memory.
   PHALANX_RETURN_IF_ERROR(connection->CheckProcess());
   const uint64_t upto = static_cast<uint64_t>(data - mapping->writing()) + size;
   PHALANX_RETURN_IF_ERROR(mapping->EndWriting());
@@ -207,7 +218,7 @@ absl::Status WriterState::KeepMemory() {
     given_away = *given;
     return absl::OkStatus();
   }
-  // It can be tried again, unless nobody can write it any more.
+  // The caller can retry, unless no thread can write the memory any more.
   if (!mapping->BeginWriting(upto).ok()) Abort();
   return given.status();
 }
@@ -235,18 +246,21 @@ Future<PutResult> WriterState::Seal() {
   const absl::Status process = connection->CheckProcess();
   if (!process.ok()) return refuse(process);
   if (!open) return refuse(absl::FailedPreconditionError("the object is sealed or aborted"));
-  // Only a node whose memory cannot be mapped leaves so much to be sent.
+  // Only a node whose memory cannot be mapped leaves this much to be sent.
   if (own != nullptr && size - published > kMaxPiece) {
     const absl::Status sent = Publish(size);
     if (!sent.ok()) return refuse(sent);
   }
   const absl::string_view rest = Unsent(size);
+  // After this no thread can change the bytes, and only then the node learns that they are final.
   const absl::Status stopped = StopWriting();
   if (!stopped.ok()) {
+    // A failed Seal would leave an object that never completes.
     PostAbort();
     return refuse(stopped);
   }
   auto call = std::make_shared<PutCall>(connection, "Seal", id);
+  // The writer held the object until here; the call drops the hold if the Seal fails.
   if (owned) connection->Update([&call] { call->HoldUnlessItFails(); });
   const uint64_t request = connection->NewRequests(1);
   connection->Start(call, request, 1, Instant::Infinite(),
@@ -256,6 +270,7 @@ Future<PutResult> WriterState::Seal() {
 }
 
 void WriterState::Abort() {
+  // In a child the writer belongs to the parent.
   if (!open || connection->forked()) return;
   StopWriting().IgnoreError();
   if (!keep_own) own.reset();

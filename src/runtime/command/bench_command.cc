@@ -24,55 +24,57 @@ constexpr int kMaxWorld = 10000;
 class BenchCommand : public Command {
  public:
   absl::string_view name() const override { return "bench"; }
-  absl::string_view summary() const override {
-    return "Measure one operation, as one of its ranks";
-  }
+  absl::string_view summary() const override { return "Run one rank of a benchmark"; }
   absl::string_view details() const override {
     return "OP is broadcast, broadcast_all, gather, allgather, all_to_all, reduce, allreduce,\n"
            "reduce_scatter, roundtrip, put, put_turns, get, put_get, directory, puts or gets. "
            "Start\n"
-           "one process for each rank 0..WORLD-1, each at its own node, with the same --session;\n"
-           "they meet through the store, and rank 0 prints the records. All ranks must share a\n"
-           "clock: one machine, emulated hosts.";
+           "one process for each rank 0..WORLD-1, each at its own node, with the same --session.\n"
+           "The ranks find each other through the store, and rank 0 prints the records. All ranks\n"
+           "must share a clock: one machine with emulated hosts.";
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Positional("OP", "What to measure", Text(&options_.op, "OP"));
-    flags.Argument("--world", "How many ranks", Integer(&options_.world, 1, kMaxWorld));
-    flags.Argument("--rank", "Which of them this is", Integer(&options_.rank, 0, kMaxWorld));
+    flags.Positional("OP", "The operation to measure", Text(&options_.op, "OP"));
+    flags.Argument("--world", "Number of ranks", Integer(&options_.world, 1, kMaxWorld));
+    flags.Argument("--rank", "Number of this rank", Integer(&options_.rank, 0, kMaxWorld));
     flags.Argument("--sizes", "Sizes of objects", ByteSizeList(&options_.sizes));
     flags.Argument("--runs", "Counted runs of each size", Integer(&options_.runs, 1, 1000000));
-    flags.Argument("--warmup", "Runs before that do not count", Integer(&options_.warmup, 0, 1000));
-    flags.Argument("--session", "Name of the meeting, new for each benchmark",
+    flags.Argument("--warmup", "Uncounted runs before", Integer(&options_.warmup, 0, 1000));
+    flags.Argument("--session", "Name of the session, new for each benchmark",
                    Text(&options_.session, "NAME"));
     flags.Argument("--raw-host", "This host's address for the bare sockets that measure the limit",
                    Text(&options_.raw_host, "HOST"));
     flags.Argument("--no-limit", "Do not measure bare sockets", Switch(&no_limit_));
     flags.Argument("--stagger",
-                   "Receiver i of a broadcast comes i-1 times so much later; source i of a\n"
-                   "reduction i times so much, and the last one starts the clock",
+                   "Receiver i of a broadcast starts i-1 times this much later; source i of a\n"
+                   "reduction arrives i times this much later, and the last one starts the clock",
                    TimeSpan(&options_.stagger));
     flags.Argument("--with-put", "The Put is inside the clock of broadcast and all_to_all",
                    Switch(&options_.with_put));
     AddReductionFlags(flags);
-    flags.Argument("--waiting", "Receivers ask before the Put, which starts the clock",
+    flags.Argument("--waiting", "Receivers call Get before the Put, which starts the clock",
                    Switch(&options_.waiting));
-    flags.Argument(
-        "--kill",
-        "N@FRACTION: kill N relays when they have that part; of a reduction, nodes with\n"
-        "two slots below and above, whose sources are put again at once",
-        Text(&kill_, "N@F"));
-    flags.Argument("--stop", "N@FRACTION: as --kill, but stop them (SIGSTOP)", Text(&stop_, "N@F"));
+    flags.Argument("--kill",
+                   "N@FRACTION: kill N relays that have that fraction; of a reduction, nodes with\n"
+                   "two slots below and above, whose sources are put again at once",
+                   Text(&kill_, "N@F"));
+    flags.Argument("--stop", "N@FRACTION: like --kill, but stop them (SIGSTOP)",
+                   Text(&stop_, "N@F"));
     flags.Argument("--trace", "Show the tree of the slowest broadcast", Switch(&options_.trace));
     flags.Argument("--cpu-pids", "Processes whose CPU time is charged, for rank 0",
                    TextList(&cpu_pids_, "PID"));
     flags.Argument("--json", "Print the records as JSON", Switch(&json_));
-    flags.Argument("--json-file", "Write the records there as JSON", Text(&json_file_, "FILE"));
+    flags.Argument("--json-file", "Write the records to this file as JSON",
+                   Text(&json_file_, "FILE"));
     AddDirectoryFlags(flags, &directory_);
   }
 
   absl::Status Run() override {
+    // All text arguments are checked before the first connection, so that no rank waits for one
+    // that cannot start.
     PHALANX_RETURN_IF_ERROR(ParseLists());
+    // Scripts pass --raw-host always; the switch overrides it.
     if (no_limit_) options_.raw_host.clear();
     PHALANX_ASSIGN_OR_RETURN(options_.dtype, ParseDType(dtype_));
     PHALANX_ASSIGN_OR_RETURN(options_.reduce_op, ParseReduceOp(reduce_op_));
@@ -80,8 +82,10 @@ class BenchCommand : public Command {
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(directory_.node));
     bench::DirectoryTools tools;
     DirectoryConnection connection;
+    // Only rank 0 kills relays and draws trees.
     if ((options_.kill > 0 || options_.trace) && options_.rank == 0) {
       PHALANX_ASSIGN_OR_RETURN(connection, ConnectToDirectory(directory_));
+      // The tools keep a reference to the connection, which lives until the end of Run.
       tools = bench::MakeDirectoryTools(*connection.tools, options_.kill, options_.kill_fraction,
                                         options_.stop_victims ? SIGSTOP : SIGKILL);
       tools.draw_tree = [&connection](const ObjectId& id) -> absl::StatusOr<std::string> {
@@ -91,29 +95,31 @@ class BenchCommand : public Command {
     }
     PHALANX_ASSIGN_OR_RETURN(const std::vector<bench::BenchRecord> records,
                              bench::RunBench(options_, client, tools));
+    // Rank 0 has collected the records of all ranks.
     return options_.rank == 0 ? Show(records) : absl::OkStatus();
   }
 
  private:
   void AddReductionFlags(Flags& flags) {
-    flags.Argument("--dtype", "Of the elements of a reduction", Text(&dtype_, "DTYPE"));
-    flags.Argument("--op", "Of a reduction", Text(&reduce_op_, "OP"));
-    flags.Argument("--order", "Of a reduction's fold", Choice(&order_, {"arrival", "fixed"}));
-    flags.Argument("--subset", "So many sources of a reduction, those that come first; 0: all",
+    flags.Argument("--dtype", "Type of the elements of a reduction", Text(&dtype_, "DTYPE"));
+    flags.Argument("--op", "Operation of a reduction", Text(&reduce_op_, "OP"));
+    flags.Argument("--order", "Order of a reduction's fold", Choice(&order_, {"arrival", "fixed"}));
+    flags.Argument("--subset", "Number of sources of a reduction, the first to arrive; 0: all",
                    Integer(&options_.subset, 0, kMaxWorld));
-    flags.Argument("--absent", "So many ranks, the last ones, never put their source",
+    flags.Argument("--absent", "Number of ranks, the last ones, that never put their source",
                    Integer(&options_.absent, 0, kMaxWorld));
     flags.Argument("--spare-copies",
-                   "Those ranks' nodes have a copy of every source; a kill's is not put again",
+                   "Those ranks' nodes have copies of all sources; lost sources are not put again",
                    Switch(&options_.spare_copies));
   }
 
+  // Process ids are parsed here, because a list flag has texts only.
   absl::Status ParseLists() {
     for (const std::string& text : cpu_pids_) {
       int pid = 0;
       if (!absl::SimpleAtoi(text, &pid) || pid <= 0) {
         return absl::InvalidArgumentError(
-            absl::StrCat("--cpu-pids: '", text, "' is no process id"));
+            absl::StrCat("--cpu-pids: '", text, "' is not a process id"));
       }
       options_.cpu_pids.push_back(pid);
     }
@@ -121,9 +127,11 @@ class BenchCommand : public Command {
   }
 
   absl::Status ParseVictims() {
+    // One signal per run, so that a record has one cause.
     if (!kill_.empty() && !stop_.empty()) {
-      return absl::InvalidArgumentError("--kill and --stop do not go together");
+      return absl::InvalidArgumentError("--kill and --stop exclude each other");
     }
+    // Both flags have the same form, so one parser serves them.
     options_.stop_victims = !stop_.empty();
     const std::string& text = options_.stop_victims ? stop_ : kill_;
     if (text.empty()) return absl::OkStatus();
@@ -142,6 +150,7 @@ class BenchCommand : public Command {
     if (!json_file_.empty()) {
       std::ofstream file(json_file_);
       file << bench::RecordsAsJson(records) << "\n";
+      // A full disk shows only at the flush.
       if (!file.flush()) {
         return absl::UnavailableError(absl::StrCat("cannot write ", json_file_));
       }

@@ -1,4 +1,4 @@
-// `phalanx broadcast ID`: has nodes fetch an object, and waits until they have it.
+// `phalanx broadcast ID`: makes nodes fetch an object, and waits until they have it.
 #ifndef PHALANX_RUNTIME_COMMAND_BROADCAST_COMMAND_H_
 #define PHALANX_RUNTIME_COMMAND_BROADCAST_COMMAND_H_
 

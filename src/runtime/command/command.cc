@@ -2,6 +2,7 @@
 
 namespace phalanx::runtime {
 
+// Scripts depend on these numbers; a new code needs a new number.
 int ExitCode(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:

@@ -1,5 +1,5 @@
-// What one subcommand of `phalanx` is: flags and something to run. One file per subcommand; the
-// list is in commands.h, the parsing in command_line.h.
+// The interface of a subcommand of `phalanx`: its flags and a function to run. Each subcommand has
+// its own file. commands.h lists them, and command_line.h parses their flags.
 #ifndef PHALANX_RUNTIME_COMMAND_COMMAND_H_
 #define PHALANX_RUNTIME_COMMAND_COMMAND_H_
 
@@ -12,23 +12,25 @@
 
 namespace phalanx::runtime {
 
-// Made by main, used by its thread alone: AddFlags once, then, if it is the one chosen, Run once.
+// main creates it and uses it on its own thread: it calls AddFlags once, and then Run once if the
+// command is the chosen one.
 class Command {
  public:
   virtual ~Command() = default;
 
   virtual absl::string_view name() const = 0;
-  // One line, for the list of commands.
+  // One line for the list of commands.
   virtual absl::string_view summary() const = 0;
-  // Below the flags in --help; whole lines.
+  // Printed below the flags in --help; whole lines.
   virtual absl::string_view details() const { return ""; }
-  // What the flags set lives as long as the command.
+  // The targets of the flags live as long as the command.
   virtual void AddFlags(Flags& flags) = 0;
-  // Writes results to stdout. An error is printed by main, and becomes the exit code below.
+  // Writes results to stdout. main prints an error and turns it into the exit code below.
   virtual absl::Status Run() = 0;
 };
 
-// 0 OK, 2 InvalidArgument (usage), 3 NotFound, 4 DeadlineExceeded, 5 Unavailable, 1 anything else.
+// 0 OK, 2 InvalidArgument (usage), 3 NotFound, 4 DeadlineExceeded, 5 Unavailable, 1 any other
+// error.
 int ExitCode(const absl::Status& status);
 
 }  // namespace phalanx::runtime

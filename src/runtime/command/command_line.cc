@@ -14,10 +14,11 @@ namespace {
 
 constexpr size_t kNameColumn = 30;
 constexpr size_t kHelpWidth = 68;
-// Values one flag may be given, over all of its occurrences.
+// The limit of values for one flag, over all of its occurrences.
 constexpr int kMaxValues = 1 << 16;
 
 bool InEnvironment(const std::string& name) {
+  // An empty variable counts as not set.
   const char* text = name.empty() ? nullptr : std::getenv(name.c_str());
   return text != nullptr && *text != '\0';
 }
@@ -37,7 +38,7 @@ std::string Wrap(absl::string_view text) {
   return wrapped;
 }
 
-// The name and type on the left; help, default and environment variable on the right.
+// The name and type are on the left; help, default and environment variable on the right.
 class HelpFormatter : public CLI::Formatter {
  public:
   HelpFormatter() { column_width(kNameColumn); }
@@ -58,7 +59,7 @@ class HelpFormatter : public CLI::Formatter {
 
 class ParserFlags : public Flags {
  public:
-  // `chosen`: the environment counts for the one command that will run, so that a variable meant
+  // `chosen`: the environment applies only to the command that will run, so that a variable meant
   // for a daemon cannot make another command fail.
   ParserFlags(CLI::App& app, bool chosen) : app_(app), chosen_(chosen) {}
 
@@ -73,6 +74,7 @@ class ParserFlags : public Flags {
   }
   void Positional(absl::string_view name, absl::string_view help, FlagValue value,
                   bool required) override {
+    // The name of a positional stands for its type in the usage line.
     value.type.clear();
     CLI::Option* option = Add(name, help, std::move(value));
     option->configurable(false)->required(required);
@@ -81,12 +83,14 @@ class ParserFlags : public Flags {
  private:
   CLI::Option* Add(absl::string_view names, absl::string_view help, FlagValue value) {
     const std::string all_names(names);
+    // The last name is the long one; errors use it.
     const std::string name = absl::StrSplit(names, ',').operator std::vector<std::string>().back();
     CLI::callback_t take = [name, parse = std::move(value.parse)](const CLI::results_t& texts) {
       const absl::Status status = parse(texts);
       if (!status.ok()) throw CLI::ValidationError(name, std::string(status.message()));
       return true;
     };
+    // A switch has no type; a positional can have none either, but no dash.
     const bool is_switch = value.type.empty() && !names.empty() && names.front() == '-';
     if (is_switch) {
       const auto set = [take](int64_t on) { take({on > 0 ? "true" : "false"}); };
@@ -94,6 +98,7 @@ class ParserFlags : public Flags {
     }
     CLI::Option* option = app_.add_option(all_names, std::move(take), std::string(help));
     option->group(group_)->type_name(value.type)->default_str(value.default_text);
+    // The last value wins, so that a flag can be appended to override an earlier one.
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     if (value.repeated) {
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -112,7 +117,7 @@ CLI::Option* FindSetting(CLI::App& app, const std::string& name) {
   return option != nullptr && option->get_configurable() ? option : nullptr;
 }
 
-// Keeps of a file what is meant for the chosen command and not set in the environment.
+// Keeps the keys of a file that apply to the chosen command and are not set in the environment.
 class LayeredConfig : public CLI::ConfigBase {
  public:
   LayeredConfig(CLI::App& root, std::string chosen) : root_(root), chosen_(std::move(chosen)) {}
@@ -120,10 +125,11 @@ class LayeredConfig : public CLI::ConfigBase {
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
     std::vector<CLI::ConfigItem> kept;
     for (CLI::ConfigItem& item : CLI::ConfigBase::from_config(input)) {
-      // Marks where a section begins and ends.
+      // Markers of the parser for the begin and end of a section.
       if (item.name == "++" || item.name == "--") continue;
       CLI::Option* option = Find(item);
       if (option == nullptr || InEnvironment(option->get_envname())) continue;
+      // The parser looks for the key below the chosen command, wherever it was in the file.
       item.parents = {chosen_};
       kept.push_back(std::move(item));
     }
@@ -131,7 +137,7 @@ class LayeredConfig : public CLI::ConfigBase {
   }
 
  private:
-  // The chosen command's flag; null when the key is another command's.
+  // Returns the chosen command's flag; null if the key belongs to another command.
   CLI::Option* Find(const CLI::ConfigItem& item) const {
     bool known = false;
     for (CLI::App* command : root_.get_subcommands([](CLI::App*) { return true; })) {
@@ -141,6 +147,7 @@ class LayeredConfig : public CLI::ConfigBase {
       known = known || option != nullptr;
       if (option != nullptr && command->get_name() == chosen_) return option;
     }
+    // An unknown key is an error for every command, so that a typing error does not go unnoticed.
     if (!known) throw CLI::ConfigError::Extras(item.fullname());
     return nullptr;
   }
@@ -151,6 +158,7 @@ class LayeredConfig : public CLI::ConfigBase {
 
 std::string ChosenName(const std::vector<std::unique_ptr<Command>>& commands,
                        const std::vector<std::string>& arguments) {
+  // The environment must be bound before the parser runs, so the command is searched for here.
   for (const std::string& argument : arguments) {
     for (const auto& command : commands) {
       if (command->name() == argument) return argument;
@@ -163,6 +171,7 @@ void SetUp(CLI::App& app, const std::string& chosen) {
   app.formatter(std::make_shared<HelpFormatter>());
   app.set_version_flag("--version", absl::StrCat("phalanx, protocol ", kProtocolVersion));
   const char* config = std::getenv("PHALANX_CONFIG");
+  // The file is required only if the environment names it.
   app.set_config("--config", config == nullptr ? "" : config,
                  "A TOML file with flags as keys, at its top or under [COMMAND] $PHALANX_CONFIG",
                  InEnvironment("PHALANX_CONFIG"))
@@ -170,7 +179,7 @@ void SetUp(CLI::App& app, const std::string& chosen) {
   app.config_formatter(std::make_shared<LayeredConfig>(app, chosen));
   app.require_subcommand(1);
   app.footer(
-      "`phalanx COMMAND --help` tells a command's flags. Exit codes: 0 done, 1 error, 2 usage,\n"
+      "`phalanx COMMAND --help` shows a command's flags. Exit codes: 0 done, 1 error, 2 usage,\n"
       "3 not found, 4 timed out, 5 unavailable.");
 }
 
@@ -180,7 +189,8 @@ ParsedCommandLine ParseCommandLine(const std::vector<std::unique_ptr<Command>>& 
                                    const std::vector<std::string>& arguments, std::ostream& out,
                                    std::ostream& err) {
   const std::string chosen = ChosenName(commands, arguments);
-  CLI::App app("An object store whose every reader relays: put once, get everywhere.", "phalanx");
+  CLI::App app("A distributed object store in which every reader relays: put once, get everywhere.",
+               "phalanx");
   SetUp(app, chosen);
   const std::string name = absl::StrCat("phalanx", chosen.empty() ? "" : " ", chosen);
   const auto complain = [&name, &err](absl::string_view what) {
@@ -197,7 +207,7 @@ ParsedCommandLine ParseCommandLine(const std::vector<std::unique_ptr<Command>>& 
     if (command->name() == chosen) result.command = command.get();
   }
   try {
-    // The parser takes them from the end.
+    // The parser takes arguments from the end.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
     return result;
   } catch (const CLI::Success& asked) {
@@ -205,7 +215,7 @@ ParsedCommandLine ParseCommandLine(const std::vector<std::unique_ptr<Command>>& 
   } catch (const CLI::ParseError& wrong) {
     result.exit_code = complain(wrong.what());
   } catch (const std::exception&) {
-    // The parser's own conversion of switches ends like this.
+    // The parser's own conversion of switches throws other exceptions.
     result.exit_code = complain("a switch takes true or false");
   }
   result.command = nullptr;

@@ -1,10 +1,10 @@
-// Finds out which subcommand is meant and fills in its flags: from the command line, the
-// environment (PHALANX_*) and a configuration file (--config FILE or PHALANX_CONFIG), in that order
-// of precedence.
+// Finds the chosen subcommand and fills in its flags from the command line, the environment
+// (PHALANX_*) and a configuration file (--config FILE or PHALANX_CONFIG), in this order of
+// precedence.
 //
 // The file is TOML with the names of flags as keys. Keys at its top apply to every command that has
-// such a flag; those under [node] and the like only to that command. A key that no command has is
-// an error.
+// such a flag; keys under [node] and the like apply only to that command. A key that no command has
+// is an error.
 //
 //   cluster-id = "training"
 //   secret-file = "/etc/phalanx/secret"
@@ -26,13 +26,14 @@
 namespace phalanx::runtime {
 
 struct ParsedCommandLine {
-  // The command to run; null when there is nothing to run.
+  // The command to run; null if there is nothing to run.
   Command* command = nullptr;
-  // When there is nothing to run: 0 after --help and --version, 2 after wrong usage.
+  // If there is nothing to run: 0 after --help and --version, 2 after wrong usage.
   int exit_code = 0;
 };
 
-// `arguments` without the program's name. Help goes to `out`, complaints to `err`; nothing throws.
+// `arguments` does not include the program's name. Help goes to `out`, usage errors to `err`. Does
+// not throw.
 ParsedCommandLine ParseCommandLine(const std::vector<std::unique_ptr<Command>>& commands,
                                    const std::vector<std::string>& arguments, std::ostream& out,
                                    std::ostream& err);

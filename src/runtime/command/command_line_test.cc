@@ -93,7 +93,7 @@ class CommandLineTest : public ::testing::Test {
   std::ostringstream out_, err_;
 };
 
-TEST_F(CommandLineTest, FlagsFillInTheCommandThatIsNamed) {
+TEST_F(CommandLineTest, FlagsSetTheOptionsOfTheChosenCommand) {
   const ParsedCommandLine parsed = Parse(
       {"sail", "--cargo-size=64MiB", "--patience", "2m", "--label", "zone=a", "--label",
        "rack=7,deck=2", "--ports=Bergen,Riga", "--oars=8", "--night", "-f", "danish", "Elida"});
@@ -109,14 +109,14 @@ TEST_F(CommandLineTest, FlagsFillInTheCommandThatIsNamed) {
   EXPECT_EQ(sail_->ship, "Elida");
 }
 
-TEST_F(CommandLineTest, WhatIsNotGivenKeepsItsDefault) {
+TEST_F(CommandLineTest, UnsetFlagsKeepTheirDefaults) {
   ASSERT_EQ(Parse({"sail", "Elida"}).command, sail_);
   EXPECT_EQ(sail_->cargo, 1u << 20);
   EXPECT_THAT(sail_->ports, ElementsAre("Aalborg"));
   EXPECT_FALSE(sail_->night);
 }
 
-TEST_F(CommandLineTest, TheCommandLineWinsOverTheEnvironmentAndThatOverTheFile) {
+TEST_F(CommandLineTest, CommandLineOverridesEnvironmentOverridesFile) {
   const std::string config =
       WriteConfig("oars = 1\npatience = \"1s\"\ncargo-size = \"1KiB\"\nnight = true\n");
   SetEnvironment("PHALANX_OARS", "2");
@@ -128,13 +128,13 @@ TEST_F(CommandLineTest, TheCommandLineWinsOverTheEnvironmentAndThatOverTheFile) 
   EXPECT_TRUE(sail_->night);
 }
 
-TEST_F(CommandLineTest, TheFileMayBeNamedByTheEnvironment) {
+TEST_F(CommandLineTest, TheEnvironmentCanNameTheFile) {
   SetEnvironment("PHALANX_CONFIG", WriteConfig("oars = 7\n"));
   ASSERT_EQ(Parse({"sail", "Elida"}).command, sail_) << err_.str();
   EXPECT_EQ(sail_->oars, 7);
 }
 
-TEST_F(CommandLineTest, SectionsOfTheFileBelongToOneCommand) {
+TEST_F(CommandLineTest, SectionsOfTheFileApplyToOneCommand) {
   const std::string config = WriteConfig(
       "oars = 5\npilot = \"Ove\"\n# a comment\n[dock]\noars = 6\n[sail]\nports = [\"Riga\", "
       "\"Turku\"]\nlabel = [\"zone=a\"]\n");
@@ -144,7 +144,7 @@ TEST_F(CommandLineTest, SectionsOfTheFileBelongToOneCommand) {
   EXPECT_THAT(sail_->labels, ElementsAre(Pair("zone", "a")));
 }
 
-TEST_F(CommandLineTest, AKeyThatNoCommandHasIsAnError) {
+TEST_F(CommandLineTest, UnknownKeysAreErrors) {
   for (const char* text :
        {"oarz = 5\n", "[dock]\nports = \"Riga\"\n", "[swim]\noars = 1\n", "flag = \"danish\"\n"}) {
     const ParsedCommandLine parsed = Parse({"sail", "Elida", "--config", WriteConfig(text)});
@@ -153,19 +153,19 @@ TEST_F(CommandLineTest, AKeyThatNoCommandHasIsAnError) {
   }
 }
 
-TEST_F(CommandLineTest, AFileThatIsNotThereIsAnError) {
+TEST_F(CommandLineTest, AMissingFileIsAnError) {
   EXPECT_EQ(Parse({"sail", "Elida", "--config", "/nonexistent/x.toml"}).exit_code, 2);
   SetEnvironment("PHALANX_CONFIG", "/nonexistent/y.toml");
   EXPECT_EQ(Parse({"sail", "Elida"}).exit_code, 2);
   EXPECT_THAT(err_.str(), HasSubstr("y.toml"));
 }
 
-TEST_F(CommandLineTest, AVariableForAnotherCommandDoesNoHarm) {
+TEST_F(CommandLineTest, IgnoresVariablesOfOtherCommands) {
   SetEnvironment("PHALANX_CARGO_SIZE", "heavy");
   EXPECT_EQ(Parse({"dock"}).command, dock_) << err_.str();
 }
 
-TEST_F(CommandLineTest, BadValuesNameTheFlagAndTheText) {
+TEST_F(CommandLineTest, ErrorsNameTheFlagAndTheValue) {
   const ParsedCommandLine parsed = Parse({"sail", "Elida", "--cargo-size=lots"});
   EXPECT_EQ(parsed.command, nullptr);
   EXPECT_EQ(parsed.exit_code, 2);
@@ -173,13 +173,13 @@ TEST_F(CommandLineTest, BadValuesNameTheFlagAndTheText) {
   EXPECT_THAT(err_.str(), HasSubstr("phalanx sail --help"));
 }
 
-TEST_F(CommandLineTest, BadValuesInTheEnvironmentAreRefusedToo) {
+TEST_F(CommandLineTest, RejectsBadValuesInTheEnvironment) {
   SetEnvironment("PHALANX_PATIENCE", "none");
   EXPECT_EQ(Parse({"sail", "Elida"}).exit_code, 2);
   EXPECT_THAT(err_.str(), HasSubstr("\"none\" is not a duration"));
 }
 
-TEST_F(CommandLineTest, WrongUsageIsRefused) {
+TEST_F(CommandLineTest, RejectsWrongUsage) {
   const std::vector<std::vector<std::string>> wrong = {{},
                                                        {"fly"},
                                                        {"sail"},
@@ -206,13 +206,13 @@ TEST_F(CommandLineTest, HelpShowsTypesDefaultsAndVariables) {
   }
 }
 
-TEST_F(CommandLineTest, TheListOfCommandsIsInTheMainHelp) {
+TEST_F(CommandLineTest, MainHelpListsTheCommands) {
   EXPECT_EQ(Parse({"--help"}).exit_code, 0);
   EXPECT_THAT(out_.str(), HasSubstr("Comes back"));
   EXPECT_THAT(out_.str(), HasSubstr("Exit codes"));
 }
 
-TEST(ExitCodeTest, EachKindOfFailureHasItsCode) {
+TEST(ExitCodeTest, EachErrorHasItsExitCode) {
   EXPECT_EQ(ExitCode(absl::OkStatus()), 0);
   EXPECT_EQ(ExitCode(absl::InternalError("")), 1);
   EXPECT_EQ(ExitCode(absl::InvalidArgumentError("")), 2);

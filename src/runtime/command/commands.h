@@ -1,5 +1,5 @@
-// All subcommands of `phalanx`, in the order of the help. A new one is a file of its own and a line
-// in commands.cc.
+// All subcommands of `phalanx`, in the order of the help. A new command is a new file and a line in
+// commands.cc.
 #ifndef PHALANX_RUNTIME_COMMAND_COMMANDS_H_
 #define PHALANX_RUNTIME_COMMAND_COMMANDS_H_
 

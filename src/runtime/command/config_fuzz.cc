@@ -1,5 +1,5 @@
-// The configuration file, with anything in it, for commands with a flag of every kind: it is read,
-// or complained about, and never more than that. What a flag was set to is within its limits.
+// Parses arbitrary configuration files for commands with a flag of every kind. A file must be
+// accepted or rejected with an error, and an accepted flag must be within its limits.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -55,7 +55,7 @@ class FuzzedCommand : public Command {
     if (address.ok()) {
       const auto again = net::ParseHostPort(address->ToString());
       PHALANX_CHECK(again.ok() && again->host == address->host && again->port == address->port,
-                    "an address is told as it is taken");
+                    "an address parses again after it is printed");
     }
   }
 

@@ -1,4 +1,4 @@
-// The flags of the daemons, and what every daemon does first and last. Main's thread only.
+// The flags of the daemons, and the first steps of every daemon. Main's thread only.
 #ifndef PHALANX_RUNTIME_COMMAND_DAEMON_FLAGS_H_
 #define PHALANX_RUNTIME_COMMAND_DAEMON_FLAGS_H_
 
@@ -17,7 +17,7 @@ struct LogFlags {
   std::string file;
 };
 
-// What directory and node have in common.
+// The flags that directory and node share.
 struct DaemonFlags {
   std::string cluster_id = "default";
   std::string secret_file;
@@ -30,7 +30,8 @@ void AddShardFlags(Flags& flags, DirectoryConfig* target);
 void AddNodeMemoryFlags(Flags& flags, NodeConfig* target);
 void AddNodeTransferFlags(Flags& flags, NodeConfig* target);
 
-// Log, signals, descriptors: before the first thread. Errors as SetLogLevel and SetLogFile.
+// Prepares log, signals and descriptors; must run before the first thread starts. Errors as
+// SetLogLevel and SetLogFile.
 absl::Status PrepareDaemon(const DaemonFlags& flags);
 
 }  // namespace phalanx::runtime

@@ -12,6 +12,7 @@
 namespace phalanx::runtime {
 
 DaemonLoop::~DaemonLoop() {
+  // The watchers belong to the loop, which is destroyed after them.
   signals_.reset();
   lifeline_.reset();
 }
@@ -26,10 +27,12 @@ absl::Status DaemonLoop::Run(Leave leave) {
 
 void DaemonLoop::OnSignal(int number) {
   if (number == SIGHUP) {
+    // Log rotation renames the file and sends SIGHUP.
     const absl::Status status = SetLogFile(log_file_);
-    PHALANX_LOG(INFO) << "the log goes on" << LogField("status", status.ToString());
+    PHALANX_LOG(INFO) << "reopened the log" << LogField("status", status.ToString());
     return;
   }
+  // The second signal stands for an operator who does not want to wait for the drain.
   if (std::exchange(leaving_, true)) {
     PHALANX_LOG(WARNING) << "a second signal: leaving at once";
     return loop_.Stop();
@@ -48,6 +51,7 @@ void DaemonLoop::ReadUntilEnd(int fd) {
   char ignored[256];
   const ssize_t size = read(fd, ignored, sizeof(ignored));
   if (size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR))) {
+    // The watcher calls back once per registration; stray bytes are skipped.
     lifeline_->OnReadable([this, fd] { ReadUntilEnd(fd); });
     return;
   }

@@ -1,5 +1,5 @@
-// The life of a daemon's process: one control loop on main's thread, until a signal or its parent's
-// end.
+// Runs a daemon's process: one control loop on main's thread, until a signal arrives or the parent
+// ends.
 //
 // Main's thread only.
 #ifndef PHALANX_RUNTIME_COMMAND_DAEMON_LOOP_H_
@@ -18,19 +18,19 @@ namespace phalanx::runtime {
 
 class DaemonLoop {
  public:
-  // `log_file`: opened again on SIGHUP.
+  // `log_file`: reopened on SIGHUP.
   explicit DaemonLoop(std::string log_file) : log_file_(std::move(log_file)) {}
   ~DaemonLoop();
 
   net::EventLoop& loop() { return loop_; }
 
-  // Runs until SIGTERM, SIGINT or OnEndOfFile. The first of them calls `leave`, which calls `gone`
-  // when everything is in order; then, or at the second signal, this returns. Errors as
-  // ProcessSignals. REQUIRES: called once.
+  // Runs until SIGTERM, SIGINT or OnEndOfFile. The first signal calls `leave`, which calls `gone`
+  // when the daemon can end; this returns then, or at the second signal. Errors as ProcessSignals.
+  // REQUIRES: called once.
   using Leave = absl::AnyInvocable<void(std::function<void()> gone)>;
   absl::Status Run(Leave leave);
 
-  // The end of `fd`'s other end ends the loop at once: nobody is left to serve.
+  // Ends the loop at once when the other end of `fd` is closed, because no client is left.
   absl::Status StopAtEndOfFile(int fd);
 
  private:

@@ -22,25 +22,27 @@ class DescribeCommand : public Command {
   absl::string_view details() const override {
     return "States of a copy: complete; writing (not sealed yet); pulling; starved (its sender "
            "waits\n"
-           "itself); idle (partial, with nobody to pull from); lost (its node is not connected).";
+           "itself); idle (partial, without a sender); lost (its node is not connected).";
   }
 
   void AddFlags(Flags& flags) override {
     flags.Positional("ID", "40 hexadecimal digits", Text(&object_.id), /*required=*/false);
-    flags.Argument("-n,--name", "Instead of an id: the object's name", Text(&object_.name, "NAME"));
-    flags.Argument("-f,--follow", "Show it again and again until interrupted", Switch(&follow_));
-    flags.Argument("--until-copies", "Follow until so many copies are complete",
+    flags.Argument("-n,--name", "The object's name, instead of its id",
+                   Text(&object_.name, "NAME"));
+    flags.Argument("-f,--follow", "Repeat until interrupted", Switch(&follow_));
+    flags.Argument("--until-copies", "Follow until this many copies are complete",
                    Integer(&until_copies_, 0, 1 << 30));
-    flags.Argument("--interval", "Between two looks", TimeSpan(&interval_));
-    flags.Argument("--timeout", "Stop following after", TimeSpan(&timeout_));
+    flags.Argument("--interval", "Time between two updates", TimeSpan(&interval_));
+    flags.Argument("--timeout", "Stop following after this time", TimeSpan(&timeout_));
     flags.Argument("--ascii", "Draw with plain characters", Switch(&ascii_));
-    flags.Argument("--json", "Print a JSON object (with --follow one per look)", Switch(&json_));
+    flags.Argument("--json", "Print a JSON object (with --follow one per update)", Switch(&json_));
     AddDirectoryFlags(flags, &directory_);
   }
 
   absl::Status Run() override {
     PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ResolveObject(object_, directory_.node.name_space));
     PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(directory_));
+    // Without --follow an unknown object is an error; with it, the object can still appear.
     if (follow_ || until_copies_ > 0) return Follow(*directory.tools, id);
     PHALANX_ASSIGN_OR_RETURN(const v1::DescribeObjectResponse object,
                              directory.tools->Describe(id));
@@ -49,16 +51,18 @@ class DescribeCommand : public Command {
   }
 
  private:
+  // Without --json the text ends with a newline already.
   std::string Render(const v1::DescribeObjectResponse& object) const {
     return json_ ? absl::StrCat(ObjectAsJson(object).dump(), "\n") : ObjectAsText(object, !ascii_);
   }
 
   absl::Status Follow(directory::ToolsClient& tools, const ObjectId& id) const {
+    // One screen for all updates, so that each redraws the last one.
     Screen screen;
     const Instant start = MonotonicNow();
     while (true) {
       const absl::StatusOr<v1::DescribeObjectResponse> object = tools.Describe(id);
-      // Not there yet, or a directory that is being restarted: looked for again.
+      // The object does not exist yet, or the directory is restarting: look again.
       if (object.ok()) {
         screen.Show(Render(*object));
         const int complete = static_cast<int>(object->summary().complete_copies());
@@ -67,9 +71,10 @@ class DescribeCommand : public Command {
                  !absl::IsDeadlineExceeded(object.status())) {
         return object.status();
       }
+      // Checked after the look, so that a timeout of 0 still looks once.
       if (MonotonicNow() - start >= timeout_) {
         return absl::DeadlineExceededError(
-            absl::StrCat("object ", id.hex(), " did not get there in time: ",
+            absl::StrCat("timed out following object ", id.hex(), ": ",
                          object.ok() ? "too few complete copies" : object.status().message()));
       }
       if (!screen.Wait(interval_)) return absl::OkStatus();

@@ -1,4 +1,4 @@
-// `phalanx describe ID`: one object and the tree in which it spreads.
+// `phalanx describe ID`: shows one object and the tree in which it spreads.
 #ifndef PHALANX_RUNTIME_COMMAND_DESCRIBE_COMMAND_H_
 #define PHALANX_RUNTIME_COMMAND_DESCRIBE_COMMAND_H_
 

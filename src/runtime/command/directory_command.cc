@@ -22,21 +22,21 @@ class DirectoryCommand : public Command {
   absl::string_view name() const override { return "directory"; }
   absl::string_view summary() const override { return "Run a shard of the directory"; }
   absl::string_view details() const override {
-    return "Keeps nothing on disk: started again, it is whole again from what the nodes tell it.";
+    return "Keeps nothing on disk: after a restart it rebuilds its state from the nodes' reports.";
   }
 
   void AddFlags(Flags& flags) override {
     flags.Group("Directory");
-    flags.Setting("--listen", "Where nodes and tools reach it; port 0 takes a free one",
+    flags.Setting("--listen", "Address for nodes and tools; port 0 chooses a free port",
                   Text(&config_.listen, "HOST:PORT"));
-    flags.Setting("--shard-index", "Which shard this is, from 0",
+    flags.Setting("--shard-index", "Index of this shard, from 0",
                   Integer(&config_.shard_index, 0, 4095));
-    flags.Setting("--num-shards", "How many shards the directory has",
+    flags.Setting("--num-shards", "Number of shards of the directory",
                   Integer(&config_.num_shards, 1, 4096));
     AddShardFlags(flags, &config_);
-    flags.Setting("--metrics-listen", "Where Prometheus finds /metrics; without it nowhere",
+    flags.Setting("--metrics-listen", "Address of /metrics for Prometheus; by default none",
                   Text(&config_.metrics_listen, "HOST:PORT"));
-    flags.Setting("--metrics-open", "Metrics may be read from other hosts, without a secret",
+    flags.Setting("--metrics-open", "Allow other hosts to read metrics without a secret",
                   Switch(&config_.metrics_open));
     AddDaemonFlags(flags, &daemon_);
   }
@@ -44,12 +44,16 @@ class DirectoryCommand : public Command {
   absl::Status Run() override {
     PHALANX_RETURN_IF_ERROR(PrepareDaemon(daemon_));
     config_.cluster_id = daemon_.cluster_id;
+    // Read from a file or the environment, never from a flag: flags are visible in the process
+    // list.
     PHALANX_ASSIGN_OR_RETURN(config_.secret, ReadClusterSecret(daemon_.secret_file));
     DaemonLoop process(daemon_.log.file);
     net::TcpNetwork network;
     PHALANX_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryDaemon> daemon,
                              DirectoryDaemon::Start(config_, process.loop(), network));
+    // Printed only after the port is open, so that scripts can wait for this line.
     Announce(*daemon);
+    // A shard has nothing to move, so it leaves at the first signal.
     return process.Run([](const std::function<void()>& gone) { gone(); });
   }
 

@@ -1,4 +1,4 @@
-// `phalanx directory`: one shard of the directory as a daemon.
+// `phalanx directory`: runs one shard of the directory as a daemon.
 #ifndef PHALANX_RUNTIME_COMMAND_DIRECTORY_COMMAND_H_
 #define PHALANX_RUNTIME_COMMAND_DIRECTORY_COMMAND_H_
 

@@ -1,4 +1,4 @@
-// What `ls`, `describe`, `status` and `top` have in common: which directory to ask, how often.
+// The connection to the directory that `ls`, `describe`, `status` and `top` share.
 // Main's thread only.
 #ifndef PHALANX_RUNTIME_COMMAND_DIRECTORY_CONNECTION_H_
 #define PHALANX_RUNTIME_COMMAND_DIRECTORY_CONNECTION_H_
@@ -30,11 +30,12 @@ struct DirectoryConnection {
   std::unique_ptr<directory::ToolsClient> tools;
 };
 
-// To the shards given, else to those of the node (whose private cluster's secret, if it is one, is
-// found beside its socket). Errors as ConnectToNode and ReadClusterSecret.
+// Connects to the given shards, else to the shards of the node. If the node belongs to a private
+// cluster, reads the secret from the file beside its socket. Errors as ConnectToNode and
+// ReadClusterSecret.
 absl::StatusOr<DirectoryConnection> ConnectToDirectory(const DirectoryFlags& flags);
 
-// The file in which a private cluster keeps its secret, beside its node's socket.
+// The path of the file in which a private cluster keeps its secret, beside its node's socket.
 std::string SecretFileBeside(const std::string& socket_address);
 
 }  // namespace phalanx::runtime

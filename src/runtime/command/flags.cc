@@ -16,7 +16,7 @@
 namespace phalanx::runtime {
 namespace {
 
-// A flag of one value: the last one given counts. `parse` turns a text into a T.
+// A flag with one value; the last value wins. `parse` turns a text into a T.
 template <typename T, typename Parse>
 FlagValue OneValue(T* target, std::string type, std::string default_text, Parse parse) {
   FlagValue value;
@@ -24,6 +24,7 @@ FlagValue OneValue(T* target, std::string type, std::string default_text, Parse 
   value.default_text = std::move(default_text);
   value.parse = [target, parse](const std::vector<std::string>& texts) -> absl::Status {
     if (texts.empty()) return absl::OkStatus();
+    // Earlier values are ignored without a check, as the last one replaces them.
     absl::StatusOr<T> parsed = parse(absl::string_view(texts.back()));
     if (parsed.ok()) *target = *std::move(parsed);
     return parsed.status();
@@ -31,7 +32,7 @@ FlagValue OneValue(T* target, std::string type, std::string default_text, Parse 
   return value;
 }
 
-// A flag of several: what is given, split at commas, replaces the default.
+// A flag with several values. The given values, split at commas, replace the default.
 template <typename T, typename Parse>
 FlagValue ManyValues(std::vector<T>* target, std::string type, std::string default_text,
                      Parse parse) {
@@ -48,6 +49,7 @@ FlagValue ManyValues(std::vector<T>* target, std::string type, std::string defau
         all.push_back(*std::move(parsed));
       }
     }
+    // Written only after all parts are valid: the target keeps its default on an error.
     *target = std::move(all);
     return absl::OkStatus();
   };
@@ -58,6 +60,7 @@ absl::StatusOr<std::string> AnyText(absl::string_view text) { return std::string
 
 }  // namespace
 
+// A switch takes a text as well, because files and the environment write "true" or "false".
 FlagValue Switch(bool* target) {
   FlagValue value;
   value.parse = [target](const std::vector<std::string>& texts) -> absl::Status {
@@ -79,6 +82,7 @@ FlagValue TextList(std::vector<std::string>* target, absl::string_view type) {
   return ManyValues(target, std::string(type), absl::StrJoin(*target, ","), AnyText);
 }
 
+// The range is part of the flag, so that commands need no checks of their own.
 FlagValue Integer(int* target, int least, int most) {
   return OneValue(target, "NUMBER", absl::StrCat(*target),
                   [least, most](absl::string_view text) -> absl::StatusOr<int> {
@@ -103,11 +107,13 @@ FlagValue Fraction(double* target) {
 }
 
 FlagValue ByteSize(uint64_t* target) {
+  // Zero means that the daemon chooses, so the help shows no default.
   return OneValue(target, "SIZE", *target == 0 ? "" : HumanBytes(*target), ParseBytes);
 }
 
 FlagValue ByteSizeList(std::vector<uint64_t>* target) {
   const std::string defaults = absl::StrJoin(*target, ",", [](std::string* out, uint64_t bytes) {
+    // Without a blank, so that the default can be pasted into a command line.
     absl::StrAppend(out, absl::StrReplaceAll(HumanBytes(bytes), {{" ", ""}}));
   });
   return ManyValues(target, "SIZE", defaults, ParseBytes);
@@ -129,12 +135,15 @@ FlagValue Labels(std::map<std::string, std::string>* target) {
     std::map<std::string, std::string> labels;
     for (const std::string& text : texts) {
       for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+        // Only the first "=" separates, so values can contain one.
         const std::pair<std::string, std::string> label =
             absl::StrSplit(part, absl::MaxSplits('=', 1));
+        // Without "=" the first part is the whole text.
         if (label.first.empty() || label.first.size() == part.size()) {
           return absl::InvalidArgumentError(
               absl::StrCat("\"", part, "\" is not a label such as zone=a"));
         }
+        // Two values for one key would make the location of the node ambiguous.
         if (!labels.insert(label).second) {
           return absl::InvalidArgumentError(absl::StrCat("label ", label.first, " is given twice"));
         }
@@ -147,6 +156,7 @@ FlagValue Labels(std::map<std::string, std::string>* target) {
 }
 
 FlagValue Choice(std::string* target, std::vector<std::string> choices) {
+  // The list is also the type in the help, so the choices need no text of their own.
   const std::string list = absl::StrJoin(choices, "|");
   return OneValue(
       target, list, *target,
@@ -158,6 +168,7 @@ FlagValue Choice(std::string* target, std::vector<std::string> choices) {
       });
 }
 
+// Derived from the flag's name, so that no setting can lack a variable.
 std::string EnvironmentName(absl::string_view names) {
   const std::vector<absl::string_view> all = absl::StrSplit(names, ',');
   const std::string name = absl::AsciiStrToUpper(absl::StripPrefix(all.back(), "--"));

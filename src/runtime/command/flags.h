@@ -1,4 +1,4 @@
-// How a subcommand says what flags it has, without the library that parses them.
+// How a subcommand declares its flags, independent of the library that parses them.
 //
 //   flags.Group("Memory");
 //   flags.Setting("--capacity", "Most bytes of objects held here", ByteSize(&options.capacity));
@@ -7,7 +7,7 @@
 //
 // A Setting is also read from the environment (--stall-timeout: PHALANX_STALL_TIMEOUT) and from the
 // configuration file (stall-timeout = "500ms"); the command line wins over the environment, which
-// wins over the file. An Argument is of this call alone. Main's thread only.
+// wins over the file. An Argument is read only from the command line. Main's thread only.
 #ifndef PHALANX_RUNTIME_COMMAND_FLAGS_H_
 #define PHALANX_RUNTIME_COMMAND_FLAGS_H_
 
@@ -23,16 +23,16 @@
 
 namespace phalanx::runtime {
 
-// What a flag takes and where it goes. The functions below make them; the target keeps its value as
-// the default, outlives the parsing, and is written only when every text given is good.
+// The type and the target of a flag. The functions below make them. The target's value is the
+// default; it must outlive the parsing, and is written only if all given texts are valid.
 struct FlagValue {
-  // For the help: "SIZE". Empty: a switch, which takes no value.
+  // Shown in the help: "SIZE". Empty: a switch, which takes no value.
   std::string type;
-  // The default as --help shows it; may be empty.
+  // The default as --help shows it; can be empty.
   std::string default_text;
-  // May be given more than once, or several separated by commas.
+  // The flag can be given several times, or with several values separated by commas.
   bool repeated = false;
-  // Takes what was given, in order; an error names the text and what is expected.
+  // Parses the given texts in order. An error names the text and the expected form.
   std::function<absl::Status(const std::vector<std::string>&)> parse;
 };
 
@@ -54,16 +54,16 @@ class Flags {
  public:
   virtual ~Flags() = default;
 
-  // The heading in --help of what follows.
+  // Sets the heading in --help for the flags that follow.
   virtual void Group(absl::string_view title) = 0;
-  // `names`: "--name", or a short one and a long one: "-n,--name".
+  // `names`: "--name", or a short and a long one: "-n,--name".
   virtual void Setting(absl::string_view names, absl::string_view help, FlagValue value) = 0;
   virtual void Argument(absl::string_view names, absl::string_view help, FlagValue value) = 0;
   virtual void Positional(absl::string_view name, absl::string_view help, FlagValue value,
                           bool required = true) = 0;
 };
 
-// "--stall-timeout" or "-s,--stall-timeout": "PHALANX_STALL_TIMEOUT".
+// Returns "PHALANX_STALL_TIMEOUT" for "--stall-timeout" or "-s,--stall-timeout".
 std::string EnvironmentName(absl::string_view names);
 
 }  // namespace phalanx::runtime

@@ -24,27 +24,32 @@ class GetCommand : public Command {
   absl::string_view name() const override { return "get"; }
   absl::string_view summary() const override { return "Fetch an object into a file"; }
   absl::string_view details() const override {
-    return "Waits for an object that nobody has put yet. The file appears when it is whole.";
+    return "Waits for an object that does not exist yet. The file appears when it is complete.";
   }
 
   void AddFlags(Flags& flags) override {
     flags.Positional("ID", "40 hexadecimal digits", Text(&object_.id), /*required=*/false);
-    flags.Argument("-n,--name", "Instead of an id: the object's name", Text(&object_.name, "NAME"));
-    flags.Argument("-o,--output", "Where to write; - is standard output", Text(&output_, "FILE"));
-    flags.Argument("--timeout", "Give up after", TimeSpan(&timeout_));
+    flags.Argument("-n,--name", "The object's name, instead of its id",
+                   Text(&object_.name, "NAME"));
+    flags.Argument("-o,--output", "The output file; - is standard output", Text(&output_, "FILE"));
+    flags.Argument("--timeout", "Stop waiting after this time", TimeSpan(&timeout_));
     flags.Argument("--json", "Print a JSON object when done (not with -o -)", Switch(&json_));
     flags.Argument("-q,--quiet", "No progress bar", Switch(&quiet_));
     AddNodeFlags(flags, &node_);
   }
 
   absl::Status Run() override {
+    // Both would write to standard output.
     if (json_ && output_ == "-") {
       return absl::InvalidArgumentError("--json needs an output file: -o FILE");
     }
     PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ResolveObject(object_, node_.name_space));
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
     PHALANX_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Open(output_));
+    // JSON output is for programs, so it disables the bar.
     ProgressBar bar(absl::StrCat("get ", id.ShortHex()), !json_ && !quiet_);
+    // A pipe cannot take bytes back when the arriving copy becomes void, so it gets only complete
+    // objects.
     PHALANX_RETURN_IF_ERROR(file.restartable() ? CopyStream(*client, id, file, bar)
                                                : CopyWhole(*client, id, file, bar));
     PHALANX_RETURN_IF_ERROR(file.Commit());
@@ -53,18 +58,19 @@ class GetCommand : public Command {
   }
 
  private:
+  // One timeout covers the wait for the object and its transfer.
   absl::Duration TimeLeft(const ProgressBar& bar) const {
     return std::max(absl::ZeroDuration(), timeout_ - bar.elapsed());
   }
 
-  // Writes what arrives, and begins again when it is void.
+  // Writes bytes as they arrive, and starts again at the beginning if the copy becomes void.
   absl::Status CopyStream(Client& client, const ObjectId& id, OutputFile& file, ProgressBar& bar) {
     bar.Say("waiting");
     PHALANX_ASSIGN_OR_RETURN(ObjectStream stream, client.GetStream(id, TimeLeft(bar)));
     while (true) {
       const absl::StatusOr<absl::string_view> bytes = stream.Next(kChunkBytes, TimeLeft(bar));
       if (absl::IsAborted(bytes.status())) {
-        bar.Say("begins again: what had arrived is void");
+        bar.Say("starts again: the received bytes are void");
         PHALANX_RETURN_IF_ERROR(file.Restart());
         size_ = 0;
         continue;
@@ -77,7 +83,7 @@ class GetCommand : public Command {
     }
   }
 
-  // What is written cannot be taken back: only what is complete.
+  // Written bytes cannot be taken back, so this waits until the object is complete.
   absl::Status CopyWhole(Client& client, const ObjectId& id, OutputFile& file, ProgressBar& bar) {
     bar.Say("waiting");
     GetOptions options;
@@ -95,6 +101,7 @@ class GetCommand : public Command {
                                   {"output", output_}}
                 << std::endl;
     } else if (!quiet_ && isatty(STDERR_FILENO) == 1) {
+      // To standard error: standard output can be the object itself.
       std::cerr << HumanBytes(size_) << " in " << HumanDuration(elapsed) << std::endl;
     }
   }

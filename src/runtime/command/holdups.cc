@@ -22,10 +22,11 @@ const v1::CopyDescription* SenderOf(const v1::CopyDescription& copy, const Copie
   return found == copies.end() ? nullptr : found->second;
 }
 
-// The first above `copy` that is not starved itself; null if the record runs in a circle or the
-// sender is not in it.
+// Returns the first sender above `copy` that is not starved itself. Returns null if the senders
+// form a cycle or the sender is missing from the record.
 const v1::CopyDescription* WhoHoldsUp(const v1::CopyDescription& copy, const Copies& copies) {
   const v1::CopyDescription* above = SenderOf(copy, copies);
+  // The number of steps is bounded, because a damaged record can contain a cycle.
   for (size_t steps = 0; above != nullptr && steps < copies.size(); ++steps) {
     if (CopyState(*above) != "starved") return above;
     above = SenderOf(*above, copies);
@@ -42,7 +43,7 @@ std::vector<Holdup> FindHoldups(const v1::DescribeObjectResponse& object) {
   for (const auto& [key, copy] : copies) {
     if (CopyState(*copy) != "starved") continue;
     const v1::CopyDescription* slow = WhoHoldsUp(*copy, copies);
-    // What is complete holds nobody up any more.
+    // A complete copy does not hold up any node.
     if (slow == nullptr || slow->complete()) continue;
     Holdup& holdup = found[KeyOf(slow->node())];
     holdup.slow = slow;
@@ -55,6 +56,7 @@ std::vector<Holdup> FindHoldups(const v1::DescribeObjectResponse& object) {
         [](const auto* a, const auto* b) { return CompareNaturally(a->name(), b->name()) < 0; });
     holdups.push_back(std::move(holdup));
   }
+  // The largest hold-up first; `top` shows only that one.
   std::stable_sort(holdups.begin(), holdups.end(), [](const Holdup& a, const Holdup& b) {
     return a.waiting.size() > b.waiting.size();
   });
@@ -72,7 +74,7 @@ std::string HoldupText(const Holdup& holdup) {
                             : "");
   }
   return slow.primary() ? absl::StrCat("the writer at ", name)
-                        : absl::StrCat(name, ", which has nobody to pull from");
+                        : absl::StrCat(name, ", which has no sender");
 }
 
 }  // namespace phalanx::runtime

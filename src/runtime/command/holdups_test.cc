@@ -13,8 +13,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Node `number`, which pulls from `sender` (0: a root) and found it without bytes for so much of
-// the last second.
+// Adds node `number`, which pulls from `sender` (0: a root) and was starved for `starved` of the
+// last second.
 v1::CopyDescription& Add(v1::DescribeObjectResponse& object, uint64_t number, uint64_t sender,
                          double starved) {
   v1::CopyDescription& copy = *object.add_copies();
@@ -31,7 +31,7 @@ v1::CopyDescription& Add(v1::DescribeObjectResponse& object, uint64_t number, ui
   return copy;
 }
 
-// "SLOW: NAMES" for each.
+// Returns "SLOW: NAMES" for each.
 std::vector<std::string> Holdups(const v1::DescribeObjectResponse& object) {
   std::vector<std::string> texts;
   for (const Holdup& holdup : FindHoldups(object)) {
@@ -43,7 +43,7 @@ std::vector<std::string> Holdups(const v1::DescribeObjectResponse& object) {
   return texts;
 }
 
-TEST(HoldupsTest, ASlowLinkHoldsUpAllBelowIt) {
+TEST(HoldupsTest, ASlowLinkHoldsUpAllDescendants) {
   v1::DescribeObjectResponse object;
   Add(object, 5, 4, 0.9);
   Add(object, 4, 3, 0.8);
@@ -54,7 +54,7 @@ TEST(HoldupsTest, ASlowLinkHoldsUpAllBelowIt) {
   EXPECT_THAT(Holdups(object), ElementsAre("n2 -> n3 at 3.10 MB/s: n4 n5 n10"));
 }
 
-TEST(HoldupsTest, WhereEveryLinkIsBusyNobodyIsHeldUp) {
+TEST(HoldupsTest, NoHoldupIfEveryLinkIsBusy) {
   v1::DescribeObjectResponse object;
   Add(object, 1, 0, 0).set_complete(true);
   Add(object, 2, 1, 0);
@@ -73,10 +73,10 @@ TEST(HoldupsTest, ASlowWriterAndALostSenderAreNamed) {
   Add(object, 7, 6, 0.9);
   EXPECT_THAT(Holdups(object),
               ElementsAre("the writer at n1: n2 n3", "n4, which is not connected: n5",
-                          "n6, which has nobody to pull from: n7"));
+                          "n6, which has no sender: n7"));
 }
 
-TEST(HoldupsTest, WhatNoDirectoryShouldSayIsLeftOut) {
+TEST(HoldupsTest, IgnoresInvalidRecords) {
   v1::DescribeObjectResponse object;
   Add(object, 1, 2, 0.9);
   Add(object, 2, 1, 0.9);

@@ -1,4 +1,4 @@
-// `phalanx ls`: the objects that the directory knows.
+// `phalanx ls`: lists the objects that the directory knows.
 #ifndef PHALANX_RUNTIME_COMMAND_LS_COMMAND_H_
 #define PHALANX_RUNTIME_COMMAND_LS_COMMAND_H_
 

@@ -25,45 +25,47 @@ class NodeCommand : public Command {
   absl::string_view name() const override { return "node"; }
   absl::string_view summary() const override { return "Run the node of this host"; }
   absl::string_view details() const override {
-    return "Waits for a directory that is not there yet. SIGTERM moves objects that are nowhere "
-           "else\n"
-           "to other nodes, then leaves; a second SIGTERM leaves at once.";
+    return "Waits for a directory that does not run yet. SIGTERM moves objects whose only copy is "
+           "here\n"
+           "to other nodes and then ends the node; a second SIGTERM ends it at once.";
   }
 
   void AddFlags(Flags& flags) override {
     flags.Group("Node");
     flags.Setting("--directory", "The shards' addresses, in order of their index",
                   TextList(&config_.directories, "HOST:PORT,..."));
-    flags.Setting("--directory-grpc",
-                  "Reach the directory over gRPC instead of plain TCP: for proxies that let only "
-                  "HTTP/2 through",
-                  Switch(&config_.directory_over_grpc));
-    flags.Setting("--name",
-                  "Names the node for good; by default the host's name and the port, or, with port "
-                  "0, a random number",
-                  Text(&config_.node.name, "NAME"));
-    flags.Setting("--listen", "Where peers reach it; port 0 takes a free one",
-                  Text(&config_.node.listen, "HOST:PORT"));
-    flags.Setting("--advertise", "What peers dial, if it is not what --listen says",
-                  Text(&config_.node.advertise, "HOST:PORT"));
     flags.Setting(
-        "--socket",
-        "Where this host's clients reach it; by default $XDG_RUNTIME_DIR/phalanx/node.sock "
-        "or /tmp/phalanx-UID/node.sock",
-        Text(&config_.socket, "PATH"));
+        "--directory-grpc",
+        "Connect to the directory over gRPC instead of plain TCP, for proxies that pass only "
+        "HTTP/2",
+        Switch(&config_.directory_over_grpc));
+    flags.Setting(
+        "--name",
+        "The node's permanent name; by default the host's name and the port or, with port "
+        "0, a random number",
+        Text(&config_.node.name, "NAME"));
+    flags.Setting("--listen", "Address for peers; port 0 chooses a free port",
+                  Text(&config_.node.listen, "HOST:PORT"));
+    flags.Setting("--advertise", "Address that peers dial, if it differs from --listen",
+                  Text(&config_.node.advertise, "HOST:PORT"));
+    flags.Setting("--socket",
+                  "Socket for this host's clients; by default $XDG_RUNTIME_DIR/phalanx/node.sock "
+                  "or /tmp/phalanx-UID/node.sock",
+                  Text(&config_.socket, "PATH"));
     flags.Setting("--label",
-                  "Where the node is: zone=a, rack=7, host=b; links between different "
-                  "ones are crossed as rarely as possible",
+                  "The node's location: zone=a, rack=7, host=b; transfers cross links "
+                  "between locations as rarely as possible",
                   Labels(&config_.node.labels));
     flags.Setting("--transit-patience",
-                  "How long a reference that left this host in a message is held, if nobody "
+                  "How long a reference in transit from this host is held if no process "
                   "claims it",
                   TimeSpan(&config_.node.transit_patience));
-    flags.Setting("--drain-timeout", "How long SIGTERM tries to move objects that are only here",
+    flags.Setting("--drain-timeout",
+                  "How long SIGTERM tries to move objects whose only copy is here",
                   TimeSpan(&config_.drain_timeout));
-    flags.Setting("--metrics-listen", "Where Prometheus finds /metrics; without it nowhere",
+    flags.Setting("--metrics-listen", "Address of /metrics for Prometheus; by default none",
                   Text(&config_.metrics_listen, "HOST:PORT"));
-    flags.Setting("--metrics-open", "Metrics may be read from other hosts, without a secret",
+    flags.Setting("--metrics-open", "Allow other hosts to read metrics without a secret",
                   Switch(&config_.metrics_open));
     AddNodeMemoryFlags(flags, &config_);
     AddNodeTransferFlags(flags, &config_);
@@ -76,9 +78,13 @@ class NodeCommand : public Command {
     DaemonLoop process(daemon_.log.file);
     PHALANX_ASSIGN_OR_RETURN(const std::unique_ptr<NodeDaemon> node,
                              NodeDaemon::Start(config_, process.loop()));
+    // Printed only after the sockets are open, so that scripts can wait for this line.
     Announce(*node);
     absl::Status drained;
+    // The signal starts the drain; its result becomes the exit code, so that an operator sees lost
+    // objects.
     PHALANX_RETURN_IF_ERROR(process.Run([&node, &drained](std::function<void()> gone) {
+      // A drain that runs out of time is an error: objects are lost then.
       node->Leave([&drained, gone = std::move(gone)](const absl::Status& status) {
         drained = status;
         gone();
@@ -90,10 +96,13 @@ class NodeCommand : public Command {
  private:
   absl::Status FillDefaults() {
     config_.node.cluster_id = daemon_.cluster_id;
+    // Shown by `status`, so that an operator finds the process of a node.
     config_.node.process_id = static_cast<uint64_t>(getpid());
     PHALANX_ASSIGN_OR_RETURN(config_.node.secret, ReadClusterSecret(daemon_.secret_file));
     PHALANX_RETURN_IF_ERROR(SettleCapacity(&config_.node.capacity_bytes));
+    // After the flags are known: the default name contains the port.
     if (config_.node.name.empty()) config_.node.name = DefaultNodeName(config_.node.listen);
+    // Clients write "unix:PATH", so operators do too.
     config_.socket = std::string(absl::StripPrefix(config_.socket, "unix:"));
     if (config_.socket.empty()) config_.socket = DefaultSocketPath();
     return absl::OkStatus();

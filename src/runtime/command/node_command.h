@@ -1,4 +1,4 @@
-// `phalanx node`: the node of a host as a daemon.
+// `phalanx node`: runs the node of a host as a daemon.
 #ifndef PHALANX_RUNTIME_COMMAND_NODE_COMMAND_H_
 #define PHALANX_RUNTIME_COMMAND_NODE_COMMAND_H_
 

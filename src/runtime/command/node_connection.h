@@ -1,5 +1,5 @@
-// What `put`, `get` and the like have in common: which node to talk to, which object is meant.
-// Main's thread only.
+// The connection to a node, and the choice of an object, that `put`, `get` and similar commands
+// share. Main's thread only.
 #ifndef PHALANX_RUNTIME_COMMAND_NODE_CONNECTION_H_
 #define PHALANX_RUNTIME_COMMAND_NODE_CONNECTION_H_
 
@@ -21,9 +21,9 @@ struct NodeFlags {
 };
 void AddNodeFlags(Flags& flags, NodeFlags* target);
 
-// To the address given, else to this user's default socket. Never a private cluster: what a command
-// puts there would be gone with the command. Unavailable when there is no node; the text says what
-// to do. Otherwise as Client::Connect.
+// Connects to the given address, else to this user's default socket. Does not start a private
+// cluster, because objects put there would end with the command. Returns Unavailable, with the
+// remedy, if no node runs; otherwise as Client::Connect.
 absl::StatusOr<std::shared_ptr<Client>> ConnectToNode(const NodeFlags& flags);
 
 // An object by its id or by its name within the namespace.
@@ -31,7 +31,8 @@ struct ObjectFlags {
   std::string id;
   std::string name;
 };
-// Exactly one of both. InvalidArgument otherwise, and for what is no id.
+// Exactly one of both must be set. Returns InvalidArgument otherwise, and for a text that is not an
+// id.
 absl::StatusOr<ObjectId> ResolveObject(const ObjectFlags& flags, const std::string& name_space);
 
 }  // namespace phalanx::runtime

@@ -18,6 +18,7 @@
 namespace phalanx::runtime {
 namespace {
 
+// JSON consumers expect seconds; the protocol counts nanoseconds.
 double Seconds(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
 
 std::string GenerationText(const v1::Generation& generation) {
@@ -25,7 +26,7 @@ std::string GenerationText(const v1::Generation& generation) {
   return Generation{creator, generation.sequence()}.ToString();
 }
 
-// What a copy waits for, by copy.
+// The hold-up of each waiting copy.
 std::map<const v1::CopyDescription*, std::string> Reasons(
     const v1::DescribeObjectResponse& object) {
   std::map<const v1::CopyDescription*, std::string> reasons;
@@ -35,7 +36,7 @@ std::map<const v1::CopyDescription*, std::string> Reasons(
   return reasons;
 }
 
-// Ids of 20 bytes each, one after the other.
+// `ids` has 20 bytes per id, without separators.
 nlohmann::json IdsAsJson(absl::string_view ids) {
   nlohmann::json json = nlohmann::json::array();
   for (; ids.size() >= ObjectId::kSize; ids.remove_prefix(ObjectId::kSize)) {
@@ -47,6 +48,7 @@ nlohmann::json IdsAsJson(absl::string_view ids) {
 nlohmann::json CopyAsJson(const TreeRow& row, uint64_t size_bytes) {
   const v1::CopyDescription& copy = *row.copy;
   nlohmann::json sender;
+  // A copy without a sender is a root; its sender is null in the JSON.
   if (copy.sender().node() != 0) sender = Printable(copy.sender_name());
   return {{"node", Printable(copy.name())},
           {"state", CopyState(copy)},
@@ -70,6 +72,7 @@ nlohmann::json CopyAsJson(const TreeRow& row, uint64_t size_bytes) {
 }  // namespace
 
 nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary) {
+  // Keys are an interface for scripts: add new ones, but do not rename them.
   return {{"id", absl::BytesToHexString(summary.object_id())},
           {"generation", GenerationText(summary.generation())},
           {"size_bytes", summary.info().size_bytes()},
@@ -98,9 +101,11 @@ nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object) {
   json["waiting_left_out"] = object.waiting_left_out();
   json["copies"] = nlohmann::json::array();
   const std::map<const v1::CopyDescription*, std::string> reasons = Reasons(object);
+  // The order of the drawing, so that depth and descendants describe the list.
   for (const TreeRow& row : LayOutTree(object)) {
     nlohmann::json copy = CopyAsJson(row, object.summary().info().size_bytes());
     const auto reason = reasons.find(row.copy);
+    // The key is always present, so that programs can read it without a check.
     copy["held_up_by"] = nullptr;
     if (reason != reasons.end()) copy["held_up_by"] = reason->second;
     json["copies"].push_back(std::move(copy));
@@ -115,6 +120,7 @@ std::string ObjectAsText(const v1::DescribeObjectResponse& object, bool unicode)
   if (object.has_reduction()) {
     absl::StrAppend(&text, "\n", DrawReduction(object.reduction(), unicode));
   }
+  // The drawing shows states only; the cause of a slow tree needs a line of its own.
   const std::vector<Holdup> holdups = FindHoldups(object);
   if (!holdups.empty()) absl::StrAppend(&text, "\n");
   for (const Holdup& holdup : holdups) {
@@ -133,8 +139,10 @@ std::string ObjectsAsTable(const v1::ListObjectsResponse& list) {
       {"ID", "SIZE", "COMPLETE", "PARTIAL", "WAITING", "NOTES"}};
   for (const v1::ObjectSummary& object : list.objects()) {
     std::string notes = object.deleted() ? "deleted" : object.inline_cached() ? "cached" : "";
+    // A waiting node makes an object known before its Put.
     if (!object.has_info() && !object.deleted()) notes = "not put yet";
     if (object.reducing()) notes = "being reduced";
+    // A conflict means that two writers used one id, which an operator should see.
     if (object.conflicts() > 0) {
       absl::StrAppend(&notes, notes.empty() ? "" : ", ", object.conflicts(), " conflicts");
     }

@@ -33,7 +33,7 @@ v1::DescribeObjectResponse Object() {
   return object;
 }
 
-TEST(ObjectViewTest, JsonTellsWhoFeedsWhom) {
+TEST(ObjectViewTest, JsonHasTheSenderOfEachCopy) {
   const nlohmann::json json = ObjectAsJson(Object());
   EXPECT_EQ(json["id"], "abababababababababababababababababababab");
   EXPECT_EQ(json["metadata"], "01ff");
@@ -51,7 +51,7 @@ TEST(ObjectViewTest, JsonTellsWhoFeedsWhom) {
   EXPECT_EQ(json["copies"][1]["elapsed_s"], 2.0);
 }
 
-TEST(ObjectViewTest, WhoIsHeldUpAndByWhomStandsInTheJsonAndBelowTheDrawing) {
+TEST(ObjectViewTest, JsonAndDrawingShowHoldups) {
   v1::DescribeObjectResponse object = Object();
   EXPECT_EQ(ObjectAsText(object, true).find("held up"), std::string::npos);
   EXPECT_EQ(ObjectAsJson(object)["copies"][1]["held_up_by"], nullptr);

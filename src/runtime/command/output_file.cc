@@ -27,16 +27,20 @@ absl::Status ErrnoStatus(int error, absl::string_view what, absl::string_view pa
   return absl::UnavailableError(text);
 }
 
-// The unfinished file, for the signal handler; one at a time.
+// The path of the unfinished file, for the signal handler; one file at a time. A fixed buffer,
+// because a handler must not allocate.
 char unfinished[4096];
 
 void RemoveUnfinished(int signal_number) {
   unlink(unfinished);
+  // The default action then ends the process with the right status for its parent.
   signal(signal_number, SIG_DFL);
   raise(signal_number);
 }
 
 void CleanUpWhenInterrupted(const std::string& path) {
+  // Without the handler an interrupt leaves a temporary file; that is better than removing a
+  // cut-off path.
   if (path.size() >= sizeof(unfinished)) return;
   memcpy(unfinished, path.c_str(), path.size() + 1);
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, RemoveUnfinished);
@@ -57,18 +61,21 @@ absl::StatusOr<OutputFile> OutputFile::Open(const std::string& path) {
     if (fd < 0) return ErrnoStatus(errno, "write to", path);
     return OutputFile(fd, path, "");
   }
-  // What a link points to is replaced, not the link.
+  // Replaces the file to which a link points, not the link.
   std::string target = path;
   if (exists) {
     const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
                                                            &std::free);
     if (real != nullptr) target = real.get();
   }
+  // In the same folder, so that rename() replaces the file in one step.
   std::string temporary = absl::StrCat(target, ".phalanx-XXXXXX");
   const int fd = mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return ErrnoStatus(errno, "create", path);
   CleanUpWhenInterrupted(temporary);
-  // As the old file, or as one that was simply created: mkostemp makes it the owner's alone.
+  // mkostemp creates a file that only its owner can read. This sets the mode of the old file, or
+  // that of an ordinary new file.
+  // umask can only be read by setting it.
   const mode_t mask = umask(0);
   umask(mask);
   fchmod(fd, exists ? info.st_mode & 0777 : 0666 & ~mask);
@@ -85,6 +92,7 @@ OutputFile::~OutputFile() {
     unlink(temporary_.c_str());
     KeepWhenInterrupted();
   }
+  // Standard output belongs to the process.
   if (fd_ > STDERR_FILENO) close(fd_);
 }
 

@@ -1,4 +1,4 @@
-// Where `get` writes: a file that appears whole or not at all, or standard output.
+// The output of `get`: a file that appears only when it is complete, or standard output.
 // Main's thread only.
 #ifndef PHALANX_RUNTIME_COMMAND_OUTPUT_FILE_H_
 #define PHALANX_RUNTIME_COMMAND_OUTPUT_FILE_H_
@@ -14,19 +14,19 @@ namespace phalanx::runtime {
 class OutputFile {
  public:
   // "-" is standard output. A regular file is written beside its place under another name until
-  // Commit; what is no regular file (/dev/null, a pipe) is written to directly. Errors: NotFound
-  // for a folder that is not there, PermissionDenied, Unavailable; the text names the path.
+  // Commit. Any other file (/dev/null, a pipe) is written directly. Errors: NotFound if the folder
+  // does not exist, PermissionDenied, Unavailable; the text names the path.
   static absl::StatusOr<OutputFile> Open(const std::string& path);
-  // Removes what was not committed. An interrupted process does so too.
+  // Removes the file unless it was committed. An interrupted process removes it too.
   ~OutputFile();
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
 
-  // What was written can be taken back by Restart.
+  // Returns whether Restart can take back the written bytes.
   bool restartable() const { return !temporary_.empty(); }
-  // ResourceExhausted when the disk is full, Unavailable otherwise.
+  // Returns ResourceExhausted if the disk is full, otherwise Unavailable.
   absl::Status Write(absl::string_view bytes);
-  // Forgets what was written. REQUIRES: restartable().
+  // Discards the written bytes. REQUIRES: restartable().
   absl::Status Restart();
   absl::Status Commit();
 

@@ -53,7 +53,7 @@ TEST_F(OutputFileTest, TheFileAppearsWhenItIsCommitted) {
   EXPECT_EQ(FilesInFolder(), 1u);
 }
 
-TEST_F(OutputFileTest, AFileThatIsReplacedKeepsItsModeAndTheLinkToIt) {
+TEST_F(OutputFileTest, ReplacingAFileKeepsItsModeAndLinks) {
   const std::string path = folder_ + "/out";
   const std::string link = folder_ + "/link";
   std::ofstream(path) << "before";
@@ -67,7 +67,7 @@ TEST_F(OutputFileTest, AFileThatIsReplacedKeepsItsModeAndTheLinkToIt) {
   EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms(0600));
 }
 
-TEST_F(OutputFileTest, WhatIsNotCommittedLeavesNothingBehind) {
+TEST_F(OutputFileTest, AnUncommittedFileLeavesNothingBehind) {
   {
     PHALANX_ASSERT_OK_AND_ASSIGN(OutputFile file, OutputFile::Open(folder_ + "/out"));
     PHALANX_ASSERT_OK(file.Write("half"));
@@ -92,7 +92,7 @@ TEST_F(OutputFileTest, AnInterruptedProcessLeavesNothingBehind) {
   EXPECT_EQ(FilesInFolder(), 0u);
 }
 
-TEST_F(OutputFileTest, AFolderThatIsNotThereIsNotFound) {
+TEST_F(OutputFileTest, AMissingFolderIsNotFound) {
   EXPECT_THAT(OutputFile::Open(folder_ + "/none/out").status(),
               StatusIs(absl::StatusCode::kNotFound, ::testing::HasSubstr("/none/out")));
 }

@@ -19,7 +19,7 @@ namespace {
 constexpr absl::Duration kDrawEvery = absl::Milliseconds(100);
 constexpr int kBarCells = 24;
 
-// The first `cells` characters.
+// Returns the first `cells` characters.
 std::string Cut(absl::string_view text, size_t cells) {
   size_t end = 0;
   for (size_t width = 0; end < text.size(); ++end) {
@@ -30,6 +30,7 @@ std::string Cut(absl::string_view text, size_t cells) {
 }
 
 int TerminalColumns() {
+  // No terminal answers in a pipe; 80 columns is the usual width.
   winsize size = {};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
   return size.ws_col;
@@ -39,6 +40,7 @@ int TerminalColumns() {
 
 std::string RenderProgress(absl::string_view label, uint64_t done, uint64_t total,
                            absl::Duration elapsed, int columns) {
+  // An empty object is complete at once.
   const double fraction = total == 0 ? 1 : static_cast<double>(done) / static_cast<double>(total);
   const double seconds = absl::ToDoubleSeconds(elapsed);
   const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
@@ -65,8 +67,10 @@ ProgressBar::~ProgressBar() {
 void ProgressBar::Update(uint64_t done, uint64_t total) {
   if (!enabled_) return;
   const Instant now = MonotonicNow();
+  // Drawing for every chunk would cost more than the transfer of small chunks.
   if (now < next_draw_) return;
   next_draw_ = now + kDrawEvery;
+  // One column less: a terminal can wrap a line that fills its last column.
   Draw(RenderProgress(label_, done, total, elapsed(), TerminalColumns() - 1));
 }
 
@@ -74,6 +78,7 @@ void ProgressBar::Say(absl::string_view text) {
   if (!enabled_) return;
   Draw(Cut(absl::StrCat(Printable(label_), "  ", Printable(text)),
            static_cast<size_t>(TerminalColumns() - 1)));
+  // The next Update replaces the text without a delay.
   next_draw_ = Instant();
 }
 
@@ -82,7 +87,7 @@ void ProgressBar::Restart() { start_ = MonotonicNow(); }
 absl::Duration ProgressBar::elapsed() const { return MonotonicNow() - start_; }
 
 void ProgressBar::Draw(const std::string& line) {
-  // To the start of the line, the text, and clear what is left of the last one.
+  // Moves to the start of the line, writes the text, and clears the rest of the last line.
   absl::FPrintF(stderr, "\r%s\x1b[K", line);
   fflush(stderr);
   drawn_ = !line.empty();

@@ -1,4 +1,4 @@
-// A line on the terminal that shows how far something is. Main's thread only.
+// A line on the terminal that shows the progress of a transfer. Main's thread only.
 #ifndef PHALANX_RUNTIME_COMMAND_PROGRESS_BAR_H_
 #define PHALANX_RUNTIME_COMMAND_PROGRESS_BAR_H_
 
@@ -15,10 +15,10 @@ namespace phalanx::runtime {
 std::string RenderProgress(absl::string_view label, uint64_t done, uint64_t total,
                            absl::Duration elapsed, int columns);
 
-// Draws on stderr, at most ten times a second, if that is a terminal; does nothing otherwise.
+// Draws on stderr, at most ten times a second, if stderr is a terminal; otherwise does nothing.
 class ProgressBar {
  public:
-  // `enabled` false: does nothing either.
+  // If `enabled` is false, does nothing either.
   ProgressBar(std::string label, bool enabled);
   // Clears the line.
   ~ProgressBar();
@@ -26,9 +26,9 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
 
   void Update(uint64_t done, uint64_t total);
-  // Shows `text` in the bar's place until the next Update.
+  // Shows `text` in place of the bar until the next Update.
   void Say(absl::string_view text);
-  // The work begins again: the rate counts from now.
+  // The work starts again: the rate is measured from now.
   void Restart();
   absl::Duration elapsed() const;
 

@@ -6,12 +6,12 @@
 namespace phalanx::runtime {
 namespace {
 
-TEST(ProgressBarTest, ShowsHowFarHowFastAndHowLongStill) {
+TEST(ProgressBarTest, ShowsProgressRateAndTimeLeft) {
   EXPECT_EQ(RenderProgress("put x", 50 << 20, 100 << 20, absl::Seconds(1), 100),
             "put x  ████████████              50 %  50.0 MiB of 100 MiB  52.4 MB/s  1.00 s left");
 }
 
-TEST(ProgressBarTest, AnEmptyObjectIsWholeAtOnce) {
+TEST(ProgressBarTest, AnEmptyObjectIsCompleteAtOnce) {
   EXPECT_EQ(RenderProgress("get 0", 0, 0, absl::ZeroDuration(), 100),
             "get 0  ████████████████████████ 100 %  0 B of 0 B");
 }

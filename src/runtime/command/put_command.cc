@@ -21,10 +21,10 @@
 namespace phalanx::runtime {
 namespace {
 
-// Read, and shown to receivers, at a time.
+// The bytes that are read, and published to receivers, at a time.
 constexpr size_t kChunkBytes = 1 << 20;
 
-// Bytes read, fewer than asked for only at the end of the file.
+// Returns how many bytes were read; fewer than asked for only at the end of the file.
 absl::StatusOr<size_t> ReadFully(int fd, const std::string& path, absl::Span<char> into) {
   size_t done = 0;
   while (done < into.size()) {
@@ -49,16 +49,17 @@ class PutCommand : public Command {
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Positional("FILE", "What to store; - is standard input", Text(&path_));
+    flags.Positional("FILE", "The file to store; - is standard input", Text(&path_));
     flags.Argument("--id", "40 hexadecimal digits", Text(&object_.id, "ID"));
-    flags.Argument("-n,--name", "The id that stands for this name", Text(&object_.name, "NAME"));
+    flags.Argument("-n,--name", "The object's name, instead of its id",
+                   Text(&object_.name, "NAME"));
     flags.Argument("--metadata", "Up to 4 KiB that travel with the object",
                    Text(&options_.metadata));
-    flags.Argument("--slices", "Parts that may take different ways",
+    flags.Argument("--slices", "Parts that can be sent over different paths",
                    Integer(&options_.slices, 1, 64));
-    flags.Argument("--size", "How many bytes a pipe will bring: others get them while they come",
+    flags.Argument("--size", "Number of bytes of a pipe; others can get them while they arrive",
                    ByteSize(&pipe_size_));
-    flags.Argument("--wait", "End only when the directory has adopted the object",
+    flags.Argument("--wait", "Wait until the directory has adopted the object",
                    Switch(&options_.wait_for_adoption));
     flags.Argument("--timeout", "How long to wait for memory", TimeSpan(&options_.timeout));
     flags.Argument("--json", "Print a JSON object", Switch(&json_));
@@ -67,6 +68,7 @@ class PutCommand : public Command {
   }
 
   absl::Status Run() override {
+    // Without a name every put is a new object, so repeated puts of a file do not conflict.
     ObjectId id = ObjectId::Random();
     if (!object_.id.empty() || !object_.name.empty()) {
       PHALANX_ASSIGN_OR_RETURN(id, ResolveObject(object_, node_.name_space));
@@ -77,14 +79,17 @@ class PutCommand : public Command {
       const std::string text = absl::StrCat("cannot open ", path_, ": ", strerror(errno));
       return errno == ENOENT ? absl::NotFoundError(text) : absl::PermissionDeniedError(text);
     }
+    // Standard input is closed too; the process ends soon.
     const auto closer = absl::MakeCleanup([fd] { close(fd); });
     struct stat info;
+    // open succeeds for a folder, and only read would fail.
     if (fstat(fd, &info) != 0 || S_ISDIR(info.st_mode)) {
       return absl::InvalidArgumentError(absl::StrCat(path_, " is not a file"));
     }
+    // The file is open by now, so a wrong path does not need a node to be reported.
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
     ProgressBar bar(absl::StrCat("put ", path_), !json_ && !quiet_);
-    // Files of /proc say that they are empty, and are read like a pipe.
+    // Files of /proc report a size of 0, so they are read like a pipe.
     const bool regular = S_ISREG(info.st_mode) && info.st_size > 0;
     const uint64_t size = regular ? static_cast<uint64_t>(info.st_size) : pipe_size_;
     absl::StatusOr<PutResult> result =
@@ -105,26 +110,30 @@ class PutCommand : public Command {
       PHALANX_ASSIGN_OR_RETURN(const size_t got,
                                ReadFully(fd, path_, buffer.span().subspan(done, chunk)));
       done += got;
+      // The file was shortened while it was read. The writer's destructor aborts the object.
       if (got < chunk) {
         return absl::AbortedError(absl::StrCat("put of ", id.hex(), ": ",
                                                path_ == "-" ? "standard input" : path_,
                                                " ended early: ", done, " of ", size, " bytes"));
       }
+      // Receivers can relay the bytes from here on.
       PHALANX_RETURN_IF_ERROR(buffer.Publish(done));
       bar.Update(done, size);
     }
     return buffer.Seal().Wait();
   }
 
-  // Of unknown size: read to the end first.
+  // The size is unknown, so the input is read to its end first.
   absl::StatusOr<PutResult> PutUnsized(Client& client, const ObjectId& id, int fd) {
     std::string bytes;
     while (true) {
       const size_t before = bytes.size();
+      // Doubled each time, so that the number of copies stays small.
       bytes.resize(std::max(before * 2, before + kChunkBytes));
       PHALANX_ASSIGN_OR_RETURN(
           const size_t got,
           ReadFully(fd, path_, absl::MakeSpan(bytes.data() + before, bytes.size() - before)));
+      // ReadFully returns less than asked for only at the end.
       const bool full = before + got == bytes.size();
       bytes.resize(before + got);
       if (!full) break;
@@ -144,7 +153,7 @@ class PutCommand : public Command {
     }
     std::cout << id.hex() << std::endl;
     if (result.already_existed) {
-      std::cerr << "An object of this size was there already; it stays." << std::endl;
+      std::cerr << "An object of this size already exists; it was kept." << std::endl;
     } else if (!quiet_ && isatty(STDERR_FILENO) == 1) {
       std::cerr << HumanBytes(size_) << " in " << HumanDuration(elapsed) << std::endl;
     }

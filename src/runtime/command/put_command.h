@@ -1,5 +1,5 @@
-// `phalanx put FILE`: stores a file under an id; others can read it while it is still being
-// written.
+// `phalanx put FILE`: stores a file under an id. Other processes can read the object while the file
+// is still being read.
 #ifndef PHALANX_RUNTIME_COMMAND_PUT_COMMAND_H_
 #define PHALANX_RUNTIME_COMMAND_PUT_COMMAND_H_
 

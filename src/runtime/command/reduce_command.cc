@@ -22,34 +22,35 @@ class ReduceCommand : public Command {
  public:
   absl::string_view name() const override { return "reduce"; }
   absl::string_view summary() const override {
-    return "Make an object out of others, element-wise";
+    return "Reduce objects element-wise into a new object";
   }
   absl::string_view details() const override {
-    return "The sources may be put later, or some of them never with --num-objects. What went in "
-           "is\n"
-           "printed at the end; of an object that is there already it is told by --reduced-from\n"
-           "TARGET alone. The reduction goes on if this command is interrupted.";
+    return "The sources can be put later; with --num-objects some of them can stay missing. Prints "
+           "the\n"
+           "reduced sources at the end. --reduced-from TARGET prints them for an existing object. "
+           "The\n"
+           "reduction continues if this command is interrupted.";
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Positional("TARGET", "The object to make, 40 hexadecimal digits", Text(&target_, "ID"));
+    flags.Positional("TARGET", "The object to create, 40 hexadecimal digits", Text(&target_, "ID"));
     flags.Positional("SOURCE", "Objects of the same size", TextList(&sources_, "ID"),
                      /*required=*/false);
     flags.Argument("-n,--names", "TARGET and SOURCEs are names", Switch(&names_));
-    flags.Argument("--dtype", "Of the elements", Choice(&dtype_, Names(kAllDTypes, DTypeName)));
-    flags.Argument("--op", "What is done to them",
-                   Choice(&op_, Names(kAllReduceOps, ReduceOpName)));
-    flags.Argument("--num-objects", "So many of the sources, those that come first; 0: all",
+    flags.Argument("--dtype", "Type of the elements",
+                   Choice(&dtype_, Names(kAllDTypes, DTypeName)));
+    flags.Argument("--op", "The operation", Choice(&op_, Names(kAllReduceOps, ReduceOpName)));
+    flags.Argument("--num-objects", "Number of sources to reduce, the first to arrive; 0: all",
                    Integer(&num_objects_, 0, static_cast<int>(kMaxReductionSources)));
-    flags.Argument("--order", "Of the fold: as they arrive, or as they are listed (slower)",
+    flags.Argument("--order", "Order of the fold: as sources arrive, or as listed (slower)",
                    Choice(&order_, {"arrival", "fixed"}));
-    flags.Argument("--root", "Where the result is made: at this node, or at any",
+    flags.Argument("--root", "Node of the result: this node, or any node",
                    Choice(&root_, {"caller", "any"}));
-    flags.Argument("--offset", "Of a range of each source", ByteSize(&options_.offset));
-    flags.Argument("--length", "Of a range of each source; 0: all of it",
+    flags.Argument("--offset", "Start of a range of each source", ByteSize(&options_.offset));
+    flags.Argument("--length", "Length of the range; 0: the whole source",
                    ByteSize(&options_.length));
-    flags.Argument("--timeout", "Give up after; the reduction ends then, too", TimeSpan(&timeout_));
-    flags.Argument("--reduced-from", "Reduce nothing, tell what TARGET was reduced from",
+    flags.Argument("--timeout", "Timeout; it also ends the reduction", TimeSpan(&timeout_));
+    flags.Argument("--reduced-from", "Reduce nothing; print the sources of TARGET",
                    Switch(&reduced_from_));
     flags.Argument("--json", "Print a JSON object", Switch(&json_));
     AddNodeFlags(flags, &node_);
@@ -61,14 +62,17 @@ class ReduceCommand : public Command {
     for (const std::string& source : sources_) {
       PHALANX_ASSIGN_OR_RETURN(sources.emplace_back(), Resolve(source));
     }
+    // With sources the caller probably meant to reduce; running neither is safer.
     if (reduced_from_ && !sources.empty()) {
       return absl::InvalidArgumentError("--reduced-from takes no sources");
     }
     PHALANX_RETURN_IF_ERROR(SetOptions());
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
+    // Waits for the commit, so that the sources below are final.
     if (!reduced_from_) {
       PHALANX_RETURN_IF_ERROR(client->Reduce(target, sources, options_).Wait().status());
     }
+    // The order of the fold, or the chosen subset, is known only after the reduction.
     PHALANX_ASSIGN_OR_RETURN(const std::vector<ObjectId> from,
                              client->ReducedFrom(target, timeout_).Wait());
     Print(target, from);
@@ -76,10 +80,12 @@ class ReduceCommand : public Command {
   }
 
  private:
+  // --names applies to all objects of the call; mixing ids and names would be ambiguous.
   absl::StatusOr<ObjectId> Resolve(const std::string& text) const {
     return ResolveObject(names_ ? ObjectFlags{"", text} : ObjectFlags{text, ""}, node_.name_space);
   }
 
+  // The choices are checked by the flags, so only the types can fail here.
   absl::Status SetOptions() {
     PHALANX_ASSIGN_OR_RETURN(options_.dtype, ParseDType(dtype_));
     PHALANX_ASSIGN_OR_RETURN(options_.op, ParseReduceOp(op_));
@@ -93,6 +99,7 @@ class ReduceCommand : public Command {
 
   void Print(const ObjectId& target, const std::vector<ObjectId>& from) const {
     if (!json_) {
+      // One id per line, in the order of the fold, for other programs.
       for (const ObjectId& source : from) std::cout << source.hex() << "\n";
     } else {
       nlohmann::json ids = nlohmann::json::array();

@@ -1,4 +1,4 @@
-// `phalanx reduce TARGET SOURCE...`: makes an object out of others; tells what one was made of.
+// `phalanx reduce TARGET SOURCE...`: computes an object from others, or prints the sources of one.
 #ifndef PHALANX_RUNTIME_COMMAND_REDUCE_COMMAND_H_
 #define PHALANX_RUNTIME_COMMAND_REDUCE_COMMAND_H_
 

@@ -20,9 +20,10 @@ namespace {
 using Slot = v1::ReductionDescription::Slot;
 
 constexpr int kBarCells = 10;
-// Deeper branches are not moved to the right any more.
+// Deeper branches are not indented further.
 constexpr size_t kMaxIndent = 12;
 
+// The version is an opaque id, so it is printed as one number.
 std::string VersionText(const v1::Generation& version) {
   return absl::StrFormat("%016x%016x", version.creator().incarnation(), version.creator().node());
 }
@@ -34,16 +35,18 @@ class Drawing {
   Drawing(const v1::ReductionDescription& reduction, bool unicode)
       : reduction_(reduction), unicode_(unicode) {
     for (const Slot& slot : reduction.slots()) {
+      // A shard of another version could send a slot twice; the first one counts.
       if (!by_number_.emplace(slot.slot(), &slot).second) continue;
       below_[slot.parent()].push_back(&slot);
     }
   }
 
+  // Roots first: slots whose parent is not in the record.
   std::vector<std::vector<std::string>> Rows() {
     for (const auto& [number, slot] : by_number_) {
       if (!by_number_.contains(slot->parent())) AddSubtree(*slot);
     }
-    // What is left hangs in circles.
+    // The remaining slots form cycles.
     for (const auto& [number, slot] : by_number_) {
       if (!drawn_.contains(number)) AddSubtree(*slot);
     }
@@ -53,12 +56,13 @@ class Drawing {
  private:
   struct Visit {
     const Slot* slot;
-    // As wide as a branch, and what hangs from it.
+    // The branch in front of this slot, and the indentation of its children.
     std::string prefix;
     std::string below;
   };
 
   void AddSubtree(const Slot& root) {
+    // A stack instead of recursion: a chain can have thousands of slots.
     std::vector<Visit> stack = {{&root, "", ""}};
     while (!stack.empty()) {
       const Visit visit = std::move(stack.back());
@@ -69,6 +73,7 @@ class Drawing {
       if (found == below_.end()) continue;
       const std::vector<const Slot*>& children = found->second;
       const bool branches = children.size() > 1 && visit.below.size() < kMaxIndent * 3;
+      // In reverse, because the stack returns the last one first.
       for (size_t i = children.size(); i-- > 0;) {
         const bool last = i + 1 == children.size();
         if (!branches) {
@@ -83,12 +88,14 @@ class Drawing {
     }
   }
 
+  // The same width with and without unicode, so that columns stay aligned.
   std::string Branch(bool last) const {
     if (last) return unicode_ ? "└─ " : "`- ";
     return unicode_ ? "├─ " : "|- ";
   }
 
   std::vector<std::string> Cells(const Slot& slot, const std::string& prefix) const {
+    // A slot without a node waits for its first source.
     const bool placed = slot.node().node() != 0;
     const double fraction =
         reduction_.size_bytes() == 0
@@ -100,17 +107,17 @@ class Drawing {
     if (!slot.trouble().empty()) notes.push_back(Printable(slot.trouble()));
     if (!placed && slot.source_ids_size() == 0) notes.push_back("waits for a source");
     if (slot.source_ids_size() > 0 && !slot.has_version()) {
-      notes.push_back("waits for those below it");
+      notes.push_back("waits for its children");
     }
-    // Such a slot computes nothing, and so has nothing to say of how far it is.
+    // Such a slot computes nothing, so it has no progress.
     const bool leaf = !below_.contains(static_cast<int>(slot.slot()));
     if (leaf && slot.has_version() && slot.source_ids_size() == 1) {
-      notes.push_back("hands on its source");
+      notes.push_back("forwards its source");
     }
     if (slot.source_ids_size() > 1) {
       notes.push_back(absl::StrCat(slot.source_ids_size(), " sources"));
     }
-    return {absl::StrCat(prefix, placed ? Printable(slot.node_name()) : "nobody"),
+    return {absl::StrCat(prefix, placed ? Printable(slot.node_name()) : "no node"),
             absl::StrCat("slot ", slot.slot()),
             slot.watermark() == 0
                 ? ""
@@ -128,7 +135,7 @@ class Drawing {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Whatever numbers a shard of another version sends.
+// Accepts the numbers of any dtype, also from a shard of another version.
 std::string NameOfElements(const v1::Reduction& asked) {
   std::vector<ElementRun> runs;
   for (const v1::ElementRun& run : asked.runs()) {
@@ -143,21 +150,22 @@ std::string DrawReduction(const v1::ReductionDescription& reduction, bool unicod
   const v1::Reduction& asked = reduction.reduction();
   std::string text = absl::StrCat(
       ReduceOpName(static_cast<ReduceOp>(asked.op())), " of ", NameOfElements(asked), ", ",
-      asked.order() == 0 ? "in order of arrival" : "in the order asked for", ": ",
-      reduction.ready(), " of ", reduction.needed(), " sources are there, ", reduction.spares(),
-      " to spare", asked.open() ? ", more may be added" : "", "\n");
+      asked.order() == 0 ? "in order of arrival" : "in the listed order", ": ", reduction.ready(),
+      " of ", reduction.needed(), " sources are ready, ", reduction.spares(), " to spare",
+      asked.open() ? ", more can be added" : "", "\n");
   if (reduction.slots_size() > 0) {
     const std::string shape =
         reduction.ring()
             ? absl::StrCat("ring of ", reduction.slots_size(),
-                           " members: each folds a slice of the result, and is "
-                           "fed by the one below it, the last by the first")
+                           " members: each folds a slice of the result and "
+                           "receives from the one below it, the last from the first")
             : absl::StrCat("tree of degree ", reduction.degree(), " over ", reduction.slots_size(),
                            " slots, version ", reduction.epoch(), " of its root");
     absl::StrAppend(&text, shape, reduction.committed() ? ", committed" : "", "\n\n");
     absl::StrAppend(&text, AlignColumns(Drawing(reduction, unicode).Rows(),
                                         {false, false, false, true, false}));
   }
+  // The shard omits slots of a large reduction, so a cut drawing says so.
   if (reduction.slots_left_out() > 0) {
     absl::StrAppend(&text, "not shown: ", reduction.slots_left_out(), " slots\n");
   }
@@ -211,6 +219,7 @@ nlohmann::json ReductionAsJson(const v1::ReductionDescription& reduction) {
                             {"bytes_per_second", slot.bytes_per_second()},
                             {"trouble", Printable(slot.trouble())}};
     if (slot.node().node() != 0) entry["node"] = Printable(slot.node_name());
+    // Null before the slot has started.
     if (slot.has_version()) entry["version"] = VersionText(slot.version());
     for (const std::string& id : slot.source_ids()) {
       entry["sources"].push_back(absl::BytesToHexString(id));
@@ -224,6 +233,7 @@ std::string ReductionsAsTable(const std::vector<v1::RunningReduction>& reduction
   std::vector<std::vector<std::string>> rows = {
       {"REDUCTION", "SIZE", "SOURCES", "FOLDED", "FOR", "STATE"}};
   for (const v1::RunningReduction& reduction : reductions) {
+    // The size is known only after the first source exists.
     const bool sized = reduction.size_bytes() > 0;
     rows.push_back(
         {absl::BytesToHexString(reduction.object_id()),

@@ -37,21 +37,21 @@ Slot& Add(v1::ReductionDescription& reduction, int parent, const std::string& no
   return slot;
 }
 
-TEST(ReductionDrawingTest, SlotsHangBelowThoseThatFoldThem) {
+TEST(ReductionDrawingTest, DrawsSlotsBelowTheirParents) {
   v1::ReductionDescription reduction = Described(3);
   Add(reduction, 1, "n0");
   Add(reduction, -1, "n1", 250).set_bytes_per_second(118e6);
   Add(reduction, 1, "n2");
   EXPECT_EQ(DrawReduction(reduction, /*unicode=*/true),
-            "sum of f32, in order of arrival: 3 of 3 sources are there, 0 to spare\n"
+            "sum of f32, in order of arrival: 3 of 3 sources are ready, 0 to spare\n"
             "tree of degree 2 over 3 slots, version 1 of its root\n"
             "\n"
             "n1     slot 1  ██▌         25 %  118 MB/s  root\n"
-            "├─ n0  slot 0                              hands on its source\n"
-            "└─ n2  slot 2                              hands on its source\n");
+            "├─ n0  slot 0                              forwards its source\n"
+            "└─ n2  slot 2                              forwards its source\n");
 }
 
-TEST(ReductionDrawingTest, ARingIsAListThatSaysSo) {
+TEST(ReductionDrawingTest, DrawsARingAsAList) {
   v1::ReductionDescription reduction = Described(3);
   reduction.set_ring(true);
   for (int i = 0; i < 3; ++i) Add(reduction, (i + 1) % 3, "n" + std::to_string(i), 500);
@@ -62,15 +62,15 @@ TEST(ReductionDrawingTest, ARingIsAListThatSaysSo) {
   EXPECT_EQ(ReductionAsJson(reduction)["shape"], "ring");
 }
 
-TEST(ReductionDrawingTest, AChainIsAList) {
+TEST(ReductionDrawingTest, DrawsAChainAsAList) {
   v1::ReductionDescription reduction = Described(40);
   for (int i = 0; i < 40; ++i) Add(reduction, i == 39 ? -1 : i + 1, "n" + std::to_string(i));
   const std::string text = DrawReduction(reduction, /*unicode=*/false);
   EXPECT_THAT(text, HasSubstr("\nn39  slot 39"));
-  EXPECT_THAT(text, HasSubstr("\nn0   slot 0   hands on its source\n"));
+  EXPECT_THAT(text, HasSubstr("\nn0   slot 0   forwards its source\n"));
 }
 
-TEST(ReductionDrawingTest, ASlotSaysWhatItWaitsFor) {
+TEST(ReductionDrawingTest, ShowsTheReasonWhyASlotWaits) {
   v1::ReductionDescription reduction = Described(3);
   Add(reduction, 1, "n0").set_trouble("n3 refused\x1b[2J");
   Add(reduction, -1, "n1").clear_version();
@@ -78,13 +78,13 @@ TEST(ReductionDrawingTest, ASlotSaysWhatItWaitsFor) {
   reduction.add_missing_source_ids(std::string(20, '\x01'));
   const std::string text = DrawReduction(reduction, /*unicode=*/true);
   EXPECT_THAT(text, HasSubstr("n3 refused?[2J"));
-  EXPECT_THAT(text, HasSubstr("root, waits for those below it"));
-  EXPECT_THAT(text, HasSubstr("nobody"));
+  EXPECT_THAT(text, HasSubstr("root, waits for its children"));
+  EXPECT_THAT(text, HasSubstr("no node"));
   EXPECT_THAT(text, HasSubstr("waits for a source"));
   EXPECT_THAT(text, HasSubstr("missing: 0101"));
 }
 
-TEST(ReductionDrawingTest, CirclesStrangersAndTwinsAreDrawnOnce) {
+TEST(ReductionDrawingTest, DrawsCyclesUnknownParentsAndDuplicatesOnce) {
   v1::ReductionDescription reduction = Described(3);
   Add(reduction, 1, "a");
   Add(reduction, 0, "b");
@@ -97,7 +97,7 @@ TEST(ReductionDrawingTest, CirclesStrangersAndTwinsAreDrawnOnce) {
   }
 }
 
-TEST(ReductionDrawingTest, AsJsonItHasEverySlot) {
+TEST(ReductionDrawingTest, JsonHasEverySlot) {
   v1::ReductionDescription reduction = Described(2);
   Add(reduction, 1, "n0");
   Add(reduction, -1, "");

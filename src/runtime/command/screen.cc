@@ -14,13 +14,14 @@
 namespace phalanx::runtime {
 namespace {
 
+// Read for every update, because the user can resize the terminal.
 int TerminalRows() {
   winsize size = {};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) return 24;
   return size.ws_row;
 }
 
-// The first `rows` lines of it, each clearing what is left of the line before it.
+// Returns the first `rows` lines; each clears the rest of the line that it replaces.
 std::string LinesFor(absl::string_view text, int rows, int& lines) {
   std::string result;
   for (lines = 0; lines < rows && !text.empty(); ++lines) {
@@ -31,6 +32,7 @@ std::string LinesFor(absl::string_view text, int rows, int& lines) {
   return result;
 }
 
+// With ISIG off, Ctrl-C and Ctrl-D arrive as the characters 3 and 4.
 bool WantsToLeave(char key) { return key == 'q' || key == 'Q' || key == 3 || key == 4; }
 
 }  // namespace
@@ -40,7 +42,7 @@ Screen::Screen()
       takes_keys_(redraws_ && isatty(STDIN_FILENO) == 1 && tcgetattr(STDIN_FILENO, &before_) == 0) {
   if (!takes_keys_) return;
   termios raw = before_;
-  // Ctrl-C comes as a key, so that the terminal is put back whoever asks to leave.
+  // Ctrl-C arrives as a key, so that the terminal is restored on every way out.
   raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | ISIG);
   tcsetattr(STDIN_FILENO, TCSANOW, &raw);
 }
@@ -53,6 +55,7 @@ void Screen::Show(absl::string_view text) {
   std::string output(text);
   if (redraws_) {
     int lines = 0;
+    // One row less than the terminal has, or the last newline would scroll the text.
     const std::string drawn = LinesFor(text, TerminalRows() - 1, lines);
     output = lines_shown_ == 0 ? "" : absl::StrCat("\x1b[", lines_shown_, "A");
     absl::StrAppend(&output, drawn, "\x1b[J");
@@ -63,10 +66,12 @@ void Screen::Show(absl::string_view text) {
 }
 
 bool Screen::Wait(absl::Duration time) {
+  // No events on the output: poll reports errors anyway, and so the end of a pipe's reader.
   pollfd watched[2] = {{STDOUT_FILENO, 0, 0}, {STDIN_FILENO, POLLIN, 0}};
   const int milliseconds =
       static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(time), 0, int64_t{1} << 30));
   const int ready = poll(watched, takes_keys_ ? 2 : 1, milliseconds);
+  // A signal ends poll early; the caller looks again.
   if (ready < 0) return errno == EINTR;
   if ((watched[0].revents & (POLLERR | POLLHUP)) != 0 || ferror(stdout) != 0) return false;
   if ((watched[1].revents & (POLLIN | POLLHUP)) == 0) return true;

@@ -1,4 +1,5 @@
-// Shows a text that changes: redrawn in place on a terminal, printed again and again elsewhere.
+// Shows a text that changes: redraws it in place on a terminal, and prints it again and again
+// elsewhere.
 // Main's thread only.
 #ifndef PHALANX_RUNTIME_COMMAND_SCREEN_H_
 #define PHALANX_RUNTIME_COMMAND_SCREEN_H_
@@ -12,22 +13,22 @@ namespace phalanx::runtime {
 
 class Screen {
  public:
-  // Redraws if standard output is a terminal; takes keys if standard input is one, too.
+  // Redraws if standard output is a terminal; also reads keys if standard input is a terminal.
   Screen();
-  // The last text stays; the terminal is as before.
+  // Leaves the last text, and restores the terminal.
   ~Screen();
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  // On a terminal as many of the text's lines as there is room for.
+  // On a terminal, shows as many of the text's lines as fit.
   void Show(absl::string_view text);
 
-  // Waits for a key or the end of `time`. False when the user wants to leave (q, Ctrl-C, Ctrl-D) or
-  // nobody reads standard output any more.
+  // Waits for a key or until `time` has passed. Returns false if the user wants to leave (q,
+  // Ctrl-C, Ctrl-D) or standard output is closed.
   bool Wait(absl::Duration time);
 
  private:
-  termios before_ = {};  // filled in by what initializes takes_keys_
+  termios before_ = {};  // set when takes_keys_ is initialized
   const bool redraws_;
   const bool takes_keys_;
   int lines_shown_ = 0;

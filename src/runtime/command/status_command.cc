@@ -19,16 +19,16 @@ class StatusCommand : public Command {
   absl::string_view name() const override { return "status"; }
   absl::string_view summary() const override { return "Show shards and nodes"; }
   absl::string_view details() const override {
-    return "Fails when a shard does not answer. --until-nodes waits for a cluster to come up.";
+    return "Fails if a shard does not answer. --until-nodes waits for a cluster to start.";
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Argument("-f,--follow", "Show it again and again until interrupted", Switch(&follow_));
-    flags.Argument("--until-nodes", "Wait until so many nodes are connected to every shard",
+    flags.Argument("-f,--follow", "Repeat until interrupted", Switch(&follow_));
+    flags.Argument("--until-nodes", "Wait until this many nodes are connected to every shard",
                    Integer(&until_nodes_, 0, 1 << 30));
-    flags.Argument("--interval", "Between two looks", TimeSpan(&interval_));
-    flags.Argument("--timeout", "Stop following or waiting after", TimeSpan(&timeout_));
-    flags.Argument("--json", "Print a JSON object (with --follow one per look)", Switch(&json_));
+    flags.Argument("--interval", "Time between two updates", TimeSpan(&interval_));
+    flags.Argument("--timeout", "Stop following or waiting after this time", TimeSpan(&timeout_));
+    flags.Argument("--json", "Print a JSON object (with --follow one per update)", Switch(&json_));
     AddDirectoryFlags(flags, &directory_);
   }
 
@@ -45,14 +45,16 @@ class StatusCommand : public Command {
     return json_ ? absl::StrCat(StatusAsJson(cluster).dump(), "\n") : StatusAsText(cluster);
   }
 
-  // With --until-nodes alone only the last look is shown.
+  // With --until-nodes alone, only the last status is shown.
   absl::Status Follow(const DirectoryConnection& directory) const {
+    // Redraws in place on a terminal; with --until-nodes it is used once.
     Screen screen;
     const Instant start = MonotonicNow();
     while (true) {
       const ClusterStatus cluster = MergeStatus(directory.shards, directory.tools->GetStatus());
       const bool there = until_nodes_ > 0 && cluster.connected_nodes() >= until_nodes_;
       const bool late = MonotonicNow() - start >= timeout_;
+      // A script that waits for a cluster needs one output, not one for each look.
       if (follow_ || there || late) screen.Show(Render(cluster));
       if (there) return absl::OkStatus();
       if (!MayPass(cluster.status())) return cluster.status();
@@ -65,7 +67,7 @@ class StatusCommand : public Command {
     }
   }
 
-  // A shard that is not there may come; one that refuses us will go on doing so.
+  // An unreachable shard can come up later; a shard that refuses this client will keep doing so.
   static bool MayPass(const absl::Status& status) {
     return status.ok() || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
   }

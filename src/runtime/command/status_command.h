@@ -1,4 +1,4 @@
-// `phalanx status`: shards and nodes.
+// `phalanx status`: shows shards and nodes.
 #ifndef PHALANX_RUNTIME_COMMAND_STATUS_COMMAND_H_
 #define PHALANX_RUNTIME_COMMAND_STATUS_COMMAND_H_
 

@@ -17,6 +17,7 @@ constexpr int kBarCells = 10;
 
 void Merge(const v1::NodeStatus& seen, ClusterNode& node) {
   const bool first = !node.info.has_key();
+  // Each shard heard from the node at another time; the largest use is the safe one to show.
   const uint64_t used = std::max(node.info.used_bytes(), seen.info().used_bytes());
   if (first) node.info = seen.info();
   node.info.set_used_bytes(used);
@@ -29,20 +30,25 @@ void Merge(const v1::NodeStatus& seen, ClusterNode& node) {
       first ? seen.last_heard_ns() : std::min(node.last_heard_ns, seen.last_heard_ns());
 }
 
+// Sorted, because a protobuf map has no order.
 std::string LabelsText(const v1::NodeInfo& info) {
   const std::map<std::string, std::string> labels(info.labels().begin(), info.labels().end());
   return Printable(absl::StrJoin(labels, ",", absl::PairFormatter("=")));
 }
 
+// A lost node stays in the table until its lease ends, so that operators see it.
 std::string NodeState(const ClusterNode& node, const ClusterStatus& cluster) {
   if (node.connected_shards == 0) return "lost";
   if (node.draining) return "draining";
+  // Compared with the shards that answer, so that one silent shard does not make every node look
+  // bad.
   if (node.connected_shards < cluster.answering_shards()) {
     return absl::StrCat(node.connected_shards, " of ", cluster.answering_shards(), " shards");
   }
   return "up";
 }
 
+// Numbers are texts here, because the table aligns cells by their width.
 std::vector<std::string> NodeRow(const ClusterNode& node, const ClusterStatus& cluster) {
   const double capacity = static_cast<double>(node.info.capacity_bytes());
   const double used = static_cast<double>(node.info.used_bytes());
@@ -60,6 +66,7 @@ std::vector<std::string> NodeRow(const ClusterNode& node, const ClusterStatus& c
 
 nlohmann::json NodeAsJson(const ClusterNode& node) {
   nlohmann::json labels = nlohmann::json::object();
+  // Labels come from other hosts, so they must not control the terminal.
   for (const auto& [key, value] : node.info.labels()) labels[Printable(key)] = Printable(value);
   return {{"name", Printable(node.info.name())},
           {"address", Printable(node.info.address())},
@@ -75,6 +82,7 @@ nlohmann::json NodeAsJson(const ClusterNode& node) {
           {"last_heard_s", static_cast<double>(node.last_heard_ns) / 1e9}};
 }
 
+// A shard that does not answer has only its error, so that no stale number is shown.
 nlohmann::json ShardAsJson(const ClusterShard& shard) {
   if (!shard.status.ok()) {
     return {{"address", shard.address}, {"ok", false}, {"error", shard.status.ToString()}};
@@ -102,6 +110,7 @@ int ClusterStatus::answering_shards() const {
 }
 
 int ClusterStatus::connected_nodes() const {
+  // While a shard is silent, its view of the nodes is unknown.
   if (answering_shards() != static_cast<int>(shards.size())) return 0;
   return static_cast<int>(
       std::count_if(nodes.begin(), nodes.end(), [this](const ClusterNode& node) {
@@ -116,6 +125,7 @@ uint64_t ClusterStatus::objects() const {
 }
 
 absl::Status ClusterStatus::status() const {
+  // All addresses are named: an operator must not fix one shard to learn about the next.
   std::vector<std::string> silent;
   absl::Status first;
   for (const ClusterShard& shard : shards) {
@@ -135,6 +145,7 @@ ClusterStatus MergeStatus(const std::vector<std::string>& addresses,
     ClusterShard shard{addresses[i], answers[i].status(), {}};
     if (answers[i].ok()) {
       for (const v1::NodeStatus& seen : answers[i]->nodes()) {
+        // By incarnation too: a restarted node can appear beside its former life for a moment.
         Merge(seen, nodes[NodeKey{seen.info().key().node(), seen.info().key().incarnation()}]);
       }
       shard.answer = *std::move(answers[i]);
@@ -142,6 +153,7 @@ ClusterStatus MergeStatus(const std::vector<std::string>& addresses,
     cluster.shards.push_back(std::move(shard));
   }
   for (auto& [key, node] : nodes) cluster.nodes.push_back(std::move(node));
+  // Sorted here, because each shard lists the nodes in its own order.
   std::stable_sort(cluster.nodes.begin(), cluster.nodes.end(),
                    [](const ClusterNode& a, const ClusterNode& b) {
                      return CompareNaturally(a.info.name(), b.info.name()) < 0;
@@ -161,6 +173,7 @@ nlohmann::json StatusAsJson(const ClusterStatus& cluster) {
 
 std::string StatusAsText(const ClusterStatus& cluster) {
   std::string text;
+  // The header line sums over the shards that answered.
   uint64_t waiting = 0;
   absl::Duration uptime;
   for (const ClusterShard& shard : cluster.shards) {
@@ -173,6 +186,7 @@ std::string StatusAsText(const ClusterStatus& cluster) {
   absl::StrAppend(&text, cluster.answering_shards(), " of ", cluster.shards.size(),
                   " shards up for ", HumanDuration(uptime), ", ", cluster.nodes.size(), " nodes, ",
                   cluster.objects(), " objects, ", waiting, " waiting\n");
+  // A new cluster has no nodes; a table with only a heading would confuse.
   if (cluster.nodes.empty()) return text;
   std::vector<std::vector<std::string>> rows = {
       {"NODE", "ADDRESS", "STATE", "MEMORY", "USED", "OF", "COPIES", "PULLS", "PUSHES", "LABELS"}};

@@ -1,4 +1,4 @@
-// The state of the whole cluster, put together from what its shards say. Pure; any thread.
+// The state of the whole cluster, merged from the answers of its shards. Pure; any thread.
 #ifndef PHALANX_RUNTIME_COMMAND_STATUS_VIEW_H_
 #define PHALANX_RUNTIME_COMMAND_STATUS_VIEW_H_
 
@@ -13,21 +13,21 @@
 
 namespace phalanx::runtime {
 
-// A node as all shards together see it.
+// A node as all shards together report it.
 struct ClusterNode {
   v1::NodeInfo info;
-  // How many of the shards that answered it has a live stream to.
+  // The number of answering shards with a live stream to the node.
   int connected_shards = 0;
   bool draining = false;
   uint64_t copies = 0;
   uint64_t pulls = 0;
   uint64_t pushes = 0;
-  uint64_t last_heard_ns = 0;  // by the shard that heard it last
+  uint64_t last_heard_ns = 0;  // by the shard that heard from it last
 };
 
 struct ClusterShard {
   std::string address;
-  // Why it did not answer.
+  // The error of a shard that did not answer.
   absl::Status status;
   v1::GetStatusResponse answer;
 };
@@ -37,7 +37,7 @@ struct ClusterStatus {
   std::vector<ClusterNode> nodes;  // in natural order of their names
 
   int answering_shards() const;
-  // Nodes with a live stream to every shard; 0 while a shard does not answer.
+  // The number of nodes with a live stream to every shard; 0 while a shard does not answer.
   int connected_nodes() const;
   uint64_t objects() const;
   // OK, or the first error; names the shards that did not answer.
@@ -50,7 +50,7 @@ ClusterStatus MergeStatus(const std::vector<std::string>& addresses,
 
 nlohmann::json StatusAsJson(const ClusterStatus& cluster);
 
-// For people: shards that do not answer, then a line per node.
+// Text for people: shards that do not answer, then a line per node.
 std::string StatusAsText(const ClusterStatus& cluster);
 
 }  // namespace phalanx::runtime

@@ -59,12 +59,12 @@ TEST(StatusViewTest, ShardsAndNodesAreShownTogether) {
             "     0  zone=a\n");
 }
 
-TEST(StatusViewTest, ANodeCountsWhenItIsConnectedToEveryShard) {
+TEST(StatusViewTest, CountsNodesThatAreConnectedToEveryShard) {
   EXPECT_EQ(TwoShards().connected_nodes(), 1);
   PHALANX_EXPECT_OK(TwoShards().status());
 }
 
-TEST(StatusViewTest, AShardThatDoesNotAnswerIsNamed) {
+TEST(StatusViewTest, NamesAShardThatDoesNotAnswer) {
   v1::GetStatusResponse first = Shard(0);
   AddNode(first, 1, true);
   const ClusterStatus cluster =
@@ -77,7 +77,7 @@ TEST(StatusViewTest, AShardThatDoesNotAnswerIsNamed) {
   EXPECT_FALSE(json["shards"][1]["ok"]);
 }
 
-TEST(StatusViewTest, SeveralSilentShardsAreAllNamed) {
+TEST(StatusViewTest, NamesAllSilentShards) {
   const ClusterStatus cluster =
       MergeStatus({"h0:7400", "h1:7400"},
                   {absl::UnavailableError("refused"), absl::UnavailableError("silent")});
@@ -86,7 +86,7 @@ TEST(StatusViewTest, SeveralSilentShardsAreAllNamed) {
                        "shards h0:7400, h1:7400 do not answer; the first: refused"));
 }
 
-TEST(StatusViewTest, JsonHasWhatTheTableHas) {
+TEST(StatusViewTest, JsonHasTheFieldsOfTheTable) {
   const nlohmann::json json = StatusAsJson(TwoShards());
   EXPECT_EQ(json["connected_nodes"], 1);
   EXPECT_EQ(json["objects"], 21);

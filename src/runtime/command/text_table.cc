@@ -28,6 +28,7 @@ void Pad(std::string& line, size_t cells) { line.append(cells, ' '); }
 }  // namespace
 
 size_t DisplayWidth(absl::string_view text) {
+  // Continuation bytes of UTF-8 are 10xxxxxx.
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
   }));
@@ -35,6 +36,7 @@ size_t DisplayWidth(absl::string_view text) {
 
 std::string Printable(absl::string_view text) {
   std::string result(text);
+  // Replaced, not removed, so that the width stays and the operator sees that something was there.
   for (char& c : result) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   }
@@ -46,6 +48,7 @@ int CompareNaturally(absl::string_view a, absl::string_view b) {
   while (!a.empty() && !b.empty()) {
     if (absl::ascii_isdigit(a.front()) && absl::ascii_isdigit(b.front())) {
       const absl::string_view x = TakeDigits(a), y = TakeDigits(b);
+      // Without leading zeros the longer number is the larger one, however long both are.
       if (x.size() != y.size()) return x.size() < y.size() ? -1 : 1;
       if (const int order = x.compare(y); order != 0) return Sign(order);
       continue;
@@ -57,11 +60,13 @@ int CompareNaturally(absl::string_view a, absl::string_view b) {
     b.remove_prefix(1);
   }
   if (a.empty() != b.empty()) return a.empty() ? -1 : 1;
+  // "n01" and "n1" are equal as numbers; the bytes make the order total.
   return Sign(whole_a.compare(whole_b));
 }
 
 std::string DrawBar(double fraction, int cells, bool unicode) {
   static constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  // The negation also catches NaN.
   if (!(fraction > 0)) fraction = 0;
   if (fraction > 1) fraction = 1;
   const int steps = unicode ? 8 : 1;
@@ -73,6 +78,7 @@ std::string DrawBar(double fraction, int cells, bool unicode) {
     absl::StrAppend(&bar, kEighths[filled % steps]);
     ++width;
   } else if (!unicode && fraction > 0 && width < cells) {
+    // A bar of little progress must differ from an empty one.
     absl::StrAppend(&bar, ">");
     ++width;
   }
@@ -92,6 +98,7 @@ std::string AlignColumns(const std::vector<std::vector<std::string>>& rows,
     std::string line;
     bool first = true;
     for (size_t i = 0; i < row.size(); ++i) {
+      // Most notes and rates are empty in small clusters, so their columns would only waste width.
       if (widths[i] == 0) continue;
       if (!std::exchange(first, false)) line += "  ";
       const size_t padding = widths[i] - DisplayWidth(row[i]);

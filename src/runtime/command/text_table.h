@@ -1,4 +1,4 @@
-// Columns of text, and the small drawings that stand in them. Pure; any thread.
+// Columns of text, and the small bars in them. Pure; any thread.
 #ifndef PHALANX_RUNTIME_COMMAND_TEXT_TABLE_H_
 #define PHALANX_RUNTIME_COMMAND_TEXT_TABLE_H_
 
@@ -9,21 +9,23 @@
 
 namespace phalanx::runtime {
 
-// Cells that a terminal gives to UTF-8 text of one cell per character.
+// The number of terminal cells of UTF-8 text with one cell per character.
 size_t DisplayWidth(absl::string_view text);
 
-// What a terminal may print of text from elsewhere: control characters become '?'.
+// Makes text from other hosts safe for a terminal: control characters become '?'.
 std::string Printable(absl::string_view text);
 
-// Negative, zero or positive; runs of digits compare as numbers: "n2" before "n10".
+// Returns a negative number, zero or a positive number. Runs of digits compare as numbers: "n2"
+// before "n10".
 int CompareNaturally(absl::string_view a, absl::string_view b);
 
-// "████▊     " for 0.48 of ten cells; "====>     " without unicode. `fraction` is cut to [0, 1].
+// "████▊     " for 0.48 of ten cells; "====>     " without unicode. `fraction` is clamped to [0,
+// 1].
 std::string DrawBar(double fraction, int cells, bool unicode);
 
-// Rows of cells in columns two blanks apart. Columns named in `right` are flushed right; columns
-// that are empty in every row are left out. Blanks at the end of lines are cut; each line ends with
-// "\n".
+// Rows of cells in columns two blanks apart. Columns marked in `right` are aligned right; columns
+// that are empty in every row are omitted. Blanks at the end of lines are removed; each line ends
+// with "\n".
 std::string AlignColumns(const std::vector<std::vector<std::string>>& rows,
                          const std::vector<bool>& right);
 

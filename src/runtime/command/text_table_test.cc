@@ -15,7 +15,7 @@ TEST(TextTableTest, DigitsInNamesCompareAsNumbers) {
             (std::vector<std::string>{"m3", "n", "n1.9", "n1.10", "n02", "n2", "n2a", "n10"}));
 }
 
-TEST(TextTableTest, ComparingIsAnOrder) {
+TEST(TextTableTest, ComparisonIsATotalOrder) {
   const std::vector<std::string> names = {"", "0", "00", "a", "a0", "a00", "a1", "a01", "b"};
   for (const std::string& a : names) {
     EXPECT_EQ(CompareNaturally(a, a), 0);
@@ -36,7 +36,7 @@ TEST(TextTableTest, ABarHasTheSameWidthAtEveryFraction) {
   EXPECT_EQ(DrawBar(0.4, 4, true), "█▌  ");
 }
 
-TEST(TextTableTest, ColumnsAlignByWhatATerminalShows) {
+TEST(TextTableTest, ColumnsAlignByDisplayWidth) {
   EXPECT_EQ(AlignColumns({{"name", "bytes", ""}, {"├─ ü", "7", ""}, {"x"}}, {false, true}),
             "name  bytes\n"
             "├─ ü      7\n"

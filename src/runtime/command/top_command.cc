@@ -19,14 +19,14 @@
 namespace phalanx::runtime {
 namespace {
 
-// Objects looked at for what moves, and shown.
+// The number of objects that are searched for transfers, and the number shown.
 constexpr uint32_t kMaxListed = 10'000;
 constexpr size_t kMaxShown = 10;
 
 struct Motion {
   v1::ObjectSummary summary;
   double bytes_per_second = 0;
-  // What holds up most of its nodes; empty if nothing does.
+  // The hold-up of most of its nodes; empty if there is none.
   std::string held_up_by;
 };
 
@@ -55,20 +55,21 @@ std::string MotionsAsTable(const std::vector<Motion>& motions) {
 class TopCommand : public Command {
  public:
   absl::string_view name() const override { return "top"; }
-  absl::string_view summary() const override { return "Show nodes and what moves, live"; }
+  absl::string_view summary() const override { return "Show nodes and transfers, live"; }
   absl::string_view details() const override {
-    return "q leaves. Where the output is no terminal a new text follows after each interval.";
+    return "q quits. If the output is not a terminal, prints a new text after each interval.";
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Argument("--interval", "Between two looks", TimeSpan(&interval_));
-    flags.Argument("--once", "One look", Switch(&once_));
-    flags.Argument("--json", "Print a JSON object per look", Switch(&json_));
+    flags.Argument("--interval", "Time between two updates", TimeSpan(&interval_));
+    flags.Argument("--once", "Print one update", Switch(&once_));
+    flags.Argument("--json", "Print a JSON object per update", Switch(&json_));
     AddDirectoryFlags(flags, &directory_);
   }
 
   absl::Status Run() override {
     PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(directory_));
+    // Keys are read only on a terminal, so a pipe gets plain text.
     Screen screen;
     while (true) {
       const ClusterStatus cluster = MergeStatus(directory.shards, directory.tools->GetStatus());
@@ -80,15 +81,18 @@ class TopCommand : public Command {
   }
 
  private:
-  // Objects on their way somewhere; none while the directory does not answer.
+  // Objects with transfers in progress; empty while the directory does not answer.
   static std::vector<Motion> Motions(directory::ToolsClient& tools) {
     std::vector<Motion> motions;
     const absl::StatusOr<v1::ListObjectsResponse> list = tools.List(std::nullopt, kMaxListed);
+    // The status above shows already that a shard does not answer.
     if (!list.ok()) return motions;
     for (const v1::ObjectSummary& object : list->objects()) {
       if (object.partial_copies() == 0 && object.waiting() == 0) continue;
+      // Each description is a request, so their number is limited.
       if (motions.size() == kMaxShown) break;
       Motion motion{object, 0, {}};
+      // The id comes from another process, so its length is checked.
       const absl::StatusOr<ObjectId> id = ObjectId::FromBinary(object.object_id());
       const absl::StatusOr<v1::DescribeObjectResponse> description =
           id.ok() ? tools.Describe(*id) : absl::StatusOr<v1::DescribeObjectResponse>(id.status());
@@ -97,6 +101,7 @@ class TopCommand : public Command {
         const std::vector<Holdup> holdups = FindHoldups(*description);
         if (!holdups.empty()) motion.held_up_by = HoldupText(holdups.front());
       }
+      // Listed without rates if the object was deleted in the meantime.
       motions.push_back(std::move(motion));
     }
     return motions;
@@ -104,7 +109,9 @@ class TopCommand : public Command {
 
   static std::vector<v1::RunningReduction> RunningReductions(const ClusterStatus& cluster) {
     std::vector<v1::RunningReduction> reductions;
+    // Every object belongs to one shard, so no reduction appears twice.
     for (const ClusterShard& shard : cluster.shards) {
+      // The status of a silent shard holds no reductions.
       if (!shard.status.ok()) continue;
       reductions.insert(reductions.end(), shard.answer.running_reductions().begin(),
                         shard.answer.running_reductions().end());
@@ -115,10 +122,9 @@ class TopCommand : public Command {
   std::string Render(const ClusterStatus& cluster, const std::vector<Motion>& motions) const {
     if (!json_) {
       const std::vector<v1::RunningReduction> reductions = RunningReductions(cluster);
-      return absl::StrCat(StatusAsText(cluster), "\n",
-                          motions.empty() ? "nothing moves\n" : MotionsAsTable(motions),
-                          reductions.empty() ? "" : "\n",
-                          reductions.empty() ? "" : ReductionsAsTable(reductions));
+      return absl::StrCat(
+          StatusAsText(cluster), "\n", motions.empty() ? "no transfers\n" : MotionsAsTable(motions),
+          reductions.empty() ? "" : "\n", reductions.empty() ? "" : ReductionsAsTable(reductions));
     }
     nlohmann::json json = StatusAsJson(cluster);
     json["moving"] = nlohmann::json::array();
@@ -129,6 +135,7 @@ class TopCommand : public Command {
       if (!motion.held_up_by.empty()) object["held_up_by"] = motion.held_up_by;
       json["moving"].push_back(std::move(object));
     }
+    // Present even without reductions, so that programs need no check.
     json["reducing"] = nlohmann::json::array();
     for (const v1::RunningReduction& reduction : RunningReductions(cluster)) {
       json["reducing"].push_back({{"id", absl::BytesToHexString(reduction.object_id())},

@@ -1,4 +1,4 @@
-// `phalanx top`: shards, nodes and what moves, again and again.
+// `phalanx top`: shows shards, nodes and running transfers, again and again.
 #ifndef PHALANX_RUNTIME_COMMAND_TOP_COMMAND_H_
 #define PHALANX_RUNTIME_COMMAND_TOP_COMMAND_H_
 

@@ -20,6 +20,7 @@ constexpr int kBarCells = 10;
 
 NodeKey KeyOf(const v1::NodeKey& key) { return NodeKey{key.node(), key.incarnation()}; }
 
+// Two lives of one node have the same name, so the key decides.
 bool NameBefore(const v1::CopyDescription* a, const v1::CopyDescription* b) {
   const int order = CompareNaturally(a->name(), b->name());
   return order != 0 ? order < 0 : KeyOf(a->node()) < KeyOf(b->node());
@@ -30,6 +31,7 @@ class Layout {
  public:
   explicit Layout(const v1::DescribeObjectResponse& object) {
     for (const v1::CopyDescription& copy : object.copies()) {
+      // A node that is listed twice is drawn once.
       if (by_node_.emplace(KeyOf(copy.node()), &copy).second) copies_.push_back(&copy);
     }
     std::sort(copies_.begin(), copies_.end(), NameBefore);
@@ -38,11 +40,12 @@ class Layout {
     }
   }
 
+  // Roots first: copies without a sender, and copies whose sender has dropped its own copy.
   std::vector<TreeRow> Walk() {
     for (const v1::CopyDescription* copy : copies_) {
       if (!HasSender(*copy)) AddSubtree(copy);
     }
-    // What is left hangs below nobody: circles.
+    // The remaining copies form cycles: every one of them has a sender.
     for (const v1::CopyDescription* copy : copies_) {
       if (!drawn_.contains(copy)) AddSubtree(copy);
     }
@@ -60,6 +63,7 @@ class Layout {
       std::vector<bool> more_siblings;
     };
     const size_t first_row = rows_.size();
+    // A stack instead of recursion: a chain can have thousands of nodes.
     std::vector<Visit> stack = {{root, {}}};
     while (!stack.empty()) {
       Visit visit = std::move(stack.back());
@@ -69,6 +73,7 @@ class Layout {
       const auto found = children_.find(KeyOf(visit.copy->node()));
       if (found != children_.end()) {
         for (const v1::CopyDescription* child : found->second) {
+          // Drawn copies are skipped, or a cycle would not end.
           if (drawn_.contains(child)) continue;
           below.push_back({child, visit.more_siblings});
           below.back().more_siblings.push_back(true);
@@ -82,7 +87,9 @@ class Layout {
     CountDescendants(first_row);
   }
 
+  // The walk is depth first, so the descendants of a row follow it directly.
   void CountDescendants(size_t first_row) {
+    // Descendants follow their ancestor directly and are deeper, so counting rows is enough.
     for (size_t i = first_row; i < rows_.size(); ++i) {
       const size_t depth = rows_[i].more_siblings.size();
       size_t end = i + 1;
@@ -98,6 +105,7 @@ class Layout {
   std::vector<TreeRow> rows_;
 };
 
+// Each level needs two states only: whether another sibling follows.
 std::string Branches(const std::vector<bool>& more_siblings, bool unicode) {
   std::string text;
   for (size_t level = 0; level < more_siblings.size(); ++level) {
@@ -116,7 +124,7 @@ std::string Times(uint32_t count) {
   return count == 1 ? std::string("once") : absl::StrCat(count, " times");
 }
 
-// `all`: every copy is drawn.
+// `all`: the directory omitted no copy.
 std::string Notes(const TreeRow& row, uint64_t size_bytes, bool all) {
   const v1::CopyDescription& copy = *row.copy;
   std::vector<std::string> notes;
@@ -130,6 +138,7 @@ std::string Notes(const TreeRow& row, uint64_t size_bytes, bool all) {
     notes.push_back(absl::StrCat("from ", sender, all ? ", which has no copy now" : ""));
   }
   if (copy.repairs() > 0) notes.push_back(absl::StrCat("repaired ", Times(copy.repairs())));
+  // Bytes that arrived twice are the cost of a repair, so operators look for this note.
   const uint64_t twice = BytesSentTwice(copy, size_bytes);
   if (twice > 0) notes.push_back(absl::StrCat(HumanBytes(twice), " sent twice"));
   return absl::StrJoin(notes, ", ");
@@ -137,10 +146,11 @@ std::string Notes(const TreeRow& row, uint64_t size_bytes, bool all) {
 
 std::vector<std::string> Cells(const TreeRow& row, uint64_t size_bytes, bool all, bool unicode) {
   const v1::CopyDescription& copy = *row.copy;
+  // An empty object has no bytes to divide by.
   const double fraction = copy.complete() || size_bytes == 0
                               ? 1
                               : static_cast<double>(BytesPresent(copy, size_bytes)) / size_bytes;
-  // A partial copy is never shown as all there.
+  // A partial copy never shows 100 %.
   const int percent = copy.complete() ? 100 : std::min(99, static_cast<int>(fraction * 100));
   return {absl::StrCat(Branches(row.more_siblings, unicode), Printable(copy.name())),
           CopyState(copy),
@@ -165,6 +175,7 @@ std::string Headline(const v1::DescribeObjectResponse& object) {
   return text;
 }
 
+// The counts come from the summary, so they are right even if copies are omitted below.
 std::string Counts(const v1::DescribeObjectResponse& object) {
   const v1::ObjectSummary& summary = object.summary();
   std::vector<std::string> parts = {absl::StrCat(summary.complete_copies(), " complete"),
@@ -186,7 +197,7 @@ std::string Counts(const v1::DescribeObjectResponse& object) {
   std::string text = absl::StrCat(absl::StrJoin(parts, ", "), "\n");
   if (object.copies_left_out() > 0 || object.waiting_left_out() > 0) {
     absl::StrAppend(&text, "not shown: ", object.copies_left_out(), " copies and ",
-                    object.waiting_left_out(), " nodes that wait\n");
+                    object.waiting_left_out(), " waiting nodes\n");
   }
   return text;
 }
@@ -198,9 +209,11 @@ std::vector<TreeRow> LayOutTree(const v1::DescribeObjectResponse& object) {
 }
 
 std::string CopyState(const v1::CopyDescription& copy) {
+  // The order matters: the record of a lost node can still say that it pulls.
   if (!copy.connected()) return "lost";
   if (copy.complete()) return "complete";
   if (copy.pulling()) {
+    // Half of the time is the limit: a sender that waits now and then is normal in a relay tree.
     const bool starved = copy.starved_ns() > 0 && copy.starved_ns() >= copy.elapsed_ns() / 2;
     return starved ? "starved" : "pulling";
   }
@@ -211,11 +224,13 @@ uint64_t BytesPresent(const v1::CopyDescription& copy, uint64_t size_bytes) {
   if (copy.complete()) return size_bytes;
   uint64_t present = 0;
   for (const uint64_t watermark : copy.watermarks()) {
+    // Watermarks can exceed the size if the record is damaged; the sum must not.
     present += std::min(watermark, size_bytes - present);
   }
   return present;
 }
 
+// Received bytes minus present bytes: a repair resends bytes that had arrived.
 uint64_t BytesSentTwice(const v1::CopyDescription& copy, uint64_t size_bytes) {
   const uint64_t present = BytesPresent(copy, size_bytes);
   return copy.bytes_received() > present ? copy.bytes_received() - present : 0;
@@ -228,9 +243,11 @@ std::string DrawTree(const v1::DescribeObjectResponse& object, bool unicode) {
   for (const TreeRow& row : LayOutTree(object))
     rows.push_back(Cells(row, size_bytes, all, unicode));
   std::vector<std::string> waiting;
+  // A node with a partial copy also waits for the object; it is drawn once.
   std::set<NodeKey> with_copy;
   for (const v1::CopyDescription& copy : object.copies()) with_copy.insert(KeyOf(copy.node()));
   for (const v1::NodeInfo& node : object.waiting()) {
+    // A waiting node with a partial copy is in the tree already.
     if (!with_copy.contains(KeyOf(node.key()))) waiting.push_back(Printable(node.name()));
   }
   std::sort(waiting.begin(), waiting.end(),

@@ -1,4 +1,4 @@
-// Draws what the directory knows of one object: who has it, who feeds whom, how far and how fast.
+// Draws the directory's record of one object: its copies, their senders, their progress and rates.
 //
 //   3f2a9c01  95.4 MiB in 1 slice  9f2c0011.5d1e#3
 //   3 complete, 1 partial, 1 waiting
@@ -9,8 +9,8 @@
 //   └─ n3     complete  ██████████ 100 %  12.4 MB/s  8.05 s
 //   n5        waiting
 //
-// Pure; any thread. Made for whatever a directory may send: an unknown sender, a cycle or a bad
-// number is drawn, not believed.
+// Pure; any thread. Accepts any description that a directory can send: an unknown sender, a cycle
+// or a bad number is drawn, but not used for calculations.
 #ifndef PHALANX_RUNTIME_COMMAND_TREE_DRAWING_H_
 #define PHALANX_RUNTIME_COMMAND_TREE_DRAWING_H_
 
@@ -21,32 +21,34 @@
 
 namespace phalanx::runtime {
 
-// One line of the tree, children after their parent.
+// One line of the tree; children follow their parent.
 struct TreeRow {
   const v1::CopyDescription* copy = nullptr;
-  // From the root down: whether another sibling follows at that level. Empty for a root.
+  // For each level from the root down: whether another sibling follows. Empty for a root.
   std::vector<bool> more_siblings;
-  // Nodes that got their bytes through this one, directly or not.
+  // The number of nodes that got their bytes through this one, directly or not.
   int descendants = 0;
-  // Has a sender, which is not drawn above it: it dropped its copy, or the record runs in a circle.
+  // The copy has a sender that is not drawn above it: the sender dropped its copy, or the senders
+  // form a cycle.
   bool sender_gone = false;
 };
 
-// Every copy once. Siblings in natural order of their names ("n2" before "n10"). The rows point
-// into `object`.
+// Returns every copy once. Siblings are in natural order of their names ("n2" before "n10"). The
+// rows point into `object`.
 std::vector<TreeRow> LayOutTree(const v1::DescribeObjectResponse& object);
 
-// "complete", "writing" (its creator is not done), "pulling", "starved" (its sender itself waits
-// for most of the time), "idle" (partial, with nobody to pull from), "lost" (its node is not
+// "complete", "writing" (its creator has not sealed it), "pulling", "starved" (its sender waited
+// for bytes most of the time), "idle" (partial, without a sender), "lost" (its node is not
 // connected).
 std::string CopyState(const v1::CopyDescription& copy);
 
-// Bytes of the object that are there, over all slices; the whole size for a complete copy.
+// The number of the object's bytes that are present, over all slices; the whole size for a complete
+// copy.
 uint64_t BytesPresent(const v1::CopyDescription& copy, uint64_t size_bytes);
-// Bytes that came more than once.
+// The number of bytes that were received more than once.
 uint64_t BytesSentTwice(const v1::CopyDescription& copy, uint64_t size_bytes);
 
-// Ends with a newline. `unicode` false draws with ASCII alone.
+// Ends with a newline. If `unicode` is false, draws only with ASCII.
 std::string DrawTree(const v1::DescribeObjectResponse& object, bool unicode);
 
 }  // namespace phalanx::runtime

@@ -22,7 +22,7 @@ v1::DescribeObjectResponse Object() {
   return object;
 }
 
-// Node `number`, called n<number>, fed by node `sender` (0: a root).
+// Adds node `number`, called n<number>, with the sender `sender` (0: a root).
 v1::CopyDescription& AddCopy(v1::DescribeObjectResponse& object, uint64_t number, uint64_t sender) {
   v1::CopyDescription& copy = *object.add_copies();
   copy.mutable_node()->set_node(number);
@@ -76,7 +76,7 @@ v1::DescribeObjectResponse RunningBroadcast() {
   return object;
 }
 
-TEST(TreeDrawingTest, ARunningBroadcastIsDrawnAsWhoFeedsWhom) {
+TEST(TreeDrawingTest, DrawsARunningBroadcastAsATree) {
   EXPECT_EQ(DrawTree(RunningBroadcast(), true),
             "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a  64.0 MiB  generation 9f2c0011.5d1e#3\n"
             "3 complete, 2 partial, 1 waiting\n"
@@ -89,7 +89,7 @@ TEST(TreeDrawingTest, ARunningBroadcastIsDrawnAsWhoFeedsWhom) {
             "n5         waiting\n");
 }
 
-TEST(TreeDrawingTest, TheDrawingDoesWithoutUnicode) {
+TEST(TreeDrawingTest, DrawsWithAsciiOnly) {
   EXPECT_EQ(DrawTree(RunningBroadcast(), false),
             "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a  64.0 MiB  generation 9f2c0011.5d1e#3\n"
             "3 complete, 2 partial, 1 waiting\n"
@@ -115,7 +115,7 @@ TEST(TreeDrawingTest, RepairsAndBytesSentTwiceAreNoted) {
             "repaired 3 times, 1.00 MiB sent twice\n");
 }
 
-TEST(TreeDrawingTest, AnIdThatIsOnlyWaitedForShowsWhoWaits) {
+TEST(TreeDrawingTest, ShowsTheNodesThatWaitForAnUnknownObject) {
   v1::DescribeObjectResponse object;
   object.mutable_summary()->set_object_id(std::string(20, '\1'));
   object.mutable_summary()->set_waiting(2);
@@ -131,7 +131,7 @@ TEST(TreeDrawingTest, AnIdThatIsOnlyWaitedForShowsWhoWaits) {
             "n10  waiting\n");
 }
 
-TEST(TreeDrawingTest, ADeletedObjectSaysSo) {
+TEST(TreeDrawingTest, ShowsThatAnObjectIsDeleted) {
   v1::DescribeObjectResponse object;
   object.mutable_summary()->set_object_id(std::string(20, '\1'));
   object.mutable_summary()->set_deleted(true);
@@ -140,7 +140,7 @@ TEST(TreeDrawingTest, ADeletedObjectSaysSo) {
             "0 complete, 0 partial, 0 waiting\n");
 }
 
-TEST(TreeDrawingTest, EveryStateHasItsWord) {
+TEST(TreeDrawingTest, NamesEveryState) {
   v1::CopyDescription copy;
   EXPECT_EQ(CopyState(copy), "lost");
   copy.set_connected(true);
@@ -156,13 +156,13 @@ TEST(TreeDrawingTest, EveryStateHasItsWord) {
   EXPECT_EQ(CopyState(copy), "complete");
 }
 
-TEST(TreeDrawingTest, EveryCopyIsDrawnOnceEvenInACircle) {
+TEST(TreeDrawingTest, DrawsEveryCopyOnceEvenInACycle) {
   v1::DescribeObjectResponse object = Object();
   AddPulling(object, 1, 2, 0);
   AddPulling(object, 2, 3, 0);
   AddPulling(object, 3, 1, 0);
   AddPulling(object, 4, 4, 0);
-  AddPulling(object, 4, 1, 0);  // the same node again
+  AddPulling(object, 4, 1, 0);  // a second entry for the same node
   const std::vector<TreeRow> rows = LayOutTree(object);
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_TRUE(rows[0].sender_gone);
@@ -186,7 +186,7 @@ TEST(TreeDrawingTest, AChainOfThousandsIsLaidOutWithoutRecursion) {
   EXPECT_EQ(rows.back().more_siblings.size(), 2999u);
 }
 
-TEST(TreeDrawingTest, WatermarksBeyondTheSizeAreNotBelieved) {
+TEST(TreeDrawingTest, LimitsWatermarksToTheSize) {
   v1::CopyDescription copy;
   copy.add_watermarks(UINT64_MAX);
   copy.add_watermarks(UINT64_MAX);
@@ -195,13 +195,13 @@ TEST(TreeDrawingTest, WatermarksBeyondTheSizeAreNotBelieved) {
   EXPECT_EQ(BytesSentTwice(copy, 100), 30u);
 }
 
-TEST(TreeDrawingTest, WhatTheDirectoryLeftOutIsCounted) {
+TEST(TreeDrawingTest, CountsOmittedCopiesAndNodes) {
   v1::DescribeObjectResponse object = Object();
   AddComplete(object, 2, 7);
   object.set_copies_left_out(3);
   object.set_waiting_left_out(5);
   const std::string drawn = DrawTree(object, true);
-  EXPECT_NE(drawn.find("not shown: 3 copies and 5 nodes that wait\n"), std::string::npos);
+  EXPECT_NE(drawn.find("not shown: 3 copies and 5 waiting nodes\n"), std::string::npos);
   EXPECT_NE(drawn.find("from n7\n"), std::string::npos) << "n7 may be one of those: " << drawn;
 }
 

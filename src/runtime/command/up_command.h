@@ -1,4 +1,4 @@
-// `phalanx up`: a private cluster of one directory and one node in one process.
+// `phalanx up`: runs a private cluster of one directory and one node in one process.
 #ifndef PHALANX_RUNTIME_COMMAND_UP_COMMAND_H_
 #define PHALANX_RUNTIME_COMMAND_UP_COMMAND_H_
 

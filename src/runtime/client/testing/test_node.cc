@@ -1,9 +1,9 @@
-// A node as a process of its own, with the embedded contract of `phalanx up`: says READY on the
-// inherited descriptor and ends when it reads end of file there. Testonly.
+// A node as a separate process, with the contract of `phalanx up --embedded-fd`: it writes READY to
+// the inherited descriptor and ends when it reads end of file there. Testonly.
 //
-//   test_node up --embedded-fd=N [--capacity=BYTES]
+// |  test_node up --embedded-fd=N [--capacity=BYTES]
 //
-// PHALANX_TEST_NODE=fail: says ERROR instead; silent: says nothing.
+// PHALANX_TEST_NODE=fail: writes ERROR instead; silent: writes nothing.
 #include <unistd.h>
 
 #include <cstdlib>

@@ -1,0 +1,405 @@
+#include "src/directory/directory_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
+#include "src/directory/core/directory_core_impl.h"
+
+namespace phalanx::directory {
+
+DirectoryCore::DirectoryCore(DirectoryOptions options, Instant start, Random random)
+    : impl_(std::make_unique<Impl>(options, start, random)) {}
+DirectoryCore::~DirectoryCore() = default;
+
+void DirectoryCore::NodeUp(const v1::NodeInfo& node, Instant now) {
+  impl_->context.now = now;
+  impl_->NodeUp(node);
+  impl_->DrainPendingWork();
+}
+
+void DirectoryCore::NodeDown(const NodeKey& node, Instant now) {
+  impl_->context.now = now;
+  impl_->NodeDown(node);
+  impl_->EndLearningIfDue();
+  impl_->DrainPendingWork();
+}
+
+void DirectoryCore::NodeConnected(const NodeKey& node, bool connected, Instant now) {
+  impl_->context.now = now;
+  impl_->NodeConnected(node, connected);
+  impl_->DrainPendingWork();
+}
+
+absl::Status DirectoryCore::OnMessage(const NodeKey& node, const v1::NodeMessage& message,
+                                      Instant now) {
+  impl_->context.now = now;
+  absl::Status status = impl_->OnMessage(node, message);
+  impl_->DrainPendingWork();
+  return status;
+}
+
+void DirectoryCore::NotePause(Instant now) {
+  impl_->context.now = now;
+  impl_->NotePause();
+}
+
+void DirectoryCore::Tick(Instant now) {
+  impl_->context.now = now;
+  impl_->Tick();
+  impl_->DrainPendingWork();
+}
+
+Instant DirectoryCore::NextDeadline() const { return impl_->NextDeadline(); }
+
+std::vector<DirectoryCore::Outgoing> DirectoryCore::TakeOutbox() { return impl_->outbox.Take(); }
+
+void DirectoryCore::NoteUnderWay(uint64_t bytes) { impl_->outbox.SetUnacknowledgedBytes(bytes); }
+
+absl::Status DirectoryCore::Describe(const ObjectId& id, Instant now,
+                                     v1::DescribeObjectResponse* out) const {
+  return impl_->report.Describe(id, now, out);
+}
+absl::Status DirectoryCore::List(const v1::ListObjectsRequest& request,
+                                 v1::ListObjectsResponse* out) const {
+  return impl_->report.List(request, out);
+}
+void DirectoryCore::FillStatus(Instant now, v1::GetStatusResponse* out) const {
+  impl_->report.FillStatus(now, out);
+}
+absl::Status DirectoryCore::CheckInvariants() const { return impl_->CheckInvariants(); }
+
+DirectoryCore::Impl::Impl(const DirectoryOptions& options, Instant start, Random random)
+    : context(options, start, random),
+      gate(context),
+      inline_cache(options.inline_cache_bytes),
+      tombstones(context),
+      losses(context),
+      failures(context),
+      hold_sets(options.max_holds),
+      placement_table({options.max_sticky, options.max_broadcasts}),
+      objects({context, nodes, outbox, gate, hold_sets, tombstones, losses, failures, inline_cache,
+               placement_table},
+              listeners),
+      drains(context, nodes, outbox, objects),
+      pulls({context, nodes, outbox, gate, objects, tombstones, failures, inline_cache,
+             placement_table},
+            drains),
+      placements({context, nodes, outbox, gate, objects, tombstones, losses, placement_table}),
+      requests({context, nodes, outbox, gate, hold_sets, tombstones, losses, placement_table,
+                objects, pulls, drains, placements, reductions}),
+      reductions(
+          {context, nodes, outbox, gate, objects, tombstones, failures, pulls.planner().links()},
+          requests),
+      holds({context, nodes, outbox, gate, hold_sets, tombstones, objects, reductions, requests}),
+      report({context, nodes, hold_sets, tombstones, inline_cache, placement_table, objects, pulls,
+              reductions}) {
+  listeners = {&pulls, &reductions, &drains};
+}
+
+void DirectoryCore::Impl::DrainPendingWork() {
+  do {
+    reductions.RunPending();
+  } while (holds.FreeUnreferenced());
+  placements.RunPending();
+  drains.ReportProgress();
+}
+
+void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info) {
+  const NodeKey key = FromProto(info.key());
+  if (const NodeKey other_life = nodes.OtherLife(key); other_life.valid()) NodeDown(other_life);
+  reductions.NodeRestarted(key);
+  const auto [node, added] = nodes.Open(key);
+  if (!added) {
+    objects.SessionBegins(node);
+    node.registering = true;
+    drains.SessionBegins(node);
+    reductions.SessionBegins(key);
+    placement_table.SessionBegins(key);
+  }
+  node.info = info;
+  node.endpoint = Endpoint{key, Place::FromNode(info)};
+  node.session = nodes.NewSession();
+  node.connected = true;
+  node.registering = true;
+  node.last_heard = context.now;
+  hold_sets.SessionBegins(key);
+  if (added) reductions.NodeAdded();
+}
+
+void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
+  Node* node = nodes.BeginRemove(key);
+  if (node == nullptr) return;
+  hold_sets.SessionEnds(key, context.now + context.options.lease);
+  drains.NodeDown(key);
+  tombstones.NodeDown(key);
+  reductions.NodeLeaves(key);
+  objects.NodeDown(*node);
+  reductions.NodeDown(key);
+  placement_table.NodeGone(key);
+  nodes.EndRemove();
+}
+
+void DirectoryCore::Impl::NodeConnected(const NodeKey& key, bool connected) {
+  Node* node = nodes.Find(key);
+  if (node == nullptr || node->connected == connected) return;
+  node->connected = connected;
+  node->last_heard = context.now;
+  objects.SetConnected(*node, connected);
+  if (!connected) return;
+  drains.RetryAll();
+  reductions.NodeConnected();
+}
+
+namespace {
+
+// The object that a message is about; empty if it is about several or none.
+absl::string_view ObjectIdOf(const v1::NodeMessage& message) {
+  switch (message.kind_case()) {
+    case v1::NodeMessage::kRegisterCopy:
+      return message.register_copy().object_id();
+    case v1::NodeMessage::kRegisterWant:
+      return message.register_want().object_id();
+    case v1::NodeMessage::kRegisterTombstone:
+      return message.register_tombstone().object_id();
+    case v1::NodeMessage::kAnnounceCreate:
+      return message.announce_create().object_id();
+    case v1::NodeMessage::kAnnounceSeal:
+      return message.announce_seal().object_id();
+    case v1::NodeMessage::kWithdraw:
+      return message.withdraw().object_id();
+    case v1::NodeMessage::kWant:
+      return message.want().object_id();
+    case v1::NodeMessage::kUnwant:
+      return message.unwant().object_id();
+    case v1::NodeMessage::kPullReport:
+      return message.pull_report().object_id();
+    case v1::NodeMessage::kEvictRequest:
+      return message.evict_request().object_id();
+    case v1::NodeMessage::kDeleteRequest:
+      return message.delete_request().object_id();
+    case v1::NodeMessage::kDeleteConfirm:
+      return message.delete_confirm().object_id();
+    case v1::NodeMessage::kQueryRequest:
+      return message.query_request().object_id();
+    case v1::NodeMessage::kPrefetchRequest:
+      return message.prefetch_request().object_id();
+    case v1::NodeMessage::kBroadcastRequest:
+      return message.broadcast_request().object_id();
+    case v1::NodeMessage::kReduceRequest:
+      return message.reduce_request().object_id();
+    case v1::NodeMessage::kExtendRequest:
+      return message.extend_request().object_id();
+    case v1::NodeMessage::kFoldReport:
+      return message.fold_report().object_id();
+    case v1::NodeMessage::kFailRequest:
+      return message.fail_request().object_id();
+    case v1::NodeMessage::kRegisterFold:
+      return message.register_fold().object_id();
+    case v1::NodeMessage::kSourceState:
+      return message.source_state().source_id();
+    case v1::NodeMessage::kClaim:
+      return message.claim().object_id();
+    case v1::NodeMessage::kKeepRequest:
+      return message.keep_request().object_id();
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+absl::Status DirectoryCore::Impl::OnMessage(const NodeKey& key, const v1::NodeMessage& message) {
+  Node* node = nodes.Find(key);
+  if (node == nullptr) {
+    ++context.counters.late_messages;
+    return absl::OkStatus();
+  }
+  node->last_heard = context.now;
+  const absl::Status status = Handle(*node, message);
+  if (status.ok()) return status;
+  const auto id = ParseObjectId(ObjectIdOf(message));
+  return absl::Status(status.code(),
+                      absl::StrCat("node ", node->info.name(),
+                                   id.ok() ? ", object " + id->hex() : "", ": ", status.message()));
+}
+
+absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& message) {
+  switch (message.kind_case()) {
+    case v1::NodeMessage::kAnnounceCreate:
+      if (message.announce_create().has_version()) {
+        return reductions.OnCreate(node, message.announce_create());
+      }
+      return objects.OnCreate(node, message.announce_create());
+    case v1::NodeMessage::kAnnounceSeal:
+      return objects.OnSeal(node, message.announce_seal());
+    case v1::NodeMessage::kWithdraw:
+      return objects.OnWithdraw(node, message.withdraw());
+    case v1::NodeMessage::kWant:
+      return pulls.OnWant(node, message.want());
+    case v1::NodeMessage::kUnwant:
+      return pulls.OnUnwant(node, message.unwant());
+    case v1::NodeMessage::kPullReport:
+      return pulls.OnPullReport(node, message.pull_report());
+    case v1::NodeMessage::kProgress:
+      return pulls.OnProgress(node, message.progress());
+    case v1::NodeMessage::kEvictRequest:
+      return requests.OnEvict(node, message.evict_request());
+    case v1::NodeMessage::kDeleteRequest:
+      return requests.OnDelete(node, message.delete_request());
+    case v1::NodeMessage::kDeleteConfirm:
+      return requests.OnDeleteConfirm(node, message.delete_confirm());
+    case v1::NodeMessage::kQueryRequest:
+      return requests.OnQuery(node, message.query_request());
+    case v1::NodeMessage::kPrefetchRequest:
+      return placements.OnPrefetch(node, message.prefetch_request());
+    case v1::NodeMessage::kBroadcastRequest:
+      return placements.OnBroadcast(node, message.broadcast_request());
+    case v1::NodeMessage::kDrainRequest:
+      if (drains.OnDrain(node)) placements.NodeLeaves(node);
+      return absl::OkStatus();
+    case v1::NodeMessage::kReduceRequest:
+      return reductions.OnReduce(node, message.reduce_request());
+    case v1::NodeMessage::kExtendRequest:
+      return reductions.OnExtend(node, message.extend_request());
+    case v1::NodeMessage::kFoldReport:
+      return reductions.OnFoldReport(node, message.fold_report());
+    case v1::NodeMessage::kFailRequest:
+      return objects.OnFail(node, message.fail_request());
+    case v1::NodeMessage::kWatchSource:
+      return reductions.OnWatchSource(node, message.watch_source());
+    case v1::NodeMessage::kSourceState:
+      return reductions.OnSourceState(node, message.source_state());
+    case v1::NodeMessage::kHold:
+      return holds.OnHold(node, message.hold());
+    case v1::NodeMessage::kUnhold:
+      return holds.OnUnhold(node, message.unhold());
+    case v1::NodeMessage::kClaim:
+      return holds.OnClaim(node, message.claim());
+    case v1::NodeMessage::kKeepRequest:
+      return holds.OnKeep(node, message.keep_request());
+    default:
+      return HandleRegistration(node, message);
+  }
+}
+
+absl::Status DirectoryCore::Impl::HandleRegistration(Node& node, const v1::NodeMessage& message) {
+  switch (message.kind_case()) {
+    case v1::NodeMessage::kRegisterBegin: {
+      const v1::RegisterBegin& m = message.register_begin();
+      node.registering = true;
+      if (m.had_session()) gate.NoteEarlierLife();
+      if (m.sticky_stamp() <= Broadcasts::kMaxStamp) placement_table.HeardOf(m.sticky_stamp());
+      return absl::OkStatus();
+    }
+    case v1::NodeMessage::kRegisterCopy:
+      return OnRegisterCopy(node, message.register_copy());
+    case v1::NodeMessage::kRegisterWant:
+      return pulls.OnRegisterWant(node, message.register_want());
+    case v1::NodeMessage::kRegisterTombstone:
+      return requests.OnRegisterTombstone(message.register_tombstone());
+    case v1::NodeMessage::kRegisterEnd:
+      OnRegisterEnd(node);
+      return absl::OkStatus();
+    case v1::NodeMessage::kRegisterFold:
+      return reductions.OnRegisterFold(node, message.register_fold());
+    case v1::NodeMessage::kRegisterHolds:
+      return holds.OnRegisterHolds(node, message.register_holds());
+    default:
+      return absl::InvalidArgumentError("a message of no kind this shard knows");
+  }
+}
+
+absl::Status DirectoryCore::Impl::OnRegisterCopy(Node& node, const v1::RegisterCopy& m) {
+  bool adopted = false;
+  const absl::Status status = objects.OnRegisterCopy(node, m, &adopted);
+  if (adopted) AnswerDeferred(*ParseObjectId(m.object_id()));
+  return status;
+}
+
+void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
+  node.registering = false;
+  hold_sets.Registered(node.key);
+  tombstones.SessionRegistered(node.key, node.session);
+  objects.SessionRegistered(node);
+  reductions.SessionRegistered(node.key);
+  placement_table.NodeJoined(node.key, node.info.name());
+  drains.RetryAll();
+  EndLearningIfDue();
+}
+
+void DirectoryCore::Impl::Tick() {
+  EndLearningIfDue();
+  hold_sets.Expire(context.now);
+  objects.Tick();
+  reductions.Tick();
+  tombstones.Expire();
+  pulls.Tick();
+}
+
+void DirectoryCore::Impl::NotePause() {
+  const Instant until = context.now + context.options.lease;
+  gate.ExtendTo(until);
+  hold_sets.Postpone(until);
+  objects.NotePause(until);
+  reductions.NotePause(until);
+}
+
+Instant DirectoryCore::Impl::NextDeadline() const {
+  Instant next = hold_sets.NextDeadline();
+  // A walk that the last turn did not finish continues at once.
+  if (placement_table.walking()) next = std::min(next, context.now);
+  next = std::min(next, gate.NextDeadline());
+  next = std::min(next, objects.NextDeadline());
+  next = std::min(next, reductions.NextDeadline());
+  return std::min(next, tombstones.NextDeadline());
+}
+
+void DirectoryCore::Impl::EndLearningIfDue() {
+  const bool registering = std::any_of(nodes.all().begin(), nodes.all().end(),
+                                       [](const auto& node) { return node.second->registering; });
+  if (gate.Due(registering)) EndLearning();
+}
+
+void DirectoryCore::Impl::EndLearning() {
+  reductions.BeforeLearningEnds();
+  gate.Open();
+  reductions.NoteLearned();
+  objects.EndLearning();
+  while (gate.has_requests()) AnswerDeferred(gate.NextRequestId());
+  placements.EndLearning();
+  reductions.EndLearning();
+}
+
+void DirectoryCore::Impl::AnswerDeferred(const ObjectId& id) {
+  for (const DeferredRequest& request : gate.TakeRequests(id)) {
+    const Node* node = nodes.Find(request.node);
+    // A node repeats its requests in a new session.
+    if (node == nullptr || node->session != request.session) continue;
+    switch (request.kind) {
+      case DeferredRequest::Kind::kDelete:
+        requests.AnswerDelete(id, request.node, request.request_id);
+        break;
+      case DeferredRequest::Kind::kKeep:
+        holds.AnswerKeep(id, request.node, request.request_id);
+        break;
+      case DeferredRequest::Kind::kQuery:
+        requests.AnswerQuery(id, request.node, request.request_id, request.names);
+        break;
+    }
+  }
+}
+
+absl::Status DirectoryCore::Impl::CheckInvariants() const {
+  for (const absl::Status& status :
+       {objects.CheckInvariants(), pulls.CheckInvariants(), reductions.CheckInvariants(),
+        hold_sets.CheckInvariants(), placement_table.CheckInvariants(),
+        tombstones.CheckInvariants(), losses.CheckInvariants(), failures.CheckInvariants(),
+        gate.CheckInvariants()}) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace phalanx::directory

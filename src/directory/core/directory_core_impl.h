@@ -1,0 +1,93 @@
+// The inside of DirectoryCore: the components of a shard, the order in which they hear of nodes and
+// time, and the component that handles each kind of message. Decides nothing itself.
+//
+//                         DirectoryCore::Impl (router)
+//     ┌───────────┬───────────┬─────┴──────┬──────────────┬──────────────┐
+//   requests    holds      report      placements      drains       reductions
+//     └───────────┴───────────┴─────┬──────┴──────────────┴──────────────┘
+//                                 pulls
+//                                   │   (ObjectPulls, ObjectReductions, ObjectDrains: upwards)
+//                                objects
+//     ┌──────────┬──────────┬───────┴────┬──────────────┬─────────────────┐
+//   nodes     outbox      gate     tombstones     losses, failures   hold sets, placement table
+//
+// An arrow down is a reference; the only way up is an interface. Included by directory_core.cc
+// alone.
+#ifndef PHALANX_DIRECTORY_CORE_DIRECTORY_CORE_IMPL_H_
+#define PHALANX_DIRECTORY_CORE_DIRECTORY_CORE_IMPL_H_
+
+#include "absl/status/status.h"
+#include "src/directory/broadcasts/broadcasts.h"
+#include "src/directory/core/core_context.h"
+#include "src/directory/core/node_table.h"
+#include "src/directory/core/outbox.h"
+#include "src/directory/core/recovery_gate.h"
+#include "src/directory/core/status_report.h"
+#include "src/directory/directory_core.h"
+#include "src/directory/hold_sets.h"
+#include "src/directory/objects/failure_table.h"
+#include "src/directory/objects/hold_manager.h"
+#include "src/directory/objects/inline_cache.h"
+#include "src/directory/objects/loss_table.h"
+#include "src/directory/objects/object_requests.h"
+#include "src/directory/objects/object_table.h"
+#include "src/directory/objects/tombstone_table.h"
+#include "src/directory/placement/drain_manager.h"
+#include "src/directory/placement/placement_manager.h"
+#include "src/directory/pulls/pull_scheduler.h"
+#include "src/directory/reductions/reduction_manager.h"
+
+namespace phalanx::directory {
+
+struct DirectoryCore::Impl {
+  Impl(const DirectoryOptions& options, Instant start, Random random);
+
+  // ---- nodes
+  void NodeUp(const v1::NodeInfo& info);
+  void NodeDown(const NodeKey& key);
+  void NodeConnected(const NodeKey& key, bool connected);
+
+  // ---- messages. OnMessage prefixes the error of Handle with the node and the object.
+  absl::Status OnMessage(const NodeKey& key, const v1::NodeMessage& message);
+  absl::Status Handle(Node& node, const v1::NodeMessage& message);
+  absl::Status HandleRegistration(Node& node, const v1::NodeMessage& message);
+  absl::Status OnRegisterCopy(Node& node, const v1::RegisterCopy& m);
+  void OnRegisterEnd(Node& node);
+
+  // ---- time
+  void Tick();
+  void NotePause();
+  Instant NextDeadline() const;
+  void EndLearningIfDue();
+  void EndLearning();
+  // Answers the requests about the object that waited at the gate.
+  void AnswerDeferred(const ObjectId& id);
+  // Applies what follows from the message, the node or the time of this turn.
+  void DrainPendingWork();
+
+  absl::Status CheckInvariants() const;
+
+  CoreContext context;
+  Outbox outbox;
+  NodeTable nodes;
+  RecoveryGate gate;
+  InlineCache inline_cache;
+  TombstoneTable tombstones;
+  LossTable losses;
+  FailureTable failures;
+  HoldSets hold_sets;
+  Broadcasts placement_table;
+  ObjectListeners listeners;
+  ObjectTable objects;
+  DrainManager drains;
+  PullScheduler pulls;
+  PlacementManager placements;
+  ObjectRequests requests;
+  ReductionManager reductions;
+  HoldManager holds;
+  StatusReport report;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_CORE_DIRECTORY_CORE_IMPL_H_

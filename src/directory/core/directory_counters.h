@@ -1,0 +1,41 @@
+// What a shard counts, for its status. A plain value.
+#ifndef PHALANX_DIRECTORY_CORE_DIRECTORY_COUNTERS_H_
+#define PHALANX_DIRECTORY_CORE_DIRECTORY_COUNTERS_H_
+
+#include <cstdint>
+
+namespace phalanx::directory {
+
+struct Counters {
+  uint64_t reductions = 0;
+  uint64_t reductions_committed = 0;
+  uint64_t reductions_failed = 0;
+  uint64_t rings = 0;
+  uint64_t folds_placed = 0;
+  uint64_t folds_dropped = 0;
+  uint64_t reduce_sources_examined = 0;
+  uint64_t creates = 0;
+  uint64_t adopted = 0;
+  uint64_t superseded = 0;
+  uint64_t conflicts = 0;
+  uint64_t wants = 0;
+  uint64_t delivered = 0;
+  uint64_t assigned = 0;
+  uint64_t repairs = 0;
+  uint64_t relieved = 0;
+  uint64_t pulls_completed = 0;
+  uint64_t pulls_failed = 0;
+  uint64_t late_messages = 0;
+  uint64_t voided = 0;
+  uint64_t lost = 0;
+  uint64_t deleted = 0;
+  uint64_t evictions_granted = 0;
+  uint64_t evictions_refused = 0;
+  uint64_t wants_refused = 0;
+  uint64_t freed = 0;
+  uint64_t claims = 0;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_CORE_DIRECTORY_COUNTERS_H_

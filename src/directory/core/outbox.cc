@@ -1,0 +1,68 @@
+#include "src/directory/core/outbox.h"
+
+#include "src/directory/validate.h"
+
+namespace phalanx::directory {
+namespace {
+
+// Gone, Verdict and Kept all begin with the object and the generation.
+template <typename Message>
+Message& SetSubject(Message& message, const ObjectId& id, const Generation& generation) {
+  message.set_object_id(id.binary().data(), ObjectId::kSize);
+  ToProto(generation, message.mutable_generation());
+  return message;
+}
+
+}  // namespace
+
+v1::ShardMessage& Outbox::Send(const NodeKey& to) {
+  return messages_.emplace_back(Outgoing{to, {}}).message;
+}
+
+void Outbox::SendGone(const NodeKey& to, const ObjectId& id, const Generation& generation,
+                      v1::Gone::Kind kind, absl::string_view reason) {
+  v1::Gone& gone = SetSubject(*Send(to).mutable_gone(), id, generation);
+  gone.set_kind(kind);
+  gone.set_reason(reason.data(), reason.size());
+}
+
+void Outbox::SendVerdict(const NodeKey& to, const ObjectId& id, const Generation& generation,
+                         v1::Verdict::Kind kind) {
+  SetSubject(*Send(to).mutable_verdict(), id, generation).set_kind(kind);
+}
+
+void Outbox::SendVerdict(const NodeKey& to, const ObjectId& id, const Generation& generation,
+                         v1::Verdict::Kind kind, const Generation& adopted,
+                         const ObjectInfo& info) {
+  v1::Verdict& verdict = SetSubject(*Send(to).mutable_verdict(), id, generation);
+  verdict.set_kind(kind);
+  ToProto(adopted, verdict.mutable_adopted());
+  ToProto(info, verdict.mutable_info());
+}
+
+void Outbox::SendSuperseded(const NodeKey& to, const ObjectId& id, const Generation& generation,
+                            const ObjectInfo& info) {
+  v1::Verdict& verdict = SetSubject(*Send(to).mutable_verdict(), id, generation);
+  verdict.set_kind(v1::Verdict::SUPERSEDED);
+  ToProto(info, verdict.mutable_info());
+}
+
+void Outbox::SendFetch(const NodeKey& to, const ObjectId& id, PlanId plan, bool keep,
+                       bool only_confirm) {
+  v1::Fetch& fetch = *Send(to).mutable_fetch();
+  fetch.set_object_id(id.binary().data(), ObjectId::kSize);
+  fetch.set_keep(keep);
+  fetch.set_plan_id(plan);
+  fetch.set_only_confirm(only_confirm);
+}
+
+void Outbox::SendKept(const NodeKey& to, const ObjectId& id, const Generation& generation) {
+  SetSubject(*Send(to).mutable_kept(), id, generation);
+}
+
+std::vector<Outgoing> Outbox::Take() {
+  inline_bytes_ = 0;
+  return std::exchange(messages_, {});
+}
+
+}  // namespace phalanx::directory

@@ -1,0 +1,225 @@
+#include "src/directory/core/status_report.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "src/directory/placement/policy_messages.h"
+#include "src/directory/reductions/reduction_report.h"
+
+namespace phalanx::directory {
+namespace {
+
+constexpr uint32_t kDefaultListed = 1000;
+constexpr uint32_t kMaxListed = 10000;
+// One answer examines no more ids, listed or not, and has no more bytes (the last object may exceed
+// them).
+constexpr uint32_t kMaxExamined = 2 * kMaxListed;
+constexpr size_t kMaxListedBytes = 2 << 20;
+// Of the copies, and of the waiting nodes, that are described.
+constexpr size_t kMaxDescribedBytes = 1 << 20;
+
+uint64_t NanosBetween(Instant from, Instant to) {
+  return static_cast<uint64_t>(std::max<int64_t>(0, to.nanos() - from.nanos()));
+}
+
+}  // namespace
+
+void StatusReport::Summarize(const Object& object, v1::ObjectSummary* out) const {
+  out->set_object_id(object.id.binary().data(), ObjectId::kSize);
+  if (object.adopted) {
+    ToProto(object.generation, out->mutable_generation());
+    ToProto(object.info, out->mutable_info());
+  }
+  out->set_complete_copies(object.complete_copies);
+  out->set_partial_copies(object.copies.size() - object.complete_copies);
+  out->set_waiting(object.waiting.size());
+  out->set_inline_cached(object.inline_entry.cached());
+  out->set_conflicts(object.conflicts);
+  out->set_reducing(parts_.reductions.IsReducing(object.id));
+  out->set_holders(parts_.holds.Holders(object.id));
+  if (const BroadcastMark* policy = parts_.placements.MarkOf(object.id);
+      policy != nullptr && policy->on()) {
+    ToProto(*policy, out->mutable_sticky());
+  }
+}
+
+void StatusReport::Summarize(const ObjectId& id, const Tombstone& tombstone,
+                             v1::ObjectSummary* out) {
+  out->set_object_id(id.binary().data(), ObjectId::kSize);
+  ToProto(tombstone.generations.front(), out->mutable_generation());
+  ToProto(tombstone.info, out->mutable_info());
+  out->set_deleted(true);
+}
+
+void StatusReport::DescribeCopy(const Object& object, const NodeKey& key, const Copy& copy,
+                                Instant now, v1::CopyDescription* out) const {
+  ToProto(key, out->mutable_node());
+  if (const Node* node = parts_.nodes.Find(key)) {
+    out->set_name(node->info.name());
+    out->set_connected(node->connected);
+  }
+  out->set_complete(copy.complete);
+  out->set_primary(copy.primary);
+  out->mutable_watermarks()->Add(copy.watermarks.begin(), copy.watermarks.end());
+  const auto want = object.wants.find(key);
+  out->set_pulling(want != object.wants.end() && want->second.pulling);
+  if (object.tree != nullptr) {
+    if (const auto* member = object.tree->Find(key)) out->set_receivers(member->receivers);
+  }
+  if (copy.pull == nullptr) return;
+  const PullRecord& pull = *copy.pull;
+  ToProto(pull.sender, out->mutable_sender());
+  if (const Node* sender = parts_.nodes.Find(pull.sender))
+    out->set_sender_name(sender->info.name());
+  out->set_plan_id(pull.plan);
+  out->set_bytes_per_second(pull.bytes_per_second);
+  out->set_bytes_received(pull.bytes_received);
+  out->set_starved_ns(pull.starved_ns);
+  out->set_elapsed_ns(NanosBetween(pull.started, std::min(now, pull.ended)));
+  out->set_repairs(pull.repairs);
+}
+
+absl::Status StatusReport::Describe(const ObjectId& id, Instant now,
+                                    v1::DescribeObjectResponse* out) const {
+  const Object* const found = parts_.objects.Find(id);
+  const Tombstone* tombstone = parts_.tombstones.FindDeleted(id);
+  const bool live = found != nullptr && found->adopted;
+  if (!live && tombstone != nullptr) {
+    Summarize(id, *tombstone, out->mutable_summary());
+    return absl::OkStatus();
+  }
+  const Reduction* const reduction = parts_.reductions.catalog().Find(id);
+  if (reduction != nullptr) {
+    DescribeReduction(*reduction, parts_.nodes, now, out->mutable_reduction());
+  }
+  if (found == nullptr && reduction != nullptr) {
+    out->mutable_summary()->set_object_id(id.binary().data(), ObjectId::kSize);
+    out->mutable_summary()->set_reducing(true);
+    return absl::OkStatus();
+  }
+  if (found == nullptr) {
+    return absl::NotFoundError(absl::StrCat("object ", id.hex(), ": no node has or wants it"));
+  }
+  const Object& object = *found;
+  Summarize(object, out->mutable_summary());
+  size_t bytes = 0;
+  for (const auto& [key, copy] : object.copies) {
+    if (bytes >= kMaxDescribedBytes) break;
+    DescribeCopy(object, key, copy, now, out->add_copies());
+    bytes += out->copies(out->copies_size() - 1).ByteSizeLong();
+  }
+  out->set_copies_left_out(object.copies.size() - out->copies_size());
+  bytes = 0;
+  for (const auto& [order, key] : object.waiting) {
+    if (bytes >= kMaxDescribedBytes) break;
+    *out->add_waiting() = parts_.nodes.Find(key)->info;
+    bytes += out->waiting(out->waiting_size() - 1).ByteSizeLong();
+  }
+  out->set_waiting_left_out(object.waiting.size() - out->waiting_size());
+  return absl::OkStatus();
+}
+
+absl::Status StatusReport::List(const v1::ListObjectsRequest& request,
+                                v1::ListObjectsResponse* out) const {
+  const uint32_t limit =
+      request.limit() == 0 ? kDefaultListed : std::min(request.limit(), kMaxListed);
+  const auto& objects = parts_.objects.all();
+  const auto& tombstones = parts_.tombstones.ids();
+  auto object = objects.begin();
+  auto buried = tombstones.begin();
+  if (!request.after_object_id().empty()) {
+    const auto after = ObjectId::FromBinary(request.after_object_id());
+    if (!after.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("after_object_id: ", after.status().message()));
+    }
+    object = objects.upper_bound(*after);
+    buried = tombstones.upper_bound(*after);
+  }
+  size_t bytes = 0;
+  // Two ordered lists merged; an id with both is alive again.
+  for (uint32_t examined = 0; object != objects.end() || buried != tombstones.end(); ++examined) {
+    const bool full = out->objects_size() == static_cast<int>(limit) || bytes >= kMaxListedBytes;
+    if (full || examined == kMaxExamined) {
+      out->set_more(true);
+      return absl::OkStatus();
+    }
+    const bool buried_first =
+        object == objects.end() || (buried != tombstones.end() && *buried < object->first);
+    const ObjectId& id = buried_first ? *buried : object->first;
+    out->set_listed_to(id.binary().data(), ObjectId::kSize);
+    const Tombstone* tombstone = buried_first ? parts_.tombstones.FindDeleted(id) : nullptr;
+    if (!buried_first) {
+      Summarize(*object->second, out->add_objects());
+    } else if (tombstone != nullptr) {
+      Summarize(id, *tombstone, out->add_objects());
+    }
+    if (!buried_first || tombstone != nullptr)
+      bytes += out->objects(out->objects_size() - 1).ByteSizeLong();
+    if (buried != tombstones.end() && *buried == id) ++buried;
+    if (!buried_first) ++object;
+  }
+  return absl::OkStatus();
+}
+
+void StatusReport::FillStatus(Instant now, v1::GetStatusResponse* out) const {
+  for (const auto& [key, node] : parts_.nodes.all()) {
+    v1::NodeStatus& status = *out->add_nodes();
+    *status.mutable_info() = node->info;
+    status.set_connected(node->connected);
+    status.set_draining(node->draining);
+    status.set_copies(node->copies);
+    status.set_pulls(node->pulls);
+    status.set_pushes(parts_.pulls.planner().Pushes(key));
+    status.set_last_heard_ns(NanosBetween(node->last_heard, now));
+  }
+  out->set_uptime_ns(NanosBetween(parts_.context.start, now));
+  out->set_objects(parts_.objects.all().size());
+  out->set_reductions(parts_.reductions.catalog().all().size());
+  ListReductions(parts_.reductions.catalog(), now, out);
+  out->set_tombstones(parts_.tombstones.size());
+  out->set_inline_bytes(parts_.inline_cache.bytes());
+  out->set_waiting(parts_.pulls.waiting_wants());
+  FillCounters(*out->mutable_counters());
+}
+
+void StatusReport::FillCounters(google::protobuf::Map<std::string, uint64_t>& counters) const {
+  counters["creates"] = parts_.context.counters.creates;
+  counters["adopted"] = parts_.context.counters.adopted;
+  counters["superseded"] = parts_.context.counters.superseded;
+  counters["conflicts"] = parts_.context.counters.conflicts;
+  counters["wants"] = parts_.context.counters.wants;
+  counters["wants_refused"] = parts_.context.counters.wants_refused;
+  counters["delivered"] = parts_.context.counters.delivered;
+  counters["assigned"] = parts_.context.counters.assigned;
+  counters["repairs"] = parts_.context.counters.repairs;
+  counters["relieved"] = parts_.context.counters.relieved;
+  counters["pulls_completed"] = parts_.context.counters.pulls_completed;
+  counters["pulls_failed"] = parts_.context.counters.pulls_failed;
+  counters["late_messages"] = parts_.context.counters.late_messages;
+  counters["voided"] = parts_.context.counters.voided;
+  counters["lost"] = parts_.context.counters.lost;
+  counters["deleted"] = parts_.context.counters.deleted;
+  counters["freed"] = parts_.context.counters.freed;
+  counters["claims"] = parts_.context.counters.claims;
+  counters["holds"] = parts_.holds.holds();
+  counters["holds_complete"] = parts_.holds.complete() ? 1 : 0;
+  counters["reductions"] = parts_.context.counters.reductions;
+  counters["reductions_committed"] = parts_.context.counters.reductions_committed;
+  counters["reductions_failed"] = parts_.context.counters.reductions_failed;
+  counters["rings"] = parts_.context.counters.rings;
+  counters["folds_placed"] = parts_.context.counters.folds_placed;
+  counters["folds_dropped"] = parts_.context.counters.folds_dropped;
+  counters["reduce_sources_examined"] = parts_.context.counters.reduce_sources_examined;
+  counters["sticky"] = parts_.placements.sticky();
+  counters["broadcasts_waited_for"] = parts_.placements.askers();
+  counters["broadcast_orders"] = parts_.placements.orders();
+  counters["broadcast_refusals"] = parts_.placements.refusals();
+  counters["broadcasts_examined"] = parts_.placements.examined();
+  counters["evictions_granted"] = parts_.context.counters.evictions_granted;
+  counters["evictions_refused"] = parts_.context.counters.evictions_refused;
+  counters["candidates_examined"] = parts_.pulls.planner().candidates_examined();
+  counters["members_visited"] = parts_.pulls.planner().members_visited();
+}
+
+}  // namespace phalanx::directory

@@ -1,0 +1,51 @@
+// What the shard reports to the tools: one object, a page of objects, and its counters. Reads the
+// components and changes nothing; every answer is bounded and says what it left out.
+#ifndef PHALANX_DIRECTORY_CORE_STATUS_REPORT_H_
+#define PHALANX_DIRECTORY_CORE_STATUS_REPORT_H_
+
+#include "absl/status/status.h"
+#include "phalanx/object_id.h"
+#include "phalanx/v1/tools.pb.h"
+#include "src/common/instant.h"
+#include "src/directory/objects/object_table.h"
+#include "src/directory/pulls/pull_scheduler.h"
+#include "src/directory/reductions/reduction_manager.h"
+
+namespace phalanx::directory {
+
+class StatusReport {
+ public:
+  // What the report reads; all of it outlives it.
+  struct Parts {
+    const CoreContext& context;
+    const NodeTable& nodes;
+    const HoldSets& holds;
+    const TombstoneTable& tombstones;
+    const InlineCache& inline_cache;
+    const Broadcasts& placements;
+    const ObjectTable& objects;
+    const PullScheduler& pulls;
+    const ReductionManager& reductions;
+  };
+
+  explicit StatusReport(const Parts& parts) : parts_(parts) {}
+
+  // NotFound if nothing is known of the id.
+  absl::Status Describe(const ObjectId& id, Instant now, v1::DescribeObjectResponse* out) const;
+  // InvalidArgument if after_object_id is not an id.
+  absl::Status List(const v1::ListObjectsRequest& request, v1::ListObjectsResponse* out) const;
+  void FillStatus(Instant now, v1::GetStatusResponse* out) const;
+
+ private:
+  void Summarize(const Object& object, v1::ObjectSummary* out) const;
+  static void Summarize(const ObjectId& id, const Tombstone& tombstone, v1::ObjectSummary* out);
+  void DescribeCopy(const Object& object, const NodeKey& key, const Copy& copy, Instant now,
+                    v1::CopyDescription* out) const;
+  void FillCounters(google::protobuf::Map<std::string, uint64_t>& counters) const;
+
+  const Parts parts_;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_CORE_STATUS_REPORT_H_

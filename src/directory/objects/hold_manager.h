@@ -1,0 +1,66 @@
+// References: which nodes hold which objects, and which owned objects are freed because no node
+// does (docs/lifetime.md).
+//
+// An owned object that no node holds is deleted, as by a Delete, at the end of the turn in which
+// its last hold went; or, while something else needs it (MayFree), when that has ended: each such
+// thing notes the id as unreferenced again.
+//
+// Owned by DirectoryCore. Thread rule: the shard's control loop; no I/O.
+#ifndef PHALANX_DIRECTORY_OBJECTS_HOLD_MANAGER_H_
+#define PHALANX_DIRECTORY_OBJECTS_HOLD_MANAGER_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "phalanx/object_id.h"
+#include "phalanx/v1/directory.pb.h"
+#include "src/common/ids.h"
+#include "src/directory/hold_sets.h"
+#include "src/directory/objects/object_requests.h"
+#include "src/directory/objects/object_table.h"
+#include "src/directory/reductions/reduction_manager.h"
+
+namespace phalanx::directory {
+
+class HoldManager {
+ public:
+  // What the manager stands on; all of it outlives it.
+  struct Parts {
+    CoreContext& context;
+    const NodeTable& nodes;
+    Outbox& outbox;
+    RecoveryGate& gate;
+    HoldSets& holds;
+    const TombstoneTable& tombstones;
+    ObjectTable& objects;
+    ReductionManager& reductions;
+    ObjectRequests& requests;
+  };
+
+  explicit HoldManager(const Parts& parts) : parts_(parts) {}
+
+  // ---- messages of nodes. InvalidArgument names the field; nothing is changed then.
+  absl::Status OnRegisterHolds(Node& node, const v1::RegisterHolds& m);
+  absl::Status OnHold(Node& node, const v1::Hold& m);
+  absl::Status OnUnhold(Node& node, const v1::Unhold& m);
+  absl::Status OnClaim(Node& node, const v1::Claim& m);
+  absl::Status OnKeep(Node& node, const v1::KeepRequest& m);
+  // At once, or when the gate has opened.
+  void AnswerKeep(const ObjectId& id, const NodeKey& node, uint64_t request_id);
+
+  // Deletes what can be freed. Returns false if there was nothing to look at.
+  bool FreeUnreferenced();
+
+ private:
+  // Returns true if no node holds the owned object and nothing else needs it.
+  bool MayFree(const Object& object) const;
+  // Every hold is recorded again: objects that unrecorded holds may have kept are looked at.
+  void ReviewUnreferenced();
+
+  const Parts parts_;
+  bool holds_were_complete_ = true;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_OBJECTS_HOLD_MANAGER_H_

@@ -1,0 +1,273 @@
+#include "src/directory/objects/object_requests.h"
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_set.h"
+#include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
+#include "src/common/status_macros.h"
+#include "src/common/version.h"
+
+namespace phalanx::directory {
+
+// A root that is on its way, and who asks again or keeps the reduction in mind, must not bring it
+// back: also when the shard begins anew, so there is something that nodes can register.
+void ObjectRequests::BuryReduction(const ObjectId& id, const Generation& reduction_id) {
+  parts_.losses.Erase(id);
+  parts_.tombstones.Add(id, reduction_id);
+  if (Object* object = parts_.objects.Find(id)) parts_.objects.Reevaluate(*object);
+}
+
+// Its node may be gone, and come back with it.
+void ObjectRequests::BuryLost(const ObjectId& id) {
+  const LostObject* lost = parts_.losses.Find(id);
+  if (lost == nullptr) return;
+  ++parts_.context.counters.deleted;
+  const Generation generation = lost->generation;
+  parts_.losses.Erase(id);
+  parts_.tombstones.Add(id, generation).info = ObjectInfo();
+  if (Object* object = parts_.objects.Find(id)) parts_.objects.Reevaluate(*object);
+}
+
+absl::Status ObjectRequests::OnDelete(Node& node, const v1::DeleteRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  if (parts_.objects.MustLearnAbout(id)) {
+    if (parts_.gate.Defer(id,
+                          {node.key, node.session, m.request_id(), DeferredRequest::Kind::kDelete}))
+      return absl::OkStatus();
+    v1::DeleteReply& reply = *parts_.outbox.Send(node.key).mutable_delete_reply();
+    reply.set_request_id(m.request_id());
+    reply.set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
+    reply.set_message(parts_.gate.FullMessage(id));
+    return absl::OkStatus();
+  }
+  AnswerDelete(id, node.key, m.request_id());
+  return absl::OkStatus();
+}
+
+void ObjectRequests::AnswerDelete(const ObjectId& id, const NodeKey& node, uint64_t request_id) {
+  const ReductionManager::Cancelled cancelled = parts_.reductions.CancelDeleted(id);
+  Object* object = parts_.objects.Find(id);
+  const bool adopted = object != nullptr && object->adopted;
+  if (!adopted) BuryLost(id);
+  if (cancelled.was_running && !adopted) BuryReduction(id, cancelled.id);
+  // Its node may be gone, and come back with it.
+  if (cancelled.was_running && !adopted && cancelled.announced.valid()) {
+    parts_.tombstones.AddOlder(id, cancelled.announced);
+  }
+  const bool deleted = parts_.tombstones.FindDeleted(id) != nullptr;
+  if (adopted) DeleteObject(*object);
+  v1::DeleteReply& reply = *parts_.outbox.Send(node).mutable_delete_reply();
+  reply.set_request_id(request_id);
+  if (adopted || deleted) {
+    for (const Generation& generation : parts_.tombstones.Find(id)->generations) {
+      ToProto(generation, reply.add_generations());
+    }
+    return;
+  }
+  reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
+  reply.set_message(absl::StrCat("object ", id.hex(), ": nothing was put under this id"));
+}
+
+void ObjectRequests::DeleteObject(Object& object, bool spare_others) {
+  ++parts_.context.counters.deleted;
+  parts_.placement_table.End(object.id, absl::NotFoundError("it was deleted"));
+  parts_.reductions.OnResultDeleted(object.id);
+  parts_.losses.Erase(object.id);
+  Tombstone& tombstone = parts_.tombstones.Add(object.id, object.generation);
+  tombstone.info = object.info;
+  DeleteAttempts(object, tombstone, spare_others);
+  if (spare_others) VoidReceivers(object);
+  absl::btree_set<NodeKey> notified;
+  std::vector<NodeKey> stale;
+  for (const auto& [key, copy] : object.copies) {
+    if (copy.stale) {
+      stale.push_back(key);
+      continue;
+    }
+    notified.insert(key);
+    Node* node = parts_.nodes.Find(key);
+    if (node != nullptr)
+      parts_.tombstones.AwaitConfirm(tombstone, object.id, object.generation, node->key,
+                                     node->session);
+  }
+  for (const auto& [key, want] : object.wants) {
+    if (!spare_others) notified.insert(key);
+  }
+  for (const NodeKey& key : notified) {
+    parts_.outbox.SendGone(key, object.id, object.generation, v1::Gone::DELETED, "deleted");
+  }
+  for (const NodeKey& key : notified) {
+    parts_.pulls.EndWant(object, key);
+    parts_.objects.RemoveCopy(object, key);
+    parts_.drains.OnNodeLeft(object, key);
+  }
+  for (const NodeKey& key : stale) parts_.objects.RemoveCopy(object, key);
+  if (object.attempts.empty() && object.wants.empty()) {
+    return parts_.objects.ForgetDeleted(object);
+  }
+  parts_.objects.ForgetGeneration(object);
+  parts_.objects.AdoptSpared(object);
+  parts_.objects.Reevaluate(object);
+}
+
+void ObjectRequests::DeleteAttempts(Object& object, Tombstone& tombstone, bool spare_others) {
+  const auto spared = [spare_others](const Attempt& attempt) {
+    return spare_others && !attempt.stale && !attempt.superseded;
+  };
+  std::vector<NodeKey> stood_by;
+  for (const Attempt& attempt : object.attempts) {
+    if (spared(attempt)) continue;
+    stood_by.push_back(attempt.node);
+    // What is stale is refused when its node registers it again.
+    parts_.tombstones.AddOlder(object.id, attempt.generation);
+    if (attempt.stale) continue;
+    parts_.outbox.SendVerdict(attempt.node, object.id, attempt.generation, v1::Verdict::DELETED);
+    parts_.tombstones.AwaitConfirm(tombstone, object.id, attempt.generation, attempt.node,
+                                   parts_.nodes.Find(attempt.node)->session);
+  }
+  parts_.objects.EraseAttempts(object, std::not_fn(spared));
+  for (const NodeKey& key : stood_by) parts_.objects.UnlinkNodeIfUnused(key, object);
+}
+
+void ObjectRequests::VoidReceivers(Object& object) {
+  std::vector<NodeKey> receivers;
+  for (const auto& [key, want] : object.wants) {
+    const auto copy = object.copies.find(key);
+    if (copy == object.copies.end() || copy->second.stale || copy->second.writer) continue;
+    receivers.push_back(key);
+  }
+  for (const NodeKey& key : receivers) {
+    parts_.outbox.SendGone(key, object.id, object.generation, v1::Gone::VOID,
+                           "it turns out to be deleted");
+    parts_.objects.RemoveCopy(object, key);
+  }
+}
+
+absl::Status ObjectRequests::OnDeleteConfirm(Node& node, const v1::DeleteConfirm& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation generation, ParseGeneration(m.generation()));
+  parts_.tombstones.Confirm(id, generation, node.key);
+  return absl::OkStatus();
+}
+
+absl::Status ObjectRequests::OnQuery(Node& node, const v1::QueryRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  if (m.nodes_size() > 0) PHALANX_RETURN_IF_ERROR(ParseNodeNames(m.nodes()).status());
+  std::vector<std::string> names(m.nodes().begin(), m.nodes().end());
+  if (parts_.objects.MustLearnAbout(id)) {
+    const bool deferred = parts_.gate.Defer(id, {node.key, node.session, m.request_id(),
+                                                 DeferredRequest::Kind::kQuery, std::move(names)});
+    if (deferred) return absl::OkStatus();
+    v1::QueryReply& reply = *parts_.outbox.Send(node.key).mutable_query_reply();
+    reply.set_request_id(m.request_id());
+    reply.set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
+    reply.set_message(parts_.gate.FullMessage(id));
+    return absl::OkStatus();
+  }
+  AnswerQuery(id, node.key, m.request_id(), names);
+  return absl::OkStatus();
+}
+
+void ObjectRequests::AnswerQuery(const ObjectId& id, const NodeKey& node, uint64_t request_id,
+                                 absl::Span<const std::string> names) {
+  v1::QueryReply& reply = *parts_.outbox.Send(node).mutable_query_reply();
+  reply.set_request_id(request_id);
+  reply.set_holders(parts_.holds.Holders(id));
+  const Object* object = parts_.objects.Find(id);
+  if (object != nullptr && object->adopted) {
+    reply.set_known(true);
+    reply.set_complete(object->complete_copies > 0);
+    ToProto(object->generation, reply.mutable_generation());
+    ToProto(object->info, reply.mutable_info());
+    reply.set_complete_copies(object->complete_copies);
+    reply.set_partial_copies(object->copies.size() - object->complete_copies);
+  } else if (const Tombstone* tombstone = parts_.tombstones.FindDeleted(id)) {
+    reply.set_known(true);
+    reply.set_deleted(true);
+    ToProto(tombstone->generations.front(), reply.mutable_generation());
+  }
+  if (object == nullptr) return;
+  reply.set_waiting(object->waiting.size());
+  reply.set_conflicts(object->conflicts);
+  const BroadcastMark* policy = parts_.placement_table.MarkOf(id);
+  reply.set_sticky(policy != nullptr && policy->on());
+  if (!names.empty()) parts_.placements.CountNamed(*object, names, reply);
+}
+
+absl::Status ObjectRequests::OnEvict(Node& node, const v1::EvictRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation generation, ParseGeneration(m.generation()));
+  Object* object = parts_.objects.Find(id);
+  bool granted = true;
+  if (object != nullptr && object->adopted && object->generation == generation) {
+    const auto copy = object->copies.find(node.key);
+    const bool listed = copy != object->copies.end();
+    if (listed) copy->second.unconfirmed = false;
+    const bool needed = listed && (copy->second.complete || copy->second.writer) &&
+                        !parts_.objects.HasOtherCompleteCopy(*object, node.key);
+    granted = !needed || DefectActive(Defect::kEvictLastCopy);
+    // Asked again, it may be granted on that node's word.
+    Node* other = granted ? nullptr : parts_.objects.FindUnconfirmed(*object, node.key);
+    if (other != nullptr) {
+      parts_.outbox.SendFetch(other->key, id, parts_.context.NewPlan(), /*keep=*/false,
+                              /*only_confirm=*/true);
+    }
+    if (granted && listed) {
+      parts_.objects.RemoveCopy(*object, node.key);
+      // Ordered while it had the copy: that has not brought it to fetch another one.
+      parts_.placement_table.OrderAgain(id, node.key,
+                                        [this](const ObjectId& of, const NodeKey& key) {
+                                          return parts_.objects.LacksCopy(of, key);
+                                        });
+    } else {
+      if (listed && copy->second.complete) parts_.placement_table.Arrived(id, node.key);
+      parts_.drains.OnCopiesChanged(*object);
+    }
+  } else if (object != nullptr) {
+    // What stands by may be the only one that is left.
+    const Attempt* attempt = parts_.objects.FindAttempt(*object, generation, node.key);
+    granted = attempt == nullptr || attempt->superseded;
+  }
+  ++(granted ? parts_.context.counters.evictions_granted
+             : parts_.context.counters.evictions_refused);
+  v1::EvictReply& reply = *parts_.outbox.Send(node.key).mutable_evict_reply();
+  reply.set_object_id(m.object_id());
+  ToProto(generation, reply.mutable_generation());
+  reply.set_granted(granted);
+  if (object != nullptr) parts_.objects.Reevaluate(*object);
+  return absl::OkStatus();
+}
+
+absl::Status ObjectRequests::OnRegisterTombstone(const v1::RegisterTombstone& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation generation, ParseGeneration(m.generation()));
+  if (DefectActive(Defect::kTombstoneForgottenAtRestart)) return absl::OkStatus();
+  parts_.gate.NoteEarlierLife();
+  OnDeletedGeneration(id, generation);
+  return absl::OkStatus();
+}
+
+void ObjectRequests::OnDeletedGeneration(const ObjectId& id, const Generation& generation) {
+  if (IsReductionNumber(generation)) parts_.reductions.EndIfBuried(id, generation);
+  Object* object = parts_.objects.Find(id);
+  if (object != nullptr && object->adopted && object->generation == generation) {
+    DeleteObject(*object, /*spare_others=*/true);
+  } else {
+    const Tombstone* known = parts_.tombstones.FindRefusing(id, generation);
+    if (parts_.losses.Contains(id, generation)) parts_.losses.Erase(id);
+    const bool revived = (object != nullptr && object->adopted) ||
+                         parts_.losses.Find(id) != nullptr ||
+                         (known != nullptr && known->revived) || parts_.reductions.IsReducing(id);
+    // Behind what was deleted in this life of the shard: a node's old tombstones must not push out
+    // the last one.
+    Tombstone& tombstone = parts_.tombstones.AddOlder(id, generation);
+    tombstone.revived = revived;
+    if (object != nullptr) parts_.objects.RefuseAttempts(*object, generation, tombstone);
+    if (object != nullptr) parts_.objects.Reevaluate(*object);
+  }
+}
+
+}  // namespace phalanx::directory

@@ -1,0 +1,82 @@
+// Requests about one object: delete, query, evict; and what a deleted generation means for the
+// object and its reduction.
+//
+// Owned by DirectoryCore, above the components whose state a Delete touches. Thread rule: the
+// shard's control loop; no I/O.
+#ifndef PHALANX_DIRECTORY_OBJECTS_OBJECT_REQUESTS_H_
+#define PHALANX_DIRECTORY_OBJECTS_OBJECT_REQUESTS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "phalanx/object_id.h"
+#include "phalanx/v1/directory.pb.h"
+#include "src/common/ids.h"
+#include "src/directory/objects/object_table.h"
+#include "src/directory/placement/drain_manager.h"
+#include "src/directory/placement/placement_manager.h"
+#include "src/directory/pulls/pull_scheduler.h"
+#include "src/directory/reductions/reduction_manager.h"
+
+namespace phalanx::directory {
+
+class ObjectRequests final : public DeletedResultListener {
+ public:
+  // What the requests stand on; all of it outlives them.
+  struct Parts {
+    CoreContext& context;
+    NodeTable& nodes;
+    Outbox& outbox;
+    RecoveryGate& gate;
+    const HoldSets& holds;
+    TombstoneTable& tombstones;
+    LossTable& losses;
+    Broadcasts& placement_table;
+    ObjectTable& objects;
+    PullScheduler& pulls;
+    DrainManager& drains;
+    PlacementManager& placements;
+    ReductionManager& reductions;
+  };
+
+  explicit ObjectRequests(const Parts& parts) : parts_(parts) {}
+
+  // ---- messages of nodes. InvalidArgument names the field; nothing is changed then.
+  absl::Status OnDelete(Node& node, const v1::DeleteRequest& m);
+  absl::Status OnDeleteConfirm(Node& node, const v1::DeleteConfirm& m);
+  absl::Status OnQuery(Node& node, const v1::QueryRequest& m);
+  absl::Status OnEvict(Node& node, const v1::EvictRequest& m);
+  absl::Status OnRegisterTombstone(const v1::RegisterTombstone& m);
+
+  // The answers, at once or when the gate has opened.
+  void AnswerDelete(const ObjectId& id, const NodeKey& node, uint64_t request_id);
+  void AnswerQuery(const ObjectId& id, const NodeKey& node, uint64_t request_id,
+                   absl::Span<const std::string> names);
+
+  // Notifies every node that has a part in the object, and leaves the tombstone. The object may be
+  // gone after it. `spare_others`: only the adopted generation, which turns out to have been
+  // deleted in an earlier life of the shard; nodes that want the object wait for what was put after
+  // that.
+  void DeleteObject(Object& object, bool spare_others = false);
+  // A node has registered that the generation was deleted.
+  void OnDeletedGeneration(const ObjectId& id, const Generation& generation) override;
+
+ private:
+  void DeleteAttempts(Object& object, Tombstone& tombstone, bool spare_others);
+  // Nodes that were receiving what is deleted still want the object.
+  void VoidReceivers(Object& object);
+  // A reduction of which nothing was adopted: leaves a tombstone of its id, which nodes can
+  // register at a shard that restarts, so that a root on its way or a retry cannot bring the
+  // reduction back.
+  void BuryReduction(const ObjectId& id, const Generation& reduction_id);
+  // An object of which no copy is left: its node may come back with a copy.
+  void BuryLost(const ObjectId& id);
+
+  const Parts parts_;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_OBJECTS_OBJECT_REQUESTS_H_

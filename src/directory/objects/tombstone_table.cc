@@ -1,0 +1,200 @@
+#include "src/directory/objects/tombstone_table.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "src/directory/core/node_table.h"
+
+namespace phalanx::directory {
+namespace {
+
+// An id that is put and deleted more often than this within the age of a tombstone forgets its
+// oldest generation.
+constexpr size_t kMaxTombstoneGenerations = 64;
+// When many tombstones expire together, one turn erases this many.
+constexpr int kMaxExpiredAtOnce = 4096;
+
+}  // namespace
+
+bool Tombstone::Contains(const Generation& generation) const {
+  return std::find(generations.begin(), generations.end(), generation) != generations.end();
+}
+
+Tombstone* TombstoneTable::Find(const ObjectId& id) {
+  const auto found = tombstones_.find(id);
+  return found == tombstones_.end() ? nullptr : found->second.get();
+}
+
+Tombstone* TombstoneTable::FindRefusing(const ObjectId& id, const Generation& generation) {
+  Tombstone* tombstone = Find(id);
+  return tombstone != nullptr && tombstone->Contains(generation) ? tombstone : nullptr;
+}
+
+bool TombstoneTable::Refuses(const ObjectId& id, const Generation& generation) const {
+  const auto found = tombstones_.find(id);
+  return found != tombstones_.end() && found->second->Contains(generation);
+}
+
+const Tombstone* TombstoneTable::FindDeleted(const ObjectId& id) const {
+  const auto found = tombstones_.find(id);
+  return found == tombstones_.end() || found->second->revived ? nullptr : found->second.get();
+}
+
+Tombstone& TombstoneTable::GetOrCreate(const ObjectId& id) {
+  auto [at, added] = tombstones_.try_emplace(id);
+  if (added) {
+    at->second = std::make_unique<Tombstone>();
+    ids_.insert(id);
+  }
+  return *at->second;
+}
+
+void TombstoneTable::Erase(const ObjectId& id) {
+  tombstones_.erase(id);
+  ids_.erase(id);
+}
+
+Tombstone& TombstoneTable::Add(const ObjectId& id, const Generation& generation) {
+  Tombstone& tombstone = GetOrCreate(id);
+  tombstone.revived = false;
+  auto& generations = tombstone.generations;
+  generations.erase(std::remove(generations.begin(), generations.end(), generation),
+                    generations.end());
+  generations.insert(generations.begin(), generation);
+  RestartAge(tombstone, id);
+  if (generations.size() > kMaxTombstoneGenerations) {
+    ForgetConfirms(id, generations.back(), tombstone);
+    generations.pop_back();
+  }
+  return tombstone;
+}
+
+Tombstone& TombstoneTable::AddOlder(const ObjectId& id, const Generation& generation) {
+  Tombstone& tombstone = GetOrCreate(id);
+  const bool room = tombstone.generations.size() < kMaxTombstoneGenerations;
+  if (room && !tombstone.Contains(generation)) tombstone.generations.push_back(generation);
+  RestartAge(tombstone, id);
+  return tombstone;
+}
+
+void TombstoneTable::Revive(const ObjectId& id) {
+  if (Tombstone* tombstone = Find(id)) tombstone->revived = true;
+}
+
+void TombstoneTable::RestartAge(Tombstone& tombstone, const ObjectId& id) {
+  if (tombstone.order != 0) by_age_.erase(tombstone.order);
+  tombstone.order = context_.NewOrder();
+  tombstone.since = context_.now;
+  by_age_.emplace_hint(by_age_.end(), tombstone.order, id);
+}
+
+void TombstoneTable::AwaitConfirm(Tombstone& tombstone, const ObjectId& id,
+                                  const Generation& generation, const NodeKey& node,
+                                  uint64_t session) {
+  if (!tombstone.Contains(generation)) return;
+  tombstone.unconfirmed[{node, generation}] = session;
+  unconfirmed_[node].insert(id);
+}
+
+void TombstoneTable::Confirm(const ObjectId& id, const Generation& generation,
+                             const NodeKey& node) {
+  Tombstone* tombstone = Find(id);
+  if (tombstone == nullptr || tombstone->unconfirmed.erase({node, generation}) == 0) return;
+  EndConfirm(id, node, *tombstone);
+}
+
+void TombstoneTable::EndConfirm(const ObjectId& id, const NodeKey& node, Tombstone& tombstone) {
+  const auto next = tombstone.unconfirmed.lower_bound({node, Generation()});
+  const bool others = next != tombstone.unconfirmed.end() && next->first.first == node;
+  if (!others) Unlist(node, id);
+  // One that has expired waits for the last confirmation only.
+  if (tombstone.order == 0 && tombstone.unconfirmed.empty()) Erase(id);
+}
+
+void TombstoneTable::Unlist(const NodeKey& node, const ObjectId& id) {
+  const auto listed = unconfirmed_.find(node);
+  if (listed == unconfirmed_.end()) return;
+  listed->second.erase(id);
+  if (listed->second.empty()) unconfirmed_.erase(listed);
+}
+
+void TombstoneTable::ForgetConfirms(const ObjectId& id, const Generation& generation,
+                                    Tombstone& tombstone) {
+  std::vector<NodeKey> nodes;
+  for (const auto& [entry, session] : tombstone.unconfirmed) {
+    if (entry.second == generation) nodes.push_back(entry.first);
+  }
+  for (const NodeKey& node : nodes) {
+    tombstone.unconfirmed.erase({node, generation});
+    EndConfirm(id, node, tombstone);
+  }
+}
+
+void TombstoneTable::ForgetConfirms(const NodeKey& node, uint64_t session) {
+  const auto listed = unconfirmed_.find(node);
+  if (listed == unconfirmed_.end()) return;
+  for (const ObjectId& id : Sorted(listed->second)) {
+    Tombstone& tombstone = *tombstones_.at(id);
+    auto at = tombstone.unconfirmed.lower_bound({node, Generation()});
+    while (at != tombstone.unconfirmed.end() && at->first.first == node) {
+      at = at->second < session ? tombstone.unconfirmed.erase(at) : std::next(at);
+    }
+    EndConfirm(id, node, tombstone);
+  }
+}
+
+void TombstoneTable::SessionRegistered(const NodeKey& node, uint64_t session) {
+  ForgetConfirms(node, session);
+}
+
+void TombstoneTable::NodeDown(const NodeKey& node) {
+  ForgetConfirms(node, std::numeric_limits<uint64_t>::max());
+}
+
+void TombstoneTable::Expire() {
+  for (int i = 0; i < kMaxExpiredAtOnce && !by_age_.empty(); ++i) {
+    const ObjectId id = by_age_.begin()->second;
+    Tombstone& oldest = *tombstones_.at(id);
+    const bool too_many = tombstones_.size() > context_.options.max_tombstones;
+    if (!too_many && oldest.since + context_.options.tombstone_age > context_.now) return;
+    by_age_.erase(by_age_.begin());
+    oldest.order = 0;
+    if (!too_many && !oldest.unconfirmed.empty()) continue;
+    for (const auto& [entry, session] : oldest.unconfirmed) Unlist(entry.first, id);
+    Erase(id);
+  }
+}
+
+Instant TombstoneTable::NextDeadline() const {
+  if (by_age_.empty()) return Instant::Infinite();
+  const Tombstone& oldest = *tombstones_.at(by_age_.begin()->second);
+  const bool too_many = tombstones_.size() > context_.options.max_tombstones;
+  // What the last turn left over is due now; a deadline in the past would look like a pause.
+  return too_many ? context_.now
+                  : std::max(oldest.since + context_.options.tombstone_age, context_.now);
+}
+
+absl::Status TombstoneTable::CheckInvariants() const {
+  if (ids_.size() != tombstones_.size()) {
+    return absl::InternalError("the ids of tombstones are miscounted");
+  }
+  size_t aging = 0;
+  for (const auto& [id, tombstone] : tombstones_) {
+    const size_t generations = tombstone->generations.size();
+    if (generations == 0 || generations > kMaxTombstoneGenerations) {
+      return absl::InternalError("a tombstone has no generation, or too many");
+    }
+    if (tombstone->order != 0) ++aging;
+    for (const auto& [entry, session] : tombstone->unconfirmed) {
+      const auto listed = unconfirmed_.find(entry.first);
+      if (listed == unconfirmed_.end() || !listed->second.contains(id)) {
+        return absl::InternalError("a tombstone waits for a node that is not listed");
+      }
+    }
+  }
+  if (aging != by_age_.size()) return absl::InternalError("tombstones by age are miscounted");
+  return absl::OkStatus();
+}
+
+}  // namespace phalanx::directory

@@ -1,0 +1,113 @@
+// The deleted generations of a shard, and which nodes have yet to confirm that they dropped their
+// copies of them.
+//
+//   Add ──► recent ──(options.tombstone_age)──► expired, waits for confirmations ──► erased
+//
+// A tombstone refuses its generations, so that a late announcement cannot bring back what a client
+// deleted. It outlives its age until every node that had a copy has confirmed, unless there are
+// more than options.max_tombstones.
+//
+// Owned by DirectoryCore, the only state it changes is its own. Thread rule: the shard's control
+// loop. Invariants
+//  1. A tombstone has 1..64 generations, the one that was deleted last first.
+//  2. A tombstone is in the list by age exactly while its `order` is not 0.
+//  3. A node is listed as unconfirmed for an id exactly while the tombstone waits for the node.
+#ifndef PHALANX_DIRECTORY_OBJECTS_TOMBSTONE_TABLE_H_
+#define PHALANX_DIRECTORY_OBJECTS_TOMBSTONE_TABLE_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "phalanx/object_id.h"
+#include "src/common/ids.h"
+#include "src/common/instant.h"
+#include "src/directory/core/core_context.h"
+#include "src/directory/validate.h"
+
+namespace phalanx::directory {
+
+struct Tombstone {
+  // The generation that was deleted last, then earlier ones and those that stood by. Contains the
+  // id of a reduction that was deleted before a generation of its target was adopted.
+  absl::InlinedVector<Generation, 1> generations;
+  ObjectInfo info;
+  // The nodes that were asked to drop a generation and have not confirmed, with the session in
+  // which they were asked.
+  absl::btree_map<std::pair<NodeKey, Generation>, uint64_t> unconfirmed;
+  // The id was put again: the old generations are refused, but Gets wait for the new one.
+  bool revived = false;
+  Instant since;
+  uint64_t order = 0;  // its place by age; 0 once it has expired
+
+  bool Contains(const Generation& generation) const;
+};
+
+class TombstoneTable {
+ public:
+  explicit TombstoneTable(CoreContext& context) : context_(context) {}
+
+  // Returns nullptr if there is no tombstone of `id`.
+  Tombstone* Find(const ObjectId& id);
+  // Returns the tombstone that refuses this generation, or nullptr.
+  Tombstone* FindRefusing(const ObjectId& id, const Generation& generation);
+  bool Refuses(const ObjectId& id, const Generation& generation) const;
+  // Returns the tombstone of an id that was not put again, or nullptr.
+  const Tombstone* FindDeleted(const ObjectId& id) const;
+
+  // The generation was deleted just now. Drops the oldest generation of a full tombstone.
+  Tombstone& Add(const ObjectId& id, const Generation& generation);
+  // The generation was deleted before those that the tombstone has, or stood by. Does nothing to a
+  // full tombstone but start its age again.
+  Tombstone& AddOlder(const ObjectId& id, const Generation& generation);
+  // The id was put again.
+  void Revive(const ObjectId& id);
+
+  // `node` was asked in its session `session` to drop the generation. Ignored if the tombstone does
+  // not contain the generation any more.
+  void AwaitConfirm(Tombstone& tombstone, const ObjectId& id, const Generation& generation,
+                    const NodeKey& node, uint64_t session);
+  void Confirm(const ObjectId& id, const Generation& generation, const NodeKey& node);
+  // The node has registered in `session`: what it was asked in earlier sessions and did not
+  // register is gone.
+  void SessionRegistered(const NodeKey& node, uint64_t session);
+  void NodeDown(const NodeKey& node);
+
+  // Erases what has expired by context.now, a bounded number per call.
+  void Expire();
+  Instant NextDeadline() const;
+
+  size_t size() const { return tombstones_.size(); }
+  // In the order of ids.
+  const absl::btree_set<ObjectId>& ids() const { return ids_; }
+  absl::Status CheckInvariants() const;
+
+ private:
+  Tombstone& GetOrCreate(const ObjectId& id);
+  void Erase(const ObjectId& id);
+  void RestartAge(Tombstone& tombstone, const ObjectId& id);
+  // Stops waiting for confirmations of a generation.
+  void ForgetConfirms(const ObjectId& id, const Generation& generation, Tombstone& tombstone);
+  // Stops waiting for what the node was asked in sessions before `session`.
+  void ForgetConfirms(const NodeKey& node, uint64_t session);
+  // Updates the node's list, and erases the tombstone if it waited for this confirmation only.
+  void EndConfirm(const ObjectId& id, const NodeKey& node, Tombstone& tombstone);
+  void Unlist(const NodeKey& node, const ObjectId& id);
+
+  CoreContext& context_;
+  // Found by hash: there may be a million, and every message about an object looks here.
+  absl::flat_hash_map<ObjectId, std::unique_ptr<Tombstone>> tombstones_;
+  absl::btree_set<ObjectId> ids_;               // the same ids in order, for the tools
+  absl::btree_map<uint64_t, ObjectId> by_age_;  // by order
+  absl::btree_map<NodeKey, absl::flat_hash_set<ObjectId>> unconfirmed_;  // by node
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_OBJECTS_TOMBSTONE_TABLE_H_

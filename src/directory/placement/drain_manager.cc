@@ -1,0 +1,223 @@
+#include "src/directory/placement/drain_manager.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace phalanx::directory {
+namespace {
+
+// Objects of one draining node that other nodes fetch at a time.
+constexpr size_t kMaxFetches = 64;
+// Nodes compared when a target is chosen.
+constexpr size_t kMaxTargetsCompared = 64;
+// Objects without a target that one turn passes over.
+constexpr size_t kMaxPassedOver = 64;
+// A node that refused to fetch an object is not asked for it again before a pause, which doubles
+// with every refusal.
+constexpr absl::Duration kFirstRefusalPause = absl::Milliseconds(100);
+constexpr absl::Duration kMaxRefusalPause = absl::Seconds(30);
+
+}  // namespace
+
+void DrainManager::SoleCopies::Erase(const ObjectId& id) {
+  fetching.erase(id);
+  queued.erase(id);
+  stuck.erase(id);
+}
+
+bool DrainManager::OnDrain(Node& node) {
+  if (const auto known = draining_.find(node.key); known != draining_.end()) {
+    // The node may have missed the last DrainStatus: it is sent again.
+    known->second.reported.reset();
+    return false;
+  }
+  node.draining = true;
+  SoleCopies& sole = draining_[node.key];
+  for (const ObjectId& id : Sorted(node.objects)) {
+    Object* object = objects_.Find(id);
+    if (object == nullptr) continue;
+    BroadcastTree::Member* member =
+        object->tree == nullptr ? nullptr : object->tree->Find(node.key);
+    if (member != nullptr) object->tree->SetDraining(member, true);
+    OnCopiesChanged(*object);
+  }
+  StartFetches(sole);
+  return true;
+}
+
+void DrainManager::NodeDown(const NodeKey& node) {
+  draining_.erase(node);
+  if (draining_.empty()) refusals_.clear();
+}
+
+void DrainManager::SessionBegins(Node& node) {
+  node.draining = false;
+  const auto found = draining_.find(node.key);
+  if (found == draining_.end()) return;
+  const SoleCopies sole = std::move(found->second);
+  draining_.erase(found);
+  for (const auto* ids : {&sole.fetching, &sole.queued, &sole.stuck}) {
+    for (const ObjectId& id : *ids) {
+      if (Object* object = objects_.Find(id)) OnCopiesChanged(*object);
+    }
+  }
+}
+
+void DrainManager::OnCopiesChanged(Object& object) {
+  if (draining_.empty()) return;
+  bool elsewhere = false;
+  for (const auto& [key, copy] : object.copies) {
+    // A delivered copy is not counted: its node may have no memory for it and withdraw it.
+    const Node* node = copy.complete && !copy.unconfirmed ? nodes_.Find(key) : nullptr;
+    if (node != nullptr && !node->draining) elsewhere = true;
+    if (elsewhere) break;
+  }
+  bool wanted = false;
+  for (auto& [key, leaving] : draining_) {
+    const auto copy = object.copies.find(key);
+    const bool sole =
+        object.adopted && !elsewhere && copy != object.copies.end() && copy->second.complete;
+    wanted = wanted || sole;
+    if (!sole) {
+      leaving.Erase(object.id);
+    } else if (!leaving.fetching.contains(object.id) && !leaving.stuck.contains(object.id)) {
+      leaving.queued.insert(object.id);
+    }
+  }
+  if (!wanted) refusals_.erase(object.id);
+  if (!wanted && object.drain_target.valid()) {
+    const NodeKey target = std::exchange(object.drain_target, NodeKey());
+    objects_.UnlinkNodeIfUnused(target, object);
+  }
+}
+
+void DrainManager::OnNodeLeft(Object& object, const NodeKey& node) {
+  if (object.drain_target != node) return;
+  object.drain_target = NodeKey();
+  objects_.UnlinkNodeIfUnused(node, object);
+  for (auto& [key, leaving] : draining_) {
+    if (leaving.fetching.erase(object.id) != 0) leaving.queued.insert(object.id);
+  }
+}
+
+void DrainManager::OnTimer(const Object& object) {
+  for (auto& [key, leaving] : draining_) {
+    if (leaving.stuck.erase(object.id) != 0) leaving.queued.insert(object.id);
+  }
+}
+
+void DrainManager::OnReleased(const Object& object) {
+  refusals_.erase(object.id);
+  if (Node* target = nodes_.Find(object.drain_target)) target->objects.erase(object.id);
+  for (auto& [key, leaving] : draining_) leaving.Erase(object.id);
+}
+
+void DrainManager::OnRefused(Object& object, const NodeKey& node) {
+  if (object.drain_target != node) return;
+  Refusal& refusal = refusals_[object.id][node];
+  const absl::Duration pause =
+      std::min(kMaxRefusalPause, kFirstRefusalPause * (1 << std::min(refusal.times, 16)));
+  ++refusal.times;
+  refusal.until = context_.now + pause;
+  OnNodeLeft(object, node);
+}
+
+void DrainManager::OnRoomFreed() {
+  if (!draining_.empty()) RetryAll();
+}
+
+bool DrainManager::HasRefused(const Object& object, const NodeKey& key) const {
+  const auto want = object.wants.find(key);
+  if (want != object.wants.end() && object.LacksRoom(want->second)) return true;
+  const auto of_object = refusals_.find(object.id);
+  if (of_object == refusals_.end()) return false;
+  const auto refusal = of_object->second.find(key);
+  return refusal != of_object->second.end() && refusal->second.until > context_.now;
+}
+
+void DrainManager::AwaitRefusers(Object& object) {
+  const auto of_object = refusals_.find(object.id);
+  if (of_object == refusals_.end()) return;
+  for (const auto& [key, refusal] : of_object->second) {
+    if (refusal.until > context_.now) objects_.SetTimer(object, refusal.until);
+  }
+}
+
+Node* DrainManager::ChooseTarget(const Object& object) {
+  // A node with a delivered copy probably has the bytes, and needs no room for them.
+  if (Node* node = objects_.FindUnconfirmed(object, NodeKey())) return node;
+  Node* best = nullptr;
+  uint64_t most_room = 0;
+  size_t compared = 0;
+  // Begins at another node for each object, so that a large cluster does not always use the same
+  // few; the same in every replay.
+  const auto& nodes = nodes_.all();
+  auto at = nodes.lower_bound(NodeKey{object.id.ShardHash(), 0});
+  for (size_t i = 0; i < nodes.size() && compared < kMaxTargetsCompared; ++i, ++at) {
+    if (at == nodes.end()) at = nodes.begin();
+    Node& node = *at->second;
+    if (!node.connected || node.draining || node.registering) continue;
+    ++compared;
+    if (HasRefused(object, node.key)) continue;
+    // A node that does not report a capacity is assumed to hold anything.
+    const uint64_t capacity = node.info.capacity_bytes();
+    const uint64_t used = std::min(capacity, node.info.used_bytes());
+    const uint64_t room = capacity == 0 ? kMaxObjectBytes : capacity - used;
+    if (room < object.info.size_bytes || (best != nullptr && room <= most_room)) continue;
+    best = &node;
+    most_room = room;
+  }
+  return best;
+}
+
+void DrainManager::StartFetches(SoleCopies& sole) {
+  size_t passed_over = 0;
+  while (sole.fetching.size() < kMaxFetches && passed_over < kMaxPassedOver &&
+         !sole.queued.empty()) {
+    const ObjectId id = *sole.queued.begin();
+    Object& object = *objects_.Find(id);
+    if (!object.drain_target.valid()) {
+      Node* target = ChooseTarget(object);
+      if (target == nullptr) {
+        // Smaller objects may fit.
+        ++passed_over;
+        sole.queued.erase(id);
+        sole.stuck.insert(id);
+        AwaitRefusers(object);
+        continue;
+      }
+      object.drain_target = target->key;
+      target->objects.insert(id);
+      outbox_.SendFetch(target->key, id, context_.NewPlan(), /*keep=*/true);
+    }
+    sole.queued.erase(id);
+    sole.fetching.insert(id);
+  }
+}
+
+void DrainManager::RetryAll() {
+  for (auto& [key, leaving] : draining_) {
+    leaving.queued.merge(leaving.stuck);
+    leaving.stuck.clear();
+  }
+  for (auto& [key, leaving] : draining_) StartFetches(leaving);
+}
+
+void DrainManager::ReportProgress() {
+  for (auto& [key, leaving] : draining_) {
+    StartFetches(leaving);
+    if (leaving.reported == leaving.size()) continue;
+    leaving.reported = leaving.size();
+    v1::DrainStatus& status = *outbox_.Send(key).mutable_drain_status();
+    status.set_objects_left(leaving.size());
+    if (leaving.stuck.empty()) continue;
+    const ObjectId& stuck = *leaving.stuck.begin();
+    status.set_message(absl::StrCat("object ", stuck.hex(), " of ",
+                                    objects_.Find(stuck)->info.size_bytes,
+                                    " bytes: no other node has room for it"));
+  }
+}
+
+}  // namespace phalanx::directory

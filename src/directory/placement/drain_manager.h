@@ -1,0 +1,90 @@
+// Draining nodes: every object of which a draining node has the only complete copy is fetched by a
+// node that stays, before the draining node leaves.
+//
+//   sole copies of a draining node:  queued ──► fetching (another node was asked) ──► gone
+//                                      ▲  └──► stuck (no node has room) ──┐
+//                                      └── room was freed, a timer fired ─┘
+//
+// Invariants
+//  1. At most kMaxFetches objects of one draining node are being fetched.
+//  2. One node at a time is asked to fetch an object (Object::drain_target). A node that refused is
+//     not asked again before a pause, which doubles with every refusal.
+//
+// Owned by DirectoryCore. Thread rule: the shard's control loop; no I/O, replays from its inputs.
+#ifndef PHALANX_DIRECTORY_PLACEMENT_DRAIN_MANAGER_H_
+#define PHALANX_DIRECTORY_PLACEMENT_DRAIN_MANAGER_H_
+
+#include <cstddef>
+#include <optional>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/status/status.h"
+#include "phalanx/object_id.h"
+#include "src/common/ids.h"
+#include "src/common/instant.h"
+#include "src/directory/objects/object_table.h"
+#include "src/directory/pulls/pull_scheduler.h"
+
+namespace phalanx::directory {
+
+class DrainManager final : public ObjectDrains, public PullListener {
+ public:
+  DrainManager(CoreContext& context, NodeTable& nodes, Outbox& outbox, ObjectTable& objects)
+      : context_(context), nodes_(nodes), outbox_(outbox), objects_(objects) {}
+
+  // The node asks to leave. Returns false if it is draining already.
+  bool OnDrain(Node& node);
+  void NodeDown(const NodeKey& node);
+  // A new session of a draining node begins: it drains only if it asks again.
+  void SessionBegins(Node& node);
+  // Room may have been freed on a node: objects that no node had room for are tried again.
+  void RetryAll();
+  // Asks for more fetches, and notifies each draining node when its number of objects has changed.
+  void ReportProgress();
+
+  // ---- ObjectDrains
+  void OnCopiesChanged(Object& object) override;
+  void OnNodeLeft(Object& object, const NodeKey& node) override;
+  void OnTimer(const Object& object) override;
+  void OnReleased(const Object& object) override;
+
+  // ---- PullListener
+  void OnRefused(Object& object, const NodeKey& node) override;
+  void OnRoomFreed() override;
+
+ private:
+  // The objects of which one draining node has the only complete copy.
+  struct SoleCopies {
+    absl::btree_set<ObjectId> fetching;
+    absl::btree_set<ObjectId> queued;
+    absl::btree_set<ObjectId> stuck;
+    std::optional<size_t> reported;  // how many there were in the last DrainStatus
+
+    void Erase(const ObjectId& id);
+    size_t size() const { return fetching.size() + queued.size() + stuck.size(); }
+  };
+  // A node that could not fetch an object.
+  struct Refusal {
+    int times = 0;
+    Instant until;
+  };
+
+  void StartFetches(SoleCopies& sole);
+  // The node with the most room that stays and has not refused the object lately, or nullptr.
+  Node* ChooseTarget(const Object& object);
+  bool HasRefused(const Object& object, const NodeKey& key) const;
+  // Sets the object's timer to the time at which a node that refused it can be asked again.
+  void AwaitRefusers(Object& object);
+
+  CoreContext& context_;
+  NodeTable& nodes_;
+  Outbox& outbox_;
+  ObjectTable& objects_;
+  absl::btree_map<NodeKey, SoleCopies> draining_;
+  absl::btree_map<ObjectId, absl::btree_map<NodeKey, Refusal>> refusals_;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_PLACEMENT_DRAIN_MANAGER_H_

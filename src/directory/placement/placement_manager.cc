@@ -1,0 +1,253 @@
+#include "src/directory/placement/placement_manager.h"
+
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/common/status_macros.h"
+#include "src/directory/placement/policy_messages.h"
+
+namespace phalanx::directory {
+
+PlacementManager::PlacementManager(const Parts& parts)
+    : context_(parts.context),
+      nodes_(parts.nodes),
+      outbox_(parts.outbox),
+      gate_(parts.gate),
+      objects_(parts.objects),
+      tombstones_(parts.tombstones),
+      losses_(parts.losses),
+      placements_(parts.placements) {}
+
+absl::Status PlacementManager::OnBroadcast(Node& node, const v1::BroadcastRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  if (m.end()) {
+    placements_.Leave(id, node.key, m.request_id());
+    // One that has not begun does so all the same; nobody waits for it.
+    gate_.CancelBroadcast(node.key, m.request_id());
+    return absl::OkStatus();
+  }
+  if (!m.stop()) PHALANX_RETURN_IF_ERROR(ParseNodeNames(m.nodes()).status());
+  PHALANX_RETURN_IF_ERROR(ParsePolicy(m.mark()).status());
+  if (!gate_.learning()) {
+    BeginBroadcast(node, m);
+  } else if (!gate_.Defer(DeferredBroadcast{node.key, node.session, m})) {
+    v1::BroadcastReply& reply = *outbox_.Send(node.key).mutable_broadcast_reply();
+    reply.set_request_id(m.request_id());
+    reply.set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
+    reply.set_message("too many broadcasts wait for the end of the shard's first lease already");
+  }
+  return absl::OkStatus();
+}
+
+void PlacementManager::BeginBroadcast(Node& node, const v1::BroadcastRequest& m) {
+  const ObjectId id = *ParseObjectId(m.object_id());
+  const auto answer = [&](const absl::Status& status) {
+    v1::BroadcastReply& reply = *outbox_.Send(node.key).mutable_broadcast_reply();
+    reply.set_request_id(m.request_id());
+    if (status.ok()) return;
+    reply.set_code(static_cast<int>(status.code()));
+    reply.set_message(absl::StrCat("object ", id.hex(), ": ", status.message()));
+  };
+  const Object* object = objects_.Find(id);
+  const bool there = object != nullptr && object->adopted;
+  // Also of what is lost, which would be sticky again when it is put again; and of what somebody
+  // who is away was told by an earlier life of the shard.
+  if (m.stop() && (placements_.MarkOf(id) != nullptr || (there && !context_.options.first_life))) {
+    placements_.Stop(id);
+    return answer(absl::OkStatus());
+  }
+  const LostObject* lost = losses_.Find(id);
+  if (m.stop() && lost != nullptr && lost->policy.on()) {
+    losses_.SetPolicy(id, placements_.MintStop());
+    return answer(absl::OkStatus());
+  }
+  if (!there && tombstones_.FindDeleted(id) != nullptr)
+    return answer(absl::NotFoundError("it was deleted"));
+  if (!there && m.begun()) return answer(absl::DataLossError("no copy of it is left"));
+  if (!there) return answer(absl::NotFoundError("nothing was put under this id"));
+  if (m.stop()) return answer(absl::OkStatus());
+  MergePolicy(m);
+  absl::btree_set<absl::string_view> names(m.nodes().begin(), m.nodes().end());
+  const std::vector<Node*> called = nodes_.Named(names);
+  if (!names.empty() && !m.sticky() && !m.begun()) {
+    v1::BroadcastReply& reply = *outbox_.Send(node.key).mutable_broadcast_reply();
+    reply.set_request_id(m.request_id());
+    reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
+    reply.set_message(UnknownNodesMessage(id, names));
+    return;
+  }
+  uint32_t arrived = 0;
+  absl::btree_set<NodeKey> missing;
+  for (const Node* other : called) {
+    if (object->HasConfirmedCopy(other->key)) {
+      ++arrived;
+    } else if (!other->draining) {
+      missing.insert(other->key);
+    }
+  }
+  const Broadcasts::Asker asker{node.key, m.request_id(),
+                                absl::btree_set<std::string>(m.nodes().begin(), m.nodes().end()),
+                                m.sticky(), m.begun()};
+  const absl::Status begun = placements_.Ask(id, asker, arrived, std::move(missing), Lacks());
+  if (!begun.ok()) answer(begun);
+}
+
+void PlacementManager::NodeLeaves(const Node& node) {
+  placements_.NodeLeaves(node.key, [this](const ObjectId& id, const NodeKey& key) {
+    const Object* object = objects_.Find(id);
+    if (object == nullptr) return false;
+    const auto want = object->wants.find(key);
+    return want != object->wants.end() && want->second.pulling;
+  });
+}
+
+void PlacementManager::RunPending() {
+  if (placements_.walking()) {
+    placements_.Walk(Lacks());
+  }
+  for (const BroadcastEffect& effect : placements_.TakeEffects()) {
+    std::visit([this](const auto& decided) { Apply(decided); }, effect);
+  }
+}
+
+void PlacementManager::Apply(const OrderFetch& effect) {
+  // It may have ended in the same turn.
+  if (!placements_.IsOrdered(effect.id, effect.to)) return;
+  const PlanId plan = context_.NewPlan();
+  outbox_.SendFetch(effect.to, effect.id, plan, /*keep=*/false);
+  placements_.Ordered(effect.id, effect.to, plan);
+}
+
+void PlacementManager::Apply(const TellMark& effect) {
+  const Object* object = objects_.Find(effect.id);
+  const BroadcastMark* policy = placements_.MarkOf(effect.id);
+  if (object == nullptr || policy == nullptr) return;
+  for (const auto& [key, copy] : object->copies) {
+    if (effect.only.has_value() && *effect.only != key) continue;
+    // What is stale is told when its node registers it.
+    const bool has = (copy.complete || copy.writer) && !copy.stale;
+    if (has && copy.registered_stamp != policy->stamp) SendPolicy(*object, key, *policy);
+  }
+}
+
+void PlacementManager::Apply(const TellBegun& effect) {
+  if (nodes_.Find(effect.node) == nullptr) return;
+  v1::BroadcastBegun& begun = *outbox_.Send(effect.node).mutable_broadcast_begun();
+  begun.set_request_id(effect.request_id);
+  if (effect.mark.stamp != 0) ToProto(effect.mark, begun.mutable_mark());
+}
+
+void PlacementManager::SendPolicy(const Object& object, const NodeKey& key,
+                                  const BroadcastMark& policy) {
+  v1::Sticky& sticky = *outbox_.Send(key).mutable_sticky();
+  sticky.set_object_id(object.id.binary().data(), ObjectId::kSize);
+  ToProto(object.generation, sticky.mutable_generation());
+  ToProto(policy, sticky.mutable_mark());
+}
+
+void PlacementManager::Apply(const AnswerBroadcast& effect) {
+  if (nodes_.Find(effect.node) == nullptr) return;
+  v1::BroadcastReply& reply = *outbox_.Send(effect.node).mutable_broadcast_reply();
+  reply.set_request_id(effect.request_id);
+  reply.set_nodes(effect.arrived);
+  absl::Status status = effect.why;
+  const Object* object = objects_.Find(effect.id);
+  const bool lost = object == nullptr || (object->complete_copies == 0 && !object->has_writer());
+  if (status.ok() && effect.refused > 0 && lost) {
+    status = absl::DataLossError("no complete copy of it is left");
+  } else if (status.ok() && effect.refused > 0) {
+    const size_t more = effect.refused - effect.refusers.size();
+    status = absl::ResourceExhaustedError(
+        absl::StrCat(effect.refused, " of ", effect.arrived + effect.refused,
+                     " nodes have not taken it: ", absl::StrJoin(effect.refusers, ", "),
+                     more == 0 ? "" : absl::StrCat(", and ", more, " more")));
+  }
+  if (status.ok()) return;
+  reply.set_code(static_cast<int>(status.code()));
+  reply.set_message(absl::StrCat("object ", effect.id.hex(), ": ", status.message()));
+}
+
+void PlacementManager::CountNamed(const Object& object, absl::Span<const std::string> names,
+                                  v1::QueryReply& out) {
+  absl::btree_set<absl::string_view> left(names.begin(), names.end());
+  uint32_t named = 0;
+  uint32_t complete = 0;
+  uint64_t bytes = 0;
+  uint32_t without_room = 0;
+  for (const Node* node : nodes_.Named(left)) {
+    const auto copy = object.copies.find(node->key);
+    const bool there = object.HasConfirmedCopy(node->key);
+    if (!there && node->draining) continue;
+    ++named;
+    if (there) {
+      ++complete;
+      bytes += object.info.size_bytes;
+    } else if (copy != object.copies.end() && !copy->second.complete) {
+      for (const uint64_t watermark : copy->second.watermarks) bytes += watermark;
+    }
+    const auto want = object.wants.find(node->key);
+    const bool waits = want != object.wants.end() && object.LacksRoom(want->second);
+    if (!there && (waits || placements_.RefusedBy(object.id, node->key))) ++without_room;
+  }
+  out.set_named(named);
+  out.set_named_complete(complete);
+  out.set_named_bytes(bytes);
+  out.set_named_without_room(without_room);
+}
+
+absl::Status PlacementManager::OnPrefetch(Node& node, const v1::PrefetchRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  absl::btree_set<absl::string_view> names(m.nodes().begin(), m.nodes().end());
+  const bool everybody = names.erase("*") != 0;
+  const Object* object = objects_.Find(id);
+  uint32_t asked = 0;
+  for (const auto& [key, other] : nodes_.all()) {
+    const bool named = names.erase(other->info.name()) != 0;
+    if (!named && !everybody) continue;
+    ++asked;
+    const auto has = [&key = key, object] {
+      if (object == nullptr) return false;
+      const auto copy = object->copies.find(key);
+      return object->wants.contains(key) ||
+             (copy != object->copies.end() && copy->second.complete && !copy->second.stale);
+    };
+    if (!has()) outbox_.SendFetch(key, id, context_.NewPlan(), /*keep=*/false);
+  }
+  v1::PrefetchReply& reply = *outbox_.Send(node.key).mutable_prefetch_reply();
+  reply.set_request_id(m.request_id());
+  reply.set_nodes(asked);
+  if (!names.empty()) {
+    reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
+    reply.set_message(UnknownNodesMessage(id, names));
+  }
+  return absl::OkStatus();
+}
+
+void PlacementManager::MergePolicy(const v1::BroadcastRequest& m) {
+  const ObjectId id = *ParseObjectId(m.object_id());
+  const Object* object = objects_.Find(id);
+  const BroadcastMark policy = *ParsePolicy(m.mark());
+  if (!m.begun() || policy.stamp == 0 || object == nullptr || !object->adopted) return;
+  placements_.Merge(id, policy, Lacks());
+}
+
+void PlacementManager::EndLearning() {
+  for (const auto& [key, node] : nodes_.all()) {
+    if (!node->registering) placements_.NodeJoined(key, node->info.name());
+  }
+  const std::vector<DeferredBroadcast> deferred = gate_.TakeBroadcasts();
+  // Broadcasts that began in an earlier life of the shard came before all others.
+  for (const DeferredBroadcast& broadcast : deferred) MergePolicy(broadcast.request);
+  for (const DeferredBroadcast& broadcast : deferred) {
+    const v1::BroadcastRequest& m = broadcast.request;
+    Node* node = nodes_.Find(broadcast.node);
+    // A node repeats its requests in a new session.
+    if (node != nullptr && node->session == broadcast.session) BeginBroadcast(*node, m);
+    if (!broadcast.cancelled) continue;
+    placements_.Leave(*ParseObjectId(m.object_id()), broadcast.node, m.request_id());
+  }
+}
+
+}  // namespace phalanx::directory

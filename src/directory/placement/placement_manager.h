@@ -1,0 +1,84 @@
+// Broadcasts as nodes request them: which nodes are to have which object, now or whenever they
+// join.
+//
+//   BroadcastRequest ──► placement table ──► OrderFetch: the node is asked to fetch the object
+//                                       ├──► TellMark: holders are sent the placement policy
+//                                       └──► AnswerBroadcast: the requester is answered
+//
+// The placement table decides which nodes are ordered; this class feeds it with requests and
+// applies its effects. A node that is ordered wants the object like any other node, so
+// PullScheduler plans the transfer.
+//
+// Owned by DirectoryCore. Thread rule: the shard's control loop; no I/O, replays from its inputs.
+#ifndef PHALANX_DIRECTORY_PLACEMENT_PLACEMENT_MANAGER_H_
+#define PHALANX_DIRECTORY_PLACEMENT_PLACEMENT_MANAGER_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "phalanx/object_id.h"
+#include "phalanx/v1/directory.pb.h"
+#include "src/common/ids.h"
+#include "src/directory/broadcasts/broadcasts.h"
+#include "src/directory/objects/object_table.h"
+
+namespace phalanx::directory {
+
+class PlacementManager {
+ public:
+  // What the manager stands on; all of them outlive it.
+  struct Parts {
+    CoreContext& context;
+    NodeTable& nodes;
+    Outbox& outbox;
+    RecoveryGate& gate;
+    ObjectTable& objects;
+    const TombstoneTable& tombstones;
+    LossTable& losses;
+    Broadcasts& placements;
+  };
+
+  explicit PlacementManager(const Parts& parts);
+
+  // ---- messages of nodes. InvalidArgument names the field; nothing is changed then.
+  absl::Status OnBroadcast(Node& node, const v1::BroadcastRequest& m);
+  absl::Status OnPrefetch(Node& node, const v1::PrefetchRequest& m);
+
+  // The gate has opened: broadcasts that waited begin.
+  void EndLearning();
+  // The node is draining: it is waited for only if it is receiving the object already.
+  void NodeLeaves(const Node& node);
+  // Continues the walks over objects and applies what the placement table has decided.
+  void RunPending();
+  // Fills in how many of the named nodes have the object, and how many of its bytes.
+  void CountNamed(const Object& object, absl::Span<const std::string> names, v1::QueryReply& out);
+
+ private:
+  void BeginBroadcast(Node& node, const v1::BroadcastRequest& m);
+  // A requester that repeats its request knows the policy that its first request made.
+  void MergePolicy(const v1::BroadcastRequest& m);
+  auto Lacks() const {
+    return [this](const ObjectId& id, const NodeKey& node) { return objects_.LacksCopy(id, node); };
+  }
+
+  void Apply(const OrderFetch& effect);
+  void Apply(const TellMark& effect);
+  void Apply(const TellBegun& effect);
+  void Apply(const AnswerBroadcast& effect);
+  void SendPolicy(const Object& object, const NodeKey& key, const BroadcastMark& policy);
+
+  CoreContext& context_;
+  NodeTable& nodes_;
+  Outbox& outbox_;
+  RecoveryGate& gate_;
+  ObjectTable& objects_;
+  const TombstoneTable& tombstones_;
+  LossTable& losses_;
+  Broadcasts& placements_;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_PLACEMENT_PLACEMENT_MANAGER_H_

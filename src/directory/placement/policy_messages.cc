@@ -1,0 +1,22 @@
+#include "src/directory/placement/policy_messages.h"
+
+#include "src/common/status_macros.h"
+#include "src/directory/validate.h"
+
+namespace phalanx::directory {
+
+absl::StatusOr<BroadcastMark> ParsePolicy(const v1::StickyMark& mark) {
+  if (mark.stamp() == 0 || mark.stamp() > Broadcasts::kMaxStamp) return BroadcastMark();
+  BroadcastMark parsed{mark.stamp(), {}};
+  if (mark.nodes_size() > 0) {
+    PHALANX_ASSIGN_OR_RETURN(parsed.nodes, ParseNodeNames(mark.nodes()));
+  }
+  return parsed;
+}
+
+void ToProto(const BroadcastMark& policy, v1::StickyMark* out) {
+  out->set_stamp(policy.stamp);
+  out->mutable_nodes()->Add(policy.nodes.begin(), policy.nodes.end());
+}
+
+}  // namespace phalanx::directory

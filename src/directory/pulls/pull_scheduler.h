@@ -1,0 +1,169 @@
+// Wants, plans and reports: from "this node wants the object" to "its copy is complete".
+//
+//   Want ──► waiting ──Serve──► inline bytes are sent (Deliver)
+//              ▲  │        └──► a sender is assigned (Assign) ──► pulling ──PullReport──► complete
+//              │  └── waits for a neighbour, for memory, for its session
+//              └───── Requeue: the pull failed, its sender left, or a better sender was found
+//
+// Plans are made by BroadcastPlanner over the tree of each object. PullScheduler applies them: it
+// writes the section of Object that object.h gives it, the pulls of a Node, and the progress that
+// receivers report into copies.
+//
+// Invariants (CheckInvariants)
+//  1. A want either waits or pulls; a pull has a feed in the tree or a sender that has not
+//  registered.
+//  2. A node that can be served does not wait: every change is followed by Plan.
+//  3. A node neither wants an object of which it holds a complete copy, nor pulls one for which it
+//  has
+//     no memory.
+//  4. At most options.max_waiting wants are open.
+//
+// Owned by DirectoryCore. Thread rule: the shard's control loop; no I/O, replays from its inputs.
+#ifndef PHALANX_DIRECTORY_PULLS_PULL_SCHEDULER_H_
+#define PHALANX_DIRECTORY_PULLS_PULL_SCHEDULER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "phalanx/object_id.h"
+#include "phalanx/v1/directory.pb.h"
+#include "src/common/ids.h"
+#include "src/common/instant.h"
+#include "src/directory/broadcast_planner.h"
+#include "src/directory/broadcast_tree.h"
+#include "src/directory/objects/object_table.h"
+
+namespace phalanx::directory {
+
+// What a PullScheduler reports upwards. Implemented by DrainManager.
+class PullListener {
+ public:
+  virtual ~PullListener() = default;
+  // The node will not fetch the object: it has no memory for it, or was told not to.
+  virtual void OnRefused(Object& object, const NodeKey& node) = 0;
+  // A node uses less memory than before.
+  virtual void OnRoomFreed() = 0;
+};
+
+class PullScheduler final : public ObjectPulls {
+ public:
+  // What the scheduler stands on; all of them outlive it.
+  struct Parts {
+    CoreContext& context;
+    NodeTable& nodes;
+    Outbox& outbox;
+    const RecoveryGate& gate;
+    ObjectTable& objects;
+    TombstoneTable& tombstones;
+    const FailureTable& failures;
+    InlineCache& inline_cache;
+    Broadcasts& placements;
+  };
+
+  PullScheduler(const Parts& parts, PullListener& listener);
+
+  // ---- messages of nodes. InvalidArgument names the field; nothing is changed then.
+  absl::Status OnWant(Node& node, const v1::Want& m);
+  absl::Status OnUnwant(Node& node, const v1::Unwant& m);
+  absl::Status OnRegisterWant(Node& node, const v1::RegisterWant& m);
+  absl::Status OnPullReport(Node& node, const v1::PullReport& m);
+  absl::Status OnProgress(Node& node, const v1::Progress& m);
+
+  // ---- ObjectPulls
+  void Plan(Object& object) override;
+  void OnCopyComplete(Object& object, const NodeKey& node) override;
+  void OnCopyRemoved(Object& object, const NodeKey& node) override;
+  void OnCopyRegistered(Object& object, const NodeKey& node, bool connected) override;
+  void SetConnected(Object& object, const NodeKey& node, bool connected) override;
+  void Postpone(Object& object, const NodeKey& node) override;
+  void Requeue(Object& object, const NodeKey& key) override;
+  void EndWant(Object& object, const NodeKey& key) override;
+  bool AdmitRegisteredWant(Object& object, Node& node) override;
+  void AdmitOutsidePulls(Object& object, const NodeKey& sender) override;
+  void RequeueOutsidePulls(Object& object) override;
+  void RefuseWants(Object& object) override;
+  void DropTree(Object& object) override { object.tree.reset(); }
+  void DropTreeIfIdle(Object& object) override;
+
+  void Tick() { planner_.Tick(context_.now); }
+
+  const BroadcastPlanner& planner() const { return planner_; }
+  size_t waiting_wants() const { return waiting_wants_; }
+  absl::Status CheckInvariants() const;
+
+ private:
+  // One pass over the nodes that wait for an object.
+  struct Round {
+    // The nodes that wait and can be served, the current one among them; counted when first needed.
+    std::optional<size_t> left;
+    bool awaits_neighbour = false;  // a node waits for its neighbour
+  };
+
+  // Answers the want if that is possible at once, else keeps it.
+  void AddWant(Object& object, Node& node, const Want& asked);
+  // Removes a copy that only a pull had made: without the pull, its receivers would wait for it.
+  void RemovePartialCopy(Object& object, const NodeKey& key);
+
+  // ---- serving
+  bool MayBeServed(const Object& object, const NodeKey& key) const;
+  void PlanRound(Object& object, Round& round);
+  // Sends the bytes or assigns a sender. Returns false if no node can be served.
+  bool Serve(Object& object, Node& node, Want& want, Round& round);
+  void Deliver(Object& object, Node& node, bool keep);
+  // Returns true if the cached bytes are sent without comparing with a sender.
+  bool DeliversAtOnce(const Object& object) const;
+  // Returns true if sending the cached bytes is faster than the sender in `choice`.
+  bool PrefersInline(const Object& object, const Node& receiver,
+                     const BroadcastPlanner::Choice& choice) const;
+  // The node that made the want's affinity object; invalid if the want names none or it does not
+  // help.
+  NodeKey NeighbourOf(const Object& object, const NodeKey& key, const Want& want);
+  // Returns true while the want waits for its neighbour to receive some of the object.
+  bool AwaitsNeighbour(const Object& object, const NodeKey& key, Want& want);
+  void Assign(Object& object, Node& node, Want& want, BroadcastTree::Member* sender,
+              Instant finish);
+
+  // ---- the tree
+  BroadcastTree& Tree(Object& object);
+  BroadcastTree::Member* Join(Object& object, const NodeKey& key, const Copy& copy);
+  // The receiver's pull ends; `completed`: because it has every byte.
+  void EndFeeds(Object& object, const NodeKey& receiver, bool completed = false);
+  void RequeueReceivers(Object& object, const BroadcastTree::Member& sender);
+  // Two nodes cannot reach each other: if only descendants of the receiver are left to pull from,
+  // they are requeued and the receiver can pull from them.
+  void SwapWithDescendants(Object& object, const NodeKey& receiver);
+  // Returns true if `sender` was listed and feeds the want in the tree now.
+  bool LinkRegisteredPull(Object& object, Node& node, Want& want, const NodeKey& sender);
+
+  // ---- reports (pull_reports.cc)
+  bool ReportsCurrentPull(const Object& object, const NodeKey& key, PlanId plan) const;
+  void RefuseCompletion(Node& node, const ObjectId& id, const Generation& generation);
+  void MeasurePull(Object& object, const NodeKey& receiver, const v1::PullReport& m);
+  void PullFailed(Object& object, Node& node, Want& want, const v1::PullReport& m);
+  void NotePullProgress(Node& node, const v1::Progress::Pull& pull);
+  // Assigns another sender to a receiver whose sender delivers too little, if there is a better
+  // one.
+  void ReplaceSlowSender(Object& object, BroadcastTree::Member* receiver);
+
+  absl::Status CheckWants(const Object& object) const;
+
+  CoreContext& context_;
+  NodeTable& nodes_;
+  Outbox& outbox_;
+  const RecoveryGate& gate_;
+  ObjectTable& objects_;
+  TombstoneTable& tombstones_;
+  const FailureTable& failures_;
+  InlineCache& inline_cache_;
+  Broadcasts& placements_;
+  PullListener& listener_;
+  BroadcastPlanner planner_;
+  size_t open_wants_ = 0;
+  size_t waiting_wants_ = 0;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_PULLS_PULL_SCHEDULER_H_

@@ -1,0 +1,111 @@
+#include "src/directory/reductions/fold_dispatcher.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "src/directory/reduce_messages.h"
+#include "src/directory/reduce_result.h"
+namespace phalanx::directory {
+
+FoldDispatcher::FoldDispatcher(const ReductionParts& parts, SourceWatcher& watcher,
+                               ReductionDescriptors& descriptors)
+    : context_(parts.context),
+      nodes_(parts.nodes),
+      outbox_(parts.outbox),
+      watcher_(watcher),
+      descriptors_(descriptors) {}
+
+void FoldDispatcher::Apply(Reduction& reduction, const PlaceFold& effect) {
+  if (nodes_.Find(effect.node) == nullptr) return;
+  ++context_.counters.folds_placed;
+  FillFold(reduction, effect.task, outbox_.Send(effect.node).mutable_fold());
+  Reduction::Placed& placed = reduction.placed[{effect.node, effect.task.version}];
+  placed.registered = true;
+  if (effect.task.root && effect.task.committed) reduction.commit.sent_to.insert(effect.node);
+  descriptors_.SendToReplica(reduction, effect.node);
+}
+
+void FoldDispatcher::FillFold(const Reduction& reduction, const FoldTask& task, v1::Fold* out) {
+  const ReduceSpec& spec = reduction.plan.spec();
+  out->set_object_id(reduction.target.binary().data(), ObjectId::kSize);
+  ToProto(task.version, out->mutable_version());
+  ToProto(reduction.identity.id, out->mutable_begun());
+  out->set_slot(static_cast<uint32_t>(task.slot));
+  out->set_slots(static_cast<uint32_t>(task.slots));
+  out->set_degree(static_cast<uint32_t>(task.degree));
+  out->set_dtype(ToProto(spec.elements, out->mutable_runs()));
+  out->set_op(static_cast<uint32_t>(spec.op));
+  out->set_planned(task.planned);
+  out->set_range_offset(spec.range_offset);
+  out->set_size_bytes(task.size_bytes);
+  out->set_root(task.root);
+  out->set_committed(task.committed);
+  for (const FoldInput& input : task.inputs) {
+    v1::Fold::Input& to = *out->add_inputs();
+    ToProto(input.generation, to.mutable_generation());
+    if (input.kind == FoldInput::Kind::kSlot) {
+      ToProto(input.node, to.mutable_sender());
+      if (const Node* node = nodes_.Find(input.node)) to.set_sender_address(node->info.address());
+      continue;
+    }
+    // A fold that is committed in advance must not depend on a source that may be gone when the
+    // order arrives.
+    std::optional<absl::string_view> bytes;
+    if (input.kind == FoldInput::Kind::kInline || task.committed) {
+      bytes = watcher_.InlineBytesOf(reduction, input, task.size_bytes);
+    }
+    if (input.kind == FoldInput::Kind::kSource && !bytes.has_value()) {
+      to.set_source_id(input.source.binary().data(), ObjectId::kSize);
+      continue;
+    }
+    to.set_has_inline(true);
+    if (bytes.has_value()) {
+      outbox_.AddInlineBytes(bytes->size());
+      to.set_inline_bytes(std::string(*bytes));
+    }
+  }
+  if (!task.root) return;
+  out->set_owned(reduction.owned);
+  std::string from;
+  for (const ObjectId& source : task.reduced_from) {
+    from.append(source.binary().data(), ObjectId::kSize);
+  }
+  out->set_reduced_from(std::move(from));
+  out->set_metadata(task.metadata);
+  out->set_asked_for(ReduceRecord(spec).Encode());
+}
+
+void FoldDispatcher::SendDrop(const NodeKey& to, const ObjectId& target,
+                              const Generation& version) {
+  if (nodes_.Find(to) == nullptr) return;
+  v1::FoldDrop& drop = *outbox_.Send(to).mutable_fold_drop();
+  drop.set_object_id(target.binary().data(), ObjectId::kSize);
+  ToProto(version, drop.mutable_version());
+}
+
+void FoldDispatcher::Apply(Reduction& reduction, const DropFold& effect) {
+  reduction.placed.erase({effect.node, effect.version});
+  ++context_.counters.folds_dropped;
+  SendDrop(effect.node, reduction.target, effect.version);
+}
+
+void FoldDispatcher::Apply(Reduction& reduction, const CommitFold& effect) {
+  reduction.commit.open_root = Generation();
+  if (nodes_.Find(effect.node) == nullptr) return;
+  SendCommit(reduction, effect.node, effect.version);
+}
+
+void FoldDispatcher::SendCommit(Reduction& reduction, const NodeKey& to,
+                                const Generation& version) {
+  reduction.commit.sent_to.insert(to);
+  v1::FoldCommit& commit = *outbox_.Send(to).mutable_fold_commit();
+  commit.set_object_id(reduction.target.binary().data(), ObjectId::kSize);
+  ToProto(version, commit.mutable_version());
+}
+
+void FoldDispatcher::Repeat(const Reduction& reduction, const FoldTask& task, const NodeKey& to) {
+  FillFold(reduction, task, outbox_.Send(to).mutable_fold());
+}
+
+}  // namespace phalanx::directory

@@ -1,0 +1,44 @@
+// The orders to nodes about folds: place, drop, commit.
+//
+// Owned by ReductionManager. Thread rule: the shard's control loop; no I/O.
+#ifndef PHALANX_DIRECTORY_REDUCTIONS_FOLD_DISPATCHER_H_
+#define PHALANX_DIRECTORY_REDUCTIONS_FOLD_DISPATCHER_H_
+
+#include "phalanx/object_id.h"
+#include "phalanx/v1/directory.pb.h"
+#include "src/common/ids.h"
+#include "src/directory/reductions/reduction.h"
+#include "src/directory/reductions/reduction_descriptors.h"
+#include "src/directory/reductions/reduction_parts.h"
+#include "src/directory/reductions/source_watcher.h"
+
+namespace phalanx::directory {
+
+class FoldDispatcher {
+ public:
+  FoldDispatcher(const ReductionParts& parts, SourceWatcher& watcher,
+                 ReductionDescriptors& descriptors);
+
+  // Apply what the plan decided. Nothing is sent to a node without a session.
+  void Apply(Reduction& reduction, const PlaceFold& effect);
+  void Apply(Reduction& reduction, const DropFold& effect);
+  void Apply(Reduction& reduction, const CommitFold& effect);
+
+  // Sends the order to fold again, to a node that registered the fold.
+  void Repeat(const Reduction& reduction, const FoldTask& task, const NodeKey& to);
+  void SendDrop(const NodeKey& to, const ObjectId& target, const Generation& version);
+  void SendCommit(Reduction& reduction, const NodeKey& to, const Generation& version);
+
+ private:
+  void FillFold(const Reduction& reduction, const FoldTask& task, v1::Fold* out);
+
+  CoreContext& context_;
+  NodeTable& nodes_;
+  Outbox& outbox_;
+  SourceWatcher& watcher_;
+  ReductionDescriptors& descriptors_;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_REDUCTIONS_FOLD_DISPATCHER_H_

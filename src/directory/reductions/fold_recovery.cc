@@ -1,0 +1,126 @@
+#include "src/directory/reductions/fold_recovery.h"
+
+#include <utility>
+
+#include "src/common/status_macros.h"
+#include "src/common/version.h"
+#include "src/directory/reduce_messages.h"
+namespace phalanx::directory {
+
+FoldRecovery::FoldRecovery(const ReductionParts& parts, ReductionCatalog& catalog,
+                           ReductionDescriptors& descriptors, FoldDispatcher& dispatcher,
+                           CommitTracker& commits, DeletedResultListener& listener)
+    : context_(parts.context),
+      gate_(parts.gate),
+      tombstones_(parts.tombstones),
+      catalog_(catalog),
+      descriptors_(descriptors),
+      dispatcher_(dispatcher),
+      commits_(commits),
+      listener_(listener) {}
+
+absl::Status FoldRecovery::OnRegisterFold(Node& node, const v1::RegisterFold& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation version, ParseGeneration(m.version()));
+  PHALANX_RETURN_IF_ERROR(ParseSources(m.source_ids()).status());
+  PHALANX_RETURN_IF_ERROR(CheckShape(m.slots(), m.degree(), m.slot()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation number, ParseNumber(m));
+  catalog_.NoteId(number);
+  gate_.NoteEarlierLife();
+  if (Refuse(node.key, m)) return absl::OkStatus();
+  Reduction* reduction = catalog_.Find(target);
+  if (gate_.learning() && (reduction == nullptr || reduction->phase != ReductionPhase::kPlanned)) {
+    // The node that knows the description may register after this one.
+    const size_t size = 1 + static_cast<size_t>(m.source_ids_size());
+    if (size_ + size > context_.options.max_reduce_sources) {
+      dispatcher_.SendDrop(node.key, target, version);
+    } else {
+      size_ += size;
+      folds_[node.key].push_back(m);
+    }
+    return absl::OkStatus();
+  }
+  Reduction::Placed* placed =
+      reduction == nullptr ? nullptr : commits_.PlaceAgain(*reduction, node.key, version);
+  if (placed == nullptr) {
+    dispatcher_.SendDrop(node.key, target, version);
+    return absl::OkStatus();
+  }
+  placed->registered = true;
+  if (const FoldTask* task = reduction->plan.Find(node.key, version)) {
+    dispatcher_.Repeat(*reduction, *task, node.key);
+  }
+  if (m.ready()) reduction->plan.OnReady(node.key, version);
+  catalog_.Touch(target);
+  return absl::OkStatus();
+}
+
+bool FoldRecovery::Refuse(const NodeKey& node, const v1::RegisterFold& m) {
+  const ObjectId target = *ParseObjectId(m.object_id());
+  const Generation version = FromProto(m.version());
+  if (!tombstones_.Refuses(target, FromProto(m.begun()))) return false;
+  dispatcher_.SendDrop(node, target, version);
+  const Generation made = FromProto(m.generation());
+  if (m.has_generation() && made.creator == node && made.sequence != 0)
+    listener_.OnDeletedGeneration(target, made);
+  return true;
+}
+
+void FoldRecovery::RefuseDeleted() {
+  for (auto& [node, folds] : folds_) {
+    std::erase_if(folds, [this, &node = node](const auto& m) { return Refuse(node, m); });
+  }
+}
+
+void FoldRecovery::Forget(const NodeKey& node) {
+  const auto found = folds_.find(node);
+  if (found == folds_.end()) return;
+  for (const v1::RegisterFold& fold : found->second) {
+    size_ -= 1 + static_cast<size_t>(fold.source_ids_size());
+  }
+  folds_.erase(found);
+}
+
+void FoldRecovery::HandOut() {
+  size_ = 0;
+  SetIds();
+  for (auto& [node, folds] : std::exchange(folds_, {})) {
+    for (v1::RegisterFold& fold : folds) {
+      const ObjectId target = *ParseObjectId(fold.object_id());
+      Reduction* reduction = catalog_.Find(target);
+      if (reduction != nullptr && (!fold.has_begun() || reduction->Is(FromProto(fold.begun())))) {
+        reduction->registered.push_back({node, std::move(fold)});
+      } else {
+        dispatcher_.SendDrop(node, target, FromProto(fold.version()));
+      }
+    }
+  }
+}
+
+void FoldRecovery::SetIds() {
+  absl::btree_map<ObjectId, Generation> latest;
+  for (const auto& [node, folds] : folds_) {
+    for (const v1::RegisterFold& fold : folds) {
+      const ObjectId target = *ParseObjectId(fold.object_id());
+      const Generation number = FromProto(fold.begun());
+      const Reduction* reduction = catalog_.Find(target);
+      if (reduction == nullptr || reduction->identity.confirmed || !fold.has_begun()) continue;
+      if (catalog_.HasEnded(target, number)) continue;
+      Generation& known = latest[target];
+      if (!known.valid() || BegunLater(number, known)) known = number;
+    }
+  }
+  for (const auto& [target, number] : latest) descriptors_.SetId(*catalog_.Find(target), number);
+}
+
+void FoldRecovery::Restore(Reduction& reduction) {
+  for (const auto& [node, fold] : reduction.registered) {
+    const auto sources = ParseSources(fold.source_ids());
+    if (!sources.ok()) continue;
+    reduction.plan.Restore(static_cast<int>(fold.slots()), static_cast<int>(fold.degree()),
+                           static_cast<int>(fold.slot()), *sources, node,
+                           FromProto(fold.version()));
+  }
+}
+
+}  // namespace phalanx::directory

@@ -1,0 +1,164 @@
+// What a shard knows of one running reduction. A plain value, owned by ReductionCatalog.
+//
+#ifndef PHALANX_DIRECTORY_REDUCTIONS_REDUCTION_H_
+#define PHALANX_DIRECTORY_REDUCTIONS_REDUCTION_H_
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/status/status.h"
+#include "phalanx/object_id.h"
+#include "phalanx/v1/directory.pb.h"
+#include "src/common/ids.h"
+#include "src/common/instant.h"
+#include "src/directory/reduce_plan.h"
+#include "src/directory/ring_plan.h"
+
+namespace phalanx::directory {
+
+//   kCollecting ──a requester wants the result on every node──► kRingWanted
+//   kRingWanted ──every source is ready──► kRing ──committed, sealed──► ended
+//        │                                   └── broken ──► kCollecting
+//        └── sources are late, or a ring is not faster ──► kCollecting
+//   kCollecting ──the shard has learned enough──► kPlanned ──committed, sealed──► ended
+enum class ReductionPhase {
+  kCollecting,  // the description and the sources arrive; neither ring nor plan has begun
+  kRingWanted,  // as kCollecting; a ring is placed as soon as its sources are ready
+  kRing,        // a ring computes the result
+  kPlanned,     // the tree's plan has begun
+};
+
+// A reduction whose target belongs to this shard, until it has ended. Each part of it is written by
+// the component that its name says.
+struct Reduction {
+  Reduction(const ObjectId& id, ReduceSpec spec, const NodeKey& root)
+      : target(id), plan(id, std::move(spec), root) {}
+
+  // A request that waits for the result.
+  struct Requester {
+    NodeKey node;
+    uint64_t session = 0;
+    uint64_t request_id = 0;  // 0: the node keeps the description and does not wait
+    Generation id = {};       // the reduction's, if the node knows it
+    std::pair<NodeKey, uint64_t> key() const { return {node, request_id}; }
+  };
+  // A fold that a node was ordered to compute.
+  struct Placed {
+    uint64_t watermark = 0;
+    double bytes_per_second = 0;
+    std::string trouble;
+    int times_lost = 0;
+    Instant again = Instant::Infinite();  // the node lost it: it is placed again then
+    // The node was sent the order, or registered the fold, in its current session.
+    bool registered = true;
+  };
+  using FoldKey = std::pair<NodeKey, Generation>;
+
+  // ---- ReductionCatalog
+  struct Identity {
+    // What nodes and tombstones name the reduction by. Minted by this life of the shard until a
+    // node names an id that an earlier life minted (`confirmed`).
+    Generation id;
+    Generation minted_id;
+    bool confirmed = false;
+    // The target was reduced before: requesters are sent the id, so that they mean no other one.
+    bool target_reused = false;
+  };
+  // ---- ReductionManager
+  struct Requests {
+    std::vector<Requester> waiting;
+    // Every request of an open reduction, by node and request number.
+    absl::btree_set<std::pair<NodeKey, uint64_t>> seen;
+    // A node requested it that had not done so in an earlier session.
+    bool has_new = false;
+  };
+  // ---- SourceWatcher
+  struct Sources {
+    // As the plan was told.
+    absl::btree_set<ObjectId> ready;
+    // Nodes that reported not to hold that generation of a source. A shard that knows the source by
+    // way of another shard hears of its end later.
+    absl::btree_set<std::tuple<ObjectId, Generation, NodeKey>> absent;
+    bool failed = false;
+    // Sources of other shards: the node through which they are watched, and their states.
+    NodeKey watch_proxy;
+    bool has_foreign = false;
+    absl::btree_map<ObjectId, v1::SourceState> foreign;
+    size_t foreign_inline_bytes = 0;
+  };
+  // ---- CommitTracker
+  struct Commit {
+    // The generation of the target that the root's node has announced for the plan's root version.
+    Generation root_generation;
+    // Announced by a root that was not committed: no node can have all of its bytes.
+    Generation open_root;
+    // Everything was folded for a generation that stands by until the one before it is given up.
+    bool root_ready = false;
+    // Nodes that were ordered to commit, or told of the commit: each may have answered its own
+    // clients from the result before the shard hears that it is sealed.
+    absl::btree_set<NodeKey> sent_to;
+    // Those of them that are gone. The plan hears of it when no node turns out to have the result.
+    absl::btree_set<NodeKey> lost_roots;
+    // Those of them that may come back with the result, within a lease. Nothing is computed
+    // meanwhile.
+    absl::btree_set<NodeKey> awaited;
+    Instant awaited_until = Instant::Infinite();
+  };
+  // ---- RingDriver
+  struct Ring {
+    std::unique_ptr<RingPlan> plan;
+    Instant wait_until = Instant::Infinite();  // for sources that are missing
+    Instant began;
+  };
+  // ---- ReductionDescriptors
+  struct Replicas {
+    // Nodes that keep the whole description.
+    absl::btree_set<NodeKey> whole;
+    // Of an open reduction: requesters that are sent each extension, and every node that keeps a
+    // part of the list. Of another: requesters that keep the description, since they were sent its
+    // id.
+    absl::btree_set<NodeKey> extensions;
+    absl::btree_set<NodeKey> parts;
+    // After a restart: parts of the list by place that have a gap before them, and the number of
+    // sources when the list was closed, if it was.
+    absl::btree_map<size_t, std::vector<ObjectId>> list_parts;
+    std::optional<size_t> closed_at;
+  };
+
+  // Returns true if a node that names `one` means this reduction.
+  bool Is(const Generation& one) const { return one == identity.id || one == identity.minted_id; }
+  bool committed() const {
+    return ring.plan != nullptr ? ring.plan->committed() : plan.committed();
+  }
+
+  const ObjectId target;
+  ReducePlan plan;
+  ReductionPhase phase = ReductionPhase::kCollecting;
+  // Every requester wants the target to be owned.
+  bool owned = false;
+  Instant started;
+  Instant deadline = Instant::Infinite();
+  Instant timer = Instant::Infinite();
+  Identity identity;
+  Requests requests;
+  Sources sources;
+  Commit commit;
+  Ring ring;
+  Replicas replicas;
+  absl::btree_map<FoldKey, Placed> placed;
+  // Folds that were registered while the shard learned, until the plan begins.
+  std::vector<std::pair<NodeKey, v1::RegisterFold>> registered;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_REDUCTIONS_REDUCTION_H_

@@ -1,0 +1,120 @@
+#include "src/directory/reductions/reduction_catalog.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/version.h"
+
+namespace phalanx::directory {
+namespace {
+
+// A count beyond this is not one that a shard minted.
+constexpr uint64_t kMaxCount = uint64_t{1} << 62;
+
+bool SameLife(const Generation& a, const Generation& b) { return a.creator == b.creator; }
+
+}  // namespace
+
+Reduction* ReductionCatalog::Find(const ObjectId& target) {
+  const auto found = running_.find(target);
+  return found == running_.end() ? nullptr : found->second.get();
+}
+
+const Reduction* ReductionCatalog::Find(const ObjectId& target) const {
+  const auto found = running_.find(target);
+  return found == running_.end() ? nullptr : found->second.get();
+}
+
+Reduction* ReductionCatalog::Begin(const ObjectId& target, ReduceSpec spec, const NodeKey& root,
+                                   const Generation& id) {
+  const bool full = running_.size() >= context_.options.max_reductions;
+  if (full || !HasRoomForSources(spec.sources.size())) return nullptr;
+  auto& reduction = running_[target];
+  reduction = std::make_unique<Reduction>(target, std::move(spec), root);
+  reduction->started = context_.now;
+  reduction->identity.confirmed = id.valid();
+  reduction->identity.id =
+      id.valid() ? id : ReductionNumber(context_.life_low, context_.life_high, ++greatest_count_);
+  reduction->identity.minted_id = reduction->identity.id;
+  reduction->identity.target_reused =
+      !ended_.Of(target).empty() || tombstones_.Find(target) != nullptr;
+  return reduction.get();
+}
+
+void ReductionCatalog::Erase(Reduction& reduction) {
+  for (const auto& [first, part] : reduction.replicas.list_parts) sources_ -= part.size();
+  if (!reduction.timer.infinite()) timers_.erase({reduction.timer, reduction.target});
+  const ObjectId target = reduction.target;
+  touched_.erase(target);
+  running_.erase(target);
+}
+
+ObjectId ReductionCatalog::TakeTouched() {
+  const ObjectId target = *touched_.begin();
+  touched_.erase(touched_.begin());
+  return target;
+}
+
+void ReductionCatalog::SetTimer(Reduction& reduction, Instant when) {
+  if (when >= reduction.timer) return;
+  if (!reduction.timer.infinite()) timers_.erase({reduction.timer, reduction.target});
+  reduction.timer = when;
+  timers_.insert({when, reduction.target});
+}
+
+Reduction* ReductionCatalog::TakeDue() {
+  if (timers_.empty() || timers_.begin()->first > context_.now) return nullptr;
+  Reduction* reduction = Find(timers_.begin()->second);
+  timers_.erase(timers_.begin());
+  reduction->timer = Instant::Infinite();
+  return reduction;
+}
+
+Instant ReductionCatalog::NextDeadline() const {
+  return timers_.empty() ? Instant::Infinite() : timers_.begin()->first;
+}
+
+void ReductionCatalog::NoteId(const Generation& id) {
+  if (!IsReductionNumber(id) || id.sequence > kMaxCount) return;
+  greatest_count_ = std::max(greatest_count_, id.sequence - 1);
+}
+
+bool ReductionCatalog::MintedHere(const Generation& id) const {
+  return SameLife(id, ReductionNumber(context_.life_low, context_.life_high, 1));
+}
+
+bool ReductionCatalog::HasEnded(const ObjectId& target, const Generation& id) const {
+  const Reduction* running = Find(target);
+  if (!id.valid() || (running != nullptr && running->Is(id))) return false;
+  if (MintedHere(id) || tombstones_.Refuses(target, id)) return true;
+  if (running != nullptr && running->identity.confirmed && BegunLater(running->identity.id, id))
+    return true;
+  for (const auto& [of, ended] : ended_.Of(target)) {
+    const bool later = SameLife(of, id) ? of.sequence >= id.sequence : MintedHere(of);
+    if (later) return true;
+  }
+  const Tombstone* deleted = tombstones_.Find(target);
+  return deleted != nullptr && std::any_of(deleted->generations.begin(), deleted->generations.end(),
+                                           [this](const Generation& of) { return MintedHere(of); });
+}
+
+absl::Status ReductionCatalog::CheckInvariants() const {
+  size_t sources = 0;
+  size_t requesters = 0;
+  for (const auto& [target, reduction] : running_) {
+    requesters += reduction->requests.waiting.size();
+    for (const auto& [first, part] : reduction->replicas.list_parts) sources += part.size();
+    sources += reduction->plan.spec().sources.size();
+    const bool timed =
+        reduction->timer.infinite() || timers_.contains({reduction->timer, reduction->target});
+    if (!timed) {
+      return absl::InternalError(
+          absl::StrCat("reduction of ", target.hex(), ": its timer is lost"));
+    }
+  }
+  if (sources != sources_) return absl::InternalError("sources are miscounted");
+  if (requesters != requesters_) return absl::InternalError("requesters are miscounted");
+  return ended_.CheckInvariants();
+}
+
+}  // namespace phalanx::directory

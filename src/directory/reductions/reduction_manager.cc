@@ -1,0 +1,582 @@
+#include "src/directory/reductions/reduction_manager.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
+#include "src/common/status_macros.h"
+#include "src/directory/reduce_messages.h"
+#include "src/directory/reductions/measured_costs.h"
+#include "src/directory/reductions/reduction_report.h"
+namespace phalanx::directory {
+namespace {
+
+// A fold that a node could not keep is placed again after this pause, which doubles each time.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
+constexpr int kMaxDoublings = 5;
+constexpr absl::string_view kPartsLost =
+    "the shard began anew, and not all that was added before is known to nodes that are left";
+
+absl::Status About(const ObjectId& target, absl::StatusCode code, absl::string_view what) {
+  return absl::Status(code, absl::StrCat("reduction of ", target.hex(), ": ", what));
+}
+
+}  // namespace
+
+ReductionManager::ReductionManager(const ReductionParts& parts, DeletedResultListener& listener)
+    : context_(parts.context),
+      nodes_(parts.nodes),
+      outbox_(parts.outbox),
+      gate_(parts.gate),
+      objects_(parts.objects),
+      tombstones_(parts.tombstones),
+      links_(parts.links),
+      catalog_(parts.context, parts.tombstones),
+      rings_(parts, catalog_, watcher_, descriptors_, dispatcher_, commits_),
+      watcher_(parts, catalog_, rings_),
+      descriptors_(parts, catalog_, watcher_),
+      dispatcher_(parts, watcher_, descriptors_),
+      commits_(parts, catalog_, watcher_),
+      fold_recovery_(parts, catalog_, descriptors_, dispatcher_, commits_, listener) {}
+
+void ReductionManager::ReplaceRoot(Object& object) {
+  const Generation old = object.generation;
+  const ObjectInfo info = object.info;
+  const bool listed = object.copies.contains(old.creator);
+  // Receivers drop what they pulled, because it is void. The creator keeps its copy until it is
+  // sent SUPERSEDED, because it may be writing.
+  objects_.VoidGeneration(object, "it is computed anew", old.creator);
+  if (listed) outbox_.SendSuperseded(old.creator, object.id, old, info);
+}
+
+absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation number, ParseNumber(m.reduction()));
+  const Reduction::Requester requester{node.key, node.session, m.request_id(), number};
+  absl::StatusOr<ReduceSpec> spec = ParseReduction(m.reduction());
+  absl::Status valid = spec.ok() ? ValidateReduceSpec(target, *spec) : spec.status();
+  if (!valid.ok()) {
+    AnswerReduce(target, requester, valid);
+    return absl::OkStatus();
+  }
+  const bool kept = requester.request_id == 0;
+  if (!kept && catalog_.requesters() >= context_.options.max_reduce_askers) {
+    AnswerReduce(
+        target, requester,
+        About(target, absl::StatusCode::kResourceExhausted,
+              absl::StrCat(catalog_.requesters(), " requests wait for reductions already")));
+    return absl::OkStatus();
+  }
+  if (const auto over = AnswerOfEarlier(requester, target, *spec, m.again() || kept)) {
+    AnswerReduce(target, requester, *over);
+    return absl::OkStatus();
+  }
+  Reduction* reduction = catalog_.Find(target);
+  const bool begins = reduction == nullptr;
+  if (begins) {
+    const bool which = number.valid() && !catalog_.HasEnded(target, number);
+    if (const auto over = AnswerBeforeBegin(target, *spec, !which && (m.again() || kept))) {
+      AnswerReduce(target, requester, *over);
+      return absl::OkStatus();
+    }
+    ReduceSpec begun_with = *spec;
+    if (m.reduction().first_source() > 0) begun_with.sources.clear();
+    reduction = Begin(target, std::move(begun_with), FromProto(m.reduction().root()),
+                      which ? number : Generation());
+    if (reduction == nullptr) {
+      AnswerReduce(target, requester,
+                   About(target, absl::StatusCode::kResourceExhausted,
+                         absl::StrCat("the shard plans ", catalog_.all().size(), " others with ",
+                                      catalog_.sources(), " sources")));
+      return absl::OkStatus();
+    }
+    reduction->deadline = context_.now;  // until the first requester has named one
+  }
+  if (!descriptors_.Join(*reduction, *spec, m.reduction())) {
+    AnswerReduce(target, requester,
+                 About(target, absl::StatusCode::kAlreadyExists,
+                       "another one, of other sources or arguments, is under way"));
+    if (kept && descriptors_.LacksSources(*reduction, *spec)) {
+      End(*reduction, About(target, absl::StatusCode::kDataLoss, kPartsLost));
+    } else if (begins) {
+      End(*reduction, absl::CancelledError());
+    }
+    return absl::OkStatus();
+  }
+  const Instant deadline =
+      m.timeout_ms() == 0
+          ? Instant::Infinite()
+          : context_.now + absl::Milliseconds(static_cast<int64_t>(
+                               std::min<uint64_t>(m.timeout_ms(), uint64_t{1} << 40)));
+  reduction->deadline = std::max(reduction->deadline, deadline);
+  AddRequester(*reduction, requester, m, begins);
+  catalog_.SetTimer(*reduction, reduction->deadline);
+  catalog_.Touch(target);
+  return absl::OkStatus();
+}
+
+void ReductionManager::AddRequester(Reduction& reduction, const Reduction::Requester& requester,
+                                    const v1::ReduceRequest& m, bool first) {
+  if (m.reduction().everybody() && reduction.phase == ReductionPhase::kCollecting) {
+    reduction.phase = ReductionPhase::kRingWanted;
+  }
+  reduction.owned = m.owned() && (first || reduction.owned);
+  Object* result = objects_.Find(reduction.target);
+  const bool stays = !reduction.owned && result != nullptr && !result->info.reduced_from.empty();
+  if (stays) objects_.ClearOwned(*result);
+  if (!m.again()) reduction.requests.has_new = true;
+  // Gets of a deleted target wait for this reduction instead of ending with NotFound.
+  tombstones_.Revive(reduction.target);
+  const bool open = reduction.plan.spec().open;
+  if (requester.request_id == 0) {
+    // The node keeps the description and waits for no answer; it is sent a forget at the end.
+    (open ? reduction.replicas.parts : reduction.replicas.whole).insert(requester.node);
+  } else {
+    reduction.requests.waiting.push_back(requester);
+    catalog_.AddRequesters(1);
+    const size_t told =
+        m.reduction().first_source() + static_cast<size_t>(m.reduction().source_ids_size());
+    if (open) reduction.requests.seen.insert(requester.key());
+    if (open) descriptors_.Inform(reduction, requester.node, told);
+  }
+  const bool tells = requester.id.valid() && !reduction.Is(requester.id);
+  if (tells && !reduction.identity.confirmed &&
+      !catalog_.HasEnded(reduction.target, requester.id)) {
+    descriptors_.SetId(reduction, requester.id);
+  } else if (tells || (reduction.identity.target_reused && requester.request_id != 0 &&
+                       !requester.id.valid())) {
+    descriptors_.SendPart(reduction, requester.node, 0);
+  }
+}
+
+void ReductionManager::AnswerReduce(const ObjectId& target, const Reduction::Requester& requester,
+                                    const absl::Status& status) {
+  const Node* node = nodes_.Find(requester.node);
+  // A node repeats its requests in a new session.
+  if (node == nullptr || node->session != requester.session) return;
+  if (requester.request_id == 0)
+    return descriptors_.SendForget(requester.node, target, requester.id);
+  v1::ReduceReply& reply = *outbox_.Send(requester.node).mutable_reduce_reply();
+  reply.set_request_id(requester.request_id);
+  reply.set_code(static_cast<int>(status.code()));
+  reply.set_message(std::string(status.message()));
+}
+
+void ReductionManager::End(Reduction& reduction, const absl::Status& status) {
+  status.ok() ? ++context_.counters.reductions_committed : ++context_.counters.reductions_failed;
+  for (const Reduction::Requester& requester : reduction.requests.waiting) {
+    AnswerReduce(reduction.target, requester, status);
+  }
+  catalog_.RemoveRequesters(reduction.requests.waiting.size());
+  if (reduction.ring.plan != nullptr) {
+    const Object* object = objects_.Find(reduction.target);
+    const bool made =
+        status.ok() && object != nullptr && object->generation == reduction.ring.plan->generation();
+    // The members of a ring that made the result finish by themselves.
+    if (!made) rings_.TakeBack(reduction);
+  }
+  reduction.plan.Cancel();
+  for (const ReduceEffect& effect : reduction.plan.TakeEffects()) {
+    if (const auto* drop = std::get_if<DropFold>(&effect)) dispatcher_.Apply(reduction, *drop);
+  }
+  for (const auto& [node, fold] : reduction.registered) {
+    dispatcher_.SendDrop(node, reduction.target, FromProto(fold.version()));
+  }
+  absl::btree_set<NodeKey> keepers = reduction.replicas.whole;
+  keepers.insert(reduction.replicas.parts.begin(), reduction.replicas.parts.end());
+  for (const NodeKey& key : keepers)
+    descriptors_.SendForget(key, reduction.target, reduction.identity.id);
+  Remember(reduction, status);
+  watcher_.UnwatchAll(reduction);
+  const ObjectId target = reduction.target;
+  catalog_.Erase(reduction);
+  // A Put that stood by can be adopted now, and other reductions may have the target as a source.
+  OnObjectChanged(target);
+  if (Object* object = objects_.Find(target)) objects_.Reevaluate(*object);
+}
+
+absl::Status ReductionManager::OnFoldReport(Node& node, const v1::FoldReport& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(const Generation version, ParseGeneration(m.version()));
+  Reduction* reduction = catalog_.Find(target);
+  const auto found = reduction == nullptr ? decltype(reduction->placed)::iterator()
+                                          : reduction->placed.find({node.key, version});
+  if (reduction == nullptr || found == reduction->placed.end()) {
+    // A member of a finished ring may still wait for bytes that no node sends any more. Folds of an
+    // earlier life of the shard continue until the plan begins.
+    const bool known = !gate_.learning() && (reduction == nullptr || reduction->registered.empty());
+    if (m.kind() == v1::FoldReport::FAILED && known)
+      dispatcher_.SendDrop(node.key, target, version);
+    return absl::OkStatus();
+  }
+  Reduction::Placed& placed = found->second;
+  catalog_.Touch(target);
+  if (rings_.IsMember(target, version, node.key)) {
+    rings_.OnReport(*reduction, node.key, placed, m);
+    return absl::OkStatus();
+  }
+  switch (m.kind()) {
+    case v1::FoldReport::READY:
+      reduction->commit.root_ready =
+          commits_.IsRoot(target, version, node.key) && commits_.RootStandsBy(*reduction);
+      if (!reduction->commit.root_ready) reduction->plan.OnReady(node.key, version);
+      return absl::OkStatus();
+    case v1::FoldReport::PROGRESS:
+      placed.watermark = m.watermark();
+      placed.bytes_per_second = UsableRate(m.bytes_per_second());
+      placed.trouble.clear();
+      return absl::OkStatus();
+    case v1::FoldReport::FAILED:
+      placed.trouble = m.message();
+      if (m.code() == static_cast<int>(absl::StatusCode::kNotFound)) {
+        const FoldTask* task = reduction->plan.Find(node.key, version);
+        if (task != nullptr) NoteAbsent(*reduction, *task, node.key, m.input());
+      }
+      return absl::OkStatus();
+    case v1::FoldReport::NO_MEMORY:
+    case v1::FoldReport::DROPPED:
+      placed.trouble = m.message();
+      if (DefectActive(Defect::kLostFoldForgotten)) return absl::OkStatus();
+      placed.again =
+          context_.now + kFirstPause * (1 << std::min(placed.times_lost++, kMaxDoublings));
+      catalog_.SetTimer(*reduction, placed.again);
+      return absl::OkStatus();
+    default:
+      return absl::InvalidArgumentError("kind: a report of no kind this shard knows");
+  }
+}
+
+void ReductionManager::NoteAbsent(Reduction& reduction, const FoldTask& task, const NodeKey& node,
+                                  size_t input) {
+  if (input >= task.inputs.size() || task.inputs[input].kind != FoldInput::Kind::kSource) return;
+  // The report crossed the commit: the source was folded meanwhile.
+  if (reduction.plan.committed() && !task.root) return;
+  const ObjectId source = task.inputs[input].source;
+  const Generation generation = task.inputs[input].generation;
+  if (!reduction.sources.absent.insert({source, generation, node}).second) return;
+  watcher_.TellSource(reduction, source);
+  // The committed root waits for this source in vain. The plan starts over, and knows now that the
+  // node does not hold it.
+  if (!reduction.plan.committed()) return;
+  reduction.commit.open_root = std::exchange(reduction.commit.root_generation, Generation());
+  commits_.ForgetCommitted(reduction);
+  reduction.plan.OnResultLost();
+}
+
+void ReductionManager::OnTimer(Reduction& reduction) {
+  const auto end = [this, &reduction] {
+    End(reduction,
+        About(reduction.target, absl::StatusCode::kDeadlineExceeded, DescribeWaiting(reduction)));
+  };
+  if (reduction.commit.awaited_until <= context_.now) commits_.StopAwaiting(reduction);
+  const bool over = reduction.deadline <= context_.now;
+  if (over && !reduction.committed()) return end();
+  // A committed result is about to be sealed, and a client may have read it already. So it is
+  // waited for beyond the deadline, unless its node has lost it.
+  Instant next = std::min(over ? context_.now + context_.options.lease : reduction.deadline,
+                          reduction.commit.awaited_until);
+  std::vector<Reduction::FoldKey> lost;
+  for (auto& [key, placed] : reduction.placed) {
+    if (placed.again <= context_.now) {
+      placed.again = Instant::Infinite();
+      lost.push_back(key);
+    } else {
+      next = std::min(next, placed.again);
+    }
+  }
+  for (const Reduction::FoldKey& key : lost) {
+    const bool result = commits_.IsRoot(reduction.target, key.second, key.first);
+    if (result && commits_.ResultUndecided(reduction)) continue;
+    if (result && over) return end();
+    if (result) commits_.ForgetCommitted(reduction);
+    reduction.plan.OnFoldLost(key.first, key.second);
+  }
+  catalog_.SetTimer(reduction, next);
+  catalog_.Touch(reduction.target);
+}
+
+void ReductionManager::ForgetRequesters(Reduction& reduction, const NodeKey& node) {
+  catalog_.RemoveRequesters(std::erase_if(
+      reduction.requests.waiting,
+      [&node](const Reduction::Requester& requester) { return requester.node == node; }));
+}
+
+void ReductionManager::NodeDown(const NodeKey& key) {
+  watcher_.NodeDown(key);
+  fold_recovery_.Forget(key);
+  // Changes of sources come first, so that the plan can move folds to their other holders.
+  watcher_.RunChanges();
+  for (const auto& [target, reduction] : catalog_.all()) {
+    rings_.MemberLost(*reduction, key);
+    const auto first = reduction->placed.lower_bound({key, Generation()});
+    auto last = first;
+    while (last != reduction->placed.end() && last->first.first == key) ++last;
+    const bool folded_there = first != last;
+    reduction->placed.erase(first, last);
+    descriptors_.ForgetReplica(*reduction, key);
+    ForgetRequesters(*reduction, key);
+    const bool undecided =
+        reduction->plan.RootNode() == key && commits_.ResultUndecided(*reduction);
+    if (undecided || reduction->commit.awaited.contains(key)) {
+      reduction->commit.lost_roots.insert(key);
+    } else {
+      reduction->plan.OnNodeDown(key);
+    }
+    if (folded_there) watcher_.TellUnplaced(*reduction);
+    if (reduction->sources.watch_proxy == key) reduction->sources.watch_proxy = NodeKey();
+    catalog_.Touch(target);
+  }
+}
+
+void ReductionManager::SessionBegins(const NodeKey& key) {
+  watcher_.NodeDown(key);
+  fold_recovery_.Forget(key);
+  for (const auto& [target, reduction] : catalog_.all()) {
+    ForgetRequesters(*reduction, key);
+    descriptors_.ForgetReplica(*reduction, key);
+    rings_.MemberLost(*reduction, key);
+    if (reduction->sources.watch_proxy == key) reduction->sources.watch_proxy = NodeKey();
+    for (auto at = reduction->placed.lower_bound({key, Generation()});
+         at != reduction->placed.end() && at->first.first == key; ++at) {
+      at->second.registered = false;
+    }
+    catalog_.Touch(target);
+  }
+}
+
+void ReductionManager::SessionRegistered(const NodeKey& key) {
+  for (const auto& [target, reduction] : catalog_.all()) {
+    std::vector<Generation> lost;
+    for (auto at = reduction->placed.lower_bound({key, Generation()});
+         at != reduction->placed.end() && at->first.first == key; ++at) {
+      if (!at->second.registered) lost.push_back(at->first.second);
+    }
+    for (const Generation& version : lost) {
+      const bool root = commits_.IsRoot(target, version, key);
+      if (root && commits_.ResultUndecided(*reduction)) continue;
+      if (root) commits_.ForgetCommitted(*reduction);
+      reduction->plan.OnFoldLost(key, version);
+    }
+    commits_.CommittedIsBack(*reduction, key);
+    // The node may be the first that can be the watch proxy.
+    const bool unwatched =
+        reduction->sources.has_foreign && !reduction->sources.watch_proxy.valid();
+    if (!lost.empty() || unwatched) catalog_.Touch(target);
+  }
+}
+
+void ReductionManager::RunPending() {
+  while (watcher_.has_changes() || catalog_.has_touched()) {
+    watcher_.RunChanges();
+    if (!catalog_.has_touched()) continue;
+    if (Reduction* reduction = catalog_.Find(catalog_.TakeTouched())) Run(*reduction);
+  }
+}
+
+void ReductionManager::Run(Reduction& reduction) {
+  const Object* object = objects_.Find(reduction.target);
+  const bool adopted = object != nullptr && object->adopted;
+  if (adopted && object->complete_copies > 0 && !object->tentative) {
+    if (object->info.reduced_from.empty()) {
+      return End(reduction, About(reduction.target, absl::StatusCode::kAlreadyExists,
+                                  "an object that is not its result was put under this id"));
+    }
+    const std::string differ = DifferenceFrom(reduction.plan.spec(), *object);
+    if (differ.empty()) return End(reduction, absl::OkStatus());
+    return End(reduction,
+               About(reduction.target, absl::StatusCode::kAlreadyExists,
+                     absl::StrCat("there is the result of another one; what differs: ", differ)));
+  }
+  // One node has registered a part of the list; another node may follow with the rest.
+  const Instant patience = reduction.started + context_.options.lease;
+  const bool waits = descriptors_.HasGap(reduction) && context_.now < patience;
+  if (reduction.phase != ReductionPhase::kPlanned && waits) catalog_.SetTimer(reduction, patience);
+  if (rings_.Run(reduction)) return watcher_.ChooseProxy(reduction);
+  if (reduction.phase != ReductionPhase::kPlanned && gate_.MayAdoptFromAbsence() && !waits) {
+    if (absl::Status status = BeginPlan(reduction); !status.ok()) {
+      return End(reduction, status);
+    }
+  }
+  watcher_.ChooseProxy(reduction);
+  if (reduction.plan.committed() && reduction.commit.awaited.empty()) {
+    const bool announced = reduction.commit.root_generation.valid();
+    const bool gone =
+        announced ? !commits_.ResultUndecided(reduction) && !commits_.RootStandsBy(reduction)
+                  : !reduction.commit.lost_roots.empty() ||
+                        nodes_.Find(reduction.plan.RootNode()) == nullptr;
+    if (gone) commits_.PlanAgain(reduction);
+  }
+  if (reduction.commit.root_ready && !commits_.RootStandsBy(reduction)) {
+    reduction.commit.root_ready = false;
+    reduction.plan.OnReady(reduction.plan.RootNode(), reduction.plan.RootVersion());
+  }
+  context_.counters.reduce_sources_examined += reduction.plan.TakeExamined();
+  for (const ReduceEffect& effect : reduction.plan.TakeEffects()) {
+    if (const auto* place = std::get_if<PlaceFold>(&effect)) dispatcher_.Apply(reduction, *place);
+    if (const auto* drop = std::get_if<DropFold>(&effect)) dispatcher_.Apply(reduction, *drop);
+    if (const auto* commit = std::get_if<CommitFold>(&effect))
+      dispatcher_.Apply(reduction, *commit);
+    if (const auto* end = std::get_if<EndReduction>(&effect)) {
+      return End(reduction, end->why);
+    }
+  }
+}
+
+absl::Status ReductionManager::BeginPlan(Reduction& reduction) {
+  reduction.phase = ReductionPhase::kPlanned;
+  if (descriptors_.HasGap(reduction))
+    return About(reduction.target, absl::StatusCode::kDataLoss, kPartsLost);
+  reduction.plan.SetCosts(MeasuredCosts(links_));
+  fold_recovery_.Restore(reduction);
+  // After a restart of the shard, the root's node may not have registered.
+  const NodeKey root = reduction.plan.root();
+  if (root.valid() && nodes_.Find(root) == nullptr) reduction.plan.OnNodeDown(root);
+  reduction.plan.Begin();
+  std::vector<ReduceEffect> effects = reduction.plan.TakeEffects();
+  for (const ReduceEffect& effect : effects) {
+    if (const auto* place = std::get_if<PlaceFold>(&effect)) dispatcher_.Apply(reduction, *place);
+  }
+  for (const auto& [node, fold] : std::exchange(reduction.registered, {})) {
+    const Generation version = FromProto(fold.version());
+    if (!reduction.placed.contains({node, version})) {
+      dispatcher_.SendDrop(node, reduction.target, version);
+    } else if (fold.ready()) {
+      reduction.plan.OnReady(node, version);
+    }
+  }
+  for (const ReduceEffect& effect : effects) {
+    const auto* end = std::get_if<EndReduction>(&effect);
+    if (end != nullptr) return end->why;
+  }
+  return absl::OkStatus();
+}
+
+Reduction* ReductionManager::Begin(const ObjectId& target, ReduceSpec spec, const NodeKey& root,
+                                   const Generation& id) {
+  const std::vector<ObjectId> sources = spec.sources;
+  Reduction* reduction = catalog_.Begin(target, std::move(spec), root, id);
+  if (reduction == nullptr) return nullptr;
+  ++context_.counters.reductions;
+  watcher_.Watch(*reduction, sources);
+  catalog_.Touch(target);
+  return reduction;
+}
+
+absl::Status ReductionManager::OnCreate(Node& node, const v1::AnnounceCreate& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  PHALANX_ASSIGN_OR_RETURN(ObjectTable::Announcement announced, ObjectTable::ParseAnnouncement(m));
+  ++context_.counters.creates;
+  const Generation version = FromProto(m.version());
+  if (rings_.IsMember(id, version, node.key)) {
+    return rings_.OnCreate(node, id, std::move(announced));
+  }
+  if (!commits_.IsRoot(id, version, node.key)) {
+    // The plan has changed since, or the reduction has ended. The node drops what it made as if
+    // another object of the same size had been put before.
+    dispatcher_.SendDrop(node.key, id, version);
+    outbox_.SendSuperseded(node.key, id, announced.generation, announced.info);
+    return absl::OkStatus();
+  }
+  return OnRootCreate(node, id, std::move(announced));
+}
+
+absl::Status ReductionManager::OnRootCreate(Node& node, const ObjectId& id,
+                                            ObjectTable::Announcement announced) {
+  const Generation generation = announced.generation;
+  PHALANX_ASSIGN_OR_RETURN(Object* const object, objects_.BeginCreate(node, id, generation));
+  if (object == nullptr) return absl::OkStatus();
+  Reduction& reduction = *catalog_.Find(id);
+  const bool other = object->adopted && object->generation != generation;
+  // A node may have every byte of any other generation: that one is waited for, and this one stands
+  // by.
+  if (other && object->generation == reduction.commit.open_root) ReplaceRoot(*object);
+  reduction.commit.root_generation = generation;
+  reduction.commit.open_root = reduction.plan.committed() ? Generation() : generation;
+  PHALANX_RETURN_IF_ERROR(
+      objects_.FinishCreate(*object, node, std::move(announced), gate_.MayAdoptFromAbsence()));
+  // A requester that wants the result to stay may have joined since the root was placed.
+  const bool adopted = object->adopted && object->generation == generation;
+  if (adopted && !catalog_.Find(id)->owned) objects_.ClearOwned(*object);
+  objects_.Reevaluate(*object);
+  return absl::OkStatus();
+}
+
+void ReductionManager::OnObjectChanged(const ObjectId& id) {
+  watcher_.NoteChange(id);
+  if (catalog_.Find(id) != nullptr) catalog_.Touch(id);
+}
+
+std::optional<Generation> ReductionManager::PlannedResult(const ObjectId& id) const {
+  const Reduction* reduction = catalog_.Find(id);
+  if (reduction == nullptr) return std::nullopt;
+  return reduction->commit.root_generation;
+}
+
+void ReductionManager::NodeAdded() {
+  if (context_.options.num_shards > 1) watcher_.NodeUp();
+}
+
+void ReductionManager::NodeConnected() {
+  for (const auto& [target, reduction] : catalog_.all()) {
+    if (reduction->sources.has_foreign && !reduction->sources.watch_proxy.valid())
+      catalog_.Touch(target);
+  }
+}
+
+void ReductionManager::EndLearning() {
+  fold_recovery_.HandOut();
+  for (const auto& [target, reduction] : catalog_.all()) catalog_.Touch(target);
+  RunPending();
+  descriptors_.EndLearning();
+  RunPending();
+}
+
+void ReductionManager::Tick() {
+  while (Reduction* reduction = catalog_.TakeDue()) OnTimer(*reduction);
+}
+
+ReductionManager::Cancelled ReductionManager::CancelDeleted(const ObjectId& target) {
+  Reduction* reduction = catalog_.Find(target);
+  if (reduction == nullptr) return {};
+  const Cancelled cancelled{true, reduction->identity.id, reduction->commit.root_generation};
+  End(*reduction, About(target, absl::StatusCode::kNotFound, "its target was deleted"));
+  return cancelled;
+}
+
+void ReductionManager::OnResultDeleted(const ObjectId& target) {
+  Reduction* reduction = catalog_.Find(target);
+  if (reduction == nullptr) return;
+  reduction->commit.awaited.clear();
+  catalog_.Touch(target);
+}
+
+bool ReductionManager::ClearOwned(const ObjectId& target) {
+  Reduction* reduction = catalog_.Find(target);
+  if (reduction != nullptr) reduction->owned = false;
+  return reduction != nullptr;
+}
+
+absl::Status ReductionManager::CheckInvariants() const {
+  for (const auto& [target, reduction] : catalog_.all()) {
+    const auto broken = [&target = target](absl::string_view what) {
+      return absl::InternalError(absl::StrCat("reduction of ", target.hex(), ": ", what));
+    };
+    if (absl::Status status = reduction->plan.CheckInvariants(); !status.ok()) {
+      return broken(status.message());
+    }
+    for (const auto& [key, placed] : reduction->placed) {
+      if (nodes_.Find(key.first) == nullptr) {
+        return broken("a fold is placed at a node that is down");
+      }
+      const bool member = rings_.IsMember(target, key.second, key.first);
+      if (!member && reduction->plan.Find(key.first, key.second) == nullptr) {
+        return broken("a fold is placed that the plan does not know");
+      }
+    }
+  }
+  if (absl::Status status = watcher_.CheckInvariants(); !status.ok()) return status;
+  return catalog_.CheckInvariants();
+}
+
+}  // namespace phalanx::directory

@@ -1,0 +1,25 @@
+// Running reductions as the tools and the errors describe them. Pure functions over the catalog;
+// the shard's control loop.
+#ifndef PHALANX_DIRECTORY_REDUCTIONS_REDUCTION_REPORT_H_
+#define PHALANX_DIRECTORY_REDUCTIONS_REDUCTION_REPORT_H_
+
+#include <string>
+
+#include "phalanx/v1/tools.pb.h"
+#include "src/common/instant.h"
+#include "src/directory/core/node_table.h"
+#include "src/directory/reductions/reduction.h"
+#include "src/directory/reductions/reduction_catalog.h"
+
+namespace phalanx::directory {
+
+// What the reduction waits for.
+std::string DescribeWaiting(const Reduction& reduction);
+// The reductions that have run longest.
+void ListReductions(const ReductionCatalog& catalog, Instant now, v1::GetStatusResponse* out);
+void DescribeReduction(const Reduction& reduction, const NodeTable& nodes, Instant now,
+                       v1::ReductionDescription* out);
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_REDUCTIONS_REDUCTION_REPORT_H_

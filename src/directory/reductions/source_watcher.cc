@@ -1,0 +1,428 @@
+#include "src/directory/reductions/source_watcher.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/status_macros.h"
+#include "src/directory/reduce_messages.h"
+namespace phalanx::directory {
+namespace {
+
+// As many holders as a plan can use: one folds the source, the others stand in for it.
+constexpr int kMaxHolders = 8;
+constexpr size_t kMaxCopiesExamined = 256;
+// Bytes of sources that travel from shard to shard, for one reduction.
+constexpr size_t kMaxForeignInlineBytes = 1 << 20;
+
+}  // namespace
+
+SourceWatcher::SourceWatcher(const ReductionParts& parts, ReductionCatalog& catalog,
+                             RingListener& rings)
+    : context_(parts.context),
+      nodes_(parts.nodes),
+      outbox_(parts.outbox),
+      gate_(parts.gate),
+      objects_(parts.objects),
+      tombstones_(parts.tombstones),
+      failures_(parts.failures),
+      catalog_(catalog),
+      rings_(rings) {}
+
+void SourceWatcher::TellSource(Reduction& reduction, const ObjectId& source) {
+  const auto foreign = reduction.sources.foreign.find(source);
+  if (!context_.IsForeign(source)) {
+    TellPlan(reduction, source, StateOf(source, /*with_bytes=*/false));
+  } else if (foreign != reduction.sources.foreign.end()) {
+    TellPlan(reduction, source, v1::SourceState(foreign->second));
+  }
+}
+
+void SourceWatcher::TellSources(Reduction& reduction) {
+  reduction.plan.Hold();
+  for (const ObjectId& source : reduction.plan.spec().sources) TellSource(reduction, source);
+  reduction.plan.Release();
+}
+
+void SourceWatcher::Watch(Reduction& reduction, absl::Span<const ObjectId> sources) {
+  v1::WatchSource foreign;
+  reduction.plan.Hold();
+  for (const ObjectId& source : sources) {
+    catalog_.AddSources(1);
+    if (context_.IsForeign(source)) {
+      reduction.sources.has_foreign = true;
+      foreign.add_source_ids(source.binary().data(), ObjectId::kSize);
+      continue;
+    }
+    watchers_[source].insert(Watcher{NodeKey(), reduction.target});
+    TellPlan(reduction, source, StateOf(source, /*with_bytes=*/false));
+  }
+  reduction.plan.Release();
+  if (foreign.source_ids_size() == 0 || nodes_.Find(reduction.sources.watch_proxy) == nullptr)
+    return;
+  foreign.set_target_id(reduction.target.binary().data(), ObjectId::kSize);
+  *outbox_.Send(reduction.sources.watch_proxy).mutable_watch_source() = std::move(foreign);
+}
+
+void SourceWatcher::ChooseProxy(Reduction& reduction) {
+  if (!reduction.sources.has_foreign || nodes_.Find(reduction.sources.watch_proxy) != nullptr)
+    return;
+  const auto usable = [this](const NodeKey& key) {
+    const Node* node = nodes_.Find(key);
+    return node != nullptr && node->connected && !node->registering;
+  };
+  reduction.sources.watch_proxy = usable(reduction.plan.root()) ? reduction.plan.root() : NodeKey();
+  for (auto at = nodes_.all().begin();
+       at != nodes_.all().end() && !reduction.sources.watch_proxy.valid(); ++at) {
+    if (usable(at->first)) reduction.sources.watch_proxy = at->first;
+  }
+  if (!reduction.sources.watch_proxy.valid()) return;
+  v1::WatchSource& watch = *outbox_.Send(reduction.sources.watch_proxy).mutable_watch_source();
+  watch.set_target_id(reduction.target.binary().data(), ObjectId::kSize);
+  for (const ObjectId& source : reduction.plan.spec().sources) {
+    if (context_.IsForeign(source)) watch.add_source_ids(source.binary().data(), ObjectId::kSize);
+  }
+}
+
+void SourceWatcher::Unwatch(const ObjectId& source, const Watcher& watcher) {
+  const auto found = watchers_.find(source);
+  if (found == watchers_.end()) return;
+  found->second.erase(watcher);
+  if (!found->second.empty()) return;
+  watchers_.erase(found);
+  const Object* object = objects_.Find(source);
+  if (object != nullptr && objects_.Unreferenced(*object)) objects_.NoteUnreferenced(source);
+}
+
+void SourceWatcher::UnwatchAll(Reduction& reduction) {
+  v1::WatchSource end;
+  for (const ObjectId& source : reduction.plan.spec().sources) {
+    catalog_.RemoveSources(1);
+    if (context_.IsForeign(source)) {
+      end.add_source_ids(source.binary().data(), ObjectId::kSize);
+    } else {
+      Unwatch(source, Watcher{NodeKey(), reduction.target});
+    }
+  }
+  if (end.source_ids_size() == 0 || nodes_.Find(reduction.sources.watch_proxy) == nullptr) return;
+  end.set_target_id(reduction.target.binary().data(), ObjectId::kSize);
+  end.set_end(true);
+  *outbox_.Send(reduction.sources.watch_proxy).mutable_watch_source() = std::move(end);
+}
+
+void SourceWatcher::NodeDown(const NodeKey& node) {
+  const auto found = watched_through_.find(node);
+  if (found == watched_through_.end()) return;
+  for (const auto& [source, target] : found->second) {
+    Unwatch(source, Watcher{node, target});
+    objects_.GrantGrace(source);
+  }
+  watched_through_.erase(found);
+}
+
+absl::Status SourceWatcher::OnWatchSource(Node& node, const v1::WatchSource& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.target_id()));
+  PHALANX_ASSIGN_OR_RETURN(const std::vector<ObjectId> sources, ParseSources(m.source_ids()));
+  for (const ObjectId& source : sources) {
+    if (context_.IsForeign(source)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("source_ids: ", source.hex(), " belongs to another shard"));
+    }
+  }
+  size_t bytes_left = kMaxForeignInlineBytes;
+  for (const ObjectId& source : sources) {
+    if (m.end()) {
+      Unwatch(source, Watcher{node.key, target});
+      const auto through = watched_through_.find(node.key);
+      if (through != watched_through_.end()) through->second.erase({source, target});
+      continue;
+    }
+    watchers_[source].insert(Watcher{node.key, target});
+    watched_through_[node.key].insert({source, target});
+    v1::SourceState state = ForeignStateOf(source, bytes_left);
+    // While the shard learns, the source may still be registered: absence is not reported.
+    if (gate_.learning() && !state.has_generation()) continue;
+    state.set_target_id(target.binary().data(), ObjectId::kSize);
+    *outbox_.Send(node.key).mutable_source_state() = std::move(state);
+  }
+  return absl::OkStatus();
+}
+
+v1::SourceState SourceWatcher::ForeignStateOf(const ObjectId& source, size_t& bytes_left) {
+  v1::SourceState state = StateOf(source, /*with_bytes=*/false);
+  if (!state.has_inline()) return state;
+  const std::string& bytes = objects_.Find(source)->inline_entry.bytes();
+  const bool room = bytes.size() <= bytes_left &&
+                    outbox_.unacknowledged_bytes() + outbox_.inline_bytes() + bytes.size() <=
+                        context_.options.inline_under_way_bytes;
+  // Without a holder, the bytes are the only way to the source.
+  state.set_has_inline(room || state.holders_size() == 0);
+  if (!state.has_inline()) return state;
+  state.set_inline_bytes(bytes);
+  bytes_left -= std::min(bytes_left, bytes.size());
+  outbox_.AddInlineBytes(bytes.size());
+  return state;
+}
+
+v1::SourceState SourceWatcher::StateOf(const ObjectId& source, bool with_bytes) {
+  v1::SourceState state;
+  state.set_source_id(source.binary().data(), ObjectId::kSize);
+  Object* object = objects_.Find(source);
+  // A generation that was put after the failure or the Delete may still be registered.
+  const bool sure = gate_.MayAdoptFromAbsence();
+  if (const absl::Status* failed = failures_.Find(source); sure && failed != nullptr) {
+    state.set_code(static_cast<int>(failed->code()));
+    state.set_message(std::string(failed->message()));
+    return state;
+  }
+  if (object == nullptr || !object->adopted) {
+    if (!sure || tombstones_.FindDeleted(source) == nullptr) return state;
+    state.set_code(static_cast<int>(absl::StatusCode::kNotFound));
+    state.set_message(absl::StrCat("object ", source.hex(), " was deleted"));
+    return state;
+  }
+  // The target of a running reduction is a source only once it is committed.
+  if (object->complete_copies == 0 && catalog_.Find(source) != nullptr) return state;
+  ListHolders(*object, &state);
+  const bool bytes_here = object->inline_entry.cached() && object->complete_copies > 0;
+  if (state.holders_size() == 0 && !bytes_here) return state;
+  ToProto(object->generation, state.mutable_generation());
+  state.set_size_bytes(object->info.size_bytes);
+  state.set_metadata(object->info.metadata);
+  state.set_has_inline(bytes_here);
+  if (bytes_here && with_bytes) state.set_inline_bytes(object->inline_entry.bytes());
+  return state;
+}
+
+void SourceWatcher::ListHolders(const Object& object, v1::SourceState* state) const {
+  // An object that is also broadcast may have ten thousand copies, and each change comes here: the
+  // creator's copy and some others are enough, if one of them is complete.
+  std::vector<std::pair<NodeKey, const Copy*>> copies;
+  bool complete = object.complete_copies == 0;
+  const auto created = object.copies.find(object.generation.creator);
+  if (created != object.copies.end()) {
+    copies.push_back({created->first, &created->second});
+    complete = complete || created->second.complete;
+  }
+  for (auto at = object.copies.begin(); at != object.copies.end(); ++at) {
+    if (copies.size() >= kMaxCopiesExamined && complete) break;
+    if (at == created || (copies.size() >= kMaxCopiesExamined && !at->second.complete)) continue;
+    copies.push_back({at->first, &at->second});
+    complete = complete || at->second.complete;
+  }
+  bool any_bytes = false;
+  for (const auto& [key, copy] : copies) {
+    const bool has = std::any_of(copy->watermarks.begin(), copy->watermarks.end(),
+                                 [](uint64_t watermark) { return watermark > 0; });
+    any_bytes = any_bytes || has;
+  }
+  // Complete copies first, and the primary first among them. A node whose session is broken may be
+  // back in a moment, so it is listed, but last.
+  std::vector<std::pair<int, NodeKey>> holders;
+  for (const auto& [key, listed] : copies) {
+    const Copy& copy = *listed;
+    const Node* node = nodes_.Find(key);
+    const bool has_bytes =
+        copy.complete || (any_bytes && (copy.writer || !copy.watermarks.empty()));
+    if (node == nullptr || !has_bytes || copy.unconfirmed) continue;
+    const int rank =
+        (copy.complete ? 0 : 4) + (copy.primary ? 0 : 1) + (node->connected && !copy.stale ? 0 : 2);
+    holders.push_back({rank, key});
+  }
+  std::sort(holders.begin(), holders.end());
+  if (holders.size() > kMaxHolders) holders.resize(kMaxHolders);
+  for (const auto& [rank, key] : holders) {
+    v1::SourceState::Holder& holder = *state->add_holders();
+    ToProto(key, holder.mutable_node());
+    holder.set_complete(object.copies.at(key).complete);
+  }
+}
+
+absl::Status SourceWatcher::OnSourceState(Node& node, const v1::SourceState& m) {
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.target_id()));
+  PHALANX_ASSIGN_OR_RETURN(const ObjectId source, ParseObjectId(m.source_id()));
+  if (m.has_generation()) {
+    PHALANX_RETURN_IF_ERROR(ParseGeneration(m.generation()).status());
+  }
+  if (m.size_bytes() > kMaxObjectBytes || m.inline_bytes().size() > kMaxInlineBytes ||
+      m.holders_size() > kMaxHolders || m.metadata().size() > kMaxMetadataBytes) {
+    return absl::InvalidArgumentError("source_state: it is larger than any there is");
+  }
+  for (const v1::SourceState::Holder& holder : m.holders()) {
+    PHALANX_RETURN_IF_ERROR(ParseNodeKey(holder.node()).status());
+  }
+  Reduction* reduction = catalog_.Find(target);
+  if (reduction == nullptr || reduction->sources.watch_proxy != node.key ||
+      !reduction->plan.Watches(source) || !context_.IsForeign(source)) {
+    return absl::OkStatus();
+  }
+  v1::SourceState& state = reduction->sources.foreign[source];
+  reduction->sources.foreign_inline_bytes -= state.inline_bytes().size();
+  state = m;
+  if (state.inline_bytes().size() != state.size_bytes() ||
+      reduction->sources.foreign_inline_bytes + state.inline_bytes().size() >
+          kMaxForeignInlineBytes) {
+    state.clear_inline_bytes();
+    state.set_has_inline(false);
+  }
+  reduction->sources.foreign_inline_bytes += state.inline_bytes().size();
+  TellPlan(*reduction, source, state);
+  catalog_.Touch(target);
+  return absl::OkStatus();
+}
+
+void SourceWatcher::TellPlan(Reduction& reduction, const ObjectId& source,
+                             const v1::SourceState& state) {
+  if (state.code() != 0) {
+    reduction.sources.ready.erase(source);
+    // The node of a slot holds its sources until the commit, even if they are deleted. Only a
+    // source that its node reported absent is really gone.
+    const auto absent = reduction.sources.absent.lower_bound({source, Generation(), NodeKey()});
+    const bool held = absent == reduction.sources.absent.end() || std::get<0>(*absent) != source;
+    if (held && reduction.plan.Placed(source)) return;
+    reduction.sources.failed = true;
+    reduction.plan.OnSourceFailed(
+        source, absl::Status(static_cast<absl::StatusCode>(state.code()), state.message()));
+    return;
+  }
+  std::optional<ReduceSource> told = KnownSource(reduction, source, state);
+  if (told.has_value() && reduction.ring.plan != nullptr && !reduction.ring.plan->committed()) {
+    reduction.ring.plan->OnSource(source, told->generation);
+    if (reduction.ring.plan->broken()) rings_.OnSourceLost(reduction);
+  }
+  told.has_value() ? (void)reduction.sources.ready.insert(source)
+                   : (void)reduction.sources.ready.erase(source);
+  reduction.plan.OnSource(source, std::move(told));
+}
+
+v1::SourceState SourceWatcher::StateOfSource(const Reduction& reduction, const ObjectId& source) {
+  if (!context_.IsForeign(source)) return StateOf(source, /*with_bytes=*/false);
+  const auto foreign = reduction.sources.foreign.find(source);
+  return foreign == reduction.sources.foreign.end() ? v1::SourceState() : foreign->second;
+}
+
+std::optional<ReduceSource> SourceWatcher::KnownSource(const Reduction& reduction,
+                                                       const ObjectId& source,
+                                                       const v1::SourceState& state) const {
+  if (!state.has_generation()) return std::nullopt;
+  ReduceSource known;
+  known.generation = FromProto(state.generation());
+  known.size_bytes = state.size_bytes();
+  known.has_inline = state.has_inline();
+  known.metadata = state.metadata();
+  for (const v1::SourceState::Holder& holder : state.holders()) {
+    const NodeKey key = FromProto(holder.node());
+    const Node* node = nodes_.Find(key);
+    if (node == nullptr || reduction.sources.absent.contains({source, known.generation, key}))
+      continue;
+    const auto zone = node->info.labels().find("zone");
+    known.holders.push_back(ReduceSource::Holder{
+        key, holder.complete(), zone == node->info.labels().end() ? "" : zone->second});
+  }
+  if (known.holders.empty() && !known.has_inline) return std::nullopt;
+  return known;
+}
+
+void SourceWatcher::TellWatchers(const ObjectId& source, absl::btree_set<ObjectId>& held) {
+  const auto found = watchers_.find(source);
+  if (found == watchers_.end()) return;
+  const v1::SourceState state = StateOf(source, /*with_bytes=*/false);
+  for (const Watcher& watcher : found->second) {
+    if (!watcher.node.valid()) {
+      Reduction& reduction = *catalog_.Find(watcher.target);
+      if (held.insert(watcher.target).second) reduction.plan.Hold();
+      TellPlan(reduction, source, state);
+      catalog_.Touch(watcher.target);
+      continue;
+    }
+    size_t bytes_left = kMaxForeignInlineBytes;
+    v1::SourceState told = ForeignStateOf(source, bytes_left);
+    if (gate_.learning() && !told.has_generation()) continue;
+    told.set_target_id(watcher.target.binary().data(), ObjectId::kSize);
+    *outbox_.Send(watcher.node).mutable_source_state() = std::move(told);
+  }
+}
+
+void SourceWatcher::RunChanges() {
+  absl::btree_set<ObjectId> held;
+  for (const ObjectId& source : std::exchange(changed_, {})) TellWatchers(source, held);
+  for (const ObjectId& target : held) catalog_.Find(target)->plan.Release();
+}
+
+void SourceWatcher::NodeUp() {
+  for (const auto& [target, reduction] : catalog_.all()) {
+    if (!reduction->sources.has_foreign) continue;
+    reduction->plan.Hold();
+    for (const auto& [source, state] : reduction->sources.foreign)
+      TellPlan(*reduction, source, state);
+    reduction->plan.Release();
+    catalog_.Touch(target);
+  }
+}
+
+std::optional<absl::string_view> SourceWatcher::InlineBytesOf(const Reduction& reduction,
+                                                              const FoldInput& input,
+                                                              uint64_t size_bytes) {
+  const std::string* bytes = nullptr;
+  if (context_.IsForeign(input.source)) {
+    const auto found = reduction.sources.foreign.find(input.source);
+    if (found != reduction.sources.foreign.end() && found->second.has_inline() &&
+        FromProto(found->second.generation()) == input.generation) {
+      bytes = &found->second.inline_bytes();
+    }
+  } else {
+    const Object* object = objects_.Find(input.source);
+    if (object != nullptr && object->inline_entry.cached() &&
+        object->generation == input.generation) {
+      bytes = &object->inline_entry.bytes();
+    }
+  }
+  const uint64_t offset = reduction.plan.spec().range_offset;
+  if (bytes == nullptr || bytes->size() < offset || bytes->size() - offset < size_bytes) {
+    return std::nullopt;
+  }
+  return absl::string_view(*bytes).substr(offset, size_bytes);
+}
+
+void SourceWatcher::TellUnplaced(Reduction& reduction) {
+  reduction.plan.Hold();
+  for (const ObjectId& source : reduction.plan.spec().sources) {
+    if (reduction.plan.Placed(source)) continue;
+    const auto foreign = reduction.sources.foreign.find(source);
+    const bool known = foreign != reduction.sources.foreign.end();
+    const v1::SourceState state = !context_.IsForeign(source)
+                                      ? StateOf(source, /*with_bytes=*/false)
+                                  : known ? foreign->second
+                                          : v1::SourceState();
+    if (state.code() != 0) TellPlan(reduction, source, state);
+  }
+  reduction.plan.Release();
+}
+
+void SourceWatcher::EndLearning() {
+  for (const auto& [source, watchers] : watchers_) changed_.insert(source);
+}
+
+absl::Status SourceWatcher::CheckInvariants() const {
+  for (const auto& [target, reduction] : catalog_.all()) {
+    for (const ObjectId& source : reduction->plan.spec().sources) {
+      if (context_.IsForeign(source)) continue;
+      const auto watched = watchers_.find(source);
+      if (watched == watchers_.end() || !watched->second.contains(Watcher{NodeKey(), target})) {
+        return absl::InternalError(
+            absl::StrCat("reduction of ", target.hex(), ": a source is not watched"));
+      }
+    }
+  }
+  for (const auto& [source, watchers] : watchers_) {
+    for (const Watcher& watcher : watchers) {
+      const bool known = watcher.node.valid() ? nodes_.Find(watcher.node) != nullptr
+                                              : catalog_.Find(watcher.target) != nullptr;
+      if (!known) return absl::InternalError("a source is watched for no reduction");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace phalanx::directory
