@@ -3,6 +3,7 @@
 //
 // An input is a list of (what and which, argument, ...); what follows is told at each of them.
 // Objects may be named by one byte (directory/fuzz/short_ids.h).
+#include "src/object_store/testing/store_fuzz.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/directory/fuzz/short_ids.h"
 #include "src/object_store/testing/store_world.h"
@@ -24,9 +26,13 @@ constexpr size_t kMaxOpen = 16;
 
 class World {
  public:
-  World() : world_(kCapacity) {
+  explicit World(const phalanx::testing::MessageListener& listener) : world_(kCapacity) {
     world_.quiet = true;
     world_.keep_sent = false;
+    if (!listener) return;
+    world_.on_sent = [&listener](int shard, const v1::NodeMessage& message) {
+      listener(absl::StrCat(shard), message);
+    };
   }
 
   void Play(absl::string_view input) {
@@ -204,10 +210,16 @@ class World {
 };
 
 }  // namespace
+
+void PlayStoreInput(absl::string_view input, const phalanx::testing::MessageListener& listener) {
+  World world(listener);
+  world.Play(input);
+}
+
 }  // namespace phalanx::object_store::testing
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  phalanx::object_store::testing::World world;
-  world.Play(absl::string_view(reinterpret_cast<const char*>(data), size));
+  phalanx::object_store::testing::PlayStoreInput(
+      absl::string_view(reinterpret_cast<const char*>(data), size), {});
   return 0;
 }

@@ -236,6 +236,9 @@ void SimCluster::MakeNode(int n) {
 }
 
 void SimCluster::OnSent(int n, int s, const v1::NodeMessage& message) {
+  if (options_.listener) {
+    options_.listener(absl::StrCat(NodeName(n), "-", ShardName(s), " ->"), message);
+  }
   // A new session repeats the requests of the previous one.
   if (message.has_register_begin()) answered_.erase({n, s});
   if (message.has_delete_confirm() && node(n) != nullptr) {
@@ -254,6 +257,9 @@ void SimCluster::OnSent(int n, int s, const v1::NodeMessage& message) {
 // In one session a shard receives every message once, so it must answer every request once.
 void SimCluster::OnReceived(int n, int s, uint64_t sequence, const v1::ShardMessage& message) {
   if (watcher_) watcher_(n, message);
+  if (options_.listener) {
+    options_.listener(absl::StrCat(NodeName(n), "-", ShardName(s), " <-"), message);
+  }
   uint64_t request = 0;
   if (message.has_delete_reply()) request = message.delete_reply().request_id();
   if (message.has_query_reply()) request = message.query_reply().request_id();

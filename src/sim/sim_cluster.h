@@ -23,6 +23,7 @@
 
 #include "absl/time/time.h"
 #include "phalanx/v1/tools.pb.h"
+#include "src/common/testing/message_listener.h"
 #include "src/directory/shard.h"
 #include "src/runtime/node.h"
 #include "src/sim/history.h"
@@ -59,6 +60,8 @@ struct ClusterOptions {
   // The test injects no faults, so checkers can be stricter.
   bool peaceful = false;
   bool verbose = false;
+  // Sees what nodes send to shards ("n0-s1 ->"), and what reaches them from there ("n0-s1 <-").
+  phalanx::testing::MessageListener listener = {};
 };
 
 class SimCluster : private Oracle {

@@ -1,16 +1,33 @@
 #include "tests/oracle/sources.h"
 
+#include <algorithm>
 #include <atomic>
+#include <memory>
 #include <thread>
+#include <utility>
 #include <variant>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "bazel/fuzz_corpus.h"
+#include "src/collectives/fuzz/reducer_fuzz.h"
+#include "src/common/check.h"
 #include "src/common/ids.h"
+#include "src/common/random.h"
+#include "src/common/testing/message_listener.h"
 #include "src/directory/directory_core.h"
 #include "src/directory/directory_core_world.h"
+#include "src/directory/fuzz/shard_fuzz.h"
 #include "src/directory/reduce_plan.h"
 #include "src/directory/reduce_plan_random.h"
+#include "src/object_store/testing/store_fuzz.h"
+#include "src/sim/broadcast_simulation.h"
+#include "src/sim/lifetime_simulation.h"
+#include "src/sim/reduce_simulation.h"
+#include "src/sim/simulation.h"
+#include "tests/simulation/coarse_broadcast.h"
+#include "tests/simulation/coarse_crowd.h"
+#include "tests/simulation/coarse_reduce.h"
 
 namespace phalanx::oracle {
 namespace {
@@ -21,6 +38,16 @@ using directory::DirectoryCore;
 std::string Numbers(const NodeKey& key) { return absl::StrCat(key.node, ".", key.incarnation); }
 std::string Numbers(const Generation& generation) {
   return absl::StrCat(Numbers(generation.creator), "#", generation.sequence);
+}
+auto ToTranscript(Transcript& transcript) {
+  return [&transcript](const DirectoryCore::Outgoing& out) {
+    transcript.Add(Numbers(out.to), out.message);
+  };
+}
+testing::MessageListener ListenerOf(Transcript& transcript) {
+  return [&transcript](absl::string_view to, const google::protobuf::Message& message) {
+    transcript.Add(to, message);
+  };
 }
 std::string Hex(const ObjectId& id) {
   return absl::BytesToHexString(absl::string_view(id.binary().data(), ObjectId::kSize));
@@ -46,9 +73,7 @@ directory::testing::World::Options CoreWorldOptions(uint64_t seed) {
 
 void RunCoreWorld(uint64_t seed, Transcript& transcript) {
   directory::testing::World::Options options = CoreWorldOptions(seed);
-  options.on_outgoing = [&transcript](const DirectoryCore::Outgoing& out) {
-    transcript.Add(Numbers(out.to), out.message);
-  };
+  options.on_outgoing = ToTranscript(transcript);
   directory::testing::World world(options, seed);
   absl::Status status;
   for (int i = 0; i < 400 && status.ok(); ++i) status = world.Step();
@@ -92,12 +117,103 @@ void RunReducePlan(uint64_t seed, Transcript& transcript) {
   transcript.Add("world", status);
 }
 
+// ---- tests/simulation/coarse_*.h: plans drawn from the seed
+
+void RunCoarseBroadcast(uint64_t seed, Transcript& transcript) {
+  Random random(seed);
+  sim::CoarsePlan plan;
+  plan.receivers = 10 + static_cast<int>(random.Below(400));
+  plan.size_bytes = plan.links.hop_bytes << random.Below(7);
+  plan.measured = random.Chance(0.8);
+  plan.waiting = random.Chance(0.5);
+  plan.relays_killed = random.Chance(0.5) ? static_cast<int>(random.Below(6)) : 0;
+  plan.listener = ToTranscript(transcript);
+  sim::RunCoarseBroadcast(plan);
+}
+
+void RunCoarseReduce(uint64_t seed, Transcript& transcript) {
+  Random random(seed);
+  sim::CoarseReducePlan plan;
+  plan.sources = 2 + static_cast<int>(random.Below(500));
+  plan.size_bytes = plan.links.hop_bytes << random.Below(7);
+  plan.listener = ToTranscript(transcript);
+  sim::RunCoarseReduce(plan);
+}
+
+void RunCoarseCrowd(uint64_t seed, Transcript& transcript) {
+  Random random(seed);
+  sim::CrowdPlan plan;
+  plan.seed = seed;
+  plan.nodes = 3 + static_cast<int>(random.Below(8));
+  plan.size_bytes = plan.hop_bytes << random.Below(7);
+  plan.listener = ToTranscript(transcript);
+  sim::CoarseCrowd crowd(plan);
+  crowd.BroadcastFrom(1);
+  crowd.BroadcastFrom(plan.nodes);
+  crowd.BroadcastFrom(2);
+}
+
+// ---- src/sim: whole clusters
+
+void RunCluster(uint64_t seed, Transcript& transcript) {
+  sim::SimulationPlan plan = sim::DrawPlan(seed);
+  plan.cluster.listener = ListenerOf(transcript);
+  transcript.Add("world", sim::RunSimulation(plan).status);
+}
+
+// A kind of run that its plan determines.
+template <typename Plan>
+auto ClusterOf(Plan (*draw)(uint64_t, bool), sim::SimulationResult (*run)(const Plan&)) {
+  return [draw, run](uint64_t seed, Transcript& transcript) {
+    Plan plan = draw(seed, /*peace=*/false);
+    plan.world.cluster.listener = ListenerOf(transcript);
+    transcript.Add("world", run(plan).status);
+  };
+}
+
+// ---- the corpora of fuzz targets
+
+// In the order of their bytes: names of inputs, and how a corpus is stored, do not count.
+std::vector<std::string> ReadCorpus(const std::string& folder) {
+  std::vector<std::string> inputs;
+  for (FuzzInput& input : ReadFuzzCorpus(folder)) inputs.push_back(std::move(input.bytes));
+  std::sort(inputs.begin(), inputs.end());
+  PHALANX_CHECK(!inputs.empty(), "a corpus has inputs");
+  return inputs;
+}
+
+using PlayInput = void (*)(absl::string_view, const testing::MessageListener&);
+
+Source CorpusSource(std::string name, const std::string& folder, PlayInput play) {
+  const auto inputs = std::make_shared<const std::vector<std::string>>(ReadCorpus(folder));
+  return {std::move(name), /*first=*/0, inputs->size(),
+          [inputs, play](uint64_t number, Transcript& transcript) {
+            play((*inputs)[number], ListenerOf(transcript));
+          }};
+}
+
 }  // namespace
 
 std::vector<Source> AllSources(uint64_t first, uint64_t seeds) {
+  const uint64_t some = (seeds + kSlower - 1) / kSlower;
   return {
       {"core-world", first, seeds, RunCoreWorld},
       {"reduce-plan", first, seeds, RunReducePlan},
+      {"coarse-broadcast", first, some, RunCoarseBroadcast},
+      {"coarse-reduce", first, some, RunCoarseReduce},
+      {"coarse-crowd", first, some, RunCoarseCrowd},
+      {"cluster", first, some, RunCluster},
+      {"cluster-reduce", first, some,
+       ClusterOf<sim::ReducePlanOfRun>(sim::DrawReducePlan, sim::RunReduceSimulation)},
+      {"cluster-lifetime", first, some,
+       ClusterOf<sim::LifetimePlan>(sim::DrawLifetimePlan, sim::RunLifetimeSimulation)},
+      {"cluster-broadcast", first, some,
+       ClusterOf<sim::BroadcastPlan>(sim::DrawBroadcastPlan, sim::RunBroadcastSimulation)},
+      CorpusSource("shard-corpus", "src/directory/fuzz/shard_corpus", directory::PlayShardInput),
+      CorpusSource("store-corpus", "src/object_store/store_corpus",
+                   object_store::testing::PlayStoreInput),
+      CorpusSource("reducer-corpus", "src/collectives/fuzz/reducer_corpus",
+                   collectives::testing::PlayReducerInput),
   };
 }
 

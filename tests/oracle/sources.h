@@ -21,8 +21,12 @@ struct Source {
   std::function<void(uint64_t number, Transcript&)> run;
 };
 
-// `seeds` from `first` on of the core's worlds. Slower worlds have a fixed part of that, what is no
-// seed its own numbers.
+// Of worlds that take long there is one for so many seeds.
+inline constexpr uint64_t kSlower = 50;
+
+// The core's worlds of `seeds` seeds from `first` on, fewer of slower worlds, and all inputs of the
+// corpora, which have numbers from 0.
+// REQUIRES: the working directory is the root of the runfiles, as under `bazel run`.
 std::vector<Source> AllSources(uint64_t first, uint64_t seeds);
 
 struct SourceDigest {

@@ -22,7 +22,7 @@ using google::protobuf::Message;
 
 // Names of `string` fields that only people read. A field that gets another name is added here
 // under both, so that builds from before and after still compare.
-constexpr absl::string_view kTextFields[] = {"message", "reason", "error", "status", "trouble"};
+constexpr absl::string_view kTextFields[] = {"message", "reason", "state", "trouble"};
 
 bool IsText(const FieldDescriptor& field) {
   return field.type() == FieldDescriptor::TYPE_STRING &&

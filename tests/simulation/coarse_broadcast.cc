@@ -125,7 +125,7 @@ CoarseWorld::CoarseWorld(const CoarsePlan& plan)
     : plan_(plan),
       hop_time_(
           absl::Seconds(static_cast<double>(plan.links.hop_bytes) / plan.links.bytes_per_second)),
-      shard_(OptionsOf(plan), plan.receivers + 1),
+      shard_(OptionsOf(plan), plan.receivers + 1, /*seed=*/1, plan.listener),
       now_(shard_.start()),
       nodes_(plan.receivers + 1) {
   for (size_t i = 0; i < nodes_.size(); ++i) {

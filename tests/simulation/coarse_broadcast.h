@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "tests/simulation/coarse_shard.h"
 
 namespace phalanx::sim {
 
@@ -38,6 +39,7 @@ struct CoarsePlan {
   bool waiting = false;
   // This many relays die when the first receiver has half of the object.
   int relays_killed = 0;
+  OutgoingListener listener = {};
 };
 
 struct CoarseResult {

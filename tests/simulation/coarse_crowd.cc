@@ -108,7 +108,7 @@ class CoarseCrowd::World {
 CoarseCrowd::World::World(const CrowdPlan& crowd)
     : plan(crowd),
       random_(crowd.seed),
-      shard_(directory::DirectoryOptions(), crowd.nodes, crowd.seed),
+      shard_(directory::DirectoryOptions(), crowd.nodes, crowd.seed, crowd.listener),
       now_(shard_.start()),
       nodes_(crowd.nodes) {
   for (size_t i = 0; i < nodes_.size(); ++i) {

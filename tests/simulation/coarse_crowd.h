@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "absl/time/time.h"
+#include "tests/simulation/coarse_shard.h"
 
 namespace phalanx::sim {
 
@@ -23,6 +24,7 @@ struct CrowdPlan {
   absl::Duration latency = absl::Microseconds(100);  // one way, to a node or to the shard
   int window_hops = 8;
   uint64_t seed = 1;
+  OutgoingListener listener = {};
 };
 
 class CoarseCrowd {

@@ -70,7 +70,7 @@ class CoarseReduction {
 
 CoarseReduction::CoarseReduction(const CoarseReducePlan& plan)
     : plan_(plan),
-      shard_(directory::DirectoryOptions(), plan.sources),
+      shard_(directory::DirectoryOptions(), plan.sources, /*seed=*/1, plan.listener),
       now_(shard_.start()),
       slots_(plan.sources),
       output_(plan.sources) {}

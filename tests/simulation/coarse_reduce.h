@@ -16,6 +16,7 @@
 
 #include "absl/time/time.h"
 #include "tests/simulation/coarse_broadcast.h"
+#include "tests/simulation/coarse_shard.h"
 
 namespace phalanx::sim {
 
@@ -24,6 +25,7 @@ struct CoarseReducePlan {
   int sources = 1000;
   // A multiple of hop_bytes.
   uint64_t size_bytes = 1 << 20;
+  OutgoingListener listener = {};
 };
 
 struct CoarseReduceResult {

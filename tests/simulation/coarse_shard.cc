@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/common/random.h"
@@ -20,8 +22,11 @@ absl::Duration CpuTime() {
 
 }  // namespace
 
-CoarseShard::CoarseShard(const directory::DirectoryOptions& options, int nodes, uint64_t seed)
-    : start_(kCoreStart + 2 * options.lease), core_(options, kCoreStart, Random(seed)) {
+CoarseShard::CoarseShard(const directory::DirectoryOptions& options, int nodes, uint64_t seed,
+                         OutgoingListener listener)
+    : start_(kCoreStart + 2 * options.lease),
+      listener_(std::move(listener)),
+      core_(options, kCoreStart, Random(seed)) {
   core_.Tick(start_);
   for (int node = 0; node < nodes; ++node) {
     v1::NodeInfo info;
@@ -35,7 +40,7 @@ CoarseShard::CoarseShard(const directory::DirectoryOptions& options, int nodes, 
     Tell(node, begin, start_);
     Tell(node, end, start_);
   }
-  core_.TakeOutbox();
+  TakeOutbox();
   ResetCounts();
 }
 
@@ -51,6 +56,14 @@ void CoarseShard::Tell(int node, const v1::NodeMessage& message, Instant now) {
 void CoarseShard::NodeDown(int node, Instant now) { core_.NodeDown(KeyOf(node), now); }
 
 void CoarseShard::Tick(Instant now) { core_.Tick(now); }
+
+std::vector<directory::DirectoryCore::Outgoing> CoarseShard::TakeOutbox() {
+  std::vector<directory::DirectoryCore::Outgoing> outbox = core_.TakeOutbox();
+  if (listener_) {
+    for (const directory::DirectoryCore::Outgoing& out : outbox) listener_(out);
+  }
+  return outbox;
+}
 
 uint64_t CoarseShard::Counter(const char* name) const {
   v1::GetStatusResponse status;

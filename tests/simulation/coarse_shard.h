@@ -4,6 +4,7 @@
 #define PHALANX_TESTS_SIMULATION_COARSE_SHARD_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -14,10 +15,14 @@
 
 namespace phalanx::sim {
 
+// Sees every message of the core, in order.
+using OutgoingListener = std::function<void(const directory::DirectoryCore::Outgoing&)>;
+
 class CoarseShard {
  public:
-  // Nodes are numbered from 0.
-  CoarseShard(const directory::DirectoryOptions& options, int nodes, uint64_t seed = 1);
+  // Nodes are numbered from 0. An empty listener is not called.
+  CoarseShard(const directory::DirectoryOptions& options, int nodes, uint64_t seed = 1,
+              OutgoingListener listener = {});
 
   // The instant at which all nodes have registered. No message can be delivered earlier.
   Instant start() const { return start_; }
@@ -29,7 +34,7 @@ class CoarseShard {
   void Tell(int node, const v1::NodeMessage& message, Instant now);
   void NodeDown(int node, Instant now);
   void Tick(Instant now);
-  std::vector<directory::DirectoryCore::Outgoing> TakeOutbox() { return core_.TakeOutbox(); }
+  std::vector<directory::DirectoryCore::Outgoing> TakeOutbox();
 
   const directory::DirectoryCore& core() const { return core_; }
   // Returns a counter of FillStatus.
@@ -42,6 +47,7 @@ class CoarseShard {
 
  private:
   const Instant start_;
+  const OutgoingListener listener_;
   directory::DirectoryCore core_;
   uint64_t messages_ = 0;
   absl::Duration core_time_;

@@ -35,7 +35,7 @@ CLANG_FORMAT = "clang-format-14"
 # from all folders, and only tests can include from `sim`.
 LAYERS = ("common", "net", "directory", "object_store", "collectives", "local", "runtime", "python")
 
-TESTS = ("tests/*", "*_test.cc", "*_fuzz.cc", "*_conformance.h", "*_conformance.cc")
+TESTS = ("tests/*", "*_test.cc", "*_fuzz.cc", "*_fuzz.h", "*_conformance.h", "*_conformance.cc")
 TESTS += ("src/sim/*", "src/*/testing/*", "benchmarks/*")
 
 

@@ -5,6 +5,8 @@
 //
 // An input is a list of (kind and index, argument, ...); each step says how many bytes it takes.
 // One byte can name an object (directory/fuzz/short_ids.h).
+#include "src/collectives/fuzz/reducer_fuzz.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -13,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "src/collectives/testing/reduce_world.h"
 #include "src/common/check.h"
 #include "src/directory/fuzz/short_ids.h"
@@ -38,7 +41,8 @@ ReduceWorld::Options Small() {
 
 class World {
  public:
-  World() : node_(world_.Add("a", Small())), peer_(world_.Add("b", Small())) {}
+  explicit World(const phalanx::testing::MessageListener& listener)
+      : listener_(listener), node_(world_.Add("a", Small())), peer_(world_.Add("b", Small())) {}
 
   void Play(absl::string_view input) {
     for (int step = 0; step < kMaxSteps && input.size() >= 2; ++step) {
@@ -69,6 +73,14 @@ class World {
     PHALANX_CHECK(store.ok(), store.message());
     const absl::Status reducer = node.reducer().CheckInvariants();
     PHALANX_CHECK(reducer.ok(), reducer.message());
+    ForgetSent(node);
+  }
+
+  void ForgetSent(ReduceNode& node) {
+    for (const ReduceNode::Sent& sent : node.sent()) {
+      if (!listener_) break;
+      listener_(absl::StrCat(&node == &node_ ? "a " : "b ", sent.shard), sent.message);
+    }
     node.sent().clear();
   }
 
@@ -164,7 +176,7 @@ class World {
     if ((argument & 32) != 0) return peer_.Shard(DropOf(target, Version(argument % kVersions)));
     peer_.Shard(FoldOf(target, Version(argument % kVersions), 4 * Count(which >> 2))
                     .Source(Object(source), GenerationOf(peer_, source)));
-    peer_.sent().clear();
+    ForgetSent(peer_);
   }
 
   void Ask(int which, uint8_t argument) {
@@ -222,6 +234,7 @@ class World {
     PHALANX_CHECK(node_.store().stats().pins == 0, "nor do they pin anything");
   }
 
+  const phalanx::testing::MessageListener& listener_;
   ReduceWorld world_;
   ReduceNode& node_;
   ReduceNode& peer_;
@@ -231,10 +244,16 @@ class World {
 };
 
 }  // namespace
+
+void PlayReducerInput(absl::string_view input, const phalanx::testing::MessageListener& listener) {
+  World world(listener);
+  world.Play(input);
+}
+
 }  // namespace phalanx::collectives::testing
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  phalanx::collectives::testing::World world;
-  world.Play(absl::string_view(reinterpret_cast<const char*>(data), size));
+  phalanx::collectives::testing::PlayReducerInput(
+      absl::string_view(reinterpret_cast<const char*>(data), size), {});
   return 0;
 }

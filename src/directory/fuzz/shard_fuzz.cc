@@ -5,6 +5,7 @@
 // An input is a list of (step and node, argument, ...); each step describes the bytes that follow.
 // One byte can name an object (short_ids.h). If the highest bit of the first byte is set, there are
 // two shards.
+#include "src/directory/fuzz/shard_fuzz.h"
 
 #include <algorithm>
 #include <array>
@@ -18,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/directory/fuzz/short_ids.h"
 #include "src/directory/shard.h"
@@ -53,7 +55,10 @@ struct Pipe {
 
 class PipeStream : public ShardStream {
  public:
-  explicit PipeStream(std::shared_ptr<Pipe> pipe) : pipe_(std::move(pipe)) {}
+  // `listener` outlives it and is called with every frame; `node` is the destination's number.
+  PipeStream(std::shared_ptr<Pipe> pipe, uint64_t node,
+             const phalanx::testing::MessageListener& listener)
+      : pipe_(std::move(pipe)), node_(absl::StrCat(node)), listener_(listener) {}
   ~PipeStream() override { pipe_->closed = true; }
 
   void Start(Handlers handlers) override { pipe_->handlers = std::move(handlers); }
@@ -62,6 +67,7 @@ class PipeStream : public ShardStream {
     PHALANX_CHECK(pipe_->writable && !pipe_->closed, "who sends has asked before");
     PHALANX_CHECK(frame.ByteSizeLong() <= kMaxFrameBytes, "a frame fits");
     pipe_->writable = !pipe_->slow;
+    if (listener_) listener_(node_, frame);
     pipe_->said.push_back(std::move(frame));
   }
   void Close(absl::Status) override { pipe_->closed = true; }
@@ -69,6 +75,8 @@ class PipeStream : public ShardStream {
 
  private:
   const std::shared_ptr<Pipe> pipe_;
+  const std::string node_;
+  const phalanx::testing::MessageListener& listener_;
 };
 
 // A node's state of its session.
@@ -85,8 +93,9 @@ struct Node {
 
 class World {
  public:
-  explicit World(uint32_t num_shards)
+  World(uint32_t num_shards, const phalanx::testing::MessageListener& listener)
       : config_(Config(num_shards)),
+        listener_(listener),
         process_(scheduler_.NewProcess("shard")),
         loop_(process_->NewExecutor("control")) {
     Run([this] {
@@ -149,7 +158,9 @@ class World {
   void Accept(Node& node) {
     Close(node);
     node.pipe = std::make_shared<Pipe>();
-    Run([this, &node] { shard_->Accept(std::make_unique<PipeStream>(node.pipe)); });
+    Run([this, &node] {
+      shard_->Accept(std::make_unique<PipeStream>(node.pipe, KeyOf(node).node(), listener_));
+    });
   }
 
   void Open(Node& node, bool next_life, bool resume, bool slow) {
@@ -333,14 +344,17 @@ class World {
       shard_->FillStatus(&status);
       v1::ListObjectsResponse list;
       PHALANX_CHECK(shard_->core().List({}, &list).ok(), "a list needs nothing");
+      if (listener_) listener_("list", list);
       for (const char id : {'a', 'b'}) {
         v1::DescribeObjectResponse description;
         (void)shard_->core().Describe(*ObjectId::FromBinary(LongId(id)), loop_.Now(), &description);
+        if (listener_) listener_("description", description);
       }
     });
   }
 
   const SessionConfig config_;
+  const phalanx::testing::MessageListener& listener_;
   sim::SimScheduler scheduler_{{}};
   std::unique_ptr<sim::SimProcess> process_;
   sim::SimExecutor& loop_;
@@ -349,11 +363,17 @@ class World {
 };
 
 }  // namespace
+
+void PlayShardInput(absl::string_view input, const phalanx::testing::MessageListener& listener) {
+  const bool two_shards = !input.empty() && (static_cast<uint8_t>(input[0]) & 0x80) != 0;
+  World world(two_shards ? 2 : 1, listener);
+  world.Play(input);
+}
+
 }  // namespace phalanx::directory
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const bool two_shards = size > 0 && (data[0] & 0x80) != 0;
-  phalanx::directory::World world(two_shards ? 2 : 1);
-  world.Play(absl::string_view(reinterpret_cast<const char*>(data), size));
+  phalanx::directory::PlayShardInput(absl::string_view(reinterpret_cast<const char*>(data), size),
+                                     {});
   return 0;
 }
