@@ -15,6 +15,7 @@ struct CopyTraits {
   std::string refers_to;
   // Freed when no node holds it. A Keep ends that, as soon as this node knows of the Keep.
   bool owned = false;
+  int slices = 1;
 };
 
 }  // namespace phalanx::object_store

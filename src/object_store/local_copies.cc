@@ -29,6 +29,7 @@ std::unique_ptr<Copy> LocalCopies::New(const ObjectId& id, const Generation& gen
   copy->size_bytes = size;
   copy->record_bytes = RecordBytes(traits);
   copy->traits = std::move(traits);
+  copy->traits.slices = slices;
   copy->buffer =
       std::make_shared<net::TransferBuffer>(net::SliceLayout{size, slices}, block->bytes(), block);
   copy->block = std::move(block);

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
-#include "src/net/transfer_buffer.h"
 
 namespace phalanx::object_store {
 
@@ -20,7 +19,7 @@ absl::StatusOr<Copy*> PushManager::Begin(const net::ServeRequest& request) {
           text(absl::StrCat("this node holds generation ", copy->generation.ToString())));
     }
   }
-  const int slices = copy->buffer->layout().slices;
+  const int slices = copy->traits.slices;
   if (request.slices == 0 || (slices < kMaxSlices && request.slices >> slices != 0)) {
     return absl::InvalidArgumentError(text(absl::StrCat("it has ", slices, " slices")));
   }
