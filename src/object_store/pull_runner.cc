@@ -197,8 +197,7 @@ void PullRunner::ExpireFetches(Instant now) {
 
 // ---------------------------------------------------------------------------------------- time
 
-void PullRunner::OnTimer(Instant now) {
-  ExpireFetches(now);
+void PullRunner::ReportDue(Instant now) {
   if (next_progress_ <= now) SendProgress();
   usage_.OnTimer(now);
 }

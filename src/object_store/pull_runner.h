@@ -62,7 +62,10 @@ class PullRunner {
   void Settle() { usage_.Settle(executor_.Now()); }
 
   // ---- time
-  void OnTimer(Instant now);
+  // Ends fetches of objects that no node sends.
+  void ExpireFetches(Instant now);
+  // Sends the reports of progress and usage that are due.
+  void ReportDue(Instant now);
   Instant NextDeadline();
 
   const absl::flat_hash_map<ObjectId, Running>& running() const { return running_; }
@@ -81,8 +84,6 @@ class PullRunner {
   void Apply(CompleteCopy& effect);
   void Apply(EndGets& effect);
   void OnPullDone(const ObjectId& id, uint64_t serial, const net::PullOutcome& outcome);
-  // Ends fetches of objects that no node sends.
-  void ExpireFetches(Instant now);
   void SendProgress();
 
   const StoreOptions& options_;

@@ -37,6 +37,8 @@ class ShardRequests {
   void StartDrain(Instant deadline, StatusDone done);
   // The request ends before the shard's answer: the shard forgets a broadcast's caller.
   void Leave(const Request& request);
+  // As Leave; a drain that is cancelled can be requested again.
+  void Cancel(const Request& request);
   // The error of a drain whose deadline has passed.
   absl::Status DrainOverdue(const DrainPart& drain) const;
 

@@ -181,9 +181,10 @@ void Store::Impl::OnTimer() {
   timer_ = Timer();
   const Instant now = executor_.Now();
   while (Request* request = requests_.TakeOverdue(now)) OnDeadline(*request);
-  runner_.OnTimer(now);
+  runner_.ExpireFetches(now);
   memory_.ExpireWaits();
   holds_.table().Expire(now);
+  runner_.ReportDue(now);
 }
 
 // -------------------------------------------------------------------------------------- memory
@@ -231,6 +232,9 @@ void Store::Impl::HandOutAnswers() {
     }
     Task answer = std::move(request->answer);
     shard_requests_.Leave(*request);
+    // A request can be answered while it still waits for memory, when its object is there by
+    // another way: its ticket must not hold up those behind it.
+    memory_.Forget(*request);
     requests_.Erase(*request);
     answer();
   }
@@ -240,7 +244,7 @@ void Store::Impl::CancelRequest(Request& request) {
   if (std::holds_alternative<GetPart>(request.part)) return gets_.Cancel(request);
   turns_.Touch(request.object);
   puts_.Cancel(request);
-  shard_requests_.Leave(request);
+  shard_requests_.Cancel(request);
   memory_.Forget(request);
   requests_.Erase(request);
 }

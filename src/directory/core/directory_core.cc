@@ -356,6 +356,7 @@ Instant DirectoryCore::Impl::NextDeadline() const {
 }
 
 void DirectoryCore::Impl::EndLearningIfDue() {
+  if (!gate.learning()) return;
   const bool registering = std::any_of(nodes.all().begin(), nodes.all().end(),
                                        [](const auto& node) { return node.second->registering; });
   if (gate.Due(registering)) EndLearning();

@@ -5,12 +5,12 @@
 //                           └──(its generation is deleted)──► DELETED ──► dropped
 //
 // A node is sent STANDBY when its generation begins to stand by, and again when another generation
-// is adopted. The vector Object::standbys is written here only, but for what ends with a node, a
-// session or a Delete, which ObjectTable and ObjectRequests erase.
+// is adopted. ObjectTable and ObjectRequests mark a standby complete when it is sealed, and
+// erase what ends with an announcement, a withdrawal, a node, a session or a Delete.
 //
 // Invariants (ObjectTable::CheckInvariants)
 //  1. A generation that stands by is not the adopted one, and its node has a session.
-//  2. A generation is superseded only in favor of a complete copy on a connected node.
+//  2. A generation is superseded only while a complete copy is on a connected node (not checked).
 //
 // Owned by ObjectTable. Thread rule: the shard's control loop; no I/O.
 #ifndef PHALANX_DIRECTORY_OBJECTS_STANDBYS_H_

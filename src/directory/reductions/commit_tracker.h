@@ -5,7 +5,7 @@
 // ordered is not given up with its node, and nothing else is computed in its place, until the node
 // is back and has registered, or another life of it has a session, or a lease has passed.
 //
-// Owned by ReductionManager; writes `commit_sent_to`, `lost_roots`, `awaited` of a Reduction.
+// Owned by ReductionManager; its rules are those of Reduction::commit.
 // Thread rule: the shard's control loop; no I/O.
 #ifndef PHALANX_DIRECTORY_REDUCTIONS_COMMIT_TRACKER_H_
 #define PHALANX_DIRECTORY_REDUCTIONS_COMMIT_TRACKER_H_

@@ -37,8 +37,8 @@ enum class ReductionPhase {
   kPlanned,     // the tree's plan has begun
 };
 
-// A reduction whose target belongs to this shard, until it has ended. Each part of it is written by
-// the component that its name says.
+// A reduction whose target belongs to this shard, until it has ended. Its parts are grouped
+// by the component whose rules they follow.
 struct Reduction {
   Reduction(const ObjectId& id, ReduceSpec spec, const NodeKey& root)
       : target(id), plan(id, std::move(spec), root) {}

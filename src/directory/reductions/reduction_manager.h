@@ -18,7 +18,8 @@
 //
 // Invariants (CheckInvariants)
 //  1. A fold is placed on a node with a session, and the plan or the ring knows it.
-//  2. Every source of a running reduction is watched; every watched source has a watcher.
+//  2. Every source of this shard that a running reduction has is watched; every watched source has
+//  a watcher.
 //  3. Sources and requests are counted, and bounded by the options.
 //
 // Owned by DirectoryCore. Thread rule: the shard's control loop; no I/O, replays from its inputs.
