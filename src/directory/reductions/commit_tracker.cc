@@ -98,7 +98,7 @@ void CommitTracker::PlanAgain(Reduction& reduction) {
   reduction.commit.root_generation = Generation();
   reduction.commit.root_ready = false;
   // When the plan hears that the root's node is gone, it starts over by itself and may commit
-  // another root: it must not be told a second time.
+  // another root: it must not hear of the loss twice.
   const bool hears = reduction.commit.lost_roots.contains(reduction.plan.RootNode());
   ForgetCommitted(reduction);
   if (!hears) reduction.plan.OnResultLost();

@@ -83,7 +83,7 @@ struct Reduction {
   };
   // ---- SourceWatcher
   struct Sources {
-    // As the plan was told.
+    // The sources that the plan knows to be ready.
     absl::btree_set<ObjectId> ready;
     // Nodes that reported not to hold that generation of a source. A shard that knows the source by
     // way of another shard hears of its end later.
@@ -103,7 +103,7 @@ struct Reduction {
     Generation open_root;
     // Everything was folded for a generation that stands by until the one before it is given up.
     bool root_ready = false;
-    // Nodes that were ordered to commit, or told of the commit: each may have answered its own
+    // Nodes that were ordered to commit, or notified of the commit: each may have answered its own
     // clients from the result before the shard hears that it is sealed.
     absl::btree_set<NodeKey> sent_to;
     // Those of them that are gone. The plan hears of it when no node turns out to have the result.

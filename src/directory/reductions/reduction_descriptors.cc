@@ -45,10 +45,10 @@ ReductionDescriptors::ReductionDescriptors(const ReductionParts& parts, Reductio
 void ReductionDescriptors::SetId(Reduction& reduction, const Generation& number) {
   reduction.identity.id = number;
   reduction.identity.confirmed = true;
-  absl::btree_set<NodeKey> told = reduction.replicas.whole;
-  told.insert(reduction.replicas.parts.begin(), reduction.replicas.parts.end());
-  told.insert(reduction.replicas.extensions.begin(), reduction.replicas.extensions.end());
-  for (const NodeKey& key : told) SendPart(reduction, key, 0);
+  absl::btree_set<NodeKey> replicas = reduction.replicas.whole;
+  replicas.insert(reduction.replicas.parts.begin(), reduction.replicas.parts.end());
+  replicas.insert(reduction.replicas.extensions.begin(), reduction.replicas.extensions.end());
+  for (const NodeKey& key : replicas) SendPart(reduction, key, 0);
 }
 
 bool ReductionDescriptors::TakenBefore(const v1::ExtendRequest& m, const ObjectId& target,

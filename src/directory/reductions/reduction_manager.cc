@@ -135,10 +135,10 @@ void ReductionManager::AddRequester(Reduction& reduction, const Reduction::Reque
   } else {
     reduction.requests.waiting.push_back(requester);
     catalog_.AddRequesters(1);
-    const size_t told =
+    const size_t known_sources =
         m.reduction().first_source() + static_cast<size_t>(m.reduction().source_ids_size());
     if (open) reduction.requests.seen.insert(requester.key());
-    if (open) descriptors_.Inform(reduction, requester.node, told);
+    if (open) descriptors_.Inform(reduction, requester.node, known_sources);
   }
   const bool tells = requester.id.valid() && !reduction.Is(requester.id);
   if (tells && !reduction.identity.confirmed &&

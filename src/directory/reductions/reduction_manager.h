@@ -120,7 +120,7 @@ class ReductionManager final : public ObjectReductions {
   // Returns nullptr if there are too many reductions or sources.
   Reduction* Begin(const ObjectId& target, ReduceSpec spec, const NodeKey& root,
                    const Generation& id);
-  // The requester is answered when the reduction ends, or told to forget it then.
+  // The requester is answered when the reduction ends, or sent a forget then.
   void AddRequester(Reduction& reduction, const Reduction::Requester& requester,
                     const v1::ReduceRequest& m, bool first);
   void ForgetRequesters(Reduction& reduction, const NodeKey& node);

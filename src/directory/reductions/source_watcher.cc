@@ -286,14 +286,14 @@ void SourceWatcher::TellPlan(Reduction& reduction, const ObjectId& source,
         source, absl::Status(static_cast<absl::StatusCode>(state.code()), state.message()));
     return;
   }
-  std::optional<ReduceSource> told = KnownSource(reduction, source, state);
-  if (told.has_value() && reduction.ring.plan != nullptr && !reduction.ring.plan->committed()) {
-    reduction.ring.plan->OnSource(source, told->generation);
+  std::optional<ReduceSource> known = KnownSource(reduction, source, state);
+  if (known.has_value() && reduction.ring.plan != nullptr && !reduction.ring.plan->committed()) {
+    reduction.ring.plan->OnSource(source, known->generation);
     if (reduction.ring.plan->broken()) rings_.OnSourceLost(reduction);
   }
-  told.has_value() ? (void)reduction.sources.ready.insert(source)
-                   : (void)reduction.sources.ready.erase(source);
-  reduction.plan.OnSource(source, std::move(told));
+  known.has_value() ? (void)reduction.sources.ready.insert(source)
+                    : (void)reduction.sources.ready.erase(source);
+  reduction.plan.OnSource(source, std::move(known));
 }
 
 v1::SourceState SourceWatcher::StateOfSource(const Reduction& reduction, const ObjectId& source) {
@@ -337,10 +337,10 @@ void SourceWatcher::TellWatchers(const ObjectId& source, absl::btree_set<ObjectI
       continue;
     }
     size_t bytes_left = kMaxForeignInlineBytes;
-    v1::SourceState told = ForeignStateOf(source, bytes_left);
-    if (gate_.learning() && !told.has_generation()) continue;
-    told.set_target_id(watcher.target.binary().data(), ObjectId::kSize);
-    *outbox_.Send(watcher.node).mutable_source_state() = std::move(told);
+    v1::SourceState known = ForeignStateOf(source, bytes_left);
+    if (gate_.learning() && !known.has_generation()) continue;
+    known.set_target_id(watcher.target.binary().data(), ObjectId::kSize);
+    *outbox_.Send(watcher.node).mutable_source_state() = std::move(known);
   }
 }
 
