@@ -2,10 +2,11 @@
 // host, checks every byte that it reads, and writes one line for each call that started or ended.
 //
 //   chaos_load ADDRESS run WRITER SEED WRITERS [ORPHAN...]   until SIGTERM
-//   chaos_load ADDRESS check < lines "OBJECT ATTEMPT"        each must have exactly this attempt
+//   chaos_load ADDRESS check ROOM < lines "OBJECT ATTEMPT"   each must have exactly this attempt;
+//                                            one of more than ROOM bytes may find no memory instead
 //
-// Lines: "B op object attempt", "E op object attempt code text", "V text" (a violation). Exits with
-// 0; with 3 if the node is gone; with 9 if a call is stuck.
+// Lines: "B op object attempt", "E op object attempt code text", "V text" (a violation), "S object"
+// (no memory for it). Exits with 0; with 3 if the node is gone; with 9 if a call is stuck.
 //
 // The client also reduces, adds to and closes reductions, cancels some of them, and checks every
 // word of the results: see chaos_sums.h.
@@ -646,14 +647,19 @@ class Load {
   uint64_t oldest_ = GroupNow();
 };
 
-int CheckAll(phalanx::Client& client) {
+int CheckAll(phalanx::Client& client, uint64_t room) {
   uint64_t object = 0;
   uint64_t attempt = 0;
   while (std::cin >> object >> attempt) {
     phalanx::GetOptions options;
-    options.timeout = absl::Seconds(20);
+    const bool fits = SizeOf(object, attempt) <= room;
+    options.timeout = absl::Seconds(fits ? 20 : 2);
     alarm(kStuckSeconds);
     const auto got = client.Get(IdOf(client, object), options).Wait();
+    if (!fits && absl::IsResourceExhausted(got.status())) {
+      Say(absl::StrCat("S object ", object));
+      continue;
+    }
     if (!got.ok()) {
       Say(absl::StrCat("V object ", object, " attempt ", attempt,
                        " was adopted and is lost: ", got.status().ToString()));
@@ -671,7 +677,7 @@ int CheckAll(phalanx::Client& client) {
 
 int main(int argc, char** argv) {
   const std::vector<absl::string_view> words(argv + 1, argv + argc);
-  if (words.size() < 2 || (words[1] != "check" && words.size() < 5)) return 2;
+  if (words.size() < 3 || (words[1] != "check" && words.size() < 5)) return 2;
   std::signal(SIGTERM, [](int) { stopping = 1; });
   std::signal(SIGALRM, OnStuck);
   phalanx::ClientOptions options;
@@ -681,11 +687,11 @@ int main(int argc, char** argv) {
     Say(absl::StrCat("X ", client.status().ToString()));
     return 3;
   }
-  if (words[1] == "check") return CheckAll(**client);
   std::vector<uint64_t> numbers(words.size() - 2);
   for (size_t i = 2; i < words.size(); ++i) {
     if (!absl::SimpleAtoi(words[i], &numbers[i - 2])) return 2;
   }
+  if (words[1] == "check") return CheckAll(**client, numbers[0]);
   Load load(*std::move(client), numbers[0], numbers[1], numbers[2]);
   return load.Run({numbers.begin() + 3, numbers.end()});
 }
