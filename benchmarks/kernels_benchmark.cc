@@ -15,8 +15,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "src/collectives/kernel_targets.h"
-#include "src/collectives/kernels.h"
+#include "src/collectives/kernels/kernel_targets.h"
+#include "src/collectives/kernels/kernels.h"
 #include "src/common/elements.h"
 
 namespace phalanx::collectives {

@@ -18,7 +18,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
 #include "src/local/local_protocol.h"
-#include "src/object_store/shared_memory.h"
+#include "src/object_store/memory/shared_memory.h"
 
 namespace phalanx::object_store {
 

@@ -39,10 +39,10 @@
 #include "absl/types/span.h"
 #include "phalanx/object_id.h"
 #include "src/common/elements.h"
-#include "src/common/ids.h"
+#include "src/common/ids/ids.h"
+#include "src/common/io/wire.h"
 #include "src/common/reduce_spec.h"
-#include "src/common/wire.h"
-#include "src/object_store/shared_memory.h"
+#include "src/object_store/memory/shared_memory.h"
 
 namespace phalanx::object_store::local {
 

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/common/log.h"
-#include "src/common/private_folder.h"
+#include "src/common/io/log.h"
+#include "src/common/io/private_folder.h"
 #include "src/common/status_macros.h"
 
 // Not in this C library's headers.

@@ -22,10 +22,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "src/collectives/reducer.h"
+#include "src/collectives/reducer/reducer.h"
 #include "src/local/local_session.h"
-#include "src/net/event_loop.h"
-#include "src/object_store/store.h"
+#include "src/net/loop/event_loop.h"
+#include "src/object_store/store/store.h"
 
 namespace phalanx::object_store {
 

@@ -13,9 +13,9 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "src/common/io/utf8.h"
+#include "src/common/io/wire.h"
 #include "src/common/status_macros.h"
-#include "src/common/utf8.h"
-#include "src/common/wire.h"
 
 namespace phalanx::object_store {
 namespace {

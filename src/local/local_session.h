@@ -27,11 +27,11 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "src/collectives/reducer.h"
+#include "src/collectives/reducer/reducer.h"
 #include "src/local/local_outbox.h"
 #include "src/local/local_protocol.h"
-#include "src/net/event_loop.h"
-#include "src/object_store/store.h"
+#include "src/net/loop/event_loop.h"
+#include "src/object_store/store/store.h"
 
 namespace phalanx::object_store {
 

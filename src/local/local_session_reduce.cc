@@ -6,7 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "src/common/utf8.h"
+#include "src/common/io/utf8.h"
 #include "src/local/local_session.h"
 
 namespace phalanx::object_store {

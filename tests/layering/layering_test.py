@@ -19,7 +19,7 @@ FORBIDDEN_HEADERS = re.compile(
 )
 # Sources of ids and incarnations, and the report of a broken invariant: they use the system's
 # random generator and standard error.
-EXEMPT = {"src/common/object_id.cc", "src/common/random.cc", "src/common/check.cc"}
+EXEMPT = {"src/common/ids/object_id.cc", "src/common/random.cc", "src/common/check.cc"}
 
 
 def reached(name):
@@ -54,10 +54,10 @@ class LayeringTest(unittest.TestCase):
         found = reached("rims")
         expected = {
             "//src/directory/grpc:shard_connector": "//third_party:grpc",
-            "//src/net:event_loop": "//third_party:asio",
-            "//src/net:transfer_buffer": "//src/common:mutex",
-            "//src/local:local_service": "//src/common:log",
-            "//src/object_store:memfd_memory": "//src/object_store:memfd_file",
+            "//src/net/loop:event_loop": "//third_party:asio",
+            "//src/net/pull:transfer_buffer": "//src/common/threads:mutex",
+            "//src/local:local_service": "//src/common/io:log",
+            "//src/object_store/memory:memfd_memory": "//src/object_store/memory:memfd_file",
         }
         self.assertEqual(found.keys(), expected.keys())
         for library, dependency in expected.items():

@@ -10,7 +10,7 @@
 
 #include "google/protobuf/stubs/logging.h"
 #include "src/common/defects.h"
-#include "src/common/log.h"
+#include "src/common/io/log.h"
 #include "src/common/testing/scoped_defect.h"
 #include "tests/oracle/sources.h"
 

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "src/common/defects.h"
-#include "src/common/log.h"
+#include "src/common/io/log.h"
 #include "src/common/testing/scoped_defect.h"
 #include "tests/oracle/sources.h"
 

@@ -12,19 +12,19 @@
 #include "bazel/fuzz_corpus.h"
 #include "src/collectives/fuzz/reducer_fuzz.h"
 #include "src/common/check.h"
-#include "src/common/ids.h"
+#include "src/common/ids/ids.h"
 #include "src/common/random.h"
 #include "src/common/testing/message_listener.h"
-#include "src/directory/directory_core.h"
-#include "src/directory/directory_core_world.h"
+#include "src/directory/core/directory_core.h"
 #include "src/directory/fuzz/shard_fuzz.h"
-#include "src/directory/reduce_plan.h"
-#include "src/directory/reduce_plan_random.h"
+#include "src/directory/reductions/tree_plan/reduce_plan.h"
+#include "src/directory/reductions/tree_plan/testing/reduce_plan_random.h"
+#include "src/directory/testing/directory_core_world.h"
 #include "src/object_store/testing/store_fuzz.h"
-#include "src/sim/broadcast_simulation.h"
-#include "src/sim/lifetime_simulation.h"
-#include "src/sim/reduce_simulation.h"
-#include "src/sim/simulation.h"
+#include "src/sim/workloads/broadcast_simulation.h"
+#include "src/sim/workloads/lifetime_simulation.h"
+#include "src/sim/workloads/reduce_simulation.h"
+#include "src/sim/workloads/simulation.h"
 #include "tests/simulation/coarse_broadcast.h"
 #include "tests/simulation/coarse_crowd.h"
 #include "tests/simulation/coarse_reduce.h"
@@ -210,7 +210,7 @@ std::vector<Source> AllSources(uint64_t first, uint64_t seeds) {
       {"cluster-broadcast", first, some,
        ClusterOf<sim::BroadcastPlan>(sim::DrawBroadcastPlan, sim::RunBroadcastSimulation)},
       CorpusSource("shard-corpus", "src/directory/fuzz/shard_corpus", directory::PlayShardInput),
-      CorpusSource("store-corpus", "src/object_store/store_corpus",
+      CorpusSource("store-corpus", "src/object_store/store/store_corpus",
                    object_store::testing::PlayStoreInput),
       CorpusSource("reducer-corpus", "src/collectives/fuzz/reducer_corpus",
                    collectives::testing::PlayReducerInput),

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "src/common/clock.h"
+#include "src/common/time/clock.h"
 
 namespace phalanx::testing {
 namespace {

@@ -18,7 +18,7 @@ import time
 import unittest
 
 # The executable under test, in the runfiles of the test.
-BINARY = os.environ.get("PHALANX_BINARY", os.path.abspath("src/runtime/phalanx"))
+BINARY = os.environ.get("PHALANX_BINARY", os.path.abspath("src/cli/phalanx"))
 # Longer than any step takes on a slow machine, shorter than Bazel's own limit.
 DEADLINE_S = 60
 

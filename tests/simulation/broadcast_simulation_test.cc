@@ -1,11 +1,11 @@
 // Some seeds of simulated broadcasts, with every ordinary test run. docs/simulation.md explains how
 // to run more by hand.
-#include "src/sim/broadcast_simulation.h"
+#include "src/sim/workloads/broadcast_simulation.h"
 
 #include <cstdint>
 
 #include "gtest/gtest.h"
-#include "src/common/log.h"
+#include "src/common/io/log.h"
 #include "tests/simulation/seeds.h"
 
 namespace phalanx::sim {

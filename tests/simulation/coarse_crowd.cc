@@ -13,12 +13,12 @@
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/check.h"
-#include "src/common/ids.h"
-#include "src/common/instant.h"
+#include "src/common/ids/ids.h"
 #include "src/common/random.h"
-#include "src/directory/directory_core.h"
-#include "src/directory/validate.h"
-#include "src/net/segment_rate.h"
+#include "src/common/time/instant.h"
+#include "src/directory/core/directory_core.h"
+#include "src/directory/core/validate.h"
+#include "src/net/pull/segment_rate.h"
 #include "tests/simulation/coarse_shard.h"
 
 namespace phalanx::sim {

@@ -12,11 +12,11 @@
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/check.h"
 #include "src/common/elements.h"
-#include "src/common/ids.h"
-#include "src/common/instant.h"
-#include "src/directory/directory_core.h"
-#include "src/directory/reduce_shape.h"
-#include "src/directory/validate.h"
+#include "src/common/ids/ids.h"
+#include "src/common/time/instant.h"
+#include "src/directory/core/directory_core.h"
+#include "src/directory/core/validate.h"
+#include "src/directory/reductions/tree_plan/reduce_shape.h"
 #include "tests/simulation/coarse_shard.h"
 
 namespace phalanx::sim {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/common/random.h"
-#include "src/directory/validate.h"
+#include "src/directory/core/validate.h"
 
 namespace phalanx::sim {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "absl/time/time.h"
 #include "phalanx/v1/directory.pb.h"
-#include "src/common/ids.h"
-#include "src/common/instant.h"
-#include "src/directory/directory_core.h"
+#include "src/common/ids/ids.h"
+#include "src/common/time/instant.h"
+#include "src/directory/core/directory_core.h"
 
 namespace phalanx::sim {
 

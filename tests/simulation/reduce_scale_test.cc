@@ -8,7 +8,7 @@
 
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
-#include "src/directory/reduce_shape.h"
+#include "src/directory/reductions/tree_plan/reduce_shape.h"
 #include "tests/simulation/coarse_reduce.h"
 
 namespace phalanx::sim {

@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "src/common/log.h"
-#include "src/sim/sim_cluster.h"
+#include "src/common/io/log.h"
+#include "src/sim/cluster/sim_cluster.h"
 
 namespace phalanx::sim {
 namespace {

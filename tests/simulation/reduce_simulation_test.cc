@@ -1,11 +1,11 @@
 // Some seeds of simulated reductions, with every ordinary test run. More by hand:
 // docs/simulation.md.
-#include "src/sim/reduce_simulation.h"
+#include "src/sim/workloads/reduce_simulation.h"
 
 #include <cstdint>
 
 #include "gtest/gtest.h"
-#include "src/common/log.h"
+#include "src/common/io/log.h"
 #include "tests/simulation/seeds.h"
 
 namespace phalanx::sim {

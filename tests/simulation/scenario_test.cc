@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "src/common/log.h"
+#include "src/common/io/log.h"
 #include "tests/simulation/story.h"
 
 namespace phalanx::sim {

@@ -8,9 +8,9 @@
 
 #include "absl/strings/numbers.h"
 #include "gtest/gtest.h"
-#include "src/common/log.h"
+#include "src/common/io/log.h"
 #include "src/common/testing/seed.h"
-#include "src/sim/simulation.h"
+#include "src/sim/workloads/simulation.h"
 
 namespace phalanx::sim {
 

@@ -1,5 +1,5 @@
 // Some seeds of the simulation, with every ordinary test run. More by hand: docs/simulation.md.
-#include "src/sim/simulation.h"
+#include "src/sim/workloads/simulation.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -7,9 +7,9 @@
 #include "absl/strings/numbers.h"
 #include "gtest/gtest.h"
 #include "src/common/check.h"
-#include "src/common/log.h"
+#include "src/common/io/log.h"
 #include "src/common/testing/seed.h"
-#include "src/sim/content.h"
+#include "src/sim/cluster/content.h"
 
 namespace phalanx::sim {
 namespace {

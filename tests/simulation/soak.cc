@@ -13,10 +13,10 @@
 
 #include "src/common/defects.h"
 #include "src/common/testing/scoped_defect.h"
-#include "src/sim/broadcast_simulation.h"
-#include "src/sim/lifetime_simulation.h"
-#include "src/sim/reduce_simulation.h"
-#include "src/sim/simulation.h"
+#include "src/sim/workloads/broadcast_simulation.h"
+#include "src/sim/workloads/lifetime_simulation.h"
+#include "src/sim/workloads/reduce_simulation.h"
+#include "src/sim/workloads/simulation.h"
 
 namespace phalanx::sim {
 namespace {

@@ -15,8 +15,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "src/sim/checkers.h"
-#include "src/sim/sim_cluster.h"
+#include "src/sim/cluster/checkers.h"
+#include "src/sim/cluster/sim_cluster.h"
 
 namespace phalanx::sim {
 

@@ -33,7 +33,7 @@ CLANG_FORMAT = "clang-format-14"
 
 # A folder of src/ can include from itself and from the folders before it. `sim` can include
 # from all folders, and only tests can include from `sim`.
-LAYERS = ("common", "net", "directory", "object_store", "collectives", "local", "runtime", "python")
+LAYERS = ("common", "net", "directory", "object_store", "collectives", "local", "client", "node", "cli", "python")
 
 TESTS = ("tests/*", "*_test.cc", "*_fuzz.cc", "*_fuzz.h", "*_conformance.h", "*_conformance.cc")
 TESTS += ("src/sim/*", "src/*/testing/*", "benchmarks/*")
@@ -69,17 +69,17 @@ BANS = (
     Ban(
         r"\bCLOCK_(REALTIME|TAI)|\bGPR_CLOCK_REALTIME\b|\bhigh_resolution_clock\b|\bGetCurrentTimeNanos\b",
         "wall time jumps: only a node's incarnation begins with it",
-        allowed=("src/runtime/node.cc", "tests/process/jumping_clock.cc"),
+        allowed=("src/node/node.cc", "tests/process/jumping_clock.cc"),
     ),
     Ban(
         r"\bstd::(thread|jthread|async)\b(?!::)",
         "only the rims own threads",
-        allowed=TESTS + ("src/common/thread*", "src/common/populate.cc", "src/net/event_loop*", "src/net/tcp/resolver*", "src/object_store/memfd_memory*", "examples/*", "src/runtime/*"),
+        allowed=TESTS + ("src/common/threads/thread*", "src/common/io/populate.cc", "src/net/loop/event_loop*", "src/net/tcp/resolver*", "src/object_store/memory/memfd_memory*", "examples/*", "src/client/*", "src/node/*", "src/cli/*"),
     ),
     Ban(
         r"\bstd::(recursive_|timed_|shared_)?mutex\b|\bstd::condition_variable|\babsl::Mutex\b",
-        "take Mutex and CondVar (src/common/mutex.h): their annotations are checked",
-        allowed=TESTS + ("src/common/mutex.h",),
+        "take Mutex and CondVar (src/common/threads/mutex.h): their annotations are checked",
+        allowed=TESTS + ("src/common/threads/mutex.h",),
     ),
     Ban(r"\busing\s+namespace\b", "a header must not import names", files=("*.h",)),
 )
@@ -102,7 +102,7 @@ CONFINED = (
     ),
     Confinement(r"asio(\.hpp|/)", ("src/net/*",), "Asio stays in src/net"),
     Confinement(
-        r"src/sim/|src/\w+/testing/",
+        r"src/sim/|src/(\w+/)+testing/",
         TESTS,
         "what is for tests is included by tests alone",
     ),

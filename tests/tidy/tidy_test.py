@@ -53,17 +53,17 @@ class TidyTest(unittest.TestCase):
         self.assert_banned("clock_gettime(CLOCK_REALTIME, &now);")
         self.assert_banned("clock_gettime(CLOCK_REALTIME_COARSE, &now);")
         self.assert_clean(
-            tidy.check_banned_calls, {"src/runtime/node.cc": "clock_gettime(CLOCK_REALTIME, &now);\n"}
+            tidy.check_banned_calls, {"src/node/node.cc": "clock_gettime(CLOCK_REALTIME, &now);\n"}
         )
 
     def test_a_thread_is_caught_in_a_core_and_allowed_in_a_rim(self):
         self.assert_banned("std::thread worker([] {});", "src/directory/directory_core.cc")
-        self.assert_clean(tidy.check_banned_calls, {"src/runtime/main.cc": "std::thread t;\n"})
+        self.assert_clean(tidy.check_banned_calls, {"src/cli/main.cc": "std::thread t;\n"})
         self.assert_clean(tidy.check_banned_calls, {"src/net/a.cc": "std::thread::id owner;\n"})
 
     def test_a_lock_without_annotations_is_caught(self):
         self.assert_banned("std::mutex mu_;")
-        self.assert_banned("absl::Mutex mu_;", "src/runtime/node.h")
+        self.assert_banned("absl::Mutex mu_;", "src/node/node.h")
 
     def test_using_namespace_is_caught_in_a_header_only(self):
         self.assert_banned("using namespace std;", "src/net/a.h")
@@ -130,7 +130,7 @@ class TidyTest(unittest.TestCase):
     def test_an_include_that_points_upward_is_caught(self):
         up = '#include <vector>\n#include "src/directory/b.h"\n'
         self.assert_caught(tidy.check_layers, {"src/net/a.h": up}, "src/net/a.h:2")
-        self.assert_clean(tidy.check_layers, {"src/runtime/a.h": up, "src/sim/a.h": up})
+        self.assert_clean(tidy.check_layers, {"src/node/a.h": up, "src/sim/a.h": up})
         self.assert_caught(tidy.check_layers, {"src/extras/a.h": ""}, "src/extras/a.h:1")
 
     def test_grpc_outside_its_rims_is_caught(self):
@@ -143,7 +143,7 @@ class TidyTest(unittest.TestCase):
 
     def test_asio_outside_net_and_test_helpers_in_production_are_caught(self):
         asio = "#include <asio.hpp>\n"
-        self.assert_caught(tidy.check_confined_headers, {"src/runtime/a.cc": asio}, "src/runtime/a.cc:1")
+        self.assert_caught(tidy.check_confined_headers, {"src/node/a.cc": asio}, "src/node/a.cc:1")
         self.assert_clean(tidy.check_confined_headers, {"src/net/asio_loop.cc": asio})
         helper = '#include "src/common/testing/b.h"\n'
         self.assert_caught(tidy.check_confined_headers, {"src/net/a.cc": helper}, "src/net/a.cc:1")
@@ -153,7 +153,7 @@ class TidyTest(unittest.TestCase):
         path = "include/phalanx/client.h"
         decent = '#include <memory>\n#include "absl/status/statusor.h"\n#include "phalanx/id.h"\n'
         self.assert_clean(tidy.check_confined_headers, {path: decent})
-        inner = decent + '#include "src/common/ids.h"\n'
+        inner = decent + '#include "src/common/ids/ids.h"\n'
         self.assert_caught(tidy.check_confined_headers, {path: inner}, path + ":4")
 
 

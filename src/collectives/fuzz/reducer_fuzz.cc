@@ -18,8 +18,8 @@
 #include "absl/strings/str_cat.h"
 #include "src/collectives/testing/reduce_world.h"
 #include "src/common/check.h"
+#include "src/directory/core/reduce_messages.h"
 #include "src/directory/fuzz/short_ids.h"
-#include "src/directory/reduce_messages.h"
 
 namespace phalanx::collectives::testing {
 namespace {

@@ -18,16 +18,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "src/collectives/reducer.h"
+#include "src/collectives/reducer/reducer.h"
 #include "src/common/check.h"
-#include "src/common/version.h"
-#include "src/directory/reduce_result.h"
-#include "src/directory/validate.h"
+#include "src/common/ids/version.h"
+#include "src/directory/core/validate.h"
+#include "src/directory/reductions/results/reduce_result.h"
 #include "src/net/testing/sim_plane.h"
-#include "src/object_store/heap_memory.h"
-#include "src/object_store/shard_channel.h"
-#include "src/object_store/store.h"
-#include "src/object_store/subject.h"
+#include "src/object_store/channel/shard_channel.h"
+#include "src/object_store/memory/heap_memory.h"
+#include "src/object_store/objects/subject.h"
+#include "src/object_store/store/store.h"
 
 namespace phalanx::collectives::testing {
 

@@ -9,9 +9,9 @@
 #include <cstdint>
 
 #include "phalanx/object_id.h"
-#include "src/common/ids.h"
-#include "src/common/instant.h"
+#include "src/common/ids/ids.h"
 #include "src/common/random.h"
+#include "src/common/time/instant.h"
 #include "src/directory/core/directory_counters.h"
 #include "src/directory/core/directory_options.h"
 

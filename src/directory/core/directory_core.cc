@@ -1,4 +1,4 @@
-#include "src/directory/directory_core.h"
+#include "src/directory/core/directory_core.h"
 
 #include <algorithm>
 #include <utility>

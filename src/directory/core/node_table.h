@@ -17,9 +17,9 @@
 #include "absl/strings/string_view.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
-#include "src/common/ids.h"
-#include "src/common/instant.h"
-#include "src/directory/link_model.h"
+#include "src/common/ids/ids.h"
+#include "src/common/time/instant.h"
+#include "src/directory/pulls/link_model.h"
 
 namespace phalanx::directory {
 

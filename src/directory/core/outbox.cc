@@ -1,6 +1,6 @@
 #include "src/directory/core/outbox.h"
 
-#include "src/directory/validate.h"
+#include "src/directory/core/validate.h"
 
 namespace phalanx::directory {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
-#include "src/common/ids.h"
+#include "src/common/ids/ids.h"
 
 namespace phalanx::directory {
 

@@ -1,7 +1,7 @@
 #include "src/directory/core/outbox.h"
 
 #include "gtest/gtest.h"
-#include "src/directory/validate.h"
+#include "src/directory/core/validate.h"
 
 namespace phalanx::directory {
 namespace {

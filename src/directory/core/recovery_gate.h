@@ -21,8 +21,8 @@
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
-#include "src/common/ids.h"
-#include "src/common/instant.h"
+#include "src/common/ids/ids.h"
+#include "src/common/time/instant.h"
 #include "src/directory/core/core_context.h"
 
 namespace phalanx::directory {

@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/tools.pb.h"
-#include "src/common/instant.h"
+#include "src/common/time/instant.h"
 #include "src/directory/objects/object_table.h"
 #include "src/directory/placement/placement_table.h"
 #include "src/directory/pulls/pull_scheduler.h"

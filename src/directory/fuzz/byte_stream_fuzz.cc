@@ -13,10 +13,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
-#include "src/common/wire.h"
-#include "src/directory/byte_message_stream.h"
-#include "src/directory/session_link.h"
-#include "src/sim/sim_executor.h"
+#include "src/common/io/wire.h"
+#include "src/directory/session/byte_message_stream.h"
+#include "src/directory/session/session_link.h"
+#include "src/sim/seams/sim_executor.h"
 
 namespace phalanx::directory {
 namespace {

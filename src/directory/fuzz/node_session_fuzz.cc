@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "src/common/check.h"
-#include "src/directory/session.h"
+#include "src/directory/session/session.h"
 
 namespace phalanx::directory {
 namespace {

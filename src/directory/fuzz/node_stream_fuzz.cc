@@ -18,8 +18,8 @@
 #include "absl/strings/string_view.h"
 #include "src/common/check.h"
 #include "src/common/random.h"
-#include "src/directory/byte_message_stream.h"
-#include "src/sim/sim_executor.h"
+#include "src/directory/session/byte_message_stream.h"
+#include "src/sim/seams/sim_executor.h"
 
 namespace phalanx::directory {
 namespace {

@@ -22,8 +22,8 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
 #include "src/directory/fuzz/short_ids.h"
-#include "src/directory/shard.h"
-#include "src/sim/sim_executor.h"
+#include "src/directory/session/shard.h"
+#include "src/sim/seams/sim_executor.h"
 
 namespace phalanx::directory {
 namespace {

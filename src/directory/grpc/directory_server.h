@@ -15,11 +15,11 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "src/common/executor.h"
-#include "src/directory/message_stream.h"
-#include "src/directory/session_handshake.h"
-#include "src/directory/shard.h"
-#include "src/net/byte_stream.h"
+#include "src/common/time/executor.h"
+#include "src/directory/session/message_stream.h"
+#include "src/directory/session/session_handshake.h"
+#include "src/directory/session/shard.h"
+#include "src/net/stream/byte_stream.h"
 #include "src/net/tcp/unique_fd.h"
 
 namespace phalanx::directory {

@@ -18,13 +18,13 @@
 #include "phalanx/v1/directory.grpc.pb.h"
 #include "src/common/random.h"
 #include "src/common/testing/status_matchers.h"
-#include "src/directory/byte_message_stream.h"
-#include "src/directory/directory_client.h"
 #include "src/directory/grpc/port_multiplexer.h"
 #include "src/directory/grpc/shard_connector.h"
 #include "src/directory/grpc/tools_client.h"
-#include "src/net/address.h"
-#include "src/net/event_loop.h"
+#include "src/directory/session/byte_message_stream.h"
+#include "src/directory/session/directory_client.h"
+#include "src/net/loop/event_loop.h"
+#include "src/net/stream/address.h"
 
 namespace phalanx::directory {
 namespace {

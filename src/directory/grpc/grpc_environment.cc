@@ -12,8 +12,8 @@
 #include <limits>
 #include <memory>
 
-#include "src/common/log.h"
-#include "src/directory/session_link.h"
+#include "src/common/io/log.h"
+#include "src/directory/session/session_link.h"
 
 namespace phalanx::directory {
 namespace internal {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "src/common/wire.h"
-#include "src/net/handshake.h"
+#include "src/common/io/wire.h"
+#include "src/net/stream/handshake.h"
 
 namespace phalanx::directory {
 namespace {

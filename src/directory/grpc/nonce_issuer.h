@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "src/common/instant.h"
+#include "src/common/time/instant.h"
 
 namespace phalanx::directory {
 

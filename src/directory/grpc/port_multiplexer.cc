@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "src/common/check.h"
-#include "src/common/log.h"
+#include "src/common/io/log.h"
 #include "src/common/status_macros.h"
-#include "src/directory/byte_message_stream.h"
-#include "src/net/require_loopback.h"
+#include "src/directory/session/byte_message_stream.h"
+#include "src/net/stream/require_loopback.h"
 #include "src/net/tcp/tcp_stream.h"
 
 namespace phalanx::directory {

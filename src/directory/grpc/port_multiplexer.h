@@ -23,11 +23,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "src/common/executor.h"
-#include "src/common/instant.h"
+#include "src/common/time/executor.h"
+#include "src/common/time/instant.h"
 #include "src/directory/grpc/directory_server.h"
-#include "src/directory/shard.h"
-#include "src/net/byte_stream.h"
+#include "src/directory/session/shard.h"
+#include "src/net/stream/byte_stream.h"
 #include "src/net/tcp/tcp_network.h"
 
 namespace phalanx::directory {

@@ -27,14 +27,14 @@
 #include "absl/strings/str_cat.h"
 #include "phalanx/object_id.h"
 #include "src/common/check.h"
-#include "src/common/clock.h"
-#include "src/common/instant.h"
 #include "src/common/random.h"
-#include "src/directory/byte_message_stream.h"
-#include "src/directory/directory_client.h"
+#include "src/common/time/clock.h"
+#include "src/common/time/instant.h"
 #include "src/directory/grpc/port_multiplexer.h"
 #include "src/directory/grpc/shard_connector.h"
-#include "src/net/event_loop.h"
+#include "src/directory/session/byte_message_stream.h"
+#include "src/directory/session/directory_client.h"
+#include "src/net/loop/event_loop.h"
 
 namespace phalanx::directory {
 namespace {

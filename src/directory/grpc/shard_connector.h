@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "src/directory/message_stream.h"
-#include "src/net/byte_stream.h"
+#include "src/directory/session/message_stream.h"
+#include "src/net/stream/byte_stream.h"
 
 namespace phalanx::directory {
 

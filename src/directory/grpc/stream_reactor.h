@@ -28,9 +28,9 @@
 
 #include "absl/status/status.h"
 #include "src/common/check.h"
-#include "src/common/executor.h"
-#include "src/common/mutex.h"
-#include "src/directory/message_stream.h"
+#include "src/common/threads/mutex.h"
+#include "src/common/time/executor.h"
+#include "src/directory/session/message_stream.h"
 
 namespace phalanx::directory {
 

@@ -17,7 +17,7 @@
 #include "absl/time/time.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/tools.pb.h"
-#include "src/net/byte_stream.h"
+#include "src/net/stream/byte_stream.h"
 
 namespace phalanx::directory {
 

@@ -9,7 +9,7 @@
 
 #include "absl/strings/string_view.h"
 #include "google/protobuf/message_lite.h"
-#include "src/net/handshake.h"
+#include "src/net/stream/handshake.h"
 
 namespace phalanx::directory {
 

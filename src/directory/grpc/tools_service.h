@@ -9,8 +9,8 @@
 
 #include <memory>
 
-#include "src/common/executor.h"
-#include "src/directory/shard.h"
+#include "src/common/time/executor.h"
+#include "src/directory/session/shard.h"
 
 namespace phalanx::directory {
 

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "absl/functional/any_invocable.h"
-#include "src/directory/message_stream.h"
+#include "src/directory/session/message_stream.h"
 
 namespace phalanx::directory {
 

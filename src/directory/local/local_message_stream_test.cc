@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "gtest/gtest.h"
-#include "src/directory/message_stream_conformance.h"
-#include "src/net/event_loop.h"
+#include "src/directory/session/message_stream_conformance.h"
+#include "src/net/loop/event_loop.h"
 
 namespace phalanx::directory {
 namespace {

@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
-#include "src/common/ids.h"
-#include "src/directory/hold_sets.h"
+#include "src/common/ids/ids.h"
+#include "src/directory/objects/hold_sets.h"
 #include "src/directory/objects/object_table.h"
 
 namespace phalanx::directory {

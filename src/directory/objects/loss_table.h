@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "phalanx/object_id.h"
-#include "src/common/ids.h"
+#include "src/common/ids/ids.h"
 #include "src/directory/core/core_context.h"
 #include "src/directory/placement/placement_policy.h"
 

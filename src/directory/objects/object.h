@@ -31,13 +31,13 @@
 #include "absl/container/btree_set.h"
 #include "absl/container/inlined_vector.h"
 #include "phalanx/object_id.h"
-#include "src/common/ids.h"
-#include "src/common/instant.h"
+#include "src/common/ids/ids.h"
+#include "src/common/time/instant.h"
 #include "src/directory/core/node_table.h"
+#include "src/directory/core/validate.h"
 #include "src/directory/objects/inline_cache.h"
 #include "src/directory/placement/placement_policy.h"
 #include "src/directory/pulls/relay_tree.h"
-#include "src/directory/validate.h"
 
 namespace phalanx::directory {
 

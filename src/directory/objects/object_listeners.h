@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "phalanx/object_id.h"
-#include "src/common/ids.h"
+#include "src/common/ids/ids.h"
 #include "src/directory/core/node_table.h"
 #include "src/directory/objects/object.h"
 

@@ -7,8 +7,8 @@
 #include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
+#include "src/common/ids/version.h"
 #include "src/common/status_macros.h"
-#include "src/common/version.h"
 
 namespace phalanx::directory {
 

@@ -13,7 +13,7 @@
 #include "absl/types/span.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
-#include "src/common/ids.h"
+#include "src/common/ids/ids.h"
 #include "src/directory/objects/object_table.h"
 #include "src/directory/placement/drain_manager.h"
 #include "src/directory/placement/placement_manager.h"

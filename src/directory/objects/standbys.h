@@ -20,7 +20,7 @@
 
 #include "absl/types/span.h"
 #include "phalanx/v1/directory.pb.h"
-#include "src/common/ids.h"
+#include "src/common/ids/ids.h"
 #include "src/directory/core/core_context.h"
 #include "src/directory/core/node_table.h"
 #include "src/directory/core/outbox.h"

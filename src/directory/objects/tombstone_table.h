@@ -26,10 +26,10 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
-#include "src/common/ids.h"
-#include "src/common/instant.h"
+#include "src/common/ids/ids.h"
+#include "src/common/time/instant.h"
 #include "src/directory/core/core_context.h"
-#include "src/directory/validate.h"
+#include "src/directory/core/validate.h"
 
 namespace phalanx::directory {
 

@@ -21,8 +21,8 @@
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
-#include "src/common/ids.h"
-#include "src/common/instant.h"
+#include "src/common/ids/ids.h"
+#include "src/common/time/instant.h"
 #include "src/directory/objects/object_table.h"
 #include "src/directory/pulls/pull_scheduler.h"
 

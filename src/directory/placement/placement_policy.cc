@@ -1,7 +1,7 @@
 #include "src/directory/placement/placement_policy.h"
 
 #include "src/common/status_macros.h"
-#include "src/directory/validate.h"
+#include "src/directory/core/validate.h"
 
 namespace phalanx::directory {
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
-#include "src/directory/validate.h"
+#include "src/directory/core/validate.h"
 
 namespace phalanx::directory {
 namespace {

@@ -39,7 +39,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
-#include "src/common/ids.h"
+#include "src/common/ids/ids.h"
 #include "src/directory/placement/placement_policy.h"
 
 namespace phalanx::directory {

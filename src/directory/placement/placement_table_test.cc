@@ -12,7 +12,7 @@
 #include "src/common/random.h"
 #include "src/common/testing/seed.h"
 #include "src/common/testing/status_matchers.h"
-#include "src/directory/validate.h"
+#include "src/directory/core/validate.h"
 
 namespace phalanx::directory {
 namespace {

@@ -39,10 +39,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "src/common/ids.h"
-#include "src/common/instant.h"
-#include "src/directory/link_load.h"
-#include "src/directory/link_model.h"
+#include "src/common/ids/ids.h"
+#include "src/common/time/instant.h"
+#include "src/directory/pulls/link_load.h"
+#include "src/directory/pulls/link_model.h"
 #include "src/directory/pulls/relay_tree.h"
 
 namespace phalanx::directory {

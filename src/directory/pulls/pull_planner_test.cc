@@ -10,7 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "src/directory/directory_core_harness.h"
+#include "src/directory/testing/directory_core_harness.h"
 
 namespace phalanx::directory {
 namespace {

@@ -33,9 +33,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "src/common/ids.h"
-#include "src/common/instant.h"
-#include "src/directory/link_model.h"
+#include "src/common/ids/ids.h"
+#include "src/common/time/instant.h"
+#include "src/directory/pulls/link_model.h"
 
 namespace phalanx::directory {
 

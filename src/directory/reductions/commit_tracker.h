@@ -11,7 +11,7 @@
 #define PHALANX_DIRECTORY_REDUCTIONS_COMMIT_TRACKER_H_
 
 #include "phalanx/object_id.h"
-#include "src/common/ids.h"
+#include "src/common/ids/ids.h"
 #include "src/directory/reductions/reduction.h"
 #include "src/directory/reductions/reduction_catalog.h"
 #include "src/directory/reductions/reduction_parts.h"

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "src/directory/reduce_messages.h"
-#include "src/directory/reduce_result.h"
+#include "src/directory/core/reduce_messages.h"
+#include "src/directory/reductions/results/reduce_result.h"
 namespace phalanx::directory {
 
 FoldDispatcher::FoldDispatcher(const ReductionParts& parts, SourceWatcher& watcher,

@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "src/common/ids/version.h"
 #include "src/common/status_macros.h"
-#include "src/common/version.h"
-#include "src/directory/reduce_messages.h"
+#include "src/directory/core/reduce_messages.h"
 namespace phalanx::directory {
 
 FoldRecovery::FoldRecovery(const ReductionParts& parts, ReductionCatalog& catalog,

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
-#include "src/common/ids.h"
+#include "src/common/ids/ids.h"
 #include "src/directory/reductions/commit_tracker.h"
 #include "src/directory/reductions/fold_dispatcher.h"
 #include "src/directory/reductions/reduction.h"

@@ -18,10 +18,10 @@
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
-#include "src/common/ids.h"
-#include "src/common/instant.h"
-#include "src/directory/reduce_plan.h"
-#include "src/directory/ring_plan.h"
+#include "src/common/ids/ids.h"
+#include "src/common/time/instant.h"
+#include "src/directory/reductions/ring_plan/ring_plan.h"
+#include "src/directory/reductions/tree_plan/reduce_plan.h"
 
 namespace phalanx::directory {
 

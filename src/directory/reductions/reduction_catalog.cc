@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "src/common/version.h"
+#include "src/common/ids/version.h"
 
 namespace phalanx::directory {
 namespace {

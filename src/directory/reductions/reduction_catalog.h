@@ -27,12 +27,12 @@
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
-#include "src/common/ids.h"
-#include "src/common/instant.h"
+#include "src/common/ids/ids.h"
+#include "src/common/time/instant.h"
 #include "src/directory/core/core_context.h"
-#include "src/directory/ended_reductions.h"
 #include "src/directory/objects/tombstone_table.h"
 #include "src/directory/reductions/reduction.h"
+#include "src/directory/reductions/results/ended_reductions.h"
 
 namespace phalanx::directory {
 

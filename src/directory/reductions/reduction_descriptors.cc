@@ -7,10 +7,10 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "src/common/ids/version.h"
 #include "src/common/status_macros.h"
-#include "src/common/version.h"
-#include "src/directory/reduce_messages.h"
-#include "src/directory/reduce_result.h"
+#include "src/directory/core/reduce_messages.h"
+#include "src/directory/reductions/results/reduce_result.h"
 namespace phalanx::directory {
 namespace {
 

@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
 #include "src/common/status_macros.h"
-#include "src/directory/reduce_messages.h"
-#include "src/directory/reductions/measured_costs.h"
+#include "src/directory/core/reduce_messages.h"
 #include "src/directory/reductions/reduction_report.h"
+#include "src/directory/reductions/ring_plan/measured_costs.h"
 namespace phalanx::directory {
 namespace {
 

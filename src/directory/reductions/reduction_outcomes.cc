@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/defects.h"
-#include "src/common/version.h"
-#include "src/directory/reduce_messages.h"
-#include "src/directory/reduce_result.h"
+#include "src/common/ids/version.h"
+#include "src/directory/core/reduce_messages.h"
 #include "src/directory/reductions/reduction_manager.h"
+#include "src/directory/reductions/results/reduce_result.h"
 namespace phalanx::directory {
 namespace {
 

@@ -7,10 +7,10 @@
 #include "src/directory/core/node_table.h"
 #include "src/directory/core/outbox.h"
 #include "src/directory/core/recovery_gate.h"
-#include "src/directory/link_model.h"
 #include "src/directory/objects/failure_table.h"
 #include "src/directory/objects/object_table.h"
 #include "src/directory/objects/tombstone_table.h"
+#include "src/directory/pulls/link_model.h"
 
 namespace phalanx::directory {
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "src/directory/reduce_messages.h"
+#include "src/directory/core/reduce_messages.h"
 namespace phalanx::directory {
 namespace {
 

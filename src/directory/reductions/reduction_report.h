@@ -6,7 +6,7 @@
 #include <string>
 
 #include "phalanx/v1/tools.pb.h"
-#include "src/common/instant.h"
+#include "src/common/time/instant.h"
 #include "src/directory/core/node_table.h"
 #include "src/directory/reductions/reduction.h"
 #include "src/directory/reductions/reduction_catalog.h"

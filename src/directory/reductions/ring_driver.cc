@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "src/common/defects.h"
-#include "src/common/version.h"
+#include "src/common/ids/version.h"
+#include "src/directory/core/reduce_messages.h"
 #include "src/directory/pulls/pull_planner.h"
-#include "src/directory/reduce_messages.h"
-#include "src/directory/reduce_result.h"
-#include "src/directory/reductions/measured_costs.h"
+#include "src/directory/reductions/results/reduce_result.h"
+#include "src/directory/reductions/ring_plan/measured_costs.h"
 namespace phalanx::directory {
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/status_macros.h"
-#include "src/directory/reduce_messages.h"
+#include "src/directory/core/reduce_messages.h"
 namespace phalanx::directory {
 namespace {
 

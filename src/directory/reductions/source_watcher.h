@@ -22,7 +22,7 @@
 #include "absl/types/span.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
-#include "src/common/ids.h"
+#include "src/common/ids/ids.h"
 #include "src/directory/reductions/reduction.h"
 #include "src/directory/reductions/reduction_catalog.h"
 #include "src/directory/reductions/reduction_parts.h"

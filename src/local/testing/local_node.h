@@ -25,14 +25,14 @@
 #include "absl/strings/str_cat.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
-#include "src/collectives/reducer.h"
+#include "src/collectives/reducer/reducer.h"
 #include "src/common/check.h"
 #include "src/local/local_service.h"
 #include "src/local/testing/reduce_shard.h"
-#include "src/net/event_loop.h"
-#include "src/object_store/memfd_memory.h"
-#include "src/object_store/shard_channel.h"
-#include "src/object_store/store.h"
+#include "src/net/loop/event_loop.h"
+#include "src/object_store/channel/shard_channel.h"
+#include "src/object_store/memory/memfd_memory.h"
+#include "src/object_store/store/store.h"
 
 namespace phalanx::object_store::testing {
 

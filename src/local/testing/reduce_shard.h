@@ -14,8 +14,8 @@
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/check.h"
 #include "src/common/reduce_spec.h"
-#include "src/directory/reduce_messages.h"
-#include "src/directory/validate.h"
+#include "src/directory/core/reduce_messages.h"
+#include "src/directory/core/validate.h"
 
 namespace phalanx::object_store::testing {
 

@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
-#include "src/net/frame.h"
-#include "src/net/frame_reader.h"
+#include "src/net/frame/frame.h"
+#include "src/net/frame/frame_reader.h"
 
 namespace phalanx::net {
 namespace {

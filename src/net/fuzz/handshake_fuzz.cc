@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "src/common/check.h"
-#include "src/net/handshake.h"
+#include "src/net/stream/handshake.h"
 
 namespace phalanx::net {
 namespace {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "src/common/check.h"
-#include "src/net/pull_receiver.h"
+#include "src/net/pull/pull_receiver.h"
 
 namespace phalanx::net {
 namespace {

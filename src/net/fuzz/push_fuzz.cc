@@ -21,7 +21,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
-#include "src/net/pull_sender.h"
+#include "src/net/pull/pull_sender.h"
 
 namespace phalanx::net {
 namespace {

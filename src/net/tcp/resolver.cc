@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/common/mutex.h"
-#include "src/common/thread.h"
+#include "src/common/threads/mutex.h"
+#include "src/common/threads/thread.h"
 
 namespace phalanx::net {
 

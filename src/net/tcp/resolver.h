@@ -12,8 +12,8 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
-#include "src/common/executor.h"
-#include "src/net/address.h"
+#include "src/common/time/executor.h"
+#include "src/net/stream/address.h"
 #include "src/net/tcp/socket_address.h"
 
 namespace phalanx::net {

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "src/common/testing/no_threads.h"
 #include "src/common/testing/status_matchers.h"
-#include "src/net/event_loop.h"
+#include "src/net/loop/event_loop.h"
 
 namespace phalanx::net {
 namespace {

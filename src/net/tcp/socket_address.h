@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "src/net/address.h"
+#include "src/net/stream/address.h"
 
 namespace phalanx::net {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "src/net/byte_stream.h"
-#include "src/net/event_loop.h"
+#include "src/net/loop/event_loop.h"
+#include "src/net/stream/byte_stream.h"
 #include "src/net/tcp/socket_address.h"
 #include "src/net/tcp/unique_fd.h"
 

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
-#include "src/common/log.h"
+#include "src/common/io/log.h"
 #include "src/common/status_macros.h"
 #include "src/net/tcp/tcp_stream.h"
 

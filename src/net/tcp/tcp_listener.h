@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "src/net/byte_stream.h"
-#include "src/net/event_loop.h"
+#include "src/net/loop/event_loop.h"
+#include "src/net/stream/byte_stream.h"
 #include "src/net/tcp/socket_address.h"
 #include "src/net/tcp/unique_fd.h"
 

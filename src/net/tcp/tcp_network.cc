@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/common/status_macros.h"
-#include "src/net/address.h"
+#include "src/net/stream/address.h"
 #include "src/net/tcp/tcp_dial.h"
 #include "src/net/tcp/tcp_listener.h"
 

@@ -12,7 +12,7 @@
 
 #include <memory>
 
-#include "src/net/byte_stream.h"
+#include "src/net/stream/byte_stream.h"
 #include "src/net/tcp/resolver.h"
 
 namespace phalanx::net {

@@ -12,8 +12,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
-#include "src/net/byte_stream_conformance.h"
-#include "src/net/event_loop.h"
+#include "src/net/loop/event_loop.h"
+#include "src/net/stream/byte_stream_conformance.h"
 #include "src/net/tcp/socket_address.h"
 #include "src/net/tcp/unique_fd.h"
 

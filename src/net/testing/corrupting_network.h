@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "src/net/byte_stream.h"
+#include "src/net/stream/byte_stream.h"
 
 namespace phalanx::net::testing {
 

@@ -15,10 +15,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "phalanx/object_id.h"
-#include "src/common/executor.h"
-#include "src/common/ids.h"
-#include "src/net/pull.h"
-#include "src/net/transfer_buffer.h"
+#include "src/common/ids/ids.h"
+#include "src/common/time/executor.h"
+#include "src/net/pull/pull.h"
+#include "src/net/pull/transfer_buffer.h"
 
 namespace phalanx::net::testing {
 

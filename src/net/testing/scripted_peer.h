@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "src/net/frame.h"
-#include "src/net/frame_reader.h"
-#include "src/net/stream_handshake.h"
+#include "src/net/frame/frame.h"
+#include "src/net/frame/frame_reader.h"
+#include "src/net/stream/stream_handshake.h"
 #include "src/net/testing/plane_objects.h"
 #include "src/net/testing/sim_plane.h"
 

@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "src/net/data_plane.h"
+#include "src/net/plane/data_plane.h"
 #include "src/net/testing/plane_objects.h"
-#include "src/sim/sim_executor.h"
-#include "src/sim/sim_network.h"
+#include "src/sim/seams/sim_executor.h"
+#include "src/sim/seams/sim_network.h"
 
 namespace phalanx::net::testing {
 

@@ -14,8 +14,8 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
-#include "src/net/data_plane.h"
-#include "src/net/event_loop.h"
+#include "src/net/loop/event_loop.h"
+#include "src/net/plane/data_plane.h"
 #include "src/net/tcp/tcp_network.h"
 #include "src/net/testing/plane_objects.h"
 

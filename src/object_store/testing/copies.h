@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "src/common/check.h"
-#include "src/net/transfer_buffer.h"
-#include "src/object_store/object_table.h"
+#include "src/net/pull/transfer_buffer.h"
+#include "src/object_store/objects/object_table.h"
 
 namespace phalanx::object_store::testing {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "src/common/check.h"
-#include "src/common/executor.h"
-#include "src/net/data_plane.h"
+#include "src/common/time/executor.h"
+#include "src/net/plane/data_plane.h"
 
 namespace phalanx::object_store::testing {
 

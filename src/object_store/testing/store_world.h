@@ -20,13 +20,13 @@
 
 #include "gtest/gtest.h"
 #include "src/common/check.h"
-#include "src/directory/validate.h"
-#include "src/object_store/heap_memory.h"
-#include "src/object_store/shard_channel.h"
-#include "src/object_store/store.h"
-#include "src/object_store/subject.h"
+#include "src/directory/core/validate.h"
+#include "src/object_store/channel/shard_channel.h"
+#include "src/object_store/memory/heap_memory.h"
+#include "src/object_store/objects/subject.h"
+#include "src/object_store/store/store.h"
 #include "src/object_store/testing/fake_data_plane.h"
-#include "src/sim/sim_executor.h"
+#include "src/sim/seams/sim_executor.h"
 
 namespace phalanx::object_store::testing {
 

@@ -3,7 +3,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "src/common/version.h"
+#include "src/common/ids/version.h"
 
 namespace phalanx::directory {
 

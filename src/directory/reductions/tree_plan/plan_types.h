@@ -10,10 +10,10 @@
 
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
-#include "src/common/ids.h"
+#include "src/common/ids/ids.h"
 #include "src/common/reduce_spec.h"
-#include "src/directory/reduce_shape.h"
-#include "src/net/address.h"
+#include "src/directory/reductions/tree_plan/reduce_shape.h"
+#include "src/net/stream/address.h"
 
 namespace phalanx::directory {
 

@@ -23,7 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "phalanx/object_id.h"
-#include "src/common/ids.h"
+#include "src/common/ids/ids.h"
 #include "src/directory/reductions/tree_plan/fold_versions.h"
 #include "src/directory/reductions/tree_plan/plan_types.h"
 #include "src/directory/reductions/tree_plan/source_table.h"

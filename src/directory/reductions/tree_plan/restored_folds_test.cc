@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
-#include "src/directory/reduce_plan_harness.h"
+#include "src/directory/reductions/tree_plan/testing/reduce_plan_harness.h"
 
 namespace phalanx::directory {
 namespace {

@@ -33,11 +33,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "src/common/ids.h"
-#include "src/directory/reduce_shape.h"
+#include "src/common/ids/ids.h"
 #include "src/directory/reductions/tree_plan/fold_ledger.h"
 #include "src/directory/reductions/tree_plan/fold_versions.h"
 #include "src/directory/reductions/tree_plan/plan_types.h"
+#include "src/directory/reductions/tree_plan/reduce_shape.h"
 #include "src/directory/reductions/tree_plan/source_table.h"
 #include "src/directory/reductions/tree_plan/tree_layout.h"
 

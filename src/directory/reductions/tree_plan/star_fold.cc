@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "src/directory/reduce_shape.h"
+#include "src/directory/reductions/tree_plan/reduce_shape.h"
 
 namespace phalanx::directory {
 

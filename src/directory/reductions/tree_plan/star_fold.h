@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "src/common/ids.h"
+#include "src/common/ids/ids.h"
 #include "src/directory/reductions/tree_plan/fold_ledger.h"
 #include "src/directory/reductions/tree_plan/fold_versions.h"
 #include "src/directory/reductions/tree_plan/plan_types.h"

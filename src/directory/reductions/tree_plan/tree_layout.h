@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "src/common/ids.h"
+#include "src/common/ids/ids.h"
 #include "src/directory/reductions/tree_plan/plan_types.h"
 #include "src/directory/reductions/tree_plan/source_table.h"
 

@@ -1,0 +1,41 @@
+#include "src/cli/bench/operation.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "src/cli/bench/operation_base.h"
+
+namespace phalanx::runtime::bench {
+namespace {
+
+// Operations in which several ranks take part.
+const std::vector<std::string> kTogether = {"broadcast", "broadcast_all",  "gather",
+                                            "allgather", "all_to_all",     "reduce",
+                                            "allreduce", "reduce_scatter", "roundtrip"};
+const std::vector<std::string> kAlone = {"put",       "put_turns", "get", "put_get",
+                                         "directory", "puts",      "gets"};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Operation>> MakeOperation(const BenchOptions& options,
+                                                         std::shared_ptr<Client> client) {
+  // A single rank would wait for a partner until its deadline.
+  const bool needs_two = std::count(kTogether.begin(), kTogether.end(), options.op) > 0;
+  if (needs_two && options.world < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.op, " needs --world of 2 or more, not ", options.world));
+  }
+  // Each family returns null for an op that it does not know.
+  std::unique_ptr<Operation> operation = MakeMovingOperation(options, client);
+  if (operation == nullptr) operation = MakeLocalOperation(options, client);
+  if (operation == nullptr) operation = MakeReducingOperation(options, client);
+  if (operation != nullptr) return operation;
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown operation '", options.op, "'; the operations are ",
+                   absl::StrJoin(kTogether, ", "), ", ", absl::StrJoin(kAlone, ", ")));
+}
+
+}  // namespace phalanx::runtime::bench

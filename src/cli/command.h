@@ -1,0 +1,38 @@
+// The interface of a subcommand of `phalanx`: its flags and a function to run. Each subcommand has
+// its own file. commands.h lists them, and command_line.h parses their flags.
+#ifndef PHALANX_CLI_COMMAND_H_
+#define PHALANX_CLI_COMMAND_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "src/cli/flags.h"
+
+namespace phalanx::runtime {
+
+// main creates it and uses it on its own thread: it calls AddFlags once, and then Run once if the
+// command is the chosen one.
+class Command {
+ public:
+  virtual ~Command() = default;
+
+  virtual absl::string_view name() const = 0;
+  // One line for the list of commands.
+  virtual absl::string_view summary() const = 0;
+  // Printed below the flags in --help; whole lines.
+  virtual absl::string_view details() const { return ""; }
+  // The targets of the flags live as long as the command.
+  virtual void AddFlags(Flags& flags) = 0;
+  // Writes results to stdout. main prints an error and turns it into the exit code below.
+  virtual absl::Status Run() = 0;
+};
+
+// 0 OK, 2 InvalidArgument (usage), 3 NotFound, 4 DeadlineExceeded, 5 Unavailable, 1 any other
+// error.
+int ExitCode(const absl::Status& status);
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_CLI_COMMAND_H_

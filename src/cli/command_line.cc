@@ -1,0 +1,225 @@
+#include "src/cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <ostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "src/common/ids/ids.h"
+
+namespace phalanx::runtime {
+namespace {
+
+constexpr size_t kNameColumn = 30;
+constexpr size_t kHelpWidth = 68;
+// The limit of values for one flag, over all of its occurrences.
+constexpr int kMaxValues = 1 << 16;
+
+bool InEnvironment(const std::string& name) {
+  // An empty variable counts as not set.
+  const char* text = name.empty() ? nullptr : std::getenv(name.c_str());
+  return text != nullptr && *text != '\0';
+}
+
+std::string Wrap(absl::string_view text) {
+  std::string wrapped;
+  size_t column = 0;
+  for (const absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+    if (column > 0 && column + 1 + word.size() > kHelpWidth) {
+      absl::StrAppend(&wrapped, "\n", word);
+      column = word.size();
+    } else {
+      absl::StrAppend(&wrapped, column > 0 ? " " : "", word);
+      column += (column > 0 ? 1 : 0) + word.size();
+    }
+  }
+  return wrapped;
+}
+
+// The name and type are on the left; help, default and environment variable on the right.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(kNameColumn); }
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_type_size() == 0 || option->get_type_name().empty()) return "";
+    return absl::StrCat(" ", option->get_type_name());
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string text = option->get_description();
+    if (!option->get_default_str().empty()) {
+      absl::StrAppend(&text, " [", option->get_default_str(), "]");
+    }
+    if (!option->get_envname().empty()) absl::StrAppend(&text, " $", option->get_envname());
+    return Wrap(text);
+  }
+};
+
+class ParserFlags : public Flags {
+ public:
+  // `chosen`: the environment applies only to the command that will run, so that a variable meant
+  // for a daemon cannot make another command fail.
+  ParserFlags(CLI::App& app, bool chosen) : app_(app), chosen_(chosen) {}
+
+  void Group(absl::string_view title) override { group_ = std::string(title); }
+
+  void Setting(absl::string_view names, absl::string_view help, FlagValue value) override {
+    CLI::Option* option = Add(names, help, std::move(value));
+    if (chosen_) option->envname(EnvironmentName(names));
+  }
+  void Argument(absl::string_view names, absl::string_view help, FlagValue value) override {
+    Add(names, help, std::move(value))->configurable(false);
+  }
+  void Positional(absl::string_view name, absl::string_view help, FlagValue value,
+                  bool required) override {
+    // The name of a positional stands for its type in the usage line.
+    value.type.clear();
+    CLI::Option* option = Add(name, help, std::move(value));
+    option->configurable(false)->required(required);
+  }
+
+ private:
+  CLI::Option* Add(absl::string_view names, absl::string_view help, FlagValue value) {
+    const std::string all_names(names);
+    // The last name is the long one; errors use it.
+    const std::string name = absl::StrSplit(names, ',').operator std::vector<std::string>().back();
+    CLI::callback_t take = [name, parse = std::move(value.parse)](const CLI::results_t& texts) {
+      const absl::Status status = parse(texts);
+      if (!status.ok()) throw CLI::ValidationError(name, std::string(status.message()));
+      return true;
+    };
+    // A switch has no type; a positional can have none either, but no dash.
+    const bool is_switch = value.type.empty() && !names.empty() && names.front() == '-';
+    if (is_switch) {
+      const auto set = [take](int64_t on) { take({on > 0 ? "true" : "false"}); };
+      return app_.add_flag_function(all_names, set, std::string(help))->group(group_);
+    }
+    CLI::Option* option = app_.add_option(all_names, std::move(take), std::string(help));
+    option->group(group_)->type_name(value.type)->default_str(value.default_text);
+    // The last value wins, so that a flag can be appended to override an earlier one.
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    if (value.repeated) {
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      option->expected(1, kMaxValues)->allow_extra_args(names.front() != '-');
+    }
+    return option;
+  }
+
+  CLI::App& app_;
+  const bool chosen_;
+  std::string group_ = "Options";
+};
+
+CLI::Option* FindSetting(CLI::App& app, const std::string& name) {
+  CLI::Option* option = app.get_option_no_throw("--" + name);
+  return option != nullptr && option->get_configurable() ? option : nullptr;
+}
+
+// Keeps the keys of a file that apply to the chosen command and are not set in the environment.
+class LayeredConfig : public CLI::ConfigBase {
+ public:
+  LayeredConfig(CLI::App& root, std::string chosen) : root_(root), chosen_(std::move(chosen)) {}
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    std::vector<CLI::ConfigItem> kept;
+    for (CLI::ConfigItem& item : CLI::ConfigBase::from_config(input)) {
+      // Markers of the parser for the begin and end of a section.
+      if (item.name == "++" || item.name == "--") continue;
+      CLI::Option* option = Find(item);
+      if (option == nullptr || InEnvironment(option->get_envname())) continue;
+      // The parser looks for the key below the chosen command, wherever it was in the file.
+      item.parents = {chosen_};
+      kept.push_back(std::move(item));
+    }
+    return kept;
+  }
+
+ private:
+  // Returns the chosen command's flag; null if the key belongs to another command.
+  CLI::Option* Find(const CLI::ConfigItem& item) const {
+    bool known = false;
+    for (CLI::App* command : root_.get_subcommands([](CLI::App*) { return true; })) {
+      if (item.parents.size() > 1) break;
+      if (!item.parents.empty() && item.parents[0] != command->get_name()) continue;
+      CLI::Option* option = FindSetting(*command, item.name);
+      known = known || option != nullptr;
+      if (option != nullptr && command->get_name() == chosen_) return option;
+    }
+    // An unknown key is an error for every command, so that a typing error does not go unnoticed.
+    if (!known) throw CLI::ConfigError::Extras(item.fullname());
+    return nullptr;
+  }
+
+  CLI::App& root_;
+  const std::string chosen_;
+};
+
+std::string ChosenName(const std::vector<std::unique_ptr<Command>>& commands,
+                       const std::vector<std::string>& arguments) {
+  // The environment must be bound before the parser runs, so the command is searched for here.
+  for (const std::string& argument : arguments) {
+    for (const auto& command : commands) {
+      if (command->name() == argument) return argument;
+    }
+  }
+  return "";
+}
+
+void SetUp(CLI::App& app, const std::string& chosen) {
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.set_version_flag("--version", absl::StrCat("phalanx, protocol ", kProtocolVersion));
+  const char* config = std::getenv("PHALANX_CONFIG");
+  // The file is required only if the environment names it.
+  app.set_config("--config", config == nullptr ? "" : config,
+                 "A TOML file with flags as keys, at its top or under [COMMAND] $PHALANX_CONFIG",
+                 InEnvironment("PHALANX_CONFIG"))
+      ->type_name("FILE");
+  app.config_formatter(std::make_shared<LayeredConfig>(app, chosen));
+  app.require_subcommand(1);
+  app.footer(
+      "`phalanx COMMAND --help` shows a command's flags. Exit codes: 0 done, 1 error, 2 usage,\n"
+      "3 not found, 4 timed out, 5 unavailable.");
+}
+
+}  // namespace
+
+ParsedCommandLine ParseCommandLine(const std::vector<std::unique_ptr<Command>>& commands,
+                                   const std::vector<std::string>& arguments, std::ostream& out,
+                                   std::ostream& err) {
+  const std::string chosen = ChosenName(commands, arguments);
+  CLI::App app("A distributed object store in which every reader relays: put once, get everywhere.",
+               "phalanx");
+  SetUp(app, chosen);
+  const std::string name = absl::StrCat("phalanx", chosen.empty() ? "" : " ", chosen);
+  const auto complain = [&name, &err](absl::string_view what) {
+    err << name << ": " << what << "\nTry `" << name << " --help`.\n";
+    return 2;
+  };
+  ParsedCommandLine result;
+  for (const auto& command : commands) {
+    CLI::App* sub =
+        app.add_subcommand(std::string(command->name()), std::string(command->summary()));
+    sub->fallthrough()->footer(std::string(command->details()));
+    ParserFlags flags(*sub, command->name() == chosen);
+    command->AddFlags(flags);
+    if (command->name() == chosen) result.command = command.get();
+  }
+  try {
+    // The parser takes arguments from the end.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    return result;
+  } catch (const CLI::Success& asked) {
+    app.exit(asked, out, err);
+  } catch (const CLI::ParseError& wrong) {
+    result.exit_code = complain(wrong.what());
+  } catch (const std::exception&) {
+    // The parser's own conversion of switches throws other exceptions.
+    result.exit_code = complain("a switch takes true or false");
+  }
+  result.command = nullptr;
+  return result;
+}
+
+}  // namespace phalanx::runtime

@@ -1,0 +1,225 @@
+#include "src/cli/command_line.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace phalanx::runtime {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+// A command with one flag of each kind.
+class SailCommand : public Command {
+ public:
+  absl::string_view name() const override { return "sail"; }
+  absl::string_view summary() const override { return "Leaves the harbour"; }
+  absl::string_view details() const override { return "Bring a hat."; }
+  void AddFlags(Flags& flags) override {
+    flags.Group("Ship");
+    flags.Setting("--cargo-size", "Most of it", ByteSize(&cargo));
+    flags.Setting("--patience", "How long to wait for wind", TimeSpan(&patience));
+    flags.Setting("--label", "Where the ship belongs", Labels(&labels));
+    flags.Setting("--ports", "Where to go", TextList(&ports, "PORT"));
+    flags.Setting("--oars", "Rowers", Integer(&oars, 0, 99));
+    flags.Setting("--night", "Sail at night", Switch(&night));
+    flags.Argument("-f,--flag", "Whose", Text(&flag));
+    flags.Positional("SHIP", "Its name", Text(&ship));
+  }
+  absl::Status Run() override { return absl::OkStatus(); }
+
+  uint64_t cargo = 1 << 20;
+  absl::Duration patience = absl::Seconds(1);
+  std::map<std::string, std::string> labels;
+  std::vector<std::string> ports = {"Aalborg"};
+  int oars = 4;
+  bool night = false;
+  std::string flag;
+  std::string ship;
+};
+
+class DockCommand : public Command {
+ public:
+  absl::string_view name() const override { return "dock"; }
+  absl::string_view summary() const override { return "Comes back"; }
+  void AddFlags(Flags& flags) override {
+    flags.Setting("--oars", "Rowers", Integer(&oars, 0, 9));
+    flags.Setting("--pilot", "Who steers", Text(&pilot));
+  }
+  absl::Status Run() override { return absl::OkStatus(); }
+
+  int oars = 1;
+  std::string pilot;
+};
+
+class CommandLineTest : public ::testing::Test {
+ protected:
+  CommandLineTest() {
+    auto sail = std::make_unique<SailCommand>();
+    auto dock = std::make_unique<DockCommand>();
+    sail_ = sail.get();
+    dock_ = dock.get();
+    commands_.push_back(std::move(sail));
+    commands_.push_back(std::move(dock));
+  }
+  ~CommandLineTest() override {
+    for (const std::string& name : set_) unsetenv(name.c_str());
+  }
+
+  void SetEnvironment(const std::string& name, const std::string& value) {
+    setenv(name.c_str(), value.c_str(), 1);
+    set_.push_back(name);
+  }
+  std::string WriteConfig(const std::string& text) {
+    const ::testing::TestInfo* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    const std::string path = absl::StrCat(::testing::TempDir(), "/", info->name(), ".toml");
+    std::ofstream(path) << text;
+    return path;
+  }
+  ParsedCommandLine Parse(const std::vector<std::string>& arguments) {
+    return ParseCommandLine(commands_, arguments, out_, err_);
+  }
+
+  SailCommand* sail_;
+  DockCommand* dock_;
+  std::vector<std::unique_ptr<Command>> commands_;
+  std::vector<std::string> set_;
+  std::ostringstream out_, err_;
+};
+
+TEST_F(CommandLineTest, FlagsSetTheOptionsOfTheChosenCommand) {
+  const ParsedCommandLine parsed = Parse(
+      {"sail", "--cargo-size=64MiB", "--patience", "2m", "--label", "zone=a", "--label",
+       "rack=7,deck=2", "--ports=Bergen,Riga", "--oars=8", "--night", "-f", "danish", "Elida"});
+  EXPECT_EQ(err_.str(), "");
+  ASSERT_EQ(parsed.command, sail_);
+  EXPECT_EQ(sail_->cargo, 64u << 20);
+  EXPECT_EQ(sail_->patience, absl::Minutes(2));
+  EXPECT_THAT(sail_->labels, ElementsAre(Pair("deck", "2"), Pair("rack", "7"), Pair("zone", "a")));
+  EXPECT_THAT(sail_->ports, ElementsAre("Bergen", "Riga"));
+  EXPECT_EQ(sail_->oars, 8);
+  EXPECT_TRUE(sail_->night);
+  EXPECT_EQ(sail_->flag, "danish");
+  EXPECT_EQ(sail_->ship, "Elida");
+}
+
+TEST_F(CommandLineTest, UnsetFlagsKeepTheirDefaults) {
+  ASSERT_EQ(Parse({"sail", "Elida"}).command, sail_);
+  EXPECT_EQ(sail_->cargo, 1u << 20);
+  EXPECT_THAT(sail_->ports, ElementsAre("Aalborg"));
+  EXPECT_FALSE(sail_->night);
+}
+
+TEST_F(CommandLineTest, CommandLineOverridesEnvironmentOverridesFile) {
+  const std::string config =
+      WriteConfig("oars = 1\npatience = \"1s\"\ncargo-size = \"1KiB\"\nnight = true\n");
+  SetEnvironment("PHALANX_OARS", "2");
+  SetEnvironment("PHALANX_PATIENCE", "2s");
+  ASSERT_EQ(Parse({"sail", "--config", config, "--oars=3", "Elida"}).command, sail_) << err_.str();
+  EXPECT_EQ(sail_->oars, 3);
+  EXPECT_EQ(sail_->patience, absl::Seconds(2));
+  EXPECT_EQ(sail_->cargo, 1024u);
+  EXPECT_TRUE(sail_->night);
+}
+
+TEST_F(CommandLineTest, TheEnvironmentCanNameTheFile) {
+  SetEnvironment("PHALANX_CONFIG", WriteConfig("oars = 7\n"));
+  ASSERT_EQ(Parse({"sail", "Elida"}).command, sail_) << err_.str();
+  EXPECT_EQ(sail_->oars, 7);
+}
+
+TEST_F(CommandLineTest, SectionsOfTheFileApplyToOneCommand) {
+  const std::string config = WriteConfig(
+      "oars = 5\npilot = \"Ove\"\n# a comment\n[dock]\noars = 6\n[sail]\nports = [\"Riga\", "
+      "\"Turku\"]\nlabel = [\"zone=a\"]\n");
+  ASSERT_EQ(Parse({"sail", "Elida", "--config", config}).command, sail_) << err_.str();
+  EXPECT_EQ(sail_->oars, 5);
+  EXPECT_THAT(sail_->ports, ElementsAre("Riga", "Turku"));
+  EXPECT_THAT(sail_->labels, ElementsAre(Pair("zone", "a")));
+}
+
+TEST_F(CommandLineTest, UnknownKeysAreErrors) {
+  for (const char* text :
+       {"oarz = 5\n", "[dock]\nports = \"Riga\"\n", "[swim]\noars = 1\n", "flag = \"danish\"\n"}) {
+    const ParsedCommandLine parsed = Parse({"sail", "Elida", "--config", WriteConfig(text)});
+    EXPECT_EQ(parsed.command, nullptr) << text;
+    EXPECT_EQ(parsed.exit_code, 2);
+  }
+}
+
+TEST_F(CommandLineTest, AMissingFileIsAnError) {
+  EXPECT_EQ(Parse({"sail", "Elida", "--config", "/nonexistent/x.toml"}).exit_code, 2);
+  SetEnvironment("PHALANX_CONFIG", "/nonexistent/y.toml");
+  EXPECT_EQ(Parse({"sail", "Elida"}).exit_code, 2);
+  EXPECT_THAT(err_.str(), HasSubstr("y.toml"));
+}
+
+TEST_F(CommandLineTest, IgnoresVariablesOfOtherCommands) {
+  SetEnvironment("PHALANX_CARGO_SIZE", "heavy");
+  EXPECT_EQ(Parse({"dock"}).command, dock_) << err_.str();
+}
+
+TEST_F(CommandLineTest, ErrorsNameTheFlagAndTheValue) {
+  const ParsedCommandLine parsed = Parse({"sail", "Elida", "--cargo-size=lots"});
+  EXPECT_EQ(parsed.command, nullptr);
+  EXPECT_EQ(parsed.exit_code, 2);
+  EXPECT_THAT(err_.str(), HasSubstr("--cargo-size: \"lots\" is not a size"));
+  EXPECT_THAT(err_.str(), HasSubstr("phalanx sail --help"));
+}
+
+TEST_F(CommandLineTest, RejectsBadValuesInTheEnvironment) {
+  SetEnvironment("PHALANX_PATIENCE", "none");
+  EXPECT_EQ(Parse({"sail", "Elida"}).exit_code, 2);
+  EXPECT_THAT(err_.str(), HasSubstr("\"none\" is not a duration"));
+}
+
+TEST_F(CommandLineTest, RejectsWrongUsage) {
+  const std::vector<std::vector<std::string>> wrong = {{},
+                                                       {"fly"},
+                                                       {"sail"},
+                                                       {"sail", "a", "b"},
+                                                       {"sail", "a", "--oars"},
+                                                       {"sail", "a", "--oars=100"},
+                                                       {"sail", "a", "--sails"},
+                                                       {"sail", "a", "--label", "zone"},
+                                                       {"sail", "a", "--night=maybe"}};
+  for (const std::vector<std::string>& arguments : wrong) {
+    const ParsedCommandLine parsed = Parse(arguments);
+    EXPECT_EQ(parsed.command, nullptr);
+    EXPECT_EQ(parsed.exit_code, 2);
+  }
+}
+
+TEST_F(CommandLineTest, HelpShowsTypesDefaultsAndVariables) {
+  const ParsedCommandLine parsed = Parse({"sail", "--help"});
+  EXPECT_EQ(parsed.command, nullptr);
+  EXPECT_EQ(parsed.exit_code, 0);
+  for (const char* text : {"Leaves the harbour", "--cargo-size SIZE", "[1.00 MiB]",
+                           "$PHALANX_CARGO_SIZE", "-f,--flag TEXT", "Bring a hat.", "Ship:"}) {
+    EXPECT_THAT(out_.str(), HasSubstr(text));
+  }
+}
+
+TEST_F(CommandLineTest, MainHelpListsTheCommands) {
+  EXPECT_EQ(Parse({"--help"}).exit_code, 0);
+  EXPECT_THAT(out_.str(), HasSubstr("Comes back"));
+  EXPECT_THAT(out_.str(), HasSubstr("Exit codes"));
+}
+
+TEST(ExitCodeTest, EachErrorHasItsExitCode) {
+  EXPECT_EQ(ExitCode(absl::OkStatus()), 0);
+  EXPECT_EQ(ExitCode(absl::InternalError("")), 1);
+  EXPECT_EQ(ExitCode(absl::InvalidArgumentError("")), 2);
+  EXPECT_EQ(ExitCode(absl::NotFoundError("")), 3);
+  EXPECT_EQ(ExitCode(absl::DeadlineExceededError("")), 4);
+  EXPECT_EQ(ExitCode(absl::UnavailableError("")), 5);
+}
+
+}  // namespace
+}  // namespace phalanx::runtime

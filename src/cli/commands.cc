@@ -1,0 +1,37 @@
+#include "src/cli/commands.h"
+
+#include "src/cli/daemons/directory_command.h"
+#include "src/cli/daemons/node_command.h"
+#include "src/cli/daemons/up_command.h"
+#include "src/cli/objects/broadcast_command.h"
+#include "src/cli/objects/get_command.h"
+#include "src/cli/objects/put_command.h"
+#include "src/cli/objects/reduce_command.h"
+#include "src/cli/objects/rm_command.h"
+#include "src/cli/tools/bench_command.h"
+#include "src/cli/tools/describe_command.h"
+#include "src/cli/tools/ls_command.h"
+#include "src/cli/tools/status_command.h"
+#include "src/cli/tools/top_command.h"
+
+namespace phalanx::runtime {
+
+std::vector<std::unique_ptr<Command>> AllCommands() {
+  std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(NewDirectoryCommand());
+  commands.push_back(NewNodeCommand());
+  commands.push_back(NewUpCommand());
+  commands.push_back(NewPutCommand());
+  commands.push_back(NewGetCommand());
+  commands.push_back(NewBroadcastCommand());
+  commands.push_back(NewReduceCommand());
+  commands.push_back(NewRmCommand());
+  commands.push_back(NewLsCommand());
+  commands.push_back(NewDescribeCommand());
+  commands.push_back(NewStatusCommand());
+  commands.push_back(NewTopCommand());
+  commands.push_back(NewBenchCommand());
+  return commands;
+}
+
+}  // namespace phalanx::runtime

@@ -1,0 +1,176 @@
+#include "src/cli/objects/put_command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "src/cli/objects/node_connection.h"
+#include "src/cli/units.h"
+#include "src/cli/views/progress_bar.h"
+#include "src/common/status_macros.h"
+
+namespace phalanx::runtime {
+namespace {
+
+// The bytes that are read, and published to receivers, at a time.
+constexpr size_t kChunkBytes = 1 << 20;
+
+// Returns how many bytes were read; fewer than asked for only at the end of the file.
+absl::StatusOr<size_t> ReadFully(int fd, const std::string& path, absl::Span<char> into) {
+  size_t done = 0;
+  while (done < into.size()) {
+    const ssize_t size = read(fd, into.data() + done, into.size() - done);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) {
+      return absl::UnavailableError(absl::StrCat("cannot read ", path, ": ", strerror(errno)));
+    }
+    if (size == 0) break;
+    done += static_cast<size_t>(size);
+  }
+  return done;
+}
+
+class PutCommand : public Command {
+ public:
+  absl::string_view name() const override { return "put"; }
+  absl::string_view summary() const override { return "Store a file; prints the object's id"; }
+  absl::string_view details() const override {
+    return "Others can get the object while the file is still being read. Without --id and --name\n"
+           "the object gets a new random id.";
+  }
+
+  void AddFlags(Flags& flags) override {
+    flags.Positional("FILE", "The file to store; - is standard input", Text(&path_));
+    flags.Argument("--id", "40 hexadecimal digits", Text(&object_.id, "ID"));
+    flags.Argument("-n,--name", "The object's name, instead of its id",
+                   Text(&object_.name, "NAME"));
+    flags.Argument("--metadata", "Up to 4 KiB that travel with the object",
+                   Text(&options_.metadata));
+    flags.Argument("--slices", "Parts that can be sent over different paths",
+                   Integer(&options_.slices, 1, 64));
+    flags.Argument("--size", "Number of bytes of a pipe; others can get them while they arrive",
+                   ByteSize(&pipe_size_));
+    flags.Argument("--wait", "Wait until the directory has adopted the object",
+                   Switch(&options_.wait_for_adoption));
+    flags.Argument("--timeout", "How long to wait for memory", TimeSpan(&options_.timeout));
+    flags.Argument("--json", "Print a JSON object", Switch(&json_));
+    flags.Argument("-q,--quiet", "No progress bar", Switch(&quiet_));
+    AddNodeFlags(flags, &node_);
+  }
+
+  absl::Status Run() override {
+    // Without a name every put is a new object, so repeated puts of a file do not conflict.
+    ObjectId id = ObjectId::Random();
+    if (!object_.id.empty() || !object_.name.empty()) {
+      PHALANX_ASSIGN_OR_RETURN(id, ResolveObject(object_, node_.name_space));
+    }
+    int fd = STDIN_FILENO;
+    if (path_ != "-") fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+      const std::string text = absl::StrCat("cannot open ", path_, ": ", strerror(errno));
+      return errno == ENOENT ? absl::NotFoundError(text) : absl::PermissionDeniedError(text);
+    }
+    // Standard input is closed too; the process ends soon.
+    const auto closer = absl::MakeCleanup([fd] { close(fd); });
+    struct stat info;
+    // open succeeds for a folder, and only read would fail.
+    if (fstat(fd, &info) != 0 || S_ISDIR(info.st_mode)) {
+      return absl::InvalidArgumentError(absl::StrCat(path_, " is not a file"));
+    }
+    // The file is open by now, so a wrong path does not need a node to be reported.
+    PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
+    ProgressBar bar(absl::StrCat("put ", path_), !json_ && !quiet_);
+    // Files of /proc report a size of 0, so they are read like a pipe.
+    const bool regular = S_ISREG(info.st_mode) && info.st_size > 0;
+    const uint64_t size = regular ? static_cast<uint64_t>(info.st_size) : pipe_size_;
+    absl::StatusOr<PutResult> result =
+        regular || size > 0 ? PutSized(*client, id, fd, size, bar) : PutUnsized(*client, id, fd);
+    if (!result.ok()) return result.status();
+    Report(id, *result, bar.elapsed());
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::StatusOr<PutResult> PutSized(Client& client, const ObjectId& id, int fd, uint64_t size,
+                                     ProgressBar& bar) {
+    size_ = size;
+    PHALANX_ASSIGN_OR_RETURN(WritableBuffer buffer, client.Create(id, size, options_));
+    uint64_t done = 0;
+    while (done < size) {
+      const size_t chunk = std::min<uint64_t>(kChunkBytes, size - done);
+      PHALANX_ASSIGN_OR_RETURN(const size_t got,
+                               ReadFully(fd, path_, buffer.span().subspan(done, chunk)));
+      done += got;
+      // The file was shortened while it was read. The writer's destructor aborts the object.
+      if (got < chunk) {
+        return absl::AbortedError(absl::StrCat("put of ", id.hex(), ": ",
+                                               path_ == "-" ? "standard input" : path_,
+                                               " ended early: ", done, " of ", size, " bytes"));
+      }
+      // Receivers can relay the bytes from here on.
+      PHALANX_RETURN_IF_ERROR(buffer.Publish(done));
+      bar.Update(done, size);
+    }
+    return buffer.Seal().Wait();
+  }
+
+  // The size is unknown, so the input is read to its end first.
+  absl::StatusOr<PutResult> PutUnsized(Client& client, const ObjectId& id, int fd) {
+    std::string bytes;
+    while (true) {
+      const size_t before = bytes.size();
+      // Doubled each time, so that the number of copies stays small.
+      bytes.resize(std::max(before * 2, before + kChunkBytes));
+      PHALANX_ASSIGN_OR_RETURN(
+          const size_t got,
+          ReadFully(fd, path_, absl::MakeSpan(bytes.data() + before, bytes.size() - before)));
+      // ReadFully returns less than asked for only at the end.
+      const bool full = before + got == bytes.size();
+      bytes.resize(before + got);
+      if (!full) break;
+    }
+    size_ = bytes.size();
+    return client.Put(id, bytes, options_).Wait();
+  }
+
+  void Report(const ObjectId& id, const PutResult& result, absl::Duration elapsed) const {
+    if (json_) {
+      std::cout << nlohmann::json{{"id", id.hex()},
+                                  {"size_bytes", size_},
+                                  {"seconds", absl::ToDoubleSeconds(elapsed)},
+                                  {"already_existed", result.already_existed}}
+                << std::endl;
+      return;
+    }
+    std::cout << id.hex() << std::endl;
+    if (result.already_existed) {
+      std::cerr << "An object of this size already exists; it was kept." << std::endl;
+    } else if (!quiet_ && isatty(STDERR_FILENO) == 1) {
+      std::cerr << HumanBytes(size_) << " in " << HumanDuration(elapsed) << std::endl;
+    }
+  }
+
+  std::string path_;
+  ObjectFlags object_;
+  PutOptions options_;
+  uint64_t pipe_size_ = 0;
+  bool json_ = false;
+  bool quiet_ = false;
+  NodeFlags node_;
+  uint64_t size_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewPutCommand() { return std::make_unique<PutCommand>(); }
+
+}  // namespace phalanx::runtime

@@ -1,0 +1,98 @@
+#include "src/cli/tools/describe_command.h"
+
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/cli/tools/directory_connection.h"
+#include "src/cli/tools/screen.h"
+#include "src/cli/views/object_view.h"
+#include "src/common/status_macros.h"
+#include "src/common/time/clock.h"
+
+namespace phalanx::runtime {
+namespace {
+
+class DescribeCommand : public Command {
+ public:
+  absl::string_view name() const override { return "describe"; }
+  absl::string_view summary() const override {
+    return "Show an object and draw the tree in which it spreads";
+  }
+  absl::string_view details() const override {
+    return "States of a copy: complete; writing (not sealed yet); pulling; starved (its sender "
+           "waits\n"
+           "itself); idle (partial, without a sender); lost (its node is not connected).";
+  }
+
+  void AddFlags(Flags& flags) override {
+    flags.Positional("ID", "40 hexadecimal digits", Text(&object_.id), /*required=*/false);
+    flags.Argument("-n,--name", "The object's name, instead of its id",
+                   Text(&object_.name, "NAME"));
+    flags.Argument("-f,--follow", "Repeat until interrupted", Switch(&follow_));
+    flags.Argument("--until-copies", "Follow until this many copies are complete",
+                   Integer(&until_copies_, 0, 1 << 30));
+    flags.Argument("--interval", "Time between two updates", TimeSpan(&interval_));
+    flags.Argument("--timeout", "Stop following after this time", TimeSpan(&timeout_));
+    flags.Argument("--ascii", "Draw with plain characters", Switch(&ascii_));
+    flags.Argument("--json", "Print a JSON object (with --follow one per update)", Switch(&json_));
+    AddDirectoryFlags(flags, &directory_);
+  }
+
+  absl::Status Run() override {
+    PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ResolveObject(object_, directory_.node.name_space));
+    PHALANX_ASSIGN_OR_RETURN(const DirectoryConnection directory, ConnectToDirectory(directory_));
+    // Without --follow an unknown object is an error; with it, the object can still appear.
+    if (follow_ || until_copies_ > 0) return Follow(*directory.tools, id);
+    PHALANX_ASSIGN_OR_RETURN(const v1::DescribeObjectResponse object,
+                             directory.tools->Describe(id));
+    std::cout << Render(object) << std::flush;
+    return absl::OkStatus();
+  }
+
+ private:
+  // Without --json the text ends with a newline already.
+  std::string Render(const v1::DescribeObjectResponse& object) const {
+    return json_ ? absl::StrCat(ObjectAsJson(object).dump(), "\n") : ObjectAsText(object, !ascii_);
+  }
+
+  absl::Status Follow(directory::ToolsClient& tools, const ObjectId& id) const {
+    // One screen for all updates, so that each redraws the last one.
+    Screen screen;
+    const Instant start = MonotonicNow();
+    while (true) {
+      const absl::StatusOr<v1::DescribeObjectResponse> object = tools.Describe(id);
+      // The object does not exist yet, or the directory is restarting: look again.
+      if (object.ok()) {
+        screen.Show(Render(*object));
+        const int complete = static_cast<int>(object->summary().complete_copies());
+        if (until_copies_ > 0 && complete >= until_copies_) return absl::OkStatus();
+      } else if (!absl::IsNotFound(object.status()) && !absl::IsUnavailable(object.status()) &&
+                 !absl::IsDeadlineExceeded(object.status())) {
+        return object.status();
+      }
+      // Checked after the look, so that a timeout of 0 still looks once.
+      if (MonotonicNow() - start >= timeout_) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("timed out following object ", id.hex(), ": ",
+                         object.ok() ? "too few complete copies" : object.status().message()));
+      }
+      if (!screen.Wait(interval_)) return absl::OkStatus();
+    }
+  }
+
+  ObjectFlags object_;
+  bool follow_ = false;
+  int until_copies_ = 0;
+  absl::Duration interval_ = absl::Milliseconds(200);
+  absl::Duration timeout_ = absl::InfiniteDuration();
+  bool ascii_ = false;
+  bool json_ = false;
+  DirectoryFlags directory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewDescribeCommand() { return std::make_unique<DescribeCommand>(); }
+
+}  // namespace phalanx::runtime

@@ -1,0 +1,157 @@
+#include "src/cli/views/object_view.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "phalanx/object_id.h"
+#include "src/cli/units.h"
+#include "src/cli/views/holdups.h"
+#include "src/cli/views/reduction_drawing.h"
+#include "src/cli/views/text_table.h"
+#include "src/cli/views/tree_drawing.h"
+#include "src/common/ids/ids.h"
+
+namespace phalanx::runtime {
+namespace {
+
+// JSON consumers expect seconds; the protocol counts nanoseconds.
+double Seconds(uint64_t nanos) { return static_cast<double>(nanos) / 1e9; }
+
+std::string GenerationText(const v1::Generation& generation) {
+  const NodeKey creator{generation.creator().node(), generation.creator().incarnation()};
+  return Generation{creator, generation.sequence()}.ToString();
+}
+
+// The hold-up of each waiting copy.
+std::map<const v1::CopyDescription*, std::string> Reasons(
+    const v1::DescribeObjectResponse& object) {
+  std::map<const v1::CopyDescription*, std::string> reasons;
+  for (const Holdup& holdup : FindHoldups(object)) {
+    for (const v1::CopyDescription* copy : holdup.waiting) reasons[copy] = HoldupText(holdup);
+  }
+  return reasons;
+}
+
+// `ids` has 20 bytes per id, without separators.
+nlohmann::json IdsAsJson(absl::string_view ids) {
+  nlohmann::json json = nlohmann::json::array();
+  for (; ids.size() >= ObjectId::kSize; ids.remove_prefix(ObjectId::kSize)) {
+    json.push_back(absl::BytesToHexString(ids.substr(0, ObjectId::kSize)));
+  }
+  return json;
+}
+
+nlohmann::json CopyAsJson(const TreeRow& row, uint64_t size_bytes) {
+  const v1::CopyDescription& copy = *row.copy;
+  nlohmann::json sender;
+  // A copy without a sender is a root; its sender is null in the JSON.
+  if (copy.sender().node() != 0) sender = Printable(copy.sender_name());
+  return {{"node", Printable(copy.name())},
+          {"state", CopyState(copy)},
+          {"complete", copy.complete()},
+          {"primary", copy.primary()},
+          {"connected", copy.connected()},
+          {"pulling", copy.pulling()},
+          {"sender", std::move(sender)},
+          {"depth", row.more_siblings.size()},
+          {"descendants", row.descendants},
+          {"receivers", copy.receivers()},
+          {"bytes_present", BytesPresent(copy, size_bytes)},
+          {"bytes_received", copy.bytes_received()},
+          {"bytes_sent_twice", BytesSentTwice(copy, size_bytes)},
+          {"bytes_per_second", copy.bytes_per_second()},
+          {"elapsed_s", Seconds(copy.elapsed_ns())},
+          {"starved_s", Seconds(copy.starved_ns())},
+          {"repairs", copy.repairs()}};
+}
+
+}  // namespace
+
+nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary) {
+  // Keys are an interface for scripts: add new ones, but do not rename them.
+  return {{"id", absl::BytesToHexString(summary.object_id())},
+          {"generation", GenerationText(summary.generation())},
+          {"size_bytes", summary.info().size_bytes()},
+          {"slices", summary.info().slices()},
+          {"metadata", absl::BytesToHexString(summary.info().metadata())},
+          {"complete_copies", summary.complete_copies()},
+          {"partial_copies", summary.partial_copies()},
+          {"waiting", summary.waiting()},
+          {"deleted", summary.deleted()},
+          {"inline_cached", summary.inline_cached()},
+          {"conflicts", summary.conflicts()},
+          {"owned", summary.info().owned()},
+          {"holders", summary.holders()},
+          {"sticky", summary.has_sticky()},
+          {"refers_to", IdsAsJson(summary.info().refers_to())},
+          {"reduced_from", IdsAsJson(summary.info().reduced_from())}};
+}
+
+nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object) {
+  nlohmann::json json = SummaryAsJson(object.summary());
+  json["waiting_nodes"] = nlohmann::json::array();
+  for (const v1::NodeInfo& node : object.waiting()) {
+    json["waiting_nodes"].push_back(Printable(node.name()));
+  }
+  json["copies_left_out"] = object.copies_left_out();
+  json["waiting_left_out"] = object.waiting_left_out();
+  json["copies"] = nlohmann::json::array();
+  const std::map<const v1::CopyDescription*, std::string> reasons = Reasons(object);
+  // The order of the drawing, so that depth and descendants describe the list.
+  for (const TreeRow& row : LayOutTree(object)) {
+    nlohmann::json copy = CopyAsJson(row, object.summary().info().size_bytes());
+    const auto reason = reasons.find(row.copy);
+    // The key is always present, so that programs can read it without a check.
+    copy["held_up_by"] = nullptr;
+    if (reason != reasons.end()) copy["held_up_by"] = reason->second;
+    json["copies"].push_back(std::move(copy));
+  }
+  json["reduction"] = nullptr;
+  if (object.has_reduction()) json["reduction"] = ReductionAsJson(object.reduction());
+  return json;
+}
+
+std::string ObjectAsText(const v1::DescribeObjectResponse& object, bool unicode) {
+  std::string text = DrawTree(object, unicode);
+  if (object.has_reduction()) {
+    absl::StrAppend(&text, "\n", DrawReduction(object.reduction(), unicode));
+  }
+  // The drawing shows states only; the cause of a slow tree needs a line of its own.
+  const std::vector<Holdup> holdups = FindHoldups(object);
+  if (!holdups.empty()) absl::StrAppend(&text, "\n");
+  for (const Holdup& holdup : holdups) {
+    absl::StrAppend(&text, "held up by ", HoldupText(holdup), ": ",
+                    absl::StrJoin(holdup.waiting, ", ",
+                                  [](std::string* out, const v1::CopyDescription* copy) {
+                                    out->append(Printable(copy->name()));
+                                  }),
+                    "\n");
+  }
+  return text;
+}
+
+std::string ObjectsAsTable(const v1::ListObjectsResponse& list) {
+  std::vector<std::vector<std::string>> rows = {
+      {"ID", "SIZE", "COMPLETE", "PARTIAL", "WAITING", "NOTES"}};
+  for (const v1::ObjectSummary& object : list.objects()) {
+    std::string notes = object.deleted() ? "deleted" : object.inline_cached() ? "cached" : "";
+    // A waiting node makes an object known before its Put.
+    if (!object.has_info() && !object.deleted()) notes = "not put yet";
+    if (object.reducing()) notes = "being reduced";
+    // A conflict means that two writers used one id, which an operator should see.
+    if (object.conflicts() > 0) {
+      absl::StrAppend(&notes, notes.empty() ? "" : ", ", object.conflicts(), " conflicts");
+    }
+    rows.push_back({absl::BytesToHexString(object.object_id()),
+                    object.has_info() ? HumanBytes(object.info().size_bytes()) : "-",
+                    absl::StrCat(object.complete_copies()), absl::StrCat(object.partial_copies()),
+                    absl::StrCat(object.waiting()), std::move(notes)});
+  }
+  return AlignColumns(rows, {false, true, true, true, true});
+}
+
+}  // namespace phalanx::runtime

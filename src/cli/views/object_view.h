@@ -1,0 +1,35 @@
+// Objects as JSON and as lines of a list. Pure; any thread.
+#ifndef PHALANX_CLI_VIEWS_OBJECT_VIEW_H_
+#define PHALANX_CLI_VIEWS_OBJECT_VIEW_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "phalanx/v1/tools.pb.h"
+
+namespace phalanx::runtime {
+
+// Fields of `ls --json`: id, generation, size_bytes, slices, metadata (hexadecimal),
+// complete_copies, partial_copies, waiting, deleted, inline_cached, conflicts, owned, holders (the
+// number of nodes), refers_to (ids), reduced_from (ids of the sources of a reduction's result, in
+// the order of the fold).
+nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary);
+
+// The same fields, and `waiting_nodes` (names), `copies_left_out` and `waiting_left_out` (how many
+// the directory omitted), and `copies` in the order of the drawing. Each copy has node, state,
+// complete, primary, connected, pulling, sender (a name, or null), depth, descendants, receivers,
+// bytes_present, bytes_received, bytes_sent_twice, bytes_per_second, elapsed_s, starved_s, repairs
+// and held_up_by (null, or the text of HoldupText). `reduction` is the result of ReductionAsJson
+// while the object is being computed, else null.
+nlohmann::json ObjectAsJson(const v1::DescribeObjectResponse& object);
+
+// The drawing of the object's tree. Below it, after empty lines: the tree of the reduction that
+// computes the object, and the hold-ups with the nodes that wait for them.
+std::string ObjectAsText(const v1::DescribeObjectResponse& object, bool unicode);
+
+// A heading, and a line per object.
+std::string ObjectsAsTable(const v1::ListObjectsResponse& list);
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_CLI_VIEWS_OBJECT_VIEW_H_

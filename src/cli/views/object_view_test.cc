@@ -1,0 +1,89 @@
+#include "src/cli/views/object_view.h"
+
+#include "gtest/gtest.h"
+
+namespace phalanx::runtime {
+namespace {
+
+v1::DescribeObjectResponse Object() {
+  v1::DescribeObjectResponse object;
+  v1::ObjectSummary& summary = *object.mutable_summary();
+  summary.set_object_id(std::string(20, '\xab'));
+  summary.mutable_info()->set_size_bytes(1000);
+  summary.mutable_info()->set_slices(1);
+  summary.mutable_info()->set_metadata("\x01\xff");
+  summary.set_complete_copies(1);
+  summary.set_partial_copies(1);
+  v1::CopyDescription& root = *object.add_copies();
+  root.mutable_node()->set_node(1);
+  root.set_name("n1");
+  root.set_complete(true);
+  root.set_connected(true);
+  v1::CopyDescription& leaf = *object.add_copies();
+  leaf.mutable_node()->set_node(2);
+  leaf.set_name("n2");
+  leaf.set_connected(true);
+  leaf.set_pulling(true);
+  leaf.mutable_sender()->set_node(1);
+  leaf.set_sender_name("n1");
+  leaf.add_watermarks(400);
+  leaf.set_bytes_received(450);
+  leaf.set_elapsed_ns(2'000'000'000);
+  object.add_waiting()->set_name("n\n3");
+  return object;
+}
+
+TEST(ObjectViewTest, JsonHasTheSenderOfEachCopy) {
+  const nlohmann::json json = ObjectAsJson(Object());
+  EXPECT_EQ(json["id"], "abababababababababababababababababababab");
+  EXPECT_EQ(json["metadata"], "01ff");
+  EXPECT_EQ(json["waiting_nodes"], nlohmann::json({"n?3"}));
+  ASSERT_EQ(json["copies"].size(), 2u);
+  EXPECT_EQ(json["copies"][0]["node"], "n1");
+  EXPECT_EQ(json["copies"][0]["sender"], nullptr);
+  EXPECT_EQ(json["copies"][0]["descendants"], 1);
+  EXPECT_EQ(json["copies"][0]["bytes_present"], 1000);
+  EXPECT_EQ(json["copies"][1]["sender"], "n1");
+  EXPECT_EQ(json["copies"][1]["depth"], 1);
+  EXPECT_EQ(json["copies"][1]["state"], "pulling");
+  EXPECT_EQ(json["copies"][1]["bytes_present"], 400);
+  EXPECT_EQ(json["copies"][1]["bytes_sent_twice"], 50);
+  EXPECT_EQ(json["copies"][1]["elapsed_s"], 2.0);
+}
+
+TEST(ObjectViewTest, JsonAndDrawingShowHoldups) {
+  v1::DescribeObjectResponse object = Object();
+  EXPECT_EQ(ObjectAsText(object, true).find("held up"), std::string::npos);
+  EXPECT_EQ(ObjectAsJson(object)["copies"][1]["held_up_by"], nullptr);
+  object.mutable_copies(0)->set_complete(false);
+  object.mutable_copies(0)->set_primary(true);
+  for (v1::CopyDescription& copy : *object.mutable_copies()) {
+    if (copy.pulling()) copy.set_starved_ns(copy.elapsed_ns());
+  }
+  EXPECT_EQ(ObjectAsJson(object)["copies"][0]["held_up_by"], nullptr);
+  EXPECT_EQ(ObjectAsJson(object)["copies"][1]["held_up_by"], "the writer at n1");
+  const std::string text = ObjectAsText(object, true);
+  EXPECT_NE(text.find("\n\nheld up by the writer at n1: "), std::string::npos) << text;
+}
+
+TEST(ObjectViewTest, AListHasALinePerObject) {
+  v1::ListObjectsResponse list;
+  *list.add_objects() = Object().summary();
+  v1::ObjectSummary& waited = *list.add_objects();
+  waited.set_object_id(std::string(20, '\xcd'));
+  waited.set_waiting(12);
+  v1::ObjectSummary& deleted = *list.add_objects();
+  deleted.set_object_id(std::string(20, '\xef'));
+  deleted.set_deleted(true);
+  deleted.set_conflicts(2);
+  EXPECT_EQ(
+      ObjectsAsTable(list),
+      "ID                                          SIZE  COMPLETE  PARTIAL  WAITING  NOTES\n"
+      "abababababababababababababababababababab  1000 B         1        1        0\n"
+      "cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd       -         0        0       12  not put yet\n"
+      "efefefefefefefefefefefefefefefefefefefef       -         0        0        0  deleted, 2 "
+      "conflicts\n");
+}
+
+}  // namespace
+}  // namespace phalanx::runtime

@@ -1,0 +1,58 @@
+// The state of the whole cluster, merged from the answers of its shards. Pure; any thread.
+#ifndef PHALANX_CLI_VIEWS_STATUS_VIEW_H_
+#define PHALANX_CLI_VIEWS_STATUS_VIEW_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "phalanx/v1/tools.pb.h"
+
+namespace phalanx::runtime {
+
+// A node as all shards together report it.
+struct ClusterNode {
+  v1::NodeInfo info;
+  // The number of answering shards with a live stream to the node.
+  int connected_shards = 0;
+  bool draining = false;
+  uint64_t copies = 0;
+  uint64_t pulls = 0;
+  uint64_t pushes = 0;
+  uint64_t last_heard_ns = 0;  // by the shard that heard from it last
+};
+
+struct ClusterShard {
+  std::string address;
+  // The error of a shard that did not answer.
+  absl::Status status;
+  v1::GetStatusResponse answer;
+};
+
+struct ClusterStatus {
+  std::vector<ClusterShard> shards;
+  std::vector<ClusterNode> nodes;  // in natural order of their names
+
+  int answering_shards() const;
+  // The number of nodes with a live stream to every shard; 0 while a shard does not answer.
+  int connected_nodes() const;
+  uint64_t objects() const;
+  // OK, or the first error; names the shards that did not answer.
+  absl::Status status() const;
+};
+
+// `answers`: one per address, in the same order.
+ClusterStatus MergeStatus(const std::vector<std::string>& addresses,
+                          std::vector<absl::StatusOr<v1::GetStatusResponse>> answers);
+
+nlohmann::json StatusAsJson(const ClusterStatus& cluster);
+
+// Text for people: shards that do not answer, then a line per node.
+std::string StatusAsText(const ClusterStatus& cluster);
+
+}  // namespace phalanx::runtime
+
+#endif  // PHALANX_CLI_VIEWS_STATUS_VIEW_H_

@@ -1,0 +1,29 @@
+// Gives the parts of the client library access to private members of Client, Future and Buffer.
+#ifndef PHALANX_CLIENT_ACCESS_H_
+#define PHALANX_CLIENT_ACCESS_H_
+
+#include <memory>
+
+#include "phalanx/client.h"
+#include "src/client/connection/call.h"
+#include "src/client/connection/connection.h"
+
+namespace phalanx::internal {
+
+class Access {
+ public:
+  static const std::shared_ptr<Connection>& ConnectionOf(const Client& client) {
+    return client.connection_;
+  }
+  template <typename T>
+  static const std::shared_ptr<FutureState<T>>& StateOf(const Future<T>& future) {
+    return future.state_;
+  }
+  // FileMapping::PrivatePages of the bytes that the buffer shows. The caller must unmap the pages
+  // before it drops the buffer. Null if there are none.
+  static char* PrivatePagesOf(const Buffer& buffer);
+};
+
+}  // namespace phalanx::internal
+
+#endif  // PHALANX_CLIENT_ACCESS_H_

@@ -1,0 +1,466 @@
+// Opening, requests and answers. connection_drive.cc has waiting and driving.
+#include "src/client/connection/connection.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "src/client/connection/call.h"
+#include "src/client/connection/connection_lock.h"
+#include "src/common/io/wire.h"
+#include "src/common/status_macros.h"
+
+namespace phalanx::internal {
+namespace {
+
+absl::Status InFront(absl::string_view front, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(front, ": ", status.message()));
+}
+
+// Reads until one frame is complete. Returns DeadlineExceeded, or an error of LocalSocket::Receive.
+absl::StatusOr<std::string> ReceiveFrame(LocalSocket& socket, local::FrameBuffer& in,
+                                         std::deque<int>& descriptors, Instant until) {
+  while (true) {
+    PHALANX_ASSIGN_OR_RETURN(const std::optional<absl::string_view> payload, in.Next());
+    if (payload.has_value()) return std::string(*payload);
+    const absl::Duration left = until - MonotonicNow();
+    if (left <= absl::ZeroDuration()) {
+      return absl::DeadlineExceededError("the node has not answered in time");
+    }
+    pollfd ready{socket.fd(), POLLIN, 0};
+    // ppoll rejects a timespec of an infinite duration, so each wait is bounded.
+    const timespec wait = absl::ToTimespec(std::min(left, absl::Hours(1)));
+    if (ppoll(&ready, 1, &wait, nullptr) <= 0) continue;
+    PHALANX_ASSIGN_OR_RETURN(const size_t got, socket.Receive(in.Space(), descriptors));
+    in.Filled(got);
+  }
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------------------- opening
+
+absl::StatusOr<std::shared_ptr<Connection>> Connection::Open(ConnectionOptions options) {
+  const std::string front = absl::StrCat("connecting to the node at ", options.address);
+  absl::StatusOr<LocalSocket> socket =
+      LocalSocket::Connect(options.socket_path, options.connect_timeout);
+  if (!socket.ok()) return InFront(front, socket.status());
+  // The options move into the connection below.
+  const bool callback_thread = options.callback_thread;
+  std::shared_ptr<Connection> connection(new Connection(std::move(options), *std::move(socket)),
+                                         &Connection::Delete);
+  if (connection->nudge_ < 0) {
+    return absl::ResourceExhaustedError(absl::StrCat(front, ": ", std::strerror(errno)));
+  }
+  const absl::Status greeted = connection->Greet();
+  if (!greeted.ok()) return InFront(front, greeted);
+  if (callback_thread) {
+    // The thread holds a reference, so it cannot outlive the connection. Close ends the thread.
+    connection->callback_thread_ =
+        std::thread([connection]() mutable { connection->RunCallbackThread(); });
+  }
+  return connection;
+}
+
+Connection::Connection(ConnectionOptions options, LocalSocket socket)
+    : options_(std::move(options)),
+      mark_(ProcessMark::Current()),
+      nudge_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      socket_(std::move(socket)),
+      files_(std::make_shared<MappingTable>()) {
+  if (nudge_ >= 0) CloseInChildren(nudge_);
+}
+
+Connection::~Connection() {
+  // Descriptors that arrived without their File frame have no other owner.
+  for (const int fd : descriptors_) {
+    if (fd >= 0) close(fd);
+  }
+  if (nudge_ < 0) return;
+  KeepInChildren(nudge_);
+  close(nudge_);
+}
+
+void Connection::Delete(Connection* connection) {
+  // In a child of fork the lock can be held by a thread that does not exist there, so the object is
+  // leaked.
+  if (!connection->forked()) delete connection;
+}
+
+absl::Status Connection::Greet() {
+  std::string hello;
+  local::Encode(local::Request(local::ClientHello{}), hello);
+  const iovec bytes{hello.data(), hello.size()};
+  PHALANX_RETURN_IF_ERROR(socket_.Send({bytes}).status());
+  PHALANX_ASSIGN_OR_RETURN(
+      const std::string payload,
+      ReceiveFrame(socket_, in_, descriptors_, MonotonicNow() + options_.connect_timeout));
+  return TakeHello(payload);
+}
+
+absl::Status Connection::TakeHello(absl::string_view payload) {
+  // The fields up to the message are the same in all versions, so a version mismatch can be
+  // reported.
+  ByteReader start(payload);
+  const uint8_t kind = start.U8();
+  const uint32_t magic = start.U32();
+  const uint32_t version = start.U32();
+  const uint8_t code = start.U8();
+  const absl::string_view message = start.Bytes(local::kMaxTextBytes);
+  if (!start.ok() || kind != local::NodeHello::kKind || magic != local::kMagic) {
+    return absl::FailedPreconditionError("the listener is not a Phalanx node");
+  }
+  if (code != 0) return absl::Status(static_cast<absl::StatusCode>(code), message);
+  if (version != local::kVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the node speaks version ", version, ", this client ", local::kVersion));
+  }
+  PHALANX_ASSIGN_OR_RETURN(const local::Answer answer, local::DecodeAnswer(payload));
+  const auto& hello = std::get<local::NodeHello>(answer);
+  node_name_ = std::string(hello.node_name);
+  directory_ = std::string(hello.directory);
+  node_ = hello.node;
+  return absl::OkStatus();
+}
+
+absl::Status Connection::CheckProcess() const {
+  if (!forked()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the client of ", address(), " was made before fork: connect again in the child"));
+}
+
+// ---------------------------------------------------------------------------- requests
+
+absl::Status Connection::Admit() const {
+  if (!status_.ok()) return status_;
+  if (pending_.size() >= kMaxOutstandingRequests) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(pending_.size(), " requests of this client have not been answered"));
+  }
+  if (queued() > kMaxQueuedBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the node has ", queued(), " bytes of requests to read"));
+  }
+  return absl::OkStatus();
+}
+
+void Connection::Start(const std::shared_ptr<Call>& call, uint64_t first, uint64_t count,
+                       Instant deadline, const local::Request& request) {
+  Lock lock(*this);
+  const auto* put = std::get_if<local::Put>(&request);
+  // Without a Seal the node would keep the writer's memory, so a Seal passes the limits.
+  const bool ends_writer = std::holds_alternative<local::Seal>(request);
+  const absl::Status admitted = ends_writer ? status_ : Admit();
+  if (!admitted.ok()) {
+    // ReservePutBytes has counted these bytes; no answer will subtract them.
+    if (put != nullptr) put_bytes_sum_ -= put->bytes.size();
+    return call->OnFailure(admitted);
+  }
+  // The Hold goes before the request, so that the object cannot be deleted between the two.
+  if (call->holds_first_) {
+    call->HoldUnlessItFails();
+    Send(local::Hold{{call->id()}});
+  }
+  call->first_ = first;
+  call->requests_ = count;
+  pending_[first] = call;
+  if (!deadline.infinite()) {
+    // The node answers DeadlineExceeded itself. The grace leaves it time, so that the client's own
+    // timeout only covers a node that is stuck.
+    call->deadline_ = deadline + kDeadlineGrace;
+    if (deadlines_.empty() || call->deadline_ < deadlines_.begin()->first.first) Nudge();
+    deadlines_[{call->deadline_, first}] = call;
+  }
+  // The bytes of a Put go straight to the socket if it has room, instead of through `out_`.
+  if (put == nullptr) return Send(request);
+  if (!put->bytes.empty()) put_bytes_[first] = put->bytes.size();
+  local::EncodeAllButBytes(*put, out_);
+  FlushWith(put->bytes);
+}
+
+absl::Status Connection::Post(const local::Request& request) {
+  PHALANX_RETURN_IF_ERROR(CheckProcess());
+  Lock lock(*this);
+  // Requests that free resources must get through when the limits are reached, or nothing would
+  // ever be freed.
+  const bool ends_something = std::holds_alternative<local::Abort>(request) ||
+                              std::holds_alternative<local::Unhold>(request);
+  PHALANX_RETURN_IF_ERROR(ends_something ? status_ : Admit());
+  Send(request);
+  return absl::OkStatus();
+}
+
+absl::Status Connection::ReservePutBytes(size_t bytes, Instant until) {
+  Lock lock(*this);
+  const auto has_room = [this, bytes] {
+    // One Put always fits, even one above the limit; otherwise it would wait forever.
+    return !status_.ok() || put_bytes_sum_ == 0 ||
+           put_bytes_sum_ + bytes <= local::kMaxPutBytesInFlight;
+  };
+  if (!has_room() && !WaitLocked(has_room, until, Callbacks::kLeave)) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("the node still has ", put_bytes_sum_, " bytes of earlier Puts to store"));
+  }
+  PHALANX_RETURN_IF_ERROR(status_);
+  put_bytes_sum_ += bytes;
+  return absl::OkStatus();
+}
+
+void Connection::Update(absl::FunctionRef<void()> change) {
+  Lock lock(*this);
+  change();
+}
+
+void Connection::Cancel(Call& call) {
+  if (forked() || call.done()) return;
+  Lock lock(*this);
+  // Another thread can end the call between the check without the lock and this one.
+  if (call.done()) return;
+  CancelRequests(call);
+  call.OnFailure(absl::CancelledError("cancelled"));
+}
+
+void Connection::CancelRequests(const Call& call) {
+  for (uint64_t n = call.first_; n < call.first_ + call.requests_; ++n) {
+    if (pending_.contains(n)) Send(local::Cancel{n});
+  }
+}
+
+void Connection::Send(const local::Request& request) { local::Encode(request, out_); }
+
+void Connection::SendPart(const std::shared_ptr<Call>& call, const local::Request& request,
+                          uint64_t number) {
+  pending_[number] = call;
+  Send(request);
+}
+
+void Connection::EndPart(uint64_t number) {
+  const auto it = pending_.find(number);
+  if (it == pending_.end()) return;
+  // The reference can be the last one. Its destructor can run user code, so it goes to the trash.
+  Trash(std::move(it->second));
+  pending_.erase(it);
+}
+
+void Connection::MarkEnded(Call& call) { call.done_.store(true, std::memory_order_release); }
+
+void Connection::Finish(Call& call) {
+  MarkEnded(call);
+  for (uint64_t n = call.first_; n < call.first_ + call.requests_; ++n) EndPart(n);
+  if (!call.deadline_.infinite()) {
+    const auto it = deadlines_.find({call.deadline_, call.first_});
+    if (it != deadlines_.end()) {
+      Trash(std::move(it->second));
+      deadlines_.erase(it);
+    }
+  }
+}
+
+void Connection::AddReady(absl::AnyInvocable<void()> callback) {
+  ready_.push_back(std::move(callback));
+}
+
+// ---------------------------------------------------------------------------- files and pins
+
+HeldPin::HeldPin(std::shared_ptr<Connection> connection, uint64_t pin,
+                 std::shared_ptr<FileMapping> mapping)
+    : connection_(std::move(connection)),
+      pin_(pin),
+      forks_(ForkCount()),
+      mapping_(std::move(mapping)) {}
+
+HeldPin& HeldPin::operator=(HeldPin&& other) noexcept {
+  if (this == &other) return *this;
+  Release();
+  connection_ = std::move(other.connection_);
+  pin_ = other.pin_;
+  forks_ = other.forks_;
+  mapping_ = std::move(other.mapping_);
+  return *this;
+}
+
+void HeldPin::Release() {
+  if (connection_ == nullptr) return;
+  connection_->ReleasePin(pin_, forks_, std::move(mapping_));
+  connection_.reset();
+}
+
+void Connection::ReleasePin(uint64_t pin, uint64_t forks, std::shared_ptr<FileMapping> mapping) {
+  if (forked()) return;
+  // From here the lock is held; the mapping's last reference must not be dropped under it.
+  Lock lock(*this);
+  pins_.erase(pin);
+  files_->PutBack(mapping.get());
+  Trash(std::move(mapping));
+  // A connection that failed (and was not closed) has no socket to send on. The node drops its
+  // pins.
+  if (!status_.ok() && !closed_) return;
+  // The flag says whether the process has not forked since it got the pin. A child can still see
+  // the pages, and then the node must not reuse them.
+  Send(local::Release{pin, ForkCount() == forks});
+  if (!closed_) SendForgets();
+}
+
+absl::StatusOr<MappedObject> Connection::Take(const local::Mapped& answer) {
+  std::shared_ptr<FileMapping> mapping = files_->ForReading(answer.file);
+  if (mapping == nullptr || !mapping->Contains(answer.offset, answer.object_size)) {
+    // This process never looked at the pages, so the node can reuse them at once.
+    Send(local::Release{answer.pin, true});
+    if (mapping == nullptr) {
+      return absl::ResourceExhaustedError(
+          "this process has no descriptor or no address space left to map the object");
+    }
+    files_->PutBack(mapping.get());
+    return absl::InternalError(absl::StrCat("the node says the object is at ", answer.offset,
+                                            " of a file of ", mapping->bytes(), " bytes"));
+  }
+  pins_.insert(answer.pin);
+  const absl::string_view bytes(mapping->data() + answer.offset, answer.object_size);
+  return MappedObject{HeldPin(shared_from_this(), answer.pin, std::move(mapping)), bytes};
+}
+
+absl::StatusOr<std::shared_ptr<FileMapping>> Connection::TakeWriter(const local::Granted& answer,
+                                                                    uint64_t size) {
+  std::shared_ptr<FileMapping> mapping = files_->ForWriting(answer.file);
+  if (mapping == nullptr) {
+    Send(local::Abort{answer.writer});
+    return absl::ResourceExhaustedError(
+        "this process has no descriptor or no address space left to map the object");
+  }
+  if (!mapping->Contains(answer.offset, size)) {
+    files_->PutBack(mapping.get());
+    Send(local::Abort{answer.writer});
+    return absl::InternalError(absl::StrCat("the node grants ", size, " bytes at ", answer.offset,
+                                            " of a file of ", mapping->bytes(), " bytes"));
+  }
+  return mapping;
+}
+
+void Connection::PutBackWriter(std::shared_ptr<FileMapping> mapping) {
+  files_->PutBack(mapping.get());
+  Trash(std::move(mapping));
+  if (status_.ok()) SendForgets();
+}
+
+void Connection::SendForgets() {
+  for (const MappingTable::Key& key : files_->TakeToForget(kMaxIdleMappings)) {
+    Send(local::Forget{key.file, key.writable});
+  }
+}
+
+// ---------------------------------------------------------------------------- answers
+
+void Connection::TakeFrames() {
+  while (status_.ok()) {
+    const auto payload = in_.Next();
+    if (payload.ok() && !payload->has_value()) return;
+    const absl::StatusOr<local::Answer> answer =
+        payload.ok() ? local::DecodeAnswer(**payload) : payload.status();
+    // The stream cannot be resynchronized after a bad frame.
+    if (!answer.ok()) {
+      return Fail(absl::InternalError(absl::StrCat(
+          "the node at ", address(), " sent an invalid answer: ", answer.status().message())));
+    }
+    ++progress_;
+    Dispatch(*answer);
+  }
+}
+
+void Connection::Dispatch(const local::Answer& answer) {
+  if (const auto* file = std::get_if<local::File>(&answer)) return OnFile(*file);
+  if (const auto* forgotten = std::get_if<local::Forgotten>(&answer)) {
+    return Trash(files_->Forgotten({forgotten->file, forgotten->writable}));
+  }
+  if (const auto* goodbye = std::get_if<local::Goodbye>(&answer)) {
+    return Fail(absl::Status(
+        goodbye->code,
+        absl::StrCat("the node at ", address(), " closed the connection: ", goodbye->message)));
+  }
+  std::visit(
+      [this, &answer](const auto& message) {
+        if constexpr (requires { message.request; }) DispatchTo(message.request, answer);
+      },
+      answer);
+}
+
+void Connection::OnFile(const local::File& file) {
+  if (descriptors_.empty()) {
+    return Fail(absl::InternalError(
+        absl::StrCat("the node at ", address(), " named a file but sent no descriptor")));
+  }
+  const int fd = descriptors_.front();
+  descriptors_.pop_front();
+  absl::StatusOr<std::shared_ptr<FileMapping>> mapping =
+      absl::ResourceExhaustedError("no descriptor");
+  if (fd >= 0) {
+    mapping = FileMapping::Map(fd, file.bytes, file.writable);
+    close(fd);
+  }
+  // A file that is not mapped is forgotten at once, so that the node sends it again when it is
+  // needed.
+  if (!mapping.ok()) return Send(local::Forget{file.file, file.writable});
+  files_->Add({file.file, file.writable}, *std::move(mapping));
+}
+
+void Connection::DispatchTo(uint64_t request, const local::Answer& answer) {
+  // The node answers cancelled Puts too, so their bytes are counted until then.
+  const auto bytes = put_bytes_.find(request);
+  if (bytes != put_bytes_.end()) {
+    put_bytes_sum_ -= bytes->second;
+    put_bytes_.erase(bytes);
+  }
+  const auto it = pending_.find(request);
+  if (it == pending_.end()) return ReturnUnclaimed(answer);
+  // A copy: OnAnswer can end the call, which erases the entry.
+  const std::shared_ptr<Call> call = it->second;
+  call->OnAnswer(request, answer);
+}
+
+void Connection::ReturnUnclaimed(const local::Answer& answer) {
+  // An answer can cross the Cancel of its request. The pin or writer that it grants is returned
+  // here, because no call owns it.
+  if (const auto* mapped = std::get_if<local::Mapped>(&answer)) {
+    Send(local::Release{mapped->pin, true});
+    SendForgets();
+  } else if (const auto* granted = std::get_if<local::Granted>(&answer)) {
+    Send(local::Abort{granted->writer});
+    SendForgets();
+  }
+}
+
+void Connection::ExpireDeadlines() {
+  const Instant now = MonotonicNow();
+  while (!deadlines_.empty() && deadlines_.begin()->first.first <= now) {
+    const std::shared_ptr<Call> call = deadlines_.begin()->second;
+    // The node can still be working on the requests; their late answers go to ReturnUnclaimed.
+    CancelRequests(*call);
+    call->OnFailure(absl::DeadlineExceededError("the node has not answered in time"));
+  }
+}
+
+void Connection::Fail(const absl::Status& why) {
+  if (!status_.ok()) return;
+  status_ = why;
+  // OnFailure can erase other entries, so the loop takes the first entry each time.
+  while (!pending_.empty()) {
+    const uint64_t number = pending_.begin()->first;
+    const std::shared_ptr<Call> call = pending_.begin()->second;
+    call->OnFailure(why);
+    EndPart(number);
+  }
+  put_bytes_.clear();
+  put_bytes_sum_ = 0;
+  // A closed client keeps its pins and files: buffers stay readable until they are dropped.
+  if (closed_) return;
+  broken_ = true;
+  // Buffers keep their own references to the mappings, so their bytes stay readable.
+  Trash(std::exchange(files_, std::make_shared<MappingTable>()));
+}
+
+}  // namespace phalanx::internal

@@ -1,0 +1,494 @@
+#include "src/collectives/reducer/reducer.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/collectives/fold/fold_order.h"
+#include "src/collectives/fold/node_fold.h"
+#include "src/collectives/fold/ring_fold.h"
+#include "src/collectives/reducer/kept_reductions.h"
+#include "src/collectives/reducer/reduce_requests.h"
+#include "src/collectives/reducer/source_watches.h"
+#include "src/common/defects.h"
+#include "src/common/ids/version.h"
+#include "src/common/threads/callback_guard.h"
+#include "src/directory/core/reduce_messages.h"
+#include "src/directory/core/validate.h"
+#include "src/object_store/pulls/serve_waitlist.h"
+
+namespace phalanx::collectives {
+namespace {
+
+using object_store::ClientId;
+using object_store::RequestId;
+
+// Folds that a node has at a time.
+constexpr size_t kMaxFolds = 1 << 16;
+// Folds report their progress at least so often; large ones report each eighth as well.
+constexpr absl::Duration kProgressInterval = absl::Milliseconds(250);
+
+}  // namespace
+
+struct Reducer::Impl final : public Fold::Host, public object_store::Registrant {
+  using Key = std::pair<ObjectId, Generation>;  // target, version
+
+  Impl(ReducerOptions options, Executor& control, std::vector<Executor*> io,
+       object_store::Store& store, object_store::ShardChannel& channel);
+  ~Impl() override;
+
+  // ---- Fold::Host
+  object_store::Store& store() override { return store_; }
+  ClientId client() override;
+  std::shared_ptr<void> Hold(object_store::PinId pin) override;
+  net::DataPlane& data_plane() override { return *data_plane_; }
+  Executor& NextIo() override { return *io_[next_io_++ % io_.size()]; }
+  void Report(const FoldOrder& order, v1::FoldReport report) override;
+  std::optional<net::ServeGrant> OutputOf(const ObjectId& target,
+                                          const Generation& version) override;
+  void OutputBegan(Fold& fold) override;
+  void Folded(uint64_t bytes, bool done) override;
+  void Sealed(const FoldOrder& order) override;
+  void Leaving(Fold& fold) override;
+  void Gone(Fold& fold) override;
+
+  // Closes the store's client while no fold holds anything.
+  void CloseIdleClient();
+
+  // ---- directory
+  void HandleShardMessages();
+  Fold* Find(const Key& key) const;
+  void OnFold(const v1::Fold& message);
+  FoldOptions OptionsOfFolds() const { return {options_.self, options_.memory_patience}; }
+  // Drops the folds that cannot continue in a new session with the shard.
+  void EndRings(int shard);
+  // Reports that the order cannot be carried out, if it names a target and a version.
+  void Reject(const v1::Fold& message, const absl::Status& why);
+  void OnFoldDrop(const v1::FoldDrop& drop);
+  void OnFoldCommit(const v1::FoldCommit& commit);
+  void OnKeep(const v1::KeepReduction& keep);
+  std::vector<v1::NodeMessage> BeginSession(int shard) override;
+
+  // ---- data plane
+  bool Serve(const net::ServeRequest& request, net::DataPlane::ServeReply& reply);
+  void AnswerServes(const Key& key, uint64_t expired);
+
+  void ArmProgress();
+  void OnProgress();
+
+  // Constant after construction.
+  const ReducerOptions options_;
+  Executor& control_;
+  const std::vector<Executor*> io_;
+  object_store::Store& store_;
+  object_store::ShardChannel& channel_;
+  net::DataPlane* data_plane_ = nullptr;
+  CallbackGuard guard_;
+
+  ClientId client_ = 0;  // 0 while no fold holds anything
+  size_t holds_ = 0;     // its pins
+  size_t next_io_ = 0;
+  ReduceRequests requests_;
+  SourceWatches watches_;
+  KeptReductions kept_;
+  std::map<Key, std::unique_ptr<Fold>> folds_;
+  // Not placed any more, and not gone.
+  std::vector<std::unique_ptr<Fold>> leaving_;
+  object_store::ServeWaitlist waiting_serves_;
+  uint64_t next_serial_ = 1;
+  TimerId progress_timer_ = 0;
+  Stats totals_;  // the counters since the start; gauges are computed by stats()
+};
+
+Reducer::Impl::Impl(ReducerOptions options, Executor& control, std::vector<Executor*> io,
+                    object_store::Store& store, object_store::ShardChannel& channel)
+    : options_(std::move(options)),
+      control_(control),
+      io_(std::move(io)),
+      store_(store),
+      channel_(channel),
+      requests_(options_.name, control,
+                [this](const ObjectId& target, v1::NodeMessage message) {
+                  channel_.SendAfterHolds(channel_.ShardOf(target), std::move(message));
+                }),
+      watches_(options_.name, channel_.num_shards(),
+               [this](int shard, v1::NodeMessage message) {
+                 channel_.SendAfterHolds(shard, std::move(message));
+               }),
+      waiting_serves_(options_.max_waiting_serves) {
+  channel_.AddRegistrant(this);
+  HandleShardMessages();
+}
+
+Reducer::Impl::~Impl() {
+  channel_.RemoveRegistrant(this);
+  // Before the folds: their pins go with the client, not one by one.
+  guard_.Close();
+  if (progress_timer_ != 0) control_.Cancel(progress_timer_);
+  folds_.clear();
+  leaving_.clear();
+  if (client_ != 0) store_.CloseClient(client_, /*clean=*/true);
+}
+
+// --------------------------------------------------------------------------------------- folds
+
+ClientId Reducer::Impl::client() {
+  // On demand: CloseIdleClient closes it while no fold holds anything.
+  if (client_ == 0) client_ = store_.OpenClient();
+  return client_;
+}
+
+std::shared_ptr<void> Reducer::Impl::Hold(object_store::PinId pin) {
+  ++holds_;
+  // Once the reducer is destroyed its client is closed, with all its pins.
+  return std::shared_ptr<void>(nullptr, guard_.Wrap([this, pin](void*) {
+    (void)store_.Release(client_, pin);
+    --holds_;
+    CloseIdleClient();
+  }));
+}
+
+void Reducer::Impl::CloseIdleClient() {
+  if (client_ == 0 || holds_ > 0 || !folds_.empty() || !leaving_.empty()) return;
+  store_.CloseClient(std::exchange(client_, 0), /*clean=*/true);
+}
+
+void Reducer::Impl::Report(const FoldOrder& order, v1::FoldReport report) {
+  v1::NodeMessage message;
+  directory::ToProto(order.target, report.mutable_object_id());
+  directory::ToProto(order.version, report.mutable_version());
+  *message.mutable_fold_report() = std::move(report);
+  channel_.SendAfterHolds(channel_.ShardOf(order.target), std::move(message));
+}
+
+Fold* Reducer::Impl::Find(const Key& key) const {
+  const auto it = folds_.find(key);
+  return it == folds_.end() ? nullptr : it->second.get();
+}
+
+std::optional<net::ServeGrant> Reducer::Impl::OutputOf(const ObjectId& target,
+                                                       const Generation& version) {
+  const Fold* fold = Find({target, version});
+  // Slices of a ring are partial until they have gone around: no tree folds them.
+  return fold == nullptr || fold->order().ring ? std::nullopt : fold->Output();
+}
+
+void Reducer::Impl::OutputBegan(Fold& fold) {
+  const Key key{fold.order().target, fold.order().version};
+  AnswerServes(key, /*expired=*/0);
+  // Advanced before the call: a fold that refuses its inputs leaves the map.
+  for (auto it = folds_.lower_bound({key.first, Generation()});
+       it != folds_.end() && it->first.first == key.first;) {
+    Fold& other = *(it++)->second;
+    if (&other != &fold) other.OutputBeganHere(key.second);
+  }
+  ArmProgress();
+}
+
+void Reducer::Impl::Folded(uint64_t bytes, bool done) {
+  totals_.bytes_folded += bytes;
+  if (done) ++totals_.folds_done;
+}
+
+// Calls of this node's clients end before the shard has confirmed the result: their later messages
+// to the shard follow the announcement of the result.
+void Reducer::Impl::Sealed(const FoldOrder& order) {
+  requests_.OnMade(order.target,
+                   [&order](const v1::Reduction& asked) { return order.Answers(asked); });
+}
+
+void Reducer::Impl::Leaving(Fold& fold) {
+  const auto it = folds_.find({fold.order().target, fold.order().version});
+  leaving_.push_back(std::move(it->second));
+  folds_.erase(it);
+}
+
+void Reducer::Impl::Gone(Fold& fold) {
+  // In a later turn: the fold is still on the stack.
+  control_.Post(guard_.Wrap([this, gone = &fold] {
+    std::erase_if(leaving_, [gone](const auto& left) { return left.get() == gone; });
+    CloseIdleClient();
+  }));
+}
+
+void Reducer::Impl::EndRings(int shard) {
+  // Collected first: a drop changes the map.
+  std::vector<Fold*> ended;
+  for (const auto& [key, fold] : folds_) {
+    if (channel_.ShardOf(key.first) == shard && fold->ends_with_session())
+      ended.push_back(fold.get());
+  }
+  for (Fold* fold : ended) fold->Drop();
+}
+
+void Reducer::Impl::OnFold(const v1::Fold& message) {
+  absl::StatusOr<FoldOrder> order = ParseFold(message);
+  if (!order.ok()) return Reject(message, order.status());
+  const Key key{order->target, order->version};
+  if (Fold* fold = Find(key); fold != nullptr) {
+    if (fold->Update(*order)) return;
+    fold->Drop();
+  }
+  // After the known folds: an update needs no room.
+  if (folds_.size() >= kMaxFolds) {
+    return Reject(message,
+                  absl::ResourceExhaustedError(absl::StrCat("node ", options_.name, " computes ",
+                                                            folds_.size(), " folds already")));
+  }
+  auto& fold = folds_[key];
+  if (order->ring) {
+    fold = std::make_unique<RingFold>(*std::move(order), OptionsOfFolds(), *this, control_);
+  } else {
+    fold = std::make_unique<NodeFold>(*std::move(order), OptionsOfFolds(), *this, control_);
+  }
+  fold->Start();
+}
+
+void Reducer::Impl::Reject(const v1::Fold& message, const absl::Status& why) {
+  FoldOrder order;
+  const absl::StatusOr<ObjectId> target = directory::ParseObjectId(message.object_id());
+  const absl::StatusOr<Generation> version = directory::ParseGeneration(message.version());
+  if (!target.ok() || !version.ok()) return;
+  // The shard has replaced the fold here by an order that this node does not carry out.
+  if (Fold* fold = Find({*target, *version}); fold != nullptr) fold->Drop();
+  order.target = *target;
+  order.version = *version;
+  v1::FoldReport report;
+  report.set_kind(v1::FoldReport::DROPPED);
+  report.set_code(static_cast<int>(why.code()));
+  report.set_message(std::string(why.message()));
+  Report(order, std::move(report));
+}
+
+void Reducer::Impl::OnFoldDrop(const v1::FoldDrop& drop) {
+  const absl::StatusOr<ObjectId> target = directory::ParseObjectId(drop.object_id());
+  if (!target.ok()) return;
+  if (DefectActive(Defect::kFoldDropIgnored)) return;
+  const Key key{*target, directory::FromProto(drop.version())};
+  if (Fold* fold = Find(key); fold != nullptr) fold->Drop();
+}
+
+void Reducer::Impl::OnFoldCommit(const v1::FoldCommit& commit) {
+  const absl::StatusOr<ObjectId> target = directory::ParseObjectId(commit.object_id());
+  if (!target.ok()) return;
+  const Key key{*target, directory::FromProto(commit.version())};
+  if (Fold* fold = Find(key); fold != nullptr) fold->Commit();
+}
+
+void Reducer::Impl::ArmProgress() {
+  if (progress_timer_ != 0) return;
+  progress_timer_ = control_.RunAt(control_.Now() + kProgressInterval, [this] { OnProgress(); });
+}
+
+void Reducer::Impl::OnProgress() {
+  progress_timer_ = 0;
+  bool more = false;
+  // `|| more` last: every fold reports.
+  for (auto& [key, fold] : folds_) more = fold->TellProgress(control_.Now()) || more;
+  if (more) ArmProgress();
+}
+
+// ----------------------------------------------------------------------------------- directory
+
+void Reducer::Impl::HandleShardMessages() {
+  using Message = v1::ShardMessage;
+  const auto handle = [this](Message::KindCase kind, auto handler) {
+    channel_.Handle(kind, guard_.Wrap([handler](int, const Message& m) { handler(m); }));
+  };
+  const auto answer = [this](const auto& reply) {
+    requests_.OnReply(reply.request_id(), reply.code(), reply.message());
+  };
+  handle(Message::kReduceReply, [answer](const Message& m) { answer(m.reduce_reply()); });
+  handle(Message::kExtendReply, [answer](const Message& m) { answer(m.extend_reply()); });
+  handle(Message::kFailReply, [answer](const Message& m) { answer(m.fail_reply()); });
+  handle(Message::kFold, [this](const Message& m) { OnFold(m.fold()); });
+  handle(Message::kFoldDrop, [this](const Message& m) { OnFoldDrop(m.fold_drop()); });
+  handle(Message::kFoldCommit, [this](const Message& m) { OnFoldCommit(m.fold_commit()); });
+  handle(Message::kKeepReduction, [this](const Message& m) { OnKeep(m.keep_reduction()); });
+  handle(Message::kWatchSource, [this](const Message& m) { watches_.OnWatch(m.watch_source()); });
+  handle(Message::kSourceState, [this](const Message& m) { watches_.OnState(m.source_state()); });
+}
+
+void Reducer::Impl::OnKeep(const v1::KeepReduction& keep) {
+  const absl::StatusOr<ObjectId> target = directory::ParseObjectId(keep.object_id());
+  if (!target.ok()) return;
+  // Also if there is no room to keep it: the calls that wait must carry the number.
+  if (!keep.forget() && directory::FromProto(keep.reduction().begun()).valid()) {
+    requests_.OnNumbered(*target, keep.reduction().begun());
+  }
+  kept_.OnKeep(*target, keep, control_.Now());
+}
+
+std::vector<v1::NodeMessage> Reducer::Impl::BeginSession(int shard) {
+  std::vector<v1::NodeMessage> messages;
+  const auto here = [this, shard](const ObjectId& target) {
+    return channel_.ShardOf(target) == shard;
+  };
+  // Calls first, kept parts after them: the shard appends sources in the order of the messages.
+  for (v1::NodeMessage& asked : requests_.AskAgain(here)) {
+    if (DefectActive(Defect::kCallerForgottenAtRestart)) break;
+    messages.push_back(std::move(asked));
+  }
+  kept_.Register(here, control_.Now(), messages);
+  for (const auto& [key, fold] : folds_) {
+    v1::NodeMessage message;
+    v1::RegisterFold* out = message.mutable_register_fold();
+    // Rings are not registered: they end in a new session.
+    if (!here(key.first) || !fold->Describe(out)) continue;
+    directory::ToProto(key.first, out->mutable_object_id());
+    directory::ToProto(key.second, out->mutable_version());
+    messages.push_back(std::move(message));
+  }
+  if (!DefectActive(Defect::kSourceWatchForgotten)) watches_.OnSession(shard);
+  // In a later turn: the store registers the rings' targets in this one, and messages about their
+  // end must follow.
+  control_.Post(guard_.Wrap([this, shard] { EndRings(shard); }));
+  return messages;
+}
+
+// ---------------------------------------------------------------------------------- data plane
+
+bool Reducer::Impl::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply& reply) {
+  const Key key{request.object, request.generation};
+  const Fold* fold = Find(key);
+  if (IsVersion(request.generation) && DefectActive(Defect::kAnyVersionServed)) {
+    const auto any = folds_.lower_bound({request.object, Generation()});
+    if (any != folds_.end() && any->first.first == request.object) fold = any->second.get();
+  }
+  if (fold != nullptr) {
+    if (std::optional<net::ServeGrant> output = fold->Output()) {
+      if (request.slices == 1 || fold->order().ring) {
+        reply(*std::move(output));
+      } else {
+        reply(absl::InvalidArgumentError("a fold's output has one slice"));
+      }
+      return true;
+    }
+  } else if (!IsVersion(request.generation)) {
+    return false;
+  }
+  if (waiting_serves_.full()) return false;
+  const uint64_t serial = next_serial_++;
+  const absl::Duration patience = std::min(options_.serve_patience, request.patience);
+  waiting_serves_.Add(serial, request, std::move(reply));
+  control_.RunAt(control_.Now() + patience,
+                 guard_.Wrap([this, key, serial] { AnswerServes(key, serial); }));
+  return true;
+}
+
+// Answers the receivers of the fold's output if it has begun, and the one whose patience is over.
+void Reducer::Impl::AnswerServes(const Key& key, uint64_t expired) {
+  const Fold* fold = Find(key);
+  const bool here = fold != nullptr && fold->Output().has_value();
+  const auto is_here = [&key, here](const net::ServeRequest& request) {
+    return here && request.generation == key.second;
+  };
+  for (auto& waiting : waiting_serves_.Take(key.first, expired, is_here)) {
+    if (here) {
+      (void)Serve(waiting.request, waiting.reply);
+    } else {
+      waiting.reply(absl::NotFoundError(absl::StrCat("node ", options_.name, ": no fold of object ",
+                                                     key.first.ShortHex(), ", version ",
+                                                     key.second.ToString(), ", has begun here")));
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------ public methods
+
+Reducer::Reducer(ReducerOptions options, Executor& control, std::vector<Executor*> io,
+                 object_store::Store& store, object_store::ShardChannel& channel)
+    : impl_(std::make_unique<Impl>(std::move(options), control, std::move(io), store, channel)) {}
+
+Reducer::~Reducer() = default;
+
+void Reducer::SetDataPlane(net::DataPlane* data_plane) { impl_->data_plane_ = data_plane; }
+
+RequestId Reducer::Reduce(ClientId client, const ReduceTarget& target, const ReduceSpec& spec,
+                          Instant deadline, ReduceDone done) {
+  // The client library checks the same, but the socket takes messages of any process of the user.
+  absl::Status status = CheckReducible(spec.elements, spec.op);
+  if (target.id.nil()) status = absl::InvalidArgumentError("the nil id names no object");
+  if (spec.sources.size() > kMaxReduceSources) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat(spec.sources.size(), " sources; at most ", kMaxReduceSources));
+  }
+  if (!status.ok()) {
+    impl_->requests_.Refuse(std::move(status), std::move(done));
+    return 0;
+  }
+  v1::NodeMessage message;
+  v1::ReduceRequest* request = message.mutable_reduce_request();
+  directory::ToProto(target.id, request->mutable_object_id());
+  request->set_owned(target.owned);
+  directory::ToProto(spec, target.root_here ? impl_->options_.self : NodeKey(),
+                     request->mutable_reduction());
+  request->mutable_reduction()->set_everybody(target.everybody);
+  return impl_->requests_.Ask(client, target.id, std::move(message), deadline, std::move(done));
+}
+
+void Reducer::Extend(ClientId client, const ObjectId& target, const std::vector<ObjectId>& sources,
+                     bool close, Instant deadline, ReduceDone done) {
+  if (target.nil() || sources.size() > kMaxReduceSources) {
+    return impl_->requests_.Refuse(
+        absl::InvalidArgumentError("a reduction has an id, and a limited number of sources"),
+        std::move(done));
+  }
+  v1::NodeMessage message;
+  v1::ExtendRequest* request = message.mutable_extend_request();
+  directory::ToProto(target, request->mutable_object_id());
+  for (const ObjectId& source : sources) directory::ToProto(source, request->add_source_ids());
+  request->set_close(close);
+  impl_->requests_.Ask(client, target, std::move(message), deadline, std::move(done));
+}
+
+void Reducer::Fail(ClientId client, const ObjectId& id, const absl::Status& why, Instant deadline,
+                   ReduceDone done) {
+  if (id.nil() || why.ok()) {
+    return impl_->requests_.Refuse(
+        absl::InvalidArgumentError("what fails has an id, and an error to fail with"),
+        std::move(done));
+  }
+  v1::NodeMessage message;
+  v1::FailRequest* request = message.mutable_fail_request();
+  directory::ToProto(id, request->mutable_object_id());
+  request->set_code(static_cast<int>(why.code()));
+  request->set_message(std::string(why.message()));
+  impl_->requests_.Ask(client, id, std::move(message), deadline, std::move(done));
+}
+
+void Reducer::Cancel(ClientId client, RequestId request) {
+  impl_->requests_.Cancel(client, request);
+}
+
+void Reducer::ClientClosed(ClientId client) { impl_->requests_.ClientClosed(client); }
+
+bool Reducer::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply& reply) {
+  return impl_->Serve(request, reply);
+}
+
+Reducer::Stats Reducer::stats() const {
+  Stats stats = impl_->totals_;
+  stats.folds = impl_->folds_.size();
+  for (const auto& [key, fold] : impl_->folds_) stats.scratch_bytes += fold->scratch_bytes();
+  for (const auto& fold : impl_->leaving_) stats.scratch_bytes += fold->scratch_bytes();
+  stats.waiting = impl_->requests_.size();
+  return stats;
+}
+
+absl::Status Reducer::CheckInvariants() const {
+  const absl::Status waiting = impl_->waiting_serves_.CheckInvariants();
+  if (!waiting.ok()) return waiting;
+  for (const auto& [key, fold] : impl_->folds_) {
+    if (fold == nullptr || fold->order().target != key.first ||
+        fold->order().version != key.second) {
+      return absl::InternalError(
+          absl::StrCat("a fold of object ", key.first.ShortHex(), " under another's name"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace phalanx::collectives

@@ -1,0 +1,94 @@
+// Converts the messages of the wire to our values and checks every limit of the protocol. Only this
+// file checks the form of the directory's messages; the core decides whether a message makes sense
+// for an object.
+//
+// Pure functions, any thread. Errors are InvalidArgument and name the field and the fault; a
+// rejected message has changed no state.
+#ifndef PHALANX_DIRECTORY_CORE_VALIDATE_H_
+#define PHALANX_DIRECTORY_CORE_VALIDATE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "phalanx/object_id.h"
+#include "phalanx/v1/types.pb.h"
+#include "src/common/ids/ids.h"
+
+namespace phalanx::directory {
+
+// The properties that are fixed when a generation is created, checked: size, slices and metadata
+// are within the limits.
+struct ObjectInfo {
+  uint64_t size_bytes = 0;
+  uint32_t slices = 1;
+  std::string metadata;
+  // For the result of a reduction: the ids of its sources, concatenated in the order of the fold.
+  std::string reduced_from = {};
+  // The ids of the objects that the bytes refer to, concatenated.
+  std::string refers_to = {};
+  // The shard frees the object if no node holds it. Not part of equality, because Keep can end it.
+  bool owned = false;
+  // The request that the result belongs to, as reduce_result.h encodes it; can be empty.
+  std::string asked_for = {};
+
+  friend bool operator==(const ObjectInfo& a, const ObjectInfo& b) {
+    return a.size_bytes == b.size_bytes && a.slices == b.slices && a.metadata == b.metadata &&
+           a.reduced_from == b.reduced_from && a.refers_to == b.refers_to &&
+           a.asked_for == b.asked_for;
+  }
+};
+
+inline constexpr size_t kMaxAskedForBytes = 64;
+// Limits of a broadcast: the number of named nodes, and the length of each name.
+inline constexpr size_t kMaxNamedNodes = 256;
+inline constexpr size_t kMaxNamedNodeBytes = 256;
+
+// Rejects bytes that are not exactly 20, or all zero.
+absl::StatusOr<ObjectId> ParseObjectId(absl::string_view bytes);
+// Concatenated ids, none of them nil, at most kMaxReferences. The error names `field`.
+absl::StatusOr<std::vector<ObjectId>> ParseObjectIds(absl::string_view field,
+                                                     absl::string_view bytes);
+// At least one name; kMaxNamedNodes and kMaxNamedNodeBytes limit their number and length.
+absl::StatusOr<absl::btree_set<std::string>> ParseNodeNames(
+    const google::protobuf::RepeatedPtrField<std::string>& names);
+// Rejects node 0.
+absl::StatusOr<NodeKey> ParseNodeKey(const v1::NodeKey& key);
+// Rejects a generation without a creator or with sequence 0.
+absl::StatusOr<Generation> ParseGeneration(const v1::Generation& generation);
+absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info);
+
+// Rejects inline bytes if the object is incomplete, if they are longer than kMaxInlineBytes, or if
+// their length is not the object's.
+absl::Status ValidateInline(uint64_t size_bytes, bool complete, bool has_inline,
+                            absl::string_view inline_bytes);
+// Accepts no watermarks, or one per slice and each within its slice. net::SliceLayout defines the
+// slices.
+absl::Status ValidateWatermarks(const ObjectInfo& info, absl::Span<const uint64_t> watermarks);
+// The same check without the object: limits the number of watermarks and each value by the
+// protocol's largest object.
+absl::Status ValidateWatermarkCount(absl::Span<const uint64_t> watermarks);
+
+// The measured value, or 0 ("not measured") if no clock and no link can have produced it: not a
+// number, negative, above 10^15 bytes a second; above an hour. A bad measurement is no error, so a
+// node that measures badly still reports its pulls and keeps its stream.
+double UsableRate(double bytes_per_second);
+absl::Duration UsableLatency(uint64_t nanoseconds);
+
+void ToProto(const ObjectId& id, std::string* out);
+void ToProto(const NodeKey& key, v1::NodeKey* out);
+void ToProto(const Generation& generation, v1::Generation* out);
+void ToProto(const ObjectInfo& info, v1::ObjectInfo* out);
+// Copies the fields; for messages that were checked already.
+NodeKey FromProto(const v1::NodeKey& key);
+Generation FromProto(const v1::Generation& generation);
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_CORE_VALIDATE_H_

@@ -1,0 +1,178 @@
+// Measured latency and bandwidth between nodes, per ordered pair, from the receivers' reports of
+// their pulls.
+//
+// For an unmeasured pair the answer comes from measurements between other nodes with the same pair
+// of labels, else from the cluster's median, else there is none: no guess is built in. A single
+// report is weak evidence. Of a pair's last three rates the middle one counts; of many pairs with
+// the same labels, an average that fades. A latency is the least of the last minutes. A measurement
+// that was not refreshed for `forget_after` no longer counts. The number of pairs is bounded; the
+// model drops the least recently measured first.
+//
+// Pure: no clock, thread or lock; `now` is passed in. Owned by PullPlanner, on the shard's
+// control loop.
+#ifndef PHALANX_DIRECTORY_PULLS_LINK_MODEL_H_
+#define PHALANX_DIRECTORY_PULLS_LINK_MODEL_H_
+
+#include <array>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+#include "phalanx/v1/types.pb.h"
+#include "src/common/ids/ids.h"
+#include "src/common/time/instant.h"
+
+namespace phalanx::directory {
+
+// How close two nodes are: the innermost of the labels "host", "rack", "zone" that they share.
+enum class Nearness { kHost = 0, kRack = 1, kZone = 2, kWorld = 3 };
+inline constexpr int kNearnessLevels = 4;
+
+// The location of a node: a number for each label together with all labels around it (so that rack
+// 1 of zone a is not rack 1 of zone b); 0 if the node has no such label.
+struct Locality {
+  uint64_t host = 0;
+  uint64_t rack = 0;
+  uint64_t zone = 0;
+
+  static Locality FromNode(const v1::NodeInfo& node);
+  // The domain at a level; the same for all nodes at kWorld.
+  uint64_t domain(Nearness level) const;
+  friend bool operator==(const Locality&, const Locality&) = default;
+};
+
+Nearness NearnessOf(const Locality& a, const Locality& b);
+// Different zones, or different racks: a link that can be slower than those inside. Nodes without
+// labels never cross.
+bool Crosses(const Locality& a, const Locality& b);
+
+struct Endpoint {
+  NodeKey node;
+  Locality locality;
+};
+
+class LinkModel {
+ public:
+  struct Options {
+    size_t max_pairs = 1 << 16;
+    absl::Duration forget_after = absl::Minutes(5);
+  };
+
+  LinkModel() : LinkModel(Options()) {}
+  explicit LinkModel(Options options) : options_(options) {}
+
+  // Records a round trip, or the time from a request to the first frame of its answer. Ignored
+  // unless positive.
+  void RecordLatency(const Endpoint& sender, const Endpoint& receiver, absl::Duration latency,
+                     Instant now);
+  // Records a rate that was seen while the sender was not starved and served `sharing` (>= 1)
+  // pulls. A shared link is at least as fast as one pull saw and at most `sharing` times that, so
+  // only a rate outside these bounds changes the model. Ignored until some link was measured by an
+  // unshared pull.
+  void RecordRate(const Endpoint& sender, const Endpoint& receiver, double bytes_per_second,
+                  int sharing, Instant now);
+
+  // Nothing if not even the cluster's median is known. A rate far above the usual one between such
+  // nodes is capped.
+  std::optional<absl::Duration> Latency(const Endpoint& sender, const Endpoint& receiver,
+                                        Instant now) const;
+  std::optional<double> Rate(const Endpoint& sender, const Endpoint& receiver, Instant now) const;
+  // The medians of the cluster's last measurements.
+  std::optional<absl::Duration> MedianLatency() const;
+  // The lower quartile of the latencies: less than the median if many were taken at once, each
+  // behind the others' requests.
+  std::optional<absl::Duration> LowLatency() const;
+  std::optional<double> MedianRate() const;
+
+  // The cost of the boundary around the domains of `inner`: slow if links that cross it carry less
+  // than half of what links inside carry, alike otherwise, unknown if either was not measured.
+  enum class Boundary { kUnknown, kSlow, kAlike };
+  Boundary BoundaryAround(Nearness inner, Instant now) const;
+
+  size_t pairs() const { return pairs_.size(); }
+
+ private:
+  // A smoothed rate: half of it is the last report.
+  struct SmoothRate {
+    double value = 0;
+    Instant at;
+    void Add(double sample, Instant now);
+  };
+  // The middle of the last three reports, the faster of two: a single disturbed pull, or a burst,
+  // does not make a link slow or fast.
+  struct MiddleRate {
+    std::array<double, 3> last = {0, 0, 0};
+    double value = 0;
+    Instant at;
+    void Add(double sample, Instant now);
+  };
+  // The least value of this window and of the one before.
+  struct LeastLatency {
+    absl::Duration current = absl::InfiniteDuration();
+    absl::Duration previous = absl::InfiniteDuration();
+    Instant window_start;
+    void Add(absl::Duration sample, absl::Duration window, Instant now);
+    std::optional<absl::Duration> Get(absl::Duration window, Instant now) const;
+  };
+  struct Link {
+    MiddleRate rate;
+    LeastLatency latency;
+  };
+  struct LabelLink {
+    SmoothRate rate;
+    LeastLatency latency;
+  };
+  // Nodes without their incarnation: a restarted daemon is behind the same link.
+  using PairKey = std::pair<uint64_t, uint64_t>;
+  struct Pair {
+    Link link;
+    std::list<PairKey>::iterator age;
+  };
+  // The last measurements of all pairs, for a median.
+  template <typename T>
+  class Recent {
+   public:
+    void Add(T sample);
+    std::optional<T> Median() const;
+    // The value that one in `parts` of the samples does not exceed.
+    std::optional<T> Quantile(size_t parts) const;
+    bool empty() const { return samples_.empty(); }
+
+   private:
+    static constexpr size_t kSamples = 63;
+    std::vector<T> samples_;
+    size_t next_ = 0;
+    mutable std::optional<T> median_;
+  };
+
+  template <typename Rate>
+  static std::optional<double> Fresh(const Rate& rate, absl::Duration forget_after, Instant now) {
+    if (rate.value == 0 || now - rate.at > forget_after) return std::nullopt;
+    return rate.value;
+  }
+  // The rate between nodes with these labels, else the cluster's.
+  std::optional<double> UsualRate(const Endpoint& sender, const Endpoint& receiver,
+                                  Instant now) const;
+  Link& Touch(const Endpoint& sender, const Endpoint& receiver);
+  LabelLink* ByLabels(const Endpoint& sender, const Endpoint& receiver);
+  static PairKey KeyOf(const Endpoint& sender, const Endpoint& receiver) {
+    return {sender.node.node, receiver.node.node};
+  }
+
+  const Options options_;
+  absl::flat_hash_map<PairKey, Pair> pairs_;
+  std::list<PairKey> by_age_;  // front: measured last
+  // Keyed by (zone and rack of the sender, of the receiver); bounded like the pairs.
+  absl::flat_hash_map<PairKey, LabelLink> by_labels_;
+  std::array<SmoothRate, kNearnessLevels> by_level_;
+  Recent<double> rates_;
+  Recent<absl::Duration> latencies_;
+};
+
+}  // namespace phalanx::directory
+
+#endif  // PHALANX_DIRECTORY_PULLS_LINK_MODEL_H_

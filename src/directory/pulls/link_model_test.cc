@@ -1,0 +1,191 @@
+#include "src/directory/pulls/link_model.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace phalanx::directory {
+namespace {
+
+constexpr double kFast = 1e9;
+const Instant kStart = Instant::FromNanos(1);
+
+v1::NodeInfo Node(uint64_t node, const char* zone = "", const char* rack = "",
+                  const char* host = "") {
+  v1::NodeInfo info;
+  info.mutable_key()->set_node(node);
+  (*info.mutable_labels())["zone"] = zone;
+  (*info.mutable_labels())["rack"] = rack;
+  (*info.mutable_labels())["host"] = host;
+  return info;
+}
+
+Endpoint At(uint64_t node, const char* zone = "", const char* rack = "", const char* host = "") {
+  return Endpoint{NodeKey{node, 1}, Locality::FromNode(Node(node, zone, rack, host))};
+}
+
+TEST(LinkModelTest, NothingIsKnownBeforeAnythingIsMeasured) {
+  LinkModel model;
+  EXPECT_FALSE(model.Rate(At(1), At(2), kStart).has_value());
+  EXPECT_FALSE(model.Latency(At(1), At(2), kStart).has_value());
+  EXPECT_FALSE(model.MedianRate().has_value());
+  EXPECT_EQ(model.BoundaryAround(Nearness::kZone, kStart), LinkModel::Boundary::kUnknown);
+}
+
+TEST(LinkModelTest, APairIsKnownByItsOwnMeasurements) {
+  LinkModel model;
+  model.RecordRate(At(1), At(2), kFast, 1, kStart);
+  model.RecordRate(At(2), At(1), kFast / 10, 1, kStart);
+  EXPECT_DOUBLE_EQ(*model.Rate(At(1), At(2), kStart), kFast);
+  EXPECT_DOUBLE_EQ(*model.Rate(At(2), At(1), kStart), kFast / 10) << "pairs are ordered";
+}
+
+TEST(LinkModelTest, OneReportThatIsUnlikeTheOthersIsNotBelieved) {
+  LinkModel model;
+  for (const double rate : {kFast, kFast, kFast / 10, kFast, 10 * kFast, kFast}) {
+    model.RecordRate(At(1), At(2), rate, 1, kStart);
+    EXPECT_DOUBLE_EQ(*model.Rate(At(1), At(2), kStart), kFast);
+  }
+}
+
+TEST(LinkModelTest, TheLatencyIsTheLeastOfWhatWasSeen) {
+  LinkModel model;
+  model.RecordLatency(At(1), At(2), absl::Milliseconds(5), kStart);
+  model.RecordLatency(At(1), At(2), absl::Milliseconds(1), kStart);
+  model.RecordLatency(At(1), At(2), absl::Milliseconds(9), kStart);
+  model.RecordLatency(At(1), At(2), absl::ZeroDuration(), kStart);
+  EXPECT_EQ(*model.Latency(At(1), At(2), kStart), absl::Milliseconds(1));
+}
+
+TEST(LinkModelTest, TheClustersLowLatencyIsThatOfItsQuickestQuarter) {
+  LinkModel model;
+  EXPECT_FALSE(model.LowLatency().has_value());
+  for (int i = 1; i <= 8; ++i) {
+    model.RecordLatency(At(1), At(1 + static_cast<uint64_t>(i)), absl::Milliseconds(i), kStart);
+  }
+  EXPECT_EQ(*model.LowLatency(), absl::Milliseconds(3));
+  EXPECT_EQ(*model.MedianLatency(), absl::Milliseconds(5));
+}
+
+TEST(LinkModelTest, AnUnmeasuredPairIsTakenForItsPairOfLabels) {
+  LinkModel model;
+  for (int i = 0; i < 9; ++i) model.RecordRate(At(1, "a"), At(2, "a"), kFast, 1, kStart);
+  model.RecordRate(At(1, "a"), At(3, "b"), kFast / 100, 1, kStart);
+  EXPECT_DOUBLE_EQ(*model.Rate(At(8, "a"), At(9, "b"), kStart), kFast / 100);
+  EXPECT_DOUBLE_EQ(*model.Rate(At(8, "a"), At(9, "a"), kStart), kFast);
+}
+
+TEST(LinkModelTest, UnmeasuredLabelsAreTakenForTheClustersMedian) {
+  LinkModel model;
+  for (const double rate : {1e6, 2e6, 3e6, 4e6, 1e9}) {
+    model.RecordRate(At(1), At(2), rate, 1, kStart);
+  }
+  EXPECT_DOUBLE_EQ(*model.Rate(At(8, "c"), At(9, "d"), kStart), 3e6);
+}
+
+TEST(LinkModelTest, ALinkThatSlowsTenfoldIsNoticedAfterAFewReports) {
+  LinkModel model;
+  for (int i = 0; i < 100; ++i) model.RecordRate(At(1), At(2), kFast, 1, kStart);
+  for (int i = 0; i < 4; ++i) model.RecordRate(At(1), At(2), kFast / 10, 1, kStart);
+  EXPECT_LT(*model.Rate(At(1), At(2), kStart), kFast / 5);
+}
+
+TEST(LinkModelTest, ASharedLinkTellsOnlyWhatLiesOutsideWhatIsKnown) {
+  LinkModel model;
+  model.RecordRate(At(1), At(2), kFast, 1, kStart);
+  model.RecordRate(At(1), At(2), kFast / 4, 4, kStart);
+  EXPECT_DOUBLE_EQ(*model.Rate(At(1), At(2), kStart), kFast) << "a quarter each is all of it";
+  for (int i = 0; i < 6; ++i) model.RecordRate(At(1), At(2), kFast / 40, 4, kStart);
+  EXPECT_LT(*model.Rate(At(1), At(2), kStart), kFast / 5);
+}
+
+TEST(LinkModelTest, SharesOfALinkSayNothingOfLinksLikeIt) {
+  LinkModel model;
+  model.RecordRate(At(1, "a"), At(2, "a"), kFast, 1, kStart);
+  // Eight pulls from one node over a slow link, eight at the receiver: a bound, not a rate.
+  for (int i = 0; i < 6; ++i) model.RecordRate(At(1, "a"), At(3, "b"), kFast / 100, 64, kStart);
+  EXPECT_EQ(model.BoundaryAround(Nearness::kZone, kStart), LinkModel::Boundary::kUnknown);
+  EXPECT_DOUBLE_EQ(*model.MedianRate(), kFast);
+  EXPECT_DOUBLE_EQ(*model.Rate(At(2, "a"), At(4, "b"), kStart), kFast) << "another pair, by median";
+}
+
+TEST(LinkModelTest, AShareDoesNotReviveWhatWasForgotten) {
+  LinkModel model({.forget_after = absl::Seconds(10)});
+  model.RecordRate(At(1), At(2), kFast / 1000, 1, kStart);
+  const Instant later = kStart + absl::Seconds(11);
+  model.RecordRate(At(3), At(4), kFast, 1, later);
+  model.RecordRate(At(5), At(6), kFast, 1, later);
+  model.RecordRate(At(1), At(2), kFast / 4, 4, later);
+  EXPECT_DOUBLE_EQ(*model.Rate(At(1), At(2), later), kFast);
+}
+
+TEST(LinkModelTest, WhatWasNotRefreshedIsForgotten) {
+  LinkModel model({.forget_after = absl::Seconds(10)});
+  model.RecordRate(At(1), At(2), kFast / 100, 1, kStart);
+  model.RecordLatency(At(1), At(2), absl::Seconds(1), kStart);
+  const Instant later = kStart + absl::Seconds(30);
+  for (int i = 0; i < 9; ++i) {
+    model.RecordRate(At(3), At(4), kFast, 1, later);
+    model.RecordLatency(At(3), At(4), absl::Milliseconds(1), later);
+  }
+  EXPECT_DOUBLE_EQ(*model.Rate(At(1), At(2), later), kFast) << "the median, not what it once was";
+  EXPECT_EQ(*model.Latency(At(1), At(2), later), absl::Milliseconds(1));
+}
+
+TEST(LinkModelTest, ALatencyThatRoseIsNoticedInTime) {
+  LinkModel model({.forget_after = absl::Seconds(10)});
+  model.RecordLatency(At(1), At(2), absl::Milliseconds(1), kStart);
+  Instant now = kStart;
+  for (int i = 0; i < 30; ++i) {
+    now = now + absl::Seconds(1);
+    model.RecordLatency(At(1), At(2), absl::Milliseconds(50), now);
+  }
+  EXPECT_EQ(*model.Latency(At(1), At(2), now), absl::Milliseconds(50));
+}
+
+TEST(LinkModelTest, AtMostSoManyPairsAreKeptAndTheOldestGoFirst) {
+  LinkModel model({.max_pairs = 10});
+  for (uint64_t i = 1; i <= 100; ++i) model.RecordRate(At(i), At(1000), 1e6 * i, 1, kStart);
+  EXPECT_EQ(model.pairs(), 10u);
+  EXPECT_DOUBLE_EQ(*model.Rate(At(100), At(1000), kStart), 1e8);
+  EXPECT_NE(*model.Rate(At(1), At(1000), kStart), 1e6);
+}
+
+TEST(LinkModelTest, ANodeThatStartsAgainIsBehindTheSameLink) {
+  LinkModel model;
+  model.RecordRate(At(1), At(2), kFast, 1, kStart);
+  Endpoint next_life = At(1);
+  next_life.node.incarnation = 2;
+  EXPECT_DOUBLE_EQ(*model.Rate(next_life, At(2), kStart), kFast);
+}
+
+TEST(LinkModelTest, ABoundaryIsSlowWhenLinksAcrossCarryLessThanHalf) {
+  LinkModel model;
+  model.RecordRate(At(1, "a"), At(2, "a"), kFast, 1, kStart);
+  EXPECT_EQ(model.BoundaryAround(Nearness::kZone, kStart), LinkModel::Boundary::kUnknown);
+  model.RecordRate(At(1, "a"), At(3, "b"), kFast * 0.8, 1, kStart);
+  EXPECT_EQ(model.BoundaryAround(Nearness::kZone, kStart), LinkModel::Boundary::kAlike);
+  for (int i = 0; i < 5; ++i) model.RecordRate(At(1, "a"), At(3, "b"), kFast / 20, 1, kStart);
+  EXPECT_EQ(model.BoundaryAround(Nearness::kZone, kStart), LinkModel::Boundary::kSlow);
+}
+
+TEST(PlaceTest, NearnessIsTheInnermostSharedLabel) {
+  const Locality here = At(1, "a", "1", "x").locality;
+  EXPECT_EQ(NearnessOf(here, At(2, "a", "1", "x").locality), Nearness::kHost);
+  EXPECT_EQ(NearnessOf(here, At(2, "a", "1", "y").locality), Nearness::kRack);
+  EXPECT_EQ(NearnessOf(here, At(2, "a", "2", "y").locality), Nearness::kZone);
+  EXPECT_EQ(NearnessOf(here, At(2, "b", "1", "x").locality), Nearness::kWorld)
+      << "rack 1 of another zone is another rack";
+  EXPECT_EQ(NearnessOf(At(1).locality, At(2).locality), Nearness::kWorld)
+      << "no labels, nothing shared";
+}
+
+TEST(PlaceTest, OnlyLabelsThatDifferAreCrossed) {
+  EXPECT_TRUE(Crosses(At(1, "a").locality, At(2, "b").locality));
+  EXPECT_TRUE(Crosses(At(1, "a", "1").locality, At(2, "a", "2").locality));
+  EXPECT_FALSE(Crosses(At(1, "a").locality, At(2, "a").locality));
+  EXPECT_FALSE(Crosses(At(1).locality, At(2).locality));
+  EXPECT_FALSE(Crosses(At(1, "a").locality, At(2).locality));
+}
+
+}  // namespace
+}  // namespace phalanx::directory

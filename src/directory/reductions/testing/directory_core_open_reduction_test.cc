@@ -1,0 +1,219 @@
+// Open reductions: additions, requests that join, and restarts of the shard while nodes reconnect
+// in any order, or not at all.
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "src/directory/core/directory_core.h"
+#include "src/directory/core/validate.h"
+#include "src/directory/reductions/testing/directory_core_reduce_harness.h"
+#include "src/directory/testing/directory_core_harness.h"
+
+namespace phalanx::directory {
+namespace {
+
+using testing::Bytes;
+using ::testing::HasSubstr;
+using testing::kTarget;
+
+using OpenReduction = testing::KeepingTest;
+
+TEST_F(OpenReduction, WhatWasAddedAndThatItWasClosedOutlivesTheShard) {
+  AddNodes(2);
+  Open(0, 1);
+  ASSERT_EQ(Add(1, {1, 2}), 0);
+  ASSERT_EQ(Add(0, {3}), 0);
+  ASSERT_EQ(Close(1), 0);
+  Restart({0, 1});
+  EXPECT_EQ(KnownSources(), Ids({0, 1, 2, 3}));
+  EXPECT_TRUE(h_.Describe(kTarget).has_reduction());
+  for (int i = 0; i < 4; ++i) Put(0, i);
+  EXPECT_GE(RootAt(), 0) << "it is closed";
+}
+
+TEST_F(OpenReduction, OneWhoAskedKnowsItAllWhoeverAdded) {
+  AddNodes(3);
+  Open(0, 1);
+  ASSERT_EQ(Add(1, {1}), 0);
+  ASSERT_EQ(Add(2, {2}), 0);
+  ASSERT_EQ(Close(2), 0);
+  Restart({0});
+  EXPECT_EQ(KnownSources(), Ids({0, 1, 2}));
+  for (int i = 0; i < 3; ++i) Put(0, i);
+  EXPECT_GE(RootAt(), 0);
+}
+
+TEST_F(OpenReduction, ThoseWhoAddedPutItTogetherInAnyOrderWithoutWhoAsked) {
+  AddNodes(4);
+  Open(0, 0);
+  ASSERT_EQ(Add(1, {1}), 0);
+  ASSERT_EQ(Add(2, {2}), 0);
+  ASSERT_EQ(Add(1, {3}), 0);
+  ASSERT_EQ(Close(3), 0);
+  Restart({3, 2, 1});
+  EXPECT_EQ(KnownSources(), Ids({1, 2, 3})) << "in the order in which they were added";
+  for (int i = 1; i < 4; ++i) Put(1, i);
+  EXPECT_GE(RootAt(), 0);
+}
+
+TEST_F(OpenReduction, EndsWhenAPartOfTheListIsKnownToNobodyAnyMore) {
+  AddNodes(4);
+  Open(0, 1);
+  ASSERT_EQ(Add(1, {1}), 0);
+  ASSERT_EQ(Add(2, {2}), 0);
+  // A node that joins late knows its own request, and gets the rest from the shard.
+  h_.Down(nodes_[0]);
+  asked_[3].push_back(OpenRequest(1));
+  Restart({2, 3});
+  ASSERT_TRUE(Reply(3).has_value());
+  EXPECT_EQ(Code(3), Number(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(Reply(3)->message(), HasSubstr(kTarget.hex()));
+}
+
+TEST_F(OpenReduction, WhoJoinsIsToldWhatWasAddedBefore) {
+  AddNodes(3);
+  Open(0, 1);
+  ASSERT_EQ(Add(1, {1, 2}), 0);
+  Open(2, 1);
+  h_.Down(nodes_[0]);
+  h_.Down(nodes_[1]);
+  Restart({2});
+  EXPECT_EQ(KnownSources(), Ids({0, 1, 2}));
+}
+
+TEST_F(OpenReduction, AnExtensionWaitsUntilTheShardHasLearnedWhatThereIs) {
+  AddNodes(2);
+  Open(0, 1);
+  ASSERT_EQ(Add(0, {1}), 0);
+  h_.Clear();
+  h_.RestartShard();
+  h_.NewSession(nodes_[1], /*had_session=*/true);
+  h_.RegisterEnd(nodes_[1]);
+  EXPECT_EQ(Add(1, {2}), -1);
+  ComeBack(0);
+  EXPECT_EQ(Add(1, {3}), -1);
+  h_.Advance(absl::Seconds(3));
+  EXPECT_EQ(h_.Count(nodes_[1], Kind::kExtendReply), 2);
+  EXPECT_EQ(KnownSources(), Ids({0, 1, 2, 3}));
+}
+
+TEST_F(OpenReduction, AnExtensionWhoseAnswerDiedWithTheShardIsCarriedOutOnce) {
+  AddNodes(2);
+  Open(0, 1);
+  v1::NodeMessage message = ExtendRequest({1}, true);
+  ASSERT_EQ(Extend(1, message), 0);
+  Restart({0, 1});
+  message.mutable_extend_request()->set_again(true);
+  EXPECT_EQ(Extend(1, message), 0);
+  EXPECT_EQ(KnownSources(), Ids({0, 1}));
+  v1::NodeMessage other = ExtendRequest({1}, false);
+  EXPECT_NE(Extend(1, other), 0) << "it comes twice";
+}
+
+TEST_F(OpenReduction, WhoAsksWithMoreSourcesAddsThemAndWhoAsksWithOthersMeansAnother) {
+  AddNodes(3);
+  Open(0, 1);
+  Open(1, 3);
+  EXPECT_EQ(KnownSources(), Ids({0, 1, 2}));
+  v1::NodeMessage other = OpenRequest(1);
+  other.mutable_reduce_request()->mutable_reduction()->add_source_ids(Bytes(Source(7)));
+  Send(2, other);
+  EXPECT_EQ(Code(2), Number(absl::StatusCode::kAlreadyExists));
+  ASSERT_EQ(Close(0), 0);
+  h_.Clear();
+  Send(2, OpenRequest(4));
+  EXPECT_EQ(Code(2), Number(absl::StatusCode::kAlreadyExists)) << "it is closed";
+  h_.Clear();
+  Send(2, OpenRequest(2));
+  EXPECT_FALSE(Reply(2).has_value());
+}
+
+TEST_F(OpenReduction, WhoKeepsAPartThatCannotBePutBackEndsIt) {
+  AddNodes(3);
+  Open(0, 1);
+  ASSERT_EQ(Add(1, {1}), 0);
+  h_.Clear();
+  h_.RestartShard();
+  h_.NewSession(nodes_[2], /*had_session=*/true);
+  h_.RegisterEnd(nodes_[2]);
+  h_.Advance(absl::Seconds(3));
+  // No node that knew the list reconnected in time, and a client began the reduction again.
+  asked_.clear();
+  Open(2, 1);
+  ASSERT_EQ(Add(2, {5}), 0);
+  ComeBack(1);
+  EXPECT_EQ(Code(2), Number(absl::StatusCode::kDataLoss));
+}
+
+TEST_F(OpenReduction, PartsThatAreToldLateAreWaitedForALease) {
+  AddNodes(4);
+  Open(0, 1);
+  ASSERT_EQ(Add(1, {1}), 0);
+  ASSERT_EQ(Add(2, {2}), 0);
+  ASSERT_EQ(Close(3), 0);
+  kept_[0].clear();
+  Restart({});
+  for (const int node : {3, 2}) ComeBack(node);
+  EXPECT_NE(Add(2, {5}), 0);
+  h_.Advance(absl::Seconds(1));
+  for (const int node : {1, 0}) ComeBack(node);
+  EXPECT_EQ(KnownSources(), Ids({0, 1, 2}));
+  EXPECT_FALSE(Reply(0).has_value());
+  for (int i = 0; i < 3; ++i) Put(0, i);
+  EXPECT_GE(RootAt(), 0);
+}
+
+TEST_F(OpenReduction, EverybodyForgetsItWhenItEnds) {
+  AddNodes(3);
+  Open(0, 1);
+  ASSERT_EQ(Add(1, {1}), 0);
+  ASSERT_EQ(Add(2, {2}), 0);
+  EXPECT_EQ(kept_[0].size(), 2u) << "who asked";
+  EXPECT_EQ(kept_[1].size(), 1u) << "who added keeps that alone";
+  h_.Delete(nodes_[0], kTarget);
+  Hear();
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(kept_[i].empty()) << i;
+}
+
+TEST_F(OpenReduction, AtItsDeadlineItSaysWhetherItWasClosed) {
+  AddNodes(1);
+  v1::NodeMessage message = OpenRequest(1);
+  message.mutable_reduce_request()->set_timeout_ms(500);
+  Send(0, message);
+  h_.Advance(absl::Milliseconds(500));
+  EXPECT_THAT(Reply(0)->message(), HasSubstr("not closed"));
+  h_.Clear();
+  Send(0, message);
+  ASSERT_EQ(Extend(0, ExtendRequest({}, true)), 0);
+  h_.Advance(absl::Milliseconds(500));
+  EXPECT_THAT(Reply(0)->message(), HasSubstr("missing: "));
+}
+
+TEST_F(OpenReduction, FoldsOfAClosedOneGoOnWithTheSameVersions) {
+  AddNodes(4);
+  std::vector<Generation> generations;
+  for (int i = 0; i < 3; ++i) generations.push_back(Put(i, i));
+  Open(3, 1);
+  ASSERT_EQ(Add(0, {1, 2}), 0);
+  ASSERT_EQ(Close(0), 0);
+  std::vector<v1::Fold> folds;
+  for (int i = 0; i < 3; ++i) folds.push_back(*FoldAt(i));
+  h_.Clear();
+  h_.RestartShard();
+  for (int i = 0; i < 3; ++i) {
+    h_.NewSession(nodes_[i], /*had_session=*/true);
+    h_.RegisterCopy(nodes_[i], Source(i), generations[i], {.size = kSize});
+    Send(i, Registered(folds[i]));
+    h_.RegisterEnd(nodes_[i]);
+  }
+  ComeBack(3);
+  h_.Advance(absl::Seconds(3));
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(FoldAt(i).has_value()) << i;
+    EXPECT_EQ(FromProto(FoldAt(i)->version()), FromProto(folds[i].version())) << i;
+  }
+}
+
+}  // namespace
+}  // namespace phalanx::directory

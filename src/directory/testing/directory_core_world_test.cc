@@ -1,0 +1,50 @@
+// Random worlds around the core. Its invariants hold at every step. Once the faults stop, every
+// node has the objects that it wants, and the shard's list matches the nodes' copies.
+#include "src/directory/testing/directory_core_world.h"
+
+#include <cstdint>
+
+#include "gtest/gtest.h"
+#include "src/common/testing/seed.h"
+#include "src/common/testing/status_matchers.h"
+
+namespace phalanx::directory {
+namespace {
+
+using testing::World;
+
+absl::Status RunWorld(const World::Options& options, uint64_t seed) {
+  World world(options, seed);
+  for (int i = 0; i < 400; ++i) {
+    if (absl::Status status = world.Step(); !status.ok()) return status;
+  }
+  if (absl::Status status = world.Settle(); !status.ok()) return status;
+  return world.Check();
+}
+
+void RunSeeds(World::Options options, int seeds) {
+  options.trace = phalanx::testing::SeedGiven();
+  const uint64_t first = phalanx::testing::TestSeed(1);
+  for (uint64_t seed = first; seed < first + (phalanx::testing::SeedGiven() ? 1 : seeds); ++seed) {
+    PHALANX_TRACE_SEED(seed);
+    PHALANX_ASSERT_OK(RunWorld(options, seed));
+  }
+}
+
+TEST(DirectoryCoreWorldTest, EverybodyIsServedWhenNothingFails) {
+  RunSeeds({.crashes = false, .fencing = false, .shard_restarts = false, .stale_reports = false},
+           400);
+}
+
+TEST(DirectoryCoreWorldTest, EverybodyIsServedAfterNodesDie) {
+  RunSeeds({.fencing = false, .shard_restarts = false}, 400);
+}
+
+TEST(DirectoryCoreWorldTest, EverybodyIsServedAfterSessionsAreFenced) {
+  RunSeeds({.shard_restarts = false}, 400);
+}
+
+TEST(DirectoryCoreWorldTest, EverybodyIsServedAfterTheShardRestarts) { RunSeeds({}, 1500); }
+
+}  // namespace
+}  // namespace phalanx::directory

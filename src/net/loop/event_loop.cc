@@ -1,0 +1,369 @@
+#include "src/net/loop/event_loop.h"
+
+#include <asio/executor_work_guard.hpp>
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/post.hpp>
+#include <asio/steady_timer.hpp>
+#include <atomic>
+#include <cstddef>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/common/status_macros.h"
+#include "src/common/threads/mutex.h"
+#include "src/common/threads/thread.h"
+#include "src/common/time/clock.h"
+#include "src/common/time/timer_queue.h"
+
+namespace phalanx::net {
+namespace {
+
+enum Direction { kReadable = 0, kWritable = 1 };
+
+// Limits for tasks that post tasks, before the loop looks at descriptors and timers again: the
+// number of rounds, and the latest start of a round. A task that posts itself to let others run
+// must soon let descriptors and timers run, too.
+constexpr int kRoundsPerTurn = 8;
+constexpr absl::Duration kRoundsTime = absl::Microseconds(100);
+
+// The state that a watcher shares with the waits that Asio holds for it.
+struct Watch {
+  Watch(asio::io_context& context, std::vector<std::pair<std::shared_ptr<Watch>, Direction>>& ready)
+      : descriptor(context), ready_list(ready) {}
+
+  asio::posix::stream_descriptor descriptor;
+  std::vector<std::pair<std::shared_ptr<Watch>, Direction>>& ready_list;
+  Task callback[2];
+  // Asio holds a wait. The wait stays there when the callback is disarmed.
+  bool waiting[2] = {false, false};
+};
+
+using ReadyList = std::vector<std::pair<std::shared_ptr<Watch>, Direction>>;
+
+class AsioFdWatcher final : public FdWatcher {
+ public:
+  explicit AsioFdWatcher(std::shared_ptr<Watch> watch) : watch_(std::move(watch)) {}
+
+  ~AsioFdWatcher() override {
+    // Destroyed last: a callback can own the owner of this watcher.
+    const Task readable = std::exchange(watch_->callback[kReadable], nullptr);
+    const Task writable = std::exchange(watch_->callback[kWritable], nullptr);
+    if (watch_->descriptor.is_open()) watch_->descriptor.release();
+  }
+
+  void OnReadable(Task ready) override { Arm(kReadable, std::move(ready)); }
+  void OnWritable(Task ready) override { Arm(kWritable, std::move(ready)); }
+
+ private:
+  void Arm(Direction direction, Task ready) {
+    const bool armed = ready != nullptr;
+    std::swap(watch_->callback[direction], ready);
+    if (!armed || watch_->waiting[direction]) return;
+    watch_->waiting[direction] = true;
+    watch_->descriptor.async_wait(direction == kReadable ? asio::posix::descriptor_base::wait_read
+                                                         : asio::posix::descriptor_base::wait_write,
+                                  // An error counts as readiness: the owner's system call returns
+                                  // it. After the watcher is destroyed there is no callback to run.
+                                  [watch = watch_, direction](const asio::error_code&) mutable {
+                                    watch->waiting[direction] = false;
+                                    ReadyList& ready_list = watch->ready_list;
+                                    ready_list.emplace_back(std::move(watch), direction);
+                                  });
+  }
+
+  const std::shared_ptr<Watch> watch_;
+};
+
+}  // namespace
+
+class EventLoop::Impl {
+ public:
+  Impl() : context_(1), work_(context_.get_executor()), alarm_(context_) {}
+
+  ~Impl() {
+    Stop();
+    // A loop that never ran still has its posted tasks.
+    DropEverything();
+  }
+
+  absl::Status Start(absl::string_view name) {
+    MutexLock lock(mu_);
+    PHALANX_ASSIGN_OR_RETURN(thread_, StartThread(name, [this] { Run(); }));
+    return absl::OkStatus();
+  }
+
+  void Run() {
+    current_ = this;
+    while (GatherWork()) RunTurn();
+    DropEverything();
+    current_ = nullptr;
+  }
+
+  void Stop() {
+    if (InLoop()) return AskToStop();
+    // A second caller waits here for the first, which waits for the thread. So Stop returns to both
+    // only after the thread has ended.
+    MutexLock stop_lock(stop_mu_);
+    AskToStop();
+    std::thread ended;
+    {
+      MutexLock lock(mu_);
+      ended = std::move(thread_);
+    }
+    if (ended.joinable()) ended.join();
+  }
+
+  void Post(Task task) {
+    bool wake = false;
+    {
+      MutexLock lock(mu_);
+      if (!stopped_) {
+        incoming_.push_back(std::move(task));
+        wake = NeedsWake();
+      }
+    }
+    // A task posted after Stop is destroyed here, without the lock: its destructor can call Post.
+    if (wake) Wake();
+  }
+
+  Instant Now() const { return InLoop() ? now_ : MonotonicNow(); }
+  TimerId RunAt(Instant when, Task task) { return timers_.Add(when, std::move(task)); }
+  void Cancel(TimerId id) { timers_.Cancel(id); }
+  bool InLoop() const { return current_ == this; }
+
+  absl::StatusOr<std::unique_ptr<FdWatcher>> Watch(int fd) {
+    auto watch = std::make_shared<net::Watch>(context_, ready_);
+    asio::error_code error;
+    watch->descriptor.assign(fd, error);
+    if (error) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot watch descriptor ", fd, ": ", error.message()));
+    }
+    return std::make_unique<AsioFdWatcher>(std::move(watch));
+  }
+
+  Stats stats() const {
+    Stats stats;
+    stats.turns = turns_.load(std::memory_order_relaxed);
+    stats.wakes = wakes_.load(std::memory_order_relaxed);
+    stats.longest_turn = absl::Nanoseconds(longest_turn_nanos_.load(std::memory_order_relaxed));
+    return stats;
+  }
+
+ private:
+  // Memory for the single wake-up that Asio can hold at a time (see `wake_posted_`), so that Post
+  // allocates nothing for it.
+  template <typename T>
+  struct WakeAllocator {
+    using value_type = T;
+    explicit WakeAllocator(Impl* impl) : impl(impl) {}
+    template <typename U>
+    WakeAllocator(const WakeAllocator<U>& other) : impl(other.impl) {}
+    T* allocate(size_t n) {
+      static_assert(alignof(T) <= alignof(std::max_align_t));
+      PHALANX_CHECK(n * sizeof(T) <= sizeof(impl->wake_memory_), "a wake-up fits its memory");
+      return reinterpret_cast<T*>(impl->wake_memory_);
+    }
+    void deallocate(T*, size_t) {}
+    friend bool operator==(const WakeAllocator&, const WakeAllocator&) = default;
+    Impl* impl;
+  };
+
+  struct WakeUp {
+    using allocator_type = WakeAllocator<void>;
+    allocator_type get_allocator() const { return allocator_type(impl); }
+    void operator()() const {
+      MutexLock lock(impl->mu_);
+      impl->wake_posted_ = false;
+    }
+    Impl* impl;
+  };
+
+  void AskToStop() {
+    bool wake;
+    {
+      MutexLock lock(mu_);
+      stopping_ = true;
+      wake = NeedsWake();
+    }
+    if (wake) Wake();
+  }
+
+  bool NeedsWake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const bool needs = asleep_ && !wake_posted_;
+    asleep_ = false;
+    wake_posted_ |= needs;
+    return needs;
+  }
+
+  void Wake() {
+    wakes_.fetch_add(1, std::memory_order_relaxed);
+    asio::post(context_, WakeUp{this});
+  }
+
+  // Fills batch_ and ready_ and reads the clock. Sleeps until one of them or a timer has work.
+  // Returns false after Stop.
+  bool GatherWork() {
+    const bool sleep = TakePosted(/*may_sleep=*/timers_.Next() > MonotonicNow());
+    if (sleep) {
+      SetAlarm(timers_.Next());
+      context_.run_one();
+    }
+    context_.poll();
+    // Only after a sleep: without one, the batch is already taken and must not be swapped again.
+    if (sleep) TakePosted(/*may_sleep=*/false);
+    now_ = MonotonicNow();
+    MutexLock lock(mu_);
+    return !stopping_;
+  }
+
+  // Takes the posted tasks. Returns true if there are none and the loop may sleep: from then on
+  // each Post wakes it.
+  bool TakePosted(bool may_sleep) {
+    MutexLock lock(mu_);
+    batch_.swap(incoming_);
+    asleep_ = may_sleep && batch_.empty() && !stopping_;
+    return asleep_;
+  }
+
+  // Takes the tasks posted in this turn, unless the loop stops. Returns true if there are any.
+  bool TakeMore() {
+    MutexLock lock(mu_);
+    if (!stopping_) batch_.swap(incoming_);
+    return !batch_.empty();
+  }
+
+  void RunTurn() {
+    timers_.CollectDue(now_, due_);
+    for (const TimerId id : due_) {
+      // Empty if an earlier timer of this turn has cancelled it.
+      Task task = timers_.Take(id);
+      if (task != nullptr) task();
+    }
+    due_.clear();
+
+    ready_running_.swap(ready_);
+    for (auto& [watch, direction] : ready_running_) {
+      // Empty if the callback was disarmed, or its watcher destroyed, since the event arrived.
+      Task task = std::exchange(watch->callback[direction], nullptr);
+      if (task != nullptr) task();
+    }
+    ready_running_.clear();
+
+    RunBatch();
+    // A request often passes through several tasks, each of which posts the next. Running them here
+    // saves them a system call per step.
+    for (int round = 1; round < kRoundsPerTurn; ++round) {
+      if (MonotonicNow() - now_ > kRoundsTime || !TakeMore()) break;
+      RunBatch();
+    }
+    CountTurn();
+  }
+
+  void RunBatch() {
+    for (Task& task : batch_) {
+      task();
+      // Destroyed before the next task runs, so that no task holds resources for the rest of the
+      // batch.
+      task = nullptr;
+    }
+    batch_.clear();
+  }
+
+  void CountTurn() {
+    turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    const int64_t nanos = MonotonicNow().nanos() - now_.nanos();
+    if (nanos > longest_turn_nanos_.load(std::memory_order_relaxed)) {
+      longest_turn_nanos_.store(nanos, std::memory_order_relaxed);
+    }
+  }
+
+  // Wakes the loop at `when` or earlier. Keeps an alarm that is set for an earlier time, so that a
+  // timer that is postponed again and again costs no system call.
+  void SetAlarm(Instant when) {
+    if (alarm_at_ <= when) return;
+    alarm_at_ = when;
+    alarm_.expires_at(
+        std::chrono::steady_clock::time_point(std::chrono::nanoseconds(when.nanos())));
+    alarm_.async_wait([this](const asio::error_code& error) {
+      if (!error) alarm_at_ = Instant::Infinite();
+    });
+  }
+
+  // Destroys tasks that will not run. Their destructors can post tasks and add timers, which are
+  // destroyed, too.
+  void DropEverything() {
+    bool dropped = true;
+    while (dropped) {
+      const std::vector<Task> timers = timers_.Clear();
+      const ReadyList ready = std::exchange(ready_, {});
+      const std::vector<Task> batch = std::exchange(batch_, {});
+      const std::vector<Task> incoming = TakeIncoming();
+      dropped = !timers.empty() || !ready.empty() || !batch.empty() || !incoming.empty();
+    }
+  }
+
+  // Takes the posted tasks. If there are none, the loop is stopped: Post destroys later tasks in
+  // its caller.
+  std::vector<Task> TakeIncoming() {
+    MutexLock lock(mu_);
+    stopped_ = incoming_.empty();
+    return std::exchange(incoming_, {});
+  }
+
+  static thread_local const Impl* current_;
+
+  // Asio; its handlers run on the loop's thread only.
+  asio::io_context context_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  asio::steady_timer alarm_;
+  Instant alarm_at_ = Instant::Infinite();
+
+  // Loop thread only.
+  Instant now_ = MonotonicNow();
+  TimerQueue timers_;
+  std::vector<TimerId> due_;
+  ReadyList ready_;
+  ReadyList ready_running_;
+  std::vector<Task> batch_;
+
+  // Written by the loop, read by anyone.
+  std::atomic<uint64_t> turns_{0};
+  std::atomic<int64_t> longest_turn_nanos_{0};
+  std::atomic<uint64_t> wakes_{0};
+
+  // Held, before mu_, by a thread that stops the loop, until the thread of the loop has ended.
+  Mutex stop_mu_;
+  Mutex mu_;
+  std::vector<Task> incoming_ ABSL_GUARDED_BY(mu_);
+  // The loop is blocked in the kernel or is about to block, and no Post has woken it yet.
+  bool asleep_ ABSL_GUARDED_BY(mu_) = false;
+  // Asio holds a WakeUp, which occupies wake_memory_.
+  bool wake_posted_ ABSL_GUARDED_BY(mu_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  // The loop no longer runs or destroys tasks.
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_ ABSL_GUARDED_BY(mu_);
+  alignas(std::max_align_t) std::byte wake_memory_[256];
+};
+
+thread_local const EventLoop::Impl* EventLoop::Impl::current_ = nullptr;
+
+EventLoop::EventLoop() : impl_(std::make_unique<Impl>()) {}
+EventLoop::~EventLoop() = default;
+absl::Status EventLoop::Start(absl::string_view name) { return impl_->Start(name); }
+void EventLoop::Run() { impl_->Run(); }
+void EventLoop::Stop() { impl_->Stop(); }
+void EventLoop::Post(Task task) { impl_->Post(std::move(task)); }
+Instant EventLoop::Now() const { return impl_->Now(); }
+TimerId EventLoop::RunAt(Instant when, Task task) { return impl_->RunAt(when, std::move(task)); }
+void EventLoop::Cancel(TimerId id) { impl_->Cancel(id); }
+bool EventLoop::InLoop() const { return impl_->InLoop(); }
+absl::StatusOr<std::unique_ptr<FdWatcher>> EventLoop::Watch(int fd) { return impl_->Watch(fd); }
+EventLoop::Stats EventLoop::stats() const { return impl_->stats(); }
+
+}  // namespace phalanx::net

@@ -1,0 +1,23 @@
+// SliceLayout: how an object is cut into slices. A value.
+#ifndef PHALANX_NET_PULL_SLICE_LAYOUT_H_
+#define PHALANX_NET_PULL_SLICE_LAYOUT_H_
+
+#include <cstdint>
+
+namespace phalanx::net {
+
+// Slice i of an object of `object_bytes` bytes is [Begin(i), Begin(i) + Size(i)). All slices except
+// the last have the same size, a multiple of 64 bytes if the object has at least 64 bytes per
+// slice. The last slice has the rest.
+struct SliceLayout {
+  uint64_t object_bytes = 0;
+  int slices = 1;
+
+  uint64_t Begin(int slice) const;
+  uint64_t Size(int slice) const;
+  friend bool operator==(const SliceLayout&, const SliceLayout&) = default;
+};
+
+}  // namespace phalanx::net
+
+#endif  // PHALANX_NET_PULL_SLICE_LAYOUT_H_

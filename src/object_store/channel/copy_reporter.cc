@@ -1,0 +1,99 @@
+#include "src/object_store/channel/copy_reporter.h"
+
+#include <utility>
+
+#include "src/common/defects.h"
+#include "src/directory/core/validate.h"
+#include "src/object_store/objects/subject.h"
+
+namespace phalanx::object_store {
+namespace {
+
+void Describe(const Copy& copy, v1::ObjectInfo* out) {
+  out->set_size_bytes(copy.size_bytes);
+  out->set_slices(static_cast<uint32_t>(copy.buffer->layout().slices));
+  out->set_metadata(copy.traits.metadata);
+  if (!copy.traits.reduced_from.empty()) out->set_reduced_from(copy.traits.reduced_from);
+  if (!copy.traits.refers_to.empty()) out->set_refers_to(copy.traits.refers_to);
+  if (copy.traits.owned) out->set_owned(true);
+  if (!copy.traits.asked_for.empty()) out->set_asked_for(copy.traits.asked_for);
+}
+
+}  // namespace
+
+void CopyReporter::AnnounceCreate(const Copy& copy, std::string bytes, const Generation& version) {
+  if (!DefectActive(Defect::kHoldAfterAnnouncement)) holds_.Flush();
+  v1::NodeMessage message;
+  v1::AnnounceCreate* announce = message.mutable_announce_create();
+  SetSubject(copy.id, copy.generation, announce);
+  Describe(copy, announce->mutable_info());
+  if (version.valid()) directory::ToProto(version, announce->mutable_version());
+  announce->set_complete(copy.state == CopyState::kComplete);
+  if (announce->complete() && copy.size_bytes <= kMaxInlineBytes) {
+    announce->set_has_inline(true);
+    announce->set_inline_bytes(std::move(bytes));
+  }
+  channel_.Send(copy.id, std::move(message));
+}
+
+void CopyReporter::AnnounceSeal(const Copy& copy) {
+  v1::NodeMessage message;
+  v1::AnnounceSeal* announce = message.mutable_announce_seal();
+  SetSubject(copy.id, copy.generation, announce);
+  if (copy.size_bytes <= kMaxInlineBytes) {
+    announce->set_has_inline(true);
+    announce->set_inline_bytes(copy.block->bytes().data(), copy.size_bytes);
+  }
+  channel_.Send(copy.id, std::move(message));
+}
+
+void CopyReporter::Withdraw(const ObjectId& id, const Generation& generation,
+                            const absl::Status& why) {
+  v1::NodeMessage message;
+  SetSubject(id, generation, message.mutable_withdraw());
+  message.mutable_withdraw()->set_reason(std::string(why.message()));
+  channel_.Send(id, std::move(message));
+}
+
+void CopyReporter::RequestEviction(const Copy& copy) {
+  v1::NodeMessage message;
+  SetSubject(copy.id, copy.generation, message.mutable_evict_request());
+  channel_.Send(copy.id, std::move(message));
+}
+
+void CopyReporter::ReportComplete(const Copy& copy, PlanId plan) {
+  v1::NodeMessage message;
+  v1::PullReport* report = message.mutable_pull_report();
+  SetSubject(copy.id, copy.generation, report);
+  report->set_plan_id(plan);
+  report->set_complete(true);
+  channel_.Send(copy.id, std::move(message));
+}
+
+void CopyReporter::ConfirmDelete(const ObjectId& id, const Generation& generation) {
+  v1::NodeMessage message;
+  SetSubject(id, generation, message.mutable_delete_confirm());
+  channel_.Send(id, std::move(message));
+}
+
+void CopyReporter::ReportDeleted(const ObjectId& id, const Generation& generation) {
+  v1::NodeMessage message;
+  SetSubject(id, generation, message.mutable_register_tombstone());
+  channel_.Send(id, std::move(message));
+}
+
+v1::RegisterCopy CopyReporter::Registration(const Copy& copy) {
+  v1::RegisterCopy out;
+  SetSubject(copy.id, copy.generation, &out);
+  Describe(copy, out.mutable_info());
+  out.set_primary(copy.primary);
+  out.set_adopted(copy.standing == Standing::kAdopted);
+  out.set_complete(copy.state == CopyState::kComplete);
+  out.set_writing(copy.state == CopyState::kWriting);
+  for (int slice = 0; !out.complete() && slice < copy.buffer->layout().slices; ++slice) {
+    out.add_watermarks(copy.buffer->watermark(slice));
+  }
+  return out;
+}
+
+}  // namespace phalanx::object_store

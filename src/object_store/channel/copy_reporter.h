@@ -1,0 +1,45 @@
+// What the node reports to a shard about one of its copies, besides pulls: it begins, is complete,
+// is withdrawn, is asked to be evicted, is registered.
+//
+// Thread rule: the control loop only. Owned by the store.
+#ifndef PHALANX_OBJECT_STORE_CHANNEL_COPY_REPORTER_H_
+#define PHALANX_OBJECT_STORE_CHANNEL_COPY_REPORTER_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "phalanx/v1/directory.pb.h"
+#include "src/common/ids/ids.h"
+#include "src/object_store/channel/hold_reporter.h"
+#include "src/object_store/channel/shard_channel.h"
+#include "src/object_store/objects/object_table.h"
+
+namespace phalanx::object_store {
+
+class CopyReporter {
+ public:
+  // Both outlive this.
+  CopyReporter(ShardChannel& channel, HoldReporter& holds) : channel_(channel), holds_(holds) {}
+
+  // `bytes` of a complete copy travel inline if there are few enough of them. `version`: of what a
+  // reduction's root computes.
+  void AnnounceCreate(const Copy& copy, std::string bytes, const Generation& version = {});
+  void AnnounceSeal(const Copy& copy);
+  void Withdraw(const ObjectId& id, const Generation& generation, const absl::Status& why);
+  void RequestEviction(const Copy& copy);
+  void ReportComplete(const Copy& copy, PlanId plan);
+  void ConfirmDelete(const ObjectId& id, const Generation& generation);
+  // The generation was deleted, which the shard does not know.
+  void ReportDeleted(const ObjectId& id, const Generation& generation);
+
+  // Everything about the copy but a sticky mark and the sender of a pull.
+  static v1::RegisterCopy Registration(const Copy& copy);
+
+ private:
+  ShardChannel& channel_;
+  HoldReporter& holds_;
+};
+
+}  // namespace phalanx::object_store
+
+#endif  // PHALANX_OBJECT_STORE_CHANNEL_COPY_REPORTER_H_

@@ -1,0 +1,257 @@
+#include "src/object_store/channel/directory_decisions.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "src/directory/core/validate.h"
+
+namespace phalanx::object_store {
+namespace {
+
+absl::Status DeletedStatus(const ObjectId& id) {
+  return absl::NotFoundError(absl::StrCat("object ", id.hex(), " was deleted"));
+}
+
+}  // namespace
+
+DirectoryDecisions::DirectoryDecisions(NodeKey self, Turns& turns, ObjectTable& table,
+                                       PullManager& pulls, GetRequests& gets, LocalCopies& copies,
+                                       CopyReporter& reporter, MemoryQueue& memory,
+                                       PutRequests& puts, PullRunner& runner,
+                                       DeletedGenerations& deleted, StickyMarks& stickies)
+    : self_(self),
+      turns_(turns),
+      table_(table),
+      pulls_(pulls),
+      gets_(gets),
+      copies_(copies),
+      reporter_(reporter),
+      memory_(memory),
+      puts_(puts),
+      runner_(runner),
+      deleted_(deleted),
+      stickies_(stickies) {}
+
+void DirectoryDecisions::OnVerdict(const v1::Verdict& verdict) {
+  const absl::StatusOr<ObjectId> id = directory::ParseObjectId(verdict.object_id());
+  if (!id.ok()) return;
+  const Generation generation = directory::FromProto(verdict.generation());
+  Copy* copy = table_.Find(*id, generation);
+  if (verdict.kind() == v1::Verdict::DELETED) return OnDeleted(*id, generation);
+  if (copy == nullptr) return;
+  turns_.Touch(*id);
+  switch (verdict.kind()) {
+    case v1::Verdict::ADOPTED:
+      NoteAdopted(copy);
+      if (copy->waiting_put != 0) puts_.AnswerCreator(copy, PutResult{false, generation});
+      break;
+    case v1::Verdict::STANDBY:
+      copy->standing = Standing::kStandby;
+      gets_.VoidReaders(copy, absl::AbortedError("another generation was adopted"));
+      break;
+    case v1::Verdict::SUPERSEDED:
+      OnSuperseded(copy, verdict);
+      break;
+    default:
+      break;
+  }
+}
+
+void DirectoryDecisions::OnSuperseded(Copy* copy, const v1::Verdict& verdict) {
+  const absl::Status why = absl::AbortedError(
+      absl::StrCat("object ", copy->id.hex(), ": generation ", copy->generation.ToString(),
+                   " gave way to another that is complete"));
+  reporter_.Withdraw(copy->id, copy->generation, why);
+  // Since the verdict the shard can have adopted this generation after all, and can have taken the
+  // copy for the answer to the open want.
+  pulls_.AskAgain(copy->id);
+  if (!copy->created_here) {
+    // The pulled generation lost against another one after a restart of the shard.
+    pulls_.OnVoid(copy->id, copy->generation, why);
+    if (copy->state == CopyState::kComplete) copies_.Drop(copy, why);
+    return;
+  }
+  const uint64_t adopted_bytes = verdict.info().size_bytes();
+  const Generation adopted = directory::FromProto(verdict.adopted());
+  absl::StatusOr<PutResult> outcome = PutResult{true, adopted};
+  if (adopted_bytes != copy->size_bytes) {
+    outcome = absl::AlreadyExistsError(
+        absl::StrCat("object ", copy->id.hex(), " has ", adopted_bytes, " bytes (generation ",
+                     adopted.ToString(), "), not ", copy->size_bytes));
+  }
+  const bool told = puts_.AnswerCreator(copy, outcome);
+  if (!told && !outcome.ok()) puts_.CountConflict();
+  copies_.Drop(copy, why);
+}
+
+bool DirectoryDecisions::AlreadyHere(const ObjectId& id, const Generation& generation) {
+  Copy* copy = table_.Find(id, generation);
+  if (copy == nullptr || copy->state == CopyState::kPulling) return false;
+  NoteAdopted(copy);
+  turns_.Touch(id);
+  return true;
+}
+
+// A shard that has restarted does not know the other generation if that generation waited for its
+// memory here, or its sender died, when this node registered. So the shard cannot void it.
+void DirectoryDecisions::NoteAdopted(Copy* copy) {
+  copy->standing = Standing::kAdopted;
+  const PullTarget* target = pulls_.Target(copy->id);
+  if (target == nullptr || target->generation == copy->generation) return;
+  pulls_.OnVoid(copy->id, Generation(target->generation),
+                absl::AbortedError("another generation was adopted"));
+}
+
+void DirectoryDecisions::StandBehind(const ObjectId& id, const Generation& adopted) {
+  for (Copy* copy = table_.First(id); copy != nullptr; copy = copy->next_generation) {
+    if (copy->generation == adopted || copy->standing != Standing::kPending) continue;
+    copy->standing = Standing::kStandby;
+    gets_.VoidReaders(copy, absl::AbortedError("another generation was adopted"));
+    turns_.Touch(id);
+  }
+}
+
+// The shard has forgotten, or has never known, that the generation was deleted. Without the report
+// it would take the want for answered, and the Get would wait for ever.
+bool DirectoryDecisions::ReportIfDeleted(const ObjectId& id, const Generation& generation) {
+  if (!deleted_.Contains(id, generation)) return false;
+  reporter_.ReportDeleted(id, generation);
+  return true;
+}
+
+void DirectoryDecisions::OnAssign(const v1::Assign& assign) {
+  const absl::StatusOr<ObjectId> id = directory::ParseObjectId(assign.object_id());
+  const absl::StatusOr<Generation> generation = directory::ParseGeneration(assign.generation());
+  if (!id.ok() || !generation.ok() || ReportIfDeleted(*id, *generation)) return;
+  gets_.ForgetLost(*id);
+  if (AlreadyHere(*id, *generation)) {
+    const Copy* copy = table_.Find(*id, *generation);
+    if (copy->state != CopyState::kComplete) return;
+    // The plan crossed with this node's report that the copy is complete. A second report, behind
+    // the request to evict the copy, would list a copy that the grant takes away.
+    if (copy->eviction == Copy::Eviction::kAsked) return;
+    reporter_.ReportComplete(*copy, assign.plan_id());
+    return;
+  }
+  if (pulls_.Wants(*id)) StandBehind(*id, *generation);
+  pulls_.OnAssign(*id, assign);
+}
+
+void DirectoryDecisions::OnDeliver(const v1::Deliver& deliver) {
+  const absl::StatusOr<ObjectId> id = directory::ParseObjectId(deliver.object_id());
+  const absl::StatusOr<Generation> generation = directory::ParseGeneration(deliver.generation());
+  if (!id.ok() || !generation.ok() || ReportIfDeleted(*id, *generation)) return;
+  gets_.ForgetLost(*id);
+  if (AlreadyHere(*id, *generation)) return;
+  if (pulls_.Wants(*id)) StandBehind(*id, *generation);
+  pulls_.OnDeliver(*id, deliver);
+}
+
+void DirectoryDecisions::OnGone(const v1::Gone& gone) {
+  const absl::StatusOr<ObjectId> id = directory::ParseObjectId(gone.object_id());
+  if (!id.ok()) return;
+  const Generation generation = directory::FromProto(gone.generation());
+  switch (gone.kind()) {
+    case v1::Gone::DELETED:
+      OnDeleted(*id, generation);
+      break;
+    case v1::Gone::LOST:
+      gets_.OnLost(*id, gone.reason());
+      break;
+    case v1::Gone::VOID:
+      OnVoid(*id, generation, gone.reason());
+      break;
+    case v1::Gone::REFUSED: {
+      const bool failed = gone.code() > 0;
+      const auto code = failed ? static_cast<absl::StatusCode>(gone.code())
+                               : absl::StatusCode::kResourceExhausted;
+      const char* who = failed ? ": its producer failed: " : ": the directory refused: ";
+      pulls_.OnRefused(*id,
+                       absl::Status(code, absl::StrCat("object ", id->hex(), who, gone.reason())));
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+void DirectoryDecisions::OnVoid(const ObjectId& id, const Generation& generation,
+                                const std::string& reason) {
+  gets_.ForgetLost(id);
+  const absl::Status why = absl::AbortedError(
+      absl::StrCat("object ", id.hex(), ": generation ", generation.ToString(), " died: ", reason));
+  pulls_.OnVoid(id, generation, why);
+  Copy* copy = table_.Find(id, generation);
+  // The copy is complete here, but the shard will adopt another generation, and all nodes must read
+  // the same bytes. (A generation that this node alone created gets a verdict instead.)
+  const bool judged = copy != nullptr && copy->created_here && copy->generation.creator == self_;
+  if (copy != nullptr && !judged && copy->state == CopyState::kComplete) {
+    turns_.Touch(id);
+    copies_.Drop(copy, why);
+  }
+}
+
+void DirectoryDecisions::OnDeleted(const ObjectId& id, const Generation& generation) {
+  if (!generation.valid()) return;
+  const absl::Status why = DeletedStatus(id);
+  deleted_.Add(id, generation);
+  gets_.ForgetLost(id);
+  turns_.Touch(id);
+  pulls_.OnDeleted(id, generation, why);
+  Copy* copy = table_.Find(id, generation);
+  if (copy != nullptr && copy->state != CopyState::kPulling) {
+    const bool waited_for = copy->state == CopyState::kWriting;
+    // A Put whose verdict is a deletion was adopted before the deletion.
+    puts_.AnswerCreator(copy, copy->waiting_put != 0
+                                  ? absl::StatusOr<PutResult>(PutResult{false, generation})
+                                  : absl::StatusOr<PutResult>(why));
+    const bool shown = copy->standing != Standing::kStandby;
+    copies_.Drop(copy, why);
+    if (waited_for && shown) gets_.EndAll(id, why);
+  }
+  reporter_.ConfirmDelete(id, generation);
+}
+
+void DirectoryDecisions::OnEvictReply(const v1::EvictReply& reply) {
+  const absl::StatusOr<ObjectId> id = directory::ParseObjectId(reply.object_id());
+  if (!id.ok()) return;
+  Copy* copy = table_.Find(*id, directory::FromProto(reply.generation()));
+  if (copy == nullptr || copy->eviction != Copy::Eviction::kAsked) return;
+  if (reply.granted()) {
+    copies_.Evict(copy);
+  } else {
+    memory_.OnRefused(copy);
+  }
+}
+
+void DirectoryDecisions::OnFetch(const v1::Fetch& fetch) {
+  const absl::StatusOr<ObjectId> id = directory::ParseObjectId(fetch.object_id());
+  if (!id.ok()) return;
+  Copy* copy = table_.Complete(*id);
+  if (copy == nullptr || copy->standing != Standing::kAdopted) {
+    if (!fetch.only_confirm()) runner_.Fetch(*id, fetch.keep(), fetch.plan_id());
+    pulls_.ConfirmDelivery(*id, fetch.plan_id());
+    return;
+  }
+  if (fetch.keep()) table_.MakePrimary(copy);
+  // A request to evict the copy, which is on its way, reports the same.
+  if (copy->eviction != Copy::Eviction::kAsked) reporter_.ReportComplete(*copy, fetch.plan_id());
+}
+
+// The mark of a copy that is gone is never registered again.
+void DirectoryDecisions::OnSticky(int shard, const v1::Sticky& sticky) {
+  stickies_.NoteStamp(shard, sticky.mark().stamp());
+  const absl::StatusOr<ObjectId> id = directory::ParseObjectId(sticky.object_id());
+  if (!id.ok()) return;
+  const Generation generation = directory::FromProto(sticky.generation());
+  if (table_.Find(*id, generation) != nullptr) stickies_.Set(*id, generation, sticky.mark());
+}
+
+void DirectoryDecisions::OnKept(const v1::Kept& kept) {
+  const absl::StatusOr<ObjectId> id = directory::ParseObjectId(kept.object_id());
+  if (!id.ok()) return;
+  Copy* copy = table_.Find(*id, directory::FromProto(kept.generation()));
+  if (copy != nullptr) copy->traits.owned = false;
+}
+
+}  // namespace phalanx::object_store

@@ -1,0 +1,86 @@
+#include "src/object_store/channel/shard_channel.h"
+
+#include "src/common/check.h"
+
+namespace phalanx::object_store {
+
+ShardChannel::ShardChannel(int num_shards, SendToShard send, Later later)
+    : num_shards_(num_shards),
+      send_(std::move(send)),
+      later_(std::move(later)),
+      had_session_(static_cast<size_t>(num_shards)) {}
+
+ShardChannel::~ShardChannel() = default;
+
+void ShardChannel::Handle(v1::ShardMessage::KindCase kind, Handler handler) {
+  const bool added = handlers_.emplace(kind, std::move(handler)).second;
+  PHALANX_CHECK(added, "one component handles a kind of message");
+}
+
+void ShardChannel::AddRegistrant(Registrant* registrant) { registrants_.push_back(registrant); }
+
+void ShardChannel::RemoveRegistrant(Registrant* registrant) {
+  std::erase(registrants_, registrant);
+  registrations_.clear();
+}
+
+void ShardChannel::OnSession(int shard) {
+  v1::NodeMessage message;
+  v1::RegisterBegin* begin = message.mutable_register_begin();
+  begin->set_had_session(had_session_[static_cast<size_t>(shard)]);
+  had_session_[static_cast<size_t>(shard)] = true;
+  for (Registrant* registrant : registrants_) registrant->FillBegin(shard, begin);
+  send_(shard, std::move(message));
+  // Before BeginSession: what registrants send there follows the registration.
+  const auto registration = std::make_shared<Registration>();
+  registrations_[shard] = registration;
+  for (Registrant* registrant : registrants_) {
+    for (v1::NodeMessage& last : registrant->BeginSession(shard)) {
+      registration->last.push_back(std::move(last));
+    }
+  }
+  Continue(shard);
+  EndTurn();
+}
+
+void ShardChannel::Continue(int shard) {
+  const std::shared_ptr<Registration> registration = registrations_.at(shard);
+  for (Registrant* registrant : registrants_) {
+    if (registrant->RegisterSome(shard)) continue;
+    later_([this, shard, current = std::weak_ptr<Registration>(registration)] {
+      // A newer session has its own registration.
+      if (current.expired()) return;
+      Continue(shard);
+      EndTurn();
+    });
+    return;
+  }
+  for (v1::NodeMessage& message : registration->last) send_(shard, std::move(message));
+  v1::NodeMessage end;
+  end.mutable_register_end();
+  send_(shard, std::move(end));
+  registrations_.erase(shard);
+  for (v1::NodeMessage& message : registration->held) send_(shard, std::move(message));
+}
+
+void ShardChannel::EndTurn() {
+  for (Registrant* registrant : registrants_) registrant->EndRegistrationTurn();
+}
+
+void ShardChannel::OnMessage(int shard, const v1::ShardMessage& message) {
+  const auto handler = handlers_.find(message.kind_case());
+  if (handler != handlers_.end()) handler->second(shard, message);
+}
+
+void ShardChannel::SendTo(int shard, v1::NodeMessage message) {
+  const auto registration = registrations_.find(shard);
+  if (registration == registrations_.end()) return send_(shard, std::move(message));
+  registration->second->held.push_back(std::move(message));
+}
+
+void ShardChannel::SendAfterHolds(int shard, v1::NodeMessage message) {
+  flush_holds_();
+  SendTo(shard, std::move(message));
+}
+
+}  // namespace phalanx::object_store

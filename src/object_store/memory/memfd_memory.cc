@@ -1,0 +1,545 @@
+#include "src/object_store/memory/memfd_memory.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <map>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/common/threads/mutex.h"
+#include "src/object_store/memory/extent_allocator.h"
+
+namespace phalanx::object_store {
+namespace {
+
+// A warm file is taken for sizes down to 4/5 of its own.
+bool Fits(uint64_t file_bytes, uint64_t bytes) {
+  return file_bytes >= bytes && file_bytes - bytes <= bytes / 4;
+}
+
+// The records of each small object lie in the own memory of the process, which is not reserved:
+// after so many extents it is asked whether the machine has that much left. They and their metadata
+// take 5 MiB at most, a third of it.
+constexpr int kExtentsBetweenLooks = 1024;
+// Warm files together.
+constexpr uint64_t kMaxPooledBytes = uint64_t{1} << 30;
+constexpr size_t kMaxPooledFiles = 64;
+constexpr uint64_t kMaxSegmentBytes = uint64_t{64} << 20;
+constexpr uint64_t kLeastForRecords = uint64_t{16} << 20;
+
+// Runs tasks in order on a thread of its own, which ends with it. Tasks that have not begun then
+// are destroyed.
+class Helper {
+ public:
+  Helper() : thread_([this] { Run(); }) {}
+  ~Helper() {
+    {
+      MutexLock lock(mu_);
+      stopping_.store(true);
+      wake_.Signal();
+    }
+    thread_.join();
+  }
+
+  void Do(Task task) {
+    MutexLock lock(mu_);
+    tasks_.push_back(std::move(task));
+    wake_.Signal();
+  }
+  // A long task asks whether it is still worth it.
+  bool stopping() const { return stopping_.load(); }
+
+ private:
+  void Run() {
+    while (true) {
+      Task task;
+      {
+        MutexLock lock(mu_);
+        while (tasks_.empty() && !stopping()) wake_.Wait(mu_);
+        if (stopping()) return;
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+      }
+      task();
+    }
+  }
+
+  Mutex mu_;
+  CondVar wake_;
+  std::atomic<bool> stopping_{false};
+  std::deque<Task> tasks_ ABSL_GUARDED_BY(mu_);
+  std::thread thread_;
+};
+
+}  // namespace
+
+// On the control loop, but for OnLoop. Shared with the blocks, which may end on any thread and
+// after the memory.
+class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
+ public:
+  Core(Executor& control, MemfdMemoryOptions options)
+      : options_(std::move(options)),
+        next_segment_bytes_(options_.first_segment_bytes),
+        control_(&control),
+        helper_(std::make_unique<Helper>()) {}
+
+  void Close();
+  void Allocate(uint64_t bytes, Allocated done);
+  void Trim(uint64_t keep_bytes);
+  // Frees the extents that no viewer sees any more. Returns true if there was one.
+  bool FreeUnseen();
+  SharedMemoryStats stats() const;
+
+  // Runs the task on the control loop: now if this is it, else posted. After Close the task is
+  // destroyed. Any thread.
+  void OnLoop(Task task);
+
+  // The last reference of a block is gone.
+  void ReturnFile(std::shared_ptr<MemfdFile> file, uint64_t id, bool condemned);
+  void ReturnExtent(const ExtentAllocator::Extent& extent, std::vector<ViewerId> viewers);
+  void Condemned(uint64_t bytes) { stats_.condemned_bytes += bytes; }
+
+ private:
+  class Block;
+  class FileBlock;
+  class ExtentBlock;
+  struct WarmFile {
+    std::shared_ptr<MemfdFile> file;
+    uint64_t id;
+  };
+  struct Waiting {
+    uint64_t bytes;
+    Allocated done;
+  };
+  // Returned, and not free before all of these are gone.
+  struct SeenExtent {
+    ExtentAllocator::Extent extent;
+    std::vector<ViewerId> viewers;
+  };
+  using FileResult = absl::StatusOr<std::shared_ptr<MemfdFile>>;
+
+  void Reply(Allocated done, absl::StatusOr<std::shared_ptr<MemoryBlock>> result);
+  void MakeFile(uint64_t bytes, MemfdFile::Writers writers,
+                absl::AnyInvocable<void(FileResult)> done);
+  void AllocateFile(uint64_t bytes, Allocated done, bool again);
+  std::shared_ptr<MemoryBlock> NewFileBlock(std::shared_ptr<MemfdFile> file, uint64_t id,
+                                            uint64_t bytes);
+  std::shared_ptr<MemoryBlock> NewExtentBlock(uint64_t bytes);
+  // ResourceExhausted when another small object would bring the process near its end.
+  absl::Status RoomForRecord();
+  // A new segment is made before the last one is full, so that no request waits for zeroed pages.
+  bool RunsLow() const { return extents_.free_bytes() < next_segment_bytes_ / 8; }
+  void MakeSegment();
+  // As large as there is room for. If requests wait, never smaller than the first segment.
+  uint64_t SegmentBytes() const;
+  void OnSegment(FileResult result);
+  void FailWaiting(const absl::Status& why);
+  // Of blocks and of segments, used or not: all but what is warm.
+  uint64_t HeldBytes() const { return live_file_bytes_ + segment_bytes_; }
+  uint64_t Room() const { return options_.max_bytes - std::min(options_.max_bytes, HeldBytes()); }
+  // Warm files give way to `bytes` more.
+  void MakeRoom(uint64_t bytes) { Trim(Room() - std::min(Room(), bytes)); }
+  void RemoveSegment(ExtentAllocator::SegmentId id);
+  void Unmap(std::shared_ptr<MemfdFile> file);
+  // As Unmap, for a file that no client reads any more: its pages do not wait for clients to unmap
+  // it.
+  void GiveUp(std::shared_ptr<MemfdFile> file);
+
+  const MemfdMemoryOptions options_;
+  SharedMemoryStats stats_;
+  uint64_t live_files_ = 0;  // of blocks
+  uint64_t live_file_bytes_ = 0;
+  uint64_t segment_bytes_ = 0;
+  uint64_t next_id_ = 1;
+  std::vector<WarmFile> warm_;  // oldest first
+  ExtentAllocator extents_;
+  std::map<ExtentAllocator::SegmentId, std::shared_ptr<MemfdFile>> segments_;
+  std::map<ExtentAllocator::SegmentId, std::vector<SeenExtent>> seen_;
+  std::deque<Waiting> waiting_;  // for a segment
+  uint64_t next_segment_bytes_;
+  int extents_before_look_ = kExtentsBetweenLooks;
+  bool making_segment_ = false;
+  bool segment_failed_ = false;  // the last one, and it was not tried again since
+
+  Mutex mu_;
+  Executor* control_ ABSL_GUARDED_BY(mu_);  // null after Close
+
+  std::unique_ptr<Helper> helper_;
+};
+
+// ------------------------------------------------------------------------------------ blocks
+
+class MemfdMemory::Core::Block : public MemoryBlock {
+ public:
+  Block(std::shared_ptr<Core> core, std::shared_ptr<MemfdFile> file, uint64_t id, uint64_t offset,
+        uint64_t bytes)
+      : core_(std::move(core)), file_(std::move(file)), id_(id), offset_(offset), bytes_(bytes) {}
+
+  absl::Span<char> bytes() const override {
+    return absl::MakeSpan(file_->data() + offset_, bytes_);
+  }
+  int read_only_fd() const override { return file_->read_only_fd(); }
+  int writable_fd() const override { return file_->writable_fd(); }
+  int OpenFor(ViewerId viewer) override { return file_->OpenFor(viewer); }
+  uint64_t offset() const override { return offset_; }
+  uint64_t file_bytes() const override { return file_->bytes(); }
+  uint64_t file_id() const override { return id_; }
+
+ protected:
+  const std::shared_ptr<Core> core_;
+  std::shared_ptr<MemfdFile> file_;
+  const uint64_t id_;
+  const uint64_t offset_;
+  const uint64_t bytes_;
+};
+
+class MemfdMemory::Core::FileBlock final : public Block {
+ public:
+  using Block::Block;
+  ~FileBlock() override {
+    core_->OnLoop(
+        [core = core_, file = std::move(file_), id = id_, condemned = condemned_]() mutable {
+          core->ReturnFile(std::move(file), id, condemned);
+        });
+  }
+  void Condemn(ViewerId) override {
+    if (!std::exchange(condemned_, true)) core_->Condemned(file_->bytes());
+  }
+
+ private:
+  bool condemned_ = false;
+};
+
+class MemfdMemory::Core::ExtentBlock final : public Block {
+ public:
+  ExtentBlock(std::shared_ptr<Core> core, std::shared_ptr<MemfdFile> file,
+              const ExtentAllocator::Extent& extent, uint64_t bytes)
+      : Block(std::move(core), std::move(file), extent.segment, extent.offset, bytes),
+        extent_(extent) {}
+  ~ExtentBlock() override {
+    core_->OnLoop([core = core_, extent = extent_, viewers = std::move(viewers_)]() mutable {
+      core->ReturnExtent(extent, std::move(viewers));
+    });
+  }
+  void Condemn(ViewerId viewer) override {
+    if (viewers_.empty()) core_->Condemned(extent_.bytes);
+    // An object that outlives many of its readers remembers only those that may still look.
+    std::erase_if(viewers_, [&](ViewerId v) { return v == viewer || !file_->SeenBy(v); });
+    viewers_.push_back(viewer);
+  }
+
+ private:
+  const ExtentAllocator::Extent extent_;
+  // Who may see it without a pin.
+  std::vector<ViewerId> viewers_;
+};
+
+// --------------------------------------------------------------------------------- allocation
+
+void MemfdMemory::Core::Allocate(uint64_t bytes, Allocated done) {
+  if (bytes >= kOwnFileBytes) {
+    AllocateFile(bytes, std::move(done), /*again=*/true);
+    return;
+  }
+  if (const absl::Status room = RoomForRecord(); !room.ok()) return Reply(std::move(done), room);
+  std::shared_ptr<MemoryBlock> block = waiting_.empty() ? NewExtentBlock(bytes) : nullptr;
+  if (block != nullptr) {
+    Reply(std::move(done), std::move(block));
+  } else {
+    waiting_.push_back({bytes, std::move(done)});
+  }
+  if (!waiting_.empty() || RunsLow()) MakeSegment();
+}
+
+absl::Status MemfdMemory::Core::RoomForRecord() {
+  if (!options_.available || extents_before_look_-- > 0) return absl::OkStatus();
+  extents_before_look_ = 0;
+  const uint64_t left = options_.available();
+  if (left < kLeastForRecords && stats_.pooled_bytes == 0) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the machine has only ", left, " bytes left, too few for what is kept of each object: ",
+        "delete objects, give the node a smaller --capacity, or the container more memory"));
+  }
+  // What is warm gives way.
+  if (left < kLeastForRecords) Trim(0);
+  extents_before_look_ = kExtentsBetweenLooks;
+  return absl::OkStatus();
+}
+
+void MemfdMemory::Core::Reply(Allocated done, absl::StatusOr<std::shared_ptr<MemoryBlock>> result) {
+  // Not under the lock: a loop that has shut down destroys the block at once.
+  Executor* control = nullptr;
+  {
+    MutexLock lock(mu_);
+    control = control_;
+  }
+  if (control == nullptr) return;
+  control->Post(
+      [done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
+}
+
+void MemfdMemory::Core::AllocateFile(uint64_t bytes, Allocated done, bool again) {
+  auto best = warm_.end();
+  for (auto it = warm_.begin(); it != warm_.end(); ++it) {
+    const uint64_t size = it->file->bytes();
+    if (Fits(size, bytes) && (best == warm_.end() || size < best->file->bytes())) best = it;
+  }
+  if (best != warm_.end()) {
+    const WarmFile warm = std::move(*best);
+    warm_.erase(best);
+    stats_.pooled_bytes -= warm.file->bytes();
+    Reply(std::move(done), NewFileBlock(warm.file, warm.id, bytes));
+    return;
+  }
+  MakeRoom(bytes);
+  MakeFile(bytes, MemfdFile::Writers::kAnyHolder,
+           [this, bytes, again, done = std::move(done)](FileResult file) mutable {
+             if (!file.ok() && again && stats_.pooled_bytes > 0) {
+               // What is warm gives way.
+               Trim(0);
+               AllocateFile(bytes, std::move(done), /*again=*/false);
+             } else if (!file.ok()) {
+               done(file.status());
+             } else {
+               done(NewFileBlock(*std::move(file), next_id_++, bytes));
+             }
+           });
+}
+
+void MemfdMemory::Core::MakeFile(uint64_t bytes, MemfdFile::Writers writers,
+                                 absl::AnyInvocable<void(FileResult)> done) {
+  helper_->Do([self = shared_from_this(), helper = helper_.get(), bytes, writers,
+               done = std::move(done)]() mutable {
+    const MemfdFile::Available available = [&self, helper] {
+      if (helper->stopping()) return uint64_t{0};
+      return self->options_.available ? self->options_.available() : UINT64_MAX;
+    };
+    FileResult result = MemfdFile::Create(bytes, writers, available);
+    Core& core = *self;
+    core.OnLoop([self = std::move(self), done = std::move(done),
+                 result = std::move(result)]() mutable { done(std::move(result)); });
+  });
+}
+
+std::shared_ptr<MemoryBlock> MemfdMemory::Core::NewFileBlock(std::shared_ptr<MemfdFile> file,
+                                                             uint64_t id, uint64_t bytes) {
+  stats_.allocated_bytes += file->bytes();
+  live_file_bytes_ += file->bytes();
+  ++live_files_;
+  return std::make_shared<FileBlock>(shared_from_this(), std::move(file), id, 0, bytes);
+}
+
+std::shared_ptr<MemoryBlock> MemfdMemory::Core::NewExtentBlock(uint64_t bytes) {
+  std::optional<ExtentAllocator::Extent> extent = extents_.Allocate(bytes);
+  if (!extent && FreeUnseen()) extent = extents_.Allocate(bytes);
+  if (!extent) return nullptr;
+  stats_.allocated_bytes += extent->bytes;
+  return std::make_shared<ExtentBlock>(shared_from_this(), segments_.at(extent->segment), *extent,
+                                       bytes);
+}
+
+void MemfdMemory::Core::MakeSegment() {
+  if (making_segment_) return;
+  FreeUnseen();
+  if (waiting_.empty() && !RunsLow()) return;
+  const uint64_t bytes = SegmentBytes();
+  if (bytes == 0) return;
+  making_segment_ = true;
+  MakeRoom(bytes);
+  MakeFile(bytes, MemfdFile::Writers::kThisProcess,
+           [this](FileResult result) { OnSegment(std::move(result)); });
+}
+
+uint64_t MemfdMemory::Core::SegmentBytes() const {
+  const uint64_t least = options_.first_segment_bytes;
+  if (segment_failed_) return least;
+  const uint64_t room = Room() / kOwnFileBytes * kOwnFileBytes;
+  if (room < least && waiting_.empty()) return 0;
+  return std::min(next_segment_bytes_, std::max(room, least));
+}
+
+void MemfdMemory::Core::FailWaiting(const absl::Status& why) {
+  for (Waiting& waiting : std::exchange(waiting_, {})) Reply(std::move(waiting.done), why);
+}
+
+void MemfdMemory::Core::OnSegment(FileResult result) {
+  making_segment_ = false;
+  const bool failed_before = std::exchange(segment_failed_, false);
+  if (result.ok()) {
+    const uint64_t bytes = (*result)->bytes();
+    next_segment_bytes_ = std::min(2 * next_segment_bytes_, kMaxSegmentBytes);
+    segment_bytes_ += bytes;
+    const ExtentAllocator::SegmentId id = next_id_++;
+    extents_.AddSegment(id, bytes);
+    segments_.emplace(id, *std::move(result));
+  } else if (failed_before) {
+    FailWaiting(result.status());
+  } else if (!waiting_.empty()) {
+    // What is warm gives way, and a small one may do.
+    Trim(0);
+    segment_failed_ = true;
+  }
+  while (!waiting_.empty()) {
+    std::shared_ptr<MemoryBlock> block = NewExtentBlock(waiting_.front().bytes);
+    if (block == nullptr) {
+      MakeSegment();
+      return;
+    }
+    Reply(std::move(waiting_.front().done), std::move(block));
+    waiting_.pop_front();
+  }
+}
+
+// ------------------------------------------------------------------------------------ release
+
+void MemfdMemory::Core::OnLoop(Task task) {
+  {
+    MutexLock lock(mu_);
+    if (control_ == nullptr) return;
+    if (!control_->InLoop()) {
+      control_->Post(std::move(task));
+      return;
+    }
+  }
+  task();
+}
+
+void MemfdMemory::Core::ReturnFile(std::shared_ptr<MemfdFile> file, uint64_t id, bool condemned) {
+  const uint64_t bytes = file->bytes();
+  stats_.allocated_bytes -= bytes;
+  live_file_bytes_ -= bytes;
+  --live_files_;
+  if (condemned) {
+    stats_.condemned_bytes -= bytes;
+    Unmap(std::move(file));
+    return;
+  }
+  warm_.push_back({std::move(file), id});
+  stats_.pooled_bytes += bytes;
+  Trim(std::min(kMaxPooledBytes, Room()));
+  while (warm_.size() > kMaxPooledFiles) {
+    stats_.pooled_bytes -= warm_.front().file->bytes();
+    GiveUp(std::move(warm_.front().file));
+    warm_.erase(warm_.begin());
+  }
+}
+
+void MemfdMemory::Core::ReturnExtent(const ExtentAllocator::Extent& extent,
+                                     std::vector<ViewerId> viewers) {
+  stats_.allocated_bytes -= extent.bytes;
+  const bool condemned = !viewers.empty();
+  const MemfdFile& segment = *segments_.at(extent.segment);
+  std::erase_if(viewers, [&segment](ViewerId viewer) { return !segment.SeenBy(viewer); });
+  if (!viewers.empty()) {
+    extents_.GiveUp(extent);
+    seen_[extent.segment].push_back({extent, std::move(viewers)});
+  } else {
+    if (condemned) stats_.condemned_bytes -= extent.bytes;
+    extents_.Free(extent);
+  }
+  if (extents_.used_bytes(extent.segment) > 0) return;
+  // One stays for what comes next, unless some of it may still be seen.
+  if (extents_.given_up_bytes(extent.segment) > 0 || segments_.size() > 1) {
+    RemoveSegment(extent.segment);
+  }
+}
+
+bool MemfdMemory::Core::FreeUnseen() {
+  bool freed = false;
+  for (auto& [id, extents] : seen_) {
+    const MemfdFile& segment = *segments_.at(id);
+    absl::flat_hash_map<ViewerId, bool> sees;
+    const auto is_gone = [&](ViewerId viewer) {
+      const auto [it, first] = sees.try_emplace(viewer);
+      if (first) it->second = segment.SeenBy(viewer);
+      return !it->second;
+    };
+    std::erase_if(extents, [&](SeenExtent& seen) {
+      std::erase_if(seen.viewers, is_gone);
+      if (!seen.viewers.empty()) return false;
+      stats_.condemned_bytes -= seen.extent.bytes;
+      extents_.TakeBack(seen.extent);
+      return freed = true;
+    });
+  }
+  std::erase_if(seen_, [](const auto& segment) { return segment.second.empty(); });
+  return freed;
+}
+
+void MemfdMemory::Core::RemoveSegment(ExtentAllocator::SegmentId id) {
+  extents_.RemoveSegment(id);
+  if (const auto seen = seen_.find(id); seen != seen_.end()) {
+    for (const SeenExtent& extent : seen->second) stats_.condemned_bytes -= extent.extent.bytes;
+    seen_.erase(seen);
+  }
+  const auto it = segments_.find(id);
+  segment_bytes_ -= it->second->bytes();
+  Unmap(std::move(it->second));
+  segments_.erase(it);
+}
+
+// A large mapping takes its time.
+void MemfdMemory::Core::Unmap(std::shared_ptr<MemfdFile> file) {
+  helper_->Do([file = std::move(file)] {});
+}
+
+void MemfdMemory::Core::GiveUp(std::shared_ptr<MemfdFile> file) {
+  helper_->Do([file = std::move(file)] { file->GiveUpPages(); });
+}
+
+void MemfdMemory::Core::Trim(uint64_t keep_bytes) {
+  size_t dropped = 0;
+  while (stats_.pooled_bytes > keep_bytes) {
+    stats_.pooled_bytes -= warm_[dropped].file->bytes();
+    GiveUp(std::move(warm_[dropped++].file));
+  }
+  warm_.erase(warm_.begin(), warm_.begin() + static_cast<ptrdiff_t>(dropped));
+  if (keep_bytes > 0) return;
+  for (auto it = segments_.begin(); it != segments_.end();) {
+    const auto segment = it++;
+    if (extents_.used_bytes(segment->first) == 0) RemoveSegment(segment->first);
+  }
+}
+
+SharedMemoryStats MemfdMemory::Core::stats() const {
+  SharedMemoryStats stats = stats_;
+  stats.pooled_bytes += extents_.free_bytes();
+  stats.files = segments_.size() + warm_.size() + live_files_;
+  return stats;
+}
+
+void MemfdMemory::Core::Close() {
+  {
+    MutexLock lock(mu_);
+    control_ = nullptr;
+  }
+  helper_.reset();
+  waiting_.clear();
+  seen_.clear();
+  warm_.clear();
+  segments_.clear();
+}
+
+// ------------------------------------------------------------------------------ public methods
+
+MemfdMemory::MemfdMemory(Executor& control, MemfdMemoryOptions options)
+    : core_(std::make_shared<Core>(control, std::move(options))) {}
+
+MemfdMemory::~MemfdMemory() { core_->Close(); }
+
+void MemfdMemory::Allocate(uint64_t bytes, Allocated done) {
+  core_->Allocate(bytes, std::move(done));
+}
+
+void MemfdMemory::Reconsider() { core_->FreeUnseen(); }
+
+void MemfdMemory::Trim(uint64_t keep_bytes) { core_->Trim(keep_bytes); }
+
+SharedMemoryStats MemfdMemory::stats() const { return core_->stats(); }
+
+}  // namespace phalanx::object_store

@@ -1,0 +1,531 @@
+#include "src/object_store/pulls/pull_manager.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/check.h"
+#include "src/common/defects.h"
+#include "src/common/ids/shard_of.h"
+#include "src/object_store/objects/subject.h"
+
+namespace phalanx::object_store {
+namespace {
+
+enum class Memory : uint8_t { kNone, kWaiting, kHere };
+
+// Nothing when the message cannot be meant.
+std::optional<PullTarget> TargetOf(const v1::Generation& generation, const v1::ObjectInfo& info) {
+  PullTarget target{
+      directory::FromProto(generation),
+      info.size_bytes(),
+      static_cast<int>(info.slices()),
+      {info.metadata(), info.reduced_from(), info.asked_for(), info.refers_to(), info.owned()}};
+  const bool sane = target.generation.valid() && target.generation.creator.valid() &&
+                    info.size_bytes() <= kMaxObjectBytes && info.slices() >= 1 &&
+                    info.slices() <= static_cast<uint32_t>(kMaxSlices) &&
+                    info.metadata().size() <= kMaxMetadataBytes &&
+                    info.reduced_from().size() <= kMaxReduceSources * ObjectId::kSize &&
+                    info.reduced_from().size() % ObjectId::kSize == 0 &&
+                    directory::ParseObjectIds("refers_to", info.refers_to()).ok() &&
+                    info.asked_for().size() <= directory::kMaxAskedForBytes;
+  if (!sane) return std::nullopt;
+  return target;
+}
+
+bool SlicesWithin(uint64_t mask, int slices) {
+  return mask != 0 && (slices == kMaxSlices || mask >> slices == 0);
+}
+
+}  // namespace
+
+struct PullManager::Pull {
+  bool wanted = false;  // by clients
+  bool fetch = false;   // on the node's own account
+  bool keep = false;
+  bool told = false;  // a Want is open at the shard
+  ObjectId near;
+  uint64_t want = 0;  // its number
+  PlanId last_plan = 0;
+  PlanId confirm_plan = 0;  // under which a Deliver is to be confirmed
+  PlanId order = 0;         // the last Fetch
+
+  std::optional<PullTarget> target;
+  Memory memory = Memory::kNone;
+  uint64_t token = 0;
+  bool parked = false;  // the open want says that there is no memory
+  // What to do when memory is here and nothing runs: one of them, or neither.
+  std::optional<PullSource> next;
+  std::optional<std::string> delivered;
+
+  bool running = false;
+  bool cancelling = false;
+  Generation running_generation;
+  PullSource source;
+
+  bool needed() const { return wanted || fetch; }
+};
+
+PullManager::PullManager() = default;
+PullManager::~PullManager() = default;
+
+std::vector<PullEffect> PullManager::TakeEffects() { return std::exchange(effects_, {}); }
+
+PullManager::Pull* PullManager::FindPull(const ObjectId& id) const {
+  const auto it = pulls_.find(id);
+  return it == pulls_.end() ? nullptr : it->second.get();
+}
+
+PullManager::Pull& PullManager::FindOrMake(const ObjectId& id) {
+  std::unique_ptr<Pull>& pull = pulls_[id];
+  if (pull == nullptr) pull = std::make_unique<Pull>();
+  return *pull;
+}
+
+// ------------------------------------------------------------------------------------ messages
+
+v1::NodeMessage& PullManager::Send(const ObjectId& id) {
+  effects_.push_back(TellShard{id, {}});
+  return std::get<TellShard>(effects_.back()).message;
+}
+
+void PullManager::TellWant(const ObjectId& id, Pull& pull) {
+  if (pull.told) return;
+  pull.told = true;
+  v1::Want* want = Send(id).mutable_want();
+  want->set_object_id(IdBytes(id));
+  want->set_keep(pull.keep);
+  want->set_number(pull.want = next_want_++);
+  if (!pull.near.nil()) want->set_near_id(IdBytes(pull.near));
+  if (pull.parked) directory::ToProto(pull.target->generation, want->mutable_no_room_for());
+}
+
+void PullManager::TellUnwant(const ObjectId& id, Pull& pull) {
+  const PlanId order = std::exchange(pull.order, 0);
+  if (!std::exchange(pull.told, false) && order == 0) return;
+  v1::Unwant* unwant = Send(id).mutable_unwant();
+  unwant->set_object_id(IdBytes(id));
+  unwant->set_fetch(order);
+}
+
+void PullManager::Withdraw(const ObjectId& id, const Generation& generation,
+                           absl::string_view why) {
+  v1::Withdraw* withdraw = Send(id).mutable_withdraw();
+  SetSubject(id, generation, withdraw);
+  withdraw->set_reason(std::string(why));
+}
+
+void PullManager::Report(const ObjectId& id, const Pull& pull, const PullEnd& end, bool complete) {
+  v1::PullReport* report = Send(id).mutable_pull_report();
+  SetSubject(id, pull.running_generation, report);
+  report->set_plan_id(pull.source.plan);
+  report->set_complete(complete);
+  const net::PullOutcome& outcome = end.outcome;
+  report->set_code(complete ? 0 : static_cast<int>(outcome.status.code()));
+  if (!complete) report->set_message(std::string(outcome.status.message()));
+  report->mutable_watermarks()->Add(end.watermarks.begin(), end.watermarks.end());
+  report->set_bytes_received(outcome.bytes_received);
+  report->set_first_byte_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(outcome.first_byte)));
+  report->set_bytes_per_second(outcome.bytes_per_second);
+  report->set_starved_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(outcome.starved)));
+}
+
+// ---------------------------------------------------------------------------------- who wants
+
+void PullManager::Want(const ObjectId& id, const ObjectId& near) {
+  Pull& pull = FindOrMake(id);
+  pull.near = near;
+  pull.wanted = true;
+  // A Deliver has closed the want at the shard; its bytes answer this one too.
+  if (!pull.delivered) TellWant(id, pull);
+}
+
+void PullManager::Unwant(const ObjectId& id) {
+  Pull* pull = FindPull(id);
+  if (pull == nullptr || !pull->wanted) return;
+  pull->wanted = false;
+  if (!pull->fetch) GiveUp(id, *pull, absl::CancelledError("nobody wants it here any more"));
+}
+
+void PullManager::ConfirmDelivery(const ObjectId& id, PlanId plan) {
+  if (Pull* pull = FindPull(id)) pull->confirm_plan = plan;
+}
+
+void PullManager::Fetch(const ObjectId& id, bool keep, PlanId order) {
+  Pull& pull = FindOrMake(id);
+  pull.fetch = true;
+  pull.order = order;
+  pull.keep = pull.keep || keep;
+  if (!pull.delivered) TellWant(id, pull);
+}
+
+void PullManager::AskAgain(const ObjectId& id) {
+  Pull* pull = FindPull(id);
+  if (pull == nullptr || !std::exchange(pull->told, false)) return;
+  TellWant(id, *pull);
+}
+
+void PullManager::EndFetch(const ObjectId& id) {
+  Pull* pull = FindPull(id);
+  if (pull == nullptr || !pull->fetch) return;
+  pull->fetch = false;
+  if (!pull->wanted) GiveUp(id, *pull, absl::CancelledError("it is not fetched any more"));
+}
+
+bool PullManager::Fetches(const ObjectId& id) const {
+  const Pull* pull = FindPull(id);
+  return pull != nullptr && pull->fetch;
+}
+
+bool PullManager::Idle(const ObjectId& id) const {
+  const Pull* pull = FindPull(id);
+  return pull == nullptr || (!pull->running && pull->memory != Memory::kWaiting);
+}
+
+void PullManager::GiveUp(const ObjectId& id, Pull& pull, const absl::Status& why) {
+  pull.wanted = pull.fetch = pull.keep = false;
+  TellUnwant(id, pull);
+  if (pull.target && (pull.memory == Memory::kHere || pull.delivered)) {
+    Withdraw(id, pull.target->generation, why.message());
+  }
+  DropTarget(id, pull, why);
+  EraseIfDone(id);
+}
+
+void PullManager::EraseIfDone(const ObjectId& id) {
+  const auto it = pulls_.find(id);
+  if (it == pulls_.end() || it->second->needed() || it->second->running) return;
+  pulls_.erase(it);
+}
+
+// ------------------------------------------------------------------------------------ targets
+
+void PullManager::SetTarget(const ObjectId& id, Pull& pull, PullTarget target) {
+  pull.target = std::move(target);
+  pull.memory = Memory::kWaiting;
+  pull.token = next_token_++;
+  Do(ReserveMemory{id, pull.token, *pull.target});
+}
+
+void PullManager::DropTarget(const ObjectId& id, Pull& pull, const absl::Status& why) {
+  if (!pull.target) return;
+  Stop(id, pull);
+  if (pull.memory == Memory::kWaiting && pull.token != 0) Do(ForgetMemory{id, pull.token});
+  if (pull.memory == Memory::kHere) Do(DropPartial{id, pull.target->generation, why});
+  pull.target.reset();
+  pull.memory = Memory::kNone;
+  pull.token = 0;
+  pull.parked = false;
+  pull.next.reset();
+  pull.delivered.reset();
+}
+
+void PullManager::Stop(const ObjectId& id, Pull& pull) {
+  if (!pull.running || pull.cancelling) return;
+  pull.cancelling = true;
+  Do(CancelPull{id});
+}
+
+void PullManager::StartNext(const ObjectId& id, Pull& pull) {
+  if (pull.running || pull.memory != Memory::kHere) return;
+  if (pull.delivered) {
+    Do(FillCopy{id, pull.target->generation, *std::exchange(pull.delivered, std::nullopt)});
+    if (pull.confirm_plan != 0) {
+      v1::PullReport* report = Send(id).mutable_pull_report();
+      SetSubject(id, pull.target->generation, report);
+      report->set_plan_id(pull.confirm_plan);
+      report->set_complete(true);
+    }
+    Finish(id, pull);
+  } else if (pull.next) {
+    pull.source = *std::exchange(pull.next, std::nullopt);
+    pull.running = true;
+    pull.running_generation = pull.target->generation;
+    ++running_;
+    Do(StartPull{id, pull.running_generation, pull.source});
+  }
+}
+
+void PullManager::Park(const ObjectId& id, Pull& pull) {
+  if (pull.delivered) Withdraw(id, pull.target->generation, "no memory is free for it yet");
+  pull.delivered.reset();
+  pull.next.reset();
+  pull.parked = true;
+  pull.told = false;
+  TellWant(id, pull);
+}
+
+void PullManager::Finish(const ObjectId& id, Pull& pull) {
+  Do(CompleteCopy{id, pull.target->generation, pull.keep});
+  // The report or the Deliver has closed the want.
+  pulls_.erase(id);
+}
+
+// ---------------------------------------------------------------------------- from the shard
+
+void PullManager::OnAssign(const ObjectId& id, const v1::Assign& assign) {
+  Pull* pull = FindPull(id);
+  if (pull == nullptr || !pull->needed()) {
+    // The shard believes that we fetch: tell it better.
+    Send(id).mutable_unwant()->set_object_id(IdBytes(id));
+    return;
+  }
+  // A Deliver has closed the want that this would answer, or an Unwant has: then the shard has
+  // struck us from the copies, and would never tell us what becomes of that generation.
+  if (!pull->told || (assign.want() != 0 && assign.want() != pull->want)) return;
+  std::optional<PullTarget> target = TargetOf(assign.generation(), assign.info());
+  PullSource source{assign.plan_id(), directory::FromProto(assign.sender()),
+                    assign.sender_address(), assign.slices()};
+  if (!target || !source.sender.valid() || !SlicesWithin(source.slices, target->slices)) return;
+  if (source.plan <= pull->last_plan) return;
+  const bool same = pull->target && pull->target->generation == target->generation;
+  if (same &&
+      (pull->target->size_bytes != target->size_bytes || pull->target->slices != target->slices)) {
+    return;
+  }
+  pull->last_plan = source.plan;
+  pull->keep = pull->keep || assign.keep();
+  if (same && pull->parked) return Park(id, *pull);
+  if (same && pull->running && !pull->cancelling && pull->source.sender == source.sender &&
+      pull->source.address == source.address && pull->source.slices == source.slices) {
+    pull->source.plan = source.plan;
+    return;
+  }
+  if (!same) {
+    DropTarget(id, *pull, absl::AbortedError("another generation was adopted"));
+    SetTarget(id, *pull, *std::move(target));
+  }
+  pull->next = std::move(source);
+  Stop(id, *pull);
+  StartNext(id, *pull);
+}
+
+void PullManager::OnDeliver(const ObjectId& id, const v1::Deliver& deliver) {
+  std::optional<PullTarget> target = TargetOf(deliver.generation(), deliver.info());
+  if (!target || deliver.inline_bytes().size() != target->size_bytes) return;
+  Pull* pull = FindPull(id);
+  if (pull == nullptr || !pull->needed()) {
+    Withdraw(id, target->generation, "nobody wants it here any more");
+    return;
+  }
+  const bool same = pull->target && pull->target->generation == target->generation;
+  if (same && pull->target->size_bytes != target->size_bytes) return;
+  pull->told = false;
+  pull->keep = pull->keep || deliver.keep();
+  if (!same) {
+    DropTarget(id, *pull, absl::AbortedError("another generation was adopted"));
+    SetTarget(id, *pull, *std::move(target));
+  }
+  pull->next.reset();
+  pull->delivered = deliver.inline_bytes();
+  if (pull->parked) return Park(id, *pull);
+  Stop(id, *pull);
+  StartNext(id, *pull);
+}
+
+void PullManager::OnVoid(const ObjectId& id, const Generation& generation,
+                         const absl::Status& why) {
+  Pull* pull = FindPull(id);
+  if (pull == nullptr || !pull->target || pull->target->generation != generation) return;
+  // A Deliver had closed the want, or it was parked for this generation: ask again.
+  const bool again = pull->delivered || pull->parked;
+  DropTarget(id, *pull, why);
+  if (!again || !pull->needed()) return;
+  pull->told = false;
+  TellWant(id, *pull);
+}
+
+void PullManager::OnDeleted(const ObjectId& id, const Generation& generation,
+                            const absl::Status& why) {
+  Pull* pull = FindPull(id);
+  if (pull == nullptr || !pull->needed()) return;
+  if (pull->target && pull->target->generation != generation) return;
+  if (DefectActive(Defect::kLateCompletionAfterDelete) && pull->running) return;
+  // What was bound to the generation ends; the shard has closed the want, or learns so now.
+  pull->wanted = pull->fetch = pull->keep = false;
+  TellUnwant(id, *pull);
+  DropTarget(id, *pull, why);
+  Do(EndGets{id, why});
+  EraseIfDone(id);
+}
+
+void PullManager::OnRefused(const ObjectId& id, const absl::Status& why) {
+  Pull* pull = FindPull(id);
+  if (pull == nullptr || !pull->told) return;
+  pull->told = false;
+  GiveUp(id, *pull, why);
+  Do(EndGets{id, why});
+}
+
+// ---------------------------------------------------------------------------- from the store
+
+void PullManager::OnNoRoom(const ObjectId& id, uint64_t token) {
+  if (AwaitsMemory(id, token)) Park(id, *FindPull(id));
+}
+
+bool PullManager::Yield(const ObjectId& id, const Generation& generation) {
+  Pull* pull = FindPull(id);
+  if (pull == nullptr || !pull->target || pull->target->generation != generation) return false;
+  if (pull->memory != Memory::kHere || pull->running || pull->next || pull->delivered) return false;
+  const absl::Status why = absl::ResourceExhaustedError("its memory was needed");
+  Withdraw(id, generation, why.message());
+  DropTarget(id, *pull, why);
+  return true;
+}
+
+bool PullManager::AwaitsMemory(const ObjectId& id, uint64_t token) const {
+  const Pull* pull = FindPull(id);
+  return pull != nullptr && pull->memory == Memory::kWaiting && pull->token == token;
+}
+
+bool PullManager::OnMemory(const ObjectId& id, uint64_t token, const absl::Status& status) {
+  if (!AwaitsMemory(id, token)) return false;
+  Pull& pull = *FindPull(id);
+  if (status.ok()) {
+    pull.memory = Memory::kHere;
+    const bool parked = std::exchange(pull.parked, false);
+    if (parked && !DefectActive(Defect::kParkedForEver)) AskAgain(id);
+    StartNext(id, pull);
+    return true;
+  }
+  pull.token = 0;  // nobody waits for it any more
+  if (pull.next) {
+    v1::PullReport* report = Send(id).mutable_pull_report();
+    SetSubject(id, pull.target->generation, report);
+    report->set_plan_id(pull.next->plan);
+    report->set_code(static_cast<int>(status.code()));
+    report->set_message(std::string(status.message()));
+  }
+  Do(EndGets{id, status});
+  GiveUp(id, pull, status);
+  return true;
+}
+
+void PullManager::OnPullDone(const ObjectId& id, PullEnd end) {
+  Pull* pull = FindPull(id);
+  PHALANX_CHECK(pull != nullptr && pull->running, "only a running pull ends");
+  pull->running = pull->cancelling = false;
+  --running_;
+  const bool current = pull->target && pull->target->generation == pull->running_generation;
+  const bool all =
+      end.complete || (DefectActive(Defect::kCompleteForPartial) && end.outcome.bytes_received > 0);
+  const bool complete = current && all;
+  if (!complete && end.outcome.status.ok() && !current) {
+    end.outcome.status = absl::CancelledError("the generation was dropped meanwhile");
+  }
+  Report(id, *pull, end, complete && !pull->next);
+  if (complete) {
+    if (pull->next) {
+      // The shard goes by its latest plan, which found nothing left to do.
+      pull->source = *pull->next;
+      end.outcome = net::PullOutcome();
+      Report(id, *pull, end, true);
+    }
+    Finish(id, *pull);
+  } else if (!pull->needed()) {
+    EraseIfDone(id);
+  } else {
+    StartNext(id, *pull);
+  }
+}
+
+// ------------------------------------------------------------------------------- registration
+
+std::vector<v1::RegisterWant> PullManager::Register(int shard, int num_shards) {
+  std::vector<ObjectId> ids;
+  for (const auto& [id, pull] : pulls_) {
+    if (ShardOf(id, num_shards) == shard) ids.push_back(id);
+  }
+  std::sort(ids.begin(), ids.end());
+  std::vector<v1::RegisterWant> wants;
+  for (const ObjectId& id : ids) {
+    Pull& pull = *FindPull(id);
+    pull.last_plan = pull.confirm_plan = pull.order = 0;
+    // The new session may know of another generation, for which there is room.
+    if (pull.parked) DropTarget(id, pull, absl::OkStatus());
+    if (pull.delivered) {
+      // The new session knows nothing of that answer; it gives its own.
+      pull.delivered.reset();
+      if (!pull.running && pull.memory == Memory::kWaiting) DropTarget(id, pull, absl::OkStatus());
+    }
+    pull.told = pull.needed();
+    if (!pull.told) continue;
+    v1::RegisterWant want;
+    want.set_object_id(IdBytes(id));
+    want.set_keep(pull.keep);
+    want.set_number(pull.want = next_want_++);
+    wants.push_back(std::move(want));
+  }
+  return wants;
+}
+
+std::optional<NodeKey> PullManager::RunningSender(const ObjectId& id,
+                                                  const Generation& generation) const {
+  const Pull* pull = FindPull(id);
+  if (pull == nullptr || !pull->running || pull->cancelling) return std::nullopt;
+  if (pull->running_generation != generation) return std::nullopt;
+  return pull->source.sender;
+}
+
+// ------------------------------------------------------------------------------------ looking
+
+std::vector<PullManager::Running> PullManager::RunningPulls() const {
+  std::vector<Running> running;
+  for (const auto& [id, pull] : pulls_) {
+    if (!pull->running) continue;
+    running.push_back({id, pull->running_generation, pull->source.plan});
+  }
+  std::sort(running.begin(), running.end(),
+            [](const Running& a, const Running& b) { return a.id < b.id; });
+  return running;
+}
+
+const PullTarget* PullManager::Target(const ObjectId& id) const {
+  const Pull* pull = FindPull(id);
+  return pull != nullptr && pull->target ? &*pull->target : nullptr;
+}
+
+bool PullManager::WaitsForMemory(const ObjectId& id) const {
+  const Pull* pull = FindPull(id);
+  return pull != nullptr && pull->memory == Memory::kWaiting;
+}
+
+bool PullManager::Wants(const ObjectId& id) const {
+  const Pull* pull = FindPull(id);
+  return pull != nullptr && pull->needed();
+}
+
+std::vector<ObjectId> PullManager::WantedByClients() const {
+  std::vector<ObjectId> ids;
+  for (const auto& [id, pull] : pulls_) {
+    if (pull->wanted) ids.push_back(id);
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+absl::Status PullManager::CheckInvariants() const {
+  size_t running = 0;
+  for (const auto& [id, pull] : pulls_) {
+    const auto broken = [&id = id](absl::string_view what) {
+      return absl::InternalError(absl::StrCat("pull of object ", id.ShortHex(), ": ", what));
+    };
+    if (pull->running) ++running;
+    if (!pull->needed() && !pull->running) return broken("nobody wants it and nothing runs");
+    if (!pull->needed() && pull->target) return broken("nobody wants it, yet it has a target");
+    if (pull->target.has_value() != (pull->memory != Memory::kNone)) {
+      return broken("memory without a target, or a target without");
+    }
+    if (pull->needed() && !pull->told && !pull->delivered) return broken("wanted, and nobody told");
+    const bool idle = pull->memory == Memory::kWaiting && !pull->next && !pull->delivered;
+    if (pull->parked && !idle) return broken("parked, and not only waiting for memory");
+    if (!pull->needed() && pull->told) return broken("not wanted, and the shard believes it");
+    if (pull->memory == Memory::kHere && !pull->running && (pull->next || pull->delivered)) {
+      return broken("it could start, and does not");
+    }
+  }
+  if (running != running_) return absl::InternalError("the number of running pulls is wrong");
+  return absl::OkStatus();
+}
+
+}  // namespace phalanx::object_store

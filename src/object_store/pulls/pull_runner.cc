@@ -1,0 +1,221 @@
+#include "src/object_store/pulls/pull_runner.h"
+
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "src/common/check.h"
+#include "src/object_store/objects/subject.h"
+
+namespace phalanx::object_store {
+
+PullRunner::PullRunner(const StoreOptions& options, Executor& executor, Turns& turns,
+                       RequestTable& requests, ObjectTable& table, PullManager& pulls,
+                       LocalCopies& copies, GetRequests& gets, MemoryQueue& memory,
+                       PeerServer& peers, ShardChannel& channel)
+    : options_(options),
+      executor_(executor),
+      turns_(turns),
+      requests_(requests),
+      table_(table),
+      pulls_(pulls),
+      copies_(copies),
+      gets_(gets),
+      memory_(memory),
+      peers_(peers),
+      channel_(channel),
+      usage_(table, channel) {}
+
+PullRunner::~PullRunner() {
+  for (const auto& [id, pull] : running_) data_plane_->CancelPull(pull.handle);
+}
+
+// ------------------------------------------------------------------------------------- effects
+
+bool PullRunner::ApplyEffects() {
+  std::vector<PullEffect> effects = pulls_.TakeEffects();
+  for (PullEffect& effect : effects) {
+    std::visit([this](auto& e) { Apply(e); }, effect);
+  }
+  return !effects.empty();
+}
+
+void PullRunner::Apply(TellShard& effect) { channel_.Send(effect.id, std::move(effect.message)); }
+
+void PullRunner::Apply(ReserveMemory& effect) {
+  MemoryOwner owner{0, effect.id, effect.token, std::move(effect.target)};
+  const uint64_t records = copies_.RecordBytes(owner.target.traits);
+  memory_.Ask(owner.target.size_bytes, records, std::move(owner));
+}
+
+void PullRunner::Apply(ForgetMemory& effect) { memory_.ForgetToken(effect.token); }
+
+void PullRunner::Apply(StartPull& effect) {
+  Copy* copy = table_.Find(effect.id, effect.generation);
+  PHALANX_CHECK(copy != nullptr, "a pull starts when its memory is here");
+  const uint64_t serial = requests_.NewNumber();
+  table_.Pin(copy);
+  Running& running = running_[effect.id];
+  running = {.serial = serial,
+             .copy = copy,
+             .bytes_at_progress = copy->buffer->bytes_present(),
+             .progress_at = executor_.Now(),
+             .progress = std::make_shared<net::PullProgress>()};
+  ++started_;
+  bool missing = false;
+  for (int slice = 0; slice < copy->buffer->layout().slices; ++slice) {
+    const bool asked = (effect.source.slices >> slice & 1) != 0;
+    missing =
+        missing || (asked && copy->buffer->watermark(slice) < copy->buffer->layout().Size(slice));
+  }
+  if (!missing) {
+    OnPullDone(effect.id, serial, net::PullOutcome());
+    return;
+  }
+  net::PullSpec spec{effect.source.sender, effect.source.address, effect.id,
+                     effect.generation,    copy->buffer,          effect.source.slices,
+                     running.progress};
+  running.handle = data_plane_->StartPull(
+      std::move(spec),
+      turns_.Guarded([this, id = effect.id, serial](const net::PullOutcome& outcome) {
+        OnPullDone(id, serial, outcome);
+      }));
+  if (next_progress_.infinite()) next_progress_ = executor_.Now() + options_.progress_interval;
+}
+
+void PullRunner::Apply(CancelPull& effect) {
+  const auto it = running_.find(effect.id);
+  if (it != running_.end()) data_plane_->CancelPull(it->second.handle);
+}
+
+void PullRunner::OnPullDone(const ObjectId& id, uint64_t serial, const net::PullOutcome& outcome) {
+  const auto it = running_.find(id);
+  if (it == running_.end() || it->second.serial != serial) return;
+  Copy* copy = it->second.copy;
+  running_.erase(it);
+  if (!outcome.status.ok()) ++failed_;
+  PullEnd end;
+  end.outcome = outcome;
+  end.complete = copy->buffer->complete();
+  for (int slice = 0; slice < copy->buffer->layout().slices; ++slice) {
+    end.watermarks.push_back(copy->buffer->watermark(slice));
+  }
+  table_.Unpin(copy);
+  if (running_.empty()) next_progress_ = Instant::Infinite();
+  pulls_.OnPullDone(id, std::move(end));
+}
+
+void PullRunner::Apply(FillCopy& effect) {
+  Copy* copy = table_.Find(effect.id, effect.generation);
+  PHALANX_CHECK(copy != nullptr, "bytes are written when their memory is here");
+  net::TransferBuffer& buffer = *copy->buffer;
+  for (int slice = 0; slice < buffer.layout().slices; ++slice) {
+    // What streaming readers may have seen is not written again.
+    const uint64_t from = buffer.watermark(slice);
+    const absl::Span<char> into = buffer.slice(slice).subspan(from);
+    if (into.empty()) continue;
+    std::memcpy(into.data(), effect.bytes.data() + buffer.layout().Begin(slice) + from,
+                into.size());
+    buffer.Publish(slice, buffer.layout().Size(slice));
+  }
+}
+
+void PullRunner::Apply(DropPartial& effect) {
+  turns_.Touch(effect.id);
+  Copy* copy = table_.Find(effect.id, effect.generation);
+  if (copy != nullptr) copies_.Drop(copy, effect.why);
+}
+
+void PullRunner::Apply(CompleteCopy& effect) {
+  turns_.Touch(effect.id);
+  Copy* copy = table_.Find(effect.id, effect.generation);
+  PHALANX_CHECK(copy != nullptr, "a copy is complete while it is in the table");
+  copies_.Complete(copy);
+  if (effect.keep) table_.MakePrimary(copy);
+}
+
+void PullRunner::Apply(EndGets& effect) { gets_.EndAll(effect.id, effect.why); }
+
+void PullRunner::SendProgress() {
+  std::map<int, v1::NodeMessage> by_shard;
+  for (const PullManager::Running& pull : pulls_.RunningPulls()) {
+    Running& running = running_.at(pull.id);
+    v1::Progress* progress = by_shard[channel_.ShardOf(pull.id)].mutable_progress();
+    v1::Progress::Pull* out = progress->add_pulls();
+    SetSubject(pull.id, pull.generation, out);
+    out->set_plan_id(pull.plan);
+    const net::TransferBuffer& buffer = *running.copy->buffer;
+    uint64_t present = 0;
+    for (int slice = 0; slice < buffer.layout().slices; ++slice) {
+      out->add_watermarks(buffer.watermark(slice));
+      present += buffer.watermark(slice);
+    }
+    out->set_starved_ns(running.progress->starved_ns.load(std::memory_order_relaxed));
+    const Instant now = executor_.Now();
+    const double seconds = absl::ToDoubleSeconds(now - std::exchange(running.progress_at, now));
+    const uint64_t bytes = present - std::exchange(running.bytes_at_progress, present);
+    if (seconds > 0) out->set_bytes_per_second(static_cast<double>(bytes) / seconds);
+  }
+  for (auto& [shard, message] : by_shard) {
+    message.mutable_progress()->set_used_bytes(table_.used_bytes());
+    channel_.SendTo(shard, std::move(message));
+  }
+  if (by_shard.size() == static_cast<size_t>(channel_.num_shards())) usage_.OnReported();
+  next_progress_ =
+      running_.empty() ? Instant::Infinite() : executor_.Now() + options_.progress_interval;
+}
+
+// ------------------------------------------------------------------------------ memory, fetches
+
+void PullRunner::OnMemory(const MemoryOwner& owner, std::shared_ptr<MemoryBlock> block) {
+  const PullTarget& target = owner.target;
+  std::unique_ptr<Copy> copy = copies_.New(owner.object, target.generation, target.size_bytes,
+                                           target.slices, target.traits, std::move(block));
+  copy->standing = Standing::kAdopted;
+  copies_.Add(std::move(copy));
+  turns_.Touch(owner.object);
+  pulls_.OnMemory(owner.object, owner.token, absl::OkStatus());
+  peers_.OnBegun(owner.object);
+}
+
+void PullRunner::Fetch(const ObjectId& id, bool keep, PlanId order) {
+  if (!pulls_.Fetches(id)) fetches_.emplace_back(executor_.Now() + options_.fetch_patience, id);
+  pulls_.Fetch(id, keep, order);
+}
+
+void PullRunner::ExpireFetches(Instant now) {
+  while (!fetches_.empty() && fetches_.front().first <= now) {
+    const ObjectId id = fetches_.front().second;
+    fetches_.pop_front();
+    if (pulls_.Idle(id)) {
+      pulls_.EndFetch(id);
+    } else if (pulls_.Fetches(id)) {
+      fetches_.emplace_back(now + options_.fetch_patience, id);
+    }
+  }
+}
+
+// ---------------------------------------------------------------------------------------- time
+
+void PullRunner::ReportDue(Instant now) {
+  if (next_progress_ <= now) SendProgress();
+  usage_.OnTimer(now);
+}
+
+Instant PullRunner::NextDeadline() {
+  while (!fetches_.empty() && !pulls_.Fetches(fetches_.front().second)) fetches_.pop_front();
+  const Instant next = std::min(next_progress_, usage_.NextDeadline());
+  return fetches_.empty() ? next : std::min(next, fetches_.front().first);
+}
+
+absl::Status PullRunner::CheckInvariants() const {
+  if (running_.size() != pulls_.running()) {
+    return absl::InternalError("the data plane runs other pulls than were decided");
+  }
+  for (const auto& [id, running] : running_) {
+    if (running.copy->pins == 0) return absl::InternalError("a pull's copy is not pinned");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace phalanx::object_store

@@ -1,0 +1,42 @@
+#include "src/object_store/pulls/push_manager.h"
+
+#include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
+
+namespace phalanx::object_store {
+
+absl::StatusOr<Copy*> PushManager::Begin(const net::ServeRequest& request) {
+  const auto text = [&](absl::string_view what) {
+    return absl::StrCat("node ", self_.ToString(), ": object ", request.object.ShortHex(),
+                        ", generation ", request.generation.ToString(), ": ", what);
+  };
+  Copy* copy = table_.Find(request.object, request.generation);
+  if (copy == nullptr) {
+    copy = table_.First(request.object);
+    if (copy == nullptr) return absl::NotFoundError(text("no bytes of it are here"));
+    if (!DefectActive(Defect::kNoGenerationCheck)) {
+      return absl::AbortedError(
+          text(absl::StrCat("this node holds generation ", copy->generation.ToString())));
+    }
+  }
+  const int slices = copy->traits.slices;
+  if (request.slices == 0 || (slices < kMaxSlices && request.slices >> slices != 0)) {
+    return absl::InvalidArgumentError(text(absl::StrCat("it has ", slices, " slices")));
+  }
+  if (request.receiver == self_) {
+    return absl::InvalidArgumentError(text("the receiver is the sender"));
+  }
+  if (active_ >= limits_.max_pushes) {
+    return absl::ResourceExhaustedError(text(absl::StrCat(active_, " pushes run already")));
+  }
+  ++active_;
+  table_.Pin(copy);
+  return copy;
+}
+
+void PushManager::End(Copy* copy) {
+  --active_;
+  table_.Unpin(copy);
+}
+
+}  // namespace phalanx::object_store

@@ -1,0 +1,234 @@
+#include "src/object_store/store/shard_requests.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
+#include "src/directory/core/validate.h"
+#include "src/object_store/objects/subject.h"
+
+namespace phalanx::object_store {
+namespace {
+
+absl::Status ReplyStatus(int code, const std::string& message) {
+  if (code == 0) return absl::OkStatus();
+  if (code < 0 || code > 16) code = static_cast<int>(absl::StatusCode::kUnknown);
+  return absl::Status(static_cast<absl::StatusCode>(code), message);
+}
+
+}  // namespace
+
+ShardRequests::ShardRequests(std::string node_name, Executor& executor, Turns& turns,
+                             RequestTable& requests, const ObjectTable& table,
+                             const GetRequests& gets, DeletedGenerations& deleted,
+                             StickyMarks& stickies, ShardChannel& channel)
+    : node_name_(std::move(node_name)),
+      executor_(executor),
+      turns_(turns),
+      requests_(requests),
+      table_(table),
+      gets_(gets),
+      deleted_(deleted),
+      stickies_(stickies),
+      channel_(channel) {}
+
+void ShardRequests::Begin(Request& request) {
+  if (absl::Status status = requests_.Admit(request.client, request.object); !status.ok()) {
+    requests_.Fail(request, status);
+  } else if (request.deadline <= executor_.Now()) {
+    turns_.Touch(request.object);
+    requests_.Fail(request, gets_.DeadlineStatus(request));
+  } else {
+    requests_.WatchDeadline(request);
+    Send(request);
+  }
+}
+
+void ShardRequests::Send(const Request& request) {
+  v1::NodeMessage message;
+  const std::string id = IdBytes(request.object);
+  if (std::holds_alternative<DeletePart>(request.part)) {
+    message.mutable_delete_request()->set_request_id(request.id);
+    message.mutable_delete_request()->set_object_id(id);
+  } else if (const auto* stat = std::get_if<StatPart>(&request.part)) {
+    message.mutable_query_request()->set_request_id(request.id);
+    message.mutable_query_request()->set_object_id(id);
+    for (const std::string& node : stat->nodes) message.mutable_query_request()->add_nodes(node);
+  } else if (std::holds_alternative<KeepPart>(request.part)) {
+    message.mutable_keep_request()->set_request_id(request.id);
+    message.mutable_keep_request()->set_object_id(id);
+  } else if (const auto* prefetch = std::get_if<PrefetchPart>(&request.part)) {
+    v1::PrefetchRequest* out = message.mutable_prefetch_request();
+    out->set_request_id(request.id);
+    out->set_object_id(id);
+    for (const std::string& node : prefetch->nodes) out->add_nodes(node);
+  } else if (const auto* broadcast = std::get_if<BroadcastPart>(&request.part)) {
+    v1::BroadcastRequest* out = message.mutable_broadcast_request();
+    out->set_request_id(request.id);
+    out->set_object_id(id);
+    for (const std::string& node : broadcast->options.nodes) out->add_nodes(node);
+    out->set_sticky(broadcast->options.sticky);
+    out->set_stop(broadcast->options.stop);
+    out->set_begun(broadcast->begun);
+    if (broadcast->mark.stamp() != 0) *out->mutable_mark() = broadcast->mark;
+  } else {
+    return;
+  }
+  channel_.Send(request.object, std::move(message));
+}
+
+// ------------------------------------------------------------------------------------- replies
+
+void ShardRequests::OnDeleteReply(const v1::DeleteReply& reply) {
+  Request* request = requests_.FindWaiting<DeletePart>(reply.request_id());
+  if (request == nullptr) return;
+  for (const v1::Generation& generation : reply.generations()) {
+    deleted_.Add(request->object, directory::FromProto(generation));
+  }
+  requests_.Answer<DeletePart>(*request, ReplyStatus(reply.code(), reply.message()));
+}
+
+void ShardRequests::OnKeepReply(const v1::KeepReply& reply) {
+  Request* request = requests_.FindWaiting<KeepPart>(reply.request_id());
+  if (request == nullptr) return;
+  requests_.Answer<KeepPart>(*request, ReplyStatus(reply.code(), reply.message()));
+}
+
+ObjectStat ShardRequests::LocalStat(const ObjectId& id) const {
+  ObjectStat stat;
+  const Copy* copy = table_.Complete(id);
+  if (copy == nullptr) return stat;
+  stat.known = stat.complete = stat.local_complete = true;
+  stat.size_bytes = copy->size_bytes;
+  stat.metadata = copy->traits.metadata;
+  stat.reduced_from = copy->traits.reduced_from;
+  stat.complete_copies = 1;
+  stat.owned = copy->traits.owned;
+  return stat;
+}
+
+void ShardRequests::OnQueryReply(const v1::QueryReply& reply) {
+  Request* request = requests_.FindWaiting<StatPart>(reply.request_id());
+  if (request == nullptr) return;
+  if (const absl::Status status = ReplyStatus(reply.code(), reply.message()); !status.ok()) {
+    return requests_.Answer<StatPart>(*request, absl::StatusOr<ObjectStat>(status));
+  }
+  // A shard that has just started may not count what is here yet.
+  ObjectStat stat = LocalStat(request->object);
+  stat.deleted = reply.deleted() && !stat.local_complete;
+  if (!stat.local_complete) {
+    stat.known = reply.known();
+    stat.complete = reply.complete();
+    stat.size_bytes = reply.info().size_bytes();
+    stat.metadata = reply.info().metadata();
+    stat.reduced_from = reply.info().reduced_from();
+  }
+  if (reply.known()) stat.owned = reply.info().owned();
+  stat.holders = reply.holders();
+  stat.complete_copies = std::max(stat.complete_copies, reply.complete_copies());
+  stat.partial_copies = reply.partial_copies();
+  stat.waiting = reply.waiting();
+  stat.conflicts = reply.conflicts();
+  stat.sticky = reply.sticky();
+  stat.named = reply.named();
+  stat.named_complete = reply.named_complete();
+  stat.named_without_room = reply.named_without_room();
+  stat.named_bytes = reply.named_bytes();
+  requests_.Answer<StatPart>(*request, absl::StatusOr<ObjectStat>(std::move(stat)));
+}
+
+void ShardRequests::OnPrefetchReply(const v1::PrefetchReply& reply) {
+  Request* request = requests_.FindWaiting<PrefetchPart>(reply.request_id());
+  if (request == nullptr) return;
+  const absl::Status status = ReplyStatus(reply.code(), reply.message());
+  absl::StatusOr<int> result = static_cast<int>(reply.nodes());
+  if (!status.ok()) result = status;
+  requests_.Answer<PrefetchPart>(*request, std::move(result));
+}
+
+void ShardRequests::OnBroadcastReply(const v1::BroadcastReply& reply) {
+  Request* request = requests_.FindWaiting<BroadcastPart>(reply.request_id());
+  if (request == nullptr) return;
+  std::get<BroadcastPart>(request->part).answered = true;
+  const absl::Status status = ReplyStatus(reply.code(), reply.message());
+  absl::StatusOr<int> result = static_cast<int>(reply.nodes());
+  if (!status.ok()) result = status;
+  requests_.Answer<BroadcastPart>(*request, std::move(result));
+}
+
+void ShardRequests::OnBroadcastBegun(int shard, const v1::BroadcastBegun& begun) {
+  stickies_.NoteStamp(shard, begun.mark().stamp());
+  Request* request = requests_.FindWaiting<BroadcastPart>(begun.request_id());
+  if (request == nullptr || DefectActive(Defect::kAskedAgainAnew)) return;
+  BroadcastPart& part = std::get<BroadcastPart>(request->part);
+  part.begun = true;
+  part.mark = begun.mark();
+}
+
+void ShardRequests::Cancel(const Request& request) {
+  if (drain_ == request.id) drain_ = 0;
+  Leave(request);
+}
+
+void ShardRequests::Leave(const Request& request) {
+  const auto* part = std::get_if<BroadcastPart>(&request.part);
+  if (part == nullptr || part->answered || part->options.stop || request.object.nil()) return;
+  v1::NodeMessage message;
+  v1::BroadcastRequest* out = message.mutable_broadcast_request();
+  out->set_request_id(request.id);
+  out->set_object_id(request.object.binary().data(), ObjectId::kSize);
+  out->set_end(true);
+  channel_.Send(request.object, std::move(message));
+}
+
+void ShardRequests::SendDrain(int shard) {
+  v1::NodeMessage message;
+  message.mutable_drain_request();
+  channel_.SendTo(shard, std::move(message));
+}
+
+void ShardRequests::OnDrainStatus(int shard, const v1::DrainStatus& status) {
+  Request* request = requests_.FindWaiting<DrainPart>(drain_);
+  if (request == nullptr) return;
+  DrainPart& drain = std::get<DrainPart>(request->part);
+  drain.left[static_cast<size_t>(shard)] = status.objects_left();
+  if (!status.message().empty()) drain.message = status.message();
+  for (const std::optional<uint32_t>& left : drain.left) {
+    if (!left || *left != 0) return;
+  }
+  drain_ = 0;
+  requests_.Answer<DrainPart>(*request, absl::OkStatus());
+}
+
+void ShardRequests::StartDrain(Instant deadline, StatusDone done) {
+  DrainPart part;
+  part.left.resize(static_cast<size_t>(channel_.num_shards()));
+  part.message = "the directory has not answered";
+  part.done = std::move(done);
+  Request& request = requests_.New(0, ObjectId(), deadline, std::move(part));
+  if (drain_ != 0) {
+    requests_.Fail(request, absl::FailedPreconditionError("the node is being drained already"));
+    return;
+  }
+  drain_ = request.id;
+  requests_.WatchDeadline(request);
+  for (int shard = 0; shard < channel_.num_shards(); ++shard) SendDrain(shard);
+}
+
+absl::Status ShardRequests::DrainOverdue(const DrainPart& drain) const {
+  uint64_t left = 0;
+  for (const auto& shard : drain.left) left += shard.value_or(0);
+  return absl::DeadlineExceededError(absl::StrCat(
+      "node ", node_name_, ": ", left, " objects have no other copy yet; ", drain.message));
+}
+
+void ShardRequests::SendAgain(int shard) {
+  const auto asks = [this, shard](const Request& request) {
+    return channel_.ShardOf(request.object) == shard && !request.object.nil();
+  };
+  for (const RequestId id : requests_.Waiting(asks)) Send(*requests_.Find(id));
+  if (drain_ != 0) SendDrain(shard);
+}
+
+}  // namespace phalanx::object_store

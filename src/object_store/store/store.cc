@@ -1,0 +1,532 @@
+#include "src/object_store/store/store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/common/defects.h"
+#include "src/object_store/channel/copy_reporter.h"
+#include "src/object_store/channel/directory_decisions.h"
+#include "src/object_store/channel/hold_reporter.h"
+#include "src/object_store/memory/memory_queue.h"
+#include "src/object_store/objects/deleted_generations.h"
+#include "src/object_store/objects/local_copies.h"
+#include "src/object_store/objects/object_table.h"
+#include "src/object_store/objects/sticky_marks.h"
+#include "src/object_store/pulls/peer_server.h"
+#include "src/object_store/pulls/pull_manager.h"
+#include "src/object_store/pulls/pull_runner.h"
+#include "src/object_store/store/get_requests.h"
+#include "src/object_store/store/put_requests.h"
+#include "src/object_store/store/request_table.h"
+#include "src/object_store/store/shard_requests.h"
+#include "src/object_store/store/store_registrant.h"
+#include "src/object_store/store/turns.h"
+
+namespace phalanx::object_store {
+
+// The components of the store, and what passes between them: turns, the timer, memory that goes to
+// its owner, requests that end.
+struct Store::Impl final : public MemoryUser {
+  Impl(StoreOptions options, Executor& executor, SharedMemory& memory, ShardChannel& channel);
+  ~Impl() override;
+  void HandleShardMessages(ShardChannel& channel);
+
+  // ---- MemoryUser
+  bool StillWants(const MemoryOwner& owner) const override;
+  void OnMemory(const MemoryOwner& owner, std::shared_ptr<MemoryBlock> block) override;
+  void OnNoMemory(const MemoryOwner& owner, const absl::Status& why) override;
+  void RequestEviction(Copy* copy) override;
+
+  // ---- turns
+  // Carries out what was decided (effects of pulls, touched objects, memory to hand out) until
+  // nothing is left.
+  void Settle();
+  void ArmTimer();
+  void OnTimer();
+
+  // ---- requests
+  void HandOutAnswers();
+  // Without calling back.
+  void CancelRequest(Request& request);
+  void OnDeadline(Request& request);
+  void AnswerError(Request& request, const absl::Status& why);
+
+  absl::Status CheckPins() const;
+  absl::Status CheckInvariants() const;
+
+  const StoreOptions options_;
+  Executor& executor_;
+  // Each component refers to those before it.
+  Turns turns_;
+  ObjectTable table_;
+  PullManager pulls_;
+  DeletedGenerations deleted_;
+  StickyMarks stickies_;
+  RequestTable requests_;
+  HoldReporter holds_;
+  CopyReporter reporter_;
+  GetRequests gets_;
+  LocalCopies copies_;
+  PeerServer peers_;
+  MemoryQueue memory_;
+  PutRequests puts_;
+  PullRunner runner_;
+  ShardRequests shard_requests_;
+  DirectoryDecisions decisions_;
+  StoreRegistrant registrant_;
+
+  // One timer for all deadlines.
+  struct Timer {
+    TimerId id = 0;
+    Instant at = Instant::Infinite();
+  };
+  Timer timer_;
+};
+
+Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory,
+                  ShardChannel& channel)
+    : options_(std::move(options)),
+      executor_(executor),
+      turns_([this] { Settle(); }),
+      table_(options_.capacity_bytes),
+      deleted_(options_.max_tombstones),
+      stickies_(channel.num_shards()),
+      requests_(options_.name, options_.max_requests_per_client,
+                [this] { executor_.Post(turns_.Guarded([this] { HandOutAnswers(); })); }),
+      holds_(options_, executor_, channel, turns_, requests_),
+      reporter_(channel, holds_),
+      gets_(options_.name, executor_, turns_, requests_, table_, pulls_),
+      copies_(options_, turns_, table_, gets_, holds_, stickies_),
+      peers_(options_, executor_, turns_, requests_, table_, pulls_),
+      memory_(options_, executor_, memory, turns_, requests_, table_, pulls_, *this),
+      puts_(options_, executor_, turns_, requests_, table_, copies_, reporter_, memory_, pulls_,
+            peers_),
+      runner_(options_, executor_, turns_, requests_, table_, pulls_, copies_, gets_, memory_,
+              peers_, channel),
+      shard_requests_(options_.name, executor_, turns_, requests_, table_, gets_, deleted_,
+                      stickies_, channel),
+      decisions_(options_.self, turns_, table_, pulls_, gets_, copies_, reporter_, memory_, puts_,
+                 runner_, deleted_, stickies_),
+      registrant_(options_.registered_per_turn, turns_, requests_, table_, pulls_, gets_, copies_,
+                  holds_, reporter_, shard_requests_, runner_, deleted_, stickies_, channel) {
+  // The channel outlives the store.
+  channel.SetFlushHolds([this, alive = turns_.alive()] {
+    if (!alive.expired()) holds_.Flush();
+  });
+  HandleShardMessages(channel);
+}
+
+Store::Impl::~Impl() {
+  turns_.Close();
+  if (timer_.id != 0) executor_.Cancel(timer_.id);
+}
+
+void Store::Impl::HandleShardMessages(ShardChannel& channel) {
+  using Message = v1::ShardMessage;
+  const auto handle = [this, &channel](Message::KindCase kind, auto handler) {
+    channel.Handle(kind, turns_.Guarded(std::move(handler)));
+  };
+  DirectoryDecisions& d = decisions_;
+  ShardRequests& r = shard_requests_;
+  handle(Message::kVerdict, [&d](int, const Message& m) { d.OnVerdict(m.verdict()); });
+  handle(Message::kAssign, [&d](int, const Message& m) { d.OnAssign(m.assign()); });
+  handle(Message::kDeliver, [&d](int, const Message& m) { d.OnDeliver(m.deliver()); });
+  handle(Message::kFetch, [&d](int, const Message& m) { d.OnFetch(m.fetch()); });
+  handle(Message::kGone, [&d](int, const Message& m) { d.OnGone(m.gone()); });
+  handle(Message::kEvictReply, [&d](int, const Message& m) { d.OnEvictReply(m.evict_reply()); });
+  handle(Message::kSticky, [&d](int shard, const Message& m) { d.OnSticky(shard, m.sticky()); });
+  handle(Message::kKept, [&d](int, const Message& m) { d.OnKept(m.kept()); });
+  handle(Message::kClaimed, [this](int, const Message& m) { holds_.OnClaimed(m.claimed()); });
+  handle(Message::kDeleteReply, [&r](int, const Message& m) { r.OnDeleteReply(m.delete_reply()); });
+  handle(Message::kKeepReply, [&r](int, const Message& m) { r.OnKeepReply(m.keep_reply()); });
+  handle(Message::kQueryReply, [&r](int, const Message& m) { r.OnQueryReply(m.query_reply()); });
+  handle(Message::kPrefetchReply,
+         [&r](int, const Message& m) { r.OnPrefetchReply(m.prefetch_reply()); });
+  handle(Message::kBroadcastReply,
+         [&r](int, const Message& m) { r.OnBroadcastReply(m.broadcast_reply()); });
+  handle(Message::kBroadcastBegun,
+         [&r](int shard, const Message& m) { r.OnBroadcastBegun(shard, m.broadcast_begun()); });
+  handle(Message::kDrainStatus,
+         [&r](int shard, const Message& m) { r.OnDrainStatus(shard, m.drain_status()); });
+}
+
+// --------------------------------------------------------------------------------------- turns
+
+void Store::Impl::Settle() {
+  bool again = true;
+  while (again) {
+    again = runner_.ApplyEffects();
+    for (const ObjectId& id : turns_.TakeTouched()) {
+      gets_.Resolve(id);
+      again = true;
+    }
+    again = memory_.HandOut() || again;
+  }
+  holds_.Settle();
+  runner_.Settle();
+  ArmTimer();
+}
+
+void Store::Impl::ArmTimer() {
+  const Instant next = std::min({memory_.NextDeadline(), runner_.NextDeadline(),
+                                 holds_.table().NextDeadline(), requests_.NextDeadline()});
+  if (next == timer_.at) return;
+  if (timer_.id != 0) executor_.Cancel(timer_.id);
+  timer_.at = next;
+  timer_.id = next.infinite() ? 0 : executor_.RunAt(next, turns_.Guarded([this] { OnTimer(); }));
+}
+
+void Store::Impl::OnTimer() {
+  timer_ = Timer();
+  const Instant now = executor_.Now();
+  while (Request* request = requests_.TakeOverdue(now)) OnDeadline(*request);
+  runner_.ExpireFetches(now);
+  memory_.ExpireWaits();
+  holds_.table().Expire(now);
+  runner_.ReportDue(now);
+}
+
+// -------------------------------------------------------------------------------------- memory
+
+bool Store::Impl::StillWants(const MemoryOwner& owner) const {
+  if (owner.request == 0) return pulls_.AwaitsMemory(owner.object, owner.token);
+  const Request* request = requests_.Find(owner.request);
+  return request != nullptr && request->stage == Request::Stage::kWaiting;
+}
+
+void Store::Impl::OnMemory(const MemoryOwner& owner, std::shared_ptr<MemoryBlock> block) {
+  if (Request* request = requests_.Find(owner.request); request != nullptr) {
+    puts_.OnMemory(*request, std::move(block));
+  } else {
+    runner_.OnMemory(owner, std::move(block));
+  }
+}
+
+void Store::Impl::OnNoMemory(const MemoryOwner& owner, const absl::Status& why) {
+  if (Request* request = requests_.Find(owner.request); request != nullptr) {
+    AnswerError(*request, why);
+  } else {
+    pulls_.OnMemory(owner.object, owner.token, why);
+  }
+}
+
+void Store::Impl::RequestEviction(Copy* copy) {
+  if (DefectActive(Defect::kEvictWithoutAsking)) {
+    copies_.Evict(copy);
+  } else {
+    reporter_.RequestEviction(*copy);
+  }
+}
+
+// ------------------------------------------------------------------------------------ requests
+
+void Store::Impl::HandOutAnswers() {
+  for (const RequestId id : requests_.TakeAnswers()) {
+    Request* request = requests_.Find(id);
+    if (request == nullptr) continue;
+    request->in_answers = false;
+    if (std::holds_alternative<GetPart>(request->part)) {
+      gets_.HandOut(id);
+      continue;
+    }
+    Task answer = std::move(request->answer);
+    shard_requests_.Leave(*request);
+    // A request can be answered while it still waits for memory, when its object is there by
+    // another way: its ticket must not hold up those behind it.
+    memory_.Forget(*request);
+    requests_.Erase(*request);
+    answer();
+  }
+}
+
+void Store::Impl::CancelRequest(Request& request) {
+  if (std::holds_alternative<GetPart>(request.part)) return gets_.Cancel(request);
+  turns_.Touch(request.object);
+  puts_.Cancel(request);
+  shard_requests_.Cancel(request);
+  memory_.Forget(request);
+  requests_.Erase(request);
+}
+
+void Store::Impl::OnDeadline(Request& request) {
+  turns_.Touch(request.object);
+  const auto* drain = std::get_if<DrainPart>(&request.part);
+  AnswerError(request, drain != nullptr ? shard_requests_.DrainOverdue(*drain)
+                                        : gets_.DeadlineStatus(request));
+}
+
+void Store::Impl::AnswerError(Request& request, const absl::Status& why) {
+  memory_.Forget(request);
+  if (std::holds_alternative<GetPart>(request.part)) {
+    gets_.Answer(request, why);
+  } else {
+    requests_.Fail(request, why);
+  }
+}
+
+// ---------------------------------------------------------------------------------- invariants
+
+absl::Status Store::Impl::CheckPins() const {
+  absl::flat_hash_map<const Copy*, uint32_t> pins;
+  for (const auto& [id, client] : requests_.clients()) {
+    for (const auto& [pin, held] : client->pins) ++pins[held.copy];
+  }
+  for (const auto& [id, writer] : puts_.writers()) ++pins[writer.copy];
+  for (const auto& [id, pull] : runner_.running()) ++pins[pull.copy];
+  uint64_t explained = 0;
+  for (const auto& [copy, count] : pins) {
+    explained += count;
+    if (count > copy->pins) {
+      return absl::InternalError(absl::StrCat("object ", copy->id.ShortHex(), ": ", count,
+                                              " holders, ", copy->pins, " pins"));
+    }
+  }
+  explained += static_cast<uint64_t>(peers_.active());
+  if (explained != table_.pins()) {
+    return absl::InternalError(
+        absl::StrCat(explained, " holders of copies, ", table_.pins(), " pins"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Store::Impl::CheckInvariants() const {
+  const std::vector<Copy*> copies = table_.Sorted();
+  for (const absl::Status& status :
+       {table_.CheckInvariants(), pulls_.CheckInvariants(), deleted_.CheckInvariants(),
+        requests_.CheckInvariants(), CheckPins(), gets_.CheckInvariants(),
+        holds_.CheckInvariants(copies), peers_.CheckInvariants(), memory_.CheckInvariants(),
+        puts_.CheckInvariants(), runner_.CheckInvariants()}) {
+    if (!status.ok()) return status;
+  }
+  for (const Copy* copy : copies) {
+    if (copy->state != CopyState::kComplete || copy->buffer->complete()) continue;
+    return absl::InternalError(
+        absl::StrCat("object ", copy->id.ShortHex(), ": called complete with bytes missing"));
+  }
+  return absl::OkStatus();
+}
+
+// ------------------------------------------------------------------------------ public methods
+
+using Turn = Turns::Turn;
+
+Store::Store(StoreOptions options, Executor& executor, SharedMemory& memory, ShardChannel& channel)
+    : impl_(std::make_unique<Impl>(std::move(options), executor, memory, channel)) {}
+
+Store::~Store() = default;
+
+void Store::SetDataPlane(net::DataPlane* data_plane) {
+  impl_->copies_.SetDataPlane(data_plane);
+  impl_->runner_.SetDataPlane(data_plane);
+}
+
+ClientId Store::OpenClient() { return impl_->requests_.OpenClient(); }
+
+void Store::CloseClient(ClientId id, bool clean) {
+  Turn turn(impl_->turns_);
+  Client* client = impl_->requests_.FindClient(id);
+  if (client == nullptr) return;
+  while (!client->requests.empty()) impl_->CancelRequest(*client->requests.front());
+  impl_->puts_.CloseClient(*client, clean);
+  impl_->gets_.CloseClient(*client, clean);
+  if (clean || !DefectActive(Defect::kDeadClientHolds)) impl_->holds_.table().CloseClient(id);
+  impl_->requests_.CloseClient(id);
+}
+
+void Store::Cancel(ClientId client, RequestId id) {
+  Turn turn(impl_->turns_);
+  Request* request = impl_->requests_.Find(id);
+  if (request != nullptr && request->client == client) impl_->CancelRequest(*request);
+}
+
+void Store::HandOutAnswers() {
+  if (!impl_->requests_.has_answers()) return;
+  Turn turn(impl_->turns_);
+  impl_->HandOutAnswers();
+}
+
+RequestId Store::Put(ClientId client, PutOptions options, std::string bytes, PutDone done) {
+  Turn turn(impl_->turns_);
+  return impl_->puts_.Put(client, std::move(options), std::move(bytes), std::move(done));
+}
+
+RequestId Store::Create(ClientId client, PutOptions options, uint64_t size, CreateDone done) {
+  Turn turn(impl_->turns_);
+  return impl_->puts_.Create(client, std::move(options), size, std::move(done));
+}
+
+absl::Status Store::Publish(ClientId client, WriterId writer, uint64_t n) {
+  Turn turn(impl_->turns_);
+  return impl_->puts_.Publish(client, writer, n);
+}
+
+void Store::Seal(ClientId client, WriterId writer, bool wait_for_adoption, PutDone done) {
+  Turn turn(impl_->turns_);
+  impl_->puts_.Seal(client, writer, wait_for_adoption, std::move(done));
+}
+
+absl::Status Store::Abort(ClientId client, WriterId writer) {
+  Turn turn(impl_->turns_);
+  return impl_->puts_.Abort(client, writer);
+}
+
+void Store::AnnounceAgain(const ObjectId& id, const Generation& generation,
+                          const Generation& version) {
+  Turn turn(impl_->turns_);
+  impl_->puts_.AnnounceAgain(id, generation, version);
+}
+
+RequestId Store::Get(ClientId client, GetOptions options, GetEvents events) {
+  Turn turn(impl_->turns_);
+  return impl_->gets_.Get(client, std::move(options), std::move(events));
+}
+
+absl::StatusOr<View> Store::PinCopy(ClientId client, const ObjectId& id,
+                                    const Generation& generation) {
+  Turn turn(impl_->turns_);
+  return impl_->gets_.PinCopy(client, id, generation);
+}
+
+absl::Status Store::Release(ClientId client, PinId pin, bool recycle) {
+  Turn turn(impl_->turns_);
+  return impl_->gets_.Release(client, pin, recycle);
+}
+
+absl::Status Store::Hold(ClientId client, absl::Span<const ObjectId> ids) {
+  Turn turn(impl_->turns_);
+  return impl_->holds_.Hold(client, ids);
+}
+
+void Store::Unhold(ClientId client, absl::Span<const ObjectId> ids) {
+  Turn turn(impl_->turns_);
+  impl_->holds_.table().Release(client, ids);
+}
+
+void Store::UnholdAll(ClientId client) {
+  Turn turn(impl_->turns_);
+  impl_->holds_.table().CloseClient(client);
+}
+
+bool Store::Holds(ClientId client, const ObjectId& id) const {
+  return impl_->holds_.table().Holds(client, id);
+}
+
+void Store::Transit(const ObjectId& id, uint64_t number) {
+  Turn turn(impl_->turns_);
+  impl_->holds_.Transit(id, number);
+}
+
+absl::Status Store::Claim(ClientId client, const ObjectId& id, const TransitMark& from) {
+  Turn turn(impl_->turns_);
+  return impl_->holds_.Claim(client, id, from);
+}
+
+RequestId Store::ReserveScratch(ClientId client, const ObjectId& purpose, uint64_t bytes,
+                                Instant deadline, ReserveDone done) {
+  Turn turn(impl_->turns_);
+  return impl_->memory_.Reserve(client, purpose, bytes, deadline, std::move(done));
+}
+
+uint64_t Store::CountedBytes(uint64_t size, const PutOptions& options) const {
+  return size + impl_->copies_.RecordBytes(TraitsOf(options));
+}
+
+void Store::AllocateScratch(const std::shared_ptr<Reservation>& from, uint64_t bytes,
+                            ScratchDone done) {
+  Turn turn(impl_->turns_);
+  impl_->memory_.AllocateScratch(*from, bytes, std::move(done));
+}
+
+void Store::Delete(ClientId client, const ObjectId& id, Instant deadline, StatusDone done) {
+  Turn turn(impl_->turns_);
+  impl_->shard_requests_.Start(client, id, deadline, DeletePart{std::move(done)});
+}
+
+void Store::Keep(ClientId client, const ObjectId& id, Instant deadline, StatusDone done) {
+  Turn turn(impl_->turns_);
+  impl_->shard_requests_.Start(client, id, deadline, KeepPart{std::move(done)});
+}
+
+void Store::Stat(ClientId client, const ObjectId& id, Instant deadline, StatDone done,
+                 std::vector<std::string> nodes) {
+  Turn turn(impl_->turns_);
+  impl_->shard_requests_.Start(client, id, deadline, StatPart{std::move(nodes), std::move(done)});
+}
+
+void Store::Prefetch(ClientId client, const ObjectId& id, std::vector<std::string> nodes,
+                     Instant deadline, NodesDone done) {
+  Turn turn(impl_->turns_);
+  impl_->shard_requests_.Start(client, id, deadline,
+                               PrefetchPart{std::move(nodes), std::move(done)});
+}
+
+RequestId Store::Broadcast(ClientId client, const ObjectId& id, BroadcastOptions options,
+                           Instant deadline, NodesDone done) {
+  Turn turn(impl_->turns_);
+  return impl_->shard_requests_.Start(client, id, deadline,
+                                      BroadcastPart{std::move(options), std::move(done)});
+}
+
+void Store::Drain(Instant deadline, StatusDone done) {
+  Turn turn(impl_->turns_);
+  impl_->shard_requests_.StartDrain(deadline, std::move(done));
+}
+
+bool Store::ContainsLocally(const ObjectId& id) const {
+  return impl_->table_.Complete(id) != nullptr;
+}
+
+absl::StatusOr<net::ServeGrant> Store::Serve(const net::ServeRequest& request) {
+  Turn turn(impl_->turns_);
+  return impl_->peers_.Serve(request);
+}
+
+void Store::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply reply) {
+  Turn turn(impl_->turns_);
+  impl_->peers_.Serve(request, std::move(reply));
+}
+
+StoreStats Store::stats() const {
+  StoreStats stats;
+  stats.capacity_bytes = impl_->table_.capacity_bytes();
+  stats.used_bytes = impl_->table_.used_bytes();
+  stats.pinned_bytes = impl_->table_.pinned_bytes();
+  stats.objects = impl_->table_.objects();
+  stats.clients = impl_->requests_.clients().size();
+  for (const auto& [id, client] : impl_->requests_.clients()) stats.pins += client->pins.size();
+  stats.waiting_gets = impl_->gets_.open();
+  stats.waiting_for_memory = impl_->memory_.waiting();
+  stats.evictions = impl_->copies_.evictions();
+  stats.pulls_started = impl_->runner_.started();
+  stats.pulls_failed = impl_->runner_.failed();
+  stats.conflicts = impl_->puts_.conflicts();
+  const HoldTable& holds = impl_->holds_.table();
+  stats.held = holds.ids();
+  stats.transits = holds.transits();
+  stats.unclaimed = holds.unclaimed();
+  stats.cut_short = holds.cut_short();
+  return stats;
+}
+
+absl::Status Store::CheckInvariants() const { return impl_->CheckInvariants(); }
+
+std::vector<Store::CopyInfo> Store::Copies() const {
+  std::vector<CopyInfo> copies;
+  for (const Copy* copy : impl_->table_.Sorted()) {
+    copies.push_back({copy->id,
+                      copy->generation,
+                      copy->size_bytes,
+                      copy->counted_bytes(),
+                      copy->state == CopyState::kComplete,
+                      copy->primary,
+                      copy->buffer->bytes_present(),
+                      copy->buffer,
+                      {}});
+    const v1::StickyMark* sticky = impl_->stickies_.Find(copy->id, copy->generation);
+    if (sticky != nullptr) copies.back().sticky = *sticky;
+  }
+  return copies;
+}
+
+}  // namespace phalanx::object_store

@@ -1,0 +1,136 @@
+#include "src/object_store/store/store_registrant.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "src/common/defects.h"
+#include "src/directory/core/validate.h"
+#include "src/object_store/objects/subject.h"
+
+namespace phalanx::object_store {
+
+StoreRegistrant::StoreRegistrant(size_t entries_per_turn, Turns& turns, RequestTable& requests,
+                                 ObjectTable& table, PullManager& pulls, GetRequests& gets,
+                                 LocalCopies& copies, HoldReporter& holds, CopyReporter& reporter,
+                                 ShardRequests& shard_requests, PullRunner& runner,
+                                 DeletedGenerations& deleted, StickyMarks& stickies,
+                                 ShardChannel& channel)
+    : entries_per_turn_(entries_per_turn),
+      turns_(turns),
+      requests_(requests),
+      table_(table),
+      pulls_(pulls),
+      gets_(gets),
+      copies_(copies),
+      holds_(holds),
+      reporter_(reporter),
+      shard_requests_(shard_requests),
+      runner_(runner),
+      deleted_(deleted),
+      stickies_(stickies),
+      channel_(channel) {
+  channel_.AddRegistrant(this);
+}
+
+StoreRegistrant::~StoreRegistrant() { channel_.RemoveRegistrant(this); }
+
+void StoreRegistrant::FillBegin(int shard, v1::RegisterBegin* begin) {
+  begin->set_sticky_stamp(stickies_.LastStamp(shard));
+}
+
+std::vector<v1::NodeMessage> StoreRegistrant::BeginSession(int shard) {
+  runner_.BeginSession();
+  requests_.NewNumber();
+  Registration& registration = registrations_[shard] = Registration();
+  const auto here = [this, shard](const ObjectId& id) { return channel_.ShardOf(id) == shard; };
+  registration.holds = holds_.table().TellAgain(here);
+  if (DefectActive(Defect::kHoldsForgottenAtRestart)) registration.holds.clear();
+  gets_.ForgetLostOf(here);
+  std::vector<const Copy*> asked;
+  for (Copy* copy : table_.Sorted()) {
+    if (channel_.ShardOf(copy->id) != shard) continue;
+    registration.copies.emplace_back(copy->id, copy->generation);
+    if (copy->eviction == Copy::Eviction::kAsked) asked.push_back(copy);
+  }
+  registration.wants = pulls_.Register(shard, channel_.num_shards());
+  if (DefectActive(Defect::kTombstoneForgottenAtRestart)) deleted_.ForgetOrder();
+  for (const auto& tombstone : deleted_.by_age()) {
+    if (channel_.ShardOf(tombstone.first) == shard) registration.tombstones.push_back(tombstone);
+  }
+  // What the old session had not answered is asked again.
+  for (const Copy* copy : asked) reporter_.RequestEviction(*copy);
+  shard_requests_.SendAgain(shard);
+  if (DefectActive(Defect::kPinDroppedOnReconnect)) DropPins(shard);
+  return {};
+}
+
+bool StoreRegistrant::RegisterSome(int shard) {
+  const auto found = registrations_.find(shard);
+  if (found == registrations_.end()) return true;
+  Registration& r = found->second;
+  size_t left = entries_per_turn_;
+  left -= RegisterHolds(shard, r, left);
+  for (; left > 0 && r.next_copy < r.copies.size(); --left) {
+    const auto& [id, generation] = r.copies[r.next_copy++];
+    if (Copy* copy = table_.Find(id, generation)) RegisterCopy(shard, copy);
+  }
+  for (; left > 0 && r.next_want < r.wants.size(); --left) {
+    v1::NodeMessage message;
+    *message.mutable_register_want() = std::move(r.wants[r.next_want++]);
+    channel_.Register(shard, std::move(message));
+  }
+  for (; left > 0 && r.next_tombstone < r.tombstones.size(); --left) {
+    const auto& [id, generation] = r.tombstones[r.next_tombstone++];
+    v1::NodeMessage message;
+    SetSubject(id, generation, message.mutable_register_tombstone());
+    channel_.Register(shard, std::move(message));
+  }
+  const bool done = r.next_hold == r.holds.size() && r.next_copy == r.copies.size() &&
+                    r.next_want == r.wants.size() && r.next_tombstone == r.tombstones.size();
+  if (done) registrations_.erase(found);
+  return done;
+}
+
+size_t StoreRegistrant::RegisterHolds(int shard, Registration& r, size_t most) {
+  most = std::min({most, r.holds.size() - r.next_hold, kMaxReferences});
+  if (most == 0) return 0;
+  v1::NodeMessage message;
+  std::string* ids = message.mutable_register_holds()->mutable_object_ids();
+  for (size_t i = 0; i < most; ++i) {
+    ids->append(r.holds[r.next_hold++].binary().data(), ObjectId::kSize);
+  }
+  channel_.Register(shard, std::move(message));
+  return most;
+}
+
+void StoreRegistrant::RegisterCopy(int shard, Copy* copy) {
+  if (DefectActive(Defect::kFencedDropsSoleCopy) && copy->state == CopyState::kComplete) {
+    turns_.Touch(copy->id);
+    copies_.Drop(copy, absl::AbortedError("fenced"));
+    return;
+  }
+  v1::NodeMessage message;
+  v1::RegisterCopy* out = message.mutable_register_copy();
+  *out = CopyReporter::Registration(*copy);
+  const v1::StickyMark* sticky = stickies_.Find(copy->id, copy->generation);
+  if (sticky != nullptr && !DefectActive(Defect::kStickyForgottenAtRestart)) {
+    *out->mutable_sticky() = *sticky;
+  }
+  const std::optional<NodeKey> sender = pulls_.RunningSender(copy->id, copy->generation);
+  if (sender) directory::ToProto(*sender, out->mutable_sender());
+  channel_.Register(shard, std::move(message));
+}
+
+void StoreRegistrant::DropPins(int shard) {
+  for (auto& [id, client] : requests_.clients()) {
+    for (auto it = client->pins.begin(); it != client->pins.end();) {
+      const auto pin = it++;
+      if (channel_.ShardOf(pin->second.copy->id) == shard && pin->second.streaming == 0) {
+        gets_.Unpin(*client, pin->first, /*recycle=*/true);
+      }
+    }
+  }
+}
+
+}  // namespace phalanx::object_store

@@ -1,0 +1,115 @@
+#include "src/sim/workloads/client_simulation.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace phalanx::sim {
+namespace {
+
+constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
+
+}  // namespace
+
+SimulationResult ClientSimulation::Run() {
+  Storm();
+  Calm();
+  Farewell();
+  SimulationResult result = ResultOf(cluster_);
+  Fill(result);
+  return result;
+}
+
+// ---- phases
+
+void ClientSimulation::Storm() {
+  cluster_.journal().Note("---- storm");
+  running_ = true;
+  Begin();
+  for (int n = 0; n < cluster_.num_nodes(); ++n) Later(n);
+  faults_.Start();
+  RunFor(world_.storm);
+  running_ = false;
+}
+
+void ClientSimulation::Calm() {
+  if (failed()) return;
+  cluster_.journal().Note("---- calm");
+  // A leaving node drains on its own time, after Stop has repaired everything else.
+  faults_.Stop();
+  Await("for nodes to leave", [this] {
+    return faults_.SomebodyLeaves() ? absl::UnavailableError("a node is about to leave")
+                                    : absl::OkStatus();
+  });
+  ComeToRest();
+}
+
+void ClientSimulation::Farewell() {
+  if (failed()) return;
+  cluster_.journal().Note("---- farewell");
+  Leave();
+  Await("to be empty", [this] { return Empty(); });
+}
+
+// ---- steps
+
+void ClientSimulation::RunFor(absl::Duration time) {
+  const Instant end = now() + time;
+  uint64_t events = 0;
+  cluster_.scheduler().RunUntil(
+      [&] {
+        if (++events % static_cast<uint64_t>(settings_.sample_every) == 0) Sample();
+        return failed();
+      },
+      time);
+  // No event is left before the end, so the clock is moved there.
+  if (!failed() && now() < end) cluster_.scheduler().RunFor(end - now());
+}
+
+void ClientSimulation::Sample() {
+  for (int s = 0; s < cluster_.num_shards(); ++s) {
+    if (cluster_.shard(s) == nullptr) continue;
+    cluster_.journal().Violation(SimCluster::ShardName(s),
+                                 cluster_.shard(s)->core().CheckInvariants());
+  }
+  for (int n = 0; n < cluster_.num_nodes(); ++n) {
+    if (cluster_.node(n) == nullptr) continue;
+    cluster_.journal().Violation(SimCluster::NodeName(n), cluster_.store(n)->CheckInvariants());
+    cluster_.journal().Violation(SimCluster::NodeName(n),
+                                 cluster_.node(n)->reducer().CheckInvariants());
+  }
+  LookAround();
+}
+
+void ClientSimulation::Await(absl::string_view what, absl::FunctionRef<absl::Status()> condition) {
+  absl::Status last;
+  const Instant end = now() + settings_.settle_within;
+  while (!failed()) {
+    last = condition();
+    if (last.ok()) return;
+    if (now() >= end) break;
+    // Not after every event: the conditions read the state of the whole cluster.
+    RunFor(kAskEvery);
+  }
+  if (failed()) return;
+  cluster_.journal().Violation(absl::StrCat("took longer than ",
+                                            absl::FormatDuration(settings_.settle_within), " ",
+                                            what, ": ", last.message()));
+}
+
+void ClientSimulation::OnNode(int n, std::function<void(int)> task) {
+  // A stalled node would run all posted tasks at once when it resumes.
+  if (n < 0 || cluster_.node(n) == nullptr || cluster_.node_stalled(n)) return;
+  cluster_.OnNode(n, [n, task = std::move(task)] { task(n); });
+}
+
+void ClientSimulation::Later(int n) {
+  cluster_.scheduler().After(settings_.mean_pause * -std::log(1.0 - random_.Unit()), [this, n] {
+    if (!running_) return;
+    OnNode(n, [this](int node) { Act(node); });
+    Later(n);
+  });
+}
+
+}  // namespace phalanx::sim
