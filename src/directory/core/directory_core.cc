@@ -22,6 +22,7 @@ void DirectoryCore::NodeUp(const v1::NodeInfo& node, Instant now) {
 void DirectoryCore::NodeDown(const NodeKey& node, Instant now) {
   impl_->context.now = now;
   impl_->NodeDown(node);
+  // The node may be the last one whose registration the end of learning waited for.
   impl_->EndLearningIfDue();
   impl_->DrainPendingWork();
 }
@@ -94,9 +95,13 @@ DirectoryCore::Impl::Impl(const DirectoryOptions& options, Instant start, Random
       holds({context, nodes, outbox, gate, hold_sets, tombstones, objects, reductions, requests}),
       report({context, nodes, hold_sets, tombstones, inline_cache, placement_table, objects, pulls,
               reductions}) {
+  // Last: the table refers to the components above it, which are constructed after it.
   listeners = {&pulls, &reductions, &drains, &placements};
 }
 
+// A reduction that ends releases its sources, and an object that is freed can be the source of
+// another reduction: the two take turns until neither has work. Placements and drains follow,
+// because they report what the turn has left.
 void DirectoryCore::Impl::DrainPendingWork() {
   do {
     reductions.RunPending();
@@ -107,6 +112,7 @@ void DirectoryCore::Impl::DrainPendingWork() {
 
 void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info) {
   const NodeKey key = FromProto(info.key());
+  // A process that ended took its memory along, so the copies of that incarnation are gone.
   if (const NodeKey other_life = nodes.OtherLife(key); other_life.valid()) NodeDown(other_life);
   reductions.NodeRestarted(key);
   const auto [node, added] = nodes.Open(key);
@@ -123,18 +129,26 @@ void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info) {
   node.connected = true;
   node.registering = true;
   node.last_heard = context.now;
+  // For a returning node this also ends the lease of its holds: the registration decides about
+  // them.
   hold_sets.SessionBegins(key);
+  // Other shards can have named this node as a source's holder before it had a session here.
   if (added) reductions.NodeAdded();
 }
 
 void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
+  // First, so that no component plans for the node while the others settle its objects.
   Node* node = nodes.BeginRemove(key);
   if (node == nullptr) return;
+  // The holds outlive the session by a lease: a node that only lost its connection still has
+  // clients, and what they hold must not be freed meanwhile.
   hold_sets.SessionEnds(key, context.now + context.options.lease);
   drains.NodeDown(key);
   tombstones.NodeDown(key);
+  // Before the copies go: a committed result is not lost while this node may come back with it.
   reductions.NodeLeaves(key);
   objects.NodeDown(*node);
+  // After the copies: the plan moves the node's folds to the other holders of their sources.
   reductions.NodeDown(key);
   placement_table.NodeDown(key);
   nodes.EndRemove();
@@ -147,6 +161,7 @@ void DirectoryCore::Impl::NodeConnected(const NodeKey& key, bool connected) {
   node->last_heard = context.now;
   objects.SetConnected(*node, connected);
   if (!connected) return;
+  // The node may be the one with room for an object that no other node could take.
   drains.RetryAll();
   reductions.NodeConnected();
 }
@@ -211,6 +226,7 @@ absl::string_view ObjectIdOf(const v1::NodeMessage& message) {
 
 absl::Status DirectoryCore::Impl::OnMessage(const NodeKey& key, const v1::NodeMessage& message) {
   Node* node = nodes.Find(key);
+  // The session ended before its message was handled.
   if (node == nullptr) {
     ++context.counters.late_messages;
     return absl::OkStatus();
@@ -218,6 +234,7 @@ absl::Status DirectoryCore::Impl::OnMessage(const NodeKey& key, const v1::NodeMe
   node->last_heard = context.now;
   const absl::Status status = Handle(*node, message);
   if (status.ok()) return status;
+  // The id itself can be what is wrong with the message.
   const auto id = ParseObjectId(ObjectIdOf(message));
   return absl::Status(status.code(),
                       absl::StrCat("node ", node->info.name(),
@@ -227,6 +244,7 @@ absl::Status DirectoryCore::Impl::OnMessage(const NodeKey& key, const v1::NodeMe
 absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& message) {
   switch (message.kind_case()) {
     case v1::NodeMessage::kAnnounceCreate:
+      // Only folds name a version: the reduction decides whether it is still the current one.
       if (message.announce_create().has_version()) {
         return reductions.OnCreate(node, message.announce_create());
       }
@@ -288,7 +306,10 @@ absl::Status DirectoryCore::Impl::HandleRegistration(Node& node, const v1::NodeM
     case v1::NodeMessage::kRegisterBegin: {
       const v1::RegisterBegin& m = message.register_begin();
       node.registering = true;
+      // A node that had a session with this shard before proves that the shard had an earlier life,
+      // and so that adopted generations can still be registered.
       if (m.had_session()) gate.NoteEarlierLife();
+      // A stamp beyond the bound would leave no greater ones for this shard to mint.
       if (m.sticky_stamp() <= kMaxPolicyStamp) placement_table.NoteStamp(m.sticky_stamp());
       return absl::OkStatus();
     }
@@ -313,11 +334,13 @@ absl::Status DirectoryCore::Impl::HandleRegistration(Node& node, const v1::NodeM
 absl::Status DirectoryCore::Impl::OnRegisterCopy(Node& node, const v1::RegisterCopy& m) {
   bool adopted = false;
   const absl::Status status = objects.OnRegisterCopy(node, m, &adopted);
+  // A request that waited because the object was unknown need not wait for the end of learning.
   if (adopted) AnswerDeferred(*ParseObjectId(m.object_id()));
   return status;
 }
 
 void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
+  // First: the calls below plan for the node, which they skip while it registers.
   node.registering = false;
   hold_sets.Registered(node.key);
   tombstones.SessionRegistered(node.key, node.session);
@@ -328,6 +351,7 @@ void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
   EndLearningIfDue();
 }
 
+// Learning first: it may end in this turn, and the steps below decide from absence only after it.
 void DirectoryCore::Impl::Tick() {
   EndLearningIfDue();
   hold_sets.Expire(context.now);
@@ -362,6 +386,9 @@ void DirectoryCore::Impl::EndLearningIfDue() {
   if (gate.Due(registering)) EndLearning();
 }
 
+// The order matters. Deleted reductions are refused before a plan can begin from them, generations
+// are adopted before requests are answered from absence, and reductions come last, because they
+// decide from the sources that are left.
 void DirectoryCore::Impl::EndLearning() {
   reductions.BeforeLearningEnds();
   gate.Open();

@@ -45,12 +45,14 @@ const Node* NodeTable::Find(const NodeKey& key) const {
 }
 
 NodeKey NodeTable::OtherLife(const NodeKey& key) const {
+  // At most one other incarnation has a session: NodeUp ends it.
   const auto other = nodes_.lower_bound(NodeKey{key.node, 0});
   const bool same_node = other != nodes_.end() && other->first.node == key.node;
   return same_node && other->first != key ? other->first : NodeKey();
 }
 
 std::string NodeTable::NameOf(const NodeKey& key) const {
+  // The reason of a loss names the node that goes down in this very turn.
   if (being_removed_ != nullptr && being_removed_->key == key) return being_removed_->info.name();
   const Node* node = Find(key);
   return node != nullptr ? node->info.name() : key.ToString();
@@ -60,6 +62,7 @@ std::vector<Node*> NodeTable::Named(absl::btree_set<absl::string_view>& names) c
   const bool all_nodes = names.erase("*") != 0;
   std::vector<Node*> named;
   for (const auto& [key, node] : nodes_) {
+    // Also with "*": what is left in `names` afterwards are names that no node has.
     const bool found = names.erase(node->info.name()) != 0;
     if (found || all_nodes) named.push_back(node.get());
   }

@@ -60,6 +60,7 @@ void Outbox::SendKept(const NodeKey& to, const ObjectId& id, const Generation& g
   SetSubject(*Send(to).mutable_kept(), id, generation);
 }
 
+// Inline bytes count per turn, which ends when the shard takes the messages.
 std::vector<Outgoing> Outbox::Take() {
   inline_bytes_ = 0;
   return std::exchange(messages_, {});

@@ -23,6 +23,7 @@ size_t BytesOf(const v1::BroadcastRequest& request) {
   return BytesOf(request.nodes()) + BytesOf(request.mark().nodes());
 }
 
+// The one more is for the request itself, so that requests without sources are bounded, too.
 size_t SizeOf(const v1::ExtendRequest& request) {
   return 1 + static_cast<size_t>(request.source_ids_size());
 }
@@ -32,12 +33,14 @@ size_t SizeOf(const v1::ExtendRequest& request) {
 RecoveryGate::RecoveryGate(const CoreContext& context)
     : context_(context),
       learning_(!context.options.first_life),
+      // Either end gives up a silent stream after a lease, so a node can take that long to return.
       learn_until_(context.start + context.options.lease) {}
 
 void RecoveryGate::ExtendTo(Instant until) { learn_until_ = std::max(learn_until_, until); }
 
 bool RecoveryGate::Due(bool registering) const {
   if (!learning_ || context_.now < learn_until_) return false;
+  // A generation that was adopted before may be in the part that has not arrived yet.
   return !registering || context_.now >= learn_until_ + kMaxLearningLeases * context_.options.lease;
 }
 
@@ -50,6 +53,7 @@ Instant RecoveryGate::NextDeadline() const {
 bool RecoveryGate::Defer(const ObjectId& id, DeferredRequest request) {
   if (num_requests_ >= context_.options.max_deferred) return false;
   const size_t bytes = BytesOf(request.names);
+  // As a difference, which cannot wrap around: the bytes come from the network.
   if (bytes > context_.options.max_deferred_name_bytes - name_bytes_) return false;
   name_bytes_ += bytes;
   requests_[id].push_back(std::move(request));
@@ -80,6 +84,8 @@ std::string RecoveryGate::FullMessage(const ObjectId& id) const {
 }
 
 void RecoveryGate::CancelBroadcast(const NodeKey& node, uint64_t request_id) {
+  // Marked, not erased: what a sticky request makes of the policy stays, although its requester has
+  // left.
   for (DeferredBroadcast& deferred : broadcasts_) {
     const bool same = deferred.node == node && deferred.request.request_id() == request_id;
     deferred.cancelled = deferred.cancelled || same;

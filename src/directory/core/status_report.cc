@@ -66,6 +66,7 @@ void StatusReport::DescribeCopy(const Object& object, const NodeKey& key, const 
   if (object.tree != nullptr) {
     if (const auto* member = object.tree->Find(key)) out->set_receivers(member->receivers);
   }
+  // A copy that was created here, or arrived inline, was never pulled.
   if (copy.pull == nullptr) return;
   const PullRecord& pull = *copy.pull;
   ToProto(pull.sender, out->mutable_sender());
@@ -84,6 +85,7 @@ absl::Status StatusReport::Describe(const ObjectId& id, Instant now,
   const Object* const found = parts_.objects.Find(id);
   const Tombstone* tombstone = parts_.tombstones.FindDeleted(id);
   const bool live = found != nullptr && found->adopted();
+  // An object that exists only because nodes wait for it does not hide the deletion.
   if (!live && tombstone != nullptr) {
     Summarize(id, *tombstone, out->mutable_summary());
     return absl::OkStatus();
@@ -92,6 +94,7 @@ absl::Status StatusReport::Describe(const ObjectId& id, Instant now,
   if (reduction != nullptr) {
     DescribeReduction(*reduction, parts_.nodes, now, out->mutable_reduction());
   }
+  // The target exists only when the root announces it.
   if (found == nullptr && reduction != nullptr) {
     out->mutable_summary()->set_object_id(id.binary().data(), ObjectId::kSize);
     out->mutable_summary()->set_reducing(true);
@@ -102,6 +105,7 @@ absl::Status StatusReport::Describe(const ObjectId& id, Instant now,
   }
   const Object& object = *found;
   Summarize(object, out->mutable_summary());
+  // Bounded by bytes, not by entries: names and labels have any length.
   size_t bytes = 0;
   for (const auto& [key, copy] : object.copies) {
     if (bytes >= kMaxDescribedBytes) break;
@@ -147,6 +151,8 @@ absl::Status StatusReport::List(const v1::ListObjectsRequest& request,
     const bool buried_first =
         object == objects.end() || (buried != tombstones.end() && *buried < object->first);
     const ObjectId& id = buried_first ? *buried : object->first;
+    // Also for an id that is not listed: the next page continues behind it, or it would be examined
+    // again.
     out->set_listed_to(id.binary().data(), ObjectId::kSize);
     const Tombstone* tombstone = buried_first ? parts_.tombstones.FindDeleted(id) : nullptr;
     if (!buried_first) {
@@ -183,6 +189,7 @@ void StatusReport::FillStatus(Instant now, v1::GetStatusResponse* out) const {
   FillCounters(*out->mutable_counters());
 }
 
+// The names are part of the metrics and of what the tools print.
 void StatusReport::FillCounters(google::protobuf::Map<std::string, uint64_t>& counters) const {
   counters["creates"] = parts_.context.counters.creates;
   counters["adopted"] = parts_.context.counters.adopted;

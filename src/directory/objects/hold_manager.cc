@@ -13,6 +13,7 @@ namespace phalanx::directory {
 absl::Status HoldManager::OnRegisterHolds(Node& node, const v1::RegisterHolds& m) {
   PHALANX_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids,
                            ParseObjectIds("object_ids", m.object_ids()));
+  // Ids without an object count, too: a node may hold an id before it is put.
   for (const ObjectId& id : ids) parts_.holds.Hold(node.key, id);
   return absl::OkStatus();
 }
@@ -47,6 +48,8 @@ absl::Status HoldManager::OnClaim(Node& node, const v1::Claim& m) {
 
 absl::Status HoldManager::OnKeep(Node& node, const v1::KeepRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  // A shard that has just started may not know the object yet: NotFound would let it be freed
+  // later.
   if (!parts_.objects.MustLearnAbout(id)) {
     AnswerKeep(id, node.key, m.request_id());
   } else if (!parts_.gate.Defer(
@@ -76,6 +79,8 @@ void HoldManager::AnswerKeep(const ObjectId& id, const NodeKey& node, uint64_t r
 }
 
 bool HoldManager::MayFree(const Object& object) const {
+  // Each condition stands for a holder that the shard may not know of: nodes that have not
+  // registered, holds beyond the limit, a reduction's other watch proxy, and reductions themselves.
   return parts_.objects.Unreferenced(object) && !parts_.gate.learning() &&
          parts_.holds.complete() && object.gc_grace_until <= parts_.context.now &&
          !parts_.reductions.Watches(object.id) && !parts_.reductions.IsReducing(object.id);
@@ -85,6 +90,7 @@ bool HoldManager::FreeUnreferenced() {
   ReviewUnreferenced();
   // An id without a hold is not necessarily unreferenced: MayFree decides.
   for (const ObjectId& id : parts_.holds.TakeUnheld()) parts_.objects.NoteUnreferenced(id);
+  // Taken first: freeing one object can make others unreferenced, which are for the next call.
   const absl::btree_set<ObjectId> unreferenced = parts_.objects.TakeUnreferenced();
   if (unreferenced.empty()) return false;
   for (const ObjectId& id : unreferenced) {

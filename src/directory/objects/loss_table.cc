@@ -23,6 +23,7 @@ void LossTable::Add(const ObjectId& id, const Generation& generation,
   ++context_.counters.lost;
   at->second.generation = generation;
   at->second.reason = absl::StrCat("no complete copy is left; the last was on node ", last_holder);
+  // Bounded by age: a Get of an id that was lost long ago waits, like one of an id never put.
   at->second.order = context_.NewOrder();
   by_age_[at->second.order] = id;
   // A copy of the id: Erase ends the entry that it is in.

@@ -8,6 +8,7 @@ std::pair<Copy&, bool> CopyMap::Add(const NodeKey& node) {
 }
 
 void CopyMap::SetState(Copy& copy, CopyState state) {
+  // The counts make "is any copy complete" cheap, which nearly every message about the object asks.
   complete_ -= copy.complete() ? 1 : 0;
   writing_ -= copy.writing() ? 1 : 0;
   copy.state_ = state;
@@ -31,6 +32,7 @@ bool Object::HasOtherCompleteCopy(const NodeTable& nodes, const NodeKey& except)
   for (const auto& [key, copy] : copies) {
     if (copy.state() != CopyState::kComplete || copy.stale || key == except) continue;
     const Node* node = nodes.Find(key);
+    // A disconnected node may be dead, and a draining one will be gone.
     if (node != nullptr && node->connected && !node->draining) return true;
   }
   return false;
@@ -40,6 +42,7 @@ Node* Object::FindUnconfirmed(NodeTable& nodes, const NodeKey& except) const {
   for (const auto& [key, copy] : copies) {
     if (!copy.unconfirmed() || copy.stale || key == except) continue;
     Node* node = nodes.Find(key);
+    // A node that registers will confirm the copy, or leave it out, without being asked.
     if (node != nullptr && node->connected && !node->draining && !node->registering) return node;
   }
   return nullptr;

@@ -41,6 +41,7 @@ void ObjectTable::RemoveStale(Node& node) {
       return standby.node == node.key && standby.stale;
     });
     if (!stale && erased == 0) continue;
+    // The session has registered all that its node has, so the node does not have this.
     if (stale) RemoveCopy(*object, node.key);
     UnlinkNodeIfUnused(node.key, *object);
     Reevaluate(*object);
@@ -50,8 +51,11 @@ void ObjectTable::RemoveStale(Node& node) {
 absl::Status ObjectTable::OnRegisterCopy(Node& node, const v1::RegisterCopy& m, bool* adopted) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   PHALANX_ASSIGN_OR_RETURN(const Registration r, ParseRegistration(node, m));
+  // Only a shard's verdict makes a node call a generation adopted.
   if (r.adopted) gate_.NoteEarlierLife();
   if (Tombstone* tombstone = tombstones_.FindRefusing(id, r.generation)) {
+    // The tombstone stays until this node, which was out of reach when the object was deleted, has
+    // dropped its copy.
     tombstones_.AwaitConfirm(*tombstone, id, r.generation, node.key, node.session);
     outbox_.SendVerdict(node.key, id, r.generation, v1::Verdict::DELETED);
     return absl::OkStatus();
@@ -77,6 +81,7 @@ absl::Status ObjectTable::OnRegisterCopy(Node& node, const v1::RegisterCopy& m, 
 
 bool ObjectTable::AdoptRegistered(Object& object, const Registration& r) {
   if (object.adopted()) return false;
+  // A generation that was lost was sealed: if this copy goes, too, it is lost again and not void.
   object.phase_ =
       losses_.Contains(object.id, r.generation) ? ObjectPhase::kSealed : ObjectPhase::kWriting;
   object.generation = r.generation;
@@ -84,6 +89,7 @@ bool ObjectTable::AdoptRegistered(Object& object, const Registration& r) {
   // Before the loss is forgotten: it has the policy that is restored.
   listeners_.placements->OnReturned(object);
   losses_.Erase(object.id);
+  // Reports of pulls that were planned before the loss do not count for the returned generation.
   object.first_plan = context_.NewPlan();
   tombstones_.Revive(object.id);
   return true;
@@ -94,6 +100,7 @@ void ObjectTable::RegisterAdopted(Object& object, Node& node, const Registration
   const bool returned = AdoptRegistered(object, r);
   // A node knows the generation as adopted: it was not adopted from absence.
   if (r.adopted) object.tentative = false;
+  // If two nodes differ, the one that received Kept wins: ownership ends and never begins again.
   if (!r.info.owned) ClearOwned(object);
   standbys_.Absorb(object);
   Copy& copy = AddCopy(object, node);
@@ -108,6 +115,8 @@ void ObjectTable::RegisterAdopted(Object& object, Node& node, const Registration
   EndFinalReport(object, node.key);
   // Its pull may have completed since, and the report may be on its way.
   if (!r.complete && object.copies.complete() == 0) AwaitFinalReports(object);
+  // The node waits for a verdict of its Put. Like any other one it is held back while an older
+  // adopted generation can still be registered.
   if (!r.adopted && object.tentative) {
     object.verdict_held = true;
   } else if (!r.adopted) {
@@ -127,6 +136,7 @@ void ObjectTable::UpdateCopy(Object& object, Node& node, Copy& copy, const Regis
   copy.registered = true;
   copy.primary = r.primary;
   copy.registered_stamp = r.policy.stamp;
+  // A registered copy is one that the node has, whatever it knew of the Deliver.
   ConfirmCopy(object, copy);
   if (!copy.complete()) {
     object.copies.SetState(copy, r.writing ? CopyState::kWriting : CopyState::kReceiving);
@@ -141,6 +151,7 @@ void ObjectTable::UpdateCopy(Object& object, Node& node, Copy& copy, const Regis
     copy.pull->plan = 0;
     copy.pull->started = context_.now;
   }
+  // A node that names no sender pulls nothing: no report of it is on its way.
   if (copy.pull != nullptr) copy.pull->reported = !copy.registered_sender.valid();
 }
 

@@ -34,6 +34,7 @@ void ObjectRequests::AddLostTombstone(const ObjectId& id) {
 
 absl::Status ObjectRequests::OnDelete(Node& node, const v1::DeleteRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  // NotFound now would be wrong if a node still registers the object, and that copy would stay.
   if (parts_.objects.MustLearnAbout(id)) {
     if (parts_.gate.Defer(id,
                           {node.key, node.session, m.request_id(), DeferredRequest::Kind::kDelete}))
@@ -49,6 +50,7 @@ absl::Status ObjectRequests::OnDelete(Node& node, const v1::DeleteRequest& m) {
 }
 
 void ObjectRequests::AnswerDelete(const ObjectId& id, const NodeKey& node, uint64_t request_id) {
+  // First: a running reduction would adopt its result again after the deletion.
   const ReductionManager::Cancelled cancelled = parts_.reductions.CancelDeleted(id);
   Object* object = parts_.objects.Find(id);
   const bool adopted = object != nullptr && object->adopted();
@@ -62,6 +64,7 @@ void ObjectRequests::AnswerDelete(const ObjectId& id, const NodeKey& node, uint6
   if (adopted) DeleteObject(*object);
   v1::DeleteReply& reply = *parts_.outbox.Send(node).mutable_delete_reply();
   reply.set_request_id(request_id);
+  // The generations go to the requester, which registers them at a shard that restarts.
   if (adopted || deleted) {
     for (const Generation& generation : parts_.tombstones.Find(id)->generations) {
       ToProto(generation, reply.add_generations());
@@ -76,6 +79,7 @@ void ObjectRequests::DeleteObject(Object& object, bool spare_others) {
   ++parts_.context.counters.deleted;
   parts_.placement_table.End(object.id, absl::NotFoundError("it was deleted"));
   parts_.reductions.OnResultDeleted(object.id);
+  // The tombstone takes over from the loss: both would answer a Get differently.
   parts_.losses.Erase(object.id);
   Tombstone& tombstone = parts_.tombstones.Add(object.id, object.generation);
   tombstone.info = object.info;
@@ -108,6 +112,7 @@ void ObjectRequests::DeleteObject(Object& object, bool spare_others) {
   }
   // Without a message: their nodes are notified when they register the copies.
   for (const NodeKey& key : stale) parts_.objects.RemoveCopy(object, key);
+  // Nothing is left but the tombstone, which is kept apart from the objects.
   if (object.standbys.empty() && object.wants.empty()) {
     return parts_.objects.ForgetDeleted(object);
   }
@@ -139,6 +144,7 @@ void ObjectRequests::VoidReceivers(Object& object) {
   std::vector<NodeKey> receivers;
   for (const auto& [key, want] : object.wants) {
     const auto copy = object.copies.find(key);
+    // A writer is not a receiver: its generation is the one that was deleted.
     if (copy == object.copies.end() || copy->second.stale || copy->second.writing()) continue;
     receivers.push_back(key);
   }
@@ -178,6 +184,7 @@ void ObjectRequests::AnswerQuery(const ObjectId& id, const NodeKey& node, uint64
                                  absl::Span<const std::string> names) {
   v1::QueryReply& reply = *parts_.outbox.Send(node).mutable_query_reply();
   reply.set_request_id(request_id);
+  // Also for an id without an object: holds are kept apart from objects.
   reply.set_holders(parts_.holds.Holders(id));
   const Object* object = parts_.objects.Find(id);
   if (object != nullptr && object->adopted()) {
@@ -205,6 +212,7 @@ absl::Status ObjectRequests::OnEvict(Node& node, const v1::EvictRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const Generation generation, ParseGeneration(m.generation()));
   Object* object = parts_.objects.Find(id);
   bool granted = true;
+  // Granted by default: the shard does not count on a generation that it does not know.
   if (object != nullptr && object->IsAdopted(generation)) {
     const auto copy = object->copies.find(node.key);
     const bool listed = copy != object->copies.end();
@@ -223,6 +231,8 @@ absl::Status ObjectRequests::OnEvict(Node& node, const v1::EvictRequest& m) {
       parts_.objects.RemoveCopy(*object, node.key);
       parts_.placements.OnEvicted(*object, node.key);
     } else {
+      // To ask for its eviction confirms the copy, which a broadcast or a drain can have waited
+      // for.
       if (listed && copy->second.complete()) parts_.placements.OnCopyConfirmed(*object, node.key);
       parts_.drains.OnCopiesChanged(*object);
     }
@@ -246,6 +256,8 @@ absl::Status ObjectRequests::OnFail(Node& node, const v1::FailRequest& m) {
   Object* object = parts_.objects.Find(id);
   v1::FailReply& reply = *parts_.outbox.Send(node.key).mutable_fail_reply();
   reply.set_request_id(m.request_id());
+  // The code travels to every Get as it is; OK, or a number of no error, would look like success
+  // there.
   if (m.code() <= 0 || m.code() > static_cast<int>(absl::StatusCode::kUnauthenticated)) {
     reply.set_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
     reply.set_message(absl::StrCat("object ", id.hex(), ": ", m.code(), " is no error's code"));
@@ -266,6 +278,7 @@ absl::Status ObjectRequests::OnRegisterTombstone(const v1::RegisterTombstone& m)
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   PHALANX_ASSIGN_OR_RETURN(const Generation generation, ParseGeneration(m.generation()));
   if (DefectActive(Defect::kTombstoneForgottenAtRestart)) return absl::OkStatus();
+  // A shard that learns deletes nothing, so an earlier life of it has deleted this generation.
   parts_.gate.NoteEarlierLife();
   OnDeletedGeneration(id, generation);
   return absl::OkStatus();
@@ -275,10 +288,13 @@ void ObjectRequests::OnDeletedGeneration(const ObjectId& id, const Generation& g
   if (IsReductionNumber(generation)) parts_.reductions.EndIfBuried(id, generation);
   Object* object = parts_.objects.Find(id);
   if (object != nullptr && object->IsAdopted(generation)) {
+    // The others were perhaps put after the Delete, of which this shard hears only now.
     DeleteObject(*object, /*spare_others=*/true);
   } else {
     const Tombstone* known = parts_.tombstones.FindRefusing(id, generation);
+    // Its last holder is refused when it returns, so the object is deleted and not lost any more.
     if (parts_.losses.Contains(id, generation)) parts_.losses.Erase(id);
+    // An old tombstone must not end Gets that wait for a later generation of the id.
     const bool revived = (object != nullptr && object->adopted()) ||
                          parts_.losses.Find(id) != nullptr ||
                          (known != nullptr && known->revived) || parts_.reductions.IsReducing(id);

@@ -42,12 +42,14 @@ Object& ObjectTable::GetOrCreate(const ObjectId& id) {
 }
 
 bool ObjectTable::MayComeBack(const Object& object) const {
+  // A generation that was never sealed is not waited for: it is void without its writer.
   return object.sealed() && object.copies.empty() && gate_.learning();
 }
 
 void ObjectTable::UnlinkNodeIfUnused(const NodeKey& key, Object& object) {
   Node* node = nodes_.Find(key);
   if (node == nullptr || object.copies.contains(key) || object.wants.contains(key)) return;
+  // The target has nothing of the object yet, but the object must hear of it if the node goes down.
   if (object.drain_target == key) return;
   for (const Standby& standby : object.standbys) {
     if (standby.node == key) return;
@@ -56,6 +58,7 @@ void ObjectTable::UnlinkNodeIfUnused(const NodeKey& key, Object& object) {
 }
 
 void ObjectTable::SetTimer(Object& object, Instant when) {
+  // One timer serves every wait of the object: the earliest counts, and OnTimer sets the next.
   if (when >= object.timer) return;
   if (!object.timer.infinite()) timers_.erase({object.timer, object.id});
   object.timer = when;
@@ -70,6 +73,8 @@ absl::Status ObjectTable::OnSeal(Node& node, const v1::AnnounceSeal& m) {
     ++context_.counters.late_messages;
     return absl::OkStatus();
   }
+  // A generation that stands by is sealed like an adopted one: its node does not wait for the
+  // verdict.
   if (Standby* standby = object->FindStandby(generation, node.key)) {
     PHALANX_RETURN_IF_ERROR(
         ValidateInline(standby->info.size_bytes, true, m.has_inline(), m.inline_bytes()));
@@ -92,6 +97,7 @@ absl::Status ObjectTable::OnSeal(Node& node, const v1::AnnounceSeal& m) {
   }
   PHALANX_RETURN_IF_ERROR(
       ValidateInline(object->info.size_bytes, true, m.has_inline(), m.inline_bytes()));
+  // Before the bytes are cached: cached bytes without a complete copy would break an invariant.
   CompleteCopy(*object, node.key);
   if (m.has_inline()) CacheInline(*object, m.inline_bytes());
   Reevaluate(*object);
@@ -107,6 +113,7 @@ absl::Status ObjectTable::OnWithdraw(Node& node, const v1::Withdraw& m) {
   if (object == nullptr) return absl::OkStatus();
   if (object->IsAdopted(generation) && object->copies.contains(node.key)) {
     RemoveCopy(*object, node.key);
+    // The node has dropped what it was sent, so its want must not be served again at once.
     listeners_.pulls->Postpone(*object, node.key);
   }
   object->EraseStandby(generation, node.key);
@@ -125,11 +132,14 @@ void ObjectTable::Adopt(Object& object, Node& node, const Generation& generation
   object.generation = generation;
   object.info = std::move(info);
   ++context_.counters.adopted;
+  // A Put ends an earlier failure, loss or deletion of the id: Gets wait for the new generation.
   failures_.Erase(object.id);
   losses_.Erase(object.id);
   tombstones_.Revive(object.id);
   Copy& copy = AddCopy(object, node);
   copy.primary = true;
+  // CompleteCopy, below, changes a copy that is not complete; kReceiving is the state without
+  // effects.
   object.copies.SetState(copy, complete ? CopyState::kReceiving : CopyState::kWriting);
   if (notify) ReportAdopted(object);
   listeners_.placements->OnAdopted(object);
@@ -137,6 +147,8 @@ void ObjectTable::Adopt(Object& object, Node& node, const Generation& generation
 }
 
 void ObjectTable::ReportAdopted(Object& object) {
+  // ADOPTED acknowledges a Put that waits for adoption. A tentative generation can still give way
+  // to an older one, and then the acknowledged object would be gone.
   object.verdict_held = object.tentative;
   if (object.tentative || !object.copies.contains(object.generation.creator)) return;
   outbox_.SendVerdict(object.generation.creator, object.id, object.generation,
@@ -152,11 +164,14 @@ void ObjectTable::CompleteCopy(Object& object, const NodeKey& key, CopyState sta
   object.phase_ = ObjectPhase::kSealed;
   failures_.Erase(object.id);
   losses_.Erase(object.id);
+  // No report can change the decision any more: a complete copy exists.
   object.final_reports.Clear();
+  // Before OnCopyComplete, which ends the want.
   if (const auto want = object.wants.find(key); want != object.wants.end()) {
     copy.primary = copy.primary || want->second.keep;
   }
   listeners_.pulls->OnCopyComplete(object, key);
+  // A delivered copy may still be withdrawn: a broadcast must not count it.
   if (!object.copies.at(key).unconfirmed()) listeners_.placements->OnCopyConfirmed(object, key);
   standbys_.SupersedeAll(object);
   listeners_.drains->OnCopiesChanged(object);
@@ -176,6 +191,7 @@ void ObjectTable::RemoveCopy(Object& object, const NodeKey& key) {
   object.copies.SetState(found->second, CopyState::kReceiving);
   listeners_.pulls->OnCopyRemoved(object, key);
   object.copies.Remove(found);
+  // Before the node's name is forgotten: the reason of a loss names the last holder.
   if (source && object.copies.complete() == 0) {
     object.last_holder = nodes_.NameOf(key);
     AwaitFinalReports(object);
@@ -193,6 +209,8 @@ void ObjectTable::AwaitFinalReports(Object& object) {
     if (unknown && !copy.complete()) reports.awaited.insert(key);
   }
   if (reports.awaited.empty()) return;
+  // A lease at most: by then every receiver that can report has done so. OnTimer waits longer for
+  // one that is disconnected.
   reports.deadline = context_.now + context_.options.lease;
   SetTimer(object, reports.deadline);
 }
@@ -208,11 +226,13 @@ void ObjectTable::Reevaluate(Object& object) {
   const bool may_come = object.copies.complete() > 0 || object.copies.writing() > 0 ||
                         !object.final_reports.awaited.empty() ||
                         listeners_.reductions->AwaitsResult(object);
+  // While the gate is learning nothing is lost or void: a copy may still be registered.
   if (object.adopted() && !may_come && !gate_.learning()) {
     object.sealed() ? DecideLoss(object) : DecideVoid(object);
   } else if (object.copies.complete() == 0 && !gate_.learning()) {
     DropInline(object);
   }
+  // Before RefuseWants: a generation that stands by answers the wants that would be refused.
   if (!object.adopted() && !object.standbys.empty()) standbys_.AdoptBest(object);
   if (!object.adopted()) listeners_.pulls->RefuseWants(object);
   standbys_.SupersedeAll(object);
@@ -224,6 +244,8 @@ void ObjectTable::Reevaluate(Object& object) {
 }
 
 void ObjectTable::DecideLoss(Object& object) {
+  // The id was put again while the last copies were going: waiting nodes get that generation, and
+  // never learn of a loss.
   for (const Standby& standby : object.standbys) {
     if (standby.superseded) continue;
     VoidGeneration(object, "no copy of it is left, and it was put again", NodeKey());
@@ -231,6 +253,7 @@ void ObjectTable::DecideLoss(Object& object) {
   }
   DropInline(object);
   losses_.Add(object.id, object.generation, object.last_holder);
+  // Each waiting node is notified once, however often the lost object is looked at.
   if (object.phase() == ObjectPhase::kLost) return;
   object.phase_ = ObjectPhase::kLost;
   for (const auto& [key, want] : object.wants) SendLoss(key, object.id);
@@ -245,6 +268,7 @@ void ObjectTable::VoidGeneration(Object& object, absl::string_view reason, const
   absl::btree_set<NodeKey> concerned;
   for (const auto& [key, copy] : object.copies) concerned.insert(key);
   for (const auto& [key, want] : object.wants) concerned.insert(key);
+  // Nodes that merely want the object are notified as well: their streaming readers get Aborted.
   for (const NodeKey& key : concerned) {
     // A node in a new session is notified when it registers this copy.
     const auto copy = object.copies.find(key);
@@ -271,11 +295,13 @@ void ObjectTable::ForgetGeneration(Object& object) {
   object.tentative = false;
   object.verdict_held = false;
   object.final_reports.Clear();
+  // Bytes of a generation that is given up must not answer a Want for the next one.
   DropInline(object);
   listeners_.drains->OnCopiesChanged(object);
 }
 
 bool ObjectTable::MustLearnAbout(const ObjectId& id) const {
+  // An adopted generation with a copy answers at once: what is still registered cannot undo that.
   const Object* object = Find(id);
   return gate_.learning() && (object == nullptr || !object->adopted() || MayComeBack(*object));
 }
@@ -289,6 +315,8 @@ void ObjectTable::ClearOwned(Object& object) {
 }
 
 void ObjectTable::GrantGrace(const ObjectId& source) {
+  // The proxy of another shard's reduction is gone. That shard watches the source through another
+  // node within a lease, and until then no reference may be visible here.
   Object* object = Find(source);
   if (object == nullptr || !object->adopted() || !object->info.owned) return;
   object->gc_grace_until = context_.now + context_.options.lease;
@@ -351,6 +379,7 @@ void ObjectTable::ReleaseIfEmpty(Object& object) {
   if (listeners_.reductions->AwaitsResult(object)) return;
   // Kept while a node may still register a copy: a loss is decided when the gate opens.
   if (MayComeBack(object)) return;
+  // Before the object is erased: the policy of a lost object moves to the record of the loss.
   listeners_.placements->OnReleased(object);
   if (object.inline_entry.cached() && DefectActive(Defect::kInlineKeptAfterDelete)) return;
   DropInline(object);
@@ -374,6 +403,7 @@ void ObjectTable::OnTimer(Object& object) {
   }
   SetTimer(object, reports.deadline);
   if (object.gc_grace_until > context_.now) SetTimer(object, object.gc_grace_until);
+  // A node that had refused the object for a pause may be asked again.
   listeners_.drains->OnTimer(object);
   Reevaluate(object);
 }
@@ -383,6 +413,7 @@ void ObjectTable::Tick() {
     const ObjectId id = timers_.begin()->second;
     timers_.erase(timers_.begin());
     Object& object = *Find(id);
+    // Reset before OnTimer: SetTimer ignores any time that is not earlier than the current one.
     object.timer = Instant::Infinite();
     OnTimer(object);
   }
@@ -391,6 +422,7 @@ void ObjectTable::Tick() {
 void ObjectTable::NotePause(Instant until) {
   for (const auto& [when, id] : timers_) {
     Object& object = *Find(id);
+    // The reports can lie unread in the sockets of the process that was stopped.
     Instant& deadline = object.final_reports.deadline;
     if (!deadline.infinite()) deadline = std::max(deadline, until);
   }
@@ -404,6 +436,7 @@ void ObjectTable::NodeDown(const Node& node) {
   for (const ObjectId& id : Sorted(node.objects)) {
     Object* object = Find(id);
     if (object == nullptr) continue;
+    // Before the copy goes, which would put the want back in the queue.
     listeners_.pulls->EndWant(*object, node.key);
     if (object->copies.contains(node.key) && !DefectActive(Defect::kCopyListKeepsDeadNode)) {
       RemoveCopy(*object, node.key);
@@ -419,12 +452,15 @@ void ObjectTable::SessionBegins(Node& node) {
     Object* object = Find(id);
     if (object == nullptr) continue;
     const bool awaited = object->final_reports.awaited.contains(node.key);
+    // The new session registers its wants again.
     listeners_.pulls->EndWant(*object, node.key);
     listeners_.drains->OnNodeLeft(*object, node.key);
     if (const auto copy = object->copies.find(node.key); copy != object->copies.end()) {
       copy->second.stale = true;
       // EndWant took the node out of the awaited reports; a stale receiver may be complete.
       if (awaited) AwaitFinalReports(*object);
+      // No receiver is assigned to a stale copy, since the node may not have it any more. Receivers
+      // that pull from it already continue.
       listeners_.pulls->SetConnected(*object, node.key, false);
     }
     for (Standby& standby : object->standbys) {
@@ -440,6 +476,7 @@ void ObjectTable::SessionRegistered(Node& node) {
   for (const ObjectId& id : Sorted(node.objects)) {
     Object* object = Find(id);
     if (object == nullptr) continue;
+    // Nothing was superseded on the node while it registered.
     standbys_.SupersedeAll(*object);
     if (listeners_.pulls->AdmitRegisteredWant(*object, node)) Reevaluate(*object);
   }
@@ -452,6 +489,7 @@ void ObjectTable::SetConnected(Node& node, bool connected) {
     const auto copy = object->copies.find(node.key);
     const bool stale = copy != object->copies.end() && copy->second.stale;
     listeners_.pulls->SetConnected(*object, node.key, connected && !stale);
+    // A broken session takes a sender away, which makes nothing possible that was not before.
     if (!connected) continue;
     standbys_.SupersedeAll(*object);
     listeners_.pulls->Plan(*object);
@@ -504,6 +542,7 @@ absl::StatusOr<Object*> ObjectTable::BeginCreate(Node& node, const ObjectId& id,
   }
   if (Tombstone* tombstone = tombstones_.FindRefusing(id, generation)) {
     tombstones_.AwaitConfirm(*tombstone, id, generation, node.key, node.session);
+    // The Put was overtaken by a Delete of the same generation: it must not come back.
     outbox_.SendVerdict(node.key, id, generation, v1::Verdict::DELETED);
     return nullptr;
   }

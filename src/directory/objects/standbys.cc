@@ -26,6 +26,7 @@ Registration ToRegistration(const Standby& standby) {
 
 void Standbys::Add(Object& object, Node& node, Standby standby) {
   const Generation generation = standby.generation;
+  // By node, too: two nodes can hold the same losing generation, and each needs its own answer.
   object.EraseStandby(generation, node.key);
   object.standbys.push_back(std::move(standby));
   node.objects.insert(object.id);
@@ -50,6 +51,7 @@ void Standbys::Supersede(Object& object, Standby& standby) {
   const Node* node = parts_.nodes.Find(standby.node);
   const bool recovering = parts_.gate.learning() && parts_.gate.restarted();
   if (recovering || (node != nullptr && node->registering)) return;
+  // The entry stays until the node sends Withdraw: its memory holds the bytes until then.
   standby.superseded = true;
   ++parts_.context.counters.superseded;
   if (standby.complete && standby.info.size_bytes != object.info.size_bytes) {
@@ -64,6 +66,8 @@ bool Standbys::HasReachableCopy(const Object& object) const {
   // A generation that was adopted before the start may still be registered. It wins over a
   // tentative one, and over the complete copies of that one, too.
   if (object.copies.complete() == 0 || object.tentative) return false;
+  // A complete copy on a broken session may have died with its node, and then this generation is
+  // all that is left of the object.
   return std::any_of(object.copies.begin(), object.copies.end(), [this](const auto& entry) {
     const Node* node = parts_.nodes.Find(entry.first);
     return entry.second.complete() && !entry.second.stale && node != nullptr && node->connected;
@@ -71,12 +75,14 @@ bool Standbys::HasReachableCopy(const Object& object) const {
 }
 
 void Standbys::SupersedeAll(Object& object) {
+  // The cheap tests first: this runs after nearly every change of an object.
   if (!object.adopted() || object.standbys.empty() || !HasReachableCopy(object)) return;
   for (Standby& standby : object.standbys) Supersede(object, standby);
 }
 
 void Standbys::Notify(const Object& object) {
   for (const Standby& standby : object.standbys) {
+    // A superseded node drops its bytes already; STANDBY would contradict that.
     if (standby.superseded || standby.stale) continue;
     parts_.outbox.SendVerdict(standby.node, object.id, standby.generation, v1::Verdict::STANDBY,
                               object.generation, object.info);
@@ -100,6 +106,7 @@ bool Standbys::AdoptBest(Object& object) {
     if (better) best = &standby;
   }
   if (best == nullptr) return false;
+  // A copy: EraseStandby ends the entry.
   const Standby chosen = *best;
   object.EraseStandby(chosen.generation, chosen.node);
   parts_.objects.Adopt(object, *parts_.nodes.Find(chosen.node), chosen.generation, chosen.info,
@@ -133,6 +140,7 @@ void Standbys::Absorb(Object& object) {
 bool Standbys::Wins(const Object& object, const Registration& r) const {
   if (DefectActive(Defect::kProvisionalBeatsAdopted) && !r.adopted) return true;
   if (!object.adopted() || !r.adopted) return false;
+  // A tentative generation was adopted because no older one had been registered yet.
   if (object.tentative) return true;
   if (object.copies.complete() > 0) return false;
   if (r.complete) return true;
@@ -160,6 +168,7 @@ void Standbys::Register(Object& object, Node& node, const Registration& r,
 
 void Standbys::Replace(Object& object, Node& node, const Registration& r,
                        absl::Span<const uint64_t> watermarks) {
+  // Copies: VoidGeneration resets the object.
   const Generation loser = object.generation;
   const ObjectInfo loser_info = object.info;
   const auto creator = object.copies.find(loser.creator);
@@ -167,6 +176,7 @@ void Standbys::Replace(Object& object, Node& node, const Registration& r,
                          (creator->second.complete() || creator->second.writing());
   const bool complete = stands_by && creator->second.complete();
   const bool was_adopted = object.adopted() && !object.tentative;
+  // The creator is spared: its bytes stand by, in case the winner turns out to be deleted.
   parts_.objects.VoidGeneration(object, "another generation had been adopted before",
                                 stands_by ? loser.creator : NodeKey());
   Registration winner = r;
@@ -188,6 +198,8 @@ void Standbys::AdoptSpared(Object& object) {
         if (a.was_adopted != b.was_adopted) return a.was_adopted;
         return a.complete != b.complete ? a.complete : a.generation < b.generation;
       });
+  // Only one that was adopted in an earlier life: any other one is for AdoptBest, which waits for
+  // the end of learning.
   if (best == object.standbys.end() || !best->was_adopted) return;
   const Standby chosen = *best;
   object.EraseStandby(chosen.generation, chosen.node);

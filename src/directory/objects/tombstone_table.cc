@@ -45,6 +45,7 @@ Tombstone& TombstoneTable::GetOrCreate(const ObjectId& id) {
   auto [at, added] = tombstones_.try_emplace(id);
   if (added) {
     at->second = std::make_unique<Tombstone>();
+    // Looked up by hash for each message about an object; the ordered ids serve the tools' pages.
     ids_.insert(id);
   }
   return *at->second;
@@ -57,10 +58,12 @@ void TombstoneTable::Erase(const ObjectId& id) {
 
 Tombstone& TombstoneTable::Add(const ObjectId& id, const Generation& generation) {
   Tombstone& tombstone = GetOrCreate(id);
+  // The id is deleted now, whatever was put under it before.
   tombstone.revived = false;
   auto& generations = tombstone.generations;
   generations.erase(std::remove(generations.begin(), generations.end(), generation),
                     generations.end());
+  // In front, so that beyond the limit the oldest generation goes and not the last Delete.
   generations.insert(generations.begin(), generation);
   RestartAge(tombstone, id);
   if (generations.size() > kMaxTombstoneGenerations) {
@@ -92,7 +95,9 @@ void TombstoneTable::RestartAge(Tombstone& tombstone, const ObjectId& id) {
 void TombstoneTable::AwaitConfirm(Tombstone& tombstone, const ObjectId& id,
                                   const Generation& generation, const NodeKey& node,
                                   uint64_t session) {
+  // AddOlder leaves a generation out if the tombstone is full.
   if (!tombstone.Contains(generation)) return;
+  // By session: only what an earlier session left unconfirmed ends with a registration.
   tombstone.unconfirmed[{node, generation}] = session;
   unconfirmed_[node].insert(id);
 }
@@ -121,6 +126,7 @@ void TombstoneTable::Unlist(const NodeKey& node, const ObjectId& id) {
 
 void TombstoneTable::ForgetConfirms(const ObjectId& id, const Generation& generation,
                                     Tombstone& tombstone) {
+  // Nodes first: EndConfirm changes the map that the loop reads.
   std::vector<NodeKey> nodes;
   for (const auto& [entry, session] : tombstone.unconfirmed) {
     if (entry.second == generation) nodes.push_back(entry.first);
@@ -144,6 +150,8 @@ void TombstoneTable::ForgetConfirms(const NodeKey& node, uint64_t session) {
   }
 }
 
+// The session registered what its node still has: a copy of the generation was refused again, and
+// is awaited under the new session.
 void TombstoneTable::SessionRegistered(const NodeKey& node, uint64_t session) {
   ForgetConfirms(node, session);
 }
@@ -159,6 +167,7 @@ void TombstoneTable::Expire() {
     const bool too_many = tombstones_.size() > context_.options.max_tombstones;
     if (!too_many && oldest.since + context_.options.tombstone_age > context_.now) return;
     by_age_.erase(by_age_.begin());
+    // Not erased yet if a node has not confirmed: it may return with its copy after any time.
     oldest.order = 0;
     if (!too_many && !oldest.unconfirmed.empty()) continue;
     for (const auto& [entry, session] : oldest.unconfirmed) Unlist(entry.first, id);

@@ -39,6 +39,8 @@ uint64_t LabelClass(const Locality& locality) {
 
 }  // namespace
 
+// Each level hashes the one around it: two racks that are both called "1", in different zones, are
+// different racks.
 Locality Locality::FromNode(const v1::NodeInfo& node) {
   Locality locality;
   locality.zone = LabelPath(node, "zone", 0);
@@ -68,11 +70,13 @@ Nearness NearnessOf(const Locality& a, const Locality& b) {
   return Nearness::kWorld;
 }
 
+// A missing label proves no boundary, so it does not count as one.
 bool Crosses(const Locality& a, const Locality& b) {
   const auto differ = [](uint64_t x, uint64_t y) { return x != 0 && y != 0 && x != y; };
   return differ(a.zone, b.zone) || differ(a.rack, b.rack);
 }
 
+// Half of each new sample, so that a changed link is known after a few pulls.
 void LinkModel::SmoothRate::Add(double sample, Instant now) {
   value = value == 0 ? sample : 0.5 * value + 0.5 * sample;
   at = now;
@@ -246,6 +250,7 @@ LinkModel::Boundary LinkModel::BoundaryAround(Nearness inner, Instant now) const
   const int level = static_cast<int>(inner);
   const auto inside = Fresh(by_level_[level], options_.forget_after, now);
   if (!inside.has_value()) return Boundary::kUnknown;
+  // The nearest measured level around decides: the ones in between had no pulls.
   for (int outer = level + 1; outer < kNearnessLevels; ++outer) {
     const auto across = Fresh(by_level_[outer], options_.forget_after, now);
     if (!across.has_value()) continue;

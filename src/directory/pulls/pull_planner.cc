@@ -75,6 +75,8 @@ PullPlanner::Choice PullPlanner::Choose(RelayTree& tree, Member* receiver, Insta
         .sender = preferred,
         .finish = EstimateFinish(tree, *preferred, *receiver, now).value_or(Instant::Infinite())};
   }
+  // Passes before tiers before levels: a near sender that has just failed is worse than a far one,
+  // and so is a near one that leaves.
   for (const Pass pass : {Pass::kUntroubled, Pass::kFailedBefore}) {
     for (const Tier tier : {Tier::kGood, Tier::kDraining, Tier::kLeaf}) {
       Best best;
@@ -97,10 +99,12 @@ PullPlanner::Choice PullPlanner::Choose(RelayTree& tree, Member* receiver, Insta
 bool PullPlanner::Eligible(Search& search, const Member& candidate, Pass pass) {
   ++examined_;
   if (search.tree.Downstream(candidate) || candidate.endpoint.node == search.avoid) return false;
+  // Nearly always: the lookup of the pair is the costly part of the check.
   if (failures_.empty()) return pass == Pass::kUntroubled;
   const auto failed = failures_.find({search.receiver->endpoint.node, candidate.endpoint.node});
   const bool avoided = failed != failures_.end() && failed->second.avoid_until > search.now;
   if (pass == Pass::kUntroubled) return !avoided;
+  // The first pass has judged it.
   if (!avoided) return false;
   if (failed->second.retry_at <= search.now) return true;
   search.retry_at = std::min(search.retry_at, failed->second.retry_at);
@@ -121,6 +125,8 @@ PullPlanner::Best PullPlanner::BestAt(Search& search, Nearness level, Tier tier,
   if (index == nullptr) return {};
   Best best;
   auto at = index->lower_bound({.tier = tier, .load = std::numeric_limits<int>::min()});
+  // A sender with fewer receivers is nearly always sooner. kMaxLoads and kCompared bound the cost
+  // of a choice in a tree of any size.
   for (int loads = 0; loads < kMaxLoads; ++loads) {
     if (at == index->end() || at->tier != tier) break;
     const Best here = BestInClass(search, *index, at, pass);
@@ -160,11 +166,13 @@ PullPlanner::Best PullPlanner::BestInClass(Search& search, const RelayTree::Inde
     best_key = *at;
     best = Best{at->member, Instant::Infinite(), false};
   }
+  // Skips what was not compared of this load: the loop above may have stopped early.
   at = index.lower_bound(
       {.tier = first.tier, .load = first.load + 1, .crossings = std::numeric_limits<int>::min()});
   return best;
 }
 
+// The margin keeps the order of the index where estimates differ by noise only.
 bool PullPlanner::Better(const Best& a, const Best& b, Instant now) {
   if (!a.known || !b.known) return false;
   return (a.finish - now) < (1 - kMargin) * (b.finish - now);
@@ -178,6 +186,7 @@ absl::Duration PullPlanner::RelayTime(absl::Duration round_trip, int receivers,
 
 int PullPlanner::Sharing(const Member& sender, const Member& receiver, Instant now) const {
   const Nearness nearness = NearnessOf(sender.endpoint.locality, receiver.endpoint.locality);
+  // Pulls of other objects use the sender's link whatever their nearness.
   int sharing = Pushes(sender.endpoint.node) - sender.receivers;
   for (int level = 0; level < kNearnessLevels; ++level) {
     if (sender.load[level] == 0) continue;
@@ -200,10 +209,14 @@ std::optional<Instant> PullPlanner::EstimateFinish(const RelayTree& tree, const 
   const auto rate = links_.Rate(sender.endpoint, receiver.endpoint, now);
   if (!rate.has_value()) return std::nullopt;
   const int sharers = Sharing(sender, receiver, now) + 1;
+  // The sender gets that many receivers soon: an estimate with the whole link would hold only until
+  // the next one is planned.
   const int sharing = std::max(sharers, tree.fan_out());
   const absl::Duration relay = RelayTime(*round_trip, sharing, *rate);
   Instant sender_finish = now;
   if (!sender.complete()) {
+    // An estimate that has passed, or was never made, is replaced by what the bytes still missing
+    // take.
     const bool overdue = sender.finish.infinite() || sender.finish <= now;
     sender_finish = overdue ? now + sender.depth * relay +
                                   TransferTime(static_cast<double>(Missing(tree, sender)), *rate)
@@ -228,6 +241,7 @@ void PullPlanner::ExpectReceivers(RelayTree& tree, size_t waiting) const {
   const double receivers = std::ceil(static_cast<double>(waiting + served) / sources);
   const double once = static_cast<double>(tree.size_bytes()) / *rate;
   double best = std::numeric_limits<double>::infinity();
+  // fan_out * once alone exceeds the best time from some fan-out on: no larger one can be better.
   for (int fan_out = 1; fan_out <= kMaxLoads && fan_out * once < best; ++fan_out) {
     const absl::Duration relay = RelayTime(*round_trip, fan_out, *rate);
     const double time =
@@ -244,6 +258,7 @@ void PullPlanner::PullBegan(const NodeKey& sender, const NodeKey& receiver) {
 }
 
 void PullPlanner::PullEnded(const NodeKey& sender, const NodeKey& receiver, Instant now) {
+  // Idle nodes are erased: the maps hold the nodes with pulls, not every node that ever had one.
   const auto end = [now](absl::flat_hash_map<NodeKey, LinkLoad>& loads, const NodeKey& node) {
     const auto load = loads.find(node);
     PHALANX_CHECK(load != loads.end(), "a pull ends that began");
@@ -265,6 +280,8 @@ int PullPlanner::Pulls(const NodeKey& receiver) const {
 }
 
 int PullPlanner::SharedBy(const RelayTree::Feed& feed, Instant since) const {
+  // The pull may have had a share at the receiver of its share at the sender: hence the product.
+  // With tens of thousands of pulls at both ends it would overflow an int.
   const int64_t shares = int64_t{pushes_.at(feed.sender->endpoint.node).PeakSince(since)} *
                          pulls_.at(feed.receiver->endpoint.node).PeakSince(since);
   return static_cast<int>(std::min(shares, kMostShares));
@@ -289,6 +306,8 @@ void PullPlanner::RememberFailure(const NodeKey& receiver, const NodeKey& sender
   const int doublings = std::min(failure.count, 16);
   ++failure.count;
   failure.retry_at = now + std::min(lease_, kFirstPause * (1 << doublings));
+  // A sender that was reached, but could not serve, can have the object a moment later (a relay
+  // whose memory comes). One that was not reached is likely to fail for the rest of the lease.
   failure.avoid_until = IsBusy(code) ? failure.retry_at : now + lease_;
   failure.forget_at = now + lease_;
   failures_by_age_.insert({failure.forget_at, pair});
@@ -317,9 +336,12 @@ std::vector<PullPlanner::Member*> PullPlanner::OnProgress(RelayTree& tree, Membe
                                                           const Sample& sample, Instant now) {
   RelayTree::Progress& progress = receiver->progress;
   const absl::Duration passed = now - progress.at;
+  // Bounded: a smaller number from the node would wrap around.
   const uint64_t starved_before = std::min(progress.starved_ns, sample.starved_ns);
   const absl::Duration starved =
       absl::Nanoseconds(static_cast<int64_t>(sample.starved_ns - starved_before));
+  // Starved for more than a tenth of the time, the receiver has the rate of the sender's own
+  // sender.
   const bool link_limited = starved * 10 < passed;
   progress.bytes = sample.bytes;
   progress.bytes_per_second = sample.bytes_per_second;
@@ -335,6 +357,7 @@ std::vector<PullPlanner::Member*> PullPlanner::OnProgress(RelayTree& tree, Membe
   if (pace == Pace::kFine && link_limited && SenderIsOverloaded(tree, receiver, now)) {
     return {receiver};
   }
+  // Two reports in a row: one slow quarter of a second can be a pause of either process.
   progress.slow_reports = pace == Pace::kFine ? 0 : progress.slow_reports + 1;
   if (progress.slow_reports < kCrawlReports) return {};
   progress.slow_reports = 0;
@@ -350,6 +373,7 @@ PullPlanner::Pace PullPlanner::PaceOf(const RelayTree& tree, const Member& recei
   const Member& sender = *receiver.sender();
   const uint64_t offered = sender.complete() ? tree.size_bytes() : sender.progress.bytes;
   const uint64_t backlog = offered - std::min(offered, receiver.progress.bytes);
+  // A receiver that is nearly level with its sender is not slow, it has little to receive.
   if (TransferTime(static_cast<double>(backlog), rate) < kWorthMoving) return Pace::kFine;
   double usual = links_.MedianRate().value_or(0);
   if (!sender.complete()) usual = std::max(usual, sender.progress.bytes_per_second);
@@ -362,6 +386,8 @@ PullPlanner::Pace PullPlanner::PaceOf(const RelayTree& tree, const Member& recei
     delivered += feed->receiver->progress.bytes_per_second;
     best = std::max(best, feed->receiver->progress.bytes_per_second);
   }
+  // All of the sender's receivers are slow together: the sender is. If only this one is slow beside
+  // the others, its own end is.
   if (delivered < kCrawlShare * usual) return Pace::kSenderCrawls;
   return rate < kCrawlShare * best ? Pace::kReceiverCrawls : Pace::kFine;
 }
@@ -376,6 +402,7 @@ bool PullPlanner::HasPromisingSender(RelayTree& tree, Member* receiver, Instant 
 bool PullPlanner::SenderIsOverloaded(RelayTree& tree, Member* receiver, Instant now) {
   const Member& sender = *receiver->sender();
   const int pushes = Pushes(sender.endpoint.node);
+  // Only pulls of other objects make this an accident: the receivers of this one were planned.
   const bool others = pushes > sender.receivers && pushes > tree.fan_out();
   if (!others || pushes <= pulls_.at(receiver->endpoint.node).count()) return false;
   const absl::Duration left = TransferTime(static_cast<double>(Missing(tree, *receiver)),
@@ -385,6 +412,8 @@ bool PullPlanner::SenderIsOverloaded(RelayTree& tree, Member* receiver, Instant 
   const Member* other = Choose(tree, receiver, now, receiver->blamed).sender;
   if (other == nullptr || other == &sender || other->tier() != Tier::kGood) return false;
   const bool ahead = other->complete() || other->progress.bytes > receiver->progress.bytes;
+  // A difference of two, so that the move makes the loads more equal and cannot be undone by the
+  // next one.
   return ahead && Pushes(other->endpoint.node) + 2 <= pushes;
 }
 
@@ -396,6 +425,7 @@ std::vector<PullPlanner::Member*> PullPlanner::ReplaceSlowLink(RelayTree& tree, 
     receiver->blamed = receiver->sender()->endpoint.node;
     return {receiver};
   }
+  // The sender that was blamed first is not a leaf after all.
   if (Member* sender = tree.Find(receiver->blamed)) {
     tree.SetLeaf(sender, false);
   } else if (receiver->receivers == 0) {

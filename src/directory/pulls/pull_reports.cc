@@ -38,16 +38,21 @@ absl::Status PullScheduler::OnPullReport(Node& node, const v1::PullReport& m) {
     if (m.complete()) RefuseCompletion(node, id, generation);
     return absl::OkStatus();
   }
+  // Only now: the number and the size of the slices are those of the adopted generation.
   PHALANX_RETURN_IF_ERROR(ValidateWatermarks(object->info, m.watermarks()));
   if (m.complete() && !ReportsCurrentPull(*object, node.key, m.plan_id())) {
     ++context_.counters.late_messages;
     return absl::OkStatus();
   }
+  // Before the copy is completed or requeued, which ends the feed that is measured.
   MeasurePull(*object, node.key, m);
   const auto want = object->wants.find(node.key);
   if (m.complete()) {
     ++context_.counters.pulls_completed;
+    // Lists the copy if it is not listed: whatever became of the want meanwhile, the node has every
+    // byte.
     Copy& copy = objects_.AddCopy(*object, node);
+    // A completed pull shows that the two nodes reach each other again.
     if (copy.pull != nullptr) planner_.ForgetFailure(node.key, copy.pull->sender);
     objects_.ConfirmCopy(*object, copy);
     objects_.CompleteCopy(*object, node.key);
@@ -72,11 +77,15 @@ bool PullScheduler::ReportsCurrentPull(const Object& object, const NodeKey& key,
 // otherwise it would hold a copy that the shard does not list.
 void PullScheduler::RefuseCompletion(Node& node, const ObjectId& id, const Generation& generation) {
   if (Tombstone* tombstone = tombstones_.FindRefusing(id, generation)) {
+    // The tombstone must outlive the copy, which the node registers in its next session if this
+    // Gone is lost with the present one.
     tombstones_.AwaitConfirm(*tombstone, id, generation, node.key, node.session);
     outbox_.SendGone(node.key, id, generation, v1::Gone::DELETED, "deleted");
     return;
   }
   const Object* object = objects_.Find(id);
+  // SUPERSEDED only while another generation is complete. Without one, the answer VOID lets a Get
+  // on that node wait on for the object.
   if (object != nullptr && object->adopted() && object->copies.complete() > 0) {
     outbox_.SendVerdict(node.key, id, generation, v1::Verdict::SUPERSEDED, object->generation,
                         object->info);
@@ -91,6 +100,8 @@ void PullScheduler::MeasurePull(Object& object, const NodeKey& receiver, const v
   const auto copy = object.copies.find(receiver);
   if (copy == object.copies.end()) return;
   const double rate = UsableRate(m.bytes_per_second());
+  // Kept without a current plan, too: the bytes stay at the node, and its next pull continues
+  // there.
   if (!m.complete()) copy->second.watermarks.assign(m.watermarks().begin(), m.watermarks().end());
   if (PullRecord* record = copy->second.pull.get()) {
     record->bytes_received += m.bytes_received();
@@ -99,6 +110,7 @@ void PullScheduler::MeasurePull(Object& object, const NodeKey& receiver, const v
   }
   RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
   if (member == nullptr || member->sender() == nullptr) return;
+  // The report of an earlier plan still says how much the node has, but nothing about this sender.
   member->progress.bytes = m.complete() ? object.info.size_bytes : Sum(m.watermarks());
   const RelayTree::Feed& feed = *member->feeds.front();
   if (feed.plan != m.plan_id()) return;
@@ -112,10 +124,12 @@ void PullScheduler::MeasurePull(Object& object, const NodeKey& receiver, const v
 void PullScheduler::PullFailed(Object& object, Node& node, Want& want, const v1::PullReport& m) {
   const auto copy = object.copies.find(node.key);
   PullRecord* record = copy == object.copies.end() ? nullptr : copy->second.pull.get();
+  // The node has not received every byte, so a decision about the generation need not wait for it.
   if (record != nullptr && (record->plan == m.plan_id() || record->plan == 0)) {
     record->reported = true;
     objects_.EndFinalReport(object, node.key);
   }
+  // The shard has ended that pull itself, because it had removed the sender.
   if (want.state != WantState::kPulling) {
     ++context_.counters.late_messages;
     return;
@@ -140,6 +154,7 @@ void PullScheduler::PullFailed(Object& object, Node& node, Want& want, const v1:
   ++context_.counters.pulls_failed;
   ++context_.counters.repairs;
   const auto code = static_cast<absl::StatusCode>(m.code());
+  // Before Requeue: the next plan would otherwise choose the same sender again.
   planner_.RememberFailure(node.key, sender, code, context_.now);
   if (record != nullptr) ++record->repairs;
   Requeue(object, node.key);
@@ -152,11 +167,13 @@ void PullScheduler::PullFailed(Object& object, Node& node, Want& want, const v1:
 void PullScheduler::SwapWithDescendants(Object& object, const NodeKey& receiver) {
   RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
   if (member == nullptr || member->first_receiver == nullptr) return;
+  // Another node can still feed the receiver: its own receivers keep their pulls.
   if (!planner_.Choose(*object.tree, member, context_.now).troubled) return;
   RequeueReceivers(object, *member);
 }
 
 void PullScheduler::RequeueReceivers(Object& object, const RelayTree::Member& sender) {
+  // Requeue unlinks the first receiver from the sender's list, so the loop ends.
   while (sender.first_receiver != nullptr) {
     const NodeKey receiver = sender.first_receiver->receiver->endpoint.node;
     Requeue(object, receiver);
@@ -166,6 +183,7 @@ void PullScheduler::RequeueReceivers(Object& object, const RelayTree::Member& se
 }
 
 absl::Status PullScheduler::OnProgress(Node& node, const v1::Progress& m) {
+  // All of the message is checked first: a bad entry must not leave the earlier ones applied.
   for (const v1::Progress::Pull& pull : m.pulls()) {
     PHALANX_RETURN_IF_ERROR(ParseObjectId(pull.object_id()).status());
     PHALANX_RETURN_IF_ERROR(ParseGeneration(pull.generation()).status());
@@ -190,6 +208,7 @@ void PullScheduler::NotePullProgress(Node& node, const v1::Progress::Pull& pull)
   objects_.NoteChange(object->id);
   RelayTree::Member* member = object->tree == nullptr ? nullptr : object->tree->Find(node.key);
   if (member == nullptr || member->sender() == nullptr) return;
+  // Plan 0 is a registered pull: its node reports under a number that an earlier shard gave it.
   const PlanId plan = member->feeds.front()->plan;
   if (plan != 0 && plan != pull.plan_id()) return;
   const double rate = UsableRate(pull.bytes_per_second());
@@ -204,6 +223,7 @@ void PullScheduler::NotePullProgress(Node& node, const v1::Progress::Pull& pull)
   // The sender is disconnected, and its receiver reports no progress: the receiver is moved before
   // the lease ends. A sender that still delivers keeps its receiver.
   const Node* sender = nodes_.Find(member->sender()->endpoint.node);
+  // Before OnProgress, which overwrites the bytes that the last report named.
   const bool silent = Sum(pull.watermarks()) <= member->progress.bytes;
   if (sender != nullptr && !sender->connected && silent) return ReplaceSlowSender(*object, member);
   const PullPlanner::Sample sample{Sum(pull.watermarks()), rate, pull.starved_ns()};
@@ -218,6 +238,8 @@ void PullScheduler::ReplaceSlowSender(Object& object, RelayTree::Member* receive
   const PullPlanner::Choice choice =
       planner_.Choose(*object.tree, receiver, context_.now, receiver->blamed);
   if (choice.sender == nullptr || choice.sender == receiver->sender() || node == nullptr) return;
+  // Only now that a better sender is known: a pull that works, however slowly, is not given up for
+  // none.
   Requeue(object, key);
   ++context_.counters.relieved;
   Assign(object, *node, object.wants.at(key), choice.sender, choice.finish);
@@ -230,6 +252,8 @@ absl::Status PullScheduler::OnRegisterWant(Node& node, const v1::RegisterWant& m
   Want asked;
   asked.number = m.number();
   asked.keep = m.keep();
+  // Until RegisterEnd the node may still register a copy of the object, or the sender that it pulls
+  // from. A plan before that would replace a pull that works.
   if (node.registering) asked.state = WantState::kHeld;
   AddWant(object, node, asked);
   // A want that was open before is not held: the end of the registration does not plan it.
@@ -254,6 +278,7 @@ bool PullScheduler::AdmitRegisteredWant(Object& object, Node& node) {
   ++node.pulls;
   object.waiting.erase({want.order, node.key});
   --waiting_wants_;
+  // Counts as rooted, so that other receivers can be fed by it meanwhile.
   Tree(object).SetFedFromOutside(Join(object, node.key, copy->second), true);
   return true;
 }
@@ -265,10 +290,13 @@ bool PullScheduler::LinkRegisteredPull(Object& object, Node& node, Want& want,
   RelayTree& tree = Tree(object);
   RelayTree::Member* from = Join(object, sender, copy->second);
   RelayTree::Member* to = Join(object, node.key, object.copies.at(node.key));
+  // What several nodes register need not fit together. A cycle would never get a byte, so a pull
+  // that would close one is planned again.
   tree.MarkDownstream(to);
   if (tree.Downstream(*from)) return false;
   tree.SetFedFromOutside(to, false);
   tree.Attach(to, from, /*plan=*/0, ~uint64_t{0}, /*occupies=*/true, context_.now);
+  // Otherwise the first report would be taken for the progress since the start of the clock.
   to->progress.at = context_.now;
   planner_.PullBegan(sender, node.key);
   want.outside_sender = NodeKey();
@@ -281,6 +309,7 @@ bool PullScheduler::LinkRegisteredPull(Object& object, Node& node, Want& want,
 }
 
 void PullScheduler::AdmitOutsidePulls(Object& object, const NodeKey& sender) {
+  // Neither call below adds or erases a want, so the loop's iterator stays valid.
   for (auto& [key, want] : object.wants) {
     if (!want.outside_sender.valid() || want.outside_sender != sender) continue;
     Node* node = nodes_.Find(key);

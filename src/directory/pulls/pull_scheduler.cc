@@ -25,6 +25,7 @@ constexpr size_t kMaxAffinityWaiters = 64;
 // A receiver that failed this often at a sender does not occupy the sender.
 constexpr int kFailuresToNotOccupy = 2;
 
+// A shift by 64 is undefined, so an object with every slice needs a case of its own.
 uint64_t AllSlices(const ObjectInfo& info) {
   return info.slices == kMaxSlices ? ~uint64_t{0} : (uint64_t{1} << info.slices) - 1;
 }
@@ -59,6 +60,7 @@ absl::Status PullScheduler::OnWant(Node& node, const v1::Want& m) {
   if (m.has_no_room_for()) {
     PHALANX_ASSIGN_OR_RETURN(asked.no_room_for, ParseGeneration(m.no_room_for()));
   }
+  // Nothing is changed before this line: a Want with a bad field must leave no object behind.
   ++context_.counters.wants;
   Object& object = objects_.GetOrCreate(id);
   AddWant(object, node, asked);
@@ -71,6 +73,8 @@ absl::Status PullScheduler::OnWant(Node& node, const v1::Want& m) {
   return absl::OkStatus();
 }
 
+// A complete copy stays: its node wants nothing, or has withdrawn it already. So does a copy that
+// is being written: its bytes come from a client, whatever becomes of the pull.
 void PullScheduler::RemovePartialCopy(Object& object, const NodeKey& key) {
   const auto copy = object.copies.find(key);
   if (copy == object.copies.end() || copy->second.complete() || copy->second.writing()) return;
@@ -88,6 +92,7 @@ void PullScheduler::AddWant(Object& object, Node& node, const Want& asked) {
     Requeue(object, node.key);
     return;
   }
+  // A stale copy proves nothing: its node has a new session and can have lost the bytes.
   if (const auto copy = object.copies.find(node.key);
       copy != object.copies.end() && copy->second.complete() && !copy->second.stale) {
     // The Want crossed the Deliver, or the report of the pull.
@@ -95,14 +100,18 @@ void PullScheduler::AddWant(Object& object, Node& node, const Want& asked) {
     if (answerable) Deliver(object, node, keep);
     return;
   }
+  // A held want waits for the end of its registration, which can still bring the node's own copy.
   if (object.adopted() && answerable && asked.state != WantState::kHeld && DeliversAtOnce(object)) {
     Deliver(object, node, keep);
     return;
   }
   if (open_wants_ >= context_.options.max_waiting) {
     ++context_.counters.wants_refused;
+    // Not answering would leave the Get open for ever: the node repeats a Want only in a new
+    // session.
     outbox_.SendGone(node.key, object.id, object.generation, v1::Gone::REFUSED,
                      absl::StrCat("ResourceExhausted: the shard holds ", open_wants_, " wants"));
+    // A broadcast must not wait for a node that cannot want the object.
     placements_.Refused(object.id, node.key);
     return;
   }
@@ -111,14 +120,20 @@ void PullScheduler::AddWant(Object& object, Node& node, const Want& asked) {
   object.waiting.insert({want.order, node.key});
   ++open_wants_;
   ++waiting_wants_;
+  // NodeDown and SessionBegins visit only the objects that are linked to the node.
   node.objects.insert(object.id);
+  // A node that asks after the loss must learn of it as well: a Get with on_lost = kFail would wait
+  // otherwise. While the gate is learning another copy can still be registered.
   if (object.copies.complete() == 0 && !gate_.learning()) objects_.SendLoss(node.key, object.id);
 }
 
 void PullScheduler::EndWant(Object& object, const NodeKey& key) {
+  // A node that is down or gives the object up reports nothing more about its pull. To wait for it
+  // would delay the decision about the generation by a lease.
   objects_.EndFinalReport(object, key);
   const auto found = object.wants.find(key);
   if (found == object.wants.end()) return;
+  // Before the want is erased: EndFeeds finds the pull by its want.
   EndFeeds(object, key);
   if (object.waiting.erase({found->second.order, key}) != 0) --waiting_wants_;
   --open_wants_;
@@ -128,6 +143,8 @@ void PullScheduler::EndWant(Object& object, const NodeKey& key) {
 
 void PullScheduler::Deliver(Object& object, Node& node, bool keep) {
   ++context_.counters.delivered;
+  // The bytes count against this turn and against the limit on unacknowledged bytes, which decide
+  // whether the next receiver gets them from the shard, too.
   outbox_.AddInlineBytes(object.inline_entry.bytes().size());
   v1::Deliver& deliver = *outbox_.Send(node.key).mutable_deliver();
   deliver.set_object_id(object.id.binary().data(), ObjectId::kSize);
@@ -142,6 +159,7 @@ void PullScheduler::Deliver(Object& object, Node& node, bool keep) {
   objects_.CompleteCopy(object, node.key, CopyState::kDelivered);
 }
 
+// Most objects are small or read once, so the tree is made when a pull is first planned.
 RelayTree& PullScheduler::Tree(Object& object) {
   if (object.tree == nullptr) {
     object.tree = std::make_unique<RelayTree>(object.info.size_bytes, planner_.visited());
@@ -170,6 +188,8 @@ RelayTree::Member* PullScheduler::Join(Object& object, const NodeKey& key, const
 bool PullScheduler::DeliversAtOnce(const Object& object) const {
   const uint64_t bytes = outbox_.inline_bytes() + object.inline_entry.bytes().size();
   const bool cheap = object.inline_entry.bytes().size() <= context_.options.inline_always_bytes;
+  // A pull costs each of its nodes more than a tiny message, so those are sent in any number. The
+  // second limit is on memory: unacknowledged bytes are kept for all sessions that are slow.
   return (cheap || bytes <= context_.options.inline_burst_bytes) &&
          outbox_.unacknowledged_bytes() + bytes <= context_.options.inline_under_way_bytes;
 }
@@ -181,12 +201,15 @@ bool PullScheduler::PrefersInline(const Object& object, const Node& receiver,
                                   const PullPlanner::Choice& choice) const {
   if (choice.sender == nullptr) return true;
   const uint64_t bytes = outbox_.inline_bytes() + object.inline_entry.bytes().size();
+  // Even a slow sender is better here: bytes that a stalled session does not acknowledge stay in
+  // the shard's memory.
   if (outbox_.unacknowledged_bytes() + bytes > context_.options.inline_under_way_bytes)
     return false;
   const double rate = planner_.links().MedianRate().value_or(kAssumedRate);
   const absl::Duration once = absl::Seconds(static_cast<double>(object.info.size_bytes) / rate);
   const absl::Duration transfer =
       choice.finish.infinite() ? kAssumedInlineLatency + once : choice.finish - context_.now;
+  // The pull begins after those that either node was assigned before it.
   const int pulls_before =
       std::max(planner_.Pushes(choice.sender->endpoint.node), planner_.Pulls(receiver.key));
   const absl::Duration by_sender = transfer + (pulls_before + 1) * kPullWork;
@@ -195,6 +218,7 @@ bool PullScheduler::PrefersInline(const Object& object, const Node& receiver,
 
 bool PullScheduler::MayBeServed(const Object& object, const NodeKey& key) const {
   const Want& want = object.wants.at(key);
+  // A disconnected node may be dead. It is planned when its session resumes.
   return want.state != WantState::kHeld && nodes_.Find(key)->connected && !object.LacksRoom(want);
 }
 
@@ -207,6 +231,8 @@ void PullScheduler::Plan(Object& object) {
   }
 }
 
+// The oldest want first, and each assigned receiver is a candidate for the next one: so the
+// receivers of one turn form a chain or a tree at once.
 void PullScheduler::PlanRound(Object& object, Round& round) {
   std::pair<uint64_t, NodeKey> place;  // iterators do not outlive an Assign
   for (auto at = object.waiting.begin(); at != object.waiting.end();
@@ -230,12 +256,14 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
     return true;
   }
   RelayTree& tree = Tree(object);
+  // Without a candidate no other node can be served either, unless the bytes are cached here.
   if (tree.Candidates(Nearness::kWorld, 1) == nullptr) {
     if (!object.inline_entry.cached()) return false;
     Deliver(object, node, want.keep);
     return true;
   }
   const auto copy = object.copies.find(node.key);
+  // A writer gets the bytes from its client. As a receiver it could be fed by its own readers.
   if (copy != object.copies.end() && copy->second.writing()) return true;
   if (AwaitsNeighbour(object, node.key, want)) {
     round.awaits_neighbour = true;
@@ -247,6 +275,8 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
   const Copy none;
   RelayTree::Member* receiver =
       Join(object, node.key, copy != object.copies.end() ? copy->second : none);
+  // Counted once per round: a count for each receiver would make a broadcast to n nodes cost n²
+  // steps.
   if (!round.left.has_value()) {
     round.left = std::count_if(
         object.waiting.begin(), object.waiting.end(),
@@ -260,6 +290,7 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
     Assign(object, node, want, choice.sender, choice.finish);
     return true;
   }
+  // A member without a copy would break the invariants, and the node was assigned no sender.
   if (stranger) tree.Remove(node.key);
   if (object.inline_entry.cached()) {
     Deliver(object, node, want.keep);
@@ -270,6 +301,7 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
 }
 
 NodeKey PullScheduler::NeighbourOf(const Object& object, const NodeKey& key, const Want& want) {
+  // For small objects the opening of the pull takes most of the time: any idle sender is as good.
   if (want.affinity_object.nil() || object.info.size_bytes < context_.options.least_near_bytes)
     return NodeKey();
   const Object* made_there = objects_.Find(want.affinity_object);
@@ -288,6 +320,7 @@ bool PullScheduler::AwaitsNeighbour(const Object& object, const NodeKey& key, Wa
       context_.IsForeign(want.affinity_object) || object.waiting.size() > kMaxAffinityWaiters) {
     return false;
   }
+  // The deadline is set once: if each Plan moved it, a receiver could wait for ever.
   if (!want.affinity_until.has_value()) {
     const double rate = planner_.links().MedianRate().value_or(kAssumedRate);
     const absl::Duration once = absl::Seconds(static_cast<double>(object.info.size_bytes) / rate);
@@ -295,6 +328,7 @@ bool PullScheduler::AwaitsNeighbour(const Object& object, const NodeKey& key, Wa
   }
   if (*want.affinity_until <= context_.now) return false;
   const Object* made_there = objects_.Find(want.affinity_object);
+  // The neighbour is known only when its object exists; all nodes of a collective begin together.
   if (made_there == nullptr || !made_there->adopted()) return true;
   const NodeKey neighbour = NeighbourOf(object, key, want);
   if (!neighbour.valid()) return false;
@@ -305,6 +339,8 @@ bool PullScheduler::AwaitsNeighbour(const Object& object, const NodeKey& key, Wa
 void PullScheduler::Assign(Object& object, Node& node, Want& want, RelayTree::Member* sender,
                            Instant finish) {
   const NodeKey from = sender->endpoint.node;
+  // The receiver is a copy from now on, before it has any byte: the next receiver may be planned in
+  // the same turn, and relays through it.
   Copy& copy = objects_.AddCopy(object, node);
   if (copy.pull == nullptr) copy.pull = std::make_unique<PullRecord>();
   // The record outlives the pull: the tools and repairs of later pulls read it.
@@ -318,9 +354,12 @@ void PullScheduler::Assign(Object& object, Node& node, Want& want, RelayTree::Me
 
   RelayTree& tree = *object.tree;
   RelayTree::Member* receiver = tree.Find(node.key);
+  // A pull that keeps failing moves no bytes. If it counted, the sender would look busy to the
+  // others.
   const bool occupies = planner_.Failures(node.key, from) < kFailuresToNotOccupy;
   tree.Attach(receiver, sender, context_.last_plan, AllSlices(object.info), occupies, context_.now);
   receiver->finish = finish;
+  // Rates of the earlier pull would blame the new sender for the slowness of the old one.
   receiver->progress.bytes_per_second = 0;
   receiver->progress.starved_ns = 0;
   receiver->progress.at = context_.now;
@@ -348,6 +387,7 @@ void PullScheduler::Assign(Object& object, Node& node, Want& want, RelayTree::Me
   }
   assign.set_slices(AllSlices(object.info));
   assign.set_keep(want.keep);
+  // The node ignores an Assign for an earlier Want than its open one: the Assign crossed an Unwant.
   assign.set_want(want.number);
 }
 
@@ -362,6 +402,7 @@ void PullScheduler::EndFeeds(Object& object, const NodeKey& receiver, bool compl
     copy->second.pull->ended = context_.now;
   RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(receiver);
   if (member == nullptr) return;
+  // Before the feeds are gone: the planner counts pulls by the nodes at both ends.
   for (const auto& feed : member->feeds) {
     planner_.PullEnded(feed->sender->endpoint.node, receiver, context_.now);
   }
@@ -379,6 +420,7 @@ void PullScheduler::Requeue(Object& object, const NodeKey& key) {
   const auto found = object.wants.find(key);
   if (found == object.wants.end() || found->second.state != WantState::kPulling) return;
   EndFeeds(object, key);
+  // With its old order: a node whose sender failed keeps its place before later receivers.
   object.waiting.insert({found->second.order, key});
   ++waiting_wants_;
 }
@@ -387,10 +429,12 @@ void PullScheduler::OnCopyRemoved(Object& object, const NodeKey& key) {
   if (object.wants.contains(key)) Requeue(object, key);
   RelayTree::Member* member = object.tree == nullptr ? nullptr : object.tree->Find(key);
   if (member == nullptr) return;
+  // Before Remove, which only unlinks them: each receiver must wait again in order to be planned.
   RequeueReceivers(object, *member);
   object.tree->Remove(key);
 }
 
+// With more than one copy the next Get uses the tree again. Making it costs a step for each copy.
 void PullScheduler::DropTreeIfIdle(Object& object) {
   if (object.tree == nullptr || !object.wants.empty() || object.copies.size() > 1) return;
   object.tree.reset();
@@ -398,10 +442,12 @@ void PullScheduler::DropTreeIfIdle(Object& object) {
 
 absl::Status PullScheduler::OnUnwant(Node& node, const v1::Unwant& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
+  // By the number of the order: a refusal that crossed a later Fetch must not answer that one.
   if (m.fetch() != 0) placements_.Refused(id, node.key, m.fetch());
   Object* object = objects_.Find(id);
   if (object == nullptr || !object->wants.contains(node.key)) return absl::OkStatus();
   EndWant(*object, node.key);
+  // The node drops its part: its receivers get another sender now, not when their pulls fail.
   RemovePartialCopy(*object, node.key);
   listener_.OnRefused(*object, node.key);
   objects_.Reevaluate(*object);
@@ -409,7 +455,10 @@ absl::Status PullScheduler::OnUnwant(Node& node, const v1::Unwant& m) {
 }
 
 void PullScheduler::OnCopyComplete(Object& object, const NodeKey& node) {
+  // The order matters: EndFeeds keeps the receivers below rooted, and EndWant would detach the
+  // feeds.
   EndFeeds(object, node, /*completed=*/true);
+  // Also without a pull: the copy may be a writer's, or come from a registration or a Deliver.
   if (object.tree != nullptr) object.tree->Complete(Join(object, node, object.copies.at(node)));
   if (object.wants.contains(node)) EndWant(object, node);
 }
@@ -427,10 +476,13 @@ void PullScheduler::SetConnected(Object& object, const NodeKey& node, bool conne
 void PullScheduler::Postpone(Object& object, const NodeKey& node) {
   const auto want = object.wants.find(node);
   if (want == object.wants.end()) return;
+  // A node that withdraws what it gets, because it has no memory, would otherwise be sent the
+  // object again and again in a busy loop.
   const int doublings = std::min(want->second.withdrawals++, 8);
   want->second.not_before = context_.now + absl::Milliseconds(10) * (1 << doublings);
 }
 
+// Keys first: Requeue changes the wants that it ends.
 void PullScheduler::RequeueOutsidePulls(Object& object) {
   std::vector<NodeKey> outside;
   for (const auto& [key, want] : object.wants) {
@@ -441,6 +493,8 @@ void PullScheduler::RequeueOutsidePulls(Object& object) {
 
 void PullScheduler::RefuseWants(Object& object) {
   if (object.wants.empty()) return;
+  // A generation that stands by may answer the wants, and while the gate is learning one may still
+  // be registered: a Get that was made after the Delete would wrongly end with NotFound.
   const Tombstone* tombstone =
       object.standbys.empty() && !gate_.learning() ? tombstones_.FindDeleted(object.id) : nullptr;
   const absl::Status* failure = failures_.Find(object.id);
@@ -482,6 +536,8 @@ absl::Status PullScheduler::CheckWants(const Object& object) const {
     if (fed) feeds += member->feeds.size();
     const bool lacks_room = object.LacksRoom(want);
     if (lacks_room && pulls) return Broken(object, "a node without room for it pulls");
+    // An object with a timer is exempt: its wants can wait for a pause, a neighbour or final
+    // reports.
     const bool plannable = want.state == WantState::kWaiting && !lacks_room && node->connected &&
                            object.adopted() && want.not_before <= context_.now &&
                            object.timer.infinite();

@@ -16,6 +16,7 @@ RelayTree::Member* RelayTree::Find(const NodeKey& node) const {
 }
 
 RelayTree::Key RelayTree::KeyAt(const Member& member, Nearness level) const {
+  // Finding a candidate changes nothing, but the planner attaches a receiver to what it found.
   return Key{member.tier(), member.load[static_cast<int>(level)], member.crossings, member.depth,
              member.order,  const_cast<Member*>(&member)};
 }
@@ -25,6 +26,8 @@ void RelayTree::Unlist(Member* member) {
   for (int level = 0; level < kNearnessLevels; ++level) {
     const uint64_t domain = member->endpoint.locality.domain(static_cast<Nearness>(level));
     if (domain == 0) continue;
+    // An empty domain goes at once: the planner takes a domain that exists for one with a
+    // candidate.
     const auto found = index_[level].find(domain);
     found->second.erase(KeyAt(*member, static_cast<Nearness>(level)));
     if (found->second.empty()) index_[level].erase(found);
@@ -58,6 +61,7 @@ RelayTree::Member* RelayTree::Add(const Endpoint& endpoint, Role role, bool conn
   member->role = role;
   member->connected = connected;
   member->draining = draining;
+  // Before List: depth and crossings are part of the index key.
   std::tie(member->depth, member->crossings) = DepthAndCrossings(*member);
   List(member);
   return member;
@@ -81,6 +85,7 @@ std::pair<int, int> RelayTree::DepthAndCrossings(const Member& member) const {
   if (member.feeds.empty()) return {kUnrooted, 0};
   int depth = 0;
   int crossings = 0;
+  // The worst of the senders counts: the member is complete when its last slice is.
   for (const auto& feed : member.feeds) {
     const Member& sender = *feed->sender;
     if (!sender.rooted()) return {kUnrooted, 0};
@@ -92,6 +97,7 @@ std::pair<int, int> RelayTree::DepthAndCrossings(const Member& member) const {
 }
 
 void RelayTree::Reroot(Member* member) {
+  // A list instead of recursion: a chain of ten thousand receivers would exhaust the stack.
   std::vector<Member*> pending = {member};
   while (!pending.empty()) {
     Member* current = pending.back();
@@ -113,6 +119,8 @@ void RelayTree::Reroot(Member* member) {
 RelayTree::Feed* RelayTree::Attach(Member* receiver, Member* sender, PlanId plan, uint64_t slices,
                                    bool occupies, Instant now) {
   if (!DefectActive(Defect::kCyclicSender)) {
+    // A rooted sender cannot be below a receiver without a root, so the cheap mark is enough for
+    // it.
     sender->rooted() ? MarkRootedDownstream(receiver) : MarkDownstream(receiver);
     PHALANX_CHECK(!Downstream(*sender), "a sender is never downstream of its receiver");
   }
@@ -134,6 +142,7 @@ RelayTree::Feed* RelayTree::Attach(Member* receiver, Member* sender, PlanId plan
   feed->occupies = false;
   SetOccupies(feed, occupies && receiver->connected && !receiver->slow_receiver);
   receiver->feeds.push_back(std::move(owned));
+  // Last: the depth follows from the feed that was added.
   Reroot(receiver);
   return feed;
 }
@@ -158,6 +167,7 @@ void RelayTree::Unlink(Feed* feed) {
 void RelayTree::Detach(Member* receiver) {
   for (const auto& feed : receiver->feeds) Unlink(feed.get());
   receiver->feeds.clear();
+  // Slow reports are about one sender; the next one begins without them.
   receiver->progress.slow_reports = 0;
   Reroot(receiver);
 }
@@ -166,6 +176,7 @@ void RelayTree::Complete(Member* member) {
   if (member->complete()) return;
   for (const auto& feed : member->feeds) Unlink(feed.get());
   member->feeds.clear();
+  // Not through Detach: it would unroot every member below for the moment between the two changes.
   const bool was_rooted = member->rooted();
   Unlist(member);
   member->role = Role::kComplete;
@@ -191,6 +202,7 @@ void RelayTree::SetConnected(Member* member, bool connected) {
   Unlist(member);
   member->connected = connected;
   List(member);
+  // A receiver that may be dead does not keep its sender from the next one.
   for (const auto& feed : member->feeds) {
     SetOccupies(feed.get(), connected && !member->slow_receiver);
   }
@@ -209,6 +221,7 @@ void RelayTree::SetLeaf(Member* member, bool leaf) {
 }
 
 void RelayTree::MarkDownstream(Member* member) {
+  // A new number unmarks every member at once.
   ++mark_;
   std::vector<Member*> pending = {member};
   member->mark = mark_;
@@ -249,6 +262,7 @@ absl::Status RelayTree::CheckMember(const Member& member) const {
     slices |= feed->slices;
   }
   if (member.complete() && !member.feeds.empty()) return wrong("is complete and still pulls");
+  // Depths may be stale upper bounds (Complete), so only rooted or not is compared.
   const bool rooted = DepthAndCrossings(member).first != kUnrooted;
   if (rooted != member.rooted()) return wrong("rooted without a root, or the reverse");
   for (int level = 0; level < kNearnessLevels; ++level) {
