@@ -33,6 +33,7 @@ bool DrainManager::OnDrain(Node& node) {
     known->second.reported.reset();
     return false;
   }
+  // First: OnCopiesChanged counts the copies of nodes that stay.
   node.draining = true;
   SoleCopies& sole = draining_[node.key];
   for (const ObjectId& id : Sorted(node.objects)) {
@@ -48,6 +49,7 @@ bool DrainManager::OnDrain(Node& node) {
 
 void DrainManager::NodeDown(const NodeKey& node) {
   draining_.erase(node);
+  // Refusals matter to drains only; without one they would be kept for nothing.
   if (draining_.empty()) refusals_.clear();
 }
 
@@ -66,6 +68,7 @@ void DrainManager::SessionBegins(Node& node) {
 }
 
 void DrainManager::OnCopiesChanged(Object& object) {
+  // Called for every change of every copy, so the usual case must cost nothing.
   if (draining_.empty()) return;
   bool elsewhere = false;
   for (const auto& [key, copy] : object.copies) {
@@ -97,6 +100,7 @@ void DrainManager::OnNodeLeft(Object& object, const NodeKey& node) {
   if (object.drain_target != node) return;
   object.drain_target = NodeKey();
   objects_.UnlinkNodeIfUnused(node, object);
+  // Several draining nodes can share the target: each must queue the object again.
   for (auto& [key, leaving] : draining_) {
     if (leaving.fetching.erase(object.id) != 0) leaving.queued.insert(object.id);
   }
@@ -129,6 +133,7 @@ void DrainManager::OnRoomFreed() {
 }
 
 bool DrainManager::HasRefused(const Object& object, const NodeKey& key) const {
+  // The node waits for memory: another Fetch would change nothing.
   const auto want = object.wants.find(key);
   if (want != object.wants.end() && object.LacksRoom(want->second)) return true;
   const auto of_object = refusals_.find(object.id);
@@ -137,6 +142,7 @@ bool DrainManager::HasRefused(const Object& object, const NodeKey& key) const {
   return refusal != of_object->second.end() && refusal->second.until > context_.now;
 }
 
+// When the pause of the first refusing node ends, the object's timer queues it again (OnTimer).
 void DrainManager::AwaitRefusers(Object& object) {
   const auto of_object = refusals_.find(object.id);
   if (of_object == refusals_.end()) return;
@@ -178,6 +184,7 @@ void DrainManager::StartFetches(SoleCopies& sole) {
          !sole.queued.empty()) {
     const ObjectId id = *sole.queued.begin();
     Object& object = *objects_.Find(id);
+    // Another draining node may have asked for the object already: one fetch serves both.
     if (!object.drain_target.valid()) {
       Node* target = ChooseTarget(object);
       if (target == nullptr) {
@@ -197,6 +204,7 @@ void DrainManager::StartFetches(SoleCopies& sole) {
   }
 }
 
+// All queues before any fetch: a target that one node takes is seen by the next.
 void DrainManager::RetryAll() {
   for (auto& [key, leaving] : draining_) {
     leaving.queued.merge(leaving.stuck);
@@ -205,6 +213,7 @@ void DrainManager::RetryAll() {
   for (auto& [key, leaving] : draining_) StartFetches(leaving);
 }
 
+// Only changes are sent, and the drain ends with the message that names 0 objects.
 void DrainManager::ReportProgress() {
   for (auto& [key, leaving] : draining_) {
     StartFetches(leaving);

@@ -28,8 +28,11 @@ absl::Status PlacementManager::OnBroadcast(Node& node, const v1::BroadcastReques
     gate_.CancelBroadcast(node.key, m.request_id());
     return absl::OkStatus();
   }
+  // Checked before the request can be deferred: BeginBroadcast takes the fields as valid.
   if (!m.stop()) PHALANX_RETURN_IF_ERROR(ParseNodeNames(m.nodes()).status());
   PHALANX_RETURN_IF_ERROR(ParsePolicy(m.mark()).status());
+  // A shard that learns knows neither all nodes nor all objects: "no such node" and "nothing was
+  // put" would both be guesses.
   if (!gate_.learning()) {
     BeginBroadcast(node, m);
   } else if (!gate_.Defer(DeferredBroadcast{node.key, node.session, m})) {
@@ -59,6 +62,7 @@ void PlacementManager::BeginBroadcast(Node& node, const v1::BroadcastRequest& m)
     placements_.Stop(id);
     return answer(absl::OkStatus());
   }
+  // The policy of a lost object is kept with the loss, for a holder that returns.
   const LostObject* lost = losses_.Find(id);
   if (m.stop() && lost != nullptr && lost->policy.sticky()) {
     losses_.SetPolicy(id, placements_.MintStop());
@@ -66,12 +70,16 @@ void PlacementManager::BeginBroadcast(Node& node, const v1::BroadcastRequest& m)
   }
   if (!there && tombstones_.FindDeleted(id) != nullptr)
     return answer(absl::NotFoundError("it was deleted"));
+  // The broadcast had started, so the object existed: it is lost, not unknown.
   if (!there && m.begun()) return answer(absl::DataLossError("no copy of it is left"));
   if (!there) return answer(absl::NotFoundError("nothing was put under this id"));
   if (m.stop()) return answer(absl::OkStatus());
+  // Before Begin, which compares the request with the policy that is valid now.
   MergePolicy(m);
   absl::btree_set<absl::string_view> names(m.nodes().begin(), m.nodes().end());
   const std::vector<Node*> called = nodes_.Named(names);
+  // A sticky broadcast may name nodes that come later, and one that had started may name nodes that
+  // are gone.
   if (!names.empty() && !m.sticky() && !m.begun()) {
     v1::BroadcastReply& reply = *outbox_.Send(node.key).mutable_broadcast_reply();
     reply.set_request_id(m.request_id());
@@ -118,9 +126,11 @@ void PlacementManager::OnReleased(const Object& object) {
   // A holder that returns with a copy restores the policy from the record of the loss.
   const PlacementPolicy* policy = placements_.PolicyOf(object.id);
   if (policy != nullptr) losses_.SetPolicy(object.id, *policy);
+  // After SetPolicy, which copies the policy out of the record.
   placements_.End(object.id, absl::DataLossError("no copy of it is left"));
 }
 
+// A node that got the Fetch while it still had this copy fetched nothing: it is ordered again.
 void PlacementManager::OnEvicted(const Object& object, const NodeKey& node) {
   placements_.OrderAgain(object.id, node, Lacks());
 }
@@ -128,9 +138,12 @@ void PlacementManager::OnEvicted(const Object& object, const NodeKey& node) {
 bool PlacementManager::LacksCopy(const ObjectId& id, const NodeKey& key) const {
   const Object* object = objects_.Find(id);
   const Node* node = nodes_.Find(key);
+  // A node that registers may have a copy that it has not sent yet. One that leaves would be asked
+  // for nothing.
   if (gate_.learning() || node == nullptr || node->registering || node->draining) return false;
   if (object == nullptr || object->HasConfirmedCopy(key)) return false;
   const auto copy = object->copies.find(key);
+  // A copy that was delivered is asked for as well: the Fetch makes its node confirm it.
   return copy == object->copies.end() || !copy->second.writing();
 }
 
@@ -168,6 +181,7 @@ void PlacementManager::Apply(const AnnouncePolicy& effect) {
     if (effect.only.has_value() && *effect.only != key) continue;
     // The node of a stale copy is sent the policy when it registers the copy.
     const bool has = (copy.complete() || copy.writing()) && !copy.stale;
+    // A node that registered this very policy knows it.
     if (has && copy.registered_stamp != policy->stamp) SendPolicy(*object, key, *policy);
   }
 }
@@ -196,6 +210,7 @@ void PlacementManager::Apply(const AnswerBroadcast& effect) {
   const Object* object = objects_.Find(effect.id);
   const bool lost =
       object == nullptr || (object->copies.complete() == 0 && object->copies.writing() == 0);
+  // Nodes refuse what no sender feeds for a minute: if no copy is left, that is the cause to name.
   if (status.ok() && effect.refused > 0 && lost) {
     status = absl::DataLossError("no complete copy of it is left");
   } else if (status.ok() && effect.refused > 0) {
@@ -220,6 +235,7 @@ void PlacementManager::CountNamed(const Object& object, absl::Span<const std::st
   for (const Node* node : nodes_.Named(left)) {
     const auto copy = object.copies.find(node->key);
     const bool there = object.HasConfirmedCopy(node->key);
+    // Not waited for, so not counted: else the progress of a broadcast would never be full.
     if (!there && node->draining) continue;
     ++named;
     if (there) {
@@ -248,6 +264,7 @@ absl::Status PlacementManager::OnPrefetch(Node& node, const v1::PrefetchRequest&
     const bool named = names.erase(other->info.name()) != 0;
     if (!named && !all_nodes) continue;
     ++asked;
+    // A node that wants the object already, or has it, would answer the Fetch with nothing.
     const auto has = [&key = key, object] {
       if (object == nullptr) return false;
       const auto copy = object->copies.find(key);
@@ -274,6 +291,7 @@ void PlacementManager::MergePolicy(const v1::BroadcastRequest& m) {
   placements_.Merge(id, policy, Lacks());
 }
 
+// Nodes join first, so that the deferred requests find them.
 void PlacementManager::EndLearning() {
   for (const auto& [key, node] : nodes_.all()) {
     if (!node->registering) placements_.NodeJoined(key, node->info.name());

@@ -6,6 +6,7 @@
 namespace phalanx::directory {
 
 absl::StatusOr<PlacementPolicy> ParsePolicy(const v1::StickyMark& mark) {
+  // No stamp means no policy. A stamp beyond the limit would leave no greater one for a stop.
   if (mark.stamp() == 0 || mark.stamp() > kMaxPolicyStamp) return PlacementPolicy();
   PlacementPolicy parsed{mark.stamp(), {}};
   if (mark.nodes_size() > 0) {

@@ -23,6 +23,7 @@ std::vector<BroadcastEffect> PlacementTable::TakeEffects() { return std::exchang
 
 absl::Status PlacementTable::Begin(const ObjectId& id, const Requester& requester, uint32_t arrived,
                                    absl::btree_set<NodeKey> missing, Lacks lacks) {
+  // All limits are checked before anything changes, so that an error starts nothing.
   if (requests_ >= limits_.max_requests) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the shard has ", requests_, " broadcasts under way already"));
@@ -30,10 +31,14 @@ absl::Status PlacementTable::Begin(const ObjectId& id, const Requester& requeste
   const PlacementPolicy* known = PolicyOf(id);
   PlacementPolicy policy = known == nullptr ? PlacementPolicy() : *known;
   const size_t named = policy.nodes.size();
+  // A repeated request brings the policy that it made (Merge). If it extended the policy again, it
+  // would undo a stop that came in between.
   const bool sticky = requester.sticky && !requester.already_started;
   if (sticky) policy.nodes.insert(requester.names.begin(), requester.names.end());
   // "*" includes every name, so that the names do not count against the limit.
   if (policy.nodes.contains("*")) policy.nodes = {"*"};
+  // A policy that only an earlier life minted gets a new stamp even if it names the same nodes: a
+  // holder that is away may know a later one.
   const bool changed =
       sticky && (known == nullptr || policy.nodes != known->nodes || !records_.at(id).minted);
   if (policy.nodes.size() > kMaxNamedNodes) {
@@ -53,6 +58,7 @@ absl::Status PlacementTable::Begin(const ObjectId& id, const Requester& requeste
   }
   active_.insert(id);
   nodes_[requester.node].linked.insert(id);
+  // A new request asks the nodes again that refused an earlier order.
   for (const NodeKey& key : missing) {
     nodes_[key].linked.insert(id);
     record.refused.erase(key);
@@ -65,6 +71,7 @@ absl::Status PlacementTable::Begin(const ObjectId& id, const Requester& requeste
       Waiting{requester.node, requester.request_id, std::move(missing), arrived});
   ++requests_;
   OrderAll(id, record, lacks);
+  // If no node is missing, the request is answered in this turn and keeps no record.
   AnswerCompleted(at);
   return absl::OkStatus();
 }
@@ -72,6 +79,8 @@ absl::Status PlacementTable::Begin(const ObjectId& id, const Requester& requeste
 void PlacementTable::Stop(const ObjectId& id) {
   const Records::iterator at = records_.try_emplace(id).first;
   Record& record = at->second;
+  // A stop minted here stands. One of an earlier life gets a new stamp: a holder that is away may
+  // know a greater one that is sticky.
   if (record.policy.stamp != 0 && !record.policy.sticky() && record.minted) return;
   SetPolicy(record, MintStop(), /*minted=*/true);
   if (!DefectActive(Defect::kStopNotTold)) effects_.push_back(AnnouncePolicy{id, std::nullopt});
@@ -119,6 +128,7 @@ void PlacementTable::Merge(const ObjectId& id, const PlacementPolicy& policy, La
 void PlacementTable::Registered(const ObjectId& id, const NodeKey& node,
                                 const PlacementPolicy& policy, Lacks lacks) {
   const PlacementPolicy* known = PolicyOf(id);
+  // The node missed a change while it was away, perhaps a stop.
   if (known != nullptr && policy.stamp < known->stamp) effects_.push_back(AnnouncePolicy{id, node});
   Merge(id, policy, lacks);
 }
@@ -147,6 +157,8 @@ void PlacementTable::OnNewGeneration(const ObjectId& id, Lacks lacks) {
   const auto at = records_.find(id);
   if (at == records_.end()) return;
   Record& record = at->second;
+  // A refusal was about the old generation, which may have been larger, and the orders were for its
+  // bytes.
   std::vector<NodeKey> again(record.refused.begin(), record.refused.end());
   for (const auto& [key, plan] : record.ordered) again.push_back(key);
   record.refused.clear();
@@ -174,6 +186,7 @@ void PlacementTable::Arrived(const ObjectId& id, const NodeKey& node) {
   for (Waiting& waiting : record.waiting) {
     waiting.arrived += static_cast<uint32_t>(waiting.missing.erase(node));
   }
+  // The new holder carries the policy from now on, so that it outlives the shard.
   if (record.policy.stamp != 0) effects_.push_back(AnnouncePolicy{id, node});
   UnlinkIfUnused(id, record, node);
   AnswerCompleted(at);
@@ -203,6 +216,7 @@ void PlacementTable::Refuse(Record& record, const NodeKey& key) {
   for (Waiting& waiting : record.waiting) {
     if (waiting.missing.erase(key) == 0) continue;
     ++waiting.refused;
+    // The answer names some of the refusing nodes: ten thousand names would not fit into a message.
     if (waiting.refusers.size() < kMaxRefusersNamed) {
       waiting.refusers.push_back(nodes_.at(key).name);
     }
@@ -223,6 +237,7 @@ void PlacementTable::NodeJoined(const NodeKey& node, const std::string& name) {
   joined.joined = true;
   if (DefectActive(Defect::kJoinerNotOrdered)) return;
   joined.walked_up_to = ObjectId();
+  // Orders of waiting requests count as well: a node that starts is not flooded with fetches.
   if (joined.open < kMaxWalkFetches) walking_.insert(node);
 }
 
@@ -239,6 +254,8 @@ void PlacementTable::NodeDrains(const NodeKey& node, Lacks receives) {
   // A copy: UnlinkIfUnused changes the set.
   const absl::btree_set<ObjectId> linked = found->second.linked;
   for (const ObjectId& id : linked) {
+    // An object that the leaving node is receiving already is worth waiting for; others it never
+    // gets.
     if (receives(id, node)) continue;
     const Records::iterator at = records_.find(id);
     for (Waiting& waiting : at->second.waiting) waiting.missing.erase(node);
@@ -253,15 +270,19 @@ void PlacementTable::EndParts(const NodeKey& key, bool down) {
   found->second.joined = false;
   found->second.walked_up_to.reset();
   walking_.erase(key);
+  // A copy: the loop unlinks the node.
   const absl::btree_set<ObjectId> linked = found->second.linked;
   for (const ObjectId& id : linked) {
     const Records::iterator at = records_.find(id);
     Record& record = at->second;
     EndOrder(record, key);
     record.refused.erase(key);
+    // Its own requests end with the session, in which it would repeat them; the nodes that these
+    // waited for can lose their last link.
     absl::btree_set<NodeKey> left = {key};
     for (Waiting& waiting : record.waiting) {
       if (waiting.node == key) left.insert(waiting.missing.begin(), waiting.missing.end());
+      // A node that merely begins a new session is still waited for.
       if (down) waiting.missing.erase(key);
     }
     requests_ -= std::erase_if(record.waiting, [&key](const Waiting& w) { return w.node == key; });
@@ -274,6 +295,7 @@ void PlacementTable::EndParts(const NodeKey& key, bool down) {
 // ---- time
 
 void PlacementTable::Walk(Lacks lacks) {
+  // Bounded over all nodes: after a restart of the shard every node walks at once.
   for (size_t left = kMaxExamined; left > 0 && !walking_.empty();) {
     const NodeKey key = *walking_.begin();
     ContinueWalk(key, nodes_.at(key), left, lacks);
@@ -284,6 +306,7 @@ void PlacementTable::ContinueWalk(const NodeKey& key, Node& node, size_t& left, 
   auto at = active_.upper_bound(*node.walked_up_to);
   for (; at != active_.end() && left > 0 && node.open < kMaxWalkFetches; ++at, --left) {
     ++examined_;
+    // By id, not by iterator: broadcasts begin and end between two turns of a walk.
     node.walked_up_to = *at;
     Record& record = records_.at(*at);
     if (IsFor(record, key)) Order(*at, record, key, lacks);
@@ -359,6 +382,7 @@ absl::Status PlacementTable::CheckInvariants() const {
 bool PlacementTable::IsFor(const Record& record, const NodeKey& key) const {
   const auto node = nodes_.find(key);
   if (node == nodes_.end()) return false;
+  // A policy covers nodes that join later, a request only the nodes that it found.
   if (record.policy.Names(node->second.name)) return true;
   return std::any_of(record.waiting.begin(), record.waiting.end(),
                      [&key](const Waiting& waiting) { return waiting.missing.contains(key); });
@@ -368,6 +392,7 @@ void PlacementTable::Order(const ObjectId& id, Record& record, const NodeKey& ke
   Node& node = nodes_.at(key);
   if (!node.joined || record.refused.contains(key) || record.ordered.contains(key)) return;
   if (!lacks(id, key)) return;
+  // The plan's number follows when the Fetch is sent (Ordered). Until then no refusal can match it.
   record.ordered.emplace(key, PlanId{0});
   node.linked.insert(id);
   if (++node.open >= kMaxWalkFetches) walking_.erase(key);
@@ -387,6 +412,7 @@ void PlacementTable::EndOrder(Record& record, const NodeKey& key) {
   if (record.ordered.erase(key) == 0) return;
   Node& node = nodes_.at(key);
   --node.open;
+  // The walk paused for want of free orders, and this frees one.
   if (node.walked_up_to.has_value() && node.open < kMaxWalkFetches) walking_.insert(key);
 }
 
@@ -417,6 +443,7 @@ void PlacementTable::AnswerCompleted(Records::iterator at) {
                                        absl::OkStatus()});
   }
   requests_ -= std::erase_if(record.waiting, [](const Waiting& w) { return w.missing.empty(); });
+  // Neither policy nor request wants the object at other nodes any more.
   if (record.idle()) {
     // Fetches that are under way continue without an order.
     left.insert(left.end(), record.refused.begin(), record.refused.end());
@@ -426,6 +453,7 @@ void PlacementTable::AnswerCompleted(Records::iterator at) {
     active_.erase(id);
   }
   for (const NodeKey& key : left) UnlinkIfUnused(id, record, key);
+  // Last: the record is gone after it. A stop stays, against holders that return.
   if (record.idle() && record.policy.stamp == 0) records_.erase(at);
 }
 

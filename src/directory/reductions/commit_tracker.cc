@@ -20,6 +20,7 @@ void CommitTracker::AwaitCommitted(const NodeKey& key) {
     if (!reduction->commit.sent_to.contains(key)) continue;
     reduction->commit.awaited.insert(key);
     reduction->commit.awaited_until = context_.now + context_.options.lease;
+    // A lease, since a node that is only cut off is back by then or starts a new life.
     catalog_.SetTimer(*reduction, reduction->commit.awaited_until);
   }
 }
@@ -41,12 +42,14 @@ void CommitTracker::StopAwaiting(Reduction& reduction) {
                                        ? Instant::Infinite()
                                        : context_.now + context_.options.lease;
   catalog_.Touch(reduction.target);
+  // The object may be lost or void now: AwaitsResult has kept it from that.
   if (Object* object = objects_.Find(reduction.target)) objects_.Reevaluate(*object);
 }
 
 void CommitTracker::StopAwaitingOtherLives(const NodeKey& key) {
   for (const auto& [target, reduction] : catalog_.all()) {
     std::vector<NodeKey> ended;
+    // A process that was started again has lost its memory, and the result with it.
     for (auto at = reduction->commit.awaited.lower_bound(NodeKey{key.node, 0});
          at != reduction->commit.awaited.end() && at->node == key.node; ++at) {
       if (*at != key) ended.push_back(*at);
@@ -61,6 +64,7 @@ Reduction::Placed* CommitTracker::PlaceAgain(Reduction& reduction, const NodeKey
                                              const Generation& version) {
   const auto placed = reduction.placed.find({node, version});
   if (placed != reduction.placed.end()) return &placed->second;
+  // NodeDown erased the placement, but the plan still counts on this root.
   const bool root =
       reduction.commit.lost_roots.contains(node) && IsRoot(reduction.target, version, node);
   return root ? &reduction.placed[{node, version}] : nullptr;
@@ -86,6 +90,7 @@ void CommitTracker::ForgetCommitted(Reduction& reduction) {
   reduction.commit.awaited.clear();
   reduction.commit.awaited_until = Instant::Infinite();
   bool back = false;
+  // The plan was not informed while the nodes were awaited; now it places their folds elsewhere.
   for (const NodeKey& lost : std::exchange(reduction.commit.lost_roots, {})) {
     reduction.plan.OnNodeDown(lost);
     back = back || nodes_.Find(lost) != nullptr;

@@ -17,11 +17,14 @@ FoldDispatcher::FoldDispatcher(const ReductionParts& parts, SourceWatcher& watch
       descriptors_(descriptors) {}
 
 void FoldDispatcher::Apply(Reduction& reduction, const PlaceFold& effect) {
+  // The node went down in this turn. The plan hears of it next and places the fold again.
   if (nodes_.Find(effect.node) == nullptr) return;
   ++context_.counters.folds_placed;
   FillFold(reduction, effect.task, outbox_.Send(effect.node).mutable_fold());
   Reduction::Placed& placed = reduction.placed[{effect.node, effect.task.version}];
   placed.registered = true;
+  // A fold that is committed in advance is sealed without another message, so its node may have the
+  // result from now on.
   if (effect.task.root && effect.task.committed) reduction.commit.sent_to.insert(effect.node);
   descriptors_.SendToReplica(reduction, effect.node);
 }
@@ -33,6 +36,7 @@ void FoldDispatcher::FillFold(const Reduction& reduction, const FoldTask& task, 
   ToProto(reduction.identity.id, out->mutable_begun());
   out->set_slot(static_cast<uint32_t>(task.slot));
   out->set_slots(static_cast<uint32_t>(task.slots));
+  // Slots and degree are registered at a restarted shard, which rebuilds the same tree from them.
   out->set_degree(static_cast<uint32_t>(task.degree));
   out->set_dtype(ToProto(spec.elements, out->mutable_runs()));
   out->set_op(static_cast<uint32_t>(spec.op));
@@ -65,6 +69,7 @@ void FoldDispatcher::FillFold(const Reduction& reduction, const FoldTask& task, 
       to.set_inline_bytes(std::string(*bytes));
     }
   }
+  // Only the root creates the object that carries all this.
   if (!task.root) return;
   out->set_owned(reduction.owned);
   std::string from;
@@ -73,6 +78,7 @@ void FoldDispatcher::FillFold(const Reduction& reduction, const FoldTask& task, 
   }
   out->set_reduced_from(std::move(from));
   out->set_metadata(task.metadata);
+  // The arguments travel with the object: a restarted shard compares repeated requests with them.
   out->set_asked_for(ReduceRecord(spec).Encode());
 }
 
@@ -85,12 +91,15 @@ void FoldDispatcher::SendDrop(const NodeKey& to, const ObjectId& target,
 }
 
 void FoldDispatcher::Apply(Reduction& reduction, const DropFold& effect) {
+  // First: a report that crosses the drop is answered as one of an unknown fold.
   reduction.placed.erase({effect.node, effect.version});
   ++context_.counters.folds_dropped;
   SendDrop(effect.node, reduction.target, effect.version);
 }
 
 void FoldDispatcher::Apply(Reduction& reduction, const CommitFold& effect) {
+  // From the commit on a node can have every byte of the root's generation: it is not replaced any
+  // more.
   reduction.commit.open_root = Generation();
   if (nodes_.Find(effect.node) == nullptr) return;
   SendCommit(reduction, effect.node, effect.version);
@@ -98,6 +107,7 @@ void FoldDispatcher::Apply(Reduction& reduction, const CommitFold& effect) {
 
 void FoldDispatcher::SendCommit(Reduction& reduction, const NodeKey& to,
                                 const Generation& version) {
+  // From here on the node may have answered its clients, even if the shard never hears of it.
   reduction.commit.sent_to.insert(to);
   v1::FoldCommit& commit = *outbox_.Send(to).mutable_fold_commit();
   commit.set_object_id(reduction.target.binary().data(), ObjectId::kSize);

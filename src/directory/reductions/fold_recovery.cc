@@ -25,6 +25,7 @@ absl::Status FoldRecovery::OnRegisterFold(Node& node, const v1::RegisterFold& m)
   PHALANX_RETURN_IF_ERROR(ParseSources(m.source_ids()).status());
   PHALANX_RETURN_IF_ERROR(CheckShape(m.slots(), m.degree(), m.slot()));
   PHALANX_ASSIGN_OR_RETURN(const Generation number, ParseNumber(m));
+  // Ids of this life must be later than any that an earlier one minted.
   catalog_.NoteId(number);
   gate_.NoteEarlierLife();
   if (Refuse(node.key, m)) return absl::OkStatus();
@@ -32,6 +33,7 @@ absl::Status FoldRecovery::OnRegisterFold(Node& node, const v1::RegisterFold& m)
   if (gate_.learning() && (reduction == nullptr || reduction->phase != ReductionPhase::kPlanned)) {
     // The node that knows the description may register after this one.
     const size_t size = 1 + static_cast<size_t>(m.source_ids_size());
+    // Dropped, not refused: the plan places the slot again if it needs it.
     if (size_ + size > context_.options.max_reduce_sources) {
       dispatcher_.SendDrop(node.key, target, version);
     } else {
@@ -47,6 +49,7 @@ absl::Status FoldRecovery::OnRegisterFold(Node& node, const v1::RegisterFold& m)
     return absl::OkStatus();
   }
   placed->registered = true;
+  // The plan may have changed the fold's inputs while the node was away.
   if (const FoldTask* task = reduction->plan.Find(node.key, version)) {
     dispatcher_.Repeat(*reduction, *task, node.key);
   }
@@ -58,6 +61,8 @@ absl::Status FoldRecovery::OnRegisterFold(Node& node, const v1::RegisterFold& m)
 bool FoldRecovery::Refuse(const NodeKey& node, const v1::RegisterFold& m) {
   const ObjectId target = *ParseObjectId(m.object_id());
   const Generation version = FromProto(m.version());
+  // The target was deleted before its reduction had a generation: the tombstone has the reduction's
+  // id.
   if (!tombstones_.Refuses(target, FromProto(m.begun()))) return false;
   dispatcher_.SendDrop(node, target, version);
   const Generation made = FromProto(m.generation());
@@ -66,6 +71,7 @@ bool FoldRecovery::Refuse(const NodeKey& node, const v1::RegisterFold& m) {
   return true;
 }
 
+// A tombstone can be registered after the fold that it refuses.
 void FoldRecovery::RefuseDeleted() {
   for (auto& [node, folds] : folds_) {
     std::erase_if(folds, [this, &node = node](const auto& m) { return Refuse(node, m); });
@@ -83,6 +89,7 @@ void FoldRecovery::Forget(const NodeKey& node) {
 
 void FoldRecovery::HandOut() {
   size_ = 0;
+  // First: a fold is matched with its reduction by the id.
   SetIds();
   for (auto& [node, folds] : std::exchange(folds_, {})) {
     for (v1::RegisterFold& fold : folds) {
@@ -107,6 +114,7 @@ void FoldRecovery::SetIds() {
       if (reduction == nullptr || reduction->identity.confirmed || !fold.has_begun()) continue;
       if (catalog_.HasEnded(target, number)) continue;
       Generation& known = latest[target];
+      // If nodes register two reductions of one target, the later one is the running one.
       if (!known.valid() || BegunLater(number, known)) known = number;
     }
   }

@@ -27,6 +27,7 @@ const Reduction* ReductionCatalog::Find(const ObjectId& target) const {
 
 Reduction* ReductionCatalog::Begin(const ObjectId& target, ReduceSpec spec, const NodeKey& root,
                                    const Generation& id) {
+  // Ten thousand sources in one reduction cost as much as in many, so both are limited.
   const bool full = running_.size() >= context_.options.max_reductions;
   if (full || !HasRoomForSources(spec.sources.size())) return nullptr;
   auto& reduction = running_[target];
@@ -35,6 +36,7 @@ Reduction* ReductionCatalog::Begin(const ObjectId& target, ReduceSpec spec, cons
   reduction->identity.confirmed = id.valid();
   reduction->identity.id =
       id.valid() ? id : ReductionNumber(context_.life_low, context_.life_high, ++greatest_count_);
+  // Kept if a node names an earlier id later: until then this one was sent to others.
   reduction->identity.minted_id = reduction->identity.id;
   reduction->identity.target_reused =
       !ended_.Of(target).empty() || tombstones_.Find(target) != nullptr;
@@ -44,11 +46,13 @@ Reduction* ReductionCatalog::Begin(const ObjectId& target, ReduceSpec spec, cons
 void ReductionCatalog::Erase(Reduction& reduction) {
   for (const auto& [first, part] : reduction.replicas.list_parts) sources_ -= part.size();
   if (!reduction.timer.infinite()) timers_.erase({reduction.timer, reduction.target});
+  // A copy: the id is a member of what is erased.
   const ObjectId target = reduction.target;
   touched_.erase(target);
   running_.erase(target);
 }
 
+// In the order of ids: plans of one turn are made in the same order in every replay.
 ObjectId ReductionCatalog::TakeTouched() {
   const ObjectId target = *touched_.begin();
   touched_.erase(touched_.begin());
@@ -76,6 +80,7 @@ Instant ReductionCatalog::NextDeadline() const {
 
 void ReductionCatalog::NoteId(const Generation& id) {
   if (!IsReductionNumber(id) || id.sequence > kMaxCount) return;
+  // The sequence of an id is its count plus one (ReductionNumber).
   greatest_count_ = std::max(greatest_count_, id.sequence - 1);
 }
 
@@ -86,9 +91,11 @@ bool ReductionCatalog::MintedHere(const Generation& id) const {
 bool ReductionCatalog::HasEnded(const ObjectId& target, const Generation& id) const {
   const Reduction* running = Find(target);
   if (!id.valid() || (running != nullptr && running->Is(id))) return false;
+  // An id of this life that does not run has ended, whether or not its outcome is still remembered.
   if (MintedHere(id) || tombstones_.Refuses(target, id)) return true;
   if (running != nullptr && running->identity.confirmed && BegunLater(running->identity.id, id))
     return true;
+  // When a reduction that this life began itself has ended, every one of an earlier life has, too.
   for (const auto& [of, ended] : ended_.Of(target)) {
     const bool later = SameLife(of, id) ? of.sequence >= id.sequence : MintedHere(of);
     if (later) return true;

@@ -48,6 +48,8 @@ void ReductionDescriptors::SetId(Reduction& reduction, const Generation& number)
   absl::btree_set<NodeKey> replicas = reduction.replicas.whole;
   replicas.insert(reduction.replicas.parts.begin(), reduction.replicas.parts.end());
   replicas.insert(reduction.replicas.extensions.begin(), reduction.replicas.extensions.end());
+  // The nodes keep the description under the id that this life had minted, which means nothing any
+  // more.
   for (const NodeKey& key : replicas) SendPart(reduction, key, 0);
 }
 
@@ -60,6 +62,7 @@ bool ReductionDescriptors::TakenBefore(const v1::ExtendRequest& m, const ObjectI
     return std::all_of(sources->begin(), sources->end(),
                        [&in](const ObjectId& id) { return in.contains(id); });
   };
+  // The running reduction answers for itself (Extend).
   const Reduction* running = catalog_.Find(target);
   if (running != nullptr && running->Is(number)) return false;
   // An extension without an id may mean the running reduction, which can have the same sources.
@@ -86,6 +89,7 @@ bool ReductionDescriptors::Join(Reduction& reduction, const ReduceSpec& asked,
   const size_t known = running.sources.size();
   if (!asked.open) return first == 0 && running.sources == asked.sources;
   if (!Agrees(running.sources, first, asked.sources)) return false;
+  // A closed list has an end: two ends, or sources beyond it, are two reductions.
   if (m.closed() && (end < known || reduction.replicas.closed_at.value_or(end) != end))
     return false;
   if (end > known) {
@@ -94,6 +98,7 @@ bool ReductionDescriptors::Join(Reduction& reduction, const ReduceSpec& asked,
     const bool over = reduction.plan.closed() || end > reduction.replicas.closed_at.value_or(end);
     const bool room = end <= kMaxReduceSources && catalog_.HasRoomForSources(asked.sources.size());
     if (gap || over || !room) return false;
+    // Several nodes keep the same part; the longest one counts.
     std::vector<ObjectId>& part = reduction.replicas.list_parts[first];
     if (part.size() < asked.sources.size()) {
       catalog_.AddSources(asked.sources.size() - part.size());
@@ -117,6 +122,7 @@ bool ReductionDescriptors::TakeParts(Reduction& reduction) {
     const size_t known = spec.sources.size();
     const size_t first = at->first;
     const std::vector<ObjectId> part = std::move(at->second);
+    // Watch, below, counts the sources that are new; the part must not count twice.
     catalog_.RemoveSources(part.size());
     reduction.replicas.list_parts.erase(at);
     if (!Agrees(spec.sources, first, part)) return false;
@@ -145,6 +151,7 @@ absl::Status ReductionDescriptors::OnExtend(Node& node, const v1::ExtendRequest&
   PHALANX_ASSIGN_OR_RETURN(const Generation number, ParseNumber(m));
   catalog_.NoteId(number);
   const Reduction* reduction = catalog_.Find(target);
+  // The reduction may be registered yet: NotFound would tell the node that nothing was added.
   const bool may_come =
       gate_.learning() && (reduction == nullptr || reduction->phase != ReductionPhase::kPlanned);
   if (!may_come) {
@@ -189,6 +196,7 @@ absl::Status ReductionDescriptors::Extend(Reduction& reduction, const NodeKey& n
     return About(reduction.target, absl::StatusCode::kUnavailable,
                  "nodes have not told yet what was added to it before the shard began anew");
   }
+  // A repeated extension must not be carried out twice, nor fail because its sources are there.
   const bool done =
       m.again() && std::all_of(sources.begin(), sources.end(),
                                [&reduction](const ObjectId& id) { return reduction.plan.Has(id); });
@@ -209,6 +217,8 @@ absl::Status ReductionDescriptors::Extend(Reduction& reduction, const NodeKey& n
   catalog_.Touch(reduction.target);
   if (sources.empty() && (!closes || !status.ok())) return status;
   absl::btree_set<NodeKey> keepers = reduction.replicas.extensions;
+  // The node that adds keeps the sources before it gets its answer: an acknowledged addition
+  // survives the shard.
   keepers.insert(node);
   for (const NodeKey& keeper : keepers) SendPart(reduction, keeper, known);
   return status;
@@ -246,6 +256,7 @@ void ReductionDescriptors::FillKeep(const Reduction& reduction, size_t first,
   ToProto(reduction.identity.id, out->mutable_reduction()->mutable_begun());
   out->set_owned(reduction.owned);
   if (reduction.deadline.infinite()) return;
+  // At least 1: 0 would mean no deadline.
   out->set_timeout_ms(static_cast<uint64_t>(
       std::max<int64_t>(1, absl::ToInt64Milliseconds(reduction.deadline - context_.now))));
 }

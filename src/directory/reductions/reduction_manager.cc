@@ -60,6 +60,7 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
     AnswerReduce(target, requester, valid);
     return absl::OkStatus();
   }
+  // A node that merely keeps the description waits for no answer, so the limit does not count it.
   const bool kept = requester.request_id == 0;
   if (!kept && catalog_.requesters() >= context_.options.max_reduce_askers) {
     AnswerReduce(
@@ -68,6 +69,8 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
               absl::StrCat(catalog_.requesters(), " requests wait for reductions already")));
     return absl::OkStatus();
   }
+  // Before the running one is looked at: the request may name a reduction that ended, and must not
+  // join, change or end the one that runs now.
   if (const auto over = AnswerOfEarlier(requester, target, *spec, m.again() || kept)) {
     AnswerReduce(target, requester, *over);
     return absl::OkStatus();
@@ -80,6 +83,7 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
       AnswerReduce(target, requester, *over);
       return absl::OkStatus();
     }
+    // A part from the middle of an open list waits in Join until the parts before it arrive.
     ReduceSpec begun_with = *spec;
     if (m.reduction().first_source() > 0) begun_with.sources.clear();
     reduction = Begin(target, std::move(begun_with), FromProto(m.reduction().root()),
@@ -109,6 +113,7 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
           ? Instant::Infinite()
           : context_.now + absl::Milliseconds(static_cast<int64_t>(
                                std::min<uint64_t>(m.timeout_ms(), uint64_t{1} << 40)));
+  // The latest deadline counts: one requester's haste must not end what others wait for.
   reduction->deadline = std::max(reduction->deadline, deadline);
   AddRequester(*reduction, requester, m, begins);
   catalog_.SetTimer(*reduction, reduction->deadline);
@@ -121,6 +126,7 @@ void ReductionManager::AddRequester(Reduction& reduction, const Reduction::Reque
   if (m.reduction().everybody() && reduction.phase == ReductionPhase::kCollecting) {
     reduction.phase = ReductionPhase::kRingWanted;
   }
+  // Owned only if all requesters agree: one that did not ask for it need not hold the result.
   reduction.owned = m.owned() && (first || reduction.owned);
   Object* result = objects_.Find(reduction.target);
   const bool stays = !reduction.owned && result != nullptr && !result->info.reduced_from.empty();
@@ -180,6 +186,7 @@ void ReductionManager::End(Reduction& reduction, const absl::Status& status) {
   for (const ReduceEffect& effect : reduction.plan.TakeEffects()) {
     if (const auto* drop = std::get_if<DropFold>(&effect)) dispatcher_.Apply(reduction, *drop);
   }
+  // Folds that were registered and never restored: their nodes hold memory for them.
   for (const auto& [node, fold] : reduction.registered) {
     dispatcher_.SendDrop(node, reduction.target, FromProto(fold.version()));
   }
@@ -187,6 +194,7 @@ void ReductionManager::End(Reduction& reduction, const absl::Status& status) {
   keepers.insert(reduction.replicas.parts.begin(), reduction.replicas.parts.end());
   for (const NodeKey& key : keepers)
     descriptors_.SendForget(key, reduction.target, reduction.identity.id);
+  // A retry whose answer was lost with its session asks for this outcome.
   Remember(reduction, status);
   watcher_.UnwatchAll(reduction);
   const ObjectId target = reduction.target;
@@ -218,6 +226,8 @@ absl::Status ReductionManager::OnFoldReport(Node& node, const v1::FoldReport& m)
   }
   switch (m.kind()) {
     case v1::FoldReport::READY:
+      // The plan hears of READY only when the root's generation is the object's: a commit of one
+      // that stands by would leave two results.
       reduction->commit.root_ready =
           commits_.IsRoot(target, version, node.key) && commits_.RootStandsBy(*reduction);
       if (!reduction->commit.root_ready) reduction->plan.OnReady(node.key, version);
@@ -229,6 +239,8 @@ absl::Status ReductionManager::OnFoldReport(Node& node, const v1::FoldReport& m)
       return absl::OkStatus();
     case v1::FoldReport::FAILED:
       placed.trouble = m.message();
+      // Other failures are tried again by the node itself. That a source is not there only another
+      // plan can mend.
       if (m.code() == static_cast<int>(absl::StatusCode::kNotFound)) {
         const FoldTask* task = reduction->plan.Find(node.key, version);
         if (task != nullptr) NoteAbsent(*reduction, *task, node.key, m.input());
@@ -238,6 +250,7 @@ absl::Status ReductionManager::OnFoldReport(Node& node, const v1::FoldReport& m)
     case v1::FoldReport::DROPPED:
       placed.trouble = m.message();
       if (DefectActive(Defect::kLostFoldForgotten)) return absl::OkStatus();
+      // After a pause: a node without memory would refuse the same order at once.
       placed.again =
           context_.now + kFirstPause * (1 << std::min(placed.times_lost++, kMaxDoublings));
       catalog_.SetTimer(*reduction, placed.again);
@@ -285,6 +298,7 @@ void ReductionManager::OnTimer(Reduction& reduction) {
       next = std::min(next, placed.again);
     }
   }
+  // Apart from the loop above: the plan's reaction changes `placed`.
   for (const Reduction::FoldKey& key : lost) {
     const bool result = commits_.IsRoot(reduction.target, key.second, key.first);
     if (result && commits_.ResultUndecided(reduction)) continue;
@@ -318,6 +332,8 @@ void ReductionManager::NodeDown(const NodeKey& key) {
     ForgetRequesters(*reduction, key);
     const bool undecided =
         reduction->plan.RootNode() == key && commits_.ResultUndecided(*reduction);
+    // The plan does not hear of the node yet: it would compute another result beside one that
+    // clients may have read.
     if (undecided || reduction->commit.awaited.contains(key)) {
       reduction->commit.lost_roots.insert(key);
     } else {
@@ -339,6 +355,7 @@ void ReductionManager::SessionBegins(const NodeKey& key) {
     if (reduction->sources.watch_proxy == key) reduction->sources.watch_proxy = NodeKey();
     for (auto at = reduction->placed.lower_bound({key, Generation()});
          at != reduction->placed.end() && at->first.first == key; ++at) {
+      // Marked, not dropped: the folds continue on the node, which registers them.
       at->second.registered = false;
     }
     catalog_.Touch(target);
@@ -352,6 +369,7 @@ void ReductionManager::SessionRegistered(const NodeKey& key) {
          at != reduction->placed.end() && at->first.first == key; ++at) {
       if (!at->second.registered) lost.push_back(at->first.second);
     }
+    // What the node did not register it does not have: the folds are placed again.
     for (const Generation& version : lost) {
       const bool root = commits_.IsRoot(target, version, key);
       if (root && commits_.ResultUndecided(*reduction)) continue;
@@ -367,6 +385,8 @@ void ReductionManager::SessionRegistered(const NodeKey& key) {
 }
 
 void ReductionManager::RunPending() {
+  // Until neither is left: a reduction that ends changes its target, which can be a source of
+  // another.
   while (watcher_.has_changes() || catalog_.has_touched()) {
     watcher_.RunChanges();
     if (!catalog_.has_touched()) continue;
@@ -377,6 +397,7 @@ void ReductionManager::RunPending() {
 void ReductionManager::Run(Reduction& reduction) {
   const Object* object = objects_.Find(reduction.target);
   const bool adopted = object != nullptr && object->adopted();
+  // A tentative generation may give way to one that an earlier life adopted, perhaps the result.
   if (adopted && object->copies.complete() > 0 && !object->tentative) {
     if (object->info.reduced_from.empty()) {
       return End(reduction, About(reduction.target, absl::StatusCode::kAlreadyExists,
@@ -393,6 +414,8 @@ void ReductionManager::Run(Reduction& reduction) {
   const bool waits = descriptors_.HasGap(reduction) && context_.now < patience;
   if (reduction.phase != ReductionPhase::kPlanned && waits) catalog_.SetTimer(reduction, patience);
   if (rings_.Run(reduction)) return watcher_.ChooseProxy(reduction);
+  // A shard that restarted waits until it has learned: nodes may have folds of an earlier plan, and
+  // a new one would start them over.
   if (reduction.phase != ReductionPhase::kPlanned && gate_.MayAdoptFromAbsence() && !waits) {
     if (absl::Status status = BeginPlan(reduction); !status.ok()) {
       return End(reduction, status);
@@ -428,6 +451,7 @@ absl::Status ReductionManager::BeginPlan(Reduction& reduction) {
   if (descriptors_.HasGap(reduction))
     return About(reduction.target, absl::StatusCode::kDataLoss, kPartsLost);
   reduction.plan.SetCosts(MeasuredCosts(links_));
+  // Before Begin, so that the sources get their old slots and the folds keep their versions.
   fold_recovery_.Restore(reduction);
   // After a restart of the shard, the root's node may not have registered.
   const NodeKey root = reduction.plan.root();
@@ -437,6 +461,7 @@ absl::Status ReductionManager::BeginPlan(Reduction& reduction) {
   for (const ReduceEffect& effect : effects) {
     if (const auto* place = std::get_if<PlaceFold>(&effect)) dispatcher_.Apply(reduction, *place);
   }
+  // After the plan has placed its folds: what it did not place again is of no use to it.
   for (const auto& [node, fold] : std::exchange(reduction.registered, {})) {
     const Generation version = FromProto(fold.version());
     if (!reduction.placed.contains({node, version})) {
@@ -492,6 +517,7 @@ absl::Status ReductionManager::OnRootCreate(Node& node, const ObjectId& id,
   // by.
   if (other && object->generation == reduction.commit.open_root) ReplaceRoot(*object);
   reduction.commit.root_generation = generation;
+  // Not after a commit: then some node may have every byte, and it must not be replaced.
   reduction.commit.open_root = reduction.plan.committed() ? Generation() : generation;
   PHALANX_RETURN_IF_ERROR(
       objects_.FinishCreate(*object, node, std::move(announced), gate_.MayAdoptFromAbsence()));
@@ -525,6 +551,7 @@ void ReductionManager::NodeConnected() {
 }
 
 void ReductionManager::EndLearning() {
+  // Folds before plans, and plans before extensions, which need the whole list.
   fold_recovery_.HandOut();
   for (const auto& [target, reduction] : catalog_.all()) catalog_.Touch(target);
   RunPending();
@@ -539,6 +566,7 @@ void ReductionManager::Tick() {
 ReductionManager::Cancelled ReductionManager::CancelDeleted(const ObjectId& target) {
   Reduction* reduction = catalog_.Find(target);
   if (reduction == nullptr) return {};
+  // Read first: End erases the reduction.
   const Cancelled cancelled{true, reduction->identity.id, reduction->commit.root_generation};
   End(*reduction, About(target, absl::StatusCode::kNotFound, "its target was deleted"));
   return cancelled;
@@ -547,6 +575,7 @@ ReductionManager::Cancelled ReductionManager::CancelDeleted(const ObjectId& targ
 void ReductionManager::OnResultDeleted(const ObjectId& target) {
   Reduction* reduction = catalog_.Find(target);
   if (reduction == nullptr) return;
+  // A deleted result need not be waited for, wherever it may still be.
   reduction->commit.awaited.clear();
   catalog_.Touch(target);
 }

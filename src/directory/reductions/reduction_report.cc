@@ -36,6 +36,7 @@ void DescribeRing(const Reduction& reduction, const NodeTable& nodes,
     const RingPlan::Member& member = ring.members()[place];
     v1::ReductionDescription::Slot& to = *out->add_slots();
     to.set_slot(static_cast<uint32_t>(place));
+    // In a ring the next member takes the place of the parent.
     to.set_parent(static_cast<int32_t>((place + 1) % ring.members().size()));
     ToProto(ring.version(), to.mutable_version());
     for (const RingPlan::Own& own : member.own) {
@@ -66,6 +67,7 @@ std::string DescribeWaiting(const Reduction& reduction) {
 
 void ListReductions(const ReductionCatalog& catalog, Instant now, v1::GetStatusResponse* out) {
   constexpr size_t kMaxReductionsListed = 16;
+  // The oldest ones are the most likely to be stuck.
   std::vector<const Reduction*> oldest;
   for (const auto& [target, reduction] : catalog.all()) oldest.push_back(reduction.get());
   const size_t listed = std::min(oldest.size(), kMaxReductionsListed);

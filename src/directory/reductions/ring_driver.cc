@@ -51,6 +51,7 @@ bool RingDriver::Run(Reduction& reduction) {
       Break(reduction);
     }
     if (!ring.broken()) return true;
+    // A member of the broken ring may have sealed the result. No tree is begun beside it.
     if (!reduction.commit.awaited.empty() || commits_.ResultUndecided(reduction)) return true;
     reduction.ring.plan.reset();
     commits_.ForgetCommitted(reduction);
@@ -66,11 +67,14 @@ bool RingDriver::Await(Reduction& reduction) {
   const ReduceSpec& spec = reduction.plan.spec();
   const Object* object = objects_.Find(reduction.target);
   const bool put = object != nullptr && (object->adopted() || !object->standbys.empty());
+  // A ring is an attempt that must not fail often: anything that a tree would have to sort out goes
+  // to the tree at once.
   if (put || gate_.learning() || !reduction.registered.empty() || reduction.sources.failed ||
       !RingPlan::Possible(spec, reduction.plan.root())) {
     return false;
   }
   const size_t there = reduction.sources.ready.size();
+  // Nothing is known of the size yet, and a tree could not begin either.
   if (there == 0) return true;
   if (there == spec.sources.size()) return Begin(reduction);
   if (reduction.ring.wait_until.infinite()) {
@@ -97,6 +101,8 @@ bool RingDriver::Begin(Reduction& reduction) {
     if (!known.has_value()) return false;
     sources.push_back({source, *std::move(known)});
   }
+  // Random, not a hash of the sources: members of a broken ring can still hold its version when the
+  // next ring of the same sources is placed.
   const Generation version = VersionOfHash(context_.random.Next(), context_.random.Next());
   // Nodes mint smaller sequences, so that no node's generation equals the ring's.
   const uint64_t sequence = context_.random.Next() | uint64_t{1} << 63;
@@ -107,6 +113,7 @@ bool RingDriver::Begin(Reduction& reduction) {
   if (!ring.has_value()) return false;
   for (const RingPlan::Member& member : ring->members()) {
     const Node* node = nodes_.Find(member.node);
+    // One member that does not answer would stop the whole ring.
     if (node == nullptr || !node->connected || node->registering) return false;
   }
   reduction.ring.plan = std::make_unique<RingPlan>(*std::move(ring));
@@ -146,6 +153,7 @@ void RingDriver::PlaceMember(Reduction& reduction, size_t place, const std::stri
   fold.set_op(static_cast<uint32_t>(spec.op));
   fold.set_planned(ring.sources());
   fold.set_size_bytes(ring.size_bytes());
+  // Every member creates the target, so each one needs what a root is sent.
   fold.set_root(true);
   for (const RingPlan::Own& own : member.own) {
     v1::Fold::Input& input = *fold.add_inputs();
@@ -186,6 +194,8 @@ absl::Status RingDriver::OnCreate(Node& node, const ObjectId& target, Announceme
   Object& object = objects_.GetOrCreate(target);
   if (!object.adopted() && !tombstones_.Refuses(target, generation)) {
     objects_.Adopt(object, node, generation, std::move(info), /*complete=*/false, /*notify=*/false);
+    // The first announcement lists all of them: a member that has not begun yet could otherwise be
+    // assigned a sender for what it makes itself.
     for (const RingPlan::Member& member : ring.members()) objects_.AddWriter(object, member.node);
     reduction.commit.root_generation = generation;
     reduction.commit.open_root = generation;
@@ -236,6 +246,7 @@ bool RingDriver::MayRecover(Reduction& reduction, const NodeKey& node, Reduction
                             const v1::FoldReport& m) {
   const RingPlan& ring = *reduction.ring.plan;
   const Node* before = nodes_.Find(ring.Before(*ring.PlaceOf(node)));
+  // The member before is gone, so no retry can succeed.
   if (before == nullptr || !before->connected) return false;
   if (ring.committed()) return placed.times_lost++ < kPullsAfterCommit;
   const auto code = static_cast<absl::StatusCode>(m.code());
@@ -244,6 +255,7 @@ bool RingDriver::MayRecover(Reduction& reduction, const NodeKey& node, Reduction
 
 void RingDriver::MemberLost(Reduction& reduction, const NodeKey& key) {
   if (reduction.ring.plan == nullptr || !reduction.ring.plan->PlaceOf(key)) return;
+  // First: DropMembers sends nothing to a member that is not listed.
   reduction.placed.erase({key, reduction.ring.plan->version()});
   if (!reduction.ring.plan->broken()) Break(reduction);
 }
@@ -258,6 +270,7 @@ void RingDriver::Break(Reduction& reduction) {
 void RingDriver::TakeBack(Reduction& reduction) {
   DropMembers(reduction);
   reduction.commit.open_root = Generation();
+  // After the commit a member that has sealed keeps its copy, so the generation is not void.
   if (reduction.ring.plan->committed() || !IsObject(reduction)) return;
   ++context_.counters.voided;
   objects_.VoidGeneration(*objects_.Find(reduction.target), "the ring that made it was given up",

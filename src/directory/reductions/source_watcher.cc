@@ -40,6 +40,7 @@ void SourceWatcher::TellSource(Reduction& reduction, const ObjectId& source) {
 }
 
 void SourceWatcher::TellSources(Reduction& reduction) {
+  // Held, so that the plan decides once and not after each of ten thousand sources.
   reduction.plan.Hold();
   for (const ObjectId& source : reduction.plan.spec().sources) TellSource(reduction, source);
   reduction.plan.Release();
@@ -55,6 +56,7 @@ void SourceWatcher::Watch(Reduction& reduction, absl::Span<const ObjectId> sourc
       foreign.add_source_ids(source.binary().data(), ObjectId::kSize);
       continue;
     }
+    // Also while the source does not exist: a watched id is not freed when it is put.
     watchers_[source].insert(Watcher{NodeKey(), reduction.target});
     TellPlan(reduction, source, StateOf(source, /*with_bytes=*/false));
   }
@@ -77,6 +79,7 @@ void SourceWatcher::ChooseProxy(Reduction& reduction) {
        at != nodes_.all().end() && !reduction.sources.watch_proxy.valid(); ++at) {
     if (usable(at->first)) reduction.sources.watch_proxy = at->first;
   }
+  // The next node that connects or registers brings the reduction here again.
   if (!reduction.sources.watch_proxy.valid()) return;
   v1::WatchSource& watch = *outbox_.Send(reduction.sources.watch_proxy).mutable_watch_source();
   watch.set_target_id(reduction.target.binary().data(), ObjectId::kSize);
@@ -92,6 +95,7 @@ void SourceWatcher::Unwatch(const ObjectId& source, const Watcher& watcher) {
   if (!found->second.empty()) return;
   watchers_.erase(found);
   const Object* object = objects_.Find(source);
+  // The watch may have been the last reason not to free the source.
   if (object != nullptr && objects_.Unreferenced(*object)) objects_.NoteUnreferenced(source);
 }
 
@@ -116,6 +120,7 @@ void SourceWatcher::NodeDown(const NodeKey& node) {
   if (found == watched_through_.end()) return;
   for (const auto& [source, target] : found->second) {
     Unwatch(source, Watcher{node, target});
+    // The reduction's shard chooses another proxy, and its watch must find the source again.
     objects_.GrantGrace(source);
   }
   watched_through_.erase(found);
@@ -124,6 +129,7 @@ void SourceWatcher::NodeDown(const NodeKey& node) {
 absl::Status SourceWatcher::OnWatchSource(Node& node, const v1::WatchSource& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.target_id()));
   PHALANX_ASSIGN_OR_RETURN(const std::vector<ObjectId> sources, ParseSources(m.source_ids()));
+  // All ids are checked before one is watched: an error changes nothing.
   for (const ObjectId& source : sources) {
     if (context_.IsForeign(source)) {
       return absl::InvalidArgumentError(
@@ -139,6 +145,7 @@ absl::Status SourceWatcher::OnWatchSource(Node& node, const v1::WatchSource& m) 
       continue;
     }
     watchers_[source].insert(Watcher{node.key, target});
+    // By node, so that a node that goes down does not cost a search of all sources.
     watched_through_[node.key].insert({source, target});
     v1::SourceState state = ForeignStateOf(source, bytes_left);
     // While the shard learns, the source may still be registered: absence is not reported.
@@ -160,6 +167,7 @@ v1::SourceState SourceWatcher::ForeignStateOf(const ObjectId& source, size_t& by
   state.set_has_inline(room || state.holders_size() == 0);
   if (!state.has_inline()) return state;
   state.set_inline_bytes(bytes);
+  // The bytes of a source without a holder are sent beyond the limit, so the rest can be less.
   bytes_left -= std::min(bytes_left, bytes.size());
   outbox_.AddInlineBytes(bytes.size());
   return state;
@@ -186,6 +194,7 @@ v1::SourceState SourceWatcher::StateOf(const ObjectId& source, bool with_bytes) 
   if (object->copies.complete() == 0 && catalog_.Find(source) != nullptr) return state;
   ListHolders(*object, &state);
   const bool bytes_here = object->inline_entry.cached() && object->copies.complete() > 0;
+  // An object that no node can hand on is no source yet, although it exists.
   if (state.holders_size() == 0 && !bytes_here) return state;
   ToProto(object->generation, state.mutable_generation());
   state.set_size_bytes(object->info.size_bytes);
@@ -211,6 +220,7 @@ void SourceWatcher::ListHolders(const Object& object, v1::SourceState* state) co
     copies.push_back({at->first, &at->second});
     complete = complete || at->second.complete();
   }
+  // A fold at a node without bytes only waits, so partial copies count once one of them has some.
   bool any_bytes = false;
   for (const auto& [key, copy] : copies) {
     const bool has = std::any_of(copy->watermarks.begin(), copy->watermarks.end(),
@@ -252,14 +262,18 @@ absl::Status SourceWatcher::OnSourceState(Node& node, const v1::SourceState& m) 
   for (const v1::SourceState::Holder& holder : m.holders()) {
     PHALANX_RETURN_IF_ERROR(ParseNodeKey(holder.node()).status());
   }
+  // A state that a former proxy sent, or that crossed the end of the reduction, is late and not
+  // wrong.
   Reduction* reduction = catalog_.Find(target);
   if (reduction == nullptr || reduction->sources.watch_proxy != node.key ||
       !reduction->plan.Watches(source) || !context_.IsForeign(source)) {
     return absl::OkStatus();
   }
   v1::SourceState& state = reduction->sources.foreign[source];
+  // Taken off first: the new state replaces the old one under the same limit.
   reduction->sources.foreign_inline_bytes -= state.inline_bytes().size();
   state = m;
+  // Without its bytes the source is folded where it is.
   if (state.inline_bytes().size() != state.size_bytes() ||
       reduction->sources.foreign_inline_bytes + state.inline_bytes().size() >
           kMaxForeignInlineBytes) {
@@ -287,6 +301,7 @@ void SourceWatcher::TellPlan(Reduction& reduction, const ObjectId& source,
     return;
   }
   std::optional<ReduceSource> known = KnownSource(reduction, source, state);
+  // A ring is not repaired: a source of another generation ends it before it commits the old one.
   if (known.has_value() && reduction.ring.plan != nullptr && !reduction.ring.plan->committed()) {
     reduction.ring.plan->OnSource(source, known->generation);
     if (reduction.ring.plan->broken()) rings_.OnSourceLost(reduction);
@@ -314,6 +329,7 @@ std::optional<ReduceSource> SourceWatcher::KnownSource(const Reduction& reductio
   for (const v1::SourceState::Holder& holder : state.holders()) {
     const NodeKey key = FromProto(holder.node());
     const Node* node = nodes_.Find(key);
+    // A node without a session here cannot be sent an order, whatever its other shard knows of it.
     if (node == nullptr || reduction.sources.absent.contains({source, known.generation, key}))
       continue;
     const auto zone = node->info.labels().find("zone");
@@ -338,6 +354,7 @@ void SourceWatcher::TellWatchers(const ObjectId& source, absl::btree_set<ObjectI
     }
     size_t bytes_left = kMaxForeignInlineBytes;
     v1::SourceState known = ForeignStateOf(source, bytes_left);
+    // The source may still be registered: its absence proves nothing yet.
     if (gate_.learning() && !known.has_generation()) continue;
     known.set_target_id(watcher.target.binary().data(), ObjectId::kSize);
     *outbox_.Send(watcher.node).mutable_source_state() = std::move(known);
@@ -345,6 +362,7 @@ void SourceWatcher::TellWatchers(const ObjectId& source, absl::btree_set<ObjectI
 }
 
 void SourceWatcher::RunChanges() {
+  // A plan that watches many of the changed sources decides after all of them.
   absl::btree_set<ObjectId> held;
   for (const ObjectId& source : std::exchange(changed_, {})) TellWatchers(source, held);
   for (const ObjectId& target : held) catalog_.Find(target)->plan.Release();
@@ -378,6 +396,8 @@ std::optional<absl::string_view> SourceWatcher::InlineBytesOf(const Reduction& r
       bytes = &object->inline_entry.bytes();
     }
   }
+  // The generation was compared above: bytes of another attempt must not be folded with this
+  // version.
   const uint64_t offset = reduction.plan.spec().range_offset;
   if (bytes == nullptr || bytes->size() < offset || bytes->size() - offset < size_bytes) {
     return std::nullopt;
@@ -400,6 +420,7 @@ void SourceWatcher::TellUnplaced(Reduction& reduction) {
   reduction.plan.Release();
 }
 
+// What was withheld while the shard learned, absence and deletion, is reported now.
 void SourceWatcher::EndLearning() {
   for (const auto& [source, watchers] : watchers_) changed_.insert(source);
 }

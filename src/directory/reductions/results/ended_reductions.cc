@@ -10,6 +10,7 @@ void EndedReductions::Remember(const ObjectId& target, const Generation& number,
   if (const auto known = ended_.Take(key)) size_ -= SizeOf(*known);
   size_ += SizeOf(ended);
   if (const auto forgotten = ended_.Put(key, std::move(ended))) size_ -= SizeOf(forgotten->second);
+  // Bounded by sources as well: one open reduction can have ten thousand.
   while (size_ > max_entries_) size_ -= SizeOf(ended_.TakeOldest().second);
 }
 
