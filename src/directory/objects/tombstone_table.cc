@@ -75,6 +75,7 @@ Tombstone& TombstoneTable::Add(const ObjectId& id, const Generation& generation)
 
 Tombstone& TombstoneTable::AddOlder(const ObjectId& id, const Generation& generation) {
   Tombstone& tombstone = GetOrCreate(id);
+  // Left out if there is no room: old generations must not push out the last Delete.
   const bool room = tombstone.generations.size() < kMaxTombstoneGenerations;
   if (room && !tombstone.Contains(generation)) tombstone.generations.push_back(generation);
   RestartAge(tombstone, id);

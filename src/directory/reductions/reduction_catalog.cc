@@ -70,6 +70,7 @@ Reduction* ReductionCatalog::TakeDue() {
   if (timers_.empty() || timers_.begin()->first > context_.now) return nullptr;
   Reduction* reduction = Find(timers_.begin()->second);
   timers_.erase(timers_.begin());
+  // Reset first: SetTimer ignores a time that is not earlier than the current one.
   reduction->timer = Instant::Infinite();
   return reduction;
 }

@@ -19,6 +19,7 @@ void DescribeFolder(const Reduction& reduction, const NodeTable& nodes, const No
     out.set_connected(known->connected);
   }
   const auto placed = reduction.placed.find({node, version});
+  // The fold waits to be placed, or its node is down.
   if (placed == reduction.placed.end()) return;
   out.set_watermark(placed->second.watermark);
   out.set_bytes_per_second(placed->second.bytes_per_second);
@@ -53,6 +54,7 @@ std::string DescribeWaiting(const Reduction& reduction) {
   const ReduceSpec& spec = reduction.plan.spec();
   const size_t needed = spec.num_objects != 0 ? spec.num_objects : spec.sources.size();
   if (reduction.committed()) return "its result is being published";
+  // Before the count: while the list is open, no number of sources is enough.
   if (spec.open && !reduction.plan.closed()) return "it was not closed in time";
   if (view.ready >= needed) return absl::StrCat(view.ready, " sources are being folded");
   std::vector<std::string> missing;

@@ -295,6 +295,7 @@ void SourceWatcher::TellPlan(Reduction& reduction, const ObjectId& source,
     const auto absent = reduction.sources.absent.lower_bound({source, Generation(), NodeKey()});
     const bool held = absent == reduction.sources.absent.end() || std::get<0>(*absent) != source;
     if (held && reduction.plan.Placed(source)) return;
+    // A ring is not tried without one of its sources; a tree may do without it.
     reduction.sources.failed = true;
     reduction.plan.OnSourceFailed(
         source, absl::Status(static_cast<absl::StatusCode>(state.code()), state.message()));
