@@ -22,6 +22,8 @@ void Describe(const Copy& copy, v1::ObjectInfo* out) {
 }  // namespace
 
 void CopyReporter::AnnounceCreate(const Copy& copy, std::string bytes, const Generation& version) {
+  // The creator's hold precedes the object: a shard that knows an owned object without a hold frees
+  // it.
   if (!DefectActive(Defect::kHoldAfterAnnouncement)) holds_.Flush();
   v1::NodeMessage message;
   v1::AnnounceCreate* announce = message.mutable_announce_create();
@@ -29,6 +31,7 @@ void CopyReporter::AnnounceCreate(const Copy& copy, std::string bytes, const Gen
   Describe(copy, announce->mutable_info());
   if (version.valid()) directory::ToProto(version, announce->mutable_version());
   announce->set_complete(copy.state == CopyState::kComplete);
+  // With its bytes the shard answers Gets of a small object itself: one round trip and no pull.
   if (announce->complete() && copy.size_bytes <= kMaxInlineBytes) {
     announce->set_has_inline(true);
     announce->set_inline_bytes(std::move(bytes));
@@ -42,6 +45,7 @@ void CopyReporter::AnnounceSeal(const Copy& copy) {
   SetSubject(copy.id, copy.generation, announce);
   if (copy.size_bytes <= kMaxInlineBytes) {
     announce->set_has_inline(true);
+    // A copy of the bytes: the memory may be evicted before the message leaves.
     announce->set_inline_bytes(copy.block->bytes().data(), copy.size_bytes);
   }
   channel_.Send(copy.id, std::move(message));
@@ -65,6 +69,7 @@ void CopyReporter::ReportComplete(const Copy& copy, PlanId plan) {
   v1::NodeMessage message;
   v1::PullReport* report = message.mutable_pull_report();
   SetSubject(copy.id, copy.generation, report);
+  // Under the plan that the shard named last: it drops reports of an earlier adoption.
   report->set_plan_id(plan);
   report->set_complete(true);
   channel_.Send(copy.id, std::move(message));
@@ -89,7 +94,9 @@ v1::RegisterCopy CopyReporter::Registration(const Copy& copy) {
   out.set_primary(copy.primary);
   out.set_adopted(copy.standing == Standing::kAdopted);
   out.set_complete(copy.state == CopyState::kComplete);
+  // A creator that pulls back what it had withdrawn is not a writer: its bytes would never come.
   out.set_writing(copy.state == CopyState::kWriting);
+  // A complete copy has no watermarks, which would only make the registration longer.
   for (int slice = 0; !out.complete() && slice < copy.buffer->layout().slices; ++slice) {
     out.add_watermarks(copy.buffer->watermark(slice));
   }

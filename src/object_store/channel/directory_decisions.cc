@@ -37,6 +37,7 @@ void DirectoryDecisions::OnVerdict(const v1::Verdict& verdict) {
   if (!id.ok()) return;
   const Generation generation = directory::FromProto(verdict.generation());
   Copy* copy = table_.Find(*id, generation);
+  // Before the copy is looked for: the deletion counts even if the copy is gone.
   if (verdict.kind() == v1::Verdict::DELETED) return OnDeleted(*id, generation);
   if (copy == nullptr) return;
   turns_.Touch(*id);
@@ -47,6 +48,7 @@ void DirectoryDecisions::OnVerdict(const v1::Verdict& verdict) {
       break;
     case v1::Verdict::STANDBY:
       copy->standing = Standing::kStandby;
+      // Readers of this generation may have bytes that the object will not have.
       gets_.VoidReaders(copy, absl::AbortedError("another generation was adopted"));
       break;
     case v1::Verdict::SUPERSEDED:
@@ -80,6 +82,7 @@ void DirectoryDecisions::OnSuperseded(Copy* copy, const v1::Verdict& verdict) {
                      adopted.ToString(), "), not ", copy->size_bytes));
   }
   const bool told = puts_.AnswerCreator(copy, outcome);
+  // The Put was answered OK before the verdict, so a counter is all that shows the conflict.
   if (!told && !outcome.ok()) puts_.CountConflict();
   copies_.Drop(copy, why);
 }
@@ -104,6 +107,8 @@ void DirectoryDecisions::NoteAdopted(Copy* copy) {
 
 void DirectoryDecisions::StandBehind(const ObjectId& id, const Generation& adopted) {
   for (Copy* copy = table_.First(id); copy != nullptr; copy = copy->next_generation) {
+    // An Assign for another generation is as good as the STANDBY verdict, which may still be on its
+    // way.
     if (copy->generation == adopted || copy->standing != Standing::kPending) continue;
     copy->standing = Standing::kStandby;
     gets_.VoidReaders(copy, absl::AbortedError("another generation was adopted"));
@@ -123,6 +128,7 @@ void DirectoryDecisions::OnAssign(const v1::Assign& assign) {
   const absl::StatusOr<ObjectId> id = directory::ParseObjectId(assign.object_id());
   const absl::StatusOr<Generation> generation = directory::ParseGeneration(assign.generation());
   if (!id.ok() || !generation.ok() || ReportIfDeleted(*id, *generation)) return;
+  // A sender is named, so the object is not lost any more.
   gets_.ForgetLost(*id);
   if (AlreadyHere(*id, *generation)) {
     const Copy* copy = table_.Find(*id, *generation);
@@ -194,6 +200,7 @@ void DirectoryDecisions::OnVoid(const ObjectId& id, const Generation& generation
 void DirectoryDecisions::OnDeleted(const ObjectId& id, const Generation& generation) {
   if (!generation.valid()) return;
   const absl::Status why = DeletedStatus(id);
+  // Kept even without a copy: this node may have to report the deletion to a shard that restarts.
   deleted_.Add(id, generation);
   gets_.ForgetLost(id);
   turns_.Touch(id);
@@ -205,10 +212,12 @@ void DirectoryDecisions::OnDeleted(const ObjectId& id, const Generation& generat
     puts_.AnswerCreator(copy, copy->waiting_put != 0
                                   ? absl::StatusOr<PutResult>(PutResult{false, generation})
                                   : absl::StatusOr<PutResult>(why));
+    // Before Drop: Gets wait for a copy that is being written only if they would be shown it.
     const bool shown = copy->standing != Standing::kStandby;
     copies_.Drop(copy, why);
     if (waited_for && shown) gets_.EndAll(id, why);
   }
+  // Always: the shard keeps its tombstone until it has this answer.
   reporter_.ConfirmDelete(id, generation);
 }
 
@@ -230,6 +239,7 @@ void DirectoryDecisions::OnFetch(const v1::Fetch& fetch) {
   Copy* copy = table_.Complete(*id);
   if (copy == nullptr || copy->standing != Standing::kAdopted) {
     if (!fetch.only_confirm()) runner_.Fetch(*id, fetch.keep(), fetch.plan_id());
+    // If a Deliver is waiting for memory, this order is answered when it has been kept.
     pulls_.ConfirmDelivery(*id, fetch.plan_id());
     return;
   }
@@ -251,6 +261,7 @@ void DirectoryDecisions::OnKept(const v1::Kept& kept) {
   const absl::StatusOr<ObjectId> id = directory::ParseObjectId(kept.object_id());
   if (!id.ok()) return;
   Copy* copy = table_.Find(*id, directory::FromProto(kept.generation()));
+  // So that this node registers the copy as not owned at a shard that restarts.
   if (copy != nullptr) copy->traits.owned = false;
 }
 

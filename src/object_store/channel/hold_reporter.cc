@@ -37,6 +37,7 @@ void HoldReporter::Send(const std::vector<ObjectId>& ids, bool held) {
     std::string* bytes = held ? message.mutable_hold()->mutable_object_ids()
                               : message.mutable_unhold()->mutable_object_ids();
     bytes->append(id.binary().data(), ObjectId::kSize);
+    // A shard refuses longer lists.
     if (bytes->size() < kMaxReferences * ObjectId::kSize) continue;
     channel_.SendTo(shard, std::move(message));
     by_shard.erase(shard);
@@ -47,6 +48,8 @@ void HoldReporter::Send(const std::vector<ObjectId>& ids, bool held) {
 void HoldReporter::Flush() {
   const HoldTable::Changes changes = table_.TakeChanges();
   if (changes.empty()) return;
+  // Holds before releases: an object whose hold changes hands within a turn is held at every
+  // moment.
   Send(changes.held, /*held=*/true);
   Send(changes.unheld, /*held=*/false);
 }
@@ -82,6 +85,7 @@ void HoldReporter::DropReferences(const Copy& copy) {
     const ObjectId id = *ObjectId::FromBinary(ids.substr(0, ObjectId::kSize));
     if (channel_.ShardOf(id) != channel_.ShardOf(copy.id)) table_.Linger(id, until);
   }
+  // After Linger, so that the count of an id does not fall to 0 in between.
   table_.DropReferences(copy.traits.refers_to);
 }
 
@@ -121,6 +125,7 @@ absl::Status HoldReporter::Claim(ClientId client, const ObjectId& id, const Tran
     return held;
   }
   if (here) {
+    // After the client's own hold: here, too, the object is held at every moment.
     table_.EndTransit(id, from.number);
     return absl::OkStatus();
   }

@@ -13,6 +13,7 @@ ShardChannel::ShardChannel(int num_shards, SendToShard send, Later later)
 ShardChannel::~ShardChannel() = default;
 
 void ShardChannel::Handle(v1::ShardMessage::KindCase kind, Handler handler) {
+  // Two handlers would each answer the message, and the shard counts on one answer.
   const bool added = handlers_.emplace(kind, std::move(handler)).second;
   PHALANX_CHECK(added, "one component handles a kind of message");
 }
@@ -21,6 +22,7 @@ void ShardChannel::AddRegistrant(Registrant* registrant) { registrants_.push_bac
 
 void ShardChannel::RemoveRegistrant(Registrant* registrant) {
   std::erase(registrants_, registrant);
+  // A registration without one of its parts would make the shard remove what that part has.
   registrations_.clear();
 }
 
@@ -28,11 +30,13 @@ void ShardChannel::OnSession(int shard) {
   v1::NodeMessage message;
   v1::RegisterBegin* begin = message.mutable_register_begin();
   begin->set_had_session(had_session_[static_cast<size_t>(shard)]);
+  // Only from the second session on: the first one proves no earlier life of the shard.
   had_session_[static_cast<size_t>(shard)] = true;
   for (Registrant* registrant : registrants_) registrant->FillBegin(shard, begin);
   send_(shard, std::move(message));
   // Before BeginSession: what registrants send there follows the registration.
   const auto registration = std::make_shared<Registration>();
+  // Replaces the registration of a broken session, and what that one held back with it.
   registrations_[shard] = registration;
   for (Registrant* registrant : registrants_) {
     for (v1::NodeMessage& last : registrant->BeginSession(shard)) {
@@ -46,6 +50,7 @@ void ShardChannel::OnSession(int shard) {
 void ShardChannel::Continue(int shard) {
   const std::shared_ptr<Registration> registration = registrations_.at(shard);
   for (Registrant* registrant : registrants_) {
+    // In order: a later registrant begins when the ones before it have registered everything.
     if (registrant->RegisterSome(shard)) continue;
     later_([this, shard, current = std::weak_ptr<Registration>(registration)] {
       // A newer session has its own registration.
@@ -60,6 +65,7 @@ void ShardChannel::Continue(int shard) {
   end.mutable_register_end();
   send_(shard, std::move(end));
   registrations_.erase(shard);
+  // Messages of the time of the registration refer to a state that the shard has only now.
   for (v1::NodeMessage& message : registration->held) send_(shard, std::move(message));
 }
 

@@ -18,6 +18,7 @@ void ExtentAllocator::AddSegment(SegmentId id, uint64_t bytes) {
 
 void ExtentAllocator::RemoveSegment(SegmentId id) {
   const auto it = segments_.find(id);
+  // Extents that were given up do not count: their pages go with the last process that maps them.
   PHALANX_CHECK(it != segments_.end() && it->second.used == 0, "nothing in the segment is used");
   while (!it->second.free.empty()) TakeFree(id, it->second, it->second.free.begin());
   segments_.erase(it);
@@ -38,6 +39,7 @@ std::optional<ExtentAllocator::Extent> ExtentAllocator::Allocate(uint64_t bytes)
 
 void ExtentAllocator::Release(const Extent& extent) {
   const auto it = segments_.find(extent.segment);
+  // A second Free would give one extent to two objects, whose bytes would mix.
   PHALANX_CHECK(it != segments_.end() && it->second.used >= extent.bytes,
                 "an extent is freed once, while its segment is there");
   it->second.used -= extent.bytes;
@@ -51,8 +53,10 @@ void ExtentAllocator::Free(const Extent& extent) {
   auto next = segment.free.lower_bound(begin);
   if (next != segment.free.end() && next->first == end) {
     end += next->second;
+    // Advanced first: TakeFree erases the entry.
     TakeFree(extent.segment, segment, next++);
   }
+  // Free neighbours become one extent: otherwise a segment would end as many small ones.
   if (next != segment.free.begin()) {
     const auto previous = std::prev(next);
     if (previous->first + previous->second == begin) {
@@ -65,6 +69,7 @@ void ExtentAllocator::Free(const Extent& extent) {
 
 void ExtentAllocator::GiveUp(const Extent& extent) {
   Release(extent);
+  // Neither free nor used: a process may still see it, but it does not keep the segment open.
   segments_.at(extent.segment).given_up += extent.bytes;
 }
 
@@ -73,6 +78,7 @@ void ExtentAllocator::TakeBack(const Extent& extent) {
   PHALANX_CHECK(it != segments_.end() && it->second.given_up >= extent.bytes,
                 "an extent is taken back once, while its segment is there");
   it->second.given_up -= extent.bytes;
+  // As if it were in use, so that Free can merge it with its neighbours.
   it->second.used += extent.bytes;
   Free(extent);
 }

@@ -53,6 +53,8 @@ class HeapMemory::Pool {
     MutexLock lock(mu_);
     Forget(size);
     if (condemned) stats_.condemned_bytes -= size;
+    // A condemned block is never used again, as in a node, so that tests of that rule mean
+    // something.
     if (condemned || stats_.pooled_bytes + size > kMaxPooledBytes) {
       std::free(pages);
       return;
@@ -140,6 +142,7 @@ void HeapMemory::Allocate(uint64_t bytes, Allocated done) {
         absl::StrCat("no memory for ", bytes, " bytes: ", stats().allocated_bytes,
                      " are allocated, ", limit_bytes_, " there are"));
   }
+  // Posted, as a helper thread would answer: callers must not rely on an answer within the call.
   executor_.Post(
       [done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
 }

@@ -100,6 +100,7 @@ absl::StatusOr<std::unique_ptr<MemfdFile>> MemfdFile::Create(uint64_t bytes, Wri
   if (fd < 0) return NoMemory(bytes, "memfd_create", errno);
   const absl::Status enough = CheckDescriptors(fd, bytes);
   absl::StatusOr<char*> data = enough.ok() ? Fill(fd, bytes, available) : enough;
+  // The size is sealed: a process that shrank the file would kill every reader with a SIGBUS.
   int seals = F_SEAL_SHRINK | F_SEAL_GROW;
   if (writers == Writers::kThisProcess) seals |= F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
   if (data.ok() && fcntl(fd, F_ADD_SEALS, seals) != 0) {
@@ -134,6 +135,8 @@ int MemfdFile::OpenFor(uint64_t viewer) const {
 
 bool MemfdFile::SeenBy(uint64_t viewer) const {
   struct flock lock = ByteOf(viewer, F_WRLCK);
+  // An error counts as seen: pages that are wrongly kept cost memory, pages that are wrongly reused
+  // cost an object.
   return fcntl(fd_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 

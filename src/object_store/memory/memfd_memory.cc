@@ -202,6 +202,7 @@ class MemfdMemory::Core::FileBlock final : public Block {
  public:
   using Block::Block;
   ~FileBlock() override {
+    // The last reference can end on an I/O loop, and the pool belongs to the control loop.
     core_->OnLoop(
         [core = core_, file = std::move(file_), id = id_, condemned = condemned_]() mutable {
           core->ReturnFile(std::move(file), id, condemned);
@@ -246,7 +247,10 @@ void MemfdMemory::Core::Allocate(uint64_t bytes, Allocated done) {
     AllocateFile(bytes, std::move(done), /*again=*/true);
     return;
   }
+  // For small objects only: a large one's record is nothing beside its file, whose pages are
+  // checked.
   if (const absl::Status room = RoomForRecord(); !room.ok()) return Reply(std::move(done), room);
+  // Requests that wait for a segment come first, even if this one would find an extent.
   std::shared_ptr<MemoryBlock> block = waiting_.empty() ? NewExtentBlock(bytes) : nullptr;
   if (block != nullptr) {
     Reply(std::move(done), std::move(block));
@@ -258,6 +262,7 @@ void MemfdMemory::Core::Allocate(uint64_t bytes, Allocated done) {
 
 absl::Status MemfdMemory::Core::RoomForRecord() {
   if (!options_.available || extents_before_look_-- > 0) return absl::OkStatus();
+  // While the machine is short every allocation looks again: memory may come back at any time.
   extents_before_look_ = 0;
   const uint64_t left = options_.available();
   if (left < kLeastForRecords && stats_.pooled_bytes == 0) {
@@ -278,12 +283,14 @@ void MemfdMemory::Core::Reply(Allocated done, absl::StatusOr<std::shared_ptr<Mem
     MutexLock lock(mu_);
     control = control_;
   }
+  // The memory was closed: requests that are under way are dropped without a call.
   if (control == nullptr) return;
   control->Post(
       [done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
 }
 
 void MemfdMemory::Core::AllocateFile(uint64_t bytes, Allocated done, bool again) {
+  // The smallest warm file that fits, so that a larger one stays for a larger object.
   auto best = warm_.end();
   for (auto it = warm_.begin(); it != warm_.end(); ++it) {
     const uint64_t size = it->file->bytes();
@@ -296,6 +303,7 @@ void MemfdMemory::Core::AllocateFile(uint64_t bytes, Allocated done, bool again)
     Reply(std::move(done), NewFileBlock(warm.file, warm.id, bytes));
     return;
   }
+  // Objects before the pool: what is warm must not push the node beyond its capacity.
   MakeRoom(bytes);
   MakeFile(bytes, MemfdFile::Writers::kAnyHolder,
            [this, bytes, again, done = std::move(done)](FileResult file) mutable {
@@ -316,6 +324,7 @@ void MemfdMemory::Core::MakeFile(uint64_t bytes, MemfdFile::Writers writers,
   helper_->Do([self = shared_from_this(), helper = helper_.get(), bytes, writers,
                done = std::move(done)]() mutable {
     const MemfdFile::Available available = [&self, helper] {
+      // The reservation of a very large file ends between two steps when the node stops.
       if (helper->stopping()) return uint64_t{0};
       return self->options_.available ? self->options_.available() : UINT64_MAX;
     };
@@ -336,6 +345,7 @@ std::shared_ptr<MemoryBlock> MemfdMemory::Core::NewFileBlock(std::shared_ptr<Mem
 
 std::shared_ptr<MemoryBlock> MemfdMemory::Core::NewExtentBlock(uint64_t bytes) {
   std::optional<ExtentAllocator::Extent> extent = extents_.Allocate(bytes);
+  // Asked only now: each viewer costs a system call.
   if (!extent && FreeUnseen()) extent = extents_.Allocate(bytes);
   if (!extent) return nullptr;
   stats_.allocated_bytes += extent->bytes;
@@ -345,6 +355,7 @@ std::shared_ptr<MemoryBlock> MemfdMemory::Core::NewExtentBlock(uint64_t bytes) {
 
 void MemfdMemory::Core::MakeSegment() {
   if (making_segment_) return;
+  // Extents that ended clients have left may be enough, and cost no new pages.
   FreeUnseen();
   if (waiting_.empty() && !RunsLow()) return;
   const uint64_t bytes = SegmentBytes();
@@ -357,6 +368,7 @@ void MemfdMemory::Core::MakeSegment() {
 
 uint64_t MemfdMemory::Core::SegmentBytes() const {
   const uint64_t least = options_.first_segment_bytes;
+  // The second attempt takes the least that helps, because the machine refused the first.
   if (segment_failed_) return least;
   const uint64_t room = Room() / kOwnFileBytes * kOwnFileBytes;
   if (room < least && waiting_.empty()) return 0;
@@ -372,6 +384,7 @@ void MemfdMemory::Core::OnSegment(FileResult result) {
   const bool failed_before = std::exchange(segment_failed_, false);
   if (result.ok()) {
     const uint64_t bytes = (*result)->bytes();
+    // Doubled each time: few descriptors for many objects, and few pages for a small node.
     next_segment_bytes_ = std::min(2 * next_segment_bytes_, kMaxSegmentBytes);
     segment_bytes_ += bytes;
     const ExtentAllocator::SegmentId id = next_id_++;
@@ -406,6 +419,7 @@ void MemfdMemory::Core::OnLoop(Task task) {
       return;
     }
   }
+  // Not under the lock: the task may end the last block, which comes here again.
   task();
 }
 
@@ -414,6 +428,8 @@ void MemfdMemory::Core::ReturnFile(std::shared_ptr<MemfdFile> file, uint64_t id,
   stats_.allocated_bytes -= bytes;
   live_file_bytes_ -= bytes;
   --live_files_;
+  // A process may still see the pages, so no other object gets them; the system frees them with the
+  // last mapping.
   if (condemned) {
     stats_.condemned_bytes -= bytes;
     Unmap(std::move(file));
@@ -422,6 +438,7 @@ void MemfdMemory::Core::ReturnFile(std::shared_ptr<MemfdFile> file, uint64_t id,
   warm_.push_back({std::move(file), id});
   stats_.pooled_bytes += bytes;
   Trim(std::min(kMaxPooledBytes, Room()));
+  // Each file is a descriptor, of which clients and peers need some.
   while (warm_.size() > kMaxPooledFiles) {
     stats_.pooled_bytes -= warm_.front().file->bytes();
     GiveUp(std::move(warm_.front().file));
@@ -434,6 +451,7 @@ void MemfdMemory::Core::ReturnExtent(const ExtentAllocator::Extent& extent,
   stats_.allocated_bytes -= extent.bytes;
   const bool condemned = !viewers.empty();
   const MemfdFile& segment = *segments_.at(extent.segment);
+  // Processes that have ended meanwhile need not be waited for.
   std::erase_if(viewers, [&segment](ViewerId viewer) { return !segment.SeenBy(viewer); });
   if (!viewers.empty()) {
     extents_.GiveUp(extent);
@@ -453,6 +471,7 @@ bool MemfdMemory::Core::FreeUnseen() {
   bool freed = false;
   for (auto& [id, extents] : seen_) {
     const MemfdFile& segment = *segments_.at(id);
+    // One system call for each viewer of a segment, however many extents it saw.
     absl::flat_hash_map<ViewerId, bool> sees;
     const auto is_gone = [&](ViewerId viewer) {
       const auto [it, first] = sees.try_emplace(viewer);
@@ -499,6 +518,8 @@ void MemfdMemory::Core::Trim(uint64_t keep_bytes) {
     GiveUp(std::move(warm_[dropped++].file));
   }
   warm_.erase(warm_.begin(), warm_.begin() + static_cast<ptrdiff_t>(dropped));
+  // Empty segments go only when everything must: the next small object would have to wait for a new
+  // one.
   if (keep_bytes > 0) return;
   for (auto it = segments_.begin(); it != segments_.end();) {
     const auto segment = it++;
@@ -518,6 +539,7 @@ void MemfdMemory::Core::Close() {
     MutexLock lock(mu_);
     control_ = nullptr;
   }
+  // After the lock was given back: the helper's last task may be waiting for it in OnLoop.
   helper_.reset();
   waiting_.clear();
   seen_.clear();

@@ -65,6 +65,7 @@ void MemoryQueue::Ask(uint64_t size, uint64_t record_bytes, MemoryOwner owner) {
     Allocate(bytes, std::move(owner));
   } else {
     const Eviction::Ticket ticket = eviction_.Wait(bytes);
+    // A request waits until its deadline; a pull has none, and is parked after a while instead.
     if (Request* request = requests_.Find(owner.request); request != nullptr) {
       request->ticket = ticket;
       requests_.WatchDeadline(*request);
@@ -77,12 +78,14 @@ void MemoryQueue::Ask(uint64_t size, uint64_t record_bytes, MemoryOwner owner) {
 }
 
 void MemoryQueue::AskFrom(Reservation& from, uint64_t bytes, MemoryOwner owner) {
+  // Never waits: the bytes were reserved for just this.
   static_cast<CountedReservation&>(from).Take(bytes);
   Allocate(bytes, std::move(owner));
 }
 
 void MemoryQueue::Allocate(uint64_t counted, MemoryOwner owner) {
   Request* request = requests_.Find(owner.request);
+  // A reservation is a promise of bytes: pages are made when they are taken out of it.
   if (request != nullptr && std::holds_alternative<ScratchPart>(request->part)) {
     std::shared_ptr<Reservation> reserved = std::make_shared<CountedReservation>(*this, counted);
     return requests_.Answer<ScratchPart>(
@@ -99,8 +102,10 @@ void MemoryQueue::Allocate(uint64_t counted, MemoryOwner owner) {
 void MemoryQueue::OnAllocated(uint64_t counted, const MemoryOwner& owner,
                               absl::StatusOr<std::shared_ptr<MemoryBlock>> result) {
   allocating_bytes_ -= counted;
+  // The pages were made on another thread; meanwhile the request can have ended.
   const bool wanted = user_.StillWants(owner);
   if (wanted && result.ok()) return user_.OnMemory(owner, *std::move(result));
+  // Before the user is notified, whose next request may fit into these bytes.
   table_.Unreserve(counted);
   if (wanted) user_.OnNoMemory(owner, result.status());
 }
@@ -136,6 +141,7 @@ RequestId MemoryQueue::Reserve(ClientId client, const ObjectId& purpose, uint64_
 
 void MemoryQueue::AllocateScratch(Reservation& from, uint64_t bytes, ScratchDone done) {
   static_cast<CountedReservation&>(from).Take(bytes);
+  // The scratch block counts by itself from now on, and its bytes are free when it ends.
   std::shared_ptr<Reservation> counted = std::make_shared<CountedReservation>(*this, bytes);
   memory_.Allocate(bytes,
                    turns_.Guarded([counted = std::move(counted), done = std::move(done)](
@@ -152,12 +158,14 @@ bool MemoryQueue::HandOut() {
   const Eviction::Decisions decisions = eviction_.Decide(executor_.Now());
   for (const Eviction::Ticket ticket : decisions.granted) {
     auto [bytes, owner] = std::move(owners_.extract(ticket).mapped());
+    // Before Allocate: a pull whose memory is being made does not wait any more, and is not parked.
     ticket_of_token_.erase(owner.token);
     if (Request* request = requests_.Find(owner.request); request != nullptr) request->ticket = 0;
     Allocate(bytes, std::move(owner));
   }
   for (Copy* copy : decisions.ask) user_.RequestEviction(copy);
   bool given_up = false;
+  // Yield refuses if a sender was assigned since; then the request at the front still waits.
   for (const Copy* copy : decisions.give_up) {
     given_up = pulls_.Yield(copy->id, copy->generation) || given_up;
   }
@@ -168,6 +176,7 @@ void MemoryQueue::ExpireWaits() {
   while (!waits_.empty() && waits_.front().until <= executor_.Now()) {
     const MemoryWait wait = waits_.front();
     waits_.pop_front();
+    // A wait that ended otherwise has left its entry behind.
     if (ticket_of_token_.contains(wait.token)) pulls_.OnNoRoom(wait.object, wait.token);
   }
 }

@@ -3,6 +3,7 @@
 namespace phalanx::object_store {
 
 void DeletedGenerations::Add(const ObjectId& id, const Generation& generation) {
+  // A deletion that is reported again keeps its age: a repeated report must not push out others.
   if (!entries_.emplace(id, generation).second) return;
   by_age_.emplace_back(id, generation);
   if (by_age_.size() <= max_entries_) return;

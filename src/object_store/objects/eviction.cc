@@ -5,11 +5,13 @@
 namespace phalanx::object_store {
 
 bool Eviction::TryNow(uint64_t bytes) {
+  // Requests are served in their order: one that fits must not overtake one that waits.
   if (!queue_.empty()) return false;
   return table_.TryReserve(bytes);
 }
 
 Eviction::Ticket Eviction::Wait(uint64_t bytes) {
+  // Such a request would wait for ever.
   PHALANX_CHECK(bytes <= table_.capacity_bytes(), "a request that can never be served is refused");
   const Ticket ticket = next_ticket_++;
   queue_.emplace(ticket, bytes);
@@ -32,6 +34,7 @@ void Eviction::Cancel(Ticket ticket) {
 Eviction::Decisions Eviction::Decide(Instant now) {
   Decisions decisions;
   if (queue_.empty()) return decisions;
+  // Only while a request waits: without one no refused copy is asked for again.
   table_.Reconsider(now - kRefusalHolds);
   for (auto it = queue_.begin(); it != queue_.end();) {
     const uint64_t soon = table_.free_bytes() + table_.evictable_bytes();
@@ -43,6 +46,7 @@ Eviction::Decisions Eviction::Decide(Instant now) {
       decisions.granted.push_back(here->first);
       Leave(here);
     } else if (here->second <= soon) {
+      // Eviction can serve this request, so no later one passes it: the bytes that come are for it.
       AskFor(here->second - table_.free_bytes(), decisions);
       break;
     } else if (here->second <= at_most) {
@@ -54,6 +58,7 @@ Eviction::Decisions Eviction::Decide(Instant now) {
 }
 
 void Eviction::AskFor(uint64_t bytes, Decisions& decisions) {
+  // What is asked already counts: each turn would otherwise ask for as much again.
   while (table_.asked_bytes() < bytes && table_.asked() < kMaxAsked) {
     Copy* copy = table_.OldestCandidate();
     if (copy == nullptr) return;

@@ -20,6 +20,7 @@ void ForEach(absl::string_view ids, F f) {
 }  // namespace
 
 void HoldTable::Touch(const ObjectId& id, Entry& entry) {
+  // An id that is held and released in one turn is one change, or none.
   if (std::exchange(entry.touched, true)) return;
   touched_.push_back(id);
 }
@@ -32,11 +33,13 @@ void HoldTable::Add(const ObjectId& id) {
 void HoldTable::Drop(const ObjectId& id) {
   const auto entry = ids_.find(id);
   PHALANX_CHECK(entry != ids_.end() && entry->second.count > 0, "what is dropped was held");
+  // The entry stays until TakeChanges, which must still learn what the shard was sent.
   if (--entry->second.count == 0) Touch(id, entry->second);
 }
 
 absl::Status HoldTable::Hold(Client client, Ids ids) {
   auto& held = clients_[client];
+  // The cheap test first: ids that the client holds already do not count, but to find them costs.
   if (held.size() + ids.size() > limits_.ids_per_client) {
     absl::flat_hash_set<ObjectId> news;
     for (const ObjectId& id : ids) {
@@ -59,6 +62,7 @@ void HoldTable::Release(Client client, Ids ids) {
   if (found == clients_.end()) return;
   for (const ObjectId& id : ids) {
     const auto held = found->second.find(id);
+    // What the client does not hold, or still holds by another call, stays as it is.
     if (held == found->second.end() || --held->second > 0) continue;
     found->second.erase(held);
     Drop(id);
@@ -73,6 +77,7 @@ void HoldTable::CloseClient(Client client) {
   held.reserve(found->second.size());
   for (const auto& [id, times] : found->second) held.push_back(id);
   clients_.erase(found);
+  // In the order of ids, so that a simulation replays exactly.
   std::sort(held.begin(), held.end());
   for (const ObjectId& id : held) Drop(id);
 }
@@ -84,6 +89,7 @@ bool HoldTable::Holds(Client client, const ObjectId& id) const {
 
 void HoldTable::Transit(const ObjectId& id, uint64_t number, Instant until) {
   const Deadline deadline{until, next_serial_++};
+  // A repeated message must not hold the object twice: only one claim ends it.
   if (!transits_.emplace(std::pair(id, number), deadline).second) return;
   AddPassing(deadline, {id, number});
 }
@@ -95,6 +101,7 @@ void HoldTable::Linger(const ObjectId& id, Instant until) {
 void HoldTable::AddPassing(const Deadline& deadline, Passing passing) {
   Add(passing.id);
   deadlines_.emplace(deadline, passing);
+  // Bounded, because a client can send any number of references; the earliest to end goes first.
   if (deadlines_.size() <= limits_.transits) return;
   ++cut_short_;
   EndEarliest();
@@ -102,6 +109,7 @@ void HoldTable::AddPassing(const Deadline& deadline, Passing passing) {
 
 void HoldTable::EndTransit(const ObjectId& id, uint64_t number) {
   const auto found = transits_.find({id, number});
+  // A claim that arrives twice, or after the time is up, does no harm.
   if (found == transits_.end()) return;
   deadlines_.erase(found->second);
   transits_.erase(found);
@@ -117,6 +125,7 @@ void HoldTable::EndEarliest() {
 
 void HoldTable::Expire(Instant now) {
   while (!deadlines_.empty() && deadlines_.begin()->first.first <= now) {
+    // Only references in messages count as unclaimed; lingering ones are meant to expire.
     if (deadlines_.begin()->second.number) ++unclaimed_;
     EndEarliest();
   }
@@ -147,6 +156,7 @@ HoldTable::Changes HoldTable::TakeChanges() {
     // Its shard has got the present state since, in a registration.
     if (entry == ids_.end() || !std::exchange(entry->second.touched, false)) continue;
     const bool held = entry->second.count > 0;
+    // The shard hears of the first and the last hold only, not of those between.
     if (held != entry->second.told) (held ? changes.held : changes.unheld).push_back(id);
     entry->second.told = held;
     if (!held) ids_.erase(entry);
@@ -160,6 +170,7 @@ std::vector<ObjectId> HoldTable::TellAgain(const std::function<bool(const Object
   for (auto& [id, entry] : ids_) {
     if (!chosen(id)) continue;
     entry.told = entry.count > 0;
+    // The registration says it all: the pending change must not be sent after it.
     entry.touched = false;
     (entry.told ? held : gone).push_back(id);
   }

@@ -30,6 +30,7 @@ std::unique_ptr<Copy> LocalCopies::New(const ObjectId& id, const Generation& gen
   copy->record_bytes = RecordBytes(traits);
   copy->traits = std::move(traits);
   copy->traits.slices = slices;
+  // The buffer keeps the block: an I/O loop may hold the buffer longer than the copy lives.
   copy->buffer =
       std::make_shared<net::TransferBuffer>(net::SliceLayout{size, slices}, block->bytes(), block);
   copy->block = std::move(block);
@@ -38,6 +39,7 @@ std::unique_ptr<Copy> LocalCopies::New(const ObjectId& id, const Generation& gen
 
 Copy* LocalCopies::Add(std::unique_ptr<Copy> copy) {
   Copy* added = table_.Add(std::move(copy));
+  // From the announcement on, so that what a partial copy refers to is there when it is complete.
   holds_.HoldReferences(*added);
   return added;
 }
@@ -51,15 +53,20 @@ void LocalCopies::Complete(Copy* copy) {
 void LocalCopies::Drop(Copy* copy, const absl::Status& why) {
   gets_.VoidReaders(copy, why);
   copy->buffer->Close(why);
+  // Receivers stop at once and ask the shard, instead of filling their memory with a dead
+  // generation.
   if (data_plane_ != nullptr) data_plane_->AbortPushes(copy->id, copy->generation, why);
   holds_.DropReferences(*copy);
   stickies_.Forget(copy->id, copy->generation);
+  // Last: without pins the copy is destroyed here.
   table_.Detach(copy);
 }
 
 void LocalCopies::Evict(Copy* copy) {
   ++evictions_;
   turns_.Touch(copy->id);
+  // Pushes and readers continue on their pins: the bytes are valid, the node only stops to keep
+  // them.
   holds_.DropReferences(*copy);
   stickies_.Forget(copy->id, copy->generation);
   table_.Detach(copy);

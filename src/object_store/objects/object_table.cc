@@ -28,6 +28,7 @@ absl::Status Broken(const Copy& copy, absl::string_view what) {
 
 ObjectTable::ObjectTable(uint64_t capacity_bytes) : capacity_(capacity_bytes) {}
 
+// Copies can have pins here: a push that has not ended holds the buffer, not the copy.
 ObjectTable::~ObjectTable() {
   for (auto& [id, first] : copies_) {
     for (Copy* copy = first; copy != nullptr;) delete std::exchange(copy, copy->next_generation);
@@ -39,6 +40,7 @@ ObjectTable::~ObjectTable() {
 
 bool ObjectTable::TryReserve(uint64_t bytes) {
   if (bytes > free_bytes()) return false;
+  // Counted before the pages exist, so that two requests cannot be promised the same bytes.
   used_ += bytes;
   reserved_ += bytes;
   return true;
@@ -54,6 +56,7 @@ Copy* ObjectTable::Add(std::unique_ptr<Copy> added) {
   Copy* copy = added.release();
   PHALANX_CHECK(copy->counted_bytes() <= reserved_, "memory is reserved before it exists");
   PHALANX_CHECK(Find(copy->id, copy->generation) == nullptr, "a generation has one copy here");
+  // `used_` stays: the copy holds from now on what was reserved for it.
   reserved_ -= copy->counted_bytes();
   Copy*& first = copies_[copy->id];
   copy->next_generation = first;
@@ -77,6 +80,8 @@ Copy* ObjectTable::Complete(const ObjectId& id) const {
   Copy* found = nullptr;
   for (Copy* copy = First(id); copy != nullptr; copy = copy->next_generation) {
     if (copy->state != CopyState::kComplete || copy->standing == Standing::kStandby) continue;
+    // A pending generation answers Gets until a verdict says otherwise, but an adopted one is the
+    // object.
     if (found == nullptr || copy->standing == Standing::kAdopted) found = copy;
   }
   return found;
@@ -95,6 +100,7 @@ void ObjectTable::MakePrimary(Copy* copy) {
 void ObjectTable::Pin(Copy* copy) {
   ++copy->pins;
   ++pins_;
+  // A pinned copy leaves the lists of what may be evicted.
   Update(copy);
 }
 
@@ -112,6 +118,7 @@ bool ObjectTable::Unpin(Copy* copy) {
 
 bool ObjectTable::Detach(Copy* copy) {
   PHALANX_CHECK(!copy->detached, "a copy leaves the table once");
+  // Before Unlink: a copy outside the table is not evicted again.
   LeaveEviction(copy);
   Unlink(copy);
   copy->detached = true;
@@ -128,6 +135,7 @@ void ObjectTable::Unlink(Copy* copy) {
   const auto it = copies_.find(copy->id);
   PHALANX_CHECK(it != copies_.end(), "the copy is in the table");
   Copy** link = &it->second;
+  // Short: an id nearly always has one generation here.
   while (*link != copy) link = &(*link)->next_generation;
   *link = copy->next_generation;
   copy->next_generation = nullptr;
@@ -139,11 +147,13 @@ void ObjectTable::End(Copy* copy) {
   if (copy->counted_as_pinned) pinned_bytes_ -= copy->counted_bytes();
   const bool kept =
       DefectActive(Defect::kMemoryKeptAfterFailedPull) && copy->state == CopyState::kPulling;
+  // Only here, with the last pin: until then a process may look at the bytes.
   if (!kept) used_ -= copy->counted_bytes();
   delete copy;
 }
 
 void ObjectTable::Update(Copy* copy, bool oldest) {
+  // A primary copy counts as pinned: nothing but a Delete frees it.
   const bool pinned = copy->primary || copy->pins > 0;
   if (pinned != copy->counted_as_pinned) {
     copy->counted_as_pinned = pinned;
@@ -165,6 +175,7 @@ void ObjectTable::Update(Copy* copy, bool oldest) {
 }
 
 void ObjectTable::LeaveEviction(Copy* copy) {
+  // One list at a time: a copy is linked by one hook, whatever its state.
   switch (std::exchange(copy->eviction, Copy::Eviction::kNone)) {
     case Copy::Eviction::kNone:
       break;
@@ -190,6 +201,7 @@ void ObjectTable::MarkAsked(Copy* copy) {
   PHALANX_CHECK(copy->eviction == Copy::Eviction::kCandidate, "only a candidate is asked for");
   LeaveEviction(copy);
   copy->eviction = Copy::Eviction::kAsked;
+  // Counts as evictable still: the request at the front waits for these bytes.
   asked_bytes_ += copy->counted_bytes();
   ++asked_;
 }
@@ -199,6 +211,7 @@ void ObjectTable::MarkRefused(Copy* copy, Instant now) {
   LeaveEviction(copy);
   copy->eviction = Copy::Eviction::kRefused;
   copy->refused_at = now;
+  // By time of refusal, so that Reconsider stops at the first one that is too young.
   refused_.PushBack(copy);
 }
 
@@ -206,6 +219,7 @@ void ObjectTable::Reconsider(Instant until) {
   while (!refused_.empty() && refused_.front()->refused_at <= until) {
     Copy* copy = refused_.front();
     LeaveEviction(copy);
+    // As the oldest: the copy was first in the order of eviction when it was refused.
     Update(copy, /*oldest=*/true);
   }
 }

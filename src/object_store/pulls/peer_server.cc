@@ -21,6 +21,7 @@ absl::StatusOr<net::ServeGrant> PeerServer::Serve(const net::ServeRequest& reque
   if (!copy.ok()) return copy.status();
   net::ServeGrant grant;
   grant.from = (*copy)->buffer;
+  // The grant can outlive the store: the guard then does nothing.
   grant.pin =
       std::shared_ptr<void>(static_cast<void*>(*copy), [end = turns_.Guarded([this](Copy* pushed) {
                               pushes_.End(pushed);
@@ -30,6 +31,8 @@ absl::StatusOr<net::ServeGrant> PeerServer::Serve(const net::ServeRequest& reque
 
 void PeerServer::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply reply) {
   const PullTarget* target = pulls_.Target(request.object);
+  // Another generation that is being fetched will never answer this request, so it is refused at
+  // once.
   const bool about_to_begin = pulls_.Wants(request.object) &&
                               table_.Find(request.object, request.generation) == nullptr &&
                               (target == nullptr || target->generation == request.generation);
@@ -38,6 +41,8 @@ void PeerServer::Serve(const net::ServeRequest& request, net::DataPlane::ServeRe
     return;
   }
   const uint64_t serial = requests_.NewNumber();
+  // No longer than the receiver waits: a late grant would pin the copy for a peer that has gone
+  // elsewhere.
   const absl::Duration patience = std::min(patience_, request.patience);
   waiting_.Add(serial, request, std::move(reply));
   executor_.RunAt(executor_.Now() + patience,

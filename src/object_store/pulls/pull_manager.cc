@@ -33,6 +33,7 @@ std::optional<PullTarget> TargetOf(const v1::Generation& generation, const v1::O
   return target;
 }
 
+// A shift by 64 is undefined, so the greatest number of slices is a case of its own.
 bool SlicesWithin(uint64_t mask, int slices) {
   return mask != 0 && (slices == kMaxSlices || mask >> slices == 0);
 }
@@ -90,17 +91,23 @@ v1::NodeMessage& PullManager::Send(const ObjectId& id) {
 }
 
 void PullManager::TellWant(const ObjectId& id, Pull& pull) {
+  // One open Want per object and session, however many clients ask: the shard plans one pull for
+  // each.
   if (pull.told) return;
   pull.told = true;
   v1::Want* want = Send(id).mutable_want();
   want->set_object_id(IdBytes(id));
   want->set_keep(pull.keep);
+  // A new number each time, so that an Assign for an earlier Want, which crossed an Unwant, is
+  // known.
   want->set_number(pull.want = next_want_++);
   if (!pull.near.nil()) want->set_near_id(IdBytes(pull.near));
   if (pull.parked) directory::ToProto(pull.target->generation, want->mutable_no_room_for());
 }
 
 void PullManager::TellUnwant(const ObjectId& id, Pull& pull) {
+  // Sent even without an open Want: a Fetch that comes to nothing must be refused by its number, or
+  // the broadcast that ordered it waits for ever.
   const PlanId order = std::exchange(pull.order, 0);
   if (!std::exchange(pull.told, false) && order == 0) return;
   v1::Unwant* unwant = Send(id).mutable_unwant();
@@ -123,6 +130,7 @@ void PullManager::Report(const ObjectId& id, const Pull& pull, const PullEnd& en
   const net::PullOutcome& outcome = end.outcome;
   report->set_code(complete ? 0 : static_cast<int>(outcome.status.code()));
   if (!complete) report->set_message(std::string(outcome.status.message()));
+  // The next pull continues at these watermarks, and the shard estimates by them what is missing.
   report->mutable_watermarks()->Add(end.watermarks.begin(), end.watermarks.end());
   report->set_bytes_received(outcome.bytes_received);
   report->set_first_byte_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(outcome.first_byte)));
@@ -144,6 +152,7 @@ void PullManager::Unwant(const ObjectId& id) {
   Pull* pull = FindPull(id);
   if (pull == nullptr || !pull->wanted) return;
   pull->wanted = false;
+  // What the node fetches on its own account continues without clients.
   if (!pull->fetch) GiveUp(id, *pull, absl::CancelledError("nobody wants it here any more"));
 }
 
@@ -179,12 +188,14 @@ bool PullManager::Fetches(const ObjectId& id) const {
 
 bool PullManager::Idle(const ObjectId& id) const {
   const Pull* pull = FindPull(id);
+  // A pull that waits for memory is not idle: it ends by itself when the memory comes.
   return pull == nullptr || (!pull->running && pull->memory != Memory::kWaiting);
 }
 
 void PullManager::GiveUp(const ObjectId& id, Pull& pull, const absl::Status& why) {
   pull.wanted = pull.fetch = pull.keep = false;
   TellUnwant(id, pull);
+  // What this node has of the object is about to go: the shard must not offer it as a sender.
   if (pull.target && (pull.memory == Memory::kHere || pull.delivered)) {
     Withdraw(id, pull.target->generation, why.message());
   }
@@ -194,6 +205,7 @@ void PullManager::GiveUp(const ObjectId& id, Pull& pull, const absl::Status& why
 
 void PullManager::EraseIfDone(const ObjectId& id) {
   const auto it = pulls_.find(id);
+  // A cancelled pull keeps its entry until it has ended: until then it writes into the copy.
   if (it == pulls_.end() || it->second->needed() || it->second->running) return;
   pulls_.erase(it);
 }
@@ -203,6 +215,7 @@ void PullManager::EraseIfDone(const ObjectId& id) {
 void PullManager::SetTarget(const ObjectId& id, Pull& pull, PullTarget target) {
   pull.target = std::move(target);
   pull.memory = Memory::kWaiting;
+  // Memory that was asked for under an earlier token and comes later is not taken for this target.
   pull.token = next_token_++;
   Do(ReserveMemory{id, pull.token, *pull.target});
 }
@@ -210,6 +223,7 @@ void PullManager::SetTarget(const ObjectId& id, Pull& pull, PullTarget target) {
 void PullManager::DropTarget(const ObjectId& id, Pull& pull, const absl::Status& why) {
   if (!pull.target) return;
   Stop(id, pull);
+  // Token 0: OnMemory has reported an error, so nothing is waited for any more.
   if (pull.memory == Memory::kWaiting && pull.token != 0) Do(ForgetMemory{id, pull.token});
   if (pull.memory == Memory::kHere) Do(DropPartial{id, pull.target->generation, why});
   pull.target.reset();
@@ -227,9 +241,11 @@ void PullManager::Stop(const ObjectId& id, Pull& pull) {
 }
 
 void PullManager::StartNext(const ObjectId& id, Pull& pull) {
+  // A slice has one writer: the replaced pull must have ended before the next one starts.
   if (pull.running || pull.memory != Memory::kHere) return;
   if (pull.delivered) {
     Do(FillCopy{id, pull.target->generation, *std::exchange(pull.delivered, std::nullopt)});
+    // The shard waits for this confirmation before it counts the delivered copy.
     if (pull.confirm_plan != 0) {
       v1::PullReport* report = Send(id).mutable_pull_report();
       SetSubject(id, pull.target->generation, report);
@@ -251,6 +267,7 @@ void PullManager::Park(const ObjectId& id, Pull& pull) {
   pull.delivered.reset();
   pull.next.reset();
   pull.parked = true;
+  // So that the Want is sent again, now with no_room_for: that is how the shard learns.
   pull.told = false;
   TellWant(id, pull);
 }
@@ -277,15 +294,20 @@ void PullManager::OnAssign(const ObjectId& id, const v1::Assign& assign) {
   PullSource source{assign.plan_id(), directory::FromProto(assign.sender()),
                     assign.sender_address(), assign.slices()};
   if (!target || !source.sender.valid() || !SlicesWithin(source.slices, target->slices)) return;
+  // Plans grow within a session; a smaller one was decided before the plan that runs.
   if (source.plan <= pull->last_plan) return;
   const bool same = pull->target && pull->target->generation == target->generation;
+  // One generation has one size. A pull that took another one would write beyond its memory.
   if (same &&
       (pull->target->size_bytes != target->size_bytes || pull->target->slices != target->slices)) {
     return;
   }
   pull->last_plan = source.plan;
   pull->keep = pull->keep || assign.keep();
+  // The plan crossed the report that there is no memory, and the shard has listed this node again.
   if (same && pull->parked) return Park(id, *pull);
+  // The same sender under a new plan: the pull that runs takes the number, since its report must
+  // name the current plan.
   if (same && pull->running && !pull->cancelling && pull->source.sender == source.sender &&
       pull->source.address == source.address && pull->source.slices == source.slices) {
     pull->source.plan = source.plan;
@@ -310,6 +332,7 @@ void PullManager::OnDeliver(const ObjectId& id, const v1::Deliver& deliver) {
   }
   const bool same = pull->target && pull->target->generation == target->generation;
   if (same && pull->target->size_bytes != target->size_bytes) return;
+  // The shard has answered the Want and forgotten it.
   pull->told = false;
   pull->keep = pull->keep || deliver.keep();
   if (!same) {
@@ -318,6 +341,7 @@ void PullManager::OnDeliver(const ObjectId& id, const v1::Deliver& deliver) {
   }
   pull->next.reset();
   pull->delivered = deliver.inline_bytes();
+  // No memory for these bytes either: they are withdrawn, and the shard keeps the Want.
   if (pull->parked) return Park(id, *pull);
   Stop(id, *pull);
   StartNext(id, *pull);
@@ -339,6 +363,7 @@ void PullManager::OnDeleted(const ObjectId& id, const Generation& generation,
                             const absl::Status& why) {
   Pull* pull = FindPull(id);
   if (pull == nullptr || !pull->needed()) return;
+  // The Get is served by another generation, which was put after the deletion.
   if (pull->target && pull->target->generation != generation) return;
   if (DefectActive(Defect::kLateCompletionAfterDelete) && pull->running) return;
   // What was bound to the generation ends; the shard has closed the want, or learns so now.
@@ -351,6 +376,7 @@ void PullManager::OnDeleted(const ObjectId& id, const Generation& generation,
 
 void PullManager::OnRefused(const ObjectId& id, const absl::Status& why) {
   Pull* pull = FindPull(id);
+  // The refusal answers a Want that was withdrawn meanwhile.
   if (pull == nullptr || !pull->told) return;
   pull->told = false;
   GiveUp(id, *pull, why);
@@ -366,6 +392,7 @@ void PullManager::OnNoRoom(const ObjectId& id, uint64_t token) {
 bool PullManager::Yield(const ObjectId& id, const Generation& generation) {
   Pull* pull = FindPull(id);
   if (pull == nullptr || !pull->target || pull->target->generation != generation) return false;
+  // Only what no sender feeds gives way: a pull that runs frees memory for nobody by starting over.
   if (pull->memory != Memory::kHere || pull->running || pull->next || pull->delivered) return false;
   const absl::Status why = absl::ResourceExhaustedError("its memory was needed");
   Withdraw(id, generation, why.message());
@@ -383,12 +410,15 @@ bool PullManager::OnMemory(const ObjectId& id, uint64_t token, const absl::Statu
   Pull& pull = *FindPull(id);
   if (status.ok()) {
     pull.memory = Memory::kHere;
+    // The shard passed over the Want because there was no memory; now it may name a sender.
     const bool parked = std::exchange(pull.parked, false);
     if (parked && !DefectActive(Defect::kParkedForEver)) AskAgain(id);
     StartNext(id, pull);
     return true;
   }
   pull.token = 0;  // nobody waits for it any more
+  // A sender waits for this node: without the report it would stay occupied until its stall
+  // timeout.
   if (pull.next) {
     v1::PullReport* report = Send(id).mutable_pull_report();
     SetSubject(id, pull.target->generation, report);
@@ -410,9 +440,11 @@ void PullManager::OnPullDone(const ObjectId& id, PullEnd end) {
   const bool all =
       end.complete || (DefectActive(Defect::kCompleteForPartial) && end.outcome.bytes_received > 0);
   const bool complete = current && all;
+  // OK would be read as "all bytes are here", of a generation that was dropped.
   if (!complete && end.outcome.status.ok() && !current) {
     end.outcome.status = absl::CancelledError("the generation was dropped meanwhile");
   }
+  // With another plan under way this report ends nothing at the shard; it only measures the link.
   Report(id, *pull, end, complete && !pull->next);
   if (complete) {
     if (pull->next) {
@@ -436,6 +468,7 @@ std::vector<v1::RegisterWant> PullManager::Register(int shard, int num_shards) {
   for (const auto& [id, pull] : pulls_) {
     if (ShardOf(id, num_shards) == shard) ids.push_back(id);
   }
+  // In the order of ids, so that a simulation replays exactly.
   std::sort(ids.begin(), ids.end());
   std::vector<v1::RegisterWant> wants;
   for (const ObjectId& id : ids) {

@@ -26,12 +26,14 @@ PullRunner::PullRunner(const StoreOptions& options, Executor& executor, Turns& t
       channel_(channel),
       usage_(table, channel) {}
 
+// The data plane outlives the store: without this the pulls would continue for nothing.
 PullRunner::~PullRunner() {
   for (const auto& [id, pull] : running_) data_plane_->CancelPull(pull.handle);
 }
 
 // ------------------------------------------------------------------------------------- effects
 
+// Taken first: an effect can lead to more of them, which the next round applies.
 bool PullRunner::ApplyEffects() {
   std::vector<PullEffect> effects = pulls_.TakeEffects();
   for (PullEffect& effect : effects) {
@@ -54,6 +56,7 @@ void PullRunner::Apply(StartPull& effect) {
   Copy* copy = table_.Find(effect.id, effect.generation);
   PHALANX_CHECK(copy != nullptr, "a pull starts when its memory is here");
   const uint64_t serial = requests_.NewNumber();
+  // I/O loops write into the buffer until the outcome is here, even if the copy is dropped before.
   table_.Pin(copy);
   Running& running = running_[effect.id];
   running = {.serial = serial,
@@ -68,6 +71,8 @@ void PullRunner::Apply(StartPull& effect) {
     missing =
         missing || (asked && copy->buffer->watermark(slice) < copy->buffer->layout().Size(slice));
   }
+  // An earlier pull brought the last byte while the next one was being planned: no connection is
+  // needed.
   if (!missing) {
     OnPullDone(effect.id, serial, net::PullOutcome());
     return;
@@ -100,6 +105,7 @@ void PullRunner::OnPullDone(const ObjectId& id, uint64_t serial, const net::Pull
   for (int slice = 0; slice < copy->buffer->layout().slices; ++slice) {
     end.watermarks.push_back(copy->buffer->watermark(slice));
   }
+  // After the watermarks are read: a dropped copy ends with its last pin.
   table_.Unpin(copy);
   if (running_.empty()) next_progress_ = Instant::Infinite();
   pulls_.OnPullDone(id, std::move(end));
@@ -150,6 +156,7 @@ void PullRunner::SendProgress() {
       out->add_watermarks(buffer.watermark(slice));
       present += buffer.watermark(slice);
     }
+    // Relaxed: an I/O loop counts, and a value that is a moment old is good enough for the planner.
     out->set_starved_ns(running.progress->starved_ns.load(std::memory_order_relaxed));
     const Instant now = executor_.Now();
     const double seconds = absl::ToDoubleSeconds(now - std::exchange(running.progress_at, now));
@@ -160,6 +167,7 @@ void PullRunner::SendProgress() {
     message.mutable_progress()->set_used_bytes(table_.used_bytes());
     channel_.SendTo(shard, std::move(message));
   }
+  // Every shard has heard of the memory in use, so the next report of it can wait.
   if (by_shard.size() == static_cast<size_t>(channel_.num_shards())) usage_.OnReported();
   next_progress_ =
       running_.empty() ? Instant::Infinite() : executor_.Now() + options_.progress_interval;
@@ -171,14 +179,18 @@ void PullRunner::OnMemory(const MemoryOwner& owner, std::shared_ptr<MemoryBlock>
   const PullTarget& target = owner.target;
   std::unique_ptr<Copy> copy = copies_.New(owner.object, target.generation, target.size_bytes,
                                            target.slices, target.traits, std::move(block));
+  // The shard names only the adopted generation in an Assign or a Deliver.
   copy->standing = Standing::kAdopted;
   copies_.Add(std::move(copy));
   turns_.Touch(owner.object);
   pulls_.OnMemory(owner.object, owner.token, absl::OkStatus());
+  // Receivers that were assigned to this relay before it had memory wait for this moment.
   peers_.OnBegun(owner.object);
 }
 
 void PullRunner::Fetch(const ObjectId& id, bool keep, PlanId order) {
+  // A repeated order does not begin the minute again: a node that nothing feeds must refuse in the
+  // end.
   if (!pulls_.Fetches(id)) fetches_.emplace_back(executor_.Now() + options_.fetch_patience, id);
   pulls_.Fetch(id, keep, order);
 }
@@ -187,6 +199,8 @@ void PullRunner::ExpireFetches(Instant now) {
   while (!fetches_.empty() && fetches_.front().first <= now) {
     const ObjectId id = fetches_.front().second;
     fetches_.pop_front();
+    // Bytes that still arrive, or memory that is waited for, are progress of a kind: another
+    // minute.
     if (pulls_.Idle(id)) {
       pulls_.EndFetch(id);
     } else if (pulls_.Fetches(id)) {
@@ -203,6 +217,7 @@ void PullRunner::ReportDue(Instant now) {
 }
 
 Instant PullRunner::NextDeadline() {
+  // Fetches that have ended leave their entries behind; they must not wake the loop.
   while (!fetches_.empty() && !pulls_.Fetches(fetches_.front().second)) fetches_.pop_front();
   const Instant next = std::min(next_progress_, usage_.NextDeadline());
   return fetches_.empty() ? next : std::min(next, fetches_.front().first);

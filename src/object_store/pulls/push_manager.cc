@@ -13,6 +13,8 @@ absl::StatusOr<Copy*> PushManager::Begin(const net::ServeRequest& request) {
   Copy* copy = table_.Find(request.object, request.generation);
   if (copy == nullptr) {
     copy = table_.First(request.object);
+    // NotFound and Aborted tell the shard that the sender was reached: the pair is avoided for a
+    // pause and not for a lease.
     if (copy == nullptr) return absl::NotFoundError(text("no bytes of it are here"));
     if (!DefectActive(Defect::kNoGenerationCheck)) {
       return absl::AbortedError(
@@ -26,6 +28,8 @@ absl::StatusOr<Copy*> PushManager::Begin(const net::ServeRequest& request) {
   if (request.receiver == self_) {
     return absl::InvalidArgumentError(text("the receiver is the sender"));
   }
+  // Refused and not queued: a queued push would wait for others, and a wait for another node's pull
+  // could close a circle.
   if (active_ >= limits_.max_pushes) {
     return absl::ResourceExhaustedError(text(absl::StrCat(active_, " pushes run already")));
   }

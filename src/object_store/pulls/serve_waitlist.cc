@@ -20,6 +20,7 @@ std::vector<ServeWaitlist::Waiting> ServeWaitlist::Take(
   const auto found = by_object_.find(object);
   if (found == by_object_.end()) return taken;
   std::vector<Waiting> kept;
+  // In the order of arrival, and the ones that are kept stay in it.
   for (Waiting& waiting : found->second) {
     const bool take = waiting.serial == expired || ready(waiting.request);
     (take ? taken : kept).push_back(std::move(waiting));

@@ -30,6 +30,7 @@ View GetRequests::MakeView(Request& request, Copy* copy) {
   GetPart& part = std::get<GetPart>(request.part);
   part.pin = requests_.NewNumber();
   part.copy = copy;
+  // From here to Release the copy can be neither evicted nor recycled: the client maps its pages.
   table_.Pin(copy);
   requests_.FindClient(request.client)->pins.emplace(part.pin, Pin{copy, 0});
   return ViewOf(*copy, part.pin);
@@ -58,6 +59,7 @@ void GetRequests::HandOut(RequestId id) {
   const bool last = request->stage == Request::Stage::kAnswered;
   std::optional<absl::StatusOr<View>> view = std::exchange(part->view, std::nullopt);
   auto on_view = std::move(part->events.on_view);
+  // Before the call: the callback can release the view, or close the client, at once.
   if (last) Erase(*request);
   if (view) on_view(*std::move(view));
   if (last) return;
@@ -74,6 +76,7 @@ void GetRequests::Join(Request& request) {
   std::unique_ptr<Gets>& gets = gets_[request.object];
   if (gets == nullptr) {
     gets = std::make_unique<Gets>();
+    // The first Get decides, because the node sends one Want for all of them.
     gets->near = std::get<GetPart>(request.part).near;
   }
   gets->list.PushBack(&request);
@@ -93,6 +96,7 @@ void GetRequests::Leave(Request& request) {
 
 Copy* GetRequests::StreamSource(const ObjectId& id) const {
   for (Copy* copy = table_.First(id); copy != nullptr; copy = copy->next_generation) {
+    // A generation that stands by may differ from the object, so no reader gets its bytes.
     if (copy->state != CopyState::kComplete && copy->standing != Standing::kStandby) return copy;
   }
   return nullptr;
@@ -106,6 +110,7 @@ void GetRequests::Attach(Request& request, Copy* copy) {
   request.stage = Request::Stage::kAttached;
   ++copy->readers;
   CountWaiting(*gets_.at(request.object), request, -1);
+  // The deadline is for the view, which the reader has now.
   requests_.UnwatchDeadline(request);
   requests_.Queue(request);
 }
@@ -138,9 +143,11 @@ void GetRequests::UpdateWant(const ObjectId& id) {
   if (it != gets_.end()) {
     const Gets& gets = *it->second;
     const Copy* partial = StreamSource(id);
+    // Bytes that a client here writes need not be fetched: its Seal answers the Gets.
     const bool written_here = partial != nullptr && partial->state == CopyState::kWriting;
     needed = gets.waiting > 0 && !written_here;
     for (const Copy* copy = table_.First(id); copy != nullptr && !needed;) {
+      // A reader that streams a partial copy needs the rest of it.
       needed = copy->state == CopyState::kPulling && copy->readers > 0;
       copy = copy->next_generation;
     }
@@ -152,6 +159,7 @@ void GetRequests::UpdateWant(const ObjectId& id) {
     if (!pulls_.Wants(id)) ForgetLost(id);
   }
   const Copy* complete = table_.Complete(id);
+  // Another way brought the object, so the order to fetch it is carried out.
   if (complete != nullptr && complete->standing == Standing::kAdopted) pulls_.EndFetch(id);
 }
 
@@ -168,6 +176,7 @@ std::vector<Request*> GetRequests::ReadersOf(const Copy* copy) {
 void GetRequests::EndReaders(Copy* copy) {
   for (Request* request : ReadersOf(copy)) {
     const PinId pin = std::get<GetPart>(request->part).pin;
+    // The pin stays: the view is the reader's until Release. Only the request ends.
     requests_.FindClient(request->client)->pins.at(pin).streaming = 0;
     Leave(*request);
     request->stage = Request::Stage::kAnswered;
@@ -186,6 +195,8 @@ void GetRequests::VoidReaders(Copy* copy, const absl::Status& why) {
       part.view.reset();
     } else {
       part.why_void = why;
+      // The reader may still look at these bytes, so the pin stays until Release although they are
+      // void.
       part.void_pin = part.pin;
       requests_.Queue(*request);
     }
@@ -194,6 +205,7 @@ void GetRequests::VoidReaders(Copy* copy, const absl::Status& why) {
     --copy->readers;
     request->stage = Request::Stage::kWaiting;
     CountWaiting(*gets_.at(request->object), *request, 1);
+    // The request waits for another generation, under its old deadline.
     requests_.WatchDeadline(*request);
   }
 }
@@ -203,6 +215,7 @@ void GetRequests::EndAll(const ObjectId& id, const absl::Status& why, bool only_
   if (it == gets_.end()) return;
   for (Request* request = it->second->list.front(); request != nullptr;) {
     Request* next = request->of_object.next;
+    // Attached readers get the error from VoidReaders when their copy ends.
     const bool ends = !only_unless_lost || std::get<GetPart>(request->part).fail_when_lost;
     if (ends && request->stage == Request::Stage::kWaiting) Answer(*request, why);
     request = next;
@@ -220,6 +233,7 @@ bool GetRequests::Unpin(Client& client, PinId pin, bool recycle) {
   if (it == client.pins.end()) return false;
   Copy* copy = it->second.copy;
   client.pins.erase(it);
+  // A process that may still map the pages would see the next object's bytes in them.
   if (!recycle) copy->block->Condemn(client.id);
   table_.Unpin(copy);
   return true;
@@ -249,6 +263,7 @@ void GetRequests::CloseClient(Client& client, bool clean) {
   for (const auto& [pin, held] : client.pins) pins.push_back(pin);
   // In a fixed order, so that a simulation replays exactly.
   std::sort(pins.begin(), pins.end());
+  // A client that ended without a goodbye may have left a child that still maps the pages.
   for (const PinId pin : pins) Unpin(client, pin, /*recycle=*/clean);
 }
 
@@ -289,6 +304,7 @@ RequestId GetRequests::Get(ClientId client, GetOptions options, GetEvents events
     requests_.WatchDeadline(request);
     Copy* partial = options.streaming ? StreamSource(options.id) : nullptr;
     if (partial != nullptr) Attach(request, partial);
+    // In this turn, without Resolve: nothing here can answer the Get, as was checked above.
     UpdateWant(options.id);
   }
   return request.id;
@@ -319,6 +335,7 @@ absl::Status GetRequests::Release(ClientId id, PinId pin, bool recycle) {
   const auto it = client->pins.find(pin);
   if (it == client->pins.end()) return not_held();
   // A reader that releases a partial view does not want the rest.
+  // Before the pin goes, which Cancel looks up.
   if (Request* request = requests_.Find(it->second.streaming); request != nullptr) {
     Cancel(*request);
   }
@@ -332,6 +349,8 @@ void GetRequests::OnLost(const ObjectId& id, absl::string_view reason) {
   if (!pulls_.Wants(id)) return;
   const absl::Status why =
       absl::DataLossError(absl::StrCat("object ", id.hex(), " is lost: ", reason));
+  // Kept while the object is wanted: a Get with fail_when_lost that comes later must end, too, and
+  // the shard notifies a node only once.
   lost_[id] = why;
   turns_.Touch(id);
   EndAll(id, why, /*only_unless_lost=*/true);

@@ -13,6 +13,8 @@ namespace phalanx::object_store {
 namespace {
 
 // The result of a Put if another generation of the object is complete.
+// Only the sizes are compared: attempts of one task may differ in their bytes, and the first
+// complete one counts.
 absl::StatusOr<PutResult> Existing(const ObjectId& id, const Generation& generation,
                                    uint64_t existing_bytes, uint64_t own_bytes) {
   if (existing_bytes == own_bytes) return PutResult{true, generation};
@@ -69,10 +71,12 @@ absl::Status PutRequests::Check(const PutOptions& options, uint64_t size) const 
     return absl::InvalidArgumentError(
         absl::StrCat("object ", options.id.hex(), ": ", ids.status().message()));
   }
+  // Refused at once: a request that no eviction can serve would wait until its deadline.
   return memory_.CheckFits(options.id, size + RecordBytes(options));
 }
 
 void PutRequests::AnswerPut(Request& request, absl::StatusOr<PutResult> result) {
+  // The bytes are freed now; the answer may wait for its turn.
   std::get<PutPart>(request.part).bytes = std::string();
   requests_.Answer<PutPart>(request, std::move(result));
 }
@@ -93,6 +97,7 @@ void PutRequests::OnMemory(Request& request, std::shared_ptr<MemoryBlock> block)
 void PutRequests::FinishPut(Request& request, std::shared_ptr<MemoryBlock> block) {
   PutPart& part = std::get<PutPart>(request.part);
   const uint64_t size = part.bytes.size();
+  // The object can have arrived while the Put waited for memory.
   if (const Copy* there = table_.Complete(request.object); there != nullptr) {
     table_.Unreserve(size + RecordBytes(part.options));
     AnswerPut(request, Existing(request.object, there->generation, there->size_bytes, size));
@@ -101,6 +106,7 @@ void PutRequests::FinishPut(Request& request, std::shared_ptr<MemoryBlock> block
   if (size > 0) std::memcpy(block->bytes().data(), part.bytes.data(), size);
   Copy* copy = AddCreated(part.options, size, std::move(block));
   SealCopy(copy);
+  // After SealCopy: one message announces the object complete and carries its bytes.
   reporter_.AnnounceCreate(*copy, std::move(part.bytes), part.options.version);
   turns_.Touch(request.object);
   AnswerSealed(request, copy, part.options.wait_for_adoption);
@@ -117,6 +123,7 @@ void PutRequests::FinishCreate(Request& request, std::shared_ptr<MemoryBlock> bl
     return;
   }
   Copy* copy = AddCreated(part.options, part.size_bytes, block);
+  // The writer's pin: an eviction or a verdict must not free memory that a client maps for writing.
   table_.Pin(copy);
   const WriterId id = requests_.NewNumber();
   writers_.emplace(id, Writer{request.client, copy, part.timeout, std::nullopt});
@@ -134,6 +141,7 @@ Copy* PutRequests::AddCreated(const PutOptions& options, uint64_t size,
       options.generation.valid() ? options.generation : Generation{options_.self, next_sequence_++};
   std::unique_ptr<Copy> copy = copies_.New(options.id, generation, size, options.slices,
                                            TraitsOf(options), std::move(block));
+  // The shard judges such a generation by a Verdict; a pulled one ends with Gone.
   copy->created_here = true;
   copy->state = CopyState::kWriting;
   // A generation that is being fetched is the adopted one.
@@ -151,6 +159,7 @@ void PutRequests::SealCopy(Copy* copy) {
 
 void PutRequests::SealWriter(Request& request, const Writer& writer, bool wait_for_adoption) {
   Copy* copy = writer.copy;
+  // The verdict came before the Seal and has dropped the copy; its outcome waits with the writer.
   if (copy->detached) {
     AnswerPut(request, writer.outcome.value_or(absl::AbortedError("the generation ended")));
     return;
@@ -168,12 +177,15 @@ void PutRequests::SealWriter(Request& request, const Writer& writer, bool wait_f
     AnswerPut(request, existing);
     return;
   }
+  // Before the announcement: a receiver that is assigned here finds all bytes published.
   SealCopy(copy);
   reporter_.AnnounceSeal(*copy);
   AnswerSealed(request, copy, wait_for_adoption && copy->standing != Standing::kAdopted);
 }
 
 void PutRequests::AnswerSealed(Request& request, Copy* copy, bool wait_for_adoption) {
+  // By default a Put does not wait for the shard: if the node dies before its announcement arrives,
+  // the object is gone (docs/lifetime.md).
   if (wait_for_adoption && !DefectActive(Defect::kAckBeforeAdoption)) {
     copy->waiting_put = request.id;
     requests_.WatchDeadline(request);
@@ -188,6 +200,7 @@ void PutRequests::AbortWriter(WriterId id, const absl::Status& why) {
   writers_.erase(it);
   if (Client* client = requests_.FindClient(writer.client); client != nullptr)
     client->writers.erase(id);
+  // A copy that left the table was withdrawn then.
   if (!writer.copy->detached) {
     turns_.Touch(writer.copy->id);
     reporter_.Withdraw(writer.copy->id, writer.copy->generation, why);
@@ -203,6 +216,7 @@ bool PutRequests::AnswerCreator(Copy* copy, const absl::StatusOr<PutResult>& out
     AnswerPut(*put, outcome);
     return true;
   }
+  // Only a copy that is being written has a writer: the search below is over all of them.
   if (copy->state != CopyState::kWriting) return false;
   for (auto& [id, writer] : writers_) {
     if (writer.copy != copy) continue;
@@ -223,6 +237,7 @@ RequestId PutRequests::Put(ClientId client, PutOptions options, std::string byte
   const PutOptions& kept = std::get<PutPart>(request.part).options;
   absl::Status status = requests_.Admit(client, id);
   if (status.ok()) status = Check(kept, size);
+  // The node copies these bytes on its control loop: large ones would stop everything else.
   if (status.ok() && size > kOwnFileBytes) {
     status = absl::InvalidArgumentError(absl::StrCat(
         "object ", id.hex(), ": ", size, " bytes in one message; at most ", kOwnFileBytes));
@@ -253,6 +268,8 @@ RequestId PutRequests::Create(ClientId client, PutOptions options, uint64_t size
   }
   if (status.ok() && kept.memory != nullptr) {
     const uint64_t bytes = size + RecordBytes(kept);
+    // A reservation that is too small is the caller's mistake; to wait for more would hold what it
+    // has.
     if (bytes > kept.memory->bytes()) {
       AnswerCreate(request, absl::InvalidArgumentError(
                                 absl::StrCat("object ", id.hex(), " takes ", bytes, " bytes; ",
@@ -272,6 +289,7 @@ absl::Status PutRequests::Publish(ClientId client, WriterId id, uint64_t n) {
   const Writer* writer = FindWriter(client, id);
   if (writer == nullptr) return NotOpen(id);
   const Copy& copy = *writer->copy;
+  // Counted from the buffer, which other nodes read already: a watermark never goes back.
   uint64_t published = 0;
   for (int slice = 0; slice < copy.buffer->layout().slices; ++slice) {
     published += copy.buffer->watermark(slice);
@@ -292,6 +310,7 @@ void PutRequests::Seal(ClientId client, WriterId id, bool wait_for_adoption, Put
       requests_.New(client, found != nullptr ? writer.copy->id : ObjectId(),
                     executor_.Now() + writer.timeout, PutPart{{}, {}, std::move(done)});
   if (found == nullptr) return AnswerPut(request, NotOpen(id));
+  // Before SealWriter: whatever comes of it, the writer has ended.
   writers_.erase(id);
   requests_.FindClient(client)->writers.erase(id);
   SealWriter(request, writer, wait_for_adoption);
@@ -325,7 +344,9 @@ void PutRequests::Cancel(Request& request) {
 }
 
 void PutRequests::CloseClient(Client& client, bool clean) {
+  // A copy of the set: AbortWriter erases from it.
   for (const WriterId writer : std::set<WriterId>(client.writers)) {
+    // A process that did not say goodbye may still have the pages mapped for writing.
     if (!clean) writers_.at(writer).copy->block->Condemn(client.id);
     AbortWriter(writer, absl::AbortedError("the writer ended before it sealed"));
   }

@@ -23,6 +23,7 @@ Request* RequestTable::Find(RequestId id) const {
 absl::Status RequestTable::Admit(ClientId client, const ObjectId& id) const {
   const Client* owner = FindClient(client);
   if (owner == nullptr) return absl::InvalidArgumentError("the client is not open");
+  // The request itself is counted already, so the limit is exceeded only by the one after it.
   if (owner->requests.size() > max_requests_per_client_) {
     return absl::ResourceExhaustedError(absl::StrCat("node ", node_name_, ": ",
                                                      max_requests_per_client_,
@@ -33,6 +34,7 @@ absl::Status RequestTable::Admit(ClientId client, const ObjectId& id) const {
 }
 
 void RequestTable::Erase(Request& request) {
+  // Both lists hold the request by number or by pointer, which must not outlive it.
   UnwatchDeadline(request);
   if (request.of_client.linked) FindClient(request.client)->requests.Remove(&request);
   requests_.erase(request.id);
@@ -51,13 +53,17 @@ void RequestTable::UnwatchDeadline(Request& request) {
 Request* RequestTable::TakeOverdue(Instant now) {
   if (NextDeadline() > now) return nullptr;
   Request* request = Find(deadlines_.begin()->second);
+  // Taken out, so that a caller that only notes the deadline does not find it again.
   UnwatchDeadline(*request);
   return request;
 }
 
 void RequestTable::Queue(Request& request) {
+  // A view and its void can be decided in one turn: both are handed out together.
   if (std::exchange(request.in_answers, true)) return;
   answers_.push_back(request.id);
+  // One task for all answers of a turn. It is posted, because a callback must not run inside the
+  // call that led to it.
   if (!std::exchange(answers_posted_, true)) post_answers_();
 }
 
@@ -71,11 +77,13 @@ void RequestTable::Fail(Request& request, const absl::Status& why) {
   std::visit(
       [&](auto& part) {
         using Part = std::decay_t<decltype(part)>;
+        // A Get has a view in place of an answer; the store ends it through GetRequests.
         if constexpr (!std::is_same_v<Part, GetPart>) Answer<Part>(request, why);
       },
       request.part);
 }
 
+// Requests that callbacks answer go into a new list, and so into a task of their own.
 std::deque<RequestId> RequestTable::TakeAnswers() {
   answers_posted_ = false;
   return std::exchange(answers_, {});

@@ -13,6 +13,7 @@ namespace {
 
 absl::Status ReplyStatus(int code, const std::string& message) {
   if (code == 0) return absl::OkStatus();
+  // The number comes from the network, and Abseil has no status for another one.
   if (code < 0 || code > 16) code = static_cast<int>(absl::StatusCode::kUnknown);
   return absl::Status(static_cast<absl::StatusCode>(code), message);
 }
@@ -70,6 +71,8 @@ void ShardRequests::Send(const Request& request) {
     for (const std::string& node : broadcast->options.nodes) out->add_nodes(node);
     out->set_sticky(broadcast->options.sticky);
     out->set_stop(broadcast->options.stop);
+    // In a new session the shard must tell a repeated request from a new one: only a new one makes
+    // the object sticky again after a stop.
     out->set_begun(broadcast->begun);
     if (broadcast->mark.stamp() != 0) *out->mutable_mark() = broadcast->mark;
   } else {
@@ -83,6 +86,7 @@ void ShardRequests::Send(const Request& request) {
 void ShardRequests::OnDeleteReply(const v1::DeleteReply& reply) {
   Request* request = requests_.FindWaiting<DeletePart>(reply.request_id());
   if (request == nullptr) return;
+  // This node registers the deletion at a shard that restarts, for holders that were out of reach.
   for (const v1::Generation& generation : reply.generations()) {
     deleted_.Add(request->object, directory::FromProto(generation));
   }
@@ -103,6 +107,7 @@ ObjectStat ShardRequests::LocalStat(const ObjectId& id) const {
   stat.size_bytes = copy->size_bytes;
   stat.metadata = copy->traits.metadata;
   stat.reduced_from = copy->traits.reduced_from;
+  // At least this one.
   stat.complete_copies = 1;
   stat.owned = copy->traits.owned;
   return stat;
@@ -124,6 +129,7 @@ void ShardRequests::OnQueryReply(const v1::QueryReply& reply) {
     stat.metadata = reply.info().metadata();
     stat.reduced_from = reply.info().reduced_from();
   }
+  // A Keep from another client reaches the shard first.
   if (reply.known()) stat.owned = reply.info().owned();
   stat.holders = reply.holders();
   stat.complete_copies = std::max(stat.complete_copies, reply.complete_copies());
@@ -150,6 +156,7 @@ void ShardRequests::OnPrefetchReply(const v1::PrefetchReply& reply) {
 void ShardRequests::OnBroadcastReply(const v1::BroadcastReply& reply) {
   Request* request = requests_.FindWaiting<BroadcastPart>(reply.request_id());
   if (request == nullptr) return;
+  // So that Leave does not send the shard an end for what it has forgotten.
   std::get<BroadcastPart>(request->part).answered = true;
   const absl::Status status = ReplyStatus(reply.code(), reply.message());
   absl::StatusOr<int> result = static_cast<int>(reply.nodes());
@@ -158,6 +165,7 @@ void ShardRequests::OnBroadcastReply(const v1::BroadcastReply& reply) {
 }
 
 void ShardRequests::OnBroadcastBegun(int shard, const v1::BroadcastBegun& begun) {
+  // Also without a request: a restarted shard must mint stamps above every one that it ever sent.
   stickies_.NoteStamp(shard, begun.mark().stamp());
   Request* request = requests_.FindWaiting<BroadcastPart>(begun.request_id());
   if (request == nullptr || DefectActive(Defect::kAskedAgainAnew)) return;
@@ -173,6 +181,7 @@ void ShardRequests::Cancel(const Request& request) {
 
 void ShardRequests::Leave(const Request& request) {
   const auto* part = std::get_if<BroadcastPart>(&request.part);
+  // A stop has no requester that the shard would keep.
   if (part == nullptr || part->answered || part->options.stop || request.object.nil()) return;
   v1::NodeMessage message;
   v1::BroadcastRequest* out = message.mutable_broadcast_request();
@@ -194,6 +203,7 @@ void ShardRequests::OnDrainStatus(int shard, const v1::DrainStatus& status) {
   DrainPart& drain = std::get<DrainPart>(request->part);
   drain.left[static_cast<size_t>(shard)] = status.objects_left();
   if (!status.message().empty()) drain.message = status.message();
+  // A shard that has not answered yet may have objects of which this node has the only copy.
   for (const std::optional<uint32_t>& left : drain.left) {
     if (!left || *left != 0) return;
   }
@@ -207,6 +217,7 @@ void ShardRequests::StartDrain(Instant deadline, StatusDone done) {
   part.message = "the directory has not answered";
   part.done = std::move(done);
   Request& request = requests_.New(0, ObjectId(), deadline, std::move(part));
+  // One at a time: DrainStatus names no request.
   if (drain_ != 0) {
     requests_.Fail(request, absl::FailedPreconditionError("the node is being drained already"));
     return;
@@ -224,10 +235,12 @@ absl::Status ShardRequests::DrainOverdue(const DrainPart& drain) const {
 }
 
 void ShardRequests::SendAgain(int shard) {
+  // A drain has no object; it goes to every shard, below.
   const auto asks = [this, shard](const Request& request) {
     return channel_.ShardOf(request.object) == shard && !request.object.nil();
   };
   for (const RequestId id : requests_.Waiting(asks)) Send(*requests_.Find(id));
+  // A new session of a node does not drain until the node asks again.
   if (drain_ != 0) SendDrain(shard);
 }
 

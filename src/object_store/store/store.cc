@@ -114,10 +114,12 @@ Store::Impl::Impl(StoreOptions options, Executor& executor, SharedMemory& memory
   channel.SetFlushHolds([this, alive = turns_.alive()] {
     if (!alive.expired()) holds_.Flush();
   });
+  // Last: a message must find every component.
   HandleShardMessages(channel);
 }
 
 Store::Impl::~Impl() {
+  // First: callbacks that other loops have posted do nothing from now on.
   turns_.Close();
   if (timer_.id != 0) executor_.Cancel(timer_.id);
 }
@@ -125,6 +127,7 @@ Store::Impl::~Impl() {
 void Store::Impl::HandleShardMessages(ShardChannel& channel) {
   using Message = v1::ShardMessage;
   const auto handle = [this, &channel](Message::KindCase kind, auto handler) {
+    // Each message is a turn of its own, and none reaches a store that is gone.
     channel.Handle(kind, turns_.Guarded(std::move(handler)));
   };
   DirectoryDecisions& d = decisions_;
@@ -155,6 +158,8 @@ void Store::Impl::HandleShardMessages(ShardChannel& channel) {
 
 void Store::Impl::Settle() {
   bool again = true;
+  // Until nothing changes: memory that is handed out lets a pull begin, whose effects touch
+  // objects, and what these give up is memory again.
   while (again) {
     again = runner_.ApplyEffects();
     for (const ObjectId& id : turns_.TakeTouched()) {
@@ -163,6 +168,7 @@ void Store::Impl::Settle() {
     }
     again = memory_.HandOut() || again;
   }
+  // After the rounds, so that the holds of one turn leave in one message.
   holds_.Settle();
   runner_.Settle();
   ArmTimer();
@@ -171,6 +177,7 @@ void Store::Impl::Settle() {
 void Store::Impl::ArmTimer() {
   const Instant next = std::min({memory_.NextDeadline(), runner_.NextDeadline(),
                                  holds_.table().NextDeadline(), requests_.NextDeadline()});
+  // Most turns move no deadline: cancelling and setting a timer would be their main cost.
   if (next == timer_.at) return;
   if (timer_.id != 0) executor_.Cancel(timer_.id);
   timer_.at = next;
@@ -190,6 +197,7 @@ void Store::Impl::OnTimer() {
 // -------------------------------------------------------------------------------------- memory
 
 bool Store::Impl::StillWants(const MemoryOwner& owner) const {
+  // The pages are made on another thread, and what they were for may have ended meanwhile.
   if (owner.request == 0) return pulls_.AwaitsMemory(owner.object, owner.token);
   const Request* request = requests_.Find(owner.request);
   return request != nullptr && request->stage == Request::Stage::kWaiting;
@@ -204,6 +212,7 @@ void Store::Impl::OnMemory(const MemoryOwner& owner, std::shared_ptr<MemoryBlock
 }
 
 void Store::Impl::OnNoMemory(const MemoryOwner& owner, const absl::Status& why) {
+  // Number 0, which no request has, stands for a pull.
   if (Request* request = requests_.Find(owner.request); request != nullptr) {
     AnswerError(*request, why);
   } else {
@@ -224,8 +233,10 @@ void Store::Impl::RequestEviction(Copy* copy) {
 void Store::Impl::HandOutAnswers() {
   for (const RequestId id : requests_.TakeAnswers()) {
     Request* request = requests_.Find(id);
+    // An earlier callback of this loop has cancelled it.
     if (request == nullptr) continue;
     request->in_answers = false;
+    // A Get can have several answers (a view, its void, another view), so it is not erased here.
     if (std::holds_alternative<GetPart>(request->part)) {
       gets_.HandOut(id);
       continue;
@@ -235,6 +246,7 @@ void Store::Impl::HandOutAnswers() {
     // A request can be answered while it still waits for memory, when its object is there by
     // another way: its ticket must not hold up those behind it.
     memory_.Forget(*request);
+    // Before the call: the callback may start requests, or close its client.
     requests_.Erase(*request);
     answer();
   }
@@ -242,6 +254,7 @@ void Store::Impl::HandOutAnswers() {
 
 void Store::Impl::CancelRequest(Request& request) {
   if (std::holds_alternative<GetPart>(request.part)) return gets_.Cancel(request);
+  // Without this request the node may not want the object any more.
   turns_.Touch(request.object);
   puts_.Cancel(request);
   shard_requests_.Cancel(request);
@@ -250,6 +263,7 @@ void Store::Impl::CancelRequest(Request& request) {
 }
 
 void Store::Impl::OnDeadline(Request& request) {
+  // The last Get that waited may be gone, and with it the node's Want.
   turns_.Touch(request.object);
   const auto* drain = std::get_if<DrainPart>(&request.part);
   AnswerError(request, drain != nullptr ? shard_requests_.DrainOverdue(*drain)
@@ -282,6 +296,7 @@ absl::Status Store::Impl::CheckPins() const {
                                               " holders, ", copy->pins, " pins"));
     }
   }
+  // Pushes pin as well, but only their number is known here.
   explained += static_cast<uint64_t>(peers_.active());
   if (explained != table_.pins()) {
     return absl::InternalError(
@@ -327,9 +342,11 @@ void Store::CloseClient(ClientId id, bool clean) {
   Turn turn(impl_->turns_);
   Client* client = impl_->requests_.FindClient(id);
   if (client == nullptr) return;
+  // Requests first: a Get that is handed out later would leave a pin to a client that is gone.
   while (!client->requests.empty()) impl_->CancelRequest(*client->requests.front());
   impl_->puts_.CloseClient(*client, clean);
   impl_->gets_.CloseClient(*client, clean);
+  // The objects that only a dead process held are freed at once (docs/lifetime.md).
   if (clean || !DefectActive(Defect::kDeadClientHolds)) impl_->holds_.table().CloseClient(id);
   impl_->requests_.CloseClient(id);
 }
@@ -341,6 +358,7 @@ void Store::Cancel(ClientId client, RequestId id) {
 }
 
 void Store::HandOutAnswers() {
+  // Most calls answer nothing; a turn would settle the whole store for that.
   if (!impl_->requests_.has_answers()) return;
   Turn turn(impl_->turns_);
   impl_->HandOutAnswers();

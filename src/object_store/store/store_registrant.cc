@@ -40,16 +40,21 @@ void StoreRegistrant::FillBegin(int shard, v1::RegisterBegin* begin) {
 }
 
 std::vector<v1::NodeMessage> StoreRegistrant::BeginSession(int shard) {
+  // The new session knows nothing of the memory in use, so the next report must not be left out.
   runner_.BeginSession();
   requests_.NewNumber();
+  // A registration that a broken session left unfinished begins again from the state of today.
   Registration& registration = registrations_[shard] = Registration();
   const auto here = [this, shard](const ObjectId& id) { return channel_.ShardOf(id) == shard; };
+  // Holds first: an owned object must not be freed between its copy and its hold.
   registration.holds = holds_.table().TellAgain(here);
   if (DefectActive(Defect::kHoldsForgottenAtRestart)) registration.holds.clear();
+  // A loss that the old session reported may be none in this one: a holder can have returned.
   gets_.ForgetLostOf(here);
   std::vector<const Copy*> asked;
   for (Copy* copy : table_.Sorted()) {
     if (channel_.ShardOf(copy->id) != shard) continue;
+    // By name, not by pointer: copies come and go before their turn in RegisterSome.
     registration.copies.emplace_back(copy->id, copy->generation);
     if (copy->eviction == Copy::Eviction::kAsked) asked.push_back(copy);
   }
@@ -69,10 +74,13 @@ bool StoreRegistrant::RegisterSome(int shard) {
   const auto found = registrations_.find(shard);
   if (found == registrations_.end()) return true;
   Registration& r = found->second;
+  // A node with a million objects registers over many turns, so that its clients are served
+  // meanwhile.
   size_t left = entries_per_turn_;
   left -= RegisterHolds(shard, r, left);
   for (; left > 0 && r.next_copy < r.copies.size(); --left) {
     const auto& [id, generation] = r.copies[r.next_copy++];
+    // A copy that is gone since then is not registered: the shard removes it at the end.
     if (Copy* copy = table_.Find(id, generation)) RegisterCopy(shard, copy);
   }
   for (; left > 0 && r.next_want < r.wants.size(); --left) {
@@ -93,6 +101,7 @@ bool StoreRegistrant::RegisterSome(int shard) {
 }
 
 size_t StoreRegistrant::RegisterHolds(int shard, Registration& r, size_t most) {
+  // A message has a greatest length, too.
   most = std::min({most, r.holds.size() - r.next_hold, kMaxReferences});
   if (most == 0) return 0;
   v1::NodeMessage message;
@@ -117,6 +126,7 @@ void StoreRegistrant::RegisterCopy(int shard, Copy* copy) {
   if (sticky != nullptr && !DefectActive(Defect::kStickyForgottenAtRestart)) {
     *out->mutable_sticky() = *sticky;
   }
+  // The pull continues: with the sender's name the shard lists the pair and makes no new plan.
   const std::optional<NodeKey> sender = pulls_.RunningSender(copy->id, copy->generation);
   if (sender) directory::ToProto(*sender, out->mutable_sender());
   channel_.Register(shard, std::move(message));
