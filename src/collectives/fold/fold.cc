@@ -39,6 +39,7 @@ PutOptions Fold::TargetOptions() const {
   return target;
 }
 
+// With the records, which the target counts as well: a reservation that is too small is refused.
 uint64_t Fold::TargetBytes() const {
   return host_.store().CountedBytes(order_.size_bytes, TargetOptions());
 }
@@ -154,6 +155,7 @@ void Fold::Drop() {
   // First, so that the host does not find an ending fold under its target and version.
   host_.Leaving(*this);
   const absl::Status why = absl::AbortedError("the fold was dropped");
+  // Before the memory goes: a grant that arrives later finds an ending fold and is given back.
   if (request_ != 0) host_.store().Cancel(host_.client(), std::exchange(request_, 0));
   StopWork();
   if (writer_ != 0) (void)host_.store().Abort(host_.client(), std::exchange(writer_, 0));

@@ -113,6 +113,7 @@ bool FoldOrder::Answers(const v1::Reduction& asked) const {
   return other.ok() && directory::ReduceRecord(*other).Encode() == asked_for;
 }
 
+// The bytes of such a slot are the source's own, so nothing is computed or copied.
 bool FoldOrder::PassesOn() const {
   return !root && inputs.size() == 1 && inputs[0].kind == FoldInput::Kind::kSource &&
          !NeedsPrepare(spec.elements, spec.op);
@@ -132,6 +133,7 @@ bool FoldOrder::SameWork(const FoldOrder& other, const NodeKey& self) const {
         mine.generation != theirs.generation) {
       return false;
     }
+    // An input that was on this node has no memory reserved for a pull.
     if (mine.node == self && theirs.node != self) return false;
   }
   return true;

@@ -79,6 +79,7 @@ void NodeFold::Start() {
 bool NodeFold::FoldAtOnce() {
   const uint64_t bytes = order_.size_bytes;
   if (!order_.root || !order_.committed || bytes > kMaxInlineBytes) return false;
+  // On the control loop, so only as much as a client's request can wait for.
   if (bytes * inputs_.size() > kAtOnceBytes) return false;
   std::vector<BlockFold::Operand> operands;
   std::vector<std::shared_ptr<void>> held;  // pins, until the fold has read the sources
@@ -175,6 +176,7 @@ void NodeFold::OnScratch(std::optional<size_t> input, absl::StatusOr<Store::Scra
     output_block_ = result->block;
     output_scratch_bytes_ = order_.size_bytes;
   }
+  // All of the memory before any of the work (invariant 1).
   if (allocating_ > 0) return;
   if (order_.root) {
     CreateTarget(TargetOptions());
@@ -304,6 +306,7 @@ void NodeFold::OutputBeganHere(const Generation& version) {
 void NodeFold::StartPull(size_t i) {
   const FoldInput& from = order_.inputs[i];
   Input& input = inputs_[i];
+  // One pull at a time writes into an input (invariant 2).
   if (input.pulling || input.buffer->complete()) return;
   input.pulling = true;
   net::PullSpec spec{from.node, from.address, order_.target, from.generation, input.buffer};
@@ -321,6 +324,7 @@ void NodeFold::OnPullDone(size_t i, const net::PullOutcome& outcome) {
   // A sender that makes progress is retried soon, however often its connection breaks.
   if (outcome.bytes_received > 0) input.failures = 0;
   if (input.buffer->complete()) return;
+  // From the new sender, at the watermark: the version, and so the bytes, are the same.
   if (replaced) return StartPull(i);
   Failed(i, outcome.status);
 }
@@ -416,6 +420,7 @@ void NodeFold::Commit() {
   order_.committed = true;
   if (!order_.root || stage_ == Stage::kSealed || ending()) return;
   if (stage_ == Stage::kFolded) return Seal();
+  // Still folding: the stream publishes the last bytes itself when it comes to them.
   if (stream_ != nullptr) stream_->Release();
 }
 
@@ -492,6 +497,7 @@ void NodeFold::Settle() {
   if (!ending() || stream_ != nullptr) return;
   for (Input& input : inputs_) {
     Release(input);
+    // An I/O loop still writes into this input's memory.
     if (input.pulling) return;
   }
   reserved_.reset();

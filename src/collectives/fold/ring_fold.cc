@@ -36,6 +36,7 @@ void RingFold::Start() { ReserveMemory(TargetBytes()); }
 
 void RingFold::OnReserved() {
   object_store::PutOptions target = TargetOptions();
+  // Named by the shard, because all members create one generation.
   target.generation = order_.ring->generation;
   target.slices = slices();
   CreateTarget(std::move(target));
@@ -174,6 +175,8 @@ void RingFold::OnTargetClosed() {
 void RingFold::StartPull(Way way) {
   SlicesPull& pull = pulls_[way];
   pull.pulling = true;
+  // Both pulls are from the member before: its partial slices under the version, its results under
+  // the generation.
   net::PullSpec spec{order_.ring->before, order_.ring->address, order_.target, pull.what,
                      pull.into,           pull.slices};
   pull.handle = host_.data_plane().StartPull(

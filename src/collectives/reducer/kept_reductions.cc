@@ -21,6 +21,8 @@ void KeptReductions::OnKeep(const ObjectId& target, const v1::KeepReduction& kee
   }
   // The kept parts are of another reduction's list: the shard sends this one's from the start.
   if (another) kept_.erase(known);
+  // A descriptor that is not kept weakens a restart; a shard could otherwise fill this node's
+  // memory.
   if (kept_.size() >= kMaxKept && !kept_.contains(target)) return;
   if (keep.reduction().first_source() > kMaxReduceSources) return;
   Kept& kept = kept_[target];
@@ -50,6 +52,7 @@ void KeptReductions::AddPart(const v1::Reduction& part, Kept& kept) {
 
 void KeptReductions::Register(const std::function<bool(const ObjectId& target)>& chosen,
                               Instant now, std::vector<v1::NodeMessage>& messages) {
+  // A reduction whose deadline has passed would begin again only to end.
   std::erase_if(kept_, [now](const auto& kept) { return kept.second.deadline <= now; });
   for (const auto& [target, kept] : kept_) {
     if (!chosen(target)) continue;

@@ -227,6 +227,8 @@ void Reducer::Impl::OnFold(const v1::Fold& message) {
   absl::StatusOr<FoldOrder> order = ParseFold(message);
   if (!order.ok()) return Reject(message, order.status());
   const Key key{order->target, order->version};
+  // An order that is repeated, after a restart of the shard or with a new sender, keeps what is
+  // folded.
   if (Fold* fold = Find(key); fold != nullptr) {
     if (fold->Update(*order)) return;
     fold->Drop();
@@ -274,9 +276,11 @@ void Reducer::Impl::OnFoldCommit(const v1::FoldCommit& commit) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(commit.object_id());
   if (!target.ok()) return;
   const Key key{*target, directory::FromProto(commit.version())};
+  // A commit of a version that is gone is late: the shard has dropped the fold since.
   if (Fold* fold = Find(key); fold != nullptr) fold->Commit();
 }
 
+// One timer for all folds: the shard gets their reports together, and an idle node no wakeups.
 void Reducer::Impl::ArmProgress() {
   if (progress_timer_ != 0) return;
   progress_timer_ = control_.RunAt(control_.Now() + kProgressInterval, [this] { OnProgress(); });
@@ -367,10 +371,13 @@ bool Reducer::Impl::Serve(const net::ServeRequest& request, net::DataPlane::Serv
       return true;
     }
   } else if (!IsVersion(request.generation)) {
+    // Not the output of a fold: the request is for the store.
     return false;
   }
   if (waiting_serves_.full()) return false;
   const uint64_t serial = next_serial_++;
+  // The node above can ask before this node has its order: both are sent in the same turn of the
+  // shard.
   const absl::Duration patience = std::min(options_.serve_patience, request.patience);
   waiting_serves_.Add(serial, request, std::move(reply));
   control_.RunAt(control_.Now() + patience,

@@ -65,6 +65,7 @@ void SourceWatches::OnWatch(const v1::WatchSource& watch) {
   for (const ObjectId& source : sources) {
     if (known != watches_.end() && known->second.contains(source)) --added;
   }
+  // Refused aloud: the reduction would otherwise wait for these sources for ever.
   if (size_ + added > max_watches_) return Refuse(*target, sources);
   watches_[*target].insert(sources.begin(), sources.end());
   size_ += added;
