@@ -161,7 +161,7 @@ void DirectoryCore::Impl::NodeConnected(const NodeKey& key, bool connected) {
   node->last_heard = context.now;
   objects.SetConnected(*node, connected);
   if (!connected) return;
-  // The node may be the one with room for an object that no other node could take.
+  // The node may have room for an object that no other node could take.
   drains.RetryAll();
   reductions.NodeConnected();
 }
@@ -340,7 +340,7 @@ absl::Status DirectoryCore::Impl::OnRegisterCopy(Node& node, const v1::RegisterC
 }
 
 void DirectoryCore::Impl::OnRegisterEnd(Node& node) {
-  // First: the calls below plan for the node, which they skip while it registers.
+  // First: the calls below skip a node that registers.
   node.registering = false;
   hold_sets.Registered(node.key);
   tombstones.SessionRegistered(node.key, node.session);

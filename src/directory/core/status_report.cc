@@ -189,7 +189,7 @@ void StatusReport::FillStatus(Instant now, v1::GetStatusResponse* out) const {
   FillCounters(*out->mutable_counters());
 }
 
-// The names are part of the metrics and of what the tools print.
+// The names are part of what the tools print.
 void StatusReport::FillCounters(google::protobuf::Map<std::string, uint64_t>& counters) const {
   counters["creates"] = parts_.context.counters.creates;
   counters["adopted"] = parts_.context.counters.adopted;

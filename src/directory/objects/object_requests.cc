@@ -231,8 +231,7 @@ absl::Status ObjectRequests::OnEvict(Node& node, const v1::EvictRequest& m) {
       parts_.objects.RemoveCopy(*object, node.key);
       parts_.placements.OnEvicted(*object, node.key);
     } else {
-      // To ask for its eviction confirms the copy, which a broadcast or a drain can have waited
-      // for.
+      // A request to evict the copy confirms it, which a broadcast or a drain can have waited for.
       if (listed && copy->second.complete()) parts_.placements.OnCopyConfirmed(*object, node.key);
       parts_.drains.OnCopiesChanged(*object);
     }
@@ -288,7 +287,7 @@ void ObjectRequests::OnDeletedGeneration(const ObjectId& id, const Generation& g
   if (IsReductionNumber(generation)) parts_.reductions.EndIfBuried(id, generation);
   Object* object = parts_.objects.Find(id);
   if (object != nullptr && object->IsAdopted(generation)) {
-    // The others were perhaps put after the Delete, of which this shard hears only now.
+    // The others were perhaps put after the Delete, of which this shard learns only now.
     DeleteObject(*object, /*spare_others=*/true);
   } else {
     const Tombstone* known = parts_.tombstones.FindRefusing(id, generation);

@@ -49,7 +49,7 @@ bool ObjectTable::MayComeBack(const Object& object) const {
 void ObjectTable::UnlinkNodeIfUnused(const NodeKey& key, Object& object) {
   Node* node = nodes_.Find(key);
   if (node == nullptr || object.copies.contains(key) || object.wants.contains(key)) return;
-  // The target has nothing of the object yet, but the object must hear of it if the node goes down.
+  // The target has nothing of the object yet, but NodeDown must find the object and choose another.
   if (object.drain_target == key) return;
   for (const Standby& standby : object.standbys) {
     if (standby.node == key) return;
@@ -301,7 +301,6 @@ void ObjectTable::ForgetGeneration(Object& object) {
 }
 
 bool ObjectTable::MustLearnAbout(const ObjectId& id) const {
-  // An adopted generation with a copy answers at once: what is still registered cannot undo that.
   const Object* object = Find(id);
   return gate_.learning() && (object == nullptr || !object->adopted() || MayComeBack(*object));
 }
@@ -542,7 +541,7 @@ absl::StatusOr<Object*> ObjectTable::BeginCreate(Node& node, const ObjectId& id,
   }
   if (Tombstone* tombstone = tombstones_.FindRefusing(id, generation)) {
     tombstones_.AwaitConfirm(*tombstone, id, generation, node.key, node.session);
-    // The Put was overtaken by a Delete of the same generation: it must not come back.
+    // The generation was deleted before: a late announcement must not bring it back.
     outbox_.SendVerdict(node.key, id, generation, v1::Verdict::DELETED);
     return nullptr;
   }

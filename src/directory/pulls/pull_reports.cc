@@ -84,8 +84,8 @@ void PullScheduler::RefuseCompletion(Node& node, const ObjectId& id, const Gener
     return;
   }
   const Object* object = objects_.Find(id);
-  // SUPERSEDED only while another generation is complete. Without one, the answer VOID lets a Get
-  // on that node wait on for the object.
+  // SUPERSEDED only while another generation is complete. Without one, VOID lets a Get on that node
+  // continue to wait for the object.
   if (object != nullptr && object->adopted() && object->copies.complete() > 0) {
     outbox_.SendVerdict(node.key, id, generation, v1::Verdict::SUPERSEDED, object->generation,
                         object->info);

@@ -17,7 +17,7 @@ FoldDispatcher::FoldDispatcher(const ReductionParts& parts, SourceWatcher& watch
       descriptors_(descriptors) {}
 
 void FoldDispatcher::Apply(Reduction& reduction, const PlaceFold& effect) {
-  // The node went down in this turn. The plan hears of it next and places the fold again.
+  // The node went down in this turn. The plan is notified next and places the fold again.
   if (nodes_.Find(effect.node) == nullptr) return;
   ++context_.counters.folds_placed;
   FillFold(reduction, effect.task, outbox_.Send(effect.node).mutable_fold());
@@ -107,7 +107,7 @@ void FoldDispatcher::Apply(Reduction& reduction, const CommitFold& effect) {
 
 void FoldDispatcher::SendCommit(Reduction& reduction, const NodeKey& to,
                                 const Generation& version) {
-  // From here on the node may have answered its clients, even if the shard never hears of it.
+  // From here on the node may have answered its clients, even if the shard never learns of it.
   reduction.commit.sent_to.insert(to);
   v1::FoldCommit& commit = *outbox_.Send(to).mutable_fold_commit();
   commit.set_object_id(reduction.target.binary().data(), ObjectId::kSize);

@@ -151,7 +151,7 @@ absl::Status ReductionDescriptors::OnExtend(Node& node, const v1::ExtendRequest&
   PHALANX_ASSIGN_OR_RETURN(const Generation number, ParseNumber(m));
   catalog_.NoteId(number);
   const Reduction* reduction = catalog_.Find(target);
-  // The reduction may be registered yet: NotFound would tell the node that nothing was added.
+  // The reduction may still be registered: NotFound would mean that nothing was added.
   const bool may_come =
       gate_.learning() && (reduction == nullptr || reduction->phase != ReductionPhase::kPlanned);
   if (!may_come) {

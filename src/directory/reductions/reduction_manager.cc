@@ -226,8 +226,8 @@ absl::Status ReductionManager::OnFoldReport(Node& node, const v1::FoldReport& m)
   }
   switch (m.kind()) {
     case v1::FoldReport::READY:
-      // The plan hears of READY only when the root's generation is the object's: a commit of one
-      // that stands by would leave two results.
+      // The plan gets READY only when the root's generation does not stand by: a commit of one that
+      // does would leave two results.
       reduction->commit.root_ready =
           commits_.IsRoot(target, version, node.key) && commits_.RootStandsBy(*reduction);
       if (!reduction->commit.root_ready) reduction->plan.OnReady(node.key, version);
@@ -332,8 +332,8 @@ void ReductionManager::NodeDown(const NodeKey& key) {
     ForgetRequesters(*reduction, key);
     const bool undecided =
         reduction->plan.RootNode() == key && commits_.ResultUndecided(*reduction);
-    // The plan does not hear of the node yet: it would compute another result beside one that
-    // clients may have read.
+    // The plan is not notified yet: it would compute another result beside one that clients may
+    // have read.
     if (undecided || reduction->commit.awaited.contains(key)) {
       reduction->commit.lost_roots.insert(key);
     } else {

@@ -419,7 +419,7 @@ void MemfdMemory::Core::OnLoop(Task task) {
       return;
     }
   }
-  // Not under the lock: the task may end the last block, which comes here again.
+  // Not under the lock: the task may end the last block, which calls OnLoop again.
   task();
 }
 

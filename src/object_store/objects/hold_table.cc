@@ -156,7 +156,7 @@ HoldTable::Changes HoldTable::TakeChanges() {
     // Its shard has got the present state since, in a registration.
     if (entry == ids_.end() || !std::exchange(entry->second.touched, false)) continue;
     const bool held = entry->second.count > 0;
-    // The shard hears of the first and the last hold only, not of those between.
+    // The shard is sent the first and the last hold only, not those between.
     if (held != entry->second.told) (held ? changes.held : changes.unheld).push_back(id);
     entry->second.told = held;
     if (!held) ids_.erase(entry);

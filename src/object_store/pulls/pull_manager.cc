@@ -392,7 +392,8 @@ void PullManager::OnNoRoom(const ObjectId& id, uint64_t token) {
 bool PullManager::Yield(const ObjectId& id, const Generation& generation) {
   Pull* pull = FindPull(id);
   if (pull == nullptr || !pull->target || pull->target->generation != generation) return false;
-  // Only what no sender feeds gives way: a pull that runs frees memory for nobody by starting over.
+  // Only a copy without a sender gives way: a pull that runs would have to receive everything
+  // again.
   if (pull->memory != Memory::kHere || pull->running || pull->next || pull->delivered) return false;
   const absl::Status why = absl::ResourceExhaustedError("its memory was needed");
   Withdraw(id, generation, why.message());

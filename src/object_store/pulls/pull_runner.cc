@@ -167,7 +167,7 @@ void PullRunner::SendProgress() {
     message.mutable_progress()->set_used_bytes(table_.used_bytes());
     channel_.SendTo(shard, std::move(message));
   }
-  // Every shard has heard of the memory in use, so the next report of it can wait.
+  // Every shard knows the memory in use now, so the next report of it can wait.
   if (by_shard.size() == static_cast<size_t>(channel_.num_shards())) usage_.OnReported();
   next_progress_ =
       running_.empty() ? Instant::Infinite() : executor_.Now() + options_.progress_interval;
