@@ -22,10 +22,10 @@
 namespace phalanx::object_store {
 namespace {
 
-// Pages are reserved so many bytes at a time: the kernel would kill somebody rather than refuse a
-// step that is too large.
+// Pages are reserved so many bytes at a time: the kernel would kill a process before it
+// refuses a step that is too large.
 constexpr uint64_t kStepBytes = uint64_t{64} << 20;
-// What is left to the rest of the machine.
+// Bytes that stay free for the rest of the machine.
 constexpr uint64_t kMarginBytes = uint64_t{32} << 20;
 
 absl::Status NoMemory(uint64_t bytes, absl::string_view step, int error) {
@@ -145,7 +145,7 @@ void MemfdFile::GiveUpPages() {
 }
 
 int MemfdFile::read_only_fd() {
-  // Nobody can make a writable mapping of it by any descriptor.
+  // The seals forbid a writable mapping by any descriptor.
   if (writers_ == Writers::kThisProcess) return fd_;
   if (read_only_fd_ < 0) {
     const std::string path = absl::StrCat("/proc/self/fd/", fd_);

@@ -139,7 +139,7 @@ class MemfdMemory::Core : public std::enable_shared_from_this<Core> {
   uint64_t SegmentBytes() const;
   void OnSegment(FileResult result);
   void FailWaiting(const absl::Status& why);
-  // Of blocks and of segments, used or not: all but what is warm.
+  // Of blocks and of segments, used or not; without warm files.
   uint64_t HeldBytes() const { return live_file_bytes_ + segment_bytes_; }
   uint64_t Room() const { return options_.max_bytes - std::min(options_.max_bytes, HeldBytes()); }
   // Warm files give way to `bytes` more.
@@ -236,7 +236,7 @@ class MemfdMemory::Core::ExtentBlock final : public Block {
 
  private:
   const ExtentAllocator::Extent extent_;
-  // Who may see it without a pin.
+  // The viewers that can see the extent without a pin.
   std::vector<ViewerId> viewers_;
 };
 
@@ -270,7 +270,7 @@ absl::Status MemfdMemory::Core::RoomForRecord() {
         "the machine has only ", left, " bytes left, too few for what is kept of each object: ",
         "delete objects, give the node a smaller --capacity, or the container more memory"));
   }
-  // What is warm gives way.
+  // Warm files are given up first.
   if (left < kLeastForRecords) Trim(0);
   extents_before_look_ = kExtentsBetweenLooks;
   return absl::OkStatus();
@@ -303,12 +303,12 @@ void MemfdMemory::Core::AllocateFile(uint64_t bytes, Allocated done, bool again)
     Reply(std::move(done), NewFileBlock(warm.file, warm.id, bytes));
     return;
   }
-  // Objects before the pool: what is warm must not push the node beyond its capacity.
+  // Objects before the pool: warm files must not push the node beyond its capacity.
   MakeRoom(bytes);
   MakeFile(bytes, MemfdFile::Writers::kAnyHolder,
            [this, bytes, again, done = std::move(done)](FileResult file) mutable {
              if (!file.ok() && again && stats_.pooled_bytes > 0) {
-               // What is warm gives way.
+               // Warm files are given up for this one.
                Trim(0);
                AllocateFile(bytes, std::move(done), /*again=*/false);
              } else if (!file.ok()) {
@@ -393,7 +393,7 @@ void MemfdMemory::Core::OnSegment(FileResult result) {
   } else if (failed_before) {
     FailWaiting(result.status());
   } else if (!waiting_.empty()) {
-    // What is warm gives way, and a small one may do.
+    // Warm files are given up, and a smaller segment is tried.
     Trim(0);
     segment_failed_ = true;
   }
@@ -461,7 +461,7 @@ void MemfdMemory::Core::ReturnExtent(const ExtentAllocator::Extent& extent,
     extents_.Free(extent);
   }
   if (extents_.used_bytes(extent.segment) > 0) return;
-  // One stays for what comes next, unless some of it may still be seen.
+  // One empty segment stays for the next small object, unless a process may still see a part of it.
   if (extents_.given_up_bytes(extent.segment) > 0 || segments_.size() > 1) {
     RemoveSegment(extent.segment);
   }

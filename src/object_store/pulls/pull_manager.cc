@@ -14,7 +14,7 @@ namespace {
 
 enum class Memory : uint8_t { kNone, kWaiting, kHere };
 
-// Nothing when the message cannot be meant.
+// Returns nullopt if the message is malformed.
 std::optional<PullTarget> TargetOf(const v1::Generation& generation, const v1::ObjectInfo& info) {
   PullTarget target{
       directory::FromProto(generation),
@@ -55,7 +55,7 @@ struct PullManager::Pull {
   Memory memory = Memory::kNone;
   uint64_t token = 0;
   bool parked = false;  // the open want says that there is no memory
-  // What to do when memory is here and nothing runs: one of them, or neither.
+  // The next step once memory is reserved and no pull runs: one of them, or neither.
   std::optional<PullSource> next;
   std::optional<std::string> delivered;
 
@@ -283,12 +283,13 @@ void PullManager::Finish(const ObjectId& id, Pull& pull) {
 void PullManager::OnAssign(const ObjectId& id, const v1::Assign& assign) {
   Pull* pull = FindPull(id);
   if (pull == nullptr || !pull->needed()) {
-    // The shard believes that we fetch: tell it better.
+    // The shard lists this node as a receiver. The Unwant corrects that.
     Send(id).mutable_unwant()->set_object_id(IdBytes(id));
     return;
   }
-  // A Deliver has closed the want that this would answer, or an Unwant has: then the shard has
-  // struck us from the copies, and would never tell us what becomes of that generation.
+  // A Deliver or an Unwant has closed the want that this would answer. After an Unwant the shard
+  // has removed this node from the copies, so it would never notify this node of the generation's
+  // end.
   if (!pull->told || (assign.want() != 0 && assign.want() != pull->want)) return;
   std::optional<PullTarget> target = TargetOf(assign.generation(), assign.info());
   PullSource source{assign.plan_id(), directory::FromProto(assign.sender()),
@@ -351,7 +352,7 @@ void PullManager::OnVoid(const ObjectId& id, const Generation& generation,
                          const absl::Status& why) {
   Pull* pull = FindPull(id);
   if (pull == nullptr || !pull->target || pull->target->generation != generation) return;
-  // A Deliver had closed the want, or it was parked for this generation: ask again.
+  // A Deliver had closed the want, or it was parked for this generation: it is sent again.
   const bool again = pull->delivered || pull->parked;
   DropTarget(id, *pull, why);
   if (!again || !pull->needed()) return;
@@ -417,7 +418,7 @@ bool PullManager::OnMemory(const ObjectId& id, uint64_t token, const absl::Statu
     StartNext(id, pull);
     return true;
   }
-  pull.token = 0;  // nobody waits for it any more
+  pull.token = 0;  // no memory is waited for any more
   // A sender waits for this node: without the report it would stay occupied until its stall
   // timeout.
   if (pull.next) {
@@ -478,7 +479,7 @@ std::vector<v1::RegisterWant> PullManager::Register(int shard, int num_shards) {
     // The new session may know of another generation, for which there is room.
     if (pull.parked) DropTarget(id, pull, absl::OkStatus());
     if (pull.delivered) {
-      // The new session knows nothing of that answer; it gives its own.
+      // The new session knows nothing of the Deliver; it answers the want itself.
       pull.delivered.reset();
       if (!pull.running && pull.memory == Memory::kWaiting) DropTarget(id, pull, absl::OkStatus());
     }

@@ -1,22 +1,22 @@
-// What this node fetches: per object one want and one pull, however many clients ask. Decides when
-// to ask the shard, when to reserve memory, when to start, cancel and report a pull. Pure: effects
-// are values, which the store carries out in order.
+// The objects that this node fetches: one want and one pull for each, however many clients ask.
+// Decides when to send the shard a Want, when to reserve memory, and when to start, cancel and
+// report a pull. Pure: effects are values, which the store applies in order.
 //
 //   Want ──► [asked] ──Assign/Deliver──► [memory] ──OnMemory──► [pulling] ──OnPullDone──► complete
 //               ▲                           │                       │  ▲
 //               └──────── void, replaced ───┴───────────────────────┘  └─ failed: reported; the
-//               next Assign goes on
-//                                                                          at the watermarks
+//                                                                         next Assign continues
+//                                                                         at the watermarks
 // Invariants
-//  1. At most one pull runs per object: a replaced one is cancelled, and the next starts when its
-//     end was told. So a slice has one writer.
-//  2. A pull starts when all its memory is there; nothing is held while it is waited for.
+//  1. At most one pull runs per object: a replaced pull is cancelled, and the next one starts after
+//     OnPullDone. So a slice has one writer.
+//  2. A pull starts when all its memory is reserved; no memory is held while the pull waits for it.
 //  3. Bytes of one generation are fetched at a time; another generation begins with other memory.
-//  4. A want is open at the shard (`told`) exactly while somebody here wants the object and no
-//     Deliver has answered.
-//  5. What has waited for memory for long is `parked`: the shard knows, names no sender and sends
-//     nobody here. It keeps its place in the queue; when there is memory a sender is asked for
-//     anew.
+//  4. A want is open at the shard (`told`) exactly while the object is wanted here and no Deliver
+//     has answered the want.
+//  5. A pull that has waited for memory for too long is `parked`: its shard knows this, names no
+//     sender, and assigns no receiver to this node. The pull keeps its place in the queue; when it
+//     gets memory, the node asks the shard for a sender.
 //
 // Thread rule: no thread, lock, clock or I/O inside. Owned by the store, on the control loop.
 #ifndef PHALANX_OBJECT_STORE_PULLS_PULL_MANAGER_H_
@@ -39,7 +39,7 @@
 
 namespace phalanx::object_store {
 
-// Who feeds a pull, as the shard assigned it.
+// The sender of a pull, as the shard assigned it.
 struct PullSource {
   PlanId plan = 0;
   NodeKey sender;
@@ -47,7 +47,7 @@ struct PullSource {
   uint64_t slices = 1;
 };
 
-// What is being fetched.
+// The generation that is fetched.
 struct PullTarget {
   Generation generation;
   uint64_t size_bytes = 0;
@@ -60,13 +60,13 @@ struct TellShard {
   ObjectId id;
   v1::NodeMessage message;
 };
-// Find memory for the target, then call OnMemory with this token.
+// Reserve memory for the target, then call OnMemory with this token.
 struct ReserveMemory {
   ObjectId id;
   uint64_t token;
   PullTarget target;
 };
-// No longer needed: stop waiting for it, or give it back when it comes.
+// The memory is not needed any more: end the wait, or release the memory when it is granted.
 struct ForgetMemory {
   ObjectId id;
   uint64_t token;
@@ -87,13 +87,13 @@ struct FillCopy {
   Generation generation;
   std::string bytes;
 };
-// The partial copy is no more; who streams it is told so.
+// The partial copy is dropped: streaming readers get the error `why`.
 struct DropPartial {
   ObjectId id;
   Generation generation;
   absl::Status why;
 };
-// All bytes are here.
+// The copy has every byte.
 struct CompleteCopy {
   ObjectId id;
   Generation generation;
@@ -119,56 +119,57 @@ class PullManager {
   PullManager();
   ~PullManager();
 
-  // What was decided since the last call, in order.
+  // The effects since the last call, in order.
   std::vector<PullEffect> TakeEffects();
 
-  // ---- who wants
-  // Clients here want the object, and may say from whose neighbourhood (v1::Want.near_id).
-  // Idempotent.
+  // ---- wants of this node
+  // Clients here want the object. `near`: preferably from the node that created this object
+  // (v1::Want.near_id). Idempotent.
   void Want(const ObjectId& id, const ObjectId& near = ObjectId());
-  // They do not any more. What was fetched so far is dropped unless the node wants it on its own
-  // account.
+  // No client wants the object any more. The bytes that were fetched so far are dropped, unless the
+  // node fetches the object on its own account.
   void Unwant(const ObjectId& id);
-  // The shard's Fetch: on the node's own account, until it is complete. If nothing comes of it, the
-  // shard is told so under this number.
+  // The shard's Fetch: the node wants the object on its own account until the copy is complete. If
+  // the node gives it up, an Unwant with this number refuses the order.
   void Fetch(const ObjectId& id, bool keep, PlanId order);
-  // If a Deliver completes what is wanted, that is to be confirmed under this plan.
+  // If a Deliver completes the object, the node confirms the copy under this plan.
   void ConfirmDelivery(const ObjectId& id, PlanId plan);
-  // The shard may have taken the open want, if there is one, for answered.
+  // Repeats the open want, if there is one: the shard may consider it answered.
   void AskAgain(const ObjectId& id);
-  // The object came here by another way.
+  // The object arrived by another way: ends a Fetch.
   void EndFetch(const ObjectId& id);
   bool Fetches(const ObjectId& id) const;
-  // Nothing brings bytes of it, and no memory is waited for.
+  // Returns true if no pull of the object runs and none waits for memory.
   bool Idle(const ObjectId& id) const;
 
   // ---- from the shard; malformed and late messages are ignored
   void OnAssign(const ObjectId& id, const v1::Assign& assign);
   void OnDeliver(const ObjectId& id, const v1::Deliver& deliver);
-  // Gone(VOID), and a Verdict that a pulled copy is to be dropped.
+  // Gone(VOID), or a Verdict by which a pulled copy is dropped.
   void OnVoid(const ObjectId& id, const Generation& generation, const absl::Status& why);
   // Gone(REFUSED): the want has ended.
   void OnRefused(const ObjectId& id, const absl::Status& why);
   void OnDeleted(const ObjectId& id, const Generation& generation, const absl::Status& why);
 
   // ---- from the store
-  // The memory with this token has been waited for too long: the pull is parked until OnMemory.
+  // The pull has waited for the memory with this token for too long: parks it until OnMemory.
   void OnNoRoom(const ObjectId& id, uint64_t token);
-  // Others need the memory of what was fetched so far: gives it up, and begins anew when the shard
-  // assigns it again. False, and nothing done, while a pull of it runs or is about to.
+  // Another request needs the memory of this partial copy: drops the copy. The object is fetched
+  // from the start when the shard assigns a sender. Returns false, and changes nothing, while a
+  // pull of it runs or is about to start.
   bool Yield(const ObjectId& id, const Generation& generation);
-  // The copy exists with its buffer (OK), or memory could not be had. False: the token is not
-  // waited for any more, and the copy must not be made.
+  // The copy exists with its buffer (OK), or memory could not be reserved. Returns false if the
+  // pull does not wait for this token any more: the copy must not be made then.
   bool OnMemory(const ObjectId& id, uint64_t token, const absl::Status& status);
-  // True while OnMemory with this token would be taken.
+  // Returns true while a pull waits for the memory with this token.
   bool AwaitsMemory(const ObjectId& id, uint64_t token) const;
   void OnPullDone(const ObjectId& id, PullEnd end);
 
   // ---- registration
-  // Everything told to the shard before is void. The wants that it is to be told, in order; plans
-  // of the old session end no new one.
+  // A new session with the shard begins. Returns the wants to register, in the order of ids. Plans
+  // of the old session do not count any more.
   std::vector<v1::RegisterWant> Register(int shard, int num_shards);
-  // Who feeds the pull that is under way for this generation, if one is.
+  // The sender of the running pull of this generation; nullopt if none runs.
   std::optional<NodeKey> RunningSender(const ObjectId& id, const Generation& generation) const;
 
   // ---- looking
@@ -180,11 +181,11 @@ class PullManager {
   // In order of id.
   std::vector<Running> RunningPulls() const;
   size_t running() const { return running_; }
-  // The generation that the shard last named for a want that is open; none if it has named none.
+  // The generation that the shard named last for the object; nullptr if it has named none.
   const PullTarget* Target(const ObjectId& id) const;
   bool WaitsForMemory(const ObjectId& id) const;
   bool Wants(const ObjectId& id) const;
-  // In order; without those wanted on the node's own account only.
+  // In the order of ids, without objects that only the node itself wants.
   std::vector<ObjectId> WantedByClients() const;
   size_t size() const { return pulls_.size(); }
 
@@ -204,7 +205,7 @@ class PullManager {
   void TellWant(const ObjectId& id, Pull& pull);
   void TellUnwant(const ObjectId& id, Pull& pull);
   void Report(const ObjectId& id, const Pull& pull, const PullEnd& end, bool complete);
-  // Says, or says again, that there is no memory.
+  // Sends the Want again, now with no_room_for.
   void Park(const ObjectId& id, Pull& pull);
   void Withdraw(const ObjectId& id, const Generation& generation, absl::string_view why);
   void SetTarget(const ObjectId& id, Pull& pull, PullTarget target);
@@ -212,7 +213,7 @@ class PullManager {
   void Stop(const ObjectId& id, Pull& pull);
   void StartNext(const ObjectId& id, Pull& pull);
   void Finish(const ObjectId& id, Pull& pull);
-  // Nobody wants it: ends everything but a pull whose end is still to come.
+  // The object is not wanted any more: ends everything except a pull that has not ended yet.
   void GiveUp(const ObjectId& id, Pull& pull, const absl::Status& why);
   void EraseIfDone(const ObjectId& id);
 
