@@ -1,8 +1,6 @@
 #include "src/directory/reductions/tree_plan/fold_versions.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "src/common/ids/digest.h"
 #include "src/common/ids/version.h"
 
 namespace phalanx::directory {
@@ -36,8 +34,8 @@ void VersionText::AddStarSource(bool held, const ObjectId& id, const Generation&
 }
 
 Generation VersionText::Hash() const {
-  const XXH128_hash_t hash = XXH3_128bits(text_.data(), text_.size());
-  return VersionOfHash(hash.low64, hash.high64);
+  const Digest128 digest = DigestOf(text_);
+  return VersionOfHash(digest.low, digest.high);
 }
 
 VersionText FoldVersions::Begin(bool root) const {
