@@ -315,7 +315,7 @@ void Reducer::Impl::OnKeep(const v1::KeepReduction& keep) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(keep.object_id());
   if (!target.ok()) return;
   // Also if there is no room to keep it: the calls that wait must carry the number.
-  if (!keep.forget() && directory::FromProto(keep.reduction().begun()).valid()) {
+  if (!keep.forget() && directory::ReductionIdFromProto(keep.reduction().begun()).valid()) {
     requests_.OnNumbered(*target, keep.reduction().begun());
   }
   kept_.OnKeep(*target, keep, control_.Now());

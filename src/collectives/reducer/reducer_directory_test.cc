@@ -314,7 +314,7 @@ TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistra
   EXPECT_EQ(told.slot(), 3u);
   EXPECT_EQ(told.slots(), 7u);
   EXPECT_EQ(told.degree(), 2u);
-  EXPECT_EQ(directory::FromProto(told.begun()), ReductionNumber(7, 7, 3));
+  EXPECT_EQ(directory::ReductionIdFromProto(told.begun()), MakeReductionId(7, 7, 3));
   EXPECT_TRUE(told.root());
   EXPECT_TRUE(told.ready());
   EXPECT_THAT(told.source_ids(), ::testing::ElementsAre(IdBytes(Source(1))));
@@ -421,24 +421,26 @@ TEST_F(ReducerDirectoryTest, WhatIsAskedForAgainNamesTheReductionThatItWasAskedO
     v1::Reduction& reduction = *message.mutable_keep_reduction()->mutable_reduction();
     reduction.set_open(true);
     reduction.add_source_ids(IdBytes(Source(static_cast<int>(count))));
-    directory::ToProto(ReductionNumber(7, 7, count), reduction.mutable_begun());
+    directory::ToProto(MakeReductionId(7, 7, count), reduction.mutable_begun());
     a.Shard(message);
   };
   keep(1);
   keep(2);
   keep(1, /*forget=*/true);
   NewSession(a);
-  const Generation number = ReductionNumber(7, 7, 2);
+  const ReductionId number = MakeReductionId(7, 7, 2);
   const auto asked = SentOf(a, Kind::kReduceRequest);
   ASSERT_EQ(asked.size(), 2u) << "who waits, and what is kept in mind";
   for (const v1::NodeMessage& message : asked) {
-    EXPECT_EQ(directory::FromProto(message.reduce_request().reduction().begun()), number);
+    EXPECT_EQ(directory::ReductionIdFromProto(message.reduce_request().reduction().begun()),
+              number);
   }
   EXPECT_THAT(asked[1].reduce_request().reduction().source_ids(),
               ::testing::ElementsAre(IdBytes(Source(2))))
       << "of another one nothing is kept";
-  EXPECT_EQ(directory::FromProto(SentOf(a, Kind::kExtendRequest)[0].extend_request().begun()),
-            number);
+  EXPECT_EQ(
+      directory::ReductionIdFromProto(SentOf(a, Kind::kExtendRequest)[0].extend_request().begun()),
+      number);
   keep(2, /*forget=*/true);
   NewSession(a);
   EXPECT_EQ(SentOf(a, Kind::kReduceRequest).size(), 1u);

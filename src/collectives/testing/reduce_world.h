@@ -35,7 +35,7 @@ inline ObjectId Named(absl::string_view kind, int n) {
   return ObjectId::FromName(std::string(kind), absl::StrCat(n));
 }
 inline ObjectId Source(int n) { return Named("source", n); }
-inline Generation Version(uint64_t n) { return VersionOfHash(2 * n + 1, n); }
+inline Generation Version(uint64_t n) { return VersionOf({2 * n + 1, n}); }
 
 // Element i of the u32 that source `n` consists of.
 inline uint32_t Number(int n, uint64_t i) {
@@ -109,7 +109,7 @@ class FoldOf {
     return *this;
   }
   FoldOf& Number(uint64_t count) {
-    directory::ToProto(ReductionNumber(7, 7, count), fold_.mutable_begun());
+    directory::ToProto(MakeReductionId(7, 7, count), fold_.mutable_begun());
     return *this;
   }
   FoldOf& Committed() {

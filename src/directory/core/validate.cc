@@ -205,4 +205,8 @@ Generation FromProto(const v1::Generation& generation) {
   return Generation{FromProto(generation.creator()), generation.sequence()};
 }
 
+ReductionId ReductionIdFromProto(const v1::Generation& id) {
+  return ReductionId::FromGeneration(FromProto(id));
+}
+
 }  // namespace phalanx::directory

@@ -20,6 +20,7 @@
 #include "phalanx/object_id.h"
 #include "phalanx/v1/types.pb.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 
 namespace phalanx::directory {
 
@@ -88,6 +89,13 @@ void ToProto(const ObjectInfo& info, v1::ObjectInfo* out);
 // Copies the fields; for messages that were checked already.
 NodeKey FromProto(const v1::NodeKey& key);
 Generation FromProto(const v1::Generation& generation);
+
+// Ids that messages carry in the form of a generation. The fields are copied, whatever they are.
+template <typename Tag>
+void ToProto(const TaggedId<Tag>& id, v1::Generation* out) {
+  ToProto(id.AsGeneration(), out);
+}
+ReductionId ReductionIdFromProto(const v1::Generation& id);
 
 }  // namespace phalanx::directory
 

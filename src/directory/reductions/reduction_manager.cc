@@ -52,7 +52,7 @@ void ReductionManager::ReplaceRoot(Object& object) {
 
 absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
-  PHALANX_ASSIGN_OR_RETURN(const Generation number, ParseNumber(m.reduction()));
+  PHALANX_ASSIGN_OR_RETURN(const ReductionId number, ParseReductionId(m.reduction()));
   const Reduction::Requester requester{node.key, node.session, m.request_id(), number};
   absl::StatusOr<ReduceSpec> spec = ParseReduction(m.reduction());
   absl::Status valid = spec.ok() ? ValidateReduceSpec(target, *spec) : spec.status();
@@ -83,7 +83,7 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
     ReduceSpec begun_with = *spec;
     if (m.reduction().first_source() > 0) begun_with.sources.clear();
     reduction = Begin(target, std::move(begun_with), FromProto(m.reduction().root()),
-                      which ? number : Generation());
+                      which ? number : ReductionId());
     if (reduction == nullptr) {
       AnswerReduce(target, requester,
                    About(target, absl::StatusCode::kResourceExhausted,
@@ -453,7 +453,7 @@ absl::Status ReductionManager::BeginPlan(Reduction& reduction) {
 }
 
 Reduction* ReductionManager::Begin(const ObjectId& target, ReduceSpec spec, const NodeKey& root,
-                                   const Generation& id) {
+                                   const ReductionId& id) {
   const std::vector<ObjectId> sources = spec.sources;
   Reduction* reduction = catalog_.Begin(target, std::move(spec), root, id);
   if (reduction == nullptr) return nullptr;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/common/defects.h"
+#include "src/common/ids/digest.h"
 #include "src/common/ids/version.h"
 #include "src/directory/core/reduce_messages.h"
 #include "src/directory/pulls/pull_planner.h"
@@ -97,7 +98,10 @@ bool RingDriver::Begin(Reduction& reduction) {
     if (!known.has_value()) return false;
     sources.push_back({source, *std::move(known)});
   }
-  const Generation version = VersionOfHash(context_.random.Next(), context_.random.Next());
+  Digest128 random;
+  random.high = context_.random.Next();
+  random.low = context_.random.Next();
+  const Generation version = VersionOf(random);
   // Nodes mint smaller sequences, so that no node's generation equals the ring's.
   const uint64_t sequence = context_.random.Next() | uint64_t{1} << 63;
   std::optional<RingPlan> ring = RingPlan::Choose(

@@ -33,10 +33,7 @@ void VersionText::AddStarSource(bool held, const ObjectId& id, const Generation&
   AddSource(id, generation);
 }
 
-Generation VersionText::Hash() const {
-  const Digest128 digest = DigestOf(text_);
-  return VersionOfHash(digest.low, digest.high);
-}
+Generation VersionText::Hash() const { return VersionOf(DigestOf(text_)); }
 
 VersionText FoldVersions::Begin(bool root) const {
   const ReduceSpec& spec = inputs_.spec;
