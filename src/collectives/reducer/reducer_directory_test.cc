@@ -310,7 +310,7 @@ TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistra
   EXPECT_TRUE(asked.again());
   EXPECT_EQ(asked.reduction().source_ids_size(), 2) << "as the client has it";
   const v1::RegisterFold told = SentOf(a, Kind::kRegisterFold)[0].register_fold();
-  EXPECT_EQ(directory::FromProto(told.version()), Version(4));
+  EXPECT_EQ(directory::VersionFromProto(told.version()), Version(4));
   EXPECT_EQ(told.slot(), 3u);
   EXPECT_EQ(told.slots(), 7u);
   EXPECT_EQ(told.degree(), 2u);
@@ -323,7 +323,8 @@ TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistra
   a.sent().clear();
   a.Shard(fold);
   EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kAnnounceCreate, Kind::kFoldReport));
-  EXPECT_EQ(directory::FromProto(a.sent()[0].message.announce_create().version()), Version(4));
+  EXPECT_EQ(directory::VersionFromProto(a.sent()[0].message.announce_create().version()),
+            Version(4));
   a.sent().clear();
   a.Shard(fold);
   EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kFoldReport)) << "once";

@@ -43,6 +43,11 @@ class TaggedId {
   Generation form_;
 };
 
+// Identifies the bytes of a partial result, as a generation identifies those of an object. The
+// target's shard computes the version of a slot from the slot's inputs, so a slot with the same
+// inputs has the same version on every node; the version of a ring is random.
+using SlotVersion = TaggedId<struct SlotVersionTag>;
+
 // Identifies one reduction of a target, in messages and tombstones. The target's shard mints it
 // when the reduction begins, and nodes repeat it. BegunLater orders the reductions of one target.
 using ReductionId = TaggedId<struct ReductionIdTag>;
@@ -50,8 +55,8 @@ using ReductionId = TaggedId<struct ReductionIdTag>;
 inline constexpr uint64_t kVersionIncarnation = uint64_t{1} << 63;
 
 // Returns the version of a slot whose inputs have this digest. The result is valid().
-inline Generation VersionOf(const Digest128& inputs) {
-  return {{inputs.low | 1, inputs.high | kVersionIncarnation}, 1};
+inline SlotVersion VersionOf(const Digest128& inputs) {
+  return SlotVersion::FromGeneration({{inputs.low | 1, inputs.high | kVersionIncarnation}, 1});
 }
 
 // Returns true if a message means a version by this generation.

@@ -58,7 +58,7 @@ void CommitTracker::StopAwaitingOtherLives(const NodeKey& key) {
 }
 
 Reduction::Placed* CommitTracker::PlaceAgain(Reduction& reduction, const NodeKey& node,
-                                             const Generation& version) {
+                                             const SlotVersion& version) {
   const auto placed = reduction.placed.find({node, version});
   if (placed != reduction.placed.end()) return &placed->second;
   const bool root =
@@ -104,7 +104,7 @@ void CommitTracker::PlanAgain(Reduction& reduction) {
   if (!hears) reduction.plan.OnResultLost();
 }
 
-bool CommitTracker::IsRoot(const ObjectId& target, const Generation& version,
+bool CommitTracker::IsRoot(const ObjectId& target, const SlotVersion& version,
                            const NodeKey& node) const {
   const Reduction* reduction = catalog_.Find(target);
   return reduction != nullptr && reduction->plan.RootVersion() == version &&

@@ -21,7 +21,7 @@ FoldRecovery::FoldRecovery(const ReductionParts& parts, ReductionCatalog& catalo
 
 absl::Status FoldRecovery::OnRegisterFold(Node& node, const v1::RegisterFold& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
-  PHALANX_ASSIGN_OR_RETURN(const Generation version, ParseGeneration(m.version()));
+  PHALANX_ASSIGN_OR_RETURN(const SlotVersion version, ParseVersion(m.version()));
   PHALANX_RETURN_IF_ERROR(ParseSources(m.source_ids()).status());
   PHALANX_RETURN_IF_ERROR(CheckShape(m.slots(), m.degree(), m.slot()));
   PHALANX_ASSIGN_OR_RETURN(const ReductionId number, ParseReductionId(m));
@@ -57,7 +57,7 @@ absl::Status FoldRecovery::OnRegisterFold(Node& node, const v1::RegisterFold& m)
 
 bool FoldRecovery::Refuse(const NodeKey& node, const v1::RegisterFold& m) {
   const ObjectId target = *ParseObjectId(m.object_id());
-  const Generation version = FromProto(m.version());
+  const SlotVersion version = VersionFromProto(m.version());
   if (!tombstones_.Refuses(target, ReductionIdFromProto(m.begun()).AsGeneration())) return false;
   dispatcher_.SendDrop(node, target, version);
   const Generation made = FromProto(m.generation());
@@ -92,7 +92,7 @@ void FoldRecovery::HandOut() {
           (!fold.has_begun() || reduction->Is(ReductionIdFromProto(fold.begun())))) {
         reduction->registered.push_back({node, std::move(fold)});
       } else {
-        dispatcher_.SendDrop(node, target, FromProto(fold.version()));
+        dispatcher_.SendDrop(node, target, VersionFromProto(fold.version()));
       }
     }
   }
@@ -120,7 +120,7 @@ void FoldRecovery::Restore(Reduction& reduction) {
     if (!sources.ok()) continue;
     reduction.plan.Restore(static_cast<int>(fold.slots()), static_cast<int>(fold.degree()),
                            static_cast<int>(fold.slot()), *sources, node,
-                           FromProto(fold.version()));
+                           VersionFromProto(fold.version()));
   }
 }
 

@@ -62,7 +62,7 @@ struct Reduction {
     // The node was sent the order, or registered the fold, in its current session.
     bool registered = true;
   };
-  using FoldKey = std::pair<NodeKey, Generation>;
+  using FoldKey = std::pair<NodeKey, SlotVersion>;
 
   // ---- ReductionCatalog
   struct Identity {

@@ -181,7 +181,7 @@ void ReductionManager::End(Reduction& reduction, const absl::Status& status) {
     if (const auto* drop = std::get_if<DropFold>(&effect)) dispatcher_.Apply(reduction, *drop);
   }
   for (const auto& [node, fold] : reduction.registered) {
-    dispatcher_.SendDrop(node, reduction.target, FromProto(fold.version()));
+    dispatcher_.SendDrop(node, reduction.target, VersionFromProto(fold.version()));
   }
   absl::btree_set<NodeKey> keepers = reduction.replicas.whole;
   keepers.insert(reduction.replicas.parts.begin(), reduction.replicas.parts.end());
@@ -198,7 +198,7 @@ void ReductionManager::End(Reduction& reduction, const absl::Status& status) {
 
 absl::Status ReductionManager::OnFoldReport(Node& node, const v1::FoldReport& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
-  PHALANX_ASSIGN_OR_RETURN(const Generation version, ParseGeneration(m.version()));
+  PHALANX_ASSIGN_OR_RETURN(const SlotVersion version, ParseVersion(m.version()));
   Reduction* reduction = catalog_.Find(target);
   const auto found = reduction == nullptr ? decltype(reduction->placed)::iterator()
                                           : reduction->placed.find({node.key, version});
@@ -309,7 +309,7 @@ void ReductionManager::NodeDown(const NodeKey& key) {
   watcher_.RunChanges();
   for (const auto& [target, reduction] : catalog_.all()) {
     rings_.MemberLost(*reduction, key);
-    const auto first = reduction->placed.lower_bound({key, Generation()});
+    const auto first = reduction->placed.lower_bound({key, SlotVersion()});
     auto last = first;
     while (last != reduction->placed.end() && last->first.first == key) ++last;
     const bool folded_there = first != last;
@@ -337,7 +337,7 @@ void ReductionManager::SessionBegins(const NodeKey& key) {
     descriptors_.ForgetReplica(*reduction, key);
     rings_.MemberLost(*reduction, key);
     if (reduction->sources.watch_proxy == key) reduction->sources.watch_proxy = NodeKey();
-    for (auto at = reduction->placed.lower_bound({key, Generation()});
+    for (auto at = reduction->placed.lower_bound({key, SlotVersion()});
          at != reduction->placed.end() && at->first.first == key; ++at) {
       at->second.registered = false;
     }
@@ -347,12 +347,12 @@ void ReductionManager::SessionBegins(const NodeKey& key) {
 
 void ReductionManager::SessionRegistered(const NodeKey& key) {
   for (const auto& [target, reduction] : catalog_.all()) {
-    std::vector<Generation> lost;
-    for (auto at = reduction->placed.lower_bound({key, Generation()});
+    std::vector<SlotVersion> lost;
+    for (auto at = reduction->placed.lower_bound({key, SlotVersion()});
          at != reduction->placed.end() && at->first.first == key; ++at) {
       if (!at->second.registered) lost.push_back(at->first.second);
     }
-    for (const Generation& version : lost) {
+    for (const SlotVersion& version : lost) {
       const bool root = commits_.IsRoot(target, version, key);
       if (root && commits_.ResultUndecided(*reduction)) continue;
       if (root) commits_.ForgetCommitted(*reduction);
@@ -438,7 +438,7 @@ absl::Status ReductionManager::BeginPlan(Reduction& reduction) {
     if (const auto* place = std::get_if<PlaceFold>(&effect)) dispatcher_.Apply(reduction, *place);
   }
   for (const auto& [node, fold] : std::exchange(reduction.registered, {})) {
-    const Generation version = FromProto(fold.version());
+    const SlotVersion version = VersionFromProto(fold.version());
     if (!reduction.placed.contains({node, version})) {
       dispatcher_.SendDrop(node, reduction.target, version);
     } else if (fold.ready()) {
@@ -467,7 +467,7 @@ absl::Status ReductionManager::OnCreate(Node& node, const v1::AnnounceCreate& m)
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   PHALANX_ASSIGN_OR_RETURN(Announcement announced, ParseAnnouncement(m));
   ++context_.counters.creates;
-  const Generation version = FromProto(m.version());
+  const SlotVersion version = VersionFromProto(m.version());
   if (rings_.IsMember(id, version, node.key)) {
     return rings_.OnCreate(node, id, std::move(announced));
   }

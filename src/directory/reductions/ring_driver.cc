@@ -101,7 +101,7 @@ bool RingDriver::Begin(Reduction& reduction) {
   Digest128 random;
   random.high = context_.random.Next();
   random.low = context_.random.Next();
-  const Generation version = VersionOf(random);
+  const SlotVersion version = VersionOf(random);
   // Nodes mint smaller sequences, so that no node's generation equals the ring's.
   const uint64_t sequence = context_.random.Next() | uint64_t{1} << 63;
   std::optional<RingPlan> ring = RingPlan::Choose(
@@ -169,7 +169,7 @@ void RingDriver::PlaceMember(Reduction& reduction, size_t place, const std::stri
   descriptors_.SendToReplica(reduction, member.node);
 }
 
-bool RingDriver::IsMember(const ObjectId& target, const Generation& version,
+bool RingDriver::IsMember(const ObjectId& target, const SlotVersion& version,
                           const NodeKey& node) const {
   const Reduction* reduction = catalog_.Find(target);
   return reduction != nullptr && reduction->ring.plan != nullptr &&

@@ -21,7 +21,7 @@ void Describe(const Copy& copy, v1::ObjectInfo* out) {
 
 }  // namespace
 
-void CopyReporter::AnnounceCreate(const Copy& copy, std::string bytes, const Generation& version) {
+void CopyReporter::AnnounceCreate(const Copy& copy, std::string bytes, const SlotVersion& version) {
   if (!DefectActive(Defect::kHoldAfterAnnouncement)) holds_.Flush();
   v1::NodeMessage message;
   v1::AnnounceCreate* announce = message.mutable_announce_create();
