@@ -13,6 +13,7 @@
 #include "src/collectives/fuzz/reducer_fuzz.h"
 #include "src/common/check.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 #include "src/common/random.h"
 #include "src/common/testing/message_listener.h"
 #include "src/directory/core/directory_core.h"
@@ -39,6 +40,7 @@ std::string Numbers(const NodeKey& key) { return absl::StrCat(key.node, ".", key
 std::string Numbers(const Generation& generation) {
   return absl::StrCat(Numbers(generation.creator), "#", generation.sequence);
 }
+std::string Numbers(const SlotVersion& version) { return Numbers(version.AsGeneration()); }
 auto ToTranscript(Transcript& transcript) {
   return [&transcript](const DirectoryCore::Outgoing& out) {
     transcript.Add(Numbers(out.to), out.message);
@@ -91,7 +93,9 @@ std::string LineOf(const directory::FoldTask& task) {
       " planned ", task.planned, " metadata ", absl::BytesToHexString(task.metadata), " inputs");
   for (const directory::FoldInput& input : task.inputs) {
     absl::StrAppend(&line, " ", static_cast<int>(input.kind), ":", Hex(input.source), ":",
-                    Numbers(input.generation), ":", Numbers(input.node));
+                    input.kind == directory::FoldInput::Kind::kSlot ? Numbers(input.version)
+                                                                    : Numbers(input.generation),
+                    ":", Numbers(input.node));
   }
   absl::StrAppend(&line, " from");
   for (const ObjectId& id : task.reduced_from) absl::StrAppend(&line, " ", Hex(id));

@@ -161,7 +161,7 @@ void Fold::Drop() {
   if (writer_ != 0) (void)host_.store().Abort(host_.client(), std::exchange(writer_, 0));
   CloseOutput(was, why);
   // Peers that are being sent the output get the reason.
-  host_.data_plane().AbortPushes(order_.target, order_.version, why);
+  host_.data_plane().AbortPushes(order_.target, order_.version.AsGeneration(), why);
   Settle();
 }
 

@@ -20,6 +20,7 @@
 #include "phalanx/v1/directory.pb.h"
 #include "src/collectives/fold/fold_order.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 #include "src/common/threads/callback_guard.h"
 #include "src/common/time/executor.h"
 #include "src/net/plane/data_plane.h"
@@ -59,7 +60,7 @@ class Fold {
     virtual void Sealed(const FoldOrder& order) = 0;
     // The output of another tree slot of the same target on this node, if the output has begun.
     virtual std::optional<net::ServeGrant> OutputOf(const ObjectId& target,
-                                                    const Generation& version) = 0;
+                                                    const SlotVersion& version) = 0;
     // The fold's output can be served from now on.
     virtual void OutputBegan(Fold& fold) = 0;
     // The fold is not placed here any more. Gone follows.
@@ -87,7 +88,7 @@ class Fold {
   // began.
   virtual std::optional<net::ServeGrant> Output() const = 0;
   // Another fold on this node has begun the output `version` of the same target.
-  virtual void OutputBeganHere(const Generation&) {}
+  virtual void OutputBeganHere(const SlotVersion&) {}
   // For a new session with the target's shard. Returns false if this fold is not registered.
   virtual bool Describe(v1::RegisterFold*) { return false; }
   // The fold cannot continue in a new session with the target's shard.

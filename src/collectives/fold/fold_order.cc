@@ -22,7 +22,7 @@ absl::StatusOr<FoldInput> ParseSender(const v1::Fold::Input& in) {
   FoldInput input;
   input.kind = FoldInput::Kind::kSlot;
   PHALANX_ASSIGN_OR_RETURN(input.node, directory::ParseNodeKey(in.sender()));
-  PHALANX_ASSIGN_OR_RETURN(input.generation, directory::ParseGeneration(in.generation()));
+  PHALANX_ASSIGN_OR_RETURN(input.version, directory::ParseVersion(in.generation()));
   input.address = in.sender_address();
   return input;
 }
@@ -130,7 +130,7 @@ bool FoldOrder::SameWork(const FoldOrder& other, const NodeKey& self) const {
     const FoldInput& theirs = other.inputs[i];
     // The bytes of an inline input are the generation's, so they need no comparison.
     if (mine.kind != theirs.kind || mine.source != theirs.source ||
-        mine.generation != theirs.generation) {
+        mine.generation != theirs.generation || mine.version != theirs.version) {
       return false;
     }
     // An input that was on this node has no memory reserved for a pull.
@@ -142,7 +142,7 @@ bool FoldOrder::SameWork(const FoldOrder& other, const NodeKey& self) const {
 absl::StatusOr<FoldOrder> ParseFold(const v1::Fold& fold) {
   FoldOrder order;
   PHALANX_ASSIGN_OR_RETURN(order.target, directory::ParseObjectId(fold.object_id()));
-  PHALANX_ASSIGN_OR_RETURN(order.version, directory::ParseGeneration(fold.version()));
+  PHALANX_ASSIGN_OR_RETURN(order.version, directory::ParseVersion(fold.version()));
   order.slot = static_cast<int>(fold.slot());
   order.slots = static_cast<int>(fold.slots());
   order.degree = static_cast<int>(fold.degree());
@@ -158,7 +158,7 @@ absl::StatusOr<FoldOrder> ParseFold(const v1::Fold& fold) {
   order.owned = fold.owned();
   order.metadata = fold.metadata();
   order.asked_for = fold.asked_for();
-  PHALANX_ASSIGN_OR_RETURN(order.number, directory::ParseNumber(fold));
+  PHALANX_ASSIGN_OR_RETURN(order.number, directory::ParseReductionId(fold));
   // Before anything is allocated for them.
   if (fold.inputs_size() > static_cast<int>(kMaxReduceSources)) return Bad("too many inputs");
   for (const v1::Fold::Input& in : fold.inputs()) {

@@ -13,6 +13,7 @@
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 #include "src/common/reduce_spec.h"
 #include "src/directory/reductions/tree_plan/reduce_plan.h"
 #include "src/net/stream/address.h"
@@ -37,7 +38,7 @@ struct FoldOrder : directory::FoldTask {
   bool owned = false;     // the target is
   std::string asked_for;  // the record of the reduction that the target answers
   // The reduction's.
-  Generation number;
+  ReductionId number;
   // This node is member `slot` of a ring of `slots`; the inputs are its own sources.
   std::optional<RingPlace> ring;
 

@@ -279,7 +279,7 @@ bool NodeFold::PinSource(size_t i) {
 }
 
 bool NodeFold::TakeLocal(size_t i) {
-  const Generation& version = order_.inputs[i].generation;
+  const SlotVersion& version = order_.inputs[i].version;
   std::optional<net::ServeGrant> output = host_.OutputOf(order_.target, version);
   if (output && output->from->layout().object_bytes == order_.size_bytes) {
     inputs_[i].failures = 0;
@@ -292,11 +292,11 @@ bool NodeFold::TakeLocal(size_t i) {
   return false;
 }
 
-void NodeFold::OutputBeganHere(const Generation& version) {
+void NodeFold::OutputBeganHere(const SlotVersion& version) {
   for (size_t i = 0; i < inputs_.size() && stage_ == Stage::kFolding; ++i) {
     const FoldInput& input = order_.inputs[i];
     const bool missing = input.kind == FoldInput::Kind::kSlot && inputs_[i].buffer == nullptr;
-    if (!missing || input.generation != version) continue;
+    if (!missing || input.version != version) continue;
     // The input is here now; the retry would come later.
     CancelRetry(inputs_[i]);
     Acquire(i);
@@ -309,7 +309,8 @@ void NodeFold::StartPull(size_t i) {
   // One pull at a time writes into an input (invariant 2).
   if (input.pulling || input.buffer->complete()) return;
   input.pulling = true;
-  net::PullSpec spec{from.node, from.address, order_.target, from.generation, input.buffer};
+  net::PullSpec spec{from.node, from.address, order_.target, from.version.AsGeneration(),
+                     input.buffer};
   input.handle = host_.data_plane().StartPull(
       std::move(spec),
       Guarded([this, i](const net::PullOutcome& outcome) { OnPullDone(i, outcome); }));

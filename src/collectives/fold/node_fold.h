@@ -51,7 +51,7 @@ class NodeFold final : public Fold {
 
   // Nothing of a root: peers get the target from the store.
   std::optional<net::ServeGrant> Output() const override;
-  void OutputBeganHere(const Generation& version) override;
+  void OutputBeganHere(const SlotVersion& version) override;
   // An order that answers the registration finds the target announced again.
   bool Describe(v1::RegisterFold* out) override;
   uint64_t scratch_bytes() const override;

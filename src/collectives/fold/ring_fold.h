@@ -59,7 +59,7 @@ class RingFold final : public Fold {
   enum Way : size_t { kPartial, kResult, kWays };
   struct SlicesPull : Pull {
     std::shared_ptr<net::TransferBuffer> into;
-    Generation what;
+    Generation what;  // the version of the partial slices, or the generation of the target
     uint64_t slices = 0;
   };
   struct Source {

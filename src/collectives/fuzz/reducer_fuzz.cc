@@ -129,7 +129,7 @@ class World {
   }
   Generation GenerationOf(ReduceNode& node, int source) {
     const auto found = generations_.find({&node, source});
-    return found == generations_.end() ? Version(9) : found->second;
+    return found == generations_.end() ? Version(9).AsGeneration() : found->second;
   }
 
   // A well-formed order; its inputs need not exist.

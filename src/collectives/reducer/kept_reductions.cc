@@ -10,7 +10,7 @@
 namespace phalanx::collectives {
 
 void KeptReductions::OnKeep(const ObjectId& target, const v1::KeepReduction& keep, Instant now) {
-  const Generation number = directory::FromProto(keep.reduction().begun());
+  const ReductionId number = directory::ReductionIdFromProto(keep.reduction().begun());
   const auto known = kept_.find(target);
   const bool another = known != kept_.end() && known->second.number.valid() && number.valid() &&
                        known->second.number != number;

@@ -13,6 +13,7 @@
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 #include "src/common/time/instant.h"
 
 namespace phalanx::collectives {
@@ -33,7 +34,7 @@ class KeptReductions {
  private:
   struct Kept {
     // The reduction's; not valid if the shard has not named it.
-    Generation number;
+    ReductionId number;
     // By place in the list of sources. A reduction that is not open has one part.
     std::map<uint32_t, v1::Reduction> parts;
     bool owned = false;

@@ -33,7 +33,7 @@ constexpr absl::Duration kProgressInterval = absl::Milliseconds(250);
 }  // namespace
 
 struct Reducer::Impl final : public Fold::Host, public object_store::Registrant {
-  using Key = std::pair<ObjectId, Generation>;  // target, version
+  using Key = std::pair<ObjectId, SlotVersion>;  // target, version
 
   Impl(ReducerOptions options, Executor& control, std::vector<Executor*> io,
        object_store::Store& store, object_store::ShardChannel& channel);
@@ -47,7 +47,7 @@ struct Reducer::Impl final : public Fold::Host, public object_store::Registrant 
   Executor& NextIo() override { return *io_[next_io_++ % io_.size()]; }
   void Report(const FoldOrder& order, v1::FoldReport report) override;
   std::optional<net::ServeGrant> OutputOf(const ObjectId& target,
-                                          const Generation& version) override;
+                                          const SlotVersion& version) override;
   void OutputBegan(Fold& fold) override;
   void Folded(uint64_t bytes, bool done) override;
   void Sealed(const FoldOrder& order) override;
@@ -169,7 +169,7 @@ Fold* Reducer::Impl::Find(const Key& key) const {
 }
 
 std::optional<net::ServeGrant> Reducer::Impl::OutputOf(const ObjectId& target,
-                                                       const Generation& version) {
+                                                       const SlotVersion& version) {
   const Fold* fold = Find({target, version});
   // Slices of a ring are partial until they have gone around: no tree folds them.
   return fold == nullptr || fold->order().ring ? std::nullopt : fold->Output();
@@ -179,7 +179,7 @@ void Reducer::Impl::OutputBegan(Fold& fold) {
   const Key key{fold.order().target, fold.order().version};
   AnswerServes(key, /*expired=*/0);
   // Advanced before the call: a fold that refuses its inputs leaves the map.
-  for (auto it = folds_.lower_bound({key.first, Generation()});
+  for (auto it = folds_.lower_bound({key.first, SlotVersion()});
        it != folds_.end() && it->first.first == key.first;) {
     Fold& other = *(it++)->second;
     if (&other != &fold) other.OutputBeganHere(key.second);
@@ -251,7 +251,7 @@ void Reducer::Impl::OnFold(const v1::Fold& message) {
 void Reducer::Impl::Reject(const v1::Fold& message, const absl::Status& why) {
   FoldOrder order;
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(message.object_id());
-  const absl::StatusOr<Generation> version = directory::ParseGeneration(message.version());
+  const absl::StatusOr<SlotVersion> version = directory::ParseVersion(message.version());
   if (!target.ok() || !version.ok()) return;
   // The shard has replaced the fold here by an order that this node does not carry out.
   if (Fold* fold = Find({*target, *version}); fold != nullptr) fold->Drop();
@@ -268,14 +268,14 @@ void Reducer::Impl::OnFoldDrop(const v1::FoldDrop& drop) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(drop.object_id());
   if (!target.ok()) return;
   if (DefectActive(Defect::kFoldDropIgnored)) return;
-  const Key key{*target, directory::FromProto(drop.version())};
+  const Key key{*target, directory::VersionFromProto(drop.version())};
   if (Fold* fold = Find(key); fold != nullptr) fold->Drop();
 }
 
 void Reducer::Impl::OnFoldCommit(const v1::FoldCommit& commit) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(commit.object_id());
   if (!target.ok()) return;
-  const Key key{*target, directory::FromProto(commit.version())};
+  const Key key{*target, directory::VersionFromProto(commit.version())};
   // A commit of a version that is gone is late: the shard has dropped the fold since.
   if (Fold* fold = Find(key); fold != nullptr) fold->Commit();
 }
@@ -319,7 +319,7 @@ void Reducer::Impl::OnKeep(const v1::KeepReduction& keep) {
   const absl::StatusOr<ObjectId> target = directory::ParseObjectId(keep.object_id());
   if (!target.ok()) return;
   // Also if there is no room to keep it: the calls that wait must carry the number.
-  if (!keep.forget() && directory::FromProto(keep.reduction().begun()).valid()) {
+  if (!keep.forget() && directory::ReductionIdFromProto(keep.reduction().begun()).valid()) {
     requests_.OnNumbered(*target, keep.reduction().begun());
   }
   kept_.OnKeep(*target, keep, control_.Now());
@@ -355,10 +355,10 @@ std::vector<v1::NodeMessage> Reducer::Impl::BeginSession(int shard) {
 // ---------------------------------------------------------------------------------- data plane
 
 bool Reducer::Impl::Serve(const net::ServeRequest& request, net::DataPlane::ServeReply& reply) {
-  const Key key{request.object, request.generation};
+  const Key key{request.object, SlotVersion::FromGeneration(request.generation)};
   const Fold* fold = Find(key);
   if (IsVersion(request.generation) && DefectActive(Defect::kAnyVersionServed)) {
-    const auto any = folds_.lower_bound({request.object, Generation()});
+    const auto any = folds_.lower_bound({request.object, SlotVersion()});
     if (any != folds_.end() && any->first.first == request.object) fold = any->second.get();
   }
   if (fold != nullptr) {
@@ -390,7 +390,7 @@ void Reducer::Impl::AnswerServes(const Key& key, uint64_t expired) {
   const Fold* fold = Find(key);
   const bool here = fold != nullptr && fold->Output().has_value();
   const auto is_here = [&key, here](const net::ServeRequest& request) {
-    return here && request.generation == key.second;
+    return here && request.generation == key.second.AsGeneration();
   };
   for (auto& waiting : waiting_serves_.Take(key.first, expired, is_here)) {
     if (here) {

@@ -310,11 +310,11 @@ TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistra
   EXPECT_TRUE(asked.again());
   EXPECT_EQ(asked.reduction().source_ids_size(), 2) << "as the client has it";
   const v1::RegisterFold told = SentOf(a, Kind::kRegisterFold)[0].register_fold();
-  EXPECT_EQ(directory::FromProto(told.version()), Version(4));
+  EXPECT_EQ(directory::VersionFromProto(told.version()), Version(4));
   EXPECT_EQ(told.slot(), 3u);
   EXPECT_EQ(told.slots(), 7u);
   EXPECT_EQ(told.degree(), 2u);
-  EXPECT_EQ(directory::FromProto(told.begun()), ReductionNumber(7, 7, 3));
+  EXPECT_EQ(directory::ReductionIdFromProto(told.begun()), MakeReductionId(7, 7, 3));
   EXPECT_TRUE(told.root());
   EXPECT_TRUE(told.ready());
   EXPECT_THAT(told.source_ids(), ::testing::ElementsAre(IdBytes(Source(1))));
@@ -323,7 +323,8 @@ TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistra
   a.sent().clear();
   a.Shard(fold);
   EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kAnnounceCreate, Kind::kFoldReport));
-  EXPECT_EQ(directory::FromProto(a.sent()[0].message.announce_create().version()), Version(4));
+  EXPECT_EQ(directory::VersionFromProto(a.sent()[0].message.announce_create().version()),
+            Version(4));
   a.sent().clear();
   a.Shard(fold);
   EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kFoldReport)) << "once";
@@ -421,24 +422,26 @@ TEST_F(ReducerDirectoryTest, WhatIsAskedForAgainNamesTheReductionThatItWasAskedO
     v1::Reduction& reduction = *message.mutable_keep_reduction()->mutable_reduction();
     reduction.set_open(true);
     reduction.add_source_ids(IdBytes(Source(static_cast<int>(count))));
-    directory::ToProto(ReductionNumber(7, 7, count), reduction.mutable_begun());
+    directory::ToProto(MakeReductionId(7, 7, count), reduction.mutable_begun());
     a.Shard(message);
   };
   keep(1);
   keep(2);
   keep(1, /*forget=*/true);
   NewSession(a);
-  const Generation number = ReductionNumber(7, 7, 2);
+  const ReductionId number = MakeReductionId(7, 7, 2);
   const auto asked = SentOf(a, Kind::kReduceRequest);
   ASSERT_EQ(asked.size(), 2u) << "who waits, and what is kept in mind";
   for (const v1::NodeMessage& message : asked) {
-    EXPECT_EQ(directory::FromProto(message.reduce_request().reduction().begun()), number);
+    EXPECT_EQ(directory::ReductionIdFromProto(message.reduce_request().reduction().begun()),
+              number);
   }
   EXPECT_THAT(asked[1].reduce_request().reduction().source_ids(),
               ::testing::ElementsAre(IdBytes(Source(2))))
       << "of another one nothing is kept";
-  EXPECT_EQ(directory::FromProto(SentOf(a, Kind::kExtendRequest)[0].extend_request().begun()),
-            number);
+  EXPECT_EQ(
+      directory::ReductionIdFromProto(SentOf(a, Kind::kExtendRequest)[0].extend_request().begun()),
+      number);
   keep(2, /*forget=*/true);
   NewSession(a);
   EXPECT_EQ(SentOf(a, Kind::kReduceRequest).size(), 1u);

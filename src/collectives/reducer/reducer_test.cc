@@ -99,7 +99,7 @@ TEST_F(ReducerTest, TheTargetIsAnnouncedWithItsVersionAndWhatWentIn) {
     const v1::AnnounceCreate& announce = message.announce_create();
     if (announce.object_id() != object_store::IdBytes(target_)) continue;
     ++announced;
-    EXPECT_EQ(directory::FromProto(announce.version()), Version(7));
+    EXPECT_EQ(directory::VersionFromProto(announce.version()), Version(7));
     EXPECT_EQ(announce.info().reduced_from(), object_store::IdBytes(Source(1)));
   }
   EXPECT_EQ(announced, 1);
@@ -228,7 +228,7 @@ TEST_F(ReducerTest, ASmallResultIsAnnouncedOnceWithItsBytes) {
   world_.RunFor(absl::Milliseconds(1));
   ASSERT_EQ(root.sent().size(), 1u);
   const v1::AnnounceCreate& announce = root.sent()[0].message.announce_create();
-  EXPECT_EQ(directory::FromProto(announce.version()), Version(1));
+  EXPECT_EQ(directory::VersionFromProto(announce.version()), Version(1));
   EXPECT_TRUE(announce.complete());
   EXPECT_EQ(announce.inline_bytes(), SumOf({1, 2}, 10));
   EXPECT_EQ(announce.info().reduced_from().size(), 2 * ObjectId::kSize);

@@ -35,7 +35,7 @@ inline ObjectId Named(absl::string_view kind, int n) {
   return ObjectId::FromName(std::string(kind), absl::StrCat(n));
 }
 inline ObjectId Source(int n) { return Named("source", n); }
-inline Generation Version(uint64_t n) { return VersionOfHash(2 * n + 1, n); }
+inline SlotVersion Version(uint64_t n) { return VersionOf({2 * n + 1, n}); }
 
 // Element i of the u32 that source `n` consists of.
 inline uint32_t Number(int n, uint64_t i) {
@@ -65,7 +65,7 @@ class ReduceNode;
 // A Fold message, piece by piece: the sum of u32.
 class FoldOf {
  public:
-  FoldOf(const ObjectId& target, const Generation& version, uint64_t size_bytes) {
+  FoldOf(const ObjectId& target, const SlotVersion& version, uint64_t size_bytes) {
     fold_.set_object_id(object_store::IdBytes(target));
     directory::ToProto(version, fold_.mutable_version());
     fold_.set_dtype(static_cast<uint32_t>(DType::kU32));
@@ -81,7 +81,7 @@ class FoldOf {
     directory::ToProto(generation, input.mutable_generation());
     return *this;
   }
-  FoldOf& Slot(const ReduceNode& node, const Generation& version);
+  FoldOf& Slot(const ReduceNode& node, const SlotVersion& version);
   FoldOf& Inline(std::string bytes) {
     v1::Fold::Input& input = *fold_.add_inputs();
     input.set_has_inline(true);
@@ -109,7 +109,7 @@ class FoldOf {
     return *this;
   }
   FoldOf& Number(uint64_t count) {
-    directory::ToProto(ReductionNumber(7, 7, count), fold_.mutable_begun());
+    directory::ToProto(MakeReductionId(7, 7, count), fold_.mutable_begun());
     return *this;
   }
   FoldOf& Committed() {
@@ -128,16 +128,16 @@ class FoldOf {
 };
 
 template <typename Message>
-void SetFold(const ObjectId& target, const Generation& version, Message* out) {
+void SetFold(const ObjectId& target, const SlotVersion& version, Message* out) {
   out->set_object_id(object_store::IdBytes(target));
   directory::ToProto(version, out->mutable_version());
 }
-inline v1::ShardMessage DropOf(const ObjectId& target, const Generation& version) {
+inline v1::ShardMessage DropOf(const ObjectId& target, const SlotVersion& version) {
   v1::ShardMessage message;
   SetFold(target, version, message.mutable_fold_drop());
   return message;
 }
-inline v1::ShardMessage CommitOf(const ObjectId& target, const Generation& version) {
+inline v1::ShardMessage CommitOf(const ObjectId& target, const SlotVersion& version) {
   v1::ShardMessage message;
   SetFold(target, version, message.mutable_fold_commit());
   return message;
@@ -286,7 +286,7 @@ class ReduceNode {
   std::vector<Sent> sent_;
 };
 
-inline FoldOf& FoldOf::Slot(const ReduceNode& node, const Generation& version) {
+inline FoldOf& FoldOf::Slot(const ReduceNode& node, const SlotVersion& version) {
   v1::Fold::Input& input = *fold_.add_inputs();
   directory::ToProto(node.self(), input.mutable_sender());
   input.set_sender_address(node.address());

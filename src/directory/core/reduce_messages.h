@@ -40,10 +40,10 @@ void ToProto(const ReduceSpec& spec, const NodeKey& root, v1::Reduction* out,
 // Returns the reduction id of a message that can have one (Reduction, ExtendRequest, RegisterFold);
 // not valid if the message has none.
 template <typename Message>
-absl::StatusOr<Generation> ParseNumber(const Message& message) {
-  if (!message.has_begun()) return Generation();
-  const Generation number = FromProto(message.begun());
-  if (number.creator.node != 0 && IsReductionNumber(number)) return number;
+absl::StatusOr<ReductionId> ParseReductionId(const Message& message) {
+  if (!message.has_begun()) return ReductionId();
+  const Generation form = FromProto(message.begun());
+  if (form.creator.node != 0 && IsReductionId(form)) return ReductionId::FromGeneration(form);
   return absl::InvalidArgumentError("begun: it is no reduction's number");
 }
 

@@ -79,6 +79,11 @@ absl::StatusOr<Generation> ParseGeneration(const v1::Generation& generation) {
   return FromProto(generation);
 }
 
+absl::StatusOr<SlotVersion> ParseVersion(const v1::Generation& version) {
+  PHALANX_ASSIGN_OR_RETURN(const Generation form, ParseGeneration(version));
+  return SlotVersion::FromGeneration(form);
+}
+
 absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info) {
   if (info.size_bytes() > kMaxObjectBytes) {
     return absl::InvalidArgumentError(absl::StrCat("info.size_bytes: ", info.size_bytes(),
@@ -203,6 +208,14 @@ NodeKey FromProto(const v1::NodeKey& key) { return NodeKey{key.node(), key.incar
 
 Generation FromProto(const v1::Generation& generation) {
   return Generation{FromProto(generation.creator()), generation.sequence()};
+}
+
+SlotVersion VersionFromProto(const v1::Generation& version) {
+  return SlotVersion::FromGeneration(FromProto(version));
+}
+
+ReductionId ReductionIdFromProto(const v1::Generation& id) {
+  return ReductionId::FromGeneration(FromProto(id));
 }
 
 }  // namespace phalanx::directory

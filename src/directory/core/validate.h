@@ -20,6 +20,7 @@
 #include "phalanx/object_id.h"
 #include "phalanx/v1/types.pb.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 
 namespace phalanx::directory {
 
@@ -62,6 +63,8 @@ absl::StatusOr<absl::btree_set<std::string>> ParseNodeNames(
 absl::StatusOr<NodeKey> ParseNodeKey(const v1::NodeKey& key);
 // Rejects a generation without a creator or with sequence 0.
 absl::StatusOr<Generation> ParseGeneration(const v1::Generation& generation);
+// As ParseGeneration; a version can have any other numbers.
+absl::StatusOr<SlotVersion> ParseVersion(const v1::Generation& version);
 absl::StatusOr<ObjectInfo> ParseObjectInfo(const v1::ObjectInfo& info);
 
 // Rejects inline bytes if the object is incomplete, if they are longer than kMaxInlineBytes, or if
@@ -88,6 +91,14 @@ void ToProto(const ObjectInfo& info, v1::ObjectInfo* out);
 // Copies the fields; for messages that were checked already.
 NodeKey FromProto(const v1::NodeKey& key);
 Generation FromProto(const v1::Generation& generation);
+
+// Ids that messages carry in the form of a generation. The fields are copied, whatever they are.
+template <typename Tag>
+void ToProto(const TaggedId<Tag>& id, v1::Generation* out) {
+  ToProto(id.AsGeneration(), out);
+}
+SlotVersion VersionFromProto(const v1::Generation& version);
+ReductionId ReductionIdFromProto(const v1::Generation& id);
 
 }  // namespace phalanx::directory
 

@@ -14,9 +14,9 @@ namespace phalanx::directory {
 
 // A result that is on its way, or a retry of the request, must not bring the reduction back. The
 // tombstone of its id refuses both; nodes register it at a shard that restarts.
-void ObjectRequests::AddReductionTombstone(const ObjectId& id, const Generation& reduction_id) {
+void ObjectRequests::AddReductionTombstone(const ObjectId& id, const ReductionId& reduction_id) {
   parts_.losses.Erase(id);
-  parts_.tombstones.Add(id, reduction_id);
+  parts_.tombstones.Add(id, reduction_id.AsGeneration());
   if (Object* object = parts_.objects.Find(id)) parts_.objects.Reevaluate(*object);
 }
 
@@ -284,7 +284,9 @@ absl::Status ObjectRequests::OnRegisterTombstone(const v1::RegisterTombstone& m)
 }
 
 void ObjectRequests::OnDeletedGeneration(const ObjectId& id, const Generation& generation) {
-  if (IsReductionNumber(generation)) parts_.reductions.EndIfBuried(id, generation);
+  if (IsReductionId(generation)) {
+    parts_.reductions.EndIfBuried(id, ReductionId::FromGeneration(generation));
+  }
   Object* object = parts_.objects.Find(id);
   if (object != nullptr && object->IsAdopted(generation)) {
     // The others were perhaps put after the Delete, of which this shard learns only now.

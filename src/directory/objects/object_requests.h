@@ -72,7 +72,7 @@ class ObjectRequests final : public DeletedResultListener, public ObjectFreer {
   // Nodes that were receiving what is deleted still want the object.
   void VoidReceivers(Object& object);
   // For a reduction without an adopted result: leaves a tombstone of its id.
-  void AddReductionTombstone(const ObjectId& id, const Generation& reduction_id);
+  void AddReductionTombstone(const ObjectId& id, const ReductionId& reduction_id);
   // For an object without a copy: leaves a tombstone of the lost generation.
   void AddLostTombstone(const ObjectId& id);
 

@@ -61,7 +61,7 @@ void CommitTracker::StopAwaitingOtherLives(const NodeKey& key) {
 }
 
 Reduction::Placed* CommitTracker::PlaceAgain(Reduction& reduction, const NodeKey& node,
-                                             const Generation& version) {
+                                             const SlotVersion& version) {
   const auto placed = reduction.placed.find({node, version});
   if (placed != reduction.placed.end()) return &placed->second;
   // NodeDown erased the placement, but the plan still counts on this root.
@@ -109,7 +109,7 @@ void CommitTracker::PlanAgain(Reduction& reduction) {
   if (!hears) reduction.plan.OnResultLost();
 }
 
-bool CommitTracker::IsRoot(const ObjectId& target, const Generation& version,
+bool CommitTracker::IsRoot(const ObjectId& target, const SlotVersion& version,
                            const NodeKey& node) const {
   const Reduction* reduction = catalog_.Find(target);
   return reduction != nullptr && reduction->plan.RootVersion() == version &&

@@ -38,14 +38,14 @@ class CommitTracker {
   // The fold of a node that is back and continues with what it was ordered to commit; nullptr if
   // there is no such fold.
   Reduction::Placed* PlaceAgain(Reduction& reduction, const NodeKey& node,
-                                const Generation& version);
+                                const SlotVersion& version);
   // The committed result is void: no node is awaited with it, and the plan hears which are gone.
   void ForgetCommitted(Reduction& reduction);
   // No node has the committed result: the plan computes it again.
   void PlanAgain(Reduction& reduction);
 
   // Returns true if the fold is the plan's root.
-  bool IsRoot(const ObjectId& target, const Generation& version, const NodeKey& node) const;
+  bool IsRoot(const ObjectId& target, const SlotVersion& version, const NodeKey& node) const;
   // Returns true if the committed result is the object's generation and may still be sealed.
   bool ResultUndecided(const Reduction& reduction) const;
   // Returns true if what the root announced stands by behind another generation.

@@ -47,12 +47,13 @@ void FoldDispatcher::FillFold(const Reduction& reduction, const FoldTask& task, 
   out->set_committed(task.committed);
   for (const FoldInput& input : task.inputs) {
     v1::Fold::Input& to = *out->add_inputs();
-    ToProto(input.generation, to.mutable_generation());
     if (input.kind == FoldInput::Kind::kSlot) {
+      ToProto(input.version, to.mutable_generation());
       ToProto(input.node, to.mutable_sender());
       if (const Node* node = nodes_.Find(input.node)) to.set_sender_address(node->info.address());
       continue;
     }
+    ToProto(input.generation, to.mutable_generation());
     // A fold that is committed in advance must not depend on a source that may be gone when the
     // order arrives.
     std::optional<absl::string_view> bytes;
@@ -83,7 +84,7 @@ void FoldDispatcher::FillFold(const Reduction& reduction, const FoldTask& task, 
 }
 
 void FoldDispatcher::SendDrop(const NodeKey& to, const ObjectId& target,
-                              const Generation& version) {
+                              const SlotVersion& version) {
   if (nodes_.Find(to) == nullptr) return;
   v1::FoldDrop& drop = *outbox_.Send(to).mutable_fold_drop();
   drop.set_object_id(target.binary().data(), ObjectId::kSize);
@@ -106,7 +107,7 @@ void FoldDispatcher::Apply(Reduction& reduction, const CommitFold& effect) {
 }
 
 void FoldDispatcher::SendCommit(Reduction& reduction, const NodeKey& to,
-                                const Generation& version) {
+                                const SlotVersion& version) {
   // From here on the node may have answered its clients, even if the shard never learns of it.
   reduction.commit.sent_to.insert(to);
   v1::FoldCommit& commit = *outbox_.Send(to).mutable_fold_commit();

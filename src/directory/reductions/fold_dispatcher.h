@@ -26,8 +26,8 @@ class FoldDispatcher {
 
   // Sends the order to fold again, to a node that registered the fold.
   void Repeat(const Reduction& reduction, const FoldTask& task, const NodeKey& to);
-  void SendDrop(const NodeKey& to, const ObjectId& target, const Generation& version);
-  void SendCommit(Reduction& reduction, const NodeKey& to, const Generation& version);
+  void SendDrop(const NodeKey& to, const ObjectId& target, const SlotVersion& version);
+  void SendCommit(Reduction& reduction, const NodeKey& to, const SlotVersion& version);
 
  private:
   void FillFold(const Reduction& reduction, const FoldTask& task, v1::Fold* out);

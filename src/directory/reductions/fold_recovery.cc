@@ -21,10 +21,10 @@ FoldRecovery::FoldRecovery(const ReductionParts& parts, ReductionCatalog& catalo
 
 absl::Status FoldRecovery::OnRegisterFold(Node& node, const v1::RegisterFold& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
-  PHALANX_ASSIGN_OR_RETURN(const Generation version, ParseGeneration(m.version()));
+  PHALANX_ASSIGN_OR_RETURN(const SlotVersion version, ParseVersion(m.version()));
   PHALANX_RETURN_IF_ERROR(ParseSources(m.source_ids()).status());
   PHALANX_RETURN_IF_ERROR(CheckShape(m.slots(), m.degree(), m.slot()));
-  PHALANX_ASSIGN_OR_RETURN(const Generation number, ParseNumber(m));
+  PHALANX_ASSIGN_OR_RETURN(const ReductionId number, ParseReductionId(m));
   // Ids of this life must be later than any that an earlier one minted.
   catalog_.NoteId(number);
   gate_.NoteEarlierLife();
@@ -60,10 +60,10 @@ absl::Status FoldRecovery::OnRegisterFold(Node& node, const v1::RegisterFold& m)
 
 bool FoldRecovery::Refuse(const NodeKey& node, const v1::RegisterFold& m) {
   const ObjectId target = *ParseObjectId(m.object_id());
-  const Generation version = FromProto(m.version());
+  const SlotVersion version = VersionFromProto(m.version());
   // The target was deleted before its reduction had a generation: the tombstone has the reduction's
   // id.
-  if (!tombstones_.Refuses(target, FromProto(m.begun()))) return false;
+  if (!tombstones_.Refuses(target, ReductionIdFromProto(m.begun()).AsGeneration())) return false;
   dispatcher_.SendDrop(node, target, version);
   const Generation made = FromProto(m.generation());
   if (m.has_generation() && made.creator == node && made.sequence != 0)
@@ -95,25 +95,26 @@ void FoldRecovery::HandOut() {
     for (v1::RegisterFold& fold : folds) {
       const ObjectId target = *ParseObjectId(fold.object_id());
       Reduction* reduction = catalog_.Find(target);
-      if (reduction != nullptr && (!fold.has_begun() || reduction->Is(FromProto(fold.begun())))) {
+      if (reduction != nullptr &&
+          (!fold.has_begun() || reduction->Is(ReductionIdFromProto(fold.begun())))) {
         reduction->registered.push_back({node, std::move(fold)});
       } else {
-        dispatcher_.SendDrop(node, target, FromProto(fold.version()));
+        dispatcher_.SendDrop(node, target, VersionFromProto(fold.version()));
       }
     }
   }
 }
 
 void FoldRecovery::SetIds() {
-  absl::btree_map<ObjectId, Generation> latest;
+  absl::btree_map<ObjectId, ReductionId> latest;
   for (const auto& [node, folds] : folds_) {
     for (const v1::RegisterFold& fold : folds) {
       const ObjectId target = *ParseObjectId(fold.object_id());
-      const Generation number = FromProto(fold.begun());
+      const ReductionId number = ReductionIdFromProto(fold.begun());
       const Reduction* reduction = catalog_.Find(target);
       if (reduction == nullptr || reduction->identity.confirmed || !fold.has_begun()) continue;
       if (catalog_.HasEnded(target, number)) continue;
-      Generation& known = latest[target];
+      ReductionId& known = latest[target];
       // If nodes register two reductions of one target, the later one is the running one.
       if (!known.valid() || BegunLater(number, known)) known = number;
     }
@@ -127,7 +128,7 @@ void FoldRecovery::Restore(Reduction& reduction) {
     if (!sources.ok()) continue;
     reduction.plan.Restore(static_cast<int>(fold.slots()), static_cast<int>(fold.degree()),
                            static_cast<int>(fold.slot()), *sources, node,
-                           FromProto(fold.version()));
+                           VersionFromProto(fold.version()));
   }
 }
 

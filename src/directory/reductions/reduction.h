@@ -19,6 +19,7 @@
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 #include "src/common/time/instant.h"
 #include "src/directory/reductions/ring_plan/ring_plan.h"
 #include "src/directory/reductions/tree_plan/reduce_plan.h"
@@ -48,7 +49,7 @@ struct Reduction {
     NodeKey node;
     uint64_t session = 0;
     uint64_t request_id = 0;  // 0: the node keeps the description and does not wait
-    Generation id = {};       // the reduction's, if the node knows it
+    ReductionId id = {};      // the reduction's, if the node knows it
     std::pair<NodeKey, uint64_t> key() const { return {node, request_id}; }
   };
   // A fold that a node was ordered to compute.
@@ -61,14 +62,14 @@ struct Reduction {
     // The node was sent the order, or registered the fold, in its current session.
     bool registered = true;
   };
-  using FoldKey = std::pair<NodeKey, Generation>;
+  using FoldKey = std::pair<NodeKey, SlotVersion>;
 
   // ---- ReductionCatalog
   struct Identity {
     // What nodes and tombstones name the reduction by. Minted by this life of the shard until a
     // node names an id that an earlier life minted (`confirmed`).
-    Generation id;
-    Generation minted_id;
+    ReductionId id;
+    ReductionId minted_id;
     bool confirmed = false;
     // The target was reduced before: requesters are sent the id, so that they mean no other one.
     bool target_reused = false;
@@ -135,7 +136,7 @@ struct Reduction {
   };
 
   // Returns true if a node that names `one` means this reduction.
-  bool Is(const Generation& one) const { return one == identity.id || one == identity.minted_id; }
+  bool Is(const ReductionId& one) const { return one == identity.id || one == identity.minted_id; }
   bool committed() const {
     return ring.plan != nullptr ? ring.plan->committed() : plan.committed();
   }

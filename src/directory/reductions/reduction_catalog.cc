@@ -11,8 +11,6 @@ namespace {
 // A count beyond this is not one that a shard minted.
 constexpr uint64_t kMaxCount = uint64_t{1} << 62;
 
-bool SameLife(const Generation& a, const Generation& b) { return a.creator == b.creator; }
-
 }  // namespace
 
 Reduction* ReductionCatalog::Find(const ObjectId& target) {
@@ -26,7 +24,7 @@ const Reduction* ReductionCatalog::Find(const ObjectId& target) const {
 }
 
 Reduction* ReductionCatalog::Begin(const ObjectId& target, ReduceSpec spec, const NodeKey& root,
-                                   const Generation& id) {
+                                   const ReductionId& id) {
   // Ten thousand sources in one reduction cost as much as in many, so both are limited.
   const bool full = running_.size() >= context_.options.max_reductions;
   if (full || !HasRoomForSources(spec.sources.size())) return nullptr;
@@ -35,7 +33,7 @@ Reduction* ReductionCatalog::Begin(const ObjectId& target, ReduceSpec spec, cons
   reduction->started = context_.now;
   reduction->identity.confirmed = id.valid();
   reduction->identity.id =
-      id.valid() ? id : ReductionNumber(context_.life_low, context_.life_high, ++greatest_count_);
+      id.valid() ? id : MakeReductionId(context_.life_low, context_.life_high, ++greatest_count_);
   // Kept if a node names an earlier id later: until then this one was sent to others.
   reduction->identity.minted_id = reduction->identity.id;
   reduction->identity.target_reused =
@@ -79,31 +77,33 @@ Instant ReductionCatalog::NextDeadline() const {
   return timers_.empty() ? Instant::Infinite() : timers_.begin()->first;
 }
 
-void ReductionCatalog::NoteId(const Generation& id) {
-  if (!IsReductionNumber(id) || id.sequence > kMaxCount) return;
+void ReductionCatalog::NoteId(const ReductionId& id) {
+  if (!id.valid() || CountOf(id) >= kMaxCount) return;
   // The sequence of an id is its count plus one (ReductionNumber).
-  greatest_count_ = std::max(greatest_count_, id.sequence - 1);
+  greatest_count_ = std::max(greatest_count_, CountOf(id));
 }
 
-bool ReductionCatalog::MintedHere(const Generation& id) const {
-  return SameLife(id, ReductionNumber(context_.life_low, context_.life_high, 1));
+bool ReductionCatalog::MintedHere(const ReductionId& id) const {
+  return MintedTogether(id, MakeReductionId(context_.life_low, context_.life_high, 1));
 }
 
-bool ReductionCatalog::HasEnded(const ObjectId& target, const Generation& id) const {
+bool ReductionCatalog::HasEnded(const ObjectId& target, const ReductionId& id) const {
   const Reduction* running = Find(target);
   if (!id.valid() || (running != nullptr && running->Is(id))) return false;
   // An id of this life that does not run has ended, whether or not its outcome is still remembered.
-  if (MintedHere(id) || tombstones_.Refuses(target, id)) return true;
+  if (MintedHere(id) || tombstones_.Refuses(target, id.AsGeneration())) return true;
   if (running != nullptr && running->identity.confirmed && BegunLater(running->identity.id, id))
     return true;
   // When a reduction that this life began itself has ended, every one of an earlier life has, too.
   for (const auto& [of, ended] : ended_.Of(target)) {
-    const bool later = SameLife(of, id) ? of.sequence >= id.sequence : MintedHere(of);
+    const bool later = MintedTogether(of, id) ? CountOf(of) >= CountOf(id) : MintedHere(of);
     if (later) return true;
   }
   const Tombstone* deleted = tombstones_.Find(target);
   return deleted != nullptr && std::any_of(deleted->generations.begin(), deleted->generations.end(),
-                                           [this](const Generation& of) { return MintedHere(of); });
+                                           [this](const Generation& of) {
+                                             return MintedHere(ReductionId::FromGeneration(of));
+                                           });
 }
 
 absl::Status ReductionCatalog::CheckInvariants() const {

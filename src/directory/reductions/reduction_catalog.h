@@ -28,6 +28,7 @@
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 #include "src/common/time/instant.h"
 #include "src/directory/core/core_context.h"
 #include "src/directory/objects/tombstone_table.h"
@@ -52,7 +53,7 @@ class ReductionCatalog {
   // Begins a reduction with the id, or with a new one if `id` is not valid. Returns nullptr if
   // there are too many, or too many sources. REQUIRES: none runs.
   Reduction* Begin(const ObjectId& target, ReduceSpec spec, const NodeKey& root,
-                   const Generation& id);
+                   const ReductionId& id);
   void Erase(Reduction& reduction);
 
   // Sources, and requests, of all running reductions; bounded by the options.
@@ -79,11 +80,11 @@ class ReductionCatalog {
 
   // ---- ids, and reductions that have ended
   // A node has named this id: ids that this shard mints are later.
-  void NoteId(const Generation& id);
+  void NoteId(const ReductionId& id);
   // Returns true if that reduction is not running and never will again.
-  bool HasEnded(const ObjectId& target, const Generation& id) const;
+  bool HasEnded(const ObjectId& target, const ReductionId& id) const;
   // An id of this life of the shard.
-  bool MintedHere(const Generation& id) const;
+  bool MintedHere(const ReductionId& id) const;
   EndedReductions& ended() { return ended_; }
   const EndedReductions& ended() const { return ended_; }
 

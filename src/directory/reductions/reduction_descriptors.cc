@@ -42,7 +42,7 @@ ReductionDescriptors::ReductionDescriptors(const ReductionParts& parts, Reductio
       catalog_(catalog),
       watcher_(watcher) {}
 
-void ReductionDescriptors::SetId(Reduction& reduction, const Generation& number) {
+void ReductionDescriptors::SetId(Reduction& reduction, const ReductionId& number) {
   reduction.identity.id = number;
   reduction.identity.confirmed = true;
   absl::btree_set<NodeKey> replicas = reduction.replicas.whole;
@@ -54,7 +54,7 @@ void ReductionDescriptors::SetId(Reduction& reduction, const Generation& number)
 }
 
 bool ReductionDescriptors::TakenBefore(const v1::ExtendRequest& m, const ObjectId& target,
-                                       const Generation& number) {
+                                       const ReductionId& number) {
   const absl::StatusOr<std::vector<ObjectId>> sources = ParseSources(m.source_ids());
   if (!sources.ok()) return false;
   const auto all_in = [&sources](const std::vector<ObjectId>& list) {
@@ -148,7 +148,7 @@ bool ReductionDescriptors::LacksSources(const Reduction& reduction, const Reduce
 
 absl::Status ReductionDescriptors::OnExtend(Node& node, const v1::ExtendRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
-  PHALANX_ASSIGN_OR_RETURN(const Generation number, ParseNumber(m));
+  PHALANX_ASSIGN_OR_RETURN(const ReductionId number, ParseReductionId(m));
   catalog_.NoteId(number);
   const Reduction* reduction = catalog_.Find(target);
   // The reduction may still be registered: NotFound would mean that nothing was added.
@@ -171,7 +171,7 @@ absl::Status ReductionDescriptors::OnExtend(Node& node, const v1::ExtendRequest&
 
 void ReductionDescriptors::AnswerExtend(const NodeKey& node, const v1::ExtendRequest& m) {
   const ObjectId target = *ParseObjectId(m.object_id());
-  const Generation number = FromProto(m.begun());
+  const ReductionId number = ReductionIdFromProto(m.begun());
   Reduction* reduction = catalog_.Find(target);
   const bool another = reduction != nullptr && number.valid() && !reduction->Is(number) &&
                        (reduction->identity.confirmed || catalog_.HasEnded(target, number));
@@ -262,7 +262,7 @@ void ReductionDescriptors::FillKeep(const Reduction& reduction, size_t first,
 }
 
 void ReductionDescriptors::SendForget(const NodeKey& node, const ObjectId& target,
-                                      const Generation& number) {
+                                      const ReductionId& number) {
   if (nodes_.Find(node) == nullptr) return;
   v1::KeepReduction& keep = *outbox_.Send(node).mutable_keep_reduction();
   keep.set_object_id(target.binary().data(), ObjectId::kSize);

@@ -41,7 +41,7 @@ class ReductionDescriptors {
   // Returns true if a replica's description has sources that the list does not.
   static bool LacksSources(const Reduction& reduction, const ReduceSpec& kept);
   // The reduction has this id: every node that has its description is notified.
-  void SetId(Reduction& reduction, const Generation& id);
+  void SetId(Reduction& reduction, const ReductionId& id);
 
   // The node, which knows `known` sources of an open reduction, is sent each extension.
   void Inform(Reduction& reduction, const NodeKey& node, size_t known);
@@ -49,14 +49,14 @@ class ReductionDescriptors {
   void SendPart(Reduction& reduction, const NodeKey& node, size_t first);
   // The node keeps the description, unless it requested the reduction itself or enough nodes do.
   void SendToReplica(Reduction& reduction, const NodeKey& node);
-  void SendForget(const NodeKey& node, const ObjectId& target, const Generation& id);
+  void SendForget(const NodeKey& node, const ObjectId& target, const ReductionId& id);
   static void ForgetReplica(Reduction& reduction, const NodeKey& node);
 
  private:
   void AnswerExtend(const NodeKey& node, const v1::ExtendRequest& m);
   absl::Status Extend(Reduction& reduction, const NodeKey& node, const v1::ExtendRequest& m);
   // Returns true if the extension was carried out before its reduction ended.
-  bool TakenBefore(const v1::ExtendRequest& m, const ObjectId& target, const Generation& id);
+  bool TakenBefore(const v1::ExtendRequest& m, const ObjectId& target, const ReductionId& id);
   // Appends the parts that have no gap before them. Returns false if they contradict the list.
   bool TakeParts(Reduction& reduction);
   void FillKeep(const Reduction& reduction, size_t first, v1::KeepReduction* out) const;

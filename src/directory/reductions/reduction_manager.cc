@@ -52,7 +52,7 @@ void ReductionManager::ReplaceRoot(Object& object) {
 
 absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
-  PHALANX_ASSIGN_OR_RETURN(const Generation number, ParseNumber(m.reduction()));
+  PHALANX_ASSIGN_OR_RETURN(const ReductionId number, ParseReductionId(m.reduction()));
   const Reduction::Requester requester{node.key, node.session, m.request_id(), number};
   absl::StatusOr<ReduceSpec> spec = ParseReduction(m.reduction());
   absl::Status valid = spec.ok() ? ValidateReduceSpec(target, *spec) : spec.status();
@@ -87,7 +87,7 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
     ReduceSpec begun_with = *spec;
     if (m.reduction().first_source() > 0) begun_with.sources.clear();
     reduction = Begin(target, std::move(begun_with), FromProto(m.reduction().root()),
-                      which ? number : Generation());
+                      which ? number : ReductionId());
     if (reduction == nullptr) {
       AnswerReduce(target, requester,
                    About(target, absl::StatusCode::kResourceExhausted,
@@ -188,7 +188,7 @@ void ReductionManager::End(Reduction& reduction, const absl::Status& status) {
   }
   // Folds that were registered and never restored: their nodes hold memory for them.
   for (const auto& [node, fold] : reduction.registered) {
-    dispatcher_.SendDrop(node, reduction.target, FromProto(fold.version()));
+    dispatcher_.SendDrop(node, reduction.target, VersionFromProto(fold.version()));
   }
   absl::btree_set<NodeKey> keepers = reduction.replicas.whole;
   keepers.insert(reduction.replicas.parts.begin(), reduction.replicas.parts.end());
@@ -206,7 +206,7 @@ void ReductionManager::End(Reduction& reduction, const absl::Status& status) {
 
 absl::Status ReductionManager::OnFoldReport(Node& node, const v1::FoldReport& m) {
   PHALANX_ASSIGN_OR_RETURN(const ObjectId target, ParseObjectId(m.object_id()));
-  PHALANX_ASSIGN_OR_RETURN(const Generation version, ParseGeneration(m.version()));
+  PHALANX_ASSIGN_OR_RETURN(const SlotVersion version, ParseVersion(m.version()));
   Reduction* reduction = catalog_.Find(target);
   const auto found = reduction == nullptr ? decltype(reduction->placed)::iterator()
                                           : reduction->placed.find({node.key, version});
@@ -323,7 +323,7 @@ void ReductionManager::NodeDown(const NodeKey& key) {
   watcher_.RunChanges();
   for (const auto& [target, reduction] : catalog_.all()) {
     rings_.MemberLost(*reduction, key);
-    const auto first = reduction->placed.lower_bound({key, Generation()});
+    const auto first = reduction->placed.lower_bound({key, SlotVersion()});
     auto last = first;
     while (last != reduction->placed.end() && last->first.first == key) ++last;
     const bool folded_there = first != last;
@@ -353,7 +353,7 @@ void ReductionManager::SessionBegins(const NodeKey& key) {
     descriptors_.ForgetReplica(*reduction, key);
     rings_.MemberLost(*reduction, key);
     if (reduction->sources.watch_proxy == key) reduction->sources.watch_proxy = NodeKey();
-    for (auto at = reduction->placed.lower_bound({key, Generation()});
+    for (auto at = reduction->placed.lower_bound({key, SlotVersion()});
          at != reduction->placed.end() && at->first.first == key; ++at) {
       // Marked, not dropped: the folds continue on the node, which registers them.
       at->second.registered = false;
@@ -364,13 +364,13 @@ void ReductionManager::SessionBegins(const NodeKey& key) {
 
 void ReductionManager::SessionRegistered(const NodeKey& key) {
   for (const auto& [target, reduction] : catalog_.all()) {
-    std::vector<Generation> lost;
-    for (auto at = reduction->placed.lower_bound({key, Generation()});
+    std::vector<SlotVersion> lost;
+    for (auto at = reduction->placed.lower_bound({key, SlotVersion()});
          at != reduction->placed.end() && at->first.first == key; ++at) {
       if (!at->second.registered) lost.push_back(at->first.second);
     }
     // What the node did not register it does not have: the folds are placed again.
-    for (const Generation& version : lost) {
+    for (const SlotVersion& version : lost) {
       const bool root = commits_.IsRoot(target, version, key);
       if (root && commits_.ResultUndecided(*reduction)) continue;
       if (root) commits_.ForgetCommitted(*reduction);
@@ -463,7 +463,7 @@ absl::Status ReductionManager::BeginPlan(Reduction& reduction) {
   }
   // After the plan has placed its folds: what it did not place again is of no use to it.
   for (const auto& [node, fold] : std::exchange(reduction.registered, {})) {
-    const Generation version = FromProto(fold.version());
+    const SlotVersion version = VersionFromProto(fold.version());
     if (!reduction.placed.contains({node, version})) {
       dispatcher_.SendDrop(node, reduction.target, version);
     } else if (fold.ready()) {
@@ -478,7 +478,7 @@ absl::Status ReductionManager::BeginPlan(Reduction& reduction) {
 }
 
 Reduction* ReductionManager::Begin(const ObjectId& target, ReduceSpec spec, const NodeKey& root,
-                                   const Generation& id) {
+                                   const ReductionId& id) {
   const std::vector<ObjectId> sources = spec.sources;
   Reduction* reduction = catalog_.Begin(target, std::move(spec), root, id);
   if (reduction == nullptr) return nullptr;
@@ -492,7 +492,7 @@ absl::Status ReductionManager::OnCreate(Node& node, const v1::AnnounceCreate& m)
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   PHALANX_ASSIGN_OR_RETURN(Announcement announced, ParseAnnouncement(m));
   ++context_.counters.creates;
-  const Generation version = FromProto(m.version());
+  const SlotVersion version = VersionFromProto(m.version());
   if (rings_.IsMember(id, version, node.key)) {
     return rings_.OnCreate(node, id, std::move(announced));
   }

@@ -98,7 +98,7 @@ class ReductionManager final : public ObjectReductions {
   // ---- deletes and references
   struct Cancelled {
     bool was_running = false;
-    Generation id;         // the reduction's
+    ReductionId id;        // the reduction's
     Generation announced;  // what its root has announced, if anything
   };
   // The target was deleted: its reduction, if one runs, ends with NotFound.
@@ -107,7 +107,7 @@ class ReductionManager final : public ObjectReductions {
   void OnResultDeleted(const ObjectId& target);
   // A tombstone of the id ends the reduction, although it may have been requested again before the
   // tombstone was known.
-  void EndIfBuried(const ObjectId& target, const Generation& id);
+  void EndIfBuried(const ObjectId& target, const ReductionId& id);
   // The result is to stay. Returns false if no reduction of the target runs.
   bool ClearOwned(const ObjectId& target) override;
   bool Watches(const ObjectId& source) const override { return watcher_.Watches(source); }
@@ -119,7 +119,7 @@ class ReductionManager final : public ObjectReductions {
   // ---- requests
   // Returns nullptr if there are too many reductions or sources.
   Reduction* Begin(const ObjectId& target, ReduceSpec spec, const NodeKey& root,
-                   const Generation& id);
+                   const ReductionId& id);
   // The requester is answered when the reduction ends, or sent a forget then.
   void AddRequester(Reduction& reduction, const Reduction::Requester& requester,
                     const v1::ReduceRequest& m, bool first);
@@ -145,7 +145,7 @@ class ReductionManager final : public ObjectReductions {
   // Of an open reduction that has ended and does not run again.
   absl::Status ResultOrLoss(const ObjectId& target, const ReduceSpec& spec, bool again);
   // The running reduction ends if the one that is named began later.
-  void EndIfEarlier(const ObjectId& target, const Generation& id, const ReduceSpec& spec);
+  void EndIfEarlier(const ObjectId& target, const ReductionId& id, const ReduceSpec& spec);
   void Remember(const Reduction& reduction, const absl::Status& status);
   // What differs between the request and the result that exists; empty if nothing does.
   std::string DifferenceFrom(const ReduceSpec& asked, const Object& result) const;

@@ -43,7 +43,7 @@ void ReductionManager::Remember(const Reduction& reduction, const absl::Status& 
   catalog_.ended().Remember(reduction.target, reduction.identity.id, std::move(ended));
 }
 
-void ReductionManager::EndIfEarlier(const ObjectId& target, const Generation& number,
+void ReductionManager::EndIfEarlier(const ObjectId& target, const ReductionId& number,
                                     const ReduceSpec& spec) {
   Reduction* running = catalog_.Find(target);
   const bool earlier = running != nullptr && !running->Is(number) && running->identity.confirmed &&
@@ -60,12 +60,12 @@ void ReductionManager::EndIfEarlier(const ObjectId& target, const Generation& nu
 std::optional<absl::Status> ReductionManager::AnswerOfEarlier(const Reduction::Requester& requester,
                                                               const ObjectId& target,
                                                               const ReduceSpec& spec, bool again) {
-  const Generation& number = requester.id;
+  const ReductionId& number = requester.id;
   if (!number.valid()) return AnswerOfUnnumbered(requester, target, spec, again);
   catalog_.NoteId(number);
   EndIfEarlier(target, number, spec);
   if (!catalog_.HasEnded(target, number)) return std::nullopt;
-  if (tombstones_.Refuses(target, number)) {
+  if (tombstones_.Refuses(target, number.AsGeneration())) {
     return About(target, absl::StatusCode::kNotFound, "the target was deleted");
   }
   // The node only keeps the description; it is sent a forget.
@@ -88,7 +88,7 @@ std::optional<absl::Status> ReductionManager::AnswerOfUnnumbered(
     bool again) {
   if (!again || !spec.open) return std::nullopt;
   const EndedReduction* last = nullptr;
-  Generation last_number;
+  ReductionId last_number;
   for (const auto& [number, ended] : catalog_.ended().Of(target)) {
     const bool same = SameArguments(ended->arguments, spec) && Agree(ended->sources, spec.sources);
     // A lost outcome may belong to a request of an earlier life of the shard.
@@ -110,7 +110,7 @@ absl::Status ReductionManager::ResultOrLoss(const ObjectId& target, const Reduce
   return AnswerBeforeBegin(target, spec, again).value_or(OutcomeLost(target));
 }
 
-void ReductionManager::EndIfBuried(const ObjectId& id, const Generation& number) {
+void ReductionManager::EndIfBuried(const ObjectId& id, const ReductionId& number) {
   catalog_.NoteId(number);
   Reduction* reduction = catalog_.Find(id);
   if (reduction == nullptr) return;
@@ -124,8 +124,7 @@ std::optional<absl::Status> ReductionManager::AnswerBeforeBegin(const ObjectId& 
                                                                 bool again) {
   const Tombstone* deleted = tombstones_.FindDeleted(target);
   const auto names_reduction = [](const Tombstone& tombstone) {
-    return std::any_of(tombstone.generations.begin(), tombstone.generations.end(),
-                       IsReductionNumber);
+    return std::any_of(tombstone.generations.begin(), tombstone.generations.end(), IsReductionId);
   };
   if (deleted != nullptr && (again || !names_reduction(*deleted))) {
     return About(target, absl::StatusCode::kNotFound, "the target was deleted");

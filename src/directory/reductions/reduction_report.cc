@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMaxMissingNamed = 4;  // missing sources, in an error
 
 void DescribeFolder(const Reduction& reduction, const NodeTable& nodes, const NodeKey& node,
-                    const Generation& version, v1::ReductionDescription::Slot& out) {
+                    const SlotVersion& version, v1::ReductionDescription::Slot& out) {
   ToProto(node, out.mutable_node());
   if (const Node* known = nodes.Find(node)) {
     out.set_node_name(known->info.name());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/common/defects.h"
+#include "src/common/ids/digest.h"
 #include "src/common/ids/version.h"
 #include "src/directory/core/reduce_messages.h"
 #include "src/directory/pulls/pull_planner.h"
@@ -101,9 +102,12 @@ bool RingDriver::Begin(Reduction& reduction) {
     if (!known.has_value()) return false;
     sources.push_back({source, *std::move(known)});
   }
+  Digest128 random;
+  random.high = context_.random.Next();
+  random.low = context_.random.Next();
   // Random, not a hash of the sources: members of a broken ring can still hold its version when the
   // next ring of the same sources is placed.
-  const Generation version = VersionOfHash(context_.random.Next(), context_.random.Next());
+  const SlotVersion version = VersionOf(random);
   // Nodes mint smaller sequences, so that no node's generation equals the ring's.
   const uint64_t sequence = context_.random.Next() | uint64_t{1} << 63;
   std::optional<RingPlan> ring = RingPlan::Choose(
@@ -173,7 +177,7 @@ void RingDriver::PlaceMember(Reduction& reduction, size_t place, const std::stri
   descriptors_.SendToReplica(reduction, member.node);
 }
 
-bool RingDriver::IsMember(const ObjectId& target, const Generation& version,
+bool RingDriver::IsMember(const ObjectId& target, const SlotVersion& version,
                           const NodeKey& node) const {
   const Reduction* reduction = catalog_.Find(target);
   return reduction != nullptr && reduction->ring.plan != nullptr &&

@@ -32,7 +32,7 @@ class RingDriver final : public RingListener {
 
   // Returns true if a ring computes the result or is waited for: the plan does not begin.
   bool Run(Reduction& reduction);
-  bool IsMember(const ObjectId& target, const Generation& version, const NodeKey& node) const;
+  bool IsMember(const ObjectId& target, const SlotVersion& version, const NodeKey& node) const;
   // A member announces that it begins to write the target. With the first announcement all members
   // are listed as writers, so that no node sends the target to one that makes it itself.
   absl::Status OnCreate(Node& node, const ObjectId& target, Announcement announced);

@@ -21,7 +21,7 @@ void Describe(const Copy& copy, v1::ObjectInfo* out) {
 
 }  // namespace
 
-void CopyReporter::AnnounceCreate(const Copy& copy, std::string bytes, const Generation& version) {
+void CopyReporter::AnnounceCreate(const Copy& copy, std::string bytes, const SlotVersion& version) {
   // The creator's hold precedes the object: a shard that knows an owned object without a hold frees
   // it.
   if (!DefectActive(Defect::kHoldAfterAnnouncement)) holds_.Flush();

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 #include "src/object_store/channel/hold_reporter.h"
 #include "src/object_store/channel/shard_channel.h"
 #include "src/object_store/objects/object_table.h"
@@ -23,7 +24,7 @@ class CopyReporter {
 
   // `bytes` of a complete copy travel inline if there are few enough of them. `version`: of what a
   // reduction's root computes.
-  void AnnounceCreate(const Copy& copy, std::string bytes, const Generation& version = {});
+  void AnnounceCreate(const Copy& copy, std::string bytes, const SlotVersion& version = {});
   void AnnounceSeal(const Copy& copy);
   void Withdraw(const ObjectId& id, const Generation& generation, const absl::Status& why);
   void RequestEviction(const Copy& copy);

@@ -318,7 +318,7 @@ void PutRequests::Seal(ClientId client, WriterId id, bool wait_for_adoption, Put
 }
 
 void PutRequests::AnnounceAgain(const ObjectId& id, const Generation& generation,
-                                const Generation& version) {
+                                const SlotVersion& version) {
   const Copy* copy = table_.Find(id, generation);
   if (copy == nullptr) return;
   const bool whole = copy->state == CopyState::kComplete && copy->size_bytes <= kMaxInlineBytes;

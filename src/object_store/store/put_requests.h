@@ -51,7 +51,7 @@ class PutRequests {
   absl::Status Publish(ClientId client, WriterId writer, uint64_t n);
   void Seal(ClientId client, WriterId writer, bool wait_for_adoption, PutDone done);
   absl::Status Abort(ClientId client, WriterId writer);
-  void AnnounceAgain(const ObjectId& id, const Generation& generation, const Generation& version);
+  void AnnounceAgain(const ObjectId& id, const Generation& generation, const SlotVersion& version);
   // Before a request of the client ends without its callback.
   void Cancel(Request& request);
   // Ends the client's writers. `clean` as in Store::CloseClient.

@@ -390,7 +390,7 @@ absl::Status Store::Abort(ClientId client, WriterId writer) {
 }
 
 void Store::AnnounceAgain(const ObjectId& id, const Generation& generation,
-                          const Generation& version) {
+                          const SlotVersion& version) {
   Turn turn(impl_->turns_);
   impl_->puts_.AnnounceAgain(id, generation, version);
 }

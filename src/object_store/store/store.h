@@ -27,6 +27,7 @@
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 #include "src/common/time/executor.h"
 #include "src/net/plane/data_plane.h"
 #include "src/object_store/channel/shard_channel.h"
@@ -64,7 +65,7 @@ class Store {
   // Announces the generation again, with the version of the reduction that computed it: a shard
   // that has restarted knows the copy from the registration, but not its version. Does nothing if
   // the copy is gone.
-  void AnnounceAgain(const ObjectId& id, const Generation& generation, const Generation& version);
+  void AnnounceAgain(const ObjectId& id, const Generation& generation, const SlotVersion& version);
 
   RequestId Get(ClientId client, GetOptions options, GetEvents events);
   // Calls the callbacks of answered requests now instead of in a task of their own: for a session

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 #include "src/common/time/instant.h"
 #include "src/net/pull/transfer_buffer.h"
 #include "src/object_store/memory/shared_memory.h"
@@ -81,7 +82,7 @@ struct PutOptions {
   // Set if a reduction's root computes the object: its version, the ids of its sources one after
   // the other, and the reduction that was requested; see AnnounceCreate and ObjectInfo in the
   // protocol.
-  Generation version = {};
+  SlotVersion version = {};
   std::string reduced_from = {};
   // Freed when no node holds it. The creator holds it before it creates it.
   bool owned = false;

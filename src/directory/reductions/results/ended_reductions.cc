@@ -4,7 +4,7 @@
 
 namespace phalanx::directory {
 
-void EndedReductions::Remember(const ObjectId& target, const Generation& number,
+void EndedReductions::Remember(const ObjectId& target, const ReductionId& number,
                                EndedReduction ended) {
   const Key key(target, number);
   if (const auto known = ended_.Take(key)) size_ -= SizeOf(*known);
@@ -15,14 +15,14 @@ void EndedReductions::Remember(const ObjectId& target, const Generation& number,
 }
 
 const EndedReduction* EndedReductions::Find(const ObjectId& target,
-                                            const Generation& number) const {
+                                            const ReductionId& number) const {
   return ended_.Find({target, number});
 }
 
-std::vector<std::pair<Generation, const EndedReduction*>> EndedReductions::Of(
+std::vector<std::pair<ReductionId, const EndedReduction*>> EndedReductions::Of(
     const ObjectId& target) const {
-  std::vector<std::pair<Generation, const EndedReduction*>> found;
-  ended_.VisitFrom({target, Generation()}, [&](const Key& key, const EndedReduction& ended) {
+  std::vector<std::pair<ReductionId, const EndedReduction*>> found;
+  ended_.VisitFrom({target, ReductionId()}, [&](const Key& key, const EndedReduction& ended) {
     if (key.first == target) found.push_back({key.second, &ended});
     return key.first == target;
   });

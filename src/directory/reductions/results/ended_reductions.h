@@ -13,6 +13,7 @@
 #include "phalanx/object_id.h"
 #include "src/common/bounded_map.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 #include "src/directory/reductions/tree_plan/reduce_plan.h"
 
 namespace phalanx::directory {
@@ -33,17 +34,17 @@ class EndedReductions {
       : max_entries_(max_entries), ended_(max_reductions) {}
 
   // Stores how the reduction with that target and that id ended.
-  void Remember(const ObjectId& target, const Generation& number, EndedReduction ended);
+  void Remember(const ObjectId& target, const ReductionId& number, EndedReduction ended);
 
   // Returns null if the reduction is not known. Valid until the next Remember.
-  const EndedReduction* Find(const ObjectId& target, const Generation& number) const;
+  const EndedReduction* Find(const ObjectId& target, const ReductionId& number) const;
   // Returns all known ones of the target, with their ids.
-  std::vector<std::pair<Generation, const EndedReduction*>> Of(const ObjectId& target) const;
+  std::vector<std::pair<ReductionId, const EndedReduction*>> Of(const ObjectId& target) const;
 
   absl::Status CheckInvariants() const;
 
  private:
-  using Key = std::pair<ObjectId, Generation>;
+  using Key = std::pair<ObjectId, ReductionId>;
   static size_t SizeOf(const EndedReduction& ended) {
     return ended.sources.size() + ended.asked.size();
   }

@@ -11,7 +11,7 @@ namespace {
 
 ObjectId Target(int i) { return ObjectId::FromName("target", std::to_string(i)); }
 
-Generation NumberOf(uint64_t count) { return ReductionNumber(7, 7, count); }
+ReductionId NumberOf(uint64_t count) { return MakeReductionId(7, 7, count); }
 
 EndedReduction OfSources(int count) {
   EndedReduction ended;

@@ -5,8 +5,6 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_join.h"
-#include "src/common/ids/version.h"
-#include "xxhash.h"
 
 namespace phalanx::directory {
 namespace {
@@ -15,26 +13,27 @@ void Append(uint64_t value, int bytes, std::string& out) {
   for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
 }
 
-Generation HashOf(absl::string_view text) {
-  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-  return VersionOfHash(hash.low64, hash.high64);
+// Sets the two bits that every digest in a record has. Records were defined with them, and nodes
+// keep records across restarts of shards.
+Digest128 InRecord(const Digest128& digest) {
+  return {digest.low | 1, digest.high | uint64_t{1} << 63};
 }
 
-Generation HashOf(const std::vector<ObjectId>& ids) {
+Digest128 DigestOfIds(const std::vector<ObjectId>& ids) {
   std::string text;
   text.reserve(ids.size() * ObjectId::kSize);
   for (const ObjectId& id : ids) text.append(id.binary().data(), ObjectId::kSize);
-  return HashOf(text);
+  return InRecord(DigestOf(text));
 }
 
-Generation HashOf(const std::vector<ElementRun>& runs) {
-  if (runs.empty()) return Generation();
+std::optional<Digest128> DigestOfRuns(const std::vector<ElementRun>& runs) {
+  if (runs.empty()) return std::nullopt;
   std::string text;
   for (const ElementRun& run : runs) {
     Append(run.end, 8, text);
     Append(static_cast<uint64_t>(run.dtype), 1, text);
   }
-  return HashOf(text);
+  return InRecord(DigestOf(text));
 }
 
 bool SameSources(const ReduceSpec& asked, const std::vector<ObjectId>& from) {
@@ -90,7 +89,7 @@ std::vector<ObjectId> IdsIn(absl::string_view bytes) {
 }
 
 ReduceRecord::ReduceRecord(const ReduceSpec& spec)
-    : arguments(spec), sources(HashOf(spec.sources)), runs(HashOf(spec.elements.runs)) {
+    : arguments(spec), sources(DigestOfIds(spec.sources)), runs(DigestOfRuns(spec.elements.runs)) {
   // The list can have thousands of ids, and the record travels with every copy of the result.
   arguments.sources = {};
   arguments.elements.runs = {};
@@ -98,19 +97,19 @@ ReduceRecord::ReduceRecord(const ReduceSpec& spec)
 
 std::string ReduceRecord::Encode() const {
   std::string out;
-  out.push_back(runs.valid() ? kEncodingWithRuns : kEncoding);
+  out.push_back(runs.has_value() ? kEncodingWithRuns : kEncoding);
   out.push_back(static_cast<char>(arguments.elements.dtype));
   out.push_back(static_cast<char>(arguments.op));
   const bool fixed = arguments.order == ReduceSpec::Order::kFixed;
   out.push_back(static_cast<char>((fixed ? 1 : 0) | (arguments.open ? 2 : 0)));
   Append(arguments.num_objects, 4, out);
-  for (const uint64_t value : {arguments.range_offset, arguments.range_bytes, sources.creator.node,
-                               sources.creator.incarnation}) {
+  for (const uint64_t value :
+       {arguments.range_offset, arguments.range_bytes, sources.low, sources.high}) {
     Append(value, 8, out);
   }
-  if (runs.valid()) {
-    Append(runs.creator.node, 8, out);
-    Append(runs.creator.incarnation, 8, out);
+  if (runs.has_value()) {
+    Append(runs->low, 8, out);
+    Append(runs->high, 8, out);
   }
   return out;
 }
@@ -137,10 +136,10 @@ std::optional<ReduceRecord> ReduceRecord::Decode(absl::string_view bytes) {
   arguments.range_bytes = Take(bytes, 8);
   ReduceRecord record(arguments);
   const uint64_t low = Take(bytes, 8);
-  record.sources = VersionOfHash(low, Take(bytes, 8));
+  record.sources = InRecord({low, Take(bytes, 8)});
   if (with_runs) {
     const uint64_t low_of_runs = Take(bytes, 8);
-    record.runs = VersionOfHash(low_of_runs, Take(bytes, 8));
+    record.runs = InRecord({low_of_runs, Take(bytes, 8)});
   }
   return record;
 }
@@ -151,8 +150,8 @@ std::string DifferenceOf(const ReduceSpec& asked, const ReduceRecord* made,
   const std::vector<ObjectId> from = IdsIn(reduced_from);
   if (made != nullptr) {
     const ReduceSpec& was = made->arguments;
-    const bool same_types =
-        was.elements.dtype == asked.elements.dtype && made->runs == HashOf(asked.elements.runs);
+    const bool same_types = was.elements.dtype == asked.elements.dtype &&
+                            made->runs == DigestOfRuns(asked.elements.runs);
     if (!same_types) differ.push_back("dtype");
     if (was.op != asked.op) differ.push_back("op");
     if (was.order != asked.order) differ.push_back("order");
@@ -161,7 +160,7 @@ std::string DifferenceOf(const ReduceSpec& asked, const ReduceRecord* made,
       differ.push_back("range");
     }
     // The caller of an open reduction knows only the sources that it added itself.
-    const bool listed = asked.open || made->sources == HashOf(asked.sources);
+    const bool listed = asked.open || made->sources == DigestOfIds(asked.sources);
     if (!listed || was.open != asked.open || !SameSources(asked, from)) {
       differ.push_back("sources");
     }

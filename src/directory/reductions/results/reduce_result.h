@@ -9,7 +9,7 @@
 
 #include "absl/strings/string_view.h"
 #include "phalanx/object_id.h"
-#include "src/common/ids/ids.h"
+#include "src/common/ids/digest.h"
 #include "src/directory/reductions/tree_plan/reduce_plan.h"
 
 namespace phalanx::directory {
@@ -23,9 +23,9 @@ struct ReduceRecord {
   // Returns nothing if the bytes are not a record.
   static std::optional<ReduceRecord> Decode(absl::string_view bytes);
 
-  ReduceSpec arguments;  // without the sources and the runs of elements
-  Generation sources;    // a hash of the list, with all sources that were added
-  Generation runs;       // a hash of the runs; not valid if there were none
+  ReduceSpec arguments;           // without the sources and the runs of elements
+  Digest128 sources;              // of the list, with all sources that were added
+  std::optional<Digest128> runs;  // of the runs; absent if there were none
 };
 
 // Returns the ids in a concatenation of ids, as in ObjectInfo::reduced_from.

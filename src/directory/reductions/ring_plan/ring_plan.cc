@@ -53,7 +53,7 @@ bool RingPlan::Possible(const ReduceSpec& spec, const NodeKey& root) {
 }
 
 std::optional<RingPlan> RingPlan::Choose(const ReduceSpec& spec, absl::Span<const Known> sources,
-                                         const ReduceCosts& costs, const Generation& version,
+                                         const ReduceCosts& costs, const SlotVersion& version,
                                          const Generation& generation) {
   RingPlan plan;
   plan.version_ = version;

@@ -32,6 +32,7 @@
 #include "absl/types/span.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 #include "src/directory/reductions/tree_plan/reduce_plan.h"
 #include "src/directory/reductions/tree_plan/reduce_shape.h"
 
@@ -69,11 +70,11 @@ class RingPlan {
   // source, or if a tree is faster. `version` identifies the ring's fold, `generation` its target.
   // REQUIRES: Possible.
   static std::optional<RingPlan> Choose(const ReduceSpec& spec, absl::Span<const Known> sources,
-                                        const ReduceCosts& costs, const Generation& version,
+                                        const ReduceCosts& costs, const SlotVersion& version,
                                         const Generation& generation);
 
   const std::vector<Member>& members() const { return members_; }
-  const Generation& version() const { return version_; }
+  const SlotVersion& version() const { return version_; }
   const Generation& generation() const { return generation_; }
   uint64_t size_bytes() const { return size_bytes_; }
   // The metadata of the result: that of the first source in the list that has any.
@@ -102,7 +103,7 @@ class RingPlan {
   RingPlan() = default;
 
   std::vector<Member> members_;
-  Generation version_;
+  SlotVersion version_;
   Generation generation_;
   uint64_t size_bytes_ = 0;
   std::string metadata_;

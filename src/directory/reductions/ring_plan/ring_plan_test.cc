@@ -42,7 +42,7 @@ ReduceSpec SpecOf(int sources) {
 
 std::optional<RingPlan> Choose(const std::vector<RingPlan::Known>& sources) {
   return RingPlan::Choose(SpecOf(static_cast<int>(sources.size())), sources, Costs(),
-                          VersionOfHash(1, 2), kTarget);
+                          VersionOf({1, 2}), kTarget);
 }
 
 TEST(RingPlanTest, MembersStandInTheOrderInWhichTheirSourcesAreListed) {

@@ -46,13 +46,13 @@ void FoldLedger::MarkNodeDown(Fold& fold, const NodeKey& node) {
   if (fold.placed() && fold.node == node) fold.state = Fold::State::kGone;
 }
 
-void FoldLedger::Commit(const NodeKey& node, const Generation& version) {
+void FoldLedger::Commit(const NodeKey& node, const SlotVersion& version) {
   effects_.emplace_back(CommitFold{node, version});
 }
 
 void FoldLedger::End(const absl::Status& why) { effects_.emplace_back(EndReduction{why}); }
 
-std::optional<int> FoldLedger::NumberOf(const Generation& version) const {
+std::optional<int> FoldLedger::NumberOf(const SlotVersion& version) const {
   const auto it = numbers_.find(version);
   if (it == numbers_.end()) return std::nullopt;
   return it->second;

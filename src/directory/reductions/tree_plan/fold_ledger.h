@@ -24,6 +24,7 @@
 
 #include "absl/status/status.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 #include "src/directory/reductions/tree_plan/fold_versions.h"
 #include "src/directory/reductions/tree_plan/plan_types.h"
 
@@ -59,13 +60,13 @@ class FoldLedger {
   // Does nothing if the fold is not placed at the node.
   void MarkNodeDown(Fold& fold, const NodeKey& node);
 
-  void Commit(const NodeKey& node, const Generation& version);
+  void Commit(const NodeKey& node, const SlotVersion& version);
   void End(const absl::Status& why);
   // Returns the effects since the last call, in order.
   std::vector<ReduceEffect> TakeEffects() { return std::exchange(effects_, {}); }
 
   // Returns the task number of the placed fold of that version, if there is one.
-  std::optional<int> NumberOf(const Generation& version) const;
+  std::optional<int> NumberOf(const SlotVersion& version) const;
   // Returns how many versions the root has had.
   uint64_t epoch() const { return epoch_; }
 
@@ -76,10 +77,10 @@ class FoldLedger {
   void EmitDrop(const Fold& fold);
 
   FoldVersions& versions_;
-  std::map<Generation, int> numbers_;  // of placed folds, by version
+  std::map<SlotVersion, int> numbers_;  // of placed folds, by version
   std::vector<ReduceEffect> effects_;
   uint64_t epoch_ = 0;
-  Generation last_root_;
+  SlotVersion last_root_;
 };
 
 }  // namespace phalanx::directory

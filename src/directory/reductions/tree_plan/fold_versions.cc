@@ -1,9 +1,6 @@
 #include "src/directory/reductions/tree_plan/fold_versions.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-#include "src/common/ids/version.h"
+#include "src/common/ids/digest.h"
 
 namespace phalanx::directory {
 
@@ -25,9 +22,9 @@ void VersionText::AddSource(const ObjectId& id, const Generation& generation) {
   Append(generation);
 }
 
-void VersionText::AddSlot(const Generation& version) {
+void VersionText::AddSlot(const SlotVersion& version) {
   text_.push_back('v');
-  Append(version);
+  Append(version.AsGeneration());
 }
 
 void VersionText::AddStarSource(bool held, const ObjectId& id, const Generation& generation) {
@@ -35,10 +32,7 @@ void VersionText::AddStarSource(bool held, const ObjectId& id, const Generation&
   AddSource(id, generation);
 }
 
-Generation VersionText::Hash() const {
-  const XXH128_hash_t hash = XXH3_128bits(text_.data(), text_.size());
-  return VersionOfHash(hash.low64, hash.high64);
-}
+SlotVersion VersionText::Hash() const { return VersionOf(DigestOf(text_)); }
 
 VersionText FoldVersions::Begin(bool root) const {
   const ReduceSpec& spec = inputs_.spec;
@@ -61,8 +55,8 @@ VersionText FoldVersions::Begin(bool root) const {
   return text;
 }
 
-Generation FoldVersions::OfRoot(VersionText text, const NodeKey& node) const {
-  Generation version = text.Hash();
+SlotVersion FoldVersions::OfRoot(VersionText text, const NodeKey& node) const {
+  SlotVersion version = text.Hash();
   while (dropped_roots_.count({node, version}) > 0) {
     // No input begins with this letter, so no other fold has the text.
     text.text_.push_back('+');
@@ -71,13 +65,13 @@ Generation FoldVersions::OfRoot(VersionText text, const NodeKey& node) const {
   return version;
 }
 
-Generation FoldVersions::OfLeaf(const ObjectId& source, const Generation& generation) const {
+SlotVersion FoldVersions::OfLeaf(const ObjectId& source, const Generation& generation) const {
   VersionText text = Begin(/*root=*/false);
   text.AddSource(source, generation);
   return Of(text);
 }
 
-void FoldVersions::OnRootDropped(const NodeKey& node, const Generation& version) {
+void FoldVersions::OnRootDropped(const NodeKey& node, const SlotVersion& version) {
   // Only a bound on memory: no READY is on the way for as many drops.
   if (dropped_roots_.size() >= kMaxDroppedRoots) dropped_roots_.clear();
   dropped_roots_.insert({node, version});
@@ -88,7 +82,8 @@ absl::Status FoldVersions::CheckInvariants() const {
     return absl::InternalError("too many dropped roots are remembered");
   }
   for (const auto& [node, version] : dropped_roots_) {
-    if (!IsVersion(version)) return absl::InternalError("a dropped root has no version");
+    if (!IsVersion(version.AsGeneration()))
+      return absl::InternalError("a dropped root has no version");
   }
   return absl::OkStatus();
 }

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 #include "src/directory/reductions/tree_plan/plan_types.h"
 #include "src/directory/reductions/tree_plan/source_table.h"
 
@@ -28,7 +29,7 @@ namespace phalanx::directory {
 class VersionText {
  public:
   void AddSource(const ObjectId& id, const Generation& generation);
-  void AddSlot(const Generation& version);
+  void AddSlot(const SlotVersion& version);
   // An input of a star, which has its own kinds of inputs.
   void AddStarSource(bool held, const ObjectId& id, const Generation& generation);
 
@@ -37,7 +38,7 @@ class VersionText {
 
   void Append(uint64_t value);
   void Append(const Generation& generation);
-  Generation Hash() const;
+  SlotVersion Hash() const;
 
   std::string text_;
 };
@@ -54,19 +55,19 @@ class FoldVersions {
   // Returns the text of a fold without inputs.
   VersionText Begin(bool root) const;
   // Returns the version of a slot below the root, or of a root that has never been dropped.
-  Generation Of(const VersionText& text) const { return text.Hash(); }
-  Generation OfRoot(VersionText text, const NodeKey& node) const;
+  SlotVersion Of(const VersionText& text) const { return text.Hash(); }
+  SlotVersion OfRoot(VersionText text, const NodeKey& node) const;
   // Returns the version of a leaf, which only hands its source on.
-  Generation OfLeaf(const ObjectId& source, const Generation& generation) const;
+  SlotVersion OfLeaf(const ObjectId& source, const Generation& generation) const;
 
-  void OnRootDropped(const NodeKey& node, const Generation& version);
+  void OnRootDropped(const NodeKey& node, const SlotVersion& version);
 
   absl::Status CheckInvariants() const;
 
  private:
   const PlanInputs& inputs_;
   const SourceTable& sources_;
-  std::set<std::pair<NodeKey, Generation>> dropped_roots_;
+  std::set<std::pair<NodeKey, SlotVersion>> dropped_roots_;
 };
 
 }  // namespace phalanx::directory

@@ -31,7 +31,7 @@ class FoldVersionsTest : public ::testing::Test {
 };
 
 TEST_F(FoldVersionsTest, AVersionIsAFunctionOfTheInputsInTheirOrder) {
-  const Generation version = versions_.Of(Text(false, 0, 1));
+  const SlotVersion version = versions_.Of(Text(false, 0, 1));
   EXPECT_EQ(versions_.Of(Text(false, 0, 1)), version);
   EXPECT_NE(versions_.Of(Text(false, 1, 0)), version);
   EXPECT_NE(versions_.Of(Text(true, 0, 1)), version);
@@ -47,9 +47,9 @@ TEST_F(FoldVersionsTest, AStarDistinguishesHeldFromInlineSources) {
 }
 
 TEST_F(FoldVersionsTest, ADroppedRootHasANewVersionAtItsNodeOnly) {
-  const Generation first = versions_.OfRoot(Text(true, 0, 1), Node(1));
+  const SlotVersion first = versions_.OfRoot(Text(true, 0, 1), Node(1));
   versions_.OnRootDropped(Node(1), first);
-  const Generation second = versions_.OfRoot(Text(true, 0, 1), Node(1));
+  const SlotVersion second = versions_.OfRoot(Text(true, 0, 1), Node(1));
   EXPECT_NE(second, first);
   EXPECT_EQ(versions_.OfRoot(Text(true, 0, 1), Node(2)), first);
   versions_.OnRootDropped(Node(1), second);

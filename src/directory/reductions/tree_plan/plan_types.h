@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 #include "src/common/reduce_spec.h"
 #include "src/directory/reductions/tree_plan/reduce_shape.h"
 #include "src/net/stream/address.h"
@@ -38,7 +39,7 @@ struct ReduceSource {
 struct FoldInput {
   enum class Kind : uint8_t {
     kSource,  // a source that the fold's node holds: `source`, `generation`
-    // The output of a fold, version `generation`, placed at `node`, which can be this fold's node.
+    // The output of a fold, `version`, placed at `node`, which can be this fold's node.
     kSlot,
     kInline,  // a source whose bytes travel with the order: `source`, `generation`
   };
@@ -46,6 +47,7 @@ struct FoldInput {
   ObjectId source;
   Generation generation;
   NodeKey node;
+  SlotVersion version = {};  // of kSlot
   // Added to an order for the node that folds: the address of `node`, and the bytes of kInline.
   net::Address address = {};
   std::string bytes = {};
@@ -60,7 +62,7 @@ struct FoldTask {
   // root that only delivers has the number `slots`; leaves within slots have greater numbers.
   int slots = 1;
   int degree = 1;
-  Generation version;
+  SlotVersion version;
   uint64_t size_bytes = 0;
   std::vector<FoldInput> inputs;
   // The output is the target.
@@ -88,12 +90,12 @@ struct PlaceFold {
 // The node drops the fold. The node is up, but can have lost the fold before.
 struct DropFold {
   NodeKey node;
-  Generation version;
+  SlotVersion version;
 };
 // The root's version is the result.
 struct CommitFold {
   NodeKey node;
-  Generation version;
+  SlotVersion version;
 };
 // The reduction has failed. All its DropFolds precede this effect.
 struct EndReduction {

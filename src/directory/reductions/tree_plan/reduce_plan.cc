@@ -132,7 +132,7 @@ struct ReducePlan::Impl {
   void End(const absl::Status& why);
   void MarkEnded();
   const Fold* RootFold() const;
-  Fold* FoldOf(const NodeKey& node, const Generation& version);
+  Fold* FoldOf(const NodeKey& node, const SlotVersion& version);
 
   PlanInputs inputs;
   Phase phase = Phase::kCollecting;
@@ -274,7 +274,7 @@ const Fold* ReducePlan::Impl::RootFold() const {
   return fold.placed() ? &fold : nullptr;
 }
 
-Fold* ReducePlan::Impl::FoldOf(const NodeKey& node, const Generation& version) {
+Fold* ReducePlan::Impl::FoldOf(const NodeKey& node, const SlotVersion& version) {
   const std::optional<int> number = ledger.NumberOf(version);
   if (!number) return nullptr;
   Fold& fold = is_tree() ? tree.FoldOf(*number) : star.fold();
@@ -312,7 +312,7 @@ void ReducePlan::Begin() {
 }
 
 void ReducePlan::Restore(int slots, int degree, int slot, absl::Span<const ObjectId> sources,
-                         const NodeKey& node, const Generation& version) {
+                         const NodeKey& node, const SlotVersion& version) {
   if (impl_->phase != Impl::Phase::kCollecting) return;
   impl_->restored.Add(slots, degree, slot, sources, node, version);
 }
@@ -360,7 +360,7 @@ void ReducePlan::OnNodeDown(const NodeKey& node) {
   plan.Advance();
 }
 
-void ReducePlan::OnFoldLost(const NodeKey& node, const Generation& version) {
+void ReducePlan::OnFoldLost(const NodeKey& node, const SlotVersion& version) {
   Impl& plan = *impl_;
   Fold* fold = plan.ended() ? nullptr : plan.FoldOf(node, version);
   // A second report of one loss does not count as a second loss.
@@ -381,7 +381,7 @@ void ReducePlan::OnFoldLost(const NodeKey& node, const Generation& version) {
   plan.Advance();
 }
 
-void ReducePlan::OnReady(const NodeKey& node, const Generation& version) {
+void ReducePlan::OnReady(const NodeKey& node, const SlotVersion& version) {
   Impl& plan = *impl_;
   const Fold* fold = plan.RootFold();
   if (plan.ended() || fold == nullptr || fold->lost() || fold->node != node) return;
@@ -448,14 +448,14 @@ std::vector<ReduceEffect> ReducePlan::TakeEffects() { return impl_->ledger.TakeE
 const ReduceSpec& ReducePlan::spec() const { return impl_->inputs.spec; }
 const NodeKey& ReducePlan::root() const { return impl_->inputs.root; }
 
-const FoldTask* ReducePlan::Find(const NodeKey& node, const Generation& version) const {
+const FoldTask* ReducePlan::Find(const NodeKey& node, const SlotVersion& version) const {
   const Fold* fold = impl_->FoldOf(node, version);
   return fold == nullptr ? nullptr : &fold->task;
 }
 
-Generation ReducePlan::RootVersion() const {
+SlotVersion ReducePlan::RootVersion() const {
   const Fold* fold = impl_->RootFold();
-  return fold == nullptr ? Generation() : fold->task.version;
+  return fold == nullptr ? SlotVersion() : fold->task.version;
 }
 
 NodeKey ReducePlan::RootNode() const {

@@ -48,6 +48,7 @@
 #include "absl/types/span.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 #include "src/common/reduce_spec.h"
 #include "src/directory/reductions/tree_plan/plan_types.h"
 #include "src/directory/reductions/tree_plan/reduce_shape.h"
@@ -96,10 +97,10 @@ class ReducePlan {
   void OnNodeDown(const NodeKey& node);
   // The node is up, but has lost or refused this fold. The plan places it again at once, on another
   // node if possible. After 100 losses of one fold the reduction ends with Unavailable.
-  void OnFoldLost(const NodeKey& node, const Generation& version);
+  void OnFoldLost(const NodeKey& node, const SlotVersion& version);
   // The root has all but its last bytes. Each call is answered by CommitFold if the version is
   // still the root's.
-  void OnReady(const NodeKey& node, const Generation& version);
+  void OnReady(const NodeKey& node, const SlotVersion& version);
   // The committed result was lost before any node had all of it: the plan computes it again from
   // the sources that are ready now. If the root's node is down, the caller calls OnNodeDown first,
   // and this does nothing.
@@ -119,7 +120,7 @@ class ReducePlan {
   // contradict each other counts; invalid reports are ignored. The version reveals which slots
   // below were closed.
   void Restore(int slots, int degree, int slot, absl::Span<const ObjectId> sources,
-               const NodeKey& node, const Generation& version);
+               const NodeKey& node, const SlotVersion& version);
 
   // Returns the effects since the last call, in order.
   std::vector<ReduceEffect> TakeEffects();
@@ -129,9 +130,9 @@ class ReducePlan {
   const NodeKey& root() const;
   // Returns the task that is placed at that node under that version, or null. Valid until the next
   // call that changes the plan.
-  const FoldTask* Find(const NodeKey& node, const Generation& version) const;
+  const FoldTask* Find(const NodeKey& node, const SlotVersion& version) const;
   // Returns the version that the root computes now; not valid while the root is not placed.
-  Generation RootVersion() const;
+  SlotVersion RootVersion() const;
   NodeKey RootNode() const;
   bool committed() const;
   // Returns true if Close has succeeded.
@@ -147,7 +148,7 @@ class ReducePlan {
     int slot = 0;
     int parent = ReduceShape::kNone;
     NodeKey node;               // not valid if no node is chosen yet
-    Generation version;         // not valid if a source of the subtree is missing
+    SlotVersion version;        // not valid if a source of the subtree is missing
     std::vector<ObjectId> own;  // empty if the slot waits for a source, or only passes on
   };
   struct View {

@@ -14,7 +14,7 @@ constexpr int kNone = ReduceShape::kNone;
 }  // namespace
 
 void RestoredFolds::Add(int slots, int degree, int number, absl::Span<const ObjectId> sources,
-                        const NodeKey& node, const Generation& version) {
+                        const NodeKey& node, const SlotVersion& version) {
   const int most = table_.size();
   if (slots < 1 || slots > most || degree < 1 || degree > most || number < 0) return;
   if (slots_ == 0) {
@@ -151,7 +151,7 @@ std::set<int> RestoredFolds::ClosedSlots(const TreeLayout& layout) const {
     const int number = where.slot;
     if (where.seat != kNone || number >= slots_) continue;
     std::set<int> unreported;
-    std::map<int, Generation> below;
+    std::map<int, SlotVersion> below;
     for (const int child : tree.Children(number)) {
       int at = child;
       while (at != kNone && ReportOf(at) == nullptr) {
@@ -173,13 +173,13 @@ std::set<int> RestoredFolds::ClosedSlots(const TreeLayout& layout) const {
 
 // Returns the version that SlotTree::TaskOf gives to a slot with such seats above such slots; not
 // valid if a source is missing.
-Generation RestoredFolds::VersionOf(int number, const TreeLayout::Group& group,
-                                    const std::map<int, Generation>& below, bool is_root) const {
+SlotVersion RestoredFolds::VersionOf(int number, const TreeLayout::Group& group,
+                                     const std::map<int, SlotVersion>& below, bool is_root) const {
   VersionText text = versions_.Begin(is_root);
   auto child = below.begin();
   for (; child != below.end() && child->first < number; ++child) text.AddSlot(child->second);
   for (const TreeLayout::Member& member : group.members) {
-    if (member.source == kNone || !table_[member.source].state) return Generation();
+    if (member.source == kNone || !table_[member.source].state) return SlotVersion();
     const SourceTable::Source& source = table_[member.source];
     if (member.node == group.node) {
       text.AddSource(source.id, source.state->generation);

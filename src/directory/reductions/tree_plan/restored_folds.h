@@ -24,6 +24,7 @@
 #include "absl/types/span.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/version.h"
 #include "src/directory/reductions/tree_plan/fold_versions.h"
 #include "src/directory/reductions/tree_plan/plan_types.h"
 #include "src/directory/reductions/tree_plan/source_table.h"
@@ -40,7 +41,7 @@ class RestoredFolds {
   // Adds the report of a node about one FoldTask with that shape, number and version. `sources`:
   // its inputs that are no slots. Ignores a report that is invalid or contradicts an earlier one.
   void Add(int slots, int degree, int number, absl::Span<const ObjectId> sources,
-           const NodeKey& node, const Generation& version);
+           const NodeKey& node, const SlotVersion& version);
   // Removes the reports of a node. Later reports about their sources are still ignored.
   void ForgetNode(const NodeKey& node);
   void Clear() { reports_.clear(); }
@@ -60,7 +61,7 @@ class RestoredFolds {
   struct Report {
     std::vector<int> sources;
     NodeKey node;
-    Generation version;
+    SlotVersion version;
   };
 
   // Each returns false if the reports describe no such tree.
@@ -69,8 +70,8 @@ class RestoredFolds {
   int AddReportedSeats(TreeLayout& layout) const;
   bool AddMissingSeats(TreeLayout& layout, int left) const;
   std::set<int> ClosedSlots(const TreeLayout& layout) const;
-  Generation VersionOf(int number, const TreeLayout::Group& group,
-                       const std::map<int, Generation>& below, bool is_root) const;
+  SlotVersion VersionOf(int number, const TreeLayout::Group& group,
+                        const std::map<int, SlotVersion>& below, bool is_root) const;
   void PlaceRoot(TreeLayout& layout) const;
   const Report* ReportOf(int slot) const;
 

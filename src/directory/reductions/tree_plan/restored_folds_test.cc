@@ -14,6 +14,7 @@ using testing::InOrder;
 using testing::kLarge;
 using testing::Node;
 using testing::On;
+using testing::OtherVersion;
 using testing::Source;
 using testing::SumOf;
 using testing::Target;
@@ -29,7 +30,7 @@ class RestoredFoldsTest : public ::testing::Test {
   void Report(int slots, int number, const std::vector<int>& sources, int node) {
     std::vector<ObjectId> ids;
     for (const int source : sources) ids.push_back(Source(source));
-    restored_.Add(slots, 1, number, ids, Node(node), {Node(node), 1});
+    restored_.Add(slots, 1, number, ids, Node(node), OtherVersion(node));
   }
   // The source in the first seat of the slot.
   int SourceIn(const TreeLayout& layout, int slot) {

@@ -400,7 +400,8 @@ FoldTask SlotTree::TaskOf(int number) const {
   task.root = number == TopSlot();
   VersionText text = versions_.Begin(task.root);
   const auto add_fold = [&](const Fold& fold) {
-    task.inputs.push_back({FoldInput::Kind::kSlot, ObjectId(), fold.task.version, fold.node});
+    task.inputs.push_back(
+        {FoldInput::Kind::kSlot, ObjectId(), Generation(), fold.node, fold.task.version});
     text.AddSlot(fold.task.version);
   };
   const std::vector<int> children = ChildrenOf(number);

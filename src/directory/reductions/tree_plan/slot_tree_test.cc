@@ -45,7 +45,7 @@ class SlotTreeTest : public ::testing::Test {
     EXPECT_THAT(tree_->CheckInvariants(/*committed=*/false), IsOk());
     EXPECT_THAT(ledger_->CheckInvariants(tree_->placed_folds()), IsOk());
   }
-  Generation VersionOf(int slot) { return tree_->slots()[slot].fold.task.version; }
+  SlotVersion VersionOf(int slot) { return tree_->slots()[slot].fold.task.version; }
 
   std::optional<PlanInputs> inputs_;
   std::optional<SourceTable> sources_;
@@ -61,7 +61,7 @@ TEST_F(SlotTreeTest, PlacesEverySlotWithTheOneBelowItAsAnInput) {
   EXPECT_FALSE(tree_->has_free_seats());
   EXPECT_EQ(tree_->root_fold().node, Node(3));
   ASSERT_EQ(tree_->root_fold().task.inputs.size(), 2u);
-  EXPECT_EQ(tree_->root_fold().task.inputs[0].generation, VersionOf(1));
+  EXPECT_EQ(tree_->root_fold().task.inputs[0].version, VersionOf(1));
 }
 
 TEST_F(SlotTreeTest, ASlotAboveTheRootDeliversToANodeWithoutSources) {
@@ -77,8 +77,8 @@ TEST_F(SlotTreeTest, ASlotAboveTheRootDeliversToANodeWithoutSources) {
 
 TEST_F(SlotTreeTest, ASpareTakesTheSeatAndOnlySlotsAboveStartOver) {
   Start(NodeKey());
-  const Generation below = VersionOf(0);
-  const Generation above = VersionOf(2);
+  const SlotVersion below = VersionOf(0);
+  const SlotVersion above = VersionOf(2);
   Set(1, std::nullopt);
   EXPECT_EQ(tree_->placed_folds(), 1u);
   EXPECT_TRUE(tree_->has_free_seats());
@@ -101,7 +101,7 @@ TEST_F(SlotTreeTest, ASourceOfTheNodeAboveJoinsThatSlotAndItsOwnIsClosed) {
 
 TEST_F(SlotTreeTest, AMovedSourceKeepsTheVersion) {
   Start(NodeKey());
-  const Generation version = VersionOf(2);
+  const SlotVersion version = VersionOf(2);
   Set(0, On(0, {8}));
   Flush();
   EXPECT_EQ(tree_->slots()[0].node, Node(8));

@@ -17,6 +17,7 @@ using testing::HopCosts;
 using testing::Inline;
 using testing::Node;
 using testing::On;
+using testing::OtherVersion;
 using testing::Source;
 using testing::SumOf;
 using testing::Target;
@@ -77,7 +78,7 @@ TEST_F(StarFoldTest, OneFoldHasAllSourcesAndIsCommitted) {
 
 TEST_F(StarFoldTest, KeepsTheOrderFromBeforeARestart) {
   const std::vector<ObjectId> before = {Source(2), Source(0)};
-  restored_.Add(1, 1, 0, before, Node(1), {Node(1), 1});
+  restored_.Add(1, 1, 0, before, Node(1), OtherVersion(1));
   for (int i = 0; i < 3; ++i) Set(i, On(i, {1}, kSmall));
   EXPECT_FALSE(restored_.DescribeTree());
   EXPECT_THAT(star_.FindPlacement()->sources, ElementsAre(2, 0));

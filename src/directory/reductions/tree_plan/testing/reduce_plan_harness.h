@@ -29,6 +29,8 @@ inline NodeKey Node(int i) { return {static_cast<uint64_t>(i), 1}; }
 inline Generation Attempt(int source, int attempt = 1) {
   return {Node(1000 + source), static_cast<uint64_t>(attempt)};
 }
+// A version that no plan computes, another one for each node.
+inline SlotVersion OtherVersion(int node) { return SlotVersion::FromGeneration({Node(node), 1}); }
 
 // Source `i`, complete on the nodes.
 inline ReduceSource On(int i, const std::vector<int>& nodes, uint64_t size = kLarge,
@@ -124,7 +126,7 @@ class Folds {
     return found;
   }
 
-  std::map<std::pair<NodeKey, Generation>, FoldTask> at;
+  std::map<std::pair<NodeKey, SlotVersion>, FoldTask> at;
   std::vector<CommitFold> commits;
   std::optional<absl::Status> ended;
   // Placed by the last effects.

@@ -12,6 +12,7 @@ using testing::CostsFor;
 using testing::Folds;
 using testing::Node;
 using testing::On;
+using testing::OtherVersion;
 using testing::Source;
 using testing::SumOf;
 using testing::Target;
@@ -27,7 +28,7 @@ class ReducePlanRestoreTest : public ::testing::Test {
   void Told(int slots, int slot, const std::vector<int>& sources, int node) {
     std::vector<ObjectId> ids;
     for (const int source : sources) ids.push_back(Source(source));
-    plan_->Restore(slots, 1, slot, ids, Node(node), {Node(node), 1});
+    plan_->Restore(slots, 1, slot, ids, Node(node), OtherVersion(node));
   }
   void ExpectTheWholeResult(size_t num_objects) {
     plan_->Begin();
@@ -53,7 +54,7 @@ TEST_F(ReducePlanRestoreTest, AFoldOfASlotThatWasClosedMeanwhileIsOneTooMany) {
 
 TEST_F(ReducePlanRestoreTest, AFoldOfMoreSourcesThanAreWantedIsIgnored) {
   Start(2, 1, Node(2));
-  plan_->Restore(2, 1, 0, std::vector<ObjectId>{Source(0), Source(1)}, Node(1), {Node(1), 1});
+  plan_->Restore(2, 1, 0, std::vector<ObjectId>{Source(0), Source(1)}, Node(1), OtherVersion(1));
   ExpectTheWholeResult(1);
 }
 

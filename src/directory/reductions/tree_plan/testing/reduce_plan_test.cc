@@ -83,9 +83,9 @@ class ReducePlanTest : public ::testing::Test {
     }
     BeginNow();
   }
-  Generation VersionOf(int slot) {
+  SlotVersion VersionOf(int slot) {
     const auto fold = folds_.Slot(slot);
-    return fold ? fold->second.version : Generation();
+    return fold ? fold->second.version : SlotVersion();
   }
 
   std::unique_ptr<ReducePlan> plan_;
@@ -145,9 +145,9 @@ TEST_F(ReducePlanTest, FoldsTheFirstChildThenTheOwnSourceThenTheOtherChildren) {
   EXPECT_EQ(root->first, Node(2));
   using Kind = FoldInput::Kind;
   EXPECT_THAT(root->second.inputs,
-              ElementsAre(FoldInput{Kind::kSlot, ObjectId(), VersionOf(0), Node(1)},
+              ElementsAre(FoldInput{Kind::kSlot, ObjectId(), Generation(), Node(1), VersionOf(0)},
                           FoldInput{Kind::kSource, Source(1), Attempt(1), NodeKey()},
-                          FoldInput{Kind::kSlot, ObjectId(), VersionOf(2), Node(3)}));
+                          FoldInput{Kind::kSlot, ObjectId(), Generation(), Node(3), VersionOf(2)}));
   EXPECT_THAT(root->second.reduced_from, ElementsAre(Source(0), Source(1), Source(2)));
   EXPECT_EQ(root->second.planned, 3u);
   EXPECT_EQ(plan_->RootVersion(), root->second.version);
@@ -202,8 +202,8 @@ TEST_F(ReducePlanTest, PutsADeliveryAboveTheTreeWhenTheRootsNodeHasNoSource) {
   ASSERT_TRUE(root);
   EXPECT_EQ(root->first, Node(9));
   EXPECT_EQ(root->second.slot, 6);
-  EXPECT_THAT(root->second.inputs,
-              ElementsAre(FoldInput{FoldInput::Kind::kSlot, ObjectId(), VersionOf(5), Node(6)}));
+  EXPECT_THAT(root->second.inputs, ElementsAre(FoldInput{FoldInput::Kind::kSlot, ObjectId(),
+                                                         Generation(), Node(6), VersionOf(5)}));
 }
 
 TEST_F(ReducePlanTest, CommitsWhatTheRootComputesNow) {
@@ -246,8 +246,8 @@ TEST_F(ReducePlanTest, ALostSourceLowersItsSlotAndThoseAbove) {
 TEST_F(ReducePlanTest, ASpareTakesTheSeatOfALostSource) {
   Chain(NodeKey(), 8);
   Ready(7, On(7, {8}));
-  const Generation before = VersionOf(2);
-  const Generation root = plan_->RootVersion();
+  const SlotVersion before = VersionOf(2);
+  const SlotVersion root = plan_->RootVersion();
   Gone(3);
   EXPECT_EQ(VersionOf(2), before);
   EXPECT_NE(plan_->RootVersion(), root);
@@ -258,7 +258,7 @@ TEST_F(ReducePlanTest, ASpareTakesTheSeatOfALostSource) {
 
 TEST_F(ReducePlanTest, WhatIsPutAgainAtTheRootsNodeJoinsTheRootAndItsSlotIsClosed) {
   Chain(Node(6));
-  const Generation below = VersionOf(1);
+  const SlotVersion below = VersionOf(1);
   Down(3);
   Ready(2, On(2, {6}));
   EXPECT_FALSE(VersionOf(2).valid());
@@ -285,7 +285,7 @@ TEST_F(ReducePlanTest, ALeafThatIsPutAgainWhereASlotAboveIsJoinsThatOne) {
 
 TEST_F(ReducePlanTest, WhatIsPutAgainWhereASlotBelowIsHasASlotOfItsOwn) {
   Chain();
-  const Generation below = VersionOf(2);
+  const SlotVersion below = VersionOf(2);
   Down(5);
   Ready(4, On(4, {3}));
   EXPECT_EQ(VersionOf(2), below);
@@ -307,7 +307,7 @@ TEST_F(ReducePlanTest, ASourceThatComesLateToTheRootsNodeJoinsTheRoot) {
 
 TEST_F(ReducePlanTest, TheSameSourcePutAgainIsAnotherGeneration) {
   Chain();
-  const Generation root = plan_->RootVersion();
+  const SlotVersion root = plan_->RootVersion();
   Ready(3, On(3, {4}, kLarge, 2));
   EXPECT_TRUE(plan_->Placed(Source(3)));
   EXPECT_NE(plan_->RootVersion(), root);
@@ -318,7 +318,7 @@ TEST_F(ReducePlanTest, TheSameSourcePutAgainIsAnotherGeneration) {
 TEST_F(ReducePlanTest, ASlotWhoseSourceIsElsewhereTooMovesWithoutANewVersion) {
   Chain();
   Ready(2, On(2, {3, 9}));
-  const Generation root = plan_->RootVersion();
+  const SlotVersion root = plan_->RootVersion();
   Down(3);
   EXPECT_EQ(plan_->RootVersion(), root);
   EXPECT_EQ(folds_.Slot(2)->first, Node(9));
@@ -356,8 +356,8 @@ TEST_F(ReducePlanTest, ASharedSlotKeepsTogetherWhereItCan) {
 
 TEST_F(ReducePlanTest, WhenTheDeliverysNodeDiesTheTreesRootIsTheRoot) {
   Chain(Node(9));
-  const Generation delivered = plan_->RootVersion();
-  const Generation fourth = VersionOf(4);
+  const SlotVersion delivered = plan_->RootVersion();
+  const SlotVersion fourth = VersionOf(4);
   Down(9);
   EXPECT_EQ(folds_.Root()->first, Node(6));
   EXPECT_NE(plan_->RootVersion(), delivered);
@@ -397,9 +397,9 @@ TEST_F(ReducePlanTest, WhatTakesTheRootsSeatIsTakenFromTheRootsNodeIfItIsThere) 
 TEST_F(ReducePlanTest, ALostFoldIsPlacedAgain) {
   Chain();
   Ready(2, On(2, {3, 9}));
-  const Generation root = plan_->RootVersion();
-  const Generation second = VersionOf(2);
-  const Generation fourth = VersionOf(4);
+  const SlotVersion root = plan_->RootVersion();
+  const SlotVersion second = VersionOf(2);
+  const SlotVersion fourth = VersionOf(4);
   plan_->OnFoldLost(Node(3), second);
   Look();
   EXPECT_EQ(folds_.Slot(2)->first, Node(9));
@@ -413,7 +413,7 @@ TEST_F(ReducePlanTest, ALostFoldIsPlacedAgain) {
 TEST_F(ReducePlanTest, AFoldThatIsLostAgainAndAgainEndsTheReduction) {
   Chain();
   for (int i = 0; i < 101 && !folds_.ended; ++i) {
-    const Generation version = VersionOf(4);
+    const SlotVersion version = VersionOf(4);
     plan_->OnFoldLost(Node(5), version);
     Look();
   }
@@ -423,8 +423,8 @@ TEST_F(ReducePlanTest, AFoldThatIsLostAgainAndAgainEndsTheReduction) {
 
 TEST_F(ReducePlanTest, ADroppedRootsVersionDoesNotReturnToItsNode) {
   Chain();
-  const Generation root = plan_->RootVersion();
-  const Generation fourth = VersionOf(4);
+  const SlotVersion root = plan_->RootVersion();
+  const SlotVersion fourth = VersionOf(4);
   // The same attempt is lost and reported again.
   Gone(5);
   Ready(5, On(5, {6}));
@@ -445,7 +445,7 @@ TEST_F(ReducePlanTest, ARepeatedReadyIsAnsweredAgain) {
 
 TEST_F(ReducePlanTest, KnowsWhatIsPlacedWhere) {
   Chain();
-  const Generation version = VersionOf(3);
+  const SlotVersion version = VersionOf(3);
   ASSERT_NE(plan_->Find(Node(4), version), nullptr);
   EXPECT_EQ(*plan_->Find(Node(4), version), folds_.Slot(3)->second);
   EXPECT_EQ(plan_->Find(Node(5), version), nullptr);
@@ -455,7 +455,7 @@ TEST_F(ReducePlanTest, KnowsWhatIsPlacedWhere) {
 
 TEST_F(ReducePlanTest, SourcesMayBeToldBeforeTheirNodeIsDown) {
   Chain();
-  const Generation root = plan_->RootVersion();
+  const SlotVersion root = plan_->RootVersion();
   plan_->OnSource(Source(2), On(2, {9}));
   plan_->OnNodeDown(Node(3));
   EXPECT_EQ(plan_->RootVersion(), root);
@@ -730,7 +730,7 @@ TEST_F(ReducePlanTest, ARestartedChainInAFixedOrderKeepsItsSharedSlots) {
   Start(InOrder(SumOf(5)), NodeKey());
   for (int i = 0; i < 5; ++i) Ready(i, On(i, {nodes[i]}));
   BeginNow();
-  const Generation root = plan_->RootVersion();
+  const SlotVersion root = plan_->RootVersion();
   ASSERT_EQ(folds_.Root()->second.slots, 3);
   folds_ = Folds();
   Start(InOrder(SumOf(5)), NodeKey());
@@ -739,8 +739,8 @@ TEST_F(ReducePlanTest, ARestartedChainInAFixedOrderKeepsItsSharedSlots) {
   for (int i = 1; i < 5; ++i) Ready(i, On(i, {nodes[i]}));
   const ObjectId last[] = {Source(3), Source(4)};
   const ObjectId first[] = {Source(0), Source(1)};
-  plan_->Restore(3, 1, 2, last, Node(3), Generation());
-  plan_->Restore(3, 1, 0, first, Node(1), Generation());
+  plan_->Restore(3, 1, 2, last, Node(3), SlotVersion());
+  plan_->Restore(3, 1, 0, first, Node(1), SlotVersion());
   BeginNow();
   EXPECT_EQ(plan_->RootVersion(), root);
 }
@@ -751,10 +751,10 @@ TEST_F(ReducePlanTest, WhatNobodyToldOfIsFilledByOthersAfterARestart) {
   const ObjectId first[] = {Source(3)};
   const ObjectId again[] = {Source(3)};
   const ObjectId other[] = {Source(2)};
-  plan_->Restore(3, 1, 0, first, Node(4), Generation());
-  plan_->Restore(3, 1, 1, again, Node(4), Generation());  // it has a slot
-  plan_->Restore(3, 2, 2, other, Node(3), Generation());  // another shape
-  plan_->Restore(3, 1, 7, other, Node(3), Generation());  // a seat that nothing is left for
+  plan_->Restore(3, 1, 0, first, Node(4), SlotVersion());
+  plan_->Restore(3, 1, 1, again, Node(4), SlotVersion());  // it has a slot
+  plan_->Restore(3, 2, 2, other, Node(3), SlotVersion());  // another shape
+  plan_->Restore(3, 1, 7, other, Node(3), SlotVersion());  // a seat that nothing is left for
   BeginNow();
   EXPECT_THAT(folds_.Root()->second.reduced_from, SizeIs(3));
   EXPECT_TRUE(plan_->Placed(Source(3)));
@@ -766,11 +766,11 @@ TEST_F(ReducePlanTest, NonsenseAboutARestartIsIgnored) {
   const ObjectId known[] = {Source(0)};
   const ObjectId unknown[] = {Source(77)};
   for (const int number : {-1, 0, 3, 1 << 30}) {
-    plan_->Restore(number, 1, 0, known, Node(1), Generation());
-    plan_->Restore(2, number, 0, known, Node(1), Generation());
-    plan_->Restore(2, 1, number, known, Node(1), Generation());
-    plan_->Restore(2, 1, number, unknown, Node(1), Generation());
-    plan_->Restore(2, 1, number, {}, Node(1), Generation());
+    plan_->Restore(number, 1, 0, known, Node(1), SlotVersion());
+    plan_->Restore(2, number, 0, known, Node(1), SlotVersion());
+    plan_->Restore(2, 1, number, known, Node(1), SlotVersion());
+    plan_->Restore(2, 1, number, unknown, Node(1), SlotVersion());
+    plan_->Restore(2, 1, number, {}, Node(1), SlotVersion());
   }
   BeginNow();
   EXPECT_TRUE(folds_.Root());
@@ -780,7 +780,7 @@ TEST_F(ReducePlanTest, BeginsAnewWhenTheResultIsLost) {
   Chain();
   plan_->OnReady(Node(6), plan_->RootVersion());
   Look();
-  const Generation version = plan_->RootVersion();
+  const SlotVersion version = plan_->RootVersion();
   Down(6);
   EXPECT_FALSE(plan_->committed());
   EXPECT_FALSE(plan_->RootVersion().valid());

@@ -86,7 +86,7 @@ std::string ReduceWorld::Describe(const NodeKey& node, const FoldTask& task) con
                    task.version.ToString(), " at ", node.node, " from");
   for (const FoldInput& input : task.inputs) {
     if (input.kind == FoldInput::Kind::kSlot) {
-      absl::StrAppend(&text, " ", input.generation.ToString(), "@", input.node.node);
+      absl::StrAppend(&text, " ", input.version.ToString(), "@", input.node.node);
     } else {
       absl::StrAppend(&text, input.kind == FoldInput::Kind::kInline ? " inline " : " source ",
                       Index(input.source));
@@ -204,7 +204,7 @@ void ReduceWorld::Up(int node) {
   ++incarnation_[node];
 }
 
-void ReduceWorld::LoseFold(int node, const Generation& version) {
+void ReduceWorld::LoseFold(int node, const SlotVersion& version) {
   const Where where = {Key(node), version};
   if (folds_.erase(where) == 0) return;
   // The messages of one node arrive in their order.
@@ -327,7 +327,7 @@ void ReduceWorld::SetResult(const Where& where, const Fold& fold) {
 void ReduceWorld::CheckInputs(const PlaceFold& place) {
   for (const FoldInput& input : place.task.inputs) {
     if (input.kind == FoldInput::Kind::kSlot) {
-      if (folds_.count({input.node, input.generation}) == 0) {
+      if (folds_.count({input.node, input.version}) == 0) {
         Break(absl::StrCat("slot ", place.task.slot, " waits for a fold that is nowhere"));
       }
       continue;
@@ -359,7 +359,7 @@ std::optional<ReduceWorld::Value> ReduceWorld::ValueOf(const Where& where, const
   Value value;
   for (const FoldInput& input : fold.task.inputs) {
     if (input.kind == FoldInput::Kind::kSlot) {
-      const auto it = folds_.find({input.node, input.generation});
+      const auto it = folds_.find({input.node, input.version});
       if (it == folds_.end() || !it->second.value) return std::nullopt;
       value.insert(value.end(), it->second.value->begin(), it->second.value->end());
       continue;
@@ -431,7 +431,7 @@ bool ReduceWorld::Kept(const Where& where, const std::map<Where, Fold>& folds) c
   if (it == folds.end() || !IsUp(where.first)) return false;
   for (const FoldInput& input : it->second.task.inputs) {
     if (input.kind == FoldInput::Kind::kSlot) {
-      if (!Kept({input.node, input.generation}, folds)) return false;
+      if (!Kept({input.node, input.version}, folds)) return false;
       continue;
     }
     const int source = Index(input.source);
@@ -550,7 +550,7 @@ void ReduceWorld::StepNode(Random& random, int node) {
     return;
   }
   if (random.Chance(0.15)) return Down(node, random.Chance(0.5));
-  std::vector<Generation> here;
+  std::vector<SlotVersion> here;
   for (const auto& [where, fold] : folds_) {
     if (where.first == Key(node)) here.push_back(where.second);
   }

@@ -60,7 +60,7 @@ class ReduceWorld {
   // `sources_first`: the plan learns of the lost copies before it learns that the node is down.
   void Down(int node, bool sources_first = false);
   void Up(int node);
-  void LoseFold(int node, const Generation& version);
+  void LoseFold(int node, const SlotVersion& version);
   void LoseResult();
   void Add(int sources);
   void Close();
@@ -100,7 +100,7 @@ class ReduceWorld {
     bool has_inline = false;
     bool failed = false;
   };
-  using Where = std::pair<NodeKey, Generation>;
+  using Where = std::pair<NodeKey, SlotVersion>;
 
   NodeKey Key(int node) const { return {static_cast<uint64_t>(node), incarnation_[node]}; }
   bool IsUp(const NodeKey& key) const;
@@ -134,7 +134,7 @@ class ReduceWorld {
   bool began_ = false;
   bool open_;
   std::map<Where, Fold> folds_;
-  std::map<Generation, std::pair<bool, Value>>
+  std::map<SlotVersion, std::pair<bool, Value>>
       values_;            // by version: is it a root's, and the value
   std::set<Where> lost_;  // by nodes that are up: the plan can still drop them
   std::optional<NodeKey> dying_;
