@@ -273,16 +273,16 @@ absl::StatusOr<StarvedPayload> DecodeStarved(absl::string_view payload) {
   return StarvedPayload{absl::Microseconds(static_cast<int64_t>(micros))};
 }
 
-std::string EncodePayload(const absl::Status& why) {
+std::string EncodePayload(const absl::Status& reason) {
   std::string packed;
   ByteWriter out(packed);
-  out.U32(static_cast<uint32_t>(why.code()));
+  out.U32(static_cast<uint32_t>(reason.code()));
   // The text is for people, so a long one is cut.
-  out.Bytes(why.message().substr(0, kMaxAbortTextBytes));
+  out.Bytes(reason.message().substr(0, kMaxAbortTextBytes));
   return packed;
 }
 
-absl::Status DecodeAborted(absl::string_view payload, absl::Status& why) {
+absl::Status DecodeAborted(absl::string_view payload, absl::Status& reason) {
   ByteReader in(payload);
   const uint32_t code = in.U32();
   const absl::string_view text = in.Bytes(kMaxAbortTextBytes);
@@ -290,7 +290,7 @@ absl::Status DecodeAborted(absl::string_view payload, absl::Status& why) {
   if (!status.ok()) return status;
   // A later version can add codes. OK would turn an abort into a success.
   const bool known = code > 0 && code <= static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
-  why =
+  reason =
       absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown, text);
   return absl::OkStatus();
 }

@@ -35,7 +35,7 @@ void FrameWriter::Control(FrameType type, uint32_t pull, absl::string_view paylo
 }
 
 void FrameWriter::Segment(const FrameHeader& header, absl::Span<const char> payload) {
-  PHALANX_CHECK(payload.size() == header.payload_bytes, "a segment is as long as it says");
+  PHALANX_CHECK(payload.size() == header.payload_bytes, "a segment has the length in its header");
   Push(header, std::string(), payload);
 }
 

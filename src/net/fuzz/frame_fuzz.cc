@@ -52,9 +52,9 @@ class Sink : public FrameSink {
     if (accept.ok()) PHALANX_CHECK(EncodePayload(*accept) == payload, "one form");
     const absl::StatusOr<StarvedPayload> starved = DecodeStarved(payload);
     if (starved.ok()) PHALANX_CHECK(EncodePayload(*starved) == payload, "one form");
-    absl::Status why;
-    const bool aborted = DecodeAborted(payload, why).ok();
-    if (aborted) PHALANX_CHECK(!why.ok(), "a reason is an error");
+    absl::Status reason;
+    const bool aborted = DecodeAborted(payload, reason).ok();
+    if (aborted) PHALANX_CHECK(!reason.ok(), "a reason is an error");
     return absl::StrCat(open.ok(), accept.ok(), starved.ok(), aborted);
   }
 

@@ -85,7 +85,7 @@ class Waker {
  public:
   Waker(asio::io_context& context, TaskInbox& inbox) : context_(context), inbox_(inbox) {}
 
-  // REQUIRES: the inbox asked for this wake-up.
+  // REQUIRES: the inbox requires this wake-up.
   void Wake() { asio::post(context_, WakeUp{this}); }
 
  private:

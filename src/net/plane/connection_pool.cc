@@ -34,7 +34,7 @@ void ConnectionPool::Put(const Peer& peer, Connection connection) {
     drop();
   });
   place->connection.stream->OnReadable(drop);
-  place->connection.ticket.Rest(drop);
+  place->connection.ticket.MarkIdle(drop);
   // The connection used last is the least likely to be closed by the peer, so the oldest goes.
   if (idle.size() > max_idle_per_peer_) Remove(of_peer, idle.begin());
 }

@@ -14,10 +14,10 @@ namespace {
 // Longer than any name that DNS allows.
 constexpr size_t kMaxHostBytes = 255;
 
-absl::Status Bad(absl::string_view address, absl::string_view why) {
+absl::Status Bad(absl::string_view address, absl::string_view reason) {
   // The text can come from a peer or a file, so it is escaped and cut.
   return absl::InvalidArgumentError(absl::StrCat(
-      "address \"", absl::CHexEscape(address.substr(0, 2 * kMaxHostBytes)), "\": ", why));
+      "address \"", absl::CHexEscape(address.substr(0, 2 * kMaxHostBytes)), "\": ", reason));
 }
 
 bool IsHostByte(char c) { return absl::ascii_isgraph(static_cast<unsigned char>(c)); }

@@ -127,7 +127,7 @@ void TcpListener::AcceptAll() {
     } else if (errno == EAGAIN) {
       break;
     } else if (!IsOfOneConnection(errno)) {
-      return TurnAway(errno);
+      return RejectConnection(errno);
     }
   }
   WaitForConnections();
@@ -144,7 +144,7 @@ void TcpListener::HandOver(UniqueFd fd, const SocketAddress& peer) {
   });
 }
 
-void TcpListener::TurnAway(int error) {
+void TcpListener::RejectConnection(int error) {
   PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
       << "cannot accept connections" << LogField("address", address_)
       << LogField("error", std::strerror(error));
