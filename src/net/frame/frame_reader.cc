@@ -41,6 +41,7 @@ absl::Status FrameReader::Commit(size_t bytes) {
 
 absl::Status FrameReader::Feed(absl::string_view bytes) {
   while (!bytes.empty()) {
+    // Asks for the places in every round, since Commit can change them.
     size_t taken = 0;
     for (const iovec& place : ReadBuffers()) {
       const size_t part = std::min(place.iov_len, bytes.size() - taken);
@@ -85,6 +86,7 @@ absl::Status FrameReader::BeginFrame() {
   in_payload_ = header_.payload_bytes > 0;
   if (header_.type == FrameType::kSegment) {
     PHALANX_ASSIGN_OR_RETURN(place_, sink_.PlaceSegment(header_));
+    // ReadBuffers takes the length from the header, so the stream would write past a shorter place.
     PHALANX_CHECK(place_.empty() || place_.size() == header_.payload_bytes,
                   "a segment's place is as large as the segment");
     return absl::OkStatus();

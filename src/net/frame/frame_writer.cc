@@ -25,6 +25,7 @@ class Gather {
  private:
   size_t skip_;
   size_t count_ = 0;
+  // A header and a payload for each frame.
   std::array<iovec, 2 * FrameWriter::kMaxQueuedFrames> parts_;
 };
 
@@ -63,6 +64,7 @@ absl::StatusOr<size_t> FrameWriter::WriteOnce(ByteStream& stream) {
 
 void FrameWriter::Wrote(size_t bytes) {
   written_ += bytes;
+  // The bytes of one write can end several frames and begin another, which stays the first.
   while (!frames_.empty() && written_ >= frames_.front().size()) {
     written_ -= frames_.front().size();
     frames_.pop_front();

@@ -213,6 +213,7 @@ void Control::Start(Network& network, const std::vector<Executor*>& io) {
 }
 
 void Control::Shutdown() {
+  // First, so that no connection is accepted for a loop that has shut down.
   listener_.reset();
   for (std::shared_ptr<IoLoop>& loop : loops_) {
     // The task keeps the IoLoop alive until its own loop has shut it down.
@@ -267,6 +268,7 @@ size_t Control::LoopFor(const NodeKey& peer) const {
 void Control::CancelPull(uint64_t handle) {
   const auto pull = pulls_.find(handle);
   if (pull == pulls_.end()) return;
+  // Only its own loop can end the pull, so `done` is still called, from OnPullEnded.
   const std::shared_ptr<IoLoop>& loop = loops_[pull->second.loop];
   loop->executor().Post([loop, handle] {
     if (loop->puller() != nullptr) loop->puller()->Cancel(handle);

@@ -85,6 +85,7 @@ void Puller::Pull::Begin() {
   began_ = owner_.executor_.Now();
   auto idle = owner_.pool_.Take(peer());
   if (idle.has_value()) return TakeConnection(*std::move(idle));
+  // Only peers with a dial in progress have an entry, so the end of a dial wakes a waiting pull.
   const auto dials = owner_.dials_.find(peer());
   if (dials == owner_.dials_.end() || dials->second.dialing < kDialsAtOnce) return Dial();
   waiting_ = true;
@@ -133,6 +134,7 @@ void Puller::Pull::Dial() {
 void Puller::Pull::Dialed(absl::StatusOr<std::unique_ptr<ByteStream>> stream,
                           ConnectionTicket ticket, Instant deadline) {
   if (!stream.ok()) return Fail(Unreachable(spec_, stream.status()));
+  // The ticket now belongs to the connection, which counts until it closes.
   connection_.ticket = std::move(ticket);
   handshake_ = std::make_unique<StreamHandshake>(
       owner_.executor_, *std::move(stream), owner_.options_.handshake, Handshake::Role::kDialer,
@@ -160,6 +162,7 @@ void Puller::Pull::Authenticated(absl::StatusOr<StreamHandshake::Authenticated> 
     return Fail(
         Unreachable(spec_, absl::UnavailableError("the peer sent bytes before the first request")));
   }
+  // The dial ends before the pull begins, so that other pulls need not wait for the whole pull.
   connection_.stream = std::move(peer->stream);
   EndDial();
   owner_.DialNext(this->peer());

@@ -54,6 +54,7 @@ void Pusher::Authenticated(uint64_t id, absl::StatusOr<StreamHandshake::Authenti
   if (!connection.ticket.Prove()) {
     return Reject(id, absl::ResourceExhaustedError("all connections of this node are in use"));
   }
+  // Allowed within the callback of the handshake, which is its last action.
   connection.handshake.reset();
   connection.sender =
       std::make_unique<PullSender>(id, executor_, std::move(peer->stream), peer->peer,
@@ -62,6 +63,7 @@ void Pusher::Authenticated(uint64_t id, absl::StatusOr<StreamHandshake::Authenti
 }
 
 void Pusher::Reject(uint64_t id, const absl::Status& reason) {
+  // Reported first, since the entry owns the address of the peer.
   const auto found = connections_.find(id);
   if (options_.on_rejected_peer) options_.on_rejected_peer(found->second.peer, reason);
   connections_.erase(found);

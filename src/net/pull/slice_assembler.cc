@@ -18,6 +18,7 @@ std::vector<OpenPayload::Want> SliceAssembler::Begin() {
   std::vector<OpenPayload::Want> wants;
   for (int i = 0; i < layout().slices; ++i) {
     uint64_t& cursor = cursor_[static_cast<size_t>(i)];
+    // An earlier pull can have filled a part of the slice, so this one resumes at its watermark.
     cursor = into_->watermark(i);
     // A full slice is not requested: the sender would have nothing to send for it.
     if (!Requested(i) || cursor == layout().Size(i)) continue;
@@ -61,6 +62,7 @@ absl::Status SliceAssembler::CheckFits(const FrameHeader& header) const {
 
 absl::Status SliceAssembler::Arrived(const FrameHeader& header, size_t arrived) {
   const bool checked = (header.flags & kSegmentChecked) != 0;
+  // Published at once, so that a relay sends bytes on before their segment is complete.
   if (!checked || DefectActive(Defect::kWatermarkBeforeCheck)) {
     Publish(header, header.offset + arrived);
   }
@@ -73,6 +75,7 @@ absl::Status SliceAssembler::Arrived(const FrameHeader& header, size_t arrived) 
 
 absl::Status SliceAssembler::VerifyChecksum(const FrameHeader& header) const {
   if (FrameCheck({place_.data(), place_.size()}) == header.payload_check) return absl::OkStatus();
+  // The watermark stays below the segment. Another pull can overwrite its bytes.
   DataPlaneCounters::Add(counters_.bytes_wasted, header.payload_bytes);
   return absl::DataLossError(absl::StrFormat("checksum mismatch in slice %d at [%d, %d)",
                                              header.slice, header.offset,

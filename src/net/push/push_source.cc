@@ -34,6 +34,7 @@ absl::Status PushSource::Begin(ServeGrant grant, absl::Span<const OpenPayload::W
 }
 
 ServeGrant PushSource::Release() {
+  // Before the grant goes, since the buffer holds the subscription.
   Unsubscribe();
   lanes_.clear();
   return std::exchange(grant_, {});
@@ -64,6 +65,7 @@ PushSource::Segment PushSource::Cut(size_t bytes) {
   if (DefectActive(Defect::kWrongSliceOffset) && lane.slice > 0) {
     segment.payload = buffer().slice(lane.slice - 1).subspan(0, bytes);
   }
+  // The header gives the right offset even under the defect, so that only the bytes are wrong.
   FrameHeader& header = segment.header;
   header.type = FrameType::kSegment;
   header.slice = static_cast<uint8_t>(lane.slice);
@@ -101,6 +103,7 @@ void PushSource::StopWaiting(Instant now) {
 }
 
 void PushSource::EndStarvation(Instant now) {
+  // Called for every segment; only the first one after a wait has a time to add.
   if (!starved()) return;
   starved_total_ += now - *starved_since_;
   starved_since_.reset();

@@ -48,6 +48,7 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
     return Bad(address, "write brackets around an IPv6 address: [::1]:7400");
   }
   if (host.empty()) return Bad(address, "no host");
+  // Also keeps spaces and control characters away from the resolver.
   if (host.size() > kMaxHostBytes || !std::all_of(host.begin(), host.end(), IsHostByte)) {
     return Bad(address, "not a host name");
   }

@@ -55,6 +55,7 @@ absl::StatusOr<UniqueFd> Bind(const SocketAddress& on) {
 }
 
 // Returns true if only this connection failed before it was accepted; the next one can succeed.
+// See accept(2): Linux passes pending network errors of the new socket as errors of accept.
 bool IsOfOneConnection(int error) {
   switch (error) {
     case EINTR:
@@ -110,6 +111,7 @@ TcpListener::TcpListener(EventLoop& loop, UniqueFd fd, std::unique_ptr<FdWatcher
       spare_(OpenSpare()) {}
 
 TcpListener::~TcpListener() {
+  // The timer refers to this object.
   loop_.Cancel(pause_);
   watcher_.reset();
 }
