@@ -120,6 +120,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
   const std::string stream = data[0] % 2 == 0 ? std::string(input) : WithRightChecks(input);
   const std::string whole = FeedWhole(stream);
-  PHALANX_CHECK(whole == FeedInPieces(stream, data[0]), "pieces tell the same as the whole");
+  PHALANX_CHECK(whole == FeedInPieces(stream, data[0]), "the pieces give the same frames");
   return 0;
 }

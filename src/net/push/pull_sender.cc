@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "src/common/status_macros.h"
+#include "src/net/pull/transfer_buffer.h"
 
 namespace phalanx::net {
 namespace {
@@ -200,9 +201,9 @@ void PullSender::Fill() {
   if (closed && !buffer.close_status().ok()) {
     return SendAborted(absl::AbortedError(buffer.close_status().message()));
   }
-  int segments = 0;
-  while (segments < kBatchSegments && AddSegment()) ++segments;
   const Instant now = executor_.Now();
+  int segments = 0;
+  while (segments < kBatchSegments && AddSegment(now)) ++segments;
   if (source_.all_sent()) {
     return Finish(FrameType::kEnded, EncodePayload(StarvedPayload{source_.StarvedTime(now)}));
   }
@@ -215,8 +216,8 @@ void PullSender::Fill() {
 }
 
 // Returns false if no slice has bytes, or if the credit is used up.
-bool PullSender::AddSegment() {
-  const uint64_t available = source_.SelectSlice(executor_.Now());
+bool PullSender::AddSegment(Instant now) {
+  const uint64_t available = source_.SelectSlice(now);
   if (available == 0) return false;
   const size_t bytes = credit_.Take(std::min<uint64_t>(available, options_.segment_bytes));
   if (bytes == 0) {

@@ -108,7 +108,7 @@ class PullSender final : private FrameSink {
   void Arm();
 
   void Fill();
-  bool AddSegment();
+  bool AddSegment(Instant now);
   void Finish(FrameType type, absl::string_view payload);
   void SendAborted(const absl::Status& reason);
   void EndPush();
