@@ -190,7 +190,7 @@ absl::Status NodeDaemon::Impl::Start() {
   }
   // A copy, because the configuration stays constant.
   NodeOptions options = config.node;
-  options.data_plane.turned_away = [](absl::string_view peer, const absl::Status& why) {
+  options.data_plane.on_rejected_peer = [](absl::string_view peer, const absl::Status& why) {
     PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
         << "refused a peer" << LogField("peer", peer) << LogField("cause", why.message());
   };

@@ -32,6 +32,7 @@ uint8_t KnownFlags(FrameType type) {
   }
 }
 
+// Relies on FrameType having no gaps.
 bool KnownType(uint8_t type) {
   return type >= static_cast<uint8_t>(FrameType::kOpen) &&
          type <= static_cast<uint8_t>(FrameType::kWaiting);
@@ -43,9 +44,11 @@ absl::Status Malformed(absl::string_view what) {
 
 absl::Status CheckSegmentHeader(const FrameHeader& header) {
   if (header.slice >= kMaxSlices) return Malformed(absl::StrCat("slice ", header.slice));
+  // FrameReader reports a segment as its payload arrives, so an empty one would pass unnoticed.
   if (header.payload_bytes == 0 || header.payload_bytes > kMaxSegmentBytes) {
     return Malformed(absl::StrCat("a segment of ", header.payload_bytes, " bytes"));
   }
+  // With both bounds, the sum of offset and payload_bytes cannot overflow at the receiver.
   if (header.offset > kMaxObjectBytes) {
     return Malformed(absl::StrCat("a segment at offset ", header.offset));
   }
@@ -61,8 +64,10 @@ absl::Status CheckHeader(const FrameHeader& header) {
   if ((header.flags & ~KnownFlags(header.type)) != 0) {
     return Malformed(absl::StrFormat("flags %#x of %s", header.flags, FrameTypeName(header.type)));
   }
+  // Numbers start at 1: an end of a connection that has opened no pull is at number 0.
   if (header.pull == 0) return Malformed("pull 0");
   if (header.type == FrameType::kSegment) return CheckSegmentHeader(header);
+  // FrameReader allocates this many bytes for the payload.
   if (header.payload_bytes > kMaxControlBytes) {
     return Malformed(absl::StrCat(FrameTypeName(header.type), " of ", header.payload_bytes,
                                   " bytes, more than ", kMaxControlBytes));
@@ -200,6 +205,7 @@ std::string EncodePayload(const OpenPayload& open) {
   Write(out, open.sender);
   out.Raw(open.object.binary());
   Write(out, open.generation);
+  // Clamped to what DecodeOpen accepts: a duration below a millisecond would be 0.
   out.U32(static_cast<uint32_t>(
       std::clamp<int64_t>(absl::ToInt64Milliseconds(open.sign_of_life), 1, kMaxSignOfLifeMillis)));
   out.U8(static_cast<uint8_t>(open.wants.size()));
@@ -222,6 +228,7 @@ absl::StatusOr<OpenPayload> DecodeOpen(absl::string_view payload) {
   const int wants = in.U8();
   if (wants == 0 || wants > kMaxSlices) in.Fail("number of slices out of bounds");
   int lowest_slice = 0;
+  // Stops at the first failure, after which the reader returns only zeros.
   for (int i = 0; i < wants && in.ok(); ++i) {
     open.wants.push_back(ReadWant(in, lowest_slice));
     lowest_slice = open.wants.back().slice + 1;
@@ -258,6 +265,7 @@ absl::StatusOr<AcceptPayload> DecodeAccept(absl::string_view payload) {
 
 std::string EncodePayload(const StarvedPayload& starved) {
   std::string packed;
+  // A negative time would become a huge unsigned one, which DecodeStarved rejects.
   ByteWriter(packed).U64(
       static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Microseconds(starved.total))));
   return packed;
@@ -273,16 +281,16 @@ absl::StatusOr<StarvedPayload> DecodeStarved(absl::string_view payload) {
   return StarvedPayload{absl::Microseconds(static_cast<int64_t>(micros))};
 }
 
-std::string EncodePayload(const absl::Status& why) {
+std::string EncodePayload(const absl::Status& reason) {
   std::string packed;
   ByteWriter out(packed);
-  out.U32(static_cast<uint32_t>(why.code()));
+  out.U32(static_cast<uint32_t>(reason.code()));
   // The text is for people, so a long one is cut.
-  out.Bytes(why.message().substr(0, kMaxAbortTextBytes));
+  out.Bytes(reason.message().substr(0, kMaxAbortTextBytes));
   return packed;
 }
 
-absl::Status DecodeAborted(absl::string_view payload, absl::Status& why) {
+absl::Status DecodeAborted(absl::string_view payload, absl::Status& reason) {
   ByteReader in(payload);
   const uint32_t code = in.U32();
   const absl::string_view text = in.Bytes(kMaxAbortTextBytes);
@@ -290,7 +298,7 @@ absl::Status DecodeAborted(absl::string_view payload, absl::Status& why) {
   if (!status.ok()) return status;
   // A later version can add codes. OK would turn an abort into a success.
   const bool known = code > 0 && code <= static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
-  why =
+  reason =
       absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown, text);
   return absl::OkStatus();
 }

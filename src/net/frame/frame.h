@@ -113,12 +113,12 @@ std::string EncodePayload(const OpenPayload& open);
 std::string EncodePayload(const AcceptPayload& accept);
 std::string EncodePayload(const StarvedPayload& starved);
 // Encodes the code and the text, cut to kMaxAbortTextBytes.
-std::string EncodePayload(const absl::Status& why);
+std::string EncodePayload(const absl::Status& reason);
 absl::StatusOr<OpenPayload> DecodeOpen(absl::string_view payload);
 absl::StatusOr<AcceptPayload> DecodeAccept(absl::string_view payload);
 absl::StatusOr<StarvedPayload> DecodeStarved(absl::string_view payload);
-// Decodes into `why`. Unknown codes and OK become kUnknown.
-absl::Status DecodeAborted(absl::string_view payload, absl::Status& why);
+// Decodes into `reason`. Unknown codes and OK become kUnknown.
+absl::Status DecodeAborted(absl::string_view payload, absl::Status& reason);
 
 }  // namespace phalanx::net
 

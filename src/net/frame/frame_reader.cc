@@ -12,43 +12,44 @@ namespace phalanx::net {
 FrameReader::FrameReader(FrameSink& sink, absl::Span<char> scratch)
     : sink_(sink), scratch_(scratch) {}
 
-absl::Span<const iovec> FrameReader::Want() {
+absl::Span<const iovec> FrameReader::ReadBuffers() {
   const iovec header = {header_bytes_.data() + header_filled_, kFrameHeaderBytes - header_filled_};
   if (!in_payload_) {
-    want_[0] = header;
-    return absl::MakeConstSpan(want_.data(), 1);
+    buffers_[0] = header;
+    return absl::MakeConstSpan(buffers_.data(), 1);
   }
   if (!place_.empty()) {
     // The next header follows the payload, so one read usually completes both.
-    want_ = {iovec{place_.data() + payload_filled_, rest()}, header};
-    return want_;
+    buffers_ = {iovec{place_.data() + payload_filled_, rest()}, header};
+    return buffers_;
   }
-  want_ = {iovec{scratch_.data(), std::min(rest(), scratch_.size())}, header};
+  buffers_ = {iovec{scratch_.data(), std::min(rest(), scratch_.size())}, header};
   // The header can only follow if the rest of the payload fits into the scratch block.
-  return absl::MakeConstSpan(want_.data(), rest() <= scratch_.size() ? 2 : 1);
+  return absl::MakeConstSpan(buffers_.data(), rest() <= scratch_.size() ? 2 : 1);
 }
 
-absl::Status FrameReader::Took(size_t bytes) {
-  // One read can end a payload and begin the next header, since Want offers both places.
+absl::Status FrameReader::Commit(size_t bytes) {
+  // One read can end a payload and begin the next header, since ReadBuffers offers both places.
   if (in_payload_) {
     const size_t of_payload = std::min(bytes, rest());
-    PHALANX_RETURN_IF_ERROR(TookPayload(of_payload));
+    PHALANX_RETURN_IF_ERROR(CommitPayload(of_payload));
     bytes -= of_payload;
   }
   if (bytes == 0) return absl::OkStatus();
-  return TookHeader(bytes);
+  return CommitHeader(bytes);
 }
 
 absl::Status FrameReader::Feed(absl::string_view bytes) {
   while (!bytes.empty()) {
+    // Asks for the places in every round, since Commit can change them.
     size_t taken = 0;
-    for (const iovec& place : Want()) {
+    for (const iovec& place : ReadBuffers()) {
       const size_t part = std::min(place.iov_len, bytes.size() - taken);
       std::memcpy(place.iov_base, bytes.data() + taken, part);
       taken += part;
     }
     bytes.remove_prefix(taken);
-    PHALANX_RETURN_IF_ERROR(Took(taken));
+    PHALANX_RETURN_IF_ERROR(Commit(taken));
   }
   return absl::OkStatus();
 }
@@ -58,7 +59,7 @@ void FrameReader::Discard() {
   if (in_payload_ && header_.type == FrameType::kSegment) place_ = {};
 }
 
-absl::Status FrameReader::TookPayload(size_t bytes) {
+absl::Status FrameReader::CommitPayload(size_t bytes) {
   if (bytes == 0) return absl::OkStatus();
   payload_filled_ += bytes;
   const bool whole = rest() == 0;
@@ -70,7 +71,7 @@ absl::Status FrameReader::TookPayload(size_t bytes) {
   return absl::OkStatus();
 }
 
-absl::Status FrameReader::TookHeader(size_t bytes) {
+absl::Status FrameReader::CommitHeader(size_t bytes) {
   header_filled_ += bytes;
   PHALANX_CHECK(header_filled_ <= kFrameHeaderBytes, "at most the wanted bytes were read");
   return header_filled_ == kFrameHeaderBytes ? BeginFrame() : absl::OkStatus();
@@ -85,6 +86,7 @@ absl::Status FrameReader::BeginFrame() {
   in_payload_ = header_.payload_bytes > 0;
   if (header_.type == FrameType::kSegment) {
     PHALANX_ASSIGN_OR_RETURN(place_, sink_.PlaceSegment(header_));
+    // ReadBuffers takes the length from the header, so the stream would write past a shorter place.
     PHALANX_CHECK(place_.empty() || place_.size() == header_.payload_bytes,
                   "a segment's place is as large as the segment");
     return absl::OkStatus();

@@ -1,10 +1,10 @@
 // FrameReader: splits a stream of bytes into frames. The stream reads the bytes of segments
 // directly into their final place.
 //
-//   loop:  n = stream.Read(reader.Want());  reader.Took(n)  ──► FrameSink
+//   loop:  n = stream.Read(reader.ReadBuffers());  reader.Commit(n)  ──► FrameSink
 //
-// While a payload is being read, Want() also offers the place of the next header, so that each
-// segment of a stream costs about one read. Allocates only one control payload, bounded by
+// While a payload is being read, ReadBuffers() also offers the place of the next header, so that
+// each segment of a stream costs about one read. Allocates only one control payload, bounded by
 // kMaxControlBytes.
 //
 // Owned by one end of a connection; one loop.
@@ -25,7 +25,7 @@
 
 namespace phalanx::net {
 
-// Handles the frames. Called from within FrameReader::Took; must not destroy the reader. An error
+// Handles the frames. Called from within FrameReader::Commit; must not destroy the reader. An error
 // ends the connection: the reader returns it and must not be used after it.
 class FrameSink {
  public:
@@ -50,13 +50,13 @@ class FrameReader {
   FrameReader(FrameSink& sink, absl::Span<char> scratch);
 
   // Returns where to store the next bytes of the stream, in order: one or two places, never empty.
-  // Valid until the next call of Took or Discard.
-  absl::Span<const iovec> Want();
+  // Valid until the next call of Commit or Discard.
+  absl::Span<const iovec> ReadBuffers();
 
-  // `bytes` bytes were stored in the places of Want(). Calls the sink. Returns InvalidArgument for
-  // a malformed frame, DataLoss if the check of a control payload does not match, or the error of
-  // the sink. REQUIRES: bytes <= the total size of Want().
-  absl::Status Took(size_t bytes);
+  // `bytes` bytes were stored in the places of ReadBuffers(). Calls the sink. Returns
+  // InvalidArgument for a malformed frame, DataLoss if the check of a control payload does not
+  // match, or the error of the sink. REQUIRES: bytes <= the total size of ReadBuffers().
+  absl::Status Commit(size_t bytes);
 
   // Processes `bytes` as if they had been read from the stream.
   absl::Status Feed(absl::string_view bytes);
@@ -70,8 +70,8 @@ class FrameReader {
   uint64_t bytes_discarded() const { return bytes_discarded_; }
 
  private:
-  absl::Status TookPayload(size_t bytes);
-  absl::Status TookHeader(size_t bytes);
+  absl::Status CommitPayload(size_t bytes);
+  absl::Status CommitHeader(size_t bytes);
   absl::Status BeginFrame();
   absl::Status EndControl();
   size_t rest() const { return header_.payload_bytes - payload_filled_; }
@@ -87,7 +87,7 @@ class FrameReader {
   absl::Span<char> place_;
   size_t payload_filled_ = 0;
   std::string control_;
-  std::array<iovec, 2> want_;
+  std::array<iovec, 2> buffers_;
   uint64_t bytes_discarded_ = 0;
 };
 

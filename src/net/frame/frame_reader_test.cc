@@ -68,8 +68,8 @@ std::string Conversation() {
                       Control(FrameType::kWaiting, ""), Segment(101, 199),
                       Control(FrameType::kEnded, "bye"));
 }
-const auto kToldInOrder = ElementsAre("ACCEPT hello", "segment 0+100", "segment 100+1", "WAITING ",
-                                      "segment 101+199", "ENDED bye");
+const auto kExpectedEvents = ElementsAre("ACCEPT hello", "segment 0+100", "segment 100+1",
+                                         "WAITING ", "segment 101+199", "ENDED bye");
 
 class FrameReaderTest : public ::testing::Test {
  protected:
@@ -86,7 +86,7 @@ class FrameReaderTest : public ::testing::Test {
 
 TEST_F(FrameReaderTest, CutsAConversationFedAtOnce) {
   PHALANX_ASSERT_OK(reader_.Feed(Conversation()));
-  EXPECT_THAT(sink_.events, kToldInOrder);
+  EXPECT_THAT(sink_.events, kExpectedEvents);
   ExpectWholeObject();
   EXPECT_TRUE(reader_.between_frames());
 }
@@ -95,7 +95,7 @@ TEST_F(FrameReaderTest, CutsAConversationFedByteByByte) {
   for (const char byte : Conversation()) {
     PHALANX_ASSERT_OK(reader_.Feed(absl::string_view(&byte, 1)));
   }
-  EXPECT_THAT(sink_.events, kToldInOrder);
+  EXPECT_THAT(sink_.events, kExpectedEvents);
   ExpectWholeObject();
 }
 
@@ -112,7 +112,7 @@ TEST_F(FrameReaderTest, CutsAConversationAtRandomPointsAlike) {
       PHALANX_ASSERT_OK(reader_.Feed(rest.substr(0, part)));
       rest.remove_prefix(part);
     }
-    ASSERT_THAT(sink_.events, kToldInOrder);
+    ASSERT_THAT(sink_.events, kExpectedEvents);
   }
   ExpectWholeObject();
 }
@@ -120,11 +120,11 @@ TEST_F(FrameReaderTest, CutsAConversationAtRandomPointsAlike) {
 TEST_F(FrameReaderTest, ReadsAPayloadAndTheNextHeaderInOneRead) {
   const std::string stream = Segment(0, 100);
   PHALANX_ASSERT_OK(reader_.Feed(absl::string_view(stream).substr(0, kFrameHeaderBytes)));
-  const absl::Span<const iovec> want = reader_.Want();
-  ASSERT_EQ(want.size(), 2u);
-  EXPECT_EQ(want[0].iov_base, sink_.object.data());
-  EXPECT_EQ(want[0].iov_len, 100u);
-  EXPECT_EQ(want[1].iov_len, kFrameHeaderBytes);
+  const absl::Span<const iovec> buffers = reader_.ReadBuffers();
+  ASSERT_EQ(buffers.size(), 2u);
+  EXPECT_EQ(buffers[0].iov_base, sink_.object.data());
+  EXPECT_EQ(buffers[0].iov_len, 100u);
+  EXPECT_EQ(buffers[1].iov_len, kFrameHeaderBytes);
 }
 
 TEST_F(FrameReaderTest, DiscardsPayloadsThatTheSinkDoesNotWant) {

@@ -68,7 +68,7 @@ TEST(Frame, AHeaderOfAnotherLengthIsRefused) {
 
 // Well-formed, but not allowed.
 struct Forbidden {
-  const char* why;
+  const char* reason;
   void (*change)(FrameHeader&);
 };
 class ForbiddenHeader : public ::testing::TestWithParam<Forbidden> {};
@@ -78,7 +78,7 @@ TEST_P(ForbiddenHeader, IsRefused) {
   GetParam().change(header);
   EXPECT_THAT(DecodeFrameHeader(View(EncodeFrameHeader(header))),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("malformed frame")))
-      << GetParam().why;
+      << GetParam().reason;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -178,24 +178,25 @@ TEST(Frame, TheTimeStarvedSurvivesTheWire) {
 }
 
 TEST(Frame, AReasonSurvivesTheWireAndIsCut) {
-  absl::Status why;
-  PHALANX_ASSERT_OK(DecodeAborted(EncodePayload(absl::AbortedError("deleted")), why));
-  EXPECT_THAT(why, StatusIs(absl::StatusCode::kAborted, "deleted"));
-  PHALANX_ASSERT_OK(DecodeAborted(EncodePayload(absl::NotFoundError(std::string(5000, 'x'))), why));
-  EXPECT_THAT(why, StatusIs(absl::StatusCode::kNotFound, std::string(kMaxAbortTextBytes, 'x')));
+  absl::Status reason;
+  PHALANX_ASSERT_OK(DecodeAborted(EncodePayload(absl::AbortedError("deleted")), reason));
+  EXPECT_THAT(reason, StatusIs(absl::StatusCode::kAborted, "deleted"));
+  PHALANX_ASSERT_OK(
+      DecodeAborted(EncodePayload(absl::NotFoundError(std::string(5000, 'x'))), reason));
+  EXPECT_THAT(reason, StatusIs(absl::StatusCode::kNotFound, std::string(kMaxAbortTextBytes, 'x')));
 }
 
 TEST(Frame, AnUnknownReasonBecomesUnknown) {
-  absl::Status why;
-  PHALANX_ASSERT_OK(DecodeAborted(EncodePayload(absl::OkStatus()), why));
-  EXPECT_THAT(why, StatusIs(absl::StatusCode::kUnknown));
+  absl::Status reason;
+  PHALANX_ASSERT_OK(DecodeAborted(EncodePayload(absl::OkStatus()), reason));
+  EXPECT_THAT(reason, StatusIs(absl::StatusCode::kUnknown));
 }
 
 TEST(Frame, RandomBytesAreNeverAPayload) {
   const uint64_t seed = ::phalanx::testing::TestSeed(11);
   PHALANX_TRACE_SEED(seed);
   Random random(seed);
-  absl::Status why;
+  absl::Status reason;
   for (int i = 0; i < 20000; ++i) {
     std::string bytes(random.Below(200), '\0');
     for (char& c : bytes) c = static_cast<char>(random.Next());
@@ -208,8 +209,8 @@ TEST(Frame, RandomBytesAreNeverAPayload) {
     if (accept.ok()) {
       EXPECT_LE(accept->object_bytes, kMaxObjectBytes);
     }
-    if (DecodeAborted(bytes, why).ok()) {
-      EXPECT_FALSE(why.ok());
+    if (DecodeAborted(bytes, reason).ok()) {
+      EXPECT_FALSE(reason.ok());
     }
     EXPECT_THAT(DecodeFrameHeader(bytes), StatusIs(absl::StatusCode::kInvalidArgument));
   }

@@ -25,6 +25,7 @@ class Gather {
  private:
   size_t skip_;
   size_t count_ = 0;
+  // A header and a payload for each frame.
   std::array<iovec, 2 * FrameWriter::kMaxQueuedFrames> parts_;
 };
 
@@ -35,7 +36,7 @@ void FrameWriter::Control(FrameType type, uint32_t pull, absl::string_view paylo
 }
 
 void FrameWriter::Segment(const FrameHeader& header, absl::Span<const char> payload) {
-  PHALANX_CHECK(payload.size() == header.payload_bytes, "a segment is as long as it says");
+  PHALANX_CHECK(payload.size() == header.payload_bytes, "a segment has the length in its header");
   Push(header, std::string(), payload);
 }
 
@@ -63,6 +64,7 @@ absl::StatusOr<size_t> FrameWriter::WriteOnce(ByteStream& stream) {
 
 void FrameWriter::Wrote(size_t bytes) {
   written_ += bytes;
+  // The bytes of one write can end several frames and begin another, which stays the first.
   while (!frames_.empty() && written_ >= frames_.front().size()) {
     written_ -= frames_.front().size();
     frames_.pop_front();

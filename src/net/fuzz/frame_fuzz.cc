@@ -52,9 +52,9 @@ class Sink : public FrameSink {
     if (accept.ok()) PHALANX_CHECK(EncodePayload(*accept) == payload, "one form");
     const absl::StatusOr<StarvedPayload> starved = DecodeStarved(payload);
     if (starved.ok()) PHALANX_CHECK(EncodePayload(*starved) == payload, "one form");
-    absl::Status why;
-    const bool aborted = DecodeAborted(payload, why).ok();
-    if (aborted) PHALANX_CHECK(!why.ok(), "a reason is an error");
+    absl::Status reason;
+    const bool aborted = DecodeAborted(payload, reason).ok();
+    if (aborted) PHALANX_CHECK(!reason.ok(), "a reason is an error");
     return absl::StrCat(open.ok(), accept.ok(), starved.ok(), aborted);
   }
 
@@ -120,6 +120,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
   const std::string stream = data[0] % 2 == 0 ? std::string(input) : WithRightChecks(input);
   const std::string whole = FeedWhole(stream);
-  PHALANX_CHECK(whole == FeedInPieces(stream, data[0]), "pieces tell the same as the whole");
+  PHALANX_CHECK(whole == FeedInPieces(stream, data[0]), "the pieces give the same frames");
   return 0;
 }

@@ -21,7 +21,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
-#include "src/net/pull/pull_sender.h"
+#include "src/net/push/pull_sender.h"
 
 namespace phalanx::net {
 namespace {
@@ -133,20 +133,20 @@ class FuzzStream final : public ByteStream {
 
 class CountingHost final : public PullSender::Host {
  public:
-  void Asked(PullSender&, uint32_t pull, ServeRequest request) override {
-    PHALANX_CHECK(!asked.has_value() && granted == returned, "one request at a time");
+  void PullRequested(PullSender&, uint32_t pull, ServeRequest request) override {
+    PHALANX_CHECK(!requested.has_value() && granted == returned, "one request at a time");
     PHALANX_CHECK(request.slices != 0 && request.patience > absl::ZeroDuration(), "a request");
-    asked.emplace(pull, request.generation);
+    requested.emplace(pull, request.generation);
   }
   void GrantReturned(PullSender&, uint32_t, ServeGrant grant) override {
     PHALANX_CHECK(grant.from != nullptr && ++returned <= granted, "a grant comes back once");
   }
-  void WentIdle(PullSender&) override { asked.reset(); }
+  void WentIdle(PullSender&) override { requested.reset(); }
   void SenderClosed(PullSender&) override {
     PHALANX_CHECK(!std::exchange(closed, true), "closed once");
   }
 
-  std::optional<std::pair<uint32_t, Generation>> asked;
+  std::optional<std::pair<uint32_t, Generation>> requested;
   int granted = 0;
   int returned = 0;
   bool closed = false;
@@ -188,10 +188,10 @@ class Listener final : public FrameSink {
     if (answer) {
       cursors_.clear();
       const auto accept = DecodeAccept(payload);
-      PHALANX_CHECK(accept.ok() && accept->generation == kGeneration, "what was asked for");
+      PHALANX_CHECK(accept.ok() && accept->generation == kGeneration, "the requested generation");
     } else if (header.type == FrameType::kAborted) {
-      absl::Status why;
-      PHALANX_CHECK(DecodeAborted(payload, why).ok(), "a reason");
+      absl::Status reason;
+      PHALANX_CHECK(DecodeAborted(payload, reason).ok(), "a reason");
     } else {
       PHALANX_CHECK(DecodeStarved(payload).ok(), "a time");
     }
@@ -306,7 +306,7 @@ class Conversation {
         std::exchange(wire_.readable, nullptr)();
       } else if (wire_.writable != nullptr) {
         std::exchange(wire_.writable, nullptr)();
-      } else if (host_.asked.has_value()) {
+      } else if (host_.requested.has_value()) {
         Answer();
         more = true;
       }
@@ -314,7 +314,7 @@ class Conversation {
   }
 
   void Answer() {
-    const auto [pull, generation] = *std::exchange(host_.asked, std::nullopt);
+    const auto [pull, generation] = *std::exchange(host_.requested, std::nullopt);
     if (generation != kGeneration) return sender_->Grant(pull, absl::NotFoundError("another"));
     ++host_.granted;
     sender_->Grant(pull, ServeGrant{buffer_, nullptr});

@@ -18,6 +18,7 @@
 #include "src/common/threads/thread.h"
 #include "src/common/time/clock.h"
 #include "src/common/time/timer_queue.h"
+#include "src/net/loop/task_inbox.h"
 
 namespace phalanx::net {
 namespace {
@@ -78,11 +79,101 @@ class AsioFdWatcher final : public FdWatcher {
   const std::shared_ptr<Watch> watch_;
 };
 
+// Interrupts the sleep of the loop from any thread. Asio holds at most one wake-up at a time (see
+// TaskInbox), so the memory of that one is part of the waker and a wake-up allocates nothing.
+class Waker {
+ public:
+  Waker(asio::io_context& context, TaskInbox& inbox) : context_(context), inbox_(inbox) {}
+
+  // REQUIRES: the inbox requires this wake-up.
+  void Wake() { asio::post(context_, WakeUp{this}); }
+
+ private:
+  template <typename T>
+  struct Allocator {
+    using value_type = T;
+    explicit Allocator(Waker* waker) : waker(waker) {}
+    template <typename U>
+    Allocator(const Allocator<U>& other) : waker(other.waker) {}
+    T* allocate(size_t n) {
+      static_assert(alignof(T) <= alignof(std::max_align_t));
+      PHALANX_CHECK(n * sizeof(T) <= sizeof(waker->memory_), "a wake-up fits its memory");
+      return reinterpret_cast<T*>(waker->memory_);
+    }
+    void deallocate(T*, size_t) {}
+    friend bool operator==(const Allocator&, const Allocator&) = default;
+    Waker* waker;
+  };
+
+  struct WakeUp {
+    using allocator_type = Allocator<void>;
+    allocator_type get_allocator() const { return allocator_type(waker); }
+    void operator()() const { waker->inbox_.TakeWakeUp(); }
+    Waker* waker;
+  };
+
+  asio::io_context& context_;
+  TaskInbox& inbox_;
+  alignas(std::max_align_t) std::byte memory_[256];
+};
+
+// The timer that ends a sleep. Loop thread only.
+class Alarm {
+ public:
+  explicit Alarm(asio::io_context& context) : timer_(context) {}
+
+  // Wakes the loop at `when` or earlier. Keeps an alarm that is set for an earlier time, so that a
+  // timer that is postponed again and again costs no system call.
+  void SetBy(Instant when) {
+    if (at_ <= when) return;
+    at_ = when;
+    timer_.expires_at(
+        std::chrono::steady_clock::time_point(std::chrono::nanoseconds(when.nanos())));
+    // Setting the alarm again cancels the wait before, whose error must not reset the new time.
+    timer_.async_wait([this](const asio::error_code& error) {
+      if (!error) at_ = Instant::Infinite();
+    });
+  }
+
+ private:
+  asio::steady_timer timer_;
+  Instant at_ = Instant::Infinite();
+};
+
+// Written by the loop (wakes: by any thread), read by any thread. Relaxed: the numbers order
+// nothing.
+class LoopCounters {
+ public:
+  void CountTurn(Instant begin, Instant end) {
+    // Only the loop writes these two, so a load and a store suffice.
+    turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    const int64_t nanos = end.nanos() - begin.nanos();
+    if (nanos > longest_turn_nanos_.load(std::memory_order_relaxed)) {
+      longest_turn_nanos_.store(nanos, std::memory_order_relaxed);
+    }
+  }
+  void CountWake() { wakes_.fetch_add(1, std::memory_order_relaxed); }
+
+  EventLoop::Stats stats() const {
+    EventLoop::Stats stats;
+    stats.turns = turns_.load(std::memory_order_relaxed);
+    stats.wakes = wakes_.load(std::memory_order_relaxed);
+    stats.longest_turn = absl::Nanoseconds(longest_turn_nanos_.load(std::memory_order_relaxed));
+    return stats;
+  }
+
+ private:
+  std::atomic<uint64_t> turns_{0};
+  std::atomic<int64_t> longest_turn_nanos_{0};
+  std::atomic<uint64_t> wakes_{0};
+};
+
 }  // namespace
 
 class EventLoop::Impl {
  public:
-  Impl() : context_(1), work_(context_.get_executor()), alarm_(context_) {}
+  Impl()
+      : context_(1), work_(context_.get_executor()), alarm_(context_), waker_(context_, inbox_) {}
 
   ~Impl() {
     Stop();
@@ -91,7 +182,7 @@ class EventLoop::Impl {
   }
 
   absl::Status Start(absl::string_view name) {
-    MutexLock lock(mu_);
+    MutexLock lock(thread_mu_);
     PHALANX_ASSIGN_OR_RETURN(thread_, StartThread(name, [this] { Run(); }));
     return absl::OkStatus();
   }
@@ -104,30 +195,18 @@ class EventLoop::Impl {
   }
 
   void Stop() {
-    if (InLoop()) return AskToStop();
+    // A task of the loop cannot wait for its own thread.
+    if (InLoop()) return RequestStop();
     // A second caller waits here for the first, which waits for the thread. So Stop returns to both
     // only after the thread has ended.
-    MutexLock stop_lock(stop_mu_);
-    AskToStop();
-    std::thread ended;
-    {
-      MutexLock lock(mu_);
-      ended = std::move(thread_);
-    }
-    if (ended.joinable()) ended.join();
+    MutexLock lock(thread_mu_);
+    RequestStop();
+    if (thread_.joinable()) thread_.join();
   }
 
+  // A task posted after the end of the loop is destroyed here, without the lock of the inbox.
   void Post(Task task) {
-    bool wake = false;
-    {
-      MutexLock lock(mu_);
-      if (!stopped_) {
-        incoming_.push_back(std::move(task));
-        wake = NeedsWake();
-      }
-    }
-    // A task posted after Stop is destroyed here, without the lock: its destructor can call Post.
-    if (wake) Wake();
+    if (inbox_.Post(std::move(task))) Wake();
   }
 
   Instant Now() const { return InLoop() ? now_ : MonotonicNow(); }
@@ -146,95 +225,31 @@ class EventLoop::Impl {
     return std::make_unique<AsioFdWatcher>(std::move(watch));
   }
 
-  Stats stats() const {
-    Stats stats;
-    stats.turns = turns_.load(std::memory_order_relaxed);
-    stats.wakes = wakes_.load(std::memory_order_relaxed);
-    stats.longest_turn = absl::Nanoseconds(longest_turn_nanos_.load(std::memory_order_relaxed));
-    return stats;
-  }
+  Stats stats() const { return counters_.stats(); }
 
  private:
-  // Memory for the single wake-up that Asio can hold at a time (see `wake_posted_`), so that Post
-  // allocates nothing for it.
-  template <typename T>
-  struct WakeAllocator {
-    using value_type = T;
-    explicit WakeAllocator(Impl* impl) : impl(impl) {}
-    template <typename U>
-    WakeAllocator(const WakeAllocator<U>& other) : impl(other.impl) {}
-    T* allocate(size_t n) {
-      static_assert(alignof(T) <= alignof(std::max_align_t));
-      PHALANX_CHECK(n * sizeof(T) <= sizeof(impl->wake_memory_), "a wake-up fits its memory");
-      return reinterpret_cast<T*>(impl->wake_memory_);
-    }
-    void deallocate(T*, size_t) {}
-    friend bool operator==(const WakeAllocator&, const WakeAllocator&) = default;
-    Impl* impl;
-  };
-
-  struct WakeUp {
-    using allocator_type = WakeAllocator<void>;
-    allocator_type get_allocator() const { return allocator_type(impl); }
-    void operator()() const {
-      MutexLock lock(impl->mu_);
-      impl->wake_posted_ = false;
-    }
-    Impl* impl;
-  };
-
-  void AskToStop() {
-    bool wake;
-    {
-      MutexLock lock(mu_);
-      stopping_ = true;
-      wake = NeedsWake();
-    }
-    if (wake) Wake();
-  }
-
-  bool NeedsWake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    const bool needs = asleep_ && !wake_posted_;
-    asleep_ = false;
-    wake_posted_ |= needs;
-    return needs;
+  void RequestStop() {
+    if (inbox_.RequestStop()) Wake();
   }
 
   void Wake() {
-    wakes_.fetch_add(1, std::memory_order_relaxed);
-    asio::post(context_, WakeUp{this});
+    counters_.CountWake();
+    waker_.Wake();
   }
 
   // Fills batch_ and ready_ and reads the clock. Sleeps until one of them or a timer has work.
   // Returns false after Stop.
   bool GatherWork() {
-    const bool sleep = TakePosted(/*may_sleep=*/timers_.Next() > MonotonicNow());
+    const bool sleep = inbox_.Take(/*may_sleep=*/timers_.Next() > MonotonicNow(), batch_);
     if (sleep) {
-      SetAlarm(timers_.Next());
+      alarm_.SetBy(timers_.Next());
       context_.run_one();
     }
     context_.poll();
     // Only after a sleep: without one, the batch is already taken and must not be swapped again.
-    if (sleep) TakePosted(/*may_sleep=*/false);
+    if (sleep) inbox_.Take(/*may_sleep=*/false, batch_);
     now_ = MonotonicNow();
-    MutexLock lock(mu_);
-    return !stopping_;
-  }
-
-  // Takes the posted tasks. Returns true if there are none and the loop may sleep: from then on
-  // each Post wakes it.
-  bool TakePosted(bool may_sleep) {
-    MutexLock lock(mu_);
-    batch_.swap(incoming_);
-    asleep_ = may_sleep && batch_.empty() && !stopping_;
-    return asleep_;
-  }
-
-  // Takes the tasks posted in this turn, unless the loop stops. Returns true if there are any.
-  bool TakeMore() {
-    MutexLock lock(mu_);
-    if (!stopping_) batch_.swap(incoming_);
-    return !batch_.empty();
+    return !inbox_.stopping();
   }
 
   void RunTurn() {
@@ -258,10 +273,10 @@ class EventLoop::Impl {
     // A request often passes through several tasks, each of which posts the next. Running them here
     // saves them a system call per step.
     for (int round = 1; round < kRoundsPerTurn; ++round) {
-      if (MonotonicNow() - now_ > kRoundsTime || !TakeMore()) break;
+      if (MonotonicNow() - now_ > kRoundsTime || !inbox_.TakeMore(batch_)) break;
       RunBatch();
     }
-    CountTurn();
+    counters_.CountTurn(now_, MonotonicNow());
   }
 
   void RunBatch() {
@@ -274,26 +289,6 @@ class EventLoop::Impl {
     batch_.clear();
   }
 
-  void CountTurn() {
-    turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    const int64_t nanos = MonotonicNow().nanos() - now_.nanos();
-    if (nanos > longest_turn_nanos_.load(std::memory_order_relaxed)) {
-      longest_turn_nanos_.store(nanos, std::memory_order_relaxed);
-    }
-  }
-
-  // Wakes the loop at `when` or earlier. Keeps an alarm that is set for an earlier time, so that a
-  // timer that is postponed again and again costs no system call.
-  void SetAlarm(Instant when) {
-    if (alarm_at_ <= when) return;
-    alarm_at_ = when;
-    alarm_.expires_at(
-        std::chrono::steady_clock::time_point(std::chrono::nanoseconds(when.nanos())));
-    alarm_.async_wait([this](const asio::error_code& error) {
-      if (!error) alarm_at_ = Instant::Infinite();
-    });
-  }
-
   // Destroys tasks that will not run. Their destructors can post tasks and add timers, which are
   // destroyed, too.
   void DropEverything() {
@@ -302,17 +297,9 @@ class EventLoop::Impl {
       const std::vector<Task> timers = timers_.Clear();
       const ReadyList ready = std::exchange(ready_, {});
       const std::vector<Task> batch = std::exchange(batch_, {});
-      const std::vector<Task> incoming = TakeIncoming();
+      const std::vector<Task> incoming = inbox_.Drain();
       dropped = !timers.empty() || !ready.empty() || !batch.empty() || !incoming.empty();
     }
-  }
-
-  // Takes the posted tasks. If there are none, the loop is stopped: Post destroys later tasks in
-  // its caller.
-  std::vector<Task> TakeIncoming() {
-    MutexLock lock(mu_);
-    stopped_ = incoming_.empty();
-    return std::exchange(incoming_, {});
   }
 
   static thread_local const Impl* current_;
@@ -320,8 +307,12 @@ class EventLoop::Impl {
   // Asio; its handlers run on the loop's thread only.
   asio::io_context context_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
-  asio::steady_timer alarm_;
-  Instant alarm_at_ = Instant::Infinite();
+  Alarm alarm_;
+
+  // Any thread; they synchronize themselves.
+  TaskInbox inbox_;
+  Waker waker_;
+  LoopCounters counters_;
 
   // Loop thread only.
   Instant now_ = MonotonicNow();
@@ -331,24 +322,9 @@ class EventLoop::Impl {
   ReadyList ready_running_;
   std::vector<Task> batch_;
 
-  // Written by the loop, read by anyone.
-  std::atomic<uint64_t> turns_{0};
-  std::atomic<int64_t> longest_turn_nanos_{0};
-  std::atomic<uint64_t> wakes_{0};
-
-  // Held, before mu_, by a thread that stops the loop, until the thread of the loop has ended.
-  Mutex stop_mu_;
-  Mutex mu_;
-  std::vector<Task> incoming_ ABSL_GUARDED_BY(mu_);
-  // The loop is blocked in the kernel or is about to block, and no Post has woken it yet.
-  bool asleep_ ABSL_GUARDED_BY(mu_) = false;
-  // Asio holds a WakeUp, which occupies wake_memory_.
-  bool wake_posted_ ABSL_GUARDED_BY(mu_) = false;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  // The loop no longer runs or destroys tasks.
-  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_ ABSL_GUARDED_BY(mu_);
-  alignas(std::max_align_t) std::byte wake_memory_[256];
+  // Held by a thread that stops the loop until the thread of the loop has ended.
+  Mutex thread_mu_;
+  std::thread thread_ ABSL_GUARDED_BY(thread_mu_);
 };
 
 thread_local const EventLoop::Impl* EventLoop::Impl::current_ = nullptr;

@@ -133,7 +133,7 @@ TEST(EventLoopTest, AnEarlierTimerOvertakesTheOneTheLoopSleepsFor) {
   fired.get_future().wait();
 }
 
-TEST(EventLoopTest, StopMayBeCalledByATaskAndTwice) {
+TEST(EventLoopTest, StopCanBeCalledByATaskAndTwice) {
   EventLoop loop;
   PHALANX_EXPECT_OK(loop.Start("stop"));
   std::promise<void> stopped;

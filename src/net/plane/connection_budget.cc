@@ -15,7 +15,7 @@ ConnectionTicket ConnectionBudget::Dial(Executor& loop) {
     if (!Full()) ticket = Add(loop, kInUse, nullptr);
   }
   // Without the lock, which so never nests with the lock of an executor.
-  Tell(dropped);
+  PostDrop(dropped);
   return ticket;
 }
 
@@ -29,7 +29,7 @@ ConnectionTicket ConnectionBudget::Accept(Executor& loop, Task drop) {
     }
     ticket = Add(loop, kUnproven, std::move(drop));
   }
-  Tell(dropped);
+  PostDrop(dropped);
   return ticket;
 }
 
@@ -68,7 +68,7 @@ std::shared_ptr<ConnectionBudget::Entry> ConnectionBudget::DropOldest(State amon
   return *oldest;
 }
 
-void ConnectionBudget::Tell(const std::shared_ptr<Entry>& dropped) {
+void ConnectionBudget::PostDrop(const std::shared_ptr<Entry>& dropped) {
   if (dropped == nullptr) return;
   // The ticket is destroyed on its loop, together with `drop`. If the entry still exists when this
   // task runs, `drop` may run.
@@ -91,11 +91,11 @@ bool ConnectionBudget::Prove(Place place) {
     proved = !Full();
     if (proved) Move(place, kInUse);
   }
-  Tell(dropped);
+  PostDrop(dropped);
   return proved;
 }
 
-void ConnectionBudget::Rest(Place place) {
+void ConnectionBudget::MarkIdle(Place place) {
   MutexLock lock(mu_);
   // A dropped entry stays dropped: its loop is about to close the connection.
   if ((*place)->state != kDropped) Move(place, kIdle);
@@ -109,7 +109,7 @@ bool ConnectionBudget::Claim(Place place) {
 }
 
 void ConnectionBudget::Remove(Place place) {
-  // A task posted by Tell can keep the entry alive for a moment longer.
+  // A task posted by PostDrop can keep the entry alive for a moment longer.
   (*place)->drop = nullptr;
   // Destroyed after the lock is released.
   Entries removed;
@@ -117,9 +117,9 @@ void ConnectionBudget::Remove(Place place) {
   removed.splice(removed.end(), entries_[(*place)->state], place);
 }
 
-void ConnectionTicket::Rest(Task drop) {
+void ConnectionTicket::MarkIdle(Task drop) {
   (*place_)->drop = std::move(drop);
-  budget_->Rest(place_);
+  budget_->MarkIdle(place_);
 }
 
 bool ConnectionTicket::Claim() { return budget_->Claim(place_); }

@@ -1,10 +1,10 @@
 // ConnectionBudget: counts the connections of a node with its peers, over all of its I/O loops, and
 // selects the connection to close when there are too many.
 //
-//   dialed ───────────────────────► in use ◄──Claim── idle
-//   accepted ──► unproven ──Prove──►   └─────Rest─────►  │
-//                   │ too many unproven: the oldest      │ too many in all: the one idle longest
-//                   └──────────────► dropped ◄───────────┘
+//   dialed ───────────────────────► in use ◄──Claim─── idle
+//   accepted ──► unproven ──Prove──►   └────MarkIdle────► │
+//                   │ too many unproven: the oldest       │ too many in all: the one idle longest
+//                   └───────────────► dropped ◄───────────┘
 //
 // Unproven connections (the peer has not proved that it knows the secret) have their own limit, so
 // that unknown peers cannot exhaust the limit of proven ones. A dropped connection no longer
@@ -67,13 +67,13 @@ class ConnectionBudget : public std::enable_shared_from_this<ConnectionBudget> {
   ConnectionTicket Add(Executor& loop, State state, Task drop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Move(Place place, State to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Full() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the dropped entry, which the caller passes to Tell, or null if there is none.
+  // Returns the dropped entry, which the caller passes to PostDrop, or null if there is none.
   std::shared_ptr<Entry> DropOldest(State among) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Called without the lock.
-  static void Tell(const std::shared_ptr<Entry>& dropped);
+  static void PostDrop(const std::shared_ptr<Entry>& dropped);
 
   bool Prove(Place place);
-  void Rest(Place place);
+  void MarkIdle(Place place);
   bool Claim(Place place);
   void Remove(Place place);
 
@@ -106,7 +106,7 @@ class ConnectionTicket {
   // false if the budget is full or the ticket was dropped; the caller then closes the connection.
   bool Prove() { return budget_->Prove(place_); }
   // The connection is idle from now on and can be dropped; `drop` as in Accept.
-  void Rest(Task drop);
+  void MarkIdle(Task drop);
   // The connection is in use again. Returns false if it was dropped meanwhile; the caller must not
   // use it then.
   bool Claim();

@@ -24,6 +24,7 @@ std::optional<ConnectionPool::Connection> ConnectionPool::Take(const Peer& peer)
 }
 
 void ConnectionPool::Put(const Peer& peer, Connection connection) {
+  // The connection closes with this call.
   if (max_idle_per_peer_ == 0) return;
   const auto of_peer = idle_.try_emplace(peer).first;
   std::list<Idle>& idle = of_peer->second;
@@ -33,8 +34,9 @@ void ConnectionPool::Put(const Peer& peer, Connection connection) {
     place->timer = 0;
     drop();
   });
+  // An idle peer has nothing to send: readable means end of file, or a violation of the protocol.
   place->connection.stream->OnReadable(drop);
-  place->connection.ticket.Rest(drop);
+  place->connection.ticket.MarkIdle(drop);
   // The connection used last is the least likely to be closed by the peer, so the oldest goes.
   if (idle.size() > max_idle_per_peer_) Remove(of_peer, idle.begin());
 }

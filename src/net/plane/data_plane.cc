@@ -13,7 +13,7 @@
 #include "src/net/plane/puller.h"
 #include "src/net/plane/pusher.h"
 #include "src/net/pull/data_plane_counters.h"
-#include "src/net/pull/egress_limiter.h"
+#include "src/net/push/egress_limiter.h"
 
 namespace phalanx::net {
 namespace {
@@ -39,7 +39,7 @@ class ControlSide {
  public:
   virtual ~ControlSide() = default;
   virtual void OnPullEnded(size_t loop, uint64_t handle, const PullOutcome& outcome) = 0;
-  virtual void OnAsked(size_t loop, Pusher::PushId push, const ServeRequest& request) = 0;
+  virtual void OnPushRequested(size_t loop, Pusher::PushId push, const ServeRequest& request) = 0;
   virtual void OnPushEnded(size_t loop, Pusher::PushId push) = 0;
 };
 
@@ -59,7 +59,7 @@ class IoLoop final : public Pusher::Listener {
   void Shutdown();
 
  private:
-  void Asked(Pusher::PushId push, ServeRequest request) override;
+  void PushRequested(Pusher::PushId push, ServeRequest request) override;
   void PushEnded(Pusher::PushId push, ServeGrant grant) override;
   void PullEnded(uint64_t handle, PullOutcome outcome);
 
@@ -92,7 +92,7 @@ Pusher::Options PusherOptions(const DataPlaneOptions& options) {
   result.handshake = options.handshake;
   result.sender = {options.self, options.segment_bytes, options.checksums, options.idle_timeout};
   result.handshake_timeout = options.handshake_timeout;
-  result.turned_away = options.turned_away;
+  result.on_rejected_peer = options.on_rejected_peer;
   return result;
 }
 
@@ -131,9 +131,9 @@ void IoLoop::PullEnded(uint64_t handle, PullOutcome outcome) {
   });
 }
 
-void IoLoop::Asked(Pusher::PushId push, ServeRequest request) {
+void IoLoop::PushRequested(Pusher::PushId push, ServeRequest request) {
   control_.Post([side = control_side_, loop = index_, push, request = std::move(request)] {
-    if (const auto control = side.lock()) control->OnAsked(loop, push, request);
+    if (const auto control = side.lock()) control->OnPushRequested(loop, push, request);
   });
 }
 
@@ -160,7 +160,8 @@ class Control final : public ControlSide, public std::enable_shared_from_this<Co
   uint64_t StartPull(PullSpec spec, DataPlane::PullDone done);
   void CancelPull(uint64_t handle);
   Executor* LoopOf(uint64_t handle) const;
-  void AbortPushes(const ObjectId& object, const Generation& generation, const absl::Status& why);
+  void AbortPushes(const ObjectId& object, const Generation& generation,
+                   const absl::Status& reason);
   DataPlaneStats stats() const;
 
  private:
@@ -176,7 +177,7 @@ class Control final : public ControlSide, public std::enable_shared_from_this<Co
   using PushKey = std::pair<size_t, Pusher::PushId>;
 
   void OnPullEnded(size_t loop, uint64_t handle, const PullOutcome& outcome) override;
-  void OnAsked(size_t loop, Pusher::PushId push, const ServeRequest& request) override;
+  void OnPushRequested(size_t loop, Pusher::PushId push, const ServeRequest& request) override;
   void OnPushEnded(size_t loop, Pusher::PushId push) override;
   void Answer(size_t loop, Pusher::PushId push, const ServeRequest& request,
               absl::StatusOr<ServeGrant> answer);
@@ -212,6 +213,7 @@ void Control::Start(Network& network, const std::vector<Executor*>& io) {
 }
 
 void Control::Shutdown() {
+  // First, so that no connection is accepted for a loop that has shut down.
   listener_.reset();
   for (std::shared_ptr<IoLoop>& loop : loops_) {
     // The task keeps the IoLoop alive until its own loop has shut it down.
@@ -266,6 +268,7 @@ size_t Control::LoopFor(const NodeKey& peer) const {
 void Control::CancelPull(uint64_t handle) {
   const auto pull = pulls_.find(handle);
   if (pull == pulls_.end()) return;
+  // Only its own loop can end the pull, so `done` is still called, from OnPullEnded.
   const std::shared_ptr<IoLoop>& loop = loops_[pull->second.loop];
   loop->executor().Post([loop, handle] {
     if (loop->puller() != nullptr) loop->puller()->Cancel(handle);
@@ -308,7 +311,7 @@ class Control::PendingPush {
   ServeRequest request_;
 };
 
-void Control::OnAsked(size_t loop, Pusher::PushId push, const ServeRequest& request) {
+void Control::OnPushRequested(size_t loop, Pusher::PushId push, const ServeRequest& request) {
   // After Shutdown there is no loop to send the answer to.
   if (loops_.empty()) return;
   // Requests that wait for an answer count, too: otherwise many requests could pass the limit
@@ -340,13 +343,13 @@ void Control::Answer(size_t loop, Pusher::PushId push, const ServeRequest& reque
 void Control::OnPushEnded(size_t loop, Pusher::PushId push) { pushes_.erase({loop, push}); }
 
 void Control::AbortPushes(const ObjectId& object, const Generation& generation,
-                          const absl::Status& why) {
+                          const absl::Status& reason) {
   for (const auto& [key, push] : pushes_) {
     if (push.object != object || push.generation != generation) continue;
     const std::shared_ptr<IoLoop>& loop = loops_[key.first];
     // The text is copied, since a status must not be shared between threads (see
     // TransferBuffer::Close).
-    loop->executor().Post([loop, id = key.second, text = std::string(why.message())] {
+    loop->executor().Post([loop, id = key.second, text = std::string(reason.message())] {
       if (loop->pusher() != nullptr) loop->pusher()->Abort(id, text);
     });
   }
@@ -414,8 +417,8 @@ class DataPlaneImpl final : public DataPlane {
   void CancelPull(PullHandle handle) override { control_->CancelPull(handle); }
   Executor* LoopOf(PullHandle handle) const override { return control_->LoopOf(handle); }
   void AbortPushes(const ObjectId& object, const Generation& generation,
-                   absl::Status why) override {
-    control_->AbortPushes(object, generation, why);
+                   absl::Status reason) override {
+    control_->AbortPushes(object, generation, reason);
   }
   DataPlaneStats stats() const override { return control_->stats(); }
 

@@ -71,7 +71,7 @@ struct DataPlaneOptions {
   int max_idle_connections_per_peer = 64;
   // Called for every accepted connection that ended before its proof, on its I/O loop. Can be
   // empty.
-  std::function<void(absl::string_view peer, const absl::Status& why)> turned_away;
+  std::function<void(absl::string_view peer, const absl::Status& reason)> on_rejected_peer;
 };
 
 struct DataPlaneStats {
@@ -126,9 +126,9 @@ class DataPlane {
   // Returns the I/O loop of the pull, for code that processes its bytes as they arrive: on that
   // loop it need not wake another thread. Returns null if the pull has ended.
   virtual Executor* LoopOf(PullHandle handle) const = 0;
-  // Ends the pushes of a generation that died on this node with Aborted and `why`.
+  // Ends the pushes of a generation that died on this node with Aborted and `reason`.
   virtual void AbortPushes(const ObjectId& object, const Generation& generation,
-                           absl::Status why) = 0;
+                           absl::Status reason) = 0;
 
   virtual DataPlaneStats stats() const = 0;
 };

@@ -436,7 +436,7 @@ class UnknownPeer {
                         });
     world_.RunFor(absl::Milliseconds(1));
   }
-  void Say(std::string bytes) {
+  void Send(std::string bytes) {
     const iovec part = {bytes.data(), bytes.size()};
     (void)stream_->Write(absl::MakeConstSpan(&part, 1));
     world_.RunFor(absl::Milliseconds(1));
@@ -472,7 +472,7 @@ TEST_F(DataPlaneFaultTest, AnUnknownPeerThatSendsGarbageIsDisconnectedAtOnce) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   UnknownPeer peer(world_, b, a.address());
-  peer.Say("GET / HTTP/1.1\r\n\r\n");
+  peer.Send("GET / HTTP/1.1\r\n\r\n");
   EXPECT_EQ(a.plane().stats().connections, 0);
   EXPECT_EQ(a.plane().stats().handshakes_refused, 1u);
 }

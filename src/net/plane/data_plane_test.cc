@@ -134,7 +134,7 @@ TEST_F(DataPlaneTest, WorksWithSeveralIoLoops) {
   }
 }
 
-TEST_F(DataPlaneTest, TheControlLoopMayBeTheIoLoop) {
+TEST_F(DataPlaneTest, TheControlLoopCanBeTheIoLoop) {
   SimPlane& a = world_.Add("a", {}, 0);
   SimPlane& b = world_.Add("b", {}, 0);
   a.shelf.Put(Id(1), Gen(), WholeBuffer(kMiB));
@@ -375,22 +375,22 @@ TEST_F(DataPlaneTest, OneMorePushThanAllowedIsRefused) {
   PHALANX_EXPECT_OK(fourth.status());
 }
 
-TEST_F(DataPlaneTest, ARequestMayBeAnsweredLater) {
+TEST_F(DataPlaneTest, ARequestCanBeAnsweredLater) {
   SimPlane& a = world_.Add("a");
   SimPlane& b = world_.Add("b");
   a.shelf.Put(Id(1), Gen(), WholeBuffer(100));
-  std::optional<ServeRequest> asked;
+  std::optional<ServeRequest> requested;
   DataPlane::ServeReply later;
   a.serve = [&](const ServeRequest& request, DataPlane::ServeReply reply) {
-    asked = request;
+    requested = request;
     later = std::move(reply);
   };
   const StartedPull pull = b.Pull(a, Id(1), EmptyBuffer(100));
   world_.RunFor(absl::Milliseconds(400));
-  ASSERT_TRUE(asked.has_value());
-  EXPECT_EQ(asked->receiver, b.self());
+  ASSERT_TRUE(requested.has_value());
+  EXPECT_EQ(requested->receiver, b.self());
   EXPECT_FALSE(pull.done());
-  later(a.shelf.Serve(*asked));
+  later(a.shelf.Serve(*requested));
   ASSERT_TRUE(world_.RunUntilDone(pull, absl::Milliseconds(1)));
   PHALANX_EXPECT_OK(pull.status());
 }
@@ -686,9 +686,9 @@ TEST(DataPlane, ARefusedPeerIsReportedWithTheCause) {
   SimPlanes world;
   std::vector<std::string> reasons;
   DataPlaneOptions here;
-  here.turned_away = [&](absl::string_view peer, const absl::Status& why) {
+  here.on_rejected_peer = [&](absl::string_view peer, const absl::Status& reason) {
     EXPECT_FALSE(peer.empty());
-    reasons.emplace_back(why.message());
+    reasons.emplace_back(reason.message());
   };
   DataPlaneOptions elsewhere;
   elsewhere.handshake.cluster_id = "elsewhere";

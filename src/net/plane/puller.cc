@@ -44,7 +44,7 @@ class Puller::Pull final : public PullReceiver::Observer {
   void Begin();
   // Called for a waiting pull: it may dial now, or gets a connection that another pull has
   // released.
-  void TakeTurn();
+  void DialInTurn();
   void TakeConnection(ConnectionPool::Connection connection);
   void Cancel();
 
@@ -75,7 +75,7 @@ class Puller::Pull final : public PullReceiver::Observer {
   bool waiting_ = false;
   bool dialing_ = false;
   bool pooled_ = false;
-  bool again_ = false;
+  bool retrying_ = false;
 };
 
 void Puller::Pull::Begin() {
@@ -85,13 +85,14 @@ void Puller::Pull::Begin() {
   began_ = owner_.executor_.Now();
   auto idle = owner_.pool_.Take(peer());
   if (idle.has_value()) return TakeConnection(*std::move(idle));
-  const auto way = owner_.ways_.find(peer());
-  if (way == owner_.ways_.end() || way->second.dialing < kDialsAtOnce) return Dial();
+  // Only peers with a dial in progress have an entry, so the end of a dial wakes a waiting pull.
+  const auto dials = owner_.dials_.find(peer());
+  if (dials == owner_.dials_.end() || dials->second.dialing < kDialsAtOnce) return Dial();
   waiting_ = true;
-  way->second.waiting.insert(handle_);
+  dials->second.waiting.insert(handle_);
 }
 
-void Puller::Pull::TakeTurn() {
+void Puller::Pull::DialInTurn() {
   waiting_ = false;
   if (owner_.executor_.Now() < began_ + owner_.options_.connect_timeout) return Dial();
   Fail(Unreachable(spec_, absl::DeadlineExceededError("no connection was made in time")));
@@ -115,7 +116,7 @@ void Puller::Pull::Dial() {
         spec_, absl::ResourceExhaustedError("all connections of this node are in use")));
   }
   dialing_ = true;
-  ++owner_.ways_[peer()].dialing;
+  ++owner_.dials_[peer()].dialing;
   const Instant deadline = began_ + owner_.options_.connect_timeout;
   owner_.network_.Dial(
       owner_.executor_, spec_.address, deadline,
@@ -133,6 +134,7 @@ void Puller::Pull::Dial() {
 void Puller::Pull::Dialed(absl::StatusOr<std::unique_ptr<ByteStream>> stream,
                           ConnectionTicket ticket, Instant deadline) {
   if (!stream.ok()) return Fail(Unreachable(spec_, stream.status()));
+  // The ticket now belongs to the connection, which counts until it closes.
   connection_.ticket = std::move(ticket);
   handshake_ = std::make_unique<StreamHandshake>(
       owner_.executor_, *std::move(stream), owner_.options_.handshake, Handshake::Role::kDialer,
@@ -160,6 +162,7 @@ void Puller::Pull::Authenticated(absl::StatusOr<StreamHandshake::Authenticated> 
     return Fail(
         Unreachable(spec_, absl::UnavailableError("the peer sent bytes before the first request")));
   }
+  // The dial ends before the pull begins, so that other pulls need not wait for the whole pull.
   connection_.stream = std::move(peer->stream);
   EndDial();
   owner_.DialNext(this->peer());
@@ -168,7 +171,7 @@ void Puller::Pull::Authenticated(absl::StatusOr<StreamHandshake::Authenticated> 
 
 bool Puller::Pull::EndDial() {
   if (!std::exchange(dialing_, false)) return false;
-  --owner_.ways_.at(peer()).dialing;
+  --owner_.dials_.at(peer()).dialing;
   return true;
 }
 
@@ -191,7 +194,7 @@ void Puller::Pull::Fail(absl::Status status) {
   // Remove destroys this pull, so everything that follows is copied.
   Puller& owner = owner_;
   const Peer peer = this->peer();
-  if (waiting_) owner.ways_.at(peer).waiting.erase(handle_);
+  if (waiting_) owner.dials_.at(peer).waiting.erase(handle_);
   const bool dialed = EndDial();
   owner.ended_(handle_, std::move(outcome));
   owner.Remove(handle_);
@@ -201,14 +204,14 @@ void Puller::Pull::Fail(absl::Status status) {
 void Puller::Pull::PullEnded(PullOutcome outcome) {
   // The peer can close an idle connection just when a pull takes it. This is no failure of the
   // peer, so the pull retries once with a new connection.
-  again_ = pooled_ && absl::IsUnavailable(outcome.status) && !receiver_->heard();
-  if (again_) return;
+  retrying_ = pooled_ && absl::IsUnavailable(outcome.status) && !receiver_->answered();
+  if (retrying_) return;
   spec_.into.reset();
   owner_.ended_(handle_, std::move(outcome));
 }
 
 void Puller::Pull::StreamReleased(std::unique_ptr<ByteStream> stream) {
-  if (again_) {
+  if (retrying_) {
     receiver_.reset();
     began_ = owner_.executor_.Now();
     return Dial();
@@ -245,22 +248,22 @@ void Puller::Cancel(uint64_t handle) {
 }
 
 void Puller::DialNext(const Peer& peer) {
-  const auto way = ways_.find(peer);
-  std::set<uint64_t>& waiting = way->second.waiting;
-  while (way->second.dialing < kDialsAtOnce && !waiting.empty()) {
+  const auto dials = dials_.find(peer);
+  std::set<uint64_t>& waiting = dials->second.waiting;
+  while (dials->second.dialing < kDialsAtOnce && !waiting.empty()) {
     const uint64_t next = waiting.extract(waiting.begin()).value();
-    pulls_.at(next)->TakeTurn();
+    pulls_.at(next)->DialInTurn();
   }
   // If no dial is in progress, the loop above has emptied `waiting`.
-  if (way->second.dialing == 0) ways_.erase(way);
+  if (dials->second.dialing == 0) dials_.erase(dials);
 }
 
 void Puller::Release(const Peer& peer, ConnectionPool::Connection connection) {
-  const auto way = ways_.find(peer);
-  if (way == ways_.end() || way->second.waiting.empty()) {
+  const auto dials = dials_.find(peer);
+  if (dials == dials_.end() || dials->second.waiting.empty()) {
     return pool_.Put(peer, std::move(connection));
   }
-  const uint64_t next = way->second.waiting.extract(way->second.waiting.begin()).value();
+  const uint64_t next = dials->second.waiting.extract(dials->second.waiting.begin()).value();
   pulls_.at(next)->TakeConnection(std::move(connection));
 }
 

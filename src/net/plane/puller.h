@@ -66,7 +66,7 @@ class Puller {
   class Pull;
   using Peer = ConnectionPool::Peer;
   // For one peer: the number of connections being dialed, and the waiting pulls, the oldest first.
-  struct Way {
+  struct DialState {
     int dialing = 0;
     std::set<uint64_t> waiting;
   };
@@ -90,7 +90,7 @@ class Puller {
   // Includes pulls whose outcome was reported and whose connection is being drained.
   std::map<uint64_t, std::unique_ptr<Pull>> pulls_;
   // Only peers to which connections are being dialed.
-  std::map<Peer, Way> ways_;
+  std::map<Peer, DialState> dials_;
   // Expires with the puller, so that a late Dial does not use it.
   std::shared_ptr<Puller*> self_;
 };

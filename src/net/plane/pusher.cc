@@ -30,8 +30,8 @@ void Pusher::Accept(std::unique_ptr<ByteStream> stream) {
   Connection& connection = connections_[id];
   connection.peer = stream->peer();
   connection.ticket = budget_.Accept(executor_, [this, id] {
-    TurnAway(id, absl::ResourceExhaustedError(
-                     "too many connections that have not finished the handshake"));
+    Reject(id, absl::ResourceExhaustedError(
+                   "too many connections that have not finished the handshake"));
   });
   connection.handshake = std::make_unique<StreamHandshake>(
       executor_, std::move(stream), options_.handshake, Handshake::Role::kAcceptor,
@@ -47,13 +47,14 @@ void Pusher::Authenticated(uint64_t id, absl::StatusOr<StreamHandshake::Authenti
     if (absl::IsPermissionDenied(peer.status()) || absl::IsFailedPrecondition(peer.status())) {
       DataPlaneCounters::Add(counters_.handshakes_refused);
     }
-    return TurnAway(id, peer.status());
+    return Reject(id, peer.status());
   }
   Connection& connection = connections_[id];
   // The limit of proven connections applies only from the proof on.
   if (!connection.ticket.Prove()) {
-    return TurnAway(id, absl::ResourceExhaustedError("all connections of this node are in use"));
+    return Reject(id, absl::ResourceExhaustedError("all connections of this node are in use"));
   }
+  // Allowed within the callback of the handshake, which is its last action.
   connection.handshake.reset();
   connection.sender =
       std::make_unique<PullSender>(id, executor_, std::move(peer->stream), peer->peer,
@@ -61,9 +62,10 @@ void Pusher::Authenticated(uint64_t id, absl::StatusOr<StreamHandshake::Authenti
   connection.sender->Start(peer->rest);
 }
 
-void Pusher::TurnAway(uint64_t id, const absl::Status& why) {
+void Pusher::Reject(uint64_t id, const absl::Status& reason) {
+  // Reported first, since the entry owns the address of the peer.
   const auto found = connections_.find(id);
-  if (options_.turned_away) options_.turned_away(found->second.peer, why);
+  if (options_.on_rejected_peer) options_.on_rejected_peer(found->second.peer, reason);
   connections_.erase(found);
 }
 
@@ -79,16 +81,16 @@ void Pusher::Grant(PushId push, absl::StatusOr<ServeGrant> answer) {
   if (answer.ok()) listener_.PushEnded(push, *std::move(answer));
 }
 
-void Pusher::Abort(PushId push, absl::string_view why) {
+void Pusher::Abort(PushId push, absl::string_view reason) {
   PullSender* const sender = Find(push.connection);
-  if (sender != nullptr) sender->Abort(push.pull, why);
+  if (sender != nullptr) sender->Abort(push.pull, reason);
 }
 
-void Pusher::Asked(PullSender& sender, uint32_t pull, ServeRequest request) {
+void Pusher::PullRequested(PullSender& sender, uint32_t pull, ServeRequest request) {
   // The budget has just dropped this connection, and a posted task closes it. The peer repeats its
   // request over another connection.
   if (!connections_.at(sender.connection()).ticket.Claim()) return;
-  listener_.Asked({sender.connection(), pull}, std::move(request));
+  listener_.PushRequested({sender.connection(), pull}, std::move(request));
 }
 
 void Pusher::GrantReturned(PullSender& sender, uint32_t pull, ServeGrant grant) {
@@ -98,7 +100,7 @@ void Pusher::GrantReturned(PullSender& sender, uint32_t pull, ServeGrant grant) 
 void Pusher::WentIdle(PullSender& sender) {
   const uint64_t id = sender.connection();
   // From here on the budget can drop the connection; the peer dials again if it needs one.
-  connections_.at(id).ticket.Rest([this, id] { connections_.erase(id); });
+  connections_.at(id).ticket.MarkIdle([this, id] { connections_.erase(id); });
 }
 
 void Pusher::SenderClosed(PullSender& sender) { connections_.erase(sender.connection()); }

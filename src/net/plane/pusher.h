@@ -18,9 +18,9 @@
 #include "src/common/time/executor.h"
 #include "src/net/plane/connection_budget.h"
 #include "src/net/pull/data_plane_counters.h"
-#include "src/net/pull/egress_limiter.h"
 #include "src/net/pull/pull.h"
-#include "src/net/pull/pull_sender.h"
+#include "src/net/push/egress_limiter.h"
+#include "src/net/push/pull_sender.h"
 #include "src/net/stream/byte_stream.h"
 #include "src/net/stream/handshake.h"
 #include "src/net/stream/stream_handshake.h"
@@ -33,7 +33,7 @@ class Pusher final : public PullSender::Host {
     HandshakeConfig handshake;
     PullSender::Options sender;
     absl::Duration handshake_timeout;
-    std::function<void(absl::string_view peer, const absl::Status& why)> turned_away;
+    std::function<void(absl::string_view peer, const absl::Status& reason)> on_rejected_peer;
   };
   // One push: pull number `pull` on connection number `connection` of this loop.
   struct PushId {
@@ -46,7 +46,7 @@ class Pusher final : public PullSender::Host {
    public:
     virtual ~Listener() = default;
     // The listener answers with Grant.
-    virtual void Asked(PushId push, ServeRequest request) = 0;
+    virtual void PushRequested(PushId push, ServeRequest request) = 0;
     // Called once for each grant: the push has ended. `grant` must be destroyed on the control
     // loop.
     virtual void PushEnded(PushId push, ServeGrant grant) = 0;
@@ -59,11 +59,11 @@ class Pusher final : public PullSender::Host {
   ~Pusher() override;
 
   // Runs the handshake on a new connection. If there are too many unproven connections, the oldest
-  // is dropped. `turned_away` is called for a connection that ends before its proof.
+  // is dropped. `on_rejected_peer` is called for a connection that ends before its proof.
   void Accept(std::unique_ptr<ByteStream> stream);
   void Grant(PushId push, absl::StatusOr<ServeGrant> answer);
-  // Ends the push with Aborted and the text `why`, if it has not ended.
-  void Abort(PushId push, absl::string_view why);
+  // Ends the push with Aborted and the text `reason`, if it has not ended.
+  void Abort(PushId push, absl::string_view reason);
 
  private:
   // Either `handshake` or `sender` is set.
@@ -75,12 +75,12 @@ class Pusher final : public PullSender::Host {
     std::unique_ptr<PullSender> sender;
   };
 
-  void Asked(PullSender& sender, uint32_t pull, ServeRequest request) override;
+  void PullRequested(PullSender& sender, uint32_t pull, ServeRequest request) override;
   void GrantReturned(PullSender& sender, uint32_t pull, ServeGrant grant) override;
   void WentIdle(PullSender& sender) override;
   void SenderClosed(PullSender& sender) override;
   void Authenticated(uint64_t id, absl::StatusOr<StreamHandshake::Authenticated> peer);
-  void TurnAway(uint64_t id, const absl::Status& why);
+  void Reject(uint64_t id, const absl::Status& reason);
   PullSender* Find(uint64_t id);
 
   // Constant after construction.

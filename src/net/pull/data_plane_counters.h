@@ -12,7 +12,7 @@ namespace phalanx::net {
 
 struct DataPlaneCounters {
   using Counter = std::atomic<uint64_t>;
-  static constexpr size_t kApart = 64;
+  static constexpr size_t kCacheLineBytes = 64;
 
   static void Add(Counter& counter, uint64_t n = 1) {
     counter.fetch_add(n, std::memory_order_relaxed);
@@ -21,9 +21,9 @@ struct DataPlaneCounters {
 
   // On separate cache lines: senders and receivers run on different loops.
   Counter bytes_sent{0};
-  char apart_[kApart] = {};
+  char padding_after_sent_[kCacheLineBytes] = {};
   Counter bytes_received{0};
-  char apart_too_[kApart] = {};
+  char padding_after_received_[kCacheLineBytes] = {};
   Counter bytes_wasted{0};
   Counter handshakes_refused{0};
   Counter frames_refused{0};

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "src/common/check.h"
 #include "src/common/defects.h"
 #include "src/common/status_macros.h"
 
@@ -24,15 +23,15 @@ absl::Status Malformed(absl::string_view what) { return absl::InvalidArgumentErr
 
 // Converts the error that the sender sent; see PullOutcome. Other codes must not look like errors
 // of this node.
-absl::Status FromSender(const absl::Status& word) {
-  switch (word.code()) {
+absl::Status FromSender(const absl::Status& error) {
+  switch (error.code()) {
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kResourceExhausted:
     case absl::StatusCode::kAborted:
     case absl::StatusCode::kUnavailable:
-      return word;
+      return error;
     default:
-      return absl::UnavailableError(word.message());
+      return absl::UnavailableError(error.message());
   }
 }
 
@@ -48,49 +47,40 @@ PullReceiver::PullReceiver(Executor& executor, std::unique_ptr<ByteStream> strea
       observer_(observer),
       stream_(std::move(stream)),
       spec_(std::move(spec)),
-      reader_(*this, scratch) {}
+      reader_(*this, scratch),
+      assembler_(std::move(spec_.into), spec_.slices, options.checksums, counters) {}
 
 PullReceiver::~PullReceiver() {
   if (stall_timer_ != 0) executor_.Cancel(stall_timer_);
 }
 
 void PullReceiver::Start() {
-  asked_at_ = last_heard_ = last_segment_ = executor_.Now();
-  writer_.Control(FrameType::kOpen, pull_, Wants(), options_.checksums ? kWithChecksums : 0);
+  timing_.Begin(executor_.Now());
+  writer_.Control(FrameType::kOpen, pull_, EncodeOpen(), options_.checksums ? kWithChecksums : 0);
   ArmStallTimer();
   Drive();
 }
 
-std::string PullReceiver::Wants() {
+std::string PullReceiver::EncodeOpen() {
   OpenPayload open;
   open.sender = spec_.sender;
   open.object = spec_.object;
   open.generation = spec_.generation;
   open.sign_of_life = options_.stall_timeout / kSignsPerStallTimeout;
-  const SliceLayout& layout = spec_.into->layout();
-  for (int i = 0; i < layout.slices; ++i) {
-    uint64_t& cursor = cursor_[static_cast<size_t>(i)];
-    cursor = spec_.into->watermark(i);
-    // A full slice is not requested: the sender would have nothing to send for it.
-    if ((spec_.slices >> i & 1) == 0 || cursor == layout.Size(i)) continue;
-    if (DefectActive(Defect::kResumeOneByteLate) && cursor > 0) ++cursor;
-    open.wants.push_back({static_cast<uint8_t>(i), cursor});
-    bytes_missing_ += layout.Size(i) - cursor;
-  }
-  PHALANX_CHECK(!open.wants.empty(), "a pull that has everything is not started");
+  open.wants = assembler_.Begin();
   return EncodePayload(open);
 }
 
 void PullReceiver::Cancel() {
-  if (told_) return;
-  Tell(absl::CancelledError("the pull was cancelled"));
+  if (outcome_reported_) return;
+  ReportOutcome(absl::CancelledError("the pull was cancelled"));
   // The connection stays usable: the sender answers CANCEL with its last frame, and the rest is
   // discarded.
   writer_.Control(FrameType::kCancel, pull_, "");
   Drive();
 }
 
-bool PullReceiver::Drive() { return Settle(Exchange()); }
+bool PullReceiver::Drive() { return FinishTurn(Exchange()); }
 
 absl::Status PullReceiver::Exchange() {
   PHALANX_RETURN_IF_ERROR(WritePending());
@@ -109,129 +99,72 @@ absl::Status PullReceiver::WritePending() {
 
 absl::Status PullReceiver::ReadAvailable() {
   size_t budget = kMaxBytesPerTurn;
-  while (!finished_ && budget > 0) {
-    const absl::Span<const iovec> want = reader_.Want();
-    size_t wanted = 0;
-    for (const iovec& part : want) wanted += part.iov_len;
-    PHALANX_ASSIGN_OR_RETURN(const size_t size, stream_->Read(want));
+  while (!sender_result_.has_value() && budget > 0) {
+    const absl::Span<const iovec> buffers = reader_.ReadBuffers();
+    size_t capacity = 0;
+    for (const iovec& part : buffers) capacity += part.iov_len;
+    PHALANX_ASSIGN_OR_RETURN(const size_t size, stream_->Read(buffers));
     if (size == 0) break;
-    heard_ = true;
-    last_heard_ = executor_.Now();
-    PHALANX_RETURN_IF_ERROR(reader_.Took(size));
+    timing_.ByteArrived(executor_.Now());
+    PHALANX_RETURN_IF_ERROR(reader_.Commit(size));
     // A short read has emptied the stream, so another read would return 0.
-    if (size < wanted) break;
+    if (size < capacity) break;
     budget -= std::min(budget, size);
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<absl::Span<char>> PullReceiver::PlaceSegment(const FrameHeader& header) {
-  place_ = {};
   if (header.pull != pull_) return Malformed("a segment of another pull");
-  if (!accepted_ && !told_) return Malformed("a segment before the pull was accepted");
+  if (!accepted_ && !outcome_reported_) return Malformed("a segment before the pull was accepted");
   // After the outcome the buffer no longer belongs to this pull: the reader discards the bytes.
-  if (told_) return place_;
-  PHALANX_RETURN_IF_ERROR(CheckFits(header));
-  // Each Publish would be ignored, so more bytes are of no use.
-  if (spec_.into->closed()) return absl::AbortedError("the object was closed on this node");
-  place_ = spec_.into->slice(header.slice).subspan(header.offset, header.payload_bytes);
-  segment_published_ = header.offset;
-  return place_;
-}
-
-absl::Status PullReceiver::CheckFits(const FrameHeader& header) const {
-  const SliceLayout& layout = spec_.into->layout();
-  if (header.slice >= layout.slices || (spec_.slices >> header.slice & 1) == 0) {
-    return Malformed(
-        absl::StrCat("a segment of slice ", header.slice, ", which was not requested"));
-  }
-  // Bytes must be contiguous: the watermark declares everything below it final.
-  if (header.offset != cursor_[header.slice]) {
-    return Malformed(absl::StrFormat("a segment of slice %d at %d, not at the watermark %d",
-                                     header.slice, header.offset, cursor_[header.slice]));
-  }
-  if (header.payload_bytes > layout.Size(header.slice) - header.offset) {
-    return Malformed(absl::StrCat("a segment beyond the end of slice ", header.slice));
-  }
-  if (options_.checksums && (header.flags & kSegmentChecked) == 0) {
-    return Malformed("a segment without the requested checksum");
-  }
-  return absl::OkStatus();
+  if (outcome_reported_) return absl::Span<char>();
+  return assembler_.Place(header);
 }
 
 absl::Status PullReceiver::SegmentArrived(const FrameHeader& header, size_t arrived) {
-  const bool whole = arrived == header.payload_bytes;
-  const bool checked = (header.flags & kSegmentChecked) != 0;
-  if (!checked || DefectActive(Defect::kWatermarkBeforeCheck)) {
-    Publish(header, header.offset + arrived);
-  }
-  if (!whole) return absl::OkStatus();
-  if (checked) {
-    PHALANX_RETURN_IF_ERROR(CheckSegment(header));
-    Publish(header, header.offset + arrived);
-  }
+  PHALANX_RETURN_IF_ERROR(assembler_.Arrived(header, arrived));
+  if (arrived < header.payload_bytes) return absl::OkStatus();
   const bool after_starved = (header.flags & kSegmentAfterStarved) != 0;
-  const Instant before = std::exchange(last_segment_, executor_.Now());
-  rate_.Segment(last_segment_, arrived, after_starved);
+  const absl::Duration gap = timing_.SegmentArrived(executor_.Now(), arrived, after_starved);
   if (after_starved && spec_.progress != nullptr) {
     // An estimate until the sender reports its own total: the flag says that the sender had no
     // bytes, and the gap between two segments says for how long.
-    const int64_t waited = absl::ToInt64Nanoseconds(last_segment_ - before);
-    spec_.progress->starved_ns.fetch_add(static_cast<uint64_t>(waited), std::memory_order_relaxed);
+    spec_.progress->starved_ns.fetch_add(static_cast<uint64_t>(absl::ToInt64Nanoseconds(gap)),
+                                         std::memory_order_relaxed);
   }
   return absl::OkStatus();
-}
-
-absl::Status PullReceiver::CheckSegment(const FrameHeader& header) const {
-  if (FrameCheck({place_.data(), place_.size()}) == header.payload_check) return absl::OkStatus();
-  DataPlaneCounters::Add(counters_.bytes_wasted, header.payload_bytes);
-  return absl::DataLossError(absl::StrFormat("checksum mismatch in slice %d at [%d, %d)",
-                                             header.slice, header.offset,
-                                             header.offset + header.payload_bytes));
-}
-
-void PullReceiver::Publish(const FrameHeader& header, uint64_t to) {
-  const uint64_t bytes = to - segment_published_;
-  segment_published_ = to;
-  cursor_[header.slice] = to;
-  bytes_missing_ -= bytes;
-  outcome_.bytes_received += bytes;
-  DataPlaneCounters::Add(counters_.bytes_received, bytes);
-  spec_.into->Publish(header.slice, to);
 }
 
 absl::Status PullReceiver::ControlFrame(const FrameHeader& header, absl::string_view payload) {
   if (header.pull != pull_) {
     return Malformed(absl::StrCat(FrameTypeName(header.type), " of another pull"));
   }
-  if (!std::exchange(answered_, true)) {
-    // Zero means that there was no answer, but the clock does not advance within a turn.
-    outcome_.first_byte = std::max(executor_.Now() - asked_at_, absl::Nanoseconds(1));
-  }
+  timing_.AnswerArrived(executor_.Now());
   switch (header.type) {
     case FrameType::kAccept:
-      return Accepted(payload);
+      return OnAccept(payload);
     case FrameType::kStarved:
-      return Starved(payload);
+      return OnStarved(payload);
     case FrameType::kEnded: {
       PHALANX_ASSIGN_OR_RETURN(const StarvedPayload starved, DecodeStarved(payload));
-      outcome_.starved = starved.total;
-      finished_ = true;
+      sender_starved_ = starved.total;
+      sender_result_ = absl::OkStatus();
       return absl::OkStatus();
     }
     case FrameType::kAborted:
-      finished_ = true;
-      return DecodeAborted(payload, last_word_);
+      return DecodeAborted(payload, sender_result_.emplace());
     default:
       return Malformed(absl::StrCat(FrameTypeName(header.type), " from a sender"));
   }
 }
 
-absl::Status PullReceiver::Accepted(absl::string_view payload) {
+absl::Status PullReceiver::OnAccept(absl::string_view payload) {
   if (accepted_) return Malformed("ACCEPT twice");
   PHALANX_ASSIGN_OR_RETURN(const AcceptPayload accept, DecodeAccept(payload));
   accepted_ = true;
-  if (told_) return absl::OkStatus();
+  // The assembler is detached, and what follows is discarded.
+  if (outcome_reported_) return absl::OkStatus();
   // Bytes of another generation must never enter the buffer, even if sizes match.
   if (accept.generation != spec_.generation && !DefectActive(Defect::kNoGenerationCheck)) {
     return absl::AbortedError(absl::StrFormat("the sender has generation %s, not %s",
@@ -239,36 +172,45 @@ absl::Status PullReceiver::Accepted(absl::string_view payload) {
                                               spec_.generation.ToString()));
   }
   const SliceLayout offered = {accept.object_bytes, accept.slices};
-  const SliceLayout& expected = spec_.into->layout();
+  const SliceLayout& expected = assembler_.layout();
   if (offered == expected) return absl::OkStatus();
   return absl::DataLossError(absl::StrFormat(
       "the sender's object has %d bytes in %d slices, ours %d in %d", offered.object_bytes,
       offered.slices, expected.object_bytes, expected.slices));
 }
 
-absl::Status PullReceiver::Starved(absl::string_view payload) {
+absl::Status PullReceiver::OnStarved(absl::string_view payload) {
   if (!accepted_) return Malformed("STARVED before ACCEPT");
   PHALANX_ASSIGN_OR_RETURN(const StarvedPayload starved, DecodeStarved(payload));
-  outcome_.starved = starved.total;
+  sender_starved_ = starved.total;
   // If frames are still queued, the sender has unread bytes of this node and needs no sign of life.
   if (writer_.empty()) writer_.Control(FrameType::kWaiting, pull_, "");
   return absl::OkStatus();
 }
 
-bool PullReceiver::Settle(const absl::Status& status) {
-  // The pull has succeeded once all bytes are in place, even if the connection failed after the
-  // last one.
-  if (!told_ && accepted_ && bytes_missing_ == 0) Tell(CheckPublished());
-  if (!told_ && !status.ok()) Tell(Explain(status));
-  if (!told_ && finished_) {
-    Tell(last_word_.ok()
-             ? Explain(absl::DataLossError("the sender ended the pull before the last byte"))
-             : Explain(FromSender(last_word_)));
+// Reports the outcome if it is known now, and releases the connection if it is not needed anymore.
+// `status`: of the exchange of bytes in this turn. Returns as Drive.
+bool PullReceiver::FinishTurn(const absl::Status& status) {
+  if (!outcome_reported_) {
+    // The order matters: the pull has succeeded once all bytes are in place, even if the connection
+    // failed after the last one.
+    if (accepted_ && assembler_.full()) {
+      ReportOutcome(assembler_.BufferHasAll()
+                        ? absl::OkStatus()
+                        : Annotate(absl::AbortedError("the object was closed on this node")));
+    } else if (!status.ok()) {
+      ReportOutcome(Annotate(status));
+    } else if (sender_result_.has_value()) {
+      ReportOutcome(
+          Annotate(sender_result_->ok()
+                       ? absl::DataLossError("the sender ended the pull before the last byte")
+                       : FromSender(*sender_result_)));
+    }
   }
   // Draining a cancelled pull is cheaper than a new connection, but only up to kMaxDrainBytes.
-  const bool hopeless = !status.ok() || reader_.bytes_discarded() > kMaxDrainBytes;
-  if (finished_ || hopeless) {
-    Release(!hopeless && reader_.between_frames() && writer_.empty());
+  const bool broken = !status.ok() || reader_.bytes_discarded() > kMaxDrainBytes;
+  if (sender_result_.has_value() || broken) {
+    Release(!broken && reader_.between_frames() && writer_.empty());
     return false;
   }
   stream_->OnReadable([this] { Drive(); });
@@ -276,28 +218,21 @@ bool PullReceiver::Settle(const absl::Status& status) {
   return true;
 }
 
-// A buffer that was closed meanwhile has ignored the last Publish calls.
-absl::Status PullReceiver::CheckPublished() const {
-  const SliceLayout& layout = spec_.into->layout();
-  for (int i = 0; i < layout.slices; ++i) {
-    if ((spec_.slices >> i & 1) != 0 && spec_.into->watermark(i) < layout.Size(i)) {
-      return Explain(absl::AbortedError("the object was closed on this node"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-void PullReceiver::Tell(absl::Status status) {
-  told_ = true;
+void PullReceiver::ReportOutcome(absl::Status status) {
+  outcome_reported_ = true;
   // From here on the memory of the object can be freed, so no read may target it.
   reader_.Discard();
-  spec_.into.reset();
-  outcome_.status = std::move(status);
-  outcome_.bytes_per_second = rate_.bytes_per_second();
-  observer_.PullEnded(std::move(outcome_));
+  assembler_.Detach();
+  PullOutcome outcome;
+  outcome.status = std::move(status);
+  outcome.bytes_received = assembler_.bytes_published();
+  outcome.first_byte = timing_.first_answer();
+  outcome.bytes_per_second = timing_.bytes_per_second();
+  outcome.starved = sender_starved_;
+  observer_.PullEnded(std::move(outcome));
 }
 
-absl::Status PullReceiver::Explain(const absl::Status& error) const {
+absl::Status PullReceiver::Annotate(const absl::Status& error) const {
   const std::string text =
       absl::StrFormat("pull of %s from node %s at %s: %s", spec_.object.ShortHex(),
                       spec_.sender.ToString(), stream_->peer(), error.message());
@@ -328,7 +263,7 @@ void PullReceiver::Release(bool reusable) {
 
 void PullReceiver::ArmStallTimer() {
   const Instant now = executor_.Now();
-  const Instant due = last_heard_ + options_.stall_timeout;
+  const Instant due = timing_.last_byte() + options_.stall_timeout;
   stall_timer_ =
       executor_.RunAt(due > now ? due : now + options_.stall_timeout, [this] { OnStallTimer(); });
 }
@@ -338,14 +273,15 @@ void PullReceiver::OnStallTimer() {
   // Reads the bytes that wait in the kernel first: if the loop itself was late, the sender is not
   // to blame.
   if (!Drive()) return;
-  const Instant heard =
-      DefectActive(Defect::kStarvedCountedAsStalled) ? last_segment_ : last_heard_;
-  const absl::Duration silence = executor_.Now() - heard;
+  // A STARVED is a byte, too: a sender that waits for its own sender has not stalled.
+  const Instant last =
+      DefectActive(Defect::kStarvedCountedAsStalled) ? timing_.last_segment() : timing_.last_byte();
+  const absl::Duration silence = executor_.Now() - last;
   if (silence < options_.stall_timeout || DefectActive(Defect::kStallNotDetected)) {
     ArmStallTimer();
     return;
   }
-  Settle(absl::DeadlineExceededError(
+  FinishTurn(absl::DeadlineExceededError(
       absl::StrCat("received nothing for ", absl::FormatDuration(silence))));
 }
 

@@ -1,22 +1,22 @@
 // PullReceiver: the receiving end of one pull over one authenticated connection.
 //
-//          OPEN ──►            ┌────── outcome ──────┐
-//     asked ──ACCEPT──► receiving ──full / ABORTED / CANCEL / error──► released
+//               OPEN ──►                 ┌──── outcome reported ────┐
+//     requested ──ACCEPT──► receiving ──full / ABORTED / CANCEL / error──► released
 //
 // The receiver reports the outcome as soon as it is known, and writes nothing into the buffer after
 // that. It releases the connection when the sender has sent its last frame of the pull, so that the
 // connection can carry another pull. If that frame does not arrive, it closes the connection.
 //
-// The stream reads bytes directly into the buffer. Without checksums the watermark follows every
-// read. With checksums it passes a segment after its check.
+// The stream reads bytes directly into the buffer, where SliceAssembler publishes them.
 //
 // Owned by the loop's Puller; one loop.
 #ifndef PHALANX_NET_PULL_PULL_RECEIVER_H_
 #define PHALANX_NET_PULL_PULL_RECEIVER_H_
 
-#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,8 +29,8 @@
 #include "src/net/frame/frame_writer.h"
 #include "src/net/pull/data_plane_counters.h"
 #include "src/net/pull/pull.h"
-#include "src/net/pull/segment_rate.h"
-#include "src/net/pull/transfer_buffer.h"
+#include "src/net/pull/pull_timing.h"
+#include "src/net/pull/slice_assembler.h"
 #include "src/net/stream/byte_stream.h"
 
 namespace phalanx::net {
@@ -73,30 +73,26 @@ class PullReceiver final : private FrameSink {
   void Cancel();
 
   // True if any byte of the answer has arrived.
-  bool heard() const { return heard_; }
+  bool answered() const { return timing_.any_byte(); }
 
  private:
   absl::StatusOr<absl::Span<char>> PlaceSegment(const FrameHeader& header) override;
   absl::Status SegmentArrived(const FrameHeader& header, size_t arrived) override;
   absl::Status ControlFrame(const FrameHeader& header, absl::string_view payload) override;
-  absl::Status Accepted(absl::string_view payload);
-  absl::Status Starved(absl::string_view payload);
-  absl::Status CheckFits(const FrameHeader& header) const;
-  absl::Status CheckSegment(const FrameHeader& header) const;
-  void Publish(const FrameHeader& header, uint64_t to);
+  absl::Status OnAccept(absl::string_view payload);
+  absl::Status OnStarved(absl::string_view payload);
 
-  std::string Wants();
+  std::string EncodeOpen();
   // Returns false if the stream was released: the receiver may no longer exist.
   bool Drive();
   absl::Status Exchange();
   absl::Status WritePending();
   absl::Status ReadAvailable();
+  bool FinishTurn(const absl::Status& status);
   void OnStallTimer();
   void ArmStallTimer();
-  bool Settle(const absl::Status& status);
-  absl::Status CheckPublished() const;
-  void Tell(absl::Status status);
-  absl::Status Explain(const absl::Status& error) const;
+  void ReportOutcome(absl::Status status);
+  absl::Status Annotate(const absl::Status& error) const;
   void Release(bool reusable);
 
   // Constant after construction.
@@ -107,33 +103,21 @@ class PullReceiver final : private FrameSink {
   Observer& observer_;
 
   std::unique_ptr<ByteStream> stream_;
-  // `into` is reset when the outcome is reported.
+  // Without `into`, which belongs to the assembler.
   PullSpec spec_;
   FrameReader reader_;
   FrameWriter writer_;
+  // Detached when the outcome is reported.
+  SliceAssembler assembler_;
+  PullTiming timing_;
 
-  // Per slice: the number of bytes in place (and checked).
-  std::array<uint64_t, kMaxSlices> cursor_ = {};
-  uint64_t bytes_missing_ = 0;
-  // The segment being read.
-  absl::Span<char> place_;
-  uint64_t segment_published_ = 0;
-
-  bool answered_ = false;
   bool accepted_ = false;
-  bool heard_ = false;
-  bool told_ = false;
-  // The sender has sent its last frame of the pull. `last_word_` is OK for ENDED.
-  bool finished_ = false;
-  absl::Status last_word_;
-
-  Instant asked_at_;
-  // The times of the last byte and of the last segment.
-  Instant last_heard_;
-  Instant last_segment_;
+  bool outcome_reported_ = false;
+  // Set by the sender's last frame of the pull: OK for ENDED, the reason for ABORTED.
+  std::optional<absl::Status> sender_result_;
+  // How long the sender had no bytes to send, as it reported last.
+  absl::Duration sender_starved_;
   TimerId stall_timer_ = 0;
-  SegmentRate rate_;
-  PullOutcome outcome_;
 };
 
 }  // namespace phalanx::net

@@ -38,8 +38,8 @@ std::string Starved() {
   return ControlFrameOf(FrameType::kStarved, EncodePayload(StarvedPayload{}));
 }
 std::string Ended() { return ControlFrameOf(FrameType::kEnded, EncodePayload(StarvedPayload{})); }
-std::string Aborted(const absl::Status& why) {
-  return ControlFrameOf(FrameType::kAborted, EncodePayload(why));
+std::string Aborted(const absl::Status& reason) {
+  return ControlFrameOf(FrameType::kAborted, EncodePayload(reason));
 }
 
 class PullReceiverTest : public ::testing::Test {
@@ -54,7 +54,7 @@ class PullReceiverTest : public ::testing::Test {
   // Sends the frame and expects the pull to end with this error, without wrong bytes in the buffer.
   void ExpectRefused(const std::string& bytes, absl::StatusCode code = absl::StatusCode::kDataLoss,
                      const std::string& text = "") {
-    sender_.Say(bytes);
+    sender_.Send(bytes);
     ASSERT_TRUE(pull_.done());
     EXPECT_THAT(pull_.status(), StatusIs(code, HasSubstr(text)));
     EXPECT_EQ(FirstWrongByte(*pull_.into), std::nullopt);
@@ -68,7 +68,7 @@ class PullReceiverTest : public ::testing::Test {
 };
 
 TEST_F(PullReceiverTest, RequestsTheMissingBytes) {
-  EXPECT_THAT(sender_.heard(), ElementsAre("OPEN"));
+  EXPECT_THAT(sender_.received(), ElementsAre("OPEN"));
   const absl::StatusOr<OpenPayload> open = DecodeOpen(sender_.last_payload());
   PHALANX_ASSERT_OK(open);
   EXPECT_EQ(open->object, Id(1));
@@ -87,66 +87,66 @@ TEST_F(PullReceiverTest, RequestsNothingFromAnotherIncarnation) {
   ASSERT_TRUE(pull.done());
   EXPECT_THAT(pull.status(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("belongs to node")));
-  EXPECT_TRUE(other.heard().empty());
+  EXPECT_TRUE(other.received().empty());
 }
 
 TEST_F(PullReceiverTest, AcceptsAWellBehavedSender) {
-  sender_.Say(Accept() + SegmentOf(0, 600) + SegmentOf(600, 400) + Ended());
+  sender_.Send(Accept() + SegmentOf(0, 600) + SegmentOf(600, 400) + Ended());
   ASSERT_TRUE(pull_.done());
   PHALANX_EXPECT_OK(pull_.status());
   EXPECT_EQ(FirstWrongByte(*pull_.into), std::nullopt);
   EXPECT_FALSE(sender_.closed()) << "the connection goes to the pool";
 }
 
-TEST_F(PullReceiverTest, TheLastByteIsEnoughWhateverFollows) {
-  sender_.Say(Accept() + SegmentOf(0, 1000));
+TEST_F(PullReceiverTest, CompletesAtTheLastByteWhateverFollows) {
+  sender_.Send(Accept() + SegmentOf(0, 1000));
   ASSERT_TRUE(pull_.done());
   PHALANX_EXPECT_OK(pull_.status());
-  sender_.Say("and now for something completely different");
+  sender_.Send("and now for something completely different");
   EXPECT_TRUE(sender_.closed());
 }
 
-TEST_F(PullReceiverTest, TheLastByteIsEnoughWhateverArrivesWithIt) {
-  sender_.Say(Accept() + SegmentOf(0, 1000) + std::string(100, 'x'));
+TEST_F(PullReceiverTest, CompletesAtTheLastByteWhateverArrivesWithIt) {
+  sender_.Send(Accept() + SegmentOf(0, 1000) + std::string(100, 'x'));
   ASSERT_TRUE(pull_.done());
   PHALANX_EXPECT_OK(pull_.status());
   EXPECT_TRUE(sender_.closed());
 }
 
 TEST_F(PullReceiverTest, AConnectionThatBreaksAfterItsAnswerIsNotRetried) {
-  sender_.Say(Accept() + SegmentOf(0, 1000) + Ended());
+  sender_.Send(Accept() + SegmentOf(0, 1000) + Ended());
   ASSERT_TRUE(pull_.done());
   const StartedPull next = receiver_.Pull(
       {sender_.self(), sender_.address(), Id(1), Gen(), EmptyBuffer(kObjectBytes), 1});
   world_.RunFor(absl::Milliseconds(2));
   const AcceptPayload accept = {Gen(), kObjectBytes, 1};
-  sender_.Say(ControlFrameOf(FrameType::kAccept, EncodePayload(accept), 2));
-  sender_.Hangup();
+  sender_.Send(ControlFrameOf(FrameType::kAccept, EncodePayload(accept), 2));
+  sender_.Disconnect();
   world_.RunFor(absl::Milliseconds(2));
   ASSERT_TRUE(next.done());
   EXPECT_THAT(next.status(), StatusIs(absl::StatusCode::kUnavailable));
 }
 
 TEST_F(PullReceiverTest, PublishesAPartOfASegment) {
-  sender_.Say(Accept() + SegmentOf(0, 600).substr(0, kFrameHeaderBytes + 100));
+  sender_.Send(Accept() + SegmentOf(0, 600).substr(0, kFrameHeaderBytes + 100));
   EXPECT_EQ(pull_.into->watermark(0), 100u);
 }
 
 TEST_F(PullReceiverTest, ABufferClosedBeforeTheLastByteIsAnError) {
   const std::string segment = SegmentOf(0, kObjectBytes);
-  sender_.Say(Accept() + segment.substr(0, segment.size() - 1));
+  sender_.Send(Accept() + segment.substr(0, segment.size() - 1));
   ASSERT_EQ(pull_.into->watermark(0), kObjectBytes - 1);
   pull_.into->Close(absl::AbortedError("deleted"));
-  sender_.Say(segment.substr(segment.size() - 1) + Ended());
+  sender_.Send(segment.substr(segment.size() - 1) + Ended());
   ASSERT_TRUE(pull_.done());
   EXPECT_THAT(pull_.status(), StatusIs(absl::StatusCode::kAborted));
   EXPECT_FALSE(pull_.into->complete());
 }
 
 TEST_F(PullReceiverTest, AnswersSignsOfLife) {
-  sender_.Say(Accept() + Starved());
-  sender_.Say(Starved());
-  EXPECT_THAT(sender_.heard(), ElementsAre("OPEN", "WAITING", "WAITING"));
+  sender_.Send(Accept() + Starved());
+  sender_.Send(Starved());
+  EXPECT_THAT(sender_.received(), ElementsAre("OPEN", "WAITING", "WAITING"));
 }
 
 TEST_F(PullReceiverTest, HandlesABrokenConnectionInEveryState) {
@@ -159,9 +159,9 @@ TEST_F(PullReceiverTest, HandlesABrokenConnectionInEveryState) {
     const StartedPull pull =
         receiver.Pull({sender.self(), sender.address(), Id(1), Gen(), EmptyBuffer(1000), 1});
     world.RunFor(absl::Milliseconds(2));
-    sender.Say(whole.substr(0, size));
+    sender.Send(whole.substr(0, size));
     ASSERT_FALSE(pull.done());
-    sender.Hangup();
+    sender.Disconnect();
     world.RunFor(absl::Milliseconds(2));
     ASSERT_TRUE(pull.done()) << "after " << size << " bytes";
     ASSERT_THAT(pull.status(), StatusIs(absl::StatusCode::kUnavailable));
@@ -171,7 +171,7 @@ TEST_F(PullReceiverTest, HandlesABrokenConnectionInEveryState) {
 }
 
 TEST_F(PullReceiverTest, HandlesASilentSenderInEveryState) {
-  for (const std::string& said :
+  for (const std::string& sent_bytes :
        {std::string(), Accept().substr(0, 20), Accept(), Accept() + SegmentOf(0, 40),
         Accept() + SegmentOf(0, 40).substr(0, 50), Accept() + Starved()}) {
     SimPlanes world;
@@ -181,7 +181,7 @@ TEST_F(PullReceiverTest, HandlesASilentSenderInEveryState) {
     const StartedPull pull =
         receiver.Pull({sender.self(), sender.address(), Id(1), Gen(), EmptyBuffer(1000), 1});
     world.RunFor(absl::Milliseconds(2));
-    if (!said.empty()) sender.Say(said);
+    if (!sent_bytes.empty()) sender.Send(sent_bytes);
     ASSERT_LE(world.TimeUntilDone(pull), absl::Milliseconds(501));
     ASSERT_THAT(pull.status(), StatusIs(absl::StatusCode::kDeadlineExceeded));
   }
@@ -205,7 +205,7 @@ TEST_F(PullReceiverTest, MapsTheSendersReasons) {
     const StartedPull pull =
         receiver.Pull({sender.self(), sender.address(), Id(1), Gen(), EmptyBuffer(1000), 1});
     world.RunFor(absl::Milliseconds(2));
-    sender.Say(Aborted(absl::Status(sent, "the reason")));
+    sender.Send(Aborted(absl::Status(sent, "the reason")));
     ASSERT_TRUE(pull.done());
     EXPECT_THAT(pull.status(), StatusIs(expected));
     EXPECT_FALSE(sender.closed());
@@ -220,7 +220,7 @@ TEST_F(PullReceiverTest, RefusesAnotherGeneration) {
 
 TEST_F(PullReceiverTest, WithoutItsGenerationCheckItAcceptsAnotherGeneration) {
   const ScopedDefect defect(Defect::kNoGenerationCheck);
-  sender_.Say(Accept({Gen(2), kObjectBytes, 1}) + SegmentOf(0, 1000));
+  sender_.Send(Accept({Gen(2), kObjectBytes, 1}) + SegmentOf(0, 1000));
   ASSERT_TRUE(pull_.done());
   PHALANX_EXPECT_OK(pull_.status());
 }
@@ -267,7 +267,7 @@ TEST_F(PullReceiverTest, RefusesUncheckedBytesIfChecksumsWereRequested) {
   const StartedPull pull =
       careful.Pull({sender.self(), sender.address(), Id(1), Gen(), EmptyBuffer(1000), 1});
   world_.RunFor(absl::Milliseconds(2));
-  sender.Say(Accept() + SegmentOf(0, 1000));
+  sender.Send(Accept() + SegmentOf(0, 1000));
   ASSERT_TRUE(pull.done());
   EXPECT_THAT(pull.status(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("checksum")));
   EXPECT_EQ(pull.into->watermark(0), 0u);
@@ -285,8 +285,8 @@ TEST_F(PullReceiverTest, RefusesAControlFrameOfAnotherPull) {
   ExpectRefused(ControlFrameOf(FrameType::kEnded, EncodePayload(StarvedPayload{}), 2));
 }
 
-TEST_F(PullReceiverTest, RefusesAnEndBeforeTheEnd) {
-  sender_.Say(Accept() + SegmentOf(0, 999) + Ended());
+TEST_F(PullReceiverTest, RefusesAnEndedBeforeTheLastByte) {
+  sender_.Send(Accept() + SegmentOf(0, 999) + Ended());
   ASSERT_TRUE(pull_.done());
   EXPECT_THAT(pull_.status(), StatusIs(absl::StatusCode::kDataLoss));
 }
@@ -311,13 +311,13 @@ TEST_F(PullReceiverTest, RefusesGarbage) {
 }
 
 TEST_F(PullReceiverTest, RefusesToDrainForever) {
-  sender_.Say(Accept() + SegmentOf(0, 10));
+  sender_.Send(Accept() + SegmentOf(0, 10));
   receiver_.plane().CancelPull(pull_.handle);
   world_.RunFor(absl::Milliseconds(2));
   ASSERT_TRUE(pull_.done());
   // A sender that ignores the cancellation.
   const std::string large = FrameOf(SegmentHeader(10, 60'000), std::string(60'000, 'x'));
-  for (int i = 0; i < 200 && !sender_.closed(); ++i) sender_.Say(large);
+  for (int i = 0; i < 200 && !sender_.closed(); ++i) sender_.Send(large);
   EXPECT_TRUE(sender_.closed());
   EXPECT_EQ(pull_.into->watermark(0), 10u);
 }

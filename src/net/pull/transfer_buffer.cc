@@ -142,11 +142,11 @@ void TransferBuffer::Publish(int slice, uint64_t to) {
   if (waiters_->any()) Waiters::Fire(waiters_, slice, to);
 }
 
-void TransferBuffer::Close(const absl::Status& why) {
+void TransferBuffer::Close(const absl::Status& reason) {
   {
     MutexLock lock(mu_);
     if (closed_.load()) return;
-    close_status_ = Unshared(why);
+    close_status_ = Unshared(reason);
     closed_.store(true);
   }
   Waiters::Fire(waiters_, -1, 0);

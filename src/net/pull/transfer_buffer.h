@@ -58,9 +58,9 @@ class TransferBuffer {
   // layout().Size(slice).
   void Publish(int slice, uint64_t to);
 
-  // Declares that no more bytes follow; `why` gives the reason (OK if complete). Wakes every
+  // Declares that no more bytes follow; `reason` gives the reason (OK if complete). Wakes every
   // subscription. Only the first call has an effect.
-  void Close(const absl::Status& why);
+  void Close(const absl::Status& reason);
   bool closed() const;
   // Returns OK while the buffer is open.
   absl::Status close_status() const;

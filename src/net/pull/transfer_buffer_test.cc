@@ -68,7 +68,7 @@ class TransferBufferTest : public ::testing::Test {
   Task Count(int& count) {
     return [&count] { ++count; };
   }
-  void Settle() { scheduler_.RunFor(absl::Milliseconds(1)); }
+  void RunPending() { scheduler_.RunFor(absl::Milliseconds(1)); }
 
   sim::SimScheduler scheduler_{{}};
   std::unique_ptr<sim::SimProcess> process_ = scheduler_.NewProcess("p");
@@ -108,10 +108,10 @@ TEST_F(TransferBufferTest, WakesASubscriberOnceAndInALaterTurn) {
   Grow(*buffer, 0, 1);
   EXPECT_EQ(woken, 0) << "not from within Publish";
   Grow(*buffer, 0, 2);
-  Settle();
+  RunPending();
   EXPECT_EQ(woken, 1);
   Grow(*buffer, 0, 3);
-  Settle();
+  RunPending();
   EXPECT_EQ(woken, 1);
 }
 
@@ -121,7 +121,7 @@ TEST_F(TransferBufferTest, WakesSoonIfTheBytesAreAlreadyPresent) {
   int woken = 0;
   buffer->Subscribe(1, {49}, loop_, Count(woken));
   EXPECT_EQ(woken, 0);
-  Settle();
+  RunPending();
   EXPECT_EQ(woken, 1);
 }
 
@@ -131,10 +131,10 @@ TEST_F(TransferBufferTest, WakesOnlyForTheSubscribedSlicesAndPastTheSeenWatermar
   buffer->Subscribe(0b101, {0, 0, 40}, loop_, Count(woken));
   Grow(*buffer, 1, 50);
   Grow(*buffer, 2, 40);
-  Settle();
+  RunPending();
   EXPECT_EQ(woken, 0);
   Grow(*buffer, 2, 41);
-  Settle();
+  RunPending();
   EXPECT_EQ(woken, 1);
 }
 
@@ -144,10 +144,10 @@ TEST_F(TransferBufferTest, CloseWakesEarlierAndLaterSubscribers) {
   buffer->Subscribe(0b01, {100, 100}, loop_, Count(woken));
   buffer->Subscribe(0b10, {0, 0}, loop_, Count(woken));
   buffer->Close(absl::AbortedError("gone"));
-  Settle();
+  RunPending();
   EXPECT_EQ(woken, 2);
   buffer->Subscribe(0b01, {100, 100}, loop_, Count(woken));
-  Settle();
+  RunPending();
   EXPECT_EQ(woken, 3);
 }
 
@@ -173,7 +173,7 @@ TEST_F(TransferBufferTest, AnUnsubscribedTaskNeverRuns) {
   // Its wake-up is posted, and is cancelled before it runs.
   buffer->Unsubscribe(posted);
   buffer->Unsubscribe(4711);
-  Settle();
+  RunPending();
   EXPECT_EQ(woken, 0);
 }
 
@@ -195,7 +195,7 @@ TEST_F(TransferBufferTest, ADestroyedBufferDropsItsSubscriptions) {
   Grow(*buffer, 0, 1);
   buffer.reset();
   EXPECT_EQ(owned.use_count(), 1);
-  Settle();
+  RunPending();
   EXPECT_EQ(woken, 1) << "what was under way arrives";
 }
 

@@ -14,10 +14,10 @@ namespace {
 // Longer than any name that DNS allows.
 constexpr size_t kMaxHostBytes = 255;
 
-absl::Status Bad(absl::string_view address, absl::string_view why) {
+absl::Status Bad(absl::string_view address, absl::string_view reason) {
   // The text can come from a peer or a file, so it is escaped and cut.
   return absl::InvalidArgumentError(absl::StrCat(
-      "address \"", absl::CHexEscape(address.substr(0, 2 * kMaxHostBytes)), "\": ", why));
+      "address \"", absl::CHexEscape(address.substr(0, 2 * kMaxHostBytes)), "\": ", reason));
 }
 
 bool IsHostByte(char c) { return absl::ascii_isgraph(static_cast<unsigned char>(c)); }
@@ -48,6 +48,7 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
     return Bad(address, "write brackets around an IPv6 address: [::1]:7400");
   }
   if (host.empty()) return Bad(address, "no host");
+  // Also keeps spaces and control characters away from the resolver.
   if (host.size() > kMaxHostBytes || !std::all_of(host.begin(), host.end(), IsHostByte)) {
     return Bad(address, "not a host name");
   }

@@ -30,7 +30,7 @@ TEST(AddressTest, ParsesAndFormatsHostAndPort) {
 TEST(AddressTest, RefusesInvalidAddressesWithAReason) {
   struct Case {
     std::string text;
-    const char* why;
+    const char* reason;
   };
   for (const Case& c : {Case{"", "no port"},
                         {"host", "no port"},
@@ -48,7 +48,7 @@ TEST(AddressTest, RefusesInvalidAddressesWithAReason) {
                         {std::string("a\0b:1", 5), "not a host"},
                         {std::string(300, 'x') + ":1", "not a host"}}) {
     EXPECT_THAT(ParseHostPort(c.text),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(c.why)))
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(c.reason)))
         << c.text;
   }
 }

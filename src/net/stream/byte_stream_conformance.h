@@ -257,7 +257,7 @@ TEST_P(ByteStreamConformance, ArmingAgainReplacesAndAnEmptyCallbackDisarms) {
   EXPECT_EQ(second, 1);
 }
 
-TEST_P(ByteStreamConformance, AFreshStreamIsWritable) {
+TEST_P(ByteStreamConformance, ANewStreamIsWritable) {
   bool inside = false;
   size_t taken = 0;
   harness_->Run([&](Done done) {
@@ -442,7 +442,7 @@ TEST_P(ByteStreamConformance, EndOfFileIsReadable) {
   });
 }
 
-TEST_P(ByteStreamConformance, AStreamMayBeDestroyedByItsOwnCallback) {
+TEST_P(ByteStreamConformance, ACallbackCanDestroyItsStream) {
   harness_->Run([&](Done done) {
     Connect([&, done] {
       client_.stream->OnReadable([] { ADD_FAILURE() << "destroyed"; });
@@ -455,7 +455,7 @@ TEST_P(ByteStreamConformance, AStreamMayBeDestroyedByItsOwnCallback) {
   EXPECT_THAT(server_.status, testing::StatusIs(absl::StatusCode::kOutOfRange));
 }
 
-TEST_P(ByteStreamConformance, NamesItsPeerAndKnowsNoNegativeRoundTrip) {
+TEST_P(ByteStreamConformance, NamesItsPeerAndHasNoNegativeRoundTrip) {
   harness_->Run([&](Done done) {
     Connect([&, done] {
       EXPECT_EQ(client_.stream->peer(), listener_->address());

@@ -53,6 +53,7 @@ std::string ProveSecret(absl::string_view secret, absl::string_view label,
   std::string message;
   ByteWriter out(message);
   out.Bytes(label);
+  // Length-prefixed, so that two transcripts cannot have the same bytes by another cut.
   for (const absl::string_view part : transcript) out.Bytes(part);
   std::string proof(EVP_MAX_MD_SIZE, '\0');
   unsigned int size = 0;
@@ -118,6 +119,7 @@ absl::StatusOr<bool> Handshake::TakeHello() {
   PHALANX_RETURN_IF_ERROR(CheckHello(in.Raw(id_bytes), role));
   peer_.node = in.U64();
   peer_.incarnation = in.U64();
+  // Whole, as it was received: both proofs cover the bytes of both hellos.
   peer_hello_ = std::exchange(input_, std::string());
   output_ += Proof(role_);
   state_ = State::kProof;

@@ -17,6 +17,7 @@ bool IsLoopback(const std::string& host) {
   // Names are not resolved: what a name resolves to can change after this check.
   if (absl::AsciiStrToLower(host) == "localhost") return true;
   in_addr v4;
+  // All of 127.0.0.0/8 is loopback, not only 127.0.0.1.
   if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
   in6_addr v6;
   return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);

@@ -40,6 +40,7 @@ std::string SocketAddress::ToString() const {
                   NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return "unknown address";
   }
+  // A socket on "[::]" sees IPv4 peers as mapped addresses, which are printed as IPv4.
   const absl::string_view mapped = absl::StripPrefix(host, "::ffff:");
   if (family() == AF_INET6 && mapped.size() == std::strlen(host)) {
     return absl::StrCat("[", host, "]:", port);

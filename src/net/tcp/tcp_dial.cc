@@ -41,7 +41,8 @@ void TcpDial::Connect(absl::StatusOr<std::vector<SocketAddress>> addresses) {
 }
 
 void TcpDial::TryNext() {
-  // A watcher must be destroyed before its descriptor is closed.
+  // Releases the attempt before this one. A watcher must be destroyed before its descriptor is
+  // closed.
   watcher_.reset();
   fd_ = UniqueFd();
   loop_.Cancel(std::exchange(attempt_timer_, 0));

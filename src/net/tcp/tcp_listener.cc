@@ -55,6 +55,7 @@ absl::StatusOr<UniqueFd> Bind(const SocketAddress& on) {
 }
 
 // Returns true if only this connection failed before it was accepted; the next one can succeed.
+// See accept(2): Linux passes pending network errors of the new socket as errors of accept.
 bool IsOfOneConnection(int error) {
   switch (error) {
     case EINTR:
@@ -110,6 +111,7 @@ TcpListener::TcpListener(EventLoop& loop, UniqueFd fd, std::unique_ptr<FdWatcher
       spare_(OpenSpare()) {}
 
 TcpListener::~TcpListener() {
+  // The timer refers to this object.
   loop_.Cancel(pause_);
   watcher_.reset();
 }
@@ -127,7 +129,7 @@ void TcpListener::AcceptAll() {
     } else if (errno == EAGAIN) {
       break;
     } else if (!IsOfOneConnection(errno)) {
-      return TurnAway(errno);
+      return RejectConnection(errno);
     }
   }
   WaitForConnections();
@@ -144,7 +146,7 @@ void TcpListener::HandOver(UniqueFd fd, const SocketAddress& peer) {
   });
 }
 
-void TcpListener::TurnAway(int error) {
+void TcpListener::RejectConnection(int error) {
   PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
       << "cannot accept connections" << LogField("address", address_)
       << LogField("error", std::strerror(error));

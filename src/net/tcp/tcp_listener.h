@@ -32,7 +32,7 @@ class TcpListener final : public Listener {
   void AcceptAll();
   void HandOver(UniqueFd fd, const SocketAddress& peer);
   // Closes the next waiting connection, and pauses.
-  void TurnAway(int error);
+  void RejectConnection(int error);
 
   EventLoop& loop_;
   const Address address_;

@@ -64,6 +64,7 @@ void CloseWhenConfirmed(EventLoop& loop, UniqueFd fd, Instant deadline, absl::Du
 
 absl::StatusOr<std::unique_ptr<TcpStream>> TcpStream::Make(EventLoop& loop, UniqueFd fd,
                                                            std::string peer) {
+  // Nagle's algorithm would delay a small frame until the peer has confirmed the one before.
   SetOption(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   SetOption(fd.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
   SetOption(fd.get(), IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
@@ -142,6 +143,7 @@ void TcpStream::Close() {
   // The watcher is destroyed before the descriptor, whose number can be reused once it is closed.
   // Its callbacks can own the owner of this stream, so nothing of `this` is touched after it.
   watcher.reset();
+  // Fails if the connection is broken: nothing can be delivered then.
   if (shutdown(fd.get(), SHUT_WR) != 0) return;
   CloseWhenConfirmed(loop, std::move(fd), loop.Now() + kLinger, kFirstLingerCheck);
 }

@@ -81,7 +81,7 @@ class Shelf {
     }
     ++pins_->held;
     return ServeGrant{found->second.second, std::shared_ptr<void>(nullptr, [pins = pins_](void*) {
-                        if (pins->home != nullptr && !pins->home->InLoop()) ++pins->astray;
+                        if (pins->home != nullptr && !pins->home->InLoop()) ++pins->elsewhere;
                         --pins->held;
                       })};
   }
@@ -90,14 +90,14 @@ class Shelf {
   void SetHome(const Executor& home) { pins_->home = &home; }
 
   int pins() const { return pins_->held; }
-  int released_elsewhere() const { return pins_->astray; }
+  int released_elsewhere() const { return pins_->elsewhere; }
   int requests() const { return requests_; }
 
  private:
   std::map<ObjectId, std::pair<Generation, std::shared_ptr<TransferBuffer>>> objects_;
   struct Pins {
     std::atomic<int> held{0};
-    std::atomic<int> astray{0};
+    std::atomic<int> elsewhere{0};
     const Executor* home = nullptr;
   };
   const std::shared_ptr<Pins> pins_ = std::make_shared<Pins>();

@@ -59,7 +59,7 @@ class ScriptedPeer final : public FrameSink {
                     ->Listen(
                         loop_, "0.0.0.0:7400", [this]() -> Executor& { return loop_; },
                         [this](Executor&, std::unique_ptr<ByteStream> stream) {
-                          Shake(std::move(stream), Handshake::Role::kAcceptor);
+                          StartHandshake(std::move(stream), Handshake::Role::kAcceptor);
                         })
                     .value();
   }
@@ -67,12 +67,12 @@ class ScriptedPeer final : public FrameSink {
   void Dial(const Address& to) {
     network_->Dial(loop_, to, Instant::Infinite(),
                    [this](absl::StatusOr<std::unique_ptr<ByteStream>> stream) {
-                     Shake(std::move(stream).value(), Handshake::Role::kDialer);
+                     StartHandshake(std::move(stream).value(), Handshake::Role::kDialer);
                    });
     world_.RunFor(absl::Milliseconds(2));
   }
 
-  void Say(const std::string& bytes) {
+  void Send(const std::string& bytes) {
     const iovec part = {const_cast<char*>(bytes.data()), bytes.size()};
     (void)stream_->Write(absl::MakeConstSpan(&part, 1));
     world_.RunFor(absl::Milliseconds(2));
@@ -83,9 +83,9 @@ class ScriptedPeer final : public FrameSink {
     return closed_;
   }
   // The names of the control frames and the ranges of the segments received so far.
-  const std::vector<std::string>& heard() {
+  const std::vector<std::string>& received() {
     Listen(absl::Milliseconds(2));
-    return heard_;
+    return received_;
   }
   // The payload of the last received control frame.
   const std::string& last_payload() {
@@ -93,13 +93,13 @@ class ScriptedPeer final : public FrameSink {
     return last_payload_;
   }
   bool connected() const { return stream_ != nullptr; }
-  void Hangup() { stream_.reset(); }
+  void Disconnect() { stream_.reset(); }
 
   const NodeKey& self() const { return self_; }
   const Address& address() const { return address_; }
 
  private:
-  void Shake(std::unique_ptr<ByteStream> stream, Handshake::Role role) {
+  void StartHandshake(std::unique_ptr<ByteStream> stream, Handshake::Role role) {
     HandshakeConfig config;
     config.self = self_;
     handshake_ = std::make_unique<StreamHandshake>(
@@ -114,21 +114,21 @@ class ScriptedPeer final : public FrameSink {
   void Listen(absl::Duration time) {
     world_.RunFor(time);
     while (stream_ != nullptr && !closed_) {
-      const absl::StatusOr<size_t> size = stream_->Read(reader_->Want());
+      const absl::StatusOr<size_t> size = stream_->Read(reader_->ReadBuffers());
       closed_ = !size.ok();
       if (closed_ || *size == 0) break;
-      (void)reader_->Took(*size);
+      (void)reader_->Commit(*size);
     }
   }
 
   absl::StatusOr<absl::Span<char>> PlaceSegment(const FrameHeader& header) override {
-    heard_.push_back(
+    received_.push_back(
         absl::StrCat("SEGMENT ", header.slice, ":", header.offset, "+", header.payload_bytes));
     return absl::Span<char>();
   }
   absl::Status SegmentArrived(const FrameHeader&, size_t) override { return absl::OkStatus(); }
   absl::Status ControlFrame(const FrameHeader& header, absl::string_view payload) override {
-    heard_.emplace_back(FrameTypeName(header.type));
+    received_.emplace_back(FrameTypeName(header.type));
     last_payload_ = std::string(payload);
     return absl::OkStatus();
   }
@@ -144,7 +144,7 @@ class ScriptedPeer final : public FrameSink {
   std::unique_ptr<ByteStream> stream_;
   std::vector<char> scratch_ = std::vector<char>(1024);
   std::unique_ptr<FrameReader> reader_;
-  std::vector<std::string> heard_;
+  std::vector<std::string> received_;
   std::string last_payload_;
   bool closed_ = false;
 };

@@ -7,8 +7,8 @@
 // again (the "theoretical arrival time" of ATM's cell-rate algorithm).
 //
 // Thread rule: thread-safe, lock-free. All instants are of one clock.
-#ifndef PHALANX_NET_PULL_EGRESS_LIMITER_H_
-#define PHALANX_NET_PULL_EGRESS_LIMITER_H_
+#ifndef PHALANX_NET_PUSH_EGRESS_LIMITER_H_
+#define PHALANX_NET_PUSH_EGRESS_LIMITER_H_
 
 #include <atomic>
 #include <cstddef>
@@ -41,4 +41,4 @@ class EgressLimiter {
 
 }  // namespace phalanx::net
 
-#endif  // PHALANX_NET_PULL_EGRESS_LIMITER_H_
+#endif  // PHALANX_NET_PUSH_EGRESS_LIMITER_H_

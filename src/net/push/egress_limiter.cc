@@ -1,4 +1,4 @@
-#include "src/net/pull/egress_limiter.h"
+#include "src/net/push/egress_limiter.h"
 
 #include <algorithm>
 
@@ -17,6 +17,7 @@ Instant EgressLimiter::Reserve(Instant now, size_t bytes) {
     // The maximum discards credit beyond a full bucket: idle time allows no more than one burst.
     after = std::max(before, now.nanos()) + cost;
   } while (!full_at_nanos_.compare_exchange_weak(before, after));
+  // A reservation conforms at most one burst before the time at which the bucket is full again.
   return Instant::FromNanos(after - burst_nanos_);
 }
 

@@ -1,27 +1,20 @@
 // PullSender: the sending end of one accepted connection, which serves one pull after another.
 //
-//          ┌────────────── last frame written ◄───────────────────┐
-//          ▼                                                      │
-//        idle ──OPEN──► asked ──granted, ACCEPT──► serving ──► finishing
-//                         └────refused, CANCEL────────────────────┘
+//          ┌──────────────── last frame written ◄────────────────────┐
+//          ▼                                                         │
+//        idle ──OPEN──► requested ──granted, ACCEPT──► serving ──► finishing
+//                           └─────refused, CANCEL────────────────────┘
 //
-// While serving, the sender sends the bytes below the watermarks of the buffer; slices take turns.
-// At the watermark it subscribes to the buffer and sends STARVED once in every interval that the
-// receiver requested. It holds the grant (and with it the object's pin) until the stream has taken
-// the last byte.
-//
-// The sender closes the connection if the receiver neither takes bytes nor sends a frame for
-// kPatience of those intervals. Otherwise a half-open connection would hold a pin until the kernel
-// gives up on it.
+// While serving, the sender sends the segments of its PushSource as far as its EgressCredit allows.
+// If the source has none, the sender waits for the buffer and sends STARVED as SignsOfLife demands.
+// It holds the grant (and with it the object's pin) until the stream has taken the last byte.
 //
 // Owned by the loop's Pusher; one loop.
-#ifndef PHALANX_NET_PULL_PULL_SENDER_H_
-#define PHALANX_NET_PULL_PULL_SENDER_H_
+#ifndef PHALANX_NET_PUSH_PULL_SENDER_H_
+#define PHALANX_NET_PUSH_PULL_SENDER_H_
 
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -33,9 +26,12 @@
 #include "src/net/frame/frame_reader.h"
 #include "src/net/frame/frame_writer.h"
 #include "src/net/pull/data_plane_counters.h"
-#include "src/net/pull/egress_limiter.h"
 #include "src/net/pull/pull.h"
-#include "src/net/pull/transfer_buffer.h"
+#include "src/net/push/egress_credit.h"
+#include "src/net/push/egress_limiter.h"
+#include "src/net/push/push_source.h"
+#include "src/net/push/signs_of_life.h"
+#include "src/net/push/unsent_limit.h"
 #include "src/net/stream/byte_stream.h"
 
 namespace phalanx::net {
@@ -44,13 +40,6 @@ class PullSender final : private FrameSink {
  public:
   // Number of segments in one write.
   static constexpr int kBatchSegments = 4;
-  // Four stall timeouts of the receiver, which requests four signs of life per stall timeout.
-  static constexpr int kPatience = 16;
-  // Limits of the bytes that wait unsent in the kernel: the initial value, and the bounds of the
-  // adapted one, which is about twice the measured rate times the round trip.
-  static constexpr size_t kFirstUnsentBytes = size_t{256} * 1024;
-  static constexpr size_t kLeastUnsentBytes = size_t{128} * 1024;
-  static constexpr size_t kMostUnsentBytes = size_t{8} << 20;
 
   struct Options {
     NodeKey self;
@@ -64,7 +53,7 @@ class PullSender final : private FrameSink {
    public:
     virtual ~Host() = default;
     // A receiver requests a pull. The host answers with one call of Grant, in a later turn.
-    virtual void Asked(PullSender& sender, uint32_t pull, ServeRequest request) = 0;
+    virtual void PullRequested(PullSender& sender, uint32_t pull, ServeRequest request) = 0;
     // Returns a grant: once for each grant, unless the sender is destroyed first.
     virtual void GrantReturned(PullSender& sender, uint32_t pull, ServeGrant grant) = 0;
     // The last frame of a pull is written, and the next pull can begin. Must not destroy the
@@ -87,48 +76,41 @@ class PullSender final : private FrameSink {
   // `rest`: bytes that were read with the handshake. Start and the following methods can call the
   // host.
   void Start(absl::string_view rest);
-  // The answer to Asked. If the receiver has cancelled meanwhile, the sender returns the grant.
+  // The answer to PullRequested. If the receiver has cancelled meanwhile, the sender returns the
+  // grant.
   void Grant(uint32_t pull, absl::StatusOr<ServeGrant> answer);
   // Ends the push of this number with Aborted, if it is the current one.
-  void Abort(uint32_t pull, absl::string_view why);
+  void Abort(uint32_t pull, absl::string_view reason);
   // Closes the connection and calls nothing. Returns the grant of the current push, if any.
   ServeGrant Stop();
 
   uint64_t connection() const { return connection_; }
   // Returns the number of the last opened pull.
-  uint32_t pull() const { return pull_; }
+  uint32_t pull() const { return request_.pull; }
 
  private:
-  enum class State { kIdle, kAsked, kServing, kFinishing, kClosed };
-  // One slice of the pull: [cursor, end) remains to be sent.
-  struct Lane {
-    int slice;
-    uint64_t cursor;
-    uint64_t end;
+  enum class State { kIdle, kRequested, kServing, kFinishing, kClosed };
+  // An OPEN, decoded.
+  struct Request {
+    uint32_t pull = 0;
+    bool checksums = false;
+    OpenPayload open;
   };
 
   absl::StatusOr<absl::Span<char>> PlaceSegment(const FrameHeader& header) override;
   absl::Status SegmentArrived(const FrameHeader& header, size_t arrived) override;
   absl::Status ControlFrame(const FrameHeader& header, absl::string_view payload) override;
-  absl::Status Opened(const FrameHeader& header, absl::string_view payload);
+  absl::Status OnOpen(const FrameHeader& header, absl::string_view payload);
 
   void Drive();
   absl::Status Read();
   absl::Status Pump();
   void Arm();
 
-  absl::Status CheckWants(const TransferBuffer& from) const;
   void Fill();
-  bool AddSegment();
-  size_t Allowed(size_t want);
-  Lane* NextLane();
-  void QueueSegment(Lane& lane, size_t bytes);
-  void WaitForBytes();
-  void StopWaiting();
-  void NoteFed(Instant now);
-
-  void Finish(FrameType word, absl::string_view payload);
-  void Refuse(const absl::Status& why);
+  bool AddSegment(Instant now);
+  void Finish(FrameType type, absl::string_view payload);
+  void SendAborted(const absl::Status& reason);
   void EndPush();
   void ReturnGrant(ServeGrant grant);
   void Close();
@@ -136,17 +118,16 @@ class PullSender final : private FrameSink {
   void OnTick();
   void OnIdle();
   void SetTimer(absl::Duration in, void (PullSender::*then)());
-  void AdaptUnsentLimit();
 
   // Constant after construction.
   const uint64_t connection_;
   Executor& executor_;
   const NodeKey receiver_;
   const Options options_;
-  EgressLimiter& limiter_;
   DataPlaneCounters& counters_;
   Host& host_;
 
+  // The connection.
   std::unique_ptr<ByteStream> stream_;
   FrameReader reader_;
   FrameWriter writer_;
@@ -156,37 +137,15 @@ class PullSender final : private FrameSink {
   bool turn_used_up_ = false;
   // The idle timer in state kIdle, ticks otherwise.
   TimerId timer_ = 0;
+  EgressCredit credit_;
+  UnsentLimit unsent_limit_;
 
-  // The current pull.
-  uint32_t pull_ = 0;
-  OpenPayload open_;
-  ServeGrant grant_;
-  bool checksums_ = false;
-  std::vector<Lane> lanes_;
-  size_t next_lane_ = 0;
-  // When the receiver last took bytes of a segment or sent a frame.
-  Instant last_sign_;
-  Instant last_sent_;
-
-  // While waiting for the buffer or for the limiter.
-  TransferBuffer::SubscriptionId subscription_ = 0;
-  std::vector<uint64_t> seen_;
-  TimerId limiter_timer_ = 0;
-  // Bytes reserved and not sent yet, and the time from which they may be sent. Kept from one pull
-  // to the next.
-  size_t credit_bytes_ = 0;
-  Instant credit_at_;
-  bool starved_ = false;
-  // The next segment is the first one since the buffer had no bytes.
-  bool after_starved_ = false;
-  Instant starved_since_;
-  absl::Duration starved_total_;
-
-  // Since the last tick.
-  uint64_t tick_bytes_ = 0;
-  bool tick_waited_ = false;
+  // The last opened pull. The source is empty unless its grant is held.
+  Request request_;
+  PushSource source_;
+  SignsOfLife signs_;
 };
 
 }  // namespace phalanx::net
 
-#endif  // PHALANX_NET_PULL_PULL_SENDER_H_
+#endif  // PHALANX_NET_PUSH_PULL_SENDER_H_

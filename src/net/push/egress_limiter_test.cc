@@ -1,4 +1,4 @@
-#include "src/net/pull/egress_limiter.h"
+#include "src/net/push/egress_limiter.h"
 
 #include <algorithm>
 #include <thread>
