@@ -86,10 +86,7 @@ class Call : public std::enable_shared_from_this<Call> {
   const char* const verb_;
   const ObjectId id_;
 
-  // Used by the connection: the numbers [first_, first_ + requests_) belong to this call.
-  uint64_t first_ = 0;
-  uint64_t requests_ = 0;
-  Instant deadline_ = Instant::Infinite();
+  CallRequests requests_;  // set by the connection
   bool holds_first_ = false;
   bool holds_ = false;
   std::atomic<bool> done_{false};

@@ -27,7 +27,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "src/client/connection/fork_guard.h"
+#include "src/client/socket/fork_guard.h"
 
 namespace phalanx::internal {
 

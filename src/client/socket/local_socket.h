@@ -2,8 +2,8 @@
 // blocks.
 //
 // Owned by a connection. Send and Receive can run on two threads at once; Close must run alone.
-#ifndef PHALANX_CLIENT_CONNECTION_LOCAL_SOCKET_H_
-#define PHALANX_CLIENT_CONNECTION_LOCAL_SOCKET_H_
+#ifndef PHALANX_CLIENT_SOCKET_LOCAL_SOCKET_H_
+#define PHALANX_CLIENT_SOCKET_LOCAL_SOCKET_H_
 
 #include <sys/uio.h>
 
@@ -47,4 +47,4 @@ class LocalSocket {
 
 }  // namespace phalanx::internal
 
-#endif  // PHALANX_CLIENT_CONNECTION_LOCAL_SOCKET_H_
+#endif  // PHALANX_CLIENT_SOCKET_LOCAL_SOCKET_H_
