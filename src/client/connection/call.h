@@ -43,7 +43,7 @@ class Call : public std::enable_shared_from_this<Call> {
   // Lock held; before the call begins. The client holds the object from now on, unless the call
   // fails.
   void HoldUnlessItFails() { holds_ = true; }
-  // Returns whether the client holds the object through this call.
+  // Whether the client holds the object through this call.
   bool holds() const { return holds_; }
 
   // Lock held; not called after the call has ended. `answer` points into the receive buffer.

@@ -135,10 +135,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Ends the call with Cancelled unless it has ended.
   void Cancel(Call& call);
   // Waits until the node can accept this many more bytes of Puts, and reserves them. The caller
-  // must call Start with the Put next. Returns DeadlineExceeded, or the error that ended the
+  // must call Start with the Put next. Fails with DeadlineExceeded, or the error that ended the
   // connection.
   absl::Status ReservePutBytes(size_t bytes, Instant until);
-  // Sends a request that has no answer. Returns ResourceExhausted if too much is outstanding or
+  // Sends a request that has no answer. Fails with ResourceExhausted if too much is outstanding or
   // queued; Abort and Unhold are exempt.
   absl::Status Post(const local::Request& request);
   // Runs `change` under the lock, then does the work that follows from it (see Lock).
@@ -157,8 +157,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Finish(Call& call);
   void AddReady(absl::AnyInvocable<void()> callback) { ready_.push_back(std::move(callback)); }
   void Trash(std::shared_ptr<void> trash) { trash_.push_back(std::move(trash)); }
-  // Takes over the pin. Returns ResourceExhausted if the file could not be mapped here, or Internal
-  // if the answer points outside the file; in both cases the pin is released.
+  // Takes over the pin. Fails with ResourceExhausted if the file could not be mapped here, or
+  // Internal if the answer points outside the file; in both cases the pin is released.
   absl::StatusOr<MappedObject> Take(const local::Mapped& answer);
   // Returns the mapping to write into. The caller returns it with PutBackWriter. Errors as Take.
   absl::StatusOr<std::shared_ptr<FileMapping>> TakeWriter(const local::Granted& answer,
@@ -172,7 +172,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   int Poll(absl::Duration timeout);
   void Close();
 
-  // Returns FailedPrecondition, naming fork, in a child; lock-free.
+  // Fails with FailedPrecondition, naming fork, in a child; lock-free.
   absl::Status CheckProcess() const;
   bool forked() const { return mark_.Forked(); }
   const std::string& address() const { return options_.address; }

@@ -42,8 +42,9 @@ class NodeMemory {
   // have their own references, so their bytes stay readable.
   std::shared_ptr<void> GiveUpFiles();
 
-  // Returns the mapping that the answer points into, and notes the pin. Returns ResourceExhausted
-  // if the file could not be mapped here, or Internal if the answer points outside the file.
+  // Returns the mapping that the answer points into, and notes the pin. Fails with
+  // ResourceExhausted if the file could not be mapped here, or Internal if the answer points
+  // outside the file.
   absl::StatusOr<std::shared_ptr<FileMapping>> Pin(const local::Mapped& answer);
   void Unpin(uint64_t pin, const FileMapping* mapping);
   bool has_pins() const { return !pins_.empty(); }

@@ -29,10 +29,10 @@ class AnswerReader {
 
   // Takes in what has arrived, without blocking. Errors of LocalSocket::Receive.
   absl::Status Receive(LocalSocket& socket);
-  // Returns the next complete frame, valid until the next Receive, or nothing. Returns
+  // Returns the next complete frame, valid until the next Receive, or nothing. Fails with
   // InvalidArgument, for good, if the stream is corrupt.
   absl::StatusOr<std::optional<absl::string_view>> Next() { return frames_.Next(); }
-  // Blocks until a frame is complete. Returns DeadlineExceeded, or an error of Receive or Next.
+  // Blocks until a frame is complete. Fails with DeadlineExceeded, or an error of Receive or Next.
   absl::StatusOr<std::string> AwaitFrame(LocalSocket& socket, Instant until);
   // Returns the descriptor of the next File frame, which the caller closes; -1 if this process had
   // no room for it; nothing if the node sent none.

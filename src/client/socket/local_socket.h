@@ -31,7 +31,7 @@ class LocalSocket {
 
   int fd() const { return fd_; }
   // Returns how many bytes were taken, from the first buffers on; 0 if there is no room now.
-  // Returns Unavailable if the peer is gone.
+  // Fails with Unavailable if the peer is gone.
   absl::StatusOr<size_t> Send(absl::Span<const iovec> from);
   // Returns 0 if there is nothing now; Unavailable at the end of the stream. Appends the received
   // descriptors, and -1 for one that this process had no room for.
