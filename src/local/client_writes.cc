@@ -58,6 +58,7 @@ absl::Status ClientWrites::Publish(WriterId writer, uint64_t upto, absl::string_
 absl::Status ClientWrites::Seal(WriterId writer, absl::string_view bytes) {
   const auto it = writers_.find(writer);
   if (it == writers_.end()) return NotOpen(writer);
+  // On an error the writer stays open, and the end of the client aborts it.
   PHALANX_RETURN_IF_ERROR(TakeBytes(it->second, it->second.size, bytes));
   writers_.erase(it);
   return absl::OkStatus();

@@ -181,6 +181,7 @@ struct Fields {
   void Visit(Put*, M& m) {
     a.U64(m.request);
     VisitDescription(a, m.object);
+    // The last field: EncodeAllButBytes leaves the bytes to its caller.
     a.Bytes(m.bytes, kOwnFileBytes);
   }
   template <typename M>
@@ -436,6 +437,7 @@ struct Fields {
 // Set last, because the length is known only then; `extra` bytes follow from elsewhere.
 void SetLength(std::string& out, size_t frame_begin, size_t extra) {
   const size_t length = out.size() - frame_begin - kFrameHeaderBytes + extra;
+  // Byte by byte: little-endian on every host.
   for (size_t i = 0; i < kFrameHeaderBytes; ++i) {
     out[frame_begin + i] = static_cast<char>((length >> (8 * i)) & 0xff);
   }
@@ -464,6 +466,7 @@ absl::StatusOr<Message> DecodeKind(uint8_t kind, absl::string_view fields) {
   } else {
     using M = std::variant_alternative_t<index, Message>;
     if (kind != M::kKind) return DecodeKind<Message, index + 1>(kind, fields);
+    // Its views point into `fields`, so decoding copies no bytes.
     M message;
     Reader reader(fields);
     Fields<Reader>{reader}(message);

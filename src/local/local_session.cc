@@ -54,6 +54,7 @@ LocalSession::LocalSession(net::EventLoop& loop, Store& store, collectives::Redu
       ended_(std::move(ended)) {}
 
 LocalSession::~LocalSession() {
+  // The owner destroys the session, so it needs no call.
   ended_ = nullptr;
   End(absl::OkStatus());
   watcher_.reset();
@@ -73,6 +74,7 @@ void LocalSession::Start() {
 
 void LocalSession::Close(const absl::Status& why) {
   if (state_ == State::kEnded) return;
+  // Before the greeting a client understands only a hello.
   if (state_ == State::kGreeting) {
     out_.Add(local::NodeHello{local::kMagic, local::kVersion, why.code(), why.message(),
                               greeting_.node_name, greeting_.directory, greeting_.node});
@@ -87,6 +89,7 @@ void LocalSession::Close(const absl::Status& why) {
 
 void LocalSession::End(const absl::Status& why) {
   if (state_ == State::kEnded) return;
+  // Only such a client sees no memory of the node any more, so that it can be reused.
   const bool clean = state_ == State::kLeft && pins_.empty();
   state_ = State::kEnded;
   loop_.Cancel(greeting_timer_);
@@ -153,6 +156,7 @@ bool LocalSession::TakeReceived() {
 }
 
 absl::Status LocalSession::TakeFrames() {
+  // A request can end the session.
   while (state_ != State::kEnded) {
     PHALANX_ASSIGN_OR_RETURN(const std::optional<absl::string_view> payload, in_.Next());
     if (!payload.has_value()) return absl::OkStatus();
@@ -224,6 +228,7 @@ absl::Status LocalSession::On(const local::Put& put) {
     AnswerFailed(put.request, admitted);
     return absl::OkStatus();
   }
+  // `this` is safe in callbacks of the store: after CloseClient it makes none.
   store_.Put(client_, OptionsOf(put.object), std::string(put.bytes),
              [this, request = put.request, size](absl::StatusOr<PutResult> result) {
                writes_.PutStored(size);
@@ -245,11 +250,13 @@ absl::Status LocalSession::On(const local::Create& create) {
 }
 
 absl::Status LocalSession::On(const local::Publish& publish) {
+  // Not answered, so an error ends the session.
   PHALANX_RETURN_IF_ERROR(writes_.Publish(publish.writer, publish.upto, publish.bytes));
   return store_.Publish(client_, publish.writer, publish.upto);
 }
 
 absl::Status LocalSession::On(const local::Seal& seal) {
+  // Closed at once: the client cannot write any more, although the answer can take long.
   PHALANX_RETURN_IF_ERROR(writes_.Seal(seal.writer, seal.bytes));
   store_.Seal(client_, seal.writer, seal.wait_for_adoption,
               [this, request = seal.request](absl::StatusOr<PutResult> result) {
@@ -269,6 +276,7 @@ absl::Status LocalSession::On(const local::Get& get) {
   }
   GetEvents events;
   events.on_view = [this, get](absl::StatusOr<View> view) { OnView(get, std::move(view)); };
+  // The view of any other Get is final, so it cannot become void.
   if (get.streaming) {
     events.on_void = [this, request = get.request](const absl::Status& why) {
       EndStream(request);
@@ -314,6 +322,7 @@ absl::Status LocalSession::On(const local::Delete& remove) {
   return absl::OkStatus();
 }
 
+// Not answered, so a client that holds too much ends with the error.
 absl::Status LocalSession::On(const local::Hold& hold) { return store_.Hold(client_, hold.ids); }
 
 absl::Status LocalSession::On(const local::Unhold& unhold) {
@@ -342,6 +351,7 @@ absl::Status LocalSession::On(const local::Keep& keep) {
 }
 
 absl::Status LocalSession::On(const local::Stat& stat) {
+  // A complete copy on this node answers without the directory.
   if (stat.only_complete && store_.ContainsLocally(stat.id)) {
     local::Described described;
     described.request = stat.request;
@@ -358,6 +368,7 @@ absl::Status LocalSession::On(const local::Stat& stat) {
     AnswerFailed(stat.request, admitted);
     return absl::OkStatus();
   }
+  // A copy, because the names point into the receive buffer.
   std::vector<std::string> nodes(stat.nodes.begin(), stat.nodes.end());
   store_.Stat(
       client_, stat.id, Deadline(stat.timeout),
@@ -449,6 +460,7 @@ absl::Status LocalSession::On(const local::Leave& leave) {
 
 void LocalSession::SendLater() {
   if (state_ == State::kEnded || !sends_.OnAnswer()) return;
+  // The session can be destroyed before the task runs.
   loop_.Post([weak = weak_from_this()] {
     const std::shared_ptr<LocalSession> self = weak.lock();
     if (self == nullptr) return;

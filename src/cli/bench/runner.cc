@@ -226,6 +226,7 @@ class Runner {
 
   absl::StatusOr<double> TimeOnce(const Run& run, BenchRecord* record, double* cpu) {
     const std::string tag = absl::StrCat("run/", run.number);
+    // Outside the clock: the start is agreed on when every rank is prepared.
     PHALANX_RETURN_IF_ERROR(operation_->Prepare(run));
     PHALANX_ASSIGN_OR_RETURN(const int64_t start, rendezvous_.AgreeOnStart(tag, kStartDelay));
     // Read after the agreement, so that the rendezvous of the ranks is not counted.

@@ -20,6 +20,7 @@ bool NodeMemory::AddFile(const local::File& file, int fd) {
   if (fd < 0) return false;
   absl::StatusOr<std::shared_ptr<FileMapping>> mapping =
       FileMapping::Map(fd, file.bytes, file.writable);
+  // The mapping keeps a copy if it needs one.
   close(fd);
   if (mapping.ok()) files_->Add({file.file, file.writable}, *std::move(mapping));
   return mapping.ok();
@@ -37,6 +38,7 @@ absl::StatusOr<std::shared_ptr<FileMapping>> NodeMemory::Pin(const local::Mapped
   std::shared_ptr<FileMapping> mapping = files_->ForReading(answer.file);
   if (mapping == nullptr) return NotMapped();
   if (!mapping->Contains(answer.offset, answer.object_size)) {
+    // The lookup counted a user.
     PutBack(mapping.get());
     return absl::InternalError(absl::StrCat("the node says the object is at ", answer.offset,
                                             " of a file of ", mapping->bytes(), " bytes"));

@@ -34,6 +34,7 @@ void WaitQueue::EndLead() {
 }
 
 void WaitQueue::Nudge() {
+  // A thread that does not poll needs no nudge, and one nudge is enough for the poll.
   if (!leading_ || nudged_) return;
   nudged_ = true;
   const uint64_t one = 1;

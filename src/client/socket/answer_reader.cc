@@ -11,6 +11,7 @@
 namespace phalanx::internal {
 
 AnswerReader::~AnswerReader() {
+  // -1 stands for a descriptor that this process had no room for.
   for (const int fd : descriptors_) {
     if (fd >= 0) close(fd);
   }
