@@ -55,7 +55,7 @@ bool LocalSession::AdmitReduce(uint64_t request, size_t ids) {
 collectives::ReduceDone LocalSession::AnswerReduce(uint64_t request, size_t ids) {
   return [weak = weak_from_this(), request, ids](const absl::Status& done) {
     const std::shared_ptr<LocalSession> self = weak.lock();
-    // The reducer has its own life: it can answer after the client has ended.
+    // The reducer can answer after the session has ended.
     if (self == nullptr || self->state_ == State::kEnded) return;
     self->reductions_.Answered(ids);
     if (!done.ok()) return self->AnswerFailed(request, done);
