@@ -72,8 +72,8 @@ TEST(ClientWritesTest, OnlyABlockWithAFileIsCondemned) {
   writes.Open(1, file, 10);
   EXPECT_EQ(writes.writers(), (std::vector<WriterId>{1, 2}));
   for (const WriterId writer : writes.writers()) writes.Condemn(writer, 7);
-  EXPECT_EQ(plain->condemned_for, 0);
-  EXPECT_EQ(file->condemned_for, 7);
+  EXPECT_EQ(plain->condemned_for, 0u);
+  EXPECT_EQ(file->condemned_for, 7u);
   PHALANX_EXPECT_OK(writes.Abort(1));
   EXPECT_THAT(writes.Abort(1), StatusIs(kInvalid));
 }

@@ -26,8 +26,8 @@ TEST(CallTableTest, ANumberIsOpenUntilItIsAnswered) {
   table.AddPart(8, call);
   table.EndPart(7, trash);
   EXPECT_EQ(table.Find(7), nullptr);
-  EXPECT_EQ(table.Any().first, 8);
-  EXPECT_EQ(table.size(), 1);
+  EXPECT_EQ(table.Any().first, 8u);
+  EXPECT_EQ(table.size(), 1u);
 }
 
 TEST(CallTableTest, EndClosesAllNumbersAndTheDeadlineOfACall) {
@@ -41,7 +41,7 @@ TEST(CallTableTest, EndClosesAllNumbersAndTheDeadlineOfACall) {
   table.Begin(other, {3, 1, At(200)});
   table.End(requests, trash);
   table.End(requests, trash);
-  EXPECT_EQ(table.size(), 1);
+  EXPECT_EQ(table.size(), 1u);
   EXPECT_TRUE(table.IsOpen(3));
   EXPECT_EQ(table.next_deadline(), At(200));
 }

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <variant>
 
 #include "absl/strings/str_cat.h"

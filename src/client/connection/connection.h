@@ -1,11 +1,11 @@
 // A client's connection to its node. It numbers and sends requests, hands the answers to their
 // calls, and lets the threads that wait drive all of this. Its parts own the state:
 //
-//   Client, Future, WritableBuffer, ObjectStream ──► Connection ──► RequestQueue, AnswerReader:
-//   bytes Buffer ── HeldPin ──────────────────────────────►    │ │ └────► NodeMemory: files and
-//   pins
-//                                                     Call × n ◄── CallTable: numbers, deadlines
-//                               waiting threads ──► WaitQueue      PutWindow: bytes in flight
+//   Client, Future, WritableBuffer, ObjectStream ──► Connection ◄── HeldPin ◄── Buffer
+//       ┌───────────────┬──────────────┬────────────┬────┴──────┬────────────┐
+//   RequestQueue   AnswerReader    CallTable    PutWindow   NodeMemory   WaitQueue
+//   bytes out      bytes in        numbers,     bytes of    files,       waiting
+//                                  deadlines    Puts        pins         threads
 //
 // Leader and followers
 //  1. A thread that waits becomes the leader if there is none. The leader polls the socket without
@@ -34,7 +34,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"

@@ -68,8 +68,8 @@ TEST(NodeMemoryTest, UnusedFilesBeyondTheLimitAreForgotten) {
   EXPECT_TRUE(memory.TakeToForget().empty());
   memory.Unpin(5, mapping->get());
   const auto keys = memory.TakeToForget();
-  ASSERT_EQ(keys.size(), 1);
-  EXPECT_EQ(keys[0].file, 1);
+  ASSERT_EQ(keys.size(), 1u);
+  EXPECT_EQ(keys[0].file, 1u);
   EXPECT_NE(memory.Forgotten({1, false}), nullptr);
   EXPECT_EQ(memory.Forgotten({1, false}), nullptr);
 }
@@ -77,16 +77,16 @@ TEST(NodeMemoryTest, UnusedFilesBeyondTheLimitAreForgotten) {
 TEST(NodeMemoryTest, LeaveNamesEveryPinInFramesOfTheLimit) {
   NodeMemory memory;
   ASSERT_TRUE(memory.AddFile({1, false, kBytes}, NewFile()));
-  EXPECT_EQ(memory.LeaveMessages().size(), 1);
+  EXPECT_EQ(memory.LeaveMessages().size(), 1u);
   for (uint64_t pin = 0; pin <= local::kMaxPinsPerFrame; ++pin) {
     PHALANX_ASSERT_OK(memory.Pin(At(pin, 1, 0, 1)));
   }
   const auto leaves = memory.LeaveMessages();
-  ASSERT_EQ(leaves.size(), 2);
+  ASSERT_EQ(leaves.size(), 2u);
   EXPECT_TRUE(leaves[0].more);
   EXPECT_EQ(leaves[0].pins.size(), local::kMaxPinsPerFrame);
   EXPECT_FALSE(leaves[1].more);
-  EXPECT_EQ(leaves[1].pins.size(), 1);
+  EXPECT_EQ(leaves[1].pins.size(), 1u);
 }
 
 TEST(NodeMemoryTest, BuffersKeepTheirBytesAfterTheFilesAreGivenUp) {

@@ -17,7 +17,7 @@ TEST(PutWindowTest, BytesCountUntilTheAnswer) {
   EXPECT_FALSE(window.HasRoom(1));
   window.Answered(1);
   window.Answered(1);
-  EXPECT_EQ(window.bytes(), 0);
+  EXPECT_EQ(window.bytes(), 0u);
   EXPECT_TRUE(window.HasRoom(kLimit));
 }
 
@@ -32,7 +32,7 @@ TEST(PutWindowTest, AReservedPutThatIsNotSentReturnsItsBytes) {
   PutWindow window;
   window.Reserve(10);
   window.Return(10);
-  EXPECT_EQ(window.bytes(), 0);
+  EXPECT_EQ(window.bytes(), 0u);
 }
 
 // The connection can end between Reserve and Start.
@@ -41,7 +41,7 @@ TEST(PutWindowTest, ReturnAfterClearLeavesNothing) {
   window.Reserve(10);
   window.Clear();
   window.Return(10);
-  EXPECT_EQ(window.bytes(), 0);
+  EXPECT_EQ(window.bytes(), 0u);
 }
 
 }  // namespace

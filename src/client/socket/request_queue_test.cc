@@ -5,6 +5,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -17,8 +18,10 @@ namespace {
 class RequestQueueTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const std::string path = ::testing::TempDir() + "/request_queue";
-    unlink(path.c_str());
+    // Not in TEST_TMPDIR: the path of a socket must be short.
+    char folder[] = "/tmp/phalanx.XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    const std::string path = std::string(folder) + "/socket";
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     ASSERT_LT(path.size(), sizeof(address.sun_path));
@@ -32,6 +35,7 @@ class RequestQueueTest : public ::testing::Test {
     node_ = accept(listener, nullptr, nullptr);
     close(listener);
     unlink(path.c_str());
+    rmdir(folder);
   }
   void TearDown() override {
     if (node_ >= 0) close(node_);
@@ -57,7 +61,7 @@ TEST_F(RequestQueueTest, BytesFollowTheQueueInOrder) {
   queue_.Add(request);
   EXPECT_EQ(queue_.size(), expected.size());
   queue_.Flush(socket_, "bytes");
-  EXPECT_EQ(queue_.size(), 0);
+  EXPECT_EQ(queue_.size(), 0u);
   EXPECT_EQ(Read(), expected + "bytes");
 }
 
@@ -65,13 +69,13 @@ TEST_F(RequestQueueTest, WhatTheSocketDoesNotAcceptIsSentLater) {
   std::string bytes(size_t{3} << 20, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7 + i / 251);
   queue_.Flush(socket_, bytes);
-  EXPECT_GT(queue_.size(), 0);
+  EXPECT_GT(queue_.size(), 0u);
   std::string got = Read();
   while (got.size() < bytes.size()) {
     queue_.Flush(socket_);
     got += Read();
   }
-  EXPECT_EQ(queue_.size(), 0);
+  EXPECT_EQ(queue_.size(), 0u);
   EXPECT_TRUE(got == bytes);
 }
 
@@ -92,7 +96,7 @@ TEST_F(RequestQueueTest, ABrokenQueueDropsItsBytes) {
   queue_.Add(local::Cancel{7});
   queue_.Flush(socket_);
   EXPECT_TRUE(queue_.broken());
-  EXPECT_EQ(queue_.size(), 0);
+  EXPECT_EQ(queue_.size(), 0u);
   queue_.Add(local::Cancel{8});
   EXPECT_FALSE(queue_.WorthWaiting());
 }
