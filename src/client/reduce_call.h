@@ -16,8 +16,8 @@
 
 namespace phalanx::internal {
 
-// Checks what can be checked without the node. Returns InvalidArgument, naming the target and the
-// argument.
+// Checks what can be checked without the node. Fails with InvalidArgument, naming the target and
+// the argument.
 absl::Status CheckReduce(const ObjectId& target, absl::Span<const ObjectId> sources,
                          const ReduceOptions& options);
 

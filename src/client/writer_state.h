@@ -32,7 +32,7 @@ struct WriterState {
   static std::shared_ptr<CreateCall> Begin(std::shared_ptr<Connection> connection,
                                            const ObjectId& id, uint64_t size,
                                            const PutOptions& options);
-  // Returns FailedPrecondition if the grant was taken before. REQUIRES: the call has ended.
+  // Fails with FailedPrecondition if the grant was taken before. REQUIRES: the call has ended.
   static absl::StatusOr<std::unique_ptr<WriterState>> Take(CreateCall& call);
   ~WriterState();
 
@@ -40,7 +40,7 @@ struct WriterState {
   Future<PutResult> Seal();
   void Abort();
   // Seals, or aborts, while other code still looks at the memory: the memory becomes private, with
-  // the written bytes, until this state is destroyed. Returns ResourceExhausted if the system
+  // the written bytes, until this state is destroyed. Fails with ResourceExhausted if the system
   // refuses; the object is then unchanged, or aborted if its memory is lost.
   Future<PutResult> SealAndKeepMemory();
   absl::Status AbortAndKeepMemory();
@@ -71,7 +71,7 @@ struct WriterState {
   absl::Status StopWriting();
 };
 
-// Checks options and size of a Put. Returns InvalidArgument, naming the object.
+// Checks options and size of a Put. Fails with InvalidArgument, naming the object.
 absl::Status CheckPut(const ObjectId& id, uint64_t size, const PutOptions& options);
 
 local::Description Describe(const ObjectId& id, const PutOptions& options);

@@ -11,7 +11,8 @@
 namespace phalanx::object_store {
 namespace {
 
-// A batch grows no further beyond so many bytes.
+// A batch of this many bytes takes no further answer. It bounds the bytes that wait for a slow
+// client.
 constexpr size_t kMaxBatchBytes = size_t{256} << 10;
 
 }  // namespace
@@ -19,12 +20,13 @@ constexpr size_t kMaxBatchBytes = size_t{256} << 10;
 LocalOutbox::Batch::Reference LocalOutbox::Batch::Refer(const std::shared_ptr<MemoryBlock>& block,
                                                         bool writable) {
   const uint64_t file = block->file_id();
-  // A reader looks through a writable mapping as well.
+  // A client that has the file mapped writable reads through that mapping.
   if (files_.contains({file, true}) || (!writable && files_.contains({file, false}))) {
     return Reference::kGiven;
   }
+  // A descriptor belongs to the first byte of a send.
   if (!bytes_.empty()) return Reference::kLater;
-  // The one to write by is the block's own, which may be gone when this is sent.
+  // A copy: the block can have closed its own writable descriptor when this is sent.
   descriptor_ =
       writable ? fcntl(block->writable_fd(), F_DUPFD_CLOEXEC, 0) : block->OpenFor(viewer_);
   if (descriptor_ < 0) return Reference::kNone;
@@ -63,10 +65,11 @@ void LocalOutbox::Fill() {
   batch_.bytes_.clear();
   batch_.sent_ = 0;
   while (!items_.empty() && batch_.bytes_.size() < kMaxBatchBytes) {
-    // It may add others behind itself.
+    // Taken out first, because the item can add others to the queue.
     Item item = std::move(items_.front());
     items_.pop_front();
     if (item(batch_)) continue;
+    // Back to the front: the order of answers is the order of the stream.
     items_.push_front(std::move(item));
     return;
   }
@@ -93,11 +96,13 @@ LocalOutbox::State LocalOutbox::Send(int socket) {
     const ssize_t sent = sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && errno == EAGAIN) return State::kFull;
+    // The kernel limits descriptors in flight per user; the socket itself can have room.
     if (sent < 0 && (errno == ETOOMANYREFS || errno == ENOBUFS || errno == ENOMEM)) {
       return State::kCrowded;
     }
     if (sent < 0) return State::kBroken;
     batch_.sent_ += static_cast<size_t>(sent);
+    // The descriptor went out with the first byte, even if the send was partial.
     batch_.CloseDescriptor();
   }
 }

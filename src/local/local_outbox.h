@@ -1,9 +1,9 @@
-// What one client is still to be sent: answers in order, in as few sends as possible, with
-// descriptors.
+// The answers that one client has not been sent yet, in order, with their descriptors. They go out
+// in as few sends as possible.
 //
 // Answers wait as closures and are encoded when the socket has room, so that a client that does not
-// read costs a pin per answer and not a copy of the bytes. Which files the client has is decided
-// when an answer is encoded, in the order of the stream.
+// read costs a pin per answer and not a copy of the bytes. The set of files that the client has is
+// updated when an answer is encoded, in the order of the stream.
 //
 // Owned by a LocalSession; loop thread only.
 #ifndef PHALANX_LOCAL_LOCAL_OUTBOX_H_
@@ -24,19 +24,19 @@ namespace phalanx::object_store {
 
 class LocalOutbox {
  public:
-  // What goes out in one send: at most one descriptor, which belongs to its first byte.
+  // The bytes of one send, with at most one descriptor, which belongs to the first byte.
   class Batch {
    public:
     void Add(const local::Answer& answer) { local::Encode(answer, bytes_); }
-    // The next answer points into this block's file.
+    // Makes sure that the client has this block's file, for an answer that points into it.
     enum class Reference {
-      kGiven,  // the client has it, or gets it with this batch
-      kLater,  // it does not, and the batch has begun: the answer is to be the first of the next
-               // one
-      kNone,   // there is no descriptor for it
+      kGiven,  // the client has the file, or gets it with this batch
+      kLater,  // the file needs a descriptor, and the batch is not empty: the answer must be the
+               // first of the next batch
+      kNone,   // the process has no descriptor left
     };
     Reference Refer(const std::shared_ptr<MemoryBlock>& block, bool writable);
-    // The client unmaps the file.
+    // The client asks to unmap the file: confirms it, and does not count the file as mapped there.
     void Forget(uint64_t file, bool writable);
 
    private:
@@ -46,12 +46,12 @@ class LocalOutbox {
     ViewerId viewer_ = 0;
     std::string bytes_;
     size_t sent_ = 0;
-    int descriptor_ = -1;  // its own, until it is sent
+    int descriptor_ = -1;  // owned until it is sent
     bool has_shown_files_ = false;
     // (file, writable) that the client has.
     absl::flat_hash_set<std::pair<uint64_t, bool>> files_;
   };
-  // Adds its messages, or adds nothing and returns false because Refer did.
+  // Adds its messages to the batch. Returns false, and adds nothing, if Refer returned kLater.
   using Item = absl::AnyInvocable<bool(Batch&)>;
 
   LocalOutbox() = default;
@@ -59,29 +59,30 @@ class LocalOutbox {
   LocalOutbox(const LocalOutbox&) = delete;
   LocalOutbox& operator=(const LocalOutbox&) = delete;
 
-  // The viewer for which files are opened. REQUIRES: before the first answer that points into a
-  // file.
+  // Sets the viewer for which files are opened. REQUIRES: before the first answer that points into
+  // a file.
   void SetViewer(ViewerId viewer) { batch_.viewer_ = viewer; }
-  // Whether a file was sent, or is about to be.
+  // Whether a file was sent or is in the batch.
   bool has_shown_files() const { return batch_.has_shown_files_; }
 
   void Add(Item item) { items_.push_back(std::move(item)); }
-  // Encoded now, and so for what lives no longer than this call.
+  // Encodes the answer now, so that it can point to memory of the caller.
   void Add(const local::Answer& answer);
 
   enum class State {
     kEmpty,
-    kFull,     // the socket takes no more now
+    kFull,     // the socket has no room now
     kCrowded,  // too many descriptors are in flight between processes of this user: try again soon
     kBroken,   // the client is gone
   };
+  // Sends until nothing is left or the socket accepts no more.
   State Send(int socket);
 
-  // Answers that wait.
+  // Returns the number of answers that wait.
   size_t size() const { return items_.size(); }
-  // Drops what has not been encoded.
+  // Drops the answers that have not been encoded.
   void Clear() { items_.clear(); }
-  // Nothing more will be sent.
+  // Drops everything; nothing is sent after this.
   void Close();
 
  private:

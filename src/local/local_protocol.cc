@@ -10,15 +10,17 @@
 namespace phalanx::object_store::local {
 namespace {
 
-// A quiet connection holds so much; more is allocated for a frame whose length has been checked.
+// The buffer of a quiet connection; more is allocated for a frame whose length has been checked.
 constexpr size_t kRestingBytes = 16 * 1024;
+// Every read has at least this much space, so that one read takes in many small frames.
 constexpr size_t kMinSpace = 4096;
 constexpr uint64_t kForever = std::numeric_limits<uint64_t>::max();
 
-// Each message states its fields once: `Visit(archive, message)` with an archive that writes or
-// reads. Out is what both archives look like:
-//   U8 U32 U64 Flag  numbers      Id  an object's id       Code  a status code     Node  a node's
-//   key Text  a bounded string        Span  a timeout        Choice  one of an enum's values
+// Each message lists its fields once, in `Visit(archive, message)`, for an archive that writes and
+// one that reads, so that the two cannot differ. Both archives have the same functions:
+//   U8 U32 U64 Flag  numbers          Id  an object's id     Code  a status code
+//   Node  a node's key                Span  a timeout        Choice  one of an enum's values
+//   Text  a bounded string            Bytes  a view          Ids Names Numbers Runs  lists
 class Writer {
  public:
   explicit Writer(std::string& out) : out_(out) {}
@@ -33,8 +35,10 @@ class Writer {
   }
   void Code(absl::StatusCode code) { out_.U8(static_cast<uint8_t>(code)); }
   void Bytes(absl::string_view bytes, size_t) { out_.Bytes(bytes); }
+  // Cut, because an error text can have any length and the reader rejects longer ones.
   void Text(absl::string_view text) { out_.Bytes(text.substr(0, kMaxTextBytes)); }
   void Span(Timeout timeout) {
+    // absl::ToInt64Nanoseconds saturates, so a long timeout would become a finite one.
     const bool endless = timeout >= absl::Nanoseconds(std::numeric_limits<int64_t>::max());
     const int64_t nanos = endless ? 0 : absl::ToInt64Nanoseconds(timeout);
     out_.U64(endless ? kForever : static_cast<uint64_t>(std::max<int64_t>(nanos, 0)));
@@ -67,6 +71,8 @@ class Writer {
   ByteWriter out_;
 };
 
+// After an error every function of ByteReader returns zeros, so Reader checks for errors only where
+// it loops, and in Finish.
 class Reader {
  public:
   explicit Reader(absl::string_view in) : in_(in) {}
@@ -78,6 +84,7 @@ class Reader {
   void U64(uint64_t& v) { v = in_.U64(); }
   void Flag(bool& v) {
     const uint8_t byte = in_.U8();
+    // Any other byte means that the two ends disagree about the fields.
     if (byte > 1) in_.Fail("a flag is 0 or 1");
     v = byte == 1;
   }
@@ -91,7 +98,8 @@ class Reader {
   }
   void Code(absl::StatusCode& code) {
     const uint8_t byte = in_.U8();
-    if (byte > static_cast<uint8_t>(absl::StatusCode::kUnauthenticated)) in_.Fail("no such code");
+    if (byte > static_cast<uint8_t>(absl::StatusCode::kUnauthenticated))
+      in_.Fail(absl::StrCat(byte, " is not a status code"));
     code = static_cast<absl::StatusCode>(byte);
   }
   void Bytes(absl::string_view& bytes, size_t max) { bytes = in_.Bytes(max); }
@@ -104,6 +112,7 @@ class Reader {
   }
   void Names(std::vector<absl::string_view>& names) {
     const uint32_t count = in_.U32();
+    // The count is checked before anything is allocated for it.
     if (count > kMaxNodeNames) return in_.Fail(absl::StrCat(count, " names are too many"));
     for (uint32_t i = 0; i < count && in_.ok(); ++i) names.push_back(in_.Bytes(kMaxNameBytes));
   }
@@ -116,8 +125,9 @@ class Reader {
   void Choice(Enum& value, const std::array<Enum, n>& all) {
     const uint8_t byte = in_.U8();
     value = static_cast<Enum>(byte);
+    // Any other value would reach a switch that has no case for it.
     if (!std::count(all.begin(), all.end(), value)) {
-      in_.Fail(absl::StrCat("there is no choice ", byte));
+      in_.Fail(absl::StrCat(byte, " is not a valid choice"));
     }
   }
   void Ids(std::vector<ObjectId>& ids) {
@@ -151,7 +161,8 @@ void VisitDescription(A& a, M& m) {
   a.Ids(m.refers_to);
 }
 
-// The fields of every message, for Writer (const messages) and Reader alike.
+// The fields of every message, for Writer (const messages) and Reader alike. The null pointer
+// selects the overload by the message's type without its const.
 template <typename A>
 struct Fields {
   A& a;
@@ -170,6 +181,7 @@ struct Fields {
   void Visit(Put*, M& m) {
     a.U64(m.request);
     VisitDescription(a, m.object);
+    // The last field: EncodeAllButBytes leaves the bytes to its caller.
     a.Bytes(m.bytes, kOwnFileBytes);
   }
   template <typename M>
@@ -317,7 +329,8 @@ struct Fields {
     a.Names(m.nodes);
   }
 
-  // The start of both hellos is the same in every version.
+  // The fields up to the message are the same in every version, so that another version can read
+  // the refusal.
   template <typename M>
   void Visit(NodeHello*, M& m) {
     a.U32(m.magic);
@@ -421,8 +434,10 @@ struct Fields {
   }
 };
 
+// Set last, because the length is known only then; `extra` bytes follow from elsewhere.
 void SetLength(std::string& out, size_t frame_begin, size_t extra) {
   const size_t length = out.size() - frame_begin - kFrameHeaderBytes + extra;
+  // Byte by byte: little-endian on every host.
   for (size_t i = 0; i < kFrameHeaderBytes; ++i) {
     out[frame_begin + i] = static_cast<char>((length >> (8 * i)) & 0xff);
   }
@@ -432,6 +447,7 @@ template <typename Message>
 void EncodeFrame(const Message& message, std::string& out) {
   const size_t begin = out.size();
   out.append(kFrameHeaderBytes, '\0');
+  // Encoded in place, without a temporary frame: every Put and Get passes here.
   std::visit(
       [&out](const auto& m) {
         out.push_back(static_cast<char>(std::remove_cvref_t<decltype(m)>::kKind));
@@ -442,6 +458,7 @@ void EncodeFrame(const Message& message, std::string& out) {
   SetLength(out, begin, 0);
 }
 
+// Tries the alternatives of the variant in turn, so that a new message needs no entry in a table.
 template <typename Message, size_t index = 0>
 absl::StatusOr<Message> DecodeKind(uint8_t kind, absl::string_view fields) {
   if constexpr (index == std::variant_size_v<Message>) {
@@ -449,6 +466,7 @@ absl::StatusOr<Message> DecodeKind(uint8_t kind, absl::string_view fields) {
   } else {
     using M = std::variant_alternative_t<index, Message>;
     if (kind != M::kKind) return DecodeKind<Message, index + 1>(kind, fields);
+    // Its views point into `fields`, so decoding copies no bytes.
     M message;
     Reader reader(fields);
     Fields<Reader>{reader}(message);
@@ -476,6 +494,7 @@ void EncodeAllButBytes(const Put& put, std::string& out) {
   const size_t begin = out.size();
   out.append(kFrameHeaderBytes, '\0');
   out.push_back(static_cast<char>(Put::kKind));
+  // The fields of Visit(Put), in which the bytes are the last.
   Writer writer(out);
   writer.U64(put.request);
   VisitDescription(writer, put.object);
@@ -489,12 +508,13 @@ absl::StatusOr<Request> DecodeRequest(absl::string_view payload) {
 absl::StatusOr<Answer> DecodeAnswer(absl::string_view payload) { return Decode<Answer>(payload); }
 
 absl::Span<char> FrameBuffer::Space() {
+  // Frames are views, so they must be contiguous: the rest of an incomplete one moves to the front.
   if (begin_ != 0) {
     std::memmove(bytes_.data(), bytes_.data() + begin_, buffered());
     end_ -= begin_;
     begin_ = 0;
   }
-  // Next has refused lengths over the limit, so this is bounded.
+  // Bounded: Next has refused lengths over the limit.
   size_t wanted = std::max(kRestingBytes, end_ + kMinSpace);
   if (end_ >= kFrameHeaderBytes) {
     const size_t length = ByteReader(absl::string_view(bytes_.data(), end_)).U32();
@@ -514,6 +534,7 @@ absl::StatusOr<std::optional<absl::string_view>> FrameBuffer::Next() {
   if (buffered() < kFrameHeaderBytes) return std::nullopt;
   const absl::string_view rest(bytes_.data() + begin_, buffered());
   const size_t length = ByteReader(rest).U32();
+  // Refused before the frame has arrived, so that a peer cannot make this allocate more.
   if (length == 0 || length > kMaxFrameBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("a frame has 1 to ", kMaxFrameBytes, " bytes, not ", length));

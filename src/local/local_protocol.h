@@ -1,9 +1,10 @@
 // The messages between a client and the node of its host, and their encoding: frames over a Unix
-// stream socket. Neither protobuf nor gRPC: clients are linked into processes of users.
+// stream socket. It uses neither protobuf nor gRPC, because users link the client into their
+// processes.
 //
 //   client                                    node
 //    │── ClientHello ──────────────────────────►│
-//    │◄────────────────────────── NodeHello ────│   or a refusal in it, and the end
+//    │◄────────────────────────── NodeHello ────│   with a refusal, the node then closes
 //    │── Put Create Publish Seal Get Reduce ... ►│
 //    │◄── File (+ descriptor) ──────────────────│   before the first answer that points into it
 //    │◄── PutDone Granted Object Mapped ... ────│   one answer to each request with a number
@@ -20,7 +21,7 @@
 // unmaps when Forgotten arrives: an answer that crossed the Forget still finds the mapping.
 // Read-only and writable mappings of one file count as two files here; a reader uses either.
 //
-// Messages are values; views in them point into the frame they were decoded from. Any thread.
+// Messages are values; views in them point into the frame that they were decoded from. Any thread.
 #ifndef PHALANX_LOCAL_LOCAL_PROTOCOL_H_
 #define PHALANX_LOCAL_LOCAL_PROTOCOL_H_
 
@@ -48,7 +49,7 @@ namespace phalanx::object_store::local {
 
 inline constexpr uint32_t kMagic = 0x43584c50;  // "PLXC"
 inline constexpr uint32_t kVersion = 7;
-// Answers of at most so many bytes carry them; larger ones point into a file.
+// Answers carry up to this many bytes of an object; larger ones point into a file.
 inline constexpr size_t kMaxInlineAnswerBytes = 65536;
 // Objects of fewer than kOwnFileBytes are written through the socket.
 inline constexpr size_t kMaxFrameBytes = kOwnFileBytes + kMaxReferences * ObjectId::kSize + 8192;
@@ -62,10 +63,10 @@ inline constexpr size_t kMaxNodeNames = 256;
 inline constexpr size_t kMaxNameBytes = 256;
 inline constexpr size_t kMaxPinsPerFrame = 8192;
 
-// A client has no more requests unanswered; with more it is refused one after the other.
+// Limit of a client's unanswered requests; the node refuses each request beyond it.
 inline constexpr size_t kMaxRequestsUnderWay = 1 << 16;
 
-// How long, from the moment the node reads the request.
+// A span that begins when the node reads the request.
 using Timeout = absl::Duration;
 
 // ---------------------------------------------------------------------------- client to node
@@ -76,7 +77,7 @@ struct ClientHello {
   uint32_t version = kVersion;
 };
 
-// What Put and Create say of the object.
+// The object that a Put or Create makes.
 struct Description {
   ObjectId id;
   bool wait_for_adoption = false;
@@ -106,7 +107,7 @@ struct Create {
 };
 
 // Bytes [0, upto) are final. For an object without a file of its own `bytes` are the last ones
-// before `upto`; empty otherwise. Not answered: what fails here fails Seal.
+// before `upto`; empty otherwise. Not answered: an error here is the answer to Seal.
 struct Publish {
   static constexpr uint8_t kKind = 4;
   uint64_t writer = 0;
@@ -129,8 +130,8 @@ struct Abort {
   uint64_t writer = 0;
 };
 
-// Answered by Object, Mapped or Failed. Streaming: answered as soon as the size is known, then
-// Progress until `final`; after a Void the answer comes again.
+// Answered by Object, Mapped or Failed. If `streaming`, answered as soon as the size is known, then
+// by Progress until `final`; after a Void the node answers again.
 struct Get {
   static constexpr uint8_t kKind = 7;
   uint64_t request = 0;
@@ -139,20 +140,20 @@ struct Get {
   Timeout timeout = absl::InfiniteDuration();
   uint64_t offset = 0;
   uint64_t length = std::numeric_limits<uint64_t>::max();
-  // Best had from the node that made this one; nil: from any.
+  // The node prefers to fetch from the node that made this object; nil: from any.
   ObjectId near = {};
-  // Failed, with DataLoss, when no copy is left.
+  // Answered by Failed with DataLoss if no copy is left.
   bool fail_when_lost = false;
 };
 
-// Get, Create, Broadcast and Reduce end unanswered, unless the answer is on its way; other requests
-// go on and are answered.
+// Ends a Get, Create, Broadcast or Reduce without an answer, unless the answer was sent before.
+// Other requests continue and are answered.
 struct Cancel {
   static constexpr uint8_t kKind = 8;
   uint64_t request = 0;
 };
 
-// The client does not look at the pinned bytes any more. `recycle` false: a forked child may.
+// The client does not look at the pinned bytes any more. `recycle` is false if a forked child can.
 struct Release {
   static constexpr uint8_t kKind = 9;
   uint64_t pin = 0;
@@ -167,8 +168,8 @@ struct Delete {
   Timeout timeout;
 };
 
-// Answered by Described or Failed. `only_complete`: the asker wants `complete` alone, which the
-// node may know by itself. Without `reduced_from` that is left out of the answer.
+// Answered by Described or Failed. `only_complete`: the client needs only `complete`, which the
+// node can know without the directory. Without `reduced_from` the answer leaves out the sources.
 struct Stat {
   static constexpr uint8_t kKind = 11;
   uint64_t request = 0;
@@ -176,7 +177,7 @@ struct Stat {
   bool only_complete = false;
   bool reduced_from = false;
   Timeout timeout;
-  // How far a broadcast to these nodes has come is asked, too.
+  // The answer also counts how far a broadcast to these nodes has come.
   std::vector<absl::string_view> nodes = {};
 };
 
@@ -196,9 +197,9 @@ struct Forget {
   bool writable = false;
 };
 
-// The client goes. All its requests and writers end unanswered; it keeps these pins (and those of
-// the next Leave, while there are `more`) and releases them later, after which it closes the
-// socket. Nothing but Release may follow.
+// The client leaves. Its requests and writers end without an answer. The client keeps these pins
+// (and those of the next Leave, if there are `more`), releases them later, and then closes the
+// socket. Only Release can follow.
 struct Leave {
   static constexpr uint8_t kKind = 14;
   bool more = false;
@@ -211,11 +212,11 @@ struct Reduce {
   uint64_t request = 0;
   ReduceTarget target;
   ReduceSpec spec;
-  // Of the reduction as well.
+  // The deadline of the reduction, too.
   Timeout timeout = absl::InfiniteDuration();
 };
 
-// More sources for an open reduction; `close`: the last ones. At most kMaxReduceSources ids.
+// Adds sources to an open reduction; `close`: these are the last. At most kMaxReduceSources ids.
 // Answered by Counted (0) or Failed.
 struct Extend {
   static constexpr uint8_t kKind = 16;
@@ -226,7 +227,7 @@ struct Extend {
   std::vector<ObjectId> sources;
 };
 
-// Who was to put the object cannot, because. Answered by Counted (0) or Failed.
+// The object will not be put, for this reason. Answered by Counted (0) or Failed.
 struct Fail {
   static constexpr uint8_t kKind = 17;
   uint64_t request = 0;
@@ -236,14 +237,14 @@ struct Fail {
   Timeout timeout = absl::InfiniteDuration();
 };
 
-// The client holds these ids, each as often as it says so, until Unhold or its end. At most
-// kMaxReferences ids; not answered. Who holds more than a node allows is closed.
+// The client holds these ids until Unhold or its end; holds are counted. At most kMaxReferences
+// ids; not answered. The node closes a client that holds more than the node allows.
 struct Hold {
   static constexpr uint8_t kKind = 18;
   std::vector<ObjectId> ids;
 };
 
-// Ends one hold of each of them.
+// Ends one hold of each id.
 struct Unhold {
   static constexpr uint8_t kKind = 19;
   std::vector<ObjectId> ids;
@@ -273,7 +274,8 @@ struct Keep {
   Timeout timeout = absl::InfiniteDuration();
 };
 
-// Answered by Counted, when each of the nodes has a copy, or Failed; `stop`: at once, 0.
+// Answered by Counted when each of the nodes has a copy, or by Failed; with `stop`, by Counted (0)
+// at once.
 struct Broadcast {
   static constexpr uint8_t kKind = 23;
   uint64_t request = 0;
@@ -290,7 +292,7 @@ using Request = std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get
 
 // ---------------------------------------------------------------------------- node to client
 
-// `code` other than OK: refused; the node closes.
+// If `code` is not OK, the node refuses the client and closes the connection.
 struct NodeHello {
   static constexpr uint8_t kKind = 65;
   uint32_t magic = kMagic;
@@ -302,7 +304,7 @@ struct NodeHello {
   NodeKey node = {};
 };
 
-// Comes with one descriptor. `bytes`: the length to map.
+// Arrives with one descriptor. `bytes` is the length to map.
 struct File {
   static constexpr uint8_t kKind = 66;
   uint64_t file = 0;
@@ -323,7 +325,8 @@ struct PutDone {
   bool already_existed = false;
 };
 
-// `has_file`: write at `offset` of the writable file; otherwise bytes go with Publish and Seal.
+// If `has_file`, the client writes at `offset` of the writable file; otherwise Publish and Seal
+// carry the bytes.
 struct Granted {
   static constexpr uint8_t kKind = 69;
   uint64_t request = 0;
@@ -333,7 +336,7 @@ struct Granted {
   uint64_t offset = 0;
 };
 
-// The bytes asked for, complete and final.
+// The requested bytes, complete and final.
 struct Object {
   static constexpr uint8_t kKind = 70;
   uint64_t request = 0;
@@ -342,7 +345,7 @@ struct Object {
   absl::string_view bytes;
 };
 
-// The whole object is at `offset` of the file; bytes [0, watermark) of it are there, and if `final`
+// The whole object is at `offset` of the file. Its bytes [0, watermark) have arrived; if `final`,
 // they will not change. The client owns `pin`.
 struct Mapped {
   static constexpr uint8_t kKind = 71;
@@ -363,7 +366,7 @@ struct Progress {
   bool final = false;
 };
 
-// What the stream has read is to be forgotten; its pin is still to be released.
+// The bytes that the stream has read are void. The client still has to release the pin.
 struct Void {
   static constexpr uint8_t kKind = 73;
   uint64_t request = 0;
@@ -383,12 +386,12 @@ struct Described {
   uint32_t waiting = 0;
   uint32_t conflicts = 0;
   absl::string_view metadata;
-  // The sources that went in, for the result of a reduction; at most kMaxReduceSources.
+  // The sources of a reduction's result; at most kMaxReduceSources.
   std::vector<ObjectId> reduced_from = {};
   bool owned = false;
   uint32_t holders = 0;
   bool sticky = false;
-  // Of the nodes that were named.
+  // Of the nodes that the request names.
   uint32_t named = 0;
   uint32_t named_complete = 0;
   uint32_t named_without_room = 0;
@@ -407,7 +410,7 @@ struct Forgotten {
   bool writable = false;
 };
 
-// The node closes the connection, because.
+// The node closes the connection, for this reason.
 struct Goodbye {
   static constexpr uint8_t kKind = 77;
   absl::StatusCode code = absl::StatusCode::kUnknown;
@@ -419,27 +422,28 @@ using Answer = std::variant<NodeHello, File, Failed, PutDone, Granted, Object, M
 
 // ---------------------------------------------------------------------------- encoding
 
-// Append one frame to `out`. Texts longer than kMaxTextBytes are cut. REQUIRES: the message keeps
-// within the limits above.
+// Appends one frame to `out`. Cuts texts longer than kMaxTextBytes. REQUIRES: the message is within
+// the limits above.
 void Encode(const Request& request, std::string& out);
 void Encode(const Answer& answer, std::string& out);
-// The frame of a Put but for its last part, the bytes themselves, which the caller sends after it.
+// Appends the frame of a Put without its last part, the bytes, which the caller sends after it.
 void EncodeAllButBytes(const Put& put, std::string& out);
 
-// The payload of one frame. InvalidArgument names the kind of message and the field's place.
+// Decodes the payload of one frame. Fails with InvalidArgument, naming the kind of message and the
+// field's place.
 absl::StatusOr<Request> DecodeRequest(absl::string_view payload);
 absl::StatusOr<Answer> DecodeAnswer(absl::string_view payload);
 
-// Cuts the bytes from a socket into frames. Owned by whoever reads the socket; one thread at a
+// Cuts the bytes from a socket into frames. Owned by the reader of the socket; one thread at a
 // time.
 class FrameBuffer {
  public:
-  // Where to read the next bytes into: never empty. Invalidates the payloads handed out.
+  // Returns where to read the next bytes into: never empty. Invalidates the payloads from Next.
   absl::Span<char> Space();
-  // So many bytes were read into it.
+  // `bytes` bytes were read into Space.
   void Filled(size_t bytes);
-  // The next whole frame's payload, or nothing; InvalidArgument, for good, when a length is zero or
-  // over kMaxFrameBytes.
+  // Returns the payload of the next complete frame, or nothing. Fails with InvalidArgument, for
+  // good, if a length is zero or exceeds kMaxFrameBytes.
   absl::StatusOr<std::optional<absl::string_view>> Next();
 
  private:

@@ -22,7 +22,7 @@ std::vector<ObjectId> Sources(int count) {
   return ids;
 }
 
-// One of each kind, every field away from its default.
+// One message of each kind, with no field at its default.
 std::vector<Request> EveryRequest() {
   Description object{Id(), true, 64, absl::Milliseconds(1500), "float32[3]", true, Sources(2)};
   return {
@@ -119,7 +119,7 @@ TEST(LocalProtocol, ValuesOfFieldsSurvive) {
   EXPECT_EQ(put.bytes, "bytes");
 }
 
-TEST(LocalProtocol, EveryShorterFrameIsRefused) {
+TEST(LocalProtocol, RejectsEveryShorterFrame) {
   for (const Request& request : EveryRequest()) {
     const std::string frame = Encoded(request);
     for (size_t length = 0; length + 4 < frame.size(); ++length) {
@@ -130,14 +130,14 @@ TEST(LocalProtocol, EveryShorterFrameIsRefused) {
   }
 }
 
-TEST(LocalProtocol, AnUnknownKindIsRefusedByNumber) {
+TEST(LocalProtocol, RejectsAnUnknownKindByNumber) {
   EXPECT_THAT(DecodeRequest("\x63"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("unknown kind 99")));
   // An answer is no request.
   EXPECT_FALSE(DecodeRequest(Encoded(Answer(Counted{1, 2})).substr(4)).ok());
 }
 
-TEST(LocalProtocol, ValuesOutOfRangeAreRefused) {
+TEST(LocalProtocol, RejectsValuesOutOfRange) {
   Description object{Id(), false, 0, absl::ZeroDuration(), ""};
   EXPECT_THAT(DecodeRequest(Encoded(Request(Put{1, object, ""})).substr(4)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 is not in 1..64")));
@@ -177,7 +177,7 @@ TEST(LocalProtocol, AReductionKeepsItsSourcesAndArguments) {
   EXPECT_EQ(got.spec.sources, Sources(5));
 }
 
-TEST(LocalProtocol, AReductionOfTheMostSourcesFitsIntoAFrameAndOfOneMoreIsRefused) {
+TEST(LocalProtocol, AFrameFitsTheMostSourcesOfAReductionAndNotOneMore) {
   Reduce reduce;
   reduce.spec.sources.resize(kMaxReduceSources, Id());
   std::string frame = Encoded(Request(reduce));
@@ -189,7 +189,7 @@ TEST(LocalProtocol, AReductionOfTheMostSourcesFitsIntoAFrameAndOfOneMoreIsRefuse
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("16385 ids are too many")));
 }
 
-TEST(LocalProtocol, AnUnknownDTypeOrOpIsRefused) {
+TEST(LocalProtocol, RejectsAnUnknownDTypeOrOp) {
   const std::string good = Encoded(Request(Reduce{}));
   const size_t dtype = 4 + 1 + 8 + ObjectId::kSize;
   for (const size_t place : {dtype, dtype + 1}) {
@@ -200,7 +200,7 @@ TEST(LocalProtocol, AnUnknownDTypeOrOpIsRefused) {
   }
 }
 
-TEST(LocalProtocol, AReductionHasAsManyRunsAsThereMayBe) {
+TEST(LocalProtocol, AFrameFitsTheMostRunsOfAReduction) {
   Reduce reduce;
   for (uint64_t i = 1; i <= kMaxElementRuns; ++i) {
     reduce.spec.elements.runs.push_back(
@@ -216,7 +216,7 @@ TEST(LocalProtocol, AReductionHasAsManyRunsAsThereMayBe) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("65 runs are too many")));
 }
 
-TEST(LocalProtocol, TimeoutsAreCutToWhatCanBe) {
+TEST(LocalProtocol, TimeoutsAreLimitedToTheirRange) {
   const auto round_trip = [](absl::Duration timeout) {
     const std::string frame = Encoded(Request(Delete{1, Id(), timeout}));
     return std::get<Delete>(*DecodeRequest(absl::string_view(frame).substr(4))).timeout;
@@ -255,7 +255,7 @@ std::vector<std::string> Cut(absl::string_view stream, size_t step) {
   return payloads;
 }
 
-TEST(FrameBuffer, FramesComeOutWholeHoweverTheyArrive) {
+TEST(FrameBuffer, ReturnsWholeFramesHoweverTheyArrive) {
   const std::string large(kOwnFileBytes, 'x');
   std::string stream;
   std::vector<std::string> expected;
@@ -273,7 +273,7 @@ TEST(FrameBuffer, FramesComeOutWholeHoweverTheyArrive) {
   }
 }
 
-TEST(FrameBuffer, AHugeOrEmptyLengthIsRefusedForGood) {
+TEST(FrameBuffer, RejectsAHugeOrEmptyLengthForGood) {
   for (const char* header : {"\xff\xff\xff\xff", "\0\0\0\0", "\x01\x20\x15\x00"}) {
     FrameBuffer buffer;
     std::copy(header, header + 4, buffer.Space().data());

@@ -16,7 +16,7 @@
 #include "src/common/io/private_folder.h"
 #include "src/common/status_macros.h"
 
-// Not in this C library's headers.
+// The headers of older C libraries do not have it.
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
@@ -25,12 +25,12 @@ namespace phalanx::object_store {
 namespace {
 
 constexpr int kBacklog = 1024;
-// Clients accepted in a turn.
+// Clients accepted in a turn, so that a storm of clients does not delay those that are served.
 constexpr int kAcceptsPerTurn = 64;
-// Processes awaited at a time. Of more nothing is lost: what they saw is looked at when memory is
-// short.
+// Limit of processes whose end is awaited. Nothing is lost beyond it: the memory that such a
+// process saw is checked again when memory is short.
 constexpr size_t kMaxAwaitedExits = 1024;
-// When the process has no descriptor left, not even for refusing.
+// The pause if the process has no descriptor left, not even for a refusal.
 constexpr absl::Duration kRetryAfter = absl::Milliseconds(100);
 
 absl::Status Failed(absl::string_view what, absl::string_view path, int error) {
@@ -49,7 +49,7 @@ absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
   return address;
 }
 
-// Nobody else could put another socket in the place of ours.
+// A private folder, so that no other user can replace the socket.
 absl::Status PrepareFolder(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return MakePrivateFolder(".");
@@ -57,45 +57,47 @@ absl::Status PrepareFolder(const std::string& path) {
 }
 
 // Whether a process accepts connections at the address.
-bool SomebodyListens(const sockaddr_un& address) {
+bool HasListener(const sockaddr_un& address) {
   const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (probe < 0) return true;
   const int failed = connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   const int error = errno;
   close(probe);
-  // EAGAIN: its backlog is full.
+  // Any other error, such as EAGAIN for a full backlog, means that there is a listener.
   return failed == 0 || (error != ECONNREFUSED && error != ENOENT);
 }
 
-// Removes the socket of a node that is gone. AlreadyExists when it is not gone, or no socket.
+// Removes the socket of a node that has ended. Fails with AlreadyExists if the node still listens,
+// or if the file is not a socket.
 absl::Status RemoveStale(const std::string& path, const sockaddr_un& address) {
   struct stat found {};
   if (lstat(path.c_str(), &found) != 0) return absl::OkStatus();
   if (!S_ISSOCK(found.st_mode)) {
-    return absl::AlreadyExistsError(absl::StrCat(path, " is there, and is no socket"));
+    return absl::AlreadyExistsError(absl::StrCat(path, " exists and is not a socket"));
   }
-  if (SomebodyListens(address)) {
+  if (HasListener(address)) {
     return absl::AlreadyExistsError(absl::StrCat(path, " is in use by another process"));
   }
   unlink(path.c_str());
   return absl::OkStatus();
 }
 
-// Readable when the process that connected has ended; -1 with ESRCH when it has already.
+// Returns a descriptor that becomes readable when the process that connected has ended, or -1, with
+// ESRCH if it has ended already.
 int OpenPeerProcess(int socket) {
   int handle = -1;
   socklen_t length = sizeof(handle);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &handle, &length) == 0) return handle;
   if (errno != ENOPROTOOPT) return -1;
-  // Older kernels. The number can belong to another process by now; the end of that process is as
-  // good a moment to look.
+  // Older kernels. The number can belong to another process by now. Then the check happens at that
+  // process's end, which is only later.
   ucred peer{};
   length = sizeof(peer);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return -1;
   return static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0));
 }
 
-// Tells a process that it will not be served.
+// Sends the reason in a hello, the only message that every version of a client can read.
 void Refuse(int socket, const LocalGreeting& greeting, const absl::Status& why) {
   std::string hello;
   local::Encode(local::NodeHello{local::kMagic, local::kVersion, why.code(), why.message(),
@@ -141,11 +143,12 @@ LocalService::~LocalService() {
   if (listener_ >= 0) {
     struct stat found {};
     const char* path = options_.socket_path.c_str();
-    // Another node may have taken the place.
+    // Another node can have replaced the socket; its file has another inode.
     if (lstat(path, &found) == 0 && found.st_ino == inode_) unlink(path);
     close(listener_);
   }
   if (spare_ >= 0) close(spare_);
+  // Moved out first, because Close calls OnEnded, which erases from the map.
   const std::map<uint64_t, std::shared_ptr<LocalSession>> sessions = std::move(sessions_);
   sessions_.clear();
   for (const auto& [number, session] : sessions) {
@@ -160,8 +163,8 @@ absl::Status LocalService::Listen() {
   PHALANX_RETURN_IF_ERROR(PrepareFolder(path));
   PHALANX_RETURN_IF_ERROR(RemoveStale(path, address));
   const int made = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (made < 0) return Failed("make a socket for", path, errno);
-  // The file takes its mode from the socket, so that it never is open to others.
+  if (made < 0) return Failed("create a socket for", path, errno);
+  // The file gets its mode from the socket, so it is never open to other users, not even briefly.
   const bool bound =
       fchmod(made, 0600) == 0 &&
       bind(made, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
@@ -187,7 +190,7 @@ void LocalService::AcceptSome() {
   for (int i = 0; i < kAcceptsPerTurn && AcceptOne(); ++i) {
   }
   if (!std::exchange(exhausted_, false)) return KeepAccepting();
-  // The listener stays readable: waiting for that would not be waiting.
+  // A timer, because the listener stays readable while a client waits.
   retry_timer_ = loop_.RunAt(loop_.Now() + kRetryAfter, [this] { AcceptSome(); });
 }
 
@@ -198,6 +201,8 @@ bool LocalService::AcceptOne() {
     return true;
   }
   if (errno != EMFILE && errno != ENFILE) return errno == ECONNABORTED || errno == EINTR;
+  // The spare descriptor makes room for one accept, so that the client gets an error and does not
+  // wait in the backlog.
   if (spare_ >= 0) close(spare_);
   socket = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (socket >= 0) {
@@ -221,12 +226,12 @@ absl::Status LocalService::Check(int socket) const {
   }
   if (peer.uid != geteuid()) {
     return absl::PermissionDeniedError(absl::StrCat("node ", options_.greeting.node_name,
-                                                    " belongs to user ", geteuid(),
-                                                    " and serves no other: not user ", peer.uid));
+                                                    " serves only user ", geteuid(), ", not user ",
+                                                    peer.uid));
   }
   if (sessions_.size() >= kMaxLocalClients) {
-    return absl::ResourceExhaustedError(absl::StrCat("node ", options_.greeting.node_name, " has ",
-                                                     sessions_.size(), " clients already"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "node ", options_.greeting.node_name, " already has ", sessions_.size(), " clients"));
   }
   return absl::OkStatus();
 }
@@ -249,6 +254,7 @@ void LocalService::Serve(int socket) {
 }
 
 void LocalService::OnEnded(uint64_t number, const absl::Status& why) {
+  // Only a client's own messages end a session with InvalidArgument.
   if (why.code() == absl::StatusCode::kInvalidArgument) {
     ++stats_.misbehaved;
     PHALANX_LOG_EVERY(WARNING, absl::Seconds(1))
@@ -258,8 +264,9 @@ void LocalService::OnEnded(uint64_t number, const absl::Status& why) {
   }
   const auto it = sessions_.find(number);
   if (it == sessions_.end()) return;
+  // A client that left in order sees no memory any more.
   if (!why.ok() && it->second->has_shown_memory()) AwaitExit(it->second->socket());
-  // It is in the middle of something of its own.
+  // Destroyed in a later turn: the session calls this from inside one of its methods.
   loop_.Post([session = std::move(it->second)] {});
   sessions_.erase(it);
 }
@@ -277,7 +284,7 @@ void LocalService::AwaitExit(int socket) {
   exit->watcher = *std::move(watcher);
   const uint64_t number = next_number_++;
   exit->watcher->OnReadable([this, number] {
-    // This closure is the watcher's.
+    // Destroyed in a later turn: the watcher owns the closure that runs here.
     const auto ended = exits_.extract(number);
     loop_.Post([exit = std::shared_ptr<Exit>(std::move(ended.mapped()))] {});
     options_.client_process_ended();

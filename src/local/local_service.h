@@ -1,13 +1,13 @@
-// The Unix socket on which a node serves the clients of its host: a rim around the Store.
+// The Unix socket on which a node serves the clients of its host.
 //
 //   listening socket ──► LocalSession × n ──► Store, Reducer
 //
-// The socket is 0600, in a folder that is made 0700 if there is none, and only processes of the
-// node's own user are served. A socket that a dead node left behind is replaced; a socket with a
-// listener is not.
+// The socket has the mode 0600, in a folder that is created with 0700 if it does not exist. The
+// node serves only processes of its own user. It replaces a socket that a dead node left behind,
+// but not a socket with a listener.
 //
-// Made and destroyed while the loop does not run, or on it; in between loop thread only. Owned by
-// the node's daemon; loop, store and reducer outlive it.
+// Created and destroyed while the loop does not run, or on the loop; otherwise loop thread only.
+// Owned by the node's daemon; loop, store and reducer outlive it.
 #ifndef PHALANX_LOCAL_LOCAL_SERVICE_H_
 #define PHALANX_LOCAL_LOCAL_SERVICE_H_
 
@@ -29,23 +29,23 @@
 
 namespace phalanx::object_store {
 
-// More clients are refused with ResourceExhausted.
+// The node refuses more clients with ResourceExhausted.
 inline constexpr size_t kMaxLocalClients = 4096;
 
 struct LocalServiceOptions {
   // At most 107 bytes.
   std::string socket_path;
   LocalGreeting greeting;
-  // Called on the loop when a process ends that could still see the store's memory after its
+  // Called on the loop when a process has ended that could see the store's memory after its
   // connection broke (SharedMemory::Reconsider).
   std::function<void()> client_process_ended = [] {};
 };
 
 class LocalService {
  public:
-  // Listens from the first turn of the loop on. AlreadyExists when another process listens there or
-  // the path is something else than a socket, FailedPrecondition when others may write to the
-  // folder, InvalidArgument for a path that is too long, Unavailable; the text names the path.
+  // Listens from the first turn of the loop on. Errors: AlreadyExists if another process listens
+  // there or the path is not a socket, FailedPrecondition if other users can write to the folder,
+  // InvalidArgument if the path is too long, Unavailable. The text names the path.
   static absl::StatusOr<std::unique_ptr<LocalService>> Start(net::EventLoop& loop, Store& store,
                                                              collectives::Reducer& reducer,
                                                              LocalServiceOptions options);
@@ -59,9 +59,9 @@ class LocalService {
 
   struct Stats {
     uint64_t accepted = 0;
-    // Of other users, other versions, too many.
+    // Clients of other users or versions, and beyond the limit.
     uint64_t refused = 0;
-    // Ended because of what they sent.
+    // Ended by a message that a client must not send.
     uint64_t misbehaved = 0;
     size_t clients = 0;
   };
@@ -75,11 +75,11 @@ class LocalService {
   void AcceptSome();
   // Returns false if no client waits to be accepted.
   bool AcceptOne();
-  // OK if the process at the other end may be served.
+  // Returns OK if the node serves the process at the other end.
   absl::Status Check(int socket) const;
   void Serve(int socket);
   void OnEnded(uint64_t number, const absl::Status& why);
-  // Until the process at the other end of the socket, which is still open here, has ended.
+  // Calls client_process_ended when the process at the other end of this open socket has ended.
   void AwaitExit(int socket);
 
   // Constant after Start.
@@ -93,13 +93,13 @@ class LocalService {
   // Closed for a moment if the process has no descriptor left, so that a client can be accepted and
   // refused with that error.
   int spare_ = -1;
-  // There was no descriptor even for a refusal: no client is accepted for a while.
+  // No descriptor was left even for a refusal: the next accept waits for retry_timer_.
   bool exhausted_ = false;
   TimerId retry_timer_ = 0;
   std::unique_ptr<net::FdWatcher> watcher_;
   uint64_t next_number_ = 1;
   std::map<uint64_t, std::shared_ptr<LocalSession>> sessions_;
-  // Processes that are awaited, by a number.
+  // Processes whose end AwaitExit waits for.
   struct Exit;
   std::map<uint64_t, std::unique_ptr<Exit>> exits_;
   Stats stats_;

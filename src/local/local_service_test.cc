@@ -1,4 +1,4 @@
-// The socket as clients that know no manners see it: raw bytes.
+// The socket with raw bytes, from clients that can break every rule.
 #include "src/local/local_service.h"
 
 #include <fcntl.h>
@@ -51,7 +51,7 @@ class RawClient {
 
   bool connected() const { return connected_; }
   int fd() const { return fd_; }
-  // Whether the node takes it all before it closes.
+  // Returns false if the node closes before it has read everything.
   bool SendBytes(absl::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -65,8 +65,8 @@ class RawClient {
     local::Encode(request, frame);
     return SendBytes(frame);
   }
-  // The next answer; nothing at the end of the stream. What it points into lives until the next
-  // call.
+  // Returns the next answer, or nothing at the end of the stream. The answer is valid until the
+  // next call.
   std::optional<local::Answer> Receive() {
     while (true) {
       const auto payload = in_.Next();
@@ -84,9 +84,9 @@ class RawClient {
       in_.Filled(static_cast<size_t>(got));
     }
   }
-  // Reads to the end; the reason that the node gave.
+  // Reads to the end of the stream. Returns the reason that the node sent.
   absl::Status Reason() {
-    absl::Status reason = absl::UnknownError("it gave none");
+    absl::Status reason = absl::UnknownError("the node sent no reason");
     while (const std::optional<local::Answer> answer = Receive()) {
       if (const auto* goodbye = std::get_if<local::Goodbye>(&*answer)) {
         reason = absl::Status(goodbye->code, goodbye->message);
@@ -117,7 +117,7 @@ LocalServiceOptions Options(const std::string& path) {
   return options;
 }
 
-// That the node serves others as if nothing had happened.
+// Expects that the node still serves other clients.
 void ExpectServes(LocalNode& node, int i = 1000) {
   RawClient client(node);
   ASSERT_TRUE(client.Send(SmallPut(1, Id(i), "bytes")));
@@ -137,17 +137,17 @@ TEST(LocalService, AnswersAPutAndAGet) {
   ASSERT_TRUE(answer.has_value());
   ASSERT_TRUE(std::holds_alternative<local::Object>(*answer));
   EXPECT_EQ(std::get<local::Object>(*answer).bytes, "bytes");
-  EXPECT_EQ(node.store_stats().pins, 0u) << "what travelled inline is not pinned";
+  EXPECT_EQ(node.store_stats().pins, 0u) << "an inline answer pins nothing";
 }
 
-TEST(LocalService, TheSocketIsForItsOwnerAlone) {
+TEST(LocalService, OnlyTheOwnerCanUseTheSocket) {
   LocalNode node;
   struct stat found {};
   ASSERT_EQ(stat(node.socket().c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777, 0600u);
 }
 
-TEST(LocalService, MakesItsFolderPrivate) {
+TEST(LocalService, CreatesAPrivateFolder) {
   const SocketFolder parent;
   const std::string folder = parent.path() + "/private";
   LocalNode node(uint64_t{64} << 20, folder + "/node.sock");
@@ -156,7 +156,7 @@ TEST(LocalService, MakesItsFolderPrivate) {
   EXPECT_EQ(found.st_mode & 0777, 0700u);
 }
 
-TEST(LocalService, AFolderThatOthersMayEnterIsRefused) {
+TEST(LocalService, RejectsAFolderThatOtherUsersCanEnter) {
   const SocketFolder parent;
   const std::string folder = parent.path() + "/public";
   const std::string path = folder + "/node.sock";
@@ -171,7 +171,7 @@ TEST(LocalService, AFolderThatOthersMayEnterIsRefused) {
   EXPECT_NE(access(path.c_str(), F_OK), 0);
 }
 
-TEST(LocalService, ASocketInUseIsNotTakenAndADeadOneIs) {
+TEST(LocalService, ReplacesADeadSocketButNotOneInUse) {
   const SocketFolder folder;
   const std::string path = folder.path() + "/node.sock";
   {
@@ -184,7 +184,7 @@ TEST(LocalService, ASocketInUseIsNotTakenAndADeadOneIs) {
     EXPECT_THAT(second, StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("in use")));
     ExpectServes(node);
   }
-  EXPECT_NE(access(path.c_str(), F_OK), 0) << "it is removed at the end";
+  EXPECT_NE(access(path.c_str(), F_OK), 0) << "the service removes the socket at its end";
 
   // A killed node leaves a socket without a listener.
   const int dead = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -197,7 +197,7 @@ TEST(LocalService, ASocketInUseIsNotTakenAndADeadOneIs) {
   ExpectServes(node);
 }
 
-TEST(LocalService, AFileInTheSocketsPlaceIsLeftAlone) {
+TEST(LocalService, DoesNotReplaceAFileThatIsNotASocket) {
   const SocketFolder folder;
   const std::string path = folder.path() + "/node.sock";
   close(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
@@ -205,7 +205,7 @@ TEST(LocalService, AFileInTheSocketsPlaceIsLeftAlone) {
   node.OnLoop([&] {
     net::EventLoop loop;
     EXPECT_THAT(LocalService::Start(loop, node.store(), node.reducer(), Options(path)).status(),
-                StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("no socket")));
+                StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("not a socket")));
     EXPECT_THAT(
         LocalService::Start(loop, node.store(), node.reducer(), Options(std::string(108, 'x')))
             .status(),
@@ -214,7 +214,7 @@ TEST(LocalService, AFileInTheSocketsPlaceIsLeftAlone) {
   EXPECT_EQ(access(path.c_str(), F_OK), 0);
 }
 
-TEST(LocalService, AnotherVersionIsRefusedWithBothNamed) {
+TEST(LocalService, RejectsAnotherVersionAndNamesBoth) {
   LocalNode node;
   RawClient client(node, /*greet=*/false);
   client.Send(local::ClientHello{local::kMagic, 99});
@@ -224,7 +224,7 @@ TEST(LocalService, AnotherVersionIsRefusedWithBothNamed) {
   ExpectServes(node);
 }
 
-TEST(LocalService, ALaterVersionsLongerHelloIsUnderstood) {
+TEST(LocalService, ReadsTheLongerHelloOfALaterVersion) {
   LocalNode node;
   RawClient client(node, /*greet=*/false);
   std::string hello;
@@ -235,7 +235,7 @@ TEST(LocalService, ALaterVersionsLongerHelloIsUnderstood) {
   EXPECT_THAT(client.Reason(), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
-TEST(LocalService, GarbageEndsItsClientOnly) {
+TEST(LocalService, GarbageEndsOnlyTheClientThatSentIt) {
   LocalNode node;
   RawClient bystander(node);
   for (const bool greet : {false, true}) {
@@ -248,7 +248,7 @@ TEST(LocalService, GarbageEndsItsClientOnly) {
   EXPECT_EQ(node.service_stats().misbehaved, 2u);
 }
 
-TEST(LocalService, WildRequestsEndTheirClientWithAMessage) {
+TEST(LocalService, InvalidRequestsEndTheirClientWithAMessage) {
   LocalNode node;
   const std::vector<std::pair<local::Request, std::string>> wild = {
       {local::Release{12345, true}, "pin 12345 is not held"},
@@ -284,7 +284,7 @@ TEST(LocalService, AWriterCannotWriteBeyondItsObject) {
   EXPECT_EQ(node.store_stats().pins, 0u);
 }
 
-TEST(LocalService, AWriterThatGoesTooFarDoesNotReachItsNeighbour) {
+TEST(LocalService, AWriterCannotOverwriteTheNextObject) {
   LocalNode node;
   RawClient client(node);
   RawClient wild(node);
@@ -292,7 +292,7 @@ TEST(LocalService, AWriterThatGoesTooFarDoesNotReachItsNeighbour) {
   const auto granted = wild.Receive();
   ASSERT_TRUE(granted && std::holds_alternative<local::Granted>(*granted));
   const local::Granted grant = std::get<local::Granted>(*granted);
-  // Small objects that are made one after the other lie so in the segment.
+  // Small objects that are created one after the other are neighbours in the segment.
   const std::string bytes(1000, 'n');
   client.Send(SmallPut(1, Id(2), bytes));
   ASSERT_TRUE(std::holds_alternative<local::PutDone>(*client.Receive()));
@@ -304,7 +304,7 @@ TEST(LocalService, AWriterThatGoesTooFarDoesNotReachItsNeighbour) {
   EXPECT_EQ(std::get<local::Object>(*answer).bytes, bytes);
 }
 
-TEST(LocalService, HalfARequestAndThenNothing) {
+TEST(LocalService, AnIncompleteRequestHasNoEffect) {
   LocalNode node;
   {
     RawClient client(node);
@@ -313,10 +313,10 @@ TEST(LocalService, HalfARequestAndThenNothing) {
     client.SendBytes(frame.substr(0, 500));
   }
   ExpectServes(node);
-  EXPECT_EQ(node.store_stats().objects, 1u) << "half an object is none";
+  EXPECT_EQ(node.store_stats().objects, 1u) << "the incomplete Put stores no object";
 }
 
-TEST(LocalService, RandomBytesNeverHurtIt) {
+TEST(LocalService, SurvivesRandomBytes) {
   const uint64_t seed = TestSeed(11);
   PHALANX_TRACE_SEED(seed);
   Random random(seed);
@@ -324,7 +324,7 @@ TEST(LocalService, RandomBytesNeverHurtIt) {
   for (int round = 0; round < 200; ++round) {
     RawClient client(node);
     std::string bytes;
-    // Frames with a true length and kind get further than noise.
+    // Frames with a valid length and kind reach more code than noise does.
     for (int frame = 0; frame < 5; ++frame) {
       const size_t length = 1 + random.Below(100);
       for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(i == 0 ? length : 0));
@@ -338,36 +338,36 @@ TEST(LocalService, RandomBytesNeverHurtIt) {
   ExpectServes(node);
 }
 
-TEST(LocalService, AClientThatDoesNotReadIsNotReadFrom) {
+TEST(LocalService, StopsReadingFromAClientThatDoesNotRead) {
   LocalNode node;
   RawClient writer(node);
   writer.Send(SmallPut(1, Id(1), std::string(60000, 'x')));
   ASSERT_TRUE(writer.Receive().has_value());
 
   RawClient client(node);
-  // 60 kB of answer to each 60 bytes of question, until the node takes no more.
+  // Each request of 60 bytes has an answer of 60 kB; sent until the node stops reading.
   fcntl(client.fd(), F_SETFL, O_NONBLOCK);
-  uint64_t asked = 0;
+  uint64_t sent_gets = 0;
   std::string frame;
   bool full = false;
   while (!full) {
     frame.clear();
-    local::Encode(local::Request(local::Get{asked + 1, Id(1)}), frame);
+    local::Encode(local::Request(local::Get{sent_gets + 1, Id(1)}), frame);
     const ssize_t sent = send(client.fd(), frame.data(), frame.size(), MSG_NOSIGNAL);
     if (sent == static_cast<ssize_t>(frame.size())) {
-      ++asked;
+      ++sent_gets;
       continue;
     }
-    ASSERT_LT(sent, 0) << "frames this small are taken whole";
+    ASSERT_LT(sent, 0) << "small frames are accepted whole";
     // The node can still be about to read: it has stopped when its pins stay the same.
     const size_t before = node.store_stats().pins;
     full = before >= kMaxWaitingAnswers && node.store_stats().pins == before;
   }
   EXPECT_LT(node.store_stats().pins, kMaxWaitingAnswers + 4096);
   ExpectServes(node);
-  // When it reads, everything comes.
+  // When the client reads again, it gets every answer.
   fcntl(client.fd(), F_SETFL, 0);
-  for (uint64_t i = 1; i <= asked; ++i) {
+  for (uint64_t i = 1; i <= sent_gets; ++i) {
     const auto answer = client.Receive();
     ASSERT_TRUE(answer.has_value());
     ASSERT_EQ(std::get<local::Object>(*answer).request, i);
@@ -375,7 +375,7 @@ TEST(LocalService, AClientThatDoesNotReadIsNotReadFrom) {
   EXPECT_EQ(node.store_stats().pins, 0u);
 }
 
-TEST(LocalService, ThousandsOfGetsWaitTogether) {
+TEST(LocalService, ThousandsOfGetsCanWait) {
   LocalNode node;
   RawClient client(node);
   constexpr int kGets = 20000;
@@ -395,7 +395,7 @@ TEST(LocalService, ThousandsOfGetsWaitTogether) {
   EXPECT_EQ(std::count(answered.begin(), answered.end(), true), kGets);
 }
 
-TEST(LocalService, MorePutsThanItTakesAreRefusedNotLeftUnread) {
+TEST(LocalService, RefusesPutsBeyondTheLimitAndKeepsReading) {
   LocalNode node(uint64_t{8} << 20);
   RawClient client(node);
   // The node is full, so these wait; beyond the window they are refused at once.
@@ -417,7 +417,7 @@ TEST(LocalService, MorePutsThanItTakesAreRefusedNotLeftUnread) {
   EXPECT_TRUE(node.CheckInvariants().ok());
 }
 
-TEST(LocalService, SurvivesHavingNoDescriptorLeft) {
+TEST(LocalService, RefusesClientsWithoutADescriptor) {
   LocalNode node;
   RawClient before(node);
   rlimit limit{};
@@ -448,9 +448,9 @@ TEST(LocalService, SurvivesHavingNoDescriptorLeft) {
   ExpectServes(node);
 }
 
-TEST(LocalService, AnotherUserIsRefused) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
-  // Another user can get there.
+TEST(LocalService, RefusesAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  // A folder that another user can reach.
   const SocketFolder folder("/tmp");
   LocalNode node(uint64_t{64} << 20, folder.path() + "/node.sock");
   // Even with a socket that is open to all.
@@ -470,7 +470,7 @@ TEST(LocalService, AnotherUserIsRefused) {
   EXPECT_EQ(node.service_stats().refused, 1u);
 }
 
-TEST(LocalService, WhatAVanishedClientSawIsNeverRecycled) {
+TEST(LocalService, DoesNotReuseAFileThatAVanishedClientMapped) {
   LocalNode node;
   {
     RawClient writer(node);
@@ -500,7 +500,7 @@ TEST(LocalService, WhatAVanishedClientSawIsNeverRecycled) {
   EXPECT_EQ(node.memory_stats().pooled_bytes, uint64_t{2} << 20);
 }
 
-// The descriptor that comes with the next answer; the answer itself is dropped.
+// Returns the descriptor of the next answer, and drops the answer.
 int ReceiveDescriptor(int socket) {
   char bytes[256];
   iovec rest{bytes, sizeof(bytes)};
@@ -521,15 +521,15 @@ int ReceiveDescriptor(int socket) {
 class VanishedClient {
  public:
   VanishedClient(const LocalNode& node, const ObjectId& id) {
-    PHALANX_CHECK(pipe(tell_) == 0 && pipe(told_) == 0, "pipes");
+    PHALANX_CHECK(pipe(end_pipe_) == 0 && pipe(mapped_pipe_) == 0, "pipes");
     child_ = fork();
     if (child_ != 0) {
-      close(told_[1]);
+      close(mapped_pipe_[1]);
       char byte;
-      PHALANX_CHECK(read(told_[0], &byte, 1) == 1, "the object is mapped");
+      PHALANX_CHECK(read(mapped_pipe_[0], &byte, 1) == 1, "the object is mapped");
       return;
     }
-    close(tell_[1]);
+    close(end_pipe_[1]);
     {
       RawClient client(node);
       client.Send(local::Get{1, id});
@@ -539,26 +539,26 @@ class VanishedClient {
       if (!mapped) _exit(1);
     }
     char byte = 0;
-    _exit(write(told_[1], "!", 1) == 1 && read(tell_[0], &byte, 1) == 0 ? 0 : 1);
+    _exit(write(mapped_pipe_[1], "!", 1) == 1 && read(end_pipe_[0], &byte, 1) == 0 ? 0 : 1);
   }
   ~VanishedClient() { End(); }
   void End() {
     if (child_ == 0) return;
-    close(tell_[1]);
+    close(end_pipe_[1]);
     int status = 0;
     waitpid(std::exchange(child_, 0), &status, 0);
     EXPECT_EQ(WEXITSTATUS(status), 0);
-    close(tell_[0]);
-    close(told_[0]);
+    close(end_pipe_[0]);
+    close(mapped_pipe_[0]);
   }
 
  private:
-  int tell_[2];
-  int told_[2];
+  int end_pipe_[2];
+  int mapped_pipe_[2];
   pid_t child_ = -1;
 };
 
-TEST(LocalService, WhatAVanishedClientSawInASegmentWaitsUntilItsProcessHasEnded) {
+TEST(LocalService, ReusesASegmentThatAVanishedClientMappedWhenItsProcessHasEnded) {
   LocalNode node;
   RawClient client(node);
   for (const int i : {1, 2}) {
@@ -600,7 +600,7 @@ TEST(LocalService, AClientThatLeavesKeepsThePinsItNames) {
   node.Await([&] { return node.store().stats().pins == 0; });
 }
 
-// The writable file of a 2 MiB object that `client` has begun.
+// Creates a 2 MiB object with a file of its own. Returns the number of its writer.
 uint64_t BeginWriting(RawClient& client, uint64_t request, const ObjectId& id) {
   client.Send(local::Create{request, {id, false, 1, absl::InfiniteDuration(), ""}, 2 << 20});
   auto answer = client.Receive();
@@ -609,7 +609,7 @@ uint64_t BeginWriting(RawClient& client, uint64_t request, const ObjectId& id) {
   return std::get<local::Granted>(*answer).writer;
 }
 
-TEST(LocalService, WhatAClientThatLeavesWasWritingIsNeverRecycled) {
+TEST(LocalService, DoesNotReuseAFileThatALeavingClientWasWriting) {
   LocalNode node;
   const auto pooled = [&] { return node.memory().stats().pooled_bytes; };
   RawClient client(node);
@@ -619,7 +619,7 @@ TEST(LocalService, WhatAClientThatLeavesWasWritingIsNeverRecycled) {
   node.Await([&] { return pooled() == 0; });
   client.Send(local::Leave{false, {}});
   node.Await([&] { return node.memory().stats().allocated_bytes == 0; });
-  EXPECT_EQ(pooled(), 0u) << "the client may still write there";
+  EXPECT_EQ(pooled(), 0u) << "the client can still write there";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Reading, requests, writing. What answers look like is in local_session_answers.cc, reductions in
-// local_session_reduce.cc.
+// Reading, requests, writing. local_session_answers.cc has the answers, local_session_reduce.cc the
+// reductions.
 #include "src/local/local_session.h"
 
 #include <sys/socket.h>
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,15 +21,15 @@
 namespace phalanx::object_store {
 namespace {
 
-// A client that has not said hello by then is closed.
+// A client that sends no hello in this time is closed.
 constexpr absl::Duration kGreetingTimeout = absl::Seconds(10);
-// When the kernel has no room for another descriptor in flight.
+// How long a send waits if the kernel has no room for another descriptor in flight.
 constexpr absl::Duration kRetryAfter = absl::Milliseconds(5);
-// Reads of one client in a turn: others want theirs.
+// Reads of one client in a turn, so that one busy client does not delay the others.
 constexpr int kReadsPerTurn = 4;
 static_assert(local::kMaxRequestsUnderWay <= kMaxRequestsPerClient);
 
-// What a shard would take for a broken node.
+// Checked here, because a shard would end the session of a node that sent it such a name.
 absl::Status CheckNames(absl::Span<const absl::string_view> names) {
   for (const absl::string_view name : names) {
     if (name.empty()) return absl::InvalidArgumentError("a node's name is empty");
@@ -53,6 +54,7 @@ LocalSession::LocalSession(net::EventLoop& loop, Store& store, collectives::Redu
       ended_(std::move(ended)) {}
 
 LocalSession::~LocalSession() {
+  // The owner destroys the session, so it needs no call.
   ended_ = nullptr;
   End(absl::OkStatus());
   watcher_.reset();
@@ -65,18 +67,19 @@ void LocalSession::Start() {
   watcher_ = *std::move(watcher);
   greeting_timer_ = loop_.RunAt(loop_.Now() + kGreetingTimeout, [this] {
     greeting_timer_ = 0;
-    Close(absl::DeadlineExceededError("the client has not said hello"));
+    Close(absl::DeadlineExceededError("the client has not sent a hello"));
   });
   KeepReading();
 }
 
 void LocalSession::Close(const absl::Status& why) {
   if (state_ == State::kEnded) return;
+  // Before the greeting a client understands only a hello.
   if (state_ == State::kGreeting) {
     out_.Add(local::NodeHello{local::kMagic, local::kVersion, why.code(), why.message(),
                               greeting_.node_name, greeting_.directory, greeting_.node});
   } else {
-    // It is the last thing to be said; answers that have not been encoded are void.
+    // The Goodbye ends the stream, so answers that have not been encoded are dropped.
     out_.Clear();
     out_.Add(local::Goodbye{why.code(), why.message()});
   }
@@ -86,6 +89,7 @@ void LocalSession::Close(const absl::Status& why) {
 
 void LocalSession::End(const absl::Status& why) {
   if (state_ == State::kEnded) return;
+  // Only such a client sees no memory of the node any more, so that it can be reused.
   const bool clean = state_ == State::kLeft && pins_.empty();
   state_ = State::kEnded;
   loop_.Cancel(greeting_timer_);
@@ -94,15 +98,16 @@ void LocalSession::End(const absl::Status& why) {
     watcher_->OnReadable(nullptr);
     watcher_->OnWritable(nullptr);
   }
+  // Collected first, because EndStream changes the map.
   std::vector<uint64_t> streams;
   for (const auto& [request, stream] : streams_) streams.push_back(request);
   std::sort(streams.begin(), streams.end());
   for (const uint64_t request : streams) EndStream(request);
   if (client_ != 0) reducer_.ClientClosed(client_);
   if (client_ != 0) store_.CloseClient(client_, clean);
-  // Before the search for processes that still have the node's files open.
+  // Before the owner, in `ended_`, waits for the process that can still have the node's files open.
   out_.Close();
-  writers_.clear();
+  writes_.Clear();
   shutdown(socket_, SHUT_RDWR);
   if (ended_) std::exchange(ended_, nullptr)(clean ? absl::OkStatus() : why);
 }
@@ -119,16 +124,15 @@ void LocalSession::KeepReading() {
 }
 
 void LocalSession::ReadSome() {
-  in_read_ = true;
-  const bool go_on = TakeWhatCame();
+  sends_.BeginRead();
+  const bool keep_reading = TakeReceived();
   store_.HandOutAnswers();
-  in_read_ = false;
-  // Before a later task sends messages to the directory: the client waits for its answers.
-  if (std::exchange(send_due_, false)) SendNow();
-  if (go_on) KeepReading();
+  // Before a later task sends messages to the directory, because the client waits for its answers.
+  if (sends_.EndRead()) SendNow();
+  if (keep_reading) KeepReading();
 }
 
-bool LocalSession::TakeWhatCame() {
+bool LocalSession::TakeReceived() {
   for (int reads = 0; reads < kReadsPerTurn && state_ != State::kEnded; ++reads) {
     if (out_.size() >= kMaxWaitingAnswers) return false;
     const absl::Span<char> space = in_.Space();
@@ -136,7 +140,7 @@ bool LocalSession::TakeWhatCame() {
     const ssize_t got = recv(socket_, space.data(), space.size(), MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) break;
     if (got <= 0) {
-      End(absl::UnavailableError(got == 0 ? "it closed its socket" : std::strerror(errno)));
+      End(absl::UnavailableError(got == 0 ? "the client closed its socket" : std::strerror(errno)));
       return false;
     }
     in_.Filled(static_cast<size_t>(got));
@@ -145,12 +149,14 @@ bool LocalSession::TakeWhatCame() {
       Close(taken);
       return false;
     }
+    // A short read has usually emptied the socket: another one would only return EAGAIN.
     if (static_cast<size_t>(got) < space.size()) break;
   }
   return true;
 }
 
 absl::Status LocalSession::TakeFrames() {
+  // A request can end the session.
   while (state_ != State::kEnded) {
     PHALANX_ASSIGN_OR_RETURN(const std::optional<absl::string_view> payload, in_.Next());
     if (!payload.has_value()) return absl::OkStatus();
@@ -165,13 +171,13 @@ absl::Status LocalSession::TakeFrames() {
 }
 
 absl::Status LocalSession::Greet(absl::string_view payload) {
-  // Other versions may say more after these.
+  // Other versions can send more fields after these.
   ByteReader hello(payload);
   const uint8_t kind = hello.U8();
   const uint32_t magic = hello.U32();
   const uint32_t version = hello.U32();
   if (!hello.ok() || kind != local::ClientHello::kKind || magic != local::kMagic) {
-    return absl::InvalidArgumentError("what connected is no Phalanx client");
+    return absl::InvalidArgumentError("the peer is not a Phalanx client");
   }
   if (version != local::kVersion) {
     return absl::FailedPreconditionError(absl::StrCat("the client speaks version ", version,
@@ -188,6 +194,7 @@ absl::Status LocalSession::Greet(absl::string_view payload) {
 }
 
 absl::Status LocalSession::Handle(const local::Request& request) {
+  // A client that has left still has the pins that it kept, and nothing else.
   if (state_ == State::kLeft && !std::holds_alternative<local::Release>(request)) {
     return absl::InvalidArgumentError("a client that has left sent a request");
   }
@@ -216,16 +223,15 @@ PutOptions LocalSession::OptionsOf(const local::Description& object) const {
 
 absl::Status LocalSession::On(const local::Put& put) {
   const uint64_t size = put.bytes.size();
-  if (put_bytes_ > 0 && put_bytes_ + size > local::kMaxPutBytesInFlight) {
-    AnswerFailed(put.request,
-                 absl::ResourceExhaustedError(absl::StrCat(
-                     put_bytes_, " bytes of this client's earlier Puts are not stored yet")));
+  const absl::Status admitted = writes_.AdmitPut(size);
+  if (!admitted.ok()) {
+    AnswerFailed(put.request, admitted);
     return absl::OkStatus();
   }
-  put_bytes_ += size;
+  // `this` is safe in callbacks of the store: after CloseClient it makes none.
   store_.Put(client_, OptionsOf(put.object), std::string(put.bytes),
              [this, request = put.request, size](absl::StatusOr<PutResult> result) {
-               put_bytes_ -= size;
+               writes_.PutStored(size);
                AnswerPut(request, result);
              });
   return absl::OkStatus();
@@ -243,39 +249,15 @@ absl::Status LocalSession::On(const local::Create& create) {
   return absl::OkStatus();
 }
 
-absl::Status LocalSession::TakeBytes(Writer& writer, uint64_t upto, absl::string_view bytes) {
-  if (upto < writer.published || upto > writer.size) {
-    return absl::InvalidArgumentError(absl::StrCat("a writer of ", writer.size, " bytes published ",
-                                                   upto, " after ", writer.published));
-  }
-  if (bytes.size() != (writer.has_file ? 0 : upto - writer.published)) {
-    return absl::InvalidArgumentError(absl::StrCat("a writer published up to ", upto, " after ",
-                                                   writer.published, " and sent ", bytes.size(),
-                                                   " bytes"));
-  }
-  if (!bytes.empty()) {
-    std::memcpy(writer.block->bytes().data() + writer.published, bytes.data(), bytes.size());
-  }
-  writer.published = upto;
-  return absl::OkStatus();
-}
-
 absl::Status LocalSession::On(const local::Publish& publish) {
-  const auto it = writers_.find(publish.writer);
-  if (it == writers_.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("writer ", publish.writer, " is not open"));
-  }
-  PHALANX_RETURN_IF_ERROR(TakeBytes(it->second, publish.upto, publish.bytes));
+  // Not answered, so an error ends the session.
+  PHALANX_RETURN_IF_ERROR(writes_.Publish(publish.writer, publish.upto, publish.bytes));
   return store_.Publish(client_, publish.writer, publish.upto);
 }
 
 absl::Status LocalSession::On(const local::Seal& seal) {
-  const auto it = writers_.find(seal.writer);
-  if (it == writers_.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("writer ", seal.writer, " is not open"));
-  }
-  PHALANX_RETURN_IF_ERROR(TakeBytes(it->second, it->second.size, seal.bytes));
-  writers_.erase(it);
+  // Closed at once: the client cannot write any more, although the answer can take long.
+  PHALANX_RETURN_IF_ERROR(writes_.Seal(seal.writer, seal.bytes));
   store_.Seal(client_, seal.writer, seal.wait_for_adoption,
               [this, request = seal.request](absl::StatusOr<PutResult> result) {
                 AnswerPut(request, result);
@@ -284,9 +266,7 @@ absl::Status LocalSession::On(const local::Seal& seal) {
 }
 
 absl::Status LocalSession::On(const local::Abort& abort) {
-  if (writers_.erase(abort.writer) == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("writer ", abort.writer, " is not open"));
-  }
+  PHALANX_RETURN_IF_ERROR(writes_.Abort(abort.writer));
   return store_.Abort(client_, abort.writer);
 }
 
@@ -296,6 +276,7 @@ absl::Status LocalSession::On(const local::Get& get) {
   }
   GetEvents events;
   events.on_view = [this, get](absl::StatusOr<View> view) { OnView(get, std::move(view)); };
+  // The view of any other Get is final, so it cannot become void.
   if (get.streaming) {
     events.on_void = [this, request = get.request](const absl::Status& why) {
       EndStream(request);
@@ -312,7 +293,8 @@ absl::Status LocalSession::On(const local::Get& get) {
 absl::Status LocalSession::On(const local::Cancel& cancel) {
   const auto it = requests_.find(cancel.request);
   if (it == requests_.end()) {
-    CancelReduce(cancel.request);  // or the answer is on its way
+    // If it is no Reduce either, the answer has crossed the Cancel.
+    CancelReduce(cancel.request);
     return absl::OkStatus();
   }
   store_.Cancel(client_, it->second);
@@ -322,11 +304,11 @@ absl::Status LocalSession::On(const local::Cancel& cancel) {
 }
 
 absl::Status LocalSession::On(const local::Release& release) {
-  if (pins_.contains(release.pin)) {
+  if (pins_.Contains(release.pin)) {
     ReleasePin(release.pin, release.recycle);
     return absl::OkStatus();
   }
-  // It may have been released for the client when it left.
+  // A client that leaves can release a pin that the session released when it handled the Leave.
   if (state_ == State::kLeft) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("pin ", release.pin, " is not held"));
 }
@@ -340,6 +322,7 @@ absl::Status LocalSession::On(const local::Delete& remove) {
   return absl::OkStatus();
 }
 
+// Not answered, so a client that holds too much ends with the error.
 absl::Status LocalSession::On(const local::Hold& hold) { return store_.Hold(client_, hold.ids); }
 
 absl::Status LocalSession::On(const local::Unhold& unhold) {
@@ -368,6 +351,7 @@ absl::Status LocalSession::On(const local::Keep& keep) {
 }
 
 absl::Status LocalSession::On(const local::Stat& stat) {
+  // A complete copy on this node answers without the directory.
   if (stat.only_complete && store_.ContainsLocally(stat.id)) {
     local::Described described;
     described.request = stat.request;
@@ -379,20 +363,18 @@ absl::Status LocalSession::On(const local::Stat& stat) {
     AnswerFailed(stat.request, named);
     return absl::OkStatus();
   }
-  if (stat.reduced_from && reduced_from_answers_ == kMaxReducedFromAnswers) {
-    AnswerFailed(stat.request,
-                 absl::ResourceExhaustedError(absl::StrCat(reduced_from_answers_,
-                                                           " of this client's calls of the kind "
-                                                           "have not been answered")));
+  const absl::Status admitted = stat.reduced_from ? reductions_.AdmitSources() : absl::OkStatus();
+  if (!admitted.ok()) {
+    AnswerFailed(stat.request, admitted);
     return absl::OkStatus();
   }
-  if (stat.reduced_from) ++reduced_from_answers_;
+  // A copy, because the names point into the receive buffer.
   std::vector<std::string> nodes(stat.nodes.begin(), stat.nodes.end());
   store_.Stat(
       client_, stat.id, Deadline(stat.timeout),
       [this, stat](const absl::StatusOr<ObjectStat>& found) {
         if (found.ok()) return AnswerStat(stat, *found);
-        if (stat.reduced_from) --reduced_from_answers_;
+        if (stat.reduced_from) reductions_.SourcesAnswered();
         AnswerFailed(stat.request, found.status());
       },
       std::move(nodes));
@@ -432,14 +414,16 @@ absl::Status LocalSession::On(const local::Prefetch& prefetch) {
   store_.Prefetch(client_, prefetch.id,
                   std::vector<std::string>(prefetch.nodes.begin(), prefetch.nodes.end()),
                   Deadline(prefetch.timeout),
-                  [this, request = prefetch.request](const absl::StatusOr<int>& told) {
-                    if (!told.ok()) return AnswerFailed(request, told.status());
-                    Answer(local::Counted{request, static_cast<uint32_t>(*told)});
+                  [this, request = prefetch.request](const absl::StatusOr<int>& nodes) {
+                    if (!nodes.ok()) return AnswerFailed(request, nodes.status());
+                    Answer(local::Counted{request, static_cast<uint32_t>(*nodes)});
                   });
   return absl::OkStatus();
 }
 
 absl::Status LocalSession::On(const local::Forget& forget) {
+  // Queued like an answer: the client unmaps when Forgotten arrives, so answers that refer to the
+  // file must go out before.
   out_.Add([file = forget.file, writable = forget.writable](LocalOutbox::Batch& batch) {
     batch.Forget(file, writable);
     return true;
@@ -449,11 +433,11 @@ absl::Status LocalSession::On(const local::Forget& forget) {
 }
 
 absl::Status LocalSession::On(const local::Leave& leave) {
-  kept_at_leave_.insert(leave.pins.begin(), leave.pins.end());
+  pins_.KeepAtLeave(leave.pins);
   if (leave.more) return absl::OkStatus();
   state_ = State::kLeft;
-  // Everything ends but the pins that are kept: a new client of the store could not take them over,
-  // so what the old one has besides is ended piece by piece.
+  // The store's client stays, because a new one could not take over the pins that are kept. So
+  // everything else that the client has is ended piece by piece.
   out_.Clear();
   std::vector<uint64_t> requests;
   for (const auto& [request, id] : requests_) requests.push_back(request);
@@ -461,23 +445,13 @@ absl::Status LocalSession::On(const local::Leave& leave) {
   for (const uint64_t request : requests) {
     PHALANX_RETURN_IF_ERROR(On(local::Cancel{request}));
   }
-  CancelAllReduces();
-  std::vector<WriterId> writers;
-  for (const auto& [writer, state] : writers_) writers.push_back(writer);
-  std::sort(writers.begin(), writers.end());
-  for (const WriterId writer : writers) {
-    // The client ends without a word about these: it may still have them mapped to write.
-    const Writer& state = writers_.at(writer);
-    if (state.has_file) state.block->Condemn(client_);
+  for (const uint64_t request : reductions_.requests()) CancelReduce(request);
+  for (const WriterId writer : writes_.writers()) {
+    // The client did not abort these, so it can still have them mapped to write.
+    writes_.Condemn(writer, client_);
     PHALANX_RETURN_IF_ERROR(On(local::Abort{writer}));
   }
-  std::vector<PinId> dropped;
-  for (const PinId pin : pins_) {
-    if (!kept_at_leave_.contains(pin)) dropped.push_back(pin);
-  }
-  std::sort(dropped.begin(), dropped.end());
-  for (const PinId pin : dropped) ReleasePin(pin, true);
-  kept_at_leave_.clear();
+  for (const PinId pin : pins_.TakeNotKept()) ReleasePin(pin, true);
   store_.UnholdAll(client_);
   return absl::OkStatus();
 }
@@ -485,42 +459,41 @@ absl::Status LocalSession::On(const local::Leave& leave) {
 // ---------------------------------------------------------------------------- writing
 
 void LocalSession::SendLater() {
-  if (send_posted_ || waits_for_room_ || state_ == State::kEnded) return;
-  if (in_read_) {
-    send_due_ = true;
-    return;
-  }
-  send_posted_ = true;
+  if (state_ == State::kEnded || !sends_.OnAnswer()) return;
+  // The session can be destroyed before the task runs.
   loop_.Post([weak = weak_from_this()] {
     const std::shared_ptr<LocalSession> self = weak.lock();
     if (self == nullptr) return;
-    self->send_posted_ = false;
+    self->sends_.Posted();
     self->SendNow();
   });
 }
 
 void LocalSession::SendNow() {
-  if (state_ == State::kEnded || waits_for_room_) return;
+  if (state_ == State::kEnded || sends_.waiting_for_room()) return;
   const LocalOutbox::State sent = out_.Send(socket_);
   if (sent == LocalOutbox::State::kBroken) {
-    return End(absl::UnavailableError("it does not take its answers"));
+    return End(absl::UnavailableError("the client's socket does not accept its answers"));
   }
   const auto again = [this] {
-    waits_for_room_ = false;
+    sends_.OnRoom();
     SendNow();
   };
   if (sent != LocalOutbox::State::kEmpty) {
-    waits_for_room_ = true;
+    sends_.WaitForRoom();
     if (sent == LocalOutbox::State::kFull) {
       watcher_->OnWritable(again);
     } else {
+      // No event reports that descriptors in flight have arrived, so a timer retries.
       retry_timer_ = loop_.RunAt(loop_.Now() + kRetryAfter, again);
     }
   }
+  // Answers have left the outbox, which can have stopped the reading.
   KeepReading();
 }
 
 void LocalSession::Answer(const local::Answer& answer) {
+  // A client that has left waits for no answer.
   if (state_ != State::kOpen) return;
   out_.Add(answer);
   SendLater();

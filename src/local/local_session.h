@@ -1,19 +1,22 @@
-// One client of the node: its requests become calls of the Store, their results become answers.
+// One client of the node. Its requests become calls of the Store and the Reducer, their results
+// become answers.
 //
 //   socket ──► FrameBuffer ──► On(request) ──► Store, Reducer
+//                                 │ ClientWrites, ClientReductions, ClientPins
 //   socket ◄── LocalOutbox ◄── closures ◄───── callbacks
+//           SendSchedule
 //
 // Bounds
-//  1. A client that does not read its answers is not read from once kMaxWaitingAnswers of them
-//     wait. Nothing that it could send would make it read, so no circle closes.
-//  2. Bytes of Puts that the store has not answered are at most local::kMaxPutBytesInFlight; more
-//     are refused, not left unread: a Release behind them may be what makes room for them.
-//  3. Requests that wait are bounded by the store; reductions by the ids that they name, and
-//     answers with the sources of a result by their number.
+//  1. If kMaxWaitingAnswers answers wait, the session stops reading from the client until it reads.
+//     Nothing that the client could send would make it read, so this cannot deadlock.
+//  2. Bytes of Puts that the store has not answered are at most local::kMaxPutBytesInFlight. More
+//     are refused, not left unread, because a Release behind them can be what makes room for them.
+//  3. The store bounds the requests that wait; ClientReductions bounds reductions and answers with
+//     the sources of a result.
 //
 // A message that a client must not send ends this client's session with an error, and no other's.
 //
-// Loop thread only. Owned by the LocalService; after `ended` it is inert.
+// Loop thread only. Owned by the LocalService. After `ended` it does nothing more.
 #ifndef PHALANX_LOCAL_LOCAL_SESSION_H_
 #define PHALANX_LOCAL_LOCAL_SESSION_H_
 
@@ -23,26 +26,24 @@
 #include <variant>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "src/collectives/reducer/reducer.h"
+#include "src/local/client_pins.h"
+#include "src/local/client_reductions.h"
+#include "src/local/client_writes.h"
 #include "src/local/local_outbox.h"
 #include "src/local/local_protocol.h"
+#include "src/local/send_schedule.h"
 #include "src/net/loop/event_loop.h"
 #include "src/object_store/store/store.h"
 
 namespace phalanx::object_store {
 
 inline constexpr size_t kMaxWaitingAnswers = 4096;
-// Ids in one client's calls about reductions that have not been answered; a call counts one
-// besides.
-inline constexpr size_t kMaxReduceIds = 1 << 20;
-// Answers with the sources of a result that one client may wait for.
-inline constexpr size_t kMaxReducedFromAnswers = 64;
 
-// Told to every client.
+// What the node sends to every client first.
 struct LocalGreeting {
   std::string node_name;
   std::string directory;
@@ -51,9 +52,8 @@ struct LocalGreeting {
 
 class LocalSession : public std::enable_shared_from_this<LocalSession> {
  public:
-  // Takes over the socket. `ended` is called once, within a call of another method or a callback of
-  // the loop: the session is to be destroyed, in a later turn. `why` is OK for a client that left
-  // in order.
+  // Takes over the socket. Calls `ended` once, inside another method or a callback of the loop; the
+  // owner then destroys the session in a later turn. `why` is OK if the client left in order.
   LocalSession(net::EventLoop& loop, Store& store, collectives::Reducer& reducer,
                const LocalGreeting& greeting, int socket,
                absl::AnyInvocable<void(const absl::Status& why)> ended);
@@ -61,23 +61,17 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
 
   // REQUIRES: called once, first.
   void Start();
-  // The node ends: sends the client the reason.
+  // Sends the client the reason and ends the session.
   void Close(const absl::Status& why);
 
-  // Open as long as the session is there.
+  // Open until the session is destroyed.
   int socket() const { return socket_; }
-  // The client may have some of the node's memory mapped.
+  // Whether the client can have mapped some of the node's memory.
   bool has_shown_memory() const { return out_.has_shown_files(); }
 
  private:
   enum class State { kGreeting, kOpen, kLeft, kEnded };
-  struct Writer {
-    std::shared_ptr<MemoryBlock> block;
-    uint64_t size = 0;
-    uint64_t published = 0;
-    bool has_file = false;
-  };
-  // A streaming Get that looks through a view that is not final.
+  // A streaming Get whose view is not final.
   struct Stream {
     PinId pin = 0;
     std::shared_ptr<net::TransferBuffer> buffer;
@@ -86,8 +80,9 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
 
   // ---- reading
   void ReadSome();
-  // Reads and handles what is there; false when reading does not go on by itself.
-  bool TakeWhatCame();
+  // Reads and handles what has arrived. The result is whether the session keeps reading; if not, it
+  // has ended or its answers wait.
+  bool TakeReceived();
   void KeepReading();
   absl::Status TakeFrames();
   absl::Status Greet(absl::string_view payload);
@@ -117,16 +112,14 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   absl::Status On(const local::Claim& claim);
   absl::Status On(const local::Keep& keep);
 
-  // Whether a call about reductions that names so many ids can be made; answers it if it cannot.
+  // Whether a call about reductions can be made that names so many ids; if not, the client
+  // gets the error.
   bool AdmitReduce(uint64_t request, size_t ids);
-  // What answers such a call.
+  // Returns a callback that answers such a call.
   collectives::ReduceDone AnswerReduce(uint64_t request, size_t ids);
-  // Nothing happens if there is no such Reduce.
+  // Does nothing if no such Reduce waits.
   void CancelReduce(uint64_t request);
-  void CancelAllReduces();
   void AnswerStat(const local::Stat& stat, const ObjectStat& found);
-  // Takes the bytes that came with a Publish or Seal of a writer without a file.
-  absl::Status TakeBytes(Writer& writer, uint64_t upto, absl::string_view bytes);
   PutOptions OptionsOf(const local::Description& object) const;
   Instant Deadline(absl::Duration timeout) const;
 
@@ -146,8 +139,7 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   void AnswerFailed(uint64_t request, const absl::Status& why);
 
   // ---- writing
-  // Sends everything that a turn brought in one piece: what came of this client's requests when
-  // they have been handled, the rest at the end of the turn.
+  // Sends at the moment that SendSchedule describes.
   void SendLater();
   void SendNow();
   void End(const absl::Status& why);
@@ -167,27 +159,15 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   ClientId client_ = 0;
   local::FrameBuffer in_;
   LocalOutbox out_;
-  bool send_posted_ = false;
-  bool in_read_ = false;
-  bool send_due_ = false;
-  bool waits_for_room_ = false;
+  SendSchedule sends_;
   bool reading_ = false;
 
-  // Gets and Creates that wait, by the client's number.
+  // Gets, Creates and Broadcasts that wait, by the client's number.
   absl::flat_hash_map<uint64_t, RequestId> requests_;
   absl::flat_hash_map<uint64_t, Stream> streams_;
-  struct Reduction {
-    RequestId id = 0;
-    size_t ids = 0;
-  };
-  absl::flat_hash_map<uint64_t, Reduction> reductions_;
-  size_t reduce_ids_ = 0;
-  size_t reduced_from_answers_ = 0;
-  absl::flat_hash_map<WriterId, Writer> writers_;
-  // Handed out, or in an answer that waits.
-  absl::flat_hash_set<PinId> pins_;
-  absl::flat_hash_set<PinId> kept_at_leave_;
-  uint64_t put_bytes_ = 0;
+  ClientReductions reductions_;
+  ClientWrites writes_;
+  ClientPins pins_;
 };
 
 }  // namespace phalanx::object_store

@@ -1,4 +1,4 @@
-// What a LocalSession answers: grants, views, progress.
+// The answers of a LocalSession: grants, views, progress.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -9,7 +9,8 @@
 namespace phalanx::object_store {
 namespace {
 
-// How many bytes from the object's start on are there.
+// Returns how many bytes from the object's start on have arrived. Slices fill in parallel, so this
+// ends in the first slice with a gap.
 uint64_t Prefix(const net::TransferBuffer& buffer) {
   uint64_t prefix = 0;
   for (int slice = 0; slice < buffer.layout().slices; ++slice) {
@@ -20,7 +21,7 @@ uint64_t Prefix(const net::TransferBuffer& buffer) {
   return prefix;
 }
 
-// All bytes are there and will not change.
+// Whether all bytes have arrived and will not change.
 bool Final(const net::TransferBuffer& buffer) {
   return buffer.closed() && buffer.close_status().ok() && buffer.complete();
 }
@@ -28,8 +29,8 @@ bool Final(const net::TransferBuffer& buffer) {
 local::Failed NoDescriptor(uint64_t request) {
   return {
       request, absl::StatusCode::kResourceExhausted,
-      "the node has no descriptor for the memory that the object is in: delete objects of 1 MiB "
-      "and more, or raise the node's hard limit (ulimit -Hn)"};
+      "the node has no descriptor left for the object's memory: delete objects of 1 MiB and more, "
+      "or raise the node's hard limit (ulimit -Hn)"};
 }
 
 }  // namespace
@@ -43,14 +44,16 @@ void LocalSession::OnGrant(uint64_t request, uint64_t size, absl::StatusOr<Write
   requests_.erase(request);
   if (!grant.ok()) return AnswerFailed(request, grant.status());
   const bool has_file = grant->block->writable_fd() >= 0;
-  writers_[grant->writer] = Writer{grant->block, size, 0, has_file};
+  writes_.Open(grant->writer, grant->block, size);
+  // Encoded when the socket has room: only then is it known whether the client has the file.
   out_.Add([this, request, grant = *std::move(grant), has_file](LocalOutbox::Batch& batch) {
     if (has_file) {
       switch (batch.Refer(grant.block, /*writable=*/true)) {
         case LocalOutbox::Batch::Reference::kLater:
           return false;
         case LocalOutbox::Batch::Reference::kNone:
-          writers_.erase(grant.writer);
+          // A client that guesses the number can have aborted the writer before.
+          writes_.Abort(grant.writer).IgnoreError();
           store_.Abort(client_, grant.writer).IgnoreError();
           batch.Add(NoDescriptor(request));
           return true;
@@ -71,7 +74,8 @@ void LocalSession::OnView(const local::Get& get, absl::StatusOr<View> view) {
     return AnswerFailed(get.request, view.status());
   }
   const uint64_t size = view->buffer->layout().object_bytes;
-  pins_.insert(view->pin);
+  // Held from here on, so that a Leave releases the pin although the answer was not sent.
+  pins_.Add(view->pin);
   if (get.offset > size) {
     requests_.erase(get.request);
     ReleasePin(view->pin, true);
@@ -80,6 +84,7 @@ void LocalSession::OnView(const local::Get& get, absl::StatusOr<View> view) {
                          absl::StrCat("offset ", get.offset, " of an object of ", size, " bytes")));
   }
   if (get.streaming) {
+    // A later view replaces one that became void.
     EndStream(get.request);
     streams_[get.request] = Stream{view->pin, view->buffer, 0};
   } else {
@@ -95,6 +100,7 @@ bool LocalSession::EncodeView(const local::Get& get, const View& view, LocalOutb
   const uint64_t size = view.buffer->layout().object_bytes;
   const uint64_t length = std::min(get.length, size - get.offset);
   const bool final = Final(*view.buffer);
+  // Small objects travel in the answer, so the client needs neither a mapping nor a Release.
   if (final && length <= local::kMaxInlineAnswerBytes) {
     const absl::string_view object(view.buffer->slice(0).data(), size);
     EncodeInline(get, view, object.substr(get.offset, length), batch);
@@ -144,8 +150,8 @@ void LocalSession::Subscribe(uint64_t request, Stream& stream) {
     seen.push_back(stream.buffer->watermark(slice));
     slices |= uint64_t{1} << slice;
   }
-  // One wake-up, one answer: the next is asked for when that has been encoded, so that a client
-  // that reads slowly gets fewer and larger steps.
+  // Each wake-up makes one answer, and the next wake-up is requested when that answer has been
+  // encoded. So a client that reads slowly gets fewer and larger steps.
   auto wake = [weak = weak_from_this(), request, pin = stream.pin] {
     const std::shared_ptr<LocalSession> self = weak.lock();
     if (self != nullptr) self->StreamGrew(request, pin);
@@ -164,8 +170,8 @@ void LocalSession::StreamGrew(uint64_t request, PinId pin) {
   SendLater();
 }
 
-// The progress of that view and no other: one that was void meanwhile, and followed by another
-// under the same number, has the answers to both behind it.
+// `pin` names the view: the view can have become void in the meantime, and another one can have
+// followed under the same number. The answers to both are then queued behind this one.
 void LocalSession::EncodeProgress(uint64_t request, PinId pin, LocalOutbox::Batch& batch) {
   const auto it = streams_.find(request);
   if (it == streams_.end() || it->second.pin != pin || it->second.subscription != 0) return;
@@ -178,7 +184,7 @@ void LocalSession::EncodeProgress(uint64_t request, PinId pin, LocalOutbox::Batc
   } else if (!buffer.closed()) {
     Subscribe(request, it->second);
   }
-  // Closed for another reason: the store says that the view is void.
+  // A buffer that was closed for another reason is void, and the store reports that (on_void).
 }
 
 void LocalSession::EndStream(uint64_t request) {
@@ -190,8 +196,8 @@ void LocalSession::EndStream(uint64_t request) {
 }
 
 void LocalSession::ReleasePin(PinId pin, bool recycle) {
-  pins_.erase(pin);
-  // The store does not know it only if the client has been closed there.
+  pins_.Remove(pin);
+  // The store refuses the pin only if the client has been closed there.
   store_.Release(client_, pin, recycle).IgnoreError();
 }
 

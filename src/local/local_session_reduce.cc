@@ -1,5 +1,5 @@
-// Reductions of a LocalSession: its requests to the Reducer, and what a result was made of.
-#include <algorithm>
+// Reductions of a LocalSession: its requests to the Reducer, and the sources of a result.
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +12,7 @@
 namespace phalanx::object_store {
 namespace {
 
-// The ids that `bytes` are, one after the other; none if they are no whole number of them.
+// Returns the ids that `bytes` consist of, or none if there are more than a reduction can have.
 std::vector<ObjectId> IdsFrom(absl::string_view bytes) {
   std::vector<ObjectId> ids;
   if (bytes.size() > kMaxReduceSources * ObjectId::kSize) return ids;
@@ -47,28 +47,24 @@ local::Described DescribedFrom(uint64_t request, const ObjectStat& found) {
 }  // namespace
 
 bool LocalSession::AdmitReduce(uint64_t request, size_t ids) {
-  if (reduce_ids_ > 0 && reduce_ids_ + ids + 1 > kMaxReduceIds) {
-    AnswerFailed(request, absl::ResourceExhaustedError(absl::StrCat(
-                              "this client's reductions under way name ", reduce_ids_, " objects; ",
-                              ids, " more are over the limit of ", kMaxReduceIds)));
-    return false;
-  }
-  reduce_ids_ += ids + 1;
-  return true;
+  const absl::Status admitted = reductions_.Admit(ids);
+  if (!admitted.ok()) AnswerFailed(request, admitted);
+  return admitted.ok();
 }
 
 collectives::ReduceDone LocalSession::AnswerReduce(uint64_t request, size_t ids) {
   return [weak = weak_from_this(), request, ids](const absl::Status& done) {
     const std::shared_ptr<LocalSession> self = weak.lock();
+    // The reducer can answer after the session has ended.
     if (self == nullptr || self->state_ == State::kEnded) return;
-    self->reduce_ids_ -= ids + 1;
+    self->reductions_.Answered(ids);
     if (!done.ok()) return self->AnswerFailed(request, done);
     self->Answer(local::Counted{request, 0});
   };
 }
 
 absl::Status LocalSession::On(const local::Reduce& reduce) {
-  if (requests_.contains(reduce.request) || reductions_.contains(reduce.request)) {
+  if (requests_.contains(reduce.request) || reductions_.Contains(reduce.request)) {
     return absl::InvalidArgumentError(absl::StrCat("request ", reduce.request, " is used twice"));
   }
   const size_t ids = reduce.spec.sources.size();
@@ -76,14 +72,13 @@ absl::Status LocalSession::On(const local::Reduce& reduce) {
   auto done = [weak = weak_from_this(), request = reduce.request,
                answer = AnswerReduce(reduce.request, ids)](absl::Status status) mutable {
     const std::shared_ptr<LocalSession> self = weak.lock();
-    // One that was cancelled meanwhile has been accounted for.
-    if (self == nullptr || self->reductions_.erase(request) == 0) return;
+    // A Reduce that was cancelled in the meantime is not counted any more.
+    if (self == nullptr || !self->reductions_.Remove(request)) return;
     answer(std::move(status));
   };
-  reductions_[reduce.request] =
-      Reduction{reducer_.Reduce(client_, reduce.target, reduce.spec, Deadline(reduce.timeout),
-                                std::move(done)),
-                ids};
+  const RequestId id = reducer_.Reduce(client_, reduce.target, reduce.spec,
+                                       Deadline(reduce.timeout), std::move(done));
+  reductions_.Add(reduce.request, id, ids);
   return absl::OkStatus();
 }
 
@@ -98,10 +93,10 @@ absl::Status LocalSession::On(const local::Extend& extend) {
 absl::Status LocalSession::On(const local::Fail& fail) {
   if (fail.code == absl::StatusCode::kOk) {
     return absl::InvalidArgumentError(
-        absl::StrCat("object ", fail.id.hex(), " was said to fail with OK"));
+        absl::StrCat("object ", fail.id.hex(), " cannot fail with the code OK"));
   }
   if (!AdmitReduce(fail.request, 0)) return absl::OkStatus();
-  // The shard reads text alone.
+  // The text goes to the shard in a protobuf string, which must be UTF-8.
   const std::string why =
       IsUtf8(fail.message) ? std::string(fail.message) : absl::CHexEscape(fail.message);
   reducer_.Fail(client_, fail.id, absl::Status(fail.code, why), Deadline(fail.timeout),
@@ -110,27 +105,18 @@ absl::Status LocalSession::On(const local::Fail& fail) {
 }
 
 void LocalSession::CancelReduce(uint64_t request) {
-  const auto it = reductions_.find(request);
-  if (it == reductions_.end()) return;
-  reducer_.Cancel(client_, it->second.id);
-  reduce_ids_ -= it->second.ids + 1;
-  reductions_.erase(it);
-}
-
-void LocalSession::CancelAllReduces() {
-  std::vector<uint64_t> requests;
-  for (const auto& [request, reduction] : reductions_) requests.push_back(request);
-  std::sort(requests.begin(), requests.end());
-  for (const uint64_t request : requests) CancelReduce(request);
+  const std::optional<RequestId> id = reductions_.Cancel(request);
+  if (id.has_value()) reducer_.Cancel(client_, *id);
 }
 
 void LocalSession::AnswerStat(const local::Stat& stat, const ObjectStat& found) {
   if (!stat.reduced_from) return Answer(DescribedFrom(stat.request, found));
   if (state_ != State::kOpen) return;
+  // Encoded when the socket has room: until then the answer holds its many ids only once.
   out_.Add([this, request = stat.request, found](LocalOutbox::Batch& batch) {
     local::Described described = DescribedFrom(request, found);
     described.reduced_from = IdsFrom(found.reduced_from);
-    --reduced_from_answers_;
+    reductions_.SourcesAnswered();
     batch.Add(described);
     return true;
   });

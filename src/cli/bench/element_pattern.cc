@@ -17,9 +17,11 @@ int64_t Value(const Elements& elements, uint64_t seed, int rank, uint64_t index)
   switch (elements.op) {
     case ReduceOp::kSum:
     case ReduceOp::kMean:
+      // A bfloat16 has 8 significant bits and a binary16 11: larger sums would be rounded.
       if (elements.dtype == DType::kBf16) return i % 4 + rank % 3;
       return (elements.dtype == DType::kF16 ? i % 32 : i) + rank % 3;
     case ReduceOp::kProd:
+      // Mostly ones, so that a product over many ranks stays small.
       return (i + rank) % 8 == 0 ? 2 : 1;
     case ReduceOp::kMin:
     case ReduceOp::kMax:
@@ -170,6 +172,7 @@ bool MatchesReduction(const Elements& elements, uint64_t seed, const std::vector
   // An empty list of ranks would accept any bytes.
   if (ranks.empty() || bytes.size() % ElementSize(elements.dtype) != 0) return false;
   if (elements.op == ReduceOp::kMean) return MatchesMean(elements, seed, ranks, first, bytes);
+  // All sources have the same period, so the result has it too.
   std::string period;
   for (uint64_t i = 0; i < kPeriod; ++i) {
     AppendElement(elements.dtype, Expected(elements, seed, ranks, first + i), period);

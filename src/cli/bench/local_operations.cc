@@ -85,6 +85,7 @@ class PutGet : public Base {
       PHALANX_RETURN_IF_ERROR(PutNow(Name(run, i), bytes_));
       PHALANX_ASSIGN_OR_RETURN(Buffer got,
                                client_->Get(Name(run, i), Deadline()).Wait(options_.timeout));
+      // Kept, so that no Release is inside the clock.
       got_.push_back(std::move(got));
     }
     return SecondsSince(start_nanos) / Pairs(run);
@@ -146,6 +147,7 @@ class Directory : public Base {
   }
 
   absl::StatusOr<bool> Verify(const Run& run) override {
+    // For puts the Gets only verify, so they are outside the clock.
     if (options_.op == "puts") PHALANX_RETURN_IF_ERROR(GetAll(run));
     return got_.size() == kObjects &&
            std::all_of(got_.begin(), got_.end(),
@@ -191,6 +193,7 @@ class Directory : public Base {
   ObjectId Name(const Run& run, int rank, int i) const {
     return Id(run, "directory", rank * kObjects + i);
   }
+  // The oldest call first, so that kOutstanding of them are under way all the time.
   template <typename T>
   absl::Status TakeFront(std::deque<Future<T>>& futures) {
     const absl::Status status = futures.front().Wait(options_.timeout).status();

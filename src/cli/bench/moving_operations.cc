@@ -11,6 +11,7 @@
 namespace phalanx::runtime::bench {
 namespace {
 
+// Rank 0 has one object, and every other rank gets it.
 class Broadcast : public Base {
  public:
   using Base::Base;
@@ -65,6 +66,7 @@ class Broadcast : public Base {
  private:
   absl::StatusOr<double> Send(const Run& run, int64_t start_nanos) {
     SleepUntilNanos(start_nanos);
+    // The object exists already, so only the receivers' times count.
     if (!options_.with_put && !options_.waiting) return 0;
     PHALANX_RETURN_IF_ERROR(PutNow(Id(run, "broadcast"), bytes_));
     return SecondsSince(start_nanos);
@@ -75,6 +77,7 @@ class Broadcast : public Base {
   Future<Buffer> waiting_;
 };
 
+// Every rank but 0 has one object, and rank 0 gets all of them.
 class GatherOperation : public Base {
  public:
   using Base::Base;
@@ -97,6 +100,7 @@ class GatherOperation : public Base {
 
   absl::StatusOr<bool> Verify(const Run& run) override {
     for (size_t i = 0; i < got_.size(); ++i) {
+      // Rank i + 1's object, because rank 0 has none.
       if (got_[i].size() != run.size || !MatchesPattern(run.seed + i + 1, got_[i].view()))
         return false;
     }
@@ -292,6 +296,7 @@ class RoundTrip : public Base {
     PHALANX_ASSIGN_OR_RETURN(got_, waiting_.Wait(options_.timeout));
     if (options_.rank == 1) {
       PHALANX_RETURN_IF_ERROR(PutNow(Id(run, "pong"), bytes_));
+      // Only rank 0 measures: both directions lie between two readings of its clock.
       return 0;
     }
     return SecondsSince(start_nanos) / 2;

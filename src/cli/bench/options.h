@@ -11,6 +11,31 @@
 
 namespace phalanx::runtime::bench {
 
+// What a reduction reduces.
+struct ReductionChoice {
+  DType dtype = DType::kF32;
+  ReduceOp op = ReduceOp::kSum;
+  bool fixed_order = false;
+  // The number of sources that are reduced (0: all), and the number of ranks, counted from the
+  // last, that never put their source.
+  int subset = 0;
+  int absent = 0;
+  // The nodes of these ranks get a copy of every source before the clock starts. A source that is
+  // lost by a kill is not put again.
+  bool spare_copies = false;
+};
+
+// The nodes that are killed or stopped while the operation runs.
+struct Faults {
+  // Kill this many relays with at least two descendants once each has received `fraction` of the
+  // object. For a reduction, kill nodes with two slots below and two above them; rank 0 puts their
+  // sources again at once. Only with one run.
+  int victims = 0;
+  double fraction = 0.5;
+  // Stop the nodes (SIGSTOP) instead: alive, but silent.
+  bool stop = false;
+};
+
 struct BenchOptions {
   // broadcast, broadcast_all, gather, allgather, all_to_all, reduce, allreduce, reduce_scatter,
   // roundtrip, put, put_turns, get, put_get, directory, puts, gets
@@ -33,24 +58,8 @@ struct BenchOptions {
   bool with_put = false;
   // Receivers of a broadcast call Get before the Put, which starts the clock.
   bool waiting = false;
-  // For reductions.
-  DType dtype = DType::kF32;
-  ReduceOp reduce_op = ReduceOp::kSum;
-  bool fixed_order = false;
-  // The number of sources that are reduced (0: all), and the number of ranks, counted from the
-  // last, that never put their source.
-  int subset = 0;
-  int absent = 0;
-  // The nodes of these ranks get a copy of every source before the clock starts. A source that is
-  // lost by a kill is not put again.
-  bool spare_copies = false;
-  // Kill this many relays with at least two descendants once each has received `kill_fraction` of
-  // the object. For a reduction, kill nodes with two slots below and two above them; rank 0 puts
-  // their sources again at once. Only with one run.
-  int kill = 0;
-  double kill_fraction = 0.5;
-  // Stop the nodes (SIGSTOP) instead: alive, but silent.
-  bool stop_victims = false;
+  ReductionChoice reduction;
+  Faults faults;
   // Keep the tree of a broadcast's slowest run, and each rank's time in that run.
   bool trace = false;
   // Processes for which the benchmark counts CPU time (the daemons); only rank 0 reads it.

@@ -18,12 +18,13 @@ namespace {
 class Reducing : public Base {
  public:
   Reducing(const BenchOptions& options, std::shared_ptr<Client> client)
-      : Base(options, std::move(client)), elements_{options.dtype, options.reduce_op} {}
+      : Base(options, std::move(client)),
+        elements_{options.reduction.dtype, options.reduction.op} {}
 
   absl::Status Prepare(const Run& run) override {
     writer_.reset();
     got_ = Buffer();
-    if (!present()) return options_.spare_copies ? GetSources(run) : absl::OkStatus();
+    if (!present()) return options_.reduction.spare_copies ? GetSources(run) : absl::OkStatus();
     if (options_.stagger == absl::ZeroDuration()) {
       return PutNow(Source(run, options_.rank), SourceBytes(run, options_.rank));
     }
@@ -40,9 +41,11 @@ class Reducing : public Base {
   }
 
  protected:
-  int sources() const { return options_.world - options_.absent; }
+  int sources() const { return options_.world - options_.reduction.absent; }
   bool present() const { return options_.rank < sources(); }
-  int contributors() const { return options_.subset > 0 ? options_.subset : sources(); }
+  int contributors() const {
+    return options_.reduction.subset > 0 ? options_.reduction.subset : sources();
+  }
   ObjectId Source(const Run& run, int rank) const { return Id(run, "source", rank); }
   // Includes the sources that are never put.
   std::vector<ObjectId> AllSources(const Run& run) const {
@@ -58,10 +61,10 @@ class Reducing : public Base {
 
   ReduceOptions Arguments() const {
     ReduceOptions options;
-    options.dtype = options_.dtype;
-    options.op = options_.reduce_op;
-    if (options_.fixed_order) options.order = ReduceOptions::Order::kFixed;
-    options.num_objects = static_cast<size_t>(options_.subset);
+    options.dtype = options_.reduction.dtype;
+    options.op = options_.reduction.op;
+    if (options_.reduction.fixed_order) options.order = ReduceOptions::Order::kFixed;
+    options.num_objects = static_cast<size_t>(options_.reduction.subset);
     options.timeout = options_.timeout;
     return options;
   }
@@ -91,7 +94,7 @@ class Reducing : public Base {
   // Kills nodes, and puts their sources again at once unless there are spare copies.
   absl::Status KillAndPutAgain(const Run& run) {
     PHALANX_ASSIGN_OR_RETURN(const std::vector<int> ranks, run.kill_now());
-    if (options_.spare_copies) return absl::OkStatus();
+    if (options_.reduction.spare_copies) return absl::OkStatus();
     for (const int rank : ranks) {
       PHALANX_ASSIGN_OR_RETURN(WritableBuffer again, client_->Create(Source(run, rank), run.size));
       FillElements(elements_, run.seed, rank, again.span());
@@ -140,7 +143,8 @@ class Reduce : public Reducing {
     over_.reset();
     PHALANX_RETURN_IF_ERROR(Reducing::Prepare(run));
     // With a kill the other ranks do not wait, because their own node can be a victim.
-    if (options_.rank != 0 && options_.kill == 0) over_ = client_->Get(Over(run), Deadline());
+    if (options_.rank != 0 && options_.faults.victims == 0)
+      over_ = client_->Get(Over(run), Deadline());
     return absl::OkStatus();
   }
 
@@ -232,7 +236,7 @@ class ReduceScatterOperation : public Reducing {
   }
 
   absl::StatusOr<bool> Verify(const Run& run) override {
-    const uint64_t element = ElementSize(options_.dtype);
+    const uint64_t element = ElementSize(options_.reduction.dtype);
     PHALANX_ASSIGN_OR_RETURN(const Part part,
                              PartOf(run.size, element, static_cast<size_t>(options_.world),
                                     static_cast<size_t>(options_.rank)));

@@ -21,6 +21,7 @@ void SleepUntilNanos(int64_t instant) {
   timespec until{};
   until.tv_sec = instant / 1'000'000'000;
   until.tv_nsec = instant % 1'000'000'000;
+  // An absolute instant, so that a signal does not lengthen the sleep.
   while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
   }
 }
@@ -52,6 +53,7 @@ absl::StatusOr<std::vector<std::string>> Rendezvous::Collect(const std::string& 
                                                              const std::vector<int>& from) {
   PHALANX_RETURN_IF_ERROR(Give(tag, value));
   std::vector<std::string> values;
+  // Only rank 0 reads, so that the other ranks are silent.
   if (rank_ != 0) return values;
   std::vector<ObjectId> ids;
   for (const int rank : from) ids.push_back(Id(tag, rank));

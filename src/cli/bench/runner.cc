@@ -92,7 +92,7 @@ class Runner {
   bool measures_limit() const {
     return !options_.raw_host.empty() && options_.world > 1 &&
            operation_->shape() != Operation::Shape::kNone &&
-           operation_->shape() != Operation::Shape::kCopy && options_.kill == 0;
+           operation_->shape() != Operation::Shape::kCopy && options_.faults.victims == 0;
   }
 
   // Every rank publishes the address of its bare socket and the name of its node.
@@ -131,7 +131,7 @@ class Runner {
       PHALANX_RETURN_IF_ERROR(MeasureLimit(run, &pair_s, &shape_s));
       // Warm-up runs do not kill: their nodes are needed later.
       run.counted = i >= options_.warmup;
-      run.kill = options_.kill > 0 && run.counted;
+      run.kill = options_.faults.victims > 0 && run.counted;
       run.kill_now = [this, &run, &record] { return Kill(run, &record); };
       PHALANX_ASSIGN_OR_RETURN(const double seconds, TimeOnce(run, &record, &run_cpu));
       if (!run.counted) continue;
@@ -142,12 +142,12 @@ class Runner {
       cpu += run_cpu / operation_->bytes_moved(run) * 1e9;
       if (operation_->count(run) > 0) record.operations_per_s = operation_->count(run);
     }
-    Summarise(pair, shape, cpu, &record);
+    Summarize(pair, shape, cpu, &record);
     return record;
   }
 
   // Warm-up runs are not in the lists, so every entry counts.
-  void Summarise(const std::vector<double>& pair, const std::vector<double>& shape, double cpu,
+  void Summarize(const std::vector<double>& pair, const std::vector<double>& shape, double cpu,
                  BenchRecord* record) const {
     if (record->each_s.empty()) return;
     record->runs = record->each_s.size();
@@ -226,6 +226,7 @@ class Runner {
 
   absl::StatusOr<double> TimeOnce(const Run& run, BenchRecord* record, double* cpu) {
     const std::string tag = absl::StrCat("run/", run.number);
+    // Outside the clock: the start is agreed on when every rank is prepared.
     PHALANX_RETURN_IF_ERROR(operation_->Prepare(run));
     PHALANX_ASSIGN_OR_RETURN(const int64_t start, rendezvous_.AgreeOnStart(tag, kStartDelay));
     // Read after the agreement, so that the rendezvous of the ranks is not counted.
@@ -311,21 +312,22 @@ class Runner {
 namespace {
 
 absl::Status CheckReduction(const BenchOptions& options) {
-  PHALANX_RETURN_IF_ERROR(CheckReducible(options.dtype, options.reduce_op));
+  const ReductionChoice& reduction = options.reduction;
+  PHALANX_RETURN_IF_ERROR(CheckReducible(reduction.dtype, reduction.op));
   for (const uint64_t size : options.sizes) {
     const bool reduces =
         options.op == "reduce" || options.op == "allreduce" || options.op == "reduce_scatter";
-    if (reduces) PHALANX_RETURN_IF_ERROR(CountElements(options.dtype, size).status());
+    if (reduces) PHALANX_RETURN_IF_ERROR(CountElements(reduction.dtype, size).status());
   }
-  const int present = options.world - options.absent;
+  const int present = options.world - reduction.absent;
   // With too few sources the reduction would wait until its deadline.
-  if (options.absent < 0 || present < 1 || options.subset < 0 || options.subset > present ||
-      (options.absent > 0 && options.subset == 0)) {
-    return absl::InvalidArgumentError(absl::StrCat("--subset ", options.subset, " and --absent ",
-                                                   options.absent, " of ", options.world,
+  if (reduction.absent < 0 || present < 1 || reduction.subset < 0 || reduction.subset > present ||
+      (reduction.absent > 0 && reduction.subset == 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("--subset ", reduction.subset, " and --absent ",
+                                                   reduction.absent, " of ", options.world,
                                                    " ranks: too few sources will arrive"));
   }
-  if (options.spare_copies && options.absent == 0) {
+  if (reduction.spare_copies && reduction.absent == 0) {
     return absl::InvalidArgumentError(
         "--spare-copies needs --absent: the copies are on the nodes of these ranks");
   }
@@ -344,7 +346,7 @@ absl::StatusOr<std::vector<BenchRecord>> RunBench(const BenchOptions& options,
   // Other operations have no tree whose repair could be measured.
   const bool killable =
       options.op == "broadcast" || options.op == "reduce" || options.op == "allreduce";
-  if (options.kill > 0 && (!killable || options.runs != 1)) {
+  if (options.faults.victims > 0 && (!killable || options.runs != 1)) {
     return absl::InvalidArgumentError(
         "--kill and --stop are for broadcast, reduce and allreduce with --runs 1: killed nodes do "
         "not restart");

@@ -34,6 +34,7 @@ void AddDaemonFlags(Flags& flags, DaemonFlags* target) {
   flags.Argument("--json", "Print the daemon's addresses as JSON", Switch(&target->json));
 }
 
+// Shared by `directory` and `up`, as below.
 void AddShardFlags(Flags& flags, DirectoryConfig* target) {
   flags.Group("Directory");
   flags.Setting("--lease", "How long a silent node counts as alive", TimeSpan(&target->core.lease));

@@ -76,18 +76,19 @@ class BenchCommand : public Command {
     PHALANX_RETURN_IF_ERROR(ParseLists());
     // Scripts pass --raw-host always; the switch overrides it.
     if (no_limit_) options_.raw_host.clear();
-    PHALANX_ASSIGN_OR_RETURN(options_.dtype, ParseDType(dtype_));
-    PHALANX_ASSIGN_OR_RETURN(options_.reduce_op, ParseReduceOp(reduce_op_));
-    options_.fixed_order = order_ == "fixed";
+    PHALANX_ASSIGN_OR_RETURN(options_.reduction.dtype, ParseDType(dtype_));
+    PHALANX_ASSIGN_OR_RETURN(options_.reduction.op, ParseReduceOp(reduce_op_));
+    options_.reduction.fixed_order = order_ == "fixed";
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(directory_.node));
     bench::DirectoryTools tools;
     DirectoryConnection connection;
     // Only rank 0 kills relays and draws trees.
-    if ((options_.kill > 0 || options_.trace) && options_.rank == 0) {
+    if ((options_.faults.victims > 0 || options_.trace) && options_.rank == 0) {
       PHALANX_ASSIGN_OR_RETURN(connection, ConnectToDirectory(directory_));
       // The tools keep a reference to the connection, which lives until the end of Run.
-      tools = bench::MakeDirectoryTools(*connection.tools, options_.kill, options_.kill_fraction,
-                                        options_.stop_victims ? SIGSTOP : SIGKILL);
+      tools = bench::MakeDirectoryTools(*connection.tools, options_.faults.victims,
+                                        options_.faults.fraction,
+                                        options_.faults.stop ? SIGSTOP : SIGKILL);
       tools.draw_tree = [&connection](const ObjectId& id) -> absl::StatusOr<std::string> {
         PHALANX_ASSIGN_OR_RETURN(const auto tree, connection.tools->Describe(id));
         return DrawTree(tree, /*unicode=*/false);
@@ -105,12 +106,12 @@ class BenchCommand : public Command {
     flags.Argument("--op", "Operation of a reduction", Text(&reduce_op_, "OP"));
     flags.Argument("--order", "Order of a reduction's fold", Choice(&order_, {"arrival", "fixed"}));
     flags.Argument("--subset", "Number of sources of a reduction, the first to arrive; 0: all",
-                   Integer(&options_.subset, 0, kMaxWorld));
+                   Integer(&options_.reduction.subset, 0, kMaxWorld));
     flags.Argument("--absent", "Number of ranks, the last ones, that never put their source",
-                   Integer(&options_.absent, 0, kMaxWorld));
+                   Integer(&options_.reduction.absent, 0, kMaxWorld));
     flags.Argument("--spare-copies",
                    "Those ranks' nodes have copies of all sources; lost sources are not put again",
-                   Switch(&options_.spare_copies));
+                   Switch(&options_.reduction.spare_copies));
   }
 
   // Process ids are parsed here, because a list flag has texts only.
@@ -127,20 +128,20 @@ class BenchCommand : public Command {
   }
 
   absl::Status ParseVictims() {
+    bench::Faults& faults = options_.faults;
     // One signal per run, so that a record has one cause.
     if (!kill_.empty() && !stop_.empty()) {
       return absl::InvalidArgumentError("--kill and --stop exclude each other");
     }
     // Both flags have the same form, so one parser serves them.
-    options_.stop_victims = !stop_.empty();
-    const std::string& text = options_.stop_victims ? stop_ : kill_;
+    faults.stop = !stop_.empty();
+    const std::string& text = faults.stop ? stop_ : kill_;
     if (text.empty()) return absl::OkStatus();
     const std::vector<std::string> parts = absl::StrSplit(text, '@');
-    if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &options_.kill) ||
-        !absl::SimpleAtod(parts[1], &options_.kill_fraction) || options_.kill < 1 ||
-        options_.kill_fraction < 0 || options_.kill_fraction >= 1) {
-      return absl::InvalidArgumentError(absl::StrCat(options_.stop_victims ? "--stop" : "--kill",
-                                                     ": '", text,
+    if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &faults.victims) ||
+        !absl::SimpleAtod(parts[1], &faults.fraction) || faults.victims < 1 ||
+        faults.fraction < 0 || faults.fraction >= 1) {
+      return absl::InvalidArgumentError(absl::StrCat(faults.stop ? "--stop" : "--kill", ": '", text,
                                                      "' is not N@FRACTION, as in 1@0.5"));
     }
     return absl::OkStatus();

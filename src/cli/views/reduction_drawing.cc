@@ -136,23 +136,23 @@ class Drawing {
 };
 
 // Accepts the numbers of any dtype, also from a shard of another version.
-std::string NameOfElements(const v1::Reduction& asked) {
+std::string NameOfElements(const v1::Reduction& spec) {
   std::vector<ElementRun> runs;
-  for (const v1::ElementRun& run : asked.runs()) {
+  for (const v1::ElementRun& run : spec.runs()) {
     runs.push_back({run.end(), static_cast<DType>(run.dtype())});
   }
-  return ElementTypes(static_cast<DType>(asked.dtype()), std::move(runs)).Name();
+  return ElementTypes(static_cast<DType>(spec.dtype()), std::move(runs)).Name();
 }
 
 }  // namespace
 
 std::string DrawReduction(const v1::ReductionDescription& reduction, bool unicode) {
-  const v1::Reduction& asked = reduction.reduction();
-  std::string text = absl::StrCat(
-      ReduceOpName(static_cast<ReduceOp>(asked.op())), " of ", NameOfElements(asked), ", ",
-      asked.order() == 0 ? "in order of arrival" : "in the listed order", ": ", reduction.ready(),
-      " of ", reduction.needed(), " sources are ready, ", reduction.spares(), " to spare",
-      asked.open() ? ", more can be added" : "", "\n");
+  const v1::Reduction& spec = reduction.reduction();
+  std::string text =
+      absl::StrCat(ReduceOpName(static_cast<ReduceOp>(spec.op())), " of ", NameOfElements(spec),
+                   ", ", spec.order() == 0 ? "in order of arrival" : "in the listed order", ": ",
+                   reduction.ready(), " of ", reduction.needed(), " sources are ready, ",
+                   reduction.spares(), " to spare", spec.open() ? ", more can be added" : "", "\n");
   if (reduction.slots_size() > 0) {
     const std::string shape =
         reduction.ring()
@@ -169,6 +169,7 @@ std::string DrawReduction(const v1::ReductionDescription& reduction, bool unicod
   if (reduction.slots_left_out() > 0) {
     absl::StrAppend(&text, "not shown: ", reduction.slots_left_out(), " slots\n");
   }
+  // Ids and not names: the shard knows only ids.
   if (reduction.missing_source_ids_size() > 0) {
     absl::StrAppend(&text, "missing: ",
                     absl::StrJoin(reduction.missing_source_ids(), ", ",
@@ -181,17 +182,18 @@ std::string DrawReduction(const v1::ReductionDescription& reduction, bool unicod
 }
 
 nlohmann::json ReductionAsJson(const v1::ReductionDescription& reduction) {
-  const v1::Reduction& asked = reduction.reduction();
+  const v1::Reduction& spec = reduction.reduction();
   nlohmann::json runs = nlohmann::json::array();
-  for (const v1::ElementRun& run : asked.runs()) {
+  for (const v1::ElementRun& run : spec.runs()) {
     runs.push_back({{"end", run.end()}, {"dtype", DTypeName(static_cast<DType>(run.dtype()))}});
   }
+  // Null for several dtypes, which "runs" lists.
   nlohmann::json json = {
-      {"dtype", asked.runs().empty() ? nlohmann::json(NameOfElements(asked)) : nullptr},
+      {"dtype", spec.runs().empty() ? nlohmann::json(NameOfElements(spec)) : nullptr},
       {"runs", std::move(runs)},
-      {"op", std::string(ReduceOpName(static_cast<ReduceOp>(asked.op())))},
-      {"order", OrderName(asked.order())},
-      {"open", asked.open()},
+      {"op", std::string(ReduceOpName(static_cast<ReduceOp>(spec.op())))},
+      {"order", OrderName(spec.order())},
+      {"open", spec.open()},
       {"ready", reduction.ready()},
       {"needed", reduction.needed()},
       {"spares", reduction.spares()},

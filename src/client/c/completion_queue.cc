@@ -3,7 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "src/client/connection/fork_guard.h"
+#include "src/client/socket/fork_guard.h"
 
 namespace phalanx::c {
 

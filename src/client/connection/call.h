@@ -43,7 +43,7 @@ class Call : public std::enable_shared_from_this<Call> {
   // Lock held; before the call begins. The client holds the object from now on, unless the call
   // fails.
   void HoldUnlessItFails() { holds_ = true; }
-  // Returns whether the client holds the object through this call.
+  // Whether the client holds the object through this call.
   bool holds() const { return holds_; }
 
   // Lock held; not called after the call has ended. `answer` points into the receive buffer.
@@ -86,10 +86,7 @@ class Call : public std::enable_shared_from_this<Call> {
   const char* const verb_;
   const ObjectId id_;
 
-  // Used by the connection: the numbers [first_, first_ + requests_) belong to this call.
-  uint64_t first_ = 0;
-  uint64_t requests_ = 0;
-  Instant deadline_ = Instant::Infinite();
+  CallRequests requests_;  // set by the connection
   bool holds_first_ = false;
   bool holds_ = false;
   std::atomic<bool> done_{false};

@@ -1,13 +1,9 @@
 // Opening, requests and answers. connection_drive.cc has waiting and driving.
 #include "src/client/connection/connection.h"
 
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -23,25 +19,6 @@ absl::Status InFront(absl::string_view front, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(front, ": ", status.message()));
 }
 
-// Reads until one frame is complete. Returns DeadlineExceeded, or an error of LocalSocket::Receive.
-absl::StatusOr<std::string> ReceiveFrame(LocalSocket& socket, local::FrameBuffer& in,
-                                         std::deque<int>& descriptors, Instant until) {
-  while (true) {
-    PHALANX_ASSIGN_OR_RETURN(const std::optional<absl::string_view> payload, in.Next());
-    if (payload.has_value()) return std::string(*payload);
-    const absl::Duration left = until - MonotonicNow();
-    if (left <= absl::ZeroDuration()) {
-      return absl::DeadlineExceededError("the node has not answered in time");
-    }
-    pollfd ready{socket.fd(), POLLIN, 0};
-    // ppoll rejects a timespec of an infinite duration, so each wait is bounded.
-    const timespec wait = absl::ToTimespec(std::min(left, absl::Hours(1)));
-    if (ppoll(&ready, 1, &wait, nullptr) <= 0) continue;
-    PHALANX_ASSIGN_OR_RETURN(const size_t got, socket.Receive(in.Space(), descriptors));
-    in.Filled(got);
-  }
-}
-
 }  // namespace
 
 // ---------------------------------------------------------------------------- opening
@@ -55,7 +32,7 @@ absl::StatusOr<std::shared_ptr<Connection>> Connection::Open(ConnectionOptions o
   const bool callback_thread = options.callback_thread;
   std::shared_ptr<Connection> connection(new Connection(std::move(options), *std::move(socket)),
                                          &Connection::Delete);
-  if (connection->nudge_ < 0) {
+  if (connection->waiters_.nudge_fd() < 0) {
     return absl::ResourceExhaustedError(absl::StrCat(front, ": ", std::strerror(errno)));
   }
   const absl::Status greeted = connection->Greet();
@@ -69,23 +46,7 @@ absl::StatusOr<std::shared_ptr<Connection>> Connection::Open(ConnectionOptions o
 }
 
 Connection::Connection(ConnectionOptions options, LocalSocket socket)
-    : options_(std::move(options)),
-      mark_(ProcessMark::Current()),
-      nudge_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      socket_(std::move(socket)),
-      files_(std::make_shared<MappingTable>()) {
-  if (nudge_ >= 0) CloseInChildren(nudge_);
-}
-
-Connection::~Connection() {
-  // Descriptors that arrived without their File frame have no other owner.
-  for (const int fd : descriptors_) {
-    if (fd >= 0) close(fd);
-  }
-  if (nudge_ < 0) return;
-  KeepInChildren(nudge_);
-  close(nudge_);
-}
+    : options_(std::move(options)), mark_(ProcessMark::Current()), socket_(std::move(socket)) {}
 
 void Connection::Delete(Connection* connection) {
   // In a child of fork the lock can be held by a thread that does not exist there, so the object is
@@ -98,9 +59,8 @@ absl::Status Connection::Greet() {
   local::Encode(local::Request(local::ClientHello{}), hello);
   const iovec bytes{hello.data(), hello.size()};
   PHALANX_RETURN_IF_ERROR(socket_.Send({bytes}).status());
-  PHALANX_ASSIGN_OR_RETURN(
-      const std::string payload,
-      ReceiveFrame(socket_, in_, descriptors_, MonotonicNow() + options_.connect_timeout));
+  PHALANX_ASSIGN_OR_RETURN(const std::string payload,
+                           in_.AwaitFrame(socket_, MonotonicNow() + options_.connect_timeout));
   return TakeHello(payload);
 }
 
@@ -123,9 +83,7 @@ absl::Status Connection::TakeHello(absl::string_view payload) {
   }
   PHALANX_ASSIGN_OR_RETURN(const local::Answer answer, local::DecodeAnswer(payload));
   const auto& hello = std::get<local::NodeHello>(answer);
-  node_name_ = std::string(hello.node_name);
-  directory_ = std::string(hello.directory);
-  node_ = hello.node;
+  identity_ = {std::string(hello.node_name), std::string(hello.directory), hello.node};
   return absl::OkStatus();
 }
 
@@ -139,13 +97,13 @@ absl::Status Connection::CheckProcess() const {
 
 absl::Status Connection::Admit() const {
   if (!status_.ok()) return status_;
-  if (pending_.size() >= kMaxOutstandingRequests) {
+  if (calls_.size() >= kMaxOutstandingRequests) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(pending_.size(), " requests of this client have not been answered"));
+        absl::StrCat(calls_.size(), " requests of this client have not been answered"));
   }
-  if (queued() > kMaxQueuedBytes) {
+  if (out_.size() > kMaxQueuedBytes) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the node has ", queued(), " bytes of requests to read"));
+        absl::StrCat("the node has ", out_.size(), " bytes of requests to read"));
   }
   return absl::OkStatus();
 }
@@ -159,7 +117,7 @@ void Connection::Start(const std::shared_ptr<Call>& call, uint64_t first, uint64
   const absl::Status admitted = ends_writer ? status_ : Admit();
   if (!admitted.ok()) {
     // ReservePutBytes has counted these bytes; no answer will subtract them.
-    if (put != nullptr) put_bytes_sum_ -= put->bytes.size();
+    if (put != nullptr) puts_.Return(put->bytes.size());
     return call->OnFailure(admitted);
   }
   // The Hold goes before the request, so that the object cannot be deleted between the two.
@@ -167,21 +125,17 @@ void Connection::Start(const std::shared_ptr<Call>& call, uint64_t first, uint64
     call->HoldUnlessItFails();
     Send(local::Hold{{call->id()}});
   }
-  call->first_ = first;
-  call->requests_ = count;
-  pending_[first] = call;
-  if (!deadline.infinite()) {
-    // The node answers DeadlineExceeded itself. The grace leaves it time, so that the client's own
-    // timeout only covers a node that is stuck.
-    call->deadline_ = deadline + kDeadlineGrace;
-    if (deadlines_.empty() || call->deadline_ < deadlines_.begin()->first.first) Nudge();
-    deadlines_[{call->deadline_, first}] = call;
-  }
-  // The bytes of a Put go straight to the socket if it has room, instead of through `out_`.
+  // The node answers DeadlineExceeded itself. The grace leaves it time, so that the client's own
+  // timeout only covers a node that is stuck.
+  call->requests_ = {first, count, deadline.infinite() ? deadline : deadline + kDeadlineGrace};
+  // The leader polls until the earliest deadline that it knew.
+  if (call->requests_.deadline < calls_.next_deadline()) waiters_.Nudge();
+  calls_.Begin(call, call->requests_);
   if (put == nullptr) return Send(request);
-  if (!put->bytes.empty()) put_bytes_[first] = put->bytes.size();
-  local::EncodeAllButBytes(*put, out_);
-  FlushWith(put->bytes);
+  puts_.Sent(first, put->bytes.size());
+  // The bytes of a Put go straight to the socket if it has room, instead of through the queue.
+  out_.AddAllButBytes(*put);
+  Flush(put->bytes);
 }
 
 absl::Status Connection::Post(const local::Request& request) {
@@ -198,17 +152,13 @@ absl::Status Connection::Post(const local::Request& request) {
 
 absl::Status Connection::ReservePutBytes(size_t bytes, Instant until) {
   Lock lock(*this);
-  const auto has_room = [this, bytes] {
-    // One Put always fits, even one above the limit; otherwise it would wait forever.
-    return !status_.ok() || put_bytes_sum_ == 0 ||
-           put_bytes_sum_ + bytes <= local::kMaxPutBytesInFlight;
-  };
+  const auto has_room = [this, bytes] { return !status_.ok() || puts_.HasRoom(bytes); };
   if (!has_room() && !WaitLocked(has_room, until, Callbacks::kLeave)) {
     return absl::DeadlineExceededError(
-        absl::StrCat("the node still has ", put_bytes_sum_, " bytes of earlier Puts to store"));
+        absl::StrCat("the node still has ", puts_.bytes(), " bytes of earlier Puts to store"));
   }
   PHALANX_RETURN_IF_ERROR(status_);
-  put_bytes_sum_ += bytes;
+  puts_.Reserve(bytes);
   return absl::OkStatus();
 }
 
@@ -227,43 +177,25 @@ void Connection::Cancel(Call& call) {
 }
 
 void Connection::CancelRequests(const Call& call) {
-  for (uint64_t n = call.first_; n < call.first_ + call.requests_; ++n) {
-    if (pending_.contains(n)) Send(local::Cancel{n});
+  const auto [first, count, deadline] = call.requests_;
+  for (uint64_t n = first; n < first + count; ++n) {
+    if (calls_.IsOpen(n)) Send(local::Cancel{n});
   }
 }
 
-void Connection::Send(const local::Request& request) { local::Encode(request, out_); }
+void Connection::Send(const local::Request& request) { out_.Add(request); }
 
 void Connection::SendPart(const std::shared_ptr<Call>& call, const local::Request& request,
                           uint64_t number) {
-  pending_[number] = call;
+  calls_.AddPart(number, call);
   Send(request);
-}
-
-void Connection::EndPart(uint64_t number) {
-  const auto it = pending_.find(number);
-  if (it == pending_.end()) return;
-  // The reference can be the last one. Its destructor can run user code, so it goes to the trash.
-  Trash(std::move(it->second));
-  pending_.erase(it);
 }
 
 void Connection::MarkEnded(Call& call) { call.done_.store(true, std::memory_order_release); }
 
 void Connection::Finish(Call& call) {
   MarkEnded(call);
-  for (uint64_t n = call.first_; n < call.first_ + call.requests_; ++n) EndPart(n);
-  if (!call.deadline_.infinite()) {
-    const auto it = deadlines_.find({call.deadline_, call.first_});
-    if (it != deadlines_.end()) {
-      Trash(std::move(it->second));
-      deadlines_.erase(it);
-    }
-  }
-}
-
-void Connection::AddReady(absl::AnyInvocable<void()> callback) {
-  ready_.push_back(std::move(callback));
+  calls_.End(call.requests_, trash_);
 }
 
 // ---------------------------------------------------------------------------- files and pins
@@ -295,8 +227,7 @@ void Connection::ReleasePin(uint64_t pin, uint64_t forks, std::shared_ptr<FileMa
   if (forked()) return;
   // From here the lock is held; the mapping's last reference must not be dropped under it.
   Lock lock(*this);
-  pins_.erase(pin);
-  files_->PutBack(mapping.get());
+  memory_.Unpin(pin, mapping.get());
   Trash(std::move(mapping));
   // A connection that failed (and was not closed) has no socket to send on. The node drops its
   // pins.
@@ -308,48 +239,31 @@ void Connection::ReleasePin(uint64_t pin, uint64_t forks, std::shared_ptr<FileMa
 }
 
 absl::StatusOr<MappedObject> Connection::Take(const local::Mapped& answer) {
-  std::shared_ptr<FileMapping> mapping = files_->ForReading(answer.file);
-  if (mapping == nullptr || !mapping->Contains(answer.offset, answer.object_size)) {
+  absl::StatusOr<std::shared_ptr<FileMapping>> mapping = memory_.Pin(answer);
+  if (!mapping.ok()) {
     // This process never looked at the pages, so the node can reuse them at once.
     Send(local::Release{answer.pin, true});
-    if (mapping == nullptr) {
-      return absl::ResourceExhaustedError(
-          "this process has no descriptor or no address space left to map the object");
-    }
-    files_->PutBack(mapping.get());
-    return absl::InternalError(absl::StrCat("the node says the object is at ", answer.offset,
-                                            " of a file of ", mapping->bytes(), " bytes"));
+    return mapping.status();
   }
-  pins_.insert(answer.pin);
-  const absl::string_view bytes(mapping->data() + answer.offset, answer.object_size);
-  return MappedObject{HeldPin(shared_from_this(), answer.pin, std::move(mapping)), bytes};
+  const absl::string_view bytes((*mapping)->data() + answer.offset, answer.object_size);
+  return MappedObject{HeldPin(shared_from_this(), answer.pin, *std::move(mapping)), bytes};
 }
 
 absl::StatusOr<std::shared_ptr<FileMapping>> Connection::TakeWriter(const local::Granted& answer,
                                                                     uint64_t size) {
-  std::shared_ptr<FileMapping> mapping = files_->ForWriting(answer.file);
-  if (mapping == nullptr) {
-    Send(local::Abort{answer.writer});
-    return absl::ResourceExhaustedError(
-        "this process has no descriptor or no address space left to map the object");
-  }
-  if (!mapping->Contains(answer.offset, size)) {
-    files_->PutBack(mapping.get());
-    Send(local::Abort{answer.writer});
-    return absl::InternalError(absl::StrCat("the node grants ", size, " bytes at ", answer.offset,
-                                            " of a file of ", mapping->bytes(), " bytes"));
-  }
+  absl::StatusOr<std::shared_ptr<FileMapping>> mapping = memory_.TakeWriter(answer, size);
+  if (!mapping.ok()) Send(local::Abort{answer.writer});
   return mapping;
 }
 
 void Connection::PutBackWriter(std::shared_ptr<FileMapping> mapping) {
-  files_->PutBack(mapping.get());
+  memory_.PutBack(mapping.get());
   Trash(std::move(mapping));
   if (status_.ok()) SendForgets();
 }
 
 void Connection::SendForgets() {
-  for (const MappingTable::Key& key : files_->TakeToForget(kMaxIdleMappings)) {
+  for (const MappingTable::Key& key : memory_.TakeToForget()) {
     Send(local::Forget{key.file, key.writable});
   }
 }
@@ -375,7 +289,7 @@ void Connection::TakeFrames() {
 void Connection::Dispatch(const local::Answer& answer) {
   if (const auto* file = std::get_if<local::File>(&answer)) return OnFile(*file);
   if (const auto* forgotten = std::get_if<local::Forgotten>(&answer)) {
-    return Trash(files_->Forgotten({forgotten->file, forgotten->writable}));
+    return Trash(memory_.Forgotten(*forgotten));
   }
   if (const auto* goodbye = std::get_if<local::Goodbye>(&answer)) {
     return Fail(absl::Status(
@@ -390,35 +304,22 @@ void Connection::Dispatch(const local::Answer& answer) {
 }
 
 void Connection::OnFile(const local::File& file) {
-  if (descriptors_.empty()) {
+  const std::optional<int> fd = in_.TakeDescriptor();
+  if (!fd.has_value()) {
     return Fail(absl::InternalError(
         absl::StrCat("the node at ", address(), " named a file but sent no descriptor")));
   }
-  const int fd = descriptors_.front();
-  descriptors_.pop_front();
-  absl::StatusOr<std::shared_ptr<FileMapping>> mapping =
-      absl::ResourceExhaustedError("no descriptor");
-  if (fd >= 0) {
-    mapping = FileMapping::Map(fd, file.bytes, file.writable);
-    close(fd);
-  }
   // A file that is not mapped is forgotten at once, so that the node sends it again when it is
   // needed.
-  if (!mapping.ok()) return Send(local::Forget{file.file, file.writable});
-  files_->Add({file.file, file.writable}, *std::move(mapping));
+  if (!memory_.AddFile(file, *fd)) Send(local::Forget{file.file, file.writable});
 }
 
 void Connection::DispatchTo(uint64_t request, const local::Answer& answer) {
-  // The node answers cancelled Puts too, so their bytes are counted until then.
-  const auto bytes = put_bytes_.find(request);
-  if (bytes != put_bytes_.end()) {
-    put_bytes_sum_ -= bytes->second;
-    put_bytes_.erase(bytes);
-  }
-  const auto it = pending_.find(request);
-  if (it == pending_.end()) return ReturnUnclaimed(answer);
-  // A copy: OnAnswer can end the call, which erases the entry.
-  const std::shared_ptr<Call> call = it->second;
+  // Before the search for the call: the node answers cancelled Puts too.
+  puts_.Answered(request);
+  // A reference of its own: OnAnswer can end the call, which removes it from the table.
+  const std::shared_ptr<Call> call = calls_.Find(request);
+  if (call == nullptr) return ReturnUnclaimed(answer);
   call->OnAnswer(request, answer);
 }
 
@@ -436,8 +337,7 @@ void Connection::ReturnUnclaimed(const local::Answer& answer) {
 
 void Connection::ExpireDeadlines() {
   const Instant now = MonotonicNow();
-  while (!deadlines_.empty() && deadlines_.begin()->first.first <= now) {
-    const std::shared_ptr<Call> call = deadlines_.begin()->second;
+  while (const std::shared_ptr<Call> call = calls_.Expired(now)) {
     // The node can still be working on the requests; their late answers go to ReturnUnclaimed.
     CancelRequests(*call);
     call->OnFailure(absl::DeadlineExceededError("the node has not answered in time"));
@@ -447,20 +347,17 @@ void Connection::ExpireDeadlines() {
 void Connection::Fail(const absl::Status& why) {
   if (!status_.ok()) return;
   status_ = why;
-  // OnFailure can erase other entries, so the loop takes the first entry each time.
-  while (!pending_.empty()) {
-    const uint64_t number = pending_.begin()->first;
-    const std::shared_ptr<Call> call = pending_.begin()->second;
+  // OnFailure can close other numbers, so the loop takes any open one each time.
+  while (calls_.size() > 0) {
+    const auto [number, call] = calls_.Any();
     call->OnFailure(why);
     EndPart(number);
   }
-  put_bytes_.clear();
-  put_bytes_sum_ = 0;
+  puts_.Clear();
   // A closed client keeps its pins and files: buffers stay readable until they are dropped.
   if (closed_) return;
-  broken_ = true;
-  // Buffers keep their own references to the mappings, so their bytes stay readable.
-  Trash(std::exchange(files_, std::make_shared<MappingTable>()));
+  out_.Break();
+  Trash(memory_.GiveUpFiles());
 }
 
 }  // namespace phalanx::internal

@@ -1,17 +1,19 @@
-// A client's connection to its node. It numbers and sends requests, receives the answers, keeps
-// mappings and pins, and lets the threads that wait drive all of this.
+// A client's connection to its node. It numbers and sends requests, hands the answers to their
+// calls, and lets the threads that wait drive all of this. Its parts own the state:
 //
-//   Client, Future, WritableBuffer, ObjectStream ──► Connection ──► LocalSocket, MappingTable
-//   Buffer ── HeldPin ──────────────────────────────►    │
-//                                                     Call × n
+//   Client, Future, WritableBuffer, ObjectStream ──► Connection ◄── HeldPin ◄── Buffer
+//       ┌───────────────┬──────────────┬────────────┬────┴──────┬────────────┐
+//   RequestQueue   AnswerReader    CallTable    PutWindow   NodeMemory   WaitQueue
+//   bytes out      bytes in        numbers,     bytes of    files,       waiting
+//                                  deadlines    Puts        pins         threads
 //
 // Leader and followers
 //  1. A thread that waits becomes the leader if there is none. The leader polls the socket without
 //     the lock, then handles the received frames with the lock. Every other waiting thread blocks
 //     on its own condition variable.
-//  2. `leading_` is true from before the leader releases the lock until it holds the lock again.
-//     Only the leader touches the receive buffer, and no thread closes the socket while `leading_`
-//     is true.
+//  2. WaitQueue::leading() is true from before the leader releases the lock until it holds the lock
+//     again. Only the leader touches the AnswerReader, and no thread closes the socket while a
+//     thread leads.
 //  3. A leader whose own wait has ended wakes one follower, which leads next.
 //  4. A thread that changes what the polling leader waits for (bytes to write, an earlier deadline,
 //     the leader's own result, a callback to run) wakes the leader through an eventfd (Nudge).
@@ -28,26 +30,27 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <list>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "src/client/connection/call_table.h"
 #include "src/client/connection/file_mapping.h"
-#include "src/client/connection/fork_guard.h"
-#include "src/client/connection/local_socket.h"
-#include "src/client/connection/readiness_fd.h"
+#include "src/client/connection/node_memory.h"
+#include "src/client/connection/put_window.h"
+#include "src/client/connection/wait_queue.h"
+#include "src/client/socket/answer_reader.h"
+#include "src/client/socket/fork_guard.h"
+#include "src/client/socket/local_socket.h"
+#include "src/client/socket/readiness_fd.h"
+#include "src/client/socket/request_queue.h"
 #include "src/common/threads/mutex.h"
 #include "src/common/time/clock.h"
 #include "src/common/time/instant.h"
@@ -65,8 +68,6 @@ class Connection;
 inline constexpr size_t kMaxOutstandingRequests = 60000;
 // Bytes that wait for the daemon to read them. Beyond this limit calls fail with ResourceExhausted.
 inline constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
-// Mappings that are kept while no object uses them.
-inline constexpr size_t kMaxIdleMappings = 8;
 // If the daemon has not answered this long after the deadline, the client ends the call itself.
 inline constexpr absl::Duration kDeadlineGrace = absl::Seconds(1);
 
@@ -104,6 +105,13 @@ struct ConnectionOptions {
   bool callback_thread = false;
 };
 
+// The node, as it introduced itself.
+struct NodeIdentity {
+  std::string name;
+  std::string directory;
+  NodeKey node;
+};
+
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   // Errors: Unavailable, DeadlineExceeded, PermissionDenied, FailedPrecondition (another protocol
@@ -126,10 +134,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Ends the call with Cancelled unless it has ended.
   void Cancel(Call& call);
   // Waits until the node can accept this many more bytes of Puts, and reserves them. The caller
-  // must call Start with the Put next. Returns DeadlineExceeded, or the error that ended the
+  // must call Start with the Put next. Fails with DeadlineExceeded, or the error that ended the
   // connection.
   absl::Status ReservePutBytes(size_t bytes, Instant until);
-  // Sends a request that has no answer. Returns ResourceExhausted if too much is outstanding or
+  // Sends a request that has no answer. Fails with ResourceExhausted if too much is outstanding or
   // queued; Abort and Unhold are exempt.
   absl::Status Post(const local::Request& request);
   // Runs `change` under the lock, then does the work that follows from it (see Lock).
@@ -142,14 +150,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Sends one more request of a call that was started with a row of numbers.
   void SendPart(const std::shared_ptr<Call>& call, const local::Request& request, uint64_t number);
   // The request with this number of a row is answered.
-  void EndPart(uint64_t number);
+  void EndPart(uint64_t number) { calls_.EndPart(number, trash_); }
   // Cancels the call's open requests at the node.
   void CancelRequests(const Call& call);
   void Finish(Call& call);
-  void AddReady(absl::AnyInvocable<void()> callback);
+  void AddReady(absl::AnyInvocable<void()> callback) { ready_.push_back(std::move(callback)); }
   void Trash(std::shared_ptr<void> trash) { trash_.push_back(std::move(trash)); }
-  // Takes over the pin. Returns ResourceExhausted if the file could not be mapped here, or Internal
-  // if the answer points outside the file; in both cases the pin is released.
+  // Takes over the pin. Fails with ResourceExhausted if the file could not be mapped here, or
+  // Internal if the answer points outside the file; in both cases the pin is released.
   absl::StatusOr<MappedObject> Take(const local::Mapped& answer);
   // Returns the mapping to write into. The caller returns it with PutBackWriter. Errors as Take.
   absl::StatusOr<std::shared_ptr<FileMapping>> TakeWriter(const local::Granted& answer,
@@ -163,26 +171,21 @@ class Connection : public std::enable_shared_from_this<Connection> {
   int Poll(absl::Duration timeout);
   void Close();
 
-  // Returns FailedPrecondition, naming fork, in a child; lock-free.
+  // Fails with FailedPrecondition, naming fork, in a child; lock-free.
   absl::Status CheckProcess() const;
   bool forked() const { return mark_.Forked(); }
   const std::string& address() const { return options_.address; }
-  const std::string& node_name() const { return node_name_; }
-  const std::string& directory() const { return directory_; }
-  const NodeKey& node() const { return node_; }
+  const std::string& node_name() const { return identity_.name; }
+  const std::string& directory() const { return identity_.directory; }
+  const NodeKey& node() const { return identity_.node; }
 
  private:
   friend class HeldPin;
   // Locks. The destructor does the work that is due after a change, unlocks and empties the trash.
   class Lock;
-  struct Waiter {
-    absl::FunctionRef<bool()> done;
-    bool runs_callbacks = false;
-    CondVar wake;
-  };
 
   Connection(ConnectionOptions options, LocalSocket socket);
-  ~Connection();
+  ~Connection() = default;
   static void Delete(Connection* connection);
   absl::Status Greet();
   absl::Status TakeHello(absl::string_view payload);
@@ -192,12 +195,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   absl::Status Admit() const;
 
   // ---- output; lock held
-  void FlushWith(absl::string_view bytes);
-  void Flush() { FlushWith({}); }
+  // Sends the queue and then `bytes`, which end the last request in it.
+  void Flush(absl::string_view bytes = {});
   // A client without its own thread must not leave queued requests behind: an unsent Release keeps
   // memory of the node.
   void PushOut();
-  size_t queued() const { return out_.size() - out_sent_; }
   void SendForgets();
 
   // ---- input; lock held but where stated
@@ -217,15 +219,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool WaitLocked(absl::FunctionRef<bool()> done, Instant until, Callbacks callbacks,
                   int* callbacks_run = nullptr);
   bool WaitAs(Waiter& self, Instant until, int* callbacks_run);
-  void Nudge();
-  void WakeWaiters();
   bool MayRunCallbacks() const;
   // Returns how many callbacks ran. Releases the lock while they run, and gives up the lead for
   // good; it does not wake `self` to take the lead.
   int RunCallbacks(const Waiter* self);
   void HandOver(const Waiter* self);
   void RunCallbackThread();
-  void SendLeave();
   void FlushBeforeClosing();
   void CloseSocketIfDone();
   void Unlock();
@@ -233,42 +232,23 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Constant after Open.
   const ConnectionOptions options_;
   const ProcessMark mark_;
-  std::string node_name_;
-  std::string directory_;
-  NodeKey node_;
-  int nudge_ = -1;
+  NodeIdentity identity_;
 
   std::atomic<uint64_t> next_request_{1};
-
-  // The leader's: the receive buffer, and descriptors whose File frame has not been read yet.
-  local::FrameBuffer in_;
-  std::deque<int> descriptors_;
+  AnswerReader in_;  // the leader's
 
   Mutex mu_;
   LocalSocket socket_;  // replaced under mu_ and only while no thread leads
   absl::Status status_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  bool broken_ ABSL_GUARDED_BY(mu_) = false;  // the socket accepts no more bytes
-  std::string out_ ABSL_GUARDED_BY(mu_);
-  size_t out_sent_ ABSL_GUARDED_BY(mu_) = 0;
-  // The node did not read in time. No call waits for it until it has read everything.
-  bool stalled_ ABSL_GUARDED_BY(mu_) = false;
-  absl::flat_hash_map<uint64_t, std::shared_ptr<Call>> pending_ ABSL_GUARDED_BY(mu_);
-  // By deadline and first number.
-  std::map<std::pair<Instant, uint64_t>, std::shared_ptr<Call>> deadlines_ ABSL_GUARDED_BY(mu_);
-  // Bytes of Puts that the node has not answered, including cancelled Puts.
-  absl::flat_hash_map<uint64_t, size_t> put_bytes_ ABSL_GUARDED_BY(mu_);
-  size_t put_bytes_sum_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::flat_hash_set<uint64_t> pins_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<MappingTable> files_ ABSL_GUARDED_BY(mu_);
+  RequestQueue out_ ABSL_GUARDED_BY(mu_);
+  CallTable calls_ ABSL_GUARDED_BY(mu_);
+  PutWindow puts_ ABSL_GUARDED_BY(mu_);
+  NodeMemory memory_ ABSL_GUARDED_BY(mu_);
   std::deque<absl::AnyInvocable<void()>> ready_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::shared_ptr<void>> trash_ ABSL_GUARDED_BY(mu_);
+  CallTable::Trash trash_ ABSL_GUARDED_BY(mu_);
   ReadinessFd readiness_fd_ ABSL_GUARDED_BY(mu_);
-
-  bool leading_ ABSL_GUARDED_BY(mu_) = false;
-  bool nudged_ ABSL_GUARDED_BY(mu_) = false;
-  Waiter* leader_ ABSL_GUARDED_BY(mu_) = nullptr;
-  std::list<Waiter*> waiters_ ABSL_GUARDED_BY(mu_);
+  WaitQueue waiters_ ABSL_GUARDED_BY(mu_);
   // Number of frames handled. Poll returns when it changes.
   uint64_t progress_ ABSL_GUARDED_BY(mu_) = 0;
 

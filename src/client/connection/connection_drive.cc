@@ -20,8 +20,6 @@ namespace {
 constexpr absl::Duration kFlushBeforeClosing = absl::Seconds(1);
 // How long any other call waits for it.
 constexpr absl::Duration kPushOut = absl::Milliseconds(50);
-// An emptied output buffer larger than this is freed.
-constexpr size_t kRestingOutput = size_t{1} << 20;
 
 // How deep this thread is in callbacks, and the connection whose callback thread this is.
 thread_local int callback_depth = 0;
@@ -31,38 +29,21 @@ thread_local const Connection* callback_thread_of = nullptr;
 
 // ---------------------------------------------------------------------------- output
 
-void Connection::FlushWith(absl::string_view bytes) {
-  while (!broken_ && queued() + bytes.size() > 0) {
-    const iovec parts[2] = {{out_.data() + out_sent_, queued()},
-                            {const_cast<char*>(bytes.data()), bytes.size()}};
-    const absl::StatusOr<size_t> sent = socket_.Send(parts);
-    // The node's last frame can hold the reason. The next thread that reads the socket finds it.
-    if (!sent.ok()) broken_ = true;
-    if (!sent.ok() || *sent == 0) break;
-    const size_t of_queue = std::min(*sent, queued());
-    out_sent_ += of_queue;
-    bytes.remove_prefix(*sent - of_queue);
-  }
-  if (broken_) bytes = {};
-  if (broken_ || queued() == 0) {
-    out_.clear();
-    out_sent_ = 0;
-    if (out_.capacity() > kRestingOutput) out_.shrink_to_fit();
-  }
-  out_.append(bytes.data(), bytes.size());
-  if (queued() > 0) Nudge();
+void Connection::Flush(absl::string_view bytes) {
+  out_.Flush(socket_, bytes);
+  // The leader polls the socket for writing only if it knows that bytes are left.
+  if (out_.size() > 0) waiters_.Nudge();
 }
 
 void Connection::PushOut() {
-  if (queued() == 0) stalled_ = false;
-  if (queued() == 0 || broken_ || leading_ || stalled_) return;
+  if (!out_.WorthWaiting() || waiters_.leading()) return;
   // A node that has received Leave sends no answers but reads everything.
   if (closed_) return FlushBeforeClosing();
   if (!status_.ok()) return;
-  const auto sent = [this] { return queued() == 0 || !status_.ok(); };
+  const auto sent = [this] { return out_.size() == 0 || !status_.ok(); };
   Waiter self{sent, false, {}};
   // One timeout marks the node as stalled, so that further calls do not each wait 50 ms.
-  stalled_ = !WaitAs(self, MonotonicNow() + kPushOut, nullptr);
+  out_.set_stalled(!WaitAs(self, MonotonicNow() + kPushOut, nullptr));
 }
 
 // ---------------------------------------------------------------------------- leader and followers
@@ -72,48 +53,22 @@ void Connection::Unlock() {
     ReadinessFd::Interest interest;
     if (status_.ok()) {
       interest.socket = socket_.fd();
-      interest.write = queued() > 0;
-      if (!deadlines_.empty()) interest.deadline = deadlines_.begin()->first.first;
+      interest.write = out_.size() > 0;
+      interest.deadline = calls_.next_deadline();
     }
     interest.callbacks = !ready_.empty() && !options_.callback_thread;
     readiness_fd_.Watch(interest);
   }
-  std::vector<std::shared_ptr<void>> trash;
+  CallTable::Trash trash;
   // Swapped out under the lock and destroyed after it: destructors of user objects can call the
   // client.
   trash.swap(trash_);
   mu_.Unlock();
 }
 
-void Connection::Nudge() {
-  if (!leading_ || nudged_) return;
-  nudged_ = true;
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t done = write(nudge_, &one, sizeof(one));
-}
-
-void Connection::WakeWaiters() {
-  bool runner_awake = false;
-  for (Waiter* waiter : waiters_) {
-    // One thread is enough to run all ready callbacks.
-    const bool runs = waiter->runs_callbacks && !ready_.empty() && !runner_awake;
-    if (!runs && !waiter->done()) continue;
-    runner_awake = runner_awake || runs;
-    if (waiter == leader_) {
-      Nudge();
-    } else {
-      waiter->wake.Signal();
-    }
-  }
-}
-
 void Connection::HandOver(const Waiter* self) {
-  if (leading_ || !status_.ok()) return;
-  for (Waiter* waiter : waiters_) {
-    if (waiter == self) continue;
-    waiter->wake.Signal();
-    return;
-  }
+  // A connection that has ended needs no leader.
+  if (status_.ok()) waiters_.WakeNextLeader(self);
 }
 
 bool Connection::WaitFor(const Call& call, Instant until) {
@@ -135,7 +90,7 @@ bool Connection::WaitLocked(absl::FunctionRef<bool()> done, Instant until, Callb
 }
 
 bool Connection::WaitAs(Waiter& self, Instant until, int* callbacks_run) {
-  const auto place = waiters_.insert(waiters_.end(), &self);
+  const WaitQueue::Place place = waiters_.Add(self);
   bool ended = false;
   bool led = false;
   while (true) {
@@ -145,8 +100,8 @@ bool Connection::WaitAs(Waiter& self, Instant until, int* callbacks_run) {
     const Instant now = MonotonicNow();
     // A thread whose timeout is zero still leads once, to take in the frames that have already
     // arrived.
-    if (ended || (now >= until && (led || leading_ || !status_.ok()))) break;
-    if (!leading_ && status_.ok()) {
+    if (ended || (now >= until && (led || waiters_.leading() || !status_.ok()))) break;
+    if (!waiters_.leading() && status_.ok()) {
       Lead(&self, until);
       led = true;
     } else if (!trash_.empty()) {
@@ -157,28 +112,21 @@ bool Connection::WaitAs(Waiter& self, Instant until, int* callbacks_run) {
       self.wake.WaitFor(mu_, until - now);
     }
   }
-  waiters_.erase(place);
+  waiters_.Remove(place);
   // This thread no longer leads, and frames for others can still arrive.
   HandOver(nullptr);
   return ended;
 }
 
 void Connection::Lead(Waiter* self, Instant until) {
-  leading_ = true;
-  leader_ = self;
+  waiters_.BeginLead(self);
   // The lock is released below, so everything that the poll depends on is read here.
-  if (!deadlines_.empty()) until = std::min(until, deadlines_.begin()->first.first);
-  const bool want_write = queued() > 0;
+  until = std::min(until, calls_.next_deadline());
+  const bool want_write = out_.size() > 0;
   Unlock();
   const absl::Status received = PollAndReceive(want_write, until);
   mu_.Lock();
-  leading_ = false;
-  leader_ = nullptr;
-  if (nudged_) {
-    uint64_t count = 0;
-    [[maybe_unused]] const ssize_t done = read(nudge_, &count, sizeof(count));
-    nudged_ = false;
-  }
+  waiters_.EndLead();
   // Frames that arrived before the end of the stream are handled first: the last one can be a
   // Goodbye that says why.
   TakeFrames();
@@ -189,11 +137,11 @@ void Connection::Lead(Waiter* self, Instant until) {
   ExpireDeadlines();
   Flush();
   CloseSocketIfDone();
-  WakeWaiters();
+  waiters_.WakeEnded(!ready_.empty());
 }
 
 absl::Status Connection::PollAndReceive(bool want_write, Instant until) {
-  pollfd ready[2] = {{socket_.fd(), POLLIN, 0}, {nudge_, POLLIN, 0}};
+  pollfd ready[2] = {{socket_.fd(), POLLIN, 0}, {waiters_.nudge_fd(), POLLIN, 0}};
   if (want_write) ready[0].events |= POLLOUT;
   timespec limit{};
   if (!until.infinite()) {
@@ -203,10 +151,7 @@ absl::Status Connection::PollAndReceive(bool want_write, Instant until) {
   if (count <= 0 || (ready[0].revents & (POLLIN | POLLHUP | POLLERR)) == 0) {
     return absl::OkStatus();
   }
-  const absl::StatusOr<size_t> got = socket_.Receive(in_.Space(), descriptors_);
-  if (!got.ok()) return got.status();
-  in_.Filled(*got);
-  return absl::OkStatus();
+  return in_.Receive(socket_);
 }
 
 // ---------------------------------------------------------------------------- callbacks
@@ -265,7 +210,7 @@ int Connection::Poll(absl::Duration timeout) {
   const uint64_t before = progress_;
   const bool runs = MayRunCallbacks();
   int ran = runs ? RunCallbacks(nullptr) : 0;
-  if (!leading_ && status_.ok()) {
+  if (!waiters_.leading() && status_.ok()) {
     // With the current time as its limit: Poll first takes in what has arrived without waiting.
     Lead(nullptr, MonotonicNow());
     if (runs) ran += RunCallbacks(nullptr);
@@ -291,9 +236,9 @@ void Connection::Close() {
     // A connection that failed earlier reports from now on that it is closed.
     status_ =
         absl::FailedPreconditionError(absl::StrCat("the client of ", address(), " is closed"));
-    SendLeave();
+    for (const local::Leave& leave : memory_.LeaveMessages()) Send(leave);
     FlushBeforeClosing();
-    Nudge();
+    waiters_.Nudge();
     if (!options_.callback_thread) {
       while (RunCallbacks(nullptr) > 0) {
       }
@@ -308,37 +253,24 @@ void Connection::Close() {
   }
 }
 
-void Connection::SendLeave() {
-  local::Leave leave;
-  for (const uint64_t pin : pins_) {
-    // A client can have more pins than fit into one frame.
-    leave.pins.push_back(pin);
-    if (leave.pins.size() < local::kMaxPinsPerFrame) continue;
-    leave.more = true;
-    Send(leave);
-    leave = local::Leave();
-  }
-  Send(leave);
-}
-
 void Connection::FlushBeforeClosing() {
   const Instant until = MonotonicNow() + kFlushBeforeClosing;
   while (true) {
     Flush();
     const absl::Duration left = until - MonotonicNow();
-    if (queued() == 0) return;
+    if (out_.size() == 0) return;
     if (left <= absl::ZeroDuration()) break;
     pollfd ready{socket_.fd(), POLLOUT, 0};
     const timespec limit = absl::ToTimespec(left);
     if (ppoll(&ready, 1, &limit, nullptr) < 0 && errno != EINTR) break;
   }
-  broken_ = true;
+  out_.Break();
 }
 
 void Connection::CloseSocketIfDone() {
   // Pins delay the close: each later Release still goes over this socket.
-  const bool done = broken_ || (pins_.empty() && queued() == 0);
-  if (!closed_ || leading_ || !done || socket_.fd() < 0) return;
+  const bool done = out_.broken() || (!memory_.has_pins() && out_.size() == 0);
+  if (!closed_ || waiters_.leading() || !done || socket_.fd() < 0) return;
   if (readiness_fd_.made()) readiness_fd_.Watch({});
   socket_.Close();
 }

@@ -22,7 +22,7 @@ class Connection::Lock {
     connection_.Flush();
     if (unsent_ == Unsent::kPushOut) connection_.PushOut();
     connection_.CloseSocketIfDone();
-    connection_.WakeWaiters();
+    connection_.waiters_.WakeEnded(!connection_.ready_.empty());
     connection_.Unlock();
   }
   Lock(const Lock&) = delete;

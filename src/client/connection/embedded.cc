@@ -24,7 +24,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "src/client/connection/connection.h"
-#include "src/client/connection/fork_guard.h"
+#include "src/client/socket/fork_guard.h"
 #include "src/common/status_macros.h"
 #include "src/common/threads/mutex.h"
 

@@ -57,7 +57,7 @@ bool MovePages(char* from, char* to, uint64_t bytes) {
          MAP_FAILED;
 }
 
-// Returns whether the system moves pages of shared memory (Linux 5.13 and later).
+// Whether the system moves pages of shared memory (Linux 5.13 and later).
 bool PagesCanMove() {
   const uint64_t page = static_cast<uint64_t>(getpagesize());
   void* const both =

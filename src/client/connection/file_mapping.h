@@ -27,7 +27,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "src/client/connection/fork_guard.h"
+#include "src/client/socket/fork_guard.h"
 
 namespace phalanx::internal {
 
@@ -35,7 +35,7 @@ namespace phalanx::internal {
 // another mapping can be in the place of the writer's memory there.
 class FileMapping {
  public:
-  // Maps the whole file. The caller keeps `fd` (this keeps a copy). Returns ResourceExhausted if
+  // Maps the whole file. The caller keeps `fd` (this keeps a copy). Fails with ResourceExhausted if
   // the system refuses.
   static absl::StatusOr<std::shared_ptr<FileMapping>> Map(int fd, uint64_t bytes, bool writable);
   ~FileMapping();
@@ -48,7 +48,7 @@ class FileMapping {
   // taken the memory; then it cannot be written again. REQUIRES: mapped writable.
   char* writing() const { return writing_; }
   uint64_t bytes() const { return bytes_; }
-  // Returns whether [offset, offset + length) is inside the file.
+  // Whether [offset, offset + length) is inside the file.
   bool Contains(uint64_t offset, uint64_t length) const {
     return offset <= bytes_ && length <= bytes_ - offset;
   }
@@ -59,16 +59,16 @@ class FileMapping {
   char* PrivatePages(uint64_t offset, uint64_t length) const;
 
   // For one writer at a time, which writes [0, upto) of writing(). Children that are forked in the
-  // meantime do not have that memory. Returns ResourceExhausted if the system refuses. REQUIRES:
+  // meantime do not have that memory. Fails with ResourceExhausted if the system refuses. REQUIRES:
   // mapped writable.
   absl::Status BeginWriting(uint64_t upto);
-  // After this a write faults. Returns Internal if the system refuses; the memory is still writable
-  // then.
+  // After this a write faults. Fails with Internal if the system refuses; the memory is still
+  // writable then.
   absl::Status EndWriting();
   // After EndWriting: turns writing() up to `upto` into private memory with the same bytes, for the
   // code that still looks at it and that unmaps it (GivenAway). The next writer gets another
-  // address. Returns ResourceExhausted if the system refuses; the memory still belongs to the file
-  // then, unless writing() is null.
+  // address. Fails with ResourceExhausted if the system refuses; the memory still belongs to the
+  // file then, unless writing() is null.
   struct GivenAway {
     char* begin = nullptr;
     uint64_t bytes = 0;

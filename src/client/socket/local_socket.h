@@ -2,8 +2,8 @@
 // blocks.
 //
 // Owned by a connection. Send and Receive can run on two threads at once; Close must run alone.
-#ifndef PHALANX_CLIENT_CONNECTION_LOCAL_SOCKET_H_
-#define PHALANX_CLIENT_CONNECTION_LOCAL_SOCKET_H_
+#ifndef PHALANX_CLIENT_SOCKET_LOCAL_SOCKET_H_
+#define PHALANX_CLIENT_SOCKET_LOCAL_SOCKET_H_
 
 #include <sys/uio.h>
 
@@ -31,7 +31,7 @@ class LocalSocket {
 
   int fd() const { return fd_; }
   // Returns how many bytes were taken, from the first buffers on; 0 if there is no room now.
-  // Returns Unavailable if the peer is gone.
+  // Fails with Unavailable if the peer is gone.
   absl::StatusOr<size_t> Send(absl::Span<const iovec> from);
   // Returns 0 if there is nothing now; Unavailable at the end of the stream. Appends the received
   // descriptors, and -1 for one that this process had no room for.
@@ -47,4 +47,4 @@ class LocalSocket {
 
 }  // namespace phalanx::internal
 
-#endif  // PHALANX_CLIENT_CONNECTION_LOCAL_SOCKET_H_
+#endif  // PHALANX_CLIENT_SOCKET_LOCAL_SOCKET_H_

@@ -4,8 +4,8 @@
 // It is an epoll instance over the socket, a timer for the next deadline, and an event that is set
 // while callbacks wait to run. Owned by a connection, used under its lock, and created by the first
 // call of fd().
-#ifndef PHALANX_CLIENT_CONNECTION_READINESS_FD_H_
-#define PHALANX_CLIENT_CONNECTION_READINESS_FD_H_
+#ifndef PHALANX_CLIENT_SOCKET_READINESS_FD_H_
+#define PHALANX_CLIENT_SOCKET_READINESS_FD_H_
 
 #include "absl/status/statusor.h"
 #include "src/common/time/instant.h"
@@ -45,4 +45,4 @@ class ReadinessFd {
 
 }  // namespace phalanx::internal
 
-#endif  // PHALANX_CLIENT_CONNECTION_READINESS_FD_H_
+#endif  // PHALANX_CLIENT_SOCKET_READINESS_FD_H_

@@ -1,4 +1,4 @@
-#include "src/client/connection/fork_guard.h"
+#include "src/client/socket/fork_guard.h"
 
 #include <pthread.h>
 #include <sys/mman.h>

@@ -7,8 +7,8 @@
 // stay open.
 //
 // Functions of the process, any thread; also in a child.
-#ifndef PHALANX_CLIENT_CONNECTION_FORK_GUARD_H_
-#define PHALANX_CLIENT_CONNECTION_FORK_GUARD_H_
+#ifndef PHALANX_CLIENT_SOCKET_FORK_GUARD_H_
+#define PHALANX_CLIENT_SOCKET_FORK_GUARD_H_
 
 #include <cstdint>
 
@@ -34,4 +34,4 @@ void KeepInChildren(int fd);
 
 }  // namespace phalanx::internal
 
-#endif  // PHALANX_CLIENT_CONNECTION_FORK_GUARD_H_
+#endif  // PHALANX_CLIENT_SOCKET_FORK_GUARD_H_

@@ -1,4 +1,4 @@
-#include "src/client/connection/readiness_fd.h"
+#include "src/client/socket/readiness_fd.h"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "src/client/connection/fork_guard.h"
+#include "src/client/socket/fork_guard.h"
 
 namespace phalanx::internal {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/client/connection/local_socket.h"
+#include "src/client/socket/local_socket.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "src/client/connection/fork_guard.h"
+#include "src/client/socket/fork_guard.h"
 
 namespace phalanx::internal {
 namespace {
