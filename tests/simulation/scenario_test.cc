@@ -94,7 +94,7 @@ TEST_F(Scenario, ALinkThatDiesWithoutAWordIsLeftAndThePullGoesOnWhereItStopped) 
   Story story(3);
   const int relay = BroadcastToHalf(story);
   const int fed = story.FedBy(relay, "weights").at(0);
-  story.cluster().HalfOpen(SimCluster::NodeName(relay), SimCluster::NodeName(fed));
+  story.cluster().network().HalfOpen(NodeName(relay), NodeName(fed));
   story.AwaitAll(gets_);
   ExpectNobodySentTwice(story);
 }
@@ -104,8 +104,8 @@ TEST_F(Scenario, NodesThatAreCutOffFromEachOtherReachEachOthersObjectsThroughATh
     Story story(3);
     story.Put(0, "weights", kBytes);
     const auto cut = [&] {
-      story.cluster().Partition(SimCluster::NodeName(0), SimCluster::NodeName(1));
-      story.cluster().Partition(SimCluster::NodeName(1), SimCluster::NodeName(0));
+      story.cluster().network().Partition(NodeName(0), NodeName(1));
+      story.cluster().network().Partition(NodeName(1), NodeName(0));
     };
     if (!half_way) cut();
     const uint64_t first = story.StartGet(1, "weights");
@@ -163,13 +163,13 @@ TEST_F(Scenario, AReaderOfAWriterThatDiesIsToldAndReadsTheNextOne) {
 TEST_F(Scenario, ANodeThatWasFencedIsBackWithItsSoleCopy) {
   Story story(2);
   story.Put(0, "weights", kBytes);
-  story.cluster().Partition("n0", "s0");
-  story.cluster().Partition("s0", "n0");
+  story.cluster().network().Partition("n0", "s0");
+  story.cluster().network().Partition("s0", "n0");
   story.Pass(absl::Seconds(4));
   const uint64_t get = story.StartGet(1, "weights");
   story.Pass(absl::Seconds(1));
-  story.cluster().Heal("n0", "s0");
-  story.cluster().Heal("s0", "n0");
+  story.cluster().network().Heal("n0", "s0");
+  story.cluster().network().Heal("s0", "n0");
   story.AwaitAll({get});
   EXPECT_EQ(story.Seen(get), 1u);
   story.ComeToRest();
@@ -180,10 +180,10 @@ TEST_F(Scenario, WhatWasPutAfterADeleteOutlivesAHolderThatHeardOfNeither) {
   Story story(2);
   SimCluster& cluster = story.cluster();
   const auto part = [&](int n, bool parted) {
-    const std::string node = SimCluster::NodeName(n);
-    const std::string shard = SimCluster::ShardName(0);
+    const std::string node = NodeName(n);
+    const std::string shard = ShardName(0);
     for (const auto& [from, to] : {std::pair(node, shard), std::pair(shard, node)}) {
-      parted ? cluster.Partition(from, to) : cluster.Heal(from, to);
+      parted ? cluster.network().Partition(from, to) : cluster.network().Heal(from, to);
     }
   };
   story.Put(0, "weights", kBytes);
@@ -192,7 +192,7 @@ TEST_F(Scenario, WhatWasPutAfterADeleteOutlivesAHolderThatHeardOfNeither) {
   story.ComeToRest();
   part(1, true);
   // Otherwise the node would find the Delete on its old connection.
-  cluster.fabric().Reset(SimCluster::NodeName(1), SimCluster::ShardName(0));
+  cluster.fabric().Reset(NodeName(1), ShardName(0));
   story.Delete(0, "weights");
   story.Put(0, "weights", kBytes);
   cluster.CrashShard(0);
@@ -230,7 +230,7 @@ TEST_F(Scenario, ADeleteThatArrivesOnceMoreLateDoesNotHitTheNextGeneration) {
   const uint64_t deletion = story.StartDelete(1, "weights");
   story.Pass(absl::Microseconds(1));
   // The request is in flight; node 1 will repeat it on a new connection.
-  story.cluster().Sever("n1", "s0", absl::Milliseconds(500));
+  story.cluster().network().Sever("n1", "s0", absl::Milliseconds(500));
   story.AwaitAll({deletion});
   story.Put(2, "weights", kBytes);
   story.Pass(absl::Seconds(1));

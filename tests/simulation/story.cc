@@ -155,9 +155,9 @@ std::vector<int> Story::FedBy(int n, absl::string_view name) {
   std::vector<int> fed;
   const v1::DescribeObjectResponse described = cluster_.Describe(Id(name));
   for (const v1::CopyDescription& copy : described.copies()) {
-    if (!copy.pulling() || copy.sender_name() != SimCluster::NodeName(n)) continue;
+    if (!copy.pulling() || copy.sender_name() != NodeName(n)) continue;
     for (int other = 0; other < cluster_.num_nodes(); ++other) {
-      if (copy.name() == SimCluster::NodeName(other)) fed.push_back(other);
+      if (copy.name() == NodeName(other)) fed.push_back(other);
     }
   }
   return fed;
@@ -174,7 +174,7 @@ uint64_t Story::SentTo(int n) {
   uint64_t bytes = 0;
   for (int from = 0; from < cluster_.num_nodes(); ++from) {
     if (from == n) continue;
-    bytes += cluster_.fabric().BytesCarried(SimCluster::NodeName(from), SimCluster::NodeName(n));
+    bytes += cluster_.fabric().BytesCarried(NodeName(from), NodeName(n));
   }
   return bytes;
 }

@@ -34,12 +34,11 @@ void Checkers::Sample() {
 void Checkers::CheckCores() {
   for (int s = 0; s < cluster_.num_shards(); ++s) {
     if (cluster_.shard(s) == nullptr) continue;
-    cluster_.journal().Violation(SimCluster::ShardName(s),
-                                 cluster_.shard(s)->core().CheckInvariants());
+    cluster_.journal().Violation(ShardName(s), cluster_.shard(s)->core().CheckInvariants());
   }
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     if (cluster_.store(n) == nullptr) continue;
-    cluster_.journal().Violation(SimCluster::NodeName(n), cluster_.store(n)->CheckInvariants());
+    cluster_.journal().Violation(NodeName(n), cluster_.store(n)->CheckInvariants());
   }
 }
 
@@ -57,8 +56,8 @@ void Checkers::CheckCopyBytes(int n, const CopyInfo& copy, uint64_t number) {
   const Attempt& attempt = cluster_.history().attempt(number);
   const auto breach = [&](absl::string_view what) {
     cluster_.journal().Violation(absl::StrCat("copy of ", cluster_.history().NameOf(copy.id),
-                                              " attempt ", number, " on ", SimCluster::NodeName(n),
-                                              ": ", what));
+                                              " attempt ", number, " on ", NodeName(n), ": ",
+                                              what));
   };
   // Checked before the bytes, which are indexed by this size.
   if (copy.size_bytes != attempt.size_bytes || copy.id != attempt.id) return breach("its size");
@@ -116,7 +115,7 @@ void Checkers::CheckReplacement(const ObjectId& id, const Generation& before, co
     if (!writes && !holds) continue;
     cluster_.journal().Violation(absl::StrCat(
         history.NameOf(id), ": attempt ", number, " gave way to attempt ", history.AttemptOf(now),
-        " while ", SimCluster::NodeName(n), writes ? " was writing it" : " had it"));
+        " while ", NodeName(n), writes ? " was writing it" : " had it"));
   }
 }
 
@@ -177,7 +176,7 @@ absl::Status Checkers::Settled() {
 
 absl::Status Checkers::NodesAtRest() {
   const auto not_yet = [](int n, const auto&... what) {
-    return absl::UnavailableError(absl::StrCat(SimCluster::NodeName(n), ": ", what...));
+    return absl::UnavailableError(absl::StrCat(NodeName(n), ": ", what...));
   };
   // While nodes wait for an object without a complete copy, its partial copies are still relayed.
   bool wanted_in_vain = false;
@@ -277,8 +276,7 @@ absl::Status Checkers::ObjectIsTrue(const ObjectId& id) {
     for (const CopyInfo& copy : cluster_.store(n)->Copies()) {
       if (copy.id != id) continue;
       const uint64_t number = history.AttemptOf(copy.generation);
-      const std::string name =
-          absl::StrCat("the copy of attempt ", number, " on ", SimCluster::NodeName(n));
+      const std::string name = absl::StrCat("the copy of attempt ", number, " on ", NodeName(n));
       if (number != 0 && MustBeDeleted(history.attempt(number))) {
         return wrong(name, " was deleted");
       }
@@ -318,8 +316,8 @@ absl::Status Checkers::Empty() {
     v1::GetStatusResponse status;
     cluster_.shard(s)->FillStatus(&status);
     if (status.objects() != 0 || status.waiting() != 0 || status.inline_bytes() != 0) {
-      return absl::UnavailableError(absl::StrCat(SimCluster::ShardName(s), ": ", status.objects(),
-                                                 " objects, ", status.waiting(), " waiting, ",
+      return absl::UnavailableError(absl::StrCat(ShardName(s), ": ", status.objects(), " objects, ",
+                                                 status.waiting(), " waiting, ",
                                                  status.inline_bytes(), " inline bytes"));
     }
   }
@@ -340,7 +338,7 @@ absl::Status Checkers::NodeIsEmpty(int n) {
     if (count != 0) absl::StrAppend(&left, left.empty() ? "" : ", ", count, " ", what);
   }
   if (left.empty()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(SimCluster::NodeName(n), ": ", left));
+  return absl::UnavailableError(absl::StrCat(NodeName(n), ": ", left));
 }
 
 }  // namespace phalanx::sim

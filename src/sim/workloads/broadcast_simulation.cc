@@ -142,8 +142,7 @@ class BroadcastSimulation final : public ClientSimulation {
       const uint64_t left =
           status.counters().at("sticky") + status.counters().at("broadcasts_waited_for");
       if (left == 0) continue;
-      return absl::UnavailableError(
-          absl::StrCat(SimCluster::ShardName(s), " has ", left, " broadcasts"));
+      return absl::UnavailableError(absl::StrCat(ShardName(s), " has ", left, " broadcasts"));
     }
     return absl::OkStatus();
   }
@@ -176,8 +175,7 @@ class BroadcastSimulation final : public ClientSimulation {
 
   size_t AnyObject() { return current_[random_.Below(current_.size())]; }
   std::string AnyNodeName() {
-    return SimCluster::NodeName(
-        static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes()))));
+    return NodeName(static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes()))));
   }
 
   void Act(int n) override {
@@ -204,7 +202,7 @@ class BroadcastSimulation final : public ClientSimulation {
     // Like a task that runs again because its result is lost; sometimes also if it is not lost.
     if (object.puts > 0 && summary.complete_copies() > 0 && !random_.Chance(0.1)) return;
     ++object.puts;
-    cluster_.journal().Note(SimCluster::NodeName(n), " puts ", NameOf(number));
+    cluster_.journal().Note(NodeName(n), " puts ", NameOf(number));
     object_store::PutOptions options;
     options.id = object.id;
     options.deadline = cluster_.NowAt(n) + absl::Seconds(2);
@@ -234,7 +232,7 @@ class BroadcastSimulation final : public ClientSimulation {
   void Delete(int n, size_t number) {
     Object& object = objects_[number];
     object.deleting = true;
-    cluster_.journal().Note(SimCluster::NodeName(n), " deletes ", NameOf(number));
+    cluster_.journal().Note(NodeName(n), " deletes ", NameOf(number));
     cluster_.store(n)->Delete(ClientOf(n), object.id, cluster_.NowAt(n) + absl::Seconds(5),
                               [](const absl::Status&) {});
     // Invariants hold until a Delete only, so the clients continue with another object.
@@ -261,7 +259,7 @@ class BroadcastSimulation final : public ClientSimulation {
       object.stopped = false;
       object.know_stop.clear();
     }
-    cluster_.journal().Note(SimCluster::NodeName(n), " broadcasts ", NameOf(number), " to ",
+    cluster_.journal().Note(NodeName(n), " broadcasts ", NameOf(number), " to ",
                             absl::StrJoin(ask.names, " "), ask.sticky ? ", sticky" : "");
     object_store::BroadcastOptions options;
     options.nodes.assign(ask.names.begin(), ask.names.end());
@@ -322,15 +320,15 @@ class BroadcastSimulation final : public ClientSimulation {
     // A second put can have replaced the generation while the first was under way.
     if (object.deleting || object.puts != 1 || ask.puts != 1) return;
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
-      const bool named = ask.names.contains("*") || ask.names.contains(SimCluster::NodeName(n));
+      const bool named = ask.names.contains("*") || ask.names.contains(NodeName(n));
       // A lease and a half: a node that was away just before the start can have been declared dead.
       const Instant since = ask.begun - plan_.world.cluster.lease * 1.5;
       if (!named || !cluster_.Undisturbed(n, object.shard, since)) continue;
       ++checked_;
       if (Has(n, object.id)) continue;
-      cluster_.journal().Violation(absl::StrCat(
-          "the broadcast of ", NameOf(ask.object), " has ended, and ", SimCluster::NodeName(n),
-          " lacks it; ", cluster_.DescribeEverywhere(object.id)));
+      cluster_.journal().Violation(absl::StrCat("the broadcast of ", NameOf(ask.object),
+                                                " has ended, and ", NodeName(n), " lacks it; ",
+                                                cluster_.DescribeEverywhere(object.id)));
     }
   }
 
@@ -339,7 +337,7 @@ class BroadcastSimulation final : public ClientSimulation {
     Object& object = objects_[number];
     const bool alone = object.to_begin.empty();
     object.keepers.clear();
-    cluster_.journal().Note(SimCluster::NodeName(n), " stops the broadcast of ", NameOf(number));
+    cluster_.journal().Note(NodeName(n), " stops the broadcast of ", NameOf(number));
     object_store::BroadcastOptions options;
     options.stop = true;
     cluster_.store(n)->Broadcast(ClientOf(n), object.id, std::move(options),
@@ -495,10 +493,10 @@ class BroadcastSimulation final : public ClientSimulation {
                    "], its shard has [", absl::StrJoin(known, " "), "]");
     }
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
-      if (cluster_.node(n) == nullptr) return wrong(SimCluster::NodeName(n), " is down");
-      if (!known.contains("*") && !known.contains(SimCluster::NodeName(n))) continue;
+      if (cluster_.node(n) == nullptr) return wrong(NodeName(n), " is down");
+      if (!known.contains("*") && !known.contains(NodeName(n))) continue;
       ++checked;
-      if (!Has(n, object.id)) return wrong(SimCluster::NodeName(n), " lacks it");
+      if (!Has(n, object.id)) return wrong(NodeName(n), " lacks it");
     }
     return absl::OkStatus();
   }

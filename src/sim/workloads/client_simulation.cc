@@ -70,14 +70,12 @@ void ClientSimulation::RunFor(absl::Duration time) {
 void ClientSimulation::Sample() {
   for (int s = 0; s < cluster_.num_shards(); ++s) {
     if (cluster_.shard(s) == nullptr) continue;
-    cluster_.journal().Violation(SimCluster::ShardName(s),
-                                 cluster_.shard(s)->core().CheckInvariants());
+    cluster_.journal().Violation(ShardName(s), cluster_.shard(s)->core().CheckInvariants());
   }
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     if (cluster_.node(n) == nullptr) continue;
-    cluster_.journal().Violation(SimCluster::NodeName(n), cluster_.store(n)->CheckInvariants());
-    cluster_.journal().Violation(SimCluster::NodeName(n),
-                                 cluster_.node(n)->reducer().CheckInvariants());
+    cluster_.journal().Violation(NodeName(n), cluster_.store(n)->CheckInvariants());
+    cluster_.journal().Violation(NodeName(n), cluster_.node(n)->reducer().CheckInvariants());
   }
   LookAround();
 }

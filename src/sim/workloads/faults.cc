@@ -88,14 +88,14 @@ void Faults::Do(Fault fault) {
     case Fault::kPartitionShard:
       return PartitionBetween(AnyNodeName(), AnyShardName(), random_.Chance(0.5));
     case Fault::kResetNodes:
-      return cluster_.Reset(AnyNodeName(), AnyNodeName());
+      return cluster_.network().Reset(AnyNodeName(), AnyNodeName());
     case Fault::kResetShard:
-      return cluster_.Reset(AnyNodeName(), AnyShardName());
+      return cluster_.network().Reset(AnyNodeName(), AnyShardName());
     case Fault::kHalfOpenNodes:
-      return cluster_.HalfOpen(AnyNodeName(), AnyNodeName());
+      return cluster_.network().HalfOpen(AnyNodeName(), AnyNodeName());
     case Fault::kHalfOpenShard:
-      return random_.Chance(0.5) ? cluster_.HalfOpen(AnyNodeName(), AnyShardName())
-                                 : cluster_.HalfOpen(AnyShardName(), AnyNodeName());
+      return random_.Chance(0.5) ? cluster_.network().HalfOpen(AnyNodeName(), AnyShardName())
+                                 : cluster_.network().HalfOpen(AnyShardName(), AnyNodeName());
     case Fault::kSlowLink:
       return SlowLink();
     case Fault::kShortIo:
@@ -146,17 +146,17 @@ void Faults::PartitionBetween(const std::string& a, const std::string& b, bool b
   if (a == b) return;
   // Drawn in both cases, so that a seed draws the same afterwards.
   const bool forward = random_.Chance(0.5);
-  if (both_ways || forward) cluster_.Partition(a, b);
-  if (both_ways || !forward) cluster_.Partition(b, a);
+  if (both_ways || forward) cluster_.network().Partition(a, b);
+  if (both_ways || !forward) cluster_.network().Partition(b, a);
   Mend([this, a, b] {
-    cluster_.Heal(a, b);
-    cluster_.Heal(b, a);
+    cluster_.network().Heal(a, b);
+    cluster_.network().Heal(b, a);
   });
 }
 
 void Faults::Sever(const std::string& from, const std::string& to) {
   if (from == to) return;
-  cluster_.Sever(from, to, AnyLength(options_.mean_length, random_) * random_.Unit());
+  cluster_.network().Sever(from, to, AnyLength(options_.mean_length, random_) * random_.Unit());
 }
 
 void Faults::SlowLink() {
@@ -169,8 +169,8 @@ void Faults::SlowLink() {
   link.latency = link.latency + absl::Milliseconds(50) * random_.Unit();
   link.jitter = absl::Milliseconds(20) * random_.Unit();
   link.bytes_per_second = 1e5 + 1e6 * random_.Unit();
-  cluster_.SetLink(a, b, link);
-  Mend([this, a, b, before] { cluster_.SetLink(a, b, before); });
+  cluster_.network().SetLink(a, b, link);
+  Mend([this, a, b, before] { cluster_.network().SetLink(a, b, before); });
 }
 
 void Faults::ShortIo() {
@@ -200,8 +200,8 @@ void Faults::StarveMemory() {
 void Faults::Corrupt() {
   // Without checksums a flipped bit is not detected, so every run would fail.
   if (!cluster_.options().data_plane.checksums) return;
-  cluster_.CorruptNodes(0.05 * random_.Unit());
-  Mend([this] { cluster_.CorruptNodes(0); });
+  cluster_.network().CorruptNodes(0.05 * random_.Unit());
+  Mend([this] { cluster_.network().CorruptNodes(0); });
 }
 
 bool Faults::SomebodyLeaves() const {
@@ -218,9 +218,9 @@ void Faults::Drain() {
   // Before the drain starts, so that the calm waits for this node in any case.
   leaving_.push_back(life);
   cluster_.OnNode(n, [this, n, life, timeout] {
-    cluster_.journal().Note("drain ", SimCluster::NodeName(n));
+    cluster_.journal().Note("drain ", NodeName(n));
     cluster_.Drain(n, timeout, [this, n, life](const absl::Status& status) {
-      cluster_.journal().Note("drained ", SimCluster::NodeName(n), ": ", status.ToString());
+      cluster_.journal().Note("drained ", NodeName(n), ": ", status.ToString());
       // Posted, because LeaveNode must not run inside the drain's own callback.
       cluster_.scheduler().After(absl::ZeroDuration(), [this, n, life] {
         // The node can have crashed during the drain.

@@ -77,8 +77,8 @@ class Faults {
   // Returns a node that can be stopped; -1 if too few would be left.
   int AnyVictim();
   int Running();
-  std::string AnyNodeName() { return SimCluster::NodeName(AnyNode()); }
-  std::string AnyShardName() { return SimCluster::ShardName(AnyShard()); }
+  std::string AnyNodeName() { return NodeName(AnyNode()); }
+  std::string AnyShardName() { return ShardName(AnyShard()); }
   void EndNode(bool crash);
   void StallNode();
   void CrashShard();

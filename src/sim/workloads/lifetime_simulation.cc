@@ -150,8 +150,7 @@ class LifetimeSimulation final : public ClientSimulation {
 
   std::string NameOf(size_t object) const { return absl::StrCat("o", object); }
   std::string NameOf(const Process& process) {
-    return absl::StrCat("p", process.number, " on ",
-                        SimCluster::NodeName(cluster_.FindNode(process.life)));
+    return absl::StrCat("p", process.number, " on ", NodeName(cluster_.FindNode(process.life)));
   }
 
   // Takes a ref. If `sure`, the process can rely on it.
@@ -540,14 +539,14 @@ class LifetimeSimulation final : public ClientSimulation {
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
       const object_store::StoreStats stats = cluster_.store(n)->stats();
       if (stats.held == 0 && stats.transits == 0) continue;
-      return absl::UnavailableError(absl::StrCat(SimCluster::NodeName(n), " holds ", stats.held));
+      return absl::UnavailableError(absl::StrCat(NodeName(n), " holds ", stats.held));
     }
     for (int s = 0; s < cluster_.num_shards(); ++s) {
       v1::GetStatusResponse status;
       cluster_.shard(s)->FillStatus(&status);
       if (status.counters().at("holds") == 0) continue;
-      return absl::UnavailableError(absl::StrCat(SimCluster::ShardName(s), " knows of ",
-                                                 status.counters().at("holds"), " holds"));
+      return absl::UnavailableError(
+          absl::StrCat(ShardName(s), " knows of ", status.counters().at("holds"), " holds"));
     }
     return absl::OkStatus();
   }

@@ -197,9 +197,9 @@ class ReduceSimulation final : public ClientSimulation {
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
       const collectives::Reducer::Stats stats = cluster_.node(n)->reducer().stats();
       if (stats.folds != 0 || stats.scratch_bytes != 0 || stats.waiting != 0) {
-        return absl::UnavailableError(absl::StrCat(SimCluster::NodeName(n), ": ", stats.folds,
-                                                   " folds, ", stats.scratch_bytes,
-                                                   " bytes of theirs, ", stats.waiting, " calls"));
+        return absl::UnavailableError(absl::StrCat(NodeName(n), ": ", stats.folds, " folds, ",
+                                                   stats.scratch_bytes, " bytes of theirs, ",
+                                                   stats.waiting, " calls"));
       }
     }
     for (int s = 0; s < cluster_.num_shards(); ++s) {
@@ -207,7 +207,7 @@ class ReduceSimulation final : public ClientSimulation {
       cluster_.shard(s)->FillStatus(&status);
       if (status.reductions() != 0) {
         return absl::UnavailableError(
-            absl::StrCat(SimCluster::ShardName(s), ": ", status.reductions(), " reductions"));
+            absl::StrCat(ShardName(s), ": ", status.reductions(), " reductions"));
       }
     }
     return absl::OkStatus();
@@ -275,7 +275,7 @@ class ReduceSimulation final : public ClientSimulation {
     options.id = source.id;
     options.metadata = MetadataOf(number, attempt);
     options.deadline = cluster_.NowAt(n) + absl::Seconds(5);
-    cluster_.journal().Note(SimCluster::NodeName(n), " puts source ", number, " attempt ", attempt);
+    cluster_.journal().Note(NodeName(n), " puts source ", number, " attempt ", attempt);
     cluster_.store(n)->Put(ClientOf(n), options, std::move(bytes),
                            [](absl::StatusOr<object_store::PutResult>) {});
   }
@@ -362,7 +362,7 @@ class ReduceSimulation final : public ClientSimulation {
     const size_t index = round.calls.size();
     round.calls.push_back(
         {cluster_.node(n)->key(), cluster_.scheduler().now() + timeout, false, {}});
-    cluster_.journal().Note(SimCluster::NodeName(n), " reduces ", NameOf(round));
+    cluster_.journal().Note(NodeName(n), " reduces ", NameOf(round));
     cluster_.node(n)->reducer().Reduce(
         ClientOf(n), target, SpecFor(round), deadline,
         [this, number, index](const absl::Status& status) {
@@ -445,9 +445,8 @@ class ReduceSimulation final : public ClientSimulation {
       if (must) --probes_open_;
       if (!view.ok()) {
         if (must && !absl::IsResourceExhausted(view.status())) {
-          cluster_.journal().Violation(absl::StrCat(SimCluster::NodeName(n), " got ",
-                                                    view.status().ToString(), " for ",
-                                                    NameOf(rounds_[number])));
+          cluster_.journal().Violation(absl::StrCat(NodeName(n), " got ", view.status().ToString(),
+                                                    " for ", NameOf(rounds_[number])));
         }
         return;
       }

@@ -157,8 +157,7 @@ class Simulation {
     for (int n = 0; n < cluster_.num_nodes() && !failed(); ++n) {
       const int open = cluster_.node(n)->data_plane_stats().connections;
       if (open == 0) continue;
-      cluster_.journal().Violation(
-          absl::StrCat(SimCluster::NodeName(n), " keeps ", open, " idle connections"));
+      cluster_.journal().Violation(absl::StrCat(NodeName(n), " keeps ", open, " idle connections"));
     }
     const size_t connections = cluster_.fabric().open_connections();
     if (connections != static_cast<size_t>(sessions)) {

@@ -188,8 +188,8 @@ void Workload::Prefetch(SimClient& client) {
   std::vector<std::string> names = {"*"};
   if (random_.Chance(0.7)) {
     // Mostly one node, so that the other nodes still pull for their own Gets.
-    names = {SimCluster::NodeName(
-        static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes()))))};
+    names = {
+        NodeName(static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes()))))};
   }
   client.Prefetch(AnyId(), std::move(names), AnyTimeout());
 }
