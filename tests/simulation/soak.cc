@@ -50,16 +50,33 @@ Focus FocusOf(const std::string& name) {
   std::exit(2);
 }
 
-// For kinds of runs that are determined by their plan.
+ClusterOptions& ClusterOf(SimulationPlan& plan) { return plan.cluster; }
+template <typename Plan>
+ClusterOptions& ClusterOf(Plan& plan) {
+  return plan.world.cluster;
+}
+
 template <typename Plan>
 bool RunPlan(uint64_t seed, Plan plan, SimulationResult (*run)(const Plan&), const Flags& flags) {
-  plan.world.cluster.verbose = flags.verbose;
+  ClusterOf(plan).verbose = flags.verbose;
   if (flags.verbose) std::fprintf(stderr, "%s\n", Describe(plan).c_str());
   const SimulationResult result = run(plan);
-  if (result.status.ok()) return true;
-  std::fprintf(stderr, "%s\n%s\nSEED %lu FAILED: %s\n", Describe(plan).c_str(),
-               flags.verbose ? "" : result.tail.c_str(), seed, result.status.ToString().c_str());
-  return false;
+  bool fine = result.status.ok();
+  if (!fine) {
+    std::fprintf(stderr, "%s\n%s\nSEED %lu FAILED: %s\n", Describe(plan).c_str(),
+                 flags.verbose ? "" : result.tail.c_str(), seed, result.status.ToString().c_str());
+  }
+  if (fine && flags.twice) {
+    ClusterOf(plan).verbose = false;
+    fine = run(plan).trace_hash == result.trace_hash;
+    if (!fine) std::fprintf(stderr, "SEED %lu FAILED: its trace differs between two runs\n", seed);
+  }
+  if (flags.verbose) {
+    std::fprintf(stderr, "%lu events, %lu operations, %lu lives, %lu bytes checked, %s simulated\n",
+                 result.events, result.operations, result.lives, result.bytes_checked,
+                 absl::FormatDuration(result.simulated).c_str());
+  }
+  return fine;
 }
 
 // Returns whether the seed passes.
@@ -72,26 +89,7 @@ bool RunSeed(uint64_t seed, const Flags& flags) {
     return RunPlan(seed, DrawBroadcastPlan(seed), RunBroadcastSimulation, flags);
   }
   if (flags.lifetimes) return RunPlan(seed, DrawLifetimePlan(seed), RunLifetimeSimulation, flags);
-  SimulationPlan plan = DrawPlan(seed, FocusOf(flags.focus));
-  plan.cluster.verbose = flags.verbose;
-  if (flags.verbose) std::fprintf(stderr, "%s\n", Describe(plan).c_str());
-  const SimulationResult result = RunSimulation(plan);
-  bool fine = result.status.ok();
-  if (!fine) {
-    std::fprintf(stderr, "%s\n%s\nSEED %lu FAILED: %s\n", Describe(plan).c_str(),
-                 flags.verbose ? "" : result.tail.c_str(), seed, result.status.ToString().c_str());
-  }
-  if (fine && flags.twice) {
-    plan.cluster.verbose = false;
-    fine = RunSimulation(plan).trace_hash == result.trace_hash;
-    if (!fine) std::fprintf(stderr, "SEED %lu FAILED: its trace differs between two runs\n", seed);
-  }
-  if (flags.verbose) {
-    std::fprintf(stderr, "%lu events, %lu operations, %lu lives, %lu bytes checked, %s simulated\n",
-                 result.events, result.operations, result.lives, result.bytes_checked,
-                 absl::FormatDuration(result.simulated).c_str());
-  }
-  return fine;
+  return RunPlan(seed, DrawPlan(seed, FocusOf(flags.focus)), RunSimulation, flags);
 }
 
 // Runs a seed in a process of its own, because it can abort.

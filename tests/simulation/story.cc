@@ -116,7 +116,8 @@ void Story::Delete(int n, absl::string_view name) { AwaitAll({StartDelete(n, nam
 void Story::Until(absl::FunctionRef<bool()> done) {
   const bool came = cluster_.scheduler().RunUntil(
       [&] {
-        checkers_.Sample();
+        checkers_.CheckCores();
+        checkers_.CheckCopies();
         return done() || !cluster_.journal().violation().ok();
       },
       kTooLong);

@@ -13,8 +13,19 @@ using CopyInfo = object_store::Store::CopyInfo;
 
 // -------------------------------------------------------------------------------------- always
 
-void Checkers::Sample() {
-  CheckCores();
+void Checkers::CheckCores() {
+  for (int s = 0; s < cluster_.num_shards(); ++s) {
+    if (cluster_.shard(s) == nullptr) continue;
+    cluster_.journal().Violation(ShardName(s), cluster_.shard(s)->core().CheckInvariants());
+  }
+  for (int n = 0; n < cluster_.num_nodes(); ++n) {
+    if (cluster_.node(n) == nullptr) continue;
+    cluster_.journal().Violation(NodeName(n), cluster_.store(n)->CheckInvariants());
+    cluster_.journal().Violation(NodeName(n), cluster_.node(n)->reducer().CheckInvariants());
+  }
+}
+
+void Checkers::CheckCopies() {
   std::map<Generation, std::set<NodeKey>> complete;
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     object_store::Store* store = cluster_.store(n);
@@ -29,17 +40,6 @@ void Checkers::Sample() {
   }
   CheckAdoption();
   CheckLosses(complete);
-}
-
-void Checkers::CheckCores() {
-  for (int s = 0; s < cluster_.num_shards(); ++s) {
-    if (cluster_.shard(s) == nullptr) continue;
-    cluster_.journal().Violation(ShardName(s), cluster_.shard(s)->core().CheckInvariants());
-  }
-  for (int n = 0; n < cluster_.num_nodes(); ++n) {
-    if (cluster_.store(n) == nullptr) continue;
-    cluster_.journal().Violation(NodeName(n), cluster_.store(n)->CheckInvariants());
-  }
 }
 
 void Checkers::CheckBytes(int n, const Copies& copies) {

@@ -16,7 +16,13 @@ SimulationResult ClientSimulation::Run() {
   Storm();
   Calm();
   Farewell();
-  SimulationResult result = ResultOf(cluster_);
+  SimulationResult result;
+  result.status = cluster_.journal().violation();
+  result.tail = cluster_.journal().Tail();
+  result.trace_hash = cluster_.journal().trace_hash();
+  result.events = cluster_.scheduler().steps();
+  result.simulated = now() - Instant();
+  result.lives = static_cast<uint64_t>(cluster_.lives());
   Fill(result);
   return result;
 }
@@ -50,6 +56,7 @@ void ClientSimulation::Farewell() {
   cluster_.journal().Note("---- farewell");
   Leave();
   Await("to be empty", [this] { return Empty(); });
+  if (!failed()) CheckIdle();
 }
 
 // ---- steps
@@ -68,15 +75,7 @@ void ClientSimulation::RunFor(absl::Duration time) {
 }
 
 void ClientSimulation::Sample() {
-  for (int s = 0; s < cluster_.num_shards(); ++s) {
-    if (cluster_.shard(s) == nullptr) continue;
-    cluster_.journal().Violation(ShardName(s), cluster_.shard(s)->core().CheckInvariants());
-  }
-  for (int n = 0; n < cluster_.num_nodes(); ++n) {
-    if (cluster_.node(n) == nullptr) continue;
-    cluster_.journal().Violation(NodeName(n), cluster_.store(n)->CheckInvariants());
-    cluster_.journal().Violation(NodeName(n), cluster_.node(n)->reducer().CheckInvariants());
-  }
+  checkers_.CheckCores();
   LookAround();
 }
 

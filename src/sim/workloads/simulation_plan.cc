@@ -1,8 +1,8 @@
-// The plans of runs: the draws from a seed, and the emphasis of each focus.
+#include "src/sim/workloads/simulation_plan.h"
+
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "src/sim/workloads/simulation.h"
 
 namespace phalanx::sim {
 namespace {

@@ -1,7 +1,6 @@
 #include "src/sim/workloads/workload.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -15,32 +14,11 @@ const T& AnyOf(const std::vector<T>& of, Random& random) {
   return of[random.Below(of.size())];
 }
 
-// Returns an exponentially distributed time.
-absl::Duration AnyPause(absl::Duration mean, Random& random) {
-  return mean * -std::log(1.0 - random.Unit());
-}
-
 }  // namespace
 
-Workload::Workload(SimCluster& cluster, const WorkloadOptions& options, Random random)
-    : cluster_(cluster), options_(options), random_(std::move(random)) {
+Workload::Workload(SimCluster& cluster, const WorkloadOptions& options, Random& random)
+    : cluster_(cluster), options_(options), random_(random) {
   for (int i = 0; i < options_.objects; ++i) ids_.push_back(NewId());
-}
-
-void Workload::Start() {
-  running_ = true;
-  for (int n = 0; n < cluster_.num_nodes(); ++n) Later(n);
-}
-
-void Workload::Later(int n) {
-  cluster_.scheduler().After(AnyPause(options_.mean_pause, random_), [this, n] {
-    if (!running_) return;
-    // A stalled node would run all its posted actions at once when it resumes.
-    if (cluster_.node(n) != nullptr && !cluster_.node_stalled(n)) {
-      cluster_.OnNode(n, [this, n] { Act(n); });
-    }
-    Later(n);
-  });
 }
 
 void Workload::Act(int n) {

@@ -64,12 +64,11 @@ struct WorkloadOptions {
 
 class Workload {
  public:
-  // `cluster` must outlive this. The tasks that this starts must end first.
-  Workload(SimCluster& cluster, const WorkloadOptions& options, Random random);
+  // The references must outlive this. The tasks that this starts must end first.
+  Workload(SimCluster& cluster, const WorkloadOptions& options, Random& random);
 
-  // Clients act until Stop.
-  void Start();
-  void Stop() { running_ = false; }
+  // A client of node `n` does something. REQUIRES: called on the node's control loop.
+  void Act(int n);
 
   // ---- after the storm; each acts on nodes that are up
   // All writers seal or abort.
@@ -88,8 +87,6 @@ class Workload {
   const std::vector<ObjectId>& all_ids() const { return all_ids_; }
 
  private:
-  void Later(int n);
-  void Act(int n);
   void Do(Action action, int n, SimClient& client);
   Action Choose();
   SimClient& AnyClient(int n);
@@ -105,8 +102,7 @@ class Workload {
 
   SimCluster& cluster_;
   const WorkloadOptions options_;
-  Random random_;
-  bool running_ = false;
+  Random& random_;
   std::vector<ObjectId> ids_;      // in use
   std::vector<ObjectId> all_ids_;  // ever
   struct Shape {
