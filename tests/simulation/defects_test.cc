@@ -66,7 +66,7 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
 // All defects except those that only the plan's own worlds detect (reduce_plan_defects_test): one
 // costs work but no bytes, and one needs a root that becomes ready in the instant in which its
 // version changes.
-std::vector<Defect> NoticeableHere() {
+std::vector<Defect> DetectableHere() {
   std::vector<Defect> defects;
   for (const Defect defect : AllDefects()) {
     const bool elsewhere =
@@ -118,9 +118,9 @@ class SeededDefect : public ::testing::TestWithParam<Defect> {
   void SetUp() override { SetLogLevel(LogLevel::kOff); }
 };
 
-TEST_P(SeededDefect, IsNoticedBySimulatedClusters) {
+TEST_P(SeededDefect, IsDetectedBySimulatedClusters) {
   const std::optional<Caught> caught = FirstCaught(GetParam());
-  ASSERT_TRUE(caught.has_value()) << "not noticed in " << kSeeds << " seeds";
+  ASSERT_TRUE(caught.has_value()) << "not detected in " << kSeeds << " seeds";
   RecordProperty("seed", std::to_string(caught->seed));
   std::printf("%s: seed %lu\n", std::string(DefectName(GetParam())).c_str(), caught->seed);
   EXPECT_EQ(caught->how.code(), absl::StatusCode::kInternal) << caught->how;
@@ -129,7 +129,7 @@ TEST_P(SeededDefect, IsNoticedBySimulatedClusters) {
       << "seed " << caught->seed << " fails also without the defect: " << without.status;
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, SeededDefect, ::testing::ValuesIn(NoticeableHere()),
+INSTANTIATE_TEST_SUITE_P(Each, SeededDefect, ::testing::ValuesIn(DetectableHere()),
                          [](const ::testing::TestParamInfo<Defect>& info) {
                            std::string name(DefectName(info.param));
                            for (char& c : name) {
@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Each, SeededDefect, ::testing::ValuesIn(NoticeableHere(
                            return name;
                          });
 
-TEST(SeededDefects, AreAtLeastForty) { EXPECT_GE(NoticeableHere().size(), 40u); }
+TEST(SeededDefects, AreAtLeastForty) { EXPECT_GE(DetectableHere().size(), 40u); }
 
 }  // namespace
 }  // namespace phalanx::sim

@@ -185,7 +185,7 @@ TEST_F(ReduceScenario, EveryNodesSourceIsSummed) {
   ExpectRest();
 }
 
-TEST_F(ReduceScenario, SourcesComeAfterTheReduceAndOnAnyNode) {
+TEST_F(ReduceScenario, SourcesArePutAfterTheReduceOnAnyNode) {
   Begin(4);
   const Pending reduced = StartReduce(0, SpecOf(6));
   Pass(absl::Milliseconds(50));
@@ -252,7 +252,7 @@ TEST_F(ReduceScenario, ASpareTakesTheSlotOfANodeThatDies) {
   ExpectRest();
 }
 
-TEST_F(ReduceScenario, TheShardMayDieInTheMiddle) {
+TEST_F(ReduceScenario, TheShardDiesDuringTheReduction) {
   Begin(5);
   for (int n = 0; n < 4; ++n) Put(n, Source(n), Numbers(n));
   const Pending reduced = StartReduce(4, SpecOf(4));
@@ -265,7 +265,7 @@ TEST_F(ReduceScenario, TheShardMayDieInTheMiddle) {
   ExpectRest();
 }
 
-TEST_F(ReduceScenario, TheCallersNodeMayDieAndAnotherAskAgain) {
+TEST_F(ReduceScenario, TheCallersNodeDiesAndAnotherRepeatsTheCall) {
   Begin(5);
   for (int n = 0; n < 4; ++n) Put(n, Source(n), Numbers(n));
   StartReduce(4, SpecOf(4));

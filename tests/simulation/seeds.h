@@ -48,8 +48,8 @@ void ExpectSeedsFine(int of_case, Plan (*draw)(uint64_t, bool),
 }
 
 template <typename Plan>
-void ExpectTheSameAgain(Plan (*draw)(uint64_t, bool), SimulationResult (*run)(const Plan&),
-                        uint64_t seeds = 5) {
+void ExpectReplay(Plan (*draw)(uint64_t, bool), SimulationResult (*run)(const Plan&),
+                  uint64_t seeds = 5) {
   SetLogLevel(LogLevel::kOff);
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     PHALANX_TRACE_SEED(seed);

@@ -18,13 +18,13 @@ SimulationPlan Draw(uint64_t seed, bool /*peace*/) { return DrawPlan(seed); }
 
 using Simulation = SeedsTest;
 
-TEST_P(Simulation, PassesUnderRandomFaults) { ExpectSeedsFine(GetParam(), Draw, RunSimulation); }
+TEST_P(Simulation, EndsCorrectlyUnderRandomFaults) {
+  ExpectSeedsFine(GetParam(), Draw, RunSimulation);
+}
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Simulation, ::testing::Range(0, kCases));
 
-TEST(SimulationRun, ReplaysExactlyFromItsSeed) {
-  ExpectTheSameAgain(Draw, RunSimulation, /*seeds=*/20);
-}
+TEST(SimulationRun, ReplaysExactlyFromItsSeed) { ExpectReplay(Draw, RunSimulation, /*seeds=*/20); }
 
 TEST(SimulationRun, DiffersFromSeedToSeed) {
   SetLogLevel(LogLevel::kOff);
@@ -39,7 +39,7 @@ TEST(SimulationRun, DoesSomething) {
   EXPECT_GT(result.events, 1'000u);
 }
 
-TEST(Content, TellsWhichByteIsWrong) {
+TEST(Content, FindsTheWrongByte) {
   std::string bytes = ContentOf(7, 1000);
   EXPECT_EQ(FirstWrongByte(7, 0, bytes), std::nullopt);
   EXPECT_EQ(FirstWrongByte(7, 13, absl::MakeConstSpan(bytes).subspan(13, 500)), std::nullopt);

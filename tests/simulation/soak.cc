@@ -152,15 +152,15 @@ int main(int argc, char** argv) {
   app.add_option("--first", flags.first, "the first seed");
   app.add_option("--seeds", flags.seeds, "how many");
   app.add_option("--jobs", flags.jobs, "processes that run them");
-  app.add_option("--focus", flags.focus, "where all runs lean to");
+  app.add_option("--focus", flags.focus, "the focus of all runs");
   app.add_option("--defect", flags.defect, "a seeded defect to switch on");
-  app.add_flag("--verbose", flags.verbose, "print everything that happens");
+  app.add_flag("--verbose", flags.verbose, "print all events");
   app.add_flag("--twice", flags.twice, "run each seed twice and compare the traces");
-  app.add_flag("--keep-going", flags.keep_going, "go on after a failure");
-  app.add_flag("--reductions", flags.reductions, "simulate reductions rather than broadcasts");
-  app.add_flag("--additions", flags.additions, "simulate additions to open reductions above all");
+  app.add_flag("--keep-going", flags.keep_going, "continue after a failure");
+  app.add_flag("--reductions", flags.reductions, "simulate reductions");
+  app.add_flag("--additions", flags.additions, "simulate reductions with many additions");
   app.add_flag("--broadcasts", flags.broadcasts, "simulate sticky broadcasts");
-  app.add_flag("--lifetimes", flags.lifetimes, "simulate who holds what rather than broadcasts");
+  app.add_flag("--lifetimes", flags.lifetimes, "simulate holds and lifetimes");
   CLI11_PARSE(app, argc, argv);
   return phalanx::sim::Run(flags);
 }

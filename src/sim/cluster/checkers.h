@@ -69,10 +69,10 @@ class Checkers {
   void CheckLosses(const std::map<Generation, std::set<NodeKey>>& complete);
   absl::Status NodesAtRest();
   absl::Status RequestsAtRest();
-  bool MayWait(const Operation& get);
-  uint64_t KeptBytes(int n);
-  absl::Status DirectoryIsTrue();
-  absl::Status ObjectIsTrue(const ObjectId& id);
+  bool CanWait(const Operation& get);
+  uint64_t UnevictableBytes(int n);
+  absl::Status DirectoryMatchesCopies();
+  absl::Status ObjectMatchesCopies(const ObjectId& id);
   absl::Status NodeIsEmpty(int n);
   // The longest time for which shards can believe that a dead node lives.
   absl::Duration Fencing() const { return cluster_.options().lease * 2 + absl::Milliseconds(200); }

@@ -212,7 +212,7 @@ void SimClient::PutDone(uint64_t operation, uint64_t number, bool waited,
   }
   attempt.state = AttemptState::kAcknowledged;
   history_.Bind(attempt, result->generation);
-  if (waited) history_.ToldAdopted(attempt);
+  if (waited) history_.CheckAdoptedAnswer(attempt);
 }
 
 void SimClient::PutFailed(Attempt& attempt, const absl::Status& why) {
@@ -303,7 +303,7 @@ void SimClient::AddView(uint64_t operation, bool streaming, const View& view) {
   history_.journal().Note("#", operation, " sees attempt ", attempt, " (",
                           view.buffer->bytes_present(), " bytes)");
   const bool over = !streaming || (view.buffer->closed() && view.buffer->close_status().ok());
-  history_.Saw(operation, attempt, over);
+  history_.RecordView(operation, attempt, over);
   if (over) {
     End(operation, absl::OkStatus());
   } else {
@@ -363,7 +363,7 @@ void SimClient::ReadOn(PinId pin) {
     history_.journal().Violation(absl::StrCat("pin ", pin, ": closed with bytes missing"));
   }
   const uint64_t operation = std::exchange(view.operation, 0);
-  history_.Saw(operation, view.attempt, true);
+  history_.RecordView(operation, view.attempt, true);
   End(operation, absl::OkStatus());
 }
 

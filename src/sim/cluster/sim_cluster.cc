@@ -86,7 +86,7 @@ std::vector<v1::ObjectSummary> SimCluster::List(int s) {
   // A list has a limited size, so it is read in parts.
   do {
     response.Clear();
-    PHALANX_CHECK(shard(s)->core().List(request, &response).ok(), "a list goes on from its end");
+    PHALANX_CHECK(shard(s)->core().List(request, &response).ok(), "a list continues from its end");
     objects.insert(objects.end(), response.objects().begin(), response.objects().end());
     request.set_after_object_id(response.listed_to());
   } while (response.more());
@@ -109,8 +109,7 @@ v1::DescribeObjectResponse SimCluster::Describe(const ObjectId& id) {
 }
 
 std::string SimCluster::DescribeEverywhere(const ObjectId& id) {
-  std::string text =
-      absl::StrCat(ShardName(ShardOf(id)), " says: ", Describe(id).ShortDebugString());
+  std::string text = absl::StrCat(ShardName(ShardOf(id)), ": ", Describe(id).ShortDebugString());
   // The description goes into a violation, which has to be readable.
   if (text.size() > 1500) text.resize(1500);
   for (int n = 0; n < num_nodes(); ++n) {
@@ -201,8 +200,8 @@ void SimCluster::MakeNode(int n) {
     shards.push_back(NewSimShardConnector(*slot.network, absl::StrCat(ShardName(s), kShardPort)));
     shards.back() = NewTracingConnector(
         std::move(shards.back()),
-        Trace{.who = absl::StrCat(NodeName(n), "-", ShardName(s)),
-              .tell = options_.verbose,
+        Trace{.prefix = absl::StrCat(NodeName(n), "-", ShardName(s)),
+              .to_journal = options_.verbose,
               .on_sent = [this, n, s](const v1::NodeMessage& message) { OnSent(n, s, message); },
               .on_received =
                   [this, n, s](uint64_t sequence, const v1::ShardMessage& message) {
@@ -240,13 +239,14 @@ void SimCluster::OnSent(int n, int s, const v1::NodeMessage& message) {
     const uint64_t number =
         history_.AttemptOf(directory::FromProto(message.delete_confirm().generation()));
     // The confirmation shows that the node has dropped its copy and will remember the deletion.
-    if (number != 0) history_.attempt(number).told_of_deletion.insert(node(n)->key());
+    if (number != 0) history_.attempt(number).deletion_confirmed_by.insert(node(n)->key());
   }
   // In a world without faults no sender stalls: a receiver without bytes reports "starved" instead.
   const auto stalled = static_cast<int>(absl::StatusCode::kDeadlineExceeded);
   if (!options_.peaceful || message.pull_report().code() != stalled) return;
-  journal_.Violation(absl::StrCat(NodeName(n), " gave up a sender in a world without faults: ",
-                                  message.pull_report().message()));
+  journal_.Violation(absl::StrCat(
+      NodeName(n),
+      " replaced a stalled sender in a run without faults: ", message.pull_report().message()));
 }
 
 // In one session a shard receives every message once, so it must answer every request once.
@@ -345,7 +345,7 @@ void SimCluster::CheckDrained(int n) {
     if (!copy.complete || number == 0 || elsewhere.contains({copy.id, copy.generation})) continue;
     const Attempt& attempt = history_.attempt(number);
     // A drain moves adopted objects only.
-    if (!attempt.adopted || history_.MayBeDeleted(attempt)) continue;
+    if (!attempt.adopted || history_.PossiblyDeleted(attempt)) continue;
     // Another holder can have died just now, with a copy that the drain relied on.
     bool quiet = Undisturbed(n, ShardOf(copy.id), scheduler_.now() - options_.lease * 3);
     for (const NodeSlot& slot : nodes_) {

@@ -8,7 +8,7 @@
 namespace phalanx::sim {
 namespace {
 
-constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
+constexpr absl::Duration kPollEvery = absl::Milliseconds(100);
 
 }  // namespace
 
@@ -23,7 +23,7 @@ SimulationResult ClientSimulation::Run() {
   result.events = cluster_.scheduler().steps();
   result.simulated = now() - Instant();
   result.lives = static_cast<uint64_t>(cluster_.lives());
-  Fill(result);
+  FillResult(result);
   return result;
 }
 
@@ -33,7 +33,7 @@ void ClientSimulation::Storm() {
   cluster_.journal().Note("---- storm");
   running_ = true;
   Begin();
-  for (int n = 0; n < cluster_.num_nodes(); ++n) Later(n);
+  for (int n = 0; n < cluster_.num_nodes(); ++n) ScheduleAct(n);
   faults_.Start();
   RunFor(world_.storm);
   running_ = false;
@@ -45,16 +45,16 @@ void ClientSimulation::Calm() {
   // A leaving node drains on its own time, after Stop has repaired everything else.
   faults_.Stop();
   Await("for nodes to leave", [this] {
-    return faults_.SomebodyLeaves() ? absl::UnavailableError("a node is about to leave")
-                                    : absl::OkStatus();
+    return faults_.NodeIsLeaving() ? absl::UnavailableError("a node is still leaving")
+                                   : absl::OkStatus();
   });
-  ComeToRest();
+  Settle();
 }
 
 void ClientSimulation::Farewell() {
   if (failed()) return;
   cluster_.journal().Note("---- farewell");
-  Leave();
+  CleanUp();
   Await("to be empty", [this] { return Empty(); });
   if (!failed()) CheckIdle();
 }
@@ -76,7 +76,7 @@ void ClientSimulation::RunFor(absl::Duration time) {
 
 void ClientSimulation::Sample() {
   checkers_.CheckCores();
-  LookAround();
+  OnSample();
 }
 
 void ClientSimulation::Await(absl::string_view what, absl::FunctionRef<absl::Status()> condition) {
@@ -87,7 +87,7 @@ void ClientSimulation::Await(absl::string_view what, absl::FunctionRef<absl::Sta
     if (last.ok()) return;
     if (now() >= end) break;
     // Not after every event: the conditions read the state of the whole cluster.
-    RunFor(kAskEvery);
+    RunFor(kPollEvery);
   }
   if (failed()) return;
   cluster_.journal().Violation(absl::StrCat("took longer than ",
@@ -101,11 +101,11 @@ void ClientSimulation::OnNode(int n, std::function<void(int)> task) {
   cluster_.OnNode(n, [n, task = std::move(task)] { task(n); });
 }
 
-void ClientSimulation::Later(int n) {
+void ClientSimulation::ScheduleAct(int n) {
   cluster_.scheduler().After(settings_.mean_pause * -std::log(1.0 - random_.Unit()), [this, n] {
     if (!running_) return;
     OnNode(n, [this](int node) { Act(node); });
-    Later(n);
+    ScheduleAct(n);
   });
 }
 

@@ -53,16 +53,16 @@ class ClientSimulation {
   // A client of node `n`, which is up, acts.
   virtual void Act(int n) = 0;
   // Called at each sample, after the invariants of shards and nodes were checked.
-  virtual void LookAround() {}
+  virtual void OnSample() {}
   // Called when the faults have stopped: awaits the end of all requests and checks the results.
-  virtual void ComeToRest() = 0;
+  virtual void Settle() = 0;
   // Deletes all objects and closes all clients.
-  virtual void Leave() = 0;
+  virtual void CleanUp() = 0;
   virtual absl::Status Empty() { return checkers_.Empty(); }
   // Called in the end, when Empty has returned OK.
   virtual void CheckIdle() {}
   // Sets `operations`, `bytes_checked` and the subclass's other results.
-  virtual void Fill(SimulationResult& result) = 0;
+  virtual void FillResult(SimulationResult& result) = 0;
 
   // ---- for the subclass to call
   bool failed() { return !cluster_.journal().violation().ok(); }
@@ -83,7 +83,7 @@ class ClientSimulation {
   void Storm();
   void Calm();
   void Farewell();
-  void Later(int n);
+  void ScheduleAct(int n);
   void Sample();
 
   const SimulationPlan& world_;

@@ -16,7 +16,7 @@ absl::Duration AnyLength(absl::Duration mean, Random& random) {
 
 void Faults::Start() {
   running_ = true;
-  Later();
+  ScheduleNext();
 }
 
 void Faults::Stop() {
@@ -25,12 +25,12 @@ void Faults::Stop() {
   cluster_.HealEverything();
 }
 
-void Faults::Later() {
+void Faults::ScheduleNext() {
   if (options_.mean_pause == absl::InfiniteDuration()) return;
   cluster_.scheduler().After(AnyLength(options_.mean_pause, random_), [this] {
     if (!running_) return;
-    Do(Choose());
-    Later();
+    Inject(Choose());
+    ScheduleNext();
   });
 }
 
@@ -45,11 +45,11 @@ Fault Faults::Choose() {
   return Fault::kResetNodes;
 }
 
-void Faults::Mend(std::function<void()> mend) {
+void Faults::RepairLater(std::function<void()> repair) {
   cluster_.scheduler().After(AnyLength(options_.mean_length, random_),
-                             [this, mend = std::move(mend)] {
+                             [this, repair = std::move(repair)] {
                                // Stop has repaired everything else already.
-                               if (running_) mend();
+                               if (running_) repair();
                              });
 }
 
@@ -71,7 +71,7 @@ int Faults::Running() {
 
 int Faults::AnyVictim() { return Running() <= options_.nodes_left ? -1 : AnyNode(); }
 
-void Faults::Do(Fault fault) {
+void Faults::Inject(Fault fault) {
   switch (fault) {
     case Fault::kCrashNode:
     case Fault::kLeaveNode:
@@ -119,26 +119,26 @@ void Faults::EndNode(bool crash) {
   if (n < 0) return;
   crash ? cluster_.CrashNode(n) : cluster_.LeaveNode(n);
   // A node that is still leaving at that time is running, and StartNode does nothing then.
-  Mend([this, n] { cluster_.StartNode(n); });
+  RepairLater([this, n] { cluster_.StartNode(n); });
 }
 
 void Faults::StallNode() {
   const int n = AnyVictim();
   if (n < 0) return;
   cluster_.StallNode(n);
-  Mend([this, n] { cluster_.ResumeNode(n); });
+  RepairLater([this, n] { cluster_.ResumeNode(n); });
 }
 
 void Faults::CrashShard() {
   const int s = AnyShard();
   cluster_.CrashShard(s);
-  Mend([this, s] { cluster_.StartShard(s); });
+  RepairLater([this, s] { cluster_.StartShard(s); });
 }
 
 void Faults::StallShard() {
   const int s = AnyShard();
   cluster_.StallShard(s);
-  Mend([this, s] { cluster_.ResumeShard(s); });
+  RepairLater([this, s] { cluster_.ResumeShard(s); });
 }
 
 void Faults::PartitionBetween(const std::string& a, const std::string& b, bool both_ways) {
@@ -148,7 +148,7 @@ void Faults::PartitionBetween(const std::string& a, const std::string& b, bool b
   const bool forward = random_.Chance(0.5);
   if (both_ways || forward) cluster_.network().Partition(a, b);
   if (both_ways || !forward) cluster_.network().Partition(b, a);
-  Mend([this, a, b] {
+  RepairLater([this, a, b] {
     cluster_.network().Heal(a, b);
     cluster_.network().Heal(b, a);
   });
@@ -170,13 +170,13 @@ void Faults::SlowLink() {
   link.jitter = absl::Milliseconds(20) * random_.Unit();
   link.bytes_per_second = 1e5 + 1e6 * random_.Unit();
   cluster_.network().SetLink(a, b, link);
-  Mend([this, a, b, before] { cluster_.network().SetLink(a, b, before); });
+  RepairLater([this, a, b, before] { cluster_.network().SetLink(a, b, before); });
 }
 
 void Faults::ShortIo() {
   const SimFabric::Options& usual = cluster_.options().fabric;
   cluster_.fabric().SetShortIo(random_.Unit(), /*one_byte_at_a_time=*/false, 0.05 * random_.Unit());
-  Mend([this, usual] {
+  RepairLater([this, usual] {
     cluster_.fabric().SetShortIo(usual.short_io, usual.one_byte_at_a_time, usual.trickle);
   });
 }
@@ -190,7 +190,7 @@ void Faults::StarveMemory() {
   const absl::Duration delay = absl::Milliseconds(fails ? 100 : 5000) * random_.Unit();
   cluster_.memory(n).SetTrouble(delay, fails ? failures : 0);
   const ClusterOptions& usual = cluster_.options();
-  Mend([this, n, usual] {
+  RepairLater([this, n, usual] {
     // The next life of a stopped node starts with the usual memory.
     if (cluster_.node(n) == nullptr) return;
     cluster_.memory(n).SetTrouble(usual.allocation_delay, usual.allocation_failures);
@@ -201,10 +201,10 @@ void Faults::Corrupt() {
   // Without checksums a flipped bit is not detected, so every run would fail.
   if (!cluster_.options().data_plane.checksums) return;
   cluster_.network().CorruptNodes(0.05 * random_.Unit());
-  Mend([this] { cluster_.network().CorruptNodes(0); });
+  RepairLater([this] { cluster_.network().CorruptNodes(0); });
 }
 
-bool Faults::SomebodyLeaves() const {
+bool Faults::NodeIsLeaving() const {
   return std::any_of(leaving_.begin(), leaving_.end(),
                      [this](const NodeKey& life) { return cluster_.FindNode(life) >= 0; });
 }
@@ -226,8 +226,8 @@ void Faults::Drain() {
         // The node can have crashed during the drain.
         if (cluster_.FindNode(life) != n) return;
         cluster_.LeaveNode(n);
-        // Not by Mend: the node must restart even if Stop has repaired everything else in the
-        // meantime.
+        // Not by RepairLater: the node must restart even if Stop has repaired everything else in
+        // the meantime.
         cluster_.scheduler().After(AnyLength(options_.mean_length, random_) + absl::Milliseconds(2),
                                    [this, n] { cluster_.StartNode(n); });
       });

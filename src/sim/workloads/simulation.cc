@@ -22,13 +22,13 @@ class Simulation final : public ClientSimulation {
 
  private:
   void Act(int n) override { workload_.Act(n); }
-  void LookAround() override { checkers_.CheckCopies(); }
+  void OnSample() override { checkers_.CheckCopies(); }
 
-  void ComeToRest() override {
+  void Settle() override {
     workload_.FinishWriters();
     // Time for the seals and aborts to reach the stores.
     RunFor(absl::Milliseconds(100));
-    workload_.LetGoOfMemory();
+    workload_.ReleaseMemory();
     Await("to settle", [this] {
       // Some writers got their memory only now.
       workload_.FinishWriters();
@@ -73,12 +73,12 @@ class Simulation final : public ClientSimulation {
                      "; ", cluster_.DescribeEverywhere(probe.id)));
   }
 
-  void Leave() override {
+  void CleanUp() override {
     // Pins and waiting Gets would keep objects on the nodes.
-    workload_.LetGo();
+    workload_.CloseClients();
     RunFor(absl::Milliseconds(200));
     // A prefetch of an object that was never put stays pending until the put.
-    workload_.PutWhatIsMissing(0);
+    workload_.PutMissingObjects(0);
     RunFor(absl::Seconds(1));
     // One node deletes all, so every other node must learn of it from the shards.
     workload_.DeleteEverything(0);
@@ -124,7 +124,7 @@ class Simulation final : public ClientSimulation {
     }
   }
 
-  void Fill(SimulationResult& result) override {
+  void FillResult(SimulationResult& result) override {
     result.operations = cluster_.history().operations().size();
     result.bytes_checked = checkers_.bytes_checked();
   }

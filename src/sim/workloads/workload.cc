@@ -23,10 +23,10 @@ Workload::Workload(SimCluster& cluster, const WorkloadOptions& options, Random& 
 
 void Workload::Act(int n) {
   const Action action = Choose();
-  Do(action, n, AnyClient(n));
+  Execute(action, n, AnyClient(n));
 }
 
-void Workload::Do(Action action, int n, SimClient& client) {
+void Workload::Execute(Action action, int n, SimClient& client) {
   switch (action) {
     case Action::kPut:
       return Put(client);
@@ -190,7 +190,7 @@ void Workload::FinishWriters() {
   }
 }
 
-void Workload::LetGoOfMemory() {
+void Workload::ReleaseMemory() {
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     cluster_.OnNode(n, [this, n] {
       for (SimClient* client : cluster_.clients(n)) {
@@ -219,7 +219,7 @@ void Workload::GetEverything(absl::Duration timeout) {
   }
 }
 
-void Workload::LetGo() {
+void Workload::CloseClients() {
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     cluster_.OnNode(n, [this, n] {
       for (SimClient* client : cluster_.clients(n)) {
@@ -231,7 +231,7 @@ void Workload::LetGo() {
   }
 }
 
-void Workload::PutWhatIsMissing(int n) {
+void Workload::PutMissingObjects(int n) {
   cluster_.OnNode(n, [this, n] {
     SimClient& client = *cluster_.OpenClient(n);
     for (const ObjectId& id : all_ids_) {

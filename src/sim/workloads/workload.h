@@ -67,27 +67,27 @@ class Workload {
   // The references must outlive this. The tasks that this starts must end first.
   Workload(SimCluster& cluster, const WorkloadOptions& options, Random& random);
 
-  // A client of node `n` does something. REQUIRES: called on the node's control loop.
+  // A client of node `n` acts. REQUIRES: called on the node's control loop.
   void Act(int n);
 
   // ---- after the storm; each acts on nodes that are up
   // All writers seal or abort.
   void FinishWriters();
   // Cancels requests that wait for memory to write, and releases views.
-  void LetGoOfMemory();
+  void ReleaseMemory();
   // Gets each object on each node. The operations get the next numbers in the history.
   void GetEverything(absl::Duration timeout);
   // Releases views, cancels Gets, and then closes the clients.
-  void LetGo();
+  void CloseClients();
   // A client on node `n` puts the objects that nodes wait for in vain.
-  void PutWhatIsMissing(int n);
+  void PutMissingObjects(int n);
   // A client on node `n` deletes each object that was ever used.
   void DeleteEverything(int n);
 
   const std::vector<ObjectId>& all_ids() const { return all_ids_; }
 
  private:
-  void Do(Action action, int n, SimClient& client);
+  void Execute(Action action, int n, SimClient& client);
   Action Choose();
   SimClient& AnyClient(int n);
   const ObjectId& AnyId();
