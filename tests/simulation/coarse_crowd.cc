@@ -86,7 +86,7 @@ class CoarseCrowd::World {
   void Arrived(const PullPtr& pull);
   void ReportComplete(const Pull& pull);
   void ReportProgress(const PullPtr& pull);
-  void Ask(int sources);
+  void StartGets(int sources);
   void Delete();
   uint64_t size_in_hops() const { return plan.size_bytes / plan.hop_bytes; }
   absl::Duration hop_time() const {
@@ -251,7 +251,7 @@ void CoarseCrowd::World::ReportProgress(const PullPtr& pull) {
 }
 
 // All nodes send all their Gets at once; the order of arrival is drawn.
-void CoarseCrowd::World::Ask(int sources) {
+void CoarseCrowd::World::StartGets(int sources) {
   for (int receiver = 0; receiver < plan.nodes; ++receiver) {
     absl::Duration wait = plan.latency + absl::Microseconds(random_.Below(3000));
     for (int i = 1; i < plan.nodes; ++i) {
@@ -302,7 +302,7 @@ absl::Duration CoarseCrowd::World::BroadcastFrom(int sources) {
     Deliver(i, message);
   }
   const Instant start = now_;
-  Ask(sources);
+  StartGets(sources);
   while (!events_.empty()) {
     const Event event = events_.top();
     events_.pop();

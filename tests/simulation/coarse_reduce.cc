@@ -47,7 +47,7 @@ class CoarseReduction {
   }
   void Put(int node, const ObjectId& id, const Generation& generation, const v1::Fold* order);
   void MeasureLinks();
-  void Ask();
+  void StartReduce();
   void TakeOrders();
   void MeasureTree();
   bool IsWhole() const;
@@ -56,8 +56,8 @@ class CoarseReduction {
   void Fold(int node, Instant begun);
   void Finish();
   void Report(v1::FoldReport::Kind kind);
-  template <typename Wanted>
-  bool CallerReceives(Wanted wanted);
+  template <typename Predicate>
+  bool CallerReceives(Predicate matches);
 
   const CoarseReducePlan plan_;
   const ObjectId target_ = ObjectId::FromName("coarse", "reduced");
@@ -117,7 +117,7 @@ void CoarseReduction::MeasureLinks() {
   }
 }
 
-void CoarseReduction::Ask() {
+void CoarseReduction::StartReduce() {
   v1::NodeMessage message;
   v1::ReduceRequest& request = *message.mutable_reduce_request();
   request.set_request_id(1);
@@ -201,13 +201,13 @@ void CoarseReduction::Report(v1::FoldReport::Kind kind) {
   shard_.Deliver(0, message, now_);
 }
 
-// Returns whether the shard's current messages to node 0 have the wanted one.
-template <typename Wanted>
-bool CoarseReduction::CallerReceives(Wanted wanted) {
+// Returns whether the shard's current messages to node 0 have one that matches.
+template <typename Predicate>
+bool CoarseReduction::CallerReceives(Predicate matches) {
   bool received = false;
   for (const DirectoryCore::Outgoing& out : shard_.TakeOutbox()) {
     ++result_.messages_out;
-    received |= CoarseShard::NodeOf(out.to) == 0 && wanted(out.message);
+    received |= CoarseShard::NodeOf(out.to) == 0 && matches(out.message);
   }
   now_ = now_ + plan_.links.control;
   return received;
@@ -238,7 +238,7 @@ CoarseReduceResult CoarseReduction::Run() {
   shard_.TakeOutbox();
   shard_.ResetCounts();
   const Instant start = now_;
-  Ask();
+  StartReduce();
   TakeOrders();
   MeasureTree();
   result_.whole = IsWhole();

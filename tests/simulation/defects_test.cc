@@ -22,7 +22,7 @@ namespace {
 constexpr uint64_t kSeeds = 200;
 
 // Defects that need several rare events at once are searched in runs with that focus.
-Focus LeanFor(Defect defect) {
+Focus FocusFor(Defect defect) {
   switch (defect) {
     case Defect::kNoGenerationCheck:
       return Focus::kRivals;
@@ -40,7 +40,7 @@ Focus LeanFor(Defect defect) {
 // Defects of reductions are searched in runs of reductions.
 SimulationResult RunFor(Defect defect, uint64_t seed) {
   if (defect == Defect::kEndedReductionForgotten) {
-    return RunReduceSimulation(LeanToAdditions(DrawReducePlan(seed)));
+    return RunReduceSimulation(FocusOnAdditions(DrawReducePlan(seed)));
   }
   if (defect == Defect::kLostResultForgotten) {
     ReducePlanOfRun plan = DrawReducePlan(seed);
@@ -60,7 +60,7 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
     return RunBroadcastSimulation(DrawBroadcastPlan(seed));
   }
   if (defect >= Defect::kSpareTakenTwice) return RunReduceSimulation(DrawReducePlan(seed));
-  return RunSimulation(DrawPlan(seed, LeanFor(defect)));
+  return RunSimulation(DrawPlan(seed, FocusFor(defect)));
 }
 
 // All defects except those that only the plan's own worlds detect (reduce_plan_defects_test): one
@@ -76,8 +76,8 @@ std::vector<Defect> DetectableHere() {
   return defects;
 }
 
-// Returns the start of the search, which goes round all seeds: near a seed that detects the defect,
-// for defects that most seeds miss.
+// Returns the start of the search, which covers all seeds cyclically: near a seed that detects the
+// defect, for defects that most seeds miss.
 uint64_t FirstSeedFor(Defect defect) {
   switch (defect) {
     case Defect::kLostResultForgotten:

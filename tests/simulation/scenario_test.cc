@@ -39,9 +39,9 @@ class Scenario : public ::testing::Test {
     return gets;
   }
 
-  static void ExpectNoBytesSentTwice(Story& story, int but = -1) {
+  static void ExpectNoBytesSentTwice(Story& story, int except = -1) {
     for (int n = 1; n < story.cluster().num_nodes(); ++n) {
-      if (n == but) continue;
+      if (n == except) continue;
       EXPECT_LE(story.SentTo(n), kBytes + kUnderWay) << "node " << n;
     }
   }

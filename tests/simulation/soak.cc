@@ -82,7 +82,7 @@ bool RunPlan(uint64_t seed, Plan plan, SimulationResult (*run)(const Plan&), con
 // Returns whether the seed passes.
 bool RunSeed(uint64_t seed, const Flags& flags) {
   if (flags.additions) {
-    return RunPlan(seed, LeanToAdditions(DrawReducePlan(seed)), RunReduceSimulation, flags);
+    return RunPlan(seed, FocusOnAdditions(DrawReducePlan(seed)), RunReduceSimulation, flags);
   }
   if (flags.reductions) return RunPlan(seed, DrawReducePlan(seed), RunReduceSimulation, flags);
   if (flags.broadcasts) {

@@ -114,7 +114,7 @@ void Story::Delete(int n, absl::string_view name) { AwaitAll({StartDelete(n, nam
 // ---------------------------------------------------------------------------------------- time
 
 void Story::Until(absl::FunctionRef<bool()> done) {
-  const bool came = cluster_.scheduler().RunUntil(
+  const bool reached = cluster_.scheduler().RunUntil(
       [&] {
         checkers_.CheckCores();
         checkers_.CheckCopies();
@@ -123,7 +123,8 @@ void Story::Until(absl::FunctionRef<bool()> done) {
       kTooLong);
   ASSERT_TRUE(cluster_.journal().violation().ok()) << cluster_.journal().Tail() << "\n"
                                                    << cluster_.journal().violation();
-  ASSERT_TRUE(came) << "this does not come to pass\n" << cluster_.journal().Tail();
+  ASSERT_TRUE(reached) << "the condition does not hold within a minute\n"
+                       << cluster_.journal().Tail();
 }
 
 void Story::Pass(absl::Duration time) {

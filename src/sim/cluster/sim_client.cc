@@ -48,7 +48,7 @@ SimClient::~SimClient() { LoseEverything(); }
 void SimClient::LoseEverything() {
   for (const auto& [operation, attempt] : attempts_) {
     Attempt& lost = history_.attempt(attempt);
-    // Only open attempts: an answer that has come stays true.
+    // Only open attempts: an answer stays true.
     if (lost.state == AttemptState::kOpen) lost.state = AttemptState::kUnknown;
   }
   for (const auto& [writer_id, writer] : writers_) {
@@ -458,7 +458,7 @@ uint64_t SimClient::Prefetch(const ObjectId& id, std::vector<std::string> nodes,
 }
 
 void SimClient::Close(bool clean) {
-  history_.journal().Note(node_.ToString(), clean ? " client says goodbye" : " client dies");
+  history_.journal().Note(node_.ToString(), clean ? " client closes" : " client dies");
   closed_ = true;
   for (auto& [pin, view] : views_) {
     CheckView(pin, view, true);

@@ -275,7 +275,7 @@ std::function<void(void*, size_t)> SimCluster::NonceBytes() {
 }
 
 void SimCluster::EndNode(NodeSlot& slot) {
-  // The process dies first: destructors must not send a goodbye.
+  // The process dies first: destructors must not end its sessions.
   slot.process->Kill();
   slot.clients.clear();
   slot.node = nullptr;

@@ -115,7 +115,7 @@ class SimCluster : private Oracle {
   // ---- machines. Starting a running process and stopping a stopped one does nothing.
   void StartNode(int n);
   void CrashNode(int n);
-  // Stops like SIGTERM without a drain: the node says goodbye and exits.
+  // Stops like SIGTERM without a drain: the node ends its sessions and exits.
   void LeaveNode(int n);
   // Drains on the node's control loop. It is a violation if a drain returns OK while this node has
   // the only complete copy of an adopted object.

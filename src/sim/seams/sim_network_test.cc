@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Sim, ByteStreamConformance,
 namespace phalanx::sim {
 namespace {
 
-// A node of the tests below: reads whatever comes and notes when it came.
+// A node of the tests below: reads all bytes and records their times.
 struct Node {
   Node(SimScheduler& scheduler, SimFabric& fabric, const std::string& host,
        const std::string& label = "")

@@ -300,8 +300,8 @@ class BroadcastSimulation final : public ClientSimulation {
     requests_.erase(found);
     Object& object = objects_[request.object];
     // A request whose deadline has passed can still be on its way to the shard.
-    const bool over = !absl::IsDeadlineExceeded(nodes.status());
-    if (over) object.unconfirmed.erase(request.number);
+    const bool ended = !absl::IsDeadlineExceeded(nodes.status());
+    if (ended) object.unconfirmed.erase(request.number);
     cluster_.journal().Note("broadcast of ", NameOf(request.object), " ",
                             nodes.status().ToString());
     const bool known = nodes.ok() || absl::IsDeadlineExceeded(nodes.status()) ||

@@ -683,7 +683,7 @@ ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace) {
   return plan;
 }
 
-ReducePlanOfRun LeanToAdditions(ReducePlanOfRun plan) {
+ReducePlanOfRun FocusOnAdditions(ReducePlanOfRun plan) {
   plan.everybody = false;
   plan.open = 0.8;
   plan.closed_soon = true;

@@ -47,7 +47,7 @@ struct ReducePlanOfRun {
 // `peace`: the plan has no faults.
 ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace = false);
 // Nodes lose contact with shards, which stay up, while they add to reductions that end soon.
-ReducePlanOfRun LeanToAdditions(ReducePlanOfRun plan);
+ReducePlanOfRun FocusOnAdditions(ReducePlanOfRun plan);
 std::string Describe(const ReducePlanOfRun& plan);
 
 // `operations` counts reductions; `bytes_checked` counts bytes of results.
