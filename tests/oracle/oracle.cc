@@ -1,6 +1,6 @@
-// Prints a digest of all that the pure cores say in thousands of worlds, so that a change that only
-// moves or renames can be proved to change nothing: the output before and after must be the same.
-// See docs/simulation.md.
+// Prints a digest of all messages that the pure cores send in thousands of worlds, so that a change
+// that only moves or renames can be proved to change nothing: the output before and after must be
+// the same. See docs/simulation.md.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
@@ -55,7 +55,7 @@ int Run(const Flags& flags) {
   std::string all;
   for (const Source& source : AllSources(flags.first, flags.seeds)) {
     if (!flags.source.empty() && flags.source != source.name) continue;
-    const SourceDigest digest = Listen(source, flags.verbose ? 1 : flags.jobs, options);
+    const SourceDigest digest = RunSource(source, flags.verbose ? 1 : flags.jobs, options);
     const std::string whole = ToString(digest.Whole());
     std::printf("%-20s cases %6lu  messages %9lu  %s\n", source.name.c_str(), source.cases,
                 digest.messages, whole.c_str());
@@ -78,7 +78,7 @@ int Run(const Flags& flags) {
 int main(int argc, char** argv) {
   phalanx::oracle::Flags flags;
   uint64_t seed = 0;
-  CLI::App app("Digests of what the pure cores say");
+  CLI::App app("Digests of the messages of the pure cores");
   app.add_option("--first", flags.first, "the first seed");
   app.add_option("--seeds", flags.seeds, "how many");
   const CLI::Option* one = app.add_option("--seed", seed, "this one alone");

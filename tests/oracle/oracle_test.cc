@@ -1,4 +1,4 @@
-// The oracle says the same of the same code, and something else of code with a mistake in it.
+// The digest is the same for the same code, and differs for code with a defect.
 #include <cstdint>
 #include <string>
 
@@ -13,10 +13,10 @@ namespace {
 
 constexpr uint64_t kSeeds = 30;
 
-SourceDigest Hear(const std::string& name, int threads = 2, bool texts = true) {
+SourceDigest DigestOfSource(const std::string& name, int threads = 2, bool texts = true) {
   SetLogLevel(LogLevel::kOff);
   for (const Source& source : AllSources(/*first=*/1, kSeeds)) {
-    if (source.name == name) return Listen(source, threads, {.texts = texts});
+    if (source.name == name) return RunSource(source, threads, {.texts = texts});
   }
   ADD_FAILURE() << "no source " << name;
   return {};
@@ -29,9 +29,9 @@ std::string NameOf(std::string name) {
 
 class EachSource : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(EachSource, HasTheSameDigestsAgainOnAnyNumberOfThreads) {
-  const SourceDigest first = Hear(GetParam(), /*threads=*/1);
-  const SourceDigest second = Hear(GetParam(), /*threads=*/2);
+TEST_P(EachSource, HasTheSameDigestsOnAnyNumberOfThreads) {
+  const SourceDigest first = DigestOfSource(GetParam(), /*threads=*/1);
+  const SourceDigest second = DigestOfSource(GetParam(), /*threads=*/2);
   EXPECT_GT(first.messages, first.cases.size());
   EXPECT_EQ(first.messages, second.messages);
   EXPECT_EQ(first.cases, second.cases);
@@ -46,7 +46,7 @@ INSTANTIATE_TEST_SUITE_P(Oracle, EachSource,
                                            "reducer-corpus"),
                          [](const auto& info) { return NameOf(info.param); });
 
-// A source whose digest no mistake changes would prove nothing. The coarse worlds have no faults
+// A source whose digest no defect changes would prove nothing. The coarse worlds have no faults
 // that reach a defect.
 struct Case {
   std::string source;
@@ -57,9 +57,10 @@ class DefectIn : public ::testing::TestWithParam<Case> {};
 
 TEST_P(DefectIn, ChangesTheDigestWithAndWithoutTexts) {
   for (const bool texts : {true, false}) {
-    const SourceDigest without = Hear(GetParam().source, 2, texts);
+    const SourceDigest without = DigestOfSource(GetParam().source, 2, texts);
     const testing::ScopedDefect defect(GetParam().defect);
-    EXPECT_NE(ToString(Hear(GetParam().source, 2, texts).Whole()), ToString(without.Whole()));
+    EXPECT_NE(ToString(DigestOfSource(GetParam().source, 2, texts).Whole()),
+              ToString(without.Whole()));
   }
 }
 

@@ -229,7 +229,7 @@ Digest SourceDigest::Of(size_t begin, size_t end) const {
   return DigestOf(all);
 }
 
-SourceDigest Listen(const Source& source, int threads, Transcript::Options options) {
+SourceDigest RunSource(const Source& source, int threads, Transcript::Options options) {
   SourceDigest result{source.name, source.first, 0, std::vector<Digest>(source.cases)};
   std::atomic<uint64_t> next = 0;
   std::atomic<uint64_t> messages = 0;

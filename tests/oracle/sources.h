@@ -1,4 +1,4 @@
-// Everything that the oracle listens to: worlds drawn from seeds, and inputs of the fuzz corpora.
+// The inputs of the oracle: worlds drawn from seeds, and inputs of the fuzz corpora.
 // Testonly.
 #ifndef PHALANX_TESTS_ORACLE_SOURCES_H_
 #define PHALANX_TESTS_ORACLE_SOURCES_H_
@@ -41,8 +41,8 @@ struct SourceDigest {
   Digest Whole() const { return Of(0, cases.size()); }
 };
 
-// Listens to all cases of a source, on so many threads. The result is the same for any number.
-SourceDigest Listen(const Source& source, int threads, Transcript::Options options);
+// Runs all cases of a source on so many threads. The result is the same for any number.
+SourceDigest RunSource(const Source& source, int threads, Transcript::Options options);
 
 }  // namespace phalanx::oracle
 

@@ -1,4 +1,4 @@
-// What a core says in one world, message by message: a digest of it, and the text on demand.
+// The messages that a core sends in one world: a digest of them, and the text on demand.
 //
 // Two builds of a core that send the same messages to the same nodes in the same order have the
 // same digest. A message counts as its deterministic serialization, in which fields and enum values

@@ -35,7 +35,7 @@ class BroadcastTest(ClusterTest):
         for get in gets:
             self.assertEqual(self.cluster.finish_get(get), sha256(path))
 
-    def test_sizes_around_every_border_arrive_whole(self):
+    def test_sizes_around_every_limit_arrive_whole(self):
         self.start(2, shards=3)
         sizes = (0, 1, 65535, 65536, 65537, MIB - 1, MIB, MIB + 1)
         for index, size in enumerate(sizes):
@@ -44,7 +44,7 @@ class BroadcastTest(ClusterTest):
             self.cluster.put("n0", path, object_id)
             self.assertEqual(self.cluster.get("n1", object_id), sha256(path), f"{size} bytes")
 
-    def test_the_others_finish_without_a_killed_relay(self):
+    def test_receivers_finish_without_a_killed_relay(self):
         # A slow network, so that the fault comes in the middle.
         self.start(6, arguments=["--max-egress=8MB/s"])
         path = self.cluster.make_file("file", 16 * MIB)
@@ -116,7 +116,7 @@ class BroadcastTest(ClusterTest):
         self.cluster.follow(lambda look: look["copies"][0]["state"] == "writing", "describe", ID_A)
         return put
 
-    def test_a_writer_that_dies_takes_its_object_with_it(self):
+    def test_the_object_of_a_writer_that_dies_is_removed(self):
         self.start(2)
         put = self.begin_half_a_put()
         get = self.cluster.begin_get("n1", ID_A)
@@ -130,7 +130,7 @@ class BroadcastTest(ClusterTest):
         self.cluster.put("n0", path, ID_A)
         self.assertEqual(self.cluster.finish_get(get), sha256(path))
 
-    def test_a_stopped_writer_is_waited_for(self):
+    def test_readers_wait_for_a_stopped_writer(self):
         self.start(2)
         put = self.begin_half_a_put()
         get = self.cluster.begin_get("n1", ID_A)

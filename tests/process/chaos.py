@@ -301,7 +301,7 @@ class Chaos:
         return self.finished + self.loads
 
     def check_reads(self):
-        """Read every promised object from every node. A node may lack the memory for an object that is
+        """Read every promised object from every node. A node can lack the memory for an object that is
         larger than what its primary copies leave."""
         promised = {}
         for load in self.history():
@@ -316,9 +316,9 @@ class Chaos:
                 tied(LOAD, node.client_address, "check", str(max(room, 0))), input=lines, text=True,
                 env=environment(), stdout=subprocess.PIPE, timeout=CALM_S + len(promised), check=False,
             )
-            said = check.stdout.splitlines()
-            self.skipped += sum(line.startswith("S ") for line in said)
-            if check.returncode != 0 or any(not line.startswith("S ") for line in said):
+            output = check.stdout.splitlines()
+            self.skipped += sum(line.startswith("S ") for line in output)
+            if check.returncode != 0 or any(not line.startswith("S ") for line in output):
                 raise Violation(f"read from {name}: {check.stdout[:3000]} (exit {check.returncode})")
 
     def check_memory(self):
@@ -327,9 +327,9 @@ class Chaos:
         for object_id in ids:
             # Some objects do not exist; only Gets wait for them.
             rm = self.cluster.begin("rm", object_id, node="n0")
-            said = rm.communicate(timeout=DEADLINE_S)[1]
+            output = rm.communicate(timeout=DEADLINE_S)[1]
             if rm.returncode not in (OK, NOT_FOUND):
-                raise Violation(f"cannot delete {object_id}: {said}")
+                raise Violation(f"cannot delete {object_id}: {output}")
         end = time.monotonic() + CALM_S
         while left := self.not_idle():
             if time.monotonic() > end or self.never.wait(0.2):
@@ -373,7 +373,7 @@ class Chaos:
                   f"{memory >> 10} at the end; {self.before[name][1]} descriptors, {descriptors}")
 
     def close(self, keep):
-        """End every process. If asked to, keep the logs and histories and print their folder."""
+        """End every process. If `keep` is set, keep the logs and histories and print their folder."""
         folder = self.cluster.folder
         try:
             for load in self.history():
@@ -393,7 +393,7 @@ def main(arguments=None):
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--memory-slack", type=int, default=MEMORY_SLACK_MIB, metavar="MIB",
-        help="how much more memory of its own a daemon may have at the end; sanitizers take some",
+        help="limit of the growth of a daemon's own memory; sanitizers need some",
     )
     options = parser.parse_args(arguments)
     print(f"seed {options.seed}, {options.seconds:.0f} s", flush=True)

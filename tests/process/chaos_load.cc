@@ -3,7 +3,7 @@
 //
 //   chaos_load ADDRESS run WRITER SEED WRITERS [ORPHAN...]   until SIGTERM
 //   chaos_load ADDRESS check ROOM < lines "OBJECT ATTEMPT"   each must have exactly this attempt;
-//                                            one of more than ROOM bytes may find no memory instead
+//                                            one of more than ROOM bytes can get no memory instead
 //
 // Lines: "B op object attempt", "E op object attempt code text", "V text" (a violation), "S object"
 // (no memory for it). Exits with 0; with 3 if the node is gone; with 9 if a call is stuck.
@@ -67,7 +67,7 @@ constexpr absl::Duration kTimeout = absl::Seconds(4);
 
 volatile std::sig_atomic_t stopping = 0;
 
-void Say(absl::string_view text) {
+void Print(absl::string_view text) {
   const std::string line = absl::StrCat(text, "\n");
   if (write(STDOUT_FILENO, line.data(), line.size()) < 0) _exit(1);
 }
@@ -129,9 +129,9 @@ std::string Metadata(uint64_t object, uint64_t attempt) {
 // none.
 std::optional<uint64_t> AttemptOf(uint64_t object, absl::string_view metadata) {
   const std::vector<std::string> parts = absl::StrSplit(metadata, '/');
-  uint64_t told = 0;
+  uint64_t named = 0;
   uint64_t attempt = 0;
-  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &told) || told != object) return {};
+  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &named) || named != object) return {};
   if (!absl::SimpleAtoi(parts[1], &attempt)) return {};
   return attempt;
 }
@@ -141,17 +141,17 @@ std::optional<uint64_t> Verify(uint64_t object, uint64_t offset, uint64_t length
                                const phalanx::Buffer& buffer) {
   const auto attempt = AttemptOf(object, buffer.metadata());
   if (!attempt.has_value()) {
-    Say(absl::StrCat("V object ", object, " has the metadata ", buffer.metadata()));
+    Print(absl::StrCat("V object ", object, " has the metadata ", buffer.metadata()));
     return {};
   }
   const uint64_t size = SizeOf(object, *attempt);
   if (buffer.object_size() != size || buffer.size() != std::min(length, size - offset)) {
-    Say(absl::StrCat("V object ", object, " attempt ", *attempt, " has ", buffer.size(), " of ",
-                     buffer.object_size(), " bytes, not of ", size));
+    Print(absl::StrCat("V object ", object, " attempt ", *attempt, " has ", buffer.size(), " of ",
+                       buffer.object_size(), " bytes, not of ", size));
     return {};
   }
   if (!Holds(object, *attempt, offset, buffer.view())) {
-    Say(absl::StrCat("V object ", object, " attempt ", *attempt, " has wrong bytes"));
+    Print(absl::StrCat("V object ", object, " attempt ", *attempt, " has wrong bytes"));
     return {};
   }
   return attempt;
@@ -199,18 +199,18 @@ class Load {
 
   void Begin(absl::string_view op, uint64_t object, uint64_t attempt = 0) {
     alarm(kStuckSeconds);
-    Say(absl::StrCat("B ", op, " ", object, " ", attempt));
+    Print(absl::StrCat("B ", op, " ", object, " ", attempt));
   }
 
   void End(absl::string_view op, uint64_t object, uint64_t attempt, const absl::Status& status,
            absl::string_view text = "") {
     alarm(0);
-    Say(absl::StrCat("E ", op, " ", object, " ", attempt, " ",
-                     absl::StatusCodeToString(status.code()), " ",
-                     status.ok() ? text : status.message()));
+    Print(absl::StrCat("E ", op, " ", object, " ", attempt, " ",
+                       absl::StatusCodeToString(status.code()), " ",
+                       status.ok() ? text : status.message()));
     if (absl::IsUnavailable(status)) gone_ = true;
     if (absl::IsInternal(status) || absl::IsDataLoss(status) || absl::IsUnknown(status)) {
-      Say(absl::StrCat("V ", op, " of ", object, ": ", status.ToString()));
+      Print(absl::StrCat("V ", op, " of ", object, ": ", status.ToString()));
     }
   }
 
@@ -271,9 +271,9 @@ class Load {
     const bool existed = put.ok() && put->already_existed;
     End(op, object, attempt, put.status(), existed ? "existed" : "new");
     if (object >= kShared && (existed || absl::IsAlreadyExists(put.status()))) {
-      Say(absl::StrCat("V object ", object,
-                       ", whose Delete was acknowledged, was there when attempt ", attempt,
-                       " was put"));
+      Print(absl::StrCat("V object ", object,
+                         ", whose Delete was acknowledged, was there when attempt ", attempt,
+                         " was put"));
     }
     return put.ok() && !existed;
   }
@@ -373,7 +373,7 @@ class Load {
     if (held_.size() <= kHeld) return;
     const Held& oldest = held_.front();
     if (!Holds(oldest.object, oldest.attempt, 0, oldest.buffer.view())) {
-      Say(absl::StrCat("V object ", oldest.object, " changed while it was pinned"));
+      Print(absl::StrCat("V object ", oldest.object, " changed while it was pinned"));
     }
     held_.pop_front();
   }
@@ -390,8 +390,8 @@ class Load {
     if (got.ok()) attempt = Verify(object, 0, UINT64_MAX, *got).value_or(0);
     End("own", object, attempt, got.status());
     if ((got.ok() && attempt != expected) || absl::IsNotFound(got.status())) {
-      Say(absl::StrCat("V object ", object, " should be attempt ", expected, ", not ", attempt,
-                       ": ", got.status().ToString()));
+      Print(absl::StrCat("V object ", object, " should be attempt ", expected, ", not ", attempt,
+                         ": ", got.status().ToString()));
     }
   }
 
@@ -433,8 +433,8 @@ class Load {
     if (status.ok()) {
       attempt = AttemptOf(object, stream->metadata()).value_or(0);
       if (read.size() != SizeOf(object, attempt) || !Holds(object, attempt, 0, read)) {
-        Say(absl::StrCat("V the stream of ", object, " is not attempt ", attempt, ": ", read.size(),
-                         " bytes of ", SizeOf(object, attempt)));
+        Print(absl::StrCat("V the stream of ", object, " is not attempt ", attempt, ": ",
+                           read.size(), " bytes of ", SizeOf(object, attempt)));
       }
     }
     End("stream", object, attempt, status);
@@ -451,8 +451,8 @@ class Load {
       std::memcpy(&attempt, bytes.data(), sizeof(attempt));
       if (*size != SizeOf(object, attempt) ||
           !Holds(object, attempt, 0, absl::string_view(bytes.data(), *size))) {
-        Say(absl::StrCat("V the ", *size, " bytes copied of ", object, " are not attempt ", attempt,
-                         ", which has ", SizeOf(object, attempt)));
+        Print(absl::StrCat("V the ", *size, " bytes copied of ", object, " are not attempt ",
+                           attempt, ", which has ", SizeOf(object, attempt)));
       }
     }
     End("into", object, attempt, size.status());
@@ -462,8 +462,8 @@ class Load {
 
   void Prefetch(uint64_t object) {
     Begin("prefetch", object);
-    const auto told = client_->Prefetch(IdOf(*client_, object), {"*"}, kTimeout).Wait();
-    End("prefetch", object, 0, told.status());
+    const auto nodes = client_->Prefetch(IdOf(*client_, object), {"*"}, kTimeout).Wait();
+    End("prefetch", object, 0, nodes.status());
   }
 
   void Look(uint64_t object) {
@@ -471,7 +471,7 @@ class Load {
     const auto stat = client_->Stat(IdOf(*client_, object), kTimeout).Wait();
     End("stat", object, 0, stat.status());
     if (stat.ok() && stat->local && !stat->complete) {
-      Say(absl::StrCat("V object ", object, " is complete here but nowhere"));
+      Print(absl::StrCat("V object ", object, " is complete here but nowhere"));
     }
   }
 
@@ -579,12 +579,12 @@ class Load {
               const absl::StatusOr<phalanx::Buffer>& result) {
     const uint64_t target = TargetOf(group, kind);
     if (absl::IsAlreadyExists(result.status()) && kind != SumKind::kOpen) {
-      Say(absl::StrCat("V ", op, " of ", target, ": ", result.status().ToString()));
+      Print(absl::StrCat("V ", op, " of ", target, ": ", result.status().ToString()));
     }
     std::set<uint64_t> within;
     std::string wrong;
     if (result.ok()) wrong = phalanx::testing::WrongSum(group, kind, result->view(), &within);
-    if (!wrong.empty()) Say(absl::StrCat("V the result ", target, " ", wrong));
+    if (!wrong.empty()) Print(absl::StrCat("V the result ", target, " ", wrong));
     if (result.ok() && wrong.empty() && Draw(4) == 0) CheckReducedFrom(group, kind, within);
     End(op, target, 0, result.status());
   }
@@ -599,12 +599,12 @@ class Load {
       uint64_t source = 0;
       while (source < kSources && SourceOf(group, source) != id) ++source;
       if (source == kSources) {
-        Say(absl::StrCat("V the result ", target, " is said to be of ", id.hex()));
+        Print(absl::StrCat("V the result ", target, " lists the source ", id.hex()));
       }
     }
     if (from->size() != within.size() && kind != SumKind::kOpen) {
-      Say(absl::StrCat("V the result ", target, " has ", within.size(), " sources in it and says ",
-                       from->size()));
+      Print(absl::StrCat("V the result ", target, " has ", within.size(),
+                         " sources in it and lists ", from->size()));
     }
   }
 
@@ -657,17 +657,17 @@ int CheckAll(phalanx::Client& client, uint64_t room) {
     alarm(kStuckSeconds);
     const auto got = client.Get(IdOf(client, object), options).Wait();
     if (!fits && absl::IsResourceExhausted(got.status())) {
-      Say(absl::StrCat("S object ", object));
+      Print(absl::StrCat("S object ", object));
       continue;
     }
     if (!got.ok()) {
-      Say(absl::StrCat("V object ", object, " attempt ", attempt,
-                       " was adopted and is lost: ", got.status().ToString()));
+      Print(absl::StrCat("V object ", object, " attempt ", attempt,
+                         " was adopted and is lost: ", got.status().ToString()));
       continue;
     }
     const uint64_t read = Verify(object, 0, UINT64_MAX, *got).value_or(0);
     if (read != attempt) {
-      Say(absl::StrCat("V object ", object, " is attempt ", read, ", not ", attempt));
+      Print(absl::StrCat("V object ", object, " is attempt ", read, ", not ", attempt));
     }
   }
   return 0;
@@ -684,7 +684,7 @@ int main(int argc, char** argv) {
   options.address = std::string(words[0]);
   auto client = phalanx::Client::Connect(options);
   if (!client.ok()) {
-    Say(absl::StrCat("X ", client.status().ToString()));
+    Print(absl::StrCat("X ", client.status().ToString()));
     return 3;
   }
   std::vector<uint64_t> numbers(words.size() - 2);

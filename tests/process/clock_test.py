@@ -64,7 +64,7 @@ class ClockTest(ClusterTest):
         self.cluster.run("rm", object_id, node="n2")
         yield
 
-    def test_the_clocks_are_seen_to_jump(self):
+    def test_the_clocks_of_processes_jump(self):
         self.start()
         self.jump("n0", 10 * YEAR_S)
         year = time.gmtime(time.time() + 10 * YEAR_S).tm_year
@@ -91,7 +91,7 @@ class ClockTest(ClusterTest):
         self.assertEqual(counters["sessions_fenced"], 0, counters)
         self.assertEqual(counters["sessions_resumed"], 0, counters)
 
-    def test_a_call_ends_at_its_deadline_whatever_its_clock_says(self):
+    def test_a_call_ends_at_its_deadline_despite_jumps(self):
         self.start()
         for index, seconds in enumerate((HOUR_S, -HOUR_S)):
             begun = time.monotonic()

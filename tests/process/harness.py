@@ -58,7 +58,7 @@ def own_bytes(pid):
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
-    raise AssertionError("the kernel does not say RssAnon")
+    raise AssertionError("the kernel reports no RssAnon")
 
 
 class Daemon:
@@ -85,7 +85,7 @@ class Daemon:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
                 if not selector.select(max(0, end - time.monotonic())):
-                    raise TimeoutError(f"{self.arguments[0]} said nothing for {timeout} s")
+                    raise TimeoutError(f"{self.arguments[0]} printed nothing for {timeout} s")
                 chunk = os.read(self.process.stdout.fileno(), 65536)
                 if not chunk:
                     raise EOFError(f"{' '.join(self.arguments)} ended: {self.log()[-2000:]}")
@@ -224,7 +224,7 @@ class Cluster:
     # ---- commands
 
     def begin(self, *arguments, node=None, **popen):
-        """Start a command. Its output is text unless `popen` says otherwise."""
+        """Start a command. Its output is text unless `popen` sets something else."""
         command = tied(BINARY, *arguments)
         if node is not None:
             command.append(f"--address={self.nodes[node].client_address}")

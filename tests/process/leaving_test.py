@@ -1,4 +1,4 @@
-"""Daemons that leave: they move sole copies, exit at once if asked twice, and end with their parent."""
+"""Daemons that leave: they move sole copies, exit at once at a second signal, and end with their parent."""
 
 import json
 import os
@@ -146,7 +146,7 @@ class EmbeddedTest(ClusterTest):
                 self.assertTrue(os.path.exists(os.path.join(folders[-1], "secret")))
         self.assertEqual([os.path.isdir(folder) for folder in folders], [True, False, True])
 
-    def test_a_private_cluster_that_cannot_start_says_why(self):
+    def test_a_private_cluster_that_cannot_start_reports_the_cause(self):
         ours, theirs = socket.socketpair()
         with ours, theirs:
             process = subprocess.Popen(
@@ -170,7 +170,7 @@ class EmbeddedTest(ClusterTest):
         # It answers for an unknown object too.
         self.cluster.run("rm", "cc" * 20, at, expect=NOT_FOUND)
 
-    def test_a_private_cluster_talks_within_its_process(self):
+    def test_a_private_cluster_has_its_sessions_within_its_process(self):
         _, pid, address = self.start_parent()
         self.cluster.run("put", self.cluster.make_file("file", MIB), f"--id={ID_A}", "--wait", f"--address={address}")
         sockets = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}

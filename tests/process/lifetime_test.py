@@ -30,7 +30,7 @@ class Holder:
     def finish(self):
         return self.process.stdout.readline().strip()
 
-    def say(self, *words):
+    def execute(self, *words):
         self.begin(*words)
         return self.finish()
 
@@ -52,7 +52,7 @@ class LifetimeTest(ClusterTest):
         return holder
 
     def ok(self, holder, *words):
-        answer = holder.say(*words)
+        answer = holder.execute(*words)
         self.assertTrue(answer.startswith("OK"), f"{words}: {answer}")
         return answer.removeprefix("OK").strip()
 
@@ -78,7 +78,7 @@ class LifetimeTest(ClusterTest):
             self.await_holders(object_id, 1)
             self.ok(second, "release", object_id)
         self.await_freed(ID_A, ID_B)
-        self.assertIn("NOT_FOUND", second.say("get", ID_A))
+        self.assertIn("NOT_FOUND", second.execute("get", ID_A))
 
     def test_the_objects_of_a_killed_process_are_freed(self):
         self.start(2)
@@ -127,7 +127,7 @@ class LifetimeTest(ClusterTest):
         self.ok(second, "release", ID_B)
         self.await_freed(ID_B, ID_A)
 
-    def test_holders_are_known_again_after_the_restart_of_the_directory(self):
+    def test_holders_are_registered_again_after_the_restart_of_the_directory(self):
         self.start(2)
         first, second = self.holder("n0"), self.holder("n1")
         self.ok(first, "put", ID_A, 100)
@@ -160,7 +160,7 @@ class LifetimeTest(ClusterTest):
         self.ok(first, "put", ID_A, 100)
         self.ok(first, "put", ID_B, 100)
         self.ok(first, "keep", ID_A)
-        self.assertIn("NOT_FOUND", first.say("keep", ID_C))
+        self.assertIn("NOT_FOUND", first.execute("keep", ID_C))
         first.kill()
         self.await_freed(ID_B)
         look = self.cluster.ask("describe", ID_A)
@@ -184,13 +184,13 @@ class LifetimeTest(ClusterTest):
         self.ok(second, "hold", ID_A)
         self.await_holders(ID_A, 2)
         self.cluster.nodes["n0"].kill()
-        answer = second.say("get", ID_A, "fail")
+        answer = second.execute("get", ID_A, "fail")
         self.assertIn("DATA_LOSS", answer)
         self.assertIn("n0", answer)
         self.assertIn(ID_A, answer)
         third.begin("get", ID_A)
         self.cluster.follow(lambda look: look["waiting"] == 1, "describe", ID_A)
-        self.assertIn("DATA_LOSS", second.say("get", ID_A, "fail"))
+        self.assertIn("DATA_LOSS", second.execute("get", ID_A, "fail"))
         self.ok(second, "put", ID_A, 3 << 20)
         self.assertEqual(third.finish(), "OK")
 

@@ -63,12 +63,12 @@ class ManyObjectsTest(ClusterTest):
         self.assertEqual(client.read_line(TIMEOUT_S), "held")
         return client
 
-    def assert_few(self, who, pid, already=0):
+    def assert_few(self, name, pid, already=0):
         descriptors = len(os.listdir(f"/proc/{pid}/fd"))
         mappings = count_mappings(pid) - already
-        print(f"{who}: {descriptors} descriptors, {mappings} mappings", flush=True)
-        self.assertLess(descriptors, DESCRIPTORS, who)
-        self.assertLess(mappings, MAX_MAPPINGS, who)
+        print(f"{name}: {descriptors} descriptors, {mappings} mappings", flush=True)
+        self.assertLess(descriptors, DESCRIPTORS, name)
+        self.assertLess(mappings, MAX_MAPPINGS, name)
 
     def test_objects_beyond_the_number_of_descriptors_are_put_and_held(self):
         shard = self.cluster.start_shards(1)[0]
@@ -77,12 +77,12 @@ class ManyObjectsTest(ClusterTest):
         self.cluster.wait_for_nodes(1)
         # The buffers for transfers are allocated from now on.
         self.assertEqual(self.run_client(node, "put", WARM_UP).finish(), 0)
-        before = {who: own_bytes(who.pid) for who in (shard, node)}
+        before = {daemon: own_bytes(daemon.pid) for daemon in (shard, node)}
         mappings = count_mappings(node.pid)
         writer = self.run_client(node, "put")
         self.assertEqual(writer.finish(), 0)
-        for who, name in ((shard, "directory"), (node, "node")):
-            each = (own_bytes(who.pid) - before[who]) / (COUNT - WARM_UP)
+        for daemon, name in ((shard, "directory"), (node, "node")):
+            each = (own_bytes(daemon.pid) - before[daemon]) / (COUNT - WARM_UP)
             print(f"{name}: {each:.0f} bytes for each of {COUNT} objects", flush=True)
             # A short run would measure the noise of the allocator.
             if FULL:

@@ -44,7 +44,7 @@ class NetworkTest(ClusterTest):
         get, expected = self.put_and_begin_get()
         self.assertEqual(self.cluster.finish_get(get), expected)
 
-    def test_a_flipped_bit_is_noticed_and_fetched_again(self):
+    def test_a_flipped_bit_is_detected_and_fetched_again(self):
         self.cluster.start_shards(1)
         gate = self.start_behind_proxy("n0", ["--checksums"], corrupt_at=3 * MIB)
         self.cluster.start_node("n1", ["--checksums"])
@@ -63,7 +63,7 @@ class NetworkTest(ClusterTest):
         self.assertEqual(self.cluster.finish_get(get), expected)
         self.assertLess(gate.passed, SIZE + MIB)
 
-    def test_a_silent_connection_is_left_for_another_sender(self):
+    def test_a_silent_connection_is_replaced_by_another_sender(self):
         self.cluster.start_shards(1)
         gates = {name: self.start_behind_proxy(name, ["--max-egress=8MB/s"]) for name in ("n0", "n2")}
         self.cluster.start_node("n1")

@@ -7,21 +7,21 @@ import unittest
 
 from tests.process.harness import BINARY, DEADLINE_S, ID_A, ClusterTest, environment
 
-NOBODY = 65534
+OTHER_USER = 65534
 
 
 class OtherUserTest(ClusterTest):
     def setUp(self):
         super().setUp()
         if os.geteuid() != 0:
-            self.skipTest("to be somebody else one must be root")
+            self.skipTest("only root can start a process of another user")
         self.cluster.start_shards(1)
         self.cluster.start_nodes(1)
         # Other users may lack access to the build's folders, so the executable is copied.
         self.binary = shutil.copy(BINARY, self.cluster.path("phalanx"))
         os.chmod(self.cluster.folder, 0o755)
 
-    def get_as_nobody(self):
+    def get_as_other_user(self):
         path = self.cluster.nodes["n0"].client_address
         return subprocess.run(
             [self.binary, "get", ID_A, "--timeout=1s", f"--address={path}", "--connect-timeout=2s"],
@@ -29,22 +29,22 @@ class OtherUserTest(ClusterTest):
             text=True,
             timeout=DEADLINE_S,
             env=environment(),
-            user=NOBODY,
+            user=OTHER_USER,
             check=False,
         )
 
     def socket_path(self):
         return self.cluster.nodes["n0"].client_address.removeprefix("unix:")
 
-    def test_the_socket_is_for_its_owner_alone(self):
+    def test_the_socket_has_the_permissions_of_its_owner_only(self):
         self.assertEqual(os.stat(self.socket_path()).st_mode & 0o777, 0o600)
-        process = self.get_as_nobody()
+        process = self.get_as_other_user()
         self.assertNotEqual(process.returncode, 0)
         self.assertIn("denied", process.stderr.lower())
 
-    def test_another_user_is_refused_even_where_the_file_lets_him_in(self):
+    def test_another_user_is_refused_despite_the_files_permissions(self):
         os.chmod(self.socket_path(), 0o666)
-        process = self.get_as_nobody()
+        process = self.get_as_other_user()
         self.assertNotEqual(process.returncode, 0)
         self.assertIn("PERMISSION_DENIED", process.stderr)
         # The cluster still works for its own user.

@@ -76,13 +76,13 @@ std::string BytesOf(DType dtype, const std::vector<uint64_t>& attempts, uint64_t
   return bytes;
 }
 
-int Say(absl::string_view line) {
+int Print(absl::string_view line) {
   std::cout << line << std::endl;
   return 0;
 }
 
-int SayError(absl::string_view word, const absl::Status& status) {
-  return Say(
+int PrintError(absl::string_view word, const absl::Status& status) {
+  return Print(
       absl::StrCat(word, " ", absl::StatusCodeToString(status.code()), " ", status.message()));
 }
 
@@ -106,7 +106,7 @@ std::vector<uint64_t> AttemptsIn(const Sum& sum, absl::string_view bytes) {
 
 int Check(const Sum& sum, absl::string_view bytes, const std::vector<ObjectId>& from) {
   if (bytes.size() != sum.bytes) {
-    return Say(absl::StrCat("WRONG it has ", bytes.size(), " bytes"));
+    return Print(absl::StrCat("WRONG it has ", bytes.size(), " bytes"));
   }
   const std::vector<uint64_t> attempts = AttemptsIn(sum, bytes);
   std::string line = "OK";
@@ -118,35 +118,35 @@ int Check(const Sum& sum, absl::string_view bytes, const std::vector<ObjectId>& 
   }
   if (within.size() != sum.count || from.size() != sum.count ||
       within != std::set<ObjectId>(from.begin(), from.end())) {
-    return Say(absl::StrCat("WRONG it has ", line, " in it, and says that it is of ", from.size(),
-                            " sources of ", sum.count));
+    return Print(absl::StrCat("WRONG it has ", line, " in it, and lists ", from.size(),
+                              " sources of ", sum.count));
   }
   const std::string period = PeriodOf(sum.options.dtype, attempts);
   for (size_t at = 0; at < bytes.size(); at += period.size()) {
     if (!absl::StartsWith(period, bytes.substr(at, period.size()))) {
-      return Say(absl::StrCat("WRONG ", line, " in its first bytes, others near byte ", at));
+      return Print(absl::StrCat("WRONG ", line, " in its first bytes, others near byte ", at));
     }
   }
-  return Say(line);
+  return Print(line);
 }
 
 int ReduceAndCheck(phalanx::Client& client, absl::string_view verb, Sum sum) {
   absl::StatusOr<phalanx::Buffer> result;
   if (verb == "allreduce") {
     result = client.AllReduce(sum.target, sum.sources, sum.options).Wait();
-    if (!result.ok()) return SayError("ERROR", result.status());
+    if (!result.ok()) return PrintError("ERROR", result.status());
   } else {
     using Root = phalanx::ReduceOptions::Root;
     sum.options.root = verb == "join" ? Root::kAny : Root::kCaller;
     const auto done = client.Reduce(sum.target, sum.sources, sum.options).Wait();
-    if (!done.ok()) return SayError("ERROR", done.status());
+    if (!done.ok()) return PrintError("ERROR", done.status());
     phalanx::GetOptions get;
     get.timeout = sum.options.timeout;
     result = client.Get(sum.target, get).Wait();
-    if (!result.ok()) return SayError("LOST", result.status());
+    if (!result.ok()) return PrintError("LOST", result.status());
   }
   const auto from = client.ReducedFrom(sum.target, sum.options.timeout).Wait();
-  if (!from.ok()) return SayError("LOST", from.status());
+  if (!from.ok()) return PrintError("LOST", from.status());
   return Check(sum, result->view(), *from);
 }
 
@@ -158,8 +158,8 @@ int Put(phalanx::Client& client, const ObjectId& id, DType dtype, uint64_t sourc
   options.wait_for_adoption = true;
   options.timeout = absl::Seconds(30);
   const auto put = client.Put(id, BytesOf(dtype, attempts, bytes), options).Wait();
-  if (!put.ok()) return SayError("ERROR", put.status());
-  return Say(absl::StrCat("OK ", put->already_existed ? "existed" : "new"));
+  if (!put.ok()) return PrintError("ERROR", put.status());
+  return Print(absl::StrCat("OK ", put->already_existed ? "existed" : "new"));
 }
 
 std::vector<ObjectId> Ids(const std::vector<absl::string_view>& words, size_t first) {
@@ -181,12 +181,12 @@ int main(int argc, char** argv) {
   if (words.size() < 4) return 2;
   if (words[1] == "shard") {
     const ObjectId id = ObjectId::FromHex(words[2]).value();
-    return Say(absl::StrCat(id.ShardHash() % Number(words[3])));
+    return Print(absl::StrCat(id.ShardHash() % Number(words[3])));
   }
   phalanx::ClientOptions options;
   options.address = std::string(words[0]);
   auto client = phalanx::Client::Connect(options);
-  if (!client.ok()) return SayError("ERROR", client.status());
+  if (!client.ok()) return PrintError("ERROR", client.status());
   if (words[1] == "put" && words.size() == 7) {
     return Put(**client, Ids(words, 6)[0], phalanx::ParseDType(words[5]).value(), Number(words[2]),
                Number(words[3]), Number(words[4]));

@@ -104,7 +104,7 @@ class Round:
         self.victim = None
         self.late = False
         # The output that all callers must have.
-        self.said = None
+        self.output = None
 
     def object_id(self, name):
         return hashlib.sha1(f"{os.getpid()}/{self.number}/{name}".encode()).hexdigest()
@@ -172,20 +172,20 @@ class Fire:
     def end(self, process, what):
         """Return the caller's output."""
         try:
-            said = process.communicate(timeout=TIMEOUT_S + DEADLINE_S)[0].strip()
+            output = process.communicate(timeout=TIMEOUT_S + DEADLINE_S)[0].strip()
         except subprocess.TimeoutExpired:
             raise Violation(f"{what} hangs") from None
         finally:
             self.processes.remove(process)
-        return said
+        return output
 
     def begin_put(self, this, node, index, attempt):
         return self.begin(node, "put", index, attempt, self.size, this.dtype, this.sources[index])
 
     def end_put(self, process, what):
-        said = self.end(process, what)
-        if said != "OK new":
-            raise Violation(f"{what}: {said}")
+        output = self.end(process, what)
+        if output != "OK new":
+            raise Violation(f"{what}: {output}")
 
     def put_sources(self, this):
         puts = [self.begin_put(this, f"n{index}", index, 1) for index in range(NODES)]
@@ -285,10 +285,10 @@ class Fire:
         if this.strike == "kill":
             node.kill()
             if this.victim in self.callers:
-                said = self.end(self.callers.pop(this.victim), "the caller of a killed node")
+                output = self.end(self.callers.pop(this.victim), "the caller of a killed node")
                 # The caller can have ended just before the strike.
-                if said and not said.startswith(("ERROR", "LOST", "OK")):
-                    raise Violation(f"the caller at the killed {this.victim} said {said}")
+                if output and not output.startswith(("ERROR", "LOST", "OK")):
+                    raise Violation(f"the caller at the killed {this.victim} printed {output}")
             self.cover(this)
             return
         node.signal(signal.SIGSTOP)
@@ -316,16 +316,16 @@ class Fire:
         put = self.begin_put(this, f"n{(index + 1) % NODES}", index, 2)
         self.end_put(put, f"the second Put of source {index}")
 
-    # ---- what they say
+    # ---- results of the callers
 
     def check_callers(self, this, callers):
         for name, process in callers.items():
-            said = self.end(process, f"the caller at {name}")
-            if not said.startswith("OK"):
-                raise Violation(f"the caller at {name} said: {said or process.returncode}")
-            this.said = this.said or said
-            if said != this.said:
-                raise Violation(f"the caller at {name} got {said}, others {this.said}")
+            output = self.end(process, f"the caller at {name}")
+            if not output.startswith("OK"):
+                raise Violation(f"the caller at {name} printed: {output or process.returncode}")
+            this.output = this.output or output
+            if output != this.output:
+                raise Violation(f"the caller at {name} got {output}, others {this.output}")
 
     def clean(self, this):
         if this.role not in ("caller", "shard") and this.strike == "kill" and this.victim is not None:
@@ -333,10 +333,10 @@ class Fire:
         self.cluster.wait_for_nodes(NODES)
         removals = [self.cluster.begin("rm", object_id, node="n1") for object_id in (this.target, *this.sources)]
         for removal in removals:
-            said = removal.communicate(timeout=DEADLINE_S)[1]
+            output = removal.communicate(timeout=DEADLINE_S)[1]
             # A source can be lost with its node.
             if removal.returncode not in (OK, NOT_FOUND):
-                raise Violation(f"cannot delete: {said}")
+                raise Violation(f"cannot delete: {output}")
         end = time.monotonic() + DEADLINE_S
         while left := self.not_idle():
             if time.monotonic() > end:

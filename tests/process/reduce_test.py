@@ -53,10 +53,10 @@ class ReduceTest(ClusterTest):
     def reduce(self, indexes, *arguments, node="n0", target=TARGET):
         return self.finish_reduce(self.begin_reduce(indexes, *arguments, node=node, target=target))
 
-    def refused(self, says, indexes, *arguments, status=USAGE, target=TARGET, node="n0"):
+    def refused(self, message, indexes, *arguments, status=USAGE, target=TARGET, node="n0"):
         process = self.begin_reduce(indexes, *arguments, target=target, node=node)
         error = self.cluster.finish(process, expect=status)
-        self.assertIn(says, error)
+        self.assertIn(message, error)
         self.assertIn(target, error)
 
     def values(self, typecode, node="n0", target=TARGET):
@@ -110,7 +110,7 @@ class ReduceTest(ClusterTest):
         self.assertFalse({2, 5} & set(went_in))
         self.assertEqual(self.values("f"), sum_of("f", MIB // 4, went_in))
 
-    def test_any_four_of_eight_while_two_are_never_put(self):
+    def test_any_four_of_eight_sources_while_two_are_missing(self):
         self.check_subset(shards=1)
 
     def test_any_four_of_eight_on_three_shards(self):
@@ -163,14 +163,14 @@ class ReduceTest(ClusterTest):
         self.assertEqual(sorted(self.reduce((0, 1), node="n2")), [0, 1])
         self.refused("what differs: sources", (0, 2), node="n1", status=ERROR)
 
-    def test_a_target_that_was_put_is_no_result(self):
+    def test_a_target_that_was_put_is_not_a_result(self):
         self.start(nodes=2)
         self.put(0, source("f", 1000, 0))
         self.put(1, source("f", 1000, 1))
         self.cluster.await_copies(source_id(1), 1)
         self.refused("not its result", (0,), target=source_id(1), status=ERROR)
 
-    def test_a_reduction_whose_sources_do_not_come_ends_at_its_deadline(self):
+    def test_a_reduction_without_its_sources_ends_at_its_deadline(self):
         self.start(nodes=2)
         self.put(0, source("f", 1000, 0))
         self.refused("", (0, 1), "--timeout=200ms", status=TIMED_OUT)
@@ -180,8 +180,8 @@ class ReduceTest(ClusterTest):
         for index in range(3):
             self.put(index, source("f", 1000, index))
         self.reduce(range(3))
-        told = json.loads(self.cluster.run("reduce", "--reduced-from", TARGET, "--json", node="n2"))
-        self.assertEqual(sorted(told["reduced_from"]), [source_id(index) for index in range(3)])
+        result = json.loads(self.cluster.run("reduce", "--reduced-from", TARGET, "--json", node="n2"))
+        self.assertEqual(sorted(result["reduced_from"]), [source_id(index) for index in range(3)])
 
 
 class ReducingBenchmarksTest(ClusterTest):

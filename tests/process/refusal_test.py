@@ -90,10 +90,10 @@ class RefusalTest(ClusterTest):
                 self.assertTrue(ready, f"{len(selector.get_map())} are open after {DEADLINE_S} s")
                 for key, _ in ready:
                     try:
-                        said = key.fileobj.recv(65536)
+                        received = key.fileobj.recv(65536)
                     except ConnectionError:
-                        said = b""
-                    if not said:
+                        received = b""
+                    if not received:
                         selector.unregister(key.fileobj)
 
     def test_silent_and_incomplete_connections_are_closed(self):
@@ -174,7 +174,7 @@ class RefusalTest(ClusterTest):
         self.assertIn("other", line)
         self.assertIn("default", line)
 
-    def test_a_node_that_believes_in_other_shards_is_refused(self):
+    def test_a_node_with_another_list_of_shards_is_refused(self):
         self.cluster.start_shards(2)
         node = self.cluster.start_node("n0", directory=self.cluster.shards[0].address)
         node.wait_for_log("FAILED_PRECONDITION")

@@ -56,7 +56,7 @@ class RestartTest(ClusterTest):
         self.cluster.wait_for_nodes(2)
         self.cluster.await_copies(ID_A, 2)
 
-    def test_a_stopped_directory_is_waited_for(self):
+    def test_calls_wait_for_a_stopped_directory(self):
         self.start(2)
         with self.stopped(self.cluster.shards[0]):
             self.cluster.run(
@@ -78,7 +78,7 @@ class RestartTest(ClusterTest):
         self.assertEqual(self.cluster.finish_get(get), sha256(path))
         self.cluster.wait_for_nodes(3)
 
-    def test_a_node_that_is_started_again_replaces_its_earlier_life(self):
+    def test_a_restarted_node_replaces_its_earlier_life(self):
         self.start(2)
         path = self.cluster.make_file("file", 2 * MIB)
         self.cluster.put("n0", path, ID_A)
@@ -114,7 +114,7 @@ class RestartTest(ClusterTest):
         self.assertIn(describe.returncode, (OK, UNAVAILABLE))
         return describe.returncode == OK
 
-    def test_everything_dies_and_is_started_again_empty(self):
+    def test_a_cluster_restarts_empty_after_all_processes_died(self):
         self.start(2)
         path = self.cluster.make_file("file", 2 * MIB)
         self.cluster.put("n0", path, ID_A)

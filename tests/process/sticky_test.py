@@ -68,7 +68,7 @@ class StickyTest(ClusterTest):
         with self.stopped(self.cluster.shards[0]):
             self.assertEqual(self.cluster.get(node, object_id), sha256(path))
 
-    def test_the_nodes_that_are_named_have_it_when_it_ends(self):
+    def test_the_named_nodes_have_the_object_when_the_call_ends(self):
         self.start(4)
         path = self.put(3 * MIB)
         self.assertEqual(self.broadcast("--to=n2", node="n1"), 1)
@@ -118,7 +118,7 @@ class StickyTest(ClusterTest):
         self.await_copy("n2")
         self.assertNotIn("n1", self.holders(self.described()))
 
-    def test_it_ends_when_the_object_is_deleted(self):
+    def test_a_broadcast_ends_when_the_object_is_deleted(self):
         self.start(3, SLOW)
         self.put(16 * MIB)
         sending = self.begin("--sticky", node="n1")
@@ -149,7 +149,7 @@ class StickyTest(ClusterTest):
         self.await_copy("n4")
         self.assert_is_there("n4", path)
 
-    def test_it_outlives_the_directory(self):
+    def test_a_broadcast_outlives_the_directory(self):
         self.start(3, SLOW)
         path = self.put(16 * MIB)
         sending = self.begin("--sticky", node="n1")
@@ -187,7 +187,7 @@ class StickyTest(ClusterTest):
         self.await_copy("n2", ID_B)
         self.assertNotIn("n2", self.holders(self.described()))
 
-    def test_a_node_that_dies_beside_the_directory_is_not_waited_for(self):
+    def test_a_broadcast_does_not_wait_for_a_node_that_dies_with_the_directory(self):
         self.start(3, capacity="16MiB")
         self.put(12 * MIB, ID_B, node="n1")
         self.put(12 * MIB, ID_C, node="n2")
@@ -202,7 +202,7 @@ class StickyTest(ClusterTest):
         self.cluster.run("rm", ID_B, node="n0")
         self.assertEqual(self.finish(sending), 1)
 
-    def test_a_node_that_dies_is_not_waited_for(self):
+    def test_a_broadcast_does_not_wait_for_a_dead_node(self):
         self.start(4, SLOW)
         self.put(16 * MIB)
         sending = self.begin()
@@ -210,12 +210,12 @@ class StickyTest(ClusterTest):
         self.cluster.nodes["n2"].kill()
         self.assertEqual(self.finish(sending), 3)
 
-    def test_a_full_node_is_waited_for(self):
+    def test_a_broadcast_waits_for_a_full_node(self):
         self.start(2, capacity="16MiB")
         self.put(12 * MIB, ID_B, node="n1")
         self.put(12 * MIB)
-        said = self.refusal(TIMED_OUT, "--timeout=300ms")
-        self.assertIn(ID_A, said)
+        error = self.refusal(TIMED_OUT, "--timeout=300ms")
+        self.assertIn(ID_A, error)
         sending = self.begin("--to=n1")
         self.cluster.run("rm", ID_B, node="n0")
         self.assertEqual(self.finish(sending), 1)
@@ -225,9 +225,9 @@ class StickyTest(ClusterTest):
         self.cluster.start_node("small", capacity="4MiB")
         self.cluster.wait_for_nodes(3)
         self.put(8 * MIB)
-        said = self.refusal(ERROR)
+        error = self.refusal(ERROR)
         for words in ("RESOURCE_EXHAUSTED", ID_A, "1 of 3 nodes have not taken it: small"):
-            self.assertIn(words, said)
+            self.assertIn(words, error)
         self.assertEqual(sorted(self.holders(self.described())), ["n0", "n1"])
 
     def test_an_invalid_broadcast_is_refused(self):

@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
   app.add_option("--hop-kib", hop_kib, "what is sent in one go");
   app.add_option("--kill", killed, "relays that die half way");
   bool waiting = false;
-  app.add_flag("--waiting", waiting, "all ask before the object is put");
+  app.add_flag("--waiting", waiting, "all Gets start before the Put");
   app.add_flag("--cold", cold, "nothing was measured before");
   CLI11_PARSE(app, argc, argv);
   std::printf(

@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Receivers that arrive one by one first extend the chain as long as this pays, and are not moved
 // if a wider tree would be better. This is the price of an unknown number of receivers.
-TEST(BroadcastScaleTest, WhoAsksUnannouncedTakesAboutHalfMoreThanTheBestTreeAtMost) {
+TEST(BroadcastScaleTest, UnannouncedReceiversTakeAtMostAboutHalfMoreThanTheBestTree) {
   for (const int receivers : {100, 300, 1000}) {
     for (const uint64_t mib : {1, 4, 16, 64}) {
       const CoarsePlan plan = Plan(receivers, mib * kMiB);

@@ -17,14 +17,14 @@ SimulationResult ExpectSeedFine(uint64_t seed, bool peace) {
 
 using BroadcastSimulation = SeedsTest;
 
-TEST_P(BroadcastSimulation, EachNodeGetsWhatIsSticky) {
+TEST_P(BroadcastSimulation, EachNodeGetsItsStickyObjects) {
   ExpectSeedsFine(GetParam(), DrawBroadcastPlan, RunBroadcastSimulation);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, BroadcastSimulation, ::testing::Range(0, kCases));
 
 // The checker must have something to check, also during faults.
-TEST(BroadcastSimulationRun, MuchIsBroadcast) {
+TEST(BroadcastSimulationRun, BroadcastsManyObjects) {
   SetLogLevel(LogLevel::kOff);
   for (const bool peace : {true, false}) {
     uint64_t answered = 0;
@@ -39,8 +39,8 @@ TEST(BroadcastSimulationRun, MuchIsBroadcast) {
   }
 }
 
-TEST(BroadcastSimulationRun, IsTheSameAgainFromItsSeed) {
-  ExpectTheSameAgain(DrawBroadcastPlan, RunBroadcastSimulation);
+TEST(BroadcastSimulationRun, ReplaysExactlyFromItsSeed) {
+  ExpectReplay(DrawBroadcastPlan, RunBroadcastSimulation);
 }
 
 }  // namespace

@@ -83,8 +83,8 @@ class CoarseWorld {
   void Step();
   void RunUntilQuiet();
   // Sends a message to the shard; it arrives at once, or after `control`.
-  void Tell(int node, const v1::NodeMessage& message);
-  void TellLater(int node, v1::NodeMessage message);
+  void Deliver(int node, const v1::NodeMessage& message);
+  void DeliverLater(int node, v1::NodeMessage message);
   void TakeOutbox();
 
   void Broadcast(const ObjectId& id, uint64_t size, int last, bool waiting);
@@ -107,7 +107,7 @@ class CoarseWorld {
   std::vector<Node> nodes_;
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events_;
   uint64_t next_order_ = 0;
-  std::vector<std::pair<int, v1::NodeMessage>> letters_;
+  std::vector<std::pair<int, v1::NodeMessage>> in_flight_;
   std::vector<Assigned> orders_;
   uint64_t hops_ = 0;  // of the current object
   Instant last_byte_;
@@ -137,14 +137,14 @@ void CoarseWorld::Schedule(absl::Duration after, Kind kind, int node, uint64_t d
   events_.push(Event{now_ + after, next_order_++, kind, node, detail});
 }
 
-void CoarseWorld::Tell(int node, const v1::NodeMessage& message) {
-  shard_.Tell(node, message, now_);
+void CoarseWorld::Deliver(int node, const v1::NodeMessage& message) {
+  shard_.Deliver(node, message, now_);
   TakeOutbox();
 }
 
-void CoarseWorld::TellLater(int node, v1::NodeMessage message) {
-  letters_.emplace_back(node, std::move(message));
-  Schedule(plan_.links.control, Kind::kToShard, node, letters_.size() - 1);
+void CoarseWorld::DeliverLater(int node, v1::NodeMessage message) {
+  in_flight_.emplace_back(node, std::move(message));
+  Schedule(plan_.links.control, Kind::kToShard, node, in_flight_.size() - 1);
 }
 
 void CoarseWorld::TakeOutbox() {
@@ -169,8 +169,8 @@ void CoarseWorld::Step() {
   Node& node = nodes_[event.node];
   switch (event.kind) {
     case Kind::kToShard:
-      if (node.alive) Tell(event.node, letters_[event.detail].second);
-      letters_[event.detail].second.Clear();
+      if (node.alive) Deliver(event.node, in_flight_[event.detail].second);
+      in_flight_[event.detail].second.Clear();
       return;
     case Kind::kShardTimer:
       if (shard_.core().NextDeadline() > now_) return;
@@ -286,7 +286,7 @@ void CoarseWorld::ReportComplete(int key) {
   report.set_bytes_per_second(node.rate.bytes_per_second());
   report.set_starved_ns(absl::ToInt64Nanoseconds(node.starved_for));
   ClosePull(key);
-  TellLater(key, std::move(message));
+  DeliverLater(key, std::move(message));
 }
 
 void CoarseWorld::ReportProgress(int key) {
@@ -301,7 +301,7 @@ void CoarseWorld::ReportProgress(int key) {
   pull.set_bytes_per_second(static_cast<double>(bytes) / absl::ToDoubleSeconds(kProgressInterval));
   pull.set_starved_ns(absl::ToInt64Nanoseconds(node.starved_for));
   node.hops_reported = node.hops;
-  TellLater(key, std::move(message));
+  DeliverLater(key, std::move(message));
   Schedule(kProgressInterval, Kind::kProgress, key, node.life);
 }
 
@@ -315,7 +315,7 @@ void CoarseWorld::ReportBroken(int key) {
   report.set_code(static_cast<int>(absl::StatusCode::kUnavailable));
   report.add_watermarks(node.hops * plan_.links.hop_bytes);
   ClosePull(key);
-  TellLater(key, std::move(message));
+  DeliverLater(key, std::move(message));
 }
 
 uint64_t CoarseWorld::Below(int key) const {
@@ -373,14 +373,14 @@ void CoarseWorld::Broadcast(const ObjectId& id, uint64_t size, int last, bool wa
   create.mutable_info()->set_size_bytes(size);
   create.mutable_info()->set_slices(1);
   create.set_complete(true);
-  if (!waiting) Tell(0, message);
+  if (!waiting) Deliver(0, message);
   for (int i = 1; i < last; ++i) {
-    v1::NodeMessage asks;
-    asks.mutable_want()->mutable_object_id()->assign(id.binary().data(), ObjectId::kSize);
-    asks.mutable_want()->set_number(++next_order_);
-    waiting ? Tell(i, asks) : TellLater(i, std::move(asks));
+    v1::NodeMessage want;
+    want.mutable_want()->mutable_object_id()->assign(id.binary().data(), ObjectId::kSize);
+    want.mutable_want()->set_number(++next_order_);
+    waiting ? Deliver(i, want) : DeliverLater(i, std::move(want));
   }
-  if (waiting) TellLater(0, std::move(message));
+  if (waiting) DeliverLater(0, std::move(message));
   RunUntilQuiet();
 }
 

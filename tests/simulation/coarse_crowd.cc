@@ -76,7 +76,7 @@ class CoarseCrowd::World {
   void After(absl::Duration wait, What what) {
     events_.push(Event{now_ + wait, next_order_++, std::move(what)});
   }
-  void Tell(int node, const v1::NodeMessage& message);
+  void Deliver(int node, const v1::NodeMessage& message);
   void TakeOutbox();
   void Assign(int receiver, const v1::Assign& assign);
   void Close(Pull& pull);
@@ -86,7 +86,7 @@ class CoarseCrowd::World {
   void Arrived(const PullPtr& pull);
   void ReportComplete(const Pull& pull);
   void ReportProgress(const PullPtr& pull);
-  void Ask(int sources);
+  void StartGets(int sources);
   void Delete();
   uint64_t size_in_hops() const { return plan.size_bytes / plan.hop_bytes; }
   absl::Duration hop_time() const {
@@ -116,8 +116,8 @@ CoarseCrowd::World::World(const CrowdPlan& crowd)
   }
 }
 
-void CoarseCrowd::World::Tell(int node, const v1::NodeMessage& message) {
-  shard_.Tell(node, message, now_);
+void CoarseCrowd::World::Deliver(int node, const v1::NodeMessage& message) {
+  shard_.Deliver(node, message, now_);
   TakeOutbox();
 }
 
@@ -229,7 +229,7 @@ void CoarseCrowd::World::ReportComplete(const Pull& pull) {
   report.set_starved_ns(absl::ToInt64Nanoseconds(pull.starved_for));
   const int receiver = pull.receiver;
   Close(*nodes_[receiver].pulls[pull.object]);
-  After(plan.latency, [this, receiver, message] { Tell(receiver, message); });
+  After(plan.latency, [this, receiver, message] { Deliver(receiver, message); });
 }
 
 void CoarseCrowd::World::ReportProgress(const PullPtr& pull) {
@@ -246,12 +246,12 @@ void CoarseCrowd::World::ReportProgress(const PullPtr& pull) {
                                 absl::ToDoubleSeconds(kProgressInterval));
   progress.set_starved_ns(absl::ToInt64Nanoseconds(pull->starved_for));
   pull->hops_reported = hops;
-  After(plan.latency, [this, to = pull->receiver, message] { Tell(to, message); });
+  After(plan.latency, [this, to = pull->receiver, message] { Deliver(to, message); });
   After(kProgressInterval, [this, pull] { ReportProgress(pull); });
 }
 
 // All nodes send all their Gets at once; the order of arrival is drawn.
-void CoarseCrowd::World::Ask(int sources) {
+void CoarseCrowd::World::StartGets(int sources) {
   for (int receiver = 0; receiver < plan.nodes; ++receiver) {
     absl::Duration wait = plan.latency + absl::Microseconds(random_.Below(3000));
     for (int i = 1; i < plan.nodes; ++i) {
@@ -261,7 +261,7 @@ void CoarseCrowd::World::Ask(int sources) {
       message.mutable_want()->mutable_object_id()->assign(objects_[source].first.binary().data(),
                                                           ObjectId::kSize);
       message.mutable_want()->set_number(++next_order_);
-      After(wait, [this, receiver, message] { Tell(receiver, message); });
+      After(wait, [this, receiver, message] { Deliver(receiver, message); });
       wait += absl::Microseconds(random_.Below(200));
     }
   }
@@ -272,7 +272,7 @@ void CoarseCrowd::World::Delete() {
     v1::NodeMessage message;
     message.mutable_delete_request()->mutable_object_id()->assign(objects_[i].first.binary().data(),
                                                                   ObjectId::kSize);
-    Tell(static_cast<int>(i), message);
+    Deliver(static_cast<int>(i), message);
   }
   numbers_.clear();
   objects_.clear();
@@ -299,10 +299,10 @@ absl::Duration CoarseCrowd::World::BroadcastFrom(int sources) {
     create.mutable_info()->set_size_bytes(plan.size_bytes);
     create.mutable_info()->set_slices(1);
     create.set_complete(true);
-    Tell(i, message);
+    Deliver(i, message);
   }
   const Instant start = now_;
-  Ask(sources);
+  StartGets(sources);
   while (!events_.empty()) {
     const Event event = events_.top();
     events_.pop();

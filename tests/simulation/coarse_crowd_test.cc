@@ -19,7 +19,7 @@ double Rounds(CoarseCrowd& crowd, const CrowdPlan& plan, int sources) {
   return absl::ToDoubleSeconds(crowd.BroadcastFrom(sources)) / once;
 }
 
-TEST(CoarseCrowdTest, EightObjectsAtOnceTakeLittleMoreThanTheBusiestLinkMustCarry) {
+TEST(CoarseCrowdTest, EightObjectsAtOnceTakeLittleMoreThanTheBusiestLinkNeeds) {
   double sum = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     PHALANX_TRACE_SEED(seed);

@@ -47,7 +47,7 @@ class CoarseReduction {
   }
   void Put(int node, const ObjectId& id, const Generation& generation, const v1::Fold* order);
   void MeasureLinks();
-  void Ask();
+  void StartReduce();
   void TakeOrders();
   void MeasureTree();
   bool IsWhole() const;
@@ -56,8 +56,8 @@ class CoarseReduction {
   void Fold(int node, Instant begun);
   void Finish();
   void Report(v1::FoldReport::Kind kind);
-  template <typename Wanted>
-  bool Told(Wanted wanted);
+  template <typename Predicate>
+  bool CallerReceives(Predicate matches);
 
   const CoarseReducePlan plan_;
   const ObjectId target_ = ObjectId::FromName("coarse", "reduced");
@@ -90,7 +90,7 @@ void CoarseReduction::Put(int node, const ObjectId& id, const Generation& genera
     create.mutable_info()->set_reduced_from(order->reduced_from());
     create.mutable_info()->set_asked_for(order->asked_for());
   }
-  shard_.Tell(node, message, now_);
+  shard_.Deliver(node, message, now_);
 }
 
 // One object goes from one node to another, so that the shard has measured a link.
@@ -100,7 +100,7 @@ void CoarseReduction::MeasureLinks() {
   v1::NodeMessage want;
   want.mutable_want()->set_object_id(probe.binary().data(), ObjectId::kSize);
   want.mutable_want()->set_number(1);
-  shard_.Tell(1, want, now_);
+  shard_.Deliver(1, want, now_);
   for (const DirectoryCore::Outgoing& out : shard_.TakeOutbox()) {
     if (!out.message.has_assign()) continue;
     const v1::Assign& assign = out.message.assign();
@@ -113,11 +113,11 @@ void CoarseReduction::MeasureLinks() {
     report.add_watermarks(plan_.size_bytes);
     report.set_first_byte_ns(2 * absl::ToInt64Nanoseconds(plan_.links.latency));
     report.set_bytes_per_second(plan_.links.bytes_per_second);
-    shard_.Tell(1, message, now_);
+    shard_.Deliver(1, message, now_);
   }
 }
 
-void CoarseReduction::Ask() {
+void CoarseReduction::StartReduce() {
   v1::NodeMessage message;
   v1::ReduceRequest& request = *message.mutable_reduce_request();
   request.set_request_id(1);
@@ -130,7 +130,7 @@ void CoarseReduction::Ask() {
     reduction.add_source_ids(Source(node).binary().data(), ObjectId::kSize);
   }
   now_ = now_ + plan_.links.control;
-  shard_.Tell(0, message, now_);
+  shard_.Deliver(0, message, now_);
 }
 
 void CoarseReduction::TakeOrders() {
@@ -198,35 +198,36 @@ void CoarseReduction::Report(v1::FoldReport::Kind kind) {
   *report.mutable_version() = slots_[0].order->version();
   report.set_kind(kind);
   now_ = now_ + plan_.links.control;
-  shard_.Tell(0, message, now_);
+  shard_.Deliver(0, message, now_);
 }
 
-// Returns whether the shard's current messages to node 0 have the wanted one.
-template <typename Wanted>
-bool CoarseReduction::Told(Wanted wanted) {
-  bool told = false;
+// Returns whether the shard's current messages to node 0 have one that matches.
+template <typename Predicate>
+bool CoarseReduction::CallerReceives(Predicate matches) {
+  bool received = false;
   for (const DirectoryCore::Outgoing& out : shard_.TakeOutbox()) {
     ++result_.messages_out;
-    told |= CoarseShard::NodeOf(out.to) == 0 && wanted(out.message);
+    received |= CoarseShard::NodeOf(out.to) == 0 && matches(out.message);
   }
   now_ = now_ + plan_.links.control;
-  return told;
+  return received;
 }
 
 void CoarseReduction::Finish() {
   Report(v1::FoldReport::READY);
-  const bool committed = Told([](const v1::ShardMessage& m) { return m.has_fold_commit(); });
+  const bool committed =
+      CallerReceives([](const v1::ShardMessage& m) { return m.has_fold_commit(); });
   PHALANX_CHECK(committed, "what is ready is committed");
   v1::NodeMessage message;
   SetTarget(message.mutable_announce_seal());
   ToProto(Generation{CoarseShard::KeyOf(0), 3},
           message.mutable_announce_seal()->mutable_generation());
   now_ = now_ + plan_.links.control;
-  shard_.Tell(0, message, now_);
-  const bool answered = Told([](const v1::ShardMessage& m) {
+  shard_.Deliver(0, message, now_);
+  const bool answered = CallerReceives([](const v1::ShardMessage& m) {
     return m.has_reduce_reply() && m.reduce_reply().code() == 0;
   });
-  PHALANX_CHECK(answered, "who asked is answered");
+  PHALANX_CHECK(answered, "the shard answers the caller");
 }
 
 CoarseReduceResult CoarseReduction::Run() {
@@ -237,7 +238,7 @@ CoarseReduceResult CoarseReduction::Run() {
   shard_.TakeOutbox();
   shard_.ResetCounts();
   const Instant start = now_;
-  Ask();
+  StartReduce();
   TakeOrders();
   MeasureTree();
   result_.whole = IsWhole();

@@ -37,14 +37,14 @@ CoarseShard::CoarseShard(const directory::DirectoryOptions& options, int nodes, 
     v1::NodeMessage begin, end;
     begin.mutable_register_begin();
     end.mutable_register_end();
-    Tell(node, begin, start_);
-    Tell(node, end, start_);
+    Deliver(node, begin, start_);
+    Deliver(node, end, start_);
   }
   TakeOutbox();
   ResetCounts();
 }
 
-void CoarseShard::Tell(int node, const v1::NodeMessage& message, Instant now) {
+void CoarseShard::Deliver(int node, const v1::NodeMessage& message, Instant now) {
   const absl::Duration before = CpuTime();
   if (core_.NextDeadline() <= now) core_.Tick(now);
   const absl::Status taken = core_.OnMessage(KeyOf(node), message, now);

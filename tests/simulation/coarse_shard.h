@@ -31,7 +31,7 @@ class CoarseShard {
 
   // Delivers a message. The core first handles its deadlines that have passed. REQUIRES: the core
   // accepts the message.
-  void Tell(int node, const v1::NodeMessage& message, Instant now);
+  void Deliver(int node, const v1::NodeMessage& message, Instant now);
   void NodeDown(int node, Instant now);
   void Tick(Instant now);
   std::vector<directory::DirectoryCore::Outgoing> TakeOutbox();

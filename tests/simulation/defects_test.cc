@@ -22,7 +22,7 @@ namespace {
 constexpr uint64_t kSeeds = 200;
 
 // Defects that need several rare events at once are searched in runs with that focus.
-Focus LeanFor(Defect defect) {
+Focus FocusFor(Defect defect) {
   switch (defect) {
     case Defect::kNoGenerationCheck:
       return Focus::kRivals;
@@ -40,7 +40,7 @@ Focus LeanFor(Defect defect) {
 // Defects of reductions are searched in runs of reductions.
 SimulationResult RunFor(Defect defect, uint64_t seed) {
   if (defect == Defect::kEndedReductionForgotten) {
-    return RunReduceSimulation(LeanToAdditions(DrawReducePlan(seed)));
+    return RunReduceSimulation(FocusOnAdditions(DrawReducePlan(seed)));
   }
   if (defect == Defect::kLostResultForgotten) {
     ReducePlanOfRun plan = DrawReducePlan(seed);
@@ -60,13 +60,13 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
     return RunBroadcastSimulation(DrawBroadcastPlan(seed));
   }
   if (defect >= Defect::kSpareTakenTwice) return RunReduceSimulation(DrawReducePlan(seed));
-  return RunSimulation(DrawPlan(seed, LeanFor(defect)));
+  return RunSimulation(DrawPlan(seed, FocusFor(defect)));
 }
 
 // All defects except those that only the plan's own worlds detect (reduce_plan_defects_test): one
 // costs work but no bytes, and one needs a root that becomes ready in the instant in which its
 // version changes.
-std::vector<Defect> NoticeableHere() {
+std::vector<Defect> DetectableHere() {
   std::vector<Defect> defects;
   for (const Defect defect : AllDefects()) {
     const bool elsewhere =
@@ -76,8 +76,8 @@ std::vector<Defect> NoticeableHere() {
   return defects;
 }
 
-// Returns the start of the search, which goes round all seeds: near a seed that detects the defect,
-// for defects that most seeds miss.
+// Returns the start of the search, which covers all seeds cyclically: near a seed that detects the
+// defect, for defects that most seeds miss.
 uint64_t FirstSeedFor(Defect defect) {
   switch (defect) {
     case Defect::kLostResultForgotten:
@@ -118,9 +118,9 @@ class SeededDefect : public ::testing::TestWithParam<Defect> {
   void SetUp() override { SetLogLevel(LogLevel::kOff); }
 };
 
-TEST_P(SeededDefect, IsNoticedBySimulatedClusters) {
+TEST_P(SeededDefect, IsDetectedBySimulatedClusters) {
   const std::optional<Caught> caught = FirstCaught(GetParam());
-  ASSERT_TRUE(caught.has_value()) << "not noticed in " << kSeeds << " seeds";
+  ASSERT_TRUE(caught.has_value()) << "not detected in " << kSeeds << " seeds";
   RecordProperty("seed", std::to_string(caught->seed));
   std::printf("%s: seed %lu\n", std::string(DefectName(GetParam())).c_str(), caught->seed);
   EXPECT_EQ(caught->how.code(), absl::StatusCode::kInternal) << caught->how;
@@ -129,7 +129,7 @@ TEST_P(SeededDefect, IsNoticedBySimulatedClusters) {
       << "seed " << caught->seed << " fails also without the defect: " << without.status;
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, SeededDefect, ::testing::ValuesIn(NoticeableHere()),
+INSTANTIATE_TEST_SUITE_P(Each, SeededDefect, ::testing::ValuesIn(DetectableHere()),
                          [](const ::testing::TestParamInfo<Defect>& info) {
                            std::string name(DefectName(info.param));
                            for (char& c : name) {
@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Each, SeededDefect, ::testing::ValuesIn(NoticeableHere(
                            return name;
                          });
 
-TEST(SeededDefects, AreAtLeastForty) { EXPECT_GE(NoticeableHere().size(), 40u); }
+TEST(SeededDefects, AreAtLeastForty) { EXPECT_GE(DetectableHere().size(), 40u); }
 
 }  // namespace
 }  // namespace phalanx::sim

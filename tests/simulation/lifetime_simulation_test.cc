@@ -17,14 +17,14 @@ SimulationResult ExpectSeedFine(uint64_t seed, bool peace) {
 
 using LifetimeSimulation = SeedsTest;
 
-TEST_P(LifetimeSimulation, WhatIsHeldStaysAndWhatIsNotGoes) {
+TEST_P(LifetimeSimulation, HeldObjectsStayAndUnreferencedOnesAreFreed) {
   ExpectSeedsFine(GetParam(), DrawLifetimePlan, RunLifetimeSimulation);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, LifetimeSimulation, ::testing::Range(0, kCases));
 
 // The checker must have something to check, also during faults.
-TEST(LifetimeSimulationRun, MuchIsHeldForSure) {
+TEST(LifetimeSimulationRun, ChecksManySafeObjects) {
   SetLogLevel(LogLevel::kOff);
   for (const bool peace : {true, false}) {
     uint64_t objects = 0;
@@ -39,8 +39,8 @@ TEST(LifetimeSimulationRun, MuchIsHeldForSure) {
   }
 }
 
-TEST(LifetimeSimulationRun, IsTheSameAgainFromItsSeed) {
-  ExpectTheSameAgain(DrawLifetimePlan, RunLifetimeSimulation);
+TEST(LifetimeSimulationRun, ReplaysExactlyFromItsSeed) {
+  ExpectReplay(DrawLifetimePlan, RunLifetimeSimulation);
 }
 
 }  // namespace

@@ -159,12 +159,12 @@ class ReduceScenario : public ::testing::Test {
       EXPECT_TRUE(cluster_->node(n)->reducer().CheckInvariants().ok());
     }
   }
-  // Returns a node other than `but` that has folded half of its part.
-  int Folder(int but) {
+  // Returns a node other than `except` that has folded half of its part.
+  int Folder(int except) {
     int found = -1;
     Until([&] {
       for (int n = 0; n < cluster_->num_nodes() && found < 0; ++n) {
-        if (n == but || cluster_->node(n) == nullptr) continue;
+        if (n == except || cluster_->node(n) == nullptr) continue;
         const collectives::Reducer::Stats stats = cluster_->node(n)->reducer().stats();
         if (stats.folds > 0 && stats.scratch_bytes > 0) found = n;
       }
@@ -185,7 +185,7 @@ TEST_F(ReduceScenario, EveryNodesSourceIsSummed) {
   ExpectRest();
 }
 
-TEST_F(ReduceScenario, SourcesComeAfterTheReduceAndOnAnyNode) {
+TEST_F(ReduceScenario, SourcesArePutAfterTheReduceOnAnyNode) {
   Begin(4);
   const Pending reduced = StartReduce(0, SpecOf(6));
   Pass(absl::Milliseconds(50));
@@ -219,7 +219,7 @@ TEST_F(ReduceScenario, ANodeThatDiesIsReplacedByASourceThatIsPutAgain) {
   Begin(6);
   for (int n = 0; n < 5; ++n) Put(n, Source(n), Numbers(n));
   const Pending reduced = StartReduce(5, SpecOf(5));
-  const int dead = Folder(/*but=*/5);
+  const int dead = Folder(/*except=*/5);
   cluster_->CrashNode(dead);
   Pass(absl::Milliseconds(100));
   Put((dead + 1) % 5, Source(dead), Numbers(dead));
@@ -234,7 +234,7 @@ TEST_F(ReduceScenario, ASpareTakesTheSlotOfANodeThatDies) {
   ReduceSpec spec = SpecOf(6);
   spec.num_objects = 4;
   const Pending reduced = StartReduce(6, spec);
-  const int dead = Folder(/*but=*/6);
+  const int dead = Folder(/*except=*/6);
   cluster_->CrashNode(dead);
   ExpectReduced(reduced);
   const std::string got = Get(6, kTarget);
@@ -252,11 +252,11 @@ TEST_F(ReduceScenario, ASpareTakesTheSlotOfANodeThatDies) {
   ExpectRest();
 }
 
-TEST_F(ReduceScenario, TheShardMayDieInTheMiddle) {
+TEST_F(ReduceScenario, TheShardDiesDuringTheReduction) {
   Begin(5);
   for (int n = 0; n < 4; ++n) Put(n, Source(n), Numbers(n));
   const Pending reduced = StartReduce(4, SpecOf(4));
-  Folder(/*but=*/-1);
+  Folder(/*except=*/-1);
   cluster_->CrashShard(0);
   Pass(absl::Milliseconds(200));
   cluster_->StartShard(0);
@@ -265,11 +265,11 @@ TEST_F(ReduceScenario, TheShardMayDieInTheMiddle) {
   ExpectRest();
 }
 
-TEST_F(ReduceScenario, TheCallersNodeMayDieAndAnotherAskAgain) {
+TEST_F(ReduceScenario, TheCallersNodeDiesAndAnotherRepeatsTheCall) {
   Begin(5);
   for (int n = 0; n < 4; ++n) Put(n, Source(n), Numbers(n));
   StartReduce(4, SpecOf(4));
-  Folder(/*but=*/-1);
+  Folder(/*except=*/-1);
   cluster_->CrashNode(4);
   ExpectReduced(StartReduce(3, SpecOf(4)));
   EXPECT_TRUE(Get(3, kTarget) == SumOf({0, 1, 2, 3}));
@@ -280,7 +280,7 @@ TEST_F(ReduceScenario, ADeletedTargetEndsItsReduction) {
   Begin(4);
   for (int n = 0; n < 3; ++n) Put(n, Source(n), Numbers(n));
   const Pending reduced = StartReduce(3, SpecOf(3));
-  Folder(/*but=*/-1);
+  Folder(/*except=*/-1);
   OnNode(0, [&](object_store::Store& store, Client client) {
     store.Delete(client, kTarget, Instant::Infinite(), [](absl::Status) {});
   });

@@ -17,7 +17,7 @@ SimulationResult ExpectSeedFine(uint64_t seed, bool peace) {
 
 using ReduceSimulation = SeedsTest;
 
-TEST_P(ReduceSimulation, ComesOutRightWhateverBreaks) {
+TEST_P(ReduceSimulation, EndsCorrectlyUnderRandomFaults) {
   ExpectSeedsFine(GetParam(), DrawReducePlan, RunReduceSimulation);
 }
 
@@ -25,7 +25,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, ReduceSimulation, ::testing::Range(0, kCases));
 
 // Each of these seeds found one of these bugs: two results of one reduction, a missing addition, a
 // wait for a lost result.
-TEST(ReduceSimulationRun, SeedsThatFoundSomethingAreFineNow) {
+TEST(ReduceSimulationRun, PassesSeedsThatHaveFoundBugs) {
   for (const uint64_t seed : {805, 1010, 1213, 1472, 1756, 9335, 60236}) {
     ExpectSeedFine(seed, /*peace=*/false);
   }
@@ -34,13 +34,13 @@ TEST(ReduceSimulationRun, SeedsThatFoundSomethingAreFineNow) {
 // A deadline that passed while its caller was out of contact, before the shard heard of a caller
 // with a later one; and a result that was replaced while the only node that had it was out of
 // contact.
-TEST(ReduceSimulationRun, SeedsOfAdditionsThatFoundSomethingAreFineNow) {
+TEST(ReduceSimulationRun, PassesSeedsOfAdditionsThatHaveFoundBugs) {
   for (const uint64_t seed : {5348, 5382}) {
-    ExpectFine(LeanToAdditions(DrawReducePlan(seed)), RunReduceSimulation);
+    ExpectFine(FocusOnAdditions(DrawReducePlan(seed)), RunReduceSimulation);
   }
 }
 
-TEST(ReduceSimulationRun, InPeaceEveryResultIsTheOnlyOne) {
+TEST(ReduceSimulationRun, EachTargetHasOneResultWithoutFaults) {
   SetLogLevel(LogLevel::kOff);
   uint64_t reductions = 0;
   uint64_t bytes = 0;
@@ -57,7 +57,7 @@ TEST(ReduceSimulationRun, InPeaceEveryResultIsTheOnlyOne) {
 }
 
 // With faults too: rings make some of the results during the storms.
-TEST(ReduceSimulationRun, RingsComeToTheirEndsInStorms) {
+TEST(ReduceSimulationRun, RingsEndDuringStorms) {
   SetLogLevel(LogLevel::kOff);
   uint64_t from_rings = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
@@ -66,8 +66,8 @@ TEST(ReduceSimulationRun, RingsComeToTheirEndsInStorms) {
   EXPECT_GT(from_rings, 5u);
 }
 
-TEST(ReduceSimulationRun, IsTheSameAgainFromItsSeed) {
-  ExpectTheSameAgain(DrawReducePlan, RunReduceSimulation);
+TEST(ReduceSimulationRun, ReplaysExactlyFromItsSeed) {
+  ExpectReplay(DrawReducePlan, RunReduceSimulation);
 }
 
 }  // namespace

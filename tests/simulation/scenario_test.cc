@@ -39,9 +39,9 @@ class Scenario : public ::testing::Test {
     return gets;
   }
 
-  static void ExpectNobodySentTwice(Story& story, int but = -1) {
+  static void ExpectNoBytesSentTwice(Story& story, int except = -1) {
     for (int n = 1; n < story.cluster().num_nodes(); ++n) {
-      if (n == but) continue;
+      if (n == except) continue;
       EXPECT_LE(story.SentTo(n), kBytes + kUnderWay) << "node " << n;
     }
   }
@@ -49,15 +49,15 @@ class Scenario : public ::testing::Test {
   std::vector<uint64_t> gets_;  // by nodes 1, 2, ...
 };
 
-TEST_F(Scenario, ARelayDiesHalfWayAndNobodyDownstreamStartsOver) {
+TEST_F(Scenario, ARelayDiesHalfWayAndNoReceiverStartsOver) {
   Story story(5);
   const int relay = BroadcastToHalf(story);
   story.cluster().CrashNode(relay);
   story.AwaitAll(GetsBut(relay));
-  ExpectNobodySentTwice(story, relay);
+  ExpectNoBytesSentTwice(story, relay);
 }
 
-TEST_F(Scenario, ARelayThatDiedComesBackAndIsServedAgain) {
+TEST_F(Scenario, ARelayThatDiedRestartsAndIsServedAgain) {
   Story story(5);
   const int relay = BroadcastToHalf(story);
   story.cluster().CrashNode(relay);
@@ -65,47 +65,47 @@ TEST_F(Scenario, ARelayThatDiedComesBackAndIsServedAgain) {
   story.cluster().StartNode(relay);
   story.AwaitAll(GetsBut(relay));
   story.AwaitAll({story.StartGet(relay, "weights")});
-  story.ComeToRest();
+  story.Settle();
 }
 
-TEST_F(Scenario, AStoppedRelayLosesItsReceiversAndFinishesWhenItGoesOn) {
+TEST_F(Scenario, AStoppedRelayLosesItsReceiversAndFinishesAfterItResumes) {
   Story story(5);
   const int relay = BroadcastToHalf(story);
   story.cluster().StallNode(relay);
   story.AwaitAll(GetsBut(relay));
-  ExpectNobodySentTwice(story, relay);
+  ExpectNoBytesSentTwice(story, relay);
   story.cluster().ResumeNode(relay);
   story.AwaitAll({gets_[static_cast<size_t>(relay) - 1]});
-  story.ComeToRest();
+  story.Settle();
 }
 
-TEST_F(Scenario, TheShardRestartsInMidBroadcastAndNobodyStartsOver) {
+TEST_F(Scenario, TheShardRestartsInMidBroadcastAndNoReceiverStartsOver) {
   Story story(5);
   BroadcastToHalf(story);
   story.cluster().CrashShard(0);
   story.Pass(absl::Milliseconds(100));
   story.cluster().StartShard(0);
   story.AwaitAll(gets_);
-  ExpectNobodySentTwice(story);
-  story.ComeToRest();
+  ExpectNoBytesSentTwice(story);
+  story.Settle();
 }
 
-TEST_F(Scenario, ALinkThatDiesWithoutAWordIsLeftAndThePullGoesOnWhereItStopped) {
+TEST_F(Scenario, AReceiverLeavesASilentLinkAndResumesThePull) {
   Story story(3);
   const int relay = BroadcastToHalf(story);
   const int fed = story.FedBy(relay, "weights").at(0);
-  story.cluster().HalfOpen(SimCluster::NodeName(relay), SimCluster::NodeName(fed));
+  story.cluster().network().HalfOpen(NodeName(relay), NodeName(fed));
   story.AwaitAll(gets_);
-  ExpectNobodySentTwice(story);
+  ExpectNoBytesSentTwice(story);
 }
 
-TEST_F(Scenario, NodesThatAreCutOffFromEachOtherReachEachOthersObjectsThroughAThird) {
+TEST_F(Scenario, NodesThatAreCutOffFromEachOtherPullThroughAThird) {
   for (const bool half_way : {false, true}) {
     Story story(3);
     story.Put(0, "weights", kBytes);
     const auto cut = [&] {
-      story.cluster().Partition(SimCluster::NodeName(0), SimCluster::NodeName(1));
-      story.cluster().Partition(SimCluster::NodeName(1), SimCluster::NodeName(0));
+      story.cluster().network().Partition(NodeName(0), NodeName(1));
+      story.cluster().network().Partition(NodeName(1), NodeName(0));
     };
     if (!half_way) cut();
     const uint64_t first = story.StartGet(1, "weights");
@@ -131,7 +131,7 @@ TEST_F(Scenario, OtherBytesPutAfterTheLastWholeCopyWasLostNeverMixWithTheOldOnes
   EXPECT_EQ(story.Seen(get), 2u);
   EXPECT_EQ(story.Seen(stream), 2u);
   story.cluster().StartNode(0);
-  story.ComeToRest();
+  story.Settle();
 }
 
 TEST_F(Scenario, OtherBytesPutBeforeTheLeaseOfTheLastHolderHasEndedAreNotDropped) {
@@ -144,10 +144,10 @@ TEST_F(Scenario, OtherBytesPutBeforeTheLeaseOfTheLastHolderHasEndedAreNotDropped
   story.AwaitAll({get});
   EXPECT_EQ(story.Seen(get), 2u);
   story.cluster().StartNode(0);
-  story.ComeToRest();
+  story.Settle();
 }
 
-TEST_F(Scenario, AReaderOfAWriterThatDiesIsToldAndReadsTheNextOne) {
+TEST_F(Scenario, AReaderOfAWriterThatDiesReadsTheNextGeneration) {
   Story story(3);
   story.StartWriting(0, "weights", kBytes, kBytes / 2);
   const uint64_t stream = story.StartStream(1, "weights");
@@ -157,42 +157,42 @@ TEST_F(Scenario, AReaderOfAWriterThatDiesIsToldAndReadsTheNextOne) {
   story.Put(2, "weights", kBytes);
   story.AwaitAll({stream});
   EXPECT_EQ(story.Seen(stream), 2u);
-  story.ComeToRest();
+  story.Settle();
 }
 
-TEST_F(Scenario, ANodeThatWasFencedIsBackWithItsSoleCopy) {
+TEST_F(Scenario, AFencedNodeRejoinsWithItsSoleCopy) {
   Story story(2);
   story.Put(0, "weights", kBytes);
-  story.cluster().Partition("n0", "s0");
-  story.cluster().Partition("s0", "n0");
+  story.cluster().network().Partition("n0", "s0");
+  story.cluster().network().Partition("s0", "n0");
   story.Pass(absl::Seconds(4));
   const uint64_t get = story.StartGet(1, "weights");
   story.Pass(absl::Seconds(1));
-  story.cluster().Heal("n0", "s0");
-  story.cluster().Heal("s0", "n0");
+  story.cluster().network().Heal("n0", "s0");
+  story.cluster().network().Heal("s0", "n0");
   story.AwaitAll({get});
   EXPECT_EQ(story.Seen(get), 1u);
-  story.ComeToRest();
+  story.Settle();
 }
 
 // The node that missed the Delete registers first with the restarted shard.
-TEST_F(Scenario, WhatWasPutAfterADeleteOutlivesAHolderThatHeardOfNeither) {
+TEST_F(Scenario, APutAfterADeleteSurvivesAHolderThatMissedBoth) {
   Story story(2);
   SimCluster& cluster = story.cluster();
   const auto part = [&](int n, bool parted) {
-    const std::string node = SimCluster::NodeName(n);
-    const std::string shard = SimCluster::ShardName(0);
+    const std::string node = NodeName(n);
+    const std::string shard = ShardName(0);
     for (const auto& [from, to] : {std::pair(node, shard), std::pair(shard, node)}) {
-      parted ? cluster.Partition(from, to) : cluster.Heal(from, to);
+      parted ? cluster.network().Partition(from, to) : cluster.network().Heal(from, to);
     }
   };
   story.Put(0, "weights", kBytes);
   const uint64_t before = story.StartGet(1, "weights");
   story.AwaitAll({before});
-  story.ComeToRest();
+  story.Settle();
   part(1, true);
   // Otherwise the node would find the Delete on its old connection.
-  cluster.fabric().Reset(SimCluster::NodeName(1), SimCluster::ShardName(0));
+  cluster.fabric().Reset(NodeName(1), ShardName(0));
   story.Delete(0, "weights");
   story.Put(0, "weights", kBytes);
   cluster.CrashShard(0);
@@ -200,7 +200,7 @@ TEST_F(Scenario, WhatWasPutAfterADeleteOutlivesAHolderThatHeardOfNeither) {
   part(1, false);
   cluster.StartShard(0);
   story.Pass(absl::Milliseconds(500));
-  ASSERT_EQ(story.Has(1, "weights"), kBytes) << "what was deleted";
+  ASSERT_EQ(story.Has(1, "weights"), kBytes) << "the deleted generation";
   part(0, false);
   story.Pass(absl::Seconds(4));
   const uint64_t own = story.StartGet(0, "weights");
@@ -208,15 +208,15 @@ TEST_F(Scenario, WhatWasPutAfterADeleteOutlivesAHolderThatHeardOfNeither) {
   story.AwaitAll({own, other});
   EXPECT_NE(story.Seen(own), story.Seen(before));
   EXPECT_EQ(story.Seen(other), story.Seen(own));
-  story.ComeToRest();
+  story.Settle();
 }
 
-TEST_F(Scenario, WhatIsDeletedInFlightEndsEverywhereAndItsNameIsFree) {
+TEST_F(Scenario, ADeleteEndsAllTransfersAndFreesTheId) {
   Story story(4);
   BroadcastToHalf(story);
   story.Delete(3, "weights");
   for (const uint64_t get : gets_) EXPECT_TRUE(absl::IsNotFound(story.Await(get)));
-  story.ComeToRest();
+  story.Settle();
   for (int n = 0; n < 4; ++n) EXPECT_EQ(story.Has(n, "weights"), 0u) << "node " << n;
   story.Put(2, "weights", kBytes);
   const uint64_t get = story.StartGet(0, "weights");
@@ -224,23 +224,23 @@ TEST_F(Scenario, WhatIsDeletedInFlightEndsEverywhereAndItsNameIsFree) {
   EXPECT_EQ(story.Seen(get), 2u);
 }
 
-TEST_F(Scenario, ADeleteThatArrivesOnceMoreLateDoesNotHitTheNextGeneration) {
+TEST_F(Scenario, ALateDuplicateOfADeleteDoesNotHitTheNextGeneration) {
   Story story(3);
   story.Put(0, "weights", kBytes);
   const uint64_t deletion = story.StartDelete(1, "weights");
   story.Pass(absl::Microseconds(1));
   // The request is in flight; node 1 will repeat it on a new connection.
-  story.cluster().Sever("n1", "s0", absl::Milliseconds(500));
+  story.cluster().network().Sever("n1", "s0", absl::Milliseconds(500));
   story.AwaitAll({deletion});
   story.Put(2, "weights", kBytes);
   story.Pass(absl::Seconds(1));
   const uint64_t get = story.StartGet(1, "weights");
   story.AwaitAll({get});
   EXPECT_EQ(story.Seen(get), 2u);
-  story.ComeToRest();
+  story.Settle();
 }
 
-TEST_F(Scenario, OneByteAtATimeEverythingArrives) {
+TEST_F(Scenario, EverythingArrivesOneByteAtATime) {
   Story story(2);
   story.Put(0, "weights", 70'000);
   story.cluster().fabric().SetShortIo(0, /*one_byte_at_a_time=*/true);

@@ -1,4 +1,4 @@
-// The tests that all simulations of clients share: some seeds, split into cases so that they can
+// The tests that all simulations share: some seeds, split into cases so that they can
 // run in parallel. Testonly.
 #ifndef PHALANX_TESTS_SIMULATION_SEEDS_H_
 #define PHALANX_TESTS_SIMULATION_SEEDS_H_
@@ -8,19 +8,21 @@
 
 #include "absl/strings/numbers.h"
 #include "gtest/gtest.h"
+#include "src/common/check.h"
 #include "src/common/io/log.h"
 #include "src/common/testing/seed.h"
-#include "src/sim/workloads/simulation.h"
+#include "src/sim/workloads/simulation_plan.h"
 
 namespace phalanx::sim {
 
 inline constexpr int kCases = 20;
 
+// The number of seeds, from PHALANX_SEEDS.
 inline uint64_t NumSeeds() {
-  constexpr uint64_t kSeeds = 200;
+  uint64_t seeds = 200;
   const char* text = std::getenv("PHALANX_SEEDS");
-  uint64_t seeds = kSeeds;
-  return text != nullptr && absl::SimpleAtoi(text, &seeds) ? seeds : kSeeds;
+  PHALANX_CHECK(text == nullptr || absl::SimpleAtoi(text, &seeds), "PHALANX_SEEDS is not a number");
+  return seeds;
 }
 
 template <typename Plan>
@@ -46,9 +48,11 @@ void ExpectSeedsFine(int of_case, Plan (*draw)(uint64_t, bool),
 }
 
 template <typename Plan>
-void ExpectTheSameAgain(Plan (*draw)(uint64_t, bool), SimulationResult (*run)(const Plan&)) {
+void ExpectReplay(Plan (*draw)(uint64_t, bool), SimulationResult (*run)(const Plan&),
+                  uint64_t seeds = 5) {
   SetLogLevel(LogLevel::kOff);
-  for (uint64_t seed = 1; seed <= 5; ++seed) {
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    PHALANX_TRACE_SEED(seed);
     const SimulationResult first = run(draw(seed, /*peace=*/false));
     const SimulationResult second = run(draw(seed, /*peace=*/false));
     EXPECT_EQ(first.trace_hash, second.trace_hash);

@@ -50,40 +50,25 @@ Focus FocusOf(const std::string& name) {
   std::exit(2);
 }
 
-// For kinds of runs that are determined by their plan.
+ClusterOptions& ClusterOf(SimulationPlan& plan) { return plan.cluster; }
 template <typename Plan>
-bool RunPlan(uint64_t seed, Plan plan, SimulationResult (*run)(const Plan&), const Flags& flags) {
-  plan.world.cluster.verbose = flags.verbose;
-  if (flags.verbose) std::fprintf(stderr, "%s\n", Describe(plan).c_str());
-  const SimulationResult result = run(plan);
-  if (result.status.ok()) return true;
-  std::fprintf(stderr, "%s\n%s\nSEED %lu FAILED: %s\n", Describe(plan).c_str(),
-               flags.verbose ? "" : result.tail.c_str(), seed, result.status.ToString().c_str());
-  return false;
+ClusterOptions& ClusterOf(Plan& plan) {
+  return plan.world.cluster;
 }
 
-// Returns whether the seed passes.
-bool RunSeed(uint64_t seed, const Flags& flags) {
-  if (flags.additions) {
-    return RunPlan(seed, LeanToAdditions(DrawReducePlan(seed)), RunReduceSimulation, flags);
-  }
-  if (flags.reductions) return RunPlan(seed, DrawReducePlan(seed), RunReduceSimulation, flags);
-  if (flags.broadcasts) {
-    return RunPlan(seed, DrawBroadcastPlan(seed), RunBroadcastSimulation, flags);
-  }
-  if (flags.lifetimes) return RunPlan(seed, DrawLifetimePlan(seed), RunLifetimeSimulation, flags);
-  SimulationPlan plan = DrawPlan(seed, FocusOf(flags.focus));
-  plan.cluster.verbose = flags.verbose;
+template <typename Plan>
+bool RunPlan(uint64_t seed, Plan plan, SimulationResult (*run)(const Plan&), const Flags& flags) {
+  ClusterOf(plan).verbose = flags.verbose;
   if (flags.verbose) std::fprintf(stderr, "%s\n", Describe(plan).c_str());
-  const SimulationResult result = RunSimulation(plan);
+  const SimulationResult result = run(plan);
   bool fine = result.status.ok();
   if (!fine) {
     std::fprintf(stderr, "%s\n%s\nSEED %lu FAILED: %s\n", Describe(plan).c_str(),
                  flags.verbose ? "" : result.tail.c_str(), seed, result.status.ToString().c_str());
   }
   if (fine && flags.twice) {
-    plan.cluster.verbose = false;
-    fine = RunSimulation(plan).trace_hash == result.trace_hash;
+    ClusterOf(plan).verbose = false;
+    fine = run(plan).trace_hash == result.trace_hash;
     if (!fine) std::fprintf(stderr, "SEED %lu FAILED: its trace differs between two runs\n", seed);
   }
   if (flags.verbose) {
@@ -92,6 +77,19 @@ bool RunSeed(uint64_t seed, const Flags& flags) {
                  absl::FormatDuration(result.simulated).c_str());
   }
   return fine;
+}
+
+// Returns whether the seed passes.
+bool RunSeed(uint64_t seed, const Flags& flags) {
+  if (flags.additions) {
+    return RunPlan(seed, FocusOnAdditions(DrawReducePlan(seed)), RunReduceSimulation, flags);
+  }
+  if (flags.reductions) return RunPlan(seed, DrawReducePlan(seed), RunReduceSimulation, flags);
+  if (flags.broadcasts) {
+    return RunPlan(seed, DrawBroadcastPlan(seed), RunBroadcastSimulation, flags);
+  }
+  if (flags.lifetimes) return RunPlan(seed, DrawLifetimePlan(seed), RunLifetimeSimulation, flags);
+  return RunPlan(seed, DrawPlan(seed, FocusOf(flags.focus)), RunSimulation, flags);
 }
 
 // Runs a seed in a process of its own, because it can abort.
@@ -154,15 +152,15 @@ int main(int argc, char** argv) {
   app.add_option("--first", flags.first, "the first seed");
   app.add_option("--seeds", flags.seeds, "how many");
   app.add_option("--jobs", flags.jobs, "processes that run them");
-  app.add_option("--focus", flags.focus, "where all runs lean to");
+  app.add_option("--focus", flags.focus, "the focus of all runs");
   app.add_option("--defect", flags.defect, "a seeded defect to switch on");
-  app.add_flag("--verbose", flags.verbose, "print everything that happens");
+  app.add_flag("--verbose", flags.verbose, "print all events");
   app.add_flag("--twice", flags.twice, "run each seed twice and compare the traces");
-  app.add_flag("--keep-going", flags.keep_going, "go on after a failure");
-  app.add_flag("--reductions", flags.reductions, "simulate reductions rather than broadcasts");
-  app.add_flag("--additions", flags.additions, "simulate additions to open reductions above all");
+  app.add_flag("--keep-going", flags.keep_going, "continue after a failure");
+  app.add_flag("--reductions", flags.reductions, "simulate reductions");
+  app.add_flag("--additions", flags.additions, "simulate reductions with many additions");
   app.add_flag("--broadcasts", flags.broadcasts, "simulate sticky broadcasts");
-  app.add_flag("--lifetimes", flags.lifetimes, "simulate who holds what rather than broadcasts");
+  app.add_flag("--lifetimes", flags.lifetimes, "simulate holds and lifetimes");
   CLI11_PARSE(app, argc, argv);
   return phalanx::sim::Run(flags);
 }

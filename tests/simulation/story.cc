@@ -36,16 +36,16 @@ Story::Story(int nodes) : cluster_(Options(nodes)), checkers_(cluster_) {
   });
 }
 
-// -------------------------------------------------------------------------------------- asking
+// ------------------------------------------------------------------------------------ requests
 
 SimClient& Story::ClientOf(int n) {
   const std::vector<SimClient*> clients = cluster_.clients(n);
   return clients.empty() ? *cluster_.OpenClient(n) : *clients[0];
 }
 
-uint64_t Story::Ask(int n, const std::function<uint64_t(SimClient&)>& ask) {
+uint64_t Story::StartRequest(int n, const std::function<uint64_t(SimClient&)>& request) {
   uint64_t operation = 0;
-  cluster_.OnNode(n, [this, n, &ask, &operation] { operation = ask(ClientOf(n)); });
+  cluster_.OnNode(n, [this, n, &request, &operation] { operation = request(ClientOf(n)); });
   Until([&operation] { return operation != 0; });
   return operation;
 }
@@ -55,23 +55,23 @@ uint64_t Story::StartPut(int n, absl::string_view name, uint64_t bytes) {
   shape.id = Id(name);
   shape.size_bytes = bytes;
   shape.wait_for_adoption = true;
-  return Ask(n, [&shape](SimClient& client) { return client.Put(shape); });
+  return StartRequest(n, [&shape](SimClient& client) { return client.Put(shape); });
 }
 
 uint64_t Story::StartGet(int n, absl::string_view name) {
-  return Ask(n, [name](SimClient& client) {
+  return StartRequest(n, [name](SimClient& client) {
     return client.Get(Id(name), absl::InfiniteDuration(), /*streaming=*/false);
   });
 }
 
 uint64_t Story::StartStream(int n, absl::string_view name) {
-  return Ask(n, [name](SimClient& client) {
+  return StartRequest(n, [name](SimClient& client) {
     return client.Get(Id(name), absl::InfiniteDuration(), /*streaming=*/true);
   });
 }
 
 uint64_t Story::StartDelete(int n, absl::string_view name) {
-  return Ask(
+  return StartRequest(
       n, [name](SimClient& client) { return client.Delete(Id(name), absl::InfiniteDuration()); });
 }
 
@@ -79,7 +79,7 @@ void Story::StartWriting(int n, absl::string_view name, uint64_t size, uint64_t 
   SimClient::PutShape shape;
   shape.id = Id(name);
   shape.size_bytes = size;
-  AwaitAll({Ask(n, [&shape](SimClient& client) { return client.Create(shape); })});
+  AwaitAll({StartRequest(n, [&shape](SimClient& client) { return client.Create(shape); })});
   bool written = false;
   cluster_.OnNode(n, [&] {
     SimClient& client = ClientOf(n);
@@ -90,7 +90,7 @@ void Story::StartWriting(int n, absl::string_view name, uint64_t size, uint64_t 
 }
 
 absl::Status Story::Await(uint64_t operation) {
-  if (operation == 0) return absl::UnknownError("it was never asked");
+  if (operation == 0) return absl::UnknownError("the operation was not started");
   const auto& operations = cluster_.history().operations();
   Until([&] { return operations[operation - 1].state != Operation::State::kRunning; });
   const Operation& ended = operations[operation - 1];
@@ -114,15 +114,17 @@ void Story::Delete(int n, absl::string_view name) { AwaitAll({StartDelete(n, nam
 // ---------------------------------------------------------------------------------------- time
 
 void Story::Until(absl::FunctionRef<bool()> done) {
-  const bool came = cluster_.scheduler().RunUntil(
+  const bool reached = cluster_.scheduler().RunUntil(
       [&] {
-        checkers_.Sample();
+        checkers_.CheckCores();
+        checkers_.CheckCopies();
         return done() || !cluster_.journal().violation().ok();
       },
       kTooLong);
   ASSERT_TRUE(cluster_.journal().violation().ok()) << cluster_.journal().Tail() << "\n"
                                                    << cluster_.journal().violation();
-  ASSERT_TRUE(came) << "this does not come to pass\n" << cluster_.journal().Tail();
+  ASSERT_TRUE(reached) << "the condition does not hold within a minute\n"
+                       << cluster_.journal().Tail();
 }
 
 void Story::Pass(absl::Duration time) {
@@ -130,7 +132,7 @@ void Story::Pass(absl::Duration time) {
   Until([this, end] { return cluster_.scheduler().now() >= end; });
 }
 
-void Story::ComeToRest() {
+void Story::Settle() {
   absl::Status status;
   for (int i = 0; i < 200; ++i) {
     Pass(absl::Milliseconds(100));
@@ -155,9 +157,9 @@ std::vector<int> Story::FedBy(int n, absl::string_view name) {
   std::vector<int> fed;
   const v1::DescribeObjectResponse described = cluster_.Describe(Id(name));
   for (const v1::CopyDescription& copy : described.copies()) {
-    if (!copy.pulling() || copy.sender_name() != SimCluster::NodeName(n)) continue;
+    if (!copy.pulling() || copy.sender_name() != NodeName(n)) continue;
     for (int other = 0; other < cluster_.num_nodes(); ++other) {
-      if (copy.name() == SimCluster::NodeName(other)) fed.push_back(other);
+      if (copy.name() == NodeName(other)) fed.push_back(other);
     }
   }
   return fed;
@@ -174,7 +176,7 @@ uint64_t Story::SentTo(int n) {
   uint64_t bytes = 0;
   for (int from = 0; from < cluster_.num_nodes(); ++from) {
     if (from == n) continue;
-    bytes += cluster_.fabric().BytesCarried(SimCluster::NodeName(from), SimCluster::NodeName(n));
+    bytes += cluster_.fabric().BytesCarried(NodeName(from), NodeName(n));
   }
   return bytes;
 }

@@ -53,7 +53,7 @@ class Story {
   void Until(absl::FunctionRef<bool()> done);
   // Lets the cluster come to rest: the directory lists exactly the existing copies, nothing is in
   // flight.
-  void ComeToRest();
+  void Settle();
 
   // ---- inspection
   // Returns the number of bytes of the object's copy on node `n`.
@@ -66,7 +66,7 @@ class Story {
   uint64_t SentTo(int n);
 
  private:
-  uint64_t Ask(int n, const std::function<uint64_t(SimClient&)>& ask);
+  uint64_t StartRequest(int n, const std::function<uint64_t(SimClient&)>& request);
 
   SimCluster cluster_;
   Checkers checkers_;

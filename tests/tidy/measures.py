@@ -5,6 +5,9 @@ one for the whole tree. A value outside the measure's limits is a finding, unles
 entry for it, a line "MEASURE KEY VALUE". An entry holds what was measured when it was written, and the
 value must not get worse. An entry is stale, which is a finding too, if the value is within the limits
 or better than the entry by more than a tenth: `tidy.py --lower` brings such entries up to date.
+
+A C++ struct whose member functions are all operators is plain data: options, counters, messages. It is
+not a class in the sense of these measures, because nothing in it can act on its fields.
 """
 
 import ast
@@ -37,7 +40,7 @@ BARE_ANNOTATIONS = ("LOCKABLE", "SCOPED_LOCKABLE", "NO_THREAD_SAFETY_ANALYSIS")
 
 @dataclasses.dataclass
 class Class:
-    """A C++ or Python class. A nested class is one of its own: X::Impl is not part of X."""
+    """A C++ or Python class, not plain data. A nested class is one of its own, apart from the outer."""
 
     name: str
     place: str  # path:line of the definition
@@ -75,16 +78,20 @@ def cpp_classes(tree):
     options += [option for name in BARE_ANNOTATIONS for option in ("-D", f"ABSL_{name}=")]
     tags = ctags(tree, tree.ending(CPP), *options)
     found, spans = {}, collections.defaultdict(list)
+    data = {}  # the structs in which no function but an operator was seen
     for tag in tags:
         if tag["kind"] in ("class", "struct"):
             scoped = "::".join(filter(None, (tag.get("scope"), tag["name"])))
             name = re.sub(r"__anon\w+::", "", scoped)
             found.setdefault(scoped, Class(name, f"{tag['path']}:{tag['line']}"))
             spans[scoped].append((tag["path"], tag["line"], tag.get("end", tag["line"])))
+            data[scoped] = data.get(scoped, True) and tag["kind"] == "struct"
     for tag in tags:
         scope, kind = tag.get("scope"), tag["kind"]
         if scope not in found:
             continue
+        if kind in ("prototype", "function") and not tag["name"].startswith("operator"):
+            data[scope] = False
         if kind == "member":
             found[scope].fields += not re.search(r"\bstatic\b", tag["pattern"])
         elif kind == "prototype":
@@ -95,7 +102,7 @@ def cpp_classes(tree):
                 path == tag["path"] and first <= tag["line"] <= last
                 for path, first, last in spans[scope]
             )
-    return list(found.values())
+    return [each for scope, each in found.items() if not data[scope]]
 
 
 def python_classes(tree):

@@ -84,6 +84,23 @@ class ClassesTest(unittest.TestCase):
         self.assertEqual(sizes["net::Local"], (1, 0, 1))
         self.assertEqual(len(sizes), 3)
 
+    def test_a_struct_without_functions_but_operators_is_plain_data(self):
+        text = """
+            struct Options {
+              int a = 0;
+              std::function<void(int)> listener;
+              friend bool operator==(const Options&, const Options&) = default;
+              bool operator<(const Options& other) const { return a < other.a; }
+            };
+            struct Checked { int a = 0; absl::Status CheckInvariants() const; };
+            struct Built { explicit Built(int a); int a; };
+            class Closed { int a = 0; };
+        """
+        self.assertEqual(
+            self.sizes({"src/a.h": text}),
+            {"Checked": (1, 1, 0), "Built": (1, 1, 0), "Closed": (0, 1, 0)},
+        )
+
     def test_a_python_class_has_the_fields_that_it_assigns_and_annotates(self):
         text = "class A:\n  x: int\n  def f(self):\n    self.y, z = 1, 2\n  def g(self):\n    self.y += 1\n"
         self.assertEqual(self.sizes({"python/a.py": text}), {"python/a.py:A": (2, 2, 4)})

@@ -13,8 +13,19 @@ using CopyInfo = object_store::Store::CopyInfo;
 
 // -------------------------------------------------------------------------------------- always
 
-void Checkers::Sample() {
-  CheckCores();
+void Checkers::CheckCores() {
+  for (int s = 0; s < cluster_.num_shards(); ++s) {
+    if (cluster_.shard(s) == nullptr) continue;
+    cluster_.journal().Violation(ShardName(s), cluster_.shard(s)->core().CheckInvariants());
+  }
+  for (int n = 0; n < cluster_.num_nodes(); ++n) {
+    if (cluster_.node(n) == nullptr) continue;
+    cluster_.journal().Violation(NodeName(n), cluster_.store(n)->CheckInvariants());
+    cluster_.journal().Violation(NodeName(n), cluster_.node(n)->reducer().CheckInvariants());
+  }
+}
+
+void Checkers::CheckCopies() {
   std::map<Generation, std::set<NodeKey>> complete;
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     object_store::Store* store = cluster_.store(n);
@@ -31,18 +42,6 @@ void Checkers::Sample() {
   CheckLosses(complete);
 }
 
-void Checkers::CheckCores() {
-  for (int s = 0; s < cluster_.num_shards(); ++s) {
-    if (cluster_.shard(s) == nullptr) continue;
-    cluster_.journal().Violation(SimCluster::ShardName(s),
-                                 cluster_.shard(s)->core().CheckInvariants());
-  }
-  for (int n = 0; n < cluster_.num_nodes(); ++n) {
-    if (cluster_.store(n) == nullptr) continue;
-    cluster_.journal().Violation(SimCluster::NodeName(n), cluster_.store(n)->CheckInvariants());
-  }
-}
-
 void Checkers::CheckBytes(int n, const Copies& copies) {
   for (const CopyInfo& copy : copies) {
     // The history learns the generation of a Put with its answer; until then the attempt is
@@ -57,8 +56,8 @@ void Checkers::CheckCopyBytes(int n, const CopyInfo& copy, uint64_t number) {
   const Attempt& attempt = cluster_.history().attempt(number);
   const auto breach = [&](absl::string_view what) {
     cluster_.journal().Violation(absl::StrCat("copy of ", cluster_.history().NameOf(copy.id),
-                                              " attempt ", number, " on ", SimCluster::NodeName(n),
-                                              ": ", what));
+                                              " attempt ", number, " on ", NodeName(n), ": ",
+                                              what));
   };
   // Checked before the bytes, which are indexed by this size.
   if (copy.size_bytes != attempt.size_bytes || copy.id != attempt.id) return breach("its size");
@@ -104,7 +103,7 @@ void Checkers::CheckReplacement(const ObjectId& id, const Generation& before, co
   if (number == 0) return;
   const Attempt& attempt = history.attempt(number);
   // A Delete explains any change of the generation.
-  if (history.MayBeDeleted(attempt)) return;
+  if (history.PossiblyDeleted(attempt)) return;
   const Instant since = cluster_.scheduler().now() - Grace();
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     if (!cluster_.Undisturbed(n, cluster_.ShardOf(id), since)) continue;
@@ -114,9 +113,10 @@ void Checkers::CheckReplacement(const ObjectId& id, const Generation& before, co
     const auto holding = holdings_.find(number);
     const bool holds = holding != holdings_.end() && holding->second.holders.contains(key);
     if (!writes && !holds) continue;
-    cluster_.journal().Violation(absl::StrCat(
-        history.NameOf(id), ": attempt ", number, " gave way to attempt ", history.AttemptOf(now),
-        " while ", SimCluster::NodeName(n), writes ? " was writing it" : " had it"));
+    cluster_.journal().Violation(absl::StrCat(history.NameOf(id), ": attempt ", number,
+                                              " was replaced by attempt ", history.AttemptOf(now),
+                                              " while ", NodeName(n),
+                                              writes ? " was writing it" : " had a copy"));
   }
 }
 
@@ -125,9 +125,9 @@ bool Checkers::MustBeDeleted(const Attempt& attempt) {
     if (deletion.doomed != attempt.number || !deletion.confirmed) continue;
     // The same life of the shard remembers the deletion itself.
     if (cluster_.last_shard_start(cluster_.ShardOf(deletion.id)) <= deletion.begun) return true;
-    // The node of the Delete knows the deleted generations, and tells them to a restarted shard.
+    // The node of the Delete knows the deleted generations, and reports them to a restarted shard.
     if (deletion.undisturbed && cluster_.FindNode(deletion.by) >= 0) return true;
-    for (const NodeKey& key : attempt.told_of_deletion) {
+    for (const NodeKey& key : attempt.deletion_confirmed_by) {
       if (cluster_.FindNode(key) >= 0) return true;
     }
   }
@@ -156,13 +156,13 @@ void Checkers::CheckLosses(const std::map<Generation, std::set<NodeKey>>& comple
     const auto adopted = adopted_.find(attempt.id);
     const bool replaced = adopted != adopted_.end() && adopted->second != *attempt.generation;
     // The shard can have granted the eviction because of a copy on a node that had just died.
-    const bool granted_on_a_dead_word =
+    const bool granted_for_a_dead_holder =
         holding.last_death.nanos() >= 0 && now - holding.last_death < Fencing();
-    if (attempt.unsealed || replaced || granted_on_a_dead_word) continue;
-    if (history.MayBeDeleted(attempt)) continue;
-    cluster_.journal().Violation(absl::StrCat(history.NameOf(attempt.id),
-                                              ": the last copy of attempt ", attempt.number,
-                                              " went from ", alive.ToString(), ", which lives"));
+    if (attempt.unsealed || replaced || granted_for_a_dead_holder) continue;
+    if (history.PossiblyDeleted(attempt)) continue;
+    cluster_.journal().Violation(
+        absl::StrCat(history.NameOf(attempt.id), ": the last copy of attempt ", attempt.number,
+                     " was lost on ", alive.ToString(), ", which is running"));
   }
 }
 
@@ -171,19 +171,19 @@ void Checkers::CheckLosses(const std::map<Generation, std::set<NodeKey>>& comple
 absl::Status Checkers::Settled() {
   absl::Status status = NodesAtRest();
   if (status.ok()) status = RequestsAtRest();
-  if (status.ok()) status = DirectoryIsTrue();
+  if (status.ok()) status = DirectoryMatchesCopies();
   return status;
 }
 
 absl::Status Checkers::NodesAtRest() {
   const auto not_yet = [](int n, const auto&... what) {
-    return absl::UnavailableError(absl::StrCat(SimCluster::NodeName(n), ": ", what...));
+    return absl::UnavailableError(absl::StrCat(NodeName(n), ": ", what...));
   };
   // While nodes wait for an object without a complete copy, its partial copies are still relayed.
-  bool wanted_in_vain = false;
+  bool waits_without_copy = false;
   for (int s = 0; s < cluster_.num_shards(); ++s) {
     for (const v1::ObjectSummary& object : cluster_.List(s)) {
-      wanted_in_vain |= object.waiting() > 0 && object.complete_copies() == 0;
+      waits_without_copy |= object.waiting() > 0 && object.complete_copies() == 0;
     }
   }
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
@@ -194,7 +194,7 @@ absl::Status Checkers::NodesAtRest() {
       if (!states[s].ok()) return not_yet(n, "shard ", s, ": ", states[s].ToString());
     }
     // Partial relays continue then, so their transfers are not an error.
-    if (wanted_in_vain) continue;
+    if (waits_without_copy) continue;
     const net::DataPlaneStats plane = node->data_plane_stats();
     if (plane.pulls_active != 0) return not_yet(n, plane.pulls_active, " pulls");
     if (plane.pushes_active != 0) return not_yet(n, plane.pushes_active, " pushes");
@@ -207,7 +207,7 @@ absl::Status Checkers::RequestsAtRest() {
     if (operation.state != Operation::State::kRunning) continue;
     // The deadline of a streaming Get ends with its first view.
     const bool in_time = operation.streaming || cluster_.scheduler().now() < operation.deadline;
-    if (operation.read && in_time && MayWait(operation)) continue;
+    if (operation.read && in_time && CanWait(operation)) continue;
     return absl::UnavailableError(
         absl::StrCat("#", operation.number, " ", operation.node.ToString(), " ", operation.what,
                      " ", cluster_.history().NameOf(operation.id),
@@ -217,16 +217,16 @@ absl::Status Checkers::RequestsAtRest() {
 }
 
 // A Get can wait if there is no complete copy, or no room for one.
-bool Checkers::MayWait(const Operation& get) {
+bool Checkers::CanWait(const Operation& get) {
   const v1::ObjectSummary summary = cluster_.Describe(get.id).summary();
   if (summary.complete_copies() == 0) return true;
   const int n = cluster_.FindNode(get.node);
-  return n >= 0 &&
-         KeptBytes(n) + SimCluster::CountedBytes(summary) > cluster_.options().capacity_bytes;
+  return n >= 0 && UnevictableBytes(n) + SimCluster::CountedBytes(summary) >
+                       cluster_.options().capacity_bytes;
 }
 
 // The bytes that cannot be evicted from a node: pinned ones, and last complete copies.
-uint64_t Checkers::KeptBytes(int n) {
+uint64_t Checkers::UnevictableBytes(int n) {
   uint64_t bytes = cluster_.store(n)->stats().pinned_bytes;
   for (const CopyInfo& copy : cluster_.store(n)->Copies()) {
     if (copy.primary || !copy.complete) continue;
@@ -235,7 +235,7 @@ uint64_t Checkers::KeptBytes(int n) {
   return bytes;
 }
 
-absl::Status Checkers::DirectoryIsTrue() {
+absl::Status Checkers::DirectoryMatchesCopies() {
   std::set<ObjectId> ids;
   for (int s = 0; s < cluster_.num_shards(); ++s) {
     if (cluster_.shard(s) == nullptr) return absl::UnavailableError("a shard is down");
@@ -247,12 +247,12 @@ absl::Status Checkers::DirectoryIsTrue() {
     for (const CopyInfo& copy : cluster_.store(n)->Copies()) ids.insert(copy.id);
   }
   for (const ObjectId& id : ids) {
-    if (absl::Status status = ObjectIsTrue(id); !status.ok()) return status;
+    if (absl::Status status = ObjectMatchesCopies(id); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-absl::Status Checkers::ObjectIsTrue(const ObjectId& id) {
+absl::Status Checkers::ObjectMatchesCopies(const ObjectId& id) {
   History& history = cluster_.history();
   const v1::DescribeObjectResponse described = cluster_.Describe(id);
   const Generation adopted = directory::FromProto(described.summary().generation());
@@ -277,8 +277,7 @@ absl::Status Checkers::ObjectIsTrue(const ObjectId& id) {
     for (const CopyInfo& copy : cluster_.store(n)->Copies()) {
       if (copy.id != id) continue;
       const uint64_t number = history.AttemptOf(copy.generation);
-      const std::string name =
-          absl::StrCat("the copy of attempt ", number, " on ", SimCluster::NodeName(n));
+      const std::string name = absl::StrCat("the copy of attempt ", number, " on ", NodeName(n));
       if (number != 0 && MustBeDeleted(history.attempt(number))) {
         return wrong(name, " was deleted");
       }
@@ -318,8 +317,8 @@ absl::Status Checkers::Empty() {
     v1::GetStatusResponse status;
     cluster_.shard(s)->FillStatus(&status);
     if (status.objects() != 0 || status.waiting() != 0 || status.inline_bytes() != 0) {
-      return absl::UnavailableError(absl::StrCat(SimCluster::ShardName(s), ": ", status.objects(),
-                                                 " objects, ", status.waiting(), " waiting, ",
+      return absl::UnavailableError(absl::StrCat(ShardName(s), ": ", status.objects(), " objects, ",
+                                                 status.waiting(), " waiting, ",
                                                  status.inline_bytes(), " inline bytes"));
     }
   }
@@ -340,7 +339,7 @@ absl::Status Checkers::NodeIsEmpty(int n) {
     if (count != 0) absl::StrAppend(&left, left.empty() ? "" : ", ", count, " ", what);
   }
   if (left.empty()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(SimCluster::NodeName(n), ": ", left));
+  return absl::UnavailableError(absl::StrCat(NodeName(n), ": ", left));
 }
 
 }  // namespace phalanx::sim

@@ -1,8 +1,9 @@
 // The invariants of a simulated cluster: always, and at rest. Violations go to the journal.
 // Testonly.
 //
-// Always (Sample, between any two events)
+// Always, between any two events (CheckCores)
 //  1. Every core's own invariants.
+// Always, if the cluster's clients are SimClients (CheckCopies)
 //  2. Below the watermarks every copy on every node has the bytes of its generation's attempt. So
 //     has every view of a client.
 //  3. The adopted generation changes only if the previous one was deleted, or if no node known to
@@ -37,7 +38,8 @@ class Checkers {
   // `cluster` must outlive this.
   explicit Checkers(SimCluster& cluster) : cluster_(cluster) {}
 
-  void Sample();
+  void CheckCores();
+  void CheckCopies();
   // Returns OK at rest, else the first condition that does not hold yet.
   absl::Status Settled();
   absl::Status Empty();
@@ -57,7 +59,6 @@ class Checkers {
     Instant last_death = Instant::FromNanos(-1);
   };
 
-  void CheckCores();
   void CheckBytes(int n, const Copies& copies);
   void CheckCopyBytes(int n, const object_store::Store::CopyInfo& copy, uint64_t attempt);
   void CheckAdoption();
@@ -68,10 +69,10 @@ class Checkers {
   void CheckLosses(const std::map<Generation, std::set<NodeKey>>& complete);
   absl::Status NodesAtRest();
   absl::Status RequestsAtRest();
-  bool MayWait(const Operation& get);
-  uint64_t KeptBytes(int n);
-  absl::Status DirectoryIsTrue();
-  absl::Status ObjectIsTrue(const ObjectId& id);
+  bool CanWait(const Operation& get);
+  uint64_t UnevictableBytes(int n);
+  absl::Status DirectoryMatchesCopies();
+  absl::Status ObjectMatchesCopies(const ObjectId& id);
   absl::Status NodeIsEmpty(int n);
   // The longest time for which shards can believe that a dead node lives.
   absl::Duration Fencing() const { return cluster_.options().lease * 2 + absl::Milliseconds(200); }

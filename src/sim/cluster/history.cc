@@ -62,7 +62,7 @@ uint64_t History::Identify(const ObjectId& id, const Generation& generation,
                                     ": ", what));
     return uint64_t{0};
   };
-  if (number == 0 || number > attempts_.size()) return breach("nobody wrote such metadata");
+  if (number == 0 || number > attempts_.size()) return breach("no attempt has this metadata");
   Attempt& attempt = this->attempt(number);
   if (attempt.id != id) return breach("the attempt was at another object");
   if (attempt.metadata != metadata) return breach("the metadata is not the attempt's");
@@ -101,16 +101,16 @@ void History::NoteAdopted(const Generation& generation) {
   journal_.Note(NameOf(attempt(number).id), " adopted: attempt ", number);
 }
 
-void History::ToldAdopted(Attempt& attempt) {
-  const bool news = !std::exchange(attempt.adopted, true);
+void History::CheckAdoptedAnswer(Attempt& attempt) {
+  const bool first = !std::exchange(attempt.adopted, true);
   // Known before: the generation was adopted at some time, and the answer can be older than a
   // change.
-  if (!news || MayBeDeleted(attempt)) return;
+  if (!first || PossiblyDeleted(attempt)) return;
   const auto now = oracle_->AdoptedNow(attempt.id, attempt.creator, attempt.begun);
   // Without contact the answer can be outdated, and then it is not checked.
   if (!now || *now == attempt.generation) return;
   journal_.Violation(absl::StrCat("attempt ", attempt.number, " at ", NameOf(attempt.id),
-                                  " was told that it is adopted, but the shard has ",
+                                  " was answered as adopted, but the shard has ",
                                   now->valid() ? now->ToString() : std::string("nothing")));
 }
 
@@ -153,27 +153,27 @@ void History::Drop(uint64_t number, Operation::State state) {
   journal_.Note("#", number, state == Operation::State::kLost ? " lost" : " cancelled");
 }
 
-void History::Saw(uint64_t number, uint64_t seen, bool complete) {
+void History::RecordView(uint64_t number, uint64_t seen, bool complete) {
   if (seen == 0) return;
   Operation& operation = this->operation(number);
   const Attempt& attempt = this->attempt(seen);
   operation.attempt = seen;
   const auto breach = [&](absl::string_view what) {
     journal_.Violation(absl::StrCat("#", number, " ", operation.what, " ", NameOf(operation.id),
-                                    " saw attempt ", seen, ", ", what));
+                                    " returned attempt ", seen, ", ", what));
   };
   if (attempt.id != operation.id) breach("which was at another object");
-  if (complete && !attempt.sealing) breach("which nobody has sealed");
+  if (complete && !attempt.sealing) breach("which is not sealed");
   // A writer publishes before its seal is refused, so only Puts are checked.
   if (complete && attempt.state == AttemptState::kDropped && !attempt.written) {
-    breach("which was told that it is dropped");
+    breach("which was answered as dropped");
   }
   for (const Deletion& deletion : deletions_) {
     if (deletion.doomed != seen || !deletion.confirmed) continue;
     if (deletion.by != operation.node || deletion.ended > operation.begun) continue;
     // A restarted shard can have adopted the generation again.
     if (!deletion.undisturbed) continue;
-    breach("which this node had been told is deleted");
+    breach("whose deletion was confirmed to this node");
   }
 }
 
@@ -211,7 +211,7 @@ void History::CloseDeletions() {
   }
 }
 
-bool History::MayBeDeleted(const Attempt& attempt) const {
+bool History::PossiblyDeleted(const Attempt& attempt) const {
   return std::any_of(deletions_.begin(), deletions_.end(), [&](const Deletion& deletion) {
     // A Delete that ended before the attempt started cannot have hit it.
     return deletion.id == attempt.id && deletion.ended >= attempt.begun;

@@ -62,7 +62,7 @@ struct Attempt {
   bool adopted = false;
   std::optional<Generation> generation;
   // Nodes that confirmed its deletion: while one of them lives, it stays deleted.
-  std::set<NodeKey> told_of_deletion;
+  std::set<NodeKey> deletion_confirmed_by;
 };
 
 struct Deletion {
@@ -137,7 +137,7 @@ class History {
   // Records that the shard has adopted the generation.
   void NoteAdopted(const Generation& generation);
   // Checks invariant 3 for a Put that was answered as adopted.
-  void ToldAdopted(Attempt& attempt);
+  void CheckAdoptedAnswer(Attempt& attempt);
   void SetOracle(Oracle* oracle) { oracle_ = oracle; }
 
   // ---- operations
@@ -148,7 +148,7 @@ class History {
   void End(uint64_t operation, const absl::Status& status);
   void Drop(uint64_t operation, Operation::State state);
   // Records that the Get `operation` sees this attempt; `complete` unless the Get streams.
-  void Saw(uint64_t operation, uint64_t attempt, bool complete);
+  void RecordView(uint64_t operation, uint64_t attempt, bool complete);
 
   // ---- deletions
   Deletion& BeginDeletion(const ObjectId& id, const NodeKey& by);
@@ -158,7 +158,7 @@ class History {
   // Ends all Deletes. Call it when the cluster is quiet, so that none can take effect later.
   void CloseDeletions();
   // Returns whether some Delete can have removed this attempt.
-  bool MayBeDeleted(const Attempt& attempt) const;
+  bool PossiblyDeleted(const Attempt& attempt) const;
 
  private:
   const SimScheduler& scheduler_;

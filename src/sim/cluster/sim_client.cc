@@ -48,7 +48,7 @@ SimClient::~SimClient() { LoseEverything(); }
 void SimClient::LoseEverything() {
   for (const auto& [operation, attempt] : attempts_) {
     Attempt& lost = history_.attempt(attempt);
-    // Only open attempts: an answer that has come stays true.
+    // Only open attempts: an answer stays true.
     if (lost.state == AttemptState::kOpen) lost.state = AttemptState::kUnknown;
   }
   for (const auto& [writer_id, writer] : writers_) {
@@ -212,7 +212,7 @@ void SimClient::PutDone(uint64_t operation, uint64_t number, bool waited,
   }
   attempt.state = AttemptState::kAcknowledged;
   history_.Bind(attempt, result->generation);
-  if (waited) history_.ToldAdopted(attempt);
+  if (waited) history_.CheckAdoptedAnswer(attempt);
 }
 
 void SimClient::PutFailed(Attempt& attempt, const absl::Status& why) {
@@ -303,7 +303,7 @@ void SimClient::AddView(uint64_t operation, bool streaming, const View& view) {
   history_.journal().Note("#", operation, " sees attempt ", attempt, " (",
                           view.buffer->bytes_present(), " bytes)");
   const bool over = !streaming || (view.buffer->closed() && view.buffer->close_status().ok());
-  history_.Saw(operation, attempt, over);
+  history_.RecordView(operation, attempt, over);
   if (over) {
     End(operation, absl::OkStatus());
   } else {
@@ -363,7 +363,7 @@ void SimClient::ReadOn(PinId pin) {
     history_.journal().Violation(absl::StrCat("pin ", pin, ": closed with bytes missing"));
   }
   const uint64_t operation = std::exchange(view.operation, 0);
-  history_.Saw(operation, view.attempt, true);
+  history_.RecordView(operation, view.attempt, true);
   End(operation, absl::OkStatus());
 }
 
@@ -458,7 +458,7 @@ uint64_t SimClient::Prefetch(const ObjectId& id, std::vector<std::string> nodes,
 }
 
 void SimClient::Close(bool clean) {
-  history_.journal().Note(node_.ToString(), clean ? " client says goodbye" : " client dies");
+  history_.journal().Note(node_.ToString(), clean ? " client closes" : " client dies");
   closed_ = true;
   for (auto& [pin, view] : views_) {
     CheckView(pin, view, true);

@@ -1,8 +1,8 @@
 #include "src/sim/cluster/sim_cluster.h"
 
+#include <set>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "phalanx/v1/tools.pb.h"
 #include "src/common/check.h"
@@ -26,13 +26,6 @@ SimFabric::Options Seeded(SimFabric::Options options, uint64_t seed) {
   return options;
 }
 
-// Returns the number in "n3" if the name begins with that letter; else -1.
-int NumberOf(const std::string& name, char letter) {
-  int number = -1;
-  if (name[0] != letter || !absl::SimpleAtoi(name.substr(1), &number)) return -1;
-  return number;
-}
-
 }  // namespace
 
 SimCluster::SimCluster(const ClusterOptions& options)
@@ -41,6 +34,8 @@ SimCluster::SimCluster(const ClusterOptions& options)
       fabric_(scheduler_, Seeded(options.fabric, options.seed)),
       journal_(scheduler_, options.verbose),
       history_(scheduler_, journal_),
+      trouble_(scheduler_, options.nodes, options.shards),
+      network_(fabric_, options.nodes, journal_, trouble_),
       random_(options.seed * 17 + 3),
       nodes_(static_cast<size_t>(options.nodes)),
       shards_(static_cast<size_t>(options.shards)) {
@@ -91,7 +86,7 @@ std::vector<v1::ObjectSummary> SimCluster::List(int s) {
   // A list has a limited size, so it is read in parts.
   do {
     response.Clear();
-    PHALANX_CHECK(shard(s)->core().List(request, &response).ok(), "a list goes on from its end");
+    PHALANX_CHECK(shard(s)->core().List(request, &response).ok(), "a list continues from its end");
     objects.insert(objects.end(), response.objects().begin(), response.objects().end());
     request.set_after_object_id(response.listed_to());
   } while (response.more());
@@ -114,8 +109,7 @@ v1::DescribeObjectResponse SimCluster::Describe(const ObjectId& id) {
 }
 
 std::string SimCluster::DescribeEverywhere(const ObjectId& id) {
-  std::string text =
-      absl::StrCat(ShardName(ShardOf(id)), " says: ", Describe(id).ShortDebugString());
+  std::string text = absl::StrCat(ShardName(ShardOf(id)), ": ", Describe(id).ShortDebugString());
   // The description goes into a violation, which has to be readable.
   if (text.size() > 1500) text.resize(1500);
   for (int n = 0; n < num_nodes(); ++n) {
@@ -188,7 +182,7 @@ void SimCluster::StartNode(int n) {
   slot.memory = std::make_unique<SimMemory>(*slot.control, random_.Fork());
   // A new life starts with the usual memory, whatever fault the previous one had.
   slot.memory->SetTrouble(options_.allocation_delay, options_.allocation_failures);
-  TroubleForNode(n);
+  trouble_.AddForNode(n);
   // On the node's own loop, because its constructor uses the loop's timers.
   slot.control->Post([this, n] { MakeNode(n); });
 }
@@ -206,8 +200,8 @@ void SimCluster::MakeNode(int n) {
     shards.push_back(NewSimShardConnector(*slot.network, absl::StrCat(ShardName(s), kShardPort)));
     shards.back() = NewTracingConnector(
         std::move(shards.back()),
-        Trace{.who = absl::StrCat(NodeName(n), "-", ShardName(s)),
-              .tell = options_.verbose,
+        Trace{.prefix = absl::StrCat(NodeName(n), "-", ShardName(s)),
+              .to_journal = options_.verbose,
               .on_sent = [this, n, s](const v1::NodeMessage& message) { OnSent(n, s, message); },
               .on_received =
                   [this, n, s](uint64_t sequence, const v1::ShardMessage& message) {
@@ -229,7 +223,7 @@ void SimCluster::MakeNode(int n) {
                                          state.ok() ? "connected" : state.ToString());
                            // The shard sees this change only after the node, so the pair counts as
                            // disturbed from here on.
-                           Trouble(n, s);
+                           trouble_.Add(n, s);
                          }});
   PHALANX_CHECK(node.ok(), "a simulated node starts");
   slot.node = *std::move(node);
@@ -245,13 +239,14 @@ void SimCluster::OnSent(int n, int s, const v1::NodeMessage& message) {
     const uint64_t number =
         history_.AttemptOf(directory::FromProto(message.delete_confirm().generation()));
     // The confirmation shows that the node has dropped its copy and will remember the deletion.
-    if (number != 0) history_.attempt(number).told_of_deletion.insert(node(n)->key());
+    if (number != 0) history_.attempt(number).deletion_confirmed_by.insert(node(n)->key());
   }
   // In a world without faults no sender stalls: a receiver without bytes reports "starved" instead.
   const auto stalled = static_cast<int>(absl::StatusCode::kDeadlineExceeded);
   if (!options_.peaceful || message.pull_report().code() != stalled) return;
-  journal_.Violation(absl::StrCat(NodeName(n), " gave up a sender in a world without faults: ",
-                                  message.pull_report().message()));
+  journal_.Violation(absl::StrCat(
+      NodeName(n),
+      " replaced a stalled sender in a run without faults: ", message.pull_report().message()));
 }
 
 // In one session a shard receives every message once, so it must answer every request once.
@@ -280,7 +275,7 @@ std::function<void(void*, size_t)> SimCluster::NonceBytes() {
 }
 
 void SimCluster::EndNode(NodeSlot& slot) {
-  // The process dies first: destructors must not send a goodbye.
+  // The process dies first: destructors must not end its sessions.
   slot.process->Kill();
   slot.clients.clear();
   slot.node = nullptr;
@@ -297,7 +292,7 @@ void SimCluster::CrashNode(int n) {
   NodeSlot& slot = nodes_[static_cast<size_t>(n)];
   if (slot.process == nullptr) return;
   journal_.Note("crash ", NodeName(n));
-  TroubleForNode(n);
+  trouble_.AddForNode(n);
   EndNode(slot);
 }
 
@@ -305,7 +300,7 @@ void SimCluster::LeaveNode(int n) {
   NodeSlot& slot = nodes_[static_cast<size_t>(n)];
   if (slot.node == nullptr || slot.leaving) return;
   journal_.Note("leave ", NodeName(n));
-  TroubleForNode(n);
+  trouble_.AddForNode(n);
   slot.leaving = true;
   // The node can crash and start again before the task runs.
   const uint64_t incarnation = slot.incarnation;
@@ -350,7 +345,7 @@ void SimCluster::CheckDrained(int n) {
     if (!copy.complete || number == 0 || elsewhere.contains({copy.id, copy.generation})) continue;
     const Attempt& attempt = history_.attempt(number);
     // A drain moves adopted objects only.
-    if (!attempt.adopted || history_.MayBeDeleted(attempt)) continue;
+    if (!attempt.adopted || history_.PossiblyDeleted(attempt)) continue;
     // Another holder can have died just now, with a copy that the drain relied on.
     bool quiet = Undisturbed(n, ShardOf(copy.id), scheduler_.now() - options_.lease * 3);
     for (const NodeSlot& slot : nodes_) {
@@ -366,7 +361,7 @@ void SimCluster::StallNode(int n) {
   NodeSlot& slot = nodes_[static_cast<size_t>(n)];
   if (slot.process == nullptr || slot.process->stalled()) return;
   journal_.Note("stall ", NodeName(n));
-  TroubleForNode(n);
+  trouble_.AddForNode(n);
   slot.process->Stall();
 }
 
@@ -374,7 +369,7 @@ void SimCluster::ResumeNode(int n) {
   NodeSlot& slot = nodes_[static_cast<size_t>(n)];
   if (slot.process == nullptr || !slot.process->stalled()) return;
   journal_.Note("resume ", NodeName(n));
-  TroubleForNode(n);
+  trouble_.AddForNode(n);
   slot.process->Resume();
 }
 
@@ -386,7 +381,7 @@ void SimCluster::StartShard(int s) {
   slot.network = fabric_.Join(*slot.process, ShardName(s));
   slot.control = &slot.process->NewExecutor("control");
   slot.started = scheduler_.now();
-  TroubleForShard(s);
+  trouble_.AddForShard(s);
   // On its own loop, as its listener and timers belong to that loop.
   slot.control->Post([this, s] { MakeShard(s); });
 }
@@ -418,7 +413,7 @@ void SimCluster::CrashShard(int s) {
   ShardSlot& slot = shards_[static_cast<size_t>(s)];
   if (slot.process == nullptr) return;
   journal_.Note("crash ", ShardName(s));
-  TroubleForShard(s);
+  trouble_.AddForShard(s);
   slot.process->Kill();
   slot.listener = nullptr;
   slot.shard = nullptr;
@@ -431,7 +426,7 @@ void SimCluster::StallShard(int s) {
   ShardSlot& slot = shards_[static_cast<size_t>(s)];
   if (slot.process == nullptr || slot.process->stalled()) return;
   journal_.Note("stall ", ShardName(s));
-  TroubleForShard(s);
+  trouble_.AddForShard(s);
   slot.process->Stall();
 }
 
@@ -439,70 +434,15 @@ void SimCluster::ResumeShard(int s) {
   ShardSlot& slot = shards_[static_cast<size_t>(s)];
   if (slot.process == nullptr || !slot.process->stalled()) return;
   journal_.Note("resume ", ShardName(s));
-  TroubleForShard(s);
+  trouble_.AddForShard(s);
   slot.process->Resume();
-}
-
-// ------------------------------------------------------------------------------------- network
-
-void SimCluster::Partition(const std::string& from, const std::string& to) {
-  journal_.Note("partition ", from, " -> ", to);
-  TroubleBetween(from, to);
-  partitions_.insert({from, to});
-  fabric_.Partition(from, to);
-}
-
-void SimCluster::Heal(const std::string& from, const std::string& to) {
-  // Repairs can come twice, from the fault and from HealEverything.
-  if (partitions_.erase({from, to}) == 0) return;
-  journal_.Note("heal ", from, " -> ", to);
-  TroubleBetween(from, to);
-  fabric_.Heal(from, to);
-}
-
-void SimCluster::Reset(const std::string& a, const std::string& b) {
-  journal_.Note("reset ", a, " - ", b);
-  TroubleBetween(a, b);
-  fabric_.Reset(a, b);
-}
-
-void SimCluster::HalfOpen(const std::string& from, const std::string& to) {
-  journal_.Note("half-open ", from, " -> ", to);
-  TroubleBetween(from, to);
-  fabric_.HalfOpen(from, to);
-}
-
-void SimCluster::Sever(const std::string& from, const std::string& to, absl::Duration late) {
-  journal_.Note("sever ", from, " -> ", to, ", ", absl::FormatDuration(late), " late");
-  TroubleBetween(from, to);
-  fabric_.Sever(from, to, late);
-}
-
-void SimCluster::CorruptNodes(double chance) {
-  journal_.Note("corrupt ", chance);
-  for (int a = 0; a < num_nodes(); ++a) {
-    for (int b = 0; b < num_nodes(); ++b) fabric_.SetCorruption(NodeName(a), NodeName(b), chance);
-  }
-}
-
-void SimCluster::SetLink(const std::string& from, const std::string& to, const Link& link) {
-  journal_.Note("link ", from, " -> ", to, ": ", absl::FormatDuration(link.latency), " ",
-                link.bytes_per_second, " B/s");
-  TroubleBetween(from, to);
-  // The original link is remembered only once, so that repeated faults do not replace it.
-  links_.try_emplace({from, to}, fabric_.GetLink(from, to));
-  fabric_.SetLink(from, to, link);
 }
 
 void SimCluster::HealEverything() {
   journal_.Note("heal everything");
-  for (const auto& [pair, link] : links_) fabric_.SetLink(pair.first, pair.second, link);
-  links_.clear();
-  const auto partitions = partitions_;
-  for (const auto& [from, to] : partitions) Heal(from, to);
+  network_.HealEverything();
   fabric_.SetShortIo(options_.fabric.short_io, options_.fabric.one_byte_at_a_time,
                      options_.fabric.trickle);
-  CorruptNodes(0);
   for (int s = 0; s < num_shards(); ++s) {
     StartShard(s);
     ResumeShard(s);
@@ -519,35 +459,14 @@ void SimCluster::HealEverything() {
 
 // ------------------------------------------------------------------------------------- trouble
 
-void SimCluster::Trouble(int n, int s) { last_trouble_[{n, s}] = scheduler_.now(); }
-
-void SimCluster::TroubleForNode(int n) {
-  for (int s = 0; s < num_shards(); ++s) Trouble(n, s);
-}
-
-void SimCluster::TroubleForShard(int s) {
-  for (int n = 0; n < num_nodes(); ++n) Trouble(n, s);
-}
-
-void SimCluster::TroubleBetween(const std::string& a, const std::string& b) {
-  for (const auto& [node, shard] : {std::pair(a, b), std::pair(b, a)}) {
-    const int n = NumberOf(node, 'n');
-    const int s = NumberOf(shard, 's');
-    // Only pairs of a node and a shard count: trouble between nodes does not excuse a wrong
-    // directory.
-    if (n >= 0 && s >= 0) Trouble(n, s);
-  }
-}
-
 bool SimCluster::Undisturbed(int n, int s, Instant since) const {
   const NodeSlot& node = nodes_[static_cast<size_t>(n)];
   const ShardSlot& shard = shards_[static_cast<size_t>(s)];
   if (node.node == nullptr || node.leaving || node.process->stalled()) return false;
   if (shard.shard == nullptr || shard.process->stalled()) return false;
-  if (partitions_.contains({NodeName(n), ShardName(s)})) return false;
-  if (partitions_.contains({ShardName(s), NodeName(n)})) return false;
-  const auto trouble = last_trouble_.find({n, s});
-  return trouble == last_trouble_.end() || trouble->second < since;
+  if (network_.Partitioned(NodeName(n), ShardName(s))) return false;
+  if (network_.Partitioned(ShardName(s), NodeName(n))) return false;
+  return !trouble_.Since(n, s, since);
 }
 
 std::optional<Generation> SimCluster::AdoptedNow(const ObjectId& id, const NodeKey& key,

@@ -6,8 +6,8 @@
 //     └─ process "n0": Node (store, data plane, sessions), SimClients    × nodes
 //
 // Faults happen to the processes from outside, so the code cannot distinguish them from real ones.
-// The cluster also records the time of the last trouble for each pair of node and shard, so that
-// checkers can be strict with undisturbed pairs.
+// A TroubleLog has the last trouble of each pair of node and shard, so that checkers can be strict
+// with undisturbed pairs.
 //
 // Thread rule: the test's thread, between the scheduler's steps. Testonly.
 #ifndef PHALANX_SIM_CLUSTER_SIM_CLUSTER_H_
@@ -16,7 +16,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +27,10 @@
 #include "src/node/node.h"
 #include "src/sim/cluster/history.h"
 #include "src/sim/cluster/journal.h"
+#include "src/sim/cluster/network_faults.h"
+#include "src/sim/cluster/process_names.h"
 #include "src/sim/cluster/sim_client.h"
+#include "src/sim/cluster/trouble_log.h"
 #include "src/sim/seams/sim_executor.h"
 #include "src/sim/seams/sim_memory.h"
 #include "src/sim/seams/sim_network.h"
@@ -73,6 +75,7 @@ class SimCluster : private Oracle {
   const ClusterOptions& options() const { return options_; }
   SimScheduler& scheduler() { return scheduler_; }
   SimFabric& fabric() { return fabric_; }
+  NetworkFaults& network() { return network_; }
   Journal& journal() { return journal_; }
   History& history() { return history_; }
 
@@ -98,8 +101,6 @@ class SimCluster : private Oracle {
   std::string DescribeEverywhere(const ObjectId& id);
   // Returns the node whose current life has this key; -1 if no running node has.
   int FindNode(const NodeKey& key) const;
-  static std::string NodeName(int n) { return absl::StrCat("n", n); }
-  static std::string ShardName(int s) { return absl::StrCat("s", s); }
 
   // ---- clients; a client ends with its node
   SimClient* OpenClient(int n);
@@ -114,7 +115,7 @@ class SimCluster : private Oracle {
   // ---- machines. Starting a running process and stopping a stopped one does nothing.
   void StartNode(int n);
   void CrashNode(int n);
-  // Stops like SIGTERM without a drain: the node says goodbye and exits.
+  // Stops like SIGTERM without a drain: the node ends its sessions and exits.
   void LeaveNode(int n);
   // Drains on the node's control loop. It is a violation if a drain returns OK while this node has
   // the only complete copy of an adopted object.
@@ -125,17 +126,6 @@ class SimCluster : private Oracle {
   void CrashShard(int s);
   void StallShard(int s);
   void ResumeShard(int s);
-
-  // ---- network; arguments are names of processes
-  void Partition(const std::string& from, const std::string& to);
-  void Heal(const std::string& from, const std::string& to);
-  void Reset(const std::string& a, const std::string& b);
-  void HalfOpen(const std::string& from, const std::string& to);
-  void Sever(const std::string& from, const std::string& to, absl::Duration late);
-  void SetLink(const std::string& from, const std::string& to, const Link& link);
-  // Sets the chance of a bit flip in a write between nodes. Only payload is hit, which checksums
-  // cover.
-  void CorruptNodes(double chance);
 
   // Starts and resumes all processes, and restores the original network.
   void HealEverything();
@@ -181,11 +171,6 @@ class SimCluster : private Oracle {
   void OnSent(int n, int s, const v1::NodeMessage& message);
   void OnReceived(int n, int s, uint64_t sequence, const v1::ShardMessage& message);
   void CheckDrained(int n);
-  void Trouble(int n, int s);
-  void TroubleForNode(int n);
-  void TroubleForShard(int s);
-  // Records trouble between two processes, if they are a node and a shard.
-  void TroubleBetween(const std::string& a, const std::string& b);
   std::optional<Generation> AdoptedNow(const ObjectId& id, const NodeKey& node,
                                        Instant since) override;
   Instant ShardStarted(const ObjectId& id) override;
@@ -195,13 +180,12 @@ class SimCluster : private Oracle {
   SimFabric fabric_;
   Journal journal_;
   History history_;
+  TroubleLog trouble_;
+  NetworkFaults network_;
   Random random_;
   int lives_ = 0;
   std::vector<NodeSlot> nodes_;
   std::vector<ShardSlot> shards_;
-  std::set<std::pair<std::string, std::string>> partitions_;
-  std::map<std::pair<std::string, std::string>, Link> links_;
-  std::map<std::pair<int, int>, Instant> last_trouble_;  // node, shard
   // By node and shard: each answered request of their session, with the number of the answering
   // message.
   std::map<std::pair<int, int>, std::map<uint64_t, uint64_t>> answered_;

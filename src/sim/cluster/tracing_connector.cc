@@ -12,7 +12,7 @@ namespace {
 
 // Appends the fields of a message that help a reader: the object's name, generations as attempts,
 // and the other short fields.
-void Tell(const google::protobuf::Message& message, History& history, std::string* out) {
+void AppendFields(const google::protobuf::Message& message, History& history, std::string* out) {
   const auto* reflection = message.GetReflection();
   std::vector<const google::protobuf::FieldDescriptor*> fields;
   reflection->ListFields(message, &fields);
@@ -52,15 +52,15 @@ void Tell(const google::protobuf::Message& message, History& history, std::strin
 }
 
 template <typename Message>
-void Note(const std::string& who, absl::string_view arrow, const Message& message,
+void Note(const std::string& prefix, absl::string_view arrow, const Message& message,
           History& history) {
   const auto* reflection = message.GetReflection();
   const auto* kind =
       reflection->GetOneofFieldDescriptor(message, message.GetDescriptor()->oneof_decl(0));
   if (kind == nullptr || kind->name() == "progress") return;
   std::string text = kind->name();
-  Tell(reflection->GetMessage(message, kind), history, &text);
-  history.journal().Note("    ", who, arrow, text);
+  AppendFields(reflection->GetMessage(message, kind), history, &text);
+  history.journal().Note("    ", prefix, arrow, text);
 }
 
 class TracingStream final : public directory::NodeStream {
@@ -73,7 +73,7 @@ class TracingStream final : public directory::NodeStream {
                            next = std::move(handlers.on_message)](v1::ShardFrame frame) mutable {
       uint64_t sequence = frame.batch().first_sequence();
       for (const auto& message : frame.batch().messages()) {
-        if (trace_.tell) Note(trace_.who, " <- ", message, history_);
+        if (trace_.to_journal) Note(trace_.prefix, " <- ", message, history_);
         if (trace_.on_received) trace_.on_received(sequence, message);
         ++sequence;
       }
@@ -84,7 +84,7 @@ class TracingStream final : public directory::NodeStream {
   bool writable() const override { return stream_->writable(); }
   void Send(v1::NodeFrame frame) override {
     for (const auto& message : frame.batch().messages()) {
-      if (trace_.tell) Note(trace_.who, " -> ", message, history_);
+      if (trace_.to_journal) Note(trace_.prefix, " -> ", message, history_);
       if (trace_.on_sent) trace_.on_sent(message);
     }
     stream_->Send(std::move(frame));

@@ -15,9 +15,9 @@ namespace phalanx::sim {
 
 struct Trace {
   // The prefix of each line.
-  std::string who;
+  std::string prefix;
   // Whether messages are written to the journal.
-  bool tell = false;
+  bool to_journal = false;
   // Called with every message that the node sends; may be empty.
   std::function<void(const v1::NodeMessage&)> on_sent;
   // Called with every message that arrives for the node, and its number; may be empty.

@@ -79,7 +79,7 @@ TEST(SimSchedulerTest, RunForMovesTheClockEvenWhenNothingHappens) {
   EXPECT_TRUE(ran);
 }
 
-TEST(SimSchedulerTest, RunUntilGivesUpAtItsLimitAndWhenNothingIsLeft) {
+TEST(SimSchedulerTest, RunUntilReturnsFalseAtItsLimitAndWithoutEvents) {
   SimScheduler scheduler({});
   EXPECT_FALSE(scheduler.RunUntil([] { return false; }, absl::Hours(1)));
   scheduler.After(absl::Seconds(2), [] {});
@@ -101,7 +101,7 @@ std::string OrderOfTen(const SimScheduler::Options& options) {
   return order;
 }
 
-TEST(SimSchedulerTest, KeepsTheOrderOfInsertionUnlessToldToShuffle) {
+TEST(SimSchedulerTest, KeepsTheOrderOfInsertionWithoutShuffling) {
   EXPECT_EQ(OrderOfTen({}), "0123456789");
   std::set<std::string> orders;
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -120,7 +120,7 @@ TEST(SimProcessTest, HasAClockOfItsOwn) {
   EXPECT_EQ(a->NewExecutor("x").Now(), a->NewExecutor("y").Now());
 }
 
-TEST(SimProcessTest, StallsAndResumesWithEverythingThatWaited) {
+TEST(SimProcessTest, RunsEverythingThatWaitedWhenItResumes) {
   SimScheduler scheduler({});
   const auto process = scheduler.NewProcess("p");
   SimExecutor& loop = process->NewExecutor("loop");
@@ -149,7 +149,7 @@ TEST(SimProcessTest, AStallLeavesTheTurnInTheQueueUnused) {
   EXPECT_EQ(ran, 1);
 }
 
-TEST(SimProcessTest, DyingTellsTheWorldThenDropsAllTasks) {
+TEST(SimProcessTest, KillCallsTheDeathHandlersThenDropsAllTasks) {
   SimScheduler scheduler({});
   auto process = scheduler.NewProcess("p");
   SimExecutor& loop = process->NewExecutor("loop");

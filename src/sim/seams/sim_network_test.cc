@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Sim, ByteStreamConformance,
 namespace phalanx::sim {
 namespace {
 
-// A node of the tests below: reads whatever comes and notes when it came.
+// A node of the tests below: reads all bytes and records their times.
 struct Node {
   Node(SimScheduler& scheduler, SimFabric& fabric, const std::string& host,
        const std::string& label = "")
@@ -143,7 +143,7 @@ class SimNetworkTest : public ::testing::Test {
   SimFabric fabric_{scheduler_, {}};
 };
 
-TEST_F(SimNetworkTest, TakesTheTimeThatLatencyAndBandwidthSay) {
+TEST_F(SimNetworkTest, TransferTimeFollowsLatencyAndBandwidth) {
   Node a(scheduler_, fabric_, "a"), b(scheduler_, fabric_, "b");
   Connect(a, b);
   fabric_.SetLink("a", "b", {.latency = absl::Milliseconds(10)});
@@ -154,7 +154,7 @@ TEST_F(SimNetworkTest, TakesTheTimeThatLatencyAndBandwidthSay) {
   EXPECT_EQ(fabric_.BytesCarried("a", "b"), 1'000'001u);
 }
 
-TEST_F(SimNetworkTest, LinksGoByHostsThenByLabels) {
+TEST_F(SimNetworkTest, LinksAreChosenByHostsThenByLabels) {
   Node a(scheduler_, fabric_, "a", "east"), b(scheduler_, fabric_, "b", "west");
   fabric_.SetLabelLink("east", "west", {.latency = absl::Milliseconds(30)});
   EXPECT_EQ(fabric_.GetLink("a", "b").latency, absl::Milliseconds(30));
@@ -199,11 +199,11 @@ TEST_F(SimNetworkTest, AReceivingInterfaceIsALimitToo) {
 TEST_F(SimNetworkTest, AResetFailsBothEndsAtOnce) {
   Node a(scheduler_, fabric_, "a"), b(scheduler_, fabric_, "b");
   Connect(a, b);
-  bool told = false;
-  a.stream->OnReadable([&told] { told = true; });
+  bool readable = false;
+  a.stream->OnReadable([&readable] { readable = true; });
   fabric_.Reset("b", "a");
   scheduler_.RunFor(absl::ZeroDuration());
-  EXPECT_TRUE(told);
+  EXPECT_TRUE(readable);
   EXPECT_THAT(b.status, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("was reset")));
   EXPECT_THAT(a.stream->Read({}), StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(a.stream->Write({}), StatusIs(absl::StatusCode::kUnavailable));
@@ -212,7 +212,7 @@ TEST_F(SimNetworkTest, AResetFailsBothEndsAtOnce) {
   EXPECT_EQ(fabric_.open_connections(), 0u);
 }
 
-TEST_F(SimNetworkTest, AHalfOpenConnectionCarriesOneWayOnlyAndSaysNothing) {
+TEST_F(SimNetworkTest, AHalfOpenConnectionCarriesOneDirectionWithoutAnError) {
   Node a(scheduler_, fabric_, "a"), b(scheduler_, fabric_, "b");
   Connect(a, b);
   fabric_.HalfOpen("a", "b");
@@ -315,7 +315,7 @@ TEST_F(SimNetworkTest, BytesForAStalledProcessWaitInItsKernel) {
   EXPECT_GE(b.received, 1000u);
 }
 
-TEST_F(SimNetworkTest, MovesOneByteAtATimeWhenToldTo) {
+TEST_F(SimNetworkTest, MovesOneByteAtATimeIfConfigured) {
   Node a(scheduler_, fabric_, "a"), b(scheduler_, fabric_, "b");
   Connect(a, b);
   fabric_.SetShortIo(0, /*one_byte_at_a_time=*/true);

@@ -23,7 +23,7 @@ constexpr absl::Duration kSettleWithin = absl::Seconds(40);
 // wait for its memory.
 constexpr absl::Duration kWaitForLost = absl::Seconds(60);
 // The time within which a shard's message reaches an undisturbed node.
-constexpr absl::Duration kToldWithin = absl::Milliseconds(500);
+constexpr absl::Duration kMessageWithin = absl::Milliseconds(500);
 
 class BroadcastSimulation final : public ClientSimulation {
  public:
@@ -35,8 +35,8 @@ class BroadcastSimulation final : public ClientSimulation {
                          Random(plan.seed * 149 + 3), Random(plan.seed * 151 + 4)),
         plan_(plan) {
     cluster_.OnShardMessage([this](int n, const v1::ShardMessage& message) {
-      if (message.has_broadcast_begun()) Begun(n, message.broadcast_begun());
-      if (message.has_sticky()) Told(message.sticky());
+      if (message.has_broadcast_begun()) OnBroadcastBegun(n, message.broadcast_begun());
+      if (message.has_sticky()) OnSticky(message.sticky());
     });
   }
 
@@ -48,24 +48,24 @@ class BroadcastSimulation final : public ClientSimulation {
     bool deleting = false;
     // The number of sticky requests, and those that can still take effect: the shard has not
     // confirmed the start, and the request has not ended.
-    int sticky_asked = 0;
-    std::set<uint64_t> to_begin;
+    int sticky_requests = 0;
+    std::set<uint64_t> unconfirmed;
     // A client was answered that the broadcast is stopped, and there was no sticky request since;
     // and the holders of copies that must know.
     bool stopped = false;
     Instant stopped_at;
-    Instant stop_asked_at;
-    std::set<NodeKey> know_stop;
+    Instant stop_requested_at;
+    std::set<NodeKey> knows_stop;
     // The latest stamp of a mark in a message to a node, except marks of a stop.
     uint64_t last_stamp = 0;
     // The nodes that had the mark at the previous sample, with its stamp.
-    std::map<NodeKey, uint64_t> keepers;
+    std::map<NodeKey, uint64_t> marked;
   };
-  struct Ask {
+  struct Request {
     uint64_t number = 0;
     size_t object = 0;
     NodeKey life;
-    uint64_t request = 0;
+    uint64_t request_id = 0;
     std::set<std::string> names;
     bool sticky = false;
     Instant begun;
@@ -80,14 +80,14 @@ class BroadcastSimulation final : public ClientSimulation {
     for (int i = 0; i < plan_.objects; ++i) NewObject();
   }
 
-  void ComeToRest() override {
-    Await("for everybody to have what is sticky", [this] { return AtRest(); });
+  void Settle() override {
+    Await("for each node to have its sticky objects", [this] { return AtRest(); });
     if (failed()) return;
     CheckStops();
-    AwaitWord();
+    AwaitRegistrations();
   }
 
-  void Leave() override {
+  void CleanUp() override {
     const auto left = std::make_shared<size_t>(objects_.size());
     OnNode(0, [this, left](int n) {
       for (const Object& object : objects_) {
@@ -104,10 +104,9 @@ class BroadcastSimulation final : public ClientSimulation {
     }
   }
 
-  // Awaits that each shard knows the last puts before the deletes: a Stat is behind the puts and
-  // the registrations of its node.
-  // A Put on a node that died gets no answer.
-  void AwaitWord() {
+  // Awaits that each shard knows the last puts before the deletes: a Stat arrives after the puts
+  // and the registrations of its node. A Put on a node that died gets no answer.
+  void AwaitRegistrations() {
     Await("for puts", [this] {
       const bool open = std::any_of(puts_.begin(), puts_.end(), [this](const auto& put) {
         return cluster_.FindNode(put.second) >= 0;
@@ -127,7 +126,7 @@ class BroadcastSimulation final : public ClientSimulation {
         }
       });
     }
-    Await("for shards to have heard of all", [&left] {
+    Await("for the Stats of all nodes", [&left] {
       return *left == 0 ? absl::OkStatus()
                         : absl::UnavailableError(absl::StrCat(*left, " are not answered"));
     });
@@ -142,13 +141,12 @@ class BroadcastSimulation final : public ClientSimulation {
       const uint64_t left =
           status.counters().at("sticky") + status.counters().at("broadcasts_waited_for");
       if (left == 0) continue;
-      return absl::UnavailableError(
-          absl::StrCat(SimCluster::ShardName(s), " has ", left, " broadcasts"));
+      return absl::UnavailableError(absl::StrCat(ShardName(s), " has ", left, " broadcasts"));
     }
     return absl::OkStatus();
   }
 
-  // ---- what clients do; each on the node's control loop
+  // ---- acts of clients; each on the node's control loop
 
   ClientId ClientOf(int n) {
     ClientId& client = clients_[cluster_.node(n)->key()];
@@ -162,7 +160,7 @@ class BroadcastSimulation final : public ClientSimulation {
     // The node drops the callbacks of a closed client, so nothing else would remove these entries.
     clients_.erase(client);
     const NodeKey life = cluster_.node(n)->key();
-    std::erase_if(asks_, [&life](const auto& ask) { return ask.second.life == life; });
+    std::erase_if(requests_, [&life](const auto& request) { return request.second.life == life; });
     std::erase_if(puts_, [&life](const auto& put) { return put.second == life; });
   }
 
@@ -176,8 +174,7 @@ class BroadcastSimulation final : public ClientSimulation {
 
   size_t AnyObject() { return current_[random_.Below(current_.size())]; }
   std::string AnyNodeName() {
-    return SimCluster::NodeName(
-        static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes()))));
+    return NodeName(static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes()))));
   }
 
   void Act(int n) override {
@@ -204,7 +201,7 @@ class BroadcastSimulation final : public ClientSimulation {
     // Like a task that runs again because its result is lost; sometimes also if it is not lost.
     if (object.puts > 0 && summary.complete_copies() > 0 && !random_.Chance(0.1)) return;
     ++object.puts;
-    cluster_.journal().Note(SimCluster::NodeName(n), " puts ", NameOf(number));
+    cluster_.journal().Note(NodeName(n), " puts ", NameOf(number));
     object_store::PutOptions options;
     options.id = object.id;
     options.deadline = cluster_.NowAt(n) + absl::Seconds(2);
@@ -234,7 +231,7 @@ class BroadcastSimulation final : public ClientSimulation {
   void Delete(int n, size_t number) {
     Object& object = objects_[number];
     object.deleting = true;
-    cluster_.journal().Note(SimCluster::NodeName(n), " deletes ", NameOf(number));
+    cluster_.journal().Note(NodeName(n), " deletes ", NameOf(number));
     cluster_.store(n)->Delete(ClientOf(n), object.id, cluster_.NowAt(n) + absl::Seconds(5),
                               [](const absl::Status&) {});
     // Invariants hold until a Delete only, so the clients continue with another object.
@@ -244,48 +241,51 @@ class BroadcastSimulation final : public ClientSimulation {
 
   void Broadcast(int n, size_t number) {
     Object& object = objects_[number];
-    Ask ask;
-    ask.number = ++last_ask_;
-    ask.object = number;
-    ask.life = cluster_.node(n)->key();
-    ask.names = {"*"};
-    if (random_.Chance(0.4)) ask.names = {AnyNodeName(), AnyNodeName()};
-    ask.sticky = random_.Chance(0.6);
-    ask.begun = now();
-    ask.puts = object.puts;
+    Request request;
+    request.number = ++last_request_;
+    request.object = number;
+    request.life = cluster_.node(n)->key();
+    request.names = {"*"};
+    if (random_.Chance(0.4)) request.names = {AnyNodeName(), AnyNodeName()};
+    request.sticky = random_.Chance(0.6);
+    request.begun = now();
+    request.puts = object.puts;
     // From here on the object can become sticky at any time, so an earlier stop no longer forbids
     // it.
-    if (ask.sticky) {
-      ++object.sticky_asked;
-      object.to_begin.insert(ask.number);
+    if (request.sticky) {
+      ++object.sticky_requests;
+      object.unconfirmed.insert(request.number);
       object.stopped = false;
-      object.know_stop.clear();
+      object.knows_stop.clear();
     }
-    cluster_.journal().Note(SimCluster::NodeName(n), " broadcasts ", NameOf(number), " to ",
-                            absl::StrJoin(ask.names, " "), ask.sticky ? ", sticky" : "");
+    cluster_.journal().Note(NodeName(n), " broadcasts ", NameOf(number), " to ",
+                            absl::StrJoin(request.names, " "), request.sticky ? ", sticky" : "");
     object_store::BroadcastOptions options;
-    options.nodes.assign(ask.names.begin(), ask.names.end());
-    options.sticky = ask.sticky;
+    options.nodes.assign(request.names.begin(), request.names.end());
+    options.sticky = request.sticky;
     const Instant deadline = random_.Chance(0.3)
                                  ? cluster_.NowAt(n) + absl::Seconds(1) * random_.Unit()
                                  : Instant::Infinite();
-    asks_[ask.number] = ask;
-    asks_[ask.number].request = cluster_.store(n)->Broadcast(
+    requests_[request.number] = request;
+    requests_[request.number].request_id = cluster_.store(n)->Broadcast(
         ClientOf(n), object.id, std::move(options), deadline,
-        [this, number = ask.number](const absl::StatusOr<int>& nodes) { Answered(number, nodes); });
+        [this, number = request.number](const absl::StatusOr<int>& nodes) {
+          Answered(number, nodes);
+        });
   }
 
   // The shard has confirmed the start. A new session repeats the request as already started.
-  void Begun(int n, const v1::BroadcastBegun& begun) {
-    for (const auto& [number, ask] : asks_) {
-      if (ask.request != begun.request_id() || cluster_.FindNode(ask.life) != n) continue;
-      Object& object = objects_[ask.object];
-      object.to_begin.erase(number);
+  void OnBroadcastBegun(int n, const v1::BroadcastBegun& begun) {
+    for (const auto& [number, request] : requests_) {
+      if (request.request_id != begun.request_id() || cluster_.FindNode(request.life) != n)
+        continue;
+      Object& object = objects_[request.object];
+      object.unconfirmed.erase(number);
       object.last_stamp = std::max(object.last_stamp, begun.mark().stamp());
     }
   }
 
-  void Told(const v1::Sticky& sticky) {
+  void OnSticky(const v1::Sticky& sticky) {
     if (sticky.mark().nodes().empty()) return;
     for (Object& object : objects_) {
       if (object.id.binary() != sticky.object_id()) continue;
@@ -294,65 +294,66 @@ class BroadcastSimulation final : public ClientSimulation {
   }
 
   void Answered(uint64_t number, const absl::StatusOr<int>& nodes) {
-    const auto found = asks_.find(number);
-    if (found == asks_.end()) return;
-    const Ask ask = found->second;
-    asks_.erase(found);
-    Object& object = objects_[ask.object];
+    const auto found = requests_.find(number);
+    if (found == requests_.end()) return;
+    const Request request = found->second;
+    requests_.erase(found);
+    Object& object = objects_[request.object];
     // A request whose deadline has passed can still be on its way to the shard.
-    const bool over = !absl::IsDeadlineExceeded(nodes.status());
-    if (over) object.to_begin.erase(ask.number);
-    cluster_.journal().Note("broadcast of ", NameOf(ask.object), " ", nodes.status().ToString());
+    const bool ended = !absl::IsDeadlineExceeded(nodes.status());
+    if (ended) object.unconfirmed.erase(request.number);
+    cluster_.journal().Note("broadcast of ", NameOf(request.object), " ",
+                            nodes.status().ToString());
     const bool known = nodes.ok() || absl::IsDeadlineExceeded(nodes.status()) ||
                        absl::IsNotFound(nodes.status()) || absl::IsDataLoss(nodes.status());
     // A node that waits for a lost object gives up after a minute.
     const bool given_up = absl::IsResourceExhausted(nodes.status()) && !running_;
     if (!known && !given_up) {
-      cluster_.journal().Violation(absl::StrCat("Broadcast of ", NameOf(ask.object)),
+      cluster_.journal().Violation(absl::StrCat("Broadcast of ", NameOf(request.object)),
                                    nodes.status());
     }
-    if (nodes.ok()) CheckArrived(ask);
+    if (nodes.ok()) CheckArrived(request);
   }
 
   // Checks that each node of the broadcast has the object. Skips nodes with trouble since the
   // start, and shortly before it, because the shard can have missed such a node.
-  void CheckArrived(const Ask& ask) {
+  void CheckArrived(const Request& request) {
     ++answered_;
-    const Object& object = objects_[ask.object];
+    const Object& object = objects_[request.object];
     // A second put can have replaced the generation while the first was under way.
-    if (object.deleting || object.puts != 1 || ask.puts != 1) return;
+    if (object.deleting || object.puts != 1 || request.puts != 1) return;
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
-      const bool named = ask.names.contains("*") || ask.names.contains(SimCluster::NodeName(n));
+      const bool named = request.names.contains("*") || request.names.contains(NodeName(n));
       // A lease and a half: a node that was away just before the start can have been declared dead.
-      const Instant since = ask.begun - plan_.world.cluster.lease * 1.5;
+      const Instant since = request.begun - plan_.world.cluster.lease * 1.5;
       if (!named || !cluster_.Undisturbed(n, object.shard, since)) continue;
       ++checked_;
       if (Has(n, object.id)) continue;
-      cluster_.journal().Violation(absl::StrCat(
-          "the broadcast of ", NameOf(ask.object), " has ended, and ", SimCluster::NodeName(n),
-          " lacks it; ", cluster_.DescribeEverywhere(object.id)));
+      cluster_.journal().Violation(absl::StrCat("the broadcast of ", NameOf(request.object),
+                                                " has ended, but ", NodeName(n), " has no copy; ",
+                                                cluster_.DescribeEverywhere(object.id)));
     }
   }
 
   // A request that is open at the same time can reach the shard before or after the stop.
   void Stop(int n, size_t number) {
     Object& object = objects_[number];
-    const bool alone = object.to_begin.empty();
-    object.keepers.clear();
-    cluster_.journal().Note(SimCluster::NodeName(n), " stops the broadcast of ", NameOf(number));
+    const bool alone = object.unconfirmed.empty();
+    object.marked.clear();
+    cluster_.journal().Note(NodeName(n), " stops the broadcast of ", NameOf(number));
     object_store::BroadcastOptions options;
     options.stop = true;
     cluster_.store(n)->Broadcast(ClientOf(n), object.id, std::move(options),
                                  cluster_.NowAt(n) + absl::Seconds(5),
-                                 [this, number, alone, before = object.sticky_asked,
-                                  asked = now()](const absl::StatusOr<int>& done) {
+                                 [this, number, alone, before = object.sticky_requests,
+                                  requested_at = now()](const absl::StatusOr<int>& done) {
                                    Object& stopped = objects_[number];
-                                   if (!done.ok() || !alone || stopped.sticky_asked != before)
+                                   if (!done.ok() || !alone || stopped.sticky_requests != before)
                                      return;
                                    stopped.stopped = true;
                                    stopped.stopped_at = now();
-                                   stopped.stop_asked_at = asked;
-                                   stopped.know_stop.clear();
+                                   stopped.stop_requested_at = requested_at;
+                                   stopped.knows_stop.clear();
                                    RestartShardLater(number);
                                  });
   }
@@ -360,15 +361,16 @@ class BroadcastSimulation final : public ClientSimulation {
   // Restarts the shard if a waiting sticky request will be repeated in the new session. The clients
   // no longer use this object, so the checks see what the repeated request does.
   void RestartShardLater(size_t number) {
-    const bool waited_for = std::any_of(asks_.begin(), asks_.end(), [number](const auto& ask) {
-      return ask.second.sticky && ask.second.object == number;
-    });
+    const bool waited_for =
+        std::any_of(requests_.begin(), requests_.end(), [number](const auto& request) {
+          return request.second.sticky && request.second.object == number;
+        });
     if (plan_.world.cluster.peaceful || !waited_for || random_.Chance(0.5)) return;
     // The clients stop using this object, so no later request changes the outcome.
     std::erase(current_, number);
     NewObject();
     const int shard = objects_[number].shard;
-    cluster_.scheduler().After(kToldWithin * random_.Unit(), [this, shard] {
+    cluster_.scheduler().After(kMessageWithin * random_.Unit(), [this, shard] {
       if (!running_) return;
       cluster_.CrashShard(shard);
       cluster_.scheduler().After(plan_.world.cluster.lease * random_.Unit(),
@@ -376,7 +378,7 @@ class BroadcastSimulation final : public ClientSimulation {
     });
   }
 
-  // ---- what must be so
+  // ---- invariants
 
   bool Has(int n, const ObjectId& id) {
     const std::vector<CopyInfo> copies = cluster_.store(n)->Copies();
@@ -384,8 +386,8 @@ class BroadcastSimulation final : public ClientSimulation {
                        [&id](const CopyInfo& copy) { return copy.id == id && copy.complete; });
   }
 
-  void LookAround() override {
-    for (size_t number = 0; number < objects_.size(); ++number) LookAt(number);
+  void OnSample() override {
+    for (size_t number = 0; number < objects_.size(); ++number) CheckObject(number);
   }
 
   // By node's life: the mark of its complete copy of the shard's generation.
@@ -403,55 +405,55 @@ class BroadcastSimulation final : public ClientSimulation {
     return marks;
   }
 
-  void LookAt(size_t number) {
+  void CheckObject(size_t number) {
     Object& object = objects_[number];
     if (object.puts == 0 || object.deleting) return;
-    if (object.puts == 1) LookAtMarks(number);
+    if (object.puts == 1) CheckMarks(number);
     if (!object.stopped || object.puts != 1) return;
-    LookAtStop(number);
+    CheckStop(number);
   }
 
   // A node keeps the mark of its copy, or replaces it by a later one.
-  void LookAtMarks(size_t number) {
+  void CheckMarks(size_t number) {
     Object& object = objects_[number];
     const std::map<NodeKey, v1::StickyMark> marks = MarksOf(object.id, Generation());
-    for (const auto& [key, stamp] : object.keepers) {
+    for (const auto& [key, stamp] : object.marked) {
       const auto mark = marks.find(key);
       if (mark == marks.end() || mark->second.stamp() >= stamp) continue;
       cluster_.journal().Violation(
-          absl::StrCat(key.ToString(), " has forgotten that ", NameOf(number), " is sticky"));
+          absl::StrCat(key.ToString(), " has lost the sticky mark of ", NameOf(number)));
     }
-    object.keepers.clear();
+    object.marked.clear();
     for (const auto& [key, mark] : marks) {
-      if (mark.stamp() > 0) object.keepers[key] = mark.stamp();
+      if (mark.stamp() > 0) object.marked[key] = mark.stamp();
     }
   }
 
   // A stopped broadcast must not return: not in the life of the shard that stopped it, nor in a
-  // later life that has heard of the stop from a holder of a copy.
-  void LookAtStop(size_t number) {
+  // later life that learned of the stop from a holder of a copy.
+  void CheckStop(size_t number) {
     Object& object = objects_[number];
     const v1::DescribeObjectResponse described = cluster_.Describe(object.id);
     const v1::ObjectSummary& summary = described.summary();
-    const bool same_shard = cluster_.last_shard_start(object.shard) < object.stop_asked_at;
+    const bool same_shard = cluster_.last_shard_start(object.shard) < object.stop_requested_at;
     const auto marks = MarksOf(object.id, directory::FromProto(summary.generation()));
-    bool heard = same_shard;
+    bool knows = same_shard;
     for (const v1::CopyDescription& copy : described.copies()) {
       const NodeKey key = directory::FromProto(copy.node());
-      heard = heard || (copy.complete() && marks.contains(key) && object.know_stop.contains(key));
+      knows = knows || (copy.complete() && marks.contains(key) && object.knows_stop.contains(key));
     }
-    if (heard && summary.has_sticky()) {
+    if (knows && summary.has_sticky()) {
       cluster_.journal().Violation(absl::StrCat(NameOf(number), " is sticky after it was stopped; ",
                                                 cluster_.DescribeEverywhere(object.id)));
     }
     // A node knows the stop if its mark is empty and later than every other, or if it had enough
     // time.
-    const bool long_ago = same_shard && now() >= object.stopped_at + kToldWithin;
+    const bool long_ago = same_shard && now() >= object.stopped_at + kMessageWithin;
     for (const auto& [key, mark] : marks) {
       const bool undisturbed =
-          cluster_.Undisturbed(cluster_.FindNode(key), object.shard, object.stop_asked_at);
-      const bool told = mark.nodes().empty() && mark.stamp() > object.last_stamp;
-      if (told || (long_ago && undisturbed && mark.stamp() > 0)) object.know_stop.insert(key);
+          cluster_.Undisturbed(cluster_.FindNode(key), object.shard, object.stop_requested_at);
+      const bool informed = mark.nodes().empty() && mark.stamp() > object.last_stamp;
+      if (informed || (long_ago && undisturbed && mark.stamp() > 0)) object.knows_stop.insert(key);
     }
   }
 
@@ -463,11 +465,11 @@ class BroadcastSimulation final : public ClientSimulation {
     for (size_t i = 0; i < objects_.size(); ++i) {
       if (absl::Status status = ObjectAtRest(i, checked); !status.ok()) return status;
     }
-    for (const auto& [number, ask] : asks_) {
-      if (cluster_.FindNode(ask.life) < 0) continue;
+    for (const auto& [number, request] : requests_) {
+      if (cluster_.FindNode(request.life) < 0) continue;
       return absl::UnavailableError(
-          absl::StrCat("the broadcast of ", NameOf(ask.object), " is not answered; ",
-                       cluster_.DescribeEverywhere(objects_[ask.object].id)));
+          absl::StrCat("the broadcast of ", NameOf(request.object), " is not answered; ",
+                       cluster_.DescribeEverywhere(objects_[request.object].id)));
     }
     checked_ += checked;
     return absl::OkStatus();
@@ -486,19 +488,19 @@ class BroadcastSimulation final : public ClientSimulation {
     for (const auto& [key, mark] : MarksOf(object.id, directory::FromProto(summary.generation()))) {
       if (mark.stamp() > latest.stamp()) latest = mark;
     }
-    const std::set<std::string> told(latest.nodes().begin(), latest.nodes().end());
+    const std::set<std::string> marked(latest.nodes().begin(), latest.nodes().end());
     const std::set<std::string> known(summary.sticky().nodes().begin(),
                                       summary.sticky().nodes().end());
     // A restarted shard must have learned the mark from the nodes that have copies.
-    if (told != known) {
-      return wrong("nodes keep in mind that it is for [", absl::StrJoin(told, " "),
-                   "], its shard has [", absl::StrJoin(known, " "), "]");
+    if (marked != known) {
+      return wrong("the marks of its copies name [", absl::StrJoin(marked, " "),
+                   "], the shard has [", absl::StrJoin(known, " "), "]");
     }
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
-      if (cluster_.node(n) == nullptr) return wrong(SimCluster::NodeName(n), " is down");
-      if (!known.contains("*") && !known.contains(SimCluster::NodeName(n))) continue;
+      if (cluster_.node(n) == nullptr) return wrong(NodeName(n), " is down");
+      if (!known.contains("*") && !known.contains(NodeName(n))) continue;
       ++checked;
-      if (!Has(n, object.id)) return wrong(SimCluster::NodeName(n), " lacks it");
+      if (!Has(n, object.id)) return wrong(NodeName(n), " lacks it");
     }
     return absl::OkStatus();
   }
@@ -510,16 +512,17 @@ class BroadcastSimulation final : public ClientSimulation {
       if (!object.stopped || object.puts != 1) continue;
       const v1::ObjectSummary summary = cluster_.Describe(object.id).summary();
       const auto marks = MarksOf(object.id, directory::FromProto(summary.generation()));
-      const bool known = std::any_of(object.know_stop.begin(), object.know_stop.end(),
+      const bool known = std::any_of(object.knows_stop.begin(), object.knows_stop.end(),
                                      [&](const NodeKey& key) { return marks.contains(key); });
       if (known && summary.has_sticky()) {
-        cluster_.journal().Violation(absl::StrCat(NameOf(i), " was stopped, and is sticky; ",
-                                                  cluster_.DescribeEverywhere(object.id)));
+        cluster_.journal().Violation(
+            absl::StrCat(NameOf(i), " is sticky after the calm although it was stopped; ",
+                         cluster_.DescribeEverywhere(object.id)));
       }
     }
   }
 
-  void Fill(SimulationResult& result) override {
+  void FillResult(SimulationResult& result) override {
     result.operations = answered_;
     result.bytes_checked = checked_;
   }
@@ -528,8 +531,8 @@ class BroadcastSimulation final : public ClientSimulation {
   std::vector<Object> objects_;
   std::vector<size_t> current_;  // the objects that clients use
   std::map<NodeKey, ClientId> clients_;
-  std::map<uint64_t, Ask> asks_;  // not answered yet
-  uint64_t last_ask_ = 0;
+  std::map<uint64_t, Request> requests_;  // not answered yet
+  uint64_t last_request_ = 0;
   std::map<uint64_t, NodeKey> puts_;  // not answered yet, with the node
   uint64_t last_put_ = 0;
   uint64_t answered_ = 0;

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <string>
 
-#include "src/sim/workloads/simulation.h"
+#include "src/sim/workloads/simulation_plan.h"
 
 namespace phalanx::sim {
 

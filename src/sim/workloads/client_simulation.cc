@@ -8,7 +8,7 @@
 namespace phalanx::sim {
 namespace {
 
-constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
+constexpr absl::Duration kPollEvery = absl::Milliseconds(100);
 
 }  // namespace
 
@@ -16,8 +16,14 @@ SimulationResult ClientSimulation::Run() {
   Storm();
   Calm();
   Farewell();
-  SimulationResult result = ResultOf(cluster_);
-  Fill(result);
+  SimulationResult result;
+  result.status = cluster_.journal().violation();
+  result.tail = cluster_.journal().Tail();
+  result.trace_hash = cluster_.journal().trace_hash();
+  result.events = cluster_.scheduler().steps();
+  result.simulated = now() - Instant();
+  result.lives = static_cast<uint64_t>(cluster_.lives());
+  FillResult(result);
   return result;
 }
 
@@ -27,7 +33,7 @@ void ClientSimulation::Storm() {
   cluster_.journal().Note("---- storm");
   running_ = true;
   Begin();
-  for (int n = 0; n < cluster_.num_nodes(); ++n) Later(n);
+  for (int n = 0; n < cluster_.num_nodes(); ++n) ScheduleAct(n);
   faults_.Start();
   RunFor(world_.storm);
   running_ = false;
@@ -39,17 +45,18 @@ void ClientSimulation::Calm() {
   // A leaving node drains on its own time, after Stop has repaired everything else.
   faults_.Stop();
   Await("for nodes to leave", [this] {
-    return faults_.SomebodyLeaves() ? absl::UnavailableError("a node is about to leave")
-                                    : absl::OkStatus();
+    return faults_.NodeIsLeaving() ? absl::UnavailableError("a node is still leaving")
+                                   : absl::OkStatus();
   });
-  ComeToRest();
+  Settle();
 }
 
 void ClientSimulation::Farewell() {
   if (failed()) return;
   cluster_.journal().Note("---- farewell");
-  Leave();
+  CleanUp();
   Await("to be empty", [this] { return Empty(); });
+  if (!failed()) CheckIdle();
 }
 
 // ---- steps
@@ -68,18 +75,8 @@ void ClientSimulation::RunFor(absl::Duration time) {
 }
 
 void ClientSimulation::Sample() {
-  for (int s = 0; s < cluster_.num_shards(); ++s) {
-    if (cluster_.shard(s) == nullptr) continue;
-    cluster_.journal().Violation(SimCluster::ShardName(s),
-                                 cluster_.shard(s)->core().CheckInvariants());
-  }
-  for (int n = 0; n < cluster_.num_nodes(); ++n) {
-    if (cluster_.node(n) == nullptr) continue;
-    cluster_.journal().Violation(SimCluster::NodeName(n), cluster_.store(n)->CheckInvariants());
-    cluster_.journal().Violation(SimCluster::NodeName(n),
-                                 cluster_.node(n)->reducer().CheckInvariants());
-  }
-  LookAround();
+  checkers_.CheckCores();
+  OnSample();
 }
 
 void ClientSimulation::Await(absl::string_view what, absl::FunctionRef<absl::Status()> condition) {
@@ -90,7 +87,7 @@ void ClientSimulation::Await(absl::string_view what, absl::FunctionRef<absl::Sta
     if (last.ok()) return;
     if (now() >= end) break;
     // Not after every event: the conditions read the state of the whole cluster.
-    RunFor(kAskEvery);
+    RunFor(kPollEvery);
   }
   if (failed()) return;
   cluster_.journal().Violation(absl::StrCat("took longer than ",
@@ -104,11 +101,11 @@ void ClientSimulation::OnNode(int n, std::function<void(int)> task) {
   cluster_.OnNode(n, [n, task = std::move(task)] { task(n); });
 }
 
-void ClientSimulation::Later(int n) {
+void ClientSimulation::ScheduleAct(int n) {
   cluster_.scheduler().After(settings_.mean_pause * -std::log(1.0 - random_.Unit()), [this, n] {
     if (!running_) return;
     OnNode(n, [this](int node) { Act(node); });
-    Later(n);
+    ScheduleAct(n);
   });
 }
 

@@ -1,7 +1,7 @@
-// The base of the simulations of one kind of client: a storm in which clients act at random while
-// faults happen, a calm in which all requests end, and a farewell after which nothing is left.
+// The base of all simulations: a storm in which clients act at random while faults happen, a calm
+// in which all requests end, and a farewell after which nothing is left.
 //
-//   ClientSimulation ◄── of reductions, of lifetimes, of broadcasts
+//   ClientSimulation ◄── of objects, of reductions, of lifetimes, of broadcasts
 //     ├─ SimCluster, Checkers, Faults
 //     └─ Act(n), repeatedly, on the control loop of each node
 //
@@ -20,7 +20,7 @@
 #include "src/sim/cluster/checkers.h"
 #include "src/sim/cluster/sim_cluster.h"
 #include "src/sim/workloads/faults.h"
-#include "src/sim/workloads/simulation.h"
+#include "src/sim/workloads/simulation_plan.h"
 
 namespace phalanx::sim {
 
@@ -53,14 +53,16 @@ class ClientSimulation {
   // A client of node `n`, which is up, acts.
   virtual void Act(int n) = 0;
   // Called at each sample, after the invariants of shards and nodes were checked.
-  virtual void LookAround() {}
+  virtual void OnSample() {}
   // Called when the faults have stopped: awaits the end of all requests and checks the results.
-  virtual void ComeToRest() = 0;
+  virtual void Settle() = 0;
   // Deletes all objects and closes all clients.
-  virtual void Leave() = 0;
+  virtual void CleanUp() = 0;
   virtual absl::Status Empty() { return checkers_.Empty(); }
+  // Called in the end, when Empty has returned OK.
+  virtual void CheckIdle() {}
   // Sets `operations`, `bytes_checked` and the subclass's other results.
-  virtual void Fill(SimulationResult& result) = 0;
+  virtual void FillResult(SimulationResult& result) = 0;
 
   // ---- for the subclass to call
   bool failed() { return !cluster_.journal().violation().ok(); }
@@ -81,7 +83,7 @@ class ClientSimulation {
   void Storm();
   void Calm();
   void Farewell();
-  void Later(int n);
+  void ScheduleAct(int n);
   void Sample();
 
   const SimulationPlan& world_;

@@ -16,7 +16,7 @@ absl::Duration AnyLength(absl::Duration mean, Random& random) {
 
 void Faults::Start() {
   running_ = true;
-  Later();
+  ScheduleNext();
 }
 
 void Faults::Stop() {
@@ -25,12 +25,12 @@ void Faults::Stop() {
   cluster_.HealEverything();
 }
 
-void Faults::Later() {
+void Faults::ScheduleNext() {
   if (options_.mean_pause == absl::InfiniteDuration()) return;
   cluster_.scheduler().After(AnyLength(options_.mean_pause, random_), [this] {
     if (!running_) return;
-    Do(Choose());
-    Later();
+    Inject(Choose());
+    ScheduleNext();
   });
 }
 
@@ -45,11 +45,11 @@ Fault Faults::Choose() {
   return Fault::kResetNodes;
 }
 
-void Faults::Mend(std::function<void()> mend) {
+void Faults::RepairLater(std::function<void()> repair) {
   cluster_.scheduler().After(AnyLength(options_.mean_length, random_),
-                             [this, mend = std::move(mend)] {
+                             [this, repair = std::move(repair)] {
                                // Stop has repaired everything else already.
-                               if (running_) mend();
+                               if (running_) repair();
                              });
 }
 
@@ -71,7 +71,7 @@ int Faults::Running() {
 
 int Faults::AnyVictim() { return Running() <= options_.nodes_left ? -1 : AnyNode(); }
 
-void Faults::Do(Fault fault) {
+void Faults::Inject(Fault fault) {
   switch (fault) {
     case Fault::kCrashNode:
     case Fault::kLeaveNode:
@@ -88,14 +88,14 @@ void Faults::Do(Fault fault) {
     case Fault::kPartitionShard:
       return PartitionBetween(AnyNodeName(), AnyShardName(), random_.Chance(0.5));
     case Fault::kResetNodes:
-      return cluster_.Reset(AnyNodeName(), AnyNodeName());
+      return cluster_.network().Reset(AnyNodeName(), AnyNodeName());
     case Fault::kResetShard:
-      return cluster_.Reset(AnyNodeName(), AnyShardName());
+      return cluster_.network().Reset(AnyNodeName(), AnyShardName());
     case Fault::kHalfOpenNodes:
-      return cluster_.HalfOpen(AnyNodeName(), AnyNodeName());
+      return cluster_.network().HalfOpen(AnyNodeName(), AnyNodeName());
     case Fault::kHalfOpenShard:
-      return random_.Chance(0.5) ? cluster_.HalfOpen(AnyNodeName(), AnyShardName())
-                                 : cluster_.HalfOpen(AnyShardName(), AnyNodeName());
+      return random_.Chance(0.5) ? cluster_.network().HalfOpen(AnyNodeName(), AnyShardName())
+                                 : cluster_.network().HalfOpen(AnyShardName(), AnyNodeName());
     case Fault::kSlowLink:
       return SlowLink();
     case Fault::kShortIo:
@@ -119,26 +119,26 @@ void Faults::EndNode(bool crash) {
   if (n < 0) return;
   crash ? cluster_.CrashNode(n) : cluster_.LeaveNode(n);
   // A node that is still leaving at that time is running, and StartNode does nothing then.
-  Mend([this, n] { cluster_.StartNode(n); });
+  RepairLater([this, n] { cluster_.StartNode(n); });
 }
 
 void Faults::StallNode() {
   const int n = AnyVictim();
   if (n < 0) return;
   cluster_.StallNode(n);
-  Mend([this, n] { cluster_.ResumeNode(n); });
+  RepairLater([this, n] { cluster_.ResumeNode(n); });
 }
 
 void Faults::CrashShard() {
   const int s = AnyShard();
   cluster_.CrashShard(s);
-  Mend([this, s] { cluster_.StartShard(s); });
+  RepairLater([this, s] { cluster_.StartShard(s); });
 }
 
 void Faults::StallShard() {
   const int s = AnyShard();
   cluster_.StallShard(s);
-  Mend([this, s] { cluster_.ResumeShard(s); });
+  RepairLater([this, s] { cluster_.ResumeShard(s); });
 }
 
 void Faults::PartitionBetween(const std::string& a, const std::string& b, bool both_ways) {
@@ -146,17 +146,17 @@ void Faults::PartitionBetween(const std::string& a, const std::string& b, bool b
   if (a == b) return;
   // Drawn in both cases, so that a seed draws the same afterwards.
   const bool forward = random_.Chance(0.5);
-  if (both_ways || forward) cluster_.Partition(a, b);
-  if (both_ways || !forward) cluster_.Partition(b, a);
-  Mend([this, a, b] {
-    cluster_.Heal(a, b);
-    cluster_.Heal(b, a);
+  if (both_ways || forward) cluster_.network().Partition(a, b);
+  if (both_ways || !forward) cluster_.network().Partition(b, a);
+  RepairLater([this, a, b] {
+    cluster_.network().Heal(a, b);
+    cluster_.network().Heal(b, a);
   });
 }
 
 void Faults::Sever(const std::string& from, const std::string& to) {
   if (from == to) return;
-  cluster_.Sever(from, to, AnyLength(options_.mean_length, random_) * random_.Unit());
+  cluster_.network().Sever(from, to, AnyLength(options_.mean_length, random_) * random_.Unit());
 }
 
 void Faults::SlowLink() {
@@ -169,14 +169,14 @@ void Faults::SlowLink() {
   link.latency = link.latency + absl::Milliseconds(50) * random_.Unit();
   link.jitter = absl::Milliseconds(20) * random_.Unit();
   link.bytes_per_second = 1e5 + 1e6 * random_.Unit();
-  cluster_.SetLink(a, b, link);
-  Mend([this, a, b, before] { cluster_.SetLink(a, b, before); });
+  cluster_.network().SetLink(a, b, link);
+  RepairLater([this, a, b, before] { cluster_.network().SetLink(a, b, before); });
 }
 
 void Faults::ShortIo() {
   const SimFabric::Options& usual = cluster_.options().fabric;
   cluster_.fabric().SetShortIo(random_.Unit(), /*one_byte_at_a_time=*/false, 0.05 * random_.Unit());
-  Mend([this, usual] {
+  RepairLater([this, usual] {
     cluster_.fabric().SetShortIo(usual.short_io, usual.one_byte_at_a_time, usual.trickle);
   });
 }
@@ -190,7 +190,7 @@ void Faults::StarveMemory() {
   const absl::Duration delay = absl::Milliseconds(fails ? 100 : 5000) * random_.Unit();
   cluster_.memory(n).SetTrouble(delay, fails ? failures : 0);
   const ClusterOptions& usual = cluster_.options();
-  Mend([this, n, usual] {
+  RepairLater([this, n, usual] {
     // The next life of a stopped node starts with the usual memory.
     if (cluster_.node(n) == nullptr) return;
     cluster_.memory(n).SetTrouble(usual.allocation_delay, usual.allocation_failures);
@@ -200,11 +200,11 @@ void Faults::StarveMemory() {
 void Faults::Corrupt() {
   // Without checksums a flipped bit is not detected, so every run would fail.
   if (!cluster_.options().data_plane.checksums) return;
-  cluster_.CorruptNodes(0.05 * random_.Unit());
-  Mend([this] { cluster_.CorruptNodes(0); });
+  cluster_.network().CorruptNodes(0.05 * random_.Unit());
+  RepairLater([this] { cluster_.network().CorruptNodes(0); });
 }
 
-bool Faults::SomebodyLeaves() const {
+bool Faults::NodeIsLeaving() const {
   return std::any_of(leaving_.begin(), leaving_.end(),
                      [this](const NodeKey& life) { return cluster_.FindNode(life) >= 0; });
 }
@@ -218,16 +218,16 @@ void Faults::Drain() {
   // Before the drain starts, so that the calm waits for this node in any case.
   leaving_.push_back(life);
   cluster_.OnNode(n, [this, n, life, timeout] {
-    cluster_.journal().Note("drain ", SimCluster::NodeName(n));
+    cluster_.journal().Note("drain ", NodeName(n));
     cluster_.Drain(n, timeout, [this, n, life](const absl::Status& status) {
-      cluster_.journal().Note("drained ", SimCluster::NodeName(n), ": ", status.ToString());
+      cluster_.journal().Note("drained ", NodeName(n), ": ", status.ToString());
       // Posted, because LeaveNode must not run inside the drain's own callback.
       cluster_.scheduler().After(absl::ZeroDuration(), [this, n, life] {
         // The node can have crashed during the drain.
         if (cluster_.FindNode(life) != n) return;
         cluster_.LeaveNode(n);
-        // Not by Mend: the node must restart even if Stop has repaired everything else in the
-        // meantime.
+        // Not by RepairLater: the node must restart even if Stop has repaired everything else in
+        // the meantime.
         cluster_.scheduler().After(AnyLength(options_.mean_length, random_) + absl::Milliseconds(2),
                                    [this, n] { cluster_.StartNode(n); });
       });

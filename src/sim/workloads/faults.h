@@ -62,23 +62,22 @@ class Faults {
   // Stops injecting faults and repairs all. A node that is leaving finishes first, and restarts
   // then.
   void Stop();
-  // Returns whether a node that was asked to leave is still running.
-  bool SomebodyLeaves() const;
+  // Returns whether a node that began to leave is still running.
+  bool NodeIsLeaving() const;
 
  private:
-  void Later();
-  void Break();
-  void Do(Fault fault);
+  void ScheduleNext();
+  void Inject(Fault fault);
   Fault Choose();
-  // Calls `mend` after a while, unless Stop repairs everything first.
-  void Mend(std::function<void()> mend);
+  // Calls `repair` after a while, unless Stop repairs everything first.
+  void RepairLater(std::function<void()> repair);
   int AnyNode();
   int AnyShard();
   // Returns a node that can be stopped; -1 if too few would be left.
   int AnyVictim();
   int Running();
-  std::string AnyNodeName() { return SimCluster::NodeName(AnyNode()); }
-  std::string AnyShardName() { return SimCluster::ShardName(AnyShard()); }
+  std::string AnyNodeName() { return NodeName(AnyNode()); }
+  std::string AnyShardName() { return ShardName(AnyShard()); }
   void EndNode(bool crash);
   void StallNode();
   void CrashShard();
@@ -95,7 +94,7 @@ class Faults {
   const FaultOptions options_;
   Random random_;
   bool running_ = false;
-  std::vector<NodeKey> leaving_;  // lives that were asked to leave
+  std::vector<NodeKey> leaving_;  // lives that began to leave
 };
 
 }  // namespace phalanx::sim

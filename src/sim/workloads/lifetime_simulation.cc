@@ -77,13 +77,13 @@ class LifetimeSimulation final : public ClientSimulation {
 
   // ---- phases
 
-  void ComeToRest() override {
+  void Settle() override {
     // References in transit expire after `patience`; only then are their objects unreferenced.
     RunFor(patience() + lease_ * 4);
-    Await("to free what nobody holds", [this] { return AtRest(); });
+    Await("to free unreferenced objects", [this] { return AtRest(); });
   }
 
-  void Leave() override {
+  void CleanUp() override {
     for (const auto& process : processes_) {
       OnNode(cluster_.FindNode(process->life), [this, p = process.get()](int n) { End(n, *p); });
     }
@@ -101,7 +101,7 @@ class LifetimeSimulation final : public ClientSimulation {
     OnNode(0, [this](int n) { cluster_.store(n)->CloseClient(kept_deleter_, /*clean=*/true); });
   }
 
-  // ---- what clients do; each on the node's control loop
+  // ---- acts of clients; each on the node's control loop
 
   std::vector<Process*> ProcessesOf(int n) {
     std::vector<Process*> here;
@@ -131,7 +131,7 @@ class LifetimeSimulation final : public ClientSimulation {
     if (choice < 0.3 || process.refs.empty()) {
       Put(n, process);
     } else if (choice < 0.55) {
-      PassOn(n, process, AnyRef(process));
+      SendReference(n, process, AnyRef(process));
     } else if (choice < 0.72) {
       Release(n, process, AnyRef(process));
     } else if (choice < 0.92) {
@@ -150,18 +150,17 @@ class LifetimeSimulation final : public ClientSimulation {
 
   std::string NameOf(size_t object) const { return absl::StrCat("o", object); }
   std::string NameOf(const Process& process) {
-    return absl::StrCat("p", process.number, " on ",
-                        SimCluster::NodeName(cluster_.FindNode(process.life)));
+    return absl::StrCat("p", process.number, " on ", NodeName(cluster_.FindNode(process.life)));
   }
 
   // Takes a ref. If `sure`, the process can rely on it.
   void Hold(int n, Process& process, size_t object, bool sure, const NodeKey& from = {}) {
     cluster_.journal().Violation(
         "Hold", cluster_.store(n)->Hold(process.client, {&objects_[object].id, 1}));
-    Took(process, object, sure, from);
+    AddRef(process, object, sure, from);
   }
 
-  void Took(Process& process, size_t object, bool sure, const NodeKey& from) {
+  void AddRef(Process& process, size_t object, bool sure, const NodeKey& from) {
     Ref& ref = process.refs[object];
     ++ref.times;
     // A ref that is certain already does not depend on the source of this one.
@@ -172,7 +171,7 @@ class LifetimeSimulation final : public ClientSimulation {
     ref.from = from;
   }
 
-  void LetGo(int n, Process& process, size_t object) {
+  void DropRef(int n, Process& process, size_t object) {
     const auto ref = process.refs.find(object);
     if (--ref->second.times == 0) process.refs.erase(ref);
     cluster_.store(n)->Unhold(process.client, {&objects_[object].id, 1});
@@ -205,15 +204,15 @@ class LifetimeSimulation final : public ClientSimulation {
     const uint64_t size =
         random_.Chance(0.6) ? random_.Below(1000) : random_.Below(plan_.max_bytes);
     cluster_.store(n)->Put(process.client, options, std::string(size, 'x'),
-                           [this, number, life = process.life, who = process.number](
+                           [this, number, life = process.life, process_number = process.number](
                                const absl::StatusOr<object_store::PutResult>& result) {
-                             PutDone(number, life, who, result.status());
+                             PutDone(number, life, process_number, result.status());
                            });
   }
 
-  void PutDone(size_t number, const NodeKey& life, int who, const absl::Status& status) {
+  void PutDone(size_t number, const NodeKey& life, int process_number, const absl::Status& status) {
     const int n = cluster_.FindNode(life);
-    Process* process = Find(who);
+    Process* process = Find(process_number);
     if (n < 0 || process == nullptr) return;
     cluster_.journal().Note(NameOf(number), ": ", status.ToString());
     // A Put that was refused is only a violation if nothing in the run explains the error.
@@ -224,12 +223,12 @@ class LifetimeSimulation final : public ClientSimulation {
     }
     for (const size_t other : objects_[number].refers_to) {
       --process->refs.at(other).busy;
-      LetGo(n, *process, other);
+      DropRef(n, *process, other);
     }
     // Below: a failed Put leaves no object, so its ref protects nothing.
     if (status.ok()) return;
     objects_[number].safe = false;
-    if (process->refs.contains(number)) LetGo(n, *process, number);
+    if (process->refs.contains(number)) DropRef(n, *process, number);
   }
 
   Process* Find(int number) {
@@ -243,11 +242,11 @@ class LifetimeSimulation final : public ClientSimulation {
     const Ref& ref = process.refs.at(object);
     // A ref that a pending Put needs must stay.
     if (ref.times == ref.busy) return;
-    cluster_.journal().Note(NameOf(process), " lets go of ", NameOf(object));
-    LetGo(n, process, object);
+    cluster_.journal().Note(NameOf(process), " releases ", NameOf(object));
+    DropRef(n, process, object);
   }
 
-  void PassOn(int n, Process& process, size_t object) {
+  void SendReference(int n, Process& process, size_t object) {
     Message message;
     message.object = object;
     message.from = process.life;
@@ -275,24 +274,24 @@ class LifetimeSimulation final : public ClientSimulation {
     const Object& object = objects_[message.object];
     // A margin for clocks of the two nodes and for the claim's way to the shard.
     const bool in_time = now() + lease_ * 3 < message.sent + patience();
-    const bool sure = Carries(message) && in_time && object.safe &&
+    const bool sure = TransitProtects(message) && in_time && object.safe &&
                       links_[{process.life, object.shard}].here &&
                       links_[{message.from, object.shard}].here;
     cluster_.journal().Note(NameOf(process), " receives ", NameOf(message.object),
-                            sure ? "" : ", not for sure");
+                            sure ? "" : ", uncertain");
     // A claimed reference no longer protects the object by itself.
     message.arrived = true;
     const absl::Status held = cluster_.store(n)->Claim(
         process.client, object.id, object_store::TransitMark{message.from, message.number});
     cluster_.journal().Violation("Claim", held);
-    Took(process, message.object, sure, message.from);
+    AddRef(process, message.object, sure, message.from);
     // Sometimes the message is delivered twice.
     if (!random_.Chance(0.05)) return;
     Process& again = AnyProcess(n);
     cluster_.store(n)
         ->Claim(again.client, object.id, object_store::TransitMark{message.from, message.number})
         .IgnoreError();
-    Took(again, message.object, /*sure=*/&again == &process && sure, message.from);
+    AddRef(again, message.object, /*sure=*/&again == &process && sure, message.from);
   }
 
   // Gets the object, and holds the objects that it refers to.
@@ -303,10 +302,10 @@ class LifetimeSimulation final : public ClientSimulation {
     options.fail_when_lost = random_.Chance(0.5);
     const bool impatient = options.fail_when_lost;
     object_store::GetEvents events;
-    events.on_view = [this, life = process.life, who = process.number, object,
+    events.on_view = [this, life = process.life, process_number = process.number, object,
                       impatient](absl::StatusOr<View> view) {
       const int node = cluster_.FindNode(life);
-      Process* reader = Find(who);
+      Process* reader = Find(process_number);
       if (node < 0 || reader == nullptr) return;
       if (view.ok()) cluster_.store(node)->Release(reader->client, view->pin).IgnoreError();
       WasRead(node, *reader, object, view.status(), impatient);
@@ -319,10 +318,10 @@ class LifetimeSimulation final : public ClientSimulation {
     const auto ref = process.refs.find(object);
     if (ref == process.refs.end()) return;
     // NotFound means freed, which a certain ref must prevent.
-    if (absl::IsNotFound(status) && IsSure(process, object)) Violate(object, "is said to be gone");
+    if (absl::IsNotFound(status) && IsSure(process, object)) Violate(object, "is NotFound");
     // With faults the last copy can die with its node while a hold keeps the id.
     if (absl::IsDataLoss(status) && (!impatient || plan_.world.cluster.peaceful)) {
-      Violate(object, "is said to be lost");
+      Violate(object, "is DataLoss");
     }
     if (!status.ok() || !random_.Chance(0.7)) return;
     const std::vector<size_t> inner = objects_[object].refers_to;
@@ -345,23 +344,23 @@ class LifetimeSimulation final : public ClientSimulation {
     std::erase_if(processes_, [&process](const auto& p) { return p.get() == &process; });
   }
 
-  // ---- what must be so
+  // ---- invariants
 
-  void LookAround() override {
+  void OnSample() override {
     for (int s = 0; s < cluster_.num_shards(); ++s) {
-      if (cluster_.shard(s) != nullptr) LookAtNodes(s);
+      if (cluster_.shard(s) != nullptr) SampleNodes(s);
     }
     // The processes of a dead node died with it.
     std::erase_if(processes_, [this](const auto& p) { return cluster_.FindNode(p->life) < 0; });
-    LookAtCopies();
+    SampleCopies();
     for (const auto& process : processes_) {
-      for (auto& [object, ref] : process->refs) Review(*process, objects_[object], ref);
+      for (auto& [object, ref] : process->refs) ReviewRef(*process, objects_[object], ref);
     }
-    for (size_t object = 0; object < objects_.size(); ++object) LookAt(object);
+    for (size_t object = 0; object < objects_.size(); ++object) CheckObject(object);
   }
 
   // Records which nodes have sessions with the shard, according to the shard.
-  void LookAtNodes(int s) {
+  void SampleNodes(int s) {
     v1::GetStatusResponse status;
     cluster_.shard(s)->FillStatus(&status);
     std::set<NodeKey> known;
@@ -387,7 +386,7 @@ class LifetimeSimulation final : public ClientSimulation {
   }
 
   // Records since when each node has had a complete copy of each object.
-  void LookAtCopies() {
+  void SampleCopies() {
     std::map<std::pair<NodeKey, ObjectId>, Instant> before = std::move(copies_);
     copies_.clear();
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
@@ -401,11 +400,11 @@ class LifetimeSimulation final : public ClientSimulation {
     }
   }
 
-  void Review(const Process& process, const Object& object, Ref& ref) {
+  void ReviewRef(const Process& process, const Object& object, Ref& ref) {
     if (!ref.sure) return;
     // The shard ends the holds of a node whose lease has expired.
     if (AwaySince(process.life, object.shard, ref.since)) ref.sure = false;
-    // A young ref is certain only if the shard could hear of it from both nodes in time.
+    // A young ref is certain only if both nodes could report it to the shard in time.
     if (now() > ref.young_until) return;
     const bool both_there =
         links_[{process.life, object.shard}].here &&
@@ -419,7 +418,7 @@ class LifetimeSimulation final : public ClientSimulation {
     return objects_[object].safe && ref != process.refs.end() && ref->second.sure;
   }
 
-  bool Carries(const Message& message) {
+  bool TransitProtects(const Message& message) {
     return message.sure && !message.arrived && Alive(message.from) &&
            !AwaySince(message.from, objects_[message.object].shard, message.sent) &&
            now() + absl::Milliseconds(1) < message.sent + patience();
@@ -445,13 +444,13 @@ class LifetimeSimulation final : public ClientSimulation {
       if (ref != process->refs.end() && ref->second.sure) return true;
     }
     for (const Message& message : messages_) {
-      if (message.object == number && Carries(message)) return true;
+      if (message.object == number && TransitProtects(message)) return true;
     }
     return std::any_of(object.referred_by.begin(), object.referred_by.end(),
                        [&](size_t by) { return CopyProtects(objects_[by], object); });
   }
 
-  void LookAt(size_t number) {
+  void CheckObject(size_t number) {
     Object& object = objects_[number];
     if (object.freed || !object.safe) return;
     // Never true again after one sample without protection: the object can be freed from then on.
@@ -467,12 +466,12 @@ class LifetimeSimulation final : public ClientSimulation {
     for (const auto& process : processes_) {
       const auto ref = process->refs.find(number);
       if (ref == process->refs.end()) continue;
-      absl::StrAppend(&holders, " ", NameOf(*process), ref->second.sure ? " for sure" : "");
+      absl::StrAppend(&holders, " ", NameOf(*process), ref->second.sure ? " certainly" : "");
     }
     for (const size_t by : objects_[number].referred_by) {
       absl::StrAppend(&holders, " ", NameOf(by));
     }
-    cluster_.journal().Violation(absl::StrCat(NameOf(number), " ", what, ", and held by", holders,
+    cluster_.journal().Violation(absl::StrCat(NameOf(number), " ", what, " while held by", holders,
                                               "; ",
                                               cluster_.DescribeEverywhere(objects_[number].id)));
   }
@@ -507,8 +506,8 @@ class LifetimeSimulation final : public ClientSimulation {
       // Tombstones and objects that were never put need no holder.
       if (summary.deleted() || !summary.has_info()) continue;
       if (!reachable.contains(i)) {
-        return absl::UnavailableError(absl::StrCat(NameOf(i), " is there, and nobody holds it: ",
-                                                   cluster_.DescribeEverywhere(objects_[i].id)));
+        return absl::UnavailableError(absl::StrCat(
+            NameOf(i), " exists without a holder: ", cluster_.DescribeEverywhere(objects_[i].id)));
       }
       const uint32_t holders = HoldersOf(i);
       if (summary.holders() == holders) continue;
@@ -540,19 +539,19 @@ class LifetimeSimulation final : public ClientSimulation {
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
       const object_store::StoreStats stats = cluster_.store(n)->stats();
       if (stats.held == 0 && stats.transits == 0) continue;
-      return absl::UnavailableError(absl::StrCat(SimCluster::NodeName(n), " holds ", stats.held));
+      return absl::UnavailableError(absl::StrCat(NodeName(n), " holds ", stats.held));
     }
     for (int s = 0; s < cluster_.num_shards(); ++s) {
       v1::GetStatusResponse status;
       cluster_.shard(s)->FillStatus(&status);
       if (status.counters().at("holds") == 0) continue;
-      return absl::UnavailableError(absl::StrCat(SimCluster::ShardName(s), " knows of ",
-                                                 status.counters().at("holds"), " holds"));
+      return absl::UnavailableError(
+          absl::StrCat(ShardName(s), " has ", status.counters().at("holds"), " holds"));
     }
     return absl::OkStatus();
   }
 
-  void Fill(SimulationResult& result) override {
+  void FillResult(SimulationResult& result) override {
     result.operations = objects_.size();
     result.bytes_checked = checked_;
   }

@@ -100,7 +100,7 @@ class ReduceSimulation final : public ClientSimulation {
 
   // ---- phases
 
-  void ComeToRest() override {
+  void Settle() override {
     // The shards need a lease to recover, and open reductions are closed only after it.
     RunFor(plan_.world.cluster.lease * 4);
     for (size_t i = 0; i < rounds_.size(); ++i) {
@@ -120,7 +120,7 @@ class ReduceSimulation final : public ClientSimulation {
         if (call.ended || cluster_.FindNode(call.node) < 0) continue;
         return absl::UnavailableError(
             absl::StrCat("the reduction of ", NameOf(round),
-                         " goes on: ", cluster_.Describe(round.target).ShortDebugString()));
+                         " has not ended: ", cluster_.Describe(round.target).ShortDebugString()));
       }
     }
     return absl::OkStatus();
@@ -165,7 +165,7 @@ class ReduceSimulation final : public ClientSimulation {
       for (int n = 0; n < cluster_.num_nodes(); ++n) {
         OnNode(n, [this, i](int node) { Get(node, i, absl::Seconds(30), /*must=*/true); });
       }
-      OnNode(0, [this, i](int node) { AskForAnother(node, i); });
+      OnNode(0, [this, i](int node) { RequestOtherOperation(node, i); });
     }
     RunFor(absl::Milliseconds(100));
     Await("to have probed", [this] {
@@ -174,7 +174,7 @@ class ReduceSimulation final : public ClientSimulation {
     });
   }
 
-  void Leave() override {
+  void CleanUp() override {
     OnNode(0, [this](int n) {
       for (const Round& round : rounds_) Delete(n, round.target);
       for (const Source& source : sources_) Delete(n, source.id);
@@ -197,9 +197,9 @@ class ReduceSimulation final : public ClientSimulation {
     for (int n = 0; n < cluster_.num_nodes(); ++n) {
       const collectives::Reducer::Stats stats = cluster_.node(n)->reducer().stats();
       if (stats.folds != 0 || stats.scratch_bytes != 0 || stats.waiting != 0) {
-        return absl::UnavailableError(absl::StrCat(SimCluster::NodeName(n), ": ", stats.folds,
-                                                   " folds, ", stats.scratch_bytes,
-                                                   " bytes of theirs, ", stats.waiting, " calls"));
+        return absl::UnavailableError(absl::StrCat(NodeName(n), ": ", stats.folds, " folds, ",
+                                                   stats.scratch_bytes, " bytes of theirs, ",
+                                                   stats.waiting, " calls"));
       }
     }
     for (int s = 0; s < cluster_.num_shards(); ++s) {
@@ -207,20 +207,20 @@ class ReduceSimulation final : public ClientSimulation {
       cluster_.shard(s)->FillStatus(&status);
       if (status.reductions() != 0) {
         return absl::UnavailableError(
-            absl::StrCat(SimCluster::ShardName(s), ": ", status.reductions(), " reductions"));
+            absl::StrCat(ShardName(s), ": ", status.reductions(), " reductions"));
       }
     }
     return absl::OkStatus();
   }
 
-  // ---- what clients do; each on the node's control loop
+  // ---- acts of clients; each on the node's control loop
 
   void Act(int n) override {
     const double choice = random_.Unit();
     if (choice < 0.35) {
       Put(n, SourceFor(n));
     } else if (choice < 0.5) {
-      Begin(n);
+      StartReduction(n);
     } else if (choice < 0.6 && !rounds_.empty()) {
       Reduce(n, AnyRound());
     } else if (choice < 0.9 && !rounds_.empty()) {
@@ -275,7 +275,7 @@ class ReduceSimulation final : public ClientSimulation {
     options.id = source.id;
     options.metadata = MetadataOf(number, attempt);
     options.deadline = cluster_.NowAt(n) + absl::Seconds(5);
-    cluster_.journal().Note(SimCluster::NodeName(n), " puts source ", number, " attempt ", attempt);
+    cluster_.journal().Note(NodeName(n), " puts source ", number, " attempt ", attempt);
     cluster_.store(n)->Put(ClientOf(n), options, std::move(bytes),
                            [](absl::StatusOr<object_store::PutResult>) {});
   }
@@ -285,7 +285,7 @@ class ReduceSimulation final : public ClientSimulation {
     if (cluster_.Describe(id).summary().complete_copies() == 0) Put(n, number);
   }
 
-  void Begin(int n) {
+  void StartReduction(int n) {
     Round round;
     round.target = ObjectId::FromName("target", absl::StrCat(rounds_.size()));
     for (size_t i = 0; i < sources_.size(); ++i) {
@@ -317,9 +317,9 @@ class ReduceSimulation final : public ClientSimulation {
     if (!rounds_.back().open) return;
     const size_t number = rounds_.size() - 1;
     for (int i = 0; i < kAdditions; ++i) {
-      Soon([this, number](int node) { Add(node, number); });
+      RunSoon([this, number](int node) { Add(node, number); });
     }
-    if (plan_.closed_soon) Soon([this, number](int node) { Extend(node, number, kClosing); });
+    if (plan_.closed_soon) RunSoon([this, number](int node) { Extend(node, number, kClosing); });
   }
 
   ReduceSpec SpecFor(const Round& round) const {
@@ -336,7 +336,7 @@ class ReduceSimulation final : public ClientSimulation {
   }
 
   // The target has a result, so a request with another operation must fail.
-  void AskForAnother(int n, size_t number) {
+  void RequestOtherOperation(int n, size_t number) {
     ReduceSpec spec = SpecFor(rounds_[number]);
     spec.op = ReduceOp::kMax;
     const Instant deadline = cluster_.NowAt(n) + absl::Seconds(30);
@@ -346,8 +346,8 @@ class ReduceSimulation final : public ClientSimulation {
         [this, number](const absl::Status& status) {
           --probes_open_;
           if (absl::IsAlreadyExists(status)) return;
-          cluster_.journal().Violation(absl::StrCat("who asks for another reduction than that of ",
-                                                    NameOf(rounds_[number]), " is told ",
+          cluster_.journal().Violation(absl::StrCat("a request for another operation on ",
+                                                    NameOf(rounds_[number]), " returned ",
                                                     status.ToString()));
         });
   }
@@ -362,14 +362,14 @@ class ReduceSimulation final : public ClientSimulation {
     const size_t index = round.calls.size();
     round.calls.push_back(
         {cluster_.node(n)->key(), cluster_.scheduler().now() + timeout, false, {}});
-    cluster_.journal().Note(SimCluster::NodeName(n), " reduces ", NameOf(round));
+    cluster_.journal().Note(NodeName(n), " reduces ", NameOf(round));
     cluster_.node(n)->reducer().Reduce(
         ClientOf(n), target, SpecFor(round), deadline,
         [this, number, index](const absl::Status& status) {
           Call& ended = rounds_[number].calls[index];
           ended.ended = true;
           ended.status = status;
-          cluster_.journal().Note("reduction of ", NameOf(rounds_[number]), " told ",
+          cluster_.journal().Note("reduction of ", NameOf(rounds_[number]), " returned ",
                                   status.ToString());
           // With faults a stalled node answers late.
           if (cluster_.scheduler().now() > ended.deadline + kLate && plan_.world.cluster.peaceful) {
@@ -384,8 +384,8 @@ class ReduceSimulation final : public ClientSimulation {
     Extend(n, number, kClosing);
   }
 
-  // Soon, on a random node, while the reduction is open.
-  void Soon(std::function<void(int)> act) {
+  // Runs `act` soon, on a random node, while the reduction is open.
+  void RunSoon(std::function<void(int)> act) {
     cluster_.scheduler().After(plan_.mean_pause * 4 * random_.Unit(), [this, act] {
       const int n = static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes())));
       if (running_) OnNode(n, act);
@@ -417,7 +417,7 @@ class ReduceSimulation final : public ClientSimulation {
           addition.refused = absl::IsNotFound(status);
           if (status.ok() && !closing) Acknowledge(added_to, addition.source, node);
           cluster_.journal().Note(closing ? "closing " : "adding to ",
-                                  cluster_.history().NameOf(added_to.target), " told ",
+                                  cluster_.history().NameOf(added_to.target), " returned ",
                                   status.ToString());
           CheckRefused(added_to);
         });
@@ -445,9 +445,8 @@ class ReduceSimulation final : public ClientSimulation {
       if (must) --probes_open_;
       if (!view.ok()) {
         if (must && !absl::IsResourceExhausted(view.status())) {
-          cluster_.journal().Violation(absl::StrCat(SimCluster::NodeName(n), " got ",
-                                                    view.status().ToString(), " for ",
-                                                    NameOf(rounds_[number])));
+          cluster_.journal().Violation(absl::StrCat(NodeName(n), " got ", view.status().ToString(),
+                                                    " for ", NameOf(rounds_[number])));
         }
         return;
       }
@@ -457,7 +456,7 @@ class ReduceSimulation final : public ClientSimulation {
     cluster_.store(n)->Get(ClientOf(n), options, std::move(events));
   }
 
-  // ---- what they see
+  // ---- checks of results
 
   void CheckView(Round& round, const View& view) {
     // The memory of all slices is contiguous.
@@ -476,7 +475,7 @@ class ReduceSimulation final : public ClientSimulation {
     for (absl::string_view ids = view.reduced_from; !ids.empty();
          ids.remove_prefix(std::min(ids.size(), ObjectId::kSize))) {
       const int source = NumberOf(ids.substr(0, ObjectId::kSize));
-      if (source < 0) return wrong("is said to be of a source that nobody named");
+      if (source < 0) return wrong("lists an unknown source");
       from.push_back(source);
     }
     const std::set<int> distinct(from.begin(), from.end());
@@ -486,31 +485,31 @@ class ReduceSimulation final : public ClientSimulation {
     allowed.insert(round.added.begin(), round.added.end());
     for (const int source : from) {
       if (!allowed.contains(source))
-        return wrong("has source ", source, ", which was not asked for");
+        return wrong("has source ", source, ", which is not in the request");
     }
     const size_t least = round.num_objects != 0 ? round.num_objects : round.sources.size();
     const size_t most = round.num_objects != 0 ? round.num_objects : allowed.size();
-    if (from.size() < least || from.size() > most) return wrong("is of ", from.size(), " sources");
+    if (from.size() < least || from.size() > most) return wrong("has ", from.size(), " sources");
     for (const auto& [source, node] : round.acknowledged) {
       if (distinct.contains(source) || !MustHaveAdded(round, view.generation, node)) continue;
-      return wrong("has not source ", source, ", whose addition was acknowledged");
+      return wrong("lacks source ", source, ", whose addition was acknowledged");
     }
     // The sources of a request are in ascending order, so the fold must be too.
     if (round.fixed && !round.open && !std::is_sorted(from.begin(), from.end())) {
-      return wrong("is not in the order asked for");
+      return wrong("is not in the requested order");
     }
     // The first element encodes one attempt number per source.
-    uint64_t told = elements.front();
+    uint64_t remainder = elements.front();
     std::vector<uint64_t> attempts;
     for (const int source : from) {
-      attempts.push_back(told >> (kAttemptBits * source) & kMaxAttempts);
-      told -= attempts.back() << (kAttemptBits * source);
+      attempts.push_back(remainder >> (kAttemptBits * source) & kMaxAttempts);
+      remainder -= attempts.back() << (kAttemptBits * source);
       const bool known =
           attempts.back() > 0 && attempts.back() <= sources_[static_cast<size_t>(source)].attempts;
       if (!known) return wrong("has no attempt at source ", source, " in it");
     }
     // A remainder is a source that `reduced_from` does not list.
-    if (told != 0) return wrong("has more in it than its sources");
+    if (remainder != 0) return wrong("contains more than its sources");
     const std::vector<ElementRun>& runs = round.elements.runs;
     for (uint64_t i = 0; i < elements.size(); ++i) {
       const bool halved = !runs.empty() && i * sizeof(uint64_t) >= runs.front().end;
@@ -522,8 +521,8 @@ class ReduceSimulation final : public ClientSimulation {
       // Other attempts in a later element: the fold mixed two generations of a source.
       if (sum != elements[i]) return wrong("has other attempts in it from element ", i, " on");
     }
-    if (!GoesWith(round, from, attempts, view.metadata)) {
-      return wrong("goes with \"", view.metadata, "\"");
+    if (!MetadataMatches(round, from, attempts, view.metadata)) {
+      return wrong("has the metadata \"", view.metadata, "\"");
     }
     CheckCommitted(round, view.generation);
     NoteSeen(round, view.generation, elements);
@@ -561,14 +560,14 @@ class ReduceSimulation final : public ClientSimulation {
       if (!refused) continue;
       cluster_.journal().Violation(
           absl::StrCat(source == kClosing ? "closing" : absl::StrCat("adding ", source, " to"), " ",
-                       NameOf(round), " was refused, and carried out"));
+                       NameOf(round), " was refused but carried out"));
     }
   }
 
   // The metadata is that of the first source in the list that has some. For an open reduction the
   // order of the list is unknown here.
-  static bool GoesWith(const Round& round, const std::vector<int>& from,
-                       const std::vector<uint64_t>& attempts, absl::string_view metadata) {
+  static bool MetadataMatches(const Round& round, const std::vector<int>& from,
+                              const std::vector<uint64_t>& attempts, absl::string_view metadata) {
     std::map<int, std::string> there;
     for (size_t i = 0; i < from.size(); ++i) {
       std::string its = MetadataOf(from[i], attempts[i]);
@@ -593,8 +592,8 @@ class ReduceSimulation final : public ClientSimulation {
   }
 
   // Additions can be missing if the reduction was restarted after it had ended, or after the nodes
-  // that knew them died. A reduction ends at its deadline even for callers that the shard has not
-  // heard yet, and a caller can get that answer later.
+  // that knew them died. A reduction ends at its deadline even for callers that are unknown to
+  // the shard, and a caller can get that answer later.
   bool MustHaveAdded(const Round& round, const Generation& generation, const NodeKey& adder) {
     const Instant now = cluster_.scheduler().now();
     const bool failed_before = std::any_of(
@@ -633,7 +632,7 @@ class ReduceSimulation final : public ClientSimulation {
                         round.num_objects);
   }
 
-  void Fill(SimulationResult& result) override {
+  void FillResult(SimulationResult& result) override {
     result.operations = rounds_.size();
     result.bytes_checked = bytes_checked_;
     result.from_rings = from_rings_;
@@ -684,7 +683,7 @@ ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace) {
   return plan;
 }
 
-ReducePlanOfRun LeanToAdditions(ReducePlanOfRun plan) {
+ReducePlanOfRun FocusOnAdditions(ReducePlanOfRun plan) {
   plan.everybody = false;
   plan.open = 0.8;
   plan.closed_soon = true;

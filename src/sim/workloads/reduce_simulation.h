@@ -10,7 +10,7 @@
 // The elements of a source are 64-bit numbers that differ for each attempt to put it, so a sum
 // shows which attempts are in it. The invariants:
 //  1. Every element of a result is the sum over the same attempts: one for each source in
-//     `reduced_from`, each source once, only sources of the request, and as many as it asked for.
+//     `reduced_from`, each source once, only sources of the request, and as many as it requested.
 //     The metadata is that of the first source in the list that has some.
 //  2. All readers of one generation of a target get the same bytes. A target has two generations
 //     only if nodes died or were cut off.
@@ -26,7 +26,7 @@
 #include <cstdint>
 #include <string>
 
-#include "src/sim/workloads/simulation.h"
+#include "src/sim/workloads/simulation_plan.h"
 
 namespace phalanx::sim {
 
@@ -47,7 +47,7 @@ struct ReducePlanOfRun {
 // `peace`: the plan has no faults.
 ReducePlanOfRun DrawReducePlan(uint64_t seed, bool peace = false);
 // Nodes lose contact with shards, which stay up, while they add to reductions that end soon.
-ReducePlanOfRun LeanToAdditions(ReducePlanOfRun plan);
+ReducePlanOfRun FocusOnAdditions(ReducePlanOfRun plan);
 std::string Describe(const ReducePlanOfRun& plan);
 
 // `operations` counts reductions; `bytes_checked` counts bytes of results.

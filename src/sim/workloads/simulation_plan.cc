@@ -1,8 +1,8 @@
-// The plans of runs: the draws from a seed, and the emphasis of each focus.
+#include "src/sim/workloads/simulation_plan.h"
+
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "src/sim/workloads/simulation.h"
 
 namespace phalanx::sim {
 namespace {
@@ -80,7 +80,7 @@ void DrawFaults(Random& random, FaultOptions& faults) {
 
 void Quiet(FaultOptions& faults) { faults.weights.fill(0); }
 
-void LeanToPeace(Random& random, SimulationPlan& plan) {
+void FocusOnPeace(Random& random, SimulationPlan& plan) {
   ClusterOptions& cluster = plan.cluster;
   FaultOptions& faults = plan.faults;
   // No fault is ever drawn.
@@ -91,7 +91,7 @@ void LeanToPeace(Random& random, SimulationPlan& plan) {
   cluster.fabric.interface_bytes_per_second = BetweenLog(random, 5e7, 1e9);
 }
 
-void LeanToDeletes(Random& random, SimulationPlan& plan) {
+void FocusOnDeletes(Random& random, SimulationPlan& plan) {
   WorkloadOptions& workload = plan.workload;
   FaultOptions& faults = plan.faults;
   // Few ids, so that requests meet.
@@ -104,7 +104,7 @@ void LeanToDeletes(Random& random, SimulationPlan& plan) {
   Weight(faults, Fault::kStallNode) = random.Unit();
 }
 
-void LeanToMemory(Random& random, SimulationPlan& plan) {
+void FocusOnMemory(Random& random, SimulationPlan& plan) {
   ClusterOptions& cluster = plan.cluster;
   WorkloadOptions& workload = plan.workload;
   FaultOptions& faults = plan.faults;
@@ -127,7 +127,7 @@ void LeanToMemory(Random& random, SimulationPlan& plan) {
   Weight(faults, Fault::kDrain) = 0.2 * random.Unit();
 }
 
-void LeanToStreams(Random&, SimulationPlan& plan) {
+void FocusOnStreams(Random&, SimulationPlan& plan) {
   WorkloadOptions& workload = plan.workload;
   FaultOptions& faults = plan.faults;
   Weight(workload, Action::kStream) = 8;
@@ -139,7 +139,7 @@ void LeanToStreams(Random&, SimulationPlan& plan) {
   Weight(faults, Fault::kHalfOpenNodes) = 1;
 }
 
-void LeanToLinks(Random& random, SimulationPlan& plan) {
+void FocusOnLinks(Random& random, SimulationPlan& plan) {
   ClusterOptions& cluster = plan.cluster;
   WorkloadOptions& workload = plan.workload;
   FaultOptions& faults = plan.faults;
@@ -157,7 +157,7 @@ void LeanToLinks(Random& random, SimulationPlan& plan) {
   Weight(faults, Fault::kCorruption) = 1;
 }
 
-void LeanToSessions(Random&, SimulationPlan& plan) {
+void FocusOnSessions(Random&, SimulationPlan& plan) {
   FaultOptions& faults = plan.faults;
   Quiet(faults);
   Weight(faults, Fault::kResetShard) = 2;
@@ -167,7 +167,7 @@ void LeanToSessions(Random&, SimulationPlan& plan) {
   Weight(faults, Fault::kStallShard) = 0.5;
 }
 
-void LeanToRivals(Random& random, SimulationPlan& plan) {
+void FocusOnRivals(Random& random, SimulationPlan& plan) {
   ClusterOptions& cluster = plan.cluster;
   WorkloadOptions& workload = plan.workload;
   FaultOptions& faults = plan.faults;
@@ -185,24 +185,24 @@ void LeanToRivals(Random& random, SimulationPlan& plan) {
   Weight(faults, Fault::kCrashNode) = 0.5;
 }
 
-void Lean(Focus focus, Random& random, SimulationPlan& plan) {
+void ApplyFocus(Focus focus, Random& random, SimulationPlan& plan) {
   switch (focus) {
     case Focus::kAnything:
       return;
     case Focus::kPeace:
-      return LeanToPeace(random, plan);
+      return FocusOnPeace(random, plan);
     case Focus::kDeletes:
-      return LeanToDeletes(random, plan);
+      return FocusOnDeletes(random, plan);
     case Focus::kMemory:
-      return LeanToMemory(random, plan);
+      return FocusOnMemory(random, plan);
     case Focus::kStreams:
-      return LeanToStreams(random, plan);
+      return FocusOnStreams(random, plan);
     case Focus::kLinks:
-      return LeanToLinks(random, plan);
+      return FocusOnLinks(random, plan);
     case Focus::kSessions:
-      return LeanToSessions(random, plan);
+      return FocusOnSessions(random, plan);
     case Focus::kRivals:
-      return LeanToRivals(random, plan);
+      return FocusOnRivals(random, plan);
   }
 }
 
@@ -225,7 +225,7 @@ SimulationPlan DrawPlan(uint64_t seed, Focus focus) {
   DrawCluster(random, plan.cluster);
   DrawWorkload(random, plan.workload);
   DrawFaults(random, plan.faults);
-  Lean(plan.focus, random, plan);
+  ApplyFocus(plan.focus, random, plan);
   plan.storm = absl::Seconds(1 + 4 * random.Unit());
   plan.sample_every = 1 << random.Below(7);
   // Drawn last, so that earlier draws of a seed stay the same.

@@ -1,7 +1,6 @@
 #include "src/sim/workloads/workload.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -15,40 +14,19 @@ const T& AnyOf(const std::vector<T>& of, Random& random) {
   return of[random.Below(of.size())];
 }
 
-// Returns an exponentially distributed time.
-absl::Duration AnyPause(absl::Duration mean, Random& random) {
-  return mean * -std::log(1.0 - random.Unit());
-}
-
 }  // namespace
 
-Workload::Workload(SimCluster& cluster, const WorkloadOptions& options, Random random)
-    : cluster_(cluster), options_(options), random_(std::move(random)) {
+Workload::Workload(SimCluster& cluster, const WorkloadOptions& options, Random& random)
+    : cluster_(cluster), options_(options), random_(random) {
   for (int i = 0; i < options_.objects; ++i) ids_.push_back(NewId());
-}
-
-void Workload::Start() {
-  running_ = true;
-  for (int n = 0; n < cluster_.num_nodes(); ++n) Later(n);
-}
-
-void Workload::Later(int n) {
-  cluster_.scheduler().After(AnyPause(options_.mean_pause, random_), [this, n] {
-    if (!running_) return;
-    // A stalled node would run all its posted actions at once when it resumes.
-    if (cluster_.node(n) != nullptr && !cluster_.node_stalled(n)) {
-      cluster_.OnNode(n, [this, n] { Act(n); });
-    }
-    Later(n);
-  });
 }
 
 void Workload::Act(int n) {
   const Action action = Choose();
-  Do(action, n, AnyClient(n));
+  Execute(action, n, AnyClient(n));
 }
 
-void Workload::Do(Action action, int n, SimClient& client) {
+void Workload::Execute(Action action, int n, SimClient& client) {
   switch (action) {
     case Action::kPut:
       return Put(client);
@@ -188,8 +166,8 @@ void Workload::Prefetch(SimClient& client) {
   std::vector<std::string> names = {"*"};
   if (random_.Chance(0.7)) {
     // Mostly one node, so that the other nodes still pull for their own Gets.
-    names = {SimCluster::NodeName(
-        static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes()))))};
+    names = {
+        NodeName(static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes()))))};
   }
   client.Prefetch(AnyId(), std::move(names), AnyTimeout());
 }
@@ -212,7 +190,7 @@ void Workload::FinishWriters() {
   }
 }
 
-void Workload::LetGoOfMemory() {
+void Workload::ReleaseMemory() {
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     cluster_.OnNode(n, [this, n] {
       for (SimClient* client : cluster_.clients(n)) {
@@ -241,7 +219,7 @@ void Workload::GetEverything(absl::Duration timeout) {
   }
 }
 
-void Workload::LetGo() {
+void Workload::CloseClients() {
   for (int n = 0; n < cluster_.num_nodes(); ++n) {
     cluster_.OnNode(n, [this, n] {
       for (SimClient* client : cluster_.clients(n)) {
@@ -253,7 +231,7 @@ void Workload::LetGo() {
   }
 }
 
-void Workload::PutWhatIsMissing(int n) {
+void Workload::PutMissingObjects(int n) {
   cluster_.OnNode(n, [this, n] {
     SimClient& client = *cluster_.OpenClient(n);
     for (const ObjectId& id : all_ids_) {

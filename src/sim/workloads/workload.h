@@ -64,33 +64,30 @@ struct WorkloadOptions {
 
 class Workload {
  public:
-  // `cluster` must outlive this. The tasks that this starts must end first.
-  Workload(SimCluster& cluster, const WorkloadOptions& options, Random random);
+  // The references must outlive this. The tasks that this starts must end first.
+  Workload(SimCluster& cluster, const WorkloadOptions& options, Random& random);
 
-  // Clients act until Stop.
-  void Start();
-  void Stop() { running_ = false; }
+  // A client of node `n` acts. REQUIRES: called on the node's control loop.
+  void Act(int n);
 
   // ---- after the storm; each acts on nodes that are up
   // All writers seal or abort.
   void FinishWriters();
   // Cancels requests that wait for memory to write, and releases views.
-  void LetGoOfMemory();
+  void ReleaseMemory();
   // Gets each object on each node. The operations get the next numbers in the history.
   void GetEverything(absl::Duration timeout);
   // Releases views, cancels Gets, and then closes the clients.
-  void LetGo();
+  void CloseClients();
   // A client on node `n` puts the objects that nodes wait for in vain.
-  void PutWhatIsMissing(int n);
+  void PutMissingObjects(int n);
   // A client on node `n` deletes each object that was ever used.
   void DeleteEverything(int n);
 
   const std::vector<ObjectId>& all_ids() const { return all_ids_; }
 
  private:
-  void Later(int n);
-  void Act(int n);
-  void Do(Action action, int n, SimClient& client);
+  void Execute(Action action, int n, SimClient& client);
   Action Choose();
   SimClient& AnyClient(int n);
   const ObjectId& AnyId();
@@ -105,8 +102,7 @@ class Workload {
 
   SimCluster& cluster_;
   const WorkloadOptions options_;
-  Random random_;
-  bool running_ = false;
+  Random& random_;
   std::vector<ObjectId> ids_;      // in use
   std::vector<ObjectId> all_ids_;  // ever
   struct Shape {
