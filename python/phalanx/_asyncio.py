@@ -2,9 +2,10 @@
 
 The loop watches two descriptors while calls are pending: the client's, to drive the client, and a
 queue's, to learn which calls have ended, whichever thread drove them. The loop owns the pending
-calls through its readers, so a closed loop frees and cancels them:
+calls through its readers, so a closed loop frees and cancels them. A connection has one bridge for
+each loop:
 
-    client ──► bridge ┄┄(weak)┄┄► pending ──► futures ──► loop
+connection ──► bridge ┄┄(weak)┄┄► pending ──► futures ──► loop
                  ▲                   ▲                     │
                  └───────────────────┴── readers ◄─────────┘
 """
@@ -20,6 +21,8 @@ from phalanx._native import ffi, lib
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from phalanx._connection import Connection
 
 
 class _Pending(dict[int, "tuple[asyncio.Future[None], Any]"]):
@@ -92,3 +95,15 @@ class Bridge:
         loop = asyncio.get_running_loop()
         for fd in self._fds:
             loop.remove_reader(fd)
+
+
+def bridge_of(connection: Connection) -> Bridge:
+    """Return the bridge of a connection in the running event loop."""
+    loop = asyncio.get_running_loop()
+    with connection._lock:
+        if connection._bridges is None:
+            connection._bridges = weakref.WeakKeyDictionary()
+        bridge = connection._bridges.get(loop)
+        if bridge is None:
+            bridge = connection._bridges[loop] = Bridge(connection._ptr)
+        return bridge

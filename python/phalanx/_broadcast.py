@@ -1,18 +1,22 @@
-"""Broadcasts: objects that nodes fetch before a task there gets them, and nodes that join later."""
+"""Broadcasts: nodes fetch an object before a task there gets it, also nodes that join later.
+
+Owns `Broadcast`, the handle of one broadcast, and `Progress`, its state at one moment. The cluster
+continues a broadcast without its handle.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from phalanx import _native, _waiting, exceptions
+from phalanx import _calls, _native, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
+from phalanx._ref import ObjectRef, id_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from phalanx._client import Client
-    from phalanx._ref import ObjectRef
+    from phalanx._connection import Connection
 
 
 def names_of(nodes: str | Sequence[str]) -> tuple[bytes, int]:
@@ -21,6 +25,18 @@ def names_of(nodes: str | Sequence[str]) -> tuple[bytes, int]:
     if any("\0" in name for name in names):
         raise exceptions.InvalidArgumentError("a node's name has no zero byte")
     return b"".join(name.encode() + b"\0" for name in names), len(names)
+
+
+def prefetch(
+    connection: Connection, ref: ObjectRef, nodes: str | Sequence[str], seconds: float | None
+) -> int:
+    """Make nodes fetch copies of an object; see `Client.prefetch`."""
+    packed, count = names_of(nodes)
+
+    def verb(client: Any, object_id: bytes, timeout_ns: int) -> Any:
+        return lib.phx_prefetch(client, object_id, packed, count, timeout_ns)
+
+    return _calls.number(connection, verb, ref, seconds, "prefetch")
 
 
 class Progress:
@@ -70,18 +86,18 @@ class Broadcast:
 
     def __init__(
         self,
-        client: Client,
+        client: Connection,
         ref: ObjectRef,
         nodes: str | Sequence[str],
         sticky: bool,
         timeout: float | None,
     ) -> None:
         self.ref = ref
-        self._client = client
+        self._connection = client
         self._names, self._count = names_of(nodes)
         self._call = _waiting.owned(
             lib.phx_broadcast(
-                client._ptr, client._checked(ref), self._names, self._count, sticky, nanos(timeout)
+                client._ptr, id_for(client, ref), self._names, self._count, sticky, nanos(timeout)
             )
         )
 
@@ -89,7 +105,7 @@ class Broadcast:
     def done(self) -> bool:
         """Whether it has ended, with or without an error, as far as this client knows."""
         # Without a thread of its own the client reads answers only when a call drives it.
-        lib.phx_poll(self._client._ptr, 0)
+        lib.phx_poll(self._connection._ptr, 0)
         return bool(lib.phx_call_ended(self._call))
 
     def wait(self, timeout: float | None = None) -> int:
@@ -110,7 +126,7 @@ class Broadcast:
             The object was never put, or it is gone; or the broadcast is not sticky and a named node
             does not exist.
         """
-        self._client._finish(self._call, timeout, "broadcast", self.ref, cancel=False)
+        self._connection._finish(self._call, timeout, "broadcast", self.ref._id, cancel=False)
         return self._arrived()
 
     def __await__(self) -> Generator[Any, None, int]:
@@ -120,14 +136,16 @@ class Broadcast:
         import asyncio
 
         if lib.phx_wait(self._call, 0) == _native.PENDING:
+            from phalanx import _asyncio
+
             # Cancelling this waiter must not cancel the call: other waiters can share it.
-            await asyncio.shield(self._client._bridge().watch(self._call))
+            await asyncio.shield(_asyncio.bridge_of(self._connection).watch(self._call))
         return self.wait(0)
 
     def _arrived(self) -> int:
         number = ffi.new("int64_t*")
         if lib.phx_result_number(self._call, number) != 0:
-            raise _native.last_error(self._client._address)
+            raise _native.last_error(self._connection._address)
         return number[0]
 
     def progress(self, timeout: float | None = 30.0) -> Progress:
@@ -138,16 +156,17 @@ class Broadcast:
         ObjectDeletedError
             The object is gone.
         """
-        client = self._client
+        connection = self._connection
+        object_id = id_for(connection, self.ref)
         call = _waiting.owned(
             lib.phx_broadcast_progress_of(
-                client._ptr, client._checked(self.ref), self._names, self._count, nanos(timeout)
+                connection._ptr, object_id, self._names, self._count, nanos(timeout)
             )
         )
-        client._finish(call, timeout, "progress of the broadcast", self.ref)
+        connection._finish(call, timeout, "progress of the broadcast", object_id)
         progress = ffi.new("phx_broadcast_progress*")
         if lib.phx_result_progress(call, progress) != 0:
-            raise _native.last_error(client._address)
+            raise _native.last_error(connection._address)
         return Progress(progress)
 
     def stop(self, timeout: float | None = 30.0) -> None:
@@ -158,8 +177,6 @@ class Broadcast:
         ObjectDeletedError
             The object is gone.
         """
-        client = self._client
-        call = _waiting.owned(
-            lib.phx_broadcast_stop(client._ptr, client._checked(self.ref), nanos(timeout))
-        )
-        client._finish(call, timeout, "stopping the broadcast", self.ref)
+        object_id = id_for(self._connection, self.ref)
+        call = _waiting.owned(lib.phx_broadcast_stop(self._connection._ptr, object_id, nanos(timeout)))
+        self._connection._finish(call, timeout, "stopping the broadcast", object_id)

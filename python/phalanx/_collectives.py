@@ -1,8 +1,10 @@
-"""Reductions, and the collectives over the client's verbs.
+"""Reductions, allgather and barriers.
 
 There are no groups, no ranks to join and no common start: every task that knows the refs takes
 part. A task that runs again makes the same calls again. See docs/collectives.md for the steps and
 the bytes on the wire.
+
+Owns the options and elements of reductions, and `Reduction`, the handle of an open one.
 """
 
 from __future__ import annotations
@@ -10,17 +12,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 
-from phalanx import _failures, _native, _structures, _values, _waiting, exceptions
+from phalanx import _calls, _failures, _native, _objects, _structures, _values, _waiting, exceptions
+from phalanx._connection import DEFAULT, Connection
 from phalanx._native import ffi, lib, nanos
-from phalanx._ref import ObjectRef
+from phalanx._ref import ObjectRef, id_for, ids_for, made_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from phalanx._client import Client
-
-_DEFAULT: Any = ...
 # In the order of ReduceOp in phalanx/elements.h: the index is the number.
 _OPS = ("sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor", "mean")
 _UFUNCS = {
@@ -114,6 +114,167 @@ def _elements_like(dtype: Any) -> _Elements:
     return [(_dtype_number(dtype), 0)]
 
 
+# ---- the steps of a reduction
+
+
+def _begin(
+    connection: Connection,
+    verb: str,
+    refs: Sequence[ObjectRef],
+    op: Any,
+    num_objects: int | None,
+    order: str,
+    dtype: Any,
+    ref: ObjectRef | None,
+    root: str,
+    timeout: float | None,
+    is_open: bool,
+) -> tuple[Any, ObjectRef]:
+    wanted = list(refs)
+    deadline = _waiting.Deadline(connection._seconds(timeout))
+    target = made_by(connection) if ref is None else ref
+    if dtype is None:
+        if not wanted:
+            raise exceptions.InvalidArgumentError("a reduction of no sources")
+        metadata, nbytes = _first_of(connection, wanted, deadline, num_objects)
+        # Reductions keep the digest of a tree's structure only, so its object must outlive the
+        # sources.
+        elements = _elements_in(metadata, nbytes)
+        _structures.keep(connection, metadata, deadline.left())
+    else:
+        elements = _elements_like(dtype)
+    options, kept = _reduce_options(elements, op, num_objects, order, root, deadline.left(), is_open)
+    options.owned = not target._named
+    target_id, ids = id_for(connection, target), ids_for(connection, wanted)
+    call = getattr(lib, verb)(connection._ptr, target_id, ids, len(wanted), options)
+    return _waiting.owned(call, lib.phx_call_forget), target
+
+
+def _committed(connection: Connection, call: Any, target: ObjectRef, refs: Sequence[ObjectRef]) -> Any:
+    """Wait until the result of a call is committed, count its hold, and return the call."""
+    # The cluster keeps the deadline: its error names the missing sources.
+    _failures.finish(connection, call, None, "Reduce", target, refs)
+    return _counted(connection, call, target)
+
+
+def _counted(connection: Connection, call: Any, target: ObjectRef) -> Any:
+    """Count the hold of a successful call with the result's ref, and return the call."""
+    if target._named:
+        return call
+    call = _waiting.taken(call)
+    target._counts_with(connection)
+    return call
+
+
+def _first_of(
+    connection: Connection, refs: list[ObjectRef], deadline: _waiting.Deadline, needed: int | None = None
+) -> tuple[bytes, int]:
+    """Return the metadata and size of the sources that exist; blocks until there is one.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Sources differ. The fold works element by element, so it would not notice.
+    Exception
+        The exception of a producer, if fewer than `needed` (None: all) sources are left.
+    """
+    # Each failed source uses up one of the sources that the reduction can do without.
+    found = _alike(connection, refs, deadline.left())
+    spare, pending = len(refs) - (needed or len(refs)), refs
+    while found is None:
+        done: list[ObjectRef] = []
+        if pending:
+            done, pending = _objects.wait(connection, pending, 1, deadline.left())
+        if not done:
+            raise exceptions.GetTimeoutError(
+                f"no source of the reduction came within {deadline.seconds} s",
+                refs[0].hex(),
+                connection.address,
+            )
+        for ref in done:
+            try:
+                # No name for the call: it would hold the object during the next wait.
+                seconds = deadline.left()
+                _failures.finish(
+                    connection, _calls.get(connection, [ref], seconds), None, "Reduce", ref, [ref]
+                )
+            except Exception:
+                spare -= 1
+                if spare < 0:
+                    raise
+        found = _alike(connection, refs, deadline.left())
+    return found
+
+
+def _alike(connection: Connection, refs: list[ObjectRef], seconds: float | None) -> tuple[bytes, int] | None:
+    """Return the metadata and size of the sources that exist, all the same; None if there is none."""
+    # All requests are in flight before the first wait.
+    calls = [
+        _waiting.owned(lib.phx_stat(connection._ptr, id_for(connection, ref), nanos(seconds))) for ref in refs
+    ]
+    first = None
+    status = ffi.new("phx_object_status*")
+    for ref, call in zip(refs, calls):
+        connection._finish(call, seconds, "stat", ref.id)
+        lib.phx_result_status(call, status)
+        if not status.known or status.deleted:
+            continue
+        found = (ffi.buffer(status.metadata, status.metadata_size)[:], status.size)
+        if first is None:
+            first = (found, ref)
+        elif found != first[0]:
+            raise exceptions.InvalidArgumentError(
+                f"sources {first[1].hex()} and {ref.hex()} differ in dtype, shape or order",
+                ref.hex(),
+                connection.address,
+            )
+    return first and first[0]
+
+
+def _reduce_options(
+    elements: _Elements,
+    op: Any,
+    num_objects: int | None,
+    order: str,
+    root: str,
+    seconds: float | None,
+    is_open: bool,
+) -> tuple[Any, Any]:
+    """Return the library's options of a reduction, and the memory that they point to.
+
+    Keep that memory until the call is made.
+    """
+    if order not in ("arrival", "fixed") or root not in ("caller", "any"):
+        raise exceptions.InvalidArgumentError(
+            f"order={order!r}, root={root!r}: 'arrival' or 'fixed', 'caller' or 'any'"
+        )
+    if num_objects is not None and num_objects < 1:
+        raise exceptions.InvalidArgumentError(f"num_objects={num_objects}")
+    options = ffi.new("phx_reduce_options*")
+    runs = [] if len(elements) == 1 else [(end, number) for number, end in elements]
+    options.dtype = elements[0][0]
+    options.runs = kept = ffi.new("phx_element_run[]", runs)
+    options.num_runs = len(runs)
+    options.op = _op_number(op)
+    options.fixed_order = order == "fixed"
+    options.open = is_open
+    options.root_any = root == "any"
+    options.owned = True
+    options.num_objects = num_objects or 0
+    options.timeout = nanos(seconds)
+    return options, kept
+
+
+def _keep_structure(connection: Connection, target: ObjectRef, timeout: float | None) -> None:
+    """Keep the structure of a result's tree if the call did not read the metadata of its sources."""
+    deadline = _waiting.Deadline(connection._seconds(timeout))
+    metadata = _calls.stat(connection, target, deadline.left()).metadata
+    _structures.keep(connection, metadata, deadline.left())
+
+
+# ---- the verbs
+
+
 class Reduction:
     """An open reduction: a reduction that still accepts sources (`Client.open_reduction`).
 
@@ -126,9 +287,9 @@ class Reduction:
         The ref of the result.
     """
 
-    def __init__(self, client: Client, ref: ObjectRef, call: Any) -> None:
+    def __init__(self, client: Connection, ref: ObjectRef, call: Any) -> None:
         self.ref = ref
-        self._client = client
+        self._connection = client
         self._call = call
         self._ended = False
 
@@ -140,46 +301,42 @@ class Reduction:
         InvalidArgumentError
             An object is a source already, or the reduction is closed.
         """
-        client = self._client
+        connection = self._connection
         wanted = [refs] if isinstance(refs, ObjectRef) else list(refs)
         call = _waiting.owned(
-            lib.phx_add_sources(client._ptr, self.ref.id, client._ids(wanted), len(wanted), nanos(timeout))
+            lib.phx_add_sources(
+                connection._ptr, self.ref.id, ids_for(connection, wanted), len(wanted), nanos(timeout)
+            )
         )
-        client._finish(call, timeout, "adding sources", self.ref)
+        connection._finish(call, timeout, "adding sources", self.ref.id)
 
     def close(self, timeout: float | None = 30.0) -> ObjectRef:
         """Close the reduction to new sources, and return its ref.
 
         A reduction over all sources ends when these sources are folded.
         """
-        client = self._client
-        call = _waiting.owned(lib.phx_close_reduction(client._ptr, self.ref.id, nanos(timeout)))
-        client._finish(call, timeout, "closing the reduction", self.ref)
+        connection = self._connection
+        call = _waiting.owned(lib.phx_close_reduction(connection._ptr, self.ref.id, nanos(timeout)))
+        connection._finish(call, timeout, "closing the reduction", self.ref.id)
         return self.ref
 
     def wait(self, timeout: float | None = None) -> ObjectRef:
         """Wait until the result is committed, and return its ref. Raises what `Client.reduce` raises."""
-        client = self._client
-        try:
-            client._finish(self._call, timeout, "Reduce", self.ref, cancel=False)
-        except exceptions.PhalanxError as error:
-            failure = _failures.raised(client, error, [self.ref])
-            raise failure from failure.__cause__
+        connection = self._connection
+        _failures.finish(connection, self._call, timeout, "Reduce", self.ref, [self.ref], cancel=False)
         # The call holds the result once. A second wait must not count that hold again.
         if not self._ended:
             self._ended = True
-            self._call = client._counted(self._call, self.ref)
-            client._keep_structure(self.ref, timeout)
+            self._call = _counted(connection, self._call, self.ref)
+            _keep_structure(connection, self.ref, timeout)
         return self.ref
 
 
-class Collectives:
-    """The reductions and collectives of `Client`."""
-
-    # ---- reducing
+class Collectives(Connection):
+    """The reductions and collectives of `Client`. Any thread can use it."""
 
     def reduce(
-        self: Any,
+        self,
         refs: Sequence[ObjectRef],
         op: Any = "sum",
         *,
@@ -188,7 +345,7 @@ class Collectives:
         dtype: Any = None,
         ref: ObjectRef | None = None,
         root: str = "caller",
-        timeout: float | None = _DEFAULT,
+        timeout: float | None = DEFAULT,
     ) -> ObjectRef:
         """Reduce objects into one. Returns its ref when the result is committed.
 
@@ -232,33 +389,32 @@ class Collectives:
         Exception
             The exception of a producer, if too few sources are left without its object.
         """
-        call, target = self._begin(
-            "phx_reduce", refs, op, num_objects, order, dtype, ref, root, timeout, False
+        call, target = _begin(
+            self, "phx_reduce", refs, op, num_objects, order, dtype, ref, root, timeout, False
         )
-        self._end(call, target, refs)
-        call = self._counted(call, target)
+        call = _committed(self, call, target, refs)
         if dtype is not None:
-            self._keep_structure(target, timeout)
+            _keep_structure(self, target, timeout)
         return target
 
     def open_reduction(
-        self: Any,
+        self,
         refs: Sequence[ObjectRef],
         op: Any = "sum",
         *,
         dtype: Any,
         num_objects: int | None = None,
         ref: ObjectRef | None = None,
-        timeout: float | None = _DEFAULT,
+        timeout: float | None = DEFAULT,
     ) -> Reduction:
         """Start a reduction that accepts more sources until it is closed. Arguments are those of `reduce`."""
-        call, target = self._begin(
-            "phx_reduce", refs, op, num_objects, "arrival", dtype, ref, "caller", timeout, True
+        call, target = _begin(
+            self, "phx_reduce", refs, op, num_objects, "arrival", dtype, ref, "caller", timeout, True
         )
         return Reduction(self, target, call)
 
     def allreduce(
-        self: Any,
+        self,
         refs: Sequence[ObjectRef],
         op: Any = "sum",
         *,
@@ -266,7 +422,7 @@ class Collectives:
         num_objects: int | None = None,
         order: str = "arrival",
         dtype: Any = None,
-        timeout: float | None = _DEFAULT,
+        timeout: float | None = DEFAULT,
     ) -> Any:
         """Reduce, and return the result. Every participant makes the same call and gets the same bits.
 
@@ -280,24 +436,23 @@ class Collectives:
         value
             As from `get`. Each node keeps a copy of it until the last ref to it is gone.
         """
-        call, target = self._begin(
-            "phx_all_reduce", refs, op, num_objects, order, dtype, ref, "any", timeout, False
+        call, target = _begin(
+            self, "phx_all_reduce", refs, op, num_objects, order, dtype, ref, "any", timeout, False
         )
-        self._end(call, target, refs)
-        call = self._counted(call, target)
+        call = _committed(self, call, target, refs)
         if dtype is not None:
-            self._keep_structure(target, timeout)
-        return self._values_of(call, 1)[0]
+            _keep_structure(self, target, timeout)
+        return _calls.values_of(self, call, 1, _structures.find)[0]
 
     def reduce_scatter(
-        self: Any,
+        self,
         refs: Sequence[ObjectRef],
         targets: Sequence[ObjectRef],
         index: int,
         op: Any = "sum",
         *,
         dtype: Any = None,
-        timeout: float | None = _DEFAULT,
+        timeout: float | None = DEFAULT,
     ) -> Any:
         """Reduce part `index` of all sources into ``targets[index]``, and return it as a flat array.
 
@@ -312,22 +467,25 @@ class Collectives:
                 f"part {index} of {len(wanted)} sources and {len(targets)} targets"
             )
         deadline = _waiting.Deadline(self._seconds(timeout))
-        metadata, nbytes = self._first_of(wanted, deadline)
+        metadata, nbytes = _first_of(self, wanted, deadline)
         number = (
-            _dtype_number(dtype)
-            if dtype is not None
-            else _number_of(_values.reduce_dtype(metadata) or "f32")
+            _dtype_number(dtype) if dtype is not None else _number_of(_values.reduce_dtype(metadata) or "f32")
         )
-        options, _ = self._reduce_options(
-            [(number, 0)], op, None, "arrival", "caller", deadline.left(), False
-        )
+        options, _ = _reduce_options([(number, 0)], op, None, "arrival", "caller", deadline.left(), False)
         options.owned = not targets[index]._named
         call = _waiting.owned(
             lib.phx_reduce_scatter(
-                self._ptr, self._ids(targets), self._ids(wanted), len(wanted), index, nbytes, options
+                self._ptr,
+                ids_for(self, targets),
+                ids_for(self, wanted),
+                len(wanted),
+                index,
+                nbytes,
+                options,
             )
         )
-        self._end(call, targets[index], wanted)
+        # The cluster keeps the deadline: its error names the missing sources.
+        _failures.finish(self, call, None, "Reduce", targets[index], wanted)
         if not targets[index]._named:
             targets[index]._counts_with(self)
         views = ffi.new("phx_view[1]")
@@ -341,7 +499,7 @@ class Collectives:
             return np.frombuffer(_native.view_bytes(views[0]), ml_dtypes.bfloat16)
         return np.frombuffer(_native.view_bytes(views[0]), spelled)
 
-    def reduced_from(self: Any, ref: ObjectRef, timeout: float | None = _DEFAULT) -> list[ObjectRef]:
+    def reduced_from(self, ref: ObjectRef, timeout: float | None = DEFAULT) -> list[ObjectRef]:
         """Return the sources of a result, in the order in which they were folded.
 
         Raises
@@ -350,8 +508,8 @@ class Collectives:
             The object was never made, or it was deleted.
         """
         seconds = self._seconds(timeout)
-        call = _waiting.owned(lib.phx_reduced_from(self._ptr, self._checked(ref), nanos(seconds)))
-        self._finish(call, seconds, "reduced_from", ref)
+        call = _waiting.owned(lib.phx_reduced_from(self._ptr, id_for(self, ref), nanos(seconds)))
+        self._finish(call, seconds, "reduced_from", ref.id)
         count = lib.phx_result_count(call)
         ids = ffi.new("char[]", max(1, count * _native.ID_BYTES))
         if lib.phx_result_ids(call, ids) != 0:
@@ -362,155 +520,7 @@ class Collectives:
             ObjectRef(packed[i * size : (i + 1) * size], self.directory, client=self) for i in range(count)
         ]
 
-    def _begin(
-        self: Any,
-        verb: str,
-        refs: Sequence[ObjectRef],
-        op: Any,
-        num_objects: int | None,
-        order: str,
-        dtype: Any,
-        ref: ObjectRef | None,
-        root: str,
-        timeout: float | None,
-        is_open: bool,
-    ) -> tuple[Any, ObjectRef]:
-        wanted = list(refs)
-        deadline = _waiting.Deadline(self._seconds(timeout))
-        target = self.ref() if ref is None else ref
-        if dtype is None:
-            if not wanted:
-                raise exceptions.InvalidArgumentError("a reduction of no sources")
-            metadata, nbytes = self._first_of(wanted, deadline, num_objects)
-            # Reductions keep the digest of a tree's structure only, so its object must outlive the
-            # sources.
-            elements = _elements_in(metadata, nbytes)
-            _structures.keep(self, metadata, deadline.left())
-        else:
-            elements = _elements_like(dtype)
-        options, kept = self._reduce_options(
-            elements, op, num_objects, order, root, deadline.left(), is_open
-        )
-        options.owned = not target._named
-        call = getattr(lib, verb)(self._ptr, self._checked(target), self._ids(wanted), len(wanted), options)
-        return _waiting.owned(call, lib.phx_call_forget), target
-
-    def _counted(self: Any, call: Any, target: ObjectRef) -> Any:
-        """Count the hold of a successful call with the result's ref, and return the call."""
-        if target._named:
-            return call
-        call = _waiting.taken(call)
-        target._counts_with(self)
-        return call
-
-    def _first_of(
-        self: Any, refs: list[ObjectRef], deadline: _waiting.Deadline, needed: int | None = None
-    ) -> tuple[bytes, int]:
-        """Return the metadata and size of the sources that exist; blocks until there is one.
-
-        Raises
-        ------
-        InvalidArgumentError
-            Sources differ. The fold works element by element, so it would not notice.
-        Exception
-            The exception of a producer, if fewer than `needed` (None: all) sources are left.
-        """
-        # Each failed source uses up one of the sources that the reduction can do without.
-        found = self._alike(refs, deadline.left())
-        spare, pending = len(refs) - (needed or len(refs)), refs
-        while found is None:
-            done, pending = self.wait(pending, 1, deadline.left()) if pending else ([], [])
-            if not done:
-                raise exceptions.GetTimeoutError(
-                    f"no source of the reduction came within {deadline.seconds} s", refs[0].hex(), self.address
-                )
-            for ref in done:
-                try:
-                    self._end(self._get_call([ref], deadline.left()), ref, [ref])
-                except Exception:
-                    spare -= 1
-                    if spare < 0:
-                        raise
-            found = self._alike(refs, deadline.left())
-        return found
-
-    def _alike(self: Any, refs: list[ObjectRef], seconds: float | None) -> tuple[bytes, int] | None:
-        # All requests are in flight before the first wait.
-        calls = [_waiting.owned(lib.phx_stat(self._ptr, self._checked(ref), nanos(seconds))) for ref in refs]
-        first = None
-        status = ffi.new("phx_object_status*")
-        for ref, call in zip(refs, calls):
-            self._finish(call, seconds, "stat", ref)
-            lib.phx_result_status(call, status)
-            if not status.known or status.deleted:
-                continue
-            found = (ffi.buffer(status.metadata, status.metadata_size)[:], status.size)
-            if first is None:
-                first = (found, ref)
-            elif found != first[0]:
-                raise exceptions.InvalidArgumentError(
-                    f"sources {first[1].hex()} and {ref.hex()} differ in dtype, shape or order",
-                    ref.hex(),
-                    self.address,
-                )
-        return first and first[0]
-
-    def _reduce_options(
-        self: Any,
-        elements: _Elements,
-        op: Any,
-        num_objects: int | None,
-        order: str,
-        root: str,
-        seconds: float | None,
-        is_open: bool,
-    ) -> tuple[Any, Any]:
-        """Return the library's options of a reduction, and the memory that they point to.
-
-        Keep that memory until the call is made.
-        """
-        if order not in ("arrival", "fixed") or root not in ("caller", "any"):
-            raise exceptions.InvalidArgumentError(
-                f"order={order!r}, root={root!r}: 'arrival' or 'fixed', 'caller' or 'any'"
-            )
-        if num_objects is not None and num_objects < 1:
-            raise exceptions.InvalidArgumentError(f"num_objects={num_objects}")
-        options = ffi.new("phx_reduce_options*")
-        runs = [] if len(elements) == 1 else [(end, number) for number, end in elements]
-        options.dtype = elements[0][0]
-        options.runs = kept = ffi.new("phx_element_run[]", runs)
-        options.num_runs = len(runs)
-        options.op = _op_number(op)
-        options.fixed_order = order == "fixed"
-        options.open = is_open
-        options.root_any = root == "any"
-        options.owned = True
-        options.num_objects = num_objects or 0
-        options.timeout = nanos(seconds)
-        return options, kept
-
-    def _end(self: Any, call: Any, target: ObjectRef, refs: Sequence[ObjectRef]) -> None:
-        try:
-            # The cluster keeps the deadline: its error names the missing sources.
-            self._finish(call, None, "Reduce", target)
-        except exceptions.PhalanxError as error:
-            failure = _failures.raised(self, error, refs)
-            raise failure from failure.__cause__
-
-    def _keep_structure(self: Any, target: ObjectRef, timeout: float | None) -> None:
-        """Keep the structure of a result's tree if the call did not read the metadata of its sources."""
-        deadline = _waiting.Deadline(self._seconds(timeout))
-        _structures.keep(self, self.stat(target, deadline.left()).metadata, deadline.left())
-
-    # ---- moving
-
-    def gather(self: Any, refs: Sequence[ObjectRef], timeout: float | None = _DEFAULT) -> list[Any]:
-        """Return the values of objects in their order. Equivalent to `get` of a list."""
-        return self.get(list(refs), timeout)
-
-    def allgather(
-        self: Any, refs: Sequence[ObjectRef], index: int, timeout: float | None = _DEFAULT
-    ) -> list[Any]:
+    def allgather(self, refs: Sequence[ObjectRef], index: int, timeout: float | None = DEFAULT) -> list[Any]:
         """Return the values of n tasks' objects; called by task `index` of the n.
 
         The tasks fetch around a ring, so no two transfers share a link.
@@ -518,38 +528,12 @@ class Collectives:
         wanted = list(refs)
         seconds = self._seconds(timeout)
         call = _waiting.owned(
-            lib.phx_all_gather(self._ptr, self._ids(wanted), len(wanted), index, nanos(seconds))
+            lib.phx_all_gather(self._ptr, ids_for(self, wanted), len(wanted), index, nanos(seconds))
         )
-        try:
-            self._finish(call, seconds, "allgather", None)
-        except exceptions.PhalanxError as error:
-            failure = _failures.raised(self, error, wanted)
-            raise failure from failure.__cause__
-        return self._values_of(call, len(wanted))
+        _failures.finish(self, call, seconds, "allgather", None, wanted)
+        return _calls.values_of(self, call, len(wanted), _structures.find)
 
-    def scatter(self: Any, value: Any, refs: Sequence[ObjectRef], timeout: float | None = _DEFAULT) -> None:
-        """Split an array evenly along its first axis and put the parts as `refs`, for others to get."""
-        import numpy as np
-
-        deadline = _waiting.Deadline(self._seconds(timeout))
-        for part, ref in zip(np.array_split(np.asarray(value), len(refs)), refs):
-            self.put(part, ref, timeout=deadline.left())
-
-    def all_to_all(
-        self: Any,
-        outgoing: Iterable[tuple[ObjectRef, Any]],
-        incoming: Sequence[ObjectRef],
-        timeout: float | None = _DEFAULT,
-    ) -> list[Any]:
-        """Put the outgoing values, and return the values of `incoming` in that order."""
-        deadline = _waiting.Deadline(self._seconds(timeout))
-        for ref, value in outgoing:
-            self.put(value, ref, timeout=deadline.left())
-        return self.get(list(incoming), deadline.left())
-
-    def barrier(
-        self: Any, name: str, participants: int, index: int, timeout: float | None = _DEFAULT
-    ) -> None:
+    def barrier(self, name: str, participants: int, index: int, timeout: float | None = DEFAULT) -> None:
         """Return when all `participants` have called it with the same name, each with its own index.
 
         Use a name for one barrier only.

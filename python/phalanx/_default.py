@@ -1,4 +1,8 @@
-"""The default client: the one that the functions of the package use."""
+"""The default client: the one that the functions of the package use.
+
+Owns this client: it connects at the first use, again in a child of fork, and closes at the exit of
+the process. Installs itself as the client of refs that have none.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,12 @@ import atexit
 import os
 import threading
 
+from phalanx import _ref, exceptions
+from phalanx._client import Client
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from phalanx._client import Client
 
 _lock = threading.Lock()
 _client: Client | None = None
@@ -25,18 +30,17 @@ def client() -> Client:
     return init()
 
 
+_ref.use_default_client(client)
+
+
 def init(address: str | None = None, **options: Any) -> Client:
     """Connect the default client; as `phalanx.init`."""
     global _client, _options
-    from phalanx._client import Client
-
     with _lock:
         if _client is not None and not _client.closed and not _client.forked:
             same = not options or options == _options
             if same and (address is None or _client.address == _spelled(address)):
                 return _client
-            from phalanx import exceptions
-
             raise exceptions.InvalidArgumentError(
                 f"already connected to {_client.address}, or with other options: shutdown() first, or make a "
                 "Client"

@@ -13,17 +13,16 @@ import contextlib
 import re
 from collections.abc import Sequence
 
-from phalanx import _native, _waiting, exceptions
-from phalanx._native import ffi, lib
-from phalanx._ref import ObjectRef
+from phalanx import _calls, _native, _values, _waiting, exceptions
+from phalanx._native import ffi, lib, nanos
+from phalanx._ref import ObjectRef, id_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from phalanx._client import Client
+    from phalanx._connection import Connection
 
-CODE = 2  # Unknown
 _MARK = " \x1f"
 # Behind the mark: the body, compressed, in base 85; then the id of the object with the whole body.
 _PACKED = re.compile(r"([^ ]+)( [0-9a-f]{40})? ")
@@ -33,7 +32,23 @@ _MAX_SAID = 200
 _PATIENCE_S = 10.0
 
 
-def encode(client: Client, ref: ObjectRef, error: BaseException, deadline: _waiting.Deadline) -> bytes:
+def set_exception(
+    connection: Connection, ref: ObjectRef, error: BaseException, seconds: float | None
+) -> None:
+    """Mark an object as failed; see `ObjectRef.set_exception`."""
+    deadline = _waiting.Deadline(seconds)
+    object_id = id_for(connection, ref)
+    message = _encode(connection, ref, error, deadline)
+    seconds = deadline.left()
+    call = _waiting.owned(
+        lib.phx_fail(connection._ptr, object_id, _native.UNKNOWN, message, len(message), nanos(seconds))
+    )
+    connection._finish(call, seconds, "set_exception", object_id)
+
+
+def _encode(
+    connection: Connection, ref: ObjectRef, error: BaseException, deadline: _waiting.Deadline
+) -> bytes:
     """Return the reason for an exception. Puts a second object if the exception does not fit."""
     import pickle
     import traceback
@@ -57,22 +72,23 @@ def encode(client: Client, ref: ObjectRef, error: BaseException, deadline: _wait
     room = _MAX_TEXT - len((said + _MARK).encode())
     packed = _packed(pickled, trace) + " "
     if len(packed) > room:
-        place = _put(client, ref, _body(pickled, trace), deadline)
+        place = _put(connection, ref, _body(pickled, trace), deadline)
         packed = _fitting(pickled, trace, room - len(place)) + place
     return (said + _MARK + packed).encode()
 
 
-def _put(client: Client, ref: ObjectRef, body: bytes, deadline: _waiting.Deadline) -> str:
+def _put(connection: Connection, ref: ObjectRef, body: bytes, deadline: _waiting.Deadline) -> str:
     """Put the body of a long reason. Returns the end of the reason, which names the object."""
     left = deadline.left()
     try:
-        place = client.put(body, timeout=_PATIENCE_S if left is None else min(left, _PATIENCE_S))
+        seconds = _PATIENCE_S if left is None else min(left, _PATIENCE_S)
+        place = _calls.put(connection, _values.encode(body), None, None, seconds)
     # A full node must not hide the failure: the short reason is enough for readers.
     except exceptions.StoreFullError:
         return " "
     ref._reason = place
     # Keeps the object for a minute for readers that come after this process or the ref is gone.
-    lib.phx_transit(client._ptr, place.id, ffi.new("char[24]"))
+    lib.phx_transit(connection._ptr, place.id, ffi.new("char[24]"))
     return f" {place.hex()} "
 
 
@@ -88,7 +104,7 @@ def _packed(pickled: bytes, trace: bytes) -> str:
 
 
 def _fitting(pickled: bytes, trace: bytes, room: int) -> str:
-    """Return what fits into `room`: the exception before the traceback, and of that the end."""
+    """Return the parts that fit into `room`: the exception first, then the end of the traceback."""
     for kept in (pickled, b""):
         end = trace
         while len(packed := _packed(kept, end)) > room and end:
@@ -99,37 +115,58 @@ def _fitting(pickled: bytes, trace: bytes, room: int) -> str:
     return packed
 
 
+def finish(
+    connection: Connection,
+    call: Any,
+    seconds: float | None,
+    what: str,
+    ref: ObjectRef | None,
+    sources: Sequence[ObjectRef],
+    allow_pickle: bool = True,
+    cancel: bool = True,
+) -> None:
+    """Wait as `Connection._finish` does; raise the exception of a producer of the sources, if it failed."""
+    try:
+        connection._finish(call, seconds, what, None if ref is None else ref._id, cancel)
+    except exceptions.PhalanxError as error:
+        failure = raised(connection, error, sources, allow_pickle)
+        raise failure from failure.__cause__
+
+
 def raised(
-    client: Client,
+    connection: Connection,
     error: exceptions.PhalanxError,
     refs: Sequence[ObjectRef],
     allow_pickle: bool = True,
 ) -> Exception:
     """Return the exception of a failed Get: the producer's own, if there is one and pickle is allowed."""
-    whole = _fetch(client, error, refs)
+    whole = _fetch(connection, error, refs)
     if whole is not None:
         with contextlib.suppress(exceptions.PhalanxError):  # the object is gone
-            client._finish(whole, None, "what was raised", None)
-    return _rebuilt(client, error, whole, allow_pickle)
+            connection._finish(whole, None, "what was raised", None)
+    return _rebuilt(connection, error, whole, allow_pickle)
 
 
 async def raised_async(
-    client: Client, error: exceptions.PhalanxError, refs: Sequence[ObjectRef], allow_pickle: bool = True
+    connection: Connection,
+    error: exceptions.PhalanxError,
+    refs: Sequence[ObjectRef],
+    allow_pickle: bool = True,
 ) -> Exception:
     """Like `raised`, but awaits in the running event loop."""
-    whole = _fetch(client, error, refs)
+    whole = _fetch(connection, error, refs)
     if whole is not None:
-        await client._ended(whole)
-    return _rebuilt(client, error, whole, allow_pickle)
+        await _calls.ended(connection, whole)
+    return _rebuilt(connection, error, whole, allow_pickle)
 
 
-def _fetch(client: Client, error: exceptions.PhalanxError, refs: Sequence[ObjectRef]) -> Any:
+def _fetch(connection: Connection, error: exceptions.PhalanxError, refs: Sequence[ObjectRef]) -> Any:
     """Return the Get of the whole body; None if the reason has all of it."""
     found = _PACKED.match(error.message.partition(_MARK)[2])
     if found is None or found[2] is None:
         return None
     place = ObjectRef.from_hex(found[2].strip())
-    call = client._get_call([place], _PATIENCE_S, free=_waiting.abandon)
+    call = _calls.get(connection, [place], _PATIENCE_S, free=_waiting.abandon)
     # Assigned after the Get holds the object: the ref that this replaces can be the last one.
     for ref in refs:
         if ref.hex() == error.ref:
@@ -137,7 +174,9 @@ def _fetch(client: Client, error: exceptions.PhalanxError, refs: Sequence[Object
     return call
 
 
-def _rebuilt(client: Client, error: exceptions.PhalanxError, whole: Any, allow_pickle: bool) -> Exception:
+def _rebuilt(
+    connection: Connection, error: exceptions.PhalanxError, whole: Any, allow_pickle: bool
+) -> Exception:
     said, _, packed = error.message.partition(_MARK)
     found = _PACKED.match(packed)
     if found is None:
@@ -145,7 +184,7 @@ def _rebuilt(client: Client, error: exceptions.PhalanxError, whole: Any, allow_p
     original: Any = None
     fallback = exceptions.ProducerError(said, error.ref, error.node)
     try:
-        pickled, trace = _parts(client, whole, found[1])
+        pickled, trace = _parts(connection, whole, found[1])
     except Exception:  # the text only looks like a reason of this package
         return fallback
     if allow_pickle and pickled:
@@ -160,11 +199,11 @@ def _rebuilt(client: Client, error: exceptions.PhalanxError, whole: Any, allow_p
     return result
 
 
-def _parts(client: Client, whole: Any, packed: str) -> tuple[bytes, bytes]:
+def _parts(connection: Connection, whole: Any, packed: str) -> tuple[bytes, bytes]:
     """Return the pickled exception and the traceback: whole, or the part that fits into the reason."""
     body: bytes = b""
     if whole is not None and lib.phx_wait(whole, 0) == 0:
-        body = client._values_of(whole, 1, allow_pickle=False)[0]
+        body = _calls.values_of(connection, whole, 1, None, allow_pickle=False)[0]
     else:
         import base64
         import zlib

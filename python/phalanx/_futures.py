@@ -1,4 +1,8 @@
-"""concurrent.futures for objects, which one thread of each client fulfils."""
+"""concurrent.futures for objects, which one thread of each connection fulfils.
+
+Owns the driver of each connection, which the connection refers to. Its thread runs only while
+futures are pending.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,14 @@ import concurrent.futures
 import select
 import threading
 
-from phalanx import _failures, exceptions
+from phalanx import _calls, _failures, _structures
 from phalanx._native import ffi, lib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from phalanx._client import Client
+    from phalanx._connection import Connection
     from phalanx._ref import ObjectRef
 
 
@@ -23,11 +27,11 @@ class Driver:
     Any thread can call `add`.
     """
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._lock = threading.Lock()
         self._queue = ffi.gc(lib.phx_queue_new(), lib.phx_queue_free)
-        self._fds = (lib.phx_client_fd(client._ptr), lib.phx_queue_fd(self._queue))
+        self._fds = (lib.phx_client_fd(connection._ptr), lib.phx_queue_fd(self._queue))
         if min(self._fds) < 0:
             raise OSError("no descriptor is left for futures")
         self._pending: dict[int, tuple[concurrent.futures.Future[Any], ObjectRef, Any]] = {}
@@ -65,7 +69,7 @@ class Driver:
         while True:
             taken = lib.phx_queue_take(self._queue, tags, 64)
             for tag in tags[0:taken]:
-                fulfil(self._client, *self._pending.pop(tag))
+                _fulfil(self._connection, *self._pending.pop(tag))
             if taken:
                 continue
             # `add` starts a thread if `_running` is false, so both change under the lock.
@@ -75,28 +79,32 @@ class Driver:
                     return
             # Polls both descriptors, because another thread can drive the client and end the call.
             watched.poll()
-            lib.phx_poll(self._client._ptr, 0)
+            lib.phx_poll(self._connection._ptr, 0)
 
 
-def fulfil(client: Client, future: concurrent.futures.Future[Any], ref: ObjectRef, call: Any) -> None:
+def _fulfil(
+    connection: Connection, future: concurrent.futures.Future[Any], ref: ObjectRef, call: Any
+) -> None:
     """Set the result or exception of a future from its call, which has ended."""
     if not future.set_running_or_notify_cancel():
         return
     try:
-        try:
-            client._finish(call, 0, "Get", ref)
-        except exceptions.PhalanxError as error:
-            failure = _failures.raised(client, error, [ref])
-            raise failure from failure.__cause__
-        value = client._values_of(call, 1)[0]
+        _failures.finish(connection, call, 0, "Get", ref, [ref])
+        value = _calls.values_of(connection, call, 1, _structures.find)[0]
     except BaseException as error:
         future.set_exception(error)
     else:
         future.set_result(value)
 
 
-def fulfilled(client: Client, ref: ObjectRef, call: Any) -> concurrent.futures.Future[Any]:
-    """Return a fulfilled future for a call that has ended."""
-    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-    fulfil(client, future, ref, call)
-    return future
+def future_of(connection: Connection, ref: ObjectRef) -> concurrent.futures.Future[Any]:
+    """Return a future of an object's value; see `ObjectRef.future`."""
+    call = _calls.get(connection, [ref], None)
+    if lib.phx_call_ended(call):
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        _fulfil(connection, future, ref, call)
+        return future
+    with connection._lock:
+        if connection._futures is None:
+            connection._futures = Driver(connection)
+    return connection._futures.add(ref, call)

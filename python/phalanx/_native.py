@@ -1,7 +1,8 @@
 """The C functions of the client, and the helpers that all calls share.
 
 ``lib`` and ``ffi`` are cffi's, from the declarations of phalanx/c.h; the build of the package
-generates ``_abi`` from that header. cffi releases the interpreter's lock around every call.
+generates ``_abi`` from that header. cffi releases the interpreter's lock around every call. This
+module alone maps the library's status codes to exceptions. Has no state; any thread can use it.
 """
 
 from __future__ import annotations
@@ -29,19 +30,20 @@ PENDING = -1
 
 lib: Any = ffi.dlopen(os.path.join(FOLDER, "libphalanx.so"))
 
-_OK, _CANCELLED, _UNKNOWN, _INVALID, _DEADLINE, _NOT_FOUND, _EXISTS, _DENIED = range(8)
-_EXHAUSTED, _PRECONDITION, _ABORTED, _RANGE, _UNIMPLEMENTED, _INTERNAL, _UNAVAILABLE = range(8, 15)
+# The library's status codes. Other modules use those without an underscore.
+_OK, _CANCELLED, UNKNOWN, _INVALID, DEADLINE, _NOT_FOUND, _EXISTS, _DENIED = range(8)
+_EXHAUSTED, PRECONDITION, _ABORTED, _RANGE, _UNIMPLEMENTED, _INTERNAL, _UNAVAILABLE = range(8, 15)
 _DATA_LOSS, _UNAUTHENTICATED = 15, 16
 
 _errors: dict[int, type[exceptions.PhalanxError]] = {
     _CANCELLED: exceptions.CallCancelledError,
     _INVALID: exceptions.InvalidArgumentError,
-    _DEADLINE: exceptions.GetTimeoutError,
+    DEADLINE: exceptions.GetTimeoutError,
     _NOT_FOUND: exceptions.ObjectDeletedError,
     _EXISTS: exceptions.ObjectExistsError,
     _DENIED: exceptions.AccessError,
     _EXHAUSTED: exceptions.StoreFullError,
-    _PRECONDITION: exceptions.ClosedError,
+    PRECONDITION: exceptions.ClosedError,
     _ABORTED: exceptions.StreamVoidError,
     _RANGE: exceptions.InvalidArgumentError,
     _UNAVAILABLE: exceptions.DisconnectedError,
@@ -56,7 +58,7 @@ def error_of(code: int, message: str, node: str | None = None) -> exceptions.Pha
     """Return the exception for a status of the library."""
     kind = _errors.get(code, exceptions.PhalanxError)
     # The status code is also that of a closed client; only the text distinguishes them.
-    if code == _PRECONDITION and "speaks version" in message:
+    if code == PRECONDITION and "speaks version" in message:
         kind = exceptions.VersionError
         message = f"{message}; this is phalanx {__version__} on host {os.uname().nodename}"
     named = _ID.search(message)

@@ -1,4 +1,7 @@
-"""Bars that show how many objects of several have arrived."""
+"""Bars that show how many objects of several have arrived.
+
+tqdm draws the bars and is imported for the first one.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,17 @@
-"""References to objects, and the holds that they count for."""
+"""References to objects, and the holds that they count for.
+
+Owns `ObjectRef`: its identity, its holds in each connection, and its pickled form. A ref's own
+methods (`get`, `future`, ...) call the client that made it; without one they call the default client,
+which the facade installs by `use_default_client`, because clients are built above refs.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 
-from phalanx import _native, _values, exceptions
+from phalanx import _connection, _native, _values, exceptions
 from phalanx._native import ffi, lib
 
 TYPE_CHECKING = False
@@ -14,7 +19,9 @@ if TYPE_CHECKING:
     import concurrent.futures
     from typing import Any
 
-    from phalanx._client import Client
+    from phalanx._connection import Connection
+
+_LOOPBACKS = ("127.", "localhost:", "[::1]:")
 
 
 class ObjectRef:
@@ -41,13 +48,13 @@ class ObjectRef:
 
     __slots__ = ("__weakref__", "_client", "_cluster", "_held", "_id", "_named", "_reason", "_token")
 
-    def __init__(self, object_id: bytes, cluster: str = "", *, client: Client | None = None) -> None:
+    def __init__(self, object_id: bytes, cluster: str = "", *, client: Connection | None = None) -> None:
         if len(object_id) != _native.ID_BYTES:
             raise exceptions.InvalidArgumentError(
                 f"an object id has {_native.ID_BYTES} bytes, not {len(object_id)}"
             )
-        # By client that has used this ref: its hold, which ends with the ref.
-        self._held: dict[Client, Any] = {}
+        # By connection that has used this ref: its hold, which ends with the ref.
+        self._held: dict[Connection, Any] = {}
         self._named = False
         # The object with a producer's long exception: it lives as long as this ref.
         self._reason: ObjectRef | None = None
@@ -94,12 +101,11 @@ class ObjectRef:
 
     # ---- the object, through the client that made this ref, or else the default one
 
-    def _connected(self) -> Client:
+    def _connected(self) -> Any:
+        """Return a usable client. It is Any because the type Client is defined above this module."""
         if self._client is not None and not self._client.ended:
             return self._client
-        from phalanx import _default
-
-        return _default.client()
+        return _default_client()
 
     def get(self, timeout: float | None = ..., **options: Any) -> Any:  # type: ignore[assignment]
         """Return the object's value; see `phalanx.get`."""
@@ -152,27 +158,28 @@ class ObjectRef:
 
     # ---- lifetime
 
-    def _hold(self, client: Client) -> None:
-        """Take a hold with this client, unless this ref has one already or is named."""
-        if client in self._held or self._named:
+    def _hold(self, connection: Connection) -> None:
+        """Take a hold with this connection, unless this ref has one already or is named."""
+        if connection in self._held or self._named:
             return
-        # A token keeps the object alive in transit. It is claimed once; later clients take a plain
-        # hold.
+        # A token keeps the object alive in transit. It is claimed once; later connections take a
+        # plain hold.
         token, self._token = self._token, None
         if token is not None:
-            code = lib.phx_claim(client._ptr, self._id, token, len(token))
+            code = lib.phx_claim(connection._ptr, self._id, token, len(token))
         else:
-            code = lib.phx_hold(client._ptr, self._id, 1)
+            code = lib.phx_hold(connection._ptr, self._id, 1)
         if code == 0:
-            self._counts_with(client)
-            self._cluster = self._cluster or client.directory
+            self._counts_with(connection)
+            self._cluster = self._cluster or connection.directory
 
-    def _counts_with(self, client: Client) -> None:
-        """Own a hold that the client has taken for this ref."""
+    def _counts_with(self, connection: Connection) -> None:
+        """Own a hold that the connection has taken for this ref."""
         # Replacing the entry ends the hold that the ref had before.
-        self._held[client] = ffi.gc(lib.phx_ref_of(client._ptr, self._id), lib.phx_ref_free)
-        if self._client is None or self._client.ended:
-            self._client = client
+        self._held[connection] = ffi.gc(lib.phx_ref_of(connection._ptr, self._id), lib.phx_ref_free)
+        # Most refs count with their own client. `ended` calls the library, so it is asked last.
+        if self._client is not connection and (self._client is None or self._client.ended):
+            self._client = connection
 
     def __copy__(self) -> ObjectRef:
         return self
@@ -196,19 +203,80 @@ class ObjectRef:
         return _received, (self._id, self._cluster, token, self._named)
 
 
-# The client that reads an object on this thread. Refs inside the object count with this client.
+# Returns the default client. `use_default_client` sets it before a program can have a ref.
+_default_client: Callable[[], Any]
+
+
+def use_default_client(function: Callable[[], Any]) -> None:
+    """Install the function that returns the default client, for refs without a client of their own."""
+    global _default_client
+    _default_client = function
+
+
+# ---- refs as arguments of calls
+
+
+def made_by(connection: Connection, name: str | None = None) -> ObjectRef:
+    """Return a new ref, or the ref of a name, that counts with a connection; see `Client.ref`."""
+    made = _native.random_id() if name is None else _native.id_from_name("default", name)
+    ref = ObjectRef(made, connection._directory, client=connection)
+    ref._named = name is not None
+    ref._hold(connection)
+    return ref
+
+
+def id_for(connection: Connection, ref: ObjectRef) -> bytes:
+    """Return the id of a ref for a call of this connection, which takes a hold for the ref.
+
+    Raises
+    ------
+    ForeignRefError
+        The ref is of another cluster.
+    """
+    if type(ref) is not ObjectRef and not isinstance(ref, ObjectRef):
+        raise TypeError(f"an ObjectRef is wanted, not a {type(ref).__name__}")
+    theirs, ours = ref._cluster, connection._directory
+    # One directory can have several spellings, so only addresses that cannot be aliases are an
+    # error.
+    if theirs and theirs != ours and _tells_clusters_apart(theirs, ours):
+        raise exceptions.ForeignRefError(
+            f"{ref!r} belongs to the cluster of {theirs}, this client to that of {ours}",
+            ref.hex(),
+            connection._address,
+        )
+    if connection not in ref._held:
+        ref._hold(connection)
+    return ref._id
+
+
+def ids_for(connection: Connection, refs: Sequence[ObjectRef]) -> bytes:
+    """Return the ids of refs in a row; see `id_for`."""
+    return b"".join([id_for(connection, ref) for ref in refs])
+
+
+def _tells_clusters_apart(one: str, other: str) -> bool:
+    """Whether two spellings of directories certainly mean different clusters.
+
+    Two loopback addresses do; a directory that other hosts reach can have several names.
+    """
+    return any(spelled.startswith(_LOOPBACKS) for spelled in (one, other))
+
+
+# ---- refs in messages and in objects
+
+# The connection that reads an object on this thread. Refs inside the object count with it.
 _reading = threading.local()
 
 
 @contextlib.contextmanager
-def reading(client: Client) -> Iterator[None]:
-    """Make refs that are unpickled on this thread count with `client`."""
-    outer = getattr(_reading, "client", None)
-    _reading.client = client
+def reading(connection: Connection) -> Iterator[None]:
+    """Make refs that are unpickled on this thread count with `connection`."""
+    outer = getattr(_reading, "connection", None)
+    _reading.connection = connection
     try:
         yield
     finally:
-        _reading.client = outer
+        _reading.connection = outer
 
 
 def _received(object_id: bytes, cluster: str, token: bytes | None, named: bool) -> ObjectRef:
@@ -216,11 +284,9 @@ def _received(object_id: bytes, cluster: str, token: bytes | None, named: bool) 
     ref = ObjectRef(object_id, cluster)
     ref._token = token
     ref._named = named
-    client = getattr(_reading, "client", None)
-    if client is None:
-        from phalanx import _client
-
-        client = _client.of_cluster(cluster)
-    if client is not None:
-        ref._hold(client)
+    connection = getattr(_reading, "connection", None)
+    if connection is None:
+        connection = _connection.of_cluster(cluster)
+    if connection is not None:
+        ref._hold(connection)
     return ref

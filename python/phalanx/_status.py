@@ -1,4 +1,4 @@
-"""The state of an object in the cluster."""
+"""`ObjectStatus`: the state of an object in the cluster, copied out of the library's result."""
 
 from __future__ import annotations
 

@@ -1,20 +1,21 @@
-"""Iterators over arrivals: the bytes of one object, and objects one after the other."""
+"""Iterators over arrivals: the bytes of one object, and objects one after the other.
+
+An iterator owns its stream or its calls, and cancels them when it ends or is dropped.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx import _native, _waiting, exceptions
+from phalanx import _calls, _native, _waiting, exceptions
 from phalanx._native import ffi, lib
+from phalanx._ref import ObjectRef, id_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from phalanx._client import Client
-    from phalanx._ref import ObjectRef
-
-_DEADLINE = 4
+    from phalanx._connection import Connection
 
 
 def _patiently(step: Any, patience: _waiting.Patience, node: str) -> None:
@@ -24,24 +25,26 @@ def _patiently(step: Any, patience: _waiting.Patience, node: str) -> None:
         code = step(left)
         if code == 0:
             return
-        if code != _DEADLINE or left == 0:
+        if code != _native.DEADLINE or left == 0:
             raise _native.error_of(code, _native.text(lib.phx_error()), node)
 
 
-def pieces(client: Client, ref: ObjectRef, nbytes: int, seconds: float | None) -> Iterator[memoryview]:
+def pieces(
+    connection: Connection, ref: ObjectRef, nbytes: int, seconds: float | None
+) -> Iterator[memoryview]:
     """Iterate over an object's bytes; see `Client.stream`."""
     if nbytes < 1:
         raise exceptions.InvalidArgumentError(f"pieces of {nbytes} bytes")
-    object_id = client._checked(ref)
+    object_id = id_for(connection, ref)
     opened = ffi.new("phx_stream**")
 
     def describe() -> str:
         return f"the stream of {ref.hex()}"
 
     def open_it(left: int) -> int:
-        return lib.phx_stream_open(client._ptr, object_id, left, opened)
+        return lib.phx_stream_open(connection._ptr, object_id, left, opened)
 
-    _patiently(open_it, _waiting.Patience(seconds, describe), client.address)
+    _patiently(open_it, _waiting.Patience(seconds, describe), connection.address)
     stream = ffi.gc(opened[0], lib.phx_stream_free)
     data, size = ffi.new("const char**"), ffi.new("size_t*")
 
@@ -49,18 +52,31 @@ def pieces(client: Client, ref: ObjectRef, nbytes: int, seconds: float | None) -
         return lib.phx_stream_next(stream, nbytes, left, data, size)
 
     while True:
-        _patiently(next_piece, _waiting.Patience(seconds, describe), client.address)
+        _patiently(next_piece, _waiting.Patience(seconds, describe), connection.address)
         if size[0] == 0:
             return
         # Yields a copy: if the stream becomes void, its pages can belong to another object.
         yield memoryview(bytes(ffi.buffer(data[0], size[0])))
 
 
-def completed(client: Client, refs: list[ObjectRef], deadline: _waiting.Deadline) -> Iterator[ObjectRef]:
+def as_completed(
+    connection: Connection, refs: list[ObjectRef], seconds: float | None, progress: bool
+) -> Iterator[ObjectRef]:
     """Iterate over refs in the order in which their objects arrive; see `Client.as_completed`."""
+    coming = _completed(connection, refs, _waiting.Deadline(seconds))
+    if not progress:
+        return coming
+    from phalanx import _progress
+
+    return _progress.counted(_progress.bar(len(refs)), coming)
+
+
+def _completed(
+    connection: Connection, refs: list[ObjectRef], deadline: _waiting.Deadline
+) -> Iterator[ObjectRef]:
     pending: list[tuple[ObjectRef, Any]] = []
     try:
-        pending.extend((ref, client._get_call([ref], None)) for ref in refs)
+        pending.extend((ref, _calls.get(connection, [ref], None)) for ref in refs)
         while pending:
             calls = [call for _, call in pending]
             ended = _waiting.some(calls, 1, deadline.left(), lambda: f"one of {len(calls)} objects")
@@ -68,7 +84,7 @@ def completed(client: Client, refs: list[ObjectRef], deadline: _waiting.Deadline
                 raise exceptions.GetTimeoutError(
                     f"{len(pending)} of {len(refs)} objects are not there within {deadline.seconds} s",
                     pending[0][0].hex(),
-                    client.address,
+                    connection.address,
                 )
             there = [ref for (ref, _), has_ended in zip(pending, ended) if has_ended]
             pending = [entry for entry, has_ended in zip(pending, ended) if not has_ended]

@@ -3,6 +3,8 @@
 The object of such a tree has leaves only, so that it can be reduced, and holds the object of its
 structure. The result of a reduction has the same digest and holds nothing, so the reduction keeps
 the structure.
+
+Owns two caches: the structures that this process knows, and those that each connection has kept.
 """
 
 from __future__ import annotations
@@ -10,14 +12,14 @@ from __future__ import annotations
 import contextlib
 import weakref
 
-from phalanx import _native, _values, exceptions
+from phalanx import _calls, _failures, _native, _values, exceptions
 from phalanx._ref import ObjectRef
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from phalanx._client import Client
+    from phalanx._connection import Connection
     from phalanx._values.trees import TreeSpec
 
 _NAME_SPACE = "phalanx/structures"
@@ -26,13 +28,14 @@ _PATIENCE_S = 10.0
 _MAX_KNOWN = 64
 # By digest: the structures that this process has put or read.
 _known: dict[bytes, TreeSpec] = {}
-# By client: the digests of the structures that it has kept.
-_kept: weakref.WeakKeyDictionary[Client, set[bytes]] = weakref.WeakKeyDictionary()
+# By connection: the digests of the structures that it has kept.
+_kept: weakref.WeakKeyDictionary[Connection, set[bytes]] = weakref.WeakKeyDictionary()
 
 
-def ref_of(client: Client, digest: bytes) -> ObjectRef:
+def ref_of(connection: Connection, digest: bytes) -> ObjectRef:
     """Return the ref of a structure's object."""
-    return ObjectRef(_native.id_from_name(_NAME_SPACE, digest.hex()), client.directory, client=client)
+    object_id = _native.id_from_name(_NAME_SPACE, digest.hex())
+    return ObjectRef(object_id, connection.directory, client=connection)
 
 
 def _remember(spec: TreeSpec) -> None:
@@ -41,13 +44,14 @@ def _remember(spec: TreeSpec) -> None:
     _known[spec.digest] = spec
 
 
-def put(client: Client, spec: TreeSpec, seconds: float | None) -> ObjectRef:
+def put(connection: Connection, spec: TreeSpec, seconds: float | None) -> ObjectRef:
     """Put a structure. The returned ref must live until the tree's object holds the structure."""
     _remember(spec)
-    return client.put(spec.to_bytes(), ref_of(client, spec.digest), timeout=seconds)
+    encoded = _values.encode(spec.to_bytes())
+    return _calls.put(connection, encoded, ref_of(connection, spec.digest), None, seconds)
 
 
-def find(client: Client, digest: bytes) -> TreeSpec:
+def find(connection: Connection, digest: bytes) -> TreeSpec:
     """Return a structure by its digest.
 
     Raises
@@ -60,31 +64,33 @@ def find(client: Client, digest: bytes) -> TreeSpec:
     spec = _known.get(digest)
     if spec is not None:
         return spec
-    ref = ref_of(client, digest)
+    ref = ref_of(connection, digest)
     ref._named = True  # a named ref takes no hold
     try:
-        text: Any = client.get(ref, timeout=_PATIENCE_S, allow_pickle=False)
+        call = _calls.get(connection, [ref], _PATIENCE_S)
+        _failures.finish(connection, call, None, "Get", ref, [ref], allow_pickle=False)
+        text: Any = _calls.values_of(connection, call, 1, find, allow_pickle=False)[0]
     except exceptions.PhalanxError as error:
         raise exceptions.ObjectLostError(
             f"the structure of the tree, object {ref.hex()}, is gone: keep one of the trees that were reduced",
             ref.hex(),
-            client.address,
+            connection.address,
         ) from error
     spec = _values.structure_of(text, digest)
     _remember(spec)
     return spec
 
 
-def keep(client: Client, metadata: bytes, seconds: float | None) -> None:
+def keep(connection: Connection, metadata: bytes, seconds: float | None) -> None:
     """Keep the structure that this metadata names, if there is one, for the result of a reduction."""
     digest = _values.structure_elsewhere(metadata)
     if digest is None:
         return
-    kept = _kept.setdefault(client, set())
+    kept = _kept.setdefault(connection, set())
     if digest not in kept:
-        ref = ref_of(client, digest)
+        ref = ref_of(connection, digest)
         ref._named = True
         # If the structure was deleted, the readers of the result get the error.
         with contextlib.suppress(exceptions.ObjectDeletedError):
-            client.keep(ref, seconds)
+            _calls.keep(connection, ref, seconds)
             kept.add(digest)

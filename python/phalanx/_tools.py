@@ -1,4 +1,7 @@
-"""Results of the ``phalanx`` command as values: the cluster's state and drawings of trees."""
+"""Results of the ``phalanx`` command as values: the cluster's state and drawings of trees.
+
+Runs the packaged command in a process of its own for each result; uses no connection.
+"""
 
 from __future__ import annotations
 

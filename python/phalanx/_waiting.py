@@ -1,12 +1,16 @@
-"""Interruptible waits for calls of the library, with deadlines and a log line for long waits."""
+"""Interruptible waits for calls of the library, with deadlines and a log line for long waits.
+
+Works on the library's calls alone and has no state: connections, refs and values are above it.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
-from phalanx._native import PENDING, error_of, ffi, lib, nanos, text
+from phalanx._native import DEADLINE, PENDING, error_of, ffi, lib, nanos, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +20,6 @@ if TYPE_CHECKING:
 _SLICE_S = 0.05
 # The interval after which a wait logs the object it waits for.
 NOTICE_S = 30.0
-_DEADLINE = 4
 
 Describe = Callable[[], str]
 
@@ -86,27 +89,39 @@ def abandon(call: Any, _cancel: Any = lib.phx_cancel, _free: Any = lib.phx_call_
     _free(call)
 
 
+def _described(what: str, object_id: bytes | None) -> str:
+    return what if object_id is None else f"{what} of {object_id.hex()}"
+
+
 def finish(
-    call: Any, seconds: float | None, describe: Describe, node: str | None, cancel: bool = True
+    call: Any,
+    seconds: float | None,
+    what: str,
+    object_id: bytes | None,
+    node: str | None,
+    cancel: bool = True,
 ) -> None:
     """Wait until a call succeeds. If the wait ends otherwise, `cancel` says whether to cancel the call.
+
+    `what` and the id, if there is one, name the call in errors and in the log.
 
     Raises
     ------
     PhalanxError
         The error of the call, or GetTimeoutError.
     """
-    # Most calls end within the first slice. They never construct a Patience.
+    # Most calls end within the first slice. They construct neither a Patience nor a description.
     first = _SLICE_S if seconds is None else min(seconds, _SLICE_S)
     try:
         code = lib.phx_wait(call, int(first * 1e9))
         if code == PENDING:
+            describe = partial(_described, what, object_id)
             patience = Patience(None if seconds is None else seconds - first, describe)
         while code == PENDING:
             left = patience.slice()
             code = lib.phx_wait(call, left)
             if code == PENDING and left == 0:
-                raise error_of(_DEADLINE, f"{describe()}: not there within {seconds} s", node)
+                raise error_of(DEADLINE, f"{describe()}: not there within {seconds} s", node)
     except BaseException:
         if cancel:
             lib.phx_cancel(call)

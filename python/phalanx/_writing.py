@@ -1,4 +1,8 @@
-"""Objects that are written in place, in shared memory: large puts, and drafts."""
+"""Objects that are written in place, in shared memory: large puts, and drafts.
+
+Owns the memory of objects until they are sealed or dropped. One thread at a time uses a writer or a
+draft.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,14 @@ from functools import partial
 
 from phalanx import _native, _values, _waiting, exceptions
 from phalanx._native import ffi, lib
+from phalanx._ref import ObjectRef, id_for, made_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from phalanx._client import Client
-    from phalanx._ref import ObjectRef
-
-
-_CLOSED = 9  # FailedPrecondition
+    from phalanx._connection import Connection
 
 
 class _Writer:
@@ -27,7 +28,7 @@ class _Writer:
 
     def __init__(
         self,
-        client: Client,
+        connection: Connection,
         object_id: bytes,
         nbytes: int,
         metadata: bytes,
@@ -35,10 +36,10 @@ class _Writer:
         owned: bool,
         refs: Sequence[bytes] = (),
     ) -> None:
-        self._client = client
+        self._connection = connection
         options, _kept = _native.put_options(metadata, seconds, owned, refs)
-        call = _waiting.owned(lib.phx_create(client._ptr, object_id, nbytes, options))
-        _waiting.finish(call, None, lambda: f"room for {nbytes} bytes", client.address)
+        call = _waiting.owned(lib.phx_create(connection._ptr, object_id, nbytes, options))
+        _waiting.finish(call, None, f"room for {nbytes} bytes", None, connection.address)
         self._ptr = ffi.gc(_native.checked(lib.phx_result_writer(call)), lib.phx_writer_free)
         self._nbytes = nbytes
         self._looked_at: Any = lambda: None
@@ -46,7 +47,7 @@ class _Writer:
 
     def publish(self, nbytes: int) -> None:
         if lib.phx_writer_publish(self._ptr, nbytes) != 0:
-            raise _native.last_error(self._client.address)
+            raise _native.last_error(self._connection.address)
 
     def seal(self) -> Any:
         """Return the call that ends when the object is sealed.
@@ -59,7 +60,7 @@ class _Writer:
         call = _waiting.owned(lib.phx_writer_seal(self._ptr, self._watched()), lib.phx_call_forget)
         if lib.phx_call_ended(call) and self._is_open():
             self._look()
-            _waiting.finish(call, 0, lambda: "Seal", self._client.address)
+            _waiting.finish(call, 0, "Seal", None, self._connection.address)
         return call
 
     def abort(self) -> None:
@@ -71,14 +72,14 @@ class _Writer:
             The object is not dropped. The writer is unchanged.
         """
         if lib.phx_writer_abort(self._ptr, self._watched()) != 0:
-            error = _native.last_error(self._client.address)
+            error = _native.last_error(self._connection.address)
             if self._is_open():
                 self._look()
                 raise error
 
     def _is_open(self) -> bool:
         # Publishing zero bytes changes nothing, and fails once the writer is sealed or aborted.
-        return lib.phx_writer_publish(self._ptr, 0) != _CLOSED
+        return lib.phx_writer_publish(self._ptr, 0) != _native.PRECONDITION
 
     def _look(self) -> None:
         """Map the memory as `memory`, sharing the buffer of views that are still alive."""
@@ -100,9 +101,9 @@ def _let_go(_writer: Any, _pages: Any) -> None:
     """Do nothing; the partial object that calls it owns the writer."""
 
 
-def write(client: Client, object_id: bytes, encoded: Any, seconds: float | None, owned: bool) -> Any:
+def write(connection: Connection, object_id: bytes, encoded: Any, seconds: float | None, owned: bool) -> Any:
     """Write an encoded value as an object. Returns the call that ends when the object is sealed."""
-    writer = _Writer(client, object_id, encoded.nbytes, encoded.metadata, seconds, owned, encoded.refs)
+    writer = _Writer(connection, object_id, encoded.nbytes, encoded.metadata, seconds, owned, encoded.refs)
     try:
         encoded.write_into(writer.memory)
     except BaseException:
@@ -132,7 +133,7 @@ class Draft:
 
     def __init__(
         self,
-        client: Client,
+        client: Connection,
         shape: int | tuple[int, ...],
         dtype: Any,
         ref: ObjectRef | None,
@@ -141,11 +142,11 @@ class Draft:
         seconds: float | None,
     ) -> None:
         self._metadata, nbytes = _values.metadata_for(shape, dtype, order)
-        self.ref = client.ref() if ref is None else ref
+        self.ref = made_by(client) if ref is None else ref
         self._keep = self.ref._named if keep is None else keep
-        self._client = client
+        self._connection = client
         self._writer = _Writer(
-            client, client._checked(self.ref), nbytes, self._metadata, seconds, not self._keep
+            client, id_for(client, self.ref), nbytes, self._metadata, seconds, not self._keep
         )
         self._show(self._writer)
 
@@ -196,14 +197,14 @@ class Draft:
             with self._ending() as writer:
                 self._sealing = writer.seal()
         try:
-            self._client._finish(self._sealing, None, "Seal", self.ref, cancel=False)
+            self._connection._finish(self._sealing, None, "Seal", self.ref._id, cancel=False)
         except exceptions.PhalanxError:
             self._sealing = None
             raise
         call, self._sealing = self._sealing, None
         if not self._keep:
             _waiting.taken(call)
-            self.ref._counts_with(self._client)
+            self.ref._counts_with(self._connection)
         return self.ref
 
     def drop(self) -> None:
@@ -239,4 +240,6 @@ class Draft:
             # The exception of the block is more useful to the caller than this one.
             import logging
 
-            logging.getLogger("phalanx").warning("the draft of %s is still there: %s", self.ref.hex(), refused)
+            logging.getLogger("phalanx").warning(
+                "the draft of %s is still there: %s", self.ref.hex(), refused
+            )

@@ -14,6 +14,7 @@ import pytest
 from failures_support import raises
 
 import phalanx
+from phalanx import _calls
 
 
 @pytest.fixture(params=["asyncio", "uvloop"], autouse=True)
@@ -96,11 +97,11 @@ def test_a_long_exception_does_not_stop_the_loop(client, monkeypatch):
     """The loop fetches a long exception as it fetches the object: other tasks can make it arrive."""
     ref, late, bodies = client.ref(), client.ref(), []
 
-    def put_later(body, **options):
-        bodies.append(body)
+    def put_later(connection, encoded, *args):
+        bodies.append(bytes(encoded.buffer))
         return late
 
-    monkeypatch.setattr(client, "put", put_later)
+    monkeypatch.setattr(_calls, "put", put_later)
     ref.set_exception(LookupError(os.urandom(4096)))
     monkeypatch.undo()
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import phalanx
-from phalanx import exceptions
+from phalanx import _collectives, _objects, exceptions
 from phalanx._values import dtypes
 
 LARGE = 1 << 19
@@ -219,19 +219,19 @@ def test_reduce_scatter_and_scatter(nodes):
 def test_the_steps_of_a_call_share_its_time(client, clock, monkeypatch):
     """The first source arrives near the end of the timeout, the second never."""
     sources, given = [], []
-    arrive, begin = client.wait, client._reduce_options
+    arrive, begin = _objects.wait, _collectives._reduce_options
 
-    def wait(refs, count, timeout):
+    def wait(connection, refs, count, timeout):
         clock.now += 29.95
         client.put(np.ones(3), sources[0])
-        return arrive(refs, count, timeout)
+        return arrive(connection, refs, count, timeout)
 
     def options(number, op, num_objects, order, root, seconds, is_open):
         given.append(seconds)
         return begin(number, op, num_objects, order, root, seconds, is_open)
 
-    monkeypatch.setattr(client, "wait", wait)
-    monkeypatch.setattr(client, "_reduce_options", options)
+    monkeypatch.setattr(_objects, "wait", wait)
+    monkeypatch.setattr(_collectives, "_reduce_options", options)
     targets = [client.ref(), client.ref()]
     for call in (client.reduce, lambda refs, timeout: client.reduce_scatter(refs, targets, 0, timeout=timeout)):
         given.clear()

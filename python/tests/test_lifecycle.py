@@ -77,7 +77,7 @@ if pid == 0:
         ok = False
     except phalanx.exceptions.ClosedError:
         pass
-    # The functions of the package connect anew.
+    # The functions of the package connect again.
     ok = ok and phalanx.get(phalanx.put(5)) == 5
     del view
     os.write(tell, b'y' if ok else b'n')

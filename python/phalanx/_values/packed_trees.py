@@ -95,8 +95,8 @@ def flatten(value: Any) -> tuple[TreeSpec, Encoded]:
 def _elsewhere(spec: TreeSpec) -> bytes:
     runs = spec.runs
     several = ",".join(f"{run.dtype}:{run.end}" for run in runs)
-    told = runs[0].dtype if len(runs) == 1 else several
-    return _pack(_ELSEWHERE, spec, spec.digest + _LENGTH.pack(spec.nbytes) + told.encode())
+    described = runs[0].dtype if len(runs) == 1 else several
+    return _pack(_ELSEWHERE, spec, spec.digest + _LENGTH.pack(spec.nbytes) + described.encode())
 
 
 def _pack(where: int, spec: TreeSpec, body: bytes) -> bytes:
@@ -268,10 +268,10 @@ def reduced_runs(metadata: bytes) -> tuple[Run, ...]:
     return spec.runs
 
 
-def _parse_runs(told: bytes, nbytes: int) -> tuple[Run, ...]:
-    if not told:
+def _parse_runs(described: bytes, nbytes: int) -> tuple[Run, ...]:
+    if not described:
         return ()
-    text = told.decode("ascii", "replace")
+    text = described.decode("ascii", "replace")
     if ":" not in text:
         text = f"{text}:{nbytes}"
     runs: list[Run] = []

@@ -1,0 +1,198 @@
+"""The library's calls on objects: Put, Get and the short calls, below structures and failures.
+
+Takes values in encoded form and returns the library's calls and results. `_failures` and
+`_structures` use this module to store objects of their own; `_objects` adds both to puts and gets.
+Any thread can use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from phalanx import _native, _values, _waiting
+from phalanx._native import ffi, lib, nanos
+from phalanx._ref import ObjectRef, id_for, ids_for, reading
+from phalanx._status import ObjectStatus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from phalanx._connection import Connection
+    from phalanx._values.trees import TreeSpec
+
+    # Returns the structure with a digest (`_structures.find`).
+    Find = Callable[[Connection, bytes], TreeSpec]
+
+_values.use_copier(_native.copy)
+
+# ---- writing
+
+
+def put(
+    connection: Connection,
+    encoded: _values.Encoded,
+    ref: ObjectRef | None,
+    keep: bool | None,
+    seconds: float | None,
+) -> ObjectRef:
+    """Put an encoded value whose structure is stored already, and return its ref; see `Client.put`."""
+    if ref is None:
+        # A new ref takes no hold before the put: the put itself returns one.
+        ref = ObjectRef(_native.random_id(), connection._directory, client=connection)
+        object_id = ref._id
+    else:
+        object_id = id_for(connection, ref)
+        ref._reason = None
+    keep = ref._named if keep is None else keep
+    # The library copies an object without a file of its own. A larger one is written in place.
+    if encoded.nbytes < _native.OWN_FILE_BYTES:
+        source = encoded.buffer
+        if source is None:
+            source = bytearray(encoded.nbytes)
+            encoded.write_into(memoryview(source))
+        options, _kept = _native.put_options(encoded.metadata, seconds, not keep, encoded.refs)
+        with _native.bytes_of(source) as data:
+            call = _waiting.owned(lib.phx_put(connection._ptr, object_id, data, encoded.nbytes, options))
+    else:
+        from phalanx import _writing
+
+        call = _writing.write(connection, object_id, encoded, seconds, not keep)
+    connection._finish(call, None, "Put", object_id)
+    if not keep:
+        ref._counts_with(connection)
+    return ref
+
+
+# ---- reading
+
+
+def get(
+    connection: Connection,
+    refs: Sequence[ObjectRef],
+    seconds: float | None,
+    fail_if_lost: bool = True,
+    free: Any = lib.phx_call_free,
+) -> Any:
+    """Return a call that ends when all objects are on this node, or one of them fails."""
+    ids = ids_for(connection, refs)
+    whole = (1 << 64) - 1
+    return _waiting.owned(
+        lib.phx_get(connection._ptr, ids, len(refs), 0, whole, fail_if_lost, nanos(seconds)), free
+    )
+
+
+async def ended(connection: Connection, call: Any) -> None:
+    """Wait in the running event loop until a call has ended, with or without an error."""
+    if lib.phx_wait(call, 0) == _native.PENDING:
+        from phalanx import _asyncio
+
+        await _asyncio.bridge_of(connection).watch(call)
+
+
+def values_of(
+    connection: Connection,
+    call: Any,
+    count: int,
+    find: Find | None,
+    copy: bool | None = None,
+    out: Any = None,
+    writable: object = None,
+    allow_pickle: bool = True,
+) -> list[Any]:
+    """Return the values of a Get that has succeeded. None for `find`: they have no structures."""
+    views = ffi.new("phx_view[]", count)
+    if lib.phx_result_views(call, 0, count, views) != 0:
+        raise _native.last_error(connection._address)
+    # Every view gets its owner before the first decode, because a decode that raises would leak
+    # the rest.
+    owned = [_native.view_bytes(view) for view in views]
+    opened = [(view, _metadata(view), data) for view, data in zip(views, owned)]
+    if out is not None:
+        _, metadata, data = opened[0]
+        _values.copy_into(metadata, data, out)
+        return [out]
+    as_it_is = copy is None and not writable
+    return [
+        _values.decode_array(metadata, data)
+        if as_it_is and metadata.startswith(_values.AN_ARRAY)
+        else _value(connection, view, metadata, data, find, copy, writable, allow_pickle)
+        for view, metadata, data in opened
+    ]
+
+
+def _metadata(view: Any) -> bytes:
+    return ffi.buffer(view.metadata, view.metadata_size)[:] if view.metadata_size else b""
+
+
+def _value(
+    connection: Connection,
+    view: Any,
+    metadata: bytes,
+    data: memoryview,
+    find: Find | None,
+    copy: bool | None,
+    writable: object,
+    allow_pickle: bool,
+) -> Any:
+    private = writable == "cow"
+    if copy is None and (private or _values.wants_private_pages(metadata)):
+        data = _native.private_bytes(view, data)
+    # Arrays beside tensors in one tree stay read-only, although the tensors make all pages
+    # private.
+    how = None if private else False if writable is None else writable
+    with reading(connection):
+        return _values.decode(
+            metadata,
+            data,
+            copy=copy,
+            writable=how,
+            allow_pickle=allow_pickle,
+            find=find and partial(find, connection),
+        )
+
+
+# ---- managing
+
+
+def keep(connection: Connection, ref: ObjectRef, seconds: float | None) -> None:
+    """Keep an object until it is deleted; see `Client.keep`."""
+    call = _waiting.owned(lib.phx_keep(connection._ptr, id_for(connection, ref), nanos(seconds)))
+    connection._finish(call, seconds, "keep", ref._id)
+
+
+def delete(connection: Connection, refs: Sequence[ObjectRef], seconds: float | None) -> None:
+    """Delete objects in the whole cluster; see `Client.delete`."""
+    # All deletes are in flight before the first wait.
+    calls = [
+        _waiting.owned(lib.phx_delete(connection._ptr, id_for(connection, ref), nanos(seconds)))
+        for ref in refs
+    ]
+    for ref, call in zip(refs, calls):
+        connection._finish(call, seconds, "Delete", ref._id)
+
+
+def number(connection: Connection, verb: Any, ref: ObjectRef, seconds: float | None, what: str) -> int:
+    """Return the number that a call on an object has as its result."""
+    call = _waiting.owned(verb(connection._ptr, id_for(connection, ref), nanos(seconds)))
+    connection._finish(call, seconds, what, ref._id)
+    result = ffi.new("int64_t*")
+    if lib.phx_result_number(call, result) != 0:
+        raise _native.last_error(connection._address)
+    return result[0]
+
+
+def contains(connection: Connection, ref: ObjectRef, seconds: float | None) -> bool:
+    """Return whether the cluster has a complete copy of an object."""
+    return number(connection, lib.phx_contains, ref, seconds, "contains") == 1
+
+
+def stat(connection: Connection, ref: ObjectRef, seconds: float | None) -> ObjectStatus:
+    """Return the state of an object in the cluster."""
+    call = _waiting.owned(lib.phx_stat(connection._ptr, id_for(connection, ref), nanos(seconds)))
+    connection._finish(call, seconds, "stat", ref._id)
+    status = ffi.new("phx_object_status*")
+    if lib.phx_result_status(call, status) != 0:
+        raise _native.last_error(connection._address)
+    return ObjectStatus(status)
