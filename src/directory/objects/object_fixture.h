@@ -82,7 +82,8 @@ class FakePlacements final : public ObjectPlacements {
 
 class ObjectFixture : public ::testing::Test {
  protected:
-  explicit ObjectFixture(const DirectoryOptions& options = {})
+  // `learning`: the shard has just restarted; the test opens the gate.
+  explicit ObjectFixture(const DirectoryOptions& options = {}, bool learning = false)
       : context_(options, Instant(), Random(1)) {
     int number = 0;
     for (const NodeKey& key : {kA, kB, kC}) {
@@ -91,7 +92,7 @@ class ObjectFixture : public ::testing::Test {
       node.endpoint.node = key;
       node.session = nodes_.NewSession();
     }
-    gate_.Open();
+    if (!learning) gate_.Open();
   }
   ~ObjectFixture() override { EXPECT_EQ(table_.CheckInvariants(), absl::OkStatus()); }
 

@@ -122,6 +122,16 @@ void FoldRecovery::SetIds() {
   for (const auto& [target, number] : latest) descriptors_.SetId(*catalog_.Find(target), number);
 }
 
+absl::Status FoldRecovery::CheckInvariants() const {
+  size_t size = 0;
+  for (const auto& [node, folds] : folds_) {
+    for (const v1::RegisterFold& fold : folds) {
+      size += 1 + static_cast<size_t>(fold.source_ids_size());
+    }
+  }
+  return size == size_ ? absl::OkStatus() : absl::InternalError("registered folds are miscounted");
+}
+
 void FoldRecovery::Restore(Reduction& reduction) {
   for (const auto& [node, fold] : reduction.registered) {
     const auto sources = ParseSources(fold.source_ids());

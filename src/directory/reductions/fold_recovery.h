@@ -47,6 +47,8 @@ class FoldRecovery {
   // Restores the folds that were handed to the reduction into its plan, which has not begun.
   static void Restore(Reduction& reduction);
 
+  absl::Status CheckInvariants() const;
+
  private:
   // Drops the fold, and what it made, if its reduction was deleted. Returns false if it was not.
   bool Refuse(const NodeKey& node, const v1::RegisterFold& m);

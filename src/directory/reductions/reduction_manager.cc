@@ -605,6 +605,7 @@ absl::Status ReductionManager::CheckInvariants() const {
     }
   }
   if (absl::Status status = watcher_.CheckInvariants(); !status.ok()) return status;
+  if (absl::Status status = fold_recovery_.CheckInvariants(); !status.ok()) return status;
   return catalog_.CheckInvariants();
 }
 

@@ -194,6 +194,14 @@ absl::Status MemoryQueue::CheckInvariants() const {
   if (owners_.size() != eviction_.waiting()) {
     return absl::InternalError("a request for memory waits without an owner, or the reverse");
   }
+  for (const auto& [ticket, waiting] : owners_) {
+    const RequestId id = waiting.second.request;
+    const Request* request = requests_.Find(id);
+    const bool waits = request != nullptr && request->stage == Request::Stage::kWaiting;
+    if (id != 0 && (!waits || request->ticket != ticket)) {
+      return absl::InternalError("a request that does not wait any more has a place in the queue");
+    }
+  }
   for (const auto& [token, ticket] : ticket_of_token_) {
     if (!owners_.contains(ticket)) return absl::InternalError("a pull waits without a ticket");
   }

@@ -12,6 +12,7 @@
 // Invariants, checked by CheckInvariants
 //  1. The table has reserved exactly what is being allocated and what reservations hold.
 //  2. Each ticket has one owner; a pull's token has at most one ticket.
+//  3. A request that has a ticket waits: what answers the request forgets its ticket first.
 //
 // Thread rule: the control loop only. Owned by the store.
 #ifndef PHALANX_OBJECT_STORE_MEMORY_MEMORY_QUEUE_H_

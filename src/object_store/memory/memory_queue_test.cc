@@ -100,6 +100,20 @@ TEST_F(MemoryQueueTest, ARequestThatEndsLeavesTheQueue) {
   EXPECT_EQ(queue_.waiting(), 0u);
 }
 
+TEST_F(MemoryQueueTest, AnAnsweredRequestIsForgottenBeforeItsTurn) {
+  AskForPut(60);
+  Request& answered = AskForPut(50);
+  AskForPut(40);
+  EXPECT_EQ(queue_.waiting(), 2u);
+  requests_.Fail(answered, absl::DeadlineExceededError("late"));
+  EXPECT_FALSE(queue_.CheckInvariants().ok()) << "its ticket is in the queue";
+  Run([&] { queue_.Forget(answered); });
+  EXPECT_EQ(queue_.waiting(), 1u);
+  HandOut();
+  EXPECT_EQ(queue_.waiting(), 0u);
+  EXPECT_EQ(table_.used_bytes(), 100u);
+}
+
 TEST_F(MemoryQueueTest, MemoryThatIsNoLongerWantedIsGivenBack) {
   wanted_ = false;
   AskForPut(60);
