@@ -1,4 +1,5 @@
-// The element types of reductions, the ops on them, and their names.
+// The element types of reductions, the ops on them, and their names. Public. (src/common/elements.h
+// is private: it adds the types of all elements of one object.)
 //
 // All types are little-endian. f16, f32 and f64 are binary16, binary32 and binary64 of IEEE
 // 754-2019; bf16 is bfloat16, the upper half of a binary32. Integers are two's complement and wrap.
@@ -24,7 +25,8 @@ inline constexpr std::array<DType, 11> kAllDTypes = {
     DType::kI16, DType::kI32,  DType::kU32, DType::kI64, DType::kU64};
 
 // kMin and kMax propagate a NaN. kMean is a sum that the root divides once by the number of folded
-// sources. The numbers appear on the wire.
+// sources. The numbers appear on the wire. Every op maps zeros to a zero, so that the padding
+// between runs of elements (kElementRunAlignment) stays zero when it is folded.
 enum class ReduceOp { kSum, kProd, kMin, kMax, kBitAnd, kBitOr, kBitXor, kMean };
 
 inline constexpr std::array<ReduceOp, 8> kAllReduceOps = {

@@ -15,6 +15,9 @@
 namespace phalanx {
 
 // One line per defect: X(identifier, "name-on-a-command-line"). Extend at the end of its group.
+// The order matters: tests/simulation/defects_test.cc chooses the simulation that must detect a
+// defect by the range between the first and the last defect of a group. If a new defect becomes the
+// first or the last of its group, change that test, too.
 #define PHALANX_DEFECTS(X)                                          \
   /* Bytes of two generations or epochs mix. */                     \
   X(kNoGenerationCheck, "no-generation-check")                      \

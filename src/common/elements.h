@@ -1,4 +1,5 @@
-// Element types of a reduction: the public types, and the types of all elements of one object.
+// The types of all elements of one object of a reduction. The public include/phalanx/elements.h has
+// the single types and the ops; this header adds what only Phalanx's own code needs.
 #ifndef PHALANX_COMMON_ELEMENTS_H_
 #define PHALANX_COMMON_ELEMENTS_H_
 

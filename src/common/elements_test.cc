@@ -56,10 +56,10 @@ TEST(ElementsTest, ARefusalNamesOpAndDType) {
 }
 
 TEST(ElementsTest, ANumberThatIsNoDTypeOrOpIsRefused) {
-  EXPECT_THAT(CheckReducible(static_cast<DType>(11), ReduceOp::kSum),
+  EXPECT_THAT(CheckReducible(static_cast<DType>(kAllDTypes.size()), ReduceOp::kSum),
               StatusIs(kInvalid, HasSubstr("sum of unknown")));
   EXPECT_THAT(CheckReducible(static_cast<DType>(-1), ReduceOp::kSum), StatusIs(kInvalid));
-  EXPECT_THAT(CheckReducible(DType::kF32, static_cast<ReduceOp>(8)),
+  EXPECT_THAT(CheckReducible(DType::kF32, static_cast<ReduceOp>(kAllReduceOps.size())),
               StatusIs(kInvalid, HasSubstr("unknown of f32")));
 }
 
@@ -115,7 +115,7 @@ TEST(ElementTypes, InvalidRunsAreRefused) {
   EXPECT_THAT(check({{128, DType::kF32}, {64, DType::kI8}}), StatusIs(kInvalid));
   EXPECT_THAT(check({{64, DType::kF32}, {67, DType::kI16}}),
               StatusIs(kInvalid, HasSubstr("whole")));
-  EXPECT_THAT(check({{64, static_cast<DType>(11)}}), StatusIs(kInvalid));
+  EXPECT_THAT(check({{64, static_cast<DType>(kAllDTypes.size())}}), StatusIs(kInvalid));
   std::vector<ElementRun> many;
   for (uint64_t i = 1; i <= kMaxElementRuns; ++i) many.push_back({64 * i, DType::kI8});
   EXPECT_THAT(check(many), IsOk());

@@ -16,7 +16,7 @@ DirectoryCore::~DirectoryCore() = default;
 void DirectoryCore::NodeUp(const v1::NodeInfo& node, Instant now) {
   impl_->context.now = now;
   impl_->NodeUp(node);
-  impl_->DrainPendingWork();
+  impl_->RunPendingWork();
 }
 
 void DirectoryCore::NodeDown(const NodeKey& node, Instant now) {
@@ -24,20 +24,20 @@ void DirectoryCore::NodeDown(const NodeKey& node, Instant now) {
   impl_->NodeDown(node);
   // The node may be the last one whose registration the end of learning waited for.
   impl_->EndLearningIfDue();
-  impl_->DrainPendingWork();
+  impl_->RunPendingWork();
 }
 
 void DirectoryCore::NodeConnected(const NodeKey& node, bool connected, Instant now) {
   impl_->context.now = now;
   impl_->NodeConnected(node, connected);
-  impl_->DrainPendingWork();
+  impl_->RunPendingWork();
 }
 
 absl::Status DirectoryCore::OnMessage(const NodeKey& node, const v1::NodeMessage& message,
                                       Instant now) {
   impl_->context.now = now;
   absl::Status status = impl_->OnMessage(node, message);
-  impl_->DrainPendingWork();
+  impl_->RunPendingWork();
   return status;
 }
 
@@ -49,7 +49,7 @@ void DirectoryCore::NotePause(Instant now) {
 void DirectoryCore::Tick(Instant now) {
   impl_->context.now = now;
   impl_->Tick();
-  impl_->DrainPendingWork();
+  impl_->RunPendingWork();
 }
 
 Instant DirectoryCore::NextDeadline() const { return impl_->NextDeadline(); }
@@ -102,7 +102,7 @@ DirectoryCore::Impl::Impl(const DirectoryOptions& options, Instant start, Random
 // A reduction that ends releases its sources, and an object that is freed can be the source of
 // another reduction: the two take turns until neither has work. Placements and drains follow,
 // because they report what the turn has left.
-void DirectoryCore::Impl::DrainPendingWork() {
+void DirectoryCore::Impl::RunPendingWork() {
   do {
     reductions.RunPending();
   } while (holds.FreeUnreferenced());
@@ -146,7 +146,7 @@ void DirectoryCore::Impl::NodeDown(const NodeKey& key) {
   drains.NodeDown(key);
   tombstones.NodeDown(key);
   // Before the copies go: a committed result is not lost while this node may come back with it.
-  reductions.NodeLeaves(key);
+  reductions.BeforeNodeDown(key);
   objects.NodeDown(*node);
   // After the copies: the plan moves the node's folds to the other holders of their sources.
   reductions.NodeDown(key);

@@ -63,8 +63,10 @@ struct DirectoryCore::Impl {
   void EndLearning();
   // Answers the requests about the object that waited at the gate.
   void AnswerDeferred(const ObjectId& id);
-  // Applies what follows from the message, the node or the time of this turn.
-  void DrainPendingWork();
+  // Ends a turn. Does what the components put off until the message, node or time of this turn was
+  // handled: the plans of changed reductions, the deletion of unreferenced objects, the orders and
+  // answers of broadcasts, and the reports of drains.
+  void RunPendingWork();
 
   absl::Status CheckInvariants() const;
 

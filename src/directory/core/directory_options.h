@@ -28,7 +28,7 @@ struct DirectoryOptions {
   // ---- pulls
   // The bytes that a relay forwards at a time: the delay that it adds for each of its receivers.
   uint64_t relay_bytes = 16 << 10;
-  // A receiver of a shorter object does not wait for its neighbour (v1::Want).
+  // A receiver of a shorter object does not wait for its near node (v1::Want).
   uint64_t least_near_bytes = 1 << 20;
 
   // ---- tombstones

@@ -25,7 +25,7 @@ namespace phalanx::directory {
 
 struct Node {
   // ---- written by DirectoryCore
-  v1::NodeInfo info;  // used_bytes: by PullScheduler, from Progress
+  v1::NodeInfo info;  // but info.used_bytes, below
   NodeKey key;
   Endpoint endpoint;
   // Numbers the node's sessions: distinguishes requests of an earlier session from current ones.
@@ -44,7 +44,7 @@ struct Node {
   absl::flat_hash_set<ObjectId> objects;
   uint64_t copies = 0;
 
-  // ---- written by PullScheduler
+  // ---- written by PullScheduler, which also keeps info.used_bytes as Progress reports it
   uint64_t pulls = 0;
 };
 

@@ -2,9 +2,10 @@
 //
 //   start ──► learning ──(one lease has passed and no node is still registering)──► open
 //
-// While the gate is learning, nodes register what an earlier life of the shard knew, so the absence
-// of an object proves nothing: requests that would be decided by absence wait here. A shard whose
-// options say `first_life` is open from the start.
+// "The gate is learning" is the same as "the shard is learning" (docs/protocol.md): the gate holds
+// that state. While the gate is learning, nodes register what an earlier life of the shard knew, so
+// the absence of an object proves nothing: requests that would be decided by absence wait here. A
+// shard whose options say `first_life` is open from the start.
 //
 // Owned by DirectoryCore, which opens the gate and answers the requests. Thread rule: the shard's
 // control loop. Invariants

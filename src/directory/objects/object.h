@@ -128,7 +128,9 @@ class CopyMap {
 enum class WantState {
   kHeld,     // registered in a session whose registration has not ended: not planned
   kWaiting,  // for a sender
-  kPulling,  // assigned: the receiver has feeds in the tree, or pulls from an outside sender
+  // Assigned: the receiver has feeds (edges of the relay tree, relay_tree.h), or pulls from an
+  // outside sender, which has not registered at this shard.
+  kPulling,
 };
 
 // A node that waits for the object, or pulls it.
@@ -144,9 +146,9 @@ struct Want {
   // Its node has no memory for this generation: not planned while the generation is the object's.
   Generation no_room_for;
   // The node that made this object is preferred for the first pull, and waited for until
-  // `affinity_until`.
-  ObjectId affinity_object;
-  std::optional<Instant> affinity_until;
+  // `near_until`.
+  ObjectId near_object;
+  std::optional<Instant> near_until;
 };
 
 // A generation that is not the adopted one, on the node that created it. Written by Standbys.
@@ -222,8 +224,8 @@ struct Object {
   ObjectInfo info;
   // Adopted from absence in the first lease after a start: gives way to a generation that was
   // adopted before the start.
-  bool tentative = false;
-  // The creator is notified of the adoption when it is no longer tentative.
+  bool provisional = false;
+  // The creator is notified of the adoption when it is no longer provisional.
   bool verdict_held = false;
   std::string last_holder;  // the name of the node whose complete copy went last
   // An owned object that is not referenced is not freed before: a reduction may need it again.

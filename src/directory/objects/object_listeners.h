@@ -49,7 +49,8 @@ class ObjectReductions {
  public:
   virtual ~ObjectReductions() = default;
 
-  // Something of the object changed that a reduction may depend on.
+  // Something of the object changed that a reduction can depend on. Called in the middle of changes
+  // of the object: only notes the id, calls nothing back, and leaves the reaction to RunPending.
   virtual void OnObjectChanged(const ObjectId& id) = 0;
   // Returns true if a reduction of this target is running.
   virtual bool IsReducing(const ObjectId& id) const = 0;

@@ -99,7 +99,7 @@ void ObjectTable::RegisterAdopted(Object& object, Node& node, const Registration
                                   absl::Span<const uint64_t> watermarks) {
   const bool returned = AdoptRegistered(object, r);
   // A node knows the generation as adopted: it was not adopted from absence.
-  if (r.adopted) object.tentative = false;
+  if (r.adopted) object.provisional = false;
   // If two nodes differ, the one that received Kept wins: ownership ends and never begins again.
   if (!r.info.owned) ClearOwned(object);
   standbys_.Absorb(object);
@@ -117,7 +117,7 @@ void ObjectTable::RegisterAdopted(Object& object, Node& node, const Registration
   if (!r.complete && object.copies.complete() == 0) AwaitFinalReports(object);
   // The node waits for a verdict of its Put. Like any other one it is held back while an older
   // adopted generation can still be registered.
-  if (!r.adopted && object.tentative) {
+  if (!r.adopted && object.provisional) {
     object.verdict_held = true;
   } else if (!r.adopted) {
     outbox_.SendVerdict(node.key, object.id, r.generation, v1::Verdict::ADOPTED);

@@ -285,7 +285,7 @@ absl::Status ObjectRequests::OnRegisterTombstone(const v1::RegisterTombstone& m)
 
 void ObjectRequests::OnDeletedGeneration(const ObjectId& id, const Generation& generation) {
   if (IsReductionId(generation)) {
-    parts_.reductions.EndIfBuried(id, ReductionId::FromGeneration(generation));
+    parts_.reductions.EndIfDeleted(id, ReductionId::FromGeneration(generation));
   }
   Object* object = parts_.objects.Find(id);
   if (object != nullptr && object->IsAdopted(generation)) {

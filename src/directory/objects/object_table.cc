@@ -127,7 +127,7 @@ void ObjectTable::Adopt(Object& object, Node& node, const Generation& generation
   PHALANX_CHECK(!object.adopted() && object.copies.empty(), "one generation at a time");
   object.phase_ = ObjectPhase::kWriting;
   // While nodes register, one of them may have an older adopted generation.
-  object.tentative = gate_.learning();
+  object.provisional = gate_.learning();
   object.first_plan = context_.NewPlan();
   object.generation = generation;
   object.info = std::move(info);
@@ -147,10 +147,10 @@ void ObjectTable::Adopt(Object& object, Node& node, const Generation& generation
 }
 
 void ObjectTable::ReportAdopted(Object& object) {
-  // ADOPTED acknowledges a Put that waits for adoption. A tentative generation can still give way
+  // ADOPTED acknowledges a Put that waits for adoption. A provisional generation can still give way
   // to an older one, and then the acknowledged object would be gone.
-  object.verdict_held = object.tentative;
-  if (object.tentative || !object.copies.contains(object.generation.creator)) return;
+  object.verdict_held = object.provisional;
+  if (object.provisional || !object.copies.contains(object.generation.creator)) return;
   outbox_.SendVerdict(object.generation.creator, object.id, object.generation,
                       v1::Verdict::ADOPTED);
 }
@@ -292,7 +292,7 @@ void ObjectTable::ForgetGeneration(Object& object) {
   NoteChange(object.id);
   listeners_.pulls->DropTree(object);
   object.phase_ = ObjectPhase::kAbsent;
-  object.tentative = false;
+  object.provisional = false;
   object.verdict_held = false;
   object.final_reports.Clear();
   // Bytes of a generation that is given up must not answer a Want for the next one.
@@ -504,7 +504,7 @@ void ObjectTable::EndLearning() {
     Object* object = Find(id);
     if (object == nullptr) continue;
     // No older adopted generation was registered.
-    object->tentative = false;
+    object->provisional = false;
     if (object->verdict_held) ReportAdopted(*object);
     listeners_.pulls->RequeueOutsidePulls(*object);
     Reevaluate(*object);

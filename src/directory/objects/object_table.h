@@ -8,13 +8,15 @@
 // generation that stands by, plans for the nodes that wait, release of an object without any state.
 //
 // ObjectTable alone moves an object through ObjectPhase and a copy through CopyState (object.h).
+// (SetCopyState is public for a defect under test only.)
 // The components above it look objects up here and are notified of changes through the interfaces
 // of object_listeners.h.
 //
 // Invariants (CheckInvariants)
 //  1. At most one generation per id is adopted; a generation that stands by is not the adopted one.
 //  2. A copy is listed only for a node with a session, and that node is linked to the object.
-//  3. An object with a complete copy is sealed.
+//  3. An object with a complete copy is sealed. A copy that was sent in a Deliver counts, although
+//     its node has not confirmed it.
 //  4. An object without copies, wants and standby generations is released, unless a reduction or a
 //     registration may still bring back a copy.
 //
@@ -94,7 +96,7 @@ class ObjectTable {
   // RegisterEnd: what is still stale is removed, and the wants of the session are planned.
   void SessionRegistered(Node& node);
   void SetConnected(Node& node, bool connected);
-  // The gate has opened: tentative adoptions are final, and absence counts.
+  // The gate has opened: provisional adoptions are final, and absence counts.
   void EndLearning();
   void Tick();
   // The process was paused: the reports that are awaited have a lease more.
@@ -113,7 +115,8 @@ class ObjectTable {
   // Returns true if the object is owned and no node holds a reference to it.
   bool Unreferenced(const Object& object) const;
 
-  // ---- changes, for the components above. Each is followed by Reevaluate where it says so.
+  // ---- changes, for the components above. Where a comment says so, the caller calls Reevaluate
+  // afterwards, once for all its changes of the object.
   Object& GetOrCreate(const ObjectId& id);
   // Draws the conclusions from what has changed. The object may be gone after it.
   void Reevaluate(Object& object);
@@ -127,10 +130,10 @@ class ObjectTable {
   // Returns the object of a generation that `node` announces, or nullptr if a tombstone refuses it.
   absl::StatusOr<Object*> BeginCreate(Node& node, const ObjectId& id, const Generation& generation);
   // Adopts the generation if `may_adopt` and nothing else is adopted, else lets it stand by.
-  // Followed by Reevaluate.
+  // The caller calls Reevaluate afterwards.
   absl::Status FinishCreate(Object& object, Node& node, Announcement announced, bool may_adopt);
   // REQUIRES: no generation is adopted and there are no copies. `notify`: the creator is sent
-  // ADOPTED.
+  // ADOPTED. The caller calls Reevaluate afterwards.
   void Adopt(Object& object, Node& node, const Generation& generation, ObjectInfo info,
              bool complete, bool notify);
   // Adopts the registered generation unless it is adopted, and lists or updates the node's copy.
@@ -138,22 +141,26 @@ class ObjectTable {
                        absl::Span<const uint64_t> watermarks);
   // Lists a copy of the node, if there is none, and links the node.
   Copy& AddCopy(Object& object, Node& node);
-  // A node writes the adopted generation beside its creator.
+  // A node writes the adopted generation beside its creator. The caller calls Reevaluate
+  // afterwards.
   void AddWriter(Object& object, const NodeKey& key);
   // The copy has every byte: the generation is sealed, standby generations are superseded, the want
   // of its node ends. A copy that is not complete yet becomes kComplete or kDelivered, as `state`
-  // says.
+  // says. The caller calls Reevaluate afterwards.
   void CompleteCopy(Object& object, const NodeKey& key, CopyState state = CopyState::kComplete);
+  // For the defect kCompleteForPartial only.
   void SetCopyState(Object& object, Copy& copy, CopyState state) {
     object.copies.SetState(copy, state);
   }
-  // The node has reported that it keeps the copy that it was sent in a Deliver.
+  // The node has reported that it keeps the copy that it was sent in a Deliver. The caller calls
+  // Reevaluate afterwards.
   void ConfirmCopy(Object& object, Copy& copy);
-  // Receivers of the copy wait for another sender. Followed by Reevaluate.
+  // Receivers of the copy wait for another sender. The caller calls Reevaluate afterwards.
   void RemoveCopy(Object& object, const NodeKey& key);
-  // The node has reported how its pull ended.
+  // The node has reported how its pull ended. The caller calls Reevaluate afterwards.
   void EndFinalReport(Object& object, const NodeKey& key);
   // The generation is given up: notifies every node that holds or wants it, but `except`.
+  // The caller calls Reevaluate afterwards.
   void VoidGeneration(Object& object, absl::string_view reason, const NodeKey& except);
   // Resets what depends on the adopted generation. REQUIRES: the object has no copies.
   void ForgetGeneration(Object& object);
@@ -180,7 +187,7 @@ class ObjectTable {
   bool MayComeBack(const Object& object) const;
   void OnTimer(Object& object);
 
-  // Notifies the creator, now or when the adoption is no longer tentative.
+  // Notifies the creator, now or when the adoption is no longer provisional.
   void ReportAdopted(Object& object);
 
   // ---- copies

@@ -64,8 +64,8 @@ void Standbys::Supersede(Object& object, Standby& standby) {
 
 bool Standbys::HasReachableCopy(const Object& object) const {
   // A generation that was adopted before the start may still be registered. It wins over a
-  // tentative one, and over the complete copies of that one, too.
-  if (object.copies.complete() == 0 || object.tentative) return false;
+  // provisional one, and over the complete copies of that one, too.
+  if (object.copies.complete() == 0 || object.provisional) return false;
   // A complete copy on a broken session may have died with its node, and then this generation is
   // all that is left of the object.
   return std::any_of(object.copies.begin(), object.copies.end(), [this](const auto& entry) {
@@ -140,8 +140,8 @@ void Standbys::Absorb(Object& object) {
 bool Standbys::Wins(const Object& object, const Registration& r) const {
   if (DefectActive(Defect::kProvisionalBeatsAdopted) && !r.adopted) return true;
   if (!object.adopted() || !r.adopted) return false;
-  // A tentative generation was adopted because no older one had been registered yet.
-  if (object.tentative) return true;
+  // A provisional generation was adopted because no older one had been registered yet.
+  if (object.provisional) return true;
   if (object.copies.complete() > 0) return false;
   if (r.complete) return true;
   // Both were adopted and neither is complete: every replay picks the same one.
@@ -175,7 +175,7 @@ void Standbys::Replace(Object& object, Node& node, const Registration& r,
   const bool stands_by = object.adopted() && creator != object.copies.end() &&
                          (creator->second.complete() || creator->second.writing());
   const bool complete = stands_by && creator->second.complete();
-  const bool was_adopted = object.adopted() && !object.tentative;
+  const bool was_adopted = object.adopted() && !object.provisional;
   // The creator is spared: its bytes stand by, in case the winner turns out to be deleted.
   parts_.objects.VoidGeneration(object, "another generation had been adopted before",
                                 stands_by ? loser.creator : NodeKey());

@@ -64,16 +64,16 @@ struct PullPlanner::Search {
 };
 
 PullPlanner::Choice PullPlanner::Choose(RelayTree& tree, Member* receiver, Instant now,
-                                        const NodeKey& avoid, const NodeKey& prefer) {
+                                        const NodeKey& avoid, const NodeKey& near) {
   if (DefectActive(Defect::kCyclicSender)) {
     if (Member* wrong = DeepestDescendant(receiver)) return Choice{wrong};
   }
   tree.MarkRootedDownstream(receiver);
   Search search{tree, receiver, now, avoid};
-  if (Member* preferred = prefer.valid() ? Preferred(search, prefer) : nullptr) {
+  if (Member* near_member = near.valid() ? EligibleNear(search, near) : nullptr) {
     return Choice{
-        .sender = preferred,
-        .finish = EstimateFinish(tree, *preferred, *receiver, now).value_or(Instant::Infinite())};
+        .sender = near_member,
+        .finish = EstimateFinish(tree, *near_member, *receiver, now).value_or(Instant::Infinite())};
   }
   // Passes before tiers before levels: a near sender that has just failed is worse than a far one,
   // and so is a near one that leaves.
@@ -111,7 +111,7 @@ bool PullPlanner::Eligible(Search& search, const Member& candidate, Pass pass) {
   return false;
 }
 
-PullPlanner::Member* PullPlanner::Preferred(Search& search, const NodeKey& node) {
+PullPlanner::Member* PullPlanner::EligibleNear(Search& search, const NodeKey& node) {
   Member* const member = search.tree.Find(node);
   if (member == nullptr || member == search.receiver) return nullptr;
   const bool good = member->rooted() && member->connected && member->tier() == Tier::kGood;

@@ -69,9 +69,9 @@ class PullPlanner {
     bool troubled = false;
   };
   // Returns the sender for `receiver`, which is a member without feeds or about to lose them.
-  // `avoid` is not considered; `prefer` is chosen if it is in the first tier, however busy it is.
+  // `avoid` is not considered; `near` is chosen if it is in the first tier, however busy it is.
   Choice Choose(RelayTree& tree, Member* receiver, Instant now, const NodeKey& avoid = {},
-                const NodeKey& prefer = {});
+                const NodeKey& near = {});
 
   // Senders are about to be chosen for `waiting` more receivers: sets the fan-out with which they,
   // and the receivers that are served already, finish first if all links are like the median. A
@@ -134,7 +134,7 @@ class PullPlanner {
   enum class Pass { kUntroubled, kFailedBefore };
   bool Eligible(Search& search, const Member& candidate, Pass pass);
   // Returns nullptr unless the node is an eligible sender of the first tier.
-  Member* Preferred(Search& search, const NodeKey& node);
+  Member* EligibleNear(Search& search, const NodeKey& node);
   // The best candidate at one level and tier; no sender if there is none.
   struct Best {
     Member* sender = nullptr;

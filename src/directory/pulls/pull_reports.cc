@@ -225,14 +225,14 @@ void PullScheduler::NotePullProgress(Node& node, const v1::Progress::Pull& pull)
   const Node* sender = nodes_.Find(member->sender()->endpoint.node);
   // Before OnProgress, which overwrites the bytes that the last report named.
   const bool silent = Sum(pull.watermarks()) <= member->progress.bytes;
-  if (sender != nullptr && !sender->connected && silent) return ReplaceSlowSender(*object, member);
+  if (sender != nullptr && !sender->connected && silent) return MoveToBetterSender(*object, member);
   const PullPlanner::Sample sample{Sum(pull.watermarks()), rate, pull.starved_ns()};
   for (RelayTree::Member* slow : planner_.OnProgress(*object->tree, member, sample, context_.now)) {
-    ReplaceSlowSender(*object, slow);
+    MoveToBetterSender(*object, slow);
   }
 }
 
-void PullScheduler::ReplaceSlowSender(Object& object, RelayTree::Member* receiver) {
+void PullScheduler::MoveToBetterSender(Object& object, RelayTree::Member* receiver) {
   const NodeKey key = receiver->endpoint.node;
   Node* node = nodes_.Find(key);
   const PullPlanner::Choice choice =

@@ -17,10 +17,10 @@ constexpr absl::Duration kAssumedInlineLatency = absl::Milliseconds(1);
 // one after another, even if many are started at once.
 constexpr absl::Duration kPullWork = absl::Microseconds(100);
 
-// A receiver waits for its neighbour at most this long, and only while few enough nodes wait that
+// A receiver waits for its near node at most this long, and only while few enough nodes wait that
 // each change can examine all of them.
-constexpr absl::Duration kMaxAffinityWait = absl::Milliseconds(100);
-constexpr size_t kMaxAffinityWaiters = 64;
+constexpr absl::Duration kMaxNearWait = absl::Milliseconds(100);
+constexpr size_t kMaxNearWaiters = 64;
 
 // A receiver that failed this often at a sender does not occupy the sender.
 constexpr int kFailuresToNotOccupy = 2;
@@ -55,7 +55,7 @@ absl::Status PullScheduler::OnWant(Node& node, const v1::Want& m) {
   asked.number = m.number();
   asked.keep = m.keep();
   if (!m.near_id().empty()) {
-    PHALANX_ASSIGN_OR_RETURN(asked.affinity_object, ParseObjectId(m.near_id()));
+    PHALANX_ASSIGN_OR_RETURN(asked.near_object, ParseObjectId(m.near_id()));
   }
   if (m.has_no_room_for()) {
     PHALANX_ASSIGN_OR_RETURN(asked.no_room_for, ParseGeneration(m.no_room_for()));
@@ -223,11 +223,11 @@ bool PullScheduler::MayBeServed(const Object& object, const NodeKey& key) const 
 }
 
 void PullScheduler::Plan(Object& object) {
-  // A node that waits for its neighbour may have been passed over before the neighbour was served.
+  // A node that waits for its near node may have been passed over before the near node was served.
   for (uint64_t assigned = context_.counters.assigned;; assigned = context_.counters.assigned) {
     Round round;
     if (object.adopted()) PlanRound(object, round);
-    if (!round.awaits_neighbour || context_.counters.assigned == assigned) return;
+    if (!round.awaits_near_node || context_.counters.assigned == assigned) return;
   }
 }
 
@@ -265,9 +265,9 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
   const auto copy = object.copies.find(node.key);
   // A writer gets the bytes from its client. As a receiver it could be fed by its own readers.
   if (copy != object.copies.end() && copy->second.writing()) return true;
-  if (AwaitsNeighbour(object, node.key, want)) {
-    round.awaits_neighbour = true;
-    objects_.SetTimer(object, *want.affinity_until);
+  if (AwaitsNearNode(object, node.key, want)) {
+    round.awaits_near_node = true;
+    objects_.SetTimer(object, *want.near_until);
     return true;
   }
   // The planner needs the receiver as a member; it is removed again if there is no sender.
@@ -284,7 +284,7 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
   }
   planner_.ExpectReceivers(tree, (*round.left)--);
   const PullPlanner::Choice choice =
-      planner_.Choose(tree, receiver, context_.now, NodeKey(), NeighbourOf(object, node.key, want));
+      planner_.Choose(tree, receiver, context_.now, NodeKey(), NearNodeOf(object, node.key, want));
   if (choice.sender != nullptr &&
       !(object.inline_entry.cached() && PrefersInline(object, node, choice))) {
     Assign(object, node, want, choice.sender, choice.finish);
@@ -300,39 +300,39 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
   return true;
 }
 
-NodeKey PullScheduler::NeighbourOf(const Object& object, const NodeKey& key, const Want& want) {
+NodeKey PullScheduler::NearNodeOf(const Object& object, const NodeKey& key, const Want& want) {
   // For small objects the opening of the pull takes most of the time: any idle sender is as good.
-  if (want.affinity_object.nil() || object.info.size_bytes < context_.options.least_near_bytes)
+  if (want.near_object.nil() || object.info.size_bytes < context_.options.least_near_bytes)
     return NodeKey();
-  const Object* made_there = objects_.Find(want.affinity_object);
+  const Object* made_there = objects_.Find(want.near_object);
   if (made_there == nullptr || !made_there->adopted()) return NodeKey();
-  const NodeKey& neighbour = made_there->generation.creator;
+  const NodeKey& near = made_there->generation.creator;
   const Node* receiver = nodes_.Find(key);
-  const Node* sender = nodes_.Find(neighbour);
-  if (neighbour == key || receiver == nullptr || sender == nullptr) return NodeKey();
-  // Pulls between neighbours in different zones would cross the boundary once per neighbour.
-  return Crosses(receiver->endpoint.locality, sender->endpoint.locality) ? NodeKey() : neighbour;
+  const Node* sender = nodes_.Find(near);
+  if (near == key || receiver == nullptr || sender == nullptr) return NodeKey();
+  // Pulls between near nodes in different zones would cross the boundary once per node.
+  return Crosses(receiver->endpoint.locality, sender->endpoint.locality) ? NodeKey() : near;
 }
 
-bool PullScheduler::AwaitsNeighbour(const Object& object, const NodeKey& key, Want& want) {
-  if (want.affinity_object.nil() || object.inline_entry.cached() ||
+bool PullScheduler::AwaitsNearNode(const Object& object, const NodeKey& key, Want& want) {
+  if (want.near_object.nil() || object.inline_entry.cached() ||
       object.info.size_bytes < context_.options.least_near_bytes ||
-      context_.IsForeign(want.affinity_object) || object.waiting.size() > kMaxAffinityWaiters) {
+      context_.IsForeign(want.near_object) || object.waiting.size() > kMaxNearWaiters) {
     return false;
   }
   // The deadline is set once: if each Plan moved it, a receiver could wait for ever.
-  if (!want.affinity_until.has_value()) {
+  if (!want.near_until.has_value()) {
     const double rate = planner_.links().MedianRate().value_or(kAssumedRate);
     const absl::Duration once = absl::Seconds(static_cast<double>(object.info.size_bytes) / rate);
-    want.affinity_until = context_.now + std::min(once, kMaxAffinityWait);
+    want.near_until = context_.now + std::min(once, kMaxNearWait);
   }
-  if (*want.affinity_until <= context_.now) return false;
-  const Object* made_there = objects_.Find(want.affinity_object);
-  // The neighbour is known only when its object exists; all nodes of a collective begin together.
+  if (*want.near_until <= context_.now) return false;
+  const Object* made_there = objects_.Find(want.near_object);
+  // The near node is known only when its object exists; all nodes of a collective begin together.
   if (made_there == nullptr || !made_there->adopted()) return true;
-  const NodeKey neighbour = NeighbourOf(object, key, want);
-  if (!neighbour.valid()) return false;
-  const RelayTree::Member* member = object.tree->Find(neighbour);
+  const NodeKey near = NearNodeOf(object, key, want);
+  if (!near.valid()) return false;
+  const RelayTree::Member* member = object.tree->Find(near);
   return member == nullptr || !member->rooted();
 }
 
@@ -368,7 +368,7 @@ void PullScheduler::Assign(Object& object, Node& node, Want& want, RelayTree::Me
   want.state = WantState::kPulling;
   // Both were about this pull only; a retry is planned like any other want.
   want.no_room_for = Generation();
-  want.affinity_object = ObjectId();
+  want.near_object = ObjectId();
   object.waiting.erase({want.order, node.key});
   --waiting_wants_;
   ++context_.counters.assigned;
@@ -536,7 +536,7 @@ absl::Status PullScheduler::CheckWants(const Object& object) const {
     if (fed) feeds += member->feeds.size();
     const bool lacks_room = object.LacksRoom(want);
     if (lacks_room && pulls) return Broken(object, "a node without room for it pulls");
-    // An object with a timer is exempt: its wants can wait for a pause, a neighbour or final
+    // An object with a timer is exempt: its wants can wait for a pause, a near node or final
     // reports.
     const bool plannable = want.state == WantState::kWaiting && !lacks_room && node->connected &&
                            object.adopted() && want.not_before <= context_.now &&

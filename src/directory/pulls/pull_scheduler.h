@@ -2,7 +2,7 @@
 //
 //   Want ──► waiting ──Serve──► inline bytes are sent (Deliver)
 //              ▲  │        └──► a sender is assigned (Assign) ──► pulling ──PullReport──► complete
-//              │  └── waits for a neighbour, for memory, for its session
+//              │  └── waits for a near node, for memory, for its session
 //              └───── Requeue: the pull failed, its sender left, or a better sender was found
 //
 // Plans are made by PullPlanner over the tree of each object. PullScheduler applies them: it
@@ -10,8 +10,8 @@
 // receivers report into copies.
 //
 // Invariants (CheckInvariants)
-//  1. A want waits (or is held) or pulls; a pull has a feed in the tree or a sender that has not
-//     registered.
+//  1. A want waits (or its session is still registering: kHeld) or pulls; a pull has a feed in the
+//     tree or an outside sender, one that has not registered.
 //  2. A node that can be served does not wait: every change is followed by Plan.
 //  3. A node neither wants an object of which it holds a complete copy, nor pulls one for which it
 //     has no memory.
@@ -98,7 +98,7 @@ class PullScheduler final : public ObjectPulls {
   struct Round {
     // The nodes that wait and can be served, the current one among them; counted when first needed.
     std::optional<size_t> left;
-    bool awaits_neighbour = false;  // a node waits for its neighbour
+    bool awaits_near_node = false;  // a node waits for its near node
   };
 
   // Answers the want if that is possible at once, else keeps it.
@@ -117,11 +117,11 @@ class PullScheduler final : public ObjectPulls {
   // Returns true if sending the cached bytes is faster than the sender in `choice`.
   bool PrefersInline(const Object& object, const Node& receiver,
                      const PullPlanner::Choice& choice) const;
-  // The node that made the want's affinity object; invalid if the want names none or it does not
+  // The node that made the want's near object; invalid if the want names none or it does not
   // help.
-  NodeKey NeighbourOf(const Object& object, const NodeKey& key, const Want& want);
-  // Returns true while the want waits for its neighbour to receive some of the object.
-  bool AwaitsNeighbour(const Object& object, const NodeKey& key, Want& want);
+  NodeKey NearNodeOf(const Object& object, const NodeKey& key, const Want& want);
+  // Returns true while the want waits for its near node to receive some of the object.
+  bool AwaitsNearNode(const Object& object, const NodeKey& key, Want& want);
   void Assign(Object& object, Node& node, Want& want, RelayTree::Member* sender, Instant finish);
 
   // ---- the tree
@@ -142,8 +142,9 @@ class PullScheduler final : public ObjectPulls {
   void MeasurePull(Object& object, const NodeKey& receiver, const v1::PullReport& m);
   void PullFailed(Object& object, Node& node, Want& want, const v1::PullReport& m);
   void NotePullProgress(Node& node, const v1::Progress::Pull& pull);
-  // Assigns a better sender to a receiver whose sender delivers too little, if there is one.
-  void ReplaceSlowSender(Object& object, RelayTree::Member* receiver);
+  // Assigns a better sender, if there is one, to a receiver whose sender is slow, overloaded or
+  // disconnected.
+  void MoveToBetterSender(Object& object, RelayTree::Member* receiver);
 
   absl::Status CheckWants(const Object& object) const;
 

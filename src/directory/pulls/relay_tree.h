@@ -6,7 +6,9 @@
 //
 // Members are complete copies, the writer while it writes, and receivers. A pull is an edge (Feed);
 // a receiver can have several with disjoint slices. RelayTree keeps the forest and the order of
-// candidates; the planner chooses among the candidates.
+// candidates; the planner chooses among the candidates. A member is rooted if it can expect every
+// byte: a path of feeds leads to it from a root, which is a complete copy, the writer, or a
+// receiver that pulls from outside, that is from a sender that has not registered at this shard.
 //
 // Invariants (CheckInvariants)
 //  1. For each slice the feeds form a forest: no member is upstream of itself.
@@ -64,7 +66,10 @@ class RelayTree {
     Feed* previous = nullptr;
   };
 
-  // A receiver's pull as its node reported it last.
+  // A receiver's pull as its node reported it last. Written by PullPlanner::OnProgress and
+  // PullScheduler::MeasurePull; `bytes` begins with what the copy has. Assign and
+  // LinkRegisteredPull begin a new measurement. Detach resets `slow_reports` only, since the
+  // bytes stay at the node.
   struct Progress {
     uint64_t bytes = 0;  // received, over all slices
     double bytes_per_second = 0;

@@ -397,8 +397,8 @@ void ReductionManager::RunPending() {
 void ReductionManager::Run(Reduction& reduction) {
   const Object* object = objects_.Find(reduction.target);
   const bool adopted = object != nullptr && object->adopted();
-  // A tentative generation may give way to one that an earlier life adopted, perhaps the result.
-  if (adopted && object->copies.complete() > 0 && !object->tentative) {
+  // A provisional generation may give way to one that an earlier life adopted, perhaps the result.
+  if (adopted && object->copies.complete() > 0 && !object->provisional) {
     if (object->info.reduced_from.empty()) {
       return End(reduction, About(reduction.target, absl::StatusCode::kAlreadyExists,
                                   "an object that is not its result was put under this id"));

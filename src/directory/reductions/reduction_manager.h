@@ -70,12 +70,17 @@ class ReductionManager final : public ObjectReductions {
   absl::Status OnCreate(Node& node, const v1::AnnounceCreate& m);
 
   // ---- nodes and time
+  // A node has its first session here. It takes no node: any reduction with sources of other shards
+  // can have this one among its holders, so all of them look at their holders again.
   void NodeAdded();
   void NodeDown(const NodeKey& node);
   // Another life of the node has a session.
   void NodeRestarted(const NodeKey& node) { commits_.StopAwaitingOtherLives(node); }
-  // The node is about to go down: what it was ordered to commit is awaited.
-  void NodeLeaves(const NodeKey& node) { commits_.AwaitCommitted(node); }
+  // The node is about to go down: what it was ordered to commit is awaited. REQUIRES: called before
+  // ObjectTable::NodeDown, which would decide that a committed result without a copy is lost.
+  void BeforeNodeDown(const NodeKey& node) { commits_.AwaitCommitted(node); }
+  // A node's session has resumed. It takes no node: a reduction without a watch proxy chooses one
+  // among all nodes.
   void NodeConnected();
   void SessionBegins(const NodeKey& node);
   void SessionRegistered(const NodeKey& node);
@@ -101,13 +106,16 @@ class ReductionManager final : public ObjectReductions {
     ReductionId id;        // the reduction's
     Generation announced;  // what its root has announced, if anything
   };
-  // The target was deleted: its reduction, if one runs, ends with NotFound.
+  // A client deletes the target: its reduction, if one runs, ends with NotFound. Before the object
+  // is deleted.
   Cancelled CancelDeleted(const ObjectId& target);
-  // The result was deleted while the reduction still waits for it.
+  // The object was deleted, by a client, for want of references or by a tombstone, and with it a
+  // result that the reduction can still await. The reduction continues.
   void OnResultDeleted(const ObjectId& target);
-  // A tombstone of the id ends the reduction, although it may have been requested again before the
-  // tombstone was known.
-  void EndIfBuried(const ObjectId& target, const ReductionId& id);
+  // A node registers a tombstone of the reduction `id`, or a shard learns otherwise of its
+  // deletion: the reduction ends although it can have been requested again before the tombstone was
+  // known.
+  void EndIfDeleted(const ObjectId& target, const ReductionId& id);
   // The result is to stay. Returns false if no reduction of the target runs.
   bool ClearOwned(const ObjectId& target) override;
   bool Watches(const ObjectId& source) const override { return watcher_.Watches(source); }

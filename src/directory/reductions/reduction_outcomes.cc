@@ -110,7 +110,7 @@ absl::Status ReductionManager::ResultOrLoss(const ObjectId& target, const Reduce
   return AnswerBeforeBegin(target, spec, again).value_or(OutcomeLost(target));
 }
 
-void ReductionManager::EndIfBuried(const ObjectId& id, const ReductionId& number) {
+void ReductionManager::EndIfDeleted(const ObjectId& id, const ReductionId& number) {
   catalog_.NoteId(number);
   Reduction* reduction = catalog_.Find(id);
   if (reduction == nullptr) return;

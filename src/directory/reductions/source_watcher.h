@@ -42,7 +42,9 @@ class SourceWatcher {
   SourceWatcher(const ReductionParts& parts, ReductionCatalog& catalog, RingListener& rings);
 
   // ---- messages of nodes. InvalidArgument names the field; nothing is changed then.
+  // At the sources' shard: another shard's reduction watches them through `node`.
   absl::Status OnWatchSource(Node& node, const v1::WatchSource& m);
+  // At the target's shard: the state of a source of another shard.
   absl::Status OnSourceState(Node& node, const v1::SourceState& m);
 
   // The reduction depends on these sources from now on; its plan hears what is known of them.

@@ -77,7 +77,7 @@ class Harness {
             const std::string& inline_bytes = {});
   void Withdraw(const NodeKey& node, const ObjectId& id, const Generation& generation);
   void Want(const NodeKey& node, const ObjectId& id, bool keep = false);
-  // A Want that names the object whose creator is the node's neighbour.
+  // A Want whose near node is the creator of the object `near`.
   void WantNear(const NodeKey& node, const ObjectId& id, const ObjectId& near);
   // A Want of a node that has no memory for the generation.
   void WantWithoutRoom(const NodeKey& node, const ObjectId& id, const Generation& generation);

@@ -67,7 +67,7 @@ class ReductionManagerTest : public ReductionMessages {
   }
   void GoDown(const NodeKey& key) {
     Node* gone = nodes_.BeginRemove(key);
-    manager_.NodeLeaves(key);
+    manager_.BeforeNodeDown(key);
     table_.NodeDown(*gone);
     manager_.NodeDown(key);
     nodes_.EndRemove();
@@ -391,9 +391,9 @@ TEST_F(ReductionManagerTest, ATombstoneOfItsIdEndsTheReduction) {
   v1::ReduceRequest m = Request(2);
   ToProto(EarlierId(3), m.mutable_reduction()->mutable_begun());
   Send(kA, m);
-  manager_.EndIfBuried(target_, EarlierId(2));
+  manager_.EndIfDeleted(target_, EarlierId(2));
   EXPECT_TRUE(Running()) << "another one";
-  manager_.EndIfBuried(target_, EarlierId(3));
+  manager_.EndIfDeleted(target_, EarlierId(3));
   Run();
   EXPECT_EQ(Code(kA), Number(absl::StatusCode::kNotFound));
 }
