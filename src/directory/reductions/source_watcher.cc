@@ -33,7 +33,7 @@ SourceWatcher::SourceWatcher(const ReductionParts& parts, ReductionCatalog& cata
 void SourceWatcher::TellSource(Reduction& reduction, const ObjectId& source) {
   const auto foreign = reduction.sources.foreign.find(source);
   if (!context_.IsForeign(source)) {
-    TellPlan(reduction, source, StateOf(source, /*with_bytes=*/false));
+    TellPlan(reduction, source, StateOf(source));
   } else if (foreign != reduction.sources.foreign.end()) {
     TellPlan(reduction, source, v1::SourceState(foreign->second));
   }
@@ -58,7 +58,7 @@ void SourceWatcher::Watch(Reduction& reduction, absl::Span<const ObjectId> sourc
     }
     // Also while the source does not exist: a watched id is not freed when it is put.
     watchers_[source].insert(Watcher{NodeKey(), reduction.target});
-    TellPlan(reduction, source, StateOf(source, /*with_bytes=*/false));
+    TellPlan(reduction, source, StateOf(source));
   }
   reduction.plan.Release();
   if (foreign.source_ids_size() == 0 || nodes_.Find(reduction.sources.watch_proxy) == nullptr)
@@ -157,7 +157,7 @@ absl::Status SourceWatcher::OnWatchSource(Node& node, const v1::WatchSource& m) 
 }
 
 v1::SourceState SourceWatcher::ForeignStateOf(const ObjectId& source, size_t& bytes_left) {
-  v1::SourceState state = StateOf(source, /*with_bytes=*/false);
+  v1::SourceState state = StateOf(source);
   if (!state.has_inline()) return state;
   const std::string& bytes = objects_.Find(source)->inline_entry.bytes();
   const bool room = bytes.size() <= bytes_left &&
@@ -173,7 +173,7 @@ v1::SourceState SourceWatcher::ForeignStateOf(const ObjectId& source, size_t& by
   return state;
 }
 
-v1::SourceState SourceWatcher::StateOf(const ObjectId& source, bool with_bytes) {
+v1::SourceState SourceWatcher::StateOf(const ObjectId& source) {
   v1::SourceState state;
   state.set_source_id(source.binary().data(), ObjectId::kSize);
   Object* object = objects_.Find(source);
@@ -200,7 +200,6 @@ v1::SourceState SourceWatcher::StateOf(const ObjectId& source, bool with_bytes) 
   state.set_size_bytes(object->info.size_bytes);
   state.set_metadata(object->info.metadata);
   state.set_has_inline(bytes_here);
-  if (bytes_here && with_bytes) state.set_inline_bytes(object->inline_entry.bytes());
   return state;
 }
 
@@ -313,7 +312,7 @@ void SourceWatcher::TellPlan(Reduction& reduction, const ObjectId& source,
 }
 
 v1::SourceState SourceWatcher::StateOfSource(const Reduction& reduction, const ObjectId& source) {
-  if (!context_.IsForeign(source)) return StateOf(source, /*with_bytes=*/false);
+  if (!context_.IsForeign(source)) return StateOf(source);
   const auto foreign = reduction.sources.foreign.find(source);
   return foreign == reduction.sources.foreign.end() ? v1::SourceState() : foreign->second;
 }
@@ -344,7 +343,7 @@ std::optional<ReduceSource> SourceWatcher::KnownSource(const Reduction& reductio
 void SourceWatcher::TellWatchers(const ObjectId& source, absl::btree_set<ObjectId>& held) {
   const auto found = watchers_.find(source);
   if (found == watchers_.end()) return;
-  const v1::SourceState state = StateOf(source, /*with_bytes=*/false);
+  const v1::SourceState state = StateOf(source);
   for (const Watcher& watcher : found->second) {
     if (!watcher.node.valid()) {
       Reduction& reduction = *catalog_.Find(watcher.target);
@@ -412,10 +411,9 @@ void SourceWatcher::TellUnplaced(Reduction& reduction) {
     if (reduction.plan.Placed(source)) continue;
     const auto foreign = reduction.sources.foreign.find(source);
     const bool known = foreign != reduction.sources.foreign.end();
-    const v1::SourceState state = !context_.IsForeign(source)
-                                      ? StateOf(source, /*with_bytes=*/false)
-                                  : known ? foreign->second
-                                          : v1::SourceState();
+    const v1::SourceState state = !context_.IsForeign(source) ? StateOf(source)
+                                  : known                     ? foreign->second
+                                                              : v1::SourceState();
     if (state.code() != 0) TellPlan(reduction, source, state);
   }
   reduction.plan.Release();

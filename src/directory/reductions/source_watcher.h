@@ -96,7 +96,8 @@ class SourceWatcher {
 
   void Unwatch(const ObjectId& source, const Watcher& watcher);
   void ListHolders(const Object& object, v1::SourceState* state) const;
-  v1::SourceState StateOf(const ObjectId& source, bool with_bytes);
+  // Without the bytes of a small source.
+  v1::SourceState StateOf(const ObjectId& source);
   // For another shard, with the bytes if `bytes_left` and the limit of unacknowledged bytes allow.
   v1::SourceState ForeignStateOf(const ObjectId& source, size_t& bytes_left);
   void TellPlan(Reduction& reduction, const ObjectId& source, const v1::SourceState& state);
