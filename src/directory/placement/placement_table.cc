@@ -289,7 +289,6 @@ void PlacementTable::EndParts(const NodeKey& key, bool down) {
     for (const NodeKey& other : left) UnlinkIfUnused(id, record, other);
     AnswerCompleted(at);
   }
-  walking_.erase(key);
 }
 
 // ---- time
