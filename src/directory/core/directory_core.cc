@@ -116,9 +116,10 @@ void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info) {
   if (const NodeKey other_life = nodes.OtherLife(key); other_life.valid()) NodeDown(other_life);
   reductions.NodeRestarted(key);
   const auto [node, added] = nodes.Open(key);
+  if (!added) objects.SessionBegins(node);
+  // Before the other components: they choose no node that registers.
+  node.registering = true;
   if (!added) {
-    objects.SessionBegins(node);
-    node.registering = true;
     drains.SessionBegins(node);
     reductions.SessionBegins(key);
     placement_table.SessionBegins(key);
@@ -127,7 +128,6 @@ void DirectoryCore::Impl::NodeUp(const v1::NodeInfo& info) {
   node.endpoint = Endpoint{key, Locality::FromNode(info)};
   node.session = nodes.NewSession();
   node.connected = true;
-  node.registering = true;
   node.last_heard = context.now;
   // For a returning node this also ends the lease of its holds: the registration decides about
   // them.
