@@ -10,6 +10,7 @@
 
 #include "phalanx/object_id.h"
 #include "src/common/ids/ids.h"
+#include "src/common/ids/shard_of.h"
 #include "src/common/random.h"
 #include "src/common/time/instant.h"
 #include "src/directory/core/directory_counters.h"
@@ -32,8 +33,7 @@ struct CoreContext {
   uint64_t NewOrder() { return next_order++; }
   // Returns true if another shard plans for `id`.
   bool IsForeign(const ObjectId& id) const {
-    return options.num_shards > 1 && id.ShardHash() % static_cast<uint64_t>(options.num_shards) !=
-                                         static_cast<uint64_t>(options.shard_index);
+    return options.num_shards > 1 && ShardOf(id, options.num_shards) != options.shard_index;
   }
 
   const DirectoryOptions options;
