@@ -14,10 +14,7 @@ using object_store::PutResult;
 using object_store::View;
 using object_store::WriteGrant;
 
-uint64_t AllBut(int slices, int one) {
-  const uint64_t all = slices == kMaxSlices ? ~uint64_t{0} : (uint64_t{1} << slices) - 1;
-  return all & ~(uint64_t{1} << one);
-}
+uint64_t AllBut(int slices, int one) { return AllSlices(slices) & ~(uint64_t{1} << one); }
 
 }  // namespace
 

@@ -65,6 +65,12 @@ inline constexpr size_t kMaxReferences = 16384;
 inline constexpr uint64_t kMaxObjectBytes = uint64_t{1} << 46;
 inline constexpr uint32_t kProtocolVersion = 1;
 
+// Bit i stands for slice i. REQUIRES: 1 <= slices <= kMaxSlices.
+constexpr uint64_t AllSlices(int slices) {
+  // A shift by 64 is undefined.
+  return slices == kMaxSlices ? ~uint64_t{0} : (uint64_t{1} << slices) - 1;
+}
+
 }  // namespace phalanx
 
 #endif  // PHALANX_COMMON_IDS_IDS_H_

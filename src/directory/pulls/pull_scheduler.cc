@@ -25,11 +25,6 @@ constexpr size_t kMaxNearWaiters = 64;
 // A receiver that failed this often at a sender does not occupy the sender.
 constexpr int kFailuresToNotOccupy = 2;
 
-// A shift by 64 is undefined, so an object with every slice needs a case of its own.
-uint64_t AllSlices(const ObjectInfo& info) {
-  return info.slices == kMaxSlices ? ~uint64_t{0} : (uint64_t{1} << info.slices) - 1;
-}
-
 absl::Status Broken(const Object& object, absl::string_view what) {
   return absl::InternalError(absl::StrCat("object ", object.id.hex(), ": ", what));
 }
@@ -357,7 +352,8 @@ void PullScheduler::Assign(Object& object, Node& node, Want& want, RelayTree::Me
   // A pull that keeps failing moves no bytes. If it counted, the sender would look busy to the
   // others.
   const bool occupies = planner_.Failures(node.key, from) < kFailuresToNotOccupy;
-  tree.Attach(receiver, sender, context_.last_plan, AllSlices(object.info), occupies, context_.now);
+  tree.Attach(receiver, sender, context_.last_plan, AllSlices(object.info.slices), occupies,
+              context_.now);
   receiver->finish = finish;
   // Rates of the earlier pull would blame the new sender for the slowness of the old one.
   receiver->progress.bytes_per_second = 0;
@@ -385,7 +381,7 @@ void PullScheduler::Assign(Object& object, Node& node, Want& want, RelayTree::Me
   if (const Node* sender_node = nodes_.Find(from)) {
     assign.set_sender_address(sender_node->info.address());
   }
-  assign.set_slices(AllSlices(object.info));
+  assign.set_slices(AllSlices(object.info.slices));
   assign.set_keep(want.keep);
   // The node ignores an Assign for an earlier Want than its open one: the Assign crossed an Unwant.
   assign.set_want(want.number);

@@ -333,7 +333,7 @@ void SimClient::Follow(PinId pin) {
   OpenView& view = views_.at(pin);
   const auto buffer = view.buffer.lock();
   if (buffer == nullptr) return;
-  const uint64_t all = view.layout.slices == 64 ? ~uint64_t{0} : (1ull << view.layout.slices) - 1;
+  const uint64_t all = AllSlices(view.layout.slices);
   uint64_t missing = 0;
   for (int i = 0; i < view.layout.slices; ++i) {
     if (view.seen[static_cast<size_t>(i)] < view.layout.Size(i)) missing |= uint64_t{1} << i;
