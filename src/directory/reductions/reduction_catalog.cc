@@ -13,6 +13,10 @@ constexpr uint64_t kMaxCount = uint64_t{1} << 62;
 
 }  // namespace
 
+absl::Status ReductionError(const ObjectId& target, absl::StatusCode code, absl::string_view what) {
+  return absl::Status(code, absl::StrCat("reduction of ", target.hex(), ": ", what));
+}
+
 Reduction* ReductionCatalog::Find(const ObjectId& target) {
   const auto found = running_.find(target);
   return found == running_.end() ? nullptr : found->second.get();

@@ -26,6 +26,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids/ids.h"
 #include "src/common/ids/version.h"
@@ -36,6 +37,9 @@
 #include "src/directory/reductions/results/ended_reductions.h"
 
 namespace phalanx::directory {
+
+// Returns an error with the text "reduction of TARGET: WHAT".
+absl::Status ReductionError(const ObjectId& target, absl::StatusCode code, absl::string_view what);
 
 class ReductionCatalog {
  public:

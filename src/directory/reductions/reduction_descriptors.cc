@@ -19,10 +19,6 @@ constexpr size_t kMaxReplicas = 2;
 // Requesters of an open reduction that are sent each extension.
 constexpr size_t kMaxInformed = 4;
 
-absl::Status About(const ObjectId& target, absl::StatusCode code, absl::string_view what) {
-  return absl::Status(code, absl::StrCat("reduction of ", target.hex(), ": ", what));
-}
-
 // Returns true if `part`, from place `first` on, and the list are the same where they overlap.
 bool Agrees(const std::vector<ObjectId>& list, size_t first, const std::vector<ObjectId>& part) {
   if (first >= list.size()) return true;
@@ -179,7 +175,7 @@ void ReductionDescriptors::AnswerExtend(const NodeKey& node, const v1::ExtendReq
   if (m.again() && TakenBefore(m, target, number)) {
     // Carried out before: only the answer was lost with the session.
   } else if (reduction == nullptr || another) {
-    status = About(target, absl::StatusCode::kNotFound, "it is not under way");
+    status = ReductionError(target, absl::StatusCode::kNotFound, "it is not under way");
   } else {
     status = Extend(*reduction, node, m);
   }
@@ -193,8 +189,9 @@ absl::Status ReductionDescriptors::Extend(Reduction& reduction, const NodeKey& n
                                           const v1::ExtendRequest& m) {
   PHALANX_ASSIGN_OR_RETURN(std::vector<ObjectId> sources, ParseSources(m.source_ids()));
   if (HasGap(reduction)) {
-    return About(reduction.target, absl::StatusCode::kUnavailable,
-                 "nodes have not told yet what was added to it before the shard began anew");
+    return ReductionError(
+        reduction.target, absl::StatusCode::kUnavailable,
+        "nodes have not told yet what was added to it before the shard began anew");
   }
   // A repeated extension must not be carried out twice, nor fail because its sources are there.
   const bool done =
@@ -206,7 +203,8 @@ absl::Status ReductionDescriptors::Extend(Reduction& reduction, const NodeKey& n
     const bool room =
         catalog_.HasRoomForSources(sources.size()) && known + sources.size() <= kMaxReduceSources;
     if (!room) {
-      return About(reduction.target, absl::StatusCode::kResourceExhausted, "too many sources");
+      return ReductionError(reduction.target, absl::StatusCode::kResourceExhausted,
+                            "too many sources");
     }
     PHALANX_RETURN_IF_ERROR(reduction.plan.Add(sources));
     watcher_.Watch(reduction, sources);

@@ -18,10 +18,6 @@ constexpr int kMaxDoublings = 5;
 constexpr absl::string_view kPartsLost =
     "the shard began anew, and not all that was added before is known to nodes that are left";
 
-absl::Status About(const ObjectId& target, absl::StatusCode code, absl::string_view what) {
-  return absl::Status(code, absl::StrCat("reduction of ", target.hex(), ": ", what));
-}
-
 }  // namespace
 
 ReductionManager::ReductionManager(const ReductionParts& parts, DeletedResultListener& listener)
@@ -63,10 +59,10 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
   // A node that merely keeps the description waits for no answer, so the limit does not count it.
   const bool kept = requester.request_id == 0;
   if (!kept && catalog_.requesters() >= context_.options.max_reduce_askers) {
-    AnswerReduce(
-        target, requester,
-        About(target, absl::StatusCode::kResourceExhausted,
-              absl::StrCat(catalog_.requesters(), " requests wait for reductions already")));
+    AnswerReduce(target, requester,
+                 ReductionError(
+                     target, absl::StatusCode::kResourceExhausted,
+                     absl::StrCat(catalog_.requesters(), " requests wait for reductions already")));
     return absl::OkStatus();
   }
   // Before the running one is looked at: the request may name a reduction that ended, and must not
@@ -90,19 +86,19 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
                       which ? number : ReductionId());
     if (reduction == nullptr) {
       AnswerReduce(target, requester,
-                   About(target, absl::StatusCode::kResourceExhausted,
-                         absl::StrCat("the shard plans ", catalog_.all().size(), " others with ",
-                                      catalog_.sources(), " sources")));
+                   ReductionError(target, absl::StatusCode::kResourceExhausted,
+                                  absl::StrCat("the shard plans ", catalog_.all().size(),
+                                               " others with ", catalog_.sources(), " sources")));
       return absl::OkStatus();
     }
     reduction->deadline = context_.now;  // until the first requester has named one
   }
   if (!descriptors_.Join(*reduction, *spec, m.reduction())) {
     AnswerReduce(target, requester,
-                 About(target, absl::StatusCode::kAlreadyExists,
-                       "another one, of other sources or arguments, is under way"));
+                 ReductionError(target, absl::StatusCode::kAlreadyExists,
+                                "another one, of other sources or arguments, is under way"));
     if (kept && descriptors_.LacksSources(*reduction, *spec)) {
-      End(*reduction, About(target, absl::StatusCode::kDataLoss, kPartsLost));
+      End(*reduction, ReductionError(target, absl::StatusCode::kDataLoss, kPartsLost));
     } else if (begins) {
       End(*reduction, absl::CancelledError());
     }
@@ -279,8 +275,8 @@ void ReductionManager::NoteAbsent(Reduction& reduction, const FoldTask& task, co
 
 void ReductionManager::OnTimer(Reduction& reduction) {
   const auto end = [this, &reduction] {
-    End(reduction,
-        About(reduction.target, absl::StatusCode::kDeadlineExceeded, DescribeWaiting(reduction)));
+    End(reduction, ReductionError(reduction.target, absl::StatusCode::kDeadlineExceeded,
+                                  DescribeWaiting(reduction)));
   };
   if (reduction.commit.awaited_until <= context_.now) commits_.StopAwaiting(reduction);
   const bool over = reduction.deadline <= context_.now;
@@ -400,14 +396,16 @@ void ReductionManager::Run(Reduction& reduction) {
   // A provisional generation may give way to one that an earlier life adopted, perhaps the result.
   if (adopted && object->copies.complete() > 0 && !object->provisional) {
     if (object->info.reduced_from.empty()) {
-      return End(reduction, About(reduction.target, absl::StatusCode::kAlreadyExists,
-                                  "an object that is not its result was put under this id"));
+      return End(reduction,
+                 ReductionError(reduction.target, absl::StatusCode::kAlreadyExists,
+                                "an object that is not its result was put under this id"));
     }
     const std::string differ = DifferenceFrom(reduction.plan.spec(), *object);
     if (differ.empty()) return End(reduction, absl::OkStatus());
-    return End(reduction,
-               About(reduction.target, absl::StatusCode::kAlreadyExists,
-                     absl::StrCat("there is the result of another one; what differs: ", differ)));
+    return End(
+        reduction,
+        ReductionError(reduction.target, absl::StatusCode::kAlreadyExists,
+                       absl::StrCat("there is the result of another one; what differs: ", differ)));
   }
   // One node has registered a part of the list; another node may follow with the rest.
   const Instant patience = reduction.started + context_.options.lease;
@@ -449,7 +447,7 @@ void ReductionManager::Run(Reduction& reduction) {
 absl::Status ReductionManager::BeginPlan(Reduction& reduction) {
   reduction.phase = ReductionPhase::kPlanned;
   if (descriptors_.HasGap(reduction))
-    return About(reduction.target, absl::StatusCode::kDataLoss, kPartsLost);
+    return ReductionError(reduction.target, absl::StatusCode::kDataLoss, kPartsLost);
   reduction.plan.SetCosts(MeasuredCosts(links_));
   // Before Begin, so that the sources get their old slots and the folds keep their versions.
   fold_recovery_.Restore(reduction);
@@ -568,7 +566,7 @@ ReductionManager::Cancelled ReductionManager::CancelDeleted(const ObjectId& targ
   if (reduction == nullptr) return {};
   // Read first: End erases the reduction.
   const Cancelled cancelled{true, reduction->identity.id, reduction->commit.root_generation};
-  End(*reduction, About(target, absl::StatusCode::kNotFound, "its target was deleted"));
+  End(*reduction, ReductionError(target, absl::StatusCode::kNotFound, "its target was deleted"));
   return cancelled;
 }
 

@@ -13,13 +13,9 @@
 namespace phalanx::directory {
 namespace {
 
-absl::Status About(const ObjectId& target, absl::StatusCode code, absl::string_view what) {
-  return absl::Status(code, absl::StrCat("reduction of ", target.hex(), ": ", what));
-}
-
 absl::Status OutcomeLost(const ObjectId& target) {
-  return About(target, absl::StatusCode::kDataLoss,
-               "it has ended, and its result is lost or nobody knows how it ended");
+  return ReductionError(target, absl::StatusCode::kDataLoss,
+                        "it has ended, and its result is lost or nobody knows how it ended");
 }
 
 // Returns true if one list is the beginning of the other.
@@ -53,8 +49,8 @@ void ReductionManager::EndIfEarlier(const ObjectId& target, const ReductionId& n
   const bool same = SameArguments(before, spec) && before.sources == spec.sources;
   // The same arguments and sources give the same result, so the requesters can wait for this one.
   if (same && !spec.open) return descriptors_.SetId(*running, number);
-  End(*running, About(target, absl::StatusCode::kDataLoss,
-                      "it had ended before the shard began anew, nobody knows how"));
+  End(*running, ReductionError(target, absl::StatusCode::kDataLoss,
+                               "it had ended before the shard began anew, nobody knows how"));
 }
 
 std::optional<absl::Status> ReductionManager::AnswerOfEarlier(const Reduction::Requester& requester,
@@ -66,10 +62,11 @@ std::optional<absl::Status> ReductionManager::AnswerOfEarlier(const Reduction::R
   EndIfEarlier(target, number, spec);
   if (!catalog_.HasEnded(target, number)) return std::nullopt;
   if (tombstones_.Refuses(target, number.AsGeneration())) {
-    return About(target, absl::StatusCode::kNotFound, "the target was deleted");
+    return ReductionError(target, absl::StatusCode::kNotFound, "the target was deleted");
   }
   // The node only keeps the description; it is sent a forget.
-  if (requester.request_id == 0) return About(target, absl::StatusCode::kNotFound, "it has ended");
+  if (requester.request_id == 0)
+    return ReductionError(target, absl::StatusCode::kNotFound, "it has ended");
   const EndedReduction* ended = catalog_.ended().Find(target, number);
   if (ended != nullptr && absl::IsDataLoss(ended->status)) return ended->status;
   // A closed reduction is determined by its arguments, so any result of them answers the request.
@@ -116,7 +113,7 @@ void ReductionManager::EndIfDeleted(const ObjectId& id, const ReductionId& numbe
   if (reduction == nullptr) return;
   const bool unknown = !reduction->identity.confirmed && !reduction->requests.has_new;
   if (!reduction->Is(number) && !unknown) return;
-  End(*reduction, About(id, absl::StatusCode::kNotFound, "its target was deleted"));
+  End(*reduction, ReductionError(id, absl::StatusCode::kNotFound, "its target was deleted"));
 }
 
 std::optional<absl::Status> ReductionManager::AnswerBeforeBegin(const ObjectId& target,
@@ -127,7 +124,7 @@ std::optional<absl::Status> ReductionManager::AnswerBeforeBegin(const ObjectId& 
     return std::any_of(tombstone.generations.begin(), tombstone.generations.end(), IsReductionId);
   };
   if (deleted != nullptr && (again || !names_reduction(*deleted))) {
-    return About(target, absl::StatusCode::kNotFound, "the target was deleted");
+    return ReductionError(target, absl::StatusCode::kNotFound, "the target was deleted");
   }
   const Object* object = objects_.Find(target);
   if (object == nullptr || !object->adopted()) return std::nullopt;
@@ -139,13 +136,13 @@ std::optional<absl::Status> ReductionManager::AnswerBeforeBegin(const ObjectId& 
       object->copies.complete() == 0 && object->final_reports.awaited.empty() && !gate_.learning();
   if (lost && !from.empty()) return std::nullopt;
   if (from.empty()) {
-    return About(target, absl::StatusCode::kAlreadyExists,
-                 "an object that is not its result was put under this id");
+    return ReductionError(target, absl::StatusCode::kAlreadyExists,
+                          "an object that is not its result was put under this id");
   }
   const std::string differ = DifferenceFrom(spec, *object);
   if (differ.empty()) return absl::OkStatus();
-  return About(target, absl::StatusCode::kAlreadyExists,
-               absl::StrCat("there is the result of another one; what differs: ", differ));
+  return ReductionError(target, absl::StatusCode::kAlreadyExists,
+                        absl::StrCat("there is the result of another one; what differs: ", differ));
 }
 
 std::string ReductionManager::DifferenceFrom(const ReduceSpec& asked, const Object& result) const {
