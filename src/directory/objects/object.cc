@@ -1,6 +1,12 @@
 #include "src/directory/objects/object.h"
 
+#include "absl/strings/str_cat.h"
+
 namespace phalanx::directory {
+
+absl::Status Broken(const Object& object, absl::string_view what) {
+  return absl::InternalError(absl::StrCat("object ", object.id.hex(), ": ", what));
+}
 
 std::pair<Copy&, bool> CopyMap::Add(const NodeKey& node) {
   const auto [at, added] = copies_.try_emplace(node);

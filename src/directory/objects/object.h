@@ -30,6 +30,8 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "phalanx/object_id.h"
 #include "src/common/ids/ids.h"
 #include "src/common/time/instant.h"
@@ -258,6 +260,9 @@ struct Object {
   friend class ObjectTable;
   ObjectPhase phase_ = ObjectPhase::kAbsent;
 };
+
+// The error of an invariant of the object that is broken.
+absl::Status Broken(const Object& object, absl::string_view what);
 
 }  // namespace phalanx::directory
 

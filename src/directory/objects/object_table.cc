@@ -9,14 +9,6 @@
 #include "src/common/status_macros.h"
 
 namespace phalanx::directory {
-namespace {
-
-absl::Status Broken(const Object& object, absl::string_view what) {
-  return absl::InternalError(absl::StrCat("object ", object.id.hex(), ": ", what));
-}
-
-}  // namespace
-
 ObjectTable::ObjectTable(const Parts& parts, const ObjectListeners& listeners)
     : context_(parts.context),
       nodes_(parts.nodes),

@@ -25,10 +25,6 @@ constexpr size_t kMaxNearWaiters = 64;
 // A receiver that failed this often at a sender does not occupy the sender.
 constexpr int kFailuresToNotOccupy = 2;
 
-absl::Status Broken(const Object& object, absl::string_view what) {
-  return absl::InternalError(absl::StrCat("object ", object.id.hex(), ": ", what));
-}
-
 }  // namespace
 
 PullScheduler::PullScheduler(const Parts& parts, PullListener& listener)
