@@ -26,6 +26,15 @@ void Outbox::SendGone(const NodeKey& to, const ObjectId& id, const Generation& g
   gone.set_reason(reason.data(), reason.size());
 }
 
+void Outbox::SendGone(const NodeKey& to, const ObjectId& id, v1::Gone::Kind kind,
+                      absl::StatusCode code, absl::string_view reason) {
+  v1::Gone& gone = *Send(to).mutable_gone();
+  gone.set_object_id(id.binary().data(), ObjectId::kSize);
+  gone.set_kind(kind);
+  gone.set_code(static_cast<int>(code));
+  gone.set_reason(reason.data(), reason.size());
+}
+
 void Outbox::SendVerdict(const NodeKey& to, const ObjectId& id, const Generation& generation,
                          v1::Verdict::Kind kind) {
   SetSubject(*Send(to).mutable_verdict(), id, generation).set_kind(kind);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
@@ -32,6 +33,9 @@ class Outbox {
   // The generation is void, deleted, lost or refused, as `kind` says; `reason` is for people.
   void SendGone(const NodeKey& to, const ObjectId& id, const Generation& generation,
                 v1::Gone::Kind kind, absl::string_view reason);
+  // Of an id rather than a generation: LOST with code OK, or REFUSED with the error's code.
+  void SendGone(const NodeKey& to, const ObjectId& id, v1::Gone::Kind kind, absl::StatusCode code,
+                absl::string_view reason);
   // ADOPTED or DELETED.
   void SendVerdict(const NodeKey& to, const ObjectId& id, const Generation& generation,
                    v1::Verdict::Kind kind);

@@ -581,10 +581,7 @@ void ObjectTable::SendLoss(const NodeKey& to, const ObjectId& id) {
   const LostObject* lost = losses_.Find(id);
   // A running reduction computes its result again.
   if (lost == nullptr || listeners_.reductions->IsReducing(id)) return;
-  v1::Gone& gone = *outbox_.Send(to).mutable_gone();
-  gone.set_object_id(id.binary().data(), ObjectId::kSize);
-  gone.set_kind(v1::Gone::LOST);
-  gone.set_reason(lost->reason);
+  outbox_.SendGone(to, id, v1::Gone::LOST, absl::StatusCode::kOk, lost->reason);
 }
 
 void ObjectTable::CacheInline(Object& object, const std::string& bytes) {

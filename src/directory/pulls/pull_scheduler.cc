@@ -497,13 +497,9 @@ void PullScheduler::RefuseWants(Object& object) {
     if (tombstone != nullptr) {
       outbox_.SendGone(key, object.id, tombstone->generations.front(), v1::Gone::DELETED,
                        "deleted");
-      continue;
+    } else {
+      outbox_.SendGone(key, object.id, v1::Gone::REFUSED, failure->code(), failure->message());
     }
-    v1::Gone& gone = *outbox_.Send(key).mutable_gone();
-    gone.set_object_id(object.id.binary().data(), ObjectId::kSize);
-    gone.set_kind(v1::Gone::REFUSED);
-    gone.set_code(static_cast<int>(failure->code()));
-    gone.set_reason(std::string(failure->message()));
   }
 }
 
