@@ -60,9 +60,12 @@ Bits FoldIntegers(DType dtype, ReduceOp op, Bits a, Bits b) {
       return a & b;
     case ReduceOp::kBitOr:
       return a | b;
-    default:
+    case ReduceOp::kBitXor:
       return a ^ b;
+    case ReduceOp::kMean:  // CheckReducible refuses a mean of integers.
+      break;
   }
+  return 0;
 }
 
 double Extreme(ReduceOp op, double x, double y) {
