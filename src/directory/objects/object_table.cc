@@ -9,6 +9,7 @@
 #include "src/common/status_macros.h"
 
 namespace phalanx::directory {
+
 ObjectTable::ObjectTable(const Parts& parts, const ObjectListeners& listeners)
     : context_(parts.context),
       nodes_(parts.nodes),
