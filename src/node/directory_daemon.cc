@@ -59,14 +59,11 @@ std::string CollectMetrics(const directory::Shard& shard) {
                 static_cast<double>(status.waiting()));
   // Sorted by name, so that the samples of each scrape have the same order.
   std::map<std::string, uint64_t> counters(status.counters().begin(), status.counters().end());
-  // These counters can fall, so they are gauges under their own names. All others only grow.
-  for (const absl::string_view now : {"sessions", "streams", "messages_unacknowledged", "holds",
-                                      "holds_complete", "sticky", "broadcasts_waited_for"}) {
-    const auto found = counters.find(std::string(now));
-    if (found == counters.end()) continue;
-    metrics.Gauge(absl::StrCat("phalanx_directory_", now), "Current number.",
-                  static_cast<double>(found->second));
-    counters.erase(found);
+  // A gauge has a name of its own.
+  for (const std::string& name : status.gauges()) {
+    metrics.Gauge(absl::StrCat("phalanx_directory_", name), "Current number.",
+                  static_cast<double>(counters.at(name)));
+    counters.erase(name);
   }
   for (const auto& [name, value] : counters) {
     // One metric with a label, so that a new event needs no new metric.

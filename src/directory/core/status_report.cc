@@ -186,47 +186,47 @@ void StatusReport::FillStatus(Instant now, v1::GetStatusResponse* out) const {
   out->set_tombstones(parts_.tombstones.size());
   out->set_inline_bytes(parts_.inline_cache.bytes());
   out->set_waiting(parts_.pulls.waiting_wants());
-  FillCounters(*out->mutable_counters());
+  FillCounters(StatusCounters(out));
 }
 
 // The names are part of what the tools print.
-void StatusReport::FillCounters(google::protobuf::Map<std::string, uint64_t>& counters) const {
-  counters["creates"] = parts_.context.counters.creates;
-  counters["adopted"] = parts_.context.counters.adopted;
-  counters["superseded"] = parts_.context.counters.superseded;
-  counters["conflicts"] = parts_.context.counters.conflicts;
-  counters["wants"] = parts_.context.counters.wants;
-  counters["wants_refused"] = parts_.context.counters.wants_refused;
-  counters["delivered"] = parts_.context.counters.delivered;
-  counters["assigned"] = parts_.context.counters.assigned;
-  counters["repairs"] = parts_.context.counters.repairs;
-  counters["relieved"] = parts_.context.counters.relieved;
-  counters["pulls_completed"] = parts_.context.counters.pulls_completed;
-  counters["pulls_failed"] = parts_.context.counters.pulls_failed;
-  counters["late_messages"] = parts_.context.counters.late_messages;
-  counters["voided"] = parts_.context.counters.voided;
-  counters["lost"] = parts_.context.counters.lost;
-  counters["deleted"] = parts_.context.counters.deleted;
-  counters["freed"] = parts_.context.counters.freed;
-  counters["claims"] = parts_.context.counters.claims;
-  counters["holds"] = parts_.holds.holds();
-  counters["holds_complete"] = parts_.holds.complete() ? 1 : 0;
-  counters["reductions"] = parts_.context.counters.reductions;
-  counters["reductions_committed"] = parts_.context.counters.reductions_committed;
-  counters["reductions_failed"] = parts_.context.counters.reductions_failed;
-  counters["rings"] = parts_.context.counters.rings;
-  counters["folds_placed"] = parts_.context.counters.folds_placed;
-  counters["folds_dropped"] = parts_.context.counters.folds_dropped;
-  counters["reduce_sources_examined"] = parts_.context.counters.reduce_sources_examined;
-  counters["sticky"] = parts_.placements.sticky();
-  counters["broadcasts_waited_for"] = parts_.placements.requests();
-  counters["broadcast_orders"] = parts_.placements.orders();
-  counters["broadcast_refusals"] = parts_.placements.refusals();
-  counters["broadcasts_examined"] = parts_.placements.examined();
-  counters["evictions_granted"] = parts_.context.counters.evictions_granted;
-  counters["evictions_refused"] = parts_.context.counters.evictions_refused;
-  counters["candidates_examined"] = parts_.pulls.planner().candidates_examined();
-  counters["members_visited"] = parts_.pulls.planner().members_visited();
+void StatusReport::FillCounters(StatusCounters counters) const {
+  counters.Counter("creates", parts_.context.counters.creates);
+  counters.Counter("adopted", parts_.context.counters.adopted);
+  counters.Counter("superseded", parts_.context.counters.superseded);
+  counters.Counter("conflicts", parts_.context.counters.conflicts);
+  counters.Counter("wants", parts_.context.counters.wants);
+  counters.Counter("wants_refused", parts_.context.counters.wants_refused);
+  counters.Counter("delivered", parts_.context.counters.delivered);
+  counters.Counter("assigned", parts_.context.counters.assigned);
+  counters.Counter("repairs", parts_.context.counters.repairs);
+  counters.Counter("relieved", parts_.context.counters.relieved);
+  counters.Counter("pulls_completed", parts_.context.counters.pulls_completed);
+  counters.Counter("pulls_failed", parts_.context.counters.pulls_failed);
+  counters.Counter("late_messages", parts_.context.counters.late_messages);
+  counters.Counter("voided", parts_.context.counters.voided);
+  counters.Counter("lost", parts_.context.counters.lost);
+  counters.Counter("deleted", parts_.context.counters.deleted);
+  counters.Counter("freed", parts_.context.counters.freed);
+  counters.Counter("claims", parts_.context.counters.claims);
+  counters.Gauge("holds", parts_.holds.holds());
+  counters.Gauge("holds_complete", parts_.holds.complete() ? 1 : 0);
+  counters.Counter("reductions", parts_.context.counters.reductions);
+  counters.Counter("reductions_committed", parts_.context.counters.reductions_committed);
+  counters.Counter("reductions_failed", parts_.context.counters.reductions_failed);
+  counters.Counter("rings", parts_.context.counters.rings);
+  counters.Counter("folds_placed", parts_.context.counters.folds_placed);
+  counters.Counter("folds_dropped", parts_.context.counters.folds_dropped);
+  counters.Counter("reduce_sources_examined", parts_.context.counters.reduce_sources_examined);
+  counters.Gauge("sticky", parts_.placements.sticky());
+  counters.Gauge("broadcasts_waited_for", parts_.placements.requests());
+  counters.Counter("broadcast_orders", parts_.placements.orders());
+  counters.Counter("broadcast_refusals", parts_.placements.refusals());
+  counters.Counter("broadcasts_examined", parts_.placements.examined());
+  counters.Counter("evictions_granted", parts_.context.counters.evictions_granted);
+  counters.Counter("evictions_refused", parts_.context.counters.evictions_refused);
+  counters.Counter("candidates_examined", parts_.pulls.planner().candidates_examined());
+  counters.Counter("members_visited", parts_.pulls.planner().members_visited());
 }
 
 }  // namespace phalanx::directory

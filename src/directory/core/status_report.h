@@ -7,6 +7,7 @@
 #include "phalanx/object_id.h"
 #include "phalanx/v1/tools.pb.h"
 #include "src/common/time/instant.h"
+#include "src/directory/core/status_counters.h"
 #include "src/directory/objects/object_table.h"
 #include "src/directory/placement/placement_table.h"
 #include "src/directory/pulls/pull_scheduler.h"
@@ -42,7 +43,7 @@ class StatusReport {
   static void Summarize(const ObjectId& id, const Tombstone& tombstone, v1::ObjectSummary* out);
   void DescribeCopy(const Object& object, const NodeKey& key, const Copy& copy, Instant now,
                     v1::CopyDescription* out) const;
-  void FillCounters(google::protobuf::Map<std::string, uint64_t>& counters) const;
+  void FillCounters(StatusCounters counters) const;
 
   const Parts parts_;
 };

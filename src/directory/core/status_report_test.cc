@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
 #include "src/directory/objects/object_fixture.h"
@@ -174,6 +175,9 @@ TEST_F(StatusReportTest, TheStatusHasTheNodesAndTheCounters) {
   EXPECT_EQ(out.counters().at("creates"), 1u);
   EXPECT_EQ(out.counters().at("adopted"), 1u);
   EXPECT_EQ(out.counters().at("assigned"), 1u);
+  EXPECT_THAT(out.gauges(),
+              ::testing::ElementsAre("holds", "holds_complete", "sticky", "broadcasts_waited_for"));
+  for (const std::string& name : out.gauges()) EXPECT_TRUE(out.counters().contains(name)) << name;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "src/common/check.h"
+#include "src/directory/core/status_counters.h"
 #include "src/directory/session/loop_timer.h"
 
 namespace phalanx::directory {
@@ -448,20 +449,21 @@ void Shard::FillStatus(v1::GetStatusResponse* out) const {
     node.set_last_heard_ns(absl::ToInt64Nanoseconds(now - session.last_heard()));
   }
   const Counters& counters = impl_->counters;
-  auto& named = *out->mutable_counters();
-  named["streams"] = impl_->streams.size();
-  named["streams_refused"] = counters.refused;
-  named["streams_silent"] = counters.silent;
-  named["sessions"] = impl_->sessions.size();
-  named["sessions_opened"] = counters.opened;
-  named["sessions_resumed"] = counters.resumed;
-  named["sessions_fenced"] = counters.fenced;
-  named["sessions_goodbyes"] = counters.goodbyes;
-  named["sessions_overflowed"] = counters.overflowed;
-  named["messages_malformed"] = counters.malformed;
-  named["messages_oversized"] = oversized;
-  named["messages_unacknowledged"] = unacknowledged;
-  named["pauses"] = counters.pauses;
+  StatusCounters named(out);
+  named.Gauge("streams", impl_->streams.size());
+  named.Counter("streams_refused", counters.refused);
+  named.Counter("streams_silent", counters.silent);
+  named.Gauge("sessions", impl_->sessions.size());
+  named.Counter("sessions_opened", counters.opened);
+  named.Counter("sessions_resumed", counters.resumed);
+  named.Counter("sessions_fenced", counters.fenced);
+  named.Counter("sessions_goodbyes", counters.goodbyes);
+  named.Counter("sessions_overflowed", counters.overflowed);
+  named.Counter("messages_malformed", counters.malformed);
+  // Falls when a session ends, which a reader takes for a restart of the counter.
+  named.Counter("messages_oversized", oversized);
+  named.Gauge("messages_unacknowledged", unacknowledged);
+  named.Counter("pauses", counters.pauses);
 }
 
 }  // namespace phalanx::directory
