@@ -153,8 +153,8 @@ class ReduceTest(ClusterTest):
         first = self.begin_reduce((0, 1))
         self.cluster.follow(lambda look: look["reduction"] is not None, "describe", TARGET)
         second = self.begin_reduce((0, 1), node="n1")
-        self.refused("another one", (0, 1), "--op=prod", node="n2", status=ERROR)
-        self.refused("another one", (0, 2), node="n2", status=ERROR)
+        self.refused("another reduction", (0, 1), "--op=prod", node="n2", status=ERROR)
+        self.refused("another reduction", (0, 2), node="n2", status=ERROR)
         for index in (0, 1):
             self.put(index, source("f", MIB // 4, index))
         self.assertEqual(sorted(self.finish_reduce(first)), [0, 1])

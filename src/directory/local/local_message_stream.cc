@@ -145,7 +145,7 @@ class LocalShardConnector final : public ShardConnector {
     executor.Post([accept = accept_, accepted = std::move(accepted), target = target_]() mutable {
       // The door is gone if `accept` is empty.
       if (*accept) return (*accept)(std::move(accepted));
-      accepted->Close(absl::UnavailableError(absl::StrCat("nobody listens at ", target)));
+      accepted->Close(absl::UnavailableError(absl::StrCat("no shard listens at ", target)));
     });
     return std::make_unique<LocalMessageStream<v1::NodeFrame, v1::ShardFrame>>(std::move(node));
   }

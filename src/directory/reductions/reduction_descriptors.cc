@@ -175,7 +175,7 @@ void ReductionDescriptors::AnswerExtend(const NodeKey& node, const v1::ExtendReq
   if (m.again() && TakenBefore(m, target, number)) {
     // Carried out before: only the answer was lost with the session.
   } else if (reduction == nullptr || another) {
-    status = ReductionError(target, absl::StatusCode::kNotFound, "it is not under way");
+    status = ReductionError(target, absl::StatusCode::kNotFound, "it is not running");
   } else {
     status = Extend(*reduction, node, m);
   }
@@ -191,7 +191,7 @@ absl::Status ReductionDescriptors::Extend(Reduction& reduction, const NodeKey& n
   if (HasGap(reduction)) {
     return ReductionError(
         reduction.target, absl::StatusCode::kUnavailable,
-        "nodes have not told yet what was added to it before the shard began anew");
+        "nodes have not yet registered what was added to it before the shard restarted");
   }
   // A repeated extension must not be carried out twice, nor fail because its sources are there.
   const bool done =

@@ -16,7 +16,8 @@ namespace {
 constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
 constexpr int kMaxDoublings = 5;
 constexpr absl::string_view kPartsLost =
-    "the shard began anew, and not all that was added before is known to nodes that are left";
+    "the shard restarted, and the nodes that are left do not have all sources that were added "
+    "before";
 
 }  // namespace
 
@@ -42,7 +43,7 @@ void ReductionManager::ReplaceRoot(Object& object) {
   const bool listed = object.copies.contains(old.creator);
   // Receivers drop what they pulled, because it is void. The creator keeps its copy until it is
   // sent SUPERSEDED, because it may be writing.
-  objects_.VoidGeneration(object, "it is computed anew", old.creator);
+  objects_.VoidGeneration(object, "it is computed again", old.creator);
   if (listed) outbox_.SendSuperseded(old.creator, object.id, old, info);
 }
 
@@ -96,7 +97,7 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
   if (!descriptors_.Join(*reduction, *spec, m.reduction())) {
     AnswerReduce(target, requester,
                  ReductionError(target, absl::StatusCode::kAlreadyExists,
-                                "another one, of other sources or arguments, is under way"));
+                                "another reduction with other sources or arguments is running"));
     if (kept && descriptors_.LacksSources(*reduction, *spec)) {
       End(*reduction, ReductionError(target, absl::StatusCode::kDataLoss, kPartsLost));
     } else if (begins) {
@@ -402,10 +403,11 @@ void ReductionManager::Run(Reduction& reduction) {
     }
     const std::string differ = DifferenceFrom(reduction.plan.spec(), *object);
     if (differ.empty()) return End(reduction, absl::OkStatus());
-    return End(
-        reduction,
-        ReductionError(reduction.target, absl::StatusCode::kAlreadyExists,
-                       absl::StrCat("there is the result of another one; what differs: ", differ)));
+    return End(reduction,
+               ReductionError(
+                   reduction.target, absl::StatusCode::kAlreadyExists,
+                   absl::StrCat("the target has the result of another reduction; what differs: ",
+                                differ)));
   }
   // One node has registered a part of the list; another node may follow with the rest.
   const Instant patience = reduction.started + context_.options.lease;

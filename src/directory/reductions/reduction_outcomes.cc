@@ -14,8 +14,9 @@ namespace phalanx::directory {
 namespace {
 
 absl::Status OutcomeLost(const ObjectId& target) {
-  return ReductionError(target, absl::StatusCode::kDataLoss,
-                        "it has ended, and its result is lost or nobody knows how it ended");
+  return ReductionError(
+      target, absl::StatusCode::kDataLoss,
+      "it has ended; its result is lost, or its outcome was lost when the directory restarted");
 }
 
 // Returns true if one list is the beginning of the other.
@@ -49,8 +50,9 @@ void ReductionManager::EndIfEarlier(const ObjectId& target, const ReductionId& n
   const bool same = SameArguments(before, spec) && before.sources == spec.sources;
   // The same arguments and sources give the same result, so the requesters can wait for this one.
   if (same && !spec.open) return descriptors_.SetId(*running, number);
-  End(*running, ReductionError(target, absl::StatusCode::kDataLoss,
-                               "it had ended before the shard began anew, nobody knows how"));
+  End(*running,
+      ReductionError(target, absl::StatusCode::kDataLoss,
+                     "it ended before the directory restarted, and its outcome was lost"));
 }
 
 std::optional<absl::Status> ReductionManager::AnswerOfEarlier(const Reduction::Requester& requester,
@@ -141,8 +143,9 @@ std::optional<absl::Status> ReductionManager::AnswerBeforeBegin(const ObjectId& 
   }
   const std::string differ = DifferenceFrom(spec, *object);
   if (differ.empty()) return absl::OkStatus();
-  return ReductionError(target, absl::StatusCode::kAlreadyExists,
-                        absl::StrCat("there is the result of another one; what differs: ", differ));
+  return ReductionError(
+      target, absl::StatusCode::kAlreadyExists,
+      absl::StrCat("the target has the result of another reduction; what differs: ", differ));
 }
 
 std::string ReductionManager::DifferenceFrom(const ReduceSpec& asked, const Object& result) const {
