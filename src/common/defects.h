@@ -61,8 +61,8 @@ namespace phalanx {
   /* Broadcasts: the nodes that get a copy. */                      \
   X(kStickyForgottenAtRestart, "sticky-forgotten-at-restart")       \
   X(kJoinerNotOrdered, "joiner-not-ordered")                        \
-  X(kStopNotTold, "stop-not-told")                                  \
-  X(kAskedAgainAnew, "asked-again-anew")                            \
+  X(kStopNotAnnounced, "stop-not-announced")                        \
+  X(kRetryStartsAgain, "retry-starts-again")                        \
   /* Reductions: assignment and repair of slots. */                 \
   X(kSpareTakenTwice, "spare-taken-twice")                          \
   X(kAncestorsNotLowered, "ancestors-not-lowered")                  \

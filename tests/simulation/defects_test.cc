@@ -56,7 +56,7 @@ SimulationResult RunFor(Defect defect, uint64_t seed) {
   if (defect >= Defect::kHoldAfterAnnouncement && defect <= Defect::kReferencesNotHeld) {
     return RunLifetimeSimulation(DrawLifetimePlan(seed));
   }
-  if (defect >= Defect::kStickyForgottenAtRestart && defect <= Defect::kAskedAgainAnew) {
+  if (defect >= Defect::kStickyForgottenAtRestart && defect <= Defect::kRetryStartsAgain) {
     return RunBroadcastSimulation(DrawBroadcastPlan(seed));
   }
   if (defect >= Defect::kSpareTakenTwice) return RunReduceSimulation(DrawReducePlan(seed));

@@ -49,7 +49,7 @@ class TaggedId {
 using SlotVersion = TaggedId<struct SlotVersionTag>;
 
 // Identifies one reduction of a target, in messages and tombstones. The target's shard mints it
-// when the reduction begins, and nodes repeat it. BegunLater orders the reductions of one target.
+// when the reduction begins, and nodes repeat it. BeganAfter orders the reductions of one target.
 using ReductionId = TaggedId<struct ReductionIdTag>;
 
 inline constexpr uint64_t kVersionIncarnation = uint64_t{1} << 63;
@@ -85,7 +85,7 @@ inline bool MintedTogether(const ReductionId& a, const ReductionId& b) {
 
 // True if `a` began after `b`. REQUIRES: both are valid and have the same target. A restarted shard
 // continues from the greatest count that nodes report to it.
-inline bool BegunLater(const ReductionId& a, const ReductionId& b) {
+inline bool BeganAfter(const ReductionId& a, const ReductionId& b) {
   if (CountOf(a) != CountOf(b)) return CountOf(a) > CountOf(b);
   return b.AsGeneration().creator < a.AsGeneration().creator;
 }

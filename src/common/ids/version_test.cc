@@ -68,9 +68,9 @@ TEST(VersionTest, AnIdTakesTheFormOfAGenerationAndBack) {
 TEST(VersionTest, OfTwoReductionsTheOneWithTheGreaterCountBeganLater) {
   const ReductionId first = MakeReductionId(9, 9, 1);
   const ReductionId second = MakeReductionId(2, 2, 2);
-  EXPECT_TRUE(BegunLater(second, first));
-  EXPECT_FALSE(BegunLater(first, second));
-  EXPECT_FALSE(BegunLater(first, first));
+  EXPECT_TRUE(BeganAfter(second, first));
+  EXPECT_FALSE(BeganAfter(first, second));
+  EXPECT_FALSE(BeganAfter(first, first));
   EXPECT_FALSE(MintedTogether(first, second));
   EXPECT_TRUE(MintedTogether(first, MakeReductionId(9, 9, 5)));
 }

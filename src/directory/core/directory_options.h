@@ -46,7 +46,7 @@ struct DirectoryOptions {
   // Running reductions, their sources, and requests that wait for them.
   size_t max_reductions = 1 << 16;
   size_t max_reduce_sources = 1 << 22;
-  size_t max_reduce_askers = 1 << 20;
+  size_t max_reduce_requesters = 1 << 20;
   // Reductions that have ended; and, of open ones, their sources and requests.
   size_t max_ended_reductions = 1 << 14;
   size_t max_ended_entries = 1 << 20;

@@ -130,7 +130,7 @@ absl::Status StatusReport::List(const v1::ListObjectsRequest& request,
   const auto& objects = parts_.objects.all();
   const auto& tombstones = parts_.tombstones.ids();
   auto object = objects.begin();
-  auto buried = tombstones.begin();
+  auto deleted = tombstones.begin();
   if (!request.after_object_id().empty()) {
     const auto after = ObjectId::FromBinary(request.after_object_id());
     if (!after.ok()) {
@@ -138,32 +138,32 @@ absl::Status StatusReport::List(const v1::ListObjectsRequest& request,
           absl::StrCat("after_object_id: ", after.status().message()));
     }
     object = objects.upper_bound(*after);
-    buried = tombstones.upper_bound(*after);
+    deleted = tombstones.upper_bound(*after);
   }
   size_t bytes = 0;
   // Two ordered lists merged; an id with both is alive again.
-  for (uint32_t examined = 0; object != objects.end() || buried != tombstones.end(); ++examined) {
+  for (uint32_t examined = 0; object != objects.end() || deleted != tombstones.end(); ++examined) {
     const bool full = out->objects_size() == static_cast<int>(limit) || bytes >= kMaxListedBytes;
     if (full || examined == kMaxExamined) {
       out->set_more(true);
       return absl::OkStatus();
     }
-    const bool buried_first =
-        object == objects.end() || (buried != tombstones.end() && *buried < object->first);
-    const ObjectId& id = buried_first ? *buried : object->first;
+    const bool deleted_first =
+        object == objects.end() || (deleted != tombstones.end() && *deleted < object->first);
+    const ObjectId& id = deleted_first ? *deleted : object->first;
     // Also for an id that is not listed: the next page continues behind it, or it would be examined
     // again.
     out->set_listed_to(id.binary().data(), ObjectId::kSize);
-    const Tombstone* tombstone = buried_first ? parts_.tombstones.FindDeleted(id) : nullptr;
-    if (!buried_first) {
+    const Tombstone* tombstone = deleted_first ? parts_.tombstones.FindDeleted(id) : nullptr;
+    if (!deleted_first) {
       Summarize(*object->second, out->add_objects());
     } else if (tombstone != nullptr) {
       Summarize(id, *tombstone, out->add_objects());
     }
-    if (!buried_first || tombstone != nullptr)
+    if (!deleted_first || tombstone != nullptr)
       bytes += out->objects(out->objects_size() - 1).ByteSizeLong();
-    if (buried != tombstones.end() && *buried == id) ++buried;
-    if (!buried_first) ++object;
+    if (deleted != tombstones.end() && *deleted == id) ++deleted;
+    if (!deleted_first) ++object;
   }
   return absl::OkStatus();
 }

@@ -42,7 +42,7 @@ class Speaker final : public net::ByteStream {
   void OnWritable(Task) override {}
   void SetUnsentLimit(size_t) override {}
   absl::Duration RoundTrip() const override { return absl::Microseconds(50); }
-  std::string peer() const override { return "stranger"; }
+  std::string peer() const override { return "unproven"; }
   void Close() override { closed_ = true; }
 
  private:
@@ -68,11 +68,11 @@ std::string InFrames(absl::string_view list) {
 }
 
 // The delivered frames, and the end.
-std::string Told(absl::string_view words, uint64_t seed, size_t longest) {
+std::string Transcript(absl::string_view words, uint64_t seed, size_t longest) {
   sim::SimScheduler scheduler({});
   const auto process = scheduler.NewProcess("shard");
   Executor& loop = process->NewExecutor("control");
-  std::string told;
+  std::string transcript;
   bool closed = false;
   std::unique_ptr<ShardStream> stream;
   loop.Post([&] {
@@ -81,20 +81,21 @@ std::string Told(absl::string_view words, uint64_t seed, size_t longest) {
                        [&](const v1::NodeFrame& frame) {
                          PHALANX_CHECK(!closed, "nothing follows the end");
                          PHALANX_CHECK(frame.ByteSizeLong() <= 2 * kMaxFrameBytes, "bounded");
-                         absl::StrAppend(&told, frame.kind_case(), ":", frame.ByteSizeLong(), " ");
+                         absl::StrAppend(&transcript, frame.kind_case(), ":", frame.ByteSizeLong(),
+                                         " ");
                        },
                    .on_writable = [] {},
                    .on_closed =
                        [&](const absl::Status& why) {
                          PHALANX_CHECK(!std::exchange(closed, true), "it ends once");
-                         absl::StrAppend(&told, "closed: ", why.ToString());
+                         absl::StrAppend(&transcript, "closed: ", why.ToString());
                        }});
   });
   scheduler.RunFor(absl::Seconds(5));
-  PHALANX_CHECK(closed, "whoever has gone is noticed");
+  PHALANX_CHECK(closed, "the end of the stream is noticed");
   loop.Post([&] { stream.reset(); });
   scheduler.RunFor(absl::Seconds(5));
-  return told;
+  return transcript;
 }
 
 }  // namespace
@@ -105,8 +106,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const absl::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
   const std::string words = data[0] % 2 == 0 ? std::string(rest) : InFrames(rest);
-  const std::string whole = Told(words, 1, size_t{1} << 20);
-  const std::string pieces = Told(words, data[0], 1 + data[0] / 4);
+  const std::string whole = Transcript(words, 1, size_t{1} << 20);
+  const std::string pieces = Transcript(words, data[0], 1 + data[0] / 4);
   PHALANX_CHECK(whole == pieces, absl::StrCat(whole, " against ", pieces));
   return 0;
 }

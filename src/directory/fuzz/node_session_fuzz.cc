@@ -52,13 +52,13 @@ class World {
         return 0;
       case 1:
         rest = rest.substr(0, argument);
-        if (frame.ParseFromArray(rest.data(), static_cast<int>(rest.size()))) Tell(frame);
+        if (frame.ParseFromArray(rest.data(), static_cast<int>(rest.size()))) SendFrame(frame);
         return rest.size();
       case 2:
         frame.mutable_challenge()->set_nonce(std::string(32, 'm'));
         frame.mutable_challenge()->set_proof(
             SessionProof(Config().secret, SessionEnd::kShard, hello_, frame.challenge().nonce()));
-        Tell(frame);
+        SendFrame(frame);
         return 0;
       case 3:
         frame.mutable_welcome()->set_session_id(argument & 3);
@@ -66,7 +66,7 @@ class World {
         frame.mutable_welcome()->set_resumed((argument & 4) != 0);
         frame.mutable_welcome()->set_last_received(argument >> 3);
         frame.mutable_welcome()->set_lease_ms(2000);
-        Tell(frame);
+        SendFrame(frame);
         return 0;
       case 4:
         frame.mutable_batch()->set_first_sequence(delivered_ + 1 + (argument & 3) - 1);
@@ -74,7 +74,7 @@ class World {
         for (int i = 0; i < (argument & 4); ++i) {
           frame.mutable_batch()->add_messages()->mutable_drain_status()->set_objects_left(1);
         }
-        Tell(frame);
+        SendFrame(frame);
         return 0;
       case 5:
         for (int i = 0; i < argument % 8; ++i) {
@@ -99,7 +99,7 @@ class World {
     proven_ = false;
   }
 
-  void Tell(const v1::ShardFrame& frame) {
+  void SendFrame(const v1::ShardFrame& frame) {
     if (!open_) return;
     const bool taken = session_.OnFrame(frame, now_).ok();
     const auto event = session_.TakeEvent();

@@ -119,7 +119,7 @@ void Listen(NodeStream& stream, const Plan& plan, Heard& heard) {
                       *over = true;
                       stream.Close(absl::OkStatus());
                     },
-                .on_writable = [over] { PHALANX_CHECK(!*over, "nobody is asked after the end"); },
+                .on_writable = [over] { PHALANX_CHECK(!*over, "no callback follows the end"); },
                 .on_closed =
                     [&heard, over](const absl::Status& why) {
                       PHALANX_CHECK(!std::exchange(*over, true), "one end");

@@ -181,12 +181,12 @@ class World {
       hello.set_last_received(node.received);
     }
     const v1::Hello said = hello;
-    Tell(node, frame);
+    SendFrame(node, frame);
     if (node.pipe->said.empty() || !node.pipe->said.back().has_challenge()) return;
     node.pipe->slow = slow;
     frame.mutable_proof()->set_proof(SessionProof(config_.secret, SessionEnd::kNode, said,
                                                   node.pipe->said.back().challenge().nonce()));
-    Tell(node, frame);
+    SendFrame(node, frame);
   }
 
   // Sends a message in the node's session. `acknowledge`: with the number of received messages.
@@ -203,7 +203,7 @@ class World {
     *batch.add_messages() = std::move(message);
     batch.set_first_sequence(++node.sent);
     if (acknowledge) batch.set_acknowledged(node.received);
-    Tell(node, std::move(frame));
+    SendFrame(node, std::move(frame));
   }
 
   // Answers one of the node's folds: an input cannot guess a fold's version.
@@ -279,17 +279,17 @@ class World {
   void Beat(Node& node) {
     v1::NodeFrame frame;
     frame.mutable_batch()->set_acknowledged(node.received);
-    Tell(node, std::move(frame));
+    SendFrame(node, std::move(frame));
   }
 
   void SayFrame(Node& node, absl::string_view bytes) {
     v1::NodeFrame frame;
     if (!frame.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
     ExpandIds(frame);
-    Tell(node, std::move(frame));
+    SendFrame(node, std::move(frame));
   }
 
-  void Tell(Node& node, v1::NodeFrame frame) {
+  void SendFrame(Node& node, v1::NodeFrame frame) {
     Run([pipe = node.pipe, &frame] {
       if (pipe != nullptr && !pipe->closed) pipe->handlers.on_message(std::move(frame));
     });

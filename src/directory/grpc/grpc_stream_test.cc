@@ -37,7 +37,7 @@ class GrpcHarness final : public MessageStreamHarness {
   }
   void OnAccept(Accept accept) override { accept_ = std::move(accept); }
   std::unique_ptr<NodeStream> Connect() override { return connector_->Connect(loop_); }
-  std::unique_ptr<NodeStream> ConnectToNobody() override {
+  std::unique_ptr<NodeStream> ConnectToClosedAddress() override {
     return NewGrpcShardConnector("127.0.0.1:1")->Connect(loop_);
   }
 

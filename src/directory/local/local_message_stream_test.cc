@@ -30,7 +30,7 @@ class LocalHarness final : public MessageStreamHarness {
   std::unique_ptr<NodeStream> Connect() override {
     return door_->NewConnector("here")->Connect(loop_);
   }
-  std::unique_ptr<NodeStream> ConnectToNobody() override {
+  std::unique_ptr<NodeStream> ConnectToClosedAddress() override {
     return LocalDoor(nullptr).NewConnector("nowhere")->Connect(loop_);
   }
   void CloseDoor() { door_.reset(); }

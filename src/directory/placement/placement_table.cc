@@ -64,8 +64,8 @@ absl::Status PlacementTable::Begin(const ObjectId& id, const Requester& requeste
     record.refused.erase(key);
   }
   if (!requester.already_started && !missing.empty()) {
-    PlacementPolicy told = requester.sticky ? record.policy : PlacementPolicy();
-    effects_.push_back(ConfirmStart{requester.node, requester.request_id, std::move(told)});
+    PlacementPolicy announced = requester.sticky ? record.policy : PlacementPolicy();
+    effects_.push_back(ConfirmStart{requester.node, requester.request_id, std::move(announced)});
   }
   record.waiting.push_back(
       Waiting{requester.node, requester.request_id, std::move(missing), arrived});
@@ -83,7 +83,8 @@ void PlacementTable::Stop(const ObjectId& id) {
   // know a greater one that is sticky.
   if (record.policy.stamp != 0 && !record.policy.sticky() && record.minted) return;
   SetPolicy(record, MintStop(), /*minted=*/true);
-  if (!DefectActive(Defect::kStopNotTold)) effects_.push_back(AnnouncePolicy{id, std::nullopt});
+  if (!DefectActive(Defect::kStopNotAnnounced))
+    effects_.push_back(AnnouncePolicy{id, std::nullopt});
   AnswerCompleted(at);
 }
 
@@ -333,7 +334,7 @@ bool PlacementTable::IsOrdered(const ObjectId& id, const NodeKey& node) const {
 
 absl::Status PlacementTable::CheckInvariants() const {
   size_t sticky = 0;
-  size_t askers = 0;
+  size_t waiters = 0;
   absl::btree_map<NodeKey, size_t> open;
   for (const auto& [id, record] : records_) {
     const auto broken = [&id = id](absl::string_view what) {
@@ -342,7 +343,7 @@ absl::Status PlacementTable::CheckInvariants() const {
     if (record.idle() && record.policy.stamp == 0) return broken("nothing keeps its record");
     if (active_.contains(id) == record.idle()) return broken("listed as active, or not, wrongly");
     if (record.policy.sticky()) ++sticky;
-    askers += record.waiting.size();
+    waiters += record.waiting.size();
     absl::btree_set<NodeKey> concerned = record.refused;
     for (const auto& [key, plan] : record.ordered) {
       ++open[key];
@@ -370,7 +371,7 @@ absl::Status PlacementTable::CheckInvariants() const {
     const bool may_go_on = node.walked_up_to.has_value() && node.open < kMaxWalkFetches;
     if (walking_.contains(key) != may_go_on) return absl::InternalError("a walk is forgotten");
   }
-  if (sticky != sticky_ || askers != requests_) {
+  if (sticky != sticky_ || waiters != requests_) {
     return absl::InternalError("the broadcasts are miscounted");
   }
   return absl::OkStatus();

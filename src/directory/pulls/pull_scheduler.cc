@@ -262,7 +262,7 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
     return true;
   }
   // The planner needs the receiver as a member; it is removed again if there is no sender.
-  const bool stranger = tree.Find(node.key) == nullptr;
+  const bool joined_now = tree.Find(node.key) == nullptr;
   const Copy none;
   RelayTree::Member* receiver =
       Join(object, node.key, copy != object.copies.end() ? copy->second : none);
@@ -282,7 +282,7 @@ bool PullScheduler::Serve(Object& object, Node& node, Want& want, Round& round) 
     return true;
   }
   // A member without a copy would break the invariants, and the node was assigned no sender.
-  if (stranger) tree.Remove(node.key);
+  if (joined_now) tree.Remove(node.key);
   if (object.inline_entry.cached()) {
     Deliver(object, node, want.keep);
   } else if (!choice.retry_at.infinite()) {
@@ -538,7 +538,8 @@ absl::Status PullScheduler::CheckWants(const Object& object) const {
       return Broken(object, "a want waits though a node could serve it");
     }
   }
-  if (object.waiting.size() > object.wants.size()) return Broken(object, "a stranger waits");
+  if (object.waiting.size() > object.wants.size())
+    return Broken(object, "a node waits that does not want it");
   if (object.tree != nullptr && object.tree->feeds() != feeds) {
     return Broken(object, "a pull's receiver does not want the object");
   }

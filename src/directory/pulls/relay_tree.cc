@@ -309,7 +309,7 @@ absl::Status RelayTree::CheckInvariants() const {
   if (feeds != feeds_) return absl::InternalError("relay tree: the feeds are miscounted");
   const Index* all = Candidates(Nearness::kWorld, 1);
   if ((all == nullptr ? 0 : all->size()) != listed) {
-    return absl::InternalError("relay tree: the index has strangers");
+    return absl::InternalError("relay tree: the index has nodes that are not members");
   }
   return CheckAcyclic();
 }

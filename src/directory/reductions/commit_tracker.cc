@@ -96,7 +96,7 @@ void CommitTracker::ForgetCommitted(Reduction& reduction) {
     back = back || nodes_.Find(lost) != nullptr;
   }
   // The plan dropped the copies on these nodes; those that are back hold them still.
-  if (back) watcher_.TellSources(reduction);
+  if (back) watcher_.ReportSources(reduction);
 }
 
 void CommitTracker::PlanAgain(Reduction& reduction) {

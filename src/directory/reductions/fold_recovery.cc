@@ -116,7 +116,7 @@ void FoldRecovery::SetIds() {
       if (catalog_.HasEnded(target, number)) continue;
       ReductionId& known = latest[target];
       // If nodes register two reductions of one target, the later one is the running one.
-      if (!known.valid() || BegunLater(number, known)) known = number;
+      if (!known.valid() || BeganAfter(number, known)) known = number;
     }
   }
   for (const auto& [target, number] : latest) descriptors_.SetId(*catalog_.Find(target), number);

@@ -96,7 +96,7 @@ bool ReductionCatalog::HasEnded(const ObjectId& target, const ReductionId& id) c
   if (!id.valid() || (running != nullptr && running->Is(id))) return false;
   // An id of this life that does not run has ended, whether or not its outcome is still remembered.
   if (MintedHere(id) || tombstones_.Refuses(target, id.AsGeneration())) return true;
-  if (running != nullptr && running->identity.confirmed && BegunLater(running->identity.id, id))
+  if (running != nullptr && running->identity.confirmed && BeganAfter(running->identity.id, id))
     return true;
   // When a reduction that this life began itself has ended, every one of an earlier life has, too.
   for (const auto& [of, ended] : ended_.Of(target)) {

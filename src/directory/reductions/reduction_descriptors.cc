@@ -105,7 +105,7 @@ bool ReductionDescriptors::Join(Reduction& reduction, const ReduceSpec& asked,
   const bool taken = TakeParts(reduction);
   // A request with more sources extends the list: the other replicas are sent the extension.
   if (taken && reduction.plan.spec().sources.size() > known) {
-    for (const NodeKey& keeper : reduction.replicas.extensions) SendPart(reduction, keeper, known);
+    for (const NodeKey& holder : reduction.replicas.extensions) SendPart(reduction, holder, known);
   }
   return taken;
 }
@@ -214,11 +214,11 @@ absl::Status ReductionDescriptors::Extend(Reduction& reduction, const NodeKey& n
   if (closes) status = reduction.plan.Close();
   catalog_.Touch(reduction.target);
   if (sources.empty() && (!closes || !status.ok())) return status;
-  absl::btree_set<NodeKey> keepers = reduction.replicas.extensions;
+  absl::btree_set<NodeKey> holders = reduction.replicas.extensions;
   // The node that adds keeps the sources before it gets its answer: an acknowledged addition
   // survives the shard.
-  keepers.insert(node);
-  for (const NodeKey& keeper : keepers) SendPart(reduction, keeper, known);
+  holders.insert(node);
+  for (const NodeKey& holder : holders) SendPart(reduction, holder, known);
   return status;
 }
 

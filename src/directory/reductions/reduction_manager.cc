@@ -59,7 +59,7 @@ absl::Status ReductionManager::OnReduce(Node& node, const v1::ReduceRequest& m) 
   }
   // A node that merely keeps the description waits for no answer, so the limit does not count it.
   const bool kept = requester.request_id == 0;
-  if (!kept && catalog_.requesters() >= context_.options.max_reduce_askers) {
+  if (!kept && catalog_.requesters() >= context_.options.max_reduce_requesters) {
     AnswerReduce(target, requester,
                  ReductionError(
                      target, absl::StatusCode::kResourceExhausted,
@@ -187,9 +187,9 @@ void ReductionManager::End(Reduction& reduction, const absl::Status& status) {
   for (const auto& [node, fold] : reduction.registered) {
     dispatcher_.SendDrop(node, reduction.target, VersionFromProto(fold.version()));
   }
-  absl::btree_set<NodeKey> keepers = reduction.replicas.whole;
-  keepers.insert(reduction.replicas.parts.begin(), reduction.replicas.parts.end());
-  for (const NodeKey& key : keepers)
+  absl::btree_set<NodeKey> holders = reduction.replicas.whole;
+  holders.insert(reduction.replicas.parts.begin(), reduction.replicas.parts.end());
+  for (const NodeKey& key : holders)
     descriptors_.SendForget(key, reduction.target, reduction.identity.id);
   // A retry whose answer was lost with its session asks for this outcome.
   Remember(reduction, status);
@@ -265,7 +265,7 @@ void ReductionManager::NoteAbsent(Reduction& reduction, const FoldTask& task, co
   const ObjectId source = task.inputs[input].source;
   const Generation generation = task.inputs[input].generation;
   if (!reduction.sources.absent.insert({source, generation, node}).second) return;
-  watcher_.TellSource(reduction, source);
+  watcher_.ReportSource(reduction, source);
   // The committed root waits for this source in vain. The plan starts over, and knows now that the
   // node does not hold it.
   if (!reduction.plan.committed()) return;
@@ -336,7 +336,7 @@ void ReductionManager::NodeDown(const NodeKey& key) {
     } else {
       reduction->plan.OnNodeDown(key);
     }
-    if (folded_there) watcher_.TellUnplaced(*reduction);
+    if (folded_there) watcher_.ReportUnplaced(*reduction);
     if (reduction->sources.watch_proxy == key) reduction->sources.watch_proxy = NodeKey();
     catalog_.Touch(target);
   }

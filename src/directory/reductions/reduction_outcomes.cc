@@ -44,7 +44,7 @@ void ReductionManager::EndIfEarlier(const ObjectId& target, const ReductionId& n
                                     const ReduceSpec& spec) {
   Reduction* running = catalog_.Find(target);
   const bool earlier = running != nullptr && !running->Is(number) && running->identity.confirmed &&
-                       BegunLater(number, running->identity.id);
+                       BeganAfter(number, running->identity.id);
   if (!earlier || catalog_.HasEnded(target, number)) return;
   const ReduceSpec& before = running->plan.spec();
   const bool same = SameArguments(before, spec) && before.sources == spec.sources;
@@ -93,7 +93,7 @@ std::optional<absl::Status> ReductionManager::AnswerOfUnnumbered(
     // A lost outcome may belong to a request of an earlier life of the shard.
     const bool meant =
         same && (ended->asked.contains(requester.key()) || absl::IsDataLoss(ended->status));
-    if (!meant || (last != nullptr && BegunLater(last_number, number))) continue;
+    if (!meant || (last != nullptr && BeganAfter(last_number, number))) continue;
     last = ended;
     last_number = number;
   }

@@ -30,19 +30,19 @@ SourceWatcher::SourceWatcher(const ReductionParts& parts, ReductionCatalog& cata
       catalog_(catalog),
       rings_(rings) {}
 
-void SourceWatcher::TellSource(Reduction& reduction, const ObjectId& source) {
+void SourceWatcher::ReportSource(Reduction& reduction, const ObjectId& source) {
   const auto foreign = reduction.sources.foreign.find(source);
   if (!context_.IsForeign(source)) {
-    TellPlan(reduction, source, StateOf(source));
+    ReportToPlan(reduction, source, StateOf(source));
   } else if (foreign != reduction.sources.foreign.end()) {
-    TellPlan(reduction, source, v1::SourceState(foreign->second));
+    ReportToPlan(reduction, source, v1::SourceState(foreign->second));
   }
 }
 
-void SourceWatcher::TellSources(Reduction& reduction) {
+void SourceWatcher::ReportSources(Reduction& reduction) {
   // Held, so that the plan decides once and not after each of ten thousand sources.
   reduction.plan.Hold();
-  for (const ObjectId& source : reduction.plan.spec().sources) TellSource(reduction, source);
+  for (const ObjectId& source : reduction.plan.spec().sources) ReportSource(reduction, source);
   reduction.plan.Release();
 }
 
@@ -58,7 +58,7 @@ void SourceWatcher::Watch(Reduction& reduction, absl::Span<const ObjectId> sourc
     }
     // Also while the source does not exist: a watched id is not freed when it is put.
     watchers_[source].insert(Watcher{NodeKey(), reduction.target});
-    TellPlan(reduction, source, StateOf(source));
+    ReportToPlan(reduction, source, StateOf(source));
   }
   reduction.plan.Release();
   if (foreign.source_ids_size() == 0 || nodes_.Find(reduction.sources.watch_proxy) == nullptr)
@@ -280,13 +280,13 @@ absl::Status SourceWatcher::OnSourceState(Node& node, const v1::SourceState& m) 
     state.set_has_inline(false);
   }
   reduction->sources.foreign_inline_bytes += state.inline_bytes().size();
-  TellPlan(*reduction, source, state);
+  ReportToPlan(*reduction, source, state);
   catalog_.Touch(target);
   return absl::OkStatus();
 }
 
-void SourceWatcher::TellPlan(Reduction& reduction, const ObjectId& source,
-                             const v1::SourceState& state) {
+void SourceWatcher::ReportToPlan(Reduction& reduction, const ObjectId& source,
+                                 const v1::SourceState& state) {
   if (state.code() != 0) {
     reduction.sources.ready.erase(source);
     // The node of a slot holds its sources until the commit, even if they are deleted. Only a
@@ -340,7 +340,7 @@ std::optional<ReduceSource> SourceWatcher::KnownSource(const Reduction& reductio
   return known;
 }
 
-void SourceWatcher::TellWatchers(const ObjectId& source, absl::btree_set<ObjectId>& held) {
+void SourceWatcher::NotifyWatchers(const ObjectId& source, absl::btree_set<ObjectId>& held) {
   const auto found = watchers_.find(source);
   if (found == watchers_.end()) return;
   const v1::SourceState state = StateOf(source);
@@ -348,7 +348,7 @@ void SourceWatcher::TellWatchers(const ObjectId& source, absl::btree_set<ObjectI
     if (!watcher.node.valid()) {
       Reduction& reduction = *catalog_.Find(watcher.target);
       if (held.insert(watcher.target).second) reduction.plan.Hold();
-      TellPlan(reduction, source, state);
+      ReportToPlan(reduction, source, state);
       catalog_.Touch(watcher.target);
       continue;
     }
@@ -364,7 +364,7 @@ void SourceWatcher::TellWatchers(const ObjectId& source, absl::btree_set<ObjectI
 void SourceWatcher::RunChanges() {
   // A plan that watches many of the changed sources decides after all of them.
   absl::btree_set<ObjectId> held;
-  for (const ObjectId& source : std::exchange(changed_, {})) TellWatchers(source, held);
+  for (const ObjectId& source : std::exchange(changed_, {})) NotifyWatchers(source, held);
   for (const ObjectId& target : held) catalog_.Find(target)->plan.Release();
 }
 
@@ -373,7 +373,7 @@ void SourceWatcher::NodeUp() {
     if (!reduction->sources.has_foreign) continue;
     reduction->plan.Hold();
     for (const auto& [source, state] : reduction->sources.foreign)
-      TellPlan(*reduction, source, state);
+      ReportToPlan(*reduction, source, state);
     reduction->plan.Release();
     catalog_.Touch(target);
   }
@@ -405,7 +405,7 @@ std::optional<absl::string_view> SourceWatcher::InlineBytesOf(const Reduction& r
   return absl::string_view(*bytes).substr(offset, size_bytes);
 }
 
-void SourceWatcher::TellUnplaced(Reduction& reduction) {
+void SourceWatcher::ReportUnplaced(Reduction& reduction) {
   reduction.plan.Hold();
   for (const ObjectId& source : reduction.plan.spec().sources) {
     if (reduction.plan.Placed(source)) continue;
@@ -414,7 +414,7 @@ void SourceWatcher::TellUnplaced(Reduction& reduction) {
     const v1::SourceState state = !context_.IsForeign(source) ? StateOf(source)
                                   : known                     ? foreign->second
                                                               : v1::SourceState();
-    if (state.code() != 0) TellPlan(reduction, source, state);
+    if (state.code() != 0) ReportToPlan(reduction, source, state);
   }
   reduction.plan.Release();
 }

@@ -69,11 +69,11 @@ class SourceWatcher {
   bool has_changes() const { return !changed_.empty(); }
   void RunChanges();
   // The plan hears of one source again, or of all.
-  void TellSource(Reduction& reduction, const ObjectId& source);
-  void TellSources(Reduction& reduction);
+  void ReportSource(Reduction& reduction, const ObjectId& source);
+  void ReportSources(Reduction& reduction);
   // A source that was deleted while its node held it for a fold is gone with the node: the plan
   // hears of it, for no other message will say so.
-  void TellUnplaced(Reduction& reduction);
+  void ReportUnplaced(Reduction& reduction);
 
   // What the shard knows of a source; as the plans take it, or nullopt if it cannot be had.
   v1::SourceState StateOfSource(const Reduction& reduction, const ObjectId& source);
@@ -100,9 +100,9 @@ class SourceWatcher {
   v1::SourceState StateOf(const ObjectId& source);
   // For another shard, with the bytes if `bytes_left` and the limit of unacknowledged bytes allow.
   v1::SourceState ForeignStateOf(const ObjectId& source, size_t& bytes_left);
-  void TellPlan(Reduction& reduction, const ObjectId& source, const v1::SourceState& state);
+  void ReportToPlan(Reduction& reduction, const ObjectId& source, const v1::SourceState& state);
   // `held`: plans that decide when they have heard of every change.
-  void TellWatchers(const ObjectId& source, absl::btree_set<ObjectId>& held);
+  void NotifyWatchers(const ObjectId& source, absl::btree_set<ObjectId>& held);
 
   CoreContext& context_;
   NodeTable& nodes_;

@@ -51,7 +51,7 @@ class TcpHarness final : public MessageStreamHarness {
   std::unique_ptr<NodeStream> Connect() override {
     return NewByteShardConnector(network_, listener_->address())->Connect(loop_);
   }
-  std::unique_ptr<NodeStream> ConnectToNobody() override {
+  std::unique_ptr<NodeStream> ConnectToClosedAddress() override {
     return NewByteShardConnector(network_, "127.0.0.1:1")->Connect(loop_);
   }
 

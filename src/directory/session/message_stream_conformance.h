@@ -33,7 +33,7 @@ class MessageStreamHarness {
   // On the executor.
   virtual std::unique_ptr<NodeStream> Connect() = 0;
   // Connects to an address without a listener.
-  virtual std::unique_ptr<NodeStream> ConnectToNobody() = 0;
+  virtual std::unique_ptr<NodeStream> ConnectToClosedAddress() = 0;
 };
 
 using MakeMessageStreamHarness = std::unique_ptr<MessageStreamHarness> (*)();
@@ -159,8 +159,8 @@ TEST_P(MessageStreamConformance, FramesArriveInOrderBothWays) {
 }
 
 TEST_P(MessageStreamConformance, TellsWhenItTakesTheNextFrameIfItWasAsked) {
-  int sent = 0, told = 0;
-  WithStreams([this, &sent, &told](Done done) {
+  int sent = 0, called = 0;
+  WithStreams([this, &sent, &called](Done done) {
     const auto send = [this, &sent, done] {
       // Larger than the buffers of every transport: the stream is not writable for a while.
       while (node_.stream->writable()) {
@@ -169,14 +169,14 @@ TEST_P(MessageStreamConformance, TellsWhenItTakesTheNextFrameIfItWasAsked) {
         ++sent;
       }
     };
-    node_.on_writable = [&told, send] {
-      ++told;
+    node_.on_writable = [&called, send] {
+      ++called;
       send();
     };
     send();
   });
   EXPECT_EQ(sent, 10);
-  EXPECT_GE(told, 1);
+  EXPECT_GE(called, 1);
 }
 
 TEST_P(MessageStreamConformance, AFrameMayBeSentBeforeTheConnectionIsMade) {
@@ -302,13 +302,13 @@ TEST_P(MessageStreamConformance, BothEndsMayCloseAtOnce) {
     shard_.Close(absl::UnavailableError("restart"));
     harness_->executor().RunAt(harness_->executor().Now() + absl::Milliseconds(20), done);
   });
-  EXPECT_TRUE(node_.closed.empty()) << "whoever closes is not told";
-  EXPECT_TRUE(shard_.closed.empty()) << "whoever closes is not told";
+  EXPECT_TRUE(node_.closed.empty()) << "the side that closes gets no callback";
+  EXPECT_TRUE(shard_.closed.empty()) << "the side that closes gets no callback";
 }
 
 TEST_P(MessageStreamConformance, NobodyListeningIsUnavailable) {
   harness_->Run([this](Done done) {
-    node_.stream = harness_->ConnectToNobody();
+    node_.stream = harness_->ConnectToClosedAddress();
     node_.on_closed = done;
     node_.Start();
     node_.Send(NodeFrame(1));

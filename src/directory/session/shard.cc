@@ -92,7 +92,7 @@ struct Shard::Impl {
   void Flush();
   void Pump(Session& session);
 
-  void Tell(absl::string_view event, absl::string_view node, const absl::Status& why) {
+  void Notify(absl::string_view event, absl::string_view node, const absl::Status& why) {
     if (observer) observer(event, node, why);
   }
   // Counts, reports and closes a stream that the shard rejects.
@@ -183,7 +183,7 @@ void Shard::Impl::OnFrame(StreamId id, v1::NodeFrame frame) {
   if (!taken.ok()) {
     // Only the stream ends. The node can resume its session and send the next messages.
     ++counters.malformed;
-    Tell("malformed message", session.session.node().name(), taken);
+    Notify("malformed message", session.session.node().name(), taken);
     return CloseStream(id, taken);
   }
   if (session.session.ended()) {
@@ -218,7 +218,7 @@ void Shard::Impl::Admit(StreamId id) {
     }
     if (session.CanResume(hello)) {
       ++counters.resumed;
-      Tell("session resumed", hello.node().name(), absl::OkStatus());
+      Notify("session resumed", hello.node().name(), absl::OkStatus());
       Attach(id, hello, found->second);
       return core.NodeConnected(session.key(), true, now);
     }
@@ -229,7 +229,7 @@ void Shard::Impl::Admit(StreamId id) {
     Forget(found);
   }
   ++counters.opened;
-  Tell("session opened", hello.node().name(), absl::OkStatus());
+  Notify("session opened", hello.node().name(), absl::OkStatus());
   const auto session = sessions.emplace(
       node, Session{ShardSession(NewId(), incarnation, config, hello.node(), now)});
   Attach(id, hello, session.first->second);
@@ -289,13 +289,13 @@ void Shard::Impl::CloseStream(StreamId id, const absl::Status& why) {
 
 void Shard::Impl::Refuse(StreamId id, const absl::Status& why) {
   ++counters.refused;
-  Tell("stream refused", streams.at(id).stream->peer(), why);
+  Notify("stream refused", streams.at(id).stream->peer(), why);
   CloseStream(id, why);
 }
 
 // Ends the session: its messages are void, and its node is down.
 void Shard::Impl::EndSession(uint64_t node, absl::string_view event, const absl::Status& why) {
-  Tell(event, sessions.at(node).session.node().name(), why);
+  Notify(event, sessions.at(node).session.node().name(), why);
   const NodeKey key = sessions.at(node).session.key();
   // While the session is still in the map, because closing the stream looks it up.
   if (const StreamId stream = sessions.at(node).stream; stream != 0) CloseStream(stream, why);

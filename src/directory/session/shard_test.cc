@@ -361,7 +361,7 @@ TEST_F(ShardTest, AMismatchIsRefusedWithBothSidesNamed) {
   EXPECT_THAT(node.states[0], StatusIs(absl::StatusCode::kFailedPrecondition,
                                        AllOf(HasSubstr("\"default\""), HasSubstr("\"blue\""))));
   scheduler_.RunFor(absl::Seconds(10));
-  EXPECT_EQ(node.states.size(), 1) << "told once";
+  EXPECT_EQ(node.states.size(), 1) << "notified once";
   EXPECT_LE(Counter("streams_refused"), 15) << "tried again slowly";
   EXPECT_GE(Counter("streams_refused"), 5);
 }

@@ -28,9 +28,9 @@ class BroadcastTest : public ::testing::Test {
     m.set_object_id(id.binary().data(), ObjectId::kSize);
     m.mutable_nodes()->Add(names.begin(), names.end());
     m.set_sticky(sticky);
-    Tell(node, m);
+    SendRequest(node, m);
   }
-  // As who was told that it has begun, in a new session.
+  // As a requester that knows that it has begun, in a new session.
   void AskAgain(const NodeKey& node, const ObjectId& id, const std::vector<std::string>& names,
                 const std::optional<v1::StickyMark>& mark, uint64_t request = 1) {
     v1::BroadcastRequest m;
@@ -40,23 +40,23 @@ class BroadcastTest : public ::testing::Test {
     m.set_sticky(mark.has_value());
     m.set_begun(true);
     if (mark.has_value()) *m.mutable_mark() = *mark;
-    Tell(node, m);
+    SendRequest(node, m);
   }
   void Stop(const NodeKey& node, const ObjectId& id) {
     v1::BroadcastRequest m;
     m.set_request_id(99);
     m.set_object_id(id.binary().data(), ObjectId::kSize);
     m.set_stop(true);
-    Tell(node, m);
+    SendRequest(node, m);
   }
   void Leave(const NodeKey& node, const ObjectId& id, uint64_t request = 1) {
     v1::BroadcastRequest m;
     m.set_request_id(request);
     m.set_object_id(id.binary().data(), ObjectId::kSize);
     m.set_end(true);
-    Tell(node, m);
+    SendRequest(node, m);
   }
-  void Tell(const NodeKey& node, const v1::BroadcastRequest& m) {
+  void SendRequest(const NodeKey& node, const v1::BroadcastRequest& m) {
     v1::NodeMessage message;
     *message.mutable_broadcast_request() = m;
     h_.Send(node, message).IgnoreError();

@@ -240,7 +240,7 @@ void World::FindMemory(Node& node) {
   AskAgain(node, id);
 }
 
-void World::TellProgress(Node& node) {
+void World::SendProgress(Node& node) {
   v1::Progress& m = *node.to_shard.emplace_back().mutable_progress();
   for (const auto& [id, local] : node.locals) {
     if (local.plan == 0) continue;
@@ -319,7 +319,7 @@ void World::Act() {
   } else if (dice < 90) {
     RunPull(node);
   } else if (dice < 91) {
-    TellProgress(node);
+    SendProgress(node);
     FindMemory(node);
   } else if (dice < 93) {
     if (options_.disconnects) ToggleStream(node);
@@ -404,7 +404,7 @@ void World::CheckOrder(const Node& node, const v1::ShardMessage& message) {
     const auto there = other.locals.find(id);
     if (&other != &node && there != other.locals.end() && there->second.complete) return;
   }
-  wrong("told to drop the last copy");
+  wrong("asked to drop the last copy");
 }
 
 void World::OnVerdict(Node& node, const v1::Verdict& m) {
@@ -477,12 +477,13 @@ void World::OnDeliver(Node& node, const v1::Deliver& m) {
   const auto have = node.locals.find(id);
   const bool here = have != node.locals.end() && have->second.generation == generation;
   if (here && have->second.complete) return;
-  const size_t told = node.to_shard.size();
+  const size_t sent_before = node.to_shard.size();
   if (!node.wants.contains(id) || Lacks(node, id, generation)) {
     v1::NodeMessage withdraw;
     About(id, generation, withdraw.mutable_withdraw());
     // Before the Want, if Lacks has opened it again.
-    node.to_shard.insert(node.to_shard.begin() + static_cast<std::ptrdiff_t>(told), withdraw);
+    node.to_shard.insert(node.to_shard.begin() + static_cast<std::ptrdiff_t>(sent_before),
+                         withdraw);
     return;
   }
   Local local;

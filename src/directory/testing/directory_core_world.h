@@ -107,7 +107,7 @@ class World {
   // True if there is no memory for the generation; reports it to the shard then.
   bool Lacks(Node& node, const ObjectId& id, const Generation& generation);
   void FindMemory(Node& node);
-  void TellProgress(Node& node);
+  void SendProgress(Node& node);
   void RunPull(Node& node);
   void Fail(Node& node, const ObjectId& id, absl::StatusCode code);
   bool SendOne(Node& node);

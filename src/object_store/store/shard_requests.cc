@@ -168,7 +168,7 @@ void ShardRequests::OnBroadcastBegun(int shard, const v1::BroadcastBegun& begun)
   // Also without a request: a restarted shard must mint stamps above every one that it ever sent.
   stickies_.NoteStamp(shard, begun.mark().stamp());
   Request* request = requests_.FindWaiting<BroadcastPart>(begun.request_id());
-  if (request == nullptr || DefectActive(Defect::kAskedAgainAnew)) return;
+  if (request == nullptr || DefectActive(Defect::kRetryStartsAgain)) return;
   BroadcastPart& part = std::get<BroadcastPart>(request->part);
   part.begun = true;
   part.mark = begun.mark();

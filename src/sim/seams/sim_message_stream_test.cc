@@ -32,7 +32,7 @@ class SimStreamHarness final : public directory::MessageStreamHarness {
   std::unique_ptr<directory::NodeStream> Connect() override {
     return NewSimShardConnector(*network_, "host:7400")->Connect(loop_);
   }
-  std::unique_ptr<directory::NodeStream> ConnectToNobody() override {
+  std::unique_ptr<directory::NodeStream> ConnectToClosedAddress() override {
     return NewSimShardConnector(*network_, "host:1")->Connect(loop_);
   }
 

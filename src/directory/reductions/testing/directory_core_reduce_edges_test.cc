@@ -264,7 +264,7 @@ TEST_F(LearningSources, AreNotSaidToBeDeletedForATombstoneOfWhatWasBefore) {
 
 TEST_F(ReduceEdges, WhoAsksBeyondTheLimitIsRefused) {
   DirectoryOptions options;
-  options.max_reduce_askers = 2;
+  options.max_reduce_requesters = 2;
   Harness h(/*learning=*/false, options);
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");

@@ -115,16 +115,16 @@ class ReduceTest : public ::testing::Test {
   // The registration of a running fold with a restarted shard.
   static v1::NodeMessage Registered(const v1::Fold& fold) {
     v1::NodeMessage message;
-    v1::RegisterFold& told = *message.mutable_register_fold();
-    told.set_object_id(Bytes(kTarget));
-    *told.mutable_version() = fold.version();
-    told.set_slot(fold.slot());
-    told.set_slots(fold.slots());
-    told.set_degree(fold.degree());
-    told.set_root(fold.root());
-    *told.mutable_begun() = fold.begun();
+    v1::RegisterFold& registered = *message.mutable_register_fold();
+    registered.set_object_id(Bytes(kTarget));
+    *registered.mutable_version() = fold.version();
+    registered.set_slot(fold.slot());
+    registered.set_slots(fold.slots());
+    registered.set_degree(fold.degree());
+    registered.set_root(fold.root());
+    *registered.mutable_begun() = fold.begun();
     for (const v1::Fold::Input& input : fold.inputs()) {
-      if (!input.source_id().empty()) told.add_source_ids(input.source_id());
+      if (!input.source_id().empty()) registered.add_source_ids(input.source_id());
     }
     return message;
   }

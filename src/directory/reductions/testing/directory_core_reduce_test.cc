@@ -455,8 +455,8 @@ TEST_F(ReduceTest, ACommittedFoldWithoutItsSourceIsPlacedAnew) {
   // The fold uses source 2 at its other node.
   bool elsewhere = false;
   for (const int node : {0, 1}) {
-    for (const v1::ShardMessage& told : h_.Received(nodes_[node])) {
-      for (const v1::Fold::Input& input : told.fold().inputs()) {
+    for (const v1::ShardMessage& message : h_.Received(nodes_[node])) {
+      for (const v1::Fold::Input& input : message.fold().inputs()) {
         elsewhere |= input.source_id() == Bytes(Source(2)) && node == 0;
       }
     }
@@ -560,13 +560,13 @@ TEST_F(ReduceTest, SourcesOfOtherShardsAreWatchedThroughTheRootsNode) {
   h.Create(b, ours[0], {.size = kSize, .complete = true});
   EXPECT_FALSE(h.Last(a, Kind::kFold).has_value());
   v1::NodeMessage state;
-  v1::SourceState& told = *state.mutable_source_state();
-  told.set_target_id(Bytes(kTarget));
-  told.set_source_id(Bytes(theirs[0]));
-  ToProto(h.NewGeneration(a), told.mutable_generation());
-  told.set_size_bytes(kSize);
-  ToProto(a, told.add_holders()->mutable_node());
-  told.mutable_holders(0)->set_complete(true);
+  v1::SourceState& reported = *state.mutable_source_state();
+  reported.set_target_id(Bytes(kTarget));
+  reported.set_source_id(Bytes(theirs[0]));
+  ToProto(h.NewGeneration(a), reported.mutable_generation());
+  reported.set_size_bytes(kSize);
+  ToProto(a, reported.add_holders()->mutable_node());
+  reported.mutable_holders(0)->set_complete(true);
   ASSERT_TRUE(h.Send(b, state).ok());
   EXPECT_TRUE(h.Last(a, Kind::kFold).has_value());
   EXPECT_TRUE(h.Last(b, Kind::kFold).has_value());
@@ -606,15 +606,15 @@ TEST_F(ReduceTest, ADescriptionShowsTheTreeAndWhatIsMissing) {
   Put(0, 0);
   Put(1, 1);
   Reduce(2, 3);
-  const v1::ReductionDescription told = h_.Describe(kTarget).reduction();
-  EXPECT_EQ(told.needed(), 3);
-  EXPECT_EQ(told.ready(), 2);
-  EXPECT_EQ(told.spares(), 0);
-  EXPECT_EQ(told.asking(), 1);
-  ASSERT_EQ(told.missing_source_ids_size(), 1);
-  EXPECT_EQ(told.missing_source_ids(0), Bytes(Source(2)));
+  const v1::ReductionDescription described = h_.Describe(kTarget).reduction();
+  EXPECT_EQ(described.needed(), 3);
+  EXPECT_EQ(described.ready(), 2);
+  EXPECT_EQ(described.spares(), 0);
+  EXPECT_EQ(described.asking(), 1);
+  ASSERT_EQ(described.missing_source_ids_size(), 1);
+  EXPECT_EQ(described.missing_source_ids(0), Bytes(Source(2)));
   std::set<std::string> names;
-  for (const auto& slot : told.slots()) names.insert(slot.node_name());
+  for (const auto& slot : described.slots()) names.insert(slot.node_name());
   EXPECT_TRUE(names.contains("n0"));
   EXPECT_TRUE(names.contains("n1"));
 }

@@ -99,7 +99,7 @@ TEST_F(FoldRecoveryTest, AReductionWithoutAnIdTakesTheLatestOfItsFolds) {
 
 TEST_F(FoldRecoveryTest, IdsThatThisShardMintsAreLaterThanThoseOfFolds) {
   Register(kA, Fold(/*count=*/5));
-  EXPECT_TRUE(BegunLater(Begin(1).identity.id, EarlierId(5)));
+  EXPECT_TRUE(BeganAfter(Begin(1).identity.id, EarlierId(5)));
 }
 
 TEST_F(FoldRecoveryTest, AFoldOfADeletedReductionIsDroppedWithWhatItMade) {

@@ -59,13 +59,13 @@ TEST_F(ReductionCatalogTest, IdsOfOneLifeGrowAndAreBehindThoseThatNodesName) {
   EXPECT_FALSE(catalog_.MintedHere(EarlierId(1)));
   catalog_.NoteId(EarlierId(7));
   const auto second = BeginOf("two")->identity.id;
-  EXPECT_TRUE(BegunLater(second, first));
-  EXPECT_TRUE(BegunLater(second, EarlierId(7)));
+  EXPECT_TRUE(BeganAfter(second, first));
+  EXPECT_TRUE(BeganAfter(second, EarlierId(7)));
 }
 
 TEST_F(ReductionCatalogTest, AnIdThatNoShardMintsDoesNotRaiseTheNextOne) {
   catalog_.NoteId(EarlierId(uint64_t{1} << 63));
-  EXPECT_TRUE(BegunLater(EarlierId(2), BeginOf("one")->identity.id));
+  EXPECT_TRUE(BeganAfter(EarlierId(2), BeginOf("one")->identity.id));
 }
 
 TEST_F(ReductionCatalogTest, AReductionKeepsTheIdThatItsNodesNamed) {

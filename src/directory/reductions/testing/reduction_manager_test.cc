@@ -27,7 +27,7 @@ class FakeDeletedResults final : public DeletedResultListener {
 
 DirectoryOptions Options() {
   DirectoryOptions options;
-  options.max_reduce_askers = 3;
+  options.max_reduce_requesters = 3;
   return options;
 }
 

@@ -142,7 +142,7 @@ TEST_F(SourceWatcherTest, ASourceThatItsNodeHoldsForAFoldDoesNotFailWhenItIsDele
   EXPECT_FALSE(reduction.sources.failed);
   // The node reports that it does not hold it.
   reduction.sources.absent.insert({Source(0), Gen(kA), kA});
-  watcher_.TellSource(reduction, Source(0));
+  watcher_.ReportSource(reduction, Source(0));
   EXPECT_TRUE(reduction.sources.failed);
 }
 
@@ -150,7 +150,7 @@ TEST_F(SourceWatcherTest, ANodeThatReportedTheSourceAbsentIsNoHolder) {
   Put(kA, Source(0));
   Reduction& reduction = Begin(1);
   reduction.sources.absent.insert({Source(0), Gen(kA), kA});
-  watcher_.TellSources(reduction);
+  watcher_.ReportSources(reduction);
   EXPECT_FALSE(Ready(reduction, Source(0)));
 }
 

@@ -25,7 +25,7 @@ class ReducePlanRestoreTest : public ::testing::Test {
     plan_->SetCosts(CostsFor(num_objects, 1).value());
     for (int i = 0; i < sources; ++i) plan_->OnSource(Source(i), On(i, {i + 1}));
   }
-  void Told(int slots, int slot, const std::vector<int>& sources, int node) {
+  void Registered(int slots, int slot, const std::vector<int>& sources, int node) {
     std::vector<ObjectId> ids;
     for (const int source : sources) ids.push_back(Source(source));
     plan_->Restore(slots, 1, slot, ids, Node(node), OtherVersion(node));
@@ -45,10 +45,10 @@ class ReducePlanRestoreTest : public ::testing::Test {
 // A slot was closed while the node that had computed it was away, so the node missed the DropFold.
 TEST_F(ReducePlanRestoreTest, AFoldOfASlotThatWasClosedMeanwhileIsOneTooMany) {
   Start(5, 4, Node(4));
-  Told(4, 0, {0}, 1);
-  Told(4, 1, {1}, 2);
-  Told(4, 2, {2, 4}, 3);
-  Told(4, 3, {3}, 4);
+  Registered(4, 0, {0}, 1);
+  Registered(4, 1, {1}, 2);
+  Registered(4, 2, {2, 4}, 3);
+  Registered(4, 3, {3}, 4);
   ExpectTheWholeResult(4);
 }
 

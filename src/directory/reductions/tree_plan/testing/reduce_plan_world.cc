@@ -59,7 +59,7 @@ std::optional<ReduceSource> ReduceWorld::Snapshot(int source) const {
   return state;
 }
 
-void ReduceWorld::Tell(int source) {
+void ReduceWorld::Report(int source) {
   if (options_.trace) {
     std::string text = absl::StrCat("source ", source, " attempt ", items_[source].attempt,
                                     items_[source].has_inline ? " inline" : "", " on");
@@ -123,7 +123,7 @@ void ReduceWorld::Put(int source, int node, bool complete) {
   ++item.attempt;
   item.copies = {{node, complete}};
   item.has_inline = false;
-  Tell(source);
+  Report(source);
 }
 
 void ReduceWorld::Copy(int source, int node, bool complete) {
@@ -132,11 +132,11 @@ void ReduceWorld::Copy(int source, int node, bool complete) {
   for (auto& [holder, done] : item.copies) {
     if (holder != node) continue;
     done |= complete;
-    Tell(source);
+    Report(source);
     return;
   }
   item.copies.emplace_back(node, complete);
-  Tell(source);
+  Report(source);
 }
 
 void ReduceWorld::LoseCopy(int source, int node) {
@@ -145,20 +145,20 @@ void ReduceWorld::LoseCopy(int source, int node) {
                                [node](const auto& copy) { return copy.first == node; });
   if (it == copies.end()) return;
   copies.erase(it);
-  Tell(source);
+  Report(source);
 }
 
 void ReduceWorld::Lose(int source) {
   items_[source].copies.clear();
   items_[source].has_inline = false;
-  Tell(source);
+  Report(source);
 }
 
 void ReduceWorld::SetInline(int source, bool has_inline) {
   Item& item = items_[source];
   if (item.attempt == 0 || item.failed) return;
   item.has_inline = has_inline && (!item.copies.empty() || item.has_inline);
-  Tell(source);
+  Report(source);
 }
 
 void ReduceWorld::Fail(int source) {
@@ -179,23 +179,23 @@ void ReduceWorld::Down(int node, bool sources_first) {
     it = it->first.first == key ? folds_.erase(it) : std::next(it);
   }
   if (committed_ && committed_at_.first == key) committed_ = false;
-  std::vector<int> told;
+  std::vector<int> reported;
   for (int i = 0; i < static_cast<int>(items_.size()); ++i) {
     auto& copies = items_[i].copies;
     const auto end = std::remove_if(copies.begin(), copies.end(),
                                     [node](const auto& copy) { return copy.first == node; });
-    if (end != copies.end()) told.push_back(i);
+    if (end != copies.end()) reported.push_back(i);
     copies.erase(end, copies.end());
   }
   if (sources_first) {
     dying_ = key;
-    for (const int source : told) Tell(source);
+    for (const int source : reported) Report(source);
     dying_.reset();
   }
   plan_->OnNodeDown(key);
   Apply();
   if (sources_first) return;
-  for (const int source : told) Tell(source);
+  for (const int source : reported) Report(source);
 }
 
 void ReduceWorld::Up(int node) {

@@ -107,7 +107,7 @@ class ReduceWorld {
   int Wanted() const;
   int Index(const ObjectId& id) const;
   std::optional<ReduceSource> Snapshot(int source) const;
-  void Tell(int source);
+  void Report(int source);
   void Break(const std::string& what);
   void Trace(const std::string& what) const;
   void TraceEffect(const ReduceEffect& effect) const;
