@@ -69,7 +69,7 @@ TEST_F(LogTest, KeepsForeignTextOnItsLineAndInItsQuotes) {
               HasSubstr("line break name=\"a \\\"b\\\"\\n2022 forged\" empty=\"\""));
 }
 
-TEST_F(LogTest, RateLimitCountsWhatItSuppressed) {
+TEST_F(LogTest, RateLimitCountsSuppressedLines) {
   const auto log = [](absl::Duration period) {
     PHALANX_LOG_EVERY(WARNING, period) << "accept failed";
   };

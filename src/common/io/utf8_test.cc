@@ -34,7 +34,7 @@ TEST(Utf8Test, EveryCharacterIsTakenInItsShortestFormAlone) {
   EXPECT_FALSE(IsUtf8(Encoded(0x110000, 4)));
 }
 
-TEST(Utf8Test, WhatIsCutOrStrayIsNot) {
+TEST(Utf8Test, TruncatedAndStrayBytesAreInvalid) {
   const std::string all = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z";
   EXPECT_TRUE(IsUtf8(all));
   EXPECT_TRUE(IsUtf8(""));

@@ -26,7 +26,7 @@ TEST(WireTest, IsLittleEndian) {
                              12));
 }
 
-TEST(WireTest, ReadsBackWhatWasWritten) {
+TEST(WireTest, ReadsBackWrittenValues) {
   std::string out;
   ByteWriter writer(out);
   writer.U8(0xff);

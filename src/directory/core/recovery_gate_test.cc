@@ -71,7 +71,7 @@ TEST_F(RecoveryGateTest, AFirstLifeIsOpenFromTheStart) {
   EXPECT_TRUE(gate.MayAdoptFromAbsence());
 }
 
-TEST_F(RecoveryGateTest, AdoptsFromAbsenceUntilANodeTellsOfAnEarlierLife) {
+TEST_F(RecoveryGateTest, AdoptsFromAbsenceUntilANodeReportsAnEarlierLife) {
   EXPECT_TRUE(gate_.MayAdoptFromAbsence());
   gate_.NoteEarlierLife();
   EXPECT_FALSE(gate_.MayAdoptFromAbsence());

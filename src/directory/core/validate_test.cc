@@ -64,7 +64,7 @@ TEST(ValidateTest, MetadataHasAtMost4KiB) {
   EXPECT_THAT(ParseObjectInfo(info), StatusIs(kInvalid, HasSubstr("metadata")));
 }
 
-TEST(ValidateTest, WhatWasAskedForHasAtMost64Bytes) {
+TEST(ValidateTest, ReducedArgumentsHaveAtMost64Bytes) {
   v1::ObjectInfo info = Info(1, 1);
   info.set_asked_for(std::string(kMaxAskedForBytes, 'a'));
   EXPECT_THAT(ParseObjectInfo(info), IsOk());
@@ -93,7 +93,7 @@ TEST(ValidateTest, EachWatermarkLiesWithinItsSlice) {
   EXPECT_THAT(ValidateWatermarkCount({~uint64_t{0}}), StatusIs(kInvalid));
 }
 
-TEST(ValidateTest, WhatIsWrittenIsReadBack) {
+TEST(ValidateTest, AWrittenValueIsReadBack) {
   const Generation generation{{7, 8}, 9};
   v1::Generation wire;
   ToProto(generation, &wire);

@@ -238,7 +238,7 @@ TEST(DirectoryServerTest, ServesNodesOnPlainTcpAndOnGrpcAtOnePort) {
 }
 
 // A directory that is older than plain TCP streams, or another program.
-TEST(DirectoryServerTest, AServerThatSpeaksOnlyHttp2IsNotTakenForADirectory) {
+TEST(DirectoryServerTest, AServerThatSpeaksOnlyHttp2IsNoDirectory) {
   Directory directory;
   auto other = GrpcDirectoryServer::ListenForStreams(
       directory.loop, [](const std::unique_ptr<ShardStream>&) { ADD_FAILURE() << "no stream"; });
@@ -410,7 +410,7 @@ TEST(DirectoryServerTest, AProofThatWasRecordedIsRefused) {
   EXPECT_TRUE(stream->Finish().ok());
 }
 
-TEST(DirectoryServerTest, GarbageOnThePortHurtsNobody) {
+TEST(DirectoryServerTest, GarbageOnThePortBreaksNoSession) {
   Directory directory;
   Node node(directory.server->address());
   ASSERT_TRUE(node.WaitConnected());
@@ -496,7 +496,7 @@ ToolsClientOptions ToolOptions() {
   return options;
 }
 
-TEST(ToolsTest, TellWhatTheShardKnows) {
+TEST(ToolsTest, ReportObjectsAndStatusOfTheShard) {
   Directory directory;
   Node node(directory.server->address());
   ASSERT_TRUE(node.WaitConnected());

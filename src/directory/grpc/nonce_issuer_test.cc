@@ -30,7 +30,7 @@ TEST(NonceIssuerTest, ANonceExpires) {
   EXPECT_THAT(issuer.Redeem(nonce, kStart + kNonceLife), IsOk());
 }
 
-TEST(NonceIssuerTest, ANonceOfSomebodyElseIsRefused) {
+TEST(NonceIssuerTest, ANonceOfAnotherPeerIsRefused) {
   NonceIssuer issuer("key"), other("another key");
   EXPECT_THAT(issuer.Redeem(other.Issue(kStart), kStart),
               StatusIs(absl::StatusCode::kPermissionDenied));

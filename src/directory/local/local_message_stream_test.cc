@@ -43,7 +43,7 @@ class LocalHarness final : public MessageStreamHarness {
 std::unique_ptr<MessageStreamHarness> MakeLocal() { return std::make_unique<LocalHarness>(); }
 INSTANTIATE_TEST_SUITE_P(Local, MessageStreamConformance, ::testing::Values(&MakeLocal));
 
-TEST(LocalDoor, WhoIsOnTheWayWhenItClosesFindsNobody) {
+TEST(LocalDoor, AConnectionUnderWayWhenItClosesIsUnavailable) {
   LocalHarness harness;
   std::unique_ptr<NodeStream> node;
   absl::Status why;

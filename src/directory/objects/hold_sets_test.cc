@@ -30,7 +30,7 @@ class HoldSetsTest : public ::testing::Test {
   HoldSets sets_{3};
 };
 
-TEST_F(HoldSetsTest, WhatTheLastNodeLetsGoOfIsUnheld) {
+TEST_F(HoldSetsTest, AnObjectThatTheLastNodeReleasesIsUnheld) {
   sets_.Hold(kA, Id(1));
   sets_.Hold(kA, Id(1));
   sets_.Hold(kB, Id(1));
@@ -56,7 +56,7 @@ TEST_F(HoldSetsTest, ANodeThatIsGoneHoldsForAWhile) {
   EXPECT_TRUE(sets_.NextDeadline().infinite());
 }
 
-TEST_F(HoldSetsTest, ANodeThatIsBackHoldsWhatItTellsAgain) {
+TEST_F(HoldSetsTest, AReturningNodeHoldsTheObjectsThatItRegisters) {
   sets_.Hold(kA, Id(1));
   sets_.Hold(kA, Id(2));
   sets_.SessionEnds(kA, At(2));
@@ -71,7 +71,7 @@ TEST_F(HoldSetsTest, ANodeThatIsBackHoldsWhatItTellsAgain) {
   EXPECT_TRUE(sets_.HeldBy(kA, Id(3)));
 }
 
-TEST_F(HoldSetsTest, ASessionThatEndsBeforeItHasToldEverythingLosesNothingAtOnce) {
+TEST_F(HoldSetsTest, ASessionThatEndsBeforeItRegisteredLosesNoHoldAtOnce) {
   sets_.Hold(kA, Id(1));
   sets_.SessionBegins(kA);
   sets_.Hold(kA, Id(2));

@@ -88,7 +88,7 @@ TEST_F(ObjectTableTest, APutUnderTheTargetOfAReductionStandsBy) {
   EXPECT_TRUE(table_.Find(id_)->adopted());
 }
 
-TEST_F(ObjectTableTest, ANewSessionMakesCopiesStaleAndRemovesWhatItDoesNotRegister) {
+TEST_F(ObjectTableTest, ANewSessionMakesCopiesStaleAndRemovesUnregisteredOnes) {
   Create(kA, /*complete=*/true);
   table_.SessionBegins(node(kA));
   EXPECT_TRUE(table_.Find(id_)->copies.at(kA).stale);

@@ -89,7 +89,7 @@ TEST_F(TombstoneTableTest, OutlivesItsAgeUntilEveryNodeHasConfirmed) {
   EXPECT_EQ(table_.size(), 0u);
 }
 
-TEST_F(TombstoneTableTest, ANewSessionConfirmsWhatItDidNotRegister) {
+TEST_F(TombstoneTableTest, ANewSessionConfirmsGenerationsThatItDoesNotRegister) {
   Tombstone& tombstone = table_.Add(id_, Gen(1));
   table_.AwaitConfirm(tombstone, id_, Gen(1), kNode, /*session=*/1);
   Advance(absl::Seconds(20));

@@ -50,13 +50,13 @@ class SharedLinkTest : public ::testing::Test {
   const NodeKey p = h.Up("p");
 };
 
-TEST_F(SharedLinkTest, APullIsMovedToWhoServesTwoFewer) {
+TEST_F(SharedLinkTest, APullMovesToASenderWithTwoFewerPulls) {
   Serve(a, p, "y");
   FinishAtB();
   EXPECT_EQ(SenderAfterReport(), b);
 }
 
-TEST_F(SharedLinkTest, NobodyMovesToWhoServesOneFewer) {
+TEST_F(SharedLinkTest, NoPullMovesToASenderWithOnePullFewer) {
   Serve(a, p, "y");
   FinishAtB();
   Serve(b, p, "z");
@@ -90,7 +90,7 @@ TEST_F(SharedLinkTest, AStarvedPullStays) {
   EXPECT_EQ(SenderAfterReport(kMiB, absl::Milliseconds(50)), a) << "its link is not the limit";
 }
 
-TEST(SharedLinkOrderTest, NobodyMovesToWhoHasLess) {
+TEST(SharedLinkOrderTest, NoPullMovesToASenderWithFewerBytes) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");

@@ -195,7 +195,7 @@ TEST(BroadcastPaperTest, Section5TheNewSenderContinuesTheSameGeneration) {
 }
 
 // Section 3.5: a sender that depends on the receiver is never chosen.
-TEST(BroadcastPaperTest, Section5NobodyDownstreamOfTheReceiverIsChosen) {
+TEST(BroadcastPaperTest, Section5NoNodeDownstreamOfTheReceiverIsChosen) {
   Harness h;
   const NodeKey a = h.Up("a");
   const auto r = UpMany(h, 4);

@@ -47,7 +47,7 @@ TEST(LinkModelTest, OneReportThatIsUnlikeTheOthersIsNotBelieved) {
   }
 }
 
-TEST(LinkModelTest, TheLatencyIsTheLeastOfWhatWasSeen) {
+TEST(LinkModelTest, TheLatencyIsTheLeastMeasurement) {
   LinkModel model;
   model.RecordLatency(At(1), At(2), absl::Milliseconds(5), kStart);
   model.RecordLatency(At(1), At(2), absl::Milliseconds(1), kStart);
@@ -89,7 +89,7 @@ TEST(LinkModelTest, ALinkThatSlowsTenfoldIsNoticedAfterAFewReports) {
   EXPECT_LT(*model.Rate(At(1), At(2), kStart), kFast / 5);
 }
 
-TEST(LinkModelTest, ASharedLinkTellsOnlyWhatLiesOutsideWhatIsKnown) {
+TEST(LinkModelTest, ASharedRateCountsOnlyOutsideTheKnownBounds) {
   LinkModel model;
   model.RecordRate(At(1), At(2), kFast, 1, kStart);
   model.RecordRate(At(1), At(2), kFast / 4, 4, kStart);
@@ -108,7 +108,7 @@ TEST(LinkModelTest, SharesOfALinkSayNothingOfLinksLikeIt) {
   EXPECT_DOUBLE_EQ(*model.Rate(At(2, "a"), At(4, "b"), kStart), kFast) << "another pair, by median";
 }
 
-TEST(LinkModelTest, AShareDoesNotReviveWhatWasForgotten) {
+TEST(LinkModelTest, ASharedRateDoesNotReviveAForgottenLink) {
   LinkModel model({.forget_after = absl::Seconds(10)});
   model.RecordRate(At(1), At(2), kFast / 1000, 1, kStart);
   const Instant later = kStart + absl::Seconds(11);
@@ -118,7 +118,7 @@ TEST(LinkModelTest, AShareDoesNotReviveWhatWasForgotten) {
   EXPECT_DOUBLE_EQ(*model.Rate(At(1), At(2), later), kFast);
 }
 
-TEST(LinkModelTest, WhatWasNotRefreshedIsForgotten) {
+TEST(LinkModelTest, AMeasurementThatIsNotRefreshedIsForgotten) {
   LinkModel model({.forget_after = absl::Seconds(10)});
   model.RecordRate(At(1), At(2), kFast / 100, 1, kStart);
   model.RecordLatency(At(1), At(2), absl::Seconds(1), kStart);

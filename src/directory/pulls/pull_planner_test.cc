@@ -107,7 +107,7 @@ TEST(BroadcastPlannerTest, InBetweenTheTreeIsNeitherChainNorStar) {
 }
 
 // Every receiver asks before the object is there, so that the planner knows of all of them.
-TEST(BroadcastPlannerTest, WhoIsServedNextIsNoSourceOfTheOthers) {
+TEST(BroadcastPlannerTest, TheNextReceiverDoesNotCountAsASender) {
   Harness h;
   const NodeKey a = h.Up("a");
   const auto r = UpMany(h, 4, "r");
@@ -120,7 +120,7 @@ TEST(BroadcastPlannerTest, WhoIsServedNextIsNoSourceOfTheOthers) {
   EXPECT_EQ(Receivers(h, r)[a], 2);
 }
 
-TEST(BroadcastPlannerTest, WhoCannotBeServedNowIsNotPlannedFor) {
+TEST(BroadcastPlannerTest, AReceiverThatCannotBeServedNowDoesNotCount) {
   Harness h;
   const NodeKey a = h.Up("a");
   const auto r = UpMany(h, 2, "r");
@@ -189,7 +189,7 @@ TEST_P(TwoZones, AnEdgeAcrossDoesNotTakeTheSendersPlaceInside) {
   EXPECT_EQ(h_.SenderOf(a_[1], x), a_[0]);
 }
 
-TEST_P(TwoZones, WhoCrossedIsReplacedByOneCrossing) {
+TEST_P(TwoZones, ALostCrossingIsReplacedByOneCrossing) {
   h_.Create(a_[0], x, {.size = 64 * kMiB, .complete = true});
   for (int i = 0; i < 4; ++i) h_.Want(b_[i], x);
   h_.Down(b_[0]);
@@ -361,7 +361,7 @@ TEST(BroadcastPlannerTest, ASenderThatLackedOneObjectIsGoodForTheNext) {
   EXPECT_EQ(h.SenderOf(r, Id("y")), a);
 }
 
-TEST(BroadcastPlannerTest, WithNobodyElseAFailedSenderIsAskedAgainAfterAPause) {
+TEST(BroadcastPlannerTest, AFailedSenderIsRetriedAfterAPauseIfItIsTheOnlyOne) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey r = h.Up("r");

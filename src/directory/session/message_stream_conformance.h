@@ -158,7 +158,7 @@ TEST_P(MessageStreamConformance, FramesArriveInOrderBothWays) {
   }
 }
 
-TEST_P(MessageStreamConformance, TellsWhenItTakesTheNextFrameIfItWasAsked) {
+TEST_P(MessageStreamConformance, CallsOnWritableWhenItTakesTheNextFrame) {
   int sent = 0, called = 0;
   WithStreams([this, &sent, &called](Done done) {
     const auto send = [this, &sent, done] {
@@ -231,7 +231,7 @@ TEST_P(MessageStreamConformance, TheLargestFrameArrivesWhole) {
   EXPECT_EQ(node_.received.back().refused().message(), std::string(kPadding, 'x'));
 }
 
-TEST_P(MessageStreamConformance, TheNodeReadsWhatTheShardSentAndThenItsStatus) {
+TEST_P(MessageStreamConformance, TheNodeReadsTheShardsFramesAndThenItsStatus) {
   WithStreams([this](Done done) {
     shard_.Send(ShardFrame(1));
     shard_.Close(absl::PermissionDeniedError("because"));
@@ -241,7 +241,7 @@ TEST_P(MessageStreamConformance, TheNodeReadsWhatTheShardSentAndThenItsStatus) {
   EXPECT_THAT(node_.closed, ::testing::ElementsAre(absl::PermissionDeniedError("because")));
 }
 
-TEST_P(MessageStreamConformance, TheShardReadsWhatTheNodeSentBeforeItClosed) {
+TEST_P(MessageStreamConformance, TheShardReadsTheNodesFramesBeforeTheClose) {
   WithStreams([this](Done done) {
     node_.Send(NodeFrame(1));
     node_.Close(absl::OkStatus());
@@ -306,7 +306,7 @@ TEST_P(MessageStreamConformance, BothEndsMayCloseAtOnce) {
   EXPECT_TRUE(shard_.closed.empty()) << "the side that closes gets no callback";
 }
 
-TEST_P(MessageStreamConformance, NobodyListeningIsUnavailable) {
+TEST_P(MessageStreamConformance, AnAddressWithoutAListenerIsUnavailable) {
   harness_->Run([this](Done done) {
     node_.stream = harness_->ConnectToClosedAddress();
     node_.on_closed = done;

@@ -207,7 +207,7 @@ TEST(SessionTest, AnIdleSessionCostsTwoFramesASecondEachWay) {
   EXPECT_LE(from_shard, 121);
 }
 
-TEST(SessionTest, WhatTheStreamLostIsSentAgainOnTheNext) {
+TEST(SessionTest, MessagesThatTheStreamLostAreSentAgainOnTheNext) {
   Pair pair;
   pair.Connect();
   pair.node.TakeEvent();
@@ -227,7 +227,7 @@ TEST(SessionTest, WhatTheStreamLostIsSentAgainOnTheNext) {
   EXPECT_EQ(Numbers(pair.node.TakeMessages()), Values({1, 2}));
 }
 
-TEST(SessionTest, WhatArrivedWithoutAnAcknowledgementIsNotDeliveredTwice) {
+TEST(SessionTest, AnUnacknowledgedMessageThatArrivedIsNotDeliveredTwice) {
   Pair pair;
   pair.Connect();
   pair.node.Send(Query(1));
@@ -268,7 +268,7 @@ TEST(SessionTest, AnotherLifeOfTheNodeDoesNotResume) {
   EXPECT_FALSE(pair.shard->CanResume(hello));
 }
 
-TEST(SessionTest, AHelloThatClaimsWhatWasNeverSentDoesNotResume) {
+TEST(SessionTest, AHelloThatClaimsAnUnsentMessageDoesNotResume) {
   Pair pair;
   pair.Connect();
   v1::Hello hello;

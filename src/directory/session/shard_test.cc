@@ -252,7 +252,7 @@ TEST_F(ShardTest, ABreakIsTakenBackWithinAHundredMilliseconds) {
   EXPECT_TRUE(ConnectedInCore());
 }
 
-TEST_F(ShardTest, ASilentNodeIsFencedAndRegistersAnew) {
+TEST_F(ShardTest, ASilentNodeIsFencedAndRegistersAgain) {
   NodeMachine& node = ConnectedNode();
   node.process->Stall();
   EXPECT_TRUE(Until([this] { return Counter("sessions_fenced") == 1; }, absl::Seconds(3)));
@@ -302,7 +302,7 @@ TEST_F(ShardTest, ACrashedNodeStaysForTheGrace) {
   EXPECT_EQ(events_.back(), "session fenced n1");
 }
 
-TEST_F(ShardTest, ANodeThatIsOutOfReachAfterABreakRegistersAnew) {
+TEST_F(ShardTest, ANodeThatIsUnreachableAfterABreakRegistersAgain) {
   NodeMachine& node = ConnectedNode();
   fabric_.PartitionBothWays("n1", "shard");
   fabric_.Reset("n1", "shard");
@@ -343,7 +343,7 @@ TEST_F(ShardTest, AMalformedMessageEndsItsStreamAndNothingElse) {
   EXPECT_EQ(Counter("messages_malformed"), 1);
 }
 
-TEST_F(ShardTest, TellsItsObserverOfSessionsThatBeginAndEnd) {
+TEST_F(ShardTest, NotifiesItsObserverOfSessionsThatBeginAndEnd) {
   NodeMachine& node = ConnectedNode();
   fabric_.Reset("n1", "shard");
   scheduler_.RunFor(absl::Milliseconds(200));
@@ -375,7 +375,7 @@ TEST_F(ShardTest, AnotherSecretIsRefused) {
   EXPECT_EQ(Status().nodes_size(), 0);
 }
 
-TEST_F(ShardTest, AWrongProofIsTold) {
+TEST_F(ShardTest, AWrongProofIsReported) {
   v1::NodeFrame hello;
   NodeSession session(Config(), Info("n1"));
   session.StreamOpened(std::string(32, 'n'), Instant());

@@ -17,7 +17,7 @@ constexpr int kNotFound = static_cast<int>(absl::StatusCode::kNotFound);
 constexpr int kDataLoss = static_cast<int>(absl::StatusCode::kDataLoss);
 constexpr int kExhausted = static_cast<int>(absl::StatusCode::kResourceExhausted);
 
-TEST_F(BroadcastTest, WhoWaitsIsToldThatItHasBegun) {
+TEST_F(BroadcastTest, ARequesterIsNotifiedThatTheBroadcastHasBegun) {
   const NodeKey a = h_.Up("a");
   h_.Create(a, x, {.complete = true});
   Ask(a, x, {"*"}, /*sticky=*/true);
@@ -32,7 +32,7 @@ TEST_F(BroadcastTest, WhoWaitsIsToldThatItHasBegun) {
   EXPECT_THAT(BegunMark(b).nodes(), ElementsAre("*"));
 }
 
-TEST_F(BroadcastTest, WhoAskedBeforeAStopDoesNotUndoItByAskingAgain) {
+TEST_F(BroadcastTest, ARetryFromBeforeAStopDoesNotUndoTheStop) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   const Generation g = h_.Create(a, x, {.complete = true});
@@ -59,7 +59,7 @@ TEST_F(BroadcastTest, WhoAskedBeforeAStopDoesNotUndoItByAskingAgain) {
 }
 
 // The shard took the mark to its grave before a holder had heard of it.
-TEST_F(BroadcastTest, WhatHasBegunOutlivesTheShardWithWhoAsked) {
+TEST_F(BroadcastTest, ABegunBroadcastOutlivesTheShardWithItsRequester) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   const Generation g = h_.Create(a, x, {.complete = true});
@@ -78,7 +78,7 @@ TEST_F(BroadcastTest, WhatHasBegunOutlivesTheShardWithWhoAsked) {
 }
 
 // Though a new one is asked for earlier in the shard's new life.
-TEST_F(BroadcastTest, WhatHasBegunIsJoinedByWhatIsNew) {
+TEST_F(BroadcastTest, ABegunBroadcastAndANewOneAreJoinedAfterARestart) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   const Generation g = h_.Create(a, x, {.complete = true});
@@ -94,7 +94,7 @@ TEST_F(BroadcastTest, WhatHasBegunIsJoinedByWhatIsNew) {
 }
 
 // All that has been told is away with b, but for the stamp.
-TEST_F(BroadcastTest, AStopCountsThoughNobodyHasToldAMark) {
+TEST_F(BroadcastTest, AStopCountsThoughNoNodeHasRegisteredAMark) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   const NodeKey c = h_.Up("c");
@@ -155,7 +155,7 @@ TEST_F(BroadcastTest, WhatIsStickyCountsThoughItWasBefore) {
 }
 
 // The stamps of the life before are told when the new one has minted some already.
-TEST_F(BroadcastTest, AStopCountsThoughStampsAreHeardOfLate) {
+TEST_F(BroadcastTest, AStopCountsThoughStampsAreRegisteredLate) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   const NodeKey d = h_.Up("d");
@@ -177,7 +177,7 @@ TEST_F(BroadcastTest, AStopCountsThoughStampsAreHeardOfLate) {
   EXPECT_FALSE(Sticky(x));
 }
 
-TEST_F(BroadcastTest, WhatNobodyHasOrWantsCanBeStopped) {
+TEST_F(BroadcastTest, AnObjectWithoutCopiesAndWantsCanBeStopped) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   const Generation g = h_.Create(b, x, {.complete = true});
@@ -212,7 +212,7 @@ TEST_F(BroadcastTest, AStopOutlivesTheAbsenceOfTheLastHolder) {
   EXPECT_TRUE(Sticky(x)) << "what is put later is another object";
 }
 
-TEST(BroadcastFirstLifeTest, AStopOfWhatWasNeverStickyLeavesNothing) {
+TEST(BroadcastFirstLifeTest, AStopOfANeverStickyObjectLeavesNothing) {
   Harness h(/*learning=*/false, {.first_life = true});
   const NodeKey a = h.Up("a");
   h.Create(a, x, {.complete = true});
@@ -224,7 +224,7 @@ TEST(BroadcastFirstLifeTest, AStopOfWhatWasNeverStickyLeavesNothing) {
   EXPECT_EQ(h.Count(a, Kind::kSticky), 0);
 }
 
-TEST_F(BroadcastTest, WhoWasNamedAndIsGoneIsNotMissedByWhoAsksAgain) {
+TEST_F(BroadcastTest, ARetryDoesNotWaitForANamedNodeThatIsGone) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   const NodeKey c = h_.Up("c");
@@ -245,7 +245,7 @@ TEST_F(BroadcastTest, WhoWasNamedAndIsGoneIsNotMissedByWhoAsksAgain) {
   EXPECT_EQ(Answer(a).code(), kNotFound) << "of one that has not begun it is a mistake";
 }
 
-TEST_F(BroadcastTest, WhatWasLostWithTheShardIsSaidToBeLost) {
+TEST_F(BroadcastTest, ARetryWhoseObjectTheShardLostGetsDataLoss) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   const Generation g = h_.Create(a, x, {.complete = true});
@@ -264,7 +264,7 @@ TEST_F(BroadcastTest, WhatWasLostWithTheShardIsSaidToBeLost) {
   EXPECT_THAT(Answer(b).message(), HasSubstr("deleted"));
 }
 
-TEST_F(BroadcastTest, WhoRegistersTheMarkThatCountsIsNotToldIt) {
+TEST_F(BroadcastTest, ANodeThatRegistersTheCurrentMarkIsNotSentIt) {
   const NodeKey a = h_.Up("a");
   const Generation g = h_.Create(a, x, {.complete = true});
   Ask(a, x, {"*"}, /*sticky=*/true);
@@ -280,7 +280,7 @@ TEST_F(BroadcastTest, WhoRegistersTheMarkThatCountsIsNotToldIt) {
   EXPECT_EQ(h_.Count(a, Kind::kSticky), 1);
 }
 
-TEST_F(BroadcastTest, WhoLeavesIsWaitedForOnlyWithWhatItGets) {
+TEST_F(BroadcastTest, ADrainingNodeIsAwaitedOnlyForObjectsThatItReceives) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   const NodeKey c = h_.Up("c");

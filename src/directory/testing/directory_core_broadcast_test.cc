@@ -62,7 +62,7 @@ TEST_F(BroadcastTest, AnObjectThatIsStillWrittenIsSpread) {
   EXPECT_EQ(Answer(a).nodes(), 2u);
 }
 
-TEST_F(BroadcastTest, WhatNobodyHasPutIsNotFound) {
+TEST_F(BroadcastTest, AnObjectThatWasNeverPutIsNotFound) {
   const NodeKey a = h_.Up("a");
   Ask(a, x, {"*"}, /*sticky=*/true);
   EXPECT_EQ(Answer(a).code(), static_cast<int>(absl::StatusCode::kNotFound));
@@ -129,7 +129,7 @@ TEST_F(BroadcastTest, ItEndsWithItsLastCopy) {
   EXPECT_EQ(Counter("sticky"), 0u);
 }
 
-TEST_F(BroadcastTest, WhatIsPutAgainIsSpreadAgain) {
+TEST_F(BroadcastTest, AnObjectThatIsPutAgainIsSpreadAgain) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   const NodeKey c = h_.Up("c");
@@ -158,7 +158,7 @@ TEST_F(BroadcastTest, ANodeThatIsGoneIsNotWaitedFor) {
   EXPECT_EQ(Answer(a).nodes(), 1u);
 }
 
-TEST_F(BroadcastTest, WhoRefusesIsNamedAndNotAskedAgain) {
+TEST_F(BroadcastTest, ARefusingNodeIsNamedAndNotOrderedAgain) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   h_.Create(a, x, {.complete = true});
@@ -207,7 +207,7 @@ TEST_F(BroadcastTest, AFullNodeIsWaitedForAndCostsNothing) {
   EXPECT_EQ(Answer(a).nodes(), 2u);
 }
 
-TEST_F(BroadcastTest, WhatADeliverBroughtCountsWhenItIsConfirmed) {
+TEST_F(BroadcastTest, ADeliveredCopyCountsWhenItIsConfirmed) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   h_.Create(a, x, {.inline_bytes = "small"});
@@ -250,7 +250,7 @@ TEST_F(BroadcastTest, AnEvictedCopyIsNotBroughtBack) {
   EXPECT_EQ(Orders(b), 1);
 }
 
-TEST_F(BroadcastTest, TheShardLearnsAfterItsRestartWhatIsSticky) {
+TEST_F(BroadcastTest, ARestartedShardLearnsTheStickyObjects) {
   const NodeKey a = h_.Up("a");
   const Generation g = h_.Create(a, x, {.complete = true});
   Ask(a, x, {"*"}, /*sticky=*/true);
@@ -270,7 +270,7 @@ TEST_F(BroadcastTest, TheShardLearnsAfterItsRestartWhatIsSticky) {
   EXPECT_EQ(Orders(h_.Up("c")), 1);
 }
 
-TEST_F(BroadcastTest, WhoAsksWhileTheShardLearnsIsAnsweredAfterThat) {
+TEST_F(BroadcastTest, ARequestWhileTheShardLearnsIsAnsweredAfterwards) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   const Generation g = h_.Create(a, x, {.complete = true});
@@ -289,7 +289,7 @@ TEST_F(BroadcastTest, WhoAsksWhileTheShardLearnsIsAnsweredAfterThat) {
   EXPECT_EQ(Answer(a).nodes(), 2u);
 }
 
-TEST_F(BroadcastTest, WhoWasAwayCannotUndoAStop) {
+TEST_F(BroadcastTest, ANodeThatWasAwayCannotUndoAStop) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   const Generation g = h_.Create(a, x, {.complete = true});
@@ -321,7 +321,7 @@ TEST_F(BroadcastTest, WhoWasAwayCannotUndoAStop) {
 }
 
 // The shard that stops it knows nothing of what an earlier one has told a node that is away.
-TEST_F(BroadcastTest, AStopCountsMoreThanWhatAnEarlierShardHasTold) {
+TEST_F(BroadcastTest, AStopOverridesThePolicyOfAnEarlierShard) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   const Generation g = h_.Create(a, x, {.complete = true});
@@ -343,7 +343,7 @@ TEST_F(BroadcastTest, AStopCountsMoreThanWhatAnEarlierShardHasTold) {
   EXPECT_FALSE(Sticky(x));
 }
 
-TEST_F(BroadcastTest, WhoFetchesAfterAStopIsToldOfIt) {
+TEST_F(BroadcastTest, ANodeThatFetchesAfterAStopIsNotified) {
   const NodeKey a = h_.Up("a");
   h_.Create(a, x, {.complete = true});
   Ask(a, x, {"*"}, /*sticky=*/true);
@@ -354,7 +354,7 @@ TEST_F(BroadcastTest, WhoFetchesAfterAStopIsToldOfIt) {
   EXPECT_TRUE(MarkOf(b).nodes().empty());
 }
 
-TEST_F(BroadcastTest, WhatIsLostCanBeStopped) {
+TEST_F(BroadcastTest, ALostObjectCanBeStopped) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   const NodeKey c = h_.Up("c");
@@ -369,7 +369,7 @@ TEST_F(BroadcastTest, WhatIsLostCanBeStopped) {
   EXPECT_FALSE(Sticky(x));
 }
 
-TEST_F(BroadcastTest, WhoLeavesWhileTheShardLearnsHasBegunIt) {
+TEST_F(BroadcastTest, ARequesterThatLeavesWhileTheShardLearnsHasBegunTheBroadcast) {
   h_.RestartShard();
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
@@ -383,7 +383,7 @@ TEST_F(BroadcastTest, WhoLeavesWhileTheShardLearnsHasBegunIt) {
 }
 
 // Of a mark that none has told the shard takes nothing; the copy counts.
-TEST_F(BroadcastTest, AMarkThatNoShardHasToldIsPassedOver) {
+TEST_F(BroadcastTest, AMarkThatNoShardMintedIsIgnored) {
   const NodeKey a = h_.Up("a");
   const Generation g = h_.Create(a, x, {.complete = true});
   v1::StickyMark forged;
@@ -410,7 +410,7 @@ TEST_F(BroadcastTest, StickyNamesAddUp) {
   EXPECT_THAT(MarkOf(a).nodes(), ElementsAre("*"));
 }
 
-TEST_F(BroadcastTest, WhoLeavesIsNotAnswered) {
+TEST_F(BroadcastTest, ARequesterThatLeavesIsNotAnswered) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   h_.Create(a, x, {.complete = true});
@@ -461,7 +461,7 @@ TEST_F(BroadcastTest, AJoiningNodeIsOrderedSomeAtATime) {
 }
 
 // With so many that a turn does not look at them all, the rest is due at once.
-TEST_F(BroadcastTest, WhatATurnLeavesIsLookedAtInTheNext) {
+TEST_F(BroadcastTest, ObjectsThatATurnLeavesAreExaminedInTheNext) {
   h_.CheckEvery(100);
   const NodeKey a = h_.Up("a");
   constexpr int kObjects = 2500;
@@ -480,7 +480,7 @@ TEST_F(BroadcastTest, WhatATurnLeavesIsLookedAtInTheNext) {
   EXPECT_GT(h_.core().NextDeadline(), h_.now());
 }
 
-TEST_F(BroadcastTest, ProgressCountsWhatHasCome) {
+TEST_F(BroadcastTest, ProgressCountsTheCopiesThatArrived) {
   const NodeKey a = h_.Up("a");
   const NodeKey b = h_.Up("b");
   h_.Up("c");

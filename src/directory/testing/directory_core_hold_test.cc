@@ -50,7 +50,7 @@ TEST_F(HoldTest, OtherObjectsStay) {
   EXPECT_EQ(h_.Describe(x).summary().complete_copies(), 1u);
 }
 
-TEST_F(HoldTest, WhatNobodyHoldsWhenItComesIsFreedAtOnce) {
+TEST_F(HoldTest, AnObjectThatIsUnreferencedWhenItIsPutIsFreedAtOnce) {
   h_.Create(a(), x, {.complete = true, .owned = true});
   EXPECT_TRUE(Freed(x));
 }
@@ -63,14 +63,14 @@ TEST_F(HoldTest, ItMayBeHeldBeforeItIsThere) {
   EXPECT_TRUE(Freed(x));
 }
 
-TEST_F(HoldTest, WhatIsBeingWrittenIsFreedToo) {
+TEST_F(HoldTest, AnUnsealedObjectIsFreedToo) {
   h_.Hold(a(), x);
   h_.Create(a(), x, {.owned = true});
   h_.Unhold(a(), x);
   EXPECT_TRUE(Freed(x));
 }
 
-TEST_F(HoldTest, WhatStandsByIsAdoptedWithoutBeingFreedWhileItIsHeld) {
+TEST_F(HoldTest, AStandbyIsAdoptedAndNotFreedWhileTheObjectIsHeld) {
   h_.Hold(a(), x);
   h_.Hold(b(), x);
   h_.Create(a(), x, {.owned = true});
@@ -94,7 +94,7 @@ TEST_F(HoldTest, TheHoldsOfANodeThatIsGoneCountForALease) {
   EXPECT_TRUE(Freed(x));
 }
 
-TEST_F(HoldTest, ANodeThatComesBackInTimeHoldsWhatItTellsAgain) {
+TEST_F(HoldTest, ANodeThatReturnsInTimeHoldsTheObjectsThatItRegisters) {
   const ObjectId y = Id("y");
   PutOwned(a(), x);
   PutOwned(a(), y);
@@ -156,7 +156,7 @@ TEST_F(HoldTest, AShardThatLearnsFreesNothing) {
   EXPECT_TRUE(Freed(x));
 }
 
-TEST_F(HoldTest, WhatNobodyHasToldOfWhenTheShardHasLearnedIsFreed) {
+TEST_F(HoldTest, AnObjectWithoutRegisteredHoldsIsFreedWhenLearningEnds) {
   const Generation g = PutOwned(a(), x);
   h_.RestartShard();
   h_.NewSession(a(), /*had_session=*/true);
@@ -181,7 +181,7 @@ TEST_F(HoldTest, ANodeThatComesLateWithItsCopyHoldsItBefore) {
 
 // ---- references in transit
 
-TEST_F(HoldTest, WhoSentAReferenceIsToldWhenItIsHeldWhereItWentTo) {
+TEST_F(HoldTest, TheSenderOfAReferenceIsNotifiedWhenItsReceiverHoldsIt) {
   PutOwned(a(), x);
   h_.Hold(b(), x);
   h_.Claim(b(), x, a(), 17);
@@ -190,7 +190,7 @@ TEST_F(HoldTest, WhoSentAReferenceIsToldWhenItIsHeldWhereItWentTo) {
   EXPECT_EQ(claimed->claimed().number(), 17u);
 }
 
-TEST_F(HoldTest, AClaimOfWhoDoesNotHoldItIsNotPassedOn) {
+TEST_F(HoldTest, AClaimByANodeWithoutAHoldIsNotForwarded) {
   PutOwned(a(), x);
   h_.Claim(b(), x, a(), 17);
   EXPECT_FALSE(h_.Last(a(), Kind::kClaimed).has_value());
@@ -202,7 +202,7 @@ TEST_F(HoldTest, AClaimOfWhoDoesNotHoldItIsNotPassedOn) {
 
 // ---- objects that are kept
 
-TEST_F(HoldTest, WhatIsKeptIsNotFreed) {
+TEST_F(HoldTest, AKeptObjectIsNotFreed) {
   const Generation g = PutOwned(a(), x);
   h_.Want(b(), x);
   h_.Finish(b(), x);
@@ -215,7 +215,7 @@ TEST_F(HoldTest, WhatIsKeptIsNotFreed) {
   EXPECT_FALSE(h_.Describe(x).summary().info().owned());
 }
 
-TEST_F(HoldTest, AShardThatBeginsAnewHearsThatItIsKept) {
+TEST_F(HoldTest, ARestartedShardLearnsThatTheObjectIsKept) {
   const Generation g = PutOwned(a(), x);
   h_.Unhold(c(), x);
   h_.RestartShard();
@@ -228,7 +228,7 @@ TEST_F(HoldTest, AShardThatBeginsAnewHearsThatItIsKept) {
   EXPECT_FALSE(Freed(x));
 }
 
-TEST_F(HoldTest, WhatNobodyHasPutCannotBeKept) {
+TEST_F(HoldTest, AnObjectThatWasNeverPutCannotBeKept) {
   h_.Keep(a(), x);
   EXPECT_EQ(h_.Last(a(), Kind::kKeepReply)->keep_reply().code(),
             Number(absl::StatusCode::kNotFound));
@@ -271,7 +271,7 @@ TEST_F(HoldTest, AReductionMakesAnOwnedTarget) {
   EXPECT_TRUE(Freed(kTarget)) << "and nobody holds it";
 }
 
-TEST_F(HoldTest, WhoJoinsWithoutOwningItMakesItStay) {
+TEST_F(HoldTest, ARequesterThatDoesNotOwnTheResultMakesItStay) {
   Put(0, 0);
   Put(1, 1);
   h_.Hold(c(), kTarget);
@@ -289,7 +289,7 @@ TEST_F(HoldTest, WhoJoinsWithoutOwningItMakesItStay) {
   EXPECT_FALSE(Freed(kTarget));
 }
 
-TEST(HoldLimits, AShardThatIsToldOfMoreThanItKeepsFreesNothing) {
+TEST(HoldLimits, AShardWithMoreHoldsThanItRecordsFreesNothing) {
   DirectoryOptions options;
   options.max_holds = 2;
   Harness h(/*learning=*/false, options);
@@ -306,7 +306,7 @@ TEST(HoldLimits, AShardThatIsToldOfMoreThanItKeepsFreesNothing) {
   EXPECT_TRUE(h.Describe(x).summary().deleted());
 }
 
-TEST(HoldMessages, WhatIsNoListOfIdsIsRefused) {
+TEST(HoldMessages, AnInvalidListOfIdsIsRefused) {
   Harness h;
   const NodeKey a = h.Up("a");
   for (const std::string& ids :

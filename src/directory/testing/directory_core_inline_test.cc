@@ -72,7 +72,7 @@ TEST(DirectoryCoreInlineTest, WithoutASenderTheBytesAreSentWhateverIsUnderWay) {
 
 // One measured link of 1 MB/s, which the core also assumes for the shard's own link. Seven times
 // 60,000 bytes would take 0.42 s, so the creator and the served nodes serve the rest.
-TEST(DirectoryCoreInlineTest, ManyWhoWaitAreServedByEachOtherWhereThatIsSooner) {
+TEST(DirectoryCoreInlineTest, ManyWaitingNodesServeEachOtherWhereThatIsSooner) {
   Harness h;
   const NodeKey a = h.Up("a");
   const auto nodes = UpMany(h, 7);
@@ -113,7 +113,7 @@ TEST(DirectoryCoreInlineTest, WithNothingMeasuredFewAreSentTheBytesAndManyServeE
   }
 }
 
-TEST(DirectoryCoreInlineTest, WithNothingMeasuredEverybodyIsSentAFewBytes) {
+TEST(DirectoryCoreInlineTest, WithNothingMeasuredTheShardDeliversAFewBytesToEveryNode) {
   Harness h;
   const NodeKey a = h.Up("a");
   const auto nodes = UpMany(h, 100);

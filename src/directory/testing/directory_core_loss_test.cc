@@ -17,7 +17,7 @@ std::string ReasonAt(Harness& h, const NodeKey& node) {
   return gone.has_value() && gone->gone().kind() == v1::Gone::LOST ? gone->gone().reason() : "";
 }
 
-TEST(Loss, WhoAsksLaterIsToldWhoHadTheLastCopy) {
+TEST(Loss, ALaterWantGetsTheNameOfTheLastHolder) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -27,7 +27,7 @@ TEST(Loss, WhoAsksLaterIsToldWhoHadTheLastCopy) {
   EXPECT_THAT(ReasonAt(h, b), HasSubstr("node a"));
 }
 
-TEST(Loss, WhoWaitsIsToldOnce) {
+TEST(Loss, AWaitingNodeIsNotifiedOnce) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -56,7 +56,7 @@ TEST(Loss, APutEndsIt) {
   EXPECT_EQ(h.SenderOf(c, x), b);
 }
 
-TEST(Loss, SoDoesANodeThatComesBack) {
+TEST(Loss, AReturningNodeEndsIt) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -69,7 +69,7 @@ TEST(Loss, SoDoesANodeThatComesBack) {
   EXPECT_EQ(ReasonAt(h, b), "");
 }
 
-TEST(Loss, WhatWasDeletedIsNotLost) {
+TEST(Loss, ADeletedObjectIsNotLost) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -83,7 +83,7 @@ TEST(Loss, WhatWasDeletedIsNotLost) {
   EXPECT_EQ(h.LastGone(b), v1::Gone::DELETED);
 }
 
-TEST(Loss, OfWhatWentWhileTheShardLearnedIsToldWhenItHas) {
+TEST(Loss, ALossWhileTheShardLearnsIsReportedWhenLearningEnds) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -98,7 +98,7 @@ TEST(Loss, OfWhatWentWhileTheShardLearnedIsToldWhenItHas) {
   EXPECT_THAT(ReasonAt(h, c), HasSubstr("node a"));
 }
 
-TEST(Loss, WhatIsPutAgainWhileTheShardLearnsIsThere) {
+TEST(Loss, AnObjectPutAgainWhileTheShardLearnsIsNotLost) {
   for (const bool restarted : {false, true}) {
     SCOPED_TRACE(restarted);
     Harness h(/*learning=*/true);
@@ -174,7 +174,7 @@ TEST_P(LossAtAnyTime, ATombstoneOfAnEarlierGenerationSaysNothing) {
   EXPECT_EQ(h_.Count(c_, v1::ShardMessage::kGone), 1);
 }
 
-TEST_P(LossAtAnyTime, WhoReturnsWithAPartOfItDoesNotEndIt) {
+TEST_P(LossAtAnyTime, AReturningPartialCopyDoesNotEndTheLoss) {
   h_.RegisterCopy(b_, x, lost_, {.complete = false, .primary = false, .pulled = true});
   h_.RegisterEnd(b_);
   h_.Advance(2 * kLease);
@@ -186,7 +186,7 @@ TEST_P(LossAtAnyTime, WhoReturnsWithAPartOfItDoesNotEndIt) {
 
 INSTANTIATE_TEST_SUITE_P(Learning, LossAtAnyTime, ::testing::Bool());
 
-TEST(Loss, WhatWasDeletedWhileTheShardLearnedIsNotLost) {
+TEST(Loss, AnObjectDeletedWhileTheShardLearnsIsNotLost) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -198,7 +198,7 @@ TEST(Loss, WhatWasDeletedWhileTheShardLearnedIsNotLost) {
   EXPECT_EQ(h.Count(b, v1::ShardMessage::kGone), 1) << "and nothing else";
 }
 
-TEST(Loss, WhatIsDeletedMeanwhileDoesNotComeBack) {
+TEST(Loss, ALostObjectThatIsDeletedDoesNotReturn) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -218,7 +218,7 @@ TEST(Loss, WhatIsDeletedMeanwhileDoesNotComeBack) {
   EXPECT_EQ(h.LastGone(b), v1::Gone::DELETED);
 }
 
-TEST(Loss, WhoWaitsForItIsToldOfTheDelete) {
+TEST(Loss, AWaitingNodeIsNotifiedOfTheDelete) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -231,7 +231,7 @@ TEST(Loss, WhoWaitsForItIsToldOfTheDelete) {
   EXPECT_EQ(h.LastGone(c), v1::Gone::DELETED);
 }
 
-TEST(Loss, AnIdThatNobodyPutIsWaitedFor) {
+TEST(Loss, AWantOfAnIdThatWasNeverPutWaits) {
   Harness h;
   const NodeKey b = h.Up("b");
   h.Want(b, x);

@@ -269,7 +269,7 @@ class Driver {
   std::map<std::pair<ObjectId, NodeKey>, std::vector<Generation>> created_;
 };
 
-TEST(DirectoryCoreModelTest, TheCoreAdoptsAndListsWhatTheModelDoes) {
+TEST(DirectoryCoreModelTest, TheCoreAdoptsAndListsAsTheModel) {
   const uint64_t first = phalanx::testing::TestSeed(1);
   const uint64_t last = phalanx::testing::SeedGiven() ? first : first + 499;
   for (uint64_t seed = first; seed <= last; ++seed) {

@@ -44,7 +44,7 @@ class DirectoryCoreNearTest : public ::testing::Test {
   std::vector<NodeKey> nodes_;
 };
 
-TEST_F(DirectoryCoreNearTest, InWhateverOrderTheyAskEverybodyIsFedByItsNeighbourAlone) {
+TEST_F(DirectoryCoreNearTest, EveryNodePullsFromItsNearNodeInAnyOrderOfWants) {
   PutAll();
   // An order in which most nodes ask before their neighbour.
   for (const int i : {3, 1, 4, 2, 0}) {
@@ -87,7 +87,7 @@ TEST_F(DirectoryCoreNearTest, ANeighbourThatIsGoneIsNotWaitedFor) {
   EXPECT_EQ(SenderOf(2, 0), 0);
 }
 
-TEST_F(DirectoryCoreNearTest, ANeighbourThatDiesIsReplacedByWhoeverIsThere) {
+TEST_F(DirectoryCoreNearTest, ANearNodeThatDiesIsReplacedByAnyOtherSender) {
   PutAll();
   Want(3, 0);
   h_.Advance(absl::Milliseconds(18));
@@ -106,19 +106,19 @@ TEST_F(DirectoryCoreNearTest, ANeighbourThatHasFailedIsNotAskedAgain) {
   EXPECT_EQ(SenderOf(3, 0), 0);
 }
 
-TEST_F(DirectoryCoreNearTest, OfSmallObjectsNobodyWaits) {
+TEST_F(DirectoryCoreNearTest, NoNodeWaitsForASmallObject) {
   PutAll(100'000);
   Want(2, 0);
   EXPECT_EQ(SenderOf(2, 0), 0);
 }
 
-TEST_F(DirectoryCoreNearTest, WhoMadeThatObjectItselfHasNoNeighbour) {
+TEST_F(DirectoryCoreNearTest, TheCreatorOfTheNamedObjectHasNoNearNode) {
   PutAll();
   h_.WantNear(nodes_[2], Share(0), Share(2));
   EXPECT_EQ(SenderOf(2, 0), 0);
 }
 
-TEST_F(DirectoryCoreNearTest, WhatIsNoIdIsRefused) {
+TEST_F(DirectoryCoreNearTest, AnInvalidIdIsRefused) {
   v1::NodeMessage message;
   message.mutable_want()->set_object_id(Share(0).binary().data(), ObjectId::kSize);
   message.mutable_want()->set_number(1);

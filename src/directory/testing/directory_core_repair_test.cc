@@ -95,7 +95,7 @@ struct Chain {
 
 class RepairTest : public ::testing::TestWithParam<int> {};
 
-TEST_P(RepairTest, EverybodyFinishesAfterOneDeathAnywhereAtAnyTime) {
+TEST_P(RepairTest, EveryReceiverFinishesAfterOneDeathAnywhereAtAnyTime) {
   const int length = GetParam();
   for (int finished = 0; finished <= length; ++finished) {
     for (int victim = -1; victim < length; ++victim) {
@@ -115,7 +115,7 @@ TEST_P(RepairTest, EverybodyFinishesAfterOneDeathAnywhereAtAnyTime) {
   }
 }
 
-TEST_P(RepairTest, EverybodyFinishesAfterTwoDeathsAnywhereAtAnyTime) {
+TEST_P(RepairTest, EveryReceiverFinishesAfterTwoDeathsAnywhereAtAnyTime) {
   const int length = GetParam();
   for (int finished = 0; finished <= length; ++finished) {
     for (int first = -1; first < length; ++first) {
@@ -134,7 +134,7 @@ TEST_P(RepairTest, EverybodyFinishesAfterTwoDeathsAnywhereAtAnyTime) {
   }
 }
 
-TEST_P(RepairTest, OnlyThoseWhoLostTheirSenderAreGivenAnother) {
+TEST_P(RepairTest, OnlyReceiversThatLostTheirSenderGetAnother) {
   const int length = GetParam();
   for (int victim = 0; victim + 1 < length; ++victim) {
     Chain chain(length, 0, /*sealed=*/true);
@@ -147,7 +147,7 @@ TEST_P(RepairTest, OnlyThoseWhoLostTheirSenderAreGivenAnother) {
   }
 }
 
-TEST_P(RepairTest, WithTheUnsealedCreatorDeadNobodyIsLeftWithHalfAnObject) {
+TEST_P(RepairTest, NoPartialCopyStaysWhenTheCreatorDiesBeforeItSeals) {
   const int length = GetParam();
   for (int victim = -1; victim < length; ++victim) {
     Chain chain(length, 0, /*sealed=*/false);
@@ -178,7 +178,7 @@ TEST_P(RepairTest, AReceiverWhoseSenderFailsAgainAndAgainIsServedByAnyOther) {
   EXPECT_EQ(tried.size(), static_cast<size_t>(length)) << "everybody but itself, each once";
 }
 
-TEST_P(RepairTest, WhoCannotReachTheOnlyHolderIsServedByThoseWhoWaitedForIt) {
+TEST_P(RepairTest, AReceiverThatCannotReachTheOnlyHolderIsServedByItsOwnReceivers) {
   const int length = GetParam();
   for (int cut = 0; length > 1 && cut < length; ++cut) {
     SCOPED_TRACE(cut);

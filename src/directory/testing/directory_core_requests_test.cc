@@ -24,7 +24,7 @@ const ObjectId x = Id("x");
 // -------------------------------------------------------------------------------------------
 // deletes
 
-TEST(DeleteTest, IsConfirmedToWhoAsksAndMayBeAskedAgain) {
+TEST(DeleteTest, IsConfirmedToTheRequesterAndCanBeRepeated) {
   Harness h;
   const NodeKey a = h.Up("a");
   h.Delete(a, x, 1);
@@ -39,7 +39,7 @@ TEST(DeleteTest, IsConfirmedToWhoAsksAndMayBeAskedAgain) {
   }
 }
 
-TEST(DeleteTest, LateWordOfTheGenerationIsRefused) {
+TEST(DeleteTest, ALateMessageAboutTheGenerationIsRefused) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -55,7 +55,7 @@ TEST(DeleteTest, LateWordOfTheGenerationIsRefused) {
   EXPECT_EQ(h.LastVerdict(a), v1::Verdict::DELETED);
 }
 
-TEST(DeleteTest, ThoseWhoStoodByAreRefusedToo) {
+TEST(DeleteTest, StandbyGenerationsAreRefusedToo) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -96,7 +96,7 @@ TEST(DeleteTest, TheIdMayBePutAgain) {
   EXPECT_EQ(h.LastAssign(b, x)->generation, again);
 }
 
-TEST(DeleteTest, TheTombstoneStaysUntilEverybodyHasConfirmedAndTenMinutesAtLeast) {
+TEST(DeleteTest, TheTombstoneStaysUntilAllNodesHaveConfirmedAndTenMinutesAtLeast) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -135,7 +135,7 @@ TEST(DeleteTest, AConfirmationIsOfItsGenerationAlone) {
   EXPECT_FALSE(h.Known(x));
 }
 
-TEST(DeleteTest, WhatANodeDoesNotRegisterAgainNeedsNoConfirmation) {
+TEST(DeleteTest, ACopyThatIsNotRegisteredAgainNeedsNoConfirmation) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -172,7 +172,7 @@ TEST(DeleteTest, TombstonesAreBounded) {
 
 // ------------------------------------------------------------------------------------------- wants
 
-TEST(WantTest, AnUnwantedReceiverIsStruckAndItsReceiversGetAnotherSender) {
+TEST(WantTest, AReceiverThatGivesUpIsRemovedAndItsReceiversGetAnotherSender) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -186,7 +186,7 @@ TEST(WantTest, AnUnwantedReceiverIsStruckAndItsReceiversGetAnotherSender) {
   EXPECT_EQ(h.Describe(x).copies_size(), 2);
 }
 
-TEST(WantTest, AReceiverWithoutMemoryIsNoRelayAndKeepsNobodysPlace) {
+TEST(WantTest, AReceiverWithoutMemoryIsNoRelayAndOccupiesNoSender) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -206,7 +206,7 @@ TEST(WantTest, AReceiverWithoutMemoryIsNoRelayAndKeepsNobodysPlace) {
   EXPECT_EQ(h.Count(b, v1::ShardMessage::kAssign), 1);
 }
 
-TEST(WantTest, WhoHasNoMemoryIsToldWhatBecomesOfTheObject) {
+TEST(WantTest, ANodeWithoutMemoryIsNotifiedOfTheObjectsEnd) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -260,7 +260,7 @@ TEST(WantTest, ALackOfMemoryThatCrossesADeliveryIsAnsweredByItsWithdrawalOnly) {
   EXPECT_EQ(h.Describe(x).waiting_size(), 1);
 }
 
-TEST(WantTest, BeyondTheLimitANodeIsToldSo) {
+TEST(WantTest, AWantBeyondTheLimitIsRefused) {
   DirectoryOptions options;
   options.max_waiting = 2;
   Harness h(false, options);
@@ -356,7 +356,7 @@ TEST(EvictTest, TheLastCompleteCopyIsNotEvicted) {
   EXPECT_FALSE(Granted(h, b, x, g));
 }
 
-TEST(EvictTest, ACopyThatOnlyADeliverSpeaksOfCountsOnItsNodesWord) {
+TEST(EvictTest, ADeliveredCopyCountsOnceItsNodeConfirmsIt) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -399,7 +399,7 @@ TEST(EvictTest, NeitherCachedBytesNorUnreachableCopiesCount) {
   EXPECT_TRUE(Granted(h, a, Id("y"), y));
 }
 
-TEST(EvictTest, WhatTheShardDoesNotCountMayGo) {
+TEST(EvictTest, ACopyThatTheShardDoesNotCountIsEvicted) {
   Harness h;
   const NodeKey a = h.Up("a");
   EXPECT_TRUE(Granted(h, a, x, Generation{a, 77}));
@@ -408,7 +408,7 @@ TEST(EvictTest, WhatTheShardDoesNotCountMayGo) {
 // -------------------------------------------------------------------------------------------
 // leaving and prefetch
 
-TEST(DrainTest, SoleCopiesAreFetchedElsewhereAndTheCountIsTold) {
+TEST(DrainTest, SoleCopiesAreFetchedElsewhereAndTheCountIsReported) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -432,7 +432,7 @@ TEST(DrainTest, SoleCopiesAreFetchedElsewhereAndTheCountIsTold) {
   }
 }
 
-TEST(DrainTest, WhatADeliverBroughtCountsWhenItsNodeHasConfirmedIt) {
+TEST(DrainTest, ADeliveredCopyCountsWhenItsNodeHasConfirmedIt) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -466,7 +466,7 @@ TEST(DrainTest, ATargetThatDiesIsReplaced) {
   EXPECT_EQ(h.Count(c, v1::ShardMessage::kFetch), 1);
 }
 
-TEST(DrainTest, WithNobodyToTakeThemItIsSaidWhy) {
+TEST(DrainTest, WithoutANodeToTakeThemTheReasonIsReported) {
   Harness h;
   const NodeKey a = h.Up("a");
   h.Create(a, x, {.complete = true});
@@ -478,7 +478,7 @@ TEST(DrainTest, WithNobodyToTakeThemItIsSaidWhy) {
   EXPECT_THAT(status.message(), HasSubstr("no other node"));
 }
 
-TEST(DrainTest, AnObjectThatNobodyHasRoomForDoesNotKeepTheOthers) {
+TEST(DrainTest, AnObjectThatFitsNowhereDoesNotHoldUpTheOthers) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -571,7 +571,7 @@ TEST(DrainTest, ALeavingNodeIsASenderOnlyWhenThereIsNoOther) {
   EXPECT_EQ(h.SenderOf(c, x), b);
 }
 
-TEST(PrefetchTest, NamedNodesAreToldAndUnknownNamesReported) {
+TEST(PrefetchTest, NamedNodesGetAFetchAndUnknownNamesAreReported) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -634,7 +634,7 @@ TEST(BadInputTest, IsRefusedAndChangesNothing) {
   EXPECT_EQ(h.Describe(x).copies(1).watermarks(0), 50u);
 }
 
-TEST(BadInputTest, IsToldWithNodeAndObject) {
+TEST(BadInputTest, IsReportedWithNodeAndObject) {
   Harness h;
   const NodeKey a = h.Up("a");
   const std::string at = absl::StrCat("node a, object ", x.hex(), ": ");
@@ -671,7 +671,7 @@ TEST(DeferredTest, MoreThanMayWaitAreAnsweredAtOnce) {
   EXPECT_EQ(h.Last(a, v1::ShardMessage::kQueryReply)->query_reply().request_id(), 1u);
 }
 
-TEST(PrefetchTest, OfManyUnknownNamesSomeAreTold) {
+TEST(PrefetchTest, SomeOfManyUnknownNamesAreReported) {
   Harness h;
   const NodeKey a = h.Up("a");
   v1::NodeMessage message;

@@ -45,7 +45,7 @@ class RestartedShard : public ::testing::Test {
   const Generation deleted_{late_, 9};
 };
 
-TEST_F(RestartedShard, WhoWaitsIsServedWhatTheTombstoneSpares) {
+TEST_F(RestartedShard, AWaitingNodeGetsTheGenerationThatTheTombstoneSpares) {
   Register(holder_, {.sender = {}});
   h_.Connected(late_, false);
   h_.Want(asks_, x);
@@ -55,7 +55,7 @@ TEST_F(RestartedShard, WhoWaitsIsServedWhatTheTombstoneSpares) {
   EXPECT_EQ(h_.SenderOf(asks_, x), holder_);
 }
 
-TEST_F(RestartedShard, WhoReceivedWhatIsDeletedIsServedWhatTheTombstoneSpares) {
+TEST_F(RestartedShard, AReceiverOfTheDeletedGenerationGetsTheSparedOne) {
   Register(holder_, {.sender = {}});
   h_.Want(asks_, x);
   ASSERT_EQ(h_.SenderOf(asks_, x), late_);
@@ -65,7 +65,7 @@ TEST_F(RestartedShard, WhoReceivedWhatIsDeletedIsServedWhatTheTombstoneSpares) {
   EXPECT_EQ(h_.LastAssign(asks_, x)->generation, Put(holder_));
 }
 
-TEST_F(RestartedShard, WhoWaitsIsServedWhatIsRegisteredBehindTheTombstone) {
+TEST_F(RestartedShard, AWaitingNodeGetsTheGenerationRegisteredAfterTheTombstone) {
   h_.Want(asks_, x);
   RegisterTombstone();
   EXPECT_NE(h_.LastGone(asks_), v1::Gone::DELETED) << "it may have been put again";
@@ -73,7 +73,7 @@ TEST_F(RestartedShard, WhoWaitsIsServedWhatIsRegisteredBehindTheTombstone) {
   EXPECT_EQ(h_.SenderOf(asks_, x), holder_);
 }
 
-TEST_F(RestartedShard, WhoWaitsForWhatIsDeletedIsToldSoOnceEverybodyWasHeard) {
+TEST_F(RestartedShard, AWaitingNodeGetsDeletedOnceAllNodesHaveRegistered) {
   h_.Want(asks_, x);
   RegisterTombstone();
   h_.Advance(absl::Seconds(2));
@@ -81,7 +81,7 @@ TEST_F(RestartedShard, WhoWaitsForWhatIsDeletedIsToldSoOnceEverybodyWasHeard) {
   EXPECT_EQ(h_.Describe(x).summary().waiting(), 0u);
 }
 
-TEST_F(RestartedShard, AWholeCopyOfWhatIsDeletedIsDropped) {
+TEST_F(RestartedShard, ACompleteCopyOfADeletedGenerationIsDropped) {
   h_.Want(asks_, x);
   h_.Finish(asks_, x);
   Register(holder_, {.sender = {}});
@@ -91,7 +91,7 @@ TEST_F(RestartedShard, AWholeCopyOfWhatIsDeletedIsDropped) {
   EXPECT_EQ(h_.Describe(x).summary().complete_copies(), 1u);
 }
 
-TEST_F(RestartedShard, WhatStandsByIsNotAnsweredForAsDeleted) {
+TEST_F(RestartedShard, AStandbyGenerationIsNotReportedAsDeleted) {
   Register(holder_, {.adopted = false, .sender = {}});
   RegisterTombstone();
   h_.Query(asks_, x, 1);
@@ -105,7 +105,7 @@ TEST_F(RestartedShard, WhatStandsByIsNotAnsweredForAsDeleted) {
   EXPECT_EQ(h_.LastGone(holder_), v1::Gone::DELETED);
 }
 
-TEST_F(RestartedShard, WhoAskedBeforeTheTombstoneCameIsNotAnsweredByItAlone) {
+TEST_F(RestartedShard, ATombstoneAloneDoesNotAnswerAnEarlierRequest) {
   h_.Down(late_);
   h_.Query(asks_, x, 1);
   h_.Delete(asks_, x, 2);
@@ -117,7 +117,7 @@ TEST_F(RestartedShard, WhoAskedBeforeTheTombstoneCameIsNotAnsweredByItAlone) {
   EXPECT_EQ(h_.LastGone(holder_), v1::Gone::DELETED);
 }
 
-TEST_F(RestartedShard, WhatIsDeletedIsAnsweredForOnceEverybodyWasHeard) {
+TEST_F(RestartedShard, ADeletedIdIsReportedOnceAllNodesHaveRegistered) {
   h_.Query(asks_, x, 1);
   RegisterTombstone();
   h_.Delete(asks_, x, 2);
@@ -127,7 +127,7 @@ TEST_F(RestartedShard, WhatIsDeletedIsAnsweredForOnceEverybodyWasHeard) {
 
 // The shard died before its verdict ADOPTED reached the creator; the creator learned of the
 // adoption from the nodes that it served. Its generation can be the only one that was not deleted.
-TEST_F(RestartedShard, NothingIsSupersededByWhatMayTurnOutDeleted) {
+TEST_F(RestartedShard, AGenerationThatMayBeDeletedSupersedesNone) {
   Register(holder_, {.adopted = false, .sender = {}});
   EXPECT_EQ(h_.LastVerdict(holder_), v1::Verdict::UNKNOWN);
   RegisterTombstone();
@@ -135,7 +135,7 @@ TEST_F(RestartedShard, NothingIsSupersededByWhatMayTurnOutDeleted) {
   EXPECT_EQ(h_.LastVerdict(holder_), v1::Verdict::ADOPTED);
 }
 
-TEST_F(RestartedShard, WhatIsPutStandsByUntilEverybodyWasHeard) {
+TEST_F(RestartedShard, APutStandsByUntilAllNodesHaveRegistered) {
   const Generation put = h_.Create(holder_, x, {.complete = true});
   EXPECT_EQ(h_.LastVerdict(holder_), v1::Verdict::STANDBY);
   RegisterTombstone();
@@ -144,13 +144,13 @@ TEST_F(RestartedShard, WhatIsPutStandsByUntilEverybodyWasHeard) {
   EXPECT_EQ(FromProto(h_.Describe(x).summary().generation()), put);
 }
 
-TEST_F(RestartedShard, WhatStandsByIsSupersededOnceNoTombstoneCanCome) {
+TEST_F(RestartedShard, AStandbyIsSupersededOnceNoTombstoneCanArrive) {
   h_.Create(holder_, x, {.complete = true});
   h_.Advance(absl::Seconds(2));
   EXPECT_EQ(h_.LastVerdict(holder_), v1::Verdict::SUPERSEDED);
 }
 
-TEST(RestartTest, NothingIsSupersededByWhatMayStillGiveWay) {
+TEST(RestartTest, AProvisionalGenerationSupersedesNone) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");

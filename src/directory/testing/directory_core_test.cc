@@ -20,7 +20,7 @@ using testing::Id;
 
 const ObjectId x = Id("x");
 
-TEST(DirectoryCoreTest, ACreatedGenerationIsAdoptedAndItsCreatorIsTold) {
+TEST(DirectoryCoreTest, ACreatedGenerationIsAdoptedAndItsCreatorNotified) {
   Harness h;
   const NodeKey a = h.Up("a");
   h.Create(a, x);
@@ -204,7 +204,7 @@ TEST(AdoptionTest, AmongPartialStandbysTheSmallerTokenIsNext) {
   EXPECT_EQ(h.LastVerdict(c), v1::Verdict::STANDBY);
 }
 
-TEST(AdoptionTest, AGenerationWhoseCreatorWithdrewIsVoidForWhoHasPartsOfIt) {
+TEST(AdoptionTest, AWithdrawnGenerationIsVoidForNodesWithPartsOfIt) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -385,7 +385,7 @@ TEST(SessionTest, AnEarlierLifeOfANodeEndsWhenALaterOneComesUp) {
   EXPECT_EQ(h.Describe(x).copies_size(), 1);
 }
 
-TEST(SessionTest, WhatANewSessionDoesNotRegisterIsGoneAtItsEnd) {
+TEST(SessionTest, CopiesThatANewSessionDoesNotRegisterAreRemovedAtItsEnd) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -443,7 +443,7 @@ TEST(RestartTest, TheShardLearnsCopiesWantsAndPullsFromItsNodes) {
   EXPECT_EQ(h.Describe(x).summary().complete_copies(), 3u);
 }
 
-TEST(RestartTest, ACreatorThatPullsWhatItTookBackIsNotTakenForItsWriter) {
+TEST(RestartTest, ACreatorThatPullsItsWithdrawnObjectIsNoWriter) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -461,7 +461,7 @@ TEST(RestartTest, ACreatorThatPullsWhatItTookBackIsNotTakenForItsWriter) {
   EXPECT_EQ(h.Count(a, v1::ShardMessage::kAssign), 1);
 }
 
-TEST(FirstLifeTest, WhatItDoesNotKnowIsNotThereFromTheStartOn) {
+TEST(FirstLifeTest, AnUnknownObjectIsAbsentFromTheStart) {
   Harness h(/*learning=*/true, {.first_life = true});
   const NodeKey a = h.Up("a");
   h.Delete(a, x, 1);
@@ -486,7 +486,7 @@ TEST(RestartTest, WithinTheFirstLeaseNothingIsDecidedFromAbsence) {
   EXPECT_TRUE(h.Last(a, v1::ShardMessage::kQueryReply)->query_reply().deleted());
 }
 
-TEST(RestartTest, AShardLearnsUntilEverybodyWhoIsUpHasToldAll) {
+TEST(RestartTest, AShardLearnsUntilEveryConnectedNodeHasRegistered) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -558,7 +558,7 @@ TEST(RestartTest, DeferredRequestsOfAnEndedSessionAreNotAnswered) {
   EXPECT_EQ(h.Count(a, v1::ShardMessage::kDeleteReply), 1);
 }
 
-TEST(RestartTest, AFreshShardAdoptsAtOnceAndSaysSoWhenNobodyCanContradictIt) {
+TEST(RestartTest, AFreshShardAdoptsAtOnceAndSendsAdoptedWhenLearningEnds) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -570,7 +570,7 @@ TEST(RestartTest, AFreshShardAdoptsAtOnceAndSaysSoWhenNobodyCanContradictIt) {
   EXPECT_EQ(h.LastVerdict(a), v1::Verdict::ADOPTED);
 }
 
-TEST(RestartTest, WhoIsToldThatItIsAdoptedIsNotSupersededByAnOlderOneThatReturns) {
+TEST(RestartTest, NoCreatorIsSentAdoptedBeforeSuperseded) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -584,7 +584,7 @@ TEST(RestartTest, WhoIsToldThatItIsAdoptedIsNotSupersededByAnOlderOneThatReturns
   EXPECT_EQ(h.Count(a, v1::ShardMessage::kVerdict), 2);
 }
 
-TEST(RestartTest, WhatWasServedWithoutAPromiseGivesWayToWhatWasAdoptedBefore) {
+TEST(RestartTest, AProvisionalGenerationGivesWayToOneAdoptedBefore) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -599,7 +599,7 @@ TEST(RestartTest, WhatWasServedWithoutAPromiseGivesWayToWhatWasAdoptedBefore) {
   EXPECT_EQ(h.SenderOf(c, x), b);
 }
 
-TEST(RestartTest, AShardWithAPastAdoptsNothingNewBeforeItHasHeardEverybody) {
+TEST(RestartTest, ARestartedShardAdoptsNothingNewBeforeAllNodesHaveRegistered) {
   Harness h(/*learning=*/true);
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -692,7 +692,7 @@ TEST(RestartTest, ATombstoneThatComesAfterTheCopyDeletesIt) {
 }
 
 // A node that was disconnected during the Delete registers first, with the deleted generation.
-TEST(RestartTest, WhatWasAdoptedAfterADeleteIsSparedByTheTombstone) {
+TEST(RestartTest, ATombstoneSparesAGenerationAdoptedAfterTheDelete) {
   for (const bool told_by_its_holder : {true, false}) {
     Harness h(/*learning=*/true);
     const NodeKey late = h.Up("late");
@@ -721,7 +721,7 @@ TEST(RestartTest, WhatWasAdoptedAfterADeleteIsSparedByTheTombstone) {
 
 // The same if the later generation registers first and is not sealed: then the deleted one
 // displaces it.
-TEST(RestartTest, WhatIsBeingPutAfterADeleteIsSparedThoughTheLateHolderDisplacedIt) {
+TEST(RestartTest, ATombstoneSparesALaterPutThatALateHolderDisplaced) {
   Harness h(/*learning=*/true);
   const NodeKey late = h.Up("late");
   const NodeKey writer = h.Up("writer");
@@ -741,7 +741,7 @@ TEST(RestartTest, WhatIsBeingPutAfterADeleteIsSparedThoughTheLateHolderDisplaced
   EXPECT_EQ(h.Describe(x).summary().generation().creator().node(), writer.node);
 }
 
-TEST(RestartTest, WhatIsPutAfterADeleteIsNotSupersededByWhatItsOwnNodeDeleted) {
+TEST(RestartTest, APutAfterADeleteIsNotSupersededByTheGenerationThatItsNodeDeleted) {
   Harness h(/*learning=*/true);
   const NodeKey late = h.Up("late");
   const NodeKey holder = h.Up("holder");

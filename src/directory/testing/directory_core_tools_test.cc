@@ -39,7 +39,7 @@ TEST(ToolsTest, AFinishedTreeCanBeDrawn) {
   EXPECT_EQ(copy.elapsed_ns(), 40'000'000u);
 }
 
-TEST(ToolsTest, APullUnderWayTellsForHowLongItsSenderHadNothing) {
+TEST(ToolsTest, ARunningPullReportsHowLongItsSenderHadNoBytes) {
   Harness h;
   const NodeKey a = h.Up("a");
   const NodeKey b = h.Up("b");
@@ -75,7 +75,7 @@ TEST(ToolsTest, ListsPageInOrderOfIds) {
   EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
 }
 
-TEST(ToolsTest, AListFromWhatIsNoIdIsRefused) {
+TEST(ToolsTest, AListFromAnInvalidIdIsRefused) {
   Harness h;
   h.Create(h.Up("a"), x, {.complete = true});
   v1::ListObjectsRequest request;
@@ -106,7 +106,7 @@ TEST(ToolsTest, AListWithManyBytesHasManyPages) {
   EXPECT_EQ(first + page.objects_size(), 1000);
 }
 
-TEST(ToolsTest, AListDoesNotLookAtAllIdsOfWhichNothingIsToBeTold) {
+TEST(ToolsTest, AListDoesNotExamineAllUnlistedIds) {
   Harness h;
   h.CheckEvery(1 << 20);
   const NodeKey a = h.Up("a");
@@ -129,7 +129,7 @@ TEST(ToolsTest, AListDoesNotLookAtAllIdsOfWhichNothingIsToBeTold) {
   EXPECT_FALSE(page.more());
 }
 
-TEST(ToolsTest, ADescriptionIsCutAndSaysSo) {
+TEST(ToolsTest, ADescriptionIsCutAndCountsTheRest) {
   Harness h;
   h.CheckEvery(1000);
   const NodeKey a = h.Up("a");

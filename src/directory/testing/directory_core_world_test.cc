@@ -31,20 +31,20 @@ void RunSeeds(World::Options options, int seeds) {
   }
 }
 
-TEST(DirectoryCoreWorldTest, EverybodyIsServedWhenNothingFails) {
+TEST(DirectoryCoreWorldTest, EveryNodeIsServedWhenNothingFails) {
   RunSeeds({.crashes = false, .fencing = false, .shard_restarts = false, .stale_reports = false},
            400);
 }
 
-TEST(DirectoryCoreWorldTest, EverybodyIsServedAfterNodesDie) {
+TEST(DirectoryCoreWorldTest, EveryNodeIsServedAfterNodesDie) {
   RunSeeds({.fencing = false, .shard_restarts = false}, 400);
 }
 
-TEST(DirectoryCoreWorldTest, EverybodyIsServedAfterSessionsAreFenced) {
+TEST(DirectoryCoreWorldTest, EveryNodeIsServedAfterSessionsAreFenced) {
   RunSeeds({.shard_restarts = false}, 400);
 }
 
-TEST(DirectoryCoreWorldTest, EverybodyIsServedAfterTheShardRestarts) { RunSeeds({}, 1500); }
+TEST(DirectoryCoreWorldTest, EveryNodeIsServedAfterTheShardRestarts) { RunSeeds({}, 1500); }
 
 }  // namespace
 }  // namespace phalanx::directory

@@ -58,7 +58,7 @@ TEST(EndedReductions, ForgetTheOldestWhenTheyHaveTooManySources) {
   EXPECT_TRUE(known.CheckInvariants().ok());
 }
 
-TEST(EndedReductions, CountWhoAskedForThem) {
+TEST(EndedReductions, CountTheirRequesters) {
   EndedReductions known(100, 10);
   for (uint64_t i = 1; i <= 3; ++i) {
     EndedReduction ended = OfSources(1);
@@ -70,7 +70,7 @@ TEST(EndedReductions, CountWhoAskedForThem) {
   EXPECT_TRUE(known.CheckInvariants().ok());
 }
 
-TEST(EndedReductions, RememberTheLastWordOfOne) {
+TEST(EndedReductions, RememberTheLastOutcomeOfOne) {
   EndedReductions known(2, 10);
   known.Remember(Target(1), NumberOf(1), OfSources(4));
   known.Remember(Target(1), NumberOf(1), OfSources(2));

@@ -32,7 +32,7 @@ std::string Difference(const ReduceSpec& asked, const ReduceSpec& made) {
   return DifferenceOf(asked, &*record, Ids(made), 136);
 }
 
-TEST(ReduceRecord, TellsWhatElementsWere) {
+TEST(ReduceRecord, RecordsTheElementTypes) {
   const ElementTypes mixed(DType::kF32, {{64, DType::kF32}, {136, DType::kI64}});
   const ElementTypes others[] = {
       DType::kF32,

@@ -74,7 +74,7 @@ class CommitTest : public testing::ReduceTest {
   Generation result_;
 };
 
-TEST_F(CommitTest, AFencedRootComesBackWithTheResultThatItsClientHasRead) {
+TEST_F(CommitTest, AFencedRootReturnsWithTheResultThatItsClientHasRead) {
   Commit();
   h_.Want(nodes_[1], kTarget);
   h_.Down(nodes_[3]);
@@ -88,7 +88,7 @@ TEST_F(CommitTest, AFencedRootComesBackWithTheResultThatItsClientHasRead) {
   EXPECT_EQ(h_.LastAssign(nodes_[1], kTarget)->generation, result_);
 }
 
-TEST_F(CommitTest, AFencedRootGoesOnWithWhatItHadNotSealed) {
+TEST_F(CommitTest, AFencedRootContinuesItsUnsealedResult) {
   Commit();
   h_.Down(nodes_[3]);
   h_.NewSession(nodes_[3], /*had_session=*/true);
@@ -103,7 +103,7 @@ TEST_F(CommitTest, AFencedRootGoesOnWithWhatItHadNotSealed) {
   EXPECT_EQ(Code(0), 0);
 }
 
-TEST_F(CommitTest, ARootThatGoesOnAndIsLostAgainIsWaitedForAgain) {
+TEST_F(CommitTest, ARootThatContinuesAndIsLostAgainIsAwaitedAgain) {
   Commit();
   h_.Down(nodes_[3]);
   h_.NewSession(nodes_[3], /*had_session=*/true);
@@ -146,7 +146,7 @@ TEST_F(CommitTest, AnotherLifeOfTheNodeDoesNotHaveIt) {
   EXPECT_GE(RootAt(), 0);
 }
 
-TEST_F(CommitTest, AfterAPauseOfTheShardTheWaitBeginsAnew) {
+TEST_F(CommitTest, AfterAPauseOfTheShardTheWaitStartsAgain) {
   Commit();
   h_.Down(nodes_[3]);
   h_.Advance(absl::Seconds(1));
@@ -157,7 +157,7 @@ TEST_F(CommitTest, AfterAPauseOfTheShardTheWaitBeginsAnew) {
   EXPECT_GE(RootAt(), 0);
 }
 
-TEST_F(CommitTest, WhoRegistersWhenTheLeaseEndsIsHeardToTheEnd) {
+TEST_F(CommitTest, ANodeThatRegistersWhenTheLeaseEndsIsAwaitedToTheEnd) {
   Commit();
   h_.Down(nodes_[3]);
   h_.NewSession(nodes_[3], /*had_session=*/true);
@@ -168,7 +168,7 @@ TEST_F(CommitTest, WhoRegistersWhenTheLeaseEndsIsHeardToTheEnd) {
   EXPECT_EQ(Code(0), 0);
 }
 
-TEST_F(CommitTest, ADeleteMeanwhileCountsForWhatComesBack) {
+TEST_F(CommitTest, ADeleteMeanwhileRefusesTheReturningResult) {
   Commit();
   h_.Down(nodes_[3]);
   h_.Delete(nodes_[0], kTarget);
@@ -197,7 +197,7 @@ TEST_F(CommitTest, APutMeanwhileStandsByAndDoesNotComeBeforeWhatIsComputedAnew) 
 
 // ---- committed beforehand
 
-TEST_F(CommitTest, ASmallResultOfAFencedRootComesBackWithIt) {
+TEST_F(CommitTest, ASmallResultOfAFencedRootReturnsWithTheRoot) {
   CommitBeforehand();
   h_.Down(nodes_[3]);
   h_.Advance(absl::Milliseconds(1900));

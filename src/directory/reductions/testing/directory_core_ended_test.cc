@@ -95,7 +95,7 @@ class Ended : public testing::KeepingTest {
 
 // ---- keepers
 
-TEST_F(Ended, AKeeperThatComesBackChangesNothingOfTheNextOne) {
+TEST_F(Ended, AReturningHolderOfAnEndedOneDoesNotChangeTheNextOne) {
   EndWhileItsKeeperIsAway();
   OpenAnother();
   h_.Clear();
@@ -105,7 +105,7 @@ TEST_F(Ended, AKeeperThatComesBackChangesNothingOfTheNextOne) {
   EXPECT_EQ(KnownSources(), Ids({0, 5}));
 }
 
-TEST_F(Ended, AKeeperThatComesBackToNothingBringsNothingBack) {
+TEST_F(Ended, AReturningHolderDoesNotBringAnEndedOneBack) {
   AddNodes(2);
   v1::NodeMessage message = OpenRequest(1);
   message.mutable_reduce_request()->set_timeout_ms(500);
@@ -120,7 +120,7 @@ TEST_F(Ended, AKeeperThatComesBackToNothingBringsNothingBack) {
   EXPECT_FALSE(UnderWay());
 }
 
-TEST_F(Ended, OfTwoThatNodesTellOfTheLaterOneIsUnderWay) {
+TEST_F(Ended, TheLaterOfTwoRegisteredOnesRuns) {
   for (const std::vector<int>& order : {std::vector<int>{1, 2}, std::vector<int>{2, 1}}) {
     SCOPED_TRACE(order[0]);
     StartOver();
@@ -134,7 +134,7 @@ TEST_F(Ended, OfTwoThatNodesTellOfTheLaterOneIsUnderWay) {
   }
 }
 
-TEST_F(Ended, TheLaterOneReplacesTheOneBeforeThoughItIsToldLate) {
+TEST_F(Ended, TheLaterOneReplacesTheEarlierThoughItIsRegisteredLate) {
   EndWhileItsKeeperIsAway();
   // All of it.
   v1::Reduction& kept = *kept_[1][0].mutable_reduce_request()->mutable_reduction();
@@ -151,7 +151,7 @@ TEST_F(Ended, TheLaterOneReplacesTheOneBeforeThoughItIsToldLate) {
   EXPECT_TRUE(kept_[1].empty());
 }
 
-TEST_F(Ended, WhoAsksLaterIsToldThatWhatWasAddedIsLost) {
+TEST_F(Ended, ALaterRequestIsAnsweredThatTheAddedSourcesAreLost) {
   AddNodes(4);
   Open(0, 1);
   ASSERT_EQ(Add(1, {1}), 0);
@@ -247,7 +247,7 @@ TEST_F(Ended, OneThatHadNoNumberWhenItEndedIsNotBroughtBackByWhoKnowsIt) {
 
 // ---- folds
 
-TEST_F(Ended, FoldsOfTheLaterOneGoOnWhenTheShardBeginsAnew) {
+TEST_F(Ended, FoldsOfTheLaterOneContinueWhenTheShardRestarts) {
   for (const bool tombstone_first : {true, false}) {
     SCOPED_TRACE(tombstone_first);
     StartOver();
@@ -351,7 +351,7 @@ TEST_F(Ended, ATombstoneRefusesTheOneThatItEndedAndNoOther) {
   }
 }
 
-TEST_F(Ended, OneThatWasDeletedStaysSoForAShardThatBeganAnew) {
+TEST_F(Ended, ADeletedOneStaysDeletedForARestartedShard) {
   for (const bool tombstone_first : {true, false}) {
     SCOPED_TRACE(tombstone_first);
     StartOver();
@@ -377,7 +377,7 @@ TEST_F(Ended, OneThatWasDeletedStaysSoForAShardThatBeganAnew) {
 
 // ---- additions
 
-TEST_F(Ended, AnAdditionThatWasTakenIsToldSoThoughItsReductionHasEnded) {
+TEST_F(Ended, ARepeatedAdditionSucceedsThoughItsReductionHasEnded) {
   AddNodes(3);
   for (int i = 0; i < 3; ++i) Put(i, i);
   Open(0, 1);
@@ -424,7 +424,7 @@ TEST_F(Ended, AnAdditionToOneThatHasEndedIsNotMadeToTheNext) {
 
 // ---- results
 
-TEST_F(Ended, AResultIsKnownByWhatWasAskedForAfterARestart) {
+TEST_F(Ended, AResultIsKnownByItsArgumentsAfterARestart) {
   AddNodes(3);
   for (int i = 0; i < 3; ++i) Put(i, i);
   const v1::NodeMessage request = Request(3);
@@ -460,7 +460,7 @@ TEST_F(Ended, AResultIsKnownByWhatWasAskedForAfterARestart) {
   differs([](v1::Reduction& r) { r.mutable_source_ids()->SwapElements(0, 1); }, "sources");
 }
 
-TEST_F(Ended, AnOpenOneWhoseResultIsLostDoesNotBeginWithoutWhatWasAdded) {
+TEST_F(Ended, AnOpenOneWhoseResultIsLostDoesNotBeginWithoutItsAddedSources) {
   for (const bool told_number : {true, false}) {
     SCOPED_TRACE(told_number);
     StartOver();

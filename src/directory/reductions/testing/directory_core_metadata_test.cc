@@ -35,7 +35,7 @@ class ResultMetadata : public testing::ReduceTest {
   std::string AtRoot() { return FoldAt(RootAt())->metadata(); }
 };
 
-TEST_F(ResultMetadata, IsThatOfTheFirstInTheListWhoeverComesFirst) {
+TEST_F(ResultMetadata, IsThatOfTheFirstSourceInTheListInAnyOrderOfArrival) {
   AddNodes(3);
   Reduce(0, 3);
   PutWith(2, 2, "third");
@@ -98,7 +98,7 @@ TEST_F(ResultMetadata, OfARangeThereIsNone) {
   EXPECT_EQ(AtRoot(), "") << "a part is something else";
 }
 
-TEST_F(ResultMetadata, EveryMemberOfARingIsToldTheSame) {
+TEST_F(ResultMetadata, EveryMemberOfARingGetsTheSame) {
   AddNodes(3);
   PutWith(2, 2, "third");
   PutWith(1, 1, "second");
@@ -141,7 +141,7 @@ TEST_F(ResultMetadata, OfALostSourceGoesWithIt) {
   EXPECT_EQ(AtRoot(), "source 0, run again");
 }
 
-TEST_F(ResultMetadata, IsTheSameForAShardThatBeganAnew) {
+TEST_F(ResultMetadata, IsTheSameForARestartedShard) {
   AddNodes(3);
   std::vector<Generation> generations;
   for (int i = 0; i < 3; ++i) generations.push_back(PutWith(i, i, "source " + std::to_string(i)));
@@ -235,7 +235,7 @@ TEST_F(ForeignMetadata, IsBounded) {
   EXPECT_FALSE(h_.Send(b_, StateOf(theirs_[0], std::string(4097, 'm'))).ok());
 }
 
-TEST_F(ResultMetadata, OfASourceIsToldToOtherShards) {
+TEST_F(ResultMetadata, OfASourceIsReportedToOtherShards) {
   AddNodes(2);
   v1::NodeMessage message;
   message.mutable_watch_source()->set_target_id(Bytes(kTarget));

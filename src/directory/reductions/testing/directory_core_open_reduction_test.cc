@@ -32,7 +32,7 @@ TEST_F(OpenReduction, WhatWasAddedAndThatItWasClosedOutlivesTheShard) {
   EXPECT_GE(RootAt(), 0) << "it is closed";
 }
 
-TEST_F(OpenReduction, OneWhoAskedKnowsItAllWhoeverAdded) {
+TEST_F(OpenReduction, ARequesterAloneRestoresAllAddedSources) {
   AddNodes(3);
   Open(0, 1);
   ASSERT_EQ(Add(1, {1}), 0);
@@ -44,7 +44,7 @@ TEST_F(OpenReduction, OneWhoAskedKnowsItAllWhoeverAdded) {
   EXPECT_GE(RootAt(), 0);
 }
 
-TEST_F(OpenReduction, ThoseWhoAddedPutItTogetherInAnyOrderWithoutWhoAsked) {
+TEST_F(OpenReduction, TheNodesThatAddedSourcesRestoreThemInAnyOrder) {
   AddNodes(4);
   Open(0, 0);
   ASSERT_EQ(Add(1, {1}), 0);
@@ -71,7 +71,7 @@ TEST_F(OpenReduction, EndsWhenAPartOfTheListIsKnownToNobodyAnyMore) {
   EXPECT_THAT(Reply(3)->message(), HasSubstr(kTarget.hex()));
 }
 
-TEST_F(OpenReduction, WhoJoinsIsToldWhatWasAddedBefore) {
+TEST_F(OpenReduction, AJoiningRequesterGetsTheSourcesAddedBefore) {
   AddNodes(3);
   Open(0, 1);
   ASSERT_EQ(Add(1, {1, 2}), 0);
@@ -82,7 +82,7 @@ TEST_F(OpenReduction, WhoJoinsIsToldWhatWasAddedBefore) {
   EXPECT_EQ(KnownSources(), Ids({0, 1, 2}));
 }
 
-TEST_F(OpenReduction, AnExtensionWaitsUntilTheShardHasLearnedWhatThereIs) {
+TEST_F(OpenReduction, AnExtensionWaitsForTheEndOfLearning) {
   AddNodes(2);
   Open(0, 1);
   ASSERT_EQ(Add(0, {1}), 0);
@@ -111,7 +111,7 @@ TEST_F(OpenReduction, AnExtensionWhoseAnswerDiedWithTheShardIsCarriedOutOnce) {
   EXPECT_NE(Extend(1, other), 0) << "it comes twice";
 }
 
-TEST_F(OpenReduction, WhoAsksWithMoreSourcesAddsThemAndWhoAsksWithOthersMeansAnother) {
+TEST_F(OpenReduction, ARequestWithMoreSourcesAddsThemAndOneWithOthersIsRefused) {
   AddNodes(3);
   Open(0, 1);
   Open(1, 3);
@@ -146,7 +146,7 @@ TEST_F(OpenReduction, WhoKeepsAPartThatCannotBePutBackEndsIt) {
   EXPECT_EQ(Code(2), Number(absl::StatusCode::kDataLoss));
 }
 
-TEST_F(OpenReduction, PartsThatAreToldLateAreWaitedForALease) {
+TEST_F(OpenReduction, TheShardWaitsALeaseForLateParts) {
   AddNodes(4);
   Open(0, 1);
   ASSERT_EQ(Add(1, {1}), 0);
@@ -164,7 +164,7 @@ TEST_F(OpenReduction, PartsThatAreToldLateAreWaitedForALease) {
   EXPECT_GE(RootAt(), 0);
 }
 
-TEST_F(OpenReduction, EverybodyForgetsItWhenItEnds) {
+TEST_F(OpenReduction, EveryNodeForgetsItWhenItEnds) {
   AddNodes(3);
   Open(0, 1);
   ASSERT_EQ(Add(1, {1}), 0);

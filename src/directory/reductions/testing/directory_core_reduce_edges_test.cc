@@ -49,7 +49,7 @@ class ReduceEdges : public testing::ReduceTest {
 
 // ---- existing results
 
-TEST_F(ReduceEdges, AResultIsGivenToWhoAsksForJustThat) {
+TEST_F(ReduceEdges, AResultAnswersOnlyARequestWithTheSameArguments) {
   AddNodes(3);
   const v1::NodeMessage request = Request(3);
   Finish(request);
@@ -81,7 +81,7 @@ TEST_F(ReduceEdges, AResultIsGivenToWhoAsksForJustThat) {
   differs(Request(2), "sources");
 }
 
-TEST_F(ReduceEdges, AfterARestartAResultIsToldByItsSourcesAndSize) {
+TEST_F(ReduceEdges, AfterARestartAResultIsComparedBySourcesAndSize) {
   AddNodes(3);
   v1::NodeMessage request = Request(3);
   const Generation g = Finish(request);
@@ -122,7 +122,7 @@ TEST_F(ReduceEdges, AfterARestartAResultIsToldByItsSourcesAndSize) {
 
 // ---- targets that are deleted before they exist
 
-TEST_F(ReduceEdges, ATargetThatWasDeletedEarlyIsNotBroughtBackByWhoAsksAgain) {
+TEST_F(ReduceEdges, ARetryDoesNotBringBackATargetThatWasDeletedEarly) {
   AddNodes(3);
   Reduce(0, 3);
   h_.Want(nodes_[2], kTarget);
@@ -140,7 +140,7 @@ TEST_F(ReduceEdges, ATargetThatWasDeletedEarlyIsNotBroughtBackByWhoAsksAgain) {
   EXPECT_FALSE(h_.Describe(kTarget).has_reduction());
 }
 
-TEST_F(ReduceEdges, ATargetThatWasDeletedEarlyMayBeReducedAnew) {
+TEST_F(ReduceEdges, ATargetThatWasDeletedEarlyCanBeReducedAgain) {
   AddNodes(3);
   Reduce(0, 3);
   h_.Delete(nodes_[1], kTarget);
@@ -148,7 +148,7 @@ TEST_F(ReduceEdges, ATargetThatWasDeletedEarlyMayBeReducedAnew) {
   Finish(Request(3));
 }
 
-TEST_F(ReduceEdges, ALateRootDoesNotBringADeletedTargetBackToAShardThatBeganAnew) {
+TEST_F(ReduceEdges, ALateRootDoesNotBringADeletedTargetBackToARestartedShard) {
   for (const bool tombstone_first : {true, false}) {
     SCOPED_TRACE(tombstone_first);
     nodes_.clear();
@@ -219,7 +219,7 @@ class LearningSources : public ReduceEdges {
   }
 };
 
-TEST_F(LearningSources, AreNotSaidToBeAbsentBeforeTheShardKnows) {
+TEST_F(LearningSources, AreNotReportedAbsentWhileTheShardLearns) {
   AddNodes(2);
   const Generation g = Put(0, 0);
   Restart();
@@ -231,7 +231,7 @@ TEST_F(LearningSources, AreNotSaidToBeAbsentBeforeTheShardKnows) {
   EXPECT_EQ(FromProto(h_.Last(nodes_[1], Kind::kSourceState)->source_state().generation()), g);
 }
 
-TEST_F(LearningSources, AreSaidToBeAbsentWhenItDoes) {
+TEST_F(LearningSources, AreReportedAbsentWhenLearningEnds) {
   AddNodes(2);
   Restart();
   h_.Advance(absl::Seconds(3));
@@ -239,7 +239,7 @@ TEST_F(LearningSources, AreSaidToBeAbsentWhenItDoes) {
   EXPECT_FALSE(h_.Last(nodes_[1], Kind::kSourceState)->source_state().has_generation());
 }
 
-TEST_F(LearningSources, AreNotSaidToBeDeletedForATombstoneOfWhatWasBefore) {
+TEST_F(LearningSources, AreNotReportedDeletedForATombstoneOfAnEarlierGeneration) {
   AddNodes(3);
   h_.Clear();
   h_.RestartShard();
@@ -262,7 +262,7 @@ TEST_F(LearningSources, AreNotSaidToBeDeletedForATombstoneOfWhatWasBefore) {
 
 // ---- limits
 
-TEST_F(ReduceEdges, WhoAsksBeyondTheLimitIsRefused) {
+TEST_F(ReduceEdges, ARequestBeyondTheLimitIsRefused) {
   DirectoryOptions options;
   options.max_reduce_requesters = 2;
   Harness h(/*learning=*/false, options);
@@ -350,7 +350,7 @@ TEST_F(ReduceEdges, APartOfAListIsOfAnOpenReductionAndLeavesNothingWhenItIsRefus
   EXPECT_EQ(RootAt(), 1);
 }
 
-TEST_F(ReduceEdges, ASourceWithThousandsOfCopiesIsToldByAFewOfThem) {
+TEST_F(ReduceEdges, ASourceWithThousandsOfCopiesIsReportedWithAFewOfThem) {
   AddNodes(400);
   Put(399, 0);
   h_.Want(nodes_[398], Source(0));

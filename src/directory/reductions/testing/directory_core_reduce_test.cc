@@ -24,7 +24,7 @@ using testing::Id;
 using testing::kTarget;
 using testing::ReduceTest;
 
-TEST_F(ReduceTest, SourcesThatAreThereAreFoldedAlongTheTreeUpToWhoAsked) {
+TEST_F(ReduceTest, ExistingSourcesAreFoldedAlongTheTreeUpToTheRequester) {
   AddNodes(3);
   for (int i = 0; i < 3; ++i) Put(i, i);
   Reduce(2, 3);
@@ -46,7 +46,7 @@ TEST_F(ReduceTest, SourcesThatAreThereAreFoldedAlongTheTreeUpToWhoAsked) {
   }
 }
 
-TEST_F(ReduceTest, EndsForEverybodyWhoAskedWhenTheCommittedResultIsSealed) {
+TEST_F(ReduceTest, EndsForEveryRequesterWhenTheCommittedResultIsSealed) {
   AddNodes(3);
   for (int i = 0; i < 3; ++i) Put(i, i);
   Reduce(2, 3);
@@ -104,7 +104,7 @@ TEST_F(ReduceTest, SmallSourcesTravelWithTheOrderAndNeedNoCommit) {
   EXPECT_EQ(Code(2), 0);
 }
 
-TEST_F(ReduceTest, AllWhoWaitForASmallResultGetItsBytesAsSoonAsItIsAnnounced) {
+TEST_F(ReduceTest, EveryWaitingNodeGetsASmallResultAsSoonAsItIsAnnounced) {
   AddNodes(4);
   for (int i = 0; i < 4; ++i) Put(i, i, 1024);
   for (int node = 0; node < 4; ++node) {
@@ -132,7 +132,7 @@ TEST_F(ReduceTest, AMiddleReductionOfManyIsAChain) {
   EXPECT_EQ(FoldAt(23)->degree(), 1u);
 }
 
-TEST_F(ReduceTest, WhatDoesNotFitIsRefusedForThisReductionAlone) {
+TEST_F(ReduceTest, ASourceOfAnotherSizeEndsThisReductionAlone) {
   AddNodes(2);
   Put(0, 0);
   Put(1, 1, kSize + 4);
@@ -169,7 +169,7 @@ TEST_F(ReduceTest, AnotherReductionOrAnotherObjectUnderTheTargetIsAlreadyThere) 
   EXPECT_EQ(Code(1), Number(absl::StatusCode::kAlreadyExists));
 }
 
-TEST_F(ReduceTest, EndsAtItsDeadlineAndNamesWhatIsMissing) {
+TEST_F(ReduceTest, EndsAtItsDeadlineAndNamesTheMissingSources) {
   AddNodes(2);
   Put(0, 0);
   v1::NodeMessage message = Request(3);
@@ -184,7 +184,7 @@ TEST_F(ReduceTest, EndsAtItsDeadlineAndNamesWhatIsMissing) {
   EXPECT_EQ(h_.Describe(kTarget).reduction().needed(), 0);
 }
 
-TEST_F(ReduceTest, GoesOnWhenWhoAskedDies) {
+TEST_F(ReduceTest, ContinuesWhenTheRequesterDies) {
   AddNodes(4);
   for (int i = 0; i < 3; ++i) Put(i, i);
   Reduce(3, 3);
@@ -225,7 +225,7 @@ TEST_F(ReduceTest, ALostSourceIsReplacedAndTheOldResultIsNotCommitted) {
   EXPECT_EQ(Code(2), 0);
 }
 
-TEST_F(ReduceTest, ASourceThatIsElsewhereTooMakesNobodyStartOver) {
+TEST_F(ReduceTest, ASourceWithAnotherCopyMakesNoFoldStartOver) {
   AddNodes(4);
   for (int i = 0; i < 3; ++i) Put(i, i);
   h_.Want(nodes_[3], Source(0));
@@ -309,7 +309,7 @@ TEST_F(ReduceTest, AFailedProducerEndsItAndTheGetsOfItsObject) {
   EXPECT_EQ(h_.SenderOf(nodes_[1], Source(1)), nodes_[0]);
 }
 
-TEST_F(ReduceTest, ARestartedShardGoesOnWithTheSameVersions) {
+TEST_F(ReduceTest, ARestartedShardContinuesWithTheSameVersions) {
   AddNodes(3);
   std::vector<Generation> generations;
   for (int i = 0; i < 3; ++i) generations.push_back(Put(i, i));
@@ -368,7 +368,7 @@ TEST_F(ReduceTest, ARestartedShardDoesWithoutARootThatDoesNotComeBack) {
   EXPECT_TRUE(FoldAt(1)->root());
 }
 
-TEST_F(ReduceTest, AFoldThatNobodyWantsAnyMoreIsDroppedWhenItIsRegistered) {
+TEST_F(ReduceTest, AFoldWithoutAReductionIsDroppedWhenItIsRegistered) {
   AddNodes(1);
   h_.NewSession(nodes_[0], /*had_session=*/true);
   v1::NodeMessage message;
@@ -395,7 +395,7 @@ TEST_F(ReduceTest, AFoldWithoutMemoryIsPlacedAgainAfterAPause) {
   EXPECT_EQ(FromProto(FoldAt(2)->version()), FromProto(root.version()));
 }
 
-TEST_F(ReduceTest, AResultLostBeforeAnybodyHadItIsComputedAnew) {
+TEST_F(ReduceTest, AResultLostBeforeAnyNodeHadItIsComputedAgain) {
   AddNodes(4);
   for (int i = 0; i < 3; ++i) Put(i, i);
   Reduce(3, 3);
@@ -416,7 +416,7 @@ TEST_F(ReduceTest, AResultLostBeforeAnybodyHadItIsComputedAnew) {
   EXPECT_EQ(Code(0), 0);
 }
 
-TEST_F(ReduceTest, WhatIsCommittedAtItsDeadlineIsWaitedFor) {
+TEST_F(ReduceTest, TheShardWaitsForAResultCommittedAtTheDeadline) {
   AddNodes(3);
   for (int i = 0; i < 3; ++i) Put(i, i);
   v1::NodeMessage message = Request(3);
@@ -432,7 +432,7 @@ TEST_F(ReduceTest, WhatIsCommittedAtItsDeadlineIsWaitedFor) {
   EXPECT_EQ(Code(2), 0);
 }
 
-TEST_F(ReduceTest, ACommittedFoldWithoutItsSourceIsPlacedAnew) {
+TEST_F(ReduceTest, ACommittedFoldWithoutItsSourceIsPlacedAgain) {
   AddNodes(3);
   for (int i = 0; i < 3; ++i) Put(i, i);
   Reduce(2, 3);
@@ -464,7 +464,7 @@ TEST_F(ReduceTest, ACommittedFoldWithoutItsSourceIsPlacedAnew) {
   EXPECT_TRUE(elsewhere);
 }
 
-TEST_F(ReduceTest, AResultOfWhichNoCopyIsLeftIsComputedAnewThoughSomebodyWaitsForIt) {
+TEST_F(ReduceTest, AResultWithoutACopyIsComputedAgainThoughANodeWaitsForIt) {
   AddNodes(4);
   for (int i = 0; i < 3; ++i) Put(i, i);
   Reduce(3, 3);
@@ -577,7 +577,7 @@ TEST_F(ReduceTest, SourcesOfOtherShardsAreWatchedThroughTheRootsNode) {
   EXPECT_EQ(again->watch_source().source_ids(0), Bytes(theirs[0]));
 }
 
-TEST_F(ReduceTest, AShardTellsOfItsSourcesNowAndWheneverTheyChange) {
+TEST_F(ReduceTest, AShardReportsItsSourcesAtOnceAndWheneverTheyChange) {
   AddNodes(2);
   v1::NodeMessage message;
   message.mutable_watch_source()->set_target_id(Bytes(kTarget));
@@ -601,7 +601,7 @@ TEST_F(ReduceTest, AShardTellsOfItsSourcesNowAndWheneverTheyChange) {
   EXPECT_FALSE(Has(1, Kind::kSourceState));
 }
 
-TEST_F(ReduceTest, ADescriptionShowsTheTreeAndWhatIsMissing) {
+TEST_F(ReduceTest, ADescriptionShowsTheTreeAndTheMissingSources) {
   AddNodes(3);
   Put(0, 0);
   Put(1, 1);

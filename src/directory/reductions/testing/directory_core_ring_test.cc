@@ -110,7 +110,7 @@ TEST_F(RingTest, MembersAreSentNothingOfWhatTheyMakeAndOthersAre) {
   EXPECT_TRUE(h_.LastAssign(nodes_[3], kTarget).has_value());
 }
 
-TEST_F(RingTest, WhatIsLessThanAllOfItOrSmallIsNone) {
+TEST_F(RingTest, AReductionForOneRequesterIsNoRing) {
   AddNodes(4);
   for (int i = 0; i < 4; ++i) Put(i, i);
   Reduce(0, 4, /*root_here=*/false);
@@ -168,7 +168,7 @@ TEST_F(RingTest, ATreeBeginsWithoutTheSourceThatDoesNotCome) {
   EXPECT_TRUE(InTree(2));
 }
 
-TEST_F(RingTest, ASourceThatFailsIsToldAtOnce) {
+TEST_F(RingTest, AFailedSourceEndsTheReductionAtOnce) {
   AddNodes(3);
   Put(0, 0);
   AllReduce(0, 3);
@@ -215,7 +215,7 @@ TEST_F(RingTest, AMemberThatGivesUpLeavesItToATree) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(Code(i), 0) << i;
 }
 
-TEST_F(RingTest, WhoeverReceivesItBeforeItBreaksIsToldThatItIsVoid) {
+TEST_F(RingTest, AReceiverOfABrokenRingsResultIsNotifiedThatItIsVoid) {
   BeginRing(3);
   AddNodes(1);
   for (int i = 0; i < 3; ++i) AnnounceAs(i, *FoldAt(i));
@@ -251,7 +251,7 @@ TEST_F(RingTest, AMemberWithANewSessionBreaksIt) {
   for (const int i : {0, 2}) EXPECT_TRUE(Has(i, Kind::kFoldDrop)) << i;
 }
 
-TEST_F(RingTest, ACommittedOneThatNobodyHasIsMadeAnew) {
+TEST_F(RingTest, ACommittedResultWithoutACopyIsComputedAgain) {
   BeginRing(3);
   AnnounceAll();
   const Generation g = RingGeneration();

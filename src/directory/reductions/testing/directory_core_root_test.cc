@@ -33,7 +33,7 @@ class RootTest : public testing::ReduceTest {
   Generation result_;
 };
 
-TEST_F(RootTest, ACommittedResultIsWaitedForAsLongAsSomebodyMayHaveItWhole) {
+TEST_F(RootTest, ACommittedResultIsAwaitedWhileANodeCanHaveAllOfIt) {
   Commit();
   h_.Down(nodes_[3]);
   h_.Advance(absl::Milliseconds(100));
@@ -45,7 +45,7 @@ TEST_F(RootTest, ACommittedResultIsWaitedForAsLongAsSomebodyMayHaveItWhole) {
   EXPECT_EQ(h_.Describe(kTarget).summary().complete_copies(), 1u);
 }
 
-TEST_F(RootTest, ACommittedResultThatNobodyHasIsComputedAnewAfterALease) {
+TEST_F(RootTest, ACommittedResultWithoutACopyIsComputedAgainAfterALease) {
   Commit();
   h_.Down(nodes_[3]);
   h_.Advance(absl::Seconds(2));
@@ -61,7 +61,7 @@ TEST_F(RootTest, ACommittedResultThatNobodyHasIsComputedAnewAfterALease) {
   EXPECT_EQ(Code(0), 0);
 }
 
-TEST_F(RootTest, ACommittedResultIsComputedAnewWhenItsReceiversAndItsNodeSayThatTheyHaveItNot) {
+TEST_F(RootTest, ACommittedResultIsComputedAgainWhenItsReceiversAndItsNodeLackIt) {
   Commit();
   h_.Down(nodes_[3]);
   h_.Fail(nodes_[4], kTarget);
@@ -72,7 +72,7 @@ TEST_F(RootTest, ACommittedResultIsComputedAnewWhenItsReceiversAndItsNodeSayThat
   EXPECT_GE(RootAt(), 0);
 }
 
-TEST_F(RootTest, ARootThatComesBackWithoutTheResultLeavesItToAnother) {
+TEST_F(RootTest, ARootThatReturnsWithoutTheResultIsReplaced) {
   Commit();
   h_.Down(nodes_[3]);
   h_.NewSession(nodes_[3], /*had_session=*/true);
@@ -81,7 +81,7 @@ TEST_F(RootTest, ARootThatComesBackWithoutTheResultLeavesItToAnother) {
   EXPECT_GE(RootAt(), 0);
 }
 
-TEST_F(RootTest, AResultThatWasNotCommittedIsReplacedAtOnceAndItsCreatorToldOnce) {
+TEST_F(RootTest, AnUncommittedResultIsReplacedAtOnceAndItsCreatorNotifiedOnce) {
   AddNodes(5);
   for (int i = 0; i < 3; ++i) Put(i, i);
   Reduce(3, 3);

@@ -40,7 +40,7 @@ void ForEveryTree(Check check) {
   }
 }
 
-TEST(ReduceShapeTest, AChainEndsWithWhoeverArrivesLast) {
+TEST(ReduceShapeTest, AChainEndsWithTheLastArrival) {
   const ReduceShape chain(6, 1);
   EXPECT_EQ(chain.root(), 5);
   EXPECT_THAT(chain.Children(5), ElementsAre(4));

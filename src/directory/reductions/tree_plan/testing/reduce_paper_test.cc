@@ -145,7 +145,7 @@ TEST_F(ReducePaperTest, ASpareTakesAFailedSlotAtOnce) {
 }
 
 // If a leaf fails, only its ancestors start over. If the root fails, no other slot does.
-TEST_F(ReducePaperTest, ThoseBelowAFailedSlotKeepWhatTheyHave) {
+TEST_F(ReducePaperTest, SlotsBelowAFailedSlotKeepTheirOutput) {
   Start(10, 6, CostsFor(6, 2).value());
   for (int i = 1; i <= 7; ++i) Ready(i);
   Fails(4);

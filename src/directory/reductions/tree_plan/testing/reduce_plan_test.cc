@@ -92,7 +92,7 @@ class ReducePlanTest : public ::testing::Test {
   Folds folds_;
 };
 
-TEST_F(ReducePlanTest, RefusesWhatCannotBeReduced) {
+TEST_F(ReducePlanTest, RefusesSourcesThatCannotBeReduced) {
   const auto refused = [](auto change) {
     ReduceSpec spec = SumOf(3);
     change(spec);
@@ -188,7 +188,7 @@ TEST_F(ReducePlanTest, TheRootsZoneIsNextToTheRoot) {
               ElementsAre(Source(2), Source(3), Source(1), Source(0)));
 }
 
-TEST_F(ReducePlanTest, ReservesTheRootForWhatIsOnTheRootsNode) {
+TEST_F(ReducePlanTest, ReservesTheRootForASourceOnTheRootsNode) {
   Chain(Node(2));
   EXPECT_EQ(folds_.Root()->first, Node(2));
   EXPECT_THAT(folds_.at, SizeIs(6));
@@ -206,7 +206,7 @@ TEST_F(ReducePlanTest, PutsADeliveryAboveTheTreeWhenTheRootsNodeHasNoSource) {
                                                          Generation(), Node(6), VersionOf(5)}));
 }
 
-TEST_F(ReducePlanTest, CommitsWhatTheRootComputesNow) {
+TEST_F(ReducePlanTest, CommitsOnlyTheRootsCurrentVersion) {
   Chain();
   plan_->OnReady(Node(6), VersionOf(4));
   plan_->OnReady(Node(5), plan_->RootVersion());
@@ -443,7 +443,7 @@ TEST_F(ReducePlanTest, ARepeatedReadyIsAnsweredAgain) {
   EXPECT_THAT(folds_.commits, SizeIs(2));
 }
 
-TEST_F(ReducePlanTest, KnowsWhatIsPlacedWhere) {
+TEST_F(ReducePlanTest, KnowsWhereEachSourceIsPlaced) {
   Chain();
   const SlotVersion version = VersionOf(3);
   ASSERT_NE(plan_->Find(Node(4), version), nullptr);
@@ -453,7 +453,7 @@ TEST_F(ReducePlanTest, KnowsWhatIsPlacedWhere) {
   EXPECT_EQ(plan_->Find(Node(4), version), nullptr);
 }
 
-TEST_F(ReducePlanTest, SourcesMayBeToldBeforeTheirNodeIsDown) {
+TEST_F(ReducePlanTest, SourcesCanBeReportedBeforeTheirNodeIsDown) {
   Chain();
   const SlotVersion root = plan_->RootVersion();
   plan_->OnSource(Source(2), On(2, {9}));
@@ -462,7 +462,7 @@ TEST_F(ReducePlanTest, SourcesMayBeToldBeforeTheirNodeIsDown) {
   EXPECT_THAT(plan_->CheckInvariants(), IsOk());
 }
 
-TEST_F(ReducePlanTest, CountsAsPlacedOnlyWhatHasASeat) {
+TEST_F(ReducePlanTest, CountsOnlySeatedSourcesAsPlaced) {
   Chain(NodeKey(), 8);
   Ready(6, On(6, {7}));
   EXPECT_TRUE(plan_->Placed(Source(0)));
@@ -662,7 +662,7 @@ TEST_F(ReducePlanTest, ASmallResultThatIsLostIsPlacedAgainElsewhere) {
   EXPECT_TRUE(plan_->committed());
 }
 
-TEST_F(ReducePlanTest, ATreeIsBetterWhenTheRootsLinkIsWhatTakesTime) {
+TEST_F(ReducePlanTest, ATreeIsBetterWhenTheRootsLinkIsTheBottleneck) {
   Start(SumOf(16), Node(9));
   plan_->SetCosts(testing::HopCosts(1));
   for (int i = 0; i < 16; ++i) Ready(i, Inline(On(i, {i + 10}, 64 << 10)));
@@ -745,7 +745,7 @@ TEST_F(ReducePlanTest, ARestartedChainInAFixedOrderKeepsItsSharedSlots) {
   EXPECT_EQ(plan_->RootVersion(), root);
 }
 
-TEST_F(ReducePlanTest, WhatNobodyToldOfIsFilledByOthersAfterARestart) {
+TEST_F(ReducePlanTest, UnregisteredSlotsAreFilledByOtherSourcesAfterARestart) {
   Start(SumOf(4, 3), NodeKey(), 3, 1);
   for (int i = 0; i < 4; ++i) Ready(i, On(i, {i + 1}));
   const ObjectId first[] = {Source(3)};
@@ -776,7 +776,7 @@ TEST_F(ReducePlanTest, NonsenseAboutARestartIsIgnored) {
   EXPECT_TRUE(folds_.Root());
 }
 
-TEST_F(ReducePlanTest, BeginsAnewWhenTheResultIsLost) {
+TEST_F(ReducePlanTest, StartsOverWhenTheResultIsLost) {
   Chain();
   plan_->OnReady(Node(6), plan_->RootVersion());
   Look();
