@@ -194,7 +194,7 @@ TEST_F(ObjectRequestsTest, ADeleteEndsTheReductionOfTheTarget) {
   const auto reduction_id = reduction_manager_.catalog().Find(id_)->identity.id;
   Delete(kB);
   EXPECT_EQ(Sent(), (Lines{"a: reduced 5", "b: deleted 1 code 0"}));
-  EXPECT_TRUE(tombstones_.Refuses(id_, reduction_id)) << "a late result is refused";
+  EXPECT_TRUE(tombstones_.Refuses(id_, reduction_id.AsGeneration())) << "a late result is refused";
 }
 
 TEST_F(ObjectRequestsTest, FreeIsADeleteWithoutARequester) {
@@ -322,15 +322,6 @@ TEST_F(ObjectRequestsTest, ARegisteredTombstoneDeletesTheAdoptedGenerationAndSpa
   EXPECT_EQ(object().generation, Gen(kB));
 }
 
-TEST_F(ObjectRequestsTest, NodesThatWantTheObjectWaitForWhatWasPutAfterTheDelete) {
-  Create(kA, /*complete=*/true);
-  Want(kC);
-  Sent();
-  requests_.OnDeletedGeneration(id_, Gen(kA));
-  EXPECT_EQ(Sent(), (Lines{"c: VOID", "a: DELETED"}));
-  EXPECT_EQ(object().wants.at(kC).state, WantState::kWaiting);
-}
-
 TEST_F(ObjectRequestsTest, ATombstoneOfAnotherGenerationLeavesTheObject) {
   Create(kA, /*complete=*/true);
   Sent();
@@ -344,7 +335,7 @@ TEST_F(ObjectRequestsTest, ATombstoneOfAnotherGenerationLeavesTheObject) {
 TEST_F(ObjectRequestsTest, ATombstoneOfAReductionEndsIt) {
   Reduce();
   const auto reduction_id = reduction_manager_.catalog().Find(id_)->identity.id;
-  requests_.OnDeletedGeneration(id_, reduction_id);
+  requests_.OnDeletedGeneration(id_, reduction_id.AsGeneration());
   EXPECT_EQ(Sent(), Lines{"a: reduced 5"});
 }
 
@@ -354,6 +345,15 @@ class LearningObjectRequestsTest : public ObjectRequestsTest {
  protected:
   LearningObjectRequestsTest() : ObjectRequestsTest(/*learning=*/true) {}
 };
+
+TEST_F(LearningObjectRequestsTest, NodesThatWantTheObjectWaitForWhatWasPutAfterTheDelete) {
+  Create(kA, /*complete=*/true);
+  Want(kC);
+  Sent();
+  requests_.OnDeletedGeneration(id_, Gen(kA));
+  EXPECT_EQ(Sent(), (Lines{"c: VOID", "a: DELETED"}));
+  EXPECT_EQ(object().wants.at(kC).state, WantState::kWaiting);
+}
 
 TEST_F(LearningObjectRequestsTest, ARequestAboutAnUnknownIdWaitsAtTheGate) {
   Delete(kA);

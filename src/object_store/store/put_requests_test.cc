@@ -328,7 +328,7 @@ TEST_F(PutRequestsTest, AReductionsResultIsAnnouncedAgain) {
   HandOut();
   sent_.clear();
   const Generation generation = TheCopy()->generation;
-  const auto version = decltype(PutOptions::version){{9, 9}, 1};
+  const auto version = SlotVersion::FromGeneration({{9, 9}, 1});
   Run([&] {
     puts_.AnnounceAgain(Id(1), generation, version);
     puts_.AnnounceAgain(Id(2), generation, version);

@@ -174,12 +174,8 @@ void ShardRequests::OnBroadcastBegun(int shard, const v1::BroadcastBegun& begun)
   part.mark = begun.mark();
 }
 
-void ShardRequests::Cancel(const Request& request) {
-  if (drain_ == request.id) drain_ = 0;
-  Leave(request);
-}
-
 void ShardRequests::Leave(const Request& request) {
+  if (drain_ == request.id) drain_ = 0;
   const auto* part = std::get_if<BroadcastPart>(&request.part);
   // A stop has no requester that the shard would keep.
   if (part == nullptr || part->answered || part->options.stop || request.object.nil()) return;

@@ -35,10 +35,9 @@ class ShardRequests {
     return request.id;
   }
   void StartDrain(Instant deadline, StatusDone done);
-  // The request ends before the shard's answer: the shard forgets a broadcast's caller.
+  // The request ends. The shard forgets the caller of a broadcast that it has not answered; after a
+  // drain, another one can be requested.
   void Leave(const Request& request);
-  // As Leave; a drain that is cancelled can be requested again.
-  void Cancel(const Request& request);
   // The error of a drain whose deadline has passed.
   absl::Status DrainOverdue(const DrainPart& drain) const;
 

@@ -265,7 +265,7 @@ TEST_F(TwoShardsTest, ADrainCanBeRequestedAgainOnceItHasEndedOrIsCancelled) {
                                             return std::holds_alternative<DrainPart>(open.part);
                                           })
                                           .at(0));
-    shard_requests_.Cancel(*request);
+    shard_requests_.Leave(*request);
     requests_.Erase(*request);
   });
   StartDrain();

@@ -243,9 +243,6 @@ void Store::Impl::HandOutAnswers() {
     }
     Task answer = std::move(request->answer);
     shard_requests_.Leave(*request);
-    // A request can be answered while it still waits for memory, when its object is there by
-    // another way: its ticket must not hold up those behind it.
-    memory_.Forget(*request);
     // Before the call: the callback may start requests, or close its client.
     requests_.Erase(*request);
     answer();
@@ -257,7 +254,7 @@ void Store::Impl::CancelRequest(Request& request) {
   // Without this request the node may not want the object any more.
   turns_.Touch(request.object);
   puts_.Cancel(request);
-  shard_requests_.Cancel(request);
+  shard_requests_.Leave(request);
   memory_.Forget(request);
   requests_.Erase(request);
 }

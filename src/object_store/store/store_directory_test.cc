@@ -648,20 +648,6 @@ TEST(StoreRequestTest, DrainEndsWhenNoShardHasObjectsLeft) {
   EXPECT_THAT(*drained, IsOk());
 }
 
-TEST(StoreRequestTest, DrainSaysAtItsDeadlineHowManyObjectsAreLeft) {
-  StoreWorld w;
-  std::optional<absl::Status> drained;
-  const Instant deadline = w.now() + absl::Seconds(9);
-  w.Run([&] { w.store().Drain(deadline, [&](absl::Status s) { drained = s; }); });
-  v1::ShardMessage status;
-  status.mutable_drain_status()->set_objects_left(3);
-  status.mutable_drain_status()->set_message("no other node has room");
-  w.Shard(status);
-  w.Pass(absl::Seconds(9));
-  EXPECT_THAT(*drained, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("3 objects")));
-  EXPECT_THAT(*drained, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("no other node")));
-}
-
 TEST(StoreRequestTest, AFetchToKeepMakesAPrimaryCopyWithoutAnyClient) {
   StoreWorld w;
   v1::ShardMessage fetch;

@@ -1,14 +1,22 @@
-// What a new session with a shard is told, when it is told in several turns.
+// What a node sends in a new session with a shard, when it takes several turns; drains.
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "src/common/testing/status_matchers.h"
 #include "src/object_store/testing/store_world.h"
 
 namespace phalanx::object_store {
 namespace {
 
+using phalanx::testing::IsOk;
+using phalanx::testing::StatusIs;
 using testing::Gone;
+using ::testing::HasSubstr;
 using testing::Id;
 using testing::StoreWorld;
 
@@ -112,6 +120,30 @@ TEST_F(StoreRegisterTest, TombstonesAreToldInPartsToo) {
   w_.ForgetSent();
   w_.Run([&] { w_.channel().OnSession(0); });
   EXPECT_EQ(Told(), "bttttte");
+}
+
+TEST(StoreDrainTest, AnOverdueDrainSaysHowManyObjectsAreLeftAndAnotherCanBegin) {
+  StoreWorld w;
+  std::optional<absl::Status> drained;
+  const auto drain = [&] {
+    const Instant deadline = w.now() + absl::Seconds(9);
+    w.Run([&] { w.store().Drain(deadline, [&](absl::Status s) { drained = s; }); });
+  };
+  drain();
+  v1::ShardMessage status;
+  status.mutable_drain_status()->set_objects_left(3);
+  status.mutable_drain_status()->set_message("no other node has room");
+  w.Shard(status);
+  w.Pass(absl::Seconds(9));
+  EXPECT_THAT(*drained, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("3 objects")));
+  EXPECT_THAT(*drained, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("no other node")));
+  drained.reset();
+  drain();
+  EXPECT_FALSE(drained.has_value());
+  status.mutable_drain_status()->set_objects_left(0);
+  w.Shard(status);
+  ASSERT_TRUE(drained.has_value());
+  EXPECT_THAT(*drained, IsOk());
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ TEST_F(CommitTrackerTest, OnlyThePlansRootIsTheRoot) {
   EXPECT_TRUE(commits_.IsRoot(target_, version, Root()));
   EXPECT_FALSE(commits_.IsRoot(target_, version, kC));
   EXPECT_FALSE(commits_.IsRoot(Source(0), version, Root()));
-  EXPECT_FALSE(commits_.IsRoot(target_, VersionOfHash(1, 2), Root()));
+  EXPECT_FALSE(commits_.IsRoot(target_, VersionOf(Digest128{1, 2}), Root()));
 }
 
 TEST_F(CommitTrackerTest, ALostRootThatIsBackContinuesWithItsFold) {
@@ -126,7 +126,7 @@ TEST_F(CommitTrackerTest, ALostRootThatIsBackContinuesWithItsFold) {
   reduction_->placed.erase({Root(), version});
   EXPECT_EQ(commits_.PlaceAgain(*reduction_, Root(), version), nullptr) << "it is not lost";
   commit().lost_roots.insert(Root());
-  EXPECT_EQ(commits_.PlaceAgain(*reduction_, Root(), VersionOfHash(1, 2)), nullptr);
+  EXPECT_EQ(commits_.PlaceAgain(*reduction_, Root(), VersionOf(Digest128{1, 2})), nullptr);
   EXPECT_NE(commits_.PlaceAgain(*reduction_, Root(), version), nullptr);
   EXPECT_TRUE(reduction_->placed.contains({Root(), version}));
   commits_.CommittedIsBack(*reduction_, Root());

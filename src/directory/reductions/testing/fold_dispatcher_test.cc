@@ -20,7 +20,7 @@ class FoldDispatcherTest : public ReductionFixture {
   FoldDispatcherTest() { node(kB).info.set_address("10.0.0.2:7000"); }
   ~FoldDispatcherTest() override { Erase(reduction_); }
 
-  static auto Version(uint64_t number) { return VersionOfHash(number, 7); }
+  static auto Version(uint64_t number) { return VersionOf(Digest128{number, 7}); }
   FoldTask Task() const {
     FoldTask task;
     task.slot = 1;

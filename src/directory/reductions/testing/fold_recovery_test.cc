@@ -41,7 +41,7 @@ class FoldRecoveryTest : public ReductionFixture {
   v1::RegisterFold Fold(uint64_t count = 0, uint64_t version = 1) const {
     v1::RegisterFold m;
     m.set_object_id(Bytes(target_));
-    ToProto(VersionOfHash(version, 7), m.mutable_version());
+    ToProto(VersionOf(Digest128{version, 7}), m.mutable_version());
     m.set_slots(1);
     m.set_degree(1);
     m.add_source_ids(Bytes(Source(0)));
@@ -103,7 +103,7 @@ TEST_F(FoldRecoveryTest, IdsThatThisShardMintsAreLaterThanThoseOfFolds) {
 }
 
 TEST_F(FoldRecoveryTest, AFoldOfADeletedReductionIsDroppedWithWhatItMade) {
-  tombstones_.Add(target_, EarlierId(2));
+  tombstones_.Add(target_, EarlierId(2).AsGeneration());
   v1::RegisterFold m = Fold(/*count=*/2);
   ToProto(Gen(kA, 6), m.mutable_generation());
   Register(kA, m);
@@ -112,7 +112,7 @@ TEST_F(FoldRecoveryTest, AFoldOfADeletedReductionIsDroppedWithWhatItMade) {
 }
 
 TEST_F(FoldRecoveryTest, AGenerationOfAnotherNodeIsNotDeletedWithTheFold) {
-  tombstones_.Add(target_, EarlierId(2));
+  tombstones_.Add(target_, EarlierId(2).AsGeneration());
   v1::RegisterFold m = Fold(/*count=*/2);
   ToProto(Gen(kB, 6), m.mutable_generation());
   Register(kA, m);
@@ -122,7 +122,7 @@ TEST_F(FoldRecoveryTest, AGenerationOfAnotherNodeIsNotDeletedWithTheFold) {
 TEST_F(FoldRecoveryTest, AFoldWhoseTombstoneIsRegisteredLaterIsDropped) {
   Register(kA, Fold(/*count=*/2));
   Register(kB, Fold(/*count=*/3, /*version=*/2));
-  tombstones_.Add(target_, EarlierId(2));
+  tombstones_.Add(target_, EarlierId(2).AsGeneration());
   recovery_.RefuseDeleted();
   EXPECT_EQ(Sent(), Lines{"a: fold_drop"});
   HandOut();

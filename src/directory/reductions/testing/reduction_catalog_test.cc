@@ -102,7 +102,7 @@ TEST_F(ReductionCatalogTest, AReductionThatBeganBeforeTheRunningOneHasEnded) {
 }
 
 TEST_F(ReductionCatalogTest, ADeletedReductionHasEnded) {
-  tombstones_.Add(target_, EarlierId(2));
+  tombstones_.Add(target_, EarlierId(2).AsGeneration());
   EXPECT_TRUE(catalog_.HasEnded(target_, EarlierId(2)));
   EXPECT_FALSE(catalog_.HasEnded(target_, EarlierId(3)));
 }

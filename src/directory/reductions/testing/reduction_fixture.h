@@ -13,6 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "src/common/ids/digest.h"
+#include "src/common/ids/version.h"
 #include "src/directory/core/reduce_messages.h"
 #include "src/directory/objects/object_fixture.h"
 #include "src/directory/reductions/commit_tracker.h"
@@ -97,7 +99,7 @@ class ReductionMessages : public ObjectFixture {
   }
 
   // The id of the `count`-th reduction of an earlier life of the shard.
-  static auto EarlierId(uint64_t count) { return ReductionNumber(11, 12, count); }
+  static auto EarlierId(uint64_t count) { return MakeReductionId(11, 12, count); }
 
   LinkModel links_;
   ReductionParts parts_{context_, nodes_, outbox_, gate_, table_, tombstones_, failures_, links_};

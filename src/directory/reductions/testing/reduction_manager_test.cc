@@ -269,7 +269,7 @@ TEST_F(ReductionManagerTest, ANodeThatFailsWithAFoldThatNoPlanKnowsDropsIt) {
   BeginFolding();
   v1::FoldReport m;
   m.set_object_id(Bytes(target_));
-  ToProto(VersionOfHash(1, 2), m.mutable_version());
+  ToProto(VersionOf(Digest128{1, 2}), m.mutable_version());
   m.set_kind(v1::FoldReport::FAILED);
   PHALANX_ASSERT_OK(manager_.OnFoldReport(node(kC), m));
   Run();
@@ -367,7 +367,7 @@ TEST_F(ReductionManagerTest, ARequestForAResultThatExistsIsAnsweredAtOnce) {
 }
 
 TEST_F(ReductionManagerTest, ADeletedTargetIsReducedAgainOnlyByANewRequest) {
-  tombstones_.Add(target_, EarlierId(1));
+  tombstones_.Add(target_, EarlierId(1).AsGeneration());
   v1::ReduceRequest m = Request(2);
   m.set_again(true);
   Send(kA, m);
@@ -378,7 +378,7 @@ TEST_F(ReductionManagerTest, ADeletedTargetIsReducedAgainOnlyByANewRequest) {
 }
 
 TEST_F(ReductionManagerTest, ADeletedReductionIsNeverJoined) {
-  tombstones_.Add(target_, EarlierId(1));
+  tombstones_.Add(target_, EarlierId(1).AsGeneration());
   Reduce(kA, 2);
   v1::ReduceRequest m = Request(2);
   ToProto(EarlierId(1), m.mutable_reduction()->mutable_begun());

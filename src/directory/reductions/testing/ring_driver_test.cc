@@ -174,7 +174,7 @@ TEST_F(RingDriverTest, OnlyNodesOfTheRingAreMembersAndOnlyUntilItBreaks) {
   Reduction& reduction = BeginRing();
   const auto version = reduction.ring.plan->version();
   EXPECT_TRUE(rings_.IsMember(target_, version, kA));
-  EXPECT_FALSE(rings_.IsMember(target_, VersionOfHash(1, 2), kA));
+  EXPECT_FALSE(rings_.IsMember(target_, VersionOf(Digest128{1, 2}), kA));
   EXPECT_FALSE(rings_.IsMember(target_, version, NodeKey{9, 1}));
   EXPECT_FALSE(rings_.IsMember(Source(0), version, kA));
   rings_.OnSourceLost(reduction);
