@@ -83,7 +83,7 @@ Instant ReductionCatalog::NextDeadline() const {
 
 void ReductionCatalog::NoteId(const ReductionId& id) {
   if (!id.valid() || CountOf(id) >= kMaxCount) return;
-  // The sequence of an id is its count plus one (ReductionNumber).
+  // The sequence of an id is its count plus one (MakeReductionId).
   greatest_count_ = std::max(greatest_count_, CountOf(id));
 }
 
