@@ -24,7 +24,7 @@ absl::Status PlacementManager::OnBroadcast(Node& node, const v1::BroadcastReques
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   if (m.end()) {
     placements_.Cancel(id, node.key, m.request_id());
-    // A deferred request still starts when the gate opens; it is cancelled at once.
+    // A deferred request still starts when the gate opens: its orders are sent, and it ends then.
     gate_.CancelBroadcast(node.key, m.request_id());
     return absl::OkStatus();
   }
@@ -160,6 +160,10 @@ void PlacementManager::RunPending() {
   if (placements_.walking()) {
     placements_.Walk(Lacks());
   }
+  ApplyEffects();
+}
+
+void PlacementManager::ApplyEffects() {
   for (const BroadcastEffect& effect : placements_.TakeEffects()) {
     std::visit([this](const auto& decided) { Apply(decided); }, effect);
   }
@@ -305,6 +309,8 @@ void PlacementManager::EndLearning() {
     // A node repeats its requests in a new session.
     if (node != nullptr && node->session == broadcast.session) BeginBroadcast(*node, m);
     if (!broadcast.cancelled) continue;
+    // Before Cancel, which ends the orders that are not sent yet: a cancelled broadcast continues.
+    ApplyEffects();
     placements_.Cancel(*ParseObjectId(m.object_id()), broadcast.node, m.request_id());
   }
 }

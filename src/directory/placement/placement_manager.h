@@ -76,6 +76,7 @@ class PlacementManager final : public ObjectPlacements {
     return [this](const ObjectId& id, const NodeKey& node) { return LacksCopy(id, node); };
   }
 
+  void ApplyEffects();
   void Apply(const OrderFetch& effect);
   void Apply(const AnnouncePolicy& effect);
   void Apply(const ConfirmStart& effect);
