@@ -44,7 +44,6 @@ class PlacementManager final : public ObjectPlacements {
 
   // ---- messages of nodes. InvalidArgument names the field; nothing is changed then.
   absl::Status OnBroadcast(Node& node, const v1::BroadcastRequest& m);
-  absl::Status OnPrefetch(Node& node, const v1::PrefetchRequest& m);
 
   // The gate has opened: broadcasts that waited begin.
   void EndLearning();

@@ -59,11 +59,6 @@ void ShardRequests::Send(const Request& request) {
   } else if (std::holds_alternative<KeepPart>(request.part)) {
     message.mutable_keep_request()->set_request_id(request.id);
     message.mutable_keep_request()->set_object_id(id);
-  } else if (const auto* prefetch = std::get_if<PrefetchPart>(&request.part)) {
-    v1::PrefetchRequest* out = message.mutable_prefetch_request();
-    out->set_request_id(request.id);
-    out->set_object_id(id);
-    for (const std::string& node : prefetch->nodes) out->add_nodes(node);
   } else if (const auto* broadcast = std::get_if<BroadcastPart>(&request.part)) {
     v1::BroadcastRequest* out = message.mutable_broadcast_request();
     out->set_request_id(request.id);
@@ -142,15 +137,6 @@ void ShardRequests::OnQueryReply(const v1::QueryReply& reply) {
   stat.named_without_room = reply.named_without_room();
   stat.named_bytes = reply.named_bytes();
   requests_.Answer<StatPart>(*request, absl::StatusOr<ObjectStat>(std::move(stat)));
-}
-
-void ShardRequests::OnPrefetchReply(const v1::PrefetchReply& reply) {
-  Request* request = requests_.FindWaiting<PrefetchPart>(reply.request_id());
-  if (request == nullptr) return;
-  const absl::Status status = ReplyStatus(reply.code(), reply.message());
-  absl::StatusOr<int> result = static_cast<int>(reply.nodes());
-  if (!status.ok()) result = status;
-  requests_.Answer<PrefetchPart>(*request, std::move(result));
 }
 
 void ShardRequests::OnBroadcastReply(const v1::BroadcastReply& reply) {

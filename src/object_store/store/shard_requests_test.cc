@@ -169,22 +169,15 @@ TEST_F(ShardRequestsTest, ACopyHereCountsEvenIfTheShardDoesNotKnowIt) {
 
 // ------------------------------------------------------------------------------------ Broadcast
 
-TEST_F(ShardRequestsTest, ABroadcastAndAPrefetchEndWithTheNumberOfNodes) {
+TEST_F(ShardRequestsTest, ABroadcastEndsWithTheNumberOfNodes) {
   const RequestId broadcast = Broadcast();
-  const RequestId prefetch = Start(PrefetchPart{{"b"}, Nodes()});
-  EXPECT_EQ(Sent(), (Kinds{"broadcast_request", "prefetch_request"}));
-  auto first = ReplyTo<v1::BroadcastReply>(broadcast);
-  first.set_nodes(3);
-  auto second = ReplyTo<v1::PrefetchReply>(prefetch);
-  second.set_nodes(1);
-  Run([&] {
-    shard_requests_.OnBroadcastReply(first);
-    shard_requests_.OnPrefetchReply(second);
-  });
+  EXPECT_EQ(Sent(), Kinds{"broadcast_request"});
+  auto reply = ReplyTo<v1::BroadcastReply>(broadcast);
+  reply.set_nodes(3);
+  Run([&] { shard_requests_.OnBroadcastReply(reply); });
   HandOut();
-  ASSERT_EQ(nodes_.size(), 2u);
+  ASSERT_EQ(nodes_.size(), 1u);
   EXPECT_EQ(*nodes_[0], 3);
-  EXPECT_EQ(*nodes_[1], 1);
 }
 
 TEST_F(ShardRequestsTest, ABroadcastThatBeganIsRepeatedAsOneThatBegan) {

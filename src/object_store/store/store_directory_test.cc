@@ -142,7 +142,8 @@ TEST(StoreRegisterTest, RequestsWithoutAnAnswerAreAskedAgain) {
     const Instant never = Instant::Infinite();
     w.store().Delete(w.client(), Id(1), never, [&](absl::Status) { ++answers; });
     w.store().Stat(w.client(), Id(2), never, [&](absl::StatusOr<ObjectStat>) { ++answers; });
-    w.store().Prefetch(w.client(), Id(3), {"*"}, never, [&](absl::StatusOr<int>) { ++answers; });
+    w.store().Broadcast(w.client(), Id(3), {.nodes = {"*"}}, never,
+                        [&](absl::StatusOr<int>) { ++answers; });
     w.store().Drain(never, [&](absl::Status) { ++answers; });
   });
   const std::vector<v1::NodeMessage> first = w.sent();
@@ -151,7 +152,7 @@ TEST(StoreRegisterTest, RequestsWithoutAnAnswerAreAskedAgain) {
   EXPECT_EQ(w.Sent<v1::DeleteRequest>().size(), 1u);
   EXPECT_EQ(w.Sent<v1::DeleteRequest>()[0].request_id(), first[0].delete_request().request_id());
   EXPECT_EQ(w.Sent<v1::QueryRequest>().size(), 1u);
-  EXPECT_EQ(w.Sent<v1::PrefetchRequest>().size(), 1u);
+  EXPECT_EQ(w.Sent<v1::BroadcastRequest>().size(), 1u);
   EXPECT_EQ(w.Sent<v1::DrainRequest>().size(), 1u);
   EXPECT_EQ(answers, 0);
 }
@@ -576,14 +577,14 @@ TEST(StoreRequestTest, RepliesAndDeadlinesEndRequests) {
   StoreWorld w;
   std::optional<absl::Status> deleted;
   std::optional<absl::StatusOr<ObjectStat>> stat;
-  std::optional<absl::StatusOr<int>> prefetched;
+  std::optional<absl::StatusOr<int>> broadcast;
   std::optional<absl::Status> late;
   const Instant soon = w.now() + absl::Seconds(1);
   w.Run([&] {
     w.store().Delete(w.client(), Id(1), soon, [&](absl::Status s) { deleted = s; });
     w.store().Stat(w.client(), Id(2), soon, [&](absl::StatusOr<ObjectStat> s) { stat = s; });
-    w.store().Prefetch(w.client(), Id(3), {"*"}, soon,
-                       [&](absl::StatusOr<int> n) { prefetched = n; });
+    w.store().Broadcast(w.client(), Id(3), {.nodes = {"*"}}, soon,
+                        [&](absl::StatusOr<int> n) { broadcast = n; });
     w.store().Delete(w.client(), Id(4), soon, [&](absl::Status s) { late = s; });
   });
   v1::ShardMessage reply;
@@ -602,11 +603,11 @@ TEST(StoreRequestTest, RepliesAndDeadlinesEndRequests) {
   ASSERT_THAT(*stat, IsOk());
   EXPECT_EQ((*stat)->complete_copies, 3u);
   EXPECT_EQ((*stat)->size_bytes, 77u);
-  v1::ShardMessage prefetch;
-  prefetch.mutable_prefetch_reply()->set_request_id(w.Sent<v1::PrefetchRequest>()[0].request_id());
-  prefetch.mutable_prefetch_reply()->set_nodes(8);
-  w.Shard(prefetch);
-  EXPECT_EQ(**prefetched, 8);
+  v1::ShardMessage arrived;
+  arrived.mutable_broadcast_reply()->set_request_id(w.Sent<v1::BroadcastRequest>()[0].request_id());
+  arrived.mutable_broadcast_reply()->set_nodes(8);
+  w.Shard(arrived);
+  EXPECT_EQ(**broadcast, 8);
   w.Pass(absl::Seconds(1));
   EXPECT_THAT(*late, StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
