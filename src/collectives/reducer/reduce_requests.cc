@@ -35,7 +35,7 @@ RequestId ReduceRequests::Ask(ClientId client, const ObjectId& target, v1::NodeM
   size_t& waiting = by_client_[client];
   if (waiting >= object_store::kMaxRequestsPerClient) {
     Refuse(absl::ResourceExhaustedError(absl::StrCat(
-               "node ", name_, ": ", waiting, " reductions are waited for by this client already")),
+               "node ", name_, ": this client already waits for ", waiting, " reductions")),
            std::move(done));
     return id;
   }

@@ -309,16 +309,16 @@ TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistra
   EXPECT_NE(asked.request_id(), 0u);
   EXPECT_TRUE(asked.again());
   EXPECT_EQ(asked.reduction().source_ids_size(), 2) << "as the client has it";
-  const v1::RegisterFold told = SentOf(a, Kind::kRegisterFold)[0].register_fold();
-  EXPECT_EQ(directory::VersionFromProto(told.version()), Version(4));
-  EXPECT_EQ(told.slot(), 3u);
-  EXPECT_EQ(told.slots(), 7u);
-  EXPECT_EQ(told.degree(), 2u);
-  EXPECT_EQ(directory::ReductionIdFromProto(told.begun()), MakeReductionId(7, 7, 3));
-  EXPECT_TRUE(told.root());
-  EXPECT_TRUE(told.ready());
-  EXPECT_THAT(told.source_ids(), ::testing::ElementsAre(IdBytes(Source(1))));
-  EXPECT_EQ(told.generation().creator().node(), a.self().node);
+  const v1::RegisterFold registered = SentOf(a, Kind::kRegisterFold)[0].register_fold();
+  EXPECT_EQ(directory::VersionFromProto(registered.version()), Version(4));
+  EXPECT_EQ(registered.slot(), 3u);
+  EXPECT_EQ(registered.slots(), 7u);
+  EXPECT_EQ(registered.degree(), 2u);
+  EXPECT_EQ(directory::ReductionIdFromProto(registered.begun()), MakeReductionId(7, 7, 3));
+  EXPECT_TRUE(registered.root());
+  EXPECT_TRUE(registered.ready());
+  EXPECT_THAT(registered.source_ids(), ::testing::ElementsAre(IdBytes(Source(1))));
+  EXPECT_EQ(registered.generation().creator().node(), a.self().node);
   // The repeated order changes nothing, and has the target announced again.
   a.sent().clear();
   a.Shard(fold);
@@ -474,11 +474,11 @@ class SourceWatchesTest : public ReducerDirectoryTest {
 TEST_F(SourceWatchesTest, GoOnToTheSourcesShardsAndBack) {
   a_.Shard(WatchOf({one_, two_}));
   for (const auto& [shard, source] : {std::pair(1, one_), std::pair(2, two_)}) {
-    const auto told = SentOf(a_, Kind::kWatchSource, shard);
-    ASSERT_EQ(told.size(), 1u);
-    EXPECT_EQ(told[0].watch_source().target_id(), IdBytes(watched_));
-    EXPECT_THAT(told[0].watch_source().source_ids(), ::testing::ElementsAre(IdBytes(source)));
-    EXPECT_FALSE(told[0].watch_source().end());
+    const auto watches = SentOf(a_, Kind::kWatchSource, shard);
+    ASSERT_EQ(watches.size(), 1u);
+    EXPECT_EQ(watches[0].watch_source().target_id(), IdBytes(watched_));
+    EXPECT_THAT(watches[0].watch_source().source_ids(), ::testing::ElementsAre(IdBytes(source)));
+    EXPECT_FALSE(watches[0].watch_source().end());
   }
   a_.Shard(StateOf(one_));
   const auto back = SentOf(a_, Kind::kSourceState);
@@ -486,7 +486,7 @@ TEST_F(SourceWatchesTest, GoOnToTheSourcesShardsAndBack) {
   EXPECT_EQ(back[0].source_state().size_bytes(), 7u);
   EXPECT_EQ(SentOf(a_, Kind::kSourceState, 0).size(), 1u);
   a_.Shard(StateOf(Source(5)));
-  EXPECT_EQ(SentOf(a_, Kind::kSourceState).size(), 1u) << "nobody watches that one";
+  EXPECT_EQ(SentOf(a_, Kind::kSourceState).size(), 1u) << "no shard watches that one";
 }
 
 TEST_F(SourceWatchesTest, EndWhenTheTargetsShardSaysSo) {

@@ -152,8 +152,8 @@ TEST(MemfdMemoryTest, AnotherProcessSeesTheBytesAndLaterOnesToo) {
       const Mapping mapping(*block);
       char go = 0;
       const bool first = mapping.ok() && mapping.object()[bytes - 1] == 'a';
-      const bool told = read(to_child[0], &go, 1) == 1;
-      _exit(first && told && mapping.object()[0] == 'b' ? 0 : 1);
+      const bool released = read(to_child[0], &go, 1) == 1;
+      _exit(first && released && mapping.object()[0] == 'b' ? 0 : 1);
     }
     block->bytes()[0] = 'b';
     ASSERT_EQ(write(to_child[1], "!", 1), 1);

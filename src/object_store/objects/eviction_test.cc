@@ -114,7 +114,7 @@ TEST(EvictionTest, SoManyQuestionsAreOpenAtATime) {
   EXPECT_EQ(eviction.Decide(At(0)).ask.size(), Eviction::kMaxAsked);
 }
 
-// The model: requests in a deque, served by the rule as it is told in the header, in as many words.
+// The model: requests in a deque, served by the rule in the header.
 TEST(EvictionTest, RequestsAreServedAsTheModelServesThem) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     const uint64_t used = phalanx::testing::TestSeed(seed);

@@ -141,19 +141,20 @@ TEST_F(HoldTableTest, AShardThatKnowsNothingIsToldAllAgain) {
   table_.Release(1, {{Id(2)}});
   std::vector<ObjectId> expected = {Id(1), Id(3)};
   std::sort(expected.begin(), expected.end());
-  EXPECT_EQ(table_.TellAgain([](const ObjectId&) { return true; }), expected);
-  EXPECT_TRUE(table_.TakeChanges().empty()) << "what was not told before is not taken back";
+  EXPECT_EQ(table_.ResendHeld([](const ObjectId&) { return true; }), expected);
+  EXPECT_TRUE(table_.TakeChanges().empty()) << "a hold that was not reported is not withdrawn";
   table_.Release(1, {{Id(1)}});
   EXPECT_THAT(NoLongerHeld(), ElementsAre(Id(1)));
 }
 
 TEST_F(HoldTableTest, OnlyTheShardThatIsChosenIsToldAgain) {
   Hold(1, {Id(1), Id(2)});
-  EXPECT_THAT(table_.TellAgain([](const ObjectId& id) { return id == Id(1); }), ElementsAre(Id(1)));
+  EXPECT_THAT(table_.ResendHeld([](const ObjectId& id) { return id == Id(1); }),
+              ElementsAre(Id(1)));
   EXPECT_THAT(NewlyHeld(), ElementsAre(Id(2)));
 }
 
-// Against sets of (who, what): what a shard that believes what it is told thinks is held.
+// The model: sets of (holder, object), and the holds that a shard knows from the reports.
 TEST(HoldTableModel, TellsWhatIsHeld) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     Random random(seed);
@@ -194,7 +195,7 @@ TEST(HoldTableModel, TellsWhatIsHeld) {
       }
       ASSERT_THAT(table.CheckInvariants(), IsOk()) << "seed " << seed;
       if (random.Chance(0.1)) {
-        const auto held = table.TellAgain([](const ObjectId&) { return true; });
+        const auto held = table.ResendHeld([](const ObjectId&) { return true; });
         shard = std::set<ObjectId>(held.begin(), held.end());
       }
       if (!random.Chance(0.5)) continue;

@@ -46,7 +46,7 @@ v1::Deliver Deliver(const Generation& generation, const std::string& bytes) {
 // Effects as words.
 class Words {
  public:
-  std::string operator()(const TellShard& e) {
+  std::string operator()(const ReportToShard& e) {
     const v1::NodeMessage& m = e.message;
     if (m.has_want()) {
       want = m.want().number();
@@ -200,7 +200,7 @@ TEST_F(PullManagerTest, AnAssignThatAnswersAnEarlierWantIsIgnored) {
   answer.set_want(words_.want);
   pulls_.OnAssign(Id(), answer);
   EXPECT_THAT(Did(), ElementsAre("reserve 100 for #2"));
-  // As is one from before a session in which the want was told again.
+  // As is one from before a session in which the want was registered again.
   answer.set_want(pulls_.Register(0, 1).front().number() - 1);
   answer.set_plan_id(3);
   pulls_.OnAssign(Id(), answer);
@@ -224,7 +224,7 @@ TEST_F(PullManagerTest, NobodyWantingItEndsEverythingAtEachStage) {
   Pulling();
   pulls_.Unwant(Id());
   EXPECT_THAT(Did(), ElementsAre("unwant", "withdraw #1", "cancel", "drop #1"));
-  EXPECT_EQ(pulls_.size(), 1u) << "until the end of the pull is told";
+  EXPECT_EQ(pulls_.size(), 1u) << "until the end of the pull is reported";
   Done(absl::CancelledError(""));
   EXPECT_THAT(Did(), ElementsAre("report plan 1 code 1"));
   EXPECT_EQ(pulls_.size(), 0u);
@@ -421,18 +421,19 @@ TEST_F(PullManagerTest, WhatAFetchDoesNotBringTheShardIsTold) {
     if (const auto* reserve = std::get_if<ReserveMemory>(&effect)) words_.token = reserve->token;
   }
   pulls_.OnMemory(Id(), words_.token, absl::ResourceExhaustedError("it can never fit"));
-  uint64_t told = 0;
+  uint64_t unwanted = 0;
   for (const PullEffect& effect : pulls_.TakeEffects()) {
-    const auto* tell = std::get_if<TellShard>(&effect);
-    if (tell != nullptr && tell->message.has_unwant()) told = tell->message.unwant().fetch();
+    const auto* report = std::get_if<ReportToShard>(&effect);
+    if (report != nullptr && report->message.has_unwant())
+      unwanted = report->message.unwant().fetch();
   }
-  EXPECT_EQ(told, 9u);
+  EXPECT_EQ(unwanted, 9u);
   pulls_.Want(Id());
   pulls_.Unwant(Id());
   for (const PullEffect& effect : pulls_.TakeEffects()) {
-    const auto* tell = std::get_if<TellShard>(&effect);
-    if (tell != nullptr && tell->message.has_unwant()) {
-      EXPECT_EQ(tell->message.unwant().fetch(), 0u) << "a client's";
+    const auto* report = std::get_if<ReportToShard>(&effect);
+    if (report != nullptr && report->message.has_unwant()) {
+      EXPECT_EQ(report->message.unwant().fetch(), 0u) << "a client's";
     }
   }
 }
@@ -447,9 +448,9 @@ TEST_F(PullManagerTest, RegistrationTellsTheWantsInOrderAndWhoFeedsUs) {
   Pulling();
   ids.push_back(IdBytes(Id()));
   std::sort(ids.begin(), ids.end());
-  std::vector<std::string> told;
-  for (const v1::RegisterWant& want : pulls_.Register(0, 1)) told.push_back(want.object_id());
-  EXPECT_EQ(told, ids);
+  std::vector<std::string> registered;
+  for (const v1::RegisterWant& want : pulls_.Register(0, 1)) registered.push_back(want.object_id());
+  EXPECT_EQ(registered, ids);
   EXPECT_EQ(pulls_.RunningSender(Id(), kFirst), kPeer);
   EXPECT_EQ(pulls_.RunningSender(Id(), kSecond), std::nullopt);
 }

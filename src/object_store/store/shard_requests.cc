@@ -201,7 +201,7 @@ void ShardRequests::StartDrain(Instant deadline, StatusDone done) {
   Request& request = requests_.New(0, ObjectId(), deadline, std::move(part));
   // One at a time: DrainStatus names no request.
   if (drain_ != 0) {
-    requests_.Fail(request, absl::FailedPreconditionError("the node is being drained already"));
+    requests_.Fail(request, absl::FailedPreconditionError("the node is already draining"));
     return;
   }
   drain_ = request.id;

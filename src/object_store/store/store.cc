@@ -312,7 +312,7 @@ absl::Status Store::Impl::CheckInvariants() const {
   for (const Copy* copy : copies) {
     if (copy->state != CopyState::kComplete || copy->buffer->complete()) continue;
     return absl::InternalError(
-        absl::StrCat("object ", copy->id.ShortHex(), ": called complete with bytes missing"));
+        absl::StrCat("object ", copy->id.ShortHex(), ": marked complete, but bytes are missing"));
   }
   return absl::OkStatus();
 }

@@ -123,16 +123,16 @@ TEST(StoreRegisterTest, TheWholeStateIsToldBetweenBeginAndEnd) {
 TEST(StoreRegisterTest, EachShardIsToldOfItsOwnObjectsOnly) {
   StoreWorld w(64 << 20, {}, /*num_shards=*/3);
   for (int i = 0; i < 30; ++i) ASSERT_THAT(w.Put(Id(i), "x"), IsOk());
-  size_t told = 0;
+  size_t registered = 0;
   for (int shard = 0; shard < 3; ++shard) {
     Register(w, shard);
     for (const auto& copy : w.Sent<v1::RegisterCopy>()) {
       EXPECT_EQ(ObjectId::FromBinary(copy.object_id())->ShardHash() % 3,
                 static_cast<uint64_t>(shard));
-      ++told;
+      ++registered;
     }
   }
-  EXPECT_EQ(told, 30u);
+  EXPECT_EQ(registered, 30u);
 }
 
 TEST(StoreRegisterTest, RequestsWithoutAnAnswerAreAskedAgain) {

@@ -29,7 +29,7 @@ std::string Ids(const std::vector<ObjectId>& ids) {
 class StoreHoldTest : public ::testing::Test {
  protected:
   // Messages of these kinds, in order.
-  std::vector<Kind> Told(StoreWorld& w) {
+  std::vector<Kind> Kinds(StoreWorld& w) {
     std::vector<Kind> kinds;
     for (const v1::NodeMessage& message : w.sent()) kinds.push_back(message.kind_case());
     return kinds;
@@ -75,7 +75,7 @@ TEST_F(StoreHoldTest, TheHoldOfWhoPutsGoesBeforeTheAnnouncement) {
     EXPECT_THAT(w_.store().Hold(w_.client(), {{Id(1)}}), IsOk());
     w_.store().Put(w_.client(), Owned(Id(1)), "bytes", [](absl::StatusOr<PutResult>) {});
   });
-  EXPECT_THAT(Told(w_), ElementsAre(Kind::kHold, Kind::kAnnounceCreate));
+  EXPECT_THAT(Kinds(w_), ElementsAre(Kind::kHold, Kind::kAnnounceCreate));
   EXPECT_TRUE(w_.Sent<v1::AnnounceCreate>()[0].info().owned());
 }
 
@@ -94,10 +94,10 @@ TEST_F(StoreHoldTest, MoreIdsThanAMessageHasAreSeveral) {
   std::vector<ObjectId> ids;
   for (size_t i = 0; i <= kMaxReferences; ++i) ids.push_back(Id(static_cast<int>(i)));
   Hold(ids);
-  const auto told = w_.Sent<v1::Hold>();
-  ASSERT_EQ(told.size(), 2u);
-  EXPECT_EQ(told[0].object_ids().size(), kMaxReferences * ObjectId::kSize);
-  EXPECT_EQ(told[1].object_ids().size(), ObjectId::kSize);
+  const auto holds = w_.Sent<v1::Hold>();
+  ASSERT_EQ(holds.size(), 2u);
+  EXPECT_EQ(holds[0].object_ids().size(), kMaxReferences * ObjectId::kSize);
+  EXPECT_EQ(holds[1].object_ids().size(), ObjectId::kSize);
 }
 
 TEST_F(StoreHoldTest, AClientThatDiesLetsGoOfAll) {
@@ -136,7 +136,7 @@ TEST_F(StoreHoldTest, AClaimFollowsTheHold) {
   w_.Run([&] {
     EXPECT_THAT(w_.store().Claim(w_.client(), Id(1), TransitMark{kPeer, 17}), IsOk());
   });
-  EXPECT_THAT(Told(w_), ElementsAre(Kind::kHold, Kind::kClaim));
+  EXPECT_THAT(Kinds(w_), ElementsAre(Kind::kHold, Kind::kClaim));
   EXPECT_EQ(w_.Sent<v1::Claim>()[0].number(), 17u);
   EXPECT_EQ(directory::FromProto(w_.Sent<v1::Claim>()[0].node()), kPeer);
 }
@@ -146,7 +146,7 @@ TEST_F(StoreHoldTest, AClaimOnTheSameNodeIsNobodyElsesAffair) {
     w_.store().Transit(Id(1), 17);
     EXPECT_THAT(w_.store().Claim(w_.client(), Id(1), TransitMark{kSelf, 17}), IsOk());
   });
-  EXPECT_THAT(Told(w_), ElementsAre(Kind::kHold));
+  EXPECT_THAT(Kinds(w_), ElementsAre(Kind::kHold));
   EXPECT_EQ(w_.store().stats().transits, 0u);
   Unhold({Id(1)});
   EXPECT_EQ(w_.Sent<v1::Unhold>().size(), 1u);
@@ -158,8 +158,8 @@ TEST_F(StoreHoldTest, ANewSessionIsToldTheHoldsBeforeTheCopies) {
   Unhold({Id(2)});
   w_.ForgetSent();
   w_.Run([&] { w_.channel().OnSession(0); });
-  EXPECT_THAT(Told(w_), ElementsAre(Kind::kRegisterBegin, Kind::kRegisterHolds, Kind::kRegisterCopy,
-                                    Kind::kRegisterEnd));
+  EXPECT_THAT(Kinds(w_), ElementsAre(Kind::kRegisterBegin, Kind::kRegisterHolds,
+                                     Kind::kRegisterCopy, Kind::kRegisterEnd));
   EXPECT_EQ(w_.Sent<v1::RegisterHolds>()[0].object_ids(), Ids({Id(1)}));
 }
 
@@ -198,7 +198,7 @@ TEST(StoreHoldLimits, AClientThatHoldsTooMuchIsRefused) {
 
 TEST_F(StoreHoldTest, WhoCreatesHoldsWhatTheBytesReferTo) {
   w_.StartPut(Owned(Id(1), Ids({Id(2), Id(3)})), "bytes");
-  EXPECT_THAT(Told(w_), ElementsAre(Kind::kHold, Kind::kAnnounceCreate));
+  EXPECT_THAT(Kinds(w_), ElementsAre(Kind::kHold, Kind::kAnnounceCreate));
   EXPECT_EQ(w_.Sent<v1::Hold>()[0].object_ids(), Ids({Id(2), Id(3)}));
   EXPECT_EQ(w_.Sent<v1::AnnounceCreate>()[0].info().refers_to(), Ids({Id(2), Id(3)}));
   w_.Shard(Gone(Id(1), Generation{kSelf, 1}, v1::Gone::DELETED));

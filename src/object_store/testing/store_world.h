@@ -145,7 +145,7 @@ PHALANX_NODE_FIELD_(Claim, claim)
 PHALANX_NODE_FIELD_(KeepRequest, keep_request)
 #undef PHALANX_NODE_FIELD_
 
-// What a Get was told, in order.
+// The events of a Get, in order.
 struct Reading {
   RequestId request = 0;
   std::vector<absl::StatusOr<View>> views;
