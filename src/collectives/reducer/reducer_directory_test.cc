@@ -93,7 +93,7 @@ class ReducerDirectoryTest : public ::testing::Test {
   ReduceWorld world_;
 };
 
-TEST_F(ReducerDirectoryTest, AReduceIsAskedForWithAllItsArguments) {
+TEST_F(ReducerDirectoryTest, AReduceRequestHasAllItsArguments) {
   ReduceNode& a = world_.Add("a");
   Call call = SumOfTwo();
   call.spec.elements = DType::kF16;
@@ -122,7 +122,7 @@ TEST_F(ReducerDirectoryTest, AReduceIsAskedForWithAllItsArguments) {
   EXPECT_EQ(directory::FromProto(reduction.root()), a.self());
 }
 
-TEST_F(ReducerDirectoryTest, WhoAskedWhereTheResultIsMadeNeedNotWaitForTheShardsWord) {
+TEST_F(ReducerDirectoryTest, ARequesterAtTheRootIsAnsweredWithoutAReplyOfTheShard) {
   ReduceNode& a = world_.Add("a");
   Call call = SumOfTwo();
   call.spec.elements = DType::kU32;
@@ -156,7 +156,7 @@ TEST_F(ReducerDirectoryTest, WhoAskedWhereTheResultIsMadeNeedNotWaitForTheShards
   EXPECT_EQ(a.reducer().stats().waiting, 0u);
 }
 
-TEST_F(ReducerDirectoryTest, WhoAskedForAnotherReductionIsNotAnsweredByThisOne) {
+TEST_F(ReducerDirectoryTest, AResultDoesNotAnswerARequestForAnotherReduction) {
   ReduceNode& a = world_.Add("a");
   Call made = SumOfTwo();
   made.spec.elements = DType::kU32;
@@ -210,7 +210,7 @@ TEST_F(ReducerDirectoryTest, TwoClientsThatAskForTheSameAreAnsweredEach) {
   EXPECT_EQ(a.reducer().stats().waiting, 0u);
 }
 
-TEST_F(ReducerDirectoryTest, ADeadlineIsToldToTheShardWhoseWordIsWaitedForAMoment) {
+TEST_F(ReducerDirectoryTest, ADeadlineIsSentToTheShardAndItsReplyHasAMomentMore) {
   ReduceNode& a = world_.Add("a");
   Call call = SumOfTwo();
   call.deadline = a.plane().control().Now() + absl::Microseconds(99'500);
@@ -223,7 +223,7 @@ TEST_F(ReducerDirectoryTest, ADeadlineIsToldToTheShardWhoseWordIsWaitedForAMomen
   EXPECT_EQ((*result)->code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-TEST_F(ReducerDirectoryTest, WhatMakesNoSenseIsNotAskedFor) {
+TEST_F(ReducerDirectoryTest, InvalidReductionsAreNotSent) {
   ReduceNode& a = world_.Add("a");
   Call nil = SumOfTwo();
   nil.target.id = ObjectId();
@@ -240,7 +240,7 @@ TEST_F(ReducerDirectoryTest, WhatMakesNoSenseIsNotAskedFor) {
   EXPECT_TRUE(a.sent().empty());
 }
 
-TEST_F(ReducerDirectoryTest, WhoCancelsOrLeavesIsNotCalled) {
+TEST_F(ReducerDirectoryTest, ACallerThatCancelsOrLeavesIsNotCalled) {
   ReduceNode& a = world_.Add("a");
   RequestId id = 0;
   const Result cancelled = Reduce(a, SumOfTwo(), &id);
@@ -289,7 +289,7 @@ TEST_F(ReducerDirectoryTest, ExtendAndFailGoToTheirObjectsShard) {
   EXPECT_TRUE(failed && absl::IsAlreadyExists(*failed));
 }
 
-TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistration) {
+TEST_F(ReducerDirectoryTest, RequestsAndFoldsArePartOfTheRegistration) {
   ReduceNode& a = world_.Add("a");
   const Generation g = a.Put(Source(1), Numbers(1, 1000));
   Reduce(a, SumOfTwo());
@@ -330,7 +330,7 @@ TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistra
   EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kFoldReport)) << "once";
 }
 
-TEST_F(ReducerDirectoryTest, WhatIsKeptForAShardIsToldToItsNextLifeUntilItMayBeForgotten) {
+TEST_F(ReducerDirectoryTest, AKeptReductionIsRegisteredWithARestartedShardUntilItIsReleased) {
   ReduceNode& a = world_.Add("a");
   v1::ShardMessage keep;
   keep.mutable_keep_reduction()->set_object_id(IdBytes(target_));
@@ -359,7 +359,7 @@ TEST_F(ReducerDirectoryTest, WhatIsKeptForAShardIsToldToItsNextLifeUntilItMayBeF
   EXPECT_TRUE(SentOf(a, Kind::kReduceRequest).empty());
 }
 
-TEST_F(ReducerDirectoryTest, PartsOfAnOpenReductionAreKeptByTheirPlacesAndToldAsTheyAre) {
+TEST_F(ReducerDirectoryTest, PartsOfAnOpenReductionAreKeptByPositionAndRegistered) {
   ReduceNode& a = world_.Add("a");
   const auto keep = [&](uint32_t first, const std::vector<ObjectId>& sources, bool closed) {
     v1::ShardMessage message;
@@ -390,7 +390,7 @@ TEST_F(ReducerDirectoryTest, PartsOfAnOpenReductionAreKeptByTheirPlacesAndToldAs
                                                          IdBytes(Source(7)), IdBytes(Source(8))));
 }
 
-TEST_F(ReducerDirectoryTest, AnExtensionThatIsAskedForAgainSaysSo) {
+TEST_F(ReducerDirectoryTest, ARepeatedExtensionIsMarkedAsARetry) {
   ReduceNode& a = world_.Add("a");
   a.Run([&] {
     a.reducer().Extend(a.client(), target_, {Source(1)}, false, Instant::Infinite(),
@@ -405,7 +405,7 @@ TEST_F(ReducerDirectoryTest, AnExtensionThatIsAskedForAgainSaysSo) {
 }
 
 // A repeated request carries the reduction's number, if the shard has sent the number meanwhile.
-TEST_F(ReducerDirectoryTest, WhatIsAskedForAgainNamesTheReductionThatItWasAskedOf) {
+TEST_F(ReducerDirectoryTest, ARepeatedRequestNamesItsReduction) {
   ReduceNode& a = world_.Add("a");
   Reduce(a, SumOfTwo());
   a.Run([&] {
@@ -471,7 +471,7 @@ class SourceWatchesTest : public ReducerDirectoryTest {
   const ObjectId two_ = IdOfShard("two", 2, 3);
 };
 
-TEST_F(SourceWatchesTest, GoOnToTheSourcesShardsAndBack) {
+TEST_F(SourceWatchesTest, AreForwardedToTheShardsOfTheSourcesAndBack) {
   a_.Shard(WatchOf({one_, two_}));
   for (const auto& [shard, source] : {std::pair(1, one_), std::pair(2, two_)}) {
     const auto watches = SentOf(a_, Kind::kWatchSource, shard);
@@ -489,7 +489,7 @@ TEST_F(SourceWatchesTest, GoOnToTheSourcesShardsAndBack) {
   EXPECT_EQ(SentOf(a_, Kind::kSourceState).size(), 1u) << "no shard watches that one";
 }
 
-TEST_F(SourceWatchesTest, EndWhenTheTargetsShardSaysSo) {
+TEST_F(SourceWatchesTest, EndWhenTheShardOfTheTargetEndsThem) {
   a_.Shard(WatchOf({one_, two_}));
   a_.sent().clear();
   a_.Shard(WatchOf({one_}, /*end=*/true));
@@ -504,7 +504,7 @@ TEST_F(SourceWatchesTest, EndWhenTheTargetsShardSaysSo) {
   EXPECT_TRUE(SentOf(a_, Kind::kWatchSource).empty());
 }
 
-TEST_F(SourceWatchesTest, AreToldAgainToASourcesShardInANewSession) {
+TEST_F(SourceWatchesTest, AreSentAgainToTheShardOfASourceInANewSession) {
   a_.Shard(WatchOf({one_, two_}));
   NewSession(a_, 1);
   EXPECT_THAT(Kinds(a_),
@@ -513,7 +513,7 @@ TEST_F(SourceWatchesTest, AreToldAgainToASourcesShardInANewSession) {
               ::testing::ElementsAre(IdBytes(one_)));
 }
 
-TEST_F(SourceWatchesTest, EndWithTheSessionOfTheTargetsShardWhichAsksAgain) {
+TEST_F(SourceWatchesTest, EndWithTheSessionOfTheShardOfTheTarget) {
   a_.Shard(WatchOf({one_, two_}));
   NewSession(a_, 0);
   EXPECT_TRUE(SentOf(a_, Kind::kWatchSource, 1)[0].watch_source().end());

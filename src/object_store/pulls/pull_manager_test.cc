@@ -151,7 +151,7 @@ TEST_F(PullManagerTest, AnotherGenerationForgetsTheMemoryThatWasWaitedFor) {
   EXPECT_THAT(Did(), ElementsAre("start #2 plan 2"));
 }
 
-TEST_F(PullManagerTest, TheNextPullStartsWhenTheEndOfTheCancelledOneWasTold) {
+TEST_F(PullManagerTest, TheNextPullStartsAfterTheEndOfTheCancelledOneIsReported) {
   Pulling();
   pulls_.OnAssign(Id(), Assign(kFirst, 2, kOther));
   EXPECT_THAT(Did(), ElementsAre("cancel"));
@@ -169,7 +169,7 @@ TEST_F(PullManagerTest, ACancelledPullThatWasCompleteAfterAllIsReportedUnderTheL
   EXPECT_THAT(Did(), ElementsAre("report plan 1 code 0", "report plan 2 complete", "complete #1"));
 }
 
-TEST_F(PullManagerTest, TheSameSenderUnderANewPlanGoesOn) {
+TEST_F(PullManagerTest, TheSameSenderUnderANewPlanContinues) {
   Pulling();
   pulls_.OnAssign(Id(), Assign(kFirst, 2));
   EXPECT_THAT(Did(), IsEmpty());
@@ -208,7 +208,7 @@ TEST_F(PullManagerTest, AnAssignThatAnswersAnEarlierWantIsIgnored) {
   EXPECT_THAT(Did(), IsEmpty());
 }
 
-TEST_F(PullManagerTest, NobodyWantingItEndsEverythingAtEachStage) {
+TEST_F(PullManagerTest, AnUnwantEndsThePullAtEachStage) {
   pulls_.Want(Id());
   pulls_.Unwant(Id());
   EXPECT_THAT(Did(), ElementsAre("want", "unwant"));
@@ -230,7 +230,7 @@ TEST_F(PullManagerTest, NobodyWantingItEndsEverythingAtEachStage) {
   EXPECT_EQ(pulls_.size(), 0u);
 }
 
-TEST_F(PullManagerTest, WantedAgainWhileTheOldPullEndsItWaitsForThat) {
+TEST_F(PullManagerTest, ANewWantWaitsForTheEndOfTheOldPull) {
   Pulling();
   pulls_.Unwant(Id());
   pulls_.Want(Id());
@@ -253,7 +253,7 @@ TEST_F(PullManagerTest, ADeliveryEndsTheWant) {
   EXPECT_EQ(pulls_.size(), 0u);
 }
 
-TEST_F(PullManagerTest, ADeliveryThatIsNoLongerWantedBeforeItsMemoryCameIsWithdrawn) {
+TEST_F(PullManagerTest, ADeliveryThatIsUnwantedBeforeItsMemoryIsReservedIsWithdrawn) {
   pulls_.Want(Id());
   pulls_.OnDeliver(Id(), Deliver(kFirst, "bytes"));
   Did();
@@ -282,7 +282,7 @@ TEST_F(PullManagerTest, AVoidGenerationIsDroppedAndTheWantStays) {
   EXPECT_TRUE(pulls_.Wants(Id()));
 }
 
-TEST_F(PullManagerTest, AVoidDeliveryIsAskedForAgain) {
+TEST_F(PullManagerTest, AVoidDeliveryIsRequestedAgain) {
   pulls_.Want(Id());
   pulls_.OnDeliver(Id(), Deliver(kFirst, "bytes"));
   Did();
@@ -307,7 +307,7 @@ TEST_F(PullManagerTest, WithoutMemoryThePullIsReportedAndTheGetsEnd) {
   EXPECT_EQ(pulls_.size(), 0u);
 }
 
-TEST_F(PullManagerTest, AParkedPullAsksForASenderAnewWhenItHasMemory) {
+TEST_F(PullManagerTest, AParkedPullRequestsASenderWhenItHasMemory) {
   pulls_.Want(Id());
   pulls_.OnAssign(Id(), Assign(kFirst, 1));
   EXPECT_THAT(Did(), ElementsAre("want", "reserve 100 for #1"));
@@ -325,7 +325,7 @@ TEST_F(PullManagerTest, AParkedPullAsksForASenderAnewWhenItHasMemory) {
   EXPECT_THAT(Did(), ElementsAre("report plan 3 complete", "complete #1"));
 }
 
-TEST_F(PullManagerTest, ADeliveryThatLacksMemoryIsWithdrawnAndAskedForWhenThereIsSome) {
+TEST_F(PullManagerTest, ADeliveryWithoutMemoryIsWithdrawnAndRequestedWhenMemoryIsFree) {
   pulls_.Want(Id());
   pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"));
   Did();
@@ -363,7 +363,7 @@ TEST_F(PullManagerTest, AnotherGenerationEndsTheParkingOfTheFirst) {
   EXPECT_THAT(Did(), ElementsAre("forget memory", "want"));
 }
 
-TEST_F(PullManagerTest, AParkedPullIsToldToANewSessionAsAnOpenWant) {
+TEST_F(PullManagerTest, AParkedPullIsRegisteredInANewSessionAsAnOpenWant) {
   pulls_.Want(Id());
   pulls_.OnAssign(Id(), Assign(kFirst, 1));
   Did();
@@ -414,7 +414,7 @@ TEST_F(PullManagerTest, TheNodesOwnFetchOutlivesItsClientsAndKeepsTheCopy) {
 }
 
 // Whatever became of the want meanwhile: the shard waits for one word or the other.
-TEST_F(PullManagerTest, WhatAFetchDoesNotBringTheShardIsTold) {
+TEST_F(PullManagerTest, AFetchThatFailsIsReportedToTheShard) {
   pulls_.Fetch(Id(), false, 9);
   pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"));
   for (const PullEffect& effect : pulls_.TakeEffects()) {
@@ -438,7 +438,7 @@ TEST_F(PullManagerTest, WhatAFetchDoesNotBringTheShardIsTold) {
   }
 }
 
-TEST_F(PullManagerTest, RegistrationTellsTheWantsInOrderAndWhoFeedsUs) {
+TEST_F(PullManagerTest, RegistrationListsTheWantsInOrderWithTheirSenders) {
   std::vector<std::string> ids;
   for (int i = 0; i < 10; ++i) {
     const ObjectId id = ObjectId::FromName("test", absl::StrCat(i));

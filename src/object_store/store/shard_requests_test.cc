@@ -129,7 +129,7 @@ TEST_F(ShardRequestsTest, ARequestThatCannotBeginIsAnsweredWithTheReason) {
   EXPECT_THAT(outcomes_.at(0), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-TEST_F(ShardRequestsTest, ANewSessionIsSentWhatTheOldOneHasNotAnswered) {
+TEST_F(ShardRequestsTest, ANewSessionIsSentTheRequestsWithoutAnAnswer) {
   const RequestId answered = Start(DeletePart{Outcome()});
   Start(KeepPart{Outcome()});
   Run([&] { shard_requests_.OnDeleteReply(ReplyTo<v1::DeleteReply>(answered)); });
@@ -141,7 +141,7 @@ TEST_F(ShardRequestsTest, ANewSessionIsSentWhatTheOldOneHasNotAnswered) {
 
 // ----------------------------------------------------------------------------------------- Stat
 
-TEST_F(ShardRequestsTest, AStatHasWhatTheShardCounts) {
+TEST_F(ShardRequestsTest, AStatHasTheCountsOfTheShard) {
   v1::QueryReply reply;
   reply.set_known(true);
   reply.mutable_info()->set_size_bytes(9);
@@ -273,7 +273,7 @@ TEST_F(TwoShardsTest, ADrainIsSentAgainInANewSession) {
   EXPECT_EQ(Sent(), Kinds{"drain_request"});
 }
 
-TEST_F(TwoShardsTest, AnOverdueDrainSaysHowManyObjectsAreLeft) {
+TEST_F(TwoShardsTest, AnOverdueDrainNamesTheNumberOfObjectsLeft) {
   DrainPart drain;
   drain.left = {3, std::nullopt};
   drain.message = "no other node has room";

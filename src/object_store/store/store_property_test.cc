@@ -483,7 +483,7 @@ class RandomRun {
 
 constexpr uint64_t kSeeds = 300;
 
-TEST(StorePropertyTest, NothingBreaksWhateverHappens) {
+TEST(StorePropertyTest, InvariantsHoldInRandomRuns) {
   Coverage c;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const uint64_t used = phalanx::testing::TestSeed(seed);

@@ -67,7 +67,7 @@ class StoreRegisterTest : public ::testing::Test {
   StoreWorld w_{64 << 20, TwoInATurn()};
 };
 
-TEST_F(StoreRegisterTest, ATurnTellsAPart) {
+TEST_F(StoreRegisterTest, ATurnRegistersAPart) {
   std::string at_once;
   w_.Run([&] {
     w_.channel().OnSession(0);
@@ -77,7 +77,7 @@ TEST_F(StoreRegisterTest, ATurnTellsAPart) {
   EXPECT_EQ(Sent(), "bccccce");
 }
 
-TEST_F(StoreRegisterTest, WhatHappensMeanwhileIsSaidBehindIt) {
+TEST_F(StoreRegisterTest, MessagesDuringTheRegistrationFollowIt) {
   const auto reading = w_.Get(Id(7));
   w_.ForgetSent();
   w_.Run([&] {
@@ -92,7 +92,7 @@ TEST_F(StoreRegisterTest, WhatHappensMeanwhileIsSaidBehindIt) {
   EXPECT_EQ(w_.Sent<v1::Unwant>().size(), 1u);
 }
 
-TEST_F(StoreRegisterTest, WhatIsGoneWhenItsTurnComesIsNotTold) {
+TEST_F(StoreRegisterTest, ACopyThatIsDeletedBeforeItsTurnIsNotRegistered) {
   const v1::ShardMessage gone = Gone(Id(0), w_.store().Copies()[4].generation, v1::Gone::DELETED);
   v1::ShardMessage last = gone;
   last.mutable_gone()->set_object_id(w_.store().Copies()[4].id.binary().data(), ObjectId::kSize);
@@ -104,7 +104,7 @@ TEST_F(StoreRegisterTest, WhatIsGoneWhenItsTurnComesIsNotTold) {
   EXPECT_EQ(w_.Sent<v1::DeleteConfirm>().size(), 1u);
 }
 
-TEST_F(StoreRegisterTest, ASessionThatBeginsMeanwhileIsToldEverything) {
+TEST_F(StoreRegisterTest, ASessionThatBeginsDuringARegistrationStartsItAgain) {
   w_.Run([&] {
     w_.channel().OnSession(0);
     w_.store().Delete(w_.client(), Id(1), Instant::Infinite(), [](const absl::Status&) {});
@@ -113,7 +113,7 @@ TEST_F(StoreRegisterTest, ASessionThatBeginsMeanwhileIsToldEverything) {
   EXPECT_EQ(Sent(), "bccbccccce.") << "what was held back is asked again, once";
 }
 
-TEST_F(StoreRegisterTest, TombstonesAreToldInPartsToo) {
+TEST_F(StoreRegisterTest, TombstonesAreRegisteredInParts) {
   for (const Store::CopyInfo& copy : w_.store().Copies()) {
     w_.Shard(Gone(copy.id, copy.generation, v1::Gone::DELETED));
   }
@@ -122,7 +122,7 @@ TEST_F(StoreRegisterTest, TombstonesAreToldInPartsToo) {
   EXPECT_EQ(Sent(), "bttttte");
 }
 
-TEST(StoreDrainTest, AnOverdueDrainSaysHowManyObjectsAreLeftAndAnotherCanBegin) {
+TEST(StoreDrainTest, AnOverdueDrainNamesTheObjectsLeftAndAnotherCanBegin) {
   StoreWorld w;
   std::optional<absl::Status> drained;
   const auto drain = [&] {
