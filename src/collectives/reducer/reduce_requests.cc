@@ -114,13 +114,6 @@ void ReduceRequests::ClientClosed(ClientId client) {
   for (const RequestId id : of_client) Forget(requests_.find(id));
 }
 
-void ReduceRequests::OnReply(uint64_t request_id, int code, const std::string& message) {
-  // From the wire: a code that this release does not know.
-  if (code < 0 || code > 16) code = static_cast<int>(absl::StatusCode::kUnknown);
-  Answer(request_id,
-         code == 0 ? absl::OkStatus() : absl::Status(static_cast<absl::StatusCode>(code), message));
-}
-
 void ReduceRequests::OnMade(const ObjectId& target,
                             const std::function<bool(const v1::Reduction&)>& answers) {
   // Collected first: answering erases from the map.

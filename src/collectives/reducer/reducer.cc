@@ -302,7 +302,7 @@ void Reducer::Impl::HandleShardMessages() {
     channel_.Handle(kind, guard_.Wrap([handler](int, const Message& m) { handler(m); }));
   };
   const auto answer = [this](const auto& reply) {
-    requests_.OnReply(reply.request_id(), reply.code(), reply.message());
+    requests_.Answer(reply.request_id(), object_store::ReplyStatus(reply.code(), reply.message()));
   };
   handle(Message::kReduceReply, [answer](const Message& m) { answer(m.reduce_reply()); });
   handle(Message::kExtendReply, [answer](const Message& m) { answer(m.extend_reply()); });

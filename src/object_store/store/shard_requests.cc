@@ -9,16 +9,6 @@
 #include "src/object_store/objects/subject.h"
 
 namespace phalanx::object_store {
-namespace {
-
-absl::Status ReplyStatus(int code, const std::string& message) {
-  if (code == 0) return absl::OkStatus();
-  // The number comes from the network, and Abseil has no status for another one.
-  if (code < 0 || code > 16) code = static_cast<int>(absl::StatusCode::kUnknown);
-  return absl::Status(static_cast<absl::StatusCode>(code), message);
-}
-
-}  // namespace
 
 ShardRequests::ShardRequests(std::string node_name, Executor& executor, Turns& turns,
                              RequestTable& requests, const ObjectTable& table,
