@@ -151,8 +151,7 @@ int phx_result_views(const phx_call* call, size_t begin, size_t end, phx_view* v
 int phx_result_ids(const phx_call* call, char* ids);
 int phx_result_status(const phx_call* call, phx_object_status* status);
 int phx_result_progress(const phx_call* call, phx_broadcast_progress* progress);
-/* Contains: 0 or 1. Prefetch, Broadcast: the number of nodes. Put, Seal: 1 if the object already
- * existed. */
+/* Contains: 0 or 1. Broadcast: the number of nodes. Put, Seal: 1 if the object already existed. */
 int phx_result_number(const phx_call* call, int64_t* number);
 /* The result of phx_create. Can be taken once. */
 phx_writer* phx_result_writer(phx_call* call);
@@ -278,12 +277,9 @@ phx_call* phx_keep(phx_client* client, const char* id, int64_t timeout);
 phx_call* phx_stat(phx_client* client, const char* id, int64_t timeout);
 phx_call* phx_contains(phx_client* client, const char* id, int64_t timeout);
 phx_call* phx_delete(phx_client* client, const char* id, int64_t timeout);
-/* Names are consecutive, each with its zero byte; "*" is all nodes. */
-phx_call* phx_prefetch(phx_client* client, const char* id, const char* names, size_t n,
-                       int64_t timeout);
-/* Ends when each node has a complete copy; names as for phx_prefetch. With `sticky`, nodes of
- * these names that join later also get one. The broadcast continues after the call is cancelled or
- * freed. */
+/* Ends when each node has a complete copy. Names are consecutive, each with its zero byte; "*" is
+ * all nodes. With `sticky`, nodes of these names that join later also get one. The broadcast
+ * continues after the call is cancelled or freed. */
 phx_call* phx_broadcast(phx_client* client, const char* id, const char* names, size_t n, int sticky,
                         int64_t timeout);
 /* Nodes that join later no longer get the object. */

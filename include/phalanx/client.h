@@ -415,13 +415,11 @@ class Client : public std::enable_shared_from_this<Client> {
   Future<bool> Contains(const ObjectId& id, absl::Duration timeout = absl::Seconds(30));
   // Returns NotFound if the object does not exist.
   Future<Done> Delete(const ObjectId& id, absl::Duration timeout = absl::Seconds(30));
-  // Orders the named nodes ("*": all) to fetch copies. Ends when the order was sent to them, and
-  // returns their number.
-  Future<int> Prefetch(const ObjectId& id, std::vector<std::string> nodes,
-                       absl::Duration timeout = absl::Seconds(30));
   // Orders nodes to fetch copies, each relaying to the next, and returns the number of nodes that
   // have one. Ends when each named node that is connected has a complete copy or has disconnected.
-  // A broadcast continues after it is cancelled or its future is dropped. Errors: NotFound (the
+  // A broadcast continues after it is cancelled or its future is dropped: a caller that only wants
+  // the transfers to start drops the future. If the client is to close at once, it first waits for
+  // ProgressOf, which returns after the directory has received the broadcast. Errors: NotFound (the
   // object does not exist, was deleted meanwhile, or, if not sticky, no node has one of the names),
   // DataLoss (no copy is left), ResourceExhausted (some nodes, which the text names, have declined
   // it; or there are too many broadcasts), DeadlineExceeded. A full node takes the object when it

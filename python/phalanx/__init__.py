@@ -61,7 +61,6 @@ __all__ = [
     "init",
     "keep",
     "open_reduction",
-    "prefetch",
     "put",
     "reduce",
     "reduce_scatter",
@@ -103,7 +102,6 @@ gather = _of_default_client(Client.gather)
 get = _of_default_client(Client.get)
 keep = _of_default_client(Client.keep)
 open_reduction = _of_default_client(Client.open_reduction)
-prefetch = _of_default_client(Client.prefetch)
 put = _of_default_client(Client.put)
 reduce = _of_default_client(Client.reduce)
 reduce_scatter = _of_default_client(Client.reduce_scatter)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from phalanx import _calls, _native, _waiting, exceptions
+from phalanx import _native, _waiting, exceptions
 from phalanx._native import ffi, lib, nanos
 from phalanx._ref import ObjectRef, id_for
 
@@ -25,18 +25,6 @@ def names_of(nodes: str | Sequence[str]) -> tuple[bytes, int]:
     if any("\0" in name for name in names):
         raise exceptions.InvalidArgumentError("a node's name has no zero byte")
     return b"".join(name.encode() + b"\0" for name in names), len(names)
-
-
-def prefetch(
-    connection: Connection, ref: ObjectRef, nodes: str | Sequence[str], seconds: float | None
-) -> int:
-    """Make nodes fetch copies of an object; see `Client.prefetch`."""
-    packed, count = names_of(nodes)
-
-    def verb(client: Any, object_id: bytes, timeout_ns: int) -> Any:
-        return lib.phx_prefetch(client, object_id, packed, count, timeout_ns)
-
-    return _calls.number(connection, verb, ref, seconds, "prefetch")
 
 
 class Progress:

@@ -173,19 +173,14 @@ def delete(connection: Connection, refs: Sequence[ObjectRef], seconds: float | N
         connection._finish(call, seconds, "Delete", ref._id)
 
 
-def number(connection: Connection, verb: Any, ref: ObjectRef, seconds: float | None, what: str) -> int:
-    """Return the number that a call on an object has as its result."""
-    call = _waiting.owned(verb(connection._ptr, id_for(connection, ref), nanos(seconds)))
-    connection._finish(call, seconds, what, ref._id)
+def contains(connection: Connection, ref: ObjectRef, seconds: float | None) -> bool:
+    """Return whether the cluster has a complete copy of an object."""
+    call = _waiting.owned(lib.phx_contains(connection._ptr, id_for(connection, ref), nanos(seconds)))
+    connection._finish(call, seconds, "contains", ref._id)
     result = ffi.new("int64_t*")
     if lib.phx_result_number(call, result) != 0:
         raise _native.last_error(connection._address)
-    return result[0]
-
-
-def contains(connection: Connection, ref: ObjectRef, seconds: float | None) -> bool:
-    """Return whether the cluster has a complete copy of an object."""
-    return number(connection, lib.phx_contains, ref, seconds, "contains") == 1
+    return result[0] == 1
 
 
 def stat(connection: Connection, ref: ObjectRef, seconds: float | None) -> ObjectStatus:

@@ -341,26 +341,6 @@ class Client(Collectives):
         """Return the state of an object in the cluster."""
         return _calls.stat(self, ref, self._seconds(timeout))
 
-    def prefetch(
-        self,
-        ref: ObjectRef,
-        nodes: str | Sequence[str] = "all",
-        timeout: float | None = DEFAULT,
-    ) -> int:
-        """Make nodes fetch copies, relayed as in a broadcast, and return without waiting for the bytes.
-
-        Parameters
-        ----------
-        nodes
-            Names of nodes, or "all".
-
-        Returns
-        -------
-        int
-            The number of nodes that were asked to fetch the object.
-        """
-        return _broadcast.prefetch(self, ref, nodes, self._seconds(timeout))
-
     def broadcast(
         self,
         ref: ObjectRef,

@@ -391,8 +391,9 @@ async def _awaited(sent):
     return await sent
 
 
-def test_prefetch(nodes):
-    clients, _, _ = nodes
+def test_a_broadcast_continues_without_its_handle(nodes):
+    clients, _, cluster = nodes
     ref = clients[0].put(np.ones(LARGE))
-    assert clients[0].prefetch(ref) == 3
-    assert clients[2].get(ref, timeout=60).sum() == LARGE
+    clients[0].broadcast(ref, ["n1", "n2"], sticky=False)
+    for node in ("n1", "n2"):
+        _await_copy(cluster, node, ref)

@@ -275,19 +275,6 @@ Future<Done> Client::Delete(const ObjectId& id, absl::Duration timeout) {
                         });
 }
 
-Future<int> Client::Prefetch(const ObjectId& id, std::vector<std::string> nodes,
-                             absl::Duration timeout) {
-  absl::Status status = CheckId(*connection_, id);
-  status.Update(CheckNodes(nodes));
-  if (!status.ok()) return Refused<int>(connection_, "Prefetch", id, status);
-  return StartOne<int>(std::make_shared<CountCall<int>>(connection_, "Prefetch", id),
-                       MonotonicNow() + timeout, [&](uint64_t request) {
-                         return local::Prefetch{
-                             request, id, timeout,
-                             std::vector<absl::string_view>(nodes.begin(), nodes.end())};
-                       });
-}
-
 Future<int> Client::Broadcast(const ObjectId& id, BroadcastOptions options) {
   absl::Status status = CheckId(*connection_, id);
   // "*" stands for all nodes; the directory resolves names, so unknown ones are no error here.

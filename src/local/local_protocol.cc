@@ -243,13 +243,6 @@ struct Fields {
     a.Names(m.nodes);
   }
   template <typename M>
-  void Visit(Prefetch*, M& m) {
-    a.U64(m.request);
-    a.Id(m.id);
-    a.Span(m.timeout);
-    a.Names(m.nodes);
-  }
-  template <typename M>
   void Visit(Forget*, M& m) {
     a.U64(m.file);
     a.Flag(m.writable);

@@ -48,7 +48,7 @@
 namespace phalanx::object_store::local {
 
 inline constexpr uint32_t kMagic = 0x43584c50;  // "PLXC"
-inline constexpr uint32_t kVersion = 7;
+inline constexpr uint32_t kVersion = 8;
 // Answers carry up to this many bytes of an object; larger ones point into a file.
 inline constexpr size_t kMaxInlineAnswerBytes = 65536;
 // Objects of fewer than kOwnFileBytes are written through the socket.
@@ -181,16 +181,7 @@ struct Stat {
   std::vector<absl::string_view> nodes = {};
 };
 
-// Answered by Counted or Failed.
-struct Prefetch {
-  static constexpr uint8_t kKind = 12;
-  uint64_t request = 0;
-  ObjectId id;
-  Timeout timeout;
-  std::vector<absl::string_view> nodes;
-};
-
-// Answered by Forgotten.
+// Answered by Forgotten. Kind 12 was Prefetch, until version 7; it is not used again.
 struct Forget {
   static constexpr uint8_t kKind = 13;
   uint64_t file = 0;
@@ -287,8 +278,8 @@ struct Broadcast {
 };
 
 using Request = std::variant<ClientHello, Put, Create, Publish, Seal, Abort, Get, Cancel, Release,
-                             Delete, Stat, Prefetch, Forget, Leave, Reduce, Extend, Fail, Hold,
-                             Unhold, Transit, Claim, Keep, Broadcast>;
+                             Delete, Stat, Forget, Leave, Reduce, Extend, Fail, Hold, Unhold,
+                             Transit, Claim, Keep, Broadcast>;
 
 // ---------------------------------------------------------------------------- node to client
 

@@ -37,7 +37,6 @@ std::vector<Request> EveryRequest() {
       Release{77, false},
       Delete{6, Id(), absl::Seconds(30)},
       Stat{7, Id(), true, true, absl::ZeroDuration(), {"a", "*"}},
-      Prefetch{8, Id(), absl::Seconds(1), {"a", "node b", "*"}},
       Forget{11, true},
       Leave{true, {1, 2, 3}},
       Reduce{9,
@@ -52,7 +51,7 @@ std::vector<Request> EveryRequest() {
       Transit{Id(), 17},
       Claim{Id(), NodeKey{5, 6}, 17},
       Keep{12, Id(), absl::Seconds(5)},
-      Broadcast{13, Id(), true, false, absl::Seconds(6), {"a", "*"}},
+      Broadcast{13, Id(), true, false, absl::Seconds(6), {"a", "node b", "*"}},
   };
 }
 

@@ -406,21 +406,6 @@ absl::Status LocalSession::On(const local::Broadcast& broadcast) {
   return absl::OkStatus();
 }
 
-absl::Status LocalSession::On(const local::Prefetch& prefetch) {
-  if (const absl::Status named = CheckNames(prefetch.nodes); !named.ok()) {
-    AnswerFailed(prefetch.request, named);
-    return absl::OkStatus();
-  }
-  store_.Prefetch(client_, prefetch.id,
-                  std::vector<std::string>(prefetch.nodes.begin(), prefetch.nodes.end()),
-                  Deadline(prefetch.timeout),
-                  [this, request = prefetch.request](const absl::StatusOr<int>& nodes) {
-                    if (!nodes.ok()) return AnswerFailed(request, nodes.status());
-                    Answer(local::Counted{request, static_cast<uint32_t>(*nodes)});
-                  });
-  return absl::OkStatus();
-}
-
 absl::Status LocalSession::On(const local::Forget& forget) {
   // Queued like an answer: the client unmaps when Forgotten arrives, so answers that refer to the
   // file must go out before.

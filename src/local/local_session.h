@@ -99,7 +99,6 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   absl::Status On(const local::Release& release);
   absl::Status On(const local::Delete& remove);
   absl::Status On(const local::Stat& stat);
-  absl::Status On(const local::Prefetch& prefetch);
   absl::Status On(const local::Broadcast& broadcast);
   absl::Status On(const local::Forget& forget);
   absl::Status On(const local::Leave& leave);

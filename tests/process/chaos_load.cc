@@ -230,7 +230,7 @@ class Load {
     if (draw < 35) return (void)Delete(Draw(kShared));
     if (draw < 40) return Stream(Any());
     if (draw < 44) return Many();
-    if (draw < 47) return Prefetch(Any());
+    if (draw < 47) return Spread(Any());
     if (draw < 51) return Look(Any());
     if (draw < 54) return Into(Any());
     if (draw < 56) return Abandon();
@@ -460,10 +460,12 @@ class Load {
 
   // ---- managing
 
-  void Prefetch(uint64_t object) {
-    Begin("prefetch", object);
-    const auto nodes = client_->Prefetch(IdOf(*client_, object), {"*"}, kTimeout).Wait();
-    End("prefetch", object, 0, nodes.status());
+  // Waits until the directory has the broadcast, not until the nodes have the object.
+  void Spread(uint64_t object) {
+    Begin("broadcast", object);
+    const phalanx::ObjectId id = IdOf(*client_, object);
+    client_->Broadcast(id, {.timeout = kTimeout});
+    End("broadcast", object, 0, client_->ProgressOf(id, {"*"}, kTimeout).Wait().status());
   }
 
   void Look(uint64_t object) {

@@ -82,11 +82,6 @@ phx_call* phx_delete(phx_client* client, const char* id, int64_t timeout) {
   return Handle(client->client->Delete(IdOf(id), DurationOf(timeout)));
 }
 
-phx_call* phx_prefetch(phx_client* client, const char* id, const char* names, size_t n,
-                       int64_t timeout) {
-  return Handle(client->client->Prefetch(IdOf(id), NamesOf(names, n), DurationOf(timeout)));
-}
-
 phx_call* phx_broadcast(phx_client* client, const char* id, const char* names, size_t n, int sticky,
                         int64_t timeout) {
   return Handle(

@@ -65,7 +65,7 @@ TEST_F(RequestQueueTest, BytesFollowTheQueueInOrder) {
   EXPECT_EQ(Read(), expected + "bytes");
 }
 
-TEST_F(RequestQueueTest, WhatTheSocketDoesNotAcceptIsSentLater) {
+TEST_F(RequestQueueTest, BytesThatTheSocketDoesNotAcceptAreSentLater) {
   std::string bytes(size_t{3} << 20, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7 + i / 251);
   queue_.Flush(socket_, bytes);

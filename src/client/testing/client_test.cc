@@ -149,7 +149,6 @@ TEST_F(ClientTest, RejectsBadArgumentsBeforeSending) {
   EXPECT_THAT(client_->Get(ObjectId()).Wait(), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(client_->Create(Id(1), uint64_t{1} << 60).status(),
               StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(client_->Prefetch(Id(1), {}).Wait(), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST_F(ClientTest, MetadataOf4096BytesAnd64SlicesTravel) {
@@ -508,11 +507,6 @@ TEST_F(ClientTest, ContainsAndDelete) {
   EXPECT_TRUE(status.deleted);
 }
 
-TEST_F(ClientTest, PrefetchReturnsTheNumberOfNodes) {
-  PHALANX_ASSERT_OK_AND_ASSIGN(const int told, client_->Prefetch(Id(1), {"a", "b"}).Wait());
-  EXPECT_EQ(told, 2);
-}
-
 TEST_F(ClientTest, BroadcastReturnsTheNumberOfNodes) {
   EXPECT_THAT(client_->Broadcast(Id(1)).Wait(), StatusIs(absl::StatusCode::kNotFound));
   PHALANX_ASSERT_OK(client_->Put(Id(1), "bytes").Wait());
@@ -542,7 +536,6 @@ TEST_F(ClientTest, RejectsNodeNamesThatAreNotText) {
       StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr("caf\\xe9"));
   EXPECT_THAT(client_->Broadcast(Id(1), options).Wait(), refused);
   EXPECT_THAT(client_->ProgressOf(Id(1), options.nodes).Wait(), refused);
-  EXPECT_THAT(client_->Prefetch(Id(1), options.nodes).Wait(), refused);
 }
 
 TEST_F(ClientTest, ABroadcastCanBeRepeatedOrDropped) {

@@ -131,18 +131,18 @@ void Fold::Refuse(v1::FoldReport::Kind kind, const absl::Status& why) {
   Drop();
 }
 
-bool Fold::TellProgress(Instant now) {
+bool Fold::ReportProgress(Instant now) {
   // A fold that waits for memory will make progress, but has none to report yet.
   if (stage_ != Stage::kFolding) return stage_ == Stage::kMemory;
   const uint64_t folded = FoldedBytes();
-  const double seconds = absl::ToDoubleSeconds(now - told_at_);
-  if (folded == told_ || seconds <= 0) return true;
+  const double seconds = absl::ToDoubleSeconds(now - reported_at_);
+  if (folded == reported_ || seconds <= 0) return true;
   v1::FoldReport report;
   report.set_kind(v1::FoldReport::PROGRESS);
   report.set_watermark(folded);
-  report.set_bytes_per_second(static_cast<double>(folded - told_) / seconds);
-  told_ = folded;
-  told_at_ = now;
+  report.set_bytes_per_second(static_cast<double>(folded - reported_) / seconds);
+  reported_ = folded;
+  reported_at_ = now;
   host_.Report(order_, std::move(report));
   return true;
 }

@@ -94,7 +94,7 @@ class Fold {
   // The fold cannot continue in a new session with the target's shard.
   virtual bool ends_with_session() const { return false; }
   // Reports the progress since the last report, if any. Returns false if no progress will follow.
-  bool TellProgress(Instant now);
+  bool ReportProgress(Instant now);
   // Memory that the fold holds now beside the target, its output included.
   virtual uint64_t scratch_bytes() const { return 0; }
 
@@ -170,8 +170,8 @@ class Fold {
   object_store::RequestId request_ = 0;  // for memory, or for the target
   std::shared_ptr<object_store::Reservation> reserved_;
   object_store::WriterId writer_ = 0;  // of the target, until it is sealed
-  uint64_t told_ = 0;
-  Instant told_at_;
+  uint64_t reported_ = 0;
+  Instant reported_at_;
 };
 
 }  // namespace phalanx::collectives

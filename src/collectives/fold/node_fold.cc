@@ -25,10 +25,10 @@ constexpr uint64_t kAtOnceBytes = uint64_t{1} << 20;
 constexpr int kSilentLocalFailures = 4;
 // A fold reports its progress after each such part, but not more often than this: the more slots
 // the tree has, the less often, so that the shard's load does not grow with the tree.
-constexpr uint64_t kPartsTold = 8;
-constexpr uint64_t kLeastPartTold = uint64_t{1} << 20;
-constexpr absl::Duration kBetweenTold = absl::Milliseconds(10);
-constexpr absl::Duration kBetweenToldPerSlot = absl::Microseconds(100);
+constexpr uint64_t kReportedParts = 8;
+constexpr uint64_t kLeastReportedPart = uint64_t{1} << 20;
+constexpr absl::Duration kReportInterval = absl::Milliseconds(10);
+constexpr absl::Duration kReportIntervalPerSlot = absl::Microseconds(100);
 
 std::shared_ptr<net::TransferBuffer> BufferOver(absl::Span<char> bytes,
                                                 std::shared_ptr<void> memory) {
@@ -197,7 +197,7 @@ void NodeFold::Begin() {
   stage_ = Stage::kFolding;
   // Gives back what the output, the target and the scratch have not taken.
   reserved_.reset();
-  told_at_ = control_.Now();
+  reported_at_ = control_.Now();
   if (in_place_) {
     inputs_[*in_place_].buffer =
         BufferOver(absl::MakeSpan(output_->slice(0).data(), order_.size_bytes), output_block_);
@@ -538,10 +538,10 @@ uint64_t NodeFold::FoldedBytes() const { return stream_ != nullptr ? stream_->fo
 
 // Subscribes to the end of the next part. Small folds are reported by the reducer's timer alone.
 void NodeFold::WatchPart() {
-  const uint64_t part = order_.size_bytes / kPartsTold;
+  const uint64_t part = order_.size_bytes / kReportedParts;
   const uint64_t there = output_->watermark(0);
   const uint64_t next = part == 0 ? 0 : (there / part + 1) * part;
-  if (part < kLeastPartTold || next >= order_.size_bytes || output_->closed()) return;
+  if (part < kLeastReportedPart || next >= order_.size_bytes || output_->closed()) return;
   const uint64_t seen = next - 1;
   part_watch_ = output_->Subscribe(1, absl::MakeConstSpan(&seen, 1), control_, Guarded([this] {
                                      part_watch_ = 0;
@@ -551,8 +551,8 @@ void NodeFold::WatchPart() {
 
 void NodeFold::OnPart(Instant now) {
   if (ending() || output_ == nullptr) return;
-  const absl::Duration between = std::max(kBetweenTold, kBetweenToldPerSlot * order_.slots);
-  if (now - told_at_ >= between) TellProgress(now);
+  const absl::Duration between = std::max(kReportInterval, kReportIntervalPerSlot * order_.slots);
+  if (now - reported_at_ >= between) ReportProgress(now);
   WatchPart();
 }
 

@@ -77,7 +77,7 @@ bool RingFold::PinSources() {
 
 void RingFold::Begin() {
   stage_ = Stage::kFolding;
-  told_at_ = control_.Now();
+  reported_at_ = control_.Now();
   pulls_[kPartial].what = order_.version.AsGeneration();
   pulls_[kPartial].slices = AllBut(slices(), first());
   pulls_[kResult].into = target_;

@@ -101,7 +101,7 @@ class RingFoldTest : public ::testing::Test {
 class RingSizeTest : public RingFoldTest, public ::testing::WithParamInterface<int> {};
 INSTANTIATE_TEST_SUITE_P(Members, RingSizeTest, ::testing::Values(2, 3, 5, 8));
 
-TEST_P(RingSizeTest, EveryMemberHasTheSumOnceAllAreToldToCommit) {
+TEST_P(RingSizeTest, EveryMemberHasTheSumAfterTheCommit) {
   AddMembers(GetParam());
   PlaceAll();
   ASSERT_TRUE(AllReady());
@@ -141,7 +141,7 @@ TEST_F(RingFoldTest, SourcesOfOneNodeAreFoldedThere) {
   }
 }
 
-TEST_F(RingFoldTest, NobodyHasAWholeCopyOfWhatIsNotCommittedByAll) {
+TEST_F(RingFoldTest, NoMemberHasAWholeCopyBeforeAllCommit) {
   AddMembers(3);
   PlaceAll();
   ASSERT_TRUE(AllReady());
@@ -153,7 +153,7 @@ TEST_F(RingFoldTest, NobodyHasAWholeCopyOfWhatIsNotCommittedByAll) {
   EXPECT_TRUE(AllComplete());
 }
 
-TEST_F(RingFoldTest, MembersThatAreToldLaterAreWaitedFor) {
+TEST_F(RingFoldTest, ARingWaitsForMembersThatGetTheirOrderLater) {
   AddMembers(4);
   Place(2);
   Place(0);
@@ -168,7 +168,7 @@ TEST_F(RingFoldTest, MembersThatAreToldLaterAreWaitedFor) {
   EXPECT_EQ(BytesAt(*members_[1], target_), SumOf(sources_, kCount));
 }
 
-TEST_F(RingFoldTest, WhoAsksEarlyIsServedAsSoonAsTheOneBeforeBegins) {
+TEST_F(RingFoldTest, AnEarlyReceiverIsServedWhenItsSenderBegins) {
   AddMembers(3);
   std::vector<FoldOf> orders;
   for (size_t i = 0; i < 3; ++i) orders.push_back(OrderFor(i));
@@ -209,7 +209,7 @@ TEST_F(RingFoldTest, OneThatIsDroppedGivesEverythingBack) {
   }
 }
 
-TEST_F(RingFoldTest, OneThatIsCommittedEndsByItselfAndOnlyTheFirstCopyIsPinned) {
+TEST_F(RingFoldTest, ACommittedMemberEndsAndOnlyTheFirstCopyIsPinned) {
   AddMembers(3);
   PlaceAll();
   ASSERT_TRUE(AllReady());
@@ -222,7 +222,7 @@ TEST_F(RingFoldTest, OneThatIsCommittedEndsByItselfAndOnlyTheFirstCopyIsPinned) 
   }
 }
 
-TEST_F(RingFoldTest, OneWithoutItsSourceSaysSoAndHoldsNothing) {
+TEST_F(RingFoldTest, AMemberWithoutItsSourceRefusesAndHoldsNothing) {
   AddMembers(3);
   FoldOf order = OrderFor(1);
   directory::ToProto(Generation{members_[1]->self(), 999},
@@ -234,7 +234,7 @@ TEST_F(RingFoldTest, OneWithoutItsSourceSaysSoAndHoldsNothing) {
   ExpectNothingHeld(*members_[1], kBytes);
 }
 
-TEST_F(RingFoldTest, OneWithoutMemorySaysSo) {
+TEST_F(RingFoldTest, AMemberWithoutMemoryRefuses) {
   ReduceWorld::Options small;
   small.capacity = kBytes + kBytes / 2;
   members_.push_back(&world_.Add("small", small));
@@ -247,7 +247,7 @@ TEST_F(RingFoldTest, OneWithoutMemorySaysSo) {
       world_.RunUntil([&] { return !members_[2]->Reports(v1::FoldReport::NO_MEMORY).empty(); }));
 }
 
-TEST_F(RingFoldTest, ANewSessionWithTheShardEndsWhatIsNotSealed) {
+TEST_F(RingFoldTest, ANewSessionWithTheShardEndsAnUnsealedMember) {
   AddMembers(3);
   PlaceAll();
   ASSERT_TRUE(AllReady());
@@ -262,7 +262,7 @@ TEST_F(RingFoldTest, ANewSessionWithTheShardEndsWhatIsNotSealed) {
   EXPECT_TRUE(withdrawn);
 }
 
-TEST_F(RingFoldTest, WhatCannotBeARingIsRefused) {
+TEST_F(RingFoldTest, AnInvalidRingOrderIsRefused) {
   AddMembers(3);
   const auto refused = [&](auto spoil) {
     FoldOf order = OrderFor(0);

@@ -182,7 +182,8 @@ StreamFold::Work::Ahead StreamFold::Work::Look() const {
     if (there >= input.offset + size_) continue;
     if (closed) {
       ahead.failed = input.from->close_status();
-      if (ahead.failed.ok()) ahead.failed = absl::DataLossError("it ended before its end");
+      if (ahead.failed.ok())
+        ahead.failed = absl::DataLossError("it ended before all its bytes had arrived");
       ahead.failed_input = static_cast<int>(i);
       return ahead;
     }

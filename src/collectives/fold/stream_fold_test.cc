@@ -132,7 +132,7 @@ TEST_F(StreamFoldTest, OneInputIsCopied) {
   ExpectSums(out, 1, 100);
 }
 
-TEST_F(StreamFoldTest, NothingIsFoldedOfEmptyObjects) {
+TEST_F(StreamFoldTest, EmptyObjectsNeedNoFolding) {
   Bytes a(0), b(0), out(0);
   Start(SpecOf({a.buffer, b.buffer}, out.buffer));
   ASSERT_TRUE(outcome_);
@@ -211,7 +211,7 @@ TEST_F(StreamFoldTest, AllIsFoldedThoughTheEndIsHeldBack) {
   ExpectSums(out, 2, 100);
 }
 
-TEST_F(StreamFoldTest, AnInputThatDiesEndsItAndAnotherGoesOnThere) {
+TEST_F(StreamFoldTest, AFoldEndsWithADeadInputAndAnotherContinuesThere) {
   Bytes a(4000), b(4000), dead(4000), out(4000);
   const auto in_place = out.Again();
   Start(SpecOf({in_place, dead.buffer}, out.buffer));
@@ -235,7 +235,7 @@ TEST_F(StreamFoldTest, AnInputThatDiesEndsItAndAnotherGoesOnThere) {
   ExpectSums(out, 2, 1000);
 }
 
-TEST_F(StreamFoldTest, WhoDiesAheadOfTheOthersIsHeardAtOnce) {
+TEST_F(StreamFoldTest, AnInputThatFailsAheadOfTheOthersEndsTheFoldAtOnce) {
   Bytes a(4000), b(4000), out(4000);
   Start(SpecOf({a.buffer, b.buffer}, out.buffer));
   Bring(*b.buffer, 1, 2000);
@@ -256,7 +256,7 @@ TEST_F(StreamFoldTest, AnInputThatEndsEarlyIsNoData) {
   EXPECT_THAT(outcome_->status, StatusIs(absl::StatusCode::kDataLoss));
 }
 
-TEST_F(StreamFoldTest, WhatIsCancelledLetsGoOfEverything) {
+TEST_F(StreamFoldTest, ACancelledFoldReleasesItsInputs) {
   Bytes a(4000), b(4000), out(4000);
   Start(SpecOf({a.buffer, b.buffer}, out.buffer));
   Bring(*a.buffer, 0, 4000);
@@ -271,7 +271,7 @@ TEST_F(StreamFoldTest, WhatIsCancelledLetsGoOfEverything) {
   EXPECT_EQ(out.buffer->watermark(0), 2000u);
 }
 
-TEST_F(StreamFoldTest, WhoIsDestroyedIsNotCalled) {
+TEST_F(StreamFoldTest, ADestroyedFoldCallsNothing) {
   Bytes a(4000), out(4000);
   Start(SpecOf({a.buffer}, out.buffer));
   OnControl([this] { fold_.reset(); });

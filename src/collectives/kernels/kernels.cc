@@ -79,7 +79,7 @@ uint64_t IdentityBits(DType dtype, ReduceOp op) {
 // Once for each call, not for each element: the loops rely on it.
 void CheckArguments(DType dtype, ReduceOp op, bool overlap_allowed) {
   PHALANX_CHECK(CheckReducible(dtype, op).ok(), "dtype and op are checked where they come in");
-  PHALANX_CHECK(overlap_allowed, "memory is folded in place or elsewhere, not half over itself");
+  PHALANX_CHECK(overlap_allowed, "the result is in place of an operand, or apart from all of them");
 }
 
 }  // namespace

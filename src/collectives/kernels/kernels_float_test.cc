@@ -135,7 +135,7 @@ TEST_P(KernelsFloatTest, EachFoldOf16BitsRoundsToNearestEven) {
   EXPECT_EQ(Value(DType::kF16, ReduceOp::kProd, std::ldexp(1, -14), std::ldexp(1, -11)), 0);
 }
 
-TEST_P(KernelsFloatTest, WhatRoundsBeyondTheLargestNumberIsInfinity) {
+TEST_P(KernelsFloatTest, AResultThatRoundsBeyondTheLargestNumberIsInfinity) {
   EXPECT_EQ(Value(DType::kF16, ReduceOp::kSum, 65504, 15), 65504);
   EXPECT_EQ(Value(DType::kF16, ReduceOp::kSum, 65504, 16), kInfinity);
   EXPECT_EQ(Value(DType::kF16, ReduceOp::kProd, -60000, 2), -kInfinity);

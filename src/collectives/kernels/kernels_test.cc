@@ -271,7 +271,7 @@ TEST(KernelsTest, TheIdentityChangesNothing) {
   });
 }
 
-TEST(KernelsTest, EveryMachineHasABaselineAndEachTargetIsThereOnce) {
+TEST(KernelsTest, EveryMachineHasABaselineAndEachTargetOnce) {
   std::vector<std::string> names;
   for (const KernelTarget& target : SupportedKernelTargets()) {
     names.emplace_back(target.name);

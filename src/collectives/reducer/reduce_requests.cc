@@ -35,7 +35,7 @@ RequestId ReduceRequests::Ask(ClientId client, const ObjectId& target, v1::NodeM
   size_t& waiting = by_client_[client];
   if (waiting >= object_store::kMaxRequestsPerClient) {
     Refuse(absl::ResourceExhaustedError(absl::StrCat(
-               "node ", name_, ": ", waiting, " reductions are waited for by this client already")),
+               "node ", name_, ": this client already waits for ", waiting, " reductions")),
            std::move(done));
     return id;
   }
@@ -112,13 +112,6 @@ void ReduceRequests::ClientClosed(ClientId client) {
     if (request.client == client) of_client.push_back(id);
   }
   for (const RequestId id : of_client) Forget(requests_.find(id));
-}
-
-void ReduceRequests::OnReply(uint64_t request_id, int code, const std::string& message) {
-  // From the wire: a code that this release does not know.
-  if (code < 0 || code > 16) code = static_cast<int>(absl::StatusCode::kUnknown);
-  Answer(request_id,
-         code == 0 ? absl::OkStatus() : absl::Status(static_cast<absl::StatusCode>(code), message));
 }
 
 void ReduceRequests::OnMade(const ObjectId& target,

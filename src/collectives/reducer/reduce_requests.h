@@ -51,8 +51,8 @@ class ReduceRequests {
   // The shard has named the reduction of this target. Later requests for it carry the number, so
   // that a shard that restarts does not take them for another reduction.
   void OnNumbered(const ObjectId& target, const v1::Generation& number);
-  // A reply of any kind; unknown request ids are ignored.
-  void OnReply(uint64_t request_id, int code, const std::string& message);
+  // Ends a request, as when the shard has replied. Ignores unknown ids.
+  void Answer(object_store::RequestId id, absl::Status status);
   // For a new session: requests for the chosen targets again. Returns the requests for reductions,
   // which belong into the registration. Sends the others, which the session must deliver after it.
   std::vector<v1::NodeMessage> AskAgain(const std::function<bool(const ObjectId& target)>& chosen);
@@ -70,7 +70,6 @@ class ReduceRequests {
   };
 
   v1::NodeMessage MessageOf(object_store::RequestId id, const Request& request) const;
-  void Answer(object_store::RequestId id, absl::Status status);
   void Forget(std::map<object_store::RequestId, Request>::iterator it);
 
   const std::string name_;

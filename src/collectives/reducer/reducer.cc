@@ -236,8 +236,8 @@ void Reducer::Impl::OnFold(const v1::Fold& message) {
   // After the known folds: an update needs no room.
   if (folds_.size() >= kMaxFolds) {
     return Reject(message,
-                  absl::ResourceExhaustedError(absl::StrCat("node ", options_.name, " computes ",
-                                                            folds_.size(), " folds already")));
+                  absl::ResourceExhaustedError(absl::StrCat(
+                      "node ", options_.name, " already computes ", folds_.size(), " folds")));
   }
   auto& fold = folds_[key];
   if (order->ring) {
@@ -290,7 +290,7 @@ void Reducer::Impl::OnProgress() {
   progress_timer_ = 0;
   bool more = false;
   // `|| more` last: every fold reports.
-  for (auto& [key, fold] : folds_) more = fold->TellProgress(control_.Now()) || more;
+  for (auto& [key, fold] : folds_) more = fold->ReportProgress(control_.Now()) || more;
   if (more) ArmProgress();
 }
 
@@ -302,7 +302,7 @@ void Reducer::Impl::HandleShardMessages() {
     channel_.Handle(kind, guard_.Wrap([handler](int, const Message& m) { handler(m); }));
   };
   const auto answer = [this](const auto& reply) {
-    requests_.OnReply(reply.request_id(), reply.code(), reply.message());
+    requests_.Answer(reply.request_id(), object_store::ReplyStatus(reply.code(), reply.message()));
   };
   handle(Message::kReduceReply, [answer](const Message& m) { answer(m.reduce_reply()); });
   handle(Message::kExtendReply, [answer](const Message& m) { answer(m.extend_reply()); });
@@ -455,8 +455,7 @@ void Reducer::Fail(ClientId client, const ObjectId& id, const absl::Status& why,
                    ReduceDone done) {
   if (id.nil() || why.ok()) {
     return impl_->requests_.Refuse(
-        absl::InvalidArgumentError("what fails has an id, and an error to fail with"),
-        std::move(done));
+        absl::InvalidArgumentError("a failed object needs an id and an error"), std::move(done));
   }
   v1::NodeMessage message;
   v1::FailRequest* request = message.mutable_fail_request();

@@ -93,7 +93,7 @@ class ReducerDirectoryTest : public ::testing::Test {
   ReduceWorld world_;
 };
 
-TEST_F(ReducerDirectoryTest, AReduceIsAskedForWithAllItsArguments) {
+TEST_F(ReducerDirectoryTest, AReduceRequestHasAllItsArguments) {
   ReduceNode& a = world_.Add("a");
   Call call = SumOfTwo();
   call.spec.elements = DType::kF16;
@@ -122,7 +122,7 @@ TEST_F(ReducerDirectoryTest, AReduceIsAskedForWithAllItsArguments) {
   EXPECT_EQ(directory::FromProto(reduction.root()), a.self());
 }
 
-TEST_F(ReducerDirectoryTest, WhoAskedWhereTheResultIsMadeNeedNotWaitForTheShardsWord) {
+TEST_F(ReducerDirectoryTest, ARequesterAtTheRootIsAnsweredWithoutAReplyOfTheShard) {
   ReduceNode& a = world_.Add("a");
   Call call = SumOfTwo();
   call.spec.elements = DType::kU32;
@@ -156,7 +156,7 @@ TEST_F(ReducerDirectoryTest, WhoAskedWhereTheResultIsMadeNeedNotWaitForTheShards
   EXPECT_EQ(a.reducer().stats().waiting, 0u);
 }
 
-TEST_F(ReducerDirectoryTest, WhoAskedForAnotherReductionIsNotAnsweredByThisOne) {
+TEST_F(ReducerDirectoryTest, AResultDoesNotAnswerARequestForAnotherReduction) {
   ReduceNode& a = world_.Add("a");
   Call made = SumOfTwo();
   made.spec.elements = DType::kU32;
@@ -210,7 +210,7 @@ TEST_F(ReducerDirectoryTest, TwoClientsThatAskForTheSameAreAnsweredEach) {
   EXPECT_EQ(a.reducer().stats().waiting, 0u);
 }
 
-TEST_F(ReducerDirectoryTest, ADeadlineIsToldToTheShardWhoseWordIsWaitedForAMoment) {
+TEST_F(ReducerDirectoryTest, ADeadlineIsSentToTheShardAndItsReplyHasAMomentMore) {
   ReduceNode& a = world_.Add("a");
   Call call = SumOfTwo();
   call.deadline = a.plane().control().Now() + absl::Microseconds(99'500);
@@ -223,7 +223,7 @@ TEST_F(ReducerDirectoryTest, ADeadlineIsToldToTheShardWhoseWordIsWaitedForAMomen
   EXPECT_EQ((*result)->code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-TEST_F(ReducerDirectoryTest, WhatMakesNoSenseIsNotAskedFor) {
+TEST_F(ReducerDirectoryTest, InvalidReductionsAreNotSent) {
   ReduceNode& a = world_.Add("a");
   Call nil = SumOfTwo();
   nil.target.id = ObjectId();
@@ -240,7 +240,7 @@ TEST_F(ReducerDirectoryTest, WhatMakesNoSenseIsNotAskedFor) {
   EXPECT_TRUE(a.sent().empty());
 }
 
-TEST_F(ReducerDirectoryTest, WhoCancelsOrLeavesIsNotCalled) {
+TEST_F(ReducerDirectoryTest, ACallerThatCancelsOrLeavesIsNotCalled) {
   ReduceNode& a = world_.Add("a");
   RequestId id = 0;
   const Result cancelled = Reduce(a, SumOfTwo(), &id);
@@ -289,7 +289,7 @@ TEST_F(ReducerDirectoryTest, ExtendAndFailGoToTheirObjectsShard) {
   EXPECT_TRUE(failed && absl::IsAlreadyExists(*failed));
 }
 
-TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistration) {
+TEST_F(ReducerDirectoryTest, RequestsAndFoldsArePartOfTheRegistration) {
   ReduceNode& a = world_.Add("a");
   const Generation g = a.Put(Source(1), Numbers(1, 1000));
   Reduce(a, SumOfTwo());
@@ -309,16 +309,16 @@ TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistra
   EXPECT_NE(asked.request_id(), 0u);
   EXPECT_TRUE(asked.again());
   EXPECT_EQ(asked.reduction().source_ids_size(), 2) << "as the client has it";
-  const v1::RegisterFold told = SentOf(a, Kind::kRegisterFold)[0].register_fold();
-  EXPECT_EQ(directory::VersionFromProto(told.version()), Version(4));
-  EXPECT_EQ(told.slot(), 3u);
-  EXPECT_EQ(told.slots(), 7u);
-  EXPECT_EQ(told.degree(), 2u);
-  EXPECT_EQ(directory::ReductionIdFromProto(told.begun()), MakeReductionId(7, 7, 3));
-  EXPECT_TRUE(told.root());
-  EXPECT_TRUE(told.ready());
-  EXPECT_THAT(told.source_ids(), ::testing::ElementsAre(IdBytes(Source(1))));
-  EXPECT_EQ(told.generation().creator().node(), a.self().node);
+  const v1::RegisterFold registered = SentOf(a, Kind::kRegisterFold)[0].register_fold();
+  EXPECT_EQ(directory::VersionFromProto(registered.version()), Version(4));
+  EXPECT_EQ(registered.slot(), 3u);
+  EXPECT_EQ(registered.slots(), 7u);
+  EXPECT_EQ(registered.degree(), 2u);
+  EXPECT_EQ(directory::ReductionIdFromProto(registered.begun()), MakeReductionId(7, 7, 3));
+  EXPECT_TRUE(registered.root());
+  EXPECT_TRUE(registered.ready());
+  EXPECT_THAT(registered.source_ids(), ::testing::ElementsAre(IdBytes(Source(1))));
+  EXPECT_EQ(registered.generation().creator().node(), a.self().node);
   // The repeated order changes nothing, and has the target announced again.
   a.sent().clear();
   a.Shard(fold);
@@ -330,7 +330,7 @@ TEST_F(ReducerDirectoryTest, ANewSessionHearsOfRequestsAndFoldsWithinTheRegistra
   EXPECT_THAT(Kinds(a), ::testing::ElementsAre(Kind::kFoldReport)) << "once";
 }
 
-TEST_F(ReducerDirectoryTest, WhatIsKeptForAShardIsToldToItsNextLifeUntilItMayBeForgotten) {
+TEST_F(ReducerDirectoryTest, AKeptReductionIsRegisteredWithARestartedShardUntilItIsReleased) {
   ReduceNode& a = world_.Add("a");
   v1::ShardMessage keep;
   keep.mutable_keep_reduction()->set_object_id(IdBytes(target_));
@@ -359,7 +359,7 @@ TEST_F(ReducerDirectoryTest, WhatIsKeptForAShardIsToldToItsNextLifeUntilItMayBeF
   EXPECT_TRUE(SentOf(a, Kind::kReduceRequest).empty());
 }
 
-TEST_F(ReducerDirectoryTest, PartsOfAnOpenReductionAreKeptByTheirPlacesAndToldAsTheyAre) {
+TEST_F(ReducerDirectoryTest, PartsOfAnOpenReductionAreKeptByPositionAndRegistered) {
   ReduceNode& a = world_.Add("a");
   const auto keep = [&](uint32_t first, const std::vector<ObjectId>& sources, bool closed) {
     v1::ShardMessage message;
@@ -390,7 +390,7 @@ TEST_F(ReducerDirectoryTest, PartsOfAnOpenReductionAreKeptByTheirPlacesAndToldAs
                                                          IdBytes(Source(7)), IdBytes(Source(8))));
 }
 
-TEST_F(ReducerDirectoryTest, AnExtensionThatIsAskedForAgainSaysSo) {
+TEST_F(ReducerDirectoryTest, ARepeatedExtensionIsMarkedAsARetry) {
   ReduceNode& a = world_.Add("a");
   a.Run([&] {
     a.reducer().Extend(a.client(), target_, {Source(1)}, false, Instant::Infinite(),
@@ -405,7 +405,7 @@ TEST_F(ReducerDirectoryTest, AnExtensionThatIsAskedForAgainSaysSo) {
 }
 
 // A repeated request carries the reduction's number, if the shard has sent the number meanwhile.
-TEST_F(ReducerDirectoryTest, WhatIsAskedForAgainNamesTheReductionThatItWasAskedOf) {
+TEST_F(ReducerDirectoryTest, ARepeatedRequestNamesItsReduction) {
   ReduceNode& a = world_.Add("a");
   Reduce(a, SumOfTwo());
   a.Run([&] {
@@ -471,14 +471,14 @@ class SourceWatchesTest : public ReducerDirectoryTest {
   const ObjectId two_ = IdOfShard("two", 2, 3);
 };
 
-TEST_F(SourceWatchesTest, GoOnToTheSourcesShardsAndBack) {
+TEST_F(SourceWatchesTest, AreForwardedToTheShardsOfTheSourcesAndBack) {
   a_.Shard(WatchOf({one_, two_}));
   for (const auto& [shard, source] : {std::pair(1, one_), std::pair(2, two_)}) {
-    const auto told = SentOf(a_, Kind::kWatchSource, shard);
-    ASSERT_EQ(told.size(), 1u);
-    EXPECT_EQ(told[0].watch_source().target_id(), IdBytes(watched_));
-    EXPECT_THAT(told[0].watch_source().source_ids(), ::testing::ElementsAre(IdBytes(source)));
-    EXPECT_FALSE(told[0].watch_source().end());
+    const auto watches = SentOf(a_, Kind::kWatchSource, shard);
+    ASSERT_EQ(watches.size(), 1u);
+    EXPECT_EQ(watches[0].watch_source().target_id(), IdBytes(watched_));
+    EXPECT_THAT(watches[0].watch_source().source_ids(), ::testing::ElementsAre(IdBytes(source)));
+    EXPECT_FALSE(watches[0].watch_source().end());
   }
   a_.Shard(StateOf(one_));
   const auto back = SentOf(a_, Kind::kSourceState);
@@ -486,10 +486,10 @@ TEST_F(SourceWatchesTest, GoOnToTheSourcesShardsAndBack) {
   EXPECT_EQ(back[0].source_state().size_bytes(), 7u);
   EXPECT_EQ(SentOf(a_, Kind::kSourceState, 0).size(), 1u);
   a_.Shard(StateOf(Source(5)));
-  EXPECT_EQ(SentOf(a_, Kind::kSourceState).size(), 1u) << "nobody watches that one";
+  EXPECT_EQ(SentOf(a_, Kind::kSourceState).size(), 1u) << "no shard watches that one";
 }
 
-TEST_F(SourceWatchesTest, EndWhenTheTargetsShardSaysSo) {
+TEST_F(SourceWatchesTest, EndWhenTheShardOfTheTargetEndsThem) {
   a_.Shard(WatchOf({one_, two_}));
   a_.sent().clear();
   a_.Shard(WatchOf({one_}, /*end=*/true));
@@ -504,7 +504,7 @@ TEST_F(SourceWatchesTest, EndWhenTheTargetsShardSaysSo) {
   EXPECT_TRUE(SentOf(a_, Kind::kWatchSource).empty());
 }
 
-TEST_F(SourceWatchesTest, AreToldAgainToASourcesShardInANewSession) {
+TEST_F(SourceWatchesTest, AreSentAgainToTheShardOfASourceInANewSession) {
   a_.Shard(WatchOf({one_, two_}));
   NewSession(a_, 1);
   EXPECT_THAT(Kinds(a_),
@@ -513,7 +513,7 @@ TEST_F(SourceWatchesTest, AreToldAgainToASourcesShardInANewSession) {
               ::testing::ElementsAre(IdBytes(one_)));
 }
 
-TEST_F(SourceWatchesTest, EndWithTheSessionOfTheTargetsShardWhichAsksAgain) {
+TEST_F(SourceWatchesTest, EndWithTheSessionOfTheShardOfTheTarget) {
   a_.Shard(WatchOf({one_, two_}));
   NewSession(a_, 0);
   EXPECT_TRUE(SentOf(a_, Kind::kWatchSource, 1)[0].watch_source().end());

@@ -88,7 +88,7 @@ TEST_F(ReducerTest, AChainOfThreeNodesSumsTheirSources) {
   ExpectHoldsOnly(c, 2 * kBytes + 3 * ObjectId::kSize);
 }
 
-TEST_F(ReducerTest, TheTargetIsAnnouncedWithItsVersionAndWhatWentIn) {
+TEST_F(ReducerTest, TheTargetIsAnnouncedWithItsVersionAndSources) {
   ReduceNode& a = world_.Add("a");
   const Generation g = a.Put(Source(1), Numbers(1, kCount));
   a.Shard(FoldOf(target_, Version(7), kBytes).Source(Source(1), g).Root({Source(1)}));
@@ -318,7 +318,7 @@ TEST_F(ReducerTest, AReceiverMayAskBeforeTheFoldIsOrdered) {
   EXPECT_TRUE(root.Reports(v1::FoldReport::FAILED).empty());
 }
 
-TEST_F(ReducerTest, WhoNeverGetsItsFoldRefusesInTheEnd) {
+TEST_F(ReducerTest, ASlotWithoutItsFoldIsReportedAsFailed) {
   ReduceNode& a = world_.Add("a");
   ReduceNode& root = world_.Add("root");
   root.Shard(FoldOf(target_, Version(2), kBytes).Slot(a, Version(1)).Root({Source(1)}));
@@ -327,7 +327,7 @@ TEST_F(ReducerTest, WhoNeverGetsItsFoldRefusesInTheEnd) {
             static_cast<int>(absl::StatusCode::kNotFound));
 }
 
-TEST_F(ReducerTest, TheSameVersionElsewhereGoesOnAtTheWatermark) {
+TEST_F(ReducerTest, TheSameVersionOnAnotherNodeContinuesAtTheWatermark) {
   ReduceNode& a = world_.Add("a");
   ReduceNode& b = world_.Add("b");
   ReduceNode& root = world_.Add("root");
@@ -352,7 +352,7 @@ TEST_F(ReducerTest, TheSameVersionElsewhereGoesOnAtTheWatermark) {
   EXPECT_EQ(b.plane().plane().stats().pushes_active, 0);
 }
 
-TEST_F(ReducerTest, ASenderThatDiesIsReportedAndTriedAgain) {
+TEST_F(ReducerTest, ADeadSenderIsReportedAndTriedAgain) {
   ReduceNode& a = world_.Add("a");
   ReduceNode& root = world_.Add("root");
   const std::string bytes = Numbers(1, kCount);
@@ -376,7 +376,7 @@ TEST_F(ReducerTest, ASenderThatDiesIsReportedAndTriedAgain) {
   EXPECT_EQ(root.plane().plane().stats().bytes_received, kBytes) << "no byte twice";
 }
 
-TEST_F(ReducerTest, ASourceThatDiesIsReportedAndTakenUpAgain) {
+TEST_F(ReducerTest, ADeadSourceIsReportedAndTriedAgain) {
   ReduceNode& root = world_.Add("root");
   const object_store::WriteGrant grant = root.Create(Source(1), kBytes);
   const Generation g2 = root.Put(Source(2), Numbers(2, kCount));
@@ -440,7 +440,7 @@ TEST_F(ReducerTest, ARootThatLosesAgainstAnotherGenerationEnds) {
   ExpectHoldsOnly(root, kBytes);
 }
 
-TEST_F(ReducerTest, WhatNeverFitsIsRefusedAtOnceAndWhatDoesNotFitSoonAfterAWhile) {
+TEST_F(ReducerTest, AFoldThatNeverFitsIsRefusedAtOnceAndOneWithoutRoomLater) {
   ReduceWorld::Options options;
   options.capacity = 3 * kBytes;
   options.reducer.memory_patience = absl::Milliseconds(300);
@@ -584,7 +584,7 @@ TEST_F(ReducerTest, DuplicatesAndLatecomersChangeNothing) {
   EXPECT_EQ(root.plane().plane().stats().bytes_received, kBytes);
 }
 
-TEST_F(ReducerTest, ProgressIsToldWhileAFoldGoesOn) {
+TEST_F(ReducerTest, ProgressIsReportedDuringAFold) {
   ReduceNode& root = world_.Add("root");
   const object_store::WriteGrant grant = root.Create(Source(1), kBytes);
   root.Shard(FoldOf(target_, Version(1), kBytes)
@@ -598,7 +598,7 @@ TEST_F(ReducerTest, ProgressIsToldWhileAFoldGoesOn) {
   EXPECT_GT(progress[0].bytes_per_second(), 0);
 }
 
-TEST_F(ReducerTest, ALargeFoldSaysHowFarItIsAtEachEighth) {
+TEST_F(ReducerTest, ALargeFoldReportsItsProgressAtEachEighth) {
   constexpr uint64_t kLargeCount = uint64_t{4} << 20;
   constexpr uint64_t kEighth = 4 * kLargeCount / 8;
   ReduceNode& a = world_.Add("a");
@@ -619,7 +619,7 @@ TEST_F(ReducerTest, ALargeFoldSaysHowFarItIsAtEachEighth) {
   }
 }
 
-TEST_F(ReducerTest, InATreeOfManySlotsProgressIsToldLessOften) {
+TEST_F(ReducerTest, AFoldInATreeOfManySlotsReportsProgressLessOften) {
   constexpr uint64_t kLargeCount = uint64_t{4} << 20;
   ReduceNode& a = world_.Add("a");
   ReduceNode& root = world_.Add("root");

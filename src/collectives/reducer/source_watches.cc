@@ -80,7 +80,7 @@ void SourceWatches::Refuse(const ObjectId& target, const std::set<ObjectId>& sou
     directory::ToProto(source, state->mutable_source_id());
     state->set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
     state->set_message(
-        absl::StrCat("node ", name_, " watches ", size_, " sources of other shards already"));
+        absl::StrCat("node ", name_, " already watches ", size_, " sources of other shards"));
     send_(ShardOf(target, num_shards_), std::move(message));
   }
 }

@@ -43,7 +43,7 @@ class SourceWatchesLimit : public ::testing::Test {
       /*max_watches=*/4};
 };
 
-TEST_F(SourceWatchesLimit, WhatIsBeyondItFailsWithTheNodesName) {
+TEST_F(SourceWatchesLimit, AWatchBeyondTheLimitFailsAndNamesTheNode) {
   watches_.OnWatch(Watch(1000, 0, 4));
   EXPECT_TRUE(Refused().empty());
   sent_.clear();
@@ -64,7 +64,7 @@ TEST_F(SourceWatchesLimit, WhatIsBeyondItFailsWithTheNodesName) {
   EXPECT_EQ(watches_.size(), 2u);
 }
 
-TEST_F(SourceWatchesLimit, WhatIsWatchedAlreadyDoesNotCountTwice) {
+TEST_F(SourceWatchesLimit, ASourceCountsOnceTowardTheLimit) {
   watches_.OnWatch(Watch(1000, 0, 4));
   watches_.OnWatch(Watch(1000, 0, 4));
   EXPECT_TRUE(Refused().empty());

@@ -197,8 +197,6 @@ absl::string_view ObjectIdOf(const v1::NodeMessage& message) {
       return message.delete_confirm().object_id();
     case v1::NodeMessage::kQueryRequest:
       return message.query_request().object_id();
-    case v1::NodeMessage::kPrefetchRequest:
-      return message.prefetch_request().object_id();
     case v1::NodeMessage::kBroadcastRequest:
       return message.broadcast_request().object_id();
     case v1::NodeMessage::kReduceRequest:
@@ -269,8 +267,6 @@ absl::Status DirectoryCore::Impl::Handle(Node& node, const v1::NodeMessage& mess
       return requests.OnDeleteConfirm(node, message.delete_confirm());
     case v1::NodeMessage::kQueryRequest:
       return requests.OnQuery(node, message.query_request());
-    case v1::NodeMessage::kPrefetchRequest:
-      return placements.OnPrefetch(node, message.prefetch_request());
     case v1::NodeMessage::kBroadcastRequest:
       return placements.OnBroadcast(node, message.broadcast_request());
     case v1::NodeMessage::kDrainRequest:

@@ -24,7 +24,7 @@ absl::Status PlacementManager::OnBroadcast(Node& node, const v1::BroadcastReques
   PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
   if (m.end()) {
     placements_.Cancel(id, node.key, m.request_id());
-    // A deferred request still starts when the gate opens; it is cancelled at once.
+    // A deferred request still starts when the gate opens: its orders are sent, and it ends then.
     gate_.CancelBroadcast(node.key, m.request_id());
     return absl::OkStatus();
   }
@@ -160,6 +160,10 @@ void PlacementManager::RunPending() {
   if (placements_.walking()) {
     placements_.Walk(Lacks());
   }
+  ApplyEffects();
+}
+
+void PlacementManager::ApplyEffects() {
   for (const BroadcastEffect& effect : placements_.TakeEffects()) {
     std::visit([this](const auto& decided) { Apply(decided); }, effect);
   }
@@ -254,35 +258,6 @@ void PlacementManager::CountNamed(const Object& object, absl::Span<const std::st
   out.set_named_without_room(without_room);
 }
 
-absl::Status PlacementManager::OnPrefetch(Node& node, const v1::PrefetchRequest& m) {
-  PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ParseObjectId(m.object_id()));
-  absl::btree_set<absl::string_view> names(m.nodes().begin(), m.nodes().end());
-  const bool all_nodes = names.erase("*") != 0;
-  const Object* object = objects_.Find(id);
-  uint32_t asked = 0;
-  for (const auto& [key, other] : nodes_.all()) {
-    const bool named = names.erase(other->info.name()) != 0;
-    if (!named && !all_nodes) continue;
-    ++asked;
-    // A node that wants the object already, or has it, would answer the Fetch with nothing.
-    const auto has = [&key = key, object] {
-      if (object == nullptr) return false;
-      const auto copy = object->copies.find(key);
-      return object->wants.contains(key) ||
-             (copy != object->copies.end() && copy->second.complete() && !copy->second.stale);
-    };
-    if (!has()) outbox_.SendFetch(key, id, context_.NewPlan(), /*keep=*/false);
-  }
-  v1::PrefetchReply& reply = *outbox_.Send(node.key).mutable_prefetch_reply();
-  reply.set_request_id(m.request_id());
-  reply.set_nodes(asked);
-  if (!names.empty()) {
-    reply.set_code(static_cast<int>(absl::StatusCode::kNotFound));
-    reply.set_message(UnknownNodesMessage(id, names));
-  }
-  return absl::OkStatus();
-}
-
 void PlacementManager::MergePolicy(const v1::BroadcastRequest& m) {
   const ObjectId id = *ParseObjectId(m.object_id());
   const Object* object = objects_.Find(id);
@@ -305,6 +280,8 @@ void PlacementManager::EndLearning() {
     // A node repeats its requests in a new session.
     if (node != nullptr && node->session == broadcast.session) BeginBroadcast(*node, m);
     if (!broadcast.cancelled) continue;
+    // Before Cancel, which ends the orders that are not sent yet: a cancelled broadcast continues.
+    ApplyEffects();
     placements_.Cancel(*ParseObjectId(m.object_id()), broadcast.node, m.request_id());
   }
 }

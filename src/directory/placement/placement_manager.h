@@ -44,7 +44,6 @@ class PlacementManager final : public ObjectPlacements {
 
   // ---- messages of nodes. InvalidArgument names the field; nothing is changed then.
   absl::Status OnBroadcast(Node& node, const v1::BroadcastRequest& m);
-  absl::Status OnPrefetch(Node& node, const v1::PrefetchRequest& m);
 
   // The gate has opened: broadcasts that waited begin.
   void EndLearning();
@@ -76,6 +75,7 @@ class PlacementManager final : public ObjectPlacements {
     return [this](const ObjectId& id, const NodeKey& node) { return LacksCopy(id, node); };
   }
 
+  void ApplyEffects();
   void Apply(const OrderFetch& effect);
   void Apply(const AnnouncePolicy& effect);
   void Apply(const ConfirmStart& effect);

@@ -382,6 +382,20 @@ TEST_F(BroadcastTest, ARequesterThatLeavesWhileTheShardLearnsHasBegunTheBroadcas
   EXPECT_EQ(Counter("broadcasts_waited_for"), 0u);
 }
 
+TEST_F(BroadcastTest, ACancelledBroadcastOrdersItsNodesWhenTheShardHasLearned) {
+  h_.RestartShard();
+  const NodeKey a = h_.Up("a");
+  const NodeKey b = h_.Up("b");
+  const NodeKey c = h_.Up("c");
+  h_.Create(a, x, {.complete = true});
+  Ask(a, x, {"b"}, /*sticky=*/false);
+  Leave(a, x);
+  h_.Advance(2 * kLease);
+  EXPECT_EQ(Orders(b), 1);
+  EXPECT_EQ(Orders(c), 0);
+  EXPECT_EQ(Counter("broadcasts_waited_for"), 0u);
+}
+
 // Of a mark that none has told the shard takes nothing; the copy counts.
 TEST_F(BroadcastTest, AMarkThatNoShardMintedIsIgnored) {
   const NodeKey a = h_.Up("a");
@@ -417,6 +431,7 @@ TEST_F(BroadcastTest, ARequesterThatLeavesIsNotAnswered) {
   Ask(a, x, {"*"}, /*sticky=*/false);
   Leave(a, x);
   EXPECT_EQ(Counter("broadcasts_waited_for"), 0u);
+  EXPECT_EQ(Orders(b), 1) << "the broadcast continues";
   Fetch(b, x);
   EXPECT_EQ(Answers(a), 0);
 }

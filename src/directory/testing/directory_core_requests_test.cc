@@ -1,4 +1,4 @@
-// Deletes, wants, evictions, drains, prefetches, and bad input.
+// Deletes, wants, evictions, drains, and bad input.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -406,7 +406,7 @@ TEST(EvictTest, ACopyThatTheShardDoesNotCountIsEvicted) {
 }
 
 // -------------------------------------------------------------------------------------------
-// leaving and prefetch
+// leaving
 
 TEST(DrainTest, SoleCopiesAreFetchedElsewhereAndTheCountIsReported) {
   Harness h;
@@ -571,33 +571,6 @@ TEST(DrainTest, ALeavingNodeIsASenderOnlyWhenThereIsNoOther) {
   EXPECT_EQ(h.SenderOf(c, x), b);
 }
 
-TEST(PrefetchTest, NamedNodesGetAFetchAndUnknownNamesAreReported) {
-  Harness h;
-  const NodeKey a = h.Up("a");
-  const NodeKey b = h.Up("b");
-  const NodeKey c = h.Up("c");
-  h.Create(a, x, {.complete = true});
-  v1::NodeMessage message;
-  v1::PrefetchRequest& m = *message.mutable_prefetch_request();
-  m.set_object_id(std::string(x.binary().data(), ObjectId::kSize));
-  m.set_request_id(5);
-  m.add_nodes("b");
-  m.add_nodes("zed");
-  PHALANX_ASSERT_OK(h.Send(c, message));
-  EXPECT_EQ(h.Count(b, v1::ShardMessage::kFetch), 1);
-  v1::PrefetchReply reply = h.Last(c, v1::ShardMessage::kPrefetchReply)->prefetch_reply();
-  EXPECT_EQ(reply.nodes(), 1u);
-  EXPECT_THAT(reply.message(), HasSubstr("zed"));
-  m.clear_nodes();
-  m.add_nodes("*");
-  PHALANX_ASSERT_OK(h.Send(c, message));
-  reply = h.Last(c, v1::ShardMessage::kPrefetchReply)->prefetch_reply();
-  EXPECT_EQ(reply.code(), 0);
-  EXPECT_EQ(reply.nodes(), 3u);
-  EXPECT_EQ(h.Count(a, v1::ShardMessage::kFetch), 0) << "it has the object";
-  EXPECT_EQ(h.Count(c, v1::ShardMessage::kFetch), 1);
-}
-
 // -------------------------------------------------------------------------------------------
 // bad input
 
@@ -669,21 +642,6 @@ TEST(DeferredTest, MoreThanMayWaitAreAnsweredAtOnce) {
   EXPECT_EQ(reply.code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
   h.Advance(absl::Seconds(3));
   EXPECT_EQ(h.Last(a, v1::ShardMessage::kQueryReply)->query_reply().request_id(), 1u);
-}
-
-TEST(PrefetchTest, SomeOfManyUnknownNamesAreReported) {
-  Harness h;
-  const NodeKey a = h.Up("a");
-  v1::NodeMessage message;
-  message.mutable_prefetch_request()->set_object_id(x.binary().data(), ObjectId::kSize);
-  for (int i = 0; i < 100; ++i) {
-    message.mutable_prefetch_request()->add_nodes(std::string(100'000, '0' + i % 75) +
-                                                  std::to_string(i));
-  }
-  PHALANX_ASSERT_OK(h.Send(a, message));
-  const v1::PrefetchReply reply = h.Last(a, v1::ShardMessage::kPrefetchReply)->prefetch_reply();
-  EXPECT_LT(reply.message().size(), 8000u);
-  EXPECT_THAT(reply.message(), HasSubstr("and 84 more"));
 }
 
 TEST(BadInputTest, MessagesOfANodeThatIsDownAreIgnored) {

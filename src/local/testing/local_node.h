@@ -46,11 +46,6 @@ class OneNodeDirectory {
     if (message.has_withdraw()) OnWithdraw(message.withdraw());
     if (message.has_delete_request()) OnDelete(message.delete_request());
     if (message.has_query_request()) OnQuery(message.query_request());
-    if (message.has_prefetch_request()) {
-      v1::PrefetchReply& reply = *Add().mutable_prefetch_reply();
-      reply.set_request_id(message.prefetch_request().request_id());
-      reply.set_nodes(static_cast<uint32_t>(message.prefetch_request().nodes_size()));
-    }
     if (message.has_broadcast_request() && !message.broadcast_request().end()) {
       OnBroadcast(message.broadcast_request());
     }

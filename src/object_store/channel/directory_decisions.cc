@@ -62,7 +62,7 @@ void DirectoryDecisions::OnVerdict(const v1::Verdict& verdict) {
 void DirectoryDecisions::OnSuperseded(Copy* copy, const v1::Verdict& verdict) {
   const absl::Status why = absl::AbortedError(
       absl::StrCat("object ", copy->id.hex(), ": generation ", copy->generation.ToString(),
-                   " gave way to another that is complete"));
+                   " was replaced by another one that is complete"));
   reporter_.Withdraw(copy->id, copy->generation, why);
   // Since the verdict the shard can have adopted this generation after all, and can have taken the
   // copy for the answer to the open want.
@@ -81,9 +81,9 @@ void DirectoryDecisions::OnSuperseded(Copy* copy, const v1::Verdict& verdict) {
         absl::StrCat("object ", copy->id.hex(), " has ", adopted_bytes, " bytes (generation ",
                      adopted.ToString(), "), not ", copy->size_bytes));
   }
-  const bool told = puts_.AnswerCreator(copy, outcome);
+  const bool answered = puts_.AnswerCreator(copy, outcome);
   // The Put was answered OK before the verdict, so a counter is all that shows the conflict.
-  if (!told && !outcome.ok()) puts_.CountConflict();
+  if (!answered && !outcome.ok()) puts_.CountConflict();
   copies_.Drop(copy, why);
 }
 

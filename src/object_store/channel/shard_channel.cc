@@ -4,6 +4,12 @@
 
 namespace phalanx::object_store {
 
+absl::Status ReplyStatus(int code, absl::string_view message) {
+  constexpr int kLast = static_cast<int>(absl::StatusCode::kUnauthenticated);
+  if (code < 0 || code > kLast) code = static_cast<int>(absl::StatusCode::kUnknown);
+  return absl::Status(static_cast<absl::StatusCode>(code), message);
+}
+
 ShardChannel::ShardChannel(int num_shards, SendToShard send, Later later)
     : num_shards_(num_shards),
       send_(std::move(send)),

@@ -30,11 +30,16 @@
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "phalanx/object_id.h"
 #include "phalanx/v1/directory.pb.h"
 #include "src/common/ids/shard_of.h"
 
 namespace phalanx::object_store {
+
+// Returns the status of a shard's reply; Unknown for a code that this release does not know.
+absl::Status ReplyStatus(int code, absl::string_view message);
 
 // What a component contributes to the registration in a new session.
 class Registrant {

@@ -123,7 +123,7 @@ TEST_F(ShardChannelTest, ANewSessionVoidsTheRegistrationUnderWay) {
   EXPECT_EQ(sent_, "0:begin-again 0:a2 0:a1 0:a-last 0:end 0:a-again ");
 }
 
-TEST_F(ShardChannelTest, HoldsAreSentBeforeWhatDependsOnThem) {
+TEST_F(ShardChannelTest, HoldsAreSentBeforeTheMessagesThatDependOnThem) {
   channel_.SetFlushHolds([this] { channel_.SendTo(1, Message("hold")); });
   channel_.SendTo(0, Message("x"));
   channel_.SendAfterHolds(0, Message("y"));

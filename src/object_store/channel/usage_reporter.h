@@ -2,7 +2,7 @@
 // leaves is helped by nodes that have room. Reported with the progress of pulls, and by itself a
 // second after it has changed. Pure.
 //
-// Thread rule: no thread, lock or clock inside. Owned by the store, on the control loop.
+// Thread rule: no thread, lock or clock inside. Owned by PullRunner, on the control loop.
 #ifndef PHALANX_OBJECT_STORE_CHANNEL_USAGE_REPORTER_H_
 #define PHALANX_OBJECT_STORE_CHANNEL_USAGE_REPORTER_H_
 

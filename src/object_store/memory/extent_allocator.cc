@@ -122,7 +122,7 @@ absl::Status ExtentAllocator::CheckInvariants() const {
     free += here;
   }
   if (free != free_bytes_ || extents != by_size_.size()) {
-    return absl::InternalError("the list by size is not that of the segments");
+    return absl::InternalError("the list by size does not match the segments");
   }
   return absl::OkStatus();
 }

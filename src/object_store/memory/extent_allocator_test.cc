@@ -40,7 +40,7 @@ TEST(ExtentAllocatorTest, NeighboursGrowTogetherAgain) {
   EXPECT_TRUE(allocator.Allocate(640));
 }
 
-TEST(ExtentAllocatorTest, WhatIsGivenUpIsNotHandedOutAndDoesNotHoldTheSegment) {
+TEST(ExtentAllocatorTest, AnExtentThatIsGivenUpIsNotReusedAndDoesNotKeepItsSegment) {
   ExtentAllocator allocator;
   allocator.AddSegment(1, 128);
   const Extent a = *allocator.Allocate(64);
@@ -54,7 +54,7 @@ TEST(ExtentAllocatorTest, WhatIsGivenUpIsNotHandedOutAndDoesNotHoldTheSegment) {
   EXPECT_EQ(allocator.free_bytes(), 0u);
 }
 
-TEST(ExtentAllocatorTest, WhatIsTakenBackIsHandedOutAgain) {
+TEST(ExtentAllocatorTest, AnExtentThatIsTakenBackIsReused) {
   ExtentAllocator allocator;
   allocator.AddSegment(1, 128);
   const Extent a = *allocator.Allocate(64);

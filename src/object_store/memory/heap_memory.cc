@@ -138,9 +138,9 @@ void HeapMemory::Allocate(uint64_t bytes, Allocated done) {
   }
   absl::StatusOr<std::shared_ptr<MemoryBlock>> result = std::move(block);
   if (*result == nullptr) {
-    result = absl::ResourceExhaustedError(
-        absl::StrCat("no memory for ", bytes, " bytes: ", stats().allocated_bytes,
-                     " are allocated, ", limit_bytes_, " there are"));
+    result = absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes,
+                                                       " bytes: ", stats().allocated_bytes, " of ",
+                                                       limit_bytes_, " are allocated"));
   }
   // Posted, as a helper thread would answer: callers must not rely on an answer within the call.
   executor_.Post(

@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Heap, SharedMemoryConformance,
                            return std::make_unique<HeapHarness>();
                          }));
 
-TEST(HeapMemoryTest, WhoReadsRecycledPagesSeesOtherBytes) {
+TEST(HeapMemoryTest, AReaderOfRecycledPagesSeesOtherBytes) {
   HeapHarness harness;
   std::shared_ptr<MemoryBlock> block;
   harness.Run([&] {

@@ -267,7 +267,7 @@ absl::Status MemfdMemory::Core::RoomForRecord() {
   const uint64_t left = options_.available();
   if (left < kLeastForRecords && stats_.pooled_bytes == 0) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "the machine has only ", left, " bytes left, too few for what is kept of each object: ",
+        "the machine has only ", left, " bytes left, too few for the records of objects: ",
         "delete objects, give the node a smaller --capacity, or the container more memory"));
   }
   // Warm files are given up first.

@@ -152,8 +152,8 @@ TEST(MemfdMemoryTest, AnotherProcessSeesTheBytesAndLaterOnesToo) {
       const Mapping mapping(*block);
       char go = 0;
       const bool first = mapping.ok() && mapping.object()[bytes - 1] == 'a';
-      const bool told = read(to_child[0], &go, 1) == 1;
-      _exit(first && told && mapping.object()[0] == 'b' ? 0 : 1);
+      const bool released = read(to_child[0], &go, 1) == 1;
+      _exit(first && released && mapping.object()[0] == 'b' ? 0 : 1);
     }
     block->bytes()[0] = 'b';
     ASSERT_EQ(write(to_child[1], "!", 1), 1);
@@ -281,7 +281,7 @@ TEST(MemfdMemoryTest, ACondemnedExtentWaitsUntilItsViewerMapsTheSegmentNoMore) {
   EXPECT_EQ((*harness.Allocate(kSmall))->bytes().data(), place);
 }
 
-TEST(MemfdMemoryTest, ACondemnedExtentWaitsForWhateverItsViewerForked) {
+TEST(MemfdMemoryTest, ACondemnedExtentWaitsForTheChildrenOfItsViewer) {
   MemfdHarness harness;
   auto seen = *harness.Allocate(kSmall);
   auto other = *harness.Allocate(kSmall);
@@ -305,7 +305,7 @@ TEST(MemfdMemoryTest, ACondemnedExtentWaitsForWhateverItsViewerForked) {
   EXPECT_EQ(harness.Stats().condemned_bytes, 0u);
 }
 
-TEST(MemfdMemoryTest, ExtentsThatNobodySeesAreFoundBeforeFreshMemoryIsMade) {
+TEST(MemfdMemoryTest, UnmappedCondemnedExtentsAreReusedBeforeNewMemoryIsMade) {
   MemfdHarness harness;
   auto first = *harness.Allocate(kSmall);
   auto keeps_the_segment = *harness.Allocate(kSmall);
@@ -314,7 +314,7 @@ TEST(MemfdMemoryTest, ExtentsThatNobodySeesAreFoundBeforeFreshMemoryIsMade) {
   harness.Run([&] { first->Condemn(1); });
   harness.Drop(first);
   view.reset();
-  // Nobody said that the viewer has ended.
+  // The memory was not notified that the viewer has ended.
   std::vector<std::shared_ptr<MemoryBlock>> blocks;
   bool found = false;
   while (!found && blocks.size() < 1000) {
@@ -365,7 +365,7 @@ TEST(MemfdMemoryTest, ThePoolGivesWayToBlocks) {
   EXPECT_LT(harness.Stats().pooled_bytes, uint64_t{6} << 20);
 }
 
-TEST(MemfdMemoryTest, SegmentsAndWarmFilesTogetherStayWithinTheBytesThereAre) {
+TEST(MemfdMemoryTest, SegmentsAndWarmFilesTogetherStayWithinTheCapacity) {
   MemfdMemoryOptions options;
   options.max_bytes = uint64_t{16} << 20;
   MemfdHarness harness(options);
@@ -392,7 +392,7 @@ TEST(MemfdMemoryTest, WarmFilesGiveWayToASegmentThatTheMachineHasNoMemoryFor) {
   EXPECT_THAT(harness.Allocate(kOwnFileBytes - 1), IsOk());
 }
 
-TEST(MemfdMemoryTest, ARequestBeyondTheMachineSaysHowMuchItWas) {
+TEST(MemfdMemoryTest, ARequestBeyondTheMachineNamesItsSize) {
   MemfdHarness harness;
   harness.RunOut(true);
   EXPECT_THAT(harness.Allocate(kLarge),

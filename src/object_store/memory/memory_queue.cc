@@ -189,7 +189,7 @@ Instant MemoryQueue::NextDeadline() {
 
 absl::Status MemoryQueue::CheckInvariants() const {
   if (table_.reserved_bytes() != allocating_bytes_ + reserved_bytes_) {
-    return absl::InternalError("memory is reserved that no owner is to get");
+    return absl::InternalError("memory is reserved without an owner");
   }
   if (owners_.size() != eviction_.waiting()) {
     return absl::InternalError("a request for memory waits without an owner, or the reverse");
@@ -199,7 +199,7 @@ absl::Status MemoryQueue::CheckInvariants() const {
     const Request* request = requests_.Find(id);
     const bool waits = request != nullptr && request->stage == Request::Stage::kWaiting;
     if (id != 0 && (!waits || request->ticket != ticket)) {
-      return absl::InternalError("a request that does not wait any more has a place in the queue");
+      return absl::InternalError("a request that does not wait is in the queue");
     }
   }
   for (const auto& [token, ticket] : ticket_of_token_) {

@@ -94,7 +94,7 @@ class SharedMemoryConformance : public ::testing::TestWithParam<MakeSharedMemory
   const std::unique_ptr<SharedMemoryHarness> harness_ = GetParam()();
 };
 
-TEST_P(SharedMemoryConformance, BlocksHaveTheBytesAskedForAndAreAligned) {
+TEST_P(SharedMemoryConformance, BlocksHaveTheRequestedSizeAndAreAligned) {
   for (const uint64_t bytes :
        {uint64_t{0}, uint64_t{1}, uint64_t{63}, uint64_t{64}, uint64_t{65}, uint64_t{4096},
         uint64_t{65537}, kOwnFileBytes - 1, kOwnFileBytes, kOwnFileBytes + 1, uint64_t{5} << 20}) {
@@ -148,7 +148,7 @@ TEST_P(SharedMemoryConformance, RunningOutIsAStatusAndEndsWhenThereIsMemoryAgain
   EXPECT_TRUE(Allocate(8 << 20).ok());
 }
 
-TEST_P(SharedMemoryConformance, TheLastReferenceMayGoOnAnyThread) {
+TEST_P(SharedMemoryConformance, TheLastReferenceCanBeDroppedOnAnyThread) {
   for (const uint64_t bytes : {uint64_t{1000}, uint64_t{2} << 20}) {
     absl::StatusOr<Block> block = Allocate(bytes);
     ASSERT_TRUE(block.ok());

@@ -14,7 +14,8 @@ void DeletedGenerations::Add(const ObjectId& id, const Generation& generation) {
 absl::Status DeletedGenerations::CheckInvariants() const {
   if (by_age_.size() > max_entries_) return absl::InternalError("too many tombstones");
   for (const Entry& entry : by_age_) {
-    if (!entries_.contains(entry)) return absl::InternalError("a tombstone is listed, not known");
+    if (!entries_.contains(entry))
+      return absl::InternalError("a tombstone is in the list, but not in the table");
   }
   return absl::OkStatus();
 }

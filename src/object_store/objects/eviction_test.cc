@@ -39,7 +39,7 @@ TEST(EvictionTest, AsksForAsManyCopiesAsAreNeededOldestFirst) {
   EXPECT_EQ(eviction.waiting(), 0u);
 }
 
-TEST(EvictionTest, NobodyPassesARequestThatEvictionServes) {
+TEST(EvictionTest, NoRequestOvertakesOneThatEvictionServes) {
   ObjectTable table(100);
   Eviction eviction(table);
   Copy* a = AddCopy(table, 1, 1, 90);
@@ -51,7 +51,7 @@ TEST(EvictionTest, NobodyPassesARequestThatEvictionServes) {
   EXPECT_THAT(eviction.Decide(At(0)).granted, ElementsAre(large, small));
 }
 
-TEST(EvictionTest, WhatOnlyADeleteCanHelpLetsLaterOnesPass) {
+TEST(EvictionTest, LaterRequestsOvertakeOneThatOnlyADeleteServes) {
   ObjectTable table(100);
   Eviction eviction(table);
   table.MakePrimary(AddCopy(table, 1, 1, 60));
@@ -62,7 +62,7 @@ TEST(EvictionTest, WhatOnlyADeleteCanHelpLetsLaterOnesPass) {
   EXPECT_THAT(eviction.Decide(At(0)).granted, ElementsAre(stuck));
 }
 
-TEST(EvictionTest, ARefusalHoldsForASecondAndATimerOnlyWhileSomebodyWaits) {
+TEST(EvictionTest, ARefusalLastsASecondAndHasATimerWhileARequestWaits) {
   ObjectTable table(100);
   Eviction eviction(table);
   Copy* a = AddCopy(table, 1, 1, 90);
@@ -77,7 +77,7 @@ TEST(EvictionTest, ARefusalHoldsForASecondAndATimerOnlyWhileSomebodyWaits) {
   EXPECT_TRUE(eviction.NextDeadline().infinite());
 }
 
-TEST(EvictionTest, IdlePartialCopiesGiveWayOnlyToWhatCannotBeServedOtherwise) {
+TEST(EvictionTest, IdlePartialCopiesAreDroppedIfNothingElseServesARequest) {
   ObjectTable table(100);
   Eviction eviction(table);
   Copy* complete = AddCopy(table, 1, 1, 40);
@@ -114,8 +114,8 @@ TEST(EvictionTest, SoManyQuestionsAreOpenAtATime) {
   EXPECT_EQ(eviction.Decide(At(0)).ask.size(), Eviction::kMaxAsked);
 }
 
-// The model: requests in a deque, served by the rule as it is told in the header, in as many words.
-TEST(EvictionTest, RequestsAreServedAsTheModelServesThem) {
+// The model: requests in a deque, served by the rule in the header.
+TEST(EvictionTest, RequestsAreServedAsByTheModel) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     const uint64_t used = phalanx::testing::TestSeed(seed);
     PHALANX_TRACE_SEED(used);

@@ -157,22 +157,22 @@ HoldTable::Changes HoldTable::TakeChanges() {
     if (entry == ids_.end() || !std::exchange(entry->second.touched, false)) continue;
     const bool held = entry->second.count > 0;
     // The shard is sent the first and the last hold only, not those between.
-    if (held != entry->second.told) (held ? changes.held : changes.unheld).push_back(id);
-    entry->second.told = held;
+    if (held != entry->second.reported) (held ? changes.held : changes.unheld).push_back(id);
+    entry->second.reported = held;
     if (!held) ids_.erase(entry);
   }
   return changes;
 }
 
-std::vector<ObjectId> HoldTable::TellAgain(const std::function<bool(const ObjectId&)>& chosen) {
+std::vector<ObjectId> HoldTable::ResendHeld(const std::function<bool(const ObjectId&)>& chosen) {
   std::vector<ObjectId> held;
   std::vector<ObjectId> gone;
   for (auto& [id, entry] : ids_) {
     if (!chosen(id)) continue;
-    entry.told = entry.count > 0;
+    entry.reported = entry.count > 0;
     // The registration says it all: the pending change must not be sent after it.
     entry.touched = false;
-    (entry.told ? held : gone).push_back(id);
+    (entry.reported ? held : gone).push_back(id);
   }
   for (const ObjectId& id : gone) ids_.erase(id);
   std::sort(held.begin(), held.end());
@@ -184,7 +184,8 @@ absl::Status HoldTable::CheckInvariants() const {
   for (const auto& [id, entry] : ids_) {
     counted += entry.count;
     if (entry.count == 0 && !entry.touched) {
-      return absl::InternalError(absl::StrCat("object ", id.ShortHex(), " is held by nobody"));
+      return absl::InternalError(
+          absl::StrCat("object ", id.ShortHex(), " has no hold but an entry"));
     }
   }
   uint64_t explained = deadlines_.size() + references_;

@@ -84,7 +84,7 @@ class HoldTable {
   Changes TakeChanges();
   // The chosen ids that are held, in order, for a shard that knows nothing. The state of all chosen
   // ids counts as known from now on.
-  std::vector<ObjectId> TellAgain(const std::function<bool(const ObjectId&)>& chosen);
+  std::vector<ObjectId> ResendHeld(const std::function<bool(const ObjectId&)>& chosen);
 
   // ---- looking
   size_t ids() const { return ids_.size(); }
@@ -102,7 +102,7 @@ class HoldTable {
  private:
   struct Entry {
     uint32_t count = 0;
-    bool told = false;
+    bool reported = false;
     bool touched = false;
   };
   using Deadline = std::pair<Instant, uint64_t>;  // with a serial number

@@ -42,7 +42,7 @@ class HoldTableTest : public ::testing::Test {
   HoldTable table_{HoldLimits{3, 4}};
 };
 
-TEST_F(HoldTableTest, OnlyTheFirstAndTheLastHoldIsToBeTold) {
+TEST_F(HoldTableTest, OnlyTheFirstAndTheLastHoldAreReported) {
   Hold(1, {Id(1)});
   EXPECT_THAT(NewlyHeld(), ElementsAre(Id(1)));
   Hold(1, {Id(1)});
@@ -54,7 +54,7 @@ TEST_F(HoldTableTest, OnlyTheFirstAndTheLastHoldIsToBeTold) {
   EXPECT_EQ(table_.ids(), 0u);
 }
 
-TEST_F(HoldTableTest, WhatIsHeldTwiceIsReleasedTwice) {
+TEST_F(HoldTableTest, TwoHoldsEndWithTwoReleases) {
   Hold(1, {Id(1), Id(1)});
   NewlyHeld();
   table_.Release(1, {{Id(1)}});
@@ -63,7 +63,7 @@ TEST_F(HoldTableTest, WhatIsHeldTwiceIsReleasedTwice) {
   EXPECT_THAT(NoLongerHeld(), ElementsAre(Id(1)));
 }
 
-TEST_F(HoldTableTest, WhatIsNotHeldIsPassedOver) {
+TEST_F(HoldTableTest, AReleaseWithoutAHoldIsIgnored) {
   Hold(1, {Id(1)});
   NewlyHeld();
   table_.Release(2, {{Id(1)}});
@@ -72,7 +72,7 @@ TEST_F(HoldTableTest, WhatIsNotHeldIsPassedOver) {
   EXPECT_TRUE(table_.Holds(1, Id(1)));
 }
 
-TEST_F(HoldTableTest, AHoldThatCameAndWentIsNotTold) {
+TEST_F(HoldTableTest, AHoldThatEndsBeforeTheReportIsNotReported) {
   Hold(1, {Id(1)});
   table_.Release(1, {{Id(1)}});
   EXPECT_TRUE(table_.TakeChanges().empty());
@@ -87,7 +87,7 @@ TEST_F(HoldTableTest, AClientThatEndsHoldsNothing) {
   EXPECT_THAT(NoLongerHeld(), ElementsAre(Id(1)));
 }
 
-TEST_F(HoldTableTest, AClientThatHoldsTooMuchIsRefusedAndHoldsWhatItHeld) {
+TEST_F(HoldTableTest, AHoldBeyondTheLimitIsRefusedAndTheOthersStay) {
   Hold(1, {Id(1), Id(2)});
   EXPECT_THAT(table_.Hold(1, {{Id(3), Id(4)}}), StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_FALSE(table_.Holds(1, Id(3)));
@@ -96,7 +96,7 @@ TEST_F(HoldTableTest, AClientThatHoldsTooMuchIsRefusedAndHoldsWhatItHeld) {
   EXPECT_TRUE(table_.Holds(1, Id(3)));
 }
 
-TEST_F(HoldTableTest, AReferenceOnItsWayIsHeldUntilItIsClaimedOrItsTimeIsOver) {
+TEST_F(HoldTableTest, AReferenceInTransitIsHeldUntilItIsClaimedOrExpires) {
   table_.Transit(Id(1), 7, At(60));
   table_.Transit(Id(2), 8, At(61));
   NewlyHeld();
@@ -120,7 +120,7 @@ TEST_F(HoldTableTest, OfTooManyReferencesOnTheirWayTheOldestEndsEarly) {
   EXPECT_EQ(table_.cut_short(), 1u);
 }
 
-TEST_F(HoldTableTest, CopiesHoldWhatTheyReferTo) {
+TEST_F(HoldTableTest, CopiesHoldTheObjectsTheyReferTo) {
   const std::string ids = std::string(Id(1).binary()) + std::string(Id(2).binary());
   table_.AddReferences(ids);
   table_.AddReferences(ids);
@@ -135,26 +135,27 @@ TEST_F(HoldTableTest, CopiesHoldWhatTheyReferTo) {
   EXPECT_EQ(table_.unclaimed(), 0u);
 }
 
-TEST_F(HoldTableTest, AShardThatKnowsNothingIsToldAllAgain) {
+TEST_F(HoldTableTest, ANewSessionIsSentEveryHold) {
   Hold(1, {Id(1), Id(2), Id(3)});
   NewlyHeld();
   table_.Release(1, {{Id(2)}});
   std::vector<ObjectId> expected = {Id(1), Id(3)};
   std::sort(expected.begin(), expected.end());
-  EXPECT_EQ(table_.TellAgain([](const ObjectId&) { return true; }), expected);
-  EXPECT_TRUE(table_.TakeChanges().empty()) << "what was not told before is not taken back";
+  EXPECT_EQ(table_.ResendHeld([](const ObjectId&) { return true; }), expected);
+  EXPECT_TRUE(table_.TakeChanges().empty()) << "a hold that was not reported is not withdrawn";
   table_.Release(1, {{Id(1)}});
   EXPECT_THAT(NoLongerHeld(), ElementsAre(Id(1)));
 }
 
-TEST_F(HoldTableTest, OnlyTheShardThatIsChosenIsToldAgain) {
+TEST_F(HoldTableTest, OnlyTheChosenShardIsSentItsHoldsAgain) {
   Hold(1, {Id(1), Id(2)});
-  EXPECT_THAT(table_.TellAgain([](const ObjectId& id) { return id == Id(1); }), ElementsAre(Id(1)));
+  EXPECT_THAT(table_.ResendHeld([](const ObjectId& id) { return id == Id(1); }),
+              ElementsAre(Id(1)));
   EXPECT_THAT(NewlyHeld(), ElementsAre(Id(2)));
 }
 
-// Against sets of (who, what): what a shard that believes what it is told thinks is held.
-TEST(HoldTableModel, TellsWhatIsHeld) {
+// The model: sets of (holder, object), and the holds that a shard knows from the reports.
+TEST(HoldTableModel, ReportsTheHolds) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     Random random(seed);
     HoldTable table(HoldLimits{100, 100});
@@ -194,7 +195,7 @@ TEST(HoldTableModel, TellsWhatIsHeld) {
       }
       ASSERT_THAT(table.CheckInvariants(), IsOk()) << "seed " << seed;
       if (random.Chance(0.1)) {
-        const auto held = table.TellAgain([](const ObjectId&) { return true; });
+        const auto held = table.ResendHeld([](const ObjectId&) { return true; });
         shard = std::set<ObjectId>(held.begin(), held.end());
       }
       if (!random.Chance(0.5)) continue;

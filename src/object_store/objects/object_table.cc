@@ -258,13 +258,13 @@ absl::Status ObjectTable::CheckInvariants() const {
     if (copy.eviction == E::kAsked) asked += copy.counted_bytes();
     if (copy.eviction == E::kIdlePartial) idle += copy.counted_bytes();
     if ((copy.eviction == E::kIdlePartial) != IsIdlePartial(copy)) {
-      return Broken(copy, "idle and not listed so, or the other way round");
+      return Broken(copy, "the list of idle partial copies is wrong");
     }
     if (copy.eviction == E::kCandidate && !MayBeEvicted(copy))
       return Broken(copy, "must not be evicted");
     if (copy.eviction == E::kNone && MayBeEvicted(copy))
       return Broken(copy, "missing from the LRU list");
-    if (copy.detached && copy.pins == 0) return Broken(copy, "detached, and nobody holds it");
+    if (copy.detached && copy.pins == 0) return Broken(copy, "detached without a pin");
     return absl::OkStatus();
   };
   for (const Copy* copy : Sorted()) {
@@ -274,8 +274,8 @@ absl::Status ObjectTable::CheckInvariants() const {
     if (absl::Status status = check(*copy); !status.ok()) return status;
   }
   if (used != used_ || used_ > capacity_) {
-    return absl::InternalError(absl::StrCat("memory: ", used_, " bytes counted, ", used, " held, ",
-                                            capacity_, " there are"));
+    return absl::InternalError(absl::StrCat("memory: ", used_, " bytes counted, ", used, " used, ",
+                                            "capacity ", capacity_));
   }
   if (candidates != candidate_bytes_ || asked != asked_bytes_ || idle != idle_bytes_ ||
       listed != lru_.size() || pinned != pinned_bytes_) {

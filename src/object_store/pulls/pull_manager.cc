@@ -44,7 +44,7 @@ struct PullManager::Pull {
   bool wanted = false;  // by clients
   bool fetch = false;   // on the node's own account
   bool keep = false;
-  bool told = false;  // a Want is open at the shard
+  bool want_open = false;  // at the shard
   ObjectId near;
   uint64_t want = 0;  // its number
   PlanId last_plan = 0;
@@ -86,15 +86,15 @@ PullManager::Pull& PullManager::FindOrMake(const ObjectId& id) {
 // ------------------------------------------------------------------------------------ messages
 
 v1::NodeMessage& PullManager::Send(const ObjectId& id) {
-  effects_.push_back(TellShard{id, {}});
-  return std::get<TellShard>(effects_.back()).message;
+  effects_.push_back(ReportToShard{id, {}});
+  return std::get<ReportToShard>(effects_.back()).message;
 }
 
-void PullManager::TellWant(const ObjectId& id, Pull& pull) {
+void PullManager::SendWant(const ObjectId& id, Pull& pull) {
   // One open Want per object and session, however many clients ask: the shard plans one pull for
   // each.
-  if (pull.told) return;
-  pull.told = true;
+  if (pull.want_open) return;
+  pull.want_open = true;
   v1::Want* want = Send(id).mutable_want();
   want->set_object_id(IdBytes(id));
   want->set_keep(pull.keep);
@@ -105,11 +105,11 @@ void PullManager::TellWant(const ObjectId& id, Pull& pull) {
   if (pull.parked) directory::ToProto(pull.target->generation, want->mutable_no_room_for());
 }
 
-void PullManager::TellUnwant(const ObjectId& id, Pull& pull) {
+void PullManager::SendUnwant(const ObjectId& id, Pull& pull) {
   // Sent even without an open Want: a Fetch that comes to nothing must be refused by its number, or
   // the broadcast that ordered it waits for ever.
   const PlanId order = std::exchange(pull.order, 0);
-  if (!std::exchange(pull.told, false) && order == 0) return;
+  if (!std::exchange(pull.want_open, false) && order == 0) return;
   v1::Unwant* unwant = Send(id).mutable_unwant();
   unwant->set_object_id(IdBytes(id));
   unwant->set_fetch(order);
@@ -145,7 +145,7 @@ void PullManager::Want(const ObjectId& id, const ObjectId& near) {
   pull.near = near;
   pull.wanted = true;
   // A Deliver has closed the want at the shard; its bytes answer this one too.
-  if (!pull.delivered) TellWant(id, pull);
+  if (!pull.delivered) SendWant(id, pull);
 }
 
 void PullManager::Unwant(const ObjectId& id) {
@@ -153,7 +153,7 @@ void PullManager::Unwant(const ObjectId& id) {
   if (pull == nullptr || !pull->wanted) return;
   pull->wanted = false;
   // What the node fetches on its own account continues without clients.
-  if (!pull->fetch) GiveUp(id, *pull, absl::CancelledError("nobody wants it here any more"));
+  if (!pull->fetch) GiveUp(id, *pull, absl::CancelledError("this node does not want it any more"));
 }
 
 void PullManager::ConfirmDelivery(const ObjectId& id, PlanId plan) {
@@ -165,13 +165,13 @@ void PullManager::Fetch(const ObjectId& id, bool keep, PlanId order) {
   pull.fetch = true;
   pull.order = order;
   pull.keep = pull.keep || keep;
-  if (!pull.delivered) TellWant(id, pull);
+  if (!pull.delivered) SendWant(id, pull);
 }
 
 void PullManager::AskAgain(const ObjectId& id) {
   Pull* pull = FindPull(id);
-  if (pull == nullptr || !std::exchange(pull->told, false)) return;
-  TellWant(id, *pull);
+  if (pull == nullptr || !std::exchange(pull->want_open, false)) return;
+  SendWant(id, *pull);
 }
 
 void PullManager::EndFetch(const ObjectId& id) {
@@ -194,7 +194,7 @@ bool PullManager::Idle(const ObjectId& id) const {
 
 void PullManager::GiveUp(const ObjectId& id, Pull& pull, const absl::Status& why) {
   pull.wanted = pull.fetch = pull.keep = false;
-  TellUnwant(id, pull);
+  SendUnwant(id, pull);
   // What this node has of the object is about to go: the shard must not offer it as a sender.
   if (pull.target && (pull.memory == Memory::kHere || pull.delivered)) {
     Withdraw(id, pull.target->generation, why.message());
@@ -268,8 +268,8 @@ void PullManager::Park(const ObjectId& id, Pull& pull) {
   pull.next.reset();
   pull.parked = true;
   // So that the Want is sent again, now with no_room_for: that is how the shard learns.
-  pull.told = false;
-  TellWant(id, pull);
+  pull.want_open = false;
+  SendWant(id, pull);
 }
 
 void PullManager::Finish(const ObjectId& id, Pull& pull) {
@@ -290,7 +290,7 @@ void PullManager::OnAssign(const ObjectId& id, const v1::Assign& assign) {
   // A Deliver or an Unwant has closed the want that this would answer. After an Unwant the shard
   // has removed this node from the copies, so it would never notify this node of the generation's
   // end.
-  if (!pull->told || (assign.want() != 0 && assign.want() != pull->want)) return;
+  if (!pull->want_open || (assign.want() != 0 && assign.want() != pull->want)) return;
   std::optional<PullTarget> target = TargetOf(assign.generation(), assign.info());
   PullSource source{assign.plan_id(), directory::FromProto(assign.sender()),
                     assign.sender_address(), assign.slices()};
@@ -328,13 +328,13 @@ void PullManager::OnDeliver(const ObjectId& id, const v1::Deliver& deliver) {
   if (!target || deliver.inline_bytes().size() != target->size_bytes) return;
   Pull* pull = FindPull(id);
   if (pull == nullptr || !pull->needed()) {
-    Withdraw(id, target->generation, "nobody wants it here any more");
+    Withdraw(id, target->generation, "this node does not want it any more");
     return;
   }
   const bool same = pull->target && pull->target->generation == target->generation;
   if (same && pull->target->size_bytes != target->size_bytes) return;
   // The shard has answered the Want and forgotten it.
-  pull->told = false;
+  pull->want_open = false;
   pull->keep = pull->keep || deliver.keep();
   if (!same) {
     DropTarget(id, *pull, absl::AbortedError("another generation was adopted"));
@@ -356,8 +356,8 @@ void PullManager::OnVoid(const ObjectId& id, const Generation& generation,
   const bool again = pull->delivered || pull->parked;
   DropTarget(id, *pull, why);
   if (!again || !pull->needed()) return;
-  pull->told = false;
-  TellWant(id, *pull);
+  pull->want_open = false;
+  SendWant(id, *pull);
 }
 
 void PullManager::OnDeleted(const ObjectId& id, const Generation& generation,
@@ -369,7 +369,7 @@ void PullManager::OnDeleted(const ObjectId& id, const Generation& generation,
   if (DefectActive(Defect::kLateCompletionAfterDelete) && pull->running) return;
   // What was bound to the generation ends; the shard has closed the want, or learns so now.
   pull->wanted = pull->fetch = pull->keep = false;
-  TellUnwant(id, *pull);
+  SendUnwant(id, *pull);
   DropTarget(id, *pull, why);
   Do(EndGets{id, why});
   EraseIfDone(id);
@@ -378,8 +378,8 @@ void PullManager::OnDeleted(const ObjectId& id, const Generation& generation,
 void PullManager::OnRefused(const ObjectId& id, const absl::Status& why) {
   Pull* pull = FindPull(id);
   // The refusal answers a Want that was withdrawn meanwhile.
-  if (pull == nullptr || !pull->told) return;
-  pull->told = false;
+  if (pull == nullptr || !pull->want_open) return;
+  pull->want_open = false;
   GiveUp(id, *pull, why);
   Do(EndGets{id, why});
 }
@@ -483,8 +483,8 @@ std::vector<v1::RegisterWant> PullManager::Register(int shard, int num_shards) {
       pull.delivered.reset();
       if (!pull.running && pull.memory == Memory::kWaiting) DropTarget(id, pull, absl::OkStatus());
     }
-    pull.told = pull.needed();
-    if (!pull.told) continue;
+    pull.want_open = pull.needed();
+    if (!pull.want_open) continue;
     v1::RegisterWant want;
     want.set_object_id(IdBytes(id));
     want.set_keep(pull.keep);
@@ -546,17 +546,18 @@ absl::Status PullManager::CheckInvariants() const {
       return absl::InternalError(absl::StrCat("pull of object ", id.ShortHex(), ": ", what));
     };
     if (pull->running) ++running;
-    if (!pull->needed() && !pull->running) return broken("nobody wants it and nothing runs");
-    if (!pull->needed() && pull->target) return broken("nobody wants it, yet it has a target");
+    if (!pull->needed() && !pull->running) return broken("not wanted, and no pull runs");
+    if (!pull->needed() && pull->target) return broken("not wanted, and it has a target");
     if (pull->target.has_value() != (pull->memory != Memory::kNone)) {
-      return broken("memory without a target, or a target without");
+      return broken("memory without a target, or a target without memory");
     }
-    if (pull->needed() && !pull->told && !pull->delivered) return broken("wanted, and nobody told");
+    if (pull->needed() && !pull->want_open && !pull->delivered)
+      return broken("wanted, and the shard has no Want");
     const bool idle = pull->memory == Memory::kWaiting && !pull->next && !pull->delivered;
     if (pull->parked && !idle) return broken("parked, and not only waiting for memory");
-    if (!pull->needed() && pull->told) return broken("not wanted, and the shard believes it");
+    if (!pull->needed() && pull->want_open) return broken("not wanted, and the shard has a Want");
     if (pull->memory == Memory::kHere && !pull->running && (pull->next || pull->delivered)) {
-      return broken("it could start, and does not");
+      return broken("it can start, and does not");
     }
   }
   if (running != running_) return absl::InternalError("the number of running pulls is wrong");

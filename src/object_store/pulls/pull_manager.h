@@ -12,7 +12,8 @@
 //     OnPullDone. So a slice has one writer.
 //  2. A pull starts when all its memory is reserved; no memory is held while the pull waits for it.
 //  3. Bytes of one generation are fetched at a time; another generation begins with other memory.
-//  4. A want is open at the shard (`told`) exactly while the object is wanted here and no Deliver
+//  4. A want is open at the shard (`want_open`) exactly while the object is wanted here and no
+//  Deliver
 //     has answered the want.
 //  5. A pull that has waited for memory for too long is `parked`: its shard knows this, names no
 //     sender, and assigns no receiver to this node. The pull keeps its place in the queue; when it
@@ -56,7 +57,7 @@ struct PullTarget {
 };
 
 // ---- effects; each names its object
-struct TellShard {
+struct ReportToShard {
   ObjectId id;
   v1::NodeMessage message;
 };
@@ -104,7 +105,7 @@ struct EndGets {
   ObjectId id;
   absl::Status why;
 };
-using PullEffect = std::variant<TellShard, ReserveMemory, ForgetMemory, StartPull, CancelPull,
+using PullEffect = std::variant<ReportToShard, ReserveMemory, ForgetMemory, StartPull, CancelPull,
                                 FillCopy, DropPartial, CompleteCopy, EndGets>;
 
 // How a pull ended, and how far the copy has come.
@@ -202,8 +203,8 @@ class PullManager {
     effects_.push_back(std::move(effect));
   }
   v1::NodeMessage& Send(const ObjectId& id);
-  void TellWant(const ObjectId& id, Pull& pull);
-  void TellUnwant(const ObjectId& id, Pull& pull);
+  void SendWant(const ObjectId& id, Pull& pull);
+  void SendUnwant(const ObjectId& id, Pull& pull);
   void Report(const ObjectId& id, const Pull& pull, const PullEnd& end, bool complete);
   // Sends the Want again, now with no_room_for.
   void Park(const ObjectId& id, Pull& pull);

@@ -46,7 +46,7 @@ v1::Deliver Deliver(const Generation& generation, const std::string& bytes) {
 // Effects as words.
 class Words {
  public:
-  std::string operator()(const TellShard& e) {
+  std::string operator()(const ReportToShard& e) {
     const v1::NodeMessage& m = e.message;
     if (m.has_want()) {
       want = m.want().number();
@@ -151,7 +151,7 @@ TEST_F(PullManagerTest, AnotherGenerationForgetsTheMemoryThatWasWaitedFor) {
   EXPECT_THAT(Did(), ElementsAre("start #2 plan 2"));
 }
 
-TEST_F(PullManagerTest, TheNextPullStartsWhenTheEndOfTheCancelledOneWasTold) {
+TEST_F(PullManagerTest, TheNextPullStartsAfterTheEndOfTheCancelledOneIsReported) {
   Pulling();
   pulls_.OnAssign(Id(), Assign(kFirst, 2, kOther));
   EXPECT_THAT(Did(), ElementsAre("cancel"));
@@ -169,7 +169,7 @@ TEST_F(PullManagerTest, ACancelledPullThatWasCompleteAfterAllIsReportedUnderTheL
   EXPECT_THAT(Did(), ElementsAre("report plan 1 code 0", "report plan 2 complete", "complete #1"));
 }
 
-TEST_F(PullManagerTest, TheSameSenderUnderANewPlanGoesOn) {
+TEST_F(PullManagerTest, TheSameSenderUnderANewPlanContinues) {
   Pulling();
   pulls_.OnAssign(Id(), Assign(kFirst, 2));
   EXPECT_THAT(Did(), IsEmpty());
@@ -200,7 +200,7 @@ TEST_F(PullManagerTest, AnAssignThatAnswersAnEarlierWantIsIgnored) {
   answer.set_want(words_.want);
   pulls_.OnAssign(Id(), answer);
   EXPECT_THAT(Did(), ElementsAre("reserve 100 for #2"));
-  // As is one from before a session in which the want was told again.
+  // As is one from before a session in which the want was registered again.
   answer.set_want(pulls_.Register(0, 1).front().number() - 1);
   answer.set_plan_id(3);
   pulls_.OnAssign(Id(), answer);
@@ -208,7 +208,7 @@ TEST_F(PullManagerTest, AnAssignThatAnswersAnEarlierWantIsIgnored) {
   EXPECT_THAT(Did(), IsEmpty());
 }
 
-TEST_F(PullManagerTest, NobodyWantingItEndsEverythingAtEachStage) {
+TEST_F(PullManagerTest, AnUnwantEndsThePullAtEachStage) {
   pulls_.Want(Id());
   pulls_.Unwant(Id());
   EXPECT_THAT(Did(), ElementsAre("want", "unwant"));
@@ -224,13 +224,13 @@ TEST_F(PullManagerTest, NobodyWantingItEndsEverythingAtEachStage) {
   Pulling();
   pulls_.Unwant(Id());
   EXPECT_THAT(Did(), ElementsAre("unwant", "withdraw #1", "cancel", "drop #1"));
-  EXPECT_EQ(pulls_.size(), 1u) << "until the end of the pull is told";
+  EXPECT_EQ(pulls_.size(), 1u) << "until the end of the pull is reported";
   Done(absl::CancelledError(""));
   EXPECT_THAT(Did(), ElementsAre("report plan 1 code 1"));
   EXPECT_EQ(pulls_.size(), 0u);
 }
 
-TEST_F(PullManagerTest, WantedAgainWhileTheOldPullEndsItWaitsForThat) {
+TEST_F(PullManagerTest, ANewWantWaitsForTheEndOfTheOldPull) {
   Pulling();
   pulls_.Unwant(Id());
   pulls_.Want(Id());
@@ -253,7 +253,7 @@ TEST_F(PullManagerTest, ADeliveryEndsTheWant) {
   EXPECT_EQ(pulls_.size(), 0u);
 }
 
-TEST_F(PullManagerTest, ADeliveryThatIsNoLongerWantedBeforeItsMemoryCameIsWithdrawn) {
+TEST_F(PullManagerTest, ADeliveryThatIsUnwantedBeforeItsMemoryIsReservedIsWithdrawn) {
   pulls_.Want(Id());
   pulls_.OnDeliver(Id(), Deliver(kFirst, "bytes"));
   Did();
@@ -282,7 +282,7 @@ TEST_F(PullManagerTest, AVoidGenerationIsDroppedAndTheWantStays) {
   EXPECT_TRUE(pulls_.Wants(Id()));
 }
 
-TEST_F(PullManagerTest, AVoidDeliveryIsAskedForAgain) {
+TEST_F(PullManagerTest, AVoidDeliveryIsRequestedAgain) {
   pulls_.Want(Id());
   pulls_.OnDeliver(Id(), Deliver(kFirst, "bytes"));
   Did();
@@ -307,7 +307,7 @@ TEST_F(PullManagerTest, WithoutMemoryThePullIsReportedAndTheGetsEnd) {
   EXPECT_EQ(pulls_.size(), 0u);
 }
 
-TEST_F(PullManagerTest, AParkedPullAsksForASenderAnewWhenItHasMemory) {
+TEST_F(PullManagerTest, AParkedPullRequestsASenderWhenItHasMemory) {
   pulls_.Want(Id());
   pulls_.OnAssign(Id(), Assign(kFirst, 1));
   EXPECT_THAT(Did(), ElementsAre("want", "reserve 100 for #1"));
@@ -325,7 +325,7 @@ TEST_F(PullManagerTest, AParkedPullAsksForASenderAnewWhenItHasMemory) {
   EXPECT_THAT(Did(), ElementsAre("report plan 3 complete", "complete #1"));
 }
 
-TEST_F(PullManagerTest, ADeliveryThatLacksMemoryIsWithdrawnAndAskedForWhenThereIsSome) {
+TEST_F(PullManagerTest, ADeliveryWithoutMemoryIsWithdrawnAndRequestedWhenMemoryIsFree) {
   pulls_.Want(Id());
   pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"));
   Did();
@@ -363,7 +363,7 @@ TEST_F(PullManagerTest, AnotherGenerationEndsTheParkingOfTheFirst) {
   EXPECT_THAT(Did(), ElementsAre("forget memory", "want"));
 }
 
-TEST_F(PullManagerTest, AParkedPullIsToldToANewSessionAsAnOpenWant) {
+TEST_F(PullManagerTest, AParkedPullIsRegisteredInANewSessionAsAnOpenWant) {
   pulls_.Want(Id());
   pulls_.OnAssign(Id(), Assign(kFirst, 1));
   Did();
@@ -414,30 +414,31 @@ TEST_F(PullManagerTest, TheNodesOwnFetchOutlivesItsClientsAndKeepsTheCopy) {
 }
 
 // Whatever became of the want meanwhile: the shard waits for one word or the other.
-TEST_F(PullManagerTest, WhatAFetchDoesNotBringTheShardIsTold) {
+TEST_F(PullManagerTest, AFetchThatFailsIsReportedToTheShard) {
   pulls_.Fetch(Id(), false, 9);
   pulls_.OnDeliver(Id(), Deliver(kFirst, "abc"));
   for (const PullEffect& effect : pulls_.TakeEffects()) {
     if (const auto* reserve = std::get_if<ReserveMemory>(&effect)) words_.token = reserve->token;
   }
   pulls_.OnMemory(Id(), words_.token, absl::ResourceExhaustedError("it can never fit"));
-  uint64_t told = 0;
+  uint64_t unwanted = 0;
   for (const PullEffect& effect : pulls_.TakeEffects()) {
-    const auto* tell = std::get_if<TellShard>(&effect);
-    if (tell != nullptr && tell->message.has_unwant()) told = tell->message.unwant().fetch();
+    const auto* report = std::get_if<ReportToShard>(&effect);
+    if (report != nullptr && report->message.has_unwant())
+      unwanted = report->message.unwant().fetch();
   }
-  EXPECT_EQ(told, 9u);
+  EXPECT_EQ(unwanted, 9u);
   pulls_.Want(Id());
   pulls_.Unwant(Id());
   for (const PullEffect& effect : pulls_.TakeEffects()) {
-    const auto* tell = std::get_if<TellShard>(&effect);
-    if (tell != nullptr && tell->message.has_unwant()) {
-      EXPECT_EQ(tell->message.unwant().fetch(), 0u) << "a client's";
+    const auto* report = std::get_if<ReportToShard>(&effect);
+    if (report != nullptr && report->message.has_unwant()) {
+      EXPECT_EQ(report->message.unwant().fetch(), 0u) << "a client's";
     }
   }
 }
 
-TEST_F(PullManagerTest, RegistrationTellsTheWantsInOrderAndWhoFeedsUs) {
+TEST_F(PullManagerTest, RegistrationListsTheWantsInOrderWithTheirSenders) {
   std::vector<std::string> ids;
   for (int i = 0; i < 10; ++i) {
     const ObjectId id = ObjectId::FromName("test", absl::StrCat(i));
@@ -447,9 +448,9 @@ TEST_F(PullManagerTest, RegistrationTellsTheWantsInOrderAndWhoFeedsUs) {
   Pulling();
   ids.push_back(IdBytes(Id()));
   std::sort(ids.begin(), ids.end());
-  std::vector<std::string> told;
-  for (const v1::RegisterWant& want : pulls_.Register(0, 1)) told.push_back(want.object_id());
-  EXPECT_EQ(told, ids);
+  std::vector<std::string> registered;
+  for (const v1::RegisterWant& want : pulls_.Register(0, 1)) registered.push_back(want.object_id());
+  EXPECT_EQ(registered, ids);
   EXPECT_EQ(pulls_.RunningSender(Id(), kFirst), kPeer);
   EXPECT_EQ(pulls_.RunningSender(Id(), kSecond), std::nullopt);
 }

@@ -42,7 +42,9 @@ bool PullRunner::ApplyEffects() {
   return !effects.empty();
 }
 
-void PullRunner::Apply(TellShard& effect) { channel_.Send(effect.id, std::move(effect.message)); }
+void PullRunner::Apply(ReportToShard& effect) {
+  channel_.Send(effect.id, std::move(effect.message));
+}
 
 void PullRunner::Apply(ReserveMemory& effect) {
   MemoryOwner owner{0, effect.id, effect.token, std::move(effect.target)};
@@ -225,7 +227,7 @@ Instant PullRunner::NextDeadline() {
 
 absl::Status PullRunner::CheckInvariants() const {
   if (running_.size() != pulls_.running()) {
-    return absl::InternalError("the data plane runs other pulls than were decided");
+    return absl::InternalError("the data plane runs another number of pulls than the manager");
   }
   for (const auto& [id, running] : running_) {
     if (running.copy->pins == 0) return absl::InternalError("a pull's copy is not pinned");

@@ -74,7 +74,7 @@ class PullRunner {
   absl::Status CheckInvariants() const;
 
  private:
-  void Apply(TellShard& effect);
+  void Apply(ReportToShard& effect);
   void Apply(ReserveMemory& effect);
   void Apply(ForgetMemory& effect);
   void Apply(StartPull& effect);

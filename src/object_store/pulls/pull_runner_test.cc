@@ -220,7 +220,7 @@ TEST_F(PullRunnerTest, AFetchThatNoNodeServesEnds) {
   EXPECT_EQ(Sent(), Kinds{"unwant"});
 }
 
-TEST_F(PullRunnerTest, AFetchWhosePullRunsGoesOn) {
+TEST_F(PullRunnerTest, AFetchWhosePullRunsContinues) {
   StartPull();
   Pass(options_.fetch_patience);
   ExpireFetches();

@@ -15,7 +15,7 @@ absl::StatusOr<Copy*> PushManager::Begin(const net::ServeRequest& request) {
     copy = table_.First(request.object);
     // NotFound and Aborted tell the shard that the sender was reached: the pair is avoided for a
     // pause and not for a lease.
-    if (copy == nullptr) return absl::NotFoundError(text("no bytes of it are here"));
+    if (copy == nullptr) return absl::NotFoundError(text("this node has no bytes of it"));
     if (!DefectActive(Defect::kNoGenerationCheck)) {
       return absl::AbortedError(
           text(absl::StrCat("this node holds generation ", copy->generation.ToString())));
@@ -31,7 +31,7 @@ absl::StatusOr<Copy*> PushManager::Begin(const net::ServeRequest& request) {
   // Refused and not queued: a queued push would wait for others, and a wait for another node's pull
   // could close a circle.
   if (active_ >= limits_.max_pushes) {
-    return absl::ResourceExhaustedError(text(absl::StrCat(active_, " pushes run already")));
+    return absl::ResourceExhaustedError(text(absl::StrCat(active_, " pushes already run")));
   }
   ++active_;
   table_.Pin(copy);

@@ -28,7 +28,7 @@ class PushManager {
   //   NotFound           this node has no bytes of the generation
   //   Aborted            it has bytes of another generation of the object
   //   InvalidArgument    slices that the generation does not have, or the receiver is this node
-  //   ResourceExhausted  so many pushes run already
+  //   ResourceExhausted  so many pushes already run
   absl::StatusOr<Copy*> Begin(const net::ServeRequest& request);
   void End(Copy* copy);
 

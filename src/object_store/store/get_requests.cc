@@ -358,7 +358,7 @@ void GetRequests::OnLost(const ObjectId& id, absl::string_view reason) {
 
 absl::Status GetRequests::CheckInvariants() const {
   for (const auto& [id, gets] : gets_) {
-    if (gets->list.empty()) return absl::InternalError("a list of Gets without any");
+    if (gets->list.empty()) return absl::InternalError("an empty list of Gets");
     if (gets->waiting == 0) continue;
     if (table_.Complete(id) != nullptr) {
       return absl::InternalError(
@@ -366,7 +366,7 @@ absl::Status GetRequests::CheckInvariants() const {
     }
     if (!pulls_.Wants(id) && StreamSource(id) == nullptr) {
       return absl::InternalError(
-          absl::StrCat("Gets wait for object ", id.ShortHex(), ", and nobody is asked for it"));
+          absl::StrCat("Gets wait for object ", id.ShortHex(), ", which this node does not want"));
     }
   }
   for (const ObjectId& id : pulls_.WantedByClients()) {

@@ -195,7 +195,7 @@ TEST_F(GetRequestsTest, AReaderOfAGenerationThatDiedIsCalledAndGetsTheNextView) 
   EXPECT_EQ(reading_.views[1]->generation.sequence, 2u);
 }
 
-TEST_F(GetRequestsTest, AViewThatWasNotHandedOutDiesInSilence) {
+TEST_F(GetRequestsTest, AVoidViewThatWasNotHandedOutCausesNoCall) {
   Copy* copy = AddCopy(1, CopyState::kPulling);
   Stream(reading_, 1);
   Void(copy);
@@ -219,7 +219,7 @@ TEST_F(GetRequestsTest, AReaderThatReleasesAPartialViewEndsItsGet) {
 
 // ---------------------------------------------------------------------------------- lost objects
 
-TEST_F(GetRequestsTest, ALostObjectEndsTheGetsThatAskedForIt) {
+TEST_F(GetRequestsTest, ALostObjectEndsTheGetsWithFailWhenLost) {
   Reading patient;
   Get(patient, 1);
   Get(reading_, GetOptions{.id = Id(1), .fail_when_lost = true});
@@ -263,7 +263,7 @@ TEST_F(GetRequestsTest, AnyGenerationThatIsHereCanBePinned) {
   EXPECT_EQ(copy->pins, 1u);
 }
 
-TEST_F(GetRequestsTest, AClientThatEndsUncleanCondemnsWhatItCanStillSee) {
+TEST_F(GetRequestsTest, AClientThatDiesCondemnsTheBlocksThatItHasMapped) {
   Copy* copy = AddCopy(1, CopyState::kComplete);
   Get(reading_, 1);
   HandOut();

@@ -117,9 +117,9 @@ void PutRequests::FinishCreate(Request& request, std::shared_ptr<MemoryBlock> bl
   const Generation& named = part.options.generation;
   if (named.valid() && table_.Find(request.object, named) != nullptr) {
     table_.Unreserve(part.size_bytes + RecordBytes(part.options));
-    AnswerCreate(request,
-                 absl::AbortedError(absl::StrCat("object ", request.object.hex(), ", generation ",
-                                                 named.ToString(), ", is here already")));
+    AnswerCreate(request, absl::AbortedError(absl::StrCat("object ", request.object.hex(),
+                                                          ", generation ", named.ToString(),
+                                                          ", already has a copy on this node")));
     return;
   }
   Copy* copy = AddCreated(part.options, part.size_bytes, block);

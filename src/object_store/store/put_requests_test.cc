@@ -159,7 +159,7 @@ TEST_F(PutRequestsTest, ImpossibleArgumentsAreRefused) {
   EXPECT_EQ(TheCopy(), nullptr);
 }
 
-TEST_F(PutRequestsTest, WhatIsBeingFetchedIsTheAdoptedGeneration) {
+TEST_F(PutRequestsTest, APutOfAnObjectThatIsFetchedIsAStandby) {
   pulls_.Want(Id(1));
   v1::Assign assign;
   directory::ToProto(Generation{kPeer, 5}, assign.mutable_generation());
@@ -208,7 +208,7 @@ TEST_F(PutRequestsTest, ASealCompletesTheCopyAndEndsTheWriter) {
   EXPECT_THAT(outcomes_.at(1), StatusIs(absl::StatusCode::kNotFound));
 }
 
-TEST_F(PutRequestsTest, ASealWaitsAsLongAsItsCreateWasWillingTo) {
+TEST_F(PutRequestsTest, ASealWaitsForTheTimeoutOfItsCreate) {
   PutOptions options = Options(1);
   options.deadline = Now() + absl::Seconds(3);
   Create(options, 8);

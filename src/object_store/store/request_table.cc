@@ -25,9 +25,9 @@ absl::Status RequestTable::Admit(ClientId client, const ObjectId& id) const {
   if (owner == nullptr) return absl::InvalidArgumentError("the client is not open");
   // The request itself is counted already, so the limit is exceeded only by the one after it.
   if (owner->requests.size() > max_requests_per_client_) {
-    return absl::ResourceExhaustedError(absl::StrCat("node ", node_name_, ": ",
-                                                     max_requests_per_client_,
-                                                     " requests of this client wait already"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("node ", node_name_, ": ", max_requests_per_client_,
+                     " requests of this client are not answered yet"));
   }
   if (id.nil()) return absl::InvalidArgumentError("the nil id names no object");
   return absl::OkStatus();

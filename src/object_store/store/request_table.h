@@ -79,10 +79,6 @@ struct StatPart {
   std::vector<std::string> nodes;
   StatDone done;
 };
-struct PrefetchPart {
-  std::vector<std::string> nodes;
-  NodesDone done;
-};
 struct BroadcastPart {
   BroadcastOptions options;
   NodesDone done;
@@ -112,7 +108,7 @@ struct Request {
   bool in_answers = false;
   Eviction::Ticket ticket = 0;  // of the memory that it waits for
   std::variant<PutPart, CreatePart, GetPart, ScratchPart, DeletePart, KeepPart, StatPart,
-               PrefetchPart, BroadcastPart, DrainPart>
+               BroadcastPart, DrainPart>
       part;
   // Calls `done` with the result. Not used by Gets.
   absl::AnyInvocable<void()> answer;

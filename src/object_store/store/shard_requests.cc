@@ -9,16 +9,6 @@
 #include "src/object_store/objects/subject.h"
 
 namespace phalanx::object_store {
-namespace {
-
-absl::Status ReplyStatus(int code, const std::string& message) {
-  if (code == 0) return absl::OkStatus();
-  // The number comes from the network, and Abseil has no status for another one.
-  if (code < 0 || code > 16) code = static_cast<int>(absl::StatusCode::kUnknown);
-  return absl::Status(static_cast<absl::StatusCode>(code), message);
-}
-
-}  // namespace
 
 ShardRequests::ShardRequests(std::string node_name, Executor& executor, Turns& turns,
                              RequestTable& requests, const ObjectTable& table,
@@ -59,11 +49,6 @@ void ShardRequests::Send(const Request& request) {
   } else if (std::holds_alternative<KeepPart>(request.part)) {
     message.mutable_keep_request()->set_request_id(request.id);
     message.mutable_keep_request()->set_object_id(id);
-  } else if (const auto* prefetch = std::get_if<PrefetchPart>(&request.part)) {
-    v1::PrefetchRequest* out = message.mutable_prefetch_request();
-    out->set_request_id(request.id);
-    out->set_object_id(id);
-    for (const std::string& node : prefetch->nodes) out->add_nodes(node);
   } else if (const auto* broadcast = std::get_if<BroadcastPart>(&request.part)) {
     v1::BroadcastRequest* out = message.mutable_broadcast_request();
     out->set_request_id(request.id);
@@ -144,15 +129,6 @@ void ShardRequests::OnQueryReply(const v1::QueryReply& reply) {
   requests_.Answer<StatPart>(*request, absl::StatusOr<ObjectStat>(std::move(stat)));
 }
 
-void ShardRequests::OnPrefetchReply(const v1::PrefetchReply& reply) {
-  Request* request = requests_.FindWaiting<PrefetchPart>(reply.request_id());
-  if (request == nullptr) return;
-  const absl::Status status = ReplyStatus(reply.code(), reply.message());
-  absl::StatusOr<int> result = static_cast<int>(reply.nodes());
-  if (!status.ok()) result = status;
-  requests_.Answer<PrefetchPart>(*request, std::move(result));
-}
-
 void ShardRequests::OnBroadcastReply(const v1::BroadcastReply& reply) {
   Request* request = requests_.FindWaiting<BroadcastPart>(reply.request_id());
   if (request == nullptr) return;
@@ -215,7 +191,7 @@ void ShardRequests::StartDrain(Instant deadline, StatusDone done) {
   Request& request = requests_.New(0, ObjectId(), deadline, std::move(part));
   // One at a time: DrainStatus names no request.
   if (drain_ != 0) {
-    requests_.Fail(request, absl::FailedPreconditionError("the node is being drained already"));
+    requests_.Fail(request, absl::FailedPreconditionError("the node is already draining"));
     return;
   }
   drain_ = request.id;

@@ -1,5 +1,5 @@
-// Requests of clients that an object's shard answers: Delete, Keep, Stat, Prefetch, Broadcast; and
-// Drain, which all shards answer together.
+// Requests of clients that an object's shard answers: Delete, Keep, Stat, Broadcast; and Drain,
+// which all shards answer together.
 //
 //   Start ─► sent ─► reply ─► done
 //             └─ a new session: sent again until the shard has answered
@@ -47,7 +47,6 @@ class ShardRequests {
   void OnDeleteReply(const v1::DeleteReply& reply);
   void OnKeepReply(const v1::KeepReply& reply);
   void OnQueryReply(const v1::QueryReply& reply);
-  void OnPrefetchReply(const v1::PrefetchReply& reply);
   void OnBroadcastReply(const v1::BroadcastReply& reply);
   void OnBroadcastBegun(int shard, const v1::BroadcastBegun& begun);
   void OnDrainStatus(int shard, const v1::DrainStatus& status);

@@ -129,7 +129,7 @@ TEST_F(ShardRequestsTest, ARequestThatCannotBeginIsAnsweredWithTheReason) {
   EXPECT_THAT(outcomes_.at(0), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-TEST_F(ShardRequestsTest, ANewSessionIsSentWhatTheOldOneHasNotAnswered) {
+TEST_F(ShardRequestsTest, ANewSessionIsSentTheRequestsWithoutAnAnswer) {
   const RequestId answered = Start(DeletePart{Outcome()});
   Start(KeepPart{Outcome()});
   Run([&] { shard_requests_.OnDeleteReply(ReplyTo<v1::DeleteReply>(answered)); });
@@ -141,7 +141,7 @@ TEST_F(ShardRequestsTest, ANewSessionIsSentWhatTheOldOneHasNotAnswered) {
 
 // ----------------------------------------------------------------------------------------- Stat
 
-TEST_F(ShardRequestsTest, AStatHasWhatTheShardCounts) {
+TEST_F(ShardRequestsTest, AStatHasTheCountsOfTheShard) {
   v1::QueryReply reply;
   reply.set_known(true);
   reply.mutable_info()->set_size_bytes(9);
@@ -169,22 +169,15 @@ TEST_F(ShardRequestsTest, ACopyHereCountsEvenIfTheShardDoesNotKnowIt) {
 
 // ------------------------------------------------------------------------------------ Broadcast
 
-TEST_F(ShardRequestsTest, ABroadcastAndAPrefetchEndWithTheNumberOfNodes) {
+TEST_F(ShardRequestsTest, ABroadcastEndsWithTheNumberOfNodes) {
   const RequestId broadcast = Broadcast();
-  const RequestId prefetch = Start(PrefetchPart{{"b"}, Nodes()});
-  EXPECT_EQ(Sent(), (Kinds{"broadcast_request", "prefetch_request"}));
-  auto first = ReplyTo<v1::BroadcastReply>(broadcast);
-  first.set_nodes(3);
-  auto second = ReplyTo<v1::PrefetchReply>(prefetch);
-  second.set_nodes(1);
-  Run([&] {
-    shard_requests_.OnBroadcastReply(first);
-    shard_requests_.OnPrefetchReply(second);
-  });
+  EXPECT_EQ(Sent(), Kinds{"broadcast_request"});
+  auto reply = ReplyTo<v1::BroadcastReply>(broadcast);
+  reply.set_nodes(3);
+  Run([&] { shard_requests_.OnBroadcastReply(reply); });
   HandOut();
-  ASSERT_EQ(nodes_.size(), 2u);
+  ASSERT_EQ(nodes_.size(), 1u);
   EXPECT_EQ(*nodes_[0], 3);
-  EXPECT_EQ(*nodes_[1], 1);
 }
 
 TEST_F(ShardRequestsTest, ABroadcastThatBeganIsRepeatedAsOneThatBegan) {
@@ -280,7 +273,7 @@ TEST_F(TwoShardsTest, ADrainIsSentAgainInANewSession) {
   EXPECT_EQ(Sent(), Kinds{"drain_request"});
 }
 
-TEST_F(TwoShardsTest, AnOverdueDrainSaysHowManyObjectsAreLeft) {
+TEST_F(TwoShardsTest, AnOverdueDrainNamesTheNumberOfObjectsLeft) {
   DrainPart drain;
   drain.left = {3, std::nullopt};
   drain.message = "no other node has room";

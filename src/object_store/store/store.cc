@@ -144,8 +144,6 @@ void Store::Impl::HandleShardMessages(ShardChannel& channel) {
   handle(Message::kDeleteReply, [&r](int, const Message& m) { r.OnDeleteReply(m.delete_reply()); });
   handle(Message::kKeepReply, [&r](int, const Message& m) { r.OnKeepReply(m.keep_reply()); });
   handle(Message::kQueryReply, [&r](int, const Message& m) { r.OnQueryReply(m.query_reply()); });
-  handle(Message::kPrefetchReply,
-         [&r](int, const Message& m) { r.OnPrefetchReply(m.prefetch_reply()); });
   handle(Message::kBroadcastReply,
          [&r](int, const Message& m) { r.OnBroadcastReply(m.broadcast_reply()); });
   handle(Message::kBroadcastBegun,
@@ -314,7 +312,7 @@ absl::Status Store::Impl::CheckInvariants() const {
   for (const Copy* copy : copies) {
     if (copy->state != CopyState::kComplete || copy->buffer->complete()) continue;
     return absl::InternalError(
-        absl::StrCat("object ", copy->id.ShortHex(), ": called complete with bytes missing"));
+        absl::StrCat("object ", copy->id.ShortHex(), ": marked complete, but bytes are missing"));
   }
   return absl::OkStatus();
 }
@@ -467,13 +465,6 @@ void Store::Stat(ClientId client, const ObjectId& id, Instant deadline, StatDone
                  std::vector<std::string> nodes) {
   Turn turn(impl_->turns_);
   impl_->shard_requests_.Start(client, id, deadline, StatPart{std::move(nodes), std::move(done)});
-}
-
-void Store::Prefetch(ClientId client, const ObjectId& id, std::vector<std::string> nodes,
-                     Instant deadline, NodesDone done) {
-  Turn turn(impl_->turns_);
-  impl_->shard_requests_.Start(client, id, deadline,
-                               PrefetchPart{std::move(nodes), std::move(done)});
 }
 
 RequestId Store::Broadcast(ClientId client, const ObjectId& id, BroadcastOptions options,

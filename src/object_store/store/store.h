@@ -116,8 +116,6 @@ class Store {
   // `nodes`: the answer has the progress of a broadcast to them, too.
   void Stat(ClientId client, const ObjectId& id, Instant deadline, StatDone done,
             std::vector<std::string> nodes = {});
-  void Prefetch(ClientId client, const ObjectId& id, std::vector<std::string> nodes,
-                Instant deadline, NodesDone done);
   // Has nodes fetch copies. Ends with their number when each of them has a copy. ResourceExhausted
   // if a node has no room; NotFound if the object does not exist, is deleted meanwhile, or, unless
   // the broadcast is sticky, no node has one of the names; DataLoss. Cancel ends the call only: the

@@ -64,7 +64,7 @@ class StoreBroadcastTest : public ::testing::Test {
   std::optional<absl::StatusOr<int>> answer_;
 };
 
-TEST_F(StoreBroadcastTest, ItsAnswerIsTheShards) {
+TEST_F(StoreBroadcastTest, ABroadcastEndsWithTheAnswerOfTheShard) {
   const RequestId request = Ask({{"a", "*"}, true, false});
   const v1::BroadcastRequest asked = w_.Sent<v1::BroadcastRequest>().at(0);
   EXPECT_EQ(asked.request_id(), request);
@@ -77,12 +77,12 @@ TEST_F(StoreBroadcastTest, ItsAnswerIsTheShards) {
   EXPECT_EQ(w_.Sent<v1::BroadcastRequest>().size(), 1u);
 }
 
-TEST_F(StoreBroadcastTest, ItsErrorIsTheShards) {
+TEST_F(StoreBroadcastTest, ABroadcastEndsWithTheErrorOfTheShard) {
   Reply(Ask({{"*"}}), absl::StatusCode::kResourceExhausted, 1);
   EXPECT_THAT(*answer_, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("taken it")));
 }
 
-TEST_F(StoreBroadcastTest, ANewSessionIsAskedAgain) {
+TEST_F(StoreBroadcastTest, ABroadcastIsSentAgainInANewSession) {
   const RequestId request = Ask({{"*"}, true, false});
   w_.ForgetSent();
   w_.Run([&] { w_.channel().OnSession(0); });
@@ -91,7 +91,7 @@ TEST_F(StoreBroadcastTest, ANewSessionIsAskedAgain) {
 }
 
 // What it has made sticky a stop may have ended since.
-TEST_F(StoreBroadcastTest, WhatHasBegunIsAskedAgainAsThat) {
+TEST_F(StoreBroadcastTest, ABroadcastThatHasBegunIsSentAgainAsBegun) {
   const RequestId first = Ask({{"b"}, true, false});
   EXPECT_FALSE(w_.Sent<v1::BroadcastRequest>().at(0).begun());
   v1::ShardMessage message;
@@ -123,7 +123,7 @@ TEST_F(StoreBroadcastTest, WhatHasBegunIsAskedAgainAsThat) {
 }
 
 // Or the shard would have somebody to answer for as long as a node is full.
-TEST_F(StoreBroadcastTest, TheShardHearsThatNobodyWaitsAnyMore) {
+TEST_F(StoreBroadcastTest, TheShardIsNotifiedWhenTheCallerStopsWaiting) {
   const RequestId first = Ask({{"*"}}, w_.now() + absl::Seconds(1));
   w_.ForgetSent();
   w_.Pass(absl::Seconds(2));
@@ -143,7 +143,7 @@ TEST_F(StoreBroadcastTest, TheShardHearsThatNobodyWaitsAnyMore) {
   EXPECT_FALSE(answer_.has_value());
 }
 
-TEST_F(StoreBroadcastTest, WhatIsStickyIsToldAgain) {
+TEST_F(StoreBroadcastTest, AStickyMarkIsRegisteredAgain) {
   const Generation generation = Put();
   EXPECT_EQ(Registered().stamp(), 0u);
   Tell(generation, 1, "*");
@@ -168,7 +168,7 @@ TEST_F(StoreBroadcastTest, ItIsForgottenWithTheCopy) {
   EXPECT_EQ(Registered().stamp(), 0u);
 }
 
-TEST_F(StoreBroadcastTest, StatTellsHowFarItHasCome) {
+TEST_F(StoreBroadcastTest, StatReturnsTheProgressOfABroadcast) {
   std::optional<absl::StatusOr<ObjectStat>> stat;
   w_.Run([&] {
     w_.store().Stat(w_.client(), Id(1), Instant::Infinite(),

@@ -48,7 +48,7 @@ TEST(StoreRegisterTest, APullOfAnotherGenerationIsVoidWhenTheOwnOneIsAdopted) {
   for (const auto& copy : w.store().Copies()) EXPECT_EQ(copy.generation, put->generation);
 }
 
-TEST(StoreRegisterTest, AnOpenWantIsAskedAgainWhenACopyIsWithdrawn) {
+TEST(StoreRegisterTest, AnOpenWantIsSentAgainWhenACopyIsWithdrawn) {
   StoreWorld w;
   const absl::StatusOr<PutResult> put = w.Put(Id(1), "bytes");
   ASSERT_THAT(put, IsOk());
@@ -62,7 +62,7 @@ TEST(StoreRegisterTest, AnOpenWantIsAskedAgainWhenACopyIsWithdrawn) {
   EXPECT_TRUE(w.sent().back().has_want()) << "after the word that the copy is gone";
 }
 
-TEST(StoreRegisterTest, WhoAskedForADeletionRemembersItForAShardThatForgets) {
+TEST(StoreRegisterTest, ADeletionIsRegisteredWithARestartedShardByItsRequester) {
   StoreWorld w;
   std::optional<absl::Status> deleted;
   w.Run([&] {
@@ -80,7 +80,7 @@ TEST(StoreRegisterTest, WhoAskedForADeletionRemembersItForAShardThatForgets) {
   EXPECT_EQ(directory::FromProto(w.Sent<v1::RegisterTombstone>()[0].generation()), kForeign);
 }
 
-TEST(StoreRegisterTest, TheWholeStateIsToldBetweenBeginAndEnd) {
+TEST(StoreRegisterTest, TheWholeStateIsRegisteredBetweenBeginAndEnd) {
   StoreWorld w;
   const Generation put = w.Put(Id(1), "bytes")->generation;
   w.Shard(Verdict(Id(1), put, v1::Verdict::ADOPTED));
@@ -120,29 +120,30 @@ TEST(StoreRegisterTest, TheWholeStateIsToldBetweenBeginAndEnd) {
   EXPECT_TRUE(w.sent().front().register_begin().had_session());
 }
 
-TEST(StoreRegisterTest, EachShardIsToldOfItsOwnObjectsOnly) {
+TEST(StoreRegisterTest, ARegistrationHasOnlyTheObjectsOfItsShard) {
   StoreWorld w(64 << 20, {}, /*num_shards=*/3);
   for (int i = 0; i < 30; ++i) ASSERT_THAT(w.Put(Id(i), "x"), IsOk());
-  size_t told = 0;
+  size_t registered = 0;
   for (int shard = 0; shard < 3; ++shard) {
     Register(w, shard);
     for (const auto& copy : w.Sent<v1::RegisterCopy>()) {
       EXPECT_EQ(ObjectId::FromBinary(copy.object_id())->ShardHash() % 3,
                 static_cast<uint64_t>(shard));
-      ++told;
+      ++registered;
     }
   }
-  EXPECT_EQ(told, 30u);
+  EXPECT_EQ(registered, 30u);
 }
 
-TEST(StoreRegisterTest, RequestsWithoutAnAnswerAreAskedAgain) {
+TEST(StoreRegisterTest, RequestsWithoutAnAnswerAreSentAgain) {
   StoreWorld w;
   int answers = 0;
   w.Run([&] {
     const Instant never = Instant::Infinite();
     w.store().Delete(w.client(), Id(1), never, [&](absl::Status) { ++answers; });
     w.store().Stat(w.client(), Id(2), never, [&](absl::StatusOr<ObjectStat>) { ++answers; });
-    w.store().Prefetch(w.client(), Id(3), {"*"}, never, [&](absl::StatusOr<int>) { ++answers; });
+    w.store().Broadcast(w.client(), Id(3), {.nodes = {"*"}}, never,
+                        [&](absl::StatusOr<int>) { ++answers; });
     w.store().Drain(never, [&](absl::Status) { ++answers; });
   });
   const std::vector<v1::NodeMessage> first = w.sent();
@@ -151,12 +152,12 @@ TEST(StoreRegisterTest, RequestsWithoutAnAnswerAreAskedAgain) {
   EXPECT_EQ(w.Sent<v1::DeleteRequest>().size(), 1u);
   EXPECT_EQ(w.Sent<v1::DeleteRequest>()[0].request_id(), first[0].delete_request().request_id());
   EXPECT_EQ(w.Sent<v1::QueryRequest>().size(), 1u);
-  EXPECT_EQ(w.Sent<v1::PrefetchRequest>().size(), 1u);
+  EXPECT_EQ(w.Sent<v1::BroadcastRequest>().size(), 1u);
   EXPECT_EQ(w.Sent<v1::DrainRequest>().size(), 1u);
   EXPECT_EQ(answers, 0);
 }
 
-TEST(StoreRegisterTest, ADeliveryThatWaitsForMemoryIsAskedForAgain) {
+TEST(StoreRegisterTest, ADeliveryThatWaitsForMemoryIsRequestedAgain) {
   StoreWorld w(/*capacity=*/100);
   const Generation g = w.Put(Id(1), Content(80))->generation;
   const auto reading = w.Get(Id(2));
@@ -195,7 +196,7 @@ TEST(StoreRegisterTest, LosersOfARestartDropTheirBytes) {
   EXPECT_EQ(w.store().stats().waiting_gets, 1u);
 }
 
-TEST(StoreRegisterTest, AStandbyIsKeptAndShownToNobodyUntilItIsAdopted) {
+TEST(StoreRegisterTest, AStandbyIsHiddenUntilItIsAdopted) {
   StoreWorld w;
   const Generation g = w.Put(Id(1), "mine")->generation;
   w.Shard(Verdict(Id(1), g, v1::Verdict::STANDBY, kForeign, 4));
@@ -244,7 +245,7 @@ TEST(StoreEvictionTest, TheLeastRecentlyUsedSecondaryCopyGoesWhenTheShardGrantsI
   (void)a;
 }
 
-TEST(StoreRegisterTest, AShardThatServesWhatWasDeletedIsToldOfTheDeletion) {
+TEST(StoreRegisterTest, ADeletionIsReportedToAShardThatStillServesTheObject) {
   StoreWorld w;
   w.Shard(Gone(Id(1), kForeign, v1::Gone::DELETED));
   const auto get = w.Get(Id(1));
@@ -256,7 +257,7 @@ TEST(StoreRegisterTest, AShardThatServesWhatWasDeletedIsToldOfTheDeletion) {
   EXPECT_EQ(get->status().code(), absl::StatusCode::kNotFound) << "it does not wait for ever";
 }
 
-TEST(StoreEvictionTest, ACopyThatMayGoIsNotReportedAgain) {
+TEST(StoreEvictionTest, ACopyThatCanBeEvictedIsNotReportedAgain) {
   StoreWorld w(/*capacity=*/1000);
   const Generation a = w.PullCopy(Id(1), Content(600));
   w.ForgetSent();
@@ -270,7 +271,7 @@ TEST(StoreEvictionTest, ACopyThatMayGoIsNotReportedAgain) {
   EXPECT_THAT(**put, IsOk());
 }
 
-TEST(StoreEvictionTest, ARefusedCopyStaysAndAnotherIsAskedFor) {
+TEST(StoreEvictionTest, ARefusedCopyStaysAndAnotherEvictionIsRequested) {
   StoreWorld w(/*capacity=*/1000);
   const Generation a = w.PullCopy(Id(1), Content(400));
   const Generation b = w.PullCopy(Id(2), Content(400));
@@ -285,7 +286,7 @@ TEST(StoreEvictionTest, ARefusedCopyStaysAndAnotherIsAskedFor) {
   EXPECT_TRUE(w.store().ContainsLocally(Id(1)));
 }
 
-TEST(StoreEvictionTest, WhatWasRefusedIsAskedForAgainAfterASecondOnlyWhileSomebodyWaits) {
+TEST(StoreEvictionTest, ARefusedEvictionIsRequestedAgainAfterASecondWhileARequestWaits) {
   StoreWorld w(/*capacity=*/1000);
   const Generation a = w.PullCopy(Id(1), Content(600));
   PutOptions options;
@@ -319,7 +320,7 @@ TEST(StoreEvictionTest, ACopyThatWasPinnedMeanwhileLeavesTheTableAndItsMemoryFol
   EXPECT_THAT(**put, IsOk());
 }
 
-TEST(StoreEvictionTest, CopiesThatAreReadOrSentAreNotAskedFor) {
+TEST(StoreEvictionTest, CopiesThatAreReadOrSentAreNotEvicted) {
   StoreWorld w(/*capacity=*/1000);
   const Generation a = w.PullCopy(Id(1), Content(600));
   net::ServeGrant grant;
@@ -334,7 +335,7 @@ TEST(StoreEvictionTest, CopiesThatAreReadOrSentAreNotAskedFor) {
   EXPECT_THAT(**put, IsOk());
 }
 
-TEST(StoreEvictionTest, OpenQuestionsAreAskedAgainInANewSession) {
+TEST(StoreEvictionTest, OpenEvictRequestsAreSentAgainInANewSession) {
   StoreWorld w(/*capacity=*/1000);
   const Generation a = w.PullCopy(Id(1), Content(600));
   PutOptions options;
@@ -346,7 +347,7 @@ TEST(StoreEvictionTest, OpenQuestionsAreAskedAgainInANewSession) {
   EXPECT_THAT(**put, IsOk());
 }
 
-TEST(StoreEvictionTest, RepliesThatWereNotAskedForAreIgnored) {
+TEST(StoreEvictionTest, UnexpectedRepliesAreIgnored) {
   StoreWorld w(/*capacity=*/1000);
   const Generation a = w.PullCopy(Id(1), Content(600));
   w.Shard(EvictReply(Id(1), a, true));
@@ -393,7 +394,7 @@ TEST(StoreEvictionTest, BytesOfALostObjectGiveWayToThePutThatMayBringItBack) {
   EXPECT_EQ(reading->bytes(), Content(600));
 }
 
-TEST(StoreEvictionTest, APullThatLacksMemoryForLongAsksForASenderWhenThereIsSome) {
+TEST(StoreEvictionTest, APullThatLackedMemoryForLongRequestsASenderWhenItHasSome) {
   StoreWorld w(/*capacity=*/1000);
   const absl::StatusOr<PutResult> put = w.Put(Id(1), Content(900));
   ASSERT_THAT(put, IsOk());
@@ -443,7 +444,7 @@ TEST(StoreEvictionTest, APartialCopyThatIsFedOrReadDoesNotGiveWay) {
 
 // --------------------------------------------------------------------------------------- push
 
-TEST(StoreServeTest, ServesWhatIsHereAndPinsItWhileItIsSent) {
+TEST(StoreServeTest, ACopyIsPinnedWhileItIsSent) {
   StoreWorld w;
   const Generation g = w.Put(Id(1), "bytes")->generation;
   absl::StatusOr<net::ServeGrant> grant = absl::UnknownError("");
@@ -468,7 +469,7 @@ TEST(StoreServeTest, ARelayServesWhileItReceives) {
   });
 }
 
-TEST(StoreServeTest, AReceiverWaitsForARelayWhoseOwnMemoryIsOnItsWay) {
+TEST(StoreServeTest, AReceiverWaitsForARelayThatWaitsForMemory) {
   StoreWorld w;
   const auto reading = w.Get(Id(1));
   std::optional<absl::StatusOr<net::ServeGrant>> answer;
@@ -484,7 +485,7 @@ TEST(StoreServeTest, AReceiverWaitsForARelayWhoseOwnMemoryIsOnItsWay) {
   w.Run([&] { answer.reset(); });
 }
 
-TEST(StoreServeTest, AReceiverDoesNotWaitForWhatNobodyHereWants) {
+TEST(StoreServeTest, AReceiverDoesNotWaitForAnObjectThatTheNodeDoesNotWant) {
   StoreWorld w;
   absl::Status answer;
   w.Run([&] {
@@ -548,7 +549,7 @@ TEST(StoreServeTest, AReceiverIsAnsweredBeforeItGivesUp) {
   EXPECT_THAT(answer, StatusIs(absl::StatusCode::kNotFound));
 }
 
-TEST(StoreServeTest, RefusalsSayWhatThePeerShallDo) {
+TEST(StoreServeTest, EachRefusalHasItsCode) {
   StoreWorld w;
   PutOptions options;
   options.id = Id(1);
@@ -576,14 +577,14 @@ TEST(StoreRequestTest, RepliesAndDeadlinesEndRequests) {
   StoreWorld w;
   std::optional<absl::Status> deleted;
   std::optional<absl::StatusOr<ObjectStat>> stat;
-  std::optional<absl::StatusOr<int>> prefetched;
+  std::optional<absl::StatusOr<int>> broadcast;
   std::optional<absl::Status> late;
   const Instant soon = w.now() + absl::Seconds(1);
   w.Run([&] {
     w.store().Delete(w.client(), Id(1), soon, [&](absl::Status s) { deleted = s; });
     w.store().Stat(w.client(), Id(2), soon, [&](absl::StatusOr<ObjectStat> s) { stat = s; });
-    w.store().Prefetch(w.client(), Id(3), {"*"}, soon,
-                       [&](absl::StatusOr<int> n) { prefetched = n; });
+    w.store().Broadcast(w.client(), Id(3), {.nodes = {"*"}}, soon,
+                        [&](absl::StatusOr<int> n) { broadcast = n; });
     w.store().Delete(w.client(), Id(4), soon, [&](absl::Status s) { late = s; });
   });
   v1::ShardMessage reply;
@@ -602,16 +603,16 @@ TEST(StoreRequestTest, RepliesAndDeadlinesEndRequests) {
   ASSERT_THAT(*stat, IsOk());
   EXPECT_EQ((*stat)->complete_copies, 3u);
   EXPECT_EQ((*stat)->size_bytes, 77u);
-  v1::ShardMessage prefetch;
-  prefetch.mutable_prefetch_reply()->set_request_id(w.Sent<v1::PrefetchRequest>()[0].request_id());
-  prefetch.mutable_prefetch_reply()->set_nodes(8);
-  w.Shard(prefetch);
-  EXPECT_EQ(**prefetched, 8);
+  v1::ShardMessage arrived;
+  arrived.mutable_broadcast_reply()->set_request_id(w.Sent<v1::BroadcastRequest>()[0].request_id());
+  arrived.mutable_broadcast_reply()->set_nodes(8);
+  w.Shard(arrived);
+  EXPECT_EQ(**broadcast, 8);
   w.Pass(absl::Seconds(1));
   EXPECT_THAT(*late, StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
-TEST(StoreRequestTest, WhatIsCompleteHereIsCompleteWhateverANewShardKnows) {
+TEST(StoreRequestTest, ALocalCompleteCopyCountsAlthoughARestartedShardDoesNotKnowIt) {
   StoreWorld w;
   ASSERT_THAT(w.Put(Id(1), "bytes"), IsOk());
   std::optional<absl::StatusOr<ObjectStat>> stat;
@@ -667,7 +668,7 @@ TEST(StoreRequestTest, AFetchToKeepMakesAPrimaryCopyWithoutAnyClient) {
   for (const auto& copy : w.store().Copies()) EXPECT_TRUE(copy.primary);
 }
 
-TEST(StoreRequestTest, AFetchOfWhatIsHereIsConfirmedUnderItsPlan) {
+TEST(StoreRequestTest, AFetchOfALocalCopyIsConfirmedUnderItsPlan) {
   StoreWorld w;
   w.PullCopy(Id(1), Content(50));
   w.ForgetSent();
@@ -681,7 +682,7 @@ TEST(StoreRequestTest, AFetchOfWhatIsHereIsConfirmedUnderItsPlan) {
   EXPECT_EQ(reports[0].plan_id(), 77u);
 }
 
-TEST(StoreRequestTest, WhoIsOnlyAskedForItsWordFetchesNothing) {
+TEST(StoreRequestTest, AnOnlyConfirmFetchOfAMissingObjectDoesNothing) {
   StoreWorld w;
   v1::ShardMessage fetch;
   fetch.mutable_fetch()->set_object_id(IdBytes(Id(1)));
@@ -691,7 +692,7 @@ TEST(StoreRequestTest, WhoIsOnlyAskedForItsWordFetchesNothing) {
   EXPECT_TRUE(w.sent().empty());
 }
 
-TEST(StoreRequestTest, AFetchOfWhatNobodyHasEnds) {
+TEST(StoreRequestTest, AFetchWithoutASenderEndsAfterAMinute) {
   StoreWorld w;
   v1::ShardMessage fetch;
   fetch.mutable_fetch()->set_object_id(IdBytes(Id(1)));
@@ -735,7 +736,7 @@ TEST(StoreRequestTest, TooManyRequestsOfOneClientAreRefused) {
   EXPECT_FALSE(w.Get(GetOptions{Id(1)}, other)->answered());
 }
 
-TEST(StoreRequestTest, AClientThatGoesTakesItsRequestsAndPinsWithItUncalled) {
+TEST(StoreRequestTest, TheRequestsAndPinsOfAClosedClientEndWithoutACall) {
   StoreWorld w;
   ASSERT_THAT(w.Put(Id(1), "bytes"), IsOk());
   const ClientId client = w.OpenClient();

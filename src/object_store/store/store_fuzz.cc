@@ -173,8 +173,11 @@ class World {
           return store.Delete(world_.client(), id, deadline, [](absl::Status) {});
         case 1:
           return store.Stat(world_.client(), id, deadline, [](absl::StatusOr<ObjectStat>) {});
-        case 2:
-          return store.Prefetch(world_.client(), id, {"*"}, deadline, [](absl::StatusOr<int>) {});
+        case 2: {
+          const RequestId request =
+              store.Broadcast(world_.client(), id, {.nodes = {"*"}}, deadline, [](auto) {});
+          return store.Cancel(world_.client(), request);
+        }
         default:
           return store.Drain(deadline, [](absl::Status) {});
       }

@@ -36,7 +36,7 @@ TEST(StoreGetTest, ManyClientsThatWantAnObjectAskOnceAndAreAllAnswered) {
   EXPECT_EQ(w.store().stats().pinned_bytes, 0u);
 }
 
-TEST(StoreGetTest, WhoIsAboutToSendAnswersHasThemAtOnce) {
+TEST(StoreGetTest, HandOutAnswersCallsBackAtOnce) {
   StoreWorld w;
   ASSERT_THAT(w.Put(Id(1), "bytes"), IsOk());
   const ClientId client = w.OpenClient();
@@ -94,7 +94,7 @@ TEST(StoreGetTest, AFailedPullIsReportedAndResumedAtItsWatermark) {
   EXPECT_EQ(reading->bytes(), content);
 }
 
-TEST(StoreGetTest, ANewerPlanReplacesThePullAfterItsEndWasTold) {
+TEST(StoreGetTest, ANewerPlanReplacesThePullAfterItsEndIsReported) {
   StoreWorld w;
   w.pulls().cancel_at_once = false;
   const std::string content = Content(1000);
@@ -149,7 +149,7 @@ TEST(StoreGetTest, AVoidGenerationIsForgottenAndStillWanted) {
   EXPECT_EQ(stream->bytes(), "new");
 }
 
-TEST(StoreGetTest, WhoLetsGoOfAViewBeforeHearingThatItIsVoidHearsNoMore) {
+TEST(StoreGetTest, AReaderThatReleasedItsViewIsNotNotifiedThatItIsVoid) {
   StoreWorld w;
   const auto stream = w.Stream(Id(1));
   w.Shard(Assign(Id(1), kFirst, {.size = 1000, .plan = 4}));
@@ -228,7 +228,7 @@ TEST(StoreGetTest, DeadlinesPassInTheirOrder) {
   EXPECT_EQ(w.Sent<v1::Unwant>().size(), 100u);
 }
 
-TEST(StoreGetTest, AGetThatMayNotWaitAnswersWhatIsHere) {
+TEST(StoreGetTest, AGetWithAPastDeadlineReturnsOnlyALocalCopy) {
   StoreWorld w;
   EXPECT_THAT(w.Get(Id(1), w.now())->status(), StatusIs(absl::StatusCode::kDeadlineExceeded));
   EXPECT_TRUE(w.Sent<v1::Want>().empty());
@@ -267,7 +267,7 @@ TEST(StoreGetTest, AGetWhosePullGetsNoMemoryEndsAtItsDeadlineWithResourceExhaust
   EXPECT_EQ(w.store().stats().waiting_for_memory, 0u);
 }
 
-TEST(StoreGetTest, CancelStopsThePullWhenNobodyElseWantsIt) {
+TEST(StoreGetTest, CancelStopsThePullIfNoOtherGetWaits) {
   StoreWorld w;
   const auto one = w.Get(Id(1));
   const auto two = w.Stream(Id(1));
@@ -285,7 +285,7 @@ TEST(StoreGetTest, CancelStopsThePullWhenNobodyElseWantsIt) {
   EXPECT_EQ(w.store().stats().used_bytes, 0u);
 }
 
-TEST(StoreGetTest, AStreamingReaderThatLetsGoWantsNoMore) {
+TEST(StoreGetTest, AStreamingReaderThatReleasesItsViewEndsItsWant) {
   StoreWorld w;
   const auto stream = w.Stream(Id(1));
   w.Shard(Assign(Id(1), kFirst, {.size = 1000, .plan = 4}));
@@ -320,21 +320,21 @@ TEST(StoreGetTest, SlicesFromSeveralSendersMakeOneObject) {
   EXPECT_TRUE(w.Sent<v1::PullReport>()[1].complete());
 }
 
-TEST(StoreGetTest, AnAssignThatNobodyWantsIsAnsweredByUnwant) {
+TEST(StoreGetTest, AnUnwantedAssignIsAnsweredByUnwant) {
   StoreWorld w;
   w.Shard(Assign(Id(1), kFirst, {.size = 100, .plan = 4}));
   EXPECT_EQ(w.pulls().started(), 0);
   EXPECT_EQ(w.Sent<v1::Unwant>().size(), 1u);
 }
 
-TEST(StoreGetTest, ADeliveryThatNobodyWantsIsWithdrawn) {
+TEST(StoreGetTest, AnUnwantedDeliveryIsWithdrawn) {
   StoreWorld w;
   w.Shard(Deliver(Id(1), kFirst, "bytes"));
   EXPECT_EQ(w.Sent<v1::Withdraw>().size(), 1u);
   EXPECT_TRUE(w.store().Copies().empty());
 }
 
-TEST(StoreGetTest, ADeliveryWhoseMemoryDidNotComeInTimeIsWithdrawn) {
+TEST(StoreGetTest, ADeliveryThatGetsNoMemoryInTimeIsWithdrawn) {
   StoreWorld w(/*capacity=*/100);
   ASSERT_THAT(w.Put(Id(1), Content(80)), IsOk());
   const auto reading = w.Get(Id(2), w.now() + absl::Seconds(1));
@@ -353,7 +353,7 @@ TEST(StoreGetTest, APutHereAnswersGetsThatWaitedForOthers) {
   EXPECT_EQ(w.Sent<v1::Unwant>().size(), 1u);
 }
 
-TEST(StoreGetTest, ProgressIsToldFourTimesASecondWhileAPullRunsAndNotOtherwise) {
+TEST(StoreGetTest, ProgressIsReportedFourTimesASecondWhileAPullRuns) {
   StoreWorld w;
   w.Pass(absl::Seconds(2));
   EXPECT_TRUE(w.Sent<v1::Progress>().empty());

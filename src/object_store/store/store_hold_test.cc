@@ -29,7 +29,7 @@ std::string Ids(const std::vector<ObjectId>& ids) {
 class StoreHoldTest : public ::testing::Test {
  protected:
   // Messages of these kinds, in order.
-  std::vector<Kind> Told(StoreWorld& w) {
+  std::vector<Kind> Kinds(StoreWorld& w) {
     std::vector<Kind> kinds;
     for (const v1::NodeMessage& message : w.sent()) kinds.push_back(message.kind_case());
     return kinds;
@@ -70,12 +70,12 @@ class StoreHoldTest : public ::testing::Test {
   StoreWorld w_;
 };
 
-TEST_F(StoreHoldTest, TheHoldOfWhoPutsGoesBeforeTheAnnouncement) {
+TEST_F(StoreHoldTest, TheHoldOfAPutIsSentBeforeTheAnnouncement) {
   w_.Run([&] {
     EXPECT_THAT(w_.store().Hold(w_.client(), {{Id(1)}}), IsOk());
     w_.store().Put(w_.client(), Owned(Id(1)), "bytes", [](absl::StatusOr<PutResult>) {});
   });
-  EXPECT_THAT(Told(w_), ElementsAre(Kind::kHold, Kind::kAnnounceCreate));
+  EXPECT_THAT(Kinds(w_), ElementsAre(Kind::kHold, Kind::kAnnounceCreate));
   EXPECT_TRUE(w_.Sent<v1::AnnounceCreate>()[0].info().owned());
 }
 
@@ -94,13 +94,13 @@ TEST_F(StoreHoldTest, MoreIdsThanAMessageHasAreSeveral) {
   std::vector<ObjectId> ids;
   for (size_t i = 0; i <= kMaxReferences; ++i) ids.push_back(Id(static_cast<int>(i)));
   Hold(ids);
-  const auto told = w_.Sent<v1::Hold>();
-  ASSERT_EQ(told.size(), 2u);
-  EXPECT_EQ(told[0].object_ids().size(), kMaxReferences * ObjectId::kSize);
-  EXPECT_EQ(told[1].object_ids().size(), ObjectId::kSize);
+  const auto holds = w_.Sent<v1::Hold>();
+  ASSERT_EQ(holds.size(), 2u);
+  EXPECT_EQ(holds[0].object_ids().size(), kMaxReferences * ObjectId::kSize);
+  EXPECT_EQ(holds[1].object_ids().size(), ObjectId::kSize);
 }
 
-TEST_F(StoreHoldTest, AClientThatDiesLetsGoOfAll) {
+TEST_F(StoreHoldTest, TheHoldsOfADeadClientEnd) {
   const ClientId other = w_.OpenClient();
   Hold({Id(1), Id(2)}, other);
   Hold({Id(2)});
@@ -110,7 +110,7 @@ TEST_F(StoreHoldTest, AClientThatDiesLetsGoOfAll) {
   EXPECT_EQ(w_.store().stats().held, 1u);
 }
 
-TEST_F(StoreHoldTest, WhatIsOnItsWayIsHeldUntilItIsClaimedHoweverTheClientEnds) {
+TEST_F(StoreHoldTest, AReferenceInTransitIsHeldUntilItIsClaimedAfterItsClientEnds) {
   const ClientId other = w_.OpenClient();
   Hold({Id(1)}, other);
   w_.Run([&] { w_.store().Transit(Id(1), 17); });
@@ -125,7 +125,7 @@ TEST_F(StoreHoldTest, WhatIsOnItsWayIsHeldUntilItIsClaimedHoweverTheClientEnds) 
   EXPECT_EQ(w_.Sent<v1::Unhold>().size(), 1u);
 }
 
-TEST_F(StoreHoldTest, WhatNobodyClaimsIsHeldForAMinute) {
+TEST_F(StoreHoldTest, AnUnclaimedReferenceIsHeldForAMinute) {
   w_.Run([&] { w_.store().Transit(Id(1), 17); });
   w_.Pass(absl::Seconds(60));
   EXPECT_EQ(w_.Sent<v1::Unhold>().size(), 1u);
@@ -136,34 +136,34 @@ TEST_F(StoreHoldTest, AClaimFollowsTheHold) {
   w_.Run([&] {
     EXPECT_THAT(w_.store().Claim(w_.client(), Id(1), TransitMark{kPeer, 17}), IsOk());
   });
-  EXPECT_THAT(Told(w_), ElementsAre(Kind::kHold, Kind::kClaim));
+  EXPECT_THAT(Kinds(w_), ElementsAre(Kind::kHold, Kind::kClaim));
   EXPECT_EQ(w_.Sent<v1::Claim>()[0].number(), 17u);
   EXPECT_EQ(directory::FromProto(w_.Sent<v1::Claim>()[0].node()), kPeer);
 }
 
-TEST_F(StoreHoldTest, AClaimOnTheSameNodeIsNobodyElsesAffair) {
+TEST_F(StoreHoldTest, AClaimOnTheSameNodeIsNotSent) {
   w_.Run([&] {
     w_.store().Transit(Id(1), 17);
     EXPECT_THAT(w_.store().Claim(w_.client(), Id(1), TransitMark{kSelf, 17}), IsOk());
   });
-  EXPECT_THAT(Told(w_), ElementsAre(Kind::kHold));
+  EXPECT_THAT(Kinds(w_), ElementsAre(Kind::kHold));
   EXPECT_EQ(w_.store().stats().transits, 0u);
   Unhold({Id(1)});
   EXPECT_EQ(w_.Sent<v1::Unhold>().size(), 1u);
 }
 
-TEST_F(StoreHoldTest, ANewSessionIsToldTheHoldsBeforeTheCopies) {
+TEST_F(StoreHoldTest, ANewSessionRegistersHoldsBeforeCopies) {
   Hold({Id(1), Id(2)});
   PHALANX_ASSERT_OK(w_.Put(Id(3), "bytes"));
   Unhold({Id(2)});
   w_.ForgetSent();
   w_.Run([&] { w_.channel().OnSession(0); });
-  EXPECT_THAT(Told(w_), ElementsAre(Kind::kRegisterBegin, Kind::kRegisterHolds, Kind::kRegisterCopy,
-                                    Kind::kRegisterEnd));
+  EXPECT_THAT(Kinds(w_), ElementsAre(Kind::kRegisterBegin, Kind::kRegisterHolds,
+                                     Kind::kRegisterCopy, Kind::kRegisterEnd));
   EXPECT_EQ(w_.Sent<v1::RegisterHolds>()[0].object_ids(), Ids({Id(1)}));
 }
 
-TEST(StoreHoldRegister, ManyHoldsAreToldInSeveralTurns) {
+TEST(StoreHoldRegister, ManyHoldsAreRegisteredInSeveralTurns) {
   StoreOptions options;
   options.registered_per_turn = 2;
   StoreWorld w(64 << 20, options);
@@ -196,9 +196,9 @@ TEST(StoreHoldLimits, AClientThatHoldsTooMuchIsRefused) {
 
 // ---- what copies refer to
 
-TEST_F(StoreHoldTest, WhoCreatesHoldsWhatTheBytesReferTo) {
+TEST_F(StoreHoldTest, ACreatedCopyHoldsTheObjectsItRefersTo) {
   w_.StartPut(Owned(Id(1), Ids({Id(2), Id(3)})), "bytes");
-  EXPECT_THAT(Told(w_), ElementsAre(Kind::kHold, Kind::kAnnounceCreate));
+  EXPECT_THAT(Kinds(w_), ElementsAre(Kind::kHold, Kind::kAnnounceCreate));
   EXPECT_EQ(w_.Sent<v1::Hold>()[0].object_ids(), Ids({Id(2), Id(3)}));
   EXPECT_EQ(w_.Sent<v1::AnnounceCreate>()[0].info().refers_to(), Ids({Id(2), Id(3)}));
   w_.Shard(Gone(Id(1), Generation{kSelf, 1}, v1::Gone::DELETED));
@@ -206,7 +206,7 @@ TEST_F(StoreHoldTest, WhoCreatesHoldsWhatTheBytesReferTo) {
   EXPECT_EQ(w_.Sent<v1::Unhold>()[0].object_ids(), Ids({Id(2), Id(3)}));
 }
 
-TEST_F(StoreHoldTest, SoDoesWhoFetchesThem) {
+TEST_F(StoreHoldTest, AFetchedCopyHoldsTheObjectsItRefersTo) {
   const auto reading = w_.Get(Id(1));
   w_.Shard(Assign(Id(1), kForeign, {.size = 100'000, .owned = true, .refers_to = Ids({Id(2)})}));
   ASSERT_EQ(w_.Sent<v1::Hold>().size(), 1u) << "before the shard hears that the copy is complete";
@@ -220,7 +220,7 @@ TEST_F(StoreHoldTest, SoDoesWhoFetchesThem) {
   EXPECT_EQ(w_.Sent<v1::RegisterHolds>()[0].object_ids(), Ids({Id(2)}));
 }
 
-TEST(StoreHoldReferences, WhereAnotherShardIsToldTheyLastALittleLonger) {
+TEST(StoreHoldReferences, HoldsAtAnotherShardEndALittleLater) {
   StoreWorld w(64 << 20, {}, /*num_shards=*/2);
   // Of the same shard as Id(1), and of the other.
   ObjectId same = Id(2), other = Id(2);
@@ -256,7 +256,7 @@ TEST_F(StoreHoldTest, ReferencesCountAndAreBounded) {
 
 // ---- objects that are to stay after all
 
-TEST_F(StoreHoldTest, WhatIsKeptIsRegisteredSo) {
+TEST_F(StoreHoldTest, AKeptObjectIsRegisteredAsKept) {
   w_.StartPut(Owned(Id(1)), "bytes");
   v1::ShardMessage kept;
   SetSubject(Id(1), Generation{kSelf, 1}, kept.mutable_kept());
@@ -266,7 +266,7 @@ TEST_F(StoreHoldTest, WhatIsKeptIsRegisteredSo) {
   EXPECT_FALSE(w_.Sent<v1::RegisterCopy>()[0].info().owned());
 }
 
-TEST_F(StoreHoldTest, KeepIsAskedAgainInANewSession) {
+TEST_F(StoreHoldTest, KeepIsSentAgainInANewSession) {
   absl::Status done = absl::UnknownError("not answered");
   w_.Run([&] {
     w_.store().Keep(w_.client(), Id(1), Instant::Infinite(),
@@ -283,7 +283,7 @@ TEST_F(StoreHoldTest, KeepIsAskedAgainInANewSession) {
 
 // ---- what is lost
 
-TEST_F(StoreHoldTest, OnlyWhoDoesNotWaitForWhatIsLostIsToldSo) {
+TEST_F(StoreHoldTest, ALossEndsOnlyTheGetsWithFailWhenLost) {
   const auto patient = Get(Id(1), /*fail_when_lost=*/false);
   const auto impatient = Get(Id(1), /*fail_when_lost=*/true);
   w_.Shard(Lost(Id(1)));
@@ -298,7 +298,7 @@ TEST_F(StoreHoldTest, OnlyWhoDoesNotWaitForWhatIsLostIsToldSo) {
   EXPECT_THAT(patient->status(), IsOk());
 }
 
-TEST_F(StoreHoldTest, WhatIsPutAgainIsNotLost) {
+TEST_F(StoreHoldTest, AnObjectThatIsPutAgainIsNotLost) {
   const auto patient = Get(Id(1), /*fail_when_lost=*/false);
   w_.Shard(Lost(Id(1)));
   w_.Shard(Assign(Id(1), kForeign, {.size = 100'000}));
@@ -315,7 +315,7 @@ TEST_F(StoreHoldTest, ANewSessionKnowsNothingOfLosses) {
   EXPECT_FALSE(Get(Id(1), /*fail_when_lost=*/true)->answered());
 }
 
-TEST_F(StoreHoldTest, WhenNobodyWaitsForItTheLossIsForgotten) {
+TEST_F(StoreHoldTest, ALossIsForgottenWhenNoGetWaitsForTheObject) {
   const auto first = Get(Id(1), /*fail_when_lost=*/true);
   w_.Shard(Lost(Id(1)));
   ASSERT_TRUE(first->answered());

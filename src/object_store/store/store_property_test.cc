@@ -429,7 +429,7 @@ class RandomRun {
     // One view for the first answer and one after each void; in between the reader must know.
     const bool dead = view.buffer->closed() && !view.buffer->complete();
     if (dead && !reader.cancelled && reading.voids.size() < reading.views.size()) {
-      Problem("a reader was not told that what it reads is void");
+      Problem("the store did not notify a reader that its bytes are void");
     }
     const std::string expected = Labelled(view.metadata);
     if (expected.size() != view.buffer->layout().object_bytes) return Problem("another size");
@@ -483,7 +483,7 @@ class RandomRun {
 
 constexpr uint64_t kSeeds = 300;
 
-TEST(StorePropertyTest, NothingBreaksWhateverHappens) {
+TEST(StorePropertyTest, InvariantsHoldInRandomRuns) {
   Coverage c;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const uint64_t used = phalanx::testing::TestSeed(seed);

@@ -55,7 +55,7 @@ TEST(StorePutTest, ObjectsOfEverySizeAroundTheLimitsComeBackAsTheyWere) {
   }
 }
 
-TEST(StorePutTest, WholePutsOfMoreThanOneMessageMayHoldAreRefused) {
+TEST(StorePutTest, PutsLargerThanOneMessageAreRefused) {
   StoreWorld w;
   EXPECT_THAT(w.Put(Id(1), Content((1 << 20) + 1)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1048577")));
@@ -116,7 +116,7 @@ TEST(StorePutTest, PutThatWaitsForAdoptionEndsAtItsDeadlineAndKeepsItsBytes) {
   EXPECT_TRUE(w.store().ContainsLocally(Id(1)));
 }
 
-TEST(StorePutTest, ASealWaitsForAdoptionAsLongAsItsCreateWouldHaveHoweverLongTheWritingTook) {
+TEST(StorePutTest, ASealWaitsForAdoptionForTheTimeoutOfItsCreate) {
   StoreWorld w;
   PutOptions options = Adopted(Id(1));
   options.deadline = w.now() + absl::Seconds(5);
@@ -178,7 +178,7 @@ TEST(StorePutTest, SupersededPutOfAnotherSizeIsAlreadyExistsOrAConflict) {
   EXPECT_TRUE(w.store().Copies().empty());
 }
 
-TEST(StorePutTest, CreateIsAnnouncedAtOnceAndStreamsWhatIsPublished) {
+TEST(StorePutTest, CreateIsAnnouncedAtOnceAndStreamsThePublishedBytes) {
   StoreWorld w;
   const std::string content = Content(3 << 20);
   const WriteGrant grant = w.Create(Id(1), content.size());
@@ -286,7 +286,7 @@ TEST(StorePutTest, DeleteMakesRoomForAPutThatWaits) {
   EXPECT_EQ(w.Sent<v1::DeleteConfirm>().size(), 1u);
 }
 
-TEST(StorePutTest, WhatIsKeptBesideTheBytesCountsTowardTheCapacity) {
+TEST(StorePutTest, MetadataAndRecordsCountTowardTheCapacity) {
   StoreOptions store_options;
   store_options.record_bytes = 1000;
   StoreWorld w(/*capacity=*/10'000, store_options);

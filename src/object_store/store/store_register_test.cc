@@ -28,30 +28,30 @@ class StoreRegisterTest : public ::testing::Test {
   }
 
   // The kinds of what was sent, in order: "bccccce" for a registration of five copies.
-  std::string Told() const {
-    std::string told;
+  std::string Sent() const {
+    std::string sent;
     for (const v1::NodeMessage& message : w_.sent()) {
       switch (message.kind_case()) {
         case v1::NodeMessage::kRegisterBegin:
-          told += 'b';
+          sent += 'b';
           break;
         case v1::NodeMessage::kRegisterCopy:
-          told += 'c';
+          sent += 'c';
           break;
         case v1::NodeMessage::kRegisterWant:
-          told += 'w';
+          sent += 'w';
           break;
         case v1::NodeMessage::kRegisterTombstone:
-          told += 't';
+          sent += 't';
           break;
         case v1::NodeMessage::kRegisterEnd:
-          told += 'e';
+          sent += 'e';
           break;
         default:
-          told += '.';
+          sent += '.';
       }
     }
-    return told;
+    return sent;
   }
   void PutNow(int i) {
     PutOptions options;
@@ -67,17 +67,17 @@ class StoreRegisterTest : public ::testing::Test {
   StoreWorld w_{64 << 20, TwoInATurn()};
 };
 
-TEST_F(StoreRegisterTest, ATurnTellsAPart) {
+TEST_F(StoreRegisterTest, ATurnRegistersAPart) {
   std::string at_once;
   w_.Run([&] {
     w_.channel().OnSession(0);
-    at_once = Told();
+    at_once = Sent();
   });
   EXPECT_EQ(at_once, "bcc");
-  EXPECT_EQ(Told(), "bccccce");
+  EXPECT_EQ(Sent(), "bccccce");
 }
 
-TEST_F(StoreRegisterTest, WhatHappensMeanwhileIsSaidBehindIt) {
+TEST_F(StoreRegisterTest, MessagesDuringTheRegistrationFollowIt) {
   const auto reading = w_.Get(Id(7));
   w_.ForgetSent();
   w_.Run([&] {
@@ -86,13 +86,13 @@ TEST_F(StoreRegisterTest, WhatHappensMeanwhileIsSaidBehindIt) {
     w_.store().Delete(w_.client(), Id(1), Instant::Infinite(), [](const absl::Status&) {});
     w_.store().Cancel(w_.client(), reading->request);
   });
-  EXPECT_EQ(Told(), "bcccccwe...");
+  EXPECT_EQ(Sent(), "bcccccwe...");
   EXPECT_EQ(w_.Sent<v1::AnnounceCreate>().size(), 1u);
   EXPECT_EQ(w_.Sent<v1::DeleteRequest>().size(), 1u) << "asked once";
   EXPECT_EQ(w_.Sent<v1::Unwant>().size(), 1u);
 }
 
-TEST_F(StoreRegisterTest, WhatIsGoneWhenItsTurnComesIsNotTold) {
+TEST_F(StoreRegisterTest, ACopyThatIsDeletedBeforeItsTurnIsNotRegistered) {
   const v1::ShardMessage gone = Gone(Id(0), w_.store().Copies()[4].generation, v1::Gone::DELETED);
   v1::ShardMessage last = gone;
   last.mutable_gone()->set_object_id(w_.store().Copies()[4].id.binary().data(), ObjectId::kSize);
@@ -100,29 +100,29 @@ TEST_F(StoreRegisterTest, WhatIsGoneWhenItsTurnComesIsNotTold) {
     w_.channel().OnSession(0);
     w_.channel().OnMessage(0, last);
   });
-  EXPECT_EQ(Told(), "bcccce.");
+  EXPECT_EQ(Sent(), "bcccce.");
   EXPECT_EQ(w_.Sent<v1::DeleteConfirm>().size(), 1u);
 }
 
-TEST_F(StoreRegisterTest, ASessionThatBeginsMeanwhileIsToldEverything) {
+TEST_F(StoreRegisterTest, ASessionThatBeginsDuringARegistrationStartsItAgain) {
   w_.Run([&] {
     w_.channel().OnSession(0);
     w_.store().Delete(w_.client(), Id(1), Instant::Infinite(), [](const absl::Status&) {});
     w_.channel().OnSession(0);
   });
-  EXPECT_EQ(Told(), "bccbccccce.") << "what was held back is asked again, once";
+  EXPECT_EQ(Sent(), "bccbccccce.") << "what was held back is asked again, once";
 }
 
-TEST_F(StoreRegisterTest, TombstonesAreToldInPartsToo) {
+TEST_F(StoreRegisterTest, TombstonesAreRegisteredInParts) {
   for (const Store::CopyInfo& copy : w_.store().Copies()) {
     w_.Shard(Gone(copy.id, copy.generation, v1::Gone::DELETED));
   }
   w_.ForgetSent();
   w_.Run([&] { w_.channel().OnSession(0); });
-  EXPECT_EQ(Told(), "bttttte");
+  EXPECT_EQ(Sent(), "bttttte");
 }
 
-TEST(StoreDrainTest, AnOverdueDrainSaysHowManyObjectsAreLeftAndAnotherCanBegin) {
+TEST(StoreDrainTest, AnOverdueDrainNamesTheObjectsLeftAndAnotherCanBegin) {
   StoreWorld w;
   std::optional<absl::Status> drained;
   const auto drain = [&] {

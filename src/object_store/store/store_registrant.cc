@@ -47,7 +47,7 @@ std::vector<v1::NodeMessage> StoreRegistrant::BeginSession(int shard) {
   Registration& registration = registrations_[shard] = Registration();
   const auto here = [this, shard](const ObjectId& id) { return channel_.ShardOf(id) == shard; };
   // Holds first: an owned object must not be freed between its copy and its hold.
-  registration.holds = holds_.table().TellAgain(here);
+  registration.holds = holds_.table().ResendHeld(here);
   if (DefectActive(Defect::kHoldsForgottenAtRestart)) registration.holds.clear();
   // A loss that the old session reported may be none in this one: a holder can have returned.
   gets_.ForgetLostOf(here);

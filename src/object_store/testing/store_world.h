@@ -136,7 +136,6 @@ PHALANX_NODE_FIELD_(EvictRequest, evict_request)
 PHALANX_NODE_FIELD_(DeleteRequest, delete_request)
 PHALANX_NODE_FIELD_(DeleteConfirm, delete_confirm)
 PHALANX_NODE_FIELD_(QueryRequest, query_request)
-PHALANX_NODE_FIELD_(PrefetchRequest, prefetch_request)
 PHALANX_NODE_FIELD_(BroadcastRequest, broadcast_request)
 PHALANX_NODE_FIELD_(DrainRequest, drain_request)
 PHALANX_NODE_FIELD_(RegisterHolds, register_holds)
@@ -146,7 +145,7 @@ PHALANX_NODE_FIELD_(Claim, claim)
 PHALANX_NODE_FIELD_(KeepRequest, keep_request)
 #undef PHALANX_NODE_FIELD_
 
-// What a Get was told, in order.
+// The events of a Get, in order.
 struct Reading {
   RequestId request = 0;
   std::vector<absl::StatusOr<View>> views;

@@ -448,11 +448,11 @@ uint64_t SimClient::Stat(const ObjectId& id, absl::Duration timeout) {
   return operation;
 }
 
-uint64_t SimClient::Prefetch(const ObjectId& id, std::vector<std::string> nodes,
-                             absl::Duration timeout) {
-  const uint64_t operation = Begin("prefetch", id, timeout);
-  store_.Prefetch(
-      id_, id, std::move(nodes), After(timeout),
+uint64_t SimClient::Broadcast(const ObjectId& id, std::vector<std::string> nodes,
+                              absl::Duration timeout) {
+  const uint64_t operation = Begin("broadcast", id, timeout);
+  requests_[operation] = store_.Broadcast(
+      id_, id, {.nodes = std::move(nodes)}, After(timeout),
       [this, operation](const absl::StatusOr<int>& result) { End(operation, result.status()); });
   return operation;
 }

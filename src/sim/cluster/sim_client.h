@@ -74,7 +74,8 @@ class SimClient {
   void Release(object_store::PinId pin, bool recycle);
   uint64_t Delete(const ObjectId& id, absl::Duration timeout);
   uint64_t Stat(const ObjectId& id, absl::Duration timeout);
-  uint64_t Prefetch(const ObjectId& id, std::vector<std::string> nodes, absl::Duration timeout);
+  // Not sticky.
+  uint64_t Broadcast(const ObjectId& id, std::vector<std::string> nodes, absl::Duration timeout);
   // Ends the connection and releases everything. No call is allowed afterwards.
   void Close(bool clean);
 
@@ -84,7 +85,7 @@ class SimClient {
   std::vector<object_store::PinId> pins() const;
   // Returns whether the view is a stream that is still being read.
   bool streams(object_store::PinId pin) const;
-  // Returns the Gets and Creates that have not ended.
+  // Returns the Gets, Creates and Broadcasts that have not ended.
   std::vector<uint64_t> cancellable() const;
   bool closed() const { return closed_; }
   const NodeKey& node() const { return node_; }

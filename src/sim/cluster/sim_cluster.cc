@@ -259,7 +259,6 @@ void SimCluster::OnReceived(int n, int s, uint64_t sequence, const v1::ShardMess
   if (message.has_delete_reply()) request = message.delete_reply().request_id();
   if (message.has_query_reply()) request = message.query_reply().request_id();
   if (message.has_broadcast_reply()) request = message.broadcast_reply().request_id();
-  if (message.has_prefetch_reply()) request = message.prefetch_reply().request_id();
   if (request == 0) return;
   const auto [answer, first] = answered_[{n, s}].try_emplace(request, sequence);
   // The session discards the same message if a stream broke and it is sent again.

@@ -77,7 +77,7 @@ class Simulation final : public ClientSimulation {
     // Pins and waiting Gets would keep objects on the nodes.
     workload_.CloseClients();
     RunFor(absl::Milliseconds(200));
-    // A prefetch of an object that was never put stays pending until the put.
+    // A node that was ordered to fetch an object whose copies are lost waits until the next put.
     workload_.PutMissingObjects(0);
     RunFor(absl::Seconds(1));
     // One node deletes all, so every other node must learn of it from the shards.

@@ -68,8 +68,8 @@ void Workload::Execute(Action action, int n, SimClient& client) {
     case Action::kStat:
       client.Stat(AnyId(), AnyTimeout());
       return;
-    case Action::kPrefetch:
-      return Prefetch(client);
+    case Action::kBroadcast:
+      return Broadcast(client);
     case Action::kOpen:
       cluster_.OpenClient(n);
       return;
@@ -162,14 +162,16 @@ void Workload::Delete(SimClient& client) {
   if (!random_.Chance(options_.reuse_ids)) id = NewId();
 }
 
-void Workload::Prefetch(SimClient& client) {
+void Workload::Broadcast(SimClient& client) {
   std::vector<std::string> names = {"*"};
   if (random_.Chance(0.7)) {
     // Mostly one node, so that the other nodes still pull for their own Gets.
     names = {
         NodeName(static_cast<int>(random_.Below(static_cast<uint64_t>(cluster_.num_nodes()))))};
   }
-  client.Prefetch(AnyId(), std::move(names), AnyTimeout());
+  const uint64_t operation = client.Broadcast(AnyId(), std::move(names), AnyTimeout());
+  // The nodes still fetch. BroadcastSimulation has the callers that wait.
+  client.Cancel(operation);
 }
 
 // ---------------------------------------------------------------------------------- afterwards

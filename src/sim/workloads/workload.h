@@ -1,5 +1,5 @@
 // A random workload of simulated clients. On every node some clients put, write, get, stream,
-// delete, prefetch, cancel, release and die, at random times, on a few objects that all of them
+// delete, broadcast, cancel, release and die, at random times, on a few objects that all of them
 // share. The seed draws the actions and their rates too, so runs differ in emphasis. Testonly.
 #ifndef PHALANX_SIM_WORKLOADS_WORKLOAD_H_
 #define PHALANX_SIM_WORKLOADS_WORKLOAD_H_
@@ -27,7 +27,7 @@ enum class Action {
   kCancel,
   kDelete,
   kStat,
-  kPrefetch,
+  kBroadcast,
   kReadRange,
   kOpen,
   kClose,
@@ -98,7 +98,7 @@ class Workload {
   void Put(SimClient& client);
   void Write(SimClient& client);
   void Delete(SimClient& client);
-  void Prefetch(SimClient& client);
+  void Broadcast(SimClient& client);
 
   SimCluster& cluster_;
   const WorkloadOptions options_;
