@@ -257,6 +257,18 @@ std::string CommandWord(const std::vector<std::string>& arguments) {
   return "";
 }
 
+// Returns "--name" if that flag is given as "--name=", else "". The parser would take the next
+// argument as its value.
+std::string FlagWithoutValue(const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--") break;
+    if (absl::StartsWith(argument, "--") && argument.find('=') == argument.size() - 1) {
+      return argument.substr(0, argument.size() - 1);
+    }
+  }
+  return "";
+}
+
 // Returns the formatter of the configuration file, which the app shares.
 std::shared_ptr<const LayeredConfig> SetUp(CLI::App& app, const std::string& chosen) {
   app.formatter(std::make_shared<HelpFormatter>());
@@ -305,6 +317,9 @@ ParsedCommandLine ParseCommandLine(const std::vector<std::unique_ptr<Command>>& 
   };
   if (!word.empty() && result.command == nullptr) {
     return complain(absl::StrCat("there is no command \"", word, "\"", DidYouMean(word, names)));
+  }
+  if (const std::string flag = FlagWithoutValue(arguments); !flag.empty()) {
+    return complain(absl::StrCat(flag, "= has no value: remove the flag, or give it a value"));
   }
   try {
     // The parser takes arguments from the end.

@@ -237,6 +237,18 @@ TEST_F(CommandLineTest, AnUnknownCommandIsNamedWithTheNearOne) {
   EXPECT_THAT(err_.str(), StartsWith("phalanx: there is no command \"fly\"\n"));
 }
 
+TEST_F(CommandLineTest, AFlagWithoutItsValueDoesNotTakeTheNextArgument) {
+  for (const char* flag : {"--flag=", "--ports=", "--cargo-size=", "--night="}) {
+    err_.str("");
+    EXPECT_EQ(Parse({"sail", flag, "--oars=3", "Elida"}).exit_code, 2);
+    EXPECT_THAT(err_.str(), StartsWith(absl::StrCat("phalanx sail: ", flag, " has no value")))
+        << flag;
+  }
+  EXPECT_EQ(Parse({"sail", "--flag=a=", "--", "--flag="}).command, sail_) << err_.str();
+  EXPECT_EQ(sail_->flag, "a=");
+  EXPECT_EQ(sail_->ship, "--flag=");
+}
+
 TEST_F(CommandLineTest, TheVersionIsThatOfTheReleaseAndThenOfTheProtocol) {
   EXPECT_EQ(Parse({"--version"}).exit_code, 0);
   EXPECT_THAT(out_.str(), MatchesRegex("phalanx [0-9]+\\.[0-9]+\\.[0-9]+, protocol [0-9]+\n"));
