@@ -11,7 +11,19 @@ import unittest
 import urllib.error
 import urllib.request
 
-from tests.process.harness import BINARY, DEADLINE_S, ID_A, ID_B, ClusterTest, Daemon, environment, sha256
+from tests.process.harness import (
+    BINARY,
+    DEADLINE_S,
+    ID_A,
+    ID_B,
+    OK,
+    TIMED_OUT,
+    USAGE,
+    ClusterTest,
+    Daemon,
+    environment,
+    sha256,
+)
 
 MIB = 1 << 20
 RECORD = 1024  # counted for an object in addition to its bytes
@@ -86,14 +98,35 @@ class ToolsTest(ClusterTest):
         got = subprocess.run([BINARY, "get", ID_B, "-o", "-", at], **settings)
         self.assertEqual(got.stdout, content)
 
-    def test_a_file_that_ends_early_is_no_object(self):
+    def assert_unknown(self, *ids):
+        for object_id in ids:
+            self.cluster.run("get", object_id, "-o", "/dev/null", "--timeout=100ms", node="n0", expect=TIMED_OUT)
+
+    def put_from_pipe(self, text, *arguments, expect):
+        put = self.cluster.begin("put", "-", "-q", *arguments, node="n0", stdin=subprocess.PIPE)
+        put.stdin.write(text)
+        put.stdin.close()
+        put.stdin = None
+        return self.cluster.finish(put, expect)
+
+    def test_a_pipe_of_another_size_than_announced_is_no_object(self):
         self.start(1)
-        put = self.cluster.begin(
-            "put", "-", f"--id={ID_A}", "--size=2MiB", node="n0", stdin=subprocess.PIPE
-        )
-        put.stdin.write("too short")
-        self.assertIn("ended early", self.cluster.finish(put, expect=1))
-        self.cluster.run("get", ID_A, "-o", "/dev/null", "--timeout=100ms", node="n0", expect=4)
+        error = self.put_from_pipe("x" * 1000, f"--id={ID_A}", "--size=2MiB", expect=USAGE)
+        self.assertIn("ended early, after 1000 bytes, but --size is 2097152 bytes", error)
+        error = self.put_from_pipe("x" * 3000, f"--id={ID_A}", "--size=2KiB", expect=USAGE)
+        self.assertIn("has at least 2049 bytes, but --size is 2048 bytes", error)
+        self.put_from_pipe("x", f"--id={ID_A}", "--size=0", expect=USAGE)
+        self.assert_unknown(ID_A)
+        self.put_from_pipe("x" * 3000, f"--id={ID_A}", "--size=3000", expect=OK)
+        self.put_from_pipe("", f"--id={ID_B}", "--size=0", expect=OK)
+
+    def test_a_file_of_another_size_than_announced_is_no_object(self):
+        self.start(1)
+        path = self.cluster.make_file("file", 3000)
+        error = self.cluster.put("n0", path, ID_A, "--size=10", expect=USAGE)
+        self.assertIn(f"{path} has 3000 bytes, but --size is 10 bytes", error)
+        self.assert_unknown(ID_A)
+        self.cluster.put("n0", path, ID_A, "--size=3000")
 
     def test_a_get_that_fails_leaves_no_file(self):
         self.start(1)

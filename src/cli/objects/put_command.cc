@@ -10,6 +10,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -57,8 +58,16 @@ class PutCommand : public Command {
                    Text(&options_.metadata));
     flags.Argument("--slices", "Parts that can be sent over different paths",
                    Integer(&options_.slices, 1, 64));
-    flags.Argument("--size", "Number of bytes of a pipe; others can get them while they arrive",
-                   ByteSize(&pipe_size_));
+    FlagValue size = ByteSize(&size_);
+    // Zero is a size as well.
+    size.parse = [this, parse = size.parse](const std::vector<std::string>& texts) {
+      size_given_ = true;
+      return parse(texts);
+    };
+    flags.Argument("--size",
+                   "Number of bytes, if FILE is a pipe; others can get them while they arrive. "
+                   "Another number is an error",
+                   std::move(size));
     flags.Argument("--wait", "Wait until the directory has adopted the object",
                    Switch(&options_.wait_for_adoption));
     flags.Argument("--timeout", "How long to wait for memory", TimeSpan(&options_.timeout));
@@ -91,35 +100,58 @@ class PutCommand : public Command {
     ProgressBar bar(absl::StrCat("put ", path_), !json_ && !quiet_);
     // Files of /proc report a size of 0, so they are read like a pipe.
     const bool regular = S_ISREG(info.st_mode) && info.st_size > 0;
-    const uint64_t size = regular ? static_cast<uint64_t>(info.st_size) : pipe_size_;
-    absl::StatusOr<PutResult> result =
-        regular || size > 0 ? PutSized(*client, id, fd, size, bar) : PutUnsized(*client, id, fd);
+    if (regular) PHALANX_RETURN_IF_ERROR(SetSize(static_cast<uint64_t>(info.st_size)));
+    absl::StatusOr<PutResult> result = regular || size_given_
+                                           ? PutSized(*client, id, fd, regular, bar)
+                                           : PutUnsized(*client, id, fd);
     if (!result.ok()) return result.status();
     Report(id, *result, bar.elapsed());
     return absl::OkStatus();
   }
 
  private:
-  absl::StatusOr<PutResult> PutSized(Client& client, const ObjectId& id, int fd, uint64_t size,
+  // Returns InvalidArgument if --size names another size of the file.
+  absl::Status SetSize(uint64_t file_bytes) {
+    if (size_given_ && size_ != file_bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path_, " has ", file_bytes, " bytes, but --size is ", size_, " bytes"));
+    }
+    size_ = file_bytes;
+    return absl::OkStatus();
+  }
+
+  // An error for an input that is shorter or longer than size_.
+  absl::Status WrongSize(const ObjectId& id, absl::string_view bytes, bool regular) const {
+    const std::string what =
+        absl::StrCat("put of ", id.hex(), ": ", path_ == "-" ? "standard input" : path_, bytes);
+    // The file was shortened while it was read.
+    if (regular) return absl::AbortedError(absl::StrCat(what, " of ", size_, " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " bytes, but --size is ", size_, " bytes"));
+  }
+
+  absl::StatusOr<PutResult> PutSized(Client& client, const ObjectId& id, int fd, bool regular,
                                      ProgressBar& bar) {
-    size_ = size;
-    PHALANX_ASSIGN_OR_RETURN(WritableBuffer buffer, client.Create(id, size, options_));
+    PHALANX_ASSIGN_OR_RETURN(WritableBuffer buffer, client.Create(id, size_, options_));
     uint64_t done = 0;
-    while (done < size) {
-      const size_t chunk = std::min<uint64_t>(kChunkBytes, size - done);
+    while (done < size_) {
+      const size_t chunk = std::min<uint64_t>(kChunkBytes, size_ - done);
       PHALANX_ASSIGN_OR_RETURN(const size_t got,
                                ReadFully(fd, path_, buffer.span().subspan(done, chunk)));
       done += got;
-      // The file was shortened while it was read. The writer's destructor aborts the object.
+      // The writer's destructor aborts the object.
       if (got < chunk) {
-        return absl::AbortedError(absl::StrCat("put of ", id.hex(), ": ",
-                                               path_ == "-" ? "standard input" : path_,
-                                               " ended early: ", done, " of ", size, " bytes"));
+        return WrongSize(id, absl::StrCat(" ended early, after ", done), regular);
       }
-      // Receivers can relay the bytes from here on.
-      PHALANX_RETURN_IF_ERROR(buffer.Publish(done));
-      bar.Update(done, size);
+      bar.Update(done, size_);
+      // Receivers can relay the bytes from here on. Seal publishes the last ones, after the end of
+      // a pipe has been seen.
+      if (done < size_) PHALANX_RETURN_IF_ERROR(buffer.Publish(done));
     }
+    char more = 0;
+    PHALANX_ASSIGN_OR_RETURN(const size_t after, ReadFully(fd, path_, absl::MakeSpan(&more, 1)));
+    if (after > 0 && !regular)
+      return WrongSize(id, absl::StrCat(" has at least ", done + 1), false);
     return buffer.Seal().Wait();
   }
 
@@ -162,11 +194,12 @@ class PutCommand : public Command {
   std::string path_;
   ObjectFlags object_;
   PutOptions options_;
-  uint64_t pipe_size_ = 0;
+  // Of --size, and later of the object.
+  uint64_t size_ = 0;
+  bool size_given_ = false;
   bool json_ = false;
   bool quiet_ = false;
   NodeFlags node_;
-  uint64_t size_ = 0;
 };
 
 }  // namespace
