@@ -180,7 +180,8 @@ class ToolsTest(ClusterTest):
             while text.encode() not in seen:
                 in_time = selector.select(max(0, end - time.monotonic()))
                 self.assertTrue(in_time, f"{text} does not come: {seen}")
-                seen += os.read(ours, 65536)
+                # Byte by byte, so that what follows is left for the next call.
+                seen += os.read(ours, 1)
         return seen.decode()
 
     def test_top_leaves_the_terminal_as_it_was_after_q(self):
@@ -210,7 +211,13 @@ class ToolsTest(ClusterTest):
         self.assertIn("put -", self.read_terminal(ours, "of 4.00 MiB"))
         os.write(put.stdin.fileno(), bytes(2 * MIB))
         put.stdin.close()
-        self.read_terminal(ours, "4.00 MiB in ")
+        last = self.read_terminal(ours, "4.00 MiB in ")
+        # The bar is cleared before the summary, whose rate is the size over its time.
+        self.assertTrue(last.endswith("\r\x1b[K4.00 MiB in "), repr(last))
+        time_text, rate_text = self.read_terminal(ours, "\n").strip().split(", ")
+        seconds = float(time_text.split()[0]) * {"ms": 1e-3, "s": 1}[time_text.split()[1]]
+        rate = float(rate_text.split()[0]) * {"kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9}[rate_text.split()[1]]
+        self.assertAlmostEqual(rate * seconds / (4 * MIB), 1, delta=0.02)
         self.assertEqual(put.wait(DEADLINE_S), 0)
         os.close(theirs)
 

@@ -15,7 +15,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "src/cli/objects/node_connection.h"
-#include "src/cli/units.h"
 #include "src/cli/views/progress_bar.h"
 #include "src/common/status_macros.h"
 
@@ -24,6 +23,7 @@ namespace {
 
 // The bytes that are read, and published to receivers, at a time.
 constexpr size_t kChunkBytes = 1 << 20;
+constexpr absl::Duration kBusyAfter = absl::Milliseconds(100);
 
 // Returns how many bytes were read; fewer than asked for only at the end of the file.
 absl::StatusOr<size_t> ReadFully(int fd, const std::string& path, absl::Span<char> into) {
@@ -105,6 +105,7 @@ class PutCommand : public Command {
                                            ? PutSized(*client, id, fd, regular, bar)
                                            : PutUnsized(*client, id, fd);
     if (!result.ok()) return result.status();
+    bar.Clear();
     Report(id, *result, bar.elapsed());
     return absl::OkStatus();
   }
@@ -152,7 +153,12 @@ class PutCommand : public Command {
     PHALANX_ASSIGN_OR_RETURN(const size_t after, ReadFully(fd, path_, absl::MakeSpan(&more, 1)));
     if (after > 0 && !regular)
       return WrongSize(id, absl::StrCat(" has at least ", done + 1), false);
-    return buffer.Seal().Wait();
+    const Future<PutResult> sealed = buffer.Seal();
+    // The bar would show the rate of the reading while a busy node is waited for.
+    if (absl::IsDeadlineExceeded(sealed.Wait(kBusyAfter).status()) && !sealed.ready()) {
+      bar.Say("waits for the node");
+    }
+    return sealed.Wait();
   }
 
   // The size is unknown, so the input is read to its end first.
@@ -187,7 +193,7 @@ class PutCommand : public Command {
     if (result.already_existed) {
       std::cerr << "An object of this size already exists; it was kept." << std::endl;
     } else if (!quiet_ && isatty(STDERR_FILENO) == 1) {
-      std::cerr << HumanBytes(size_) << " in " << HumanDuration(elapsed) << std::endl;
+      std::cerr << RenderSummary(size_, elapsed) << std::endl;
     }
   }
 
