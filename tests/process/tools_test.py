@@ -1,5 +1,6 @@
 """The output of the tools for a running cluster."""
 
+import contextlib
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ import urllib.request
 from tests.process.harness import (
     BINARY,
     DEADLINE_S,
+    ERROR,
     ID_A,
     ID_B,
     OK,
@@ -22,6 +24,7 @@ from tests.process.harness import (
     ClusterTest,
     Daemon,
     environment,
+    own_bytes,
     sha256,
 )
 
@@ -119,6 +122,47 @@ class ToolsTest(ClusterTest):
         self.assert_unknown(ID_A)
         self.put_from_pipe("x" * 3000, f"--id={ID_A}", "--size=3000", expect=OK)
         self.put_from_pipe("", f"--id={ID_B}", "--size=0", expect=OK)
+
+    def test_an_input_without_an_end_is_refused_when_the_node_cannot_hold_it(self):
+        self.start(1)
+        with open("/dev/zero", "rb") as zeros:
+            put = self.cluster.begin("put", "-", f"--id={ID_A}", node="n0", stdin=zeros)
+            own = 0
+            while put.poll() is None:
+                with contextlib.suppress(OSError, AssertionError):
+                    own = max(own, own_bytes(put.pid))
+        error = self.cluster.finish(put, expect=ERROR)
+        self.assertIn("RESOURCE_EXHAUSTED", error)
+        self.assertIn(str(64 * MIB), error)
+        self.assertGreater(own, 0)
+        self.assertLess(own, 32 * MIB)
+        self.assert_unknown(ID_A)
+        self.cluster.follow(lambda look: look["nodes"][0]["used_bytes"] == 0, "status")
+        self.assertEqual(self.cluster.run("ls", "--json", node="n0"), "")
+
+    def put_file_through_pipe(self, path, object_id, *arguments, expect=OK):
+        with subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as cat:
+            put = self.cluster.begin("put", "-", f"--id={object_id}", *arguments, node="n0", stdin=cat.stdout)
+            cat.stdout.close()
+            return self.cluster.finish(put, expect)
+
+    def test_a_pipe_of_nearly_the_capacity_is_stored(self):
+        self.start(1)
+        path = self.cluster.make_file("file", 63 * MIB + 12345)
+        self.put_file_through_pipe(path, ID_A)
+        self.assertEqual(self.cluster.get("n0", ID_A), sha256(path))
+
+    def test_a_pipe_waits_for_memory_until_its_deadline(self):
+        self.start(1)
+        path = self.cluster.make_file("file", 40 * MIB)
+        self.cluster.put("n0", path, ID_A)
+        begun = time.monotonic()
+        error = self.put_file_through_pipe(path, ID_B, "--timeout=300ms", expect=ERROR)
+        self.assertIn("RESOURCE_EXHAUSTED", error)
+        self.assertGreaterEqual(time.monotonic() - begun, 0.3)
+        self.cluster.run("rm", ID_A, node="n0")
+        self.put_file_through_pipe(path, ID_B, "--timeout=300ms")
+        self.assertEqual(self.cluster.get("n0", ID_B), sha256(path))
 
     def test_a_file_of_another_size_than_announced_is_no_object(self):
         self.start(1)

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -15,6 +16,8 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "src/cli/objects/node_connection.h"
+#include "src/cli/objects/pipe_spool.h"
+#include "src/cli/units.h"
 #include "src/cli/views/progress_bar.h"
 #include "src/common/status_macros.h"
 
@@ -23,6 +26,9 @@ namespace {
 
 // The bytes that are read, and published to receivers, at a time.
 constexpr size_t kChunkBytes = 1 << 20;
+// The bytes of a pipe of unknown size that are read at a time, and the most that are kept in
+// private memory.
+constexpr size_t kPipeBytes = 4 << 20;
 constexpr absl::Duration kBusyAfter = absl::Milliseconds(100);
 
 // Returns how many bytes were read; fewer than asked for only at the end of the file.
@@ -70,7 +76,8 @@ class PutCommand : public Command {
                    std::move(size));
     flags.Argument("--wait", "Wait until the directory has adopted the object",
                    Switch(&options_.wait_for_adoption));
-    flags.Argument("--timeout", "How long to wait for memory", TimeSpan(&options_.timeout));
+    flags.Argument("--timeout", "How long to wait for memory on the node",
+                   TimeSpan(&options_.timeout));
     flags.Argument("--json", "Print a JSON object", Switch(&json_));
     flags.Argument("-q,--quiet", "No progress bar", Switch(&quiet_));
     AddNodeFlags(flags, &node_);
@@ -103,7 +110,7 @@ class PutCommand : public Command {
     if (regular) PHALANX_RETURN_IF_ERROR(SetSize(static_cast<uint64_t>(info.st_size)));
     absl::StatusOr<PutResult> result = regular || size_given_
                                            ? PutSized(*client, id, fd, regular, bar)
-                                           : PutUnsized(*client, id, fd);
+                                           : PutUnsized(*client, id, fd, bar);
     if (!result.ok()) return result.status();
     bar.Clear();
     Report(id, *result, bar.elapsed());
@@ -161,23 +168,26 @@ class PutCommand : public Command {
     return sealed.Wait();
   }
 
-  // The size is unknown, so the input is read to its end first.
-  absl::StatusOr<PutResult> PutUnsized(Client& client, const ObjectId& id, int fd) {
-    std::string bytes;
-    while (true) {
-      const size_t before = bytes.size();
-      // Doubled each time, so that the number of copies stays small.
-      bytes.resize(std::max(before * 2, before + kChunkBytes));
-      PHALANX_ASSIGN_OR_RETURN(
-          const size_t got,
-          ReadFully(fd, path_, absl::MakeSpan(bytes.data() + before, bytes.size() - before)));
-      // ReadFully returns less than asked for only at the end.
-      const bool full = before + got == bytes.size();
-      bytes.resize(before + got);
-      if (!full) break;
+  // Small inputs of unknown size are one message to the node; others wait in a spool for their end.
+  absl::StatusOr<PutResult> PutUnsized(Client& client, const ObjectId& id, int fd,
+                                       ProgressBar& bar) {
+    // Not cleared: most pipes are much smaller.
+    const auto memory = std::make_unique_for_overwrite<char[]>(kPipeBytes);
+    const absl::Span<char> bytes(memory.get(), kPipeBytes);
+    PHALANX_ASSIGN_OR_RETURN(size_t got, ReadFully(fd, path_, bytes));
+    if (got < bytes.size()) {
+      size_ = got;
+      return client.Put(id, absl::string_view(memory.get(), got), options_).Wait();
     }
-    size_ = bytes.size();
-    return client.Put(id, bytes, options_).Wait();
+    PHALANX_ASSIGN_OR_RETURN(PipeSpool spool, PipeSpool::Make(client, options_));
+    while (got > 0) {
+      PHALANX_RETURN_IF_ERROR(spool.Append(absl::string_view(memory.get(), got)));
+      bar.Say(absl::StrCat("has read ", HumanBytes(spool.size())));
+      PHALANX_ASSIGN_OR_RETURN(got, ReadFully(fd, path_, bytes));
+    }
+    size_ = spool.size();
+    PHALANX_ASSIGN_OR_RETURN(const int file, spool.Finish());
+    return PutSized(client, id, file, /*regular=*/true, bar);
   }
 
   void Report(const ObjectId& id, const PutResult& result, absl::Duration elapsed) const {
