@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import selectors
+import signal
 import subprocess
 import termios
 import time
@@ -206,7 +207,29 @@ class ToolsTest(ClusterTest):
         while looks < 3:
             looks += watcher.read_line().startswith("NODE")
         watcher.process.stdout.close()
-        self.assertIn(watcher.wait(), (0, 1))
+        # It sees the end before it writes, or while it writes.
+        self.assertIn(watcher.wait(), (0, -signal.SIGPIPE))
+
+    def test_a_closed_pipe_ends_a_command_as_it_ends_cat(self):
+        self.start(1)
+        self.cluster.put("n0", self.cluster.make_file("file", 8 * MIB), ID_A)
+        at = f"--address={self.cluster.nodes['n0'].client_address}"
+        for arguments in (["get", ID_A], ["status", f"--directory={self.cluster.directory}"]):
+            reader, writer = os.pipe()
+            os.close(reader)
+            command = subprocess.run(
+                [BINARY, *arguments, *([at] if arguments[0] == "get" else [])],
+                stdout=writer, stderr=subprocess.PIPE, env=environment(), timeout=DEADLINE_S, check=False,
+            )
+            os.close(writer)
+            self.assertEqual((command.returncode, command.stderr), (-signal.SIGPIPE, b""), arguments)
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        self.start(1)
+        with open("/dev/full", "wb") as full:
+            command = self.cluster.begin("status", f"--directory={self.cluster.directory}", stdout=full)
+            self.assertEqual(command.wait(DEADLINE_S), ERROR)
+            self.assertIn("cannot write to standard output", command.stderr.read())
 
     def open_terminal(self):
         """Return both ends of a terminal of 30 lines by 100 columns, ours first."""
