@@ -288,6 +288,16 @@ class ToolsTest(ClusterTest):
         self.assertEqual(put.wait(DEADLINE_S), 0)
         os.close(theirs)
 
+    def test_a_capacity_that_holds_next_to_nothing_is_refused_with_the_minimum(self):
+        for capacity in ("0", "1", "12", "1023KiB"):
+            for daemon in (["node", f"--socket={self.cluster.path('x.sock')}"], ["up"]):
+                error = self.cluster.run(*daemon, f"--capacity={capacity}", expect=USAGE)
+                self.assertIn("minimum of 1MiB", error)
+        self.start(1, capacity="1MiB")
+        path = self.cluster.make_file("file", MIB - RECORD)
+        self.cluster.put("n0", path, ID_A)
+        self.assertEqual(self.cluster.get("n0", ID_A), sha256(path))
+
     def test_metrics_are_served_to_prometheus(self):
         self.start(1, arguments=["--metrics-listen=127.0.0.1:0"])
         self.cluster.put("n0", self.cluster.make_file("file", 5 * MIB), ID_A, "--wait")
