@@ -4,12 +4,14 @@ import contextlib
 import json
 import os
 import pty
+import re
 import selectors
 import signal
 import subprocess
 import termios
 import time
 import unittest
+import unittest.mock
 import urllib.error
 import urllib.request
 
@@ -21,6 +23,7 @@ from tests.process.harness import (
     ID_B,
     OK,
     TIMED_OUT,
+    UNAVAILABLE,
     USAGE,
     ClusterTest,
     Daemon,
@@ -297,6 +300,19 @@ class ToolsTest(ClusterTest):
         path = self.cluster.make_file("file", MIB - RECORD)
         self.cluster.put("n0", path, ID_A)
         self.assertEqual(self.cluster.get("n0", ID_A), sha256(path))
+
+    def test_without_a_node_the_message_names_the_command_that_starts_one_there(self):
+        self.cluster.start_shards(1)
+        path = self.cluster.make_file("file", 10)
+        with unittest.mock.patch.dict(os.environ, XDG_RUNTIME_DIR=self.cluster.folder):
+            error = self.cluster.run("put", path, expect=UNAVAILABLE)
+            self.assertIn(self.cluster.path("phalanx/node.sock"), error)
+            shard, node = re.search("start one there with `phalanx (.*) & phalanx (.*)`,", error).groups()
+            self.assertEqual(shard, "directory")
+            daemon = Daemon([*node.split(), f"--directory={self.cluster.directory}"], self.cluster.path("n.log"))
+            self.addCleanup(daemon.close)
+            self.assertIn(self.cluster.path("phalanx/node.sock"), daemon.read_line())
+            self.cluster.run("put", path)
 
     def test_metrics_are_served_to_prometheus(self):
         self.start(1, arguments=["--metrics-listen=127.0.0.1:0"])
