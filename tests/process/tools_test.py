@@ -301,6 +301,16 @@ class ToolsTest(ClusterTest):
         self.cluster.put("n0", path, ID_A)
         self.assertEqual(self.cluster.get("n0", ID_A), sha256(path))
 
+    def test_what_cannot_be_a_secret_or_a_name_is_refused_at_once(self):
+        pipe = self.cluster.path("pipe")
+        os.mkfifo(pipe)
+        for path, kind in ((pipe, "a pipe"), (self.cluster.folder, "a folder"), ("/dev/null", "a device")):
+            for daemon in ("node", "directory"):
+                error = self.cluster.run(daemon, f"--secret-file={path}", "--listen=127.0.0.1:0", expect=USAGE)
+                self.assertIn(f"{path} is {kind}", error)
+        error = self.cluster.run("node", b"--name=n\xff", f"--socket={self.cluster.path('x.sock')}", expect=USAGE)
+        self.assertIn('--name: "n\\xff" is not valid UTF-8', error)
+
     def test_without_a_node_the_message_names_the_command_that_starts_one_there(self):
         self.cluster.start_shards(1)
         path = self.cluster.make_file("file", 10)
