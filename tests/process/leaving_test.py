@@ -1,5 +1,6 @@
 """Daemons that leave: they move sole copies, exit at once at a second signal, and end with their parent."""
 
+import functools
 import json
 import os
 import pathlib
@@ -189,6 +190,29 @@ class EmbeddedTest(ClusterTest):
         self.assertIn("export PHALANX_ADDRESS=unix:/", text)
         up.signal(signal.SIGINT)
         self.assertEqual(up.wait(), 0)
+
+    def test_up_ends_with_its_terminal(self):
+        up = Daemon(["up", "--capacity=64MiB", "--json"], self.cluster.path("up.log"))
+        self.addCleanup(up.close)
+        socket_path = json.loads(up.read_line())["socket"].removeprefix("unix:")
+        up.signal(signal.SIGHUP)
+        self.assertEqual(up.wait(), 0)
+        self.assertFalse(os.path.exists(os.path.dirname(socket_path)))
+
+    def test_up_outlives_its_terminal_if_it_ignores_the_hangup(self):
+        ignore = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+        up = Daemon(["up", "--capacity=64MiB", "--json"], self.cluster.path("up.log"), preexec_fn=ignore)
+        self.addCleanup(up.close)
+        at = f"--address={json.loads(up.read_line())['socket']}"
+        up.signal(signal.SIGHUP)
+        self.cluster.run("put", self.cluster.make_file("file", MIB), at)
+        up.signal(signal.SIGTERM)
+        self.assertEqual(up.wait(), 0)
+
+    def test_a_private_cluster_outlives_the_terminal_of_its_program(self):
+        _, pid, address = self.start_parent()
+        os.kill(pid, signal.SIGHUP)
+        self.cluster.run("put", self.cluster.make_file("file", MIB), f"--address={address}")
 
 
 if __name__ == "__main__":

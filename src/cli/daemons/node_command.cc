@@ -84,7 +84,7 @@ class NodeCommand : public Command {
   absl::Status Run() override {
     PHALANX_RETURN_IF_ERROR(PrepareDaemon(daemon_));
     PHALANX_RETURN_IF_ERROR(FillDefaults());
-    DaemonLoop process(daemon_.log.file);
+    DaemonLoop process(daemon_.log.file, DaemonLoop::OnHangup::kReopenLog);
     PHALANX_ASSIGN_OR_RETURN(const std::unique_ptr<NodeDaemon> node,
                              NodeDaemon::Start(config_, process.loop()));
     // Printed only after the sockets are open, so that scripts can wait for this line.
