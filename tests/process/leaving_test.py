@@ -21,9 +21,11 @@ from tests.process.harness import (
     Daemon,
     environment,
     sha256,
+    tied,
     wait_for_end,
 )
 
+HOLDER = os.environ.get("PHALANX_HOLDER", os.path.abspath("tests/process/holder"))
 MIB = 1 << 20
 
 
@@ -146,6 +148,40 @@ class EmbeddedTest(ClusterTest):
                 wait_for_end(pid)
                 self.assertTrue(os.path.exists(os.path.join(folders[-1], "secret")))
         self.assertEqual([os.path.isdir(folder) for folder in folders], [True, False, True])
+
+    def start_program(self):
+        """Start a C++ program with a private cluster, and return the cluster's process id and folder."""
+        program = subprocess.Popen(
+            tied(HOLDER),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**environment(), "PHALANX_BINARY": BINARY},
+            text=True,
+        )
+        self.addCleanup(program.communicate)
+        self.addCleanup(program.kill)
+        program.stdin.write(f"put {ID_A} 100\n")
+        program.stdin.flush()
+        self.assertEqual(program.stdout.readline(), "OK\n")
+        (pid,) = (int(pid) for pid in pathlib.Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split())
+        (folder,) = (fd for fd in map(pathlib.Path.readlink, pathlib.Path(f"/proc/{pid}/fd").iterdir()) if fd.name == "owner")
+        return pid, folder.parent
+
+    def test_killed_clusters_of_the_command_and_of_programs_remove_each_others_folders(self):
+        up = Daemon(["up", "--capacity=64MiB", "--json"], self.cluster.path("up.log"))
+        self.addCleanup(up.close)
+        folder = pathlib.Path(json.loads(up.read_line())["secret_file"]).parent
+        up.kill()
+        self.assertTrue((folder / "secret").exists())
+        pid, of_program = self.start_program()
+        self.assertFalse(folder.exists())
+        os.kill(pid, signal.SIGKILL)
+        wait_for_end(pid)
+        self.assertTrue((of_program / "secret").exists())
+        again = Daemon(["up", "--capacity=64MiB", "--json"], self.cluster.path("again.log"))
+        self.addCleanup(again.close)
+        again.read_line()
+        self.assertFalse(of_program.exists())
 
     def test_a_private_cluster_that_cannot_start_reports_the_cause(self):
         ours, theirs = socket.socketpair()
