@@ -33,6 +33,15 @@ class Command {
 // error.
 int ExitCode(const absl::Status& status);
 
+// The result of a command whose output goes to a pipe that its reader has closed. main ends the
+// process by SIGPIPE then, without a message, as `cat` ends.
+absl::Status ClosedPipe();
+bool IsClosedPipe(const absl::Status& status);
+
+// Flushes standard output. Returns ClosedPipe, or Unknown if the output could not be written for
+// another reason, at any time since the start.
+absl::Status FlushOutput();
+
 }  // namespace phalanx::runtime
 
 #endif  // PHALANX_CLI_COMMAND_H_

@@ -2,12 +2,22 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
+#include <istream>
+#include <map>
 #include <ostream>
+#include <set>
+#include <sstream>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "src/cli/near_word.h"
 #include "src/common/ids/ids.h"
+#include "src/common/release.h"
 
 namespace phalanx::runtime {
 namespace {
@@ -117,18 +127,51 @@ CLI::Option* FindSetting(CLI::App& app, const std::string& name) {
   return option != nullptr && option->get_configurable() ? option : nullptr;
 }
 
+// Returns the name of a key with the sections around it, as the file writes it: "node.capacity".
+std::string FullKey(const std::vector<std::string>& sections, absl::string_view key) {
+  return absl::StrCat(absl::StrJoin(sections, "."), sections.empty() ? "" : ".", key);
+}
+
+// Returns the line, from 1, of a key with its sections; 0 if there is none. The parser of the file
+// counts no lines.
+int LineOf(absl::string_view text, const std::string& full_key) {
+  std::vector<std::string> section;
+  int number = 0;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    ++number;
+    line = absl::StripAsciiWhitespace(line);
+    if (absl::StartsWith(line, "[") && absl::EndsWith(line, "]")) {
+      section = {std::string(absl::StripSuffix(absl::StripPrefix(line, "["), "]"))};
+      continue;
+    }
+    std::string key(absl::StripAsciiWhitespace(line.substr(0, line.find_first_of("=#"))));
+    CLI::detail::remove_quotes(key);
+    if (FullKey(section, key) == full_key) return number;
+  }
+  return 0;
+}
+
 // Keeps the keys of a file that apply to the chosen command and are not set in the environment.
 class LayeredConfig : public CLI::ConfigBase {
  public:
   LayeredConfig(CLI::App& root, std::string chosen) : root_(root), chosen_(std::move(chosen)) {}
 
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    std::ostringstream text;
+    text << input.rdbuf();
+    std::istringstream lines(text.str());
     std::vector<CLI::ConfigItem> kept;
-    for (CLI::ConfigItem& item : CLI::ConfigBase::from_config(input)) {
+    for (CLI::ConfigItem& item : CLI::ConfigBase::from_config(lines)) {
       // Markers of the parser for the begin and end of a section.
       if (item.name == "++" || item.name == "--") continue;
-      CLI::Option* option = Find(item);
+      const std::string place =
+          absl::StrCat(root_.get_config_ptr()->as<std::string>(), ":",
+                       LineOf(text.str(), FullKey(item.parents, item.name)), ": ");
+      CLI::Option* option = Find(item, place);
       if (option == nullptr || InEnvironment(option->get_envname())) continue;
+      if (option->get_expected_min() == 0) CheckSwitch(item, place);
+      // A value on the command line replaces this one, so that an error would be that value's.
+      if (option->empty()) places_.insert({"--" + item.name, place});
       // The parser looks for the key below the chosen command, wherever it was in the file.
       item.parents = {chosen_};
       kept.push_back(std::move(item));
@@ -136,11 +179,32 @@ class LayeredConfig : public CLI::ConfigBase {
     return kept;
   }
 
+  // Returns "FILE:LINE: " if the flag ("--oars") has its value from the file, else "".
+  std::string PlaceOf(const std::string& flag) const {
+    const auto found = places_.find(flag);
+    return found == places_.end() ? "" : found->second;
+  }
+
  private:
+  std::vector<CLI::App*> Commands() const {
+    return root_.get_subcommands([](CLI::App*) { return true; });
+  }
+
+  // The parser's own error for the value of a switch does not name the switch.
+  static void CheckSwitch(const CLI::ConfigItem& item, const std::string& place) {
+    try {
+      CLI::detail::to_flag_value(item.inputs.size() == 1 ? item.inputs.front() : "none");
+    } catch (const std::exception&) {
+      throw CLI::ConfigError(absl::StrCat(place, "--", item.name, ": \"",
+                                          absl::StrJoin(item.inputs, ", "),
+                                          "\" is neither true nor false"));
+    }
+  }
+
   // Returns the chosen command's flag; null if the key belongs to another command.
-  CLI::Option* Find(const CLI::ConfigItem& item) const {
+  CLI::Option* Find(const CLI::ConfigItem& item, const std::string& place) const {
     bool known = false;
-    for (CLI::App* command : root_.get_subcommands([](CLI::App*) { return true; })) {
+    for (CLI::App* command : Commands()) {
       if (item.parents.size() > 1) break;
       if (!item.parents.empty() && item.parents[0] != command->get_name()) continue;
       CLI::Option* option = FindSetting(*command, item.name);
@@ -148,39 +212,81 @@ class LayeredConfig : public CLI::ConfigBase {
       if (option != nullptr && command->get_name() == chosen_) return option;
     }
     // An unknown key is an error for every command, so that a typing error does not go unnoticed.
-    if (!known) throw CLI::ConfigError::Extras(item.fullname());
+    if (!known) throw CLI::ConfigError(absl::StrCat(place, Unknown(item)));
     return nullptr;
+  }
+
+  // Says what could stand in place of an unknown key or section.
+  std::string Unknown(const CLI::ConfigItem& item) const {
+    const std::string section = absl::StrJoin(item.parents, ".");
+    std::set<std::string> sections, keys;
+    for (CLI::App* command : Commands()) {
+      sections.insert(command->get_name());
+      if (!section.empty() && section != command->get_name()) continue;
+      for (const CLI::Option* option : command->get_options()) {
+        if (option->get_configurable()) keys.insert(option->get_lnames().front());
+      }
+    }
+    if (!section.empty() && sections.count(section) == 0) {
+      return absl::StrCat("no command is called \"", section, "\"", DidYouMean(section, sections),
+                          " (sections: ", absl::StrJoin(sections, ", "), ")");
+    }
+    const std::string where =
+        section.empty() ? "before the first section" : absl::StrCat("of [", section, "]");
+    return absl::StrCat("no setting is called \"", item.name, "\"", DidYouMean(item.name, keys),
+                        " (keys ", where, ": ", absl::StrJoin(keys, ", "), ")");
   }
 
   CLI::App& root_;
   const std::string chosen_;
+  // Where the file sets the flags that have their values from it.
+  mutable std::map<std::string, std::string> places_;
 };
 
-std::string ChosenName(const std::vector<std::unique_ptr<Command>>& commands,
-                       const std::vector<std::string>& arguments) {
-  // The environment must be bound before the parser runs, so the command is searched for here.
-  for (const std::string& argument : arguments) {
-    for (const auto& command : commands) {
-      if (command->name() == argument) return argument;
+// Returns the first argument that is neither a flag nor the value of one, or "". The environment
+// must be bound before the parser runs, so the command is searched for here.
+std::string CommandWord(const std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    // The only flag with a value that can stand before the command.
+    if (arguments[i] == "--config") {
+      ++i;
+    } else if (!absl::StartsWith(arguments[i], "-")) {
+      return arguments[i];
     }
   }
   return "";
 }
 
-void SetUp(CLI::App& app, const std::string& chosen) {
+// Returns "--name" if that flag is given as "--name=", else "". The parser would take the next
+// argument as its value.
+std::string FlagWithoutValue(const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--") break;
+    if (absl::StartsWith(argument, "--") && argument.find('=') == argument.size() - 1) {
+      return argument.substr(0, argument.size() - 1);
+    }
+  }
+  return "";
+}
+
+// Returns the formatter of the configuration file, which the app shares.
+std::shared_ptr<const LayeredConfig> SetUp(CLI::App& app, const std::string& chosen) {
   app.formatter(std::make_shared<HelpFormatter>());
-  app.set_version_flag("--version", absl::StrCat("phalanx, protocol ", kProtocolVersion));
+  app.set_version_flag("--version",
+                       absl::StrCat("phalanx ", kRelease, ", protocol ", kProtocolVersion));
   const char* config = std::getenv("PHALANX_CONFIG");
   // The file is required only if the environment names it.
   app.set_config("--config", config == nullptr ? "" : config,
                  "A TOML file with flags as keys, at its top or under [COMMAND] $PHALANX_CONFIG",
                  InEnvironment("PHALANX_CONFIG"))
       ->type_name("FILE");
-  app.config_formatter(std::make_shared<LayeredConfig>(app, chosen));
+  const auto config_file = std::make_shared<LayeredConfig>(app, chosen);
+  app.config_formatter(config_file);
   app.require_subcommand(1);
   app.footer(
       "`phalanx COMMAND --help` shows a command's flags. Exit codes: 0 done, 1 error, 2 usage,\n"
       "3 not found, 4 timed out, 5 unavailable.");
+  return config_file;
 }
 
 }  // namespace
@@ -188,23 +294,32 @@ void SetUp(CLI::App& app, const std::string& chosen) {
 ParsedCommandLine ParseCommandLine(const std::vector<std::unique_ptr<Command>>& commands,
                                    const std::vector<std::string>& arguments, std::ostream& out,
                                    std::ostream& err) {
-  const std::string chosen = ChosenName(commands, arguments);
+  const std::string word = CommandWord(arguments);
   CLI::App app("A distributed object store in which every reader relays: put once, get everywhere.",
                "phalanx");
-  SetUp(app, chosen);
-  const std::string name = absl::StrCat("phalanx", chosen.empty() ? "" : " ", chosen);
-  const auto complain = [&name, &err](absl::string_view what) {
-    err << name << ": " << what << "\nTry `" << name << " --help`.\n";
-    return 2;
-  };
+  const std::shared_ptr<const LayeredConfig> config_file = SetUp(app, word);
   ParsedCommandLine result;
+  std::set<std::string> names;
   for (const auto& command : commands) {
+    names.insert(std::string(command->name()));
     CLI::App* sub =
         app.add_subcommand(std::string(command->name()), std::string(command->summary()));
     sub->fallthrough()->footer(std::string(command->details()));
-    ParserFlags flags(*sub, command->name() == chosen);
+    ParserFlags flags(*sub, command->name() == word);
     command->AddFlags(flags);
-    if (command->name() == chosen) result.command = command.get();
+    if (command->name() == word) result.command = command.get();
+  }
+  const std::string name = absl::StrCat("phalanx", result.command ? " " : "",
+                                        result.command ? result.command->name() : "");
+  const auto complain = [&](absl::string_view what) {
+    err << name << ": " << what << "\nTry `" << name << " --help`.\n";
+    return ParsedCommandLine{nullptr, 2};
+  };
+  if (!word.empty() && result.command == nullptr) {
+    return complain(absl::StrCat("there is no command \"", word, "\"", DidYouMean(word, names)));
+  }
+  if (const std::string flag = FlagWithoutValue(arguments); !flag.empty()) {
+    return complain(absl::StrCat(flag, "= has no value: remove the flag, or give it a value"));
   }
   try {
     // The parser takes arguments from the end.
@@ -212,14 +327,15 @@ ParsedCommandLine ParseCommandLine(const std::vector<std::unique_ptr<Command>>& 
     return result;
   } catch (const CLI::Success& asked) {
     app.exit(asked, out, err);
+    return ParsedCommandLine();
   } catch (const CLI::ParseError& wrong) {
-    result.exit_code = complain(wrong.what());
+    // The text of a wrong value begins with its flag.
+    const std::string what = wrong.what();
+    return complain(absl::StrCat(config_file->PlaceOf(what.substr(0, what.find(':'))), what));
   } catch (const std::exception&) {
     // The parser's own conversion of switches throws other exceptions.
-    result.exit_code = complain("a switch takes true or false");
+    return complain("a switch takes true or false");
   }
-  result.command = nullptr;
-  return result;
 }
 
 }  // namespace phalanx::runtime

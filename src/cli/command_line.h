@@ -4,7 +4,7 @@
 //
 // The file is TOML with the names of flags as keys. Keys at its top apply to every command that has
 // such a flag; keys under [node] and the like apply only to that command. A key that no command has
-// is an error.
+// is an error. Errors of the file name the file, the line and the key, and what the key accepts.
 //
 //   cluster-id = "training"
 //   secret-file = "/etc/phalanx/secret"

@@ -13,7 +13,9 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using ::testing::Pair;
+using ::testing::StartsWith;
 
 // A command with one flag of each kind.
 class SailCommand : public Command {
@@ -153,6 +155,36 @@ TEST_F(CommandLineTest, UnknownKeysAreErrors) {
   }
 }
 
+TEST_F(CommandLineTest, ErrorsOfTheFileNameFileLineKeyAndWhatIsAccepted) {
+  const std::map<std::string, std::vector<std::string>> wrong = {
+      {"# ships\n\noarz = 5\n",
+       {":3: no setting is called \"oarz\", did you mean \"oars\"?",
+        " (keys before the first section: cargo-size, label, night, oars, "}},
+      {"oars = 1\n[dock]\noars = 1\nports = \"Riga\"\n",
+       {":4: no setting is called \"ports\" (keys of [dock]: oars, pilot)\n"}},
+      {"[dokc]\noars = 1\n",
+       {":2: no command is called \"dokc\", did you mean \"dock\"? (sections: dock, sail)\n"}},
+      {"sail.orrs = 1\n",
+       {":1: no setting is called \"orrs\", did you mean \"oars\"? (keys of [sail]: "}},
+      {"# ships\n[sail]\n\"oars\" = 100\n",
+       {":3: --oars: \"100\" is not a whole number from 0 to 99"}},
+      {"night = maybe\n", {":1: --night: \"maybe\" is neither true nor false"}},
+      {"night\n", {}}};
+  for (const auto& [text, parts] : wrong) {
+    const std::string config = WriteConfig(text);
+    err_.str("");
+    Parse({"sail", "Elida", "--config", config});
+    for (const std::string& part : parts) {
+      EXPECT_THAT(err_.str(), HasSubstr(absl::StrCat(part[0] == ':' ? config : "", part))) << text;
+    }
+    EXPECT_EQ(err_.str().empty(), parts.empty()) << text;
+  }
+  // An error on the command line is not the file's.
+  err_.str("");
+  Parse({"sail", "Elida", "--oars=200", "--config", WriteConfig("oars = 100\n")});
+  EXPECT_THAT(err_.str(), StartsWith("phalanx sail: --oars: \"200\" is not"));
+}
+
 TEST_F(CommandLineTest, AMissingFileIsAnError) {
   EXPECT_EQ(Parse({"sail", "Elida", "--config", "/nonexistent/x.toml"}).exit_code, 2);
   SetEnvironment("PHALANX_CONFIG", "/nonexistent/y.toml");
@@ -194,6 +226,32 @@ TEST_F(CommandLineTest, RejectsWrongUsage) {
     EXPECT_EQ(parsed.command, nullptr);
     EXPECT_EQ(parsed.exit_code, 2);
   }
+}
+
+TEST_F(CommandLineTest, AnUnknownCommandIsNamedWithTheNearOne) {
+  EXPECT_EQ(Parse({"sial", "--config=x", "-f", "dock"}).exit_code, 2);
+  EXPECT_THAT(err_.str(),
+              StartsWith("phalanx: there is no command \"sial\", did you mean \"sail\"?\n"));
+  err_.str("");
+  EXPECT_EQ(Parse({"--config", "sail", "fly", "--help"}).exit_code, 2);
+  EXPECT_THAT(err_.str(), StartsWith("phalanx: there is no command \"fly\"\n"));
+}
+
+TEST_F(CommandLineTest, AFlagWithoutItsValueDoesNotTakeTheNextArgument) {
+  for (const char* flag : {"--flag=", "--ports=", "--cargo-size=", "--night="}) {
+    err_.str("");
+    EXPECT_EQ(Parse({"sail", flag, "--oars=3", "Elida"}).exit_code, 2);
+    EXPECT_THAT(err_.str(), StartsWith(absl::StrCat("phalanx sail: ", flag, " has no value")))
+        << flag;
+  }
+  EXPECT_EQ(Parse({"sail", "--flag=a=", "--", "--flag="}).command, sail_) << err_.str();
+  EXPECT_EQ(sail_->flag, "a=");
+  EXPECT_EQ(sail_->ship, "--flag=");
+}
+
+TEST_F(CommandLineTest, TheVersionIsThatOfTheReleaseAndThenOfTheProtocol) {
+  EXPECT_EQ(Parse({"--version"}).exit_code, 0);
+  EXPECT_THAT(out_.str(), MatchesRegex("phalanx [0-9]+\\.[0-9]+\\.[0-9]+, protocol [0-9]+\n"));
 }
 
 TEST_F(CommandLineTest, HelpShowsTypesDefaultsAndVariables) {

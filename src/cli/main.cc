@@ -16,7 +16,12 @@ int main(int argc, char** argv) {
   if (parsed.command == nullptr) return parsed.exit_code;
   // If the reader of the output is gone, the write returns an error instead of ending the process.
   std::signal(SIGPIPE, SIG_IGN);
-  const absl::Status status = parsed.command->Run();
+  absl::Status status = parsed.command->Run();
+  if (status.ok()) status = FlushOutput();
+  if (IsClosedPipe(status)) {
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
+  }
   if (!status.ok()) {
     std::cerr << "phalanx " << parsed.command->name() << ": " << status.message() << " ("
               << absl::StatusCodeToString(status.code()) << ")" << std::endl;

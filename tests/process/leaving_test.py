@@ -1,5 +1,6 @@
 """Daemons that leave: they move sole copies, exit at once at a second signal, and end with their parent."""
 
+import functools
 import json
 import os
 import pathlib
@@ -20,9 +21,11 @@ from tests.process.harness import (
     Daemon,
     environment,
     sha256,
+    tied,
     wait_for_end,
 )
 
+HOLDER = os.environ.get("PHALANX_HOLDER", os.path.abspath("tests/process/holder"))
 MIB = 1 << 20
 
 
@@ -146,6 +149,40 @@ class EmbeddedTest(ClusterTest):
                 self.assertTrue(os.path.exists(os.path.join(folders[-1], "secret")))
         self.assertEqual([os.path.isdir(folder) for folder in folders], [True, False, True])
 
+    def start_program(self):
+        """Start a C++ program with a private cluster, and return the cluster's process id and folder."""
+        program = subprocess.Popen(
+            tied(HOLDER),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**environment(), "PHALANX_BINARY": BINARY},
+            text=True,
+        )
+        self.addCleanup(program.communicate)
+        self.addCleanup(program.kill)
+        program.stdin.write(f"put {ID_A} 100\n")
+        program.stdin.flush()
+        self.assertEqual(program.stdout.readline(), "OK\n")
+        (pid,) = (int(pid) for pid in pathlib.Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split())
+        (folder,) = (fd for fd in map(pathlib.Path.readlink, pathlib.Path(f"/proc/{pid}/fd").iterdir()) if fd.name == "owner")
+        return pid, folder.parent
+
+    def test_killed_clusters_of_the_command_and_of_programs_remove_each_others_folders(self):
+        up = Daemon(["up", "--capacity=64MiB", "--json"], self.cluster.path("up.log"))
+        self.addCleanup(up.close)
+        folder = pathlib.Path(json.loads(up.read_line())["secret_file"]).parent
+        up.kill()
+        self.assertTrue((folder / "secret").exists())
+        pid, of_program = self.start_program()
+        self.assertFalse(folder.exists())
+        os.kill(pid, signal.SIGKILL)
+        wait_for_end(pid)
+        self.assertTrue((of_program / "secret").exists())
+        again = Daemon(["up", "--capacity=64MiB", "--json"], self.cluster.path("again.log"))
+        self.addCleanup(again.close)
+        again.read_line()
+        self.assertFalse(of_program.exists())
+
     def test_a_private_cluster_that_cannot_start_reports_the_cause(self):
         ours, theirs = socket.socketpair()
         with ours, theirs:
@@ -189,6 +226,29 @@ class EmbeddedTest(ClusterTest):
         self.assertIn("export PHALANX_ADDRESS=unix:/", text)
         up.signal(signal.SIGINT)
         self.assertEqual(up.wait(), 0)
+
+    def test_up_ends_with_its_terminal(self):
+        up = Daemon(["up", "--capacity=64MiB", "--json"], self.cluster.path("up.log"))
+        self.addCleanup(up.close)
+        socket_path = json.loads(up.read_line())["socket"].removeprefix("unix:")
+        up.signal(signal.SIGHUP)
+        self.assertEqual(up.wait(), 0)
+        self.assertFalse(os.path.exists(os.path.dirname(socket_path)))
+
+    def test_up_outlives_its_terminal_if_it_ignores_the_hangup(self):
+        ignore = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+        up = Daemon(["up", "--capacity=64MiB", "--json"], self.cluster.path("up.log"), preexec_fn=ignore)
+        self.addCleanup(up.close)
+        at = f"--address={json.loads(up.read_line())['socket']}"
+        up.signal(signal.SIGHUP)
+        self.cluster.run("put", self.cluster.make_file("file", MIB), at)
+        up.signal(signal.SIGTERM)
+        self.assertEqual(up.wait(), 0)
+
+    def test_a_private_cluster_outlives_the_terminal_of_its_program(self):
+        _, pid, address = self.start_parent()
+        os.kill(pid, signal.SIGHUP)
+        self.cluster.run("put", self.cluster.make_file("file", MIB), f"--address={address}")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,36 @@
 """The output of the tools for a running cluster."""
 
+import contextlib
 import json
 import os
 import pty
+import re
 import selectors
+import signal
 import subprocess
 import termios
 import time
 import unittest
+import unittest.mock
 import urllib.error
 import urllib.request
 
-from tests.process.harness import BINARY, DEADLINE_S, ID_A, ID_B, ClusterTest, Daemon, environment, sha256
+from tests.process.harness import (
+    BINARY,
+    DEADLINE_S,
+    ERROR,
+    ID_A,
+    ID_B,
+    OK,
+    TIMED_OUT,
+    UNAVAILABLE,
+    USAGE,
+    ClusterTest,
+    Daemon,
+    environment,
+    own_bytes,
+    sha256,
+)
 
 MIB = 1 << 20
 RECORD = 1024  # counted for an object in addition to its bytes
@@ -86,14 +105,76 @@ class ToolsTest(ClusterTest):
         got = subprocess.run([BINARY, "get", ID_B, "-o", "-", at], **settings)
         self.assertEqual(got.stdout, content)
 
-    def test_a_file_that_ends_early_is_no_object(self):
+    def assert_unknown(self, *ids):
+        for object_id in ids:
+            self.cluster.run("get", object_id, "-o", "/dev/null", "--timeout=100ms", node="n0", expect=TIMED_OUT)
+
+    def put_from_pipe(self, text, *arguments, expect):
+        put = self.cluster.begin("put", "-", "-q", *arguments, node="n0", stdin=subprocess.PIPE)
+        put.stdin.write(text)
+        put.stdin.close()
+        put.stdin = None
+        return self.cluster.finish(put, expect)
+
+    def test_a_pipe_of_another_size_than_announced_is_no_object(self):
         self.start(1)
-        put = self.cluster.begin(
-            "put", "-", f"--id={ID_A}", "--size=2MiB", node="n0", stdin=subprocess.PIPE
-        )
-        put.stdin.write("too short")
-        self.assertIn("ended early", self.cluster.finish(put, expect=1))
-        self.cluster.run("get", ID_A, "-o", "/dev/null", "--timeout=100ms", node="n0", expect=4)
+        error = self.put_from_pipe("x" * 1000, f"--id={ID_A}", "--size=2MiB", expect=USAGE)
+        self.assertIn("ended early, after 1000 bytes, but --size is 2097152 bytes", error)
+        error = self.put_from_pipe("x" * 3000, f"--id={ID_A}", "--size=2KiB", expect=USAGE)
+        self.assertIn("has at least 2049 bytes, but --size is 2048 bytes", error)
+        self.put_from_pipe("x", f"--id={ID_A}", "--size=0", expect=USAGE)
+        self.assert_unknown(ID_A)
+        self.put_from_pipe("x" * 3000, f"--id={ID_A}", "--size=3000", expect=OK)
+        self.put_from_pipe("", f"--id={ID_B}", "--size=0", expect=OK)
+
+    def test_an_input_without_an_end_is_refused_when_the_node_cannot_hold_it(self):
+        self.start(1)
+        with open("/dev/zero", "rb") as zeros:
+            put = self.cluster.begin("put", "-", f"--id={ID_A}", node="n0", stdin=zeros)
+            own = 0
+            while put.poll() is None:
+                with contextlib.suppress(OSError, AssertionError):
+                    own = max(own, own_bytes(put.pid))
+        error = self.cluster.finish(put, expect=ERROR)
+        self.assertIn("RESOURCE_EXHAUSTED", error)
+        self.assertIn(str(64 * MIB), error)
+        self.assertGreater(own, 0)
+        self.assertLess(own, 32 * MIB)
+        self.assert_unknown(ID_A)
+        self.cluster.follow(lambda look: look["nodes"][0]["used_bytes"] == 0, "status")
+        self.assertEqual(self.cluster.run("ls", "--json", node="n0"), "")
+
+    def put_file_through_pipe(self, path, object_id, *arguments, expect=OK):
+        with subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as cat:
+            put = self.cluster.begin("put", "-", f"--id={object_id}", *arguments, node="n0", stdin=cat.stdout)
+            cat.stdout.close()
+            return self.cluster.finish(put, expect)
+
+    def test_a_pipe_of_nearly_the_capacity_is_stored(self):
+        self.start(1)
+        path = self.cluster.make_file("file", 63 * MIB + 12345)
+        self.put_file_through_pipe(path, ID_A)
+        self.assertEqual(self.cluster.get("n0", ID_A), sha256(path))
+
+    def test_a_pipe_waits_for_memory_until_its_deadline(self):
+        self.start(1)
+        path = self.cluster.make_file("file", 40 * MIB)
+        self.cluster.put("n0", path, ID_A)
+        begun = time.monotonic()
+        error = self.put_file_through_pipe(path, ID_B, "--timeout=300ms", expect=ERROR)
+        self.assertIn("RESOURCE_EXHAUSTED", error)
+        self.assertGreaterEqual(time.monotonic() - begun, 0.3)
+        self.cluster.run("rm", ID_A, node="n0")
+        self.put_file_through_pipe(path, ID_B, "--timeout=300ms")
+        self.assertEqual(self.cluster.get("n0", ID_B), sha256(path))
+
+    def test_a_file_of_another_size_than_announced_is_no_object(self):
+        self.start(1)
+        path = self.cluster.make_file("file", 3000)
+        error = self.cluster.put("n0", path, ID_A, "--size=10", expect=USAGE)
+        self.assertIn(f"{path} has 3000 bytes, but --size is 10 bytes", error)
+        self.assert_unknown(ID_A)
+        self.cluster.put("n0", path, ID_A, "--size=3000")
 
     def test_a_get_that_fails_leaves_no_file(self):
         self.start(1)
@@ -129,7 +210,29 @@ class ToolsTest(ClusterTest):
         while looks < 3:
             looks += watcher.read_line().startswith("NODE")
         watcher.process.stdout.close()
-        self.assertIn(watcher.wait(), (0, 1))
+        # It sees the end before it writes, or while it writes.
+        self.assertIn(watcher.wait(), (0, -signal.SIGPIPE))
+
+    def test_a_closed_pipe_ends_a_command_as_it_ends_cat(self):
+        self.start(1)
+        self.cluster.put("n0", self.cluster.make_file("file", 8 * MIB), ID_A)
+        at = f"--address={self.cluster.nodes['n0'].client_address}"
+        for arguments in (["get", ID_A], ["status", f"--directory={self.cluster.directory}"]):
+            reader, writer = os.pipe()
+            os.close(reader)
+            command = subprocess.run(
+                [BINARY, *arguments, *([at] if arguments[0] == "get" else [])],
+                stdout=writer, stderr=subprocess.PIPE, env=environment(), timeout=DEADLINE_S, check=False,
+            )
+            os.close(writer)
+            self.assertEqual((command.returncode, command.stderr), (-signal.SIGPIPE, b""), arguments)
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        self.start(1)
+        with open("/dev/full", "wb") as full:
+            command = self.cluster.begin("status", f"--directory={self.cluster.directory}", stdout=full)
+            self.assertEqual(command.wait(DEADLINE_S), ERROR)
+            self.assertIn("cannot write to standard output", command.stderr.read())
 
     def open_terminal(self):
         """Return both ends of a terminal of 30 lines by 100 columns, ours first."""
@@ -147,7 +250,8 @@ class ToolsTest(ClusterTest):
             while text.encode() not in seen:
                 in_time = selector.select(max(0, end - time.monotonic()))
                 self.assertTrue(in_time, f"{text} does not come: {seen}")
-                seen += os.read(ours, 65536)
+                # Byte by byte, so that what follows is left for the next call.
+                seen += os.read(ours, 1)
         return seen.decode()
 
     def test_top_leaves_the_terminal_as_it_was_after_q(self):
@@ -177,9 +281,48 @@ class ToolsTest(ClusterTest):
         self.assertIn("put -", self.read_terminal(ours, "of 4.00 MiB"))
         os.write(put.stdin.fileno(), bytes(2 * MIB))
         put.stdin.close()
-        self.read_terminal(ours, "4.00 MiB in ")
+        last = self.read_terminal(ours, "4.00 MiB in ")
+        # The bar is cleared before the summary, whose rate is the size over its time.
+        self.assertTrue(last.endswith("\r\x1b[K4.00 MiB in "), repr(last))
+        time_text, rate_text = self.read_terminal(ours, "\n").strip().split(", ")
+        seconds = float(time_text.split()[0]) * {"ms": 1e-3, "s": 1}[time_text.split()[1]]
+        rate = float(rate_text.split()[0]) * {"kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9}[rate_text.split()[1]]
+        self.assertAlmostEqual(rate * seconds / (4 * MIB), 1, delta=0.02)
         self.assertEqual(put.wait(DEADLINE_S), 0)
         os.close(theirs)
+
+    def test_a_capacity_that_holds_next_to_nothing_is_refused_with_the_minimum(self):
+        for capacity in ("0", "1", "12", "1023KiB"):
+            for daemon in (["node", f"--socket={self.cluster.path('x.sock')}"], ["up"]):
+                error = self.cluster.run(*daemon, f"--capacity={capacity}", expect=USAGE)
+                self.assertIn("minimum of 1MiB", error)
+        self.start(1, capacity="1MiB")
+        path = self.cluster.make_file("file", MIB - RECORD)
+        self.cluster.put("n0", path, ID_A)
+        self.assertEqual(self.cluster.get("n0", ID_A), sha256(path))
+
+    def test_what_cannot_be_a_secret_or_a_name_is_refused_at_once(self):
+        pipe = self.cluster.path("pipe")
+        os.mkfifo(pipe)
+        for path, kind in ((pipe, "a pipe"), (self.cluster.folder, "a folder"), ("/dev/null", "a device")):
+            for daemon in ("node", "directory"):
+                error = self.cluster.run(daemon, f"--secret-file={path}", "--listen=127.0.0.1:0", expect=USAGE)
+                self.assertIn(f"{path} is {kind}", error)
+        error = self.cluster.run("node", b"--name=n\xff", f"--socket={self.cluster.path('x.sock')}", expect=USAGE)
+        self.assertIn('--name: "n\\xff" is not valid UTF-8', error)
+
+    def test_without_a_node_the_message_names_the_command_that_starts_one_there(self):
+        self.cluster.start_shards(1)
+        path = self.cluster.make_file("file", 10)
+        with unittest.mock.patch.dict(os.environ, XDG_RUNTIME_DIR=self.cluster.folder):
+            error = self.cluster.run("put", path, expect=UNAVAILABLE)
+            self.assertIn(self.cluster.path("phalanx/node.sock"), error)
+            shard, node = re.search("start one there with `phalanx (.*) & phalanx (.*)`,", error).groups()
+            self.assertEqual(shard, "directory")
+            daemon = Daemon([*node.split(), f"--directory={self.cluster.directory}"], self.cluster.path("n.log"))
+            self.addCleanup(daemon.close)
+            self.assertIn(self.cluster.path("phalanx/node.sock"), daemon.read_line())
+            self.cluster.run("put", path)
 
     def test_metrics_are_served_to_prometheus(self):
         self.start(1, arguments=["--metrics-listen=127.0.0.1:0"])

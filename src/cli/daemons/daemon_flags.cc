@@ -1,6 +1,8 @@
 #include "src/cli/daemons/daemon_flags.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "src/common/io/log.h"
 #include "src/common/status_macros.h"
@@ -51,11 +53,18 @@ void AddShardFlags(Flags& flags, DirectoryConfig* target) {
 // Shared by `node` and `up`, so that a private cluster has the same limits.
 void AddNodeMemoryFlags(Flags& flags, NodeConfig* target) {
   flags.Group("Memory");
+  FlagValue capacity = ByteSize(&target->node.capacity_bytes);
+  // Afterwards 0 stands for the default. SettleCapacity checks other values.
+  capacity.parse = [target, parse = capacity.parse](const std::vector<std::string>& texts) {
+    const absl::Status status = parse(texts);
+    return status.ok() && target->node.capacity_bytes == 0 ? CheckCapacity(0) : status;
+  };
   flags.Setting(
       "--capacity",
-      "Bytes for objects on this node; by default 30% of the memory that is available "
-      "when the node starts (the minimum of the kernel's estimate and the cgroup's limit)",
-      ByteSize(&target->node.capacity_bytes));
+      "Bytes for objects on this node, at least 1MiB; by default 30% of the memory that is "
+      "available when the node starts (the minimum of the kernel's estimate and the cgroup's "
+      "limit)",
+      std::move(capacity));
 }
 
 void AddNodeTransferFlags(Flags& flags, NodeConfig* target) {

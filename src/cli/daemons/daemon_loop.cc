@@ -10,6 +10,14 @@
 #include "src/common/status_macros.h"
 
 namespace phalanx::runtime {
+namespace {
+
+bool IsIgnored(int number) {
+  struct sigaction action;
+  return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
 
 DaemonLoop::~DaemonLoop() {
   // The watchers belong to the loop, which is destroyed after them.
@@ -26,7 +34,9 @@ absl::Status DaemonLoop::Run(Leave leave) {
 }
 
 void DaemonLoop::OnSignal(int number) {
-  if (number == SIGHUP) {
+  // A blocked signal arrives here although it is ignored.
+  if (number == SIGHUP && on_hangup_ == OnHangup::kLeave && IsIgnored(number)) return;
+  if (number == SIGHUP && on_hangup_ == OnHangup::kReopenLog) {
     // Log rotation renames the file and sends SIGHUP.
     const absl::Status status = SetLogFile(log_file_);
     PHALANX_LOG(INFO) << "reopened the log" << LogField("status", status.ToString());

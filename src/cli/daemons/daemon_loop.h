@@ -18,15 +18,18 @@ namespace phalanx::runtime {
 
 class DaemonLoop {
  public:
-  // `log_file`: reopened on SIGHUP.
-  explicit DaemonLoop(std::string log_file) : log_file_(std::move(log_file)) {}
+  // The meaning of SIGHUP. A service reopens its log file, for log rotation. A command that belongs
+  // to a terminal leaves with it, unless the signal is ignored, as under nohup.
+  enum class OnHangup { kReopenLog, kLeave };
+  DaemonLoop(std::string log_file, OnHangup on_hangup)
+      : log_file_(std::move(log_file)), on_hangup_(on_hangup) {}
   ~DaemonLoop();
 
   net::EventLoop& loop() { return loop_; }
 
-  // Runs until SIGTERM, SIGINT or OnEndOfFile. The first signal calls `leave`, which calls `gone`
-  // when the daemon can end; this returns then, or at the second signal. Errors as ProcessSignals.
-  // REQUIRES: called once.
+  // Runs until SIGTERM, SIGINT, SIGHUP of a terminal, or OnEndOfFile. The first signal calls
+  // `leave`, which calls `gone` when the daemon can end; this returns then, or at the second
+  // signal. Errors as ProcessSignals. REQUIRES: called once.
   using Leave = absl::AnyInvocable<void(std::function<void()> gone)>;
   absl::Status Run(Leave leave);
 
@@ -38,6 +41,7 @@ class DaemonLoop {
   void ReadUntilEnd(int fd);
 
   const std::string log_file_;
+  const OnHangup on_hangup_;
   net::EventLoop loop_;
   Leave leave_;
   bool leaving_ = false;

@@ -47,7 +47,7 @@ class DirectoryCommand : public Command {
     // Read from a file or the environment, never from a flag: flags are visible in the process
     // list.
     PHALANX_ASSIGN_OR_RETURN(config_.secret, ReadClusterSecret(daemon_.secret_file));
-    DaemonLoop process(daemon_.log.file);
+    DaemonLoop process(daemon_.log.file, DaemonLoop::OnHangup::kReopenLog);
     net::TcpNetwork network;
     PHALANX_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryDaemon> daemon,
                              DirectoryDaemon::Start(config_, process.loop(), network));

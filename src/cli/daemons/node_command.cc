@@ -6,11 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "src/cli/daemons/daemon_flags.h"
 #include "src/cli/daemons/daemon_loop.h"
 #include "src/common/io/log.h"
+#include "src/common/io/utf8.h"
 #include "src/common/status_macros.h"
 #include "src/node/host/cluster_secret.h"
 #include "src/node/host/machine.h"
@@ -19,6 +21,13 @@
 
 namespace phalanx::runtime {
 namespace {
+
+// The directory cannot parse a message with another text, so the node would never connect.
+absl::Status CheckUtf8(absl::string_view flag, absl::string_view text) {
+  if (IsUtf8(text)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, ": \"", absl::CHexEscape(text), "\" is not valid UTF-8"));
+}
 
 class NodeCommand : public Command {
  public:
@@ -75,7 +84,7 @@ class NodeCommand : public Command {
   absl::Status Run() override {
     PHALANX_RETURN_IF_ERROR(PrepareDaemon(daemon_));
     PHALANX_RETURN_IF_ERROR(FillDefaults());
-    DaemonLoop process(daemon_.log.file);
+    DaemonLoop process(daemon_.log.file, DaemonLoop::OnHangup::kReopenLog);
     PHALANX_ASSIGN_OR_RETURN(const std::unique_ptr<NodeDaemon> node,
                              NodeDaemon::Start(config_, process.loop()));
     // Printed only after the sockets are open, so that scripts can wait for this line.
@@ -100,6 +109,10 @@ class NodeCommand : public Command {
     config_.node.process_id = static_cast<uint64_t>(getpid());
     PHALANX_ASSIGN_OR_RETURN(config_.node.secret, ReadClusterSecret(daemon_.secret_file));
     PHALANX_RETURN_IF_ERROR(SettleCapacity(&config_.node.capacity_bytes));
+    PHALANX_RETURN_IF_ERROR(CheckUtf8("--name", config_.node.name));
+    for (const auto& [key, value] : config_.node.labels) {
+      PHALANX_RETURN_IF_ERROR(CheckUtf8("--label", absl::StrCat(key, "=", value)));
+    }
     // After the flags are known: the default name contains the port.
     if (config_.node.name.empty()) config_.node.name = DefaultNodeName(config_.node.listen);
     // Clients write "unix:PATH", so operators do too.

@@ -56,9 +56,9 @@ class UpCommand : public Command {
     return "Run a private directory and node in one process";
   }
   absl::string_view details() const override {
-    return "For one machine, and for programs that start their own cluster. Ends on SIGTERM or, "
-           "with\n"
-           "--embedded-fd, when the other end of that descriptor is closed.";
+    return "For one machine, and for programs that start their own cluster. Ends on SIGTERM, with "
+           "its\n"
+           "terminal or, with --embedded-fd, when the other end of that descriptor is closed.";
   }
 
   void AddFlags(Flags& flags) override {
@@ -93,7 +93,9 @@ class UpCommand : public Command {
     PHALANX_RETURN_IF_ERROR(PrepareDaemon(daemon_));
     PHALANX_ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::Make());
     PHALANX_RETURN_IF_ERROR(Configure(folder.path()));
-    DaemonLoop process(daemon_.log.file);
+    // A program can outlive its terminal, and its private cluster with it.
+    DaemonLoop process(daemon_.log.file, embedded_fd_ >= 0 ? DaemonLoop::OnHangup::kReopenLog
+                                                           : DaemonLoop::OnHangup::kLeave);
     net::TcpNetwork network;
     PHALANX_ASSIGN_OR_RETURN(const std::unique_ptr<DirectoryDaemon> directory,
                              DirectoryDaemon::Start(directory_, process.loop(), network));

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "src/cli/objects/node_connection.h"
 #include "src/cli/objects/output_file.h"
-#include "src/cli/units.h"
 #include "src/cli/views/progress_bar.h"
 #include "src/common/status_macros.h"
 
@@ -53,6 +52,7 @@ class GetCommand : public Command {
     PHALANX_RETURN_IF_ERROR(file.restartable() ? CopyStream(*client, id, file, bar)
                                                : CopyWhole(*client, id, file, bar));
     PHALANX_RETURN_IF_ERROR(file.Commit());
+    bar.Clear();
     Report(id, bar.elapsed());
     return absl::OkStatus();
   }
@@ -102,7 +102,7 @@ class GetCommand : public Command {
                 << std::endl;
     } else if (!quiet_ && isatty(STDERR_FILENO) == 1) {
       // To standard error: standard output can be the object itself.
-      std::cerr << HumanBytes(size_) << " in " << HumanDuration(elapsed) << std::endl;
+      std::cerr << RenderSummary(size_, elapsed) << std::endl;
     }
   }
 

@@ -28,10 +28,10 @@ absl::StatusOr<std::shared_ptr<Client>> ConnectToNode(const NodeFlags& flags) {
     const std::string path = DefaultSocketPath();
     // Checked here for a better message: without an address Connect would start a private cluster.
     if (access(path.c_str(), F_OK) != 0) {
-      return absl::UnavailableError(
-          absl::StrCat("no node is running at ", path,
-                       ": start one with `phalanx node` or `phalanx up`, or set its address with "
-                       "--address or PHALANX_ADDRESS"));
+      return absl::UnavailableError(absl::StrCat(
+          "no node is running at ", path,
+          ": start one there with `phalanx directory & phalanx node`, or set --address "
+          "or PHALANX_ADDRESS to the address of another, as `phalanx up` prints it"));
     }
     options.address = absl::StrCat("unix:", path);
   }

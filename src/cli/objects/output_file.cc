@@ -14,11 +14,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/cli/command.h"
 
 namespace phalanx::runtime {
 namespace {
 
 absl::Status ErrnoStatus(int error, absl::string_view what, absl::string_view path) {
+  if (error == EPIPE) return ClosedPipe();
   const std::string text = absl::StrCat("cannot ", what, " ", path, ": ", strerror(error));
   if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(text);
   if (error == EACCES || error == EPERM || error == EROFS) return absl::PermissionDeniedError(text);

@@ -24,7 +24,8 @@ class OutputFile {
 
   // Returns whether Restart can take back the written bytes.
   bool restartable() const { return !temporary_.empty(); }
-  // Returns ResourceExhausted if the disk is full, otherwise Unavailable.
+  // Returns ResourceExhausted if the disk is full, ClosedPipe if the reader of a pipe is gone,
+  // otherwise Unavailable.
   absl::Status Write(absl::string_view bytes);
   // Discards the written bytes. REQUIRES: restartable().
   absl::Status Restart();

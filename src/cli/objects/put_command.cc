@@ -8,12 +8,15 @@
 
 #include <algorithm>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "src/cli/objects/node_connection.h"
+#include "src/cli/objects/pipe_spool.h"
 #include "src/cli/units.h"
 #include "src/cli/views/progress_bar.h"
 #include "src/common/status_macros.h"
@@ -23,6 +26,10 @@ namespace {
 
 // The bytes that are read, and published to receivers, at a time.
 constexpr size_t kChunkBytes = 1 << 20;
+// The bytes of a pipe of unknown size that are read at a time, and the most that are kept in
+// private memory.
+constexpr size_t kPipeBytes = 4 << 20;
+constexpr absl::Duration kBusyAfter = absl::Milliseconds(100);
 
 // Returns how many bytes were read; fewer than asked for only at the end of the file.
 absl::StatusOr<size_t> ReadFully(int fd, const std::string& path, absl::Span<char> into) {
@@ -57,11 +64,20 @@ class PutCommand : public Command {
                    Text(&options_.metadata));
     flags.Argument("--slices", "Parts that can be sent over different paths",
                    Integer(&options_.slices, 1, 64));
-    flags.Argument("--size", "Number of bytes of a pipe; others can get them while they arrive",
-                   ByteSize(&pipe_size_));
+    FlagValue size = ByteSize(&size_);
+    // Zero is a size as well.
+    size.parse = [this, parse = size.parse](const std::vector<std::string>& texts) {
+      size_given_ = true;
+      return parse(texts);
+    };
+    flags.Argument("--size",
+                   "Number of bytes, if FILE is a pipe; others can get them while they arrive. "
+                   "Another number is an error",
+                   std::move(size));
     flags.Argument("--wait", "Wait until the directory has adopted the object",
                    Switch(&options_.wait_for_adoption));
-    flags.Argument("--timeout", "How long to wait for memory", TimeSpan(&options_.timeout));
+    flags.Argument("--timeout", "How long to wait for memory on the node",
+                   TimeSpan(&options_.timeout));
     flags.Argument("--json", "Print a JSON object", Switch(&json_));
     flags.Argument("-q,--quiet", "No progress bar", Switch(&quiet_));
     AddNodeFlags(flags, &node_);
@@ -91,55 +107,87 @@ class PutCommand : public Command {
     ProgressBar bar(absl::StrCat("put ", path_), !json_ && !quiet_);
     // Files of /proc report a size of 0, so they are read like a pipe.
     const bool regular = S_ISREG(info.st_mode) && info.st_size > 0;
-    const uint64_t size = regular ? static_cast<uint64_t>(info.st_size) : pipe_size_;
-    absl::StatusOr<PutResult> result =
-        regular || size > 0 ? PutSized(*client, id, fd, size, bar) : PutUnsized(*client, id, fd);
+    if (regular) PHALANX_RETURN_IF_ERROR(SetSize(static_cast<uint64_t>(info.st_size)));
+    absl::StatusOr<PutResult> result = regular || size_given_
+                                           ? PutSized(*client, id, fd, regular, bar)
+                                           : PutUnsized(*client, id, fd, bar);
     if (!result.ok()) return result.status();
+    bar.Clear();
     Report(id, *result, bar.elapsed());
     return absl::OkStatus();
   }
 
  private:
-  absl::StatusOr<PutResult> PutSized(Client& client, const ObjectId& id, int fd, uint64_t size,
+  // Returns InvalidArgument if --size names another size of the file.
+  absl::Status SetSize(uint64_t file_bytes) {
+    if (size_given_ && size_ != file_bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path_, " has ", file_bytes, " bytes, but --size is ", size_, " bytes"));
+    }
+    size_ = file_bytes;
+    return absl::OkStatus();
+  }
+
+  // An error for an input that is shorter or longer than size_.
+  absl::Status WrongSize(const ObjectId& id, absl::string_view bytes, bool regular) const {
+    const std::string what =
+        absl::StrCat("put of ", id.hex(), ": ", path_ == "-" ? "standard input" : path_, bytes);
+    // The file was shortened while it was read.
+    if (regular) return absl::AbortedError(absl::StrCat(what, " of ", size_, " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " bytes, but --size is ", size_, " bytes"));
+  }
+
+  absl::StatusOr<PutResult> PutSized(Client& client, const ObjectId& id, int fd, bool regular,
                                      ProgressBar& bar) {
-    size_ = size;
-    PHALANX_ASSIGN_OR_RETURN(WritableBuffer buffer, client.Create(id, size, options_));
+    PHALANX_ASSIGN_OR_RETURN(WritableBuffer buffer, client.Create(id, size_, options_));
     uint64_t done = 0;
-    while (done < size) {
-      const size_t chunk = std::min<uint64_t>(kChunkBytes, size - done);
+    while (done < size_) {
+      const size_t chunk = std::min<uint64_t>(kChunkBytes, size_ - done);
       PHALANX_ASSIGN_OR_RETURN(const size_t got,
                                ReadFully(fd, path_, buffer.span().subspan(done, chunk)));
       done += got;
-      // The file was shortened while it was read. The writer's destructor aborts the object.
+      // The writer's destructor aborts the object.
       if (got < chunk) {
-        return absl::AbortedError(absl::StrCat("put of ", id.hex(), ": ",
-                                               path_ == "-" ? "standard input" : path_,
-                                               " ended early: ", done, " of ", size, " bytes"));
+        return WrongSize(id, absl::StrCat(" ended early, after ", done), regular);
       }
-      // Receivers can relay the bytes from here on.
-      PHALANX_RETURN_IF_ERROR(buffer.Publish(done));
-      bar.Update(done, size);
+      bar.Update(done, size_);
+      // Receivers can relay the bytes from here on. Seal publishes the last ones, after the end of
+      // a pipe has been seen.
+      if (done < size_) PHALANX_RETURN_IF_ERROR(buffer.Publish(done));
     }
-    return buffer.Seal().Wait();
+    char more = 0;
+    PHALANX_ASSIGN_OR_RETURN(const size_t after, ReadFully(fd, path_, absl::MakeSpan(&more, 1)));
+    if (after > 0 && !regular)
+      return WrongSize(id, absl::StrCat(" has at least ", done + 1), false);
+    const Future<PutResult> sealed = buffer.Seal();
+    // The bar would show the rate of the reading while a busy node is waited for.
+    if (absl::IsDeadlineExceeded(sealed.Wait(kBusyAfter).status()) && !sealed.ready()) {
+      bar.Say("waits for the node");
+    }
+    return sealed.Wait();
   }
 
-  // The size is unknown, so the input is read to its end first.
-  absl::StatusOr<PutResult> PutUnsized(Client& client, const ObjectId& id, int fd) {
-    std::string bytes;
-    while (true) {
-      const size_t before = bytes.size();
-      // Doubled each time, so that the number of copies stays small.
-      bytes.resize(std::max(before * 2, before + kChunkBytes));
-      PHALANX_ASSIGN_OR_RETURN(
-          const size_t got,
-          ReadFully(fd, path_, absl::MakeSpan(bytes.data() + before, bytes.size() - before)));
-      // ReadFully returns less than asked for only at the end.
-      const bool full = before + got == bytes.size();
-      bytes.resize(before + got);
-      if (!full) break;
+  // Small inputs of unknown size are one message to the node; others wait in a spool for their end.
+  absl::StatusOr<PutResult> PutUnsized(Client& client, const ObjectId& id, int fd,
+                                       ProgressBar& bar) {
+    // Not cleared: most pipes are much smaller.
+    const auto memory = std::make_unique_for_overwrite<char[]>(kPipeBytes);
+    const absl::Span<char> bytes(memory.get(), kPipeBytes);
+    PHALANX_ASSIGN_OR_RETURN(size_t got, ReadFully(fd, path_, bytes));
+    if (got < bytes.size()) {
+      size_ = got;
+      return client.Put(id, absl::string_view(memory.get(), got), options_).Wait();
     }
-    size_ = bytes.size();
-    return client.Put(id, bytes, options_).Wait();
+    PHALANX_ASSIGN_OR_RETURN(PipeSpool spool, PipeSpool::Make(client, options_));
+    while (got > 0) {
+      PHALANX_RETURN_IF_ERROR(spool.Append(absl::string_view(memory.get(), got)));
+      bar.Say(absl::StrCat("has read ", HumanBytes(spool.size())));
+      PHALANX_ASSIGN_OR_RETURN(got, ReadFully(fd, path_, bytes));
+    }
+    size_ = spool.size();
+    PHALANX_ASSIGN_OR_RETURN(const int file, spool.Finish());
+    return PutSized(client, id, file, /*regular=*/true, bar);
   }
 
   void Report(const ObjectId& id, const PutResult& result, absl::Duration elapsed) const {
@@ -155,18 +203,19 @@ class PutCommand : public Command {
     if (result.already_existed) {
       std::cerr << "An object of this size already exists; it was kept." << std::endl;
     } else if (!quiet_ && isatty(STDERR_FILENO) == 1) {
-      std::cerr << HumanBytes(size_) << " in " << HumanDuration(elapsed) << std::endl;
+      std::cerr << RenderSummary(size_, elapsed) << std::endl;
     }
   }
 
   std::string path_;
   ObjectFlags object_;
   PutOptions options_;
-  uint64_t pipe_size_ = 0;
+  // Of --size, and later of the object.
+  uint64_t size_ = 0;
+  bool size_given_ = false;
   bool json_ = false;
   bool quiet_ = false;
   NodeFlags node_;
-  uint64_t size_ = 0;
 };
 
 }  // namespace

@@ -43,7 +43,7 @@ std::string RenderProgress(absl::string_view label, uint64_t done, uint64_t tota
   // An empty object is complete at once.
   const double fraction = total == 0 ? 1 : static_cast<double>(done) / static_cast<double>(total);
   const double seconds = absl::ToDoubleSeconds(elapsed);
-  const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
+  const double rate = elapsed >= kDrawEvery ? static_cast<double>(done) / seconds : 0;
   std::string line = absl::StrCat(Printable(label), "  ", DrawBar(fraction, kBarCells, true),
                                   absl::StrFormat(" %3d %%", static_cast<int>(fraction * 100)),
                                   "  ", HumanBytes(done), " of ", HumanBytes(total));
@@ -55,14 +55,16 @@ std::string RenderProgress(absl::string_view label, uint64_t done, uint64_t tota
   return Cut(line, static_cast<size_t>(std::max(columns, 1)));
 }
 
+std::string RenderSummary(uint64_t bytes, absl::Duration elapsed) {
+  const std::string text = absl::StrCat(HumanBytes(bytes), " in ", HumanDuration(elapsed));
+  const double rate = static_cast<double>(bytes) / absl::ToDoubleSeconds(elapsed);
+  return bytes == 0 ? text : absl::StrCat(text, ", ", HumanRate(rate));
+}
+
 ProgressBar::ProgressBar(std::string label, bool enabled)
     : label_(std::move(label)),
       enabled_(enabled && isatty(STDERR_FILENO) == 1),
       start_(MonotonicNow()) {}
-
-ProgressBar::~ProgressBar() {
-  if (drawn_) Draw("");
-}
 
 void ProgressBar::Update(uint64_t done, uint64_t total) {
   if (!enabled_) return;
@@ -82,7 +84,9 @@ void ProgressBar::Say(absl::string_view text) {
   next_draw_ = Instant();
 }
 
-void ProgressBar::Restart() { start_ = MonotonicNow(); }
+void ProgressBar::Clear() {
+  if (drawn_) Draw("");
+}
 
 absl::Duration ProgressBar::elapsed() const { return MonotonicNow() - start_; }
 

@@ -11,25 +11,28 @@
 
 namespace phalanx::runtime {
 
-// "put data.bin  ████▊      48 %  45.9 MiB of 95.4 MiB  117 MB/s  0:00", cut to `columns`.
+// "put data.bin  ████▊      48 %  45.9 MiB of 95.4 MiB  117 MB/s  1.20 s left", cut to `columns`.
+// Without a rate in the first tenth of a second, which says nothing about the rest.
 std::string RenderProgress(absl::string_view label, uint64_t done, uint64_t total,
                            absl::Duration elapsed, int columns);
+
+// "30.0 MiB in 1.91 s, 16.5 MB/s"; without a rate for no bytes.
+std::string RenderSummary(uint64_t bytes, absl::Duration elapsed);
 
 // Draws on stderr, at most ten times a second, if stderr is a terminal; otherwise does nothing.
 class ProgressBar {
  public:
   // If `enabled` is false, does nothing either.
   ProgressBar(std::string label, bool enabled);
-  // Clears the line.
-  ~ProgressBar();
+  ~ProgressBar() { Clear(); }
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
   void Update(uint64_t done, uint64_t total);
   // Shows `text` in place of the bar until the next Update.
   void Say(absl::string_view text);
-  // The work starts again: the rate is measured from now.
-  void Restart();
+  // Clears the line. REQUIRES: called before anything else is written to the terminal.
+  void Clear();
   absl::Duration elapsed() const;
 
  private:
@@ -37,7 +40,7 @@ class ProgressBar {
 
   const std::string label_;
   const bool enabled_;
-  Instant start_;
+  const Instant start_;
   Instant next_draw_;
   bool drawn_ = false;
 };

@@ -1,42 +1,63 @@
 #include "src/node/host/cluster_secret.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
-#include <fstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "src/common/io/log.h"
 #include "src/common/random.h"
+#include "src/common/status_macros.h"
 
 namespace phalanx::runtime {
 namespace {
 
-absl::StatusOr<std::string> ReadSecretFile(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) {
+absl::string_view KindOf(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+// Opens a regular file. A pipe without a writer would block a daemon where it handles no signals.
+absl::StatusOr<int> OpenSecretFile(const std::string& file, struct stat& info) {
+  const int fd = open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) {
     const std::string text =
         absl::StrCat("cannot read the secret in ", file, ": ", strerror(errno));
     return errno == EACCES ? absl::PermissionDeniedError(text) : absl::NotFoundError(text);
   }
+  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return fd;
+  close(fd);
+  return absl::InvalidArgumentError(absl::StrCat("the secret must be in a file, but ", file, " is ",
+                                                 KindOf(info.st_mode),
+                                                 ": give a file, or set PHALANX_SECRET"));
+}
+
+absl::StatusOr<std::string> ReadSecretFile(const std::string& file) {
+  struct stat info = {};
+  PHALANX_ASSIGN_OR_RETURN(const int fd, OpenSecretFile(file, info));
   // One byte more than allowed, so that a file that is too long is an error and not cut off.
   std::string bytes(kMaxSecretBytes + 1, '\0');
-  in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (in.gcount() > static_cast<std::streamsize>(kMaxSecretBytes)) {
+  const ssize_t size = read(fd, bytes.data(), bytes.size());
+  close(fd);
+  if (size > static_cast<ssize_t>(kMaxSecretBytes)) {
     return absl::InvalidArgumentError(
         absl::StrCat("the secret in ", file, " is longer than ", kMaxSecretBytes, " bytes"));
   }
-  bytes.resize(static_cast<size_t>(in.gcount()));
+  bytes.resize(static_cast<size_t>(std::max<ssize_t>(size, 0)));
   // Editors add a newline, and `echo` does too.
   std::string secret(absl::StripAsciiWhitespace(bytes));
   if (secret.empty()) return absl::InvalidArgumentError(absl::StrCat(file, " contains no secret"));
   // Only a warning: the node works, but other users of this host can join its cluster.
-  struct stat info;
-  if (stat(file.c_str(), &info) == 0 && (info.st_mode & S_IROTH) != 0) {
+  if ((info.st_mode & S_IROTH) != 0) {
     PHALANX_LOG(WARNING) << "every user of this host can read the secret" << LogField("file", file);
   }
   return secret;

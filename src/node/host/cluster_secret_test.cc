@@ -1,7 +1,11 @@
 #include "src/node/host/cluster_secret.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <fstream>
+#include <map>
 
 #include "gtest/gtest.h"
 #include "src/common/testing/status_matchers.h"
@@ -35,6 +39,18 @@ TEST(ClusterSecretTest, RejectsFilesWithoutASecret) {
               StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(ReadClusterSecret(WriteFile("longest", std::string(kMaxSecretBytes, 'x'))),
               IsOkAndHolds(std::string(kMaxSecretBytes, 'x')));
+}
+
+TEST(ClusterSecretTest, NamesWhatIsNoFile) {
+  const std::string pipe = ::testing::TempDir() + "/secret_pipe";
+  unlink(pipe.c_str());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::map<std::string, std::string> kinds = {
+      {pipe, "is a pipe"}, {::testing::TempDir(), "is a folder"}, {"/dev/zero", "is a device"}};
+  for (const auto& [path, kind] : kinds) {
+    EXPECT_THAT(ReadClusterSecret(path),
+                StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr(kind)));
+  }
 }
 
 TEST(ClusterSecretTest, NewSecretsDiffer) {

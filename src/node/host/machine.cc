@@ -134,10 +134,19 @@ std::string CapacityWarning(uint64_t capacity_bytes, absl::string_view root) {
       "the container more memory");
 }
 
+absl::Status CheckCapacity(uint64_t capacity_bytes) {
+  if (capacity_bytes >= kLeastCapacity) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the capacity of ", capacity_bytes, " bytes is less than the minimum of ",
+                   kLeastCapacity / kMiB, "MiB: give a larger --capacity"));
+}
+
 absl::Status SettleCapacity(uint64_t* capacity_bytes) {
   if (*capacity_bytes == 0) {
     PHALANX_ASSIGN_OR_RETURN(*capacity_bytes, DefaultCapacity(""));
-  } else if (const std::string text = CapacityWarning(*capacity_bytes, ""); !text.empty()) {
+  }
+  PHALANX_RETURN_IF_ERROR(CheckCapacity(*capacity_bytes));
+  if (const std::string text = CapacityWarning(*capacity_bytes, ""); !text.empty()) {
     PHALANX_LOG(WARNING) << text;
   }
   return absl::OkStatus();

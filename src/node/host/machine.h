@@ -16,6 +16,14 @@ namespace phalanx::runtime {
 // machine.
 inline constexpr double kDefaultCapacityShare = 0.3;
 
+// The least capacity of a node. The node takes 4 MiB for the first objects below 1 MiB whatever its
+// capacity is, and each object takes 1 KiB beside its bytes, so less memory saves nothing and holds
+// few objects.
+inline constexpr uint64_t kLeastCapacity = 1 << 20;
+
+// Returns InvalidArgument, with the minimum, for a capacity below it.
+absl::Status CheckCapacity(uint64_t capacity_bytes);
+
 // Returns the minimum of the memory that the kernel reports as available and, for this process's
 // cgroup and each cgroup above it (version 2 or 1), the limit minus the used memory that cannot be
 // reclaimed. Reads below `root`, "" for the real files. Returns Unavailable if /proc/meminfo cannot
@@ -31,7 +39,7 @@ absl::StatusOr<uint64_t> DefaultCapacity(absl::string_view root);
 std::string CapacityWarning(uint64_t capacity_bytes, absl::string_view root);
 
 // Sets the capacity of a node that has none; logs the warning for a capacity that exceeds the
-// memory. Errors as DefaultCapacity.
+// memory. Errors as DefaultCapacity and CheckCapacity.
 absl::Status SettleCapacity(uint64_t* capacity_bytes);
 
 // A broken connection then returns an error from the write instead of a signal.

@@ -101,6 +101,16 @@ TEST_F(MachineTest, WarnsIfTheCapacityExceedsTheContainer) {
   EXPECT_THAT(warning, ::testing::HasSubstr("--capacity"));
 }
 
+TEST_F(MachineTest, RefusesACapacityBelowTheMinimum) {
+  for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{12}, kMiB - 1}) {
+    EXPECT_THAT(CheckCapacity(bytes), StatusIs(absl::StatusCode::kInvalidArgument,
+                                               ::testing::HasSubstr("the minimum of 1MiB")));
+  }
+  uint64_t bytes = 12;
+  EXPECT_THAT(SettleCapacity(&bytes), StatusIs(absl::StatusCode::kInvalidArgument));
+  PHALANX_EXPECT_OK(CheckCapacity(kMiB));
+}
+
 TEST_F(MachineTest, FailsWithoutMeminfo) {
   EXPECT_THAT(DefaultCapacity(root_),
               StatusIs(absl::StatusCode::kUnavailable, ::testing::HasSubstr("--capacity")));
