@@ -115,10 +115,10 @@ void LocalSession::End(const absl::Status& why) {
 // ---------------------------------------------------------------------------- reading
 
 void LocalSession::KeepReading() {
-  if (state_ == State::kEnded || reading_ || out_.size() >= kMaxWaitingAnswers) return;
-  reading_ = true;
+  if (state_ == State::kEnded || read_armed_ || out_.size() >= kMaxWaitingAnswers) return;
+  read_armed_ = true;
   watcher_->OnReadable([this] {
-    reading_ = false;
+    read_armed_ = false;
     ReadSome();
   });
 }

@@ -159,7 +159,7 @@ class LocalSession : public std::enable_shared_from_this<LocalSession> {
   local::FrameBuffer in_;
   LocalOutbox out_;
   SendSchedule sends_;
-  bool reading_ = false;
+  bool read_armed_ = false;
 
   // Gets, Creates and Broadcasts that wait, by the client's number.
   absl::flat_hash_map<uint64_t, RequestId> requests_;

@@ -173,7 +173,7 @@ class LoopCounters {
 class EventLoop::Impl {
  public:
   Impl()
-      : context_(1), work_(context_.get_executor()), alarm_(context_), waker_(context_, inbox_) {}
+      : waker_(context_, inbox_), context_(1), work_(context_.get_executor()), alarm_(context_) {}
 
   ~Impl() {
     Stop();
@@ -304,14 +304,17 @@ class EventLoop::Impl {
 
   static thread_local const Impl* current_;
 
+  // Any thread; they synchronize themselves. The context can still hold a wake-up when it is
+  // destroyed, so these two outlive it.
+  TaskInbox inbox_;
+  Waker waker_;
+
   // Asio; its handlers run on the loop's thread only.
   asio::io_context context_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   Alarm alarm_;
 
-  // Any thread; they synchronize themselves.
-  TaskInbox inbox_;
-  Waker waker_;
+  // Any thread.
   LoopCounters counters_;
 
   // Loop thread only.

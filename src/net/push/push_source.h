@@ -36,6 +36,12 @@ namespace phalanx::net {
 
 class PushSource {
  public:
+  PushSource() = default;
+  // Ends the subscription, which refers to this.
+  ~PushSource() { Unsubscribe(); }
+  PushSource(const PushSource&) = delete;
+  PushSource& operator=(const PushSource&) = delete;
+
   // A SEGMENT frame. The caller sets `header.pull`.
   struct Segment {
     FrameHeader header;
