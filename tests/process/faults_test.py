@@ -122,6 +122,9 @@ class FaultsTest(ClusterTest):
         with self.stopped(self.cluster.shards[0]):
             self.write(self.rest, SIZE)
             self.rest = SIZE
+            # The last bytes are published when the pipe has ended.
+            self.writer.stdin.close()
+            self.writer.stdin = None
             # The other receivers continue without it.
             first = READERS[0]
             self.assertEqual(self.cluster.finish_get(self.readers[first]), self.expected)

@@ -158,8 +158,9 @@ class PutCommand : public Command {
     }
     char more = 0;
     PHALANX_ASSIGN_OR_RETURN(const size_t after, ReadFully(fd, path_, absl::MakeSpan(&more, 1)));
-    if (after > 0 && !regular)
-      return WrongSize(id, absl::StrCat(" has at least ", done + 1), false);
+    if (after > 0 && !regular) {
+      return WrongSize(id, absl::StrCat(" has at least ", done + 1), /*regular=*/false);
+    }
     const Future<PutResult> sealed = buffer.Seal();
     // The bar would show the rate of the reading while a busy node is waited for.
     if (absl::IsDeadlineExceeded(sealed.Wait(kBusyAfter).status()) && !sealed.ready()) {
