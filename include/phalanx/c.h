@@ -57,7 +57,7 @@ typedef struct {
   const char* address;    /* NULL or "": PHALANX_ADDRESS, else a private cluster */
   const char* executable; /* of a private cluster; NULL: as in client.h */
   int64_t connect_timeout;
-  uint64_t embedded_capacity; /* bytes; 0: the default */
+  uint64_t embedded_capacity; /* bytes: at least 1 MiB, or 0: the default */
 } phx_connect_options;
 
 phx_client* phx_connect(const phx_connect_options* options);

@@ -296,7 +296,8 @@ struct ClientOptions {
   absl::Duration connect_timeout = absl::Seconds(10);
   // Runs callbacks on a thread of the client.
   bool callback_thread = false;
-  // The capacity of the private cluster's node in bytes. 0: its default.
+  // The capacity of the private cluster's node in bytes: at least
+  // 1 MiB, or 0 for its default.
   uint64_t embedded_capacity = 0;
   // The `phalanx` executable of a private cluster, unless PHALANX_BINARY names one. If empty, see
   // Connect.

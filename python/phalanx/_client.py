@@ -41,7 +41,8 @@ class Client(Collectives):
     connect_timeout
         Seconds.
     capacity
-        Bytes of memory of a private cluster's node; 0: the node's default.
+        Bytes of memory of a private cluster's node: at least 1 MiB, or 0: the
+        node's default.
 
     Raises
     ------

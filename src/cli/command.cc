@@ -48,7 +48,7 @@ absl::Status FlushOutput() {
   if (std::cout && ferror(stdout) == 0) return absl::OkStatus();
   // The streams keep no cause. A pipe without a reader reports an error.
   pollfd output = {STDOUT_FILENO, 0, 0};
-  if (poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0) return ClosedPipe();
+  if (poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLHUP)) != 0) return ClosedPipe();
   return absl::UnknownError("cannot write to standard output");
 }
 

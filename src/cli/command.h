@@ -23,6 +23,9 @@ class Command {
   virtual absl::string_view summary() const = 0;
   // Printed below the flags in --help; whole lines.
   virtual absl::string_view details() const { return ""; }
+  // False for a daemon, which prints only that it has started: output that could not be written is
+  // no error of it then.
+  virtual bool output_is_result() const { return true; }
   // The targets of the flags live as long as the command.
   virtual void AddFlags(Flags& flags) = 0;
   // Writes results to stdout. main prints an error and turns it into the exit code below.

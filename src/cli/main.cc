@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   // If the reader of the output is gone, the write returns an error instead of ending the process.
   std::signal(SIGPIPE, SIG_IGN);
   absl::Status status = parsed.command->Run();
-  if (status.ok()) status = FlushOutput();
+  if (status.ok() && parsed.command->output_is_result()) status = FlushOutput();
   if (IsClosedPipe(status)) {
     std::signal(SIGPIPE, SIG_DFL);
     std::raise(SIGPIPE);

@@ -4,7 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "src/common/io/log.h"
+#include "src/common/io/utf8.h"
 #include "src/common/status_macros.h"
 #include "src/net/loop/file_descriptor_limit.h"
 #include "src/node/host/machine.h"
@@ -102,6 +105,12 @@ absl::Status PrepareDaemon(const DaemonFlags& flags) {
                          << LogField("limit", descriptors.value_or(0));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckUtf8(absl::string_view flag, absl::string_view text) {
+  if (IsUtf8(text)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, ": \"", absl::CHexEscape(text), "\" is not valid UTF-8"));
 }
 
 }  // namespace phalanx::runtime

@@ -34,6 +34,10 @@ void AddNodeTransferFlags(Flags& flags, NodeConfig* target);
 // SetLogLevel and SetLogFile.
 absl::Status PrepareDaemon(const DaemonFlags& flags);
 
+// Returns InvalidArgument unless the value of the flag is UTF-8. The directory cannot parse a
+// message with another text, so the node would never connect.
+absl::Status CheckUtf8(absl::string_view flag, absl::string_view text);
+
 }  // namespace phalanx::runtime
 
 #endif  // PHALANX_CLI_DAEMONS_DAEMON_FLAGS_H_

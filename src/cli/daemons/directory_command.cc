@@ -25,6 +25,8 @@ class DirectoryCommand : public Command {
     return "Keeps nothing on disk: after a restart it rebuilds its state from the nodes' reports.";
   }
 
+  bool output_is_result() const override { return false; }
+
   void AddFlags(Flags& flags) override {
     flags.Group("Directory");
     flags.Setting("--listen", "Address for nodes and tools; port 0 chooses a free port",
@@ -43,6 +45,7 @@ class DirectoryCommand : public Command {
 
   absl::Status Run() override {
     PHALANX_RETURN_IF_ERROR(PrepareDaemon(daemon_));
+    PHALANX_RETURN_IF_ERROR(CheckUtf8("--cluster-id", daemon_.cluster_id));
     config_.cluster_id = daemon_.cluster_id;
     // Read from a file or the environment, never from a flag: flags are visible in the process
     // list.

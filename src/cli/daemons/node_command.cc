@@ -6,13 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "src/cli/daemons/daemon_flags.h"
 #include "src/cli/daemons/daemon_loop.h"
 #include "src/common/io/log.h"
-#include "src/common/io/utf8.h"
 #include "src/common/status_macros.h"
 #include "src/node/host/cluster_secret.h"
 #include "src/node/host/machine.h"
@@ -21,13 +19,6 @@
 
 namespace phalanx::runtime {
 namespace {
-
-// The directory cannot parse a message with another text, so the node would never connect.
-absl::Status CheckUtf8(absl::string_view flag, absl::string_view text) {
-  if (IsUtf8(text)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(flag, ": \"", absl::CHexEscape(text), "\" is not valid UTF-8"));
-}
 
 class NodeCommand : public Command {
  public:
@@ -38,6 +29,8 @@ class NodeCommand : public Command {
            "here\n"
            "to other nodes and then ends the node; a second SIGTERM ends it at once.";
   }
+
+  bool output_is_result() const override { return false; }
 
   void AddFlags(Flags& flags) override {
     flags.Group("Node");
@@ -109,6 +102,8 @@ class NodeCommand : public Command {
     config_.node.process_id = static_cast<uint64_t>(getpid());
     PHALANX_ASSIGN_OR_RETURN(config_.node.secret, ReadClusterSecret(daemon_.secret_file));
     PHALANX_RETURN_IF_ERROR(SettleCapacity(&config_.node.capacity_bytes));
+    PHALANX_RETURN_IF_ERROR(CheckUtf8("--cluster-id", daemon_.cluster_id));
+    PHALANX_RETURN_IF_ERROR(CheckUtf8("--advertise", config_.node.advertise));
     PHALANX_RETURN_IF_ERROR(CheckUtf8("--name", config_.node.name));
     for (const auto& [key, value] : config_.node.labels) {
       PHALANX_RETURN_IF_ERROR(CheckUtf8("--label", absl::StrCat(key, "=", value)));

@@ -61,6 +61,8 @@ class UpCommand : public Command {
            "terminal or, with --embedded-fd, when the other end of that descriptor is closed.";
   }
 
+  bool output_is_result() const override { return false; }
+
   void AddFlags(Flags& flags) override {
     flags.Argument("--embedded-fd",
                    "Write READY or ERROR to this descriptor, and end at its end of file",

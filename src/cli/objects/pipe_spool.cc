@@ -98,7 +98,10 @@ absl::Status PipeSpool::Reserve(uint64_t least) {
   // bytes cannot, and the node refuses it at once if it exceeds the capacity.
   reservations_.clear();
   reserved_ = 0;
-  return AddReservation(least, options_.timeout);
+  const absl::Status status = AddReservation(least, options_.timeout);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("the node cannot hold the input, of which ",
+                                                  least, " bytes were read: ", status.message()));
 }
 
 }  // namespace phalanx::runtime

@@ -19,7 +19,8 @@ std::string RenderProgress(absl::string_view label, uint64_t done, uint64_t tota
 // "30.0 MiB in 1.91 s, 16.5 MB/s"; without a rate for no bytes.
 std::string RenderSummary(uint64_t bytes, absl::Duration elapsed);
 
-// Draws on stderr, at most ten times a second, if stderr is a terminal; otherwise does nothing.
+// Draws on stderr, the progress at most ten times a second, if stderr is a terminal; otherwise does
+// nothing.
 class ProgressBar {
  public:
   // If `enabled` is false, does nothing either.

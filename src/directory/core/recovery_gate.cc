@@ -84,8 +84,7 @@ std::string RecoveryGate::FullMessage(const ObjectId& id) const {
 }
 
 void RecoveryGate::CancelBroadcast(const NodeKey& node, uint64_t request_id) {
-  // Marked, not erased: what a sticky request makes of the policy stays, although its requester has
-  // left.
+  // Marked, not erased: a cancelled broadcast is carried out, and its policy stays.
   for (DeferredBroadcast& deferred : broadcasts_) {
     const bool same = deferred.node == node && deferred.request.request_id() == request_id;
     deferred.cancelled = deferred.cancelled || same;

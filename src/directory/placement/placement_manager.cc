@@ -277,7 +277,7 @@ void PlacementManager::EndLearning() {
   for (const DeferredBroadcast& broadcast : deferred) {
     const v1::BroadcastRequest& m = broadcast.request;
     Node* node = nodes_.Find(broadcast.node);
-    // A node repeats its requests in a new session.
+    // In a new session a node repeats its requests, except those that were cancelled.
     if (node != nullptr && node->session == broadcast.session) BeginBroadcast(*node, m);
     if (!broadcast.cancelled) continue;
     // Before Cancel, which ends the orders that are not sent yet: a cancelled broadcast continues.

@@ -42,6 +42,7 @@ struct Counters {
   uint64_t refused = 0;
   uint64_t malformed = 0;
   uint64_t silent = 0;
+  uint64_t oversized = 0;  // of sessions that have ended
   uint64_t pauses = 0;
 };
 
@@ -108,6 +109,7 @@ struct Shard::Impl {
   void Forget(std::map<uint64_t, Session>::iterator session) {
     under_way_bytes -= session->second.under_way_bytes;
     core.NoteUnderWay(under_way_bytes);
+    counters.oversized += session->second.session.oversized();
     sessions.erase(session);
   }
 
@@ -436,7 +438,7 @@ void Shard::FillStatus(v1::GetStatusResponse* out) const {
   out->set_cluster_id(impl_->config.cluster_id);
   out->set_shard_incarnation(impl_->incarnation);
   out->set_uptime_ns(absl::ToInt64Nanoseconds(now - impl_->started));
-  uint64_t unacknowledged = 0, oversized = 0;
+  uint64_t unacknowledged = 0, oversized = impl_->counters.oversized;
   for (const auto& [node, session] : impl_->sessions) {
     unacknowledged += session.session.unacknowledged();
     oversized += session.session.oversized();
@@ -460,7 +462,6 @@ void Shard::FillStatus(v1::GetStatusResponse* out) const {
   named.Counter("sessions_goodbyes", counters.goodbyes);
   named.Counter("sessions_overflowed", counters.overflowed);
   named.Counter("messages_malformed", counters.malformed);
-  // Falls when a session ends, which a reader takes for a restart of the counter.
   named.Counter("messages_oversized", oversized);
   named.Gauge("messages_unacknowledged", unacknowledged);
   named.Counter("pauses", counters.pauses);

@@ -138,7 +138,7 @@ absl::Status CheckCapacity(uint64_t capacity_bytes) {
   if (capacity_bytes >= kLeastCapacity) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("the capacity of ", capacity_bytes, " bytes is less than the minimum of ",
-                   kLeastCapacity / kMiB, "MiB: give a larger --capacity"));
+                   kLeastCapacity / kMiB, "MiB: give a larger capacity (--capacity)"));
 }
 
 absl::Status SettleCapacity(uint64_t* capacity_bytes) {

@@ -48,8 +48,7 @@ void HoldReporter::Send(const std::vector<ObjectId>& ids, bool held) {
 void HoldReporter::Flush() {
   const HoldTable::Changes changes = table_.TakeChanges();
   if (changes.empty()) return;
-  // Holds before releases: an object whose hold changes hands within a turn is held at every
-  // moment.
+  // Holds before releases: an object that is held now can be one that a released object refers to.
   Send(changes.held, /*held=*/true);
   Send(changes.unheld, /*held=*/false);
 }

@@ -13,8 +13,7 @@
 //  2. A pull starts when all its memory is reserved; no memory is held while the pull waits for it.
 //  3. Bytes of one generation are fetched at a time; another generation begins with other memory.
 //  4. A want is open at the shard (`want_open`) exactly while the object is wanted here and no
-//  Deliver
-//     has answered the want.
+//     Deliver has answered the want.
 //  5. A pull that has waited for memory for too long is `parked`: its shard knows this, names no
 //     sender, and assigns no receiver to this node. The pull keeps its place in the queue; when it
 //     gets memory, the node asks the shard for a sender.

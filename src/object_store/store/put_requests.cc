@@ -200,7 +200,7 @@ void PutRequests::AbortWriter(WriterId id, const absl::Status& why) {
   writers_.erase(it);
   if (Client* client = requests_.FindClient(writer.client); client != nullptr)
     client->writers.erase(id);
-  // A copy that left the table was withdrawn then.
+  // The shard knows already of a copy that has left the table.
   if (!writer.copy->detached) {
     turns_.Touch(writer.copy->id);
     reporter_.Withdraw(writer.copy->id, writer.copy->generation, why);
