@@ -10,6 +10,7 @@ Owns the options and elements of reductions, and `Reduction`, the handle of an o
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Sequence
 
 from phalanx import _calls, _failures, _native, _objects, _structures, _values, _waiting, exceptions
@@ -114,6 +115,21 @@ def _elements_like(dtype: Any) -> _Elements:
     return [(_dtype_number(dtype), 0)]
 
 
+def _check_op(connection: Connection, op: Any, elements: _Elements, metadata: bytes) -> None:
+    """Raise InvalidArgumentError if a leaf of a tree does not support the op; the error has its place.
+
+    The library makes the same check, but knows no leaves.
+    """
+    name = _OPS[_op_number(op)]
+    for number, _ in elements:
+        dtype = list(_reduced_names().values())[number]
+        is_float = dtype[0] in "fb"
+        if is_float if name.startswith("bit-") else not is_float and name == "mean":
+            leaf = _values.leaf_of(metadata, dtype, functools.partial(_structures.find, connection))
+            if leaf is not None:
+                raise exceptions.InvalidArgumentError(f"no {name} of {dtype}, and {leaf}")
+
+
 # ---- the steps of a reduction
 
 
@@ -140,6 +156,7 @@ def _begin(
         # Reductions keep the digest of a tree's structure only, so its object must outlive the
         # sources.
         elements = _elements_in(metadata, nbytes)
+        _check_op(connection, op, elements, metadata)
         _structures.keep(connection, metadata, deadline.left())
     else:
         elements = _elements_like(dtype)
@@ -224,11 +241,20 @@ def _alike(connection: Connection, refs: list[ObjectRef], seconds: float | None)
             first = (found, ref)
         elif found != first[0]:
             raise exceptions.InvalidArgumentError(
-                f"sources {first[1].hex()} and {ref.hex()} differ in dtype, shape or order",
+                f"sources {first[1].hex()} and {ref.hex()} differ: "
+                f"{_difference(connection, first[0][0], found[0])}",
                 ref.hex(),
                 connection.address,
             )
     return first and first[0]
+
+
+def _difference(connection: Connection, one: bytes, other: bytes) -> str:
+    """Return the difference of two sources by their metadata, for errors."""
+    try:
+        return _values.difference(one, other, functools.partial(_structures.find, connection))
+    except exceptions.PhalanxError as error:  # the structure of a tree is gone
+        return str(error)
 
 
 def _reduce_options(
