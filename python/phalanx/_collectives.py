@@ -375,15 +375,15 @@ class Collectives(Connection):
     ) -> ObjectRef:
         """Reduce objects into one. Returns its ref when the result is committed.
 
-        The sources can be put before or after the call, on any node. The result has the shape and dtype of
-        the first source that was folded.
+        The sources can be put before or after the call, on any node. The result has the structure, shapes
+        and types of the first source in the list that was folded: an int stays an int.
 
         Parameters
         ----------
         refs
-            Refs of arrays, tensors or trees of them, all of the same structure, size and dtypes. A
-            tree is reduced leaf by leaf, each in its own dtype, and every dtype must support the op:
-            "mean" needs floats.
+            Refs of arrays, tensors, numbers or trees of them, all of the same structure, size and
+            dtypes. A tree is reduced leaf by leaf, each in its own dtype, and every dtype must support
+            the op: "mean" needs floats. An int is an int64, which wraps around, and a float a float64.
         op
             "sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor" (integers), "mean" (floats), or
             the NumPy ufunc (`numpy.add`).
@@ -407,7 +407,11 @@ class Collectives(Connection):
         Raises
         ------
         InvalidArgumentError
-            A source has another size, is given twice, or cannot be reduced this way.
+            A source has another size, is given twice, or cannot be reduced this way. Or sources that
+            exist when the call is made differ in shape or dtype; with `dtype`, or later, only the
+            sizes are compared.
+        TypeError
+            A value, or a leaf, which is named, has no elements that can be folded.
         ObjectExistsError
             `ref` belongs to another object or reduction.
         GetTimeoutError
