@@ -566,7 +566,16 @@ class Collectives(Connection):
     def barrier(self, name: str, participants: int, index: int, timeout: float | None = DEFAULT) -> None:
         """Return when all `participants` have called it with the same name, each with its own index.
 
-        Use a name for one barrier only.
+        A name is for one barrier: use ``f"step/{k}"`` for round k. A call that ended before all had
+        arrived, such as by its timeout, can be repeated until it returns.
+
+        Raises
+        ------
+        ObjectExistsError
+            This participant has passed the barrier. A task that runs again can ignore the error: all
+            have arrived.
+        GetTimeoutError
+            Not all have arrived in time.
         """
         seconds = self._seconds(timeout)
         spelled = name.encode()

@@ -29,6 +29,10 @@ def task(ref):
     return phalanx.get(ref, timeout=60), phalanx.init().address, phalanx.put("from a child")
 
 
+def address():
+    return phalanx.init().address
+
+
 def pool(method):
     return concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method))
 
@@ -128,7 +132,7 @@ def test_children_use_the_node_that_their_parent_named(run, nodes, method):
     addresses = [daemon.client_address for daemon in daemons]
     code = f"""
 import os, phalanx, tasks
-def address(setting):
+def address_with(setting):
     os.environ["PHALANX_ADDRESS"] = setting
     return phalanx.init().address
 if __name__ == "__main__":
@@ -138,12 +142,12 @@ if __name__ == "__main__":
     with tasks.pool({method!r}) as executor:
         tasks.check(executor.submit(tasks.task, ref).result())
     with tasks.pool({method!r}) as executor:
-        assert executor.submit(address, third).result() == third  # the child's own setting goes first
+        assert executor.submit(address_with, third).result() == third  # the child's own setting goes first
     with tasks.pool({method!r}) as executor:
-        assert "phalanx-up" in executor.submit(address, "").result()  # a private cluster of the child
+        assert "phalanx-up" in executor.submit(address_with, "").result()  # a private cluster of the child
     phalanx.shutdown()
     with tasks.pool({method!r}) as executor:
-        assert executor.submit(tasks.task, ref).result()[1] == first
+        assert executor.submit(tasks.address).result() == first
     print("end")
 """
     # In the first node's environment, the program names the second.

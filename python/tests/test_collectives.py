@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -320,6 +321,46 @@ def test_moving(nodes):
         for i, (gathered, exchanged) in enumerate(pool.map(task, range(3))):
             assert gathered == [0, 1, 2]
             assert exchanged == [f"{j} to {i}" for j in range(3)]
+
+
+def test_a_barrier_is_passed_once(nodes):
+    clients, _, _ = nodes
+
+    def arrive(i, name="epoch", timeout=60):
+        clients[i].barrier(name, 3, i, timeout)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(arrive, range(3)))
+        for i in range(3):
+            with pytest.raises(exceptions.ObjectExistsError, match='"epoch" has been passed.*each round'):
+                arrive(i)
+            # From another process, too.
+            with phalanx.Client(clients[0].address) as other, pytest.raises(exceptions.ObjectExistsError):
+                other.barrier("epoch", 3, i, timeout=60)
+        for k in range(3):
+            list(pool.map(arrive, range(3), [f"epoch/{k}"] * 3))
+
+
+def test_a_barrier_whose_call_timed_out_is_repeated(nodes):
+    clients, _, _ = nodes
+
+    def repeat(name, i, timed_out):
+        while True:
+            try:
+                return clients[i].barrier(name, 3, i, timeout=0.2)
+            except exceptions.GetTimeoutError:
+                timed_out.set()
+
+    for late in range(3):
+        timeouts = [threading.Event() for _ in range(2)]
+        with ThreadPoolExecutor() as pool:
+            early = [i for i in range(3) if i != late]
+            calls = [pool.submit(repeat, f"late {late}", *each) for each in zip(early, timeouts)]
+            for timed_out in timeouts:
+                assert timed_out.wait(60)
+            clients[late].barrier(f"late {late}", 3, late, timeout=60)
+            for call in calls:
+                assert call.result() is None
 
 
 def test_reduce_scatter_and_scatter(nodes):

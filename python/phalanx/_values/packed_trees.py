@@ -142,7 +142,7 @@ def _writer_of(leaf: Leaf, value: Any) -> Callable[[memoryview], None]:
     codec: Any = tensors if leaf.is_tensor else arrays
 
     def write(target: memoryview) -> None:
-        if leaf.layout.order == "C" and not leaf.is_tensor:
+        if codec is arrays and leaf.layout.order == "C":
             flat = arrays.flat_bytes(value)
             if flat is not None:
                 copy_bytes(target, flat, leaf.nbytes)
@@ -224,7 +224,7 @@ def _build(spec: TreeSpec, data: memoryview, writable: object, allow_pickle: boo
     def leaf(index: int) -> Any:
         described = spec.leaves[index]
         end = described.offset + described.nbytes
-        source = data if described.is_tensor else array_data
+        source = data if described.kind == trees.OF_TENSOR else array_data
         return _view(described, source[described.offset : end])
 
     return trees.build(spec.root, leaf, allow_pickle)
@@ -232,9 +232,9 @@ def _build(spec: TreeSpec, data: memoryview, writable: object, allow_pickle: boo
 
 def _view(leaf: Leaf, data: memoryview) -> Any:
     """Return an array or tensor over `data`, or a number."""
-    if leaf.is_number:
-        return trees.read_number(leaf, data)
-    return (tensors if leaf.is_tensor else arrays).view(leaf.layout, data)
+    if leaf.kind == trees.OF_ARRAY:
+        return arrays.view(leaf.layout, data)
+    return tensors.view(leaf.layout, data) if leaf.is_tensor else trees.read_number(leaf, data)
 
 
 def unflatten(

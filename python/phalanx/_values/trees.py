@@ -30,6 +30,7 @@ from phalanx._values._wire import Layout, NotATree, aligned, check_order, malfor
 _MAX_DEPTH = 64
 # A tree with more numbers is pickled: each of them is a leaf, which costs more than its pickle.
 MAX_NUMBERS = 256
+_TOO_MANY = f"it has more than {MAX_NUMBERS} numbers: put them as an array"
 
 LEAF, NONE, DICT, ORDERED, LIST, TUPLE, NAMED = "xzdoltn"
 
@@ -298,6 +299,11 @@ class _Scanner:
             document = [DICT if kind is dict else ORDERED, keys, children]
             return document if extra is None else [*document, extra]
         if kind is list or kind is tuple or is_named_tuple(kind):
+            if len(value) > MAX_NUMBERS:
+                # The usual long list: found out without a visit of each number.
+                kinds = list(map(type, value[: MAX_NUMBERS + 1]))
+                if kinds.count(int) + kinds.count(float) > MAX_NUMBERS:
+                    raise NotATree(_TOO_MANY)
             named = kind is not list and kind is not tuple
             keys = kind._fields if named else range(len(value))
             children = [
@@ -345,7 +351,7 @@ class _Scanner:
     def _add_number(self, leaf: Any, described: str) -> int:
         self._numbers += 1
         if self._numbers > MAX_NUMBERS:
-            raise NotATree(f"it has more than {MAX_NUMBERS} numbers, which an array should have")
+            raise NotATree(_TOO_MANY)
         self.values.append(leaf)
         self.described.append(described)
         return 0
