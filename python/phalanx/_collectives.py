@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from phalanx import _calls, _failures, _native, _objects, _structures, _values, _waiting, exceptions
 from phalanx._connection import DEFAULT, Connection
@@ -21,6 +21,8 @@ from phalanx._ref import ObjectRef, id_for, ids_for, made_by
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from phalanx._values.trees import TreeSpec
 
 # In the order of ReduceOp in phalanx/elements.h: the index is the number.
 _OPS = ("sum", "prod", "min", "max", "bit-and", "bit-or", "bit-xor", "mean")
@@ -107,15 +109,17 @@ def _elements_in(metadata: bytes, nbytes: int) -> _Elements:
     return [(_number_of(name), 0)]
 
 
-def _elements_like(dtype: Any) -> _Elements:
+def _elements_like(dtype: Any, op: Any) -> _Elements:
     """Return the elements that a caller's `dtype` argument describes: a dtype, or a tree of arrays."""
     if isinstance(dtype, (dict, list, tuple)):
         like = _values.encode(dtype)
-        return _elements_in(like.metadata, like.nbytes)
+        elements = _elements_in(like.metadata, like.nbytes)
+        _check_op(op, elements, like.metadata, lambda _: like.structure)
+        return elements
     return [(_dtype_number(dtype), 0)]
 
 
-def _check_op(connection: Connection, op: Any, elements: _Elements, metadata: bytes) -> None:
+def _check_op(op: Any, elements: _Elements, metadata: bytes, find: Callable[[bytes], TreeSpec]) -> None:
     """Raise InvalidArgumentError if a leaf of a tree does not support the op; the error has its place.
 
     The library makes the same check, but knows no leaves.
@@ -125,7 +129,10 @@ def _check_op(connection: Connection, op: Any, elements: _Elements, metadata: by
         dtype = list(_reduced_names().values())[number]
         is_float = dtype[0] in "fb"
         if is_float if name.startswith("bit-") else not is_float and name == "mean":
-            leaf = _values.leaf_of(metadata, dtype, functools.partial(_structures.find, connection))
+            leaf = None
+            # If the structure of the tree is gone, the library's error has to do.
+            with contextlib.suppress(exceptions.ObjectLostError):
+                leaf = _values.leaf_of(metadata, dtype, find)
             if leaf is not None:
                 raise exceptions.InvalidArgumentError(f"no {name} of {dtype}, and {leaf}")
 
@@ -156,10 +163,10 @@ def _begin(
         # Reductions keep the digest of a tree's structure only, so its object must outlive the
         # sources.
         elements = _elements_in(metadata, nbytes)
-        _check_op(connection, op, elements, metadata)
+        _check_op(op, elements, metadata, functools.partial(_structures.find, connection))
         _structures.keep(connection, metadata, deadline.left())
     else:
-        elements = _elements_like(dtype)
+        elements = _elements_like(dtype, op)
     options, kept = _reduce_options(elements, op, num_objects, order, root, deadline.left(), is_open)
     options.owned = not target._named
     target_id, ids = id_for(connection, target), ids_for(connection, wanted)

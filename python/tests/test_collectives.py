@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from test_structures import tree
 
 import phalanx
-from phalanx import _collectives, _objects, exceptions
+from phalanx import _collectives, _objects, _structures, _values, exceptions
 from phalanx._values import dtypes
 
 LARGE = 1 << 19
@@ -223,10 +224,13 @@ def test_a_leaf_that_cannot_be_folded_is_named(client):
             with pytest.raises(TypeError, match=f"{what}.* cannot be reduced"):
                 call()
     # The structure of the second tree is an object of its own.
-    for more in ({}, {f"{i:0200}": 0.5 for i in range(50)}):
+    for more in ({}, tree(9)):
         refs = [client.put({"w": np.ones(3), "steps": 3, **more}) for _ in range(2)]
-        with pytest.raises(exceptions.InvalidArgumentError, match=r"no mean of i64, and value\['steps'\] is an int"):
-            client.reduce(refs, "mean", timeout=60)
+        assert (_values.structure_elsewhere(client.stat(refs[0]).metadata) is not None) == bool(more)
+        _structures._known.clear()
+        for dtype in (None, {"w": np.ones(3), "steps": 3, **more}):
+            with pytest.raises(exceptions.InvalidArgumentError, match=r"no mean of i64, and value\['steps'\] is an int"):
+                client.reduce(refs, "mean", dtype=dtype, timeout=60)
         with pytest.raises(exceptions.InvalidArgumentError, match=r"no bit-or of f64, and value\['w'\] is an array of float64"):
             client.reduce(refs, np.bitwise_or, timeout=60)
 

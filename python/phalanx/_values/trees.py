@@ -20,7 +20,7 @@ import struct
 import sys
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Union
 
 from phalanx import exceptions
@@ -305,12 +305,12 @@ class _Scanner:
                 if kinds.count(int) + kinds.count(float) > MAX_NUMBERS:
                     raise NotATree(_TOO_MANY)
             named = kind is not list and kind is not tuple
-            keys = kind._fields if named else range(len(value))
+            places: Iterable[Any] = kind._fields if named else range(len(value))
             children = [
-                self.visit(child, (path, key, named), depth + 1) for key, child in zip(keys, value)
+                self.visit(child, (path, key, named), depth + 1) for key, child in zip(places, value)
             ]
             if named:
-                return [NAMED, list(keys), children, _name_of(kind, path)]
+                return [NAMED, list(kind._fields), children, _name_of(kind, path)]
             return [LIST if kind is list else TUPLE, children]
         return self._add_other(value, kind, path)
 
@@ -340,9 +340,9 @@ class _Scanner:
             np = sys.modules["numpy"]
             # Text and records have other forms than one element: NumPy cuts zeros off text.
             if issubclass(kind, np.generic) and not issubclass(kind, (np.character, np.void)):
-                code = dtypes.code_of(leaf.dtype)
-                if code is not None:
-                    return self._add_number(leaf, f"{OF_SCALAR}:{code}")
+                spelled = dtypes.code_of(leaf.dtype)
+                if spelled is not None:
+                    return self._add_number(leaf, f"{OF_SCALAR}:{spelled}")
             ours = ours or issubclass(kind, (self._ndarray, np.generic))
         if ours or not dlpack.speaks(kind):
             raise NotATree(f"{_spoken(path)} is a {kind.__name__}")
