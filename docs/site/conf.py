@@ -18,6 +18,7 @@ extensions = [
 root_doc = "README"
 include_patterns = ["**.md", "docs/site/*.rst"]
 exclude_patterns = ["bazel-*", "dist", "third_party", "**/.*"]
+highlight_language = "none"
 html_theme = "alabaster"
 html_theme_options = {"page_width": "1100px", "fixed_sidebar": True}
 html_title = "Phalanx"
@@ -52,14 +53,19 @@ NAVIGATION = {
         "docs/simulation",
         "CONTRIBUTING",
     ],
-    "Folders": ["examples/**", "python/**", "src/**", "tests/**", "benchmarks/**"],
+}
+# Pages below another one, by that one.
+BELOW = {
+    "docs/recipes": ["/examples/**"],
+    "docs/architecture": ["/python/**", "/src/**", "/tests/**", "/benchmarks/**"],
 }
 
 
 def add_navigation(app, name, source):
-    """Append the side bar's lists to the first page, whose text is that of the repository."""
-    if name == root_doc:
-        for caption, pages in NAVIGATION.items():
+    """Append the lists of pages below a page to its text, which is that of the repository."""
+    lists = NAVIGATION if name == root_doc else {"Folders": BELOW.get(name)}
+    for caption, pages in lists.items():
+        if pages:
             lines = [":hidden:", ":glob:", f":caption: {caption}", "", *pages]
             source[0] += "\n".join(["\n```{toctree}", *lines, "```\n"])
 
