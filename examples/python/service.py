@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ def named(job: str, *parts: object) -> phalanx.ObjectRef:
 async def serve(client: phalanx.Client, job: str) -> list[int]:
     """Answer until every client has ended, and return the sizes of the batches."""
     weights = np.arange(FEATURES, dtype=np.float32)
-    waiting: dict[asyncio.Task, tuple[int, int]] = {}
+    waiting: dict[asyncio.Task[Any], tuple[int, int]] = {}
 
     def expect(asker: int, number: int) -> None:
         request = client.get_async(named(job, "request", asker, number), timeout=TIMEOUT_S)

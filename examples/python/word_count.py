@@ -27,14 +27,15 @@ def count(
     address: str, worker: int, exchange: list[list[phalanx.ObjectRef]], result: phalanx.ObjectRef
 ) -> None:
     with phalanx.Client(address, timeout=TIMEOUT_S) as client:
-        parts = [Counter() for _ in range(WORKERS)]
+        parts: list[Counter[str]] = [Counter() for _ in range(WORKERS)]
         for word in TEXTS[worker].split():
             parts[owner(word)][word] += 1
         mine = client.all_to_all(
             outgoing=list(zip(exchange[worker], parts)),
             incoming=[row[worker] for row in exchange],
         )
-        client.put(sum(mine, Counter()), result)
+        total: Counter[str] = sum(mine, Counter())
+        client.put(total, result)
 
 
 def main() -> int:
@@ -48,7 +49,7 @@ def main() -> int:
     ]
     for process in workers:
         process.start()
-    total = sum(client.get(results), Counter())
+    total: Counter[str] = sum(client.get(results), Counter())
     for process in workers:
         process.join()
     print(", ".join(f"{word} {n}" for word, n in sorted(total.items())))

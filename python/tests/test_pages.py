@@ -7,7 +7,10 @@ import re
 import pytest
 from programs_support import ROOT, Block, run_section, sections_of
 
-_PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("tutorial", "recipes", "coming-from", "faq"))]
+_PAGES = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("tutorial", "recipes", "coming-from", "faq")),
+]
 # Large. Blocks that import one of these run where it is installed.
 _OPTIONAL = ("joblib", "pandas", "pyarrow", "torch")
 
