@@ -1,4 +1,4 @@
-"""Runs every C++ example against a private cluster and checks its output.
+"""Runs every C++ example against a private cluster and checks its output; compiles the sample of the README.
 
 usage: examples_test PHALANX, the executable that starts the private cluster
 """
@@ -36,6 +36,18 @@ class ExamplesTest(unittest.TestCase):
                 )
                 self.assertEqual(ended.returncode, 0)
                 self.assertEqual(ended.stdout, output)
+
+    def test_the_sample_of_the_readme_compiles(self):
+        with open("README.md") as readme:
+            include, body = readme.read().split("```cpp\n")[1].split("```")[0].split("\n", 1)
+        ended = subprocess.run(
+            ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Werror", "-Iinclude", "-xc++", "-"],
+            input=f"{include}\nvoid Sample(absl::string_view bytes) {{\n{body}\n}}\n",
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            check=False,
+        )
+        self.assertEqual(ended.returncode, 0, ended.stderr)
 
     def test_every_example_is_run(self):
         sources = {name[:-3] for name in os.listdir(FOLDER) if name.endswith(".cc")}
