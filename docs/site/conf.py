@@ -20,8 +20,9 @@ include_patterns = ["**.md", "docs/site/*.rst"]
 exclude_patterns = ["bazel-*", "dist", "third_party", "**/.*"]
 highlight_language = "none"
 html_theme = "alabaster"
-html_theme_options = {"page_width": "1100px", "fixed_sidebar": True}
+html_theme_options = {"page_width": "1100px", "fixed_sidebar": False}
 html_title = "Phalanx"
+toc_object_entries_show_parents = "hide"
 html_show_sourcelink = False
 html_copy_source = False
 # Headings down to this level are anchors, as on GitHub.
