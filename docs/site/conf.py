@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -71,5 +72,16 @@ def add_navigation(app, name, source):
             source[0] += "\n".join(["\n```{toctree}", *lines, "```\n"])
 
 
+def link_folders(app, name, source):
+    """Make links to folders lead to their READMEs, as the browsers of repositories do."""
+    here = (ROOT / name).parent
+    source[0] = re.sub(
+        r"\]\(([\w./-]+)\)",
+        lambda link: f"]({link[1]}/README.md)" if (here / link[1] / "README.md").exists() else link[0],
+        source[0],
+    )
+
+
 def setup(app):
     app.connect("source-read", add_navigation)
+    app.connect("source-read", link_folders)
