@@ -1,4 +1,4 @@
-"""Runs every C++ example against a private cluster and checks its output.
+"""Runs every C++ example against a private cluster and checks its output; compiles the samples of pages.
 
 usage: examples_test PHALANX, the executable that starts the private cluster
 """
@@ -18,6 +18,31 @@ EXPECTED = {
     "reduce": "3 10 5, of 3 results\n",
     "first_results": "6: of task 6\n1: of task 1\n4: of task 4\n",
 }
+# Pages with samples of C++, and what stands around a sample there.
+PAGES = ["README.md", "docs/client.md", "docs/collectives.md", "docs/lifetime.md"]
+_SURROUNDINGS = """
+#include <sys/epoll.h>
+
+#include <algorithm>
+
+#include "phalanx/client.h"
+#include "phalanx/collectives.h"
+
+constexpr size_t kBytes = 1 << 20, kStep = 1 << 10;
+std::shared_ptr<phalanx::Client> client;
+phalanx::ObjectId id, best, sum;
+std::vector<phalanx::ObjectId> results, gradients;
+absl::string_view bytes;
+size_t i, done;
+int loop;
+bool finished;
+epoll_event event, watch;
+template <typename... Results>
+void use(const Results&...);
+void start_again_at_0();
+
+void Samples() {
+"""
 
 
 class ExamplesTest(unittest.TestCase):
@@ -36,6 +61,25 @@ class ExamplesTest(unittest.TestCase):
                 )
                 self.assertEqual(ended.returncode, 0)
                 self.assertEqual(ended.stdout, output)
+
+    def test_the_samples_of_the_pages_compile(self):
+        program = _SURROUNDINGS
+        for page in PAGES:
+            with open(page) as text:
+                samples = text.read().split("```cpp\n")[1:]
+            self.assertTrue(samples, page)
+            for sample in samples:
+                lines = sample.split("```")[0].splitlines()
+                body = "\n".join(line for line in lines if not line.startswith("#include"))
+                program += f"[]() -> absl::Status {{ // {page}\n{body}\nreturn absl::OkStatus(); }};\n"
+        ended = subprocess.run(
+            ["g++", "-std=c++20", "-fsyntax-only", "-Iinclude", "-xc++", "-"],
+            input=program + "}\n",
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            check=False,
+        )
+        self.assertEqual(ended.returncode, 0, ended.stderr)
 
     def test_every_example_is_run(self):
         sources = {name[:-3] for name in os.listdir(FOLDER) if name.endswith(".cc")}

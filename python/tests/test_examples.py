@@ -3,23 +3,16 @@ interpreter and private cluster."""
 
 from __future__ import annotations
 
-import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
+from programs_support import ROOT, run
 
-import phalanx
-
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
-_EXAMPLES = sorted((_ROOT / "examples" / "python").glob("*.py"))
-_NOTEBOOKS = sorted((_ROOT / "examples" / "python").glob("*.ipynb"))
-_PAGES = (_ROOT / "docs" / "python.md", _ROOT / "python" / "README.md")
+_EXAMPLES = sorted((ROOT / "examples" / "python").glob("*.py"))
+_NOTEBOOKS = sorted((ROOT / "examples" / "python").glob("*.ipynb"))
+_PAGES = (ROOT / "docs" / "python.md", ROOT / "python" / "README.md")
 _FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# Longer than any example takes on a slow machine.
-_DEADLINE_S = 120
 
 
 def _samples() -> list:
@@ -30,26 +23,6 @@ def _samples() -> list:
             line = text.count("\n", 0, block.start()) + 2
             found.append(pytest.param(block[1], id=f"{page.name}:{line}"))
     return found
-
-
-def _run(path: pathlib.Path, *args: object, warnings: str = "error") -> str:
-    """Run a program with this package, and return its output."""
-    where = str(pathlib.Path(phalanx.__file__).resolve().parents[1])
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PHALANX_")}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [where, environment.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-W", warnings, str(path), *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=_DEADLINE_S,
-        env=environment,
-        cwd=path.parent,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    # An exception of a thread is printed there.
-    assert done.stderr == ""
-    return done.stdout
 
 
 # Runs the cells of a notebook as a kernel does; prints the last value of each, and the number of pictures.
@@ -83,13 +56,13 @@ def test_notebook(path, tmp_path, monkeypatch):
     kernel = tmp_path / "kernel.py"
     kernel.write_text(_KERNEL)
     # Warnings of IPython itself are not ours to fix.
-    assert "pictures 1" in _run(kernel, path, warnings="default")
+    assert "pictures 1" in run(kernel, path, warnings="default")
     assert f"`{path.name}`" in (path.parent / "README.md").read_text()
 
 
 @pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.name)
 def test_example(path):
-    assert _run(path)
+    assert run(path)
     assert f"`{path.name}`" in (path.parent / "README.md").read_text()
     assert len(path.read_text().splitlines()) < 125
 
@@ -98,7 +71,7 @@ def test_example(path):
 def test_sample(code, tmp_path):
     program = tmp_path / "sample.py"
     program.write_text(code)
-    _run(program)
+    run(program)
 
 
 def test_nothing_is_skipped():
@@ -108,7 +81,7 @@ def test_nothing_is_skipped():
 
 
 def test_the_quick_start_is_the_same_everywhere():
-    quick_start = (_ROOT / "examples" / "python" / "quickstart.py").read_text().split('"""\n\n', 1)[1]
+    quick_start = (ROOT / "examples" / "python" / "quickstart.py").read_text().split('"""\n\n', 1)[1]
     for page in _PAGES:
         assert quick_start in page.read_text(), page
 
