@@ -224,7 +224,7 @@ def _alike(connection: Connection, refs: list[ObjectRef], seconds: float | None)
             first = (found, ref)
         elif found != first[0]:
             raise exceptions.InvalidArgumentError(
-                f"sources {first[1].hex()} and {ref.hex()} differ in dtype, shape or order",
+                f"sources {_native.shown(first[1].id)} and {_native.shown(ref.id)} differ in dtype, shape or order",
                 ref.hex(),
                 connection.address,
             )

@@ -156,7 +156,7 @@ class Draft:
     def _open(self) -> _Writer:
         if self._writer is None:
             raise exceptions.ClosedError(
-                f"the draft of {self.ref.hex()} is sealed or dropped", self.ref.hex()
+                f"the draft of {_native.shown(self.ref.id)} is sealed or dropped", self.ref.hex()
             )
         return self._writer
 
@@ -241,5 +241,5 @@ class Draft:
             import logging
 
             logging.getLogger("phalanx").warning(
-                "the draft of %s is still there: %s", self.ref.hex(), refused
+                "the draft of %s is still there: %s", _native.shown(self.ref.id), refused
             )

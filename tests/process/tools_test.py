@@ -91,6 +91,57 @@ class ToolsTest(ClusterTest):
         self.cluster.run("rm", "--name=model", node="n1")
         self.cluster.run("get", "--name=model", "-o", out, "--timeout=10s", node="n1", expect=3)
 
+    def test_names_stay_with_objects_through_the_loss_of_the_primary_and_a_restart(self):
+        self.start(2)
+        path = self.cluster.make_file("file", 3 * MIB)
+        object_id = self.cluster.run("put", path, "--name=job/größe", "-q", node="n0").strip()
+        self.cluster.run("get", "--name=job/größe", "-o", "/dev/null", node="n1")
+        self.assertIn(f'{object_id}  "job/größe"  3', self.cluster.run("describe", object_id, node="n1"))
+        table = self.cluster.run("ls", node="n0").splitlines()
+        self.assertEqual([line.split()[1] for line in table], ["NAME", "job/größe"])
+        self.cluster.nodes["n0"].kill()
+        self.cluster.shards[0].kill()
+        self.cluster.restart_shard(0)
+        look = self.cluster.follow(lambda look: look["complete_copies"] == 1, "describe", object_id)
+        self.assertEqual((look["name"], look["namespace"]), ("job/größe", "default"))
+        self.assertEqual([copy["node"] for copy in look["copies"]], ["n1"])
+
+    def test_an_object_that_is_waited_for_is_shown_by_its_name(self):
+        self.start(1)
+        waiting = self.cluster.begin("get", "--name=later", "--namespace=x", "-o", "/dev/null", node="n0")
+        look = self.cluster.follow(lambda look: look["waiting"] == 1, "describe", "--name=later", "--namespace=x")
+        self.assertEqual((look["name"], look["namespace"]), ("later", "x"))
+        self.assertIn("x:later", self.cluster.run("ls", node="n0"))
+        self.assertIn("x:later", self.cluster.run("top", "--once", node="n0"))
+        path = self.cluster.make_file("file", 1000)
+        self.cluster.run("put", path, "--name=later", "--namespace=x", "-q", node="n0")
+        self.cluster.finish(waiting)
+
+    def test_reductions_are_shown_with_the_names_of_their_objects(self):
+        self.start(1)
+        path = self.cluster.make_file("file", 4096)
+        self.cluster.run("put", path, "--name=grad/0", "-q", node="n0")
+        reduce = self.cluster.begin("reduce", "sum", "grad/0", "grad/1", "--names", node="n0")
+        look = self.cluster.follow(
+            lambda look: look["reduction"] and look["reduction"]["ready"] == 1, "describe", "--name=sum"
+        )
+        self.assertEqual(look["name"], "sum")
+        names = {name["name"] for name in look["reduction"]["names"].values()}
+        self.assertEqual(names, {"sum", "grad/0"})
+        [reduction] = json.loads(self.cluster.run("top", "--once", "--json", node="n0"))["reducing"]
+        self.assertEqual(reduction["name"], "sum")
+        self.assertIn(" sum ", self.cluster.run("top", "--once", node="n0"))
+        self.cluster.run("put", path, "--name=grad/1", "-q", node="n0")
+        self.cluster.finish(reduce)
+        self.assertIn('"sum"', self.cluster.run("describe", "--name=sum", node="n0"))
+
+    def test_errors_name_what_was_asked_for(self):
+        self.start(1)
+        for command in (["get", "-o", "/dev/null", "--timeout=100ms"], ["rm"], ["broadcast", "-q"]):
+            expect = TIMED_OUT if command[0] == "get" else 3
+            get = self.cluster.begin(*command, "--name=absent", node="n0")
+            self.assertIn('"absent" (', self.cluster.finish(get, expect))
+
     def test_bytes_pass_through_pipes(self):
         self.start(1)
         content = b"".join(b"line %d\n" % i for i in range(100000))

@@ -43,8 +43,8 @@ class BroadcastCommand : public Command {
     if (stop_ && (sticky_ || !nodes_.empty())) {
       return absl::InvalidArgumentError("--stop goes with neither --sticky nor --to");
     }
-    PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ResolveObject(object_, node_.name_space));
-    PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
+    ObjectId id;
+    PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectFor(object_, node_, &id));
     if (stop_) return client->StopBroadcast(id).Wait().status();
     BroadcastOptions options;
     // The default of the options stands for all nodes.

@@ -42,8 +42,8 @@ class GetCommand : public Command {
     if (json_ && output_ == "-") {
       return absl::InvalidArgumentError("--json needs an output file: -o FILE");
     }
-    PHALANX_ASSIGN_OR_RETURN(const ObjectId id, ResolveObject(object_, node_.name_space));
-    PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
+    ObjectId id;
+    PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectFor(object_, node_, &id));
     PHALANX_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Open(output_));
     // JSON output is for programs, so it disables the bar.
     ProgressBar bar(absl::StrCat("get ", id.ShortHex()), !json_ && !quiet_);

@@ -34,6 +34,10 @@ struct ObjectFlags {
 // Exactly one of both must be set. Returns InvalidArgument otherwise, and for a text that is not an
 // id.
 absl::StatusOr<ObjectId> ResolveObject(const ObjectFlags& flags, const std::string& name_space);
+// Connects and resolves the object. The client sends the name, if there is one, with its requests,
+// and its errors show it. Errors as both; the object is checked before the connection is made.
+absl::StatusOr<std::shared_ptr<Client>> ConnectFor(const ObjectFlags& object,
+                                                   const NodeFlags& flags, ObjectId* id);
 
 }  // namespace phalanx::runtime
 

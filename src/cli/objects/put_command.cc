@@ -104,6 +104,8 @@ class PutCommand : public Command {
     }
     // The file is open by now, so a wrong path does not need a node to be reported.
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
+    // From here on the client sends the name with the object.
+    if (!object_.name.empty()) id = client->Id(object_.name);
     ProgressBar bar(absl::StrCat("put ", path_), !json_ && !quiet_);
     // Files of /proc report a size of 0, so they are read like a pipe.
     const bool regular = S_ISREG(info.st_mode) && info.st_size > 0;

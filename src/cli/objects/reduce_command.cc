@@ -68,6 +68,7 @@ class ReduceCommand : public Command {
     }
     PHALANX_RETURN_IF_ERROR(SetOptions());
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
+    if (names_) RememberNames(*client);
     // Waits for the commit, so that the sources below are final.
     if (!reduced_from_) {
       PHALANX_RETURN_IF_ERROR(client->Reduce(target, sources, options_).Wait().status());
@@ -80,6 +81,12 @@ class ReduceCommand : public Command {
   }
 
  private:
+  // The client sends the name of the target with it, and its errors show all names.
+  void RememberNames(const Client& client) const {
+    client.Id(target_);
+    for (const std::string& source : sources_) client.Id(source);
+  }
+
   // --names applies to all objects of the call; mixing ids and names would be ambiguous.
   absl::StatusOr<ObjectId> Resolve(const std::string& text) const {
     return ResolveObject(names_ ? ObjectFlags{"", text} : ObjectFlags{text, ""}, node_.name_space);

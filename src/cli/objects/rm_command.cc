@@ -41,6 +41,8 @@ class RmCommand : public Command {
     }
     if (objects.empty()) return absl::InvalidArgumentError("give at least one id or --name");
     PHALANX_ASSIGN_OR_RETURN(const std::shared_ptr<Client> client, ConnectToNode(node_));
+    // So that errors show the names.
+    for (const std::string& name : names_) client->Id(name);
     // The exit code is that of the first error; the JSON lines have the others.
     absl::Status first_error;
     // Continues after an error: the other objects can still be deleted.

@@ -51,6 +51,33 @@ TEST(ObjectViewTest, JsonHasTheSenderOfEachCopy) {
   EXPECT_EQ(json["copies"][1]["elapsed_s"], 2.0);
 }
 
+TEST(ObjectViewTest, NamesAreShown) {
+  v1::DescribeObjectResponse object = Object();
+  EXPECT_EQ(ObjectAsJson(object)["name"], nullptr);
+  EXPECT_EQ(ObjectAsJson(object)["namespace"], nullptr);
+  object.mutable_summary()->mutable_name()->set_name_space("default");
+  object.mutable_summary()->mutable_name()->set_name("job/7");
+  EXPECT_EQ(ObjectAsJson(object)["name"], "job/7");
+  EXPECT_EQ(ObjectAsJson(object)["namespace"], "default");
+  EXPECT_NE(ObjectAsText(object, true).find("abab  \"job/7\"  1000 B"), std::string::npos)
+      << ObjectAsText(object, true);
+  v1::ListObjectsResponse list;
+  *list.add_objects() = object.summary();
+  *list.add_objects() = Object().summary();
+  list.mutable_objects(0)->mutable_name()->set_name_space("batch");
+  EXPECT_EQ(
+      ObjectsAsTable(list),
+      "ID                                        NAME           SIZE  COMPLETE  PARTIAL  "
+      "WAITING  NOTES\n"
+      "abababababababababababababababababababab  batch:job/7  1000 B         1        1        "
+      "0\n"
+      "abababababababababababababababababababab               1000 B         1        1        "
+      "0\n");
+  // Whatever a shard sends, it does not control the terminal.
+  list.mutable_objects(0)->mutable_name()->set_name("\x1b[2J");
+  EXPECT_EQ(ObjectsAsTable(list).find('\x1b'), std::string::npos);
+}
+
 TEST(ObjectViewTest, JsonAndDrawingShowHoldups) {
   v1::DescribeObjectResponse object = Object();
   EXPECT_EQ(ObjectAsText(object, true).find("held up"), std::string::npos);

@@ -29,7 +29,9 @@ void StatusReport::Summarize(const Object& object, v1::ObjectSummary* out) const
   if (object.adopted()) {
     ToProto(object.generation, out->mutable_generation());
     ToProto(object.info, out->mutable_info());
+    out->mutable_info()->clear_name();
   }
+  SetName(object.info.name, out);
   out->set_complete_copies(object.copies.complete());
   out->set_partial_copies(object.copies.size() - object.copies.complete());
   out->set_waiting(object.waiting.size());
@@ -48,6 +50,8 @@ void StatusReport::Summarize(const ObjectId& id, const Tombstone& tombstone,
   out->set_object_id(id.binary().data(), ObjectId::kSize);
   ToProto(tombstone.generations.front(), out->mutable_generation());
   ToProto(tombstone.info, out->mutable_info());
+  out->mutable_info()->clear_name();
+  SetName(tombstone.info.name, out);
   out->set_deleted(true);
 }
 
@@ -80,6 +84,29 @@ void StatusReport::DescribeCopy(const Object& object, const NodeKey& key, const 
   out->set_repairs(pull.repairs);
 }
 
+void StatusReport::AddNames(const Reduction& reduction, v1::ReductionDescription* out) const {
+  size_t bytes = 0;
+  const auto add = [out, &bytes](const ObjectId& id, const ObjectName& name) {
+    if (name.empty() || bytes >= kMaxDescribedBytes) return;
+    v1::NamedObject& named = *out->add_names();
+    ToProto(id, named.mutable_object_id());
+    ToProto(name, named.mutable_name());
+    bytes += named.ByteSizeLong();
+  };
+  const auto add_source = [this, &reduction, &add](const std::string& id_bytes) {
+    const ObjectId id = *ObjectId::FromBinary(id_bytes);
+    // A source belongs to this shard, or its own shard reports its name with its state.
+    if (const Object* object = parts_.objects.Find(id)) return add(id, object->info.name);
+    const auto foreign = reduction.sources.foreign.find(id);
+    if (foreign != reduction.sources.foreign.end()) add(id, NameOf(foreign->second));
+  };
+  add(reduction.target, reduction.name);
+  for (const v1::ReductionDescription::Slot& slot : out->slots()) {
+    for (const std::string& source : slot.source_ids()) add_source(source);
+  }
+  for (const std::string& source : out->missing_source_ids()) add_source(source);
+}
+
 absl::Status StatusReport::Describe(const ObjectId& id, Instant now,
                                     v1::DescribeObjectResponse* out) const {
   const Object* const found = parts_.objects.Find(id);
@@ -93,11 +120,13 @@ absl::Status StatusReport::Describe(const ObjectId& id, Instant now,
   const Reduction* const reduction = parts_.reductions.catalog().Find(id);
   if (reduction != nullptr) {
     DescribeReduction(*reduction, parts_.nodes, now, out->mutable_reduction());
+    AddNames(*reduction, out->mutable_reduction());
   }
   // The target exists only when the root announces it.
   if (found == nullptr && reduction != nullptr) {
     out->mutable_summary()->set_object_id(id.binary().data(), ObjectId::kSize);
     out->mutable_summary()->set_reducing(true);
+    SetName(reduction->name, out->mutable_summary());
     return absl::OkStatus();
   }
   if (found == nullptr) {

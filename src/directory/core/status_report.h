@@ -43,6 +43,8 @@ class StatusReport {
   static void Summarize(const ObjectId& id, const Tombstone& tombstone, v1::ObjectSummary* out);
   void DescribeCopy(const Object& object, const NodeKey& key, const Copy& copy, Instant now,
                     v1::CopyDescription* out) const;
+  // The names of the objects in the description.
+  void AddNames(const Reduction& reduction, v1::ReductionDescription* out) const;
   void FillCounters(StatusCounters counters) const;
 
   const Parts parts_;
