@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/common/status_macros.h"
 #include "src/node/host/paths.h"
 
 namespace phalanx::runtime {
@@ -37,25 +36,6 @@ absl::StatusOr<std::shared_ptr<Client>> ConnectToNode(const NodeFlags& flags) {
     options.address = absl::StrCat("unix:", path);
   }
   return Client::Connect(std::move(options));
-}
-
-absl::StatusOr<ObjectId> ResolveObject(const ObjectFlags& flags, const std::string& name_space) {
-  if (flags.id.empty() == flags.name.empty()) {
-    return absl::InvalidArgumentError("give either the object's id or --name");
-  }
-  if (!flags.name.empty()) return ObjectId::FromName(name_space, flags.name);
-  absl::StatusOr<ObjectId> id = ObjectId::FromHex(flags.id);
-  // The nil id is reserved, so the node would refuse it with a less clear text.
-  if (id.ok() && id->nil()) return absl::InvalidArgumentError("the id of zeros names no object");
-  return id;
-}
-
-absl::StatusOr<std::shared_ptr<Client>> ConnectFor(const ObjectFlags& object,
-                                                   const NodeFlags& flags, ObjectId* id) {
-  PHALANX_ASSIGN_OR_RETURN(*id, ResolveObject(object, flags.name_space));
-  PHALANX_ASSIGN_OR_RETURN(std::shared_ptr<Client> client, ConnectToNode(flags));
-  if (!object.name.empty()) *id = client->Id(object.name);
-  return client;
 }
 
 }  // namespace phalanx::runtime

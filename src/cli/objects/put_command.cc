@@ -15,8 +15,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "src/cli/objects/node_connection.h"
 #include "src/cli/objects/pipe_spool.h"
+#include "src/cli/tools/object_lookup.h"
 #include "src/cli/units.h"
 #include "src/cli/views/progress_bar.h"
 #include "src/common/status_macros.h"
@@ -87,7 +87,7 @@ class PutCommand : public Command {
     // Without a name every put is a new object, so repeated puts of a file do not conflict.
     ObjectId id = ObjectId::Random();
     if (!object_.id.empty() || !object_.name.empty()) {
-      PHALANX_ASSIGN_OR_RETURN(id, ResolveObject(object_, node_.name_space));
+      PHALANX_ASSIGN_OR_RETURN(id, NewObject(object_, node_.name_space));
     }
     int fd = STDIN_FILENO;
     if (path_ != "-") fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);

@@ -28,6 +28,13 @@ std::string GenerationText(const v1::Generation& generation) {
   return Generation{creator, generation.sequence()}.ToString();
 }
 
+// Parts of a second do not matter in a list.
+std::string AgeText(uint64_t nanos) {
+  const uint64_t seconds = nanos / 1'000'000'000;
+  if (seconds < 60) return absl::StrCat(seconds, "s");
+  return HumanDuration(absl::Seconds(seconds));
+}
+
 // The hold-up of each waiting copy.
 std::map<const v1::CopyDescription*, std::string> Reasons(
     const v1::DescribeObjectResponse& object) {
@@ -83,6 +90,7 @@ nlohmann::json SummaryAsJson(const v1::ObjectSummary& summary) {
                          {"complete_copies", summary.complete_copies()},
                          {"partial_copies", summary.partial_copies()},
                          {"waiting", summary.waiting()},
+                         {"age_s", Seconds(summary.age_ns())},
                          {"deleted", summary.deleted()},
                          {"inline_cached", summary.inline_cached()},
                          {"conflicts", summary.conflicts()},
@@ -143,7 +151,7 @@ std::string ObjectsAsTable(const v1::ListObjectsResponse& list) {
   const bool named = std::any_of(list.objects().begin(), list.objects().end(),
                                  [](const v1::ObjectSummary& object) { return object.has_name(); });
   std::vector<std::vector<std::string>> rows = {
-      {"ID", named ? "NAME" : "", "SIZE", "COMPLETE", "PARTIAL", "WAITING", "NOTES"}};
+      {"ID", named ? "NAME" : "", "SIZE", "AGE", "COMPLETE", "PARTIAL", "WAITING", "NOTES"}};
   for (const v1::ObjectSummary& object : list.objects()) {
     std::string notes = object.deleted() ? "deleted" : object.inline_cached() ? "cached" : "";
     // A waiting node makes an object known before its Put.
@@ -155,10 +163,11 @@ std::string ObjectsAsTable(const v1::ListObjectsResponse& list) {
     }
     rows.push_back({absl::BytesToHexString(object.object_id()), NameText(object.name()),
                     object.has_info() ? HumanBytes(object.info().size_bytes()) : "-",
-                    absl::StrCat(object.complete_copies()), absl::StrCat(object.partial_copies()),
-                    absl::StrCat(object.waiting()), std::move(notes)});
+                    AgeText(object.age_ns()), absl::StrCat(object.complete_copies()),
+                    absl::StrCat(object.partial_copies()), absl::StrCat(object.waiting()),
+                    std::move(notes)});
   }
-  return AlignColumns(rows, {false, false, true, true, true, true});
+  return AlignColumns(rows, {false, false, true, true, true, true, true});
 }
 
 }  // namespace phalanx::runtime

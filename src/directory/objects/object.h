@@ -199,7 +199,7 @@ enum class ObjectPhase {
 };
 
 struct Object {
-  explicit Object(const ObjectId& object_id) : id(object_id) {}
+  Object(const ObjectId& object_id, Instant now) : id(object_id), since(now) {}
 
   ObjectPhase phase() const { return phase_; }
   bool adopted() const { return phase_ != ObjectPhase::kAbsent; }
@@ -228,6 +228,9 @@ struct Object {
   // `generation` and `info` are those of the adopted generation; info.name is the object's.
   Generation generation;
   ObjectInfo info;
+  // When the generation was adopted or registered here; before that, when the object was first
+  // wanted.
+  Instant since;
   // Adopted from absence in the first lease after a start: gives way to a generation that was
   // adopted before the start.
   bool provisional = false;

@@ -30,7 +30,7 @@ Object* ObjectTable::Find(const ObjectId& id) {
 
 Object& ObjectTable::GetOrCreate(const ObjectId& id) {
   auto [at, added] = objects_.try_emplace(id);
-  if (added) at->second = std::make_unique<Object>(id);
+  if (added) at->second = std::make_unique<Object>(id, context_.now);
   return *at->second;
 }
 
@@ -124,6 +124,7 @@ void ObjectTable::Adopt(Object& object, Node& node, const Generation& generation
   object.first_plan = context_.NewPlan();
   object.generation = generation;
   object.SetInfo(std::move(info));
+  object.since = context_.now;
   ++context_.counters.adopted;
   // A Put ends an earlier failure, loss or deletion of the id: Gets wait for the new generation.
   failures_.Erase(object.id);

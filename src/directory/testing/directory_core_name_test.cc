@@ -77,7 +77,7 @@ TEST_F(NamedObject, IsDescribedAndListedWithItsName) {
   EXPECT_EQ(Shown(), kName);
   EXPECT_FALSE(h_.Describe(x).summary().info().has_name()) << "it would be sent twice";
   v1::ListObjectsResponse list;
-  ASSERT_TRUE(h_.core().List({}, &list).ok());
+  ASSERT_TRUE(h_.core().List({}, h_.now(), &list).ok());
   ASSERT_EQ(list.objects_size(), 1);
   EXPECT_EQ(NameOf(list.objects(0)), kName);
 }
