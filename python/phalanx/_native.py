@@ -95,13 +95,17 @@ def nanos(seconds: float | None) -> int:
 
 
 def put_options(
-    metadata: bytes, seconds: float | None, owned: bool, refs: Sequence[bytes] = ()
+    metadata: bytes, seconds: float | None, owned: bool, refs: Sequence[bytes] = (), adopted: bool = False
 ) -> tuple[Any, Any]:
-    """Return the library's options of a Put, and the memory they point to; keep it while they are used."""
+    """Return the library's options of a Put, and the memory they point to; keep it while they are used.
+
+    `adopted`: the Put waits until the directory has adopted the object, or knows another one.
+    """
     options = ffi.new("phx_put_options*")
     options.metadata = kept = ffi.from_buffer(metadata)
     options.metadata_size = len(metadata)
     options.owned = owned
+    options.wait_for_adoption = adopted
     options.timeout = nanos(seconds)
     if not refs:
         return options, kept

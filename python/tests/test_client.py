@@ -116,6 +116,43 @@ def test_errors_show_names(client):
     client.delete(ref)
 
 
+@pytest.mark.parametrize("size", [4, LARGE])
+def test_another_value_under_a_name_is_an_error(client, size):
+    ref = client.ref(f"once/{size}")
+    client.put(np.full(size, 1.0), ref)
+    client.put(np.full(size, 1.0), ref)  # a task that runs again
+    with pytest.raises(exceptions.ObjectExistsError, match="exist_ok") as caught:
+        client.put(np.full(size, 2.0), ref)
+    assert caught.value.ref == ref.hex() and "once/" in str(caught.value)
+    # As many bytes of another dtype or shape are another value, too.
+    with pytest.raises(exceptions.ObjectExistsError):
+        client.put(np.full(size, 1.0).view(np.int64), ref)
+    with pytest.raises(exceptions.ObjectExistsError):
+        client.put(np.full((size // 2, 2), 1.0), ref)
+    assert client.put(np.full(size, 2.0), ref, exist_ok=True) == ref
+    assert client.get(ref)[0] == 1.0
+    client.delete(ref)
+    client.put(np.full(size, 2.0), ref)
+    assert client.get(ref)[0] == 2.0
+    client.delete(ref)
+
+
+@pytest.mark.parametrize("value", [b"bytes", "text", 7, {"a": [1, 2]}, [np.ones(3), np.zeros(LARGE)], None])
+def test_the_same_value_under_a_name_is_no_error(client, value):
+    ref = client.ref("again")
+    client.put(value, ref)
+    client.put(value, ref)
+    with pytest.raises(exceptions.ObjectExistsError):
+        client.put("another", ref)
+    client.delete(ref)
+
+
+def test_another_value_under_a_ref_without_a_name_is_dropped(client):
+    ref = client.put(np.ones(3))
+    client.put(np.zeros(3), ref)
+    assert client.get(ref).sum() == 3
+
+
 def test_the_target_of_a_reduction_keeps_its_name(client):
     sources = [client.put(np.full(4, i)) for i in range(3)]
     total = client.reduce(sources, ref=client.ref("total"))

@@ -125,6 +125,26 @@ class ToolsTest(ClusterTest):
         self.assertEqual(len(table), 2)
         self.cluster.run("ls", f"--after={ID_A}", node="n0", expect=USAGE)
 
+    def test_another_file_under_a_name_is_an_error(self):
+        self.start(2)
+        for size in (1000, 3 * MIB):
+            first = self.cluster.make_file("first", size, seed=1)
+            other = self.cluster.make_file("other", size, seed=2)
+            name = f"--name=once/{size}"
+            object_id = self.cluster.run("put", first, name, "-q", node="n0").strip()
+            # The same bytes are accepted on every node, from a file or a pipe.
+            self.assertEqual(self.cluster.run("put", first, name, "-q", node="n1").strip(), object_id)
+            with open(first, "rb") as pipe:
+                self.cluster.finish(self.cluster.begin("put", "-", name, "-q", node="n1", stdin=pipe))
+            error = self.cluster.run("put", other, name, "-q", node="n1", expect=ERROR)
+            self.assertIn("--exist-ok", error)
+            self.assertIn(f'"once/{size}" ({object_id})', error)
+            self.cluster.run("put", first, name, "--metadata=x", node="n0", expect=ERROR)
+            self.cluster.run("put", other, name, "--exist-ok", "-q", node="n0")
+            out = self.cluster.path("out")
+            self.cluster.run("get", name, "-o", out, node="n0")
+            self.assertEqual(sha256(out), sha256(first))
+
     def test_patterns_of_names_delete_what_they_match(self):
         self.start(1, shards=2)
         self.put_named("job/1", "job/2", "job/2/grad[0]", "jobs")
