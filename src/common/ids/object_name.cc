@@ -28,17 +28,16 @@ bool CanBeKept(absl::string_view text) {
 ObjectName ObjectName::Of(absl::string_view name_space, absl::string_view name) {
   ObjectName made;
   if (name.empty() || !CanBeKept(name_space) || !CanBeKept(name)) return made;
-  made.text_ = std::make_shared<const std::string>(absl::StrCat(name_space, name));
-  made.name_at_ = name_space.size();
+  made.texts_ = std::make_shared<const Texts>(Texts{std::string(name_space), std::string(name)});
   return made;
 }
 
 absl::string_view ObjectName::name_space() const {
-  return empty() ? absl::string_view() : absl::string_view(*text_).substr(0, name_at_);
+  return empty() ? absl::string_view() : absl::string_view(texts_->name_space);
 }
 
 absl::string_view ObjectName::name() const {
-  return empty() ? absl::string_view() : absl::string_view(*text_).substr(name_at_);
+  return empty() ? absl::string_view() : absl::string_view(texts_->name);
 }
 
 bool ObjectName::Names(const ObjectId& id) const {

@@ -27,11 +27,11 @@ class ObjectName {
   // kMaxObjectNameBytes, is not UTF-8 or has control characters (which would change a terminal).
   static ObjectName Of(absl::string_view name_space, absl::string_view name);
 
-  bool empty() const { return text_ == nullptr; }
+  bool empty() const { return texts_ == nullptr; }
   absl::string_view name_space() const;
   absl::string_view name() const;
   // The bytes of both.
-  size_t size() const { return empty() ? 0 : text_->size(); }
+  size_t size() const { return name_space().size() + name().size(); }
   // Returns true if this is a name and `id` was derived from it.
   bool Names(const ObjectId& id) const;
   // Returns "job/7", or "batch:job/7" for a namespace that is not "default"; "" if there is no
@@ -43,9 +43,12 @@ class ObjectName {
   }
 
  private:
-  // The namespace and the name, one after the other.
-  std::shared_ptr<const std::string> text_;
-  size_t name_at_ = 0;
+  struct Texts {
+    std::string name_space;
+    std::string name;
+  };
+
+  std::shared_ptr<const Texts> texts_;
 };
 
 }  // namespace phalanx

@@ -26,6 +26,10 @@ TEST(ObjectNameTest, NamesTheIdThatWasDerivedFromItAndNoOther) {
   EXPECT_FALSE(ObjectName().Names(ObjectId()));
 }
 
+TEST(ObjectNameTest, TakesTwoPointersInARecord) {
+  EXPECT_EQ(sizeof(ObjectName), 2 * sizeof(void*));
+}
+
 TEST(ObjectNameTest, IsEqualIfBothPartsAre) {
   EXPECT_EQ(ObjectName::Of("a", "bc"), ObjectName::Of("a", "bc"));
   EXPECT_FALSE(ObjectName::Of("a", "bc") == ObjectName::Of("ab", "c"));
