@@ -27,6 +27,7 @@ def put(
     keep: bool | None,
     seconds: float | None,
     allow_pickle: bool,
+    exist_ok: bool = True,
 ) -> ObjectRef:
     """Put a value as an object; see `Client.put`."""
     encoded = _values.encode(value, allow_pickle=allow_pickle)
@@ -36,7 +37,7 @@ def put(
         structure = _structures.put(connection, encoded.structure, seconds)
         encoded.refs = [*encoded.refs, structure.id]
         seconds = deadline.left()
-    return _calls.put(connection, encoded, ref, keep, seconds)
+    return _calls.put(connection, encoded, ref, keep, seconds, exist_ok)
 
 
 def get(

@@ -36,6 +36,9 @@ class ObjectStatus:
         Nodes that join later get a copy (`Client.broadcast`).
     metadata : bytes
         The metadata, as the store has it.
+    name, name_space : str or None
+        The name from which the id was derived, and its namespace. None: the object has no name, or
+        only programs that did not know it have used the object.
     """
 
     __slots__ = (
@@ -47,6 +50,8 @@ class ObjectStatus:
         "known",
         "local",
         "metadata",
+        "name",
+        "name_space",
         "nbytes",
         "owned",
         "partial_copies",
@@ -68,6 +73,11 @@ class ObjectStatus:
         self.holders: int = status.holders
         self.sticky = bool(status.sticky)
         self.metadata: bytes = ffi.buffer(status.metadata, status.metadata_size)[:]
+        self.name: str | None = None
+        self.name_space: str | None = None
+        if status.name_size:
+            self.name = ffi.buffer(status.name, status.name_size)[:].decode()
+            self.name_space = ffi.buffer(status.name_space, status.name_space_size)[:].decode()
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in sorted(self.__slots__))

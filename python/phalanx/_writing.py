@@ -35,9 +35,10 @@ class _Writer:
         seconds: float | None,
         owned: bool,
         refs: Sequence[bytes] = (),
+        adopted: bool = False,
     ) -> None:
         self._connection = connection
-        options, _kept = _native.put_options(metadata, seconds, owned, refs)
+        options, _kept = _native.put_options(metadata, seconds, owned, refs, adopted)
         call = _waiting.owned(lib.phx_create(connection._ptr, object_id, nbytes, options))
         _waiting.finish(call, None, f"room for {nbytes} bytes", None, connection.address)
         self._ptr = ffi.gc(_native.checked(lib.phx_result_writer(call)), lib.phx_writer_free)
@@ -101,9 +102,21 @@ def _let_go(_writer: Any, _pages: Any) -> None:
     """Do nothing; the partial object that calls it owns the writer."""
 
 
-def write(connection: Connection, object_id: bytes, encoded: Any, seconds: float | None, owned: bool) -> Any:
-    """Write an encoded value as an object. Returns the call that ends when the object is sealed."""
-    writer = _Writer(connection, object_id, encoded.nbytes, encoded.metadata, seconds, owned, encoded.refs)
+def write(
+    connection: Connection,
+    object_id: bytes,
+    encoded: Any,
+    seconds: float | None,
+    owned: bool,
+    adopted: bool = False,
+) -> Any:
+    """Write an encoded value as an object. Returns the call that ends when the object is sealed.
+
+    `adopted`: the call ends when the directory has adopted the object, or knows another one.
+    """
+    writer = _Writer(
+        connection, object_id, encoded.nbytes, encoded.metadata, seconds, owned, encoded.refs, adopted
+    )
     try:
         encoded.write_into(writer.memory)
     except BaseException:
@@ -156,7 +169,7 @@ class Draft:
     def _open(self) -> _Writer:
         if self._writer is None:
             raise exceptions.ClosedError(
-                f"the draft of {self.ref.hex()} is sealed or dropped", self.ref.hex()
+                f"the draft of {_native.shown(self.ref.id)} is sealed or dropped", self.ref.hex()
             )
         return self._writer
 
@@ -241,5 +254,5 @@ class Draft:
             import logging
 
             logging.getLogger("phalanx").warning(
-                "the draft of %s is still there: %s", self.ref.hex(), refused
+                "the draft of %s is still there: %s", _native.shown(self.ref.id), refused
             )
