@@ -267,7 +267,7 @@ class ToolsTest(ClusterTest):
         self.addCleanup(top.kill)
         self.read_terminal(ours, "n0")
         # The tool draws in the same place again.
-        self.read_terminal(ours, "\x1b[6A")
+        self.read_terminal(ours, "\x1b[8A")
         os.write(ours, b"q")
         self.assertEqual(top.wait(DEADLINE_S), 0)
         self.assertEqual(termios.tcgetattr(theirs), before)

@@ -21,9 +21,9 @@ class RmCommand : public Command {
   }
 
   void AddFlags(Flags& flags) override {
-    flags.Positional("ID", "Objects, 40 hexadecimal digits each", TextList(&ids_, "ID"),
+    flags.Positional("ID", "Objects, 40 hexadecimal digits each", Texts(&ids_, "ID"),
                      /*required=*/false);
-    flags.Argument("-n,--name", "Objects by their names", TextList(&names_, "NAME"));
+    flags.Argument("-n,--name", "Objects by their names", Texts(&names_, "NAME"));
     flags.Argument("--timeout", "Stop waiting after this time", TimeSpan(&timeout_));
     flags.Argument("-f,--force", "Ignore objects that do not exist", Switch(&force_));
     flags.Argument("--json", "Print a JSON object per object", Switch(&json_));

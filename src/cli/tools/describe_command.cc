@@ -1,11 +1,14 @@
 #include "src/cli/tools/describe_command.h"
 
+#include <unistd.h>
+
 #include <iostream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "src/cli/tools/directory_connection.h"
 #include "src/cli/tools/screen.h"
+#include "src/cli/views/colour.h"
 #include "src/cli/views/object_view.h"
 #include "src/common/status_macros.h"
 #include "src/common/time/clock.h"
@@ -53,7 +56,8 @@ class DescribeCommand : public Command {
  private:
   // Without --json the text ends with a newline already.
   std::string Render(const v1::DescribeObjectResponse& object) const {
-    return json_ ? absl::StrCat(ObjectAsJson(object).dump(), "\n") : ObjectAsText(object, !ascii_);
+    return json_ ? absl::StrCat(ObjectAsJson(object).dump(), "\n")
+                 : ObjectAsText(object, !ascii_, HasColours(STDOUT_FILENO));
   }
 
   absl::Status Follow(directory::ToolsClient& tools, const ObjectId& id) const {

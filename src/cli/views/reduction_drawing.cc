@@ -231,14 +231,15 @@ nlohmann::json ReductionAsJson(const v1::ReductionDescription& reduction) {
   return json;
 }
 
-std::string ReductionsAsTable(const std::vector<v1::RunningReduction>& reductions) {
+std::string ReductionsAsTable(const std::vector<v1::RunningReduction>& reductions, bool colours,
+                              size_t columns) {
   std::vector<std::vector<std::string>> rows = {
-      {"REDUCTION", "SIZE", "SOURCES", "FOLDED", "FOR", "STATE"}};
+      Heading({"REDUCTION", "SIZE", "SOURCES", "FOLDED", "FOR", "STATE"}, colours)};
   for (const v1::RunningReduction& reduction : reductions) {
     // The size is known only after the first source exists.
     const bool sized = reduction.size_bytes() > 0;
     rows.push_back(
-        {absl::BytesToHexString(reduction.object_id()),
+        {FittingId(reduction.object_id(), columns),
          sized ? HumanBytes(reduction.size_bytes()) : "-",
          absl::StrCat(reduction.ready(), "/", reduction.needed()),
          sized ? absl::StrFormat("%d %%", static_cast<int>(100.0 * reduction.watermark() /
@@ -246,7 +247,8 @@ std::string ReductionsAsTable(const std::vector<v1::RunningReduction>& reduction
                : "-",
          HumanDuration(absl::Nanoseconds(reduction.elapsed_ns())), Printable(reduction.state())});
   }
-  return AlignColumns(rows, {false, true, true, true, true, false});
+  return AlignColumns(rows, {false, true, true, true, true, false},
+                      {columns, {"STATE", "FOR", "SIZE", "SOURCES"}});
 }
 
 }  // namespace phalanx::runtime
